@@ -1,4 +1,4 @@
-//! The usual base64, with its padding. As a module for serde: bytes in a text of any kind.
+//! Standard base64 with padding. Usable as a serde module for byte fields.
 
 use serde::{Deserialize, Deserializer, Serializer, de::Error};
 
@@ -19,9 +19,9 @@ pub(crate) fn encode(bytes: &[u8]) -> String {
         let mut bits = [0; 4];
         bits[1..=group.len()].copy_from_slice(group);
         let bits = u32::from_be_bytes(bits);
-        for place in 0..4 {
-            text.push(match place <= group.len() {
-                true => char::from(DIGITS[(bits >> (18 - 6 * place)) as usize & 63]),
+        for index in 0..4 {
+            text.push(match index <= group.len() {
+                true => char::from(DIGITS[(bits >> (18 - 6 * index)) as usize & 63]),
                 false => '=',
             });
         }
@@ -29,7 +29,7 @@ pub(crate) fn encode(bytes: &[u8]) -> String {
     text
 }
 
-/// `None` if it is not that.
+/// Returns `None` for invalid base64.
 pub(crate) fn decode(text: &[u8]) -> Option<Vec<u8>> {
     if !text.len().is_multiple_of(4) {
         return None;
@@ -72,7 +72,7 @@ mod tests {
     use super::{decode, encode};
 
     #[test]
-    fn bytes_of_every_length_are_read_as_they_were_written() {
+    fn bytes_of_every_length_survive_a_round_trip() {
         assert_eq!(encode(b"ydl!"), "eWRsIQ==");
         for length in 0..70_u8 {
             let bytes: Vec<u8> = (0..length).map(|n| n.wrapping_mul(37) ^ 0xa5).collect();
@@ -81,16 +81,16 @@ mod tests {
     }
 
     #[test]
-    fn every_padding_is_read_and_nothing_else() {
-        let read =
+    fn valid_padding_is_accepted_and_invalid_input_rejected() {
+        let decode_text =
             |text: &str| decode(text.as_bytes()).map(|bytes| String::from_utf8(bytes).unwrap());
-        assert_eq!(read(""), Some(String::new()));
-        assert_eq!(read("eQ=="), Some("y".to_owned()));
-        assert_eq!(read("eWQ="), Some("yd".to_owned()));
-        assert_eq!(read("eWRs"), Some("ydl".to_owned()));
-        assert_eq!(read("eWRsIQ=="), Some("ydl!".to_owned()));
-        for wrong in ["e", "eQ", "eQ=", "e===", "====", "e!==", "eQ==eQ==", "eW\n=", "=eQ="] {
-            assert_eq!(decode(wrong.as_bytes()), None, "{wrong}");
+        assert_eq!(decode_text(""), Some(String::new()));
+        assert_eq!(decode_text("eQ=="), Some("y".to_owned()));
+        assert_eq!(decode_text("eWQ="), Some("yd".to_owned()));
+        assert_eq!(decode_text("eWRs"), Some("ydl".to_owned()));
+        assert_eq!(decode_text("eWRsIQ=="), Some("ydl!".to_owned()));
+        for invalid in ["e", "eQ", "eQ=", "e===", "====", "e!==", "eQ==eQ==", "eW\n=", "=eQ="] {
+            assert_eq!(decode(invalid.as_bytes()), None, "{invalid}");
         }
     }
 }

@@ -4,9 +4,8 @@
 //! the agent, not the bytes, identifies the task. A protocol sees complete messages only. Its runner buffers a partial
 //! message and passes it again together with the bytes that follow.
 //!
-//! A master can fail at any moment. The agent resends what came over a link since the last message that was consumed. A
-//! message whose [`Effects`] call [`persist`](Effects::persist) is written to the journal before any of its actions
-//! runs. A new master replays the journal in order and continues with new messages. Hence these rules:
+//! A master can fail at any moment. The agent resends what came over a link since the last message that was consumed. If
+//! a message calls [`Effects::persist`], it is written to the journal before any of its actions runs. A new master replays the journal in order and continues with new messages. Hence these rules:
 //! * Persist a message if a later response on any link can depend on it: a key that is set, a number that is assigned, a
 //!   handshake that determines how the rest of the link is parsed. Reads and waits are not persisted: a client that
 //!   waits repeats its request.
@@ -151,11 +150,11 @@ pub trait Protocol: fmt::Debug + Send {
     /// the protocol closed itself.
     fn close(&mut self, link: LinkId, effects: &mut Effects);
 
-    /// Handles the end of a task attempt, whose links have ended with it. The next attempt finds its state.
+    /// Handles the end of a task attempt and its links. The next attempt finds its state.
     fn attempt_ended(&mut self, _peer: &Peer, _effects: &mut Effects) {}
 
-    /// Handles new members of the round, in an elastic job whose programs keep running. Attempts that left have ended
-    /// before.
+    /// Handles new members of the round of an elastic job. The programs of remaining members keep running. Attempts that
+    /// left have ended before.
     fn members_changed(&mut self, _members: &Cluster, _effects: &mut Effects) {}
 
     /// Returns the timer of the notification that is to be sent again, if there is one.

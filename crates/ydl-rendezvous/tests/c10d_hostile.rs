@@ -15,7 +15,7 @@ use ydl_rendezvous::{
     c10d::{C10dLimits, C10dStore, KEY_MAX, LIST_MAX, MESSAGE_MAX},
 };
 
-const SMALL: C10dLimits = C10dLimits { stored_bytes: 4096, awaited_bytes: 2048, answer_bytes: 512 };
+const SMALL: C10dLimits = C10dLimits { stored_bytes: 4096, wait_bytes: 2048, response_bytes: 512 };
 
 /// Every link speaks one dialect: 1 to 3 the newest, 4 that of torch 2.1, 5 that of torch 2.0.
 fn speaks(number: u64) -> TestDialect {
@@ -179,10 +179,10 @@ fn no_bytes_do_harm_and_nothing_grows_beyond_its_limits() {
             }
             let (stored, awaited) = runner.protocol.bytes();
             assert!(stored <= SMALL.stored_bytes, "seed {seed}");
-            assert!(awaited <= 2 * SMALL.awaited_bytes, "seed {seed}");
+            assert!(awaited <= 2 * SMALL.wait_bytes, "seed {seed}");
             for act in acts {
                 if let Action::Send(_, bytes) = act {
-                    assert!(bytes.len() <= SMALL.answer_bytes + 16, "seed {seed}");
+                    assert!(bytes.len() <= SMALL.response_bytes + 16, "seed {seed}");
                 }
             }
         }

@@ -118,7 +118,7 @@ fn a_client_hears_the_very_bytes() {
         "GET /rank_and_size/hostA:0 HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Length: 0\r\n\r\n";
     assert_eq!(server.say(0, asked), []);
     let mut effects = Effects::default();
-    server.runner.protocol.hear(WorldEvent::Started(three()), &mut effects);
+    server.runner.protocol.handle(WorldEvent::Started(three()), &mut effects);
     let (_, acts) = effects.into_parts();
     let expected = "HTTP/1.0 200 OK\r\nContent-Length: 11\r\n\r\n0,3,0,1,0,3";
     assert_eq!(acts, [Action::Send(link(5), expected.into()), Action::Close(link(5))]);
@@ -337,7 +337,7 @@ fn a_world_whose_local_ranks_have_a_gap_or_a_double_is_none() {
 /// Tells the store what was decided, and shows what comes of it.
 fn hear(server: &mut Server, news: WorldEvent) -> (Vec<Action>, String) {
     let mut effects = Effects::default();
-    server.runner.protocol.hear(news, &mut effects);
+    server.runner.protocol.handle(news, &mut effects);
     let (_, acts) = effects.into_parts();
     let told = told(&acts);
     (acts, told)
@@ -349,8 +349,9 @@ fn whoever_asks_for_its_numbers_waits_for_the_next_world() {
     server.script("0 PUT /global/0 old");
     assert_eq!(server.script("0 GET /rank_and_size/hostA:0"), "GET /rank_and_size/hostA:0: \n");
     server.script("2 GET /rank_and_size/hostC:0");
-    let asking: Vec<String> = server.runner.protocol.asking().map(ProcessSlot::to_string).collect();
-    assert_eq!(asking, ["hostA:0", "hostC:0"]);
+    let requested: Vec<String> =
+        server.runner.protocol.rank_requests().map(ProcessSlot::to_string).collect();
+    assert_eq!(requested, ["hostA:0", "hostC:0"]);
     assert_eq!(server.runner.protocol.missing(), [peer(1).task, peer(2).task]);
     // The second is gone, the third goes, another comes.
     let next = World::new(vec![
@@ -374,7 +375,7 @@ fn whoever_asked_and_went_is_not_asking() {
     let mut server = Server::new(three());
     server.script("0 GET /rank_and_size/hostA:0");
     server.runner.close(link(1));
-    assert_eq!(server.runner.protocol.asking().count(), 0);
+    assert_eq!(server.runner.protocol.rank_requests().count(), 0);
     assert_eq!(server.runner.kept.len(), 3, "{:?}", server.runner.kept);
 }
 
@@ -395,7 +396,7 @@ const TAKEN: &str = "80059539000000000000008c22686f726f766f642e72756e6e65722e636
 const LISTENS: &str = "8005955d000000000000007d94288c0465746830945d948c0831302e302e302e37944d409c8694618c026c6f945d948c093132372e302e302e31944d409c869461754320000102030405060708090a0b0c0d0e0f101112131415161718191a1b1c1d1e1f9486942e";
 
 fn worker() -> NotificationEndpoint {
-    NotificationEndpoint::read(support::base64(&bytes(LISTENS)).as_bytes())
+    NotificationEndpoint::parse(support::base64(&bytes(LISTENS)).as_bytes())
         .expect("what a worker says")
 }
 
@@ -412,7 +413,7 @@ fn where_a_worker_listens_is_read_and_its_key_is_not_shown() {
     assert_eq!(worker().port(), Some(40000));
     // One interface only: the dictionary is made in another way.
     let one = "80057d948c026c6f945d948c093132372e302e302e31944d409c8694617343010194 86942e";
-    let one = NotificationEndpoint::read(support::base64(&bytes(one)).as_bytes())
+    let one = NotificationEndpoint::parse(support::base64(&bytes(one)).as_bytes())
         .expect("what a worker says");
     expect![[r#"NotificationEndpoint { addresses: [("lo", "127.0.0.1", 40000)], .. }"#]]
         .assert_eq(&format!("{one:?}"));
@@ -424,7 +425,7 @@ fn what_a_driver_says_is_signed_as_horovod_does() {
     assert_eq!(hex(&worker().ping()), hex(&signed(ping, "35000000", PING)));
     let changed = "7a97a10305f7b9bddc30f60e000a93b484bd8da4f5268197dbf4faf61d657c31";
     assert_eq!(
-        hex(&worker().changed(1_700_000_000, HostChange::Added)),
+        hex(&worker().hosts_changed(1_700_000_000, HostChange::Added)),
         hex(&signed(changed, "8b000000", CHANGED))
     );
     assert_eq!(bytes(KEY).len(), 32);
@@ -438,15 +439,15 @@ fn taken() -> Vec<u8> {
 #[test]
 fn what_a_worker_answers_is_read_if_it_is_signed() {
     let answer = taken();
-    assert_eq!(worker().answer(&answer), Ok(Some((NotificationReply::Ack, answer.len()))));
+    assert_eq!(worker().parse_reply(&answer), Ok(Some((NotificationReply::Ack, answer.len()))));
     for end in 0..answer.len() {
-        assert_eq!(worker().answer(&answer[..end]), Ok(None));
+        assert_eq!(worker().parse_reply(&answer[..end]), Ok(None));
     }
     for slot in (0..answer.len()).filter(|slot| !(32..36).contains(slot)) {
         let mut other = answer.clone();
         other[slot] ^= 1;
         expect!["reply is not signed with the worker's key"]
-            .assert_eq(&worker().answer(&other).expect_err("a wrong answer").to_string());
+            .assert_eq(&worker().parse_reply(&other).expect_err("a wrong answer").to_string());
     }
 }
 
@@ -466,7 +467,10 @@ fn rank_0_is_told_that_the_hosts_change() {
         panic!("{acts:?}");
     };
     let said = server.runner.open(dialed, 0);
-    assert_eq!(said, [Action::Send(dialed, worker().changed(1_700_000_000, HostChange::Added))]);
+    assert_eq!(
+        said,
+        [Action::Send(dialed, worker().hosts_changed(1_700_000_000, HostChange::Added))]
+    );
     assert_eq!(server.runner.say(dialed, &taken()), [Action::Close(dialed)]);
     // The next one does not listen any more.
     let (acts, _) = hear(&mut server, WorldEvent::HostsChanged(HostChange::Removed, 1_700_000_001));

@@ -13,7 +13,7 @@ use ydl_rendezvous::{
     },
 };
 
-const SMALL: GlooLimits = GlooLimits { stored_bytes: 4096, pair_bytes: 0, asking: 3 };
+const SMALL: GlooLimits = GlooLimits { stored_bytes: 4096, pair_bytes: 0, rank_requests: 3 };
 
 fn world() -> World {
     let members = ["a:0", "a:1", "b:0"].iter().zip(0..);
@@ -87,9 +87,9 @@ fn however_many_processes_a_world_has_they_can_meet() {
     let mut driver = GlooDriver::new(&cluster(600), GlooLimits::default());
     assert_eq!(meet(&mut driver, 0..600, 600), None);
     // And no more than that: the largest that can be met in is written down in the documents.
-    let largest = GlooLimits::default().stored(1024);
+    let largest = GlooLimits::default().stored_bytes_for(1024);
     assert!(largest > 2 * 1024 * 1023 * 136 && largest < 400 << 20, "{largest}");
-    assert_eq!(GlooLimits::default().stored(usize::MAX), largest);
+    assert_eq!(GlooLimits::default().stored_bytes_for(usize::MAX), largest);
 }
 
 #[test]
@@ -166,7 +166,7 @@ fn no_bytes_do_harm_and_nothing_grows_beyond_its_limits() {
                 }
             }
             assert!(runner.protocol.bytes() <= SMALL.stored_bytes, "seed {seed}");
-            assert!(runner.protocol.asking().count() <= SMALL.asking, "seed {seed}");
+            assert!(runner.protocol.rank_requests().count() <= SMALL.rank_requests, "seed {seed}");
         }
     }
 }
@@ -287,7 +287,7 @@ fn a_second_request_is_not_heard_while_the_first_waits() {
     let acts = runner.say(link(1), ask);
     let why = "second request before the response to the first";
     assert_eq!(acts, [Action::Log(why.to_owned()), Action::Close(link(1))]);
-    assert_eq!(runner.protocol.asking().count(), 0);
+    assert_eq!(runner.protocol.rank_requests().count(), 0);
 }
 
 #[test]
@@ -297,9 +297,9 @@ fn no_pickle_does_harm() {
          093132372e302e302e31944d409c869461754320000102030405060708090a0b0c0d0e0f101112131415161718191a1b\
          1c1d1e1f9486942e",
     );
-    assert!(NotificationEndpoint::read(support::base64(&good).as_bytes()).is_some());
+    assert!(NotificationEndpoint::parse(support::base64(&good).as_bytes()).is_some());
     for end in 0..good.len() {
-        assert!(NotificationEndpoint::read(support::base64(&good[..end]).as_bytes()).is_none());
+        assert!(NotificationEndpoint::parse(support::base64(&good[..end]).as_bytes()).is_none());
     }
     let known = b"\x80\x05\x95}](\x8cCKM\x86aesu\x94h.\x00\x01\x02";
     for seed in 0..20_000 {
@@ -313,11 +313,11 @@ fn no_pickle_does_harm() {
             }
             _ => (0..rng.below(60)).map(|_| known[rng.below(known.len())]).collect(),
         };
-        NotificationEndpoint::read(support::base64(&pickle).as_bytes());
+        NotificationEndpoint::parse(support::base64(&pickle).as_bytes());
     }
     // Deeper than any stack, if it were followed.
     let deep = [b"K\x01".to_vec(), b"K\x01\x86".repeat(20_000), b".".to_vec()].concat();
-    assert!(NotificationEndpoint::read(support::base64(&deep).as_bytes()).is_none());
+    assert!(NotificationEndpoint::parse(support::base64(&deep).as_bytes()).is_none());
     let lists = [b"]".repeat(20_000), b"a".repeat(19_999), b".".to_vec()].concat();
-    assert!(NotificationEndpoint::read(support::base64(&lists).as_bytes()).is_none());
+    assert!(NotificationEndpoint::parse(support::base64(&lists).as_bytes()).is_none());
 }

@@ -1,13 +1,13 @@
-//! What a client can ask, in each dialect.
+//! Commands of clients, in each dialect.
 
-use super::reader::{C10dParseError, C10dReader, Pair, wrong};
+use super::reader::{C10dParseError, C10dReader, Pair, invalid};
 
-/// How the commands of a link are numbered.
+/// Numbering of the commands on a link.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Dialect {
-    /// torch 2.2 and later: says so with its first command.
+    /// torch 2.2 and later. Starts with a VALIDATE command.
     Validated,
-    /// Before that, and nothing said yet that only one of the next two would say.
+    /// torch 2.1 or earlier, not yet known to be one of the next two.
     Legacy,
     /// torch 2.1.
     Extended,
@@ -15,7 +15,7 @@ pub(super) enum Dialect {
     Watching,
 }
 
-/// A whole command.
+/// A complete command.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum C10dCommand<'a> {
     Validate,
@@ -64,7 +64,7 @@ enum C10dOpcode {
     Watch,
 }
 
-/// By number, in the newest dialect.
+/// Opcodes by number, in the newest dialect.
 const OPCODES: [C10dOpcode; 19] = {
     use C10dOpcode::*;
     [
@@ -73,63 +73,63 @@ const OPCODES: [C10dOpcode; 19] = {
     ]
 };
 
-/// What follows the number of the first command, from torch 2.2 on.
+/// Magic number that follows the VALIDATE opcode, in torch 2.2 and later.
 pub(super) const MAGIC: [u8; 4] = 0x3c85_f7ce_u32.to_le_bytes();
 
-/// A command as it was read.
+/// A parsed command.
 #[derive(Debug)]
 pub(super) struct DecodedCommand<'a> {
     pub(super) command: C10dCommand<'a>,
-    /// What its link speaks, as far as is known now.
+    /// Dialect of the link, as far as detected.
     pub(super) dialect: Dialect,
     pub(super) length: usize,
 }
 
-/// The first command of these bytes, on a link that speaks so; `None` before anything was said.
-pub(super) fn read(
+/// Parses the first command in `bytes`. `dialect` is `None` before the first command of a link.
+pub(super) fn parse(
     dialect: Option<Dialect>,
     bytes: &[u8],
 ) -> Result<DecodedCommand<'_>, C10dParseError> {
     let mut reader = C10dReader::new(bytes);
     let number = reader.byte()?;
-    let (verb, dialect) = match dialect {
+    let (opcode, dialect) = match dialect {
         Some(Dialect::Validated) => match OPCODES.get(usize::from(number)) {
-            Some(C10dOpcode::Validate) => return Err(wrong("duplicate VALIDATE command")),
-            Some(verb) => (*verb, Dialect::Validated),
+            Some(C10dOpcode::Validate) => return Err(invalid("duplicate VALIDATE command")),
+            Some(opcode) => (*opcode, Dialect::Validated),
             None => return Err(unknown(number)),
         },
-        Some(dialect) => old(dialect, bytes, C10dOpcode::Delete)?,
-        // An old client begins with a zero too, when it sets a key; but no key is as long as the magic would say.
+        Some(dialect) => legacy(dialect, bytes, C10dOpcode::Delete)?,
+        // A legacy client that sets a key starts with zero too, but no key is as long as the magic number.
         None if number == 0
-            && C10dReader::new(&bytes[1..]).array::<4>().map_err(after_one)? == MAGIC =>
+            && C10dReader::new(&bytes[1..]).array::<4>().map_err(one_byte_later)? == MAGIC =>
         {
             (C10dOpcode::Validate, Dialect::Validated)
         }
-        // The old watch speaks on a link of its own, on which nothing else is said.
-        None => old(Dialect::Legacy, bytes, C10dOpcode::Watch)?,
+        // Legacy watches use a separate link, which carries no other command.
+        None => legacy(Dialect::Legacy, bytes, C10dOpcode::Watch)?,
     };
-    Ok(DecodedCommand { command: arguments(verb, &mut reader)?, dialect, length: reader.at() })
+    Ok(DecodedCommand { command: arguments(opcode, &mut reader)?, dialect, length: reader.at() })
 }
 
-fn after_one(stop: C10dParseError) -> C10dParseError {
-    match stop {
-        C10dParseError::Incomplete(least) => C10dParseError::Incomplete(least + 1),
+fn one_byte_later(error: C10dParseError) -> C10dParseError {
+    match error {
+        C10dParseError::Incomplete(needed) => C10dParseError::Incomplete(needed + 1),
         C10dParseError::Invalid(rejection) => C10dParseError::Invalid(rejection),
     }
 }
 
 fn unknown(number: u8) -> C10dParseError {
-    wrong(format!("unknown command `{number}`"))
+    invalid(format!("unknown command `{number}`"))
 }
 
-/// Before 2.2 the first seven are the same. Then the two dialects part, and nothing but the commands themselves tells
-/// which one it is. `7` with a key is a watch or a deletion: see above. `8` with a key is a deletion, or an append with
-/// its value behind: as no client says anything before it has its answer, what comes with the key tells, and a client
-/// that appends sends both at once.
-fn old(
+/// Returns the opcode in a dialect before torch 2.2, and the dialect as far as it is known. The first seven
+/// opcodes are the same in both dialects; later ones are distinguished by their arguments. `7` with a key is a watch
+/// on a new link, and a delete otherwise. `8` with a key is an append if a value follows, and a delete otherwise: a
+/// client that appends sends both at once, and none sends another command before it has its response.
+fn legacy(
     dialect: Dialect,
     bytes: &[u8],
-    seven: C10dOpcode,
+    opcode_7: C10dOpcode,
 ) -> Result<(C10dOpcode, Dialect), C10dParseError> {
     use Dialect::{Extended, Watching};
     let mut reader = C10dReader::new(bytes);
@@ -140,9 +140,9 @@ fn old(
         (Watching, 7) => (C10dOpcode::Watch, Watching),
         (Watching, 8) => (C10dOpcode::Delete, Watching),
         (Extended, 7..=11) => (same(number), Extended),
-        (Dialect::Legacy, 7) => match seven {
+        (Dialect::Legacy, 7) => match opcode_7 {
             C10dOpcode::Watch => (C10dOpcode::Watch, Watching),
-            verb => (verb, Extended),
+            opcode => (opcode, Extended),
         },
         (Dialect::Legacy, 8) => {
             reader.key()?;
@@ -157,10 +157,10 @@ fn old(
 }
 
 fn arguments<'a>(
-    verb: C10dOpcode,
+    opcode: C10dOpcode,
     reader: &mut C10dReader<'a>,
 ) -> Result<C10dCommand<'a>, C10dParseError> {
-    Ok(match verb {
+    Ok(match opcode {
         C10dOpcode::Validate => {
             let _: [u8; 4] = reader.array()?;
             C10dCommand::Validate

@@ -1,4 +1,4 @@
-//! What is stored: values and queues, and how much memory they take.
+//! Storage of values and queues, and its memory accounting.
 
 use std::{
     collections::{BTreeMap, VecDeque},
@@ -10,13 +10,13 @@ use crate::Rejection;
 
 pub(super) type Key = Arc<[u8]>;
 
-/// What an entry takes beside its bytes, more or less: nodes of the map, lengths, what the allocator adds.
-pub(super) const ENTRY: usize = 128;
+/// Approximate overhead of an entry: map nodes, lengths and allocator overhead.
+pub(super) const ENTRY_OVERHEAD: usize = 128;
 
-/// Values by key, and queues by theirs: a name can be both.
+/// Values and queues by key. Both can have the same key.
 pub(super) struct KeyTable {
     values: BTreeMap<Key, Vec<u8>>,
-    /// None is empty.
+    /// Never contains an empty queue.
     queues: BTreeMap<Key, VecDeque<Vec<u8>>>,
     bytes: usize,
     bytes_max: usize,
@@ -35,12 +35,12 @@ impl KeyTable {
         self.values.get(key).map(Vec::as_slice)
     }
 
-    /// Whether whoever waits for that key may go on.
-    pub(super) fn holds(&self, key: &[u8]) -> bool {
+    /// Returns true if a wait for the key is satisfied.
+    pub(super) fn contains(&self, key: &[u8]) -> bool {
         self.values.contains_key(key) || self.queues.contains_key(key)
     }
 
-    /// How many values there are.
+    /// Returns the number of values.
     pub(super) fn count(&self) -> usize {
         self.values.len()
     }
@@ -49,13 +49,13 @@ impl KeyTable {
         self.values.keys().map(AsRef::as_ref)
     }
 
-    /// What one more value can take at most.
+    /// Returns the maximum memory for one more value.
     pub(super) fn cost(key: &[u8], value: &[u8]) -> usize {
-        ENTRY + key.len() + value.len()
+        ENTRY_OVERHEAD + key.len() + value.len()
     }
 
-    /// Whether so much more has room.
-    pub(super) fn room_for(&self, more: usize) -> Result<(), Rejection> {
+    /// Fails if there is no memory for `more` bytes.
+    pub(super) fn reserve(&self, more: usize) -> Result<(), Rejection> {
         if more <= self.bytes_max.saturating_sub(self.bytes) {
             return Ok(());
         }
@@ -68,8 +68,8 @@ impl KeyTable {
     pub(super) fn set(&mut self, key: &[u8], value: &[u8]) -> Result<(), Rejection> {
         let before = self.values.get(key).map(Vec::len);
         match before {
-            Some(before) => self.room_for(value.len().saturating_sub(before))?,
-            None => self.room_for(KeyTable::cost(key, value))?,
+            Some(before) => self.reserve(value.len().saturating_sub(before))?,
+            None => self.reserve(KeyTable::cost(key, value))?,
         }
         match self.values.get_mut(key) {
             Some(stored) => {
@@ -85,7 +85,7 @@ impl KeyTable {
     }
 
     pub(super) fn append(&mut self, key: &[u8], more: &[u8]) -> Result<(), Rejection> {
-        self.room_for(KeyTable::cost(key, more))?;
+        self.reserve(KeyTable::cost(key, more))?;
         match self.values.get_mut(key) {
             Some(value) => {
                 self.bytes += more.len();
@@ -96,7 +96,7 @@ impl KeyTable {
         }
     }
 
-    /// Whether it was there.
+    /// Returns true if the key existed.
     pub(super) fn delete(&mut self, key: &[u8]) -> bool {
         let Some(value) = self.values.remove(key) else {
             return false;
@@ -106,7 +106,7 @@ impl KeyTable {
     }
 
     pub(super) fn push(&mut self, key: &[u8], value: &[u8]) -> Result<(), Rejection> {
-        self.room_for(KeyTable::cost(key, value))?;
+        self.reserve(KeyTable::cost(key, value))?;
         self.bytes += KeyTable::cost(key, value);
         match self.queues.get_mut(key) {
             Some(queue) => queue.push_back(value.to_vec()),
@@ -117,8 +117,8 @@ impl KeyTable {
         Ok(())
     }
 
-    /// How many are in a queue.
-    pub(super) fn length(&self, key: &[u8]) -> usize {
+    /// Returns the length of a queue.
+    pub(super) fn queue_len(&self, key: &[u8]) -> usize {
         self.queues.get(key).map_or(0, VecDeque::len)
     }
 
@@ -133,7 +133,7 @@ impl KeyTable {
     }
 }
 
-/// Counts only: values may be secrets, and are many.
+/// Shows counts only: values may be secret, and there may be many.
 impl fmt::Debug for KeyTable {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("KeyTable")
@@ -144,8 +144,8 @@ impl fmt::Debug for KeyTable {
     }
 }
 
-/// Adds to a number that is kept as text, as C++'s `stoll` reads it: white space, a sign, digits, and whatever follows.
-pub(super) fn sum(text: &[u8], delta: i64) -> Option<i64> {
+/// Adds to a number stored as text. Parses it like C++'s `stoll`: white space, a sign, digits; ignores the rest.
+pub(super) fn add(text: &[u8], delta: i64) -> Option<i64> {
     let text = text.trim_ascii_start();
     let (minus, digits) = match text {
         [b'-', rest @ ..] => (true, rest),
@@ -156,7 +156,7 @@ pub(super) fn sum(text: &[u8], delta: i64) -> Option<i64> {
     let mut number: i64 = 0;
     for digit in digits.get(..end).filter(|digits| !digits.is_empty())? {
         let digit = i64::from(digit - b'0');
-        // Below zero there is one number more than above.
+        // The negative range has one more number.
         number = number.checked_mul(10)?.checked_add(if minus { -digit } else { digit })?;
     }
     Some(number.wrapping_add(delta))

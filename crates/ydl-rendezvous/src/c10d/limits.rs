@@ -1,18 +1,18 @@
-//! How much a store may take.
+//! Memory limits.
 
-/// How much of a master's memory a store may take.
+/// Memory limits of a store.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct C10dLimits {
-    /// What is stored, keys and what holds them included.
+    /// Stored keys and values, including overhead.
     pub stored_bytes: usize,
-    /// What is waited for, and what is watched.
-    pub awaited_bytes: usize,
-    /// One answer: a list of keys can be long, and a value can be asked for many times at once.
-    pub answer_bytes: usize,
+    /// Keys of waits, and keys of watches.
+    pub wait_bytes: usize,
+    /// A single response. A list of keys can be long, and a request can name a key many times.
+    pub response_bytes: usize,
 }
 
 impl Default for C10dLimits {
     fn default() -> C10dLimits {
-        C10dLimits { stored_bytes: 256 << 20, awaited_bytes: 64 << 20, answer_bytes: 32 << 20 }
+        C10dLimits { stored_bytes: 256 << 20, wait_bytes: 64 << 20, response_bytes: 32 << 20 }
     }
 }

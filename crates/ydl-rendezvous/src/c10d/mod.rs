@@ -1,16 +1,16 @@
-//! PyTorch's store: what `init_process_group` and torchrun meet at, as torch's own TCPStore serves it.
+//! PyTorch's TCPStore, the rendezvous of `init_process_group` and torchrun.
 //!
-//! Three dialects are spoken, one by each generation of torch, and the first bytes of a link tell which. What is
-//! answered is what torch's newer server (libuv) answers; the older one's answers are a part of these.
+//! Speaks three dialects, one for each generation of torch, and detects the dialect from the first bytes of a link. The
+//! responses are those of torch's libuv server; the older server's responses are a subset.
 //!
-//! * `read`: numbers, keys and lists out of bytes, within limits;
-//! * `command`: what a client can ask, in each dialect, and `answers`: what it is told;
-//! * `keys`: what is stored: values and queues;
-//! * `waits`: who waits for what, and `watches`: who is told of every change;
-//! * `limits`: how much of all that there may be;
-//! * [`store`]: the protocol itself.
+//! * `reader`: parses numbers, keys and lists, within limits.
+//! * `command`: the commands of each dialect; `response`: the encoding of responses.
+//! * `key_table`: stores values and queues.
+//! * `waits`: links that wait for keys or at a barrier; `watches`: links that are notified of every change.
+//! * `limits`: memory limits.
+//! * [`store`]: the protocol.
 //!
-//! What may not be here: what the keys mean. To the store they are bytes.
+//! Keys are opaque bytes to the store.
 
 mod command;
 mod key_table;

@@ -1,57 +1,57 @@
-//! Numbers, keys and lists out of bytes, within limits.
+//! Parsing of numbers, keys and lists, within limits.
 //!
-//! Numbers are little-endian; a key, a value and a list have their length before them, as eight bytes.
+//! Numbers are little-endian. Keys, values and lists are prefixed with their length in eight bytes.
 
 use crate::Rejection;
 
-/// torch's own limit.
+/// Maximum length of a key, as in torch.
 pub const KEY_MAX: usize = 8 << 10;
-/// torch's own limit.
+/// Maximum length of a list, as in torch.
 pub const LIST_MAX: usize = 128 << 10;
-/// torch itself takes values of 8 MiB, and lists of a gigabyte. But what changes something is written down, and what
-/// programs meet with has some hundred bytes for each of them.
+/// Maximum length of a message. torch allows values of 8 MiB and lists of 1 GiB. But messages that change the store are
+/// written to the journal, and rendezvous needs a few hundred bytes per process.
 pub const MESSAGE_MAX: usize = 1 << 20;
 
-/// A length.
+/// Size of an encoded length.
 const LENGTH: usize = size_of::<u64>();
 
-/// Why there is no whole message.
+/// Reason why there is no complete message.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum C10dParseError {
-    /// It has at least so many bytes in all.
+    /// More bytes are needed: at least this many in total.
     Incomplete(usize),
-    /// It never will be one.
+    /// The message is invalid.
     Invalid(Rejection),
 }
 
 /// A key and its value.
 pub(super) type Pair<'a> = (&'a [u8], &'a [u8]);
 
-pub(super) fn wrong(what: impl Into<String>) -> C10dParseError {
+pub(super) fn invalid(what: impl Into<String>) -> C10dParseError {
     C10dParseError::Invalid(Rejection::new(what))
 }
 
-/// Bytes, and how many of them were read.
+/// Cursor over the bytes of a message.
 #[derive(Debug)]
 pub(super) struct C10dReader<'a> {
     bytes: &'a [u8],
     at: usize,
-    /// The least that must follow what is being read: whoever has a long list that arrives byte by byte is asked again
-    /// only when it can have become longer by a part of it, not for every byte.
-    behind: usize,
+    /// Minimum length of what follows the item being read. It avoids parsing a long list again for every byte that
+    /// arrives.
+    remaining: usize,
 }
 
 impl<'a> C10dReader<'a> {
     pub(super) fn new(bytes: &'a [u8]) -> C10dReader<'a> {
-        C10dReader { bytes, at: 0, behind: 0 }
+        C10dReader { bytes, at: 0, remaining: 0 }
     }
 
-    /// How many bytes were read.
+    /// Returns the number of bytes read.
     pub(super) fn at(&self) -> usize {
         self.at
     }
 
-    /// So many bytes. Lengths are checked before, so the sums below stay small.
+    /// Reads `length` bytes. The caller has checked the length, so the sum cannot overflow.
     fn bytes(&mut self, length: usize) -> Result<&'a [u8], C10dParseError> {
         let end = self.at + length;
         match self.bytes.get(self.at..end) {
@@ -59,13 +59,13 @@ impl<'a> C10dReader<'a> {
                 self.at = end;
                 Ok(bytes)
             }
-            None => Err(C10dParseError::Incomplete(end + self.behind)),
+            None => Err(C10dParseError::Incomplete(end + self.remaining)),
         }
     }
 
     pub(super) fn array<const N: usize>(&mut self) -> Result<[u8; N], C10dParseError> {
         let bytes = self.bytes(N)?;
-        Ok(bytes.try_into().expect("so many bytes were asked for"))
+        Ok(bytes.try_into().expect("the slice has N bytes"))
     }
 
     pub(super) fn byte(&mut self) -> Result<u8, C10dParseError> {
@@ -76,12 +76,12 @@ impl<'a> C10dReader<'a> {
         Ok(i64::from_le_bytes(self.array()?))
     }
 
-    /// A length that is not above what such a thing may have.
+    /// Reads a length and checks its maximum.
     fn length(&mut self, of: &str, max: usize) -> Result<usize, C10dParseError> {
         let length = u64::from_le_bytes(self.array()?);
         match usize::try_from(length) {
             Ok(length) if length <= max => Ok(length),
-            _ => Err(wrong(format!("{of} length `{length}` exceeds the maximum of `{max}`"))),
+            _ => Err(invalid(format!("{of} length `{length}` exceeds the maximum of `{max}`"))),
         }
     }
 
@@ -103,16 +103,16 @@ impl<'a> C10dReader<'a> {
         self.list(2 * LENGTH, |reader| Ok((reader.key()?, reader.value()?)))
     }
 
-    /// A list whose items have at least so many bytes each. Nothing is set aside for what was only announced.
+    /// Reads a list of items with at least `min_item` bytes each. Allocates nothing for items that have not arrived.
     fn list<T>(
         &mut self,
-        least: usize,
+        min_item: usize,
         mut item: impl FnMut(&mut Self) -> Result<T, C10dParseError>,
     ) -> Result<Vec<T>, C10dParseError> {
         let count = self.length("list", LIST_MAX)?;
         let mut list = Vec::new();
         for left in (0..count).rev() {
-            self.behind = left * least;
+            self.remaining = left * min_item;
             list.push(item(self)?);
         }
         Ok(list)

@@ -1,22 +1,22 @@
-//! What is answered, as bytes.
+//! Encoding of responses.
 
-/// To a wait, a check or a barrier: all is there.
-pub(super) const GO_ON: [u8; 1] = [0];
-/// To a check.
-pub(super) const NOT_YET: [u8; 1] = [1];
-/// To the end of a wait.
+/// Response to a wait, a check or a barrier that is satisfied.
+pub(super) const READY: [u8; 1] = [0];
+/// Response to a check that is not satisfied.
+pub(super) const NOT_READY: [u8; 1] = [1];
+/// Response to a canceled wait.
 pub(super) const CANCELED: [u8; 1] = [1];
-/// To a watch.
-pub(super) const WATCHED: [u8; 1] = [3];
+/// Response to a watch.
+pub(super) const WATCHING: [u8; 1] = [3];
 
-/// What goes before a value.
-pub(super) const FRAME: usize = size_of::<u64>();
+/// Length of the prefix of a value.
+pub(super) const PREFIX: usize = size_of::<u64>();
 
-pub(super) fn framed(bytes: &[u8]) -> Vec<u8> {
-    let mut framed = Vec::with_capacity(FRAME + bytes.len());
-    framed.extend((bytes.len() as u64).to_le_bytes());
-    framed.extend_from_slice(bytes);
-    framed
+pub(super) fn prefixed(bytes: &[u8]) -> Vec<u8> {
+    let mut out = Vec::with_capacity(PREFIX + bytes.len());
+    out.extend((bytes.len() as u64).to_le_bytes());
+    out.extend_from_slice(bytes);
+    out
 }
 
 pub(super) fn number(count: usize) -> [u8; 8] {

@@ -1,4 +1,4 @@
-//! The protocol itself: commands in, answers out.
+//! The protocol: executes commands and responds.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -7,35 +7,35 @@ use super::{
     key_table::{self, KeyTable},
     limits::C10dLimits,
     reader::{C10dParseError, MESSAGE_MAX},
-    response::{CANCELED, FRAME, GO_ON, NOT_YET, WATCHED, framed, number},
+    response::{CANCELED, NOT_READY, PREFIX, READY, WATCHING, number, prefixed},
     waits::Waits,
     watches::Watches,
 };
 use crate::{Effects, LinkId, Peer, Protocol, Rejection};
 use ydl_core::TaskId;
 
-/// What is known of a link.
+/// State of a link.
 #[derive(Debug, Default)]
 struct C10dLink {
     dialect: Option<Dialect>,
-    /// The next message has at least so many bytes.
-    least: usize,
-    /// A wait that was kept has ended by a message that was refused.
-    forgotten: bool,
+    /// Minimum length of the next message.
+    needed: usize,
+    /// A rejected message ended a persisted wait.
+    wait_dropped: bool,
 }
 
-/// PyTorch's TCPStore, for one round: another one begins with an empty store, because workers put no number of their
-/// attempt into their keys.
+/// PyTorch's TCPStore, for one round. Each round starts with an empty store, because keys do not contain the number of
+/// the attempt.
 #[derive(Debug)]
 pub struct C10dStore {
-    answer_max: usize,
+    max_response: usize,
     keys: KeyTable,
     waits: Waits,
     watches: Watches,
     links: BTreeMap<LinkId, C10dLink>,
-    /// Whose programs are to come, and whose have. For people only: keys do not say whom they are waited from.
+    /// Expected tasks, and those that have connected. For diagnostics only: a key does not identify the task that will set it.
     members: Vec<TaskId>,
-    here: BTreeSet<TaskId>,
+    present: BTreeSet<TaskId>,
 }
 
 impl Default for C10dStore {
@@ -45,63 +45,63 @@ impl Default for C10dStore {
 }
 
 impl C10dStore {
-    /// An empty store.
+    /// Creates an empty store.
     pub fn new(limits: C10dLimits) -> C10dStore {
         C10dStore {
-            answer_max: limits.answer_bytes,
+            max_response: limits.response_bytes,
             keys: KeyTable::new(limits.stored_bytes),
-            waits: Waits::new(limits.awaited_bytes),
-            watches: Watches::new(limits.awaited_bytes),
+            waits: Waits::new(limits.wait_bytes),
+            watches: Watches::new(limits.wait_bytes),
             links: BTreeMap::new(),
             members: Vec::new(),
-            here: BTreeSet::new(),
+            present: BTreeSet::new(),
         }
     }
 
-    /// The same for a round with these members.
+    /// Sets the members of the round.
     #[must_use]
     pub fn with_members(self, members: Vec<TaskId>) -> C10dStore {
         C10dStore { members, ..self }
     }
 
-    /// How much memory it counts as its own, of both kinds: stored, and awaited or watched.
+    /// Returns the memory in use: stored bytes, and bytes of waits and watches.
     pub fn bytes(&self) -> (usize, usize) {
         (self.keys.bytes(), self.waits.bytes() + self.watches.bytes())
     }
 
-    /// Answers a command of a link that does not wait. `kept`: that is decided already, whatever it is.
-    fn answer(
+    /// Executes a command of a link that does not wait. `persisted`: the message is persisted in any case.
+    fn execute(
         &mut self,
         link: LinkId,
         command: C10dCommand<'_>,
-        kept: bool,
+        persisted: bool,
         effects: &mut Effects,
     ) -> Result<(), Rejection> {
         match command {
             C10dCommand::Validate => {}
             C10dCommand::Set(key, value) => self.set(key, value, effects)?,
             C10dCommand::CompareSet { key, expected, desired } => {
-                let now = self.compare_set(key, expected, desired, effects)?;
-                effects.send(link, framed(&now));
+                let stored = self.compare_set(key, expected, desired, effects)?;
+                effects.send(link, prefixed(&stored));
             }
             C10dCommand::Get(key) => {
                 let value = self.keys.value(key).unwrap_or_default();
-                self.fits(value.len())?;
-                effects.send(link, framed(value));
+                self.check_response(value.len())?;
+                effects.send(link, prefixed(value));
             }
             C10dCommand::Add(key, delta) => {
                 let sum = self.add(key, delta, effects)?;
                 effects.send(link, sum.to_le_bytes());
             }
             C10dCommand::Check(keys) => {
-                let all = keys.iter().all(|key| self.keys.holds(key));
-                effects.send(link, if all { GO_ON } else { NOT_YET });
+                let all = keys.iter().all(|key| self.keys.contains(key));
+                effects.send(link, if all { READY } else { NOT_READY });
             }
             C10dCommand::Wait(keys) => {
-                let mut missing = keys.iter().filter(|key| !self.keys.holds(key)).peekable();
+                let mut missing = keys.iter().filter(|key| !self.keys.contains(key)).peekable();
                 match missing.peek() {
-                    None => effects.send(link, GO_ON),
-                    Some(_) => self.waits.for_keys(link, missing.copied(), kept)?,
+                    None => effects.send(link, READY),
+                    Some(_) => self.waits.for_keys(link, missing.copied(), persisted)?,
                 }
             }
             C10dCommand::Count => effects.send(link, number(self.keys.count())),
@@ -110,19 +110,19 @@ impl C10dStore {
                 effects.send(link, number(usize::from(deleted)));
             }
             C10dCommand::Append(key, more) => {
-                let before = self.watched(key);
+                let before = self.watched_value(key);
                 self.keys.append(key, more)?;
-                self.changed(key, before, effects);
+                self.value_stored(key, before, effects);
             }
             C10dCommand::GetMany(keys) => {
                 let values = || keys.iter().map(|key| self.keys.value(key).unwrap_or_default());
-                self.fits(values().map(|value| FRAME + value.len()).sum())?;
-                effects.send(link, values().flat_map(framed).collect::<Vec<_>>());
+                self.check_response(values().map(|value| PREFIX + value.len()).sum())?;
+                effects.send(link, values().flat_map(prefixed).collect::<Vec<_>>());
             }
             C10dCommand::SetMany(pairs) => {
-                // All of them or none: a message that was refused is not kept.
+                // All or none: a rejected message is not persisted.
                 let cost = pairs.iter().map(|(key, value)| KeyTable::cost(key, value));
-                self.keys.room_for(cost.sum())?;
+                self.keys.reserve(cost.sum())?;
                 for (key, value) in pairs {
                     self.set(key, value, effects)?;
                 }
@@ -134,31 +134,31 @@ impl C10dStore {
                 let popped = self.pop(key, effects);
                 effects.send(link, popped);
             }
-            C10dCommand::Length(key) => effects.send(link, number(self.keys.length(key))),
+            C10dCommand::Length(key) => effects.send(link, number(self.keys.queue_len(key))),
             C10dCommand::List => {
-                self.fits(self.keys.list().map(|key| FRAME + key.len()).sum())?;
-                let mut answer = number(self.keys.count()).to_vec();
-                answer.extend(self.keys.list().flat_map(framed));
-                effects.send(link, answer);
+                self.check_response(self.keys.list().map(|key| PREFIX + key.len()).sum())?;
+                let mut response = number(self.keys.count()).to_vec();
+                response.extend(self.keys.list().flat_map(prefixed));
+                effects.send(link, response);
             }
             C10dCommand::Barrier(key, world) => self.barrier(link, key, world, effects)?,
             C10dCommand::Watch(key) => {
                 self.watches.begin(link, key)?;
                 effects.persist();
-                effects.send(link, WATCHED);
+                effects.send(link, WATCHING);
             }
         }
         Ok(())
     }
 
     fn set(&mut self, key: &[u8], value: &[u8], effects: &mut Effects) -> Result<(), Rejection> {
-        let before = self.watched(key);
+        let before = self.watched_value(key);
         self.keys.set(key, value)?;
-        self.changed(key, before, effects);
+        self.value_stored(key, before, effects);
         Ok(())
     }
 
-    /// What is stored then.
+    /// Returns the value stored afterwards.
     fn compare_set(
         &mut self,
         key: &[u8],
@@ -167,7 +167,7 @@ impl C10dStore {
         effects: &mut Effects,
     ) -> Result<Vec<u8>, Rejection> {
         Ok(match self.keys.value(key) {
-            // What is not there is told as what was expected: that is what callers count on.
+            // torch returns the expected value for a missing key, and its callers rely on that.
             None if !expected.is_empty() => expected.to_vec(),
             Some(stored) if stored != expected => stored.to_vec(),
             _ => {
@@ -177,13 +177,13 @@ impl C10dStore {
         })
     }
 
-    /// Whether it was there.
+    /// Returns true if the key existed.
     fn delete(&mut self, key: &[u8], effects: &mut Effects) -> bool {
-        let before = self.watched(key);
+        let before = self.watched_value(key);
         let deleted = self.keys.delete(key);
         if deleted {
             effects.persist();
-            self.tell(key, before, effects);
+            self.notify(key, before, effects);
         }
         deleted
     }
@@ -191,26 +191,26 @@ impl C10dStore {
     fn push(&mut self, key: &[u8], value: &[u8], effects: &mut Effects) -> Result<(), Rejection> {
         self.keys.push(key, value)?;
         effects.persist();
-        if let Some(woken) = self.waits.came_for_one(key) {
-            effects.send(woken, GO_ON);
+        if let Some(woken) = self.waits.item_pushed(key) {
+            effects.send(woken, READY);
         }
         Ok(())
     }
 
-    /// How long the queue was, and what was first in it.
+    /// Returns the encoded length of the queue and its first item.
     fn pop(&mut self, key: &[u8], effects: &mut Effects) -> Vec<u8> {
-        let mut answer = number(self.keys.length(key)).to_vec();
+        let mut response = number(self.keys.queue_len(key)).to_vec();
         if let Some(value) = self.keys.pop(key) {
             effects.persist();
-            answer.extend(framed(&value));
+            response.extend(prefixed(&value));
         }
-        answer
+        response
     }
 
-    /// The sum. Old barriers ask for it over and over by adding nothing: that changes nothing.
+    /// Returns the sum. Legacy barriers poll by adding zero, which changes nothing.
     fn add(&mut self, key: &[u8], delta: i64, effects: &mut Effects) -> Result<i64, Rejection> {
         let stored = self.keys.value(key);
-        let sum = key_table::sum(stored.unwrap_or(b"0"), delta)
+        let sum = key_table::add(stored.unwrap_or(b"0"), delta)
             .ok_or_else(|| Rejection::new("cannot add to a value that is not a number"))?;
         let text = sum.to_string();
         if stored != Some(text.as_bytes()) {
@@ -226,7 +226,7 @@ impl C10dStore {
         world: i64,
         effects: &mut Effects,
     ) -> Result<(), Rejection> {
-        // First what can be refused and undone.
+        // The wait first: it can be rejected, and undone.
         self.waits.at_barrier(link, key, world)?;
         let count = match self.add(key, 1, effects) {
             Ok(count) => count,
@@ -235,31 +235,31 @@ impl C10dStore {
                 return Err(rejection);
             }
         };
-        for link in self.waits.reached(key, count) {
-            effects.send(link, GO_ON);
+        for link in self.waits.barrier_reached(key, count) {
+            effects.send(link, READY);
         }
         Ok(())
     }
 
-    /// What a key holds now, if somebody will be told.
-    fn watched(&self, key: &[u8]) -> Option<Vec<u8>> {
-        let watched = self.watches.any(key);
+    /// Returns the value of a key if the key is watched.
+    fn watched_value(&self, key: &[u8]) -> Option<Vec<u8>> {
+        let watched = self.watches.contains(key);
         self.keys.value(key).filter(|_| watched).map(<[u8]>::to_vec)
     }
 
-    /// A value was stored.
-    fn changed(&mut self, key: &[u8], before: Option<Vec<u8>>, effects: &mut Effects) {
+    /// Notifies watchers and waiters of a stored value.
+    fn value_stored(&mut self, key: &[u8], before: Option<Vec<u8>>, effects: &mut Effects) {
         effects.persist();
-        self.tell(key, before, effects);
-        for woken in self.waits.came(key) {
-            effects.send(woken, GO_ON);
+        self.notify(key, before, effects);
+        for woken in self.waits.key_set(key) {
+            effects.send(woken, READY);
         }
     }
 
-    fn tell(&mut self, key: &[u8], before: Option<Vec<u8>>, effects: &mut Effects) {
+    fn notify(&mut self, key: &[u8], before: Option<Vec<u8>>, effects: &mut Effects) {
         let change = (before.as_deref(), self.keys.value(key));
-        let untold = self.watches.tell(key, change, self.answer_max, effects);
-        for link in untold {
+        let unnotified = self.watches.notify(key, change, self.max_response, effects);
+        for link in unnotified {
             self.watches.end(link);
             self.waits.end(link);
             self.links.remove(&link);
@@ -267,13 +267,13 @@ impl C10dStore {
         }
     }
 
-    fn fits(&self, answer: usize) -> Result<(), Rejection> {
-        if answer <= self.answer_max {
+    fn check_response(&self, response: usize) -> Result<(), Rejection> {
+        if response <= self.max_response {
             return Ok(());
         }
         Err(Rejection::new(format!(
-            "response of `{answer}` bytes exceeds the maximum of `{}`",
-            self.answer_max
+            "response of `{response}` bytes exceeds the maximum of `{}`",
+            self.max_response
         )))
     }
 }
@@ -283,10 +283,10 @@ impl Protocol for C10dStore {
         MESSAGE_MAX
     }
 
-    // An old client has a second link, on which it never says a word: it stays open.
+    // A legacy client has a second link that stays silent. It stays open.
     fn open(&mut self, link: LinkId, peer: &Peer, _reaction: &mut Effects) {
         self.links.insert(link, C10dLink::default());
-        self.here.insert(peer.task.clone());
+        self.present.insert(peer.task.clone());
     }
 
     fn receive(
@@ -295,37 +295,38 @@ impl Protocol for C10dStore {
         bytes: &[u8],
         effects: &mut Effects,
     ) -> Result<Option<usize>, Rejection> {
-        let talk = self.links.entry(link).or_default();
-        if bytes.len() < talk.least {
+        let state = self.links.entry(link).or_default();
+        if bytes.len() < state.needed {
             return Ok(None);
         }
-        let DecodedCommand { command, dialect, length } = match command::read(talk.dialect, bytes) {
-            Ok(read) if read.length <= MESSAGE_MAX => read,
-            Err(C10dParseError::Incomplete(least)) if least <= MESSAGE_MAX => {
-                talk.least = least;
+        let DecodedCommand { command, dialect, length } = match command::parse(state.dialect, bytes)
+        {
+            Ok(command) if command.length <= MESSAGE_MAX => command,
+            Err(C10dParseError::Incomplete(needed)) if needed <= MESSAGE_MAX => {
+                state.needed = needed;
                 return Ok(None);
             }
-            Ok(DecodedCommand { length: least, .. }) | Err(C10dParseError::Incomplete(least)) => {
+            Ok(DecodedCommand { length: needed, .. }) | Err(C10dParseError::Incomplete(needed)) => {
                 return Err(Rejection::new(format!(
-                    "message of at least `{least}` bytes exceeds the maximum of `{MESSAGE_MAX}`"
+                    "message of at least `{needed}` bytes exceeds the maximum of `{MESSAGE_MAX}`"
                 )));
             }
             Err(C10dParseError::Invalid(rejection)) => return Err(rejection),
         };
-        // Everything later on this link is read by what was learned here.
-        let first = talk.dialect != Some(dialect);
-        talk.dialect = Some(dialect);
-        talk.least = 0;
-        // Whoever says something else no longer waits: old clients cannot say that they gave up.
-        let forgotten = self.waits.end(link);
-        if first || forgotten {
+        // Later messages of this link are parsed in the dialect detected here.
+        let first = state.dialect != Some(dialect);
+        state.dialect = Some(dialect);
+        state.needed = 0;
+        // A new command ends a wait: legacy clients cannot cancel one.
+        let wait_dropped = self.waits.end(link);
+        if first || wait_dropped {
             effects.persist();
         }
-        match self.answer(link, command, first || forgotten, effects) {
+        match self.execute(link, command, first || wait_dropped, effects) {
             Ok(()) => Ok(Some(length)),
             Err(rejection) => {
-                if let Some(talk) = self.links.get_mut(&link) {
-                    talk.forgotten |= forgotten;
+                if let Some(state) = self.links.get_mut(&link) {
+                    state.wait_dropped |= wait_dropped;
                 }
                 Err(rejection)
             }
@@ -333,24 +334,24 @@ impl Protocol for C10dStore {
     }
 
     fn close(&mut self, link: LinkId, effects: &mut Effects) {
-        let forgotten = self.links.remove(&link).is_some_and(|talk| talk.forgotten);
-        let waited = self.waits.end(link);
-        let watched = self.watches.end(link);
-        // What was begun by a kept message would come back with it.
-        if forgotten || waited || watched {
+        let wait_dropped = self.links.remove(&link).is_some_and(|state| state.wait_dropped);
+        let was_waiting = self.waits.end(link);
+        let was_watching = self.watches.end(link);
+        // A replay of the persisted start would bring the wait or watch back.
+        if wait_dropped || was_waiting || was_watching {
             effects.persist();
         }
     }
 
     fn attempt_ended(&mut self, peer: &Peer, _reaction: &mut Effects) {
-        self.here.remove(&peer.task);
+        self.present.remove(&peer.task);
     }
 
     fn missing(&self) -> Vec<TaskId> {
         if self.waits.is_empty() {
             return Vec::new();
         }
-        let away = self.members.iter().filter(|task| !self.here.contains(task));
-        away.cloned().collect()
+        let absent = self.members.iter().filter(|task| !self.present.contains(task));
+        absent.cloned().collect()
     }
 }

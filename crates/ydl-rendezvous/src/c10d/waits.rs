@@ -1,18 +1,18 @@
-//! Who waits for what. A link waits for one thing at a time.
+//! Links that wait. A link has at most one wait.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
     fmt,
 };
 
-use super::key_table::{ENTRY, Key};
+use super::key_table::{ENTRY_OVERHEAD, Key};
 use crate::{LinkId, Rejection};
 
-/// For what.
+/// Condition that ends a wait.
 enum WaitCondition {
-    /// These keys have come. What came once counts, even if it was deleted since.
+    /// All keys have been set once. A key that was deleted since counts.
     AllKeys(BTreeSet<Key>),
-    /// So many have come to a barrier.
+    /// This many links have reached a barrier.
     BarrierCount(Key, i64),
 }
 
@@ -25,26 +25,26 @@ impl WaitCondition {
     }
 
     fn cost(&self) -> usize {
-        self.keys().map(|key| 2 * ENTRY + key.len()).sum()
+        self.keys().map(|key| 2 * ENTRY_OVERHEAD + key.len()).sum()
     }
 }
 
 struct Wait {
     until: WaitCondition,
-    /// Its place among those who wait for the same.
-    turn: u64,
-    /// It began with a message that is kept; then what ends it is kept too, or a new master would answer to it.
-    kept: bool,
+    /// Position in the queue of a key.
+    ticket: u64,
+    /// The message that started the wait is persisted. Then its end is persisted too, or a new master would respond to it.
+    persisted: bool,
 }
 
 /// All waits of a store.
 pub(super) struct Waits {
-    of: BTreeMap<LinkId, Wait>,
-    /// Who waits for a key to come, first come first.
+    by_link: BTreeMap<LinkId, Wait>,
+    /// Links that wait for a key, first come, first served.
     keys: BTreeMap<Key, BTreeMap<u64, LinkId>>,
-    /// Who waits at a barrier, first come first.
+    /// Links that wait at a barrier, first come, first served.
     barriers: BTreeMap<Key, BTreeMap<u64, LinkId>>,
-    turns: u64,
+    tickets: u64,
     bytes: usize,
     bytes_max: usize,
 }
@@ -52,10 +52,10 @@ pub(super) struct Waits {
 impl Waits {
     pub(super) fn new(bytes_max: usize) -> Waits {
         Waits {
-            of: BTreeMap::new(),
+            by_link: BTreeMap::new(),
             keys: BTreeMap::new(),
             barriers: BTreeMap::new(),
-            turns: 0,
+            tickets: 0,
             bytes: 0,
             bytes_max,
         }
@@ -66,20 +66,20 @@ impl Waits {
     }
 
     pub(super) fn is_empty(&self) -> bool {
-        self.of.is_empty()
+        self.by_link.is_empty()
     }
 
-    /// A link that does not wait begins to, for keys that are not there.
+    /// Starts the wait of a link for missing keys. The link must not be waiting.
     pub(super) fn for_keys<'k>(
         &mut self,
         link: LinkId,
         keys: impl Iterator<Item = &'k [u8]>,
-        kept: bool,
+        persisted: bool,
     ) -> Result<(), Rejection> {
-        self.begin(link, WaitCondition::AllKeys(keys.map(Key::from).collect()), kept)
+        self.begin(link, WaitCondition::AllKeys(keys.map(Key::from).collect()), persisted)
     }
 
-    /// A link that does not wait begins to, for others at a barrier. This is always kept.
+    /// Starts the wait of a link at a barrier. Always persisted. The link must not be waiting.
     pub(super) fn at_barrier(
         &mut self,
         link: LinkId,
@@ -89,7 +89,12 @@ impl Waits {
         self.begin(link, WaitCondition::BarrierCount(key.into(), world), true)
     }
 
-    fn begin(&mut self, link: LinkId, until: WaitCondition, kept: bool) -> Result<(), Rejection> {
+    fn begin(
+        &mut self,
+        link: LinkId,
+        until: WaitCondition,
+        persisted: bool,
+    ) -> Result<(), Rejection> {
         let cost = until.cost();
         if cost > self.bytes_max.saturating_sub(self.bytes) {
             return Err(Rejection::new(format!(
@@ -98,22 +103,22 @@ impl Waits {
             )));
         }
         self.bytes += cost;
-        self.turns += 1;
-        let turn = self.turns;
+        self.tickets += 1;
+        let ticket = self.tickets;
         let index = match until {
             WaitCondition::AllKeys(_) => &mut self.keys,
             WaitCondition::BarrierCount(..) => &mut self.barriers,
         };
         for key in until.keys() {
-            index.entry(key.clone()).or_default().insert(turn, link);
+            index.entry(key.clone()).or_default().insert(ticket, link);
         }
-        self.of.insert(link, Wait { until, turn, kept });
+        self.by_link.insert(link, Wait { until, ticket, persisted });
         Ok(())
     }
 
-    /// A link waits no longer: whether that is to be kept.
+    /// Ends the wait of a link. Returns true if the end must be persisted.
     pub(super) fn end(&mut self, link: LinkId) -> bool {
-        let Some(wait) = self.of.remove(&link) else {
+        let Some(wait) = self.by_link.remove(&link) else {
             return false;
         };
         self.bytes -= wait.until.cost();
@@ -122,71 +127,75 @@ impl Waits {
             WaitCondition::BarrierCount(..) => &mut self.barriers,
         };
         for key in wait.until.keys() {
-            leave(index, key, wait.turn);
+            leave(index, key, wait.ticket);
         }
-        wait.kept
+        wait.persisted
     }
 
-    /// A key has come: who need not wait any longer.
-    pub(super) fn came(&mut self, key: &[u8]) -> Vec<LinkId> {
-        let turns = self.keys.remove(key).unwrap_or_default();
-        turns.into_values().filter(|link| self.met(*link, key)).collect()
+    /// Handles a key that was set. Returns the links that need not wait any longer.
+    pub(super) fn key_set(&mut self, key: &[u8]) -> Vec<LinkId> {
+        let tickets = self.keys.remove(key).unwrap_or_default();
+        tickets.into_values().filter(|link| self.satisfy(*link, key)).collect()
     }
 
-    /// Something for one of those who wait for that key: who need not wait any longer.
-    pub(super) fn came_for_one(&mut self, key: &[u8]) -> Option<LinkId> {
-        let (turn, link) = self.keys.get(key)?.first_key_value()?;
-        let (turn, link) = (*turn, *link);
-        leave(&mut self.keys, key, turn);
-        self.met(link, key).then_some(link)
+    /// Handles an item pushed to a queue, for the first link that waits for it. Returns the link if its wait is over.
+    pub(super) fn item_pushed(&mut self, key: &[u8]) -> Option<LinkId> {
+        let (ticket, link) = self.keys.get(key)?.first_key_value()?;
+        let (ticket, link) = (*ticket, *link);
+        leave(&mut self.keys, key, ticket);
+        self.satisfy(link, key).then_some(link)
     }
 
-    /// So many have come to a barrier: who need not wait any longer.
-    pub(super) fn reached(&mut self, key: &[u8], count: i64) -> Vec<LinkId> {
-        let Some(turns) = self.barriers.get(key) else {
+    /// Handles a new count of a barrier. Returns the links that need not wait any longer.
+    pub(super) fn barrier_reached(&mut self, key: &[u8], count: i64) -> Vec<LinkId> {
+        let Some(tickets) = self.barriers.get(key) else {
             return Vec::new();
         };
-        let through: Vec<LinkId> = turns
+        let done: Vec<LinkId> = tickets
             .values()
             .copied()
             .filter(|link| {
-                matches!(self.of.get(link), Some(Wait { until: WaitCondition::BarrierCount(_, world), .. }) if *world <= count)
+                matches!(self.by_link.get(link), Some(Wait { until: WaitCondition::BarrierCount(_, world), .. }) if *world <= count)
             })
             .collect();
-        for link in &through {
+        for link in &done {
             self.end(*link);
         }
-        through
+        done
     }
 
-    /// One key less for a link, which is in nobody's queue for it any more: whether it was the last.
-    fn met(&mut self, link: LinkId, key: &[u8]) -> bool {
-        let Some(Wait { until: WaitCondition::AllKeys(keys), .. }) = self.of.get_mut(&link) else {
+    /// Removes a key from the wait of a link, which has left the queue of the key. Returns true if it was the last.
+    fn satisfy(&mut self, link: LinkId, key: &[u8]) -> bool {
+        let Some(Wait { until: WaitCondition::AllKeys(keys), .. }) = self.by_link.get_mut(&link)
+        else {
             return false;
         };
         if keys.remove(key) {
-            self.bytes -= 2 * ENTRY + key.len();
+            self.bytes -= 2 * ENTRY_OVERHEAD + key.len();
         }
         if !keys.is_empty() {
             return false;
         }
-        self.of.remove(&link);
+        self.by_link.remove(&link);
         true
     }
 }
 
-fn leave(index: &mut BTreeMap<Key, BTreeMap<u64, LinkId>>, key: &[u8], turn: u64) {
-    let Some(turns) = index.get_mut(key) else {
+fn leave(index: &mut BTreeMap<Key, BTreeMap<u64, LinkId>>, key: &[u8], ticket: u64) {
+    let Some(tickets) = index.get_mut(key) else {
         return;
     };
-    turns.remove(&turn);
-    if turns.is_empty() {
+    tickets.remove(&ticket);
+    if tickets.is_empty() {
         index.remove(key);
     }
 }
 
 impl fmt::Debug for Waits {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Waits").field("links", &self.of.len()).field("bytes", &self.bytes).finish()
+        f.debug_struct("Waits")
+            .field("links", &self.by_link.len())
+            .field("bytes", &self.bytes)
+            .finish()
     }
 }

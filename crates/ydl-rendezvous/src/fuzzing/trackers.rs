@@ -1,7 +1,7 @@
-//! Protocols for which it matters who speaks, who has died, and who is dialed.
+//! Fuzz targets of protocols that depend on the task of a link, on failures and on dials.
 //!
-//! The bytes are parts as for the stores. The number before a part tells who it is for: five links that tasks have
-//! opened, three of those that were dialed; or that a link is closed, or that a task has died and comes again.
+//! The input is a sequence of parts, as for the stores. The number of a part selects one of five links that tasks opened
+//! or of three dialed ones, closes a link, or restarts a task.
 
 use ydl_core::TaskId;
 
@@ -13,10 +13,10 @@ use crate::{
     zmtp,
 };
 
-/// More than three tasks and their links could ever need.
+/// Limit of the debug output, more than three tasks and their links need.
 const DEBUG_MAX: usize = 256 << 10;
 
-/// Who opens the five links.
+/// Tasks that open the five links.
 type Tasks = [&'static str; 5];
 
 struct ProtocolRun<P> {
@@ -75,8 +75,8 @@ impl<P: Protocol> ProtocolRun<P> {
     }
 }
 
-fn play<P: Protocol>(fresh: impl Fn() -> P, tasks: Tasks, mut bytes: &[u8]) {
-    let mut play = ProtocolRun {
+fn run<P: Protocol>(fresh: impl Fn() -> P, tasks: Tasks, mut bytes: &[u8]) {
+    let mut run = ProtocolRun {
         harness: ProtocolHarness::new(fresh()),
         tasks,
         attempts: [1; 5],
@@ -86,31 +86,31 @@ fn play<P: Protocol>(fresh: impl Fn() -> P, tasks: Tasks, mut bytes: &[u8]) {
         let length = usize::from(u16::from_be_bytes(*length)).min(rest.len());
         let (piece, rest) = rest.split_at(length);
         bytes = rest;
-        play.part(*number, piece);
+        run.part(*number, piece);
     }
-    let harness = &mut play.harness;
+    let harness = &mut run.harness;
     assert!(format!("{:?}", harness.protocol).len() < DEBUG_MAX);
     let missing = harness.missing();
     harness.fail_over(fresh());
     assert_eq!(harness.missing(), missing);
 }
 
-/// MXNet's scheduler. One of the tasks does not belong to it.
+/// Fuzzes MXNet's scheduler. One of the tasks does not belong to it.
 pub fn pslite(bytes: &[u8]) {
     let tasks = ["worker:0", "worker:1", "server:0", "worker:2", "worker:0"];
-    play(|| PsScheduler::new(2, 1), tasks, bytes);
-    let mut session = zmtp::ZmtpSession::with(zmtp::SocketType::Dealer);
+    run(|| PsScheduler::new(2, 1), tasks, bytes);
+    let mut session = zmtp::ZmtpSession::new(zmtp::SocketType::Dealer);
     let mut at = 0;
     while let Ok(Some((length, _))) = session.receive(&bytes[at..], 4096) {
         at += length;
     }
 }
 
-/// XGBoost's trackers. One of the tasks does not belong to them.
+/// Fuzzes XGBoost's trackers. One of the tasks does not belong to them.
 pub fn tracker(bytes: &[u8]) {
     let tasks = ["worker:0", "worker:1", "worker:2", "server:0", "worker:0"];
     let ranks: Vec<TaskId> = (0..3).map(|index| TaskId { role: "worker".into(), index }).collect();
-    play(|| Tracker::new(ranks.clone()), tasks, bytes);
+    run(|| Tracker::new(ranks.clone()), tasks, bytes);
 }
 
 #[cfg(test)]
@@ -131,7 +131,7 @@ mod tests {
         parts
     }
 
-    /// Parts left out, twice, in another order, for somebody else, or spoiled; most of them as they were.
+    /// Returns the parts with some of them dropped, repeated, reordered, redirected or corrupted.
     fn shuffled(parts: &[Part], rng: &mut Rng) -> Vec<u8> {
         let mut order: Vec<usize> = (0..parts.len()).collect();
         for _ in 0..rng.below(parts.len()) {
@@ -157,9 +157,9 @@ mod tests {
         bytes
     }
 
-    /// A fuzzer finds more; this finds the first things, wherever the tests run.
+    /// A quick substitute for a fuzzer.
     #[test]
-    fn spoiled_and_shuffled_seeds_are_answered() {
+    fn corrupted_and_shuffled_seeds_are_handled() {
         check("pslite", super::pslite);
         check("tracker", super::tracker);
     }

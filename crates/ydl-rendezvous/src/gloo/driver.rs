@@ -1,17 +1,17 @@
-//! The driver's side of a job: when the next world begins, and with whom.
+//! The driver of an elastic job: decides when the next world starts.
 //!
-//! The world changes when members go, by themselves or because others decided so, and when newcomers come. Who is to be
-//! in the next one is told from outside; this is about the moment. Horovod's processes learn their numbers at two times:
-//! from their environment when they start, and by asking when they meet again. Hence:
-//! * A newcomer has the numbers of the world for which it was started, and can be in no other. What it says is held until
-//!   that world begins; if the world cannot begin any more, because somebody else has gone, it is sent away to start
-//!   again.
-//! * The others train on until all newcomers of the next world are there. Then rank 0 is told, and tells them. `announce` sees to it
-//!   that it heeds it.
-//! * A world begins when everybody who is left of the last one has asked for its number, and every newcomer is there.
+//! The world changes when members leave and when new workers join. The members of the next world are set from outside;
+//! the driver chooses the moment. Horovod's processes learn their ranks twice: from their environment when they start,
+//! and through a rank request when they meet again. Hence:
+//! * A new worker knows the ranks of the world it was started for, and cannot join another. Its requests are held until
+//!   that world starts. If the world cannot start because another member has left, the worker is disconnected and must
+//!   restart.
+//! * The other members train on until all new workers of the next world are present. Then rank 0 is notified and notifies
+//!   the others. `notify` repeats the notification until it takes effect.
+//! * A world starts when every remaining member of the last one has requested its rank and every new worker is present.
 //!
-//! Those who stay keep their order, and newcomers follow: rank 0 has the state that the others get. That is for whoever
-//! says who is in a world to see to.
+//! Remaining members keep their order and new workers follow, because rank 0 has the state that the others copy. The
+//! caller who sets the members ensures that.
 
 mod notify;
 
@@ -27,23 +27,23 @@ use super::{
 };
 use crate::{Effects, LinkId, Peer, Protocol, Rejection, RetryTimer};
 
-/// Worlds that are waited for. Each one but the last has newcomers of its own.
+/// Maximum number of planned worlds. Each one but the last has new workers of its own.
 const PLANS_MAX: usize = 64;
 
-/// A store, and the worlds that it is to have next.
+/// A store and its planned worlds.
 #[derive(Debug)]
 pub struct GlooDriver {
     store: GlooStore,
     limits: GlooLimits,
-    /// Members of the world of now whose program has ended.
-    gone: BTreeSet<TaskId>,
-    /// The next worlds, in their order.
+    /// Members of the current world that have ended.
+    departed: BTreeSet<TaskId>,
+    /// The next worlds, in order.
     plans: VecDeque<PlannedWorld>,
     planned: u32,
-    /// For which plan newcomers were started.
-    newcomers: BTreeMap<TaskId, u32>,
+    /// New workers, by the plan they were started for.
+    new_workers: BTreeMap<TaskId, u32>,
     links: BTreeMap<LinkId, TaskId>,
-    /// What newcomers say before their world begins.
+    /// Requests of new workers for a world that has not started.
     held: BTreeMap<LinkId, Vec<u8>>,
     held_bytes: usize,
 }
@@ -52,116 +52,118 @@ pub struct GlooDriver {
 struct PlannedWorld {
     number: u32,
     world: World,
-    /// Rank 0 was told that newcomers are there.
-    announced: bool,
-    /// So often it could not be told.
-    untold: u32,
-    /// So often it was told again because it had not heeded it.
-    repeated: u32,
+    /// Rank 0 was notified of the new workers.
+    notified: bool,
+    /// Number of failed notifications.
+    failures: u32,
+    /// Number of repeated notifications.
+    retries: u32,
 }
 
 impl GlooDriver {
-    /// For a round that begins with these members.
+    /// Creates a driver for a round that starts with `members`.
     pub fn new(members: &Cluster, limits: GlooLimits) -> GlooDriver {
         GlooDriver {
             store: GlooStore::new(World::of(members), limits),
             limits,
-            gone: BTreeSet::new(),
+            departed: BTreeSet::new(),
             plans: VecDeque::new(),
             planned: 0,
-            newcomers: BTreeMap::new(),
+            new_workers: BTreeMap::new(),
             links: BTreeMap::new(),
             held: BTreeMap::new(),
             held_bytes: 0,
         }
     }
 
-    /// The world of now.
+    /// Returns the current world.
     pub fn world(&self) -> &World {
         self.store.world()
     }
 
-    /// Whether a task has been in this world from its beginning, and is still.
-    fn lives(&self, task: &TaskId) -> bool {
-        !self.gone.contains(task) && self.world().has(task)
+    /// Returns true if a task is a member of the current world and has not ended.
+    fn is_active(&self, task: &TaskId) -> bool {
+        !self.departed.contains(task) && self.world().has(task)
     }
 
-    /// Whether everybody in a world lives, or was started for it.
-    fn can_be(&self, plan: &PlannedWorld) -> bool {
-        let fits =
-            |task: &TaskId| self.lives(task) || self.newcomers.get(task) == Some(&plan.number);
+    /// Returns true if each member of a planned world is active or was started for it.
+    fn can_start(&self, plan: &PlannedWorld) -> bool {
+        let fits = |task: &TaskId| {
+            self.is_active(task) || self.new_workers.get(task) == Some(&plan.number)
+        };
         plan.world.tasks().keys().all(fits)
     }
 
-    fn has_newcomers(&self, plan: &PlannedWorld) -> bool {
-        self.newcomers.values().any(|number| *number == plan.number)
+    fn has_new_workers(&self, plan: &PlannedWorld) -> bool {
+        self.new_workers.values().any(|number| *number == plan.number)
     }
 
-    /// Whether all processes of those who do not live are there.
-    fn is_there(&self, world: &World) -> bool {
+    /// Returns true if all processes of new workers have sent a request.
+    fn is_present(&self, world: &World) -> bool {
         let mut held: BTreeMap<&TaskId, usize> = BTreeMap::new();
         for task in self.held.keys().filter_map(|link| self.links.get(link)) {
             *held.entry(task).or_default() += 1;
         }
-        let there = |task: &TaskId| held.get(task).copied().unwrap_or_default();
+        let present = |task: &TaskId| held.get(task).copied().unwrap_or_default();
         let mut tasks = world.tasks().iter();
-        tasks.all(|(task, processes)| self.lives(task) || there(task) >= *processes)
+        tasks.all(|(task, processes)| self.is_active(task) || present(task) >= *processes)
     }
 
-    /// Whether everybody who is left has asked for its number.
-    fn all_ask(&self) -> bool {
-        let asking: BTreeSet<&ProcessSlot> = self.store.asking().collect();
+    /// Returns true if each remaining member has requested its rank.
+    fn all_requested(&self) -> bool {
+        let requested: BTreeSet<&ProcessSlot> = self.store.rank_requests().collect();
         let mut members = self.world().members().iter();
-        members.all(|member| self.gone.contains(&member.task) || asking.contains(&member.slot))
+        members
+            .all(|member| self.departed.contains(&member.task) || requested.contains(&member.slot))
     }
 
-    /// Whether everybody is there and nobody wants another world, as in most jobs at most times.
-    fn is_settled(&self) -> bool {
+    /// Returns true if no change is pending.
+    fn is_stable(&self) -> bool {
         self.plans.is_empty()
-            && self.gone.is_empty()
+            && self.departed.is_empty()
             && self.held.is_empty()
-            && self.store.asking().next().is_none()
+            && self.store.rank_requests().next().is_none()
     }
 
-    /// Does whatever can be done now.
-    fn step(&mut self, effects: &mut Effects) {
-        while !self.is_settled() {
-            self.forget_plans();
-            self.send_away(effects);
+    /// Starts the next world or notifies rank 0, if possible.
+    fn advance(&mut self, effects: &mut Effects) {
+        while !self.is_stable() {
+            self.drop_plans();
+            self.disconnect_outdated(effects);
             let next = self.plans.front();
             let world = next.map_or(self.world(), |plan| &plan.world);
-            if next.is_some_and(|plan| !self.can_be(plan)) || !self.is_there(world) {
+            if next.is_some_and(|plan| !self.can_start(plan)) || !self.is_present(world) {
                 return;
             }
-            if self.all_ask() {
+            if self.all_requested() {
                 let changes = next.is_some();
-                self.begin(effects);
+                self.start_world(effects);
                 match changes {
                     true => continue,
                     false => return,
                 }
             }
-            self.announce(effects);
+            self.notify(effects);
             return;
         }
     }
 
-    /// Plans that cannot be any more, and those that a later one makes needless.
-    fn forget_plans(&mut self) {
+    /// Drops plans that cannot start, and those that a later one supersedes.
+    fn drop_plans(&mut self) {
         while let Some(plan) = self.plans.front() {
             let last = self.plans.len() == 1;
-            let same = plan.world == *self.world() && self.gone.is_empty();
-            let needless = !last && (!self.has_newcomers(plan) || !self.can_be(plan));
-            if !same && !needless && self.plans.len() <= PLANS_MAX {
+            let same = plan.world == *self.world() && self.departed.is_empty();
+            let superseded = !last && (!self.has_new_workers(plan) || !self.can_start(plan));
+            if !same && !superseded && self.plans.len() <= PLANS_MAX {
                 return;
             }
             self.plans.pop_front();
         }
     }
 
-    /// Newcomers whose world will not be. They have its numbers, and must start again to learn others.
-    fn send_away(&mut self, effects: &mut Effects) {
-        let away: Vec<LinkId> = self
+    /// Disconnects new workers of dropped plans. They must restart to learn other ranks.
+    fn disconnect_outdated(&mut self, effects: &mut Effects) {
+        let outdated: Vec<LinkId> = self
             .held
             .keys()
             .filter(|link| {
@@ -170,7 +172,7 @@ impl GlooDriver {
             })
             .copied()
             .collect();
-        for link in away {
+        for link in outdated {
             if let Some(task) = self.links.get(&link) {
                 effects.log(format!("{task} must restart: the world has changed since it started"));
             }
@@ -179,21 +181,21 @@ impl GlooDriver {
         }
     }
 
-    /// The next world, or the same once more.
-    fn begin(&mut self, effects: &mut Effects) {
+    /// Starts the next world, or the current one again.
+    fn start_world(&mut self, effects: &mut Effects) {
         let world = match self.plans.pop_front() {
             Some(plan) => {
-                self.newcomers.retain(|_, number| *number != plan.number);
+                self.new_workers.retain(|_, number| *number != plan.number);
                 plan.world
             }
             None => self.world().clone(),
         };
         effects.log(format!("world started with {} processes", world.members().len()));
-        self.gone.clear();
-        self.store.hear(WorldEvent::Started(world), effects);
+        self.departed.clear();
+        self.store.handle(WorldEvent::Started(world), effects);
         for (link, bytes) in std::mem::take(&mut self.held) {
             let task = self.links.get(&link);
-            if !task.is_some_and(|task| self.lives(task)) {
+            if !task.is_some_and(|task| self.is_active(task)) {
                 self.held.insert(link, bytes);
                 continue;
             }
@@ -216,7 +218,7 @@ impl GlooDriver {
         if self.held.contains_key(&link) {
             return Err(Rejection::new("second request before the response to the first"));
         }
-        let length = match http::read(bytes) {
+        let length = match http::parse(bytes) {
             Ok(request) => request.length,
             Err(HttpParseError::Incomplete(_)) => return Ok(None),
             Err(HttpParseError::Invalid(rejection)) => return Err(rejection),
@@ -224,18 +226,18 @@ impl GlooDriver {
         if self.is_outdated(task) {
             return Err(Rejection::new("the world of this worker no longer exists"));
         }
-        // They meet in one of the next worlds, or in the same once more.
+        // The request is for a planned world, or for the current one again.
         let worlds = self.plans.iter().map(|plan| &plan.world);
         let worlds = worlds.chain([self.world()]);
         let largest = worlds.map(|world| world.members().len()).max();
-        let held_max = self.limits.stored(largest.unwrap_or_default());
-        if self.held.len() >= self.limits.asking || self.held_bytes + length > held_max {
+        let held_max = self.limits.stored_bytes_for(largest.unwrap_or_default());
+        if self.held.len() >= self.limits.rank_requests || self.held_bytes + length > held_max {
             return Err(Rejection::new("too many pending requests of new workers"));
         }
         self.held_bytes += length;
         self.held.insert(link, bytes[..length].to_vec());
         effects.persist();
-        self.step(effects);
+        self.advance(effects);
         Ok(Some(length))
     }
 }
@@ -262,14 +264,14 @@ impl Protocol for GlooDriver {
             return Ok(None);
         }
         let task = self.links.get(&link).cloned();
-        if let Some(task) = task.filter(|task| !self.lives(task)) {
+        if let Some(task) = task.filter(|task| !self.is_active(task)) {
             return self.hold(link, &task, bytes, effects);
         }
-        let taken = self.store.receive(link, bytes, effects)?;
-        if taken.is_some() && effects.is_persistent() {
-            self.step(effects);
+        let length = self.store.receive(link, bytes, effects)?;
+        if length.is_some() && effects.is_persistent() {
+            self.advance(effects);
         }
-        Ok(taken)
+        Ok(length)
     }
 
     fn close(&mut self, link: LinkId, effects: &mut Effects) {
@@ -280,60 +282,60 @@ impl Protocol for GlooDriver {
         }
         self.store.close(link, effects);
         if let (LinkId::Dialed(_), true) = (link, effects.is_persistent()) {
-            self.untold(effects);
+            self.notification_failed(effects);
         }
     }
 
     fn attempt_ended(&mut self, peer: &Peer, effects: &mut Effects) {
-        self.newcomers.remove(&peer.task);
+        self.new_workers.remove(&peer.task);
         if self.world().has(&peer.task) {
-            self.gone.insert(peer.task.clone());
+            self.departed.insert(peer.task.clone());
         }
         self.store.attempt_ended(peer, effects);
-        self.step(effects);
+        self.advance(effects);
     }
 
     fn members_changed(&mut self, members: &Cluster, effects: &mut Effects) {
         let world = World::of(members);
         self.planned += 1;
         let tasks = world.tasks().keys();
-        let newcomers: Vec<&TaskId> = tasks.filter(|task| !self.lives(task)).collect();
-        for task in newcomers {
-            self.newcomers.entry(task.clone()).or_insert(self.planned);
+        let new_workers: Vec<&TaskId> = tasks.filter(|task| !self.is_active(task)).collect();
+        for task in new_workers {
+            self.new_workers.entry(task.clone()).or_insert(self.planned);
         }
         self.plans.push_back(PlannedWorld {
             number: self.planned,
             world,
-            announced: false,
-            untold: 0,
-            repeated: 0,
+            notified: false,
+            failures: 0,
+            retries: 0,
         });
-        self.step(effects);
+        self.advance(effects);
     }
 
     fn retry_timer(&self) -> Option<RetryTimer> {
-        self.unheeded()
+        self.pending_retry()
     }
 
     fn retry(&mut self, effects: &mut Effects) {
         effects.persist();
-        self.announce_again(effects);
+        self.notify_again(effects);
     }
 
     fn is_outdated(&self, task: &TaskId) -> bool {
-        let started = self.newcomers.get(task);
+        let started = self.new_workers.get(task);
         started.is_some_and(|number| self.plans.iter().all(|plan| plan.number != *number))
     }
 
     fn missing(&self) -> Vec<TaskId> {
         let mut missing = self.store.missing();
-        missing.retain(|task| self.lives(task));
-        if let (Some(plan), Some(_)) = (self.plans.front(), self.store.asking().next()) {
+        missing.retain(|task| self.is_active(task));
+        if let (Some(plan), Some(_)) = (self.plans.front(), self.store.rank_requests().next()) {
             let held: BTreeSet<&TaskId> =
                 self.held.keys().filter_map(|link| self.links.get(link)).collect();
             let tasks = plan.world.tasks().keys();
-            let newcomers = tasks.filter(|task| !self.lives(task) && !held.contains(task));
-            missing.extend(newcomers.cloned());
+            let new_workers = tasks.filter(|task| !self.is_active(task) && !held.contains(task));
+            missing.extend(new_workers.cloned());
         }
         missing
     }

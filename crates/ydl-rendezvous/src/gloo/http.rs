@@ -1,28 +1,28 @@
-//! Requests out of bytes, within limits, and answers.
+//! Parses requests, within limits, and writes responses.
 //!
-//! Strict: what Horovod's client and Python's do not say is not understood. The client reads the names of an answer's
-//! headers by their very letters.
+//! Strict: accepts only what Horovod's and Python's clients send. Horovod's client compares header names
+//! case-sensitively.
 
 use crate::Rejection;
 
-/// The request line and the headers.
+/// Maximum length of the request line and the headers.
 pub const HEAD_MAX: usize = 8 << 10;
-/// A value: addresses, which have some hundred bytes.
+/// Maximum length of a value. Addresses have a few hundred bytes.
 pub const BODY_MAX: usize = 512 << 10;
 
 const HEADERS_MAX: usize = 64;
 const END: &[u8] = b"\r\n\r\n";
 
-/// Why there is no whole request.
+/// Reason why there is no complete request.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum HttpParseError {
-    /// It has at least so many bytes in all.
+    /// More bytes are needed: at least this many in total.
     Incomplete(usize),
-    /// It never will be one.
+    /// The request is invalid.
     Invalid(Rejection),
 }
 
-fn wrong(what: impl Into<String>) -> HttpParseError {
+fn invalid(what: impl Into<String>) -> HttpParseError {
     HttpParseError::Invalid(Rejection::new(what))
 }
 
@@ -34,33 +34,33 @@ pub(super) enum HttpMethod {
     Other,
 }
 
-/// A whole request.
+/// A complete request.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct HttpRequest<'a> {
     pub(super) method: HttpMethod,
-    /// As it was written, from its first slash on.
+    /// As received, from the first slash on.
     pub(super) path: &'a str,
     pub(super) body: &'a [u8],
     pub(super) length: usize,
 }
 
-/// The first request of these bytes.
-pub(super) fn read(bytes: &[u8]) -> Result<HttpRequest<'_>, HttpParseError> {
+/// Parses the first request in `bytes`.
+pub(super) fn parse(bytes: &[u8]) -> Result<HttpRequest<'_>, HttpParseError> {
     if bytes.first().is_some_and(|first| !first.is_ascii_uppercase()) {
-        return Err(wrong("not an HTTP request"));
+        return Err(invalid("not an HTTP request"));
     }
     let within = &bytes[..bytes.len().min(HEAD_MAX)];
     let Some(end) = within.windows(END.len()).position(|four| four == END) else {
         return Err(match bytes.len() < HEAD_MAX {
             true => HttpParseError::Incomplete(bytes.len() + 1),
-            false => wrong(format!("request head exceeds `{HEAD_MAX}` bytes")),
+            false => invalid(format!("request head exceeds `{HEAD_MAX}` bytes")),
         });
     };
     let body = end + END.len();
     let head = std::str::from_utf8(&bytes[..end])
         .ok()
         .filter(|head| head.is_ascii())
-        .ok_or_else(|| wrong("request head is not ASCII"))?;
+        .ok_or_else(|| invalid("request head is not ASCII"))?;
     let mut lines = head.split("\r\n");
     let (method, path) = request_line(lines.next().unwrap_or_default())?;
     let length = content_length(lines)?;
@@ -76,22 +76,22 @@ fn request_line(line: &str) -> Result<(HttpMethod, &str), HttpParseError> {
     let (Some(method), Some(path), Some("HTTP/1.1" | "HTTP/1.0"), None) =
         (words.next(), words.next(), words.next(), words.next())
     else {
-        return Err(wrong("invalid request line"));
+        return Err(invalid("invalid request line"));
     };
     if !path.starts_with('/') || !path.bytes().all(|byte| byte.is_ascii_graphic()) {
-        return Err(wrong("invalid request path"));
+        return Err(invalid("invalid request path"));
     }
     let method = match method {
         "GET" => HttpMethod::Get,
         "PUT" => HttpMethod::Put,
         "DELETE" => HttpMethod::Delete,
         other if other.bytes().all(|byte| byte.is_ascii_uppercase()) => HttpMethod::Other,
-        _ => return Err(wrong("invalid request method")),
+        _ => return Err(invalid("invalid request method")),
     };
     Ok((method, path))
 }
 
-/// 0 if nothing is said of it.
+/// Returns the Content-Length, or 0 without one.
 fn content_length<'a>(lines: impl Iterator<Item = &'a str>) -> Result<usize, HttpParseError> {
     let mut length = None;
     for (count, line) in lines.enumerate() {
@@ -101,23 +101,23 @@ fn content_length<'a>(lines: impl Iterator<Item = &'a str>) -> Result<usize, Htt
                 && name.bytes().all(token)
                 && value.bytes().all(|byte| byte == b'\t' || !byte.is_ascii_control())
         });
-        let (name, value) = header.ok_or_else(|| wrong("invalid request header"))?;
+        let (name, value) = header.ok_or_else(|| invalid("invalid request header"))?;
         if count >= HEADERS_MAX {
-            return Err(wrong(format!("more than `{HEADERS_MAX}` request headers")));
+            return Err(invalid(format!("more than `{HEADERS_MAX}` request headers")));
         }
         if name.eq_ignore_ascii_case("transfer-encoding") || name.eq_ignore_ascii_case("expect") {
-            return Err(wrong(format!("unsupported request header `{name}`")));
+            return Err(invalid(format!("unsupported request header `{name}`")));
         }
         if name.eq_ignore_ascii_case("content-length") {
             let value = value.trim_matches([' ', '\t']);
             let digits = !value.is_empty() && value.bytes().all(|byte| byte.is_ascii_digit());
-            let announced = value.parse().ok().filter(|_| digits && length.is_none());
-            length = Some(announced.ok_or_else(|| wrong("invalid Content-Length"))?);
+            let parsed = value.parse().ok().filter(|_| digits && length.is_none());
+            length = Some(parsed.ok_or_else(|| invalid("invalid Content-Length"))?);
         }
     }
     let length = length.unwrap_or(0);
     if length > BODY_MAX {
-        return Err(wrong(format!(
+        return Err(invalid(format!(
             "request body of `{length}` bytes exceeds the maximum of `{BODY_MAX}`"
         )));
     }
@@ -132,8 +132,8 @@ pub(super) enum HttpStatus {
     NotImplemented,
 }
 
-/// An answer, after which the link ends.
-pub(super) fn answer(status: HttpStatus, body: &[u8]) -> Vec<u8> {
+/// Returns the bytes of a response. The link is closed after it.
+pub(super) fn response(status: HttpStatus, body: &[u8]) -> Vec<u8> {
     let status = match status {
         HttpStatus::Ok => "200 OK",
         HttpStatus::BadRequest => "400 Bad Request",

@@ -1,48 +1,47 @@
-//! What whoever has a store tells it: how much it may take, and what was decided about an elastic job.
+//! Memory limits of the store, and the events of an elastic job.
 
 use super::{notification::HostChange, world::World};
 
-/// A larger world is given no more room than one of so many processes: what it says when it meets would not fit into
-/// what a master may write down.
+/// Maximum number of processes that raises the limit. The messages of a larger world would not fit into a journal.
 const PROCESSES_MAX: usize = 1024;
 
-/// How much of a master's memory a store may take.
+/// Memory limits of a store.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct GlooLimits {
-    /// What is stored, keys and what holds them included, in a world of nobody.
+    /// Stored keys and values, including overhead, in an empty world.
     pub stored_bytes: usize,
-    /// And for each pair of processes.
+    /// Additional bytes for each pair of processes.
     pub pair_bytes: usize,
-    /// Links on which somebody waits for the next world.
-    pub asking: usize,
+    /// Pending rank requests.
+    pub rank_requests: usize,
 }
 
 impl Default for GlooLimits {
     fn default() -> GlooLimits {
         GlooLimits {
             stored_bytes: 64 << 20,
-            // Each says one address of 136 bytes for each other, once among all and once among those of its local rank,
-            // which are all where a task has one process.
+            // Each process stores an address of 136 bytes for each other one: in the global scope, and in the scope of
+            // its local rank. Both are the same size if each task has one process.
             pair_bytes: 320,
-            asking: 16 << 10,
+            rank_requests: 16 << 10,
         }
     }
 }
 
 impl GlooLimits {
-    /// What may be stored in a world of so many processes.
-    pub fn stored(&self, processes: usize) -> usize {
+    /// Returns the limit of stored bytes for a world of `processes`.
+    pub fn stored_bytes_for(&self, processes: usize) -> usize {
         let processes = processes.min(PROCESSES_MAX);
         self.stored_bytes + self.pair_bytes * processes * processes
     }
 }
 
-/// What the store is told by whoever decides about an elastic job.
+/// An event of an elastic job, passed from the driver to the store.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum WorldEvent {
-    /// Everybody of the world so far has asked or is gone: this is the next. The store is emptied, and those who ask are
-    /// told their numbers.
+    /// The next world starts: each member of the last one has requested its rank or is gone. Empties the store and
+    /// responds to the rank requests.
     Started(World),
-    /// The hosts will change: rank 0 is told, and tells the others. Times must grow.
+    /// The hosts will change. Rank 0 is notified and notifies the others. Timestamps must increase.
     HostsChanged(HostChange, i32),
 }

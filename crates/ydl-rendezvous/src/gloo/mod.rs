@@ -1,19 +1,18 @@
-//! Horovod's store: where its processes find each other before they speak Gloo among themselves, and the driver's side
-//! of elastic jobs.
+//! Horovod's store, where its processes find each other for Gloo, and the driver of elastic jobs.
 //!
-//! HTTP, as Horovod's own server speaks it: one request per connection, an answer, the end. Nothing on it is signed,
-//! because Horovod's client signs nothing; what is signed is what a driver tells a worker of an elastic job.
+//! HTTP as in Horovod's server: one request per connection. Requests are not signed, because Horovod's client does not
+//! sign them. Notifications of the driver to workers of an elastic job are signed.
 //!
-//! * [`world`]: who takes part, and the numbers each one is known by;
-//! * `http`: requests out of bytes, within limits, and answers;
-//! * `scopes`: what is stored;
-//! * `pickle`: the few objects of Python's that workers send, read without running anything;
-//! * [`notification`]: what a driver tells a worker, and what it hears from it; `telling`: to whom that happens just now;
-//! * `news`: what the store is told by whoever has it;
-//! * [`store`]: the protocol itself, in one world after another;
-//! * [`driver`]: when the next world begins.
+//! * [`world`]: the processes of a world and their ranks.
+//! * `http`: parses requests, within limits, and writes responses.
+//! * `scopes`: stores values.
+//! * `pickle`: parses the Python objects that workers send, without executing them.
+//! * [`notification`]: messages between the driver and a worker; `outbox`: notifications in progress.
+//! * `limits`: memory limits, and events that the driver passes to the store.
+//! * [`store`]: the protocol, in one world after another.
+//! * [`driver`]: decides when the next world starts.
 //!
-//! What may not be here: who decides who is in it.
+//! The members of a world are decided elsewhere.
 
 pub mod driver;
 mod http;

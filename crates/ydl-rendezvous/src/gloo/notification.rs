@@ -1,8 +1,8 @@
-//! What a driver tells a worker of an elastic job, and what it hears from it.
+//! Notifications from the driver to a worker of an elastic job, and their replies.
 //!
-//! A worker listens on a port of its own, which it has put into the store together with a key. A message has the
-//! HMAC-SHA256 of its body before it, and the length of its body; so has the answer. Bodies are pickles: what is said
-//! here is constant but for two numbers, and what is heard is compared, not run.
+//! A worker listens on its own port, which it has stored together with a key. A message starts with the HMAC-SHA256 of
+//! its body and the length of the body, and so does the reply. Bodies are pickles. Those sent are constant except for two
+//! numbers; those received are compared, not executed.
 
 use std::fmt;
 
@@ -13,32 +13,32 @@ use crate::{Rejection, base64};
 
 const DIGEST: usize = 32;
 const LENGTH: usize = size_of::<i32>();
-/// The body of an answer; those known have less than two hundred bytes.
-const ANSWER_MAX: usize = 64 << 10;
-/// More interfaces than a node has.
+/// Maximum length of a reply. Known ones have less than 200 bytes.
+const REPLY_MAX: usize = 64 << 10;
+/// Maximum number of addresses of a worker.
 const ADDRESSES_MAX: usize = 256;
 
-/// What has happened to the hosts.
+/// Kind of a change of the hosts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
 pub enum HostChange {
-    /// Some will go; nobody has to be told the state anew.
+    /// Hosts will leave. The state need not be synchronized.
     Removed = 1,
-    /// Some have come.
+    /// Hosts have joined.
     Added = 2,
-    /// Both.
-    Both = 3,
+    /// Hosts have joined and will leave.
+    Mixed = 3,
 }
 
-/// What a worker has put into the store: where it listens, and with which key.
+/// Notification endpoint of a worker, as stored by the worker: its addresses and its key.
 #[derive(Clone)]
 pub struct NotificationEndpoint {
-    /// Interface, address and port.
+    /// Interface, address and port of each.
     pub addresses: Vec<(String, String, u16)>,
     key: Vec<u8>,
 }
 
-/// Without the key.
+/// Omits the key.
 impl fmt::Debug for NotificationEndpoint {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("NotificationEndpoint")
@@ -47,23 +47,23 @@ impl fmt::Debug for NotificationEndpoint {
     }
 }
 
-/// An answer of a worker.
+/// A reply of a worker.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum NotificationReply {
-    /// It has understood.
+    /// The notification was received.
     Ack,
-    /// It is there.
+    /// Response to a ping.
     Pong,
 }
 
 impl NotificationEndpoint {
-    /// Out of what it has put into the store: base64 of a pickle of `({interface: [(address, port)]}, key)`.
-    pub fn read(put: &[u8]) -> Option<NotificationEndpoint> {
-        NotificationEndpoint::unpickled(&base64::decode(put)?)
+    /// Parses a stored endpoint: base64 of a pickle of `({interface: [(address, port)]}, key)`.
+    pub fn parse(value: &[u8]) -> Option<NotificationEndpoint> {
+        NotificationEndpoint::from_pickle(&base64::decode(value)?)
     }
 
-    pub(crate) fn unpickled(pickle: &[u8]) -> Option<NotificationEndpoint> {
-        let PickleValue::Pair(pair) = pickle::read(pickle)? else {
+    pub(crate) fn from_pickle(pickle: &[u8]) -> Option<NotificationEndpoint> {
+        let PickleValue::Pair(pair) = pickle::parse(pickle)? else {
             return None;
         };
         let (PickleValue::Dictionary(interfaces), PickleValue::Bytes(key)) = *pair else {
@@ -90,12 +90,12 @@ impl NotificationEndpoint {
         Some(NotificationEndpoint { addresses, key })
     }
 
-    /// With a key that is known already.
+    /// Creates an endpoint.
     pub fn new(addresses: Vec<(String, String, u16)>, key: Vec<u8>) -> NotificationEndpoint {
         NotificationEndpoint { addresses, key }
     }
 
-    /// The port on which it listens. It is the same on all interfaces.
+    /// Returns the port, which is the same on all interfaces.
     pub fn port(&self) -> Option<u16> {
         self.addresses.first().map(|(_, _, port)| *port)
     }
@@ -107,13 +107,13 @@ impl NotificationEndpoint {
         [digest.as_ref(), &length, body].concat()
     }
 
-    /// Whether it is there.
+    /// Returns a signed ping.
     pub fn ping(&self) -> Vec<u8> {
         self.signed(b"\x80\x02chorovod.runner.common.util.network\nPingRequest\n)\x81.")
     }
 
-    /// That the hosts have changed. Times must grow.
-    pub fn changed(&self, time: i32, change: HostChange) -> Vec<u8> {
+    /// Returns a signed notification of changed hosts. Timestamps must increase.
+    pub fn hosts_changed(&self, time: i32, change: HostChange) -> Vec<u8> {
         let body = [
             b"\x80\x02chorovod.runner.elastic.worker\nHostsUpdatedRequest\n)\x81}(X\x09\0\0\0timestampJ".as_slice(),
             &time.to_le_bytes(),
@@ -125,8 +125,11 @@ impl NotificationEndpoint {
         self.signed(&body)
     }
 
-    /// What it answers, and how long that was; `None` if more must come first.
-    pub fn answer(&self, bytes: &[u8]) -> Result<Option<(NotificationReply, usize)>, Rejection> {
+    /// Parses a reply and returns it with its length. Returns `None` if it is incomplete.
+    pub fn parse_reply(
+        &self,
+        bytes: &[u8],
+    ) -> Result<Option<(NotificationReply, usize)>, Rejection> {
         let Some((digest, rest)) = bytes.split_at_checked(DIGEST) else {
             return Ok(None);
         };
@@ -134,9 +137,9 @@ impl NotificationEndpoint {
             return Ok(None);
         };
         let length = u32::from_le_bytes(*length) as usize;
-        if length > ANSWER_MAX {
+        if length > REPLY_MAX {
             return Err(Rejection::new(format!(
-                "reply of `{length}` bytes exceeds the maximum of `{ANSWER_MAX}`"
+                "reply of `{length}` bytes exceeds the maximum of `{REPLY_MAX}`"
             )));
         }
         let Some(body) = rest.get(..length) else {
@@ -145,11 +148,11 @@ impl NotificationEndpoint {
         let key = hmac::Key::new(hmac::HMAC_SHA256, &self.key);
         hmac::verify(&key, body, digest)
             .map_err(|_| Rejection::new("reply is not signed with the worker's key"))?;
-        let answer = match pickle::class(body) {
+        let reply = match pickle::class(body) {
             Some(("horovod.runner.common.util.network", "AckResponse")) => NotificationReply::Ack,
             Some(("horovod.runner.common.util.network", "PingResponse")) => NotificationReply::Pong,
             _ => return Err(Rejection::new("unknown reply type")),
         };
-        Ok(Some((answer, DIGEST + LENGTH + length)))
+        Ok(Some((reply, DIGEST + LENGTH + length)))
     }
 }

@@ -1,4 +1,4 @@
-//! Workers that are being told something, each on a link that was dialed for it.
+//! Notifications in progress, each on a dialed link.
 
 use std::collections::BTreeMap;
 
@@ -9,22 +9,22 @@ use crate::{Effects, LinkId, Rejection};
 
 #[derive(Debug)]
 struct Notification {
-    worker: NotificationEndpoint,
+    endpoint: NotificationEndpoint,
     task: TaskId,
     message: Vec<u8>,
 }
 
 #[derive(Debug, Default)]
 pub(super) struct Outbox {
-    of: BTreeMap<LinkId, Notification>,
+    by_link: BTreeMap<LinkId, Notification>,
     dialed: u64,
 }
 
 impl Outbox {
-    /// Has a worker's port dialed, to tell it something.
+    /// Dials a worker to send it a notification.
     pub(super) fn begin(
         &mut self,
-        (worker, port): (&NotificationEndpoint, u16),
+        (endpoint, port): (&NotificationEndpoint, u16),
         task: &TaskId,
         message: Vec<u8>,
         effects: &mut Effects,
@@ -32,54 +32,54 @@ impl Outbox {
         self.dialed += 1;
         let link = LinkId::Dialed(self.dialed);
         effects.dial(link, task.clone(), port);
-        let telling = Notification { worker: worker.clone(), task: task.clone(), message };
-        self.of.insert(link, telling);
+        let notification = Notification { endpoint: endpoint.clone(), task: task.clone(), message };
+        self.by_link.insert(link, notification);
     }
 
-    /// Whether this link was dialed to tell something. Then it is told.
+    /// Sends the notification of a link. Returns false if the link has none.
     pub(super) fn open(&self, link: LinkId, effects: &mut Effects) -> bool {
-        let telling = self.of.get(&link);
-        if let Some(telling) = telling {
-            effects.send(link, telling.message.clone());
+        let notification = self.by_link.get(&link);
+        if let Some(notification) = notification {
+            effects.send(link, notification.message.clone());
         }
-        telling.is_some()
+        notification.is_some()
     }
 
-    /// What came back, if this link was dialed to tell something. Any answer will do.
+    /// Handles the reply on a link. Any valid reply completes the notification. Returns `None` if the link has none.
     pub(super) fn receive(
         &mut self,
         link: LinkId,
         bytes: &[u8],
         effects: &mut Effects,
     ) -> Option<Result<Option<usize>, Rejection>> {
-        let answer = self.of.get(&link)?.worker.answer(bytes);
-        Some(answer.map(|answer| {
-            let (_, length) = answer?;
-            self.of.remove(&link);
-            // Or a new master would tell it again.
+        let reply = self.by_link.get(&link)?.endpoint.parse_reply(bytes);
+        Some(reply.map(|reply| {
+            let (_, length) = reply?;
+            self.by_link.remove(&link);
+            // Otherwise a new master would send it again.
             effects.persist();
             effects.close(link);
             Some(length)
         }))
     }
 
-    /// Whether somebody is being told something.
-    pub(super) fn is_telling(&self) -> bool {
-        !self.of.is_empty()
+    /// Returns true if a notification is in progress.
+    pub(super) fn is_busy(&self) -> bool {
+        !self.by_link.is_empty()
     }
 
-    /// So often somebody was told something, or was to be.
+    /// Returns the number of notifications so far, including failed ones.
     pub(super) fn count(&self) -> u64 {
         self.dialed
     }
 
-    /// A task has ended, and nobody is there to be told.
-    pub(super) fn attempt_ended(&mut self, task: &TaskId) {
-        self.of.retain(|_, telling| telling.task != *task);
+    /// Drops the notifications of a task that has ended.
+    pub(super) fn task_ended(&mut self, task: &TaskId) {
+        self.by_link.retain(|_, notification| notification.task != *task);
     }
 
-    /// A link has ended: who was to be told something on it, and was not.
+    /// Handles the end of a link. Returns the task that was not notified.
     pub(super) fn close(&mut self, link: LinkId) -> Option<TaskId> {
-        self.of.remove(&link).map(|telling| telling.task)
+        self.by_link.remove(&link).map(|notification| notification.task)
     }
 }

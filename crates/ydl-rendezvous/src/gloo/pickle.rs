@@ -1,10 +1,10 @@
-//! The few objects of Python's that workers send, read without running anything.
+//! Parses the Python objects that workers send, without executing them.
 //!
-//! A pickle is a program. Only those instructions are known here that texts, bytes, small numbers, tuples of two, lists
-//! and dictionaries are made of, as Python's protocols 4 and 5 write them; any other ends the reading. What was noted for
-//! later use can be used again only if it has no parts, so that nothing can become larger than what was sent.
+//! A pickle is a program. Only the opcodes for strings, bytes, small numbers, pairs, lists and dictionaries are
+//! supported, as written by pickle protocols 4 and 5. Any other opcode is an error. Memoized values can be referenced only
+//! if they are scalars, so that the result cannot grow beyond the input.
 
-/// What a pickle is made of.
+/// A parsed value.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum PickleValue {
     Text(String),
@@ -15,29 +15,29 @@ pub(super) enum PickleValue {
     Dictionary(Vec<(PickleValue, PickleValue)>),
 }
 
-/// Longer than any that a worker sends; as each value takes some bytes of it, this bounds everything here.
+/// Maximum length of a pickle. Each value takes some bytes of it, so this bounds the memory in use.
 const BYTES_MAX: usize = 64 << 10;
 
-/// Values within values: a dictionary of lists of pairs in a pair, and some more.
+/// Maximum nesting depth. Workers send a pair with a dictionary of lists of pairs.
 const DEPTH_MAX: usize = 8;
 
 struct PickleReader<'a>(&'a [u8]);
 
 impl<'a> PickleReader<'a> {
-    fn some(&mut self, length: usize) -> Option<&'a [u8]> {
-        let (some, rest) = self.0.split_at_checked(length)?;
+    fn bytes(&mut self, length: usize) -> Option<&'a [u8]> {
+        let (bytes, rest) = self.0.split_at_checked(length)?;
         self.0 = rest;
-        Some(some)
+        Some(bytes)
     }
 
     fn byte(&mut self) -> Option<u8> {
-        Some(self.some(1)?[0])
+        Some(self.bytes(1)?[0])
     }
 
-    /// With its length in one byte before it.
+    /// Reads bytes prefixed with a one-byte length.
     fn short(&mut self) -> Option<&'a [u8]> {
         let length = self.byte()?;
-        self.some(usize::from(length))
+        self.bytes(usize::from(length))
     }
 
     fn short_text(&mut self) -> Option<&'a str> {
@@ -52,20 +52,20 @@ const SHORT_BINUNICODE: u8 = 0x8c;
 const STACK_GLOBAL: u8 = 0x93;
 const TUPLE2: u8 = 0x86;
 
-/// A value, and how many are within each other at its deepest.
+/// A value and its nesting depth.
 struct PickleItem {
     value: PickleValue,
     depth: usize,
 }
 
-/// What a pickle builds its value on.
+/// The stack of the pickle machine.
 #[derive(Default)]
 struct PickleStack {
     items: Vec<PickleItem>,
-    /// Where lists and dictionaries begin to be gathered.
+    /// Start positions of lists and dictionaries under construction.
     marks: Vec<usize>,
-    /// What can be used again; `None` if it has parts.
-    noted: Vec<Option<PickleValue>>,
+    /// Memoized values; `None` for containers.
+    memo: Vec<Option<PickleValue>>,
 }
 
 impl PickleStack {
@@ -73,7 +73,7 @@ impl PickleStack {
         self.items.push(PickleItem { value, depth: 0 });
     }
 
-    /// What is above the last mark, and never what is below.
+    /// Pops an item above the last mark.
     fn pop(&mut self) -> Option<PickleItem> {
         let floor = self.marks.last().copied().unwrap_or(0);
         (self.items.len() > floor).then(|| self.items.pop())?
@@ -87,8 +87,8 @@ impl PickleStack {
         (depth <= DEPTH_MAX).then_some(())
     }
 
-    /// Puts the last so many items into the list or dictionary below them.
-    fn gather(&mut self, count: usize) -> Option<()> {
+    /// Moves the last `count` items into the list or dictionary below them.
+    fn append(&mut self, count: usize) -> Option<()> {
         let items = self.items.split_off(self.items.len().checked_sub(count)?);
         let mut into = self.pop()?;
         into.depth = items.iter().map(|item| item.depth + 1).fold(into.depth, usize::max);
@@ -102,27 +102,27 @@ impl PickleStack {
             }
             _ => return None,
         }
-        let shallow = into.depth <= DEPTH_MAX;
+        let within_limit = into.depth <= DEPTH_MAX;
         self.items.push(into);
-        shallow.then_some(())
+        within_limit.then_some(())
     }
 
-    fn gather_to_mark(&mut self) -> Option<()> {
+    fn append_to_mark(&mut self) -> Option<()> {
         let mark = self.marks.pop()?;
-        self.gather(self.items.len().checked_sub(mark)?)
+        self.append(self.items.len().checked_sub(mark)?)
     }
 
-    fn note(&mut self) -> Option<()> {
+    fn memoize(&mut self) -> Option<()> {
         let value = &self.items.last()?.value;
-        let whole =
+        let scalar =
             matches!(value, PickleValue::Text(_) | PickleValue::Bytes(_) | PickleValue::Number(_));
-        self.noted.push(whole.then(|| value.clone()));
+        self.memo.push(scalar.then(|| value.clone()));
         Some(())
     }
 }
 
-/// The one value that a pickle makes, if it makes one.
-pub(super) fn read(bytes: &[u8]) -> Option<PickleValue> {
+/// Parses a pickle of a single value.
+pub(super) fn parse(bytes: &[u8]) -> Option<PickleValue> {
     if bytes.len() > BYTES_MAX {
         return None;
     }
@@ -131,7 +131,7 @@ pub(super) fn read(bytes: &[u8]) -> Option<PickleValue> {
     loop {
         match bytes.byte()? {
             PROTO => drop(bytes.byte().filter(|protocol| (2..=5).contains(protocol))?),
-            FRAME => drop(bytes.some(8)?),
+            FRAME => drop(bytes.bytes(8)?),
             b'}' => stack.push(PickleValue::Dictionary(Vec::new())),
             b']' => stack.push(PickleValue::List(Vec::new())),
             b'(' => stack.marks.push(stack.items.len()),
@@ -139,17 +139,17 @@ pub(super) fn read(bytes: &[u8]) -> Option<PickleValue> {
             b'C' => stack.push(PickleValue::Bytes(bytes.short()?.to_vec())),
             b'K' => stack.push(PickleValue::Number(u16::from(bytes.byte()?))),
             b'M' => {
-                let number = bytes.some(2)?.try_into().ok()?;
+                let number = bytes.bytes(2)?.try_into().ok()?;
                 stack.push(PickleValue::Number(u16::from_le_bytes(number)));
             }
             TUPLE2 => stack.pair()?,
-            b'a' => stack.gather(1)?,
-            b's' => stack.gather(2)?,
-            b'e' | b'u' => stack.gather_to_mark()?,
-            MEMOIZE => stack.note()?,
+            b'a' => stack.append(1)?,
+            b's' => stack.append(2)?,
+            b'e' | b'u' => stack.append_to_mark()?,
+            MEMOIZE => stack.memoize()?,
             b'h' => {
-                let slot = usize::from(bytes.byte()?);
-                let value = stack.noted.get(slot)?.clone()?;
+                let index = usize::from(bytes.byte()?);
+                let value = stack.memo.get(index)?.clone()?;
                 stack.push(value);
             }
             b'.' => break,
@@ -160,14 +160,14 @@ pub(super) fn read(bytes: &[u8]) -> Option<PickleValue> {
     (stack.items.is_empty() && bytes.0.is_empty()).then_some(value)
 }
 
-/// The class whose instance a pickle is, as protocols 4 and 5 begin with it: module and name.
+/// Returns the module and the name of the class of a pickled instance, from the start of a protocol 4 or 5 pickle.
 pub(super) fn class(bytes: &[u8]) -> Option<(&str, &str)> {
     let mut bytes = PickleReader(bytes);
     let mut names = [""; 2];
     (bytes.byte()? == PROTO).then_some(())?;
     bytes.byte()?;
     (bytes.byte()? == FRAME).then_some(())?;
-    bytes.some(8)?;
+    bytes.bytes(8)?;
     for name in &mut names {
         (bytes.byte()? == SHORT_BINUNICODE).then_some(())?;
         *name = bytes.short_text()?;

@@ -1,23 +1,24 @@
-//! What is stored: values by scope and key.
+//! Storage of values by scope and key.
 //!
-//! A scope in which the members of a world meet is emptied when the last of them has said that it is done with it: so
-//! they can meet there once more. Of any other scope nobody knows who belongs to it, and its keys go one by one.
+//! A scope of the world (`World::participants`) is emptied when its last participant
+//! has deleted its key, so that the scope can be used again. The participants of any other scope are unknown, so its keys
+//! are deleted one at a time.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
     fmt,
 };
 
-use super::world::number;
+use super::world::parse_rank;
 use crate::Rejection;
 
-/// What an entry takes beside its bytes, more or less.
-const ENTRY: usize = 128;
+/// Approximate overhead of an entry.
+const ENTRY_OVERHEAD: usize = 128;
 
 #[derive(Default)]
 struct Scope {
     values: BTreeMap<String, Vec<u8>>,
-    /// Members who are done with it.
+    /// Participants that are done.
     done: BTreeSet<u32>,
 }
 
@@ -34,7 +35,7 @@ pub(super) struct Scopes {
 }
 
 fn cost(scope: &str, key: &str, value: usize) -> usize {
-    2 * ENTRY + scope.len() + key.len() + value
+    2 * ENTRY_OVERHEAD + scope.len() + key.len() + value
 }
 
 impl Scopes {
@@ -70,14 +71,15 @@ impl Scopes {
         Ok(())
     }
 
-    /// Somebody is done with a scope in which so many meet, or with a key of another one: whether that changed anything.
-    pub(super) fn done(&mut self, name: &str, key: &str, meeting: usize) -> bool {
+    /// Handles the deletion of a key. In a scope with participants it marks one as done; in another scope it removes the
+    /// key. Returns true if anything changed.
+    pub(super) fn delete(&mut self, name: &str, key: &str, participants: usize) -> bool {
         let Some(scope) = self.scopes.get_mut(name) else {
             return false;
         };
-        let changed = match number(key) {
-            Some(member) if (member as usize) < meeting => scope.done.insert(member),
-            _ if meeting > 0 => false,
+        let changed = match parse_rank(key) {
+            Some(member) if (member as usize) < participants => scope.done.insert(member),
+            _ if participants > 0 => false,
             _ => match scope.values.remove(key) {
                 Some(value) => {
                     self.bytes -= cost(name, key, value.len());
@@ -86,7 +88,7 @@ impl Scopes {
                 None => false,
             },
         };
-        if meeting > 0 && scope.done.len() == meeting {
+        if participants > 0 && scope.done.len() == participants {
             let values = std::mem::take(scope).values.into_iter();
             self.bytes -= values.map(|(key, value)| cost(name, &key, value.len())).sum::<usize>();
         }
@@ -97,7 +99,7 @@ impl Scopes {
     }
 }
 
-/// Counts only: what is stored is not for logs.
+/// Shows counts only: values may be secret.
 impl fmt::Debug for Scopes {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Scopes")

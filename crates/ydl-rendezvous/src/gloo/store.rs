@@ -1,4 +1,4 @@
-//! The protocol itself: requests in, answers out.
+//! The protocol: handles requests and responds.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -10,16 +10,16 @@ use super::{
     notification::{HostChange, NotificationEndpoint},
     outbox::Outbox,
     scopes::Scopes,
-    world::{NOT_IN_WORLD, ProcessSlot, World, number},
+    world::{NOT_IN_WORLD, ProcessSlot, World, parse_rank},
 };
 use crate::{Effects, LinkId, Peer, Protocol, Rejection};
 
-/// What is known of a link.
+/// State of a link.
 #[derive(Debug)]
 struct GlooLink {
     task: TaskId,
-    /// The request has at least so many bytes.
-    least: usize,
+    /// Minimum length of the request.
+    needed: usize,
 }
 
 /// Horovod's HTTP store, for one round. An elastic job has one store for all its worlds.
@@ -27,106 +27,108 @@ struct GlooLink {
 pub struct GlooStore {
     world: World,
     scopes: Scopes,
-    /// Where the members of this world listen.
-    workers: BTreeMap<ProcessSlot, NotificationEndpoint>,
-    /// Who waits for the next world.
-    asking: BTreeMap<LinkId, ProcessSlot>,
+    /// Notification endpoints of the members.
+    endpoints: BTreeMap<ProcessSlot, NotificationEndpoint>,
+    /// Pending rank requests.
+    rank_requests: BTreeMap<LinkId, ProcessSlot>,
     limits: GlooLimits,
     outbox: Outbox,
     links: BTreeMap<LinkId, GlooLink>,
 }
 
 const ADDRESSES: &str = "worker_addresses";
-const NUMBERS: &str = "rank_and_size";
+const RANKS: &str = "rank_and_size";
 
 impl GlooStore {
-    /// An empty store for that world.
+    /// Creates an empty store for a world.
     pub fn new(world: World, limits: GlooLimits) -> GlooStore {
         GlooStore {
-            scopes: Scopes::new(limits.stored(world.members().len())),
+            scopes: Scopes::new(limits.stored_bytes_for(world.members().len())),
             world,
             limits,
-            workers: BTreeMap::new(),
-            asking: BTreeMap::new(),
+            endpoints: BTreeMap::new(),
+            rank_requests: BTreeMap::new(),
             outbox: Outbox::default(),
             links: BTreeMap::new(),
         }
     }
 
-    /// How much memory it counts as its own.
+    /// Returns the memory in use.
     pub fn bytes(&self) -> usize {
         self.scopes.bytes()
     }
 
-    /// The world of now.
+    /// Returns the current world.
     pub fn world(&self) -> &World {
         &self.world
     }
 
-    /// Who has asked for its numbers in the next world.
-    pub fn asking(&self) -> impl Iterator<Item = &ProcessSlot> {
-        self.asking.values()
+    /// Returns the processes that have requested their ranks in the next world.
+    pub fn rank_requests(&self) -> impl Iterator<Item = &ProcessSlot> {
+        self.rank_requests.values()
     }
 
-    /// Where a member of this world listens.
-    pub fn worker(&self, slot: &ProcessSlot) -> Option<&NotificationEndpoint> {
-        self.workers.get(slot)
+    /// Returns the notification endpoint of a member.
+    pub fn endpoint(&self, slot: &ProcessSlot) -> Option<&NotificationEndpoint> {
+        self.endpoints.get(slot)
     }
 
-    /// How often members were told something, once none is being told any more.
-    pub(super) fn told(&self) -> Option<u64> {
-        (!self.outbox.is_telling()).then(|| self.outbox.count())
+    /// Returns the number of notifications so far, or `None` while one is in progress.
+    pub(super) fn sent_notifications(&self) -> Option<u64> {
+        (!self.outbox.is_busy()).then(|| self.outbox.count())
     }
 
-    /// Something that was decided elsewhere. It is for whoever decided to keep it, in its slot among the messages.
-    pub fn hear(&mut self, news: WorldEvent, effects: &mut Effects) {
-        match news {
-            WorldEvent::Started(world) => self.begin(world, effects),
-            WorldEvent::HostsChanged(change, time) => self.tell(change, time, effects),
+    /// Handles an event from the driver. The caller persists it, in order with the messages.
+    pub fn handle(&mut self, event: WorldEvent, effects: &mut Effects) {
+        match event {
+            WorldEvent::Started(world) => self.start_world(world, effects),
+            WorldEvent::HostsChanged(change, time) => self.notify(change, time, effects),
         }
     }
 
-    fn begin(&mut self, world: World, effects: &mut Effects) {
+    fn start_world(&mut self, world: World, effects: &mut Effects) {
         self.world = world;
-        self.scopes = Scopes::new(self.limits.stored(self.world.members().len()));
+        self.scopes = Scopes::new(self.limits.stored_bytes_for(self.world.members().len()));
         let world = &self.world;
-        self.workers.retain(|slot, _| world.member(slot).is_some());
+        self.endpoints.retain(|slot, _| world.member(slot).is_some());
         let rank_infos = self.world.rank_infos();
-        let numbers = |(link, slot): (LinkId, ProcessSlot)| match rank_infos.get(&slot) {
+        let ranks = |(link, slot): (LinkId, ProcessSlot)| match rank_infos.get(&slot) {
             Some(slot) => (link, slot.to_string()),
             None => (link, NOT_IN_WORLD.to_owned()),
         };
-        let asking = std::mem::take(&mut self.asking).into_iter();
-        let answers: Vec<(LinkId, String)> = asking.map(numbers).collect();
-        for (link, numbers) in answers {
-            self.end(link, http::answer(HttpStatus::Ok, numbers.as_bytes()), effects);
+        let requests = std::mem::take(&mut self.rank_requests).into_iter();
+        let responses: Vec<(LinkId, String)> = requests.map(ranks).collect();
+        for (link, ranks) in responses {
+            self.respond(link, http::response(HttpStatus::Ok, ranks.as_bytes()), effects);
         }
     }
 
-    fn tell(&mut self, change: HostChange, time: i32, effects: &mut Effects) {
+    fn notify(&mut self, change: HostChange, time: i32, effects: &mut Effects) {
         let Some(first) = self.world.members().first() else {
             return;
         };
-        let worker = self.workers.get(&first.slot);
-        let Some((worker, port)) = worker.and_then(|worker| Some((worker, worker.port()?))) else {
+        let endpoint = self.endpoints.get(&first.slot);
+        let Some((endpoint, port)) =
+            endpoint.and_then(|endpoint| Some((endpoint, endpoint.port()?)))
+        else {
             effects.log(format!(
                 "cannot notify {} of the host change: no notification address registered",
                 first.task
             ));
             return;
         };
-        let message = worker.changed(time, change);
-        self.outbox.begin((worker, port), &first.task, message, effects);
+        let message = endpoint.hosts_changed(time, change);
+        self.outbox.begin((endpoint, port), &first.task, message, effects);
     }
 
-    /// The answer to a request, and the end of its link: that is how Horovod's own server does it.
-    fn end(&mut self, link: LinkId, answer: Vec<u8>, effects: &mut Effects) {
+    /// Sends the response to a request and closes its link, as Horovod's server does.
+    fn respond(&mut self, link: LinkId, answer: Vec<u8>, effects: &mut Effects) {
         effects.send(link, answer);
         effects.close(link);
         self.links.remove(&link);
     }
 
-    fn answer(
+    fn execute(
         &mut self,
         link: LinkId,
         request: &HttpRequest<'_>,
@@ -135,7 +137,7 @@ impl GlooStore {
         let mut parts = request.path[1..].split('/');
         let (scope, key) = match (request.method, parts.next(), parts.next(), parts.next()) {
             (HttpMethod::Other, ..) => {
-                self.end(link, http::answer(HttpStatus::NotImplemented, b""), effects);
+                self.respond(link, http::response(HttpStatus::NotImplemented, b""), effects);
                 return Ok(());
             }
             (_, Some(scope), Some(key), None) => (scope, key),
@@ -143,51 +145,51 @@ impl GlooStore {
                 return Err(Rejection::new("request path has more than a scope and a key"));
             }
             _ => {
-                self.end(link, http::answer(HttpStatus::BadRequest, b""), effects);
+                self.respond(link, http::response(HttpStatus::BadRequest, b""), effects);
                 return Ok(());
             }
         };
         let (status, body) = match (request.method, scope) {
-            (HttpMethod::Get, NUMBERS) => return self.ask(link, key, effects),
+            (HttpMethod::Get, RANKS) => return self.request_ranks(link, key, effects),
             (HttpMethod::Get, _) => match self.scopes.value(scope, key) {
                 Some(value) => (HttpStatus::Ok, value.to_vec()),
                 None => (HttpStatus::NotFound, Vec::new()),
             },
             (HttpMethod::Put, ADDRESSES) => {
-                self.listens(link, key, request.body)?;
+                self.register_endpoint(link, key, request.body)?;
                 effects.persist();
                 (HttpStatus::Ok, Vec::new())
             }
             (HttpMethod::Put, _) => {
-                self.is_own(link, scope, key)?;
+                self.check_key_owner(link, scope, key)?;
                 self.scopes.put(scope, key, request.body)?;
                 effects.persist();
                 (HttpStatus::Ok, Vec::new())
             }
             (HttpMethod::Delete | HttpMethod::Other, _) => {
-                self.is_own(link, scope, key)?;
-                let meeting = self.world.meeting(scope).len();
-                if self.scopes.done(scope, key, meeting) {
+                self.check_key_owner(link, scope, key)?;
+                let participants = self.world.participants(scope).len();
+                if self.scopes.delete(scope, key, participants) {
                     effects.persist();
                 }
                 (HttpStatus::Ok, Vec::new())
             }
         };
-        self.end(link, http::answer(status, &body), effects);
+        self.respond(link, http::response(status, &body), effects);
         Ok(())
     }
 
-    /// Whose process speaks on a link.
-    fn speaks(&self, link: LinkId) -> Option<&TaskId> {
-        self.links.get(&link).map(|talk| &talk.task)
+    /// Returns the task of a link.
+    fn task_of(&self, link: LinkId) -> Option<&TaskId> {
+        self.links.get(&link).map(|state| &state.task)
     }
 
-    /// Nobody says anything for another member of a meeting: `3` and `rank_3` are for number 3 to say.
-    fn is_own(&self, link: LinkId, scope: &str, key: &str) -> Result<(), Rejection> {
-        let meeting = self.world.meeting(scope);
-        let number = number(key.strip_prefix("rank_").unwrap_or(key));
-        let owner = number.and_then(|number| meeting.get(number as usize));
-        match (owner, self.speaks(link)) {
+    /// Checks that a key of a scope belongs to the client: `3` and `rank_3` belong to participant 3.
+    fn check_key_owner(&self, link: LinkId, scope: &str, key: &str) -> Result<(), Rejection> {
+        let participants = self.world.participants(scope);
+        let number = parse_rank(key.strip_prefix("rank_").unwrap_or(key));
+        let owner = number.and_then(|number| participants.get(number as usize));
+        match (owner, self.task_of(link)) {
             (Some(owner), Some(task)) if owner.task != *task => {
                 Err(Rejection::new(format!("key belongs to `{}`", owner.task)))
             }
@@ -195,10 +197,10 @@ impl GlooStore {
         }
     }
 
-    /// A slot, which must be the speaker's own if it is one of this world.
-    fn slot(&self, link: LinkId, key: &str) -> Result<ProcessSlot, Rejection> {
+    /// Parses a slot. One of this world must belong to the client.
+    fn own_slot(&self, link: LinkId, key: &str) -> Result<ProcessSlot, Rejection> {
         let slot: ProcessSlot = key.parse().map_err(Rejection)?;
-        match (self.world.member(&slot), self.speaks(link)) {
+        match (self.world.member(&slot), self.task_of(link)) {
             (Some(owner), Some(task)) if owner.task != *task => {
                 Err(Rejection::new(format!("key belongs to `{}`", owner.task)))
             }
@@ -206,29 +208,39 @@ impl GlooStore {
         }
     }
 
-    /// The numbers of whoever asks are those in the next world, and are told when there is one. What was asked is kept:
-    /// whoever asks again after being told asks for the one after.
-    fn ask(&mut self, link: LinkId, key: &str, effects: &mut Effects) -> Result<(), Rejection> {
-        let slot = self.slot(link, key)?;
-        if self.asking.len() >= self.limits.asking {
+    /// Handles a request for the ranks in the next world. The response is sent when that world starts. The request is
+    /// persisted: a later one of the same process is for the world after.
+    fn request_ranks(
+        &mut self,
+        link: LinkId,
+        key: &str,
+        effects: &mut Effects,
+    ) -> Result<(), Rejection> {
+        let slot = self.own_slot(link, key)?;
+        if self.rank_requests.len() >= self.limits.rank_requests {
             return Err(Rejection::new(format!(
                 "more than `{}` pending rank requests",
-                self.limits.asking
+                self.limits.rank_requests
             )));
         }
         effects.persist();
-        self.asking.insert(link, slot);
+        self.rank_requests.insert(link, slot);
         Ok(())
     }
 
-    fn listens(&mut self, link: LinkId, key: &str, put: &[u8]) -> Result<(), Rejection> {
-        let slot = self.slot(link, key)?;
+    fn register_endpoint(
+        &mut self,
+        link: LinkId,
+        key: &str,
+        value: &[u8],
+    ) -> Result<(), Rejection> {
+        let slot = self.own_slot(link, key)?;
         if self.world.member(&slot).is_none() {
             return Err(Rejection::new("not a member of this world"));
         }
-        let worker = NotificationEndpoint::read(put)
+        let endpoint = NotificationEndpoint::parse(value)
             .ok_or_else(|| Rejection::new("invalid notification address"))?;
-        self.workers.insert(slot, worker);
+        self.endpoints.insert(slot, endpoint);
         Ok(())
     }
 }
@@ -241,7 +253,7 @@ impl Protocol for GlooStore {
     fn open(&mut self, link: LinkId, peer: &Peer, effects: &mut Effects) {
         if !self.outbox.open(link, effects) {
             let task = peer.task.clone();
-            self.links.insert(link, GlooLink { task, least: 0 });
+            self.links.insert(link, GlooLink { task, needed: 0 });
         }
     }
 
@@ -257,23 +269,23 @@ impl Protocol for GlooStore {
         if bytes.is_empty() {
             return Ok(None);
         }
-        if self.asking.contains_key(&link) {
+        if self.rank_requests.contains_key(&link) {
             return Err(Rejection::new("second request before the response to the first"));
         }
-        let talk = self
+        let state = self
             .links
             .get_mut(&link)
             .ok_or_else(|| Rejection::new("connection already has its response"))?;
-        if bytes.len() < talk.least {
+        if bytes.len() < state.needed {
             return Ok(None);
         }
-        match http::read(bytes) {
+        match http::parse(bytes) {
             Ok(request) => {
-                self.answer(link, &request, effects)?;
+                self.execute(link, &request, effects)?;
                 Ok(Some(request.length))
             }
-            Err(HttpParseError::Incomplete(least)) => {
-                talk.least = least;
+            Err(HttpParseError::Incomplete(needed)) => {
+                state.needed = needed;
                 Ok(None)
             }
             Err(HttpParseError::Invalid(rejection)) => Err(rejection),
@@ -286,38 +298,38 @@ impl Protocol for GlooStore {
             effects.persist();
             effects.log(format!("cannot notify {task} of the host change: no reply"));
         }
-        if self.asking.remove(&link).is_some() {
+        if self.rank_requests.remove(&link).is_some() {
             effects.persist();
         }
     }
 
     fn attempt_ended(&mut self, peer: &Peer, _reaction: &mut Effects) {
-        self.outbox.attempt_ended(&peer.task);
+        self.outbox.task_ended(&peer.task);
         let world = &self.world;
-        self.workers
+        self.endpoints
             .retain(|slot, _| world.member(slot).is_some_and(|member| member.task != peer.task));
     }
 
     fn missing(&self) -> Vec<TaskId> {
         let mut missing: Vec<TaskId> = Vec::new();
-        let mut named = BTreeSet::new();
-        let mut miss = |task: &TaskId| {
-            if named.insert(task.clone()) {
+        let mut seen = BTreeSet::new();
+        let mut add = |task: &TaskId| {
+            if seen.insert(task.clone()) {
                 missing.push(task.clone());
             }
         };
         for scope in self.scopes.names() {
-            for (number, member) in self.world.meeting(scope).iter().enumerate() {
+            for (number, member) in self.world.participants(scope).iter().enumerate() {
                 if self.scopes.value(scope, &number.to_string()).is_none() {
-                    miss(&member.task);
+                    add(&member.task);
                 }
             }
         }
-        if !self.asking.is_empty() {
-            let asking: BTreeSet<&ProcessSlot> = self.asking().collect();
+        if !self.rank_requests.is_empty() {
+            let requested: BTreeSet<&ProcessSlot> = self.rank_requests().collect();
             for member in self.world.members() {
-                if !asking.contains(&member.slot) {
-                    miss(&member.task);
+                if !requested.contains(&member.slot) {
+                    add(&member.task);
                 }
             }
         }

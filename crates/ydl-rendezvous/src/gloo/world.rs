@@ -1,19 +1,19 @@
-//! Who takes part, and the numbers each one is known by.
+//! The processes of a world and their ranks.
 
 use std::{collections::BTreeMap, fmt, str::FromStr};
 
 use ydl_core::{Cluster, TaskId};
 
-/// Where a process has its slot: what an elastic worker calls itself, whatever its rank.
+/// Stable identity of an elastic process, independent of its rank.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct ProcessSlot {
-    /// `HOROVOD_HOSTNAME`: a label, which need not be a name that anybody can look up.
+    /// `HOROVOD_HOSTNAME`: a label, not necessarily a resolvable host name.
     pub host: String,
     /// `HOROVOD_LOCAL_RANK`.
     pub local_rank: u32,
 }
 
-/// As long as a host's name can be.
+/// Maximum length of a host name.
 const HOST_MAX: usize = 255;
 
 impl fmt::Display for ProcessSlot {
@@ -26,20 +26,23 @@ impl FromStr for ProcessSlot {
     type Err = String;
 
     fn from_str(text: &str) -> Result<ProcessSlot, String> {
-        let wrong = || "invalid process slot: expected one such as `host:0`".to_owned();
-        let (host, local_rank) = text.rsplit_once(':').ok_or_else(wrong)?;
+        let invalid = || "invalid process slot: expected one such as `host:0`".to_owned();
+        let (host, local_rank) = text.rsplit_once(':').ok_or_else(invalid)?;
         if host.is_empty() || host.len() > HOST_MAX {
             return Err(format!(
                 "host name of `{}` bytes exceeds the maximum of `{HOST_MAX}`",
                 host.len()
             ));
         }
-        Ok(ProcessSlot { host: host.to_owned(), local_rank: number(local_rank).ok_or_else(wrong)? })
+        Ok(ProcessSlot {
+            host: host.to_owned(),
+            local_rank: parse_rank(local_rank).ok_or_else(invalid)?,
+        })
     }
 }
 
-/// Digits alone: `+1` and `01` are not how anybody writes a rank.
-pub(super) fn number(text: &str) -> Option<u32> {
+/// Parses a rank: digits only, without a sign or leading zeros.
+pub(super) fn parse_rank(text: &str) -> Option<u32> {
     let plain = text == "0" || text.starts_with(|first: char| ('1'..='9').contains(&first));
     text.parse().ok().filter(|_| plain)
 }
@@ -47,26 +50,26 @@ pub(super) fn number(text: &str) -> Option<u32> {
 /// One process.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct GlooMember {
-    /// Whose process it is.
+    /// The task of the process.
     pub task: TaskId,
-    /// Its slot.
+    /// The identity of the process.
     pub slot: ProcessSlot,
 }
 
-/// The numbers of one process, as Horovod wants them in its environment, or on asking.
+/// The ranks of a process, as Horovod expects them in the environment and in responses.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct RankInfo {
-    /// Among all.
+    /// Rank among all processes.
     pub rank: u32,
-    /// How many there are.
+    /// Number of processes.
     pub size: u32,
-    /// Among those of its host.
+    /// Rank among the processes of its host.
     pub local_rank: u32,
-    /// How many its host has.
+    /// Number of processes of its host.
     pub local_size: u32,
-    /// Among those with its local rank.
+    /// Rank among the processes with the same local rank.
     pub cross_rank: u32,
-    /// How many have its local rank.
+    /// Number of processes with the same local rank.
     pub cross_size: u32,
 }
 
@@ -77,14 +80,14 @@ impl fmt::Display for RankInfo {
     }
 }
 
-/// What a process hears that has no slot in the next world.
+/// Response to a rank request of a process that is not in the next world.
 pub(super) const NOT_IN_WORLD: &str = "-1,-1,-1,-1,-1,-1";
 
-/// All processes, in the order of their ranks.
+/// All processes, by rank.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct World {
     members: Vec<GlooMember>,
-    /// How many processes each task has.
+    /// Number of processes of each task.
     tasks: BTreeMap<TaskId, usize>,
 }
 
@@ -99,8 +102,8 @@ impl From<Vec<GlooMember>> for World {
 }
 
 impl World {
-    /// In the order of their ranks. Each slot is taken once, and the local ranks of a host are 0, 1, 2, …: Horovod
-    /// counts on both.
+    /// Creates a world of `members`, by rank. Fails unless slots are unique and the local ranks of each host are 0, 1,
+    /// 2, …, as Horovod requires.
     pub fn new(members: Vec<GlooMember>) -> Result<World, String> {
         let mut hosts: BTreeMap<&str, Vec<u32>> = BTreeMap::new();
         for GlooMember { slot, .. } in &members {
@@ -118,8 +121,8 @@ impl World {
         Ok(World::from(members))
     }
 
-    /// So many processes of each of these tasks, in the order of their ranks. A task is a host of its own here, whatever
-    /// node it is on: then the local rank of a process is its number among those that share the task's devices.
+    /// Creates a world with `processes` of each task. Each task counts as a host, regardless of its node: then the local
+    /// rank of a process is its index among those that share the task's devices.
     pub fn of_tasks(tasks: impl IntoIterator<Item = TaskId>, processes: u32) -> World {
         let members = tasks.into_iter().flat_map(|task| {
             (0..processes).map(move |local_rank| GlooMember {
@@ -130,7 +133,7 @@ impl World {
         World::from(members.collect::<Vec<_>>())
     }
 
-    /// All processes of a round, in the order of their ranks.
+    /// Creates the world of a round.
     pub fn of(members: &Cluster) -> World {
         let each = |task: TaskId| {
             let role = members.role(task.role.as_str());
@@ -139,37 +142,37 @@ impl World {
         World::from(members.tasks().flat_map(each).collect::<Vec<_>>())
     }
 
-    /// Whose processes they are, and how many each has.
+    /// Returns the tasks and their numbers of processes.
     pub(super) fn tasks(&self) -> &BTreeMap<TaskId, usize> {
         &self.tasks
     }
 
-    /// Whether it has a process of that task.
+    /// Returns true if the task has a process in this world.
     pub(super) fn has(&self, task: &TaskId) -> bool {
         self.tasks.contains_key(task)
     }
 
-    /// What a task's processes are given as their host's name: `worker-3`.
+    /// Returns the host name of a task's processes, for example `worker-3`.
     pub fn host(task: &TaskId) -> String {
         format!("{}-{}", task.role, task.index)
     }
 
-    /// In the order of their ranks.
+    /// Returns the members, by rank.
     pub fn members(&self) -> &[GlooMember] {
         &self.members
     }
 
-    /// Whoever has that slot.
+    /// Returns the member with this slot.
     pub fn member(&self, slot: &ProcessSlot) -> Option<&GlooMember> {
         self.members.iter().find(|member| member.slot == *slot)
     }
 
-    /// The numbers of whoever has that slot.
+    /// Returns the ranks of the member with this slot.
     pub fn rank_info(&self, slot: &ProcessSlot) -> Option<RankInfo> {
         self.rank_infos().remove(slot)
     }
 
-    /// The numbers of all.
+    /// Returns the ranks of all members.
     pub(super) fn rank_infos(&self) -> BTreeMap<&ProcessSlot, RankInfo> {
         let mut local_sizes: BTreeMap<&str, u32> = BTreeMap::new();
         let mut cross_sizes: BTreeMap<u32, u32> = BTreeMap::new();
@@ -195,8 +198,8 @@ impl World {
         rank_infos
     }
 
-    /// Who meets in a scope, in the order of their numbers there; nobody if it is not one of the world's own.
-    pub(super) fn meeting(&self, scope: &str) -> Vec<&GlooMember> {
+    /// Returns the participants of a scope, in the order of their keys. Empty if the scope is not one of the world.
+    pub(super) fn participants(&self, scope: &str) -> Vec<&GlooMember> {
         let mut members: Vec<&GlooMember> = self.members.iter().collect();
         if scope == "global" {
             return members;
@@ -206,7 +209,7 @@ impl World {
             members.sort_by_key(|member| member.slot.local_rank);
             return members;
         }
-        let Some(rank) = scope.strip_prefix("cross_").and_then(number) else {
+        let Some(rank) = scope.strip_prefix("cross_").and_then(parse_rank) else {
             return Vec::new();
         };
         members.retain(|member| member.slot.local_rank == rank);

@@ -61,6 +61,6 @@ pub enum ServerFrame {
     Dial(ConnId, u16),
     /// Acknowledges that all bytes before this offset are persisted.
     Ack(ConnId, u64),
-    /// Releases the state of a connection whose end both sides know.
+    /// Releases the state of a closed connection.
     Release(ConnId),
 }

@@ -2,7 +2,7 @@
 //!
 //! Assembles messages from the bytes that agents send, passes them to the protocol and turns its actions into a
 //! [`LinkOutput`]. The runner handles outputs in order: it persists the records of an output, and sends frames only when
-//! all earlier records are durable. So a new master knows everything that a program was ever told. Frames go over the
+//! all earlier records are durable. So a new master knows every response that a program has received. Frames go over the
 //! session that is attached when the output is produced, or are dropped: the next session resends what is missing.
 
 mod actions;

@@ -1,4 +1,4 @@
-//! The nodes that are there, what each has been told, and who waits at a barrier for whom.
+//! Registered nodes, their pending messages, and barriers.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -9,38 +9,38 @@ use crate::{Effects, LinkId, Rejection, zmtp};
 
 pub(super) const WORKER: &str = "worker";
 pub(super) const SERVER: &str = "server";
-/// The barrier of everybody; the first one ends the gathering.
-const EVERYBODY: u8 = 7;
-/// What may wait for a node that was dialed and has not yet answered.
+/// Barrier group of all nodes. The first such barrier completes the start of the job.
+const ALL_NODES: u8 = 7;
+/// Maximum number of messages queued for a node that has not accepted its connection.
 const QUEUE_MAX: usize = 64;
 
-/// A node that has said where it listens.
+/// A registered node.
 #[derive(Debug)]
 pub(super) struct PsMember {
     pub attempt: u32,
     pub host: String,
     pub port: u16,
-    /// What it is told goes over this link.
-    pub line: LinkId,
-    /// It has answered on that link, so messages may be sent.
+    /// Link for messages to the node.
+    pub link: LinkId,
+    /// The ZMTP handshake on the link is complete.
     ready: bool,
     queue: Vec<Vec<u8>>,
-    /// It has been told of all the others.
-    told: bool,
-    recovered: bool,
+    /// The node has received the list of all nodes.
+    informed: bool,
+    replacement: bool,
 }
 
 impl PsMember {
-    pub fn new(attempt: u32, host: String, port: u16, line: LinkId) -> PsMember {
+    pub fn new(attempt: u32, host: String, port: u16, link: LinkId) -> PsMember {
         PsMember {
             attempt,
             host,
             port,
-            line,
+            link,
             ready: false,
             queue: Vec::new(),
-            told: false,
-            recovered: false,
+            informed: false,
+            replacement: false,
         }
     }
 }
@@ -49,17 +49,16 @@ impl PsMember {
 pub(super) struct PsMembers {
     workers: u32,
     servers: u32,
-    here: BTreeMap<TaskId, PsMember>,
-    /// Who has reached which barrier. At most one entry for each of the seven groups.
+    registered: BTreeMap<TaskId, PsMember>,
+    /// Nodes that wait at each barrier, by group. At most seven entries.
     barriers: BTreeMap<u8, BTreeSet<TaskId>>,
-    /// Everybody has once passed a barrier together. Who comes later is told that he is a replacement, and skips the
-    /// barriers that the others have behind them.
+    /// All nodes have passed a barrier together. Later nodes are replacements and skip the barriers of the start.
     started: bool,
     timestamp: i32,
 }
 
-/// The role of a task and the number that ps-lite knows it by, which depends on nothing but its name.
-pub(super) fn place(task: &TaskId) -> Option<(PsRole, i32)> {
+/// Returns the role and the ps-lite id of a task. Depends only on its name.
+pub(super) fn node_identity(task: &TaskId) -> Option<(PsRole, i32)> {
     let index = i32::try_from(task.index).ok()?.checked_mul(2)?;
     match task.role.as_str() {
         SERVER => Some((PsRole::Server, index.checked_add(8)?)),
@@ -73,7 +72,7 @@ impl PsMembers {
         PsMembers {
             workers,
             servers,
-            here: BTreeMap::new(),
+            registered: BTreeMap::new(),
             barriers: BTreeMap::new(),
             started: false,
             timestamp: 0,
@@ -86,33 +85,33 @@ impl PsMembers {
             WORKER => self.workers,
             _ => 0,
         };
-        task.index < of_role && place(task).is_some()
+        task.index < of_role && node_identity(task).is_some()
     }
 
     pub fn get(&self, task: &TaskId) -> Option<&PsMember> {
-        self.here.get(task)
+        self.registered.get(task)
     }
 
-    pub fn at(&self, line: LinkId) -> Option<&TaskId> {
-        let found = self.here.iter().find(|(_, member)| member.line == line);
+    pub fn at(&self, link: LinkId) -> Option<&TaskId> {
+        let found = self.registered.iter().find(|(_, member)| member.link == link);
         found.map(|(task, _)| task)
     }
 
-    /// Another node that listens there: a node finds itself in a list by host and port.
-    pub fn holds(&self, host: &str, port: u16, but: &TaskId) -> Option<&TaskId> {
+    /// Returns another node with this address. Addresses must be unique: a node finds itself in the list by host and port.
+    pub fn address_owner(&self, host: &str, port: u16, except: &TaskId) -> Option<&TaskId> {
         let same = |member: &PsMember| member.host == host && member.port == port;
-        let mut others = self.here.iter().filter(|(task, _)| *task != but);
+        let mut others = self.registered.iter().filter(|(task, _)| *task != except);
         others.find(|(_, member)| same(member)).map(|(task, _)| task)
     }
 
     pub fn join(&mut self, task: TaskId, mut member: PsMember, effects: &mut Effects) {
-        member.recovered = self.started;
-        self.here.insert(task, member);
-        self.settle(effects);
+        member.replacement = self.started;
+        self.registered.insert(task, member);
+        self.announce(effects);
     }
 
-    /// Whether it was there. A barrier that it had reached stays reached, because its replacement skips those of the
-    /// start; but until the first one is passed nobody is a replacement.
+    /// Removes a node. Returns true if it was registered. A barrier that it reached stays reached, because its replacement
+    /// skips the barriers of the start. Before the first barrier there are no replacements, so its entries are removed.
     pub fn leave(&mut self, task: &TaskId) -> bool {
         if !self.started {
             for reached in self.barriers.values_mut() {
@@ -120,22 +119,22 @@ impl PsMembers {
             }
             self.barriers.retain(|_, reached| !reached.is_empty());
         }
-        self.here.remove(task).is_some()
+        self.registered.remove(task).is_some()
     }
 
-    /// The dialed link to a node works.
-    pub fn ready(&mut self, line: LinkId, effects: &mut Effects) {
-        if let Some(member) = self.here.values_mut().find(|member| member.line == line) {
+    /// Handles a completed handshake: sends the queued messages.
+    pub fn ready(&mut self, link: LinkId, effects: &mut Effects) {
+        if let Some(member) = self.registered.values_mut().find(|member| member.link == link) {
             member.ready = true;
             for message in member.queue.drain(..) {
-                effects.send(line, message);
+                effects.send(link, message);
             }
         }
     }
 
-    /// The dialed link to a node has ended. If nobody had answered on it, nobody will: whose it was, and for which port.
-    pub fn unreachable(&mut self, line: LinkId) -> Option<(TaskId, u16)> {
-        let (task, member) = self.here.iter().find(|(_, member)| member.line == line)?;
+    /// Handles the end of a dialed link. If its handshake was not complete, removes the node and returns its task and port.
+    pub fn unreachable(&mut self, link: LinkId) -> Option<(TaskId, u16)> {
+        let (task, member) = self.registered.iter().find(|(_, member)| member.link == link)?;
         if member.ready {
             return None;
         }
@@ -144,48 +143,47 @@ impl PsMembers {
         Some(gone)
     }
 
-    /// Once everybody is there, or is there again: who is new is told of all, and the others of who is new. A list is
-    /// held back while somebody is missing, because ps-lite gives up when it has something to send and nobody to send
-    /// it to.
-    fn settle(&mut self, effects: &mut Effects) {
-        if self.here.len() as u64 != u64::from(self.workers) + u64::from(self.servers) {
+    /// Sends the node lists once all nodes are registered: new nodes receive all nodes, the others the new ones. Lists are
+    /// held back while a node is missing, because ps-lite aborts if it cannot reach a listed node.
+    fn announce(&mut self, effects: &mut Effects) {
+        if self.registered.len() as u64 != u64::from(self.workers) + u64::from(self.servers) {
             return;
         }
-        let everybody = self.list(|_| true);
-        let new = self.list(|member| !member.told);
-        let [everybody, new] = [everybody, new].map(|nodes| {
+        let all = self.list(|_| true);
+        let new = self.list(|member| !member.informed);
+        let [all, new] = [all, new].map(|nodes| {
             let control = PsControl { command: PsCommand::AddNode, nodes, group: 0 };
             self.message(control, None, EMPTY)
         });
-        let tasks: Vec<TaskId> = self.here.keys().cloned().collect();
+        let tasks: Vec<TaskId> = self.registered.keys().cloned().collect();
         for task in tasks {
-            let Some(member) = self.here.get_mut(&task) else {
+            let Some(member) = self.registered.get_mut(&task) else {
                 continue;
             };
-            let told = std::mem::replace(&mut member.told, true);
-            self.tell(&task, if told { &new } else { &everybody }, effects);
+            let informed = std::mem::replace(&mut member.informed, true);
+            self.send(&task, if informed { &new } else { &all }, effects);
         }
     }
 
-    /// Without the scheduler itself. A node that reads it there would connect to that address anew; it reaches us at
-    /// a port of its own agent, which no list for all could name, and the link that it has is as good.
-    fn list(&self, which: impl Fn(&PsMember) -> bool) -> Vec<PsNode> {
-        let members = self.here.iter().filter(|(_, member)| which(member));
+    /// Returns the selected nodes, without the scheduler. A listed scheduler would make nodes connect to that address, but
+    /// each node reaches it on a port of its own agent, over the link that it has already.
+    fn list(&self, select: impl Fn(&PsMember) -> bool) -> Vec<PsNode> {
+        let members = self.registered.iter().filter(|(_, member)| select(member));
         let nodes = members.filter_map(|(task, member)| {
-            let (role, id) = place(task)?;
+            let (role, id) = node_identity(task)?;
             Some(PsNode {
                 role,
                 id,
                 host: member.host.clone(),
                 port: member.port.into(),
-                is_recovery: member.recovered,
+                is_recovery: member.replacement,
                 customer: 0,
             })
         });
         nodes.collect()
     }
 
-    /// The same bytes for all who get it: ps-lite tells messages apart by receiver and timestamp.
+    /// Encodes a message. All receivers get the same bytes: ps-lite identifies messages by receiver and timestamp.
     fn message(&mut self, control: PsControl, app: Option<i32>, customer: i32) -> Vec<u8> {
         let meta = PsMeta {
             control: Some(control),
@@ -198,24 +196,24 @@ impl PsMembers {
         zmtp::message(&meta.write())
     }
 
-    fn tell(&mut self, task: &TaskId, message: &[u8], effects: &mut Effects) {
-        let Some(member) = self.here.get_mut(task) else {
+    fn send(&mut self, task: &TaskId, message: &[u8], effects: &mut Effects) {
+        let Some(member) = self.registered.get_mut(task) else {
             return;
         };
         if member.ready {
-            effects.send(member.line, message);
+            effects.send(member.link, message);
         } else if member.queue.len() < QUEUE_MAX {
             member.queue.push(message.to_vec());
         } else {
-            effects.close(member.line);
+            effects.close(member.link);
             effects.log(format!("{task} does not respond on port {}", member.port));
             self.leave(task);
         }
     }
 
-    /// A sign of life is answered and leaves nothing behind, not even a number.
-    pub fn beat(&self, task: &TaskId, effects: &mut Effects) {
-        let Some(member) = self.here.get(task).filter(|member| member.ready) else {
+    /// Responds to a heartbeat. Changes no state, not even the timestamp.
+    pub fn heartbeat(&self, task: &TaskId, effects: &mut Effects) {
+        let Some(member) = self.registered.get(task).filter(|member| member.ready) else {
             return;
         };
         let scheduler = PsNode {
@@ -237,11 +235,11 @@ impl PsMembers {
             timestamp: Some(0),
             customer: EMPTY,
         };
-        effects.send(member.line, zmtp::message(&meta.write()));
+        effects.send(member.link, zmtp::message(&meta.write()));
     }
 
-    /// A node has reached a barrier. The scheduler, where it belongs to the group, is always there already.
-    pub fn reach(
+    /// Handles a node that reaches a barrier. The scheduler itself always counts as present.
+    pub fn reach_barrier(
         &mut self,
         task: &TaskId,
         group: i32,
@@ -249,12 +247,12 @@ impl PsMembers {
         effects: &mut Effects,
     ) -> Result<(), Rejection> {
         let group = u8::try_from(group).unwrap_or(0);
-        if group > EVERYBODY || !belongs(&task.role, group) {
+        if group > ALL_NODES || !belongs(&task.role, group) {
             let what =
                 format!("{task} entered a barrier of group {group}, to which it does not belong");
             return Err(Rejection::new(what));
         }
-        if !self.here.get(task).is_some_and(|member| member.told) {
+        if !self.registered.get(task).is_some_and(|member| member.informed) {
             let what = format!("{task} entered a barrier before all nodes registered");
             return Err(Rejection::new(what));
         }
@@ -265,12 +263,12 @@ impl PsMembers {
             return Ok(());
         }
         self.barriers.remove(&group);
-        self.started |= group == EVERYBODY;
+        self.started |= group == ALL_NODES;
         let control =
             PsControl { command: PsCommand::Barrier, nodes: Vec::new(), group: group.into() };
         let message = self.message(control, app, customer);
         for task in self.of(group) {
-            self.tell(&task, &message, effects);
+            self.send(&task, &message, effects);
         }
         Ok(())
     }
@@ -291,13 +289,14 @@ impl PsMembers {
         self.of(group).into_iter().filter(absent)
     }
 
-    /// Those who have not said where they listen; when all have, those who are not where others wait, unless they wait
-    /// themselves.
+    /// Returns the nodes that have not registered. If all have, returns those missing at a barrier, except nodes that wait
+    /// at another barrier.
     pub fn missing(&self) -> Vec<TaskId> {
-        let everybody = self.of(EVERYBODY).into_iter();
-        let unknown: Vec<TaskId> = everybody.filter(|task| !self.here.contains_key(task)).collect();
-        if !unknown.is_empty() {
-            return unknown;
+        let all = self.of(ALL_NODES).into_iter();
+        let unregistered: Vec<TaskId> =
+            all.filter(|task| !self.registered.contains_key(task)).collect();
+        if !unregistered.is_empty() {
+            return unregistered;
         }
         let waiting: BTreeSet<&TaskId> = self.barriers.values().flatten().collect();
         let absent = self.barriers.keys().flat_map(|group| self.absent(*group));

@@ -1,14 +1,14 @@
-//! What goes in the first frame of a ps-lite message.
+//! The metadata in the first frame of a ps-lite message.
 
-use super::wire::{ProtoReader, put_bytes, put_flag, put_int32, wrong};
+use super::wire::{ProtoReader, malformed, put_bytes, put_flag, put_int32};
 use crate::Rejection;
 
-/// What ps-lite writes where it has no number.
+/// Number that ps-lite writes for an absent value.
 pub const EMPTY: i32 = i32::MAX;
-/// As many as a message of ours can list; a node lists one, itself.
+/// Maximum number of nodes in a message. A node lists only itself.
 const NODES_MAX: usize = 1 << 16;
 
-/// What a message is for, when it is not data.
+/// Command of a control message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum PsCommand {
     Terminate,
@@ -38,7 +38,7 @@ impl PsCommand {
     }
 }
 
-/// What a node does.
+/// Role of a node.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum PsRole {
     Server,
@@ -56,32 +56,32 @@ impl PsRole {
     }
 }
 
-/// One node, as messages describe it.
+/// Description of a node.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PsNode {
     pub role: PsRole,
-    /// [`EMPTY`] until the scheduler has given it one.
+    /// [`EMPTY`] until the scheduler assigns one.
     pub id: i32,
     pub host: String,
     pub port: i32,
-    /// It has taken the place of one that was there before.
+    /// The node replaces an earlier one.
     pub is_recovery: bool,
     pub customer: i32,
 }
 
-/// The part of a message that makes it one of control.
+/// Control part of a message.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PsControl {
     pub command: PsCommand,
     pub nodes: Vec<PsNode>,
-    /// For whom a barrier is: 1 the scheduler, 2 the servers, 4 the workers, or a sum of these.
+    /// Group of a barrier: 1 for the scheduler, 2 for servers, 4 for workers, or a sum of these.
     pub group: i32,
 }
 
-/// A message without its arrays, as far as a scheduler looks at it.
+/// The fields of a message that a scheduler uses.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PsMeta {
-    /// `None` for data, which goes from node to node.
+    /// `None` for data, which nodes send to each other.
     pub control: Option<PsControl>,
     pub request: bool,
     pub app: Option<i32>,
@@ -91,13 +91,13 @@ pub struct PsMeta {
 
 impl PsMeta {
     /// ProtoReader that are not known are passed over, as protocol buffers ask.
-    pub fn read(bytes: &[u8]) -> Result<PsMeta, Rejection> {
+    pub fn parse(bytes: &[u8]) -> Result<PsMeta, Rejection> {
         let mut meta =
             PsMeta { control: None, request: false, app: None, timestamp: None, customer: EMPTY };
         let mut fields = ProtoReader(bytes);
         while let Some((field, value)) = fields.next()? {
             match field {
-                3 => meta.control = read_control(value.bytes()?)?,
+                3 => meta.control = parse_control(value.bytes()?)?,
                 4 => meta.request = value.flag()?,
                 7 => meta.app = Some(value.int32()?),
                 8 => meta.timestamp = Some(value.int32()?),
@@ -108,7 +108,7 @@ impl PsMeta {
         Ok(meta)
     }
 
-    /// In the order and with the defaults that ps-lite writes.
+    /// Encodes a message with the field order and the defaults of ps-lite.
     pub fn write(&self) -> Vec<u8> {
         let mut out = Vec::new();
         put_int32(&mut out, 1, EMPTY);
@@ -131,15 +131,15 @@ impl PsMeta {
     }
 }
 
-/// `None` where the command says that there is none.
-fn read_control(bytes: &[u8]) -> Result<Option<PsControl>, Rejection> {
+/// Returns `None` if the command is empty.
+fn parse_control(bytes: &[u8]) -> Result<Option<PsControl>, Rejection> {
     let (mut number, mut nodes, mut group) = (0, Vec::new(), 0);
     let mut fields = ProtoReader(bytes);
     while let Some((field, value)) = fields.next()? {
         match field {
             1 => number = value.int32()?,
-            2 if nodes.len() < NODES_MAX => nodes.push(read_node(value.bytes()?)?),
-            2 => return Err(wrong()),
+            2 if nodes.len() < NODES_MAX => nodes.push(parse_node(value.bytes()?)?),
+            2 => return Err(malformed()),
             3 => group = value.int32()?,
             _ => {}
         }
@@ -154,7 +154,7 @@ fn read_control(bytes: &[u8]) -> Result<Option<PsControl>, Rejection> {
     Ok(Some(PsControl { command, nodes, group }))
 }
 
-fn read_node(bytes: &[u8]) -> Result<PsNode, Rejection> {
+fn parse_node(bytes: &[u8]) -> Result<PsNode, Rejection> {
     let (mut role, mut id, mut port, mut customer) = (None, EMPTY, 0, EMPTY);
     let (mut host, mut is_recovery) = (String::new(), false);
     let mut fields = ProtoReader(bytes);
@@ -162,7 +162,7 @@ fn read_node(bytes: &[u8]) -> Result<PsNode, Rejection> {
         match field {
             1 => role = Some(value.int32()?),
             2 => id = value.int32()?,
-            3 => host = String::from_utf8(value.bytes()?.to_vec()).map_err(|_| wrong())?,
+            3 => host = String::from_utf8(value.bytes()?.to_vec()).map_err(|_| malformed())?,
             4 => port = value.int32()?,
             5 => is_recovery = value.flag()?,
             10 => customer = value.int32()?,
@@ -216,12 +216,12 @@ mod tests {
         }
     }
 
-    /// Recorded from MXNet 1.9.1; read and written again they are the same bytes.
+    /// Recorded from MXNet 1.9.1.
     #[test]
-    fn recorded_messages_are_read_and_written_as_they_were() {
+    fn recorded_messages_survive_a_round_trip() {
         let check = |hex: &str, meta: PsMeta| {
             let recorded = bytes(hex);
-            assert_eq!(PsMeta::read(&recorded), Ok(meta.clone()));
+            assert_eq!(PsMeta::parse(&recorded), Ok(meta.clone()));
             assert_eq!(meta.write(), recorded);
         };
         check(
@@ -267,17 +267,17 @@ mod tests {
     }
 
     #[test]
-    fn a_message_cut_short_is_refused_and_not_guessed() {
+    fn a_truncated_message_is_rejected() {
         let whole = bytes("1a1b 0805 1217 0800 1008 1a093132372e302e302e31 2084b601 2800 5000");
         for cut in 1..whole.len() {
-            assert!(PsMeta::read(&whole[..cut]).is_err(), "{cut}");
+            assert!(PsMeta::parse(&whole[..cut]).is_err(), "{cut}");
         }
     }
 
     #[test]
-    fn roles_and_commands_nobody_knows_are_refused() {
-        assert!(PsMeta::read(&bytes("1a02 0809")).is_err());
-        assert!(PsMeta::read(&bytes("1a06 0802 1202 0807")).is_err());
-        assert_eq!(PsMeta::read(&[]).unwrap().control, None);
+    fn unknown_roles_and_commands_are_rejected() {
+        assert!(PsMeta::parse(&bytes("1a02 0809")).is_err());
+        assert!(PsMeta::parse(&bytes("1a06 0802 1202 0807")).is_err());
+        assert_eq!(PsMeta::parse(&[]).unwrap().control, None);
     }
 }

@@ -1,11 +1,12 @@
-//! ps-lite's scheduler, which MXNet's `dist_*` stores meet at.
+//! ps-lite's scheduler, the rendezvous of MXNet's `dist_*` stores.
 //!
-//! A node, that is a server or a worker, connects to the scheduler and says where it listens; when all have, the
-//! scheduler connects to each of them and sends everybody's address and number. Later it counts barriers. What a node
-//! says comes over the links it opened, what it is told goes over the one that was dialed to it.
+//! A node (a server or a worker) connects to the scheduler and registers its address. When all nodes have registered,
+//! the scheduler connects to each of them and sends the addresses and ids of all. Later it counts barriers. A node sends
+//! messages over links that it opened, and receives messages over a link that the scheduler dialed.
 //!
-//! * `meta`: the messages, as proto2 writes them.
-//! * `scheduler`: who is who, and who waits for whom.
+//! * `wire`: the subset of protocol buffers in use; `meta`: the messages.
+//! * `members`: registered nodes and barriers.
+//! * `scheduler`: the protocol.
 
 mod members;
 mod meta;

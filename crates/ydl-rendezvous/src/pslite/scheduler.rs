@@ -1,19 +1,19 @@
 //! The scheduler of one round.
 //!
-//! Who somebody is, is known from his agent: `worker:3` is rank 3 and number 15 whatever he says, in which order they
-//! come, and how addresses sort. What he says is held against it, and a link that says otherwise is ended.
+//! The agent identifies a node: `worker:3` has rank 3 and id 15, whatever the program claims, in whatever order nodes
+//! connect and however their addresses sort. A link with a different claim is closed.
 //!
-//! The address handed out is the one announced, and must be that of the node. A node looks for itself in the list by
-//! the host and port it announced, and listens on no other address, so a list with another one would leave it, or those
-//! who connect to it, waiting for ever. ydl sets `DMLC_NODE_HOST` to the node's address; a program that announces
-//! something else has overridden it, or is not what it seems.
+//! Nodes receive the addresses that other nodes registered. A registered address must be that of the node's host. A node
+//! looks itself up in the list by its registered host and port, and listens on no other address: with any other address
+//! in the list, it or its peers would wait forever. ydl sets `DMLC_NODE_HOST` to the address of the host. A program that
+//! registers another one has overridden it.
 
 use std::{collections::BTreeMap, net::IpAddr};
 
 use ydl_core::TaskId;
 
 use super::{
-    members::{PsMember, PsMembers, place},
+    members::{PsMember, PsMembers, node_identity},
     meta::{EMPTY, PsCommand, PsMeta, PsNode},
 };
 use crate::{
@@ -21,15 +21,15 @@ use crate::{
     zmtp::{self, SocketType, ZmtpEvent, ZmtpSession},
 };
 
-/// Nodes send nothing longer than a few hundred bytes to a scheduler.
+/// Maximum length of a message to the scheduler. Nodes send a few hundred bytes.
 const MESSAGE_MAX: usize = 4096;
 
-/// ps-lite's scheduler for so many workers and servers.
+/// ps-lite's scheduler.
 #[derive(Debug)]
 pub struct PsScheduler {
     members: PsMembers,
-    lines: BTreeMap<LinkId, PsLink>,
-    /// The attempt below which nothing of a task counts any more.
+    links: BTreeMap<LinkId, PsLink>,
+    /// Current attempt of each task. Earlier ones are ignored.
     current: BTreeMap<TaskId, u32>,
     dialed: u64,
 }
@@ -37,22 +37,22 @@ pub struct PsScheduler {
 #[derive(Debug)]
 struct PsLink {
     session: ZmtpSession,
-    /// Who speaks on a link that was accepted; `None` on one that was dialed, where nothing is said after READY.
+    /// The client of an accepted link. `None` for a dialed link, which carries no messages from the node.
     peer: Option<Peer>,
 }
 
 impl PsScheduler {
-    /// Nobody is there yet.
+    /// Creates a scheduler for a number of workers and servers.
     pub fn new(workers: u32, servers: u32) -> PsScheduler {
         PsScheduler {
             members: PsMembers::new(workers, servers),
-            lines: BTreeMap::new(),
+            links: BTreeMap::new(),
             current: BTreeMap::new(),
             dialed: 0,
         }
     }
 
-    fn check(&self, peer: &Peer) -> Result<(), Rejection> {
+    fn check_peer(&self, peer: &Peer) -> Result<(), Rejection> {
         let task = &peer.task;
         if !self.members.expects(task) {
             let what = format!("{task} is neither a server nor a worker of this round");
@@ -72,7 +72,7 @@ impl PsScheduler {
         effects: &mut Effects,
     ) -> Result<(), Rejection> {
         let task = &peer.task;
-        let meta = PsMeta::read(frames.first().copied().unwrap_or_default())?;
+        let meta = PsMeta::parse(frames.first().copied().unwrap_or_default())?;
         let Some(control) = &meta.control else {
             let what = format!("{task} sent data to the scheduler");
             return Err(Rejection::new(what));
@@ -84,30 +84,30 @@ impl PsScheduler {
                         format!("{task} registered {} nodes, expected 1", control.nodes.len());
                     return Err(Rejection::new(what));
                 };
-                self.on_announced(peer, node, effects)
+                self.on_registration(peer, node, effects)
             }
             PsCommand::Barrier if meta.request => {
-                self.registered(peer)?;
+                self.check_registered(peer)?;
                 let echo = (meta.app, meta.customer);
-                self.members.reach(task, control.group, echo, effects)?;
+                self.members.reach_barrier(task, control.group, echo, effects)?;
                 effects.persist();
                 Ok(())
             }
             PsCommand::Heartbeat => {
-                self.registered(peer)?;
-                let id = place(task).map(|(_, id)| id);
+                self.check_registered(peer)?;
+                let id = node_identity(task).map(|(_, id)| id);
                 if control.nodes.iter().any(|node| Some(node.id) != id) {
-                    return Err(stranger(task));
+                    return Err(wrong_identity(task));
                 }
-                self.members.beat(task, effects);
+                self.members.heartbeat(task, effects);
                 Ok(())
             }
-            // A node says these to itself or to its like.
+            // Nodes send these to themselves or to each other.
             PsCommand::Barrier | PsCommand::Terminate | PsCommand::Ack => Ok(()),
         }
     }
 
-    fn registered(&self, peer: &Peer) -> Result<(), Rejection> {
+    fn check_registered(&self, peer: &Peer) -> Result<(), Rejection> {
         match self.members.get(&peer.task) {
             Some(member) if member.attempt == peer.attempt => Ok(()),
             _ => {
@@ -117,97 +117,97 @@ impl PsScheduler {
         }
     }
 
-    fn on_announced(
+    fn on_registration(
         &mut self,
         peer: &Peer,
         node: &PsNode,
         effects: &mut Effects,
     ) -> Result<(), Rejection> {
         let task = &peer.task;
-        let refused = |what: String| Err(Rejection::new(what));
-        let expected = place(task);
+        let rejected = |what: String| Err(Rejection::new(what));
+        let expected = node_identity(task);
         if expected.map(|(role, _)| role) != Some(node.role)
             || node.id != EMPTY && expected.map(|(_, id)| id) != Some(node.id)
         {
-            return Err(stranger(task));
+            return Err(wrong_identity(task));
         }
         if !same_host(&node.host, &peer.host) {
-            return refused(format!(
+            return rejected(format!(
                 "{task} registered an address other than `{}`, its node's address",
                 peer.host
             ));
         }
         let Some(port) = u16::try_from(node.port).ok().filter(|port| *port > 0) else {
-            return refused(format!("{task} registered the invalid port `{}`", node.port));
+            return rejected(format!("{task} registered the invalid port `{}`", node.port));
         };
         if let Some(known) = self.members.get(task).filter(|known| known.attempt == peer.attempt) {
-            // Another customer in the same process shares its number, and has nothing to be told.
+            // Another customer in the same process shares its id and needs no response.
             if known.port == port {
                 return Ok(());
             }
-            return refused(format!("{task} registered a second port"));
+            return rejected(format!("{task} registered a second port"));
         }
-        if let Some(other) = self.members.holds(&node.host, port, task) {
-            return refused(format!("{task} registered the port of {other}"));
+        if let Some(other) = self.members.address_owner(&node.host, port, task) {
+            return rejected(format!("{task} registered the port of {other}"));
         }
         effects.persist();
-        // Its earlier attempt, if it was there, is over: so much is known of who has a new one.
-        self.over(task, peer.attempt, effects);
-        let line = LinkId::Dialed(self.dialed);
+        // A new attempt ends the earlier ones.
+        self.end_attempts(task, peer.attempt, effects);
+        let link = LinkId::Dialed(self.dialed);
         self.dialed += 1;
-        effects.dial(line, task.clone(), port);
-        let member = PsMember::new(peer.attempt, node.host.clone(), port, line);
+        effects.dial(link, task.clone(), port);
+        let member = PsMember::new(peer.attempt, node.host.clone(), port, link);
         self.members.join(task.clone(), member, effects);
         Ok(())
     }
 
-    /// Forgets what belongs to attempts of a task before this one.
-    fn over(&mut self, task: &TaskId, attempt: u32, effects: &mut Effects) {
+    /// Drops the state of attempts of a task before this one.
+    fn end_attempts(&mut self, task: &TaskId, attempt: u32, effects: &mut Effects) {
         let current = self.current.entry(task.clone()).or_default();
         *current = attempt.max(*current);
         let current = *current;
         let old = self.members.get(task).filter(|member| member.attempt < current);
-        if let Some(line) = old.map(|member| member.line) {
+        if let Some(link) = old.map(|member| member.link) {
             self.members.leave(task);
-            if self.lines.remove(&line).is_some() {
-                effects.close(line);
+            if self.links.remove(&link).is_some() {
+                effects.close(link);
             }
         }
-        let past = |peer: &Peer| peer.task == *task && peer.attempt < current;
-        self.lines.retain(|_, line| !line.peer.as_ref().is_some_and(past));
+        let is_past = |peer: &Peer| peer.task == *task && peer.attempt < current;
+        self.links.retain(|_, state| !state.peer.as_ref().is_some_and(is_past));
     }
 }
 
-fn stranger(task: &TaskId) -> Rejection {
+fn wrong_identity(task: &TaskId) -> Rejection {
     Rejection::new(format!("{task} identified itself as another node"))
 }
 
-fn same_host(announced: &str, known: &str) -> bool {
+fn same_host(registered: &str, known: &str) -> bool {
     let address = |text: &str| text.parse::<IpAddr>().ok();
-    announced == known || address(announced).is_some_and(|one| address(known) == Some(one))
+    registered == known || address(registered).is_some_and(|one| address(known) == Some(one))
 }
 
 impl Protocol for PsScheduler {
     fn max_message_len(&self) -> usize {
-        // With the flags and lengths of its frames.
+        // Includes the flags and lengths of its frames.
         MESSAGE_MAX + 1024
     }
 
     fn open(&mut self, link: LinkId, peer: &Peer, effects: &mut Effects) {
-        let (theirs, peer) = match link {
+        let (peer_socket, peer) = match link {
             LinkId::Accepted(_) => {
-                effects.send(link, zmtp::opening(SocketType::Router, b""));
+                effects.send(link, zmtp::handshake(SocketType::Router, b""));
                 (SocketType::Dealer, Some(peer.clone()))
             }
-            // Its node has gone while it was dialed.
+            // The node ended during the dial.
             LinkId::Dialed(_) if self.members.at(link).is_none() => return effects.close(link),
             LinkId::Dialed(_) => {
-                effects.send(link, zmtp::opening(SocketType::Dealer, b"ps1"));
+                effects.send(link, zmtp::handshake(SocketType::Dealer, b"ps1"));
                 (SocketType::Router, None)
             }
         };
-        let session = ZmtpSession::with(theirs);
-        self.lines.insert(link, PsLink { session, peer });
+        let session = ZmtpSession::new(peer_socket);
+        self.links.insert(link, PsLink { session, peer });
     }
 
     fn receive(
@@ -216,16 +216,16 @@ impl Protocol for PsScheduler {
         bytes: &[u8],
         effects: &mut Effects,
     ) -> Result<Option<usize>, Rejection> {
-        let Some(mut line) = self.lines.remove(&link) else {
+        let Some(mut state) = self.links.remove(&link) else {
             return Err(Rejection::new("input on a closed link"));
         };
-        let took = self.receive_on(link, &mut line, bytes, effects);
-        self.lines.insert(link, line);
-        took
+        let result = self.receive_on(link, &mut state, bytes, effects);
+        self.links.insert(link, state);
+        result
     }
 
     fn close(&mut self, link: LinkId, effects: &mut Effects) {
-        self.lines.remove(&link);
+        self.links.remove(&link);
         if let Some((task, port)) = self.members.unreachable(link) {
             effects.persist();
             effects.log(format!("cannot connect to {task} on its registered port {port}"));
@@ -233,7 +233,7 @@ impl Protocol for PsScheduler {
     }
 
     fn attempt_ended(&mut self, peer: &Peer, effects: &mut Effects) {
-        self.over(&peer.task, peer.attempt.saturating_add(1), effects);
+        self.end_attempts(&peer.task, peer.attempt.saturating_add(1), effects);
     }
 
     fn missing(&self) -> Vec<TaskId> {
@@ -245,22 +245,22 @@ impl PsScheduler {
     fn receive_on(
         &mut self,
         link: LinkId,
-        line: &mut PsLink,
+        state: &mut PsLink,
         bytes: &[u8],
         effects: &mut Effects,
     ) -> Result<Option<usize>, Rejection> {
-        if let Some(peer) = &line.peer {
-            self.check(peer)?;
+        if let Some(peer) = &state.peer {
+            self.check_peer(peer)?;
         }
-        let Some((length, heard)) = line.session.receive(bytes, MESSAGE_MAX)? else {
+        let Some((length, event)) = state.session.receive(bytes, MESSAGE_MAX)? else {
             return Ok(None);
         };
-        match (heard, &line.peer) {
+        match (event, &state.peer) {
             (ZmtpEvent::Greeting, _) => effects.persist(),
             (ZmtpEvent::Ready { identity }, Some(peer)) => {
-                let own = place(&peer.task).map(|(_, id)| format!("ps{id}"));
+                let own = node_identity(&peer.task).map(|(_, id)| format!("ps{id}"));
                 if !identity.is_empty() && own.as_ref().map(String::as_bytes) != Some(identity) {
-                    return Err(stranger(&peer.task));
+                    return Err(wrong_identity(&peer.task));
                 }
                 effects.persist();
             }

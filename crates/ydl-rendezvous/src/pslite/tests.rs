@@ -2,14 +2,16 @@ use std::fmt::Write as _;
 
 use expect_test::expect;
 
-use super::{EMPTY, PsCommand, PsControl, PsMeta, PsNode, PsRole, PsScheduler, members::place};
+use super::{
+    EMPTY, PsCommand, PsControl, PsMeta, PsNode, PsRole, PsScheduler, members::node_identity,
+};
 use crate::{
     LinkId, Peer,
     harness::{ProtocolHarness, Rng, peer},
     zmtp::{self, SocketType, ZmtpEvent, ZmtpSession},
 };
 
-/// What a node's sockets do.
+/// The sending socket of a node.
 struct Client {
     peer: Peer,
     link: LinkId,
@@ -28,7 +30,7 @@ fn meta(control: PsControl, request: bool) -> Vec<u8> {
 
 fn announcement(peer: &Peer, port: u16) -> Vec<u8> {
     let node = PsNode {
-        role: place(&peer.task).unwrap().0,
+        role: node_identity(&peer.task).unwrap().0,
         id: EMPTY,
         host: peer.host.to_string(),
         port: port.into(),
@@ -46,7 +48,7 @@ fn barrier(group: i32) -> Vec<u8> {
 
 fn heartbeat(peer: &Peer, id: i32) -> Vec<u8> {
     let node = PsNode {
-        role: place(&peer.task).unwrap().0,
+        role: node_identity(&peer.task).unwrap().0,
         id,
         host: peer.host.to_string(),
         port: 1,
@@ -59,12 +61,12 @@ fn heartbeat(peer: &Peer, id: i32) -> Vec<u8> {
 
 fn connect(harness: &mut ProtocolHarness<PsScheduler>, peer: &Peer) -> Client {
     let link = harness.accept(peer);
-    assert!(harness.feed(link, &zmtp::opening(SocketType::Dealer, b"")));
-    assert_eq!(harness.take_sent(link), zmtp::opening(SocketType::Router, b""));
+    assert!(harness.feed(link, &zmtp::handshake(SocketType::Dealer, b"")));
+    assert_eq!(harness.take_sent(link), zmtp::handshake(SocketType::Router, b""));
     Client { peer: peer.clone(), link }
 }
 
-/// The node's port is the attempt and index, so that nobody's is another's.
+/// Returns a port that is unique to a node and its attempt.
 fn port(peer: &Peer) -> u16 {
     let role = if peer.task.role.as_str() == "server" { 1 } else { 2 };
     (peer.attempt * 10_000 + role * 1000 + peer.task.index) as u16
@@ -74,34 +76,34 @@ fn announce(harness: &mut ProtocolHarness<PsScheduler>, client: &Client) -> bool
     harness.feed(client.link, &announcement(&client.peer, port(&client.peer)))
 }
 
-/// Every dial is answered as the node's ROUTER does.
-fn answer_dials(harness: &mut ProtocolHarness<PsScheduler>) -> Vec<(LinkId, String)> {
+/// Accepts every dial, as the node's ROUTER does.
+fn accept_dials(harness: &mut ProtocolHarness<PsScheduler>) -> Vec<(LinkId, String)> {
     let mut lines = Vec::new();
     for (link, task, _) in std::mem::take(&mut harness.dials) {
         let node = peer(&task.to_string(), 1);
         harness.open(link, &node);
-        let mut opening = zmtp::opening(SocketType::Dealer, b"ps1");
+        let mut opening = zmtp::handshake(SocketType::Dealer, b"ps1");
         assert!(harness.take_sent(link).starts_with(&opening));
-        opening = zmtp::opening(SocketType::Router, b"");
+        opening = zmtp::handshake(SocketType::Router, b"");
         assert!(harness.feed(link, &opening));
         lines.push((link, task.to_string()));
     }
     lines
 }
 
-/// The messages in these bytes, in words.
+/// Describes the messages in `bytes`.
 fn describe(bytes: &[u8]) -> String {
-    let mut session = ZmtpSession::with(SocketType::Dealer);
-    let opening = zmtp::opening(SocketType::Dealer, b"");
+    let mut session = ZmtpSession::new(SocketType::Dealer);
+    let opening = zmtp::handshake(SocketType::Dealer, b"");
     for part in [&opening[..], &opening[64..]] {
         session.receive(part, 4096).unwrap().unwrap();
     }
     let (mut at, mut words) = (0, String::new());
     while at < bytes.len() {
-        let (length, heard) = session.receive(&bytes[at..], 1 << 20).unwrap().unwrap();
+        let (length, event) = session.receive(&bytes[at..], 1 << 20).unwrap().unwrap();
         at += length;
-        let ZmtpEvent::Message(frames) = heard else { panic!("{heard:?}") };
-        let meta = PsMeta::read(frames[0]).unwrap();
+        let ZmtpEvent::Message(frames) = event else { panic!("{event:?}") };
+        let meta = PsMeta::parse(frames[0]).unwrap();
         assert!(!meta.request);
         let control = meta.control.unwrap();
         write!(words, "{:?}", control.command).unwrap();
@@ -122,7 +124,7 @@ fn all_peers(workers: u32, servers: u32) -> Vec<Peer> {
     of("worker", workers).chain(of("server", servers)).collect()
 }
 
-/// All are there, and have passed the first barrier. The links over which each is told.
+/// Starts a job: all nodes have passed the first barrier. Returns the links to the nodes too.
 fn started(
     workers: u32,
     servers: u32,
@@ -133,7 +135,7 @@ fn started(
     for client in &clients {
         assert!(announce(&mut harness, client));
     }
-    let lines = answer_dials(&mut harness);
+    let lines = accept_dials(&mut harness);
     for client in &clients {
         assert!(harness.feed(client.link, &barrier(7)));
     }
@@ -144,7 +146,7 @@ fn started(
 }
 
 #[test]
-fn a_job_from_its_first_word_to_its_last() {
+fn a_job_registers_and_passes_its_barriers() {
     let mut harness = ProtocolHarness::new(PsScheduler::new(2, 1));
     assert_eq!(harness.missing(), "server:0 worker:0 worker:1");
     let clients: Vec<Client> = ["worker:1", "server:0", "worker:0"]
@@ -154,7 +156,7 @@ fn a_job_from_its_first_word_to_its_last() {
         assert!(announce(&mut harness, client));
     }
     assert_eq!(harness.missing(), "");
-    let lines = answer_dials(&mut harness);
+    let lines = accept_dials(&mut harness);
     for (line, _) in &lines {
         expect![[r#"
             AddNode [8 10.0.0.7:11000] [9 10.0.0.7:12000] [11 10.0.0.7:12001]
@@ -162,9 +164,9 @@ fn a_job_from_its_first_word_to_its_last() {
         .assert_eq(&describe(&harness.take_sent(*line)));
     }
     let mut words = String::new();
-    // Barriers as MXNet waits at them; between them signs of life.
-    for (group, who) in [(7, 0..3), (4, 0..3), (4, 0..3), (7, 0..3)] {
-        for client in &clients[who] {
+    // The barriers of MXNet, with heartbeats between them.
+    for (group, index) in [(7, 0..3), (4, 0..3), (4, 0..3), (7, 0..3)] {
+        for client in &clients[index] {
             let worker = client.peer.task.role.as_str() == "worker";
             if group == 7 || worker {
                 assert!(harness.feed(client.link, &barrier(group)));
@@ -172,8 +174,8 @@ fn a_job_from_its_first_word_to_its_last() {
             }
         }
         for (line, task) in &lines {
-            let heard = describe(&harness.take_sent(*line));
-            write!(words, "{task} {}", if heard.is_empty() { "-\n" } else { &heard }).unwrap();
+            let event = describe(&harness.take_sent(*line));
+            write!(words, "{task} {}", if event.is_empty() { "-\n" } else { &event }).unwrap();
         }
     }
     expect![[r#"
@@ -201,14 +203,14 @@ fn a_job_from_its_first_word_to_its_last() {
         worker:0 Barrier 7
     "#]]
     .assert_eq(&words);
-    let id = place(&clients[0].peer.task).unwrap().1;
+    let id = node_identity(&clients[0].peer.task).unwrap().1;
     assert!(harness.feed(clients[0].link, &heartbeat(&clients[0].peer, id)));
     assert_eq!(describe(&harness.take_sent(lines[0].0)), "Heartbeat [1 :0]\n");
     assert!(harness.rejected.is_empty() && harness.closed.is_empty() && harness.log.is_empty());
 }
 
 #[test]
-fn jobs_of_every_size_gather() {
+fn jobs_of_every_size_start() {
     for (workers, servers) in [(1, 1), (2, 1), (5, 3), (9, 9)] {
         let (harness, ..) = started(workers, servers);
         assert_eq!(harness.missing(), "");
@@ -217,7 +219,7 @@ fn jobs_of_every_size_gather() {
 }
 
 #[test]
-fn a_replacement_is_told_of_all_and_the_others_of_it() {
+fn a_replacement_receives_all_nodes_and_the_others_receive_it() {
     let (mut harness, clients, lines) = started(2, 1);
     harness.attempt_ended(&clients[1].peer);
     assert_eq!(harness.missing(), "worker:1");
@@ -225,13 +227,13 @@ fn a_replacement_is_told_of_all_and_the_others_of_it() {
 
     let second = connect(&mut harness, &peer("worker:1", 2));
     assert!(announce(&mut harness, &second));
-    let [(line, _)] = &answer_dials(&mut harness)[..] else { panic!("one is dialed") };
+    let [(line, _)] = &accept_dials(&mut harness)[..] else { panic!("one is dialed") };
     expect![[r#"
         AddNode [8 10.0.0.7:11000] [9 10.0.0.7:12000] [11 10.0.0.7:22001 again]
     "#]]
     .assert_eq(&describe(&harness.take_sent(*line)));
-    let alive = lines.iter().filter(|(_, task)| task != "worker:1");
-    for (line, _) in alive {
+    let others = lines.iter().filter(|(_, task)| task != "worker:1");
+    for (line, _) in others {
         assert_eq!(describe(&harness.take_sent(*line)), "AddNode [11 10.0.0.7:22001 again]\n");
     }
     assert!(harness.feed(clients[0].link, &barrier(4)));
@@ -240,20 +242,20 @@ fn a_replacement_is_told_of_all_and_the_others_of_it() {
 }
 
 #[test]
-fn who_is_replaced_before_the_first_barrier_is_no_replacement() {
+fn a_node_restarted_before_the_first_barrier_is_not_a_replacement() {
     let mut harness = ProtocolHarness::new(PsScheduler::new(2, 1));
     let clients: Vec<Client> =
         all_peers(2, 1).iter().map(|peer| connect(&mut harness, peer)).collect();
     for client in &clients {
         announce(&mut harness, client);
     }
-    answer_dials(&mut harness);
+    accept_dials(&mut harness);
     assert!(harness.feed(clients[0].link, &barrier(7)));
     assert!(harness.feed(clients[1].link, &barrier(7)));
     harness.attempt_ended(&clients[1].peer);
     let second = connect(&mut harness, &peer("worker:1", 2));
     announce(&mut harness, &second);
-    let lines = answer_dials(&mut harness);
+    let lines = accept_dials(&mut harness);
     assert!(!describe(&harness.take_sent(lines[0].0)).contains("again"));
     assert!(harness.feed(clients[2].link, &barrier(7)));
     assert_eq!(harness.missing(), "worker:1", "the first attempt's barrier is not the second's");
@@ -262,13 +264,13 @@ fn who_is_replaced_before_the_first_barrier_is_no_replacement() {
 }
 
 #[test]
-fn nobody_is_told_anything_while_a_second_one_is_missing() {
+fn node_lists_are_held_back_while_a_node_is_missing() {
     let (mut harness, clients, lines) = started(3, 1);
     harness.attempt_ended(&clients[0].peer);
     harness.attempt_ended(&clients[1].peer);
     let first = connect(&mut harness, &peer("worker:0", 2));
     announce(&mut harness, &first);
-    let line = answer_dials(&mut harness)[0].0;
+    let line = accept_dials(&mut harness)[0].0;
     assert_eq!(describe(&harness.take_sent(line)), "");
     assert_eq!(harness.missing(), "worker:1");
     let second = connect(&mut harness, &peer("worker:1", 2));
@@ -278,7 +280,7 @@ fn nobody_is_told_anything_while_a_second_one_is_missing() {
 }
 
 #[test]
-fn a_second_customer_changes_nothing() {
+fn a_second_customer_of_a_node_has_no_effect() {
     let (mut harness, clients, lines) = started(2, 1);
     assert!(announce(&mut harness, &clients[0]));
     let more = connect(&mut harness, &clients[0].peer);
@@ -288,31 +290,31 @@ fn a_second_customer_changes_nothing() {
 }
 
 #[test]
-fn strangers_end_their_own_link_and_nobody_else_notices() {
+fn invalid_messages_close_only_their_own_link() {
     let (mut harness, clients, lines) = started(2, 1);
-    let refused = |harness: &mut ProtocolHarness<PsScheduler>, peer: &Peer, bytes: &[u8]| {
+    let reject = |harness: &mut ProtocolHarness<PsScheduler>, peer: &Peer, bytes: &[u8]| {
         let link = harness.accept(peer);
-        let opened = harness.feed(link, &zmtp::opening(SocketType::Dealer, b""));
+        let opened = harness.feed(link, &zmtp::handshake(SocketType::Dealer, b""));
         assert!(!opened || !harness.feed(link, bytes));
     };
     let worker = peer("worker:1", 1);
     let server = peer("server:0", 1);
-    refused(&mut harness, &peer("worker:2", 1), b"");
-    refused(&mut harness, &peer("chief:0", 1), b"");
-    refused(&mut harness, &worker, &announcement(&server, 11_000));
-    refused(&mut harness, &worker, &announcement(&worker, 4));
-    refused(&mut harness, &worker, &announcement(&worker, 0));
+    reject(&mut harness, &peer("worker:2", 1), b"");
+    reject(&mut harness, &peer("chief:0", 1), b"");
+    reject(&mut harness, &worker, &announcement(&server, 11_000));
+    reject(&mut harness, &worker, &announcement(&worker, 4));
+    reject(&mut harness, &worker, &announcement(&worker, 0));
     let elsewhere = Peer { host: "10.0.0.8".into(), ..worker.clone() };
-    refused(&mut harness, &worker, &announcement(&elsewhere, 12_001));
+    reject(&mut harness, &worker, &announcement(&elsewhere, 12_001));
     let taken = port(&clients[0].peer);
-    refused(&mut harness, &peer("worker:1", 2), &announcement(&worker, taken));
-    refused(&mut harness, &worker, &heartbeat(&worker, 9));
-    refused(&mut harness, &worker, &barrier(2));
-    refused(&mut harness, &worker, &barrier(8 + 4));
-    refused(&mut harness, &worker, &barrier(-1));
-    refused(&mut harness, &worker, &zmtp::message(&[]));
+    reject(&mut harness, &peer("worker:1", 2), &announcement(&worker, taken));
+    reject(&mut harness, &worker, &heartbeat(&worker, 9));
+    reject(&mut harness, &worker, &barrier(2));
+    reject(&mut harness, &worker, &barrier(8 + 4));
+    reject(&mut harness, &worker, &barrier(-1));
+    reject(&mut harness, &worker, &zmtp::message(&[]));
     let link = harness.accept(&worker);
-    assert!(!harness.feed(link, &zmtp::opening(SocketType::Dealer, b"ps9")));
+    assert!(!harness.feed(link, &zmtp::handshake(SocketType::Dealer, b"ps9")));
     expect![[r#"
         worker:2 is neither a server nor a worker of this round
         chief:0 is neither a server nor a worker of this round
@@ -328,18 +330,18 @@ fn strangers_end_their_own_link_and_nobody_else_notices() {
         worker:1 sent data to the scheduler
         worker:1 identified itself as another node"#]]
     .assert_eq(&harness.rejected.join("\n"));
-    // The attempt that is there is still there, and a later one takes its place.
+    // The registered attempt is unaffected, and a later one replaces it.
     assert!(harness.feed(clients[1].link, &barrier(4)));
     assert!(harness.feed(clients[0].link, &barrier(4)));
     assert_eq!(describe(&harness.take_sent(lines[0].0)), "Barrier 4\n");
     let third = connect(&mut harness, &peer("worker:1", 3));
     assert!(announce(&mut harness, &third));
-    refused(&mut harness, &peer("worker:1", 2), &announcement(&worker, 12_001));
+    reject(&mut harness, &peer("worker:1", 2), &announcement(&worker, 12_001));
     assert_eq!(harness.rejected.last().unwrap(), "attempt 2 of worker:1 has ended");
 }
 
 #[test]
-fn a_node_that_does_not_listen_is_named() {
+fn an_unreachable_node_is_reported() {
     let mut harness = ProtocolHarness::new(PsScheduler::new(1, 1));
     let worker = connect(&mut harness, &peer("worker:0", 1));
     announce(&mut harness, &worker);
@@ -349,42 +351,43 @@ fn a_node_that_does_not_listen_is_named() {
     assert_eq!(harness.missing(), "server:0 worker:0");
 }
 
-/// A whole job as pieces of bytes: which client says what, in order.
+/// Returns the messages of a job: the index of the client and the bytes, in order.
 fn script(workers: u32, servers: u32) -> Vec<(usize, Vec<u8>)> {
     let peers = all_peers(workers, servers);
     let mut script = Vec::new();
-    for (who, peer) in peers.iter().enumerate() {
-        script.push((who, zmtp::opening(SocketType::Dealer, b"")));
-        script.push((who, announcement(peer, port(peer))));
+    for (index, peer) in peers.iter().enumerate() {
+        script.push((index, zmtp::handshake(SocketType::Dealer, b"")));
+        script.push((index, announcement(peer, port(peer))));
     }
     for group in [7, 4, 4, 7] {
-        for (who, peer) in peers.iter().enumerate() {
-            if group == 7 || place(&peer.task).unwrap().0 == PsRole::Worker {
-                script.push((who, barrier(group)));
-                script.push((who, heartbeat(peer, place(&peer.task).unwrap().1)));
+        for (index, peer) in peers.iter().enumerate() {
+            if group == 7 || node_identity(&peer.task).unwrap().0 == PsRole::Worker {
+                script.push((index, barrier(group)));
+                script.push((index, heartbeat(peer, node_identity(&peer.task).unwrap().1)));
             }
         }
     }
     script
 }
 
-/// What everybody has heard in the end, if each part is given in pieces, and the master dies after each with that rng.
-fn transcript(mut rng: Option<Rng>, deaths: usize) -> Vec<Vec<u8>> {
+/// Returns the bytes that each node receives. Messages are split randomly, and the master fails over after a piece with
+/// probability 1 in `failovers`.
+fn transcript(mut rng: Option<Rng>, failovers: usize) -> Vec<Vec<u8>> {
     let (workers, servers) = (3, 2);
     let mut harness = ProtocolHarness::new(PsScheduler::new(workers, servers));
     let links: Vec<LinkId> =
         all_peers(workers, servers).iter().map(|peer| harness.accept(peer)).collect();
-    for (who, bytes) in script(workers, servers) {
+    for (index, bytes) in script(workers, servers) {
         let pieces = rng.as_mut().map_or(vec![&bytes[..]], |rng| rng.split(&bytes));
         for piece in pieces {
-            assert!(harness.feed(links[who], piece), "{:?}", harness.rejected);
-            if deaths > 0 && rng.as_mut().is_some_and(|rng| rng.below(deaths) == 0) {
+            assert!(harness.feed(links[index], piece), "{:?}", harness.rejected);
+            if failovers > 0 && rng.as_mut().is_some_and(|rng| rng.below(failovers) == 0) {
                 harness.fail_over(PsScheduler::new(workers, servers));
             }
         }
         for (link, task, _) in std::mem::take(&mut harness.dials) {
             harness.open(link, &peer(&task.to_string(), 1));
-            harness.feed(link, &zmtp::opening(SocketType::Router, b""));
+            harness.feed(link, &zmtp::handshake(SocketType::Router, b""));
         }
     }
     let dialed = (0..u64::from(workers + servers)).map(LinkId::Dialed);
@@ -392,7 +395,7 @@ fn transcript(mut rng: Option<Rng>, deaths: usize) -> Vec<Vec<u8>> {
 }
 
 #[test]
-fn pieces_and_masters_that_die_between_them_change_nothing() {
+fn fragmentation_and_failovers_do_not_change_the_output() {
     let whole = transcript(None, 0);
     for seed in 0..100 {
         assert_eq!(transcript(Some(Rng(seed)), 0), whole, "{seed}");
@@ -401,13 +404,13 @@ fn pieces_and_masters_that_die_between_them_change_nothing() {
 }
 
 #[test]
-fn spoiled_bytes_harm_nobody_but_who_sends_them() {
+fn corrupted_bytes_affect_only_their_sender() {
     for seed in 0..300 {
         let mut rng = Rng(seed);
         let (mut harness, clients, lines) = started(2, 1);
         for _ in 0..20 {
             let link = harness.accept(&peer("worker:1", 1));
-            let mut bytes = zmtp::opening(SocketType::Dealer, b"");
+            let mut bytes = zmtp::handshake(SocketType::Dealer, b"");
             bytes.extend(announcement(&clients[1].peer, port(&clients[1].peer)));
             bytes.extend(heartbeat(&clients[1].peer, 11));
             let bytes = rng.corrupt(&bytes);

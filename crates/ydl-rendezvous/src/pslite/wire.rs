@@ -1,29 +1,29 @@
-//! As much of protocol buffers as ps-lite's messages need.
+//! The subset of protocol buffers that ps-lite's messages use.
 
 use crate::Rejection;
 
-/// What a field holds.
+/// Value of a field.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum ProtoValue<'a> {
     Number(u64),
     Bytes(&'a [u8]),
-    /// Of a fixed size; none of the fields that are read has one.
+    /// A fixed-size number. No known field has one.
     Fixed,
 }
 
 impl ProtoValue<'_> {
-    /// proto2 writes an int32 as the 64 bits that it would be.
+    /// Returns an int32, which proto2 encodes as 64 bits.
     pub fn int32(self) -> Result<i32, Rejection> {
         match self {
             ProtoValue::Number(number) => Ok(number as i32),
-            _ => Err(wrong()),
+            _ => Err(malformed()),
         }
     }
 
     pub fn flag(self) -> Result<bool, Rejection> {
         match self {
             ProtoValue::Number(number) => Ok(number != 0),
-            _ => Err(wrong()),
+            _ => Err(malformed()),
         }
     }
 }
@@ -32,16 +32,16 @@ impl<'a> ProtoValue<'a> {
     pub fn bytes(self) -> Result<&'a [u8], Rejection> {
         match self {
             ProtoValue::Bytes(bytes) => Ok(bytes),
-            _ => Err(wrong()),
+            _ => Err(malformed()),
         }
     }
 }
 
-pub(super) fn wrong() -> Rejection {
+pub(super) fn malformed() -> Rejection {
     Rejection::new("malformed ps-lite message")
 }
 
-/// The fields of a message one after another, unknown ones too.
+/// Reads the fields of a message in order, including unknown ones.
 #[derive(Clone, Debug)]
 pub(super) struct ProtoReader<'a>(pub &'a [u8]);
 
@@ -49,19 +49,19 @@ impl<'a> ProtoReader<'a> {
     fn number(&mut self) -> Result<u64, Rejection> {
         let mut number = 0;
         for at in 0..10 {
-            let (&byte, rest) = self.0.split_first().ok_or_else(wrong)?;
+            let (&byte, rest) = self.0.split_first().ok_or_else(malformed)?;
             self.0 = rest;
             number |= u64::from(byte & 0x7f).wrapping_shl(7 * at);
             if byte & 0x80 == 0 {
                 return Ok(number);
             }
         }
-        Err(wrong())
+        Err(malformed())
     }
 
     fn bytes(&mut self, length: u64) -> Result<&'a [u8], Rejection> {
-        let length = usize::try_from(length).map_err(|_| wrong())?;
-        let (bytes, rest) = self.0.split_at_checked(length).ok_or_else(wrong)?;
+        let length = usize::try_from(length).map_err(|_| malformed())?;
+        let (bytes, rest) = self.0.split_at_checked(length).ok_or_else(malformed)?;
         self.0 = rest;
         Ok(bytes)
     }
@@ -79,7 +79,7 @@ impl<'a> ProtoReader<'a> {
                 ProtoValue::Bytes(self.bytes(length)?)
             }
             5 => self.bytes(4).map(|_| ProtoValue::Fixed)?,
-            _ => return Err(wrong()),
+            _ => return Err(malformed()),
         };
         Ok(Some((tag >> 3, value)))
     }
@@ -113,7 +113,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn negative_numbers_take_ten_bytes_and_come_back() {
+    fn negative_numbers_take_ten_bytes_and_survive_a_round_trip() {
         let mut out = Vec::new();
         put_int32(&mut out, 1, -1);
         assert_eq!(out.len(), 11);
@@ -122,7 +122,7 @@ mod tests {
     }
 
     #[test]
-    fn lengths_and_numbers_that_run_over_are_refused() {
+    fn truncated_and_overlong_fields_are_rejected() {
         for bytes in [
             &[0x0a, 5, 1][..],
             &[0x0a, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 1],

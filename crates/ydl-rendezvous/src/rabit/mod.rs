@@ -1,13 +1,13 @@
-//! Rabit's tracker, first version: what XGBoost up to 2.0 and other Rabit programs meet at.
+//! The first version of Rabit's tracker, used by XGBoost up to 2.0 and other Rabit programs.
 //!
-//! A worker is told its rank, its neighbours in a tree and in a ring, and then, when it is its turn, which of them listen
-//! already; it connects to those, says where it listens itself, and the others connect to it later. Numbers are 32 bits,
-//! little-endian; there is no framing.
+//! A worker receives its rank and its neighbors in a tree and a ring. When it gets a permit, it receives the neighbors
+//! that listen already, connects to them and reports its own port. The other neighbors connect to it later. Numbers have
+//! 32 bits, little-endian, without framing.
 //!
-//! * `topology`: who is whose neighbour.
-//! * `words`: what a worker says.
-//! * `turns`: who may link up now, and with whom.
-//! * `tracker`: who is where.
+//! * `topology`: the tree and the ring.
+//! * `reader`: parses messages.
+//! * `permits`: permits to connect to neighbors.
+//! * `tracker`: the protocol.
 
 mod permits;
 mod reader;

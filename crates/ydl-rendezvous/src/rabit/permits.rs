@@ -1,7 +1,7 @@
-//! Who may link up now, and with whom.
+//! Permits to connect to neighbors.
 //!
-//! A rank gets its turn only while none of its neighbours has one, so of two neighbours the later always finds the
-//! earlier listening, and exactly one of them connects. Those who are not neighbours take their turns together.
+//! A rank gets a permit only while none of its neighbors has one. So of two neighbors, the later always finds the earlier
+//! listening, and exactly one of them connects. Ranks that are not neighbors can have permits at the same time.
 
 use std::{
     collections::{BTreeMap, BTreeSet, VecDeque},
@@ -16,18 +16,18 @@ use super::{
 #[derive(Debug)]
 pub(super) struct ConnectPermits {
     pub topology: Topology,
-    /// Who has said which of its links are good, in the order of their saying it.
+    /// Ranks that wait for a permit, with the connections they have already.
     queue: VecDeque<(u32, BTreeSet<u32>)>,
-    now: BTreeMap<u32, ConnectPermit>,
-    /// Who expects others to connect.
-    listening: BTreeMap<u32, Listener>,
+    active: BTreeMap<u32, ConnectPermit>,
+    /// Ranks that expect connections.
+    listeners: BTreeMap<u32, Listener>,
 }
 
 #[derive(Debug)]
 struct ConnectPermit {
-    /// Those it was told to connect to.
+    /// Ranks to connect to.
     connects: Vec<u32>,
-    /// How many will connect to it.
+    /// Number of expected connections.
     accepts: usize,
 }
 
@@ -35,7 +35,7 @@ struct ConnectPermit {
 struct Listener {
     host: Arc<str>,
     port: u16,
-    /// Never 0: who expects nobody is not here.
+    /// Number of expected connections. Never 0.
     accepts: usize,
 }
 
@@ -44,70 +44,71 @@ impl ConnectPermits {
         ConnectPermits {
             topology: Topology::new(workers),
             queue: VecDeque::new(),
-            now: BTreeMap::new(),
-            listening: BTreeMap::new(),
+            active: BTreeMap::new(),
+            listeners: BTreeMap::new(),
         }
     }
 
-    pub fn ask(&mut self, rank: u32, good: Vec<u32>) {
-        self.queue.push_back((rank, good.into_iter().collect()));
+    pub fn request(&mut self, rank: u32, connected: Vec<u32>) {
+        self.queue.push_back((rank, connected.into_iter().collect()));
     }
 
-    /// Those whose turn it is from now on, and what each is told: whom to connect to, and how many will connect to it.
-    pub fn advance(&mut self) -> Vec<(u32, Vec<u8>)> {
-        let mut told = Vec::new();
-        for (rank, good) in std::mem::take(&mut self.queue) {
-            let neighbours = self.topology.neighbours(rank);
-            if neighbours.iter().any(|other| self.now.contains_key(other)) {
-                self.queue.push_back((rank, good));
+    /// Grants all possible permits. Returns each rank with its message: the ranks to connect to, and the number of expected
+    /// connections.
+    pub fn grant(&mut self) -> Vec<(u32, Vec<u8>)> {
+        let mut granted = Vec::new();
+        for (rank, connected) in std::mem::take(&mut self.queue) {
+            let neighbors = self.topology.neighbors(rank);
+            if neighbors.iter().any(|other| self.active.contains_key(other)) {
+                self.queue.push_back((rank, connected));
                 continue;
             }
-            let bad: Vec<u32> = neighbours.difference(&good).copied().collect();
-            let known = bad.iter().filter_map(|rank| Some((*rank, self.listening.get(rank)?)));
+            let missing: Vec<u32> = neighbors.difference(&connected).copied().collect();
+            let known = missing.iter().filter_map(|rank| Some((*rank, self.listeners.get(rank)?)));
             let known: Vec<_> = known.collect();
-            let accepts = bad.len() - known.len();
+            let accepts = missing.len() - known.len();
             let mut out = Vec::new();
             put_int(&mut out, known.len() as i64);
             put_int(&mut out, accepts as i64);
-            for (rank, listening) in &known {
-                put_text(&mut out, &listening.host);
-                put_int(&mut out, listening.port.into());
+            for (rank, listener) in &known {
+                put_text(&mut out, &listener.host);
+                put_int(&mut out, listener.port.into());
                 put_int(&mut out, (*rank).into());
             }
             let connects = known.into_iter().map(|(rank, _)| rank).collect();
-            self.now.insert(rank, ConnectPermit { connects, accepts });
-            told.push((rank, out));
+            self.active.insert(rank, ConnectPermit { connects, accepts });
+            granted.push((rank, out));
         }
-        told
+        granted
     }
 
-    /// It has connected to those it was told of, and listens there for the others.
-    pub fn linked(&mut self, rank: u32, host: &Arc<str>, port: u16) {
-        let Some(turn) = self.now.remove(&rank) else {
+    /// Ends a permit after success: the rank has connected to the listed ranks, and listens on `port` for the others.
+    pub fn complete(&mut self, rank: u32, host: &Arc<str>, port: u16) {
+        let Some(permit) = self.active.remove(&rank) else {
             return;
         };
-        for other in turn.connects {
-            if let Some(listening) = self.listening.get_mut(&other) {
-                listening.accepts -= 1;
-                if listening.accepts == 0 {
-                    self.listening.remove(&other);
+        for other in permit.connects {
+            if let Some(listener) = self.listeners.get_mut(&other) {
+                listener.accepts -= 1;
+                if listener.accepts == 0 {
+                    self.listeners.remove(&other);
                 }
             }
         }
-        if turn.accepts > 0 {
-            let listening = Listener { host: host.clone(), port, accepts: turn.accepts };
-            self.listening.insert(rank, listening);
+        if permit.accepts > 0 {
+            let listener = Listener { host: host.clone(), port, accepts: permit.accepts };
+            self.listeners.insert(rank, listener);
         }
     }
 
-    /// Gives its turn back, or its place in the queue. Whom it was told to connect to.
-    pub fn give_up(&mut self, rank: u32) -> Vec<u32> {
+    /// Releases a permit or a place in the queue. Returns the ranks of the permit.
+    pub fn release(&mut self, rank: u32) -> Vec<u32> {
         self.queue.retain(|(queued, _)| *queued != rank);
-        self.now.remove(&rank).map_or(Vec::new(), |turn| turn.connects)
+        self.active.remove(&rank).map_or(Vec::new(), |permit| permit.connects)
     }
 
-    /// It does not listen any more, or nobody reaches it.
-    pub fn deaf(&mut self, rank: u32) {
-        self.listening.remove(&rank);
+    /// Removes a listener that is gone or unreachable.
+    pub fn remove_listener(&mut self, rank: u32) {
+        self.listeners.remove(&rank);
     }
 }

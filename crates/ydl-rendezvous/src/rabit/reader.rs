@@ -1,14 +1,14 @@
-//! What a worker says, and how numbers are written.
+//! Parsing of messages, and encoding of numbers and strings.
 
 use crate::Rejection;
 
-/// Ids of tasks are a few letters; XGBoost's front ends put host names in them.
+/// Maximum length of a task id. XGBoost's front ends put host names in it.
 const TASK_MAX: usize = 4096;
 const COMMAND_MAX: usize = 16;
-/// What is printed through a tracker is a line or two.
+/// Maximum length of a printed message.
 pub(super) const PRINTED_MAX: usize = 64 << 10;
 
-/// What a connection is for, after the magic number.
+/// Command of a connection.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum RabitCommand<'a> {
     Start,
@@ -19,14 +19,14 @@ pub(super) enum RabitCommand<'a> {
 
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct RabitHeader<'a> {
-    /// −1 where the worker has none yet.
+    /// −1 if the worker has none yet.
     pub rank: i32,
-    /// −1 where the worker does not know.
+    /// −1 if the worker does not know it.
     pub world: i32,
     pub command: RabitCommand<'a>,
 }
 
-/// Reads from the front; `None` as soon as something is not there yet.
+/// Cursor over the bytes of a message. Methods return `None` if bytes are missing.
 #[derive(Debug)]
 pub(super) struct RabitReader<'a> {
     bytes: &'a [u8],
@@ -34,11 +34,11 @@ pub(super) struct RabitReader<'a> {
 }
 
 impl<'a> RabitReader<'a> {
-    pub fn of(bytes: &'a [u8]) -> RabitReader<'a> {
+    pub fn new(bytes: &'a [u8]) -> RabitReader<'a> {
         RabitReader { bytes, at: 0 }
     }
 
-    pub fn taken(&self) -> usize {
+    pub fn position(&self) -> usize {
         self.at
     }
 
@@ -48,7 +48,7 @@ impl<'a> RabitReader<'a> {
         Some(i32::from_le_bytes(*int))
     }
 
-    /// Refused as soon as its length is known to be too great.
+    /// Reads a string. Rejects an oversized length at once.
     fn text(&mut self, max: usize) -> Result<Option<&'a [u8]>, Rejection> {
         let Some(length) = self.int() else {
             return Ok(None);
@@ -64,7 +64,7 @@ impl<'a> RabitReader<'a> {
         Ok(text)
     }
 
-    /// All of it, also what is printed.
+    /// Reads a header, including a printed message.
     pub fn header(&mut self) -> Result<Option<RabitHeader<'a>>, Rejection> {
         let (Some(rank), Some(world)) = (self.int(), self.int()) else {
             return Ok(None);
@@ -86,15 +86,15 @@ impl<'a> RabitReader<'a> {
         Ok(Some(RabitHeader { rank, world, command }))
     }
 
-    /// Ranks with their number before them, none above `workers`.
+    /// Reads a list of ranks below `workers`.
     pub fn ranks(&mut self, workers: u32) -> Result<Option<Vec<u32>>, Rejection> {
-        let wrong = || Rejection::new("invalid list of ranks");
+        let invalid = || Rejection::new("invalid list of ranks");
         let Some(count) = self.int() else {
             return Ok(None);
         };
-        let count = u32::try_from(count).map_err(|_| wrong())?;
+        let count = u32::try_from(count).map_err(|_| invalid())?;
         if count > workers {
-            return Err(wrong());
+            return Err(invalid());
         }
         let mut ranks = Vec::new();
         for _ in 0..count {
@@ -102,7 +102,7 @@ impl<'a> RabitReader<'a> {
                 return Ok(None);
             };
             let known = u32::try_from(rank).ok().filter(|rank| *rank < workers);
-            ranks.push(known.ok_or_else(wrong)?);
+            ranks.push(known.ok_or_else(invalid)?);
         }
         Ok(Some(ranks))
     }
@@ -122,27 +122,27 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_header_is_read_when_it_is_whole() {
+    fn a_header_is_parsed_once_it_is_complete() {
         let bytes = b"\xff\xff\xff\xff\xff\xff\xff\xff\x04\0\0\0NULL\x05\0\0\0startmore";
-        let mut words = RabitReader::of(bytes);
+        let mut reader = RabitReader::new(bytes);
         let header = RabitHeader { rank: -1, world: -1, command: RabitCommand::Start };
-        assert_eq!(words.header(), Ok(Some(header)));
-        assert_eq!(words.taken(), bytes.len() - 4);
+        assert_eq!(reader.header(), Ok(Some(header)));
+        assert_eq!(reader.position(), bytes.len() - 4);
         for cut in 0..bytes.len() - 4 {
-            assert_eq!(RabitReader::of(&bytes[..cut]).header(), Ok(None), "{cut}");
+            assert_eq!(RabitReader::new(&bytes[..cut]).header(), Ok(None), "{cut}");
         }
     }
 
     #[test]
-    fn lengths_that_cannot_be_are_refused_at_once() {
+    fn invalid_lengths_are_rejected_at_once() {
         for length in [-1, 1 << 20, i32::MAX, i32::MIN] {
             let mut bytes = vec![0; 8];
             put_int(&mut bytes, length.into());
-            assert!(RabitReader::of(&bytes).header().is_err());
+            assert!(RabitReader::new(&bytes).header().is_err());
         }
-        assert!(RabitReader::of(&[9, 0, 0, 0]).ranks(8).is_err());
-        assert!(RabitReader::of(&[1, 0, 0, 0, 8, 0, 0, 0]).ranks(8).is_err());
-        assert!(RabitReader::of(&[255; 4]).ranks(8).is_err());
-        assert_eq!(RabitReader::of(&[1, 0, 0, 0, 7]).ranks(8), Ok(None));
+        assert!(RabitReader::new(&[9, 0, 0, 0]).ranks(8).is_err());
+        assert!(RabitReader::new(&[1, 0, 0, 0, 8, 0, 0, 0]).ranks(8).is_err());
+        assert!(RabitReader::new(&[255; 4]).ranks(8).is_err());
+        assert_eq!(RabitReader::new(&[1, 0, 0, 0, 7]).ranks(8), Ok(None));
     }
 }

@@ -1,11 +1,11 @@
-//! Who is whose neighbour: a binary tree, and a ring in which rank follows rank.
+//! The topology of a group: a binary tree, and a ring in the order of ranks.
 //!
-//! Workers insist on the ring; the tree could have any shape, and has the one that the Python tracker of old gives it,
-//! so that sums of floating-point numbers come out as they always did.
+//! Workers require the ring. The tree has the shape of the original Python tracker, so that floating-point sums have the
+//! same results.
 
 use std::collections::BTreeSet;
 
-/// The neighbours of every rank.
+/// Neighbors of every rank.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Topology {
     parents: Vec<Option<u32>>,
@@ -13,24 +13,24 @@ pub struct Topology {
 }
 
 impl Topology {
-    /// For so many workers.
+    /// Creates the topology of a group.
     pub fn new(workers: u32) -> Topology {
-        // Numbers of a heap, in the order in which a walk around it meets them; ranks are the places in that order.
-        let order = ring(0, workers);
-        let mut places = vec![0; order.len()];
-        for (place, number) in order.iter().enumerate() {
-            places[*number as usize] = place as u32;
+        // The nodes of a heap in the order of a walk around it. The rank of a node is its position.
+        let order = walk(0, workers);
+        let mut positions = vec![0; order.len()];
+        for (position, number) in order.iter().enumerate() {
+            positions[*number as usize] = position as u32;
         }
         let mut parents = vec![None; order.len()];
         let mut children = vec![Vec::new(); order.len()];
         for number in 1..workers {
             let (rank, parent) =
-                (places[number as usize], places[(number as usize).div_ceil(2) - 1]);
+                (positions[number as usize], positions[(number as usize).div_ceil(2) - 1]);
             parents[rank as usize] = Some(parent);
             children[parent as usize].push(rank);
         }
-        for of in &mut children {
-            of.sort_unstable();
+        for ranks in &mut children {
+            ranks.sort_unstable();
         }
         Topology { parents, children }
     }
@@ -39,33 +39,33 @@ impl Topology {
         self.parents.len() as u32
     }
 
-    /// Above in the tree; the root has none.
+    /// Returns the parent in the tree, or `None` for the root.
     pub fn parent(&self, rank: u32) -> Option<u32> {
         self.parents.get(rank as usize).copied().flatten()
     }
 
-    /// Above and below in the tree.
+    /// Returns the parent and the children in the tree.
     pub fn tree(&self, rank: u32) -> Vec<u32> {
         let children = self.children.get(rank as usize).into_iter().flatten();
         self.parent(rank).into_iter().chain(children.copied()).collect()
     }
 
-    /// Before and after in the ring; who is alone has neither.
+    /// Returns the previous and the next rank in the ring, or `None` for a single worker.
     pub fn ring(&self, rank: u32) -> Option<(u32, u32)> {
         let workers = self.workers();
         (workers > 1).then(|| ((rank + workers - 1) % workers, (rank + 1) % workers))
     }
 
-    /// All of them.
-    pub fn neighbours(&self, rank: u32) -> BTreeSet<u32> {
+    /// Returns all neighbors, in the tree and in the ring.
+    pub fn neighbors(&self, rank: u32) -> BTreeSet<u32> {
         let ring = self.ring(rank).map(|(before, after)| [before, after]);
         self.tree(rank).into_iter().chain(ring.into_iter().flatten()).collect()
     }
 }
 
-/// The walk below a number: itself, then what is below each child, that below the last one backwards. Children come in
-/// the order in which Python goes through a small set.
-fn ring(number: u32, workers: u32) -> Vec<u32> {
+/// Returns the walk below a node: the node, then the walk below each child, reversed for the last one. Children are in
+/// the iteration order of a small Python set.
+fn walk(number: u32, workers: u32) -> Vec<u32> {
     if number >= workers {
         return Vec::new();
     }
@@ -75,15 +75,15 @@ fn ring(number: u32, workers: u32) -> Vec<u32> {
         .filter(|child| *child < workers)
         .collect();
     children.sort_unstable_by_key(|child| child & 7);
-    let mut walk = vec![number];
+    let mut nodes = vec![number];
     for (nth, child) in children.iter().enumerate() {
-        let mut below = ring(*child, workers);
+        let mut below = walk(*child, workers);
         if nth + 1 == children.len() {
             below.reverse();
         }
-        walk.append(&mut below);
+        nodes.append(&mut below);
     }
-    walk
+    nodes
 }
 
 #[cfg(test)]
@@ -91,7 +91,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn trees_are_those_of_the_python_tracker() {
+    fn trees_match_the_python_tracker() {
         let parents = |workers: u32| -> Vec<i64> {
             let topology = Topology::new(workers);
             (0..workers).map(|rank| topology.parent(rank).map_or(-1, i64::from)).collect()
@@ -115,14 +115,14 @@ mod tests {
     }
 
     #[test]
-    fn who_has_a_neighbour_is_its_neighbour() {
+    fn neighbors_are_mutual() {
         for workers in 1..200 {
             let topology = Topology::new(workers);
             for rank in 0..workers {
-                let neighbours = topology.neighbours(rank);
-                assert!(!neighbours.contains(&rank) && neighbours.len() <= 5);
-                for other in neighbours {
-                    assert!(topology.neighbours(other).contains(&rank));
+                let neighbors = topology.neighbors(rank);
+                assert!(!neighbors.contains(&rank) && neighbors.len() <= 5);
+                for other in neighbors {
+                    assert!(topology.neighbors(other).contains(&rank));
                 }
             }
         }

@@ -1,9 +1,10 @@
-//! Who is where.
+//! The protocol: assigns ranks and coordinates connections.
 //!
-//! Nobody is told anything before all are there: who dies until then has broken nothing. Then they take turns.
+//! Ranks are assigned when all workers are present, so a failure before that has no effect on the others. Then workers
+//! get permits to connect to their neighbors.
 //!
-//! A worker that comes again while the group works is linked up with those who come to recover. Once somebody has shut
-//! down, whoever starts waits for a new gathering.
+//! A worker that restarts while the group is active connects to the workers that recover. Once a worker has shut down,
+//! new workers wait for the next group.
 
 use std::{collections::BTreeMap, sync::Arc};
 
@@ -13,24 +14,25 @@ use super::{
 };
 use crate::{Effects, LinkId, Rejection};
 
-/// After so many failures to connect, those who could not be reached are no longer named: they are gone, or come again.
-const PATIENCE: u32 = 8;
-/// A worker that cannot connect for longer is ended.
+/// Number of failed connection attempts after which unreachable ranks are no longer listed: they have ended or will
+/// register again.
+const UNREACHABLE_AFTER: u32 = 8;
+/// Maximum number of connection attempts of a worker.
 const TRIES_MAX: u32 = 64;
 
 #[derive(Debug)]
 pub(crate) struct RabitTracker {
-    places: Vec<RabitRankState>,
-    lines: BTreeMap<LinkId, RabitLink>,
-    turns: ConnectPermits,
+    states: Vec<RabitRankState>,
+    links: BTreeMap<LinkId, RabitLink>,
+    permits: ConnectPermits,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum RabitRankState {
     Absent,
-    /// Waits on that link for the others.
+    /// Waits for the others, on this link.
     Waiting(LinkId),
-    /// Has been told its rank.
+    /// Has received its rank.
     Active,
     /// Has shut down.
     ShutDown,
@@ -47,33 +49,33 @@ struct RabitLink {
 enum RabitStage {
     Header,
     Waiting,
-    /// Is to say which links are good.
+    /// Will report its existing connections.
     Links,
     Queued,
-    /// Is to say whether it could connect, and where it listens.
+    /// Will report failed connections and its port.
     Connecting,
 }
 
-/// What a tracker of both kinds does with what was said.
+/// A handled message.
 #[derive(Debug)]
 pub(crate) struct RabitMessage<'a> {
     pub length: usize,
-    /// For people.
+    /// Text to print.
     pub printed: Option<&'a [u8]>,
 }
 
 impl RabitTracker {
     pub fn new(workers: u32) -> RabitTracker {
         RabitTracker {
-            places: vec![RabitRankState::Absent; workers as usize],
-            lines: BTreeMap::new(),
-            turns: ConnectPermits::new(workers),
+            states: vec![RabitRankState::Absent; workers as usize],
+            links: BTreeMap::new(),
+            permits: ConnectPermits::new(workers),
         }
     }
 
     pub fn open(&mut self, link: LinkId, rank: u32) {
-        let line = RabitLink { rank, stage: RabitStage::Header, tries: 0 };
-        self.lines.insert(link, line);
+        let worker = RabitLink { rank, stage: RabitStage::Header, tries: 0 };
+        self.links.insert(link, worker);
     }
 
     /// As [`Protocol::receive`](crate::Protocol::receive).
@@ -84,50 +86,50 @@ impl RabitTracker {
         bytes: &'a [u8],
         effects: &mut Effects,
     ) -> Result<Option<RabitMessage<'a>>, Rejection> {
-        let workers = self.turns.topology.workers();
-        let Some(line) = self.lines.get_mut(&link) else {
+        let workers = self.permits.topology.workers();
+        let Some(worker) = self.links.get_mut(&link) else {
             return Err(Rejection::new("input on a closed link"));
         };
-        let mut words = RabitReader::of(bytes);
+        let mut reader = RabitReader::new(bytes);
         let mut printed = None;
-        match line.stage {
+        match worker.stage {
             RabitStage::Header => {
-                let Some(header) = words.header()? else {
+                let Some(header) = reader.header()? else {
                     return Ok(None);
                 };
                 printed = self.on_header(link, &header, effects)?;
             }
             RabitStage::Links => {
-                let Some(good) = words.ranks(workers)? else {
+                let Some(connected) = reader.ranks(workers)? else {
                     return Ok(None);
                 };
-                line.stage = RabitStage::Queued;
-                self.turns.ask(line.rank, good);
+                worker.stage = RabitStage::Queued;
+                self.permits.request(worker.rank, connected);
                 effects.persist();
-                self.advance(effects);
+                self.grant_permits(effects);
             }
             RabitStage::Connecting => {
-                let Some(failures) = words.int() else {
+                let Some(failures) = reader.int() else {
                     return Ok(None);
                 };
                 if failures != 0 {
                     effects.persist();
                     self.on_failed(link)?;
                 } else {
-                    let Some(port) = words.int() else {
+                    let Some(port) = reader.int() else {
                         return Ok(None);
                     };
-                    self.on_linked(link, host, port, effects)?;
+                    self.on_connected(link, host, port, effects)?;
                     effects.persist();
                 }
-                self.advance(effects);
+                self.grant_permits(effects);
             }
             RabitStage::Waiting | RabitStage::Queued if bytes.is_empty() => return Ok(None),
             RabitStage::Waiting | RabitStage::Queued => {
                 return Err(Rejection::new("unexpected input from a waiting worker"));
             }
         }
-        let length = words.taken();
+        let length = reader.position();
         Ok(Some(RabitMessage { length, printed }))
     }
 
@@ -137,11 +139,11 @@ impl RabitTracker {
         header: &RabitHeader<'a>,
         effects: &mut Effects,
     ) -> Result<Option<&'a [u8]>, Rejection> {
-        let Some(rank) = self.lines.get(&link).map(|line| line.rank) else {
+        let Some(rank) = self.links.get(&link).map(|worker| worker.rank) else {
             return Ok(None);
         };
         let own = i64::from(header.rank) == i64::from(rank);
-        let place = &mut self.places[rank as usize];
+        let state = &mut self.states[rank as usize];
         let known = match header.command {
             RabitCommand::Start => own || header.rank == -1,
             RabitCommand::Recover | RabitCommand::Shutdown => own,
@@ -154,169 +156,170 @@ impl RabitTracker {
         match header.command {
             RabitCommand::Print(text) => {
                 effects.close(link);
-                self.lines.remove(&link);
+                self.links.remove(&link);
                 return Ok(Some(text));
             }
             RabitCommand::Shutdown => {
-                *place = RabitRankState::ShutDown;
-                self.turns.deaf(rank);
+                *state = RabitRankState::ShutDown;
+                self.permits.remove_listener(rank);
                 effects.persist();
                 effects.close(link);
-                self.lines.remove(&link);
-                if self.places.iter().all(|place| *place == RabitRankState::ShutDown) {
-                    self.places.fill(RabitRankState::Absent);
+                self.links.remove(&link);
+                if self.states.iter().all(|state| *state == RabitRankState::ShutDown) {
+                    self.states.fill(RabitRankState::Absent);
                 }
                 return Ok(None);
             }
             RabitCommand::Start | RabitCommand::Recover => {}
         }
-        let workers = i64::from(self.turns.topology.workers());
+        let workers = i64::from(self.permits.topology.workers());
         if header.world > 0 && i64::from(header.world) != workers {
             let what = format!("worker expects {} workers, the job has {workers}", header.world);
             return Err(Rejection::new(what));
         }
-        let busy = |line: &RabitLink| line.rank == rank && line.stage != RabitStage::Header;
-        if self.lines.values().any(busy) {
+        let busy = |worker: &RabitLink| worker.rank == rank && worker.stage != RabitStage::Header;
+        if self.links.values().any(busy) {
             return Err(Rejection::new(format!("rank {rank} is already connected")));
         }
         effects.persist();
-        // It listens elsewhere now, or not yet.
-        self.turns.deaf(rank);
-        *place = RabitRankState::Waiting(link);
-        if let Some(line) = self.lines.get_mut(&link) {
-            line.stage = RabitStage::Waiting;
+        // Its earlier listener is gone.
+        self.permits.remove_listener(rank);
+        *state = RabitRankState::Waiting(link);
+        if let Some(worker) = self.links.get_mut(&link) {
+            worker.stage = RabitStage::Waiting;
         }
-        let others = self.places.iter().filter(|place| **place != RabitRankState::Waiting(link));
-        let working = others.clone().any(|place| *place == RabitRankState::Active)
+        let others = self.states.iter().filter(|state| **state != RabitRankState::Waiting(link));
+        let working = others.clone().any(|state| *state == RabitRankState::Active)
             && others
                 .clone()
-                .all(|place| matches!(place, RabitRankState::Active | RabitRankState::Absent));
+                .all(|state| matches!(state, RabitRankState::Active | RabitRankState::Absent));
         if working {
-            self.tell(link, effects);
-        } else if self.places.iter().all(|place| matches!(place, RabitRankState::Waiting(_))) {
-            for place in self.places.clone() {
-                if let RabitRankState::Waiting(link) = place {
-                    self.tell(link, effects);
+            self.assign(link, effects);
+        } else if self.states.iter().all(|state| matches!(state, RabitRankState::Waiting(_))) {
+            for state in self.states.clone() {
+                if let RabitRankState::Waiting(link) = state {
+                    self.assign(link, effects);
                 }
             }
         }
         Ok(None)
     }
 
-    /// A worker is told who it is and who its neighbours are.
-    fn tell(&mut self, link: LinkId, effects: &mut Effects) {
-        let Some(line) = self.lines.get_mut(&link) else {
+    /// Sends a worker its rank and its neighbors.
+    fn assign(&mut self, link: LinkId, effects: &mut Effects) {
+        let Some(worker) = self.links.get_mut(&link) else {
             return;
         };
-        line.stage = RabitStage::Links;
-        let rank = line.rank;
-        self.places[rank as usize] = RabitRankState::Active;
+        worker.stage = RabitStage::Links;
+        let rank = worker.rank;
+        self.states[rank as usize] = RabitRankState::Active;
         let number = |rank: Option<u32>| rank.map_or(-1, i64::from);
         let mut out = Vec::new();
         put_int(&mut out, rank.into());
-        put_int(&mut out, number(self.turns.topology.parent(rank)));
-        put_int(&mut out, self.turns.topology.workers().into());
-        let tree = self.turns.topology.tree(rank);
+        put_int(&mut out, number(self.permits.topology.parent(rank)));
+        put_int(&mut out, self.permits.topology.workers().into());
+        let tree = self.permits.topology.tree(rank);
         put_int(&mut out, tree.len() as i64);
-        for neighbour in tree {
-            put_int(&mut out, neighbour.into());
+        for neighbor in tree {
+            put_int(&mut out, neighbor.into());
         }
-        let ring = self.turns.topology.ring(rank);
+        let ring = self.permits.topology.ring(rank);
         put_int(&mut out, number(ring.map(|(before, _)| before)));
         put_int(&mut out, number(ring.map(|(_, after)| after)));
         effects.send(link, out);
     }
 
-    /// ConnectPermits for all who can have one.
-    fn advance(&mut self, effects: &mut Effects) {
-        for (rank, told) in self.turns.advance() {
-            let queued = |line: &RabitLink| line.rank == rank && line.stage == RabitStage::Queued;
-            let found = self.lines.iter_mut().find(|(_, line)| queued(line));
-            if let Some((link, line)) = found {
-                line.stage = RabitStage::Connecting;
-                effects.send(*link, told);
+    /// Grants all possible permits.
+    fn grant_permits(&mut self, effects: &mut Effects) {
+        for (rank, message) in self.permits.grant() {
+            let queued =
+                |worker: &RabitLink| worker.rank == rank && worker.stage == RabitStage::Queued;
+            let found = self.links.iter_mut().find(|(_, worker)| queued(worker));
+            if let Some((link, worker)) = found {
+                worker.stage = RabitStage::Connecting;
+                effects.send(*link, message);
             }
         }
     }
 
-    /// It could not connect to all, and says anew which links are good.
+    /// Handles failed connections. The worker reports its connections again.
     fn on_failed(&mut self, link: LinkId) -> Result<(), Rejection> {
-        let Some(line) = self.lines.get_mut(&link) else {
+        let Some(worker) = self.links.get_mut(&link) else {
             return Ok(());
         };
-        line.tries += 1;
-        line.stage = RabitStage::Links;
-        let named = self.turns.give_up(line.rank);
-        if line.tries >= TRIES_MAX {
-            let what = format!("rank {} cannot connect to its neighbours", line.rank);
+        worker.tries += 1;
+        worker.stage = RabitStage::Links;
+        let listed = self.permits.release(worker.rank);
+        if worker.tries >= TRIES_MAX {
+            let what = format!("rank {} cannot connect to its neighbors", worker.rank);
             return Err(Rejection::new(what));
         }
-        if line.tries >= PATIENCE {
-            for rank in named {
-                self.turns.deaf(rank);
+        if worker.tries >= UNREACHABLE_AFTER {
+            for rank in listed {
+                self.permits.remove_listener(rank);
             }
         }
         Ok(())
     }
 
-    fn on_linked(
+    fn on_connected(
         &mut self,
         link: LinkId,
         host: &Arc<str>,
         port: i32,
         effects: &mut Effects,
     ) -> Result<(), Rejection> {
-        let Some(rank) = self.lines.get(&link).map(|line| line.rank) else {
+        let Some(rank) = self.links.get(&link).map(|worker| worker.rank) else {
             return Ok(());
         };
         let Some(port) = u16::try_from(port).ok().filter(|port| *port > 0) else {
             let what = format!("rank {rank} reported the invalid port `{port}`");
             return Err(Rejection::new(what));
         };
-        self.turns.linked(rank, host, port);
-        self.lines.remove(&link);
+        self.permits.complete(rank, host, port);
+        self.links.remove(&link);
         effects.close(link);
         Ok(())
     }
 
-    /// A link has ended before all was said.
+    /// Handles the end of an unfinished link.
     pub fn close(&mut self, link: LinkId, effects: &mut Effects) {
-        let Some(line) = self.lines.remove(&link) else {
+        let Some(worker) = self.links.remove(&link) else {
             return;
         };
-        match line.stage {
+        match worker.stage {
             RabitStage::Header => return,
-            RabitStage::Waiting => self.places[line.rank as usize] = RabitRankState::Absent,
+            RabitStage::Waiting => self.states[worker.rank as usize] = RabitRankState::Absent,
             RabitStage::Links => {}
-            RabitStage::Queued | RabitStage::Connecting => _ = self.turns.give_up(line.rank),
+            RabitStage::Queued | RabitStage::Connecting => _ = self.permits.release(worker.rank),
         }
         effects.persist();
-        self.advance(effects);
+        self.grant_permits(effects);
     }
 
-    /// Nobody of that rank lives.
+    /// Handles the end of the attempt of a rank.
     pub fn attempt_ended(&mut self, rank: u32, effects: &mut Effects) {
-        self.turns.deaf(rank);
-        let links = self.lines.iter().filter(|(_, line)| line.rank == rank);
+        self.permits.remove_listener(rank);
+        let links = self.links.iter().filter(|(_, worker)| worker.rank == rank);
         for link in links.map(|(link, _)| *link).collect::<Vec<LinkId>>() {
             self.close(link, effects);
         }
-        let place = &mut self.places[rank as usize];
-        if *place != RabitRankState::ShutDown {
-            *place = RabitRankState::Absent;
+        let state = &mut self.states[rank as usize];
+        if *state != RabitRankState::ShutDown {
+            *state = RabitRankState::Absent;
         }
     }
 
-    /// Whom those who wait are waiting for.
+    /// Returns the ranks that waiting workers are waiting for.
     pub fn missing(&self) -> Vec<u32> {
-        let places = || (0..).zip(&self.places);
-        let waits = |place: &RabitRankState| matches!(place, RabitRankState::Waiting(_));
-        let begun = self.places.iter().any(|place| *place != RabitRankState::Absent);
-        let gathering = self.places.iter().any(waits);
-        let missing = places().filter(|(_, place)| match place {
+        let states = || (0..).zip(&self.states);
+        let waits = |state: &RabitRankState| matches!(state, RabitRankState::Waiting(_));
+        let begun = self.states.iter().any(|state| *state != RabitRankState::Absent);
+        let pending = self.states.iter().any(waits);
+        let missing = states().filter(|(_, state)| match state {
             RabitRankState::Waiting(_) => false,
             RabitRankState::Absent => begun,
-            RabitRankState::Active | RabitRankState::ShutDown => gathering,
+            RabitRankState::Active | RabitRankState::ShutDown => pending,
         });
         missing.map(|(rank, _)| rank).collect()
     }

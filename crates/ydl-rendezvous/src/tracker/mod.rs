@@ -1,10 +1,10 @@
-//! The tracker at which XGBoost's workers meet, whatever their version: one port, and what comes after the magic number
-//! tells [`rabit`](crate::rabit) from [`xgboost`](crate::xgboost).
+//! The tracker of XGBoost's workers of any version, on one port. The bytes after the magic number distinguish
+//! [`rabit`](crate::rabit) from [`xgboost`](crate::xgboost).
 
-mod detect;
+mod combined;
 #[cfg(test)]
 mod tests_rabit;
 #[cfg(test)]
 mod tests_xgboost;
 
-pub use detect::Tracker;
+pub use combined::Tracker;

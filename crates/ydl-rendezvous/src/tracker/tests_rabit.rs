@@ -1,4 +1,4 @@
-//! Workers that do what Rabit's do, against the tracker.
+//! The tracker with simulated Rabit workers.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -39,17 +39,17 @@ fn ints(bytes: &[u8]) -> Vec<i32> {
 enum WorkerStage {
     Rank,
     Named,
-    /// How many will connect to it.
+    /// Number of expected connections.
     Done(i32),
 }
 
-/// A worker that links up.
+/// A worker that connects to its neighbors.
 struct TestWorker {
     link: LinkId,
     rank: u32,
     stage: WorkerStage,
-    good: BTreeSet<u32>,
-    /// Whom it has connected to.
+    existing: BTreeSet<u32>,
+    /// Ranks that it has connected to.
     connected: Vec<u32>,
 }
 
@@ -58,7 +58,7 @@ impl TestWorker {
         harness: &mut ProtocolHarness<Tracker>,
         peer: &Peer,
         command: &str,
-        good: &[u32],
+        existing: &[u32],
     ) -> TestWorker {
         let link = harness.accept(peer);
         let rank = peer.task.index;
@@ -70,15 +70,15 @@ impl TestWorker {
             link,
             rank,
             stage: WorkerStage::Rank,
-            good: good.iter().copied().collect(),
+            existing: existing.iter().copied().collect(),
             connected: Vec::new(),
         }
     }
 
-    /// Does what it can do; whether that was anything.
+    /// Handles pending output. Returns false if there is none.
     fn step(&mut self, harness: &mut ProtocolHarness<Tracker>, topology: &Topology) -> bool {
-        let heard = harness.take_sent(self.link);
-        if heard.is_empty() {
+        let sent = harness.take_sent(self.link);
+        if sent.is_empty() {
             return false;
         }
         match self.stage {
@@ -95,14 +95,14 @@ impl TestWorker {
                 expected.extend(tree.iter().map(|rank| *rank as i32));
                 expected.push(number(ring.map(|ring| ring.0)));
                 expected.push(number(ring.map(|ring| ring.1)));
-                assert_eq!(ints(&heard), expected);
-                let mut good = int(self.good.len() as i32).to_vec();
-                good.extend(self.good.iter().flat_map(|rank| int(*rank as i32)));
-                harness.feed(self.link, &good);
+                assert_eq!(ints(&sent), expected);
+                let mut connected = int(self.existing.len() as i32).to_vec();
+                connected.extend(self.existing.iter().flat_map(|rank| int(*rank as i32)));
+                harness.feed(self.link, &connected);
                 self.stage = WorkerStage::Named;
             }
             WorkerStage::Named => {
-                let (head, mut rest) = heard.split_at(8);
+                let (head, mut rest) = sent.split_at(8);
                 let head = ints(head);
                 for _ in 0..head[0] {
                     let host = text("10.0.0.7");
@@ -117,14 +117,14 @@ impl TestWorker {
                 harness.feed(self.link, &[int(0), port].concat());
                 self.stage = WorkerStage::Done(head[1]);
             }
-            WorkerStage::Done(_) => panic!("told more than it asked"),
+            WorkerStage::Done(_) => panic!("output after completion"),
         }
         true
     }
 }
 
-/// Lets all of them work until nobody can go on, and checks that every two neighbours have one connection.
-fn link_up(
+/// Steps all workers until none can proceed, and checks that any two neighbors have one connection.
+fn connect_all(
     harness: &mut ProtocolHarness<Tracker>,
     workers: &mut [TestWorker],
     topology: &Topology,
@@ -132,16 +132,16 @@ fn link_up(
 ) {
     let mut idle = 0;
     while idle < 20 * workers.len() {
-        let who = rng.below(workers.len());
-        idle = if workers[who].step(harness, topology) { 0 } else { idle + 1 };
+        let index = rng.below(workers.len());
+        idle = if workers[index].step(harness, topology) { 0 } else { idle + 1 };
     }
     let mut accepted: BTreeMap<u32, i32> = BTreeMap::new();
     for worker in &*workers {
         let all: BTreeSet<u32> = worker.connected.iter().copied().collect();
         assert_eq!(all.len(), worker.connected.len());
-        assert!(all.is_disjoint(&worker.good));
+        assert!(all.is_disjoint(&worker.existing));
         for other in &worker.connected {
-            assert!(topology.neighbours(worker.rank).contains(other));
+            assert!(topology.neighbors(worker.rank).contains(other));
             *accepted.entry(*other).or_default() += 1;
         }
     }
@@ -156,7 +156,7 @@ fn peers(workers: u32) -> Vec<Peer> {
     (0..workers).map(|rank| peer(&format!("worker:{rank}"), 1)).collect()
 }
 
-/// All start, in some order, and are linked up.
+/// Starts a group in random order and connects its workers.
 fn running(workers: u32, rng: &mut Rng) -> ProtocolHarness<Tracker> {
     let mut harness = ProtocolHarness::new(tracker(workers));
     let mut peers = peers(workers);
@@ -166,17 +166,17 @@ fn running(workers: u32, rng: &mut Rng) -> ProtocolHarness<Tracker> {
         all.push(TestWorker::start(&mut harness, &peer, "start", &[]));
     }
     assert_eq!(harness.missing(), "");
-    link_up(&mut harness, &mut all, &Topology::new(workers), rng);
+    connect_all(&mut harness, &mut all, &Topology::new(workers), rng);
     harness
 }
 
-fn say(harness: &mut ProtocolHarness<Tracker>, peer: &Peer, bytes: &[u8]) -> bool {
+fn send(harness: &mut ProtocolHarness<Tracker>, peer: &Peer, bytes: &[u8]) -> bool {
     let link = harness.accept(peer);
     harness.feed(link, &[0x99, 0xff, 0, 0]) && harness.feed(link, bytes)
 }
 
 #[test]
-fn groups_of_every_size_link_up_in_any_order() {
+fn groups_of_every_size_connect_in_any_order() {
     for workers in [1, 2, 3, 5, 9, 16, 40] {
         for seed in 0..20 {
             running(workers, &mut Rng(seed));
@@ -185,7 +185,7 @@ fn groups_of_every_size_link_up_in_any_order() {
 }
 
 #[test]
-fn two_workers_say_and_hear_these_bytes() {
+fn two_workers_exchange_the_expected_bytes() {
     let mut harness = ProtocolHarness::new(tracker(2));
     let links = peers(2).iter().map(|peer| harness.accept(peer)).collect::<Vec<LinkId>>();
     for link in &links {
@@ -206,7 +206,7 @@ fn two_workers_say_and_hear_these_bytes() {
         harness.feed(*link, &int(0));
     }
     assert_eq!(harness.take_sent(links[0]), b"\0\0\0\0\x01\0\0\0");
-    assert_eq!(harness.take_sent(links[1]), b"", "its neighbour has the turn");
+    assert_eq!(harness.take_sent(links[1]), b"", "its neighbor has the permit");
     harness.feed(links[0], b"\0\0\0\0\x28\x23\0\0");
     assert_eq!(
         harness.take_sent(links[1]),
@@ -215,74 +215,75 @@ fn two_workers_say_and_hear_these_bytes() {
 }
 
 #[test]
-fn a_worker_that_comes_again_has_its_rank_and_its_neighbours_recover() {
+fn a_restarted_worker_keeps_its_rank_and_its_neighbors_recover() {
     for workers in [2, 5, 9] {
         for seed in 0..20 {
             let mut rng = Rng(seed);
             let topology = Topology::new(workers);
             let mut harness = running(workers, &mut rng);
-            let dead = rng.below(workers as usize) as u32;
-            harness.attempt_ended(&peer(&format!("worker:{dead}"), 1));
-            assert_eq!(harness.missing(), format!("worker:{dead}"));
+            let failed = rng.below(workers as usize) as u32;
+            harness.attempt_ended(&peer(&format!("worker:{failed}"), 1));
+            assert_eq!(harness.missing(), format!("worker:{failed}"));
             let mut all = Vec::new();
-            let mut neighbours: Vec<u32> = topology.neighbours(dead).into_iter().collect();
-            neighbours.push(dead);
-            while !neighbours.is_empty() {
-                let rank = neighbours.remove(rng.below(neighbours.len()));
+            let mut neighbors: Vec<u32> = topology.neighbors(failed).into_iter().collect();
+            neighbors.push(failed);
+            while !neighbors.is_empty() {
+                let rank = neighbors.remove(rng.below(neighbors.len()));
                 let name = format!("worker:{rank}");
-                all.push(if rank == dead {
+                all.push(if rank == failed {
                     TestWorker::start(&mut harness, &peer(&name, 2), "start", &[])
                 } else {
-                    let good = topology.neighbours(rank).into_iter().filter(|rank| *rank != dead);
-                    let good: Vec<u32> = good.collect();
-                    TestWorker::start(&mut harness, &peer(&name, 1), "recover", &good)
+                    let connected =
+                        topology.neighbors(rank).into_iter().filter(|rank| *rank != failed);
+                    let connected: Vec<u32> = connected.collect();
+                    TestWorker::start(&mut harness, &peer(&name, 1), "recover", &connected)
                 });
             }
-            link_up(&mut harness, &mut all, &topology, &mut rng);
+            connect_all(&mut harness, &mut all, &topology, &mut rng);
             assert_eq!(harness.missing(), "");
         }
     }
 }
 
 #[test]
-fn who_dies_while_all_wait_is_waited_for_and_counted_once() {
+fn a_worker_that_fails_during_the_start_is_awaited_and_counted_once() {
     let mut harness = ProtocolHarness::new(tracker(3));
     let mut all = vec![TestWorker::start(&mut harness, &peer("worker:0", 1), "start", &[])];
-    let dead = TestWorker::start(&mut harness, &peer("worker:1", 1), "start", &[]);
-    harness.close(dead.link);
+    let failed = TestWorker::start(&mut harness, &peer("worker:1", 1), "start", &[]);
+    harness.close(failed.link);
     assert_eq!(harness.missing(), "worker:1 worker:2");
     harness.attempt_ended(&peer("worker:1", 1));
     all.push(TestWorker::start(&mut harness, &peer("worker:2", 1), "start", &[]));
     assert_eq!(harness.missing(), "worker:1");
     assert_eq!(harness.take_sent(all[0].link), b"");
     all.push(TestWorker::start(&mut harness, &peer("worker:1", 2), "start", &[]));
-    link_up(&mut harness, &mut all, &Topology::new(3), &mut Rng(1));
+    connect_all(&mut harness, &mut all, &Topology::new(3), &mut Rng(1));
 }
 
 #[test]
-fn who_dies_in_its_turn_gives_it_back() {
+fn a_failed_worker_releases_its_permit() {
     let mut harness = ProtocolHarness::new(tracker(2));
     let mut all: Vec<TestWorker> =
         peers(2).iter().map(|peer| TestWorker::start(&mut harness, peer, "start", &[])).collect();
     for worker in &mut all {
         worker.step(&mut harness, &Topology::new(2));
     }
-    assert!(!harness.take_sent(all[0].link).is_empty(), "has the turn");
+    assert!(!harness.take_sent(all[0].link).is_empty(), "has the permit");
     assert_eq!(harness.take_sent(all[1].link), b"");
     harness.close(all[0].link);
     assert!(!harness.take_sent(all[1].link).is_empty());
 }
 
 #[test]
-fn all_shut_down_and_may_begin_anew() {
+fn a_group_can_restart_after_all_have_shut_down() {
     let mut harness = running(3, &mut Rng(3));
     for rank in [2, 0] {
         let worker = peer(&format!("worker:{rank}"), 1);
-        say(&mut harness, &worker, &header(rank, 3, "shutdown"));
+        send(&mut harness, &worker, &header(rank, 3, "shutdown"));
     }
     let mut all = vec![TestWorker::start(&mut harness, &peer("worker:2", 1), "start", &[])];
-    assert_eq!(harness.take_sent(all[0].link), b"", "the group it was in still works");
-    say(&mut harness, &peer("worker:1", 1), &header(1, 3, "shutdown"));
+    assert_eq!(harness.take_sent(all[0].link), b"", "its former group is still active");
+    send(&mut harness, &peer("worker:1", 1), &header(1, 3, "shutdown"));
     for rank in [0, 1] {
         all.push(TestWorker::start(
             &mut harness,
@@ -291,20 +292,20 @@ fn all_shut_down_and_may_begin_anew() {
             &[],
         ));
     }
-    link_up(&mut harness, &mut all, &Topology::new(3), &mut Rng(1));
+    connect_all(&mut harness, &mut all, &Topology::new(3), &mut Rng(1));
 }
 
 #[test]
-fn what_is_printed_is_said_line_by_line() {
+fn printed_text_is_logged_line_by_line() {
     let mut harness = ProtocolHarness::new(tracker(2));
     let printed = [header(-1, -1, "print"), text("[0]\ttrain-rmse:1.5\nmore\x1b[2J\n\n")].concat();
-    assert!(!say(&mut harness, &peer("worker:1", 1), &printed), "no more is heard");
+    assert!(!send(&mut harness, &peer("worker:1", 1), &printed), "the link is closed");
     assert!(harness.rejected.is_empty());
     assert_eq!(harness.log, ["worker:1: [0] train-rmse:1.5", "worker:1: more [2J"]);
 }
 
 #[test]
-fn strangers_are_refused() {
+fn invalid_clients_are_rejected() {
     let mut harness = running(2, &mut Rng(3));
     let worker = peer("worker:1", 1);
     for (peer, bytes) in [
@@ -316,7 +317,7 @@ fn strangers_are_refused() {
         (worker.clone(), header(-1, 3, "start")),
         (worker.clone(), header(-1, -1, "dance")),
     ] {
-        assert!(!say(&mut harness, &peer, &bytes));
+        assert!(!send(&mut harness, &peer, &bytes));
     }
     let link = harness.accept(&worker);
     assert!(!harness.feed(link, b"\x99\xfe"));
@@ -331,17 +332,17 @@ fn strangers_are_refused() {
         invalid tracker magic number"#]]
     .assert_eq(&harness.rejected.join("\n"));
     harness.attempt_ended(&worker);
-    assert!(!say(&mut harness, &worker, &header(-1, -1, "start")));
+    assert!(!send(&mut harness, &worker, &header(-1, -1, "start")));
     assert_eq!(harness.rejected.last().unwrap(), "attempt 1 of worker:1 has ended");
 
     let mut harness = ProtocolHarness::new(tracker(2));
-    assert!(say(&mut harness, &worker, &header(-1, -1, "start")));
-    assert!(!say(&mut harness, &worker, &header(-1, -1, "start")));
+    assert!(send(&mut harness, &worker, &header(-1, -1, "start")));
+    assert!(!send(&mut harness, &worker, &header(-1, -1, "start")));
     assert_eq!(harness.rejected, ["rank 1 is already connected"]);
 }
 
 #[test]
-fn who_cannot_connect_for_ever_is_ended_and_others_get_on() {
+fn a_worker_that_cannot_connect_is_rejected_eventually() {
     let mut harness = ProtocolHarness::new(tracker(2));
     let mut all: Vec<TestWorker> =
         peers(2).iter().map(|peer| TestWorker::start(&mut harness, peer, "start", &[])).collect();
@@ -354,23 +355,23 @@ fn who_cannot_connect_for_ever_is_ended_and_others_get_on() {
         assert_eq!(describe(&mut harness), [1, 0]);
         assert!(harness.feed(all[1].link, &[int(1), int(0)].concat()));
     }
-    assert_eq!(describe(&mut harness), [0, 1], "who could not be reached must come again");
+    assert_eq!(describe(&mut harness), [0, 1], "an unreachable rank must register again");
     while harness.feed(all[1].link, &[int(1), int(0)].concat()) {}
-    assert_eq!(harness.rejected, ["rank 1 cannot connect to its neighbours"]);
+    assert_eq!(harness.rejected, ["rank 1 cannot connect to its neighbors"]);
 }
 
-/// Everything that three workers hear, with every part cut in pieces and masters that die between them.
+/// Returns the bytes that three workers receive, with random fragmentation and failovers.
 fn transcript(mut rng: Option<Rng>) -> Vec<Vec<u8>> {
     let mut harness = ProtocolHarness::new(tracker(3));
     let links: Vec<LinkId> = peers(3).iter().map(|peer| harness.accept(peer)).collect();
     let start = [int(0xff99).to_vec(), header(-1, -1, "start")].concat();
-    let mut script: Vec<(usize, Vec<u8>)> = (0..3).map(|who| (who, start.clone())).collect();
-    script.extend((0..3).map(|who| (who, int(0).to_vec())));
-    script.extend((0..3).map(|who| (who, [int(0), int(9000 + who as i32)].concat())));
-    for (who, bytes) in script {
+    let mut script: Vec<(usize, Vec<u8>)> = (0..3).map(|index| (index, start.clone())).collect();
+    script.extend((0..3).map(|index| (index, int(0).to_vec())));
+    script.extend((0..3).map(|index| (index, [int(0), int(9000 + index as i32)].concat())));
+    for (index, bytes) in script {
         let pieces = rng.as_mut().map_or(vec![&bytes[..]], |rng| rng.split(&bytes));
         for piece in pieces {
-            harness.feed(links[who], piece);
+            harness.feed(links[index], piece);
             if rng.as_mut().is_some_and(|rng| rng.below(4) == 0) {
                 harness.fail_over(tracker(3));
             }
@@ -382,7 +383,7 @@ fn transcript(mut rng: Option<Rng>) -> Vec<Vec<u8>> {
 }
 
 #[test]
-fn pieces_and_masters_that_die_between_them_change_nothing() {
+fn fragmentation_and_failovers_do_not_change_the_output() {
     let whole = transcript(None);
     for seed in 0..100 {
         assert_eq!(transcript(Some(Rng(seed))), whole, "{seed}");
@@ -390,7 +391,7 @@ fn pieces_and_masters_that_die_between_them_change_nothing() {
 }
 
 #[test]
-fn spoiled_bytes_harm_nobody() {
+fn corrupted_bytes_do_not_affect_others() {
     for seed in 0..300 {
         let mut rng = Rng(seed);
         let mut harness = ProtocolHarness::new(tracker(3));
@@ -409,6 +410,6 @@ fn spoiled_bytes_harm_nobody() {
             .map(|peer| TestWorker::start(&mut harness, &peer, "start", &[]))
             .collect();
         harness.rejected.clear();
-        link_up(&mut harness, &mut all, &Topology::new(3), &mut rng);
+        connect_all(&mut harness, &mut all, &Topology::new(3), &mut rng);
     }
 }

@@ -1,4 +1,4 @@
-//! Workers that do what XGBoost's do from 2.1 on, against the tracker.
+//! The tracker with simulated workers of XGBoost 2.1 and later.
 
 use expect_test::expect;
 
@@ -17,17 +17,17 @@ fn text(text: &str) -> Vec<u8> {
     [&(text.len() as u32).to_le_bytes()[..], text.as_bytes()].concat()
 }
 
-fn words(rank: i32, world: i32, command: &str) -> Vec<u8> {
+fn message(rank: i32, world: i32, command: &str) -> Vec<u8> {
     let hello = format!(r#"{{"rank":{rank},"task_id":"x","world_size":{world}}}"#);
     [vec![0x99, 0xff, 0, 0], text(&hello), text(command)].concat()
 }
 
 fn start(rank: u32) -> Vec<u8> {
     let (port, error) = (9000 + rank, 9500 + rank);
-    words(0, -1, &format!(r#"{{"cmd":1,"error_port":{error},"port":{port}}}"#))
+    message(0, -1, &format!(r#"{{"cmd":1,"error_port":{error},"port":{port}}}"#))
 }
 
-fn say(harness: &mut ProtocolHarness<Tracker>, peer: &Peer, bytes: &[u8]) -> LinkId {
+fn send(harness: &mut ProtocolHarness<Tracker>, peer: &Peer, bytes: &[u8]) -> LinkId {
     let link = harness.accept(peer);
     harness.feed(link, bytes);
     link
@@ -41,7 +41,7 @@ fn running(workers: u32) -> ProtocolHarness<Tracker> {
     let mut harness = ProtocolHarness::new(tracker(workers));
     let mut links = Vec::new();
     for rank in (0..workers).rev() {
-        let link = say(&mut harness, &worker(rank), &start(rank));
+        let link = send(&mut harness, &worker(rank), &start(rank));
         links.push((rank, link));
     }
     for (rank, link) in links {
@@ -59,14 +59,14 @@ fn running(workers: u32) -> ProtocolHarness<Tracker> {
 }
 
 fn dialed(harness: &mut ProtocolHarness<Tracker>) -> String {
-    let mut words = Vec::new();
+    let mut dials = Vec::new();
     for (link, task, port) in std::mem::take(&mut harness.dials) {
         harness.open(link, &peer(&task.to_string(), 1));
         assert_eq!(harness.take_sent(link), [1, 0, 0, 0]);
         assert!(harness.closed.contains(&link));
-        words.push(format!("{task} at {port}"));
+        dials.push(format!("{task} at {port}"));
     }
-    words.join(", ")
+    dials.join(", ")
 }
 
 #[test]
@@ -77,10 +77,10 @@ fn groups_of_every_size_form_a_ring() {
 }
 
 #[test]
-fn who_waits_is_answered_at_once_and_the_others_are_missing() {
+fn a_waiting_worker_gets_a_response_and_the_others_are_missing() {
     let mut harness = ProtocolHarness::new(tracker(3));
     assert_eq!(harness.missing(), "");
-    let link = say(&mut harness, &worker(1), &start(1));
+    let link = send(&mut harness, &worker(1), &start(1));
     assert_eq!(harness.take_sent(link)[4..], text(r#"{"world_size":3}"#));
     assert_eq!(harness.missing(), "worker:0 worker:2");
     harness.close(link);
@@ -88,70 +88,70 @@ fn who_waits_is_answered_at_once_and_the_others_are_missing() {
 }
 
 #[test]
-fn an_error_is_told_to_all_others_at_once() {
+fn an_error_stops_all_others() {
     let mut harness = running(3);
-    let error = words(1, 3, r#"{"cmd":3,"code":-1,"msg":"out of\nluck"}"#);
-    say(&mut harness, &worker(1), &error);
+    let error = message(1, 3, r#"{"cmd":3,"code":-1,"msg":"out of\nluck"}"#);
+    send(&mut harness, &worker(1), &error);
     assert_eq!(dialed(&mut harness), "worker:0 at 9500, worker:2 at 9502");
     expect![[r#"
         worker:1: failed with code -1: out of
         worker:1: luck
         worker:1 left the group; stopping the other 2 workers"#]]
     .assert_eq(&harness.log.join("\n"));
-    // What the others say of it is not told again.
-    let error = words(2, 3, r#"{"cmd":3,"code":-1,"msg":"peer"}"#);
-    say(&mut harness, &worker(2), &error);
+    // Errors of the others are not reported again.
+    let error = message(2, 3, r#"{"cmd":3,"code":-1,"msg":"peer"}"#);
+    send(&mut harness, &worker(2), &error);
     harness.attempt_ended(&worker(0));
     assert_eq!(dialed(&mut harness), "");
 }
 
 #[test]
-fn a_death_is_told_to_all_who_have_not_shut_down() {
+fn a_failed_worker_stops_all_that_have_not_shut_down() {
     let mut harness = running(4);
-    say(&mut harness, &worker(3), &words(3, 4, r#"{"cmd":2}"#));
+    send(&mut harness, &worker(3), &message(3, 4, r#"{"cmd":2}"#));
     harness.attempt_ended(&worker(3));
     assert_eq!(dialed(&mut harness), "", "its work is done");
     harness.attempt_ended(&worker(0));
     assert_eq!(dialed(&mut harness), "worker:1 at 9501, worker:2 at 9502");
-    // All come again.
+    // All restart.
     for rank in 0..4 {
         harness.attempt_ended(&worker(rank));
-        say(&mut harness, &peer(&format!("worker:{rank}"), 2), &start(rank));
+        send(&mut harness, &peer(&format!("worker:{rank}"), 2), &start(rank));
     }
     assert_eq!(harness.missing(), "");
     assert!(harness.rejected.is_empty(), "{:?}", harness.rejected);
 }
 
 #[test]
-fn who_starts_while_its_group_works_has_left_it() {
+fn a_worker_that_starts_again_has_left_its_active_group() {
     let mut harness = running(2);
-    say(&mut harness, &worker(0), &start(0));
+    send(&mut harness, &worker(0), &start(0));
     assert_eq!(dialed(&mut harness), "worker:1 at 9501");
     assert_eq!(harness.missing(), "worker:1");
 }
 
 #[test]
-fn all_shut_down_and_may_begin_anew() {
+fn a_group_can_restart_after_all_have_shut_down() {
     let mut harness = running(2);
     for rank in 0..2 {
-        say(&mut harness, &worker(rank), &words(rank as i32, 2, r#"{"cmd":2}"#));
+        send(&mut harness, &worker(rank), &message(rank as i32, 2, r#"{"cmd":2}"#));
     }
     for rank in 0..2 {
-        say(&mut harness, &worker(rank), &start(rank));
+        send(&mut harness, &worker(rank), &start(rank));
     }
     assert!(harness.dials.is_empty() && harness.rejected.is_empty());
     assert_eq!(harness.missing(), "");
 }
 
 #[test]
-fn strangers_are_refused() {
+fn invalid_clients_are_rejected() {
     let mut harness = running(2);
-    let shut = |rank| words(rank, 2, r#"{"cmd":2}"#);
-    say(&mut harness, &worker(2), &start(2));
-    say(&mut harness, &worker(1), &shut(0));
-    say(&mut harness, &worker(1), &words(1, 2, r#"{"cmd":1,"port":1,"error_port":1}"#));
-    say(&mut harness, &worker(1), &words(1, 2, r#"{"cmd":9}"#));
-    say(&mut harness, &worker(1), &words(1, 2, "nonsense"));
+    let shut = |rank| message(rank, 2, r#"{"cmd":2}"#);
+    send(&mut harness, &worker(2), &start(2));
+    send(&mut harness, &worker(1), &shut(0));
+    send(&mut harness, &worker(1), &message(1, 2, r#"{"cmd":1,"port":1,"error_port":1}"#));
+    send(&mut harness, &worker(1), &message(1, 2, r#"{"cmd":9}"#));
+    send(&mut harness, &worker(1), &message(1, 2, "nonsense"));
     expect![[r#"
         worker:2 is not a worker of this round
         rank 1 identified itself as rank 0
@@ -162,18 +162,18 @@ fn strangers_are_refused() {
     assert!(harness.dials.is_empty());
 
     let mut harness = ProtocolHarness::new(tracker(2));
-    let first = say(&mut harness, &worker(1), &start(1));
-    say(&mut harness, &worker(1), &start(1));
+    let first = send(&mut harness, &worker(1), &start(1));
+    send(&mut harness, &worker(1), &start(1));
     assert_eq!(harness.rejected, ["rank 1 is already connected"]);
-    assert!(!harness.feed(first, b"x"), "it is to listen");
+    assert!(!harness.feed(first, b"x"), "no input is expected");
 }
 
 fn transcript(mut rng: Option<Rng>) -> (Vec<Vec<u8>>, String) {
     let mut harness = ProtocolHarness::new(tracker(3));
     let mut script: Vec<(u32, Vec<u8>)> = (0..3).map(|rank| (rank, start(rank))).collect();
-    script.push((2, words(2, 3, r#"{"cmd":2}"#)));
-    script.push((0, words(0, 3, r#"{"cmd":4,"msg":"hello"}"#)));
-    script.push((1, words(1, 3, r#"{"cmd":3,"code":1,"msg":"no"}"#)));
+    script.push((2, message(2, 3, r#"{"cmd":2}"#)));
+    script.push((0, message(0, 3, r#"{"cmd":4,"msg":"hello"}"#)));
+    script.push((1, message(1, 3, r#"{"cmd":3,"code":1,"msg":"no"}"#)));
     let mut links = Vec::new();
     for (rank, bytes) in script {
         let link = harness.accept(&worker(rank));
@@ -187,12 +187,12 @@ fn transcript(mut rng: Option<Rng>) -> (Vec<Vec<u8>>, String) {
         }
     }
     assert!(harness.rejected.is_empty(), "{:?}", harness.rejected);
-    let heard = links.into_iter().map(|link| harness.take_sent(link)).collect();
-    (heard, dialed(&mut harness))
+    let sent = links.into_iter().map(|link| harness.take_sent(link)).collect();
+    (sent, dialed(&mut harness))
 }
 
 #[test]
-fn pieces_and_masters_that_die_between_them_change_nothing() {
+fn fragmentation_and_failovers_do_not_change_the_output() {
     let whole = transcript(None);
     assert_eq!(whole.1, "worker:0 at 9500");
     for seed in 0..100 {
@@ -201,7 +201,7 @@ fn pieces_and_masters_that_die_between_them_change_nothing() {
 }
 
 #[test]
-fn spoiled_bytes_harm_nobody() {
+fn corrupted_bytes_do_not_affect_others() {
     for seed in 0..300 {
         let mut rng = Rng(seed);
         let mut harness = ProtocolHarness::new(tracker(3));
@@ -214,7 +214,7 @@ fn spoiled_bytes_harm_nobody() {
         }
         harness.attempt_ended(&worker(1));
         for rank in 0..3 {
-            say(&mut harness, &peer(&format!("worker:{rank}"), 2), &start(rank));
+            send(&mut harness, &peer(&format!("worker:{rank}"), 2), &start(rank));
         }
         assert_eq!(harness.missing(), "", "{seed}");
     }

@@ -1,17 +1,17 @@
-//! What a worker says.
+//! Parsing of messages.
 
 use serde::Deserialize;
 
 use crate::Rejection;
 
-/// Messages of errors are longer than anything else, and carry stack traces.
+/// Maximum length of a text. Error messages are the longest: they contain stack traces.
 pub(super) const TEXT_MAX: usize = 64 << 10;
 
-/// Who says that he is speaking.
+/// First part of a message: the identity that the worker claims.
 #[derive(Debug, Deserialize, PartialEq, Eq)]
 pub(super) struct Hello {
     pub rank: i64,
-    /// Set by whoever runs the program; who it is, is known without it.
+    /// Set by the launcher of the program. Unused: the agent identifies the task.
     #[serde(rename = "task_id")]
     pub _task: String,
     pub world_size: i64,
@@ -34,7 +34,7 @@ struct CommandFields {
     code: Option<i64>,
 }
 
-/// The length of the text at the front and its place, if all of it is there.
+/// Returns the length-prefixed text at the front, if it is complete.
 fn text(bytes: &[u8]) -> Result<Option<&[u8]>, Rejection> {
     let Some((length, rest)) = bytes.split_first_chunk() else {
         return Ok(None);
@@ -46,18 +46,17 @@ fn text(bytes: &[u8]) -> Result<Option<&[u8]>, Rejection> {
     }
 }
 
-/// A greeting and a command, once both are there, and how long they were. Nothing happens between them, so they are one
-/// message.
-pub(super) fn read(bytes: &[u8]) -> Result<Option<(usize, Hello, XgboostCommand)>, Rejection> {
-    let wrong = |_| Rejection::new("malformed tracker message");
+/// Parses a hello and a command, which form one message, and returns them with their length.
+pub(super) fn parse(bytes: &[u8]) -> Result<Option<(usize, Hello, XgboostCommand)>, Rejection> {
+    let malformed = |_| Rejection::new("malformed tracker message");
     let Some(first) = text(bytes)? else {
         return Ok(None);
     };
-    let hello: Hello = serde_json::from_slice(first).map_err(wrong)?;
+    let hello: Hello = serde_json::from_slice(first).map_err(malformed)?;
     let Some(second) = text(&bytes[4 + first.len()..])? else {
         return Ok(None);
     };
-    let fields: CommandFields = serde_json::from_slice(second).map_err(wrong)?;
+    let fields: CommandFields = serde_json::from_slice(second).map_err(malformed)?;
     let length = 8 + first.len() + second.len();
     Ok(Some((length, hello, command(fields)?)))
 }
@@ -81,8 +80,8 @@ fn command(fields: CommandFields) -> Result<XgboostCommand, Rejection> {
     }
 }
 
-/// A text as it is sent.
-pub(super) fn framed(text: &str) -> Vec<u8> {
+/// Encodes a length-prefixed text.
+pub(super) fn prefixed(text: &str) -> Vec<u8> {
     let mut out = (text.len() as u32).to_le_bytes().to_vec();
     out.extend(text.as_bytes());
     out
@@ -92,27 +91,27 @@ pub(super) fn framed(text: &str) -> Vec<u8> {
 mod tests {
     use super::*;
 
-    fn both(first: &str, second: &str) -> Vec<u8> {
-        [framed(first), framed(second)].concat()
+    fn message(first: &str, second: &str) -> Vec<u8> {
+        [prefixed(first), prefixed(second)].concat()
     }
 
     #[test]
-    fn a_greeting_and_a_command_are_one_message() {
-        let bytes = both(
+    fn a_hello_and_a_command_are_one_message() {
+        let bytes = message(
             r#"{"rank":0,"task_id":"3","world_size":-1}"#,
             r#"{"cmd":1,"error_port":41001,"port":41000}"#,
         );
-        let (length, hello, command) = read(&bytes).unwrap().unwrap();
+        let (length, hello, command) = parse(&bytes).unwrap().unwrap();
         assert_eq!((length, hello.rank, hello.world_size), (bytes.len(), 0, -1));
         let start = XgboostCommand::Start { port: 41_000, error_port: 41_001 };
         assert_eq!(command, start);
         for cut in 0..bytes.len() {
-            assert_eq!(read(&bytes[..cut]), Ok(None), "{cut}");
+            assert_eq!(parse(&bytes[..cut]), Ok(None), "{cut}");
         }
     }
 
     #[test]
-    fn what_is_not_meant_is_refused() {
+    fn invalid_messages_are_rejected() {
         let hello = r#"{"rank":0,"task_id":"3","world_size":-1}"#;
         for (first, second) in [
             ("[]", "{}"),
@@ -126,9 +125,9 @@ mod tests {
             (hello, r#"{"cmd":3}"#),
             (hello, "{\"cmd\":4,\"msg\":\"\u{1}\"}"),
         ] {
-            assert!(read(&both(first, second)).is_err(), "{first} {second}");
+            assert!(parse(&message(first, second)).is_err(), "{first} {second}");
         }
-        assert!(read(&[255; 4]).is_err());
-        assert!(read(&(TEXT_MAX as u32 + 1).to_le_bytes()).is_err());
+        assert!(parse(&[255; 4]).is_err());
+        assert!(parse(&(TEXT_MAX as u32 + 1).to_le_bytes()).is_err());
     }
 }

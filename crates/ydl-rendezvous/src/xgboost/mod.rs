@@ -1,12 +1,12 @@
-//! The tracker of XGBoost from 2.1 on.
+//! The tracker of XGBoost 2.1 and later.
 //!
-//! The same magic number as Rabit's, then texts of JSON with their length before them. A worker says where it listens;
-//! when all have, each is told its neighbour in the ring, from which it knows its own rank. Everything else comes on a
-//! connection of its own. A worker that fails, or dies, is the end of the group: the others are told so at the port
-//! where they listen for it, and exit, where they would otherwise wait for the operating system to notice.
+//! The same magic number as Rabit's, followed by length-prefixed JSON. A worker registers its port. When all have, each
+//! receives its next neighbor in the ring, which implies its own rank. Every other command has its own connection. A
+//! failed worker ends the group: the others are notified on their error ports and exit, instead of waiting for the
+//! operating system to detect the failure.
 //!
-//! * `message`: what a worker says.
-//! * `tracker`: who is where.
+//! * `message`: parses messages.
+//! * `tracker`: the protocol.
 
 mod message;
 mod tracker;

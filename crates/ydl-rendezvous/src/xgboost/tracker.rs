@@ -1,25 +1,25 @@
-//! Who is where.
+//! The protocol: forms the ring and reports failures.
 
 use std::{collections::BTreeMap, sync::Arc};
 
 use serde::Serialize;
 
-use super::message::{XgboostCommand, framed, read};
+use super::message::{XgboostCommand, parse, prefixed};
 use crate::{Effects, LinkId, Rejection};
 
-/// What ends a worker that reads it at its error port. XGBoost's own tracker sends −1, which does nothing.
+/// Code that ends a worker when received on its error port. XGBoost's own tracker sends −1, which has no effect.
 pub(crate) const ERROR: i32 = 1;
 
 #[derive(Debug)]
 pub(crate) struct XgboostTracker {
-    places: Vec<XgboostRankState>,
-    lines: BTreeMap<LinkId, u32>,
+    states: Vec<XgboostRankState>,
+    links: BTreeMap<LinkId, u32>,
 }
 
 #[derive(Debug)]
 enum XgboostRankState {
     Absent,
-    /// Waits on that link for the others.
+    /// Waits for the others, on this link.
     Waiting(LinkId, XgboostWorker),
     Active(XgboostWorker),
     /// Has shut down.
@@ -40,26 +40,26 @@ struct RingNeighbor<'a> {
     rank: usize,
 }
 
-/// What a tracker of both kinds does with what was said.
+/// A handled message.
 #[derive(Debug, Default)]
 pub(crate) struct XgboostMessage {
     pub length: usize,
-    /// For people.
-    pub lines: Option<String>,
-    /// Ranks whose group is at an end, and the ports at which they are to hear it.
-    pub broken: Vec<(u32, u16)>,
+    /// Text to print.
+    pub printed: Option<String>,
+    /// Ranks to stop because their group has failed, with their error ports.
+    pub to_stop: Vec<(u32, u16)>,
 }
 
 impl XgboostTracker {
     pub fn new(workers: u32) -> XgboostTracker {
         XgboostTracker {
-            places: (0..workers).map(|_| XgboostRankState::Absent).collect(),
-            lines: BTreeMap::new(),
+            states: (0..workers).map(|_| XgboostRankState::Absent).collect(),
+            links: BTreeMap::new(),
         }
     }
 
     pub fn open(&mut self, link: LinkId, rank: u32) {
-        self.lines.insert(link, rank);
+        self.links.insert(link, rank);
     }
 
     /// As [`Protocol::receive`](crate::Protocol::receive).
@@ -70,20 +70,20 @@ impl XgboostTracker {
         bytes: &[u8],
         effects: &mut Effects,
     ) -> Result<Option<XgboostMessage>, Rejection> {
-        let Some(rank) = self.lines.get(&link).copied() else {
+        let Some(rank) = self.links.get(&link).copied() else {
             return Err(Rejection::new("input on a closed link"));
         };
-        let place = &self.places[rank as usize];
-        if matches!(place, XgboostRankState::Waiting(waiting, _) if *waiting == link) {
+        let state = &self.states[rank as usize];
+        if matches!(state, XgboostRankState::Waiting(waiting, _) if *waiting == link) {
             return match bytes {
                 [] => Ok(None),
                 _ => Err(Rejection::new("unexpected input from a waiting worker")),
             };
         }
-        let Some((length, hello, command)) = read(bytes)? else {
+        let Some((length, hello, command)) = parse(bytes)? else {
             return Ok(None);
         };
-        let known = matches!(place, XgboostRankState::Active(_) | XgboostRankState::ShutDown);
+        let known = matches!(state, XgboostRankState::Active(_) | XgboostRankState::ShutDown);
         if known
             && !matches!(command, XgboostCommand::Start { .. })
             && hello.rank != i64::from(rank)
@@ -91,7 +91,7 @@ impl XgboostTracker {
             let what = format!("rank {rank} identified itself as rank {}", hello.rank);
             return Err(Rejection::new(what));
         }
-        let mut heard = XgboostMessage { length, ..XgboostMessage::default() };
+        let mut handled = XgboostMessage { length, ..XgboostMessage::default() };
         match command {
             XgboostCommand::Start { port, error_port } => {
                 if hello.world_size > 0 {
@@ -99,8 +99,8 @@ impl XgboostTracker {
                 }
                 let host = host.clone();
                 let worker = XgboostWorker { host, port, error_port };
-                heard.broken = self.on_started(link, rank, worker, effects)?;
-                return Ok(Some(heard));
+                handled.to_stop = self.on_started(link, rank, worker, effects)?;
+                return Ok(Some(handled));
             }
             XgboostCommand::Shutdown => {
                 effects.persist();
@@ -108,14 +108,14 @@ impl XgboostTracker {
             }
             XgboostCommand::Error { message, code } => {
                 effects.persist();
-                heard.lines = Some(format!("failed with code {code}: {message}"));
-                heard.broken = self.broken_by(rank);
+                handled.printed = Some(format!("failed with code {code}: {message}"));
+                handled.to_stop = self.end_group(rank);
             }
-            XgboostCommand::Print { message } => heard.lines = Some(message),
+            XgboostCommand::Print { message } => handled.printed = Some(message),
         }
-        self.lines.remove(&link);
+        self.links.remove(&link);
         effects.close(link);
-        Ok(Some(heard))
+        Ok(Some(handled))
     }
 
     fn on_started(
@@ -125,25 +125,25 @@ impl XgboostTracker {
         worker: XgboostWorker,
         effects: &mut Effects,
     ) -> Result<Vec<(u32, u16)>, Rejection> {
-        let broken = match &self.places[rank as usize] {
+        let to_stop = match &self.states[rank as usize] {
             XgboostRankState::Waiting(..) => {
                 return Err(Rejection::new(format!("rank {rank} is already connected")));
             }
-            // It has left the group without a word.
-            XgboostRankState::Active(_) => self.broken_by(rank),
+            // It left the group without a shutdown.
+            XgboostRankState::Active(_) => self.end_group(rank),
             XgboostRankState::Absent | XgboostRankState::ShutDown => Vec::new(),
         };
         effects.persist();
-        let size = self.places.len();
-        effects.send(link, framed(&format!("{{\"world_size\":{size}}}")));
-        self.places[rank as usize] = XgboostRankState::Waiting(link, worker);
-        self.gather(effects);
-        Ok(broken)
+        let size = self.states.len();
+        effects.send(link, prefixed(&format!("{{\"world_size\":{size}}}")));
+        self.states[rank as usize] = XgboostRankState::Waiting(link, worker);
+        self.form_ring(effects);
+        Ok(to_stop)
     }
 
-    /// Once all wait, each is told of the next.
-    fn gather(&mut self, effects: &mut Effects) {
-        let waiting = self.places.iter().map(|place| match place {
+    /// Sends each worker its neighbor once all are waiting.
+    fn form_ring(&mut self, effects: &mut Effects) {
+        let waiting = self.states.iter().map(|state| match state {
             XgboostRankState::Waiting(link, worker) => Some((*link, worker.clone())),
             XgboostRankState::Absent | XgboostRankState::Active(_) | XgboostRankState::ShutDown => {
                 None
@@ -155,72 +155,72 @@ impl XgboostTracker {
         for (rank, (link, _)) in all.iter().enumerate() {
             let next = (rank + 1) % all.len();
             let (_, worker) = &all[next];
-            let next = RingNeighbor { host: &worker.host, port: worker.port, rank: next };
-            // Numbers and text: it cannot fail.
-            let next = serde_json::to_string(&next).unwrap_or_default();
-            effects.send(*link, framed(&next));
+            let neighbor = RingNeighbor { host: &worker.host, port: worker.port, rank: next };
+            // Numbers and strings: serialization cannot fail.
+            let neighbor = serde_json::to_string(&neighbor).unwrap_or_default();
+            effects.send(*link, prefixed(&neighbor));
             effects.close(*link);
-            self.lines.remove(link);
+            self.links.remove(link);
         }
-        self.places = all.into_iter().map(|(_, worker)| XgboostRankState::Active(worker)).collect();
+        self.states = all.into_iter().map(|(_, worker)| XgboostRankState::Active(worker)).collect();
     }
 
     fn on_shut_down(&mut self, rank: u32) {
-        let place = &mut self.places[rank as usize];
-        // Of a group that is at an end already nobody counts who leaves.
-        if matches!(place, XgboostRankState::Active(_)) {
-            *place = XgboostRankState::ShutDown;
+        let state = &mut self.states[rank as usize];
+        // Ignore workers of a failed group.
+        if matches!(state, XgboostRankState::Active(_)) {
+            *state = XgboostRankState::ShutDown;
         }
-        if self.places.iter().all(|place| matches!(place, XgboostRankState::ShutDown)) {
-            self.places.fill_with(|| XgboostRankState::Absent);
+        if self.states.iter().all(|state| matches!(state, XgboostRankState::ShutDown)) {
+            self.states.fill_with(|| XgboostRankState::Absent);
         }
     }
 
-    /// The group is at an end because of one of them, if it was there: who else must hear of it.
-    fn broken_by(&mut self, rank: u32) -> Vec<(u32, u16)> {
-        if !matches!(self.places[rank as usize], XgboostRankState::Active(_)) {
+    /// Ends the group if `rank` is an active member. Returns the other ranks to stop.
+    fn end_group(&mut self, rank: u32) -> Vec<(u32, u16)> {
+        if !matches!(self.states[rank as usize], XgboostRankState::Active(_)) {
             return Vec::new();
         }
-        let mut broken = Vec::new();
-        for (other, place) in (0..).zip(&mut self.places) {
-            if let XgboostRankState::Active(worker) = place {
+        let mut to_stop = Vec::new();
+        for (other, state) in (0..).zip(&mut self.states) {
+            if let XgboostRankState::Active(worker) = state {
                 if other != rank && worker.error_port > 0 {
-                    broken.push((other, worker.error_port));
+                    to_stop.push((other, worker.error_port));
                 }
-                *place = XgboostRankState::Absent;
+                *state = XgboostRankState::Absent;
             }
         }
-        broken
+        to_stop
     }
 
-    /// A link has ended before all was said.
+    /// Handles the end of an unfinished link.
     pub fn close(&mut self, link: LinkId, effects: &mut Effects) {
-        let Some(rank) = self.lines.remove(&link) else {
+        let Some(rank) = self.links.remove(&link) else {
             return;
         };
-        let place = &mut self.places[rank as usize];
-        if matches!(place, XgboostRankState::Waiting(waiting, _) if *waiting == link) {
+        let state = &mut self.states[rank as usize];
+        if matches!(state, XgboostRankState::Waiting(waiting, _) if *waiting == link) {
             effects.persist();
-            *place = XgboostRankState::Absent;
+            *state = XgboostRankState::Absent;
         }
     }
 
-    /// Nobody of that rank lives: who must hear of it.
+    /// Handles the end of the attempt of a rank. Returns the ranks to stop.
     pub fn attempt_ended(&mut self, rank: u32, effects: &mut Effects) -> Vec<(u32, u16)> {
-        let links = self.lines.iter().filter(|(_, of)| **of == rank);
+        let links = self.links.iter().filter(|(_, of)| **of == rank);
         for link in links.map(|(link, _)| *link).collect::<Vec<LinkId>>() {
             self.close(link, effects);
         }
-        self.broken_by(rank)
+        self.end_group(rank)
     }
 
-    /// Whom those who wait are waiting for.
+    /// Returns the ranks that waiting workers are waiting for.
     pub fn missing(&self) -> Vec<u32> {
-        let waits = |place: &XgboostRankState| matches!(place, XgboostRankState::Waiting(..));
-        if !self.places.iter().any(waits) {
+        let waits = |state: &XgboostRankState| matches!(state, XgboostRankState::Waiting(..));
+        if !self.states.iter().any(waits) {
             return Vec::new();
         }
-        let missing = (0..).zip(&self.places).filter(|(_, place)| !waits(place));
+        let missing = (0..).zip(&self.states).filter(|(_, state)| !waits(state));
         missing.map(|(rank, _)| rank).collect()
     }
 }

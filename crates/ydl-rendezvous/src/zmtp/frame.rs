@@ -1,4 +1,4 @@
-//! Frames: a byte of flags, a length of one byte or of eight, and that many bytes.
+//! Frames: a byte of flags, a length of one or eight bytes, and the body.
 
 use crate::Rejection;
 
@@ -6,22 +6,22 @@ const MORE: u8 = 1;
 const LONG: u8 = 2;
 const COMMAND: u8 = 4;
 
-/// One frame, where it lies.
+/// A frame, borrowed from its buffer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ZmtpFrame<'a> {
     /// Another frame of the same message follows.
     pub more: bool,
-    /// It is for ZMTP itself, and not for who uses the socket.
+    /// A command of ZMTP itself, not part of a message.
     pub command: bool,
     pub body: &'a [u8],
-    /// How many bytes it took with flags and length.
+    /// Length including flags and length field.
     pub length: usize,
 }
 
 impl ZmtpFrame<'_> {
-    /// The frame at the beginning of these bytes, if all of it is there. One that is longer than `max` is refused as soon
-    /// as it says so.
-    pub fn take(bytes: &[u8], max: usize) -> Result<Option<ZmtpFrame<'_>>, Rejection> {
+    /// Parses the first frame in `bytes`. Returns `None` if it is incomplete. Rejects a body longer than `max` as soon as
+    /// its length is known.
+    pub fn parse(bytes: &[u8], max: usize) -> Result<Option<ZmtpFrame<'_>>, Rejection> {
         let Some((&flags, rest)) = bytes.split_first() else {
             return Ok(None);
         };
@@ -69,14 +69,14 @@ fn write(out: &mut Vec<u8>, flags: u8, body: &[u8]) {
     out.extend(body);
 }
 
-/// A message of one frame.
+/// Encodes a message of one frame.
 pub fn message(body: &[u8]) -> Vec<u8> {
     let mut out = Vec::with_capacity(body.len() + 9);
     write(&mut out, 0, body);
     out
 }
 
-/// A command frame.
+/// Appends a command frame.
 pub(super) fn command(out: &mut Vec<u8>, body: &[u8]) {
     write(out, COMMAND, body);
 }
@@ -86,32 +86,32 @@ mod tests {
     use super::*;
 
     #[test]
-    fn frames_of_every_length_are_read_as_they_were_written() {
+    fn frames_of_every_length_survive_a_round_trip() {
         for size in [0, 1, 255, 256, 70_000] {
             let body = vec![7; size];
             let bytes = message(&body);
-            let frame = ZmtpFrame::take(&bytes, size).unwrap().unwrap();
+            let frame = ZmtpFrame::parse(&bytes, size).unwrap().unwrap();
             assert_eq!((frame.body, frame.length), (&body[..], bytes.len()));
             assert!(!frame.more && !frame.command);
             for cut in [0, 1, bytes.len() - 1] {
-                assert_eq!(ZmtpFrame::take(&bytes[..cut], size), Ok(None));
+                assert_eq!(ZmtpFrame::parse(&bytes[..cut], size), Ok(None));
             }
         }
     }
 
     #[test]
-    fn a_length_that_is_too_great_is_refused_before_anything_of_it_comes() {
+    fn an_oversized_length_is_rejected_before_the_body_arrives() {
         let mut long = vec![LONG];
         long.extend(u64::MAX.to_be_bytes());
-        assert!(ZmtpFrame::take(&long, 4096).is_err());
-        assert!(ZmtpFrame::take(&[0, 9], 8).is_err());
-        assert_eq!(ZmtpFrame::take(&[0, 9], 9), Ok(None));
+        assert!(ZmtpFrame::parse(&long, 4096).is_err());
+        assert!(ZmtpFrame::parse(&[0, 9], 8).is_err());
+        assert_eq!(ZmtpFrame::parse(&[0, 9], 9), Ok(None));
     }
 
     #[test]
-    fn flags_that_mean_nothing_are_refused() {
+    fn unknown_flags_are_rejected() {
         for flags in [8, 0x80, 0xff, COMMAND | MORE] {
-            assert!(ZmtpFrame::take(&[flags, 0], 10).is_err(), "{flags}");
+            assert!(ZmtpFrame::parse(&[flags, 0], 10).is_err(), "{flags}");
         }
     }
 }

@@ -1,11 +1,11 @@
-//! ZMTP 3.0 with the mechanism NULL: as much of ZeroMQ's wire as ps-lite's sockets speak, for either side of a link.
+//! ZMTP 3.0 with the NULL mechanism: the subset of ZeroMQ's transport that ps-lite uses, for either side of a link.
 //!
-//! Each side sends 64 bytes of greeting and a READY command, which names its socket and whom it speaks for; then come
-//! messages of one or more frames. Our greeting and READY need nothing of the other's, so both go out at once. Messages
-//! may not: libzmq drops a link on which one comes before it has sent its own READY.
+//! Each side sends a greeting of 64 bytes and a READY command with its socket type and identity. Messages of one or more
+//! frames follow. Our greeting and READY do not depend on the peer, so both are sent at once. Messages must wait: libzmq
+//! drops a link on which a message arrives before it has sent its own READY.
 
 mod frame;
 mod session;
 
 pub use frame::{ZmtpFrame, message};
-pub use session::{SocketType, ZmtpEvent, ZmtpSession, opening};
+pub use session::{SocketType, ZmtpEvent, ZmtpSession, handshake};

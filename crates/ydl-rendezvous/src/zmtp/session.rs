@@ -1,14 +1,14 @@
-//! One side of a link: greeting, READY, then messages.
+//! The receiving side of a link: greeting, READY, then messages.
 
 use super::frame::{self, ZmtpFrame};
 use crate::Rejection;
 
 const GREETING: usize = 64;
 const MECHANISM: [u8; 20] = *b"NULL\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0";
-/// Frames of one message; ps-lite sends one of meta and one of each array.
+/// Maximum number of frames in a message. ps-lite sends one for the metadata and one for each array.
 const FRAMES_MAX: usize = 64;
 
-/// What kind of socket ends a link.
+/// Type of the socket at an end of a link.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum SocketType {
     Router,
@@ -24,8 +24,8 @@ impl SocketType {
     }
 }
 
-/// Everything that is said before the first message, for a link on which we are `socket`.
-pub fn opening(socket: SocketType, identity: &[u8]) -> Vec<u8> {
+/// Returns the greeting and READY command of a socket.
+pub fn handshake(socket: SocketType, identity: &[u8]) -> Vec<u8> {
     let mut out = Vec::with_capacity(GREETING + 48);
     out.extend([0xff, 0, 0, 0, 0, 0, 0, 0, 1, 0x7f, 3, 0]);
     out.extend(MECHANISM);
@@ -41,72 +41,73 @@ pub fn opening(socket: SocketType, identity: &[u8]) -> Vec<u8> {
     out
 }
 
-/// What the other side of a link says.
+/// An event from the peer.
 #[derive(Debug, PartialEq, Eq)]
 pub enum ZmtpEvent<'a> {
     Greeting,
-    /// From now on messages may be sent, and come. The identity is empty for somebody who has none yet.
+    /// The handshake is complete. The identity is empty for a peer without one.
     Ready {
         identity: &'a [u8],
     },
     /// The frames of a message.
     Message(Vec<&'a [u8]>),
-    /// A command that asks for nothing.
+    /// A command without effect.
     Command,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum HandshakeState {
+enum SessionState {
     Greeting,
     Ready,
     Messages,
 }
 
-/// How far the other side of a link has come.
+/// State of the peer's side of a link.
 #[derive(Debug)]
 pub struct ZmtpSession {
-    theirs: SocketType,
-    stage: HandshakeState,
+    peer_socket: SocketType,
+    state: SessionState,
 }
 
 impl ZmtpSession {
-    /// A link whose other end is that kind of socket.
-    pub fn with(theirs: SocketType) -> ZmtpSession {
-        ZmtpSession { theirs, stage: HandshakeState::Greeting }
+    /// Creates a session with a peer of this socket type.
+    pub fn new(peer_socket: SocketType) -> ZmtpSession {
+        ZmtpSession { peer_socket, state: SessionState::Greeting }
     }
 
-    /// The first whole thing of these bytes, and how long it was. Frames and whole messages are at most `max` long.
+    /// Parses the first complete event in `bytes` and returns it with its length. Frames and messages are limited to `max`
+    /// bytes.
     pub fn receive<'a>(
         &mut self,
         bytes: &'a [u8],
         max: usize,
     ) -> Result<Option<(usize, ZmtpEvent<'a>)>, Rejection> {
-        match self.stage {
-            HandshakeState::Greeting => {
+        match self.state {
+            SessionState::Greeting => {
                 check_greeting(bytes)?;
                 if bytes.len() < GREETING {
                     return Ok(None);
                 }
-                self.stage = HandshakeState::Ready;
+                self.state = SessionState::Ready;
                 Ok(Some((GREETING, ZmtpEvent::Greeting)))
             }
-            HandshakeState::Ready => {
-                let Some(frame) = ZmtpFrame::take(bytes, max)? else {
+            SessionState::Ready => {
+                let Some(frame) = ZmtpFrame::parse(bytes, max)? else {
                     return Ok(None);
                 };
                 if !frame.command {
                     return Err(Rejection::new("ZMTP message before READY"));
                 }
-                let identity = ready(frame.body, self.theirs)?;
-                self.stage = HandshakeState::Messages;
+                let identity = ready(frame.body, self.peer_socket)?;
+                self.state = SessionState::Messages;
                 Ok(Some((frame.length, ZmtpEvent::Ready { identity })))
             }
-            HandshakeState::Messages => whole_message(bytes, max),
+            SessionState::Messages => parse_message(bytes, max),
         }
     }
 }
 
-/// Whoever does not speak ZMTP is told so by his first byte, not by his sixty-fourth.
+/// Checks the bytes of a greeting received so far, so that other protocols are rejected at their first byte.
 fn check_greeting(bytes: &[u8]) -> Result<(), Rejection> {
     let wrong = |what: &str| Err(Rejection::new(format!("ZMTP greeting with {what}")));
     let differs = |at: usize, expected: u8| bytes.get(at).is_some_and(|byte| *byte != expected);
@@ -123,18 +124,18 @@ fn check_greeting(bytes: &[u8]) -> Result<(), Rejection> {
     Ok(())
 }
 
-/// The identity in a READY command.
-fn ready(body: &[u8], theirs: SocketType) -> Result<&[u8], Rejection> {
-    let wrong = || Rejection::new("malformed ZMTP READY command");
+/// Returns the identity in a READY command.
+fn ready(body: &[u8], peer_socket: SocketType) -> Result<&[u8], Rejection> {
+    let malformed = || Rejection::new("malformed ZMTP READY command");
     let mut rest = body
         .strip_prefix(b"\x05READY")
         .ok_or_else(|| Rejection::new("ZMTP command other than READY in the handshake"))?;
     let (mut identity, mut socket): (&[u8], &[u8]) = (&[], &[]);
     while let Some((&length, tail)) = rest.split_first() {
-        let (name, tail) = tail.split_at_checked(length.into()).ok_or_else(wrong)?;
-        let (size, tail) = tail.split_first_chunk::<4>().ok_or_else(wrong)?;
+        let (name, tail) = tail.split_at_checked(length.into()).ok_or_else(malformed)?;
+        let (size, tail) = tail.split_first_chunk::<4>().ok_or_else(malformed)?;
         let size = u32::from_be_bytes(*size) as usize;
-        let (value, tail) = tail.split_at_checked(size).ok_or_else(wrong)?;
+        let (value, tail) = tail.split_at_checked(size).ok_or_else(malformed)?;
         if name.eq_ignore_ascii_case(b"Identity") {
             identity = value;
         } else if name.eq_ignore_ascii_case(b"Socket-Type") {
@@ -142,20 +143,20 @@ fn ready(body: &[u8], theirs: SocketType) -> Result<&[u8], Rejection> {
         }
         rest = tail;
     }
-    if socket != theirs.name().as_bytes() {
-        let what = format!("ZMTP peer is not a {} socket", theirs.name());
+    if socket != peer_socket.name().as_bytes() {
+        let what = format!("ZMTP peer is not a {} socket", peer_socket.name());
         return Err(Rejection::new(what));
     }
     Ok(identity)
 }
 
-/// A message counts when its last frame is there: what is half there is looked at again, which `max` keeps short.
-fn whole_message(bytes: &[u8], max: usize) -> Result<Option<(usize, ZmtpEvent<'_>)>, Rejection> {
+/// Parses a message once its last frame has arrived. Incomplete ones are parsed again, which `max` bounds.
+fn parse_message(bytes: &[u8], max: usize) -> Result<Option<(usize, ZmtpEvent<'_>)>, Rejection> {
     let mut frames = Vec::new();
     let mut length = 0;
     loop {
         let left = max.saturating_sub(length);
-        let Some(frame) = ZmtpFrame::take(&bytes[length..], left)? else {
+        let Some(frame) = ZmtpFrame::parse(&bytes[length..], left)? else {
             return Ok(None);
         };
         length += frame.length;
@@ -183,26 +184,26 @@ mod tests {
     const MAX: usize = 4096;
 
     #[test]
-    fn an_opening_is_these_bytes() {
+    fn the_handshake_has_the_expected_bytes() {
         let mut expected = vec![0xff, 0, 0, 0, 0, 0, 0, 0, 1, 0x7f, 3, 0];
         expected.extend(b"NULL");
         expected.extend([0; 48]);
         expected
             .extend(b"\x04\x2c\x05READY\x0bSocket-Type\0\0\0\x06DEALER\x08Identity\0\0\0\x03ps1");
-        assert_eq!(opening(SocketType::Dealer, b"ps1"), expected);
+        assert_eq!(handshake(SocketType::Dealer, b"ps1"), expected);
     }
 
     #[test]
-    fn one_side_understands_the_other() {
-        let mut bytes = opening(SocketType::Dealer, b"ps9");
+    fn a_session_parses_handshake_and_messages() {
+        let mut bytes = handshake(SocketType::Dealer, b"ps9");
         bytes.extend(frame::message(b"hello"));
         bytes.extend([1, 1, b'a', 0, 1, b'b']);
         bytes.extend([4, 5, 4, b'P', b'I', b'N', b'G']);
-        let mut session = ZmtpSession::with(SocketType::Dealer);
-        let mut heard = Vec::new();
+        let mut session = ZmtpSession::new(SocketType::Dealer);
+        let mut events = Vec::new();
         let mut at = 0;
         while let Some((length, what)) = session.receive(&bytes[at..], MAX).unwrap() {
-            heard.push(format!("{what:?}"));
+            events.push(format!("{what:?}"));
             at += length;
         }
         assert_eq!(at, bytes.len());
@@ -215,13 +216,13 @@ mod tests {
                 "Command",
             ]
         "#]]
-        .assert_debug_eq(&heard);
+        .assert_debug_eq(&events);
     }
 
     #[test]
-    fn strangers_are_told_at_once() {
-        let refused = |bytes: &[u8]| {
-            let mut session = ZmtpSession::with(SocketType::Dealer);
+    fn other_protocols_are_rejected_early() {
+        let rejected = |bytes: &[u8]| {
+            let mut session = ZmtpSession::new(SocketType::Dealer);
             let mut at = 0;
             loop {
                 match session.receive(&bytes[at..], MAX) {
@@ -231,20 +232,20 @@ mod tests {
                 }
             }
         };
-        assert!(refused(b"GET / HTTP/1.1\r\n").is_some());
-        let mut old = opening(SocketType::Dealer, b"");
+        assert!(rejected(b"GET / HTTP/1.1\r\n").is_some());
+        let mut old = handshake(SocketType::Dealer, b"");
         old[10] = 1;
-        assert!(refused(&old).is_some());
-        let mut plain = opening(SocketType::Dealer, b"");
+        assert!(rejected(&old).is_some());
+        let mut plain = handshake(SocketType::Dealer, b"");
         plain[12..17].copy_from_slice(b"PLAIN");
-        assert!(refused(&plain[..13]).is_some());
+        assert!(rejected(&plain[..13]).is_some());
         assert_eq!(
-            refused(&opening(SocketType::Router, b"")).as_deref(),
+            rejected(&handshake(SocketType::Router, b"")).as_deref(),
             Some("ZMTP peer is not a DEALER socket")
         );
-        let mut truncated = opening(SocketType::Dealer, b"ps1");
+        let mut truncated = handshake(SocketType::Dealer, b"ps1");
         let at = truncated.len() - 4;
         truncated[at] = 200;
-        assert!(refused(&truncated).is_some());
+        assert!(rejected(&truncated).is_some());
     }
 }

@@ -1,8 +1,8 @@
-//! How those who train hear of newcomers.
+//! Notifies the training processes of new workers.
 //!
-//! Rank 0 is told, and tells the others at their next commit. It takes what it is told also while it does not heed it yet,
-//! because it has only just said where it listens, or forgets it, because it is just beginning in a world. So it is told again
-//! until somebody asks for its number. What it has heeded already it knows by its time, and leaves aside.
+//! Rank 0 is notified and notifies the others at their next commit. It acknowledges a notification even if it ignores it,
+//! because it has only just registered its address, or drops it, because it is starting in a world. So the notification
+//! is repeated until a process requests its rank. Rank 0 recognizes a repeated one by its timestamp.
 
 use std::time::Duration;
 
@@ -14,76 +14,80 @@ use crate::{
     gloo::{limits::WorldEvent, notification::HostChange},
 };
 
-/// So often rank 0 is told at once again when it could not be. After that it is told when anything else happens.
-const TOLD_MAX: u32 = 5;
+/// Maximum number of immediate retries after a failure. Later ones wait for another event.
+const MAX_IMMEDIATE_RETRIES: u32 = 5;
 
-/// Rank 0 is told again when it has not heeded what it was told for so long, then for twice as long, and so on.
-const HEEDED_WITHIN: Duration = Duration::from_secs(1);
+/// Delay before the first repetition. Doubles with each one.
+const INITIAL_DELAY: Duration = Duration::from_secs(1);
 
-/// So often, which takes more than an hour: programs that heed nothing until then do not mean to.
-const REPEATED_MAX: u32 = 12;
+/// Maximum number of repetitions, which takes more than an hour.
+const MAX_RETRIES: u32 = 12;
 
 impl GlooDriver {
-    /// Tells rank 0 that newcomers are there, once it has said where it listens. Where somebody has gone the others see
-    /// that by themselves, or have already.
-    pub(super) fn announce(&mut self, effects: &mut Effects) {
+    /// Notifies rank 0 of new workers, once it has registered its address. Not needed after a member left: the others
+    /// detect that themselves.
+    pub(super) fn notify(&mut self, effects: &mut Effects) {
         let Some(plan) = self.plans.front() else {
             return;
         };
-        if plan.announced || !self.is_to_be_told(plan) {
+        if plan.notified || !self.needs_notification(plan) {
             return;
         }
         let stays = |task: &TaskId| plan.world.has(task);
         let change = match self.world().tasks().keys().all(stays) {
             true => HostChange::Added,
-            false => HostChange::Both,
+            false => HostChange::Mixed,
         };
-        // Times need only grow.
+        // Timestamps only have to increase.
         let time = i32::try_from(plan.number).unwrap_or(i32::MAX);
         if let Some(plan) = self.plans.front_mut() {
-            plan.announced = true;
+            plan.notified = true;
         }
-        self.store.hear(WorldEvent::HostsChanged(change, time), effects);
+        self.store.handle(WorldEvent::HostsChanged(change, time), effects);
     }
 
-    /// Whether rank 0 listens, and has newcomers to hear of whom nobody has heeded yet.
-    fn is_to_be_told(&self, plan: &PlannedWorld) -> bool {
+    /// Returns true if rank 0 has an address and the notification has not taken effect yet.
+    fn needs_notification(&self, plan: &PlannedWorld) -> bool {
         let first = self.world().members().first();
-        let listens = first.is_some_and(|first| self.store.worker(&first.slot).is_some());
-        let heeded = !self.gone.is_empty() || self.store.asking().next().is_some();
-        listens && !heeded && self.has_newcomers(plan)
+        let reachable = first.is_some_and(|first| self.store.endpoint(&first.slot).is_some());
+        let effective = !self.departed.is_empty() || self.store.rank_requests().next().is_some();
+        reachable && !effective && self.has_new_workers(plan)
     }
 
-    /// Rank 0 was not told: it does not listen, or went away before it answered.
-    pub(super) fn untold(&mut self, effects: &mut Effects) {
+    /// Handles a failed notification: rank 0 refused the connection, or closed it without a reply.
+    pub(super) fn notification_failed(&mut self, effects: &mut Effects) {
         if let Some(plan) = self.plans.front_mut() {
-            plan.announced = false;
-            plan.untold += 1;
-            if plan.untold <= TOLD_MAX {
-                self.step(effects);
+            plan.notified = false;
+            plan.failures += 1;
+            if plan.failures <= MAX_IMMEDIATE_RETRIES {
+                self.advance(effects);
             }
         }
     }
 
-    /// What rank 0 was told, or was to be, and has not heeded.
-    pub(super) fn unheeded(&self) -> Option<RetryTimer> {
+    /// Returns the retry timer of a notification that has not taken effect.
+    pub(super) fn pending_retry(&self) -> Option<RetryTimer> {
         let plan = self.plans.front()?;
-        let was_told = plan.announced || plan.untold > 0;
-        let waits = self.can_be(plan) && self.is_there(&plan.world) && self.is_to_be_told(plan);
-        if !was_told || !waits || plan.repeated == REPEATED_MAX {
+        let was_sent = plan.notified || plan.failures > 0;
+        let pending =
+            self.can_start(plan) && self.is_present(&plan.world) && self.needs_notification(plan);
+        if !was_sent || !pending || plan.retries == MAX_RETRIES {
             return None;
         }
-        Some(RetryTimer { id: self.store.told()?, delay: HEEDED_WITHIN * 2_u32.pow(plan.repeated) })
+        Some(RetryTimer {
+            id: self.store.sent_notifications()?,
+            delay: INITIAL_DELAY * 2_u32.pow(plan.retries),
+        })
     }
 
-    pub(super) fn announce_again(&mut self, effects: &mut Effects) {
-        if self.unheeded().is_none() {
+    pub(super) fn notify_again(&mut self, effects: &mut Effects) {
+        if self.pending_retry().is_none() {
             return;
         }
         if let Some(plan) = self.plans.front_mut() {
-            plan.announced = false;
-            plan.repeated += 1;
+            plan.notified = false;
+            plan.retries += 1;
         }
-        self.step(effects);
+        self.advance(effects);
     }
 }

@@ -42,7 +42,7 @@ struct Incoming {
 impl Incoming {
     fn new(stream: TcpStream, theirs: SocketType) -> Incoming {
         stream.set_nodelay(true).expect("a stream");
-        Incoming { stream, session: ZmtpSession::with(theirs), bytes: Vec::new() }
+        Incoming { stream, session: ZmtpSession::new(theirs), bytes: Vec::new() }
     }
 
     /// The next command of control, or nothing when the other side is ready.
@@ -54,7 +54,7 @@ impl Incoming {
                     ZmtpEvent::Message(frames) => {
                         // What a ROUTER has sent may begin with an identity.
                         let frame = frames.last().expect("a frame");
-                        let meta = PsMeta::read(frame).expect("a message");
+                        let meta = PsMeta::parse(frame).expect("a message");
                         Some(meta.control.map(|control| control.command))
                     }
                     ZmtpEvent::Ready { .. } => Some(None),
@@ -79,7 +79,7 @@ pub fn run(own: &Own, mut turns: Turns) {
     let port = listener.local_addr().expect("an address").port();
     turns.next();
     let mut up = Incoming::new(own.connect(), SocketType::Router);
-    say(&up.stream, &zmtp::opening(SocketType::Dealer, b""));
+    say(&up.stream, &zmtp::handshake(SocketType::Dealer, b""));
     assert_eq!(up.next(), None);
     let node = PsNode {
         role: if own.role == "server" { PsRole::Server } else { PsRole::Worker },
@@ -93,7 +93,7 @@ pub fn run(own: &Own, mut turns: Turns) {
     say(&up.stream, &message(control, false));
     let (stream, _) = listener.accept().expect("the scheduler");
     let mut down = Incoming::new(stream, SocketType::Dealer);
-    say(&down.stream, &zmtp::opening(SocketType::Router, b""));
+    say(&down.stream, &zmtp::handshake(SocketType::Router, b""));
     assert_eq!(down.next(), None);
     assert_eq!(down.next(), Some(PsCommand::AddNode));
     say(&up.stream, &barrier(EVERYBODY));

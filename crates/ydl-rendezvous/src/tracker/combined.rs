@@ -1,7 +1,7 @@
-//! The magic number, who speaks, and which of the two protocols it is.
+//! Checks the magic number, identifies the worker and detects the protocol.
 //!
-//! A worker's rank is its place among the tasks that the tracker was made for: known from its agent, the same in every
-//! attempt, and not what it says. The address told to others is that of its node.
+//! The rank of a worker is the position of its task, known from its agent and the same in every attempt, whatever the
+//! worker claims. Other workers receive the address of its node.
 
 use std::collections::BTreeMap;
 
@@ -10,9 +10,9 @@ use ydl_core::TaskId;
 use crate::{Effects, LinkId, Peer, Protocol, Rejection, rabit, xgboost};
 
 const MAGIC: [u8; 4] = 0xff99_u32.to_le_bytes();
-/// The longest thing that either protocol takes: two texts of 64 KiB with something around them.
+/// Maximum length of a message in either protocol: two texts of 64 KiB, and more.
 const MESSAGE_MAX: usize = 192 << 10;
-/// What is printed at once goes to the log as so many lines.
+/// Maximum number of lines logged for a printed text.
 const LINES_MAX: usize = 64;
 
 /// Rabit's and XGBoost's tracker.
@@ -20,9 +20,9 @@ const LINES_MAX: usize = 64;
 pub struct Tracker {
     ranks: BTreeMap<TaskId, u32>,
     tasks: Vec<TaskId>,
-    /// The attempt of each rank below which nothing counts any more.
+    /// Current attempt of each rank. Earlier ones are ignored.
     current: Vec<u32>,
-    lines: BTreeMap<LinkId, TrackerLink>,
+    links: BTreeMap<LinkId, TrackerLink>,
     rabit: rabit::RabitTracker,
     xgboost: xgboost::XgboostTracker,
     dialed: u64,
@@ -37,21 +37,21 @@ struct TrackerLink {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum TrackerStage {
     Magic,
-    /// Which of the two is not known yet.
-    Either,
+    /// The protocol is not known yet.
+    Unknown,
     Rabit,
     Xgboost,
 }
 
 impl Tracker {
-    /// For these tasks, which are the ranks from 0 on.
+    /// Creates a tracker. The tasks have the ranks from 0 on.
     pub fn new(tasks: Vec<TaskId>) -> Tracker {
         let workers = u32::try_from(tasks.len()).unwrap_or(u32::MAX);
         Tracker {
             ranks: tasks.iter().cloned().zip(0..).collect(),
             current: vec![0; tasks.len()],
             tasks,
-            lines: BTreeMap::new(),
+            links: BTreeMap::new(),
             rabit: rabit::RabitTracker::new(workers),
             xgboost: xgboost::XgboostTracker::new(workers),
             dialed: 0,
@@ -70,28 +70,30 @@ impl Tracker {
         Ok(rank)
     }
 
-    /// Attempts of a rank before this one are over.
-    fn over(&mut self, rank: u32, attempt: u32, effects: &mut Effects) {
+    /// Drops the state of attempts of a rank before this one.
+    fn end_attempts(&mut self, rank: u32, attempt: u32, effects: &mut Effects) {
         let current = &mut self.current[rank as usize];
         if attempt <= *current {
             return;
         }
         *current = attempt;
         let task = self.tasks[rank as usize].clone();
-        self.lines.retain(|_, line| line.peer.task != task || line.peer.attempt >= attempt);
+        self.links.retain(|_, state| state.peer.task != task || state.peer.attempt >= attempt);
         self.rabit.attempt_ended(rank, effects);
-        let broken = self.xgboost.attempt_ended(rank, effects);
-        self.tell(rank, broken, effects);
+        let to_stop = self.xgboost.attempt_ended(rank, effects);
+        self.stop_workers(rank, to_stop, effects);
     }
 
-    /// Those whose group is at an end are told at once, each through its own agent.
-    fn tell(&mut self, by: u32, broken: Vec<(u32, u16)>, effects: &mut Effects) {
-        if !broken.is_empty() {
+    /// Dials the error ports of workers to stop, each through its own agent.
+    fn stop_workers(&mut self, by: u32, to_stop: Vec<(u32, u16)>, effects: &mut Effects) {
+        if !to_stop.is_empty() {
             let task = &self.tasks[by as usize];
-            effects
-                .log(format!("{task} left the group; stopping the other {} workers", broken.len()));
+            effects.log(format!(
+                "{task} left the group; stopping the other {} workers",
+                to_stop.len()
+            ));
         }
-        for (rank, port) in broken {
+        for (rank, port) in to_stop {
             let link = LinkId::Dialed(self.dialed);
             self.dialed += 1;
             effects.dial(link, self.tasks[rank as usize].clone(), port);
@@ -101,12 +103,12 @@ impl Tracker {
     fn receive_on(
         &mut self,
         link: LinkId,
-        line: &mut TrackerLink,
+        state: &mut TrackerLink,
         bytes: &[u8],
         effects: &mut Effects,
     ) -> Result<Option<usize>, Rejection> {
-        let rank = self.rank(&line.peer)?;
-        if line.stage == TrackerStage::Magic {
+        let rank = self.rank(&state.peer)?;
+        if state.stage == TrackerStage::Magic {
             let differs = bytes.iter().zip(MAGIC).any(|(one, other)| *one != other);
             if differs {
                 return Err(Rejection::new("invalid tracker magic number"));
@@ -115,46 +117,46 @@ impl Tracker {
                 return Ok(None);
             }
             effects.persist();
-            self.over(rank, line.peer.attempt, effects);
-            line.stage = TrackerStage::Either;
+            self.end_attempts(rank, state.peer.attempt, effects);
+            state.stage = TrackerStage::Unknown;
             effects.send(link, MAGIC);
             return Ok(Some(MAGIC.len()));
         }
-        if line.stage == TrackerStage::Either {
-            // First a number in detect, then in one the text of a JSON object, in the other a small number or −1.
+        if state.stage == TrackerStage::Unknown {
+            // Both start with a number. A JSON object follows in one, a small number or −1 in the other.
             let Some(second) = bytes.get(4..8) else {
                 return Ok(None);
             };
             let text = second.iter().all(|byte| (b' '..=b'~').contains(byte));
-            line.stage = if text { TrackerStage::Xgboost } else { TrackerStage::Rabit };
-            match line.stage {
+            state.stage = if text { TrackerStage::Xgboost } else { TrackerStage::Rabit };
+            match state.stage {
                 TrackerStage::Xgboost => self.xgboost.open(link, rank),
                 _ => self.rabit.open(link, rank),
             }
         }
-        let host = &line.peer.host;
-        if line.stage == TrackerStage::Rabit {
-            let Some(heard) = self.rabit.receive(link, host, bytes, effects)? else {
+        let host = &state.peer.host;
+        if state.stage == TrackerStage::Rabit {
+            let Some(message) = self.rabit.receive(link, host, bytes, effects)? else {
                 return Ok(None);
             };
-            if let Some(printed) = heard.printed {
-                say(&line.peer.task, &String::from_utf8_lossy(printed), effects);
+            if let Some(printed) = message.printed {
+                log_lines(&state.peer.task, &String::from_utf8_lossy(printed), effects);
             }
-            return Ok(Some(heard.length));
+            return Ok(Some(message.length));
         }
-        let Some(heard) = self.xgboost.receive(link, host, bytes, effects)? else {
+        let Some(message) = self.xgboost.receive(link, host, bytes, effects)? else {
             return Ok(None);
         };
-        if let Some(lines) = heard.lines {
-            say(&line.peer.task, &lines, effects);
+        if let Some(printed) = message.printed {
+            log_lines(&state.peer.task, &printed, effects);
         }
-        self.tell(rank, heard.broken, effects);
-        Ok(Some(heard.length))
+        self.stop_workers(rank, message.to_stop, effects);
+        Ok(Some(message.length))
     }
 }
 
-/// What a program prints goes to people as lines, without what would move a cursor.
-fn say(task: &TaskId, text: &str, effects: &mut Effects) {
+/// Logs a printed text as lines, without control characters.
+fn log_lines(task: &TaskId, text: &str, effects: &mut Effects) {
     for line in text.trim().lines().take(LINES_MAX) {
         let line = line.trim_end().replace(char::is_control, " ");
         effects.log(format!("{task}: {line}"));
@@ -163,17 +165,17 @@ fn say(task: &TaskId, text: &str, effects: &mut Effects) {
 
 impl Protocol for Tracker {
     fn max_message_len(&self) -> usize {
-        // And a list of all ranks.
+        // A list of all ranks may be longer.
         MESSAGE_MAX.max(8 + 4 * self.tasks.len())
     }
 
     fn open(&mut self, link: LinkId, peer: &Peer, effects: &mut Effects) {
         match link {
             LinkId::Accepted(_) => {
-                let line = TrackerLink { peer: peer.clone(), stage: TrackerStage::Magic };
-                self.lines.insert(link, line);
+                let state = TrackerLink { peer: peer.clone(), stage: TrackerStage::Magic };
+                self.links.insert(link, state);
             }
-            // The only thing that is ever dialed, and once is enough.
+            // Only error ports are dialed. One notification is enough.
             LinkId::Dialed(_) => {
                 effects.persist();
                 effects.send(link, xgboost::ERROR.to_le_bytes());
@@ -188,26 +190,26 @@ impl Protocol for Tracker {
         bytes: &[u8],
         effects: &mut Effects,
     ) -> Result<Option<usize>, Rejection> {
-        let Some(mut line) = self.lines.remove(&link) else {
+        let Some(mut state) = self.links.remove(&link) else {
             return Err(Rejection::new("input on a closed link"));
         };
-        let took = self.receive_on(link, &mut line, bytes, effects);
-        self.lines.insert(link, line);
-        took
+        let result = self.receive_on(link, &mut state, bytes, effects);
+        self.links.insert(link, state);
+        result
     }
 
     fn close(&mut self, link: LinkId, effects: &mut Effects) {
-        let stage = self.lines.remove(&link).map(|line| line.stage);
+        let stage = self.links.remove(&link).map(|state| state.stage);
         match stage {
             Some(TrackerStage::Rabit) => self.rabit.close(link, effects),
             Some(TrackerStage::Xgboost) => self.xgboost.close(link, effects),
-            Some(TrackerStage::Magic | TrackerStage::Either) | None => {}
+            Some(TrackerStage::Magic | TrackerStage::Unknown) | None => {}
         }
     }
 
     fn attempt_ended(&mut self, peer: &Peer, effects: &mut Effects) {
         if let Some(rank) = self.ranks.get(&peer.task).copied() {
-            self.over(rank, peer.attempt.saturating_add(1), effects);
+            self.end_attempts(rank, peer.attempt.saturating_add(1), effects);
         }
     }
 
