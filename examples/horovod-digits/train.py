@@ -1,6 +1,6 @@
-"""Teach a small network to read handwritten digits with Horovod and PyTorch, on one process or on many.
+"""Train a small network on handwritten digits with Horovod and PyTorch, on one process or on many.
 
-`hvd.init` finds everything in the environment: who this process is, how many there are, and where they meet.
+`hvd.init` reads rank, size and rendezvous address from the environment.
 """
 
 import argparse
@@ -22,9 +22,9 @@ CHECKPOINT = pathlib.Path(os.environ.get("YDL_CHECKPOINT", "checkpoint")) / "dig
 
 
 def digits():
-    """scikit-learn's bundled set, 1797 images of 8 by 8, as (images, labels) to learn and to test.
+    """Returns scikit-learn's digits, 1797 images of 8 by 8, as (images, labels) for training and for test.
 
-    The file is read straight from the installed package, whose code is not needed for it.
+    Reads the file in the installed package without importing scikit-learn.
     """
     package = importlib.metadata.distribution("scikit-learn")
     table = package.locate_file("sklearn/datasets/data/digits.csv.gz")
@@ -35,7 +35,7 @@ def digits():
 
 
 def load(net, optimiser):
-    """Take the last checkpoint, if any; returns the number of epochs that are done."""
+    """Loads the last checkpoint, if any; returns the number of completed epochs."""
     if not CHECKPOINT.exists():
         return 0
     saved = torch.load(CHECKPOINT)
@@ -45,7 +45,7 @@ def load(net, optimiser):
 
 
 def resume(net, optimiser):
-    """Rank 0 takes the last checkpoint and shares it."""
+    """Loads the last checkpoint on rank 0 and broadcasts it; returns the number of completed epochs."""
     epochs = load(net, optimiser) if hvd.rank() == 0 else 0
     hvd.broadcast_parameters(net.state_dict(), root_rank=0)
     hvd.broadcast_optimizer_state(optimiser, root_rank=0)
@@ -53,7 +53,7 @@ def resume(net, optimiser):
 
 
 def checkpoint(net, optimiser, epochs):
-    """Save everything under a name that only a complete file ever gets."""
+    """Saves a checkpoint atomically: writes a temporary file and renames it."""
     CHECKPOINT.parent.mkdir(parents=True, exist_ok=True)
     part = CHECKPOINT.with_suffix(".part")
     torch.save({"net": net.state_dict(), "optimiser": optimiser.state_dict(), "epochs": epochs}, part)
@@ -61,11 +61,11 @@ def checkpoint(net, optimiser, epochs):
 
 
 def shard(count, batch_size, epoch, rank, world):
-    """This process's share of each batch, as row numbers, one line per step: equally many steps for everyone."""
+    """Returns the row numbers of this process's share, one line per step. All processes take the same number of steps."""
     share = batch_size // world
     steps = count // batch_size
     if share == 0 or steps == 0:
-        raise SystemExit(f"a batch of {batch_size} cannot be shared by {world} processes")
+        raise SystemExit(f"a batch of {batch_size} cannot be divided among {world} processes")
     order = torch.from_numpy(np.random.RandomState(SEED + epoch).permutation(count))
     return order[rank::world][: steps * share].reshape(steps, share)
 
@@ -74,20 +74,20 @@ def main():
     parser = argparse.ArgumentParser(description="Train a classifier of handwritten digits.")
     add = parser.add_argument
     add("--epochs", type=int, default=12)
-    add("--batch-size", type=int, default=64, help="images per step, all processes together")
+    add("--batch-size", type=int, default=64, help="images per step of all processes")
     add("--lr", type=float, default=0.2, help="learning rate")
     add("--pause", type=float, default=0, metavar="SECONDS", help="wait after each batch")
     args = parser.parse_args()
 
-    began = time.monotonic()
+    start = time.monotonic()
     torch.manual_seed(SEED)
     torch.set_num_threads(1)
     hvd.init()
     rank, world = hvd.rank(), hvd.size()
     (images, labels), (test_images, test_labels) = digits()
     net = nn.Sequential(nn.Linear(64, 128), nn.ReLU(), nn.Linear(128, 10))
-    plain = torch.optim.SGD(net.parameters(), lr=args.lr)
-    optimiser = hvd.DistributedOptimizer(plain, named_parameters=net.named_parameters())
+    base = torch.optim.SGD(net.parameters(), lr=args.lr)
+    optimiser = hvd.DistributedOptimizer(base, named_parameters=net.named_parameters())
     first = resume(net, optimiser) + 1
     print(f"rank {rank} of {world}, from epoch {first}", flush=True)
     for epoch in range(first, args.epochs + 1):
@@ -109,9 +109,9 @@ def main():
     if rank == 0:
         MODEL.mkdir(exist_ok=True)
         torch.save(net.state_dict(), MODEL / "digits.pt")
-        metrics = {"test_accuracy": accuracy, "processes": world, "seconds": round(time.monotonic() - began, 3)}
+        metrics = {"test_accuracy": accuracy, "processes": world, "seconds": round(time.monotonic() - start, 3)}
         (MODEL / "metrics.json").write_text(json.dumps(metrics, indent=2) + "\n")
-        # What is finished need not be resumed: the next run begins anew.
+        # Training is complete: the next run starts from scratch.
         CHECKPOINT.unlink(missing_ok=True)
     hvd.shutdown()
 

@@ -1,7 +1,7 @@
-"""The same network and the same digits as in train.py, by processes that come and go while it learns.
+"""Train the network of train.py with Elastic Horovod: processes may join and leave during training.
 
-Every few batches the state is committed. When somebody comes all of them meet at the next commit and go on together; when
-somebody is lost those who are left go back to the last commit and go on without it.
+The state is committed every few batches. When a process joins, all processes synchronize at the next commit. When a process
+fails, the others roll back to the last commit and continue without it.
 """
 
 import argparse
@@ -22,7 +22,7 @@ def main():
     parser = argparse.ArgumentParser(description="Train a classifier of handwritten digits.")
     add = parser.add_argument
     add("--epochs", type=int, default=12)
-    add("--batch-size", type=int, default=64, help="images per step, all processes together")
+    add("--batch-size", type=int, default=64, help="images per step of all processes")
     add("--lr", type=float, default=0.2, help="learning rate")
     add("--pause", type=float, default=0, metavar="SECONDS", help="wait after each batch")
     args = parser.parse_args()
@@ -32,8 +32,8 @@ def main():
     hvd.init()
     (images, labels), (test_images, test_labels) = digits()
     net = nn.Sequential(nn.Linear(64, 128), nn.ReLU(), nn.Linear(128, 10))
-    plain = torch.optim.SGD(net.parameters(), lr=args.lr)
-    optimiser = hvd.DistributedOptimizer(plain, named_parameters=net.named_parameters())
+    base = torch.optim.SGD(net.parameters(), lr=args.lr)
+    optimiser = hvd.DistributedOptimizer(base, named_parameters=net.named_parameters())
     steps = len(images) // args.batch_size
 
     @hvd.elastic.run
@@ -59,7 +59,7 @@ def main():
             state.epoch, state.batch = state.epoch + 1, 0
             state.commit()
 
-    # A newcomer gets the state of rank 0; where nobody is left who has one, all go on from the checkpoint.
+    # New processes get the state of rank 0. If no process with state is left, training resumes from the checkpoint.
     train(hvd.elastic.TorchState(net, optimiser, epoch=load(net, optimiser) + 1, batch=0))
     with torch.no_grad():
         accuracy = (net(test_images).argmax(1) == test_labels).float().mean().item()

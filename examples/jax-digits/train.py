@@ -1,7 +1,6 @@
-"""Teach a small network to read handwritten digits with JAX, on one process or on many.
+"""Train a small network on handwritten digits with JAX, on one process or on many.
 
-The coordinator's address JAX finds in the environment by itself; how many processes there are and which one this is, a program
-hands over.
+JAX reads the coordinator's address from the environment. The program passes the number of processes and its rank.
 """
 
 import argparse
@@ -25,9 +24,9 @@ CHECKPOINT = pathlib.Path(os.environ.get("YDL_CHECKPOINT", "checkpoint")) / "dig
 
 
 def digits():
-    """scikit-learn's bundled set, 1797 images of 8 by 8, as (images, labels) to learn and to test.
+    """Returns scikit-learn's digits, 1797 images of 8 by 8, as (images, labels) for training and for test.
 
-    The file is read straight from the installed package, whose code is not needed for it.
+    Reads the file in the installed package without importing scikit-learn.
     """
     package = importlib.metadata.distribution("scikit-learn")
     table = package.locate_file("sklearn/datasets/data/digits.csv.gz")
@@ -53,7 +52,7 @@ def loss_of(net, images, labels):
 
 
 def step_on(mesh, rate):
-    """One step of gradient descent: everybody has the whole network and its rows of the batch."""
+    """Returns a training step. Each process has the whole network and its rows of the batch."""
     rows, whole = PartitionSpec("process"), PartitionSpec()
 
     @jax.jit
@@ -68,7 +67,7 @@ def step_on(mesh, rate):
 
 
 def resume(net):
-    """The last checkpoint, if there is one, and the number of epochs that are done."""
+    """Returns the last checkpoint, if any, and the number of completed epochs."""
     if not CHECKPOINT.exists():
         return net, 0
     with np.load(CHECKPOINT) as saved:
@@ -76,7 +75,7 @@ def resume(net):
 
 
 def checkpoint(net, epochs):
-    """Save everything under a name that only a complete file ever gets."""
+    """Saves a checkpoint atomically: writes a temporary file and renames it."""
     CHECKPOINT.parent.mkdir(parents=True, exist_ok=True)
     part = CHECKPOINT.with_suffix(".part.npz")
     np.savez(part, epochs=epochs, **net)
@@ -84,11 +83,11 @@ def checkpoint(net, epochs):
 
 
 def shard(count, batch_size, epoch, rank, world):
-    """This process's share of each batch, as row numbers, one line per step: equally many steps for everyone."""
+    """Returns the row numbers of this process's share, one line per step. All processes take the same number of steps."""
     share = batch_size // world
     steps = count // batch_size
     if share == 0 or steps == 0:
-        raise SystemExit(f"a batch of {batch_size} cannot be shared by {world} processes")
+        raise SystemExit(f"a batch of {batch_size} cannot be divided among {world} processes")
     order = np.random.RandomState(SEED + epoch).permutation(count)
     return order[rank::world][: steps * share].reshape(steps, share)
 
@@ -97,31 +96,31 @@ def main():
     parser = argparse.ArgumentParser(description="Train a classifier of handwritten digits.")
     add = parser.add_argument
     add("--epochs", type=int, default=12)
-    add("--batch-size", type=int, default=64, help="images per step, all processes together")
+    add("--batch-size", type=int, default=64, help="images per step of all processes")
     add("--lr", type=float, default=0.2, help="learning rate")
     add("--pause", type=float, default=0, metavar="SECONDS", help="wait after each batch")
     args = parser.parse_args()
 
-    began = time.monotonic()
+    start = time.monotonic()
     if "JAX_COORDINATOR_ADDRESS" in os.environ:
         numbers = {name: int(os.environ["JAX_" + name.upper()]) for name in ("num_processes", "process_id")}
         jax.distributed.initialize(**numbers)
     rank, world = jax.process_index(), jax.process_count()
     mesh = Mesh(jax.devices(), ("process",))
-    # What everybody must know of everybody before anything else: that nobody is missing.
+    # Wait until all processes are present.
     present = multihost_utils.process_allgather(np.array([rank])).ravel().tolist()
     (images, labels), (test_images, test_labels) = digits()
-    # What the first process knows counts: the others may be new on their nodes.
+    # Use the checkpoint of rank 0: the other processes may be on new nodes without one.
     local, done = multihost_utils.broadcast_one_to_all(resume(network()))
     first = int(done) + 1
     print(f"rank {rank} of {world}, from epoch {first}", flush=True)
     print(f"present {present}", flush=True)
-    spread = partial(multihost_utils.host_local_array_to_global_array, global_mesh=mesh)
+    to_global = partial(multihost_utils.host_local_array_to_global_array, global_mesh=mesh)
     step = step_on(mesh, args.lr)
-    net = spread(local, pspecs=PartitionSpec())
+    net = to_global(local, pspecs=PartitionSpec())
     for epoch in range(first, args.epochs + 1):
         for rows in shard(len(images), args.batch_size, epoch, rank, world):
-            batch = spread((images[rows], labels[rows]), pspecs=PartitionSpec("process"))
+            batch = to_global((images[rows], labels[rows]), pspecs=PartitionSpec("process"))
             net, loss = step(net, *batch)
             time.sleep(args.pause)
         local = jax.tree.map(lambda one: np.asarray(one.addressable_data(0)), net)
@@ -136,9 +135,9 @@ def main():
     if rank == 0:
         MODEL.mkdir(exist_ok=True)
         np.savez(MODEL / "digits.npz", **local)
-        metrics = {"test_accuracy": accuracy, "processes": world, "seconds": round(time.monotonic() - began, 3)}
+        metrics = {"test_accuracy": accuracy, "processes": world, "seconds": round(time.monotonic() - start, 3)}
         (MODEL / "metrics.json").write_text(json.dumps(metrics, indent=2) + "\n")
-        # What is finished need not be resumed: the next run begins anew.
+        # Training is complete: the next run starts from scratch.
         CHECKPOINT.unlink(missing_ok=True)
 
 

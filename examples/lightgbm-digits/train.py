@@ -1,6 +1,6 @@
-"""Teach boosted trees to read handwritten digits, on one process or on many that share the rows.
+"""Train boosted trees on handwritten digits, on one process or on many that divide the rows.
 
-LightGBM takes where its peers are as parameters, so a program reads them from the environment and hands them over.
+LightGBM takes the addresses of its peers as parameters, which the program reads from the environment.
 """
 
 import argparse
@@ -19,7 +19,7 @@ MODEL = pathlib.Path("model")
 
 
 def digits():
-    """scikit-learn's bundled set, 1797 images of 8 by 8, as (images, labels) to learn and to test."""
+    """Returns scikit-learn's digits, 1797 images of 8 by 8, as (images, labels) for training and for test."""
     package = importlib.metadata.distribution("scikit-learn")
     table = package.locate_file("sklearn/datasets/data/digits.csv.gz")
     rows = np.loadtxt(table, delimiter=",", dtype=np.float32)
@@ -29,7 +29,7 @@ def digits():
 
 
 def peers():
-    """Parameters that name all processes; none where this one is alone."""
+    """Returns the parameters with all processes; empty for a single process."""
     if "machines" not in os.environ:
         return {}
     numbers = {name: int(os.environ[name]) for name in ("local_listen_port", "num_machines")}
@@ -48,11 +48,11 @@ def main():
     parameters = {"objective": "multiclass", "num_class": 10, "num_leaves": 15, "num_threads": 1, "verbose": -1, **peers()}
     data = lgb.Dataset(images[rank::world].copy(), labels[rank::world].copy())
 
-    def pause(environment):
+    def progress(environment):
         print(f"round {environment.iteration + 1}", flush=True)
         time.sleep(args.pause)
 
-    model = lgb.train(parameters, data, args.rounds, callbacks=[pause])
+    model = lgb.train(parameters, data, args.rounds, callbacks=[progress])
     accuracy = float((model.predict(test_images).argmax(1) == test_labels).mean())
     print(f"test accuracy {accuracy:.3f}", flush=True)
     print(f"gain {model.feature_importance('gain').sum():.3f}", flush=True)

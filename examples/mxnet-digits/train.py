@@ -1,7 +1,7 @@
-"""Teach a small network to read handwritten digits, on one process or on many.
+"""Train a small network on handwritten digits, on one process or on many.
 
-Every process of the job runs this same file. In a server `import mxnet` does not return: it serves
-until the workers are done and then exits. Only workers get past it.
+All processes of the job run this file. In a parameter server `import mxnet` does not return: it serves
+until the workers finish, then exits. Only workers run the code below.
 """
 
 import mxnet as mx
@@ -20,15 +20,15 @@ SEED = 1
 TEST_ROWS = 297
 MODEL = pathlib.Path("model")
 CHECKPOINT = pathlib.Path(os.environ.get("YDL_CHECKPOINT", "checkpoint"))
-# Keys of what rank 0 tells the others at the start; the trainer itself counts from 0.
+# First key of the initial values from rank 0; the trainer uses keys from 0.
 START_KEYS = 1_000_000
 
 
 def digits():
-    """scikit-learn's bundled set, 1797 images of 8 by 8, as (images, labels) to learn and to test.
+    """Returns scikit-learn's digits, 1797 images of 8 by 8, as (images, labels) for training and for test.
 
-    The file is read straight from the installed package: `sklearn.datasets.load_digits` reads the
-    same one, but importing scikit-learn needs scipy and takes longer than the training.
+    Reads the file of `sklearn.datasets.load_digits` in the installed package, because importing
+    scikit-learn requires scipy and takes longer than the training.
     """
     package = importlib.metadata.distribution("scikit-learn")
     table = package.locate_file("sklearn/datasets/data/digits.csv.gz")
@@ -43,28 +43,28 @@ def network():
     net.add(gluon.nn.Dense(128, activation="relu"), gluon.nn.Dense(10))
     net.initialize(mx.init.Xavier())
     net.hybridize()
-    net(mx.nd.zeros((1, 64)))  # the first call gives the layers their shapes
+    net(mx.nd.zeros((1, 64)))  # the first call sets the shapes of the layers
     return net
 
 
 def shard(count, batch_size, epoch, kv):
-    """This worker's share of each batch, as row numbers, one line per step.
+    """Returns the row numbers of this worker's share, one line per step.
 
-    Everyone must take equally many steps, because `dist_sync` waits for all of them at each.
+    All workers must take the same number of steps, because `dist_sync` synchronizes each step.
     """
     share = batch_size // kv.num_workers
     steps = count // batch_size
     if share == 0 or steps == 0:
-        raise SystemExit(f"a batch of {batch_size} cannot be shared by {kv.num_workers} workers")
+        raise SystemExit(f"a batch of {batch_size} cannot be divided among {kv.num_workers} workers")
     order = np.random.RandomState(SEED + epoch).permutation(count)
     return order[kv.rank :: kv.num_workers][: steps * share].reshape(steps, share)
 
 
 def resume(net, kv):
-    """Load the last checkpoint, if any; returns the epoch to begin with, the same on all workers.
+    """Loads the last checkpoint, if any; returns the number of completed epochs on all workers.
 
-    Only rank 0 reads it, because only rank 0 wrote it; the others get weights and epoch from the
-    servers.
+    Rank 0 reads the checkpoint, because only rank 0 writes it. The others get weights and epoch from
+    the servers.
     """
     epoch = mx.nd.zeros(1)
     saved = sorted(CHECKPOINT.glob("epoch-*.params"))
@@ -80,7 +80,7 @@ def resume(net, kv):
 
 
 def checkpoint(net, epoch):
-    """Save the weights, under a name that only a complete file ever gets."""
+    """Saves a checkpoint atomically: writes a temporary file and renames it."""
     CHECKPOINT.mkdir(parents=True, exist_ok=True)
     part = CHECKPOINT / "part"
     net.save_parameters(str(part))
@@ -94,23 +94,23 @@ def save(net, metrics):
     net.export(str(MODEL / "digits"))  # digits-symbol.json and digits-0000.params
     (MODEL / "digits-0000.params").replace(MODEL / "digits.params")
     (MODEL / "metrics.json").write_text(json.dumps(metrics, indent=2) + "\n")
-    # What is finished need not be resumed: the next run begins anew.
-    for done in CHECKPOINT.glob("epoch-*.params"):
-        done.unlink()
+    # Training is complete: the next run starts from scratch.
+    for path in CHECKPOINT.glob("epoch-*.params"):
+        path.unlink()
 
 
 def main():
     parser = argparse.ArgumentParser(description="Train a classifier of handwritten digits.")
     add = parser.add_argument
     add("--epochs", type=int, default=12)
-    add("--batch-size", type=int, default=64, help="images per step, all workers together")
+    add("--batch-size", type=int, default=64, help="images per step of all workers")
     add("--lr", type=float, default=0.2, help="learning rate")
-    # A launcher says by DMLC_ROLE that there are servers to talk to.
+    # A launcher sets DMLC_ROLE if there are parameter servers.
     add("--kv-store", default="dist_sync" if "DMLC_ROLE" in os.environ else "local")
     add("--pause", type=float, default=0, metavar="SECONDS", help="wait after each batch")
     args = parser.parse_args()
 
-    began = time.monotonic()
+    start = time.monotonic()
     mx.random.seed(SEED)
     kv = mx.kv.create(args.kv_store)
     (images, labels), (test_images, test_labels) = digits()
@@ -153,7 +153,7 @@ def main():
             "epochs": args.epochs,
             "first_epoch": first,
             "workers": kv.num_workers,
-            "seconds": round(time.monotonic() - began, 2),
+            "seconds": round(time.monotonic() - start, 2),
         })
 
 

@@ -1,4 +1,4 @@
-"""Teach the same network with MXNet's older Module API: a symbol, an iterator of batches, and `fit`."""
+"""Train the same network with MXNet's older Module API: a symbol, an iterator of batches, and `fit`."""
 
 import mxnet as mx
 
@@ -25,7 +25,7 @@ def main():
     kv = mx.kv.create(args.kv_store)
     print(f"rank {kv.rank} of {kv.num_workers}", flush=True)
     (images, labels), (test_images, test_labels) = digits()
-    # Equally many batches for everyone: `dist_sync` waits for all of them at each.
+    # The same number of batches for all workers, because `dist_sync` synchronizes each batch.
     count = len(images) // kv.num_workers
     own = slice(kv.rank * count, (kv.rank + 1) * count)
     batches = mx.io.NDArrayIter(images[own], labels[own], 64 // kv.num_workers, last_batch_handle="discard")

@@ -1,6 +1,6 @@
-"""Teach a small network to read handwritten digits with DistributedDataParallel, on one process or on many.
+"""Train a small network on handwritten digits with DistributedDataParallel, on one process or on many.
 
-`init_process_group` finds everything in the environment: who this process is, how many there are, and where they meet.
+`init_process_group` reads rank, world size and rendezvous address from the environment.
 """
 
 import argparse
@@ -23,9 +23,9 @@ CHECKPOINT = pathlib.Path(os.environ.get("YDL_CHECKPOINT", "checkpoint")) / "dig
 
 
 def digits():
-    """scikit-learn's bundled set, 1797 images of 8 by 8, as (images, labels) to learn and to test.
+    """Returns scikit-learn's digits, 1797 images of 8 by 8, as (images, labels) for training and for test.
 
-    The file is read straight from the installed package, whose code is not needed for it.
+    Reads the file in the installed package without importing scikit-learn.
     """
     package = importlib.metadata.distribution("scikit-learn")
     table = package.locate_file("sklearn/datasets/data/digits.csv.gz")
@@ -36,7 +36,7 @@ def digits():
 
 
 def resume(net, optimiser):
-    """Load the last checkpoint, if any; returns the number of epochs that are done."""
+    """Loads the last checkpoint, if any; returns the number of completed epochs."""
     if not CHECKPOINT.exists():
         return 0
     saved = torch.load(CHECKPOINT, weights_only=True)
@@ -46,7 +46,7 @@ def resume(net, optimiser):
 
 
 def checkpoint(net, optimiser, epochs):
-    """Save everything under a name that only a complete file ever gets."""
+    """Saves a checkpoint atomically: writes a temporary file and renames it."""
     CHECKPOINT.parent.mkdir(parents=True, exist_ok=True)
     part = CHECKPOINT.with_suffix(".part")
     torch.save({"net": net.state_dict(), "optimiser": optimiser.state_dict(), "epochs": epochs}, part)
@@ -54,11 +54,11 @@ def checkpoint(net, optimiser, epochs):
 
 
 def shard(count, batch_size, epoch, rank, world):
-    """This process's share of each batch, as row numbers, one line per step: equally many steps for everyone."""
+    """Returns the row numbers of this process's share, one line per step. All processes take the same number of steps."""
     share = batch_size // world
     steps = count // batch_size
     if share == 0 or steps == 0:
-        raise SystemExit(f"a batch of {batch_size} cannot be shared by {world} processes")
+        raise SystemExit(f"a batch of {batch_size} cannot be divided among {world} processes")
     order = torch.from_numpy(np.random.RandomState(SEED + epoch).permutation(count))
     return order[rank::world][: steps * share].reshape(steps, share)
 
@@ -67,12 +67,12 @@ def main():
     parser = argparse.ArgumentParser(description="Train a classifier of handwritten digits.")
     add = parser.add_argument
     add("--epochs", type=int, default=12)
-    add("--batch-size", type=int, default=64, help="images per step, all processes together")
+    add("--batch-size", type=int, default=64, help="images per step of all processes")
     add("--lr", type=float, default=0.2, help="learning rate")
     add("--pause", type=float, default=0, metavar="SECONDS", help="wait after each batch")
     args = parser.parse_args()
 
-    began = time.monotonic()
+    start = time.monotonic()
     torch.manual_seed(SEED)
     if "RANK" in os.environ:
         dist.init_process_group("gloo")
@@ -102,9 +102,9 @@ def main():
     if rank == 0:
         MODEL.mkdir(exist_ok=True)
         torch.save(net.state_dict(), MODEL / "digits.pt")
-        metrics = {"test_accuracy": accuracy, "processes": world, "seconds": round(time.monotonic() - began, 3)}
+        metrics = {"test_accuracy": accuracy, "processes": world, "seconds": round(time.monotonic() - start, 3)}
         (MODEL / "metrics.json").write_text(json.dumps(metrics, indent=2) + "\n")
-        # What is finished need not be resumed: the next run begins anew.
+        # Training is complete: the next run starts from scratch.
         CHECKPOINT.unlink(missing_ok=True)
     if dist.is_initialized():
         dist.destroy_process_group()

@@ -1,8 +1,8 @@
-"""The same training by as many processes as there are: they come and go, and it goes on from the last step that was kept.
+"""Train elastically: processes may join and leave, and training resumes from the last saved step.
 
-Before a round begins anew everybody gets SIGTERM and some time. Rank 0 uses it to save what has been learned; without it,
-as when its machine is gone, what came after the last regular checkpoint is done again. Every rank loads the checkpoint, so
-its directory must be one that all of them see.
+Before a new round all processes get SIGTERM and a grace period, in which rank 0 saves a checkpoint. If rank 0 cannot, for
+example because its machine failed, the steps since the last regular checkpoint are repeated. All ranks load the checkpoint,
+so its directory must be shared.
 """
 
 import argparse
@@ -19,8 +19,8 @@ from torch.nn.parallel import DistributedDataParallel
 from train import MODEL, SEED, digits, shard
 
 
-class Kept:
-    """What outlives a round: the checkpoint, and the number of the last step that was ever taken."""
+class Progress:
+    """Persistent state: the checkpoint, and the number of the last step that was taken."""
 
     def __init__(self, directory):
         directory.mkdir(parents=True, exist_ok=True)
@@ -28,13 +28,13 @@ class Kept:
         self.reached = directory / "reached"
 
     def save(self, net, optimiser, step):
-        """Save everything under a name that only a complete file ever gets."""
+        """Saves a checkpoint atomically: writes a temporary file and renames it."""
         part = self.checkpoint.with_suffix(".part")
         torch.save({"net": net.state_dict(), "optimiser": optimiser.state_dict(), "step": step}, part)
         part.replace(self.checkpoint)
 
     def load(self, net, optimiser):
-        """Load the last checkpoint, if any; returns how many steps are done, and how many more had been."""
+        """Loads the last checkpoint, if any; returns the number of its steps and of later, lost steps."""
         if not self.checkpoint.exists():
             return 0, 0
         saved = torch.load(self.checkpoint, weights_only=True)
@@ -55,10 +55,10 @@ def main():
     parser = argparse.ArgumentParser(description="Train a classifier of handwritten digits, elastically.")
     add = parser.add_argument
     add("--epochs", type=int, default=12)
-    add("--until", type=pathlib.Path, metavar="FILE", help="go on after that until this file is there")
-    add("--batch-size", type=int, default=64, help="images per step, all processes together")
+    add("--until", type=pathlib.Path, metavar="FILE", help="then continue until this file exists")
+    add("--batch-size", type=int, default=64, help="images per step of all processes")
     add("--lr", type=float, default=0.2, help="learning rate")
-    add("--save-every", type=int, default=10, metavar="STEPS", help="how many steps may be lost")
+    add("--save-every", type=int, default=10, metavar="STEPS", help="interval between two checkpoints")
     add("--checkpoint", type=pathlib.Path, default=os.environ.get("YDL_CHECKPOINT", "checkpoint"), metavar="DIRECTORY")
     add("--pause", type=float, default=0, metavar="SECONDS", help="wait after each batch")
     args = parser.parse_args()
@@ -69,23 +69,23 @@ def main():
     (images, labels), (test_images, test_labels) = digits()
     net = nn.Sequential(nn.Linear(64, 128), nn.ReLU(), nn.Linear(128, 10))
     optimiser = torch.optim.SGD(net.parameters(), lr=args.lr)
-    kept = Kept(args.checkpoint)
-    step, lost = kept.load(net, optimiser)
-    # Nobody saves before everybody has loaded.
+    progress = Progress(args.checkpoint)
+    step, lost = progress.load(net, optimiser)
+    # No process may save before all have loaded.
     dist.barrier()
     model = DistributedDataParallel(net)
     steps = len(images) // args.batch_size
-    print(f"rank {rank} of {world} in round {os.environ.get('YDL_ROUND', 1)} goes on after step {step}, {lost} lost", flush=True)
+    print(f"rank {rank} of {world} in round {os.environ.get('YDL_ROUND', 1)} resumes after step {step}, {lost} lost", flush=True)
 
     stopped = []
     signal.signal(signal.SIGTERM, lambda *_: stopped.append(True))
     try:
         while not stopped:
-            # Rank 0 says whether that was the last step.
+            # Rank 0 decides if that was the last step.
             done = step >= args.epochs * steps and (args.until is None or args.until.exists())
-            over = torch.tensor([int(done)])
-            dist.broadcast(over, src=0)
-            if over.item():
+            finished = torch.tensor([int(done)])
+            dist.broadcast(finished, src=0)
+            if finished.item():
                 break
             epoch, at = divmod(step, steps)
             rows = shard(len(images), args.batch_size, epoch, rank, world)[at]
@@ -95,21 +95,21 @@ def main():
             optimiser.step()
             step += 1
             if rank == 0:
-                kept.reach(step)
+                progress.reach(step)
                 print(f"step {step} loss {loss.item():.4f}", flush=True)
                 if step % args.save_every == 0:
-                    kept.save(net, optimiser, step)
+                    progress.save(net, optimiser, step)
             time.sleep(args.pause)
     except RuntimeError as error:
-        # Another has gone in the middle of a step, which then nobody has taken.
+        # Another process left during the step, so no process completed it.
         if rank == 0:
-            kept.save(net, optimiser, step)
-        print(f"rank {rank} is alone after step {step}: {error}", flush=True)
+            progress.save(net, optimiser, step)
+        print(f"rank {rank} lost a peer after step {step}: {error}", flush=True)
         raise SystemExit(1) from error
     if stopped:
         if rank == 0:
-            kept.save(net, optimiser, step)
-        print(f"rank {rank} is stopped after step {step}", flush=True)
+            progress.save(net, optimiser, step)
+        print(f"rank {rank} stopped after step {step}", flush=True)
         raise SystemExit(1)
 
     with torch.no_grad():
@@ -120,7 +120,7 @@ def main():
     if rank == 0:
         MODEL.mkdir(exist_ok=True)
         torch.save(net.state_dict(), MODEL / "digits.pt")
-    # Who is done waits for the others: a round whose first has gone would begin anew.
+    # Wait for the others: an early exit of one process would start a new round.
     dist.barrier()
     dist.destroy_process_group()
 

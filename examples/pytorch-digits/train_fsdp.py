@@ -1,6 +1,6 @@
-"""Teach the same network with its parameters, gradients and optimiser divided over the processes (FSDP).
+"""Train the same network with parameters, gradients and optimiser state sharded over the processes (FSDP).
 
-Checkpoints and the model are whole again: they can be read by any number of processes, and without FSDP.
+Checkpoints contain the whole model: any number of processes can read them, also without FSDP.
 """
 
 import argparse
@@ -21,7 +21,7 @@ WHOLE = StateDictOptions(full_state_dict=True)
 
 
 def sharded(net):
-    """Divide each layer by itself, so that only one of them is ever whole in a process."""
+    """Shards each layer separately, so that a process holds at most one whole layer at a time."""
     mesh = init_device_mesh("cpu", (dist.get_world_size(),))
     for layer in net:
         if isinstance(layer, nn.Linear):

@@ -1,6 +1,6 @@
-"""Teach a small network to read handwritten digits with Keras and MultiWorkerMirroredStrategy, on one process or on many.
+"""Train a small network on handwritten digits with Keras and MultiWorkerMirroredStrategy, on one process or on many.
 
-The strategy finds everything in `TF_CONFIG`: who this process is, and where the others are.
+The strategy reads the role of this process and the addresses of all processes from `TF_CONFIG`.
 """
 
 import argparse
@@ -20,9 +20,9 @@ CHECKPOINT = pathlib.Path(os.environ.get("YDL_CHECKPOINT", "checkpoint"))
 
 
 def digits():
-    """scikit-learn's bundled set, 1797 images of 8 by 8, as (images, labels) to learn and to test.
+    """Returns scikit-learn's digits, 1797 images of 8 by 8, as (images, labels) for training and for test.
 
-    The file is read straight from the installed package, whose code is not needed for it.
+    Reads the file in the installed package without importing scikit-learn.
     """
     package = importlib.metadata.distribution("scikit-learn")
     table = package.locate_file("sklearn/datasets/data/digits.csv.gz")
@@ -33,16 +33,16 @@ def digits():
 
 
 class Progress(tf.keras.callbacks.Callback):
-    """Tells where this process begins and how far it is, and waits where that is wanted."""
+    """Prints the first epoch and the progress, and optionally pauses after each batch."""
 
     def __init__(self, rank, world, pause):
         super().__init__()
-        self.who, self.pause = f"rank {rank} of {world}", pause
+        self.title, self.pause = f"rank {rank} of {world}", pause
 
     def on_epoch_begin(self, epoch, logs=None):
-        if self.who:
-            print(f"{self.who}, from epoch {epoch + 1}", flush=True)
-            self.who = None
+        if self.title:
+            print(f"{self.title}, from epoch {epoch + 1}", flush=True)
+            self.title = None
 
     def on_train_batch_end(self, batch, logs=None):
         time.sleep(self.pause)
@@ -55,12 +55,12 @@ def main():
     parser = argparse.ArgumentParser(description="Train a classifier of handwritten digits.")
     add = parser.add_argument
     add("--epochs", type=int, default=12)
-    add("--batch-size", type=int, default=64, help="images per step, all processes together")
+    add("--batch-size", type=int, default=64, help="images per step of all processes")
     add("--lr", type=float, default=0.2, help="learning rate")
     add("--pause", type=float, default=0, metavar="SECONDS", help="wait after each batch")
     args = parser.parse_args()
 
-    began = time.monotonic()
+    start = time.monotonic()
     tf.keras.utils.set_random_seed(SEED)
     rank, world, strategy = 0, 1, tf.distribute.get_strategy()
     if "TF_CONFIG" in os.environ:
@@ -71,7 +71,7 @@ def main():
         world = strategy.num_replicas_in_sync
     train, (test_images, test_labels) = digits()
     rows = tf.data.Dataset.from_tensor_slices(train).shuffle(len(train[0]), seed=SEED).repeat().batch(args.batch_size)
-    # Everybody reads all rows and takes its share of them.
+    # Each process reads all rows and uses its share.
     options = tf.data.Options()
     options.experimental_distribute.auto_shard_policy = tf.data.experimental.AutoShardPolicy.DATA
     with strategy.scope():
@@ -79,7 +79,7 @@ def main():
         net = tf.keras.Sequential(layers)
         loss = tf.keras.losses.SparseCategoricalCrossentropy(from_logits=True)
         net.compile(tf.keras.optimizers.SGD(args.lr), loss)
-    # After each epoch the first process saves everything; whoever begins again goes on from there.
+    # The first process saves a backup after each epoch; a restarted process resumes from it.
     backup = tf.keras.callbacks.BackupAndRestore(str(CHECKPOINT / "digits"))
     callbacks = [backup, Progress(rank, world, args.pause)]
     steps = len(train[0]) // args.batch_size
@@ -92,7 +92,7 @@ def main():
     if rank == 0:
         MODEL.mkdir(exist_ok=True)
         np.savez(MODEL / "digits.npz", *net.get_weights())
-        metrics = {"test_accuracy": accuracy, "processes": world, "seconds": round(time.monotonic() - began, 3)}
+        metrics = {"test_accuracy": accuracy, "processes": world, "seconds": round(time.monotonic() - start, 3)}
         (MODEL / "metrics.json").write_text(json.dumps(metrics, indent=2) + "\n")
 
 

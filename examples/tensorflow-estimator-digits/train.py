@@ -1,5 +1,6 @@
-"""Teach a small network to read handwritten digits with an Estimator: chief and workers train, servers hold the weights, and
-the evaluator looks at every checkpoint. All run this very program, and `train_and_evaluate` finds its part in `TF_CONFIG`.
+"""Train a small network on handwritten digits with an Estimator: chief and workers train, parameter servers hold the
+weights, and the evaluator evaluates each checkpoint. All run this program; `train_and_evaluate` reads its role from
+`TF_CONFIG`.
 """
 
 import argparse
@@ -19,7 +20,7 @@ CHECKPOINT = pathlib.Path(os.environ.get("YDL_CHECKPOINT", "checkpoint")) / "dig
 
 
 def digits():
-    """scikit-learn's bundled set, 1797 images of 8 by 8, as (images, labels) to learn and to test."""
+    """Returns scikit-learn's digits, 1797 images of 8 by 8, as (images, labels) for training and for test."""
     package = importlib.metadata.distribution("scikit-learn")
     table = package.locate_file("sklearn/datasets/data/digits.csv.gz")
     rows = np.loadtxt(table, delimiter=",", dtype=np.float32)
@@ -28,10 +29,10 @@ def digits():
     return (images[TEST_ROWS:], labels[TEST_ROWS:]), (images[:TEST_ROWS], labels[:TEST_ROWS])
 
 
-class Tell(tf.estimator.Exporter):
-    """Prints each evaluation, and keeps the last."""
+class Metrics(tf.estimator.Exporter):
+    """Prints each evaluation and saves the last one."""
 
-    name = "tell"
+    name = "metrics"
 
     def export(self, estimator, export_path, checkpoint_path, eval_result, is_the_final_export):
         accuracy, step = float(eval_result["accuracy"]), int(eval_result["global_step"])
@@ -40,8 +41,8 @@ class Tell(tf.estimator.Exporter):
         (MODEL / "metrics.json").write_text(json.dumps({"test_accuracy": accuracy, "step": step}, indent=2) + "\n")
 
 
-class Pause(tf.estimator.SessionRunHook):
-    """Tells how far the training is, and waits where that is wanted."""
+class Progress(tf.estimator.SessionRunHook):
+    """Prints the progress, and optionally pauses after each step."""
 
     def __init__(self, seconds):
         self.seconds = seconds
@@ -61,7 +62,7 @@ class Pause(tf.estimator.SessionRunHook):
 def main():
     parser = argparse.ArgumentParser(description="Train a classifier of handwritten digits.")
     add = parser.add_argument
-    add("--steps", type=int, default=300, help="of all processes together")
+    add("--steps", type=int, default=300, help="number of steps of all processes")
     add("--batch-size", type=int, default=64, help="images per step")
     add("--lr", type=float, default=0.1, help="learning rate")
     add("--pause", type=float, default=0, metavar="SECONDS", help="wait after each step")
@@ -77,11 +78,11 @@ def main():
     print(f"{config.task_type} {config.task_id} of {config.num_worker_replicas}", flush=True)
     optimizer = lambda: tf.keras.optimizers.legacy.SGD(args.lr)  # noqa: E731
     net = tf.estimator.DNNClassifier([128], [image], n_classes=10, optimizer=optimizer, config=config)
-    learn = lambda: rows(train).shuffle(len(train[0])).repeat().batch(args.batch_size)  # noqa: E731
-    judge = lambda: rows(test).batch(TEST_ROWS)  # noqa: E731
-    # The evaluator ends with the checkpoint of the last step; without `max_steps` it would not know which that is.
-    train_spec = tf.estimator.TrainSpec(learn, max_steps=args.steps, hooks=[Pause(args.pause)])
-    eval_spec = tf.estimator.EvalSpec(judge, steps=None, exporters=[Tell()], start_delay_secs=1, throttle_secs=1)
+    train_input = lambda: rows(train).shuffle(len(train[0])).repeat().batch(args.batch_size)  # noqa: E731
+    test_input = lambda: rows(test).batch(TEST_ROWS)  # noqa: E731
+    # The evaluator exits after the checkpoint of the last step, which it knows from `max_steps`.
+    train_spec = tf.estimator.TrainSpec(train_input, max_steps=args.steps, hooks=[Progress(args.pause)])
+    eval_spec = tf.estimator.EvalSpec(test_input, steps=None, exporters=[Metrics()], start_delay_secs=1, throttle_secs=1)
     tf.estimator.train_and_evaluate(net, train_spec, eval_spec)
     print(f"{config.task_type} {config.task_id} is done", flush=True)
 

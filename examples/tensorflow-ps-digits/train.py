@@ -1,7 +1,7 @@
-"""Teach a small network to read handwritten digits with parameter servers: the chief sends steps to workers, which learn
-side by side, and the weights lie on the servers.
+"""Train a small network on handwritten digits with parameter servers: the chief schedules steps on the workers, and the
+servers hold the weights.
 
-Only the chief's program does something by itself; workers and servers do what it wants until they are stopped.
+Workers and servers only execute the chief's requests until they are stopped.
 """
 
 import argparse
@@ -21,7 +21,7 @@ CHECKPOINT = pathlib.Path(os.environ.get("YDL_CHECKPOINT", "checkpoint")) / "dig
 
 
 def digits():
-    """scikit-learn's bundled set, 1797 images of 8 by 8, as (images, labels) to learn and to test."""
+    """Returns scikit-learn's digits, 1797 images of 8 by 8, as (images, labels) for training and for test."""
     package = importlib.metadata.distribution("scikit-learn")
     table = package.locate_file("sklearn/datasets/data/digits.csv.gz")
     rows = np.loadtxt(table, delimiter=",", dtype=np.float32)
@@ -31,7 +31,7 @@ def digits():
 
 
 class Network(tf.Module):
-    """Two layers; where its variables are made decides where they lie."""
+    """A network of two layers; its variables are placed where it is created."""
 
     def __init__(self):
         super().__init__()
@@ -45,7 +45,7 @@ class Network(tf.Module):
 
 
 def serve(cluster):
-    """A worker or a server: it does what the chief wants, and does not end by itself."""
+    """Runs a worker or server, which does not exit by itself."""
     server = tf.distribute.Server(
         cluster.cluster_spec(), job_name=cluster.task_type, task_index=cluster.task_id, protocol="grpc"
     )
@@ -54,7 +54,7 @@ def serve(cluster):
 
 
 def train(cluster, args):
-    began = time.monotonic()
+    start = time.monotonic()
     workers = len(cluster.cluster_spec().as_dict()["worker"])
     train_rows, (test_images, test_labels) = digits()
     strategy = tf.distribute.ParameterServerStrategy(cluster)
@@ -98,7 +98,7 @@ def train(cluster, args):
     print(f"test accuracy {accuracy:.3f}", flush=True)
     MODEL.mkdir(exist_ok=True)
     np.savez(MODEL / "digits.npz", *[one.numpy() for one in net.trainable_variables])
-    metrics = {"test_accuracy": accuracy, "workers": workers, "seconds": round(time.monotonic() - began, 3)}
+    metrics = {"test_accuracy": accuracy, "workers": workers, "seconds": round(time.monotonic() - start, 3)}
     (MODEL / "metrics.json").write_text(json.dumps(metrics, indent=2) + "\n")
 
 
@@ -111,7 +111,7 @@ def main():
     add("--pause", type=float, default=0, metavar="SECONDS", help="wait after each epoch")
     args = parser.parse_args()
     tf.get_logger().setLevel("ERROR")
-    # The chief is to hear of a server that is gone, and not to wait for it.
+    # Calls of the chief to a failed server fail instead of waiting for it.
     os.environ["GRPC_FAIL_FAST"] = "use_caller"
     cluster = tf.distribute.cluster_resolver.TFConfigClusterResolver()
     if cluster.task_type in ("worker", "ps"):

@@ -1,5 +1,5 @@
-"""Teach a small network to read handwritten digits with TensorFlow 1: each worker builds the graph, the weights lie on the
-parameter servers, and all are told of each other by four flags.
+"""Train a small network on handwritten digits with TensorFlow 1: each worker builds the graph, and the parameter servers
+hold the weights. Four flags describe the cluster.
 """
 
 import argparse
@@ -20,9 +20,9 @@ CHECKPOINT = pathlib.Path(os.environ.get("YDL_CHECKPOINT", "checkpoint")) / "dig
 
 
 def digits():
-    """scikit-learn's bundled set, 1797 images of 8 by 8, as (images, labels) to learn and to test.
+    """Returns scikit-learn's digits, 1797 images of 8 by 8, as (images, labels) for training and for test.
 
-    The file is read straight from the installed package, whose code is not needed for it.
+    Reads the file in the installed package without importing scikit-learn.
     """
     table = pathlib.Path(sysconfig.get_path("platlib"), "sklearn/datasets/data/digits.csv.gz")
     rows = np.loadtxt(str(table), delimiter=",", dtype=np.float32)
@@ -41,16 +41,16 @@ def network(images):
 def train(args, cluster, server):
     index = args.task_index
     data, test = digits()
-    # Variables go to the servers in turn, everything else is computed here.
-    place = tf.train.replica_device_setter(cluster=cluster, worker_device=f"/job:worker/task:{index}")
-    with tf.Graph().as_default(), tf.device(place):
+    # Variables are distributed over the servers; all other operations run here.
+    device = tf.train.replica_device_setter(cluster=cluster, worker_device=f"/job:worker/task:{index}")
+    with tf.Graph().as_default(), tf.device(device):
         images, labels = tf.placeholder(tf.float32, (None, 64)), tf.placeholder(tf.int64, (None,))
         step = tf.train.get_or_create_global_step()
         logits = network(images)
         loss = tf.losses.sparse_softmax_cross_entropy(labels, logits)
         learn = tf.train.GradientDescentOptimizer(args.lr).minimize(loss, global_step=step)
-        right = tf.reduce_mean(tf.cast(tf.equal(tf.argmax(logits, 1), labels), tf.float32))
-        # The first worker makes the weights or brings them from the last checkpoint; the others look for them every second.
+        accuracy_of = tf.reduce_mean(tf.cast(tf.equal(tf.argmax(logits, 1), labels), tf.float32))
+        # The first worker initializes or restores the weights; the others poll for them every second.
         supervisor = tf.train.Supervisor(
             is_chief=index == 0,
             logdir=str(CHECKPOINT),
@@ -59,7 +59,7 @@ def train(args, cluster, server):
             save_model_secs=0,
             recovery_wait_secs=1,
         )
-        # A worker talks to servers and not to other workers, which may already be gone.
+        # A worker connects only to servers, because other workers may have exited.
         config = tf.ConfigProto(device_filters=["/job:ps", f"/job:worker/task:{index}"])
         random, workers = np.random.RandomState(SEED + index), len(cluster.job_tasks("worker"))
         with supervisor.managed_session(server.target, config) as session:
@@ -78,7 +78,7 @@ def train(args, cluster, server):
                 if count % 10 == 0:
                     print(f"step {at} loss {now:.4f}", flush=True)
                 time.sleep(args.pause)
-            accuracy = session.run(right, {images: test[0], labels: test[1]})
+            accuracy = session.run(accuracy_of, {images: test[0], labels: test[1]})
     print(f"test accuracy {accuracy:.3f}", flush=True)
     if index == 0:
         MODEL.mkdir(exist_ok=True)
@@ -90,11 +90,11 @@ def main():
     tf.compat.v1.logging.set_verbosity("ERROR")
     parser = argparse.ArgumentParser(description="Train a classifier of handwritten digits.")
     add = parser.add_argument
-    add("--ps_hosts", required=True, help="where the parameter servers are: host:port,host:port")
-    add("--worker_hosts", required=True, help="where the workers are")
-    add("--job_name", required=True, choices=["ps", "worker"], help="what this process is")
-    add("--task_index", required=True, type=int, help="which one of them")
-    add("--steps", type=int, default=600, help="of all workers together")
+    add("--ps_hosts", required=True, help="addresses of the parameter servers: host:port,host:port")
+    add("--worker_hosts", required=True, help="addresses of the workers")
+    add("--job_name", required=True, choices=["ps", "worker"], help="job of this process")
+    add("--task_index", required=True, type=int, help="index of this process in its job")
+    add("--steps", type=int, default=600, help="number of steps of all workers")
     add("--batch-size", type=int, default=64, help="images per step")
     add("--lr", type=float, default=0.2, help="learning rate")
     add("--pause", type=float, default=0, metavar="SECONDS", help="wait after each step")
@@ -103,7 +103,7 @@ def main():
     cluster = tf.train.ClusterSpec(hosts)
     server = tf.train.Server(cluster, job_name=args.job_name, task_index=args.task_index)
     if args.job_name == "ps":
-        # It serves until it is stopped.
+        # Serves until it is stopped.
         server.join()
     else:
         train(args, cluster, server)

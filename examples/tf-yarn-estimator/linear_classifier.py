@@ -1,4 +1,4 @@
-"""tf-yarn's linear classifier: a chief trains it, an evaluator looks at every checkpoint, TensorBoard shows both."""
+"""tf-yarn's linear classifier: a chief trains it, an evaluator evaluates each checkpoint, TensorBoard shows both."""
 
 import argparse
 import json
@@ -14,7 +14,7 @@ def experiment_of(model_dir, steps):
         import tensorflow as tf
 
         if "://" in model_dir:
-            import tensorflow_io  # noqa: F401  since 2.6 TensorFlow has its other file systems from there
+            import tensorflow_io  # noqa: F401  provides additional file systems since TensorFlow 2.6
 
         train, test = wine.wines()
 
@@ -40,10 +40,10 @@ def experiment_of(model_dir, steps):
 def main():
     parser = argparse.ArgumentParser(description="Train a linear classifier of wines.")
     add = parser.add_argument
-    add("--environment", help="what tasks run in: an archive, a virtual environment, or an interpreter that all nodes have")
-    add("--model-dir", default="/tmp/tf-yarn-wine", help="a directory that all tasks see")
+    add("--environment", help="environment of the tasks: archive, virtual environment, or interpreter on all nodes")
+    add("--model-dir", default="/tmp/tf-yarn-wine", help="a directory shared by all tasks")
     add("--steps", type=int, default=200)
-    add("--evaluator-alone", action="store_true", help="evaluate what is there, and train nothing")
+    add("--evaluator-alone", action="store_true", help="evaluate existing checkpoints without training")
     args = parser.parse_args()
     model_dir = args.model_dir if "://" in args.model_dir else os.path.abspath(args.model_dir)
     logging.basicConfig(level=logging.INFO, format="%(levelname)s:%(name)s: %(message)s")

@@ -1,4 +1,4 @@
-"""scikit-learn's bundled set of 178 Italian wines, whose chemistry tells the grower."""
+"""scikit-learn's wine data: chemical features of 178 Italian wines, labelled by grower."""
 
 import importlib.metadata
 
@@ -9,7 +9,7 @@ TEST_ROWS = 38
 
 
 def wines(seed=1):
-    """Features of mean 0 and deviation 1, and labels from 0 to 2, as (features, labels) to learn and to test."""
+    """Returns features of mean 0 and deviation 1, and labels from 0 to 2, as (features, labels) for training and for test."""
     package = importlib.metadata.distribution("scikit-learn")
     table = package.locate_file("sklearn/datasets/data/wine_data.csv")
     rows = np.random.RandomState(seed).permutation(np.loadtxt(table, delimiter=",", skiprows=1, dtype=np.float32))

@@ -1,4 +1,4 @@
-"""tf-yarn's native Keras example: chief and worker are Horovod's ranks, which meet over Gloo; neither MPI nor a launcher."""
+"""tf-yarn's native Keras example: chief and worker are Horovod ranks with Gloo, without MPI or a launcher."""
 
 import argparse
 import logging
@@ -27,13 +27,13 @@ def experiment_of(model_dir, epochs):
         optimizer = hvd.DistributedOptimizer(tf.keras.optimizers.legacy.SGD(0.1 * hvd.size()))
         model.compile(loss="sparse_categorical_crossentropy", optimizer=optimizer, metrics=["accuracy"])
 
-        class Tell(tf.keras.callbacks.Callback):
+        class Report(tf.keras.callbacks.Callback):
             def on_train_end(self, logs=None):
                 norm = sum(float((weight**2).sum()) for weight in self.model.get_weights())
                 accuracy = self.model.evaluate(test[:, :4], test[:, 4], verbose=0)[1]
                 print(f"rank {hvd.rank()} of {hvd.size()} weights {norm:.6f} accuracy {accuracy:.3f}", flush=True)
 
-        callbacks = [hvd.callbacks.BroadcastGlobalVariablesCallback(0), Tell()]
+        callbacks = [hvd.callbacks.BroadcastGlobalVariablesCallback(0), Report()]
         if hvd.rank() == 0:
             path = os.path.join(model_dir, "model.ckpt-{epoch}")
             callbacks.append(tf.keras.callbacks.ModelCheckpoint(path, save_weights_only=True))
@@ -52,8 +52,8 @@ def experiment_of(model_dir, epochs):
 def main():
     parser = argparse.ArgumentParser(description="Train a Keras model of irises with Horovod.")
     add = parser.add_argument
-    add("--environment", help="what tasks run in: an archive, a virtual environment, or an interpreter that all nodes have")
-    add("--model-dir", default="/tmp/tf-yarn-horovod", help="a directory that all tasks see")
+    add("--environment", help="environment of the tasks: archive, virtual environment, or interpreter on all nodes")
+    add("--model-dir", default="/tmp/tf-yarn-horovod", help="a directory shared by all tasks")
     add("--epochs", type=int, default=15)
     args = parser.parse_args()
     model_dir = args.model_dir if "://" in args.model_dir else os.path.abspath(args.model_dir)

@@ -1,4 +1,4 @@
-"""tf-yarn's Keras example: a model becomes an Estimator, which chief and worker train with a parameter server."""
+"""tf-yarn's Keras example: a model is converted to an Estimator, trained by chief and worker with a parameter server."""
 
 import argparse
 import logging
@@ -15,7 +15,7 @@ def experiment_of(model_dir, steps):
         import tensorflow as tf
 
         if "://" in model_dir:
-            import tensorflow_io  # noqa: F401  since 2.6 TensorFlow has its other file systems from there
+            import tensorflow_io  # noqa: F401  provides additional file systems since TensorFlow 2.6
 
         table = importlib.metadata.distribution("scikit-learn").locate_file("sklearn/datasets/data/iris.csv")
         rows = np.random.RandomState(1).permutation(np.loadtxt(table, delimiter=",", skiprows=1, dtype=np.float32))
@@ -43,8 +43,8 @@ def experiment_of(model_dir, steps):
 def main():
     parser = argparse.ArgumentParser(description="Train a Keras model of irises.")
     add = parser.add_argument
-    add("--environment", help="what tasks run in: an archive, a virtual environment, or an interpreter that all nodes have")
-    add("--model-dir", default="/tmp/tf-yarn-iris", help="a directory that all tasks see")
+    add("--environment", help="environment of the tasks: archive, virtual environment, or interpreter on all nodes")
+    add("--model-dir", default="/tmp/tf-yarn-iris", help="a directory shared by all tasks")
     add("--steps", type=int, default=300)
     args = parser.parse_args()
     model_dir = args.model_dir if "://" in args.model_dir else os.path.abspath(args.model_dir)

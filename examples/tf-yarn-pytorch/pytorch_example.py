@@ -54,8 +54,8 @@ def experiment_of(model_dir, epochs):
 def main():
     parser = argparse.ArgumentParser(description="Train a PyTorch model of irises.")
     add = parser.add_argument
-    add("--environment", help="what tasks run in: an archive, a virtual environment, or an interpreter that all nodes have")
-    add("--model-dir", default="/tmp/tf-yarn-pytorch", help="a directory that all tasks see")
+    add("--environment", help="environment of the tasks: archive, virtual environment, or interpreter on all nodes")
+    add("--model-dir", default="/tmp/tf-yarn-pytorch", help="a directory shared by all tasks")
     add("--epochs", type=int, default=20)
     args = parser.parse_args()
     model_dir = args.model_dir if "://" in args.model_dir else os.path.abspath(args.model_dir)

@@ -1,6 +1,6 @@
-"""Teach boosted trees to read handwritten digits, on one process or on many.
+"""Train boosted trees on handwritten digits, on one process or on many.
 
-XGBoost takes where its tracker is as arguments and not from the environment, so a program hands them over.
+XGBoost takes the address of its tracker as arguments, which the program reads from the environment.
 """
 
 import argparse
@@ -21,7 +21,7 @@ MODEL = pathlib.Path("model")
 
 
 def digits():
-    """scikit-learn's bundled set, 1797 images of 8 by 8, as (images, labels) to learn and to test."""
+    """Returns scikit-learn's digits, 1797 images of 8 by 8, as (images, labels) for training and for test."""
     package = importlib.metadata.distribution("scikit-learn")
     table = package.locate_file("sklearn/datasets/data/digits.csv.gz")
     rows = np.loadtxt(table, delimiter=",", dtype=np.float32)
@@ -30,8 +30,8 @@ def digits():
     return (images[TEST_ROWS:], labels[TEST_ROWS:]), (images[:TEST_ROWS], labels[:TEST_ROWS])
 
 
-def together():
-    """While this lasts, all workers are one; a process that nobody told where they meet is alone."""
+def communicator():
+    """Returns a context that connects all workers; without tracker variables this process trains alone."""
     if "dmlc_tracker_uri" not in os.environ:
         return contextlib.nullcontext()
     return collective.CommunicatorContext(
@@ -41,8 +41,8 @@ def together():
     )
 
 
-class Pause(xgb.callback.TrainingCallback):
-    """Time to look, or to kill something."""
+class Progress(xgb.callback.TrainingCallback):
+    """Prints the progress, and optionally pauses after each round."""
 
     def __init__(self, seconds):
         self.seconds = seconds
@@ -60,16 +60,16 @@ def main():
     add("--pause", type=float, default=0, metavar="SECONDS", help="wait after each round")
     args = parser.parse_args()
 
-    began = time.monotonic()
+    start = time.monotonic()
     (images, labels), (test_images, test_labels) = digits()
-    with together():
+    with communicator():
         rank, world = collective.get_rank(), collective.get_world_size()
         print(f"rank {rank} of {world}", flush=True)
         data = xgb.DMatrix(images[rank::world], labels[rank::world])
         parameters = {"objective": "multi:softmax", "num_class": 10, "max_depth": 4, "eta": 0.5, "nthread": 1,
                       "eval_metric": "merror"}
         model = xgb.train(parameters, data, args.rounds, evals=[(data, "train")], verbose_eval=False,
-                          callbacks=[Pause(args.pause)])
+                          callbacks=[Progress(args.pause)])
         accuracy = float((model.predict(xgb.DMatrix(test_images)) == test_labels).mean())
         print(f"test accuracy {accuracy:.3f}", flush=True)
         trees = sum(float(part) for part in model.get_score(importance_type="total_gain").values())
@@ -77,7 +77,7 @@ def main():
         if rank == 0:
             MODEL.mkdir(exist_ok=True)
             model.save_model(MODEL / "digits.json")
-            metrics = {"test_accuracy": accuracy, "processes": world, "seconds": round(time.monotonic() - began, 3)}
+            metrics = {"test_accuracy": accuracy, "processes": world, "seconds": round(time.monotonic() - start, 3)}
             (MODEL / "metrics.json").write_text(json.dumps(metrics, indent=2) + "\n")
 
 

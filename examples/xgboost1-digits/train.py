@@ -1,6 +1,6 @@
-"""Teach boosted trees to read handwritten digits with XGBoost 1.x, whose workers meet at a Rabit tracker.
+"""Train boosted trees on handwritten digits with XGBoost 1.x, whose workers connect to a Rabit tracker.
 
-Where it is and who this worker is are arguments, which a program takes from its environment.
+Its address and the id of the worker are arguments, which the program reads from the environment.
 """
 
 import argparse
@@ -22,7 +22,7 @@ CHECKPOINT = pathlib.Path(os.environ.get("YDL_CHECKPOINT", "checkpoint")) / "tre
 
 
 def digits():
-    """scikit-learn's bundled set, 1797 images of 8 by 8, as (images, labels) to learn and to test."""
+    """Returns scikit-learn's digits, 1797 images of 8 by 8, as (images, labels) for training and for test."""
     package = importlib.metadata.distribution("scikit-learn")
     table = package.locate_file("sklearn/datasets/data/digits.csv.gz")
     rows = np.loadtxt(table, delimiter=",", dtype=np.float32)
@@ -31,16 +31,16 @@ def digits():
     return (images[TEST_ROWS:], labels[TEST_ROWS:]), (images[:TEST_ROWS], labels[:TEST_ROWS])
 
 
-def together():
-    """While this lasts, all workers are one; a process that nobody told where they meet is alone."""
+def communicator():
+    """Returns a context that connects all workers; without tracker variables this process trains alone."""
     names = ("DMLC_TRACKER_URI", "DMLC_TRACKER_PORT", "DMLC_TASK_ID")
     if names[0] not in os.environ:
         return contextlib.nullcontext()
     return collective.CommunicatorContext(**{name: os.environ[name] for name in names})
 
 
-class Keep(xgb.callback.TrainingCallback):
-    """Rank 0 saves all trees after each round, under a name that only a complete file ever gets."""
+class Checkpoint(xgb.callback.TrainingCallback):
+    """Saves all trees on rank 0 after each round, atomically."""
 
     def __init__(self, done, pause):
         self.done, self.pause = done, pause
@@ -63,18 +63,18 @@ def main():
     add("--pause", type=float, default=0, metavar="SECONDS", help="wait after each round")
     args = parser.parse_args()
 
-    began = time.monotonic()
+    start = time.monotonic()
     (images, labels), (test_images, test_labels) = digits()
-    with together():
+    with communicator():
         rank, world = collective.get_rank(), collective.get_world_size()
-        before = xgb.Booster(model_file=CHECKPOINT) if CHECKPOINT.exists() else None
-        done = before.num_boosted_rounds() if before else 0
+        previous = xgb.Booster(model_file=CHECKPOINT) if CHECKPOINT.exists() else None
+        done = previous.num_boosted_rounds() if previous else 0
         print(f"rank {rank} of {world}, from round {done + 1}", flush=True)
         data = xgb.DMatrix(images[rank::world], labels[rank::world])
         parameters = {"objective": "multi:softmax", "num_class": 10, "max_depth": 4, "eta": 0.5, "nthread": 1,
                       "eval_metric": "merror"}
         model = xgb.train(parameters, data, args.rounds - done, evals=[(data, "train")], verbose_eval=False,
-                          xgb_model=before, callbacks=[Keep(done, args.pause)])
+                          xgb_model=previous, callbacks=[Checkpoint(done, args.pause)])
         accuracy = float((model.predict(xgb.DMatrix(test_images)) == test_labels).mean())
         print(f"test accuracy {accuracy:.3f}", flush=True)
         trees = sum(float(part) for part in model.get_score(importance_type="total_gain").values())
@@ -82,9 +82,9 @@ def main():
         if rank == 0:
             MODEL.mkdir(exist_ok=True)
             model.save_model(MODEL / "digits.json")
-            metrics = {"test_accuracy": accuracy, "processes": world, "seconds": round(time.monotonic() - began, 3)}
+            metrics = {"test_accuracy": accuracy, "processes": world, "seconds": round(time.monotonic() - start, 3)}
             (MODEL / "metrics.json").write_text(json.dumps(metrics, indent=2) + "\n")
-            # What is finished need not be resumed.
+            # Training is complete: the next run starts from scratch.
             CHECKPOINT.unlink(missing_ok=True)
 
 
