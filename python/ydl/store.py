@@ -196,7 +196,7 @@ class TaskStore(KeyValue):
             left = _left(end)
             query = {"prefix": prefix, "after": after, "wait_ms": int(left * 1000)}
             answer = self._call("GET", "/v1/watch", query, wait=left)
-            nothing: Dict[str, Any] = {"state": "known", "revision": after, "changes": []}
+            nothing: Dict[str, Any] = {"state": "current", "revision": after, "changes": []}
             told = nothing if answer.status == 204 else answer.json()
             if told["state"] == "resync":
                 after = None

@@ -1,7 +1,7 @@
-//! The other end of the wire: calls to one server, over connections kept for the next call.
+//! HTTPS client of one server, with pooled connections.
 //!
-//! A connection is driven by the call that uses it and by nothing else. So a call that is dropped
-//! takes its connection with it, and the server sees that nobody waits any more.
+//! A connection is driven by the call that uses it and by nothing else, so dropping a call closes its connection and the
+//! server sees that the caller is gone.
 
 use std::fmt;
 use std::future::{Future, poll_fn};
@@ -28,23 +28,23 @@ use tokio::time::{Instant, timeout_at};
 use tokio_rustls::TlsConnector;
 use tokio_rustls::client::TlsStream;
 
-use super::messages::ErrorBody;
 use super::request;
+use super::request::ErrorBody;
 use super::secret::Token;
 use super::tls::{self, Pin as CertificatePin, TlsError};
 
-/// Connections kept while nobody calls: one for a long poll, one for what comes meanwhile.
+/// Idle connections kept: one for a long poll, one for calls made meanwhile.
 const IDLE_MAX: usize = 2;
 
-/// What a client allows.
+/// Limits of a client.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ClientLimits {
-    /// For name, connection and handshake together, within the call's own deadline.
+    /// Timeout of name lookup, connect and handshake together, within the call's own deadline.
     pub connect: Duration,
-    /// A connection unused for longer is not used again. Less than the server's patience, so that
-    /// a request does not cross the server's goodbye.
+    /// Idle time after which a connection is not reused. Shorter than the server's, so that a request does not race with
+    /// the server's close.
     pub idle: Duration,
-    /// One answer's body.
+    /// Maximum size of a response body.
     pub body_bytes_max: usize,
 }
 
@@ -58,17 +58,17 @@ impl Default for ClientLimits {
     }
 }
 
-/// Calls one server, which must show the pinned certificate.
+/// Client of one server, which must present the pinned certificate.
 pub struct Client {
     address: String,
     tls: Arc<ClientConfig>,
     host: HeaderValue,
     authorization: HeaderValue,
     limits: ClientLimits,
-    idle: Mutex<Vec<Line>>,
+    idle: Mutex<Vec<PooledConnection>>,
 }
 
-/// What goes with a request.
+/// Body of a request.
 #[derive(Clone, Debug)]
 pub enum Payload {
     Nothing,
@@ -82,27 +82,27 @@ impl Payload {
     }
 }
 
-/// A good answer.
+/// Successful response.
 #[derive(Clone, Debug)]
-pub struct Answer {
+pub struct Response {
     pub status: StatusCode,
     pub headers: HeaderMap,
     pub body: Bytes,
 }
 
-impl Answer {
+impl Response {
     pub fn header(&self, name: &str) -> Option<&str> {
         self.headers.get(name)?.to_str().ok()
     }
 
     pub fn json<T: DeserializeOwned>(&self) -> Result<T, CallError> {
         serde_json::from_slice(&self.body)
-            .map_err(|error| CallError::Protocol { what: format!("the answer: {error}") })
+            .map_err(|error| CallError::Protocol { what: format!("the response: {error}") })
     }
 }
 
 impl Client {
-    /// A client of the server at `address`, which is a host and a port. Connects to nothing yet.
+    /// Creates a client of the server at `address` (`host:port`). Opens no connection yet.
     pub fn new(address: String, pin: CertificatePin, bearer: &Token) -> Result<Self, TlsError> {
         Self::with_limits(address, pin, bearer, ClientLimits::default())
     }
@@ -114,9 +114,9 @@ impl Client {
         limits: ClientLimits,
     ) -> Result<Self, TlsError> {
         let mut authorization = HeaderValue::from_str(&format!("Bearer {}", bearer.as_str()))
-            .expect("a token is made of letters that a header can carry");
+            .expect("a token is valid in a header");
         authorization.set_sensitive(true);
-        // An address that no header can carry cannot be connected to either, which says it better.
+        // An address that is invalid in a header cannot be connected to either, and that error is clearer.
         let host = HeaderValue::from_str(&address).unwrap_or(HeaderValue::from_static("ydl"));
         let (tls, idle) = (pin.client()?, Mutex::default());
         Ok(Self { address, tls, host, authorization, limits, idle })
@@ -126,32 +126,31 @@ impl Client {
         &self.address
     }
 
-    /// Asks once and waits for the answer, for `deadline` at most. `path` is a path with its query,
-    /// encoded already.
+    /// Sends a request and waits for the response, up to `deadline`. `path` includes the query, already encoded.
     ///
-    /// A request is sent a second time only where the first cannot have had an effect: it never
-    /// left, or it was a `GET` on a kept connection that turned out to be dead.
+    /// A request is retried only where the first attempt cannot have had an effect: it was never sent, or it was a `GET`
+    /// on a pooled connection that turned out to be closed.
     pub async fn call(
         &self,
         method: Method,
         path: &str,
         payload: Payload,
         deadline: Duration,
-    ) -> Result<Answer, CallError> {
+    ) -> Result<Response, CallError> {
         let end = Instant::now() + deadline;
-        if let Some(mut line) = self.kept_line().await {
+        if let Some(mut connection) = self.pooled_connection().await {
             let request = self.request(&method, path, &payload)?;
-            match self.exchange(&mut line, request, end).await {
-                Ok(answer) => return self.accept(line, answer),
-                Err(Failure::Unsent) => {}
-                Err(Failure::Dead(_)) if method == Method::GET => {}
+            match self.exchange(&mut connection, request, end).await {
+                Ok(answer) => return self.accept(connection, answer),
+                Err(ExchangeError::Unsent) => {}
+                Err(ExchangeError::Closed(_)) if method == Method::GET => {}
                 Err(failure) => return Err(self.error(failure)),
             }
         }
         let request = self.request(&method, path, &payload)?;
-        let mut line = self.connect(end).await?;
-        match self.exchange(&mut line, request, end).await {
-            Ok(answer) => self.accept(line, answer),
+        let mut connection = self.connect(end).await?;
+        match self.exchange(&mut connection, request, end).await {
+            Ok(answer) => self.accept(connection, answer),
             Err(failure) => Err(self.error(failure)),
         }
     }
@@ -180,57 +179,57 @@ impl Client {
         Ok(request)
     }
 
-    /// A kept connection that is still good, as far as can be told.
-    async fn kept_line(&self) -> Option<Line> {
+    /// Takes a pooled connection that still looks open.
+    async fn pooled_connection(&self) -> Option<PooledConnection> {
         let now = Instant::now();
         {
             let mut idle = self.idle();
-            idle.retain(|line| now < line.since + self.limits.idle);
+            idle.retain(|connection| now < connection.since + self.limits.idle);
             if idle.is_empty() {
                 return None;
             }
         }
-        // Gives the runtime a turn to hear what the system knows of the sockets.
+        // Lets the runtime poll the sockets for a close by the server.
         tokio::task::yield_now().await;
         loop {
-            let mut line = self.idle().pop()?;
-            if line.is_open().await {
-                return Some(line);
+            let mut connection = self.idle().pop()?;
+            if connection.is_open().await {
+                return Some(connection);
             }
         }
     }
 
-    /// Asks for a connection that carries whatever two programs say to each other from then on.
-    pub async fn join(&self, path: &str, deadline: Duration) -> Result<Joined, CallError> {
+    /// Requests an upgrade to a raw byte stream between two programs.
+    pub async fn join(&self, path: &str, deadline: Duration) -> Result<UpgradedStream, CallError> {
         let end = Instant::now() + deadline;
         let mut request = self.request(&Method::POST, path, &Payload::Nothing)?;
         let headers = request.headers_mut();
         headers.insert(CONNECTION, HeaderValue::from_static("upgrade"));
         headers.insert(UPGRADE, HeaderValue::from_static(request::UPGRADE));
         let (mut sender, connection) = self.dial(end).await?;
-        // It ends with the answer, unless that is a yes; then with whoever has it.
+        // The connection ends with the response, unless the upgrade is accepted; then its owner decides.
         tokio::spawn(connection.with_upgrades());
         let limit = self.limits.body_bytes_max;
         let asking = async {
-            let mut response = sender.send_request(request).await.map_err(Failure::of)?;
+            let mut response = sender.send_request(request).await.map_err(ExchangeError::of)?;
             if response.status() == StatusCode::SWITCHING_PROTOCOLS {
                 let joined = hyper::upgrade::on(&mut response).await;
-                return joined.map(Ok).map_err(Failure::of);
+                return joined.map(Ok).map_err(ExchangeError::of);
             }
             let (parts, body) = response.into_parts();
-            Ok(Err(Answer {
+            Ok(Err(Response {
                 status: parts.status,
                 headers: parts.headers,
                 body: read_body(body, limit).await?,
             }))
         };
         let asked = timeout_at(end, asking).await;
-        match asked.unwrap_or(Err(Failure::TooLate)) {
+        match asked.unwrap_or(Err(ExchangeError::Timeout)) {
             Ok(Ok(joined)) => Ok(TokioIo::new(joined)),
             Ok(Err(answer)) => match self.judge(answer) {
                 Ok(answer) => {
                     let status = answer.status.as_u16();
-                    let what = format!("the answer: unexpected status `{status}`");
+                    let what = format!("the response: unexpected status `{status}`");
                     Err(CallError::Protocol { what })
                 }
                 Err(error) => Err(error),
@@ -239,9 +238,13 @@ impl Client {
         }
     }
 
-    async fn connect(&self, end: Instant) -> Result<Line, CallError> {
+    async fn connect(&self, end: Instant) -> Result<PooledConnection, CallError> {
         let (sender, connection) = self.dial(end).await?;
-        Ok(Line { sender, connection: Some(Box::pin(connection)), since: Instant::now() })
+        Ok(PooledConnection {
+            sender,
+            connection: Some(Box::pin(connection)),
+            since: Instant::now(),
+        })
     }
 
     async fn dial(&self, end: Instant) -> Result<(Sender, Connection), CallError> {
@@ -252,13 +255,13 @@ impl Client {
             let stream = TcpStream::connect(&self.address).await?;
             stream.set_nodelay(true)?;
             let connector = TlsConnector::from(self.tls.clone());
-            // Boxed, so that a call does not hold room for a handshake while it waits.
+            // Boxed, so that a waiting call does not reserve space for a handshake.
             Box::pin(connector.connect(tls::server_name(), stream)).await
         });
         let stream = match connected.await {
             Ok(Ok(stream)) => stream,
             Ok(Err(error)) => return Err(self.refused_handshake(&error)),
-            Err(_) => return Err(unreachable("no connection in time".into())),
+            Err(_) => return Err(unreachable("connect timed out".into())),
         };
         let shaken = http1::Builder::new().handshake(TokioIo::new(stream)).await;
         shaken.map_err(|error| unreachable(error.to_string()))
@@ -279,55 +282,63 @@ impl Client {
 
     async fn exchange(
         &self,
-        line: &mut Line,
+        connection: &mut PooledConnection,
         request: Request<Full<Bytes>>,
         end: Instant,
-    ) -> Result<Answer, Failure> {
+    ) -> Result<Response, ExchangeError> {
         let limit = self.limits.body_bytes_max;
-        let Line { sender, connection, .. } = line;
+        let PooledConnection { sender, connection, .. } = connection;
         let asking = async {
             let response = match sender.try_send_request(request).await {
                 Ok(response) => response,
-                Err(error) if error.message().is_some() => return Err(Failure::Unsent),
-                Err(error) => return Err(Failure::of(error.into_error())),
+                Err(error) if error.message().is_some() => return Err(ExchangeError::Unsent),
+                Err(error) => return Err(ExchangeError::of(error.into_error())),
             };
             let (parts, body) = response.into_parts();
             let body = read_body(body, limit).await?;
-            Ok(Answer { status: parts.status, headers: parts.headers, body })
+            Ok(Response { status: parts.status, headers: parts.headers, body })
         };
         let mut asking = pin!(asking);
         let driven = poll_fn(|cx| {
             if let Poll::Ready(answer) = asking.as_mut().poll(cx) {
                 return Poll::Ready(answer);
             }
-            // A connection that ends leaves the reason with the request: hence the second look.
+            // A connection that ends leaves its error with the request: poll it again.
             match connection.as_mut().map(|connection| connection.as_mut().poll(cx)) {
                 Some(Poll::Ready(_)) => *connection = None,
                 Some(Poll::Pending) => {}
-                None => return Poll::Ready(Err(Failure::Dead("the connection ended".into()))),
+                None => {
+                    return Poll::Ready(Err(ExchangeError::Closed(
+                        "the connection was closed".into(),
+                    )));
+                }
             }
             asking.as_mut().poll(cx)
         });
-        timeout_at(end, driven).await.unwrap_or(Err(Failure::TooLate))
+        timeout_at(end, driven).await.unwrap_or(Err(ExchangeError::Timeout))
     }
 
-    /// Keeps the connection if another call can use it, and sorts good answers from refusals.
-    fn accept(&self, line: Line, answer: Answer) -> Result<Answer, CallError> {
+    /// Returns the connection to the pool if it can be reused, and separates errors from successful responses.
+    fn accept(
+        &self,
+        connection: PooledConnection,
+        answer: Response,
+    ) -> Result<Response, CallError> {
         let mut idle = self.idle();
-        if line.connection.is_some() && idle.len() < IDLE_MAX {
-            idle.push(Line { since: Instant::now(), ..line });
+        if connection.connection.is_some() && idle.len() < IDLE_MAX {
+            idle.push(PooledConnection { since: Instant::now(), ..connection });
         }
         drop(idle);
         self.judge(answer)
     }
 
-    fn judge(&self, answer: Answer) -> Result<Answer, CallError> {
+    fn judge(&self, answer: Response) -> Result<Response, CallError> {
         if answer.status.is_success() {
             return Ok(answer);
         }
         let status = answer.status.as_u16();
         if !(answer.status.is_client_error() || answer.status.is_server_error()) {
-            let what = format!("the answer: unexpected status `{status}`");
+            let what = format!("the response: unexpected status `{status}`");
             return Err(CallError::Protocol { what });
         }
         let body = serde_json::from_slice(&answer.body).unwrap_or_else(|_| ErrorBody {
@@ -337,19 +348,19 @@ impl Client {
         Err(CallError::Refused { status, error: body.error, hint: body.hint })
     }
 
-    fn error(&self, failure: Failure) -> CallError {
+    fn error(&self, failure: ExchangeError) -> CallError {
         let address = self.address.clone();
         match failure {
-            Failure::Unsent => {
-                CallError::Unreachable { address, why: "the connection ended".into() }
+            ExchangeError::Unsent => {
+                CallError::Unreachable { address, why: "the connection was closed".into() }
             }
-            Failure::Dead(why) => CallError::Unreachable { address, why },
-            Failure::TooLate => CallError::TooLate { address },
-            Failure::Nonsense(what) => CallError::Protocol { what },
+            ExchangeError::Closed(why) => CallError::Unreachable { address, why },
+            ExchangeError::Timeout => CallError::Timeout { address },
+            ExchangeError::Protocol(what) => CallError::Protocol { what },
         }
     }
 
-    fn idle(&self) -> MutexGuard<'_, Vec<Line>> {
+    fn idle(&self) -> MutexGuard<'_, Vec<PooledConnection>> {
         self.idle.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
@@ -360,21 +371,21 @@ impl fmt::Debug for Client {
     }
 }
 
-/// A connection that carries whatever two programs say to each other.
-pub type Joined = TokioIo<Upgraded>;
+/// Raw byte stream between two programs.
+pub type UpgradedStream = TokioIo<Upgraded>;
 
 type Sender = http1::SendRequest<Full<Bytes>>;
 type Connection = http1::Connection<TokioIo<TlsStream<TcpStream>>, Full<Bytes>>;
 
-/// A connection. Without the second half it has ended.
-struct Line {
+/// Open connection; closed if `connection` is `None`.
+struct PooledConnection {
     sender: Sender,
     connection: Option<Pin<Box<Connection>>>,
-    /// When it was last used.
+    /// Time of the last use.
     since: Instant,
 }
 
-impl Line {
+impl PooledConnection {
     async fn is_open(&mut self) -> bool {
         let Self { sender, connection, .. } = self;
         poll_fn(|cx| {
@@ -385,55 +396,54 @@ impl Line {
     }
 }
 
-async fn read_body(body: Incoming, limit: usize) -> Result<Bytes, Failure> {
+async fn read_body(body: Incoming, limit: usize) -> Result<Bytes, ExchangeError> {
     match Limited::new(body, limit).collect().await {
         Ok(body) => Ok(body.to_bytes()),
         Err(error) if error.is::<LengthLimitError>() => {
-            Err(Failure::Nonsense(format!("the answer: longer than {limit} bytes")))
+            Err(ExchangeError::Protocol(format!("the response: longer than {limit} bytes")))
         }
         Err(error) => Err(match error.downcast::<hyper::Error>() {
-            Ok(error) => Failure::of(*error),
-            Err(error) => Failure::Dead(error.to_string()),
+            Ok(error) => ExchangeError::of(*error),
+            Err(error) => ExchangeError::Closed(error.to_string()),
         }),
     }
 }
 
-/// Why one exchange on one connection failed.
-enum Failure {
-    /// The request did not leave.
+/// Error of one exchange on one connection.
+enum ExchangeError {
+    /// The request was not sent.
     Unsent,
-    /// The connection ended before the answer did.
-    Dead(String),
-    TooLate,
-    Nonsense(String),
+    /// The connection was closed before the response was complete.
+    Closed(String),
+    Timeout,
+    Protocol(String),
 }
 
-impl Failure {
+impl ExchangeError {
     fn of(error: hyper::Error) -> Self {
         if error.is_parse() {
-            return Self::Nonsense(format!("the answer: {error}"));
+            return Self::Protocol(format!("the response: {error}"));
         }
         let mut cause: &dyn std::error::Error = &error;
         while let Some(deeper) = cause.source() {
             cause = deeper;
         }
-        Self::Dead(cause.to_string())
+        Self::Closed(cause.to_string())
     }
 }
 
-/// Why there is no answer, by what the caller can do about it.
+/// Error of a call, by what the caller can do about it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum CallError {
-    /// No connection, or it ended before the answer: try again, perhaps elsewhere. The request may
-    /// have had its effect.
+    /// No connection, or it was closed before the response: retry, perhaps elsewhere. The request may have taken effect.
     Unreachable { address: String, why: String },
-    /// Somebody else answers at this address.
+    /// Another process answers at this address.
     WrongCertificate { address: String },
-    /// The server understood, and will not.
+    /// The server rejected the request.
     Refused { status: u16, error: String, hint: Option<String> },
-    /// The deadline passed first. The request may have had its effect.
-    TooLate { address: String },
-    /// What came, or what was to be sent, makes no sense: trying again will not help.
+    /// The deadline passed. The request may have taken effect.
+    Timeout { address: String },
+    /// Malformed request or response: retrying does not help.
     Protocol { what: String },
 }
 
@@ -442,11 +452,11 @@ impl fmt::Display for CallError {
         match self {
             Self::Unreachable { address, why } => write!(f, "cannot reach `{address}`: {why}"),
             Self::WrongCertificate { address } => {
-                write!(f, "will not speak to `{address}`: it shows another job's certificate")
+                write!(f, "refusing to talk to `{address}`: it presents another job's certificate")
             }
             Self::Refused { error, .. } => f.write_str(error),
-            Self::TooLate { address } => write!(f, "`{address}` did not answer in time"),
-            Self::Protocol { what } => write!(f, "cannot make sense of {what}"),
+            Self::Timeout { address } => write!(f, "timed out waiting for `{address}`"),
+            Self::Protocol { what } => write!(f, "malformed data in {what}"),
         }
     }
 }

@@ -1,8 +1,7 @@
-//! As much of HTTP/1.1 as a server with a handful of paths needs: the head of a request, read
-//! strictly, and the head of an answer.
+//! The subset of HTTP/1.1 that a server with a few paths needs: a strict parser for request heads, and reply heads.
 //!
-//! Written here and not taken from a library because of what a library keeps: some 16 KiB of buffers
-//! for every connection, and a master has thousands that only wait.
+//! Written here because a library keeps some 16 KiB of buffers for each connection, and a master has thousands of
+//! connections that only wait.
 
 use std::fmt::Write as _;
 use std::net::SocketAddr;
@@ -14,22 +13,22 @@ use hyper::{Method, Uri};
 
 use super::request::{Head, Reply};
 
-/// Headers of one request; the bytes of a head are limited too.
+/// Maximum headers of one request; the bytes of a head are limited too.
 const HEADERS_MAX: usize = 64;
 
-/// A request's head as it came.
+/// Parsed head of a request, with what the connection needs to know.
 #[derive(Debug)]
-pub(super) struct Asked {
+pub(super) struct RequestHead {
     pub(super) head: Head,
-    /// How long the body is that follows.
+    /// Length of the body that follows.
     pub(super) length: u64,
-    /// The peer waits for leave to send the body.
-    pub(super) expects_leave: bool,
-    /// The peer will not ask again on this connection.
+    /// The peer waits for `100 Continue` before it sends the body.
+    pub(super) expects_continue: bool,
+    /// The peer sends no further request on this connection.
     pub(super) last: bool,
 }
 
-/// Where the head in `bytes` ends, looking only at what came after the first `seen` bytes.
+/// Finds the end of the head in `bytes`, searching only after the first `seen` bytes.
 pub(super) fn head_end(bytes: &[u8], seen: usize) -> Option<usize> {
     let start = seen.saturating_sub(3);
     let found = bytes.get(start..)?.windows(4).position(|window| window == b"\r\n\r\n")?;
@@ -37,7 +36,7 @@ pub(super) fn head_end(bytes: &[u8], seen: usize) -> Option<usize> {
 }
 
 /// Reads the head of a request, with the empty line that ends it.
-pub(super) fn parse(bytes: &[u8], peer: SocketAddr) -> Result<Asked, Reply> {
+pub(super) fn parse(bytes: &[u8], peer: SocketAddr) -> Result<RequestHead, Reply> {
     let bad = |what: &str| Reply::error(400, format!("the request's {what} is malformed"), None);
     let mut lines = Lines { rest: bytes };
     let first = lines.next().ok_or_else(|| bad("first line"))?;
@@ -52,14 +51,14 @@ pub(super) fn parse(bytes: &[u8], peer: SocketAddr) -> Result<Asked, Reply> {
     let old = match version {
         b"HTTP/1.1" => false,
         b"HTTP/1.0" => true,
-        _ => return Err(Reply::error(505, "only HTTP/1.1 is spoken here", None)),
+        _ => return Err(Reply::error(505, "unsupported protocol version: only HTTP/1.1", None)),
     };
 
     let mut headers = HeaderMap::new();
     for line in lines.take_while(|line| !line.is_empty()) {
         if headers.len() == HEADERS_MAX {
-            let sentence = format!("the request has more than {HEADERS_MAX} headers");
-            return Err(Reply::error(431, sentence, None));
+            let message = format!("the request has more than {HEADERS_MAX} headers");
+            return Err(Reply::error(431, message, None));
         }
         let colon = line.iter().position(|byte| *byte == b':').ok_or_else(|| bad("header"))?;
         let name = HeaderName::from_bytes(&line[..colon]).map_err(|_| bad("header"))?;
@@ -68,15 +67,15 @@ pub(super) fn parse(bytes: &[u8], peer: SocketAddr) -> Result<Asked, Reply> {
         headers.append(name, value);
     }
     let length = body_length(&headers)?;
-    Ok(Asked {
+    Ok(RequestHead {
         head: Head::parse(method, &target, &headers, peer)?,
         length,
-        expects_leave: length > 0 && says(&headers, &EXPECT, "100-continue"),
-        last: old || says(&headers, &CONNECTION, "close"),
+        expects_continue: length > 0 && has_token(&headers, &EXPECT, "100-continue"),
+        last: old || has_token(&headers, &CONNECTION, "close"),
     })
 }
 
-/// The lines of a head. A lone carriage return or line feed stays in its line and spoils it.
+/// Iterator over the lines of a head. A lone CR or LF stays in its line and makes it invalid.
 struct Lines<'a> {
     rest: &'a [u8],
 }
@@ -92,7 +91,8 @@ impl<'a> Iterator for Lines<'a> {
     }
 }
 
-/// There must be no two opinions on where a body ends, so only a plain length is taken.
+/// Returns the body's length. Only a single `content-length` is accepted, so that no two parsers can disagree about the
+/// end of a body.
 fn body_length(headers: &HeaderMap) -> Result<u64, Reply> {
     if headers.contains_key(TRANSFER_ENCODING) {
         let hint = "send the body with a `content-length`".to_owned();
@@ -111,12 +111,12 @@ fn body_length(headers: &HeaderMap) -> Result<u64, Reply> {
     }
 }
 
-fn says(headers: &HeaderMap, name: &HeaderName, word: &str) -> bool {
+fn has_token(headers: &HeaderMap, name: &HeaderName, word: &str) -> bool {
     let values = headers.get_all(name).iter().filter_map(|value| value.to_str().ok());
     values.flat_map(|value| value.split(',')).any(|said| said.trim().eq_ignore_ascii_case(word))
 }
 
-/// The head of an answer.
+/// Formats the head of a reply.
 pub(super) fn reply_head(reply: &Reply, last: bool) -> Vec<u8> {
     let mut head = format!("HTTP/1.1 {}\r\n", reply.status);
     // Writing to a string cannot fail.
@@ -144,14 +144,14 @@ pub(super) fn reply_head(reply: &Reply, last: bool) -> Vec<u8> {
 mod tests {
     use super::*;
 
-    fn parsed(text: &str) -> Result<Asked, u16> {
+    fn parsed(text: &str) -> Result<RequestHead, u16> {
         let end = head_end(text.as_bytes(), 0).unwrap();
         assert_eq!(end, text.len());
         parse(text.as_bytes(), "127.0.0.1:1".parse().unwrap()).map_err(|r| r.status.as_u16())
     }
 
     #[test]
-    fn a_head_is_read() {
+    fn a_head_is_parsed() {
         let asked = parsed(
             "PUT /kv/a?only-if=absent HTTP/1.1\r\nHost: x\r\ncontent-LENGTH:12\r\n\
              Authorization: Bearer client.00\r\nexpect: 100-Continue\r\nx: \t y z \t\r\n\r\n",
@@ -160,18 +160,18 @@ mod tests {
         assert_eq!((asked.head.method, asked.length), (Method::PUT, 12));
         assert_eq!(asked.head.segments, ["kv", "a"]);
         assert_eq!(asked.head.query["only-if"], "absent");
-        assert!(asked.head.bearer.is_some() && asked.expects_leave && !asked.last);
+        assert!(asked.head.bearer.is_some() && asked.expects_continue && !asked.last);
     }
 
     #[test]
-    fn the_peer_says_when_it_will_not_ask_again() {
+    fn connection_close_is_recognised() {
         assert!(!parsed("GET / HTTP/1.1\r\n\r\n").unwrap().last);
         assert!(parsed("GET / HTTP/1.0\r\n\r\n").unwrap().last);
         assert!(parsed("GET / HTTP/1.1\r\nconnection: TE, Close\r\n\r\n").unwrap().last);
     }
 
     #[test]
-    fn what_is_not_quite_http_is_refused() {
+    fn malformed_requests_are_rejected() {
         let check = |status: u16, text: &str| {
             assert_eq!(parsed(text).err(), Some(status), "{text:?}");
         };
@@ -199,7 +199,7 @@ mod tests {
     }
 
     #[test]
-    fn a_head_with_any_byte_changed_is_read_or_refused() {
+    fn a_head_with_any_byte_changed_is_parsed_or_rejected() {
         let good = b"PUT /kv/a%20b?c=d HTTP/1.1\r\ncontent-length: 12\r\n\
             authorization: Bearer client.00\r\nconnection: close\r\n\r\n";
         for place in 0..good.len() {
@@ -218,7 +218,7 @@ mod tests {
     }
 
     #[test]
-    fn the_end_of_a_head_is_found_however_it_is_cut() {
+    fn the_end_of_a_head_is_found_across_partial_reads() {
         let text = b"GET / HTTP/1.1\r\nx: y\r\n\r\nbody";
         for cut in 0..text.len() {
             let whole = cut >= 24;
@@ -228,7 +228,7 @@ mod tests {
     }
 
     #[test]
-    fn an_answer_has_a_head() {
+    fn a_reply_head_is_formatted() {
         let text = |reply, last| String::from_utf8(reply_head(&reply, last)).unwrap();
         assert_eq!(text(Reply::empty(), false), "HTTP/1.1 204 No Content\r\n\r\n");
         assert_eq!(

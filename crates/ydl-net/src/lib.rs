@@ -1,4 +1,4 @@
-//! The wire: TLS with the job certificate, HTTP with limits, and the messages.
+//! TLS with the job certificate, tokens, an HTTP server and client with limits, and connection forwarding.
 
 pub mod text;
 
@@ -6,16 +6,14 @@ pub mod secret;
 
 pub mod tls;
 
-pub mod splice;
+pub mod forward;
 
 pub mod request;
 
 mod http;
 
-mod line;
+mod connection;
 
 pub mod server;
 
 pub mod client;
-
-pub mod messages;

@@ -1,4 +1,4 @@
-//! What a server is asked and what it answers, cut loose from HTTP's library.
+//! Requests and replies, independent of an HTTP library.
 
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
@@ -6,21 +6,20 @@ use std::net::SocketAddr;
 use hyper::body::Bytes;
 use hyper::header::{AUTHORIZATION, CONTENT_TYPE, HeaderMap, HeaderName, HeaderValue};
 use hyper::{Method, StatusCode, Uri};
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
-use super::messages::ErrorBody;
+use super::forward::UpgradeHalf;
 use super::secret::Token;
-use super::splice::Half;
 use super::text::{Plus, from_percent};
 
-/// What a connection becomes that carries what two programs say to each other.
+/// Protocol name of an upgrade to a raw byte stream.
 pub(super) const UPGRADE: &str = "ydl";
 
-/// A request before its body is read: enough to turn a stranger away.
+/// Head of a request: enough to authorize it before its body is read.
 #[derive(Clone, Debug)]
 pub struct Head {
     pub method: Method,
-    /// The path cut at its slashes and decoded: `/kv/a%20b//c` is `kv`, `a b`, an empty one, `c`.
+    /// The path split at its slashes and decoded: `/kv/a%20b//c` is `kv`, `a b`, an empty one, `c`.
     pub segments: Vec<String>,
     pub query: BTreeMap<String, String>,
     pub bearer: Option<Token>,
@@ -28,7 +27,7 @@ pub struct Head {
     pub peer: SocketAddr,
 }
 
-/// A request whose body has come.
+/// Complete request.
 #[derive(Clone, Debug)]
 pub struct Request {
     pub head: Head,
@@ -63,18 +62,18 @@ impl Head {
         })
     }
 
-    /// The segments as a pattern can match them.
+    /// The segments, for pattern matching.
     pub fn path(&self) -> Vec<&str> {
         self.segments.iter().map(String::as_str).collect()
     }
 
-    /// Everything after the first `count` segments, with its slashes: a key may contain them.
+    /// Joins the segments after the first `count`: a key may contain slashes.
     pub fn rest(&self, count: usize) -> String {
         self.segments.get(count..).unwrap_or_default().join("/")
     }
 }
 
-/// A name given twice is refused: the two ends could disagree about which one counts.
+/// Parses a query. A duplicate name is an error: two parsers could disagree about which one counts.
 fn parse_query(query: &str) -> Option<BTreeMap<String, String>> {
     let mut map = BTreeMap::new();
     for pair in query.split('&').filter(|pair| !pair.is_empty()) {
@@ -87,42 +86,50 @@ fn parse_query(query: &str) -> Option<BTreeMap<String, String>> {
     Some(map)
 }
 
-/// An answer.
+/// JSON body of every error reply.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ErrorBody {
+    pub error: String,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub hint: Option<String>,
+}
+
+/// Reply to a request.
 #[derive(Clone, Debug)]
 pub struct Reply {
     pub status: StatusCode,
     pub content_type: &'static str,
     pub body: Bytes,
-    /// Headers beyond the usual ones.
+    /// Headers in addition to the standard ones.
     pub headers: Vec<(HeaderName, HeaderValue)>,
-    /// Whom the connection meets after this answer, if it is no answer but a change of protocol.
-    pub meets: Option<Half>,
+    /// The half that the connection becomes, if this reply switches protocols.
+    pub upgrade: Option<UpgradeHalf>,
 }
 
 impl Reply {
-    /// Bytes as they are. Values kept elsewhere need not be copied: see [`Bytes::from_owner`].
+    /// Reply with raw bytes. Shared values need not be copied: see [`Bytes::from_owner`].
     pub fn new(content_type: &'static str, body: impl Into<Bytes>) -> Self {
         Self {
             status: StatusCode::OK,
             content_type,
             body: body.into(),
             headers: Vec::new(),
-            meets: None,
+            upgrade: None,
         }
     }
 
-    /// From now on the connection carries what two programs say to each other.
-    pub fn meets(half: Half) -> Self {
+    /// Switches the connection to a raw byte stream.
+    pub fn upgrade(half: UpgradeHalf) -> Self {
         Self {
             status: StatusCode::SWITCHING_PROTOCOLS,
-            meets: Some(half),
+            upgrade: Some(half),
             ..Self::new("", Bytes::new())
         }
         .with_header("connection", "upgrade")
         .with_header("upgrade", UPGRADE)
     }
 
-    /// Success with nothing to say.
+    /// Success without a body.
     pub fn empty() -> Self {
         Self { status: StatusCode::NO_CONTENT, ..Self::new("", Bytes::new()) }
     }
@@ -130,19 +137,19 @@ impl Reply {
     pub fn json<T: Serialize + ?Sized>(value: &T) -> Self {
         match serde_json::to_vec(value) {
             Ok(body) => Self::new("application/json", body),
-            Err(error) => Self::error(500, format!("cannot write the answer: {error}"), None),
+            Err(error) => Self::error(500, format!("cannot serialize the reply: {error}"), None),
         }
     }
 
-    /// A refusal in one sentence, with a remedy where there is one.
-    pub fn error(status: u16, sentence: impl Into<String>, hint: Option<String>) -> Self {
-        let body = ErrorBody { error: sentence.into(), hint };
+    /// Error reply with a message and an optional hint.
+    pub fn error(status: u16, message: impl Into<String>, hint: Option<String>) -> Self {
+        let body = ErrorBody { error: message.into(), hint };
         let reply = Self::new("application/json", serde_json::to_vec(&body).unwrap_or_default());
         let status = StatusCode::from_u16(status).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
         Self { status, ..reply }
     }
 
-    /// Adds a header; one whose value no header can carry is left out.
+    /// Adds a header; an invalid value is dropped.
     #[must_use]
     pub fn with_header(mut self, name: &'static str, value: &str) -> Self {
         if let Ok(value) = HeaderValue::from_str(value) {

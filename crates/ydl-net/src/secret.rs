@@ -1,8 +1,7 @@
-//! The secret of a job, and the tokens that follow from it.
+//! The secret of a job, and the tokens derived from it.
 //!
-//! A token is the scope it opens, written out, and a MAC of that scope under the job's secret. So
-//! whoever holds the secret can check any token without remembering one, and a token of one
-//! container tells nothing about that of another.
+//! A token is a scope in clear text and a MAC of that scope under the job's secret. The holder of the secret can verify any
+//! token without storing one, and the token of one container reveals nothing about that of another.
 
 use std::fmt;
 use std::hint::black_box;
@@ -17,20 +16,20 @@ use ydl_os::private::{self, PrivateError};
 /// Bytes of a secret, and of a MAC.
 const BYTES: usize = 32;
 
-/// What MACs are made for, so that no other use of the secret can give one that is a token.
+/// Domain separation: no other use of the secret can produce a MAC that is a token.
 const PURPOSE: &[u8] = b"ydl token 1\0";
 
 /// The name under which [`Secret::to_hex`] travels among the credentials of a master on a cluster.
 pub const CREDENTIAL: &str = "ydl.secret";
 
-/// A token is at most this long; a header with more is not looked at.
+/// Maximum length of a token; a longer header is ignored.
 pub const TOKEN_BYTES_MAX: usize = 512;
 
-/// The secret of a job. It leaves the process only through [`Secret::write`] and [`Secret::to_hex`].
+/// Secret of a job. It leaves the process only through [`Secret::write`] and [`Secret::to_hex`].
 pub struct Secret([u8; BYTES]);
 
 impl Secret {
-    /// A new secret, or nothing where the system gives no random bytes.
+    /// Generates a secret. Returns `None` if the system provides no random bytes.
     pub fn random() -> Option<Self> {
         let mut bytes = [0; BYTES];
         SystemRandom::new().fill(&mut bytes).ok()?;
@@ -41,7 +40,7 @@ impl Secret {
         text::from_hex(text).map(Self)
     }
 
-    /// The secret in the clear, for the credentials that carry it. Never for a log or an argument.
+    /// The secret in clear text, for the credentials that carry it. Never for a log or an argument.
     pub fn to_hex(&self) -> String {
         hex::encode(self.0)
     }
@@ -64,7 +63,7 @@ impl Secret {
             .ok_or(PrivateError::Malformed { path: path.to_owned(), what: "64 digits of a secret" })
     }
 
-    /// The token that opens `scope`. A container whose name no header can carry has none.
+    /// Creates the token for `scope`. Returns `None` for a container whose name is invalid in a header.
     pub fn token(&self, scope: &Scope) -> Option<Token> {
         let mac = match scope {
             Scope::Agent(container) | Scope::Program(container) if !is_name(container) => {
@@ -75,8 +74,7 @@ impl Secret {
         Some(Token(format!("{scope}.{}", hex::encode(mac.as_ref()))))
     }
 
-    /// The scope that `token` opens, if it was made with this secret. The comparison of the MAC
-    /// takes the same time whatever is wrong with it.
+    /// Returns the scope of `token` if it was made with this secret. The MAC is compared in constant time.
     pub fn verify(&self, token: &str) -> Option<Scope> {
         if token.len() > TOKEN_BYTES_MAX {
             return None;
@@ -105,23 +103,22 @@ impl fmt::Debug for Secret {
     }
 }
 
-/// Overwrites what was secret. The compiler must believe that someone looks at the zeroes, or it
-/// would leave the writing out.
+/// Overwrites a secret. `black_box` keeps the compiler from removing the write.
 fn erase(bytes: &mut [u8]) {
     bytes.fill(0);
     black_box(bytes);
 }
 
-/// What the bearer of a token may do.
+/// Permissions of a token.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Scope {
-    /// Speak for this container.
+    /// The agent of this container.
     Agent(String),
     /// User code in this container: the key-value store and events, nothing else.
     Program(String),
-    /// A person's command: view, kill, scale, and the key-value store.
+    /// The job's owner: view, kill, scale, and the key-value store.
     Client,
-    /// A person who may look, and change nothing.
+    /// A viewer: read-only access.
     Viewer,
 }
 
@@ -146,7 +143,7 @@ impl Scope {
     }
 }
 
-/// The scope as it stands in a token before the MAC. No two scopes are written alike.
+/// Formats the scope as in a token before the MAC. No two scopes have the same text.
 impl fmt::Display for Scope {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
@@ -158,23 +155,23 @@ impl fmt::Display for Scope {
     }
 }
 
-/// Whether a container's name can stand in a header.
+/// Returns whether a container's name is valid in a header.
 fn is_name(container: &str) -> bool {
     (1..=256).contains(&container.len()) && container.bytes().all(|b| b.is_ascii_graphic())
 }
 
-/// A token as it stands after `Bearer`. It may be shown to the peer it is for, and to nobody else.
+/// Bearer token. It is sent to its own server only.
 #[derive(Clone, PartialEq, Eq)]
 pub struct Token(String);
 
 impl Token {
-    /// Takes what a header or a file holds; whether it opens anything is for [`Secret::verify`].
+    /// Accepts the text of a header or a file; [`Secret::verify`] decides whether it is valid.
     pub fn new(text: &str) -> Option<Self> {
         let fits = (1..=TOKEN_BYTES_MAX).contains(&text.len());
         (fits && text.bytes().all(|b| b.is_ascii_graphic())).then(|| Self(text.to_owned()))
     }
 
-    /// The token in the clear.
+    /// The token in clear text.
     pub fn as_str(&self) -> &str {
         &self.0
     }
@@ -220,7 +217,7 @@ mod tests {
     }
 
     #[test]
-    fn a_token_opens_its_own_scope_and_no_other() {
+    fn a_token_is_valid_for_its_own_scope_only() {
         let secret = Secret::random().unwrap();
         for scope in scopes() {
             let token = secret.token(&scope).unwrap();
@@ -233,13 +230,13 @@ mod tests {
     }
 
     #[test]
-    fn a_token_of_another_job_opens_nothing() {
+    fn a_token_of_another_job_is_invalid() {
         let (ours, theirs) = (Secret::random().unwrap(), Secret::random().unwrap());
         assert_eq!(ours.verify(theirs.token(&Scope::Client).unwrap().as_str()), None);
     }
 
     #[test]
-    fn a_token_with_any_letter_changed_or_missing_opens_nothing() {
+    fn a_modified_token_is_invalid() {
         let secret = Secret::random().unwrap();
         let token = secret.token(&Scope::Agent("c1".into())).unwrap();
         let token = token.as_str();
@@ -257,7 +254,7 @@ mod tests {
     }
 
     #[test]
-    fn a_container_that_no_header_can_carry_has_no_token() {
+    fn a_container_name_invalid_in_a_header_has_no_token() {
         let secret = Secret::random().unwrap();
         for name in ["", "a b", "a\r\nb", "é", &"x".repeat(257)] {
             assert_eq!(secret.token(&Scope::Agent(name.into())), None);
@@ -272,7 +269,7 @@ mod tests {
     }
 
     #[test]
-    fn secrets_and_tokens_survive_a_file() {
+    fn secrets_and_tokens_round_trip_through_a_file() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("s");
         let secret = Secret::random().unwrap();

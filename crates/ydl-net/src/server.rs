@@ -1,8 +1,7 @@
-//! An HTTPS server that assumes the worst of every peer.
+//! HTTPS server for hostile networks.
 //!
-//! Each phase of a connection has a deadline of its own, and whatever goes wrong with one costs that
-//! connection only. A request is looked at before its body is read, so a stranger cannot make the
-//! server hold anything for them.
+//! Each phase of a connection has its own deadline, and an error closes that connection only. A request is authorized
+//! before its body is read, so an unauthenticated peer cannot make the server buffer anything.
 
 use std::collections::{BTreeSet, VecDeque};
 use std::future::Future;
@@ -20,37 +19,37 @@ use tokio::task::{AbortHandle, JoinSet};
 use tokio::time::{sleep, timeout};
 use tokio_rustls::TlsAcceptor;
 
-use super::line::{Lent, Line};
+use super::connection::{ServerConnection, ServerContext};
 use super::request::{Head, Reply, Request};
 
-/// What a server allows. The values are for one master with some thousand agents.
+/// Limits of a server. The defaults suit one master with some thousand agents.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Limits {
-    /// Connections at once; one more is closed as it comes.
+    /// Concurrent connections; further ones are closed at accept.
     pub connections_max: usize,
-    /// Of these, such from which no request was admitted yet. One more ends the oldest of them, so that a crowd pushes
-    /// out itself and not the agent that comes after it.
-    pub strangers_max: usize,
-    /// From the connection to the end of TLS's handshake.
+    /// Connections without an authorized request. A further one closes the oldest of them, so that a flood evicts itself
+    /// and not the agent that connects after it.
+    pub unauthenticated_max: usize,
+    /// Timeout from accept to the end of the TLS handshake.
     pub handshake: Duration,
-    /// From a request's first byte to the end of its headers; for a connection's first request,
-    /// from the handshake's end.
+    /// Timeout from a request's first byte to the end of its headers; for the first request, from the end of the
+    /// handshake.
     pub header: Duration,
-    /// From one answer to the next request.
+    /// Timeout between a reply and the next request.
     pub idle: Duration,
-    /// For a request's body to come.
+    /// Timeout of reading a request body.
     pub body: Duration,
-    /// For the answer to be found. Long polls must end before this by themselves.
+    /// Timeout of producing a reply. Long polls must end earlier by themselves.
     pub answer: Duration,
-    /// For the peer to take the answer.
+    /// Timeout of sending a reply.
     pub reply: Duration,
-    /// From the stop signal to the end of answers under way.
+    /// Time for replies in progress after the stop signal.
     pub drain: Duration,
-    /// A request's first line and headers together.
+    /// Maximum bytes of a request line and headers together.
     pub header_bytes_max: usize,
-    /// One request's body.
+    /// Maximum bytes of a request body.
     pub body_bytes_max: usize,
-    /// The bodies of all requests that are being read; more of them wait for room.
+    /// Maximum bytes of all request bodies being read; further ones wait.
     pub bodies_bytes_max: usize,
 }
 
@@ -58,7 +57,7 @@ impl Default for Limits {
     fn default() -> Self {
         Self {
             connections_max: 8192,
-            strangers_max: 4096,
+            unauthenticated_max: 4096,
             handshake: Duration::from_secs(10),
             header: Duration::from_secs(10),
             idle: Duration::from_secs(90),
@@ -73,30 +72,29 @@ impl Default for Limits {
     }
 }
 
-/// Peers noted for misbehaviour; beyond this many nobody is noted any more.
-const NOTED_MAX: usize = 256;
+/// Maximum number of peers logged for protocol errors.
+const LOGGED_PEERS_MAX: usize = 256;
 
-/// Connections that the system holds until they are accepted. A thousand agents may come at once,
-/// and those beyond this number would try again only after a second.
+/// Listen backlog. A thousand agents may connect at once, and those beyond the backlog would retry only after a second.
 const BACKLOG: u32 = 4096;
 
-/// A socket to give to [`serve`]. Port 0 lets the system choose.
+/// Opens a listener for [`serve`]. Port 0 lets the system choose.
 pub fn listen(address: SocketAddr) -> io::Result<TcpListener> {
     let socket = match address {
         SocketAddr::V4(_) => TcpSocket::new_v4()?,
         SocketAddr::V6(_) => TcpSocket::new_v6()?,
     };
-    // A master that starts again must not wait for the old one's connections to be forgotten.
+    // A restarted master must not wait for its predecessor's connections in TIME_WAIT.
     socket.set_reuseaddr(true)?;
     socket.bind(address)?;
     socket.listen(BACKLOG)
 }
 
-/// Serves until `stop` ends, then lets answers under way be given for `limits.drain`. Dropping the
-/// future ends everything at once.
+/// Serves until `stop` completes, then drains replies in progress for `limits.drain`. Dropping the future closes all
+/// connections at once.
 ///
-/// `admit` sees a request before its body and says who it is from, or turns it away; `answer` gets
-/// what `admit` found. The future of an answer is dropped when its peer goes away.
+/// `admit` authorizes a request before its body is read; `answer` gets its result. The future of an answer is dropped
+/// when the peer disconnects.
 pub async fn serve<Who, Admit, Answer, Answered>(
     listener: TcpListener,
     tls: Arc<ServerConfig>,
@@ -111,48 +109,48 @@ pub async fn serve<Who, Admit, Answer, Answered>(
     Answered: Future<Output = Reply> + Send + 'static,
 {
     let (draining, drain) = watch::channel(false);
-    let shared = Arc::new(Shared {
+    let state = Arc::new(ServerState {
         tls: TlsAcceptor::from(tls),
         limits,
-        // In KiB, because room is asked for with 32 bits.
+        // In KiB, because permits are counted with 32 bits.
         bodies: Semaphore::new(limits.bodies_bytes_max >> 10),
-        noted: Mutex::default(),
+        logged_peers: Mutex::default(),
     });
-    let doors = Arc::new((admit, answer));
+    let handlers = Arc::new((admit, answer));
     let mut stop = pin!(stop);
-    let mut lines = JoinSet::new();
-    let mut strangers = Strangers::default();
-    let mut patience = Patience::default();
+    let mut connections = JoinSet::new();
+    let mut unauthenticated = UnauthenticatedConnections::default();
+    let mut backoff = AcceptBackoff::default();
     loop {
         let accepted = tokio::select! {
             () = &mut stop => break,
-            Some(_) = lines.join_next() => continue,
+            Some(_) = connections.join_next() => continue,
             accepted = listener.accept() => accepted,
         };
         match accepted {
             Ok((stream, peer)) => {
-                patience = Patience::default();
-                if lines.len() >= limits.connections_max {
-                    shared.note(peer, &"too many connections");
+                backoff = AcceptBackoff::default();
+                if connections.len() >= limits.connections_max {
+                    state.log_once(peer, &"too many connections");
                     continue;
                 }
-                if strangers.make_room(limits.strangers_max) {
-                    shared.note(peer, &"one of too many strangers went for it");
+                if unauthenticated.make_room(limits.unauthenticated_max) {
+                    state.log_once(peer, &"evicted the oldest unauthenticated connection");
                 }
-                let known = Arc::new(AtomicBool::new(false));
-                let line = lines.spawn(attend(
-                    shared.clone(),
-                    doors.clone(),
+                let authenticated = Arc::new(AtomicBool::new(false));
+                let connection = connections.spawn(serve_connection(
+                    state.clone(),
+                    handlers.clone(),
                     stream,
                     peer,
-                    known.clone(),
+                    authenticated.clone(),
                     drain.clone(),
                 ));
-                strangers.0.push_back((line, known));
+                unauthenticated.0.push_back((connection, authenticated));
             }
             Err(error) => {
-                // Connections that end may be what gives descriptors back, so they end meanwhile.
-                let wait = patience.after(&error);
+                // Connections keep closing meanwhile, which may free descriptors.
+                let wait = backoff.after(&error);
                 tokio::select! {
                     () = &mut stop => break,
                     () = sleep(wait) => {}
@@ -161,22 +159,24 @@ pub async fn serve<Who, Admit, Answer, Answered>(
         }
     }
     drop(listener);
-    // Nobody listens any more if every connection is gone already.
+    // The channel has no receivers if every connection is closed already.
     let _ = draining.send(true);
-    let _ = timeout(limits.drain, async { while lines.join_next().await.is_some() {} }).await;
+    let _ = timeout(limits.drain, async { while connections.join_next().await.is_some() {} }).await;
 }
 
-/// Connections from which nothing was admitted yet, the oldest first; others may be among them until room is made.
+/// Connections without an authorized request, oldest first. May include authorized ones until the next eviction.
 #[derive(Debug, Default)]
-struct Strangers(VecDeque<(AbortHandle, Arc<AtomicBool>)>);
+struct UnauthenticatedConnections(VecDeque<(AbortHandle, Arc<AtomicBool>)>);
 
-impl Strangers {
-    /// Room for one more; whether one had to go for it.
+impl UnauthenticatedConnections {
+    /// Makes room for one more. Returns whether a connection was evicted.
     fn make_room(&mut self, max: usize) -> bool {
         if self.0.len() < max {
             return false;
         }
-        self.0.retain(|(line, known)| !known.load(Ordering::Relaxed) && !line.is_finished());
+        self.0.retain(|(connection, authenticated)| {
+            !authenticated.load(Ordering::Relaxed) && !connection.is_finished()
+        });
         if self.0.len() < max {
             return false;
         }
@@ -187,17 +187,16 @@ impl Strangers {
     }
 }
 
-/// How long to wait after the system would not accept: out of descriptors, it would say so again
-/// at once, for ever.
+/// Backoff after a failed accept: without it, a process out of descriptors would spin.
 #[derive(Debug, Default)]
-struct Patience {
+struct AcceptBackoff {
     failures: u32,
 }
 
-impl Patience {
+impl AcceptBackoff {
     fn after(&mut self, error: &io::Error) -> Duration {
         use io::ErrorKind::{ConnectionAborted, ConnectionReset, Interrupted};
-        // These are about the one peer that gave up before it was its turn.
+        // The peer gave up before its connection was accepted.
         if matches!(error.kind(), ConnectionAborted | ConnectionReset | Interrupted) {
             return Duration::ZERO;
         }
@@ -209,49 +208,50 @@ impl Patience {
     }
 }
 
-struct Shared {
+struct ServerState {
     tls: TlsAcceptor,
     limits: Limits,
     bodies: Semaphore,
-    noted: Mutex<BTreeSet<IpAddr>>,
+    logged_peers: Mutex<BTreeSet<IpAddr>>,
 }
 
-impl Shared {
-    /// Once for each address: a peer must not be able to fill the log.
-    fn note(&self, peer: SocketAddr, what: &dyn std::fmt::Display) {
-        let mut noted = self.noted.lock().unwrap_or_else(PoisonError::into_inner);
-        if noted.len() < NOTED_MAX && noted.insert(peer.ip()) {
+impl ServerState {
+    /// Logs one message for each address, so that a peer cannot fill the log.
+    fn log_once(&self, peer: SocketAddr, what: &dyn std::fmt::Display) {
+        let mut logged_peers = self.logged_peers.lock().unwrap_or_else(PoisonError::into_inner);
+        if logged_peers.len() < LOGGED_PEERS_MAX && logged_peers.insert(peer.ip()) {
             tracing::debug!("dropped a connection from `{}`: {what}", peer.ip());
         }
     }
 }
 
-/// One connection from its beginning to its end.
-async fn attend<Who, Answered: Future<Output = Reply>>(
-    shared: Arc<Shared>,
-    doors: Arc<(impl Fn(&Head) -> Result<Who, Reply>, impl Fn(Who, Request) -> Answered)>,
+/// Serves one connection from handshake to close.
+async fn serve_connection<Who, Answered: Future<Output = Reply>>(
+    state: Arc<ServerState>,
+    handlers: Arc<(impl Fn(&Head) -> Result<Who, Reply>, impl Fn(Who, Request) -> Answered)>,
     stream: TcpStream,
     peer: SocketAddr,
-    known: Arc<AtomicBool>,
+    authenticated: Arc<AtomicBool>,
     draining: watch::Receiver<bool>,
 ) {
-    // Without it small answers wait for the peer's acknowledgement; it is no reason to give up.
+    // Avoids delayed small replies; failure is harmless.
     let _ = stream.set_nodelay(true);
-    // Boxed, so that a connection does not hold room for its handshake for ever after.
-    let handshake = shared.tls.accept(stream);
+    // Boxed, so that a connection does not reserve space for its handshake for its whole life.
+    let handshake = state.tls.accept(stream);
     let handshake = Box::pin(async { handshake.await.map(Box::new) });
-    let stream = match timeout(shared.limits.handshake, handshake).await {
+    let stream = match timeout(state.limits.handshake, handshake).await {
         Ok(Ok(stream)) => stream,
-        Ok(Err(error)) => return shared.note(peer, &error),
-        Err(_) => return shared.note(peer, &"no handshake in time"),
+        Ok(Err(error)) => return state.log_once(peer, &error),
+        Err(_) => return state.log_once(peer, &"TLS handshake timed out"),
     };
-    let lent = Lent { limits: &shared.limits, bodies: &shared.bodies, draining };
+    let context = ServerContext { limits: &state.limits, bodies: &state.bodies, draining };
     let admit = |head: &Head| {
-        let who = (doors.0)(head)?;
-        known.store(true, Ordering::Relaxed);
+        let who = (handlers.0)(head)?;
+        authenticated.store(true, Ordering::Relaxed);
         Ok(who)
     };
-    if let Err(trouble) = Line::new(stream, peer, lent).run(&admit, &doors.1).await {
-        shared.note(peer, &trouble);
+    if let Err(error) = ServerConnection::new(stream, peer, context).run(&admit, &handlers.1).await
+    {
+        state.log_once(peer, &error);
     }
 }

@@ -1,7 +1,7 @@
-//! TLS between the parts of one job: one self-signed certificate per job, pinned by everybody.
+//! TLS within one job: one self-signed certificate per job, pinned by every client.
 //!
-//! Names and dates are not looked at: a master may move to any node, and a clock may jump. What
-//! counts is that the peer holds the key of the one certificate that the job's credentials name.
+//! Names and dates are not checked: a master may move to any node, and a clock may jump. The peer must hold the key of the
+//! certificate that the job's credentials name.
 
 use std::fmt;
 use std::path::Path;
@@ -19,23 +19,23 @@ use rustls::{
 use super::text;
 use ydl_os::private::{self, PrivateError};
 
-/// The name in the certificate. Nobody checks it; TLS wants one.
+/// Subject name of the certificate. TLS requires one; it is not checked.
 const NAME: &str = "ydl";
 
 /// The name under which [`Identity::to_pem`] travels among the credentials of a master on a cluster.
 pub const CREDENTIAL: &str = "ydl.identity";
 
-/// An identity file is at most this long.
+/// Maximum size of an identity file.
 const FILE_BYTES_MAX: usize = 16 << 10;
 
-/// The job's certificate and its key.
+/// Certificate and private key of a job.
 pub struct Identity {
     certificate: CertificateDer<'static>,
     key: PrivatePkcs8KeyDer<'static>,
 }
 
 impl Identity {
-    /// A new key (ECDSA on P-256) and a certificate for it that it signed itself.
+    /// Generates an ECDSA P-256 key and a self-signed certificate.
     pub fn generate() -> Result<Self, TlsError> {
         let refused = |source| TlsError::Generate { source };
         let key = rcgen::KeyPair::generate_for(&rcgen::PKCS_ECDSA_P256_SHA256).map_err(refused)?;
@@ -43,7 +43,7 @@ impl Identity {
         let mut about = rcgen::CertificateParams::new(names).map_err(refused)?;
         about.distinguished_name = rcgen::DistinguishedName::new();
         about.distinguished_name.push(rcgen::DnType::CommonName, "ydl job");
-        // Other TLS libraries do look at dates: these hold whatever the clock says.
+        // Other TLS libraries check dates: these are valid at any time.
         about.not_before = rcgen::date_time_ymd(1975, 1, 1);
         about.not_after = rcgen::date_time_ymd(9999, 12, 31);
         about.key_usages = vec![rcgen::KeyUsagePurpose::DigitalSignature];
@@ -53,12 +53,12 @@ impl Identity {
         Ok(Self { certificate: certificate.der().clone(), key: key.serialize_der().into() })
     }
 
-    /// Certificate and key in the clear, for the credentials that carry them. Never for a log or an argument.
+    /// Certificate and key in clear text, for the credentials that carry them. Never for a log or an argument.
     pub fn to_pem(&self) -> String {
         self.certificate_pem() + &pem("PRIVATE KEY", self.key.secret_pkcs8_der())
     }
 
-    /// What [`Identity::to_pem`] wrote.
+    /// Parses the output of [`Identity::to_pem`].
     pub fn from_pem(bytes: &[u8]) -> Option<Self> {
         Some(Self {
             certificate: CertificateDer::from_pem_slice(bytes).ok()?,
@@ -71,7 +71,7 @@ impl Identity {
         private::write(path, self.to_pem().as_bytes())
     }
 
-    /// Reads what [`Identity::write`] wrote; refuses a file that others can read.
+    /// Reads the output of [`Identity::write`]; refuses a file that others can read.
     pub fn read(path: &Path) -> Result<Self, PrivateError> {
         let bytes = private::read(path, FILE_BYTES_MAX)?;
         let malformed = |what| PrivateError::Malformed { path: path.to_owned(), what };
@@ -83,18 +83,18 @@ impl Identity {
         })
     }
 
-    /// The certificate alone, as other programs want it. It is no secret.
+    /// The certificate alone, for other programs. It is not secret.
     pub fn certificate_pem(&self) -> String {
         pem("CERTIFICATE", &self.certificate)
     }
 
-    /// What clients of this identity must be given.
+    /// The pin for clients of this identity.
     pub fn pin(&self) -> Pin {
         Pin::of(&self.certificate)
     }
 
-    /// TLS 1.3 only, nobody's certificate asked for, and nothing remembered between connections:
-    /// tickets would cost memory for every one of them.
+    /// Server configuration: TLS 1.3 only, no client certificates, and no session tickets, which would cost memory for each
+    /// connection.
     pub fn server(&self) -> Result<Arc<ServerConfig>, TlsError> {
         let refused = |source| TlsError::Configure { source };
         let key = PrivateKeyDer::Pkcs8(self.key.clone_key());
@@ -131,7 +131,7 @@ fn provider() -> Arc<CryptoProvider> {
     Arc::new(rustls::crypto::ring::default_provider())
 }
 
-/// The SHA-256 of the one certificate a client accepts.
+/// SHA-256 of the only certificate that a client accepts.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub struct Pin([u8; 32]);
 
@@ -153,7 +153,7 @@ impl Pin {
         text::from_hex(text).map(Self)
     }
 
-    /// TLS 1.3 only, and only with the holder of the pinned certificate's key.
+    /// Client configuration: TLS 1.3 only, and only with the holder of the pinned certificate's key.
     pub fn client(self) -> Result<Arc<ClientConfig>, TlsError> {
         let provider = provider();
         let algorithms = provider.signature_verification_algorithms;
@@ -182,13 +182,13 @@ impl fmt::Debug for Pin {
     }
 }
 
-/// The name a client gives to TLS, which ignores it.
+/// The server name that TLS requires and the verifier ignores.
 pub fn server_name() -> ServerName<'static> {
     ServerName::try_from(NAME).expect("a word of three letters is a name")
 }
 
-/// Accepts one certificate. The handshake's signature is checked as for any other, so that showing
-/// the certificate without holding its key is of no use.
+/// Certificate verifier that accepts one certificate. The handshake signature is verified as usual, so that presenting the
+/// certificate without its key fails.
 #[derive(Debug)]
 struct Pinned {
     pin: Pin,
@@ -235,7 +235,7 @@ impl ServerCertVerifier for Pinned {
     }
 }
 
-/// Why TLS could not be set up. A peer's misbehaviour is not among these.
+/// Error of setting up TLS; does not cover protocol errors of a peer.
 #[derive(Debug)]
 pub enum TlsError {
     Generate { source: rcgen::Error },

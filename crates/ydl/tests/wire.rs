@@ -288,7 +288,7 @@ fn a_deadline_that_passes_is_told_apart_from_a_server_that_is_gone() {
         // So that it is late with an answer, and not with a connection.
         assert_eq!(ask(&client, "/who").await.unwrap(), "agent.c1");
         let late = client.call(Method::GET, "/poll", Payload::Nothing, SHORT).await.unwrap_err();
-        assert_eq!(late, CallError::TooLate { address: place.address.to_string() });
+        assert_eq!(late, CallError::Timeout { address: place.address.to_string() });
         assert_eq!(place.polls.recv().await, Some("poll began"));
         assert_eq!(place.polls.recv().await, Some("poll over"));
 
@@ -367,7 +367,7 @@ fn connections_beyond_the_limit_are_closed_at_once_and_room_comes_back() {
 #[test]
 fn a_crowd_of_strangers_pushes_out_itself() {
     run(async {
-        let place = place(Limits { strangers_max: 3, ..limits() }).await;
+        let place = place(Limits { unauthenticated_max: 3, ..limits() }).await;
         let first = place.client();
         let port = ask(&first, "/port").await.unwrap();
         let mut crowd = VecDeque::new();

@@ -15,7 +15,7 @@ use ydl::{
 };
 use ydl_core::{JobSpec, Time};
 use ydl_jobfile as jobfile;
-use ydl_net::messages::Blob;
+use ydl_proto::kv::Blob;
 use ydl_storage::hdfs::{Hdfs, JobPlace};
 
 /// Held for writing by whoever disturbs the cluster.

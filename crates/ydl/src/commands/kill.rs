@@ -143,7 +143,7 @@ async fn kill(job: Known, now: bool, manners: Manners) -> Result<Exit, Report> {
         {
             return over(job.standing(), false);
         }
-        Err(CallError::Unreachable { .. } | CallError::TooLate { .. }) => {
+        Err(CallError::Unreachable { .. } | CallError::Timeout { .. }) => {
             let (name, hint) = match now {
                 true => ("SIGKILL", ""),
                 false => ("SIGTERM", " (if that does not help: `ydl kill --now`)"),

@@ -17,10 +17,10 @@ use std::{
 use ydl_jobfile::span;
 use ydl_net::{
     client::{CallError, Payload},
-    messages::{Change, Changes, Entries, Entry, Event, Events, REVISION_HEADER},
     text::percent,
 };
 use ydl_os::report::{Exit, Report};
+use ydl_proto::kv::{Change, Changes, Entries, Entry, Event, Events, REVISION_HEADER};
 
 /// How long one question may wait; longer waits are several questions.
 const WAIT: Duration = Duration::from_secs(20);
@@ -121,7 +121,7 @@ impl Store {
                 if self.json {
                     let revision: Option<u64> =
                         answer.header(REVISION_HEADER).and_then(|text| text.parse().ok());
-                    let value = ydl_net::messages::Blob::from(&answer.body[..]);
+                    let value = ydl_proto::kv::Blob::from(&answer.body[..]);
                     show::json(&serde_json::json!({
                         "key": key, "value": value, "revision": revision,
                     }))?;
@@ -226,7 +226,7 @@ impl Store {
             let path = format!("/v1/watch?prefix={}&after={after}&wait_ms={wait}", percent(prefix));
             let asked = Instant::now();
             match self.ask(&path, WAIT).await? {
-                Some(Changes::Known { revision, changes }) => {
+                Some(Changes::Current { revision, changes }) => {
                     after = revision;
                     for change in changes.iter().take(left.try_into().unwrap_or(usize::MAX)) {
                         self.print_change(change)?;

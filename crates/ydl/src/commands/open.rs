@@ -24,8 +24,8 @@ use tokio::{
 };
 use ydl_core::{JobSpec, RoleName, TaskId, spec::RoleSpec};
 use ydl_net::{
-    client::{CallError, Joined},
-    splice::splice,
+    client::{CallError, UpgradedStream},
+    forward::splice,
     text::percent,
 };
 use ydl_os::{
@@ -175,12 +175,12 @@ struct Door {
 }
 
 impl Door {
-    async fn try_once(&self) -> Result<Joined, CallError> {
+    async fn try_once(&self) -> Result<UpgradedStream, CallError> {
         self.reach.client().join(&self.path, JOIN_MAX).await
     }
 
     /// A way to the program. One that has just been started, and a master that moves, are waited for.
-    async fn join(&self) -> Result<Joined, CallError> {
+    async fn join(&self) -> Result<UpgradedStream, CallError> {
         let end = Instant::now() + PATIENCE;
         loop {
             let error = match self.try_once().await {

@@ -11,7 +11,7 @@ use std::{
 };
 use tokio::time::{Instant, sleep};
 use ydl_net::{
-    client::{Answer, CallError, Client, Payload},
+    client::{CallError, Client, Payload, Response},
     secret::Token,
     tls::Pin,
 };
@@ -137,7 +137,7 @@ impl Reach {
         path: &str,
         payload: Payload,
         wait: Duration,
-    ) -> Result<Answer, CallError> {
+    ) -> Result<Response, CallError> {
         let deadline = ANSWER_MAX + wait;
         self.client().call(method, path, payload, deadline).await
     }
@@ -214,7 +214,7 @@ pub fn report(error: CallError) -> Report {
             };
             Report { what: error, hint, exit }
         }
-        CallError::Unreachable { .. } | CallError::TooLate { .. } => {
+        CallError::Unreachable { .. } | CallError::Timeout { .. } => {
             Report::new(Exit::Unreachable, format!("the job's master: {error}"))
                 .hint("`ydl status` tells whether it still runs")
         }

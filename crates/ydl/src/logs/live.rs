@@ -3,7 +3,7 @@
 use hyper::{Method, StatusCode, body::Bytes};
 use std::time::Duration;
 use ydl_core::TaskId;
-use ydl_net::client::{Answer, CallError, Client, Payload};
+use ydl_net::client::{CallError, Client, Payload, Response};
 use ydl_proto::messages::{ENDED_HEADER, LENGTH_HEADER, LogAttempt};
 
 /// How long an answer may take beyond what its agent was asked to wait.
@@ -58,7 +58,7 @@ pub async fn read(
     }))
 }
 
-async fn ask(client: &Client, path: &str, wait: Duration) -> Result<Option<Answer>, CallError> {
+async fn ask(client: &Client, path: &str, wait: Duration) -> Result<Option<Response>, CallError> {
     let asked = client.call(Method::GET, path, Payload::Nothing, wait + CALL_MAX);
     match asked.await {
         Ok(answer) => Ok(Some(answer)),

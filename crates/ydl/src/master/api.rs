@@ -18,11 +18,11 @@ use tokio::{
 };
 use ydl_core::{ContainerId, RoleName};
 use ydl_net::{
-    messages::Blob,
     request::{Head, Reply, Request},
     secret::{Scope, Secret},
     server::{self, Limits},
 };
+use ydl_proto::kv::Blob;
 use ydl_proto::messages::{self as talk, BEAT_MS, UNWRITTEN};
 use ydl_rendezvous::link::codec::decode_all;
 

@@ -15,7 +15,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Bound;
 use std::sync::Arc;
 
-use ydl_net::messages::{Blob, Change, Changed, Changes, Entries, Entry, Events};
+use ydl_proto::kv::{Blob, Change, Changed, Changes, Entries, Entry, Events};
 
 pub use op::{Applied, Done, Found, OnlyIf, Op, Woken};
 pub use refusal::Refusal;
@@ -240,7 +240,7 @@ impl Store {
         let since = (Bound::Excluded(after), Bound::Unbounded);
         for (&at, key) in self.last.range(since).filter(|(_, key)| key.starts_with(prefix)) {
             if page.is_full() {
-                return Changes::Known { revision, changes };
+                return Changes::Current { revision, changes };
             }
             revision = at;
             match self.slots.get(key) {
@@ -254,7 +254,7 @@ impl Store {
                 }
             }
         }
-        Changes::Known { revision: self.revision, changes }
+        Changes::Current { revision: self.revision, changes }
     }
 
     /// Events after the sequence number `after`, all or those of one name.
@@ -290,7 +290,7 @@ impl Store {
         match wait {
             Wait::Key { key } => self.entry(key).map(Found::Entry),
             Wait::Changes { prefix, after } => match self.changes(prefix, *after, PAGE_MAX) {
-                Changes::Known { changes, .. } if changes.is_empty() => None,
+                Changes::Current { changes, .. } if changes.is_empty() => None,
                 changes => Some(Found::Changes(changes)),
             },
             Wait::Events { after, name } => {

@@ -10,7 +10,7 @@ use tokio::{
     time::Instant,
 };
 use ydl_core::{ContainerId, Job, TaskId};
-use ydl_net::{request::Reply, splice::meeting};
+use ydl_net::{forward::upgrade_pair, request::Reply};
 use ydl_proto::messages::{ENDED_HEADER, LENGTH_HEADER, LogWant, LogWish};
 
 /// Wishes that wait at once, and those of them for one agent.
@@ -168,10 +168,10 @@ impl Relay {
         };
         match (refused, waiting.place.take()) {
             (None, Some(place)) if !waiting.answer.is_closed() => {
-                let (goes, waits) = meeting(place);
+                let (goes, waits) = upgrade_pair(place);
                 // Whoever wished may have gone meanwhile; then nobody comes to meet the agent.
-                let _ = waiting.answer.send(Reply::meets(goes).into());
-                Reply::meets(waits)
+                let _ = waiting.answer.send(Reply::upgrade(goes).into());
+                Reply::upgrade(waits)
             }
             (None, _) => Reply::error(404, "nobody waits for this any more", None),
             (Some(why), _) => {

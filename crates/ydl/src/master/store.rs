@@ -5,7 +5,8 @@ use super::kv::{Done, Found, Op, Refusal, Store, Wait, WaiterId, Woken};
 use super::outbox::Outbox;
 use std::collections::BTreeMap;
 use tokio::sync::oneshot;
-use ydl_net::{messages::REVISION_HEADER, request::Reply};
+use ydl_net::request::Reply;
+use ydl_proto::kv::REVISION_HEADER;
 
 /// What somebody wants of the store.
 #[derive(Debug)]

@@ -14,7 +14,7 @@ use tokio::{net::TcpStream, time::timeout};
 use ydl_core::TaskId;
 use ydl_net::{
     client::{Client, Payload},
-    splice::splice,
+    forward::splice,
 };
 use ydl_os::reason;
 

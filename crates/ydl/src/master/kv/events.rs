@@ -3,7 +3,7 @@
 use std::collections::VecDeque;
 
 use super::{EVENT_BYTES_MAX, EVENTS_BYTES_MAX, EVENTS_MAX, Page, Refusal};
-use ydl_net::messages::{Blob, Emitted, Event, Events};
+use ydl_proto::kv::{Blob, Emitted, Event, Events};
 
 #[derive(Debug, Default)]
 pub(super) struct EventLog {

@@ -3,7 +3,7 @@
 use serde::{Deserialize, Serialize};
 
 use super::WaiterId;
-use ydl_net::messages::{Blob, Changed, Changes, Emitted, Entry, Events};
+use ydl_proto::kv::{Blob, Changed, Changes, Emitted, Entry, Events};
 
 /// What changes the store. This is what the journal keeps.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]

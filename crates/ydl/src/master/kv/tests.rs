@@ -1,7 +1,7 @@
 use expect_test::{Expect, expect};
 
 use super::*;
-use ydl_net::messages::Emitted;
+use ydl_proto::kv::Emitted;
 
 fn put(key: &str, value: &str) -> Op {
     Op::Put { key: key.into(), value: value.into(), owner: None, only_if: None }
@@ -23,7 +23,7 @@ fn text(value: &Blob) -> String {
 fn changes_in_words(changes: &Changes) -> String {
     match changes {
         Changes::Resync { revision } => format!("resync at {revision}"),
-        Changes::Known { revision, changes } => {
+        Changes::Current { revision, changes } => {
             let mut words = format!("to {revision}:");
             for change in changes {
                 let said = match change {
@@ -405,7 +405,7 @@ fn answers_come_in_pages_that_add_up() {
     }
     assert_eq!((listed.len(), pages), (25, 4));
     let (mut watched, mut after) = (Vec::new(), 0);
-    while let Changes::Known { revision, changes } = store.changes("p/", after, 4) {
+    while let Changes::Current { revision, changes } = store.changes("p/", after, 4) {
         if changes.is_empty() {
             break;
         }

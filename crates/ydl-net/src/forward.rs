@@ -1,4 +1,4 @@
-//! Two connections become one: what comes from either goes to the other, until both have said all.
+//! Forwards bytes between two connections until both directions are closed.
 
 use std::fmt;
 use std::io;
@@ -11,22 +11,22 @@ use tokio::sync::{OwnedSemaphorePermit, oneshot};
 use tokio::time::{Instant, timeout};
 use tokio_rustls::server::TlsStream;
 
-/// Neither end has said a word for so long: nobody looks any more.
-const IDLE: Duration = Duration::from_secs(30 * 60);
-/// How long one end may take nothing of what the other has said.
-const STUCK: Duration = Duration::from_secs(120);
-/// How long the first at a meeting waits for the second.
-const MEET: Duration = Duration::from_secs(10);
-/// What is on its way in one direction at most.
-const BYTES: usize = 16 << 10;
+/// Timeout without traffic in either direction.
+const IDLE_TIMEOUT: Duration = Duration::from_secs(30 * 60);
+/// Timeout of a stalled write.
+const STALL_TIMEOUT: Duration = Duration::from_secs(120);
+/// Time that the first half waits for the second.
+const JOIN_TIMEOUT: Duration = Duration::from_secs(10);
+/// Buffer size of each direction.
+const BUFFER_BYTES: usize = 16 << 10;
 
-/// Passes on what either says. An end that breaks breaks the other.
+/// Copies bytes in both directions. An error on one side closes the other.
 pub async fn splice<A, B>(a: A, b: B) -> io::Result<()>
 where
     A: AsyncRead + AsyncWrite,
     B: AsyncRead + AsyncWrite,
 {
-    splice_for(a, b, IDLE).await
+    splice_for(a, b, IDLE_TIMEOUT).await
 }
 
 async fn splice_for<A, B>(a: A, b: B, idle: Duration) -> io::Result<()>
@@ -47,11 +47,11 @@ async fn pass<A: AsyncRead, B: AsyncWrite>(
     moved: &Mutex<Instant>,
     idle: Duration,
 ) -> io::Result<()> {
-    let mut piece = vec![0; BYTES];
+    let mut piece = vec![0; BUFFER_BYTES];
     loop {
         let Ok(read) = timeout(idle, from.read(&mut piece)).await else {
             let last = *moved.lock().unwrap_or_else(PoisonError::into_inner);
-            // The other direction may be busy.
+            // The other direction may be active.
             if last.elapsed() >= idle {
                 return Err(io::ErrorKind::TimedOut.into());
             }
@@ -66,7 +66,7 @@ async fn pass<A: AsyncRead, B: AsyncWrite>(
             to.write_all(&piece[..length]).await?;
             to.flush().await
         };
-        timeout(STUCK, passing).await??;
+        timeout(STALL_TIMEOUT, passing).await??;
         if length == 0 {
             return Ok(());
         }
@@ -75,35 +75,36 @@ async fn pass<A: AsyncRead, B: AsyncWrite>(
 
 type Stream = Box<TlsStream<TcpStream>>;
 
-/// One of the two that meet in a server. It goes with the answer to a request, whose connection then has no more requests.
+/// One half of two server connections to be joined. It goes with the reply to a request, whose connection then carries no
+/// more requests.
 #[derive(Clone)]
-pub struct Half(Arc<Mutex<Option<End>>>);
+pub struct UpgradeHalf(Arc<Mutex<Option<PairState>>>);
 
-enum End {
+enum PairState {
     /// It goes to the other.
     Goes(oneshot::Sender<Stream>),
     /// The other comes, and both count as one for as long as they last.
     Waits(oneshot::Receiver<Stream>, OwnedSemaphorePermit),
 }
 
-/// Two halves that find each other. The place is held until both are gone.
-pub fn meeting(place: OwnedSemaphorePermit) -> (Half, Half) {
+/// Creates two halves that join each other. The permit is held until both are dropped.
+pub fn upgrade_pair(place: OwnedSemaphorePermit) -> (UpgradeHalf, UpgradeHalf) {
     let (goes, waits) = oneshot::channel();
-    let half = |end| Half(Arc::new(Mutex::new(Some(end))));
-    (half(End::Goes(goes)), half(End::Waits(waits, place)))
+    let half = |end| UpgradeHalf(Arc::new(Mutex::new(Some(end))));
+    (half(PairState::Goes(goes)), half(PairState::Waits(waits, place)))
 }
 
-impl Half {
-    /// Brings a connection to the meeting.
-    pub(super) async fn meet(self, stream: Stream) -> io::Result<()> {
+impl UpgradeHalf {
+    /// Hands over a connection and waits for the other half.
+    pub(super) async fn join(self, stream: Stream) -> io::Result<()> {
         let end = self.0.lock().unwrap_or_else(PoisonError::into_inner).take();
         match end {
-            // One that nobody waits for is closed.
-            Some(End::Goes(to)) => {
+            // A connection whose other half is gone is closed.
+            Some(PairState::Goes(to)) => {
                 drop(to.send(stream));
                 Ok(())
             }
-            Some(End::Waits(from, _place)) => match timeout(MEET, from).await {
+            Some(PairState::Waits(from, _place)) => match timeout(JOIN_TIMEOUT, from).await {
                 Ok(Ok(other)) => splice(stream, other).await,
                 Ok(Err(_)) | Err(_) => Err(io::ErrorKind::TimedOut.into()),
             },
@@ -112,9 +113,9 @@ impl Half {
     }
 }
 
-impl fmt::Debug for Half {
+impl fmt::Debug for UpgradeHalf {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("Half")
+        f.write_str("UpgradeHalf")
     }
 }
 

@@ -1,22 +1,13 @@
-//! What travels as JSON. Both ends are one binary, except for the key-value store and events, which
-//! user code reads and writes too.
+//! JSON messages of the key-value store and of events, which user code reads and writes too.
 
 use std::sync::Arc;
 
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
-use super::text;
+use base64::{Engine as _, engine::general_purpose::STANDARD};
 
-/// The body of every refusal.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct ErrorBody {
-    pub error: String,
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub hint: Option<String>,
-}
-
-/// Bytes that are mostly text: `{"text": …}` where they are UTF-8, `{"base64": …}` where not.
-/// Shared, so that an answer to many costs no copies.
+/// Bytes, as `{"text": …}` if they are UTF-8, else as `{"base64": …}`. Shared, so that a reply to many readers copies
+/// nothing.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Blob(pub Arc<[u8]>);
 
@@ -66,7 +57,7 @@ impl Serialize for Blob {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         let written = match std::str::from_utf8(&self.0) {
             Ok(text) => WrittenBlob::Text(text),
-            Err(_) => WrittenBlob::Base64(text::base64(&self.0)),
+            Err(_) => WrittenBlob::Base64(STANDARD.encode(&self.0)),
         };
         written.serialize(serializer)
     }
@@ -76,52 +67,51 @@ impl<'de> Deserialize<'de> for Blob {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         match ReadBlob::deserialize(deserializer)? {
             ReadBlob::Text(text) => Ok(Self::from(text.as_str())),
-            ReadBlob::Base64(text) => text::from_base64(&text)
+            ReadBlob::Base64(text) => STANDARD
+                .decode(&text)
+                .ok()
                 .map(|bytes| Self(bytes.into()))
                 .ok_or_else(|| serde::de::Error::custom("`base64` is not padded base64")),
         }
     }
 }
 
-// The key-value store. A single value travels as a plain body with its revision in a header; these
-// are the shapes of everything else.
-
 /// The header that carries the revision of a value sent as a plain body.
 pub const REVISION_HEADER: &str = "ydl-revision";
 
-/// A key, its value, and when it was last written.
+/// A key with its value and revision.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Entry {
     pub key: String,
     pub value: Blob,
-    /// The store's revision that this value came with.
+    /// Revision of the store that wrote this value.
     pub revision: u64,
-    /// The container with which the key goes away.
+    /// Container with which the key is deleted.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub owner: Option<String>,
 }
 
-/// The answer to a put, a delete, and the going of an owner.
+/// Response to a put, a delete, or the end of an owner.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Changed {
-    /// The store's revision afterwards. A put's entry carries this one.
+    /// Revision of the store afterwards, which a put's entry carries.
     pub revision: u64,
-    /// How many keys were written or deleted.
+    /// Number of keys written or deleted.
     pub keys: u64,
 }
 
 /// The entries below a prefix, in the order of their keys.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Entries {
-    /// The store's revision that this is a picture of: a watch goes on from here.
+    /// Revision of this snapshot: a watch continues from here.
     pub revision: u64,
     pub entries: Vec<Entry>,
-    /// Whether more follow; a next list starts after the last key given here.
+    /// More entries follow: the next list starts after the last key here.
     pub more: bool,
 }
 
-/// What became of one key. Only its last change is told: a watcher sees every key come to its
-/// newest value, and not each value in between.
+/// Change of one key. Only the last change is reported: a watcher sees the newest value of each key, not every value in
+/// between.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Change {
@@ -149,25 +139,25 @@ impl Change {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "state", rename_all = "lowercase")]
 pub enum Changes {
-    /// All there were up to `revision`, where the next watch goes on.
-    Known { revision: u64, changes: Vec<Change> },
-    /// Deletions since then have been forgotten: list anew and watch from the list's revision.
+    /// All changes up to `revision`, where the next watch continues.
+    Current { revision: u64, changes: Vec<Change> },
+    /// Deletions since then were compacted: list again and watch from that revision.
     Resync { revision: u64 },
 }
 
-/// Something that user code, or the master, wanted to be known.
+/// Event emitted by user code or by the master.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Event {
-    /// Counts from 1, over all names.
+    /// Sequence number from 1, over all names.
     pub sequence: u64,
     pub name: String,
     pub data: Blob,
-    /// The container it came from; none if it was a person's command.
+    /// Container that emitted it; absent for a client.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub by: Option<String>,
 }
 
-/// The answer to an emit.
+/// Response to an emit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Emitted {
     pub sequence: u64,
@@ -177,9 +167,9 @@ pub struct Emitted {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Events {
     pub events: Vec<Event>,
-    /// Every event up to this one was looked at: the next question goes on from here.
+    /// Last sequence number examined: the next request continues from here.
     pub through: u64,
-    /// Whether events between the one asked from and the first one kept were dropped.
+    /// Events between the requested one and the oldest one kept were dropped.
     pub missed: bool,
 }
 
@@ -188,7 +178,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_blob_is_text_where_it_can_be_and_comes_back_as_it_was() {
+    fn a_blob_round_trips_as_text_or_base64() {
         let check = |bytes: &[u8], json: &str| {
             let blob = Blob::from(bytes);
             assert_eq!(serde_json::to_string(&blob).unwrap(), json);
@@ -203,8 +193,8 @@ mod tests {
     }
 
     #[test]
-    fn a_change_says_in_json_what_happened() {
-        let changes = Changes::Known {
+    fn changes_have_the_documented_json() {
+        let changes = Changes::Current {
             revision: 8,
             changes: vec![
                 Change::Put(Entry { key: "a".into(), value: "1".into(), revision: 7, owner: None }),
@@ -212,7 +202,7 @@ mod tests {
             ],
         };
         let json = concat!(
-            r#"{"state":"known","revision":8,"changes":["#,
+            r#"{"state":"current","revision":8,"changes":["#,
             r#"{"put":{"key":"a","value":{"text":"1"},"revision":7}},"#,
             r#"{"deleted":{"key":"b","revision":8}}]}"#
         );
