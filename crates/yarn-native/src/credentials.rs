@@ -1,8 +1,8 @@
-//! Hadoop's credentials: the tokens and secrets a process holds, and the files that carry them.
+//! Hadoop credentials: tokens and secrets, and their file formats.
 //!
-//! The same bytes are in the file that `HADOOP_TOKEN_FILE_LOCATION` names and in the launch context of a
-//! container. There are two formats; ResourceManager and NodeManagers write the first, and everything since
-//! Hadoop 3.0 reads both.
+//! The same format is used in the file named by `HADOOP_TOKEN_FILE_LOCATION` and in a container's
+//! launch context. Of the two formats, ResourceManager and NodeManagers write the first; Hadoop 3.0
+//! and later read both.
 //!
 //! ```
 //! use yarn_native::credentials::{Credentials, Format};
@@ -31,80 +31,80 @@ use zeroize::Zeroizing;
 
 use crate::token::{Secret, Token};
 
-/// What every credentials file begins with.
+/// Magic bytes of a credentials file.
 const MAGIC: &[u8; 4] = b"HDTS";
 
-/// Larger files are not read: a token has some hundred bytes, a process some dozen tokens.
+/// Maximum file size; a token has some hundred bytes, a process some dozen tokens.
 const FILE_BYTES_MAX: u64 = 16 << 20;
 
-/// Tokens and secrets, each under its alias.
+/// Tokens and secrets by alias.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Credentials {
     tokens: BTreeMap<String, Token>,
     secrets: BTreeMap<String, Secret>,
 }
 
-/// How credentials are written.
+/// Serialization format of credentials.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Format {
-    /// Hadoop's own, which every version reads.
+    /// Hadoop's Writable format, readable by every version.
     #[default]
     Writable,
-    /// Protocol buffers; Hadoop 3.0 and later.
+    /// Protocol buffers, for Hadoop 3.0 and later.
     Protobuf,
 }
 
-/// Why credentials cannot be read or written.
+/// Error reading or writing credentials.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum CredentialsError {
-    /// The file cannot be read or written.
+    /// A file cannot be read or written.
     #[error("cannot {action} the credentials file `{}`: {source}", path.display())]
     File {
         /// The file.
         path: PathBuf,
         /// `read` or `write`.
         action: &'static str,
-        /// What the system said.
+        /// The system error.
         source: io::Error,
     },
-    /// A file is not what it should be.
-    #[error("`{}` is no credentials file: {why}", path.display())]
+    /// A file has an invalid format.
+    #[error("invalid credentials file `{}`: {why}", path.display())]
     Corrupt {
         /// The file.
         path: PathBuf,
-        /// What is wrong with its bytes.
+        /// The format error.
         why: FormatError,
     },
-    /// Bytes are not credentials.
-    #[error("these are no credentials: {0}")]
+    /// Bytes have an invalid format.
+    #[error("invalid credentials: {0}")]
     Bytes(#[from] FormatError),
 }
 
-/// What is wrong with some bytes.
+/// Error in the format of credentials or identifiers.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum FormatError {
-    /// They do not begin as credentials do.
-    #[error("they do not begin with `HDTS`")]
+    /// The magic bytes are missing.
+    #[error("missing `HDTS` header")]
     Magic,
-    /// A format that nobody knows.
-    #[error("their format is {0}, and only 0 and 1 are known")]
+    /// The format version is unknown.
+    #[error("unknown format version {0}, expected 0 or 1")]
     Format(u8),
-    /// They stop in the middle.
-    #[error("they end at byte {0}, in the middle")]
+    /// The data is truncated.
+    #[error("unexpected end of data at byte {0}")]
     Short(usize),
-    /// A length or number makes no sense.
-    #[error("a number at byte {0} makes no sense")]
+    /// A length or number is invalid.
+    #[error("invalid number at byte {0}")]
     Number(usize),
-    /// A name is not text.
-    #[error("a name at byte {0} is not UTF-8")]
+    /// A text is not UTF-8.
+    #[error("text at byte {0} is not UTF-8")]
     Text(usize),
 }
 
 impl Credentials {
-    /// Reads credentials from their bytes. What follows them is ignored, as Hadoop does: some writers hand
-    /// on more of their buffer than they filled.
+    /// Parses credentials. Trailing bytes are ignored, as in Hadoop: some writers pass on more of
+    /// their buffer than they filled.
     pub fn from_bytes(bytes: &[u8]) -> Result<Self, CredentialsError> {
         Ok(Self::parse(bytes)?)
     }
@@ -121,9 +121,10 @@ impl Credentials {
         }
     }
 
-    /// The bytes of these credentials. They are erased when dropped.
+    /// Serializes the credentials. The buffer is erased when dropped.
     pub fn to_bytes(&self, format: Format) -> Zeroizing<Vec<u8>> {
-        // Room for everything from the start: a buffer that grew would leave copies of passwords behind.
+        // Allocates the full capacity up front: growing the buffer would leave copies of passwords
+        // behind.
         let tokens = self.tokens.iter().map(|(alias, token)| {
             let fields = [alias.len(), token.identifier.len(), token.kind.len()];
             let others = [token.password.expose().len(), token.service.len()];
@@ -131,8 +132,8 @@ impl Credentials {
         });
         let secrets = self.secrets.iter();
         let secrets = secrets.map(|(alias, secret)| 32 + alias.len() + secret.expose().len());
-        let room = 64 + tokens.sum::<usize>() + secrets.sum::<usize>();
-        let mut bytes = Zeroizing::new(Vec::with_capacity(room));
+        let capacity = 64 + tokens.sum::<usize>() + secrets.sum::<usize>();
+        let mut bytes = Zeroizing::new(Vec::with_capacity(capacity));
         bytes.extend_from_slice(MAGIC);
         match format {
             Format::Writable => {
@@ -144,7 +145,7 @@ impl Credentials {
                 protobuf::write(self, &mut bytes);
             }
         }
-        debug_assert!(bytes.len() <= room, "the buffer grew");
+        debug_assert!(bytes.len() <= capacity, "the buffer grew");
         bytes
     }
 
@@ -152,14 +153,14 @@ impl Credentials {
     pub fn read(path: &Path) -> Result<Self, CredentialsError> {
         let unreadable =
             |source| CredentialsError::File { path: path.to_owned(), action: "read", source };
-        // Looked at first: opening a pipe waits for somebody to write into it.
+        // Checked first: opening a FIFO would block until a writer connects.
         if !path.metadata().map_err(unreadable)?.is_file() {
             return Err(unreadable(io::Error::other("not a file")));
         }
         let file = File::open(path).map_err(unreadable)?;
         let length = file.metadata().map_err(unreadable)?.len();
         if length > FILE_BYTES_MAX {
-            let why = format!("it is larger than {} MiB", FILE_BYTES_MAX >> 20);
+            let why = format!("larger than {} MiB", FILE_BYTES_MAX >> 20);
             return Err(unreadable(io::Error::other(why)));
         }
         let mut bytes = Zeroizing::new(Vec::with_capacity(length as usize + 1));
@@ -167,8 +168,7 @@ impl Credentials {
         Self::parse(&bytes).map_err(|why| CredentialsError::Corrupt { path: path.to_owned(), why })
     }
 
-    /// Writes a credentials file that only its owner can read. It takes the place of an earlier one at once
-    /// and whole: nobody sees half of it.
+    /// Writes a credentials file readable only by its owner. Replaces an existing file atomically.
     pub fn write(&self, path: &Path, format: Format) -> Result<(), CredentialsError> {
         static WRITTEN: AtomicU32 = AtomicU32::new(0);
         let bytes = self.to_bytes(format);
@@ -184,56 +184,57 @@ impl Credentials {
             std::fs::rename(&part, path)
         };
         store().map_err(|source| {
-            // Best effort: the error that counts is the one above.
+            // Best effort: the original error is reported.
             let _ = std::fs::remove_file(&part);
             CredentialsError::File { path: path.to_owned(), action: "write", source }
         })
     }
 
-    /// Adds a token under an alias, by custom its service; replaces the one that had it.
+    /// Adds a token under an alias, by convention its service. Replaces an existing one.
     pub fn add(&mut self, alias: impl Into<String>, token: Token) {
         self.tokens.insert(alias.into(), token);
     }
 
-    /// Adds copies of the tokens for `service` that are for the same server under other names, such as
-    /// [`NameNodes::token_spellings`](crate::namenode::NameNodes::token_spellings) gives: one for each
-    /// spelling that has none yet.
-    pub fn copy_to_services(&mut self, service: &str, spellings: &[String]) {
+    /// Adds copies of the tokens for `service` under other services of the same server, such as
+    /// those from [`NameNodes::token_services`](crate::namenode::NameNodes::token_services).
+    /// Existing tokens are kept.
+    pub fn copy_to_services(&mut self, service: &str, services: &[String]) {
         let tokens = self.tokens.values().filter(|token| token.service == service);
         for token in tokens.cloned().collect::<Vec<_>>() {
-            for spelling in spellings {
-                let copy = Token { service: spelling.clone(), ..token.clone() };
-                if self.for_service(&copy.kind, spelling).is_none() {
-                    // Under an alias of its own: the same server may have tokens of several kinds.
-                    self.add(format!("{spelling} {}", copy.kind), copy);
+            for other in services {
+                let copy = Token { service: other.clone(), ..token.clone() };
+                if self.for_service(&copy.kind, other).is_none() {
+                    // The alias includes the kind, since a server may have tokens of several kinds.
+                    self.add(format!("{other} {}", copy.kind), copy);
                 }
             }
         }
     }
 
-    /// Takes over everything another one has; where both use an alias, the other one's counts.
+    /// Adds all tokens and secrets of `other`, which replace existing ones with the same alias.
     pub fn extend(&mut self, other: Self) {
         self.tokens.extend(other.tokens);
         self.secrets.extend(other.secrets);
     }
 
-    /// The tokens with their aliases.
+    /// Returns the tokens with their aliases.
     pub fn tokens(&self) -> impl Iterator<Item = (&str, &Token)> {
         self.tokens.iter().map(|(alias, token)| (alias.as_str(), token))
     }
 
-    /// The token with this alias.
+    /// Returns the token with this alias.
     pub fn token(&self, alias: &str) -> Option<&Token> {
         self.tokens.get(alias)
     }
 
-    /// The first token of a kind, whatever its service: for tokens that come without one.
+    /// Returns the first token of a kind, regardless of its service. For tokens issued without a
+    /// service.
     pub fn of_kind(&self, kind: &str) -> Option<&Token> {
         self.tokens.values().find(|token| token.kind == kind)
     }
 
-    /// The token of a kind for a service such as `127.0.0.1:8032`. A token may be for several, separated by
-    /// commas: so are those for ResourceManagers that take over from each other.
+    /// Returns the token of a kind for a service such as `127.0.0.1:8032`. A token's service may
+    /// list several addresses separated by commas, as for highly available ResourceManagers.
     pub fn for_service(&self, kind: &str, service: &str) -> Option<&Token> {
         let fits = |token: &&Token| {
             token.kind == kind && token.service.split(',').any(|one| one.trim() == service)
@@ -241,22 +242,23 @@ impl Credentials {
         self.tokens.values().find(fits)
     }
 
-    /// Removes all tokens of a kind: a master takes its own token out before it hands credentials on.
+    /// Removes all tokens of a kind. An ApplicationMaster removes its AMRM token before passing
+    /// credentials on.
     pub fn remove_kind(&mut self, kind: &str) {
         self.tokens.retain(|_, token| token.kind != kind);
     }
 
-    /// The secrets with their aliases.
+    /// Returns the secrets with their aliases.
     pub fn secrets(&self) -> impl Iterator<Item = (&str, &Secret)> {
         self.secrets.iter().map(|(alias, secret)| (alias.as_str(), secret))
     }
 
-    /// The secret with this alias.
+    /// Returns the secret with this alias.
     pub fn secret(&self, alias: &str) -> Option<&Secret> {
         self.secrets.get(alias)
     }
 
-    /// Adds a secret under an alias; replaces the one that had it.
+    /// Adds a secret under an alias. Replaces an existing one.
     pub fn set_secret(&mut self, alias: impl Into<String>, secret: impl Into<Secret>) {
         self.secrets.insert(alias.into(), secret.into());
     }
@@ -266,7 +268,7 @@ impl Credentials {
         self.secrets.remove(alias)
     }
 
-    /// Whether there is nothing in them.
+    /// Returns whether there are neither tokens nor secrets.
     pub fn is_empty(&self) -> bool {
         self.tokens.is_empty() && self.secrets.is_empty()
     }

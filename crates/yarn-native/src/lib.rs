@@ -1,8 +1,8 @@
-//! A client of Hadoop YARN that needs no JVM.
+//! Client of Hadoop YARN without a JVM.
 //!
-//! It speaks Hadoop's own RPC, with its security: plain user names on clusters that ask for no more,
-//! tokens, and Kerberos with any quality of protection. What it connects to are real daemons of
-//! Hadoop 2.10 to 3.5, one or several of which one is active.
+//! It implements Hadoop RPC with its security: SIMPLE authentication, tokens, and Kerberos with any
+//! quality of protection. It connects to Hadoop 2.10 to 3.5, with a single ResourceManager or with
+//! high availability.
 //!
 //! ```no_run
 //! use std::time::Duration;
@@ -12,7 +12,7 @@
 //! use yarn_native::security::Identity;
 //!
 //! # async fn list() -> Result<(), Box<dyn std::error::Error>> {
-//! let config = Config::load(Environment::of_process())?; // what HADOOP_CONF_DIR says
+//! let config = Config::load(Environment::of_process())?; // from HADOOP_CONF_DIR
 //! let client = Client::from_config(&config, Identity::from_config(&config)?)?;
 //! let deadline = Instant::now() + Duration::from_secs(20);
 //! for application in client.applications(&ApplicationFilter::default(), deadline).await? {
@@ -22,21 +22,24 @@
 //! # }
 //! ```
 //!
-//! * [`config`] reads Hadoop's files: where servers are, whom to trust, how patient to be.
-//! * [`client`] submits, lists, watches, changes and ends applications, and asks about nodes, queues
-//!   and labels, in the words of [`types`].
-//! * [`scheduler`] is a master's line to the ResourceManager, [`node`] to the NodeManagers; [`ledger`]
-//!   turns what a master wants into what it has to say.
-//! * [`namenode`] gets the tokens with which containers use HDFS; [`credentials`] are files of tokens.
-//! * [`logs`] reads what containers wrote, once it has been collected.
-//! * [`security`] says who calls and what a server must prove; [`token`] is one of the proofs.
-//! * [`rpc`] carries the calls: many at once over one connection, each with its deadline, moved to
-//!   the server that is active, repeated only where that is safe.
+//! * [`config`] reads Hadoop's configuration: addresses, security settings, timeouts.
+//! * [`client`] submits, lists, watches, changes and kills applications, and queries nodes, queues
+//!   and labels; its data types are in [`types`].
+//! * [`scheduler`] is an ApplicationMaster's client of the ResourceManager, [`node`] of the
+//!   NodeManagers; [`ledger`] turns an ApplicationMaster's desired containers into resource
+//!   requests.
+//! * [`namenode`] fetches HDFS delegation tokens for containers; [`credentials`] reads and writes
+//!   token files.
+//! * [`logs`] reads aggregated container logs.
+//! * [`security`] defines identities and the authentication of servers; [`token`] is one kind of
+//!   credential.
+//! * [`rpc`] sends calls: concurrent calls over one connection, each with a deadline, with failover
+//!   to the active server, retried only where that is safe.
 //!
 //! # From a submission to a running container
 //!
-//! A master need not run on the cluster: an unmanaged one is any process, this one too. It registers with the
-//! token that the ResourceManager has for it, asks, and starts what it is granted:
+//! An unmanaged ApplicationMaster can be any process, including this one. It registers with the
+//! token that the ResourceManager issues for it, requests containers and starts those allocated:
 //!
 //! ```no_run
 //! # use tokio::time::{Duration, Instant, sleep};
@@ -50,7 +53,7 @@
 //! let mut submission = Submission::new(client.new_application(soon()).await?.id, "hello");
 //! submission.unmanaged = true;
 //! client.submit(&submission, soon()).await?;
-//! let deadline = soon(); // with Kerberos, see `master_token`: not everybody gets one
+//! let deadline = soon(); // with Kerberos, see `master_token`
 //! let token = loop {
 //!     match client.master_token(submission.id, deadline).await? {
 //!         Some(token) => break token,
@@ -65,7 +68,7 @@
 //! let launch = LaunchContext::command("echo hello 1><LOG_DIR>/stdout");
 //! let mut asks = vec![Ask::anywhere(1, Resource::new(128, 1), 1)];
 //! let exit = loop {
-//!     let asks = std::mem::take(&mut asks); // said once; the ledger does it for masters that want more
+//!     let asks = std::mem::take(&mut asks); // sent once; the ledger tracks more complex requests
 //!     let answer = scheduler.allocate(|| AllocateRequest { asks, ..AllocateRequest::default() }, soon()).await?;
 //!     nodes.add_tokens(answer.node_tokens);
 //!     for container in answer.granted {
@@ -83,18 +86,20 @@
 //! # }
 //! ```
 //!
-//! # What to do about an error
+//! # Error handling
 //!
-//! Each part has an error of its own, cut by what a caller can do: [`RpcError`](rpc::RpcError) says whether a call may
-//! have been carried out, [`SchedulerError`](scheduler::SchedulerError) whether to register again, to ask for something
-//! else or to end, [`NodeError`](node::NodeError) and [`ContainerError`](node::ContainerError) whether a container can still be
-//! started, [`ConfigError`](config::ConfigError) which line of which file to mend.
+//! Each module has an error type with variants for the possible reactions:
+//! [`RpcError`](rpc::RpcError) tells whether a call may have been executed,
+//! [`SchedulerError`](scheduler::SchedulerError) whether to register again, to change the request
+//! or to stop, [`NodeError`](node::NodeError) and [`ContainerError`](node::ContainerError) whether
+//! a container can still be started, [`ConfigError`](config::ConfigError) which line of which file
+//! to correct.
 //!
-//! The examples are whole programs: `applications` lists, `run` starts a command in containers, `token`
-//! fetches delegation tokens into a file.
+//! The examples are complete programs: `applications` lists applications, `run` starts a command in
+//! containers, `token` fetches delegation tokens into a file.
 //!
-//! Nothing here panics on what a server, a file or a user says, nothing waits without a deadline,
-//! and no secret is shown by `Debug`.
+//! Input from servers, files and users never causes a panic, every wait has a deadline, and `Debug`
+//! output shows no secrets.
 #![warn(missing_docs)]
 
 #[cfg(any(test, fuzzing))]

@@ -1,6 +1,6 @@
-//! NameNodes, as far as a launcher needs them: the delegation tokens of their file systems.
+//! NameNode client for launchers: delegation tokens and block locations.
 //!
-//! Files themselves are a file system client's business; this is what lets containers use one.
+//! Reading and writing files is left to an HDFS client; the tokens let containers use one.
 
 use std::collections::BTreeMap;
 use std::time::{Duration, SystemTime};
@@ -22,46 +22,46 @@ use crate::security::Identity;
 use crate::token::{Token, service_names};
 use crate::types::timestamp;
 
-/// What the service of a token begins with that is for several NameNodes.
+/// Prefix of the token service of a name service with several NameNodes.
 const HA_SERVICE_PREFIX: &str = "ha-hdfs:";
-/// How long the addresses of NameNodes are looked for where nobody set a deadline.
+/// Timeout of address lookups without a deadline.
 const LOOKUP_TIMEOUT: Duration = Duration::from_secs(20);
 
-/// The NameNodes of one file system: one, or several of which one is active. Cheap to clone.
+/// Client of the NameNodes of one file system, with failover to the active one. Cheap to clone.
 #[derive(Clone, Debug)]
 pub struct NameNodes {
     channel: Channel,
-    /// The name that stands for several of them.
+    /// Name service, if it has several NameNodes.
     name: Option<String>,
-    /// Whether tokens name their servers by address rather than by name.
+    /// Token services contain IP addresses instead of host names.
     services_by_ip: bool,
 }
 
-/// Why tokens could not be had.
+/// Error fetching delegation tokens.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum TokensError {
-    /// The configuration does not say where a NameNode is.
+    /// The configuration has no NameNode for the file system.
     #[error("cannot find the NameNodes of `{file_system}`: {source}")]
     Setup {
         /// The file system.
         file_system: String,
-        /// Why.
+        /// The cause.
         source: SetupError,
     },
-    /// A NameNode gave none.
-    #[error("no token for `{file_system}`: {source}")]
+    /// The NameNode call failed.
+    #[error("cannot fetch a token for `{file_system}`: {source}")]
     Rpc {
         /// The file system.
         file_system: String,
-        /// Why.
+        /// The cause.
         source: RpcError,
     },
 }
 
 impl NameNodes {
-    /// The NameNode at one of `addresses`. Several need the `name` that stands for them, as in
-    /// `hdfs://name`, because their tokens are for it.
+    /// Creates a client for the NameNodes at `addresses`. Several NameNodes need their name service
+    /// `name`, as in `hdfs://name`, because their tokens are issued for it.
     pub fn new(
         addresses: Vec<Address>,
         name: Option<String>,
@@ -72,8 +72,9 @@ impl NameNodes {
         Ok(Self { channel, name, services_by_ip: true })
     }
 
-    /// The NameNodes of a file system, by its URL or what follows the `//` in it: a name that the
-    /// configuration explains, or a host and perhaps a port. Nothing means the default file system.
+    /// Creates a client for a file system, given as a URL or as its authority: a name service of
+    /// the configuration, or a host with an optional port. An empty string selects the default file
+    /// system.
     pub fn from_config(
         config: &Config,
         file_system: &str,
@@ -90,8 +91,8 @@ impl NameNodes {
         let (found, name) = match authority {
             "" => (config.default_namenodes()?, None),
             some => {
-                let several = config.is_highly_available(some)?;
-                (config.namenodes(some)?, several.then(|| some.to_owned()))
+                let has_several = config.is_highly_available(some)?;
+                (config.namenodes(some)?, has_several.then(|| some.to_owned()))
             }
         };
         let addresses = found.into_iter().map(|namenode| namenode.rpc).collect();
@@ -100,8 +101,8 @@ impl NameNodes {
         Ok(Self { services_by_ip, ..Self::new(addresses, name, identity, options)? })
     }
 
-    /// A delegation token, with which its holder is the caller; `renewer` may renew it. An insecure
-    /// NameNode gives none, and needs none.
+    /// Fetches a delegation token of the caller, renewable by `renewer`. An insecure NameNode
+    /// issues none and needs none.
     pub async fn delegation_token(
         &self,
         renewer: &str,
@@ -117,8 +118,8 @@ impl NameNodes {
         Ok(Some(token))
     }
 
-    /// What tokens for this file system name as their service: `ha-hdfs:name`, or `10.0.0.1:8020`.
-    /// A host whose address is not found within twenty seconds keeps its name.
+    /// Returns the service of this file system's tokens: `ha-hdfs:name` or `10.0.0.1:8020`. A host
+    /// that is not resolved within twenty seconds keeps its name.
     pub async fn token_service(&self) -> String {
         self.token_service_before(Instant::now() + LOOKUP_TIMEOUT).await
     }
@@ -131,25 +132,25 @@ impl NameNodes {
         }
     }
 
-    /// All the services a client may look for when it looks for a token of this file system: the one
-    /// Hadoop gives it, and each NameNode by its address and by its name as it is configured. Clients
-    /// that compare a token's service with the authority of a URL letter by letter, as `hdfs-native`
-    /// does, need a copy of the token for the spelling they use ([`Credentials::copy_for`]).
+    /// Returns all services a client may look up for this file system: the one Hadoop assigns, and
+    /// each NameNode by IP address and by configured host name. Clients that compare a token's
+    /// service with the authority of a URL literally, such as `hdfs-native`, need a copy of the
+    /// token per service ([`Credentials::copy_to_services`]).
     pub async fn token_services(&self) -> Vec<String> {
         let deadline = Instant::now() + LOOKUP_TIMEOUT;
-        let mut spellings = vec![self.token_service_before(deadline).await];
+        let mut services = vec![self.token_service_before(deadline).await];
         for address in self.channel.addresses() {
             for by_ip in [true, false] {
                 let address = std::iter::once(address);
-                spellings.push(service_names(address, by_ip, deadline).await);
+                services.push(service_names(address, by_ip, deadline).await);
             }
         }
-        spellings.sort();
-        spellings.dedup();
-        spellings
+        services.sort();
+        services.dedup();
+        services
     }
 
-    /// Renews a token; until when it holds now. The caller must be its renewer.
+    /// Renews a token and returns its new expiry time. The caller must be its renewer.
     pub async fn renew_token(
         &self,
         token: &Token,
@@ -160,14 +161,14 @@ impl NameNodes {
         Ok(timestamp::of_millis(answer.await?.new_expiry_time))
     }
 
-    /// Makes a token worthless. The caller must be its owner or its renewer.
+    /// Cancels a token. The caller must be its owner or renewer.
     pub async fn cancel_token(&self, token: &Token, deadline: Instant) -> Result<(), RpcError> {
         let request = CancelDelegationTokenRequestProto { token: token.proto() };
         self.call_idempotent(&method::CANCEL_DELEGATION_TOKEN, &request, deadline).await?;
         Ok(())
     }
 
-    /// Where the keys of encrypted directories are, as a URL of the key server; `None` without one.
+    /// Returns the URL of the key server for encryption zones; `None` if there is none.
     pub async fn key_provider(&self, deadline: Instant) -> Result<Option<String>, RpcError> {
         let request = GetServerDefaultsRequestProto {};
         let answer = self.call_idempotent(&method::GET_SERVER_DEFAULTS, &request, deadline);
@@ -175,8 +176,8 @@ impl NameNodes {
         Ok(provider.filter(|url| !url.is_empty()))
     }
 
-    /// On which hosts the bytes of a file are, and how many on each; every replica counts. A file that is not there has
-    /// none.
+    /// Returns the number of bytes of a file per host, counting every replica. Empty if the file
+    /// does not exist.
     pub async fn block_hosts(
         &self,
         path: &str,
@@ -209,8 +210,8 @@ impl NameNodes {
     }
 }
 
-/// Fetches the delegation tokens of any number of file systems, all at once, each under the alias
-/// that Hadoop gives it. Insecure ones have none.
+/// Fetches the delegation tokens of several file systems concurrently, each under Hadoop's alias.
+/// Insecure file systems have none.
 pub async fn fetch_tokens(
     config: &Config,
     file_systems: &[String],
@@ -218,7 +219,7 @@ pub async fn fetch_tokens(
     renewer: &str,
     deadline: Instant,
 ) -> Result<Credentials, TokensError> {
-    let mut asked = JoinSet::new();
+    let mut fetches = JoinSet::new();
     for file_system in file_systems {
         let namenodes = NameNodes::from_config(config, file_system, identity.clone());
         let file_system = file_system.clone();
@@ -229,13 +230,13 @@ pub async fn fetch_tokens(
             }
         };
         let renewer = renewer.to_owned();
-        asked.spawn(async move {
+        fetches.spawn(async move {
             let token = namenodes.delegation_token(&renewer, deadline).await;
             token.map_err(|source| TokensError::Rpc { file_system, source })
         });
     }
     let mut credentials = Credentials::default();
-    for token in asked.join_all().await {
+    for token in fetches.join_all().await {
         if let Some(token) = token? {
             credentials.add(token.service.clone(), token);
         }
@@ -243,7 +244,7 @@ pub async fn fetch_tokens(
     Ok(credentials)
 }
 
-/// What follows the `//` in a URL.
+/// Returns the authority of a URL.
 fn authority(file_system: &str) -> &str {
     let rest = match file_system.split_once("://") {
         Some((_, rest)) => rest,
@@ -258,7 +259,7 @@ mod tests {
     use crate::config::Environment;
 
     #[tokio::test]
-    async fn tokens_are_for_the_name_or_for_the_address() {
+    async fn token_service_is_the_nameservice_or_the_address() {
         let environment = Environment::default().with_variable("USER", "alice");
         let mut config = Config::defaults(environment);
         for (key, value) in [
@@ -286,16 +287,16 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn every_spelling_of_a_server_is_known() {
-        let spellings = async |name: Option<&str>| {
+    async fn token_services_cover_all_addresses_and_names() {
+        let services = async |name: Option<&str>| {
             let addresses = vec![Address::new("localhost", 8020)];
             let (name, identity) = (name.map(str::to_owned), Identity::simple("alice"));
             let namenodes = NameNodes::new(addresses, name, identity, Options::default());
             namenodes.unwrap().token_services().await
         };
         let both = ["127.0.0.1:8020", "localhost:8020"];
-        assert_eq!(spellings(None).await, both);
+        assert_eq!(services(None).await, both);
         let three = ["127.0.0.1:8020", "ha-hdfs:here", "localhost:8020"];
-        assert_eq!(spellings(Some("here")).await, three);
+        assert_eq!(services(Some("here")).await, three);
     }
 }

@@ -1,4 +1,4 @@
-//! Configuration files as people have them: read, half-written, and hostile.
+//! Configuration files: valid, truncated and hostile.
 
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -40,7 +40,7 @@ fn with(properties: &[(&str, &str)]) -> Config {
     read(&[("yarn-site.xml", &site(properties))]).unwrap()
 }
 
-/// What is wrong with the files, their directory left out of the message.
+/// Checks the error or warnings for files, with their directory replaced in the message.
 fn check_error(files: &[(&str, &str)], expected: Expect) {
     let directory = directory(files);
     let place = directory.path().to_str().unwrap();
@@ -53,7 +53,7 @@ fn check_error(files: &[(&str, &str)], expected: Expect) {
 }
 
 #[test]
-fn without_files_the_defaults_apply_and_every_getter_answers() {
+fn defaults_apply_without_files() {
     let config = Config::defaults(Environment::default().with_variable("USER", "alice"));
     assert!(config.files().is_empty());
     let managers = config.resource_managers().unwrap();
@@ -137,7 +137,7 @@ fn without_files_the_defaults_apply_and_every_getter_answers() {
 }
 
 #[test]
-fn several_resource_managers_are_tried_in_their_order() {
+fn resource_managers_are_listed_in_configured_order() {
     let config = with(&[
         ("yarn.resourcemanager.ha.enabled", " true\n"),
         ("yarn.resourcemanager.ha.rm-ids", " rm1, rm2 ,rm1,"),
@@ -167,22 +167,22 @@ fn several_resource_managers_are_tried_in_their_order() {
 }
 
 #[test]
-fn managers_that_are_not_named_are_missed() {
+fn missing_ha_addresses_are_errors() {
     let config = with(&[("yarn.resourcemanager.ha.enabled", "true")]);
-    expect!["`yarn.resourcemanager.ha.rm-ids` is not set: with `yarn.resourcemanager.ha.enabled` it names the managers"]
+    expect!["`yarn.resourcemanager.ha.rm-ids` is not set: required when `yarn.resourcemanager.ha.enabled` is true"]
         .assert_eq(&config.resource_managers().unwrap_err().to_string());
     let config = with(&[
         ("yarn.resourcemanager.ha.enabled", "true"),
         ("yarn.resourcemanager.ha.rm-ids", "rm1"),
     ]);
     expect![
-        "`yarn.resourcemanager.address.rm1` is not set: nor is `yarn.resourcemanager.hostname.rm1`"
+        "`yarn.resourcemanager.address.rm1` is not set: set it or `yarn.resourcemanager.hostname.rm1`"
     ]
     .assert_eq(&config.resource_managers().unwrap_err().to_string());
 }
 
 #[test]
-fn one_resource_manager_is_found_by_its_host() {
+fn resource_manager_addresses_derive_from_its_hostname() {
     let config = with(&[
         ("yarn.resourcemanager.hostname", "rm.example"),
         ("yarn.resourcemanager.scheduler.address", "${yarn.resourcemanager.hostname}:9030"),
@@ -193,7 +193,7 @@ fn one_resource_manager_is_found_by_its_host() {
 }
 
 #[test]
-fn namenodes_are_found_behind_a_name_or_by_their_address() {
+fn namenodes_resolve_by_nameservice_or_address() {
     let config = read(&[
         ("core-site.xml", &site(&[("fs.default.name", "hdfs://cluster/")])),
         (
@@ -223,20 +223,22 @@ fn namenodes_are_found_behind_a_name_or_by_their_address() {
 }
 
 #[test]
-fn a_key_is_found_under_its_former_name_and_noted() {
+fn deprecated_keys_apply_with_a_warning() {
     let config = with(&[("fs.default.name", "hdfs://old.example:8020")]);
     assert_eq!(config.default_fs().unwrap(), "hdfs://old.example:8020");
     let by_old = config.value("fs.default.name").unwrap();
     assert_eq!(by_old, config.value("fs.defaultFS").unwrap());
     let warning = config.warnings()[0].to_string();
     assert!(
-        warning.ends_with("yarn-site.xml, line 3: `fs.default.name` is called `fs.defaultFS` now"),
+        warning.ends_with(
+            "yarn-site.xml, line 3: `fs.default.name` is deprecated, use `fs.defaultFS`"
+        ),
         "{warning}"
     );
 }
 
 #[test]
-fn what_is_final_stays() {
+fn final_values_are_not_overridden() {
     let core = "<configuration><property><name>yarn.acl.enable</name><value>true</value>\
                 <final>true</final></property></configuration>";
     let yarn = site(&[("yarn.acl.enable", "false")]);
@@ -244,12 +246,12 @@ fn what_is_final_stays() {
     assert!(config.access_lists().unwrap());
     let warning = config.warnings()[0].to_string();
     assert!(
-        warning.contains("yarn-site.xml, line 3: `yarn.acl.enable` has no effect, it is final in"),
+        warning.contains("yarn-site.xml, line 3: `yarn.acl.enable` is ignored: marked final in"),
         "{warning}"
     );
     let mut config = config;
     config.set("yarn.acl.enable", "false", "the command line");
-    assert!(!config.access_lists().unwrap(), "the program has the last word");
+    assert!(!config.access_lists().unwrap(), "the program overrides final values");
     assert_eq!(config.origin("yarn.acl.enable").unwrap().to_string(), "the command line");
 }
 
@@ -264,24 +266,24 @@ fn properties_may_be_attributes() {
 }
 
 #[test]
-fn where_a_value_came_from_is_known() {
+fn errors_and_origins_include_file_and_line() {
     let config = with(&[("a", "1"), ("yarn.acl.enable", "maybe")]);
     let error = config.access_lists().unwrap_err().to_string();
-    assert!(error.starts_with("`yarn.acl.enable` is `maybe` ("), "{error}");
+    assert!(error.starts_with("invalid value `maybe` for `yarn.acl.enable` ("), "{error}");
     assert!(error.ends_with("yarn-site.xml, line 4): neither `true` nor `false`"), "{error}");
     assert_eq!(config.origin("yarn.node-labels.enabled").unwrap().to_string(), "Hadoop's default");
     assert_eq!(config.origin("nothing"), None);
 }
 
 #[test]
-fn an_emptied_key_has_its_default() {
+fn empty_values_use_the_default() {
     let config = with(&[("yarn.scheduler.minimum-allocation-mb", ""), ("yarn.acl.enable", "  ")]);
     assert_eq!(config.memory_mib_min().unwrap(), 1024);
     assert!(!config.access_lists().unwrap());
 }
 
 #[test]
-fn variables_of_the_environment_are_put_in() {
+fn environment_variables_are_expanded() {
     let directory = directory(&[(
         "yarn-site.xml",
         &site(&[
@@ -309,7 +311,7 @@ fn variables_of_the_environment_are_put_in() {
 }
 
 #[test]
-fn security_is_read() {
+fn security_settings_are_read() {
     let config = with(&[
         ("hadoop.security.authentication", "Kerberos"),
         ("hadoop.rpc.protection", "privacy, integrity,privacy"),
@@ -323,7 +325,7 @@ fn security_is_read() {
     assert_eq!(config.protections().unwrap(), Some(wanted));
     let named = |name: &str| Some(ServerPrincipal::Exact(name.into()));
     assert_eq!(config.resource_manager_principal().unwrap(), named("yarn/_HOST@EXAMPLE"));
-    // Hadoop's default pattern takes any server; a name that somebody wrote down says more.
+    // Hadoop's default pattern accepts any server; a configured name is more specific.
     let key = "dfs.namenode.kerberos.principal";
     let with_name = [(key, "nn/_HOST@EXAMPLE")];
     assert_eq!(with(&with_name).namenode_principal().unwrap(), named("nn/_HOST@EXAMPLE"));
@@ -340,7 +342,7 @@ fn security_is_read() {
 }
 
 #[test]
-fn resource_types_come_from_their_own_file_too() {
+fn resource_types_are_read_from_resource_types_xml() {
     let types = site(&[
         ("yarn.resource-types", "memory-mb, yarn.io/gpu,fpga"),
         ("yarn.resource-types.yarn.io/gpu.maximum-allocation", "8"),
@@ -354,7 +356,7 @@ fn resource_types_come_from_their_own_file_too() {
 }
 
 #[test]
-fn the_yarn_directory_comes_first_and_home_last() {
+fn yarn_conf_dir_precedes_hadoop_conf_dir_and_hadoop_home() {
     let yarn = directory(&[("yarn-site.xml", &site(&[("yarn.resourcemanager.hostname", "yarn")]))]);
     let hadoop = directory(&[
         ("yarn-site.xml", &site(&[("yarn.resourcemanager.hostname", "hadoop")])),
@@ -377,12 +379,16 @@ fn the_yarn_directory_comes_first_and_home_last() {
     let environment = environment.with_variable("YARN_CONF_DIR", text(yarn.path()));
     assert_eq!(host(&environment), "yarn");
     let config = Config::load(environment).unwrap();
-    assert_eq!(config.default_fs().unwrap(), "hdfs://x", "what the first lacks is in the second");
+    assert_eq!(
+        config.default_fs().unwrap(),
+        "hdfs://x",
+        "missing files are taken from the second directory"
+    );
     assert_eq!(config.files().len(), 2);
 }
 
 #[test]
-fn a_directory_that_is_named_must_exist() {
+fn configured_directory_must_exist() {
     let environment = Environment::default().with_variable("HADOOP_CONF_DIR", "/nowhere/at/all");
     let error = Config::load(environment).unwrap_err().to_string();
     assert!(error.starts_with("cannot read `/nowhere/at/all`: "), "{error}");
@@ -391,19 +397,19 @@ fn a_directory_that_is_named_must_exist() {
 }
 
 #[test]
-fn a_file_that_cannot_be_looked_at_is_not_taken_for_none() {
+fn inaccessible_file_is_an_error() {
     let place = directory(&[]);
     let path = place.path().join("yarn-site.xml");
     std::os::unix::fs::symlink(&path, &path).unwrap();
     let error = Config::from_directories(&[place.path().into()], Environment::default());
     let ConfigError::Unreadable { path: named, .. } = error.unwrap_err() else {
-        panic!("a link to itself is no file");
+        panic!("a link to itself is not readable");
     };
     assert_eq!(named, path);
 }
 
 #[test]
-fn a_pipe_is_not_waited_for() {
+fn fifo_is_rejected_without_blocking() {
     let place = directory(&[]);
     let path = place.path().join("core-site.xml");
     let made = std::process::Command::new("mkfifo").arg(&path).status();
@@ -429,37 +435,37 @@ fn includes_are_followed() {
 }
 
 #[test]
-fn includes_that_cannot_be_followed_are_errors() {
+fn invalid_includes_are_errors() {
     let include =
         |href: &str| format!("<configuration>\n<include href=\"{href}\"/></configuration>");
     check_error(
         &[("core-site.xml", &include("none.xml"))],
         expect![
-            "cannot use `DIR/core-site.xml`, line 2: cannot include `none.xml`: there is no such file"
+            "invalid configuration file `DIR/core-site.xml`, line 2: cannot include `none.xml`: file not found"
         ],
     );
     check_error(
         &[("core-site.xml", &include("http://example/x.xml"))],
         expect![
-            "cannot use `DIR/core-site.xml`, line 2: cannot include `http://example/x.xml`: only files on this machine are read"
+            "invalid configuration file `DIR/core-site.xml`, line 2: cannot include `http://example/x.xml`: only local files are supported"
         ],
     );
     check_error(
         &[("core-site.xml", &include("core-site.xml"))],
         expect![
-            "cannot use `DIR/core-site.xml`, line 2: cannot include `core-site.xml`: it includes itself"
+            "invalid configuration file `DIR/core-site.xml`, line 2: cannot include `core-site.xml`: circular include"
         ],
     );
     check_error(
         &[("core-site.xml", "<configuration><include/></configuration>")],
-        expect!["cannot use `DIR/core-site.xml`, line 1: the include has no `href`"],
+        expect!["invalid configuration file `DIR/core-site.xml`, line 1: include without `href`"],
     );
 }
 
 #[test]
-fn many_includes_come_to_an_end() {
+fn total_number_of_includes_is_limited() {
     let mut files = Vec::new();
-    // Not deep, and a hundred thousand in all.
+    // Shallow, but a hundred thousand in total.
     for level in 0..5 {
         let next = format!("<include href=\"{}.xml\"/>", level + 1).repeat(10);
         files.push((format!("{level}.xml"), format!("<configuration>{next}</configuration>")));
@@ -471,44 +477,44 @@ fn many_includes_come_to_an_end() {
     ));
     let files: Vec<(&str, &str)> = files.iter().map(|(n, t)| (n.as_str(), t.as_str())).collect();
     let error = read(&files).unwrap_err().to_string();
-    assert!(error.contains("more than 128 files read"), "{error}");
+    assert!(error.contains("more than 128 files in total"), "{error}");
 }
 
 #[test]
-fn a_broken_file_is_an_error_that_says_where() {
+fn malformed_file_is_an_error_with_its_line() {
     check_error(
         &[("core-site.xml", "")],
-        expect!["cannot use `DIR/core-site.xml`, line 1: the file is empty"],
+        expect!["invalid configuration file `DIR/core-site.xml`, line 1: the file is empty"],
     );
     check_error(
         &[("core-site.xml", "<configuration>\n<property>\n<name>a</name>\n<val")],
-        expect!["cannot use `DIR/core-site.xml`, line 4: the file ends too early"],
+        expect!["invalid configuration file `DIR/core-site.xml`, line 4: unexpected end of file"],
     );
     check_error(
         &[("core-site.xml", "<configuration>\n<property></configuration>")],
         expect![
-            "cannot use `DIR/core-site.xml`, line 2: expected 'property' tag, not 'configuration' at 2:11"
+            "invalid configuration file `DIR/core-site.xml`, line 2: expected 'property' tag, not 'configuration' at 2:11"
         ],
     );
     check_error(
         &[("core-site.xml", "<html>404</html>")],
         expect![
-            "cannot use `DIR/core-site.xml`, line 1: expected `<configuration>`, found `<html>`"
+            "invalid configuration file `DIR/core-site.xml`, line 1: expected `<configuration>`, found `<html>`"
         ],
     );
 }
 
 #[test]
-fn oddities_that_hadoop_overlooks_are_noted() {
+fn problems_ignored_by_hadoop_are_warnings() {
     let text = "<configuration><property><value>x</value></property>\n<property><name>a</name></property></configuration>";
     let config = read(&[("core-site.xml", text)]).unwrap();
     let warnings: Vec<String> =
         config.warnings().iter().map(|warning| warning.kind.to_string()).collect();
-    assert_eq!(warnings, ["a property has no name", "`a` has no value"]);
+    assert_eq!(warnings, ["property without a name", "property `a` without a value"]);
 }
 
 #[test]
-fn a_file_that_is_not_text_is_an_error() {
+fn file_that_is_not_utf8_is_an_error() {
     let directory = TempDir::new().unwrap();
     let path = directory.path().join("core-site.xml");
     std::fs::write(&path, b"<configuration>\n\xff\xfe</configuration>").unwrap();
@@ -518,22 +524,24 @@ fn a_file_that_is_not_text_is_an_error() {
     std::fs::write(&path, b"\xef\xbb\xbf<configuration/>").unwrap();
     assert!(
         Config::from_files(&[path], Environment::default()).is_ok(),
-        "a byte order mark is no fault"
+        "a byte order mark is accepted"
     );
     let folder = [directory.path().to_owned()];
     assert!(Config::from_files(&folder, Environment::default()).is_err());
 }
 
 #[test]
-fn entities_do_no_harm() {
-    let honest = "<!DOCTYPE configuration [<!ENTITY host \"rm.example\">]>\n<configuration>\
+fn entity_expansion_is_limited() {
+    let valid = "<!DOCTYPE configuration [<!ENTITY host \"rm.example\">]>\n<configuration>\
         <property><name>yarn.resourcemanager.hostname</name><value>&host;</value></property></configuration>";
-    let config = read(&[("yarn-site.xml", honest)]).unwrap();
+    let config = read(&[("yarn-site.xml", valid)]).unwrap();
     assert_eq!(config.resource_managers().unwrap()[0].client.host, "rm.example");
-    let laughs = "<!DOCTYPE x [<!ENTITY a \"ha\"><!ENTITY b \"&a;&a;\">]>\n<configuration>&b;</configuration>";
+    let recursive = "<!DOCTYPE x [<!ENTITY a \"ha\"><!ENTITY b \"&a;&a;\">]>\n<configuration>&b;</configuration>";
     check_error(
-        &[("core-site.xml", laughs)],
-        expect!["cannot use `DIR/core-site.xml`, line 1: an entity refers to another entity"],
+        &[("core-site.xml", recursive)],
+        expect![
+            "invalid configuration file `DIR/core-site.xml`, line 1: entity references another entity"
+        ],
     );
     let large = format!(
         "<!DOCTYPE x [<!ENTITY a \"{}\">]>\n<configuration>{}</configuration>",
@@ -542,29 +550,33 @@ fn entities_do_no_harm() {
     );
     check_error(
         &[("core-site.xml", &large)],
-        expect!["cannot use `DIR/core-site.xml`, line 1: entities make the file too large"],
+        expect![
+            "invalid configuration file `DIR/core-site.xml`, line 1: entity expansion is too large"
+        ],
     );
 }
 
 #[test]
-fn what_would_keep_the_parser_busy_for_ever_is_refused() {
+fn inputs_with_quadratic_parse_time_are_rejected() {
     let attributes: String = (0..100_000).map(|n| format!(" a{n}=\"=>\"")).collect();
     let many = format!("<configuration>\n<property{attributes}/></configuration>");
     check_error(
         &[("core-site.xml", &many)],
-        expect!["cannot use `DIR/core-site.xml`, line 2: an element has too many attributes"],
+        expect![
+            "invalid configuration file `DIR/core-site.xml`, line 2: element with too many attributes"
+        ],
     );
     let nested: String = (0..20_000).map(|n| format!("<a xmlns:n{n}='u{n}'>")).collect();
     let nested = format!("<configuration>{nested}");
     check_error(
         &[("core-site.xml", &nested)],
-        expect!["cannot use `DIR/core-site.xml`, line 1: too many name spaces"],
+        expect!["invalid configuration file `DIR/core-site.xml`, line 1: too many namespaces"],
     );
     let rule = "=".repeat(1000);
-    let honest = format!("<configuration>\n<!-- {rule}> -->\n<?x {rule}?>\n{}</configuration>", {
+    let valid = format!("<configuration>\n<!-- {rule}> -->\n<?x {rule}?>\n{}</configuration>", {
         property("a", &format!("-D{rule}\"'"))
     });
-    assert!(read(&[("core-site.xml", &honest)]).is_ok());
+    assert!(read(&[("core-site.xml", &valid)]).is_ok());
 }
 
 #[test]

@@ -1,4 +1,4 @@
-//! Credentials files: read as Java wrote them, written as Java reads them, and damaged.
+//! Credentials files: compatibility with Java and malformed input.
 
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
@@ -10,7 +10,7 @@ use yarn_native::{Secret, Token};
 #[path = "ledger/random.rs"]
 mod random;
 
-/// Written by Hadoop 3.5.0, the same credentials in both formats.
+/// The same credentials in both formats, written by Hadoop 3.5.0.
 const JAVA: [&[u8]; 2] =
     [include_bytes!("credentials/java-writable"), include_bytes!("credentials/java-protobuf")];
 
@@ -37,7 +37,7 @@ fn small() -> Credentials {
 }
 
 #[test]
-fn both_formats_are_written_byte_for_byte() {
+fn both_formats_have_the_expected_bytes() {
     let writable = bytes(
         "48445453 00 01 00 11 0a0d0a0908071080d095ffbc311001102a 14 303132333435363738396162636465666768696a
          10 5941524e5f414d5f524d5f544f4b454e 00 01 02 736b 03 010203",
@@ -52,48 +52,48 @@ fn both_formats_are_written_byte_for_byte() {
     assert_eq!(Credentials::from_bytes(&protobuf).unwrap(), small());
 }
 
-/// Fetched from a NameNode by Hadoop 2.10.2, which knows the older format only.
+/// Fetched from a NameNode by Hadoop 2.10.2, which supports only the older format.
 #[test]
-fn what_old_java_fetched_is_read_and_written_back_to_the_byte() {
+fn hadoop_2_credentials_round_trip_byte_for_byte() {
     let bytes = include_bytes!("credentials/java-2.10");
     let credentials = Credentials::from_bytes(bytes).unwrap();
     let token = credentials.of_kind("HDFS_DELEGATION_TOKEN").unwrap();
     assert_eq!(token.service, "127.0.0.1:21011");
-    let says = TokenIdentifier::decode(token).unwrap().to_string();
-    assert_eq!(says, "token 1 of alice@TESTBED.LOCAL, renewed by yarn");
+    let identifier = TokenIdentifier::decode(token).unwrap().to_string();
+    assert_eq!(identifier, "token 1 of alice@TESTBED.LOCAL, renewed by yarn");
     assert_eq!(*credentials.to_bytes(Format::Writable), bytes);
 }
 
 #[test]
-fn a_token_is_copied_for_other_names_of_its_server() {
+fn token_is_copied_to_other_services_of_its_server() {
     let mut credentials = Credentials::from_bytes(include_bytes!("credentials/java-2.10")).unwrap();
     let service = "127.0.0.1:21011";
     let kind = "HDFS_DELEGATION_TOKEN";
-    let spellings = [service, "localhost:21011"].map(str::to_owned);
+    let services = [service, "localhost:21011"].map(str::to_owned);
     for _ in 0..2 {
-        credentials.copy_to_services(service, &spellings);
-        assert_eq!(credentials.tokens().count(), 2, "no spelling twice");
+        credentials.copy_to_services(service, &services);
+        assert_eq!(credentials.tokens().count(), 2, "each service once");
     }
-    let [old, new] = [0, 1].map(|n| credentials.for_service(kind, &spellings[n]).unwrap());
+    let [old, new] = [0, 1].map(|n| credentials.for_service(kind, &services[n]).unwrap());
     assert_eq!(old.password, new.password);
     assert_eq!(old.identifier, new.identifier);
     credentials.copy_to_services("10.0.0.1:1", &["elsewhere:1".to_owned()]);
-    assert_eq!(credentials.tokens().count(), 2, "there is no such server");
+    assert_eq!(credentials.tokens().count(), 2, "no token for this service");
 }
 
 #[test]
-fn what_java_wrote_is_read() {
+fn java_credentials_are_read() {
     let [writable, protobuf] = JAVA.map(|bytes| Credentials::from_bytes(bytes).unwrap());
     assert_eq!(writable, protobuf);
     let shown: Vec<String> = writable
         .tokens()
         .map(|(alias, token)| {
-            let says = TokenIdentifier::decode(token).unwrap();
+            let identifier = TokenIdentifier::decode(token).unwrap();
             format!(
-                "{alias} | {} | {} | {says} | {:?}",
+                "{alias} | {} | {} | {identifier} | {:?}",
                 token.kind,
                 token.service,
-                says.expires_ms()
+                identifier.expires_ms()
             )
         })
         .collect();
@@ -110,7 +110,7 @@ fn what_java_wrote_is_read() {
 }
 
 #[test]
-fn identifiers_are_read_to_the_last_field() {
+fn identifiers_are_decoded_completely() {
     let credentials = Credentials::from_bytes(JAVA[0]).unwrap();
     let of = |alias: &str| TokenIdentifier::decode(credentials.token(alias).unwrap()).unwrap();
     let text = String::from;
@@ -151,18 +151,18 @@ fn identifiers_are_read_to_the_last_field() {
         key: 2,
     };
     assert_eq!(of("ha-hdfs:cluster"), hdfs);
-    // ResourceManagers wrote theirs in the same way once.
+    // Old ResourceManagers used the same encoding.
     let mut old = credentials.token("ha-hdfs:cluster").unwrap().clone();
     old.kind = text("RM_DELEGATION_TOKEN");
     assert_eq!(TokenIdentifier::decode(&old), Ok(hdfs));
 }
 
 #[test]
-fn an_identifier_that_is_none_is_an_error() {
+fn invalid_identifier_is_an_error() {
     let mut token = master_token();
     token.kind = "HDFS_DELEGATION_TOKEN".into();
     let error = TokenIdentifier::decode(&token).unwrap_err().to_string();
-    expect!["cannot look into a token of kind `HDFS_DELEGATION_TOKEN`: their format is 10, and only 0 and 1 are known"]
+    expect!["cannot decode the identifier of a `HDFS_DELEGATION_TOKEN` token: unknown format version 10, expected 0 or 1"]
         .assert_eq(&error);
     token.kind = "made-up".into();
     assert_eq!(TokenIdentifier::decode(&token), Ok(TokenIdentifier::Other));
@@ -187,7 +187,7 @@ fn tokens_are_found_by_kind_and_service() {
 }
 
 #[test]
-fn a_file_is_private_and_takes_the_place_of_the_one_before() {
+fn file_is_private_and_replaced_atomically() {
     let directory = tempfile::TempDir::new().unwrap();
     let path = directory.path().join("tokens");
     std::fs::write(&path, "old").unwrap();
@@ -197,7 +197,11 @@ fn a_file_is_private_and_takes_the_place_of_the_one_before() {
         let mode = std::fs::metadata(&path).unwrap().permissions().mode();
         assert_eq!(mode & 0o777, 0o600);
     }
-    assert_eq!(std::fs::read_dir(directory.path()).unwrap().count(), 1, "nothing is left over");
+    assert_eq!(
+        std::fs::read_dir(directory.path()).unwrap().count(),
+        1,
+        "no temporary file is left"
+    );
     let nowhere = directory.path().join("no/such/place");
     assert!(matches!(
         small().write(&nowhere, Format::Writable),
@@ -206,17 +210,17 @@ fn a_file_is_private_and_takes_the_place_of_the_one_before() {
 }
 
 #[test]
-fn a_file_that_is_far_too_large_is_not_read() {
+fn oversized_file_is_rejected() {
     let place = tempfile::tempdir().unwrap();
     let path = place.path().join("tokens");
     let file = std::fs::File::create(&path).unwrap();
     file.set_len((16 << 20) + 1).unwrap();
     let error = Credentials::read(&path).unwrap_err().to_string();
-    assert!(error.ends_with("it is larger than 16 MiB"), "{error}");
+    assert!(error.ends_with("larger than 16 MiB"), "{error}");
 }
 
 #[test]
-fn a_pipe_is_not_waited_for() {
+fn fifo_is_rejected_without_blocking() {
     let place = tempfile::tempdir().unwrap();
     let path = place.path().join("tokens");
     let made = std::process::Command::new("mkfifo").arg(&path).status();
@@ -226,7 +230,7 @@ fn a_pipe_is_not_waited_for() {
 }
 
 #[test]
-fn passwords_and_secrets_are_not_shown() {
+fn debug_output_hides_passwords_and_secrets() {
     let mut credentials = small();
     credentials.set_secret("password", b"hunter2".to_vec());
     let shown = format!("{credentials:?} {credentials:#?}");
@@ -239,40 +243,34 @@ fn check_error(bytes: &[u8], expected: Expect) {
 }
 
 #[test]
-fn what_is_wrong_is_said() {
-    check_error(b"", expect!["these are no credentials: they do not begin with `HDTS`"]);
-    check_error(b"HDTS", expect!["these are no credentials: they end at byte 4, in the middle"]);
+fn format_errors_are_described() {
+    check_error(b"", expect!["invalid credentials: missing `HDTS` header"]);
+    check_error(b"HDTS", expect!["invalid credentials: unexpected end of data at byte 4"]);
     check_error(
         b"HDTS\x07",
-        expect!["these are no credentials: their format is 7, and only 0 and 1 are known"],
+        expect!["invalid credentials: unknown format version 7, expected 0 or 1"],
     );
     check_error(
         b"HDTS\0\x01\0\x7f",
-        expect!["these are no credentials: they end at byte 8, in the middle"],
+        expect!["invalid credentials: unexpected end of data at byte 8"],
     );
-    check_error(
-        b"HDTS\0\xff",
-        expect!["these are no credentials: a number at byte 5 makes no sense"],
-    );
-    check_error(
-        b"HDTS\0\x01\x01\xff",
-        expect!["these are no credentials: a name at byte 6 is not UTF-8"],
-    );
+    check_error(b"HDTS\0\xff", expect!["invalid credentials: invalid number at byte 5"]);
+    check_error(b"HDTS\0\x01\x01\xff", expect!["invalid credentials: text at byte 6 is not UTF-8"]);
     check_error(
         b"HDTS\x01\x02\x0a\x7f",
-        expect!["these are no credentials: they end at byte 8, in the middle"],
+        expect!["invalid credentials: unexpected end of data at byte 8"],
     );
-    // Counts and lengths far beyond the bytes that are there.
+    // Counts and lengths far beyond the available bytes.
     check_error(
         b"HDTS\0\x88\x7f\xff\xff\xff\xff\xff\xff\xff",
-        expect!["these are no credentials: they end at byte 14, in the middle"],
+        expect!["invalid credentials: unexpected end of data at byte 14"],
     );
     let error = Credentials::read(Path::new("/nowhere/tokens")).unwrap_err().to_string();
     assert!(error.starts_with("cannot read the credentials file `/nowhere/tokens`: "), "{error}");
 }
 
 #[test]
-fn what_follows_the_credentials_is_ignored() {
+fn trailing_bytes_are_ignored() {
     for format in [Format::Writable, Format::Protobuf] {
         let mut bytes = small().to_bytes(format).to_vec();
         bytes.extend([0; 100]);
@@ -281,7 +279,7 @@ fn what_follows_the_credentials_is_ignored() {
 }
 
 #[test]
-fn every_cut_is_noticed() {
+fn truncated_credentials_are_rejected() {
     for bytes in JAVA {
         for end in 0..bytes.len() {
             assert!(Credentials::from_bytes(&bytes[..end]).is_err(), "{end}");
@@ -290,7 +288,7 @@ fn every_cut_is_noticed() {
 }
 
 #[test]
-fn arbitrary_credentials_come_back_as_they_went() {
+fn random_credentials_round_trip() {
     for seed in 0..500 {
         let mut random = random::Random::new(seed);
         let mut credentials = Credentials::default();
@@ -313,10 +311,10 @@ fn arbitrary_credentials_come_back_as_they_went() {
 }
 
 #[test]
-fn damaged_credentials_are_read_or_refused() {
+fn mutated_credentials_are_parsed_or_rejected() {
     for seed in 0..20_000 {
         let mut random = random::Random::new(seed);
-        let damaged = match seed % 3 {
+        let mutated = match seed % 3 {
             0 => random.mutate(JAVA[0]),
             1 => random.mutate(JAVA[1]),
             _ => {
@@ -326,9 +324,9 @@ fn damaged_credentials_are_read_or_refused() {
                 bytes
             }
         };
-        if let Ok(credentials) = Credentials::from_bytes(&damaged) {
+        if let Ok(credentials) = Credentials::from_bytes(&mutated) {
             for (_, token) in credentials.tokens() {
-                let _ = TokenIdentifier::decode(token).map(|says| says.to_string());
+                let _ = TokenIdentifier::decode(token).map(|identifier| identifier.to_string());
             }
             for format in [Format::Writable, Format::Protobuf] {
                 let again = Credentials::from_bytes(&credentials.to_bytes(format)).unwrap();
@@ -339,13 +337,13 @@ fn damaged_credentials_are_read_or_refused() {
 }
 
 #[test]
-fn damaged_identifiers_are_read_or_refused() {
+fn mutated_identifiers_are_decoded_or_rejected() {
     let credentials = Credentials::from_bytes(JAVA[0]).unwrap();
     let tokens: Vec<&Token> = credentials.tokens().map(|(_, token)| token).collect();
     for seed in 0..20_000 {
         let mut random = random::Random::new(seed);
         let mut token = (*random.pick(&tokens)).clone();
         token.identifier = random.mutate(&token.identifier);
-        let _ = TokenIdentifier::decode(&token).map(|says| says.to_string());
+        let _ = TokenIdentifier::decode(&token).map(|identifier| identifier.to_string());
     }
 }

@@ -1,12 +1,13 @@
-//! The library against a server with faults on demand. No sockets, and time that jumps.
+//! Tests against an in-memory server with injected faults, on paused time.
 
 mod fake {
     pub mod digest;
     pub mod server;
     pub mod wire;
 
+    mod failover;
     mod faults;
     mod handshakes;
-    mod moving;
+
     mod noise;
 }

@@ -1,4 +1,4 @@
-//! Applications that are there: listed, watched, changed, ended.
+//! Listing, watching, changing and killing applications.
 
 use std::ops::RangeInclusive;
 use std::time::{Duration, SystemTime};
@@ -18,43 +18,43 @@ use crate::token::Token;
 use crate::types::named::named;
 use crate::types::{ApplicationId, ApplicationReport, ApplicationState, InvalidMessage, timestamp};
 
-/// The ResourceManager needs a moment to end an application.
+/// Polling interval while an application is being killed.
 const KILL_POLL_INTERVAL: Duration = Duration::from_millis(200);
 
 named! {
-    /// Whose applications to list.
+    /// Set of applications to list, by access.
     pub enum ApplicationScope: ApplicationsRequestScopeProto, "scope" {
-        /// Everybody's.
+        /// All applications.
         All = All "ALL",
-        /// Those whose details the caller may see.
+        /// Applications the caller may view.
         Viewable = Viewable "VIEWABLE",
-        /// The caller's own.
+        /// Applications of the caller.
         Own = Own "OWN",
     }
 }
 
-/// Which applications to list; what is empty does not restrict.
+/// Filter for applications; empty fields do not restrict.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ApplicationFilter {
-    /// In one of these states.
+    /// States to include.
     pub states: Vec<ApplicationState>,
-    /// Of one of these types.
+    /// Application types to include.
     pub kinds: Vec<String>,
-    /// Of one of these users.
+    /// Users to include.
     pub users: Vec<String>,
-    /// In one of these queues.
+    /// Queues to include.
     pub queues: Vec<String>,
-    /// With one of these tags.
+    /// Tags to include.
     pub tags: Vec<String>,
-    /// With this name.
+    /// Exact application name.
     pub name: Option<String>,
-    /// Submitted then, in milliseconds.
+    /// Range of the submission time, in milliseconds.
     pub started: Option<RangeInclusive<i64>>,
-    /// Over since then, in milliseconds.
+    /// Range of the finish time, in milliseconds.
     pub finished: Option<RangeInclusive<i64>>,
-    /// Whose they are.
+    /// Set of applications, by access.
     pub scope: Option<ApplicationScope>,
-    /// At most this many.
+    /// Maximum number of results.
     pub limit: Option<u32>,
 }
 
@@ -69,7 +69,8 @@ impl ApplicationFilter {
             application_states: states.collect(),
             users: self.users.clone(),
             queues: self.queues.clone(),
-            // A server that does not know names lists too many, and must not stop before ours.
+            // A server without name filters returns applications of any name, so its limit must not
+            // cut off matches.
             limit: match self.name {
                 None => self.limit.map(i64::from),
                 Some(_) => None,
@@ -78,7 +79,7 @@ impl ApplicationFilter {
             start_end: end(&self.started),
             finish_begin: begin(&self.finished),
             finish_end: end(&self.finished),
-            // Applications have theirs in lower case.
+            // YARN stores tags in lower case.
             application_tags: self.tags.iter().map(|tag| tag.to_lowercase()).collect(),
             scope: self.scope.map(|scope| scope.proto().into()),
             name: self.name.clone(),
@@ -87,7 +88,7 @@ impl ApplicationFilter {
 }
 
 impl Client {
-    /// The applications that the filter lets through.
+    /// Returns the applications that match the filter.
     pub async fn applications(
         &self,
         filter: &ApplicationFilter,
@@ -97,7 +98,7 @@ impl Client {
         let answer = self.call_idempotent(call, &filter.proto(), deadline).await?;
         let reports = answer.applications.iter().map(ApplicationReport::of);
         let mut reports: Vec<_> = self.decode(call.name, reports.collect())?;
-        // Servers before Hadoop 3.3 do not know names, and see no need to say so.
+        // Servers before Hadoop 3.3 ignore the name filter.
         if let Some(name) = &filter.name {
             reports.retain(|report| report.name == *name);
             reports.truncate(filter.limit.map_or(usize::MAX, |limit| limit as usize));
@@ -105,7 +106,7 @@ impl Client {
         Ok(reports)
     }
 
-    /// What the ResourceManager tells about an application.
+    /// Returns the report of an application.
     pub async fn application(
         &self,
         id: ApplicationId,
@@ -116,11 +117,14 @@ impl Client {
         self.decode(name, ApplicationReport::of(&report))
     }
 
-    /// The token of an unmanaged master, once its attempt waits for it. It is the owner's to ask.
+    /// Returns the AMRM token of an unmanaged ApplicationMaster once its attempt is waiting for
+    /// registration. Only the owner receives it.
     ///
-    /// With Kerberos the ResourceManager compares `alice`, the owner, with `alice@REALM`, who asks,
-    /// and never tells it to her. Whom another user stands for ([`Identity`](crate::security::Identity),
-    /// `HADOOP_PROXY_USER`) is called `alice` and gets it; else the master runs in a container.
+    /// With Kerberos the ResourceManager compares the owner's short name (`alice`) with the
+    /// caller's principal (`alice@REALM`) and never returns the token. An impersonated user
+    /// ([`Identity::acting_for`](crate::security::Identity::acting_for), `HADOOP_PROXY_USER`) is
+    /// known by the short name and receives it. Otherwise the ApplicationMaster must run in a
+    /// container.
     pub async fn master_token(
         &self,
         id: ApplicationId,
@@ -130,8 +134,8 @@ impl Client {
         Ok(report.am_rm_token.map(Token::of))
     }
 
-    /// The token with which a client proves itself to an application's master. Only secure clusters
-    /// have one, and only while the master runs.
+    /// Returns the token that authenticates a client to the ApplicationMaster. Available only on
+    /// secure clusters while the ApplicationMaster runs.
     pub async fn client_token(
         &self,
         id: ApplicationId,
@@ -153,13 +157,14 @@ impl Client {
         self.decode(call.name, report.ok_or(InvalidMessage("the report")))
     }
 
-    /// Asks for an application to be ended. Whether it has been; it takes several calls.
+    /// Requests that an application be killed. Returns whether it has ended, which takes several
+    /// calls.
     pub async fn kill(&self, id: ApplicationId, deadline: Instant) -> Result<bool, RpcError> {
         self.kill_with_reason(id, None, deadline).await
     }
 
-    /// Ends an application, and waits until it has ended; why goes into its diagnostics. Whether it
-    /// has ended before the deadline.
+    /// Kills an application and waits until it has ended; `why` is added to its diagnostics.
+    /// Returns whether it ended before the deadline.
     pub async fn kill_and_wait(
         &self,
         id: ApplicationId,
@@ -190,7 +195,7 @@ impl Client {
         Ok(answer.is_kill_completed())
     }
 
-    /// Moves an application to another queue, with all its containers.
+    /// Moves an application with its containers to another queue.
     pub async fn move_to_queue(
         &self,
         id: ApplicationId,
@@ -206,8 +211,8 @@ impl Client {
         Ok(())
     }
 
-    /// Changes an application's priority among those of its queue; the one it has now, which the
-    /// cluster may have limited.
+    /// Changes an application's priority in its queue. Returns the effective priority, which the
+    /// cluster may have capped.
     pub async fn set_priority(
         &self,
         id: ApplicationId,
@@ -224,7 +229,8 @@ impl Client {
         Ok(now.map_or(priority, |now| now.priority()))
     }
 
-    /// Changes when an application will be ended; when that is now, as the ResourceManager says.
+    /// Changes the time at which an application expires. Returns the time confirmed by the
+    /// ResourceManager.
     pub async fn set_expiry(
         &self,
         id: ApplicationId,
@@ -254,7 +260,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_server_that_does_not_know_names_must_not_count_for_us() {
+    fn limit_is_not_sent_with_a_name_filter() {
         let filter = ApplicationFilter {
             name: Some("mine".into()),
             tags: vec!["Nightly".into()],

@@ -1,4 +1,4 @@
-//! What an application consists of: attempts of its master, and containers.
+//! Application attempts and their containers.
 
 use tokio::time::Instant;
 
@@ -15,7 +15,7 @@ use crate::types::{
 };
 
 impl Client {
-    /// The attempts of an application, the earliest first.
+    /// Returns the attempts of an application, oldest first.
     pub async fn attempts(
         &self,
         id: ApplicationId,
@@ -30,7 +30,7 @@ impl Client {
         Ok(reports)
     }
 
-    /// What the ResourceManager tells about an attempt.
+    /// Returns the report of an attempt.
     pub async fn attempt(
         &self,
         id: AttemptId,
@@ -45,7 +45,7 @@ impl Client {
         self.decode(call.name, report.and_then(|report| AttemptReport::of(&report)))
     }
 
-    /// The containers of an attempt that the ResourceManager still knows: those that live.
+    /// Returns the live containers of an attempt.
     pub async fn containers(
         &self,
         id: AttemptId,
@@ -60,7 +60,7 @@ impl Client {
         Ok(reports)
     }
 
-    /// What the ResourceManager tells about a container.
+    /// Returns the report of a container.
     pub async fn container(
         &self,
         id: ContainerId,
@@ -73,8 +73,8 @@ impl Client {
         self.decode(call.name, report.and_then(|report| ContainerReport::of(&report)))
     }
 
-    /// Tells a container something, through its node's next beat. It must be running: NodeManagers
-    /// mistake a signal before the start for the start, and then never start it.
+    /// Sends a signal to a container with its node's next heartbeat. The container must be running:
+    /// NodeManagers mistake an earlier signal for the start and never start the container.
     pub async fn signal(
         &self,
         id: ContainerId,
@@ -90,7 +90,8 @@ impl Client {
         Ok(())
     }
 
-    /// Ends an attempt as if its master had failed: the next one begins, if there may be one.
+    /// Fails an attempt, as if its ApplicationMaster had failed. The next attempt starts if one is
+    /// left.
     pub async fn fail_attempt(&self, id: AttemptId, deadline: Instant) -> Result<(), RpcError> {
         let request =
             FailApplicationAttemptRequestProto { application_attempt_id: Some(id.proto()) };

@@ -1,4 +1,4 @@
-//! The cluster: nodes and queues, labels and attributes, and what is counted.
+//! Cluster information: nodes, queues, labels, attributes and resource types.
 
 use std::collections::BTreeMap;
 
@@ -19,23 +19,23 @@ use crate::types::{
     NodeState, Queue, QueuePermissions, ResourceTypeInfo,
 };
 
-/// How much to tell about a queue.
+/// Level of detail of a queue report.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct QueueDetail {
-    /// Its applications, too.
+    /// Includes the queue's applications.
     pub applications: bool,
-    /// And the queues below it, and those below them.
+    /// Includes all descendant queues.
     pub children: bool,
 }
 
 impl Client {
-    /// The nodes in any of these states; with none, all that are known.
+    /// Returns the nodes in any of these states, or all nodes if none is given.
     pub async fn nodes(
         &self,
         states: &[NodeState],
         deadline: Instant,
     ) -> Result<Vec<NodeReport>, RpcError> {
-        // The ResourceManager takes an empty list for the running ones.
+        // The ResourceManager treats an empty list as running nodes only.
         let states = match states {
             [] => &NodeState::ALL,
             some => some,
@@ -49,7 +49,7 @@ impl Client {
         self.decode(call.name, reports.collect())
     }
 
-    /// How many nodes there are, by how they are.
+    /// Returns the number of nodes by state.
     pub async fn cluster_metrics(&self, deadline: Instant) -> Result<ClusterMetrics, RpcError> {
         let call = &method::GET_CLUSTER_METRICS;
         let request = GetClusterMetricsRequestProto {};
@@ -58,7 +58,7 @@ impl Client {
         self.decode(call.name, metrics.ok_or(InvalidMessage("the metrics")))
     }
 
-    /// A queue. One that does not exist is refused by some servers, and by others told as nothing.
+    /// Returns a queue. For an unknown queue some servers return an error, others nothing.
     pub async fn queue(
         &self,
         name: &str,
@@ -75,20 +75,20 @@ impl Client {
         let call = &method::GET_QUEUE_INFO;
         let answer = self.call_idempotent(call, &request, deadline).await?;
         let queue = answer.queue_info.as_ref().filter(|queue| {
-            // What stands for nothing has no name either.
+            // An empty message stands for an unknown queue.
             queue.queue_name.is_some()
         });
         self.decode(call.name, queue.map(Queue::of).transpose())
     }
 
-    /// All queues, each with those below it, from the root.
+    /// Returns the root queue with all its descendants.
     pub async fn queues(&self, deadline: Instant) -> Result<Queue, RpcError> {
         let detail = QueueDetail { children: true, ..QueueDetail::default() };
         let root = self.queue("root", detail, deadline).await?;
         self.decode(method::GET_QUEUE_INFO.name, root.ok_or(InvalidMessage("the root queue")))
     }
 
-    /// What the caller may do in each queue.
+    /// Returns the caller's permissions in each queue.
     pub async fn queue_permissions(
         &self,
         deadline: Instant,
@@ -100,7 +100,7 @@ impl Client {
         self.decode(call.name, queues.collect())
     }
 
-    /// The labels of the cluster.
+    /// Returns the node labels of the cluster.
     pub async fn labels(&self, deadline: Instant) -> Result<Vec<NodeLabel>, RpcError> {
         let call = &method::GET_CLUSTER_NODE_LABELS;
         let request = GetClusterNodeLabelsRequestProto {};
@@ -108,7 +108,7 @@ impl Client {
         Ok(answer.node_labels.iter().map(NodeLabel::of).collect())
     }
 
-    /// The labels of each node that has some. The port 0 stands for all NodeManagers of a host.
+    /// Returns the labels of each labelled node. Port 0 stands for all NodeManagers of a host.
     pub async fn labels_by_node(
         &self,
         deadline: Instant,
@@ -123,8 +123,8 @@ impl Client {
         self.decode(call.name, entries.collect())
     }
 
-    /// The nodes of each of these labels; of all of them, if none is named. The port 0 stands for all
-    /// NodeManagers of a host.
+    /// Returns the nodes of each of these labels, or of all labels if none is given. Port 0 stands
+    /// for all NodeManagers of a host.
     pub async fn nodes_by_label(
         &self,
         labels: &[String],
@@ -141,7 +141,7 @@ impl Client {
         self.decode(call.name, entries.collect())
     }
 
-    /// The attributes that nodes of the cluster have (Hadoop 3.2).
+    /// Returns the node attributes of the cluster (Hadoop 3.2).
     pub async fn attributes(&self, deadline: Instant) -> Result<Vec<AttributeName>, RpcError> {
         let call = &method::GET_CLUSTER_NODE_ATTRIBUTES;
         let request = GetClusterNodeAttributesRequestProto {};
@@ -151,7 +151,8 @@ impl Client {
         Ok(names.collect())
     }
 
-    /// The attributes of each of these hosts; of all of them, if none is named (Hadoop 3.2).
+    /// Returns the attributes of each of these hosts, or of all hosts if none is given (Hadoop
+    /// 3.2).
     pub async fn attributes_by_host(
         &self,
         hosts: &[String],
@@ -167,8 +168,8 @@ impl Client {
         Ok(entries.collect())
     }
 
-    /// The hosts with each of these attributes, and its value there; of all of them, if none is
-    /// named (Hadoop 3.2).
+    /// Returns the hosts with each of these attributes and the attribute's value there, for all
+    /// attributes if none is given (Hadoop 3.2).
     pub async fn hosts_by_attribute(
         &self,
         attributes: &[AttributeName],
@@ -187,8 +188,8 @@ impl Client {
         Ok(entries.collect())
     }
 
-    /// The kinds of resources that the cluster counts. An ask for another kind is not refused: the
-    /// ResourceManager forgets it silently.
+    /// Returns the resource types of the cluster. The ResourceManager silently ignores unknown
+    /// types in requests.
     pub async fn resource_kinds(
         &self,
         deadline: Instant,

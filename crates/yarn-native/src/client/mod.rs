@@ -1,9 +1,9 @@
-//! A client of the ResourceManager: applications and the cluster they run on.
+//! Client of the ResourceManager: applications and the cluster they run on.
 //!
-//! * `submit`: a new application, and its way into the scheduler.
-//! * `applications`: applications that are there: listed, watched, changed, ended.
-//! * `attempts`: what they consist of.
-//! * `cluster`: nodes and queues, labels and attributes, what is counted.
+//! * `submit`: submission of new applications.
+//! * `applications`: listing, watching, changing and killing applications.
+//! * `attempts`: application attempts and containers.
+//! * `cluster`: nodes, queues, labels, attributes and resource types.
 //! * `tokens`: delegation tokens of the ResourceManager.
 
 mod submit;
@@ -28,16 +28,16 @@ use crate::rpc::{Address, Channel, Method, Options, Protocol, RpcError, Safety};
 use crate::security::Identity;
 use crate::types::InvalidMessage;
 
-/// Speaks to the ResourceManager, or to whichever of several is active. Cheap to clone.
+/// Client of the ResourceManager with failover to the active one. Cheap to clone.
 #[derive(Clone, Debug)]
 pub struct Client {
     channel: Channel,
-    /// Whether tokens name their servers by address rather than by name.
+    /// Token services contain IP addresses instead of host names.
     services_by_ip: bool,
 }
 
 impl Client {
-    /// A client of the ResourceManager at any of `addresses`.
+    /// Creates a client for the ResourceManagers at `addresses`.
     pub fn new(
         addresses: Vec<Address>,
         identity: Identity,
@@ -47,8 +47,8 @@ impl Client {
         Ok(Self::with_channel(channel))
     }
 
-    /// A client of the ResourceManagers that a configuration names, trusting whom it trusts.
-    /// [`Identity::from_config`] is the usual caller.
+    /// Creates a client from a configuration, with its addresses and trust policy.
+    /// [`Identity::from_config`] returns the usual identity.
     pub fn from_config(config: &Config, identity: Identity) -> Result<Self, SetupError> {
         let managers = config.resource_managers()?.into_iter();
         let addresses = managers.map(|manager| manager.client).collect();
@@ -57,12 +57,12 @@ impl Client {
         Ok(Self { services_by_ip, ..Self::new(addresses, identity, options)? })
     }
 
-    /// A client on a channel that speaks [`Protocol::APPLICATION_CLIENT`].
+    /// Creates a client on a channel that speaks [`Protocol::APPLICATION_CLIENT`].
     pub fn with_channel(channel: Channel) -> Self {
         Self { channel, services_by_ip: true }
     }
 
-    /// Calls what does no harm when it is carried out twice.
+    /// Calls an idempotent method.
     async fn call_idempotent<Req: Message, Resp: Message + Default>(
         &self,
         method: &Method<Req, Resp>,
@@ -73,8 +73,8 @@ impl Client {
         self.channel.call(method, request, deadline, safety).await
     }
 
-    /// An answer that makes no sense is the server's fault.
+    /// Reports an invalid response as a protocol error of the server.
     fn decode<T>(&self, method: &str, answer: Result<T, InvalidMessage>) -> Result<T, RpcError> {
-        answer.map_err(|unfit| self.channel.invalid_response(method, &unfit.to_string()))
+        answer.map_err(|error| self.channel.invalid_response(method, &error.to_string()))
     }
 }

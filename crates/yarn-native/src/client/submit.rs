@@ -1,4 +1,4 @@
-//! A new application, and its way into the scheduler.
+//! Submission of new applications.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -15,76 +15,76 @@ use crate::proto::yarn::{
 use crate::rpc::{ExceptionKind, RpcError};
 use crate::types::{ApplicationId, ApplicationReport, ApplicationState, LaunchContext, Resource};
 
-/// Pause between questions for an application that was just submitted, at first and at most.
+/// Initial and maximum polling interval after a submission.
 const ACCEPT_POLL_INTERVAL: (Duration, Duration) =
     (Duration::from_millis(5), Duration::from_millis(200));
 
-/// An application that has an id, and nothing else yet.
+/// A newly allocated application id.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct NewApplication {
-    /// The id to submit with.
+    /// Id to submit with.
     pub id: ApplicationId,
-    /// The largest container the scheduler gives.
+    /// Maximum container size.
     pub capability_max: Resource,
 }
 
-/// An application to be submitted.
+/// Submission context of an application.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Submission {
-    /// Its id, from [`Client::new_application`].
+    /// Application id from [`Client::new_application`].
     pub id: ApplicationId,
-    /// Its name.
+    /// Application name.
     pub name: String,
-    /// Its type, as `YARN`; the ResourceManager keeps 20 letters of it.
+    /// Application type, such as `YARN`; truncated to 20 characters.
     pub kind: String,
-    /// Its queue.
+    /// Queue.
     pub queue: String,
-    /// Among the applications of a queue the highest goes first; none leaves it to the queue.
+    /// Priority within the queue, highest first; `None` uses the queue's default.
     pub priority: Option<i32>,
-    /// Words to find it by: ten at most, of at most 100 ASCII letters each. They become lower case.
+    /// Tags: at most ten of up to 100 ASCII characters. Converted to lower case.
     pub tags: Vec<String>,
-    /// Its master's container.
+    /// Resources of the ApplicationMaster's container.
     pub resource: Resource,
-    /// What is started in it. An unmanaged master needs none.
+    /// Launch context of the ApplicationMaster; unused if unmanaged.
     pub launch: LaunchContext,
-    /// The label of nodes for its containers, where they ask for no other.
+    /// Default node label of its containers.
     pub label: Option<String>,
-    /// The label of its master's node, if that is another.
+    /// Node label of the ApplicationMaster, if different.
     pub master_label: Option<String>,
-    /// Whether its master runs outside the cluster, with the token that
-    /// [`Client::master_token`] gives.
+    /// Runs the ApplicationMaster outside the cluster, with the token from
+    /// [`Client::master_token`].
     pub unmanaged: bool,
-    /// How often its master is started; none leaves it to the cluster, which also has a limit.
+    /// Maximum number of attempts, capped by the cluster; `None` uses the cluster's default.
     pub attempts_max: Option<u32>,
-    /// Attempts that failed longer ago than this do not count; none counts all.
+    /// Validity interval of failed attempts: older failures do not count. `None` counts all.
     pub failure_window: Option<Duration>,
-    /// Whether containers outlive the attempt they were given to.
+    /// Keeps containers across attempts.
     pub keep_containers: bool,
-    /// After this long it is ended, whatever it does. Whole seconds count.
+    /// Maximum lifetime in whole seconds; the application is killed afterwards.
     pub lifetime: Option<Duration>,
-    /// Which logs are collected; none leaves it to the cluster.
+    /// Log aggregation settings; `None` uses the cluster's defaults.
     pub logs: Option<LogAggregation>,
-    /// Whether the ResourceManager cancels its tokens when it is over.
+    /// Cancels the delegation tokens when the application ends.
     pub cancel_tokens: bool,
-    /// What schedulers may want to know besides (Hadoop 3.3).
+    /// Additional scheduling properties (Hadoop 3.3).
     pub scheduling_properties: BTreeMap<String, String>,
 }
 
-/// Which of an application's logs are collected, by patterns of Java's for the names of files.
+/// Selection of aggregated logs, by Java regular expressions on file names.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct LogAggregation {
-    /// At the end: these, or all.
+    /// Files to aggregate at the end; `None` for all.
     pub include: Option<String>,
-    /// At the end: but not these.
+    /// Files to exclude at the end.
     pub exclude: Option<String>,
-    /// While it runs: these, or none.
+    /// Files to aggregate while running; `None` for none.
     pub rolled_include: Option<String>,
-    /// While it runs: but not these.
+    /// Files to exclude while running.
     pub rolled_exclude: Option<String>,
-    /// The Java class that chooses the containers.
+    /// Java class of the container selection policy.
     pub policy: Option<String>,
-    /// What it is told.
+    /// Parameters of the policy.
     pub policy_parameters: Option<String>,
 }
 
@@ -102,7 +102,7 @@ impl LogAggregation {
 }
 
 impl Submission {
-    /// An application in queue `default` with a small master.
+    /// Creates a submission to queue `default` with a small ApplicationMaster.
     pub fn new(id: ApplicationId, name: impl Into<String>) -> Self {
         Self {
             id,
@@ -149,7 +149,7 @@ impl Submission {
             resource: Some(self.resource.proto()),
             application_type: Some(self.kind.clone()),
             keep_containers_across_application_attempts: Some(self.keep_containers),
-            // As Java's clients do: lists are searched for lower case only.
+            // Lower case, as Java clients send them: filters match only lower case.
             application_tags: self.tags.iter().map(|tag| tag.to_lowercase()).collect(),
             attempt_failures_validity_interval: self.failure_window.map(millis),
             log_aggregation_context: self.logs.as_ref().map(LogAggregation::proto),
@@ -165,7 +165,7 @@ impl Submission {
         }
     }
 
-    /// The ask for the master's container, which is needed only to say where it goes.
+    /// Returns the resource request of the ApplicationMaster; needed only for its node label.
     fn master_request(&self) -> Option<ResourceRequestProto> {
         let label = self.master_label.clone()?;
         Some(ResourceRequestProto {
@@ -180,7 +180,7 @@ impl Submission {
 }
 
 impl Client {
-    /// A new id. One that is not used does no harm.
+    /// Allocates an application id. Unused ids are harmless.
     pub async fn new_application(&self, deadline: Instant) -> Result<NewApplication, RpcError> {
         let call = &method::GET_NEW_APPLICATION;
         let request = GetNewApplicationRequestProto {};
@@ -194,8 +194,8 @@ impl Client {
         self.decode(call.name, new())
     }
 
-    /// Submits an application. Twice does no harm. What is wrong with its queue or tokens shows
-    /// only in its report.
+    /// Submits an application; idempotent. Errors about its queue or tokens appear only in its
+    /// report.
     pub async fn submit(&self, submission: &Submission, deadline: Instant) -> Result<(), RpcError> {
         let request = SubmitApplicationRequestProto {
             application_submission_context: Some(submission.proto()),
@@ -204,8 +204,8 @@ impl Client {
         Ok(())
     }
 
-    /// Submits an application, and waits until the scheduler has taken it or it is over, also across
-    /// a ResourceManager that forgot it. When the deadline passes, its report says how far it is.
+    /// Submits an application and waits until the scheduler has accepted it or it has ended,
+    /// resubmitting if a failover lost it. When the deadline passes, the report shows its state.
     pub async fn submit_and_wait(
         &self,
         submission: &Submission,
@@ -216,17 +216,17 @@ impl Client {
         loop {
             match self.application(submission.id, deadline).await {
                 Ok(report) => {
-                    let early = matches!(
+                    let pending = matches!(
                         report.state,
                         ApplicationState::New
                             | ApplicationState::NewSaving
                             | ApplicationState::Submitted
                     );
-                    if !early || Instant::now() + interval >= deadline {
+                    if !pending || Instant::now() + interval >= deadline {
                         return Ok(report);
                     }
                 }
-                // Another ResourceManager took over before this one had written it down.
+                // A failover happened before the submission was persisted.
                 Err(RpcError::Rejected { exception, .. })
                     if exception.kind() == ExceptionKind::ApplicationNotFound =>
                 {
@@ -249,7 +249,7 @@ mod tests {
     }
 
     #[test]
-    fn what_nobody_chose_is_left_to_the_cluster() {
+    fn unset_options_use_the_cluster_defaults() {
         let proto = submission().proto();
         assert_eq!(proto.priority, None);
         assert_eq!(proto.max_app_attempts, None);
@@ -261,7 +261,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_chosen_is_said() {
+    fn set_options_are_sent() {
         let chosen = Submission {
             priority: Some(7),
             tags: vec!["Nightly".into()],

@@ -1,4 +1,4 @@
-//! A client against a ResourceManager that behaves as a test says.
+//! Client tests against a scripted ResourceManager.
 
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
@@ -38,7 +38,7 @@ fn report(number: i32, name: &str, state: YarnApplicationStateProto) -> Applicat
 }
 
 #[tokio::test]
-async fn a_server_that_does_not_know_names_is_listed_by_name_all_the_same() {
+async fn name_filter_is_applied_locally_for_old_servers() {
     let client = client(|_, _| {
         let running = YarnApplicationStateProto::Running;
         let names = ["mine", "yours", "mine", "mine"];
@@ -58,7 +58,7 @@ async fn a_server_that_does_not_know_names_is_listed_by_name_all_the_same() {
 }
 
 #[tokio::test]
-async fn without_a_state_nodes_in_every_state_are_asked_for() {
+async fn empty_state_list_requests_nodes_in_every_state() {
     let asked = Arc::new(Mutex::new(Vec::new()));
     let log = asked.clone();
     let client = client(move |_, body| {
@@ -73,21 +73,21 @@ async fn without_a_state_nodes_in_every_state_are_asked_for() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn an_application_is_asked_to_end_until_it_has_or_the_deadline_passes() {
+async fn kill_is_repeated_until_the_application_ends_or_the_deadline_passes() {
     let mut calls = 0;
-    let obedient = client(move |_, _| {
+    let killed = client(move |_, _| {
         calls += 1;
         FakeReply::message(&KillApplicationResponseProto { is_kill_completed: Some(calls == 3) })
     });
-    assert_eq!(obedient.kill_and_wait(id(1), "enough", soon()).await, Ok(true));
-    let stubborn = client(|_, _| FakeReply::message(&KillApplicationResponseProto::default()));
+    assert_eq!(killed.kill_and_wait(id(1), "enough", soon()).await, Ok(true));
+    let running = client(|_, _| FakeReply::message(&KillApplicationResponseProto::default()));
     let deadline = soon();
-    assert_eq!(stubborn.kill_and_wait(id(1), "enough", deadline).await, Ok(false));
+    assert_eq!(running.kill_and_wait(id(1), "enough", deadline).await, Ok(false));
     assert!(Instant::now() <= deadline);
 }
 
 #[tokio::test(start_paused = true)]
-async fn an_application_that_was_forgotten_is_submitted_again() {
+async fn lost_submission_is_resubmitted() {
     let calls = Arc::new(Mutex::new(Vec::new()));
     let log = calls.clone();
     let client = client(move |method, _| {
@@ -98,8 +98,8 @@ async fn an_application_that_was_forgotten_is_submitted_again() {
                 return FakeReply::message(&SubmitApplicationResponseProto::default());
             }
             (_, 2) => {
-                let words = "Application with id 'application_1_0007' doesn't exist in RM.";
-                return FakeReply::Exception("ApplicationNotFoundException", words.into());
+                let message = "Application with id 'application_1_0007' doesn't exist in RM.";
+                return FakeReply::Exception("ApplicationNotFoundException", message.into());
             }
             (_, 4) => YarnApplicationStateProto::Submitted,
             _ => YarnApplicationStateProto::Accepted,
@@ -116,7 +116,7 @@ async fn an_application_that_was_forgotten_is_submitted_again() {
 }
 
 #[tokio::test]
-async fn an_answer_without_what_was_asked_for_is_the_servers_fault() {
+async fn response_without_report_is_a_protocol_error() {
     let client = client(|_, _| FakeReply::message(&GetApplicationReportResponseProto::default()));
     let missing = client.application(id(1), soon()).await;
     assert!(matches!(missing, Err(RpcError::Protocol { .. })), "{missing:?}");

@@ -15,8 +15,8 @@ use crate::token::{Token, service_names};
 use crate::types::{InvalidMessage, timestamp};
 
 impl Client {
-    /// A delegation token, with which its holder is the caller; `renewer` may renew it. It is for all
-    /// the servers that this client calls. A caller who proves itself by such a token gets no other.
+    /// Fetches a delegation token of the caller, renewable by `renewer` and valid for all servers
+    /// of this client. The server rejects callers that authenticate with such a token themselves.
     pub async fn delegation_token(
         &self,
         renewer: &str,
@@ -27,13 +27,14 @@ impl Client {
         let answer = self.call_idempotent(call, &request, deadline).await?;
         let token = self.decode(call.name, answer.token.ok_or(InvalidMessage("the token")))?;
         let mut token = Token::of(token);
-        // The ResourceManager leaves to the caller what it is called.
+        // The ResourceManager leaves the service empty; the client fills it in.
         let addresses = self.channel.addresses();
         token.service = service_names(addresses, self.services_by_ip, deadline).await;
         Ok(token)
     }
 
-    /// Renews a token of the ResourceManager; until when it holds now. The caller must be its renewer.
+    /// Renews a token of the ResourceManager and returns its new expiry time. The caller must be
+    /// its renewer.
     pub async fn renew_token(
         &self,
         token: &Token,
@@ -45,7 +46,7 @@ impl Client {
         Ok(timestamp::of_millis(answer.new_expiry_time))
     }
 
-    /// Makes a token worthless. The caller must be its owner or its renewer.
+    /// Cancels a token. The caller must be its owner or renewer.
     pub async fn cancel_token(&self, token: &Token, deadline: Instant) -> Result<(), RpcError> {
         let request = CancelDelegationTokenRequestProto { token: token.proto() };
         let call = &method::CANCEL_DELEGATION_TOKEN;

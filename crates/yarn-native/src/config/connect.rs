@@ -1,4 +1,4 @@
-//! From a configuration to a caller: who it is, whom it trusts, and how patient it is.
+//! Caller identity, trust policy and RPC options derived from a configuration.
 
 use std::time::Duration;
 
@@ -8,26 +8,28 @@ use super::table::{Config, ConfigError};
 use crate::rpc::{Options, RpcError};
 use crate::security::{Identity, Policy, ServerPrincipal, TicketSource, replace_host};
 
-/// Calls have deadlines of their own, so that patience without end is only a long one.
+/// Upper bound of the retry timeout. Each call has its own deadline, so an unlimited timeout is
+/// only a long one.
 const RETRY_TIMEOUT_MAX: Duration = Duration::from_secs(24 * 60 * 60);
-/// A server that says nothing for this long is given up where nobody set a limit.
+/// Read timeout used when the configuration sets none.
 const READ_TIMEOUT: Duration = Duration::from_secs(120);
 
-/// Why no caller could be made of a configuration.
+/// Error building a client from a configuration.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum SetupError {
-    /// The configuration says something that makes no sense, or not enough.
+    /// A value is missing or invalid.
     #[error(transparent)]
     Config(#[from] ConfigError),
-    /// This machine lacks what calls need.
+    /// The RPC layer cannot be set up on this machine.
     #[error(transparent)]
     Rpc(#[from] RpcError),
 }
 
 impl Identity {
-    /// Who calls, as Hadoop's own programs find out: with Kerberos the holder of the ticket cache, else
-    /// `HADOOP_USER_NAME` or the name of this process's user; on behalf of `HADOOP_PROXY_USER`, if set.
+    /// Returns the caller's identity, determined as Hadoop's own clients do: with Kerberos the
+    /// owner of the ticket cache, otherwise `HADOOP_USER_NAME` or the user of this process.
+    /// `HADOOP_PROXY_USER` sets the effective user.
     pub fn from_config(config: &Config) -> Result<Self, ConfigError> {
         let identity = match config.authentication()? {
             Authentication::Kerberos => Self::kerberos(TicketSource::Default),
@@ -41,7 +43,7 @@ impl Identity {
 }
 
 impl Config {
-    /// The user that an insecure cluster is told.
+    /// Returns the user name sent to an insecure cluster.
     pub fn user(&self) -> Result<String, ConfigError> {
         let environment = self.environment();
         let user = environment
@@ -51,11 +53,11 @@ impl Config {
             .or_else(|| environment.property("user.name"));
         user.ok_or_else(|| ConfigError::Missing {
             key: "HADOOP_USER_NAME".into(),
-            why: "nor has this process's user a name".into(),
+            why: "the user of this process is unknown".into(),
         })
     }
 
-    /// The user on whose behalf calls are made, if not one's own (`HADOOP_PROXY_USER`).
+    /// Returns the user to impersonate (`HADOOP_PROXY_USER`), if any.
     pub fn proxy_user(&self) -> Option<String> {
         let environment = self.environment();
         environment
@@ -64,26 +66,27 @@ impl Config {
             .or_else(|| environment.property("HADOOP_PROXY_USER"))
     }
 
-    /// How to call the ResourceManager.
+    /// Returns the RPC options for the ResourceManager.
     pub fn resource_manager_options(&self) -> Result<Options, ConfigError> {
         let server = self.resource_manager_principal()?;
         self.options(server, &self.resource_manager_retry_policy()?)
     }
 
-    /// How to call NodeManagers. They are known by the tokens that only they understand.
+    /// Returns the RPC options for NodeManagers. Container management calls authenticate with
+    /// NodeManager tokens.
     pub fn node_manager_options(&self) -> Result<Options, ConfigError> {
         let server = self.node_manager_principal()?;
         self.options(server, &self.node_manager_retry_policy()?)
     }
 
-    /// How to call NameNodes.
+    /// Returns the RPC options for NameNodes.
     pub fn namenode_options(&self) -> Result<Options, ConfigError> {
         let server = self.namenode_principal()?;
         self.options(server, &self.namenode_retry_policy()?)
     }
 
-    /// Who may renew the tokens that an application takes with it: the ResourceManager, by the name it has
-    /// for NameNodes. `None` where it has no such name, and tokens are not renewed.
+    /// Returns the renewer of an application's tokens: the ResourceManager's principal as NameNodes
+    /// know it. `None` when no principal is configured; the tokens are not renewed then.
     pub fn renewer(&self) -> Result<Option<String>, ConfigError> {
         let key = "yarn.resourcemanager.principal";
         let Some(principal) = self.text(key)? else {
@@ -100,7 +103,7 @@ impl Config {
         Ok(Some(renewer))
     }
 
-    /// How to call a server that must be `server` and is tried again as `reconnect` says.
+    /// Builds RPC options that require the principal `server` and retry by `policy`.
     fn options(
         &self,
         server: Option<ServerPrincipal>,
@@ -109,9 +112,10 @@ impl Config {
         let rpc = self.rpc()?;
         let default = Options::default();
         let size = |bytes: u64| usize::try_from(bytes).unwrap_or(usize::MAX);
-        // With a count of tries and no time, the time is what so many tries take.
-        let tries = |count: u32| policy.backoff_max.saturating_mul(count);
-        let retry_timeout = policy.timeout.or(policy.attempts_max.map(tries));
+        // With a maximum number of attempts and no timeout, the timeout is what those attempts
+        // take.
+        let duration_of = |count: u32| policy.backoff_max.saturating_mul(count);
+        let retry_timeout = policy.timeout.or(policy.attempts_max.map(duration_of));
         Ok(Options {
             security: self.policy(server)?,
             connect_timeout: rpc.connect_timeout.unwrap_or(default.connect_timeout),
@@ -128,7 +132,7 @@ impl Config {
 
     fn policy(&self, server: Option<ServerPrincipal>) -> Result<Policy, ConfigError> {
         let secure = self.authentication()? == Authentication::Kerberos;
-        // A caller who is not secure asks servers for no proof either.
+        // An insecure client does not require servers to authenticate either.
         let fallback = !secure || self.fallback_to_simple_allowed()?;
         Ok(Policy {
             server,
@@ -163,7 +167,7 @@ mod tests {
     }
 
     #[test]
-    fn an_insecure_caller_is_the_user_and_acts_for_whom_it_is_told() {
+    fn simple_identity_uses_the_user_name_and_the_configured_proxy_user() {
         let config = config(&[]);
         let identity = Identity::from_config(&config).unwrap();
         assert!(matches!(&identity.auth, AuthMethod::Simple { user } if user == "alice"));
@@ -177,7 +181,7 @@ mod tests {
     }
 
     #[test]
-    fn a_secure_caller_does_not_fall_back_unless_that_is_configured() {
+    fn kerberos_client_falls_back_to_simple_only_when_configured() {
         let kerberos = ("hadoop.security.authentication", "kerberos");
         let protection = ("hadoop.rpc.protection", "privacy");
         let secure = config(&[kerberos, protection]);
@@ -189,28 +193,28 @@ mod tests {
         let allowed = ("ipc.client.fallback-to-simple-auth-allowed", "true");
         let policy = options(&config(&[kerberos, allowed])).security;
         assert_eq!(policy.fallback_to_simple.as_deref(), Some("alice"));
-        assert!(policy.protection.is_empty(), "the strongest is best");
+        assert!(policy.protection.is_empty(), "the strongest offered is used");
     }
 
     #[test]
-    fn times_without_end_become_the_usual_ones() {
-        for endless in ["0", "-1"] {
+    fn unlimited_timeouts_use_the_defaults() {
+        for unlimited in ["0", "-1"] {
             let options = options(&config(&[
-                ("ipc.client.connect.timeout", endless),
-                ("ipc.client.rpc-timeout.ms", endless),
-                ("ipc.ping.interval", endless),
+                ("ipc.client.connect.timeout", unlimited),
+                ("ipc.client.rpc-timeout.ms", unlimited),
+                ("ipc.ping.interval", unlimited),
             ]));
-            let usual = Options::default();
-            assert_eq!(options.connect_timeout, usual.connect_timeout);
+            let default = Options::default();
+            assert_eq!(options.connect_timeout, default.connect_timeout);
             assert_eq!(options.read_timeout, READ_TIMEOUT);
-            assert_eq!(options.ping_interval, usual.ping_interval);
+            assert_eq!(options.ping_interval, default.ping_interval);
         }
     }
 
     #[test]
-    fn patience_without_end_has_one() {
-        let endless = config(&[("yarn.resourcemanager.connect.max-wait.ms", "-1")]);
-        assert_eq!(options(&endless).retry_timeout, RETRY_TIMEOUT_MAX);
+    fn unlimited_retry_timeout_is_capped() {
+        let unlimited = config(&[("yarn.resourcemanager.connect.max-wait.ms", "-1")]);
+        assert_eq!(options(&unlimited).retry_timeout, RETRY_TIMEOUT_MAX);
         assert_eq!(options(&config(&[])).retry_timeout.as_secs(), 15 * 60);
     }
 }

@@ -1,9 +1,9 @@
-//! What Hadoop assumes for the keys read here; the values of Hadoop 3.5.
+//! Default values of the keys read by this crate, as of Hadoop 3.5.
 //!
-//! Older versions differ in a few: masters expired after 10 minutes before 3.4, and a call had no timeout
-//! of its own.
+//! Older versions differ for a few keys: ApplicationMasters expired after 10 minutes before 3.4,
+//! and calls had no timeout of their own.
 
-/// Key, value.
+/// Pairs of key and default value.
 pub(super) const DEFAULTS: &[(&str, &str)] = &[
     // core-default.xml
     ("fs.defaultFS", "file:///"),
@@ -39,7 +39,7 @@ pub(super) const DEFAULTS: &[(&str, &str)] = &[
     ("dfs.namenode.https-address", "0.0.0.0:9871"),
     ("dfs.namenode.kerberos.principal.pattern", "*"),
     ("dfs.user.home.dir.prefix", "/user"),
-    // yarn-default.xml: who is where
+    // yarn-default.xml: addresses
     ("yarn.http.policy", "HTTP_ONLY"),
     ("yarn.resourcemanager.address", "${yarn.resourcemanager.hostname}:8032"),
     ("yarn.resourcemanager.admin.address", "${yarn.resourcemanager.hostname}:8033"),
@@ -56,7 +56,7 @@ pub(super) const DEFAULTS: &[(&str, &str)] = &[
     ("yarn.timeline-service.hostname", "0.0.0.0"),
     ("yarn.timeline-service.version", "1.0f"),
     ("yarn.timeline-service.webapp.address", "${yarn.timeline-service.hostname}:8188"),
-    // yarn-default.xml: how long
+    // yarn-default.xml: times
     ("yarn.am.liveness-monitor.expiry-interval-ms", "900000"),
     ("yarn.client.application-client-protocol.poll-interval-ms", "200"),
     ("yarn.client.application-client-protocol.poll-timeout-ms", "-1"),
@@ -74,7 +74,7 @@ pub(super) const DEFAULTS: &[(&str, &str)] = &[
     ("yarn.resourcemanager.proxy.timeout.enabled", "true"),
     ("yarn.resourcemanager.rm.container-allocation.expiry-interval-ms", "600000"),
     ("yarn.resourcemanager.work-preserving-recovery.scheduling-wait-ms", "10000"),
-    // yarn-default.xml: how much
+    // yarn-default.xml: limits
     ("yarn.cluster.max-application-priority", "0"),
     ("yarn.resourcemanager.am.max-attempts", "2"),
     ("yarn.resourcemanager.application.max-tag.length", "100"),
@@ -84,7 +84,7 @@ pub(super) const DEFAULTS: &[(&str, &str)] = &[
     ("yarn.scheduler.maximum-allocation-vcores", "4"),
     ("yarn.scheduler.minimum-allocation-mb", "1024"),
     ("yarn.scheduler.minimum-allocation-vcores", "1"),
-    // yarn-default.xml: what is switched on
+    // yarn-default.xml: features
     ("yarn.acl.enable", "false"),
     ("yarn.admin.acl", "*"),
     ("yarn.federation.enabled", "false"),

@@ -1,6 +1,7 @@
-//! What keys were called before. Of Hadoop's list, the part that concerns clients and masters.
+//! Deprecated keys and their replacements: the part of Hadoop's list that concerns clients and
+//! ApplicationMasters.
 
-/// Former name, today's name.
+/// Pairs of deprecated and current key.
 const RENAMED: &[(&str, &str)] = &[
     ("dfs.df.interval", "fs.df.interval"),
     ("dfs.encryption.key.provider.uri", "hadoop.security.key.provider.path"),
@@ -28,12 +29,12 @@ const RENAMED: &[(&str, &str)] = &[
     ("yarn.resourcemanager.zk-timeout-ms", "hadoop.zk.timeout-ms"),
 ];
 
-/// Today's name of a former one.
+/// Returns the current name of a deprecated key.
 pub(super) fn replacement(key: &str) -> Option<&'static str> {
     RENAMED.iter().find(|(old, _)| *old == key).map(|(_, new)| *new)
 }
 
-/// Today's name of any key.
+/// Returns the current name of any key.
 pub(super) fn current_name(key: &str) -> &str {
     replacement(key).unwrap_or(key)
 }
@@ -43,7 +44,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_name_is_renamed_once() {
+    fn replacements_are_not_deprecated_themselves() {
         for (old, new) in RENAMED {
             assert_eq!(replacement(new), None, "{old}");
         }

@@ -1,24 +1,25 @@
-//! `${…}` in values: other keys, system properties and variables.
+//! Expansion of `${…}` in values: other keys, system properties and environment variables.
 
 use super::environment::Environment;
 
-/// Replacements in one value, as in Hadoop: enough for every honest file, and an end for one that
-/// refers to itself.
-const REPLACEMENTS_MAX: usize = 20;
-/// A value that has become longer than this is looked at no more.
+/// Maximum number of substitutions in one value, as in Hadoop. Terminates values that reference
+/// themselves.
+const SUBSTITUTIONS_MAX: usize = 20;
+/// Maximum length of an expanded value.
 const VALUE_BYTES_MAX: usize = 1 << 20;
 
-/// Replaces the variables of a value, innermost first. One that nobody knows stays as it is, and so
-/// does what follows it: that is what Hadoop does, and a value must mean the same to both.
+/// Expands the variables of a value, innermost first. Expansion stops at an unknown variable, which
+/// stays as written along with everything after it. Hadoop does the same, and a value must mean the
+/// same to both.
 ///
-/// Each replacement puts in a value as it stands in its file, and looks through the whole from its beginning.
+/// Each substitution inserts the raw value and scans the result again from its beginning.
 pub(super) fn expand<'a>(
     value: &str,
     environment: &Environment,
     raw: impl Fn(&str) -> Option<&'a str>,
 ) -> Result<String, String> {
     let mut text = value.to_owned();
-    for _ in 0..REPLACEMENTS_MAX {
+    for _ in 0..SUBSTITUTIONS_MAX {
         let Some((start, end)) = innermost(&text) else {
             return Ok(text);
         };
@@ -31,20 +32,20 @@ pub(super) fn expand<'a>(
             return Ok(text);
         };
         if found.contains(&text[start..=end]) {
-            // A value that holds itself has no meaning, and is left as it was written.
+            // A self-referencing value is left as written.
             return Ok(value.to_owned());
         }
         text.replace_range(start..=end, &found);
         if text.len() > VALUE_BYTES_MAX {
-            let why = format!("its variables make it longer than {} MiB", VALUE_BYTES_MAX >> 20);
+            let why = format!("longer than {} MiB after variable expansion", VALUE_BYTES_MAX >> 20);
             return Err(why);
         }
     }
-    Err(format!("{REPLACEMENTS_MAX} or more variables are replaced in it"))
+    Err(format!("{SUBSTITUTIONS_MAX} or more variable substitutions"))
 }
 
-/// The first `${name}` whose name holds neither a blank nor another `$`: where it starts, and where its
-/// closing brace is.
+/// Finds the first `${name}` with neither a blank nor another `$` in its name. Returns the offsets
+/// of its start and of its closing brace.
 fn innermost(text: &str) -> Option<(usize, usize)> {
     let bytes = text.as_bytes();
     let mut start = None;
@@ -59,7 +60,8 @@ fn innermost(text: &str) -> Option<(usize, usize)> {
     None
 }
 
-/// `X`, `X:-default` (used when X is unset or empty) or `X-default` (used when it is unset).
+/// Resolves `X`, `X:-default` (used when X is unset or empty) or `X-default` (used when X is
+/// unset).
 fn from_environment(text: &str, environment: &Environment) -> Option<String> {
     let Some(dash) = text.find('-') else {
         return environment.variable(text).map(str::to_owned);
@@ -90,7 +92,7 @@ mod tests {
     }
 
     #[test]
-    fn keys_properties_and_variables_are_put_in() {
+    fn keys_properties_and_variables_are_expanded() {
         check("${host}:8032", "rm.example:8032");
         check("/tmp/hadoop-${user.name}", "/tmp/hadoop-alice");
         check("${env.DIR}/x", "/d/x");
@@ -100,7 +102,7 @@ mod tests {
     }
 
     #[test]
-    fn a_variable_may_have_a_default() {
+    fn variable_defaults_apply() {
         check("${env.NONE:-/x}", "/x");
         check("${env.EMPTY:-/x}", "/x");
         check("${env.DIR:-/x}", "/d");
@@ -110,7 +112,7 @@ mod tests {
     }
 
     #[test]
-    fn what_nobody_knows_stays() {
+    fn unknown_variables_are_left_as_written() {
         check("${none}", "${none}");
         check("${host} ${none} ${host}", "rm.example ${none} ${host}");
         check("${env.NONE}", "${env.NONE}");
@@ -120,7 +122,7 @@ mod tests {
     }
 
     #[test]
-    fn a_value_that_refers_to_itself_comes_to_an_end() {
+    fn self_referencing_values_terminate() {
         let long = "x".repeat(600_000);
         let keys = |key: &str| match key {
             "self" => Some("x${self}"),
@@ -134,9 +136,9 @@ mod tests {
         assert_eq!(expand("${one}${self}"), Ok("${one}${self}".into()));
         assert!(expand("${here}").is_err());
         assert_eq!(expand(&"${one}".repeat(19)), Ok("1".repeat(19)));
-        assert!(expand(&"${one}".repeat(20)).is_err(), "Hadoop's limit, to the letter");
+        assert!(expand(&"${one}".repeat(20)).is_err(), "same limit as Hadoop");
         assert_eq!(expand("${long}").map(|value| value.len()), Ok(600_000));
-        let why = "its variables make it longer than 1 MiB";
+        let why = "longer than 1 MiB after variable expansion";
         assert_eq!(expand("${long}${long}"), Err(why.into()));
     }
 }

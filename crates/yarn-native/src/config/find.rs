@@ -1,4 +1,4 @@
-//! Which files are read: the directories that variables name, and the files Hadoop knows in them.
+//! Lookup of configuration directories and files.
 
 use std::path::{Path, PathBuf};
 
@@ -6,26 +6,27 @@ use super::environment::Environment;
 use super::table::{Config, ConfigError};
 use super::xml;
 
-/// In the order in which Hadoop reads them: of two files that set a key the later one wins.
+/// Hadoop's files in reading order. When two files set the same key, the later one wins.
 const FILES: [&str; 4] = ["core-site.xml", "yarn-site.xml", "hdfs-site.xml", "resource-types.xml"];
 
 impl Config {
-    /// Reads the configuration that the environment names.
+    /// Reads the configuration selected by the environment.
     ///
-    /// `YARN_CONF_DIR` comes before `HADOOP_CONF_DIR`, as for Hadoop's own `yarn` command; each file is
-    /// taken from the first directory that has it. `HADOOP_HOME/etc/hadoop` is looked at when neither is
-    /// set. Without any of them there are only the defaults; [`Config::files`] is empty then.
+    /// `YARN_CONF_DIR` takes precedence over `HADOOP_CONF_DIR`, as in Hadoop's own `yarn` command.
+    /// Each file is taken from the first directory that contains it. `HADOOP_HOME/etc/hadoop` is
+    /// used when neither variable is set. Without any of them only the defaults apply, and
+    /// [`Config::files`] is empty.
     pub fn load(environment: Environment) -> Result<Self, ConfigError> {
         let directories = Self::directories(&environment);
         Self::from_directories(&directories, environment)
     }
 
-    /// The directories that [`Config::load`] looks in, in order of preference.
+    /// Returns the directories that [`Config::load`] searches, in order of precedence.
     pub fn directories(environment: &Environment) -> Vec<PathBuf> {
         let mut found: Vec<PathBuf> = Vec::new();
         for variable in ["YARN_CONF_DIR", "HADOOP_CONF_DIR"] {
             if let Some(directory) = environment.non_empty(variable)
-                && !found.iter().any(|known| known == Path::new(directory))
+                && !found.iter().any(|other| other == Path::new(directory))
             {
                 found.push(directory.into());
             }
@@ -38,8 +39,8 @@ impl Config {
         found
     }
 
-    /// Reads Hadoop's files from these directories, each file from the first that has it. A directory
-    /// that does not exist is an error: somebody named it.
+    /// Reads Hadoop's files from these directories, each file from the first directory that
+    /// contains it. Fails if a directory does not exist.
     pub fn from_directories(
         directories: &[PathBuf],
         environment: Environment,
@@ -52,7 +53,7 @@ impl Config {
         for name in FILES {
             for directory in directories {
                 let path = directory.join(name);
-                // One that may not be looked at is not taken for one that is not there.
+                // An inaccessible file is an error, not a missing file.
                 match path.try_exists() {
                     Ok(false) => continue,
                     Ok(true) => files.push(path),
@@ -64,12 +65,12 @@ impl Config {
         Self::read(&files, directories, environment)
     }
 
-    /// Reads exactly these files, in this order; all of them must exist.
+    /// Reads exactly these files in this order; all must exist.
     pub fn from_files(files: &[PathBuf], environment: Environment) -> Result<Self, ConfigError> {
         Self::read(files, &[], environment)
     }
 
-    /// A file's text, as if it had been read from a directory with nothing else in it.
+    /// Parses a file's text as if it were the only file in its directory.
     #[cfg(any(test, fuzzing))]
     pub(crate) fn from_text(text: &str, environment: Environment) -> Result<Self, ConfigError> {
         let mut config = Self::defaults(environment);

@@ -1,4 +1,4 @@
-//! HDFS: which file systems there are, and where their NameNodes listen.
+//! HDFS: file systems and the addresses of their NameNodes.
 
 use std::time::Duration;
 
@@ -8,41 +8,41 @@ use super::value;
 use crate::address::Address;
 use crate::security::ServerPrincipal;
 
-/// The port of a NameNode when none is given.
+/// Default port of a NameNode.
 const PORT: u16 = 8020;
-/// NameNodes one name may stand for.
+/// Maximum number of NameNodes of one name service.
 const NAMENODES_MAX: usize = 64;
-/// Names of file systems in one configuration.
+/// Maximum number of name services.
 const NAMES_MAX: usize = 256;
 
-/// Where one NameNode listens.
+/// Addresses of one NameNode.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct NameNode {
-    /// Its id among those of its name service; `None` when there is one.
+    /// Id within its name service; `None` for a single NameNode.
     pub id: Option<String>,
-    /// For calls.
+    /// RPC address.
     pub rpc: Address,
 }
 
 impl Config {
-    /// The file system of paths that name none, such as `hdfs://cluster`.
+    /// Returns the default file system, such as `hdfs://cluster`.
     pub fn default_fs(&self) -> Result<String, ConfigError> {
         self.required("fs.defaultFS", |text| {
             Ok(match text.contains("://") || text.starts_with("file:") {
                 true => text.to_owned(),
-                // An old form: the authority alone.
+                // Old form: the authority alone.
                 false => format!("hdfs://{text}"),
             })
         })
     }
 
-    /// The names that stand for one or more NameNodes.
+    /// Returns the configured name services.
     pub fn nameservices(&self) -> Result<Vec<String>, ConfigError> {
         self.list("dfs.nameservices", NAMES_MAX)
     }
 
-    /// Whether an authority in a URL is such a name with several NameNodes behind it. Tokens for it are then
-    /// for the service `ha-hdfs:<name>`.
+    /// Returns whether the authority of a URL is a name service with several NameNodes. Its tokens
+    /// have the service `ha-hdfs:<name>`.
     pub fn is_highly_available(&self, name: &str) -> Result<bool, ConfigError> {
         Ok(!self.namenode_ids(name)?.is_empty())
     }
@@ -51,28 +51,28 @@ impl Config {
         self.list(&format!("dfs.ha.namenodes.{name}"), NAMENODES_MAX)
     }
 
-    /// The NameNodes behind the authority of a URL, in the order in which to try them: those of a name
-    /// service, else the host and port it says.
+    /// Returns the NameNodes behind the authority of a URL, in the order to try them: those of a
+    /// name service, otherwise the host and port of the authority.
     pub fn namenodes(&self, authority: &str) -> Result<Vec<NameNode>, ConfigError> {
         let parse = |text: &str| Address::parse(text, PORT).map_err(|error| error.to_string());
         let ids = self.namenode_ids(authority)?;
         if !ids.is_empty() {
-            let one = |id: String| {
+            let namenode = |id: String| {
                 let key = format!("dfs.namenode.rpc-address.{authority}.{id}");
                 let rpc = self.parsed(&key, parse)?.ok_or_else(|| ConfigError::Missing {
                     key,
-                    why: format!("`dfs.ha.namenodes.{authority}` names it"),
+                    why: format!("required by `dfs.ha.namenodes.{authority}`"),
                 })?;
                 Ok(NameNode { id: Some(id), rpc })
             };
-            return ids.into_iter().map(one).collect();
+            return ids.into_iter().map(namenode).collect();
         }
-        let named = self.nameservices()?.iter().any(|name| name == authority);
-        let only = match named {
+        let is_nameservice = self.nameservices()?.iter().any(|name| name == authority);
+        let configured = match is_nameservice {
             true => self.parsed(&format!("dfs.namenode.rpc-address.{authority}"), parse)?,
             false => None,
         };
-        let rpc = match only {
+        let rpc = match configured {
             Some(rpc) => rpc,
             None => parse(authority).map_err(|why| ConfigError::Invalid {
                 key: "the authority of the URL".into(),
@@ -84,7 +84,7 @@ impl Config {
         Ok(vec![NameNode { id: None, rpc }])
     }
 
-    /// The NameNodes of [`Config::default_fs`]; none when it is not HDFS.
+    /// Returns the NameNodes of [`Config::default_fs`]; none if it is not HDFS.
     pub fn default_namenodes(&self) -> Result<Vec<NameNode>, ConfigError> {
         let url = self.default_fs()?;
         let Some(rest) = url.strip_prefix("hdfs://") else {
@@ -98,17 +98,17 @@ impl Config {
         let rpc = self.parsed("dfs.namenode.rpc-address", parse)?;
         let rpc = rpc.ok_or_else(|| ConfigError::Missing {
             key: "dfs.namenode.rpc-address".into(),
-            why: "`fs.defaultFS` names no NameNode".into(),
+            why: "required because `fs.defaultFS` has no authority".into(),
         })?;
         Ok(vec![NameNode { id: None, rpc }])
     }
 
-    /// Who NameNodes must be.
+    /// Returns the principal required of NameNodes.
     pub fn namenode_principal(&self) -> Result<Option<ServerPrincipal>, ConfigError> {
         self.server_principal("dfs.namenode.kerberos.principal")
     }
 
-    /// How to try a NameNode again, or the next one.
+    /// Returns the retry and failover policy for NameNodes.
     pub fn namenode_retry_policy(&self) -> Result<RetryPolicy, ConfigError> {
         let attempts = self.required("dfs.client.failover.max.attempts", |text| {
             u32::try_from(value::count(text)?).map_err(|_| "too large".into())
@@ -123,24 +123,24 @@ impl Config {
         })
     }
 
-    /// A user's home directory, a path on the default file system.
+    /// Returns a user's home directory, a path on the default file system.
     pub fn home_directory(&self, user: &str) -> Result<String, ConfigError> {
         self.required("dfs.user.home.dir.prefix", |prefix| {
             Ok(format!("{}/{user}", prefix.trim_end_matches('/')))
         })
     }
 
-    /// Where keys of encrypted directories are kept, as a URL of the key server; `None` without one.
+    /// Returns the URL of the key server for encryption zones; `None` if not configured.
     pub fn key_provider(&self) -> Result<Option<String>, ConfigError> {
         self.text("hadoop.security.key.provider.path")
     }
 
-    /// How often a NameNode's delegation token must be renewed.
+    /// Returns the interval within which a NameNode's delegation token must be renewed.
     pub fn hdfs_token_renew_interval(&self) -> Result<Duration, ConfigError> {
         self.millis("dfs.namenode.delegation.token.renew-interval")
     }
 
-    /// How long such a token lives at most.
+    /// Returns the maximum lifetime of such a token.
     pub fn hdfs_token_lifetime_max(&self) -> Result<Duration, ConfigError> {
         self.millis("dfs.namenode.delegation.token.max-lifetime")
     }

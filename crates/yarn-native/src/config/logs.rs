@@ -1,4 +1,4 @@
-//! Aggregated logs: whether there are any, in which format, and where.
+//! Log aggregation: format, retention and directories.
 
 use std::time::Duration;
 
@@ -6,16 +6,17 @@ use super::table::{Config, ConfigError};
 use super::value;
 use crate::logs::LogFormat;
 
-/// Directories looked at for one application at most.
+/// Maximum number of log directories of one application.
 const DIRECTORIES_MAX: usize = 64;
 
 impl Config {
-    /// Whether logs are collected when an application ends.
+    /// Returns whether log aggregation is enabled.
     pub fn log_aggregation_enabled(&self) -> Result<bool, ConfigError> {
         self.flag("yarn.log-aggregation-enable")
     }
 
-    /// The format in which logs are written: the first of the list. `None`: one that the site made itself.
+    /// Returns the format in which logs are written: the first configured one. `None` for a custom
+    /// format.
     pub fn log_format(&self) -> Result<Option<LogFormat>, ConfigError> {
         let names = self.log_format_names()?;
         Ok(match names.first().map(String::as_str) {
@@ -29,28 +30,29 @@ impl Config {
         self.required("yarn.log-aggregation.file-formats", |text| Ok(value::list(text)))
     }
 
-    /// How long collected logs are kept; `None` is for ever.
+    /// Returns the retention of aggregated logs; `None` is unlimited.
     pub fn log_retention(&self) -> Result<Option<Duration>, ConfigError> {
         self.required("yarn.log-aggregation.retain-seconds", |text| {
             value::duration_or_unlimited(text, "s")
         })
     }
 
-    /// How often the logs of a running application are collected; `None` is only at its end.
+    /// Returns the interval at which the logs of running applications are aggregated; `None` if
+    /// only at the end.
     pub fn log_roll_interval(&self) -> Result<Option<Duration>, ConfigError> {
         let key = "yarn.nodemanager.log-aggregation.roll-monitoring-interval-seconds";
         let interval = self.required(key, |text| value::duration_or_unlimited(text, "s"))?;
         Ok(interval.filter(|interval| !interval.is_zero()))
     }
 
-    /// A server that shows collected logs, as a URL.
+    /// Returns the URL of the log server.
     pub fn log_server(&self) -> Result<Option<String>, ConfigError> {
         self.text("yarn.log.server.url")
     }
 
-    /// The directories in which an application's collected logs may lie, the likeliest first: one file per
-    /// node in each. Some will not exist: formats, buckets and names have changed over the versions.
-    /// `application` is an id such as `application_1700000000000_0042`.
+    /// Returns the candidate directories of an application's aggregated logs, likeliest first; each
+    /// contains one file per node. Some may not exist, since formats, buckets and names have
+    /// changed between versions. `application` is an id such as `application_1700000000000_0042`.
     pub fn log_directories(
         &self,
         user: &str,
@@ -64,14 +66,14 @@ impl Config {
             .required("yarn.nodemanager.remote-app-log-dir-suffix", |text| Ok(text.to_owned()))?;
 
         let mut names = self.log_format_names()?;
-        for known in ["TFile", "IndexedFile", "IFile"] {
-            if !names.iter().any(|name| name == known) {
-                names.push(known.into());
+        for builtin in ["TFile", "IndexedFile", "IFile"] {
+            if !names.iter().any(|name| name == builtin) {
+                names.push(builtin.into());
             }
         }
         let mut places: Vec<(String, String)> = Vec::new();
         for name in &names {
-            let key = |what: &str| format!("yarn.log-aggregation.{name}.{what}");
+            let key = |setting: &str| format!("yarn.log-aggregation.{name}.{setting}");
             let root = self.parsed(&key("remote-app-log-dir"), path)?;
             let root = root.unwrap_or_else(|| general_root.clone());
             let suffix = self.text(&key("remote-app-log-dir-suffix"))?;
@@ -96,10 +98,10 @@ impl Config {
     }
 }
 
-/// A directory without a slash at its end.
+/// Removes trailing slashes from a directory.
 fn path(text: &str) -> Result<String, String> {
     match text.trim_end_matches('/') {
-        "" => Err("not a directory for logs".into()),
+        "" => Err("not a log directory".into()),
         text => Ok(text.to_owned()),
     }
 }

@@ -1,15 +1,15 @@
-//! Hadoop's configuration: `core-site.xml`, `yarn-site.xml`, `hdfs-site.xml` and `resource-types.xml`,
-//! read the way Hadoop reads them, without a JVM.
+//! Hadoop's configuration: `core-site.xml`, `yarn-site.xml`, `hdfs-site.xml` and
+//! `resource-types.xml`, read the way Hadoop reads them, without a JVM.
 //!
-//! In reading order:
-//! * `environment`: variables and system properties that values may refer to.
-//! * `find`: which directories and files are read.
-//! * `xml`: one file into properties, includes followed.
-//! * `table`: the properties together; what wins, where it came from, and what was odd.
-//! * `defaults` and `deprecated`: what Hadoop would have assumed, and what keys were called before.
-//! * `expand` and `value`: `${…}`, durations, sizes, numbers.
-//! * `connect`: the identity and the options of a caller.
-//! * the getters, by whom they concern: `rpc`, `resource_manager`, `node_manager`, `hdfs`, `limits`, `logs`.
+//! Modules in reading order:
+//! * `environment`: variables and system properties that values may reference.
+//! * `find`: lookup of directories and files.
+//! * `xml`: parses one file into properties and follows includes.
+//! * `table`: merged properties with their origins and warnings.
+//! * `defaults` and `deprecated`: default values and renamed keys.
+//! * `expand` and `value`: variable expansion and value parsers.
+//! * `connect`: identity and RPC options of a client.
+//! * typed getters by topic: `rpc`, `resource_manager`, `node_manager`, `hdfs`, `limits`, `logs`.
 //!
 //! ```
 //! use yarn_native::config::{Config, Environment};

@@ -1,4 +1,4 @@
-//! NodeManagers: how to reach them, and what they do to containers.
+//! NodeManagers: connection settings and container settings.
 
 use std::time::Duration;
 
@@ -7,33 +7,33 @@ use super::table::{Config, ConfigError};
 use crate::address::Address;
 use crate::security::ServerPrincipal;
 
-/// Variables or runtimes one list may name.
+/// Maximum length of a list of variables or runtimes.
 const NAMES_MAX: usize = 1024;
 
-/// What a node does to its containers. Read where the client runs it is a guess about the nodes, and read
-/// in a container it is a fact about that node.
+/// Settings a NodeManager applies to its containers. Exact when read in a container on that node;
+/// when read on the client they only approximate the nodes.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct NodeSettings {
-    /// Variables that containers inherit from the node unless they set them.
+    /// Variables that containers inherit from the NodeManager unless they set them.
     pub inherited_variables: Vec<String>,
     /// `HOME` of containers.
     pub user_home: String,
-    /// The time from SIGTERM to SIGKILL.
+    /// Delay between SIGTERM and SIGKILL.
     pub kill_delay: Duration,
-    /// Whether the launch script, with its environment, is copied into the logs.
+    /// Copies the launch script, with its environment, into the logs.
     pub copies_script_to_logs: bool,
-    /// The runtimes containers may choose, such as `docker`.
+    /// Allowed container runtimes, such as `docker`.
     pub runtimes: Vec<String>,
-    /// Whether a container is killed for its physical memory.
+    /// Kills containers that exceed their physical memory.
     pub checks_memory: bool,
-    /// Whether a container is killed for its address space.
+    /// Kills containers that exceed their virtual memory.
     pub checks_address_space: bool,
-    /// Whether containers outlive a restart of their NodeManager.
+    /// Keeps containers across a restart of the NodeManager.
     pub recovery_enabled: bool,
 }
 
 impl Config {
-    /// What nodes do to their containers.
+    /// Returns the settings NodeManagers apply to containers.
     pub fn node(&self) -> Result<NodeSettings, ConfigError> {
         Ok(NodeSettings {
             inherited_variables: self.list("yarn.nodemanager.env-whitelist", NAMES_MAX)?,
@@ -49,7 +49,7 @@ impl Config {
         })
     }
 
-    /// How to try a NodeManager again.
+    /// Returns the retry policy for NodeManagers.
     pub fn node_manager_retry_policy(&self) -> Result<RetryPolicy, ConfigError> {
         let backoff_initial = self.millis("yarn.client.nodemanager-connect.retry-interval-ms")?;
         let key = "yarn.client.nodemanager-connect.max-wait-ms";
@@ -61,12 +61,13 @@ impl Config {
         })
     }
 
-    /// Who NodeManagers must be. Masters prove themselves to them by token, and need it only for web pages.
+    /// Returns the principal required of NodeManagers. It matters only for web pages: RPC uses
+    /// NodeManager tokens.
     pub fn node_manager_principal(&self) -> Result<Option<ServerPrincipal>, ConfigError> {
         self.server_principal("yarn.nodemanager.principal")
     }
 
-    /// Where masters speak to the scheduler on nodes that have a proxy for it (federation); `None` without.
+    /// Returns the address of the AMRM proxy on nodes (federation); `None` if disabled.
     pub fn scheduler_proxy(&self) -> Result<Option<Address>, ConfigError> {
         if !self.flag("yarn.nodemanager.amrmproxy.enabled")? {
             return Ok(None);
@@ -75,12 +76,13 @@ impl Config {
         self.required("yarn.nodemanager.amrmproxy.address", parse).map(Some)
     }
 
-    /// How often a node reports; up to Hadoop 3.4 nothing is granted in between.
+    /// Returns the heartbeat interval of NodeManagers. Up to Hadoop 3.4 containers are allocated
+    /// only on heartbeats.
     pub fn node_heartbeat_interval(&self) -> Result<Duration, ConfigError> {
         self.millis("yarn.resourcemanager.nodemanagers.heartbeat-interval-ms")
     }
 
-    /// After how long a silent node counts as lost.
+    /// Returns the heartbeat timeout of NodeManagers.
     pub fn node_expiry(&self) -> Result<Duration, ConfigError> {
         self.millis("yarn.nm.liveness-monitor.expiry-interval-ms")
     }

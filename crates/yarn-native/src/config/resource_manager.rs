@@ -1,4 +1,4 @@
-//! The ResourceManager: one, or several that take over from each other.
+//! The ResourceManager: a single one, or several in a high-availability group.
 
 use std::time::Duration;
 
@@ -7,49 +7,49 @@ use super::value;
 use crate::address::Address;
 use crate::security::ServerPrincipal;
 
-/// Managers one cluster may have; two or three are usual.
+/// Maximum number of ResourceManagers of a cluster.
 const MANAGERS_MAX: usize = 32;
 
-/// How long to wait between managers when nobody configured it. Hadoop then waits 30 s, which makes a
-/// failover of two seconds take half a minute.
+/// Initial failover backoff when not configured. Hadoop waits 30 s, which extends a failover of two
+/// seconds to half a minute.
 const FAILOVER_BACKOFF: Duration = Duration::from_millis(500);
-/// The same after many failures.
+/// Maximum failover backoff when not configured.
 const FAILOVER_BACKOFF_MAX: Duration = Duration::from_secs(5);
 
-/// Where one ResourceManager listens.
+/// Addresses of one ResourceManager.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ResourceManager {
-    /// Its id among several; `None` when there is one.
+    /// Id within the group; `None` for a single ResourceManager.
     pub id: Option<String>,
-    /// For clients.
+    /// Client RPC address.
     pub client: Address,
-    /// For masters.
+    /// Scheduler RPC address for ApplicationMasters.
     pub scheduler: Address,
-    /// For administrators.
+    /// Administration RPC address.
     pub admin: Address,
-    /// For NodeManagers.
+    /// RPC address for NodeManagers.
     pub tracker: Address,
-    /// Its web pages.
+    /// Web address (HTTP).
     pub web: Address,
-    /// Its web pages by https.
+    /// Web address (HTTPS).
     pub web_secure: Address,
 }
 
-/// How long and how often to try again.
+/// Retry policy of a connection.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RetryPolicy {
-    /// Give up after this long; `None` is never.
+    /// Total time to retry; `None` is unlimited.
     pub timeout: Option<Duration>,
-    /// Give up after so many failures; `None` when only the time counts.
+    /// Maximum number of attempts; `None` is unlimited.
     pub attempts_max: Option<u32>,
-    /// The first pause; later ones may be longer.
+    /// First delay between attempts.
     pub backoff_initial: Duration,
-    /// The longest pause.
+    /// Maximum delay between attempts.
     pub backoff_max: Duration,
 }
 
 impl Config {
-    /// The ResourceManagers, in the order in which to try them. There is at least one.
+    /// Returns the ResourceManagers in the order to try them; at least one.
     pub fn resource_managers(&self) -> Result<Vec<ResourceManager>, ConfigError> {
         if !self.flag("yarn.resourcemanager.ha.enabled")? {
             return Ok(vec![self.resource_manager(None)?]);
@@ -65,22 +65,22 @@ impl Config {
         if ids.is_empty() {
             return Err(ConfigError::Missing {
                 key: key.into(),
-                why: "with `yarn.resourcemanager.ha.enabled` it names the managers".into(),
+                why: "required when `yarn.resourcemanager.ha.enabled` is true".into(),
             });
         }
         ids.iter().map(|id| self.resource_manager(Some(id))).collect()
     }
 
     fn resource_manager(&self, id: Option<&str>) -> Result<ResourceManager, ConfigError> {
-        let at = |service: &str, port: u16| self.manager_address(service, id, port);
+        let address = |service: &str, port: u16| self.manager_address(service, id, port);
         Ok(ResourceManager {
             id: id.map(str::to_owned),
-            client: at("address", 8032)?,
-            scheduler: at("scheduler.address", 8030)?,
-            admin: at("admin.address", 8033)?,
-            tracker: at("resource-tracker.address", 8031)?,
-            web: at("webapp.address", 8088)?,
-            web_secure: at("webapp.https.address", 8090)?,
+            client: address("address", 8032)?,
+            scheduler: address("scheduler.address", 8030)?,
+            admin: address("admin.address", 8033)?,
+            tracker: address("resource-tracker.address", 8031)?,
+            web: address("webapp.address", 8088)?,
+            web_secure: address("webapp.https.address", 8090)?,
         })
     }
 
@@ -101,22 +101,22 @@ impl Config {
         let host = self.text(&format!("yarn.resourcemanager.hostname.{id}"))?;
         let host = host.ok_or_else(|| ConfigError::Missing {
             key,
-            why: format!("nor is `yarn.resourcemanager.hostname.{id}`"),
+            why: format!("set it or `yarn.resourcemanager.hostname.{id}`"),
         })?;
         Ok(Address::new(host, port))
     }
 
-    /// The name of the cluster, which managers that take over from each other share.
+    /// Returns the cluster id shared by the ResourceManagers of a high-availability group.
     pub fn cluster_id(&self) -> Result<Option<String>, ConfigError> {
         self.text("yarn.resourcemanager.cluster-id")
     }
 
-    /// Who the ResourceManager must be.
+    /// Returns the principal required of the ResourceManager.
     pub fn resource_manager_principal(&self) -> Result<Option<ServerPrincipal>, ConfigError> {
         self.server_principal("yarn.resourcemanager.principal")
     }
 
-    /// How to try a ResourceManager again, or the next one.
+    /// Returns the retry and failover policy for ResourceManagers.
     pub fn resource_manager_retry_policy(&self) -> Result<RetryPolicy, ConfigError> {
         let millis = |text: &str| value::duration(text, "ms");
         let base = self.parsed("yarn.client.failover-sleep-base-ms", millis)?;
@@ -132,22 +132,22 @@ impl Config {
         })
     }
 
-    /// The pause Hadoop's own clients make between tries of a single ResourceManager.
+    /// Returns the interval at which Hadoop's own clients retry a single ResourceManager.
     pub fn resource_manager_retry_interval(&self) -> Result<Duration, ConfigError> {
         self.millis("yarn.resourcemanager.connect.retry-interval.ms")
     }
 
-    /// How often to ask for the state of an application that was just submitted.
+    /// Returns the polling interval after a submission.
     pub fn submit_poll_interval(&self) -> Result<Duration, ConfigError> {
         self.millis("yarn.client.application-client-protocol.poll-interval-ms")
     }
 
-    /// How long to ask for it; `None` is without end.
+    /// Returns the polling timeout after a submission; `None` is unlimited.
     pub fn submit_poll_timeout(&self) -> Result<Option<Duration>, ConfigError> {
         self.millis_or_unlimited("yarn.client.application-client-protocol.poll-timeout-ms")
     }
 
-    /// Whether web pages are served by https.
+    /// Returns whether web pages are served by HTTPS.
     pub fn web_uses_https(&self) -> Result<bool, ConfigError> {
         self.required("yarn.http.policy", |text| match text.to_ascii_uppercase().as_str() {
             "HTTP_ONLY" => Ok(false),
@@ -156,7 +156,7 @@ impl Config {
         })
     }
 
-    /// The web addresses of the ResourceManagers, and whether they speak https.
+    /// Returns the web addresses of the ResourceManagers, and whether they use HTTPS.
     pub fn web_addresses(&self) -> Result<(bool, Vec<Address>), ConfigError> {
         let secure = self.web_uses_https()?;
         let addresses = self.resource_managers()?.into_iter();
@@ -167,14 +167,16 @@ impl Config {
         Ok((secure, addresses.map(pick).collect()))
     }
 
-    /// Where masters' pages are reached through, if not through the ResourceManager itself.
+    /// Returns the standalone web proxy for ApplicationMaster pages; `None` if the ResourceManager
+    /// proxies them.
     pub fn web_proxy(&self) -> Result<Option<Address>, ConfigError> {
         self.parsed("yarn.web-proxy.address", |text| {
             Address::parse(text, 8088).map_err(|error| error.to_string())
         })
     }
 
-    /// The hosts that may fetch a master's page: the proxy, else every ResourceManager.
+    /// Returns the hosts allowed to fetch an ApplicationMaster's page: the proxy, otherwise every
+    /// ResourceManager.
     pub fn web_proxy_hosts(&self) -> Result<Vec<String>, ConfigError> {
         if let Some(proxy) = self.web_proxy()? {
             return Ok(vec![proxy.host]);
@@ -183,7 +185,7 @@ impl Config {
         Ok(addresses.map(|address| address.host).collect())
     }
 
-    /// How long the proxy waits for a master's page; `None` is without end.
+    /// Returns the proxy's timeout for an ApplicationMaster's page; `None` is unlimited.
     pub fn web_proxy_timeout(&self) -> Result<Option<Duration>, ConfigError> {
         match self.flag("yarn.resourcemanager.proxy.timeout.enabled")? {
             true => Ok(Some(self.millis("yarn.resourcemanager.proxy.connection.timeout")?)),

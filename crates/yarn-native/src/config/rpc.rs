@@ -1,4 +1,4 @@
-//! Calls: how they are authenticated and protected, how large they are, how long they may take.
+//! RPC settings: authentication, protection, sizes and timeouts.
 
 use std::time::Duration;
 
@@ -6,42 +6,42 @@ use super::table::{Config, ConfigError};
 use super::value;
 use crate::security::{Quality, ServerPrincipal};
 
-/// How servers know who calls.
+/// Authentication required by servers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Authentication {
-    /// They believe what they are told.
+    /// None: servers trust the user name sent by the client.
     Simple,
-    /// By Kerberos, or by tokens once given out.
+    /// Kerberos, or tokens issued by servers.
     Kerberos,
 }
 
-/// Sizes and times of calls.
+/// RPC size limits and timeouts.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RpcSettings {
-    /// The largest request servers take, in bytes.
+    /// Maximum request size accepted by servers, in bytes.
     pub request_bytes_max: u64,
-    /// The largest response we take, in bytes.
+    /// Maximum response size accepted by the client, in bytes.
     pub response_bytes_max: u64,
-    /// How long connecting may take; `None` is without end.
+    /// Connect timeout; `None` is unlimited.
     pub connect_timeout: Option<Duration>,
-    /// How often connecting is tried again when it is refused.
+    /// Connect retries after a refused connection.
     pub connect_retries: u32,
-    /// How often connecting is tried again when it takes too long.
+    /// Connect retries after a timeout.
     pub connect_retries_on_timeout: u32,
-    /// How long to wait before connecting again.
+    /// Delay between connect retries.
     pub connect_retry_interval: Duration,
-    /// How long a call may take; `None` is without end.
+    /// Call timeout; `None` is unlimited.
     pub call_timeout: Option<Duration>,
-    /// How often to ask whether a silent server is still there; `None` when asking is switched off.
+    /// Interval of pings on a waiting connection; `None` if disabled.
     pub ping_interval: Option<Duration>,
-    /// How long a connection without calls is kept.
+    /// Idle timeout of connections.
     pub idle_timeout: Duration,
-    /// Whether small packets are sent at once.
+    /// Disables Nagle's algorithm (`TCP_NODELAY`).
     pub no_delay: bool,
 }
 
 impl Config {
-    /// How servers know who calls (`hadoop.security.authentication`).
+    /// Returns the authentication method (`hadoop.security.authentication`).
     pub fn authentication(&self) -> Result<Authentication, ConfigError> {
         self.required("hadoop.security.authentication", |text| {
             match text.to_ascii_lowercase().as_str() {
@@ -52,13 +52,13 @@ impl Config {
         })
     }
 
-    /// Whether servers check who may call them at all.
+    /// Returns whether servers enforce service-level authorization.
     pub fn authorization(&self) -> Result<bool, ConfigError> {
         self.flag("hadoop.security.authorization")
     }
 
-    /// The protections we accept, the preferred one first. `None` when nobody chose: then the strongest a
-    /// server offers is best.
+    /// Returns the accepted qualities of protection, preferred first. `None` if not configured; the
+    /// strongest offered is used then.
     pub fn protections(&self) -> Result<Option<Vec<Quality>>, ConfigError> {
         let key = "hadoop.rpc.protection";
         if self.origin(key) == Some(&super::Origin::Default) {
@@ -68,60 +68,61 @@ impl Config {
             let mut found: Vec<Quality> = Vec::new();
             for name in value::list(text) {
                 let protection = name.parse().map_err(|_| {
-                    "expected some of `authentication`, `integrity`, `privacy`".to_owned()
+                    "expected one or more of `authentication`, `integrity`, `privacy`".to_owned()
                 })?;
                 if !found.contains(&protection) {
                     found.push(protection);
                 }
             }
             match found.is_empty() {
-                true => Err("names nothing".into()),
+                true => Err("the list is empty".into()),
                 false => Ok(found),
             }
         })
     }
 
-    /// Whether tokens name their servers by address rather than by name.
+    /// Returns whether token services contain IP addresses instead of host names.
     pub fn token_services_use_ip(&self) -> Result<bool, ConfigError> {
         self.flag("hadoop.security.token.service.use_ip")
     }
 
-    /// Whether a secure client may talk to a server that is not.
+    /// Returns whether a secure client may fall back to an insecure server.
     pub fn fallback_to_simple_allowed(&self) -> Result<bool, ConfigError> {
         self.flag("ipc.client.fallback-to-simple-auth-allowed")
     }
 
-    /// The SASL mechanism for tokens; servers before 3.5 know only `DIGEST-MD5`.
+    /// Returns the SASL mechanism for tokens; servers before 3.5 support only `DIGEST-MD5`.
     pub fn token_mechanism(&self) -> Result<String, ConfigError> {
         self.required("hadoop.security.sasl.mechanism", |text| Ok(text.to_owned()))
     }
 
-    /// The rules that make short user names of Kerberos names, as text; `None`: Hadoop's own.
+    /// Returns the rules mapping Kerberos principals to short user names; `None` for Hadoop's
+    /// default rules.
     pub fn auth_to_local_rules(&self) -> Result<Option<String>, ConfigError> {
         self.text("hadoop.security.auth_to_local")
     }
 
-    /// Sizes and times of calls.
+    /// RPC size limits and timeouts.
     pub fn rpc(&self) -> Result<RpcSettings, ConfigError> {
-        let small = |key: &str| {
+        let count = |key: &str| {
             self.required(key, |text| {
                 u32::try_from(value::count(text)?).map_err(|_| "too large".into())
             })
         };
-        // Hadoop takes 0, and what is below it, for "without end".
+        // Hadoop treats zero and negative values as unlimited.
         let limit = |key: &str| -> Result<Option<Duration>, ConfigError> {
             Ok(self.millis_or_unlimited(key)?.filter(|time| !time.is_zero()))
         };
-        let pings = self.flag("ipc.client.ping")?;
+        let ping_enabled = self.flag("ipc.client.ping")?;
         Ok(RpcSettings {
             request_bytes_max: self.bytes("ipc.maximum.data.length")?,
             response_bytes_max: self.bytes("ipc.maximum.response.length")?,
             connect_timeout: limit("ipc.client.connect.timeout")?,
-            connect_retries: small("ipc.client.connect.max.retries")?,
-            connect_retries_on_timeout: small("ipc.client.connect.max.retries.on.timeouts")?,
+            connect_retries: count("ipc.client.connect.max.retries")?,
+            connect_retries_on_timeout: count("ipc.client.connect.max.retries.on.timeouts")?,
             connect_retry_interval: self.millis("ipc.client.connect.retry.interval")?,
             call_timeout: limit("ipc.client.rpc-timeout.ms")?,
-            ping_interval: match pings {
+            ping_interval: match ping_enabled {
                 true => limit("ipc.ping.interval")?,
                 false => None,
             },
@@ -130,26 +131,27 @@ impl Config {
         })
     }
 
-    /// Whether web pages ask for SPNEGO (`hadoop.http.authentication.type`).
+    /// Returns whether web pages require SPNEGO (`hadoop.http.authentication.type`).
     pub fn web_authentication(&self) -> Result<Authentication, ConfigError> {
         self.required("hadoop.http.authentication.type", |text| {
             Ok(match text.eq_ignore_ascii_case("kerberos") {
                 true => Authentication::Kerberos,
-                // Anything else is `simple`, or a class of the site's own that we cannot know.
+                // Anything else is `simple` or a custom handler class.
                 false => Authentication::Simple,
             })
         })
     }
 
-    /// Who a server must be, from a key and `<key>.pattern`, which takes its place. `None` when nobody
-    /// said: then no server is trusted.
+    /// Returns the principal required of a server, from `key` or `<key>.pattern`, which takes
+    /// precedence. `None` if neither is set; no server is trusted then.
     pub(super) fn server_principal(
         &self,
         key: &str,
     ) -> Result<Option<ServerPrincipal>, ConfigError> {
         let name = self.text(key)?;
         let key = format!("{key}.pattern");
-        // The default for NameNodes takes any server at all, which nobody meant who gave a name.
+        // The default pattern for NameNodes accepts any server, which must not override a
+        // configured name.
         if name.is_some() && self.origin(&key) == Some(&super::Origin::Default) {
             return Ok(name.map(ServerPrincipal::Exact));
         }

@@ -1,4 +1,4 @@
-//! The properties together: what wins, where it came from, and what was odd about it.
+//! Merged properties with their origins and warnings.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -14,10 +14,10 @@ use super::expand;
 use super::value;
 use super::xml::Property;
 
-/// Remarks kept; a file with more mistakes than this has been read by nobody.
+/// Maximum number of warnings kept.
 const WARNINGS_MAX: usize = 1000;
 
-/// Hadoop's configuration as it applies: the files over the defaults, every key behind a typed getter.
+/// Effective Hadoop configuration: the files over the defaults, with a typed getter for each key.
 #[derive(Clone)]
 pub struct Config {
     entries: BTreeMap<String, ConfigEntry>,
@@ -30,23 +30,23 @@ pub struct Config {
 struct ConfigEntry {
     value: String,
     origin: Origin,
-    /// Marked `<final>`: later files do not change it.
+    /// Marked `<final>`: later files must not override it.
     locked: bool,
 }
 
-/// Where a value came from.
+/// Origin of a value.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Origin {
-    /// Nobody set it: what Hadoop assumes.
+    /// Hadoop's default.
     Default,
     /// A property in a file.
     File {
-        /// The file, an included one perhaps.
+        /// The file, possibly an included one.
         path: Arc<Path>,
-        /// The line its `<property>` begins on, counted from 1.
+        /// Line of its `<property>` element, counted from 1.
         line: u32,
     },
-    /// The program set it; the text says why.
+    /// Set by the program; the text describes the reason.
     Program(String),
 }
 
@@ -60,21 +60,21 @@ impl fmt::Display for Origin {
     }
 }
 
-/// A value and where it came from.
+/// A value and its origin.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ConfigValue {
-    /// The value, trimmed and with its variables replaced.
+    /// The value, trimmed and with variables expanded.
     pub text: String,
-    /// Where it was set.
+    /// Origin of the value.
     pub origin: Origin,
 }
 
-/// Something Hadoop overlooks and a person may want to know.
+/// A problem that Hadoop ignores silently.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ConfigWarning {
-    /// Where it stands.
+    /// Location of the property.
     pub origin: Origin,
-    /// What is odd.
+    /// Kind of problem.
     pub kind: ConfigWarningKind,
 }
 
@@ -84,22 +84,22 @@ impl fmt::Display for ConfigWarning {
     }
 }
 
-/// What is odd about a property.
+/// Kind of problem with a property.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum ConfigWarningKind {
-    /// A key under its former name; it was understood.
+    /// A deprecated key was used; its value applies.
     Renamed {
-        /// The name used.
+        /// The deprecated key.
         old: String,
-        /// Today's name.
+        /// The current key.
         new: &'static str,
     },
-    /// An earlier file marked the key as final, so this value is not used.
+    /// The value is ignored because an earlier file marked the key as final.
     Locked {
         /// The key.
         key: String,
-        /// Where the value that counts was set.
+        /// Origin of the effective value.
         by: Origin,
     },
     /// A property without a name.
@@ -114,15 +114,15 @@ pub enum ConfigWarningKind {
 impl fmt::Display for ConfigWarningKind {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Renamed { old, new } => write!(f, "`{old}` is called `{new}` now"),
-            Self::Locked { key, by } => write!(f, "`{key}` has no effect, it is final in {by}"),
-            Self::Nameless => f.write_str("a property has no name"),
-            Self::Valueless { key } => write!(f, "`{key}` has no value"),
+            Self::Renamed { old, new } => write!(f, "`{old}` is deprecated, use `{new}`"),
+            Self::Locked { key, by } => write!(f, "`{key}` is ignored: marked final in {by}"),
+            Self::Nameless => f.write_str("property without a name"),
+            Self::Valueless { key } => write!(f, "property `{key}` without a value"),
         }
     }
 }
 
-/// Why the configuration cannot be used.
+/// Error reading or evaluating the configuration.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum ConfigError {
@@ -131,43 +131,43 @@ pub enum ConfigError {
     Unreadable {
         /// The file or directory.
         path: PathBuf,
-        /// What the system said.
+        /// The system error.
         source: io::Error,
     },
-    /// A file is not a configuration, or only half of one.
-    #[error("cannot use `{}`, line {line}: {why}", path.display())]
+    /// A file is malformed or truncated.
+    #[error("invalid configuration file `{}`, line {line}: {why}", path.display())]
     Malformed {
         /// The file.
         path: PathBuf,
         /// The line, counted from 1.
         line: u32,
-        /// What is wrong there.
+        /// Description of the problem.
         why: String,
     },
-    /// A value makes no sense.
-    #[error("`{key}` is `{value}` ({origin}): {why}")]
+    /// A value is invalid.
+    #[error("invalid value `{value}` for `{key}` ({origin}): {why}")]
     Invalid {
         /// The key.
         key: String,
         /// Its value.
         value: String,
-        /// Where it was set.
+        /// Origin of the value.
         origin: Origin,
-        /// What is wrong with it.
+        /// Description of the problem.
         why: String,
     },
-    /// A key that is needed is not set.
+    /// A required key is not set.
     #[error("`{key}` is not set: {why}")]
     Missing {
         /// The key.
         key: String,
-        /// What needs it.
+        /// Reason the key is required.
         why: String,
     },
 }
 
 impl Config {
-    /// What applies where nobody configured anything.
+    /// Returns a configuration with Hadoop's defaults only.
     pub fn defaults(environment: Environment) -> Self {
         let entry = |value: &&str| ConfigEntry {
             value: (*value).to_owned(),
@@ -185,29 +185,29 @@ impl Config {
         }
     }
 
-    /// The files read, includes left out.
+    /// Returns the files read, without included ones.
     pub fn files(&self) -> &[PathBuf] {
         &self.files
     }
 
-    /// What Hadoop overlooks and a person may want to know.
+    /// Returns the problems that Hadoop ignores silently.
     pub fn warnings(&self) -> &[ConfigWarning] {
         &self.warnings
     }
 
-    /// The variables and system properties that values may refer to.
+    /// Returns the variables and system properties that values may reference.
     pub fn environment(&self) -> &Environment {
         &self.environment
     }
 
-    /// Sets a key, whatever the files say; `why` is shown as its origin.
+    /// Sets a key, overriding the files; `why` is reported as its origin.
     pub fn set(&mut self, key: &str, value: impl Into<String>, why: impl Into<String>) {
         let entry =
             ConfigEntry { value: value.into(), origin: Origin::Program(why.into()), locked: true };
         self.entries.insert(deprecated::current_name(key).to_owned(), entry);
     }
 
-    /// A value by its key, today's or a former name; `None` when not set, or set to nothing.
+    /// Returns the value of a key, by its current or deprecated name; `None` if unset or empty.
     pub fn value(&self, key: &str) -> Result<Option<ConfigValue>, ConfigError> {
         let Some(entry) = self.entries.get(deprecated::current_name(key)) else {
             return Ok(None);
@@ -223,12 +223,12 @@ impl Config {
             .then(|| ConfigValue { text: text.to_owned(), origin: entry.origin.clone() }))
     }
 
-    /// Where a key was set; `None` when nobody set it and Hadoop assumes nothing.
+    /// Returns the origin of a key; `None` if unset and without a default.
     pub fn origin(&self, key: &str) -> Option<&Origin> {
         self.entries.get(deprecated::current_name(key)).map(|entry| &entry.origin)
     }
 
-    /// Keys that begin with `prefix`, in order.
+    /// Returns the keys that begin with `prefix`, in order.
     pub fn keys_under<'a>(&'a self, prefix: &'a str) -> impl Iterator<Item = &'a str> {
         self.entries
             .range(prefix.to_owned()..)
@@ -247,7 +247,7 @@ impl Config {
         self.files.push(path);
     }
 
-    /// Takes in a property of a file.
+    /// Adds a property of a file.
     pub(super) fn insert(&mut self, property: Property) {
         let Property { name, value, locked, origin } = property;
         let Some(name) = name else {
@@ -282,13 +282,13 @@ impl Config {
     }
 }
 
-/// How getters read a value: by its kind, with the key and its origin in what they complain about.
+/// Typed accessors for getters. Errors include the key and its origin.
 impl Config {
     pub(super) fn text(&self, key: &str) -> Result<Option<String>, ConfigError> {
         Ok(self.value(key)?.map(|value| value.text))
     }
 
-    /// The value as `parse` understands it.
+    /// Returns the value parsed by `parse`.
     pub(super) fn parsed<T>(
         &self,
         key: &str,
@@ -303,8 +303,8 @@ impl Config {
         }
     }
 
-    /// The same for a key that must be set; one with a default always is, unless a file empties it,
-    /// and then the default counts.
+    /// Returns the value of a required key. A key with a default is always set; if a file empties
+    /// it, the default applies.
     pub(super) fn required<T>(
         &self,
         key: &str,
@@ -314,8 +314,8 @@ impl Config {
             return Ok(value);
         }
         let default = DEFAULTS.iter().find(|(name, _)| *name == key);
-        let assumed = default.and_then(|(_, value)| self.expand(value).ok());
-        assumed.and_then(|value| parse(&value).ok()).ok_or_else(|| ConfigError::Missing {
+        let default = default.and_then(|(_, value)| self.expand(value).ok());
+        default.and_then(|value| parse(&value).ok()).ok_or_else(|| ConfigError::Missing {
             key: key.to_owned(),
             why: "it has no default".into(),
         })
@@ -333,17 +333,17 @@ impl Config {
         self.required(key, value::bytes)
     }
 
-    /// A duration; a number without a unit is in milliseconds.
+    /// Returns a duration; a number without a unit is in milliseconds.
     pub(super) fn millis(&self, key: &str) -> Result<Duration, ConfigError> {
         self.required(key, |text| value::duration(text, "ms"))
     }
 
-    /// The same for keys where a negative number means "without end".
+    /// Returns a duration; `None` for a negative number, which means unlimited.
     pub(super) fn millis_or_unlimited(&self, key: &str) -> Result<Option<Duration>, ConfigError> {
         self.required(key, |text| value::duration_or_unlimited(text, "ms"))
     }
 
-    /// A comma list of at most `most` items; empty when not set.
+    /// Returns a comma-separated list of at most `max` items; empty if unset.
     pub(super) fn list(&self, key: &str, max: usize) -> Result<Vec<String>, ConfigError> {
         let items = self.parsed(key, |text| match value::list(text) {
             items if items.len() > max => Err(format!("more than {max} items")),
@@ -353,7 +353,7 @@ impl Config {
     }
 }
 
-/// Values may be secrets; they are shown one by one, when asked for.
+/// Hides values, since they may be secrets.
 impl fmt::Debug for Config {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Config")

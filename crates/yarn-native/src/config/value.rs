@@ -1,5 +1,4 @@
-//! Values by their kind: flags, numbers, sizes, durations, lists. Each parser says in half a sentence
-//! what it expected.
+//! Parsers for flags, numbers, sizes, durations and lists. Errors describe the expected form.
 
 use std::time::Duration;
 
@@ -11,7 +10,7 @@ pub(super) fn flag(text: &str) -> Result<bool, String> {
     }
 }
 
-/// A number, decimal or with `0x`.
+/// Parses a decimal or hexadecimal (`0x`) number.
 pub(super) fn integer(text: &str) -> Result<i64, String> {
     let (negative, digits) = match text.strip_prefix('-') {
         Some(digits) => (true, digits),
@@ -27,12 +26,12 @@ pub(super) fn integer(text: &str) -> Result<i64, String> {
         .map_err(|_| "not a whole number, or too large".into())
 }
 
-/// A number that is not negative.
+/// Parses a non-negative number.
 pub(super) fn count(text: &str) -> Result<u64, String> {
     u64::try_from(integer(text)?).map_err(|_| "negative".into())
 }
 
-/// Bytes: `134217728`, `128m`, `128MB`, `1.5 g`. The units are powers of 1024.
+/// Parses a size: `134217728`, `128m`, `128MB`, `1.5 g`. Units are powers of 1024.
 pub(super) fn bytes(text: &str) -> Result<u64, String> {
     const EXPECTED: &str = "not a size such as `128m`";
     let lower = text.to_ascii_lowercase();
@@ -65,12 +64,12 @@ pub(super) fn bytes(text: &str) -> Result<u64, String> {
         .ok_or_else(|| EXPECTED.into())
 }
 
-/// A duration with one of Hadoop's suffixes, or a bare number in `unit`.
+/// Parses a duration with one of Hadoop's suffixes; a bare number is in `unit`.
 pub(super) fn duration(text: &str, unit: &str) -> Result<Duration, String> {
     duration_or_unlimited(text, unit)?.ok_or_else(|| "negative".into())
 }
 
-/// The same where a negative number means "without end".
+/// Parses a duration; `None` for a negative number, which means unlimited.
 pub(super) fn duration_or_unlimited(text: &str, unit: &str) -> Result<Option<Duration>, String> {
     const EXPECTED: &str = "not a duration such as `30s`";
     let lower = text.to_ascii_lowercase();
@@ -94,12 +93,12 @@ pub(super) fn duration_or_unlimited(text: &str, unit: &str) -> Result<Option<Dur
         return Ok(None);
     };
     let nanos = u128::from(number) * nanos_per_unit;
-    // What does not fit is some centuries: as good as without end, and no overflow for the caller.
+    // Larger values are capped at some centuries, so that callers cannot overflow.
     let seconds = u64::try_from(nanos / 1_000_000_000).unwrap_or(u64::MAX);
     Ok(Some(Duration::new(seconds.min(u64::from(u32::MAX)), (nanos % 1_000_000_000) as u32)))
 }
 
-/// A comma list; blanks around and nothing between commas are left out.
+/// Splits a comma-separated list; blanks and empty items are dropped.
 pub(super) fn list(text: &str) -> Vec<String> {
     text.split([',', '\n'])
         .map(str::trim)
@@ -113,7 +112,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn numbers_are_decimal_or_hexadecimal() {
+    fn parses_decimal_and_hexadecimal_numbers() {
         assert_eq!(integer("42"), Ok(42));
         assert_eq!(integer("-0x10"), Ok(-16));
         for bad in ["", "-", "0x", "--1", "-+1", "+1", "1.5", "99999999999999999999", "ten"] {
@@ -122,7 +121,7 @@ mod tests {
     }
 
     #[test]
-    fn sizes_have_binary_suffixes() {
+    fn parses_sizes_with_binary_suffixes() {
         assert_eq!(bytes("134217728"), Ok(134217728));
         assert_eq!(bytes("128m"), Ok(134217728));
         assert_eq!(bytes("128 MB"), Ok(134217728));
@@ -134,7 +133,7 @@ mod tests {
     }
 
     #[test]
-    fn durations_have_suffixes_or_the_unit_of_their_key() {
+    fn parses_durations_with_suffix_or_default_unit() {
         assert_eq!(duration("250", "ms"), Ok(Duration::from_millis(250)));
         assert_eq!(duration("30s", "ms"), Ok(Duration::from_secs(30)));
         assert_eq!(duration("2 h", "ms"), Ok(Duration::from_secs(7200)));

@@ -1,4 +1,4 @@
-//! One configuration file into properties, in the order of the file, includes followed.
+//! Parser for configuration files: properties in file order, includes followed.
 
 use std::fs::File;
 use std::io::{self, Read};
@@ -9,39 +9,39 @@ use roxmltree::{Document, Error, Node, ParsingOptions};
 
 use super::table::{ConfigError, Origin};
 
-/// No configuration is larger; the largest defaults of Hadoop have a tenth of it.
+/// Maximum file size; the largest defaults of Hadoop have a tenth of it.
 const FILE_BYTES_MAX: u64 = 8 << 20;
-/// Elements, attributes and texts in one file.
+/// Maximum number of XML nodes in one file.
 const NODES_MAX: u32 = 1 << 20;
-/// Files within files.
+/// Maximum include depth.
 const DEPTH_MAX: usize = 8;
-/// Files read in all, so that few files including each other many times come to an end.
+/// Maximum number of files read in total. Bounds files that include each other many times.
 const FILES_MAX: usize = 128;
-/// What entities declared in the file may add to it at most.
+/// Maximum size that entity expansion may add to a file.
 const ENTITY_BYTES_MAX: usize = 4 << 20;
-/// Attributes of one element; a property has three.
+/// Maximum number of attributes of one element; a property has three.
 const ATTRIBUTES_MAX: usize = 256;
-/// Declarations of name spaces in one file; XInclude needs one.
+/// Maximum number of namespace declarations in one file; XInclude needs one.
 const NAMESPACES_MAX: usize = 64;
 
-/// A `<property>`, as it stands.
+/// A raw `<property>` element.
 #[derive(Clone, Debug)]
 pub(super) struct Property {
-    /// `None` is a mistake that Hadoop overlooks; it is noted.
+    /// `None`: no name; Hadoop ignores it, and a warning is recorded.
     pub name: Option<String>,
-    /// `None`: the property has no `<value>`.
+    /// `None`: no `<value>`.
     pub value: Option<String>,
-    /// Whether later files must not change it.
+    /// Marked `<final>`: later files must not override it.
     pub locked: bool,
     pub origin: Origin,
 }
 
-/// Reads files, and remembers how many it has read.
+/// Reads files and counts them.
 pub(super) struct XmlReader<'a> {
-    /// Where a relative include may lie, beside the directory of the including file.
+    /// Search path for relative includes, after the directory of the including file.
     directories: &'a [PathBuf],
     read: usize,
-    /// The files being read now, each included by the one before it.
+    /// The stack of files being read.
     open: Vec<PathBuf>,
 }
 
@@ -90,7 +90,7 @@ impl<'a> XmlReader<'a> {
         let document = match Document::parse_with_options(text, options) {
             Ok(document) => document,
             Err(Error::UnclosedRootNode | Error::UnexpectedEndOfStream) => {
-                return Err(position.malformed(text.len(), "the file ends too early"));
+                return Err(position.malformed(text.len(), "unexpected end of file"));
             }
             Err(error) => {
                 return Err(ConfigError::Malformed {
@@ -111,32 +111,32 @@ impl<'a> XmlReader<'a> {
         self.children(root, &mut position, out)
     }
 
-    /// The properties of an element, and of configurations and includes within it. Elements are walked
-    /// with a list of our own: a hostile file nests deeper than the stack is high.
+    /// Collects the properties of an element and of nested configurations and includes. Walks with
+    /// an explicit stack, since a hostile file can nest deeper than the call stack.
     fn children(
         &mut self,
         parent: Node,
         position: &mut SourcePosition,
         out: &mut Vec<Property>,
     ) -> Result<(), ConfigError> {
-        let mut waiting: Vec<Node> = parent.children().collect();
-        waiting.reverse();
-        while let Some(node) = waiting.pop() {
+        let mut stack: Vec<Node> = parent.children().collect();
+        stack.reverse();
+        while let Some(node) = stack.pop() {
             if !node.is_element() {
                 continue;
             }
             match node.tag_name().name() {
                 "property" => out.push(property(node, position)),
                 "configuration" => {
-                    let at = waiting.len();
-                    waiting.extend(node.children());
-                    waiting[at..].reverse();
+                    let at = stack.len();
+                    stack.extend(node.children());
+                    stack[at..].reverse();
                 }
                 "include" => {
                     if let Some(fallback) = self.include(node, position, out)? {
-                        let at = waiting.len();
-                        waiting.extend(fallback.children());
-                        waiting[at..].reverse();
+                        let at = stack.len();
+                        stack.extend(fallback.children());
+                        stack[at..].reverse();
                     }
                 }
                 _ => {}
@@ -145,7 +145,7 @@ impl<'a> XmlReader<'a> {
         Ok(())
     }
 
-    /// Follows an include; returns the fallback to be read in its place, if it came to that.
+    /// Follows an include. Returns the fallback element if it must be read instead.
     fn include<'n, 'i>(
         &mut self,
         node: Node<'n, 'i>,
@@ -154,13 +154,13 @@ impl<'a> XmlReader<'a> {
     ) -> Result<Option<Node<'n, 'i>>, ConfigError> {
         let at = node.range().start;
         let Some(href) = node.attribute("href").map(str::trim) else {
-            return Err(position.malformed(at, "the include has no `href`"));
+            return Err(position.malformed(at, "include without `href`"));
         };
         let shown = shorten(href);
         let target = match href.split_once(':') {
             Some(("file", rest)) => format!("/{}", rest.trim_start_matches('/')),
             Some((scheme, _)) if !scheme.contains('/') => {
-                let why = format!("cannot include `{shown}`: only files on this machine are read");
+                let why = format!("cannot include `{shown}`: only local files are supported");
                 return Err(position.malformed(at, why));
             }
             _ => href.to_owned(),
@@ -171,17 +171,18 @@ impl<'a> XmlReader<'a> {
         let Some(path) = self.locate(&position.path, &target) else {
             return match fallback {
                 Some(_) => Ok(fallback),
-                None => Err(position
-                    .malformed(at, format!("cannot include `{shown}`: there is no such file"))),
+                None => {
+                    Err(position.malformed(at, format!("cannot include `{shown}`: file not found")))
+                }
             };
         };
         let real = path.canonicalize().unwrap_or_else(|_| path.clone());
         let why = if self.open.contains(&real) {
-            format!("cannot include `{shown}`: it includes itself")
+            format!("cannot include `{shown}`: circular include")
         } else if self.open.len() >= DEPTH_MAX {
-            format!("cannot include `{shown}`: more than {DEPTH_MAX} files deep")
+            format!("cannot include `{shown}`: nested more than {DEPTH_MAX} levels deep")
         } else if self.read >= FILES_MAX {
-            format!("cannot include `{shown}`: more than {FILES_MAX} files read")
+            format!("cannot include `{shown}`: more than {FILES_MAX} files in total")
         } else {
             self.file(&path, out)?;
             return Ok(None);
@@ -189,17 +190,17 @@ impl<'a> XmlReader<'a> {
         Err(position.malformed(at, why))
     }
 
-    /// An included file: beside the including one, else in a configuration directory.
+    /// Locates an included file: next to the including one, then in the configuration directories.
     fn locate(&self, from: &Path, target: &str) -> Option<PathBuf> {
-        let beside = from.parent().unwrap_or(Path::new("")).join(target);
-        if beside.exists() {
-            return Some(beside);
+        let sibling = from.parent().unwrap_or(Path::new("")).join(target);
+        if sibling.exists() {
+            return Some(sibling);
         }
         self.directories.iter().map(|directory| directory.join(target)).find(|path| path.exists())
     }
 }
 
-/// A property in either form: with child elements, or with attributes.
+/// Parses a property in either form: with child elements or with attributes.
 fn property(node: Node, position: &mut SourcePosition) -> Property {
     let mut name = node.attribute("name").map(|name| name.trim().to_owned());
     let mut value = node.attribute("value").map(str::to_owned);
@@ -227,13 +228,13 @@ fn is_true(text: &str) -> bool {
     text.trim().eq_ignore_ascii_case("true")
 }
 
-/// The text directly in an element; comments may split it.
+/// Returns the text directly inside an element; comments may split it.
 fn text_in(node: Node) -> String {
     node.children().filter(Node::is_text).filter_map(|text| text.text()).collect()
 }
 
-/// Where in a file something is. Offsets are asked for in ascending order, or nearly: lines are counted
-/// on from the last answer, since counting from the start each time would be quadratic.
+/// Maps offsets to line numbers. Counting continues from the previous query, because counting from
+/// the start each time would be quadratic; queries come in mostly ascending order.
 struct SourcePosition<'t> {
     path: PathBuf,
     shared: Arc<Path>,
@@ -265,7 +266,7 @@ impl<'t> SourcePosition<'t> {
 
 fn text_of(path: &Path) -> Result<String, ConfigError> {
     let unreadable = |source| ConfigError::Unreadable { path: path.to_owned(), source };
-    // Looked at first: opening a pipe waits for somebody to write into it.
+    // Checked first: opening a FIFO would block until a writer connects.
     if !path.metadata().map_err(unreadable)?.is_file() {
         return Err(unreadable(io::Error::other("not a file")));
     }
@@ -289,38 +290,38 @@ fn text_of(path: &Path) -> Result<String, ConfigError> {
     Ok(text)
 }
 
-/// Entities are expanded by the parser. One that refers to others grows without bound, and so does a
-/// large one used often: both are refused before the parser sees them.
+/// Rejects entities that reference other entities or expand to too large a text. The parser would
+/// expand both without a limit.
 fn check_entities(text: &str) -> Result<(), (usize, String)> {
     let Some(first) = text.find("<!ENTITY") else {
         return Ok(());
     };
-    // What stands in quotes may itself hold brackets, so the last possible end of the declarations counts.
+    // Quoted values may contain brackets, so the last possible end of the declarations is used.
     let end = text[first..].rfind("]>").map_or(text.len(), |length| first + length);
     let declared = &text[first..end];
     if declared.contains('&') {
-        return Err((first, "an entity refers to another entity".into()));
+        return Err((first, "entity references another entity".into()));
     }
     let uses = text.matches('&').count();
     if uses.saturating_mul(declared.len()) > ENTITY_BYTES_MAX {
-        return Err((first, "entities make the file too large".into()));
+        return Err((first, "entity expansion is too large".into()));
     }
     Ok(())
 }
 
-/// The parser compares each attribute of an element with all others, and each name space with all others that
-/// are declared around it: of many it would never come back.
+/// Rejects elements with too many attributes or namespaces. The parser compares each of them with
+/// all others, which takes quadratic time.
 fn check_elements(text: &str) -> Result<(), (usize, String)> {
     if text.matches("xmlns").count() > NAMESPACES_MAX {
-        return Err((0, "too many name spaces".into()));
+        return Err((0, "too many namespaces".into()));
     }
     for (at, _) in text.match_indices('<') {
-        // In quotes there may be anything but the beginning of the next element.
+        // Quoted values may contain anything but the start of an element.
         let (mut quote, mut attributes) = (None, 0);
         for &byte in &text.as_bytes()[at + 1..] {
             match (quote, byte) {
                 (_, b'<') | (None, b'>') => break,
-                // Neither comments nor declarations nor instructions have attributes.
+                // Comments, declarations and instructions have no attributes.
                 (None, b'!' | b'?') if attributes == 0 => break,
                 (None, b'"' | b'\'') => quote = Some(byte),
                 (None, b'=') => attributes += 1,
@@ -329,13 +330,13 @@ fn check_elements(text: &str) -> Result<(), (usize, String)> {
             }
         }
         if attributes > ATTRIBUTES_MAX {
-            return Err((at, "an element has too many attributes".into()));
+            return Err((at, "element with too many attributes".into()));
         }
     }
     Ok(())
 }
 
-/// Text from a file, short enough for a message.
+/// Shortens text from a file for a message.
 fn shorten(text: &str) -> String {
     match text.char_indices().nth(80) {
         Some((at, _)) => format!("{}…", &text[..at]),

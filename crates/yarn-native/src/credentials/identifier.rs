@@ -1,5 +1,5 @@
-//! What a token says about its holder. Only its server vouches for it; here it is for people, and for
-//! knowing when a token ends.
+//! Token identifiers. Only the issuing server can verify them; here they serve diagnostics and
+//! expiry checks.
 
 use std::fmt;
 
@@ -8,80 +8,81 @@ use super::protobuf::{FieldReader, FieldValue, text};
 use super::writable::WritableReader;
 use crate::token::Token;
 
-/// What a token says about its holder. Ids are texts as Hadoop prints them, times are milliseconds since
-/// 1970.
+/// Decoded identifier of a token. Ids are formatted as Hadoop prints them; times are milliseconds
+/// since 1970.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum TokenIdentifier {
-    /// `YARN_AM_RM_TOKEN`: a master speaks to the ResourceManager.
+    /// `YARN_AM_RM_TOKEN`: authenticates an ApplicationMaster to the ResourceManager.
     Master {
-        /// The attempt, such as `appattempt_1700000000000_0007_000001`.
+        /// Application attempt, such as `appattempt_1700000000000_0007_000001`.
         attempt: String,
-        /// The key it was made with; a new key means a new token.
+        /// Id of the master key; a new key means a new token.
         key: i32,
     },
-    /// `NMToken`: a master speaks to a NodeManager.
+    /// `NMToken`: authenticates an ApplicationMaster to a NodeManager.
     Node {
-        /// The attempt.
+        /// Application attempt.
         attempt: String,
-        /// The node, `host:port`.
+        /// Node as `host:port`.
         node: String,
-        /// Who submitted the application.
+        /// Submitter of the application.
         user: String,
-        /// The key it was made with.
+        /// Id of the master key.
         key: i32,
     },
-    /// `ContainerToken`: a container may be started.
+    /// `ContainerToken`: authorizes the start of a container.
     Container {
-        /// The container, such as `container_1700000000000_0007_01_000002`.
+        /// Container, such as `container_1700000000000_0007_01_000002`.
         container: String,
-        /// The node, `host:port`.
+        /// Node as `host:port`.
         node: String,
-        /// The user it runs for.
+        /// User of the container.
         user: String,
-        /// Until when it can be started, by the node's clock.
+        /// Time until which the container can be started, by the node's clock.
         expires_ms: i64,
     },
-    /// `YARN_CLIENT_TOKEN`: a client speaks to a master.
+    /// `YARN_CLIENT_TOKEN`: authenticates a client to an ApplicationMaster.
     Client {
-        /// The attempt.
+        /// Application attempt.
         attempt: String,
-        /// The client's user.
+        /// User of the client.
         user: String,
     },
-    /// A delegation token: somebody acts for its owner, on HDFS, the ResourceManager, a key server, …
+    /// A delegation token: its holder acts as the owner on HDFS, the ResourceManager, a key server,
+    /// ….
     Delegation {
-        /// For whom.
+        /// Owner.
         owner: String,
-        /// Who may renew it.
+        /// Renewer.
         renewer: String,
-        /// Who fetched it for the owner; empty when the owner did.
+        /// User that fetched it for the owner; empty if the owner did.
         real_user: String,
-        /// When it was given out.
+        /// Time of issue.
         issued_ms: i64,
-        /// When it ends, however often it is renewed.
+        /// Maximum lifetime: expiry regardless of renewals.
         max_date_ms: i64,
-        /// Its number.
+        /// Sequence number.
         number: i32,
-        /// The key it was made with.
+        /// Id of the master key.
         key: i32,
     },
-    /// A kind that is not looked into.
+    /// A kind that is not decoded.
     Other,
 }
 
-/// A token's identifier is not what its kind promises.
+/// Error decoding the identifier of a token.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("cannot look into a token of kind `{kind}`: {why}")]
+#[error("cannot decode the identifier of a `{kind}` token: {why}")]
 pub struct IdentifierError {
-    /// The kind.
+    /// Token kind.
     pub kind: String,
-    /// What is wrong with the identifier.
+    /// The format error.
     pub why: FormatError,
 }
 
 impl TokenIdentifier {
-    /// Looks into a token.
+    /// Decodes the identifier of a token.
     pub fn decode(token: &Token) -> Result<Self, IdentifierError> {
         let bytes = token.identifier.as_slice();
         let result = match token.kind.as_str() {
@@ -90,8 +91,9 @@ impl TokenIdentifier {
             "ContainerToken" => container(bytes),
             "YARN_CLIENT_TOKEN" => client(bytes),
             "RM_DELEGATION_TOKEN" | "TIMELINE_DELEGATION_TOKEN" => match bytes.first() {
-                // Before Hadoop 2.6 these were written as those of HDFS are; their version byte is no tag.
-                Some(0) => old_delegation(bytes),
+                // Before Hadoop 2.6 these used the HDFS encoding; its version byte 0 is no valid
+                // tag.
+                Some(0) => writable_delegation(bytes),
                 _ => delegation(bytes),
             },
             "HDFS_DELEGATION_TOKEN"
@@ -99,13 +101,13 @@ impl TokenIdentifier {
             | "SWEBHDFS delegation"
             | "HTTPFS_DELEGATION_TOKEN"
             | "MR_DELEGATION_TOKEN"
-            | "kms-dt" => old_delegation(bytes),
+            | "kms-dt" => writable_delegation(bytes),
             _ => Ok(Self::Other),
         };
         result.map_err(|why| IdentifierError { kind: token.kind.clone(), why })
     }
 
-    /// When the token ends, if it says so.
+    /// Returns the expiry time, if the identifier contains one.
     pub fn expires_ms(&self) -> Option<i64> {
         match self {
             Self::Container { expires_ms, .. } => Some(*expires_ms),
@@ -132,12 +134,12 @@ impl fmt::Display for TokenIdentifier {
                     false => write!(f, ", renewed by {renewer}"),
                 }
             }
-            Self::Other => f.write_str("of a kind not looked into"),
+            Self::Other => f.write_str("opaque identifier"),
         }
     }
 }
 
-/// Calls `take` for each field, with its value and where it is.
+/// Calls `take` for each field with its value and offset.
 fn for_each_field<'a>(
     bytes: &'a [u8],
     mut take: impl FnMut(u32, FieldValue<'a>, usize) -> Result<(), FormatError>,
@@ -149,7 +151,7 @@ fn for_each_field<'a>(
     Ok(())
 }
 
-/// Times and ids of an application; the numbers are unsigned only on the wire.
+/// Id of an application; the numbers are unsigned only on the wire.
 #[derive(Clone, Copy, Default)]
 struct ApplicationParts {
     id: i32,
@@ -199,7 +201,7 @@ fn container_text(bytes: &[u8]) -> Result<String, FormatError> {
         }
         Ok(())
     })?;
-    // The upper bits count the restarts of the ResourceManager.
+    // The upper bits are the ResourceManager's restart epoch.
     let (epoch, number) = (id >> 40, id & 0xff_ffff_ffff);
     let (ApplicationParts { id, cluster }, attempt) = of;
     let epoch = match epoch {
@@ -307,8 +309,8 @@ fn delegation(bytes: &[u8]) -> Result<TokenIdentifier, FormatError> {
     })
 }
 
-/// The Writable form: a version, names, times, numbers.
-fn old_delegation(bytes: &[u8]) -> Result<TokenIdentifier, FormatError> {
+/// Decodes the Writable form: a version, names, times, numbers.
+fn writable_delegation(bytes: &[u8]) -> Result<TokenIdentifier, FormatError> {
     let mut reader = WritableReader::new(bytes, 0);
     let version = reader.byte()?;
     if version != 0 {

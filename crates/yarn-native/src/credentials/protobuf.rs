@@ -1,25 +1,25 @@
-//! Protocol buffers, as far as credentials and token identifiers use them.
+//! Protocol buffers decoding and encoding for credentials and token identifiers.
 //!
-//! Read in place rather than through generated messages: those copy every field, and a copy of a password
-//! that is not erased is one too many.
+//! Fields are read in place instead of through generated messages, which would copy passwords into
+//! buffers that are not erased.
 
 use super::{Credentials, FormatError};
 use crate::token::{Secret, Token};
 
-/// One field of a message.
+/// Value of a message field.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum FieldValue<'a> {
     Number(u64),
     Bytes(&'a [u8]),
-    /// Of a fixed size; nothing here uses one.
+    /// Fixed-size number; unused by these messages.
     Fixed,
 }
 
-/// The fields of a message, one after the other. Messages within are read as bytes.
+/// Iterates over the fields of a message. Nested messages are returned as bytes.
 pub(super) struct FieldReader<'a> {
     bytes: &'a [u8],
     at: usize,
-    /// Where the message is in what the caller is reading, for errors.
+    /// Offset of the message in the input, for errors.
     base: usize,
 }
 
@@ -28,7 +28,7 @@ impl<'a> FieldReader<'a> {
         Self { bytes, at: 0, base }
     }
 
-    /// The next field, or `None` at the end.
+    /// Returns the next field, or `None` at the end.
     pub fn next(&mut self) -> Result<Option<(u32, FieldValue<'a>)>, FormatError> {
         if self.at == self.bytes.len() {
             return Ok(None);
@@ -50,7 +50,7 @@ impl<'a> FieldReader<'a> {
         Ok(Some((field, value)))
     }
 
-    /// Where the next field begins.
+    /// Returns the offset of the next field.
     pub fn position(&self) -> usize {
         self.base + self.at
     }
@@ -77,13 +77,13 @@ impl<'a> FieldReader<'a> {
     }
 }
 
-/// Text in a field.
+/// Decodes the text of a field.
 pub(super) fn text(bytes: &[u8], at: usize) -> Result<String, FormatError> {
     let text = std::str::from_utf8(bytes).map_err(|_| FormatError::Text(at))?;
     Ok(text.to_owned())
 }
 
-/// An alias with what it stands for: either field, or both, may be missing.
+/// An alias with its token or secret; any field may be missing.
 #[derive(Default)]
 struct Item<'a> {
     alias: String,
@@ -159,7 +159,7 @@ fn token(bytes: &[u8], at: usize) -> Result<Token, FormatError> {
     Ok(token)
 }
 
-/// Written straight into the buffer, lengths first, so that no part of it is ever copied.
+/// Writes into the buffer without intermediate copies, lengths first.
 pub(super) fn write(credentials: &Credentials, out: &mut Vec<u8>) {
     let tokens = credentials.tokens.iter();
     let secrets = credentials.secrets.iter();
@@ -199,7 +199,8 @@ fn secret_item_length(alias: &str, secret: &Secret) -> usize {
     field_length(alias.len()) + field_length(secret.expose().len())
 }
 
-/// A field of so many bytes, its tag and length included. All tags here are one byte long.
+/// Returns the encoded size of a field of `length` bytes, with tag and length prefix. All tags here
+/// are one byte long.
 fn field_length(length: usize) -> usize {
     let digits = usize::BITS - length.leading_zeros();
     1 + (digits.max(1)).div_ceil(7) as usize + length

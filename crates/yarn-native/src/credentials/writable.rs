@@ -1,13 +1,12 @@
-//! Hadoop's Writable encoding, as far as credentials use it.
+//! Hadoop's Writable encoding for credentials.
 //!
-//! Numbers: −112 to 127 are one byte. Otherwise the first byte says how many bytes follow and whether the
-//! number is negative, and then its complement is what follows.
+//! Numbers from −112 to 127 take one byte. For others the first byte encodes the number of
+//! following bytes and the sign; negative numbers are stored as their complement.
 
 use super::{Credentials, FormatError};
 use crate::token::{Secret, Token};
 
-/// Bytes and how far they have been read. Every length is checked against what is there before anything is
-/// allocated.
+/// Cursor over bytes. Every length is checked against the remaining bytes before allocating.
 pub(super) struct WritableReader<'a> {
     bytes: &'a [u8],
     at: usize,
@@ -44,7 +43,7 @@ impl<'a> WritableReader<'a> {
         Ok(if negative { !value } else { value })
     }
 
-    /// A number that is a length or a count, and so not negative.
+    /// Reads a non-negative number.
     pub fn length(&mut self) -> Result<usize, FormatError> {
         let at = self.at;
         usize::try_from(self.long()?).map_err(|_| FormatError::Number(at))
@@ -123,7 +122,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn numbers_are_written_as_hadoop_does() {
+    fn numbers_are_encoded_as_in_hadoop() {
         for (value, bytes) in [
             (0, &[0][..]),
             (127, &[0x7f]),
@@ -140,7 +139,7 @@ mod tests {
     }
 
     #[test]
-    fn numbers_come_back_as_they_went() {
+    fn numbers_round_trip() {
         let powers = (0..63).map(|bit| 1i64 << bit);
         let values = powers.flat_map(|power| [power - 1, power, -power, !power]);
         for value in values.chain([i64::MIN, i64::MAX]) {

@@ -5,7 +5,7 @@ use std::str::FromStr;
 
 use crate::address::Address;
 use crate::scheduler::Locality;
-use crate::security::glob::is_like;
+use crate::security::glob::glob_matches;
 use crate::security::principal::ClaimedPrincipal;
 use crate::security::text::{base64, hex};
 use crate::security::{Quality, ServerPrincipal, replace_host};
@@ -41,7 +41,7 @@ pub fn names(bytes: &[u8]) {
         assert_eq!(timestamp::parse(&written), Some(time), "`{written}`");
     }
     let (pattern, name) = text.split_once('\n').unwrap_or((text, "yarn/rm.example.com"));
-    let _ = is_like(pattern, name);
+    let _ = glob_matches(pattern, name);
     let _ = replace_host(pattern, name).map_err(|error| error.to_string());
     let (primary, host) = name.split_once('/').unwrap_or((name, ""));
     let Ok(claim) = ClaimedPrincipal::new(primary, host) else {

@@ -1,4 +1,4 @@
-//! A way to call a server, or whichever of several is active.
+//! Calls to a server, with failover among several.
 
 use std::fmt;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
@@ -13,39 +13,39 @@ use zeroize::Zeroizing;
 use crate::rpc::connection::{CallError, ConnectionError};
 use crate::rpc::failover::{self, ActiveServer, RetryAction, RetryBackoff};
 use crate::rpc::frame;
-use crate::rpc::link::{Badge, Caller, Link};
+use crate::rpc::link::{Link, LinkSettings, VersionedIdentity};
 use crate::rpc::{
     Address, Dial, Exception, ExceptionKind, Method, Options, Protocol, RpcError, Safety, Tcp,
 };
 use crate::security::{Identity, SecurityError};
 
-/// Calls one protocol of one server, or of whichever of several is active. Cheap to clone; the
-/// clones share their connections, and a connection carries many calls at once.
+/// Client channel for one protocol, to one server or to the active one of several. Cheap to clone;
+/// clones share their connections, and a connection multiplexes concurrent calls.
 #[derive(Clone)]
 pub struct Channel {
     inner: Arc<ChannelInner>,
 }
 
 struct ChannelInner {
-    caller: Caller,
+    settings: LinkSettings,
     links: Vec<Link>,
     active: ActiveServer,
-    badge: RwLock<Badge>,
+    identity: RwLock<VersionedIdentity>,
     next_call: AtomicU32,
 }
 
 impl fmt::Debug for Channel {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Channel")
-            .field("protocol", &self.inner.caller.protocol)
+            .field("protocol", &self.inner.settings.protocol)
             .field("addresses", &self.inner.addresses())
             .finish_non_exhaustive()
     }
 }
 
 impl Channel {
-    /// A channel over TCP. Nothing is connected before the first call. Of several addresses the
-    /// first is tried first, and the others when it stands by or cannot be reached.
+    /// Creates a channel over TCP. Connects on the first call. Servers are tried in order; the next
+    /// one is tried when a server is standby or unreachable.
     pub fn new(
         protocol: Protocol,
         addresses: Vec<Address>,
@@ -55,7 +55,7 @@ impl Channel {
         Self::over(Arc::new(Tcp), protocol, addresses, identity, options)
     }
 
-    /// A channel over streams that something else opens.
+    /// Creates a channel over streams opened by `dial`.
     pub fn over(
         dial: Arc<dyn Dial>,
         protocol: Protocol,
@@ -69,29 +69,28 @@ impl Channel {
             source: SecurityError::NoRandomness,
         })?;
         let inner = ChannelInner {
-            caller: Caller { protocol, client, options, dial },
+            settings: LinkSettings { protocol, client, options, dial },
             active: ActiveServer::new(addresses.len()),
             links: addresses.into_iter().map(Link::new).collect(),
-            badge: RwLock::new(Badge { identity: Arc::new(identity), edition: 0 }),
+            identity: RwLock::new(VersionedIdentity { value: Arc::new(identity), version: 0 }),
             next_call: AtomicU32::new(0),
         };
         Ok(Self { inner: Arc::new(inner) })
     }
 
-    /// Where it calls.
+    /// Returns the server addresses.
     pub(crate) fn addresses(&self) -> impl Iterator<Item = &Address> {
         self.inner.links.iter().map(|link| &link.address)
     }
 
-    /// Calls as somebody else from now on, over new connections. Calls under way stay where they
-    /// are. A master needs this when its token is rolled over.
+    /// Replaces the identity for future calls, which use new connections. Calls in flight are not
+    /// affected. An ApplicationMaster needs this when its token is rolled.
     pub fn replace_identity(&self, identity: Identity) {
-        let mut badge = self.inner.badge.write().unwrap_or_else(PoisonError::into_inner);
-        *badge = Badge { identity: Arc::new(identity), edition: badge.edition + 1 };
+        let mut current = self.inner.identity.write().unwrap_or_else(PoisonError::into_inner);
+        *current = VersionedIdentity { value: Arc::new(identity), version: current.version + 1 };
     }
 
-    /// Calls a method with messages that are already, and stay, in their form on the wire: for
-    /// protocols this crate has no types for.
+    /// Calls a method with encoded messages, for protocols without types in this crate.
     pub async fn call_raw(
         &self,
         method: &'static str,
@@ -110,18 +109,18 @@ impl Channel {
         deadline: Instant,
         safety: Safety,
     ) -> Result<Resp, RpcError> {
-        // It may hold credentials.
+        // The request may contain credentials.
         let body = Zeroizing::new(request.encode_to_vec());
         let answer = self.inner.call(method.name, &body, deadline, safety).await?;
         Resp::decode(answer).map_err(|error| self.invalid_response(method.name, &error.to_string()))
     }
 
-    /// The error for an answer that cannot be what a server means.
+    /// Creates the error for an invalid response.
     pub(crate) fn invalid_response(&self, method: &str, why: &str) -> RpcError {
-        let reason = format!("its answer to `{method}` cannot be read: {why}");
-        // Who was called last is the one that answered, unless others have moved on since.
-        let answered = self.inner.links.get(self.inner.active.index());
-        let address = answered.map_or_else(|| "no address".into(), |link| link.address.to_string());
+        let reason = format!("invalid response to `{method}`: {why}");
+        // The active server sent the response, unless a concurrent call has failed over since.
+        let server = self.inner.links.get(self.inner.active.index());
+        let address = server.map_or_else(|| "no address".into(), |link| link.address.to_string());
         RpcError::Protocol { address, reason }
     }
 }
@@ -134,7 +133,7 @@ impl ChannelInner {
         deadline: Instant,
         safety: Safety,
     ) -> Result<Bytes, RpcError> {
-        let limit = self.caller.options.request_bytes_max.min(i32::MAX as usize);
+        let limit = self.settings.options.request_bytes_max.min(i32::MAX as usize);
         if body.len() > limit {
             return Err(RpcError::RequestTooLarge { method, bytes: body.len(), bytes_max: limit });
         }
@@ -142,12 +141,12 @@ impl ChannelInner {
             let (addresses, reason) = ("no address".into(), "none is configured".into());
             return Err(RpcError::Unreachable { addresses, reason });
         }
-        // The sign is for what is no call.
+        // Negative ids are reserved for control messages.
         let id = self.next_call.fetch_add(1, Ordering::Relaxed) & i32::MAX.cast_unsigned();
-        // Patience without end ends with the deadline.
-        let patient_until = Instant::now().checked_add(self.caller.options.retry_timeout);
-        let give_up = patient_until.map_or(deadline, |until| until.min(deadline));
-        let mut pauses = RetryBackoff::new(self.caller.options.backoff_max, self.links.len());
+        // An unlimited retry timeout ends with the deadline.
+        let retry_until = Instant::now().checked_add(self.settings.options.retry_timeout);
+        let give_up = retry_until.map_or(deadline, |until| until.min(deadline));
+        let mut backoff = RetryBackoff::new(self.settings.options.backoff_max, self.links.len());
         let mut last: Option<(usize, CallError)> = None;
         let mut retry = 0;
         loop {
@@ -158,16 +157,17 @@ impl ChannelInner {
                 Ok(Ok(answer)) => return Ok(answer),
                 Ok(Err(failure)) => failure,
                 Err(_) => {
-                    // Another server may be the one that answers.
+                    // Another server may be responsive.
                     self.active.advance_from(server);
                     return Err(self.deadline_error(method, server, sent.into_inner(), last));
                 }
             };
             let action = failover::retry_action(&failure, safety);
-            let pause = pauses.after(action, failover::random());
-            // The other servers are tried whatever the patience: it is for waiting.
-            let waits_too_long = pause > Duration::ZERO && Instant::now() + pause >= give_up;
-            if action == RetryAction::Fail || waits_too_long {
+            let delay = backoff.delay(action, failover::random());
+            // The timeout limits waiting; switching to another server without a delay is always
+            // allowed.
+            let exceeds_timeout = delay > Duration::ZERO && Instant::now() + delay >= give_up;
+            if action == RetryAction::Fail || exceeds_timeout {
                 return Err(self.error(method, server, failure));
             }
             if action == RetryAction::NextServer {
@@ -175,8 +175,8 @@ impl ChannelInner {
             }
             last = Some((server, failure));
             retry += 1;
-            if pause > Duration::ZERO {
-                sleep(pause).await;
+            if delay > Duration::ZERO {
+                sleep(delay).await;
             }
         }
     }
@@ -190,11 +190,11 @@ impl ChannelInner {
         body: &[u8],
         sent: &AtomicBool,
     ) -> Result<Bytes, CallError> {
-        let Caller { protocol, client, .. } = &self.caller;
+        let LinkSettings { protocol, client, .. } = &self.settings;
         let frame = frame::request(client, id, retry, *protocol, method, body);
-        let badge = self.badge.read().unwrap_or_else(PoisonError::into_inner).clone();
-        let told = || sent.store(true, Ordering::Relaxed);
-        self.links[server].call(&self.caller, &badge, id, frame, told).await
+        let identity = self.identity.read().unwrap_or_else(PoisonError::into_inner).clone();
+        let on_sent = || sent.store(true, Ordering::Relaxed);
+        self.links[server].call(&self.settings, &identity, id, frame, on_sent).await
     }
 
     fn deadline_error(
@@ -205,7 +205,7 @@ impl ChannelInner {
         last: Option<(usize, CallError)>,
     ) -> RpcError {
         match last {
-            // It was still being tried: that it cannot be reached says more than that it is late.
+            // The server was being retried: its unreachability explains more than the deadline.
             Some((server, failure @ (CallError::NotSent(_) | CallError::Exception(_))))
                 if !sent =>
             {
@@ -220,7 +220,7 @@ impl ChannelInner {
         }
     }
 
-    /// What the caller is told of its last try.
+    /// Converts the last failure into the caller's error.
     fn error(&self, method: &'static str, server: usize, failure: CallError) -> RpcError {
         let address = self.links[server].address.to_string();
         match failure {

@@ -1,4 +1,4 @@
-//! Frames in and out of a byte stream, protected once a handshake has agreed on it.
+//! Encoding and decoding of frames, protected once a handshake has negotiated it.
 
 use bytes::{Bytes, BytesMut};
 use zeroize::Zeroizing;
@@ -11,18 +11,18 @@ use crate::rpc::connection::ConnectionError;
 use crate::rpc::frame::{self, FrameDecoder, Response, SASL_RESPONSE};
 use crate::security::layer::Layer;
 
-/// What a protected message may be longer than what is in it.
+/// Maximum overhead of a protected message over its plaintext.
 const PROTECTION_BYTES_MAX: usize = 4096;
 
-/// Cuts and joins the frames of one connection.
+/// Encoder and decoder for the frames of one connection.
 pub(crate) struct Codec {
     received: FrameDecoder,
     protection: Option<Protection>,
     frame_max: usize,
 }
 
-/// Under protection the frames are a stream of their own inside the tokens: one may be spread over
-/// several tokens, and a token may hold several.
+/// State of a protected connection. The frames form an inner stream of tokens: a frame may span
+/// several tokens, and a token may contain several frames.
 struct Protection {
     layer: Layer,
     plain: FrameDecoder,
@@ -34,24 +34,24 @@ impl Codec {
         Self { received, protection: None, frame_max }
     }
 
-    /// From here on everything is protected, in both directions.
+    /// Protects all further messages in both directions.
     pub(crate) fn protect(&mut self, layer: Layer) {
         let plain = FrameDecoder::new(self.frame_max);
         self.protection = Some(Protection { layer, plain });
     }
 
-    /// Where to put what is read from the stream.
+    /// Returns the buffer for data read from the stream.
     pub(crate) fn read_buffer(&mut self) -> &mut BytesMut {
         self.received.read_buffer()
     }
 
-    /// Whether the stream may end here without having lost something.
+    /// Returns whether the stream ended in the middle of a frame.
     pub(crate) fn is_mid_frame(&self) -> bool {
         self.received.is_mid_frame()
             || self.protection.as_ref().is_some_and(|p| p.plain.is_mid_frame())
     }
 
-    /// Appends a frame to what will be written.
+    /// Appends an encoded frame to `out`.
     pub(crate) fn encode(
         &mut self,
         whole: &[u8],
@@ -70,7 +70,7 @@ impl Codec {
         Ok(())
     }
 
-    /// The next frame, once it is there.
+    /// Returns the next complete frame, if any.
     pub(crate) fn decode(&mut self) -> Result<Option<Bytes>, ConnectionError> {
         let Some(Protection { layer, plain }) = &mut self.protection else {
             return Ok(self.received.next()?);
@@ -87,11 +87,13 @@ impl Codec {
                 return Err(ConnectionError::Fatal(Exception::of_header(&response.header)));
             }
             if response.header.call_id != SASL_RESPONSE {
-                return Err(ConnectionError::protocol("it sent something unprotected"));
+                return Err(ConnectionError::protocol(
+                    "unprotected message on a protected connection",
+                ));
             }
             let message = response.sasl()?;
             if message.state() != SaslState::Wrap {
-                return Err(ConnectionError::protocol("it went back to the handshake"));
+                return Err(ConnectionError::protocol("handshake message after the handshake"));
             }
             let unwrapped = layer.unwrap(&message.token.unwrap_or_default())?;
             plain.extend(&Zeroizing::new(unwrapped));

@@ -1,8 +1,8 @@
-//! One connection with many calls in flight.
+//! One connection with concurrent calls.
 //!
-//! A task owns the stream, the codec and the table of calls; nothing is shared, so nothing is
-//! locked. It reads while it writes, so that two peers with full buffers cannot wait for each other
-//! for ever. However it ends, every call on it is told.
+//! A task owns the stream, the codec and the call table, so nothing is shared or locked. It reads
+//! while it writes, so that two peers with full buffers cannot deadlock. When it ends, every
+//! pending call receives an error.
 
 use std::io;
 use std::time::Duration;
@@ -20,20 +20,20 @@ use crate::rpc::table::{CallTable, ReplySender};
 use crate::rpc::{Exception, Options};
 use crate::security::SecurityError;
 
-/// Requests that may wait for room before their callers do.
+/// Capacity of the request queue; callers block when it is full.
 const QUEUE_CAPACITY: usize = 64;
-/// No request is taken from the queue while more than this waits to be written.
+/// No request is taken from the queue while more unwritten bytes than this are buffered.
 const UNWRITTEN_MAX: usize = 1 << 20;
-/// How long a connection that takes nothing more is read for the reason.
+/// Timeout for reading the server's reason after a write error.
 const DRAIN_TIMEOUT: Duration = Duration::from_secs(2);
-/// The longest time that is counted; more is as good as without end, and too much for a clock.
+/// Upper bound of timeouts, which keeps clock arithmetic from overflowing.
 const TIMEOUT_MAX: Duration = Duration::from_secs(365 * 24 * 60 * 60);
 
-/// Why a connection cannot be used any more.
+/// Reason a connection ended.
 #[derive(Clone, Debug)]
 pub(crate) enum ConnectionError {
     Io(String),
-    /// The peer closed it, between frames or within one.
+    /// The peer closed the connection, between frames or within one.
     Closed {
         mid_frame: bool,
     },
@@ -41,13 +41,13 @@ pub(crate) enum ConnectionError {
     Idle,
     Protocol(String),
     Security(SecurityError),
-    /// The server said why.
+    /// The server sent a fatal exception.
     Fatal(Exception),
 }
 
 impl ConnectionError {
-    pub(crate) fn protocol(what: &str) -> Self {
-        Self::Protocol(what.to_owned())
+    pub(crate) fn protocol(reason: &str) -> Self {
+        Self::Protocol(reason.to_owned())
     }
 }
 
@@ -57,10 +57,10 @@ impl std::fmt::Display for ConnectionError {
             Self::Io(reason) | Self::Protocol(reason) => f.write_str(reason),
             Self::Closed { mid_frame: false } => f.write_str("the server closed the connection"),
             Self::Closed { mid_frame: true } => {
-                f.write_str("the server closed the connection in the middle of an answer")
+                f.write_str("the server closed the connection in the middle of a response")
             }
             Self::ReadTimeout => f.write_str("no data was received before the read timeout"),
-            Self::Idle => f.write_str("the connection was closed, being idle"),
+            Self::Idle => f.write_str("the connection was closed after the idle timeout"),
             Self::Security(error) => error.fmt(f),
             Self::Fatal(exception) => exception.fmt(f),
         }
@@ -85,32 +85,32 @@ impl From<SecurityError> for ConnectionError {
     }
 }
 
-/// How a call on a connection fails.
+/// Failure of a call on a connection.
 #[derive(Clone, Debug)]
 pub(crate) enum CallError {
-    /// The server cannot have carried it out: it never had the whole request.
+    /// The server cannot have executed the call, since it never received the whole request.
     NotSent(ConnectionError),
-    /// The server had the request, and the connection broke.
+    /// The connection ended after the request was sent.
     Unanswered(ConnectionError),
-    /// The server says no.
+    /// The server returned an exception.
     Exception(Exception),
 }
 
-/// A request on its way to the task.
+/// A request queued for the task.
 struct OutgoingCall {
     call: u32,
     frame: Zeroizing<Vec<u8>>,
     reply: ReplySender,
 }
 
-/// A handle on a live connection. The connection ends when the last handle is dropped.
+/// Handle of a live connection. The connection is closed when the last handle is dropped.
 #[derive(Clone)]
 pub(crate) struct Connection {
     requests: mpsc::Sender<OutgoingCall>,
 }
 
 impl Connection {
-    /// Serves the stream, from which the handshake has been read, in a task.
+    /// Spawns the task of a connection after its handshake.
     pub(crate) fn spawn<S>(stream: S, codec: Codec, client: ClientId, options: &Options) -> Self
     where
         S: AsyncRead + AsyncWrite + Send + 'static,
@@ -141,20 +141,21 @@ impl Connection {
         !self.requests.is_closed()
     }
 
-    /// Sends a request and waits for its answer; `sent` is told when it may have left.
+    /// Sends a request and waits for its response. Calls `sent` once the request may have been
+    /// sent.
     pub(crate) async fn call(
         &self,
         call: u32,
         frame: Zeroizing<Vec<u8>>,
         sent: impl FnOnce(),
     ) -> Result<Bytes, CallError> {
-        // It was open when it was chosen.
-        let gone = |_| CallError::NotSent(ConnectionError::Idle);
-        let permit = self.requests.reserve().await.map_err(gone)?;
+        // The connection was closed after it had been selected.
+        let closed = |_| CallError::NotSent(ConnectionError::Idle);
+        let permit = self.requests.reserve().await.map_err(closed)?;
         let (reply, answer) = oneshot::channel();
         sent();
         permit.send(OutgoingCall { call, frame, reply });
-        // A task that ends answers all it was sent; one that was cut off cannot say how far it got.
+        // A task that ends answers all its calls; an aborted one leaves it unknown how far it got.
         answer.await.unwrap_or_else(|_| {
             Err(CallError::Unanswered(ConnectionError::Closed { mid_frame: false }))
         })
@@ -170,7 +171,7 @@ struct ConnectionTimeouts {
 
 impl ConnectionTimeouts {
     fn of(options: &Options) -> Self {
-        // A timer that is always due would keep the task busy.
+        // A zero timeout would make the task spin.
         let clamped = |duration: Duration| duration.clamp(Duration::from_millis(1), TIMEOUT_MAX);
         Self {
             read_timeout: clamped(options.read_timeout),
@@ -188,15 +189,15 @@ struct ConnectionTask<S> {
     queue: mpsc::Receiver<OutgoingCall>,
     calls: CallTable,
     unwritten: BytesMut,
-    /// Bytes of the stream that the system has taken.
+    /// Number of bytes written to the stream.
     written: u64,
-    /// When something was last read; or, if later, when the first of the waiting calls was made.
+    /// Time of the last read or, if later, of the first pending call.
     last_read: Instant,
-    /// When something was last put out, or the last call answered.
+    /// Time of the last write or of the last response.
     last_write: Instant,
     timeouts: ConnectionTimeouts,
     calls_max: usize,
-    /// Whether any call has been answered.
+    /// Set once any call has been answered.
     answered: bool,
 }
 
@@ -207,15 +208,15 @@ impl<S: AsyncRead + AsyncWrite> ConnectionTask<S> {
             Err(error) => error,
         };
         if let ConnectionError::Io(_) = error {
-            // A server that refuses says so and closes; what is sent after that breaks the pipe
-            // before its words are read.
-            if let Ok(Err(said)) = tokio::time::timeout(DRAIN_TIMEOUT, self.drain()).await {
-                error = said;
+            // A server that rejects a connection sends an exception and closes. Data sent after
+            // that breaks the pipe before the exception is read.
+            if let Ok(Err(reason)) = tokio::time::timeout(DRAIN_TIMEOUT, self.drain()).await {
+                error = reason;
             }
         }
         self.queue.close();
         let outcome = |sent: bool| match &error {
-            // A server that has never answered has refused the connection, and with it all calls.
+            // A server that has never answered has rejected the connection and with it all calls.
             ConnectionError::Fatal(exception) if !self.answered => {
                 CallError::Exception(exception.clone())
             }
@@ -223,16 +224,16 @@ impl<S: AsyncRead + AsyncWrite> ConnectionTask<S> {
             other => CallError::NotSent(other.clone()),
         };
         self.calls.fail(self.written, outcome);
-        // Ends when every place that was reserved has been used or given back.
+        // Ends when all reserved permits have been used or released.
         while let Some(request) = self.queue.recv().await {
             let _ = request.reply.send(Err(outcome(false)));
         }
     }
 
-    /// Runs until nobody needs the connection any more, or it breaks.
+    /// Runs until all handles are dropped or the connection fails.
     async fn serve(&mut self) -> Result<(), ConnectionError> {
         loop {
-            let may_take =
+            let may_accept =
                 self.calls.len() < self.calls_max && self.unwritten.len() < UNWRITTEN_MAX;
             let wake = self.next_wake();
             tokio::select! {
@@ -240,7 +241,7 @@ impl<S: AsyncRead + AsyncWrite> ConnectionTask<S> {
                 wrote = self.writer.write_buf(&mut self.unwritten), if !self.unwritten.is_empty() => {
                     self.written += wrote? as u64;
                 }
-                request = self.queue.recv(), if may_take => match request {
+                request = self.queue.recv(), if may_accept => match request {
                     Some(request) => self.on_request(request)?,
                     None => return Ok(()),
                 },
@@ -249,7 +250,7 @@ impl<S: AsyncRead + AsyncWrite> ConnectionTask<S> {
         }
     }
 
-    /// Reads only, until the stream ends.
+    /// Reads until the stream ends.
     async fn drain(&mut self) -> Result<(), ConnectionError> {
         loop {
             match self.reader.read_buf(self.codec.read_buffer()).await {
@@ -283,12 +284,10 @@ impl<S: AsyncRead + AsyncWrite> ConnectionTask<S> {
                 self.calls.answer(call, Err(CallError::Exception(exception.clone())));
                 return Err(ConnectionError::Fatal(exception));
             }
-            Err(_) => return Err(ConnectionError::protocol("an answer has an unknown status")),
+            Err(_) => return Err(ConnectionError::protocol("response with an unknown status")),
         };
         if !self.calls.answer(call, outcome) {
-            return Err(ConnectionError::Protocol(format!(
-                "it answered call {call}, which was not made"
-            )));
+            return Err(ConnectionError::Protocol(format!("response to unknown call {call}")));
         }
         self.answered = true;
         if self.calls.is_empty() {
@@ -299,7 +298,7 @@ impl<S: AsyncRead + AsyncWrite> ConnectionTask<S> {
 
     fn on_request(&mut self, request: OutgoingCall) -> Result<(), ConnectionError> {
         if request.reply.is_closed() {
-            // Its caller has gone while it waited in the queue.
+            // The caller gave up while the request was queued.
             return Ok(());
         }
         let OutgoingCall { call, frame, reply } = request;
@@ -309,11 +308,11 @@ impl<S: AsyncRead + AsyncWrite> ConnectionTask<S> {
         }
         self.last_write = now;
         if self.unwritten.is_empty() {
-            // What one large request needed is not kept for the small ones after it.
+            // The buffer of a large request is not kept for later small ones.
             self.unwritten = BytesMut::with_capacity(frame.len());
         }
         let encoded = self.codec.encode(&frame, &mut self.unwritten);
-        // What was not encoded to its end will not be written to it either.
+        // A partially encoded request is never written completely.
         let end = match encoded {
             Ok(()) => self.written + self.unwritten.len() as u64,
             Err(_) => u64::MAX,
@@ -326,8 +325,8 @@ impl<S: AsyncRead + AsyncWrite> ConnectionTask<S> {
         if self.calls.is_empty() {
             self.last_write + self.timeouts.idle_timeout
         } else {
-            let silent = self.last_read + self.timeouts.read_timeout;
-            silent.min(self.last_write + self.timeouts.ping_interval)
+            let timeout = self.last_read + self.timeouts.read_timeout;
+            timeout.min(self.last_write + self.timeouts.ping_interval)
         }
     }
 
@@ -340,7 +339,7 @@ impl<S: AsyncRead + AsyncWrite> ConnectionTask<S> {
             return Err(ConnectionError::ReadTimeout);
         }
         self.last_write = now;
-        // A peer that takes nothing needs no more of it.
+        // No ping while the peer does not read.
         if self.unwritten.is_empty() {
             let ping = frame::ping(&self.client);
             self.codec.encode(&ping, &mut self.unwritten)?;

@@ -1,4 +1,4 @@
-//! Opening the stream under a connection.
+//! Opening of streams for connections.
 
 use std::fmt;
 use std::future::Future;
@@ -13,20 +13,20 @@ use tokio::net::{TcpStream, lookup_host};
 
 use crate::rpc::Address;
 
-/// When the system begins to look whether a silent peer is still there, and how often it looks.
+/// TCP keepalive: idle time before the first probe, and the interval of probes.
 const KEEPALIVE_AFTER: Duration = Duration::from_secs(60);
 const KEEPALIVE_EVERY: Duration = Duration::from_secs(15);
 
-/// What a connection is made of.
+/// Bidirectional byte stream of a connection.
 pub trait Stream: AsyncRead + AsyncWrite + Send + Unpin {}
 
 impl<S: AsyncRead + AsyncWrite + Send + Unpin> Stream for S {}
 
-/// A stream, and who is at its other end.
+/// An open stream and its peer.
 pub struct DialedStream {
     /// The stream.
     pub stream: Box<dyn Stream>,
-    /// The peer's address, against which its Kerberos name is checked.
+    /// The peer's IP address, for checking its Kerberos name.
     pub peer: Option<IpAddr>,
 }
 
@@ -36,16 +36,16 @@ impl fmt::Debug for DialedStream {
     }
 }
 
-/// A way to reach servers: TCP, or what a test or a proxy puts in its place.
+/// Opens streams to servers: TCP, or a replacement by a test or a proxy.
 pub trait Dial: fmt::Debug + Send + Sync {
-    /// Opens a stream. The caller sees to the time it may take.
+    /// Opens a stream. The caller enforces the timeout.
     fn dial<'a>(
         &'a self,
         address: &'a Address,
     ) -> Pin<Box<dyn Future<Output = io::Result<DialedStream>> + Send + 'a>>;
 }
 
-/// Plain sockets, without delay and with keepalive.
+/// TCP sockets with `TCP_NODELAY` and keepalive.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Tcp;
 
@@ -61,7 +61,7 @@ impl Dial for Tcp {
 async fn connect(address: &Address) -> io::Result<DialedStream> {
     let mut candidates: Vec<SocketAddr> =
         lookup_host((address.host.as_str(), address.port)).await?.collect();
-    // Hadoop listens on IPv4 unless it is told otherwise.
+    // Hadoop listens on IPv4 by default.
     candidates.sort_by_key(SocketAddr::is_ipv6);
     let mut failure = None;
     for candidate in candidates {
@@ -74,7 +74,7 @@ async fn connect(address: &Address) -> io::Result<DialedStream> {
             Err(error) => failure = Some(error),
         }
     }
-    Err(failure.unwrap_or_else(|| io::Error::other("the host has no address")))
+    Err(failure.unwrap_or_else(|| io::Error::other("the host name has no address")))
 }
 
 fn configure_socket(stream: &TcpStream) -> io::Result<()> {
@@ -83,7 +83,7 @@ fn configure_socket(stream: &TcpStream) -> io::Result<()> {
     SockRef::from(stream).set_tcp_keepalive(&keepalive)
 }
 
-/// Whether a host's name leads to an address.
+/// Returns whether a host name resolves to an address.
 pub(crate) async fn resolves_to(host: &str, address: IpAddr) -> bool {
     match lookup_host((host, 0)).await {
         Ok(mut found) => found.any(|candidate| candidate.ip().to_canonical() == address),

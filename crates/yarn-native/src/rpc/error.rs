@@ -1,104 +1,104 @@
-//! How a call can fail, cut by what its caller can do.
+//! Errors of calls, grouped by the caller's possible reactions.
 
 use crate::rpc::Exception;
 use crate::security::SecurityError;
 
-/// Why a call gave no answer, or one that says no.
+/// Error of a call.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum RpcError {
-    /// No server could be reached. The call was not carried out.
+    /// No server could be reached. The call was not executed.
     #[error("no server could be reached at {addresses}: {reason}{}", unconfigured_hint(.addresses))]
     Unreachable {
-        /// Where it was tried.
+        /// The addresses tried.
         addresses: String,
-        /// Why the last try failed.
+        /// The last failure.
         reason: String,
     },
-    /// Servers answer, and none of them is active. The call was not carried out.
-    #[error("no server at {addresses} is active: {reason}")]
+    /// Servers respond, but none is active. The call was not executed.
+    #[error("no active server at {addresses}: {reason}")]
     NoActiveServer {
-        /// Where it was tried.
+        /// The addresses tried.
         addresses: String,
-        /// What the last one said.
+        /// The last server's response.
         reason: String,
     },
-    /// The call's deadline passed.
-    #[error("`{method}` got no answer from {address} before its deadline{}", reason_suffix(.reason))]
+    /// The deadline passed.
+    #[error("deadline exceeded for `{method}` at {address}{}", reason_suffix(.reason))]
     DeadlinePassed {
-        /// The method called.
+        /// The method.
         method: &'static str,
-        /// The server it waited for last.
+        /// The last server called.
         address: String,
-        /// Whether it may have been carried out: the request had left.
+        /// Set if the request was sent, so that the call may have been executed.
         sent: bool,
-        /// Why an earlier try had failed, if one had.
+        /// The failure of an earlier attempt, if any.
         reason: Option<String>,
     },
-    /// The connection broke after the request had left: it may have been carried out, and may not
-    /// be repeated without looking.
-    #[error("{address} may or may not have carried out `{method}`: {reason}")]
+    /// The connection ended after the request was sent. The call may have been executed and must
+    /// not be repeated blindly.
+    #[error("no response from {address} to `{method}`, which may have been executed: {reason}")]
     Unanswered {
-        /// The method called.
+        /// The method.
         method: &'static str,
         /// The server.
         address: String,
-        /// How the connection ended.
+        /// The reason the connection ended.
         reason: String,
     },
-    /// The server and the caller do not trust each other. The call was not carried out, unless it
-    /// is its answer that was [tampered with](SecurityError::Tampered).
+    /// Authentication or protection failed. The call was not executed, unless its response was
+    /// [tampered with](SecurityError::Tampered).
     #[error("{address}: {source}")]
     Security {
         /// The server.
         address: String,
-        /// Why.
+        /// The cause.
         source: SecurityError,
     },
-    /// The caller is known, and may not do this.
-    #[error("{address} denies `{method}`: {exception}")]
+    /// Permission denied.
+    #[error("permission denied for `{method}` at {address}: {exception}")]
     Denied {
-        /// The method called.
+        /// The method.
         method: &'static str,
         /// The server.
         address: String,
-        /// What it said.
+        /// The server's exception.
         exception: Exception,
     },
-    /// The server does not know the method or the protocol: it is older or newer.
-    #[error("{address} does not know `{method}`: {exception}")]
+    /// The server does not support the method or the protocol: it is older or newer.
+    #[error("`{method}` is not supported by {address}: {exception}")]
     Unsupported {
-        /// The method called.
+        /// The method.
         method: &'static str,
         /// The server.
         address: String,
-        /// What it said.
+        /// The server's exception.
         exception: Exception,
     },
-    /// The server understood the call and refused it.
-    #[error("{address} refused `{method}`: {exception}")]
+    /// The server rejected the call.
+    #[error("{address} rejected `{method}`: {exception}")]
     Rejected {
-        /// The method called.
+        /// The method.
         method: &'static str,
         /// The server.
         address: String,
-        /// What it said.
+        /// The server's exception.
         exception: Exception,
     },
-    /// What answers does not speak Hadoop RPC as it should. What it has done, nobody knows.
-    #[error("{address} does not answer as a Hadoop server does: {reason}")]
+    /// The server violates the Hadoop RPC protocol. The call may have been executed.
+    #[error("Hadoop RPC protocol error at {address}: {reason}")]
     Protocol {
         /// The server.
         address: String,
-        /// What it did.
+        /// The violation.
         reason: String,
     },
-    /// The request is longer than servers accept.
-    #[error("`{method}` is {bytes} bytes long, and servers accept {bytes_max}")]
+    /// The request exceeds the size limit of servers.
+    #[error("request `{method}` has {bytes} bytes, the limit is {bytes_max}")]
     RequestTooLarge {
-        /// The method called.
+        /// The method.
         method: &'static str,
-        /// Its length.
+        /// Size of the request.
         bytes: usize,
         /// The limit.
         bytes_max: usize,
@@ -109,16 +109,16 @@ fn reason_suffix(reason: &Option<String>) -> String {
     reason.as_ref().map(|reason| format!(": {reason}")).unwrap_or_default()
 }
 
-/// Hadoop's own default addresses are of no use from anywhere but the server's machine.
+/// Hint for Hadoop's default address, which works only on the server's own machine.
 fn unconfigured_hint(addresses: &str) -> &'static str {
     match addresses.starts_with("0.0.0.0:") {
-        true => "; no configuration names a server: look at HADOOP_CONF_DIR",
+        true => "; hint: no server is configured, check HADOOP_CONF_DIR",
         false => "",
     }
 }
 
 impl RpcError {
-    /// What the server said, if it was the server that said no.
+    /// Returns the server's exception if the server rejected the call.
     pub fn exception(&self) -> Option<&Exception> {
         match self {
             Self::Denied { exception, .. }
@@ -128,7 +128,7 @@ impl RpcError {
         }
     }
 
-    /// What a person can do about it.
+    /// Returns a hint for resolving the error.
     pub fn hint(&self) -> Option<&'static str> {
         match self {
             Self::Security { source, .. } => source.hint(),

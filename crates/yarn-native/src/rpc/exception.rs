@@ -1,94 +1,94 @@
-//! What a server says when it says no.
+//! Exceptions returned by servers.
 
 use std::fmt;
 
 use crate::proto::common::RpcResponseHeaderProto;
 use crate::proto::common::rpc_response_header_proto::RpcErrorCodeProto;
 
-/// Longer messages are cut: they are for people.
+/// Maximum message length; longer messages are truncated.
 const MESSAGE_BYTES_MAX: usize = 16 << 10;
-/// Longer names are no classes.
+/// Maximum length of a class name.
 const CLASS_BYTES_MAX: usize = 256;
-/// What class names of Hadoop begin with.
+/// Package prefix of Hadoop's classes.
 const HADOOP: &str = "org.apache.hadoop.";
-/// What wraps others.
+/// Class that wraps other exceptions.
 const WRAPPER: &str = "org.apache.hadoop.yarn.exceptions.YarnException";
 
-/// A server's exception: its Java class and its message, without the stack.
+/// A server's exception: its Java class and message, without the stack trace.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Exception {
-    /// The whole name of the Java class.
+    /// Fully qualified name of the Java class.
     pub class: String,
-    /// The first lines of what it said.
+    /// The message.
     pub message: String,
     kind: ExceptionKind,
 }
 
-/// What an exception means to the caller.
+/// Meaning of an exception for the caller.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum ExceptionKind {
-    /// This server stands by while another is active.
+    /// The server is standby.
     Standby,
-    /// The same server may take the call a little later.
+    /// The call may succeed later on the same server.
     Retriable,
-    /// The server has too much to do.
+    /// The server is overloaded.
     Busy,
-    /// The server is too old, or too new, for the method.
+    /// The server does not have the method: it is older or newer.
     NoSuchMethod,
-    /// The server does not speak the protocol.
+    /// The server does not have the protocol.
     NoSuchProtocol,
-    /// The server speaks another version of the protocol.
+    /// The server has another version of the protocol.
     VersionMismatch,
-    /// The caller may not do this.
+    /// Permission denied.
     AccessControl,
     /// The token is unknown, cancelled or expired.
     InvalidToken,
     /// The handshake failed.
     Sasl,
-    /// The master is not registered: it has to register again and ask for everything again.
+    /// The ApplicationMaster is not registered: it must register again and repeat all its requests.
     MasterNotRegistered,
-    /// The attempt is over; its master should end.
+    /// The attempt has ended; its ApplicationMaster should exit.
     AttemptNotFound,
-    /// The master's request is out of order, or it registers twice.
+    /// The ApplicationMaster's request is out of order, or it registered twice.
     InvalidMasterRequest,
     /// No such application.
     ApplicationNotFound,
     /// No such container.
     ContainerNotFound,
-    /// An ask that can never be met; nothing of its request was applied.
+    /// A resource request that cannot be satisfied; nothing of its request was applied.
     InvalidAsk,
-    /// The NodeManager is starting: the same call works a little later.
+    /// The NodeManager is starting; the call may succeed later.
     NodeNotReady,
-    /// The NodeManager refuses the container.
+    /// The NodeManager rejected the container.
     InvalidContainer,
-    /// The file or directory is not there.
+    /// File or directory not found.
     FileNotFound,
-    /// Anything else; see the class and message.
+    /// Any other exception; see its class and message.
     Other,
 }
 
 impl Exception {
     pub(crate) fn new(class: &str, message: &str, detail: Option<RpcErrorCodeProto>) -> Self {
-        let class = cut(class, CLASS_BYTES_MAX).to_owned();
-        // Java appends its stack to the message; the frames begin with a tab.
-        let said = message.split("\n\tat ").next().unwrap_or_default().trim();
-        let kind = kind_of(wrapped(&class, said), detail);
-        Self { class, message: cut(said, MESSAGE_BYTES_MAX).to_owned(), kind }
+        let class = truncate(class, CLASS_BYTES_MAX).to_owned();
+        // Java appends the stack trace to the message; its frames begin with a tab.
+        let text = message.split("\n\tat ").next().unwrap_or_default().trim();
+        let kind = kind_of(effective_class(&class, text), detail);
+        Self { class, message: truncate(text, MESSAGE_BYTES_MAX).to_owned(), kind }
     }
 
     pub(crate) fn of_header(header: &RpcResponseHeaderProto) -> Self {
-        // The field's getter would give the first value for a missing one.
+        // The field's getter would return the first enum value if missing.
         let detail = header.error_detail.and_then(|code| RpcErrorCodeProto::try_from(code).ok());
         Self::new(header.exception_class_name(), header.error_msg(), detail)
     }
 
-    /// What it means to the caller.
+    /// Returns the meaning for the caller.
     pub fn kind(&self) -> ExceptionKind {
         self.kind
     }
 
-    /// The class without its package.
+    /// Returns the class name without its package.
     pub fn short_class(&self) -> &str {
         self.class.rsplit(['.', '$']).next().unwrap_or(&self.class)
     }
@@ -105,13 +105,13 @@ impl fmt::Display for Exception {
     }
 }
 
-fn cut(text: &str, bytes_max: usize) -> &str {
+fn truncate(text: &str, bytes_max: usize) -> &str {
     &text[..text.floor_char_boundary(bytes_max)]
 }
 
-/// The class that counts. The ResourceManager wraps what other parts of it throw, and the message then
-/// begins with the name of what is inside.
-fn wrapped<'a>(class: &'a str, message: &'a str) -> &'a str {
+/// Returns the effective class. The ResourceManager wraps internal exceptions, and the message then
+/// begins with the name of the wrapped class.
+fn effective_class<'a>(class: &'a str, message: &'a str) -> &'a str {
     if class != WRAPPER || !message.starts_with(HADOOP) {
         return class;
     }
@@ -166,7 +166,7 @@ mod tests {
     }
 
     #[test]
-    fn the_stack_is_cut_off_and_the_class_is_understood() {
+    fn stack_trace_is_removed_and_class_is_classified() {
         let exception = check(
             "org.apache.hadoop.yarn.exceptions.ApplicationNotFoundException",
             "Application with id 'application_1_0001' doesn't exist in RM.\nReally.\n\tat org.a.b(C.java:1)\n\tat d",
@@ -181,7 +181,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_wrapped_counts_and_a_mere_mention_does_not() {
+    fn wrapped_exception_is_classified_only_at_the_start_of_the_message() {
         let inside = |message: &str| check(WRAPPER, message).kind();
         let denied = "org.apache.hadoop.security.AccessControlException: User bob may not";
         assert_eq!(inside(denied), ExceptionKind::AccessControl);
@@ -192,14 +192,14 @@ mod tests {
     }
 
     #[test]
-    fn the_detail_decides_where_the_class_says_nothing() {
+    fn error_detail_classifies_unknown_classes() {
         let busy = Exception::new("x.Unknown", "full", Some(RpcErrorCodeProto::ErrorRpcServer));
         assert_eq!(busy.kind(), ExceptionKind::Busy);
         assert_eq!(check("x.Unknown", "full").kind(), ExceptionKind::Other);
     }
 
     #[test]
-    fn a_long_message_is_cut_between_letters() {
+    fn long_message_is_truncated_at_a_character_boundary() {
         let exception = check("x", &"é".repeat(MESSAGE_BYTES_MAX));
         assert_eq!(exception.message.len(), MESSAGE_BYTES_MAX);
         assert_eq!(check("", "").to_string(), "the server gave no reason");

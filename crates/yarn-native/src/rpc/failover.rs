@@ -1,4 +1,4 @@
-//! Which server to call, what to do when it fails, and how long to wait before.
+//! Failover and retry: server selection, retry decisions and delays.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
@@ -6,42 +6,41 @@ use std::time::Duration;
 use crate::rpc::connection::{CallError, ConnectionError};
 use crate::rpc::{Exception, ExceptionKind, Safety};
 
-/// Java waits at most this long when a server thinks it has seen a ticket before.
+/// Maximum delay after a rejected replay of a ticket, as in Java.
 const REPLAY_DELAY_MAX: Duration = Duration::from_secs(5);
-/// Whatever is configured, nobody is called without a pause for ever, nor not at all any more.
+/// Bounds of the configured backoff.
 const BACKOFF_MIN: Duration = Duration::from_millis(10);
 const BACKOFF_MAX: Duration = Duration::from_secs(60 * 60);
 
-/// What a failed try leads to.
+/// Reaction to a failed attempt.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum RetryAction {
-    /// The next server, or the same one if there is no other.
+    /// Try the next server, or the same one if it is the only one.
     NextServer,
-    /// The same server, over a new connection.
+    /// Retry the same server on a new connection.
     Reconnect,
-    /// The same server, a little later.
+    /// Retry the same server after a delay.
     SameServer,
-    /// The same server, after a random while, being one of many that came at the same moment.
+    /// Retry the same server after a random delay, because many clients connected at once.
     RandomDelay,
-    /// It is not tried again.
+    /// Do not retry.
     Fail,
 }
 
-/// Decides by what is safe: what the server has not done, or may do twice, is tried again.
+/// Decides whether to retry. Retries only calls that were not executed or are idempotent.
 pub(crate) fn retry_action(failure: &CallError, safety: Safety) -> RetryAction {
     match failure {
         CallError::Exception(exception) => exception_retry_action(exception),
         CallError::NotSent(ConnectionError::Fatal(exception)) => exception_retry_action(exception),
         CallError::NotSent(ConnectionError::Security(error))
         | CallError::Unanswered(ConnectionError::Security(error)) => {
-            // Nothing was carried out in either case that this can be said of: it is said in the
-            // handshake.
+            // Raised only during the handshake, so the call was not executed.
             if error.is_replay() { RetryAction::RandomDelay } else { RetryAction::Fail }
         }
-        // What does not speak the protocol will not have learnt it the next time.
+        // A protocol violation will recur.
         CallError::NotSent(ConnectionError::Protocol(_))
         | CallError::Unanswered(ConnectionError::Protocol(_)) => RetryAction::Fail,
-        // It was our own doing that the connection was closed just then.
+        // The client itself closed the idle connection.
         CallError::NotSent(ConnectionError::Idle) => RetryAction::Reconnect,
         CallError::NotSent(
             ConnectionError::Io(_) | ConnectionError::Closed { .. } | ConnectionError::ReadTimeout,
@@ -61,7 +60,7 @@ fn exception_retry_action(exception: &Exception) -> RetryAction {
     }
 }
 
-/// Which of several servers was active last. Shared by all calls of a channel.
+/// The server that was active last. Shared by all calls of a channel.
 pub(crate) struct ActiveServer {
     index: AtomicUsize,
     servers: usize,
@@ -76,15 +75,15 @@ impl ActiveServer {
         self.index.load(Ordering::Relaxed)
     }
 
-    /// Moves on from a server that failed, unless another call has done so already.
+    /// Switches away from a failed server, unless a concurrent call has already done so.
     pub(crate) fn advance_from(&self, failed: usize) {
         let next = (failed + 1) % self.servers;
-        // Losing the race means that somebody else has moved it.
+        // Losing the race means that a concurrent call has switched.
         let _ = self.index.compare_exchange(failed, next, Ordering::Relaxed, Ordering::Relaxed);
     }
 }
 
-/// The pauses between the tries of one call.
+/// Delays between the attempts of one call.
 pub(crate) struct RetryBackoff {
     max: Duration,
     next: Duration,
@@ -96,41 +95,42 @@ pub(crate) struct RetryBackoff {
 impl RetryBackoff {
     pub(crate) fn new(max: Duration, servers: usize) -> Self {
         let max = max.clamp(BACKOFF_MIN, BACKOFF_MAX);
-        // Ten tries in quick succession are as many as a slow network needs to show itself.
+        // The first delays are short, so that brief network problems are bridged quickly.
         let next = (max / 10).max(BACKOFF_MIN);
         Self { max, next, servers: servers.max(1), switches: 0, reopened: false }
     }
 
-    /// How long to wait; `random` is from 0 to 1.
-    pub(crate) fn after(&mut self, action: RetryAction, random: f64) -> Duration {
+    /// Returns the delay before the next attempt; `random` is from 0 to 1.
+    pub(crate) fn delay(&mut self, action: RetryAction, random: f64) -> Duration {
         match action {
             RetryAction::NextServer => {
                 self.switches += 1;
-                // The others are tried at once; then everyone has had a chance.
+                // The remaining servers are tried without a delay; after a full round the delay
+                // grows.
                 if !self.switches.is_multiple_of(self.servers) {
                     Duration::ZERO
                 } else {
-                    self.grow(random)
+                    self.next_delay(random)
                 }
             }
-            // Once is bad luck; more often it is something else.
+            // Only the first reconnect is immediate.
             RetryAction::Reconnect if !std::mem::replace(&mut self.reopened, true) => {
                 Duration::ZERO
             }
-            RetryAction::Reconnect | RetryAction::SameServer => self.grow(random),
+            RetryAction::Reconnect | RetryAction::SameServer => self.next_delay(random),
             RetryAction::RandomDelay => REPLAY_DELAY_MAX.mul_f64(random).max(BACKOFF_MIN),
             RetryAction::Fail => Duration::ZERO,
         }
     }
 
-    fn grow(&mut self, random: f64) -> Duration {
-        let pause = self.next.mul_f64(0.5 + random / 2.0);
+    fn next_delay(&mut self, random: f64) -> Duration {
+        let delay = self.next.mul_f64(0.5 + random / 2.0);
         self.next = (self.next * 2).min(self.max);
-        pause
+        delay
     }
 }
 
-/// A random number from 0 to 1; without randomness the middle, which only makes callers meet.
+/// Returns a random number from 0 to 1, or 0.5 if no randomness is available.
 pub(crate) fn random() -> f64 {
     let mut bytes = [0; 4];
     match getrandom::fill(&mut bytes) {
@@ -149,7 +149,7 @@ mod tests {
     }
 
     #[test]
-    fn only_what_is_safe_is_tried_again() {
+    fn only_safe_calls_are_retried() {
         let lost = CallError::Unanswered(ConnectionError::Closed { mid_frame: false });
         assert_eq!(retry_action(&lost, Safety::Idempotent), RetryAction::NextServer);
         assert_eq!(retry_action(&lost, Safety::Once), RetryAction::Fail);
@@ -166,47 +166,47 @@ mod tests {
     }
 
     #[test]
-    fn a_failed_handshake_is_final_unless_it_was_a_crowd() {
+    fn failed_handshake_is_final_unless_it_was_a_replay() {
         let refused = |message: &str| {
             let (class, message) = ("x".to_owned(), message.to_owned());
             CallError::NotSent(ConnectionError::Security(SecurityError::Refused { class, message }))
         };
         assert_eq!(retry_action(&refused("no"), Safety::Idempotent), RetryAction::Fail);
-        let crowd = refused("GSS initiate failed [Request is a replay (34)]");
-        assert_eq!(retry_action(&crowd, Safety::Once), RetryAction::RandomDelay);
+        let replay = refused("GSS initiate failed [Request is a replay (34)]");
+        assert_eq!(retry_action(&replay, Safety::Once), RetryAction::RandomDelay);
     }
 
     #[test]
-    fn every_server_is_tried_before_anyone_waits() {
-        let mut pauses = RetryBackoff::new(Duration::from_secs(1), 3);
-        let pause: Vec<u128> =
-            (0..9).map(|_| pauses.after(RetryAction::NextServer, 1.0).as_millis()).collect();
-        assert_eq!(pause, [0, 0, 100, 0, 0, 200, 0, 0, 400]);
-        assert_eq!(pauses.after(RetryAction::SameServer, 0.0).as_millis(), 400);
-        assert_eq!(pauses.after(RetryAction::SameServer, 1.0).as_millis(), 1000);
-        assert_eq!(pauses.after(RetryAction::SameServer, 1.0).as_millis(), 1000);
-        assert_eq!(pauses.after(RetryAction::RandomDelay, 0.5).as_millis(), 2500);
-        assert_eq!(pauses.after(RetryAction::Reconnect, 1.0).as_millis(), 0);
-        assert_eq!(pauses.after(RetryAction::Reconnect, 1.0).as_millis(), 1000);
+    fn every_server_is_tried_before_the_first_delay() {
+        let mut backoff = RetryBackoff::new(Duration::from_secs(1), 3);
+        let delays: Vec<u128> =
+            (0..9).map(|_| backoff.delay(RetryAction::NextServer, 1.0).as_millis()).collect();
+        assert_eq!(delays, [0, 0, 100, 0, 0, 200, 0, 0, 400]);
+        assert_eq!(backoff.delay(RetryAction::SameServer, 0.0).as_millis(), 400);
+        assert_eq!(backoff.delay(RetryAction::SameServer, 1.0).as_millis(), 1000);
+        assert_eq!(backoff.delay(RetryAction::SameServer, 1.0).as_millis(), 1000);
+        assert_eq!(backoff.delay(RetryAction::RandomDelay, 0.5).as_millis(), 2500);
+        assert_eq!(backoff.delay(RetryAction::Reconnect, 1.0).as_millis(), 0);
+        assert_eq!(backoff.delay(RetryAction::Reconnect, 1.0).as_millis(), 1000);
     }
 
     #[test]
-    fn nobody_is_called_without_a_pause_for_ever() {
+    fn delays_are_bounded_for_any_configuration() {
         for max in [Duration::ZERO, Duration::MAX] {
-            let mut pauses = RetryBackoff::new(max, 1);
+            let mut backoff = RetryBackoff::new(max, 1);
             for _ in 0..100 {
                 for action in
                     [RetryAction::NextServer, RetryAction::SameServer, RetryAction::RandomDelay]
                 {
-                    let pause = pauses.after(action, 0.0);
-                    assert!(pause > Duration::ZERO && pause <= BACKOFF_MAX, "{pause:?}");
+                    let delay = backoff.delay(action, 0.0);
+                    assert!(delay > Duration::ZERO && delay <= BACKOFF_MAX, "{delay:?}");
                 }
             }
         }
     }
 
     #[test]
-    fn many_calls_that_fail_together_move_on_once() {
+    fn concurrent_failures_switch_servers_once() {
         let active = ActiveServer::new(2);
         active.advance_from(0);
         active.advance_from(0);

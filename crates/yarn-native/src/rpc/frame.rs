@@ -1,4 +1,4 @@
-//! Bytes on the wire: the greeting, frames, and the messages in them.
+//! Wire format: connection header, frames and messages.
 
 use bytes::{Buf, Bytes, BytesMut};
 use prost::Message;
@@ -11,23 +11,23 @@ use crate::proto::common::{
 };
 use crate::rpc::Protocol;
 
-/// Ids of calls that are none.
+/// Reserved call ids of control messages.
 const CONTEXT_CALL: i32 = -3;
 const PING_CALL: i32 = -4;
 const SASL_CALL: i32 = -33;
-/// Responses carry ids without a sign.
+/// Responses carry unsigned call ids.
 pub(crate) const SASL_RESPONSE: u32 = SASL_CALL.cast_unsigned();
-/// All protocols are in their first version.
+/// Version of all protocols.
 const PROTOCOL_VERSION: u64 = 1;
-/// Room made for reading at a time, little when nothing is announced, and never much more than has
-/// come: what a peer announces is not believed.
+/// Bounds of the buffer space reserved per read. Announced lengths are not trusted, so little more
+/// is reserved than has been received.
 const READ_MIN: usize = 8 << 10;
 const READ_MAX: usize = 256 << 10;
 
-/// Who a client is to a server, over all its connections.
+/// Id of a client across its connections.
 pub(crate) type ClientId = [u8; 16];
 
-/// What the peer sent cannot be read as frames or messages.
+/// Malformed frame or message.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{0}")]
 pub(crate) struct FrameError(pub(crate) String);
@@ -38,7 +38,7 @@ impl FrameError {
     }
 }
 
-/// The first bytes of a connection.
+/// Returns the header that opens a connection.
 pub(crate) fn connection_header(sasl: bool) -> [u8; 7] {
     let authentication = if sasl { 0xdf } else { 0 };
     [b'h', b'r', b'p', b'c', 9, 0, authentication]
@@ -59,7 +59,7 @@ pub(crate) fn request(
     };
     let mut rest = Zeroizing::new(Vec::with_capacity(header.encoded_len() + body.len() + 16));
     put(&mut rest, &header);
-    // Writing into a vector cannot fail.
+    // Writing to a vector cannot fail.
     prost::encode_length_delimiter(body.len(), &mut *rest).expect("a vector grows");
     rest.extend_from_slice(body);
     let header = rpc_header(call.cast_signed(), client, retry);
@@ -98,7 +98,7 @@ fn frame(header: &RpcRequestHeaderProto, rest: &[u8]) -> Vec<u8> {
     whole.extend_from_slice(&[0; 4]);
     put(&mut whole, header);
     whole.extend_from_slice(rest);
-    // The caller has seen to it that no request comes near this.
+    // The caller has checked the request size.
     let length = u32::try_from(whole.len() - 4).expect("requests are shorter than 4 GiB");
     whole[..4].copy_from_slice(&length.to_be_bytes());
     whole
@@ -108,7 +108,7 @@ fn put(buffer: &mut Vec<u8>, message: &impl Message) {
     message.encode_length_delimited(buffer).expect("a vector grows");
 }
 
-/// A response: its header, and what follows it.
+/// A response with its header and remaining bytes.
 pub(crate) struct Response {
     pub(crate) header: RpcResponseHeaderProto,
     rest: Bytes,
@@ -117,37 +117,37 @@ pub(crate) struct Response {
 impl Response {
     pub(crate) fn parse(frame: Bytes) -> Result<Self, FrameError> {
         let mut rest = frame;
-        let header = take(&mut rest, "a response's header")?;
+        let header = take(&mut rest, "response header")?;
         let header = RpcResponseHeaderProto::decode(header)
-            .map_err(|error| FrameError::new(format!("a response's header is damaged: {error}")))?;
+            .map_err(|error| FrameError::new(format!("malformed response header: {error}")))?;
         Ok(Self { header, rest })
     }
 
-    /// The bytes of the message that answers the call.
+    /// Returns the encoded response message.
     pub(crate) fn body(mut self) -> Result<Bytes, FrameError> {
-        take(&mut self.rest, "a response")
+        take(&mut self.rest, "response")
     }
 
     pub(crate) fn sasl(self) -> Result<RpcSaslProto, FrameError> {
         RpcSaslProto::decode(self.body()?)
-            .map_err(|error| FrameError::new(format!("a message of SASL is damaged: {error}")))
+            .map_err(|error| FrameError::new(format!("malformed SASL message: {error}")))
     }
 }
 
-/// Takes a message with its length before it.
+/// Takes a length-delimited message.
 fn take(bytes: &mut Bytes, what: &str) -> Result<Bytes, FrameError> {
     let length = prost::decode_length_delimiter(&mut *bytes)
         .ok()
         .filter(|&length| length <= bytes.remaining())
-        .ok_or_else(|| FrameError::new(format!("{what} is longer than its frame")))?;
+        .ok_or_else(|| FrameError::new(format!("{what} exceeds its frame")))?;
     Ok(bytes.split_to(length))
 }
 
-/// Cuts what arrives into frames.
+/// Splits received bytes into frames.
 pub(crate) struct FrameDecoder {
     buffer: BytesMut,
     frame_max: usize,
-    /// Nothing has been cut yet: it may not be a Hadoop server at all.
+    /// No frame has been decoded yet: the peer may not be a Hadoop server.
     first: bool,
 }
 
@@ -156,7 +156,7 @@ impl FrameDecoder {
         Self { buffer: BytesMut::new(), frame_max, first: true }
     }
 
-    /// Where to put what is read next.
+    /// Returns the buffer for received data.
     pub(crate) fn read_buffer(&mut self) -> &mut BytesMut {
         let announced = self.buffer.first_chunk().map_or(0, |&prefix| u32::from_be_bytes(prefix));
         let missing = (announced as usize).saturating_sub(self.buffer.len());
@@ -168,12 +168,12 @@ impl FrameDecoder {
         self.buffer.extend_from_slice(bytes);
     }
 
-    /// Whether a frame has begun and not ended.
+    /// Returns whether a frame is incomplete.
     pub(crate) fn is_mid_frame(&self) -> bool {
         !self.buffer.is_empty()
     }
 
-    /// The next frame, once it is there.
+    /// Returns the next complete frame, if any.
     pub(crate) fn next(&mut self) -> Result<Option<Bytes>, FrameError> {
         let Some(&prefix) = self.buffer.first_chunk::<4>() else {
             return Ok(None);
@@ -187,7 +187,7 @@ impl FrameDecoder {
             .filter(|&length| length <= self.frame_max)
             .ok_or_else(|| {
                 let limit = self.frame_max;
-                FrameError::new(format!("it announces {length} bytes, and {limit} are the limit"))
+                FrameError::new(format!("frame of {length} bytes exceeds the limit of {limit}"))
             })?;
         if self.buffer.len() - 4 < length {
             return Ok(None);
@@ -196,14 +196,14 @@ impl FrameDecoder {
         self.buffer.advance(4);
         let frame = Bytes::from_owner(ZeroizingFrame(self.buffer.split_to(length)));
         if self.buffer.is_empty() && length > READ_MAX {
-            // What one large frame needed is not kept for the small ones after it.
+            // The buffer of a large frame is not kept for later small ones.
             self.buffer = BytesMut::new();
         }
         Ok(Some(frame))
     }
 }
 
-/// A frame that is erased when nobody reads it any more: it may hold passwords of tokens.
+/// A frame that is erased when dropped, since it may contain token passwords.
 struct ZeroizingFrame(BytesMut);
 
 impl AsRef<[u8]> for ZeroizingFrame {
@@ -218,15 +218,17 @@ impl Drop for ZeroizingFrame {
     }
 }
 
-/// Says what a peer is that answers with something else than a frame.
+/// Detects peers that speak another protocol.
 fn check_protocol(prefix: [u8; 4]) -> Result<(), FrameError> {
     match &prefix {
-        b"HTTP" => Err(FrameError::new("it speaks HTTP; this is a web port, not an RPC port")),
+        b"HTTP" => {
+            Err(FrameError::new("the server speaks HTTP: this is a web port, not an RPC port"))
+        }
         [0xff, 0xff, 0xff, 0xff] => {
-            Err(FrameError::new("it speaks an older version of Hadoop RPC than 9"))
+            Err(FrameError::new("the server speaks an older version of Hadoop RPC than 9"))
         }
         // A TLS alert.
-        [0x15, 0x03, ..] => Err(FrameError::new("it speaks TLS; this is not an RPC port")),
+        [0x15, 0x03, ..] => Err(FrameError::new("the server speaks TLS: this is not an RPC port")),
         _ => Ok(()),
     }
 }

@@ -1,4 +1,4 @@
-//! One server, and the connection to it: made when needed, and made again when it broke.
+//! Connection to one server, opened on demand and reopened after failures.
 
 use std::sync::Arc;
 
@@ -13,24 +13,24 @@ use crate::rpc::open::ConnectionSetup;
 use crate::rpc::{Address, Dial, Options, Protocol};
 use crate::security::Identity;
 
-/// What all links of a channel have in common.
-pub(crate) struct Caller {
+/// Settings shared by the links of a channel.
+pub(crate) struct LinkSettings {
     pub(crate) protocol: Protocol,
     pub(crate) client: ClientId,
     pub(crate) options: Options,
     pub(crate) dial: Arc<dyn Dial>,
 }
 
-/// An identity; a connection made with an older one is not used again.
+/// An identity with its version. Connections opened with an older version are not reused.
 #[derive(Clone)]
-pub(crate) struct Badge {
-    pub(crate) identity: Arc<Identity>,
-    pub(crate) edition: u64,
+pub(crate) struct VersionedIdentity {
+    pub(crate) value: Arc<Identity>,
+    pub(crate) version: u64,
 }
 
 pub(crate) struct Link {
     pub(crate) address: Address,
-    /// Held while a connection is made, so that callers who come meanwhile wait for it.
+    /// Locked while a connection is opened, so that concurrent callers wait for it.
     current: Mutex<Option<(Connection, u64)>>,
 }
 
@@ -41,46 +41,50 @@ impl Link {
 
     pub(crate) async fn call(
         &self,
-        caller: &Caller,
-        badge: &Badge,
+        settings: &LinkSettings,
+        identity: &VersionedIdentity,
         call: u32,
         frame: Zeroizing<Vec<u8>>,
         sent: impl FnOnce(),
     ) -> Result<Bytes, CallError> {
-        let connection = self.connection(caller, badge).await.map_err(CallError::NotSent)?;
+        let connection = self.connection(settings, identity).await.map_err(CallError::NotSent)?;
         connection.call(call, frame, sent).await
     }
 
     async fn connection(
         &self,
-        caller: &Caller,
-        badge: &Badge,
+        settings: &LinkSettings,
+        identity: &VersionedIdentity,
     ) -> Result<Connection, ConnectionError> {
         let mut current = self.current.lock().await;
-        if let Some((connection, edition)) = &*current
-            && *edition >= badge.edition
+        if let Some((connection, version)) = &*current
+            && *version >= identity.version
             && connection.is_open()
         {
             return Ok(connection.clone());
         }
-        // Calls under way on the old connection keep it until they are answered.
+        // Calls in flight keep the old connection alive until they are answered.
         *current = None;
-        let connection = timeout(caller.options.connect_timeout, self.open(caller, badge))
+        let connection = timeout(settings.options.connect_timeout, self.open(settings, identity))
             .await
-            .unwrap_or_else(|_| Err(ConnectionError::Io("it took too long to connect".into())))?;
-        *current = Some((connection.clone(), badge.edition));
+            .unwrap_or_else(|_| Err(ConnectionError::Io("connect timeout".into())))?;
+        *current = Some((connection.clone(), identity.version));
         Ok(connection)
     }
 
-    async fn open(&self, caller: &Caller, badge: &Badge) -> Result<Connection, ConnectionError> {
-        let dialed = caller.dial.dial(&self.address).await?;
-        let opening = ConnectionSetup {
-            protocol: caller.protocol,
+    async fn open(
+        &self,
+        settings: &LinkSettings,
+        identity: &VersionedIdentity,
+    ) -> Result<Connection, ConnectionError> {
+        let dialed = settings.dial.dial(&self.address).await?;
+        let setup = ConnectionSetup {
+            protocol: settings.protocol,
             address: &self.address,
-            client: caller.client,
-            identity: &badge.identity,
-            options: &caller.options,
+            client: settings.client,
+            identity: &identity.value,
+            options: &settings.options,
         };
-        opening.open(dialed).await
+        setup.open(dialed).await
     }
 }

@@ -1,9 +1,9 @@
-//! Hadoop RPC: calls to a server that may move, restart, or say no.
+//! Hadoop RPC client with failover and retries.
 //!
-//! Each layer adds one idea. [`Channel`] takes a call with its deadline and encodes it; `failover`
-//! finds the server that is active; `link` keeps a connection to one address; `connection` carries
-//! many calls at once; `codec` cuts bytes into frames and protects them; `dial` opens the socket,
-//! or whatever a test puts in its place.
+//! Each layer adds one feature. [`Channel`] encodes a call with its deadline; `failover` selects
+//! the active server; `link` maintains the connection to one address; `connection` multiplexes
+//! calls; `codec` splits bytes into frames and protects them; `dial` opens the socket, or a
+//! replacement in tests.
 
 mod channel;
 pub(crate) mod codec;

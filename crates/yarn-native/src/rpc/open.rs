@@ -1,4 +1,4 @@
-//! From a fresh stream to one that takes calls: greeting, handshake, context.
+//! Setup of a connection: header, handshake, context.
 
 use std::net::IpAddr;
 
@@ -16,10 +16,11 @@ use crate::rpc::{Address, Exception, ExceptionKind, Options, Protocol};
 use crate::security::sasl::{Handshake, HandshakeOutcome, NegotiatedAuth, Step};
 use crate::security::{AuthMethod, Identity, SecurityError};
 
-/// A handshake's messages are short: a ticket with large group lists is some tens of kilobytes.
+/// Maximum size of a handshake message. A ticket with large group lists takes some tens of
+/// kilobytes.
 const HANDSHAKE_FRAME_MAX: usize = 1 << 20;
 
-/// Who opens a connection, to whom, and how.
+/// Parameters of a connection setup.
 pub(crate) struct ConnectionSetup<'a> {
     pub(crate) protocol: Protocol,
     pub(crate) address: &'a Address,
@@ -29,7 +30,7 @@ pub(crate) struct ConnectionSetup<'a> {
 }
 
 impl ConnectionSetup<'_> {
-    /// Makes a connection of a stream. The caller sees to the time it may take.
+    /// Sets up a connection on a stream. The caller enforces the timeout.
     pub(crate) async fn open(&self, dialed: DialedStream) -> Result<Connection, ConnectionError> {
         let DialedStream { mut stream, peer } = dialed;
         let mut codec = Codec::new(self.options.response_bytes_max);
@@ -41,25 +42,25 @@ impl ConnectionSetup<'_> {
             }
             AuthMethod::Token(_) | AuthMethod::Kerberos(_) => {
                 out.extend_from_slice(&frame::connection_header(true));
-                let (agreed, last) = self.handshake(&mut stream, peer, &mut out).await?;
+                let (outcome, last) = self.handshake(&mut stream, peer, &mut out).await?;
                 if let Some(message) = last {
                     out.extend_from_slice(&frame::sasl(&message));
                 }
-                if let Some(layer) = agreed.layer {
+                if let Some(layer) = outcome.layer {
                     codec.protect(layer);
                 }
-                agreed.method
+                outcome.method
             }
         };
         let context = self.context(method);
         codec.encode(&frame::context(&self.client, &context), &mut out)?;
-        // A failure to write is left to the connection's task, which first reads what the server
-        // said about it.
+        // Write errors are handled by the connection's task, which first reads the server's reason.
         let _ = stream.write_all(&out).await;
         Ok(Connection::spawn(stream, codec, self.client, self.options))
     }
 
-    /// The dialogue; gives what was agreed, and a last message that has no answer.
+    /// Performs the SASL handshake. Returns its outcome and a final message that is sent without
+    /// waiting for a response.
     async fn handshake(
         &self,
         stream: &mut Box<dyn Stream>,
@@ -72,12 +73,14 @@ impl ConnectionSetup<'_> {
         let mut received = Codec::new(HANDSHAKE_FRAME_MAX);
         out.extend_from_slice(&frame::sasl(&Handshake::negotiate_message()));
         loop {
-            let wrote = stream.write_all(out).await;
+            let written = stream.write_all(out).await;
             out.clear();
             let message = match read(stream, &mut received).await {
-                // What the server said explains more than that it takes no more.
-                Err(ConnectionError::Closed { .. } | ConnectionError::Io(_)) if wrote.is_err() => {
-                    return Err(wrote
+                // The write error explains more than the closed connection.
+                Err(ConnectionError::Closed { .. } | ConnectionError::Io(_))
+                    if written.is_err() =>
+                {
+                    return Err(written
                         .map_err(ConnectionError::from)
                         .err()
                         .unwrap_or(ConnectionError::ReadTimeout));
@@ -92,9 +95,11 @@ impl ConnectionSetup<'_> {
             handshake = next;
             match step? {
                 Step::Send(message) => out.extend_from_slice(&frame::sasl(&message)),
-                Step::Done(last, agreed) if !received.is_mid_frame() => return Ok((agreed, last)),
+                Step::Done(last, outcome) if !received.is_mid_frame() => {
+                    return Ok((outcome, last));
+                }
                 Step::Done(..) => {
-                    return Err(ConnectionError::protocol("it said more than its handshake"));
+                    return Err(ConnectionError::protocol("data after the end of the handshake"));
                 }
             }
         }
@@ -109,13 +114,13 @@ impl ConnectionSetup<'_> {
                 }
                 None => UserInformationProto { effective_user: Some(user), real_user: None },
             }),
-            // The ticket says who calls; a name, even the caller's own short one, would be a
-            // request to act for somebody.
+            // The ticket identifies the user; any name, even the caller's short name, would request
+            // impersonation.
             NegotiatedAuth::Kerberos => acting_for.map(|effective| UserInformationProto {
                 effective_user: Some(effective),
                 real_user: None,
             }),
-            // The token says all, and another name is an error.
+            // The token identifies the user; a name is an error.
             NegotiatedAuth::Token => None,
         };
         let protocol = Some(self.protocol.name().to_owned());
@@ -134,9 +139,7 @@ async fn read(
                 return Err(handshake_error(Exception::of_header(&response.header)));
             }
             if response.header.call_id != SASL_RESPONSE {
-                return Err(ConnectionError::protocol(
-                    "it answers a call in the middle of the handshake",
-                ));
+                return Err(ConnectionError::protocol("response to a call during the handshake"));
             }
             return Ok(response.sasl()?);
         }
@@ -146,7 +149,7 @@ async fn read(
     }
 }
 
-/// A server may refuse for reasons that have nothing to do with who calls.
+/// Converts an exception during the handshake. Not every exception concerns authentication.
 fn handshake_error(exception: Exception) -> ConnectionError {
     match exception.kind() {
         ExceptionKind::Standby | ExceptionKind::Retriable | ExceptionKind::Busy => {
@@ -156,8 +159,8 @@ fn handshake_error(exception: Exception) -> ConnectionError {
     }
 }
 
-/// Takes a step of the handshake. Kerberos may wait for its server, which must not stop others: it
-/// gets a thread of its own, which the runtime need not wait for at its end.
+/// Performs a handshake step. Kerberos may block on its server, so its steps run on a separate
+/// thread that the runtime does not wait for at shutdown.
 async fn handshake_step(
     mut handshake: Handshake,
     message: RpcSaslProto,
@@ -170,8 +173,8 @@ async fn handshake_step(
     let (done, outcome) = oneshot::channel();
     std::thread::Builder::new().name("kerberos".into()).spawn(move || {
         let step = handshake.on_message(message, is_peer);
-        // Nobody waits any more when the connection was given up meanwhile.
+        // The receiver is gone if the connection attempt was abandoned.
         let _ = done.send((handshake, step));
     })?;
-    outcome.await.map_err(|_| ConnectionError::protocol("the Kerberos library failed"))
+    outcome.await.map_err(|_| ConnectionError::protocol("the Kerberos thread ended unexpectedly"))
 }

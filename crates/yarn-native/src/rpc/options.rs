@@ -1,34 +1,34 @@
-//! How patient a channel is, and how much it takes.
+//! Timeouts and limits of a channel.
 
 use std::time::Duration;
 
 use crate::security::Policy;
 
-/// Limits and times of a channel. The defaults suit a ResourceManager.
+/// Options of a channel. The defaults suit a ResourceManager.
 #[derive(Clone, Debug)]
 pub struct Options {
-    /// What is demanded of a server before it is trusted.
+    /// Requirements for trusting a server.
     pub security: Policy,
-    /// For opening a connection, handshake included (`ipc.client.connect.timeout`).
+    /// Timeout for opening a connection, including the handshake (`ipc.client.connect.timeout`).
     pub connect_timeout: Duration,
-    /// A connection on which calls wait, and nothing has been heard for this long, is given up
+    /// Read timeout while calls are pending; the connection is closed afterwards
     /// (`ipc.client.rpc-timeout.ms`).
     pub read_timeout: Duration,
-    /// While calls wait, something is sent at least this often (`ipc.ping.interval`).
+    /// Ping interval while calls are pending (`ipc.ping.interval`).
     pub ping_interval: Duration,
-    /// A connection without calls is closed after this long; servers do the same.
+    /// Idle timeout of a connection; servers use the same.
     pub idle_timeout: Duration,
-    /// How long servers that cannot be reached, or are standby, are tried again
-    /// (`yarn.resourcemanager.connect.max-wait.ms`). A call's deadline may end it earlier. Without
-    /// any, each server has one chance.
+    /// Total time to retry unreachable or standby servers
+    /// (`yarn.resourcemanager.connect.max-wait.ms`). A call's deadline may end it earlier. With
+    /// zero, each server is tried once.
     pub retry_timeout: Duration,
-    /// The longest pause between tries; the first is a tenth of it.
+    /// Maximum delay between attempts; the first delay is a tenth of it.
     pub backoff_max: Duration,
-    /// The longest request (`ipc.maximum.data.length` of the server; 64 MiB before Hadoop 3.3).
+    /// Maximum request size (the server's `ipc.maximum.data.length`; 64 MiB before Hadoop 3.3).
     pub request_bytes_max: usize,
-    /// The longest response (`ipc.maximum.response.length`).
+    /// Maximum response size (`ipc.maximum.response.length`).
     pub response_bytes_max: usize,
-    /// Calls that may wait for an answer on one connection.
+    /// Maximum number of pending calls on one connection.
     pub calls_max: usize,
 }
 

@@ -1,4 +1,4 @@
-//! The calls of a connection that wait for their answers.
+//! Pending calls of a connection.
 
 use std::collections::HashMap;
 
@@ -7,11 +7,11 @@ use tokio::sync::oneshot;
 
 use crate::rpc::connection::CallError;
 
-/// Where the answer goes.
+/// Sender for the response of a call.
 pub(crate) type ReplySender = oneshot::Sender<Result<Bytes, CallError>>;
 
-/// Calls by id. An entry stays until its answer has come, also when nobody waits any more: so a late
-/// answer is told from one that was never asked for.
+/// Calls by id. An entry stays until its response arrives, even if the caller has given up, so that
+/// late responses are distinguished from unsolicited ones.
 #[derive(Default)]
 pub(crate) struct CallTable {
     calls: HashMap<u32, PendingCall>,
@@ -19,9 +19,9 @@ pub(crate) struct CallTable {
 
 struct PendingCall {
     reply: ReplySender,
-    /// Answers still to come: a call that is tried again on the same connection has two.
+    /// Number of outstanding responses: a call retried on the same connection has two.
     answers: u32,
-    /// Where in the stream the request ends.
+    /// End offset of the request in the stream.
     end: u64,
 }
 
@@ -35,31 +35,31 @@ impl CallTable {
     }
 
     pub(crate) fn insert(&mut self, call: u32, reply: ReplySender, end: u64) {
-        let earlier = self.calls.remove(&call).map_or(0, |waiting| waiting.answers);
+        let earlier = self.calls.remove(&call).map_or(0, |pending| pending.answers);
         self.calls.insert(call, PendingCall { reply, answers: earlier + 1, end });
     }
 
-    /// Hands an answer over. Whether such a call was made at all.
+    /// Delivers a response. Returns whether the call exists.
     pub(crate) fn answer(&mut self, call: u32, outcome: Result<Bytes, CallError>) -> bool {
-        let Some(mut waiting) = self.calls.remove(&call) else {
+        let Some(mut pending) = self.calls.remove(&call) else {
             return false;
         };
-        waiting.answers -= 1;
-        // The same call, asked again: its first answer is as good as its second.
-        let (nobody, _) = oneshot::channel();
-        let reply = std::mem::replace(&mut waiting.reply, nobody);
-        if waiting.answers > 0 {
-            self.calls.insert(call, waiting);
+        pending.answers -= 1;
+        // For a retried call, the first response serves as well as the second.
+        let (unused, _) = oneshot::channel();
+        let reply = std::mem::replace(&mut pending.reply, unused);
+        if pending.answers > 0 {
+            self.calls.insert(call, pending);
         }
-        // A caller that has gone needs no answer.
+        // The caller may have given up.
         let _ = reply.send(outcome);
         true
     }
 
-    /// Ends all calls; `failure` is given whether the call's request was written to its end.
+    /// Fails all calls. `failure` receives whether the request was written completely.
     pub(crate) fn fail(&mut self, written: u64, mut failure: impl FnMut(bool) -> CallError) {
-        for (_, waiting) in self.calls.drain() {
-            let _ = waiting.reply.send(Err(failure(waiting.end <= written)));
+        for (_, pending) in self.calls.drain() {
+            let _ = pending.reply.send(Err(failure(pending.end <= written)));
         }
     }
 }

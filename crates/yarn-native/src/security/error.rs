@@ -1,134 +1,134 @@
-//! What can go wrong before a server and a caller trust each other.
+//! Errors of authentication and message protection.
 
 use crate::security::quality::{self, Quality};
 
-/// Why a handshake failed. Trying again does not help until somebody has changed something, which
-/// [`SecurityError::hint`] names where it is known.
+/// Failure of authentication or protection. Retrying does not help until the cause is fixed;
+/// [`SecurityError::hint`] names a remedy where one is known.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum SecurityError {
-    /// The caller has no Kerberos ticket and no keytab to get one with.
+    /// No Kerberos ticket is available, and no keytab to obtain one.
     #[error("no Kerberos ticket was found: {reason}")]
     NoTicket {
-        /// In the words of the Kerberos library.
+        /// The Kerberos library's message.
         reason: String,
     },
-    /// There is a ticket, and its time is over.
+    /// The Kerberos ticket has expired.
     #[error("the Kerberos ticket has expired: {reason}")]
     TicketExpired {
-        /// In the words of the Kerberos library.
+        /// The Kerberos library's message.
         reason: String,
     },
-    /// The realm is unknown, or does not know the server or the caller.
-    #[error("the Kerberos realm does not fit: {reason}")]
+    /// The realm is unknown, or does not know the server or the client.
+    #[error("Kerberos realm mismatch: {reason}")]
     WrongRealm {
-        /// In the words of the Kerberos library.
+        /// The Kerberos library's message.
         reason: String,
     },
-    /// The clocks of this machine and of the realm are too far apart.
+    /// The clocks of this machine and the Kerberos server differ too much.
     #[error("the clock of this machine differs too much from the Kerberos server's: {reason}")]
     ClockSkew {
-        /// In the words of the Kerberos library.
+        /// The Kerberos library's message.
         reason: String,
     },
-    /// No server of the realm answers.
+    /// No Kerberos server of the realm is reachable.
     #[error("no Kerberos server could be reached: {reason}")]
     KdcUnreachable {
-        /// In the words of the Kerberos library.
+        /// The Kerberos library's message.
         reason: String,
     },
     /// The keytab cannot be used.
     #[error("the keytab `{path}` cannot be used for `{principal}`: {reason}")]
     Keytab {
-        /// The file.
+        /// The keytab file.
         path: String,
-        /// Whose key was looked for.
+        /// The principal of the key.
         principal: String,
-        /// In the words of the Kerberos library.
+        /// The Kerberos library's message.
         reason: String,
     },
-    /// The Kerberos library is not on this machine, or lacks a function.
+    /// The Kerberos library is missing or lacks a function.
     #[error("the Kerberos library could not be opened: {reason}")]
     MissingLibrary {
-        /// What the system's loader said.
+        /// The dynamic loader's message.
         reason: String,
     },
-    /// Kerberos failed in some other way.
-    #[error("Kerberos failed at {during}: {reason}")]
+    /// Any other Kerberos error.
+    #[error("Kerberos error ({during}): {reason}")]
     Kerberos {
-        /// The step that failed.
+        /// The operation that failed.
         during: &'static str,
-        /// In the words of the Kerberos library.
+        /// The Kerberos library's message.
         reason: String,
     },
-    /// The server says it is somebody it should not be.
-    #[error("the server calls itself `{claimed}`, but should be `{expected}`")]
+    /// The server's principal is not the required one.
+    #[error("unexpected server principal `{claimed}`, expected `{expected}`")]
     WrongServer {
-        /// The principal it claims.
+        /// The principal the server claims.
         claimed: String,
-        /// The principal or pattern that was configured.
+        /// The configured principal or pattern.
         expected: String,
     },
-    /// Kerberos is used, and nobody said which principal the server has.
-    #[error("the principal of the server is not configured, so it cannot be trusted")]
+    /// No server principal is configured for Kerberos.
+    #[error("the server cannot be trusted: its principal is not configured")]
     NoServerPrincipal,
-    /// The server wants no proof, and a secure client must not go on.
-    #[error("the server asks for no authentication (SIMPLE), which a secure client refuses")]
+    /// The server requires no authentication, which a secure client must not accept.
+    #[error("the server requires no authentication (SIMPLE), which a secure client rejects")]
     SimpleRefused,
-    /// The server takes nothing that the caller has.
-    #[error("the server accepts {offered}, and the caller has {have}")]
+    /// The server accepts none of the client's authentication methods.
+    #[error("no common authentication method: the server accepts {offered}, the client has {have}")]
     NoCommonMethod {
-        /// The methods it named.
+        /// The methods the server accepts.
         offered: String,
-        /// What the caller could have used.
+        /// The client's credentials.
         have: &'static str,
     },
-    /// The server wants a mechanism this client does not speak.
-    #[error("the server wants mechanism `{mechanism}` for {method}, which is not supported")]
+    /// The server requires an unsupported SASL mechanism.
+    #[error("unsupported SASL mechanism `{mechanism}` for {method}")]
     UnknownMechanism {
         /// `TOKEN` or `KERBEROS`.
         method: &'static str,
-        /// What it named.
+        /// The mechanism.
         mechanism: String,
     },
-    /// No quality of protection suits both sides.
-    #[error("the server offers protection {offered}, and {wanted} is wanted")]
+    /// No quality of protection is accepted by both sides.
+    #[error("no common protection: the server offers {offered}, the client accepts {wanted}")]
     NoCommonQuality {
-        /// What the server offers.
+        /// The qualities the server offers.
         offered: String,
-        /// What the caller's configuration wants.
+        /// The qualities the client accepts.
         wanted: String,
     },
-    /// The server answered with something that is no part of the dialogue.
-    #[error("the server broke the handshake: {what}")]
+    /// The server violated the handshake protocol.
+    #[error("handshake protocol error: {reason}")]
     Protocol {
-        /// What it did.
-        what: String,
+        /// The violation.
+        reason: String,
     },
-    /// The server does not know the password it should know.
-    #[error("the server could not prove that it knows the token's password")]
+    /// The server did not prove knowledge of the token's password.
+    #[error("server authentication failed: no proof of the token's password")]
     ServerUnauthenticated,
-    /// A protected message was forged, repeated, reordered or damaged.
-    #[error("a protected message did not pass its check: {what}")]
+    /// A protected message was forged, replayed, reordered or damaged.
+    #[error("invalid protected message: {reason}")]
     Tampered {
-        /// Which check.
-        what: &'static str,
+        /// The failed check.
+        reason: &'static str,
     },
-    /// The server refused the caller.
-    #[error("the server refused the caller: {message} (`{class}`)")]
+    /// The server rejected the authentication.
+    #[error("authentication rejected by the server: {message} (`{class}`)")]
     Refused {
-        /// The Java class of its exception.
+        /// Java class of the exception.
         class: String,
-        /// Its message.
+        /// Message of the exception.
         message: String,
     },
-    /// The system gave no random bytes.
-    #[error("the system gave no random bytes for a nonce")]
+    /// The system's random number generator failed.
+    #[error("the system's random number generator failed")]
     NoRandomness,
 }
 
 impl SecurityError {
-    /// What a person can do about it.
+    /// Returns a hint for resolving the error.
     pub fn hint(&self) -> Option<&'static str> {
         Some(match self {
             Self::NoTicket { .. } | Self::TicketExpired { .. } => {
@@ -139,8 +139,8 @@ impl SecurityError {
                  configuration, and `default_realm` and `domain_realm` in krb5.conf"
             }
             Self::ClockSkew { .. } => "set this machine's clock (NTP), then try again",
-            Self::KdcUnreachable { .. } => "look at `[realms]` in krb5.conf, and at the network",
-            Self::Keytab { .. } => "`klist -kt FILE` shows whose keys a keytab holds",
+            Self::KdcUnreachable { .. } => "check `[realms]` in krb5.conf and the network",
+            Self::Keytab { .. } => "list the keytab's principals with `klist -kt FILE`",
             Self::MissingLibrary { .. } => {
                 "install MIT Kerberos (`libgssapi-krb5-2` on Debian, `krb5-libs` on Red Hat)"
             }
@@ -148,24 +148,24 @@ impl SecurityError {
                 "set `yarn.resourcemanager.principal` or `dfs.namenode.kerberos.principal`"
             }
             Self::SimpleRefused => {
-                "`ipc.client.fallback-to-simple-auth-allowed` permits it, at your risk"
+                "set `ipc.client.fallback-to-simple-auth-allowed` to allow it (insecure)"
             }
             Self::Refused { message, .. } if message.contains("GSS initiate failed") => {
-                "the server's log says why; often its clock and this machine's differ, or the \
-                 server's key was changed and the ticket is older (`kinit` again)"
+                "check the server's log; common causes are clocks that differ, or a \
+                 ticket older than the server's key (run `kinit` again)"
             }
             Self::NoCommonQuality { .. } => "set `hadoop.rpc.protection` as on the cluster",
             _ => return None,
         })
     }
 
-    /// Whether the server only thought it had seen the ticket before, as happens when many
-    /// connections are made with it at the same moment.
+    /// Returns whether the server mistook the ticket for a replay, as happens when many connections
+    /// are opened with it at the same moment.
     pub(crate) fn is_replay(&self) -> bool {
         matches!(self, Self::Refused { message, .. } if message.contains("Request is a replay"))
     }
 
-    /// What a server says when it refuses; Java passes on what its own Kerberos says.
+    /// Converts a server's exception. Java passes on the messages of its Kerberos library.
     pub(crate) fn refused(class: String, message: String) -> Self {
         if message.contains("Clock skew too great") {
             return Self::ClockSkew { reason: message };
@@ -173,12 +173,13 @@ impl SecurityError {
         Self::Refused { class, message }
     }
 
-    pub(crate) fn protocol(what: impl Into<String>) -> Self {
-        Self::Protocol { what: what.into() }
+    pub(crate) fn protocol(reason: impl Into<String>) -> Self {
+        Self::Protocol { reason: reason.into() }
     }
 
     pub(crate) fn no_common_quality(offered: &[Quality], wanted: &[Quality]) -> Self {
-        let (offered, wanted) = (quality::join(offered), quality::join(wanted));
+        let (offered, wanted) =
+            (quality::comma_separated(offered), quality::comma_separated(wanted));
         Self::NoCommonQuality { offered, wanted }
     }
 }

@@ -1,25 +1,26 @@
-//! Patterns for names: `*`, `?`, `[…]` and `{a,b}`, as Hadoop's.
+//! Glob patterns for names: `*`, `?`, `[…]` and `{a,b}`, as in Hadoop.
 
-/// Alternatives that the braces of one pattern may make.
+/// Maximum number of alternatives from the braces of one pattern.
 const ALTERNATIVES_MAX: usize = 64;
 
-/// Whether the whole text fits a glob. Patterns with too many alternatives fit nothing.
-pub(crate) fn is_like(pattern: &str, text: &str) -> bool {
+/// Returns whether a glob matches the whole text. Patterns with too many alternatives match
+/// nothing.
+pub(crate) fn glob_matches(pattern: &str, text: &str) -> bool {
     let text: Vec<char> = text.chars().collect();
     alternatives(pattern).is_some_and(|patterns| {
         patterns.iter().any(|pattern| {
             let pattern: Vec<char> = pattern.chars().collect();
-            fits(&pattern, &text)
+            matches(&pattern, &text)
         })
     })
 }
 
-/// The patterns without braces that a pattern with braces stands for.
+/// Expands the braces of a pattern.
 fn alternatives(pattern: &str) -> Option<Vec<String>> {
     let mut done = Vec::new();
     let mut open = vec![pattern.to_owned()];
     while let Some(pattern) = open.pop() {
-        // The innermost pair: the first closing brace, and the last opening one before it.
+        // Innermost pair: the first closing brace and the last opening one before it.
         let pair = pattern.find('}').and_then(|close| Some((pattern[..close].rfind('{')?, close)));
         let Some((start, end)) = pair else {
             done.push(pattern);
@@ -35,8 +36,9 @@ fn alternatives(pattern: &str) -> Option<Vec<String>> {
     Some(done)
 }
 
-/// Matches with one point to return to, the last `*`: time grows with the product of the lengths, no more.
-fn fits(pattern: &[char], text: &[char]) -> bool {
+/// Matches with a single backtracking point, the last `*`, so the time is bounded by the product of
+/// the lengths.
+fn matches(pattern: &[char], text: &[char]) -> bool {
     let (mut p, mut t) = (0, 0);
     let mut star: Option<(usize, usize)> = None;
     while t < text.len() {
@@ -64,7 +66,7 @@ fn fits(pattern: &[char], text: &[char]) -> bool {
     pattern[p..].iter().all(|letter| *letter == '*')
 }
 
-/// The length of a `[…]` that the letter fits.
+/// Returns the length of a `[…]` class if it matches the character.
 fn class(pattern: &[char], letter: char) -> Option<usize> {
     let end = 2 + pattern.get(2..)?.iter().position(|end| *end == ']')?;
     let (negated, members) = match pattern[1] {
@@ -104,11 +106,11 @@ mod tests {
             ("a\\*", "a*", true),
             ("a\\*", "ab", false),
         ] {
-            assert_eq!(is_like(pattern, text), expected, "{pattern} {text}");
+            assert_eq!(glob_matches(pattern, text), expected, "{pattern} {text}");
         }
         let many = "{a,b}".repeat(30);
-        assert!(!is_like(&many, "a"), "too many alternatives fit nothing");
+        assert!(!glob_matches(&many, "a"), "too many alternatives match nothing");
         let slow = format!("{}b", "a*".repeat(500));
-        assert!(!is_like(&slow, &"a".repeat(2000)));
+        assert!(!glob_matches(&slow, &"a".repeat(2000)));
     }
 }

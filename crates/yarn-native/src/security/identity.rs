@@ -1,4 +1,4 @@
-//! Who calls.
+//! Identities of callers.
 
 use std::path::PathBuf;
 use std::time::Duration;
@@ -6,92 +6,92 @@ use std::time::Duration;
 use super::{error::SecurityError, gssapi};
 use crate::token::Token;
 
-/// Who calls, how that is proven, and for whom.
+/// Identity of a caller: its authentication and the user it acts for.
 #[derive(Clone, Debug)]
 pub struct Identity {
-    /// What the caller shows.
+    /// Authentication method.
     pub auth: AuthMethod,
-    /// The user on whose behalf the call is made, if not the caller's own. The cluster must allow
-    /// it (`hadoop.proxyuser.*`). A token is its owner's, so this changes nothing for one.
+    /// Effective user, if different from the caller. The cluster must allow the impersonation
+    /// (`hadoop.proxyuser.*`). Has no effect with a token, which belongs to its owner.
     pub acting_for: Option<String>,
 }
 
-/// What a caller can show.
+/// Authentication method with its credentials.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub enum AuthMethod {
-    /// The caller's word, which an insecure cluster believes.
+    /// A user name, which an insecure cluster trusts.
     Simple {
-        /// The user's name.
+        /// User name.
         user: String,
     },
-    /// A token a server gave out earlier.
+    /// A token issued by a server.
     Token(Token),
     /// A Kerberos ticket.
     Kerberos(Kerberos),
 }
 
-/// Where Kerberos is found.
+/// Kerberos settings.
 #[derive(Clone, Debug, Default)]
 pub struct Kerberos {
-    /// Where tickets come from.
+    /// Source of Kerberos tickets.
     pub tickets: TicketSource,
-    /// The GSSAPI library, where it has an unusual name or place.
+    /// Path of the GSSAPI library, if not the system's default.
     pub library: Option<PathBuf>,
 }
 
-/// Where tickets come from.
+/// Source of Kerberos tickets.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum TicketSource {
-    /// The cache that `kinit` fills; `KRB5CCNAME` and `KRB5_CLIENT_KTNAME` are honoured.
+    /// The default cache, filled by `kinit`; `KRB5CCNAME` and `KRB5_CLIENT_KTNAME` apply.
     #[default]
     Default,
-    /// A cache by name, as in `FILE:/tmp/krb5cc_1000`.
+    /// A ticket cache, such as `FILE:/tmp/krb5cc_1000`.
     Cache(String),
-    /// A keytab; the tickets got with it are kept in memory only.
+    /// A keytab; its tickets are kept in memory only.
     Keytab {
-        /// The file.
+        /// The keytab file.
         path: PathBuf,
-        /// Whose key to use, as in `alice@EXAMPLE.COM`.
+        /// Principal, such as `alice@EXAMPLE.COM`.
         principal: String,
     },
 }
 
-/// A ticket, as the Kerberos library tells of it.
+/// Information about a Kerberos ticket.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Ticket {
-    /// Whose it is: `alice@EXAMPLE.COM`.
+    /// Principal, such as `alice@EXAMPLE.COM`.
     pub principal: String,
-    /// How long it still counts.
+    /// Remaining lifetime.
     pub lifetime: Duration,
 }
 
 impl Kerberos {
-    /// The ticket that calls would be made with; may wait for a Kerberos server, on this thread.
+    /// Returns the ticket that calls would use. May block on a Kerberos server.
     pub fn ticket(&self) -> Result<Ticket, SecurityError> {
         gssapi::ticket(self)
     }
 }
 
 impl Identity {
-    /// A user of an insecure cluster.
+    /// Creates the identity of a user of an insecure cluster.
     pub fn simple(user: impl Into<String>) -> Self {
         Self::new(AuthMethod::Simple { user: user.into() })
     }
 
-    /// The holder of a token.
+    /// Creates the identity of a token's holder.
     pub fn token(token: Token) -> Self {
         Self::new(AuthMethod::Token(token))
     }
 
-    /// The holder of a Kerberos ticket.
+    /// Creates the identity of a Kerberos ticket's owner.
     pub fn kerberos(tickets: TicketSource) -> Self {
         Self::new(AuthMethod::Kerberos(Kerberos { tickets, library: None }))
     }
 
-    /// The same caller, on behalf of `user`.
+    /// Sets the effective user.
     pub fn acting_for(mut self, user: impl Into<String>) -> Self {
         self.acting_for = Some(user.into());
         self

@@ -1,50 +1,50 @@
-//! SASL's GSSAPI mechanism: first the library's own tokens, then an agreement about protection.
+//! SASL's GSSAPI mechanism: exchange of GSSAPI tokens, then negotiation of the protection.
 
 use crate::security::error::SecurityError;
 use crate::security::quality::Quality;
 
-/// The most this client says it takes in one message.
+/// Maximum message size announced by the client.
 const SIZE_MAX: [u8; 3] = [0xff; 3];
-/// What may be put into one message even if a server takes more.
+/// Maximum plaintext per message, even if the server accepts more.
 const PLAIN_MAX: usize = 65536;
 
-/// A security context of some GSSAPI library.
+/// Security context of a GSSAPI library.
 pub(crate) trait SecurityContext: Send {
-    /// Takes what the server sent, gives what to send.
+    /// Processes the server's token and returns the next token to send.
     fn step(&mut self, token: Option<&[u8]>) -> Result<Progress, SecurityError>;
-    /// Protects a message; sealed, nobody else can read it.
+    /// Protects a message, with encryption if `encrypted`.
     fn wrap(&mut self, plain: &[u8], encrypted: bool) -> Result<Vec<u8>, SecurityError>;
-    /// The message, and whether it was sealed.
+    /// Unwraps a message. Returns the plaintext and whether it was encrypted.
     fn unwrap(&mut self, token: &[u8]) -> Result<(Vec<u8>, bool), SecurityError>;
-    /// The longest message whose protected form is at most `size` bytes.
+    /// Returns the maximum plaintext size with a protected form of at most `size` bytes.
     fn plain_max(&mut self, encrypted: bool, size: usize) -> Result<usize, SecurityError>;
 }
 
-/// How far a context has come.
+/// Result of a context step.
 pub(crate) struct Progress {
     pub(crate) token: Vec<u8>,
     pub(crate) complete: bool,
 }
 
-/// A client on its way through the handshake.
+/// Client side of a Kerberos handshake.
 pub(crate) struct KerberosClient {
     context: Box<dyn SecurityContext>,
     wanted: Vec<Quality>,
     state: NegotiationState,
 }
 
-/// What the server's next message must be.
+/// Expected next message of the server.
 enum NegotiationState {
-    /// A token for the library.
+    /// A GSSAPI token.
     Establishing,
-    /// The protections it offers.
+    /// The offered qualities of protection.
     Offer,
     /// Success.
     Negotiated { quality: Quality, size: usize },
 }
 
 impl KerberosClient {
-    /// The client, and the first token to send.
+    /// Creates the client and returns its first token.
     pub(crate) fn start(
         mut context: Box<dyn SecurityContext>,
         wanted: &[Quality],
@@ -54,7 +54,7 @@ impl KerberosClient {
         Ok((Self { context, wanted: wanted.to_vec(), state }, token))
     }
 
-    /// Answers a challenge.
+    /// Responds to a challenge.
     pub(crate) fn respond(&mut self, challenge: &[u8]) -> Result<Vec<u8>, SecurityError> {
         match self.state {
             NegotiationState::Establishing => {
@@ -62,12 +62,12 @@ impl KerberosClient {
                 if complete {
                     self.state = NegotiationState::Offer;
                 }
-                // Nothing left to say is said as an empty response.
+                // An empty token is sent as an empty response.
                 Ok(token)
             }
             NegotiationState::Offer => self.negotiate_layer(challenge),
             NegotiationState::Negotiated { .. } => {
-                Err(SecurityError::protocol("it challenges after protection was agreed"))
+                Err(SecurityError::protocol("challenge after the protection was negotiated"))
             }
         }
     }
@@ -76,26 +76,26 @@ impl KerberosClient {
         let (offer, _) = self.context.unwrap(challenge)?;
         let [mask, size @ ..]: [u8; 4] = offer
             .try_into()
-            .map_err(|_| SecurityError::protocol("its offer of protection has not 4 bytes"))?;
+            .map_err(|_| SecurityError::protocol("protection offer is not 4 bytes long"))?;
         let offered: Vec<Quality> = Quality::STRONGEST_FIRST
             .into_iter()
             .filter(|quality| mask & quality.gssapi_bit() != 0)
             .collect();
         let quality = Quality::choose(&self.wanted, &offered)
             .ok_or_else(|| SecurityError::no_common_quality(&offered, &self.wanted))?;
-        let mut answer = [quality.gssapi_bit(), 0, 0, 0];
+        let mut response = [quality.gssapi_bit(), 0, 0, 0];
         if quality != Quality::Authentication {
-            answer[1..].copy_from_slice(&SIZE_MAX);
+            response[1..].copy_from_slice(&SIZE_MAX);
         }
         let size = size.iter().fold(0, |size, &byte| size << 8 | usize::from(byte));
         self.state = NegotiationState::Negotiated { quality, size };
-        self.context.wrap(&answer, false)
+        self.context.wrap(&response, false)
     }
 
-    /// Takes the server's success, which counts only once both sides have agreed.
+    /// Processes the server's success message, which is valid only after the negotiation.
     pub(crate) fn finish(mut self) -> Result<Option<GssapiLayer>, SecurityError> {
         let NegotiationState::Negotiated { quality, size } = self.state else {
-            return Err(SecurityError::protocol("it reports success before it has proven itself"));
+            return Err(SecurityError::protocol("success before mutual authentication"));
         };
         let encrypted = match quality {
             Quality::Authentication => return Ok(None),
@@ -104,13 +104,13 @@ impl KerberosClient {
         };
         let plain_max = self.context.plain_max(encrypted, size.min(PLAIN_MAX))?;
         if plain_max == 0 {
-            return Err(SecurityError::protocol("it takes no message of any size"));
+            return Err(SecurityError::protocol("maximum message size is too small"));
         }
         Ok(Some(GssapiLayer { context: self.context, encrypted, plain_max }))
     }
 }
 
-/// Protects the messages that follow.
+/// Protection of messages after the handshake.
 pub(crate) struct GssapiLayer {
     context: Box<dyn SecurityContext>,
     encrypted: bool,
@@ -129,7 +129,7 @@ impl GssapiLayer {
     pub(crate) fn unwrap(&mut self, token: &[u8]) -> Result<Vec<u8>, SecurityError> {
         let (plain, encrypted) = self.context.unwrap(token)?;
         if self.encrypted && !encrypted {
-            return Err(SecurityError::Tampered { what: "it is not encrypted" });
+            return Err(SecurityError::Tampered { reason: "message is not encrypted" });
         }
         Ok(plain)
     }
@@ -139,8 +139,8 @@ impl GssapiLayer {
 pub(crate) mod tests {
     use super::*;
 
-    /// A library whose context is complete after one exchange, and which protects by a first byte:
-    /// `i` for integrity, `c` for privacy.
+    /// A context that completes after one exchange and marks protection with a first byte: `i` for
+    /// integrity, `c` for privacy.
     pub(crate) struct FakeContext;
 
     impl SecurityContext for FakeContext {
@@ -157,7 +157,7 @@ pub(crate) mod tests {
             match token.split_first() {
                 Some((b'c', plain)) => Ok((plain.to_vec(), true)),
                 Some((b'i', plain)) => Ok((plain.to_vec(), false)),
-                _ => Err(SecurityError::Tampered { what: "it is not ours" }),
+                _ => Err(SecurityError::Tampered { reason: "unknown token" }),
             }
         }
         fn plain_max(&mut self, _: bool, size: usize) -> Result<usize, SecurityError> {
@@ -174,18 +174,18 @@ pub(crate) mod tests {
     }
 
     #[test]
-    fn the_strongest_protection_offered_is_agreed() {
+    fn strongest_offered_protection_is_negotiated() {
         let mut client = established(&[]);
         assert_eq!(client.respond(b"i\x07\x01\x00\x00").expect("an answer"), b"i\x04\xff\xff\xff");
         let mut layer = client.finish().expect("success").expect("a layer");
         assert_eq!(layer.plain_max(), 65535);
         assert_eq!(layer.wrap(b"x").expect("wrapped"), b"cx");
         assert_eq!(layer.unwrap(b"cy").expect("unwrapped"), b"y");
-        assert!(layer.unwrap(b"iy").is_err(), "privacy was agreed");
+        assert!(layer.unwrap(b"iy").is_err(), "privacy was negotiated");
     }
 
     #[test]
-    fn messages_stay_modest_whatever_the_server_takes() {
+    fn message_size_is_capped_by_the_client() {
         let mut client = established(&[]);
         client.respond(b"i\x07\xff\xff\xff").expect("an answer");
         let layer = client.finish().expect("success").expect("a layer");
@@ -193,21 +193,21 @@ pub(crate) mod tests {
     }
 
     #[test]
-    fn authentication_alone_leaves_no_layer() {
+    fn authentication_only_has_no_layer() {
         let mut client = established(&[Quality::Authentication]);
         assert_eq!(client.respond(b"i\x07\x01\x00\x00").expect("an answer"), b"i\x01\x00\x00\x00");
         assert!(client.finish().expect("success").is_none());
     }
 
     #[test]
-    fn success_before_the_agreement_is_refused() {
+    fn success_before_negotiation_is_rejected() {
         let (client, _) = KerberosClient::start(Box::new(FakeContext), &[]).expect("a start");
         assert!(client.finish().is_err());
         assert!(established(&[]).finish().is_err());
     }
 
     #[test]
-    fn a_bad_offer_is_refused() {
+    fn invalid_offers_are_rejected() {
         for offer in [&b""[..], b"i", b"i\x04\x01\x00", b"i\x04\x01\x00\x00\x00", b"i\0\0\0\0"] {
             assert!(established(&[]).respond(offer).is_err(), "{offer:?}");
         }
@@ -219,7 +219,7 @@ pub(crate) mod tests {
     }
 
     #[test]
-    fn a_challenge_after_the_agreement_is_refused() {
+    fn challenge_after_negotiation_is_rejected() {
         let mut client = established(&[]);
         client.respond(b"i\x07\x01\x00\x00").expect("an answer");
         assert!(client.respond(b"i\x07\x01\x00\x00").is_err());

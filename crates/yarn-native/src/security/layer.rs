@@ -1,10 +1,10 @@
-//! The protection that a handshake may leave behind.
+//! Message protection negotiated by a handshake.
 
 use crate::security::digest::DigestLayer;
 use crate::security::error::SecurityError;
 use crate::security::kerberos::GssapiLayer;
 
-/// Wraps what is sent and unwraps what is received, in order: each message counts.
+/// Wraps sent and unwraps received messages. Messages must be processed in order.
 pub(crate) enum Layer {
     Digest(DigestLayer),
     Gssapi(GssapiLayer),
@@ -25,7 +25,7 @@ impl Layer {
         }
     }
 
-    /// The most plain bytes the server promises to take in one message; at least 1.
+    /// Returns the maximum plaintext size per message; at least 1.
     pub(crate) fn plain_max(&self) -> usize {
         match self {
             Self::Digest(layer) => layer.plain_max(),

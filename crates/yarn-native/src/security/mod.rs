@@ -1,8 +1,8 @@
-//! Who calls, and how both sides prove it.
+//! Authentication of callers and servers, and message protection.
 //!
-//! Hadoop knows three ways: SIMPLE (the caller's word), TOKEN (DIGEST-MD5 with a password a server
-//! gave out) and KERBEROS (GSSAPI). The last two may protect what follows, too. Everything here but
-//! `gssapi` is free of sockets, clocks and unsafe code: messages in, messages out.
+//! Hadoop has three methods: SIMPLE (a user name), TOKEN (DIGEST-MD5 with a password issued by a
+//! server) and KERBEROS (GSSAPI). The last two can also protect messages. Except for `gssapi`, this
+//! module uses no sockets, clocks or unsafe code: messages in, messages out.
 
 pub(crate) mod error;
 pub(crate) mod glob;
@@ -23,15 +23,15 @@ pub use identity::{AuthMethod, Identity, Kerberos, Ticket, TicketSource};
 pub use principal::{HostNameRequired, ServerPrincipal, replace_host};
 pub use quality::Quality;
 
-/// What a client demands of a server before it trusts it.
+/// Requirements for trusting a server.
 #[derive(Clone, Debug, Default)]
 pub struct Policy {
-    /// The principal the server must have; without one no server is trusted with Kerberos.
+    /// Required principal of the server; without one no server is trusted with Kerberos.
     pub server: Option<ServerPrincipal>,
-    /// Qualities of protection in order of preference (`hadoop.rpc.protection`). Empty takes the
-    /// strongest that the server offers.
+    /// Accepted qualities of protection, preferred first (`hadoop.rpc.protection`). If empty, the
+    /// strongest offered is used.
     pub protection: Vec<Quality>,
-    /// The user to be when a server asks for no proof at all. `None` refuses such a server, as a
+    /// User name for servers that require no authentication. `None` rejects such servers, as a
     /// secure client must.
     pub fallback_to_simple: Option<String>,
 }

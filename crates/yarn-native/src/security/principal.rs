@@ -1,46 +1,48 @@
-//! Which Kerberos principal a server may have.
+//! Required Kerberos principals of servers.
 
 use std::fmt;
 use std::net::IpAddr;
 
 use crate::security::error::SecurityError;
-use crate::security::glob::is_like;
+use crate::security::glob::glob_matches;
 
-/// The word in a configured principal that stands for the server's own host.
+/// Placeholder for the server's host name in a configured principal.
 const HOST: &str = "_HOST";
 
-/// The principal a server must have to be trusted.
+/// Required principal of a server.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum ServerPrincipal {
-    /// Exactly this one, as in `yarn/_HOST@EXAMPLE.COM`; `_HOST` is the host that is called.
+    /// An exact principal, such as `yarn/_HOST@EXAMPLE.COM`; `_HOST` stands for the host that is
+    /// called.
     Exact(String),
-    /// Any that fits the pattern, as in `yarn/*.example.com@EXAMPLE.COM` (`*`, `?`, `[…]`
-    /// and `{a,b}`).
+    /// A glob pattern, such as `yarn/*.example.com@EXAMPLE.COM` (`*`, `?`, `[…]` and `{a,b}`).
     Pattern(String),
 }
 
-/// `_HOST` stands for a name, and only an address is known.
+/// `_HOST` requires a host name, but only an address is known.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("cannot put `{host}` into `{principal}`: it takes the name of the host, not its address")]
+#[error(
+    "cannot replace `_HOST` in `{principal}` by `{host}`: expected a host name, not an address"
+)]
 pub struct HostNameRequired {
     principal: String,
     host: String,
 }
 
-/// Who the server says it is: the two halves of `yarn/rm.example.com`.
+/// Principal claimed by a server: the two parts of `yarn/rm.example.com`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct ClaimedPrincipal {
     primary: String,
     host: String,
 }
 
-/// The name to ask a ticket for.
+/// Name to request a ticket for.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum TargetName {
-    /// A principal with its realm.
+    /// Principal with its realm.
     Principal(String),
-    /// `yarn@host`; the Kerberos library finds the realm.
+    /// `yarn@host`; the Kerberos library determines the realm.
     HostBased(String),
 }
 
@@ -60,14 +62,15 @@ impl fmt::Display for ClaimedPrincipal {
 }
 
 impl ClaimedPrincipal {
-    /// What a server says goes into names and messages, so it may hold nothing but a name's letters.
+    /// Validates the claimed name. It is used in principals and messages, so only the characters of
+    /// names are allowed.
     pub(crate) fn new(primary: &str, host: &str) -> Result<Self, SecurityError> {
         let plain = |part: &str| {
             let letter = |byte: u8| byte.is_ascii_alphanumeric() || b".-_".contains(&byte);
             (1..=255).contains(&part.len()) && part.bytes().all(letter)
         };
         if !plain(primary) || !plain(host) {
-            return Err(SecurityError::protocol("it calls itself by something that is no name"));
+            return Err(SecurityError::protocol("invalid server name"));
         }
         Ok(Self { primary: primary.to_owned(), host: host.to_owned() })
     }
@@ -78,41 +81,41 @@ impl ClaimedPrincipal {
 }
 
 impl ServerPrincipal {
-    /// Whether the claim can only be judged by where the claimed host's address leads.
+    /// Returns whether verifying the claim requires a lookup of the claimed host.
     pub(crate) fn needs_lookup(&self, claim: &ClaimedPrincipal, dialed_host: &str) -> bool {
         matches!(self, Self::Exact(name) if split_principal(name).1 == Some(HOST))
             && !claim.host.eq_ignore_ascii_case(dialed_host)
     }
 
-    /// The name to ask a ticket for, if the claim is one to believe. `called` is the host that was
-    /// called; `is_peer` says that the claimed host's name leads to the address that answered.
-    /// (Java compares with the name that the address leads to, which trusts the same servers.)
+    /// Verifies the claim and returns the name to request a ticket for. `dialed_host` is the host
+    /// that was called; `is_peer` tells that the claimed host resolves to the peer's address. (Java
+    /// compares with the peer's reverse lookup, which trusts the same servers.)
     pub(crate) fn target(
         &self,
         claim: &ClaimedPrincipal,
         dialed_host: &str,
         is_peer: bool,
     ) -> Result<TargetName, SecurityError> {
-        let (fits, realm) = match self {
+        let (matches, realm) = match self {
             Self::Exact(name) => {
                 let (primary, host, realm) = split_principal(name);
-                let host_fits = match host {
+                let host_matches = match host {
                     Some(HOST) => claim.host.eq_ignore_ascii_case(dialed_host) || is_peer,
                     Some(host) => claim.host == host,
                     None => false,
                 };
-                (primary == claim.primary && host_fits, realm)
+                (primary == claim.primary && host_matches, realm)
             }
             Self::Pattern(pattern) => {
                 let (name, realm) = match pattern.split_once('@') {
                     Some((name, realm)) => (name, Some(realm)),
                     None => (pattern.as_str(), None),
                 };
-                let fits = is_like(name, &claim.to_string());
-                (fits, realm.filter(|realm| !realm.contains(['*', '?', '[', '{'])))
+                let matches = glob_matches(name, &claim.to_string());
+                (matches, realm.filter(|realm| !realm.contains(['*', '?', '[', '{'])))
             }
         };
-        if !fits {
+        if !matches {
             let (claimed, expected) = (claim.to_string(), self.to_string());
             return Err(SecurityError::WrongServer { claimed, expected });
         }
@@ -123,7 +126,7 @@ impl ServerPrincipal {
     }
 }
 
-/// `yarn/host@REALM` → its three parts.
+/// Splits `yarn/host@REALM` into its three parts.
 fn split_principal(principal: &str) -> (&str, Option<&str>, Option<&str>) {
     let (name, realm) = match principal.split_once('@') {
         Some((name, realm)) => (name, Some(realm)),
@@ -135,8 +138,9 @@ fn split_principal(principal: &str) -> (&str, Option<&str>, Option<&str>) {
     }
 }
 
-/// Puts the host into a configured name: `rm/_HOST@REALM` becomes `rm/rm1.example@REALM`. Names without
-/// `_HOST` in the second place stay as they are. The host must be the canonical name, as DNS has it.
+/// Replaces `_HOST` in a configured principal: `rm/_HOST@REALM` becomes `rm/rm1.example@REALM`.
+/// Names without `_HOST` as their second part are returned unchanged. The host must be the
+/// canonical DNS name.
 pub fn replace_host(principal: &str, host: &str) -> Result<String, HostNameRequired> {
     let words: Vec<&str> = principal.split(['/', '@']).collect();
     let &[service, HOST, realm] = words.as_slice() else {
@@ -161,7 +165,7 @@ mod tests {
     }
 
     #[test]
-    fn the_host_that_was_called_may_answer_and_no_other() {
+    fn only_the_called_host_is_accepted() {
         let named = |text: &str| ServerPrincipal::Exact(text.into());
         let rm = Ok(TargetName::Principal("yarn/rm.example.com@EXAMPLE.COM".into()));
         assert_eq!(check(named("yarn/_HOST@EXAMPLE.COM"), "yarn/rm.example.com", false), rm);
@@ -176,20 +180,20 @@ mod tests {
     }
 
     #[test]
-    fn another_name_of_the_same_machine_is_believed() {
+    fn alias_of_the_called_host_is_accepted() {
         let alias = check(ServerPrincipal::Exact("yarn/_HOST@A".into()), "yarn/alias", true);
         assert_eq!(alias, Ok(TargetName::Principal("yarn/alias@A".into())));
     }
 
     #[test]
-    fn without_a_realm_the_library_finds_it() {
+    fn principal_without_realm_is_host_based() {
         let target =
             check(ServerPrincipal::Exact("yarn/_HOST".into()), "yarn/rm.example.com", false);
         assert_eq!(target, Ok(TargetName::HostBased("yarn@rm.example.com".into())));
     }
 
     #[test]
-    fn patterns_take_what_fits() {
+    fn patterns_match_principals() {
         let like = |text: &str| ServerPrincipal::Pattern(text.into());
         let rm = TargetName::Principal("yarn/rm.example.com@A".into());
         assert_eq!(check(like("yarn/*.example.com@A"), "yarn/rm.example.com", false), Ok(rm));
@@ -200,7 +204,7 @@ mod tests {
     }
 
     #[test]
-    fn a_claim_with_odd_letters_is_refused() {
+    fn claims_with_invalid_characters_are_rejected() {
         for (primary, host) in [("", "a"), ("a", ""), ("a/b", "c"), ("a", "b@C"), ("a", "b\nc")] {
             assert!(ClaimedPrincipal::new(primary, host).is_err(), "{primary} {host}");
         }
@@ -208,17 +212,17 @@ mod tests {
     }
 
     #[test]
-    fn the_host_is_put_in() {
-        let put =
+    fn host_placeholder_is_replaced() {
+        let replace =
             |principal, host| replace_host(principal, host).map_err(|error| error.to_string());
-        assert_eq!(put("rm/_HOST@R", "RM1.Example."), Ok("rm/rm1.example@R".into()));
-        assert_eq!(put("rm/fixed@R", "other"), Ok("rm/fixed@R".into()));
-        assert_eq!(put("alice@R", "other"), Ok("alice@R".into()));
-        assert_eq!(put("_HOST/x@R", "other"), Ok("_HOST/x@R".into()));
+        assert_eq!(replace("rm/_HOST@R", "RM1.Example."), Ok("rm/rm1.example@R".into()));
+        assert_eq!(replace("rm/fixed@R", "other"), Ok("rm/fixed@R".into()));
+        assert_eq!(replace("alice@R", "other"), Ok("alice@R".into()));
+        assert_eq!(replace("_HOST/x@R", "other"), Ok("_HOST/x@R".into()));
         assert_eq!(
-            put("rm/_HOST@R", "10.0.0.1"),
-            Err("cannot put `10.0.0.1` into `rm/_HOST@R`: it takes the name of the host, not its address".into())
+            replace("rm/_HOST@R", "10.0.0.1"),
+            Err("cannot replace `_HOST` in `rm/_HOST@R` by `10.0.0.1`: expected a host name, not an address".into())
         );
-        assert!(put("rm/_HOST@R", "").is_err());
+        assert!(replace("rm/_HOST@R", "").is_err());
     }
 }

@@ -1,30 +1,30 @@
-//! How well messages are protected once both sides are known.
+//! SASL qualities of protection.
 
 use std::fmt;
 use std::str::FromStr;
 
-/// A quality of protection, weakest first.
+/// Quality of protection, weakest first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Quality {
-    /// Both sides are known; messages travel as they are.
+    /// Authentication only.
     Authentication,
-    /// Messages cannot be changed unnoticed.
+    /// Authentication and integrity.
     Integrity,
-    /// Messages cannot be changed or read.
+    /// Authentication, integrity and confidentiality.
     Privacy,
 }
 
 impl Quality {
-    /// All of them, strongest first.
+    /// All qualities, strongest first.
     pub const STRONGEST_FIRST: [Self; 3] = [Self::Privacy, Self::Integrity, Self::Authentication];
 
-    /// The first that is wanted and offered; with nothing wanted, the strongest offered.
+    /// Chooses the first wanted quality that is offered; with none wanted, the strongest offered.
     pub(crate) fn choose(wanted: &[Self], offered: &[Self]) -> Option<Self> {
         let order = if wanted.is_empty() { &Self::STRONGEST_FIRST } else { wanted };
         order.iter().copied().find(|quality| offered.contains(quality))
     }
 
-    /// As DIGEST-MD5 spells it.
+    /// Returns the name used by DIGEST-MD5.
     pub(crate) fn digest_name(self) -> &'static str {
         match self {
             Self::Authentication => "auth",
@@ -37,7 +37,7 @@ impl Quality {
         Self::STRONGEST_FIRST.into_iter().find(|quality| quality.digest_name() == name)
     }
 
-    /// As the layer mask of SASL's GSSAPI spells it.
+    /// Returns the bit in the layer mask of SASL's GSSAPI mechanism.
     pub(crate) fn gssapi_bit(self) -> u8 {
         match self {
             Self::Authentication => 1,
@@ -57,9 +57,9 @@ impl fmt::Display for Quality {
     }
 }
 
-/// A word that is none of `authentication`, `integrity`, `privacy`.
+/// Error for an unknown quality of protection.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("`{0}` is no quality of protection; it is `authentication`, `integrity` or `privacy`")]
+#[error("unknown quality of protection `{0}`: expected `authentication`, `integrity` or `privacy`")]
 pub struct UnknownQuality(String);
 
 impl FromStr for Quality {
@@ -74,8 +74,8 @@ impl FromStr for Quality {
     }
 }
 
-/// A list for people: `privacy, integrity`, or `none`.
-pub(crate) fn join(qualities: &[Quality]) -> String {
+/// Formats a list for messages: `privacy, integrity`, or `none`.
+pub(crate) fn comma_separated(qualities: &[Quality]) -> String {
     if qualities.is_empty() {
         return "none".to_owned();
     }
@@ -89,7 +89,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_clients_order_decides_and_without_one_strength_does() {
+    fn client_order_takes_precedence_over_strength() {
         let all = [Authentication, Integrity, Privacy];
         assert_eq!(Quality::choose(&[], &all), Some(Privacy));
         assert_eq!(Quality::choose(&[Authentication, Privacy], &all), Some(Authentication));
@@ -98,7 +98,7 @@ mod tests {
     }
 
     #[test]
-    fn words_of_the_configuration_are_understood() {
+    fn configuration_names_are_parsed() {
         assert_eq!(" Privacy ".parse(), Ok(Privacy));
         assert!("secret".parse::<Quality>().is_err());
     }

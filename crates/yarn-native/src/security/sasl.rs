@@ -1,4 +1,5 @@
-//! The dialogue that opens a connection: the server offers, the client chooses and proves.
+//! SASL handshake of a connection: the server offers methods, the client chooses one and
+//! authenticates.
 
 use crate::proto::common::RpcSaslProto;
 use crate::proto::common::rpc_sasl_proto::{SaslAuth, SaslState};
@@ -12,12 +13,12 @@ use crate::security::principal::ClaimedPrincipal;
 use crate::security::{Policy, ServerPrincipal};
 use crate::token::Token;
 
-/// Longer dialogues are cut; Kerberos needs three rounds.
+/// Maximum number of rounds; Kerberos needs three.
 const ROUNDS_MAX: u32 = 16;
-/// A server that offers more than this is not taken seriously.
+/// Maximum number of offered methods.
 const OFFERS_MAX: usize = 16;
 
-/// One connection's handshake. Messages in, messages out.
+/// Handshake of one connection. Messages in, messages out.
 pub(crate) struct Handshake {
     auth: AuthMethod,
     policy: Policy,
@@ -34,21 +35,21 @@ enum HandshakeState {
     Closed,
 }
 
-/// What to do next.
+/// Next step of the handshake.
 pub(crate) enum Step {
-    /// Send this, and wait for an answer.
+    /// Send this message and wait for a response.
     Send(RpcSaslProto),
-    /// Send this if there is something; the dialogue is over.
+    /// The handshake is complete; send this message if there is one.
     Done(Option<RpcSaslProto>, HandshakeOutcome),
 }
 
-/// How the dialogue ended.
+/// Result of a handshake.
 pub(crate) struct HandshakeOutcome {
     pub(crate) method: NegotiatedAuth,
     pub(crate) layer: Option<Layer>,
 }
 
-/// How the caller is known to the server.
+/// Authentication used by the connection.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum NegotiatedAuth {
     Simple { user: String },
@@ -61,12 +62,12 @@ impl Handshake {
         Self { auth, policy, server_host, state: HandshakeState::Negotiating, rounds: 0 }
     }
 
-    /// What the client says first.
+    /// Returns the client's first message.
     pub(crate) fn negotiate_message() -> RpcSaslProto {
         message(SaslState::Negotiate, None)
     }
 
-    /// Whether the step that takes this message may wait for a Kerberos server.
+    /// Returns whether processing this message may block on a Kerberos server.
     pub(crate) fn may_block(&self, message: &RpcSaslProto) -> bool {
         let offered = || message.auths.iter().any(|offer| offer.method == "KERBEROS");
         match self.state {
@@ -78,7 +79,7 @@ impl Handshake {
         }
     }
 
-    /// The host whose address has to be looked up before this offer can be judged.
+    /// Returns the host to resolve before this offer can be verified.
     pub(crate) fn host_to_look_up(&self, offer: &RpcSaslProto) -> Option<String> {
         let principal = self.policy.server.as_ref()?;
         let (HandshakeState::Negotiating, AuthMethod::Kerberos(_)) = (&self.state, &self.auth)
@@ -90,8 +91,8 @@ impl Handshake {
         principal.needs_lookup(&claim, &self.server_host).then(|| claim.host().to_owned())
     }
 
-    /// Takes the server's message. `is_peer` says that the host it claims to be, as far as
-    /// [`Self::host_to_look_up`] asked, leads to the address that answered.
+    /// Processes the server's message. `is_peer` tells that the host from [`Self::host_to_look_up`]
+    /// resolves to the peer's address.
     pub(crate) fn on_message(
         &mut self,
         message: RpcSaslProto,
@@ -99,10 +100,10 @@ impl Handshake {
     ) -> Result<Step, SecurityError> {
         self.rounds += 1;
         if self.rounds > ROUNDS_MAX {
-            return Err(SecurityError::protocol("the dialogue does not end"));
+            return Err(SecurityError::protocol("too many handshake rounds"));
         }
         let state = SaslState::try_from(message.state)
-            .map_err(|_| SecurityError::protocol("its message has an unknown state"))?;
+            .map_err(|_| SecurityError::protocol("unknown SASL state"))?;
         match (std::mem::replace(&mut self.state, HandshakeState::Closed), state) {
             (HandshakeState::Negotiating, SaslState::Success) => {
                 self.simple("no authentication").map(|outcome| Step::Done(None, outcome))
@@ -125,7 +126,7 @@ impl Handshake {
                 Ok(Step::Done(None, HandshakeOutcome { method: NegotiatedAuth::Kerberos, layer }))
             }
             (_, state) => Err(SecurityError::protocol(format!(
-                "it says `{}` where that has no meaning",
+                "unexpected SASL state `{}`",
                 state.as_str_name()
             ))),
         }
@@ -133,7 +134,7 @@ impl Handshake {
 
     fn choose(&mut self, offers: Vec<SaslAuth>, is_peer: bool) -> Result<Step, SecurityError> {
         if offers.len() > OFFERS_MAX {
-            return Err(SecurityError::protocol("it offers too many methods"));
+            return Err(SecurityError::protocol("too many methods offered"));
         }
         let find = |method: &str| offers.iter().find(|offer| offer.method == method).cloned();
         match &self.auth {
@@ -164,13 +165,13 @@ impl Handshake {
         }
     }
 
-    /// Goes on without proof, if the caller has none to show or has allowed it.
+    /// Continues with SIMPLE, if the client uses it or allows the fallback.
     fn simple(&self, offered: &str) -> Result<HandshakeOutcome, SecurityError> {
         let user = match (&self.auth, &self.policy.fallback_to_simple) {
             (AuthMethod::Simple { user }, _) => user,
             (AuthMethod::Kerberos(_), Some(user)) => user,
             (AuthMethod::Kerberos(_), None) => return Err(SecurityError::SimpleRefused),
-            // A token names its user, and a server that cannot read it would have to guess.
+            // A token identifies its user; a server that cannot read it does not know the user.
             (AuthMethod::Token(_), _) => return Err(self.no_common_method(offered)),
         };
         Ok(HandshakeOutcome { method: NegotiatedAuth::Simple { user: user.clone() }, layer: None })
@@ -178,7 +179,7 @@ impl Handshake {
 
     fn no_common_method(&self, offered: &str) -> SecurityError {
         let have = match self.auth {
-            AuthMethod::Simple { .. } => "no authentication (SIMPLE)",
+            AuthMethod::Simple { .. } => "no credentials (SIMPLE)",
             AuthMethod::Token(_) => "a token",
             AuthMethod::Kerberos(_) => "a Kerberos ticket",
         };
@@ -186,7 +187,7 @@ impl Handshake {
     }
 }
 
-/// The methods of an offer, for a message to people.
+/// Formats the methods of an offer for messages.
 fn method_names(offers: &[SaslAuth]) -> String {
     let short = |offer: &SaslAuth| offer.method.chars().take(32).collect::<String>();
     match offers.iter().map(short).collect::<Vec<_>>() {
@@ -204,10 +205,11 @@ fn start_token(
     let challenge = offer
         .challenge
         .as_deref()
-        .ok_or_else(|| SecurityError::protocol("it offers TOKEN without a challenge"))?;
-    let name = |part: &str| part.bytes().all(|b| b.is_ascii_graphic() && b != b'"' && b != b'\\');
-    if !name(offer.protocol()) || !name(offer.server_id()) {
-        return Err(SecurityError::protocol("it calls itself by something that is no name"));
+        .ok_or_else(|| SecurityError::protocol("TOKEN offered without a challenge"))?;
+    let is_valid =
+        |part: &str| part.bytes().all(|b| b.is_ascii_graphic() && b != b'"' && b != b'\\');
+    if !is_valid(offer.protocol()) || !is_valid(offer.server_id()) {
+        return Err(SecurityError::protocol("invalid server name"));
     }
     let uri = format!("{}/{}", offer.protocol(), offer.server_id());
     DigestClient::answer(challenge, token, &uri, &policy.protection)
@@ -241,8 +243,8 @@ fn require_mechanism(
     Err(SecurityError::UnknownMechanism { method, mechanism })
 }
 
-/// The server compares the entry with its own, fields that are present and empty included: it goes
-/// back as it came, without the challenge.
+/// Returns the message choosing an offer. The server compares the entry with its own, including
+/// empty fields, so it is sent back unchanged except for the challenge.
 fn initiate(offer: SaslAuth, token: Option<Vec<u8>>) -> RpcSaslProto {
     let chosen = SaslAuth { challenge: None, ..offer };
     RpcSaslProto { auths: vec![chosen], ..message(SaslState::Initiate, token) }

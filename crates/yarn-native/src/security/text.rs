@@ -1,25 +1,26 @@
-//! Base64 and hexadecimal, as DIGEST-MD5 wants its names, passwords and hashes written.
+//! Base64 and hexadecimal encoding for DIGEST-MD5.
 
 use zeroize::Zeroizing;
 
 const BASE64: &[u8; 64] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
 
-/// Standard alphabet, padded, one line. Erased when dropped: passwords are written with it.
+/// Encodes Base64 with the standard alphabet, padded, on one line. The text is erased when dropped,
+/// since passwords are encoded with it.
 pub(crate) fn base64(bytes: &[u8]) -> Zeroizing<String> {
     let mut text = Zeroizing::new(String::with_capacity(bytes.len().div_ceil(3) * 4));
     for chunk in bytes.chunks(3) {
         let byte = |i: usize| u32::from(chunk.get(i).copied().unwrap_or(0));
         let group = byte(0) << 16 | byte(1) << 8 | byte(2);
-        for place in 0..4 {
-            let sextet = (group >> (18 - 6 * place)) & 63;
-            let letter = if place <= chunk.len() { BASE64[sextet as usize] } else { b'=' };
+        for position in 0..4 {
+            let sextet = (group >> (18 - 6 * position)) & 63;
+            let letter = if position <= chunk.len() { BASE64[sextet as usize] } else { b'=' };
             text.push(char::from(letter));
         }
     }
     text
 }
 
-/// Lower case.
+/// Encodes lower-case hexadecimal.
 pub(crate) fn hex(bytes: &[u8]) -> Zeroizing<String> {
     const DIGITS: &[u8; 16] = b"0123456789abcdef";
     let mut text = Zeroizing::new(String::with_capacity(bytes.len() * 2));
@@ -30,7 +31,7 @@ pub(crate) fn hex(bytes: &[u8]) -> Zeroizing<String> {
     text
 }
 
-/// Bytes from hexadecimal, for the vectors of tests; blanks between them do not matter.
+/// Decodes hexadecimal test vectors, ignoring blanks.
 #[cfg(test)]
 pub(crate) fn from_hex(text: &str) -> Vec<u8> {
     let digits: Vec<u8> = text

@@ -1,4 +1,4 @@
-//! The server's half of DIGEST-MD5.
+//! Server side of DIGEST-MD5.
 
 use hmac::{Hmac, KeyInit, Mac};
 use md5::{Digest, Md5};
@@ -16,7 +16,7 @@ pub fn challenge(qualities: &str) -> String {
     )
 }
 
-/// The offer of a server that takes tokens.
+/// An offered authentication method.
 pub fn offer(method: &str, mechanism: &str, challenge: Option<&str>) -> Vec<u8> {
     let mut auth = [wire::bytes(1, method), wire::bytes(2, mechanism)].concat();
     if method == "TOKEN" {
@@ -28,26 +28,26 @@ pub fn offer(method: &str, mechanism: &str, challenge: Option<&str>) -> Vec<u8> 
     wire::bytes(4, auth)
 }
 
-/// A SASL message in its frame.
+/// A framed SASL message.
 pub fn message(state: u64, rest: &[u8]) -> Vec<u8> {
     wire::success(SASL, &[wire::number(2, state), rest.to_vec()].concat())
 }
 
-/// A session as the server sees it, once the client has answered the challenge.
+/// Server side of a session after the client has answered the challenge.
 pub struct Session {
     secret: [u8; 16],
     pub quality: String,
     pub rspauth: String,
     sent: u32,
     received: u32,
-    seal: Rc4,
-    open: Rc4,
+    encryptor: Rc4,
+    decryptor: Rc4,
 }
 
 impl Session {
-    /// `None` where the client's answer is wrong.
+    /// Returns `None` if the client's answer is wrong.
     pub fn new(answer: &str, identifier: &[u8], password: &[u8]) -> Option<Self> {
-        let said = |name: &str| {
+        let directive = |name: &str| {
             let start = answer.find(&format!("{name}="))? + name.len() + 1;
             let rest = &answer[start..];
             Some(match rest.strip_prefix('"') {
@@ -55,31 +55,33 @@ impl Session {
                 None => rest.split(',').next()?.to_owned(),
             })
         };
-        let (user, realm, cnonce) = (said("username")?, said("realm")?, said("cnonce")?);
-        let (quality, uri) = (said("qop")?, said("digest-uri")?);
+        let (user, realm, cnonce) =
+            (directive("username")?, directive("realm")?, directive("cnonce")?);
+        let (quality, uri) = (directive("qop")?, directive("digest-uri")?);
         if user != base64(identifier) || realm != "default" || uri != "/default" {
             return None;
         }
-        let who = Md5::digest(format!("{user}:{realm}:{}", base64(password)));
+        let credentials_hash = Md5::digest(format!("{user}:{realm}:{}", base64(password)));
         let nonces = format!(":{NONCE}:{cnonce}");
-        let secret: [u8; 16] = Md5::digest([&who[..], nonces.as_bytes()].concat()).into();
+        let secret: [u8; 16] =
+            Md5::digest([&credentials_hash[..], nonces.as_bytes()].concat()).into();
         let zeros = if quality == "auth" { String::new() } else { format!(":{:032}", 0) };
-        let proof = |role: &str| {
-            let what = hex(&Md5::digest(format!("{role}:{uri}{zeros}")));
+        let response = |role: &str| {
+            let uri_hash = hex(&Md5::digest(format!("{role}:{uri}{zeros}")));
             let secret = hex(&secret);
-            hex(&Md5::digest(format!("{secret}:{NONCE}:00000001:{cnonce}:{quality}:{what}")))
+            hex(&Md5::digest(format!("{secret}:{NONCE}:00000001:{cnonce}:{quality}:{uri_hash}")))
         };
-        if said("response")? != proof("AUTHENTICATE") {
+        if directive("response")? != response("AUTHENTICATE") {
             return None;
         }
-        let key = |way: &str| -> [u8; 16] {
-            let text = format!("Digest H(A1) to {way} sealing key magic constant");
+        let key = |direction: &str| -> [u8; 16] {
+            let text = format!("Digest H(A1) to {direction} sealing key magic constant");
             Md5::digest([&secret[..], text.as_bytes()].concat()).into()
         };
         Some(Self {
-            seal: Rc4::new_from_slice(&key("server-to-client")).ok()?,
-            open: Rc4::new_from_slice(&key("client-to-server")).ok()?,
-            rspauth: format!("rspauth={}", proof("")),
+            encryptor: Rc4::new_from_slice(&key("server-to-client")).ok()?,
+            decryptor: Rc4::new_from_slice(&key("client-to-server")).ok()?,
+            rspauth: format!("rspauth={}", response("")),
             secret,
             quality,
             sent: 0,
@@ -87,8 +89,8 @@ impl Session {
         })
     }
 
-    fn code(&self, way: &str, sequence: u32, message: &[u8]) -> Vec<u8> {
-        let text = format!("Digest session key to {way} signing key magic constant");
+    fn mac(&self, direction: &str, sequence: u32, message: &[u8]) -> Vec<u8> {
+        let text = format!("Digest session key to {direction} signing key magic constant");
         let key = Md5::digest([&self.secret[..], text.as_bytes()].concat());
         let mut mac = Hmac::<Md5>::new_from_slice(&key).expect("any key");
         mac.update(&sequence.to_be_bytes());
@@ -97,9 +99,9 @@ impl Session {
     }
 
     pub fn wrap(&mut self, plain: &[u8]) -> Vec<u8> {
-        let mut token = [plain, &self.code("server-to-client", self.sent, plain)].concat();
+        let mut token = [plain, &self.mac("server-to-client", self.sent, plain)].concat();
         if self.quality == "auth-conf" {
-            self.seal.apply_keystream(&mut token);
+            self.encryptor.apply_keystream(&mut token);
         }
         token.extend([0, 1]);
         token.extend(self.sent.to_be_bytes());
@@ -109,13 +111,13 @@ impl Session {
 
     pub fn unwrap(&mut self, token: &[u8]) -> Vec<u8> {
         let (body, trailer) = token.split_at(token.len() - 6);
-        assert_eq!(trailer[2..], self.received.to_be_bytes(), "messages come in order");
+        assert_eq!(trailer[2..], self.received.to_be_bytes(), "messages arrive in order");
         let mut body = body.to_vec();
         if self.quality == "auth-conf" {
-            self.open.apply_keystream(&mut body);
+            self.decryptor.apply_keystream(&mut body);
         }
-        let code = body.split_off(body.len() - 10);
-        assert_eq!(code, self.code("client-to-server", self.received, &body));
+        let mac = body.split_off(body.len() - 10);
+        assert_eq!(mac, self.mac("client-to-server", self.received, &body));
         self.received += 1;
         body
     }

@@ -1,4 +1,4 @@
-//! One connection that goes wrong.
+//! Faults of a single connection.
 
 use std::future::pending;
 use std::sync::Arc;
@@ -17,8 +17,8 @@ pub fn soon() -> Instant {
     Instant::now() + Duration::from_secs(30)
 }
 
-/// No second chance, so that the first failure is seen.
-pub fn impatient() -> Options {
+/// Options without retries, so that the first failure is returned.
+pub fn no_retry() -> Options {
     Options { retry_timeout: Duration::ZERO, ..Options::default() }
 }
 
@@ -28,7 +28,7 @@ pub async fn call(channel: &Channel, body: &[u8]) -> Result<Vec<u8>, RpcError> {
 }
 
 fn simple(fake: &Arc<Fake>) -> Channel {
-    fake.channel(&["rm"], Identity::simple("alice"), impatient())
+    fake.channel(&["rm"], Identity::simple("alice"), no_retry())
 }
 
 async fn accepted(mut peer: Peer) -> Peer {
@@ -37,13 +37,13 @@ async fn accepted(mut peer: Peer) -> Peer {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_call_is_answered() {
+async fn call_receives_its_response() {
     let fake = Fake::new(async |peer| accepted(peer).await.echo().await);
     assert_eq!(call(&simple(&fake), b"hello").await, Ok(b"hello".to_vec()));
 }
 
 #[tokio::test(start_paused = true)]
-async fn many_calls_share_a_connection_and_are_answered_in_any_order() {
+async fn concurrent_calls_share_a_connection_and_complete_in_any_order() {
     let fake = Fake::new(async |peer| {
         let mut peer = accepted(peer).await;
         let mut calls = Vec::new();
@@ -62,15 +62,15 @@ async fn many_calls_share_a_connection_and_are_answered_in_any_order() {
             tokio::spawn(async move { (call(&channel, &[i]).await, i) })
         })
         .collect();
-    for waiting in calls {
-        let (answer, i) = waiting.await.expect("no panic");
+    for task in calls {
+        let (answer, i) = task.await.expect("no panic");
         assert_eq!(answer, Ok(vec![i]));
     }
-    assert_eq!(fake.dialled(), 1);
+    assert_eq!(fake.connection_count(), 1);
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_truncated_answer_is_no_answer() {
+async fn truncated_response_fails_the_call() {
     let whole = wire::success(0, b"an answer");
     for end in 0..whole.len() {
         let part = whole[..end].to_vec();
@@ -89,7 +89,7 @@ async fn a_truncated_answer_is_no_answer() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_huge_length_is_refused_at_once() {
+async fn oversized_response_is_rejected_immediately() {
     let fake = Fake::new(async |peer| {
         let mut peer = accepted(peer).await;
         peer.call().await;
@@ -97,26 +97,26 @@ async fn a_huge_length_is_refused_at_once() {
         pending().await
     });
     let began = Instant::now();
-    let error = call(&simple(&fake), b"").await.expect_err("nothing is that long");
+    let error = call(&simple(&fake), b"").await.expect_err("oversized");
     assert!(matches!(&error, RpcError::Protocol { .. }), "{error}");
-    assert!(error.to_string().contains("it announces 2147483647 bytes"), "{error}");
+    assert!(error.to_string().contains("frame of 2147483647 bytes exceeds the limit"), "{error}");
     assert_eq!(Instant::now(), began);
 }
 
 #[tokio::test(start_paused = true)]
-async fn an_answer_to_a_call_nobody_made_ends_the_connection() {
+async fn unsolicited_response_closes_the_connection() {
     let fake = Fake::new(async |peer| {
         let mut peer = accepted(peer).await;
         let call = peer.call().await.expect("a call");
         peer.reply(call.id + 7, b"").await;
         pending().await
     });
-    let error = call(&simple(&fake), b"").await.expect_err("it was another call");
-    assert!(error.to_string().contains("it answered call 7, which was not made"), "{error}");
+    let error = call(&simple(&fake), b"").await.expect_err("unknown call");
+    assert!(error.to_string().contains("response to unknown call 7"), "{error}");
 }
 
 #[tokio::test(start_paused = true)]
-async fn an_answer_after_the_deadline_disturbs_nobody() {
+async fn late_response_does_not_affect_other_calls() {
     let fake = Fake::new(async |peer| {
         let mut peer = accepted(peer).await;
         let first = peer.call().await.expect("a first call");
@@ -128,28 +128,28 @@ async fn an_answer_after_the_deadline_disturbs_nobody() {
     let channel = simple(&fake);
     let deadline = Instant::now() + Duration::from_secs(1);
     let late = channel.call_raw("aMethod", b"", deadline, Safety::Once).await;
-    let error = late.expect_err("nobody answered in time");
+    let error = late.expect_err("deadline exceeded");
     assert!(matches!(error, RpcError::DeadlinePassed { sent: true, .. }), "{error}");
     assert_eq!(call(&channel, b"").await, Ok(b"in time".to_vec()));
-    assert_eq!(fake.dialled(), 1);
+    assert_eq!(fake.connection_count(), 1);
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_server_that_never_says_anything_is_given_up() {
+async fn silent_server_hits_the_read_timeout() {
     let fake = Fake::new(async |peer| {
         let mut peer = accepted(peer).await;
         while peer.call().await.is_some() {}
     });
-    let options = Options { read_timeout: Duration::from_secs(5), ..impatient() };
+    let options = Options { read_timeout: Duration::from_secs(5), ..no_retry() };
     let channel = fake.channel(&["rm"], Identity::simple("alice"), options);
     let began = Instant::now();
-    let error = call(&channel, b"").await.expect_err("nobody answers");
+    let error = call(&channel, b"").await.expect_err("no response");
     assert!(matches!(error, RpcError::Unanswered { .. }), "{error}");
     assert_eq!(began.elapsed().as_secs(), 5);
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_server_that_takes_nothing_does_not_hold_a_caller_beyond_its_deadline() {
+async fn deadline_applies_when_the_server_reads_nothing() {
     let fake = Fake::new(async |peer| {
         let _peer = peer;
         pending().await
@@ -165,17 +165,17 @@ async fn a_server_that_takes_nothing_does_not_hold_a_caller_beyond_its_deadline(
             })
         })
         .collect();
-    for waiting in calls {
-        let error = waiting.await.expect("no panic").expect_err("nobody reads");
+    for task in calls {
+        let error = task.await.expect("no panic").expect_err("the server does not read");
         assert!(matches!(error, RpcError::DeadlinePassed { .. }), "{error}");
     }
     assert_eq!(Instant::now(), deadline);
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_a_server_does_not_take_is_not_heaped_up_for_it() {
+async fn unread_requests_are_not_buffered_without_limit() {
     let fake = Fake::new(async |peer| {
-        let _taking_nothing = accepted(peer).await;
+        let _unread = accepted(peer).await;
         pending().await
     });
     let channel = simple(&fake);
@@ -189,19 +189,19 @@ async fn what_a_server_does_not_take_is_not_heaped_up_for_it() {
             )
         })
         .collect();
-    let mut kept_back = 0;
+    let mut not_sent = 0;
     for call in calls {
         let outcome = call.await.expect("no panic");
         let Err(RpcError::DeadlinePassed { sent, .. }) = outcome else {
             panic!("{outcome:?}");
         };
-        kept_back += usize::from(!sent);
+        not_sent += usize::from(!sent);
     }
-    assert!(kept_back > 50, "{kept_back} of 200 were kept back");
+    assert!(not_sent > 50, "{not_sent} of 200 were not sent");
 }
 
 #[tokio::test(start_paused = true)]
-async fn pings_are_sent_while_a_call_waits() {
+async fn pings_are_sent_while_a_call_is_pending() {
     let fake = Fake::new(async |peer| {
         let mut peer = accepted(peer).await;
         let call = peer.call().await.expect("a call");
@@ -209,7 +209,7 @@ async fn pings_are_sent_while_a_call_waits() {
         peer.reply(call.id, &[u8::from(pinged)]).await;
         pending().await
     });
-    let options = Options { ping_interval: Duration::from_secs(2), ..impatient() };
+    let options = Options { ping_interval: Duration::from_secs(2), ..no_retry() };
     let channel = fake.channel(&["rm"], Identity::simple("alice"), options);
     let began = Instant::now();
     assert_eq!(call(&channel, b"").await, Ok(vec![1]));
@@ -217,7 +217,7 @@ async fn pings_are_sent_while_a_call_waits() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn an_idle_connection_is_closed_and_made_again() {
+async fn idle_connection_is_closed_and_reopened() {
     let closed = Arc::new(AtomicUsize::new(0));
     let counter = closed.clone();
     let fake = Fake::new(move |peer| {
@@ -232,11 +232,11 @@ async fn an_idle_connection_is_closed_and_made_again() {
     tokio::time::sleep(Duration::from_secs(11)).await;
     assert_eq!(closed.load(Ordering::SeqCst), 1);
     assert_eq!(call(&channel, b"2").await, Ok(b"2".to_vec()));
-    assert_eq!(fake.dialled(), 2);
+    assert_eq!(fake.connection_count(), 2);
 }
 
 #[tokio::test(start_paused = true)]
-async fn an_exception_fails_its_call_and_no_other() {
+async fn exception_fails_only_its_call() {
     let fake = Fake::new(async |peer| {
         let mut peer = accepted(peer).await;
         let first = peer.call().await.expect("a first call");
@@ -247,16 +247,16 @@ async fn an_exception_fails_its_call_and_no_other() {
     let error = call(&channel, b"").await.expect_err("an exception");
     assert_eq!(
         error.to_string(),
-        "rm:8032 refused `aMethod`: so it said (`ApplicationNotFoundException`)"
+        "rm:8032 rejected `aMethod`: the message (`ApplicationNotFoundException`)"
     );
     let kind = error.exception().map(yarn_native::rpc::Exception::kind);
     assert_eq!(kind, Some(ExceptionKind::ApplicationNotFound));
     assert_eq!(call(&channel, b"x").await, Ok(b"x".to_vec()));
-    assert_eq!(fake.dialled(), 1);
+    assert_eq!(fake.connection_count(), 1);
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_may_not_be_done_and_what_is_unknown_are_told_apart() {
+async fn denied_and_unsupported_calls_are_distinguished() {
     for (class, check) in [
         (
             "security.AccessControlException",
@@ -280,23 +280,24 @@ async fn what_may_not_be_done_and_what_is_unknown_are_told_apart() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_refused_connection_says_why_although_the_pipe_is_broken() {
+async fn rejection_reason_is_read_after_a_broken_pipe() {
     let fake = Fake::new(async |mut peer| {
-        peer.greeting().await;
+        peer.connection_header().await;
         let class = "org.apache.hadoop.security.AccessControlException";
-        let said = wire::exception(u32::MAX - 2, 2, class, "SIMPLE authentication is not enabled.");
-        peer.write(&said).await;
-        // Dropped with the client's bytes unread.
+        let rejection =
+            wire::exception(u32::MAX - 2, 2, class, "SIMPLE authentication is not enabled.");
+        peer.write(&rejection).await;
+        // The stream is dropped with the client's bytes unread.
     });
     let channel = simple(&fake);
-    // More than the pipe takes: the write must fail.
-    let error = call(&channel, &vec![0; 1 << 20]).await.expect_err("refused");
+    // More than the pipe's buffer, so that the write fails.
+    let error = call(&channel, &vec![0; 1 << 20]).await.expect_err("rejected");
     assert!(matches!(error, RpcError::Denied { .. }), "{error}");
     assert!(error.to_string().contains("SIMPLE authentication is not enabled."), "{error}");
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_fatal_answer_ends_all_calls_of_its_connection() {
+async fn fatal_response_fails_all_calls_of_its_connection() {
     let fake = Fake::new(async |peer| {
         let mut peer = accepted(peer).await;
         if peer.number == 0 {
@@ -313,13 +314,16 @@ async fn a_fatal_answer_ends_all_calls_of_its_connection() {
     let (second, third) = tokio::join!(call(&channel, b"2"), call(&channel, b"3"));
     let mut errors = [second, third].map(|outcome| outcome.expect_err("fatal").to_string());
     errors.sort();
-    assert_eq!(errors[0], "rm:8032 may or may not have carried out `aMethod`: no more (`Y`)");
-    assert_eq!(errors[1], "rm:8032 refused `aMethod`: no more (`Y`)");
+    assert_eq!(
+        errors[0],
+        "no response from rm:8032 to `aMethod`, which may have been executed: no more (`Y`)"
+    );
+    assert_eq!(errors[1], "rm:8032 rejected `aMethod`: no more (`Y`)");
     assert_eq!(call(&channel, b"4").await, Ok(b"4".to_vec()), "over a new connection");
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_web_port_is_recognised() {
+async fn web_port_is_detected() {
     let fake = Fake::new(async |mut peer| {
         let _ = peer.stream.write_all(b"HTTP/1.1 400 Bad Request\r\n\r\n").await;
         pending().await
@@ -327,31 +331,31 @@ async fn a_web_port_is_recognised() {
     let error = call(&simple(&fake), b"").await.expect_err("not Hadoop");
     assert_eq!(
         error.to_string(),
-        "rm:8032 does not answer as a Hadoop server does: it speaks HTTP; this is a web port, \
+        "Hadoop RPC protocol error at rm:8032: the server speaks HTTP: this is a web port, \
          not an RPC port"
     );
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_request_that_is_too_long_is_not_sent() {
+async fn oversized_request_is_not_sent() {
     let fake = Fake::new(async |peer| accepted(peer).await.echo().await);
-    let options = Options { request_bytes_max: 10, ..impatient() };
+    let options = Options { request_bytes_max: 10, ..no_retry() };
     let channel = fake.channel(&["rm"], Identity::simple("alice"), options);
     let error = call(&channel, &[0; 11]).await.expect_err("too long");
-    assert_eq!(error.to_string(), "`aMethod` is 11 bytes long, and servers accept 10");
-    assert_eq!(fake.dialled(), 0);
+    assert_eq!(error.to_string(), "request `aMethod` has 11 bytes, the limit is 10");
+    assert_eq!(fake.connection_count(), 0);
 }
 
 #[tokio::test(start_paused = true)]
-async fn callers_beyond_the_limit_wait_for_their_turn() {
-    let most = Arc::new(AtomicUsize::new(0));
-    let seen = most.clone();
+async fn calls_beyond_the_limit_are_queued() {
+    let max_pending = Arc::new(AtomicUsize::new(0));
+    let seen = max_pending.clone();
     let fake = Fake::new(move |peer| {
         let seen = seen.clone();
         async move {
             let mut peer = accepted(peer).await;
             loop {
-                // All that is there, then answers.
+                // Collects all pending calls, then answers them.
                 let mut calls = Vec::new();
                 while let Ok(call) =
                     tokio::time::timeout(Duration::from_millis(10), peer.call()).await
@@ -366,7 +370,7 @@ async fn callers_beyond_the_limit_wait_for_their_turn() {
             }
         }
     });
-    let options = Options { calls_max: 3, ..impatient() };
+    let options = Options { calls_max: 3, ..no_retry() };
     let channel = fake.channel(&["rm"], Identity::simple("alice"), options);
     let calls: Vec<_> = (0..20u8)
         .map(|i| {
@@ -374,8 +378,8 @@ async fn callers_beyond_the_limit_wait_for_their_turn() {
             tokio::spawn(async move { call(&channel, &[i]).await })
         })
         .collect();
-    for waiting in calls {
-        waiting.await.expect("no panic").expect("an answer");
+    for task in calls {
+        task.await.expect("no panic").expect("an answer");
     }
-    assert_eq!(most.load(Ordering::SeqCst), 3);
+    assert_eq!(max_pending.load(Ordering::SeqCst), 3);
 }

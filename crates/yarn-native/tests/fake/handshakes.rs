@@ -1,4 +1,4 @@
-//! Handshakes that go well, wrong, or nowhere.
+//! Successful, failing and stalled handshakes.
 
 use std::future::pending;
 use std::sync::Arc;
@@ -10,84 +10,84 @@ use yarn_native::rpc::{Channel, Options, RpcError};
 use yarn_native::security::{Identity, Quality, SecurityError, ServerPrincipal, TicketSource};
 
 use super::digest;
-use super::faults::{call, impatient};
+use super::faults::{call, no_retry};
 use super::server::{Fake, IDENTIFIER, PASSWORD, Peer, token};
 use super::wire::{self, Fields};
 
-fn by_token(fake: &Arc<Fake>) -> Channel {
-    fake.channel(&["rm"], Identity::token(token()), impatient())
+fn token_channel(fake: &Arc<Fake>) -> Channel {
+    fake.channel(&["rm"], Identity::token(token()), no_retry())
 }
 
-async fn refused(fake: &Arc<Fake>, identity: Identity, options: Options) -> SecurityError {
+async fn security_error(fake: &Arc<Fake>, identity: Identity, options: Options) -> SecurityError {
     let channel = fake.channel(&["rm"], identity, options);
     match call(&channel, b"").await {
         Err(RpcError::Security { source, .. }) => source,
-        other => panic!("not a failure of security: {other:?}"),
+        other => panic!("not a security error: {other:?}"),
     }
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_token_is_proven_with_each_quality_and_large_messages_pass() {
+async fn token_handshake_supports_each_quality_and_large_messages() {
     for quality in ["auth", "auth-int", "auth-conf"] {
         let fake = Fake::new(move |mut peer: Peer| async move {
             let context = peer.accept_token(quality).await.expect("a context");
-            assert!(context.bytes(2).is_none(), "a token says who calls");
+            assert!(context.bytes(2).is_none(), "a token identifies the user");
             peer.echo().await;
         });
-        let channel = by_token(&fake);
+        let channel = token_channel(&fake);
         for size in [0, 1, 1000, 65_500, 65_536, 300_000] {
             let body: Vec<u8> = (0..size).map(|i| (i % 251) as u8).collect();
             assert_eq!(call(&channel, &body).await.expect(quality), body, "{quality} {size}");
         }
-        assert_eq!(fake.dialled(), 1);
+        assert_eq!(fake.connection_count(), 1);
     }
 }
 
 #[tokio::test(start_paused = true)]
-async fn the_configured_quality_is_taken_and_a_missing_one_refused() {
+async fn configured_quality_is_negotiated_or_rejected() {
     let serve = |mut peer: Peer| async move {
         let offer = digest::offer("TOKEN", "DIGEST-MD5", Some(&digest::challenge("auth,auth-int")));
         peer.negotiate(&offer).await;
         let Some(answer) = peer.answer().await else {
             return;
         };
-        let session = digest::Session::new(&answer, IDENTIFIER, PASSWORD).expect("a sound answer");
-        peer.refuse(&session.quality).await;
+        let session = digest::Session::new(&answer, IDENTIFIER, PASSWORD).expect("a valid answer");
+        peer.reject(&session.quality).await;
     };
     let with = |protection: Vec<Quality>| {
-        let mut options = impatient();
+        let mut options = no_retry();
         options.security.protection = protection;
         options
     };
     let fake = Fake::new(serve);
-    for (wanted, taken) in [
+    for (wanted, negotiated) in [
         (vec![], "auth-int"),
         (vec![Quality::Authentication, Quality::Integrity], "auth"),
         (vec![Quality::Privacy, Quality::Integrity], "auth-int"),
     ] {
-        let error = refused(&fake, Identity::token(token()), with(wanted)).await;
-        assert!(error.to_string().contains(&format!(": {taken} (")), "{error}");
+        let error = security_error(&fake, Identity::token(token()), with(wanted)).await;
+        assert!(error.to_string().contains(&format!(": {negotiated} (")), "{error}");
     }
-    let error = refused(&fake, Identity::token(token()), with(vec![Quality::Privacy])).await;
-    let expected = "the server offers protection authentication, integrity, and privacy is wanted";
+    let error = security_error(&fake, Identity::token(token()), with(vec![Quality::Privacy])).await;
+    let expected = "no common protection: the server offers authentication, integrity, the client accepts privacy";
     assert_eq!(error.to_string(), expected);
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_wrong_password_is_refused_by_the_server_and_not_tried_again() {
+async fn wrong_password_is_rejected_and_not_retried() {
     let fake = Fake::new(async |mut peer: Peer| {
         peer.accept_token("auth").await;
     });
     let mut wrong = token();
     wrong.password = b"another".to_vec().into();
-    let patient = Options::default();
-    let error = refused(&fake, Identity::token(wrong), patient).await;
+    let with_retries = Options::default();
+    let error = security_error(&fake, Identity::token(wrong), with_retries).await;
     assert!(error.to_string().contains("Mismatched response"), "{error}");
-    assert_eq!(fake.dialled(), 1);
+    assert_eq!(fake.connection_count(), 1);
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_server_that_proves_nothing_is_not_believed() {
+async fn server_without_proof_is_rejected() {
     for proof in [None, Some(""), Some("rspauth=0123456789abcdef0123456789abcdef")] {
         let fake = Fake::new(move |mut peer: Peer| async move {
             let challenge = digest::challenge("auth");
@@ -97,29 +97,30 @@ async fn a_server_that_proves_nothing_is_not_believed() {
             peer.write(&digest::message(0, &proof)).await;
             pending().await
         });
-        let error = refused(&fake, Identity::token(token()), impatient()).await;
+        let error = security_error(&fake, Identity::token(token()), no_retry()).await;
         assert_eq!(error, SecurityError::ServerUnauthenticated);
     }
 }
 
 #[tokio::test(start_paused = true)]
-async fn nothing_is_taken_beside_the_protection_that_was_agreed() {
+async fn unprotected_messages_are_rejected_after_negotiation() {
     let plain = wire::success(0, b"answered");
     let success = digest::message(0, &wire::bytes(3, b"once more"));
-    for (said, why) in
-        [(plain, "it sent something unprotected"), (success, "it went back to the handshake")]
-    {
+    for (message, why) in [
+        (plain, "unprotected message on a protected connection"),
+        (success, "handshake message after the handshake"),
+    ] {
         let fake = Fake::new(move |mut peer: Peer| {
-            let said = said.clone();
+            let message = message.clone();
             async move {
                 peer.accept_token("auth-int").await;
                 peer.call().await;
-                // Past the protection, unlike everything else it says.
-                let _ = peer.stream.write_all(&said).await;
+                // Bypasses the protection.
+                let _ = peer.stream.write_all(&message).await;
                 pending().await
             }
         });
-        match call(&by_token(&fake), b"").await {
+        match call(&token_channel(&fake), b"").await {
             Err(RpcError::Protocol { reason, .. }) => assert_eq!(reason, why),
             other => panic!("{why}: {other:?}"),
         }
@@ -127,30 +128,30 @@ async fn nothing_is_taken_beside_the_protection_that_was_agreed() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_server_that_says_more_than_its_handshake_is_not_understood() {
+async fn data_after_the_handshake_is_a_protocol_error() {
     let fake = Fake::new(async |mut peer: Peer| {
         let challenge = digest::challenge("auth");
         peer.negotiate(&digest::offer("TOKEN", "DIGEST-MD5", Some(&challenge))).await;
         let answer = peer.answer().await.expect("an answer");
-        let session = digest::Session::new(&answer, IDENTIFIER, PASSWORD).expect("a sound answer");
+        let session = digest::Session::new(&answer, IDENTIFIER, PASSWORD).expect("a valid answer");
         let success = digest::message(0, &wire::bytes(3, &session.rspauth));
         let both = [success, wire::success(0, b"too early")].concat();
         peer.write(&both).await;
         pending().await
     });
-    match call(&by_token(&fake), b"").await {
+    match call(&token_channel(&fake), b"").await {
         Err(RpcError::Protocol { reason, .. }) => {
-            assert_eq!(reason, "it said more than its handshake");
+            assert_eq!(reason, "data after the end of the handshake");
         }
         other => panic!("{other:?}"),
     }
 }
 
 #[tokio::test(start_paused = true)]
-async fn bad_realms_and_challenges_are_refused() {
+async fn invalid_realms_and_challenges_are_rejected() {
     for (challenge, why) in [
-        (digest::challenge("auth").replace("realm", "realm=\"a\",realm"), "twice"),
-        (digest::challenge("auth").replace("default", "dé"), "odd characters"),
+        (digest::challenge("auth").replace("realm", "realm=\"a\",realm"), "duplicate directive"),
+        (digest::challenge("auth").replace("default", "dé"), "invalid characters"),
         (digest::challenge("auth").replace("md5-sess", "md5"), "algorithm"),
         (digest::challenge("auth").replace("nonce", "once"), "no nonce"),
         (String::new(), "algorithm"),
@@ -162,28 +163,28 @@ async fn bad_realms_and_challenges_are_refused() {
                 pending().await
             }
         });
-        let error = refused(&fake, Identity::token(token()), impatient()).await.to_string();
+        let error = security_error(&fake, Identity::token(token()), no_retry()).await.to_string();
         assert!(error.contains(why), "{why}: {error}");
     }
-    // A realm the server does not mean: its own check fails.
+    // A wrong realm: the server's own check fails.
     let fake = Fake::new(async |mut peer: Peer| {
         let challenge = digest::challenge("auth").replace("default", "elsewhere");
         peer.negotiate(&digest::offer("TOKEN", "DIGEST-MD5", Some(&challenge))).await;
         let answer = peer.answer().await.expect("an answer");
         assert!(digest::Session::new(&answer, IDENTIFIER, PASSWORD).is_none());
-        peer.refuse("realm").await;
+        peer.reject("realm").await;
     });
-    let error = refused(&fake, Identity::token(token()), impatient()).await;
+    let error = security_error(&fake, Identity::token(token()), no_retry()).await;
     assert!(matches!(error, SecurityError::Refused { .. }), "{error}");
 }
 
 #[tokio::test(start_paused = true)]
-async fn wrong_lists_of_mechanisms_are_refused() {
+async fn unsupported_mechanism_lists_are_rejected() {
     let challenge = digest::challenge("auth");
     for (offers, why) in [
         (vec![], "accepts nothing"),
-        (digest::offer("KERBEROS", "GSSAPI", None), "accepts KERBEROS, and the caller has a token"),
-        (digest::offer("SIMPLE", "", None), "accepts SIMPLE, and the caller has a token"),
+        (digest::offer("KERBEROS", "GSSAPI", None), "accepts KERBEROS, the client has a token"),
+        (digest::offer("SIMPLE", "", None), "accepts SIMPLE, the client has a token"),
         (digest::offer("TOKEN", "SCRAM-SHA-512", Some(&challenge)), "`SCRAM-SHA-512`"),
         (digest::offer("TOKEN", "DIGEST-MD5", None), "without a challenge"),
         (digest::offer("SIMPLE", "", None).repeat(100), "too many methods"),
@@ -195,23 +196,23 @@ async fn wrong_lists_of_mechanisms_are_refused() {
                 pending().await
             }
         });
-        let error = refused(&fake, Identity::token(token()), impatient()).await.to_string();
+        let error = security_error(&fake, Identity::token(token()), no_retry()).await.to_string();
         assert!(error.contains(why), "{why}: {error}");
     }
 }
 
 fn kerberos() -> (Identity, Options) {
-    let mut options = impatient();
+    let mut options = no_retry();
     options.security.server = Some(ServerPrincipal::Exact("yarn/_HOST@EXAMPLE.COM".into()));
     (Identity::kerberos(TicketSource::Default), options)
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_secure_client_does_not_fall_back_unless_it_may() {
+async fn secure_client_falls_back_only_if_allowed() {
     for at_once in [true, false] {
         let fake = Fake::new(move |mut peer: Peer| async move {
             if at_once {
-                assert_eq!(peer.greeting().await, Some(*b"hrpc\x09\0\xdf"));
+                assert_eq!(peer.connection_header().await, Some(*b"hrpc\x09\0\xdf"));
                 peer.sasl().await;
                 peer.write(&digest::message(0, &[])).await;
             } else {
@@ -219,7 +220,7 @@ async fn a_secure_client_does_not_fall_back_unless_it_may() {
                 let Some(initiate) = peer.sasl().await else {
                     return;
                 };
-                assert!(initiate.bytes(3).is_none(), "nothing is proven");
+                assert!(initiate.bytes(3).is_none(), "no token is sent");
             }
             let Some(context) = peer.context().await else {
                 return;
@@ -230,7 +231,7 @@ async fn a_secure_client_does_not_fall_back_unless_it_may() {
             pending().await
         });
         let (identity, options) = kerberos();
-        let error = refused(&fake, identity.clone(), options.clone()).await;
+        let error = security_error(&fake, identity.clone(), options.clone()).await;
         assert_eq!(error, SecurityError::SimpleRefused);
         let mut allowed = options;
         allowed.security.fallback_to_simple = Some("alice".into());
@@ -239,9 +240,9 @@ async fn a_secure_client_does_not_fall_back_unless_it_may() {
     }
 }
 
-// Kerberos has a thread of its own, which time that jumps would not wait for.
+// Kerberos runs on its own thread, which paused time would not wait for.
 #[tokio::test]
-async fn a_server_with_another_principal_gets_no_ticket() {
+async fn wrong_server_principal_receives_no_ticket() {
     let fake = Fake::new(async |mut peer: Peer| {
         let offer = [
             wire::bytes(1, "KERBEROS"),
@@ -250,17 +251,17 @@ async fn a_server_with_another_principal_gets_no_ticket() {
             wire::bytes(4, "evil.example.com"),
         ];
         peer.negotiate(&wire::bytes(4, offer.concat())).await;
-        assert!(peer.sasl().await.is_none(), "nothing more is said");
+        assert!(peer.sasl().await.is_none(), "no further message");
     });
     let (identity, options) = kerberos();
-    let error = refused(&fake, identity, options).await;
+    let error = security_error(&fake, identity, options).await;
     let expected =
-        "the server calls itself `yarn/evil.example.com`, but should be `yarn/_HOST@EXAMPLE.COM`";
+        "unexpected server principal `yarn/evil.example.com`, expected `yarn/_HOST@EXAMPLE.COM`";
     assert_eq!(error.to_string(), expected);
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_caller_acts_for_another_by_name() {
+async fn simple_caller_impersonates_by_name() {
     let fake = Fake::new(async |mut peer: Peer| {
         let context = peer.accept_simple().await.expect("a context");
         let user = Fields::parse(context.bytes(2).expect("a user"));
@@ -270,16 +271,16 @@ async fn a_caller_acts_for_another_by_name() {
         pending().await
     });
     let identity = Identity::simple("gateway").acting_for("alice");
-    let channel = fake.channel(&["rm"], identity, impatient());
+    let channel = fake.channel(&["rm"], identity, no_retry());
     let expected = b"Some(\"alice\") Some(\"gateway\")".to_vec();
     assert_eq!(call(&channel, b"").await, Ok(expected));
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_standby_found_out_in_the_handshake_is_left_for_the_active_one() {
+async fn standby_reported_in_the_handshake_triggers_failover() {
     let fake = Fake::new(async |mut peer: Peer| {
         if peer.host == "rm1" {
-            peer.greeting().await;
+            peer.connection_header().await;
             peer.sasl().await;
             let class = "org.apache.hadoop.ipc.StandbyException";
             peer.write(&wire::exception(digest::SASL, 2, class, "standby")).await;
@@ -293,12 +294,12 @@ async fn a_standby_found_out_in_the_handshake_is_left_for_the_active_one() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_crowd_of_tickets_is_scattered() {
+async fn replay_errors_are_retried() {
     let fake = Fake::new(async |mut peer: Peer| {
         if peer.number < 3 {
-            peer.greeting().await;
+            peer.connection_header().await;
             peer.sasl().await;
-            peer.refuse("GSS initiate failed: Request is a replay (34)").await;
+            peer.reject("GSS initiate failed: Request is a replay (34)").await;
         } else {
             peer.accept_token("auth").await;
             peer.echo().await;
@@ -306,10 +307,11 @@ async fn a_crowd_of_tickets_is_scattered() {
     });
     let channel = fake.channel(&["rm"], Identity::token(token()), Options::default());
     assert_eq!(call(&channel, b"x").await, Ok(b"x".to_vec()));
-    assert_eq!(fake.dialled(), 4);
+    assert_eq!(fake.connection_count(), 4);
 }
 
-/// Passes on what two ends say, and cuts after so many bytes from the server, or to it.
+/// Forwards bytes between two streams and cuts after `from` bytes from the server or `to` bytes to
+/// it.
 async fn relay(client: DuplexStream, server: DuplexStream, from: usize, to: usize) {
     let (mut client_in, mut client_out) = tokio::io::split(client);
     let (mut server_in, mut server_out) = tokio::io::split(server);
@@ -328,8 +330,8 @@ async fn relay(client: DuplexStream, server: DuplexStream, from: usize, to: usiz
     }
 }
 
-/// One call by token, cut after so many bytes. What the caller is told, and how many bytes passed
-/// is for the first caller to find out by cutting nowhere.
+/// Makes one call with a token over a connection cut after the given number of bytes in each
+/// direction.
 async fn cut_call(quality: &'static str, from: usize, to: usize) -> Result<Vec<u8>, RpcError> {
     let fake = Fake::new(move |peer: Peer| async move {
         let (near, far) = duplex(64 << 10);
@@ -343,11 +345,11 @@ async fn cut_call(quality: &'static str, from: usize, to: usize) -> Result<Vec<u
         });
         relay(stream, near, from, to).await;
     });
-    call(&by_token(&fake), b"hello").await
+    call(&token_channel(&fake), b"hello").await
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_connection_cut_at_any_byte_hangs_nobody() {
+async fn connection_cut_at_any_byte_never_hangs() {
     const PLENTY: usize = 1 << 20;
     for quality in ["auth", "auth-int", "auth-conf"] {
         for towards_client in [true, false] {

@@ -1,4 +1,4 @@
-//! Servers that send anything at all.
+//! Servers that send arbitrary bytes.
 
 use std::time::Duration;
 
@@ -11,7 +11,7 @@ use super::digest;
 use super::server::{Fake, Peer, token};
 use super::wire;
 
-/// A small generator whose sequence never changes under a test.
+/// A small deterministic random generator.
 struct Noise(u64);
 
 impl Noise {
@@ -22,9 +22,9 @@ impl Noise {
         (self.0 >> 11) as usize % limit
     }
 
-    /// Something sound with a few bytes changed, cut or put in.
-    fn mutated(&mut self, sound: &[u8]) -> Vec<u8> {
-        let mut bytes = sound.to_vec();
+    /// Returns valid bytes with a few of them changed, removed or inserted.
+    fn mutated(&mut self, valid: &[u8]) -> Vec<u8> {
+        let mut bytes = valid.to_vec();
         for _ in 0..=self.below(3) {
             let at = self.below(bytes.len() + 1);
             match self.below(4) {
@@ -38,49 +38,49 @@ impl Noise {
     }
 }
 
-async fn survives(identity: Identity, said: Vec<u8>) {
+async fn check_terminates(identity: Identity, sent: Vec<u8>) {
     let fake = Fake::new(move |mut peer: Peer| {
-        let said = said.clone();
+        let sent = sent.clone();
         async move {
-            let _ = peer.stream.write_all(&said).await;
-            // Reads what comes, so that nothing but what was said decides.
+            let _ = peer.stream.write_all(&sent).await;
+            // Drains the client's data, so that only the sent bytes matter.
             let _ = tokio::io::copy(&mut peer.stream, &mut tokio::io::sink()).await;
         }
     });
     let options = Options { retry_timeout: Duration::ZERO, ..Options::default() };
     let channel = fake.channel(&["rm"], identity, options);
     let deadline = Instant::now() + Duration::from_secs(10);
-    // Any outcome will do, if there is one in time.
+    // Any outcome is acceptable before the deadline.
     let _ = channel.call_raw("aMethod", b"", deadline, Safety::Once).await;
     assert!(Instant::now() <= deadline + Duration::from_millis(5));
 }
 
 #[tokio::test(start_paused = true)]
-async fn answers_of_any_bytes_are_survived() {
+async fn arbitrary_responses_do_not_hang() {
     let mut noise = Noise(0x1234_5678_9abc_def1);
-    let sound = [
+    let valid = [
         wire::success(0, b"hello"),
         wire::exception(0, 1, "org.apache.hadoop.ipc.StandbyException", "no"),
         wire::exception(0, 2, "x.Y", "fatal"),
     ];
     for round in 0..600 {
-        let said = noise.mutated(&sound[round % sound.len()]);
-        survives(Identity::simple("alice"), said).await;
+        let sent = noise.mutated(&valid[round % valid.len()]);
+        check_terminates(Identity::simple("alice"), sent).await;
     }
 }
 
 #[tokio::test(start_paused = true)]
-async fn handshakes_of_any_bytes_are_survived() {
+async fn arbitrary_handshakes_do_not_hang() {
     let mut noise = Noise(0x0fed_cba9_8765_4321);
     let challenge = digest::challenge("auth,auth-int,auth-conf");
     let offer = digest::offer("TOKEN", "DIGEST-MD5", Some(&challenge));
-    let sound = [
+    let valid = [
         digest::message(1, &offer),
         [digest::message(1, &offer), digest::message(0, &wire::bytes(3, "rspauth=00"))].concat(),
         digest::message(0, &[]),
     ];
     for round in 0..600 {
-        let said = noise.mutated(&sound[round % sound.len()]);
-        survives(Identity::token(token()), said).await;
+        let sent = noise.mutated(&valid[round % valid.len()]);
+        check_terminates(Identity::token(token()), sent).await;
     }
 }

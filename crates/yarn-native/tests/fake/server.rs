@@ -1,4 +1,4 @@
-//! A server that does what a test tells it, over pipes in memory.
+//! A scripted server over in-memory pipes.
 
 use std::future::Future;
 use std::io;
@@ -17,11 +17,11 @@ use super::wire::{self, Fields};
 type Serving = Pin<Box<dyn Future<Output = ()> + Send>>;
 type Script = dyn Fn(Peer) -> Option<Serving> + Send + Sync;
 
-/// Opens pipes, and lets a script serve their other ends; the script may refuse.
+/// Opens pipes and serves their other ends by a script, which may refuse connections.
 pub struct Fake {
     script: Box<Script>,
-    dialled: AtomicUsize,
-    seen: Mutex<Vec<String>>,
+    connections: AtomicUsize,
+    dialed_hosts: Mutex<Vec<String>>,
 }
 
 impl std::fmt::Debug for Fake {
@@ -31,28 +31,30 @@ impl std::fmt::Debug for Fake {
 }
 
 impl Fake {
-    /// A server that serves each connection with `script`.
+    /// Creates a server that serves each connection with `script`.
     pub fn new<F, S>(script: F) -> Arc<Self>
     where
         F: Fn(Peer) -> S + Send + Sync + 'static,
         S: Future<Output = ()> + Send + 'static,
     {
-        Self::picky(move |peer| Some(Box::pin(script(peer))))
+        Self::with_refusals(move |peer| Some(Box::pin(script(peer))))
     }
 
-    /// A server that may refuse a connection.
-    pub fn picky(script: impl Fn(Peer) -> Option<Serving> + Send + Sync + 'static) -> Arc<Self> {
-        let (script, dialled) = (Box::new(script), AtomicUsize::new(0));
-        Arc::new(Self { script, dialled, seen: Mutex::new(Vec::new()) })
+    /// Creates a server that may refuse connections.
+    pub fn with_refusals(
+        script: impl Fn(Peer) -> Option<Serving> + Send + Sync + 'static,
+    ) -> Arc<Self> {
+        let (script, connections) = (Box::new(script), AtomicUsize::new(0));
+        Arc::new(Self { script, connections, dialed_hosts: Mutex::new(Vec::new()) })
     }
 
-    pub fn dialled(&self) -> usize {
-        self.dialled.load(Ordering::SeqCst)
+    pub fn connection_count(&self) -> usize {
+        self.connections.load(Ordering::SeqCst)
     }
 
-    /// The addresses that were dialled, in order.
-    pub fn seen(&self) -> Vec<String> {
-        self.seen.lock().expect("no test panics with it").clone()
+    /// Returns the hosts dialed, in order.
+    pub fn dialed_hosts(&self) -> Vec<String> {
+        self.dialed_hosts.lock().expect("not poisoned").clone()
     }
 
     pub fn channel(
@@ -73,8 +75,8 @@ impl Dial for Fake {
         address: &'a Address,
     ) -> Pin<Box<dyn Future<Output = io::Result<DialedStream>> + Send + 'a>> {
         Box::pin(async move {
-            let number = self.dialled.fetch_add(1, Ordering::SeqCst);
-            self.seen.lock().expect("no test panics with it").push(address.host.clone());
+            let number = self.connections.fetch_add(1, Ordering::SeqCst);
+            self.dialed_hosts.lock().expect("not poisoned").push(address.host.clone());
             let (ours, theirs) = duplex(64 << 10);
             let peer = Peer { number, host: address.host.clone(), ..Peer::on(theirs) };
             let refused = || io::Error::new(io::ErrorKind::ConnectionRefused, "connection refused");
@@ -87,15 +89,15 @@ impl Dial for Fake {
 /// The server's end of one connection.
 pub struct Peer {
     pub stream: DuplexStream,
-    /// Which connection it is, counted from 0.
+    /// Number of the connection, counted from 0.
     pub number: usize,
-    /// The host that was dialled.
+    /// The dialed host.
     pub host: String,
     session: Option<Session>,
     plain: Vec<u8>,
 }
 
-/// A call as it came.
+/// A received call.
 #[derive(Debug)]
 pub struct Call {
     pub id: u32,
@@ -120,15 +122,15 @@ impl Peer {
         Self { stream, number: 0, host: String::new(), session: None, plain: Vec::new() }
     }
 
-    pub async fn greeting(&mut self) -> Option<[u8; 7]> {
-        let mut greeting = [0; 7];
-        self.stream.read_exact(&mut greeting).await.ok()?;
-        Some(greeting)
+    pub async fn connection_header(&mut self) -> Option<[u8; 7]> {
+        let mut header = [0; 7];
+        self.stream.read_exact(&mut header).await.ok()?;
+        Some(header)
     }
 
-    /// Reads greeting and context as a server without security does; gives the context.
+    /// Accepts a connection as an insecure server and returns the context.
     pub async fn accept_simple(&mut self) -> Option<Fields> {
-        assert_eq!(self.greeting().await?, *b"hrpc\x09\0\0");
+        assert_eq!(self.connection_header().await?, *b"hrpc\x09\0\0");
         self.context().await
     }
 
@@ -140,13 +142,13 @@ impl Peer {
         Some(Fields::parse(&wire::take_delimited(&mut rest)))
     }
 
-    /// Goes through the whole handshake of a token, with these qualities.
+    /// Accepts a token handshake with these qualities and returns the context.
     pub async fn accept_token(&mut self, qualities: &str) -> Option<Fields> {
         self.negotiate(&digest::offer("TOKEN", "DIGEST-MD5", Some(&digest::challenge(qualities))))
             .await?;
         let answer = self.answer().await?;
         let Some(session) = Session::new(&answer, IDENTIFIER, PASSWORD) else {
-            self.refuse("DIGEST-MD5: digest response format violation. Mismatched response.").await;
+            self.reject("DIGEST-MD5: digest response format violation. Mismatched response.").await;
             return None;
         };
         let proof = wire::bytes(3, &session.rspauth);
@@ -157,23 +159,23 @@ impl Peer {
         self.context().await
     }
 
-    /// Reads greeting and NEGOTIATE, and makes an offer.
+    /// Reads the connection header and NEGOTIATE, and sends an offer.
     pub async fn negotiate(&mut self, offers: &[u8]) -> Option<()> {
-        assert_eq!(self.greeting().await?, *b"hrpc\x09\0\xdf");
-        let asked = self.sasl().await?;
-        assert_eq!(asked.number(2), Some(1), "NEGOTIATE");
+        assert_eq!(self.connection_header().await?, *b"hrpc\x09\0\xdf");
+        let negotiate = self.sasl().await?;
+        assert_eq!(negotiate.number(2), Some(1), "NEGOTIATE");
         self.write(&digest::message(1, offers)).await;
         Some(())
     }
 
-    /// The client's answer to a challenge.
+    /// Returns the client's answer to a challenge.
     pub async fn answer(&mut self) -> Option<String> {
         let initiate = self.sasl().await?;
         assert_eq!(initiate.number(2), Some(2), "INITIATE");
         initiate.text(3)
     }
 
-    pub async fn refuse(&mut self, message: &str) {
+    pub async fn reject(&mut self, message: &str) {
         let class = "javax.security.sasl.SaslException";
         self.write(&wire::exception(digest::SASL, 2, class, message)).await;
     }
@@ -186,7 +188,7 @@ impl Peer {
         Some(Fields::parse(&wire::take_delimited(&mut rest)))
     }
 
-    /// The next frame, out of its protection if there is one.
+    /// Returns the next frame, unwrapped if protected.
     async fn frame(&mut self) -> Option<Vec<u8>> {
         if self.session.is_none() {
             return wire::read_frame(&mut self.stream).await;
@@ -206,7 +208,7 @@ impl Peer {
         }
     }
 
-    /// The next call; pings are passed over, and counted by nobody.
+    /// Returns the next call, skipping pings.
     pub async fn call(&mut self) -> Option<Call> {
         loop {
             let payload = self.frame().await?;
@@ -227,7 +229,7 @@ impl Peer {
         }
     }
 
-    /// Whether the next frame is a ping.
+    /// Returns whether the next frame is a ping.
     pub async fn ping(&mut self) -> bool {
         let Some(payload) = self.frame().await else {
             return false;
@@ -236,7 +238,7 @@ impl Peer {
         Fields::parse(&wire::take_delimited(&mut rest)).signed(3) == Some(-4)
     }
 
-    /// Writes a frame, protected if that was agreed. That the client has gone is its own affair.
+    /// Writes a frame, protected if negotiated. Ignores a closed connection.
     pub async fn write(&mut self, frame: &[u8]) {
         let bytes = match &mut self.session {
             None => frame.to_vec(),
@@ -251,7 +253,7 @@ impl Peer {
 
     pub async fn fail(&mut self, call: u32, class: &str) {
         let class = format!("org.apache.hadoop.{class}");
-        self.write(&wire::exception(call, 1, &class, "so it said\n\tat a.b.C(D.java:1)")).await;
+        self.write(&wire::exception(call, 1, &class, "the message\n\tat a.b.C(D.java:1)")).await;
     }
 
     /// Answers every call with its own body.

@@ -1,9 +1,9 @@
-//! Hadoop's wire format once more, written apart from the library so that both cannot be wrong in
-//! the same way.
+//! Independent implementation of Hadoop's wire format, so that the library's tests do not share its
+//! errors.
 
 use tokio::io::{AsyncRead, AsyncReadExt};
 
-/// A protobuf varint.
+/// Encodes a protobuf varint.
 pub fn varint(mut number: u64) -> Vec<u8> {
     let mut bytes = Vec::new();
     while number > 127 {
@@ -31,7 +31,7 @@ pub fn frame(payload: &[u8]) -> Vec<u8> {
     [&(payload.len() as u32).to_be_bytes()[..], payload].concat()
 }
 
-/// A message, field by field.
+/// Decoded fields of a message.
 #[derive(Clone, Debug, Default)]
 pub struct Fields(Vec<(u64, u64, Vec<u8>)>);
 
@@ -43,7 +43,7 @@ impl Fields {
             match tag & 7 {
                 0 => fields.push((tag >> 3, take_varint(&mut rest), Vec::new())),
                 2 => fields.push((tag >> 3, 0, take_delimited(&mut rest))),
-                kind => panic!("no message here has a field of kind {kind}"),
+                kind => panic!("unsupported wire type {kind}"),
             }
         }
         Self(fields)
@@ -61,7 +61,7 @@ impl Fields {
         self.bytes(field).map(|bytes| String::from_utf8(bytes.to_vec()).expect("a text"))
     }
 
-    /// Numbers with the sign in their last bit.
+    /// Returns a zigzag-encoded number.
     pub fn signed(&self, field: u64) -> Option<i64> {
         self.number(field).map(|n| (n >> 1) as i64 ^ -((n & 1) as i64))
     }
@@ -87,7 +87,7 @@ pub fn take_delimited(rest: &mut &[u8]) -> Vec<u8> {
     value.to_vec()
 }
 
-/// The next frame, or nothing when the client has gone.
+/// Reads the next frame; `None` if the client has disconnected.
 pub async fn read_frame(stream: &mut (impl AsyncRead + Unpin)) -> Option<Vec<u8>> {
     let length = stream.read_u32().await.ok()?;
     let mut payload = vec![0; length as usize];
@@ -95,7 +95,7 @@ pub async fn read_frame(stream: &mut (impl AsyncRead + Unpin)) -> Option<Vec<u8>
     Some(payload)
 }
 
-/// The header of an answer.
+/// Encodes a response header.
 pub fn header(call: u32, status: u64) -> Vec<u8> {
     [number(1, call.into()), number(2, status)].concat()
 }
@@ -104,7 +104,7 @@ pub fn success(call: u32, body: &[u8]) -> Vec<u8> {
     frame(&[delimited(header(call, 0)), delimited(body)].concat())
 }
 
-/// An exception: `status` 1 for the call, 2 for the whole connection.
+/// Encodes an exception: `status` 1 for the call, 2 for the whole connection.
 pub fn exception(call: u32, status: u64, class: &str, message: &str) -> Vec<u8> {
     let header = [header(call, status), bytes(4, class), bytes(5, message)].concat();
     frame(&delimited(header))

@@ -6,7 +6,7 @@ use crate::security::text::from_hex;
 const CLIENT: ClientId = [0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15];
 
 #[test]
-fn a_connection_opens_with_the_bytes_hadoop_expects() {
+fn connection_header_matches_hadoop() {
     assert_eq!(connection_header(false).to_vec(), from_hex("68727063090000"));
     let negotiate = RpcSaslProto { state: SaslState::Negotiate.into(), ..RpcSaslProto::default() };
     let opening = [&connection_header(true)[..], &sasl(&negotiate)].concat();
@@ -15,7 +15,7 @@ fn a_connection_opens_with_the_bytes_hadoop_expects() {
 }
 
 #[test]
-fn the_context_names_the_user_and_the_protocol() {
+fn connection_context_contains_user_and_protocol() {
     let user_info =
         Some(UserInformationProto { effective_user: Some("alice".into()), real_user: None });
     let protocol = Some(Protocol::APPLICATION_CLIENT.name().to_owned());
@@ -28,7 +28,7 @@ fn the_context_names_the_user_and_the_protocol() {
 }
 
 #[test]
-fn a_call_names_its_method() {
+fn request_contains_method_and_protocol() {
     let bytes = request(&CLIENT, 0, 0, Protocol::APPLICATION_CLIENT, "getNewApplication", &[]);
     let expected = "0000006a1a0802100018002210000102030405060708090a0b0c0d0e0f2800
         4d0a116765744e65774170706c69636174696f6e1236
@@ -38,7 +38,7 @@ fn a_call_names_its_method() {
 }
 
 #[test]
-fn a_ping_has_no_body() {
+fn ping_has_no_body() {
     let expected = "0000001b1a0802100018072210000102030405060708090a0b0c0d0e0f2801";
     assert_eq!(ping(&CLIENT), from_hex(expected));
 }
@@ -47,35 +47,35 @@ fn a_ping_has_no_body() {
 const RESPONSE: &[u8] = &[0, 0, 0, 8, 4, 8, 3, 16, 0, 2, 8, 1];
 
 #[test]
-fn frames_are_cut_wherever_the_stream_is() {
+fn frames_are_decoded_across_any_split() {
     let stream = RESPONSE.repeat(3);
     for cut in 0..stream.len() {
         let mut decoder = FrameDecoder::new(100);
         let mut frames = Vec::new();
         for part in [&stream[..cut], &stream[cut..]] {
             decoder.extend(part);
-            while let Some(frame) = decoder.next().expect("sound frames") {
+            while let Some(frame) = decoder.next().expect("valid frames") {
                 frames.push(frame);
             }
         }
         assert_eq!(frames, [&RESPONSE[4..]; 3], "cut at {cut}");
         assert!(!decoder.is_mid_frame());
     }
-    let response = Response::parse(Bytes::from_static(&RESPONSE[4..])).expect("sound");
+    let response = Response::parse(Bytes::from_static(&RESPONSE[4..])).expect("valid");
     assert_eq!(response.header.call_id, 3);
     assert_eq!(&response.body().expect("a body")[..], [8, 1]);
 }
 
 #[test]
-fn a_frame_that_is_too_long_is_refused_before_it_comes() {
+fn oversized_frame_is_rejected_by_its_length_prefix() {
     let mut decoder = FrameDecoder::new(7);
     decoder.extend(&RESPONSE[..4]);
     let error = decoder.next().expect_err("longer than the limit").to_string();
-    assert_eq!(error, "it announces 8 bytes, and 7 are the limit");
+    assert_eq!(error, "frame of 8 bytes exceeds the limit of 7");
 }
 
 #[test]
-fn what_is_announced_takes_no_memory_before_it_comes() {
+fn announced_length_allocates_no_memory() {
     let mut decoder = FrameDecoder::new(1 << 30);
     decoder.extend(&(1u32 << 30).to_be_bytes());
     assert_eq!(decoder.next(), Ok(None));
@@ -83,21 +83,21 @@ fn what_is_announced_takes_no_memory_before_it_comes() {
 }
 
 #[test]
-fn a_peer_that_is_no_hadoop_server_is_named() {
-    for (bytes, what) in [
+fn other_protocols_are_detected() {
+    for (bytes, protocol) in [
         (&b"HTTP/1.1 400"[..], "web port"),
         (&[0xff, 0xff, 0xff, 0xff, 0, 0], "older version"),
         (&[0x15, 0x03, 0x01, 0x00, 0x02], "TLS"),
     ] {
         let mut decoder = FrameDecoder::new(1 << 20);
         decoder.extend(bytes);
-        let error = decoder.next().expect_err(what).to_string();
-        assert!(error.contains(what), "{error}");
+        let error = decoder.next().expect_err(protocol).to_string();
+        assert!(error.contains(protocol), "{error}");
     }
 }
 
 #[test]
-fn a_response_cut_anywhere_is_refused_or_has_no_body() {
+fn truncated_response_is_rejected_or_has_no_body() {
     let whole = Bytes::from_static(&RESPONSE[4..]);
     for end in 0..whole.len() {
         if let Ok(response) = Response::parse(whole.slice(..end)) {
@@ -107,7 +107,7 @@ fn a_response_cut_anywhere_is_refused_or_has_no_body() {
 }
 
 #[test]
-fn parsers_take_any_bytes() {
+fn parsers_accept_arbitrary_bytes() {
     let mut bytes = crate::noise::Noise::new(7);
     for round in 0..20_000 {
         let frame = if round % 2 == 0 { bytes.any(64) } else { bytes.mutated(&RESPONSE[4..]) };

@@ -1,17 +1,17 @@
-//! The server's challenge: `realm="default",nonce="…",qop="auth,auth-int",…`.
+//! Parser for the server's challenge: `realm="default",nonce="…",qop="auth,auth-int",…`.
 
 use crate::security::digest::cipher::Cipher;
 use crate::security::error::SecurityError;
 use crate::security::quality::Quality;
 
-/// Longer challenges are not looked at; the RFC allows 2048 bytes.
+/// Maximum length of a challenge; the RFC allows 2048 bytes.
 const CHALLENGE_BYTES_MAX: usize = 8192;
-/// What a server takes in one message when it does not say.
+/// Maximum message size of a server that announces none.
 const MAXBUF_DEFAULT: usize = 65536;
-/// Less than this is a server that could take no message at all.
+/// Minimum message size; with less a server could accept no message.
 const MAXBUF_MIN: usize = 64;
 
-/// What the server said, checked.
+/// A validated challenge.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct Challenge {
     pub(super) realm: String,
@@ -24,35 +24,33 @@ pub(super) struct Challenge {
 impl Challenge {
     pub(super) fn parse(bytes: &[u8]) -> Result<Self, SecurityError> {
         if bytes.len() > CHALLENGE_BYTES_MAX {
-            return Err(invalid("it is too long"));
+            return Err(invalid("too long"));
         }
-        let text = std::str::from_utf8(bytes).map_err(|_| invalid("it is not UTF-8"))?;
+        let text = std::str::from_utf8(bytes).map_err(|_| invalid("not UTF-8"))?;
         let (mut realm, mut nonce, mut maxbuf, mut md5_sess) = (None, None, None, false);
         let (mut qualities, mut ciphers) = (None, None);
         for (name, value) in directives(text)? {
             match name {
-                // Several realms would be a question to a person; Hadoop names one.
+                // Several realms would require a choice by the user; Hadoop sends one.
                 "realm" => set_once(&mut realm, echoable(value)?)?,
                 "nonce" => set_once(&mut nonce, echoable(value)?)?,
                 "maxbuf" => {
                     let size = value.parse().ok().filter(|&n: &usize| n >= MAXBUF_MIN);
-                    set_once(&mut maxbuf, size.ok_or_else(|| invalid("its `maxbuf` is no size"))?)?;
+                    set_once(&mut maxbuf, size.ok_or_else(|| invalid("invalid `maxbuf`"))?)?;
                 }
                 "qop" => set_once(&mut qualities, parse_list(value, Quality::from_digest_name))?,
                 "cipher" => set_once(&mut ciphers, parse_list(value, Cipher::from_name))?,
                 "algorithm" => md5_sess = value == "md5-sess",
-                // `charset`, `stale`, and what a later server may add.
+                // `charset`, `stale`, and unknown directives of later servers.
                 _ => {}
             }
         }
         if !md5_sess {
-            return Err(invalid("its algorithm is not `md5-sess`"));
+            return Err(invalid("algorithm is not `md5-sess`"));
         }
         Ok(Self {
             realm: realm.unwrap_or_default(),
-            nonce: nonce
-                .filter(|nonce| !nonce.is_empty())
-                .ok_or_else(|| invalid("it has no nonce"))?,
+            nonce: nonce.filter(|nonce| !nonce.is_empty()).ok_or_else(|| invalid("no nonce"))?,
             qualities: qualities.unwrap_or_else(|| vec![Quality::Authentication]),
             ciphers: ciphers.unwrap_or_default(),
             maxbuf: maxbuf.unwrap_or(MAXBUF_DEFAULT),
@@ -60,46 +58,45 @@ impl Challenge {
     }
 }
 
-fn invalid(what: &str) -> SecurityError {
-    SecurityError::protocol(format!("the DIGEST-MD5 challenge cannot be used: {what}"))
+fn invalid(reason: &str) -> SecurityError {
+    SecurityError::protocol(format!("invalid DIGEST-MD5 challenge: {reason}"))
 }
 
 fn set_once<T>(slot: &mut Option<T>, value: T) -> Result<(), SecurityError> {
     match slot.replace(value) {
         None => Ok(()),
-        Some(_) => Err(invalid("it says something twice")),
+        Some(_) => Err(invalid("duplicate directive")),
     }
 }
 
-/// A value that is sent back in quotes: nothing in it may end them.
+/// Validates a value that is sent back in quotes.
 fn echoable(value: &str) -> Result<String, SecurityError> {
     let plain = |byte: u8| matches!(byte, b' '..=b'~') && byte != b'"' && byte != b'\\';
     if value.bytes().all(plain) {
         Ok(value.to_owned())
     } else {
-        Err(invalid("its realm or nonce has odd characters"))
+        Err(invalid("invalid characters in realm or nonce"))
     }
 }
 
-/// The known words of a comma list; unknown ones are what others may use.
+/// Parses the known words of a comma-separated list and ignores others.
 fn parse_list<T>(value: &str, known: impl Fn(&str) -> Option<T>) -> Vec<T> {
     value.split(',').filter_map(|word| known(word.trim())).collect()
 }
 
-/// Splits into names and values; quotes are taken off, and commas in quotes divide nothing.
+/// Splits a challenge into names and values. Quotes are removed; quoted commas do not separate.
 pub(super) fn directives(text: &str) -> Result<Vec<(&str, &str)>, SecurityError> {
     let mut found = Vec::new();
     let mut rest = text.trim_matches(is_separator);
     while !rest.is_empty() {
-        let (name, after) = rest.split_once('=').ok_or_else(|| invalid("a word has no value"))?;
+        let (name, after) =
+            rest.split_once('=').ok_or_else(|| invalid("directive with no value"))?;
         let (value, after) = match after.strip_prefix('"') {
-            Some(quoted) => {
-                quoted.split_once('"').ok_or_else(|| invalid("a quote is never closed"))?
-            }
+            Some(quoted) => quoted.split_once('"').ok_or_else(|| invalid("unterminated quote"))?,
             None => after.split_at(after.find(',').unwrap_or(after.len())),
         };
         if !(after.is_empty() || after.starts_with(is_separator)) {
-            return Err(invalid("something follows a closed quote"));
+            return Err(invalid("unexpected text after a closing quote"));
         }
         found.push((name.trim(), value.trim()));
         rest = after.trim_start_matches(is_separator);
@@ -120,7 +117,7 @@ mod tests {
         algorithm=md5-sess";
 
     #[test]
-    fn a_challenge_of_hadoop_is_understood() {
+    fn hadoop_challenge_is_parsed() {
         let challenge = Challenge::parse(HADOOP.as_bytes()).expect("a real challenge");
         assert_eq!(challenge.realm, "default");
         assert_eq!(challenge.nonce, "MMaXW+iudIpz0ORWwKeauBMzgHgGlOL7NAWr+nOr");
@@ -130,18 +127,18 @@ mod tests {
     }
 
     #[test]
-    fn a_challenge_that_cannot_be_answered_is_refused() {
+    fn invalid_challenges_are_rejected() {
         for (bad, why) in [
             ("nonce=\"a\"", "algorithm"),
             ("nonce=\"a\",algorithm=md5", "algorithm"),
             ("algorithm=md5-sess", "no nonce"),
             ("nonce=\"\",algorithm=md5-sess", "no nonce"),
-            ("nonce=\"a,algorithm=md5-sess", "never closed"),
-            ("nonce=\"a\"b,algorithm=md5-sess", "closed quote"),
-            ("nonce=a,nonce=b,algorithm=md5-sess", "twice"),
-            ("realm=\"a\",realm=\"b\",nonce=c,algorithm=md5-sess", "twice"),
-            ("realm=\"d\\\\,x\",nonce=c,algorithm=md5-sess", "odd characters"),
-            ("realm=\"d\u{e9}\",nonce=c,algorithm=md5-sess", "odd characters"),
+            ("nonce=\"a,algorithm=md5-sess", "unterminated quote"),
+            ("nonce=\"a\"b,algorithm=md5-sess", "closing quote"),
+            ("nonce=a,nonce=b,algorithm=md5-sess", "duplicate directive"),
+            ("realm=\"a\",realm=\"b\",nonce=c,algorithm=md5-sess", "duplicate directive"),
+            ("realm=\"d\\\\,x\",nonce=c,algorithm=md5-sess", "invalid characters"),
+            ("realm=\"d\u{e9}\",nonce=c,algorithm=md5-sess", "invalid characters"),
             ("nonce=a,maxbuf=-1,algorithm=md5-sess", "maxbuf"),
             ("nonce=a,maxbuf=3,algorithm=md5-sess", "maxbuf"),
             ("hello", "no value"),
@@ -153,7 +150,7 @@ mod tests {
     }
 
     #[test]
-    fn any_bytes_are_taken() {
+    fn parser_accepts_arbitrary_bytes() {
         let mut noise = crate::noise::Noise::new(11);
         for _ in 0..20_000 {
             let _ = Challenge::parse(&noise.mutated(HADOOP.as_bytes()));
@@ -162,7 +159,7 @@ mod tests {
     }
 
     #[test]
-    fn a_challenge_without_qualities_offers_authentication() {
+    fn challenge_without_qop_offers_authentication() {
         let challenge = Challenge::parse(b"nonce=a , algorithm=md5-sess").expect("minimal");
         assert_eq!(challenge.qualities, [Quality::Authentication]);
         assert_eq!(challenge.realm, "");

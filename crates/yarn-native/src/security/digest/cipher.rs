@@ -1,13 +1,13 @@
-//! The ciphers of DIGEST-MD5's privacy: RC4, and triple DES for servers that have RC4 turned off.
+//! Ciphers of DIGEST-MD5's privacy: RC4, and triple DES for servers with RC4 disabled.
 
 use cbc::cipher::{Array, BlockModeDecrypt, BlockModeEncrypt, KeyIvInit};
 use des::TdesEde2;
 use rc4::{KeyInit, Rc4, StreamCipher};
 
-/// Bytes of a block of triple DES.
+/// Block size of triple DES.
 const BLOCK: usize = 8;
 
-/// A cipher both sides may know.
+/// A supported cipher.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Cipher {
     Rc4,
@@ -30,19 +30,19 @@ impl Cipher {
         }
     }
 
-    /// RC4 where there is a choice: it is far quicker, and neither keeps a secret for decades.
+    /// Chooses RC4 if offered: it is much faster, and both ciphers are outdated.
     pub(super) fn choose(offered: &[Self]) -> Option<Self> {
         [Self::Rc4, Self::TripleDes].into_iter().find(|cipher| offered.contains(cipher))
     }
 }
 
-/// What turns plain bytes into sealed ones. Its state runs on from message to message.
+/// Encryption state, which continues from message to message.
 pub(super) enum Encryptor {
     Rc4(Box<Rc4>),
     TripleDes(Box<cbc::Encryptor<TdesEde2>>),
 }
 
-/// The way back.
+/// Decryption state, which continues from message to message.
 pub(super) enum Decryptor {
     Rc4(Box<Rc4>),
     TripleDes(Box<cbc::Decryptor<TdesEde2>>),
@@ -60,7 +60,7 @@ impl Encryptor {
         }
     }
 
-    /// Pads, appends the code that authenticates the message, and seals all of it in place.
+    /// Pads the message, appends its MAC and encrypts the result in place.
     pub(super) fn encrypt(&mut self, message: &mut Vec<u8>, mac: &[u8]) {
         match self {
             Self::Rc4(state) => {
@@ -93,29 +93,29 @@ impl Decryptor {
         }
     }
 
-    /// Opens in place and takes the padding off; what is left is the message and, at its end, the
-    /// `mac` bytes of its code. `None` where that is impossible.
-    pub(super) fn decrypt(&mut self, encrypted: &mut Vec<u8>, mac: usize) -> Option<()> {
+    /// Decrypts in place and removes the padding, leaving the message followed by its MAC of `mac`
+    /// bytes. Returns `None` for an invalid length or padding.
+    pub(super) fn decrypt(&mut self, message: &mut Vec<u8>, mac: usize) -> Option<()> {
         match self {
             Self::Rc4(state) => {
-                state.apply_keystream(encrypted);
-                (encrypted.len() >= mac).then_some(())
+                state.apply_keystream(message);
+                (message.len() >= mac).then_some(())
             }
             Self::TripleDes(state) => {
-                if !encrypted.len().is_multiple_of(BLOCK) || encrypted.len() <= mac {
+                if !message.len().is_multiple_of(BLOCK) || message.len() <= mac {
                     return None;
                 }
-                for block in encrypted.chunks_exact_mut(BLOCK) {
+                for block in message.chunks_exact_mut(BLOCK) {
                     let block: &mut [u8; BLOCK] =
                         block.try_into().expect("chunks_exact gives whole blocks");
                     state.decrypt_block(block.into());
                 }
-                let padded = encrypted.len() - mac;
-                let pad = usize::from(encrypted[padded - 1]);
+                let padded = message.len() - mac;
+                let pad = usize::from(message[padded - 1]);
                 let start = padded.checked_sub(pad)?;
-                let sound = (1..=BLOCK).contains(&pad)
-                    && encrypted[start..padded].iter().all(|&byte| usize::from(byte) == pad);
-                sound.then(|| drop(encrypted.drain(start..padded)))
+                let valid = (1..=BLOCK).contains(&pad)
+                    && message[start..padded].iter().all(|&byte| usize::from(byte) == pad);
+                valid.then(|| drop(message.drain(start..padded)))
             }
         }
     }
@@ -125,7 +125,8 @@ fn rc4(key: &[u8; 16]) -> Rc4 {
     Rc4::new_from_slice(key).expect("RC4 takes any key of 1 to 256 bytes")
 }
 
-/// Two keys of 7 bytes, each spread over 8 with a parity bit, and the first block's vector.
+/// Derives the two DES keys, 7 bytes each spread over 8 with parity bits, and the initialization
+/// vector.
 fn triple_des_keys(key: &[u8; 16]) -> ([u8; 16], [u8; BLOCK]) {
     let mut keys = [0; 16];
     for (spread, packed) in keys.chunks_exact_mut(8).zip(key.chunks_exact(7)) {
@@ -147,7 +148,7 @@ mod tests {
     use crate::security::text::from_hex;
 
     #[test]
-    fn keys_of_triple_des_are_spread_with_odd_parity() {
+    fn triple_des_keys_have_odd_parity() {
         let key = from_hex("2a10d2aafa4db083a4abc199d22b0c36");
         let (keys, iv) = triple_des_keys(&key.try_into().expect("16 bytes"));
         assert_eq!(keys.to_vec(), from_hex("2a083454aed33761 83d32a7919ce4957"));

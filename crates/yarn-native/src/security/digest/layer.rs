@@ -1,4 +1,4 @@
-//! What protects messages after a handshake with integrity or privacy.
+//! Message protection after a handshake with integrity or privacy.
 
 use hmac::{Hmac, KeyInit, Mac};
 use md5::{Digest, Md5};
@@ -8,12 +8,12 @@ use zeroize::Zeroizing;
 use crate::security::digest::cipher::{Cipher, Decryptor, Encryptor};
 use crate::security::error::SecurityError;
 
-/// Bytes of the code in each message, of the version that follows it, and of the sequence number.
+/// Sizes of a message's MAC and of its trailer: version and sequence number.
 const MAC: usize = 10;
 const VERSION: [u8; 2] = [0, 1];
 const TRAILER: usize = VERSION.len() + 4;
 
-/// Protects both directions of a connection; `cipher` is what makes privacy of integrity.
+/// Protects both directions of a connection. A cipher is present only for privacy.
 pub(crate) struct DigestLayer {
     outgoing: DirectionState<Encryptor>,
     incoming: DirectionState<Decryptor>,
@@ -22,12 +22,12 @@ pub(crate) struct DigestLayer {
 
 struct DirectionState<C> {
     signing: Zeroizing<[u8; 16]>,
-    /// Of the next message.
+    /// Sequence number of the next message.
     sequence: u32,
     cipher: Option<C>,
 }
 
-/// Which way a key is for.
+/// Direction of a key.
 #[derive(Clone, Copy)]
 enum Direction {
     ToServer,
@@ -35,14 +35,14 @@ enum Direction {
 }
 
 impl DigestLayer {
-    /// `session` is MD5(A1), the secret that both sides now share.
+    /// Creates the client's layer. `session` is MD5(A1), the shared secret.
     pub(super) fn new(session: &[u8; 16], cipher: Option<Cipher>, maxbuf: usize) -> Self {
-        // Room for the code, the trailer and, as Java counts, the padding of a block.
+        // Overhead: MAC, trailer and, as Java counts, the padding of a block.
         let overhead = MAC + TRAILER + if cipher.is_some() { 10 } else { 0 };
         Self::between(session, cipher, Direction::ToServer, maxbuf - overhead)
     }
 
-    /// Both sides of a session, with the cipher of that name.
+    /// Creates the layers of both sides of a session.
     #[cfg(any(test, fuzzing))]
     pub(crate) fn both_sides(cipher: Option<&str>) -> (Self, Self) {
         let cipher = cipher.and_then(Cipher::from_name);
@@ -98,32 +98,32 @@ impl DigestLayer {
 
     pub(crate) fn unwrap(&mut self, token: &[u8]) -> Result<Vec<u8>, SecurityError> {
         let side = &mut self.incoming;
-        let body = token.len().checked_sub(TRAILER).ok_or_else(|| tampered("it is too short"))?;
+        let body = token.len().checked_sub(TRAILER).ok_or_else(|| tampered("message too short"))?;
         let (body, trailer) = token.split_at(body);
         if trailer[..2] != VERSION {
-            return Err(tampered("its version is unknown"));
+            return Err(tampered("unknown version"));
         }
         let sequence = side.sequence.to_be_bytes();
         if trailer[2..] != sequence {
-            return Err(tampered("it is out of order"));
+            return Err(tampered("message out of order"));
         }
         side.sequence = side.sequence.wrapping_add(1);
         let mut message = body.to_vec();
         if let Some(decryptor) = &mut side.cipher {
-            decryptor.decrypt(&mut message, MAC).ok_or_else(|| tampered("its padding is wrong"))?;
+            decryptor.decrypt(&mut message, MAC).ok_or_else(|| tampered("invalid padding"))?;
         }
-        let plain = message.len().checked_sub(MAC).ok_or_else(|| tampered("it is too short"))?;
+        let plain = message.len().checked_sub(MAC).ok_or_else(|| tampered("message too short"))?;
         let mac = message.split_off(plain);
         let expected = compute_mac(&side.signing, sequence, &message);
         if !bool::from(expected.ct_eq(&mac)) {
-            return Err(tampered("its code does not fit"));
+            return Err(tampered("MAC mismatch"));
         }
         Ok(message)
     }
 }
 
-fn tampered(what: &'static str) -> SecurityError {
-    SecurityError::Tampered { what }
+fn tampered(reason: &'static str) -> SecurityError {
+    SecurityError::Tampered { reason }
 }
 
 fn compute_mac(key: &[u8; 16], sequence: [u8; 4], message: &[u8]) -> [u8; MAC] {
@@ -168,7 +168,7 @@ mod tests {
     use super::*;
     use crate::security::text::from_hex;
 
-    /// The secret of a real session of Hadoop's server.
+    /// Session secret recorded from a Hadoop server.
     fn session() -> [u8; 16] {
         let bytes = from_hex("db82a65c2f08fffed96f24705cd1e43f");
         bytes.try_into().expect("16 bytes")
@@ -188,7 +188,7 @@ mod tests {
     }
 
     #[test]
-    fn keys_are_those_of_a_real_session() {
+    fn derived_keys_match_a_recorded_session() {
         let key = |key: Zeroizing<[u8; 16]>| key.to_vec();
         let session = session();
         let expected = from_hex("4f4238d105e4932bb54841cd2ae32178");
@@ -202,7 +202,7 @@ mod tests {
     }
 
     #[test]
-    fn integrity_gives_the_bytes_of_java() {
+    fn integrity_matches_java() {
         check(
             None,
             [
@@ -217,7 +217,7 @@ mod tests {
     }
 
     #[test]
-    fn privacy_by_rc4_gives_the_bytes_of_java() {
+    fn privacy_with_rc4_matches_java() {
         check(
             Some(Cipher::Rc4),
             [
@@ -232,7 +232,7 @@ mod tests {
     }
 
     #[test]
-    fn privacy_by_triple_des_gives_the_bytes_of_java() {
+    fn privacy_with_triple_des_matches_java() {
         check(
             Some(Cipher::TripleDes),
             [
@@ -247,25 +247,25 @@ mod tests {
     }
 
     #[test]
-    fn a_message_that_was_touched_repeated_or_cut_is_refused() {
+    fn altered_replayed_or_truncated_messages_are_rejected() {
         for cipher in [None, Some(Cipher::Rc4), Some(Cipher::TripleDes)] {
             let fresh = || DigestLayer::new(&session(), cipher, 65536);
             let mut server = DigestLayer::between(&session(), cipher, Direction::ToClient, 65536);
-            let sound = server.wrap(b"a message of some length");
-            for i in 0..sound.len() {
-                let mut bad = sound.clone();
+            let valid = server.wrap(b"a message of some length");
+            for i in 0..valid.len() {
+                let mut bad = valid.clone();
                 bad[i] ^= 1;
                 assert!(fresh().unwrap(&bad).is_err(), "{cipher:?}, byte {i} changed");
-                assert!(fresh().unwrap(&sound[..i]).is_err(), "{cipher:?}, cut at {i}");
+                assert!(fresh().unwrap(&valid[..i]).is_err(), "{cipher:?}, cut at {i}");
             }
             let mut client = fresh();
-            assert!(client.unwrap(&sound).is_ok());
-            assert!(client.unwrap(&sound).is_err(), "{cipher:?}, sent again");
+            assert!(client.unwrap(&valid).is_ok());
+            assert!(client.unwrap(&valid).is_err(), "{cipher:?}, replayed");
         }
     }
 
     #[test]
-    fn any_bytes_are_refused() {
+    fn arbitrary_bytes_are_rejected() {
         let mut noise = crate::noise::Noise::new(5);
         for cipher in [None, Some(Cipher::Rc4), Some(Cipher::TripleDes)] {
             for _ in 0..2_000 {
@@ -277,7 +277,7 @@ mod tests {
     }
 
     #[test]
-    fn requests_are_kept_within_what_java_takes() {
+    fn plaintext_size_stays_within_java_limits() {
         assert_eq!(DigestLayer::new(&session(), None, 65536).plain_max(), 65520);
         assert_eq!(DigestLayer::new(&session(), Some(Cipher::Rc4), 65536).plain_max(), 65510);
     }

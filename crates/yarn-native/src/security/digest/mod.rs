@@ -1,9 +1,9 @@
-//! DIGEST-MD5, the part of RFC 2831 that Hadoop uses to prove a token.
+//! DIGEST-MD5 (RFC 2831), as Hadoop uses it for tokens.
 
 mod challenge;
 mod cipher;
+mod client;
 mod layer;
-mod proof;
 
+pub(crate) use client::DigestClient;
 pub(crate) use layer::DigestLayer;
-pub(crate) use proof::DigestClient;

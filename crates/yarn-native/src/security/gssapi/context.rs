@@ -1,4 +1,4 @@
-//! A security context: two parties that know each other, and the keys they share.
+//! GSSAPI security context of the client.
 
 use std::ffi::c_int;
 use std::ptr;
@@ -12,13 +12,13 @@ use crate::security::identity::Kerberos;
 use crate::security::kerberos::{self, Progress};
 use crate::security::principal::TargetName;
 
-/// Mutual authentication, replay and sequence detection, confidentiality, integrity.
-const WANTED: u32 = MUTUAL | 4 | 8 | 16 | 32;
-const MUTUAL: u32 = 2;
+/// Flags: mutual authentication, replay and sequence detection, confidentiality, integrity.
+const REQUESTED_FLAGS: u32 = MUTUAL_FLAG | 4 | 8 | 16 | 32;
+const MUTUAL_FLAG: u32 = 2;
 /// `GSS_S_CONTINUE_NEEDED`.
 const CONTINUE: u32 = 1;
 
-/// The client's context with one server.
+/// Security context with one server.
 pub(crate) struct GssapiContext {
     handle: Handle,
     credentials: GssapiCredentials,
@@ -26,12 +26,12 @@ pub(crate) struct GssapiContext {
     gss: Arc<Functions>,
 }
 
-// SAFETY: the library keeps no thread's identity in a name, credential or context, and allows each
-// to be used by any thread, one at a time; having one owner and `&mut self` sees to the latter.
+// SAFETY: the library binds no name, credential or context to a thread and allows each to be used
+// by any thread, one at a time; having one owner and `&mut self` ensures the latter.
 unsafe impl Send for GssapiContext {}
 
 impl GssapiContext {
-    /// Finds the caller's tickets. May wait for a Kerberos server.
+    /// Acquires the caller's tickets. May block on a Kerberos server.
     pub(crate) fn new(kerberos: &Kerberos, target: &TargetName) -> Result<Self, SecurityError> {
         let gss = library::open(kerberos.library.as_deref())?;
         let credentials = GssapiCredentials::acquire(&gss, &kerberos.tickets)?;
@@ -45,7 +45,7 @@ impl kerberos::SecurityContext for GssapiContext {
         let input = token.map(input_buffer);
         let mut output = OutputBuffer::new(&self.gss);
         let (mut minor, mut flags) = (0, 0);
-        // SAFETY: the handles are live (the context's is null at first, as the function wants);
+        // SAFETY: the handles are live (the context's is null at first, as the function requires);
         // all other pointers are null where allowed, or to locals that outlive the call.
         let major = unsafe {
             (self.gss.init_sec_context)(
@@ -54,7 +54,7 @@ impl kerberos::SecurityContext for GssapiContext {
                 &mut self.handle,
                 self.server.handle,
                 &owned::kerberos(),
-                WANTED,
+                REQUESTED_FLAGS,
                 0,
                 ptr::null(),
                 input.as_ref().map_or(ptr::null(), ptr::from_ref),
@@ -66,8 +66,8 @@ impl kerberos::SecurityContext for GssapiContext {
         };
         status::check(&self.gss, major, minor, "the handshake")?;
         let complete = major & CONTINUE == 0;
-        if complete && flags & MUTUAL == 0 {
-            return Err(SecurityError::protocol("it did not prove who it is"));
+        if complete && flags & MUTUAL_FLAG == 0 {
+            return Err(SecurityError::protocol("no mutual authentication"));
         }
         Ok(Progress { token: output.to_vec(), complete })
     }
@@ -99,7 +99,7 @@ impl kerberos::SecurityContext for GssapiContext {
         let mut output = OutputBuffer::new(&self.gss);
         let (mut minor, mut encrypted) = (0, 0);
         // SAFETY: the context is live, all pointers are to locals that outlive the call, and the
-        // quality is not wanted.
+        // unused quality output is null.
         let major = unsafe {
             (self.gss.unwrap)(
                 &mut minor,
@@ -111,9 +111,9 @@ impl kerberos::SecurityContext for GssapiContext {
             )
         };
         status::check(&self.gss, major, minor, "reading a protected message")?;
-        // Repeated, old, out of order or with a gap: the library reports these beside success.
+        // Duplicate, old, out of order or gap: reported in addition to success.
         if major & (2 | 4 | 8 | 16) != 0 {
-            return Err(SecurityError::Tampered { what: "it is out of order" });
+            return Err(SecurityError::Tampered { reason: "message out of order" });
         }
         Ok((output.to_vec(), encrypted != 0))
     }
@@ -126,7 +126,7 @@ impl kerberos::SecurityContext for GssapiContext {
             let encrypted = c_int::from(encrypted);
             (self.gss.wrap_size_limit)(&mut minor, self.handle, encrypted, 0, size, &mut plain)
         };
-        status::check(&self.gss, major, minor, "agreeing on protection")?;
+        status::check(&self.gss, major, minor, "negotiating protection")?;
         Ok(plain as usize)
     }
 }
@@ -134,7 +134,8 @@ impl kerberos::SecurityContext for GssapiContext {
 impl Drop for GssapiContext {
     fn drop(&mut self) {
         if !self.handle.is_null() {
-            // SAFETY: the handle is the library's and has this one owner; no token is wanted.
+            // SAFETY: the handle belongs to the library and has this one owner; no token is
+            // requested.
             unsafe { (self.gss.delete_sec_context)(&mut 0, &mut self.handle, ptr::null_mut()) };
         }
     }

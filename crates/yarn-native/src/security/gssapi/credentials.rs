@@ -1,4 +1,4 @@
-//! The caller's credentials: from a ticket cache, or from a keytab.
+//! Acquisition of credentials from a ticket cache or a keytab.
 
 use std::collections::hash_map::DefaultHasher;
 use std::ffi::{CString, c_int};
@@ -20,7 +20,7 @@ const INDEFINITE: u32 = u32::MAX;
 const INITIATE: c_int = 1;
 
 impl GssapiCredentials {
-    /// Finds tickets, or gets them with the keytab; may wait for a Kerberos server.
+    /// Finds tickets, or obtains them with the keytab. May block on a Kerberos server.
     pub(super) fn acquire(
         gss: &Arc<Functions>,
         tickets: &TicketSource,
@@ -46,11 +46,11 @@ impl GssapiCredentials {
                     principal: principal.clone(),
                     reason,
                 };
-                // The library would look on for a cache, and miss that instead.
+                // The library would fall back to a cache and report that instead.
                 File::open(path).map_err(|error| unusable(error.to_string()))?;
                 Self::with_keytab(gss, path, principal).map_err(|error| match error {
                     SecurityError::NoTicket { .. } => {
-                        unusable("it holds no key of this principal".to_owned())
+                        unusable("no key for this principal".to_owned())
                     }
                     SecurityError::Kerberos { reason, .. } => unusable(reason),
                     other => other,
@@ -83,14 +83,14 @@ impl GssapiCredentials {
             .map(|(key, value)| KeyValue { key: key.as_ptr(), value: value.as_ptr() })
             .collect();
         let store = KeyValues {
-            // There are two at most.
+            // At most two elements.
             count: elements.len() as u32,
             elements: elements.as_ptr(),
         };
         let kerberos = owned::kerberos();
         let mechanisms = OidSet { count: 1, elements: &kerberos };
         let (mut minor, mut handle) = (0, ptr::null_mut());
-        // SAFETY: all pointers are null where that is allowed, or to locals that outlive the call.
+        // SAFETY: all pointers are null where allowed, or to locals that outlive the call.
         let major = unsafe {
             (gss.acquire_cred_from)(
                 &mut minor,
@@ -110,16 +110,16 @@ impl GssapiCredentials {
         Ok(credentials)
     }
 
-    /// The library puts off looking for tickets; this makes it look, so that what is missing is
-    /// told as that and not as a failed handshake.
+    /// Checks that a ticket exists. The library defers the lookup; checking early reports a missing
+    /// ticket as such instead of as a failed handshake.
     fn check_lifetime(&self) -> Result<(), SecurityError> {
         self.inspect().map(drop)
     }
 
-    /// Whose they are, and how long they still count.
+    /// Returns the principal and remaining lifetime.
     pub(super) fn inspect(&self) -> Result<Ticket, SecurityError> {
         let (mut minor, mut seconds, mut name) = (0, 0, ptr::null_mut());
-        // SAFETY: the handle is live; what is not wanted is null, as the function allows.
+        // SAFETY: the handle is live; unused outputs are null, as the function allows.
         let major = unsafe {
             (self.gss.inquire_cred)(
                 &mut minor,
@@ -133,20 +133,20 @@ impl GssapiCredentials {
         status::check(&self.gss, major, minor, "finding a ticket")?;
         let name = Name::from_handle(&self.gss, name);
         if seconds == 0 {
-            let reason = "its lifetime is over".to_owned();
+            let reason = "its lifetime has ended".to_owned();
             return Err(SecurityError::TicketExpired { reason });
         }
         Ok(Ticket { principal: name.text()?, lifetime: Duration::from_secs(u64::from(seconds)) })
     }
 }
 
-/// Whether a cache is one file. Asked for any ticket, MIT's library up to 1.20 at least crashes on a
-/// file that is no cache; asked for this cache, it says so.
+/// Returns whether a cache is a single file. When asked for any ticket, MIT's library (at least up
+/// to 1.20) crashes on a file that is no cache; when asked for this cache, it reports an error.
 fn is_file(cache: &str) -> bool {
     cache.starts_with("FILE:") || (!cache.is_empty() && !cache.contains(':'))
 }
 
-/// The library does not always say which cache it means.
+/// Adds the cache name to an error, which the library may omit.
 fn with_cache_name(error: SecurityError, cache: &str) -> SecurityError {
     let named = |reason: String| match reason.contains(cache.trim_start_matches("FILE:")) {
         true => reason,
@@ -161,8 +161,8 @@ fn with_cache_name(error: SecurityError, cache: &str) -> SecurityError {
     }
 }
 
-/// A cache in this process's memory, the same for each connection with the same keytab: tickets
-/// are fetched once and renewed in time, not for every connection.
+/// Returns the name of an in-memory cache, the same for every connection with the same keytab, so
+/// that tickets are fetched once and renewed in time.
 fn memory_cache(path: &Path, principal: &str) -> String {
     let mut hasher = DefaultHasher::new();
     (path, principal).hash(&mut hasher);
@@ -173,7 +173,7 @@ fn text(text: &str) -> Result<CString, SecurityError> {
     CString::new(text).map_err(|_| invalid_text("the name of a cache or keytab"))
 }
 
-fn invalid_text(what: &str) -> SecurityError {
-    let reason = format!("{what} is not plain text");
+fn invalid_text(subject: &str) -> SecurityError {
+    let reason = format!("{subject} is not valid text");
     SecurityError::Kerberos { during: "finding a ticket", reason }
 }

@@ -1,4 +1,4 @@
-//! The functions of the library, found by name at run time.
+//! Functions of the GSSAPI library, resolved at run time.
 
 use std::ffi::{c_char, c_int, c_void};
 use std::mem::ManuallyDrop;
@@ -9,7 +9,7 @@ use libloading::Library;
 
 use crate::security::error::SecurityError;
 
-/// Names under which MIT's library is known.
+/// File names of MIT's library.
 const NAMES: [&str; 3] = ["libgssapi_krb5.so.2", "libgssapi_krb5.so", "libgssapi_krb5.dylib"];
 
 /// `gss_buffer_desc`.
@@ -47,13 +47,13 @@ pub(super) struct KeyValues {
     pub(super) elements: *const KeyValue,
 }
 
-/// `gss_name_t`, `gss_cred_id_t` and `gss_ctx_id_t`: pointers to what only the library knows.
+/// `gss_name_t`, `gss_cred_id_t` and `gss_ctx_id_t`: opaque pointers.
 pub(super) type Handle = *mut c_void;
 
 macro_rules! functions {
     ($($(#[$doc:meta])* $name:ident = $symbol:literal fn($($type:ty),* $(,)?);)*) => {
-        /// The functions, and the library that must stay open while they are called. It is never
-        /// closed: it leaves threads' data behind that would be freed by code no longer there.
+        /// Resolved functions and their library, which must stay open. It is never closed: the
+        /// destructors of its thread-local data would be unmapped code.
         pub(super) struct Functions {
             $($(#[$doc])* pub(super) $name: unsafe extern "C" fn($($type),*) -> u32,)*
             _library: ManuallyDrop<Library>,
@@ -62,8 +62,8 @@ macro_rules! functions {
         impl Functions {
             fn find(library: Library) -> Result<Self, libloading::Error> {
                 // SAFETY: each type is the declaration of the function of that name in RFC 2744,
-                // and of `gss_acquire_cred_from` in MIT's `gssapi_ext.h`. The pointers copied out
-                // are valid as long as the library, which is kept beside them.
+                // and of `gss_acquire_cred_from` in MIT's `gssapi_ext.h`. The copied pointers are
+                // valid as long as the library, which is stored with them.
                 unsafe {
                     Ok(Self {
                         $($name: *library.get($symbol)?,)*
@@ -105,10 +105,10 @@ functions! {
     delete_sec_context = b"gss_delete_sec_context\0" fn(*mut u32, *mut Handle, *mut Buffer);
 }
 
-/// The library under its usual name, opened once.
+/// The default library, opened once.
 static OPENED: Mutex<Option<Arc<Functions>>> = Mutex::new(None);
 
-/// The library of the system, or the one that is named.
+/// Opens the system's library or the given one.
 pub(super) fn open(named: Option<&Path>) -> Result<Arc<Functions>, SecurityError> {
     if let Some(path) = named {
         return load(path).map(Arc::new);
@@ -121,11 +121,11 @@ pub(super) fn open(named: Option<&Path>) -> Result<Arc<Functions>, SecurityError
     for name in NAMES {
         match load(Path::new(name)) {
             Ok(functions) => return Ok(opened.insert(Arc::new(functions)).clone()),
-            // The first name is the one a person will look for.
+            // The error for the preferred name is reported.
             Err(error) => failure = failure.or(Some(error)),
         }
     }
-    Err(failure.unwrap_or(SecurityError::MissingLibrary { reason: "it has no name".into() }))
+    Err(failure.unwrap_or(SecurityError::MissingLibrary { reason: "no library name".into() }))
 }
 
 fn load(path: &Path) -> Result<Functions, SecurityError> {

@@ -1,8 +1,8 @@
-//! Kerberos through the system's GSSAPI library, opened when it is first needed.
+//! Kerberos through the system's GSSAPI library, opened on first use.
 //!
-//! The one room with unsafe code. What makes it sound is kept in few places: [`library`] holds the
-//! functions' types, [`owned`] gives every object of the library one owner that releases it, and
-//! [`context`] calls with pointers to locals that outlive the call.
+//! The only module with unsafe code. Its soundness rests on few places: [`library`] declares the
+//! function types, [`owned`] gives every library object one owner that releases it, and [`context`]
+//! passes only pointers to locals that outlive the call.
 
 mod context;
 mod credentials;
@@ -15,7 +15,7 @@ use super::identity::{Kerberos, Ticket};
 
 pub(super) use context::GssapiContext;
 
-/// The caller's ticket, as it is now.
+/// Returns the caller's current ticket.
 pub(super) fn ticket(kerberos: &Kerberos) -> Result<Ticket, SecurityError> {
     let gss = library::open(kerberos.library.as_deref())?;
     owned::GssapiCredentials::acquire(&gss, &kerberos.tickets)?.inspect()

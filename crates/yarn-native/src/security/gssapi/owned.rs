@@ -1,4 +1,4 @@
-//! Objects of the library, each with one owner that gives it back.
+//! RAII wrappers for objects of the library.
 
 use std::ffi::c_void;
 use std::ptr;
@@ -9,7 +9,7 @@ use crate::security::gssapi::library::{Buffer, Functions, Handle, Oid};
 use crate::security::gssapi::status;
 use crate::security::principal::TargetName;
 
-/// An object identifier in the form the library takes.
+/// Defines a function returning an object identifier.
 macro_rules! oid {
     ($name:ident, $doc:literal, $($byte:literal),*) => {
         #[doc = $doc]
@@ -50,12 +50,12 @@ oid!(
     4
 );
 
-/// Lends bytes to the library for the length of a call.
+/// Returns an input buffer that borrows bytes for the length of a call.
 pub(super) fn input_buffer(bytes: &[u8]) -> Buffer {
     Buffer { length: bytes.len(), value: bytes.as_ptr().cast_mut().cast::<c_void>() }
 }
 
-/// Room for bytes the library gives.
+/// Output buffer filled by the library.
 pub(super) struct OutputBuffer {
     pub(super) buffer: Buffer,
     gss: Arc<Functions>,
@@ -71,7 +71,7 @@ impl OutputBuffer {
         if self.buffer.value.is_null() {
             return Vec::new();
         }
-        // SAFETY: a buffer the library has filled holds `length` readable bytes until released.
+        // SAFETY: a buffer filled by the library holds `length` readable bytes until released.
         let bytes = unsafe {
             std::slice::from_raw_parts(self.buffer.value.cast::<u8>(), self.buffer.length)
         };
@@ -114,21 +114,21 @@ impl Name {
         Ok(Self::from_handle(gss, handle))
     }
 
-    /// A name that the library gave, and that nobody else releases.
+    /// Takes ownership of a name from the library.
     pub(super) fn from_handle(gss: &Arc<Functions>, handle: Handle) -> Self {
         Self { handle, gss: gss.clone() }
     }
 
-    /// As people write it: `alice@EXAMPLE.COM`.
+    /// Returns the display form: `alice@EXAMPLE.COM`.
     pub(super) fn text(&self) -> Result<String, SecurityError> {
         let mut minor = 0;
-        let mut given = OutputBuffer::new(&self.gss);
-        // SAFETY: the handle is live, the buffer is a local, and what is not wanted is null.
+        let mut output = OutputBuffer::new(&self.gss);
+        // SAFETY: the handle is live, the buffer is a local, and unused outputs are null.
         let major = unsafe {
-            (self.gss.display_name)(&mut minor, self.handle, &mut given.buffer, ptr::null_mut())
+            (self.gss.display_name)(&mut minor, self.handle, &mut output.buffer, ptr::null_mut())
         };
         status::check(&self.gss, major, minor, "reading a principal's name")?;
-        Ok(String::from_utf8_lossy(&given.to_vec()).into_owned())
+        Ok(String::from_utf8_lossy(&output.to_vec()).into_owned())
     }
 }
 
@@ -139,7 +139,7 @@ impl Drop for Name {
     }
 }
 
-/// The caller's credentials.
+/// Credentials of the caller.
 pub(super) struct GssapiCredentials {
     pub(super) handle: Handle,
     pub(super) gss: Arc<Functions>,

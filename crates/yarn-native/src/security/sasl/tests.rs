@@ -60,7 +60,7 @@ fn first(proof: AuthMethod, policy: Policy, message: RpcSaslProto) -> Result<Ste
 fn sent(step: Result<Step, SecurityError>) -> RpcSaslProto {
     match step {
         Ok(Step::Send(message)) => message,
-        Ok(Step::Done(..)) => panic!("the dialogue is over"),
+        Ok(Step::Done(..)) => panic!("the handshake is complete"),
         Err(error) => panic!("{error}"),
     }
 }
@@ -73,7 +73,7 @@ fn failed(step: Result<Step, SecurityError>) -> SecurityError {
 }
 
 #[test]
-fn the_chosen_offer_goes_back_with_its_empty_fields_and_without_its_challenge() {
+fn chosen_offer_is_returned_unchanged_without_its_challenge() {
     let offers = offers(&[("TOKEN", "DIGEST-MD5"), ("SIMPLE", "")]);
     let message = sent(first(token(), Policy::default(), offers));
     assert_eq!(message.state(), SaslState::Initiate);
@@ -83,16 +83,18 @@ fn the_chosen_offer_goes_back_with_its_empty_fields_and_without_its_challenge() 
 }
 
 #[test]
-fn simple_is_initiated_without_a_token_and_ends_the_dialogue() {
+fn simple_fallback_completes_the_handshake_without_a_token() {
     let step = first(kerberos(), policy(None, Some("alice")), offers(&[("SIMPLE", "")]));
-    let Ok(Step::Done(Some(message), outcome)) = step else { panic!("it should be over") };
+    let Ok(Step::Done(Some(message), outcome)) = step else {
+        panic!("the handshake should be complete")
+    };
     assert_eq!(message.encode_to_vec(), from_hex("1002220a0a0653494d504c451200"));
     assert_eq!(outcome.method, NegotiatedAuth::Simple { user: "alice".into() });
     assert!(outcome.layer.is_none());
 }
 
 #[test]
-fn a_secure_client_refuses_a_server_that_wants_no_proof() {
+fn secure_client_rejects_server_without_authentication() {
     let at_once = || message(SaslState::Success, None);
     let error = failed(first(kerberos(), Policy::default(), at_once()));
     assert_eq!(error, SecurityError::SimpleRefused);
@@ -109,34 +111,43 @@ fn a_secure_client_refuses_a_server_that_wants_no_proof() {
 }
 
 #[test]
-fn a_list_without_what_the_caller_has_is_named() {
+fn missing_common_method_is_reported() {
     let error = failed(first(token(), Policy::default(), offers(&[("KERBEROS", "GSSAPI")])));
-    assert_eq!(error.to_string(), "the server accepts KERBEROS, and the caller has a token");
+    assert_eq!(
+        error.to_string(),
+        "no common authentication method: the server accepts KERBEROS, the client has a token"
+    );
     let error = failed(first(kerberos(), Policy::default(), offers(&[("TOKEN", "DIGEST-MD5")])));
-    assert_eq!(error.to_string(), "the server accepts TOKEN, and the caller has a Kerberos ticket");
+    assert_eq!(
+        error.to_string(),
+        "no common authentication method: the server accepts TOKEN, the client has a Kerberos ticket"
+    );
     let error = failed(first(token(), Policy::default(), offers(&[])));
-    assert_eq!(error.to_string(), "the server accepts nothing, and the caller has a token");
+    assert_eq!(
+        error.to_string(),
+        "no common authentication method: the server accepts nothing, the client has a token"
+    );
 }
 
 #[test]
-fn an_unknown_mechanism_is_named() {
+fn unknown_mechanism_is_reported() {
     let error = failed(first(token(), Policy::default(), offers(&[("TOKEN", "SCRAM-SHA-512")])));
-    let expected = "the server wants mechanism `SCRAM-SHA-512` for TOKEN, which is not supported";
+    let expected = "unsupported SASL mechanism `SCRAM-SHA-512` for TOKEN";
     assert_eq!(error.to_string(), expected);
 }
 
 #[test]
-fn a_server_with_the_wrong_principal_is_refused_before_a_ticket_is_shown() {
+fn wrong_server_principal_is_rejected_before_sending_a_ticket() {
     let offers = || offers(&[("KERBEROS", "GSSAPI")]);
     let error = failed(first(kerberos(), policy(Some("hdfs/_HOST@R"), None), offers()));
-    let expected = "the server calls itself `yarn/rm`, but should be `hdfs/_HOST@R`";
+    let expected = "unexpected server principal `yarn/rm`, expected `hdfs/_HOST@R`";
     assert_eq!(error.to_string(), expected);
     let error = failed(first(kerberos(), policy(None, None), offers()));
     assert_eq!(error, SecurityError::NoServerPrincipal);
 }
 
 #[test]
-fn a_missing_library_is_told() {
+fn missing_library_is_reported() {
     let offers = offers(&[("KERBEROS", "GSSAPI")]);
     let error = failed(first(kerberos(), policy(Some("yarn/_HOST@R"), None), offers));
     assert!(matches!(error, SecurityError::MissingLibrary { .. }), "{error}");
@@ -144,7 +155,7 @@ fn a_missing_library_is_told() {
 }
 
 #[test]
-fn messages_out_of_turn_are_refused() {
+fn unexpected_messages_are_rejected() {
     for state in [SaslState::Initiate, SaslState::Challenge, SaslState::Response, SaslState::Wrap] {
         let error = failed(first(token(), Policy::default(), message(state, None)));
         assert!(error.to_string().contains(state.as_str_name()), "{error}");
@@ -153,12 +164,12 @@ fn messages_out_of_turn_are_refused() {
     sent(handshake.on_message(offers(&[("TOKEN", "DIGEST-MD5")]), false));
     let again = handshake.on_message(offers(&[("TOKEN", "DIGEST-MD5")]), false);
     failed(again);
-    // What has failed stays failed.
+    // A failed handshake stays failed.
     failed(handshake.on_message(message(SaslState::Success, None), false));
 }
 
 #[test]
-fn a_name_that_would_end_its_quotes_is_refused() {
+fn names_with_quote_characters_are_rejected() {
     for name in ["a\"b", "a\\b", "a b", "a\nb", "\u{e9}"] {
         for part in 0..2 {
             let mut offers = offers(&[("TOKEN", "DIGEST-MD5")]);
@@ -167,14 +178,14 @@ fn a_name_that_would_end_its_quotes_is_refused() {
                 _ => offers.auths[0].server_id = Some(name.into()),
             }
             let error = failed(first(token(), Policy::default(), offers));
-            assert!(error.to_string().contains("no name"), "{name}: {error}");
+            assert!(error.to_string().contains("invalid server name"), "{name}: {error}");
         }
     }
 }
 
 #[test]
-fn a_dialogue_without_end_is_ended() {
-    /// A library that always wants to hear more.
+fn handshake_rounds_are_limited() {
+    /// A context that never completes.
     struct EndlessContext;
 
     impl crate::security::kerberos::SecurityContext for EndlessContext {
@@ -200,11 +211,11 @@ fn a_dialogue_without_end_is_ended() {
         sent(handshake.on_message(challenge(), false));
     }
     let error = failed(handshake.on_message(challenge(), false));
-    assert!(error.to_string().contains("does not end"), "{error}");
+    assert!(error.to_string().contains("too many handshake rounds"), "{error}");
 }
 
 #[test]
-fn success_without_the_servers_proof_is_refused() {
+fn success_without_server_proof_is_rejected() {
     for answer in [None, Some(vec![]), Some(b"rspauth=00000000000000000000000000000000".to_vec())] {
         let mut handshake = Handshake::new(token(), Policy::default(), "rm".into());
         sent(handshake.on_message(offers(&[("TOKEN", "DIGEST-MD5")]), false));
@@ -214,25 +225,25 @@ fn success_without_the_servers_proof_is_refused() {
 }
 
 #[test]
-fn only_a_host_that_may_be_an_alias_is_looked_up() {
-    let asked = |principal: &str, server_host: &str| {
+fn only_possible_aliases_are_looked_up() {
+    let lookup = |principal: &str, server_host: &str| {
         let handshake =
             Handshake::new(kerberos(), policy(Some(principal), None), server_host.to_owned());
         handshake.host_to_look_up(&offers(&[("KERBEROS", "GSSAPI")]))
     };
-    assert_eq!(asked("yarn/_HOST@R", "rm"), None);
-    assert_eq!(asked("yarn/_HOST@R", "127.0.0.1"), Some("rm".into()));
-    assert_eq!(asked("yarn/rm@R", "127.0.0.1"), None);
+    assert_eq!(lookup("yarn/_HOST@R", "rm"), None);
+    assert_eq!(lookup("yarn/_HOST@R", "127.0.0.1"), Some("rm".into()));
+    assert_eq!(lookup("yarn/rm@R", "127.0.0.1"), None);
 }
 
 #[test]
-fn a_handshake_takes_any_bytes() {
+fn handshake_accepts_arbitrary_bytes() {
     let mut noise = Noise::new(3);
-    let sound = offers(&[("TOKEN", "DIGEST-MD5"), ("SIMPLE", "")]).encode_to_vec();
+    let valid = offers(&[("TOKEN", "DIGEST-MD5"), ("SIMPLE", "")]).encode_to_vec();
     for _ in 0..5_000 {
         let mut handshake = Handshake::new(token(), Policy::default(), "rm".into());
         for _ in 0..3 {
-            let Ok(message) = RpcSaslProto::decode(&*noise.mutated(&sound)) else {
+            let Ok(message) = RpcSaslProto::decode(&*noise.mutated(&valid)) else {
                 continue;
             };
             let _ = handshake.on_message(message, false);

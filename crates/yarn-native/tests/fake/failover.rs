@@ -1,4 +1,4 @@
-//! Servers that stand by, restart and move.
+//! Failover between standby and restarting servers.
 
 use std::future::pending;
 use std::sync::Arc;
@@ -10,7 +10,7 @@ use yarn_native::client::Client;
 use yarn_native::rpc::{Options, RpcError, Safety};
 use yarn_native::security::Identity;
 
-use super::faults::{call, impatient, soon};
+use super::faults::{call, no_retry, soon};
 use super::server::{Fake, Peer, token};
 
 async fn accepted(mut peer: Peer) -> Peer {
@@ -23,20 +23,20 @@ fn alice() -> Identity {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_server_that_refuses_connections_is_passed_over() {
-    let fake = Fake::picky(|peer| match peer.host.as_str() {
+async fn unreachable_server_is_skipped() {
+    let fake = Fake::with_refusals(|peer| match peer.host.as_str() {
         "rm2" => Some(Box::pin(async { accepted(peer).await.echo().await })),
         _ => None,
     });
     let channel = fake.channel(&["rm1", "rm2"], alice(), Options::default());
     assert_eq!(call(&channel, b"1").await, Ok(b"1".to_vec()));
     assert_eq!(call(&channel, b"2").await, Ok(b"2".to_vec()));
-    assert_eq!(fake.seen(), ["rm1", "rm2"], "the second call begins where the first ended");
+    assert_eq!(fake.dialed_hosts(), ["rm1", "rm2"], "the second call starts at the active server");
 }
 
 #[tokio::test(start_paused = true)]
-async fn an_answer_that_makes_no_sense_is_blamed_on_whoever_gave_it() {
-    let fake = Fake::picky(|peer| match peer.host.as_str() {
+async fn protocol_error_names_the_server_that_responded() {
+    let fake = Fake::with_refusals(|peer| match peer.host.as_str() {
         "rm2" => Some(Box::pin(async { accepted(peer).await.echo().await })),
         _ => None,
     });
@@ -49,16 +49,16 @@ async fn an_answer_that_makes_no_sense_is_blamed_on_whoever_gave_it() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn without_patience_each_server_has_one_chance() {
-    let fake = Fake::picky(|_| None);
-    let channel = fake.channel(&["rm1", "rm2", "rm3"], alice(), impatient());
-    let error = call(&channel, b"").await.expect_err("nobody is there");
+async fn without_retries_each_server_is_tried_once() {
+    let fake = Fake::with_refusals(|_| None);
+    let channel = fake.channel(&["rm1", "rm2", "rm3"], alice(), no_retry());
+    let error = call(&channel, b"").await.expect_err("no server");
     assert!(matches!(error, RpcError::Unreachable { .. }), "{error}");
-    assert_eq!(fake.seen(), ["rm1", "rm2", "rm3"]);
+    assert_eq!(fake.dialed_hosts(), ["rm1", "rm2", "rm3"]);
 }
 
 #[tokio::test(start_paused = true)]
-async fn servers_that_flap_are_followed_until_one_is_active() {
+async fn failover_continues_until_a_server_is_active() {
     let standby_answers = Arc::new(AtomicUsize::new(0));
     let counter = standby_answers.clone();
     let fake = Fake::new(move |peer| {
@@ -75,14 +75,14 @@ async fn servers_that_flap_are_followed_until_one_is_active() {
         }
     });
     let channel = fake.channel(&["rm1", "rm2"], alice(), Options::default());
-    // Even what must not be done twice is tried again: a server that stands by has done nothing.
-    let answer = call(&channel, b"").await.expect("the tenth try is answered");
-    assert_eq!(answer, 9i64.to_be_bytes(), "each try says which it is");
-    assert_eq!(fake.dialled(), 2, "both connections are kept");
+    // Even non-idempotent calls are retried: a standby server has not executed them.
+    let answer = call(&channel, b"").await.expect("the tenth attempt is answered");
+    assert_eq!(answer, 9i64.to_be_bytes(), "each attempt sends its retry count");
+    assert_eq!(fake.connection_count(), 2, "both connections are reused");
 }
 
 #[tokio::test(start_paused = true)]
-async fn servers_that_flap_for_ever_are_given_up_in_time() {
+async fn failover_ends_at_the_retry_timeout() {
     let fake = Fake::new(async |peer| {
         let mut peer = accepted(peer).await;
         while let Some(call) = peer.call().await {
@@ -93,18 +93,18 @@ async fn servers_that_flap_for_ever_are_given_up_in_time() {
     let channel = fake.channel(&["rm1", "rm2"], alice(), options);
     let began = Instant::now();
     let error = call(&channel, b"").await.expect_err("none is active");
-    let expected = "no server at rm1:8032, rm2:8032 is active: so it said (`StandbyException`)";
+    let expected = "no active server at rm1:8032, rm2:8032: the message (`StandbyException`)";
     assert_eq!(error.to_string(), expected);
     assert!((18..=20).contains(&began.elapsed().as_secs()), "{:?}", began.elapsed());
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_lost_answer_is_asked_for_again_only_where_that_is_safe() {
+async fn lost_response_is_retried_only_for_idempotent_calls() {
     let make = || {
         Fake::new(async |peer| {
             let mut peer = accepted(peer).await;
             if peer.number == 0 {
-                // Carried out, but not answered.
+                // Executed, but not answered.
                 peer.call().await;
             } else {
                 peer.echo().await;
@@ -115,17 +115,17 @@ async fn a_lost_answer_is_asked_for_again_only_where_that_is_safe() {
     let channel = fake.channel(&["rm"], alice(), Options::default());
     let answer = channel.call_raw("allocate", b"x", soon(), Safety::Idempotent).await;
     assert_eq!(answer.as_deref(), Ok(&b"x"[..]));
-    assert_eq!(fake.dialled(), 2);
+    assert_eq!(fake.connection_count(), 2);
 
     let fake = make();
     let channel = fake.channel(&["rm"], alice(), Options::default());
     let error = channel.call_raw("start", b"x", soon(), Safety::Once).await.expect_err("lost");
     assert!(matches!(error, RpcError::Unanswered { method: "start", .. }), "{error}");
-    assert_eq!(fake.dialled(), 1);
+    assert_eq!(fake.connection_count(), 1);
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_retried_call_keeps_its_id_and_counts_its_tries() {
+async fn retried_call_keeps_its_id_and_counts_attempts() {
     let ids = Arc::new(std::sync::Mutex::new(Vec::new()));
     let seen = ids.clone();
     let fake = Fake::new(move |peer| {
@@ -143,12 +143,12 @@ async fn a_retried_call_keeps_its_id_and_counts_its_tries() {
     });
     let channel = fake.channel(&["rm"], alice(), Options::default());
     let answer = channel.call_raw("allocate", b"", soon(), Safety::Idempotent).await;
-    answer.expect("the third try is answered");
+    answer.expect("the third attempt is answered");
     assert_eq!(*ids.lock().expect("no panic"), [(0, 0), (0, 1), (0, 2)]);
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_server_that_asks_for_patience_is_asked_again_later() {
+async fn retriable_exception_is_retried_on_the_same_server() {
     let fake = Fake::new(async |peer| {
         let mut peer = accepted(peer).await;
         for _ in 0..3 {
@@ -160,17 +160,17 @@ async fn a_server_that_asks_for_patience_is_asked_again_later() {
     let channel = fake.channel(&["rm1", "rm2"], alice(), Options::default());
     let began = Instant::now();
     assert_eq!(call(&channel, b"x").await, Ok(b"x".to_vec()));
-    assert_eq!(fake.seen(), ["rm1"]);
+    assert_eq!(fake.dialed_hosts(), ["rm1"]);
     assert!(began.elapsed() >= Duration::from_millis(350), "{:?}", began.elapsed());
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_server_that_cannot_be_reached_is_tried_until_patience_or_the_deadline_ends() {
-    let fake = Fake::picky(|_| None);
+async fn unreachable_server_is_retried_until_timeout_or_deadline() {
+    let fake = Fake::with_refusals(|_| None);
     let options = Options { retry_timeout: Duration::from_secs(5), ..Options::default() };
     let channel = fake.channel(&["rm"], alice(), options);
     let began = Instant::now();
-    let error = call(&channel, b"").await.expect_err("nobody is there");
+    let error = call(&channel, b"").await.expect_err("no server");
     let expected = "no server could be reached at rm:8032: connection refused";
     assert_eq!(error.to_string(), expected);
     assert!((4..=5).contains(&began.elapsed().as_secs()), "{:?}", began.elapsed());
@@ -178,14 +178,14 @@ async fn a_server_that_cannot_be_reached_is_tried_until_patience_or_the_deadline
     let channel = fake.channel(&["rm"], alice(), Options::default());
     let deadline = Instant::now() + Duration::from_secs(2);
     let error = channel.call_raw("aMethod", b"", deadline, Safety::Once).await;
-    assert_eq!(error.expect_err("nobody is there").to_string(), expected);
+    assert_eq!(error.expect_err("no server").to_string(), expected);
     assert!(Instant::now() <= deadline);
-    assert!(fake.dialled() < 40, "it does not hammer: {}", fake.dialled());
+    assert!(fake.connection_count() < 40, "retries back off: {}", fake.connection_count());
 }
 
 #[tokio::test(start_paused = true)]
-async fn patience_ends_also_where_no_pause_is_configured() {
-    let fake = Fake::picky(|_| None);
+async fn retry_timeout_applies_with_zero_backoff() {
+    let fake = Fake::with_refusals(|_| None);
     let options = Options {
         retry_timeout: Duration::from_secs(5),
         backoff_max: Duration::ZERO,
@@ -193,14 +193,14 @@ async fn patience_ends_also_where_no_pause_is_configured() {
     };
     let channel = fake.channel(&["rm1", "rm2"], alice(), options);
     let began = Instant::now();
-    let error = call(&channel, b"").await.expect_err("nobody is there");
+    let error = call(&channel, b"").await.expect_err("no server");
     assert!(matches!(error, RpcError::Unreachable { .. }), "{error}");
     assert!(began.elapsed() <= Duration::from_secs(5));
 }
 
 #[tokio::test(start_paused = true)]
-async fn times_without_end_are_only_long() {
-    let endless = || Options {
+async fn maximum_durations_do_not_overflow() {
+    let unlimited = || Options {
         connect_timeout: Duration::MAX,
         read_timeout: Duration::MAX,
         ping_interval: Duration::MAX,
@@ -210,18 +210,18 @@ async fn times_without_end_are_only_long() {
         ..Options::default()
     };
     let fake = Fake::new(async |peer| accepted(peer).await.echo().await);
-    let channel = fake.channel(&["rm"], alice(), endless());
+    let channel = fake.channel(&["rm"], alice(), unlimited());
     assert_eq!(call(&channel, b"x").await, Ok(b"x".to_vec()));
-    let nobody = Fake::picky(|_| None).channel(&["rm"], alice(), endless());
-    let error = call(&nobody, b"").await.expect_err("nobody is there");
+    let unreachable = Fake::with_refusals(|_| None).channel(&["rm"], alice(), unlimited());
+    let error = call(&unreachable, b"").await.expect_err("no server");
     assert!(matches!(error, RpcError::Unreachable { .. }), "{error}");
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_server_that_accepts_and_says_nothing_is_left_for_another() {
+async fn silent_server_triggers_failover() {
     let fake = Fake::new(async |mut peer| match peer.host.as_str() {
         "rm1" => {
-            // It listens and is stopped, as by SIGSTOP.
+            // The process is stopped, as by SIGSTOP, but the socket still accepts connections.
             let _stopped = peer.stream;
             pending().await
         }
@@ -232,11 +232,11 @@ async fn a_server_that_accepts_and_says_nothing_is_left_for_another() {
     });
     let channel = fake.channel(&["rm1", "rm2"], Identity::token(token()), Options::default());
     assert_eq!(call(&channel, b"x").await, Ok(b"x".to_vec()));
-    assert_eq!(fake.seen(), ["rm1", "rm2"]);
+    assert_eq!(fake.dialed_hosts(), ["rm1", "rm2"]);
 }
 
 #[tokio::test(start_paused = true)]
-async fn after_a_deadline_in_silence_the_next_call_goes_to_the_other_server() {
+async fn call_after_a_missed_deadline_uses_the_next_server() {
     let fake = Fake::new(async |peer| {
         let mut peer = accepted(peer).await;
         match peer.host.as_str() {
@@ -244,7 +244,7 @@ async fn after_a_deadline_in_silence_the_next_call_goes_to_the_other_server() {
             _ => peer.echo().await,
         }
     });
-    let channel = fake.channel(&["rm1", "rm2"], alice(), impatient());
+    let channel = fake.channel(&["rm1", "rm2"], alice(), no_retry());
     let deadline = Instant::now() + Duration::from_secs(1);
     let error = channel.call_raw("aMethod", b"", deadline, Safety::Once).await;
     assert!(matches!(error, Err(RpcError::DeadlinePassed { .. })));
@@ -252,14 +252,14 @@ async fn after_a_deadline_in_silence_the_next_call_goes_to_the_other_server() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_call_that_left_once_may_have_been_carried_out_although_it_did_not_leave_again() {
+async fn deadline_error_reports_an_earlier_sent_attempt() {
     let fake = Fake::new(async |mut peer| {
         match peer.number {
             0 => {
                 peer.accept_token("auth").await;
                 peer.call().await;
             }
-            // It listens and is stopped.
+            // The process is stopped, but the socket still accepts connections.
             _ => pending().await,
         }
     });
@@ -275,16 +275,16 @@ async fn a_call_that_left_once_may_have_been_carried_out_although_it_did_not_lea
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_channel_without_addresses_says_so() {
-    let fake = Fake::picky(|_| None);
+async fn channel_without_addresses_is_an_error() {
+    let fake = Fake::with_refusals(|_| None);
     let channel = fake.channel(&[], alice(), Options::default());
-    let error = call(&channel, b"").await.expect_err("nowhere to go");
+    let error = call(&channel, b"").await.expect_err("no addresses");
     let expected = "no server could be reached at no address: none is configured";
     assert_eq!(error.to_string(), expected);
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_replaced_identity_is_shown_over_a_new_connection() {
+async fn replaced_identity_uses_a_new_connection() {
     let fake = Fake::new(async |mut peer| {
         let context = peer.accept_simple().await.expect("a context");
         let user = super::wire::Fields::parse(context.bytes(2).expect("a user"));
@@ -293,9 +293,9 @@ async fn a_replaced_identity_is_shown_over_a_new_connection() {
             peer.reply(call.id, name.as_bytes()).await;
         }
     });
-    let channel = fake.channel(&["rm"], alice(), impatient());
+    let channel = fake.channel(&["rm"], alice(), no_retry());
     assert_eq!(call(&channel, b"").await, Ok(b"alice".to_vec()));
     channel.replace_identity(Identity::simple("bob"));
     assert_eq!(call(&channel, b"").await, Ok(b"bob".to_vec()));
-    assert_eq!(fake.dialled(), 2);
+    assert_eq!(fake.connection_count(), 2);
 }

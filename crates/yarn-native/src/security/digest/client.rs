@@ -1,4 +1,4 @@
-//! The client's side of the dialogue: answer the challenge, check the server's answer.
+//! Client side of DIGEST-MD5: answers the challenge and verifies the server's response.
 
 use md5::{Digest, Md5};
 use subtle::ConstantTimeEq;
@@ -12,14 +12,14 @@ use crate::security::quality::Quality;
 use crate::security::text::{base64, hex};
 use crate::token::Token;
 
-/// What this client takes in one message. Servers do not keep to it, and need not.
+/// Maximum message size announced by the client. Servers are not bound by it.
 const MAXBUF: usize = 65536;
-/// The one time each nonce is used.
+/// Nonce count; each nonce is used once.
 const NONCE_COUNT: &str = "00000001";
-/// Random bytes of the client's nonce.
+/// Size of the client's nonce in random bytes.
 const CNONCE_BYTES: usize = 24;
 
-/// A client that has answered the challenge and waits for the server's own proof.
+/// Client that has answered the challenge and expects the server's response.
 pub(crate) struct DigestClient {
     session: Zeroizing<[u8; 16]>,
     expected_rspauth: Zeroizing<String>,
@@ -49,7 +49,7 @@ impl DigestClient {
         cnonce: &str,
     ) -> Result<(Self, Vec<u8>), SecurityError> {
         let Challenge { realm, nonce, qualities, ciphers, maxbuf } = Challenge::parse(challenge)?;
-        // Privacy without a cipher we know is not offered to us.
+        // Privacy requires a common cipher.
         let usable: Vec<Quality> = qualities
             .into_iter()
             .filter(|&q| q != Quality::Privacy || Cipher::choose(&ciphers).is_some())
@@ -76,7 +76,7 @@ impl DigestClient {
         Ok((Self { session, expected_rspauth, quality, cipher, maxbuf }, reply.into_bytes()))
     }
 
-    /// Checks that the server knows the password too; gives the protection that was agreed.
+    /// Verifies the server's knowledge of the password and returns the negotiated protection.
     pub(crate) fn finish(self, answer: &[u8]) -> Result<Option<DigestLayer>, SecurityError> {
         let text = std::str::from_utf8(answer).map_err(|_| SecurityError::ServerUnauthenticated)?;
         let directives =
@@ -91,7 +91,7 @@ impl DigestClient {
         Ok(match self.quality {
             Quality::Authentication => None,
             Quality::Integrity | Quality::Privacy => {
-                // Java fills no more than its own buffer either, whatever the server would take.
+                // Java limits messages to its own buffer size, too.
                 let maxbuf = self.maxbuf.min(MAXBUF);
                 Some(DigestLayer::new(&self.session, self.cipher, maxbuf))
             }
@@ -99,7 +99,7 @@ impl DigestClient {
     }
 }
 
-/// MD5(A1): what client and server both can compute, and nobody else.
+/// Computes MD5(A1), the secret shared by client and server.
 fn session_secret(
     user: &str,
     realm: &str,
@@ -122,7 +122,7 @@ fn session_secret(
     Zeroizing::new(session.into())
 }
 
-/// The response of the client, or with an empty `role` that of the server.
+/// Computes the client's response or, with an empty `role`, the server's.
 fn compute_response(
     session: &[u8; 16],
     nonce: &str,
@@ -184,12 +184,14 @@ mod tests {
                 quality.digest_name(),
             )
         );
-        let layer = client.finish(format!("rspauth={rspauth}").as_bytes()).expect("a sound server");
+        let layer = client
+            .finish(format!("rspauth={rspauth}").as_bytes())
+            .expect("an authenticated server");
         assert_eq!(layer.is_some(), quality != Quality::Authentication);
     }
 
     #[test]
-    fn answers_are_those_of_java() {
+    fn answers_match_java() {
         check(
             Quality::Authentication,
             "a3c84709068d3c115f2b2665be2a2459",
@@ -211,7 +213,7 @@ mod tests {
     }
 
     #[test]
-    fn a_server_that_does_not_know_the_password_is_not_believed() {
+    fn server_without_the_password_is_rejected() {
         for bad in [
             "rspauth=27ac4fe45c830055f5e13fc565dd0076",
             "rspauth=",
@@ -227,7 +229,7 @@ mod tests {
     }
 
     #[test]
-    fn triple_des_is_taken_where_rc4_is_off_and_privacy_is_gone_where_both_are() {
+    fn triple_des_replaces_rc4_and_privacy_requires_a_cipher() {
         let (_, reply) = answer(&[], "3des,des").expect("an answer");
         assert!(reply.ends_with("qop=auth-conf,cipher=\"3des\""), "{reply}");
         let (_, reply) = answer(&[], "des").expect("an answer");
