@@ -14,7 +14,7 @@ use std::{
 };
 use tokio::{sync::Barrier, task::JoinSet};
 use ydl::{
-    backend::Backend, backend::Deposed, backend::Launch, master::inbox::inbox,
+    backend::Backend, backend::Fenced, backend::Launch, master::inbox::inbox,
     master::journal::Journal, master::past::Past, master::serve, master::shell::Master,
 };
 use ydl_core::{
@@ -45,7 +45,7 @@ struct Paper {
 }
 
 impl Backend for Paper {
-    fn want(&mut self, asks: Asks) {
+    fn set_asks(&mut self, asks: Asks) {
         let mut grants = Vec::new();
         for ask in asks.asks {
             for _ in 0..ask.count {
@@ -67,7 +67,7 @@ impl Backend for Paper {
 
     fn release(&mut self, _: ContainerId) {}
 
-    async fn next(&mut self) -> Result<Event, Deposed> {
+    async fn next(&mut self) -> Result<Event, Fenced> {
         match self.happened.pop_front() {
             Some(event) => Ok(event),
             None => std::future::pending().await,

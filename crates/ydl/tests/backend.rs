@@ -2,12 +2,12 @@
 
 use std::{path::Path, sync::Arc, time::Duration};
 use tokio::time::timeout;
-use ydl::{backend::Backend, backend::local::Local};
+use ydl::{backend::Backend, backend::local::LocalBackend};
 use ydl_core::{Ask, Asks, ContainerId, Event, Outcome, RoleName, spec::Resources};
 use ydl_net::secret::Secret;
 use ydl_proto::files::{JobDir, Offer};
 
-fn local(root: &Path, job: &str) -> Local {
+fn local(root: &Path, job: &str) -> LocalBackend {
     let offer = Offer {
         memory_mib: 1024,
         vcores: 4,
@@ -15,7 +15,7 @@ fn local(root: &Path, job: &str) -> Local {
     };
     let dir = JobDir::at(root.join("jobs").join(job));
     let secret = Arc::new(Secret::random().unwrap());
-    Local::new(dir, &offer, "127.0.0.1:1".to_owned(), secret).unwrap()
+    LocalBackend::new(dir, &offer, "127.0.0.1:1".to_owned(), secret).unwrap()
 }
 
 fn ask(count: u32, gpus: u32) -> Asks {
@@ -24,7 +24,7 @@ fn ask(count: u32, gpus: u32) -> Asks {
     Asks { asks: vec![Ask { role, resources, count }], avoid: Vec::new() }
 }
 
-async fn granted(local: &mut Local) -> Vec<ContainerId> {
+async fn granted(local: &mut LocalBackend) -> Vec<ContainerId> {
     let granted = async {
         loop {
             if let Ok(Event::Granted { grants }) = local.next().await {
@@ -36,25 +36,25 @@ async fn granted(local: &mut Local) -> Vec<ContainerId> {
 }
 
 #[tokio::test]
-async fn a_gpu_that_another_job_gives_back_is_granted() {
+async fn a_gpu_released_by_another_job_is_granted() {
     let root = tempfile::tempdir().unwrap();
     let (mut one, mut two) = (local(root.path(), "one"), local(root.path(), "two"));
-    one.want(ask(2, 1));
+    one.set_asks(ask(2, 1));
     let held = granted(&mut one).await;
     assert_eq!(held.len(), 1, "there is one device");
-    two.want(ask(1, 1));
+    two.set_asks(ask(1, 1));
     let early = timeout(Duration::from_millis(10), granted(&mut two)).await;
     assert!(early.is_err(), "it is taken");
-    one.want(Asks::default());
+    one.set_asks(Asks::default());
     one.release(held[0].clone());
     assert_eq!(granted(&mut two).await.len(), 1);
 }
 
 #[tokio::test]
-async fn what_is_given_back_at_the_end_is_not_granted_again() {
+async fn closing_grants_no_released_resources() {
     let root = tempfile::tempdir().unwrap();
     let mut local = local(root.path(), "job");
-    local.want(ask(9, 0));
+    local.set_asks(ask(9, 0));
     assert_eq!(granted(&mut local).await.len(), 4);
     let closed = timeout(Duration::from_secs(5), local.close(&Outcome::Succeeded)).await;
     assert!(closed.is_ok(), "it waits for containers that it granted meanwhile");

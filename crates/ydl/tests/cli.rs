@@ -261,28 +261,28 @@ fn what_does_not_fit_on_this_machine_is_refused_before_anything_starts() {
     let said =
         |more: &[&str]| place.said(&[&["submit"], &offer[..], more, &["--", "true"]].concat());
     expect![[r#"
-        error: a task of role `worker` needs 2 GiB memory, and 1 GiB are offered
+        error: a task of role `worker` needs 2 GiB of memory, but only 1 GiB is available
 
         hint: raise `--offer`, or ask for less
         exit 2
     "#]]
     .assert_eq(&said(&["--memory", "2GiB"]));
     expect![[r#"
-        error: a task of role `worker` needs 1 GPUs, and 0 are offered
+        error: a task of role `worker` needs 1 GPUs, but only 0 are available
 
         hint: raise `--offer`, or ask for less
         exit 2
     "#]]
     .assert_eq(&said(&["--gpus", "1"]));
     expect![[r#"
-        error: a task of role `worker` needs 3 vcores, and 2 are offered
+        error: a task of role `worker` needs 3 vcores, but only 2 are available
 
         hint: raise `--offer`, or ask for less
         exit 2
     "#]]
     .assert_eq(&said(&["--vcores", "3"]));
     expect![[r#"
-        error: the job's 2 tasks, which start together, need 1.1 GiB memory, and 1 GiB are offered
+        error: the job's 2 tasks start together and need 1.1 GiB of memory, but only 1 GiB is available
 
         hint: raise `--offer`, or ask for less
         exit 2

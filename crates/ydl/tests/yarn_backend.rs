@@ -183,8 +183,8 @@ async fn labels_and_devices_place_containers() {
     plan.roles.push(("trainer", labelled));
     let mut job = Job::new(cluster(), plan).await;
     let with_gpu = Resources { gpus: 1, ..small() };
-    job.want("worker", 4, &small());
-    job.want("trainer", 2, &with_gpu);
+    job.set_asks("worker", 4, &small());
+    job.set_asks("trainer", 2, &with_gpu);
     let grants = job.granted(6).await;
     let third = host(cluster(), 3);
     for grant in &grants {
@@ -205,11 +205,11 @@ async fn a_grant_that_is_turned_down_is_asked_for_again() {
         avoid: Vec::new(),
     };
     // A master that turns a grant down wants as many as before, and so says nothing.
-    job.yarn.want(asks);
+    job.yarn.set_asks(asks);
     for _ in 0..3 {
         let container = loop {
             let event = tokio::time::timeout(job::WAIT, job.yarn.next()).await;
-            if let Event::Granted { grants } = event.expect("an event").expect("not deposed") {
+            if let Event::Granted { grants } = event.expect("an event").expect("not fenced") {
                 assert_eq!(grants.len(), 1);
                 break grants[0].container.clone();
             }
@@ -237,9 +237,9 @@ async fn constraints_spread_a_role_and_choose_its_nodes() {
     };
     plan.roles = vec![("alone", alone), ("fast", fast), ("labelled", labelled)];
     let mut job = Job::new(cluster(), plan).await;
-    job.want("alone", 2, &small());
-    job.want("fast", 3, &small());
-    job.want("labelled", 2, &small());
+    job.set_asks("alone", 2, &small());
+    job.set_asks("fast", 3, &small());
+    job.set_asks("labelled", 2, &small());
     let grants = job.granted(7).await;
     let on = |role: &str| {
         let mine = grants.iter().filter(|grant| grant.role.as_str() == role);
@@ -251,11 +251,11 @@ async fn constraints_spread_a_role_and_choose_its_nodes() {
     assert_eq!(on("fast"), [first.clone(), first.clone(), first]);
     assert_eq!(on("labelled"), [host(cluster(), 3), host(cluster(), 3)]);
     // One that ends makes room for another, and what is not wanted any more does not come.
-    job.want("alone", 2, &small());
-    job.want("fast", 1, &small());
+    job.set_asks("alone", 2, &small());
+    job.set_asks("fast", 1, &small());
     job.granted(1).await;
     job.forgo();
-    job.want("fast", 1, &small());
+    job.set_asks("fast", 1, &small());
     assert_eq!(job.granted(1).await[0].role.as_str(), "fast");
     job.close(Outcome::Succeeded).await;
 }
@@ -300,7 +300,7 @@ async fn nodes_that_a_role_cannot_do_without_are_told() {
 #[tokio::test]
 async fn what_can_never_be_had_is_told_with_numbers() {
     let mut job = Job::new(cluster(), Plan::new("giant")).await;
-    job.want("worker", 1, &size(1 << 20));
+    job.set_asks("worker", 1, &size(1 << 20));
     let why = job
         .until("refusal", |job| {
             job.events.iter().find_map(|event| match event {
@@ -309,7 +309,7 @@ async fn what_can_never_be_had_is_told_with_numbers() {
             })
         })
         .await;
-    let words = "a task of role `worker` needs 1024 GiB memory, and the cluster's largest container has 8 GiB";
+    let words = "a task of role `worker` needs 1024 GiB of memory, but the cluster's largest container has 8 GiB";
     assert_eq!(why, words);
     job.forgo();
     let grants = job.obtain("worker", 1, &small()).await;
@@ -322,7 +322,7 @@ async fn a_label_that_a_queue_may_not_use_is_the_resource_managers_refusal() {
     let mut plan = Plan::new("no-label");
     plan.on_cluster.node_label = Some("no_such".to_owned());
     let mut job = Job::new(cluster(), plan).await;
-    job.want("worker", 1, &small());
+    job.set_asks("worker", 1, &small());
     let why = job
         .until("refusal", |job| {
             job.events.iter().find_map(|event| match event {
@@ -397,7 +397,7 @@ async fn three_hundred_short_containers_come_and_go() {
     plan.script = Some("#!/bin/sh\nexit 0\n");
     let mut job = Job::new(cluster(), plan).await;
     let began = Instant::now();
-    job.want("worker", 300, &small());
+    job.set_asks("worker", 300, &small());
     let mut launched = 0;
     let mut ended = 0;
     while ended < 300 {
@@ -436,7 +436,7 @@ async fn a_queue_that_takes_back_its_share_warns_first() {
     let mut plan = Plan::new("poor");
     plan.queue = "other";
     let mut poor = Job::new(&cluster, plan).await;
-    poor.want("worker", 1, &size(1024));
+    poor.set_asks("worker", 1, &size(1024));
     let warned = rich
         .until("warning", |job| {
             job.events.iter().find_map(|event| match event {

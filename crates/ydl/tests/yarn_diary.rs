@@ -84,8 +84,8 @@ fn a_master_reads_what_all_before_it_wrote_and_they_write_no_more() {
         let (mut second, read) = scene.master(2).await;
         assert_eq!(read, 5);
         first.note(&entry(5));
-        let deposed = first.flush().await.unwrap_err();
-        assert_eq!(deposed.why, "another master has taken over");
+        let fenced = first.flush().await.unwrap_err();
+        assert_eq!(fenced.why, "another master has taken over");
         for n in 5..8 {
             second.note(&entry(n));
         }

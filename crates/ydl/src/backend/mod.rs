@@ -1,4 +1,4 @@
-//! A place where containers run. A backend decides nothing: it is told what is wanted, and says what happened.
+//! Backends that run containers. A backend makes no decisions: it receives asks and reports events.
 
 pub mod local;
 pub mod yarn;
@@ -6,36 +6,36 @@ pub mod yarn;
 use std::future::Future;
 use ydl_core::{Asks, ContainerId, Event, Outcome, TaskId, spec::Resources};
 
-/// What an agent needs to be started.
+/// Description of an agent to start.
 #[derive(Clone, Debug)]
 pub struct Launch {
-    /// The task it is for, for people who look at processes.
+    /// Task that the agent runs, shown in process listings.
     pub task: TaskId,
-    /// How large its container is.
+    /// Size of the container.
     pub resources: Resources,
 }
 
-/// This master is the job's master no longer, or cannot be. It ends at once and finishes nothing: everything stays
-/// as it is, for the master that comes after it or has come already.
+/// This master lost leadership of the job, or never gained it. It exits at once without cleaning up, so that
+/// its successor finds everything as it is.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Deposed {
-    /// Why, in one sentence.
+pub struct Fenced {
+    /// Reason, in one sentence.
     pub why: String,
 }
 
-/// A place where containers run.
+/// Runs the containers of one job.
 pub trait Backend {
-    /// What should still be granted, from now on: it replaces what was wanted before. Whoever says this has heard
-    /// everything that [`Backend::next`] has returned: it is asked of the core after the last of it.
-    fn want(&mut self, asks: Asks);
-    /// Start an agent in a container that was granted.
+    /// Replaces the set of containers that are still to be granted. The caller must have handled every event
+    /// that [`Backend::next`] returned: asks are computed after the last one.
+    fn set_asks(&mut self, asks: Asks);
+    /// Starts an agent in a granted container.
     fn launch(&mut self, container: ContainerId, launch: Launch);
-    /// Take the container back, whatever runs in it.
+    /// Releases a container and kills everything in it.
     fn release(&mut self, container: ContainerId);
-    /// A container may have ended: news of that is worth listening for.
-    fn stir(&mut self) {}
-    /// What happened next. May be dropped and asked again without losing anything.
-    fn next(&mut self) -> impl Future<Output = Result<Event, Deposed>>;
-    /// End everything, wait until it is gone, and say how the job ended, within a bound.
+    /// Hints that a container may have exited, so that the backend polls for completions soon.
+    fn expect_exit(&mut self) {}
+    /// Returns the next event. Cancel-safe: dropping the future loses no event.
+    fn next(&mut self) -> impl Future<Output = Result<Event, Fenced>>;
+    /// Kills everything, waits until it is gone and reports the outcome of the job, within a time limit.
     fn close(&mut self, outcome: &Outcome) -> impl Future<Output = ()>;
 }

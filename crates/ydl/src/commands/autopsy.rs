@@ -1,6 +1,6 @@
 //! Why a job ended that has left no result: what YARN says of its master's containers, understood.
 
-use crate::backend::yarn::inexecutable;
+use crate::backend::yarn::exec_failure_reason;
 
 /// A cause in one sentence, and what to do about it.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -16,7 +16,7 @@ pub fn cause(words: &str) -> Option<Autopsy> {
         Some(Autopsy { what, hint })
     };
     let line = |mark: &str| words.lines().find(|line| line.contains(mark));
-    if let Some(why) = inexecutable(words) {
+    if let Some(why) = exec_failure_reason(words) {
         return found(
             format!("the node of its master cannot execute `ydl`: {why}"),
             "`uname -m` tells a machine's kind of processor; an administrator can tell how the nodes' `yarn.nodemanager.local-dirs` are mounted",

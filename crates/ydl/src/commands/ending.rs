@@ -7,7 +7,7 @@ use super::{
     reach,
 };
 use crate::{
-    backend::yarn::remedy,
+    backend::yarn::image_hint,
     cli::Manners,
     jobs::{Ended, Known},
     show::{self, Paint, clean},
@@ -221,7 +221,7 @@ fn tell_cause(job: &Known, cause: &Cause) {
             "look at `ports` and at what the role asks for".to_owned()
         }
         (Ending::NodeFault { why }, _) => match job.submitted.spec.image_of(&task.role) {
-            Some(image) => remedy(why).map_or_else(|| nodes_for(image), str::to_owned),
+            Some(image) => image_hint(why).map_or_else(|| nodes_for(image), str::to_owned),
             None => format!("`ydl logs {id} {task}` shows all it printed"),
         },
         // A cluster removes a container's directory with the container.

@@ -13,7 +13,7 @@ use super::{
     tails::{Select, Tails},
 };
 use crate::{
-    backend::local::{Misfit, complaint},
+    backend::local::{Misfit, check_fit},
     cli::{self, Cluster, Manners},
     docker,
     jobs::{self, Known},
@@ -245,7 +245,7 @@ async fn begin(
     id: &mut Option<String>,
 ) -> Result<Exit, Report> {
     let offer = offer(args.offer.as_deref())?;
-    if let Some(misfit) = complaint(&spec, &offer) {
+    if let Some(misfit) = check_fit(&spec, &offer) {
         return Err(refuse_size(misfit, args.offer.is_some()));
     }
     docker::check(&spec, args.dry_run, &|said| show::tell(said)).await?;

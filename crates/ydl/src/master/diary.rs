@@ -10,7 +10,7 @@ pub use segments::Segments;
 pub use take_over::{Unreadable, is_replaced, take_over};
 
 use super::{journal::Journal, kv::Op};
-use crate::backend::Deposed;
+use crate::backend::Fenced;
 use serde::{Deserialize, Serialize};
 use std::future::Future;
 use ydl_core::{Event, Time};
@@ -38,9 +38,9 @@ pub trait Diary {
     fn note(&mut self, record: &Record);
     /// How much is not safe yet.
     fn waiting_bytes(&self) -> usize;
-    /// Returns when every entry is safe. A master whose diary cannot be written, or is another's by now, is deposed:
+    /// Returns when every entry is safe. A master whose diary cannot be written, or is another's by now, is fenced:
     /// nothing may follow from what is not written down.
-    fn flush(&mut self) -> impl Future<Output = Result<(), Deposed>>;
+    fn flush(&mut self) -> impl Future<Output = Result<(), Fenced>>;
 }
 
 /// On one machine a master dies with its agents and nobody goes on with the job: it matters more than its diary,
@@ -63,7 +63,7 @@ impl Diary for Option<Journal> {
         self.as_ref().map_or(0, Journal::waiting_bytes)
     }
 
-    async fn flush(&mut self) -> Result<(), Deposed> {
+    async fn flush(&mut self) -> Result<(), Fenced> {
         if let Some(Err(error)) = self.as_mut().map(Journal::flush) {
             tracing::error!("the journal is no longer written: {error}");
             *self = None;

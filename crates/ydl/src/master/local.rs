@@ -9,7 +9,7 @@ use super::{
     shell::Master,
 };
 use crate::{
-    backend::local::{HOST_IP, Local},
+    backend::local::{HOST_IP, LocalBackend},
     docker,
 };
 use std::{
@@ -111,7 +111,7 @@ async fn live(dir: JobDir) -> Result<Outcome, Report> {
     let path = dir.events_file();
     let events = File::create(&path).map_err(|e| failed("create", &path, &e))?;
     let secret = Arc::new(secret);
-    let backend = Local::new(dir.clone(), offer, address.clone(), secret.clone())
+    let backend = LocalBackend::new(dir.clone(), offer, address.clone(), secret.clone())
         .map_err(|e| Report::trouble(format!("cannot use this machine: {e}")))?;
 
     let signals =
@@ -137,7 +137,7 @@ async fn live(dir: JobDir) -> Result<Outcome, Report> {
         let _ = ended.await;
     }));
     let outcome = tokio::select! {
-        outcome = master.run(inbox) => outcome.map_err(|deposed| Report::trouble(deposed.why))?,
+        outcome = master.run(inbox) => outcome.map_err(|fenced| Report::trouble(fenced.why))?,
         // A master that nobody can reach would only wait until all its agents are silent.
         ended = &mut serving => {
             let why = ended.map_or_else(|error| error.to_string(), |()| "they closed".to_owned());

@@ -20,7 +20,7 @@ use super::{
     store::{Shelf, Wish},
     watchers::Watchers,
 };
-use crate::backend::{Backend, Deposed, Launch};
+use crate::backend::{Backend, Fenced, Launch};
 use seen::viewed;
 use std::{collections::BTreeMap, time::Duration};
 use tokio::{
@@ -110,7 +110,7 @@ impl<B: Backend, D: Diary> Master<B, D> {
 
     /// Runs the job to its end. When this returns an outcome everything is given back and nothing of the job runs any
     /// more.
-    pub async fn run(mut self, mut inbox: mpsc::Receiver<Letter>) -> Result<Outcome, Deposed> {
+    pub async fn run(mut self, mut inbox: mpsc::Receiver<Letter>) -> Result<Outcome, Fenced> {
         if let Err(error) = result::reserve(&self.dir, self.job.spec().tasks()) {
             // Some file systems cannot; then the result takes its chances.
             tracing::debug!("no room is taken for the result: {error}");
@@ -132,7 +132,7 @@ impl<B: Backend, D: Diary> Master<B, D> {
     pub(super) async fn attend(
         &mut self,
         inbox: &mut mpsc::Receiver<Letter>,
-    ) -> Result<Outcome, Deposed> {
+    ) -> Result<Outcome, Fenced> {
         let mut look = interval(LOOK);
         look.set_missed_tick_behavior(MissedTickBehavior::Delay);
         loop {
@@ -172,7 +172,7 @@ impl<B: Backend, D: Diary> Master<B, D> {
     }
 
     /// Takes in what is there already: the more that is written down together, the less each waits.
-    async fn take_ready(&mut self, inbox: &mut mpsc::Receiver<Letter>) -> Result<(), Deposed> {
+    async fn take_ready(&mut self, inbox: &mut mpsc::Receiver<Letter>) -> Result<(), Fenced> {
         for _ in 0..TURN_MAX {
             if self.diary.waiting_bytes() > TURN_BYTES_MAX {
                 break;
@@ -227,7 +227,7 @@ impl<B: Backend, D: Diary> Master<B, D> {
         let asks = self.job.asks();
         if asks != self.asked {
             self.asked = asks.clone();
-            self.backend.want(asks);
+            self.backend.set_asks(asks);
         }
     }
 
@@ -262,7 +262,7 @@ impl<B: Backend, D: Diary> Master<B, D> {
                 let reply = self.hand_over(&container);
                 self.outbox.answer(answer, reply);
             }
-            Question::Gone => self.backend.stir(),
+            Question::Gone => self.backend.expect_exit(),
             Question::View { seen } => self.watchers.view(seen, answer),
             Question::Everything => {
                 let (job, links, now) = (&self.job, &self.links, self.clock.now());

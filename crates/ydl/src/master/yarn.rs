@@ -15,7 +15,7 @@ use super::{
     past::{Past, Reading},
     shell::Master,
 };
-use crate::backend::yarn::{Yarn, YarnSetting};
+use crate::backend::yarn::{YarnBackend, YarnSetup};
 use setting::Setting;
 use std::{
     fs::{self, File},
@@ -164,7 +164,7 @@ async fn lead(setting: &Setting) -> Result<Outcome, End> {
         }
     });
     let tracking = tokio::spawn(track(setting.submitted.clone(), setting.tracking_secret.clone()));
-    let (backend, live) = Yarn::register(yarn).await?;
+    let (backend, live) = YarnBackend::register(yarn).await?;
 
     let (place, attempt) = (setting.place.clone(), setting.attempt);
     let ashore = Ashore::begin(hdfs.clone(), place, attempt, &setting.dir);
@@ -187,7 +187,7 @@ async fn lead(setting: &Setting) -> Result<Outcome, End> {
     }));
     let outcome = tokio::select! {
         outcome = master.attend(&mut inbox) => {
-            outcome.map_err(|deposed| Report::trouble(deposed.why))?
+            outcome.map_err(|fenced| Report::trouble(fenced.why))?
         }
         () = replaced(&hdfs, setting) => {
             return Err(Report::trouble("another master has taken over").into());
@@ -316,7 +316,7 @@ async fn yarn_setting(
     hdfs: &Hdfs,
     address: &str,
     held: Vec<ydl_core::ContainerId>,
-) -> Result<YarnSetting, End> {
+) -> Result<YarnSetup, End> {
     let end = Instant::now() + HDFS_MAX;
     let own = loop {
         match setting.own_files(hdfs, Instant::now() + ASK_MAX).await {
@@ -328,7 +328,7 @@ async fn yarn_setting(
             Err(error) => return Err(ended_by(error)),
         }
     };
-    Ok(YarnSetting {
+    Ok(YarnSetup {
         config: setting.config.clone(),
         token: setting.token.clone(),
         identity: setting.rm_identity.clone(),

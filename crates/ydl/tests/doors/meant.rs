@@ -14,7 +14,7 @@ fn what_this_machine_offers_can_be_said_to_a_door() {
         desk.said(&words)
     };
     expect![[r#"
-        error: dmlc-submit: a task of role `worker` needs 2 GiB memory, and 1 GiB are offered
+        error: dmlc-submit: a task of role `worker` needs 2 GiB of memory, but only 1 GiB is available
 
         hint: raise `--offer`, or ask for less
         exit 2

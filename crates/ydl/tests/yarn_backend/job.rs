@@ -20,7 +20,9 @@ use yarn_native::{
     security::Identity,
     types::{ApplicationId, ApplicationReport},
 };
-use ydl::{backend::Backend, backend::Launch, backend::yarn::Yarn, backend::yarn::YarnSetting};
+use ydl::{
+    backend::Backend, backend::Launch, backend::yarn::YarnBackend, backend::yarn::YarnSetup,
+};
 use ydl_core::{
     Ask, Asks, ContainerExit, ContainerId, Event, Framework, Grant, JobSpec, JobSpecBuilder,
     NodeName, Outcome, RoleName, TaskId,
@@ -46,7 +48,7 @@ const SCRIPT: &str = "#!/bin/bash\nwhile test -d SCRATCH; do\n\
     test -e SCRATCH/$CONTAINER_ID && . SCRATCH/$CONTAINER_ID\nsleep 0.05\ndone\nexit 99\n";
 
 pub struct Job {
-    pub yarn: Yarn,
+    pub yarn: YarnBackend,
     pub client: Client,
     pub id: ApplicationId,
     pub secret: Arc<Secret>,
@@ -225,7 +227,7 @@ impl Begin {
     /// A master that knows of these containers, and those that it is told to be alive.
     pub async fn register(&self, held: Vec<ContainerId>) -> (Job, Vec<ContainerId>) {
         let own = self.scratch.join("job.json");
-        let setting = YarnSetting {
+        let setting = YarnSetup {
             config: self.config.clone(),
             token: self.token.clone(),
             identity: Some(Identity::simple(self.user.clone())),
@@ -238,7 +240,7 @@ impl Begin {
             tracking_url: String::new(),
             held,
         };
-        let (yarn, live) = Yarn::register(setting).await.expect("registered");
+        let (yarn, live) = YarnBackend::register(setting).await.expect("registered");
         let job = Job {
             yarn,
             client: self.client.clone(),
@@ -276,11 +278,11 @@ impl Job {
         // A master says what it wants when it has changed.
         if asks != self.said {
             self.said = asks.clone();
-            self.yarn.want(asks);
+            self.yarn.set_asks(asks);
         }
     }
 
-    pub fn want(&mut self, role: &str, count: u32, size: &Resources) {
+    pub fn set_asks(&mut self, role: &str, count: u32, size: &Resources) {
         let key = (RoleName::from(role), size.clone());
         *self.wanted.entry(key).or_default() += count;
         self.say();
@@ -300,7 +302,7 @@ impl Job {
     pub async fn next(&mut self) -> Event {
         let event = timeout(WAIT, self.yarn.next()).await;
         let event = event.unwrap_or_else(|_| panic!("nothing happened; before: {:?}", self.events));
-        let event = event.expect("not deposed");
+        let event = event.expect("not fenced");
         if let Event::Granted { grants } = &event {
             for grant in grants {
                 // Grants may be larger than what was asked.
@@ -342,7 +344,7 @@ impl Job {
     }
 
     pub async fn obtain(&mut self, role: &str, count: u32, size: &Resources) -> Vec<Grant> {
-        self.want(role, count, size);
+        self.set_asks(role, count, size);
         self.granted(count as usize).await
     }
 

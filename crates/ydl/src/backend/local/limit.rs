@@ -1,5 +1,5 @@
-//! Memory limits, as a NodeManager keeps them: all processes of a container against what it asked for. But what ydl itself
-//! needs beside the program, its agent and its keeper, is not charged to the task.
+//! Memory limits in the style of a NodeManager: all processes of a container count against its size. The memory
+//! of ydl's own agent and shim is not charged to the task.
 
 use ydl_core::ContainerId;
 use ydl_os::{proc_tree::Tree, process::Identity};
@@ -10,7 +10,7 @@ pub(super) struct Overrun {
     pub(super) limit_mib: u64,
 }
 
-/// One pass over the processes of this machine for all containers together.
+/// Checks all containers in one pass over the processes of this machine.
 pub(super) fn overruns(limits: impl Iterator<Item = (ContainerId, Identity, u64)>) -> Vec<Overrun> {
     let mut limits = limits.peekable();
     if limits.peek().is_none() {
@@ -19,14 +19,14 @@ pub(super) fn overruns(limits: impl Iterator<Item = (ContainerId, Identity, u64)
     let tree = match Tree::read() {
         Ok(tree) => tree,
         Err(error) => {
-            tracing::warn!("cannot look at the memory of processes: {error}");
+            tracing::warn!("cannot read the memory usage of processes: {error}");
             return Vec::new();
         }
     };
-    let over = limits.filter_map(|(container, agent, limit_mib)| {
+    let over_limit = limits.filter_map(|(container, agent, limit_mib)| {
         let there = tree.entry(agent.pid)?.identity() == agent;
         let used_mib = tree.sum_of_programs(agent.pid).rss_bytes >> 20;
         (there && used_mib > limit_mib).then_some(Overrun { container, used_mib, limit_mib })
     });
-    over.collect()
+    over_limit.collect()
 }

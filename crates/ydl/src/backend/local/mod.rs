@@ -1,17 +1,18 @@
-//! This machine as one node: its memory, cores and GPUs counted, its containers plain processes.
+//! This machine as a single node: memory, cores and GPUs are counted, containers are plain processes.
 //!
-//! * `mod.rs` (here): grants, launches and ends. * `room`: what is left of the machine.
-//! * `limit`: memory limits, much as a NodeManager keeps them.
+//! * `mod.rs` (here): grants, launches and exits.
+//! * `capacity`: free resources of the machine.
+//! * `limit`: memory limits in the style of a NodeManager.
 
+mod capacity;
 mod limit;
-mod room;
 
-pub use room::{Misfit, complaint};
+pub use capacity::{Misfit, check_fit};
 
-use super::{Backend, Deposed, Launch};
+use super::{Backend, Fenced, Launch};
 use crate::gpus::{self, Device, Pool, Short};
+use capacity::Capacity;
 use limit::Overrun;
-use room::Room;
 use std::{
     collections::{BTreeMap, VecDeque},
     io,
@@ -37,96 +38,98 @@ use ydl_os::{
 };
 use ydl_proto::files::{JobDir, Offer};
 
-/// How often memory is looked at. A NodeManager looks every three seconds.
-const LOOK: Duration = Duration::from_secs(1);
-/// A look at thousands of processes takes its time, of which the loop has this part to lose.
-const LOOK_SHARE: u32 = 20;
-/// How long a container's last processes may take to disappear after SIGKILL.
-const GONE_MAX: Duration = Duration::from_secs(10);
-/// The address of every task: nobody outside this machine has business with them.
+/// Interval between memory checks. A NodeManager checks every three seconds.
+const CHECK_INTERVAL: Duration = Duration::from_secs(1);
+/// Minimum ratio of the check interval to the duration of a check, which can be long with thousands of
+/// processes.
+const CHECK_COST_FACTOR: u32 = 20;
+/// Time limit for the last processes of a container to disappear after SIGKILL.
+const KILL_TIMEOUT: Duration = Duration::from_secs(10);
+/// Address of every task. Tasks are reachable from this machine only.
 pub const HOST_IP: Ipv4Addr = Ipv4Addr::LOCALHOST;
 
 /// The local backend of one job.
 #[derive(Debug)]
-pub struct Local {
+pub struct LocalBackend {
     job: JobDir,
     master: String,
     secret: Arc<Secret>,
     binary: PathBuf,
-    room: Room,
+    capacity: Capacity,
     gpus: Pool,
-    /// Why devices are waited for, as last told.
-    short: Option<Short>,
+    /// Last reported reason for waiting for devices.
+    shortage: Option<Short>,
     node: NodeName,
-    wanted: Asks,
+    asks: Asks,
     granted: u64,
-    containers: BTreeMap<ContainerId, Container>,
-    /// What has happened and was not told yet.
-    happened: VecDeque<Event>,
-    ends: mpsc::UnboundedReceiver<(ContainerId, i32)>,
-    end: mpsc::UnboundedSender<(ContainerId, i32)>,
-    look: Interval,
-    /// The limit on descriptors that programs get: ours before it was raised.
+    containers: BTreeMap<ContainerId, LocalContainer>,
+    /// Events that [`Backend::next`] has not returned yet.
+    events: VecDeque<Event>,
+    exits: mpsc::UnboundedReceiver<(ContainerId, i32)>,
+    exit_tx: mpsc::UnboundedSender<(ContainerId, i32)>,
+    next_check: Interval,
+    /// Descriptor limit for programs: the limit of this process before it was raised.
     descriptors: Descriptors,
 }
 
 #[derive(Debug)]
-struct Container {
+struct LocalContainer {
     resources: ydl_core::spec::Resources,
     gpus: Vec<String>,
-    /// The agent's process, once it runs. Not its pid alone: it is reaped before its end is known here.
+    /// Process of the agent, once it runs. A pid alone is ambiguous: the agent is reaped before its exit is
+    /// handled here.
     agent: Option<Identity>,
-    /// Why it was killed, if it was.
-    over: Option<ContainerExit>,
+    /// Exit to report instead of the agent's status, if the container was killed.
+    killed_for: Option<ContainerExit>,
 }
 
-impl Local {
-    /// A backend for the job in that directory, whose master listens at that address.
+impl LocalBackend {
+    /// Creates a backend for the job in `job`. `master` is the address of its master.
     pub fn new(
         job: JobDir,
         offer: &Offer,
         master: String,
         secret: Arc<Secret>,
-    ) -> io::Result<Local> {
-        let (end, ends) = mpsc::unbounded_channel();
-        let mut look = interval(LOOK);
-        look.set_missed_tick_behavior(MissedTickBehavior::Delay);
-        Ok(Local {
+    ) -> io::Result<LocalBackend> {
+        let (exit_tx, exits) = mpsc::unbounded_channel();
+        let mut next_check = interval(CHECK_INTERVAL);
+        next_check.set_missed_tick_behavior(MissedTickBehavior::Delay);
+        Ok(LocalBackend {
             gpus: Pool::new(offer.gpus.iter().map(|name| Device::counted(name)).collect()),
-            short: None,
-            room: Room::new(offer),
+            shortage: None,
+            capacity: Capacity::new(offer),
             node: NodeName::from(hostname()),
             binary: std::env::current_exe()?,
             job,
             master,
             secret,
-            wanted: Asks::default(),
+            asks: Asks::default(),
             granted: 0,
             containers: BTreeMap::new(),
-            happened: VecDeque::from([Event::NodesCounted { nodes: 1 }]),
-            ends,
-            end,
-            look,
+            events: VecDeque::from([Event::NodesCounted { nodes: 1 }]),
+            exits,
+            exit_tx,
+            next_check,
             descriptors: Descriptors::raise(),
         })
     }
 
-    /// Grants what is wanted and fits.
+    /// Grants every ask that fits.
     fn grant(&mut self) {
         let mut grants = Vec::new();
-        for ask in &mut self.wanted.asks {
-            while ask.count > 0 && self.room.fits(&ask.resources) {
+        for ask in &mut self.asks.asks {
+            while ask.count > 0 && self.capacity.fits(&ask.resources) {
                 let gpus = match self.gpus.take(ask.resources.gpus) {
                     Ok(gpus) => gpus,
-                    Err(short) => {
-                        if self.short.as_ref() != Some(&short) {
-                            tracing::info!("a task of role `{}` waits: {short}", ask.role);
+                    Err(shortage) => {
+                        if self.shortage.as_ref() != Some(&shortage) {
+                            tracing::info!("a task of role `{}` waits: {shortage}", ask.role);
                         }
-                        self.short = Some(short);
+                        self.shortage = Some(shortage);
                         break;
                     }
                 };
-                self.room.take(&ask.resources);
+                self.capacity.reserve(&ask.resources);
                 self.granted += 1;
                 let container = ContainerId::from(format!("container_{:06}", self.granted));
                 ask.count -= 1;
@@ -137,12 +140,12 @@ impl Local {
                     resources: ask.resources.clone(),
                 });
                 let resources = ask.resources.clone();
-                let new = Container { resources, gpus, agent: None, over: None };
+                let new = LocalContainer { resources, gpus, agent: None, killed_for: None };
                 self.containers.insert(container, new);
             }
         }
         if !grants.is_empty() {
-            self.happened.push_back(Event::Granted { grants });
+            self.events.push_back(Event::Granted { grants });
         }
     }
 
@@ -163,59 +166,59 @@ impl Local {
         let mut command = std::process::Command::new(&self.binary);
         command.arg("agent").arg(&dir).current_dir(&dir);
         command.env(env::CONTAINER, container.as_str());
-        // Where there are GPUs, a task without any sees none.
+        // On a machine with GPUs, hide them from tasks without any.
         if !self.gpus.is_empty() {
             command.envs(gpus::variables(&held.gpus));
         }
         let log = std::fs::File::create(dir.join("agent.log"))?;
         command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(log);
-        // The agent stops its program in order when the master dies; it must be able to catch this.
+        // When the master dies, the agent stops its program in order. It must be able to catch this signal.
         spawn::die_with_parent(&mut command, Signal::TERM);
         spawn::own_group(&mut command);
         let mut child = children::spawn(&mut Command::from(command))?;
-        // It has not been waited for, so even one that has ended is still there to be looked at.
+        // The child is not reaped yet, so its entry in `/proc` exists even if it has exited.
         let agent = child.id().and_then(Identity::of);
         let agent = agent.ok_or_else(|| io::Error::other("it cannot be found in `/proc`"))?;
         self.descriptors.give(agent.pid);
-        let (end, container) = (self.end.clone(), container.clone());
+        let (exit_tx, container) = (self.exit_tx.clone(), container.clone());
         tokio::spawn(async move {
             let status = child.wait().await.map_or(1, |status| {
                 use std::os::unix::process::ExitStatusExt;
                 status.code().unwrap_or_else(|| 128 + status.signal().unwrap_or(9))
             });
-            sweep_up().await;
-            // The receiver is gone only when the master is.
-            let _ = end.send((container, status));
+            reap_descendants().await;
+            // The receiver lives as long as the master.
+            let _ = exit_tx.send((container, status));
         });
         Ok(agent)
     }
 
-    fn on_end(&mut self, container: ContainerId, status: i32) {
+    fn on_exit(&mut self, container: ContainerId, status: i32) {
         let Some(gone) = self.containers.remove(&container) else {
             return;
         };
-        self.room.give_back(&gone.resources);
+        self.capacity.release(&gone.resources);
         self.gpus.give_back(&gone.gpus);
-        let end = gone.over.unwrap_or(ContainerExit::Completed { status });
-        self.happened.push_back(Event::Ended { containers: vec![(container, end)] });
+        let exit = gone.killed_for.unwrap_or(ContainerExit::Completed { status });
+        self.events.push_back(Event::Ended { containers: vec![(container, exit)] });
         self.grant();
     }
 
-    fn kill(&mut self, container: &ContainerId, why: ContainerExit) {
+    fn kill(&mut self, container: &ContainerId, exit: ContainerExit) {
         let Some(held) = self.containers.get_mut(container) else {
             return;
         };
-        held.over.get_or_insert(why);
+        held.killed_for.get_or_insert(exit);
         match held.agent {
-            // Its keeper sees the agent go and takes everything else with it; see `sweep_up`. That the agent has
-            // gone already is no error.
+            // The shim detects the death of the agent and kills the rest; see `reap_descendants`. A missing
+            // agent is no error.
             Some(agent) => drop(agent.signal(Signal::KILL)),
-            None => self.on_end(container.clone(), 0),
+            None => self.on_exit(container.clone(), 0),
         }
     }
 
-    /// Containers that use more memory than they asked for, and GPUs that other jobs have given back.
-    fn look(&mut self) {
+    /// Kills containers over their memory limit and grants GPUs that other jobs released.
+    fn check(&mut self) {
         self.grant();
         let limits = self.containers.iter().filter_map(|(container, held)| {
             Some((container.clone(), held.agent?, held.resources.memory_mib))
@@ -226,9 +229,9 @@ impl Local {
     }
 }
 
-/// Ends what a dead agent has left behind. Everything below it became a child of this process.
-async fn sweep_up() {
-    let end = Instant::now() + GONE_MAX;
+/// Kills the processes of a dead agent. Its descendants became children of this process.
+async fn reap_descendants() {
+    let end = Instant::now() + KILL_TIMEOUT;
     let mut pause = Duration::from_millis(1);
     while children::sweep().is_ok_and(|left| left > 0) && Instant::now() < end {
         sleep(pause).await;
@@ -236,16 +239,16 @@ async fn sweep_up() {
     }
 }
 
-impl Backend for Local {
-    fn want(&mut self, asks: Asks) {
-        self.wanted = asks;
+impl Backend for LocalBackend {
+    fn set_asks(&mut self, asks: Asks) {
+        self.asks = asks;
         let mut impossible = None;
-        for ask in &self.wanted.asks {
-            impossible = impossible.or(self.room.never_fits(ask));
+        for ask in &self.asks.asks {
+            impossible = impossible.or(self.capacity.unsatisfiable(ask));
         }
         if let Some(why) = impossible {
-            self.wanted = Asks::default();
-            self.happened.push_back(Event::RequestUnsatisfiable { why });
+            self.asks = Asks::default();
+            self.events.push_back(Event::RequestUnsatisfiable { why });
             return;
         }
         self.grant();
@@ -258,11 +261,11 @@ impl Backend for Local {
                 if let Some(held) = self.containers.get_mut(&container) {
                     held.agent = Some(agent);
                 }
-                self.happened.push_back(Event::Launched { container });
+                self.events.push_back(Event::Launched { container });
             }
             Err(error) => {
                 let why = format!("cannot start an agent: {}", ydl_os::reason(&error));
-                self.happened.push_back(Event::LaunchFailed { container, why });
+                self.events.push_back(Event::LaunchFailed { container, why });
             }
         }
     }
@@ -271,40 +274,40 @@ impl Backend for Local {
         self.kill(&container, ContainerExit::Released);
     }
 
-    async fn next(&mut self) -> Result<Event, Deposed> {
+    async fn next(&mut self) -> Result<Event, Fenced> {
         loop {
-            if let Some(event) = self.happened.pop_front() {
+            if let Some(event) = self.events.pop_front() {
                 return Ok(event);
             }
             tokio::select! {
-                Some((container, status)) = self.ends.recv() => self.on_end(container, status),
-                _ = self.look.tick() => {
+                Some((container, status)) = self.exits.recv() => self.on_exit(container, status),
+                _ = self.next_check.tick() => {
                     let began = Instant::now();
-                    self.look();
-                    self.look.reset_after(LOOK.max(began.elapsed() * LOOK_SHARE));
+                    self.check();
+                    self.next_check.reset_after(CHECK_INTERVAL.max(began.elapsed() * CHECK_COST_FACTOR));
                 }
             }
         }
     }
 
     async fn close(&mut self, _outcome: &Outcome) {
-        self.wanted = Asks::default();
+        self.asks = Asks::default();
         let all: Vec<_> = self.containers.keys().cloned().collect();
         for container in all {
             self.kill(&container, ContainerExit::Released);
         }
         let gone = async {
             while !self.containers.is_empty() {
-                let Some((container, status)) = self.ends.recv().await else {
+                let Some((container, status)) = self.exits.recv().await else {
                     return;
                 };
-                self.on_end(container, status);
+                self.on_exit(container, status);
             }
         };
-        if timeout(GONE_MAX, gone).await.is_err() {
-            tracing::warn!("processes of the job are left that could not be ended");
+        if timeout(KILL_TIMEOUT, gone).await.is_err() {
+            tracing::warn!("some processes of the job could not be killed");
         }
-        sweep_up().await;
+        reap_descendants().await;
     }
 }
 

@@ -2,13 +2,13 @@ use super::*;
 use ydl_core::{Ask, RoleName, spec::Resources};
 
 #[tokio::test]
-async fn a_process_that_took_the_pid_of_an_agent_is_left_alone() {
+async fn a_process_that_reuses_an_agents_pid_is_not_killed() {
     let root = tempfile::tempdir().unwrap();
     let offer = Offer { memory_mib: 1024, vcores: 4, gpus: Vec::new() };
     let secret = Arc::new(Secret::random().unwrap());
     let dir = JobDir::at(root.path());
-    let mut local = Local::new(dir, &offer, String::new(), secret).unwrap();
-    local.want(Asks {
+    let mut local = LocalBackend::new(dir, &offer, String::new(), secret).unwrap();
+    local.set_asks(Asks {
         asks: vec![Ask {
             role: RoleName::from("worker"),
             resources: Resources::default(),
@@ -22,10 +22,10 @@ async fn a_process_that_took_the_pid_of_an_agent_is_left_alone() {
     let reaped = Identity { started: now.started - 1, ..now };
     let held = local.containers.get_mut(&container).unwrap();
     held.agent = Some(reaped);
-    local.look();
+    local.check();
     local.release(container.clone());
-    let over = local.containers[&container].over.clone();
-    assert_eq!(over, Some(ContainerExit::Released), "its memory is not the agent's");
+    let killed_for = local.containers[&container].killed_for.clone();
+    assert_eq!(killed_for, Some(ContainerExit::Released), "its memory is not the agent's");
     assert!(now.is_alive());
     other.kill().unwrap();
     other.wait().unwrap();

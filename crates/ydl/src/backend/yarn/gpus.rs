@@ -1,29 +1,29 @@
-//! Which GPUs a task has. Where the cluster counts them, containers are asked for with them, and nodes may wall off those
-//! of others; where it does not, they are asked for without. Either way the agent sees to it that no two tasks of a node
-//! use the same one.
+//! GPUs of tasks. If the cluster schedules GPUs, containers are requested with them and nodes may isolate them.
+//! Otherwise they are requested without. In both cases the agent makes sure that no two tasks of a node share a
+//! GPU.
 
 use crate::agent::setting::FindGpus;
 use std::collections::BTreeMap;
 use ydl_core::{Asks, JobSpec, RoleName, spec::GpuAssignment};
 
 #[derive(Clone, Debug, Default)]
-pub(super) struct Gpus {
+pub(super) struct GpuAsks {
     counted: bool,
-    of_roles: BTreeMap<RoleName, u32>,
+    by_role: BTreeMap<RoleName, u32>,
 }
 
-impl Gpus {
-    pub(super) fn of(spec: &JobSpec) -> Gpus {
+impl GpuAsks {
+    pub(super) fn of(spec: &JobSpec) -> GpuAsks {
         let roles = spec.roles.iter();
         let roles = roles.map(|role| (role.name.clone(), role.resources.gpus));
-        Gpus {
+        GpuAsks {
             counted: spec.cluster_options.gpu_assignment == GpuAssignment::Cluster,
-            of_roles: roles.collect(),
+            by_role: roles.collect(),
         }
     }
 
-    /// What the cluster is asked for.
-    pub(super) fn asked(&self, mut asks: Asks) -> Asks {
+    /// Removes GPUs from asks to a cluster that does not schedule them.
+    pub(super) fn filter(&self, mut asks: Asks) -> Asks {
         if !self.counted {
             for ask in &mut asks.asks {
                 ask.resources.gpus = 0;
@@ -32,8 +32,8 @@ impl Gpus {
         asks
     }
 
-    /// What the agent of a task is told.
-    pub(super) fn of_role(&self, role: &RoleName) -> FindGpus {
-        FindGpus { count: self.of_roles.get(role).copied().unwrap_or(0), counted: self.counted }
+    /// Returns how the agent of a task finds its GPUs.
+    pub(super) fn for_role(&self, role: &RoleName) -> FindGpus {
+        FindGpus { count: self.by_role.get(role).copied().unwrap_or(0), counted: self.counted }
     }
 }

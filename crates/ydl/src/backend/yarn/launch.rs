@@ -1,6 +1,6 @@
-//! Starting agents: many at once, one call a node, each within its time.
+//! Agent launches: batched per node, concurrent, each with a timeout.
 
-use super::{News, ends, runtime::Runtimes, setting::YarnSetting};
+use super::{BackendEvent, completions, runtime::ImageRuntimes, setup::YarnSetup};
 use crate::agent::setting::{DELIVERED, Delivered, FindGpus, Setting};
 use crate::jobs::local_resource;
 use std::{
@@ -28,75 +28,75 @@ use ydl_os::report::Report;
 use ydl_proto::files::Content;
 use ydl_storage::hdfs::Fresh;
 
-/// What a container runs. `<LOG_DIR>` is put in by its node. Of a container that fails, nodes tell the end of the file
-/// whose name has `stderr` in it.
+/// Command of every container. The node substitutes `<LOG_DIR>`. When a container fails, its diagnostics
+/// include the end of the file with `stderr` in its name.
 const COMMAND: &str = "exec ./ydl agent 1><LOG_DIR>/agent.stdout 2><LOG_DIR>/agent.stderr";
-/// Containers in one call to a node: a call is short, and a node that is slow with it is not blamed for all.
-const TOGETHER_MAX: usize = 64;
-/// The longest that a node is tried. One that is being started again needs some seconds.
-const START_MAX: Duration = Duration::from_secs(60);
-/// Pause before a node is tried again that did not take what it was shown.
-const PAUSE: Duration = Duration::from_millis(500);
+/// Maximum number of containers per call. Short calls keep a slow node from failing all of them.
+const BATCH_MAX: usize = 64;
+/// Time to retry a launch. A restarting node needs a few seconds.
+const START_TIMEOUT: Duration = Duration::from_secs(60);
+/// Delay before a rejected launch is retried.
+const RETRY_DELAY: Duration = Duration::from_millis(500);
 
-/// An agent that is to be started.
+/// Agent to launch.
 #[derive(Debug)]
-pub(super) struct Start {
+pub(super) struct LaunchRequest {
     pub(super) container: Container,
-    /// The role of its task.
+    /// Role of its task.
     pub(super) role: RoleName,
     /// GPUs of its task.
     pub(super) gpus: FindGpus,
 }
 
-/// What all agents of a job have in common.
+/// Starts all agents of a job.
 pub(super) struct Launcher {
     nodes: NmClient,
-    news: UnboundedSender<News>,
+    backend_events: UnboundedSender<BackendEvent>,
     common: LaunchContext,
-    runtimes: Runtimes,
+    runtimes: ImageRuntimes,
     credentials: watch::Receiver<Fresh>,
     secret: Arc<Secret>,
     master: String,
     staging: String,
-    within: Duration,
+    timeout: Duration,
 }
 
 impl Launcher {
     pub(super) fn new(
-        setting: &YarnSetting,
+        setup: &YarnSetup,
         nodes: NmClient,
-        news: UnboundedSender<News>,
+        backend_events: UnboundedSender<BackendEvent>,
     ) -> Result<Launcher, Report> {
-        let launch = Duration::from_millis(setting.spec.timeouts.launch.0);
+        let launch = Duration::from_millis(setup.spec.timeouts.launch.0);
         Ok(Launcher {
             nodes,
-            news,
-            common: common(setting)?,
-            runtimes: Runtimes::of(&setting.spec),
-            credentials: setting.agent_credentials.clone(),
-            secret: setting.secret.clone(),
-            master: setting.address.clone(),
-            staging: setting.staged.dir.clone(),
-            within: launch.min(START_MAX),
+            backend_events,
+            common: common(setup)?,
+            runtimes: ImageRuntimes::of(&setup.spec),
+            credentials: setup.agent_credentials.clone(),
+            secret: setup.secret.clone(),
+            master: setup.address.clone(),
+            staging: setup.staged.dir.clone(),
+            timeout: launch.min(START_TIMEOUT),
         })
     }
 
-    /// Starts agents in containers until nobody can ask for more.
-    pub(super) async fn run(self, mut orders: UnboundedReceiver<Start>) {
+    /// Starts agents until the backend is dropped.
+    pub(super) async fn run(self, mut requests: UnboundedReceiver<LaunchRequest>) {
         let this = Arc::new(self);
         let mut calls = JoinSet::new();
         let mut batch = Vec::new();
         loop {
             tokio::select! {
-                some = orders.recv_many(&mut batch, 4096) => if some == 0 {
+                some = requests.recv_many(&mut batch, 4096) => if some == 0 {
                     return;
                 },
                 Some(ended) = calls.join_next() => if let Err(error) = ended {
-                    // The core does not wait for ever for a container to start.
-                    tracing::error!("a launch broke off: {error}");
+                    // The core has a timeout for container launches.
+                    tracing::error!("a launch task failed: {error}");
                 },
             }
-            let mut by_node: BTreeMap<NodeId, Vec<Start>> = BTreeMap::new();
+            let mut by_node: BTreeMap<NodeId, Vec<LaunchRequest>> = BTreeMap::new();
             for start in batch.drain(..) {
                 let on_node = by_node.entry(start.container.node.clone()).or_default();
                 on_node.push(start);
@@ -104,50 +104,52 @@ impl Launcher {
             for (node, starts) in by_node {
                 let mut starts = starts.into_iter().peekable();
                 while starts.peek().is_some() {
-                    let some: Vec<_> = starts.by_ref().take(TOGETHER_MAX).collect();
+                    let some: Vec<_> = starts.by_ref().take(BATCH_MAX).collect();
                     calls.spawn(this.clone().start(node.clone(), some));
                 }
             }
         }
     }
 
-    /// Starts agents on one node; each is told of.
-    async fn start(self: Arc<Self>, node: NodeId, starts: Vec<Start>) {
-        let deadline = Instant::now() + self.within;
+    /// Starts agents on one node and reports each result.
+    async fn start(self: Arc<Self>, node: NodeId, starts: Vec<LaunchRequest>) {
+        let deadline = Instant::now() + self.timeout;
         let mut waiting = Vec::new();
-        for Start { container, role, gpus } in starts {
+        for LaunchRequest { container, role, gpus } in starts {
             match self.context(&container, &role, gpus) {
                 Some(context) => waiting.push((container, context)),
-                None => self.failed(container.id, "it cannot have a token".to_owned()),
+                None => self.failed(container.id, "cannot create its token".to_owned()),
             }
         }
         while !waiting.is_empty() {
             let starts =
                 waiting.iter().map(|(container, launch)| node::Start { container, launch });
             let starts: Vec<_> = starts.collect();
-            let again = Instant::now() + PAUSE < deadline;
+            let can_retry = Instant::now() + RETRY_DELAY < deadline;
             match self.nodes.start(&node, &starts, deadline).await {
                 Ok(outcome) => {
-                    let mut later = BTreeSet::new();
+                    let mut retry = BTreeSet::new();
                     for id in outcome.started {
                         self.launched(id);
                     }
-                    for (id, refusal) in outcome.failed {
-                        match refusal.kind {
+                    for (id, error) in outcome.failed {
+                        match error.kind {
                             ContainerErrorKind::AlreadyStarted => self.launched(id),
                             ContainerErrorKind::NotReady | ContainerErrorKind::PermissionDenied
-                                if again =>
+                                if can_retry =>
                             {
-                                later.insert(id);
+                                retry.insert(id);
                             }
-                            _ => self
-                                .failed(id, format!("node `{node}` does not start it: {refusal}")),
+                            _ => self.failed(
+                                id,
+                                format!("node `{node}` rejected the container launch: {error}"),
+                            ),
                         }
                     }
-                    waiting.retain(|(container, _)| later.contains(&container.id));
+                    waiting.retain(|(container, _)| retry.contains(&container.id));
                 }
-                // A newer token may come with a beat.
-                Err(NodeError::NoToken { .. } | NodeError::Untrusted { .. }) if again => {}
+                // The next heartbeat may bring a newer token.
+                Err(NodeError::NoToken { .. } | NodeError::Untrusted { .. }) if can_retry => {}
                 Err(error) => {
                     for (container, _) in waiting.drain(..) {
                         self.failed(container.id, error.to_string());
@@ -155,28 +157,28 @@ impl Launcher {
                 }
             }
             if !waiting.is_empty() {
-                sleep(PAUSE).await;
+                sleep(RETRY_DELAY).await;
             }
         }
     }
 
     fn launched(&self, id: ContainerId) {
         let container = id.to_string().into();
-        self.tell(Event::Launched { container });
+        self.send_event(Event::Launched { container });
     }
 
     fn failed(&self, id: ContainerId, why: String) {
         let container = id.to_string().into();
-        let why = ends::short(&why);
-        self.tell(Event::LaunchFailed { container, why });
+        let why = completions::truncate(&why);
+        self.send_event(Event::LaunchFailed { container, why });
     }
 
-    fn tell(&self, event: Event) {
-        // Nobody listens once the job is over.
-        let _ = self.news.send(News::Launch(event));
+    fn send_event(&self, event: Event) {
+        // The receiver is gone once the job is over.
+        let _ = self.backend_events.send(BackendEvent::Launch(event));
     }
 
-    /// What is started in one container: the same everywhere but for what its agent alone may know.
+    /// Returns the launch context of one container: the common one plus the secrets of its agent.
     fn context(
         &self,
         container: &Container,
@@ -201,22 +203,22 @@ impl Launcher {
         credentials.set_secret(DELIVERED, serde_json::to_vec(&delivered).ok()?);
         Some(LaunchContext {
             credentials: Some(credentials.to_bytes(Format::Writable).to_vec().into()),
-            environment: self.runtimes.of_role(role),
+            environment: self.runtimes.for_role(role),
             ..self.common.clone()
         })
     }
 }
 
-/// The files and the command of every agent.
-fn common(setting: &YarnSetting) -> Result<LaunchContext, Report> {
-    let staged = &setting.staged;
+/// Returns the files and the command that all agents share.
+fn common(setup: &YarnSetup) -> Result<LaunchContext, Report> {
+    let staged = &setup.staged;
     let mut launch = LaunchContext::command(COMMAND);
     let mut add = |name: String, content: &Content| {
         launch.resources.insert(name, local_resource(content)?);
         Ok::<(), Report>(())
     };
     add("ydl".to_owned(), &staged.binary)?;
-    for (name, content) in &setting.own {
+    for (name, content) in &setup.own {
         add(name.clone(), content)?;
     }
     for (name, content) in &staged.files {
@@ -225,8 +227,8 @@ fn common(setting: &YarnSetting) -> Result<LaunchContext, Report> {
     for (name, content) in &staged.environment {
         add(name.clone(), content)?;
     }
-    // Nodes show a container's logs to those whom its own lists name.
-    let cluster = &setting.spec.cluster_options;
+    // Nodes show a container's logs to users on the container's own access lists.
+    let cluster = &setup.spec.cluster_options;
     let lists = [(Access::View, &cluster.viewers), (Access::Modify, &cluster.modifiers)];
     for (access, list) in lists {
         if let Some(list) = list {

@@ -1,33 +1,40 @@
 //! Containers of a Hadoop cluster.
 //!
-//! * `mod.rs` (here): the door between the master's loop and what runs beside it.
-//! * `setting`: what a master knows when it begins. * `register`: its first words, and what an earlier one has left.
-//! * `line`: beat after beat with the ResourceManager. * `pace`: how often. * `trouble`: what is wrong.
-//! * `wants`, `constrained`: what is asked for. * `hosts`: where. * `size`: how large. * `gpus`: whose they are.
-//! * `ends`: how containers ended. * `launch`: agents on their nodes.
+//! * `mod.rs` (here): interface between the master's event loop and the background tasks.
+//! * `setup`: inputs of the backend.
+//! * `register`: registration and recovery of an earlier master's containers.
+//! * `rm_client`: heartbeats to the ResourceManager.
+//! * `heartbeat`: their interval.
+//! * `error`: duration of errors.
+//! * `asks`, `constrained`: requests to the scheduler.
+//! * `hosts`: hosts to name in them.
+//! * `size`: container sizes.
+//! * `gpus`: GPUs.
+//! * `completions`: exits of containers.
+//! * `launch`: starting agents on nodes.
 
+mod asks;
+mod completions;
 mod constrained;
-mod ends;
+mod error;
 mod gpus;
+mod heartbeat;
 mod hosts;
 mod launch;
-mod line;
-mod pace;
 mod register;
+mod rm_client;
 mod runtime;
-mod setting;
+mod setup;
 mod size;
-mod trouble;
-mod wants;
 
-pub(crate) use ends::inexecutable;
-pub use runtime::remedy;
-pub use setting::YarnSetting;
+pub(crate) use completions::exec_failure_reason;
+pub use runtime::image_hint;
+pub use setup::YarnSetup;
 
-use super::{Backend, Deposed, Launch};
-use gpus::Gpus;
-use launch::{Launcher, Start};
-use line::{Command, Line, Verdict};
+use super::{Backend, Fenced, Launch};
+use gpus::GpuAsks;
+use launch::{LaunchRequest, Launcher};
+use rm_client::{Command, RmClient, SessionEnd};
 use std::{
     collections::{BTreeMap, VecDeque},
     time::Duration,
@@ -44,149 +51,153 @@ use yarn_native::{
 };
 use ydl_core::{Asks, ContainerId, Event, Outcome};
 
-/// The longest that leaving may take: what the line allows itself, and a little more.
-const CLOSE_MAX: Duration = Duration::from_secs(240);
-/// The most of a job's end that is told in the ResourceManager's page.
+/// Time limit for unregistering: the limits of the client plus a margin.
+const CLOSE_TIMEOUT: Duration = Duration::from_secs(240);
+/// Longest description of a job's outcome on the ResourceManager's page.
 const DIAGNOSTICS_MAX: usize = 4096;
 
-/// What happened beside the master's loop.
+/// Event from a background task.
 #[derive(Debug)]
-enum News {
-    /// A beat brought this.
-    Heard { beat: ReplyCount, granted: Vec<Container>, events: Vec<Event> },
-    /// A launch came to this.
+enum BackendEvent {
+    /// Result of a heartbeat.
+    Heartbeat { reply: ReplyCount, granted: Vec<Container>, events: Vec<Event> },
+    /// Result of a container launch.
     Launch(Event),
 }
 
-/// The backend of one job on YARN. Its beats and launches run in tasks of their own; neither channel can hold more
-/// than the containers that were asked for give reason to.
+/// YARN backend of one job. Heartbeats and launches run in their own tasks. The number of requested containers
+/// bounds both channels.
 #[derive(Debug)]
-pub struct Yarn {
+pub struct YarnBackend {
     commands: UnboundedSender<Command>,
-    launches: UnboundedSender<Start>,
-    news: UnboundedReceiver<News>,
-    line: Option<JoinHandle<Verdict>>,
+    launches: UnboundedSender<LaunchRequest>,
+    backend_events: UnboundedReceiver<BackendEvent>,
+    session: Option<JoinHandle<SessionEnd>>,
     launcher: JoinHandle<()>,
-    /// What has happened and was not told yet, all of one beat.
-    happened: VecDeque<Event>,
-    beat: ReplyCount,
-    /// The last beat of which everything was told.
+    /// Events of the last heartbeat that [`Backend::next`] has not returned yet.
+    events: VecDeque<Event>,
+    reply: ReplyCount,
+    /// Last heartbeat of which every event was returned.
     seen: ReplyCount,
-    /// Containers that were granted, and neither launched nor given back yet.
+    /// Granted containers that are neither launched nor released.
     granted: BTreeMap<ContainerId, Container>,
-    wanted: Asks,
-    /// A grant was dealt with, and what is wanted was not said since: what the master knew then. The line has counted
-    /// the grant; that as many are wanted as before has to be said again.
-    unsaid: Option<ReplyCount>,
-    gpus: Gpus,
+    asks: Asks,
+    /// Last heartbeat that the event loop had seen when it used or released a grant without sending new asks.
+    /// The client has deducted the grant, so unchanged asks must be sent again.
+    unsent: Option<ReplyCount>,
+    gpus: GpuAsks,
     logs: String,
 }
 
-impl Yarn {
+impl YarnBackend {
     fn begin(
-        line: Line,
+        session: RmClient,
         launcher: Launcher,
-        news: UnboundedReceiver<News>,
-        gpus: Gpus,
+        backend_events: UnboundedReceiver<BackendEvent>,
+        gpus: GpuAsks,
         logs: String,
-    ) -> Yarn {
-        let (commands, obeyed) = unbounded_channel();
-        let (launches, orders) = unbounded_channel();
-        Yarn {
+    ) -> YarnBackend {
+        let (commands, command_rx) = unbounded_channel();
+        let (launches, launch_rx) = unbounded_channel();
+        YarnBackend {
             commands,
             launches,
-            news,
-            line: Some(tokio::spawn(line.run(obeyed))),
-            launcher: tokio::spawn(launcher.run(orders)),
-            happened: VecDeque::new(),
-            beat: ReplyCount(0),
+            backend_events,
+            session: Some(tokio::spawn(session.run(command_rx))),
+            launcher: tokio::spawn(launcher.run(launch_rx)),
+            events: VecDeque::new(),
+            reply: ReplyCount(0),
             seen: ReplyCount(0),
             granted: BTreeMap::new(),
-            wanted: Asks::default(),
-            unsaid: None,
+            asks: Asks::default(),
+            unsent: None,
             gpus,
             logs,
         }
     }
 
     fn command(&self, command: Command) {
-        // A line that has ended is told of by `next`.
+        // `next` reports a client that stopped.
         let _ = self.commands.send(command);
     }
 
-    fn take_in(&mut self, news: News) {
-        match news {
-            News::Heard { beat, granted, events } => {
-                self.beat = beat;
-                self.happened.extend(events);
+    fn on_backend_event(&mut self, event: BackendEvent) {
+        match event {
+            BackendEvent::Heartbeat { reply, granted, events: new } => {
+                self.reply = reply;
+                self.events.extend(new);
                 let granted = granted.into_iter();
                 self.granted.extend(granted.map(|one| (one.id.to_string().into(), one)));
             }
-            News::Launch(event) => self.happened.push_back(event),
+            BackendEvent::Launch(event) => self.events.push_back(event),
         }
     }
 
-    /// One of the containers that were granted goes its way.
-    fn dispose(&mut self, container: &ContainerId) -> Option<Container> {
+    /// Removes a container from the unused grants.
+    fn take_granted(&mut self, container: &ContainerId) -> Option<Container> {
         let granted = self.granted.remove(container)?;
-        self.unsaid = Some(self.seen);
+        self.unsent = Some(self.seen);
         Some(granted)
     }
 }
 
-impl Backend for Yarn {
-    fn want(&mut self, asks: Asks) {
-        self.unsaid = None;
-        let asks = self.gpus.asked(asks);
-        self.wanted = asks.clone();
-        self.command(Command::Want(asks, self.seen));
+impl Backend for YarnBackend {
+    fn set_asks(&mut self, asks: Asks) {
+        self.unsent = None;
+        let asks = self.gpus.filter(asks);
+        self.asks = asks.clone();
+        self.command(Command::SetAsks(asks, self.seen));
     }
 
     fn launch(&mut self, container: ContainerId, launch: Launch) {
         tracing::debug!(%container, task = %launch.task, size = %launch.resources, "launch");
-        if let Some(granted) = self.dispose(&container) {
-            let gpus = self.gpus.of_role(&launch.task.role);
-            // The launcher ends only with this.
-            let _ = self.launches.send(Start { container: granted, role: launch.task.role, gpus });
+        if let Some(granted) = self.take_granted(&container) {
+            let gpus = self.gpus.for_role(&launch.task.role);
+            // The launcher lives as long as this backend.
+            let _ = self.launches.send(LaunchRequest {
+                container: granted,
+                role: launch.task.role,
+                gpus,
+            });
         }
     }
 
     fn release(&mut self, container: ContainerId) {
-        self.dispose(&container);
+        self.take_granted(&container);
         if let Ok(container) = container.as_str().parse() {
             self.command(Command::Release(container));
         }
     }
 
-    fn stir(&mut self) {
-        self.command(Command::Stir);
+    fn expect_exit(&mut self) {
+        self.command(Command::ExpectExit);
     }
 
-    async fn next(&mut self) -> Result<Event, Deposed> {
-        if let Some(seen) = self.unsaid.take() {
-            self.command(Command::Want(self.wanted.clone(), seen));
+    async fn next(&mut self) -> Result<Event, Fenced> {
+        if let Some(seen) = self.unsent.take() {
+            self.command(Command::SetAsks(self.asks.clone(), seen));
         }
         loop {
-            if let Some(event) = self.happened.pop_front() {
-                if self.happened.is_empty() {
-                    self.seen = self.beat;
+            if let Some(event) = self.events.pop_front() {
+                if self.events.is_empty() {
+                    self.seen = self.reply;
                 }
                 return Ok(event);
             }
-            let Some(line) = &mut self.line else {
+            let Some(session) = &mut self.session else {
                 return std::future::pending().await;
             };
             tokio::select! {
                 biased;
-                Some(news) = self.news.recv() => self.take_in(news),
-                ended = line => {
-                    self.line = None;
+                Some(event) = self.backend_events.recv() => self.on_backend_event(event),
+                ended = session => {
+                    self.session = None;
                     match ended {
-                        Ok(Verdict::Deposed(why)) => return Err(Deposed { why }),
-                        Ok(Verdict::Finished | Verdict::Ended) => {}
+                        Ok(SessionEnd::Fenced(why)) => return Err(Fenced { why }),
+                        Ok(SessionEnd::Finished | SessionEnd::ApplicationEnded) => {}
                         Err(error) => {
-                            let why = format!("the line to the ResourceManager broke: {error}");
-                            return Err(Deposed { why });
+                            let why = format!("the ResourceManager client failed: {error}");
+                            return Err(Fenced { why });
                         }
                     }
                 }
@@ -200,28 +211,30 @@ impl Backend for Yarn {
             Outcome::Failed(_) => FinalStatus::Failed,
             Outcome::Killed { .. } => FinalStatus::Killed,
         };
-        let sentence = format!("{}; logs are in `{}`", outcome.sentence(), self.logs);
-        let diagnostics = sentence.chars().take(DIAGNOSTICS_MAX).collect();
+        let summary = format!("{}; logs are in `{}`", outcome.sentence(), self.logs);
+        let diagnostics = summary.chars().take(DIAGNOSTICS_MAX).collect();
         self.command(Command::Close(Finish { diagnostics, ..Finish::new(status) }));
         self.launcher.abort();
-        let Some(line) = &mut self.line else {
+        let Some(session) = &mut self.session else {
             return;
         };
-        match timeout(CLOSE_MAX, line).await {
-            Ok(Ok(Verdict::Finished | Verdict::Ended)) => {}
-            Ok(Ok(Verdict::Deposed(why))) => tracing::error!("{why}"),
-            Ok(Err(error)) => tracing::error!("the line to the ResourceManager broke: {error}"),
-            Err(_) => tracing::error!("the ResourceManager was not told of the job's end in time"),
+        match timeout(CLOSE_TIMEOUT, session).await {
+            Ok(Ok(SessionEnd::Finished | SessionEnd::ApplicationEnded)) => {}
+            Ok(Ok(SessionEnd::Fenced(why))) => tracing::error!("{why}"),
+            Ok(Err(error)) => tracing::error!("the ResourceManager client failed: {error}"),
+            Err(_) => {
+                tracing::error!("timed out reporting the job's outcome to the ResourceManager")
+            }
         }
-        self.line = None;
+        self.session = None;
     }
 }
 
-impl Drop for Yarn {
+impl Drop for YarnBackend {
     fn drop(&mut self) {
         self.launcher.abort();
-        if let Some(line) = &self.line {
-            line.abort();
+        if let Some(session) = &self.session {
+            session.abort();
         }
     }
 }

@@ -1,17 +1,17 @@
-//! A master's first words to the ResourceManager, and what it is told of an earlier master's containers.
+//! Registration with the ResourceManager and recovery of an earlier master's containers.
 
 use super::{
-    News, Yarn,
-    constrained::Constrained,
-    gpus::Gpus,
-    hosts::Hosts,
+    BackendEvent, YarnBackend,
+    asks::AskBuilder,
+    constrained::ConstrainedAsks,
+    error::ErrorSince,
+    gpus::GpuAsks,
+    heartbeat::HeartbeatInterval,
+    hosts::ClusterHosts,
     launch::Launcher,
-    line::{Held, Line, QUESTION_MAX, Verdict},
-    pace::Pace,
-    setting::YarnSetting,
-    size::Largest,
-    trouble::Since,
-    wants::Wants,
+    rm_client::{HeldContainer, QUERY_TIMEOUT, RmClient, SessionEnd},
+    setup::YarnSetup,
+    size::MaxAllocation,
 };
 use std::{collections::BTreeSet, fmt, time::Duration};
 use tokio::{
@@ -30,161 +30,160 @@ use yarn_native::{
 use ydl_core::spec::Timeouts;
 use ydl_os::report::{Exit, Report};
 
-/// How long a ResourceManager that is away is waited for at the beginning.
-const REGISTER_MAX: Duration = Duration::from_secs(300);
-/// How long a ResourceManager that was started again may need until all nodes have told it of their containers.
-/// Longer than this agents should not be without their master.
-const RECOVER_MAX: Duration = Duration::from_secs(20);
+/// Time to wait for an unavailable ResourceManager.
+const REGISTER_TIMEOUT: Duration = Duration::from_secs(300);
+/// Time for a restarted ResourceManager to collect containers from all nodes. Agents should not be without a
+/// master for longer.
+const RECOVER_TIMEOUT: Duration = Duration::from_secs(20);
 
-impl Yarn {
-    /// Registers the master with the ResourceManager. The containers are those of earlier attempts that are still
-    /// the job's, and those that have ended since: their ends follow as events.
+impl YarnBackend {
+    /// Registers the master. Also returns the containers of earlier attempts that belong to the job. Exits
+    /// since then follow as events.
     pub async fn register(
-        setting: YarnSetting,
-    ) -> Result<(Yarn, Vec<ydl_core::ContainerId>), Report> {
-        let (news, heard) = unbounded_channel();
-        let (mut line, registered) = registered(&setting, news.clone()).await?;
-        let live = recovered(&mut line, &registered, &setting).await?;
-        let launcher = Launcher::new(&setting, line.nodes.clone(), news)?;
-        let logs = format!("{}/logs", setting.staged.dir);
-        let gpus = Gpus::of(&setting.spec);
-        Ok((Yarn::begin(line, launcher, heard, gpus, logs), live))
+        setup: YarnSetup,
+    ) -> Result<(YarnBackend, Vec<ydl_core::ContainerId>), Report> {
+        let (backend_events, backend_event_rx) = unbounded_channel();
+        let (mut rm, registered) = register_application(&setup, backend_events.clone()).await?;
+        let live = recover_containers(&mut rm, &registered, &setup).await?;
+        let launcher = Launcher::new(&setup, rm.nodes.clone(), backend_events)?;
+        let logs = format!("{}/logs", setup.staged.dir);
+        let gpus = GpuAsks::of(&setup.spec);
+        Ok((YarnBackend::begin(rm, launcher, backend_event_rx, gpus, logs), live))
     }
 }
 
-async fn registered(
-    setting: &YarnSetting,
-    news: UnboundedSender<News>,
-) -> Result<(Line, RegisterResponse), Report> {
-    let config = &setting.config;
-    let wrong = |error: &dyn fmt::Display| {
-        Report::trouble(format!("the Hadoop configuration is of no use: {error}"))
+async fn register_application(
+    setup: &YarnSetup,
+    backend_events: UnboundedSender<BackendEvent>,
+) -> Result<(RmClient, RegisterResponse), Report> {
+    let config = &setup.config;
+    let config_error = |error: &dyn fmt::Display| {
+        Report::trouble(format!("invalid Hadoop configuration: {error}"))
     };
-    let token = setting.token.clone();
+    let token = setup.token.clone();
     let attempt = match TokenIdentifier::decode(&token) {
         Ok(TokenIdentifier::Master { attempt, .. }) => attempt.parse().ok(),
         _ => None,
     };
-    let mut scheduler = AmRmClient::from_config(config, token).map_err(|e| wrong(&e))?;
-    let options = NmClientOptions::from_config(config).map_err(|e| wrong(&e))?;
-    let client = match setting.identity.clone() {
-        Some(identity) => Some(Client::from_config(config, identity).map_err(|e| wrong(&e))?),
+    let mut scheduler = AmRmClient::from_config(config, token).map_err(|e| config_error(&e))?;
+    let options = NmClientOptions::from_config(config).map_err(|e| config_error(&e))?;
+    let client = match setup.identity.clone() {
+        Some(identity) => {
+            Some(Client::from_config(config, identity).map_err(|e| config_error(&e))?)
+        }
         None => None,
     };
-    let expiry = config.master_expiry().map_err(|e| wrong(&e))?;
-    let handler = config.placement_handler().map_err(|e| wrong(&e))?;
-    let (host, port) = match setting.address.rsplit_once(':') {
+    let expiry = config.master_expiry().map_err(|e| config_error(&e))?;
+    let handler = config.placement_handler().map_err(|e| config_error(&e))?;
+    let (host, port) = match setup.address.rsplit_once(':') {
         Some((host, port)) => (host, port.parse().ok()),
-        None => (setting.address.as_str(), None),
+        None => (setup.address.as_str(), None),
     };
-    let registration = Registration {
-        port,
-        tracking_url: setting.tracking_url.clone(),
-        ..Registration::new(host)
-    };
-    let deadline = Instant::now() + REGISTER_MAX;
+    let registration =
+        Registration { port, tracking_url: setup.tracking_url.clone(), ..Registration::new(host) };
+    let deadline = Instant::now() + REGISTER_TIMEOUT;
     let (registered, hosts) =
         tokio::join!(scheduler.register(&registration, deadline), hosts(client.as_ref()));
     let registered = registered.map_err(|error| {
-        let what = format!("the ResourceManager does not take this master: {error}");
-        let report = Report::new(Exit::Unreachable, what);
+        let message = format!("cannot register with the ResourceManager: {error}");
+        let report = Report::new(Exit::Unreachable, message);
         match error.hint() {
             Some(hint) => report.hint(hint),
             None => report,
         }
     })?;
-    let of_queue = label(client.as_ref(), &registered.queue).await;
+    let queue_label = label(client.as_ref(), &registered.queue).await;
     let nodes = NmClient::new(options);
     nodes.add_tokens(registered.node_tokens.iter().cloned());
-    let line = Line {
+    let rm = RmClient {
         scheduler,
         registration,
         ledger: Ledger::new(),
-        constrained: Constrained::new(handler == PlacementHandler::Processor),
-        wants: Wants::new(&setting.spec, of_queue),
+        constrained: ConstrainedAsks::new(handler == PlacementHandler::Processor),
+        asks: AskBuilder::new(&setup.spec, queue_label),
         hosts,
         nodes,
         client,
         attempt,
         held: Default::default(),
-        largest: Largest::of(&registered),
-        pace: Pace::new(expiry, Instant::now()),
-        news,
-        counted: 0,
+        max_allocation: MaxAllocation::of(&registered),
+        interval: HeartbeatInterval::new(expiry, Instant::now()),
+        backend_events,
+        node_count: 0,
         avoided: BTreeSet::new(),
-        needed: BTreeSet::new(),
-        trouble: Since::default(),
+        required_nodes: BTreeSet::new(),
+        error_since: ErrorSince::default(),
     };
-    Ok((line, registered))
+    Ok((rm, registered))
 }
 
-/// The nodes, if they can be had quickly: they are a hint.
-async fn hosts(client: Option<&Client>) -> Hosts {
-    let mut hosts = Hosts::default();
+/// Returns the nodes if the ResourceManager answers quickly: they are only a hint.
+async fn hosts(client: Option<&Client>) -> ClusterHosts {
+    let mut hosts = ClusterHosts::default();
     if let Some(client) = client {
-        let deadline = Instant::now() + QUESTION_MAX;
+        let deadline = Instant::now() + QUERY_TIMEOUT;
         match client.nodes(&[NodeState::Running], deadline).await {
             Ok(nodes) => hosts.refresh(&nodes),
-            Err(error) => tracing::warn!("the nodes are not known: {error}"),
+            Err(error) => tracing::warn!("cannot list the cluster's nodes: {error}"),
         }
     }
     hosts
 }
 
-/// The label of asks that name none, if it can be had quickly.
+/// Returns the queue's default label if the ResourceManager answers quickly.
 async fn label(client: Option<&Client>, queue: &str) -> Option<String> {
-    let deadline = Instant::now() + QUESTION_MAX;
+    let deadline = Instant::now() + QUERY_TIMEOUT;
     let asked = client?.queue(queue, QueueDetail::default(), deadline).await;
     match asked {
         Ok(queue) => queue.and_then(|queue| queue.label),
         Err(error) => {
-            tracing::warn!("the queue's label is not known: {error}");
+            tracing::warn!("cannot read the queue's label: {error}");
             None
         }
     }
     .filter(|label| !label.is_empty())
 }
 
-/// What has become of an earlier master's containers. Usually the ResourceManager says so at once; one that was
-/// started again has to hear of them from their nodes first.
-async fn recovered(
-    line: &mut Line,
+/// Collects the containers of an earlier master. The ResourceManager usually returns them at once; a restarted
+/// one waits for reports from the nodes.
+async fn recover_containers(
+    rm: &mut RmClient,
     registered: &RegisterResponse,
-    setting: &YarnSetting,
+    setup: &YarnSetup,
 ) -> Result<Vec<ydl_core::ContainerId>, Report> {
-    let told = setting.held.iter().filter_map(|id| id.as_str().parse().ok());
-    let expected: BTreeSet<ContainerId> = told.collect();
+    let parsed = setup.held.iter().filter_map(|id| id.as_str().parse().ok());
+    let expected: BTreeSet<ContainerId> = parsed.collect();
     for id in &expected {
-        line.held.insert(*id, Held::default());
+        rm.held.insert(*id, HeldContainer::default());
     }
     if !expected.is_empty() || !registered.recovered.is_empty() {
-        line.ledger.inherit_excluded(line.hosts.names());
+        rm.ledger.inherit_excluded(rm.hosts.names());
     }
     for container in &registered.recovered {
-        line.ledger.adopt(container.id);
-        line.hold(container);
+        rm.ledger.adopt(container.id);
+        rm.track(container);
     }
-    let Timeouts { heartbeat: silence, .. } = setting.spec.timeouts;
-    let patience = RECOVER_MAX.min(Duration::from_millis(silence.0) / 2);
-    let end = Instant::now() + patience;
-    let is_untold = |held: &Held| held.node.is_none();
-    while line.held.values().any(is_untold) && Instant::now() < end {
-        sleep_until(line.pace.due()).await;
-        match line.beat().await {
+    let Timeouts { heartbeat, .. } = setup.spec.timeouts;
+    let wait_max = RECOVER_TIMEOUT.min(Duration::from_millis(heartbeat.0) / 2);
+    let end = Instant::now() + wait_max;
+    let is_unreported = |held: &HeldContainer| held.node.is_none();
+    while rm.held.values().any(is_unreported) && Instant::now() < end {
+        sleep_until(rm.interval.due()).await;
+        match rm.heartbeat().await {
             None => {}
-            Some(Verdict::Deposed(why)) => return Err(Report::trouble(why)),
-            Some(Verdict::Finished | Verdict::Ended) => {
-                return Err(Report::trouble("the cluster has ended the job"));
+            Some(SessionEnd::Fenced(why)) => return Err(Report::trouble(why)),
+            Some(SessionEnd::Finished | SessionEnd::ApplicationEnded) => {
+                return Err(Report::trouble("the cluster ended the application"));
             }
         }
     }
-    let untold: BTreeSet<ContainerId> =
-        line.held.iter().filter(|(_, held)| is_untold(held)).map(|(id, _)| *id).collect();
-    if !untold.is_empty() {
-        tracing::warn!("{} containers of an earlier master are not known any more", untold.len());
+    let lost: BTreeSet<ContainerId> =
+        rm.held.iter().filter(|(_, held)| is_unreported(held)).map(|(id, _)| *id).collect();
+    if !lost.is_empty() {
+        tracing::warn!("{} containers of an earlier master were not recovered", lost.len());
     }
-    line.held.retain(|id, _| !untold.contains(id));
-    let live = line.held.keys().chain(&expected);
-    let live: BTreeSet<&ContainerId> = live.filter(|id| !untold.contains(id)).collect();
+    rm.held.retain(|id, _| !lost.contains(id));
+    let live = rm.held.keys().chain(&expected);
+    let live: BTreeSet<&ContainerId> = live.filter(|id| !lost.contains(id)).collect();
     Ok(live.into_iter().map(|id| id.to_string().into()).collect())
 }

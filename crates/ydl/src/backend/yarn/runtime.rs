@@ -1,5 +1,5 @@
-//! Images on YARN: a container asks for one by variables of its launch context, as Hadoop documents them under "Launching
-//! Applications Using Docker Containers" and "… runC Containers". The master's container asks for none.
+//! Images on YARN. A container requests an image by environment variables of its launch context; see Hadoop's
+//! "Launching Applications Using Docker Containers" and "… runC Containers". The master's container uses none.
 
 use std::collections::BTreeMap;
 use ydl_core::{
@@ -8,23 +8,23 @@ use ydl_core::{
 };
 use ydl_os::env;
 
-/// What the containers of each role ask for; roles without an image ask for nothing.
+/// Environment variables per role. Roles without an image have none.
 #[derive(Clone, Debug, Default)]
-pub(super) struct Runtimes(BTreeMap<RoleName, BTreeMap<String, String>>);
+pub(super) struct ImageRuntimes(BTreeMap<RoleName, BTreeMap<String, String>>);
 
-impl Runtimes {
-    pub(super) fn of(spec: &JobSpec) -> Runtimes {
+impl ImageRuntimes {
+    pub(super) fn of(spec: &JobSpec) -> ImageRuntimes {
         let images = spec.images();
-        Runtimes(images.map(|(role, image)| (role.name.clone(), variables(image))).collect())
+        ImageRuntimes(images.map(|(role, image)| (role.name.clone(), variables(image))).collect())
     }
 
-    pub(super) fn of_role(&self, role: &RoleName) -> BTreeMap<String, String> {
+    pub(super) fn for_role(&self, role: &RoleName) -> BTreeMap<String, String> {
         self.0.get(role).cloned().unwrap_or_default()
     }
 }
 
-/// The variables with which a NodeManager is asked for a container of an image. None of them is a secret: nodes copy them
-/// into the container's logs.
+/// Returns the variables that request an image from a NodeManager. They hold no secrets: nodes copy them into
+/// the container's logs.
 fn variables(image: &Image) -> BTreeMap<String, String> {
     let mut all = BTreeMap::new();
     let mut set = |name: &str, value: &str| drop(all.insert(name.to_owned(), value.to_owned()));
@@ -40,7 +40,7 @@ fn variables(image: &Image) -> BTreeMap<String, String> {
         }
         Runtime::Docker => {
             set(env::DOCKER_IMAGE, &image.name);
-            // Agents are started by YARN's own script, whatever a cluster has made its custom.
+            // YARN's own launch script starts agents, whatever the cluster's override.
             set(env::DOCKER_RUN_OVERRIDE_DISABLE, "false");
             if !mounts.is_empty() {
                 set(env::DOCKER_MOUNTS, &mounts);
@@ -49,11 +49,11 @@ fn variables(image: &Image) -> BTreeMap<String, String> {
                 set(env::DOCKER_NETWORK, network);
             }
             if let Some(login) = &image.login {
-                // A path alone means one in HDFS to a node.
+                // A NodeManager resolves a bare path in HDFS.
                 let here = if login.starts_with('/') { "file://" } else { "" };
                 set(env::DOCKER_CLIENT_CONFIG, &format!("{here}{login}"));
             }
-            // Nodes know no value of these but this one.
+            // `true` is the only value that NodeManagers recognize here.
             if image.privileged {
                 set(env::DOCKER_PRIVILEGED, "true");
             }
@@ -65,8 +65,8 @@ fn variables(image: &Image) -> BTreeMap<String, String> {
     all
 }
 
-/// What a node says when it cannot run an image, what that means, and what to do about it. The first that is found counts.
-const REFUSALS: [(&str, &str, &str); 24] = [
+/// Known image errors: text in the diagnostics, meaning, hint. The first match counts.
+const IMAGE_ERRORS: [(&str, &str, &str); 24] = [
     (
         "Requested runtime not allowed",
         "its NodeManager does not allow this kind of image",
@@ -81,13 +81,13 @@ const REFUSALS: [(&str, &str, &str); 24] = [
     (
         "Privileged container being requested but",
         "the cluster allows no privileged containers",
-        NOT_PRIVILEGED,
+        UNPRIVILEGED_HINT,
     ),
-    ("fails ACL check", "this user may not run privileged containers", NOT_PRIVILEGED),
+    ("fails ACL check", "this user may not run privileged containers", UNPRIVILEGED_HINT),
     (
         "Privileged containers are disabled",
         "the node allows no privileged containers, or none of this image",
-        NOT_PRIVILEGED,
+        UNPRIVILEGED_HINT,
     ),
     (
         "Docker image is not trusted",
@@ -133,9 +133,9 @@ const REFUSALS: [(&str, &str, &str); 24] = [
         "the NodeManager cannot read the file that `login` names",
         "let the NodeManagers' user read it",
     ),
-    ("no basic auth credentials", "its registry asks for a login", LOG_IN),
-    ("pull access denied", "there is no such image, or its registry asks for a login", LOG_IN),
-    ("Unable to find image", "the node does not have it, and could not fetch it", LOG_IN),
+    ("no basic auth credentials", "its registry asks for a login", LOGIN_HINT),
+    ("pull access denied", "there is no such image, or its registry asks for a login", LOGIN_HINT),
+    ("Unable to find image", "the node does not have it, and could not fetch it", LOGIN_HINT),
     (
         "manifest unknown",
         "its registry has none of that name and tag",
@@ -152,34 +152,35 @@ const REFUSALS: [(&str, &str, &str); 24] = [
         "use an image that has `bash` and `find`",
     ),
 ];
-const NOT_PRIVILEGED: &str = "leave `privileged` out";
-const LOG_IN: &str = "look at the name; `login` below `environment` names a registry's login";
+const UNPRIVILEGED_HINT: &str = "leave `privileged` out";
+const LOGIN_HINT: &str = "look at the name; `login` below `environment` names a registry's login";
 
-/// Why a node did not run an image, if that is what its words say.
-pub(super) fn refusal(words: &str) -> Option<String> {
-    let (said, means, _) = REFUSALS.iter().find(|(said, _, _)| words.contains(said))?;
-    let line = words.lines().find(|line| line.contains(said));
-    let line = line.map(super::ends::bare).unwrap_or_default();
-    Some(format!("{BEGINS}{means} ({line})"))
+/// Returns the reason if the diagnostics say that the node cannot run the image.
+pub(super) fn image_error(diagnostics: &str) -> Option<String> {
+    let (pattern, meaning, _) =
+        IMAGE_ERRORS.iter().find(|(pattern, _, _)| diagnostics.contains(pattern))?;
+    let line = diagnostics.lines().find(|line| line.contains(pattern));
+    let line = line.map(super::completions::clean_line).unwrap_or_default();
+    Some(format!("{IMAGE_ERROR_PREFIX}{meaning} ({line})"))
 }
 
-const BEGINS: &str = "it does not run the image: ";
-/// What an agent says that finds itself on a bare node.
-const IGNORED: &str = "has ignored that the task runs in an image";
-const SET_UP: &str = "nodes that run images have the LinuxContainerExecutor as their `yarn.nodemanager.container-executor.class`; \
+const IMAGE_ERROR_PREFIX: &str = "it does not run the image: ";
+/// Reported by an agent that runs outside the image.
+const IMAGE_IGNORED: &str = "has ignored that the task runs in an image";
+const CONTAINER_EXECUTOR_HINT: &str = "nodes that run images have the LinuxContainerExecutor as their `yarn.nodemanager.container-executor.class`; \
                       `node_label` leads tasks to them";
 
-/// What to do about a refusal, by how it was told.
-pub fn remedy(why: &str) -> Option<&'static str> {
-    if why.contains(IGNORED) {
-        return Some(SET_UP);
+/// Returns the hint for an image error by its message.
+pub fn image_hint(why: &str) -> Option<&'static str> {
+    if why.contains(IMAGE_IGNORED) {
+        return Some(CONTAINER_EXECUTOR_HINT);
     }
-    let (_, told) = why.split_once(BEGINS)?;
-    let (_, _, remedy) = REFUSALS
+    let (_, message) = why.split_once(IMAGE_ERROR_PREFIX)?;
+    let (_, _, image_hint) = IMAGE_ERRORS
         .iter()
-        // One may begin like another.
-        .find(|(_, means, _)| told.starts_with(&format!("{means} (")))?;
-    Some(remedy).copied().filter(|remedy| !remedy.is_empty())
+        // One meaning may be a prefix of another.
+        .find(|(_, meaning, _)| message.starts_with(&format!("{meaning} (")))?;
+    Some(image_hint).copied().filter(|image_hint| !image_hint.is_empty())
 }
 
 #[cfg(test)]
@@ -193,7 +194,7 @@ mod tests {
     }
 
     #[test]
-    fn an_image_is_asked_for_in_the_variables_that_hadoop_documents() {
+    fn images_are_requested_with_hadoops_documented_variables() {
         let least = Image::new(Runtime::Docker, "python:3.11");
         let expected = "YARN_CONTAINER_RUNTIME_DOCKER_IMAGE=python:3.11\n\
                         YARN_CONTAINER_RUNTIME_DOCKER_RUN_OVERRIDE_DISABLE=false\n\
@@ -233,39 +234,46 @@ mod tests {
     }
 
     #[test]
-    fn every_refusal_is_found_by_its_words_and_leads_to_its_own_remedy() {
-        for (said, means, hint) in REFUSALS {
-            let words = format!("Exit code: 29\nShell error output: {said} of it\n");
-            let told = refusal(&words).expect("a reason");
-            assert!(told.starts_with(&format!("{BEGINS}{means} (")), "{told}");
-            assert!(told.contains(said), "{told}");
+    fn every_image_error_is_recognized_and_has_its_own_hint() {
+        for (pattern, meaning, hint) in IMAGE_ERRORS {
+            let diagnostics = format!("Exit code: 29\nShell error output: {pattern} of it\n");
+            let message = image_error(&diagnostics).expect("a reason");
+            assert!(message.starts_with(&format!("{IMAGE_ERROR_PREFIX}{meaning} (")), "{message}");
+            assert!(message.contains(pattern), "{message}");
             let expected = Some(hint).filter(|hint| !hint.is_empty());
-            assert_eq!(remedy(&format!("node fault: {told}")), expected, "{said}");
+            assert_eq!(image_hint(&format!("node fault: {message}")), expected, "{pattern}");
         }
-        assert_eq!(remedy(&format!("it {IGNORED}: why")), Some(SET_UP));
+        assert_eq!(image_hint(&format!("it {IMAGE_IGNORED}: why")), Some(CONTAINER_EXECUTOR_HINT));
     }
 
     #[test]
-    fn what_a_node_says_about_an_image_is_told_with_what_it_means() {
-        let words = "[2022-11-24 15:14:22.696]Exception from container-launch.\nExit code: 29\nException message: Launch \
+    fn image_errors_include_the_node_message_and_its_meaning() {
+        let diagnostics = "[2022-11-24 15:14:22.696]Exception from container-launch.\nExit code: 29\nException message: Launch \
                      container failed\nShell error output: Configuration does not allow docker mount \
                      '/etc/krb5.conf:/etc/krb5.conf:ro', realpath=/etc/krb5.conf\nError constructing docker command, docker \
                      error code=14, error message='Invalid docker read-only mount'\n";
-        let said = refusal(words).expect("a reason");
+        let pattern = image_error(diagnostics).expect("a reason");
         let expected = "it does not run the image: the node does not allow one of its mounts (Error constructing docker \
                         command, docker error code=14, error message='Invalid docker read-only mount')";
-        assert_eq!(said, expected);
-        let told = format!("node fault: {said}");
-        assert!(remedy(&told).is_some_and(|remedy| remedy.contains("`docker.allowed.ro-mounts`")));
+        assert_eq!(pattern, expected);
+        let message = format!("node fault: {pattern}");
+        assert!(
+            image_hint(&message)
+                .is_some_and(|image_hint| image_hint.contains("`docker.allowed.ro-mounts`"))
+        );
         let changed = "it does not run the image: the node does not allow one of its mounts to be changed (code=15)";
         assert!(
-            remedy(changed).is_some_and(|remedy| remedy.contains("`docker.allowed.rw-mounts`"))
+            image_hint(changed)
+                .is_some_and(|image_hint| image_hint.contains("`docker.allowed.rw-mounts`"))
         );
-        assert_eq!(remedy("its disks have failed"), None);
+        assert_eq!(image_hint("its disks have failed"), None);
         let bash = "Shell error output: /usr/bin/docker-current: Error response from daemon: oci runtime error: \
                     container_linux.go:235: starting container process caused \"exec: \\\"bash\\\": executable file not \
                     found in $PATH\".";
-        assert!(refusal(bash).is_some_and(|said| said.contains("has no `bash`")));
-        assert_eq!(refusal("Exit code: 7\nContainer exited with a non-zero exit code 7."), None);
+        assert!(image_error(bash).is_some_and(|pattern| pattern.contains("has no `bash`")));
+        assert_eq!(
+            image_error("Exit code: 7\nContainer exited with a non-zero exit code 7."),
+            None
+        );
     }
 }

@@ -1,4 +1,4 @@
-//! Sizes of containers in the core's words and in YARN's, and whether a cluster can have one so large.
+//! Conversion of container sizes between the core and YARN, and size limits of the cluster.
 
 use yarn_native::{
     scheduler::RegisterResponse,
@@ -9,7 +9,7 @@ use ydl_core::{
     spec::{Memory, Resources},
 };
 
-/// The name under which YARN counts graphics processors.
+/// YARN's resource name of GPUs.
 pub(super) const GPU: &str = "yarn.io/gpu";
 
 pub(super) fn to_yarn(size: &Resources) -> Resource {
@@ -41,53 +41,58 @@ pub(super) fn from_yarn(resource: &Resource) -> Resources {
     size
 }
 
-/// Whether one of them fits into the other.
-pub(super) fn fits(size: &Resource, room: &Resource) -> bool {
-    let other = |name: &String| room.others.get(name).copied().unwrap_or(0);
-    size.memory_mib <= room.memory_mib
-        && size.vcores <= room.vcores
+/// Returns true if `size` fits into `available`.
+pub(super) fn fits(size: &Resource, available: &Resource) -> bool {
+    let other = |name: &String| available.others.get(name).copied().unwrap_or(0);
+    size.memory_mib <= available.memory_mib
+        && size.vcores <= available.vcores
         && size.others.iter().all(|(name, count)| *count <= other(name))
 }
 
-/// The largest container that a cluster gives, and what it counts.
+/// Maximum allocation of a cluster and its resource types.
 #[derive(Clone, Debug)]
-pub(super) struct Largest {
+pub(super) struct MaxAllocation {
     max: Resource,
     kinds: Vec<ResourceTypeInfo>,
 }
 
-impl Largest {
-    pub(super) fn of(registered: &RegisterResponse) -> Largest {
-        Largest { max: registered.capability_max.clone(), kinds: registered.resource_types.clone() }
+impl MaxAllocation {
+    pub(super) fn of(registered: &RegisterResponse) -> MaxAllocation {
+        MaxAllocation {
+            max: registered.capability_max.clone(),
+            kinds: registered.resource_types.clone(),
+        }
     }
 
-    /// Why a container of this size can never be had here.
-    pub(super) fn complaint(&self, role: &RoleName, size: &Resources) -> Option<String> {
+    /// Returns the reason if a container of this size can never be granted.
+    pub(super) fn exceeded(&self, role: &RoleName, size: &Resources) -> Option<String> {
         let task = format!("a task of role `{role}` needs");
-        let wanted = to_yarn(size);
+        let requested = to_yarn(size);
         let max = &self.max;
-        if wanted.memory_mib > max.memory_mib {
-            let most = Memory(u64::try_from(max.memory_mib).unwrap_or(0));
+        if requested.memory_mib > max.memory_mib {
+            let max_count = Memory(u64::try_from(max.memory_mib).unwrap_or(0));
             let needs = Memory(size.memory_mib);
             return Some(format!(
-                "{task} {needs} memory, and the cluster's largest container has {most}"
+                "{task} {needs} of memory, but the cluster's largest container has {max_count}"
             ));
         }
-        if wanted.vcores > max.vcores {
+        if requested.vcores > max.vcores {
             return Some(format!(
-                "{task} {} vcores, and the cluster's largest container has {}",
-                wanted.vcores, max.vcores
+                "{task} {} vcores, but the cluster's largest container has {}",
+                requested.vcores, max.vcores
             ));
         }
-        // Old versions do not tell what they count; they refuse what they do not know.
-        let known = |name: &str| self.kinds.iter().any(|kind| kind.name == name);
-        for (name, count) in &wanted.others {
-            if !self.kinds.is_empty() && !known(name) {
-                return Some(format!("{task} {count} `{name}`, which the cluster does not count"));
-            }
-            if let Some(most) = max.others.get(name).filter(|most| count > most) {
+        // Old versions do not list their resource types; they reject unknown ones.
+        let is_known = |name: &str| self.kinds.iter().any(|kind| kind.name == name);
+        for (name, count) in &requested.others {
+            if !self.kinds.is_empty() && !is_known(name) {
                 return Some(format!(
-                    "{task} {count} `{name}`, and the cluster's largest container has {most}"
+                    "{task} {count} `{name}`, which the cluster does not provide"
+                ));
+            }
+            if let Some(max_count) = max.others.get(name).filter(|max_count| count > max_count) {
+                return Some(format!(
+                    "{task} {count} `{name}`, but the cluster's largest container has {max_count}"
                 ));
             }
         }
@@ -100,7 +105,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_size_comes_back_as_it_went() {
+    fn a_size_survives_the_round_trip_to_yarn() {
         let mut size = Resources { memory_mib: 512, vcores: 2, gpus: 1, ..Resources::default() };
         size.other.insert("yarn.io/fpga".to_owned(), 3);
         let yarn = to_yarn(&size);
@@ -111,24 +116,24 @@ mod tests {
     }
 
     #[test]
-    fn a_container_that_can_never_be_had_is_told_with_numbers() {
+    fn unsatisfiable_sizes_are_reported_with_numbers() {
         let mut max = Resource::new(8192, 8);
         max.others.insert(GPU.to_owned(), 4);
-        let largest = Largest { max, kinds: Vec::new() };
+        let largest = MaxAllocation { max, kinds: Vec::new() };
         let size = |memory_mib, vcores, gpus| Resources {
             memory_mib,
             vcores,
             gpus,
             ..Resources::default()
         };
-        let said = |size| largest.complaint(&RoleName::from("worker"), &size);
+        let said = |size| largest.exceeded(&RoleName::from("worker"), &size);
         assert_eq!(said(size(8192, 8, 4)), None);
-        let memory = "a task of role `worker` needs 16 GiB memory, and the cluster's largest container has 8 GiB";
+        let memory = "a task of role `worker` needs 16 GiB of memory, but the cluster's largest container has 8 GiB";
         assert_eq!(said(size(16384, 8, 4)).as_deref(), Some(memory));
         let vcores =
-            "a task of role `worker` needs 9 vcores, and the cluster's largest container has 8";
+            "a task of role `worker` needs 9 vcores, but the cluster's largest container has 8";
         assert_eq!(said(size(1, 9, 0)).as_deref(), Some(vcores));
-        let gpus = "a task of role `worker` needs 5 `yarn.io/gpu`, and the cluster's largest container has 4";
+        let gpus = "a task of role `worker` needs 5 `yarn.io/gpu`, but the cluster's largest container has 4";
         assert_eq!(said(size(1, 1, 5)).as_deref(), Some(gpus));
     }
 }

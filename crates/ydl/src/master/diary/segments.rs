@@ -7,7 +7,7 @@
 
 use super::{Diary, Record, parts::Beginning, take_over::is_replaced};
 use crate::{
-    backend::Deposed,
+    backend::Fenced,
     master::journal::{RECORD_BYTES_MAX, format},
 };
 use std::time::Duration;
@@ -202,7 +202,7 @@ impl Diary for Segments {
         self.waiting_bytes
     }
 
-    async fn flush(&mut self) -> Result<(), Deposed> {
+    async fn flush(&mut self) -> Result<(), Fenced> {
         let began = Instant::now();
         let mut pause = PAUSE.0;
         while !self.waiting.is_empty() {
@@ -210,7 +210,7 @@ impl Diary for Segments {
                 Ok(()) => break,
                 Err(Trouble::Replaced) => {
                     let why = "another master has taken over".to_owned();
-                    return Err(Deposed { why });
+                    return Err(Fenced { why });
                 }
                 Err(Trouble::Hdfs(error)) => error,
             };
@@ -218,7 +218,7 @@ impl Diary for Segments {
             self.open = None;
             if began.elapsed() > PATIENCE {
                 let why = format!("what happens cannot be written down: {error}");
-                return Err(Deposed { why });
+                return Err(Fenced { why });
             }
             tracing::warn!("the journal cannot be written: {error}");
             sleep(pause).await;

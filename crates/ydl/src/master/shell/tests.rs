@@ -40,7 +40,7 @@ type Shared = Rc<RefCell<World>>;
 struct Paper(Shared);
 
 impl Backend for Paper {
-    fn want(&mut self, asks: Asks) {
+    fn set_asks(&mut self, asks: Asks) {
         let mut world = self.0.borrow_mut();
         let count: u32 = asks.asks.iter().map(|ask| ask.count).sum();
         world.done.push(format!("want {count}"));
@@ -78,7 +78,7 @@ impl Backend for Paper {
         world.happens.push_back(Event::Ended { containers });
     }
 
-    async fn next(&mut self) -> Result<Event, Deposed> {
+    async fn next(&mut self) -> Result<Event, Fenced> {
         std::future::poll_fn(|_| match self.0.borrow_mut().happens.pop_front() {
             Some(event) => std::task::Poll::Ready(Ok(event)),
             None => std::task::Poll::Pending,
@@ -104,7 +104,7 @@ impl Diary for Slow {
         0
     }
 
-    async fn flush(&mut self) -> Result<(), Deposed> {
+    async fn flush(&mut self) -> Result<(), Fenced> {
         if self.batch.is_empty() {
             return Ok(());
         }
@@ -117,7 +117,7 @@ impl Diary for Slow {
                 // As if it had died just after the last byte was safe.
                 self.world.borrow_mut().kept.append(&mut self.batch);
                 let why = "it is dead".to_owned();
-                Err(Deposed { why })
+                Err(Fenced { why })
             }
             0 => std::future::pending().await,
             _ => {
@@ -222,7 +222,7 @@ impl Scene {
     }
 
     /// Lets the master do whatever it can do now.
-    async fn run(&mut self) -> Option<Result<Outcome, Deposed>> {
+    async fn run(&mut self) -> Option<Result<Outcome, Fenced>> {
         let mut attending = std::pin::pin!(self.master.attend(&mut self.inbox));
         // It has nothing to wait for but us: so many looks are plenty.
         for _ in 0..50 {

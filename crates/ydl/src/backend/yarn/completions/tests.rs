@@ -1,6 +1,6 @@
-//! Ends as real NodeManagers and ResourceManagers told them.
+//! Diagnostics of real NodeManagers and ResourceManagers.
 
-use super::{ExitStatus, end_of, telling};
+use super::{ExitStatus, container_exit, summary_line};
 use ydl_core::ContainerExit;
 
 const DUMP: &str = "Dump of the process-tree for container_1794778261818_0005_01_000004 :\n\t|- PID PPID PGRPID \
@@ -8,10 +8,10 @@ const DUMP: &str = "Dump of the process-tree for container_1794778261818_0005_01
     \t|- 32067 31987 31987 31987 (tail) 0 13 152113152 36873 tail \n\n[2026-11-15 21:31:12.710]Container killed on \
     request. Exit code is 143\n[2026-11-15 21:31:12.710]Container exited with a non-zero exit code 143. \n";
 
-/// A kill for memory, as it was told: the sentence, then the processes.
+/// Returns the exit for a memory kill with this sentence and the dump of its processes.
 fn killed(status: i32, sentence: &str, had_mib: u64) -> ContainerExit {
-    let words = format!("[2026-11-15 21:31:12.599]{sentence}\n{DUMP}");
-    end_of(ExitStatus::from(status), &words, had_mib)
+    let diagnostics = format!("[2026-11-15 21:31:12.599]{sentence}\n{DUMP}");
+    container_exit(ExitStatus::from(status), &diagnostics, had_mib)
 }
 
 fn limit(used_mib: u64, limit_mib: u64) -> ContainerExit {
@@ -19,7 +19,7 @@ fn limit(used_mib: u64, limit_mib: u64) -> ContainerExit {
 }
 
 #[test]
-fn kills_for_memory_say_how_much_was_used_and_allowed_in_every_version() {
+fn memory_kills_report_used_and_allowed_bytes_for_every_hadoop_version() {
     // Hadoop 2.10.2.
     let old = "Container [pid=31014,containerID=container_1794777967850_0003_01_000004] is running beyond physical \
                memory limits. Current usage: 167.0 MB of 128 MB physical memory used; 173.7 MB of 268.8 MB virtual \
@@ -29,7 +29,7 @@ fn kills_for_memory_say_how_much_was_used_and_allowed_in_every_version() {
                limits. Current usage: 10.0 MB of 128 MB physical memory used; 1.5 GB of 268.8 MB virtual memory \
                used. Killing container.";
     assert_eq!(killed(-103, old, 128), limit(1536, 268));
-    // 3.3.6, 3.4.2, 3.5.0: how much was too much is told to the byte.
+    // 3.3.6, 3.4.2 and 3.5.0 report the excess in bytes.
     let news = [
         (24_481_792, "151.3 MB of 128 MB physical memory used; 157.7 MB of 268.8 MB", 152),
         (83_660_800, "207.8 MB of 128 MB physical memory used; 211.5 MB of 268.8 MB", 208),
@@ -42,12 +42,12 @@ fn kills_for_memory_say_how_much_was_used_and_allowed_in_every_version() {
         );
         assert_eq!(killed(-104, &sentence, 128), limit(used, 128), "{sentence}");
     }
-    // What would look alike once rounded is not.
+    // Rounding would make usage and limit equal.
     let close = "Container [pid=1,containerID=container_1_0001_01_000002] is running 4096B beyond the 'PHYSICAL' \
                  memory limit. Current usage: 2.0 GB of 2 GB physical memory used; 3.1 GB of 4.2 GB virtual memory \
                  used. Killing container.";
     assert_eq!(killed(-104, close, 2048), limit(2049, 2048));
-    // Words that nobody knows are no reason to say nothing.
+    // Unknown diagnostics still give a memory limit exit.
     assert_eq!(killed(-104, "Container was too hungry.", 512), limit(512, 512));
     let strange = "Current usage: lots of 128 MB physical memory used";
     assert_eq!(killed(-104, strange, 64), limit(64, 64));
@@ -56,9 +56,9 @@ fn kills_for_memory_say_how_much_was_used_and_allowed_in_every_version() {
 }
 
 #[test]
-fn every_status_has_its_meaning() {
+fn every_exit_status_is_mapped() {
     let completed = |status| ContainerExit::Completed { status };
-    let fault = |why: &str| ContainerExit::NodeFault { why: why.to_owned() };
+    let node_fault = |why: &str| ContainerExit::NodeFault { why: why.to_owned() };
     let launch = "[2026-11-15 21:24:47.111]Exception from container-launch.\nContainer id: \
                   container_1794777875415_0003_01_000002\nExit code: 7\n\n[2026-11-15 21:24:47.276]Container exited \
                   with a non-zero exit code 7. Error file: prelaunch.err.\nLast 4096 bytes of prelaunch.err :\n\n";
@@ -73,7 +73,7 @@ fn every_status_has_its_meaning() {
         (
             126,
             launch,
-            fault(
+            node_fault(
                 "it cannot execute `ydl`: code 126: it is made for another kind of processor, or its \
                  directory is mounted `noexec`",
             ),
@@ -82,20 +82,20 @@ fn every_status_has_its_meaning() {
             126,
             "Last 4096 bytes of agent.stderr :\n/bin/bash: line 1: /nm/c/ydl: cannot execute binary file: Exec format error\n\
              /bin/bash: line 1: /nm/c/ydl: Success",
-            fault("it cannot execute `ydl`: it is made for another kind of processor"),
+            node_fault("it cannot execute `ydl`: it is made for another kind of processor"),
         ),
         (
             126,
             "/bin/bash: line 1: /nm/c/ydl: Permission denied\n/bin/bash: line 1: exec: /nm/c/ydl: cannot execute: \
              Permission denied",
-            fault(
+            node_fault(
                 "it cannot execute `ydl`: the node's directory is mounted `noexec`, or closed to this user",
             ),
         ),
         (
             127,
             "bash: ./ydl: No such file or directory",
-            fault(
+            node_fault(
                 "it cannot execute `ydl`: the node lacks something that it needs: bash: ./ydl: No such \
                  file or directory",
             ),
@@ -105,11 +105,11 @@ fn every_status_has_its_meaning() {
         (-100, "Container released on a *lost* node", ContainerExit::NodeLost),
         (-100, "Container of a completed application", ContainerExit::Released),
         (-100, "Container expired since it was unused", ContainerExit::Released),
-        (-101, "", fault("its disks have failed")),
+        (-101, "", node_fault("its disks have failed")),
         (
             -101,
             "1/1 local-dirs have errors: [ /data : Directory is not writable ]",
-            fault("1/1 local-dirs have errors: [ /data : Directory is not writable ]"),
+            node_fault("1/1 local-dirs have errors: [ /data : Directory is not writable ]"),
         ),
         (-102, "Container preempted by scheduler", ContainerExit::Preempted),
         (-105, "", ContainerExit::Released),
@@ -117,25 +117,25 @@ fn every_status_has_its_meaning() {
         (-107, "", ContainerExit::Released),
         (-108, "", ContainerExit::Preempted),
         (-109, "", completed(-109)),
-        (-1000, "", fault("its node could not prepare it")),
-        (-77, "", fault("its node ended it with status -77")),
+        (-1000, "", node_fault("its node could not prepare it")),
+        (-77, "", node_fault("its node ended it with status -77")),
     ];
-    for (status, words, expected) in table {
-        let end = end_of(ExitStatus::from(status), words, 64);
-        assert_eq!(end, expected, "{status} {words}");
+    for (status, diagnostics, expected) in table {
+        let end = container_exit(ExitStatus::from(status), diagnostics, 64);
+        assert_eq!(end, expected, "{status} {diagnostics}");
     }
 }
 
 #[test]
-fn a_file_that_could_not_be_fetched_is_named_in_one_line() {
-    let words = "[2026-11-15 21:24:44.371]Resource hdfs://nn:8020/user/ada/.ydl/content/12.txt changed on src \
+fn localization_failures_name_the_file_in_one_line() {
+    let diagnostics = "[2026-11-15 21:24:44.371]Resource hdfs://nn:8020/user/ada/.ydl/content/12.txt changed on src \
                  filesystem - expected: \"2026-11-15T21:24:41.689+0000\", was: \"2026-11-15T21:24:41.688+0000\"\n\
                  java.io.IOException: Resource hdfs://nn:8020/user/ada/.ydl/content/12.txt changed on src \
                  filesystem\n\tat org.apache.hadoop.yarn.util.FSDownload.verifyAndCopy(FSDownload.java:290)\n\n";
-    let said = telling(words).expect("a line");
+    let lines = summary_line(diagnostics).expect("a line");
     let begins = "Resource hdfs://nn:8020/user/ada/.ydl/content/12.txt changed on src filesystem";
-    assert!(said.starts_with(begins), "{said}");
-    assert!(!said.contains('\n'), "{said}");
-    assert_eq!(telling("\n\tat org.apache.Hadoop\n"), None);
-    assert!(telling(&"x".repeat(100_000)).is_some_and(|said| said.len() < 1000));
+    assert!(lines.starts_with(begins), "{lines}");
+    assert!(!lines.contains('\n'), "{lines}");
+    assert_eq!(summary_line("\n\tat org.apache.Hadoop\n"), None);
+    assert!(summary_line(&"x".repeat(100_000)).is_some_and(|lines| lines.len() < 1000));
 }

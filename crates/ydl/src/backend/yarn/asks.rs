@@ -1,8 +1,8 @@
-//! From what the core asks for to what is said to the scheduler.
+//! Translation of the core's asks into scheduler requests.
 
 use super::{
-    constrained::Lot,
-    hosts::{Hosts, Wish},
+    constrained::ConstrainedAsk,
+    hosts::{ClusterHosts, HostFilter},
     size,
 };
 use std::collections::{BTreeMap, BTreeSet};
@@ -16,94 +16,99 @@ use ydl_core::{
     spec::{Placement, Resources, RoleSpec},
 };
 
-/// All roles are served alike: what tells them apart is their number.
+/// All roles have the same priority; the allocation id identifies the role.
 const PRIORITY: i32 = 1;
-/// Numbers of sizes below that of their role.
-const SIZES_BITS: u32 = 20;
+/// Bits of an allocation id that number the sizes of a role.
+const SIZE_BITS: u32 = 20;
 
-/// What each number stands for, and where each role goes.
+/// Builds requests and maps allocation ids back to roles.
 #[derive(Debug)]
-pub(super) struct Wants {
-    roles: Vec<Role>,
+pub(super) struct AskBuilder {
+    roles: Vec<RoleAsks>,
 }
 
 #[derive(Debug)]
-struct Role {
+struct RoleAsks {
     name: RoleName,
     label: Option<String>,
-    /// The label of the nodes that it gets: its own, else what the queue says of those that name none.
-    gets: Option<String>,
-    /// The fewest nodes that hold all its tasks.
-    fewest: usize,
+    /// Label of the nodes that the role gets: its own, otherwise the default of its queue.
+    effective_label: Option<String>,
+    /// Minimum number of nodes that hold all tasks of the role.
+    min_nodes: usize,
     placement: Placement,
-    /// Sizes that were asked for, in the order of their numbers: a grown task is asked for beside the others.
+    /// Requested sizes, indexed by their number. A task with grown memory is requested separately.
     sizes: Vec<Resources>,
 }
 
-/// What is wanted: of the ledger, and with constraints.
+/// Requests for the ledger, and requests with placement constraints.
 #[derive(Debug, Default, PartialEq, Eq)]
-pub(super) struct Wanted {
+pub(super) struct SchedulerAsks {
     pub(super) plain: BTreeMap<Key, Want>,
-    pub(super) lots: BTreeMap<Key, Lot>,
+    pub(super) constrained: BTreeMap<Key, ConstrainedAsk>,
 }
 
-impl Wants {
-    /// What a job wants in a queue that gives those who name no label this one.
-    pub(super) fn new(spec: &JobSpec, of_queue: Option<String>) -> Wants {
+impl AskBuilder {
+    /// Creates a builder. `queue_label` is the default label of the queue.
+    pub(super) fn new(spec: &JobSpec, queue_label: Option<String>) -> AskBuilder {
         let role = |role: &RoleSpec| {
             let own = role.placement.node_label.clone();
             let label = own.or_else(|| spec.cluster_options.node_label.clone());
-            Role {
+            RoleAsks {
                 name: role.name.clone(),
-                gets: label.clone().or_else(|| of_queue.clone()),
+                effective_label: label.clone().or_else(|| queue_label.clone()),
                 label,
-                fewest: fewest(role),
+                min_nodes: min_nodes(role),
                 placement: role.placement.clone(),
                 sizes: Vec::new(),
             }
         };
-        Wants { roles: spec.roles.iter().map(role).collect() }
+        AskBuilder { roles: spec.roles.iter().map(role).collect() }
     }
 
-    /// The role that containers under this key are for.
+    /// Returns the role of containers with this key.
     pub(super) fn role_of(&self, key: Key) -> Option<&RoleName> {
-        let index = usize::try_from(key.allocation >> SIZES_BITS).ok()?;
+        let index = usize::try_from(key.allocation >> SIZE_BITS).ok()?;
         let role = self.roles.get(index.checked_sub(1)?);
         role.map(|role| &role.name)
     }
 
-    /// Why the places of a role cannot be asked for.
-    pub(super) fn complaint(&self, name: &RoleName) -> Option<String> {
+    /// Returns the reason if the placement of a role cannot be requested.
+    pub(super) fn unsupported_placement(&self, name: &RoleName) -> Option<String> {
         let role = self.roles.iter().find(|role| role.name == *name)?;
         let Some(Constraint::WithLabel { label, constraint }) = role.constraint() else {
             return None;
         };
-        // Schedulers heed a label beside one constraint and forget it beside several.
+        // Schedulers respect a label next to one constraint and ignore it next to several.
         let several = matches!(*constraint, Constraint::All(_) | Constraint::Any(_));
         several.then(|| {
             format!(
-                "role `{name}` wants nodes with label `{label}` and more than one thing beside: `most_per_node`, or \
+                "role `{name}` requests nodes with label `{label}` and several other constraints; combine a label with only `max_per_node`, or \
                  one attribute with its prefix, as `rm.yarn.io/zone`"
             )
         })
     }
 
-    pub(super) fn wanted(&mut self, asks: &Asks, hosts: &mut Hosts) -> Wanted {
-        let mut wanted = Wanted::default();
+    pub(super) fn build(&mut self, asks: &Asks, hosts: &mut ClusterHosts) -> SchedulerAsks {
+        let mut built = SchedulerAsks::default();
         let avoid: BTreeSet<String> = asks.avoid.iter().map(ToString::to_string).collect();
         let mut keys = BTreeSet::new();
-        // Beside plain asks those with constraints wait for ever: Hadoop's scheduler takes either form from a job.
-        let constrained = self.roles.iter().any(|role| role.constraint().is_some());
+        // Hadoop's scheduler accepts only one kind of request per job: plain asks next to constrained ones are
+        // never granted.
+        let any_constrained = self.roles.iter().any(|role| role.constraint().is_some());
         for ask in asks.asks.iter().filter(|ask| ask.count > 0) {
             let Some((key, role)) = self.key(&ask.role, &ask.resources) else {
                 continue;
             };
             let resource = size::to_yarn(&ask.resources);
-            if constrained {
-                let constraint = role.constraint().unwrap_or_else(|| role.anywhere());
-                let lot =
-                    Lot { count: ask.count, resource, tag: role.name.to_string(), constraint };
-                wanted.lots.insert(key, lot);
+            if any_constrained {
+                let constraint = role.constraint().unwrap_or_else(|| role.trivial_constraint());
+                let constrained_ask = ConstrainedAsk {
+                    count: ask.count,
+                    resource,
+                    tag: role.name.to_string(),
+                    constraint,
+                };
+                built.constrained.insert(key, constrained_ask);
                 continue;
             }
             keys.insert(key);
@@ -115,31 +120,39 @@ impl Wants {
                 label: role.label.clone(),
                 execution: Execution::Guaranteed,
             };
-            wanted.plain.insert(key, want);
+            built.plain.insert(key, want);
         }
-        hosts.keep(&keys);
-        wanted
+        hosts.retain_plans(&keys);
+        built
     }
 
-    /// Nodes that must not be avoided: all that some role can use, where those that are not avoided are too few for it; and
-    /// before any is avoided, where there are none to spare.
-    pub(super) fn needed(&self, hosts: &Hosts, avoid: &BTreeSet<String>) -> BTreeSet<String> {
-        let mut needed = BTreeSet::new();
+    /// Returns nodes that must not be avoided: all nodes that a role can use, if too few others remain or if
+    /// there is no spare node.
+    pub(super) fn required_nodes(
+        &self,
+        hosts: &ClusterHosts,
+        avoid: &BTreeSet<String>,
+    ) -> BTreeSet<String> {
+        let mut required = BTreeSet::new();
         for role in &self.roles {
             for size in role.sizes.iter().map(size::to_yarn) {
-                let able = hosts.able(&size, role.gets.as_deref(), &role.placement.attributes);
-                let none_to_spare = able.clone().nth(role.fewest).is_none();
-                let mut left = able.clone().filter(|host| !avoid.contains(*host));
-                if none_to_spare || left.nth(role.fewest - 1).is_none() {
-                    needed.extend(able.cloned());
+                let capable = hosts.capable(
+                    &size,
+                    role.effective_label.as_deref(),
+                    &role.placement.attributes,
+                );
+                let none_to_spare = capable.clone().nth(role.min_nodes).is_none();
+                let mut left = capable.clone().filter(|host| !avoid.contains(*host));
+                if none_to_spare || left.nth(role.min_nodes - 1).is_none() {
+                    required.extend(capable.cloned());
                 }
             }
         }
-        needed
+        required
     }
 
-    /// The number of a size of a role, which it keeps.
-    fn key(&mut self, name: &RoleName, size: &Resources) -> Option<(Key, &Role)> {
+    /// Returns the key of a size of a role. Keys are stable.
+    fn key(&mut self, name: &RoleName, size: &Resources) -> Option<(Key, &RoleAsks)> {
         let index = self.roles.iter().position(|role| role.name == *name)?;
         let role = &mut self.roles[index];
         let known = role.sizes.iter().position(|one| one == size);
@@ -147,18 +160,18 @@ impl Wants {
             role.sizes.push(size.clone());
             role.sizes.len() - 1
         });
-        let allocation = ((index as i64 + 1) << SIZES_BITS) | number as i64;
+        let allocation = ((index as i64 + 1) << SIZE_BITS) | number as i64;
         let key = Key { priority: PRIORITY, allocation };
         Some((key, &self.roles[index]))
     }
 }
 
-impl Role {
-    /// What cannot be said by naming places.
+impl RoleAsks {
+    /// Expresses the placement that host and rack names cannot.
     fn constraint(&self) -> Option<Constraint> {
         let mut all = Vec::new();
         if let Some(most) = self.placement.max_per_node {
-            // It counts those that are there already.
+            // The constraint counts the containers that are already on the node.
             let beside = most.saturating_sub(1);
             let tag = self.name.to_string();
             all.push(Constraint::cardinality(PlacementScope::Node, [tag], 0, Some(beside)));
@@ -176,9 +189,9 @@ impl Role {
         })
     }
 
-    /// A constraint that holds everywhere, or on all nodes with the label. Without any Hadoop's scheduler fails when it
-    /// compares a request with the one before.
-    fn anywhere(&self) -> Constraint {
+    /// Returns a constraint that is always satisfied, or satisfied by the label. Without a constraint Hadoop's
+    /// scheduler fails to compare a request with its predecessor.
+    fn trivial_constraint(&self) -> Constraint {
         match self.label.clone() {
             Some(label) => Constraint::Label(vec![label]),
             None => Constraint::cardinality(PlacementScope::Node, [self.name.to_string()], 0, None),
@@ -191,7 +204,7 @@ impl Role {
         count: u32,
         resource: &Resource,
         avoid: &BTreeSet<String>,
-        hosts: &mut Hosts,
+        hosts: &mut ClusterHosts,
     ) -> Localities {
         let racks = self.placement.racks.iter().map(|rack| RackLocality {
             rack: match rack.starts_with('/') {
@@ -201,22 +214,22 @@ impl Role {
             count,
         });
         let racks: Vec<RackLocality> = racks.collect();
-        let wish = Wish {
+        let filter = HostFilter {
             size: resource,
-            label: self.gets.as_deref(),
+            label: self.effective_label.as_deref(),
             only: &self.placement.nodes,
             avoid,
         };
         let nodes = match racks.is_empty() || !self.placement.nodes.is_empty() {
-            true => hosts.plan(key, count, &wish),
+            true => hosts.plan(key, count, &filter),
             false => Vec::new(),
         };
         Localities { nodes, racks, strict: false }
     }
 }
 
-/// At least one.
-fn fewest(role: &RoleSpec) -> usize {
+/// Returns the minimum number of nodes, at least one.
+fn min_nodes(role: &RoleSpec) -> usize {
     let nodes = match role.placement.max_per_node {
         Some(most) => role.instances.div_ceil(most.max(1)),
         None => 1,
@@ -224,7 +237,7 @@ fn fewest(role: &RoleSpec) -> usize {
     usize::try_from(nodes).unwrap_or(usize::MAX).max(1)
 }
 
-/// Nodes report attributes themselves or have them from an administrator; a bare name means either.
+/// Both nodes and administrators set attributes. A name without a prefix matches either.
 fn attribute(name: &str, value: &str) -> Constraint {
     let one = |name: String| Constraint::Attribute { name, value: value.to_owned(), equal: true };
     match name.contains('/') {
@@ -241,12 +254,12 @@ mod tests {
     use super::{super::hosts::tests::hosts, *};
     use ydl_core::Ask;
 
-    fn role(name: &str, placement: Placement) -> Role {
-        Role {
+    fn role(name: &str, placement: Placement) -> RoleAsks {
+        RoleAsks {
             name: RoleName::from(name),
             label: placement.node_label.clone(),
-            gets: placement.node_label.clone(),
-            fewest: 1,
+            effective_label: placement.node_label.clone(),
+            min_nodes: 1,
             placement,
             sizes: Vec::new(),
         }
@@ -258,14 +271,14 @@ mod tests {
     }
 
     #[test]
-    fn each_role_and_size_has_a_number_that_it_keeps() {
+    fn each_role_and_size_keeps_its_allocation_id() {
         let roles = ["worker", "server"].map(|name| role(name, Placement::default()));
-        let mut wants = Wants { roles: roles.into() };
-        let mut hosts = Hosts::default();
+        let mut builder = AskBuilder { roles: roles.into() };
+        let mut hosts = ClusterHosts::default();
         let mut keys = |asks: Vec<Ask>| {
             let asks = Asks { asks, avoid: Vec::new() };
-            let wanted = wants.wanted(&asks, &mut hosts);
-            wanted.plain.into_keys().collect::<Vec<_>>()
+            let built = builder.build(&asks, &mut hosts);
+            built.plain.into_keys().collect::<Vec<_>>()
         };
         let first = keys(vec![ask("worker", 64, 1), ask("server", 64, 1)]);
         let grown = keys(vec![ask("worker", 128, 1), ask("worker", 64, 2)]);
@@ -273,11 +286,11 @@ mod tests {
         assert!(grown.contains(&first[0]), "{grown:?}");
         assert!(!grown.contains(&first[1]), "{grown:?}");
         assert!(keys(vec![ask("stranger", 64, 1), ask("worker", 64, 0)]).is_empty());
-        let named = |key: Key| wants.role_of(key).map(RoleName::as_str);
+        let named = |key: Key| builder.role_of(key).map(RoleName::as_str);
         assert_eq!(named(first[0]), Some("worker"));
         assert_eq!(named(first[1]), Some("server"));
         assert!(grown.iter().all(|key| named(*key) == Some("worker")));
-        for allocation in [-1, 0, 5 << SIZES_BITS] {
+        for allocation in [-1, 0, 5 << SIZE_BITS] {
             let priority = PRIORITY;
             let strange = Key { priority, allocation };
             assert_eq!(named(strange), None);
@@ -285,19 +298,20 @@ mod tests {
     }
 
     #[test]
-    fn one_constraint_brings_all_roles_into_that_form() {
+    fn one_constrained_role_makes_all_roles_use_scheduling_requests() {
         let alone = Placement { max_per_node: Some(1), ..Placement::default() };
         let labelled = Placement { node_label: Some("gpu".to_owned()), ..Placement::default() };
         let roles =
             [role("worker", alone), role("server", Placement::default()), role("chief", labelled)];
-        let mut wants = Wants { roles: roles.into() };
+        let mut builder = AskBuilder { roles: roles.into() };
         let asks = Asks {
             asks: ["worker", "server", "chief"].map(|name| ask(name, 64, 1)).into(),
             avoid: Vec::new(),
         };
-        let wanted = wants.wanted(&asks, &mut Hosts::default());
-        assert!(wanted.plain.is_empty(), "{wanted:?}");
-        let constraints: Vec<_> = wanted.lots.into_values().map(|lot| lot.constraint).collect();
+        let built = builder.build(&asks, &mut ClusterHosts::default());
+        assert!(built.plain.is_empty(), "{built:?}");
+        let constraints: Vec<_> =
+            built.constrained.into_values().map(|ask| ask.constraint).collect();
         let [worker, server, chief] = &constraints[..] else { panic!("{constraints:?}") };
         assert!(matches!(worker, Constraint::Cardinality { max: Some(0), .. }));
         assert!(matches!(server, Constraint::Cardinality { min: 0, max: None, .. }));
@@ -305,7 +319,7 @@ mod tests {
     }
 
     #[test]
-    fn what_cannot_be_said_by_places_is_a_constraint() {
+    fn placement_beyond_hosts_and_racks_becomes_a_constraint() {
         let labelled =
             |placement: Placement| Placement { node_label: Some("gpu".to_owned()), ..placement };
         let alone = Placement { max_per_node: Some(1), ..Placement::default() };
@@ -318,20 +332,21 @@ mod tests {
         assert_eq!(role("w", alone.clone()).constraint(), Some(away));
         let any = role("w", zone("zone")).constraint();
         assert!(matches!(any, Some(Constraint::Any(_))), "{any:?}");
-        let complaint = |placement: Placement| {
+        let unsupported_placement = |placement: Placement| {
             let roles = vec![role("w", labelled(placement))];
-            Wants { roles }.complaint(&RoleName::from("w"))
+            AskBuilder { roles }.unsupported_placement(&RoleName::from("w"))
         };
-        assert_eq!(complaint(alone), None);
-        assert_eq!(complaint(zone("rm.yarn.io/zone")), None);
-        assert!(complaint(zone("zone")).is_some());
+        assert_eq!(unsupported_placement(alone), None);
+        assert_eq!(unsupported_placement(zone("rm.yarn.io/zone")), None);
+        assert!(unsupported_placement(zone("zone")).is_some());
     }
 
     #[test]
-    fn nodes_are_needed_where_a_role_can_use_no_other() {
+    fn nodes_are_required_when_a_role_can_use_no_other() {
         let labelled = Placement { node_label: Some("gpu".to_owned()), ..Placement::default() };
-        let mut wants =
-            Wants { roles: vec![role("server", Placement::default()), role("worker", labelled)] };
+        let mut builder = AskBuilder {
+            roles: vec![role("server", Placement::default()), role("worker", labelled)],
+        };
         let mut many = hosts(&[
             ("a", 4096, ""),
             ("b", 4096, ""),
@@ -342,25 +357,25 @@ mod tests {
         let names = |names: &[&str]| names.iter().map(|it| (*it).to_owned()).collect();
         let none: BTreeSet<String> = BTreeSet::new();
         let both: BTreeSet<String> = names(&["c", "d"]);
-        assert_eq!(wants.needed(&many, &both), none, "nobody has asked");
+        assert_eq!(builder.required_nodes(&many, &both), none, "nothing was asked for");
         let asks =
             Asks { asks: vec![ask("server", 64, 1), ask("worker", 1024, 1)], avoid: Vec::new() };
-        wants.wanted(&asks, &mut many);
-        // There is another one with the label that is large enough.
-        assert_eq!(wants.needed(&many, &names(&["c"])), none);
-        assert_eq!(wants.needed(&many, &both), both);
-        // What a queue gives to those who name no label is what counts.
-        wants.roles[0].gets = Some("gpu".to_owned());
-        wants.roles[1].gets = None;
-        assert_eq!(wants.needed(&many, &names(&["a", "b"])), names(&["a", "b"]));
-        wants.roles[1].fewest = 2;
-        assert_eq!(wants.needed(&many, &none), names(&["a", "b"]));
-        wants.roles[1].fewest = 1;
-        wants.roles[1].placement.attributes = [("disk".to_owned(), "fast".to_owned())].into();
-        assert_eq!(wants.needed(&many, &names(&["a", "b"])), none);
-        wants.roles[1].placement.attributes.clear();
+        builder.build(&asks, &mut many);
+        // Another node with the label is large enough.
+        assert_eq!(builder.required_nodes(&many, &names(&["c"])), none);
+        assert_eq!(builder.required_nodes(&many, &both), both);
+        // The queue's default label counts for roles without one.
+        builder.roles[0].effective_label = Some("gpu".to_owned());
+        builder.roles[1].effective_label = None;
+        assert_eq!(builder.required_nodes(&many, &names(&["a", "b"])), names(&["a", "b"]));
+        builder.roles[1].min_nodes = 2;
+        assert_eq!(builder.required_nodes(&many, &none), names(&["a", "b"]));
+        builder.roles[1].min_nodes = 1;
+        builder.roles[1].placement.attributes = [("disk".to_owned(), "fast".to_owned())].into();
+        assert_eq!(builder.required_nodes(&many, &names(&["a", "b"])), none);
+        builder.roles[1].placement.attributes.clear();
         let mut alone = hosts(&[("a", 4096, ""), ("c", 4096, "gpu")]);
-        wants.wanted(&asks, &mut alone);
-        assert_eq!(wants.needed(&alone, &none), names(&["a", "c"]));
+        builder.build(&asks, &mut alone);
+        assert_eq!(builder.required_nodes(&alone, &none), names(&["a", "c"]));
     }
 }

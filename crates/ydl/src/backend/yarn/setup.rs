@@ -1,0 +1,48 @@
+//! Inputs of the YARN backend.
+
+use std::{collections::BTreeMap, fmt, sync::Arc};
+use tokio::sync::watch;
+use yarn_native::{Token, config::Config, security::Identity};
+use ydl_core::{ContainerId, JobSpec};
+use ydl_net::secret::Secret;
+use ydl_proto::files::{Content, Staged};
+use ydl_storage::hdfs::Fresh;
+
+/// Inputs of the YARN backend of a job.
+pub struct YarnSetup {
+    /// Configuration of the cluster.
+    pub config: Config,
+    /// Token of this attempt, of the kind `YARN_AM_RM_TOKEN`.
+    pub token: Token,
+    /// Identity for node queries: a delegation token on a secure cluster. Nodes are a hint; without them,
+    /// containers come a little later on clusters that allocate on node heartbeats.
+    pub identity: Option<Identity>,
+    /// Specification of the job.
+    pub spec: JobSpec,
+    /// Files of the job in HDFS.
+    pub staged: Staged,
+    /// Files of the job's own directory that every container gets, by name: `job.json`, `certificate.pem`,
+    /// `hadoop.json`.
+    pub own: BTreeMap<String, Content>,
+    /// Secret that tokens of agents and programs derive from.
+    pub secret: Arc<Secret>,
+    /// File system tokens for the agents, which may be renewed. Agents get no other credentials of the master.
+    pub agent_credentials: watch::Receiver<Fresh>,
+    /// Address of the master for agents and clients: `host:port`.
+    pub address: String,
+    /// Tracking URL; empty for none.
+    pub tracking_url: String,
+    /// Containers of an earlier master, from the journal. The backend waits for the ResourceManager to recover
+    /// them.
+    pub held: Vec<ContainerId>,
+}
+
+impl fmt::Debug for YarnSetup {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("YarnSetup")
+            .field("staged", &self.staged.dir)
+            .field("address", &self.address)
+            .field("held", &self.held)
+            .finish_non_exhaustive()
+    }
+}
