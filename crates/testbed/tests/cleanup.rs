@@ -65,8 +65,8 @@ fn run_container(web: SocketAddr, seconds: u32) {
 fn sleeps(seconds: u32) -> bool {
     let all = fs::read_dir("/proc").unwrap().flatten();
     let mut commands = all.map(|entry| fs::read(entry.path().join("cmdline")).unwrap_or_default());
-    let wanted = format!("sleep\0{seconds}\0");
-    commands.any(|command| command == wanted.as_bytes())
+    let expected = format!("sleep\0{seconds}\0");
+    commands.any(|command| command == expected.as_bytes())
 }
 
 /// Returns a sleep time that is unique to this run and this test.
