@@ -29,7 +29,7 @@ class OnThisMachine(unittest.TestCase):
 
     def submit(self, job: ydl.Job) -> ydl.Run:
         # As many tasks as a test wants, however few cores this machine has.
-        run = job.submit(cluster="local", offer="vcores=16,memory=4GiB,gpus=0")
+        run = job.submit(cluster="local", resources="vcores=16,memory=4GiB,gpus=0")
         self.started.append(run)
         return run
 

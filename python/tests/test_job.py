@@ -106,7 +106,7 @@ class Runs(OnThisMachine):
         again = pickle.loads(pickle.dumps(failure))
         self.assertEqual((again.task, again.run.id), ("worker:1", run.id))
         self.assertIn(run.id, [listed.id for listed in ydl.runs(cluster="local")])
-        self.assertTrue(any("job-finished" in fact["kind"] for fact in run.facts()))
+        self.assertTrue(any("job-finished" in fact["kind"] for fact in run.history()))
 
     def test_jobs_are_listed_as_runs(self) -> None:
         first, second = (self.submit(ydl.Job(name, {"worker": ydl.Role(shell=f"echo {name}")})) for name in ("one", "two"))

@@ -215,7 +215,7 @@ class Plans(unittest.TestCase):
         keys = keys_of(task_specs={"chief": TaskSpec(512, 1), "tensorboard": board})
         told = {"TB_TERMINATION_TIMEOUT_SECONDS": "4000", "TB_MODEL_DIR": "hdfs:///m", "TB_EXTRA_ARGS": "--a 1"}
         self.assertEqual(keys["roles"]["tensorboard"]["env"], told)
-        self.assertEqual(keys["deadlines"], {"follow": "4300s"})
+        self.assertEqual(keys["timeouts"], {"follow": "4300s"})
 
 
 class Calls(unittest.TestCase):

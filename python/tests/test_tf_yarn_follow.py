@@ -159,14 +159,14 @@ class Following(unittest.TestCase):
 
     def test_what_happened_to_a_job_that_succeeded_need_not_be_known(self):
         run = mock.Mock(id="job")
-        run.facts.side_effect = ydl.Unreachable("the cluster does not answer")
+        run.history.side_effect = ydl.Unreachable("the cluster does not answer")
         with self.assertLogs(client_module.logger, "WARNING"):
             metrics, killed = self.follow(run)
         self.assertEqual((metrics.total_training_duration, killed), (None, False))
 
     def test_a_killed_job_is_known_as_such(self):
         run = mock.Mock(id="job")
-        run.facts.return_value, run.status.return_value.round = [], 1
+        run.history.return_value, run.status.return_value.round = [], 1
         run.wait.side_effect = ydl.JobKilled(run, ydl.Outcome("killed", "somebody ended it"))
         self.assertTrue(self.follow(run)[1])
 

@@ -42,7 +42,7 @@ class Role:
         restart: Optional[Keys] = None,
         completion: Optional[str] = None,
         tolerate: Union[int, str, None] = None,
-        after: Optional[Sequence[str]] = None,
+        depends_on: Optional[Sequence[str]] = None,
         memory_growth: Optional[Keys] = None,
         ports: Optional[Sequence[str]] = None,
         node_label: Optional[str] = None,
@@ -66,7 +66,7 @@ class Role:
             "restart": restart,
             "completion": completion,
             "tolerate": tolerate,
-            "after": after,
+            "depends_on": depends_on,
             "memory_growth": memory_growth,
             "ports": ports,
             "node_label": node_label,
@@ -126,8 +126,8 @@ class Job:
         env: Optional[Mapping[str, object]] = None,
         restart: Optional[Keys] = None,
         gang: Union[bool, Keys, None] = None,
-        deadlines: Optional[Keys] = None,
-        blame: Optional[Keys] = None,
+        timeouts: Optional[Keys] = None,
+        node_exclusion: Optional[Keys] = None,
         ports: Optional[str] = None,
         tensorboard: Union[bool, str, Keys, None] = None,
         mlflow: Union[bool, str, Keys, None] = None,
@@ -160,8 +160,8 @@ class Job:
             "env": env,
             "outputs": outputs,
             "gang": gang,
-            "deadlines": deadlines,
-            "blame": blame,
+            "timeouts": timeouts,
+            "node_exclusion": node_exclusion,
             "ports": ports,
             "tensorboard": tensorboard,
             "mlflow": mlflow,
@@ -260,18 +260,18 @@ class Job:
         self,
         *,
         cluster: Optional[str] = None,
-        offer: Optional[str] = None,
+        resources: Optional[str] = None,
         env: Optional[Mapping[str, str]] = None,
     ) -> Run:
         """Starts the job. `cluster` is `"yarn"` or `"local"`; without it, a cluster if a Hadoop configuration is found.
 
-        `offer` is how much of this machine a local job may use. `env` are variables of the client for this job, such
+        `resources` is how much of this machine a local job may use. `env` are variables of the client for this job, such
         as `HADOOP_CONF_DIR`.
         """
         with self._source(cluster, env) as source:
             verb = ["submit", *source.words, "--detach"]
-            if offer is not None:
-                verb += ["--offer", offer]
+            if resources is not None:
+                verb += ["--resources", resources]
             answer = program.one(verb, **source.how)
         job = answer.get("job") or {}
         if not job.get("id"):

@@ -268,10 +268,10 @@ class Run:
             for told in objects:
                 yield event_of(told)
 
-    def facts(self, count: int = 10_000) -> List[Dict[str, Any]]:
+    def history(self, count: int = 10_000) -> List[Dict[str, Any]]:
         """What happened to the job, oldest first, as in `ydl status --json`."""
-        raw = program.one(["status", f"--facts={count}", self.id], fine=(0, program.UNREACHABLE), **self._how)
-        return list(raw.get("facts") or [])
+        raw = program.one(["status", f"--events={count}", self.id], fine=(0, program.UNREACHABLE), **self._how)
+        return list(raw.get("events") or [])
 
     def fetch(self, directory: Any, pattern: Optional[str] = None) -> Path:
         """Downloads outputs and logs, or what of them fits, into a directory."""

@@ -233,8 +233,8 @@ pub fn attempts(sheet: &mut Sheet, typed: &Typed, here: &Here) -> Result<(), Rep
         })?,
     };
     sheet.put_own(&["restart", "limit"], most.saturating_sub(1));
-    sheet.put_own(&["blame", "failures"], 1);
-    sheet.put_own(&["blame", "forgive_after"], "30d");
+    sheet.put_own(&["node_exclusion", "failures"], 1);
+    sheet.put_own(&["node_exclusion", "timeout"], "30d");
     Ok(())
 }
 

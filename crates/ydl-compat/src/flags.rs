@@ -100,7 +100,7 @@ pub const OURS: &[Flag] = &[
     ours(&["--detach"], None, "print the job's id and leave it running"),
     ours(&["--download"], Some("DIR"), "when the job is over, download its outputs and logs there"),
     ours(
-        &["--offer"],
+        &["--resources"],
         Some("WHAT"),
         "on this machine: what jobs may use of it, as memory=8GiB,vcores=4",
     ),

@@ -14,7 +14,7 @@ const TAGS_MAX: usize = 10;
 const TAG_LETTERS_MAX: usize = 100;
 
 const GPU_ASSIGNMENTS: [(&str, GpuAssignment); 2] =
-    [("by-cluster", GpuAssignment::Cluster), ("by-agent", GpuAssignment::Agent)];
+    [("cluster", GpuAssignment::Cluster), ("agent", GpuAssignment::Agent)];
 
 impl Reader {
     pub fn on_cluster(&mut self, map: &Map, base: &str) -> ClusterOptions {
@@ -131,7 +131,7 @@ impl Reader {
             return placement;
         };
         let map = self.map(node, &role.key("placement"), "roles.*.placement");
-        placement.max_per_node = self.value(&map, "most_per_node", at_least_one);
+        placement.max_per_node = self.value(&map, "max_per_node", at_least_one);
         placement.nodes = self.texts(&map, "nodes", word);
         placement.racks = self.texts(&map, "racks", rack);
         placement.attributes = self.attributes(&map);

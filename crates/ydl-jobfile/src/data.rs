@@ -18,8 +18,8 @@ pub const FORMS: [(&str, InputForm); 4] = [
     ("split-list", InputForm::SplitList),
 ];
 pub const EXISTING: [(&str, ExistingPolicy); 3] = [
-    ("refuse", ExistingPolicy::Fail),
-    ("replace", ExistingPolicy::Overwrite),
+    ("fail", ExistingPolicy::Fail),
+    ("overwrite", ExistingPolicy::Overwrite),
     ("number", ExistingPolicy::Number),
 ];
 

@@ -19,7 +19,7 @@ const ARCHIVES: [&str; 4] = [".tar.gz", ".tgz", ".tar", ".zip"];
 
 /// Where an interpreter comes from.
 pub const INTERPRETERS: [(&str, Interpreter); 3] =
-    [("auto", Interpreter::Auto), ("carry", Interpreter::Bundle), ("node", Interpreter::Node)];
+    [("auto", Interpreter::Auto), ("bundle", Interpreter::Bundle), ("node", Interpreter::Node)];
 
 impl Reader {
     pub fn environment(&mut self, map: &Map, base: &str) -> Environment {

@@ -109,7 +109,7 @@ mod tests {
                 }
             }
             let needs = match key.path {
-                "roles.*.memory_growth.percent" => "roles.worker.memory_growth.most=8 GiB",
+                "roles.*.memory_growth.percent" => "roles.worker.memory_growth.max=8 GiB",
                 "files.*.unpack" => "files.worker.source=data.zip",
                 "environment.interpreter" => "environment.path=venv",
                 "environment.mounts"

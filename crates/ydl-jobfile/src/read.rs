@@ -128,7 +128,7 @@ impl Reader {
         gang.backoff = Backoff { initial: first, max: most.unwrap_or(gang.backoff.max.max(first)) };
         if gang.backoff.initial > gang.backoff.max {
             let at = map.find("backoff").map_or(&node.at, |node| &node.at);
-            let what = "the first wait is longer than the longest";
+            let what = "`initial` is longer than `max`";
             self.refuse(at, "gang.backoff", what, "");
         }
         gang.together = self.value(&map, "together", truth).unwrap_or(gang.together);
@@ -140,10 +140,10 @@ impl Reader {
 
     fn deadlines(&mut self, map: &Map) -> Timeouts {
         let mut all = Timeouts::default();
-        let Some(node) = map.find("deadlines") else {
+        let Some(node) = map.find("timeouts") else {
             return all;
         };
-        let map = self.map(node, "deadlines", "deadlines");
+        let map = self.map(node, "timeouts", "timeouts");
         all.run = self.value(&map, "run", or_none(span)).unwrap_or(all.run);
         let spans = [
             ("allocation", &mut all.allocation),
@@ -152,10 +152,10 @@ impl Reader {
             ("fetch", &mut all.fetch),
             ("start", &mut all.start),
             ("follow", &mut all.follow),
-            ("silence", &mut all.heartbeat),
+            ("heartbeat", &mut all.heartbeat),
             ("grace", &mut all.grace),
             ("stop", &mut all.stop),
-            ("save", &mut all.upload),
+            ("upload", &mut all.upload),
         ];
         for (name, place) in spans {
             *place = self.value(&map, name, span).unwrap_or(*place);
@@ -165,13 +165,13 @@ impl Reader {
 
     fn blame(&mut self, map: &Map) -> NodeExclusion {
         let mut blame = NodeExclusion::default();
-        let Some(node) = map.find("blame") else {
+        let Some(node) = map.find("node_exclusion") else {
             return blame;
         };
-        let map = self.map(node, "blame", "blame");
+        let map = self.map(node, "node_exclusion", "node_exclusion");
         blame.failures = self.value(&map, "failures", count).unwrap_or(blame.failures);
-        blame.timeout = self.value(&map, "forgive_after", span).unwrap_or(blame.timeout);
-        blame.max_nodes = self.value(&map, "at_most", count).unwrap_or(blame.max_nodes);
+        blame.timeout = self.value(&map, "timeout", span).unwrap_or(blame.timeout);
+        blame.max_nodes = self.value(&map, "max_nodes", count).unwrap_or(blame.max_nodes);
         blame
     }
 }

@@ -21,10 +21,10 @@ pub const SCOPES: [(&str, RestartScope); 3] =
 pub const COMPLETIONS: [(&str, Completion); 6] = [
     ("all", Completion::All),
     ("any", Completion::Any),
-    ("decides", Completion::Primary),
+    ("primary", Completion::Primary),
     ("service", Completion::Service),
     ("follows", Completion::Follows),
-    ("beside", Completion::Sidecar),
+    ("sidecar", Completion::Sidecar),
 ];
 const RESTART_BACKOFF: Backoff = Backoff { initial: Span::seconds(1), max: Span::minutes(1) };
 /// Whoever wants a job to go on when the cluster takes something away does not want it to end with the first failure. One
@@ -94,7 +94,7 @@ impl Reader {
             return (None, None);
         };
         let map = self.map(node, &map.key("backoff"), table);
-        (self.value(&map, "first", span), self.value(&map, "most", span))
+        (self.value(&map, "initial", span), self.value(&map, "max", span))
     }
 
     pub fn env(&mut self, map: &Map) -> BTreeMap<String, String> {
@@ -184,9 +184,9 @@ impl Reader {
     }
 
     fn after(&mut self, map: &Map) -> Vec<RoleName> {
-        let path = map.key("after");
+        let path = map.key("depends_on");
         let mut after = Vec::new();
-        for item in self.list(map, "after") {
+        for item in self.list(map, "depends_on") {
             let name = self.text_of(item, &path).map(RoleName::from);
             after.extend(name.filter(|name| !after.contains(name)));
         }
@@ -264,13 +264,13 @@ impl Reader {
     fn memory_growth(&mut self, map: &Map) -> Option<MemoryGrowth> {
         let node = map.find("memory_growth")?;
         let map = self.map(node, &map.key("memory_growth"), "roles.*.memory_growth");
-        if map.find("most").is_none() && !self.told.contains(&map.path) {
-            let hint = "add `most: 8 GiB`";
-            self.refuse(&node.at, &map.key("most"), "growth needs an upper limit", hint);
+        if map.find("max").is_none() && !self.told.contains(&map.path) {
+            let hint = "add `max: 8 GiB`";
+            self.refuse(&node.at, &map.key("max"), "growth needs an upper limit", hint);
         }
         Some(MemoryGrowth {
             percent: self.value(&map, "percent", count).unwrap_or(GROWTH_PERCENT),
-            max_mib: self.value(&map, "most", size_mib).unwrap_or(GROWTH_MOST_MIB),
+            max_mib: self.value(&map, "max", size_mib).unwrap_or(GROWTH_MOST_MIB),
         })
     }
 

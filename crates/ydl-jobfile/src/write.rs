@@ -53,7 +53,7 @@ pub fn show(spec: &JobSpec) -> String {
     page.line(1, "retries", &spec.gang.retries.to_string());
     page.line(1, "backoff", &backoff(spec.gang.backoff));
     page.span(1, "settle", spec.gang.settle);
-    page.open(0, "deadlines");
+    page.open(0, "timeouts");
     let d = &spec.timeouts;
     page.span(1, "allocation", d.allocation);
     page.span(1, "launch", d.launch);
@@ -62,14 +62,14 @@ pub fn show(spec: &JobSpec) -> String {
     page.span(1, "start", d.start);
     page.line(1, "run", &or_none(d.run));
     page.span(1, "follow", d.follow);
-    page.span(1, "silence", d.heartbeat);
+    page.span(1, "heartbeat", d.heartbeat);
     page.span(1, "grace", d.grace);
     page.span(1, "stop", d.stop);
-    page.span(1, "save", d.upload);
-    page.open(0, "blame");
+    page.span(1, "upload", d.upload);
+    page.open(0, "node_exclusion");
     page.line(1, "failures", &spec.node_exclusion.failures.to_string());
-    page.span(1, "forgive_after", spec.node_exclusion.timeout);
-    page.line(1, "at_most", &spec.node_exclusion.max_nodes.to_string());
+    page.span(1, "timeout", spec.node_exclusion.timeout);
+    page.line(1, "max_nodes", &spec.node_exclusion.max_nodes.to_string());
     page.line(0, "ports", &format!("{}-{}", spec.ports.first, spec.ports.last));
     page.on_cluster(&spec.cluster_options);
     page.0
@@ -224,10 +224,10 @@ impl Page {
         if let Some(growth) = role.memory_growth {
             self.open(2, "memory_growth");
             self.line(3, "percent", &growth.percent.to_string());
-            self.line(3, "most", &size_text(growth.max_mib));
+            self.line(3, "max", &size_text(growth.max_mib));
         }
         let after: Vec<_> = role.depends_on.iter().map(ToString::to_string).collect();
-        self.words(2, "after", &after);
+        self.words(2, "depends_on", &after);
         if !role.ports.is_empty() {
             self.line(2, "ports", &list(&role.ports));
         }
@@ -244,7 +244,7 @@ impl Page {
         }
         self.open(2, "placement");
         if let Some(most) = placement.max_per_node {
-            self.line(3, "most_per_node", &most.to_string());
+            self.line(3, "max_per_node", &most.to_string());
         }
         self.words(3, "nodes", &placement.nodes);
         self.words(3, "racks", &placement.racks);
@@ -256,7 +256,7 @@ impl Page {
             self.maybe(0, key, value.as_deref());
         }
         if on.gpu_assignment == GpuAssignment::Agent {
-            self.line(0, "gpu_assignment", "by-agent");
+            self.line(0, "gpu_assignment", "agent");
         }
         self.words(0, "tags", &on.tags);
         if let Some(priority) = on.priority {
@@ -346,7 +346,7 @@ fn word<T: PartialEq>(words: &[(&'static str, T)], value: T) -> &'static str {
 }
 
 fn backoff(backoff: Backoff) -> String {
-    format!("{{first: {}, most: {}}}", span_text(backoff.initial), span_text(backoff.max))
+    format!("{{initial: {}, max: {}}}", span_text(backoff.initial), span_text(backoff.max))
 }
 
 fn or_none(span: Option<Span>) -> String {

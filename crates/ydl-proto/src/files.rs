@@ -9,7 +9,7 @@
 //!   certificate.pem   the master's certificate; the only one clients trust
 //!   client.token      0600: opens the master to the job's owner
 //!   journal           the inputs of the core
-//!   events.jsonl      the facts, a line each
+//!   history.jsonl      the facts, a line each
 //!   result.json       the last view, once the job is over
 //!   master.log        what the master itself has to say
 //!   files/            the job's files, as they were at submit
@@ -27,7 +27,7 @@ use std::{
 };
 use ydl_core::{ContainerId, JobSpec, TaskId, Time};
 
-/// The most that is written to `events.jsonl`, and read of it: far more than the facts of any sensible job.
+/// The most that is written to `history.jsonl`, and read of it: far more than the facts of any sensible job.
 pub const EVENTS_BYTES_MAX: u64 = 256 << 20;
 
 /// The directory of one job.
@@ -184,7 +184,7 @@ impl JobDir {
 
     /// The facts.
     pub fn events_file(&self) -> PathBuf {
-        self.path.join("events.jsonl")
+        self.path.join("history.jsonl")
     }
 
     /// The last view.

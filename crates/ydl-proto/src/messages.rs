@@ -195,13 +195,13 @@ impl TryFrom<Written> for Figure {
     }
 }
 
-/// `GET /v1/facts?after=N`: facts from number N on (counted from 0).
+/// `GET /v1/history?after=N`: events of the job from number N on (counted from 0).
 #[derive(Debug, Serialize, Deserialize)]
-pub struct Facts {
+pub struct History {
     /// The number of the next one that will come.
     pub next: u64,
     /// Those there are, oldest first; at most a thousand at a time.
-    pub facts: Vec<HistoryEvent>,
+    pub events: Vec<HistoryEvent>,
 }
 
 /// `POST /v1/kill`.
@@ -231,7 +231,7 @@ pub const LOG_BYTES_MAX: u64 = 128 << 10;
 
 /// Somebody wants to see what a live task prints, or to reach one of its ports. An agent that waits for its order is told by an answer of status 202
 /// with a list of these, and says what it finds by `POST /v1/logged?wish=ID`, or leads to the port by
-/// `POST /v1/opened?wish=ID`.
+/// `POST /v1/forwarded?wish=ID`.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct LogWish {
     /// Under which the answer is expected.
@@ -262,7 +262,7 @@ pub enum LogWant {
         /// How long to wait for the first.
         wait_ms: u64,
     },
-    /// `POST /v1/open?task=tensorboard:0&port=http`: a connection to a port of its program. It is answered by a change of
+    /// `POST /v1/port-forward?task=tensorboard:0&port=http`: a connection to a port of its program. It is answered by a change of
     /// protocol once the agent is connected to the port and to the master; from then on it carries what both ends say.
     Open {
         /// The port's name; the role's only one if not said.

@@ -90,12 +90,12 @@ fn main() {
     let mut child =
         ydl().arg(&job).stdout(Stdio::null()).stderr(Stdio::null()).spawn().expect("ydl");
     let end = Instant::now() + Duration::from_secs(20);
-    while find("keep").len() < 4 && Instant::now() < end {
+    while find("shim").len() < 4 && Instant::now() < end {
         std::thread::park_timeout(Duration::from_millis(10));
     }
     // A beat later everybody has measured and reported at least once.
     std::thread::park_timeout(Duration::from_secs(5));
-    for (verb, pids) in ["master", "agent", "keep"].map(|verb| (verb, find(verb))) {
+    for (verb, pids) in ["master", "agent", "shim"].map(|verb| (verb, find(verb))) {
         let largest = |what| pids.iter().map(|pid| status_kib(*pid, what)).max().unwrap_or(0);
         let (rss, file) = (largest("VmRSS:"), largest("RssFile:"));
         println!(

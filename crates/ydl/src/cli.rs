@@ -104,7 +104,7 @@ pub enum Verb {
     /// Change how many tasks a role has
     Scale(Scale),
     /// Reach a port of a task, such as TensorBoard's, from this machine
-    Open(Open),
+    PortForward(PortForward),
     /// Pack a Python environment, as `submit` does by itself
     Pack(Pack),
     /// Use a job's key-value store and events
@@ -116,7 +116,7 @@ pub enum Verb {
     /// Check everything that a job needs, and say what to do
     Doctor(Doctor),
     /// List the command lines of older systems that ydl understands, or make commands of their names
-    Doors(Doors),
+    Compat(Compat),
     /// Print a completion script for a shell
     Completions {
         /// The shell
@@ -137,9 +137,9 @@ pub enum Verb {
     /// Be TensorBoard in a task
     #[command(hide = true)]
     Board(Board),
-    /// Be the keeper of a program
+    /// Be the shim of a program
     #[command(hide = true)]
-    Keep {
+    Shim {
         /// The agent's socket; standard input where it is not said
         socket: Option<PathBuf>,
     },
@@ -179,7 +179,7 @@ pub struct Submit {
     pub fetch: Option<PathBuf>,
     /// How much of this machine the job may use, as in `vcores=4,memory=8GiB,gpus=0`; all of it if left out
     #[arg(long, value_name = "WHAT")]
-    pub offer: Option<String>,
+    pub resources: Option<String>,
     /// The job's name
     #[arg(long, help_heading = "Without a job file")]
     pub name: Option<String>,
@@ -231,9 +231,9 @@ pub struct Ls {
 pub struct Status {
     /// The job: its id, the beginning of it, or its name; the newest one if left out
     pub job: Option<String>,
-    /// How many of the last facts to show
+    /// Number of latest events to show
     #[arg(long, value_name = "N", default_value_t = 10)]
-    pub facts: usize,
+    pub events: usize,
     /// Wait until the job is over, so long at most, and show it then
     #[arg(long, value_name = "TIME")]
     pub wait: Option<String>,
@@ -312,17 +312,17 @@ pub struct Scale {
     pub size: String,
 }
 
-/// `ydl open`.
+/// `ydl port-forward`.
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Examples:
-  ydl open mnist                     TensorBoard of a job, or its only task with a port
-  ydl open mnist notebook:0 -p 8888  a task's port on a port of this machine
-  ydl open mnist worker:1 --name debug
+  ydl port-forward mnist                     TensorBoard of a job, or its only task with a port
+  ydl port-forward mnist notebook:0 -p 8888  a task's port on a port of this machine
+  ydl port-forward mnist worker:1 --name debug
 
 It listens on the loopback interface alone, takes connections of this user alone, and passes them on through the
 job's master and the task's agent: nothing else is open to anybody. It goes on until the job is over, or Ctrl-C.")]
-pub struct Open {
+pub struct PortForward {
     /// The job: its id, the beginning of it, or its name; the newest one if left out
     pub job: Option<String>,
     /// The task; the only one that has ports if left out, or TensorBoard
@@ -361,21 +361,21 @@ pub struct Pack {
     /// Put the layers into this directory, to look into; `submit` packs by itself and takes none
     #[arg(long, short, value_name = "DIR")]
     pub output: Option<PathBuf>,
-    /// Where the interpreter comes from: `auto`, `carry` or `node`
+    /// Where the interpreter comes from: `auto`, `bundle` or `node`
     #[arg(long, value_name = "WHERE", default_value = "auto")]
     pub interpreter: String,
 }
 
-/// `ydl doors`.
+/// `ydl compat`.
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Examples:
-  ydl doors                             what there is
+  ydl compat                             what there is
   ydl dmlc-submit --help                one of them
-  ydl doors --install ~/.local/bin      so that `dmlc-submit` alone is enough
+  ydl compat --install ~/.local/bin      so that `dmlc-submit` alone is enough
 
 What each of them understands, and what became of it, is in docs/moving/README.md.")]
-pub struct Doors {
+pub struct Compat {
     /// Make a command of each name in this directory: a link to this program, or a script where it ends in `.py`
     #[arg(long, value_name = "DIR")]
     pub install: Option<PathBuf>,

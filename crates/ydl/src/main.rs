@@ -34,7 +34,7 @@ fn start(cli: Cli) -> ExitCode {
             log();
             agent::run(dir)
         }
-        Verb::Keep { socket } => agent::keeper::run(socket.as_deref()),
+        Verb::Shim { socket } => agent::keeper::run(socket.as_deref()),
         _ => match run(cli) {
             Ok(exit) => exit.into(),
             Err(report) => {
@@ -84,15 +84,15 @@ fn run(cli: Cli) -> Result<Exit, Report> {
         Verb::Fetch(args) => commands::fetch::run(args, cli.manners),
         Verb::Kill(args) => commands::kill::run(args, cli.manners),
         Verb::Scale(args) => commands::scale::run(args, cli.manners),
-        Verb::Open(args) => commands::open::run(args, cli.manners),
+        Verb::PortForward(args) => commands::open::run(args, cli.manners),
         Verb::Board(args) => commands::board::run(args),
         Verb::Pack(args) => commands::pack::run(args, cli.manners),
         Verb::Kv(args) => commands::kv::run(args, cli.manners),
         Verb::Nodes(args) => commands::nodes::run(args, cli.manners),
         Verb::Queues => commands::queues::run(cli.manners),
         Verb::Doctor(args) => commands::doctor::run(args, cli.manners),
-        Verb::Doors(args) => doors::install::run(args, cli.manners),
+        Verb::Compat(args) => doors::install::run(args, cli.manners),
         Verb::Completions { shell } => commands::completions::run(shell),
-        Verb::Master { .. } | Verb::Agent { .. } | Verb::Keep { .. } => Ok(Exit::BadInput),
+        Verb::Master { .. } | Verb::Agent { .. } | Verb::Shim { .. } => Ok(Exit::BadInput),
     }
 }

@@ -20,7 +20,7 @@ use ydl_proto::{
 
 #[tokio::test]
 async fn what_was_said_is_said_again_until_it_was_heard() {
-    let mut scene = Scene::new("exit 3", "deadlines: {silence: 30s}");
+    let mut scene = Scene::new("exit 3", "timeouts: {heartbeat: 30s}");
     scene.next().await.order(1, &wait(1));
     for lost in [true, false] {
         let asked = scene.report().await;
@@ -55,7 +55,7 @@ async fn what_was_said_is_said_again_until_it_was_heard() {
 #[tokio::test]
 async fn an_agent_whose_master_hangs_stops_its_program_in_time() {
     let script = "trap 'echo bye; exit' TERM; echo up; while :; do sleep 0.05; done";
-    let mut scene = Scene::new(script, "deadlines: {silence: 2s, grace: 5s}");
+    let mut scene = Scene::new(script, "timeouts: {heartbeat: 2s, grace: 5s}");
     scene.next().await.order(1, &wait(1));
     scene.report().await.order(2, &run(1));
     scene.report().await.answer(Reply::empty());
@@ -75,7 +75,7 @@ async fn an_agent_whose_master_hangs_stops_its_program_in_time() {
 
 #[tokio::test]
 async fn an_agent_with_a_short_silence_asks_often_enough() {
-    let mut scene = Scene::new("true", "deadlines: {silence: 1s}");
+    let mut scene = Scene::new("true", "timeouts: {heartbeat: 1s}");
     // Its first question says so, and before the answer to that nobody is cut off, however slow the machine is.
     let asked = scene.next().await;
     assert!(asked.hold * 4 <= Duration::from_secs(1), "{:?}", asked.hold);
@@ -96,7 +96,7 @@ async fn a_master_without_news_is_not_asked_in_circles() {
 
 #[tokio::test]
 async fn an_agent_that_is_not_wanted_stops_its_program_and_leaves() {
-    let mut scene = Scene::new("sleep 1000", "deadlines: {grace: 5s}");
+    let mut scene = Scene::new("sleep 1000", "timeouts: {grace: 5s}");
     scene.next().await.order(1, &wait(1));
     scene.report().await.order(2, &run(1));
     scene.report().await.answer(Reply::error(410, "the job is over", None));
@@ -106,7 +106,7 @@ async fn an_agent_that_is_not_wanted_stops_its_program_and_leaves() {
 
 #[tokio::test]
 async fn an_agent_whose_container_is_ended_says_so() {
-    let mut scene = Scene::new("sleep 1000", "deadlines: {grace: 5s}");
+    let mut scene = Scene::new("sleep 1000", "timeouts: {grace: 5s}");
     scene.next().await.order(1, &wait(1));
     scene.report().await.order(2, &run(1));
     scene.report().await.answer(Reply::empty());
@@ -133,7 +133,7 @@ async fn an_agent_whose_container_is_ended_says_so() {
 #[tokio::test]
 async fn a_late_answer_counts_from_when_it_was_asked_for() {
     let silence = Duration::from_secs(6);
-    let mut scene = Scene::new("true", "deadlines: {silence: 6s}");
+    let mut scene = Scene::new("true", "timeouts: {heartbeat: 6s}");
     scene.next().await.order(1, &wait(1));
     scene.report().await.answer(Reply::empty());
     let asked = scene.next().await;

@@ -257,49 +257,49 @@ fn a_mistake_in_a_flag_is_told_with_the_flag() {
 #[test]
 fn what_does_not_fit_on_this_machine_is_refused_before_anything_starts() {
     let place = Place::new();
-    let offer = ["--offer", "vcores=2,memory=1GiB,gpus=0"];
+    let offer = ["--resources", "vcores=2,memory=1GiB,gpus=0"];
     let said =
         |more: &[&str]| place.said(&[&["submit"], &offer[..], more, &["--", "true"]].concat());
     expect![[r#"
         error: a task of role `worker` needs 2 GiB of memory, but only 1 GiB is available
 
-        hint: raise `--offer`, or ask for less
+        hint: raise `--resources`, or ask for less
         exit 2
     "#]]
     .assert_eq(&said(&["--memory", "2GiB"]));
     expect![[r#"
         error: a task of role `worker` needs 1 GPUs, but only 0 are available
 
-        hint: raise `--offer`, or ask for less
+        hint: raise `--resources`, or ask for less
         exit 2
     "#]]
     .assert_eq(&said(&["--gpus", "1"]));
     expect![[r#"
         error: a task of role `worker` needs 3 vcores, but only 2 are available
 
-        hint: raise `--offer`, or ask for less
+        hint: raise `--resources`, or ask for less
         exit 2
     "#]]
     .assert_eq(&said(&["--vcores", "3"]));
     expect![[r#"
         error: the job's 2 tasks start together and need 1.1 GiB of memory, but only 1 GiB is available
 
-        hint: raise `--offer`, or ask for less
+        hint: raise `--resources`, or ask for less
         exit 2
     "#]]
     .assert_eq(&said(&["--memory", "600MiB", "--instances", "2", "--set", "gang=true"]));
     assert!(!place.path().join("state").exists(), "nothing was touched");
     for offer in ["memory", "memory=8", "cores=1", "vcores=many", "gpus=10000"] {
-        let output = place.run(&["submit", "--offer", offer, "--", "true"]);
+        let output = place.run(&["submit", "--resources", offer, "--", "true"]);
         assert_eq!(output.status.code(), Some(2), "{offer}");
     }
     expect![[r#"
-        error: --offer cores=1: `cores` is nothing that can be offered
+        error: --resources cores=1: `cores` is nothing that can be offered
 
-        hint: write `--offer vcores=4,memory=8GiB,gpus=0`
+        hint: write `--resources vcores=4,memory=8GiB,gpus=0`
         exit 2
     "#]]
-    .assert_eq(&place.said(&["submit", "--offer", "cores=1", "--", "true"]));
+    .assert_eq(&place.said(&["submit", "--resources", "cores=1", "--", "true"]));
 }
 
 #[test]
@@ -342,7 +342,7 @@ fn a_job_is_shown_as_it_was_understood() {
             restart:
               scope: job
               limit: 0
-              backoff: {first: 1s, most: 1m}
+              backoff: {initial: 1s, max: 1m}
               window: none
             completion: all
             tolerate: 0
@@ -356,7 +356,7 @@ fn a_job_is_shown_as_it_was_understood() {
             restart:
               scope: job
               limit: 0
-              backoff: {first: 1s, most: 1m}
+              backoff: {initial: 1s, max: 1m}
               window: none
             completion: service
             tolerate: 0
@@ -366,9 +366,9 @@ fn a_job_is_shown_as_it_was_understood() {
           together: true
           hold: 5m
           retries: 3
-          backoff: {first: 30s, most: 10m}
+          backoff: {initial: 30s, max: 10m}
           settle: 10s
-        deadlines:
+        timeouts:
           allocation: 1h
           launch: 2m
           join: 15m
@@ -376,14 +376,14 @@ fn a_job_is_shown_as_it_was_understood() {
           start: 2m
           run: none
           follow: 30m
-          silence: 1m
+          heartbeat: 1m
           grace: 10s
           stop: 20s
-          save: 10m
-        blame:
+          upload: 10m
+        node_exclusion:
           failures: 3
-          forgive_after: 30m
-          at_most: 10
+          timeout: 30m
+          max_nodes: 10
         ports: 20000-32767
         master:
           memory: 256 MiB

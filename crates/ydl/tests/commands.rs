@@ -138,7 +138,7 @@ fn the_range_of_an_elastic_role_is_shown() {
 gang: true
 roles:
   worker: {instances: {min: 1, max: 3, start: 2}, memory: 256 MiB, run: sleep 1000}
-  board: {completion: beside, memory: 256 MiB, run: sleep 1000}
+  board: {completion: sidecar, memory: 256 MiB, run: sleep 1000}
 ",
     );
     running(&home, &id, 3);
@@ -155,7 +155,7 @@ roles:
 fn logs_are_chosen_by_task_stream_attempt_and_length() {
     let home = Home::new();
     let script = "echo out $YDL_ATTEMPT; echo more; echo err >&2; test $YDL_ATTEMPT = 2";
-    let more = "restart: {limit: 1, backoff: {first: 1ms, most: 1ms}}";
+    let more = "restart: {limit: 1, backoff: {initial: 1ms, max: 1ms}}";
     let ran = home.submit(&job("t", 2, script, more));
     assert_eq!(ran.code, 0, "{ran:#?}");
     let logs = |words: &[&str]| {
@@ -256,7 +256,7 @@ fn a_program_can_follow_a_job_by_json() {
     let all = objects(&ran);
     assert!(all[0]["job"]["id"].as_str().is_some_and(|id| id.starts_with("t-")), "{ran:#?}");
     assert!(all.iter().any(|o| o["output"]["line"] == "hi"), "{ran:#?}");
-    assert!(all.iter().any(|o| !o["fact"]["what"]["job-finished"].is_null()), "{ran:#?}");
+    assert!(all.iter().any(|o| !o["event"]["kind"]["job-finished"].is_null()), "{ran:#?}");
     let last = &all[all.len() - 1]["result"];
     assert_eq!(last["outcome"]["failed"]["task"]["task"], "worker:1", "{ran:#?}");
     let detached = object(&home.run(&["submit", "--json", "--detach", "--", "true"]));

@@ -47,7 +47,7 @@ fn files_are_divided_over_tasks_and_a_task_that_starts_again_gets_the_same() {
         3,
         "for f in train/*; do echo \"file $(basename $f) $(cat $f | wc -c)\"; done; \
          test $YDL_INDEX != 1 || test $YDL_ATTEMPT = 2",
-        "inputs: {train: {source: data, as: split}}\nrestart: {limit: 1, backoff: {first: 1ms, most: 1ms}}",
+        "inputs: {train: {source: data, as: split}}\nrestart: {limit: 1, backoff: {initial: 1ms, max: 1ms}}",
     ));
     assert_eq!(ran.code, 0, "{ran:#?}");
     let mut all = Vec::new();
@@ -178,7 +178,7 @@ fn an_input_that_changed_after_submit_fails_its_task_by_name() {
     let ran = home.submit(&script(
         1,
         &format!("echo more >> {}; exit 1", change.display()),
-        "inputs: {a: a.csv}\nrestart: {limit: 1, backoff: {first: 1ms, most: 1ms}}",
+        "inputs: {a: a.csv}\nrestart: {limit: 1, backoff: {initial: 1ms, max: 1ms}}",
     ));
     assert_ne!(ran.code, 0, "{ran:#?}");
     assert!(ran.err.contains("a.csv` was changed after it was listed"), "{ran:#?}");
@@ -231,7 +231,7 @@ fn a_destination_that_is_there_is_refused_replaced_or_numbered() {
     let read = |name: &str| fs::read_to_string(home.path().join(name)).unwrap_or_default();
     home.write("model.bin", "old\n");
     assert_refused(
-        &home.submit(&job("refuse")),
+        &home.submit(&job("fail")),
         "model.bin`, where the output `m` goes, is there already",
         "existing: number",
     );
@@ -240,7 +240,7 @@ fn a_destination_that_is_there_is_refused_replaced_or_numbered() {
         assert_eq!(read(&format!("model-{number}.bin")), "new\n");
     }
     assert_eq!(read("model.bin"), "old\n");
-    assert_eq!(home.submit(&job("replace")).code, 0);
+    assert_eq!(home.submit(&job("overwrite")).code, 0);
     assert_eq!(read("model.bin"), "new\n");
 }
 
@@ -251,7 +251,7 @@ fn what_somebody_makes_while_a_job_runs_is_neither_replaced_nor_keeps_a_numbered
         1,
         "echo new > m; echo new > n; touch ../../../began; \
          while ! test -e ../../../go; do sleep 0.1; done",
-        "outputs: {m: {to: model.bin, existing: number}, n: {to: other.bin, existing: refuse}}\n\
+        "outputs: {m: {to: model.bin, existing: number}, n: {to: other.bin, existing: fail}}\n\
          restart: {limit: 0}",
     ));
     home.wait_for_job();
@@ -289,7 +289,7 @@ fn a_task_that_starts_again_finds_its_inputs_whatever_it_did_to_them() {
            while ! test -e ../../../removed; do sleep 0.1; done; test $YDL_ATTEMPT = 2; \
          fi",
         "gang: true\ninputs: {train: data}\ndeadlines: {grace: 1s}\n\
-         restart: {limit: 1, scope: job, backoff: {first: 1ms, most: 1ms}}",
+         restart: {limit: 1, scope: job, backoff: {initial: 1ms, max: 1ms}}",
     ));
     assert_eq!(ran.code, 0, "{ran:#?}");
     let first = printed(&home, 1, 1, "files ");

@@ -231,7 +231,7 @@ fn ends_as_anywhere(docker: &Docker) {
 fn leaves_nothing_when_killed(docker: &Docker) {
     let home = Home::new();
     let yaml = format!(
-        "name: t\nenvironment: {{docker: '{IMAGE}'}}\nrestart: {{limit: 2, backoff: {{first: 1ms}}}}\n\
+        "name: t\nenvironment: {{docker: '{IMAGE}'}}\nrestart: {{limit: 2, backoff: {{initial: 1ms}}}}\n\
          roles: {{w: {{shell: 'echo here $YDL_ATTEMPT; sleep 600'}}}}\n"
     );
     home.write("job.yaml", &yaml);

@@ -75,7 +75,7 @@ environment: {}
 files: [elastic.py]
 env: {{OMP_NUM_THREADS: '1', WORLDS: '{worlds}', HEEDS: {heeds}, HOROVOD_GLOO_TIMEOUT_SECONDS: '20'}}
 gang: {{settle: 1s}}
-restart: {{limit: 3, backoff: {{first: 10ms, most: 10ms}}}}
+restart: {{limit: 3, backoff: {{initial: 10ms, max: 10ms}}}}
 roles:
   worker: {{instances: {{min: 2, max: 3, start: 2}}, memory: 512 MiB, run: python elastic.py}}
 ",

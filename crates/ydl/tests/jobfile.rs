@@ -108,7 +108,7 @@ name: everything
 files: [train.py]
 environment: venv
 env: {A: 'yes', B: \"line\\nnext\\t\\\"q\\\" \\\\ \\u2028 é\", C: '', D: 'true', E: '# no: comment', F: ' lead', G: '-x', H: '*a'}
-restart: {limit: 3, backoff: {first: 500ms, most: 1h 1ms}, window: 1h 30m}
+restart: {limit: 3, backoff: {initial: 500ms, max: 1h 1ms}, window: 1h 30m}
 roles:
   chief.1:
     instances: 3
@@ -116,9 +116,9 @@ roles:
     run: ['python', 'a b', '', '$HOME', 'x: y', '[', '{', '~', '1.0']
     env: {OWN: 1}
     restart: {scope: role}
-    completion: decides
+    completion: primary
     tolerate: 1
-    memory_growth: {percent: 20, most: 5000 MiB}
+    memory_growth: {percent: 20, max: 5000 MiB}
     ports: [http, grpc]
     resources: {yarn.io/fpga: 2}
   side:
@@ -126,15 +126,15 @@ roles:
       set -e
       echo \"$X\" | cat
     completion: service
-gang: {hold: 1m, retries: 0, backoff: {first: 1s, most: 2s}}
-deadlines: {run: 2h, silence: 5s, grace: 0s}
-blame: {failures: 1, forgive_after: 1m, at_most: 0}
+gang: {hold: 1m, retries: 0, backoff: {initial: 1s, max: 2s}}
+timeouts: {run: 2h, heartbeat: 5s, grace: 0s}
+node_exclusion: {failures: 1, timeout: 1m, max_nodes: 0}
 ports: 1000-2000
 queue: a.b
 node_label: gpu
 outputs: {'a/*': out, b: /tmp/b/}
 ";
-    let flags = "{framework: tensorflow, cluster_flags: true, deadlines: {follow: 1m}, \
+    let flags = "{framework: tensorflow, cluster_flags: true, timeouts: {follow: 1m}, \
          roles: {worker: {run: python t.py}, ps: {instances: 2, completion: follows}}}";
     for yaml in [full, SHORT, flags, "roles: {w: {run: sleep 1}}"] {
         let dir = folder();
@@ -161,7 +161,7 @@ roles:
     run: sleep 1
     gpus: 1
     node_label: gpu
-    placement: {most_per_node: 1, nodes: [a, b], racks: [/r1], attributes: {cuda: 12, arch: x86}}
+    placement: {max_per_node: 1, nodes: [a, b], racks: [/r1], attributes: {cuda: 12, arch: x86}}
 queue: root.ml
 node_label: fast
 tags: [nightly, mnist]
@@ -205,7 +205,7 @@ files:
 roles:
   worker:
     run: sleep 1
-    placement: {most_per_node: 0, racks: [r1]}
+    placement: {max_per_node: 0, racks: [r1]}
 queue: a b
 tags: ['']
 priority: high
@@ -235,11 +235,11 @@ outputs: {a: 's3://x/y', b: 'hdfs://x'}
 
         hint: say where it comes from
 
-        error: job.yaml:9:32: `roles.worker.placement.most_per_node`: 0 is too few
+        error: job.yaml:9:31: `roles.worker.placement.max_per_node`: 0 is too few
 
         hint: 1 is the least
 
-        error: job.yaml:9:43: `roles.worker.placement.racks`: `r1` is not a rack
+        error: job.yaml:9:42: `roles.worker.placement.racks`: `r1` is not a rack
 
         hint: racks begin with `/`: write `/r1`
 
@@ -293,7 +293,7 @@ fn overrides_are_typed_like_the_file() {
         "roles.a.b.env.X=1",
         "roles.a.b.run=[echo, hi]",
         "name=other",
-        "deadlines.run=1h",
+        "timeouts.run=1h",
     ];
     let spec = read_in(folder().path(), yaml, &sets).unwrap();
     assert_eq!(spec.name, "other");
@@ -303,7 +303,7 @@ fn overrides_are_typed_like_the_file() {
     assert_eq!(spec.timeouts.run, Some(Span::hours(1)));
     let yaml = b"roles: {w: {run: sleep 1}}\noutputs: {c k/: {to: out}, a: {to: there}}";
     let sets = [
-        r#"outputs."c k/".existing=refuse"#,
+        r#"outputs."c k/".existing=fail"#,
         "outputs.'a=b/'=\"c=d\"",
         r#"roles.w.env."A.B"=it's"#,
         "outputs.a.existing=number",
@@ -362,7 +362,7 @@ fn an_unknown_key_is_told_with_its_place_and_the_nearest_known_one() {
 
             error: job.yaml:7:5: unknown key `colour` in role `worker`
 
-            hint: known here: `instances`, `processes`, `memory`, `vcores`, `gpus`, `resources`, `run`, `shell`, `environment`, `env`, `restart`, `completion`, `tolerate`, `memory_growth`, `after`, `ports`, `node_label`, `placement`
+            hint: known here: `instances`, `processes`, `memory`, `vcores`, `gpus`, `resources`, `run`, `shell`, `environment`, `env`, `restart`, `completion`, `tolerate`, `memory_growth`, `depends_on`, `ports`, `node_label`, `placement`
 
             error: job.yaml:8:8: unknown key `hlod` in `gang`
 
@@ -412,7 +412,7 @@ roles:
     env: [A]
     resources: {fpga: many}
 gang: maybe
-deadlines: {silence: 10 minutes, grace: soon}
+timeouts: {heartbeat: 10 minutes, grace: soon}
 ports: 5-70000
 ",
         expect![[r#"
@@ -470,11 +470,11 @@ ports: 5-70000
 
             error: job.yaml:16:7: `gang`: `maybe` is neither `true` nor `false`
 
-            error: job.yaml:17:22: `deadlines.silence`: `minutes` is not a unit of time
+            error: job.yaml:17:23: `timeouts.heartbeat`: `minutes` is not a unit of time
 
             hint: times are in `ms`, `s`, `m`, `h` and `d`
 
-            error: job.yaml:17:41: `deadlines.grace`: `soon` is not a time
+            error: job.yaml:17:42: `timeouts.grace`: `soon` is not a time
 
             hint: write it as `30s`, `5m` or `1h 30m`
 

@@ -106,7 +106,7 @@ fn steal(times: u32, limit: u32) -> (Home, Ran) {
     );
     let program = serde_json::to_string(&program).expect("a string");
     let text = format!(
-        "name: t\ngang: true\nrestart: {{limit: {limit}, backoff: {{first: 1ms, most: 1ms}}}}\n\
+        "name: t\ngang: true\nrestart: {{limit: {limit}, backoff: {{initial: 1ms, max: 1ms}}}}\n\
          roles: {{worker: {{instances: 2, ports: [web], run: [python3, -c, {program}]}}}}\n"
     );
     let child = home.start(&text);
@@ -144,7 +144,7 @@ fn a_killed_program_starts_a_new_round_and_facts_say_why() {
     let text = script(
         3,
         "test $YDL_ROUND = 2 && exit 0; echo up; sleep 1000",
-        "gang: true\nrestart: {scope: job, limit: 1, backoff: {first: 10ms, most: 10ms}}",
+        "gang: true\nrestart: {scope: job, limit: 1, backoff: {initial: 10ms, max: 10ms}}",
     );
     let child = home.start(&text);
     home.wait_for("three programs", |home| (home.find("sleep 1000").len() >= 6).then_some(()));
@@ -153,7 +153,7 @@ fn a_killed_program_starts_a_new_round_and_facts_say_why() {
     let ran = finish(child);
     assert_eq!(ran.code, 0, "{ran:#?}");
     let facts = home.facts();
-    assert!(facts.contains(r#""round-broken":{"round":2"#), "{facts}");
+    assert!(facts.contains(r#""round-restarted":{"round":2"#), "{facts}");
     assert!(facts.contains(r#""ending":{"signalled":{"signal":9}}"#), "{facts}");
     assert!(facts.contains(r#""round-started":{"round":2,"tasks":3}"#), "{facts}");
     assert!(home.processes().is_empty(), "{:?}", home.processes());
@@ -180,7 +180,7 @@ fn without_restarts_a_killed_program_fails_the_job_at_once_and_by_name() {
 fn the_masters_death_ends_everything_and_status_tells_the_truth() {
     let home = Home::new();
     // Long before an agent without news of its master would leave by itself.
-    let more = "deadlines: {silence: 1h}";
+    let more = "timeouts: {heartbeat: 1h}";
     let id = home.detach(&script(2, "trap '' HUP; sleep 1000 & wait", more));
     home.wait_for("the programs", |home| (home.find("sleep 1000").len() >= 4).then_some(()));
     kill(home.find(" master ")[0].pid, 9);
@@ -198,7 +198,7 @@ fn an_agents_death_leaves_no_orphan_and_its_task_is_repaired() {
     let text = script(
         1,
         "test $YDL_ATTEMPT = 2 && exit 0; setsid sleep 1000 & sleep 1000",
-        "restart: {limit: 1, backoff: {first: 1ms, most: 1ms}}",
+        "restart: {limit: 1, backoff: {initial: 1ms, max: 1ms}}",
     );
     let child = home.start(&text);
     home.wait_for("the programs", |home| (home.find("sleep 1000").len() >= 3).then_some(()));
@@ -217,7 +217,7 @@ fn what_agent_and_keeper_leave_behind_when_both_are_killed_is_ended() {
         "daemon=$YDL_CHECKPOINT/daemon; \
          if test $YDL_ATTEMPT = 2; then ! kill -0 $(cat $daemon); exit; fi; \
          setsid sleep 1000 & echo $! > $daemon; echo up; sleep 1000",
-        "restart: {limit: 1, backoff: {first: 1ms, most: 1ms}}",
+        "restart: {limit: 1, backoff: {initial: 1ms, max: 1ms}}",
     );
     let child = home.start(&text);
     home.wait_for_job();
@@ -266,17 +266,17 @@ fn what_ydl_needs_itself_is_not_charged_to_a_task() {
 fn memory_can_grow_after_such_a_kill() {
     let home = Home::new();
     let ran = home.submit(
-        "name: t\nroles:\n  worker:\n    memory: 64 MiB\n    memory_growth: {percent: 900, most: 1 GiB}\n    restart: {limit: 1, backoff: {first: 1ms, most: 1ms}}\n    run: [python3, -c, 'import os, time; x = bytearray(200 << 20); time.sleep(1000 if os.environ[\"YDL_ATTEMPT\"] == \"1\" else 3)']\n",
+        "name: t\nroles:\n  worker:\n    memory: 64 MiB\n    memory_growth: {percent: 900, max: 1 GiB}\n    restart: {limit: 1, backoff: {initial: 1ms, max: 1ms}}\n    run: [python3, -c, 'import os, time; x = bytearray(200 << 20); time.sleep(1000 if os.environ[\"YDL_ATTEMPT\"] == \"1\" else 3)']\n",
     );
     assert_eq!(ran.code, 0, "{ran:#?}");
-    assert!(home.facts().contains(r#""memory-grew":{"task":"worker:0","memory_mib":640}"#));
+    assert!(home.facts().contains(r#""memory-increased":{"task":"worker:0","memory_mib":640}"#));
 }
 
 #[test]
 fn a_program_that_ignores_sigterm_is_killed_after_its_grace() {
     let home = Home::new();
     let text =
-        script(1, "trap '' TERM; echo up; while :; do sleep 1; done", "deadlines: {grace: 300ms}");
+        script(1, "trap '' TERM; echo up; while :; do sleep 1; done", "timeouts: {grace: 300ms}");
     let id = home.detach(&text);
     let log = |home: &Home| home.job().join("logs/worker/0/1/stdout.0");
     home.wait_for_text(log, "up");
@@ -390,7 +390,7 @@ fn exit_codes_are_those_of_the_table() {
     assert_eq!(home.submit(&script(1, "exit 0", "")).code, 0);
     assert_eq!(home.submit(&script(1, "exit 42", "")).code, 42);
     assert_eq!(home.submit(&script(1, "kill -TERM $$", "")).code, 143);
-    assert_eq!(home.submit(&script(1, "sleep 1000", "deadlines: {run: 200ms}")).code, 120);
+    assert_eq!(home.submit(&script(1, "sleep 1000", "timeouts: {run: 200ms}")).code, 120);
     assert_eq!(home.run(&["status", "nobody"]).code, 2);
     assert_eq!(home.run(&["submit", "no-such-file.yaml"]).code, 2);
 }
@@ -403,7 +403,7 @@ fn what_can_never_fit_fails_before_anything_starts() {
     let ran = home.submit("name: t\nroles: {worker: {gpus: 99, run: 'true'}}\n");
     assert_failed(&ran, 2, "99 GPUs");
     home.write("job.yaml", "name: t\ngang: true\nroles: {worker: {instances: 9, run: 'true'}}\n");
-    let ran = home.run(&["submit", "--offer", "vcores=8", "job.yaml"]);
+    let ran = home.run(&["submit", "--resources", "vcores=8", "job.yaml"]);
     assert_failed(&ran, 2, "9 vcores");
     assert!(!home.path().join("state/ydl/jobs").exists() || home.processes().is_empty());
 }
@@ -412,7 +412,7 @@ fn what_can_never_fit_fails_before_anything_starts() {
 fn tasks_that_start_on_their_own_take_turns() {
     let home = Home::new();
     home.write("job.yaml", &script(5, "echo $YDL_INDEX", ""));
-    let ran = home.run(&["submit", "--offer", "vcores=1", "job.yaml"]);
+    let ran = home.run(&["submit", "--resources", "vcores=1", "job.yaml"]);
     assert_eq!(ran.code, 0, "{ran:#?}");
     assert_eq!(ran.out.lines().count(), 5);
 }
@@ -525,7 +525,7 @@ fn an_agent_that_hangs_is_noticed_and_its_task_repaired() {
     let text = script(
         1,
         &format!("test -e {} && exit 0; sleep 1000", stopped.display()),
-        "deadlines: {silence: 1s, run: 10m}\nrestart: {limit: 100, backoff: {first: 1ms, most: 1ms}}",
+        "timeouts: {heartbeat: 1s, run: 10m}\nrestart: {limit: 100, backoff: {initial: 1ms, max: 1ms}}",
     );
     let child = home.start(&text);
     home.wait_for("the program", |home| (home.find("sleep 1000").len() >= 2).then_some(()));
@@ -535,7 +535,7 @@ fn an_agent_that_hangs_is_noticed_and_its_task_repaired() {
     }
     let ran = finish(child);
     assert_eq!(ran.code, 0, "{ran:#?}");
-    assert!(home.facts().contains(r#""silent":"#), "{}", home.facts());
+    assert!(home.facts().contains(r#""heartbeat-timeout":"#), "{}", home.facts());
     assert!(home.processes().is_empty(), "{:?}", home.processes());
 }
 
@@ -543,7 +543,7 @@ fn an_agent_that_hangs_is_noticed_and_its_task_repaired() {
 fn an_agent_that_was_quiet_for_a_moment_is_kept() {
     let home = Home::new();
     // It goes on for longer than an agent may be silent, which is long after a quiet one is missed.
-    let text = script(1, "echo up; sleep 14", "deadlines: {silence: 8s}");
+    let text = script(1, "echo up; sleep 14", "timeouts: {heartbeat: 8s}");
     let child = home.start(&text);
     home.wait_for_job();
     home.wait_for_text(|home| home.job().join("logs/worker/0/1/stdout.0"), "up");
@@ -561,7 +561,7 @@ fn a_program_that_somebody_has_stopped_is_ended_and_starts_again() {
     let text = script(
         1,
         "test $YDL_ATTEMPT = 2 && exit 0; echo up; exec sleep 1000",
-        "deadlines: {silence: 6s}\nrestart: {limit: 1, backoff: {first: 1ms, most: 1ms}}",
+        "timeouts: {heartbeat: 6s}\nrestart: {limit: 1, backoff: {initial: 1ms, max: 1ms}}",
     );
     let child = home.start(&text);
     home.wait_for_job();
@@ -650,7 +650,7 @@ fn a_container_that_is_gone_changes_nothing_in_the_store() {
              YDL_TOKEN_FILE=$old {ydl} kv put a 1; echo put $?; \
              {ydl} kv put a 2 && {ydl} kv get a"
         ),
-        "files: [ask.py]\nrestart: {limit: 1, backoff: {first: 1ms, most: 1ms}}",
+        "files: [ask.py]\nrestart: {limit: 1, backoff: {initial: 1ms, max: 1ms}}",
     );
     home.write(
         "ask.py",
@@ -675,6 +675,6 @@ print(urllib.request.urlopen(request, context=context, timeout=20).read().decode
 
 impl Home {
     fn facts_file(&self) -> std::path::PathBuf {
-        self.job().join("events.jsonl")
+        self.job().join("history.jsonl")
     }
 }

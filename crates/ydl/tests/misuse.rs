@@ -88,8 +88,8 @@ fn a_size_that_does_not_fit_comes_with_the_hint_that_helps() {
     let submit = |words: &[&str]| home.run(&[&["submit"], words, &["--", "true"]].concat());
     let least = submit(&["--memory", "16MiB"]);
     assert_refused(&least, "the minimum is 32 MiB", "ask for more");
-    let most = submit(&["--vcores", "9", "--offer", "vcores=8"]);
-    assert_refused(&most, "9 vcores, but only 8 are available", "raise `--offer`");
+    let most = submit(&["--vcores", "9", "--resources", "vcores=8"]);
+    assert_refused(&most, "9 vcores, but only 8 are available", "raise `--resources`");
     let fpga = submit(&["--set", "roles.worker.resources.fpga=1"]);
     assert_refused(&fpga, "1 `fpga`, which this machine", "leave it out");
     let output = submit(&["--output", "model"]);

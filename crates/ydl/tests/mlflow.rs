@@ -50,7 +50,7 @@ fn a_job_is_a_run_with_its_parameters_metrics_artifacts_and_outcome() {
         assert_eq!(metric, (0.25 + f64::from(rank)).to_string(), "{run}");
     }
     let files = server.artifacts(&id);
-    for name in ["ydl/job.json", "ydl/facts.jsonl", "ydl/logs/worker-0/stdout.txt"] {
+    for name in ["ydl/job.json", "ydl/history.jsonl", "ydl/logs/worker-0/stdout.txt"] {
         assert!(files.iter().any(|(path, _)| path.ends_with(name)), "{name} in {files:?}");
     }
     let whole: String = files.iter().map(|(_, text)| text.as_str()).collect();
@@ -334,7 +334,7 @@ fn a_token_goes_to_the_server_and_into_no_file_that_others_read() {
     let mode =
         std::os::unix::fs::PermissionsExt::mode(&fs::metadata(&kept).expect("it").permissions());
     assert_eq!(mode & 0o777, 0o600);
-    for name in ["job.json", "events.jsonl", "master.log", "result.json"] {
+    for name in ["job.json", "history.jsonl", "master.log", "result.json"] {
         let text = fs::read_to_string(home.job().join(name)).expect("a file");
         assert!(!text.contains("very-secret-word"), "{name}");
     }

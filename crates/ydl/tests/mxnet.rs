@@ -64,13 +64,13 @@ fn a_worker_of_dist_async_is_replaced_alone_and_gets_its_rank_and_the_weights_ba
     let home = Home::new();
     let run = "python train.py --epochs 8 --pause 0.02 --lr 0.05 --kv-store dist_async";
     let mut words = example(&home, "mxnet", run);
-    let restart = "roles.worker.restart={scope: task, limit: 1, backoff: {first: 10ms}}";
+    let restart = "roles.worker.restart={scope: task, limit: 1, backoff: {initial: 10ms}}";
     words.extend(["--set", restart].map(String::from));
     let so = |said: &str| said.contains("epoch 3 ");
     let (ran, _) = signal_one(&home, &words, 9, "worker/1", so, "DMLC_WORKER_ID=1");
     assert_eq!(ran.code, 0, "{ran:#?}");
     let facts = home.facts();
-    assert!(!facts.contains(r#""round-broken""#), "{facts}");
+    assert!(!facts.contains(r#""round-restarted""#), "{facts}");
     assert_eq!(facts.matches(r#""attempt-started""#).count(), 5, "{facts}");
     // It began anew, with what the servers had learned by then.
     let all: Vec<_> = ran.out.lines().collect();

@@ -250,10 +250,10 @@ fn all_containers_must_have_a_place_at_some_time() {
         ],
     );
     check_said(
-        "roles: {w: {instances: 3, placement: {most_per_node: 1}, run: sleep 1}}",
+        "roles: {w: {instances: 3, placement: {max_per_node: 1}, run: sleep 1}}",
         expect![[r#"
             error: role `w` has 3 tasks with at most 1 on a node, and 2 nodes take 2
-            hint: lower `roles.w.instances` to 2, or raise `roles.w.placement.most_per_node`"#]],
+            hint: lower `roles.w.instances` to 2, or raise `roles.w.placement.max_per_node`"#]],
     );
     check_said(
         "roles: {w: {placement: {attributes: {os: z}}, run: sleep 1}}",
@@ -288,7 +288,7 @@ fn what_is_in_use_makes_a_job_wait_and_no_more() {
 fn what_an_old_cluster_lacks_is_said() {
     let mut has = cluster();
     (has.kinds, has.constraints) = (None, Constraints::TooOld);
-    let yaml = "roles: {w: {gpus: 1, placement: {most_per_node: 1}, run: sleep 1}}";
+    let yaml = "roles: {w: {gpus: 1, placement: {max_per_node: 1}, run: sleep 1}}";
     expect![[r#"
         error: role `w` asks for at most 1 tasks on a node, which this Hadoop is too old for: that came with 3.1 and 3.2
         hint: leave `roles.w.placement` out

@@ -123,7 +123,7 @@ services:
                 vcores: 2
                 gpus: 1
                 resources: {yarn.io/fpga: 2}
-                after: [scheduler]
+                depends_on: [scheduler]
                 restart: {limit: 3}
                 tolerate: all
                 node_label: gpu
@@ -169,7 +169,7 @@ services:
               application-driver:
                 memory: "600 MiB"
                 vcores: 1
-                completion: decides
+                completion: primary
                 run:
                   - bash
                   - "-c"

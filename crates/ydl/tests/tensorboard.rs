@@ -51,7 +51,7 @@ fn tensorboard_shows_a_job_and_is_no_part_of_it() {
     for rank in 0..2 {
         assert!(ran.out.contains(&format!("world 2 rank {rank}")), "{ran:#?}");
     }
-    let note = format!("tensorboard:0 is reached with `ydl open {id} tensorboard:0`");
+    let note = format!("tensorboard:0 is reached with `ydl port-forward {id} tensorboard:0`");
     assert!(ran.err.contains(&note), "{ran:#?}");
     drop(opened);
     home.wait_until_empty();
@@ -109,14 +109,14 @@ fn any_port_of_any_task_is_reached_by_its_user() {
          roles:\n  web: {instances: 2, memory: 128 MiB, ports: [web, raw], run: python3 web.py}\n  \
          plain: {memory: 64 MiB, run: sleep 600}\n",
     );
-    let refused = home.run(&["open", &id]);
+    let refused = home.run(&["port-forward", &id]);
     assert_eq!(refused.code, 2, "{refused:#?}");
     assert!(
         refused.err.contains("several tasks of the job have ports")
             || refused.err.contains("no task"),
         "{refused:#?}"
     );
-    let refused = home.run(&["open", &id, "worker:0"]);
+    let refused = home.run(&["port-forward", &id, "worker:0"]);
     assert!(refused.err.contains("the job has no task `worker:0`"), "{refused:#?}");
     assert!(refused.err.contains("those with ports are `web:0`"), "{refused:#?}");
 
@@ -137,7 +137,7 @@ fn any_port_of_any_task_is_reached_by_its_user() {
         (&["plain:0"], "`plain:0` has no ports"),
         (&["web:7"], "the job has no task `web:7`"),
     ] {
-        let refused = home.run(&[&["open", &id], words].concat());
+        let refused = home.run(&[&["port-forward", &id], words].concat());
         assert_eq!(refused.code, 2, "{refused:#?}");
         assert!(refused.err.contains(sentence), "{refused:#?}");
     }
@@ -149,7 +149,7 @@ fn any_port_of_any_task_is_reached_by_its_user() {
     assert_eq!(killed.code, 0, "{killed:#?}");
     // It ends with its job.
     let mut opened = opened;
-    home.wait_for("the end of `ydl open`", |_| opened.child.try_wait().expect("a child"));
+    home.wait_for("the end of `ydl port-forward`", |_| opened.child.try_wait().expect("a child"));
     drop(opened);
     home.wait_until_empty();
 }

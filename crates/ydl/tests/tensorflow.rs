@@ -90,7 +90,7 @@ fn a_killed_parameter_server_takes_the_chief_back_to_its_checkpoint() {
     let home = Home::new();
     let run = "python train.py --epochs 12 --pause 0.2";
     let mut words = example(&home, "tensorflow-ps", run);
-    let restart = "restart={limit: 1, backoff: {first: 10ms, most: 10ms}}";
+    let restart = "restart={limit: 1, backoff: {initial: 10ms, max: 10ms}}";
     words.extend(["--set", restart].map(String::from));
     let so = |said: &str| said.contains("epoch 3 ");
     let (ran, _) = signal_one(&home, &words, 9, "chief/0", so, "YDL_ROLE=ps");
@@ -144,7 +144,7 @@ fn programs_of_tensorflow_1_go_on_from_the_checkpoint_when_one_is_killed() {
     let home = Home::new();
     let run = "python train.py --steps 600 --pause 0.01";
     let mut words = example(&home, "tensorflow1", run);
-    let restart = "restart={limit: 1, backoff: {first: 10ms, most: 10ms}}";
+    let restart = "restart={limit: 1, backoff: {initial: 10ms, max: 10ms}}";
     words.extend(["--set", restart].map(String::from));
     // There is a checkpoint every fifty steps.
     let so = |said: &str| {

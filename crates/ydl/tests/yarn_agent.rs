@@ -298,7 +298,7 @@ async fn an_agent_finds_the_master_that_took_over_and_its_program_does_not_notic
     let _peace = PEACE.read().await;
     let world = World::new().await;
     let script = "echo $$; until [ -e go ]; do sleep 0.05; done; exit 4";
-    let mut scene = Scene::in_container(script, "deadlines: {silence: 60s}", world.store());
+    let mut scene = Scene::in_container(script, "timeouts: {heartbeat: 60s}", world.store());
     scene.start().await;
     scene
         .until("program", async |scene| {

@@ -109,7 +109,7 @@ fn a_job_is_one_run_and_stays_on_its_boards_whatever_becomes_of_its_master() {
     assert_eq!(ran.code, 0, "{ran:#?}");
 
     job.led_by(2);
-    // The same `ydl open` finds the new master, and the same run hears from it.
+    // The same `ydl port-forward` finds the new master, and the same run hears from it.
     shows_scalars(&opened);
     fs::write(job.file("again"), "").expect("a file");
     let after = run_where(&server, "shown", "its second report", |run| has_loss(run, 0.25));
@@ -151,8 +151,8 @@ fn is_whole(server: &Tracking) {
         artifact(server, id, &log, &format!("run {id}"));
     }
     artifact(server, id, "ydl/job.json", "tensorboard");
-    artifact(server, id, "ydl/facts.jsonl", "master-recovered");
-    artifact(server, id, "ydl/facts.jsonl", "job-finished");
+    artifact(server, id, "ydl/history.jsonl", "master-recovered");
+    artifact(server, id, "ydl/history.jsonl", "job-finished");
     artifact(server, id, "ydl/logs/tensorboard-0/stderr.txt", "TensorBoard");
 }
 

@@ -93,9 +93,9 @@ fn what_the_cluster_cannot_give_is_refused_with_numbers() {
         "lower `roles.worker.instances`, or ask for less in each",
     );
     refused(
-        "roles: {worker: {instances: 3, memory: 256 MiB, placement: {most_per_node: 1}, run: sleep 1}}",
+        "roles: {worker: {instances: 3, memory: 256 MiB, placement: {max_per_node: 1}, run: sleep 1}}",
         "role `worker` has 3 tasks with at most 1 on a node, and 2 nodes take 2",
-        "lower `roles.worker.instances` to 2, or raise `roles.worker.placement.most_per_node`",
+        "lower `roles.worker.instances` to 2, or raise `roles.worker.placement.max_per_node`",
     );
 }
 

@@ -93,12 +93,12 @@ fn tasks_on_one_node_have_different_devices_and_those_of_a_dead_agent_are_free()
     let both: BTreeSet<&str> = devices.iter().map(String::as_str).collect();
     let cluster = cluster();
     let counted = Desk::at(cluster);
-    let (id, place) = begin(&counted, "by-cluster");
+    let (id, place) = begin(&counted, "cluster");
     assert_eq!(names(&seen(&place, 2)), both);
     finish(&counted, &id);
 
     let uncounted = Desk::at(cluster);
-    let (id, place) = begin(&uncounted, "by-agent");
+    let (id, place) = begin(&uncounted, "agent");
     let first = seen(&place, 2);
     assert_eq!(names(&first), both);
     let pid = Pid::from_raw(agent(&first[0].1)).expect("a process");

@@ -34,7 +34,7 @@ fn cluster() -> &'static Cluster {
 /// A job of one task in that image, which does not wait long before it tries again.
 fn job(image: &str) -> String {
     format!(
-        "environment: {image}\nrestart: {{backoff: {{first: 50ms, most: 100ms}}}}\n\
+        "environment: {image}\nrestart: {{backoff: {{initial: 50ms, max: 100ms}}}}\n\
          roles: {{worker: {{memory: 64 MiB, shell: 'echo it ran'}}}}\n"
     )
 }

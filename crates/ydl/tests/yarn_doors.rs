@@ -96,7 +96,7 @@ fn dmlc_yarn_trains_mxnet_although_a_container_fails_and_avoids_its_node() {
     let again = |it: &&yarn_support::job::Started| it.task == "worker:1" && it.attempt == 2;
     let again = started.iter().find(again).expect("another attempt");
     assert_ne!(again.node, ended.node, "{started:#?}");
-    assert_eq!(job.count("node-blamed"), 1, "{:#?}", job.facts());
+    assert_eq!(job.count("node-excluded"), 1, "{:#?}", job.facts());
     example::wait_gone(job.cluster, &job.id);
 }
 

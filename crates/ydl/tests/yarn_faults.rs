@@ -73,7 +73,7 @@ fn newest(started: &[Started], task: &str) -> Started {
 #[test]
 fn a_program_that_is_killed_starts_again_and_that_counts() {
     let (cluster, _turn) = cluster();
-    let role = "memory: 128 MiB, tolerate: 1, restart: {limit: 1, backoff: {first: 100ms}}";
+    let role = "memory: 128 MiB, tolerate: 1, restart: {limit: 1, backoff: {initial: 100ms}}";
     let job = Job::submit(cluster, 3, WAITS, role, "");
     let first = job.programs(3);
     // One dies twice, which is once too often; one once; one never.
@@ -100,7 +100,7 @@ fn a_program_that_is_killed_starts_again_and_that_counts() {
     for task in ["worker:0", "worker:1"] {
         let ended = job.end_of(task, 1);
         assert_eq!(ended.ending, json!({"signalled": {"signal": 9}}));
-        assert!(ended.next.get("again").is_some(), "{ended:?}");
+        assert!(ended.next.get("retry").is_some(), "{ended:?}");
     }
     assert_eq!(job.programs(0).len(), 5);
     assert_eq!(job.started().len(), 5);
@@ -110,8 +110,8 @@ fn a_program_that_is_killed_starts_again_and_that_counts() {
 fn a_node_where_programs_die_is_avoided_and_later_forgiven() {
     let (cluster, _turn) = cluster();
     // No node has room for more than two. Nobody starts again before both failures are known.
-    let role = "memory: 3 GiB, restart: {limit: 3, backoff: {first: 2s, most: 2s}}";
-    let more = "blame: {failures: 2, forgive_after: 15s}";
+    let role = "memory: 3 GiB, restart: {limit: 3, backoff: {initial: 2s, max: 2s}}";
+    let more = "node_exclusion: {failures: 2, timeout: 15s}";
     let job = Job::submit(cluster, 4, WAITS, role, more);
     job.programs(4);
     let started = job.all_started(4);
@@ -133,14 +133,14 @@ fn a_node_where_programs_die_is_avoided_and_later_forgiven() {
     job.go();
     job.succeeded_last();
     let facts = job.facts();
-    let blamed: Vec<_> = facts.iter().filter_map(|(_, what)| what.get("node-blamed")).collect();
+    let blamed: Vec<_> = facts.iter().filter_map(|(_, what)| what.get("node-excluded")).collect();
     let [blamed] = &blamed[..] else {
         panic!("{facts:#?}");
     };
     assert_eq!(blamed["node"], *bad);
-    assert_eq!(blamed["because"], "2 programs failed there");
+    assert_eq!(blamed["reason"], "2 programs failed there");
     let forgiven = facts.iter().filter_map(|(at, what)| {
-        let forgiven = what.get("node-forgiven")?;
+        let forgiven = what.get("node-readmitted")?;
         Some((*at, forgiven["node"].clone()))
     });
     let forgiven: Vec<_> = forgiven.collect();
@@ -152,7 +152,7 @@ fn a_node_where_programs_die_is_avoided_and_later_forgiven() {
     for start in &all[6..] {
         assert!(start.node == *bad && start.at >= until, "{start:?}, {blamed}");
     }
-    for ended in job.ended().iter().filter(|it| it.next.get("again").is_some()) {
+    for ended in job.ended().iter().filter(|it| it.next.get("retry").is_some()) {
         assert_eq!((&ended.node, &ended.ending), (bad, &json!({"signalled": {"signal": 9}})));
     }
 }
@@ -214,7 +214,7 @@ fn a_container_that_another_queue_takes_has_time_for_a_checkpoint() {
     taken.retain(|ended| ended.ending != "succeeded");
     let again = taken.iter().map(|ended| {
         assert_eq!(ended.ending, "preempted", "{ended:?}");
-        assert!(ended.next.get("again").is_some(), "{ended:?}");
+        assert!(ended.next.get("retry").is_some(), "{ended:?}");
         assert!(newest(&all, &ended.task).attempt > ended.attempt);
         index(&ended.task).to_string()
     });
@@ -229,8 +229,8 @@ fn a_container_that_another_queue_takes_has_time_for_a_checkpoint() {
 #[test]
 fn a_node_that_is_lost_for_good_costs_a_restart_and_no_failure() {
     let (cluster, _turn) = cluster();
-    let role = "memory: 2 GiB, restart: {limit: 1, backoff: {first: 100ms}}";
-    let more = "deadlines: {silence: 4s, grace: 1s, stop: 2s}";
+    let role = "memory: 2 GiB, restart: {limit: 1, backoff: {initial: 100ms}}";
+    let more = "timeouts: {heartbeat: 4s, grace: 1s, stop: 2s}";
     let job = Job::submit(cluster, 6, WAITS, role, more);
     let before = job.programs(6);
     let started = job.all_started(6);
@@ -269,8 +269,8 @@ fn a_node_that_is_lost_for_good_costs_a_restart_and_no_failure() {
     }
     // It fell silent before the cluster called its node lost, and that is laid at the node's door.
     let ended = job.end_of(&frozen.task, 1);
-    assert!(ended.ending.get("silent").is_some(), "{ended:?}");
-    assert_eq!(job.count("node-blamed"), 1);
+    assert!(ended.ending.get("heartbeat-timeout").is_some(), "{ended:?}");
+    assert_eq!(job.count("node-excluded"), 1);
     // The one failure that is allowed has not been used up.
     for unlucky in &there[..2] {
         let index = index(&unlucky.task);
@@ -294,7 +294,7 @@ fn a_checkpoint_outlives_its_node_and_everybody_goes_on_from_it_elsewhere() {
         if [ $YDL_ROUND = 1 ]; then \
         echo $((7 + YDL_INDEX)) > .new; mv .new steps.$YDL_INDEX; sleep 1000; fi; \
         rm steps.$YDL_INDEX; until [ -e $SHARED/go ]; do sleep 0.1; done";
-    let role = "memory: 3 GiB, placement: {most_per_node: 1}, restart: {scope: job, limit: 0}";
+    let role = "memory: 3 GiB, placement: {max_per_node: 1}, restart: {scope: job, limit: 0}";
     let more = "gang: true\ndeadlines: {grace: 1s, stop: 4s}";
     let job = Job::submit(cluster, 2, script, role, more);
     let started = job.all_started(2);

@@ -149,7 +149,7 @@ fn what_an_old_hadoop_lacks_is_said_before_anything_is_submitted() {
         desk.write("job.yaml", &format!("roles: {{worker: {{{role}}}}}"));
         desk.run(&["submit", "--dry-run", "job.yaml"])
     };
-    let spread = dry("{most_per_node: 1}");
+    let spread = dry("{max_per_node: 1}");
     let by_attribute = dry("{attributes: {os: odd}}");
     if version().has_placement_constraints() {
         assert_eq!(spread.code, 0, "{spread:#?}");
@@ -236,7 +236,7 @@ fn what_cannot_be_brought_to_a_node_is_named_and_tried_elsewhere() {
         let ran = desk.run(&["scale", &job, &format!("worker={workers}")]);
         assert_eq!(ran.code, 0, "{ran:?}");
         wait_began(&desk, workers);
-        let status = desk.run(&["status", "--facts", "1000", &job]);
+        let status = desk.run(&["status", "--events", "1000", &job]);
         let told = status.out.contains("could not run on its node: ");
         told.then_some(status)
     });
@@ -287,7 +287,7 @@ fn a_full_queue_is_waited_for_until_the_deadline() {
     child.signal("-INT");
     assert_eq!(child.finish().code, 121);
     wait_gone(cluster, &waits);
-    let ran = other.submit(&format!("{{queue: narrow, deadlines: {{allocation: 5s}}, {workers}}}"));
+    let ran = other.submit(&format!("{{queue: narrow, timeouts: {{allocation: 5s}}, {workers}}}"));
     assert_eq!(ran.code, 120, "{ran:#?}");
     assert!(
         ran.err.contains(
@@ -297,7 +297,7 @@ fn a_full_queue_is_waited_for_until_the_deadline() {
     );
     // There is no room for the master either.
     let ran = other.submit(
-        "{queue: narrow, deadlines: {allocation: 5s}, master: {memory: 600 MiB}, \
+        "{queue: narrow, timeouts: {allocation: 5s}, master: {memory: 600 MiB}, \
          roles: {worker: {memory: 64 MiB, run: 'true'}}}",
     );
     assert_eq!(ran.code, 120, "{ran:#?}");

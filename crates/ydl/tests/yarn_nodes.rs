@@ -53,8 +53,7 @@ impl Training {
     /// A worker on each node. The first round would last for ever.
     fn begin(&self) -> Job<'static> {
         let arguments = format!("{} $([ $YDL_ROUND -gt 1 ] || echo --pause 600)", self.arguments);
-        let more =
-            More { worker: "instances: 2, placement: {most_per_node: 1}", ..More::default() };
+        let more = More { worker: "instances: 2, placement: {max_per_node: 1}", ..More::default() };
         let more = match self.framework {
             "mxnet" => More { roles: ", server: {instances: 1, memory: 512 MiB}", ..more },
             // It looks for itself among the machine's interfaces, and the test bed's nodes have other addresses.

@@ -268,7 +268,7 @@ fn service(desk: &mut Desk, name: &str, node: &Node, files: &mut Vec<Wanted>) ->
         let names = names.map(|name| Node::text(depends.at.clone(), name_of(name)));
         let value = Value::List(names.collect());
         let at = depends.at.clone();
-        role.tree.put("after", Node { at, value });
+        role.tree.put("depends_on", Node { at, value });
     }
     restarts(desk, &mut role, &path, node);
     places(desk, &mut role, &path, node);
@@ -363,8 +363,8 @@ fn drive(desk: &mut Desk, name: String, driver: Driver<'_>, files: &mut Vec<Want
     let Driver { script, node } = driver;
     let mut role = Role::new(name, node);
     role.resources(desk, "master", find(node, "resources"), Some(DRIVER_MIB));
-    let decides = Node::plain(script.at.clone(), "decides");
-    role.tree.put("completion", decides);
+    let primary = Node::plain(script.at.clone(), "primary");
+    role.tree.put("completion", primary);
     if let Some(text) = desk.text(script, "master.script") {
         role.runs(desk, "master.script", script, text);
     }

@@ -116,9 +116,9 @@ pub fn manners(sheet: &mut Sheet, typed: &Typed) {
     }
     retries(sheet, typed);
     let times = [
-        ("--container_retry_interval", ["restart", "backoff", "first"].as_slice()),
+        ("--container_retry_interval", ["restart", "backoff", "initial"].as_slice()),
         ("--container_failures_validity_interval", &["restart", "window"]),
-        ("--timeout", &["deadlines", "run"]),
+        ("--timeout", &["timeouts", "run"]),
     ];
     for (flag, path) in times {
         if let Some(said) = typed.last(flag).filter(|said| said.value != "-1") {

@@ -6,7 +6,7 @@ use alloc::{borrow::ToOwned, collections::BTreeSet, format, vec::Vec};
 
 pub(super) fn complaints(all: &mut SpecIssues, draft: &JobSpecBuilder) {
     for role in draft.roles.iter().filter(|role| !role.depends_on.is_empty()) {
-        let key = format!("roles.{}.after", role.name);
+        let key = format!("roles.{}.depends_on", role.name);
         let known = |name: &RoleName| draft.roles.iter().any(|other| other.name == *name);
         if let Some(unknown) = role.depends_on.iter().find(|name| !known(name)) {
             let there: Vec<_> = draft.roles.iter().map(|it| it.name.as_str()).collect();

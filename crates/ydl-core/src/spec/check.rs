@@ -325,19 +325,19 @@ fn deadlines(all: &mut SpecIssues, draft: &JobSpecBuilder) {
         ("start", d.start),
         ("follow", d.follow),
         ("stop", d.stop),
-        ("save", d.upload),
+        ("upload", d.upload),
     ];
     for (name, span) in named {
         if span.0 == 0 {
-            let key = format!("deadlines.{name}");
-            all.add(&key, "a deadline of 0 can never be met".to_string(), "");
+            let key = format!("timeouts.{name}");
+            all.add(&key, "a timeout of 0 can never be met".to_string(), "");
         }
     }
     if d.run.is_some_and(|span| span.0 == 0) {
-        all.add("deadlines.run", "a job of 0 seconds can never run".to_string(), "");
+        all.add("timeouts.run", "a job of 0 seconds can never run".to_string(), "");
     }
     if d.heartbeat.0 < MIN_HEARTBEAT_TIMEOUT_MS {
         let what = "a healthy agent may be quiet for up to a second".to_string();
-        all.add("deadlines.silence", what, "1s is the least, 60s is usual");
+        all.add("timeouts.heartbeat", what, "1s is the least, 60s is usual");
     }
 }

@@ -59,7 +59,7 @@ fn of_role(all: &mut SpecIssues, draft: &JobSpecBuilder, role: &RoleSpec) {
         Completion::Any | Completion::Service | Completion::Follows | Completion::Sidecar => {
             let what =
                 format!("the elastic role `{}` is done when everybody in its round is", role.name);
-            let hint = "set it to `all` or `decides`";
+            let hint = "set it to `all` or `primary`";
             all.add(&format!("{key}.completion"), what, hint);
         }
     }

@@ -142,7 +142,7 @@ fn roles_begin_after_others_that_there_are_and_in_no_circle() {
             draft.roles[0].depends_on = vec!["sever".into()];
         },
         expect![
-            "`roles.worker.after`: the job has no role `sever`; hint: the roles are `worker`, `server`"
+            "`roles.worker.depends_on`: the job has no role `sever`; hint: the roles are `worker`, `server`"
         ],
     );
     check(
@@ -152,8 +152,8 @@ fn roles_begin_after_others_that_there_are_and_in_no_circle() {
             draft.roles[1].depends_on = vec!["worker".into()];
         },
         expect![[r#"
-            `roles.worker.after`: role `worker` would wait for itself; hint: leave one of them out
-            `roles.server.after`: role `server` would wait for itself; hint: leave one of them out"#]],
+            `roles.worker.depends_on`: role `worker` would wait for itself; hint: leave one of them out
+            `roles.server.depends_on`: role `server` would wait for itself; hint: leave one of them out"#]],
     );
     check(
         |draft| {
@@ -162,7 +162,7 @@ fn roles_begin_after_others_that_there_are_and_in_no_circle() {
             draft.roles[0].depends_on = vec!["server".into()];
         },
         expect![
-            "`roles.worker.after`: tasks of this job start together, so that none begins after others; hint: leave it out, or set `gang: false`"
+            "`roles.worker.depends_on`: tasks of this job start together, so that none begins after others; hint: leave it out, or set `gang: false`"
         ],
     );
     check(
@@ -211,16 +211,16 @@ fn waits_make_sense() {
     );
     check(
         |draft| draft.timeouts.join = Span(0),
-        expect!["`deadlines.join`: a deadline of 0 can never be met"],
+        expect!["`timeouts.join`: a timeout of 0 can never be met"],
     );
     check(
         |draft| draft.timeouts.run = Some(Span(0)),
-        expect!["`deadlines.run`: a job of 0 seconds can never run"],
+        expect!["`timeouts.run`: a job of 0 seconds can never run"],
     );
     check(
         |draft| draft.timeouts.heartbeat = Span(999),
         expect![
-            "`deadlines.silence`: a healthy agent may be quiet for up to a second; hint: 1s is the least, 60s is usual"
+            "`timeouts.heartbeat`: a healthy agent may be quiet for up to a second; hint: 1s is the least, 60s is usual"
         ],
     );
 }

@@ -62,7 +62,7 @@ fn an_elastic_role_has_a_range_and_its_tasks_start_together() {
         expect![[r#"
             `gang`: role `worker` is elastic, and its tasks do not start together; hint: set `gang: true`; tasks that start on their own need no range, `ydl scale` changes their number
             `roles.worker.restart.scope`: tasks of the elastic role `worker` cannot start again alone: who is in a round changes with it; hint: set it to `job`
-            `roles.worker.completion`: the elastic role `worker` is done when everybody in its round is; hint: set it to `all` or `decides`
+            `roles.worker.completion`: the elastic role `worker` is done when everybody in its round is; hint: set it to `all` or `primary`
             `roles.worker.tolerate`: the elastic role `worker` does without tasks by its `min`; hint: leave `tolerate` out, and lower `min`"#]],
     );
     check(

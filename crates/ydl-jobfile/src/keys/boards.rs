@@ -9,7 +9,7 @@ pub const KEYS: &[Key] = &[
             "`true`, a directory, or a map",
             "`false`",
             "true",
-            "TensorBoard beside the job, from the job's environment, as a role of its own: `ydl open JOB` leads there ([TensorBoard](../how-to/tensorboard.md)).",
+            "TensorBoard beside the job, from the job's environment, as a role of its own: `ydl port-forward JOB` leads there ([TensorBoard](../how-to/tensorboard.md)).",
         ),
         &["tb", "board", "tensor_board"],
     ),

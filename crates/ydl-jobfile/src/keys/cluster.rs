@@ -30,10 +30,10 @@ pub const KEYS: &[Key] = &[
     ),
     key(
         "gpu_assignment",
-        "`by-cluster` or `by-agent`",
-        "`by-cluster`",
-        "by-agent",
-        "Who gives tasks their GPUs on a cluster. `by-cluster`: it counts `yarn.io/gpu`. `by-agent`: it does not, \
+        "`cluster` or `agent`",
+        "`cluster`",
+        "agent",
+        "Who gives tasks their GPUs on a cluster. `cluster`: it counts `yarn.io/gpu`. `agent`: it does not, \
          and agents on a node agree which task has which device; `node_label` leads them to nodes that have some.",
     ),
     key(

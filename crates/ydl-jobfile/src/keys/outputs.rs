@@ -44,8 +44,8 @@ pub const KEYS: &[Key] = &[
     known_as(
         key(
             "outputs.*.existing",
-            "`refuse`, `replace` or `number`",
-            "`replace`",
+            "`fail`, `overwrite` or `number`",
+            "`overwrite`",
             "number",
             "What happens when the destination is there already, at submit or when the job first sends something there: the job is refused, later its task fails; files of the same names are replaced; or `out` becomes `out-2`.",
         ),

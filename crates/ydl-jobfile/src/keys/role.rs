@@ -149,10 +149,10 @@ pub const KEYS: &[Key] = &[
     ),
     key(
         "roles.*.completion",
-        "`all`, `any`, `decides`, `service`, `follows` or `beside`",
+        "`all`, `any`, `primary`, `service`, `follows` or `sidecar`",
         "`all`; `service` for MXNet's servers, TensorFlow's `ps`, and its workers where both `ps` and `chief` are; `follows` for its `evaluator` and `tensorboard`",
         "all",
-        "What the role's end means. `all`: the job needs every task to succeed. `any`: it needs one. `decides`: when all have succeeded the job has, whatever others do. `service`: it need not end and is stopped with the others. `follows`: it ends by itself soon after the others, and is stopped after `deadlines: follow` if it has not. `beside`: it is no part of the job, as TensorBoard or a notebook: it has no rank and its framework does not know it, it is asked for when the others begin to run and is stopped with them, and neither its failures nor its end mean anything.",
+        "What the role's end means. `all`: the job needs every task to succeed. `any`: it needs one. `primary`: when all have succeeded the job has, whatever others do. `service`: it need not end and is stopped with the others. `follows`: it ends by itself soon after the others, and is stopped after `timeouts.follow` if it has not. `sidecar`: it is no part of the job, as TensorBoard or a notebook: it has no rank and its framework does not know it, it is asked for when the others begin to run and is stopped with them, and neither its failures nor its end mean anything.",
     ),
     key(
         "roles.*.tolerate",
@@ -165,20 +165,20 @@ pub const KEYS: &[Key] = &[
         "roles.*.memory_growth",
         "map",
         "none",
-        "{percent: 50, most: 4 GiB}",
+        "{percent: 50, max: 4 GiB}",
         "More memory for a task that was killed for its memory.",
     ),
     key("roles.*.memory_growth.percent", "count", "`50`", "50", "So many percent more each time."),
-    key("roles.*.memory_growth.most", "size", "required", "4 GiB", "Never more than this."),
+    key("roles.*.memory_growth.max", "size", "required", "4 GiB", "Never more than this."),
     known_as(
         key(
-            "roles.*.after",
+            "roles.*.depends_on",
             "list of roles",
             "none",
             "[]",
             "Roles that come first: this one's tasks ask for containers when every task of those has run, be it done or not by then. A task that starts again waits for nobody. Only where tasks start on their own (`gang: false`).",
         ),
-        &["depends", "depends_on", "start_after", "needs", "dependencies"],
+        &["depends", "after", "start_after", "needs", "dependencies"],
     ),
     key(
         "roles.*.ports",
@@ -201,18 +201,18 @@ pub const KEYS: &[Key] = &[
         "roles.*.placement",
         "map",
         "none",
-        "{most_per_node: 1}",
+        "{max_per_node: 1}",
         "Where tasks of this role go on a cluster. One machine has one place for all.",
     ),
     known_as(
         key(
-            "roles.*.placement.most_per_node",
+            "roles.*.placement.max_per_node",
             "count",
             "no limit",
             "1",
             "At most so many tasks of the role on one node. Needs Hadoop 3.1. In a job where a role says so or names attributes, wishes for `nodes` and `racks` are not heeded.",
         ),
-        &["max_per_node", "per_node"],
+        &["per_node"],
     ),
     known_as(
         key(

@@ -72,7 +72,7 @@ pub async fn claim(
         }
         if existing == ExistingPolicy::Fail {
             let what = format!("`{to}` was made by somebody else after the job was submitted");
-            let hint = "name another place, move it away, or say `existing: replace`";
+            let hint = "name another place, move it away, or say `existing: overwrite`";
             return Err(Trouble::lasting(what).hint(hint));
         }
         free = numbered(to, number);

@@ -77,7 +77,7 @@ pub async fn settle(
         if output.existing == ExistingPolicy::Fail {
             let what =
                 format!("`{taken}`, where the output `{}` goes, is there already", output.from);
-            let hint = "name another place, move it away, or say `existing: replace` or `existing: number`";
+            let hint = "name another place, move it away, or say `existing: overwrite` or `existing: number`";
             return Err(Report::bad_input(what).hint(hint));
         }
         let mut free = None;

@@ -10,7 +10,7 @@
 //!   jobs/<application>/         0700
 //!     uses/<hash>-<hash>…       which shared files it uses
 //!     job.json certificate.pem client.token hadoop.json inputs.json
-//!     master.json journal.<attempt> events.jsonl result.json
+//!     master.json journal.<attempt> history.jsonl result.json
 //!     logs/<role>/<index>/<attempt>/stdout.0 …
 //!     claims/<hash>             where an output went that may replace nothing
 //! ```
@@ -191,7 +191,7 @@ impl JobPlace {
 
     /// The facts.
     pub fn events(&self) -> String {
-        self.file("events.jsonl")
+        self.file("history.jsonl")
     }
 
     /// The last view.

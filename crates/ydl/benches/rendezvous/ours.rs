@@ -42,7 +42,7 @@ pub fn start(kind: Kind, count: usize, starter: &Starter) -> Ours {
     fs::write(&job, text).expect("a job file");
     let child = Command::new(env!("CARGO_BIN_EXE_ydl"))
         .env("XDG_STATE_HOME", home.path().join("state"))
-        .args(["submit", "--offer", "memory=16GiB,vcores=512"])
+        .args(["submit", "--resources", "memory=16GiB,vcores=512"])
         .arg(&job)
         .stdin(Stdio::null())
         .stdout(Stdio::null())

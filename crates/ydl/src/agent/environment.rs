@@ -226,7 +226,7 @@ fn look_for(python: &Python, path: OsString) -> Result<PathBuf, String> {
         seen.push(text);
     }
     Err(format!(
-        "this node has no Python {}: looked for `{}`; say `interpreter: carry` below `environment` to bring it along",
+        "this node has no Python {}: looked for `{}`; say `interpreter: bundle` below `environment` to bring it along",
         python.minor,
         seen.join("`, `")
     ))

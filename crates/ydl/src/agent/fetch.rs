@@ -259,7 +259,7 @@ async fn bring(
         Ok(brought) => brought,
         Err(_) => {
             let within = ydl_core::Span(patience.as_millis() as u64);
-            let what = format!("its inputs did not come within {within} (`deadlines.fetch`)");
+            let what = format!("its inputs did not come within {within} (`timeouts.fetch`)");
             Err(Trouble::of_node(what))
         }
     }

@@ -1,4 +1,4 @@
-//! The keeper: a tiny process between the agent and the user's program, `ydl keep`.
+//! The keeper: a tiny process between the agent and the user's program, `ydl shim`.
 //!
 //! It exists so that nothing a program starts outlives the agent. It is the program's parent and the
 //! one to which orphans below it return, so a program that daemonises is still found. It leads a

@@ -337,7 +337,7 @@ fn here(
     });
     let mut command = Command::new(keeper);
     command
-        .arg("keep")
+        .arg("shim")
         .env_clear()
         .stdin(Stdio::from(theirs.map_err(prepare)?))
         .stdout(stdout)

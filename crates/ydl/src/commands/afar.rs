@@ -69,8 +69,8 @@ pub async fn run(
     gateway: &Gateway,
     begun_as: &mut Option<String>,
 ) -> Result<Exit, Report> {
-    if args.offer.is_some() {
-        return Err(Report::bad_input("`--offer` is for a job on this machine")
+    if args.resources.is_some() {
+        return Err(Report::bad_input("`--resources` is for a job on this machine")
             .hint("leave it out, or use `--cluster local`"));
     }
     let deadline = gateway.deadline();

@@ -215,7 +215,7 @@ fn tell_cause(job: &Known, cause: &Cause) {
             "submit the job anew; inputs should not change while it runs".to_owned()
         }
         (Ending::SetupFailed { why }, _) if why.contains("input") => {
-            "look at `inputs`, and at `disk` and `deadlines.fetch`".to_owned()
+            "look at `inputs`, and at `disk` and `timeouts.fetch`".to_owned()
         }
         (Ending::SetupFailed { .. }, _) => {
             "look at `ports` and at what the role asks for".to_owned()

@@ -145,9 +145,9 @@ impl Follower {
         loop {
             let by = tokio::select! {
                 told = news.recv() => match told {
-                    Some(News::Facts(facts)) => {
+                    Some(News::History(facts)) => {
                         self.next = facts.next;
-                        for fact in &facts.facts {
+                        for fact in &facts.events {
                             if self.on_fact(fact).is_err() && self.leaves() {
                                 return Ok(Left::Gone);
                             }
@@ -250,8 +250,10 @@ impl Follower {
                 }
                 let role = self.job.submitted.spec.role(&task.role);
                 if role.is_some_and(|role| role.is_sidecar() && !role.ports.is_empty()) {
-                    let note =
-                        format!("{task} is reached with `ydl open {} {task}`", self.job.id());
+                    let note = format!(
+                        "{task} is reached with `ydl port-forward {} {task}`",
+                        self.job.id()
+                    );
                     self.sink.note(&note);
                 }
             }

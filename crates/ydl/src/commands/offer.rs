@@ -11,13 +11,13 @@ const VCORES_PER_CORE: u32 = 4;
 /// What is assumed where the kernel does not say.
 const MEMORY_MIB_UNKNOWN: u64 = 4096;
 
-/// What `--offer` says, and the whole machine where it says nothing.
+/// What `--resources` says, and the whole machine where it says nothing.
 pub fn offer(flag: Option<&str>) -> Result<Offer, Report> {
     let (mut memory, mut vcores, mut gpus) = (None, None, None);
     for part in flag.unwrap_or_default().split(',').filter(|part| !part.trim().is_empty()) {
         let wrong = |what: String| {
-            Report::bad_input(format!("--offer {part}: {what}"))
-                .hint("write `--offer vcores=4,memory=8GiB,gpus=0`")
+            Report::bad_input(format!("--resources {part}: {what}"))
+                .hint("write `--resources vcores=4,memory=8GiB,gpus=0`")
         };
         let Some((name, value)) = part.split_once('=') else {
             return Err(wrong("there is no `=` in it".into()));
@@ -44,9 +44,10 @@ fn offered_gpus(wanted: Option<u32>) -> Result<Vec<String>, Report> {
     let visible = std::env::var("CUDA_VISIBLE_DEVICES").ok();
     let there = visible_gpus(devices(), visible.as_deref());
     match wanted {
-        Some(n) if n as usize > there.len() => {
-            Err(Report::bad_input(format!("--offer gpus={n}: this machine has {}", there.len())))
-        }
+        Some(n) if n as usize > there.len() => Err(Report::bad_input(format!(
+            "--resources gpus={n}: this machine has {}",
+            there.len()
+        ))),
         Some(n) => Ok(there.into_iter().take(n as usize).collect()),
         None => Ok(there),
     }

@@ -1,4 +1,4 @@
-//! `ydl open`: a port of a task, reached from a port of this machine.
+//! `ydl port-forward`: a port of a task, reached from a port of this machine.
 //!
 //! Each connection goes to the job's master inside its TLS, from there to the task's agent, and from there to the program.
 
@@ -46,7 +46,7 @@ const AGAIN: Duration = Duration::from_millis(500);
 const LOOK: Duration = Duration::from_secs(2);
 
 /// Listens until the job is over.
-pub fn run(args: cli::Open, manners: Manners) -> Result<Exit, Report> {
+pub fn run(args: cli::PortForward, manners: Manners) -> Result<Exit, Report> {
     block_on(async {
         let (job, mirror) = which(args.job.as_deref(), manners).await?.whole()?;
         // On a cluster a master may move, and the cluster knows where to and when the job is over.
@@ -64,7 +64,11 @@ pub fn run(args: cli::Open, manners: Manners) -> Result<Exit, Report> {
         };
         let door = Arc::new(Door {
             reach: Reach::to(&job.dir, &place)?,
-            path: format!("/v1/open?task={}&port={}", percent(&task.to_string()), percent(&port)),
+            path: format!(
+                "/v1/port-forward?task={}&port={}",
+                percent(&task.to_string()),
+                percent(&port)
+            ),
             job,
         });
         // What can never be is said before anybody connects. A role may have been scaled beyond what was submitted.

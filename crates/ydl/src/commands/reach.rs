@@ -23,7 +23,7 @@ use ydl_os::{
 };
 use ydl_proto::{
     files::{JobDir, MasterPlace},
-    messages::{Facts, Kill, Scale, Viewed},
+    messages::{History, Kill, Scale, Viewed},
 };
 
 /// What an answer may take that need not be waited for.
@@ -113,8 +113,8 @@ impl Reach {
     }
 
     /// Facts from number `after` on; nothing if there is none within `wait`.
-    pub async fn facts(&self, after: u64, wait: Duration) -> Result<Option<Facts>, CallError> {
-        let path = format!("/v1/facts?after={after}&wait_ms={}", wait.as_millis());
+    pub async fn facts(&self, after: u64, wait: Duration) -> Result<Option<History>, CallError> {
+        let path = format!("/v1/history?after={after}&wait_ms={}", wait.as_millis());
         self.asked(&path, wait).await
     }
 

@@ -131,7 +131,7 @@ impl Sink {
                 self.written(written)
             }
             Kind::Live { .. } => Ok(()),
-            Kind::Json => self.object(&serde_json::json!({ "fact": fact })),
+            Kind::Json => self.object(&serde_json::json!({ "event": fact })),
         }
     }
 

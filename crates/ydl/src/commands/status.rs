@@ -67,7 +67,7 @@ async fn show_job(
         Some(_) => Exit::Unreachable,
         None => Exit::Success,
     };
-    let facts = last_facts(job, args.facts);
+    let facts = last_facts(job, args.events);
     if manners.json {
         show::json(&serde_json::json!({
             "id": job.id(),
@@ -79,7 +79,7 @@ async fn show_job(
             "usage": viewed.as_ref().map(|viewed| &viewed.usage),
             "metrics": viewed.as_ref().map(|viewed| &viewed.metrics),
             "unreachable": unreachable,
-            "facts": facts,
+            "events": facts,
         }))?;
         return Ok(exit);
     }
@@ -245,12 +245,12 @@ async fn look(job: &Known) -> Result<Seen, Report> {
 async fn bring_facts(job: &Known, reach: &Reach) {
     let (mut lines, mut after) = (Vec::new(), 0);
     while let Ok(Some(facts)) = reach.facts(after, Duration::ZERO).await {
-        for fact in &facts.facts {
+        for fact in &facts.events {
             if serde_json::to_writer(&mut lines, fact).is_ok() {
                 lines.push(b'\n');
             }
         }
-        if facts.facts.is_empty() || facts.next <= after || lines.len() > FACTS_BYTES_MAX {
+        if facts.events.is_empty() || facts.next <= after || lines.len() > FACTS_BYTES_MAX {
             break;
         }
         after = facts.next;
@@ -308,7 +308,7 @@ fn text(
         let role = job.submitted.spec.role(&task.task.role);
         let has_ports = role.is_some_and(|role| !role.ports.is_empty());
         if has_ports && task.state == TaskState::Running {
-            line("open", &format!("ydl open {} {}", job.id(), task.task));
+            line("port-forward", &format!("ydl port-forward {} {}", job.id(), task.task));
         }
     }
     for output in outputs {
@@ -326,7 +326,7 @@ fn text(
     }
     if !facts.is_empty() {
         lines.push(String::new());
-        lines.push(paint.dim("last facts"));
+        lines.push(paint.dim("last events"));
         for fact in facts {
             let ago = show::span_since(fact.at).to_string();
             lines.push(format!("  {ago:>8} ago  {}", clean(&fact.kind.to_string())));

@@ -202,9 +202,9 @@ pub fn refuse(wrongs: &Wrongs) -> Exit {
 
 fn refuse_size(misfit: Misfit, was_offered: bool) -> Report {
     let (what, hint) = match (misfit, was_offered) {
-        (Misfit::TooLarge(what), true) => (what, "raise `--offer`, or ask for less"),
+        (Misfit::TooLarge(what), true) => (what, "raise `--resources`, or ask for less"),
         (Misfit::TooLarge(what), false) => {
-            (what, "ask for less, or allow more than this machine has with `--offer`")
+            (what, "ask for less, or allow more than this machine has with `--resources`")
         }
         (Misfit::Impossible(what), _) => (what, "leave it out of `resources`"),
         (Misfit::TooSmall(what), _) => (what, "ask for more: ydl's own agent counts, too"),
@@ -244,9 +244,9 @@ async fn begin(
     from: &Path,
     id: &mut Option<String>,
 ) -> Result<Exit, Report> {
-    let offer = offer(args.offer.as_deref())?;
+    let offer = offer(args.resources.as_deref())?;
     if let Some(misfit) = check_fit(&spec, &offer) {
-        return Err(refuse_size(misfit, args.offer.is_some()));
+        return Err(refuse_size(misfit, args.resources.is_some()));
     }
     docker::check(&spec, args.dry_run, &|said| show::tell(said)).await?;
     let (spec, beside) = inputs::here(spec).await?;

@@ -70,7 +70,7 @@ pub async fn wait_for_master(
                 Span(patience)
             );
             return Err(Report::new(Exit::JobFailed, what)
-                .hint("raise `deadlines.allocation`, or choose another queue: `ydl queues`"));
+                .hint("raise `timeouts.allocation`, or choose another queue: `ydl queues`"));
         }
         let by = tokio::select! {
             () = sleep(LOOK) => continue,

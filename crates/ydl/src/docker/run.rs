@@ -80,7 +80,7 @@ impl Container {
             bind(Path::new(&mount.from), Path::new(&mount.to), mount.writable);
         }
         command.arg("--workdir").arg(&self.dir);
-        command.args(["--entrypoint", BINARY, &self.image.name, "keep", SOCKET]);
+        command.args(["--entrypoint", BINARY, &self.image.name, "shim", SOCKET]);
         command
     }
 

@@ -1,4 +1,4 @@
-//! `ydl doors`: what doors there are, and commands of their names.
+//! `ydl compat`: what doors there are, and commands of their names.
 //!
 //! A command is a link to this program, whose name decides. What ends in `.py` is also called as `python launch.py`, and a link
 //! to a program is no Python: so it is a small script, for a shell and for Python, old or new.
@@ -20,7 +20,7 @@ use ydl_os::{
 };
 
 /// Lists the doors, or makes commands of their names.
-pub fn run(args: cli::Doors, manners: Manners) -> Result<Exit, Report> {
+pub fn run(args: cli::Compat, manners: Manners) -> Result<Exit, Report> {
     let Some(dir) = args.install else {
         for door in all() {
             match manners.json {

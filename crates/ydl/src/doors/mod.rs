@@ -133,7 +133,7 @@ fn run(mut sheet: Sheet, typed: &Typed, line: &str) -> Result<Exit, Report> {
         detach: typed.has("--detach"),
         dry_run: typed.has("--dry-run"),
         fetch: typed.last("--download").map(|said| said.value.as_str().into()),
-        offer: typed.last("--offer").map(|said| said.value.clone()),
+        resources: typed.last("--resources").map(|said| said.value.clone()),
         ..cli::Submit::default()
     };
     match sheet.source(typed) {

@@ -61,12 +61,12 @@ pub(super) fn admit(secret: &Secret, head: &Head) -> Result<Scope, Reply> {
     };
     let path = head.path();
     let allowed = match scope {
-        Scope::Agent(_) => ["sync", "logged", "opened", "tokens", "links"].as_slice(),
+        Scope::Agent(_) => ["sync", "logged", "forwarded", "tokens", "links"].as_slice(),
         Scope::Program(_) => &["kv", "watch", "events", "metrics"],
         Scope::Client => {
-            &["kv", "watch", "events", "view", "facts", "kill", "scale", "logs", "open"]
+            &["kv", "watch", "events", "view", "history", "kill", "scale", "logs", "port-forward"]
         }
-        Scope::Viewer => &["view", "facts", "logs"],
+        Scope::Viewer => &["view", "history", "logs"],
     };
     let allowed = path.get(1).is_some_and(|door| allowed.contains(door));
     if scope == Scope::Viewer && !allowed {
@@ -180,7 +180,7 @@ fn read(scope: Scope, request: Request) -> Result<(Question, Option<Duration>), 
         }
         (&Method::GET, ["tokens"]) => Question::Tokens(ContainerId::from(by.unwrap_or_default())),
         (&Method::GET, ["view"]) => Question::View { seen: number("seen", 0)? },
-        (&Method::GET, ["facts"]) => Question::Facts { after: number("after", 0)? },
+        (&Method::GET, ["history"]) => Question::Facts { after: number("after", 0)? },
         (&Method::GET, ["logs"]) => {
             let (question, wait) = logs::wish(&head, wait)?;
             return Ok((question, Some(wait)));
@@ -189,8 +189,8 @@ fn read(scope: Scope, request: Request) -> Result<(Question, Option<Duration>), 
             let container = ContainerId::from(by.unwrap_or_default());
             logs::found(container, &head, body)?
         }
-        (&Method::POST, ["open"]) => logs::open(&head)?,
-        (&Method::POST, ["opened"]) => {
+        (&Method::POST, ["port-forward"]) => logs::open(&head)?,
+        (&Method::POST, ["forwarded"]) => {
             let container = ContainerId::from(by.unwrap_or_default());
             logs::opened(container, &head, &body)?
         }

@@ -1,4 +1,4 @@
-//! `events.jsonl`: every fact of the job, one a line.
+//! `history.jsonl`: every fact of the job, one a line.
 
 use std::{fs::File, io, io::Write};
 use ydl_core::HistoryEvent;

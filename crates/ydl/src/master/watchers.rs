@@ -5,7 +5,7 @@ use std::{collections::VecDeque, time::Duration};
 use tokio::{sync::oneshot, time::Instant};
 use ydl_core::HistoryEvent;
 use ydl_net::request::Reply;
-use ydl_proto::messages::{Facts, Viewed};
+use ydl_proto::messages::{History, Viewed};
 
 /// Views are made at most so often: a view costs as much as the job has tasks.
 const PACE: Duration = Duration::from_millis(50);
@@ -108,7 +108,7 @@ impl Watchers {
             let from = after.max(self.first);
             let skip = (from - self.first) as usize;
             let facts: Vec<_> = self.facts.iter().skip(skip).take(FACTS_TOLD).cloned().collect();
-            let told = Facts { next: from + facts.len() as u64, facts };
+            let told = History { next: from + facts.len() as u64, events: facts };
             let _ = answer.send(Reply::json(&told).into());
         }
     }
@@ -123,7 +123,7 @@ mod tests {
     use super::*;
     use ydl_core::{Time, history::HistoryKind};
 
-    fn told(watchers: &mut Watchers, after: u64) -> Option<Facts> {
+    fn told(watchers: &mut Watchers, after: u64) -> Option<History> {
         let (answer, mut answered) = oneshot::channel();
         watchers.facts(after, answer);
         match answered.try_recv().ok()? {
@@ -140,7 +140,7 @@ mod tests {
             watchers
                 .add(HistoryEvent { at: Time(at), kind: HistoryKind::MasterRecovered { live: 0 } });
         }
-        let times = |facts: &Facts| (facts.facts[0].at.0, facts.facts.len() as u64, facts.next);
+        let times = |facts: &History| (facts.events[0].at.0, facts.events.len() as u64, facts.next);
         let page = FACTS_TOLD as u64;
         assert_eq!(times(&told(&mut watchers, 0).unwrap()), (5, page, 5 + page));
         assert_eq!(times(&told(&mut watchers, 7).unwrap()), (7, page, 7 + page));

@@ -64,7 +64,7 @@ pub(super) struct Want<'a> {
     pub label: String,
     /// The key that says so.
     pub label_key: String,
-    pub most_per_node: Option<u32>,
+    pub max_per_node: Option<u32>,
     pub attributes: Option<&'a BTreeMap<String, String>>,
     pub is_master: bool,
 }
@@ -185,7 +185,7 @@ fn wants<'a>(spec: &'a JobSpec, queue: Option<&Queue>) -> Vec<Want<'a>> {
         each: Amount::new(on.master.memory_mib, u64::from(on.master.vcores)),
         label: master_label,
         label_key: master_key,
-        most_per_node: None,
+        max_per_node: None,
         attributes: None,
         is_master: true,
     };
@@ -204,7 +204,7 @@ fn wants<'a>(spec: &'a JobSpec, queue: Option<&Queue>) -> Vec<Want<'a>> {
             each: Amount::of(&counted(&role.resources)),
             label,
             label_key,
-            most_per_node: role.placement.max_per_node,
+            max_per_node: role.placement.max_per_node,
             attributes: Some(&role.placement.attributes),
             is_master: false,
         }

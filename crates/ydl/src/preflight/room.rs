@@ -61,11 +61,11 @@ fn alone(want: &Want, total: u64, has: &Has, count_vcores: bool, found: &mut Fin
         found.refuse(what, "`ydl nodes` shows what each node has");
         return;
     }
-    let most_per_node = want.most_per_node.map_or(u64::MAX, u64::from);
+    let max_per_node = want.max_per_node.map_or(u64::MAX, u64::from);
     let one = |node: &&&Node| node.all.holds(&want.each, count_vcores);
     let fit: u64 = nodes.iter().map(|node| one(&node)).fold(0, u64::saturating_add);
     let spread: u64 =
-        nodes.iter().map(|node| one(&node).min(most_per_node)).fold(0, u64::saturating_add);
+        nodes.iter().map(|node| one(&node).min(max_per_node)).fold(0, u64::saturating_add);
     let places = places(nodes.len(), &want.label);
     // A container too large for every node has been complained about.
     if want.count <= spread || fit == 0 {
@@ -74,10 +74,10 @@ fn alone(want: &Want, total: u64, has: &Has, count_vcores: bool, found: &mut Fin
     if want.count <= fit {
         found.refuse(
             format!(
-                "{who} has {} tasks with at most {most_per_node} on a node, and {places} take {spread}",
+                "{who} has {} tasks with at most {max_per_node} on a node, and {places} take {spread}",
                 want.count
             ),
-            format!("lower `{key}.instances` to {spread}, or raise `{key}.placement.most_per_node`"),
+            format!("lower `{key}.instances` to {spread}, or raise `{key}.placement.max_per_node`"),
         );
         return;
     }
@@ -195,7 +195,7 @@ fn now(wants: &[Want], has: &Has, found: &mut Findings) {
     let mut total = 0;
     let mut placed = 0;
     for want in order {
-        let most = want.most_per_node.map_or(u64::MAX, u64::from);
+        let most = want.max_per_node.map_or(u64::MAX, u64::from);
         let mut left = want.count;
         for node in nodes.iter_mut().filter(|node| want.takes(node, has)) {
             let here = node.free.holds(&want.each, true).min(most).min(left);

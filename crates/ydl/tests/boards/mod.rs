@@ -1,4 +1,4 @@
-//! What tests of boards share: their environment, a browser, and `ydl open`.
+//! What tests of boards share: their environment, a browser, and `ydl port-forward`.
 #![allow(dead_code)] // Each test binary uses its own part of this.
 
 use serde_json::{Value, json};
@@ -40,7 +40,7 @@ pub fn program(name: &str) -> PathBuf {
     here.join(name)
 }
 
-/// `ydl open`, and where it listens. It ends with the test.
+/// `ydl port-forward`, and where it listens. It ends with the test.
 pub struct Opened {
     pub child: Child,
     pub at: String,
@@ -50,7 +50,7 @@ pub struct Opened {
 
 impl Opened {
     pub fn start(mut ydl: Command, words: &[&str]) -> Opened {
-        ydl.arg("open").args(words);
+        ydl.arg("port-forward").args(words);
         let mut child = ydl.stdout(Stdio::piped()).spawn().expect("ydl");
         let mut lines = BufReader::new(child.stdout.take().expect("a pipe")).lines();
         let line = lines.next().expect("a line").expect("text");

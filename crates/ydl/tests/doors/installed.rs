@@ -35,11 +35,11 @@ fn a_link_of_a_door_s_name_is_that_door() {
 #[test]
 fn links_are_made_for_every_door_and_nothing_of_others_is_replaced() {
     let desk = Desk::new();
-    let listed = desk.said(&["doors"]);
+    let listed = desk.said(&["compat"]);
     assert!(listed.contains("dmlc-yarn, dmlc-yarn.py, dmlc_yarn.py\n"), "{listed}");
     // A second time changes nothing.
     for _ in 0..2 {
-        runs(&desk, "doors --install bin");
+        runs(&desk, "compat --install bin");
     }
     let link = desk.path().join("bin/ydl-mx");
     let help = Command::new(&link).arg("--help").output().unwrap();
@@ -68,7 +68,7 @@ fn links_are_made_for_every_door_and_nothing_of_others_is_replaced() {
         hint: remove it, or choose another directory
         exit 2
     "#]]
-    .assert_eq(&desk.said(&["doors", "--install", "bin"]));
+    .assert_eq(&desk.said(&["compat", "--install", "bin"]));
     let left = fs::read_dir(desk.path().join("bin")).unwrap().count();
     assert_eq!(left, 1, "nothing else was made");
 }

@@ -10,13 +10,13 @@ fn what_this_machine_offers_can_be_said_to_a_door() {
     let line = "dmlc-submit --cluster local --num-workers 2 --dry-run --worker-memory 2g";
     let said = |offer: &str| {
         let words = line.split_whitespace();
-        let words: Vec<_> = words.chain(["--offer", offer, "python", "train.py"]).collect();
+        let words: Vec<_> = words.chain(["--resources", offer, "python", "train.py"]).collect();
         desk.said(&words)
     };
     expect![[r#"
         error: dmlc-submit: a task of role `worker` needs 2 GiB of memory, but only 1 GiB is available
 
-        hint: raise `--offer`, or ask for less
+        hint: raise `--resources`, or ask for less
         exit 2
     "#]]
     .assert_eq(&said("memory=1GiB,vcores=4"));

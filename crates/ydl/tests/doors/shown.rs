@@ -42,7 +42,7 @@ fn dmlc_submit_is_a_job_with_parameter_servers_or_one_of_rabit() {
               DMLC_JOB_CLUSTER: yarn
               DMLC_JOB_ARCHIVES: "code.tar.gz:more.zip"
               A: 1
-            blame: {failures: 1, forgive_after: 30d}
+            node_exclusion: {failures: 1, timeout: 30d}
             queue: ml
             staging: /tmp/ydl-alice
             exit 0
@@ -92,7 +92,7 @@ fn dmlc_yarn_s_short_flags_of_several_letters_are_understood() {
               DMLC_SERVER_MEMORY_MB: 1024
               DMLC_SERVER_CORES: 1
               DMLC_JOB_CLUSTER: yarn
-            blame: {failures: 1, forgive_after: 30d}
+            node_exclusion: {failures: 1, timeout: 30d}
             exit 0
         "#]],
     );
@@ -126,7 +126,7 @@ fn dmlc_yarn_s_short_flags_of_several_letters_are_understood() {
               DMLC_JOB_CLUSTER: yarn
               DMLC_HDFS_OPTS: "-Xmx64m"
               LIBHDFS_OPTS: "-Xmx64m"
-            blame: {failures: 1, forgive_after: 30d}
+            node_exclusion: {failures: 1, timeout: 30d}
             queue: ml
             staging: /tmp/ydl-alice
             exit 0
@@ -163,7 +163,7 @@ fn launch_py_has_as_many_servers_as_workers() {
               DMLC_PS_VAN_TYPE: p3
               DMLC_PS_WATER_MARK: 10
               USER: alice
-            blame: {failures: 1, forgive_after: 30d}
+            node_exclusion: {failures: 1, timeout: 30d}
             exit 0
         "#]],
     );
@@ -190,7 +190,7 @@ fn ydl_mx_is_python_with_as_many_servers_as_workers() {
               DMLC_WORKER_CORES: 1
               DMLC_SERVER_MEMORY_MB: 1024
               DMLC_SERVER_CORES: 1
-            blame: {failures: 1, forgive_after: 30d}
+            node_exclusion: {failures: 1, timeout: 30d}
             exit 0
         "##]],
     );
@@ -212,7 +212,7 @@ fn ydl_mx_is_python_with_as_many_servers_as_workers() {
               DMLC_WORKER_CORES: 1
               DMLC_SERVER_MEMORY_MB: 1024
               DMLC_SERVER_CORES: 1
-            blame: {failures: 1, forgive_after: 30d}
+            node_exclusion: {failures: 1, timeout: 30d}
             outputs:
               model/: {to: "results/{job}/{role}-{index}", from: worker}
             queue: ml
@@ -237,7 +237,7 @@ fn ydl_mx_is_python_with_as_many_servers_as_workers() {
               DMLC_SERVER_MEMORY_MB: 1024
               DMLC_SERVER_CORES: 1
             node_label: mxnet
-            blame: {failures: 1, forgive_after: 30d}
+            node_exclusion: {failures: 1, timeout: 30d}
             exit 0
         "##]],
     );
@@ -256,7 +256,7 @@ fn ydl_mx_is_python_with_as_many_servers_as_workers() {
           DMLC_SERVER_MEMORY_MB: 1024
           DMLC_SERVER_CORES: 1
         gang: true
-        blame: {failures: 1, forgive_after: 30d}
+        node_exclusion: {failures: 1, timeout: 30d}
         exit 0
     "#]]);
     desk.shows("ydl-mx local train.py", expect![[r#"
@@ -311,7 +311,7 @@ fn yarn_tf_is_tensorflow_told_by_flags() {
                   - "--lr"
                   - 0.1
               ps: {instances: 2, memory: 2048m}
-            deadlines: {run: 600000ms}
+            timeouts: {run: 600000ms}
             env: {A: 1, B: 2}
             outputs:
               model: {to: "hdfs:///user/alice/model", from: "worker:0"}

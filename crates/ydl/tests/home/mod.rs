@@ -103,7 +103,7 @@ impl Home {
 
     /// What the job recorded, as text.
     pub fn facts(&self) -> String {
-        fs::read_to_string(self.job().join("events.jsonl")).unwrap_or_default()
+        fs::read_to_string(self.job().join("history.jsonl")).unwrap_or_default()
     }
 
     /// Every process that was started in this home: all of them carry its state directory.
@@ -192,7 +192,7 @@ pub fn laid_out(home: &Home, framework: &str, files: [&str; 2], run: &str) -> Ve
     let environment = format!("environment={}", environment_of(framework).display());
     let run = format!("roles.worker.run={run}");
     // A job that hangs fails.
-    let end = "deadlines.run=10m";
+    let end = "timeouts.run=10m";
     let words = ["submit", files[0], "--set", &environment, "--set", &run, "--set", end];
     words.map(String::from).to_vec()
 }
@@ -236,7 +236,7 @@ pub fn slowly(run: &str, pause: f64) -> String {
 /// worker 1 has printed the one line, in the second it is stopped once worker 1 has printed the other.
 pub fn kill_and_stop(home: &Home, words: Vec<String>, lines: [&str; 2], variable: &str) -> Ran {
     let words = restarting(words, 2);
-    let silence = ["--set", "deadlines.silence=10s"].map(String::from);
+    let silence = ["--set", "timeouts.heartbeat=10s"].map(String::from);
     let child = begin(home, &[&words[..], &silence].concat());
     for (attempt, line, signal) in [(1, lines[0], 9), (2, lines[1], 19)] {
         home.wait_for_text(log_of(&format!("worker/1/{attempt}")), line);
@@ -267,7 +267,7 @@ pub fn kill_one(
 
 fn restarting(mut words: Vec<String>, limit: u32) -> Vec<String> {
     let restart =
-        format!("restart={{scope: job, limit: {limit}, backoff: {{first: 10ms, most: 10ms}}}}");
+        format!("restart={{scope: job, limit: {limit}, backoff: {{initial: 10ms, max: 10ms}}}}");
     words.extend(["--set", &restart].map(String::from));
     words
 }

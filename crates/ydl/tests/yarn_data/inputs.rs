@@ -35,7 +35,7 @@ fn a_worker_that_is_killed_gets_the_same_files_again_and_results_come_back() {
              kill -9 $(cut -d' ' -f4 /proc/$PPID/stat); sleep 60; fi; \
          fi; sed 's/^/seen /' files";
     let more = "inputs: {train: {source: 'hdfs:///data/ten', as: split}}\n\
-         restart: {limit: 3, backoff: {first: 1ms, most: 1ms}}\n\
+         restart: {limit: 3, backoff: {initial: 1ms, max: 1ms}}\n\
          outputs: {mine: {to: 'shares/{index}', existing: number}}";
     // Other tests have jobs on the same cluster: it is found again by a name of its own.
     let ran = desk.submit(&job(3, script, more).replace("name: data", "name: shares"));
@@ -127,7 +127,7 @@ fn inputs_in_hdfs_that_make_no_sense_are_refused_before_anything_is_submitted() 
     let ran = desk.submit(&job(
         1,
         "true",
-        "outputs: {a: {to: 'hdfs:///data/ten/part-0', existing: refuse}}",
+        "outputs: {a: {to: 'hdfs:///data/ten/part-0', existing: fail}}",
     ));
     assert_refused(
         &ran,
@@ -159,7 +159,7 @@ fn one_machine_reads_and_writes_hdfs_too_and_a_changed_input_is_named() {
     // The program waits for nobody: its second attempt begins after the file was changed.
     let script = "test $YDL_ATTEMPT = 1; touch ../../../gone; while ! test -e ../../../go; do sleep 0.1; done; exit 1";
     let more =
-        "inputs: {one: 'hdfs:///data/one'}\nrestart: {limit: 1, backoff: {first: 1ms, most: 1ms}}";
+        "inputs: {one: 'hdfs:///data/one'}\nrestart: {limit: 1, backoff: {initial: 1ms, max: 1ms}}";
     desk.write("job.yaml", &job(1, script, more));
     let child = desk.start(&["submit", "--cluster", "local", "job.yaml"]);
     let jobs = desk.path().join("state/ydl/jobs");

@@ -113,7 +113,7 @@ fn outputs_in_hdfs_are_old_or_new_and_whole_wherever_their_agent_is_killed() {
         desk.path().display()
     );
     let more = "outputs: {s: 'hdfs:///kill/single', m/: 'hdfs:///kill/merged', n/: 'hdfs:///kill/fresh'}\n\
-         restart: {limit: 1000, backoff: {first: 1ms, most: 1ms}}";
+         restart: {limit: 1000, backoff: {initial: 1ms, max: 1ms}}";
     desk.write("job.yaml", &job(1, &script, more));
     let mut child = desk
         .ydl()
@@ -271,7 +271,7 @@ fn the_last_checkpoint_of_a_program_that_failed_is_tried_again_as_long_as_the_gr
         desk.path().display()
     );
     let more = "outputs: {ckpt/: {to: 'hdfs:///away/ckpt', every: 1s}}\n\
-         restart: {limit: 1, backoff: {first: 1ms, most: 1ms}}";
+         restart: {limit: 1, backoff: {initial: 1ms, max: 1ms}}";
     desk.write("job.yaml", &job(1, &script, more));
     let child = desk
         .ydl()
@@ -306,7 +306,7 @@ fn what_somebody_else_has_made_in_hdfs_meanwhile_is_refused_by_name() {
         "echo new > m; touch {0}/up; until test -e {0}/go; do sleep 0.1; done",
         desk.path().display()
     );
-    let more = "outputs: {m: {to: 'hdfs:///refused/model', existing: refuse}}\nrestart: {limit: 0}";
+    let more = "outputs: {m: {to: 'hdfs:///refused/model', existing: fail}}\nrestart: {limit: 0}";
     desk.write("job.yaml", &job(1, &script, more));
     let child = desk.start(&["submit", "--cluster", "local", "job.yaml"]);
     wait_for("the program", || desk.path().join("up").exists().then_some(()));

@@ -113,7 +113,7 @@ fn a_master_may_die_while_a_job_comes_up_and_while_another_master_takes_over() {
 #[test]
 fn a_master_may_die_while_a_task_starts_again_and_while_a_role_grows() {
     let _peace = among_others();
-    let role = "memory: 128 MiB, restart: {limit: 2, backoff: {first: 4s, most: 4s}}";
+    let role = "memory: 128 MiB, restart: {limit: 2, backoff: {initial: 4s, max: 4s}}";
     let job = Job::submit(cluster(), 2, WAITS, role, PATIENT);
     let first = job.programs(2);
     job.all_started(2);

@@ -124,7 +124,7 @@ fn a_node_that_executes_nothing_and_one_whose_disk_fails_are_left_for_others() {
     );
     let job = desk.detach(&yaml);
     wait_began(&desk, 1);
-    let status = || desk.run(&["status", "--facts", "1000", &job]).out;
+    let status = || desk.run(&["status", "--events", "1000", &job]).out;
     let mut workers = 1;
     let mut scale = |more: u32| {
         workers += more;

@@ -115,7 +115,7 @@ fn a_master_whose_container_another_queue_takes_is_started_again_and_goes_on() {
         let report = wait_over(cluster, id);
         assert_eq!(report.final_status, FinalStatus::Succeeded, "{report:?}");
     }
-    let status = desk.run(&["status", "--facts", "1000", &job]);
+    let status = desk.run(&["status", "--events", "1000", &job]);
     assert!(status.out.contains("a new master took over "), "{status:#?}");
 }
 

@@ -145,9 +145,9 @@ impl<'a> Job<'a> {
 
     /// Every fact that people are told, with its time.
     pub fn facts(&self) -> Vec<(u64, Value)> {
-        let ran = self.desk.run(&["status", "--json", "--facts", "10000", &self.id]);
+        let ran = self.desk.run(&["status", "--json", "--events", "10000", &self.id]);
         let status: Value = serde_json::from_str(&ran.out).unwrap_or_default();
-        let facts = status["facts"].as_array().cloned().unwrap_or_default();
+        let facts = status["events"].as_array().cloned().unwrap_or_default();
         facts.into_iter().map(fact).collect()
     }
 
@@ -292,7 +292,7 @@ impl<'a> Job<'a> {
                 attempt: what["attempt"].as_u64().expect("a number"),
                 node: text(&what["node"]),
                 ending: what["ending"].clone(),
-                next: what["next"].clone(),
+                next: what["disposition"].clone(),
             })
             .collect()
     }
@@ -394,7 +394,7 @@ async fn hdfs(cluster: &Cluster) -> Hdfs {
 
 fn fact(fact: Value) -> (u64, Value) {
     let at = fact["at"].as_u64().expect("a time");
-    (at, fact["what"].clone())
+    (at, fact["kind"].clone())
 }
 
 fn program(line: &str) -> Program {

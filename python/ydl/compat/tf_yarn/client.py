@@ -146,7 +146,7 @@ def _follow(
     n_try = listener.n_try
     # How the job ended is known; what is only nice to know must not hide it.
     try:
-        listener.fill_in(run.facts())
+        listener.fill_in(run.history())
         n_try = max(0, run.status().round - 1)
     except (ydl.Error, ValueError, TypeError) as unknown:
         logger.warning("what happened to %s could not be had: %s", run.id, unknown)

@@ -201,7 +201,7 @@ def job_keys(call: Call, where: Environment) -> Dict[str, Any]:
         "acls": acls_of(call.acls),
         "file_systems": file_systems_of(call),
         "restart": {"limit": call.nb_retries, "scope": "job"} if call.nb_retries else None,
-        "deadlines": {"follow": "{}s".format(max(1800, linger + 300))} if any(k in roles for k in OUTSIDE) else None,
+        "timeouts": {"follow": "{}s".format(max(1800, linger + 300))} if any(k in roles for k in OUTSIDE) else None,
         "gang": True if framework == "none" else None,
     }
     return {name: value for name, value in keys.items() if value is not None}

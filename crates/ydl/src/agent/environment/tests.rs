@@ -143,7 +143,7 @@ fn a_node_without_the_interpreter_says_where_it_looked() {
         look_for(&wanted, path.clone()).expect_err("none"),
         format!(
             "this node has no Python 3.99: looked for `/home/me/bin/python3.99`, `{here}/python3.99`, \
-             `/usr/bin/python3.99`, `/usr/local/bin/python3.99`; say `interpreter: carry` below `environment` to bring it along"
+             `/usr/bin/python3.99`, `/usr/local/bin/python3.99`; say `interpreter: bundle` below `environment` to bring it along"
         )
     );
     // A script that starts another interpreter is not one.

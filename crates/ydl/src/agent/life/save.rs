@@ -24,7 +24,7 @@ const LOGS_MAX_UNSAVED: Duration = Duration::from_secs(10);
 const CHECKPOINT_EVERY: Duration = Duration::from_secs(5);
 /// How long the last checkpoints of a program may take before the next round begins without them.
 const CHECKPOINT_MAX: Duration = Duration::from_secs(600);
-/// An agent is gone so long before nobody waits for it any more, or a quarter of `deadlines.stop`.
+/// An agent is gone so long before nobody waits for it any more, or a quarter of `timeouts.stop`.
 const SPARE: Duration = Duration::from_secs(2);
 
 /// Those who send a program's outputs while it runs, as their agent sees them.

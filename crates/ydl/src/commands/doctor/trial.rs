@@ -50,7 +50,7 @@ pub struct Trial {
 impl Trial {
     /// What is put on top, as `--set` takes it.
     fn sets(&self) -> Vec<String> {
-        let mut sets = vec![format!("deadlines.allocation={}ms", self.wait.0)];
+        let mut sets = vec![format!("timeouts.allocation={}ms", self.wait.0)];
         let named =
             [("queue", &self.queue), ("node_label", &self.label), ("staging", &self.staging)];
         for (key, value) in named {
@@ -165,7 +165,7 @@ impl Life {
 #[derive(Debug, Deserialize)]
 struct Line {
     job: Option<Submitted>,
-    fact: Option<HistoryEvent>,
+    event: Option<HistoryEvent>,
     result: Option<JobView>,
     ended: Option<Ended>,
 }
@@ -261,7 +261,7 @@ async fn listen(out: impl AsyncRead + Unpin, began: Instant, heard: &mut Heard) 
         if let Some(job) = line.job {
             heard.id = Some((job.id, began.elapsed()));
         }
-        heard.facts.extend(line.fact);
+        heard.facts.extend(line.event);
         heard.result = line.result.or(heard.result.take());
         heard.ended = line.ended.or(heard.ended.take());
     }

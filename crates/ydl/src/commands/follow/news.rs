@@ -8,7 +8,7 @@ use tokio::{
     time::{Instant, sleep},
 };
 use ydl_net::client::CallError;
-use ydl_proto::messages::{Facts, Viewed};
+use ydl_proto::messages::{History, Viewed};
 
 /// How long a question may wait for news.
 const WAIT: Duration = Duration::from_secs(20);
@@ -24,7 +24,7 @@ const FAR_AGAIN: Duration = Duration::from_millis(200);
 /// What is heard of a job.
 #[derive(Debug)]
 pub(super) enum News {
-    Facts(Facts),
+    History(History),
     View(Box<Viewed>),
     Ended(Standing),
     NoAnswer(CallError),
@@ -41,7 +41,7 @@ pub(super) async fn watch_facts(job: Arc<Known>, reach: Arc<Reach>, tell: mpsc::
         let error = match reach.facts(after, WAIT).await {
             Ok(Some(facts)) => {
                 (after, heard, said) = (facts.next, Instant::now(), false);
-                if tell.send(News::Facts(facts)).await.is_err() {
+                if tell.send(News::History(facts)).await.is_err() {
                     return;
                 }
                 continue;

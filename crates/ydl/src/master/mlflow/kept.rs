@@ -80,7 +80,7 @@ pub(super) fn about(spec: &JobSpec, dir: &JobDir) -> Logs {
     let job = serde_json::to_vec_pretty(&draft).unwrap_or_default();
     let mut all = vec![("ydl/job.json".to_owned(), job.into())];
     if let Ok(facts) = end_of(&dir.events_file(), FACTS_BYTES) {
-        all.push(("ydl/facts.jsonl".to_owned(), facts.into()));
+        all.push(("ydl/history.jsonl".to_owned(), facts.into()));
     }
     all
 }
