@@ -1,14 +1,14 @@
-//! How many files, pipes and sockets a process may have open.
+//! Limit on open file descriptors.
 
 use rustix::process::{Pid, Resource, Rlimit, getrlimit, prlimit, setrlimit};
 
-/// How many it is allowed, and could allow itself.
+/// Soft and hard limit of this process.
 #[derive(Clone, Debug)]
 pub struct Descriptors(Rlimit);
 
 impl Descriptors {
-    /// As many as there can be: a thousand agents need more descriptors than the thousand or so a process is usually
-    /// given. Says what it was before.
+    /// Raises the soft limit to the hard limit: a thousand agents need more descriptors than the usual thousand. Returns the
+    /// limit as it was before.
     pub fn raise() -> Descriptors {
         let before = getrlimit(Resource::Nofile);
         let raised = Rlimit { current: before.maximum, maximum: before.maximum };
@@ -18,9 +18,9 @@ impl Descriptors {
         Descriptors(before)
     }
 
-    /// Gives a process so many. Programs see the limit that the user set: some of them close every descriptor there
-    /// could be.
-    pub fn give(&self, pid: u32) {
+    /// Sets this limit for another process. Programs get the limit that the user set: some close every possible descriptor at
+    /// start.
+    pub fn apply_to(&self, pid: u32) {
         let Some(pid) = i32::try_from(pid).ok().and_then(Pid::from_raw) else {
             return;
         };
@@ -35,13 +35,13 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_process_can_have_all_the_descriptors_there_are() {
+    fn raise_sets_the_soft_limit_to_the_hard_limit() {
         let before = getrlimit(Resource::Nofile);
         let few = Rlimit { current: Some(256), maximum: before.maximum };
         setrlimit(Resource::Nofile, few).unwrap();
         assert_eq!(Descriptors::raise().0.current, Some(256));
         assert_eq!(getrlimit(Resource::Nofile).current, before.maximum);
-        Descriptors(before).give(std::process::id());
+        Descriptors(before).apply_to(std::process::id());
         assert_eq!(getrlimit(Resource::Nofile).current, before.current);
     }
 }

@@ -1,95 +1,95 @@
-//! Every variable that ydl reads or sets, in one place.
+//! Environment variables that ydl reads or sets.
 
-/// The job's id.
+/// Id of the job.
 pub const JOB: &str = "YDL_JOB";
-/// The task's role.
+/// Role of the task.
 pub const ROLE: &str = "YDL_ROLE";
-/// The task's index in its role, from 0.
+/// Index of the task in its role, from 0.
 pub const INDEX: &str = "YDL_INDEX";
-/// Which try of this task this is, from 1.
+/// Attempt of the task, from 1.
 pub const ATTEMPT: &str = "YDL_ATTEMPT";
-/// Which gathering of the gang this is, from 1.
+/// Round of the gang, from 1.
 pub const ROUND: &str = "YDL_ROUND";
-/// The process' number among all processes of the job.
+/// Rank of the process among all processes of the job.
 pub const RANK: &str = "YDL_RANK";
-/// How many processes the job has: one for each task, unless a role has more.
+/// Number of processes of the job: one for each task, unless a role has more.
 pub const WORLD_SIZE: &str = "YDL_WORLD_SIZE";
-/// The process' number among those of its task.
+/// Rank of the process among those of its task.
 pub const LOCAL_RANK: &str = "YDL_LOCAL_RANK";
-/// How many processes its task has.
+/// Number of processes of the task.
 pub const LOCAL_WORLD_SIZE: &str = "YDL_LOCAL_WORLD_SIZE";
-/// Everybody in this round, as JSON.
+/// Members of this round, as JSON.
 pub const CLUSTER: &str = "YDL_CLUSTER";
-/// A file with the same: very large clusters are only there.
+/// File with the same content, also for clusters too large for a variable.
 pub const CLUSTER_FILE: &str = "YDL_CLUSTER_FILE";
-/// Where the master is: `https://host:port`.
+/// Address of the master at the program's start: `https://host:port`.
 pub const MASTER: &str = "YDL_MASTER";
-/// A file with where the master is now, which changes when it moves.
+/// File with the current address of the master, which changes when the master moves.
 pub const MASTER_FILE: &str = "YDL_MASTER_FILE";
-/// A file with the token that opens the key-value store to this task.
+/// File with the token for the key-value store.
 pub const TOKEN_FILE: &str = "YDL_TOKEN_FILE";
-/// A file with the master's certificate (PEM), the only one to be trusted.
+/// File with the master's certificate (PEM), the only one to trust.
 pub const CERTIFICATE_FILE: &str = "YDL_CERTIFICATE_FILE";
-/// A directory that survives attempts and rounds.
+/// Directory that survives attempts and rounds.
 pub const CHECKPOINT: &str = "YDL_CHECKPOINT";
-/// Where in HDFS what is in that directory is saved, if it does not outlive its container by itself.
+/// URL in HDFS to which that directory is saved, if it does not outlive its container by itself.
 pub const CHECKPOINT_URL: &str = "YDL_CHECKPOINT_URL";
-/// This very program: inside a task its path, for Python's package the one to be used.
+/// Path of the `ydl` binary: set inside a task, read by the Python package.
 pub const BINARY: &str = "YDL_BINARY";
-/// MLflow's server, for what programs tell it themselves; and its run of this job, and that run's experiment.
+/// Address of the MLflow server.
 pub const MLFLOW_TRACKING_URI: &str = "MLFLOW_TRACKING_URI";
-/// The run.
+/// MLflow run of this job.
 pub const MLFLOW_RUN_ID: &str = "MLFLOW_RUN_ID";
-/// The run's experiment.
+/// MLflow experiment of that run.
 pub const MLFLOW_EXPERIMENT_ID: &str = "MLFLOW_EXPERIMENT_ID";
-/// The container's id; also how processes of a container are told from others.
+/// Id of the container; also tells the processes of a container from others.
 pub const CONTAINER: &str = "YDL_CONTAINER";
-/// The devices of a node, said by its administrator; otherwise they are looked for.
+/// GPUs of a node as set by its administrator; detected if unset.
 pub const GPUS: &str = "YDL_GPUS";
-/// Begins the name of each port the role asked for: `YDL_PORT_HTTP`.
+/// Prefix of the name of each port of the role: `YDL_PORT_HTTP`.
 pub const PORT_PREFIX: &str = "YDL_PORT_";
 
-/// The tokens of a container on a cluster; its program finds those it may use there.
+/// File with the Hadoop tokens of a container; its program gets the ones for its file systems.
 pub const HADOOP_TOKEN_FILE_LOCATION: &str = "HADOOP_TOKEN_FILE_LOCATION";
-/// Who a program is to a cluster that believes everybody.
+/// User name on a cluster without authentication.
 pub const HADOOP_USER_NAME: &str = "HADOOP_USER_NAME";
-/// The container that a NodeManager has started.
+/// Id of a container that a NodeManager has started.
 pub const CONTAINER_ID: &str = "CONTAINER_ID";
-/// The address at which peers reach this node, where its administrator has set it (`yarn.nodemanager.admin-env`).
+/// Address at which peers reach this node, as set by its administrator (`yarn.nodemanager.admin-env`).
 pub const NODE_ADDRESS: &str = "YDL_NODE_ADDRESS";
-/// What a NodeManager calls its node.
+/// Host name of the NodeManager's node.
 pub const NM_HOST: &str = "NM_HOST";
-/// The user of a container, whoever its processes belong to.
+/// User of a container, which may differ from the owner of its processes.
 pub const USER: &str = "USER";
-/// What a NodeManager runs a container with: `docker` or `runc`. It and those below are set in launch contexts, and seen by
-/// whoever runs in them.
+/// Container runtime of a NodeManager: `docker` or `runc`. This and the following are set in launch contexts and visible to
+/// the container.
 pub const RUNTIME_TYPE: &str = "YARN_CONTAINER_RUNTIME_TYPE";
-/// The image of a docker container.
+/// Docker image.
 pub const DOCKER_IMAGE: &str = "YARN_CONTAINER_RUNTIME_DOCKER_IMAGE";
-/// What of the node it sees.
+/// Mounts of a docker container.
 pub const DOCKER_MOUNTS: &str = "YARN_CONTAINER_RUNTIME_DOCKER_MOUNTS";
-/// Its network.
+/// Docker network.
 pub const DOCKER_NETWORK: &str = "YARN_CONTAINER_RUNTIME_DOCKER_CONTAINER_NETWORK";
-/// Whether it is privileged.
+/// Runs the docker container privileged.
 pub const DOCKER_PRIVILEGED: &str = "YARN_CONTAINER_RUNTIME_DOCKER_RUN_PRIVILEGED_CONTAINER";
-/// Whether it stays for a while after its end.
+/// Keeps the docker container for a while after its end.
 pub const DOCKER_DELAYED_REMOVAL: &str = "YARN_CONTAINER_RUNTIME_DOCKER_DELAYED_REMOVAL";
-/// Where its registry's login is.
+/// Registry credentials of docker.
 pub const DOCKER_CLIENT_CONFIG: &str = "YARN_CONTAINER_RUNTIME_DOCKER_CLIENT_CONFIG";
-/// Whether the image's own command runs instead of what was submitted.
+/// Runs the image's own command instead of the submitted one.
 pub const DOCKER_RUN_OVERRIDE_DISABLE: &str = "YARN_CONTAINER_RUNTIME_DOCKER_RUN_OVERRIDE_DISABLE";
-/// The image of a runc container.
+/// Runc image.
 pub const RUNC_IMAGE: &str = "YARN_CONTAINER_RUNTIME_RUNC_IMAGE";
-/// What of the node it sees.
+/// Mounts of a runc container.
 pub const RUNC_MOUNTS: &str = "YARN_CONTAINER_RUNTIME_RUNC_MOUNTS";
 
-/// Where the state of local jobs is kept: `$XDG_STATE_HOME/ydl`.
+/// State of local jobs: `$XDG_STATE_HOME/ydl`.
 pub const XDG_STATE_HOME: &str = "XDG_STATE_HOME";
-/// Without colours, whatever the terminal can do.
+/// Disables colours.
 pub const NO_COLOR: &str = "NO_COLOR";
-/// Where packed and built environments are kept: `$XDG_CACHE_HOME/ydl`.
+/// Cache of packed and built environments: `$XDG_CACHE_HOME/ydl`.
 pub const XDG_CACHE_HOME: &str = "XDG_CACHE_HOME";
-/// The active virtual environment, which `ydl pack` takes if it is told of no other.
+/// Active virtual environment, the default of `ydl pack`.
 pub const VIRTUAL_ENV: &str = "VIRTUAL_ENV";
-/// The active conda environment.
+/// Active conda environment.
 pub const CONDA_PREFIX: &str = "CONDA_PREFIX";

@@ -8,61 +8,61 @@ use std::{
     ptr,
 };
 
-/// The kernel's number for addresses of four bytes.
+/// `AF_INET`.
 const INET: u16 = 2;
 
-/// As C has it; what is not looked at is only there for its size.
+/// `struct ifaddrs`; unused fields keep its layout.
 #[repr(C)]
-struct Entry {
-    next: *mut Entry,
+struct IfAddrs {
+    next: *mut IfAddrs,
     name: *mut c_char,
     flags: c_uint,
-    address: *mut Address,
-    mask: *mut Address,
+    address: *mut SockAddrIn,
+    mask: *mut SockAddrIn,
     _peer: *mut c_void,
     _data: *mut c_void,
 }
 
-/// An address of four bytes, behind its kind.
+/// `struct sockaddr_in`.
 #[repr(C)]
-struct Address {
+struct SockAddrIn {
     family: u16,
     _port: u16,
     ip: [u8; 4],
 }
 
 unsafe extern "C" {
-    fn getifaddrs(list: *mut *mut Entry) -> c_int;
-    fn freeifaddrs(list: *mut Entry);
+    fn getifaddrs(list: *mut *mut IfAddrs) -> c_int;
+    fn freeifaddrs(list: *mut IfAddrs);
 }
 
-/// An address of four bytes that an interface has.
+/// IPv4 address of a network interface.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Interface {
-    /// `eth0`.
+    /// Name, such as `eth0`.
     pub name: String,
     /// Its address.
     pub ip: Ipv4Addr,
-    /// Which part of it is its network's.
+    /// Netmask.
     pub mask: Ipv4Addr,
 }
 
 impl Interface {
-    /// Whether that address is in its network.
-    pub fn leads_to(&self, ip: Ipv4Addr) -> bool {
+    /// Returns whether `ip` is in the network of this interface.
+    pub fn contains(&self, ip: Ipv4Addr) -> bool {
         ip & self.mask == self.ip & self.mask
     }
 
-    /// All of this node, in the system's order; one with several addresses is there several times.
+    /// Lists the IPv4 addresses of this node in system order; an interface with several addresses appears several times.
     pub fn all() -> io::Result<Vec<Interface>> {
         let mut list = ptr::null_mut();
-        // SAFETY: the call writes one pointer, which is given back to the system below.
+        // SAFETY: the call writes one pointer, which is freed below.
         if unsafe { getifaddrs(&mut list) } != 0 {
             return Err(io::Error::last_os_error());
         }
         let mut all = Vec::new();
         let mut at = list;
-        // SAFETY: the list ends with a null pointer and stays as it is until it is freed.
+        // SAFETY: the list ends with a null pointer and does not change until it is freed.
         while let Some(entry) = unsafe { at.as_ref() } {
             at = entry.next;
             let (Some(ip), Some(mask)) = (ip(entry.address), ip(entry.mask)) else {
@@ -71,20 +71,20 @@ impl Interface {
             if entry.name.is_null() {
                 continue;
             }
-            // SAFETY: a name that is there ends with a zero byte.
+            // SAFETY: a non-null name ends with a zero byte.
             let name = unsafe { CStr::from_ptr(entry.name) };
             let name = name.to_string_lossy().into_owned();
             all.push(Interface { name, ip, mask });
         }
-        // SAFETY: the list is the system's, and nothing of it is used any more.
+        // SAFETY: the list came from the system, and no reference into it is left.
         unsafe { freeifaddrs(list) };
         Ok(all)
     }
 }
 
-fn ip(address: *mut Address) -> Option<Ipv4Addr> {
-    // SAFETY: an address that is there has at least its kind, and one of this kind has four bytes behind its port.
-    // Only the kind is read before that is known.
+fn ip(address: *mut SockAddrIn) -> Option<Ipv4Addr> {
+    // SAFETY: a non-null address has at least its family, and one of this family has four bytes behind its port. Only the
+    // family is read before that is known.
     let family = unsafe { address.as_ref().map(|_| (*address).family) }?;
     if family != INET {
         return None;
@@ -102,7 +102,7 @@ mod tests {
         let all = Interface::all().expect("interfaces");
         let lo = all.iter().find(|one| one.ip == Ipv4Addr::LOCALHOST);
         let lo = lo.expect("a loopback interface");
-        assert!(lo.leads_to(Ipv4Addr::new(127, 0, 0, 11)));
-        assert!(!lo.leads_to(Ipv4Addr::new(10, 0, 0, 1)));
+        assert!(lo.contains(Ipv4Addr::new(127, 0, 0, 11)));
+        assert!(!lo.contains(Ipv4Addr::new(10, 0, 0, 1)));
     }
 }

@@ -1,11 +1,11 @@
-//! NVIDIA's library, where there is one.
+//! NVIDIA's management library, if installed.
 
 use std::fmt;
 use std::sync::OnceLock;
 
 use nvml_wrapper::Nvml;
 
-/// Opened when first needed. That it is absent is nothing unusual.
+/// Library handle, opened on first use. Its absence is normal.
 struct Library(Option<Nvml>);
 
 impl fmt::Debug for Library {
@@ -14,11 +14,11 @@ impl fmt::Debug for Library {
     }
 }
 
-/// The library, if this machine has it and a driver below it.
+/// Returns the library if this machine has it and a driver.
 pub fn nvml() -> Option<&'static Nvml> {
     static LIBRARY: OnceLock<Library> = OnceLock::new();
     let open = || {
-        // Where the driver is installed without its development files only the first name exists.
+        // A driver installed without development files provides only the versioned name.
         let names = ["libnvidia-ml.so.1", "libnvidia-ml.so"];
         Library(names.iter().find_map(|name| Nvml::builder().lib_path(name.as_ref()).init().ok()))
     };

@@ -8,16 +8,15 @@ use std::path::{Path, PathBuf};
 
 use ring::rand::{SecureRandom, SystemRandom};
 
-/// Writes `bytes` to `path`, replacing what was there. Nobody else can read the file at any moment,
-/// and a reader sees all of it or none: it is written beside its place and then moved there. It need not outlive the
-/// machine's power: what it opens does not either.
+/// Writes `bytes` to `path` atomically, replacing an existing file. The file is never readable by other users. It is not
+/// synced to disk: a secret need not survive a power loss, because the process that it authorizes does not either.
 pub fn write(path: &Path, bytes: &[u8]) -> Result<(), PrivateError> {
     let failed = |source| PrivateError::Io { doing: "write", path: path.to_owned(), source };
     let name = path.file_name().ok_or_else(|| failed(io::ErrorKind::InvalidFilename.into()))?;
     let mut random = [0; 8];
     SystemRandom::new()
         .fill(&mut random)
-        .map_err(|_| failed(io::Error::other("the system gives no random bytes")))?;
+        .map_err(|_| failed(io::Error::other("no random bytes available")))?;
     let mut beside = std::ffi::OsString::from(".");
     beside.push(name);
     beside.push(format!(".{}", hex::encode(random)));
@@ -31,14 +30,14 @@ pub fn write(path: &Path, bytes: &[u8]) -> Result<(), PrivateError> {
         .map_err(failed)?;
     let moved = file.write_all(bytes).and_then(|()| std::fs::rename(&beside, path));
     moved.map_err(|source| {
-        // The failure to write is what the caller must hear of, not that of cleaning up after it.
+        // Report the failed write, not a failed clean-up.
         let _ = std::fs::remove_file(&beside);
         failed(source)
     })
 }
 
-/// Takes a file that somebody else has put here from everybody but its owner. Whoever owns it may not be us; then it stays
-/// as it is.
+/// Removes the permissions of group and others from a file that another process wrote. A file of another owner stays as it
+/// is.
 pub fn close(path: &Path) {
     let closed = std::fs::metadata(path).and_then(|about| {
         let mode = about.mode() & 0o700;
@@ -49,10 +48,10 @@ pub fn close(path: &Path) {
     }
 }
 
-/// Reads a file of at most `limit` bytes that belongs to this user and that nobody else may read.
+/// Reads a file of at most `limit` bytes that belongs to this user and that no other user may read.
 pub fn read(path: &Path, limit: usize) -> Result<Vec<u8>, PrivateError> {
     let failed = |source| PrivateError::Io { doing: "read", path: path.to_owned(), source };
-    // Without this flag, opening a pipe that someone put there would wait for ever.
+    // Without this flag, opening a pipe would block.
     let nonblock = rustix::fs::OFlags::NONBLOCK.bits() as i32;
     let file = OpenOptions::new().read(true).custom_flags(nonblock).open(path).map_err(failed)?;
     check(path, &file)?;
@@ -64,7 +63,7 @@ pub fn read(path: &Path, limit: usize) -> Result<Vec<u8>, PrivateError> {
     Ok(bytes)
 }
 
-/// Looks at the open file rather than at the path, which could be another file by now.
+/// Checks the open file rather than the path, which may lead to another file by now.
 fn check(path: &Path, file: &File) -> Result<(), PrivateError> {
     let about = file.metadata().map_err(|source| PrivateError::Io {
         doing: "read",
@@ -84,7 +83,7 @@ fn check(path: &Path, file: &File) -> Result<(), PrivateError> {
     Ok(())
 }
 
-/// Why a private file was not written or read.
+/// Error of reading or writing a private file.
 #[derive(Debug)]
 pub enum PrivateError {
     Io { doing: &'static str, path: PathBuf, source: io::Error },
@@ -96,7 +95,7 @@ pub enum PrivateError {
 }
 
 impl PrivateError {
-    /// The remedy, where there is one.
+    /// Returns a remedy, if there is one.
     pub fn hint(&self) -> Option<String> {
         match self {
             Self::Open { path, .. } => Some(format!("run `chmod 600 {}`", path.display())),
@@ -150,7 +149,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_written_file_is_private_whole_and_replaceable() {
+    fn a_written_file_is_private_complete_and_replaceable() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("secret");
         write(&path, b"one").unwrap();
@@ -174,7 +173,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_file_or_too_long_is_refused() {
+    fn directories_and_long_files_are_refused() {
         let folder = tempfile::tempdir().unwrap();
         let error = read(folder.path(), 10).unwrap_err();
         assert!(matches!(error, PrivateError::NotAFile { .. }), "{error}");

@@ -1,18 +1,18 @@
-//! The operating system's errors in the words of a sentence.
+//! Operating system errors as part of a message.
 
 use std::io;
 
-/// What the system says about `error`, ready to follow a colon: lower case, without its number.
+/// Formats `error` to follow a colon: lower case, without its number.
 pub fn reason(error: &io::Error) -> String {
     worded(error.to_string())
 }
 
-/// The same of an error that somebody else has written out already.
+/// Same for an error that is already formatted.
 pub fn worded(mut text: String) -> String {
     if let Some(at) = text.rfind(" (os error ") {
         text.truncate(at);
     }
-    // Words that are capitals throughout (`RST`) stay as they are.
+    // Words in capitals (`RST`) are kept.
     let mut letters = text.chars();
     match (letters.next(), letters.next()) {
         (Some(first), Some(second)) if first.is_uppercase() && second.is_lowercase() => {

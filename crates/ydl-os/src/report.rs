@@ -1,17 +1,17 @@
-//! What a person is told when something fails, and the code the process ends with.
+//! Failure reports to the user, and exit codes.
 
 use std::{fmt, process::ExitCode};
 
-/// How `ydl` ends. A job that failed because of a program ends with that program's own code.
+/// Exit status of `ydl`. A job that failed because of a program exits with that program's code.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Exit {
-    /// The job succeeded, or the command did what it was asked.
+    /// The job succeeded, or the command completed.
     Success,
-    /// A program of the job failed: its exit code, or 128 and the signal.
+    /// A program of the job failed: its exit code, or 128 plus the signal.
     Program(u8),
-    /// What was given is wrong; nothing was touched.
+    /// Invalid input; nothing was touched.
     BadInput,
-    /// The job failed for another reason than a program's end.
+    /// The job failed for a reason other than a program's exit.
     JobFailed,
     /// The job was killed.
     JobKilled,
@@ -19,12 +19,12 @@ pub enum Exit {
     Unreachable,
     /// ydl itself failed: a disk, a permission, a bug.
     Trouble,
-    /// Interrupted; the job may go on.
+    /// Interrupted; the job may continue.
     Interrupted,
 }
 
 impl Exit {
-    /// The number, as documented in `docs/reference/exit-codes.md`.
+    /// Number as documented in `docs/reference/exit-codes.md`.
     pub fn code(self) -> u8 {
         match self {
             Exit::Success => 0,
@@ -45,24 +45,24 @@ impl From<Exit> for ExitCode {
     }
 }
 
-/// One sentence (what failed, on what, why), a remedy if there is one, and how to end.
+/// Failure as shown to the user: a message (what failed, on what, why), an optional hint, and the exit status.
 #[derive(Debug)]
 pub struct Report {
-    /// The sentence: lower case, no full stop, values in backticks.
+    /// Message: lower case, no full stop, values in backticks.
     pub what: String,
-    /// What to do about it.
+    /// Remedy.
     pub hint: Option<String>,
-    /// How the process ends.
+    /// Exit status of the process.
     pub exit: Exit,
 }
 
 impl Report {
-    /// A failure of that kind.
+    /// Creates a report.
     pub fn new(exit: Exit, what: impl Into<String>) -> Report {
         Report { what: what.into(), hint: None, exit }
     }
 
-    /// What was given is wrong.
+    /// Invalid input.
     pub fn bad_input(what: impl Into<String>) -> Report {
         Report::new(Exit::BadInput, what)
     }
@@ -72,7 +72,7 @@ impl Report {
         Report::new(Exit::Trouble, what)
     }
 
-    /// The same with a remedy.
+    /// Adds a hint.
     #[must_use]
     pub fn hint(mut self, hint: impl Into<String>) -> Report {
         self.hint = Some(hint.into());

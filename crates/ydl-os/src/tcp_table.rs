@@ -1,40 +1,40 @@
-//! The system's table of TCP sockets. It has all of them; whoever looks for one connection asks `sock_diag`, which is quicker.
+//! The system's table of TCP sockets. To look up one connection use `sock_diag`, which is faster.
 
 use std::{
     fs, io,
     net::{IpAddr, SocketAddr},
 };
 
-const LISTENS: &str = "0A";
+const LISTEN_STATE: &str = "0A";
 
-/// A socket of anybody on this machine.
+/// TCP socket of any user on this machine.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Socket {
     pub own: SocketAddr,
     pub other: SocketAddr,
     pub listens: bool,
-    /// Whose it is.
+    /// User id of the owner.
     pub user: u32,
-    /// 0 where nobody has it any more.
+    /// 0 without an owning process.
     pub inode: u64,
 }
 
-/// All of them. Addresses of the old kind in a socket of the new one are of the old kind here.
+/// Lists all TCP sockets. IPv4 addresses in IPv6 sockets are converted.
 pub fn sockets() -> io::Result<Vec<Socket>> {
-    let mut all = parsed(&fs::read_to_string("/proc/self/net/tcp")?);
-    // Where the system has none of the new kind there is no such table.
+    let mut all = parse(&fs::read_to_string("/proc/self/net/tcp")?);
+    // Without IPv6 there is no such table.
     if let Ok(table) = fs::read_to_string("/proc/self/net/tcp6") {
-        all.extend(parsed(&table));
+        all.extend(parse(&table));
     }
     Ok(all)
 }
 
-/// Those in one table; what is no line of it is left out.
-pub fn parsed(table: &str) -> Vec<Socket> {
+/// Parses one table; malformed lines are skipped.
+pub fn parse(table: &str) -> Vec<Socket> {
     let socket = |line: &str| {
         let mut words = line.split_ascii_whitespace().skip(1);
         let (own, other) = (address(words.next()?)?, address(words.next()?)?);
-        let listens = words.next()? == LISTENS;
+        let listens = words.next()? == LISTEN_STATE;
         let user = words.nth(3)?.parse().ok()?;
         let inode = words.nth(1)?.parse().ok()?;
         Some(Socket { own, other, listens, user, inode })
@@ -42,7 +42,7 @@ pub fn parsed(table: &str) -> Vec<Socket> {
     table.lines().skip(1).filter_map(socket).collect()
 }
 
-/// An address is written as numbers in the machine's own order.
+/// Addresses are numbers in native byte order.
 fn address(word: &str) -> Option<SocketAddr> {
     let (ip, port) = word.split_once(':')?;
     let numbers = ip.as_bytes().chunks(8).map(|digits| {
@@ -65,7 +65,7 @@ mod tests {
     use std::net::{TcpListener, TcpStream};
 
     #[test]
-    fn the_table_is_read() {
+    fn the_table_is_parsed() {
         let table = "  sl  local_address rem_address   st tx_queue rx_queue tr tm->when retrnsmt   uid  timeout inode\n\
              0: 0100007F:1F90 00000000:0000 0A 00000000:00000000 00:00000000 00000000  1000        0 4711 1 0\n\
              1: 0000000000000000FFFF00000100007F:1F90 0000000000000000FFFF00000200007F:0050 06 00000000:00000000 00:00000000 00000000     0        0 0 1\n\
@@ -81,12 +81,12 @@ mod tests {
         };
         let gone =
             Socket { other: at("127.0.0.2:80"), listens: false, user: 0, inode: 0, ..listener };
-        assert_eq!(parsed(table), [listener, gone]);
-        assert_eq!(parsed(""), []);
+        assert_eq!(parse(table), [listener, gone]);
+        assert_eq!(parse(""), []);
     }
 
     #[test]
-    fn ones_own_sockets_are_in_it() {
+    fn own_sockets_are_listed() {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let at = listener.local_addr().unwrap();
         let stream = TcpStream::connect(at).unwrap();

@@ -1,10 +1,10 @@
-//! What the children of this process have used.
+//! Resource usage of the children of this process.
 #![allow(unsafe_code)]
 
 use std::ffi::{c_int, c_long};
 use std::io;
 
-/// The kernel's `struct rusage`. Longer than any C library's, some of which keep room at its end.
+/// `struct rusage`, longer than in any C library, some of which reserve space at its end.
 #[repr(C)]
 #[derive(Default)]
 struct Rusage {
@@ -20,10 +20,10 @@ unsafe extern "C" {
     fn getrusage(who: c_int, usage: *mut Rusage) -> c_int;
 }
 
-/// What all reaped children, and theirs, have used.
+/// Usage of all reaped children and their descendants.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct ReapedUsage {
-    /// The largest resident memory of any one of them.
+    /// Largest resident memory of a single process.
     pub peak_rss_bytes: u64,
     pub user_ms: u64,
     pub system_ms: u64,
@@ -31,7 +31,7 @@ pub struct ReapedUsage {
 
 pub fn of_reaped_children() -> io::Result<ReapedUsage> {
     let mut usage = Rusage::default();
-    // SAFETY: the pointer leads to a writable value at least as long as what is written there.
+    // SAFETY: the pointer leads to a writable value at least as long as what the call writes.
     if unsafe { getrusage(RUSAGE_CHILDREN, &mut usage) } != 0 {
         return Err(io::Error::last_os_error());
     }

@@ -292,7 +292,7 @@ fn kill_below() -> usize {
     };
     let mut alive = 0;
     for process in tree.descendants(this) {
-        if !process.is_over() {
+        if !process.is_zombie() {
             alive += 1;
             // One that changed its user may refuse; it stays counted.
             let _ = process.identity().signal(Signal::KILL);

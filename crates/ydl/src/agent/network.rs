@@ -52,7 +52,7 @@ pub(super) fn interface_of(host: &str) -> Option<String> {
     // A node may have all addresses of a network without listing them: the loopback interface has.
     let near = || {
         let own = is_of_this_node(ip.into());
-        all.iter().find(|one| own && one.leads_to(ip))
+        all.iter().find(|one| own && one.contains(ip))
     };
     exact.or_else(near).map(|one| one.name.clone())
 }

@@ -290,7 +290,7 @@ mod tests {
         let table = "  sl  local_address rem_address   st tx_queue rx_queue tr tm->when retrnsmt   uid  timeout inode\n   0: 0100007F:1F90 0100007F:0050 01 00000000:00000000 00:00000000 00000000  1000        0 4242 1\n";
         let (local, remote) = ("127.0.0.1:8080", "127.0.0.1:80");
         let of = |local: &str, remote: &str| {
-            let all = tcp_table::parsed(table);
+            let all = tcp_table::parse(table);
             owner(&all, local.parse().unwrap(), remote.parse().unwrap())
         };
         assert_eq!(of(local, remote), Some(1000));

@@ -109,7 +109,7 @@ mod tests {
              1: 0100007F:C350 0100007F:1F90 01 00000000:00000000 00:00000000 00000000  1000        0 4712 1 0\n\
              2: 0100007F:C351 0100007F:1F90 06 00000000:00000000 00:00000000 00000000  1000        0 0 3 0\n";
         let at = |port| SocketAddrV4::new(Ipv4Addr::LOCALHOST, port);
-        let all = tcp_table::parsed(table);
+        let all = tcp_table::parse(table);
         let found = |own: &[u16], other| {
             let theirs: Vec<_> = own.iter().map(|port| SocketAddr::V4(at(*port))).collect();
             let inodes = find(&all, &theirs, at(other));

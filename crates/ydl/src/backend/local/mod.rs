@@ -179,7 +179,7 @@ impl LocalBackend {
         // The child is not reaped yet, so its entry in `/proc` exists even if it has exited.
         let agent = child.id().and_then(Identity::of);
         let agent = agent.ok_or_else(|| io::Error::other("it cannot be found in `/proc`"))?;
-        self.descriptors.give(agent.pid);
+        self.descriptors.apply_to(agent.pid);
         let (exit_tx, container) = (self.exit_tx.clone(), container.clone());
         tokio::spawn(async move {
             let status = child.wait().await.map_or(1, |status| {
