@@ -1,8 +1,8 @@
-//! Lists the applications of the cluster that `HADOOP_CONF_DIR` describes, and its nodes.
+//! Lists the applications and nodes of the cluster configured by `HADOOP_CONF_DIR`.
 //!
 //!     HADOOP_CONF_DIR=/etc/hadoop cargo run --example applications -- RUNNING ACCEPTED
 //!
-//! On a cluster with Kerberos it is who `kinit` says; without, `HADOOP_USER_NAME` or the user.
+//! With Kerberos it uses the ticket from `kinit`; otherwise `HADOOP_USER_NAME` or the current user.
 
 use std::error::Error;
 use std::time::Duration;
@@ -21,7 +21,7 @@ async fn main() {
 }
 
 async fn list() -> Result<(), Box<dyn Error>> {
-    let states = std::env::args().skip(1).map(|word| word.parse());
+    let states = std::env::args().skip(1).map(|state| state.parse());
     let filter = ApplicationFilter {
         states: states.collect::<Result<_, _>>()?,
         ..ApplicationFilter::default()

@@ -1,4 +1,5 @@
-//! Runs a command in N containers; this process is their master. What it prints is in their logs.
+//! Runs a command in N containers with this process as the ApplicationMaster. The output is in the
+//! container logs.
 //!
 //!     HADOOP_CONF_DIR=/etc/hadoop cargo run --example run -- 3 'hostname; exit 3'
 
@@ -20,17 +21,17 @@ fn soon() -> Instant {
 
 #[tokio::main(flavor = "current_thread")]
 async fn main() {
-    let words = std::env::args().skip(1).collect();
-    if let Err(error) = submit(words).await {
+    let arguments = std::env::args().skip(1).collect();
+    if let Err(error) = submit(arguments).await {
         eprintln!("error: {error}");
         std::process::exit(1);
     }
 }
 
-async fn submit(words: Vec<String>) -> Outcome<()> {
+async fn submit(arguments: Vec<String>) -> Outcome<()> {
     let usage = |_| "usage: run COUNT COMMAND";
-    let [count, command]: [String; 2] = words.try_into().map_err(usage)?;
-    let count = count.parse().map_err(|_| format!("`{count}` is no COUNT"))?;
+    let [count, command]: [String; 2] = arguments.try_into().map_err(usage)?;
+    let count = count.parse().map_err(|_| format!("`{count}` is not a valid COUNT"))?;
     let config = Config::load(Environment::of_process())?;
     let client = Client::from_config(&config, Identity::from_config(&config)?)?;
     let id = client.new_application(soon()).await?.id;
@@ -43,7 +44,7 @@ async fn submit(words: Vec<String>) -> Outcome<()> {
         _ = tokio::signal::ctrl_c() => Err("interrupted".into()),
     };
     if let Err(error) = &failed {
-        // It would stay, with its containers, until the ResourceManager misses the master.
+        // Without this, the application would remain until the ResourceManager misses heartbeats.
         client.kill_and_wait(id, &error.to_string(), soon()).await?;
     }
     match failed? {
@@ -52,7 +53,8 @@ async fn submit(words: Vec<String>) -> Outcome<()> {
     }
 }
 
-/// Is the master: asks for containers, starts what is granted, awaits their ends; how many failed.
+/// Runs as the ApplicationMaster: requests containers, starts those allocated and waits for their
+/// exit. Returns the number of failed containers.
 async fn run(config: &Config, token: Token, count: u32, command: &str) -> Outcome<u32> {
     let mut scheduler = AmRmClient::from_config(config, token)?;
     let registration = Registration::new("localhost");
@@ -70,7 +72,7 @@ async fn run(config: &Config, token: Token, count: u32, command: &str) -> Outcom
         let request = AllocateRequest::default;
         let beat = scheduler.exchange(&mut ledger, request, soon()).await;
         if let Err(SchedulerError::NotRegistered) = beat {
-            // The ResourceManager was restarted; the containers run on.
+            // The ResourceManager was restarted; the containers keep running.
             scheduler.register(&registration, soon()).await?;
             continue;
         }
@@ -84,7 +86,7 @@ async fn run(config: &Config, token: Token, count: u32, command: &str) -> Outcom
             }
             running.extend(outcome.started);
         }
-        // What was granted beyond the want and given back ends, too.
+        // Surplus containers that were released are reported, too.
         let ended = answer.completed.into_iter();
         for status in ended.filter(|status| running.remove(&status.id)) {
             println!("{} {}", status.id, status.exit);
@@ -109,7 +111,7 @@ async fn token(client: &Client, id: ApplicationId) -> Outcome<Token> {
         }
         let report = client.application(id, deadline).await?;
         if report.state.is_over() || Instant::now() > deadline {
-            let hint = "with Kerberos only a HADOOP_PROXY_USER gets one";
+            let hint = "with Kerberos set HADOOP_PROXY_USER";
             return Err(format!("no token ({hint}): {}", report.diagnostics).into());
         }
         sleep(Duration::from_millis(50)).await;

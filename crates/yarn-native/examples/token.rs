@@ -3,7 +3,7 @@
 //!     HADOOP_CONF_DIR=/etc/hadoop cargo run --example token -- tokens
 //!     … -- tokens hdfs://cluster hdfs://archive:8020
 //!
-//! Programs of Hadoop's find them by `HADOOP_TOKEN_FILE_LOCATION=tokens`.
+//! Hadoop programs use them with `HADOOP_TOKEN_FILE_LOCATION=tokens`.
 
 use std::error::Error;
 use std::path::Path;
@@ -25,10 +25,10 @@ async fn main() {
 }
 
 async fn fetch() -> Result<(), Box<dyn Error>> {
-    let mut words = std::env::args().skip(1);
-    let path = words.next().filter(|word| !word.starts_with('-'));
+    let mut arguments = std::env::args().skip(1);
+    let path = arguments.next().filter(|argument| !argument.starts_with('-'));
     let path = path.ok_or("usage: token FILE [FILE_SYSTEM…]")?;
-    let mut file_systems: Vec<String> = words.collect();
+    let mut file_systems: Vec<String> = arguments.collect();
 
     let config = Config::load(Environment::of_process())?;
     if file_systems.is_empty() && !config.default_namenodes()?.is_empty() {
@@ -37,7 +37,7 @@ async fn fetch() -> Result<(), Box<dyn Error>> {
     let identity = Identity::from_config(&config)?;
     let deadline = Instant::now() + Duration::from_secs(30);
 
-    // The ResourceManager renews the tokens of applications, so it is asked who it is for NameNodes.
+    // The ResourceManager renews the tokens, so its principal is the renewer.
     let renewer = config.renewer()?.unwrap_or_default();
     let fetched = fetch_tokens(&config, &file_systems, &identity, &renewer, deadline);
     let mut credentials = fetched.await?;

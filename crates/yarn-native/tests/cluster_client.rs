@@ -1,4 +1,4 @@
-//! The client on a real cluster: everything it can ask.
+//! Client tests on a real cluster.
 
 mod cluster_client_support;
 
@@ -6,8 +6,8 @@ use std::path::Path;
 use std::process::Command;
 
 use cluster_client_support::{
-    a_cluster_is_described, a_token_lives, an_application_lives, client, config, options, soon,
-    submission, until, version,
+    check_application_lifecycle, check_cluster_reports, check_token_lifecycle, client, config,
+    options, soon, submission, until, version,
 };
 use testbed::{Cluster, Label, Options};
 use yarn_native::client::{
@@ -20,7 +20,7 @@ use yarn_native::types::{
     ApplicationState, AttributeName, LaunchContext, NodeId, QueueState, Resource, Signal,
 };
 
-/// The first node has a device and, where there are such, an attribute; the second has a label.
+/// The first node has a GPU and, where supported, an attribute; the second has a label.
 fn cluster() -> &'static Cluster {
     let version = version();
     let attributes = match version.has_placement_constraints() {
@@ -39,19 +39,19 @@ fn cluster() -> &'static Cluster {
 }
 
 #[tokio::test]
-async fn an_application_is_submitted_found_moved_changed_and_ended() {
-    an_application_lives(&client(cluster())).await;
+async fn application_is_submitted_moved_changed_and_killed() {
+    check_application_lifecycle(&client(cluster())).await;
 }
 
 #[tokio::test]
-async fn nodes_queues_and_metrics_are_told() {
+async fn nodes_queues_and_metrics_are_reported() {
     let client = client(cluster());
-    a_cluster_is_described(&client, 2).await;
+    check_cluster_reports(&client, 2).await;
     let detail = QueueDetail { applications: true, ..QueueDetail::default() };
     let queue = client.queue("other", detail, soon()).await.unwrap();
     let queue = queue.expect("a queue");
     assert_eq!((queue.name.as_str(), queue.state), ("other", QueueState::Running));
-    // Some servers refuse, others tell nothing.
+    // Some servers return an error, others nothing.
     match client.queue("nowhere", detail, soon()).await {
         Ok(None) | Err(RpcError::Rejected { .. }) => {}
         other => panic!("{other:?}"),
@@ -59,7 +59,7 @@ async fn nodes_queues_and_metrics_are_told() {
 }
 
 #[tokio::test]
-async fn labels_attributes_and_kinds_of_resources_are_told() {
+async fn labels_attributes_and_resource_types_are_reported() {
     let client = client(cluster());
     let second = cluster().nodes()[1].address.to_string();
     let labels = client.labels(soon()).await.unwrap();
@@ -93,13 +93,13 @@ async fn labels_attributes_and_kinds_of_resources_are_told() {
 }
 
 #[tokio::test]
-async fn a_token_of_the_resource_manager_is_got_used_renewed_and_cancelled() {
+async fn resource_manager_token_is_fetched_used_renewed_and_cancelled() {
     let client = client(cluster());
-    a_token_lives(&config(cluster()), &client, &cluster().own_user()).await;
+    check_token_lifecycle(&config(cluster()), &client, &cluster().own_user()).await;
 }
 
 #[tokio::test]
-async fn a_master_goes_where_its_label_says_and_its_end_is_told() {
+async fn master_runs_on_its_labelled_node_and_its_exit_is_reported() {
     let client = client(cluster());
     let submission = Submission {
         master_label: Some("fast".into()),
@@ -117,18 +117,19 @@ async fn a_master_goes_where_its_label_says_and_its_end_is_told() {
 }
 
 #[tokio::test]
-async fn a_container_hears_a_signal() {
+async fn signal_is_delivered_to_a_container() {
     let client = client(cluster());
-    let begun = cluster().directory().join("begun");
-    let command = format!("touch {} && exec sleep 120", begun.display());
+    let started = cluster().directory().join("started");
+    let command = format!("touch {} && exec sleep 120", started.display());
     let submission = Submission {
         launch: LaunchContext::command(command),
         ..submission(&client, "signalled").await
     };
     client.submit(&submission, soon()).await.unwrap();
-    // The report may be older than what it is asked for by then.
+    // The report may be older than the file.
     let report =
-        until(&client, submission.id, "its start", |r| r.attempt.is_some() && begun.exists()).await;
+        until(&client, submission.id, "its start", |r| r.attempt.is_some() && started.exists())
+            .await;
     let attempt = client.attempt(report.attempt.unwrap(), soon()).await.unwrap();
     let master = attempt.master.expect("a container");
     client.signal(master, Signal::Terminate, soon()).await.unwrap();
@@ -137,7 +138,7 @@ async fn a_container_hears_a_signal() {
 }
 
 #[tokio::test]
-async fn what_cannot_be_is_refused_with_a_reason() {
+async fn invalid_submissions_are_rejected_with_a_reason() {
     let client = client(cluster());
     let huge =
         Submission { resource: Resource::new(1 << 30, 1), ..submission(&client, "huge").await };
@@ -150,7 +151,7 @@ async fn what_cannot_be_is_refused_with_a_reason() {
 }
 
 #[tokio::test]
-async fn one_user_may_act_for_another_where_that_is_allowed() {
+async fn impersonation_works_only_where_allowed() {
     let config = config(cluster());
     let as_bob = Identity::simple("proxy").acting_for("bob");
     let client = yarn_native::client::Client::from_config(&config, as_bob).unwrap();
@@ -170,7 +171,7 @@ async fn one_user_may_act_for_another_where_that_is_allowed() {
     assert!(refused.to_string().contains("not allowed to impersonate"), "{refused}");
 }
 
-/// Runs an example, as its first lines say how, or from where it has been built already.
+/// Runs an example, from a prebuilt directory if configured.
 fn example(name: &str, arguments: &[&str]) -> String {
     let mut command = match std::env::var_os("YARN_NATIVE_EXAMPLES") {
         Some(built) => Command::new(Path::new(&built).join(name)),
@@ -188,17 +189,17 @@ fn example(name: &str, arguments: &[&str]) -> String {
         .env_remove("YARN_CONF_DIR")
         .output()
         .expect("a process");
-    let said = String::from_utf8_lossy(&output.stdout).into_owned();
-    assert!(output.status.success(), "{said} {output:?}");
-    said
+    let stdout = String::from_utf8_lossy(&output.stdout).into_owned();
+    assert!(output.status.success(), "{stdout} {output:?}");
+    stdout
 }
 
 #[test]
-fn the_examples_do_what_they_say() {
+fn examples_run_successfully() {
     let run = example("run", &["2", "true"]);
     let id = run.lines().next().expect("an id");
     assert_eq!(run.lines().count(), 3, "{run}");
-    // The ResourceManager writes an end down a moment after the master has made it.
+    // The ResourceManager records the end shortly after the ApplicationMaster has unregistered.
     let list = cluster().wait("the example among those that finished", || {
         let list = example("applications", &["FINISHED"]);
         list.contains(id).then_some(list)

@@ -1,5 +1,4 @@
-//! The client on a cluster with Kerberos, where everything said is sealed, and a file system has two
-//! NameNodes.
+//! Client tests on a cluster with Kerberos, privacy and highly available HDFS.
 
 mod cluster_client_support;
 mod cluster_kerberos_support;
@@ -8,11 +7,11 @@ use std::path::Path;
 use std::time::{Duration, SystemTime};
 
 use cluster_client_support::{
-    a_cluster_is_described, a_token_lives, an_application_lives, assert_rejected, options, soon,
-    submission, until, version,
+    assert_rejected, check_application_lifecycle, check_cluster_reports, check_token_lifecycle,
+    options, soon, submission, until, version,
 };
 use cluster_kerberos_support::{
-    alice, alice_submits_both_ways, block_on, part, play, player, scratch,
+    alice, block_on, check_submission_with_keytab_and_ticket, child, part, run_child, scratch,
 };
 use hdfs_native::{ClientBuilder, WriteOptions};
 use testbed::{Cluster, Hdfs, Options, Protection};
@@ -25,13 +24,13 @@ use yarn_native::rpc::{ExceptionKind, RpcError};
 use yarn_native::security::{Identity, SecurityError, ServerPrincipal};
 use yarn_native::types::{ApplicationState, LaunchContext};
 
-const NAME: &str = "who_has_a_ticket_does_all_this_and_the_tokens_do_the_rest";
+const NAME: &str = "tickets_and_tokens_authenticate_all_clients";
 
 #[test]
-fn who_has_a_ticket_does_all_this_and_the_tokens_do_the_rest() {
+fn tickets_and_tokens_authenticate_all_clients() {
     match part().as_deref() {
         None => {}
-        Some("holder") => return block_on(with_tokens_alone()),
+        Some("holder") => return block_on(check_hdfs_access_with_tokens()),
         Some(_) => return block_on(inside()),
     }
     let options = Options {
@@ -41,10 +40,10 @@ fn who_has_a_ticket_does_all_this_and_the_tokens_do_the_rest() {
         ..options(version())
     };
     let cluster = Cluster::start(options).unwrap_or_else(|failure| panic!("{failure}"));
-    play(&mut alice(&cluster, NAME, "alice"));
+    run_child(&mut alice(&cluster, NAME, "alice"));
 
     let tokens = cluster.directory().join("scratch/tokens");
-    // Hadoop's own client reads the file that was left, and needs no ticket.
+    // Hadoop's own client uses the token file without a ticket.
     let mut list = cluster.hadoop("org.apache.hadoop.fs.FsShell").unwrap();
     let list = list
         .args(["-ls", "hdfs://testbed/user"])
@@ -52,32 +51,32 @@ fn who_has_a_ticket_does_all_this_and_the_tokens_do_the_rest() {
         .env("KRB5CCNAME", "/nonexistent")
         .output()
         .expect("a process");
-    let said = String::from_utf8_lossy(&list.stdout);
-    assert!(said.contains("/user/alice"), "{said} {list:?}");
+    let stdout = String::from_utf8_lossy(&list.stdout);
+    assert!(stdout.contains("/user/alice"), "{stdout} {list:?}");
 }
 
 async fn inside() {
     let mut config = cluster_kerberos_support::config();
-    // The one that stands by is asked first.
+    // The standby NameNode is tried first.
     config.set("dfs.ha.namenodes.testbed", "nn2,nn1", "a test");
     let identity = Identity::from_config(&config).unwrap();
     let client = Client::from_config(&config, identity.clone()).unwrap();
 
-    alice_submits_both_ways(&config).await;
-    a_cluster_is_described(&client, 1).await;
-    an_application_lives(&client).await;
-    a_token_lives(&config, &client, "alice").await;
-    the_wrong_server_is_not_trusted(&config, &identity).await;
-    tokens_of_hdfs_are_renewed_and_cancelled(&config, &identity).await;
+    check_submission_with_keytab_and_ticket(&config).await;
+    check_cluster_reports(&client, 1).await;
+    check_application_lifecycle(&client).await;
+    check_token_lifecycle(&config, &client, "alice").await;
+    check_wrong_server_is_rejected(&config, &identity).await;
+    check_hdfs_token_renewal_and_cancellation(&config, &identity).await;
     let file = scratch("tokens");
-    tokens_go_with_an_application(&config, &identity, &client, &file).await;
-    // The name of the file system needs no spelling out.
-    let mut holder = player(NAME, "holder");
+    check_tokens_are_shipped_with_an_application(&config, &identity, &client, &file).await;
+    // The name service of the file system is used as is.
+    let mut holder = child(NAME, "holder");
     holder.env("HADOOP_TOKEN_FILE_LOCATION", &file);
-    play(holder.env("KRB5CCNAME", "/nonexistent"));
+    run_child(holder.env("KRB5CCNAME", "/nonexistent"));
 }
 
-async fn with_tokens_alone() {
+async fn check_hdfs_access_with_tokens() {
     let work = async {
         let files = ClientBuilder::new().with_url("hdfs://testbed").build();
         let files = files.unwrap();
@@ -92,7 +91,7 @@ async fn with_tokens_alone() {
     done.expect("HDFS answers");
 }
 
-async fn the_wrong_server_is_not_trusted(config: &Config, identity: &Identity) {
+async fn check_wrong_server_is_rejected(config: &Config, identity: &Identity) {
     let mut options = config.resource_manager_options().unwrap();
     options.security.server = Some(ServerPrincipal::Exact("hdfs/_HOST@TESTBED.LOCAL".into()));
     let address = config.resource_managers().unwrap().remove(0).client;
@@ -104,10 +103,10 @@ async fn the_wrong_server_is_not_trusted(config: &Config, identity: &Identity) {
     );
 }
 
-async fn tokens_of_hdfs_are_renewed_and_cancelled(config: &Config, identity: &Identity) {
+async fn check_hdfs_token_renewal_and_cancellation(config: &Config, identity: &Identity) {
     let namenodes = NameNodes::from_config(config, "hdfs://testbed", identity.clone()).unwrap();
     let token = namenodes.delegation_token("alice", soon()).await.unwrap();
-    let token = token.expect("a secure NameNode gives one");
+    let token = token.expect("a secure NameNode issues one");
     assert_eq!(token.kind, "HDFS_DELEGATION_TOKEN");
     assert_eq!(token.service, "ha-hdfs:testbed");
     let until = namenodes.renew_token(&token, soon()).await.unwrap();
@@ -119,8 +118,8 @@ async fn tokens_of_hdfs_are_renewed_and_cancelled(config: &Config, identity: &Id
     assert_rejected(again, ExceptionKind::InvalidToken);
 }
 
-/// The ResourceManager renews what it is given, and the master finds it in its container.
-async fn tokens_go_with_an_application(
+/// The ResourceManager renews the tokens, and the ApplicationMaster finds them in its container.
+async fn check_tokens_are_shipped_with_an_application(
     config: &Config,
     identity: &Identity,
     client: &Client,
@@ -128,8 +127,8 @@ async fn tokens_go_with_an_application(
 ) {
     let renewer = config.renewer().unwrap().expect("a ResourceManager with a name");
     assert_eq!(renewer, "yarn/localhost@TESTBED.LOCAL");
-    let several = ["hdfs://testbed".to_owned()];
-    let credentials = fetch_tokens(config, &several, identity, &renewer, soon()).await;
+    let file_systems = ["hdfs://testbed".to_owned()];
+    let credentials = fetch_tokens(config, &file_systems, identity, &renewer, soon()).await;
     let credentials = credentials.unwrap();
     credentials.write(file, Format::Writable).unwrap();
     assert_eq!(Credentials::read(file).unwrap(), credentials);

@@ -1,6 +1,6 @@
-//! A cluster with Kerberos where everything said is signed: an ordinary user's application has a
-//! real master in a container, files are read and written by token alone, and Hadoop's own programs
-//! and ours read each other's credentials.
+//! Tests on a cluster with Kerberos and integrity: an ordinary user's application runs its
+//! ApplicationMaster in a container, files are read and written with tokens only, and Java and Rust
+//! programs read each other's credentials.
 
 mod cluster_kerberos_support;
 
@@ -10,8 +10,8 @@ use std::process::Command;
 use std::time::{Duration, SystemTime};
 
 use cluster_kerberos_support::{
-    alice, alice_submits_both_ways, block_on, client, config, over, part, play, player, realm,
-    scratch, soon,
+    alice, block_on, check_submission_with_keytab_and_ticket, child, client, config, part, realm,
+    run_child, scratch, soon, wait_until_finished,
 };
 use hdfs_native::{ClientBuilder, WriteOptions};
 use testbed::{Cluster, Hdfs, Protection, Version, run};
@@ -29,43 +29,43 @@ use yarn_native::types::{
     LocalResourceKind, Resource, Visibility,
 };
 
-const NAME: &str = "tokens_carry_a_user_from_a_ticket_to_a_container";
+const NAME: &str = "tokens_authenticate_a_user_up_to_the_container";
 const KIND: &str = "HDFS_DELEGATION_TOKEN";
 const FETCHER: &str = "org.apache.hadoop.hdfs.tools.DelegationTokenFetcher";
 const RENEWER_KEYTAB: &str = "YARN_NATIVE_TEST_RENEWER";
-const PATIENCE: Duration = Duration::from_secs(60);
+const TIMEOUT: Duration = Duration::from_secs(60);
 
 #[test]
-fn tokens_carry_a_user_from_a_ticket_to_a_container() {
+fn tokens_authenticate_a_user_up_to_the_container() {
     match part().as_deref() {
         None => {
             let cluster = realm(Protection::Integrity, Hdfs::One);
-            java_writes(&cluster);
+            write_credentials_with_java(&cluster);
             let kerberos = cluster.kerberos().expect("a realm");
             let mut alice = alice(&cluster, NAME, "alice");
-            play(alice.env(RENEWER_KEYTAB, kerberos.keytab("yarn/localhost")));
-            java_reads(&cluster);
+            run_child(alice.env(RENEWER_KEYTAB, kerberos.keytab("yarn/localhost")));
+            read_credentials_with_java(&cluster);
         }
-        Some("alice") => block_on(with_a_ticket()),
-        Some("holder") => block_on(with_a_token()),
-        Some("late holder") => block_on(with_a_token_that_was_cancelled()),
-        Some("master") => block_on(as_the_master()),
+        Some("alice") => block_on(check_with_a_ticket()),
+        Some("holder") => block_on(check_token_access()),
+        Some("cancelled holder") => block_on(check_cancelled_token()),
+        Some("master") => block_on(run_master()),
         Some(other) => panic!("{other}"),
     }
 }
 
-async fn with_a_ticket() {
+async fn check_with_a_ticket() {
     let config = config();
-    alice_submits_both_ways(&config).await;
-    what_java_wrote_is_read_and_used(&config).await;
+    check_submission_with_keytab_and_ticket(&config).await;
+    check_java_credentials(&config).await;
     let ours = tokens(&config).await;
     ours.write(&scratch("ours-writable"), Format::Writable).unwrap();
     ours.write(&scratch("ours-protobuf"), Format::Protobuf).unwrap();
-    a_token_of_hdfs_lives(&config).await;
-    a_master_runs_in_a_container(&config).await;
+    check_hdfs_token_lifecycle(&config).await;
+    check_master_in_a_container(&config).await;
 }
 
-/// Alice's tokens, which the ResourceManager may renew, under every name of their servers.
+/// Fetches Alice's tokens, renewable by the ResourceManager.
 async fn tokens(config: &Config) -> Credentials {
     let renewer = config.renewer().unwrap().expect("a name");
     let file_system = [config.default_fs().unwrap()];
@@ -74,8 +74,8 @@ async fn tokens(config: &Config) -> Credentials {
     fetched.await.unwrap()
 }
 
-/// Hadoop's own programs fetch tokens: with the format of all versions, and with that of 3.x.
-fn java_writes(cluster: &Cluster) {
+/// Hadoop's own programs write credentials, in the old format and in that of 3.x.
+fn write_credentials_with_java(cluster: &Cluster) {
     let kerberos = cluster.kerberos().expect("a realm");
     let ticket = kerberos.kinit("alice", None).expect("a ticket");
     let folder = cluster.directory().join("scratch");
@@ -83,36 +83,36 @@ fn java_writes(cluster: &Cluster) {
     let mut fetch = cluster.hadoop(FETCHER).unwrap();
     fetch.args(["--renewer", "yarn"]);
     fetch.arg(folder.join("java-writable"));
-    must(fetch.env("KRB5CCNAME", &ticket));
+    run_successfully(fetch.env("KRB5CCNAME", &ticket));
     if cluster.options().version != Version::V2_10_2 {
         let class = "org.apache.hadoop.security.token.DtUtilShell";
         let mut fetch = cluster.hadoop(class).unwrap();
         fetch.args(["get", &cluster.default_fs(), "-renewer", "yarn"]);
         fetch.args(["-format", "protobuf"]);
         fetch.arg(folder.join("java-protobuf"));
-        must(fetch.env("KRB5CCNAME", &ticket));
+        run_successfully(fetch.env("KRB5CCNAME", &ticket));
     }
 }
 
-fn must(command: &mut Command) -> String {
-    let said = run(command, PATIENCE).unwrap_or_else(|failure| panic!("{failure}"));
-    assert!(said.status.success(), "{}", said.text);
-    said.text
+fn run_successfully(command: &mut Command) -> String {
+    let output = run(command, TIMEOUT).unwrap_or_else(|failure| panic!("{failure}"));
+    assert!(output.status.success(), "{}", output.text);
+    output.text
 }
 
-async fn what_java_wrote_is_read_and_used(config: &Config) {
+async fn check_java_credentials(config: &Config) {
     for name in ["java-writable", "java-protobuf"] {
         let file = scratch(name);
         if !file.exists() {
-            // Only the older format has been known since before 3.0.
+            // Versions before 3.0 support only the older format.
             assert_eq!(cluster_kerberos_support::version(), Version::V2_10_2);
             continue;
         }
         let credentials = Credentials::read(&file).unwrap();
         let token = credentials.of_kind(KIND).expect("a token");
-        let says = TokenIdentifier::decode(token).unwrap();
-        let TokenIdentifier::Delegation { owner, renewer, .. } = says else {
-            panic!("{says:?}");
+        let identifier = TokenIdentifier::decode(token).unwrap();
+        let TokenIdentifier::Delegation { owner, renewer, .. } = identifier else {
+            panic!("{identifier:?}");
         };
         assert_eq!((owner.as_str(), renewer.as_str()), (cluster_kerberos_support::ALICE, "yarn"));
         let authority = token.service.clone();
@@ -121,8 +121,8 @@ async fn what_java_wrote_is_read_and_used(config: &Config) {
     }
 }
 
-/// Hadoop's own programs know what is in our files, and are let in with it.
-fn java_reads(cluster: &Cluster) {
+/// Hadoop's own programs read our credentials and authenticate with them.
+fn read_credentials_with_java(cluster: &Cluster) {
     let old = cluster.options().version == Version::V2_10_2;
     let folder = cluster.directory().join("scratch");
     for name in ["ours-writable", "ours-protobuf"] {
@@ -131,22 +131,23 @@ fn java_reads(cluster: &Cluster) {
         list.args(["-ls", "/user"])
             .env("HADOOP_TOKEN_FILE_LOCATION", &file)
             .env("KRB5CCNAME", "/nonexistent");
-        let said = run(&mut list, PATIENCE).unwrap_or_else(|failure| panic!("{failure}"));
+        let output = run(&mut list, TIMEOUT).unwrap_or_else(|failure| panic!("{failure}"));
         if old && name == "ours-protobuf" {
-            assert!(!said.status.success(), "2.10 knows one format: {}", said.text);
+            assert!(!output.status.success(), "2.10 supports one format: {}", output.text);
             continue;
         }
-        assert!(said.text.contains("/user/alice"), "{}", said.text);
+        assert!(output.text.contains("/user/alice"), "{}", output.text);
         let mut print = cluster.hadoop(FETCHER).unwrap();
-        let said = must(print.arg("--print").arg(&file));
+        let output = run_successfully(print.arg("--print").arg(&file));
         let service = cluster.namenodes()[0].rpc.to_string();
-        assert!(said.contains(KIND) || old, "{said}");
-        assert!(said.contains("alice") && said.contains(&service), "{said}");
+        assert!(output.contains(KIND) || old, "{output}");
+        assert!(output.contains("alice") && output.contains(&service), "{output}");
     }
 }
 
-/// Fetched with a ticket, used without, renewed by its renewer, cancelled by its owner.
-async fn a_token_of_hdfs_lives(config: &Config) {
+/// Fetches a token with a ticket, uses it without one, renews it as its renewer, cancels it as its
+/// owner.
+async fn check_hdfs_token_lifecycle(config: &Config) {
     let file_system = config.default_fs().unwrap();
     let owner = Identity::kerberos(TicketSource::Default);
     let owner = NameNodes::from_config(config, &file_system, owner).unwrap();
@@ -155,17 +156,17 @@ async fn a_token_of_hdfs_lives(config: &Config) {
     let mut credentials = Credentials::default();
     credentials.add(token.service.clone(), token.clone());
     let (_, port) = token.service.rsplit_once(':').expect("a port");
-    let elsewhere = NameNodes::from_config(
+    let by_name = NameNodes::from_config(
         config,
         &format!("hdfs://localhost:{port}"),
         Identity::token(token.clone()),
     );
-    let spellings = elsewhere.unwrap().token_services().await;
-    credentials.copy_to_services(&token.service, &spellings);
+    let services = by_name.unwrap().token_services().await;
+    credentials.copy_to_services(&token.service, &services);
     assert_eq!(credentials.tokens().count(), 2, "{credentials:?}");
     credentials.write(&scratch("tokens"), Format::Writable).unwrap();
 
-    play(&mut holder("holder"));
+    run_child(&mut holder("holder"));
 
     let refused = owner.renew_token(&token, soon()).await;
     assert!(matches!(refused, Err(RpcError::Denied { .. })), "{refused:?}");
@@ -185,18 +186,18 @@ async fn a_token_of_hdfs_lives(config: &Config) {
         }
         other => panic!("{other:?}"),
     }
-    play(&mut holder("late holder"));
+    run_child(&mut holder("cancelled holder"));
 }
 
-/// This program with Alice's tokens, and without a ticket.
+/// Returns this program as a child process with Alice's tokens and without a ticket.
 fn holder(part: &str) -> Command {
-    let mut holder = player(NAME, part);
+    let mut holder = child(NAME, part);
     holder.env("HADOOP_TOKEN_FILE_LOCATION", scratch("tokens")).env("KRB5CCNAME", "/nonexistent");
     holder
 }
 
-/// Both ways to write where the NameNode is: Hadoop's token names only the first.
-fn spellings(config: &Config) -> [String; 2] {
+/// URLs of the NameNode by address and by name: Hadoop's token names only the first.
+fn namenode_urls(config: &Config) -> [String; 2] {
     let address = config.default_namenodes().unwrap().remove(0).rpc;
     assert_eq!(address.host, "127.0.0.1");
     ["127.0.0.1", "localhost"].map(|host| format!("hdfs://{host}:{}", address.port))
@@ -206,7 +207,7 @@ fn files(url: &str) -> hdfs_native::Client {
     ClientBuilder::new().with_url(url).build().unwrap()
 }
 
-async fn with_a_token() {
+async fn check_token_access() {
     let config = config();
     let without = yarn_native::client::Client::from_config(
         &config,
@@ -216,7 +217,7 @@ async fn with_a_token() {
     assert!(matches!(refused, Err(RpcError::Security { .. })), "no ticket: {refused:?}");
 
     let text: Vec<u8> = (0..3_000_000u32).map(|n| (n % 251) as u8).collect();
-    let [by_address, by_name] = spellings(&config);
+    let [by_address, by_name] = namenode_urls(&config);
     let work = async {
         let options = WriteOptions::default().overwrite(true);
         let mut file = files(&by_address).create("/user/alice/notes", options).await.unwrap();
@@ -229,18 +230,18 @@ async fn with_a_token() {
         let status = files(&by_name).get_file_info("/user/alice/notes").await;
         assert_eq!(status.unwrap().owner, "alice");
     };
-    timeout(PATIENCE, work).await.expect("HDFS answers");
+    timeout(TIMEOUT, work).await.expect("HDFS answers");
 }
 
-async fn with_a_token_that_was_cancelled() {
+async fn check_cancelled_token() {
     let config = config();
-    for url in spellings(&config) {
+    for url in namenode_urls(&config) {
         let client = files(&url);
-        let refused = timeout(PATIENCE, client.get_file_info("/user/alice/notes"));
+        let refused = timeout(TIMEOUT, client.get_file_info("/user/alice/notes"));
         let refused = refused.await.expect("HDFS answers").unwrap_err();
         assert!(refused.to_string().contains("InvalidToken"), "{refused}");
     }
-    // Hadoop RPC says the same to us.
+    // Hadoop RPC rejects the token as well.
     let credentials = Credentials::read(&scratch("tokens")).unwrap();
     let token = credentials.of_kind(KIND).expect("a token").clone();
     let holder = NameNodes::from_config(&config, "", Identity::token(token)).unwrap();
@@ -248,8 +249,8 @@ async fn with_a_token_that_was_cancelled() {
     assert!(matches!(refused, Err(RpcError::Security { .. })), "{refused:?}");
 }
 
-/// The master is this very program, which the node fetches from HDFS with Alice's token.
-async fn a_master_runs_in_a_container(config: &Config) {
+/// Runs this program as an ApplicationMaster, fetched from HDFS with Alice's token.
+async fn check_master_in_a_container(config: &Config) {
     let program = upload(config).await;
     let client = client(config, TicketSource::Default);
     let id = client.new_application(soon()).await.unwrap().id;
@@ -266,10 +267,10 @@ async fn a_master_runs_in_a_container(config: &Config) {
     let submission =
         Submission { attempts_max: Some(1), launch, ..Submission::new(id, "a real master") };
     client.submit(&submission, soon()).await.unwrap();
-    let report = over(&client, id).await;
+    let report = wait_until_finished(&client, id).await;
     assert_eq!(report.state, ApplicationState::Finished, "{report:?}");
     assert_eq!(report.final_status, FinalStatus::Succeeded, "{report:?}");
-    assert_eq!(report.diagnostics, "it ended with 17");
+    assert_eq!(report.diagnostics, "exited with 17");
     assert_eq!(report.user, "alice");
 }
 
@@ -285,7 +286,7 @@ async fn upload(config: &Config) -> LocalResource {
         file.close().await.unwrap();
         files.get_file_info(path).await.unwrap()
     };
-    let status = timeout(PATIENCE, work).await.expect("HDFS answers");
+    let status = timeout(TIMEOUT, work).await.expect("HDFS answers");
     LocalResource {
         location: format!("{url}{path}").parse().unwrap(),
         bytes: status.length as u64,
@@ -295,8 +296,8 @@ async fn upload(config: &Config) -> LocalResource {
     }
 }
 
-/// In its container: it has nothing but its credentials, and a place in the configuration.
-async fn as_the_master() {
+/// Runs in the container, with only its credentials and the configuration.
+async fn run_master() {
     let config = config();
     assert!(std::env::var_os("KRB5CCNAME").is_none(), "no ticket");
     let file = std::env::var_os("HADOOP_TOKEN_FILE_LOCATION").expect("credentials");
@@ -305,7 +306,7 @@ async fn as_the_master() {
     let mut scheduler = AmRmClient::from_config(&config, token.clone()).unwrap();
     let registration = Registration::new("localhost");
     scheduler.register(&registration, soon()).await.unwrap();
-    // What it hands on is not its own right to ask for containers.
+    // Containers must not receive the AMRM token.
     credentials.remove_kind("YARN_AM_RM_TOKEN");
     let find = format!("grep -q {KIND} $HADOOP_TOKEN_FILE_LOCATION && exit 17; exit 18");
     let launch = LaunchContext {
@@ -315,8 +316,8 @@ async fn as_the_master() {
     let exit = run_one(&mut scheduler, &config, &launch).await;
     let finish = Finish {
         diagnostics: match exit {
-            ExitStatus::Exited(code) => format!("it ended with {code}"),
-            other => format!("it ended as {other}"),
+            ExitStatus::Exited(code) => format!("exited with {code}"),
+            other => format!("ended as {other}"),
         },
         ..Finish::new(FinalStatus::Succeeded)
     };

@@ -1,5 +1,5 @@
-//! Two ResourceManagers of which ZooKeeper chooses the active one, while a master is registered and
-//! its containers run.
+//! Automatic ResourceManager failover by ZooKeeper while an ApplicationMaster is registered and its
+//! containers run.
 
 mod cluster_support;
 
@@ -13,7 +13,7 @@ fn must<T>(outcome: Result<T, testbed::Error>) -> T {
     outcome.unwrap_or_else(|failure| panic!("{failure}"))
 }
 
-fn let_go(directory: &Path, name: &str) {
+fn release(directory: &Path, name: &str) {
     std::fs::write(directory.join(name), "").expect("a file");
 }
 
@@ -25,7 +25,7 @@ async fn started(master: &mut Master, file: PathBuf, code: i32) -> Container {
 }
 
 #[tokio::test]
-async fn a_resource_manager_that_dies_is_followed_by_the_other_and_no_end_is_lost() {
+async fn failover_loses_no_container_exit() {
     let cluster =
         must(Cluster::start(Options { nodes: 2, rm_ha: Some(Failover::Automatic), ..options() }));
     let directory = scratch(&cluster, "go");
@@ -33,17 +33,17 @@ async fn a_resource_manager_that_dies_is_followed_by_the_other_and_no_end_is_los
     let missed = started(&mut master, directory.join("missed"), 21).await;
     let kept = started(&mut master, directory.join("kept"), 22).await;
 
-    // Either may have become the active one, and on a busy machine one may have followed the other already.
+    // Either may be active, and on a busy machine a failover may have happened already.
     let active = must(cluster.wait_active()).daemon.as_str();
     must(cluster.kill(active));
-    // This end happens while nobody is there to be told.
-    let_go(&directory, "missed");
+    // This container ends while no ResourceManager is active.
+    release(&directory, "missed");
     master.until_node_says(&missed, ContainerState::Complete).await;
 
     master
         .until("a registration with the other", |master| (master.registrations >= 2).then_some(()))
         .await;
-    assert_eq!(must(cluster.pid(active)), None, "it is still dead");
+    assert_eq!(must(cluster.pid(active)), None, "it is still down");
     must(cluster.wait_nodes(2));
     let end = master.end_of(missed.id).await;
     assert_eq!(end.exit, ExitStatus::Exited(21));
@@ -56,7 +56,7 @@ async fn a_resource_manager_that_dies_is_followed_by_the_other_and_no_end_is_los
     let end = master.end_of(new.id).await;
     assert_eq!(end.exit, ExitStatus::Exited(23));
 
-    // And back again, from the other to the first, which has started meanwhile.
+    // Fails back to the first one, which has been restarted meanwhile.
     must(cluster.start_daemon(active));
     let other = must(cluster.wait_active()).daemon.as_str();
     let before = master.registrations;
@@ -67,7 +67,7 @@ async fn a_resource_manager_that_dies_is_followed_by_the_other_and_no_end_is_los
         })
         .await;
     must(cluster.wait_nodes(2));
-    let_go(&directory, "kept");
+    release(&directory, "kept");
     let end = master.end_of(kept.id).await;
     assert_eq!(end.exit, ExitStatus::Exited(22));
     assert_eq!(master.ended.len(), 3, "{:?}", master.ended);

@@ -1,7 +1,7 @@
-//! A client for tests, made from a cluster's own configuration, and the life of an application as
-//! every version of Hadoop has it.
+//! Test support: a client from a cluster's configuration, and checks that hold for every version of
+//! Hadoop.
 
-// Each test binary uses its own part of this.
+// Each test binary uses a part of this module.
 #![allow(dead_code)]
 
 use std::time::{Duration, SystemTime};
@@ -18,7 +18,7 @@ use yarn_native::types::{
     LaunchContext, NodeState, Resource,
 };
 
-/// The Hadoop to test with: these tests pass on every one the test bed has.
+/// The Hadoop version under test; these tests pass on all supported versions.
 pub fn version() -> Version {
     match std::env::var("HADOOP_VERSION") {
         Ok(name) => name.parse().unwrap_or_else(|failure| panic!("{failure}")),
@@ -26,7 +26,7 @@ pub fn version() -> Version {
     }
 }
 
-/// Two queues, priorities that count, and no HDFS.
+/// Two queues, application priorities, and no HDFS.
 pub fn options(version: Version) -> Options {
     Options {
         hdfs: Hdfs::None,
@@ -52,9 +52,9 @@ pub fn client(cluster: &Cluster) -> Client {
     Client::from_config(&config, identity).expect("a client")
 }
 
-/// A master that registers never and lives until it is ended.
+/// An ApplicationMaster that never registers and runs until it is killed.
 pub fn idle() -> LaunchContext {
-    // Bounded, so that nothing is left behind by a test that fails.
+    // Bounded, so that a failing test leaves no process behind.
     LaunchContext::command("sleep 120")
 }
 
@@ -64,22 +64,22 @@ pub async fn submission(client: &Client, name: &str) -> Submission {
     Submission { attempts_max: Some(1), launch: idle(), ..Submission::new(new.id, name) }
 }
 
-/// The last part of a queue's name: reports have the whole path where the version does.
+/// Returns the last part of a queue's name; some versions report the whole path.
 pub fn leaf(queue: &str) -> &str {
     queue.rsplit('.').next().unwrap_or(queue)
 }
 
-/// Asks until the application is as it should be.
+/// Polls until the application's report satisfies `condition`.
 pub async fn until(
     client: &Client,
     id: ApplicationId,
     what: &str,
-    fact: impl Fn(&ApplicationReport) -> bool,
+    condition: impl Fn(&ApplicationReport) -> bool,
 ) -> ApplicationReport {
     let deadline = soon();
     loop {
         let report = client.application(id, deadline).await.expect("a report");
-        if fact(&report) {
+        if condition(&report) {
             return report;
         }
         assert!(Instant::now() < deadline, "waited for {what}: {report:?}");
@@ -87,8 +87,8 @@ pub async fn until(
     }
 }
 
-/// Submitted, found, moved, changed, looked into, ended.
-pub async fn an_application_lives(client: &Client) {
+/// Submits, finds, moves, changes, inspects and kills an application.
+pub async fn check_application_lifecycle(client: &Client) {
     let tag = format!("Life-{}", std::process::id());
     let submission = Submission {
         tags: vec![tag.clone()],
@@ -105,7 +105,7 @@ pub async fn an_application_lives(client: &Client) {
     client.submit(&submission, soon()).await.expect("again");
     assert_eq!((leaf(&report.queue), report.priority), ("default", 3));
     assert_eq!(report.tags, [tag.to_lowercase()]);
-    let left = report.lifetime.left.expect("a limited life").as_secs();
+    let left = report.lifetime.left.expect("a limited lifetime").as_secs();
     assert!((3000..=3600).contains(&left), "{left}");
 
     let filter = ApplicationFilter {
@@ -118,8 +118,8 @@ pub async fn an_application_lives(client: &Client) {
     let found = client.applications(&filter, soon()).await.unwrap();
     let ids: Vec<ApplicationId> = found.iter().map(|report| report.id).collect();
     assert_eq!(ids, [id]);
-    let nobody = ApplicationFilter { users: vec!["nobody-at-all".into()], ..filter };
-    assert_eq!(client.applications(&nobody, soon()).await.unwrap(), []);
+    let no_match = ApplicationFilter { users: vec!["nobody-at-all".into()], ..filter };
+    assert_eq!(client.applications(&no_match, soon()).await.unwrap(), []);
 
     client.move_to_queue(id, "other", soon()).await.unwrap();
     let moved = until(client, id, "the other queue", |report| leaf(&report.queue) == "other");
@@ -128,14 +128,14 @@ pub async fn an_application_lives(client: &Client) {
     assert!(matches!(nowhere, Err(RpcError::Rejected { .. })), "{nowhere:?}");
     assert_eq!(client.set_priority(id, 5, soon()).await.unwrap(), 5);
     until(client, id, "its priority", |report| report.priority == 5).await;
-    // To the millisecond, which is what the ResourceManager keeps.
+    // Milliseconds, the precision of the ResourceManager.
     let end = SystemTime::UNIX_EPOCH + Duration::from_millis(now_ms() + 1_800_000);
     assert_eq!(client.set_expiry(id, end, soon()).await.unwrap(), end);
     let report = client.application(id, soon()).await.unwrap();
-    let left = report.lifetime.left.expect("a limited life").as_secs();
+    let left = report.lifetime.left.expect("a limited lifetime").as_secs();
     assert!((1500..=1800).contains(&left), "{left}");
 
-    an_attempt_is_looked_into(client, id).await;
+    check_attempt_reports(client, id).await;
 
     assert!(client.kill_and_wait(id, "enough of it", soon()).await.unwrap());
     let report = client.application(id, soon()).await.unwrap();
@@ -144,7 +144,7 @@ pub async fn an_application_lives(client: &Client) {
     assert!(client.kill(id, soon()).await.unwrap(), "it has ended");
 }
 
-async fn an_attempt_is_looked_into(client: &Client, id: ApplicationId) {
+async fn check_attempt_reports(client: &Client, id: ApplicationId) {
     let report = until(client, id, "its attempt", |report| report.attempt.is_some()).await;
     let attempt = report.attempt.unwrap();
     let deadline = soon();
@@ -170,8 +170,8 @@ async fn an_attempt_is_looked_into(client: &Client, id: ApplicationId) {
     assert!(container.node.is_some());
 }
 
-/// Nodes, metrics, queues: what every version tells about itself.
-pub async fn a_cluster_is_described(client: &Client, count: usize) {
+/// Checks the reports available in every version: nodes, metrics, queues.
+pub async fn check_cluster_reports(client: &Client, count: usize) {
     let nodes = client.nodes(&[NodeState::Running], soon()).await.unwrap();
     assert_eq!(nodes.len(), count, "{nodes:?}");
     assert!(nodes.iter().all(|node| node.capability.memory_mib == 8192));
@@ -186,12 +186,12 @@ pub async fn a_cluster_is_described(client: &Client, count: usize) {
     assert!(permissions.iter().any(|queue| !queue.permissions.is_empty()));
 }
 
-/// A delegation token of the ResourceManager: got, used, renewed, cancelled.
-pub async fn a_token_lives(config: &Config, client: &Client, renewer: &str) {
+/// Fetches, uses, renews and cancels a delegation token of the ResourceManager.
+pub async fn check_token_lifecycle(config: &Config, client: &Client, renewer: &str) {
     let token = client.delegation_token(renewer, soon()).await.unwrap();
     assert_eq!(token.kind, "RM_DELEGATION_TOKEN");
     let address = &config.resource_managers().unwrap()[0].client;
-    assert_eq!(token.service, address.to_string(), "tests run on addresses");
+    assert_eq!(token.service, address.to_string(), "the test cluster uses addresses");
     let Ok(TokenIdentifier::Delegation { renewer: named, .. }) = TokenIdentifier::decode(&token)
     else {
         panic!("an unreadable token");

@@ -1,9 +1,10 @@
-//! Tests that live in a realm of their own.
+//! Test support for clusters with their own Kerberos realm.
 //!
-//! The Kerberos library reads its configuration from the environment, which a process has to be
-//! started with: a test starts the cluster, and then runs itself again for each part it plays.
+//! The Kerberos library reads its configuration from the environment, which must be set when a
+//! process starts. A test therefore starts the cluster and then runs itself as a child process for
+//! each of its parts.
 
-// Each test binary uses its own part of this.
+// Each test binary uses a part of this module.
 #![allow(dead_code)]
 
 use std::ffi::OsStr;
@@ -18,12 +19,12 @@ use yarn_native::config::{Config, Environment};
 use yarn_native::security::{Identity, TicketSource};
 use yarn_native::types::{ApplicationId, ApplicationReport, ApplicationState, LaunchContext};
 
-/// Which part of its test a process plays.
+/// Variable with the part of the test that a child process runs.
 const PART: &str = "YARN_NATIVE_TEST_PART";
 const KEYTAB: &str = "YARN_NATIVE_TEST_KEYTAB";
 const SCRATCH: &str = "YARN_NATIVE_TEST_SCRATCH";
 
-/// Whose applications these are.
+/// Principal of the submitting user.
 pub const ALICE: &str = "alice@TESTBED.LOCAL";
 
 pub fn version() -> Version {
@@ -37,7 +38,7 @@ pub fn soon() -> Instant {
     Instant::now() + Duration::from_secs(60)
 }
 
-/// A small cluster in a realm, started.
+/// Starts a small cluster with a realm.
 pub fn realm(protection: Protection, hdfs: Hdfs) -> Cluster {
     let options = Options {
         kerberos: Some(protection),
@@ -48,26 +49,26 @@ pub fn realm(protection: Protection, hdfs: Hdfs) -> Cluster {
     Cluster::start(options).unwrap_or_else(|failure| panic!("{failure}"))
 }
 
-/// The part this process plays; none where it is the one that begins.
+/// Returns the part this process runs; `None` in the parent.
 pub fn part() -> Option<String> {
     std::env::var(PART).ok()
 }
 
-/// This program, to play a part of the test `name`.
-pub fn player(name: &str, part: &str) -> Command {
-    let mut player = Command::new(std::env::current_exe().expect("a path"));
-    player.args(["--exact", name, "--nocapture"]);
-    player.env(PART, part);
-    player
+/// Returns this program as a child process that runs a part of the test `name`.
+pub fn child(name: &str, part: &str) -> Command {
+    let mut child = Command::new(std::env::current_exe().expect("a path"));
+    child.args(["--exact", name, "--nocapture"]);
+    child.env(PART, part);
+    child
 }
 
-/// The same, as Alice with a ticket and a keytab in the cluster's realm.
+/// Returns a child process of Alice with a ticket and a keytab of the cluster's realm.
 pub fn alice(cluster: &Cluster, name: &str, part: &str) -> Command {
     let kerberos = cluster.kerberos().expect("a realm");
     let ticket = kerberos.kinit("alice", None).expect("a ticket");
     let scratch = cluster.directory().join("scratch");
     std::fs::create_dir_all(&scratch).expect("a directory");
-    let mut alice = player(name, part);
+    let mut alice = child(name, part);
     alice
         .env("HADOOP_CONF_DIR", cluster.configuration())
         .env("KRB5_CONFIG", kerberos.configuration())
@@ -80,13 +81,13 @@ pub fn alice(cluster: &Cluster, name: &str, part: &str) -> Command {
     alice
 }
 
-/// Has a part played to its end.
-pub fn play(player: &mut Command) {
-    let status = player.status().expect("a process");
-    assert!(status.success(), "{player:?} ended with {status}");
+/// Runs a child process and requires its success.
+pub fn run_child(child: &mut Command) {
+    let status = child.status().expect("a process");
+    assert!(status.success(), "{child:?} ended with {status}");
 }
 
-/// Runs to the end whatever a part has to do.
+/// Runs a future to completion.
 pub fn block_on<T>(future: impl Future<Output = T>) -> T {
     let mut runtime = tokio::runtime::Builder::new_current_thread();
     let runtime = runtime.enable_all().build().expect("a runtime");
@@ -97,7 +98,7 @@ fn variable(name: &str) -> PathBuf {
     PathBuf::from(std::env::var_os(name).expect("a variable"))
 }
 
-/// A file that all parts of a test know.
+/// Returns a file shared by all parts of a test.
 pub fn scratch(name: impl AsRef<OsStr>) -> PathBuf {
     variable(SCRATCH).join(name.as_ref())
 }
@@ -114,8 +115,8 @@ pub fn with_keytab() -> TicketSource {
     TicketSource::Keytab { path: variable(KEYTAB), principal: ALICE.to_owned() }
 }
 
-/// The report of an application once it is over.
-pub async fn over(client: &Client, id: ApplicationId) -> ApplicationReport {
+/// Waits for the end of an application and returns its report.
+pub async fn wait_until_finished(client: &Client, id: ApplicationId) -> ApplicationReport {
     let deadline = soon();
     loop {
         let report = client.application(id, deadline).await.expect("a report");
@@ -127,8 +128,8 @@ pub async fn over(client: &Client, id: ApplicationId) -> ApplicationReport {
     }
 }
 
-/// An ordinary user submits with a keytab, and with the ticket that `kinit` left.
-pub async fn alice_submits_both_ways(config: &Config) {
+/// Submits as an ordinary user with a keytab and with the ticket from `kinit`.
+pub async fn check_submission_with_keytab_and_ticket(config: &Config) {
     let submit = async |tickets: TicketSource, code: i32| {
         let client = client(config, tickets);
         let id = client.new_application(soon()).await.expect("an id").id;
@@ -138,7 +139,7 @@ pub async fn alice_submits_both_ways(config: &Config) {
             ..Submission::new(id, "both ways")
         };
         client.submit(&submission, soon()).await.expect("submitted");
-        let report = over(&client, id).await;
+        let report = wait_until_finished(&client, id).await;
         assert_eq!(report.user, "alice");
         assert_eq!(report.state, ApplicationState::Failed, "it never registers");
         let end = format!("exitCode: {code}");

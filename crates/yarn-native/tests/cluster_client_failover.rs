@@ -1,4 +1,4 @@
-//! The client while ResourceManagers take over from each other.
+//! Client tests during ResourceManager failover.
 
 mod cluster_client_support;
 
@@ -9,7 +9,7 @@ use yarn_native::security::Identity;
 use yarn_native::types::ApplicationState;
 
 #[tokio::test]
-async fn a_client_follows_and_its_token_is_good_for_both() {
+async fn client_fails_over_and_its_token_is_valid_on_both_servers() {
     let cluster = Cluster::start(Options { rm_ha: Some(Failover::Manual), ..options(version()) });
     let cluster = cluster.unwrap_or_else(|failure| panic!("{failure}"));
     let (config, client) = (config(&cluster), client(&cluster));
