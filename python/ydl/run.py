@@ -79,7 +79,7 @@ class Status:
 
     id: str
     name: str
-    #: `gathering`, `running`, …, `succeeded`, `failed`, `killed`, `lost`.
+    #: `pending`, `running`, …, `succeeded`, `failed`, `killed`, `lost`.
     state: str
     #: What it waits for, or how it ended, in one sentence.
     why: str

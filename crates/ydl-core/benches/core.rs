@@ -75,7 +75,7 @@ fn whole_lives(together: bool) {
                 for (at, event) in events.into_iter().enumerate() {
                     one(&mut job, at as u64, event);
                 }
-                assert!(job.finished());
+                assert!(job.is_finished());
             },
         );
         line(tasks, events.len(), took);
@@ -119,7 +119,7 @@ fn one(job: &mut Job, now: u64, event: Event) {
         }
         black_box(action);
     }
-    black_box((job.next_deadline(), job.asks()));
+    black_box((job.next_wakeup(), job.asks()));
 }
 
 fn job(tasks: u32, together: bool) -> Job {

@@ -54,7 +54,7 @@ pub struct RoleMembers {
 
 impl RoleMembers {
     /// A task's number among those of its role in the round, from 0 and without holes.
-    pub fn place(&self, index: u32) -> Option<u32> {
+    pub fn rank_of(&self, index: u32) -> Option<u32> {
         if self.indexes.is_empty() {
             return (index < self.instances).then_some(index);
         }
@@ -63,7 +63,7 @@ impl RoleMembers {
     }
 
     /// How many processes all its tasks in the round start.
-    fn all_processes(&self) -> u32 {
+    fn process_count(&self) -> u32 {
         self.instances * self.processes
     }
 
@@ -79,40 +79,40 @@ impl RoleMembers {
 
 impl Cluster {
     /// How many tasks are in the round.
-    pub fn world(&self) -> u32 {
+    pub fn world_size(&self) -> u32 {
         self.roles.iter().map(|member| member.instances).sum()
     }
 
     /// A task's number among all in the round, from 0 and without holes: by role in the order of the job file, then by
     /// index.
     pub fn rank(&self, task: &TaskId) -> u32 {
-        let before = self.before(task).map(|member| member.instances);
-        before.sum::<u32>() + self.place(task)
+        let before = self.preceding_roles(task).map(|member| member.instances);
+        before.sum::<u32>() + self.role_rank(task)
     }
 
     /// The roles before a task's own.
-    pub(crate) fn before(&self, task: &TaskId) -> impl Iterator<Item = &RoleMembers> {
+    pub(crate) fn preceding_roles(&self, task: &TaskId) -> impl Iterator<Item = &RoleMembers> {
         let roles = self.roles.iter();
         roles.take_while(|member| member.role != task.role)
     }
 
     /// A task's number among those of its role, from 0 and without holes.
-    pub fn place(&self, task: &TaskId) -> u32 {
+    pub fn role_rank(&self, task: &TaskId) -> u32 {
         let member = self.role(task.role.as_str());
         // One that is not in the round has no number in it, and nobody asks.
-        member.and_then(|member| member.place(task.index)).unwrap_or(task.index)
+        member.and_then(|member| member.rank_of(task.index)).unwrap_or(task.index)
     }
 
     /// How many processes the job has.
-    pub fn processes(&self) -> u32 {
-        self.roles.iter().map(RoleMembers::all_processes).sum()
+    pub fn process_count(&self) -> u32 {
+        self.roles.iter().map(RoleMembers::process_count).sum()
     }
 
     /// The number of a task's first process among all processes, in the same order. Its others follow.
-    pub fn first_process(&self, task: &TaskId) -> u32 {
+    pub fn first_process_rank(&self, task: &TaskId) -> u32 {
         let own = self.role(task.role.as_str());
-        let earlier = own.map_or(0, |member| self.place(task) * member.processes);
-        self.before(task).map(RoleMembers::all_processes).sum::<u32>() + earlier
+        let earlier = own.map_or(0, |member| self.role_rank(task) * member.processes);
+        self.preceding_roles(task).map(RoleMembers::process_count).sum::<u32>() + earlier
     }
 
     /// All of them, in the order of their ranks.
@@ -133,7 +133,7 @@ impl Cluster {
     /// Where a task is reached.
     pub fn endpoint(&self, task: &TaskId) -> Option<&Endpoint> {
         let member = self.role(task.role.as_str())?;
-        let place = member.place(task.index)?;
+        let place = member.rank_of(task.index)?;
         member.endpoints.get(place as usize)
     }
 }

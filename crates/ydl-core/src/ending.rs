@@ -35,12 +35,12 @@ pub enum Ending {
     /// The program could not be executed.
     NotStarted {
         /// Why.
-        why: String,
+        reason: String,
     },
     /// The agent could not prepare for the program.
     SetupFailed {
         /// Why.
-        why: String,
+        reason: String,
     },
     /// The agent itself ended without a word.
     AgentDied {
@@ -61,7 +61,7 @@ pub enum Ending {
     /// The node could not run the container.
     NodeFault {
         /// Why.
-        why: String,
+        reason: String,
     },
     /// The agent was quiet for too long.
     HeartbeatTimeout {
@@ -78,7 +78,7 @@ pub enum Ending {
     /// The program succeeded, its outputs could not be copied.
     UploadFailed {
         /// Why.
-        why: String,
+        reason: String,
     },
 }
 
@@ -201,8 +201,8 @@ impl fmt::Display for Ending {
                 write!(f, "failed when somebody else had taken its port {port}")
             }
             Ending::Outdated => write!(f, "came too late to join its peers"),
-            Ending::NotStarted { why } => write!(f, "could not be started: {why}"),
-            Ending::SetupFailed { why } => write!(f, "could not get ready: {why}"),
+            Ending::NotStarted { reason: why } => write!(f, "could not be started: {why}"),
+            Ending::SetupFailed { reason: why } => write!(f, "could not get ready: {why}"),
             Ending::AgentDied { status } if *status > 128 => {
                 write!(f, "lost its agent, which was killed by {}", signal_name(*status - 128))
             }
@@ -220,7 +220,7 @@ impl fmt::Display for Ending {
             }
             Ending::Preempted => write!(f, "was preempted by the cluster"),
             Ending::Lost => write!(f, "was lost with its container"),
-            Ending::NodeFault { why } => write!(f, "could not run on its node: {why}"),
+            Ending::NodeFault { reason: why } => write!(f, "could not run on its node: {why}"),
             Ending::HeartbeatTimeout { silent_for: quiet } => {
                 write!(f, "was not heard of for {quiet}")
             }
@@ -230,7 +230,7 @@ impl fmt::Display for Ending {
                 TimeoutKind::Start => write!(f, "did not start its program within {after}"),
                 TimeoutKind::Stop => write!(f, "did not stop within {after}"),
             },
-            Ending::UploadFailed { why } => {
+            Ending::UploadFailed { reason: why } => {
                 write!(f, "succeeded, but its outputs were not saved: {why}")
             }
         }

@@ -39,7 +39,7 @@ pub enum Event {
         /// Which.
         container: ContainerId,
         /// Why, in one sentence.
-        why: String,
+        reason: String,
     },
     /// Containers ended: nothing runs in them any more, unless they were lost with their node. One batch may
     /// name many.
@@ -55,7 +55,7 @@ pub enum Event {
     /// What was asked for can never be had here.
     RequestUnsatisfiable {
         /// What is short, in one sentence.
-        why: String,
+        reason: String,
     },
 
     // From the agents. Each names the container it comes from: that is the fence.
@@ -73,7 +73,7 @@ pub enum Event {
         /// Where it runs.
         container: ContainerId,
         /// Why, in one sentence.
-        why: String,
+        reason: String,
         /// Whether its node is at fault, so that another might do better.
         node_fault: bool,
     },
@@ -174,7 +174,7 @@ pub enum ContainerExit {
     /// The node could not run it.
     NodeFault {
         /// Why, in one sentence.
-        why: String,
+        reason: String,
     },
     /// We gave it back, or the backend ended it without anybody's fault.
     Released,

@@ -37,7 +37,7 @@ pub struct JobView {
 #[serde(rename_all = "kebab-case")]
 pub enum JobPhase {
     /// Nothing runs yet, or not everything that should.
-    Gathering,
+    Pending,
     /// Programs run.
     Running,
     /// It is being ended.

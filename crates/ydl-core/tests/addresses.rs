@@ -27,7 +27,7 @@ fn cluster(port: &str, roles: &[(&str, u16)]) -> Cluster {
 }
 
 fn told(framework: Framework, cluster: &Cluster, task: &str, flags: bool) -> ProcessConfig {
-    framework.set_up(&ProcessContext {
+    framework.configure(&ProcessContext {
         cluster,
         task: &task.parse().unwrap(),
         local: 0,

@@ -36,7 +36,7 @@ fn cluster() -> Cluster {
 
 fn check(task: &str, attempt: u32, expected: Expect) {
     let task: TaskId = task.parse().unwrap();
-    let set_up = Framework::Mxnet.set_up(&ProcessContext {
+    let set_up = Framework::Mxnet.configure(&ProcessContext {
         cluster: &cluster(),
         task: &task,
         local: 0,
@@ -74,7 +74,7 @@ fn a_worker_knows_the_scheduler_and_itself() {
 fn the_master_s_scheduler_is_behind_the_agent_s_door() {
     let mut cluster = cluster();
     cluster.roles.pop();
-    let set_up = Framework::Mxnet.set_up(&ProcessContext {
+    let set_up = Framework::Mxnet.configure(&ProcessContext {
         cluster: &cluster,
         task: &"worker:1".parse().unwrap(),
         local: 0,
@@ -129,7 +129,7 @@ fn the_scheduler_listens_where_the_others_look() {
 #[test]
 fn ranks_follow_the_order_of_the_roles() {
     let cluster = cluster();
-    assert_eq!(cluster.world(), 6);
+    assert_eq!(cluster.world_size(), 6);
     assert_eq!(cluster.rank(&"worker:2".parse().unwrap()), 2);
     assert_eq!(cluster.rank(&"server:1".parse().unwrap()), 4);
     assert_eq!(cluster.rank(&"scheduler:0".parse().unwrap()), 5);
@@ -152,7 +152,7 @@ fn a_job_has_the_master_s_scheduler_or_one_of_its_own() {
         [(&["worker", "server"][..], true), (&["worker", "server", "scheduler"], false)]
     {
         let draft = draft(roles);
-        assert_eq!(Framework::Mxnet.has_door(&draft.roles), door);
+        assert_eq!(Framework::Mxnet.uses_rendezvous(&draft.roles), door);
         assert_eq!(complaints(draft), "");
     }
 }

@@ -20,15 +20,15 @@ fn cluster() -> Cluster {
 #[test]
 fn ranks_count_processes_in_the_order_of_their_tasks() {
     let cluster = cluster();
-    assert_eq!((cluster.world(), cluster.processes()), (3, 9));
-    let first = |task: &str| cluster.first_process(&task.parse().unwrap());
+    assert_eq!((cluster.world_size(), cluster.process_count()), (3, 9));
+    let first = |task: &str| cluster.first_process_rank(&task.parse().unwrap());
     assert_eq!([first("chief:0"), first("worker:0"), first("worker:1")], [0, 1, 5]);
 }
 
 #[test]
 fn a_process_of_pytorch_s_knows_its_place_in_task_role_and_job() {
     let (cluster, task): (_, TaskId) = (cluster(), "worker:1".parse().unwrap());
-    let set_up = Framework::Pytorch.set_up(&ProcessContext {
+    let set_up = Framework::Pytorch.configure(&ProcessContext {
         cluster: &cluster,
         task: &task,
         local: 2,

@@ -115,7 +115,7 @@ fn ranks_have_no_holes_whoever_is_missing() {
     });
     let told: Vec<_> = told.collect();
     assert_eq!(told, ["chief:0 0 a", "worker:0 1 b", "worker:2 2 c", "worker:3 3 d"]);
-    assert_eq!(cluster.world(), 4);
+    assert_eq!(cluster.world_size(), 4);
     assert_eq!(cluster.endpoint(&"worker:1".parse().unwrap()), None);
     let text = serde_json::to_string(&cluster).unwrap();
     assert_eq!(serde_json::from_str::<Cluster>(&text).unwrap(), cluster);

@@ -63,7 +63,7 @@ impl Reader {
         let cluster = self.cluster;
         let items = self.list(map, "mounts").iter();
         let read = |text: &str| {
-            let mount = Mount::read(text)?;
+            let mount = Mount::parse(text)?;
             // What is wrong with the path itself is said by the job's own check, and first.
             let odd = !mount.from.starts_with('/') || mount.from.split('/').any(|it| it == "..");
             match cluster || odd {

@@ -78,7 +78,7 @@ fn meant(text: &str) -> Option<Framework> {
     let plain = plain[..end.unwrap_or(plain.len())].trim_end_matches(['-', 'v', ' ']);
     let all = || Framework::ALL.iter().copied();
     let names: Vec<_> = all().map(|it| (it.to_string(), it)).collect();
-    let others = all().flat_map(|it| it.also_called().iter().map(move |name| (*name, it)));
+    let others = all().flat_map(|it| it.aliases().iter().map(move |name| (*name, it)));
     let others: Vec<_> = others.collect();
     let by_other = |name: &str| others.iter().find(|(other, _)| *other == name);
     if let Some((_, framework)) = by_other(plain) {
@@ -111,8 +111,8 @@ impl Reader {
 
     fn gang(&mut self, map: &Map, framework: Framework) -> Gang {
         let mut gang = Gang {
-            together: framework.together(),
-            reform: framework.on_change().unwrap_or_default(),
+            together: framework.starts_together(),
+            reform: framework.resize_policy().unwrap_or_default(),
             ..GANG
         };
         let Some(node) = map.find("gang") else {

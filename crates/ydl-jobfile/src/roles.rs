@@ -126,7 +126,7 @@ impl Reader {
         }
         let commands: Vec<_> = roles.iter().map(|r| (r.name.clone(), r.command.clone())).collect();
         for role in &mut roles {
-            let of = framework.commands_of(role.name.as_str()).iter();
+            let of = framework.command_fallbacks(role.name.as_str()).iter();
             let there = of.filter_map(|of| commands.iter().find(|(name, _)| name.as_str() == *of));
             // The first that has one, else the first.
             let other = there.min_by_key(|(_, command)| is_empty(command));

@@ -315,7 +315,7 @@ fn a_program_is_given_the_numbers_that_it_has_in_its_world() {
             rendezvous_port: Some(1234),
             flags: false,
         };
-        let env = Framework::Horovod.set_up(&given).env;
+        let env = Framework::Horovod.configure(&given).env;
         let of = |name: &str| env[&format!("HOROVOD_{name}")].as_str();
         assert_eq!(of("HOSTNAME"), member.slot.host);
         let numbers = ["RANK", "SIZE", "LOCAL_RANK", "LOCAL_SIZE", "CROSS_RANK", "CROSS_SIZE"];

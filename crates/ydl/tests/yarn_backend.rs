@@ -137,7 +137,7 @@ async fn a_file_that_cannot_be_fetched_is_named() {
     let grant = job.obtain("worker", 1, &small()).await.remove(0);
     job.launch(&grant);
     let end = job.end_of(&grant.container).await;
-    let ContainerExit::NodeFault { why } = &end else {
+    let ContainerExit::NodeFault { reason: why } = &end else {
         panic!("{end:?}");
     };
     assert!(why.contains("stale.txt"), "{why}");
@@ -153,7 +153,7 @@ async fn a_binary_that_cannot_be_executed_is_the_nodes_fault() {
     let grant = job.obtain("worker", 1, &small()).await.remove(0);
     job.launch(&grant);
     let end = job.end_of(&grant.container).await;
-    let ContainerExit::NodeFault { why } = &end else {
+    let ContainerExit::NodeFault { reason: why } = &end else {
         panic!("{end:?}");
     };
     assert!(why.contains("ydl"), "{why}");
@@ -304,7 +304,7 @@ async fn what_can_never_be_had_is_told_with_numbers() {
     let why = job
         .until("refusal", |job| {
             job.events.iter().find_map(|event| match event {
-                Event::RequestUnsatisfiable { why } => Some(why.clone()),
+                Event::RequestUnsatisfiable { reason: why } => Some(why.clone()),
                 _ => None,
             })
         })
@@ -326,7 +326,7 @@ async fn a_label_that_a_queue_may_not_use_is_the_resource_managers_refusal() {
     let why = job
         .until("refusal", |job| {
             job.events.iter().find_map(|event| match event {
-                Event::RequestUnsatisfiable { why } => Some(why.clone()),
+                Event::RequestUnsatisfiable { reason: why } => Some(why.clone()),
                 _ => None,
             })
         })

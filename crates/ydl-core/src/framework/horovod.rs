@@ -7,7 +7,7 @@
 //! When a process dies the others fail within a second. In a job whose roles are elastic they meet again without it, and
 //! newcomers join them; in any other all of them begin a new round together.
 
-use super::{Needs, ProcessConfig, ProcessContext};
+use super::{FrameworkProfile, ProcessConfig, ProcessContext};
 use crate::{
     cluster::RoleMembers,
     spec::{ResizePolicy, RoleSpec},
@@ -26,33 +26,33 @@ const TIMEOUT_SECONDS: u32 = 300;
 
 pub(super) struct Horovod;
 
-impl Needs for Horovod {
-    fn who(&self) -> &'static str {
+impl FrameworkProfile for Horovod {
+    fn label(&self) -> &'static str {
         "Horovod's processes"
     }
 
-    fn also_called(&self) -> &'static [&'static str] {
+    fn aliases(&self) -> &'static [&'static str] {
         &["hvd"]
     }
 
-    fn has_processes(&self) -> bool {
+    fn supports_processes(&self) -> bool {
         true
     }
 
-    fn interfaces(&self) -> &'static [&'static str] {
+    fn interface_variables(&self) -> &'static [&'static str] {
         &["HOROVOD_GLOO_IFACE", "NCCL_SOCKET_IFNAME"]
     }
 
-    fn on_change(&self) -> Option<ResizePolicy> {
+    fn resize_policy(&self) -> Option<ResizePolicy> {
         Some(ResizePolicy::Notify)
     }
 
-    fn has_door(&self, _roles: &[RoleSpec]) -> bool {
+    fn uses_rendezvous(&self, _roles: &[RoleSpec]) -> bool {
         true
     }
 
-    fn set_up(&self, given: &ProcessContext<'_>) -> ProcessConfig {
-        let ProcessContext { cluster, task, local, elastic, rendezvous_port: door, .. } = given;
+    fn configure(&self, context: &ProcessContext<'_>) -> ProcessConfig {
+        let ProcessContext { cluster, task, local, elastic, rendezvous_port: door, .. } = context;
         let role = cluster.role(task.role.as_str());
         let each = role.map_or(1, |member| member.processes);
         // The processes with this local number, one of each task that has so many.
@@ -60,14 +60,14 @@ impl Needs for Horovod {
             true => member.instances,
             false => 0,
         };
-        let before = cluster.before(task).map(across).sum::<u32>();
-        let cross = before + cluster.place(task);
+        let before = cluster.preceding_roles(task).map(across).sum::<u32>();
+        let cross = before + cluster.role_rank(task);
         let mut env = BTreeMap::new();
         let mut set = |name: &str, value: String| {
             env.insert(format!("HOROVOD_{name}"), value);
         };
-        set("RANK", (cluster.first_process(task) + local).to_string());
-        set("SIZE", cluster.processes().to_string());
+        set("RANK", (cluster.first_process_rank(task) + local).to_string());
+        set("SIZE", cluster.process_count().to_string());
         set("LOCAL_RANK", local.to_string());
         set("LOCAL_SIZE", each.to_string());
         set("CROSS_RANK", cross.to_string());

@@ -3,7 +3,7 @@
 //! When a process dies its peers wait in a collective, and JAX itself takes a minute and a half to notice, so all of them
 //! begin a new round together.
 
-use super::{Needs, ProcessConfig, ProcessContext};
+use super::{FrameworkProfile, ProcessConfig, ProcessContext};
 use alloc::{
     borrow::ToOwned,
     collections::BTreeMap,
@@ -16,20 +16,20 @@ const PORT: &str = "jax";
 
 pub(super) struct Jax;
 
-impl Needs for Jax {
-    fn who(&self) -> &'static str {
+impl FrameworkProfile for Jax {
+    fn label(&self) -> &'static str {
         "JAX's processes"
     }
 
-    fn also_called(&self) -> &'static [&'static str] {
+    fn aliases(&self) -> &'static [&'static str] {
         &["flax"]
     }
 
-    fn has_processes(&self) -> bool {
+    fn supports_processes(&self) -> bool {
         true
     }
 
-    fn interfaces(&self) -> &'static [&'static str] {
+    fn interface_variables(&self) -> &'static [&'static str] {
         &["NCCL_SOCKET_IFNAME"]
     }
 
@@ -38,14 +38,14 @@ impl Needs for Jax {
         vec![(PORT.to_owned(), true)]
     }
 
-    fn set_up(&self, given: &ProcessContext<'_>) -> ProcessConfig {
-        let ProcessContext { cluster, task, local, .. } = given;
+    fn configure(&self, context: &ProcessContext<'_>) -> ProcessConfig {
+        let ProcessContext { cluster, task, local, .. } = context;
         let mut env = BTreeMap::new();
         let mut set = |name: &str, value: String| {
             env.insert(name.to_owned(), value);
         };
-        let rank = cluster.first_process(task) + local;
-        set("JAX_NUM_PROCESSES", cluster.processes().to_string());
+        let rank = cluster.first_process_rank(task) + local;
+        set("JAX_NUM_PROCESSES", cluster.process_count().to_string());
         set("JAX_PROCESS_ID", rank.to_string());
         let mut all = cluster.roles.iter().flat_map(|member| &member.endpoints);
         if let Some(address) = all.next().and_then(|first| first.address(PORT)) {

@@ -2,7 +2,7 @@
 //!
 //! When a worker dies the others fail at once, so all of them begin a new round together.
 
-use super::{Needs, ProcessConfig, ProcessContext};
+use super::{FrameworkProfile, ProcessConfig, ProcessContext};
 use crate::cluster::Endpoint;
 use alloc::{
     borrow::ToOwned,
@@ -17,12 +17,12 @@ const PORT: &str = "lightgbm";
 
 pub(super) struct Lightgbm;
 
-impl Needs for Lightgbm {
-    fn who(&self) -> &'static str {
+impl FrameworkProfile for Lightgbm {
+    fn label(&self) -> &'static str {
         "LightGBM's workers"
     }
 
-    fn also_called(&self) -> &'static [&'static str] {
+    fn aliases(&self) -> &'static [&'static str] {
         &["lgbm", "lgb"]
     }
 
@@ -31,8 +31,8 @@ impl Needs for Lightgbm {
         vec![(PORT.to_owned(), false)]
     }
 
-    fn set_up(&self, given: &ProcessContext<'_>) -> ProcessConfig {
-        let ProcessContext { cluster, task, .. } = given;
+    fn configure(&self, context: &ProcessContext<'_>) -> ProcessConfig {
+        let ProcessContext { cluster, task, .. } = context;
         let port = |endpoint: &Endpoint| endpoint.ports.get(PORT).copied().unwrap_or(0);
         let all = cluster.roles.iter().flat_map(|member| &member.endpoints);
         let machines: Vec<_> =
@@ -42,7 +42,7 @@ impl Needs for Lightgbm {
         let env = [
             ("machines", machines.join(",")),
             ("local_listen_port", own.to_string()),
-            ("num_machines", cluster.world().to_string()),
+            ("num_machines", cluster.world_size().to_string()),
         ];
         ProcessConfig {
             env: BTreeMap::from(env.map(|(name, value)| (name.to_owned(), value))),

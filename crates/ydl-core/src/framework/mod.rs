@@ -1,6 +1,6 @@
 //! What each framework needs: a pure function from cluster and task to environment and arguments.
 //!
-//! A framework is a line in [`Framework`] and a file here, with what differs from the usual [`Needs`]. Nothing else in
+//! A framework is a line in [`Framework`] and a file here, with what differs from the usual [`FrameworkProfile`]. Nothing else in
 //! the crate asks which one it is.
 
 mod horovod;
@@ -41,7 +41,7 @@ macro_rules! frameworks {
                 }
             }
 
-            fn needs(self) -> &'static dyn Needs {
+            fn profile(self) -> &'static dyn FrameworkProfile {
                 match self {
                     $(Framework::$framework => &$file::$framework,)*
                 }
@@ -110,44 +110,44 @@ pub struct RoleDefaults {
 const PEERS: RoleDefaults = RoleDefaults { completion: Completion::All, scope: RestartScope::Job };
 
 /// What a framework needs, where it differs from equal processes that start together and are told nothing.
-trait Needs {
+trait FrameworkProfile {
     /// What its programs are called, for people.
-    fn who(&self) -> &'static str;
+    fn label(&self) -> &'static str;
 
     /// What else people call it, in small letters.
-    fn also_called(&self) -> &'static [&'static str] {
+    fn aliases(&self) -> &'static [&'static str] {
         &[]
     }
 
     /// What the task's program gets.
-    fn set_up(&self, given: &ProcessContext<'_>) -> ProcessConfig;
+    fn configure(&self, context: &ProcessContext<'_>) -> ProcessConfig;
 
-    fn together(&self) -> bool {
+    fn starts_together(&self) -> bool {
         true
     }
 
-    fn has_processes(&self) -> bool {
+    fn supports_processes(&self) -> bool {
         false
     }
 
-    fn has_flags(&self) -> bool {
+    fn supports_flags(&self) -> bool {
         false
     }
 
-    fn threads(&self) -> &'static [&'static str] {
+    fn thread_variables(&self) -> &'static [&'static str] {
         // OpenBLAS and MKL ask for it, too.
         &["OMP_NUM_THREADS"]
     }
 
-    fn interfaces(&self) -> &'static [&'static str] {
+    fn interface_variables(&self) -> &'static [&'static str] {
         &[]
     }
 
-    fn on_change(&self) -> Option<ResizePolicy> {
+    fn resize_policy(&self) -> Option<ResizePolicy> {
         None
     }
 
-    fn has_door(&self, _roles: &[RoleSpec]) -> bool {
+    fn uses_rendezvous(&self, _roles: &[RoleSpec]) -> bool {
         false
     }
 
@@ -155,11 +155,11 @@ trait Needs {
         PEERS
     }
 
-    fn commands_of(&self, _role: &str) -> &'static [&'static str] {
+    fn command_fallbacks(&self, _role: &str) -> &'static [&'static str] {
         &[]
     }
 
-    fn complaints(&self, _draft: &JobSpecBuilder) -> Vec<SpecIssue> {
+    fn issues(&self, _draft: &JobSpecBuilder) -> Vec<SpecIssue> {
         Vec::new()
     }
 
@@ -167,38 +167,38 @@ trait Needs {
         Vec::new()
     }
 
-    fn ports_ascend(&self) -> bool {
+    fn needs_ascending_ports(&self) -> bool {
         false
     }
 }
 
 impl Framework {
     /// What else people call it, in small letters: for a hint, since one name is enough in a job file.
-    pub fn also_called(self) -> &'static [&'static str] {
-        self.needs().also_called()
+    pub fn aliases(self) -> &'static [&'static str] {
+        self.profile().aliases()
     }
 
     /// Whether its tasks start together unless the user says otherwise.
-    pub fn together(self) -> bool {
-        self.needs().together()
+    pub fn starts_together(self) -> bool {
+        self.profile().starts_together()
     }
 
     /// Whether a task may be several processes of its command. Whoever meets at a scheduler or tracker has one place
     /// there for each task, and a port of a framework's is one process's.
-    pub fn has_processes(self) -> bool {
-        self.needs().has_processes()
+    pub fn supports_processes(self) -> bool {
+        self.profile().supports_processes()
     }
 
     /// The variables that say how many threads a process may use: its share of its task's virtual cores, where neither
     /// the user nor the node says anything else.
-    pub fn threads(self) -> &'static [&'static str] {
-        self.needs().threads()
+    pub fn thread_variables(self) -> &'static [&'static str] {
+        self.profile().thread_variables()
     }
 
     /// The variables that name the interface through which others reach a process. Without them some libraries look
     /// up the node's own name, which on many nodes leads to themselves.
-    pub fn interfaces(self) -> &'static [&'static str] {
-        self.needs().interfaces()
+    pub fn interface_variables(self) -> &'static [&'static str] {
+        self.profile().interface_variables()
     }
 
     /// What happens to those who run when the number of tasks changes, in a job of elastic roles. Nothing where it cannot
@@ -206,28 +206,28 @@ impl Framework {
     ///
     /// With [`ResizePolicy::Told`] the core lets those who stay run on and says [`Action::Changed`](crate::Action::Changed)
     /// for the rendezvous; with [`ResizePolicy::Restart`] everybody starts again in a new round.
-    pub fn on_change(self) -> Option<ResizePolicy> {
-        self.needs().on_change()
+    pub fn resize_policy(self) -> Option<ResizePolicy> {
+        self.profile().resize_policy()
     }
 
     /// Whether the master serves the rendezvous of a job with these roles, and programs need a door to it.
-    pub fn has_door(self, roles: &[RoleSpec]) -> bool {
-        self.needs().has_door(roles)
+    pub fn uses_rendezvous(self, roles: &[RoleSpec]) -> bool {
+        self.profile().uses_rendezvous(roles)
     }
 
     /// What a role of that name is among these unless the user says otherwise.
     pub fn role_defaults(self, role: &str, roles: &[&str]) -> RoleDefaults {
-        self.needs().role_defaults(role, roles)
+        self.profile().role_defaults(role, roles)
     }
 
     /// The roles whose command a role of that name runs when it has none of its own, best first.
-    pub fn commands_of(self, role: &str) -> &'static [&'static str] {
-        self.needs().commands_of(role)
+    pub fn command_fallbacks(self, role: &str) -> &'static [&'static str] {
+        self.profile().command_fallbacks(role)
     }
 
     /// What is wrong with a job of this framework.
-    pub fn complaints(self, draft: &JobSpecBuilder) -> Vec<SpecIssue> {
-        let needs = self.needs();
+    pub fn issues(self, draft: &JobSpecBuilder) -> Vec<SpecIssue> {
+        let needs = self.profile();
         let mut own = draft.clone();
         own.roles.retain(|role| !role.is_sidecar());
         let draft = &own;
@@ -238,27 +238,27 @@ impl Framework {
         };
         let mut all = Vec::new();
         for role in &draft.roles {
-            if role.processes > 1 && !needs.has_processes() {
+            if role.processes > 1 && !needs.supports_processes() {
                 let key = format!("roles.{}.processes", role.name);
                 let what = format!("a task of framework `{self}` is one process");
                 all.push(complaint(&key, what, "raise `instances` instead"));
             }
         }
-        all.extend(needs.complaints(draft));
-        if needs.together() && !draft.gang.together {
-            let what = format!("{} must start together", needs.who());
+        all.extend(needs.issues(draft));
+        if needs.starts_together() && !draft.gang.together {
+            let what = format!("{} must start together", needs.label());
             let hint = "leave `gang` out, or set `together: true`";
             all.push(complaint("gang", what, hint));
         }
-        if draft.cluster_flags && !needs.has_flags() {
+        if draft.cluster_flags && !needs.supports_flags() {
             let what = "only programs of TensorFlow have such flags".to_owned();
             let hint = "leave it out, or set `framework: tensorflow`";
             all.push(complaint("cluster_flags", what, hint));
         }
         let mut elastic = draft.roles.iter().filter(|role| role.elastic.is_some());
-        if let (Option::None, Some(role)) = (needs.on_change(), elastic.next()) {
+        if let (Option::None, Some(role)) = (needs.resize_policy(), elastic.next()) {
             let key = format!("roles.{}.instances", role.name);
-            let what = format!("the number of {} cannot change while they run", needs.who());
+            let what = format!("the number of {} cannot change while they run", needs.label());
             all.push(complaint(&key, what, "write one number of `instances`"));
         }
         all
@@ -268,20 +268,20 @@ impl Framework {
     pub fn ports(self, role: &RoleSpec) -> Vec<(String, bool)> {
         let mut ports = match role.is_sidecar() {
             true => Vec::new(),
-            false => self.needs().ports(role.name.as_str()),
+            false => self.profile().ports(role.name.as_str()),
         };
         ports.extend(role.ports.iter().map(|name| (name.clone(), false)));
         ports
     }
 
     /// Whether the framework numbers its peers by port, so that ports must ascend with the index.
-    pub fn ports_ascend(self) -> bool {
-        self.needs().ports_ascend()
+    pub fn needs_ascending_ports(self) -> bool {
+        self.profile().needs_ascending_ports()
     }
 
     /// What the task's program gets.
-    pub fn set_up(self, given: &ProcessContext<'_>) -> ProcessConfig {
-        self.needs().set_up(given)
+    pub fn configure(self, context: &ProcessContext<'_>) -> ProcessConfig {
+        self.profile().configure(context)
     }
 }
 

@@ -8,7 +8,7 @@
 //! alone can be replaced if the user wants it: it gets its rank back and what the servers have, and servers of
 //! `dist_async` wait for nobody. What a server had is gone with it.
 
-use super::{Needs, ProcessConfig, ProcessContext, RoleDefaults};
+use super::{FrameworkProfile, ProcessConfig, ProcessContext, RoleDefaults};
 use crate::{
     cluster::{Cluster, Endpoint},
     spec::{Completion, JobSpecBuilder, RestartScope, RoleSpec, SpecIssue},
@@ -29,12 +29,12 @@ const WORKER: &str = "worker";
 
 pub(super) struct Mxnet;
 
-impl Needs for Mxnet {
-    fn who(&self) -> &'static str {
+impl FrameworkProfile for Mxnet {
+    fn label(&self) -> &'static str {
         "MXNet's processes"
     }
 
-    fn also_called(&self) -> &'static [&'static str] {
+    fn aliases(&self) -> &'static [&'static str] {
         &["mx", "gluon", "ps-lite"]
     }
 
@@ -46,7 +46,7 @@ impl Needs for Mxnet {
         RoleDefaults { completion, scope: RestartScope::Job }
     }
 
-    fn commands_of(&self, role: &str) -> &'static [&'static str] {
+    fn command_fallbacks(&self, role: &str) -> &'static [&'static str] {
         match role {
             SCHEDULER | SERVER => &[WORKER],
             _ => &[],
@@ -54,11 +54,11 @@ impl Needs for Mxnet {
     }
 
     /// Whether the master is the scheduler.
-    fn has_door(&self, roles: &[RoleSpec]) -> bool {
+    fn uses_rendezvous(&self, roles: &[RoleSpec]) -> bool {
         roles.iter().all(|role| role.name.as_str() != SCHEDULER)
     }
 
-    fn complaints(&self, draft: &JobSpecBuilder) -> Vec<SpecIssue> {
+    fn issues(&self, draft: &JobSpecBuilder) -> Vec<SpecIssue> {
         let mut all = Vec::new();
         let count = |name: &str| {
             draft
@@ -118,8 +118,8 @@ impl Needs for Mxnet {
         vec![(PORT.to_owned(), true)]
     }
 
-    fn set_up(&self, given: &ProcessContext<'_>) -> ProcessConfig {
-        let ProcessContext { cluster, task, attempt, rendezvous_port: door, .. } = given;
+    fn configure(&self, context: &ProcessContext<'_>) -> ProcessConfig {
+        let ProcessContext { cluster, task, attempt, rendezvous_port: door, .. } = context;
         let port = |endpoint: &Endpoint| endpoint.ports.get(PORT).copied().unwrap_or(0).to_string();
         let mut env = BTreeMap::new();
         let mut set = |name: &str, value: String| {
@@ -154,7 +154,7 @@ impl Needs for Mxnet {
         ProcessConfig { env, arguments: Vec::new() }
     }
 
-    fn ports_ascend(&self) -> bool {
+    fn needs_ascending_ports(&self) -> bool {
         true
     }
 }

@@ -3,7 +3,7 @@
 //!
 //! When a process dies its peers fail at once or wait in a collective, so all of them begin a new round together.
 
-use super::{Needs, ProcessConfig, ProcessContext};
+use super::{FrameworkProfile, ProcessConfig, ProcessContext};
 use crate::spec::{ResizePolicy, RoleSpec};
 use alloc::{
     borrow::ToOwned,
@@ -14,34 +14,34 @@ use alloc::{
 
 pub(super) struct Pytorch;
 
-impl Needs for Pytorch {
-    fn who(&self) -> &'static str {
+impl FrameworkProfile for Pytorch {
+    fn label(&self) -> &'static str {
         "PyTorch's processes"
     }
 
-    fn also_called(&self) -> &'static [&'static str] {
+    fn aliases(&self) -> &'static [&'static str] {
         &["torch", "torchrun", "ddp", "fsdp", "lightning", "pytorch-lightning"]
     }
 
-    fn has_processes(&self) -> bool {
+    fn supports_processes(&self) -> bool {
         true
     }
 
-    fn interfaces(&self) -> &'static [&'static str] {
+    fn interface_variables(&self) -> &'static [&'static str] {
         &["GLOO_SOCKET_IFNAME", "NCCL_SOCKET_IFNAME", "TP_SOCKET_IFNAME"]
     }
 
-    fn on_change(&self) -> Option<ResizePolicy> {
+    fn resize_policy(&self) -> Option<ResizePolicy> {
         Some(ResizePolicy::Restart)
     }
 
-    fn has_door(&self, _roles: &[RoleSpec]) -> bool {
+    fn uses_rendezvous(&self, _roles: &[RoleSpec]) -> bool {
         true
     }
 
-    fn set_up(&self, given: &ProcessContext<'_>) -> ProcessConfig {
-        let ProcessContext { cluster, task, local, rendezvous_port: door, .. } = given;
-        let (first, group) = (cluster.first_process(task), cluster.rank(task));
+    fn configure(&self, context: &ProcessContext<'_>) -> ProcessConfig {
+        let ProcessContext { cluster, task, local, rendezvous_port: door, .. } = context;
+        let (first, group) = (cluster.first_process_rank(task), cluster.rank(task));
         let role = cluster.role(task.role.as_str());
         let (instances, each) = role.map_or((0, 1), |member| (member.instances, member.processes));
         let mut env = BTreeMap::new();
@@ -49,14 +49,14 @@ impl Needs for Pytorch {
             env.insert(name.to_owned(), value);
         };
         set("RANK", (first + local).to_string());
-        set("WORLD_SIZE", cluster.processes().to_string());
+        set("WORLD_SIZE", cluster.process_count().to_string());
         set("LOCAL_RANK", local.to_string());
         set("LOCAL_WORLD_SIZE", each.to_string());
         // What torch calls a group is a task.
         set("GROUP_RANK", group.to_string());
-        set("GROUP_WORLD_SIZE", cluster.world().to_string());
+        set("GROUP_WORLD_SIZE", cluster.world_size().to_string());
         set("ROLE_NAME", task.role.to_string());
-        set("ROLE_RANK", (cluster.place(task) * each + local).to_string());
+        set("ROLE_RANK", (cluster.role_rank(task) * each + local).to_string());
         set("ROLE_WORLD_SIZE", (instances * each).to_string());
         if let Some(port) = door {
             set("MASTER_ADDR", "127.0.0.1".to_owned());

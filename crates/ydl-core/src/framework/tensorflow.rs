@@ -4,7 +4,7 @@
 //! Addresses cannot change while programs run, and a process that dies takes its peers with it or leaves them waiting: so all
 //! begin a new round together. Only the evaluator and TensorBoard, to whom nobody talks, come back alone.
 
-use super::{Needs, ProcessConfig, ProcessContext, RoleDefaults};
+use super::{FrameworkProfile, ProcessConfig, ProcessContext, RoleDefaults};
 use crate::{
     cluster::{Cluster, RoleMembers},
     spec::{Command, Completion, JobSpecBuilder, RestartScope, SpecIssue},
@@ -24,24 +24,24 @@ const ROLES: [&str; 6] = [CHIEF, MASTER, WORKER, PS, EVALUATOR, TENSORBOARD];
 
 pub(super) struct Tensorflow;
 
-impl Needs for Tensorflow {
-    fn who(&self) -> &'static str {
+impl FrameworkProfile for Tensorflow {
+    fn label(&self) -> &'static str {
         "TensorFlow's processes"
     }
 
-    fn also_called(&self) -> &'static [&'static str] {
+    fn aliases(&self) -> &'static [&'static str] {
         &["tf", "keras", "estimator"]
     }
 
-    fn has_flags(&self) -> bool {
+    fn supports_flags(&self) -> bool {
         true
     }
 
-    fn threads(&self) -> &'static [&'static str] {
+    fn thread_variables(&self) -> &'static [&'static str] {
         &["OMP_NUM_THREADS", "TF_NUM_INTRAOP_THREADS"]
     }
 
-    fn interfaces(&self) -> &'static [&'static str] {
+    fn interface_variables(&self) -> &'static [&'static str] {
         &["NCCL_SOCKET_IFNAME"]
     }
 
@@ -66,7 +66,7 @@ impl Needs for Tensorflow {
         RoleDefaults { completion, scope }
     }
 
-    fn commands_of(&self, role: &str) -> &'static [&'static str] {
+    fn command_fallbacks(&self, role: &str) -> &'static [&'static str] {
         match role {
             PS | EVALUATOR => &[WORKER, CHIEF, MASTER],
             CHIEF | MASTER => &[WORKER],
@@ -74,7 +74,7 @@ impl Needs for Tensorflow {
         }
     }
 
-    fn complaints(&self, draft: &JobSpecBuilder) -> Vec<SpecIssue> {
+    fn issues(&self, draft: &JobSpecBuilder) -> Vec<SpecIssue> {
         let mut all = Vec::new();
         let count = |name: &str| {
             let mut roles = draft.roles.iter();
@@ -132,10 +132,10 @@ impl Needs for Tensorflow {
         }
     }
 
-    fn set_up(&self, given: &ProcessContext<'_>) -> ProcessConfig {
-        let ProcessContext { cluster, task, .. } = given;
+    fn configure(&self, context: &ProcessContext<'_>) -> ProcessConfig {
+        let ProcessContext { cluster, task, .. } = context;
         let mut arguments = Vec::new();
-        if given.flags {
+        if context.flags {
             let of = |role| cluster.role(role).map(addresses).unwrap_or_default();
             arguments = vec![
                 format!("--ps_hosts={}", of(PS).join(",")),

@@ -3,7 +3,7 @@
 //!
 //! When a worker dies the others fail or are told at once, so all of them begin a new round together.
 
-use super::{Needs, ProcessConfig, ProcessContext};
+use super::{FrameworkProfile, ProcessConfig, ProcessContext};
 use crate::spec::RoleSpec;
 use alloc::{
     borrow::ToOwned,
@@ -14,21 +14,21 @@ use alloc::{
 
 pub(super) struct Xgboost;
 
-impl Needs for Xgboost {
-    fn who(&self) -> &'static str {
+impl FrameworkProfile for Xgboost {
+    fn label(&self) -> &'static str {
         "XGBoost's workers"
     }
 
-    fn also_called(&self) -> &'static [&'static str] {
+    fn aliases(&self) -> &'static [&'static str] {
         &["xgb", "rabit"]
     }
 
-    fn has_door(&self, _roles: &[RoleSpec]) -> bool {
+    fn uses_rendezvous(&self, _roles: &[RoleSpec]) -> bool {
         true
     }
 
-    fn set_up(&self, given: &ProcessContext<'_>) -> ProcessConfig {
-        let ProcessContext { cluster, task, attempt, rendezvous_port: door, .. } = given;
+    fn configure(&self, context: &ProcessContext<'_>) -> ProcessConfig {
+        let ProcessContext { cluster, task, attempt, rendezvous_port: door, .. } = context;
         let mut env = BTreeMap::new();
         let mut set = |name: &str, value: String| {
             env.insert(name.to_owned(), value);
@@ -49,7 +49,7 @@ impl Needs for Xgboost {
         }
         // Rabit knows no other role.
         set("DMLC_ROLE", "worker".to_owned());
-        set("DMLC_NUM_WORKER", cluster.world().to_string());
+        set("DMLC_NUM_WORKER", cluster.world_size().to_string());
         set("DMLC_NUM_SERVER", "0".to_owned());
         set("DMLC_NUM_ATTEMPT", attempt.saturating_sub(1).to_string());
         set("DMLC_JOB_CLUSTER", "ydl".to_owned());

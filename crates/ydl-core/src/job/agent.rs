@@ -1,6 +1,6 @@
 //! What agents say. Each message names its container, and that is the fence.
 
-use super::{Job, Mutant, Place, Stage, TaskKey, Then, part::Gone};
+use super::{Job, Mutant, NextStep, Phase, Stage, TaskKey, release::ContainerFate};
 use crate::{
     action::Action, cluster::Endpoint, ending::Ending, event::ProgramExit, history::HistoryKind,
     id::ContainerId,
@@ -8,14 +8,14 @@ use crate::{
 use alloc::{string::String, vec::Vec};
 
 impl Job {
-    pub(super) fn on_ready(
+    pub(super) fn on_agent_ready(
         &mut self,
         container: &ContainerId,
         round: u32,
         endpoint: Endpoint,
         out: &mut Vec<Action>,
     ) {
-        let Some(key) = self.heard_from(container) else {
+        let Some(key) = self.record_report(container) else {
             return;
         };
         let task = self.task(key);
@@ -23,55 +23,55 @@ impl Job {
         if round != task.round && !self.mutant.is(Mutant::AnyRoundIsReady) {
             return;
         }
-        match &task.place {
-            Place::Launching { .. } | Place::Joining { .. } | Place::Rewinding { .. } => {
+        match &task.phase {
+            Phase::Launching { .. } | Phase::Joining { .. } | Phase::Restarting { .. } => {
                 self.task_mut(key).endpoint = Some(endpoint);
-                let place = Place::Ready { on: container.clone(), since: self.now };
-                self.set_place(key, place);
-                if self.task(key).gathering.is_none() {
+                let phase = Phase::Ready { on: container.clone(), since: self.now };
+                self.set_phase(key, phase);
+                if self.task(key).pending.is_none() {
                     self.start_alone(key, out);
                 }
             }
-            Place::Ready { .. } => self.task_mut(key).endpoint = Some(endpoint),
-            Place::Starting { .. }
-            | Place::Running { .. }
-            | Place::Stopping { .. }
-            | Place::Leaving { .. }
-            | Place::Idle { .. }
-            | Place::Asked { .. }
-            | Place::Over { .. } => {}
+            Phase::Ready { .. } => self.task_mut(key).endpoint = Some(endpoint),
+            Phase::Starting { .. }
+            | Phase::Running { .. }
+            | Phase::Stopping { .. }
+            | Phase::Releasing { .. }
+            | Phase::BackingOff { .. }
+            | Phase::Asked { .. }
+            | Phase::Finished { .. } => {}
         }
     }
 
-    pub(super) fn on_unready(
+    pub(super) fn on_setup_failed(
         &mut self,
         container: &ContainerId,
         why: String,
         node: bool,
         out: &mut Vec<Action>,
     ) {
-        let Some(key) = self.heard_from(container) else {
+        let Some(key) = self.record_report(container) else {
             return;
         };
-        match &self.task(key).place {
-            Place::Launching { .. }
-            | Place::Joining { .. }
-            | Place::Ready { .. }
-            | Place::Rewinding { .. } => {
+        match &self.task(key).phase {
+            Phase::Launching { .. }
+            | Phase::Joining { .. }
+            | Phase::Ready { .. }
+            | Phase::Restarting { .. } => {
                 let ending = match node {
-                    true => Ending::NodeFault { why },
-                    false => Ending::SetupFailed { why },
+                    true => Ending::NodeFault { reason: why },
+                    false => Ending::SetupFailed { reason: why },
                 };
-                self.on_fault(key, ending, Gone::AgentAlive, out);
+                self.on_fault(key, ending, ContainerFate::AgentAlive, out);
             }
             // Said before it was told to run or to stop, or said twice.
-            Place::Starting { .. }
-            | Place::Running { .. }
-            | Place::Stopping { .. }
-            | Place::Leaving { .. }
-            | Place::Idle { .. }
-            | Place::Asked { .. }
-            | Place::Over { .. } => {}
+            Phase::Starting { .. }
+            | Phase::Running { .. }
+            | Phase::Stopping { .. }
+            | Phase::Releasing { .. }
+            | Phase::BackingOff { .. }
+            | Phase::Asked { .. }
+            | Phase::Finished { .. } => {}
         }
     }
 
@@ -81,11 +81,11 @@ impl Job {
         round: u32,
         out: &mut Vec<Action>,
     ) {
-        let Some(key) = self.heard_from(container) else {
+        let Some(key) = self.record_report(container) else {
             return;
         };
         let task = self.task(key);
-        let Place::Starting { on, .. } = &task.place else {
+        let Phase::Starting { on, .. } = &task.phase else {
             return;
         };
         if round != task.round {
@@ -98,8 +98,8 @@ impl Job {
             container: on.clone(),
             node: self.held[on].node.clone(),
         };
-        let place = Place::Running { on: on.clone(), since: self.now };
-        self.set_place(key, place);
+        let phase = Phase::Running { on: on.clone(), since: self.now };
+        self.set_phase(key, phase);
         self.record(what, out);
     }
 
@@ -110,121 +110,123 @@ impl Job {
         exit: ProgramExit,
         out: &mut Vec<Action>,
     ) {
-        let Some(key) = self.heard_from(container) else {
+        let Some(key) = self.record_report(container) else {
             return;
         };
         let task = self.task(key);
-        let signalled = exit.container_signalled && !self.mutant.is(Mutant::TakesTheAgentsWord);
-        let stopped = matches!(task.place, Place::Rewinding { ended: false, .. });
+        let signalled = exit.container_signalled && !self.mutant.is(Mutant::TrustsAgentExit);
+        let stopped = matches!(task.phase, Phase::Restarting { ended: false, .. });
         if signalled && stopped && round < task.round {
             // It will not be ready again.
             self.task_mut(key).exit = Some(exit);
-            self.await_judgement(key, container);
-            let acquitted = self.acquit(key, out);
-            self.bring_back(acquitted, out);
+            self.await_container_exit(key, container);
+            let exonerated = self.exonerate(key, out);
+            self.restart_exonerated(exonerated, out);
             return;
         }
-        if let Place::Rewinding { on, ended: false, .. } = &task.place
+        if let Phase::Restarting { on, ended: false, .. } = &task.phase
             && round < task.round
-            && self.fetches(key)
+            && self.downloads_inputs(key)
         {
-            let place = Place::Rewinding { on: on.clone(), since: self.now, ended: true };
-            self.set_place(key, place);
+            let phase = Phase::Restarting { on: on.clone(), since: self.now, ended: true };
+            self.set_phase(key, phase);
             return;
         }
-        if let Place::Stopping { .. } = &task.place
+        if let Phase::Stopping { .. } = &task.phase
             && round == task.round
         {
             // Others may wait until it runs no more; what it has made may take long to be saved.
             self.task_mut(key).exit.get_or_insert(exit);
-            self.fall_silent(key);
+            self.retire_run(key);
             return;
         }
-        let runs = matches!(task.place, Place::Starting { .. } | Place::Running { .. });
+        let runs = matches!(task.phase, Phase::Starting { .. } | Phase::Running { .. });
         if !runs || (round != task.round && !self.mutant.is(Mutant::LateExitCounts)) {
             return;
         }
         let ending = Ending::from_exit(&exit);
         self.task_mut(key).exit = Some(exit);
-        self.fall_silent(key);
+        self.retire_run(key);
         if signalled {
-            self.await_judgement(key, container);
-            let acquitted = self.acquit(key, out);
+            self.await_container_exit(key, container);
+            let exonerated = self.exonerate(key, out);
             // Its peers may die of it before the cause is known: they are stopped now, and their deaths are nobody's.
-            let ran = self.stage == Stage::Active && self.task(key).gathering.is_none();
+            let ran = self.stage == Stage::Active && self.task(key).pending.is_none();
             if ran && self.range(key.role).is_some() {
                 self.restart_others(key, None, out);
             }
-            self.bring_back(acquitted, out);
+            self.restart_exonerated(exonerated, out);
         } else {
-            self.on_attempt_over(key, ending, Gone::AgentAlive, out);
+            self.on_attempt_over(key, ending, ContainerFate::AgentAlive, out);
         }
     }
 
     /// The node is ending the container: what it says of the container's end is the cause.
-    fn await_judgement(&mut self, key: TaskKey, container: &ContainerId) {
+    fn await_container_exit(&mut self, key: TaskKey, container: &ContainerId) {
         let deadlines = &self.spec.timeouts;
-        let place = Place::Leaving {
+        let phase = Phase::Releasing {
             on: container.clone(),
             since: self.now,
             until: self.now + (deadlines.grace + deadlines.stop),
-            then: Then::Judge,
+            then: NextStep::Diagnose,
         };
-        self.set_place(key, place);
+        self.set_phase(key, phase);
     }
 
-    pub(super) fn on_saved(
+    pub(super) fn on_outputs_uploaded(
         &mut self,
         container: &ContainerId,
         error: Option<String>,
         out: &mut Vec<Action>,
     ) {
-        let Some(key) = self.heard_from(container) else {
+        let Some(key) = self.record_report(container) else {
             return;
         };
-        match self.task(key).place.clone() {
-            Place::Stopping { then, .. } => self.on_stopped(key, then, Gone::Left, error, out),
+        match self.task(key).phase.clone() {
+            Phase::Stopping { then, .. } => {
+                self.on_stopped(key, then, ContainerFate::AgentLeft, error, out)
+            }
             // How the container ends is still to be learned.
-            Place::Leaving { then: Then::Judge, .. } => {}
-            Place::Leaving { then, .. } => self.go_on(key, then, out),
-            Place::Launching { .. }
-            | Place::Joining { .. }
-            | Place::Ready { .. }
-            | Place::Starting { .. }
-            | Place::Running { .. }
-            | Place::Rewinding { .. }
-            | Place::Idle { .. }
-            | Place::Asked { .. }
-            | Place::Over { .. } => {}
+            Phase::Releasing { then: NextStep::Diagnose, .. } => {}
+            Phase::Releasing { then, .. } => self.advance(key, then, out),
+            Phase::Launching { .. }
+            | Phase::Joining { .. }
+            | Phase::Ready { .. }
+            | Phase::Starting { .. }
+            | Phase::Running { .. }
+            | Phase::Restarting { .. }
+            | Phase::BackingOff { .. }
+            | Phase::Asked { .. }
+            | Phase::Finished { .. } => {}
         }
     }
 
-    pub(super) fn on_quieted(&mut self, container: &ContainerId) {
+    pub(super) fn on_heartbeat_missed(&mut self, container: &ContainerId) {
         let now = self.now;
         let Some(key) = self.task_in(container) else {
             return;
         };
         // An agent that is not ready is late, and that has its own deadline; not so while data comes.
-        match &self.task(key).place {
-            Place::Launching { .. } => return,
-            Place::Joining { .. } if !self.fetches(key) => return,
+        match &self.task(key).phase {
+            Phase::Launching { .. } => return,
+            Phase::Joining { .. } if !self.downloads_inputs(key) => return,
             _ => {}
         }
         if let Some(held) = self.held.get_mut(container) {
-            held.quiet.get_or_insert(now);
+            held.silent_since.get_or_insert(now);
         }
         self.arm(key);
     }
 
     /// The task of a container whose agent has just spoken, which is a sign of life whatever it said.
-    pub(super) fn heard_from(&mut self, container: &ContainerId) -> Option<TaskKey> {
+    pub(super) fn record_report(&mut self, container: &ContainerId) -> Option<TaskKey> {
         let key = self.task_in(container)?;
-        let deaf = self.mutant.is(Mutant::DeafToTheQuiet);
+        let deaf = self.mutant.is(Mutant::IgnoresHeartbeatResumed);
         if let Some(held) = self.held.get_mut(container) {
-            held.heard = true;
+            held.reported = true;
             if !deaf {
-                held.quiet = None;
-                held.orphan = false;
+                held.silent_since = None;
+                held.orphaned = false;
             }
         }
         Some(key)

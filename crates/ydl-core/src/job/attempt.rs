@@ -1,6 +1,6 @@
 //! What follows the end of an attempt: the failure table at work.
 
-use super::{Job, Mutant, Place, Stage, TaskKey, Then, part::Gone};
+use super::{Job, Mutant, NextStep, Phase, Stage, TaskKey, release::ContainerFate};
 use crate::{
     action::Action,
     ending::{Cause, Ending, Outcome, TaskResult},
@@ -12,22 +12,22 @@ use crate::{
 use alloc::{collections::VecDeque, format, string::ToString, vec::Vec};
 
 /// So many attempts of a task in a row may end through their nodes; then it is no longer the nodes' fault.
-const NODE_FAULTS: u32 = 5;
+const MAX_NODE_FAULTS: u32 = 5;
 
 enum Verdict {
     /// After that wait; whether it used up a restart.
-    Again(Span, bool),
-    Tolerated,
+    Retry(Span, bool),
+    Tolerate,
     /// The job fails, unless it turns out that the cluster was the cause.
-    Doubted,
-    JobFails,
+    Suspect,
+    FailJob,
 }
 
 impl Ending {
     /// What an agent's report means.
     pub(super) fn from_exit(exit: &ProgramExit) -> Ending {
         if let Some(why) = &exit.not_started {
-            return Ending::NotStarted { why: why.clone() };
+            return Ending::NotStarted { reason: why.clone() };
         }
         match (exit.code, exit.signal) {
             (Some(0), _) => Ending::Succeeded,
@@ -50,7 +50,7 @@ impl Ending {
             }
             ContainerExit::Preempted => Ending::Preempted,
             ContainerExit::NodeLost | ContainerExit::Released => Ending::Lost,
-            ContainerExit::NodeFault { why } => Ending::NodeFault { why },
+            ContainerExit::NodeFault { reason: why } => Ending::NodeFault { reason: why },
         }
     }
 
@@ -58,7 +58,7 @@ impl Ending {
     pub(super) fn before_join(end: ContainerExit) -> Ending {
         match end {
             ContainerExit::Completed { status } => Ending::NodeFault {
-                why: format!("the agent ended with status {status} before it was ready"),
+                reason: format!("the agent ended with status {status} before it was ready"),
             },
             other => Ending::from_container(other),
         }
@@ -71,13 +71,13 @@ impl Job {
         &mut self,
         key: TaskKey,
         ending: Ending,
-        gone: Gone,
+        gone: ContainerFate,
         out: &mut Vec<Action>,
     ) {
         if self.stage == Stage::Active {
             self.on_attempt_over(key, ending, gone, out);
         } else {
-            self.part(key, Then::Over(TaskResult::Stopped), gone, false, out);
+            self.release(key, NextStep::Finish(TaskResult::Stopped), gone, false, out);
         }
     }
 
@@ -85,91 +85,91 @@ impl Job {
         &mut self,
         key: TaskKey,
         ending: Ending,
-        gone: Gone,
+        gone: ContainerFate,
         out: &mut Vec<Action>,
     ) {
         let ending = self.excuse(key, ending);
         self.task_mut(key).last_ending = Some(ending.to_string());
         if ending == Ending::Succeeded {
             // It has succeeded when its outputs are safe; `on_stopped` says so.
-            self.part(key, Then::Over(TaskResult::Succeeded), gone, true, out);
-            self.go_on_without_the_done(key.role, out);
+            self.release(key, NextStep::Finish(TaskResult::Succeeded), gone, true, out);
+            self.continue_without_finished(key.role, out);
             return;
         }
         if self.is_spare(key) {
             self.record_ended(key, &ending, Disposition::NoAction, out);
-            self.leave_gathering(key);
-            self.part(key, Then::Over(TaskResult::Stopped), gone, true, out);
+            self.leave_pending_round(key);
+            self.release(key, NextStep::Finish(TaskResult::Stopped), gone, true, out);
             return;
         }
         let ran = matches!(
-            self.task(key).place,
-            Place::Starting { .. } | Place::Running { .. } | Place::Rewinding { ended: false, .. }
+            self.task(key).phase,
+            Phase::Starting { .. } | Phase::Running { .. } | Phase::Restarting { ended: false, .. }
         );
-        let acquitted = match ran && !ending.counts_as_failure() {
-            true => self.acquit(key, out),
+        let exonerated = match ran && !ending.counts_as_failure() {
+            true => self.exonerate(key, out),
             false => Vec::new(),
         };
         let won = matches!(
-            self.task(key).place,
-            Place::Stopping { then: Then::Over(TaskResult::Succeeded), .. }
+            self.task(key).phase,
+            Phase::Stopping { then: NextStep::Finish(TaskResult::Succeeded), .. }
         );
-        let verdict = match self.verdict(key, &ending) {
-            Verdict::JobFails if self.is_doubtful(key, &ending) => Verdict::Doubted,
+        let verdict = match self.decide(key, &ending) {
+            Verdict::FailJob if self.is_suspect(key, &ending) => Verdict::Suspect,
             verdict => verdict,
         };
         let next = match verdict {
-            Verdict::Again(after, _) => Disposition::Retry { after },
-            Verdict::Tolerated => Disposition::Tolerated,
-            Verdict::Doubted => Disposition::Suspected,
-            Verdict::JobFails => Disposition::FailJob,
+            Verdict::Retry(after, _) => Disposition::Retry { after },
+            Verdict::Tolerate => Disposition::Tolerated,
+            Verdict::Suspect => Disposition::Suspected,
+            Verdict::FailJob => Disposition::FailJob,
         };
         self.record_ended(key, &ending, next, out);
         // What stands beside the job says nothing about where the job should run.
         let node = self.task(key).node.clone();
-        let node = node.filter(|_| !matches!(verdict, Verdict::Doubted));
+        let node = node.filter(|_| !matches!(verdict, Verdict::Suspect));
         let node = node.filter(|_| !self.spec.roles[key.role].is_sidecar());
-        let mark = node.and_then(|node| self.blame(&node, key, &ending, out));
+        let mark = node.and_then(|node| self.charge_node(&node, key, &ending, out));
         match verdict {
-            Verdict::Again(after, counted) => {
+            Verdict::Retry(after, counted) => {
                 self.grow_memory(key, &ending, out);
                 let at = self.now + after;
-                let alone = self.disturbs_nobody(key);
-                self.part(key, Then::Again { at }, gone, false, out);
+                let alone = self.restarts_alone(key);
+                self.release(key, NextStep::Retry { at }, gone, false, out);
                 if alone {
-                    self.bring_back(acquitted, out);
+                    self.restart_exonerated(exonerated, out);
                     return;
                 }
-                match won && !self.mutant.is(Mutant::GoesOnWithoutTheUnsaved) {
+                match won && !self.mutant.is(Mutant::ContinuesWithoutFailedUpload) {
                     // What it had learned is lost, and the others may be about to end without it.
-                    true => self.begin_anew(key, Some(&ending), out),
+                    true => self.restart_scope(key, Some(&ending), out),
                     false => self.restart_others(key, Some(&ending), out),
                 }
                 // What never ran cannot have failed of another.
                 let failed = matches!(ending, Ending::Exited { .. } | Ending::Signalled { .. });
                 if counted && failed {
-                    self.accuse(key, mark);
+                    self.charge(key, mark);
                 }
-                self.bring_back(acquitted, out);
+                self.restart_exonerated(exonerated, out);
             }
-            Verdict::Tolerated => {
-                self.leave_gathering(key);
-                self.roles[key.role].lost += 1;
-                self.part(key, Then::Over(TaskResult::Failed(ending)), gone, true, out);
+            Verdict::Tolerate => {
+                self.leave_pending_round(key);
+                self.roles[key.role].failed += 1;
+                self.release(key, NextStep::Finish(TaskResult::Failed(ending)), gone, true, out);
             }
-            Verdict::Doubted => {
+            Verdict::Suspect => {
                 let cause = self.cause(key, ending.clone());
                 self.roles[key.role].failures.pop_back();
-                self.roles[key.role].lost += 1;
-                self.part(key, Then::Over(TaskResult::Failed(ending)), gone, true, out);
-                self.doubt(key, cause);
+                self.roles[key.role].failed += 1;
+                self.release(key, NextStep::Finish(TaskResult::Failed(ending)), gone, true, out);
+                self.suspect(key, cause);
             }
-            Verdict::JobFails => {
-                let doubted = self.doubt.as_ref().map(|doubt| doubt.cause.clone());
-                let cause = doubted.unwrap_or_else(|| self.cause(key, ending.clone()));
-                self.leave_gathering(key);
-                self.roles[key.role].lost += 1;
-                self.part(key, Then::Over(TaskResult::Failed(ending)), gone, true, out);
+            Verdict::FailJob => {
+                let suspected = self.suspicion.as_ref().map(|doubt| doubt.cause.clone());
+                let cause = suspected.unwrap_or_else(|| self.cause(key, ending.clone()));
+                self.leave_pending_round(key);
+                self.roles[key.role].failed += 1;
+                self.release(key, NextStep::Finish(TaskResult::Failed(ending)), gone, true, out);
                 self.begin_ending(Outcome::Failed(cause), out);
             }
         }
@@ -177,10 +177,10 @@ impl Job {
 
     /// An agent that no master heard stops by itself, and that is nobody's fault.
     fn excuse(&self, key: TaskKey, ending: Ending) -> Ending {
-        let on = self.task(key).place.container();
+        let on = self.task(key).phase.container();
         let orphan = on
             .and_then(|on| self.held.get(on))
-            .is_some_and(|held| held.orphan && !self.mutant.is(Mutant::BlamesOrphans));
+            .is_some_and(|held| held.orphaned && !self.mutant.is(Mutant::ChargesOrphans));
         match ending {
             Ending::AgentDied { .. }
             | Ending::HeartbeatTimeout { .. }
@@ -197,7 +197,7 @@ impl Job {
 
     /// The cause of an end in which both the agent and the node had a say. When the node never says why it ended
     /// the container, it was not the program.
-    pub(super) fn judge(&self, key: TaskKey, end: Option<ContainerExit>) -> Ending {
+    pub(super) fn diagnose(&self, key: TaskKey, end: Option<ContainerExit>) -> Ending {
         match (end, &self.task(key).exit) {
             (None, _) => Ending::Lost,
             (Some(ContainerExit::Completed { .. }), Some(exit)) => match Ending::from_exit(exit) {
@@ -208,7 +208,7 @@ impl Job {
         }
     }
 
-    fn verdict(&mut self, key: TaskKey, ending: &Ending) -> Verdict {
+    fn decide(&mut self, key: TaskKey, ending: &Ending) -> Verdict {
         let restart = self.spec.roles[key.role].restart;
         let now = self.now;
         let task = self.task_mut(key);
@@ -217,7 +217,7 @@ impl Job {
         if ending.is_node_fault() {
             task.node_faults += 1;
             after = restart.backoff.delay(task.node_faults);
-            counted = task.node_faults > NODE_FAULTS;
+            counted = task.node_faults > MAX_NODE_FAULTS;
         } else {
             task.node_faults = 0;
         }
@@ -225,12 +225,12 @@ impl Job {
             counted = true;
         }
         if matches!(ending, Ending::HeartbeatTimeout { .. })
-            && self.mutant.is(Mutant::CountsSilence)
+            && self.mutant.is(Mutant::CountsHeartbeatTimeout)
         {
             counted = true;
         }
         if !counted {
-            return Verdict::Again(after, false);
+            return Verdict::Retry(after, false);
         }
         let role = &mut self.roles[key.role];
         let failures = match restart.scope {
@@ -238,10 +238,10 @@ impl Job {
             RestartScope::Role | RestartScope::Job => &mut role.failures,
         };
         let recent = remember(failures, now, restart.window, restart.limit);
-        if recent <= restart.limit || self.mutant.is(Mutant::IgnoresTheLimit) {
-            return Verdict::Again(restart.backoff.delay(recent), true);
+        if recent <= restart.limit || self.mutant.is(Mutant::IgnoresRestartLimit) {
+            return Verdict::Retry(restart.backoff.delay(recent), true);
         }
-        if role.lost < self.tolerated(key.role) { Verdict::Tolerated } else { Verdict::JobFails }
+        if role.failed < self.tolerated(key.role) { Verdict::Tolerate } else { Verdict::FailJob }
     }
 
     pub(super) fn tolerated(&self, role: usize) -> u32 {
@@ -258,20 +258,20 @@ impl Job {
 
     /// Whether the others need not care that this task starts again: their round has not begun, or this one's
     /// program was never part of it.
-    fn disturbs_nobody(&self, key: TaskKey) -> bool {
+    fn restarts_alone(&self, key: TaskKey) -> bool {
         let task = self.task(key);
-        match &task.place {
-            Place::Launching { .. }
-            | Place::Joining { .. }
-            | Place::Ready { .. }
-            | Place::Rewinding { .. } => true,
-            Place::Starting { .. }
-            | Place::Running { .. }
-            | Place::Stopping { .. }
-            | Place::Leaving { .. }
-            | Place::Idle { .. }
-            | Place::Asked { .. }
-            | Place::Over { .. } => task.gathering.is_some(),
+        match &task.phase {
+            Phase::Launching { .. }
+            | Phase::Joining { .. }
+            | Phase::Ready { .. }
+            | Phase::Restarting { .. } => true,
+            Phase::Starting { .. }
+            | Phase::Running { .. }
+            | Phase::Stopping { .. }
+            | Phase::Releasing { .. }
+            | Phase::BackingOff { .. }
+            | Phase::Asked { .. }
+            | Phase::Finished { .. } => task.pending.is_some(),
         }
     }
 
@@ -282,14 +282,14 @@ impl Job {
         ending: Option<&Ending>,
         out: &mut Vec<Action>,
     ) {
-        match self.is_told(key.role) && self.roles[key.role].runs() > 0 {
-            true => self.go_on_without(key, out),
-            false => self.begin_anew(key, ending, out),
+        match self.is_notified(key.role) && self.roles[key.role].runs() > 0 {
+            true => self.continue_without(key, out),
+            false => self.restart_scope(key, ending, out),
         }
     }
 
     /// Everybody in scope starts again because this task does.
-    pub(super) fn begin_anew(
+    pub(super) fn restart_scope(
         &mut self,
         key: TaskKey,
         ending: Option<&Ending>,
@@ -298,15 +298,15 @@ impl Job {
         let scope = match ending {
             _ if self.spec.roles[key.role].is_sidecar() => RestartScope::Task,
             // It will have another port, and the others have been told of the old one.
-            Some(Ending::PortTaken { .. }) if self.gathers(key.role) => RestartScope::Job,
+            Some(Ending::PortTaken { .. }) if self.starts_together(key.role) => RestartScope::Job,
             _ => self.spec.roles[key.role].restart.scope,
         };
         match scope {
             RestartScope::Task => {}
             RestartScope::Role => {
-                self.new_round(Some(key.role), (key, RestartCause::AttemptEnded), out)
+                self.restart_round(Some(key.role), (key, RestartCause::AttemptEnded), out)
             }
-            RestartScope::Job => self.new_round(None, (key, RestartCause::AttemptEnded), out),
+            RestartScope::Job => self.restart_round(None, (key, RestartCause::AttemptEnded), out),
         }
     }
 
@@ -334,7 +334,7 @@ impl Job {
         out: &mut Vec<Action>,
     ) {
         let task = self.task(key);
-        let Some(container) = task.place.container().cloned() else {
+        let Some(container) = task.phase.container().cloned() else {
             return;
         };
         let exit = task.exit.as_ref();
@@ -358,7 +358,7 @@ impl Job {
             task: self.id(key),
             attempt: task.attempt,
             node: task.node.clone(),
-            container: task.place.container().cloned(),
+            container: task.phase.container().cloned(),
             ending,
             stderr_tail: task.exit.as_ref().map(|e| e.stderr_tail.clone()).unwrap_or_default(),
         }

@@ -1,6 +1,6 @@
 //! How a job ends: decided once, then everything is stopped, saved and given back.
 
-use super::{Job, Mutant, Place, Stage, TaskKey, Then, part::Gone, timers::Timer};
+use super::{Job, Mutant, NextStep, Phase, Stage, TaskKey, release::ContainerFate, timers::Timer};
 use crate::{
     action::Action,
     ending::{Cause, Outcome, TaskResult},
@@ -12,18 +12,18 @@ use alloc::vec::Vec;
 
 /// Who has done what the job needs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Done {
-    No,
+pub(super) enum JobProgress {
+    Incomplete,
     /// Those have who others follow.
-    ButFollowers,
-    All,
+    OnlyFollowers,
+    Complete,
 }
 
 impl Job {
     /// How far the completion rules are fulfilled.
-    pub(super) fn done(&self) -> Done {
-        if self.doubt.is_some() {
-            return Done::No;
+    pub(super) fn done(&self) -> JobProgress {
+        if self.suspicion.is_some() {
+            return JobProgress::Incomplete;
         }
         let mut needed = 0;
         let mut done = 0;
@@ -53,7 +53,7 @@ impl Job {
                 }
             };
             if role_done && spec.completion == Completion::Primary {
-                return Done::All;
+                return JobProgress::Complete;
             }
             needed += 1;
             done += u32::from(role_done);
@@ -68,9 +68,9 @@ impl Job {
             _ => needed == done,
         };
         match (ended, following) {
-            (false, _) => Done::No,
-            (true, true) => Done::ButFollowers,
-            (true, false) => Done::All,
+            (false, _) => JobProgress::Incomplete,
+            (true, true) => JobProgress::OnlyFollowers,
+            (true, false) => JobProgress::Complete,
         }
     }
 
@@ -84,7 +84,7 @@ impl Job {
     pub(super) fn is_through(&self, at: usize) -> bool {
         let role = &self.roles[at];
         let over = role.count(TaskState::Succeeded) + role.count(TaskState::Failed);
-        over == role.want - self.apart(at)
+        over == role.want - self.deferred_count(at)
     }
 
     /// Whether nobody needs this task any more. Those who run may go on until the job ends: some of them serve those who
@@ -92,39 +92,41 @@ impl Job {
     pub(super) fn is_spare(&self, key: TaskKey) -> bool {
         let completion = self.spec.roles[key.role].completion;
         match self.done() {
-            _ if self.mutant.is(Mutant::RestartsTheSpare) => false,
-            Done::No => false,
-            Done::ButFollowers => matches!(completion, Completion::Service | Completion::Any),
+            _ if self.mutant.is(Mutant::RestartsUnneededTasks) => false,
+            JobProgress::Incomplete => false,
+            JobProgress::OnlyFollowers => {
+                matches!(completion, Completion::Service | Completion::Any)
+            }
             // Newcomers stay apart: a role is done without them, not with them.
-            Done::All => self.task(key).gathering.is_none(),
+            JobProgress::Complete => self.task(key).pending.is_none(),
         }
     }
 
     /// Those who need not run, and do not, never will: the job must not fail because they cannot be had.
     fn stop_the_spare(&mut self, out: &mut Vec<Action>) {
-        for key in self.keys(None) {
-            let place = &self.task(key).place;
-            let runs = matches!(place, Place::Starting { .. } | Place::Running { .. });
+        for key in self.task_keys(None) {
+            let phase = &self.task(key).phase;
+            let runs = matches!(phase, Phase::Starting { .. } | Phase::Running { .. });
             if !runs && self.is_spare(key) {
-                self.leave_gathering(key);
+                self.leave_pending_round(key);
                 self.stop_for_good(key, out);
             }
         }
         // Others may have waited for them.
-        self.start_gathered(out);
+        self.start_complete_rounds(out);
     }
 
     /// Whether those who follow have had their time.
-    pub(super) fn watch_followers(&mut self, done: Done, out: &mut Vec<Action>) -> bool {
-        let following = done == Done::ButFollowers;
-        if following && self.followed_since.is_none() {
+    pub(super) fn update_followers(&mut self, done: JobProgress, out: &mut Vec<Action>) -> bool {
+        let following = done == JobProgress::OnlyFollowers;
+        if following && self.followers_since.is_none() {
             self.stop_the_spare(out);
         }
-        self.followed_since = following.then(|| self.followed_since.unwrap_or(self.now));
+        self.followers_since = following.then(|| self.followers_since.unwrap_or(self.now));
         let follow = self.spec.timeouts.follow;
-        let end = self.followed_since.map(|since| since + follow);
-        let end = end.filter(|_| !self.mutant.is(Mutant::FollowsForEver));
-        self.timers.arm(Timer::Followed, end);
+        let end = self.followers_since.map(|since| since + follow);
+        let end = end.filter(|_| !self.mutant.is(Mutant::NoFollowTimeout));
+        self.timers.arm(Timer::Followers, end);
         end.is_some_and(|end| end <= self.now)
     }
 
@@ -140,10 +142,10 @@ impl Job {
         self.record(what, out);
         self.stage = Stage::Ending(outcome);
         self.timers.clear();
-        self.gatherings.clear();
-        self.doubt = None;
+        self.pending_rounds.clear();
+        self.suspicion = None;
         for task in self.roles.iter_mut().flat_map(|role| &mut role.tasks) {
-            task.gathering = None;
+            task.pending = None;
         }
         for role in 0..self.roles.len() {
             for index in 0..self.roles[role].tasks.len() as u32 {
@@ -153,43 +155,43 @@ impl Job {
     }
 
     fn stop_for_good(&mut self, key: TaskKey, out: &mut Vec<Action>) {
-        let stopped = Then::Over(TaskResult::Stopped);
+        let stopped = NextStep::Finish(TaskResult::Stopped);
         let service = self.spec.roles[key.role].completion == Completion::Service;
         if service && self.mutant.is(Mutant::LeavesServicesRunning) {
-            self.go_on(key, stopped, out);
+            self.advance(key, stopped, out);
             return;
         }
-        match self.task(key).place.clone() {
-            Place::Idle { .. } | Place::Asked { .. } => self.go_on(key, stopped, out),
+        match self.task(key).phase.clone() {
+            Phase::BackingOff { .. } | Phase::Asked { .. } => self.advance(key, stopped, out),
             // No program runs there yet.
-            Place::Launching { .. } | Place::Joining { .. } | Place::Ready { .. } => {
-                self.part(key, stopped, Gone::Unsure, false, out);
+            Phase::Launching { .. } | Phase::Joining { .. } | Phase::Ready { .. } => {
+                self.release(key, stopped, ContainerFate::Unknown, false, out);
             }
-            Place::Starting { .. } | Place::Running { .. } | Place::Rewinding { .. } => {
+            Phase::Starting { .. } | Phase::Running { .. } | Phase::Restarting { .. } => {
                 self.record_stopped(key, out);
-                self.part(key, stopped, Gone::AgentAlive, true, out);
+                self.release(key, stopped, ContainerFate::AgentAlive, true, out);
             }
-            Place::Stopping { on, since, save, then } => {
+            Phase::Stopping { on, since, save, then } => {
                 let then = match then {
-                    Then::Over(result) => Then::Over(result),
-                    Then::Again { .. } | Then::Judge => stopped,
+                    NextStep::Finish(result) => NextStep::Finish(result),
+                    NextStep::Retry { .. } | NextStep::Diagnose => stopped,
                 };
-                let place = Place::Stopping { on, since, save, then };
-                self.set_place(key, place);
+                let phase = Phase::Stopping { on, since, save, then };
+                self.set_phase(key, phase);
             }
             // Nobody has given it back yet.
-            Place::Leaving { then: Then::Judge, .. } => {
-                self.part(key, stopped, Gone::Unsure, false, out)
+            Phase::Releasing { then: NextStep::Diagnose, .. } => {
+                self.release(key, stopped, ContainerFate::Unknown, false, out)
             }
             // It was given back already; nothing follows that it could disturb.
-            Place::Leaving { then, .. } => {
+            Phase::Releasing { then, .. } => {
                 let then = match then {
-                    Then::Over(result) => Then::Over(result),
-                    Then::Again { .. } | Then::Judge => stopped,
+                    NextStep::Finish(result) => NextStep::Finish(result),
+                    NextStep::Retry { .. } | NextStep::Diagnose => stopped,
                 };
-                self.go_on(key, then, out);
+                self.advance(key, then, out);
             }
-            Place::Over { .. } => {}
+            Phase::Finished { .. } => {}
         }
     }
 
@@ -200,11 +202,11 @@ impl Job {
     }
 
     /// Somebody has no patience: what still runs is given back as it is.
-    pub(super) fn give_up_waiting(&mut self, out: &mut Vec<Action>) {
+    pub(super) fn stop_waiting(&mut self, out: &mut Vec<Action>) {
         let held: Vec<_> = self.held.values().map(|held| held.task).collect();
         for key in held {
-            if let Place::Stopping { then, .. } = self.task(key).place.clone() {
-                self.on_stopped(key, then, Gone::Unsure, None, out);
+            if let Phase::Stopping { then, .. } = self.task(key).phase.clone() {
+                self.on_stopped(key, then, ContainerFate::Unknown, None, out);
             }
         }
     }
@@ -215,7 +217,7 @@ impl Job {
         };
         let what = HistoryKind::JobFinished { outcome: outcome.clone() };
         self.record(what, out);
-        self.say_over(out);
+        self.report_retired(out);
         self.stage = Stage::Finished(outcome.clone());
         self.timers.clear();
         out.push(Action::Finish(outcome));

@@ -11,25 +11,25 @@
 //! * `nodes`: which nodes are avoided. `timers`: when to be woken. `known`: which grants are repeated.
 //! * `check`: what must always hold. `mutant`: deliberate mistakes, for the test of the tests.
 
-mod after;
 mod agent;
+mod allocation;
 mod attempt;
 mod backend;
-mod check;
-mod doubt;
-mod due;
+mod dependencies;
 mod elastic;
 mod end;
-mod gather;
-mod known;
+mod grants;
+mod invariants;
 mod mutant;
 mod nodes;
-mod part;
-mod place;
-mod read;
-mod rewind;
+mod pending;
+mod phase;
+mod queries;
+mod release;
+mod restart_round;
 mod scale;
-mod scarce;
+mod suspect;
+mod timeouts;
 mod timers;
 
 pub use mutant::Mutant;
@@ -45,12 +45,12 @@ use crate::{
     time::Time,
 };
 use alloc::{collections::BTreeMap, string::String, sync::Arc, vec::Vec};
-use doubt::Doubt;
-use end::Done;
-use gather::Gathering;
-use known::Known;
+use end::JobProgress;
+use grants::GrantLog;
 use nodes::Nodes;
-use place::{Place, RoleState, Task, TaskKey, Then};
+use pending::PendingRound;
+use phase::{NextStep, Phase, RoleState, Task, TaskKey};
+use suspect::Suspicion;
 use timers::{Timer, Timers};
 
 /// A job, whole. Two jobs fed with the same events are equal, bit for bit.
@@ -63,28 +63,28 @@ pub struct Job {
     stage: Stage,
     roles: Vec<RoleState>,
     /// Every container that a task has now, and only those: a message from any other is a message from the past.
-    held: BTreeMap<ContainerId, Held>,
-    known: Known,
+    held: BTreeMap<ContainerId, HeldContainer>,
+    grants: GrantLog,
     /// The highest number that was given to a round.
     round: u32,
     /// The newest round that runs or gathers anew. Newcomers gather under a number of their own, in which nobody runs.
     newest: u32,
     /// Rounds that have not begun, by their number.
-    gatherings: BTreeMap<u32, Gathering>,
+    pending_rounds: BTreeMap<u32, PendingRound>,
     /// Since when tasks want containers and the job, whose tasks start on their own, has none at all.
-    starved_since: Option<Time>,
+    starvation_since: Option<Time>,
     /// Since when nobody is waited for but roles that follow.
-    followed_since: Option<Time>,
+    followers_since: Option<Time>,
     /// Failures that fail the job unless the cluster was their cause.
-    doubt: Option<Doubt>,
+    suspicion: Option<Suspicion>,
     nodes: Nodes,
     timers: Timers,
     /// What tasks that start on their own are told: numbers, no addresses.
-    bare: Arc<Cluster>,
+    sizes: Arc<Cluster>,
     /// A program of the job was told to run, not only one that stands beside it.
-    begun: bool,
+    has_started: bool,
     /// Attempts that are over, until that is said: before the end of each event.
-    over: Vec<Run>,
+    retired: Vec<Run>,
     mutant: Mutant,
 }
 
@@ -98,16 +98,16 @@ enum Stage {
 
 /// A container that a task has.
 #[derive(Clone, Debug, PartialEq, Eq)]
-struct Held {
+struct HeldContainer {
     task: TaskKey,
     node: NodeName,
     /// Since when its agent misses its beats.
-    quiet: Option<Time>,
+    silent_since: Option<Time>,
     /// A new master took over and has not heard it yet. An agent without a master stops by itself, so until it
     /// is heard its end is nobody's fault.
-    orphan: bool,
+    orphaned: bool,
     /// This master has heard its agent.
-    heard: bool,
+    reported: bool,
 }
 
 impl Job {
@@ -124,18 +124,18 @@ impl Job {
             stage: Stage::Active,
             roles: spec.roles.iter().map(|_| RoleState::default()).collect(),
             held: BTreeMap::new(),
-            known: Known::default(),
+            grants: GrantLog::default(),
             round: 1,
             newest: 1,
-            gatherings: BTreeMap::new(),
-            starved_since: None,
-            followed_since: None,
-            doubt: None,
+            pending_rounds: BTreeMap::new(),
+            starvation_since: None,
+            followers_since: None,
+            suspicion: None,
             nodes: Nodes::default(),
             timers: Timers::default(),
-            bare: Arc::default(),
-            begun: false,
-            over: Vec::new(),
+            sizes: Arc::default(),
+            has_started: false,
+            retired: Vec::new(),
             mutant,
             spec,
         };
@@ -145,7 +145,7 @@ impl Job {
             let instances = job.spec.roles[role].instances;
             job.add_tasks(role, instances, 1);
         }
-        job.tell_sizes();
+        job.update_sizes();
         let limit = job.spec.timeouts.run.map(|span| job.started + span);
         job.timers.arm(Timer::Run, limit);
         job.settle(&mut out);
@@ -171,19 +171,19 @@ impl Job {
         self.now = self.now.max(now);
         let mut out = Vec::new();
         if let Stage::Finished(_) = self.stage {
-            left_behind(event, &mut out);
+            release_leftovers(event, &mut out);
             return out;
         }
         self.on_event(event, &mut out);
-        self.on_due(&mut out);
+        self.run_timers(&mut out);
         self.settle(&mut out);
-        self.say_over(&mut out);
+        self.report_retired(&mut out);
         self.check();
         out
     }
 
     /// When the job wants to be woken with [`Event::Ticked`] if nothing else happens.
-    pub fn next_deadline(&self) -> Option<Time> {
+    pub fn next_wakeup(&self) -> Option<Time> {
         match self.stage {
             Stage::Finished(_) => None,
             Stage::Active | Stage::Ending(_) => self.timers.next(),
@@ -192,15 +192,17 @@ impl Job {
 
     fn on_event(&mut self, event: Event, out: &mut Vec<Action>) {
         match event {
-            Event::NodesCounted { nodes } => self.on_counted(nodes, out),
-            Event::NodesRequired { nodes } => self.on_needed(nodes, out),
+            Event::NodesCounted { nodes } => self.on_nodes_counted(nodes, out),
+            Event::NodesRequired { nodes } => self.on_nodes_required(nodes, out),
             Event::Granted { grants } => {
                 for grant in grants {
                     self.on_granted(grant, out);
                 }
             }
             Event::Launched { container } => self.on_launched(&container),
-            Event::LaunchFailed { container, why } => self.on_launch_failed(&container, why, out),
+            Event::LaunchFailed { container, reason: why } => {
+                self.on_launch_failed(&container, why, out)
+            }
             Event::Ended { containers } => {
                 for (container, end) in containers {
                     self.on_ended(&container, end, out);
@@ -209,54 +211,58 @@ impl Job {
                     }
                 }
             }
-            Event::PreemptionWarned { container } => self.on_warned(&container, out),
-            Event::RequestUnsatisfiable { why } => {
+            Event::PreemptionWarned { container } => self.on_preemption_warned(&container, out),
+            Event::RequestUnsatisfiable { reason: why } => {
                 self.fail(Cause::NoContainers { missing: why }, out)
             }
             Event::Ready { container, round, endpoint } => {
-                self.on_ready(&container, round, endpoint, out)
+                self.on_agent_ready(&container, round, endpoint, out)
             }
-            Event::SetupFailed { container, why, node_fault: node } => {
-                self.on_unready(&container, why, node, out)
+            Event::SetupFailed { container, reason: why, node_fault: node } => {
+                self.on_setup_failed(&container, why, node, out)
             }
             Event::Started { container, round } => self.on_started(&container, round, out),
             Event::Exited { container, round, exit } => {
                 self.on_exited(&container, round, exit, out)
             }
-            Event::OutputsUploaded { container, error } => self.on_saved(&container, error, out),
-            Event::HeartbeatMissed { container } => self.on_quieted(&container),
-            Event::HeartbeatResumed { container } => {
-                self.heard_from(&container);
+            Event::OutputsUploaded { container, error } => {
+                self.on_outputs_uploaded(&container, error, out)
             }
-            Event::KillRequested { by, immediate: now } => self.on_killed(by, now, out),
-            Event::ScaleRequested { role, instances } => self.on_scaled(&role, instances, out),
+            Event::HeartbeatMissed { container } => self.on_heartbeat_missed(&container),
+            Event::HeartbeatResumed { container } => {
+                self.record_report(&container);
+            }
+            Event::KillRequested { by, immediate: now } => self.on_kill_requested(by, now, out),
+            Event::ScaleRequested { role, instances } => {
+                self.on_scale_requested(&role, instances, out)
+            }
             Event::Ticked => {}
-            Event::MasterRecovered { live } => self.on_recovered(live, out),
+            Event::MasterRecovered { live } => self.on_master_recovered(live, out),
         }
     }
 
-    fn on_killed(&mut self, by: String, now: bool, out: &mut Vec<Action>) {
+    fn on_kill_requested(&mut self, by: String, now: bool, out: &mut Vec<Action>) {
         if self.stage == Stage::Active {
             self.begin_ending(Outcome::Killed { by }, out);
         }
         if now {
-            self.give_up_waiting(out);
+            self.stop_waiting(out);
         }
     }
 
     /// What follows from everything that has changed: rounds that are complete, the job that is done.
     fn settle(&mut self, out: &mut Vec<Action>) {
-        self.watch_doubt(out);
+        self.settle_suspicion(out);
         if self.stage == Stage::Active {
-            self.watch_beginnings();
-            self.start_gathered(out);
+            self.update_started_roles();
+            self.start_complete_rounds(out);
             let done = self.done();
-            let followed = self.watch_followers(done, out);
-            if done == Done::All || followed {
+            let followed = self.update_followers(done, out);
+            if done == JobProgress::Complete || followed {
                 self.begin_ending(Outcome::Succeeded, out);
             }
         }
-        self.watch_starvation();
+        self.update_starvation();
         let rid = self.held.is_empty() || self.mutant.is(Mutant::FinishesEarly);
         if matches!(self.stage, Stage::Ending(_)) && rid {
             self.finish(out);
@@ -282,7 +288,7 @@ impl Job {
     /// The task that has this container now.
     fn task_in(&self, container: &ContainerId) -> Option<TaskKey> {
         if self.mutant.is(Mutant::FencesByTask) {
-            return self.known.task(container);
+            return self.grants.task(container);
         }
         self.held.get(container).map(|held| held.task)
     }
@@ -290,7 +296,7 @@ impl Job {
 
 /// What can still be on its way when the job is over would be left behind if it were ignored: grants, and
 /// containers whose release died with an earlier master.
-fn left_behind(event: Event, out: &mut Vec<Action>) {
+fn release_leftovers(event: Event, out: &mut Vec<Action>) {
     match event {
         Event::Granted { grants } => {
             out.extend(grants.into_iter().map(|it| Action::Release(it.container)));

@@ -28,39 +28,39 @@ mutants! {
     /// A repeated grant is taken for a new one.
     RepeatedGrantIsNew,
     /// A silent agent is waited for, for ever.
-    WaitsForTheSilent,
+    NoHeartbeatTimeout,
     /// An agent once quiet stays quiet, whatever it says.
-    DeafToTheQuiet,
+    IgnoresHeartbeatResumed,
     /// A program that is started and never reports is waited for, for ever.
-    NoStartDeadline,
+    NoStartTimeout,
     /// An exit from an earlier round ends the attempt of this one.
     LateExitCounts,
     /// An agent ready for an earlier round is taken to be ready for this one.
     AnyRoundIsReady,
     /// The gang starts when all but one are ready.
-    StartsWithoutTheLast,
+    StartsWithoutLast,
     /// A gang that cannot be completed keeps what it has, for ever.
-    NeverGivesBack,
+    NeverReleasesGang,
     /// A replacement is asked for before the old program is known to be dead.
-    ReplacesTheLiving,
+    ReplacesLiveTasks,
     /// A replacement is asked for before an agent that is cut off has stopped by itself.
-    ForgetsTheCutOff,
+    IgnoresPartitionedAgents,
     /// What ran on a lost node is taken to be dead.
-    TrustsALostNode,
+    TrustsLostNode,
     /// Those who follow the others and do not end are waited for, for ever.
-    FollowsForEver,
+    NoFollowTimeout,
     /// Success is declared when the first worker is done.
     FirstSuccessIsEnough,
     /// A failure beyond the limit is repaired all the same.
-    IgnoresTheLimit,
+    IgnoresRestartLimit,
     /// Preemption uses up a restart.
     CountsPreemption,
     /// Silence uses up a restart.
-    CountsSilence,
+    CountsHeartbeatTimeout,
     /// What an agent says of a program killed with its container is believed.
-    TakesTheAgentsWord,
+    TrustsAgentExit,
     /// A grant on a node that is avoided is taken.
-    TakesAvoidedNodes,
+    UsesExcludedNodes,
     /// The job finishes while containers are still held.
     FinishesEarly,
     /// Services are not stopped when the job is over.
@@ -68,51 +68,51 @@ mutants! {
     /// A new round keeps the results of the old one.
     KeepsOldSuccesses,
     /// After the master's death containers that are gone are still counted on.
-    TrustsTheDead,
+    KeepsLostContainers,
     /// After the master's death containers that nobody holds are left alone.
-    ForgetsOrphans,
+    KeepsUnownedContainers,
     /// Deadlines that passed while there was no master count.
-    KeepsOldDeadlines,
+    KeepsOldTimeouts,
     /// An agent that stopped because it had no master is blamed for it.
-    BlamesOrphans,
+    ChargesOrphans,
     /// A success whose outputs were lost is a success.
-    IgnoresTheUnsaved,
+    IgnoresUploadFailure,
     /// A round counts on newcomers who are not there yet.
     CountsOnNewcomers,
     /// Who fails because the cluster took a peer uses up a restart.
-    BlamesTheBereaved,
+    ChargesPeerFailures,
     /// Who fails because the cluster took a peer fails the job when no restart is left.
-    BelievesTheBereaved,
+    FailsJobOnPeerFailure,
     /// A round begins with fewer than its least.
-    StartsBelowTheLeast,
+    StartsBelowMinimum,
     /// A round is interrupted for every newcomer, as it comes.
     NeverSettles,
     /// Newcomers interrupt those who are almost done.
-    InterruptsTheDone,
+    InterruptsFinishedRole,
     /// Newcomers of one role interrupt others that are done.
     InterruptsOtherRoles,
     /// A role that is to begin after others does not wait for them.
-    WaitsForNoRole,
+    IgnoresDependencies,
     /// Those who are missing are not asked for again until all are.
-    ForgetsTheMissing,
+    StopsAskingForMissing,
     /// Who is lost when nobody needs it any more starts again, and others with it.
-    RestartsTheSpare,
+    RestartsUnneededTasks,
     /// A round begins while somebody runs whom its role has dropped.
-    ForgetsTheDropped,
+    IgnoresDroppedTasks,
     /// The node of one that failed because the cluster took a peer is held to account.
-    BlamesTheirNodes,
+    ChargesPeerFailureNodes,
     /// Those who are told go on without one whose outputs are lost.
-    GoesOnWithoutTheUnsaved,
+    ContinuesWithoutFailedUpload,
     /// A role that is made smaller keeps newcomers and drops those who run.
-    DropsTheRunning,
+    DropsRunningTasks,
     /// A role that is made smaller does not see that it is too small.
-    ForgetsToRecount,
+    SkipsRecount,
     /// Of attempts that are given up their peers are told nothing: only of those whose programs are heard to end.
-    HidesTheGone,
+    HidesLostAttempts,
     /// Those who go on are told of others who are done as if they were still there.
-    WaitsForTheDone,
+    WaitsForFinishedTasks,
     /// What stands beside the job asks for a container before the job has what it needs.
-    TakesTheirPlace,
+    StartsSidecarsFirst,
 }
 
 impl Mutant {

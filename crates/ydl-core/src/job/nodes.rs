@@ -27,27 +27,27 @@ pub(super) struct Nodes {
 
 /// What a failure has been for a node.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Mark {
+pub(super) struct NodeCharge {
     pub(super) node: NodeName,
     /// Until when the node is avoided, if this was the last that was missing for it.
     pub(super) until: Option<Time>,
 }
 
 impl Nodes {
-    pub(super) fn avoids(&self, node: &NodeName) -> bool {
+    pub(super) fn is_excluded(&self, node: &NodeName) -> bool {
         self.avoided.contains_key(node)
     }
 
-    pub(super) fn avoided(&self) -> Vec<NodeName> {
+    pub(super) fn excluded(&self) -> Vec<NodeName> {
         self.avoided.keys().cloned().collect()
     }
 
-    pub(super) fn next_forgiven(&self) -> Option<Time> {
+    pub(super) fn next_readmission(&self) -> Option<Time> {
         self.avoided.values().min().copied()
     }
 
     /// Those whose time is up.
-    fn forgivable(&self, now: Time) -> Vec<NodeName> {
+    fn expired(&self, now: Time) -> Vec<NodeName> {
         let up = self.avoided.iter().filter(|(_, until)| **until <= now);
         up.map(|(node, _)| node.clone()).collect()
     }
@@ -55,56 +55,56 @@ impl Nodes {
 
 impl Job {
     /// Where there are fewer nodes than before, those to be forgiven soonest are forgiven now.
-    pub(super) fn on_counted(&mut self, nodes: u32, out: &mut Vec<Action>) {
+    pub(super) fn on_nodes_counted(&mut self, nodes: u32, out: &mut Vec<Action>) {
         self.nodes.count = nodes;
-        let most = self.most_avoided();
+        let most = self.max_excluded();
         while self.nodes.avoided.len() > most {
             let soonest = self.nodes.avoided.iter().min_by_key(|(_, until)| **until);
             let Some(node) = soonest.map(|(node, _)| node.clone()) else {
                 break;
             };
-            self.forgive(node, out);
+            self.readmit(node, out);
         }
-        self.timers.arm(Timer::Forgive, self.nodes.next_forgiven());
+        self.timers.arm(Timer::Readmission, self.nodes.next_readmission());
     }
 
     /// A node that may fail again is better than none: those that a role cannot do without are forgiven now.
-    pub(super) fn on_needed(&mut self, nodes: Vec<NodeName>, out: &mut Vec<Action>) {
+    pub(super) fn on_nodes_required(&mut self, nodes: Vec<NodeName>, out: &mut Vec<Action>) {
         self.nodes.needed = nodes.into_iter().collect();
         let needed = self.nodes.needed.iter();
-        let wronged: Vec<_> = needed.filter(|it| self.nodes.avoids(it)).cloned().collect();
+        let wronged: Vec<_> = needed.filter(|it| self.nodes.is_excluded(it)).cloned().collect();
         for node in wronged {
-            self.forgive(node, out);
+            self.readmit(node, out);
         }
-        self.timers.arm(Timer::Forgive, self.nodes.next_forgiven());
+        self.timers.arm(Timer::Readmission, self.nodes.next_readmission());
     }
 
     /// Nodes whose time is up are as good as any other.
-    pub(super) fn on_forgiving_due(&mut self, out: &mut Vec<Action>) {
-        for node in self.nodes.forgivable(self.now) {
-            self.forgive(node, out);
+    pub(super) fn on_readmission_timer(&mut self, out: &mut Vec<Action>) {
+        for node in self.nodes.expired(self.now) {
+            self.readmit(node, out);
         }
-        self.timers.arm(Timer::Forgive, self.nodes.next_forgiven());
+        self.timers.arm(Timer::Readmission, self.nodes.next_readmission());
     }
 
-    fn forgive(&mut self, node: NodeName, out: &mut Vec<Action>) {
+    fn readmit(&mut self, node: NodeName, out: &mut Vec<Action>) {
         self.nodes.avoided.remove(&node);
         self.record(HistoryKind::NodeReadmitted { node }, out);
     }
 
-    fn most_avoided(&self) -> usize {
+    fn max_excluded(&self) -> usize {
         self.spec.node_exclusion.max_nodes.min(self.nodes.count / 2) as usize
     }
 
     /// Holds the node to account for an ending, within the limits: a small cluster must not be used up by blame,
     /// and the only node that will do never is.
-    pub(super) fn blame(
+    pub(super) fn charge_node(
         &mut self,
         node: &NodeName,
         key: TaskKey,
         ending: &Ending,
         out: &mut Vec<Action>,
-    ) -> Option<Mark> {
+    ) -> Option<NodeCharge> {
         let guilty = match ending.exclusion_trigger() {
             ExclusionTrigger::Never => return None,
             ExclusionTrigger::Immediate => Some(format!("{} {ending}", self.id(key))),
@@ -115,30 +115,30 @@ impl Job {
                 (*failures >= self.spec.node_exclusion.failures).then(failed)
             }
         };
-        let full = self.nodes.avoided.len() >= self.most_avoided();
-        let spared = full || self.nodes.needed.contains(node) || self.nodes.avoids(node);
+        let full = self.nodes.avoided.len() >= self.max_excluded();
+        let spared = full || self.nodes.needed.contains(node) || self.nodes.is_excluded(node);
         let Some(because) = guilty.filter(|_| !spared) else {
-            return Some(Mark { node: node.clone(), until: None });
+            return Some(NodeCharge { node: node.clone(), until: None });
         };
         let until = self.now + self.spec.node_exclusion.timeout;
         self.nodes.failures.remove(node);
         self.nodes.avoided.insert(node.clone(), until);
-        self.timers.arm(Timer::Forgive, self.nodes.next_forgiven());
+        self.timers.arm(Timer::Readmission, self.nodes.next_readmission());
         let what = HistoryKind::NodeExcluded { node: node.clone(), until, reason: because };
         self.record(what, out);
-        Some(Mark { node: node.clone(), until: Some(until) })
+        Some(NodeCharge { node: node.clone(), until: Some(until) })
     }
 
     /// A program's failure was held against a node, and it was not the node's fault.
-    pub(super) fn unblame(&mut self, mark: &Mark, out: &mut Vec<Action>) {
+    pub(super) fn clear_charge(&mut self, mark: &NodeCharge, out: &mut Vec<Action>) {
         let node = &mark.node;
         if let Some(failures) = self.nodes.failures.get_mut(node) {
             *failures = failures.saturating_sub(1);
         } else if mark.until.is_some() && self.nodes.avoided.get(node).copied() == mark.until {
             let failures = self.spec.node_exclusion.failures.saturating_sub(1);
             self.nodes.failures.insert(node.clone(), failures);
-            self.forgive(node.clone(), out);
-            self.timers.arm(Timer::Forgive, self.nodes.next_forgiven());
+            self.readmit(node.clone(), out);
+            self.timers.arm(Timer::Readmission, self.nodes.next_readmission());
         }
     }
 }

@@ -1,6 +1,6 @@
 //! A role changes its size while the job runs.
 
-use super::{Done, Job, Mutant, Place, Stage, TaskKey, Then, part::Gone};
+use super::{Job, JobProgress, Mutant, NextStep, Phase, Stage, TaskKey, release::ContainerFate};
 use crate::{
     action::Action,
     ending::TaskResult,
@@ -13,7 +13,7 @@ use core::cmp::Ordering;
 
 impl Job {
     /// What speaks against this size of this role. A scaling that anything speaks against is ignored.
-    pub fn scalable(&self, role: &RoleName, instances: u32) -> Result<(), Vec<SpecIssue>> {
+    pub fn check_scale(&self, role: &RoleName, instances: u32) -> Result<(), Vec<SpecIssue>> {
         let mut draft = JobSpecBuilder::from(self.spec.clone());
         for (spec, state) in draft.roles.iter_mut().zip(&self.roles) {
             spec.instances = state.want;
@@ -26,7 +26,7 @@ impl Job {
             }]);
         };
         // Those whom others follow would have to begin anew, and with them who was stopped as nobody needed it.
-        if self.done() != Done::No {
+        if self.done() != JobProgress::Incomplete {
             return Err(vec![SpecIssue {
                 key: format!("roles.{role}"),
                 message:
@@ -48,12 +48,12 @@ impl Job {
         }
         spec.instances = instances;
         JobSpec::new(draft)?;
-        self.divided(role, instances).map_or(Ok(()), Err)
+        self.split_input_issue(role, instances).map_or(Ok(()), Err)
     }
 
     /// Files were divided over the tasks a role had at submit. Others would find none, and what was for those that go
     /// would be read by nobody.
-    fn divided(&self, role: &RoleName, instances: u32) -> Option<Vec<SpecIssue>> {
+    fn split_input_issue(&self, role: &RoleName, instances: u32) -> Option<Vec<SpecIssue>> {
         let had = self.spec.roles.iter().find(|spec| spec.name == *role)?;
         let fits = |input: &Input| match instances.cmp(&had.instances) {
             Ordering::Less => false,
@@ -79,11 +79,16 @@ impl Job {
         }])
     }
 
-    pub(super) fn on_scaled(&mut self, name: &RoleName, instances: u32, out: &mut Vec<Action>) {
+    pub(super) fn on_scale_requested(
+        &mut self,
+        name: &RoleName,
+        instances: u32,
+        out: &mut Vec<Action>,
+    ) {
         let role = self.spec.roles.iter().position(|spec| spec.name == *name);
         if let Some(role) = role
             && self.stage == Stage::Active
-            && self.scalable(name, instances).is_ok()
+            && self.check_scale(name, instances).is_ok()
         {
             self.resize(role, instances, None, out);
         }
@@ -112,15 +117,15 @@ impl Job {
         } else {
             self.shrink(role, to, out);
         }
-        self.tell_sizes();
+        self.update_sizes();
     }
 
     /// Newcomers of a gang gather by themselves first, so that the others are interrupted only when all are there.
     fn grow(&mut self, role: usize, instances: u32) {
-        let gathering = self.gathering_of(role).or_else(|| self.newcomers_of(role));
-        let apart = self.gathers(role) && gathering.is_none();
+        let pending = self.pending_round_of(role).or_else(|| self.newcomers_of(role));
+        let apart = self.starts_together(role) && pending.is_none();
         self.round += u32::from(apart);
-        let round = gathering.unwrap_or(self.round);
+        let round = pending.unwrap_or(self.round);
         // Tasks that were dropped come back under their old index, so that no attempt has a number twice.
         let tasks = self.roles[role].tasks.iter().zip(0..);
         let dropped = tasks.filter(|(task, _)| task.dropped);
@@ -133,43 +138,43 @@ impl Job {
         let new = instances - self.roles[role].want;
         self.add_tasks(role, new, round);
         let scope = self.spec.roles[role].restart.scope;
-        if apart && let Some(gathering) = self.gatherings.get_mut(&round) {
-            gathering.newcomers = Some((role, scope));
+        if apart && let Some(pending) = self.pending_rounds.get_mut(&round) {
+            pending.newcomers = Some((role, scope));
         }
-        self.recount_waits(round);
+        self.update_wait_times(round);
     }
 
     /// The round that the whole role waits for, if there is one.
-    fn gathering_of(&self, role: usize) -> Option<u32> {
+    fn pending_round_of(&self, role: usize) -> Option<u32> {
         let all = |index: u32| TaskKey { role, index };
         let want = self.roles[role].want as usize;
-        let mut gatherings = self.gatherings.iter();
-        let found = gatherings.find(|(_, gathering)| {
-            let members = gathering.members.range(all(0)..=all(u32::MAX));
-            gathering.newcomers.is_none() && members.count() == want
+        let mut pending_rounds = self.pending_rounds.iter();
+        let found = pending_rounds.find(|(_, pending)| {
+            let members = pending.members.range(all(0)..=all(u32::MAX));
+            pending.newcomers.is_none() && members.count() == want
         });
         found.map(|(round, _)| *round)
     }
 
     fn revive(&mut self, key: TaskKey, round: u32) {
         self.recount_task(key);
-        self.fall_silent(key);
+        self.retire_run(key);
         self.task_mut(key).round = round;
-        if self.gathers(key.role) {
-            self.enter_gathering(key, round);
+        if self.starts_together(key.role) {
+            self.join_pending_round(key, round);
         }
-        let again = Then::Again { at: self.now };
-        match &mut self.task_mut(key).place {
-            Place::Stopping { then, .. } | Place::Leaving { then, .. } => *then = again,
-            Place::Idle { .. }
-            | Place::Asked { .. }
-            | Place::Launching { .. }
-            | Place::Joining { .. }
-            | Place::Ready { .. }
-            | Place::Starting { .. }
-            | Place::Running { .. }
-            | Place::Rewinding { .. }
-            | Place::Over { .. } => {
+        let again = NextStep::Retry { at: self.now };
+        match &mut self.task_mut(key).phase {
+            Phase::Stopping { then, .. } | Phase::Releasing { then, .. } => *then = again,
+            Phase::BackingOff { .. }
+            | Phase::Asked { .. }
+            | Phase::Launching { .. }
+            | Phase::Joining { .. }
+            | Phase::Ready { .. }
+            | Phase::Starting { .. }
+            | Phase::Running { .. }
+            | Phase::Restarting { .. }
+            | Phase::Finished { .. } => {
                 let task = self.task_mut(key);
                 task.attempt += 1;
                 task.endpoint = None;
@@ -181,77 +186,77 @@ impl Job {
 
     fn shrink(&mut self, role: usize, instances: u32, out: &mut Vec<Action>) {
         let mut ran = None;
-        let stopped = Then::Over(TaskResult::Stopped);
-        for key in self.dispensable(role, instances) {
-            self.leave_gathering(key);
-            self.doubt_no_more(key);
+        let stopped = NextStep::Finish(TaskResult::Stopped);
+        for key in self.surplus_tasks(role, instances) {
+            self.leave_pending_round(key);
+            self.drop_suspect(key);
             self.uncount(key);
-            match &mut self.task_mut(key).place {
-                Place::Idle { .. } | Place::Asked { .. } => {
-                    self.set_over(key, TaskResult::Stopped);
+            match &mut self.task_mut(key).phase {
+                Phase::BackingOff { .. } | Phase::Asked { .. } => {
+                    self.finish_task(key, TaskResult::Stopped);
                 }
-                Place::Launching { .. } | Place::Joining { .. } | Place::Ready { .. } => {
-                    self.part(key, stopped.clone(), Gone::Unsure, false, out);
+                Phase::Launching { .. } | Phase::Joining { .. } | Phase::Ready { .. } => {
+                    self.release(key, stopped.clone(), ContainerFate::Unknown, false, out);
                 }
-                Place::Starting { .. } | Place::Running { .. } => {
+                Phase::Starting { .. } | Phase::Running { .. } => {
                     ran.get_or_insert(key);
                     self.record_stopped(key, out);
-                    self.part(key, stopped.clone(), Gone::AgentAlive, true, out);
+                    self.release(key, stopped.clone(), ContainerFate::AgentAlive, true, out);
                 }
-                Place::Rewinding { .. } => {
-                    self.part(key, stopped.clone(), Gone::AgentAlive, true, out);
+                Phase::Restarting { .. } => {
+                    self.release(key, stopped.clone(), ContainerFate::AgentAlive, true, out);
                 }
                 // How it ended matters to nobody any more, but it must be given back.
-                Place::Leaving { then: Then::Judge, .. } => {
-                    self.part(key, stopped.clone(), Gone::Unsure, false, out)
+                Phase::Releasing { then: NextStep::Diagnose, .. } => {
+                    self.release(key, stopped.clone(), ContainerFate::Unknown, false, out)
                 }
-                Place::Stopping { then, .. } | Place::Leaving { then, .. } => {
+                Phase::Stopping { then, .. } | Phase::Releasing { then, .. } => {
                     *then = stopped.clone()
                 }
-                Place::Over { .. } => {}
+                Phase::Finished { .. } => {}
             }
         }
         self.roles[role].want = instances;
         // Those who are left may be too few only now.
         let newcomers = self.newcomers_of(role);
-        if let Some(round) = newcomers.filter(|_| !self.mutant.is(Mutant::ForgetsToRecount)) {
-            self.recount_waits(round);
+        if let Some(round) = newcomers.filter(|_| !self.mutant.is(Mutant::SkipsRecount)) {
+            self.update_wait_times(round);
         }
-        self.without_the_lost(role, out);
-        let alone = !self.gathers(role) || self.stage != Stage::Active;
+        self.fail_if_too_many_lost(role, out);
+        let alone = !self.starts_together(role) || self.stage != Stage::Active;
         let Some(gone) = ran.filter(|_| !alone && !self.role_is_done(role)) else {
             return;
         };
-        if self.is_told(role) && self.roles[role].runs() > 0 {
-            self.members_left(role, out);
+        if self.is_notified(role) && self.roles[role].runs() > 0 {
+            self.on_members_left(role, out);
             return;
         }
         let because = (gone, RestartCause::TaskLeft);
         match self.spec.roles[role].restart.scope {
             RestartScope::Task => {}
-            RestartScope::Role => self.new_round(Some(role), because, out),
-            RestartScope::Job => self.new_round(None, because, out),
+            RestartScope::Role => self.restart_round(Some(role), because, out),
+            RestartScope::Job => self.restart_round(None, because, out),
         }
     }
 
     /// Those a role of that size has no use for: the last ones; where it is elastic first those who are not there.
-    fn dispensable(&self, role: usize, instances: u32) -> Vec<TaskKey> {
-        let mut keys = self.keys(Some(role));
+    fn surplus_tasks(&self, role: usize, instances: u32) -> Vec<TaskKey> {
+        let mut keys = self.task_keys(Some(role));
         keys.reverse();
         if self.range(role).is_some() {
             let newcomers = self.newcomers_of(role);
-            let knows = !self.mutant.is(Mutant::DropsTheRunning);
+            let knows = !self.mutant.is(Mutant::DropsRunningTasks);
             let is_new = |key: &TaskKey| knows && Some(self.task(*key).round) == newcomers;
-            keys.sort_by_key(|key| match &self.task(*key).place {
-                Place::Idle { .. } | Place::Asked { .. } => 0,
-                Place::Stopping { .. } | Place::Leaving { .. } => 1,
-                Place::Launching { .. } | Place::Joining { .. } => 2,
-                Place::Ready { .. } if is_new(key) => 2,
-                Place::Ready { .. }
-                | Place::Starting { .. }
-                | Place::Running { .. }
-                | Place::Rewinding { .. }
-                | Place::Over { .. } => 3,
+            keys.sort_by_key(|key| match &self.task(*key).phase {
+                Phase::BackingOff { .. } | Phase::Asked { .. } => 0,
+                Phase::Stopping { .. } | Phase::Releasing { .. } => 1,
+                Phase::Launching { .. } | Phase::Joining { .. } => 2,
+                Phase::Ready { .. } if is_new(key) => 2,
+                Phase::Ready { .. }
+                | Phase::Starting { .. }
+                | Phase::Running { .. }
+                | Phase::Restarting { .. }
+                | Phase::Finished { .. } => 3,
             });
         }
         keys.truncate(keys.len().saturating_sub(instances as usize));
@@ -259,15 +264,15 @@ impl Job {
     }
 
     /// Those who remain may be those who failed: more than the role can do without.
-    fn without_the_lost(&mut self, role: usize, out: &mut Vec<Action>) {
-        if self.roles[role].lost <= self.tolerated(role) || self.doubt.is_some() {
+    fn fail_if_too_many_lost(&mut self, role: usize, out: &mut Vec<Action>) {
+        if self.roles[role].failed <= self.tolerated(role) || self.suspicion.is_some() {
             return;
         }
-        for key in self.keys(Some(role)) {
-            let failed = match &self.task(key).place {
-                Place::Over { result, .. }
-                | Place::Stopping { then: Then::Over(result), .. }
-                | Place::Leaving { then: Then::Over(result), .. } => Some(result.clone()),
+        for key in self.task_keys(Some(role)) {
+            let failed = match &self.task(key).phase {
+                Phase::Finished { result, .. }
+                | Phase::Stopping { then: NextStep::Finish(result), .. }
+                | Phase::Releasing { then: NextStep::Finish(result), .. } => Some(result.clone()),
                 _ => None,
             };
             if let Some(TaskResult::Failed(ending)) = failed {
@@ -283,7 +288,10 @@ impl Job {
         let tasks = self.roles[role].tasks.iter();
         let mut wanted = tasks.filter(|task| !task.dropped);
         wanted.all(|task| {
-            matches!(task.place, Place::Over { .. } | Place::Stopping { then: Then::Over(_), .. })
+            matches!(
+                task.phase,
+                Phase::Finished { .. } | Phase::Stopping { then: NextStep::Finish(_), .. }
+            )
         })
     }
 }

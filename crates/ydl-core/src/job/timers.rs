@@ -1,18 +1,18 @@
 //! When to be woken. One entry per thing that waits; setting one again replaces it.
 
-use super::place::TaskKey;
+use super::phase::TaskKey;
 use crate::time::Time;
 use alloc::collections::{BTreeMap, BTreeSet};
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Timer {
     Task(TaskKey),
-    Gathering(u32),
-    Starved,
+    PendingRound(u32),
+    Starvation,
     Run,
-    Followed,
-    Doubt,
-    Forgive,
+    Followers,
+    Suspicion,
+    Readmission,
 }
 
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -42,7 +42,9 @@ impl Timers {
     /// Whether anything ends the wait of a task or of a round.
     pub(super) fn has_waits(&self) -> bool {
         let mut timers = self.at.keys();
-        timers.any(|timer| matches!(timer, Timer::Task(_) | Timer::Gathering(_) | Timer::Doubt))
+        timers.any(|timer| {
+            matches!(timer, Timer::Task(_) | Timer::PendingRound(_) | Timer::Suspicion)
+        })
     }
 
     pub(super) fn next(&self) -> Option<Time> {

@@ -1,6 +1,6 @@
 //! Every complaint about roles that change their size while the job runs.
 
-use super::{Completion, JobSpecBuilder, RestartScope, RoleSpec, check::SpecIssues};
+use super::{Completion, JobSpecBuilder, RestartScope, RoleSpec, validate::SpecIssues};
 use alloc::{borrow::ToOwned, format};
 
 pub(super) fn complaints(all: &mut SpecIssues, draft: &JobSpecBuilder) {
@@ -32,7 +32,7 @@ fn of_role(all: &mut SpecIssues, draft: &JobSpecBuilder, role: &RoleSpec) {
         all.add(&size, what, "");
     }
     // Where a framework's programs must start together it has said so already.
-    if !draft.gang.together && !draft.framework.together() {
+    if !draft.gang.together && !draft.framework.starts_together() {
         let what = format!("role `{}` is elastic, and its tasks do not start together", role.name);
         let hint = "set `gang: true`; tasks that start on their own need no range, `ydl scale` changes their number";
         all.add("gang", what, hint);

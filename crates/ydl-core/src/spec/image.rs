@@ -1,6 +1,6 @@
 //! Programs that run in an image of their own: its name, what of the node they see, and what is wrong with either.
 
-use super::{Environment, JobSpecBuilder, RoleSpec, check::SpecIssues};
+use super::{Environment, JobSpecBuilder, RoleSpec, validate::SpecIssues};
 use crate::id::RoleName;
 use alloc::{
     borrow::ToOwned,
@@ -100,7 +100,7 @@ impl fmt::Display for Mount {
 
 impl Mount {
     /// Reads `host:container:ro` or `host:container:rw`; what is wrong, and what to do about it.
-    pub fn read(text: &str) -> Result<Mount, (String, String)> {
+    pub fn parse(text: &str) -> Result<Mount, (String, String)> {
         let parts: Vec<_> = text.split(':').collect();
         let wrong = |what: String, hint: &str| Err((what, hint.to_owned()));
         let form = "write `/path/on/the/node:/path/in/the/image:ro`";
@@ -123,7 +123,7 @@ impl Mount {
         Ok(Mount { from: from.to_owned(), to: to.to_owned(), writable })
     }
 
-    fn complaint(&self, runtime: Runtime) -> Option<(String, &'static str)> {
+    fn issue(&self, runtime: Runtime) -> Option<(String, &'static str)> {
         if let Some(wrong) = path(&self.from, "on the node") {
             let hint = match self.from.starts_with('/') {
                 true => "",
@@ -240,7 +240,7 @@ fn of_image(all: &mut SpecIssues, key: &str, image: &Image) {
     }
     let mut targets = BTreeSet::new();
     for mount in &image.mounts {
-        if let Some((what, hint)) = mount.complaint(runtime) {
+        if let Some((what, hint)) = mount.issue(runtime) {
             all.add(&mounts, what, hint);
         } else if !targets.insert(mount.to.trim_end_matches('/')) {
             let what = format!("two mounts would be seen at `{}`", mount.to);

@@ -3,25 +3,25 @@
 //! [`JobSpecBuilder`] is what a job file or a door fills in; [`JobSpec`] is a draft that was checked, and the only thing
 //! the rest of the crate accepts. Nobody can hold an invalid [`JobSpec`].
 
-mod after;
-mod check;
+mod cluster;
+mod data;
+mod dependencies;
 mod elastic;
 mod image;
-mod input;
-mod place;
 mod policy;
 mod role;
+mod validate;
 
-pub use check::{MAX_TASKS, SpecIssue};
+pub use cluster::{ClusterOptions, GpuAssignment, Keytab, MasterSpec, Mlflow, Placement};
+pub use data::{ExistingPolicy, Input, InputForm, Output, OutputScope, split};
 pub use image::{Image, Mount, Runtime};
-pub use input::{ExistingPolicy, Input, InputForm, Output, OutputScope, split};
-pub use place::{ClusterOptions, GpuAssignment, Keytab, MasterSpec, Mlflow, Placement};
 pub use policy::{
     Backoff, Completion, Gang, MemoryGrowth, NodeExclusion, ResizePolicy, Restart, RestartScope,
     SETTLE, Timeouts,
 };
 pub(crate) use role::one;
 pub use role::{Command, Memory, Range, Resources, RoleSpec};
+pub use validate::{MAX_TASKS, SpecIssue};
 
 use crate::{
     framework::Framework,
@@ -143,7 +143,7 @@ pub struct JobSpec(JobSpecBuilder);
 impl JobSpec {
     /// Checks a draft; every complaint is returned, not only the first.
     pub fn new(draft: JobSpecBuilder) -> Result<JobSpec, Vec<SpecIssue>> {
-        let complaints = check::complaints(&draft);
+        let complaints = validate::complaints(&draft);
         if complaints.is_empty() { Ok(JobSpec(draft)) } else { Err(complaints) }
     }
 
@@ -161,7 +161,7 @@ impl JobSpec {
     }
 
     /// Whether other tasks send something to the place where this one's output goes, or the task itself another output.
-    pub fn is_shared(&self, output: &Output, task: &TaskId) -> bool {
+    pub fn has_shared_destination(&self, output: &Output, task: &TaskId) -> bool {
         let place = |output: &Output, task: &TaskId| {
             let to = output.destination(None, task);
             to.trim_end_matches('/').to_owned()
@@ -170,7 +170,7 @@ impl JobSpec {
         let is_other = |other: &Output, role: &RoleSpec, index: u32| {
             let one = TaskId { role: role.name.clone(), index };
             let itself = one == *task && other.from == output.from;
-            !itself && other.is_of(role, index) && place(other, &one) == own
+            !itself && other.is_produced_by(role, index) && place(other, &one) == own
         };
         let of_role = |other: &Output, role: &RoleSpec| {
             (0..role.max_instances()).any(|index| is_other(other, role, index))
@@ -180,7 +180,7 @@ impl JobSpec {
     }
 
     /// How many tasks the job starts with.
-    pub fn tasks(&self) -> u64 {
+    pub fn task_count(&self) -> u64 {
         self.roles.iter().map(|role| u64::from(role.instances)).sum()
     }
 }

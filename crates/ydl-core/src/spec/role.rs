@@ -96,7 +96,7 @@ pub enum Command {
 
 impl Command {
     /// The words to execute.
-    pub fn words(&self) -> Vec<String> {
+    pub fn argv(&self) -> Vec<String> {
         match self {
             Command::Program(words) => words.clone(),
             Command::Shell(script) => ["/bin/sh", "-c", script].map(String::from).to_vec(),

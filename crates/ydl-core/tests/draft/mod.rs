@@ -49,7 +49,7 @@ pub fn draft(framework: Framework, roles: &[(&str, u32)]) -> JobSpecBuilder {
         outputs: Vec::new(),
         env: BTreeMap::new(),
         gang: Gang {
-            together: framework.together(),
+            together: framework.starts_together(),
             hold: Span::seconds(30),
             retries: 1,
             backoff: Backoff { initial: Span::seconds(5), max: Span::seconds(60) },

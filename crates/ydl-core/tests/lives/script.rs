@@ -71,7 +71,7 @@ impl Life {
             }
             "scalable" => {
                 let (role, instances) = (RoleName::from(words[1]), words[2].parse().unwrap());
-                let said = match self.job().scalable(&role, instances) {
+                let said = match self.job().check_scale(&role, instances) {
                     Ok(()) => "yes".to_owned(),
                     Err(all) => all[0].message.clone(),
                 };
@@ -80,7 +80,7 @@ impl Life {
             "attempts" => self.attempts(words[1], words[2]),
             "order" => self.order(words[1]),
             "deadline" => {
-                let next = self.job().next_deadline();
+                let next = self.job().next_wakeup();
                 let text = next.map_or("none".into(), |at| (at - Time(0)).to_string());
                 self.say(&format!("next deadline: {text}"));
             }
@@ -177,8 +177,8 @@ impl Life {
     /// The attempt that a task is at, and the one whose program is in a container.
     fn attempts(&mut self, task: &str, container: &str) {
         let job = self.job();
-        let of = job.attempt_of(&task.parse().unwrap());
-        let inside = job.attempt_in(&ContainerId::from(container));
+        let of = job.current_attempt(&task.parse().unwrap());
+        let inside = job.attempt_in_container(&ContainerId::from(container));
         let said = |it: Option<u32>| it.map_or("none".to_owned(), |it| it.to_string());
         let text = format!("{task} is at {}, {container} has {}", said(of), said(inside));
         self.say(&text);

@@ -170,7 +170,7 @@ impl Checks {
         self.ends_are_said(job, actions);
         self.changes_have_causes(job, event, actions);
         self.nobody_is_late(job, event, actions);
-        let next = job.next_deadline();
+        let next = job.next_wakeup();
         assert!(next.is_none_or(|at| at > self.now), "woken again at once");
     }
 

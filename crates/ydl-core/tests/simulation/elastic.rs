@@ -59,7 +59,7 @@ impl Checks {
             }
         }
         let ranks = cluster.tasks().map(|task| cluster.rank(&task));
-        let dense = ranks.eq(0..cluster.world());
+        let dense = ranks.eq(0..cluster.world_size());
         assert!(dense, "ranks without holes: {cluster:?}");
     }
 

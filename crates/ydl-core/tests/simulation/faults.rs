@@ -159,7 +159,7 @@ impl Plan {
         let bereaved = apart.percent(50);
         let spec = elastic(spec(random, calm), bereaved, apart);
         let changes = spec.roles.iter().any(|role| role.elastic.is_some());
-        let tasks = spec.tasks();
+        let tasks = spec.task_count();
         let mut faults = if calm { Faults::default() } else { Faults::some(random) };
         let told = changes && spec.gang.reform == ResizePolicy::Notify;
         if told && !calm && apart.percent(50) {

@@ -32,7 +32,7 @@ impl Report {
                 round,
             },
             Report::Unready { node } => {
-                Event::SetupFailed { container, why: "no port is free".into(), node_fault: node }
+                Event::SetupFailed { container, reason: "no port is free".into(), node_fault: node }
             }
             Report::Started { round } => Event::Started { container, round },
             Report::Exited { round, exit } => Event::Exited { container, round, exit },

@@ -147,7 +147,7 @@ impl World {
     }
 
     fn plan_wake(&mut self) {
-        let due = self.shell.job.as_ref().and_then(Job::next_deadline);
+        let due = self.shell.job.as_ref().and_then(Job::next_wakeup);
         let Some(due) = due else {
             return;
         };
@@ -222,7 +222,7 @@ impl World {
         let alive = self.containers.iter().filter(|it| it.allocated);
         let live: Vec<_> = alive.map(|it| it.id.clone()).collect();
         self.checks.recovered(&live);
-        if self.shell.job.as_ref().is_some_and(Job::finished) {
+        if self.shell.job.as_ref().is_some_and(Job::is_finished) {
             let outcome = self.shell.job.as_ref().and_then(Job::outcome).cloned();
             self.checks.found_finished(self.now, outcome);
         }

@@ -69,6 +69,6 @@ impl Checks {
 }
 
 fn still_runs(job: &Job, container: &ContainerId, run: &Run) -> bool {
-    let now = job.run_of(container);
+    let now = job.run_in(container);
     now.is_some_and(|now| (now.attempt, now.round) == (run.attempt, run.round))
 }

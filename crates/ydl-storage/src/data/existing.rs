@@ -40,7 +40,7 @@ impl Aim<'_> {
             let more = more.get(&role.name).copied().unwrap_or_default();
             for index in 0..role.max_instances().max(more) {
                 let task = TaskId { role: role.name.clone(), index };
-                if output.is_of(role, index) {
+                if output.is_produced_by(role, index) {
                     all.insert(self.place(output.destination(self.id, &task)));
                 }
             }

@@ -111,7 +111,7 @@ impl Plan {
                 }
             };
             let place = place.to_string_lossy().into_owned();
-            plan.variables.insert(input.variable(), place);
+            plan.variables.insert(input.env_variable(), place);
         }
         Ok(plan)
     }

@@ -98,7 +98,7 @@ impl Surroundings {
         };
         let said = |name: &str| spec.env.contains_key(name) || role.env.contains_key(name);
         let own = |local| {
-            let mut set_up = framework.set_up(&ProcessContext {
+            let mut set_up = framework.configure(&ProcessContext {
                 cluster: &run.cluster,
                 task: &run.task,
                 local,
@@ -107,7 +107,7 @@ impl Surroundings {
                 rendezvous_port: has.door,
                 flags: spec.cluster_flags,
             });
-            let rank = run.cluster.first_process(&run.task) + local;
+            let rank = run.cluster.first_process_rank(&run.task) + local;
             set_up.env.insert(env::RANK.to_owned(), rank.to_string());
             let name = env::LOCAL_RANK.to_owned();
             set_up.env.insert(name, local.to_string());
@@ -128,17 +128,17 @@ impl Surroundings {
             self.add_modules(&mut env);
         }
         let threads = (role.resources.vcores / role.processes.max(1)).max(1);
-        for name in framework.threads() {
+        for name in framework.thread_variables() {
             let said = env.entry((*name).to_owned());
             said.or_insert_with(|| threads.to_string());
         }
         if let Some(interface) = interface_of(&setting.host) {
-            for name in framework.interfaces() {
+            for name in framework.interface_variables() {
                 let said = env.entry((*name).to_owned());
                 said.or_insert_with(|| interface.clone());
             }
         }
-        let mut argv = role.command.words();
+        let mut argv = role.command.argv();
         argv.extend(set_up.arguments);
         let program = ProgramSpec {
             argv,
@@ -228,7 +228,7 @@ impl Surroundings {
         set(env::INDEX, run.task.index.to_string());
         set(env::ATTEMPT, run.attempt.to_string());
         set(env::ROUND, run.round.to_string());
-        set(env::WORLD_SIZE, run.cluster.processes().to_string());
+        set(env::WORLD_SIZE, run.cluster.process_count().to_string());
         let role = run.cluster.role(run.task.role.as_str());
         let each = role.map_or(1, |member| member.processes);
         set(env::LOCAL_WORLD_SIZE, each.to_string());
@@ -367,7 +367,7 @@ impl Surroundings {
             return Vec::new();
         };
         let outputs = &submitted.spec.outputs;
-        let own = outputs.iter().filter(|output| output.is_of(role, task.index));
+        let own = outputs.iter().filter(|output| output.is_produced_by(role, task.index));
         let leaving = |output: &Output| {
             let to = destination(submitted, &output.destination(Some(&submitted.id), task));
             let existing = match (&submitted.place, &to) {
@@ -380,7 +380,7 @@ impl Surroundings {
                 to,
                 existing,
                 every: output.every,
-                shared: submitted.spec.is_shared(output, task),
+                shared: submitted.spec.has_shared_destination(output, task),
             }
         };
         own.map(leaving).collect()

@@ -50,7 +50,7 @@ pub fn dry(spec: &JobSpec, findings: &Findings, manners: Manners) -> Result<Exit
     } else if exit == Exit::Success {
         show::tell(format!(
             "the job could run: {} tasks and its master; nothing was submitted",
-            spec.tasks()
+            spec.task_count()
         ));
     }
     Ok(exit)

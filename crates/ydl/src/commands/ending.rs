@@ -211,16 +211,18 @@ fn tell_cause(job: &Known, cause: &Cause) {
             format!("look at `run` of role `{}`, at `files` and at `environment`", task.role)
         }
         // What is known to be done about it is in the sentence already.
-        (Ending::SetupFailed { why }, _) if why.contains("was changed after it was listed") => {
+        (Ending::SetupFailed { reason: why }, _)
+            if why.contains("was changed after it was listed") =>
+        {
             "submit the job anew; inputs should not change while it runs".to_owned()
         }
-        (Ending::SetupFailed { why }, _) if why.contains("input") => {
+        (Ending::SetupFailed { reason: why }, _) if why.contains("input") => {
             "look at `inputs`, and at `disk` and `timeouts.fetch`".to_owned()
         }
         (Ending::SetupFailed { .. }, _) => {
             "look at `ports` and at what the role asks for".to_owned()
         }
-        (Ending::NodeFault { why }, _) => match job.submitted.spec.image_of(&task.role) {
+        (Ending::NodeFault { reason: why }, _) => match job.submitted.spec.image_of(&task.role) {
             Some(image) => image_hint(why).map_or_else(|| nodes_for(image), str::to_owned),
             None => format!("`ydl logs {id} {task}` shows all it printed"),
         },

@@ -89,7 +89,7 @@ struct Gathering {
 impl Gathering {
     fn tell(&mut self, viewed: &Viewed, sink: &mut Sink) {
         let view = &viewed.view;
-        if sink.is_live() || view.phase != JobPhase::Gathering {
+        if sink.is_live() || view.phase != JobPhase::Pending {
             return;
         }
         let (when, what) = self.said.get_or_insert_with(|| (Instant::now(), String::new()));

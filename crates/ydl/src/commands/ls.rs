@@ -81,7 +81,7 @@ impl Row {
                 let running: u32 = viewed.view.roles.iter().map(|role| role.running).sum();
                 format!("{running}/{}", viewed.view.tasks.len())
             }
-            _ => spec.tasks().to_string(),
+            _ => spec.task_count().to_string(),
         };
         let outcome = match (&viewed, state) {
             (_, "lost") => "its master died".to_string(),
@@ -209,7 +209,7 @@ pub(super) fn state_of(viewed: &Viewed) -> &'static str {
         (Some(Outcome::Succeeded), JobPhase::Finished) => "succeeded",
         (Some(Outcome::Failed(_)), JobPhase::Finished) => "failed",
         (Some(Outcome::Killed { .. }), JobPhase::Finished) => "killed",
-        (_, JobPhase::Gathering) => "gathering",
+        (_, JobPhase::Pending) => "pending",
         (_, JobPhase::Running) => "running",
         (_, JobPhase::Ending) => "ending",
         (None, JobPhase::Finished) => "finished",
@@ -259,7 +259,7 @@ fn object(job: &Known, state: &str, viewed: Option<&Viewed>) -> serde_json::Valu
         "id": submitted.id,
         "name": submitted.spec.name,
         "state": state,
-        "tasks": submitted.spec.tasks(),
+        "tasks": submitted.spec.task_count(),
         "submitted": submitted.at,
         "outcome": outcome,
         "directory": job.dir.path(),

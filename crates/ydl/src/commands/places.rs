@@ -74,7 +74,7 @@ fn tasks(job: &Known, output: &Output, sizes: &BTreeMap<RoleName, u32>) -> usize
     let mut tasks = 0;
     for role in &job.submitted.spec.roles {
         let instances = sizes.get(&role.name).copied().unwrap_or(role.instances);
-        let theirs = (0..instances).filter(|index| output.is_of(role, *index));
+        let theirs = (0..instances).filter(|index| output.is_produced_by(role, *index));
         tasks += theirs.count();
     }
     tasks

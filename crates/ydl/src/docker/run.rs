@@ -153,7 +153,7 @@ mod tests {
         fs::write(dir.path().join("large"), "").unwrap();
         std::os::unix::fs::symlink(dir.path().join("large"), job.join("files/data/large")).unwrap();
         let image = Image {
-            mounts: vec![Mount::read("/data:/mnt/data:ro").unwrap()],
+            mounts: vec![Mount::parse("/data:/mnt/data:ro").unwrap()],
             privileged: true,
             ..Image::new(Runtime::Docker, "python:3.11")
         };

@@ -84,7 +84,7 @@ impl Agents {
         answer: oneshot::Sender<Answer>,
         job: &Job,
     ) {
-        if job.task_of(container).is_none() {
+        if job.task_in_container(container).is_none() {
             // A stranger, or somebody from the past. It is not remembered, or strangers could fill our memory.
             let order = job.order(container);
             drop(answer.send(Answer::Order(Synced {
@@ -145,7 +145,7 @@ impl Agents {
 
     /// Agents that have just become quiet.
     pub(super) fn quieted(&mut self, job: &Job) -> Vec<ContainerId> {
-        self.agents.retain(|container, _| job.task_of(container).is_some());
+        self.agents.retain(|container, _| job.task_in_container(container).is_some());
         let patience = beat(job.spec().timeouts.heartbeat) * MISSED;
         let mut quieted = Vec::new();
         for (container, known) in &mut self.agents {
@@ -159,10 +159,9 @@ impl Agents {
 
     /// What each task uses, as far as its agent has said.
     pub(super) fn usage(&self, job: &Job) -> BTreeMap<TaskId, Usage> {
-        let each = self
-            .agents
-            .iter()
-            .filter_map(|(container, known)| Some((job.task_of(container)?, known.usage.clone()?)));
+        let each = self.agents.iter().filter_map(|(container, known)| {
+            Some((job.task_in_container(container)?, known.usage.clone()?))
+        });
         each.collect()
     }
 

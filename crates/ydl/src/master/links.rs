@@ -103,7 +103,7 @@ impl Links {
         at: Connection,
         ups: Vec<ClientFrame>,
     ) -> Result<(Vec<LinkRecord>, Vec<Passed>), Reply> {
-        let run = job.run_of(container).filter(|run| run.round == at.round);
+        let run = job.run_in(container).filter(|run| run.round == at.round);
         let run = run.ok_or_else(over)?;
         let peer = peer(&run);
         // What stands beside the job is in no round, whatever round there was when it was started.
@@ -171,7 +171,7 @@ impl Links {
         at: Connection,
         answer: oneshot::Sender<Answer>,
     ) -> Result<(), (oneshot::Sender<Answer>, Reply)> {
-        let Some(task) = job.task_of(container) else {
+        let Some(task) = job.task_in_container(container) else {
             return Err((answer, over()));
         };
         match self.line(&task, container, at) {

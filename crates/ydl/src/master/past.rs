@@ -150,7 +150,7 @@ impl Reading {
 /// whoever reads it need not come to the same by himself.
 pub(super) fn entry(job: &Job, links: &Links, now: Time, mut event: Event) -> Record {
     if let Event::Exited { container, round, exit } = &mut event {
-        let run = job.run_of(container).filter(|run| run.round == *round);
+        let run = job.run_in(container).filter(|run| run.round == *round);
         exit.outdated = run.is_some_and(|run| links.is_outdated(&run));
     }
     Record::Happened(now, event)

@@ -77,7 +77,7 @@ impl Relay {
         agents: &mut Agents,
     ) {
         let mut live = job.containers().filter(|it| agents.is_live(it));
-        let container = live.find(|it| job.task_of(it).as_ref() == Some(&task));
+        let container = live.find(|it| job.task_in_container(it).as_ref() == Some(&task));
         let Some(container) = container.cloned() else {
             let what = match want {
                 LogWant::Open { .. } => format!("`{task}` does not run now"),

@@ -111,7 +111,7 @@ impl<B: Backend, D: Diary> Master<B, D> {
     /// Runs the job to its end. When this returns an outcome everything is given back and nothing of the job runs any
     /// more.
     pub async fn run(mut self, mut inbox: mpsc::Receiver<Letter>) -> Result<Outcome, Fenced> {
-        if let Err(error) = result::reserve(&self.dir, self.job.spec().tasks()) {
+        if let Err(error) = result::reserve(&self.dir, self.job.spec().task_count()) {
             // Some file systems cannot; then the result takes its chances.
             tracing::debug!("no room is taken for the result: {error}");
         }
@@ -141,7 +141,7 @@ impl<B: Backend, D: Diary> Master<B, D> {
             if let Some(outcome) = self.outcome.take() {
                 return Ok(outcome);
             }
-            let due = self.job.next_deadline().map(|at| self.clock.instant(at));
+            let due = self.job.next_wakeup().map(|at| self.clock.instant(at));
             let show = self.watchers.show_at();
             tokio::select! {
                 Some(letter) = inbox.recv() => self.on_letter(letter),
@@ -164,7 +164,7 @@ impl<B: Backend, D: Diary> Master<B, D> {
     pub(super) fn leave_result(&mut self) {
         let now = self.clock.now();
         let mut last = viewed(u64::MAX, &self.job, &self.agents, &Links::default(), now);
-        last.metrics = self.metrics.latest(|task| self.job.attempt_of(task));
+        last.metrics = self.metrics.latest(|task| self.job.current_attempt(task));
         if let Err(error) = result::keep(&self.dir, &last) {
             tracing::error!("the result cannot be kept: {error}");
         }
@@ -285,7 +285,7 @@ impl<B: Backend, D: Diary> Master<B, D> {
                 self.outbox.answer(answer, reply);
             }
             Question::Store { by: Some(container), wish: Wish::Do(_) }
-                if self.job.task_of(&container).is_none() =>
+                if self.job.task_in_container(&container).is_none() =>
             {
                 let what = format!("`{container}` is gone and can change nothing");
                 self.outbox.answer(answer, Reply::error(410, what, None));
@@ -328,8 +328,8 @@ impl<B: Backend, D: Diary> Master<B, D> {
         answer: oneshot::Sender<Answer>,
         kept: Kept,
     ) {
-        if self.job.task_of(&container).is_some() {
-            let awaited = self.job.listens_for(&container);
+        if self.job.task_in_container(&container).is_some() {
+            let awaited = self.job.expects_first_report(&container);
             if self.agents.heard(&container, sync.usage) || awaited {
                 self.feed(Event::HeartbeatResumed { container: container.clone() });
             }
@@ -341,7 +341,7 @@ impl<B: Backend, D: Diary> Master<B, D> {
                     Event::Ready { container, round, endpoint }
                 }
                 AgentReport::Unready { why, node } => {
-                    Event::SetupFailed { container, why, node_fault: node }
+                    Event::SetupFailed { container, reason: why, node_fault: node }
                 }
                 AgentReport::Started { round } => Event::Started { container, round },
                 AgentReport::Exited { round, exit } => Event::Exited { container, round, exit },
@@ -366,7 +366,7 @@ impl<B: Backend, D: Diary> Master<B, D> {
         match self.links.hear(&self.job, container, at, ups) {
             Ok(heard) => {
                 self.keep_and_pass(heard);
-                match self.job.task_of(container) {
+                match self.job.task_in_container(container) {
                     Some(task) => {
                         self.outbox.push(Effect::Said { task, number: at.number, answer })
                     }
@@ -386,7 +386,8 @@ impl<B: Backend, D: Diary> Master<B, D> {
 
     fn on_metrics(&mut self, container: &ContainerId, said: Reported) -> Reply {
         let job = &self.job;
-        let (Some(task), Some(attempt)) = (job.task_of(container), job.attempt_in(container))
+        let (Some(task), Some(attempt)) =
+            (job.task_in_container(container), job.attempt_in_container(container))
         else {
             let what = format!("`{container}` is gone and can report nothing");
             return Reply::error(410, what, None);
@@ -398,7 +399,7 @@ impl<B: Backend, D: Diary> Master<B, D> {
     }
 
     fn on_scale(&mut self, role: RoleName, instances: u32, answer: oneshot::Sender<Answer>) {
-        let answered = match self.job.scalable(&role, instances) {
+        let answered = match self.job.check_scale(&role, instances) {
             Ok(()) if self.job.outcome().is_some() => Reply::error(400, "the job is ending", None),
             Ok(()) => {
                 self.feed(Event::ScaleRequested { role, instances });
@@ -424,7 +425,7 @@ impl<B: Backend, D: Diary> Master<B, D> {
 
     /// The newest tokens, for an agent whose container is still the job's.
     fn hand_over(&self, container: &ContainerId) -> Reply {
-        if self.job.task_of(container).is_none() {
+        if self.job.task_in_container(container).is_none() {
             let what = format!("`{container}` is gone and gets no tokens");
             return Reply::error(410, what, None);
         }
@@ -449,14 +450,14 @@ impl<B: Backend, D: Diary> Master<B, D> {
         }
         self.shelf.sweep();
         self.relay.sweep(&self.agents, now);
-        self.metrics.settle(|task| self.job.attempt_of(task), now);
+        self.metrics.settle(|task| self.job.current_attempt(task), now);
     }
 
     fn show(&mut self) {
         let (job, agents, links, now) = (&self.job, &self.agents, &self.links, self.clock.now());
         let metrics = &self.metrics;
         self.watchers.show(|number| Viewed {
-            metrics: metrics.latest(|task| job.attempt_of(task)),
+            metrics: metrics.latest(|task| job.current_attempt(task)),
             ..viewed(number, job, agents, links, now)
         });
     }

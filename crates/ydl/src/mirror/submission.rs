@@ -60,7 +60,7 @@ pub fn submission(
     tags.extend(on.staging.as_deref().map(staging_tag).transpose()?);
     // A list that shows one number less is better than a job that is refused.
     if tags.len() < TAGS_MAX {
-        tags.push(format!("{TASKS_TAG}{}", spec.tasks()));
+        tags.push(format!("{TASKS_TAG}{}", spec.task_count()));
     }
     let mib = i64::try_from(on.master.memory_mib).unwrap_or(i64::MAX);
     let vcores = i32::try_from(on.master.vcores).unwrap_or(i32::MAX);

@@ -32,7 +32,7 @@ pub(super) fn check(spec: &JobSpec, has: &Has, found: &mut Findings) {
             runtimes.insert(image.runtime.to_string());
         }
         let network = image.network.as_deref().filter(|network| *network != "host");
-        if let Some(network) = network.filter(|_| spec.tasks() > 1) {
+        if let Some(network) = network.filter(|_| spec.task_count() > 1) {
             found.note(format!(
                 "{who} is in the network `{network}`: tasks of other nodes reach its own only if that network leads there"
             ));

@@ -110,7 +110,7 @@ pub fn tasks(viewed: &Viewed, paint: Paint) -> Vec<String> {
 pub fn live(id: &str, viewed: &Viewed, paint: Paint, width: usize, height: usize) -> Vec<String> {
     let view = &viewed.view;
     let phase = match view.phase {
-        JobPhase::Gathering => "gathering",
+        JobPhase::Pending => "pending",
         JobPhase::Running => "running",
         JobPhase::Ending => "ending",
         JobPhase::Finished => "finished",

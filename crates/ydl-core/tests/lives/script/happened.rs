@@ -18,17 +18,17 @@ pub fn event(words: &[&str], round: u32) -> Event {
         }
         "granted" => Event::Granted { grants: vec![grant(&words[1..])] },
         "launched" => Event::Launched { container },
-        "launch-failed" => Event::LaunchFailed { container, why: rest(2) },
+        "launch-failed" => Event::LaunchFailed { container, reason: rest(2) },
         "ended" => Event::Ended { containers: rest(1).split(", ").map(ended).collect() },
         "warned" => Event::PreemptionWarned { container },
-        "impossible" => Event::RequestUnsatisfiable { why: rest(1) },
+        "impossible" => Event::RequestUnsatisfiable { reason: rest(1) },
         "ready" => Event::Ready {
             round: at(2).parse().unwrap_or(round),
             endpoint: Endpoint { host: format!("host-of-{container}"), ports: BTreeMap::new() },
             container,
         },
         "unready" | "unfit" => {
-            Event::SetupFailed { container, why: rest(2), node_fault: at(0) == "unfit" }
+            Event::SetupFailed { container, reason: rest(2), node_fault: at(0) == "unfit" }
         }
         "started" => Event::Started { round: at(2).parse().unwrap_or(round), container },
         "exited" => {
@@ -72,7 +72,7 @@ fn ended(text: &str) -> (ContainerId, ContainerExit) {
         "memory" => ContainerExit::MemoryLimit { used_mib: number(2), limit_mib: number(3) },
         "preempted" => ContainerExit::Preempted,
         "lost" => ContainerExit::NodeLost,
-        "fault" => ContainerExit::NodeFault { why: words[2..].join(" ") },
+        "fault" => ContainerExit::NodeFault { reason: words[2..].join(" ") },
         "released" => ContainerExit::Released,
         other => panic!("no end `{other}`"),
     };

@@ -38,9 +38,9 @@ impl Checks {
         }
         assert!(self.live.is_empty(), "a program still runs");
         let job = shell.job.as_ref().expect("somebody is there at the end");
-        assert!(job.finished() && job.asks().asks.is_empty(), "nothing is asked for");
+        assert!(job.is_finished() && job.asks().asks.is_empty(), "nothing is asked for");
         if self.calm {
-            let tasks = self.spec.tasks() as usize;
+            let tasks = self.spec.task_count() as usize;
             // Who begins after others may never be asked for.
             let waits = |role: &RoleSpec| !role.depends_on.is_empty() || role.is_sidecar();
             let wait = self.spec.roles.iter().any(waits);

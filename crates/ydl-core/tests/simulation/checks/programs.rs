@@ -21,7 +21,11 @@ impl Checks {
         };
         assert!(!self.condemned.contains(container), "a container that is gone is counted on");
         assert_eq!(self.launched.get(container), Some(task), "an order for another task");
-        assert_eq!(job.task_of(container).as_ref(), Some(task), "an order for another task");
+        assert_eq!(
+            job.task_in_container(container).as_ref(),
+            Some(task),
+            "an order for another task"
+        );
     }
 
     fn told_to_run(&mut self, run: &Run) {

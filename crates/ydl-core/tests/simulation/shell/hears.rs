@@ -86,7 +86,7 @@ impl World {
     pub fn launch_answered(&mut self, at: usize, why: Option<String>) {
         let container = self.containers[at].id.clone();
         match why {
-            Some(why) => self.handle(Event::LaunchFailed { container, why }),
+            Some(why) => self.handle(Event::LaunchFailed { container, reason: why }),
             None => self.handle(Event::Launched { container }),
         }
     }

@@ -36,7 +36,7 @@ impl Agent {
         let staging = setting.staging.as_deref().map(JobPlace::at);
         let mut carrier = None;
         if let Some(staging) = &staging {
-            let started = Carrier::start(job.clone(), submitted.spec.tasks());
+            let started = Carrier::start(job.clone(), submitted.spec.task_count());
             let started = started.map_err(|e| format!("cannot start: {e}"))?;
             let started = Arc::new(started);
             let container = setting.container.as_str().parse::<yarn_native::types::ContainerId>();
@@ -62,7 +62,7 @@ impl Agent {
         let saved = saved.filter(|to| to.starts_with("hdfs://")).count() > 0;
         let far = |output: &Output| output.every.is_some() || output.to.starts_with("hdfs://");
         if carrier.is_none() && (saved || spec.outputs.iter().any(far)) {
-            let started = Carrier::start(job.clone(), spec.tasks());
+            let started = Carrier::start(job.clone(), spec.task_count());
             let started = started.map_err(|e| format!("cannot start: {e}"))?;
             carrier = Some(Arc::new(started));
         }

@@ -201,7 +201,7 @@ impl Agent {
         self.meter.begin();
         let spec = &self.submitted.spec;
         let beside = self.is_beside(&run.task);
-        let meets = !beside && spec.framework.has_door(&spec.roles);
+        let meets = !beside && spec.framework.uses_rendezvous(&spec.roles);
         let door = meets.then(Door::open);
         let door = door.transpose().map_err(|error| {
             let error = reason(&error);

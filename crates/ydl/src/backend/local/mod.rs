@@ -248,7 +248,7 @@ impl Backend for LocalBackend {
         }
         if let Some(why) = impossible {
             self.asks = Asks::default();
-            self.events.push_back(Event::RequestUnsatisfiable { why });
+            self.events.push_back(Event::RequestUnsatisfiable { reason: why });
             return;
         }
         self.grant();
@@ -265,7 +265,7 @@ impl Backend for LocalBackend {
             }
             Err(error) => {
                 let why = format!("cannot start an agent: {}", ydl_os::reason(&error));
-                self.events.push_back(Event::LaunchFailed { container, why });
+                self.events.push_back(Event::LaunchFailed { container, reason: why });
             }
         }
     }

@@ -24,14 +24,14 @@ pub(super) fn container_exit(
     if exit != ExitStatus::Exited(0)
         && let Some(why) = runtime::image_error(diagnostics)
     {
-        return ContainerExit::NodeFault { why };
+        return ContainerExit::NodeFault { reason: why };
     }
     match exit {
         ExitStatus::Exited(LOADER_FAILURE) if diagnostics.contains("version `GLIBC") => {
-            ContainerExit::NodeFault { why: cannot_execute(exit, diagnostics) }
+            ContainerExit::NodeFault { reason: cannot_execute(exit, diagnostics) }
         }
         ExitStatus::Exited(NOT_EXECUTABLE | NOT_FOUND) => {
-            ContainerExit::NodeFault { why: cannot_execute(exit, diagnostics) }
+            ContainerExit::NodeFault { reason: cannot_execute(exit, diagnostics) }
         }
         ExitStatus::Exited(UNKNOWN_AFTER_RESTART) => ContainerExit::NodeLost,
         ExitStatus::Exited(status) => ContainerExit::Completed { status },
@@ -55,7 +55,7 @@ pub(super) fn container_exit(
 
 fn node_fault(diagnostics: &str, otherwise: &str) -> ContainerExit {
     let why = summary_line(diagnostics).unwrap_or_else(|| otherwise.to_owned());
-    ContainerExit::NodeFault { why }
+    ContainerExit::NodeFault { reason: why }
 }
 
 fn cannot_execute(code: ExitStatus, diagnostics: &str) -> String {

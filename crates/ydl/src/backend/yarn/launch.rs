@@ -170,7 +170,7 @@ impl Launcher {
     fn failed(&self, id: ContainerId, why: String) {
         let container = id.to_string().into();
         let why = completions::truncate(&why);
-        self.send_event(Event::LaunchFailed { container, why });
+        self.send_event(Event::LaunchFailed { container, reason: why });
     }
 
     fn send_event(&self, event: Event) {

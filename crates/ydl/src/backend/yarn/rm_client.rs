@@ -142,7 +142,7 @@ impl RmClient {
         let problem = problems.next();
         if let Some(why) = problem {
             asks.asks.clear();
-            self.send_event(Event::RequestUnsatisfiable { why });
+            self.send_event(Event::RequestUnsatisfiable { reason: why });
         }
         self.avoided = asks.avoid.iter().map(ToString::to_string).collect();
         self.ledger.set_excluded(self.avoided.clone());
@@ -409,7 +409,7 @@ impl RmClient {
                 None => error.to_string(),
             };
             let why = completions::truncate(&why);
-            self.send_event(Event::RequestUnsatisfiable { why });
+            self.send_event(Event::RequestUnsatisfiable { reason: why });
         }
     }
 

@@ -200,7 +200,7 @@ mod tests {
                         YARN_CONTAINER_RUNTIME_DOCKER_RUN_OVERRIDE_DISABLE=false\n\
                         YARN_CONTAINER_RUNTIME_TYPE=docker";
         assert_eq!(shown(&least), expected);
-        let mount = |text| Mount::read(text).expect("a mount");
+        let mount = |text| Mount::parse(text).expect("a mount");
         let most = Image {
             mounts: vec![mount("/data:/data:ro"), mount("/scratch:/tmp/x:rw")],
             network: Some("bridge".into()),

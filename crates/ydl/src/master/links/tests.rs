@@ -113,7 +113,7 @@ impl Scene {
     /// What the agent of a container says, and what is said because of it.
     fn say(&mut self, name: &str, ups: Vec<ClientFrame>) -> Vec<Passed> {
         let container = ContainerId::from(name);
-        let run = self.job.run_of(&container).expect("it runs");
+        let run = self.job.run_in(&container).expect("it runs");
         let at = Connection { round: run.round, number: 1 };
         let heard = self.links.hear(&self.job, &container, at, ups);
         let (keep, passed) = heard.expect("it is heard");
@@ -237,7 +237,7 @@ fn what_stands_beside_the_job_neither_ends_its_round_nor_speaks_in_it() {
     scene.up_as("b0", "board");
     let refused = |scene: &mut Scene, name: &str| {
         let container = ContainerId::from(name);
-        let run = scene.job.run_of(&container).expect("it runs");
+        let run = scene.job.run_in(&container).expect("it runs");
         let at = Connection { round: run.round, number: 1 };
         let ups = vec![ClientFrame::Attach(Vec::new())];
         let heard = scene.links.hear(&scene.job, &container, at, ups);
@@ -283,7 +283,7 @@ fn a_newcomer_whose_peers_change_before_it_has_joined_does_not_fail_the_job() {
     old.happen(Event::ScaleRequested { role: RoleName::from("worker"), instances: 2 });
     old.up("c1");
     old.happen(Event::Ticked);
-    let run = old.job.run_of(&ContainerId::from("c1")).expect("it runs");
+    let run = old.job.run_in(&ContainerId::from("c1")).expect("it runs");
     old.happen(Event::Ended {
         containers: vec![(ContainerId::from("c0"), ContainerExit::Preempted)],
     });
@@ -319,7 +319,7 @@ fn a_connection_that_an_agent_has_given_up_does_not_come_back() {
     let mut scene = Scene::new();
     scene.up("c0");
     let container = ContainerId::from("c0");
-    let round = scene.job.run_of(&container).expect("it runs").round;
+    let round = scene.job.run_in(&container).expect("it runs").round;
     let hear = |scene: &mut Scene, number: u64, ups: Vec<ClientFrame>| {
         let at = Connection { round, number };
         scene.links.hear(&scene.job, &container, at, ups)
@@ -357,7 +357,7 @@ fn what_an_agent_is_to_be_told_comes_with_the_first_answer_it_is_given_and_is_ne
     scene.up("c0");
     scene.attach("c0");
     let container = ContainerId::from("c0");
-    let run = scene.job.run_of(&container).expect("it runs");
+    let run = scene.job.run_in(&container).expect("it runs");
     let (task, at) = (run.task, Connection { round: run.round, number: 1 });
     let listen = |scene: &mut Scene| {
         let (answer, answered) = oneshot::channel();

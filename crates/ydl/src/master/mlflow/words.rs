@@ -40,7 +40,7 @@ pub(super) fn params(spec: &JobSpec) -> BTreeMap<String, String> {
         of_role("vcores", role.resources.vcores.to_string());
         of_role("gpus", role.resources.gpus.to_string());
         of_role("processes", role.processes.to_string());
-        of_role("command", role.command.words().join(" "));
+        of_role("command", role.command.argv().join(" "));
     }
     all
 }

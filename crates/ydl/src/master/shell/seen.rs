@@ -82,7 +82,7 @@ mod tests {
         assert_eq!(waits(&all[1..]).as_deref(), Some(many));
         // A round has just begun, and nobody has come; or only those run who have not.
         assert_eq!(waits(&all), None);
-        assert_eq!(said(&all[1..], JobPhase::Gathering, &all[1..]), None);
+        assert_eq!(said(&all[1..], JobPhase::Pending, &all[1..]), None);
         assert_eq!(said(&all[1..], JobPhase::Running, &[]), None);
         // Nobody comes any more.
         assert_eq!(said(&all[1..], JobPhase::Ending, &all), None);

@@ -58,7 +58,7 @@ fn memory_kills_report_used_and_allowed_bytes_for_every_hadoop_version() {
 #[test]
 fn every_exit_status_is_mapped() {
     let completed = |status| ContainerExit::Completed { status };
-    let node_fault = |why: &str| ContainerExit::NodeFault { why: why.to_owned() };
+    let node_fault = |why: &str| ContainerExit::NodeFault { reason: why.to_owned() };
     let launch = "[2026-11-15 21:24:47.111]Exception from container-launch.\nContainer id: \
                   container_1794777875415_0003_01_000002\nExit code: 7\n\n[2026-11-15 21:24:47.276]Container exited \
                   with a non-zero exit code 7. Error file: prelaunch.err.\nLast 4096 bytes of prelaunch.err :\n\n";

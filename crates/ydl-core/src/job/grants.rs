@@ -1,6 +1,6 @@
 //! Which containers were granted before, so that a repeated grant is never taken for a new one.
 
-use super::place::TaskKey;
+use super::phase::TaskKey;
 use crate::id::ContainerId;
 use alloc::collections::{BTreeMap, VecDeque};
 
@@ -8,14 +8,14 @@ use alloc::collections::{BTreeMap, VecDeque};
 const MOST: usize = 100_000;
 
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(super) struct Known {
+pub(super) struct GrantLog {
     /// The task each went to, if any.
     tasks: BTreeMap<ContainerId, Option<TaskKey>>,
     /// The same in the order they came, so that the oldest are forgotten first.
     order: VecDeque<ContainerId>,
 }
 
-impl Known {
+impl GrantLog {
     pub(super) fn contains(&self, container: &ContainerId) -> bool {
         self.tasks.contains_key(container)
     }

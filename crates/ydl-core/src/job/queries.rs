@@ -1,6 +1,6 @@
 //! What others read from a job: asks, orders, views, and why it waits.
 
-use super::{Job, Mutant, Place, Stage, Task, TaskKey, Then};
+use super::{Job, Mutant, NextStep, Phase, Stage, Task, TaskKey};
 use crate::{
     action::{Ask, Asks, Order, Run},
     ending::Outcome,
@@ -18,13 +18,13 @@ use alloc::{
 impl Job {
     /// What the backend should still grant.
     pub fn asks(&self) -> Asks {
-        let mut asks = Asks { asks: Vec::new(), avoid: self.nodes.avoided() };
+        let mut asks = Asks { asks: Vec::new(), avoid: self.nodes.excluded() };
         if self.stage != Stage::Active {
             return Asks::default();
         }
-        let forgets = self.mutant.is(Mutant::ForgetsTheMissing);
+        let forgets = self.mutant.is(Mutant::StopsAskingForMissing);
         let roles = self.spec.roles.iter().zip(&self.roles).enumerate();
-        for (_, (spec, role)) in roles.filter(|(at, _)| !self.is_held_back(*at)) {
+        for (_, (spec, role)) in roles.filter(|(at, _)| !self.is_blocked(*at)) {
             if forgets && spec.elastic.is_some() && role.runs() > 0 {
                 continue;
             }
@@ -48,11 +48,11 @@ impl Job {
         };
         let key = held.task;
         let task = self.task(key);
-        match &task.place {
-            Place::Launching { .. }
-            | Place::Joining { .. }
-            | Place::Ready { .. }
-            | Place::Rewinding { .. } => {
+        match &task.phase {
+            Phase::Launching { .. }
+            | Phase::Joining { .. }
+            | Phase::Ready { .. }
+            | Phase::Restarting { .. } => {
                 let role = &self.spec.roles[key.role];
                 Order::Wait {
                     round: task.round,
@@ -62,22 +62,22 @@ impl Job {
                     grace,
                 }
             }
-            Place::Starting { .. } | Place::Running { .. } => Order::Run(self.run(key)),
-            Place::Stopping { save, .. } => Order::Stop { grace, upload: *save },
-            Place::Leaving { .. } => Order::Stop { grace, upload: false },
-            Place::Idle { .. } | Place::Asked { .. } | Place::Over { .. } => {
+            Phase::Starting { .. } | Phase::Running { .. } => Order::Run(self.run(key)),
+            Phase::Stopping { save, .. } => Order::Stop { grace, upload: *save },
+            Phase::Releasing { .. } => Order::Stop { grace, upload: false },
+            Phase::BackingOff { .. } | Phase::Asked { .. } | Phase::Finished { .. } => {
                 Order::Stop { grace, upload: false }
             }
         }
     }
 
     /// What runs in a container, or ran there until it was told to stop.
-    pub fn run_of(&self, container: &ContainerId) -> Option<Run> {
+    pub fn run_in(&self, container: &ContainerId) -> Option<Run> {
         let held = self.held.get(container)?;
         let task = self.task(held.task);
         let runs = matches!(
-            task.place,
-            Place::Starting { .. } | Place::Running { .. } | Place::Stopping { .. }
+            task.phase,
+            Phase::Starting { .. } | Phase::Running { .. } | Phase::Stopping { .. }
         );
         runs.then(|| self.run(held.task))
     }
@@ -88,7 +88,7 @@ impl Job {
             task: self.id(key),
             round: task.round,
             attempt: task.attempt,
-            cluster: task.cluster.clone().unwrap_or_else(|| self.bare.clone()),
+            cluster: task.cluster.clone().unwrap_or_else(|| self.sizes.clone()),
         }
     }
 
@@ -98,32 +98,32 @@ impl Job {
     }
 
     /// Which task a container is.
-    pub fn task_of(&self, container: &ContainerId) -> Option<TaskId> {
+    pub fn task_in_container(&self, container: &ContainerId) -> Option<TaskId> {
         self.held.get(container).map(|held| self.id(held.task))
     }
 
     /// The attempt of a container's task whose program runs there, or ran there last.
-    pub fn attempt_in(&self, container: &ContainerId) -> Option<u32> {
+    pub fn attempt_in_container(&self, container: &ContainerId) -> Option<u32> {
         let task = self.task(self.held.get(container)?.task);
-        Some(match task.place {
-            Place::Starting { .. }
-            | Place::Running { .. }
-            | Place::Stopping { .. }
-            | Place::Leaving { .. } => task.attempt,
+        Some(match task.phase {
+            Phase::Starting { .. }
+            | Phase::Running { .. }
+            | Phase::Stopping { .. }
+            | Phase::Releasing { .. } => task.attempt,
             // The next one is counted already, and its program is not there yet.
             _ => task.attempt.saturating_sub(1),
         })
     }
 
     /// The attempt that a task is at, or that was its last. There is none while one is over and the next has not begun.
-    pub fn attempt_of(&self, task: &TaskId) -> Option<u32> {
+    pub fn current_attempt(&self, task: &TaskId) -> Option<u32> {
         let role = self.spec.roles.iter().position(|it| it.name == task.role)?;
         let task = self.roles[role].tasks.get(task.index as usize)?;
-        let gone = task.dropped && task.place.container().is_none();
+        let gone = task.dropped && task.phase.container().is_none();
         let over = matches!(
-            task.place,
-            Place::Stopping { then: Then::Again { .. }, .. }
-                | Place::Leaving { then: Then::Again { .. }, .. }
+            task.phase,
+            Phase::Stopping { then: NextStep::Retry { .. }, .. }
+                | Phase::Releasing { then: NextStep::Retry { .. }, .. }
         );
         (!gone && !over).then_some(task.attempt)
     }
@@ -137,12 +137,12 @@ impl Job {
     }
 
     /// Whether the job is over and everything was given back.
-    pub fn finished(&self) -> bool {
+    pub fn is_finished(&self) -> bool {
         matches!(self.stage, Stage::Finished(_))
     }
 
     /// How many containers tasks have.
-    pub fn holding(&self) -> u32 {
+    pub fn held_containers(&self) -> u32 {
         self.held.len() as u32
     }
 
@@ -156,18 +156,18 @@ impl Job {
         let mut tasks = Vec::new();
         for (index, role) in self.roles.iter().enumerate() {
             let here =
-                |(_, task): &(usize, &Task)| !task.dropped || task.place.container().is_some();
+                |(_, task): &(usize, &Task)| !task.dropped || task.phase.container().is_some();
             for (at, task) in role.tasks.iter().enumerate().filter(here) {
                 let key = TaskKey { role: index, index: at as u32 };
-                let container = task.place.container().cloned();
+                let container = task.phase.container().cloned();
                 tasks.push(TaskView {
                     task: self.id(key),
-                    state: task.place.state(),
+                    state: task.phase.state(),
                     attempt: task.attempt,
                     round: task.round,
                     node: task.node.clone(),
                     container,
-                    since: task.place.since(),
+                    since: task.phase.since(),
                     last_ending: task.last_ending.clone(),
                 });
             }
@@ -177,7 +177,7 @@ impl Job {
             roles.any(|(spec, role)| !spec.is_sidecar() && role.count(TaskState::Running) > 0);
         let phase = match &self.stage {
             Stage::Active if running => JobPhase::Running,
-            Stage::Active => JobPhase::Gathering,
+            Stage::Active => JobPhase::Pending,
             Stage::Ending(_) => JobPhase::Ending,
             Stage::Finished(_) => JobPhase::Finished,
         };
@@ -211,7 +211,7 @@ impl Job {
     /// One sentence that says what the job waits for.
     pub fn why(&self) -> String {
         if let Some(outcome) = self.outcome() {
-            let left = self.holding();
+            let left = self.held_containers();
             let over = outcome.sentence();
             return if left == 0 {
                 over
@@ -223,9 +223,9 @@ impl Job {
         for (at, (spec, role)) in self.spec.roles.iter().zip(&self.roles).enumerate() {
             for (state, what) in WAITS {
                 let tasks = role.count(state);
-                if tasks > 0 && state == TaskState::Asked && self.waits_for_the_job(at) {
+                if tasks > 0 && state == TaskState::Asked && self.waits_for_job_start(at) {
                     waits.push(format!("{tasks} × `{}` for the job to run", spec.name));
-                } else if tasks > 0 && state == TaskState::Asked && self.is_held_back(at) {
+                } else if tasks > 0 && state == TaskState::Asked && self.is_blocked(at) {
                     let after: Vec<_> =
                         spec.depends_on.iter().map(|it| format!("`{it}`")).collect();
                     let after = after.join(", ");
@@ -237,22 +237,22 @@ impl Job {
         }
         let running = self.roles.iter().map(|role| role.count(TaskState::Running));
         let running: u32 = running.sum();
-        let (ready, of) = self.gathered();
+        let (ready, of) = self.ready_counts();
         let mut said = Vec::new();
         if of > 0 {
             let mut some = format!("{ready} of {} ready", counted(of, "task"));
             let missing = self.not_ready();
             if ready > 0 && !missing.is_empty() {
-                some += &format!(", not yet {}", self.named(&missing));
+                some += &format!(", not yet {}", self.name_some(&missing));
             }
             said.push(some);
         }
         if running > 0 || of == 0 {
             said.push(format!("{} running", counted(running, "task")));
         }
-        said.extend(self.said_of_elastic());
-        said.extend(self.said_of_programs());
-        if let Some(doubt) = &self.doubt {
+        said.extend(self.describe_elastic());
+        said.extend(self.describe_awaited_peers());
+        if let Some(doubt) = &self.suspicion {
             let cause = &doubt.cause;
             said.push(format!("{cause}, and the job fails unless a peer was taken from it"));
         }
@@ -260,7 +260,7 @@ impl Job {
             said.push(format!("waiting: {}", waits.join(", ")));
         }
         if !self.asks().asks.is_empty() {
-            said.extend(self.said_of_avoided());
+            said.extend(self.describe_excluded());
         }
         said.join("; ")
     }
@@ -268,17 +268,17 @@ impl Job {
 
 impl Job {
     /// What programs that run may wait for, where they find each other by themselves and only they know.
-    fn said_of_programs(&self) -> Option<String> {
+    fn describe_awaited_peers(&self) -> Option<String> {
         let (gang, roles) = (&self.spec.gang, &self.spec.roles);
-        if !gang.together || self.spec.framework.has_door(roles) {
+        if !gang.together || self.spec.framework.uses_rendezvous(roles) {
             return None;
         }
         // Who starts again alone is waited for by nobody.
         let awaited =
             |spec: &RoleSpec| !spec.is_sidecar() && spec.restart.scope != RestartScope::Task;
         let own = (0..roles.len()).filter(|role| awaited(&roles[*role]));
-        let keys: Vec<_> = own.flat_map(|role| self.keys_in(role)).collect();
-        let state = |key: &TaskKey| self.task(*key).place.state();
+        let keys: Vec<_> = own.flat_map(|role| self.members_of(role)).collect();
+        let state = |key: &TaskKey| self.task(*key).phase.state();
         if !keys.iter().any(|key| state(key) == TaskState::Running) {
             return None;
         }
@@ -298,17 +298,17 @@ impl Job {
         let to_come: Vec<_> = keys.into_iter().filter(to_come).collect();
         let (has, named) = match to_come.len() {
             0 => return None,
-            1 => ("has", self.named(&to_come)),
-            _ => ("have", self.named(&to_come)),
+            1 => ("has", self.name_some(&to_come)),
+            _ => ("have", self.name_some(&to_come)),
         };
         Some(format!("programs may wait for {named}, which {has} not started"))
     }
 
     /// The first few of these by name, and how many more there are.
-    pub(super) fn named(&self, keys: &[TaskKey]) -> String {
-        let some = keys.iter().take(NAMED_MAX);
+    pub(super) fn name_some(&self, keys: &[TaskKey]) -> String {
+        let some = keys.iter().take(MAX_NAMED);
         let mut named: Vec<_> = some.map(|key| self.id(*key).to_string()).collect();
-        let more = keys.len().saturating_sub(NAMED_MAX);
+        let more = keys.len().saturating_sub(MAX_NAMED);
         if more > 0 {
             named.push(format!("{more} more"));
         }
@@ -317,7 +317,7 @@ impl Job {
 }
 
 /// Of those that are waited for, so many are named.
-const NAMED_MAX: usize = 4;
+const MAX_NAMED: usize = 4;
 
 /// What a task waits for, by its state. Tasks that are ready wait for these.
 const WAITS: [(TaskState, &str); 6] = [

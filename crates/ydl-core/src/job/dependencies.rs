@@ -1,56 +1,57 @@
 //! Roles that begin after others: their tasks ask for nothing until every task of those others has run.
 
-use super::{Job, Mutant, Place, RoleState};
+use super::{Job, Mutant, Phase, RoleState};
 use crate::spec::{Completion, RoleSpec};
 
 impl Job {
     /// Whether the role still waits for others to run. Once it does not, it never does again: a task that starts anew
     /// waits for nobody.
-    pub(super) fn is_held_back(&self, role: usize) -> bool {
+    pub(super) fn is_blocked(&self, role: usize) -> bool {
         let after = &self.spec.roles[role].depends_on;
-        if self.waits_for_the_job(role) {
+        if self.waits_for_job_start(role) {
             return true;
         }
-        if after.is_empty() || self.mutant.is(Mutant::WaitsForNoRole) {
+        if after.is_empty() || self.mutant.is(Mutant::IgnoresDependencies) {
             return false;
         }
         let roles = self.spec.roles.iter().zip(&self.roles);
         let mut before = roles.filter(|(spec, _)| after.contains(&spec.name));
-        before.any(|(_, role)| !role.begun)
+        before.any(|(_, role)| !role.all_ran)
     }
 
     /// Whether the role stands beside a job that has not begun: it must not take the place that one of the job's own tasks
     /// needs.
-    pub(super) fn waits_for_the_job(&self, role: usize) -> bool {
+    pub(super) fn waits_for_job_start(&self, role: usize) -> bool {
         let name = &self.spec.roles[role].name;
         let mut others = self.spec.roles.iter();
         let first = others.any(|other| other.depends_on.contains(name));
-        let waits = !self.begun && !first && self.stands_beside(role);
-        waits && !self.mutant.is(Mutant::TakesTheirPlace)
+        let waits = !self.has_started && !first && self.stands_beside(role);
+        waits && !self.mutant.is(Mutant::StartsSidecarsFirst)
     }
 
     /// Sees which roles have begun: those whose every task has run, or is over.
-    pub(super) fn watch_beginnings(&mut self) {
+    pub(super) fn update_started_roles(&mut self) {
         for at in 0..self.roles.len() {
             let name = &self.spec.roles[at].name;
             let mut others = self.spec.roles.iter();
             let role = &self.roles[at];
-            if role.begun || !others.any(|other| other.depends_on.contains(name)) {
+            if role.all_ran || !others.any(|other| other.depends_on.contains(name)) {
                 continue;
             }
             let mut wanted = role.tasks.iter().filter(|task| !task.dropped);
-            let begun = wanted.all(|task| task.ran || matches!(task.place, Place::Over { .. }));
-            self.roles[at].begun = begun;
+            let begun =
+                wanted.all(|task| task.has_run || matches!(task.phase, Phase::Finished { .. }));
+            self.roles[at].all_ran = begun;
         }
     }
 
     /// Whether tasks that start on their own all wait for containers that may never come.
-    pub(super) fn starved(&self) -> bool {
+    pub(super) fn is_starved(&self) -> bool {
         let roles = || self.spec.roles.iter().zip(&self.roles).enumerate();
         // Those who follow others need not end before them.
         let beside = [Completion::Service, Completion::Follows, Completion::Sidecar];
         let ends = |spec: &RoleSpec| !beside.contains(&spec.completion);
-        let needed = |at: usize, spec: &RoleSpec| ends(spec) || self.holds_back_others(at);
+        let needed = |at: usize, spec: &RoleSpec| ends(spec) || self.blocks_others(at);
         let mut relevant = roles().filter(|(at, (spec, _))| needed(*at, spec)).peekable();
         let asks = |role: &RoleState| !role.asked.is_empty();
         if relevant.peek().is_none() {
@@ -62,7 +63,7 @@ impl Job {
         }
         let mut asked = false;
         for (at, (spec, role)) in relevant {
-            if self.is_held_back(at) {
+            if self.is_blocked(at) {
                 continue;
             }
             // What a service has it keeps: that is no hope for those of it who have nothing.
@@ -75,9 +76,9 @@ impl Job {
     }
 
     /// Whether others wait for it to run.
-    fn holds_back_others(&self, role: usize) -> bool {
+    fn blocks_others(&self, role: usize) -> bool {
         let name = &self.spec.roles[role].name;
         let mut others = self.spec.roles.iter();
-        !self.roles[role].begun && others.any(|other| other.depends_on.contains(name))
+        !self.roles[role].all_ran && others.any(|other| other.depends_on.contains(name))
     }
 }

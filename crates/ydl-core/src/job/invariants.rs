@@ -1,13 +1,13 @@
 //! What must always hold. A master that finds itself wrong stops rather than guesses.
 
-use super::{Job, Place, Stage, Task, TaskKey, gather::Share};
+use super::{Job, Phase, Stage, Task, TaskKey, pending::RoundCounts};
 use crate::view::TaskState;
 
 impl Job {
     /// Cheap enough for every event, also in a product build.
     pub(super) fn check(&self) {
         for role in &self.roles {
-            assert_eq!(role.counted(), role.want, "every task of a role is in exactly one state");
+            assert_eq!(role.total(), role.want, "every task of a role is in exactly one state");
             assert!(role.tasks.len() >= role.want as usize, "every task that is wanted exists");
         }
         if matches!(self.stage, Stage::Finished(_)) {
@@ -25,19 +25,19 @@ impl Job {
             let mut lost = 0;
             for (index, task) in role.tasks.iter().enumerate() {
                 let key = TaskKey { role: at, index: index as u32 };
-                held += usize::from(task.place.container().is_some());
-                lost += u32::from(task.place.failed_for_good() && !task.dropped);
+                held += usize::from(task.phase.container().is_some());
+                lost += u32::from(task.phase.has_failed() && !task.dropped);
                 self.check_task(key, task);
             }
             if self.stage == Stage::Active {
-                assert_eq!(role.lost, lost, "every task that failed for good is counted");
+                assert_eq!(role.failed, lost, "every task that failed for good is counted");
             }
         }
         assert_eq!(held, self.held.len(), "every container that is held belongs to a task");
-        self.check_gatherings();
+        self.check_pending_rounds();
         if self.stage == Stage::Active {
             let running = |role: &super::RoleState| role.count(TaskState::Running) > 0;
-            let waits = self.next_deadline().is_some()
+            let waits = self.next_wakeup().is_some()
                 || self.roles.iter().any(running)
                 || !self.held.is_empty();
             assert!(waits, "an active job waits for something that will happen");
@@ -45,21 +45,21 @@ impl Job {
     }
 
     fn check_task(&self, key: TaskKey, task: &Task) {
-        if let Some(on) = task.place.container() {
+        if let Some(on) = task.phase.container() {
             let by = self.held.get(on).map(|held| held.task);
             assert_eq!(by, Some(key), "a task's container is held by that task");
         }
         let asked = self.roles[key.role].asked.get(&task.memory_mib);
         let listed = asked.is_some_and(|asked| asked.contains(&key.index));
-        let asks = matches!(task.place, Place::Asked { .. });
+        let asks = matches!(task.phase, Phase::Asked { .. });
         assert_eq!(asks, listed, "the asks are the tasks that ask");
         if self.spec.roles[key.role].elastic.is_none() {
             let beyond = key.index >= self.roles[key.role].want;
             assert_eq!(task.dropped, beyond, "tasks beyond the role's size are on their way out");
         }
-        if let Some(round) = task.gathering {
-            let gathering = self.gatherings.get(&round);
-            let member = gathering.is_some_and(|it| it.members.contains(&key));
+        if let Some(round) = task.pending {
+            let pending = self.pending_rounds.get(&round);
+            let member = pending.is_some_and(|it| it.members.contains(&key));
             assert!(member, "a task is a member of the round it waits for");
             assert_eq!(round, task.round, "a task waits for its own round");
         }
@@ -70,24 +70,24 @@ impl Job {
         }
     }
 
-    fn check_gatherings(&self) {
-        for (round, gathering) in &self.gatherings {
-            let mut share = Share::default();
-            for key in &gathering.members {
+    fn check_pending_rounds(&self) {
+        for (round, pending) in &self.pending_rounds {
+            let mut share = RoundCounts::default();
+            for key in &pending.members {
                 let task = self.task(*key);
-                assert_eq!(task.gathering, Some(*round), "a member waits for its round");
-                let one = task.place.share();
-                share = share.with(Share::default(), one);
+                assert_eq!(task.pending, Some(*round), "a member waits for its round");
+                let one = task.phase.share();
+                share = share.with(RoundCounts::default(), one);
             }
-            assert_eq!(share, gathering.share, "a gathering knows its numbers");
+            assert_eq!(share, pending.share, "a gathering knows its numbers");
             assert_eq!(
-                gathering.asking_since.is_some(),
-                gathering.share.asked > 0 && self.is_short(gathering),
+                pending.asking_since.is_some(),
+                pending.share.asked > 0 && self.lacks_containers(pending),
                 "a gathering that cannot do without what it asks for has a deadline"
             );
             let runs = self.roles.iter().any(|role| role.runs() > 0);
             assert!(
-                gathering.newcomers.is_some() || runs || self.timers.has_waits(),
+                pending.newcomers.is_some() || runs || self.timers.has_waits(),
                 "a round is waited for, and nothing ends the wait"
             );
         }

@@ -1,6 +1,6 @@
 //! How a round begins anew.
 
-use super::{Done, Job, Mutant, Place, TaskKey, Then};
+use super::{Job, JobProgress, Mutant, NextStep, Phase, TaskKey};
 use crate::{
     action::Action,
     ending::TaskResult,
@@ -10,7 +10,7 @@ use alloc::vec::Vec;
 
 impl Job {
     /// Everybody in scope starts again: those with a healthy container in it, the others in a new one.
-    pub(super) fn new_round(
+    pub(super) fn restart_round(
         &mut self,
         role: Option<usize>,
         (because, how): (TaskKey, RestartCause),
@@ -18,13 +18,15 @@ impl Job {
     ) {
         // Those whom others follow are done, and stay so.
         let role = match self.done() {
-            Done::ButFollowers if !self.mutant.is(Mutant::RestartsTheSpare) => Some(because.role),
-            Done::No | Done::ButFollowers | Done::All => role,
+            JobProgress::OnlyFollowers if !self.mutant.is(Mutant::RestartsUnneededTasks) => {
+                Some(because.role)
+            }
+            JobProgress::Incomplete | JobProgress::OnlyFollowers | JobProgress::Complete => role,
         };
         self.round += 1;
         let round = self.round;
         self.newest = round;
-        let mut keys = self.keys(role);
+        let mut keys = self.task_keys(role);
         keys.retain(|key| role.is_some() || !self.spec.roles[key.role].is_sidecar());
         let what = HistoryKind::RoundRestarted {
             round,
@@ -34,73 +36,74 @@ impl Job {
         };
         self.record(what, out);
         for key in keys {
-            self.rewind(key, round, out);
+            self.restart_task(key, round, out);
         }
-        if let Some(gathering) = self.gatherings.get_mut(&round) {
-            gathering.hurried = true;
+        if let Some(pending) = self.pending_rounds.get_mut(&round) {
+            pending.expedited = true;
         }
     }
 
-    fn rewind(&mut self, key: TaskKey, round: u32, out: &mut Vec<Action>) {
+    fn restart_task(&mut self, key: TaskKey, round: u32, out: &mut Vec<Action>) {
         let keep_success = self.mutant.is(Mutant::KeepsOldSuccesses);
         let now = self.now;
-        match self.task(key).place.clone() {
-            Place::Over { result: TaskResult::Succeeded, .. } if !keep_success => {
+        match self.task(key).phase.clone() {
+            Phase::Finished { result: TaskResult::Succeeded, .. } if !keep_success => {
                 self.join_round(key, round);
-                self.go_on(key, Then::Again { at: now }, out);
+                self.advance(key, NextStep::Retry { at: now }, out);
             }
-            Place::Over { .. } => {}
-            Place::Stopping { then: Then::Over(TaskResult::Succeeded), .. } if keep_success => {}
+            Phase::Finished { .. } => {}
+            Phase::Stopping { then: NextStep::Finish(TaskResult::Succeeded), .. }
+                if keep_success => {}
             // What it was saving is not wanted any more.
-            Place::Stopping { on, then: Then::Over(TaskResult::Succeeded), .. } => {
+            Phase::Stopping { on, then: NextStep::Finish(TaskResult::Succeeded), .. } => {
                 self.join_round(key, round);
-                let place = Place::Stopping {
+                let phase = Phase::Stopping {
                     on: on.clone(),
                     since: now,
                     save: false,
-                    then: Then::Again { at: now },
+                    then: NextStep::Retry { at: now },
                 };
-                self.set_place(key, place);
+                self.set_phase(key, phase);
                 out.push(Action::OrderChanged(on));
             }
-            Place::Stopping { then: Then::Over(_), .. }
-            | Place::Leaving { then: Then::Over(_), .. } => {}
-            Place::Starting { on, .. } | Place::Running { on, .. } => {
+            Phase::Stopping { then: NextStep::Finish(_), .. }
+            | Phase::Releasing { then: NextStep::Finish(_), .. } => {}
+            Phase::Starting { on, .. } | Phase::Running { on, .. } => {
                 self.join_round(key, round);
                 self.record_stopped(key, out);
                 self.task_mut(key).attempt += 1;
-                let place = Place::Rewinding { on: on.clone(), since: now, ended: false };
-                self.set_place(key, place);
+                let phase = Phase::Restarting { on: on.clone(), since: now, ended: false };
+                self.set_phase(key, phase);
                 out.push(Action::OrderChanged(on));
             }
-            Place::Launching { on, .. }
-            | Place::Joining { on, .. }
-            | Place::Ready { on, .. }
-            | Place::Rewinding { on, .. } => {
+            Phase::Launching { on, .. }
+            | Phase::Joining { on, .. }
+            | Phase::Ready { on, .. }
+            | Phase::Restarting { on, .. } => {
                 self.join_round(key, round);
                 out.push(Action::OrderChanged(on));
             }
-            Place::Idle { .. }
-            | Place::Asked { .. }
-            | Place::Stopping { then: Then::Again { .. } | Then::Judge, .. }
-            | Place::Leaving { then: Then::Again { .. } | Then::Judge, .. } => {
+            Phase::BackingOff { .. }
+            | Phase::Asked { .. }
+            | Phase::Stopping { then: NextStep::Retry { .. } | NextStep::Diagnose, .. }
+            | Phase::Releasing { then: NextStep::Retry { .. } | NextStep::Diagnose, .. } => {
                 self.join_round(key, round);
             }
         }
     }
 
     fn join_round(&mut self, key: TaskKey, round: u32) {
-        self.leave_gathering(key);
-        self.fall_silent(key);
+        self.leave_pending_round(key);
+        self.retire_run(key);
         self.task_mut(key).round = round;
-        if self.gathers(key.role) {
-            self.enter_gathering(key, round);
+        if self.starts_together(key.role) {
+            self.join_pending_round(key, round);
         }
         self.arm(key);
     }
 
     /// Every task of a role, or of the job, that is not on its way out.
-    pub(super) fn keys(&self, role: Option<usize>) -> Vec<TaskKey> {
+    pub(super) fn task_keys(&self, role: Option<usize>) -> Vec<TaskKey> {
         let roles = match role {
             Some(role) => role..role + 1,
             None => 0..self.roles.len(),

@@ -1,6 +1,6 @@
 //! Every complaint about roles that begin after others.
 
-use super::{JobSpecBuilder, RestartScope, RoleSpec, check::SpecIssues};
+use super::{JobSpecBuilder, RestartScope, RoleSpec, validate::SpecIssues};
 use crate::id::RoleName;
 use alloc::{borrow::ToOwned, collections::BTreeSet, format, vec::Vec};
 

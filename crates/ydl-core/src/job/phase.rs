@@ -1,6 +1,6 @@
 //! Where a task is. Everything that is counted about tasks changes in [`Job::set_place`] and nowhere else.
 
-use super::{Job, Mutant, gather::Share};
+use super::{Job, Mutant, pending::RoundCounts};
 use crate::{
     action::{Action, Run},
     cluster::{Cluster, Endpoint},
@@ -38,9 +38,9 @@ pub(super) struct RoleState {
     /// When tasks failed, as far as the restart policy remembers.
     pub(super) failures: VecDeque<Time>,
     /// Tasks that failed for good.
-    pub(super) lost: u32,
+    pub(super) failed: u32,
     /// Every task of it has run, where others wait for that.
-    pub(super) begun: bool,
+    pub(super) all_ran: bool,
 }
 
 const STATES: usize = TaskState::Stopped as usize + 1;
@@ -51,7 +51,7 @@ impl RoleState {
     }
 
     /// How many tasks are reached by their peers, or need not be any more.
-    pub(super) fn there(&self) -> u32 {
+    pub(super) fn reachable(&self) -> u32 {
         let with = [
             TaskState::Ready,
             TaskState::Starting,
@@ -76,20 +76,20 @@ impl RoleState {
         with.into_iter().map(|state| self.count(state)).sum()
     }
 
-    pub(super) fn counted(&self) -> u32 {
+    pub(super) fn total(&self) -> u32 {
         self.counts.iter().sum()
     }
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Task {
-    pub(super) place: Place,
+    pub(super) phase: Phase,
     /// Which try this is, from 1.
     pub(super) attempt: u32,
     /// The round it runs in, or will.
     pub(super) round: u32,
     /// The round it waits for together with others; nobody waits for it once that has begun.
-    pub(super) gathering: Option<u32>,
+    pub(super) pending: Option<u32>,
     /// What the next container must have; it grows after a kill for memory.
     pub(super) memory_mib: u64,
     /// On its way out, or gone: the role was made smaller.
@@ -105,16 +105,16 @@ pub(super) struct Task {
     pub(super) exit: Option<ProgramExit>,
     pub(super) last_ending: Option<String>,
     /// A program of it has run.
-    pub(super) ran: bool,
+    pub(super) has_run: bool,
     /// What it was told to run, until that is over for its peers.
-    pub(super) speaks: Option<Run>,
+    pub(super) live_run: Option<Run>,
 }
 
 /// Where a task is, with what is known there and nothing else.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) enum Place {
+pub(super) enum Phase {
     /// It waits before it asks again.
-    Idle { since: Time, until: Time },
+    BackingOff { since: Time, until: Time },
     /// It waits for a container.
     Asked { since: Time },
     /// Its container is being started.
@@ -128,39 +128,39 @@ pub(super) enum Place {
     /// Its program runs.
     Running { on: ContainerId, since: Time },
     /// Its agent was told to stop the program and be ready for a new round.
-    Rewinding {
+    Restarting {
         on: ContainerId,
         since: Time,
         /// The program has ended, and the task's data is looked at again: since then.
         ended: bool,
     },
     /// Its agent was told to stop the program, to copy the outputs if they are wanted, and to leave.
-    Stopping { on: ContainerId, since: Time, save: bool, then: Then },
+    Stopping { on: ContainerId, since: Time, save: bool, then: NextStep },
     /// Its container was given back or is being ended; nothing may run in its stead until it is gone, or until
     /// its agent, were it cut off from us, would have stopped by itself.
-    Leaving { on: ContainerId, since: Time, until: Time, then: Then },
+    Releasing { on: ContainerId, since: Time, until: Time, then: NextStep },
     /// It is over.
-    Over { since: Time, result: TaskResult },
+    Finished { since: Time, result: TaskResult },
 }
 
 /// What a task does once it is rid of its container.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) enum Then {
+pub(super) enum NextStep {
     /// Nothing more.
-    Over(TaskResult),
+    Finish(TaskResult),
     /// Ask for another container at this time.
-    Again { at: Time },
+    Retry { at: Time },
     /// Be judged by how the container ended.
-    Judge,
+    Diagnose,
 }
 
-impl Place {
+impl Phase {
     /// Whether its task has failed for good, or has when what is left of it is gone.
-    pub(super) fn failed_for_good(&self) -> bool {
+    pub(super) fn has_failed(&self) -> bool {
         match self {
-            Place::Over { result, .. }
-            | Place::Stopping { then: Then::Over(result), .. }
-            | Place::Leaving { then: Then::Over(result), .. } => {
+            Phase::Finished { result, .. }
+            | Phase::Stopping { then: NextStep::Finish(result), .. }
+            | Phase::Releasing { then: NextStep::Finish(result), .. } => {
                 matches!(result, TaskResult::Failed(_))
             }
             _ => false,
@@ -169,22 +169,23 @@ impl Place {
 
     pub(super) fn container(&self) -> Option<&ContainerId> {
         match self {
-            Place::Idle { .. } | Place::Asked { .. } | Place::Over { .. } => None,
-            Place::Launching { on, .. }
-            | Place::Joining { on, .. }
-            | Place::Ready { on, .. }
-            | Place::Starting { on, .. }
-            | Place::Running { on, .. }
-            | Place::Rewinding { on, .. }
-            | Place::Stopping { on, .. }
-            | Place::Leaving { on, .. } => Some(on),
+            Phase::BackingOff { .. } | Phase::Asked { .. } | Phase::Finished { .. } => None,
+            Phase::Launching { on, .. }
+            | Phase::Joining { on, .. }
+            | Phase::Ready { on, .. }
+            | Phase::Starting { on, .. }
+            | Phase::Running { on, .. }
+            | Phase::Restarting { on, .. }
+            | Phase::Stopping { on, .. }
+            | Phase::Releasing { on, .. } => Some(on),
         }
     }
 
     /// Whether its program has succeeded, and nothing has come between.
-    pub(super) fn has_won(&self) -> bool {
+    pub(super) fn has_succeeded(&self) -> bool {
         match self {
-            Place::Over { result, .. } | Place::Stopping { then: Then::Over(result), .. } => {
+            Phase::Finished { result, .. }
+            | Phase::Stopping { then: NextStep::Finish(result), .. } => {
                 *result == TaskResult::Succeeded
             }
             _ => false,
@@ -193,74 +194,74 @@ impl Place {
 
     pub(super) fn since(&self) -> Time {
         match self {
-            Place::Idle { since, .. }
-            | Place::Asked { since }
-            | Place::Launching { since, .. }
-            | Place::Joining { since, .. }
-            | Place::Ready { since, .. }
-            | Place::Starting { since, .. }
-            | Place::Running { since, .. }
-            | Place::Rewinding { since, .. }
-            | Place::Stopping { since, .. }
-            | Place::Leaving { since, .. }
-            | Place::Over { since, .. } => *since,
+            Phase::BackingOff { since, .. }
+            | Phase::Asked { since }
+            | Phase::Launching { since, .. }
+            | Phase::Joining { since, .. }
+            | Phase::Ready { since, .. }
+            | Phase::Starting { since, .. }
+            | Phase::Running { since, .. }
+            | Phase::Restarting { since, .. }
+            | Phase::Stopping { since, .. }
+            | Phase::Releasing { since, .. }
+            | Phase::Finished { since, .. } => *since,
         }
     }
 
     pub(super) fn state(&self) -> TaskState {
         match self {
-            Place::Idle { .. } => TaskState::BackingOff,
-            Place::Asked { .. } => TaskState::Asked,
-            Place::Launching { .. } | Place::Joining { .. } => TaskState::Launching,
-            Place::Ready { .. } => TaskState::Ready,
-            Place::Starting { .. } => TaskState::Starting,
-            Place::Running { .. } => TaskState::Running,
-            Place::Rewinding { .. } => TaskState::Restarting,
-            Place::Stopping { .. } | Place::Leaving { .. } => TaskState::Stopping,
-            Place::Over { result, .. } => TaskState::from(result),
+            Phase::BackingOff { .. } => TaskState::BackingOff,
+            Phase::Asked { .. } => TaskState::Asked,
+            Phase::Launching { .. } | Phase::Joining { .. } => TaskState::Launching,
+            Phase::Ready { .. } => TaskState::Ready,
+            Phase::Starting { .. } => TaskState::Starting,
+            Phase::Running { .. } => TaskState::Running,
+            Phase::Restarting { .. } => TaskState::Restarting,
+            Phase::Stopping { .. } | Phase::Releasing { .. } => TaskState::Stopping,
+            Phase::Finished { result, .. } => TaskState::from(result),
         }
     }
 
     /// What the task adds to the numbers of the gathering it is in.
-    pub(super) fn share(&self) -> Share {
+    pub(super) fn share(&self) -> RoundCounts {
         let holds = match self {
-            Place::Launching { .. }
-            | Place::Joining { .. }
-            | Place::Ready { .. }
-            | Place::Starting { .. }
-            | Place::Running { .. }
-            | Place::Rewinding { .. } => true,
-            Place::Idle { .. }
-            | Place::Asked { .. }
-            | Place::Stopping { .. }
-            | Place::Leaving { .. }
-            | Place::Over { .. } => false,
+            Phase::Launching { .. }
+            | Phase::Joining { .. }
+            | Phase::Ready { .. }
+            | Phase::Starting { .. }
+            | Phase::Running { .. }
+            | Phase::Restarting { .. } => true,
+            Phase::BackingOff { .. }
+            | Phase::Asked { .. }
+            | Phase::Stopping { .. }
+            | Phase::Releasing { .. }
+            | Phase::Finished { .. } => false,
         };
-        let parting = matches!(self, Place::Stopping { .. } | Place::Leaving { .. });
-        Share {
+        let releasing = matches!(self, Phase::Stopping { .. } | Phase::Releasing { .. });
+        RoundCounts {
             members: 1,
-            ready: u32::from(matches!(self, Place::Ready { .. })),
-            asked: u32::from(matches!(self, Place::Asked { .. })),
+            ready: u32::from(matches!(self, Phase::Ready { .. })),
+            asked: u32::from(matches!(self, Phase::Asked { .. })),
             holds: u32::from(holds),
-            rewinding: u32::from(matches!(self, Place::Rewinding { .. })),
-            parting: u32::from(parting),
+            restarting: u32::from(matches!(self, Phase::Restarting { .. })),
+            releasing: u32::from(releasing),
         }
     }
 }
 
 impl Job {
     /// Moves a task, and everything that is counted about it.
-    pub(super) fn set_place(&mut self, key: TaskKey, place: Place) {
+    pub(super) fn set_phase(&mut self, key: TaskKey, phase: Phase) {
         let role = &mut self.roles[key.role];
         let task = &mut role.tasks[key.index as usize];
-        let old = mem::replace(&mut task.place, place);
-        let new = &task.place;
-        task.ran |= matches!(new, Place::Running { .. });
+        let old = mem::replace(&mut task.phase, phase);
+        let new = &task.phase;
+        task.has_run |= matches!(new, Phase::Running { .. });
         if !task.dropped {
             role.counts[old.state() as usize] -= 1;
             role.counts[new.state() as usize] += 1;
         }
-        if let Place::Asked { .. } = old
+        if let Phase::Asked { .. } = old
             && let Some(asked) = role.asked.get_mut(&task.memory_mib)
         {
             asked.remove(&key.index);
@@ -268,7 +269,7 @@ impl Job {
                 role.asked.remove(&task.memory_mib);
             }
         }
-        if let Place::Asked { .. } = new {
+        if let Phase::Asked { .. } = new {
             role.asked.entry(task.memory_mib).or_default().insert(key.index);
         }
         if let Some(gone) = old.container()
@@ -276,33 +277,33 @@ impl Job {
         {
             self.held.remove(gone);
         }
-        let won = old.has_won() != new.has_won();
+        let won = old.has_succeeded() != new.has_succeeded();
         // Who is told to stop may need its peers for that, until its program has ended.
         let speaks =
-            matches!(new, Place::Starting { .. } | Place::Running { .. } | Place::Stopping { .. });
-        if let Some(round) = task.gathering {
+            matches!(new, Phase::Starting { .. } | Phase::Running { .. } | Phase::Stopping { .. });
+        if let Some(round) = task.pending {
             let share = new.share();
-            self.recount(round, key.role, old.share(), share);
+            self.update_counts(round, key.role, old.share(), share);
         }
-        if !speaks && !self.mutant.is(Mutant::HidesTheGone) {
-            self.fall_silent(key);
+        if !speaks && !self.mutant.is(Mutant::HidesLostAttempts) {
+            self.retire_run(key);
         }
         if won && let Some(round) = self.newcomers_of(key.role) {
             // Whether they can be done without has changed.
-            self.recount_waits(round);
+            self.update_wait_times(round);
         }
         self.arm(key);
     }
 
     /// What the task was told to run is over for its peers.
-    pub(super) fn fall_silent(&mut self, key: TaskKey) {
-        let run = self.task_mut(key).speaks.take();
-        self.over.extend(run);
+    pub(super) fn retire_run(&mut self, key: TaskKey) {
+        let run = self.task_mut(key).live_run.take();
+        self.retired.extend(run);
     }
 
     /// Says which attempts are over.
-    pub(super) fn say_over(&mut self, out: &mut Vec<Action>) {
-        out.extend(self.over.drain(..).map(Action::AttemptOver));
+    pub(super) fn report_retired(&mut self, out: &mut Vec<Action>) {
+        out.extend(self.retired.drain(..).map(Action::AttemptOver));
     }
 
     /// Takes a task out of its role's numbers: it is on its way out, or gone.
@@ -310,8 +311,8 @@ impl Job {
         let role = &mut self.roles[key.role];
         let task = &mut role.tasks[key.index as usize];
         if !mem::replace(&mut task.dropped, true) {
-            role.counts[task.place.state() as usize] -= 1;
-            role.lost -= u32::from(task.place.failed_for_good());
+            role.counts[task.phase.state() as usize] -= 1;
+            role.failed -= u32::from(task.phase.has_failed());
         }
     }
 
@@ -320,7 +321,7 @@ impl Job {
         let role = &mut self.roles[key.role];
         let task = &mut role.tasks[key.index as usize];
         if mem::replace(&mut task.dropped, false) {
-            role.counts[task.place.state() as usize] += 1;
+            role.counts[task.phase.state() as usize] += 1;
         }
     }
 
@@ -331,10 +332,10 @@ impl Job {
             let state = &mut self.roles[role];
             let index = state.tasks.len() as u32;
             state.tasks.push(Task {
-                place: Place::Asked { since: self.now },
+                phase: Phase::Asked { since: self.now },
                 attempt: 1,
                 round,
-                gathering: None,
+                pending: None,
                 memory_mib,
                 dropped: false,
                 failures: VecDeque::new(),
@@ -344,43 +345,43 @@ impl Job {
                 cluster: None,
                 exit: None,
                 last_ending: None,
-                ran: false,
-                speaks: None,
+                has_run: false,
+                live_run: None,
             });
             state.want += 1;
             state.counts[TaskState::Asked as usize] += 1;
             state.asked.entry(memory_mib).or_default().insert(index);
             let key = TaskKey { role, index };
-            if self.gathers(role) {
-                self.enter_gathering(key, round);
+            if self.starts_together(role) {
+                self.join_pending_round(key, round);
             }
             self.arm(key);
         }
     }
 
     /// Ends a task.
-    pub(super) fn set_over(&mut self, key: TaskKey, result: TaskResult) {
+    pub(super) fn finish_task(&mut self, key: TaskKey, result: TaskResult) {
         let since = self.now;
-        self.set_place(key, Place::Over { since, result });
+        self.set_phase(key, Phase::Finished { since, result });
     }
 
     /// Asks for a container.
     pub(super) fn ask(&mut self, key: TaskKey) {
-        self.set_place(key, Place::Asked { since: self.now });
+        self.set_phase(key, Phase::Asked { since: self.now });
     }
 
     /// Whether a program may run in the task's container for all we know.
     pub(super) fn may_run(&self, key: TaskKey) -> bool {
         let task = self.task(key);
-        match &task.place {
-            Place::Starting { .. } | Place::Running { .. } | Place::Rewinding { .. } => true,
-            Place::Stopping { .. } | Place::Leaving { .. } => task.exit.is_none(),
-            Place::Launching { .. }
-            | Place::Joining { .. }
-            | Place::Ready { .. }
-            | Place::Idle { .. }
-            | Place::Asked { .. }
-            | Place::Over { .. } => false,
+        match &task.phase {
+            Phase::Starting { .. } | Phase::Running { .. } | Phase::Restarting { .. } => true,
+            Phase::Stopping { .. } | Phase::Releasing { .. } => task.exit.is_none(),
+            Phase::Launching { .. }
+            | Phase::Joining { .. }
+            | Phase::Ready { .. }
+            | Phase::BackingOff { .. }
+            | Phase::Asked { .. }
+            | Phase::Finished { .. } => false,
         }
     }
 }

@@ -1,7 +1,7 @@
 //! Every complaint about a draft, with the key it is about, so that a job file can point at the line.
 
 use super::{
-    Backoff, Command, JobSpecBuilder, Output, OutputScope, RoleSpec, after, elastic, image,
+    Backoff, Command, JobSpecBuilder, Output, OutputScope, RoleSpec, dependencies, elastic, image,
 };
 use crate::time::Span;
 use alloc::{
@@ -69,7 +69,7 @@ pub(super) fn complaints(draft: &JobSpecBuilder) -> Vec<SpecIssue> {
         let what = format!("the job has {tasks} tasks; at most {MAX_TASKS} are possible");
         all.add("roles", what, "lower `instances`");
     }
-    after::complaints(&mut all, draft);
+    dependencies::complaints(&mut all, draft);
     elastic::complaints(&mut all, draft);
     files(&mut all, draft);
     image::complaints(&mut all, draft);
@@ -82,7 +82,7 @@ pub(super) fn complaints(draft: &JobSpecBuilder) -> Vec<SpecIssue> {
         let what = format!("`{}-{}` is not a range of ports", draft.ports.first, draft.ports.last);
         all.add("ports", what, "write it as `20000-32767`");
     }
-    all.0.extend(draft.framework.complaints(draft));
+    all.0.extend(draft.framework.issues(draft));
     all.0
 }
 
@@ -189,8 +189,8 @@ fn inputs(all: &mut SpecIssues, draft: &JobSpecBuilder) {
         if !names.insert(&input.name) {
             let what = format!("something else is called `{}` in a task's directory", input.name);
             all.add(&key, what, "give one of them another name");
-        } else if !variables.insert(input.variable()) {
-            let what = format!("another input has the variable `{}`", input.variable());
+        } else if !variables.insert(input.env_variable()) {
+            let what = format!("another input has the variable `{}`", input.env_variable());
             all.add(&key, what, "give one of them another name");
         }
         let name = &input.name;
@@ -288,7 +288,7 @@ fn one_name(draft: &JobSpecBuilder, output: &Output) -> Option<String> {
     if matches!(output.scope, OutputScope::Task(_)) {
         return None;
     }
-    let theirs = |role: &&RoleSpec| output.is_of(role, 0);
+    let theirs = |role: &&RoleSpec| output.is_produced_by(role, 0);
     let roles: Vec<&RoleSpec> = draft.roles.iter().filter(theirs).collect();
     let tasks: u64 = roles.iter().map(|role| u64::from(role.max_instances())).sum();
     let (by_role, by_index) = (

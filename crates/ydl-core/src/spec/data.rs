@@ -52,7 +52,7 @@ impl InputForm {
 
 impl Input {
     /// The variable that tells programs where it is: `YDL_INPUT_TRAIN` for `train`.
-    pub fn variable(&self) -> String {
+    pub fn env_variable(&self) -> String {
         let fits = |c: char| match c.is_ascii_alphanumeric() {
             true => c.to_ascii_uppercase(),
             false => '_',
@@ -119,7 +119,7 @@ impl Output {
     }
 
     /// Whether the task of that number in a role sends it.
-    pub fn is_of(&self, role: &RoleSpec, index: u32) -> bool {
+    pub fn is_produced_by(&self, role: &RoleSpec, index: u32) -> bool {
         match &self.scope {
             OutputScope::All => !role.is_auxiliary(),
             OutputScope::Role(name) => role.name == *name,

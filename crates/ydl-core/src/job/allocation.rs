@@ -1,0 +1,164 @@
+//! How long containers are waited for, and what happens when they do not come.
+
+use super::{Job, Mutant, NextStep, Phase, Stage, release::ContainerFate, timers::Timer};
+use crate::{action::Action, ending::Cause, history::HistoryKind, spec::Resources, time::Time};
+use alloc::{format, string::String, vec::Vec};
+
+impl Job {
+    /// Since when a gathering waits for what it cannot do without.
+    pub(super) fn update_wait_times(&mut self, round: u32) {
+        let now = self.now;
+        let Some(pending) = self.pending_rounds.get(&round) else {
+            return;
+        };
+        let asking = pending.share.asked > 0 && self.lacks_containers(pending);
+        let holding = asking && pending.share.holds > 0;
+        let since = |old: Option<Time>, still: bool| still.then(|| old.unwrap_or(now));
+        if let Some(pending) = self.pending_rounds.get_mut(&round) {
+            pending.asking_since = since(pending.asking_since, asking);
+            pending.holding_since = since(pending.holding_since, holding);
+        }
+        self.arm_pending_round(round);
+    }
+
+    /// A new master: the cluster was not asked while there was none.
+    pub(super) fn restart_allocation_waits(&mut self) {
+        let now = self.now;
+        let rounds: Vec<_> = self.pending_rounds.keys().copied().collect();
+        for pending in self.pending_rounds.values_mut() {
+            pending.asking_since = pending.asking_since.map(|_| now);
+            pending.holding_since = pending.holding_since.map(|_| now);
+            pending.changed = now;
+        }
+        for round in rounds {
+            self.arm_pending_round(round);
+        }
+        self.starvation_since = self.starvation_since.map(|_| now);
+        for key in self.task_keys(None) {
+            if let Phase::Asked { since } = &mut self.task_mut(key).phase {
+                *since = now;
+                self.arm(key);
+            }
+        }
+    }
+
+    fn arm_pending_round(&mut self, round: u32) {
+        let Some(pending) = self.pending_rounds.get(&round) else {
+            return;
+        };
+        let deadlines = &self.spec.timeouts;
+        let allocation = pending.asking_since.map(|at| at + deadlines.allocation);
+        let hold = pending.holding_since.map(|at| at + self.spec.gang.hold);
+        let waits = [allocation, hold].into_iter().flatten();
+        let waits = waits.filter(|_| !self.mutant.is(Mutant::NeverReleasesGang));
+        let at = waits.chain(self.settles_at(pending)).min();
+        self.timers.arm(Timer::PendingRound(round), at);
+    }
+
+    /// A gathering has waited too long for containers.
+    pub(super) fn on_pending_round_timer(&mut self, round: u32, out: &mut Vec<Action>) {
+        let Some(pending) = self.pending_rounds.get_mut(&round) else {
+            return;
+        };
+        let asking_since = pending.asking_since;
+        let newcomers = pending.newcomers;
+        let allocation = self.spec.timeouts.allocation;
+        let is_over = |since: Option<Time>, wait| since.is_some_and(|it| it + wait <= self.now);
+        let late = is_over(asking_since, allocation);
+        if !late && !is_over(pending.holding_since, self.spec.gang.hold) {
+            // Nothing has changed for a while: whether it begins is seen when everything has been heard.
+            self.arm_pending_round(round);
+            return;
+        }
+        let last = late || pending.tries >= self.spec.gang.retries;
+        pending.tries += 1;
+        let tries = pending.tries;
+        let first = pending.members.first().map(|key| key.index);
+        let missing = self.describe_missing(asking_since);
+        let give_up = newcomers.filter(|(role, _)| self.spec.roles[*role].elastic.is_none());
+        match (last, give_up) {
+            (true, Some((role, _))) => {
+                // Those who came after them go with them: a role has its first tasks.
+                let size = first.unwrap_or(self.roles[role].want);
+                self.resize(role, size, Some(missing), out);
+            }
+            (true, None) => self.fail(Cause::NoContainers { missing }, out),
+            (false, _) => self.release_gang(round, tries, missing, out),
+        }
+    }
+
+    /// Half a gang keeps others from theirs: it gives back what it holds and asks again later.
+    fn release_gang(&mut self, round: u32, tries: u32, missing: String, out: &mut Vec<Action>) {
+        let backoff = self.spec.gang.backoff.delay(tries);
+        let what = HistoryKind::GangReleased { tries, backoff, missing };
+        self.record(what, out);
+        let now = self.now;
+        let until = now + backoff;
+        let members = self.pending_rounds.get(&round).map(|it| it.members.clone());
+        for key in members.unwrap_or_default() {
+            match &self.task(key).phase {
+                Phase::Launching { .. }
+                | Phase::Joining { .. }
+                | Phase::Ready { .. }
+                | Phase::Restarting { .. } => {
+                    self.release(
+                        key,
+                        NextStep::Retry { at: until },
+                        ContainerFate::Unknown,
+                        false,
+                        out,
+                    );
+                }
+                Phase::Asked { .. } => self.set_phase(key, Phase::BackingOff { since: now, until }),
+                Phase::BackingOff { .. }
+                | Phase::Starting { .. }
+                | Phase::Running { .. }
+                | Phase::Stopping { .. }
+                | Phase::Releasing { .. }
+                | Phase::Finished { .. } => {}
+            }
+        }
+        self.arm_pending_round(round);
+    }
+
+    /// What cannot be had, in one sentence.
+    pub(super) fn describe_missing(&self, since: Option<Time>) -> String {
+        let mut missing = Vec::new();
+        let roles = self.spec.roles.iter().zip(&self.roles).enumerate();
+        for (_, (spec, role)) in roles.filter(|(at, _)| !self.is_blocked(*at)) {
+            for (memory_mib, tasks) in &role.asked {
+                let size = Resources { memory_mib: *memory_mib, ..spec.resources.clone() };
+                missing.push(format!("{} × `{}` ({size})", tasks.len(), spec.name));
+            }
+        }
+        let waited = since.map(|since| format!(" after {}", self.now - since)).unwrap_or_default();
+        let mut text = format!(
+            "{} of {} containers were there{waited}; missing: {}",
+            self.held.len(),
+            self.wanted_tasks(),
+            missing.join(", "),
+        );
+        if let Some(avoided) = self.describe_excluded() {
+            text += &format!("; {avoided}");
+        }
+        text
+    }
+
+    /// Where containers are not taken, if there are such nodes.
+    pub(super) fn describe_excluded(&self) -> Option<String> {
+        let avoided = self.nodes.excluded();
+        let names: Vec<_> = avoided.iter().map(|node| format!("`{node}`")).collect();
+        (!names.is_empty()).then(|| format!("avoided nodes: {}", names.join(", ")))
+    }
+
+    /// Tasks that start on their own may wait for each other's containers, but not all of them for nothing, and
+    /// not for those of services, which never end.
+    pub(super) fn update_starvation(&mut self) {
+        let alone = self.stage == Stage::Active && !self.spec.gang.together;
+        let starved = alone && self.is_starved();
+        self.starvation_since = starved.then(|| self.starvation_since.unwrap_or(self.now));
+        let allocation = self.spec.timeouts.allocation;
+        let at = self.starvation_since.map(|since| since + allocation);
+        self.timers.arm(Timer::Starvation, at);
+    }
+}
