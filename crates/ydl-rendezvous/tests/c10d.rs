@@ -1,75 +1,75 @@
-//! PyTorch's store: the bytes that torch's clients and servers were seen to exchange, and what each command means.
+//! PyTorch's store: recorded exchanges of torch's clients and servers, and the semantics of each command.
 
 mod support;
 
 use expect_test::{Expect, expect};
 use support::{
     ProtocolRunner, bytes,
-    c10d::{TestDialect, command, told},
+    c10d::{TestDialect, command, format_actions},
     hex, link,
 };
 use ydl_rendezvous::{Action, Protocol, c10d::C10dStore};
 
-/// Says what a transcript says a client said, and compares the answers with those in it. A line is what one link says
-/// (`>`) or hears (`<`); the first link if none is named.
+/// Replays the input of a transcript and compares the output. A line is input (`>`) or output (`<`) of a link, by default
+/// the first one.
 fn replay(transcript: &str) {
     let mut runner = ProtocolRunner::new(C10dStore::default());
-    let mut heard = String::new();
+    let mut output = String::new();
     let mut expected = String::new();
     for line in transcript.lines().map(str::trim).filter(|line| !line.is_empty()) {
-        let (who, said) = line.split_once(['>', '<']).expect("a line is said or heard");
+        let (who, input) = line.split_once(['>', '<']).expect("a line has a direction");
         let number: u64 = who.trim().parse().unwrap_or(1);
         if line.contains('<') {
-            expected += &format!("{number} < {}\n", hex(&bytes(said)));
+            expected += &format!("{number} < {}\n", hex(&bytes(input)));
             continue;
         }
         if !runner.is_open(link(number)) {
             runner.open(link(number), number as u32);
         }
-        for act in runner.say(link(number), &bytes(said)) {
-            let Action::Send(to, answer) = act else {
-                panic!("{act:?} after {line}");
+        for action in runner.feed(link(number), &bytes(input)) {
+            let Action::Send(to, answer) = action else {
+                panic!("{action:?} after {line}");
             };
             let to = (1..9).find(|number| link(*number) == to).expect("a known link");
-            heard += &format!("{to} < {}\n", hex(&answer));
+            output += &format!("{to} < {}\n", hex(&answer));
         }
     }
-    assert_eq!(heard, expected);
+    assert_eq!(output, expected);
 }
 
-/// A command per line, in words, with the number of its link before it: `2 wait key`. Links 1 to 4 speak as torch 2.2
-/// does and later, 5 and 6 as torch 2.1, 7 and 8 as torch 2.0.
-fn say(runner: &mut ProtocolRunner<C10dStore>, script: &str) -> String {
+/// Runs a command per line, after the number of its link: `2 wait key`. Links 1 to 4 use the dialect of torch 2.2 and
+/// later, 5 and 6 that of torch 2.1, 7 and 8 that of torch 2.0.
+fn run(runner: &mut ProtocolRunner<C10dStore>, script: &str) -> String {
     let mut all = String::new();
     for line in script.lines().map(str::trim).filter(|line| !line.is_empty()) {
         let (number, words) = line.split_once(' ').expect("a link and a command");
         let number: u64 = number.parse().expect("the number of a link");
-        let speaks = match number {
+        let dialect = match number {
             1..=4 => TestDialect::New,
             5..=6 => TestDialect::Extended,
             _ => TestDialect::Watching,
         };
         if words == "close" {
-            all += &told(&runner.close(link(number)));
+            all += &format_actions(&runner.close(link(number)));
             continue;
         }
         if !runner.is_open(link(number)) {
             runner.open(link(number), number as u32);
-            if speaks == TestDialect::New && words != "validate" {
-                runner.say(link(number), &command(speaks, "validate"));
+            if dialect == TestDialect::New && words != "validate" {
+                runner.feed(link(number), &command(dialect, "validate"));
             }
         }
-        all += &told(&runner.say(link(number), &command(speaks, words)));
+        all += &format_actions(&runner.feed(link(number), &command(dialect, words)));
     }
     all
 }
 
 fn check(script: &str, expected: Expect) {
-    expected.assert_eq(&say(&mut ProtocolRunner::new(C10dStore::default()), script));
+    expected.assert_eq(&run(&mut ProtocolRunner::new(C10dStore::default()), script));
 }
 
 #[test]
-fn a_client_of_torch_2_15_hears_what_torch_would_tell_it() {
+fn a_client_of_torch_2_15_gets_the_responses_of_torch() {
     replay(
         "
         > 00 ce f7 85 3c  0d 40 73 00 00
@@ -128,7 +128,7 @@ fn a_client_of_torch_2_15_hears_what_torch_would_tell_it() {
 }
 
 #[test]
-fn a_key_that_came_just_before_its_wait_was_given_up_is_told_and_so_is_the_end_of_the_wait() {
+fn a_cancel_after_a_wait_was_satisfied_gets_both_responses() {
     replay(
         "
         > 00 ce f7 85 3c
@@ -142,7 +142,7 @@ fn a_key_that_came_just_before_its_wait_was_given_up_is_told_and_so_is_the_end_o
 }
 
 #[test]
-fn all_keys_are_listed_with_their_slash() {
+fn keys_are_listed_with_their_slash() {
     replay(
         "
         > 00 ce f7 85 3c 01 02 00 00 00 00 00 00 00 2f 61 01 00 00 00 00 00 00 00 31
@@ -155,7 +155,7 @@ fn all_keys_are_listed_with_their_slash() {
 }
 
 #[test]
-fn a_client_of_torch_2_1_hears_what_torch_would_tell_it() {
+fn a_client_of_torch_2_1_gets_the_responses_of_torch() {
     replay(
         "
         > 03 05 00 00 00 00 00 00 00 69 6e 69 74 2f 01 00 00 00 00 00 00 00
@@ -177,7 +177,7 @@ fn a_client_of_torch_2_1_hears_what_torch_would_tell_it() {
 }
 
 #[test]
-fn a_client_of_torch_2_0_hears_what_torch_would_tell_it() {
+fn a_client_of_torch_2_0_gets_the_responses_of_torch() {
     replay(
         "
         > 03 05 00 00 00 00 00 00 00 69 6e 69 74 2f 01 00 00 00 00 00 00 00
@@ -194,7 +194,7 @@ fn a_client_of_torch_2_0_hears_what_torch_would_tell_it() {
 }
 
 #[test]
-fn an_old_client_may_begin_with_a_key_of_46_bytes() {
+fn a_legacy_client_can_start_with_a_key_of_46_bytes() {
     replay(&format!(
         "> 00 2e 00 00 00 00 00 00 00 {} 01 00 00 00 00 00 00 00 31\n> 06\n< 01 00 00 00 00 00 00 00",
         "2f ".repeat(46)
@@ -202,7 +202,7 @@ fn an_old_client_may_begin_with_a_key_of_46_bytes() {
 }
 
 #[test]
-fn clients_of_every_torch_meet_in_one_store() {
+fn clients_of_every_torch_share_one_store() {
     check(
         "
         1 ping 7
@@ -224,7 +224,7 @@ fn clients_of_every_torch_meet_in_one_store() {
 }
 
 #[test]
-fn a_torch_2_1_that_was_recognised_may_append() {
+fn a_detected_torch_2_1_client_can_append() {
     check(
         "5 cancel\n5 append b x\n5 append b y\n5 get b\n5 delete b",
         expect![[r#"
@@ -236,7 +236,7 @@ fn a_torch_2_1_that_was_recognised_may_append() {
 }
 
 #[test]
-fn an_old_watch_is_told_of_every_change() {
+fn a_legacy_watch_is_notified_of_every_change() {
     check(
         "
         7 watch a
@@ -258,7 +258,7 @@ fn an_old_watch_is_told_of_every_change() {
 }
 
 #[test]
-fn compare_set_stores_what_was_expected_to_be_absent() {
+fn compare_set_with_an_empty_expectation_stores_an_absent_key() {
     check(
         "1 compare_set a '' v\n1 get a",
         expect![[r#"
@@ -269,7 +269,7 @@ fn compare_set_stores_what_was_expected_to_be_absent() {
 }
 
 #[test]
-fn compare_set_of_an_absent_key_returns_what_was_expected_and_stores_nothing() {
+fn compare_set_of_an_absent_key_returns_the_expectation_and_stores_nothing() {
     check(
         "1 compare_set a x v\n1 check a",
         expect![[r#"
@@ -280,7 +280,7 @@ fn compare_set_of_an_absent_key_returns_what_was_expected_and_stores_nothing() {
 }
 
 #[test]
-fn compare_set_returns_what_is_stored_now() {
+fn compare_set_returns_the_stored_value() {
     check(
         "1 set a v\n1 compare_set a v w\n1 compare_set a v x",
         expect![[r#"
@@ -291,7 +291,7 @@ fn compare_set_returns_what_is_stored_now() {
 }
 
 #[test]
-fn compare_set_wakes_those_who_wait() {
+fn compare_set_wakes_waiting_links() {
     check(
         "1 wait a\n2 compare_set a '' v",
         expect![[r#"
@@ -302,7 +302,7 @@ fn compare_set_wakes_those_who_wait() {
 }
 
 #[test]
-fn what_is_absent_reads_as_nothing() {
+fn an_absent_key_reads_as_empty() {
     check(
         "1 set a v\n1 get b\n1 multi_get b a",
         expect![[r#"
@@ -313,7 +313,7 @@ fn what_is_absent_reads_as_nothing() {
 }
 
 #[test]
-fn adding_to_what_is_not_a_number_ends_the_link() {
+fn adding_to_a_value_that_is_not_a_number_closes_the_link() {
     check(
         "1 set a v\n1 add a 1\n2 get a",
         expect![[r#"
@@ -325,7 +325,7 @@ fn adding_to_what_is_not_a_number_ends_the_link() {
 }
 
 #[test]
-fn a_number_is_read_as_cpp_reads_it() {
+fn numbers_are_parsed_like_stoll() {
     check(
         "1 set a +7x\n1 add a 1\n1 set a 9223372036854775808\n1 add a 1",
         expect![[r#"
@@ -337,35 +337,35 @@ fn a_number_is_read_as_cpp_reads_it() {
 }
 
 #[test]
-fn an_unknown_command_ends_the_link() {
+fn an_unknown_command_closes_the_link() {
     let mut runner = ProtocolRunner::new(C10dStore::default());
-    say(&mut runner, "1 set a v");
+    run(&mut runner, "1 set a v");
     expect![[r#"
         unknown command `19`
         1 closed
     "#]]
-    .assert_eq(&told(&runner.say(link(1), &[19])));
+    .assert_eq(&format_actions(&runner.feed(link(1), &[19])));
     runner.open(link(2), 2);
     expect![[r#"
         unknown command `12`
         2 closed
     "#]]
-    .assert_eq(&told(&runner.say(link(2), &[12])));
+    .assert_eq(&format_actions(&runner.feed(link(2), &[12])));
 }
 
 #[test]
-fn a_wrong_magic_ends_the_link() {
+fn a_wrong_magic_number_closes_the_link() {
     let mut runner = ProtocolRunner::new(C10dStore::default());
     runner.open(link(1), 1);
     expect![[r#"
         key length `3704026830` exceeds the maximum of `8192`
         1 closed
     "#]]
-    .assert_eq(&told(&runner.say(link(1), &bytes("00 ce f6 c6 dc 00 00 00 00"))));
+    .assert_eq(&format_actions(&runner.feed(link(1), &bytes("00 ce f6 c6 dc 00 00 00 00"))));
 }
 
 #[test]
-fn a_link_is_validated_once() {
+fn a_second_validate_closes_the_link() {
     check(
         "1 validate\n1 validate",
         expect![[r#"
@@ -376,7 +376,7 @@ fn a_link_is_validated_once() {
 }
 
 #[test]
-fn a_queue_gives_back_in_order_and_tells_its_length_before() {
+fn pop_returns_the_previous_length_and_items_in_order() {
     check(
         "1 push q 1\n1 push q 2\n1 length q\n1 count\n1 pop q\n1 pop q\n1 pop q\n1 length q",
         expect![[r#"
@@ -391,7 +391,7 @@ fn a_queue_gives_back_in_order_and_tells_its_length_before() {
 }
 
 #[test]
-fn a_queue_that_is_not_empty_counts_as_present_but_is_not_a_key() {
+fn a_nonempty_queue_is_present_but_not_a_key() {
     check(
         "1 push q 1\n1 check q\n1 wait q\n1 delete q\n1 list\n1 pop q\n1 check q",
         expect![[r#"
@@ -406,7 +406,7 @@ fn a_queue_that_is_not_empty_counts_as_present_but_is_not_a_key() {
 }
 
 #[test]
-fn a_push_wakes_one_of_those_who_wait_the_first() {
+fn a_push_wakes_the_first_waiting_link_only() {
     check(
         "1 wait q\n2 wait q\n3 push q 1\n3 push q 2",
         expect![[r#"
@@ -423,7 +423,7 @@ fn a_push_wakes_one_of_those_who_wait_the_first() {
 }
 
 #[test]
-fn a_wait_ends_when_all_its_keys_have_come_also_those_deleted_since() {
+fn a_wait_ends_when_all_keys_have_been_set_even_if_deleted_since() {
     check(
         "1 wait a b b\n2 set a 1\n2 delete a\n2 append b 1\n2 set b 2",
         expect![[r#"
@@ -434,7 +434,7 @@ fn a_wait_ends_when_all_its_keys_have_come_also_those_deleted_since() {
 }
 
 #[test]
-fn set_add_append_multi_set_compare_set_and_barrier_wake() {
+fn set_add_append_multi_set_compare_set_and_barrier_wake_waiting_links() {
     for waker in [
         "set a 1",
         "add a 1",
@@ -444,13 +444,13 @@ fn set_add_append_multi_set_compare_set_and_barrier_wake() {
         "barrier a 1",
     ] {
         let told =
-            say(&mut ProtocolRunner::new(C10dStore::default()), &format!("1 wait a\n2 {waker}"));
+            run(&mut ProtocolRunner::new(C10dStore::default()), &format!("1 wait a\n2 {waker}"));
         assert!(told.contains("1 < 0\n"), "{waker}: {told}");
     }
 }
 
 #[test]
-fn nothing_to_wait_for_is_answered_at_once() {
+fn a_satisfied_wait_gets_a_response_at_once() {
     check(
         "1 wait\n1 check\n1 cancel",
         expect![[r#"
@@ -462,7 +462,7 @@ fn nothing_to_wait_for_is_answered_at_once() {
 }
 
 #[test]
-fn a_cancelled_wait_is_not_answered_later() {
+fn a_canceled_wait_gets_no_later_response() {
     check(
         "1 wait a\n1 cancel\n2 set a 1",
         expect![[r#"
@@ -472,7 +472,7 @@ fn a_cancelled_wait_is_not_answered_later() {
 }
 
 #[test]
-fn whoever_says_something_else_no_longer_waits() {
+fn another_command_ends_a_wait() {
     check(
         "7 wait a\n7 add n 1\n1 set a 1\n7 wait b\n7 set b 1",
         expect![[r#"
@@ -482,7 +482,7 @@ fn whoever_says_something_else_no_longer_waits() {
 }
 
 #[test]
-fn a_link_that_ended_waits_for_nothing_and_its_keys_stay() {
+fn a_closed_link_has_no_wait_and_its_keys_stay() {
     check(
         "1 set k v\n1 wait a\n1 close\n2 set a 1\n2 get k",
         expect![[r#"
@@ -492,7 +492,7 @@ fn a_link_that_ended_waits_for_nothing_and_its_keys_stay() {
 }
 
 #[test]
-fn whoever_comes_late_to_a_barrier_passes() {
+fn a_late_link_passes_a_complete_barrier() {
     check(
         "1 barrier b 2\n2 barrier b 2\n3 barrier b 2\n3 get b",
         expect![[r#"
@@ -505,7 +505,7 @@ fn whoever_comes_late_to_a_barrier_passes() {
 }
 
 #[test]
-fn a_barrier_that_was_given_up_is_counted_but_not_answered() {
+fn an_abandoned_barrier_wait_counts_but_gets_no_response() {
     check(
         "1 barrier b 2\n1 cancel\n2 barrier b 2",
         expect![[r#"
@@ -516,7 +516,7 @@ fn a_barrier_that_was_given_up_is_counted_but_not_answered() {
 }
 
 #[test]
-fn who_has_not_come_is_missed_while_somebody_waits() {
+fn absent_tasks_are_missing_while_a_link_waits() {
     let members = (0..3).map(|index| support::peer(index).task).collect();
     let mut runner = ProtocolRunner::new(C10dStore::default().with_members(members));
     let missing = |runner: &ProtocolRunner<C10dStore>| -> Vec<String> {
@@ -524,18 +524,18 @@ fn who_has_not_come_is_missed_while_somebody_waits() {
         missing.iter().map(ToString::to_string).collect()
     };
     runner.open(link(1), 1);
-    runner.say(link(1), &command(TestDialect::New, "validate"));
+    runner.feed(link(1), &command(TestDialect::New, "validate"));
     assert!(missing(&runner).is_empty(), "nobody waits");
-    runner.say(link(1), &command(TestDialect::New, "wait go"));
+    runner.feed(link(1), &command(TestDialect::New, "wait go"));
     assert_eq!(missing(&runner), ["worker:0", "worker:2"]);
     runner.open(link(2), 2);
-    runner.say(link(2), &command(TestDialect::New, "validate"));
+    runner.feed(link(2), &command(TestDialect::New, "validate"));
     assert_eq!(missing(&runner), ["worker:0"]);
     let mut effects = ydl_rendezvous::Effects::default();
     runner.protocol.attempt_ended(&support::peer(2), &mut effects);
     assert_eq!(missing(&runner), ["worker:0", "worker:2"]);
     runner.open(link(3), 0);
-    runner.say(link(3), &command(TestDialect::New, "validate"));
-    runner.say(link(3), &command(TestDialect::New, "set go now"));
+    runner.feed(link(3), &command(TestDialect::New, "validate"));
+    runner.feed(link(3), &command(TestDialect::New, "set go now"));
     assert!(missing(&runner).is_empty(), "nobody waits any more");
 }

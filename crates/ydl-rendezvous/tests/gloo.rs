@@ -1,4 +1,4 @@
-//! Horovod's store: the bytes that its clients and workers were seen to exchange, and what each request means.
+//! Horovod's store: recorded exchanges of its clients and workers, and the semantics of each request.
 
 mod support;
 
@@ -13,15 +13,15 @@ use ydl_rendezvous::{
     },
 };
 
-fn world(places: &[&str]) -> World {
-    let members = places.iter().zip(0..).map(|(slot, index)| GlooMember {
+fn world(slots: &[&str]) -> World {
+    let members = slots.iter().zip(0..).map(|(slot, index)| GlooMember {
         task: peer(index).task,
         slot: slot.parse().expect("a slot"),
     });
     World::new(members.collect()).expect("a world")
 }
 
-/// Each process on a host of its own.
+/// Creates a world of three processes, each on its own host.
 fn three() -> World {
     world(&["hostA:0", "hostB:0", "hostC:0"])
 }
@@ -39,37 +39,39 @@ impl Server {
         }
     }
 
-    /// What a worker says on a new connection, and what comes of it.
-    fn say(&mut self, worker: u32, said: &str) -> Vec<Action> {
+    /// Sends bytes of a worker on a new connection and returns the actions.
+    fn send(&mut self, worker: u32, input: &str) -> Vec<Action> {
         self.connections += 1;
         self.runner.open(link(self.connections), worker);
-        self.runner.say(link(self.connections), said.as_bytes())
+        self.runner.feed(link(self.connections), input.as_bytes())
     }
 
-    /// A line `0 PUT /scope/key value` each, from that worker.
+    /// Runs a request per line, after the number of its worker: `0 PUT /scope/key value`.
     fn script(&mut self, script: &str) -> String {
         let mut all = String::new();
         for line in script.lines().map(str::trim).filter(|line| !line.is_empty()) {
             let mut words = line.split(' ');
             let worker: u32 = words.next().and_then(|word| word.parse().ok()).expect("a worker");
-            let (verb, path) = (words.next().expect("a verb"), words.next().expect("a path"));
+            let (method, path) = (words.next().expect("a method"), words.next().expect("a path"));
             let value = words.next().unwrap_or_default();
-            let said = request(verb, path, value);
-            all += &format!("{verb} {path}: {}\n", told(&self.say(worker, &said)));
+            let input = request(method, path, value);
+            all += &format!("{method} {path}: {}\n", format_actions(&self.send(worker, &input)));
         }
         all
     }
 }
 
-fn request(verb: &str, path: &str, value: &str) -> String {
+fn request(method: &str, path: &str, value: &str) -> String {
     let length = value.len();
-    format!("{verb} {path} HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Length: {length}\r\n\r\n{value}")
+    format!(
+        "{method} {path} HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Length: {length}\r\n\r\n{value}"
+    )
 }
 
-fn told(acts: &[Action]) -> String {
-    let told: Vec<String> = acts
+fn format_actions(actions: &[Action]) -> String {
+    let told: Vec<String> = actions
         .iter()
-        .map(|act| match act {
+        .map(|action| match action {
             Action::Send(_, bytes) => {
                 let text = String::from_utf8_lossy(bytes);
                 let (head, body) = text.split_once("\r\n\r\n").expect("a head and a body");
@@ -89,9 +91,9 @@ fn check(world: World, script: &str, expected: Expect) {
 }
 
 #[test]
-fn a_client_hears_the_very_bytes() {
+fn responses_have_the_expected_bytes() {
     let mut server = Server::new(three());
-    let mut answered = |worker: u32, said: &str| match &server.say(worker, said)[..] {
+    let mut answered = |worker: u32, input: &str| match &server.send(worker, input)[..] {
         [Action::Send(_, bytes), Action::Close(_)] => String::from_utf8_lossy(bytes).into_owned(),
         other => panic!("{other:?}"),
     };
@@ -116,24 +118,24 @@ fn a_client_hears_the_very_bytes() {
     );
     let asked =
         "GET /rank_and_size/hostA:0 HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Length: 0\r\n\r\n";
-    assert_eq!(server.say(0, asked), []);
+    assert_eq!(server.send(0, asked), []);
     let mut effects = Effects::default();
     server.runner.protocol.handle(WorldEvent::Started(three()), &mut effects);
-    let (_, acts) = effects.into_parts();
+    let (_, actions) = effects.into_parts();
     let expected = "HTTP/1.0 200 OK\r\nContent-Length: 11\r\n\r\n0,3,0,1,0,3";
-    assert_eq!(acts, [Action::Send(link(5), expected.into()), Action::Close(link(5))]);
+    assert_eq!(actions, [Action::Send(link(5), expected.into()), Action::Close(link(5))]);
 }
 
 #[test]
-fn what_python_says_is_understood() {
-    let said = "PUT /scope/key HTTP/1.1\r\nAccept-Encoding: identity\r\n\
+fn a_request_of_python_is_accepted() {
+    let input = "PUT /scope/key HTTP/1.1\r\nAccept-Encoding: identity\r\n\
         Content-Type: application/x-www-form-urlencoded\r\nContent-length: 5\r\nHost: 127.0.0.1:4242\r\n\
         User-Agent: Python-urllib/3.11\r\nConnection: close\r\n\r\nvalue";
-    assert_eq!(told(&Server::new(three()).say(0, said)), "200 OK ``, closed");
+    assert_eq!(format_actions(&Server::new(three()).send(0, input)), "200 OK ``, closed");
 }
 
 #[test]
-fn an_empty_value_is_there() {
+fn an_empty_value_can_be_stored() {
     check(
         three(),
         "0 PUT /cross_0/0\n1 GET /cross_0/0",
@@ -145,7 +147,7 @@ fn an_empty_value_is_there() {
 }
 
 #[test]
-fn what_nobody_understands_is_answered_as_horovod_does() {
+fn unsupported_requests_get_the_status_codes_of_horovod() {
     check(
         three(),
         "0 POST /a/b\n0 GET /a\n0 GET /\n0 GET /a/b/c\n0 DELETE /a/b",
@@ -160,7 +162,7 @@ fn what_nobody_understands_is_answered_as_horovod_does() {
 }
 
 #[test]
-fn a_scope_of_the_world_is_emptied_when_its_last_member_is_done() {
+fn a_scope_of_the_world_is_emptied_when_its_last_participant_is_done() {
     check(
         three(),
         "
@@ -197,7 +199,7 @@ fn a_scope_of_the_world_is_emptied_when_its_last_member_is_done() {
 }
 
 #[test]
-fn scopes_are_counted_each_for_itself() {
+fn participants_are_counted_per_scope() {
     check(
         world(&["a:0", "a:1", "b:0"]),
         "
@@ -224,7 +226,7 @@ fn scopes_are_counted_each_for_itself() {
 }
 
 #[test]
-fn a_scope_of_others_loses_one_key_at_a_time() {
+fn keys_of_other_scopes_are_deleted_one_at_a_time() {
     let scope = "global_process_set_hash_4a";
     let mut server = Server::new(three());
     server.script(&format!("0 PUT /{scope}/0 a\n1 PUT /{scope}/1 b\n0 DELETE /{scope}/0"));
@@ -238,7 +240,7 @@ fn a_scope_of_others_loses_one_key_at_a_time() {
 }
 
 #[test]
-fn nobody_speaks_for_another_rank() {
+fn requests_on_behalf_of_another_rank_are_rejected() {
     check(
         three(),
         "1 PUT /global/0 x\n1 PUT /global/rank_0 x\n2 DELETE /global/0\n1 GET /rank_and_size/hostA:0\n0 GET /global/0",
@@ -253,7 +255,7 @@ fn nobody_speaks_for_another_rank() {
 }
 
 #[test]
-fn the_numbers_of_a_world_are_those_horovod_gives() {
+fn the_ranks_of_a_world_match_horovod() {
     let world = world(&["a:0", "a:1", "b:0", "b:1", "b:2", "c:0"]);
     let numbers: Vec<String> = world
         .members()
@@ -273,7 +275,7 @@ fn the_numbers_of_a_world_are_those_horovod_gives() {
 }
 
 #[test]
-fn tasks_are_hosts_of_their_own() {
+fn each_task_counts_as_a_host() {
     let world = World::of_tasks([peer(0).task, peer(1).task], 2);
     let numbers: Vec<String> = world
         .members()
@@ -292,7 +294,7 @@ fn tasks_are_hosts_of_their_own() {
 }
 
 #[test]
-fn a_program_is_given_the_numbers_that_it_has_in_its_world() {
+fn the_environment_of_a_program_matches_its_world() {
     let role = |name: &str, instances, processes| ydl_core::RoleMembers {
         role: name.into(),
         instances,
@@ -325,26 +327,26 @@ fn a_program_is_given_the_numbers_that_it_has_in_its_world() {
 }
 
 #[test]
-fn a_world_whose_local_ranks_have_a_gap_or_a_double_is_none() {
-    for places in [["a:0", "a:2"], ["a:0", "a:0"], ["a:1", "b:0"]] {
-        let members = places
+fn a_world_with_missing_or_duplicate_local_ranks_is_invalid() {
+    for slots in [["a:0", "a:2"], ["a:0", "a:0"], ["a:1", "b:0"]] {
+        let members = slots
             .map(|slot| GlooMember { task: peer(0).task, slot: slot.parse().expect("a slot") });
         let refused = World::new(members.into()).expect_err("no world");
         assert!(refused.starts_with("the local ranks of `a` are not 0 to"), "{refused}");
     }
 }
 
-/// Tells the store what was decided, and shows what comes of it.
-fn hear(server: &mut Server, news: WorldEvent) -> (Vec<Action>, String) {
+/// Passes an event to the store, and returns the actions and their text.
+fn handle(server: &mut Server, event: WorldEvent) -> (Vec<Action>, String) {
     let mut effects = Effects::default();
-    server.runner.protocol.handle(news, &mut effects);
-    let (_, acts) = effects.into_parts();
-    let told = told(&acts);
-    (acts, told)
+    server.runner.protocol.handle(event, &mut effects);
+    let (_, actions) = effects.into_parts();
+    let told = format_actions(&actions);
+    (actions, told)
 }
 
 #[test]
-fn whoever_asks_for_its_numbers_waits_for_the_next_world() {
+fn a_rank_request_waits_for_the_next_world() {
     let mut server = Server::new(three());
     server.script("0 PUT /global/0 old");
     assert_eq!(server.script("0 GET /rank_and_size/hostA:0"), "GET /rank_and_size/hostA:0: \n");
@@ -353,13 +355,13 @@ fn whoever_asks_for_its_numbers_waits_for_the_next_world() {
         server.runner.protocol.rank_requests().map(ProcessSlot::to_string).collect();
     assert_eq!(requested, ["hostA:0", "hostC:0"]);
     assert_eq!(server.runner.protocol.missing(), [peer(1).task, peer(2).task]);
-    // The second is gone, the third goes, another comes.
+    // The second has left, the third leaves, another one joins.
     let next = World::new(vec![
         GlooMember { task: peer(0).task, slot: "hostA:0".parse().unwrap() },
         GlooMember { task: peer(3).task, slot: "hostD:0".parse().unwrap() },
     ]);
     expect!["200 OK `0,2,0,1,0,2`, closed, 200 OK `-1,-1,-1,-1,-1,-1`, closed"]
-        .assert_eq(&hear(&mut server, WorldEvent::Started(next.unwrap())).1);
+        .assert_eq(&handle(&mut server, WorldEvent::Started(next.unwrap())).1);
     expect![[r#"
         GET /global/0: 404 Not Found ``, closed
         PUT /global/1: 200 OK ``, closed
@@ -371,16 +373,16 @@ fn whoever_asks_for_its_numbers_waits_for_the_next_world() {
 }
 
 #[test]
-fn whoever_asked_and_went_is_not_asking() {
+fn a_closed_link_has_no_rank_request() {
     let mut server = Server::new(three());
     server.script("0 GET /rank_and_size/hostA:0");
     server.runner.close(link(1));
     assert_eq!(server.runner.protocol.rank_requests().count(), 0);
-    assert_eq!(server.runner.kept.len(), 3, "{:?}", server.runner.kept);
+    assert_eq!(server.runner.persisted.len(), 3, "{:?}", server.runner.persisted);
 }
 
 #[test]
-fn those_who_wait_are_told_for_whom() {
+fn tasks_without_a_key_are_missing() {
     let mut server = Server::new(three());
     assert_eq!(server.runner.protocol.missing(), []);
     server.script("1 PUT /global/rank_1 host\n1 PUT /global/1 address");
@@ -392,12 +394,11 @@ fn those_who_wait_are_told_for_whom() {
 const KEY: &str = "000102030405060708090a0b0c0d0e0f101112131415161718191a1b1c1d1e1f";
 const PING: &str = "800263686f726f766f642e72756e6e65722e636f6d6d6f6e2e7574696c2e6e6574776f726b0a50696e67526571756573740a29812e";
 const CHANGED: &str = "800263686f726f766f642e72756e6e65722e656c61737469632e776f726b65720a486f73747355706461746564526571756573740a29817d28580900000074696d657374616d704a00f15365580300000072657363686f726f766f642e72756e6e65722e656c61737469632e776f726b65720a486f7374557064617465526573756c740a4b02855275622e";
-const TAKEN: &str = "80059539000000000000008c22686f726f766f642e72756e6e65722e636f6d6d6f6e2e7574696c2e6e6574776f726b948c0b41636b526573706f6e73659493942981942e";
-const LISTENS: &str = "8005955d000000000000007d94288c0465746830945d948c0831302e302e302e37944d409c8694618c026c6f945d948c093132372e302e302e31944d409c869461754320000102030405060708090a0b0c0d0e0f101112131415161718191a1b1c1d1e1f9486942e";
+const ACK: &str = "80059539000000000000008c22686f726f766f642e72756e6e65722e636f6d6d6f6e2e7574696c2e6e6574776f726b948c0b41636b526573706f6e73659493942981942e";
+const ENDPOINT: &str = "8005955d000000000000007d94288c0465746830945d948c0831302e302e302e37944d409c8694618c026c6f945d948c093132372e302e302e31944d409c869461754320000102030405060708090a0b0c0d0e0f101112131415161718191a1b1c1d1e1f9486942e";
 
 fn worker() -> NotificationEndpoint {
-    NotificationEndpoint::parse(support::base64(&bytes(LISTENS)).as_bytes())
-        .expect("what a worker says")
+    NotificationEndpoint::parse(support::base64(&bytes(ENDPOINT)).as_bytes()).expect("an endpoint")
 }
 
 fn signed(digest: &str, length: &str, body: &str) -> Vec<u8> {
@@ -405,22 +406,22 @@ fn signed(digest: &str, length: &str, body: &str) -> Vec<u8> {
 }
 
 #[test]
-fn where_a_worker_listens_is_read_and_its_key_is_not_shown() {
+fn an_endpoint_is_parsed_and_its_key_is_not_shown() {
     expect![[
         r#"NotificationEndpoint { addresses: [("eth0", "10.0.0.7", 40000), ("lo", "127.0.0.1", 40000)], .. }"#
     ]]
     .assert_eq(&format!("{:?}", worker()));
     assert_eq!(worker().port(), Some(40000));
-    // One interface only: the dictionary is made in another way.
+    // A dictionary with one interface uses other opcodes.
     let one = "80057d948c026c6f945d948c093132372e302e302e31944d409c8694617343010194 86942e";
-    let one = NotificationEndpoint::parse(support::base64(&bytes(one)).as_bytes())
-        .expect("what a worker says");
+    let one =
+        NotificationEndpoint::parse(support::base64(&bytes(one)).as_bytes()).expect("an endpoint");
     expect![[r#"NotificationEndpoint { addresses: [("lo", "127.0.0.1", 40000)], .. }"#]]
         .assert_eq(&format!("{one:?}"));
 }
 
 #[test]
-fn what_a_driver_says_is_signed_as_horovod_does() {
+fn notifications_are_signed_like_horovod() {
     let ping = "0662473e717297ab3f9e95a8ca6b4268dc414db85ac8bfee3133b4c39b1af971";
     assert_eq!(hex(&worker().ping()), hex(&signed(ping, "35000000", PING)));
     let changed = "7a97a10305f7b9bddc30f60e000a93b484bd8da4f5268197dbf4faf61d657c31";
@@ -431,14 +432,14 @@ fn what_a_driver_says_is_signed_as_horovod_does() {
     assert_eq!(bytes(KEY).len(), 32);
 }
 
-fn taken() -> Vec<u8> {
+fn ack() -> Vec<u8> {
     let digest = "c41edba9650bd7f1bc648117db6dcbd46d4aaf63984f071b554bf122cb3a3418";
-    signed(digest, "44000000", TAKEN)
+    signed(digest, "44000000", ACK)
 }
 
 #[test]
-fn what_a_worker_answers_is_read_if_it_is_signed() {
-    let answer = taken();
+fn replies_are_accepted_only_with_a_valid_signature() {
+    let answer = ack();
     assert_eq!(worker().parse_reply(&answer), Ok(Some((NotificationReply::Ack, answer.len()))));
     for end in 0..answer.len() {
         assert_eq!(worker().parse_reply(&answer[..end]), Ok(None));
@@ -452,39 +453,41 @@ fn what_a_worker_answers_is_read_if_it_is_signed() {
 }
 
 #[test]
-fn rank_0_is_told_that_the_hosts_change() {
+fn rank_0_is_notified_of_changed_hosts() {
     let mut server = Server::new(three());
-    let (_, told_early) = hear(&mut server, WorldEvent::HostsChanged(HostChange::Added, 1));
+    let (_, text) = handle(&mut server, WorldEvent::HostsChanged(HostChange::Added, 1));
     expect!["cannot notify worker:0 of the host change: no notification address registered"]
-        .assert_eq(&told_early);
-    let put = support::base64(&bytes(LISTENS));
+        .assert_eq(&text);
+    let put = support::base64(&bytes(ENDPOINT));
     expect!["PUT /worker_addresses/hostA:0: 200 OK ``, closed\n"]
         .assert_eq(&server.script(&format!("0 PUT /worker_addresses/hostA:0 {put}")));
-    let (acts, told) =
-        hear(&mut server, WorldEvent::HostsChanged(HostChange::Added, 1_700_000_000));
+    let (actions, told) =
+        handle(&mut server, WorldEvent::HostsChanged(HostChange::Added, 1_700_000_000));
     expect!["dial worker:0 40000"].assert_eq(&told);
-    let [Action::Dial(dialed @ LinkId::Dialed(1), _, _)] = acts[..] else {
-        panic!("{acts:?}");
+    let [Action::Dial(dialed @ LinkId::Dialed(1), _, _)] = actions[..] else {
+        panic!("{actions:?}");
     };
-    let said = server.runner.open(dialed, 0);
+    let input = server.runner.open(dialed, 0);
     assert_eq!(
-        said,
+        input,
         [Action::Send(dialed, worker().hosts_changed(1_700_000_000, HostChange::Added))]
     );
-    assert_eq!(server.runner.say(dialed, &taken()), [Action::Close(dialed)]);
-    // The next one does not listen any more.
-    let (acts, _) = hear(&mut server, WorldEvent::HostsChanged(HostChange::Removed, 1_700_000_001));
-    let [Action::Dial(dialed @ LinkId::Dialed(2), _, _)] = acts[..] else {
-        panic!("{acts:?}");
+    assert_eq!(server.runner.feed(dialed, &ack()), [Action::Close(dialed)]);
+    // The endpoint refuses the next connection.
+    let (actions, _) =
+        handle(&mut server, WorldEvent::HostsChanged(HostChange::Removed, 1_700_000_001));
+    let [Action::Dial(dialed @ LinkId::Dialed(2), _, _)] = actions[..] else {
+        panic!("{actions:?}");
     };
     server.runner.open(dialed, 0);
-    let acts = server.runner.close(dialed);
-    expect!["cannot notify worker:0 of the host change: no reply"].assert_eq(&self::told(&acts));
+    let actions = server.runner.close(dialed);
+    expect!["cannot notify worker:0 of the host change: no reply"]
+        .assert_eq(&self::format_actions(&actions));
 }
 
 #[test]
-fn only_members_may_listen_and_only_with_what_workers_say() {
-    let put = support::base64(&bytes(LISTENS));
+fn only_members_can_register_an_endpoint_and_only_a_valid_one() {
+    let put = support::base64(&bytes(ENDPOINT));
     check(
         three(),
         &format!(

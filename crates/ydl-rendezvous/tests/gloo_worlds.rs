@@ -1,5 +1,5 @@
-//! Two thousand lives of an elastic Horovod job: whoever comes, goes or dies at any moment, in the end all who are left
-//! train together.
+//! Two thousand random runs of an elastic Horovod job: after joins, departures and failures at any moment, all members
+//! train in one world.
 
 mod support;
 
@@ -12,10 +12,10 @@ use ydl_rendezvous::{
     gloo::{GlooDriver, GlooLimits},
 };
 
-/// Where a worker listens, and what it answers; both with the key 00 01 … 1f.
-const LISTENS: &str = "8005955d000000000000007d94288c0465746830945d948c0831302e302e302e37944d409c8694618c026c6f945d948c09\
+/// Notification endpoint of a worker and its reply, both with the key 00 01 … 1f.
+const ENDPOINT: &str = "8005955d000000000000007d94288c0465746830945d948c0831302e302e302e37944d409c8694618c026c6f945d948c09\
     3132372e302e302e31944d409c869461754320000102030405060708090a0b0c0d0e0f101112131415161718191a1b1c1d1e1f9486942e";
-const TAKEN: &str = "c41edba9650bd7f1bc648117db6dcbd46d4aaf63984f071b554bf122cb3a34184400000080059539000000000000008c22\
+const ACK: &str = "c41edba9650bd7f1bc648117db6dcbd46d4aaf63984f071b554bf122cb3a34184400000080059539000000000000008c22\
     686f726f766f642e72756e6e65722e636f6d6d6f6e2e7574696c2e6e6574776f726b948c0b41636b526573706f6e73659493942981942e";
 
 const TASKS: u32 = 5;
@@ -23,25 +23,25 @@ const TASKS: u32 = 5;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum State {
     Loads,
-    /// Has said that it is there.
+    /// Has sent its first request.
     Waits(LinkId),
     Trains,
-    /// Has seen that the world changes.
+    /// Has detected a change of the world.
     Stops,
-    Asks(LinkId),
+    RequestsRank(LinkId),
 }
 
 #[derive(Debug)]
 struct Process {
     state: State,
-    /// Its world, as it was told it.
+    /// Its world, as last received.
     world: Vec<u32>,
 }
 
-struct Life {
+struct JobHarness {
     runner: ProtocolRunner<GlooDriver>,
     connections: u64,
-    /// In the order of their ranks.
+    /// By rank.
     members: Vec<u32>,
     processes: BTreeMap<u32, Process>,
     dialed: Vec<LinkId>,
@@ -60,10 +60,10 @@ fn cluster(indexes: &[u32]) -> Cluster {
     }
 }
 
-impl Life {
-    fn begin() -> Life {
+impl JobHarness {
+    fn begin() -> JobHarness {
         let members = vec![0, 1];
-        let mut life = Life {
+        let mut job = JobHarness {
             runner: ProtocolRunner::new(GlooDriver::new(&cluster(&members), GlooLimits::default())),
             connections: 0,
             members,
@@ -71,9 +71,9 @@ impl Life {
             dialed: Vec::new(),
         };
         for worker in 0..2 {
-            life.start(worker);
+            job.start(worker);
         }
-        life
+        job
     }
 
     fn start(&mut self, worker: u32) {
@@ -81,33 +81,39 @@ impl Life {
         self.processes.insert(worker, process);
     }
 
-    fn say(&mut self, worker: u32, verb: &str, path: &str, value: &str) -> (LinkId, Vec<Action>) {
+    fn send(
+        &mut self,
+        worker: u32,
+        method: &str,
+        path: &str,
+        value: &str,
+    ) -> (LinkId, Vec<Action>) {
         self.connections += 1;
         let link = link(self.connections);
         self.runner.open(link, worker);
         let length = value.len();
-        let said = format!("{verb} {path} HTTP/1.1\r\nContent-Length: {length}\r\n\r\n{value}");
-        (link, self.runner.say(link, said.as_bytes()))
+        let input = format!("{method} {path} HTTP/1.1\r\nContent-Length: {length}\r\n\r\n{value}");
+        (link, self.runner.feed(link, input.as_bytes()))
     }
 
-    /// What a process does next, if it does not just train.
-    fn goes_on(&mut self, worker: u32) {
+    /// Performs the next step of a process.
+    fn step(&mut self, worker: u32) {
         let process = &self.processes[&worker];
         match process.state {
             State::Loads => {
                 let rank = process.world.iter().position(|it| *it == worker);
                 let path = format!("/global/rank_{}", rank.expect("it is in its world"));
-                let (link, acts) = self.say(worker, "PUT", &path, "here");
+                let (link, actions) = self.send(worker, "PUT", &path, "here");
                 self.set(worker, State::Waits(link));
-                self.acts(acts);
+                self.apply(actions);
             }
             State::Stops => {
                 let path = format!("/rank_and_size/worker-{worker}:0");
-                let (link, acts) = self.say(worker, "GET", &path, "");
-                self.set(worker, State::Asks(link));
-                self.acts(acts);
+                let (link, actions) = self.send(worker, "GET", &path, "");
+                self.set(worker, State::RequestsRank(link));
+                self.apply(actions);
             }
-            State::Waits(_) | State::Trains | State::Asks(_) => {}
+            State::Waits(_) | State::Trains | State::RequestsRank(_) => {}
         }
     }
 
@@ -117,26 +123,27 @@ impl Life {
         }
     }
 
-    fn acts(&mut self, acts: Vec<Action>) {
-        let of = |life: &Life, link: LinkId| {
-            let mut all = life.processes.iter();
-            let found =
-                all.find(|(_, it)| it.state == State::Waits(link) || it.state == State::Asks(link));
+    fn apply(&mut self, actions: Vec<Action>) {
+        let of = |job: &JobHarness, link: LinkId| {
+            let mut all = job.processes.iter();
+            let found = all.find(|(_, it)| {
+                it.state == State::Waits(link) || it.state == State::RequestsRank(link)
+            });
             found.map(|(worker, _)| *worker)
         };
-        for act in acts {
-            match act {
+        for action in actions {
+            match action {
                 Action::Send(link @ LinkId::Accepted(_), answer) => {
                     if let Some(worker) = of(self, link) {
                         let answer = String::from_utf8(answer).expect("text");
                         let (_, numbers) = answer.split_once("\r\n\r\n").expect("an answer");
-                        self.answered(worker, numbers);
+                        self.on_response(worker, numbers);
                     }
                 }
-                // Nothing was said before: it does not know its world any more.
+                // Closed without a response: its world no longer exists.
                 Action::Close(link) => {
                     if let Some(worker) = of(self, link) {
-                        self.lost(worker);
+                        self.fail(worker);
                     }
                 }
                 Action::Dial(link, _, _) => self.dialed.push(link),
@@ -145,37 +152,39 @@ impl Life {
         }
     }
 
-    fn answered(&mut self, worker: u32, numbers: &str) {
+    fn on_response(&mut self, worker: u32, numbers: &str) {
         if numbers.starts_with('-') {
-            return self.lost(worker);
+            return self.fail(worker);
         }
         let world: Vec<u32> = {
             let members = self.runner.protocol.world().members().iter();
             members.map(|member| member.task.index).collect()
         };
-        let process = self.processes.get_mut(&worker).expect("it was answered");
+        let process = self.processes.get_mut(&worker).expect("a process");
         let rank = world.iter().position(|it| *it == worker);
         match process.state {
-            State::Asks(_) => {
+            State::RequestsRank(_) => {
                 let expected = format!("{},{},", rank.expect("its world"), world.len());
                 assert!(numbers.starts_with(&expected), "{numbers}: {world:?}");
                 process.world = world;
             }
-            _ => assert_eq!(process.world, world, "a newcomer is in the world it knows"),
+            _ => {
+                assert_eq!(process.world, world, "a new worker is in the world it was started for")
+            }
         }
         process.state = State::Trains;
         let path = format!("/worker_addresses/worker-{worker}:0");
-        let (_, acts) = self.say(worker, "PUT", &path, &base64(&bytes(LISTENS)));
-        self.acts(acts);
+        let (_, actions) = self.send(worker, "PUT", &path, &base64(&bytes(ENDPOINT)));
+        self.apply(actions);
     }
 
-    /// A process has died: the others of its world see it, and those who decide go on without it.
-    fn lost(&mut self, worker: u32) {
+    /// Ends a process. The others of its world detect it, and the members change.
+    fn fail(&mut self, worker: u32) {
         let Some(process) = self.processes.remove(&worker) else {
             return;
         };
         let mut effects = Effects::default();
-        if let State::Waits(link) | State::Asks(link) = process.state {
+        if let State::Waits(link) | State::RequestsRank(link) = process.state {
             self.runner.protocol.close(link, &mut effects);
         }
         self.runner.protocol.attempt_ended(&peer(worker), &mut effects);
@@ -188,14 +197,14 @@ impl Life {
         self.members_changed(effects);
     }
 
-    /// At once after what has led to it.
+    /// Applies the current members together with pending effects.
     fn members_changed(&mut self, mut effects: Effects) {
         let members = cluster(&self.members);
         self.runner.protocol.members_changed(&members, &mut effects);
-        self.acts(effects.into_parts().1);
+        self.apply(effects.into_parts().1);
     }
 
-    fn come(&mut self, workers: &[u32]) {
+    fn join(&mut self, workers: &[u32]) {
         self.members.extend(workers);
         self.members_changed(Effects::default());
         for worker in workers {
@@ -203,14 +212,14 @@ impl Life {
         }
     }
 
-    /// Rank 0 hears of newcomers, and everybody who trains stops at the next commit; unless it does not heed it yet.
-    fn hears(&mut self, heeds: bool) {
+    /// Delivers notifications to rank 0. If they take effect, all training processes stop at the next commit.
+    fn deliver(&mut self, effective: bool) {
         for link in std::mem::take(&mut self.dialed) {
-            let mut acts = self.runner.open(link, self.members[0]);
-            acts.extend(self.runner.say(link, &bytes(TAKEN)));
-            self.acts(acts);
+            let mut actions = self.runner.open(link, self.members[0]);
+            actions.extend(self.runner.feed(link, &bytes(ACK)));
+            self.apply(actions);
         }
-        if !heeds {
+        if !effective {
             return;
         }
         for process in self.processes.values_mut() {
@@ -220,72 +229,73 @@ impl Life {
         }
     }
 
-    /// Whoever was told something and has not heeded it is told again.
-    fn time_passes(&mut self) {
+    /// Expires the retry timer.
+    fn expire_timer(&mut self) {
         if self.runner.protocol.retry_timer().is_some() {
             let mut effects = Effects::default();
             self.runner.protocol.retry(&mut effects);
-            self.acts(effects.into_parts().1);
+            self.apply(effects.into_parts().1);
         }
     }
 
-    /// How many have a state that others could take.
+    /// Returns the number of processes with a state that others can copy.
     fn trained(&self) -> usize {
-        let known =
-            |it: &&Process| matches!(it.state, State::Trains | State::Stops | State::Asks(_));
+        let known = |it: &&Process| {
+            matches!(it.state, State::Trains | State::Stops | State::RequestsRank(_))
+        };
         self.processes.values().filter(known).count()
     }
 }
 
 #[test]
-fn in_the_end_all_who_are_left_train_in_one_world() {
+fn all_members_eventually_train_in_one_world() {
     for seed in 1..=2000 {
         let mut rng = Rng::new(seed);
-        let mut life = Life::begin();
+        let mut job = JobHarness::begin();
         for worker in 0..2 {
-            life.goes_on(worker);
+            job.step(worker);
         }
         for _ in 0..rng.below(40) {
             let worker = rng.below(TASKS as usize) as u32;
-            match (rng.below(7), life.processes.get(&worker)) {
-                (0, None) => life.come(&[worker]),
+            match (rng.below(7), job.processes.get(&worker)) {
+                (0, None) => job.join(&[worker]),
                 (1, Some(process)) => {
-                    let knows = !matches!(process.state, State::Loads | State::Waits(_));
-                    if !knows || life.trained() > 1 {
-                        life.lost(worker);
+                    let has_state = !matches!(process.state, State::Loads | State::Waits(_));
+                    if !has_state || job.trained() > 1 {
+                        job.fail(worker);
                     }
                 }
-                (2, _) if !life.dialed.is_empty() => life.hears(rng.below(2) == 0),
-                (3, _) => life.time_passes(),
-                (_, Some(_)) => life.goes_on(worker),
+                (2, _) if !job.dialed.is_empty() => job.deliver(rng.below(2) == 0),
+                (3, _) => job.expire_timer(),
+                (_, Some(_)) => job.step(worker),
                 _ => {}
             }
-            assert!(life.trained() > 0, "seed {seed}: the state is lost");
+            assert!(job.trained() > 0, "seed {seed}: the state is lost");
         }
-        // From here on nobody dies by himself. Whoever was sent away comes again when nothing has changed for as long as
-        // it takes to load: whoever came sooner would be in a world with others who will be sent away.
-        let mut turns = 0;
+        // No random failures from here on. Disconnected workers join again after a round without changes, which is as long
+        // as a worker takes to load. Sooner, they would join a world with workers that will be disconnected.
+        let mut steps = 0;
         loop {
-            turns += 1;
-            assert!(turns < 20, "seed {seed}: {:#?}", life.processes);
-            life.time_passes();
-            if !life.dialed.is_empty() {
-                life.hears(true);
+            steps += 1;
+            assert!(steps < 20, "seed {seed}: {:#?}", job.processes);
+            job.expire_timer();
+            if !job.dialed.is_empty() {
+                job.deliver(true);
             }
             for worker in 0..TASKS {
-                if life.processes.contains_key(&worker) {
-                    life.goes_on(worker);
+                if job.processes.contains_key(&worker) {
+                    job.step(worker);
                 }
             }
-            let away: Vec<u32> =
-                (0..TASKS).filter(|worker| !life.processes.contains_key(worker)).collect();
-            if !away.is_empty() {
-                life.come(&away);
+            let absent: Vec<u32> =
+                (0..TASKS).filter(|worker| !job.processes.contains_key(worker)).collect();
+            if !absent.is_empty() {
+                job.join(&absent);
                 continue;
             }
-            let all = life.processes.values();
-            let together = |it: &Process| it.state == State::Trains && it.world == life.members;
-            if life.processes.len() == TASKS as usize && all.into_iter().all(together) {
+            let all = job.processes.values();
+            let together = |it: &Process| it.state == State::Trains && it.world == job.members;
+            if job.processes.len() == TASKS as usize && all.into_iter().all(together) {
                 break;
             }
         }

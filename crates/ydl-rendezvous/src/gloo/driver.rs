@@ -190,7 +190,7 @@ impl GlooDriver {
             }
             None => self.world().clone(),
         };
-        effects.log(format!("world started with {} processes", world.members().len()));
+        effects.log(format!("world of size {} started", world.members().len()));
         self.departed.clear();
         self.store.handle(WorldEvent::Started(world), effects);
         for (link, bytes) in std::mem::take(&mut self.held) {

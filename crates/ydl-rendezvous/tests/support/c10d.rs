@@ -1,10 +1,10 @@
-//! What clients of PyTorch's store say, as torch writes it.
+//! Commands of PyTorch's store as torch encodes them, and readable responses.
 
 use ydl_rendezvous::{Action, LinkId};
 
 use super::{hex, link};
 
-/// How a client numbers its commands.
+/// Numbering of a client's commands.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum TestDialect {
     /// torch 2.2 and later.
@@ -27,13 +27,13 @@ fn list(words: &[&str]) -> Vec<u8> {
     bytes
 }
 
-/// A command in words: `set key value`. `''` is nothing.
-pub fn command(speaks: TestDialect, words: &str) -> Vec<u8> {
+/// Encodes a command given as text: `set key value`. `''` is an empty argument.
+pub fn command(dialect: TestDialect, words: &str) -> Vec<u8> {
     let words: Vec<&str> =
         words.split_whitespace().map(|word| if word == "''" { "" } else { word }).collect();
-    let (verb, words) = words.split_first().expect("a command has a verb");
-    let number = |place: usize| -> i64 { words[place].parse().expect("a number stands here") };
-    let (new, arguments) = match *verb {
+    let (name, words) = words.split_first().expect("a command has a name");
+    let number = |index: usize| -> i64 { words[index].parse().expect("a number") };
+    let (new, arguments) = match *name {
         "validate" => (0, 0x3c85_f7ce_u32.to_le_bytes().to_vec()),
         "set" => (1, [text(words[0]), text(words[1])].concat()),
         "compare_set" => (2, [text(words[0]), text(words[1]), text(words[2])].concat()),
@@ -57,9 +57,9 @@ pub fn command(speaks: TestDialect, words: &str) -> Vec<u8> {
         "list" => (17, Vec::new()),
         "barrier" => (18, [text(words[0]), number(1).to_le_bytes().to_vec()].concat()),
         "watch" => (255, text(words[0])),
-        other => panic!("`{other}` is no command"),
+        other => panic!("unknown command `{other}`"),
     };
-    let number = match (speaks, *verb) {
+    let number = match (dialect, *name) {
         (TestDialect::Watching, "watch") => 7,
         (TestDialect::Watching, "delete") => 8,
         (TestDialect::New, _) => new,
@@ -68,8 +68,8 @@ pub fn command(speaks: TestDialect, words: &str) -> Vec<u8> {
     [vec![number], arguments].concat()
 }
 
-/// An answer, as a person would say it.
-pub fn shown(bytes: &[u8]) -> String {
+/// Formats a response.
+pub fn format_response(bytes: &[u8]) -> String {
     match bytes {
         [byte] => format!("{byte}"),
         number if number.len() == 8 => {
@@ -82,12 +82,13 @@ pub fn shown(bytes: &[u8]) -> String {
     }
 }
 
-/// Acts, a line each: `2 < 0`.
-pub fn told(acts: &[Action]) -> String {
+/// Formats actions, one per line: `2 < 0`.
+pub fn format_actions(actions: &[Action]) -> String {
     let number = |of: &LinkId| (1..100).find(|number| link(*number) == *of).unwrap_or(0);
-    acts.iter()
-        .map(|act| match act {
-            Action::Send(link, bytes) => format!("{} < {}\n", number(link), shown(bytes)),
+    actions
+        .iter()
+        .map(|action| match action {
+            Action::Send(link, bytes) => format!("{} < {}\n", number(link), format_response(bytes)),
             Action::Close(link) => format!("{} closed\n", number(link)),
             Action::Log(line) => format!("{line}\n"),
             Action::Dial(..) => "dialed\n".to_owned(),

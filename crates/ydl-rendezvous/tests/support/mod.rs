@@ -1,4 +1,4 @@
-//! A protocol without sockets: pieces of links in, acts out, and what was kept.
+//! Runs a protocol without sockets: chunks of bytes in, actions and persisted events out.
 #![allow(dead_code)]
 
 pub mod c10d;
@@ -10,7 +10,7 @@ use std::{
 
 use ydl_rendezvous::{Action, Effects, LinkId, Peer, Protocol};
 
-/// What a new master would find written down.
+/// A persisted event.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum ReplayEntry {
     Open(LinkId, u32),
@@ -18,15 +18,15 @@ pub enum ReplayEntry {
     Close(LinkId),
 }
 
-/// Runs a protocol, one piece after the other.
+/// Runs a protocol, one chunk after the other.
 #[derive(Debug)]
 pub struct ProtocolRunner<P> {
     pub protocol: P,
-    /// What came and was not taken, by link.
-    rest: BTreeMap<LinkId, Vec<u8>>,
-    /// Whose link it is, and whether that is written down.
+    /// Bytes of incomplete messages, by link.
+    pending: BTreeMap<LinkId, Vec<u8>>,
+    /// Worker of each link, and whether the open is persisted.
     opened: BTreeMap<LinkId, (u32, bool)>,
-    pub kept: Vec<ReplayEntry>,
+    pub persisted: Vec<ReplayEntry>,
 }
 
 pub fn link(number: u64) -> LinkId {
@@ -35,7 +35,7 @@ pub fn link(number: u64) -> LinkId {
 
 pub fn peer(index: u32) -> Peer {
     Peer {
-        task: format!("worker:{index}").parse().expect("this is a task"),
+        task: format!("worker:{index}").parse().expect("a task"),
         attempt: 0,
         host: format!("10.0.0.{index}").into(),
     }
@@ -45,46 +45,46 @@ impl<P: Protocol> ProtocolRunner<P> {
     pub fn new(protocol: P) -> ProtocolRunner<P> {
         ProtocolRunner {
             protocol,
-            rest: BTreeMap::new(),
+            pending: BTreeMap::new(),
             opened: BTreeMap::new(),
-            kept: Vec::new(),
+            persisted: Vec::new(),
         }
     }
 
     pub fn open(&mut self, link: LinkId, worker: u32) -> Vec<Action> {
         let mut effects = Effects::default();
         self.protocol.open(link, &peer(worker), &mut effects);
-        self.rest.insert(link, Vec::new());
+        self.pending.insert(link, Vec::new());
         self.opened.insert(link, (worker, false));
-        self.done(effects, |_| None)
+        self.apply(effects, |_| None)
     }
 
     pub fn is_open(&self, link: LinkId) -> bool {
-        self.rest.contains_key(&link)
+        self.pending.contains_key(&link)
     }
 
-    /// A piece of what a program says. A link that was closed says nothing any more.
-    pub fn say(&mut self, link: LinkId, piece: &[u8]) -> Vec<Action> {
-        let Some(rest) = self.rest.get_mut(&link) else {
+    /// Passes a chunk of a program to the protocol. Ignores closed links.
+    pub fn feed(&mut self, link: LinkId, chunk: &[u8]) -> Vec<Action> {
+        let Some(rest) = self.pending.get_mut(&link) else {
             return Vec::new();
         };
-        rest.extend(piece);
+        rest.extend(chunk);
         let mut all = Vec::new();
-        // Asked once more when nothing is left, as a desk does.
-        while let Some(rest) = self.rest.get(&link).cloned() {
+        // Called again when no bytes are left, as a `LinkServer` does.
+        while let Some(rest) = self.pending.get(&link).cloned() {
             let mut effects = Effects::default();
             match self.protocol.receive(link, &rest, &mut effects) {
                 Ok(Some(length)) => {
                     assert!(0 < length && length <= rest.len(), "{length} bytes taken");
                     assert!(length <= self.protocol.max_message_len());
-                    self.rest.insert(link, rest[length..].to_vec());
-                    all.extend(self.done(effects, |_| {
+                    self.pending.insert(link, rest[length..].to_vec());
+                    all.extend(self.apply(effects, |_| {
                         Some(ReplayEntry::Message(link, rest[..length].to_vec()))
                     }));
                 }
                 Ok(None) => {
-                    let (keep, acts) = effects.into_parts();
-                    assert!(!keep && acts.is_empty(), "half a message changes nothing");
+                    let (persist, actions) = effects.into_parts();
+                    assert!(!persist && actions.is_empty(), "an incomplete message has no effect");
                     assert!(rest.len() < self.protocol.max_message_len());
                     break;
                 }
@@ -99,61 +99,65 @@ impl<P: Protocol> ProtocolRunner<P> {
     }
 
     pub fn close(&mut self, link: LinkId) -> Vec<Action> {
-        if self.rest.remove(&link).is_none() {
+        if self.pending.remove(&link).is_none() {
             return Vec::new();
         }
         let mut effects = Effects::default();
         self.protocol.close(link, &mut effects);
-        self.done(effects, |opened| opened.then_some(ReplayEntry::Close(link)))
+        self.apply(effects, |opened| opened.then_some(ReplayEntry::Close(link)))
     }
 
-    /// Writes down what is to be kept, and forgets links that the protocol closes.
-    fn done(
+    /// Persists an event if required, and drops links that the protocol closes.
+    fn apply(
         &mut self,
         effects: Effects,
-        kept: impl FnOnce(bool) -> Option<ReplayEntry>,
+        persisted: impl FnOnce(bool) -> Option<ReplayEntry>,
     ) -> Vec<Action> {
-        let (keep, acts) = effects.into_parts();
-        if keep && let Some(kept) = kept(true) {
+        let (persist, actions) = effects.into_parts();
+        if persist && let Some(persisted) = persisted(true) {
             let (ReplayEntry::Message(link, _)
             | ReplayEntry::Close(link)
-            | ReplayEntry::Open(link, _)) = kept;
+            | ReplayEntry::Open(link, _)) = persisted;
             if let Some((worker, written @ false)) = self.opened.get_mut(&link) {
                 *written = true;
-                self.kept.push(ReplayEntry::Open(link, *worker));
+                self.persisted.push(ReplayEntry::Open(link, *worker));
             }
-            self.kept.push(kept);
+            self.persisted.push(persisted);
         }
-        for act in &acts {
-            if let Action::Close(link) = act {
-                self.rest.remove(link);
+        for action in &actions {
+            if let Action::Close(link) = action {
+                self.pending.remove(link);
             }
         }
-        acts
+        actions
     }
 
-    /// What a new master comes to, given what was written down; and what it would say again.
+    /// Replays the persisted events on a new protocol. Returns its runner and the replayed actions.
     pub fn replayed(&self, fresh: P) -> (ProtocolRunner<P>, Vec<Action>) {
         let mut runner = ProtocolRunner::new(fresh);
-        let mut acts = Vec::new();
-        for kept in &self.kept {
-            acts.extend(match kept {
+        let mut actions = Vec::new();
+        for persisted in &self.persisted {
+            actions.extend(match persisted {
                 ReplayEntry::Open(link, worker) => runner.open(*link, *worker),
-                ReplayEntry::Message(link, bytes) => runner.say(*link, bytes),
+                ReplayEntry::Message(link, bytes) => runner.feed(*link, bytes),
                 ReplayEntry::Close(link) => runner.close(*link),
             });
         }
-        // Links that ended since, without anything that had to be written down.
-        let ended: BTreeSet<LinkId> =
-            runner.rest.keys().filter(|link| !self.rest.contains_key(link)).copied().collect();
+        // Links that ended since, without a persisted event.
+        let ended: BTreeSet<LinkId> = runner
+            .pending
+            .keys()
+            .filter(|link| !self.pending.contains_key(link))
+            .copied()
+            .collect();
         for link in ended {
-            acts.extend(runner.close(link));
+            actions.extend(runner.close(link));
         }
-        (runner, acts)
+        (runner, actions)
     }
 }
 
-/// Bytes out of hex, spaces allowed.
+/// Decodes hex with optional spaces.
 pub fn bytes(hex: &str) -> Vec<u8> {
     let digits: Vec<u8> = hex
         .chars()
@@ -178,15 +182,15 @@ pub fn base64(bytes: &[u8]) -> String {
         let mut three = [0; 4];
         three[1..=group.len()].copy_from_slice(group);
         let bits = u32::from_be_bytes(three);
-        for place in 0..4 {
-            let digit = DIGITS[(bits >> (18 - 6 * place)) as usize & 63];
-            text.push(if place <= group.len() { char::from(digit) } else { '=' });
+        for index in 0..4 {
+            let digit = DIGITS[(bits >> (18 - 6 * index)) as usize & 63];
+            text.push(if index <= group.len() { char::from(digit) } else { '=' });
         }
     }
     text
 }
 
-/// A small generator of numbers: the same seed gives the same numbers.
+/// Reproducible pseudorandom number generator.
 #[derive(Clone, Debug)]
 pub struct Rng(u64);
 
@@ -202,7 +206,7 @@ impl Rng {
         self.0.wrapping_mul(0x2545_f491_4f6c_dd1d) >> 16
     }
 
-    /// Below so many.
+    /// Returns a number below `many`.
     pub fn below(&mut self, many: usize) -> usize {
         (self.number() % many.max(1) as u64) as usize
     }
@@ -211,19 +215,19 @@ impl Rng {
         of[self.below(of.len())]
     }
 
-    pub fn bytes(&mut self, most: usize) -> Vec<u8> {
-        (0..self.below(most + 1)).map(|_| self.number() as u8).collect()
+    pub fn bytes(&mut self, max: usize) -> Vec<u8> {
+        (0..self.below(max + 1)).map(|_| self.number() as u8).collect()
     }
 
-    /// The same bytes in pieces.
-    pub fn pieces<'b>(&mut self, mut bytes: &'b [u8]) -> Vec<&'b [u8]> {
-        let mut pieces = Vec::new();
+    /// Splits the bytes into random chunks.
+    pub fn split<'b>(&mut self, mut bytes: &'b [u8]) -> Vec<&'b [u8]> {
+        let mut chunks = Vec::new();
         while !bytes.is_empty() {
-            let most = if self.below(3) == 0 { bytes.len() } else { 9 };
-            let (piece, rest) = bytes.split_at(1 + self.below(most.min(bytes.len())));
-            pieces.push(piece);
+            let max = if self.below(3) == 0 { bytes.len() } else { 9 };
+            let (chunk, rest) = bytes.split_at(1 + self.below(max.min(bytes.len())));
+            chunks.push(chunk);
             bytes = rest;
         }
-        pieces
+        chunks
     }
 }

@@ -1,4 +1,4 @@
-//! Programs of real frameworks, each as one task.
+//! Programs of real frameworks, one per task.
 
 use std::{
     path::PathBuf,
@@ -7,20 +7,20 @@ use std::{
     time::{Duration, Instant},
 };
 
-/// The Python of the environment that a requirements file, named from the top of the project, asks for.
+/// Returns the Python of an environment. `requirements` is relative to the repository root.
 pub fn python(requirements: &str) -> PathBuf {
     let root = concat!(env!("CARGO_MANIFEST_DIR"), "/../..");
-    let made = Command::new(format!("{root}/scripts/python-env"))
+    let output = Command::new(format!("{root}/scripts/python-env"))
         .arg(format!("{root}/{requirements}"))
         .stderr(Stdio::inherit())
         .output()
         .unwrap();
-    assert!(made.status.success(), "{made:?}");
-    let path = String::from_utf8(made.stdout).unwrap();
+    assert!(output.status.success(), "{output:?}");
+    let path = String::from_utf8(output.stdout).unwrap();
     PathBuf::from(path.trim()).join("bin/python")
 }
 
-/// Programs that end when it is dropped.
+/// Running programs. Killed when dropped.
 #[derive(Default)]
 pub struct Programs(Vec<(String, Child)>);
 
@@ -30,7 +30,7 @@ impl Programs {
         self.0.push((task.to_owned(), child));
     }
 
-    /// Waits for the end of one, which is then no longer among them.
+    /// Waits for a program to end and removes it.
     pub fn end_of(&mut self, task: &str) -> ExitStatus {
         let at = self.0.iter().position(|(name, _)| name == task).unwrap();
         wait(&mut self.0[at]);
@@ -43,14 +43,14 @@ impl Programs {
         child.kill().unwrap();
     }
 
-    /// How each has ended and what it has printed, by task.
+    /// Waits for all programs and returns their status and output, by task.
     pub fn outputs(mut self) -> Vec<(String, ExitStatus, String)> {
         self.0.iter_mut().for_each(wait);
         self.0.sort_by(|(one, _), (other, _)| one.cmp(other));
         let ended = std::mem::take(&mut self.0).into_iter().map(|(task, child)| {
             let output = child.wait_with_output().unwrap();
-            let said = String::from_utf8(output.stdout).unwrap();
-            (task, output.status, said.trim().to_owned())
+            let printed = String::from_utf8(output.stdout).unwrap();
+            (task, output.status, printed.trim().to_owned())
         });
         ended.collect()
     }
@@ -59,7 +59,7 @@ impl Programs {
 fn wait((task, child): &mut (String, Child)) {
     let deadline = Instant::now() + Duration::from_secs(120);
     while child.try_wait().unwrap().is_none() {
-        assert!(Instant::now() < deadline, "{task} does not end");
+        assert!(Instant::now() < deadline, "{task} is still running");
         thread::sleep(Duration::from_millis(5));
     }
 }
