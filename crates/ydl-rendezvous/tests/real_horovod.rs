@@ -1,4 +1,4 @@
-//! Horovod's own library against our store, with masters that die whenever anything has happened.
+//! Horovod's library with this crate's store, with a failover after every event.
 
 mod support_sockets;
 
@@ -23,7 +23,7 @@ fn script(name: &str) -> PathBuf {
     PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("tests/real_horovod").join(name)
 }
 
-/// A process with that place in a world, as ydl starts it.
+/// Returns the command of a process, with the environment that ydl sets.
 fn horovod(sockets: &Sockets, world: &World, member: &GlooMember) -> Command {
     let slot = world.rank_info(&member.slot).unwrap();
     let mut command = Command::new(python("examples/horovod-digits/requirements.txt"));
@@ -43,7 +43,7 @@ fn horovod(sockets: &Sockets, world: &World, member: &GlooMember) -> Command {
         .env("HOROVOD_CONTROLLER", "gloo")
         .env("HOROVOD_CPU_OPERATIONS", "gloo")
         .env("HOROVOD_GLOO_RENDEZVOUS_ADDR", HOST)
-        // Nobody else is on this machine for them to find.
+        // All processes are on this machine.
         .env("HOROVOD_GLOO_IFACE", "lo")
         .env("HOROVOD_GLOO_TIMEOUT_SECONDS", "120")
         .env("OMP_NUM_THREADS", "1")
@@ -55,15 +55,15 @@ fn world(peers: &[Peer], processes: u32) -> World {
     World::of_tasks(peers.iter().map(|peer| peer.task.clone()), processes)
 }
 
-/// So many processes of so many tasks meet three times, while the master dies after everything that happens.
-fn meet(framework: &str, tasks: u32, processes: u32) {
+/// Runs three rendezvous of all processes, with a failover after every event.
+fn run_rendezvous(framework: &str, tasks: u32, processes: u32) {
     let all = peers("worker", tasks);
     let world = world(&all, processes);
     let begins = world.clone();
-    let fresh = move || -> Box<dyn Protocol> {
+    let new_protocol = move || -> Box<dyn Protocol> {
         Box::new(GlooStore::new(begins.clone(), GlooLimits::default()))
     };
-    let sockets = Sockets::serve(Box::new(fresh), &all, 1);
+    let sockets = Sockets::serve(Box::new(new_protocol), &all, 1);
     let mut programs = Programs::default();
     for member in world.members() {
         let mut command = horovod(&sockets, &world, member);
@@ -73,36 +73,36 @@ fn meet(framework: &str, tasks: u32, processes: u32) {
     let size = tasks * processes;
     let sum = f64::from(size * (size + 1) / 2);
     let ranks: Vec<u32> = (0..size).collect();
-    for (rank, (place, status, output)) in (0..).zip(programs.outputs()) {
-        assert!(status.success(), "{place}: {status}\n{output}");
+    for (rank, (task, status, output)) in (0..).zip(programs.outputs()) {
+        assert!(status.success(), "{task}: {status}\n{output}");
         let (task, local) = (rank / processes, rank % processes);
         let line = format!(
             "rank {rank} {size} {local} {processes} {task} {tasks} sum {sum:?} all {ranks:?}"
         );
         let lines: Vec<&str> = output.lines().collect();
-        assert_eq!(lines, [line.as_str(); 3], "{place}");
+        assert_eq!(lines, [line.as_str(); 3], "{task}");
     }
-    let asked = sockets.status();
-    assert!(asked.rejected.is_empty() && asked.log.is_empty(), "{asked:?}");
-    assert!(asked.failovers > 100, "{asked:?}");
+    let status = sockets.status();
+    assert!(status.rejected.is_empty() && status.log.is_empty(), "{status:?}");
+    assert!(status.failovers > 100, "{status:?}");
 }
 
 #[test]
-fn processes_with_pytorch_meet_and_meet_again() {
-    meet("torch", 2, 1);
+fn pytorch_processes_rendezvous_repeatedly() {
+    run_rendezvous("torch", 2, 1);
 }
 
 #[test]
-fn processes_with_tensorflow_meet_and_meet_again() {
-    meet("tensorflow", 2, 1);
+fn tensorflow_processes_rendezvous_repeatedly() {
+    run_rendezvous("tensorflow", 2, 1);
 }
 
 #[test]
-fn several_processes_of_a_task_have_local_ranks() {
-    meet("torch", 2, 2);
+fn processes_of_a_task_have_local_ranks() {
+    run_rendezvous("torch", 2, 2);
 }
 
-/// A round with these workers, in the order of their ranks.
+/// Creates a round with these workers, by rank.
 fn members(indexes: &[u32]) -> Cluster {
     Cluster {
         round: 1,
@@ -117,13 +117,13 @@ fn members(indexes: &[u32]) -> Cluster {
 }
 
 #[test]
-fn a_world_grows_and_goes_on_without_its_first_process() {
+fn a_world_grows_and_continues_without_rank_0() {
     let all = peers("worker", 3);
     let (two, three, rest) = (members(&[0, 1]), members(&[0, 1, 2]), members(&[1, 2]));
     let begins = two.clone();
-    let fresh =
+    let new_protocol =
         move || -> Box<dyn Protocol> { Box::new(GlooDriver::new(&begins, GlooLimits::default())) };
-    let sockets = Sockets::serve(Box::new(fresh), &all, 1);
+    let sockets = Sockets::serve(Box::new(new_protocol), &all, 1);
     let folder = tempfile::tempdir().unwrap();
     let mut programs = Programs::default();
     let start = |programs: &mut Programs, world: &World, index: usize| {
@@ -135,7 +135,7 @@ fn a_world_grows_and_goes_on_without_its_first_process() {
             .env("HOROVOD_ELASTIC", "1")
             .env("HOROVOD_GLOO_TIMEOUT_SECONDS", "20")
             .env("WORLDS", "3")
-            .env("HEEDS", "later")
+            .env("DROP_FIRST_NOTIFICATION", "1")
             .env("MARK", folder.path().join(&task));
         programs.start(&task, &mut command);
     };
@@ -156,7 +156,7 @@ fn a_world_grows_and_goes_on_without_its_first_process() {
     assert!(!programs.end_of("worker:0").success());
     sockets.attempt_ended(&all[0]);
     sockets.members_changed(&rest);
-    let mut said = Vec::new();
+    let mut output_lines = Vec::new();
     for (task, status, output) in programs.outputs() {
         assert!(status.success(), "{task}: {status}\n{output}");
         let here = match task.as_str() {
@@ -165,16 +165,16 @@ fn a_world_grows_and_goes_on_without_its_first_process() {
         };
         let lines: Vec<&str> = output.lines().rev().collect();
         assert_eq!(lines[1], here, "{task}: {output}");
-        // A newcomer has the state of those who were there.
+        // The new worker has the state of the others.
         let rest = lines[0].strip_prefix("worlds [2, 3, 2] ");
         let rest = rest.unwrap_or_else(|| panic!("{task}: {output}"));
-        said.push(rest.to_owned());
+        output_lines.push(rest.to_owned());
     }
-    assert_eq!(said.len(), 2);
-    assert_eq!(said[0], said[1]);
-    let asked = sockets.status();
-    assert!(asked.rejected.is_empty() && asked.failovers > 100, "{asked:?}");
-    assert!(asked.retries > 0, "{asked:?}");
-    let worlds = ["world started with 3 processes", "world started with 2 processes"];
-    assert_eq!(asked.log, worlds, "{asked:?}");
+    assert_eq!(output_lines.len(), 2);
+    assert_eq!(output_lines[0], output_lines[1]);
+    let status = sockets.status();
+    assert!(status.rejected.is_empty() && status.failovers > 100, "{status:?}");
+    assert!(status.retries > 0, "{status:?}");
+    let worlds = ["world of size 3 started", "world of size 2 started"];
+    assert_eq!(status.log, worlds, "{status:?}");
 }

@@ -1,4 +1,4 @@
-//! MXNet's own library against our scheduler.
+//! MXNet's library with this crate's scheduler.
 
 mod support_sockets;
 
@@ -16,7 +16,7 @@ use support_sockets::{
 };
 use ydl_rendezvous::{Protocol, pslite::PsScheduler};
 
-/// Each worker adds its rank + 1 and reads the sum back. One that is told to stops before it has added anything.
+/// Each worker adds its rank + 1 and reads the sum. With STOP_AT, it stops before it adds anything.
 const PROGRAM: &str = r#"
 import os, sys, time
 import mxnet as mx
@@ -31,7 +31,7 @@ kv.pull("x", out=out)
 print("rank", kv.rank, "of", kv.num_workers, "sum", out.asnumpy().sum())
 "#;
 
-/// Descending, because MXNet's own scheduler would rank by them, ascending.
+/// Returns ports in descending order: MXNet's scheduler would assign ranks in ascending order.
 fn free_ports(count: usize) -> Vec<u16> {
     let held: Vec<_> =
         (0..count).map(|_| std::net::TcpListener::bind((HOST, 0)).unwrap()).collect();
@@ -44,12 +44,12 @@ fn free_ports(count: usize) -> Vec<u16> {
 
 const REQUIREMENTS: &str = "examples/mxnet-digits/requirements.txt";
 
-/// A scheduler for one server and two workers, which dies after so many things that have happened.
-fn sockets(dies_after: usize) -> Sockets {
+/// Serves a scheduler for one server and two workers.
+fn sockets(failover_every: usize) -> Sockets {
     let mut all = peers("server", 1);
     all.extend(peers("worker", 2));
-    let fresh = || -> Box<dyn Protocol> { Box::new(PsScheduler::new(2, 1)) };
-    Sockets::serve(Box::new(fresh), &all, dies_after)
+    let new_protocol = || -> Box<dyn Protocol> { Box::new(PsScheduler::new(2, 1)) };
+    Sockets::serve(Box::new(new_protocol), &all, failover_every)
 }
 
 fn program(python: &Path, sockets: &Sockets, task: &str) -> Command {
@@ -83,26 +83,26 @@ fn check(programs: Programs) {
 }
 
 #[test]
-fn workers_add_up_and_ranks_are_indexes_against_the_order_of_ports() {
+fn workers_sum_values_and_ranks_are_task_indexes() {
     let python = python(REQUIREMENTS);
-    // Without signs of life, with them, and with a master that dies whenever anything has happened.
-    for (beats, dies_after) in [("0", 0), ("1", 0), ("1", 1)] {
-        let sockets = sockets(dies_after);
+    // Without heartbeats, with heartbeats, and with a failover after every event.
+    for (heartbeats, failover_every) in [("0", 0), ("1", 0), ("1", 1)] {
+        let sockets = sockets(failover_every);
         let mut programs = Programs::default();
         for (task, port) in ["server:0", "worker:0", "worker:1"].into_iter().zip(free_ports(3)) {
             let mut command = program(&python, &sockets, task);
-            command.env("PORT", port.to_string()).env("PS_HEARTBEAT_INTERVAL", beats);
+            command.env("PORT", port.to_string()).env("PS_HEARTBEAT_INTERVAL", heartbeats);
             programs.start(task, &mut command);
         }
         check(programs);
-        let asked = sockets.status();
-        assert!(dies_after == 0 || asked.failovers > 10, "{asked:?}");
-        assert!(asked.rejected.is_empty() && asked.log.is_empty(), "{asked:?}");
+        let status = sockets.status();
+        assert!(failover_every == 0 || status.failovers > 10, "{status:?}");
+        assert!(status.rejected.is_empty() && status.log.is_empty(), "{status:?}");
     }
 }
 
 #[test]
-fn a_worker_killed_before_it_has_added_anything_is_replaced_alone() {
+fn a_worker_killed_before_its_first_push_is_replaced() {
     let python = python(REQUIREMENTS);
     let sockets = sockets(1);
     let folder = tempfile::tempdir().unwrap();

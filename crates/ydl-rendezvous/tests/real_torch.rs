@@ -1,4 +1,4 @@
-//! PyTorch's own library against our store, with masters that die whenever anything has happened.
+//! PyTorch's library with this crate's store, with a failover after every event.
 
 mod support_sockets;
 
@@ -11,8 +11,8 @@ use support_sockets::{
 use ydl_rendezvous::{Protocol, c10d::C10dStore};
 
 fn sockets() -> Sockets {
-    let fresh = || -> Box<dyn Protocol> { Box::<C10dStore>::default() };
-    Sockets::serve(Box::new(fresh), &peers("worker", 2), 1)
+    let new_protocol = || -> Box<dyn Protocol> { Box::<C10dStore>::default() };
+    Sockets::serve(Box::new(new_protocol), &peers("worker", 2), 1)
 }
 
 fn script(name: &str) -> PathBuf {
@@ -22,7 +22,7 @@ fn script(name: &str) -> PathBuf {
 fn torch() -> Command {
     let python = python("examples/pytorch-digits/requirements.txt");
     let mut command = Command::new(python);
-    // Nobody else is on this machine for them to find.
+    // All processes are on this machine.
     command
         .env("GLOO_SOCKET_IFNAME", "lo")
         .env("OMP_NUM_THREADS", "1")
@@ -30,7 +30,7 @@ fn torch() -> Command {
     command
 }
 
-/// Everybody has ended well: what they have printed, sorted.
+/// Checks that all programs succeeded and returns their output, sorted.
 fn printed(programs: Programs) -> Vec<String> {
     let mut lines = Vec::new();
     for (task, status, output) in programs.outputs() {
@@ -54,7 +54,7 @@ fn trained_together(lines: &[String]) {
 }
 
 #[test]
-fn every_call_is_answered_as_by_torch_itself() {
+fn every_call_gets_the_response_of_torch() {
     let sockets = sockets();
     let ports = [0, 1].map(|index| sockets.port(&format!("worker:{index}")).to_string());
     let mut programs = Programs::default();
@@ -62,13 +62,13 @@ fn every_call_is_answered_as_by_torch_itself() {
     calls.arg(script("calls.py")).env("STORES", ports.join(","));
     programs.start("worker:0", &mut calls);
     assert_eq!(printed(programs), ["26 compared"]);
-    let asked = sockets.status();
-    assert_eq!(asked.rejected, ["cannot add to a value that is not a number"]);
-    assert!(asked.failovers > 100, "{asked:?}");
+    let status = sockets.status();
+    assert_eq!(status.rejected, ["cannot add to a value that is not a number"]);
+    assert!(status.failovers > 100, "{status:?}");
 }
 
 #[test]
-fn ranks_meet_train_and_meet_again() {
+fn ranks_rendezvous_and_train_twice() {
     let sockets = sockets();
     let mut programs = Programs::default();
     for rank in 0..2 {
@@ -85,12 +85,12 @@ fn ranks_meet_train_and_meet_again() {
         programs.start(&task, &mut train);
     }
     trained_together(&printed(programs));
-    let asked = sockets.status();
-    assert!(asked.rejected.is_empty() && asked.failovers > 30, "{asked:?}");
+    let status = sockets.status();
+    assert!(status.rejected.is_empty() && status.failovers > 30, "{status:?}");
 }
 
 #[test]
-fn agents_of_torchrun_meet_at_the_store() {
+fn torchrun_agents_rendezvous_at_the_store() {
     let sockets = sockets();
     let mut programs = Programs::default();
     for node in 0..2 {
@@ -105,6 +105,6 @@ fn agents_of_torchrun_meet_at_the_store() {
         programs.start(&task, &mut agent);
     }
     trained_together(&printed(programs));
-    let asked = sockets.status();
-    assert!(asked.rejected.is_empty() && asked.failovers > 30, "{asked:?}");
+    let status = sockets.status();
+    assert!(status.rejected.is_empty() && status.failovers > 30, "{status:?}");
 }

@@ -1,4 +1,4 @@
-//! XGBoost's own library against our trackers, with masters that die whenever anything has happened.
+//! XGBoost's library with this crate's trackers, with a failover after every event.
 
 mod support_sockets;
 
@@ -20,11 +20,11 @@ const OLD: &str = "crates/ydl-rendezvous/tests/real_xgboost/xgboost-0.81/require
 fn sockets(workers: u32) -> Sockets {
     let all = peers("worker", workers);
     let tasks: Vec<TaskId> = all.iter().map(|peer| peer.task.clone()).collect();
-    let fresh = move || -> Box<dyn Protocol> { Box::new(Tracker::new(tasks.clone())) };
-    Sockets::serve(Box::new(fresh), &all, 1)
+    let new_protocol = move || -> Box<dyn Protocol> { Box::new(Tracker::new(tasks.clone())) };
+    Sockets::serve(Box::new(new_protocol), &all, 1)
 }
 
-/// What starts a worker of one kind of program.
+/// Returns a function that creates the command of a worker.
 fn program<'a>(
     requirements: &str,
     script: &str,
@@ -44,38 +44,41 @@ fn program<'a>(
     }
 }
 
-/// Everybody has ended well and says the same, but for its rank, which is its index.
-fn agree(programs: Programs) -> Vec<String> {
-    let mut said = Vec::new();
+/// Checks that all programs succeeded with their index as rank, and returns their distinct lines.
+fn common_output(programs: Programs) -> Vec<String> {
+    let mut output_lines = Vec::new();
     for (task, status, output) in programs.outputs() {
         assert!(status.success(), "{task}: {status} {output}");
         let (_, index) = task.split_once(':').unwrap();
-        // XGBoost prints lines of its own.
+        // Skip the lines of XGBoost itself.
         for line in output.lines().filter(|line| line.starts_with("rank ")) {
             let rest = line.strip_prefix(&format!("rank {index} ")).unwrap();
-            said.push(rest.to_owned());
+            output_lines.push(rest.to_owned());
         }
     }
-    said.dedup();
-    said
+    output_lines.dedup();
+    output_lines
 }
 
 #[test]
-fn workers_meet_twice_and_train_the_same_model() {
+fn workers_rendezvous_twice_and_train_the_same_model() {
     let sockets = sockets(3);
     let worker = program(NEW, "three.py", &sockets);
     let mut programs = Programs::default();
     for index in 0..3 {
         programs.start(&format!("worker:{index}"), &mut worker(index));
     }
-    let said = agree(programs);
-    assert!(matches!(&said[..], [all] if all.starts_with("sum 6.0 model ")), "{said:?}");
-    let asked = sockets.status();
-    assert!(asked.rejected.is_empty() && asked.failovers > 30, "{asked:?}");
+    let output_lines = common_output(programs);
+    assert!(
+        matches!(&output_lines[..], [all] if all.starts_with("sum 6.0 model ")),
+        "{output_lines:?}"
+    );
+    let status = sockets.status();
+    assert!(status.rejected.is_empty() && status.failovers > 30, "{status:?}");
 }
 
 #[test]
-fn a_worker_that_dies_takes_the_others_with_it_at_once() {
+fn a_failed_worker_stops_the_others_at_once() {
     let sockets = sockets(3);
     let worker = program(NEW, "three.py", &sockets);
     let mut programs = Programs::default();
@@ -83,16 +86,16 @@ fn a_worker_that_dies_takes_the_others_with_it_at_once() {
         programs.start(&format!("worker:{index}"), worker(index).env("KILLED", "1"));
     }
     assert!(!programs.end_of("worker:1").success());
-    let died = Instant::now();
+    let failed_at = Instant::now();
     sockets.attempt_ended(&peers("worker", 3)[1]);
     for (task, status, _) in programs.outputs() {
         assert_eq!(status.code(), Some(255), "{task}");
     }
-    assert!(died.elapsed() < Duration::from_secs(20), "{:?}", died.elapsed());
+    assert!(failed_at.elapsed() < Duration::from_secs(20), "{:?}", failed_at.elapsed());
 }
 
 #[test]
-fn a_worker_of_rabit_comes_again_with_its_rank_and_training_goes_on() {
+fn a_restarted_rabit_worker_keeps_its_rank_and_training_continues() {
     for killed in [None, Some(0), Some(3)] {
         let sockets = sockets(5);
         let worker = program(OLD, "rabit.py", &sockets);
@@ -110,12 +113,12 @@ fn a_worker_of_rabit_comes_again_with_its_rank_and_training_goes_on() {
             sockets.attempt_ended(&peers("worker", 5)[killed as usize]);
             programs.start(&task, &mut worker(killed));
         }
-        // A worker that comes again adds up its predictions anew, so what differs between runs is how they are rounded.
-        let said = agree(programs);
-        assert_eq!(said.len(), 1, "{said:?}");
-        assert!(said[0].starts_with("of 5 has a good model "), "{said:?}");
-        let asked = sockets.status();
-        assert!(asked.rejected.is_empty() && asked.failovers > 30, "{asked:?}");
-        assert_eq!(asked.log.len(), 5, "{asked:?}");
+        // A restarted worker recomputes its predictions, so runs differ in rounding.
+        let output_lines = common_output(programs);
+        assert_eq!(output_lines.len(), 1, "{output_lines:?}");
+        assert!(output_lines[0].starts_with("of 5 has a good model "), "{output_lines:?}");
+        let status = sockets.status();
+        assert!(status.rejected.is_empty() && status.failovers > 30, "{status:?}");
+        assert_eq!(status.log.len(), 5, "{status:?}");
     }
 }

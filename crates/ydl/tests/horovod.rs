@@ -62,9 +62,10 @@ fn without_restarts_a_killed_worker_fails_the_job_and_nobody_waits_for_it() {
     assert!(home.processes().is_empty(), "{:?}", home.processes());
 }
 
-/// An elastic job of two or three workers, whose program ends when it was in so many worlds. If it heeds what it is told
-/// `later`, it takes something once before it heeds anything.
-fn elastic(home: &Home, worlds: u32, heeds: &str) -> Child {
+/// Starts an elastic job of two or three workers that ends after `worlds` worlds. With `drop_first`, the first
+/// notification of new workers has no effect.
+fn elastic(home: &Home, worlds: u32, drop_first: bool) -> Child {
+    let drop = u8::from(drop_first);
     let program = Path::new(env!("CARGO_MANIFEST_DIR"))
         .join("../ydl-rendezvous/tests/real_horovod/elastic.py");
     fs::copy(program, home.path().join("elastic.py")).expect("the program");
@@ -73,7 +74,7 @@ fn elastic(home: &Home, worlds: u32, heeds: &str) -> Child {
 framework: horovod
 environment: {}
 files: [elastic.py]
-env: {{OMP_NUM_THREADS: '1', WORLDS: '{worlds}', HEEDS: {heeds}, HOROVOD_GLOO_TIMEOUT_SECONDS: '20'}}
+env: {{OMP_NUM_THREADS: '1', WORLDS: '{worlds}', DROP_FIRST_NOTIFICATION: '{drop}', HOROVOD_GLOO_TIMEOUT_SECONDS: '20'}}
 gang: {{settle: 1s}}
 restart: {{limit: 3, backoff: {{initial: 10ms, max: 10ms}}}}
 roles:
@@ -104,7 +105,7 @@ fn ended_in_one_round(home: &Home, child: Child, changes: usize) -> Ran {
 #[test]
 fn workers_come_and_go_while_the_others_run_on() {
     let home = Home::new();
-    let child = elastic(&home, 3, "always");
+    let child = elastic(&home, 3, false);
     home.wait_for_job();
     for worker in 0..2 {
         wait_for_world(&home, worker, 1, &format!("2 as rank {worker}"));
@@ -122,7 +123,7 @@ fn workers_come_and_go_while_the_others_run_on() {
 #[test]
 fn a_newcomer_whom_nobody_heeds_at_first_is_let_in_all_the_same() {
     let home = Home::new();
-    let child = elastic(&home, 3, "later");
+    let child = elastic(&home, 3, true);
     home.wait_for_job();
     home.wait_for("the first round", |home| {
         home.facts().contains("\"round-started\"").then_some(())

@@ -1,7 +1,7 @@
-"""Trains in a world whose members come and go, until it was in as many worlds as WORLDS says and is one of two processes.
+"""Trains in a changing world until it has been in WORLDS worlds and the world has two processes.
 
-Each time it has trained for a while it says so, and leaves a file where MARK says. Where HEEDS is `later` the first process
-says where it listens and trains only when it has been told something there, which nobody heeds.
+In each world it prints a line after some steps and creates a file with the prefix MARK. With DROP_FIRST_NOTIFICATION=1, rank 0
+registers its endpoint and trains only after a notification that has no effect.
 """
 
 import os
@@ -40,18 +40,18 @@ def train(state):
                 pathlib.Path(f"{os.environ['MARK']}-{hvd.size()}").touch()
 
 
-if os.environ.get("HEEDS") == "later":
-    manager, told = horovod.common.elastic.notification_manager, threading.Event()
-    heed = manager.handle_hosts_updated
+if os.environ.get("DROP_FIRST_NOTIFICATION") == "1":
+    manager, notified = horovod.common.elastic.notification_manager, threading.Event()
+    handle = manager.handle_hosts_updated
 
-    def take(*said):
-        heed(*said)
-        told.set()
+    def handle_and_signal(*arguments):
+        handle(*arguments)
+        notified.set()
 
-    manager.handle_hosts_updated = take
+    manager.handle_hosts_updated = handle_and_signal
     manager.init()
     if hvd.rank() == 0:
-        told.wait()
+        notified.wait()
 
 state = hvd.elastic.TorchState(model=model, optimizer=optimizer, batch=0, since=0, sizes=[])
 train(state)
