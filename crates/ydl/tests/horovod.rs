@@ -141,7 +141,7 @@ fn a_newcomer_whom_nobody_heeds_at_first_is_let_in_all_the_same() {
 #[test]
 fn a_killed_worker_comes_back_into_the_world_of_the_others() {
     let home = Home::new();
-    let child = elastic(&home, 2, "always");
+    let child = elastic(&home, 2, false);
     home.wait_for_job();
     for worker in 0..2 {
         wait_for_world(&home, worker, 1, &format!("2 as rank {worker}"));
