@@ -81,8 +81,8 @@ async fn run(config: &Config, token: Token, count: u32, command: &str) -> Outcom
         for container in &answer.granted {
             let starts = [Start { container, launch }];
             let outcome = nodes.start(&container.node, &starts, soon()).await?;
-            if let Some((id, refusal)) = outcome.failed.first() {
-                return Err(format!("{id} is not started: {refusal}").into());
+            if let Some((id, error)) = outcome.failed.first() {
+                return Err(format!("{id} is not started: {error}").into());
             }
             running.extend(outcome.started);
         }
@@ -92,8 +92,8 @@ async fn run(config: &Config, token: Token, count: u32, command: &str) -> Outcom
             println!("{} {}", status.id, status.exit);
             failed += u32::from(!status.exit.is_success());
         }
-        let pause = if ledger.outstanding() > 0 { 50 } else { 500 };
-        sleep(Duration::from_millis(pause)).await;
+        let interval = if ledger.outstanding() > 0 { 50 } else { 500 };
+        sleep(Duration::from_millis(interval)).await;
     }
     let status = match failed {
         0 => FinalStatus::Succeeded,

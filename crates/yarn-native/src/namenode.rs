@@ -86,7 +86,7 @@ impl NameNodes {
                 default = config.default_fs()?;
                 authority(&default)
             }
-            given => given,
+            authority => authority,
         };
         let (found, name) = match authority {
             "" => (config.default_namenodes()?, None),

@@ -43,13 +43,13 @@ fn with(properties: &[(&str, &str)]) -> Config {
 /// Checks the error or warnings for files, with their directory replaced in the message.
 fn check_error(files: &[(&str, &str)], expected: Expect) {
     let directory = directory(files);
-    let place = directory.path().to_str().unwrap();
-    let result = Config::load(Environment::default().with_variable("HADOOP_CONF_DIR", place));
+    let root = directory.path().to_str().unwrap();
+    let result = Config::load(Environment::default().with_variable("HADOOP_CONF_DIR", root));
     let shown = match result {
         Ok(config) => format!("{:?}", config.warnings()),
         Err(error) => error.to_string(),
     };
-    expected.assert_eq(&shown.replace(place, "DIR"));
+    expected.assert_eq(&shown.replace(root, "DIR"));
 }
 
 #[test]
@@ -398,10 +398,10 @@ fn configured_directory_must_exist() {
 
 #[test]
 fn inaccessible_file_is_an_error() {
-    let place = directory(&[]);
-    let path = place.path().join("yarn-site.xml");
+    let directory = directory(&[]);
+    let path = directory.path().join("yarn-site.xml");
     std::os::unix::fs::symlink(&path, &path).unwrap();
-    let error = Config::from_directories(&[place.path().into()], Environment::default());
+    let error = Config::from_directories(&[directory.path().into()], Environment::default());
     let ConfigError::Unreadable { path: named, .. } = error.unwrap_err() else {
         panic!("a link to itself is not readable");
     };
@@ -410,8 +410,8 @@ fn inaccessible_file_is_an_error() {
 
 #[test]
 fn fifo_is_rejected_without_blocking() {
-    let place = directory(&[]);
-    let path = place.path().join("core-site.xml");
+    let directory = directory(&[]);
+    let path = directory.path().join("core-site.xml");
     let made = std::process::Command::new("mkfifo").arg(&path).status();
     assert!(made.unwrap().success());
     let error = Config::from_files(&[path], Environment::default()).unwrap_err();

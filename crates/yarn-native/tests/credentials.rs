@@ -211,8 +211,8 @@ fn file_is_private_and_replaced_atomically() {
 
 #[test]
 fn oversized_file_is_rejected() {
-    let place = tempfile::tempdir().unwrap();
-    let path = place.path().join("tokens");
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("tokens");
     let file = std::fs::File::create(&path).unwrap();
     file.set_len((16 << 20) + 1).unwrap();
     let error = Credentials::read(&path).unwrap_err().to_string();
@@ -221,8 +221,8 @@ fn oversized_file_is_rejected() {
 
 #[test]
 fn fifo_is_rejected_without_blocking() {
-    let place = tempfile::tempdir().unwrap();
-    let path = place.path().join("tokens");
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("tokens");
     let made = std::process::Command::new("mkfifo").arg(&path).status();
     assert!(made.unwrap().success());
     let error = Credentials::read(&path).unwrap_err();

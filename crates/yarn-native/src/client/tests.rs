@@ -59,8 +59,8 @@ async fn name_filter_is_applied_locally_for_old_servers() {
 
 #[tokio::test]
 async fn empty_state_list_requests_nodes_in_every_state() {
-    let asked = Arc::new(Mutex::new(Vec::new()));
-    let log = asked.clone();
+    let requested = Arc::new(Mutex::new(Vec::new()));
+    let log = requested.clone();
     let client = client(move |_, body| {
         let request = GetClusterNodesRequestProto::decode(body).expect("a request");
         log.lock().unwrap().push(request.node_states.len());
@@ -69,7 +69,7 @@ async fn empty_state_list_requests_nodes_in_every_state() {
     client.nodes(&[], soon()).await.expect("nodes");
     let lost = client.nodes(&[NodeState::Lost], soon()).await;
     lost.expect("nodes");
-    assert_eq!(*asked.lock().unwrap(), [NodeState::ALL.len(), 1]);
+    assert_eq!(*requested.lock().unwrap(), [NodeState::ALL.len(), 1]);
 }
 
 #[tokio::test(start_paused = true)]

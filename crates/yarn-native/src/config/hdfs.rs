@@ -77,7 +77,7 @@ impl Config {
             None => parse(authority).map_err(|why| ConfigError::Invalid {
                 key: "the authority of the URL".into(),
                 value: authority.to_owned(),
-                origin: super::Origin::Program("as given".into()),
+                origin: super::Origin::Program("program argument".into()),
                 why,
             })?,
         };

@@ -71,7 +71,7 @@ impl Config {
                 names.push(builtin.into());
             }
         }
-        let mut places: Vec<(String, String)> = Vec::new();
+        let mut locations: Vec<(String, String)> = Vec::new();
         for name in &names {
             let key = |setting: &str| format!("yarn.log-aggregation.{name}.{setting}");
             let root = self.parsed(&key("remote-app-log-dir"), path)?;
@@ -79,16 +79,16 @@ impl Config {
             let suffix = self.text(&key("remote-app-log-dir-suffix"))?;
             let suffix =
                 suffix.unwrap_or_else(|| format!("{general_suffix}-{}", name.to_ascii_lowercase()));
-            places.push((root, suffix));
+            locations.push((root, suffix));
         }
-        places.push((general_root, general_suffix));
+        locations.push((general_root, general_suffix));
 
         let mut found: Vec<String> = Vec::new();
-        let bucketed = places
+        let bucketed = locations
             .iter()
             .map(|(root, suffix)| format!("{root}/{user}/bucket-{suffix}/{bucket}/{application}"));
         let flat =
-            places.iter().map(|(root, suffix)| format!("{root}/{user}/{suffix}/{application}"));
+            locations.iter().map(|(root, suffix)| format!("{root}/{user}/{suffix}/{application}"));
         for directory in bucketed.chain(flat) {
             if !found.contains(&directory) && found.len() < DIRECTORIES_MAX {
                 found.push(directory);

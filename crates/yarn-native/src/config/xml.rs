@@ -279,8 +279,8 @@ fn text_of(path: &Path) -> Result<String, ConfigError> {
     }
     let start = if bytes.starts_with(b"\xef\xbb\xbf") { 3 } else { 0 };
     let text = String::from_utf8(bytes.split_off(start)).map_err(|error| {
-        let good = error.utf8_error().valid_up_to();
-        let lines = error.as_bytes()[..good].iter();
+        let valid_end = error.utf8_error().valid_up_to();
+        let lines = error.as_bytes()[..valid_end].iter();
         ConfigError::Malformed {
             path: path.to_owned(),
             line: 1 + lines.filter(|byte| **byte == b'\n').count() as u32,

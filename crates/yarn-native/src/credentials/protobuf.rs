@@ -57,10 +57,10 @@ impl<'a> FieldReader<'a> {
 
     fn take(&mut self, length: usize) -> Result<&'a [u8], FormatError> {
         let end = self.at.checked_add(length);
-        let taken = end.and_then(|end| self.bytes.get(self.at..end));
-        let taken = taken.ok_or(FormatError::Short(self.base + self.bytes.len()))?;
+        let bytes = end.and_then(|end| self.bytes.get(self.at..end));
+        let bytes = bytes.ok_or(FormatError::Short(self.base + self.bytes.len()))?;
         self.at += length;
-        Ok(taken)
+        Ok(bytes)
     }
 
     fn number(&mut self) -> Result<u64, FormatError> {

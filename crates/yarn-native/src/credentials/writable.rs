@@ -19,10 +19,10 @@ impl<'a> WritableReader<'a> {
 
     pub fn take(&mut self, length: usize) -> Result<&'a [u8], FormatError> {
         let end = self.at.checked_add(length);
-        let taken = end.and_then(|end| self.bytes.get(self.at..end));
-        let taken = taken.ok_or(FormatError::Short(self.bytes.len()))?;
+        let bytes = end.and_then(|end| self.bytes.get(self.at..end));
+        let bytes = bytes.ok_or(FormatError::Short(self.bytes.len()))?;
         self.at += length;
-        Ok(taken)
+        Ok(bytes)
     }
 
     pub fn byte(&mut self) -> Result<u8, FormatError> {

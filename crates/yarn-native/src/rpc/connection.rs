@@ -238,8 +238,8 @@ impl<S: AsyncRead + AsyncWrite> ConnectionTask<S> {
             let wake = self.next_wake();
             tokio::select! {
                 read = self.reader.read_buf(self.codec.read_buffer()) => self.on_read(read?)?,
-                wrote = self.writer.write_buf(&mut self.unwritten), if !self.unwritten.is_empty() => {
-                    self.written += wrote? as u64;
+                written = self.writer.write_buf(&mut self.unwritten), if !self.unwritten.is_empty() => {
+                    self.written += written? as u64;
                 }
                 request = self.queue.recv(), if may_accept => match request {
                     Some(request) => self.on_request(request)?,

@@ -169,7 +169,10 @@ mod tests {
     fn failed_handshake_is_final_unless_it_was_a_replay() {
         let refused = |message: &str| {
             let (class, message) = ("x".to_owned(), message.to_owned());
-            CallError::NotSent(ConnectionError::Security(SecurityError::Refused { class, message }))
+            CallError::NotSent(ConnectionError::Security(SecurityError::Rejected {
+                class,
+                message,
+            }))
         };
         assert_eq!(retry_action(&refused("no"), Safety::Idempotent), RetryAction::Fail);
         let replay = refused("GSS initiate failed [Request is a replay (34)]");

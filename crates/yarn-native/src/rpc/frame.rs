@@ -33,8 +33,8 @@ pub(crate) type ClientId = [u8; 16];
 pub(crate) struct FrameError(pub(crate) String);
 
 impl FrameError {
-    fn new(what: impl Into<String>) -> Self {
-        Self(what.into())
+    fn new(reason: impl Into<String>) -> Self {
+        Self(reason.into())
     }
 }
 
@@ -135,11 +135,11 @@ impl Response {
 }
 
 /// Takes a length-delimited message.
-fn take(bytes: &mut Bytes, what: &str) -> Result<Bytes, FrameError> {
+fn take(bytes: &mut Bytes, part: &str) -> Result<Bytes, FrameError> {
     let length = prost::decode_length_delimiter(&mut *bytes)
         .ok()
         .filter(|&length| length <= bytes.remaining())
-        .ok_or_else(|| FrameError::new(format!("{what} exceeds its frame")))?;
+        .ok_or_else(|| FrameError::new(format!("{part} exceeds its frame")))?;
     Ok(bytes.split_to(length))
 }
 

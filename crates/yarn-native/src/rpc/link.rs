@@ -77,7 +77,7 @@ impl Link {
         settings: &LinkSettings,
         identity: &VersionedIdentity,
     ) -> Result<Connection, ConnectionError> {
-        let dialed = settings.dial.dial(&self.address).await?;
+        let stream = settings.dial.dial(&self.address).await?;
         let setup = ConnectionSetup {
             protocol: settings.protocol,
             address: &self.address,
@@ -85,6 +85,6 @@ impl Link {
             identity: &identity.value,
             options: &settings.options,
         };
-        setup.open(dialed).await
+        setup.open(stream).await
     }
 }

@@ -31,8 +31,8 @@ pub(crate) struct ConnectionSetup<'a> {
 
 impl ConnectionSetup<'_> {
     /// Sets up a connection on a stream. The caller enforces the timeout.
-    pub(crate) async fn open(&self, dialed: DialedStream) -> Result<Connection, ConnectionError> {
-        let DialedStream { mut stream, peer } = dialed;
+    pub(crate) async fn open(&self, stream: DialedStream) -> Result<Connection, ConnectionError> {
+        let DialedStream { mut stream, peer } = stream;
         let mut codec = Codec::new(self.options.response_bytes_max);
         let mut out = BytesMut::new();
         let method = match &self.identity.auth {
@@ -155,7 +155,7 @@ fn handshake_error(exception: Exception) -> ConnectionError {
         ExceptionKind::Standby | ExceptionKind::Retriable | ExceptionKind::Busy => {
             ConnectionError::Fatal(exception)
         }
-        _ => ConnectionError::Security(SecurityError::refused(exception.class, exception.message)),
+        _ => ConnectionError::Security(SecurityError::rejected(exception.class, exception.message)),
     }
 }
 

@@ -95,7 +95,7 @@ impl From<RpcError> for SchedulerError {
 
 /// Detects that the attempt's token is gone, which means that the attempt has ended.
 fn is_over(error: &SecurityError) -> bool {
-    let SecurityError::Refused { message, .. } = error else {
+    let SecurityError::Rejected { message, .. } = error else {
         return false;
     };
     message.contains("not found in AMRMTokenSecretManager")
@@ -167,7 +167,7 @@ mod tests {
         let refused = |message: &str| {
             SchedulerError::from(RpcError::Security {
                 address: "rm:8030".into(),
-                source: SecurityError::Refused {
+                source: SecurityError::Rejected {
                     class: "InvalidToken".into(),
                     message: message.into(),
                 },

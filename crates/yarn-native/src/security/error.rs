@@ -74,7 +74,7 @@ pub enum SecurityError {
     NoServerPrincipal,
     /// The server requires no authentication, which a secure client must not accept.
     #[error("the server requires no authentication (SIMPLE), which a secure client rejects")]
-    SimpleRefused,
+    SimpleNotAllowed,
     /// The server accepts none of the client's authentication methods.
     #[error("no common authentication method: the server accepts {offered}, the client has {have}")]
     NoCommonMethod {
@@ -116,7 +116,7 @@ pub enum SecurityError {
     },
     /// The server rejected the authentication.
     #[error("authentication rejected by the server: {message} (`{class}`)")]
-    Refused {
+    Rejected {
         /// Java class of the exception.
         class: String,
         /// Message of the exception.
@@ -147,10 +147,10 @@ impl SecurityError {
             Self::NoServerPrincipal => {
                 "set `yarn.resourcemanager.principal` or `dfs.namenode.kerberos.principal`"
             }
-            Self::SimpleRefused => {
+            Self::SimpleNotAllowed => {
                 "set `ipc.client.fallback-to-simple-auth-allowed` to allow it (insecure)"
             }
-            Self::Refused { message, .. } if message.contains("GSS initiate failed") => {
+            Self::Rejected { message, .. } if message.contains("GSS initiate failed") => {
                 "check the server's log; common causes are clocks that differ, or a \
                  ticket older than the server's key (run `kinit` again)"
             }
@@ -162,15 +162,15 @@ impl SecurityError {
     /// Returns whether the server mistook the ticket for a replay, as happens when many connections
     /// are opened with it at the same moment.
     pub(crate) fn is_replay(&self) -> bool {
-        matches!(self, Self::Refused { message, .. } if message.contains("Request is a replay"))
+        matches!(self, Self::Rejected { message, .. } if message.contains("Request is a replay"))
     }
 
     /// Converts a server's exception. Java passes on the messages of its Kerberos library.
-    pub(crate) fn refused(class: String, message: String) -> Self {
+    pub(crate) fn rejected(class: String, message: String) -> Self {
         if message.contains("Clock skew too great") {
             return Self::ClockSkew { reason: message };
         }
-        Self::Refused { class, message }
+        Self::Rejected { class, message }
     }
 
     pub(crate) fn protocol(reason: impl Into<String>) -> Self {

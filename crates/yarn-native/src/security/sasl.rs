@@ -170,7 +170,7 @@ impl Handshake {
         let user = match (&self.auth, &self.policy.fallback_to_simple) {
             (AuthMethod::Simple { user }, _) => user,
             (AuthMethod::Kerberos(_), Some(user)) => user,
-            (AuthMethod::Kerberos(_), None) => return Err(SecurityError::SimpleRefused),
+            (AuthMethod::Kerberos(_), None) => return Err(SecurityError::SimpleNotAllowed),
             // A token identifies its user; a server that cannot read it does not know the user.
             (AuthMethod::Token(_), _) => return Err(self.no_common_method(offered)),
         };

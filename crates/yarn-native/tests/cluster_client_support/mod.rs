@@ -73,7 +73,7 @@ pub fn leaf(queue: &str) -> &str {
 pub async fn until(
     client: &Client,
     id: ApplicationId,
-    what: &str,
+    expected: &str,
     condition: impl Fn(&ApplicationReport) -> bool,
 ) -> ApplicationReport {
     let deadline = soon();
@@ -82,7 +82,7 @@ pub async fn until(
         if condition(&report) {
             return report;
         }
-        assert!(Instant::now() < deadline, "waited for {what}: {report:?}");
+        assert!(Instant::now() < deadline, "waited for {expected}: {report:?}");
         sleep(Duration::from_millis(100)).await;
     }
 }
@@ -208,7 +208,7 @@ pub async fn check_token_lifecycle(config: &Config, client: &Client, renewer: &s
     assert_rejected(again, ExceptionKind::InvalidToken);
     let refused = holder().cluster_metrics(soon()).await;
     assert!(
-        matches!(refused, Err(RpcError::Security { source: SecurityError::Refused { .. }, .. })),
+        matches!(refused, Err(RpcError::Security { source: SecurityError::Rejected { .. }, .. })),
         "{refused:?}"
     );
 }

@@ -175,7 +175,7 @@ async fn invalid_realms_and_challenges_are_rejected() {
         peer.reject("realm").await;
     });
     let error = security_error(&fake, Identity::token(token()), no_retry()).await;
-    assert!(matches!(error, SecurityError::Refused { .. }), "{error}");
+    assert!(matches!(error, SecurityError::Rejected { .. }), "{error}");
 }
 
 #[tokio::test(start_paused = true)]
@@ -232,7 +232,7 @@ async fn secure_client_falls_back_only_if_allowed() {
         });
         let (identity, options) = kerberos();
         let error = security_error(&fake, identity.clone(), options.clone()).await;
-        assert_eq!(error, SecurityError::SimpleRefused);
+        assert_eq!(error, SecurityError::SimpleNotAllowed);
         let mut allowed = options;
         allowed.security.fallback_to_simple = Some("alice".into());
         let channel = fake.channel(&["rm"], identity, allowed);

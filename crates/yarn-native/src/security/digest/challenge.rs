@@ -80,8 +80,8 @@ fn echoable(value: &str) -> Result<String, SecurityError> {
 }
 
 /// Parses the known words of a comma-separated list and ignores others.
-fn parse_list<T>(value: &str, known: impl Fn(&str) -> Option<T>) -> Vec<T> {
-    value.split(',').filter_map(|word| known(word.trim())).collect()
+fn parse_list<T>(value: &str, parse: impl Fn(&str) -> Option<T>) -> Vec<T> {
+    value.split(',').filter_map(|word| parse(word.trim())).collect()
 }
 
 /// Splits a challenge into names and values. Quotes are removed; quoted commas do not separate.

@@ -133,8 +133,8 @@ fn triple_des_keys(key: &[u8; 16]) -> ([u8; 16], [u8; BLOCK]) {
         let bits = packed.iter().fold(0u64, |bits, &byte| bits << 8 | u64::from(byte));
         for (i, byte) in spread.iter_mut().enumerate() {
             let seven = ((bits >> (49 - 7 * i)) & 0x7f) as u8;
-            let odd = u8::from(seven.count_ones().is_multiple_of(2));
-            *byte = seven << 1 | odd;
+            let parity = u8::from(seven.count_ones().is_multiple_of(2));
+            *byte = seven << 1 | parity;
         }
     }
     let mut iv = [0; BLOCK];

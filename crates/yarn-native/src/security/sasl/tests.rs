@@ -97,9 +97,9 @@ fn simple_fallback_completes_the_handshake_without_a_token() {
 fn secure_client_rejects_server_without_authentication() {
     let at_once = || message(SaslState::Success, None);
     let error = failed(first(kerberos(), Policy::default(), at_once()));
-    assert_eq!(error, SecurityError::SimpleRefused);
+    assert_eq!(error, SecurityError::SimpleNotAllowed);
     let error = failed(first(kerberos(), Policy::default(), offers(&[("SIMPLE", "")])));
-    assert_eq!(error, SecurityError::SimpleRefused);
+    assert_eq!(error, SecurityError::SimpleNotAllowed);
     let step = first(kerberos(), policy(None, Some("alice")), at_once());
     assert!(matches!(
         step,
