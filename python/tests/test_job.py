@@ -24,7 +24,7 @@ class Jobs(OnThisMachine):
         job = ydl.Job(
             "digits",
             {"worker": ydl.Role("true", instances=2, memory=512, env={"A": 1}), "server": {"shell": "exit 0"}},
-            deadlines={"run": timedelta(minutes=5)},
+            timeouts={"run": timedelta(minutes=5)},
             restart={"limit": 2},
         )
         shown = job.show(cluster="local")

@@ -5,7 +5,7 @@ use super::{
     sheet::{Sheet, last_of, quoted},
 };
 use std::{fs, path::Path};
-use ydl_jobfile::{Place, words as words_of};
+use ydl_jobfile::{Location, words as words_of};
 use ydl_os::report::Report;
 
 /// Programs that a node has itself: they are called by their place there and do not travel.
@@ -104,7 +104,7 @@ pub fn shipped(sheet: &mut Sheet, words: &[String]) -> Vec<String> {
         } else if is_interpreter(word) {
             rewritten.push(word.clone());
         } else {
-            sheet.file(word, None, Place::Whole);
+            sheet.file(word, None, Location::Whole);
             rewritten.push(format!("./{}", last_of(word)));
         }
     }
@@ -121,7 +121,7 @@ fn base_of(word: &str) -> &str {
 }
 
 /// Files that were named: `path`, `path#name`, or several with `#` between them.
-pub fn files(sheet: &mut Sheet, value: &str, at: &Place) {
+pub fn files(sheet: &mut Sheet, value: &str, at: &Location) {
     let is_there = |path: &str| path.contains("://") || Path::new(path).exists();
     let parts: Vec<_> = value.split('#').collect();
     match parts[..] {

@@ -6,7 +6,7 @@ use super::{
     sheet::{Here, Sheet, count},
 };
 use crate::sheet::Cluster;
-use ydl_jobfile::Place;
+use ydl_jobfile::Location;
 use ydl_os::report::Report;
 
 /// How often a task was tried at most where nobody said it.
@@ -193,7 +193,7 @@ pub fn roles(sheet: &mut Sheet, typed: &Typed, sizes: &Sizes<'_>) {
 }
 
 fn own_variable(sheet: &mut Sheet, name: &str, value: &str) {
-    sheet.variable(None, name, value, Place::Whole);
+    sheet.variable(None, name, value, Location::Whole);
 }
 
 /// What of the user's shell goes with a job, by how it begins.

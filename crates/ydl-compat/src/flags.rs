@@ -1,6 +1,6 @@
 //! The flags of a door: what each means, and how they are found among the words.
 
-use ydl_jobfile::{Place, nearest};
+use ydl_jobfile::{Location, nearest};
 use ydl_os::report::Report;
 
 /// A flag as its users know it.
@@ -138,8 +138,8 @@ pub struct Said {
 
 impl Said {
     /// Where it stands.
-    pub fn at(&self) -> Place {
-        Place::flag(self.written.as_str())
+    pub fn at(&self) -> Location {
+        Location::flag(self.written.as_str())
     }
 }
 

@@ -6,7 +6,7 @@ use super::{
     libhdfs,
     sheet::{Here, Sheet, count},
 };
-use ydl_jobfile::Place;
+use ydl_jobfile::Location;
 use ydl_os::report::Report;
 
 pub const DOOR: Door = Door {
@@ -44,7 +44,7 @@ fn translate(typed: &mut Typed, here: &Here) -> Result<Sheet, Report> {
     dmlc::forwarded(&mut sheet, here);
     if typed.has("--p3") {
         for (name, value) in [("DMLC_PS_VAN_TYPE", "p3"), ("DMLC_PS_WATER_MARK", "10")] {
-            sheet.variable(None, name, value, Place::Whole);
+            sheet.variable(None, name, value, Location::Whole);
         }
     }
     for said in typed.all("--env") {

@@ -11,7 +11,7 @@ use std::{
     fs::File,
     io::{self, Read},
 };
-use ydl_jobfile::Place;
+use ydl_jobfile::Location;
 
 /// Options of that JVM, as dmlc-core calls them and as libhdfs does.
 const OF_DMLC: &str = "DMLC_HDFS_OPTS";
@@ -34,7 +34,7 @@ const LIBRARIES: &str = "export LD_LIBRARY_PATH=\"$LD_LIBRARY_PATH:./:$HADOOP_HD
 /// Lets programs find them, where anything speaks of HDFS.
 pub fn set_up(sheet: &mut Sheet, typed: &Typed, here: &Here, flag: &str) {
     let said = typed.last(flag);
-    let at = said.map_or(Place::Whole, Said::at);
+    let at = said.map_or(Location::Whole, Said::at);
     let given = |name: &str| {
         let pairs = typed.all("--env").map(|said| said.value.split_once('='));
         let own = pairs.flatten().filter(|(own, _)| *own == name);

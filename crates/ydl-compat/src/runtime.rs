@@ -1,6 +1,6 @@
 //! What YARN's variables say of the image that a container runs in, as a job file says it.
 
-use ydl_jobfile::{Node, Place, Value, Wrong};
+use ydl_jobfile::{Diagnostic, Location, Node, Value};
 
 /// How all of them begin.
 const BEGIN: &str = "YARN_CONTAINER_RUNTIME_";
@@ -15,7 +15,7 @@ pub fn is_one(name: &str) -> bool {
 pub struct Variable {
     pub name: String,
     pub value: String,
-    pub at: Place,
+    pub at: Location,
 }
 
 /// What they say together.
@@ -24,7 +24,7 @@ pub struct Told {
     /// The keys of `environment`.
     pub keys: Vec<(&'static str, Node)>,
     /// What a job file has no words for.
-    pub wrongs: Vec<Wrong>,
+    pub diagnostics: Vec<Diagnostic>,
 }
 
 impl Told {
@@ -68,21 +68,21 @@ pub fn read(variables: &[Variable], named: bool) -> Told {
             "DOCKER_DELAYED_REMOVAL" => ("keep", truth()),
             _ => {
                 let what = format!("`{name}` has no equal in a job file");
-                told.wrongs.push(Wrong::new(at.clone(), what).hint("leave it out"));
+                told.diagnostics.push(Diagnostic::new(at.clone(), what).hint("leave it out"));
                 continue;
             }
         };
         told.keys.retain(|(other, _)| *other != key);
         told.keys.push((key, node));
     }
-    told.wrongs.extend(kind.and_then(|kind| misfit(kind, &told, named)));
+    told.diagnostics.extend(kind.and_then(|kind| misfit(kind, &told, named)));
     told
 }
 
 /// What is wrong with the runtime that was chosen.
-fn misfit(kind: &Variable, told: &Told, named: bool) -> Option<Wrong> {
+fn misfit(kind: &Variable, told: &Told, named: bool) -> Option<Diagnostic> {
     let Variable { name, value, at } = kind;
-    let wrong = |what: String, hint: &str| Some(Wrong::new(at.clone(), what).hint(hint));
+    let wrong = |what: String, hint: &str| Some(Diagnostic::new(at.clone(), what).hint(hint));
     match value.to_lowercase().as_str() {
         key @ ("docker" | "runc") if told.key(key).is_none() && !(named && key == "docker") => {
             let image = format!("{BEGIN}{}_IMAGE", key.to_uppercase());
@@ -110,7 +110,7 @@ mod tests {
         let variable = |(name, value): &(&str, &str)| Variable {
             name: format!("{BEGIN}{name}"),
             value: (*value).to_owned(),
-            at: Place::Whole,
+            at: Location::Whole,
         };
         let all: Vec<_> = variables.iter().map(variable).collect();
         read(&all, false)
@@ -127,11 +127,11 @@ mod tests {
             ("DOCKER_CLIENT_CONFIG", "hdfs:///login.json"),
             ("DOCKER_DELAYED_REMOVAL", "true"),
         ]);
-        assert!(docker.wrongs.is_empty(), "{docker:?}");
+        assert!(docker.diagnostics.is_empty(), "{docker:?}");
         let keys: Vec<_> = docker.keys.iter().map(|(key, _)| *key).collect();
         let all = ["docker", "mounts", "network", "privileged", "login", "keep"];
         assert_eq!(keys, all);
-        assert!(told(&[("TYPE", "runc"), ("RUNC_IMAGE", "x")]).wrongs.is_empty());
+        assert!(told(&[("TYPE", "runc"), ("RUNC_IMAGE", "x")]).diagnostics.is_empty());
         for wrong in [
             &[("TYPE", "docker")][..],
             &[("TYPE", "runc"), ("DOCKER_IMAGE", "x")],
@@ -139,8 +139,8 @@ mod tests {
             &[("TYPE", "javasandbox")],
             &[("DOCKER_PORTS_MAPPING", "80:80")],
         ] {
-            assert_eq!(told(wrong).wrongs.len(), 1, "{wrong:?}");
+            assert_eq!(told(wrong).diagnostics.len(), 1, "{wrong:?}");
         }
-        assert!(told(&[("TYPE", "default")]).wrongs.is_empty());
+        assert!(told(&[("TYPE", "default")]).diagnostics.is_empty());
     }
 }

@@ -6,7 +6,9 @@ use super::{
     script::Script,
 };
 use std::{collections::BTreeMap, env, path::Path};
-use ydl_jobfile::{Key, Node, Place, Source, Value, Wrong, Wrongs, name_of, size_mib, written};
+use ydl_jobfile::{
+    Diagnostic, Diagnostics, Key, Location, Node, Source, Value, name_of, size_mib, written,
+};
 use ydl_os::report::Report;
 
 /// What a door sees of its user's machine.
@@ -50,7 +52,7 @@ const ORDER: [&str; 7] =
 pub struct Sheet {
     root: Node,
     name: String,
-    wrongs: Vec<Wrong>,
+    diagnostics: Vec<Diagnostic>,
     /// Where the job runs, if that was said.
     pub cluster: Option<Cluster>,
     /// What the user should know.
@@ -65,9 +67,9 @@ impl Sheet {
     /// An empty one.
     pub fn empty() -> Sheet {
         Sheet {
-            root: Node::map(Place::Whole),
+            root: Node::map(Location::Whole),
             name: "job".to_owned(),
-            wrongs: Vec::new(),
+            diagnostics: Vec::new(),
             cluster: None,
             notes: Vec::new(),
             before: Script::default(),
@@ -95,7 +97,7 @@ impl Sheet {
 
     /// Puts something there that nobody typed.
     pub fn put_own(&mut self, path: &[&str], value: impl ToString) {
-        self.put(path, Node::plain(Place::Whole, value.to_string()));
+        self.put(path, Node::plain(Location::Whole, value.to_string()));
     }
 
     /// Adds to a list.
@@ -113,7 +115,7 @@ impl Sheet {
     }
 
     /// A variable of the job, or of a role. What comes later wins.
-    pub fn variable(&mut self, role: Option<&str>, name: &str, value: &str, at: Place) {
+    pub fn variable(&mut self, role: Option<&str>, name: &str, value: &str, at: Location) {
         let value = Node::text(at, value);
         match role {
             Some(role) => self.put(&["roles", role, "env", name], value),
@@ -135,12 +137,12 @@ impl Sheet {
 
     /// A mistake that is told with those of the job file.
     pub fn wrong(&mut self, said: &Said, what: impl Into<String>, hint: &str) {
-        self.wrongs.push(Wrong::new(said.at(), what).hint(hint));
+        self.diagnostics.push(Diagnostic::new(said.at(), what).hint(hint));
     }
 
     /// Mistakes that somebody else has found.
-    pub fn wrongs(&mut self, wrongs: Vec<Wrong>) {
-        self.wrongs.extend(wrongs);
+    pub fn diagnostics(&mut self, diagnostics: Vec<Diagnostic>) {
+        self.diagnostics.extend(diagnostics);
     }
 
     /// What stands below these keys.
@@ -155,7 +157,7 @@ impl Sheet {
     }
 
     /// A file that every task finds in its directory.
-    pub fn file(&mut self, path: &str, name: Option<&str>, at: Place) {
+    pub fn file(&mut self, path: &str, name: Option<&str>, at: Location) {
         let source = Node::text(at.clone(), path);
         let item = match name {
             None => source,
@@ -186,7 +188,7 @@ impl Sheet {
     }
 
     /// An archive whose content every task finds in its directory.
-    pub fn archive(&mut self, path: &str, at: Place) -> Result<(), String> {
+    pub fn archive(&mut self, path: &str, at: Location) -> Result<(), String> {
         self.before.unpack(last_of(path))?;
         if !archive::is_one(Path::new(path)) {
             return Err(format!("`{path}` is no archive, whatever its name says"));
@@ -241,9 +243,9 @@ impl Sheet {
             all = vec!["/bin/sh".to_owned(), "-c".to_owned(), script, door.to_owned()];
         }
         all.extend(words.iter().cloned());
-        let words = all.into_iter().map(|word| Node::text(Place::Whole, word));
+        let words = all.into_iter().map(|word| Node::text(Location::Whole, word));
         let value = Value::List(words.collect());
-        let at = Place::Whole;
+        let at = Location::Whole;
         self.put(&["roles", role, "run"], Node { at, value });
     }
 
@@ -254,7 +256,7 @@ impl Sheet {
             .find(|word| [".py", ".sh", ".R", ".jar"].iter().any(|end| word.ends_with(end)));
         let stem = script.or(words.first()).and_then(|word| Path::new(word).file_stem());
         self.name = name_of(&stem.map(|stem| stem.to_string_lossy()).unwrap_or_default());
-        let mut at = Place::Whole;
+        let mut at = Location::Whole;
         if let Some(said) = said {
             self.name = name_of(&said.value);
             at = said.at();
@@ -296,8 +298,8 @@ impl Sheet {
     }
 
     /// The job, to be read as any other.
-    pub fn source(self, typed: &Typed) -> Result<Source, Wrongs> {
-        let mut source = Source::of_flags(self.root, self.name, self.wrongs)?;
+    pub fn source(self, typed: &Typed) -> Result<Source, Diagnostics> {
+        let mut source = Source::of_flags(self.root, self.name, self.diagnostics)?;
         typed.all("--set").for_each(|said| source.set(&said.value));
         Ok(source)
     }
@@ -334,12 +336,12 @@ pub fn quoted(word: &str) -> String {
     format!("'{}'", word.replace('\'', r"'\''"))
 }
 
-fn put(root: &mut Node, path: &[&str], value: Node, at: &Place) {
+fn put(root: &mut Node, path: &[&str], value: Node, at: &Location) {
     *entry(root, path, at) = value;
 }
 
 /// The value below these keys, made where there is none.
-fn entry<'a>(mut node: &'a mut Node, path: &[&str], at: &Place) -> &'a mut Node {
+fn entry<'a>(mut node: &'a mut Node, path: &[&str], at: &Location) -> &'a mut Node {
     for name in path {
         if !matches!(node.value, Value::Map(_)) {
             node.value = Value::Map(Vec::new());

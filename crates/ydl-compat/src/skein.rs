@@ -13,7 +13,7 @@ mod service;
 
 use amounts::{count, memory};
 use desk::{Desk, Tree, find, text_of};
-use ydl_jobfile::{Node, Place, Value, Wrong, name_of};
+use ydl_jobfile::{Diagnostic, Location, Node, Value, name_of};
 
 /// What a specification has become.
 #[derive(Debug)]
@@ -23,7 +23,7 @@ pub struct Translated {
     /// What the user should know.
     pub notes: Vec<String>,
     /// What is wrong with the specification.
-    pub wrongs: Vec<Wrong>,
+    pub diagnostics: Vec<Diagnostic>,
 }
 
 const APPLICATION: &[&str] = &[
@@ -80,7 +80,7 @@ pub fn translate(root: &Node, submitter: Option<&str>) -> Translated {
     }
     let driver = find(root, "master").and_then(|node| master(&mut desk, &mut job, node));
     service::roles(&mut desk, &mut job, find(root, "services"), driver);
-    Translated { root: job.node(), notes: desk.notes, wrongs: desk.wrongs }
+    Translated { root: job.node(), notes: desk.notes, diagnostics: desk.diagnostics }
 }
 
 fn is_empty(node: &Node) -> bool {
@@ -196,4 +196,4 @@ fn master<'a>(desk: &mut Desk, job: &mut Tree, node: &'a Node) -> Option<Driver<
 }
 
 /// Where something nobody wrote comes from.
-const NOWHERE: Place = Place::Whole;
+const NOWHERE: Location = Location::Whole;

@@ -8,7 +8,7 @@ use super::{
     sheet::{Here, Sheet, count, last_of},
 };
 use crate::sheet::Cluster;
-use ydl_jobfile::{Node, Place};
+use ydl_jobfile::{Location, Node};
 use ydl_os::report::Report;
 
 pub const DOOR: Door = Door {
@@ -95,7 +95,7 @@ fn translate(typed: &mut Typed, here: &Here) -> Result<Sheet, Report> {
         sheet.put_own(&["framework"], "none");
         // Only those who start together have ports that everybody knows.
         sheet.put_own(&["gang"], true);
-        sheet.add(&["roles", "worker", "ports"], Node::plain(Place::Whole, "http"));
+        sheet.add(&["roles", "worker", "ports"], Node::plain(Location::Whole, "http"));
     }
     sheet.put_flag(&["roles", "worker", "gpus"], typed, "--gpus");
     set_up(&mut sheet, typed, here)?;

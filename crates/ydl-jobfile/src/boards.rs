@@ -5,7 +5,7 @@ use super::{
     files::{absolute, hdfs_url},
     roles::BESIDE_RESTART,
     tree::Value,
-    units::{Refusal, size_mib},
+    units::{Rejection, size_mib},
 };
 use std::collections::BTreeMap;
 use ydl_core::{
@@ -61,7 +61,7 @@ impl Reader {
 }
 
 /// On a cluster a path is one that all nodes share: on the nodes there is no directory that it could be relative to.
-fn logdir(text: &str, base: &str, cluster: bool) -> Result<String, Refusal> {
+fn logdir(text: &str, base: &str, cluster: bool) -> Result<String, Rejection> {
     match text.split_once("://") {
         Some(("hdfs", _)) => hdfs_url(text),
         Some((scheme, _)) => {

@@ -3,7 +3,7 @@
 use super::{
     fields::{Map, Reader, choice, count},
     files::{absolute, hdfs_url},
-    units::{Refusal, size_mib},
+    units::{Rejection, size_mib},
 };
 use std::{collections::BTreeMap, fs::File};
 use ydl_core::spec::{ClusterOptions, GpuAssignment, Keytab, MasterSpec, Placement};
@@ -43,7 +43,7 @@ impl Reader {
         &mut self,
         map: &Map,
         name: &str,
-        read: impl Fn(&str) -> Result<String, Refusal>,
+        read: impl Fn(&str) -> Result<String, Rejection>,
     ) -> Vec<String> {
         let path = map.key(name);
         let items = self.list(map, name).iter();
@@ -61,7 +61,7 @@ impl Reader {
         });
         if let (true, Some(node)) = (tags.len() > TAGS_MAX, map.find("tags")) {
             let what = format!("{} tags are too many; {TAGS_MAX} is the most", tags.len());
-            self.refuse(&node.at, "tags", what, "");
+            self.reject(&node.at, "tags", what, "");
         }
         tags
     }
@@ -79,10 +79,10 @@ impl Reader {
         let cluster = self.cluster;
         let map = self.map(node, "keytab", "keytab");
         for name in ["principal", "path"] {
-            if map.find(name).is_none() && !self.told.contains(&map.key(name)) {
+            if map.find(name).is_none() && !self.reported.contains(&map.key(name)) {
                 let what = format!("a keytab needs its `{name}`");
                 let hint = "write `keytab: {principal: me@EXAMPLE.COM, path: me.keytab}`";
-                self.refuse(&node.at, &map.key(name), what, hint);
+                self.reject(&node.at, &map.key(name), what, hint);
             }
         }
         let principal = self.value(&map, "principal", word);
@@ -158,14 +158,14 @@ impl Reader {
 const MEMORY_LEAST_MIB: u64 = 32;
 
 /// A name without blanks, as queues, labels, hosts and principals have.
-fn word(text: &str) -> Result<String, Refusal> {
+fn word(text: &str) -> Result<String, Rejection> {
     if text.is_empty() || text.contains(char::is_whitespace) {
         return Err((format!("`{text}` is not a name"), String::new()));
     }
     Ok(text.to_string())
 }
 
-fn rack(text: &str) -> Result<String, Refusal> {
+fn rack(text: &str) -> Result<String, Rejection> {
     if !text.starts_with('/') {
         let hint = format!("racks begin with `/`: write `/{text}`");
         return Err((format!("`{text}` is not a rack"), hint));
@@ -173,14 +173,14 @@ fn rack(text: &str) -> Result<String, Refusal> {
     word(text)
 }
 
-fn at_least_one(text: &str) -> Result<u32, Refusal> {
+fn at_least_one(text: &str) -> Result<u32, Rejection> {
     match count(text)? {
         0 => Err(("0 is too few".into(), "1 is the least".into())),
         n => Ok(n),
     }
 }
 
-fn priority(text: &str) -> Result<i32, Refusal> {
+fn priority(text: &str) -> Result<i32, Rejection> {
     text.parse().map_err(|_| {
         (
             format!("`{text}` is not a priority"),
@@ -190,7 +190,7 @@ fn priority(text: &str) -> Result<i32, Refusal> {
 }
 
 /// `user1,user2 group1,group2`, or `*`: users, a blank, groups.
-fn acl(text: &str) -> Result<String, Refusal> {
+fn acl(text: &str) -> Result<String, Rejection> {
     if text.trim() == "*" {
         return Ok("*".into());
     }
@@ -202,7 +202,7 @@ fn acl(text: &str) -> Result<String, Refusal> {
     Ok(text.to_string())
 }
 
-fn file_system(text: &str) -> Result<String, Refusal> {
+fn file_system(text: &str) -> Result<String, Rejection> {
     let name = text.strip_prefix("hdfs://").map(|rest| rest.trim_end_matches('/'));
     match name {
         Some(name) if !name.is_empty() && !name.contains('/') => Ok(format!("hdfs://{name}")),
@@ -213,7 +213,7 @@ fn file_system(text: &str) -> Result<String, Refusal> {
     }
 }
 
-fn staging(text: &str) -> Result<String, Refusal> {
+fn staging(text: &str) -> Result<String, Rejection> {
     let whole = match text.contains("://") {
         true => hdfs_url(text)?,
         false if text.starts_with('/') => {
@@ -228,7 +228,7 @@ fn staging(text: &str) -> Result<String, Refusal> {
 }
 
 /// A directory on every node, or in HDFS.
-fn checkpoint(text: &str) -> Result<String, Refusal> {
+fn checkpoint(text: &str) -> Result<String, Rejection> {
     let scheme = text.split_once("://").map(|(scheme, _)| scheme);
     match scheme {
         _ if text.trim_matches('/').is_empty() => Err((
@@ -244,7 +244,7 @@ fn checkpoint(text: &str) -> Result<String, Refusal> {
 }
 
 /// The name of an interface, or a range of addresses.
-fn network(text: &str) -> Result<String, Refusal> {
+fn network(text: &str) -> Result<String, Rejection> {
     let range = text.split_once('/').map(|(first, bits)| {
         let bits = bits.parse::<u8>().is_ok_and(|bits| bits <= 32);
         bits && first.parse::<std::net::Ipv4Addr>().is_ok()

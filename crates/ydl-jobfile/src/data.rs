@@ -4,7 +4,7 @@ use super::{
     fields::{Map, Reader, choice, truth},
     files::{absolute, hdfs_url},
     tree::{Node, Value},
-    units::{Refusal, span},
+    units::{Rejection, span},
 };
 use ydl_core::{
     RoleName, TaskId,
@@ -50,9 +50,9 @@ impl Reader {
             return Some(input);
         };
         let map = self.map(node, &path, "inputs.*");
-        if map.find("source").is_none() && !self.told.contains(&map.key("source")) {
+        if map.find("source").is_none() && !self.reported.contains(&map.key("source")) {
             let hint = "say where it comes from: `{source: hdfs:///data/train, as: split}`";
-            self.refuse(&node.at, &path, "there is no `source`", hint);
+            self.reject(&node.at, &path, "there is no `source`", hint);
         }
         input.form = self.value(&map, "as", choice(&FORMS)).unwrap_or(input.form);
         for item in self.list(&map, "roles") {
@@ -85,9 +85,9 @@ impl Reader {
             return Some(Output::new(from, to));
         };
         let map = self.map(node, &path, "outputs.*");
-        if map.find("to").is_none() && !self.told.contains(&map.key("to")) {
+        if map.find("to").is_none() && !self.reported.contains(&map.key("to")) {
             let hint = "say where it goes: `{to: out, from: worker:0}`";
-            self.refuse(&node.at, &path, "there is no `to`", hint);
+            self.reject(&node.at, &path, "there is no `to`", hint);
         }
         let whose = self.value(&map, "from", whose).unwrap_or_default();
         let every = self.value(&map, "every", span);
@@ -103,7 +103,7 @@ impl Reader {
 }
 
 /// A role, a task, or `all`.
-fn whose(text: &str) -> Result<OutputScope, Refusal> {
+fn whose(text: &str) -> Result<OutputScope, Rejection> {
     if text == "all" {
         return Ok(OutputScope::All);
     }
@@ -115,7 +115,7 @@ fn whose(text: &str) -> Result<OutputScope, Refusal> {
 }
 
 /// Where data comes from. What is there is looked at at submit.
-fn source(text: &str, base: &str) -> Result<String, Refusal> {
+fn source(text: &str, base: &str) -> Result<String, Rejection> {
     match text.split_once("://") {
         Some(("hdfs", _)) => hdfs_url(text).map(|url| url.trim_end_matches('/').to_string()),
         Some((scheme, _)) => {
@@ -127,7 +127,7 @@ fn source(text: &str, base: &str) -> Result<String, Refusal> {
 }
 
 /// On a cluster a relative destination is below the user's home directory in HDFS, and left as it is.
-fn destination(to: &str, base: &str, cluster: bool) -> Result<String, Refusal> {
+fn destination(to: &str, base: &str, cluster: bool) -> Result<String, Rejection> {
     match to.split_once("://") {
         Some(("hdfs", _)) => hdfs_url(to),
         Some(("file", path)) if cluster && path.starts_with('/') => Ok(to.to_string()),

@@ -1,11 +1,11 @@
 //! Reading values out of the tree, and noting what is wrong with them.
 
 use super::{
+    diagnostic::{Diagnostic, Location},
     keys,
     nearest::nearest,
     tree::{Key, Node, Value},
-    units::Refusal,
-    wrong::{Place, Wrong},
+    units::Rejection,
 };
 use std::collections::BTreeSet;
 
@@ -14,9 +14,9 @@ use std::collections::BTreeSet;
 pub struct Reader {
     /// Whether the job is for a cluster rather than for one machine.
     pub cluster: bool,
-    pub wrongs: Vec<Wrong>,
+    pub diagnostics: Vec<Diagnostic>,
     /// Keys that have been complained about, so that no second complaint follows from the first.
-    pub told: BTreeSet<String>,
+    pub reported: BTreeSet<String>,
 }
 
 /// A map with a fixed set of keys.
@@ -39,15 +39,16 @@ impl<'a> Map<'a> {
 
 impl Reader {
     /// Notes that the value of a key is wrong.
-    pub fn refuse(
+    pub fn reject(
         &mut self,
-        at: &Place,
+        at: &Location,
         key: &str,
         what: impl AsRef<str>,
         hint: impl Into<String>,
     ) {
-        self.told.insert(key.to_string());
-        self.wrongs.push(Wrong::new(at.clone(), format!("`{key}`: {}", what.as_ref())).hint(hint));
+        self.reported.insert(key.to_string());
+        self.diagnostics
+            .push(Diagnostic::new(at.clone(), format!("`{key}`: {}", what.as_ref())).hint(hint));
     }
 
     /// A map whose keys are those of the table below `table`.
@@ -75,7 +76,7 @@ impl Reader {
             .or_else(|| nearest(&key.name, keys::below(table).map(|known| known.name())));
         let hint = match meant {
             Some(name) => {
-                self.told.insert(map.key(name));
+                self.reported.insert(map.key(name));
                 format!("did you mean `{name}`?")
             }
             None => {
@@ -84,7 +85,7 @@ impl Reader {
                 format!("known here: {}", all.join(", "))
             }
         };
-        self.wrongs.push(Wrong::new(key.at.clone(), what).hint(hint));
+        self.diagnostics.push(Diagnostic::new(key.at.clone(), what).hint(hint));
     }
 
     /// A map whose keys the user chooses.
@@ -97,13 +98,14 @@ impl Reader {
             }
             Value::Scalar { .. } | Value::List(_) if path.is_empty() => {
                 let what = format!("a job file is a map of keys, not {}", node.kind());
-                self.wrongs.push(Wrong::new(node.at.clone(), what).hint("begin with `name: …`"));
+                self.diagnostics
+                    .push(Diagnostic::new(node.at.clone(), what).hint("begin with `name: …`"));
                 // Nothing else can be said about a file that is no map.
-                self.told.insert(String::new());
+                self.reported.insert(String::new());
                 &[]
             }
             Value::Scalar { .. } | Value::List(_) => {
-                self.refuse(&node.at, path, format!("expected a map, found {}", node.kind()), "");
+                self.reject(&node.at, path, format!("expected a map, found {}", node.kind()), "");
                 &[]
             }
         }
@@ -122,25 +124,25 @@ impl Reader {
             }
             Value::Scalar { text, .. } => {
                 let hint = format!("write `{name}: [{text}]`");
-                self.refuse(&node.at, &map.key(name), "expected a list, found text", hint);
+                self.reject(&node.at, &map.key(name), "expected a list, found text", hint);
                 &[]
             }
             Value::Map(_) => {
-                self.refuse(&node.at, &map.key(name), "expected a list, found a map", "");
+                self.reject(&node.at, &map.key(name), "expected a list, found a map", "");
                 &[]
             }
         }
     }
 
     fn no_value(&mut self, node: &Node, path: &str) {
-        self.refuse(&node.at, path, "there is no value", "give it one, or leave the key out");
+        self.reject(&node.at, path, "there is no value", "give it one, or leave the key out");
     }
 
     /// Text as it was written, whatever it looks like.
     pub fn text_of(&mut self, node: &Node, path: &str) -> Option<String> {
         match &node.value {
             Value::Scalar { text, .. } if text.contains('\0') => {
-                self.refuse(&node.at, path, "the text holds a zero byte", "");
+                self.reject(&node.at, path, "the text holds a zero byte", "");
                 None
             }
             Value::Scalar { text, .. } => Some(text.clone()),
@@ -149,7 +151,7 @@ impl Reader {
                 None
             }
             Value::List(_) | Value::Map(_) => {
-                self.refuse(&node.at, path, format!("expected text, found {}", node.kind()), "");
+                self.reject(&node.at, path, format!("expected text, found {}", node.kind()), "");
                 None
             }
         }
@@ -164,7 +166,7 @@ impl Reader {
         &mut self,
         map: &Map,
         name: &str,
-        read: impl Fn(&str) -> Result<T, Refusal>,
+        read: impl Fn(&str) -> Result<T, Rejection>,
     ) -> Option<T> {
         let node = map.find(name)?;
         self.value_of(node, &map.key(name), read)
@@ -174,13 +176,13 @@ impl Reader {
         &mut self,
         node: &Node,
         path: &str,
-        read: impl Fn(&str) -> Result<T, Refusal>,
+        read: impl Fn(&str) -> Result<T, Rejection>,
     ) -> Option<T> {
         let text = self.text_of(node, path)?;
         match read(&text) {
             Ok(value) => Some(value),
             Err((what, hint)) => {
-                self.refuse(&node.at, path, what, hint);
+                self.reject(&node.at, path, what, hint);
                 None
             }
         }
@@ -188,7 +190,7 @@ impl Reader {
 }
 
 /// A whole number, from 0.
-pub fn count<T: TryFrom<u64>>(text: &str) -> Result<T, Refusal> {
+pub fn count<T: TryFrom<u64>>(text: &str) -> Result<T, Rejection> {
     let wrong = || (format!("`{text}` is not a count"), "write a whole number".to_string());
     if text.is_empty() || !text.bytes().all(|byte| byte.is_ascii_digit()) {
         return Err(wrong());
@@ -200,7 +202,7 @@ pub fn count<T: TryFrom<u64>>(text: &str) -> Result<T, Refusal> {
 }
 
 /// `true` or `false`.
-pub fn truth(text: &str) -> Result<bool, Refusal> {
+pub fn truth(text: &str) -> Result<bool, Rejection> {
     match text {
         "true" => Ok(true),
         "false" => Ok(false),
@@ -209,7 +211,7 @@ pub fn truth(text: &str) -> Result<bool, Refusal> {
 }
 
 /// One of a few words.
-pub fn choice<T: Copy>(options: &[(&'static str, T)]) -> impl Fn(&str) -> Result<T, Refusal> {
+pub fn choice<T: Copy>(options: &[(&'static str, T)]) -> impl Fn(&str) -> Result<T, Rejection> {
     move |text| {
         if let Some((_, value)) = options.iter().find(|(word, _)| *word == text) {
             return Ok(*value);
@@ -227,8 +229,8 @@ pub fn choice<T: Copy>(options: &[(&'static str, T)]) -> impl Fn(&str) -> Result
 
 /// What `read` reads, or the word `none`.
 pub fn or_none<T>(
-    read: impl Fn(&str) -> Result<T, Refusal>,
-) -> impl Fn(&str) -> Result<Option<T>, Refusal> {
+    read: impl Fn(&str) -> Result<T, Rejection>,
+) -> impl Fn(&str) -> Result<Option<T>, Rejection> {
     move |text| {
         if text == "none" { Ok(None) } else { read(text).map(Some) }
     }

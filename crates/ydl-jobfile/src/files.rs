@@ -4,7 +4,7 @@ use super::{
     fields::{Map, Reader, choice, truth},
     image,
     tree::{Node, Value},
-    units::Refusal,
+    units::Rejection,
 };
 use std::{
     fs::{self, File},
@@ -37,11 +37,11 @@ impl Reader {
             return image;
         }
         let Some(path) = map.find("path") else {
-            if !self.told.iter().any(|key| key.starts_with("environment.")) {
+            if !self.reported.iter().any(|key| key.starts_with("environment.")) {
                 let what = "there is no `path`, and no image";
                 let hint =
                     "say what it is made of, or which image it is: `{docker: registry/image:tag}`";
-                self.refuse(&node.at, "environment", what, hint);
+                self.reject(&node.at, "environment", what, hint);
             }
             return Environment::System;
         };
@@ -62,7 +62,7 @@ impl Reader {
                 Some(_),
             ) => {
                 let what = "only of an environment that is packed the interpreter can be chosen";
-                self.refuse(&node.at, &map.key("interpreter"), what, "leave it out");
+                self.reject(&node.at, &map.key("interpreter"), what, "leave it out");
             }
         }
         found.unwrap_or(Environment::System)
@@ -103,9 +103,9 @@ impl Reader {
         let path = format!("files.{name}");
         let map = self.map(node, &path, "files.*");
         let Some(written) = map.find("source") else {
-            if !self.told.contains(&map.key("source")) {
+            if !self.reported.contains(&map.key("source")) {
                 let what = "there is no `source`";
-                self.refuse(&node.at, &path, what, "say where it comes from");
+                self.reject(&node.at, &path, what, "say where it comes from");
             }
             return None;
         };
@@ -114,11 +114,11 @@ impl Reader {
         let source = source?;
         if unpack && !is_archive(&source) {
             let what = format!("`{}` is no archive that can be unpacked", last_of(&source));
-            self.refuse(&written.at, &map.key("unpack"), what, archives_hint());
+            self.reject(&written.at, &map.key("unpack"), what, archives_hint());
         } else if unpack && !cluster {
             let what = "archives are unpacked by a cluster, not on one machine";
             let hint = "unpack it, and name the directory";
-            self.refuse(&written.at, &map.key("unpack"), what, hint);
+            self.reject(&written.at, &map.key("unpack"), what, hint);
         }
         Some(spec::File { name: name.to_string(), source, unpack })
     }
@@ -172,7 +172,7 @@ fn last_of(path: &str) -> &str {
 }
 
 /// `hdfs://namenode/path`, or `hdfs:///path` on the cluster's own file system.
-pub fn hdfs_url(text: &str) -> Result<String, Refusal> {
+pub fn hdfs_url(text: &str) -> Result<String, Rejection> {
     let path = text.strip_prefix("hdfs://").and_then(|rest| rest.find('/').map(|at| &rest[at..]));
     match path {
         Some(path) if path.split('/').any(|part| part == "..") => {
@@ -187,7 +187,7 @@ pub fn hdfs_url(text: &str) -> Result<String, Refusal> {
 }
 
 /// The environment that is meant outside a job file, seen from here.
-pub fn named_environment(text: &str, interpreter: &str) -> Result<Environment, Refusal> {
+pub fn named_environment(text: &str, interpreter: &str) -> Result<Environment, Rejection> {
     let here = std::env::current_dir().unwrap_or_default();
     let interpreter = choice(&INTERPRETERS)(interpreter)?;
     let mut found = environment(text, &here.to_string_lossy(), true)?;
@@ -205,7 +205,7 @@ pub fn named_environment(text: &str, interpreter: &str) -> Result<Environment, R
 }
 
 /// What an environment is, by how it is called and what is there.
-fn environment(text: &str, base: &str, cluster: bool) -> Result<Environment, Refusal> {
+fn environment(text: &str, base: &str, cluster: bool) -> Result<Environment, Rejection> {
     let packed = |path: String| PackedEnvironment { path, interpreter: Interpreter::Auto };
     let file = |text: &str| source_of(text, base, cluster).map(packed);
     if let Some(image) = image::named(text, cluster) {
@@ -222,7 +222,7 @@ fn environment(text: &str, base: &str, cluster: bool) -> Result<Environment, Ref
     }
 }
 
-fn archive(text: &str, base: &str, cluster: bool) -> Result<Environment, Refusal> {
+fn archive(text: &str, base: &str, cluster: bool) -> Result<Environment, Rejection> {
     if !cluster {
         let what = format!("`{text}` is unpacked by a cluster, not on one machine");
         return Err((what, "unpack it, and name the directory that has `bin` in it".into()));
@@ -263,7 +263,7 @@ fn interpreter(venv: &Path) -> Result<(), (String, &'static str)> {
     })
 }
 
-fn directory_with_bin(text: &str, base: &str) -> Result<String, Refusal> {
+fn directory_with_bin(text: &str, base: &str) -> Result<String, Rejection> {
     let path = absolute(text.trim_end_matches('/'), base);
     let hint = "make one with `python3 -m venv venv`, or use `system`".to_string();
     let inside = Path::new(&path);
@@ -300,7 +300,7 @@ fn directory_with_bin(text: &str, base: &str) -> Result<String, Refusal> {
 }
 
 /// Where a file comes from: a path that can be read here, or a place in HDFS, which is looked at at submit.
-fn source_of(text: &str, base: &str, cluster: bool) -> Result<String, Refusal> {
+fn source_of(text: &str, base: &str, cluster: bool) -> Result<String, Rejection> {
     match text.split_once("://") {
         Some(("hdfs", _)) if cluster => return hdfs_url(text),
         Some((scheme, _)) if cluster => {

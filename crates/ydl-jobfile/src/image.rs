@@ -4,7 +4,7 @@ use super::{
     fields::{Map, Reader, truth},
     files::hdfs_url,
     tree::{Node, Value},
-    units::Refusal,
+    units::Rejection,
 };
 use std::{fs, io};
 use ydl_core::spec::{Environment, Image, Mount, Runtime};
@@ -26,20 +26,20 @@ impl Reader {
                 if let Some(at) = map.find(other) {
                     let what = "there is no image it could be for";
                     let hint = "say which: `{docker: registry/image:tag, …}`";
-                    self.refuse(&at.at, &map.key(other), what, hint);
+                    self.reject(&at.at, &map.key(other), what, hint);
                 }
             }
             return None;
         };
         if let Some((other, _, at)) = named.next() {
             let what = format!("it is an image for `{key}` already");
-            self.refuse(&at.at, &map.key(other), what, "leave one of them out");
+            self.reject(&at.at, &map.key(other), what, "leave one of them out");
         }
         for other in OF_PACKED {
             if let Some(at) = map.find(other) {
                 let what = "in an image nothing is packed";
                 let hint = format!("leave it out, or leave `{key}` out");
-                self.refuse(&at.at, &map.key(other), what, hint);
+                self.reject(&at.at, &map.key(other), what, hint);
             }
         }
         let name = self.text_of(name, &map.key(key)).unwrap_or_default();
@@ -53,7 +53,7 @@ impl Reader {
         };
         for (name, (what, hint)) in here(&image, key, self.cluster) {
             let at = map.find(name).map_or(&node.at, |found| &found.at);
-            self.refuse(at, &map.key(name), what, hint);
+            self.reject(at, &map.key(name), what, hint);
         }
         Some(Environment::Image(image))
     }
@@ -81,9 +81,9 @@ impl Reader {
         if let Value::Map(_) = node.value {
             let inner = self.map(node, &path, "environment");
             let image = self.image(node, &inner);
-            if image.is_none() && !self.told.iter().any(|told| told.starts_with(&path)) {
+            if image.is_none() && !self.reported.iter().any(|reported| reported.starts_with(&path)) {
                 let (what, hint) = not_for_a_role();
-                self.refuse(&node.at, &path, what, hint);
+                self.reject(&node.at, &path, what, hint);
             }
             return image;
         }
@@ -95,7 +95,7 @@ impl Reader {
     }
 }
 
-fn not_for_a_role() -> Refusal {
+fn not_for_a_role() -> Rejection {
     (
         "a role has `system` or an image of its own; what is packed is packed once, for all".into(),
         "say it at the top, or as `{docker: registry/image:tag}`".into(),
@@ -103,7 +103,7 @@ fn not_for_a_role() -> Refusal {
 }
 
 /// An image in one word: `docker://registry/image:tag`.
-pub fn named(text: &str, cluster: bool) -> Option<Result<Environment, Refusal>> {
+pub fn named(text: &str, cluster: bool) -> Option<Result<Environment, Rejection>> {
     let (scheme, name) = text.split_once("://")?;
     let (key, runtime) = RUNTIMES.iter().find(|(key, _)| *key == scheme)?;
     let image = Image::new(*runtime, name);
@@ -115,7 +115,7 @@ pub fn named(text: &str, cluster: bool) -> Option<Result<Environment, Refusal>> 
 }
 
 /// What cannot be had where the job is to run, by the key that says it.
-fn here(image: &Image, key: &'static str, cluster: bool) -> Vec<(&'static str, Refusal)> {
+fn here(image: &Image, key: &'static str, cluster: bool) -> Vec<(&'static str, Rejection)> {
     let mut wrong = Vec::new();
     let mut add = |key, what: &str, hint: &str| wrong.push((key, (what.into(), hint.into())));
     if cluster {
@@ -141,7 +141,7 @@ fn here(image: &Image, key: &'static str, cluster: bool) -> Vec<(&'static str, R
 }
 
 /// A registry's login, where nodes find it: in HDFS or on each of them.
-fn login(text: &str) -> Result<String, Refusal> {
+fn login(text: &str) -> Result<String, Rejection> {
     let hint = "put what `docker login` wrote (`config.json`) there, and name it as `hdfs:///user/me/docker.json`";
     match text.split_once("://") {
         Some(("hdfs", _)) => hdfs_url(text),
@@ -151,7 +151,7 @@ fn login(text: &str) -> Result<String, Refusal> {
     }
 }
 
-fn is_there(path: &str) -> Result<(), Refusal> {
+fn is_there(path: &str) -> Result<(), Rejection> {
     match fs::metadata(path) {
         Ok(_) => Ok(()),
         Err(error) if error.kind() == io::ErrorKind::NotFound => {

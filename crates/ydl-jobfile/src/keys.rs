@@ -13,7 +13,7 @@ mod role;
 
 /// A key of the job file.
 #[derive(Clone, Copy, Debug)]
-pub struct Key {
+pub struct KeySpec {
     /// From the top; `*` stands for a name that the user chooses.
     pub path: &'static str,
     /// What its value is.
@@ -28,7 +28,7 @@ pub struct Key {
     pub also: &'static [&'static str],
 }
 
-impl Key {
+impl KeySpec {
     /// Its own name, without what is above it.
     pub fn name(&self) -> &'static str {
         self.path.rsplit('.').next().unwrap_or(self.path)
@@ -41,7 +41,7 @@ impl Key {
 }
 
 /// The sections, in the order of the page.
-const SECTIONS: &[&[Key]] = &[
+const SECTIONS: &[&[KeySpec]] = &[
     job::KEYS,
     environment::KEYS,
     data::KEYS,
@@ -54,12 +54,12 @@ const SECTIONS: &[&[Key]] = &[
 ];
 
 /// All keys.
-pub fn keys() -> impl Iterator<Item = &'static Key> {
+pub fn keys() -> impl Iterator<Item = &'static KeySpec> {
     SECTIONS.iter().copied().flatten()
 }
 
 /// The keys right below that one.
-pub fn below(parent: &str) -> impl Iterator<Item = &'static Key> {
+pub fn below(parent: &str) -> impl Iterator<Item = &'static KeySpec> {
     keys().filter(move |key| key.parent() == parent)
 }
 
@@ -69,12 +69,12 @@ const fn key(
     default: &'static str,
     example: &'static str,
     about: &'static str,
-) -> Key {
-    Key { path, kind, default, example, about, also: &[] }
+) -> KeySpec {
+    KeySpec { path, kind, default, example, about, also: &[] }
 }
 
-const fn known_as(key: Key, also: &'static [&'static str]) -> Key {
-    Key { also, ..key }
+const fn known_as(key: KeySpec, also: &'static [&'static str]) -> KeySpec {
+    KeySpec { also, ..key }
 }
 
 #[cfg(test)]
@@ -135,8 +135,8 @@ mod tests {
             if key.path == "mlflow.user" {
                 source.set("mlflow.uri=http://127.0.0.1:5000");
             }
-            if let Err(wrongs) = source.job() {
-                panic!("{}: {wrongs}", key.path);
+            if let Err(diagnostics) = source.job() {
+                panic!("{}: {diagnostics}", key.path);
             }
         }
     }

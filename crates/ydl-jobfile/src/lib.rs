@@ -14,6 +14,7 @@ mod reference;
 mod boards;
 mod cluster;
 mod data;
+mod diagnostic;
 mod fields;
 mod files;
 mod image;
@@ -22,10 +23,10 @@ mod overrides;
 mod read;
 mod roles;
 mod tracking;
-mod wrong;
 
 mod write;
 
+pub use diagnostic::{Diagnostic, Diagnostics, Location};
 pub use files::named_environment as environment;
 pub use load::{Source, clean as name_of, load};
 pub use nearest::nearest;
@@ -35,4 +36,3 @@ pub use tree::{Key, Node, Value};
 pub use units::{size_mib, span};
 pub use words::split as words;
 pub use write::{show, written};
-pub use wrong::{Place, Wrong, Wrongs};

@@ -1,10 +1,10 @@
 //! Getting hold of a job file, and refusing what is none.
 
 use super::{
+    diagnostic::{Diagnostic, Diagnostics, Location},
     overrides, read,
     tree::{self, Node},
     write::written,
-    wrong::{Place, Wrong, Wrongs},
 };
 use std::{
     env,
@@ -28,7 +28,7 @@ pub struct Source {
     /// The job's name where it has none.
     name: String,
     root: Node,
-    wrongs: Vec<Wrong>,
+    diagnostics: Vec<Diagnostic>,
     cluster: bool,
     /// It was written in another system's words: what its user should know.
     notes: Option<Vec<String>>,
@@ -36,13 +36,17 @@ pub struct Source {
 
 impl Source {
     /// A job without a file: relative paths count from the working directory.
-    pub fn of_flags(root: Node, name: String, wrongs: Vec<Wrong>) -> Result<Source, Wrongs> {
+    pub fn of_flags(
+        root: Node,
+        name: String,
+        diagnostics: Vec<Diagnostic>,
+    ) -> Result<Source, Diagnostics> {
         Ok(Source {
             file: String::new(),
             base: working_directory()?,
             name,
             root,
-            wrongs,
+            diagnostics,
             cluster: false,
             notes: None,
         })
@@ -55,10 +59,15 @@ impl Source {
 
     /// The same job in the words of a job file, with what was said about it.
     #[must_use]
-    pub fn translated(mut self, root: Node, notes: Vec<String>, wrongs: Vec<Wrong>) -> Source {
+    pub fn translated(
+        mut self,
+        root: Node,
+        notes: Vec<String>,
+        diagnostics: Vec<Diagnostic>,
+    ) -> Source {
         self.root = root;
         self.notes = Some(notes);
-        self.wrongs.extend(wrongs);
+        self.diagnostics.extend(diagnostics);
         self
     }
 
@@ -86,36 +95,36 @@ impl Source {
 
     /// Takes an override: `roles.worker.instances=4`. What is wrong with it is said by [`Source::job`].
     pub fn set(&mut self, assignment: &str) {
-        if let Err(wrong) = overrides::set(&mut self.root, assignment, &mut self.wrongs) {
-            self.wrongs.push(wrong);
+        if let Err(wrong) = overrides::set(&mut self.root, assignment, &mut self.diagnostics) {
+            self.diagnostics.push(wrong);
         }
     }
 
     /// The job, or everything that is wrong with it.
-    pub fn job(self) -> Result<JobSpec, Wrongs> {
+    pub fn job(self) -> Result<JobSpec, Diagnostics> {
         let Some(base) = self.base.to_str() else {
             let what = format!("the path `{}` is not UTF-8", self.base.display());
-            return Err(Wrongs::whole(self.file, what, "move the job to another directory"));
+            return Err(Diagnostics::whole(self.file, what, "move the job to another directory"));
         };
-        let mut wrongs = self.wrongs;
-        if self.notes.is_some() && !wrongs.is_empty() {
+        let mut diagnostics = self.diagnostics;
+        if self.notes.is_some() && !diagnostics.is_empty() {
             // What was not understood is missing here, too, and need not be missed twice.
-            return Err(Wrongs::new(self.file, wrongs));
+            return Err(Diagnostics::new(self.file, diagnostics));
         }
         match read::job(&self.root, base, &self.name, self.cluster) {
-            Ok(spec) if wrongs.is_empty() => return Ok(spec),
+            Ok(spec) if diagnostics.is_empty() => return Ok(spec),
             Ok(_) => {}
-            Err(more) => wrongs.extend(more),
+            Err(more) => diagnostics.extend(more),
         }
-        Err(Wrongs::new(self.file, wrongs))
+        Err(Diagnostics::new(self.file, diagnostics))
     }
 }
 
 /// Reads a job file; `-` is the standard input.
-pub fn load(path: &Path) -> Result<Source, Wrongs> {
+pub fn load(path: &Path) -> Result<Source, Diagnostics> {
     let stdin = path == Path::new("-");
     let file = if stdin { "stdin".to_string() } else { path.display().to_string() };
-    let whole = |what: String, hint: &str| Wrongs::whole(file.clone(), what, hint);
+    let whole = |what: String, hint: &str| Diagnostics::whole(file.clone(), what, hint);
     let bytes = if stdin { read_limited(io::stdin().lock()) } else { read_file(path) };
     let bytes = bytes.map_err(|error| match error.kind() {
         io::ErrorKind::NotFound => whole(
@@ -133,10 +142,10 @@ pub fn load(path: &Path) -> Result<Source, Wrongs> {
         _ => whole(format!("the job file cannot be read: {}", reason(&error)), ""),
     })?;
     let text = text_of(bytes).map_err(|what| whole(what.into(), "a job file is YAML text"))?;
-    let mut wrongs = Vec::new();
-    let place = |line, column| Place::File { line, column };
-    let root = tree::parse(&text, place, &mut wrongs)
-        .map_err(|wrong| Wrongs::new(file.clone(), vec![wrong]))?
+    let mut diagnostics = Vec::new();
+    let place = |line, column| Location::File { line, column };
+    let root = tree::parse(&text, place, &mut diagnostics)
+        .map_err(|wrong| Diagnostics::new(file.clone(), vec![wrong]))?
         .ok_or_else(|| {
             whole("the job file is empty".into(), "the least is `roles: {worker: {run: COMMAND}}`")
         })?;
@@ -146,7 +155,7 @@ pub fn load(path: &Path) -> Result<Source, Wrongs> {
         _ => here,
     };
     let name = default_name(if stdin { None } else { path.file_stem() }, &base);
-    Ok(Source { file, base, name, root, wrongs, cluster: false, notes: None })
+    Ok(Source { file, base, name, root, diagnostics, cluster: false, notes: None })
 }
 
 fn read_file(path: &Path) -> io::Result<Vec<u8>> {
@@ -175,9 +184,13 @@ fn text_of(bytes: Vec<u8>) -> Result<String, &'static str> {
     Ok(text.strip_prefix('\u{feff}').map(str::to_string).unwrap_or(text))
 }
 
-fn working_directory() -> Result<PathBuf, Wrongs> {
+fn working_directory() -> Result<PathBuf, Diagnostics> {
     env::current_dir().map_err(|error| {
-        Wrongs::whole("", format!("the working directory cannot be found: {}", reason(&error)), "")
+        Diagnostics::whole(
+            "",
+            format!("the working directory cannot be found: {}", reason(&error)),
+            "",
+        )
     })
 }
 

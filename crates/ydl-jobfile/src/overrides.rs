@@ -1,21 +1,25 @@
 //! Jobs from the command line: `--set` on top of a file, and flags in place of one.
 
 use super::{
+    diagnostic::{Diagnostic, Diagnostics, Location},
     load::{Source, clean},
     tree::{self, Key, Node, Value},
-    wrong::{Place, Wrong, Wrongs},
 };
 use std::path::Path;
 
 /// Puts `a.b.c=VALUE` into the tree. The value is read as YAML; a name in the key may stand in quotes.
-pub fn set(root: &mut Node, assignment: &str, wrongs: &mut Vec<Wrong>) -> Result<(), Wrong> {
-    let at = Place::flag(format!("--set {assignment}"));
+pub fn set(
+    root: &mut Node,
+    assignment: &str,
+    diagnostics: &mut Vec<Diagnostic>,
+) -> Result<(), Diagnostic> {
+    let at = Location::flag(format!("--set {assignment}"));
     let Some((path, value)) = halves(assignment) else {
         let what = "there is no `=` in it";
-        return Err(Wrong::new(at, what).hint("write `--set roles.worker.instances=4`"));
+        return Err(Diagnostic::new(at, what).hint("write `--set roles.worker.instances=4`"));
     };
     let place = |_, _| at.clone();
-    let value = tree::parse(value, place, wrongs)?;
+    let value = tree::parse(value, place, diagnostics)?;
     let value = value.unwrap_or(Node { at: at.clone(), value: Value::Null });
     put(root, path.trim(), value, &at)
 }
@@ -43,13 +47,13 @@ fn quoted(path: &str) -> Option<(&str, &str)> {
     ends.then_some((name, rest))
 }
 
-fn put(node: &mut Node, path: &str, value: Node, at: &Place) -> Result<(), Wrong> {
+fn put(node: &mut Node, path: &str, value: Node, at: &Location) -> Result<(), Diagnostic> {
     if node.value == Value::Null {
         node.value = Value::Map(Vec::new());
     }
     let Value::Map(entries) = &mut node.value else {
         let what = format!("`{path}` cannot be set in something that is no map");
-        return Err(Wrong::new(at.clone(), what));
+        return Err(Diagnostic::new(at.clone(), what));
     };
     // What is there already decides where a name with dots ends.
     let is_here = |name: &str| {
@@ -68,7 +72,7 @@ fn put(node: &mut Node, path: &str, value: Node, at: &Place) -> Result<(), Wrong
         }
     };
     if name.is_empty() {
-        return Err(Wrong::new(at.clone(), "the key is empty"));
+        return Err(Diagnostic::new(at.clone(), "the key is empty"));
     }
     let index = match entries.iter().position(|(key, _)| key.name == name) {
         Some(index) => index,
@@ -137,16 +141,16 @@ impl Flags {
     }
 
     /// The job they describe: the role `worker`, and `server` where `--servers` asks for it.
-    pub fn source(&self) -> Result<Source, Wrongs> {
-        let mut wrongs = Vec::new();
-        let mut root = Node::map(Place::Whole);
+    pub fn source(&self) -> Result<Source, Diagnostics> {
+        let mut diagnostics = Vec::new();
+        let mut root = Node::map(Location::Whole);
         let mut put_at = |path: &str, value: Node| {
             let at = value.at.clone();
             // The tree consists of maps that were made here, so this cannot fail.
             let _ = put(&mut root, path, value, &at);
         };
         let plain = |flag: &str, text: &String| {
-            Node::plain(Place::flag(format!("{flag} {text}")), text.clone())
+            Node::plain(Location::flag(format!("{flag} {text}")), text.clone())
         };
         let job = [
             ("name", &self.name),
@@ -158,14 +162,14 @@ impl Flags {
                 put_at(key, plain(&format!("--{key}"), text));
             }
         }
-        let words = self.command.iter().map(|word| Node::text(Place::Whole, word.clone()));
+        let words = self.command.iter().map(|word| Node::text(Location::Whole, word.clone()));
         if !self.command.is_empty() {
             put_at(
                 "roles.worker.run",
-                Node { at: Place::Whole, value: Value::List(words.collect()) },
+                Node { at: Location::Whole, value: Value::List(words.collect()) },
             );
         } else {
-            put_at("roles.worker", Node::map(Place::Whole));
+            put_at("roles.worker", Node::map(Location::Whole));
         }
         let counts =
             [("worker", "--instances", &self.workers), ("server", "--servers", &self.servers)];
@@ -191,7 +195,7 @@ impl Flags {
         for (key, flag, form, values) in pairs {
             let mut entries: Vec<(Key, Node)> = Vec::new();
             for text in values {
-                let at = Place::flag(format!("{flag} {text}"));
+                let at = Location::flag(format!("{flag} {text}"));
                 match text.split_once('=') {
                     Some((name, value)) => {
                         entries.retain(|(key, _)| key.name != name);
@@ -200,22 +204,23 @@ impl Flags {
                     }
                     None => {
                         let what = "there is no `=` in it";
-                        wrongs.push(Wrong::new(at, what).hint(format!("write `{flag} {form}`")));
+                        diagnostics
+                            .push(Diagnostic::new(at, what).hint(format!("write `{flag} {form}`")));
                     }
                 }
             }
             if !entries.is_empty() {
-                put_at(key, Node { at: Place::Whole, value: Value::Map(entries) });
+                put_at(key, Node { at: Location::Whole, value: Value::Map(entries) });
             }
         }
         if !self.files.is_empty() {
             let files = self
                 .files
                 .iter()
-                .map(|file| Node::text(Place::flag(format!("--file {file}")), file.clone()));
-            put_at("files", Node { at: Place::Whole, value: Value::List(files.collect()) });
+                .map(|file| Node::text(Location::flag(format!("--file {file}")), file.clone()));
+            put_at("files", Node { at: Location::Whole, value: Value::List(files.collect()) });
         }
-        Source::of_flags(root, self.default_name(), wrongs)
+        Source::of_flags(root, self.default_name(), diagnostics)
     }
 
     /// The script's name says more than `python`.

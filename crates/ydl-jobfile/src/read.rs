@@ -1,11 +1,11 @@
 //! From the located tree to a job.
 
 use super::{
+    diagnostic::Diagnostic,
     fields::{Map, Reader, count, or_none, truth},
     nearest::nearest,
     tree::{self, Node, Value},
     units::{port_range, size_mib, span},
-    wrong::Wrong,
 };
 use ydl_core::{
     Framework, JobSpec, JobSpecBuilder, Span,
@@ -23,7 +23,7 @@ const GANG: Gang = Gang {
 
 /// Reads a whole job. Relative paths count from `base`, which is absolute; `name` is used where none is given.
 /// For one machine, what only a cluster could do is refused.
-pub fn job(root: &Node, base: &str, name: &str, cluster: bool) -> Result<JobSpec, Vec<Wrong>> {
+pub fn job(root: &Node, base: &str, name: &str, cluster: bool) -> Result<JobSpec, Vec<Diagnostic>> {
     let mut reader = Reader { cluster, ..Reader::default() };
     let map = reader.map(root, "", "");
     let framework = reader.framework(&map);
@@ -48,26 +48,26 @@ pub fn job(root: &Node, base: &str, name: &str, cluster: bool) -> Result<JobSpec
         ports: reader.value(&map, "ports", port_range).unwrap_or_default(),
         cluster_options: reader.on_cluster(&map, base),
     };
-    let Reader { mut wrongs, told, .. } = reader;
-    if told.contains("") {
-        return Err(wrongs);
+    let Reader { mut diagnostics, reported, .. } = reader;
+    if reported.contains("") {
+        return Err(diagnostics);
     }
     match JobSpec::new(draft) {
-        Ok(spec) if wrongs.is_empty() => return Ok(spec),
+        Ok(spec) if diagnostics.is_empty() => return Ok(spec),
         Ok(_) => {}
         Err(complaints) => {
-            for complaint in complaints.into_iter().filter(|c| !told.contains(&c.key)) {
+            for complaint in complaints.into_iter().filter(|c| !reported.contains(&c.key)) {
                 let at = tree::locate(root, &complaint.key);
                 let hint = complaint.hint.clone().unwrap_or_default();
-                wrongs.push(Wrong::new(at, complaint.to_string()).hint(hint));
+                diagnostics.push(Diagnostic::new(at, complaint.to_string()).hint(hint));
             }
         }
     }
-    if wrongs.is_empty() {
+    if diagnostics.is_empty() {
         // Every complaint was suppressed as a consequence of another; there must be one to suppress it.
-        wrongs.push(Wrong::new(root.at.clone(), "the job cannot be run"));
+        diagnostics.push(Diagnostic::new(root.at.clone(), "the job cannot be run"));
     }
-    Err(wrongs)
+    Err(diagnostics)
 }
 
 /// The framework that somebody probably meant by another name, with a version, or with a slip.
@@ -104,7 +104,7 @@ impl Reader {
         let found = self.value(map, "framework", read);
         if found.is_none() && map.find("framework").is_some() {
             // Whether this role or that gang fits an unknown framework cannot be said.
-            self.told.extend(["roles".to_string(), "gang".to_string()]);
+            self.reported.extend(["roles".to_string(), "gang".to_string()]);
         }
         found.unwrap_or(Framework::None)
     }
@@ -129,7 +129,7 @@ impl Reader {
         if gang.backoff.initial > gang.backoff.max {
             let at = map.find("backoff").map_or(&node.at, |node| &node.at);
             let what = "`initial` is longer than `max`";
-            self.refuse(at, "gang.backoff", what, "");
+            self.reject(at, "gang.backoff", what, "");
         }
         gang.together = self.value(&map, "together", truth).unwrap_or(gang.together);
         gang.hold = self.value(&map, "hold", span).unwrap_or(gang.hold);

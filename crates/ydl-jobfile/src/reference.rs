@@ -1,6 +1,6 @@
 //! The reference page of the job file, made from the table of keys.
 
-use super::keys::{Key, keys};
+use super::keys::{KeySpec, keys};
 use std::fmt::Write;
 
 const HEAD: &str = "\
@@ -66,7 +66,7 @@ pub fn page() -> String {
 
 /// The keys that begin with `below`; at the top only those of the job itself.
 fn section(page: &mut String, title: &str, below: &str) {
-    let belongs = |key: &Key| match below {
+    let belongs = |key: &KeySpec| match below {
         "" => key.parent().is_empty(),
         _ => key.path.starts_with(below),
     };

@@ -3,7 +3,7 @@
 use super::{
     fields::{Map, Reader, choice, count, or_none},
     tree::{Node, Value},
-    units::{Refusal, size_mib, span},
+    units::{Rejection, size_mib, span},
     words,
 };
 use std::collections::BTreeMap;
@@ -134,7 +134,7 @@ impl Reader {
                 role.command = command.clone();
                 if is_empty(command) {
                     // One complaint is enough: the other role's.
-                    self.told.insert(format!("roles.{}.run", role.name));
+                    self.reported.insert(format!("roles.{}.run", role.name));
                 }
             }
         }
@@ -204,10 +204,10 @@ impl Reader {
         };
         let map = self.map(node, &path, "roles.*.instances");
         for name in ["min", "max"] {
-            if map.find(name).is_none() && !self.told.contains(&map.key(name)) {
+            if map.find(name).is_none() && !self.reported.contains(&map.key(name)) {
                 let what = format!("an elastic role needs `{name}`");
                 let hint = "write `instances: {min: 2, max: 4}`";
-                self.refuse(&node.at, &path, what, hint);
+                self.reject(&node.at, &path, what, hint);
             }
         }
         let min = self.value(&map, "min", instances).unwrap_or(1);
@@ -242,16 +242,16 @@ impl Reader {
             };
             let script = self.text(map, "shell").unwrap_or_default();
             if script.trim().is_empty() {
-                if !self.told.contains(&map.key("shell")) {
-                    self.refuse(&shell.at, &map.key("shell"), "the script is empty", "");
+                if !self.reported.contains(&map.key("shell")) {
+                    self.reject(&shell.at, &map.key("shell"), "the script is empty", "");
                 }
-                self.told.insert(map.key("run"));
+                self.reported.insert(map.key("run"));
             }
             return Command::Shell(script);
         };
         if let Some(shell) = map.find("shell") {
             let what = "a role has either `run` or `shell`, not both";
-            self.refuse(&shell.at, &map.key("shell"), what, "");
+            self.reject(&shell.at, &map.key("shell"), what, "");
         }
         let path = map.key("run");
         if let Value::List(items) = &run.value {
@@ -264,9 +264,9 @@ impl Reader {
     fn memory_growth(&mut self, map: &Map) -> Option<MemoryGrowth> {
         let node = map.find("memory_growth")?;
         let map = self.map(node, &map.key("memory_growth"), "roles.*.memory_growth");
-        if map.find("max").is_none() && !self.told.contains(&map.path) {
+        if map.find("max").is_none() && !self.reported.contains(&map.path) {
             let hint = "add `max: 8 GiB`";
-            self.refuse(&node.at, &map.key("max"), "growth needs an upper limit", hint);
+            self.reject(&node.at, &map.key("max"), "growth needs an upper limit", hint);
         }
         Some(MemoryGrowth {
             percent: self.value(&map, "percent", count).unwrap_or(GROWTH_PERCENT),
@@ -280,7 +280,7 @@ impl Reader {
     }
 }
 
-fn instances(text: &str) -> Result<u32, Refusal> {
+fn instances(text: &str) -> Result<u32, Rejection> {
     let n = count(text)?;
     if u64::from(n) > MAX_TASKS {
         let what = format!("{n} instances are too many; a job has at most {MAX_TASKS} tasks");
@@ -290,7 +290,7 @@ fn instances(text: &str) -> Result<u32, Refusal> {
 }
 
 /// How many may fail; `all` is said, not counted, so that it is no slip.
-fn tolerated(text: &str) -> Result<u32, Refusal> {
+fn tolerated(text: &str) -> Result<u32, Rejection> {
     match text {
         "all" => Ok(RoleSpec::ALL_MAY_FAIL),
         text => count(text),

@@ -4,7 +4,7 @@ use super::{
     fields::{Map, Reader, truth},
     files::absolute,
     tree::{Key, Node, Value},
-    units::Refusal,
+    units::Rejection,
 };
 use http::Uri;
 use std::{collections::BTreeMap, fs};
@@ -47,7 +47,7 @@ impl Reader {
                 if let (Some(user), None) = (own.find("user"), own.find("token_file")) {
                     let what = "a user proves to be who they are with a password";
                     let hint = "put it into a file of your own: `token_file: ~/.mlflow-password`";
-                    self.refuse(&user.at, "mlflow.user", what, hint);
+                    self.reject(&user.at, "mlflow.user", what, hint);
                 }
                 match own.find("uri") {
                     Some(_) => Some(self.value(&own, "uri", address)?),
@@ -76,7 +76,7 @@ impl Reader {
         match uri {
             Ok(uri) => Some(Mlflow { uri, ..found }),
             Err((what, hint)) => {
-                self.refuse(&node.at, "mlflow.uri", what, hint);
+                self.reject(&node.at, "mlflow.uri", what, hint);
                 None
             }
         }
@@ -97,7 +97,7 @@ impl Reader {
                     let what = format!("`{}` would be seen by whoever sees the job", key.name);
                     let hint =
                         "put it into a file of your own: `mlflow: {token_file: ~/.mlflow-token}`";
-                    self.refuse(&key.at, &format!("{path}.{}", key.name), what, hint);
+                    self.reject(&key.at, &format!("{path}.{}", key.name), what, hint);
                 }
             }
         }
@@ -108,13 +108,13 @@ impl Reader {
         let all = self.entries(node, "mlflow.tags");
         if all.len() > TAGS_MAX {
             let what = format!("there are {} tags; {TAGS_MAX} is the most", all.len());
-            self.refuse(&node.at, "mlflow.tags", what, "leave some out");
+            self.reject(&node.at, "mlflow.tags", what, "leave some out");
             return tags;
         }
         for (key, value) in all {
             let path = format!("mlflow.tags.{}", key.name);
             if let Err((what, hint)) = tag(&key.name) {
-                self.refuse(&key.at, &path, what, hint);
+                self.reject(&key.at, &path, what, hint);
             } else if let Some(value) = self.value_of(value, &path, tagged) {
                 tags.insert(key.name.clone(), value);
             }
@@ -132,7 +132,7 @@ fn entries(node: Option<&Node>) -> &[(Key, Node)] {
 }
 
 /// An address of the web, without a secret in it.
-fn address(text: &str) -> Result<String, Refusal> {
+fn address(text: &str) -> Result<String, Rejection> {
     let no_address = |why: &str| {
         let hint = "write it as `http://host:5000` or `https://host/path`";
         Err((format!("`{text}` {why}"), hint.to_owned()))
@@ -169,7 +169,7 @@ fn address(text: &str) -> Result<String, Refusal> {
     Ok(text.trim_end_matches('/').to_owned())
 }
 
-fn name(text: &str) -> Result<String, Refusal> {
+fn name(text: &str) -> Result<String, Rejection> {
     let hint = format!("write from 1 to {NAME_MAX} letters on one line");
     let letters = text.chars().count();
     match text.trim().is_empty() || letters > NAME_MAX || text.chars().any(char::is_control) {
@@ -178,7 +178,7 @@ fn name(text: &str) -> Result<String, Refusal> {
     }
 }
 
-fn user(text: &str) -> Result<String, Refusal> {
+fn user(text: &str) -> Result<String, Rejection> {
     match text.contains(':') {
         // It ends where the password begins.
         true => Err((
@@ -190,7 +190,7 @@ fn user(text: &str) -> Result<String, Refusal> {
 }
 
 /// The name of a tag is a path without a detour.
-fn tag(text: &str) -> Result<(), Refusal> {
+fn tag(text: &str) -> Result<(), Rejection> {
     let fits = |letter: char| letter.is_ascii_alphanumeric() || "-_./ ".contains(letter);
     let plain = |part: &str| !["", ".", ".."].contains(&part);
     if text == "ydl.job" {
@@ -207,7 +207,7 @@ fn tag(text: &str) -> Result<(), Refusal> {
     }
 }
 
-fn tagged(text: &str) -> Result<String, Refusal> {
+fn tagged(text: &str) -> Result<String, Rejection> {
     match text.chars().count() > VALUE_MAX {
         true => Err((
             format!("it has more than {VALUE_MAX} letters"),
@@ -218,7 +218,7 @@ fn tagged(text: &str) -> Result<String, Refusal> {
 }
 
 /// A file that can be read. What is in it is read when the job is submitted.
-fn token(path: &str, base: &str) -> Result<String, Refusal> {
+fn token(path: &str, base: &str) -> Result<String, Rejection> {
     let hint = || "name a file that holds one line: the token, or the password".to_owned();
     let whole = match (path.strip_prefix("~/"), std::env::var("HOME")) {
         (Some(rest), Ok(home)) => format!("{home}/{rest}"),

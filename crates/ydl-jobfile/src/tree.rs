@@ -1,6 +1,6 @@
 //! YAML as a tree in which everything knows where it was written.
 
-use super::wrong::{Place, Wrong};
+use super::diagnostic::{Diagnostic, Location};
 use serde_saphyr::granit_parser::{ErrorKind, Event, Parser, ScalarStyle, ScanError, Span, Tag};
 use std::collections::BTreeMap;
 
@@ -14,7 +14,7 @@ const DEPTH_MAX: usize = 32;
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Node {
     /// Where.
-    pub at: Place,
+    pub at: Location,
     /// What.
     pub value: Value,
 }
@@ -41,24 +41,24 @@ pub enum Value {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Key {
     /// Where.
-    pub at: Place,
+    pub at: Location,
     /// The name.
     pub name: String,
 }
 
 impl Node {
     /// A map with nothing in it.
-    pub fn map(at: Place) -> Node {
+    pub fn map(at: Location) -> Node {
         Node { at, value: Value::Map(Vec::new()) }
     }
 
     /// Text, whatever it looks like.
-    pub fn text(at: Place, text: impl Into<String>) -> Node {
+    pub fn text(at: Location, text: impl Into<String>) -> Node {
         Node { at, value: Value::Scalar { text: text.into(), plain: false } }
     }
 
     /// As it would be read from a file, without quotes.
-    pub fn plain(at: Place, text: impl Into<String>) -> Node {
+    pub fn plain(at: Location, text: impl Into<String>) -> Node {
         Node { at, value: scalar(text.into(), true) }
     }
 
@@ -89,15 +89,15 @@ fn scalar(text: String, plain: bool) -> Value {
     Value::Scalar { text, plain }
 }
 
-/// Reads one document. `Ok(None)` is an empty one; mistakes that leave the rest readable are put in `wrongs`.
+/// Reads one document. `Ok(None)` is an empty one; mistakes that leave the rest readable are put in `diagnostics`.
 pub fn parse(
     text: &str,
-    place: impl Fn(usize, usize) -> Place,
-    wrongs: &mut Vec<Wrong>,
-) -> Result<Option<Node>, Wrong> {
+    place: impl Fn(usize, usize) -> Location,
+    diagnostics: &mut Vec<Diagnostic>,
+) -> Result<Option<Node>, Diagnostic> {
     let mut builder = Builder {
         place: &place,
-        wrongs,
+        diagnostics,
         open: Vec::new(),
         anchors: BTreeMap::new(),
         weight: 0,
@@ -112,7 +112,9 @@ pub fn parse(
                 documents += 1;
                 if documents > 1 {
                     let what = "a second document begins here; a job file is one document";
-                    return Err(Wrong::new(at, what).hint("put the other job into its own file"));
+                    return Err(
+                        Diagnostic::new(at, what).hint("put the other job into its own file")
+                    );
                 }
             }
             Event::Scalar(text, style, anchor, tag) => {
@@ -136,14 +138,14 @@ pub fn parse(
     Ok(builder.root.filter(|root| root.value != Value::Null))
 }
 
-fn unreadable(error: &ScanError, place: &impl Fn(usize, usize) -> Place) -> Wrong {
+fn unreadable(error: &ScanError, place: &impl Fn(usize, usize) -> Location) -> Diagnostic {
     let mark = error.marker();
     let what = format!("this is not YAML: {}", error.info());
     let hint = match error.kind() {
         ErrorKind::MappingValueNotAllowed => "text that holds `: ` needs quotes",
         _ => "",
     };
-    Wrong::new(place(mark.line(), mark.col() + 1), what).hint(hint)
+    Diagnostic::new(place(mark.line(), mark.col() + 1), what).hint(hint)
 }
 
 struct Open {
@@ -157,45 +159,45 @@ struct Open {
 
 struct Builder<'a, P> {
     place: &'a P,
-    wrongs: &'a mut Vec<Wrong>,
+    diagnostics: &'a mut Vec<Diagnostic>,
     open: Vec<Open>,
     anchors: BTreeMap<usize, Node>,
     weight: usize,
     root: Option<Node>,
 }
 
-impl<P: Fn(usize, usize) -> Place> Builder<'_, P> {
-    fn at(&self, span: &Span) -> Place {
+impl<P: Fn(usize, usize) -> Location> Builder<'_, P> {
+    fn at(&self, span: &Span) -> Location {
         (self.place)(span.start.line(), span.start.col() + 1)
     }
 
-    fn refuse_tag(&mut self, at: &Place, tag: Option<&Tag>) {
+    fn refuse_tag(&mut self, at: &Location, tag: Option<&Tag>) {
         if let Some(tag) = tag.filter(|tag| !tag.is_yaml_core_schema()) {
             let what = format!("the tag `{}` means nothing in a job file", tag.original());
-            self.wrongs.push(Wrong::new(at.clone(), what));
+            self.diagnostics.push(Diagnostic::new(at.clone(), what));
         }
     }
 
-    fn add_weight(&mut self, at: &Place, weight: usize) -> Result<(), Wrong> {
+    fn add_weight(&mut self, at: &Location, weight: usize) -> Result<(), Diagnostic> {
         self.weight = self.weight.saturating_add(weight);
         if self.weight > WEIGHT_MAX {
             let what = "the job is too large once its aliases are filled in";
-            return Err(Wrong::new(at.clone(), what));
+            return Err(Diagnostic::new(at.clone(), what));
         }
         Ok(())
     }
 
-    fn begin(&mut self, node: Node, anchor: usize) -> Result<(), Wrong> {
+    fn begin(&mut self, node: Node, anchor: usize) -> Result<(), Diagnostic> {
         self.add_weight(&node.at, 1)?;
         if self.open.len() >= DEPTH_MAX {
             let what = format!("this is nested more than {DEPTH_MAX} deep");
-            return Err(Wrong::new(node.at, what));
+            return Err(Diagnostic::new(node.at, what));
         }
         self.open.push(Open { node, anchor, key: None, merges: Vec::new() });
         Ok(())
     }
 
-    fn end(&mut self) -> Result<(), Wrong> {
+    fn end(&mut self) -> Result<(), Diagnostic> {
         let Some(mut open) = self.open.pop() else {
             return Ok(());
         };
@@ -205,14 +207,14 @@ impl<P: Fn(usize, usize) -> Place> Builder<'_, P> {
         self.place_in_parent(open.node, open.anchor)
     }
 
-    fn complete(&mut self, node: Node, anchor: usize) -> Result<(), Wrong> {
+    fn complete(&mut self, node: Node, anchor: usize) -> Result<(), Diagnostic> {
         self.add_weight(&node.at, node.weight())?;
         self.place_in_parent(node, anchor)
     }
 
-    fn alias(&mut self, at: Place, anchor: usize) -> Result<(), Wrong> {
+    fn alias(&mut self, at: Location, anchor: usize) -> Result<(), Diagnostic> {
         let Some(target) = self.anchors.get(&anchor) else {
-            return Err(Wrong::new(at, "this alias is inside the value it stands for"));
+            return Err(Diagnostic::new(at, "this alias is inside the value it stands for"));
         };
         // Weighed before it is copied: that is what keeps a small file small.
         let weight = target.weight();
@@ -221,7 +223,7 @@ impl<P: Fn(usize, usize) -> Place> Builder<'_, P> {
         self.place_in_parent(node, 0)
     }
 
-    fn place_in_parent(&mut self, node: Node, anchor: usize) -> Result<(), Wrong> {
+    fn place_in_parent(&mut self, node: Node, anchor: usize) -> Result<(), Diagnostic> {
         if anchor != 0 {
             self.add_weight(&node.at, node.weight())?;
             self.anchors.insert(anchor, node.clone());
@@ -239,10 +241,10 @@ impl<P: Fn(usize, usize) -> Place> Builder<'_, P> {
                     if let Some((first, _)) = entries.iter().find(|(k, _)| k.name == key.name) {
                         let what = format!("the key `{}` is there twice", key.name);
                         let first = match first.at {
-                            Place::File { line, .. } => format!("the first is on line {line}"),
+                            Location::File { line, .. } => format!("the first is on line {line}"),
                             _ => String::new(),
                         };
-                        self.wrongs.push(Wrong::new(key.at, what).hint(first));
+                        self.diagnostics.push(Diagnostic::new(key.at, what).hint(first));
                         return Ok(());
                     }
                     entries.push((key, node));
@@ -254,16 +256,16 @@ impl<P: Fn(usize, usize) -> Place> Builder<'_, P> {
     }
 }
 
-fn key(node: Node) -> Result<Key, Wrong> {
+fn key(node: Node) -> Result<Key, Diagnostic> {
     match node.value {
         Value::Scalar { text, .. } => Ok(Key { at: node.at, name: text }),
         Value::Null => Ok(Key { at: node.at, name: String::new() }),
-        Value::List(_) | Value::Map(_) => Err(Wrong::new(node.at, "a key must be plain text")),
+        Value::List(_) | Value::Map(_) => Err(Diagnostic::new(node.at, "a key must be plain text")),
     }
 }
 
 /// `<<: *other`: the entries of the other map that this one does not have.
-fn merge(entries: &mut Vec<(Key, Node)>, node: Node) -> Result<(), Wrong> {
+fn merge(entries: &mut Vec<(Key, Node)>, node: Node) -> Result<(), Diagnostic> {
     match node.value {
         Value::Map(others) => {
             for (key, value) in others {
@@ -275,13 +277,13 @@ fn merge(entries: &mut Vec<(Key, Node)>, node: Node) -> Result<(), Wrong> {
         }
         Value::List(items) => items.into_iter().try_for_each(|item| merge(entries, item)),
         Value::Null | Value::Scalar { .. } => {
-            Err(Wrong::new(node.at, "`<<` takes a map or a list of maps").hint("`<<: *name`"))
+            Err(Diagnostic::new(node.at, "`<<` takes a map or a list of maps").hint("`<<: *name`"))
         }
     }
 }
 
 /// The place of a key like `roles.worker.memory`, or of the nearest thing above it that was written down.
-pub fn locate(root: &Node, path: &str) -> Place {
+pub fn locate(root: &Node, path: &str) -> Location {
     let (mut node, mut rest, mut at) = (root, path, &root.at);
     'down: while let Value::Map(entries) = &node.value {
         // A role's name may hold a dot, so the path is matched against what there is, not cut.

@@ -3,7 +3,7 @@
 use ydl_core::{Span, spec::PortRange};
 
 /// What is wrong with a value, and the remedy.
-pub type Refusal = (String, String);
+pub type Rejection = (String, String);
 
 /// Larger numbers are slips of the finger, and would overflow on their way.
 const MIB_MAX: u64 = 1 << 40;
@@ -17,7 +17,7 @@ fn cut(text: &str) -> (&str, &str) {
 }
 
 /// Memory, rounded up to whole MiB.
-pub fn size_mib(text: &str) -> Result<u64, Refusal> {
+pub fn size_mib(text: &str) -> Result<u64, Rejection> {
     let (number, unit) = cut(text);
     let refuse = || (format!("`{text}` is not a size"), "write it as `2 GiB` or `512 MiB`".into());
     if number.is_empty() {
@@ -73,7 +73,7 @@ const SPAN_UNITS: [(&str, u64); 5] =
     [("d", 86_400_000), ("h", 3_600_000), ("m", 60_000), ("s", 1_000), ("ms", 1)];
 
 /// A length of time: `1h 30m`.
-pub fn span(text: &str) -> Result<Span, Refusal> {
+pub fn span(text: &str) -> Result<Span, Rejection> {
     let refuse =
         || (format!("`{text}` is not a time"), "write it as `30s`, `5m` or `1h 30m`".into());
     let mut rest = text.trim();
@@ -127,7 +127,7 @@ pub fn span_text(span: Span) -> String {
 }
 
 /// `20000-32767`.
-pub fn port_range(text: &str) -> Result<PortRange, Refusal> {
+pub fn port_range(text: &str) -> Result<PortRange, Rejection> {
     let (first, last) = text.split_once('-').unwrap_or((text, text));
     match (first.trim().parse(), last.trim().parse()) {
         (Ok(first), Ok(last)) => Ok(PortRange { first, last }),

@@ -1,12 +1,12 @@
 //! A command line cut into words without a shell.
 
-use super::units::Refusal;
+use super::units::Rejection;
 
 /// What a shell would act on and nothing else will.
 const SHELL_SIGNS: &str = "|><&;$`*?()";
 
 /// Cuts a line into words. Quotes keep words together; what only a shell understands is refused.
-pub fn split(line: &str) -> Result<Vec<String>, Refusal> {
+pub fn split(line: &str) -> Result<Vec<String>, Rejection> {
     let mut words = Vec::new();
     let mut word: Option<String> = None;
     let mut chars = line.trim().chars().peekable();
@@ -53,7 +53,7 @@ fn double_quoted(
     line: &str,
     chars: &mut impl Iterator<Item = char>,
     word: &mut String,
-) -> Result<(), Refusal> {
+) -> Result<(), Rejection> {
     loop {
         match chars.next() {
             Some('"') => return Ok(()),
@@ -70,11 +70,11 @@ fn double_quoted(
     }
 }
 
-fn open_quote(line: &str, quote: char) -> Refusal {
+fn open_quote(line: &str, quote: char) -> Rejection {
     (format!("`{line}` has a {quote} without its partner"), String::new())
 }
 
-fn for_a_shell(sign: char) -> Refusal {
+fn for_a_shell(sign: char) -> Rejection {
     let what = format!("`{sign}` is for a shell, and `run` uses none");
     (what, "use `shell:` instead of `run:`, or put the word in single quotes".into())
 }

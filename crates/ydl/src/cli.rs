@@ -26,21 +26,21 @@ Exit codes are in docs/reference/exit-codes.md, the job file in docs/reference/j
 pub struct Cli {
     /// What to do.
     #[command(subcommand)]
-    pub verb: Verb,
+    pub command: Command,
     /// What every verb takes.
     #[command(flatten)]
-    pub manners: Manners,
+    pub global: GlobalArgs,
 }
 
 /// What every verb takes.
 #[derive(Clone, Copy, Debug, Args)]
-pub struct Manners {
+pub struct GlobalArgs {
     /// Print JSON on stdout
     #[arg(long, global = true)]
     pub json: bool,
     /// When to use colours
     #[arg(long, global = true, value_enum, value_name = "WHEN", default_value = "auto")]
-    pub color: When,
+    pub color: ColorChoice,
     /// Where jobs run; on a cluster if a Hadoop configuration is found, else on this machine
     #[arg(long, global = true, value_enum, value_name = "CLUSTER")]
     pub cluster: Option<Cluster>,
@@ -48,7 +48,7 @@ pub struct Manners {
 
 /// When to use colours.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-pub enum When {
+pub enum ColorChoice {
     /// On a terminal, unless `NO_COLOR` is set.
     Auto,
     /// Also into files and pipes.
@@ -57,13 +57,13 @@ pub enum When {
     Never,
 }
 
-impl Manners {
+impl GlobalArgs {
     /// Whether colours are wanted, if that was said.
-    pub fn colours(self) -> Option<bool> {
+    pub fn use_color(self) -> Option<bool> {
         match self.color {
-            When::Auto => None,
-            When::Always => Some(true),
-            When::Never => Some(false),
+            ColorChoice::Auto => None,
+            ColorChoice::Always => Some(true),
+            ColorChoice::Never => Some(false),
         }
     }
 }
@@ -88,35 +88,35 @@ impl From<ydl_compat::Cluster> for Cluster {
 
 /// What to do, in the order of the help.
 #[derive(Debug, Subcommand)]
-pub enum Verb {
+pub enum Command {
     /// Run a job, and follow it until it is over
-    Submit(Box<Submit>),
+    Submit(Box<SubmitArgs>),
     /// List jobs
-    Ls(Ls),
+    Ls(LsArgs),
     /// Show how a job stands, and why
-    Status(Status),
+    Status(StatusArgs),
     /// Print what tasks have printed
-    Logs(Logs),
+    Logs(LogsArgs),
     /// Download what a job has left behind: its outputs and logs
-    Fetch(Fetch),
+    Fetch(FetchArgs),
     /// Stop a job
-    Kill(Kill),
+    Kill(KillArgs),
     /// Change how many tasks a role has
-    Scale(Scale),
+    Scale(ScaleArgs),
     /// Reach a port of a task, such as TensorBoard's, from this machine
-    PortForward(PortForward),
+    PortForward(PortForwardArgs),
     /// Pack a Python environment, as `submit` does by itself
-    Pack(Pack),
+    Pack(PackArgs),
     /// Use a job's key-value store and events
-    Kv(Kv),
+    Kv(KvArgs),
     /// Show the nodes of the cluster, and what is free on each
-    Nodes(Nodes),
+    Nodes(NodesArgs),
     /// Show the queues of the cluster, and what they may use
     Queues,
     /// Check everything that a job needs, and say what to do
-    Doctor(Doctor),
+    Doctor(DoctorArgs),
     /// List the command lines of older systems that ydl understands, or make commands of their names
-    Compat(Compat),
+    Compat(CompatArgs),
     /// Print a completion script for a shell
     Completions {
         /// The shell
@@ -136,7 +136,7 @@ pub enum Verb {
     },
     /// Be TensorBoard in a task
     #[command(hide = true)]
-    Board(Board),
+    Board(BoardArgs),
     /// Be the shim of a program
     #[command(hide = true)]
     Shim {
@@ -158,7 +158,7 @@ Examples:
   ydl submit --framework mxnet --workers 2 --servers 2 --file train.py -- python train.py
 
 Ctrl-C asks the job to stop and waits for it; a second Ctrl-C leaves at once.")]
-pub struct Submit {
+pub struct SubmitArgs {
     /// The job file; `-` reads it from stdin
     #[arg(required_unless_present = "command")]
     pub file: Option<PathBuf>,
@@ -174,7 +174,7 @@ pub struct Submit {
     /// Print the job's id and leave it running
     #[arg(long, short)]
     pub detach: bool,
-    /// When the job is over, download its outputs and logs there, as `ydl fetch` does
+    /// ColorChoice the job is over, download its outputs and logs there, as `ydl fetch` does
     #[arg(long, value_name = "DIR", conflicts_with_all = ["detach", "show", "dry_run"])]
     pub fetch: Option<PathBuf>,
     /// How much of this machine the job may use, as in `vcores=4,memory=8GiB,gpus=0`; all of it if left out
@@ -220,7 +220,7 @@ pub struct Submit {
 
 /// `ydl ls`.
 #[derive(Debug, Args)]
-pub struct Ls {
+pub struct LsArgs {
     /// Also those beyond the newest twenty
     #[arg(long, short)]
     pub all: bool,
@@ -228,7 +228,7 @@ pub struct Ls {
 
 /// `ydl status`.
 #[derive(Debug, Args)]
-pub struct Status {
+pub struct StatusArgs {
     /// The job: its id, the beginning of it, or its name; the newest one if left out
     pub job: Option<String>,
     /// Number of latest events to show
@@ -247,7 +247,7 @@ Examples:
   ydl logs -f worker:0          one task of it, until the job is over
   ydl logs mnist worker         a role of another job
   ydl logs mnist --stderr --tail 20")]
-pub struct Logs {
+pub struct LogsArgs {
     /// A job, a role (`worker`) or a task (`worker:0`), or a job and one of these
     #[arg(value_name = "JOB|ROLE[:INDEX]", num_args = 0..=2)]
     pub which: Vec<String>,
@@ -284,7 +284,7 @@ Examples:
 An interrupted download goes on where it ended. What an earlier fetch of the job has brought is brought up to date;
 what anybody else has put there is not replaced: the command names it and brings nothing."
 )]
-pub struct Fetch {
+pub struct FetchArgs {
     /// The job, perhaps a pattern for names such as `outputs/model/a.params` and `logs/worker/0/1/stdout.0`, and the
     /// directory to write to
     #[arg(value_name = "JOB PATTERN DEST", num_args = 2..=3, required = true)]
@@ -293,7 +293,7 @@ pub struct Fetch {
 
 /// `ydl kill`.
 #[derive(Debug, Args)]
-pub struct Kill {
+pub struct KillArgs {
     /// The job: its id, the beginning of it, or its name
     pub job: String,
     /// Without the grace that programs have after SIGTERM
@@ -304,7 +304,7 @@ pub struct Kill {
 /// `ydl scale`.
 #[derive(Debug, Args)]
 #[command(after_help = "Example:\n  ydl scale mnist worker=4")]
-pub struct Scale {
+pub struct ScaleArgs {
     /// The job: its id, the beginning of it, or its name
     pub job: String,
     /// The role and its new number of tasks
@@ -322,7 +322,7 @@ Examples:
 
 It listens on the loopback interface alone, takes connections of this user alone, and passes them on through the
 job's master and the task's agent: nothing else is open to anybody. It goes on until the job is over, or Ctrl-C.")]
-pub struct PortForward {
+pub struct PortForwardArgs {
     /// The job: its id, the beginning of it, or its name; the newest one if left out
     pub job: Option<String>,
     /// The task; the only one that has ports if left out, or TensorBoard
@@ -337,7 +337,7 @@ pub struct PortForward {
 
 /// `ydl board`.
 #[derive(Debug, Args)]
-pub struct Board {
+pub struct BoardArgs {
     /// What it looks at; the job's checkpoints if left out
     #[arg(long)]
     pub logdir: Option<String>,
@@ -355,7 +355,7 @@ Examples:
   ydl pack requirements.txt        of an environment that is made from it
 
 What was packed is kept: packing again what has not changed takes no time.")]
-pub struct Pack {
+pub struct PackArgs {
     /// An environment, as in the job file; the active one, `.venv` or `venv` if left out
     pub source: Option<PathBuf>,
     /// Put the layers into this directory, to look into; `submit` packs by itself and takes none
@@ -375,7 +375,7 @@ Examples:
   ydl compat --install ~/.local/bin      so that `dmlc-submit` alone is enough
 
 What each of them understands, and what became of it, is in docs/moving/README.md.")]
-pub struct Compat {
+pub struct CompatArgs {
     /// Make a command of each name in this directory: a link to this program, or a script where it ends in `.py`
     #[arg(long, value_name = "DIR")]
     pub install: Option<PathBuf>,
@@ -383,7 +383,7 @@ pub struct Compat {
 
 /// `ydl nodes`.
 #[derive(Debug, Args)]
-pub struct Nodes {
+pub struct NodesArgs {
     /// Also those that are lost or out of service
     #[arg(long, short)]
     pub all: bool,
@@ -400,7 +400,7 @@ Examples:
 
 One line a check: ok, warning, wrong, or skipped because of another. The first thing that is wrong is named again at
 the end, with what to do. Exit codes are those that `submit` would have ended with.")]
-pub struct Doctor {
+pub struct DoctorArgs {
     /// The queue that jobs will go to
     #[arg(long, value_name = "QUEUE")]
     pub queue: Option<String>,
@@ -428,18 +428,18 @@ Examples, inside a task:
   ydl kv get --wait 1m address
 Elsewhere, name the job: ydl kv --job mnist ls"
 )]
-pub struct Kv {
+pub struct KvArgs {
     /// The job; inside a task its own, elsewhere it must be named
     #[arg(long, value_name = "JOB")]
     pub job: Option<String>,
     /// What to do with it.
     #[command(subcommand)]
-    pub verb: KvVerb,
+    pub command: KvCommand,
 }
 
 /// What to do with a key-value store.
 #[derive(Debug, Subcommand)]
-pub enum KvVerb {
+pub enum KvCommand {
     /// Print the value of a key
     Get {
         /// The key

@@ -7,7 +7,11 @@ use std::{
     process::ExitCode,
     sync::atomic::{AtomicU64, Ordering},
 };
-use ydl::{agent, cli::Cli, cli::Verb, commands, doors, master, show};
+use ydl::{
+    agent,
+    cli::{Cli, Command},
+    commands, doors, master, show,
+};
 use ydl_os::report::{Exit, Report};
 
 fn main() -> ExitCode {
@@ -25,16 +29,16 @@ fn main() -> ExitCode {
 }
 
 fn start(cli: Cli) -> ExitCode {
-    match cli.verb {
-        Verb::Master { dir } => {
+    match cli.command {
+        Command::Master { dir } => {
             log();
             dir.map_or_else(master::run_in_container, master::run)
         }
-        Verb::Agent { dir } => {
+        Command::Agent { dir } => {
             log();
             agent::run(dir)
         }
-        Verb::Shim { socket } => agent::keeper::run(socket.as_deref()),
+        Command::Shim { socket } => agent::keeper::run(socket.as_deref()),
         _ => match run(cli) {
             Ok(exit) => exit.into(),
             Err(report) => {
@@ -76,23 +80,23 @@ impl Write for Diary {
 }
 
 fn run(cli: Cli) -> Result<Exit, Report> {
-    match cli.verb {
-        Verb::Submit(args) => commands::submit::run(*args, cli.manners),
-        Verb::Ls(args) => commands::ls::run(args, cli.manners),
-        Verb::Status(args) => commands::status::run(args, cli.manners),
-        Verb::Logs(args) => commands::logs::run(args, cli.manners),
-        Verb::Fetch(args) => commands::fetch::run(args, cli.manners),
-        Verb::Kill(args) => commands::kill::run(args, cli.manners),
-        Verb::Scale(args) => commands::scale::run(args, cli.manners),
-        Verb::PortForward(args) => commands::open::run(args, cli.manners),
-        Verb::Board(args) => commands::board::run(args),
-        Verb::Pack(args) => commands::pack::run(args, cli.manners),
-        Verb::Kv(args) => commands::kv::run(args, cli.manners),
-        Verb::Nodes(args) => commands::nodes::run(args, cli.manners),
-        Verb::Queues => commands::queues::run(cli.manners),
-        Verb::Doctor(args) => commands::doctor::run(args, cli.manners),
-        Verb::Compat(args) => doors::install::run(args, cli.manners),
-        Verb::Completions { shell } => commands::completions::run(shell),
-        Verb::Master { .. } | Verb::Agent { .. } | Verb::Shim { .. } => Ok(Exit::BadInput),
+    match cli.command {
+        Command::Submit(args) => commands::submit::run(*args, cli.global),
+        Command::Ls(args) => commands::ls::run(args, cli.global),
+        Command::Status(args) => commands::status::run(args, cli.global),
+        Command::Logs(args) => commands::logs::run(args, cli.global),
+        Command::Fetch(args) => commands::fetch::run(args, cli.global),
+        Command::Kill(args) => commands::kill::run(args, cli.global),
+        Command::Scale(args) => commands::scale::run(args, cli.global),
+        Command::PortForward(args) => commands::open::run(args, cli.global),
+        Command::Board(args) => commands::board::run(args),
+        Command::Pack(args) => commands::pack::run(args, cli.global),
+        Command::Kv(args) => commands::kv::run(args, cli.global),
+        Command::Nodes(args) => commands::nodes::run(args, cli.global),
+        Command::Queues => commands::queues::run(cli.global),
+        Command::Doctor(args) => commands::doctor::run(args, cli.global),
+        Command::Compat(args) => doors::install::run(args, cli.global),
+        Command::Completions { shell } => commands::completions::run(shell),
+        Command::Master { .. } | Command::Agent { .. } | Command::Shim { .. } => Ok(Exit::BadInput),
     }
 }

@@ -21,7 +21,7 @@ fn read(yaml: &str, cluster: bool) -> Result<JobSpec, String> {
     }
     let here = format!("{}/", dir.path().display());
     let job = source.job();
-    job.map_err(|wrongs| wrongs.to_string().replace(&here, ""))
+    job.map_err(|diagnostics| diagnostics.to_string().replace(&here, ""))
 }
 
 /// A job with that environment.

@@ -24,10 +24,10 @@ fn read_in(dir: &Path, yaml: &[u8], sets: &[&str]) -> Result<JobSpec, String> {
         let here = dir.display().to_string();
         text.replace(&format!("{here}/"), "").replace(&here, "DIR")
     };
-    let mut source = load(&file).map_err(|wrongs| hide(wrongs.to_string()))?;
+    let mut source = load(&file).map_err(|diagnostics| hide(diagnostics.to_string()))?;
     sets.iter().for_each(|set| source.set(set));
     let job = source.job();
-    job.map_err(|wrongs| hide(wrongs.to_string()))
+    job.map_err(|diagnostics| hide(diagnostics.to_string()))
 }
 
 /// The same for a cluster.
@@ -37,7 +37,7 @@ fn read_for_cluster(dir: &Path, yaml: &str) -> Result<JobSpec, String> {
     let mut source = load(&file).unwrap();
     source.for_cluster();
     let here = format!("{}/", dir.display());
-    source.job().map_err(|wrongs| wrongs.to_string().replace(&here, ""))
+    source.job().map_err(|diagnostics| diagnostics.to_string().replace(&here, ""))
 }
 
 fn read(yaml: &str) -> Result<JobSpec, String> {

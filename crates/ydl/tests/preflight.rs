@@ -71,7 +71,7 @@ fn job(yaml: &str) -> JobSpec {
     std::fs::write(&file, yaml).unwrap();
     let mut source = load(&file).unwrap();
     source.for_cluster();
-    source.job().unwrap_or_else(|wrongs| panic!("{wrongs}"))
+    source.job().unwrap_or_else(|diagnostics| panic!("{diagnostics}"))
 }
 
 fn said(yaml: &str, has: &Has) -> String {

@@ -138,7 +138,7 @@ impl Submitter {
         self.write("job.yaml", text.as_bytes());
         let mut source = jobfile::load(&self.path("job.yaml")).expect("a job file");
         source.for_cluster();
-        source.job().map_err(|wrongs| wrongs.to_string()).expect("a job")
+        source.job().map_err(|diagnostics| diagnostics.to_string()).expect("a job")
     }
 
     async fn submit(&self, id: &str, spec: &JobSpec) -> Result<Upload, Report> {

@@ -1,12 +1,12 @@
 //! The two trees while one is made of the other.
 
-use ydl_jobfile::{Key, Node, Place, Value, Wrong, nearest};
+use ydl_jobfile::{Diagnostic, Key, Location, Node, Value, nearest};
 
 /// What is said meanwhile.
 #[derive(Debug, Default)]
 pub struct Desk {
     pub notes: Vec<String>,
-    pub wrongs: Vec<Wrong>,
+    pub diagnostics: Vec<Diagnostic>,
 }
 
 /// The value of a key, if the node is a map that has it.
@@ -32,15 +32,15 @@ impl Desk {
         self.notes.push(what);
     }
 
-    pub fn note_at(&mut self, at: &Place, what: &str) {
+    pub fn note_at(&mut self, at: &Location, what: &str) {
         match at {
-            Place::File { line, .. } => self.note(format!("line {line}: {what}")),
-            Place::Flag(_) | Place::Whole => self.note(what.to_owned()),
+            Location::File { line, .. } => self.note(format!("line {line}: {what}")),
+            Location::Flag(_) | Location::Whole => self.note(what.to_owned()),
         }
     }
 
-    pub fn wrong(&mut self, at: &Place, what: impl Into<String>, hint: &str) {
-        self.wrongs.push(Wrong::new(at.clone(), what).hint(hint));
+    pub fn wrong(&mut self, at: &Location, what: impl Into<String>, hint: &str) {
+        self.diagnostics.push(Diagnostic::new(at.clone(), what).hint(hint));
     }
 
     /// The entries of a map. What is not known there is refused, with the nearest that is.
@@ -125,12 +125,12 @@ impl Desk {
 /// A map of the job file while it is written.
 #[derive(Debug)]
 pub struct Tree {
-    at: Place,
+    at: Location,
     entries: Vec<(Key, Node)>,
 }
 
 impl Tree {
-    pub fn at(at: &Place) -> Tree {
+    pub fn at(at: &Location) -> Tree {
         Tree { at: at.clone(), entries: Vec::new() }
     }
 

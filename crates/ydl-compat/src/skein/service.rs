@@ -68,7 +68,7 @@ pub fn roles(desk: &mut Desk, job: &mut Tree, services: Option<&Node>, driver: O
         let name = if taken { "application-driver".to_owned() } else { usual };
         roles.push(drive(desk, name, driver, &mut files));
     }
-    if roles.is_empty() && desk.wrongs.is_empty() {
+    if roles.is_empty() && desk.diagnostics.is_empty() {
         let at = services.map_or(NOWHERE, |node| node.at.clone());
         let what = "the specification has neither a service nor a `master.script`";
         desk.wrong(&at, what, "");
@@ -207,7 +207,7 @@ impl Role {
             }));
         }
         let told = runtime::read(&of_yarn, false);
-        desk.wrongs.extend(told.wrongs);
+        desk.diagnostics.extend(told.diagnostics);
         for (key, node) in told.keys {
             self.tree.put_in("environment", key, node);
         }

@@ -170,6 +170,6 @@ pub fn variables(sheet: &mut Sheet, typed: &Typed, named: bool) -> Told {
         }
     }
     let mut told = runtime::read(&of_yarn, named);
-    sheet.wrongs(std::mem::take(&mut told.wrongs));
+    sheet.diagnostics(std::mem::take(&mut told.diagnostics));
     told
 }

@@ -1,8 +1,8 @@
 //! Where people look while a job runs, and after it.
 
-use super::{Key, key, known_as};
+use super::{KeySpec, key, known_as};
 
-pub const KEYS: &[Key] = &[
+pub const KEYS: &[KeySpec] = &[
     known_as(
         key(
             "tensorboard",

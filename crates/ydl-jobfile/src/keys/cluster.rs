@@ -1,8 +1,8 @@
 //! Where a job runs on a cluster, as whom, and who may see it.
 
-use super::{Key, key, known_as};
+use super::{KeySpec, key, known_as};
 
-pub const KEYS: &[Key] = &[
+pub const KEYS: &[KeySpec] = &[
     key(
         "checkpoint",
         "path, or `hdfs://…`",

@@ -1,8 +1,8 @@
 //! What tasks find when they start.
 
-use super::{Key, key, known_as};
+use super::{KeySpec, key, known_as};
 
-pub const KEYS: &[Key] = &[
+pub const KEYS: &[KeySpec] = &[
     key(
         "files",
         "list of paths, or of `name: path`",

@@ -1,8 +1,8 @@
 //! What programs run in.
 
-use super::{Key, key, known_as};
+use super::{KeySpec, key, known_as};
 
-pub const KEYS: &[Key] = &[
+pub const KEYS: &[KeySpec] = &[
     known_as(
         key(
             "environment",

@@ -1,8 +1,8 @@
 //! What the job is.
 
-use super::{Key, key, known_as};
+use super::{KeySpec, key, known_as};
 
-pub const KEYS: &[Key] = &[
+pub const KEYS: &[KeySpec] = &[
     key(
         "name",
         "text",

@@ -1,8 +1,8 @@
 //! What programs are told, and what becomes of what they made.
 
-use super::{Key, key, known_as};
+use super::{KeySpec, key, known_as};
 
-pub const KEYS: &[Key] = &[
+pub const KEYS: &[KeySpec] = &[
     known_as(
         key("env", "map of texts", "none", "{SEED: 1}", "Variables of every role."),
         &["environ", "variables"],

@@ -1,8 +1,8 @@
 //! Who starts with whom, how long anything may take, which nodes are avoided, and ports.
 
-use super::{Key, key, known_as};
+use super::{KeySpec, key, known_as};
 
-pub const KEYS: &[Key] = &[
+pub const KEYS: &[KeySpec] = &[
     key(
         "gang",
         "`true`, `false` or a map",

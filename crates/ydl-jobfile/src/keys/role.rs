@@ -1,8 +1,8 @@
 //! A role: how many, with what, and what they run.
 
-use super::{Key, key, known_as};
+use super::{KeySpec, key, known_as};
 
-pub const KEYS: &[Key] = &[
+pub const KEYS: &[KeySpec] = &[
     key(
         "roles",
         "map of roles",

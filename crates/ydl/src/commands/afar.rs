@@ -12,7 +12,7 @@ use super::{
     waiting::{Arrived, wait_for_master},
 };
 use crate::{
-    cli::{self, Manners},
+    cli::{self, GlobalArgs},
     jobs::Known,
     mirror::{self, Gateway, Mirror, Papers, papers, submission},
     preflight,
@@ -62,8 +62,8 @@ const TIDY_MAX: Duration = Duration::from_secs(10);
 
 /// Checks, stages, submits and follows.
 pub async fn run(
-    args: cli::Submit,
-    manners: Manners,
+    args: cli::SubmitArgs,
+    global: GlobalArgs,
     spec: JobSpec,
     from: &Path,
     gateway: &Gateway,
@@ -94,7 +94,7 @@ pub async fn run(
         if findings.refusals.is_empty() {
             could_stage(&spec, gateway).await?;
         }
-        return cluster::dry(&spec, &findings, manners);
+        return cluster::dry(&spec, &findings, global);
     }
     if let Some(exit) = cluster::tell(&findings) {
         return Ok(exit);
@@ -128,7 +128,7 @@ pub async fn run(
     let due = job.cleaning_is_due;
     let cleaning = tokio::spawn(clean(gateway.clone(), job.place.filter(|_| due)));
     if args.detach {
-        match manners.json {
+        match global.json {
             true => show::json(&about)?,
             false => show::print(format!("{id}\n"))?,
         }
@@ -144,7 +144,7 @@ pub async fn run(
         &accepted.papers.certificate,
         &accepted.papers.client_token,
     )?;
-    let exit = follow(known, mirror, manners, signals, &about).await;
+    let exit = follow(known, mirror, global, signals, &about).await;
     // Who leaves at once does so without order.
     if !matches!(exit, Ok(Exit::Interrupted)) {
         let _ = timeout(CLEAN_MAX.1, cleaning).await;
@@ -416,14 +416,14 @@ impl Bar {
 async fn follow(
     known: Known,
     mirror: Arc<Mirror>,
-    manners: Manners,
+    global: GlobalArgs,
     mut signals: Signals,
     about: &serde_json::Value,
 ) -> Result<Exit, Report> {
     let job = Arc::new(known);
-    let mut sink = Sink::following(job.id(), manners);
+    let mut sink = Sink::following(job.id(), global);
     let deaf = sink.object(about).is_err();
-    if !manners.json {
+    if !global.json {
         let queue = job.submitted.spec.cluster_options.queue.as_deref();
         let queue = queue.unwrap_or("default");
         sink.note(&format!("{} submitted to queue `{queue}`", job.id()));
@@ -449,7 +449,7 @@ async fn follow(
             return Ok(Exit::Interrupted);
         }
     };
-    let tails = Tails::new(&job.dir, Select::default(), sink.prefix(manners));
+    let tails = Tails::new(&job.dir, Select::default(), sink.prefix(global));
     let reach = Arc::new(Reach::at(&job.dir, address)?);
     let mut follower = Follower {
         deaf,
@@ -459,7 +459,7 @@ async fn follow(
     let left = follower.run().await;
     watching.abort();
     let left = left?;
-    conclude(left, &mut follower, manners).await
+    conclude(left, &mut follower, global).await
 }
 
 #[cfg(test)]

@@ -1,6 +1,6 @@
 //! What YARN itself has collected of containers' logs: all there is of those that failed before an agent lived.
 
-use crate::{cli::Manners, logs::LinePrefixer, mirror::Gateway, show};
+use crate::{cli::GlobalArgs, logs::LinePrefixer, mirror::Gateway, show};
 use std::{io, time::Duration};
 use tokio::time::{Instant, sleep};
 use yarn_native::{
@@ -25,7 +25,7 @@ const DULL: [&str; 3] = ["prelaunch.out", "launch_container.sh", "directory.info
 pub async fn print(
     gateway: &Gateway,
     report: &ApplicationReport,
-    manners: Manners,
+    global: GlobalArgs,
 ) -> Result<Exit, Report> {
     let id = report.id.to_string();
     if !report.state.is_over() {
@@ -44,7 +44,7 @@ pub async fn print(
         return Ok(Exit::Success);
     }
     for (name, reader) in files {
-        if let Err(why) = one(Collected(reader), manners).await? {
+        if let Err(why) = one(Collected(reader), global).await? {
             show::tell(format!("note: cannot read `{name}`: {why}"));
         }
     }
@@ -116,7 +116,7 @@ impl Source for Collected {
 }
 
 /// Prints one node's file; the inner failure is one of its bytes.
-async fn one(source: Collected, manners: Manners) -> Result<Result<(), String>, Report> {
+async fn one(source: Collected, global: GlobalArgs) -> Result<Result<(), String>, Report> {
     let mut file = match LogFile::open(source).await {
         Ok(file) => file,
         Err(error) => return Ok(Err(error.to_string())),
@@ -137,7 +137,7 @@ async fn one(source: Collected, manners: Manners) -> Result<Result<(), String>, 
         let mut out = Vec::new();
         loop {
             match file.piece().await {
-                Ok(Some(piece)) => match manners.json {
+                Ok(Some(piece)) => match global.json {
                     true => out.extend(piece),
                     false => lines.push(&piece, &mut out),
                 },
@@ -145,7 +145,7 @@ async fn one(source: Collected, manners: Manners) -> Result<Result<(), String>, 
                 Err(error) => return Ok(Err(error.to_string())),
             }
         }
-        if manners.json {
+        if global.json {
             objects(&entry, &out)?;
         } else {
             lines.finish(&mut out);

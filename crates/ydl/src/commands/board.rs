@@ -23,7 +23,7 @@ const MIRRORED: &str = "logdir";
 const CONFIG_BYTES_MAX: u64 = 16 << 20;
 
 /// Becomes TensorBoard, or that which brings what it looks at.
-pub fn run(args: cli::Board) -> Result<Exit, Report> {
+pub fn run(args: cli::BoardArgs) -> Result<Exit, Report> {
     if let Some(url) = &args.mirror {
         let to = args.logdir.unwrap_or_else(|| MIRRORED.to_owned());
         return block_on(bring::follow(config()?, url.clone(), PathBuf::from(to)));

@@ -1,7 +1,7 @@
 //! Where a job runs: on the cluster that a Hadoop configuration leads to, or on this machine.
 
 use crate::{
-    cli::{Cluster, Manners},
+    cli::{Cluster, GlobalArgs},
     mirror::{Gateway, configuration},
     preflight::Findings,
     show,
@@ -10,8 +10,8 @@ use ydl_core::JobSpec;
 use ydl_os::report::{Exit, Report};
 
 /// The cluster, where one is meant: asked for by `--cluster yarn`, or found and not declined.
-pub fn gateway(manners: Manners) -> Result<Option<Gateway>, Report> {
-    match manners.cluster {
+pub fn gateway(global: GlobalArgs) -> Result<Option<Gateway>, Report> {
+    match global.cluster {
         Some(Cluster::Local) => Ok(None),
         Some(Cluster::Yarn) => Gateway::open().map(Some),
         None => configuration()?.map(Gateway::with).transpose(),
@@ -19,8 +19,8 @@ pub fn gateway(manners: Manners) -> Result<Option<Gateway>, Report> {
 }
 
 /// The cluster; one machine does for nothing.
-pub fn required(manners: Manners) -> Result<Gateway, Report> {
-    if manners.cluster == Some(Cluster::Local) {
+pub fn required(global: GlobalArgs) -> Result<Gateway, Report> {
+    if global.cluster == Some(Cluster::Local) {
         let what = "this machine has neither nodes nor queues";
         return Err(Report::bad_input(what).hint("leave out `--cluster local`"));
     }
@@ -40,9 +40,9 @@ pub fn tell(findings: &Findings) -> Option<Exit> {
 }
 
 /// Says whether the job could run, and touches nothing.
-pub fn dry(spec: &JobSpec, findings: &Findings, manners: Manners) -> Result<Exit, Report> {
+pub fn dry(spec: &JobSpec, findings: &Findings, global: GlobalArgs) -> Result<Exit, Report> {
     let exit = tell(findings).unwrap_or(Exit::Success);
-    if manners.json {
+    if global.json {
         let refusals = findings.refusals.iter();
         let refusals: Vec<_> =
             refusals.map(|c| serde_json::json!({ "what": c.what, "hint": c.hint })).collect();

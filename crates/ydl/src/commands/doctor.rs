@@ -9,7 +9,7 @@ mod trial;
 
 use super::reach::block_on;
 use crate::{
-    cli::{self, Cluster, Manners},
+    cli::{self, Cluster, GlobalArgs},
     mirror::{configuration, named_directory},
 };
 use sheet::Sheet;
@@ -18,14 +18,14 @@ use ydl_jobfile::span;
 use ydl_os::report::{Exit, Report};
 
 /// Looks at everything, and names the culprit where something is wrong.
-pub fn run(args: cli::Doctor, manners: Manners) -> Result<Exit, Report> {
+pub fn run(args: cli::DoctorArgs, global: GlobalArgs) -> Result<Exit, Report> {
     let wait = span(&args.wait).map_err(|(what, hint)| Report::bad_input(what).hint(hint))?;
     let Span(wait_ms) = wait;
     if wait_ms == 0 {
         let what = "`--wait` is 0: no job starts in no time";
         return Err(Report::bad_input(what).hint("write it as `30s` or `5m`"));
     }
-    let afar = match manners.cluster {
+    let afar = match global.cluster {
         Some(Cluster::Yarn) => true,
         Some(Cluster::Local) => false,
         // A configuration that cannot be read, or a directory that has none, was meant to lead somewhere.
@@ -40,7 +40,7 @@ pub fn run(args: cli::Doctor, manners: Manners) -> Result<Exit, Report> {
         let what = format!("`{flag}` is for a cluster, and this machine is looked at");
         return Err(Report::bad_input(what).hint(hint));
     }
-    let mut sheet = Sheet::new(manners);
+    let mut sheet = Sheet::new(global);
     block_on(async {
         match afar {
             true => afar::examine(&args, wait, &mut sheet).await,

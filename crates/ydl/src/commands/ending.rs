@@ -8,7 +8,7 @@ use super::{
 };
 use crate::{
     backend::yarn::image_hint,
-    cli::Manners,
+    cli::GlobalArgs,
     jobs::{Ended, Known},
     show::{self, Paint, clean},
 };
@@ -57,14 +57,14 @@ pub fn exit(outcome: &Outcome) -> Exit {
 pub async fn conclude(
     left: Left,
     follower: &mut Follower,
-    manners: Manners,
+    global: GlobalArgs,
 ) -> Result<Exit, Report> {
     let job = follower.job.clone();
-    let paint = Paint::of(manners.colours(), &io::stderr());
+    let paint = Paint::of(global.use_color(), &io::stderr());
     match left {
         Left::Over(last) => {
             reach::left(&job).await;
-            if manners.json {
+            if global.json {
                 let result = serde_json::json!({ "result": last.view });
                 // Whoever does not read the result has the exit code.
                 let _ = follower.sink.object(&result);
@@ -77,7 +77,7 @@ pub async fn conclude(
             Ok(last.view.outcome.as_ref().map_or(Exit::Trouble, exit))
         }
         Left::Ended(ended) => {
-            if manners.json {
+            if global.json {
                 let result =
                     serde_json::json!({ "ended": { "state": ended.state, "why": ended.why } });
                 let _ = follower.sink.object(&result);

@@ -6,7 +6,7 @@ use super::{
     which::{Which, which},
 };
 use crate::{
-    cli::{self, Manners},
+    cli::{self, GlobalArgs},
     jobs::{Known, Standing},
     mirror::{Mirror, Wanted, configuration},
     show::{self, counted_bytes},
@@ -53,7 +53,7 @@ struct Wish {
 }
 
 /// Downloads outputs and logs.
-pub fn run(args: cli::Fetch, manners: Manners) -> Result<Exit, Report> {
+pub fn run(args: cli::FetchArgs, global: GlobalArgs) -> Result<Exit, Report> {
     let (job, pattern, dest) = match &args.words[..] {
         [job, dest] => (job, "*", dest),
         [job, pattern, dest] => (job, pattern.as_str(), dest),
@@ -64,7 +64,7 @@ pub fn run(args: cli::Fetch, manners: Manners) -> Result<Exit, Report> {
     };
     let dest = PathBuf::from(dest);
     block_on(async {
-        let (job, mirror) = match which(Some(job), manners).await? {
+        let (job, mirror) = match which(Some(job), global).await? {
             Which::Whole(job, mirror) => (job, mirror),
             only @ Which::Only { .. } => only.whole()?,
         };
@@ -89,7 +89,7 @@ pub fn run(args: cli::Fetch, manners: Manners) -> Result<Exit, Report> {
         let record = Record::read(&dest, job.id());
         record.check(&wishes)?;
         record.plan(&wishes)?;
-        bring(wishes, ways, manners, &dest).await
+        bring(wishes, ways, global, &dest).await
     })
 }
 
@@ -359,7 +359,7 @@ impl Record {
 async fn bring(
     wishes: Vec<Wish>,
     ways: Option<Ways>,
-    manners: Manners,
+    global: GlobalArgs,
     dest: &Path,
 ) -> Result<Exit, Report> {
     let files = wishes.len();
@@ -368,7 +368,7 @@ async fn bring(
     let progress = Arc::new(Progress::default());
     let bring = Bring::new(ways, Near::Copy, progress.clone(), Instant::now() + FETCH_MAX);
     let mut coming = std::pin::pin!(bring.all(items));
-    let draws = io::stderr().is_terminal() && !manners.json;
+    let draws = io::stderr().is_terminal() && !global.json;
     let mut frame = interval(FRAME);
     frame.set_missed_tick_behavior(MissedTickBehavior::Delay);
     let brought = loop {
@@ -393,7 +393,7 @@ async fn bring(
             told(trouble).hint("when that is mended, the same command goes on where this one ended")
         }
     })?;
-    match manners.json {
+    match global.json {
         true => show::json(&serde_json::json!({
             "files": files, "bytes": bytes, "directory": dest,
         }))?,

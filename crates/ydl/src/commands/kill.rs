@@ -6,7 +6,7 @@ use super::{
     which::{Which, which_running},
 };
 use crate::{
-    cli::{self, Manners},
+    cli::{self, GlobalArgs},
     jobs::{Known, Standing},
     mirror::{self, Gateway, Mirror},
     show,
@@ -26,16 +26,16 @@ const LOOK: Duration = Duration::from_millis(20);
 const FAR_LOOK: Duration = Duration::from_millis(300);
 
 /// Asks the job to end and waits.
-pub fn run(args: cli::Kill, manners: Manners) -> Result<Exit, Report> {
+pub fn run(args: cli::KillArgs, global: GlobalArgs) -> Result<Exit, Report> {
     block_on(async {
-        match which_running(&args.job, "kill", manners).await? {
-            Which::Whole(job, None) => kill(*job, args.now, manners).await,
+        match which_running(&args.job, "kill", global).await? {
+            Which::Whole(job, None) => kill(*job, args.now, global).await,
             Which::Whole(job, Some(mirror)) => {
                 let (id, gateway) = (mirror.id, mirror.gateway.clone());
-                kill_afar(id, &gateway, Some((*job, mirror)), args.now, manners).await
+                kill_afar(id, &gateway, Some((*job, mirror)), args.now, global).await
             }
             Which::Only { report, gateway, .. } => {
-                kill_afar(report.id, &gateway, None, args.now, manners).await
+                kill_afar(report.id, &gateway, None, args.now, global).await
             }
         }
     })
@@ -47,7 +47,7 @@ async fn kill_afar(
     gateway: &Gateway,
     job: Option<(Known, Arc<Mirror>)>,
     now: bool,
-    manners: Manners,
+    global: GlobalArgs,
 ) -> Result<Exit, Report> {
     let by = if now { "`ydl kill --now`" } else { "`ydl kill`" };
     let look = async || {
@@ -58,7 +58,7 @@ async fn kill_afar(
         let state = mirror::state_of(report);
         let before = if killed { "is" } else { "was" };
         let already = if killed { "" } else { " already" };
-        match manners.json {
+        match global.json {
             true => {
                 let id = id.to_string();
                 show::json(&serde_json::json!({ "id": id, "state": state, "stopped": killed }))?;
@@ -114,14 +114,14 @@ async fn kill_afar(
     }
 }
 
-async fn kill(job: Known, now: bool, manners: Manners) -> Result<Exit, Report> {
+async fn kill(job: Known, now: bool, global: GlobalArgs) -> Result<Exit, Report> {
     let over = |standing: Standing, killed: bool| -> Result<Exit, Report> {
         let state = match &standing {
             Standing::Over(last) => state_of(last),
             Standing::Ended(ended) => ended.state,
             Standing::Starting | Standing::Live(_) | Standing::Lost => "lost",
         };
-        if manners.json {
+        if global.json {
             show::json(&serde_json::json!({ "id": job.id(), "state": state, "stopped": killed }))?;
         } else if killed {
             show::tell(format!("{} is over: {state}", job.id()));

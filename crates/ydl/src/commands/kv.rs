@@ -5,7 +5,7 @@ use super::{
     which::which,
 };
 use crate::{
-    cli::{self, KvVerb, Manners},
+    cli::{self, GlobalArgs, KvCommand},
     jobs::Standing,
     show::{self, clean},
 };
@@ -33,13 +33,13 @@ const AGAIN: Duration = Duration::from_millis(50);
 const NO: Exit = Exit::Program(1);
 
 /// Does one thing with the store.
-pub fn run(args: cli::Kv, manners: Manners) -> Result<Exit, Report> {
+pub fn run(args: cli::KvArgs, global: GlobalArgs) -> Result<Exit, Report> {
     block_on(async {
         let store =
-            Store { reach: reach_to(args.job.as_deref(), manners).await?, json: manners.json };
-        match args.verb {
-            KvVerb::Get { key, wait } => store.get(&key, wait.as_deref()).await,
-            KvVerb::Put { key, value, if_absent, if_revision, owned } => {
+            Store { reach: reach_to(args.job.as_deref(), global).await?, json: global.json };
+        match args.command {
+            KvCommand::Get { key, wait } => store.get(&key, wait.as_deref()).await,
+            KvCommand::Put { key, value, if_absent, if_revision, owned } => {
                 let mut conditions = Vec::new();
                 if if_absent {
                     conditions.push("if=absent".to_string());
@@ -50,26 +50,26 @@ pub fn run(args: cli::Kv, manners: Manners) -> Result<Exit, Report> {
                 }
                 store.put(&key, bytes(value)?, &conditions.join("&")).await
             }
-            KvVerb::Ls { prefix } => store.ls(&prefix).await,
-            KvVerb::Rm { key, prefix } => store.rm(&key, prefix).await,
-            KvVerb::Watch { prefix, after, count } => store.watch(&prefix, after, count).await,
-            KvVerb::Events { name, after, follow } => {
+            KvCommand::Ls { prefix } => store.ls(&prefix).await,
+            KvCommand::Rm { key, prefix } => store.rm(&key, prefix).await,
+            KvCommand::Watch { prefix, after, count } => store.watch(&prefix, after, count).await,
+            KvCommand::Events { name, after, follow } => {
                 store.events(name.as_deref(), after, follow).await
             }
-            KvVerb::Emit { name, data } => store.emit(&name, bytes(data)?).await,
+            KvCommand::Emit { name, data } => store.emit(&name, bytes(data)?).await,
         }
     })
 }
 
 /// The job that is named; without a name the one in whose task we run.
-async fn reach_to(job: Option<&str>, manners: Manners) -> Result<Reach, Report> {
+async fn reach_to(job: Option<&str>, global: GlobalArgs) -> Result<Reach, Report> {
     let Some(word) = job else {
         return Reach::of_this_task()?.ok_or_else(|| {
             Report::bad_input("no job is named, and this is not a task of one")
                 .hint("write `ydl kv --job JOB …`; `ydl ls` shows the jobs there are")
         });
     };
-    let (job, _mirror) = which(Some(word), manners).await?.whole()?;
+    let (job, _mirror) = which(Some(word), global).await?.whole()?;
     match settled(&job).await {
         Standing::Live(place) => Reach::to(&job.dir, &place),
         Standing::Starting => Err(reach::not_now(&job)),

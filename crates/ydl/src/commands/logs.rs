@@ -10,7 +10,7 @@ use super::{
     which::{Which, which},
 };
 use crate::{
-    cli::{self, Manners},
+    cli::{self, GlobalArgs},
     jobs::{Known, Standing},
     mirror::{Gateway, Mirror, Wanted},
     show,
@@ -21,9 +21,9 @@ use ydl_core::TaskId;
 use ydl_os::report::{Exit, Report};
 
 /// Prints, and goes on printing where that is asked for.
-pub fn run(args: cli::Logs, manners: Manners) -> Result<Exit, Report> {
+pub fn run(args: cli::LogsArgs, global: GlobalArgs) -> Result<Exit, Report> {
     block_on(async {
-        let (job, mirror, mut select) = match chosen(&args, manners).await? {
+        let (job, mirror, mut select) = match chosen(&args, global).await? {
             Chosen::Part(job, mirror, select) => (job, mirror, select),
             // What a job prints is in its files until the cluster has collected it.
             Chosen::Only { report, why, .. } if !report.state.is_over() => {
@@ -31,7 +31,7 @@ pub fn run(args: cli::Logs, manners: Manners) -> Result<Exit, Report> {
                 return Err(Report::new(Exit::Unreachable, what));
             }
             Chosen::Only { report, gateway, .. } => {
-                return aggregated::print(&gateway, &report, manners).await;
+                return aggregated::print(&gateway, &report, global).await;
             }
         };
         select.attempt = args.attempt;
@@ -41,20 +41,20 @@ pub fn run(args: cli::Logs, manners: Manners) -> Result<Exit, Report> {
             (_, true) => Some(Stream::Stderr),
             (false, false) => None,
         };
-        print(args, manners, *job, mirror, select).await
+        print(args, global, *job, mirror, select).await
     })
 }
 
 async fn print(
-    args: cli::Logs,
-    manners: Manners,
+    args: cli::LogsArgs,
+    global: GlobalArgs,
     job: Known,
     mirror: Option<Arc<Mirror>>,
     select: Select,
 ) -> Result<Exit, Report> {
-    let mut sink = Sink::output_only(job.id(), manners);
+    let mut sink = Sink::output_only(job.id(), global);
     // One task alone needs no name before its lines.
-    let prefix = match sink.prefix(manners) {
+    let prefix = match sink.prefix(global) {
         Prefix::Task(_) if select.index.is_some() => Prefix::Raw,
         prefix => prefix,
     };
@@ -112,7 +112,7 @@ async fn print(
             && !mirror.has_attempts(&tails.wanted()).await
         {
             known(&job, &select)?;
-            return aggregated::print(&mirror.gateway, &report, manners).await;
+            return aggregated::print(&mirror.gateway, &report, global).await;
         }
         nothing(&job, &select, live)?;
     }
@@ -165,20 +165,20 @@ enum Chosen {
 }
 
 /// The job and the part of it that is meant. One word alone may be either; a job is tried first.
-async fn chosen(args: &cli::Logs, manners: Manners) -> Result<Chosen, Report> {
+async fn chosen(args: &cli::LogsArgs, global: GlobalArgs) -> Result<Chosen, Report> {
     let (found, word) = match args.which.as_slice() {
-        [] => (which(None, manners).await?, None),
-        [word] if part(word).1.is_some() => (which(None, manners).await?, Some(word)),
-        [word] => match which(Some(word), manners).await {
+        [] => (which(None, global).await?, None),
+        [word] if part(word).1.is_some() => (which(None, global).await?, Some(word)),
+        [word] => match which(Some(word), global).await {
             Ok(found) => (found, None),
-            Err(unknown) => match which(None, manners).await {
+            Err(unknown) => match which(None, global).await {
                 Ok(Which::Whole(job, mirror)) if has_role(&job, word) => {
                     (Which::Whole(job, mirror), Some(word))
                 }
                 Ok(_) | Err(_) => return Err(unknown),
             },
         },
-        [job, word, ..] => (which(Some(job), manners).await?, Some(word)),
+        [job, word, ..] => (which(Some(job), global).await?, Some(word)),
     };
     match found {
         Which::Whole(job, mirror) => {

@@ -5,7 +5,7 @@ use super::{
     reach::{Reach, block_on},
 };
 use crate::{
-    cli::{self, Cluster, Manners},
+    cli::{self, Cluster, GlobalArgs},
     jobs::{self, Known, Standing},
     mirror,
     show::{self, Cell, Paint},
@@ -101,8 +101,8 @@ impl Row {
 }
 
 /// Prints the table.
-pub fn run(args: cli::Ls, manners: Manners) -> Result<Exit, Report> {
-    let mut jobs = match manners.cluster {
+pub fn run(args: cli::LsArgs, global: GlobalArgs) -> Result<Exit, Report> {
+    let mut jobs = match global.cluster {
         Some(Cluster::Yarn) => Vec::new(),
         Some(Cluster::Local) | None => jobs::list()?,
     };
@@ -110,7 +110,7 @@ pub fn run(args: cli::Ls, manners: Manners) -> Result<Exit, Report> {
     if !args.all {
         jobs.truncate(SHOWN);
     }
-    let gateway = cluster::gateway(manners)?;
+    let gateway = cluster::gateway(global)?;
     let (rows, exit) = block_on(async {
         let mut rows = look(jobs).await?;
         let mut exit = Exit::Success;
@@ -136,7 +136,7 @@ pub fn run(args: cli::Ls, manners: Manners) -> Result<Exit, Report> {
         }
         Ok((rows, exit))
     })?;
-    if manners.json {
+    if global.json {
         for row in &rows {
             show::json(&row.object)?;
         }
@@ -149,7 +149,7 @@ pub fn run(args: cli::Ls, manners: Manners) -> Result<Exit, Report> {
         });
         return Ok(Exit::Success);
     }
-    let paint = Paint::of(manners.colours(), &io::stdout());
+    let paint = Paint::of(global.use_color(), &io::stdout());
     let head = ["JOB", "NAME", "STATE", "TASKS", "AGE", "OUTCOME"];
     let cells = rows.iter().map(|row| cells(row, paint)).collect();
     show::print(show::table(&head, cells, None).join("\n") + "\n")?;

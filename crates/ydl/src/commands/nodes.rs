@@ -2,7 +2,7 @@
 
 use super::{cluster, reach::block_on};
 use crate::{
-    cli::{self, Manners},
+    cli::{self, GlobalArgs},
     preflight::Amount,
     show::{self, Cell, Paint},
 };
@@ -12,8 +12,8 @@ use ydl_core::spec::Memory;
 use ydl_os::report::{Exit, Report};
 
 /// Prints the table.
-pub fn run(args: cli::Nodes, manners: Manners) -> Result<Exit, Report> {
-    let gateway = cluster::required(manners)?;
+pub fn run(args: cli::NodesArgs, global: GlobalArgs) -> Result<Exit, Report> {
+    let gateway = cluster::required(global)?;
     let asked = gateway.client.nodes(&[], gateway.deadline());
     let mut nodes = block_on(gateway.ask(asked))?;
     let all = nodes.len();
@@ -21,7 +21,7 @@ pub fn run(args: cli::Nodes, manners: Manners) -> Result<Exit, Report> {
         nodes.retain(|node| is_in_service(node.state));
     }
     nodes.sort_by(|a, b| (&a.id.host, a.id.port).cmp(&(&b.id.host, b.id.port)));
-    if manners.json {
+    if global.json {
         for node in &nodes {
             show::json(&object(node))?;
         }
@@ -30,7 +30,7 @@ pub fn run(args: cli::Nodes, manners: Manners) -> Result<Exit, Report> {
     if nodes.is_empty() {
         show::tell("the cluster has no node in service");
     } else {
-        let paint = Paint::of(manners.colours(), &io::stdout());
+        let paint = Paint::of(global.use_color(), &io::stdout());
         show::print(table(&nodes, paint).join("\n") + "\n")?;
     }
     if all > nodes.len() {

@@ -8,7 +8,7 @@ use super::{
     which::which,
 };
 use crate::{
-    cli::{self, Manners},
+    cli::{self, GlobalArgs},
     jobs::{Known, Standing},
     show,
 };
@@ -46,9 +46,9 @@ const AGAIN: Duration = Duration::from_millis(500);
 const LOOK: Duration = Duration::from_secs(2);
 
 /// Listens until the job is over.
-pub fn run(args: cli::PortForward, manners: Manners) -> Result<Exit, Report> {
+pub fn run(args: cli::PortForwardArgs, global: GlobalArgs) -> Result<Exit, Report> {
     block_on(async {
-        let (job, mirror) = which(args.job.as_deref(), manners).await?.whole()?;
+        let (job, mirror) = which(args.job.as_deref(), global).await?.whole()?;
         // On a cluster a master may move, and the cluster knows where to and when the job is over.
         let _watching = mirror.map(|mirror| mirror.watch());
         let spec = &job.submitted.spec;
@@ -91,7 +91,7 @@ pub fn run(args: cli::PortForward, manners: Manners) -> Result<Exit, Report> {
         let listener = TcpListener::bind(at).await.map_err(cannot)?;
         let at = listener.local_addr().map_err(cannot)?;
         let mut signals = Signals::listen()?;
-        match manners.json {
+        match global.json {
             true => show::json(&serde_json::json!({
                 "id": door.job.id(), "task": task.to_string(), "address": at.to_string(),
             }))?,

@@ -1,7 +1,7 @@
 //! `ydl pack`: what `submit` packs, by itself.
 
 use crate::{
-    cli::{self, Manners},
+    cli::{self, GlobalArgs},
     show::{self, Cell, counted_bytes},
 };
 use serde_json::json;
@@ -21,7 +21,7 @@ use ydl_pack::{self as pack, Cache, Packed};
 const LARGEST: usize = 8;
 
 /// Packs, and says what came of it.
-pub fn run(args: cli::Pack, manners: Manners) -> Result<Exit, Report> {
+pub fn run(args: cli::PackArgs, global: GlobalArgs) -> Result<Exit, Report> {
     let source = args.source.map_or_else(usual, Ok)?;
     let environment = jobfile::environment(&source.to_string_lossy(), &args.interpreter);
     let environment = environment.map_err(|(what, hint)| {
@@ -50,7 +50,7 @@ pub fn run(args: cli::Pack, manners: Manners) -> Result<Exit, Report> {
     for note in &packed.notes {
         show::tell(format!("note: {note}"));
     }
-    if manners.json {
+    if global.json {
         let mut about = json!({
             "layers": packed.layers,
             "manifest": packed.manifest,

@@ -2,7 +2,7 @@
 
 use super::{cluster, reach::block_on};
 use crate::{
-    cli::Manners,
+    cli::GlobalArgs,
     preflight::{self, Queue},
     show::{self, Cell, Paint},
 };
@@ -10,18 +10,18 @@ use std::io;
 use ydl_os::report::{Exit, Report};
 
 /// Prints the table.
-pub fn run(manners: Manners) -> Result<Exit, Report> {
-    let gateway = cluster::required(manners)?;
+pub fn run(global: GlobalArgs) -> Result<Exit, Report> {
+    let gateway = cluster::required(global)?;
     let (client, config) = (&gateway.client, &gateway.config);
     let asked = preflight::gather(client, config, &gateway.user, gateway.deadline());
     let has = block_on(gateway.ask(asked))?;
-    if manners.json {
+    if global.json {
         for queue in &has.queues {
             show::json(&object(queue))?;
         }
         return Ok(Exit::Success);
     }
-    let paint = Paint::of(manners.colours(), &io::stdout());
+    let paint = Paint::of(global.use_color(), &io::stdout());
     let head = ["QUEUE", "STATE", "YOURS", "LABEL", "SHARE", "MOST"];
     let mut rows = Vec::new();
     for queue in &has.queues {

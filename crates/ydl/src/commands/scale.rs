@@ -5,14 +5,14 @@ use super::{
     which::which_running,
 };
 use crate::{
-    cli::{self, Manners},
+    cli::{self, GlobalArgs},
     jobs::Standing,
     show,
 };
 use ydl_os::report::{Exit, Report};
 
 /// Asks the master for it.
-pub fn run(args: cli::Scale, manners: Manners) -> Result<Exit, Report> {
+pub fn run(args: cli::ScaleArgs, global: GlobalArgs) -> Result<Exit, Report> {
     let size = args.size.split_once('=');
     let size = size.and_then(|(role, n)| Some((role.trim(), n.trim().parse::<u32>().ok()?)));
     let Some((role, instances)) = size.filter(|(role, _)| !role.is_empty()) else {
@@ -20,7 +20,7 @@ pub fn run(args: cli::Scale, manners: Manners) -> Result<Exit, Report> {
         return Err(Report::bad_input(what).hint("write `worker=4`"));
     };
     block_on(async {
-        let found = which_running(&args.job, "scale", manners).await?;
+        let found = which_running(&args.job, "scale", global).await?;
         let (job, _mirror) = found.whole()?;
         let place = match settled(&job).await {
             Standing::Live(place) => place,
@@ -31,7 +31,7 @@ pub fn run(args: cli::Scale, manners: Manners) -> Result<Exit, Report> {
         };
         let asked = Reach::to(&job.dir, &place)?.scale(role, instances).await;
         asked.map_err(report)?;
-        match manners.json {
+        match global.json {
             true => show::json(&serde_json::json!({
                 "id": job.id(), "role": role, "instances": instances,
             })),

@@ -2,7 +2,7 @@
 
 use super::tails::{Prefix, StreamId};
 use crate::{
-    cli::Manners,
+    cli::GlobalArgs,
     show::{self, Paint, Screen, clean},
 };
 use std::{
@@ -48,26 +48,26 @@ enum Kind {
 
 impl Sink {
     /// For somebody who follows a job.
-    pub fn following(id: &str, manners: Manners) -> Sink {
-        let kind = if manners.json {
+    pub fn following(id: &str, global: GlobalArgs) -> Sink {
+        let kind = if global.json {
             Kind::Json
         } else if let Some(screen) = Screen::open() {
-            let paint = Paint::of(manners.colours(), &io::stdout());
+            let paint = Paint::of(global.use_color(), &io::stdout());
             Kind::Live { screen, paint, viewed: None, drawn: None }
         } else {
             Kind::Plain
         };
-        Sink::new(id, manners, kind)
+        Sink::new(id, global, kind)
     }
 
     /// For somebody who wants the output alone.
-    pub fn output_only(id: &str, manners: Manners) -> Sink {
-        let kind = if manners.json { Kind::Json } else { Kind::Output };
-        Sink::new(id, manners, kind)
+    pub fn output_only(id: &str, global: GlobalArgs) -> Sink {
+        let kind = if global.json { Kind::Json } else { Kind::Output };
+        Sink::new(id, global, kind)
     }
 
-    fn new(id: &str, manners: Manners, kind: Kind) -> Sink {
-        let paint = Paint::of(manners.colours(), &io::stderr());
+    fn new(id: &str, global: GlobalArgs, kind: Kind) -> Sink {
+        let paint = Paint::of(global.use_color(), &io::stderr());
         Sink { id: id.to_owned(), paint, kind, pending: Vec::new(), broken: None }
     }
 
@@ -77,11 +77,11 @@ impl Sink {
     }
 
     /// What should stand before a line of output.
-    pub fn prefix(&self, manners: Manners) -> Prefix {
+    pub fn prefix(&self, global: GlobalArgs) -> Prefix {
         match self.kind {
             Kind::Json => Prefix::Lines,
             Kind::Live { .. } | Kind::Plain | Kind::Output => {
-                Prefix::Task(Paint::of(manners.colours(), &io::stdout()))
+                Prefix::Task(Paint::of(global.use_color(), &io::stdout()))
             }
         }
     }

@@ -9,7 +9,7 @@ use super::{
     which::{Which, which},
 };
 use crate::{
-    cli::{self, Manners},
+    cli::{self, GlobalArgs},
     jobs::{Ended, Known, Standing},
     mirror::{self, Mirror},
     show::{self, Paint, clean},
@@ -34,30 +34,30 @@ const LOST: &str =
     "the job's master died without leaving a result; its programs are ended by their agents";
 
 /// Prints what is known. That a job failed is no failure of this command.
-pub fn run(args: cli::Status, manners: Manners) -> Result<Exit, Report> {
+pub fn run(args: cli::StatusArgs, global: GlobalArgs) -> Result<Exit, Report> {
     let wait = args.wait.as_deref().map(span).transpose();
     let wait = wait.map_err(|(what, hint)| Report::bad_input(what).hint(hint))?;
     let wait = wait.map(|Span(ms)| Duration::from_millis(ms));
     block_on(async {
-        match which(args.job.as_deref(), manners).await? {
+        match which(args.job.as_deref(), global).await? {
             Which::Whole(job, mirror) => {
                 if let Some(wait) = wait {
                     until_over(&job, mirror.as_ref(), wait).await;
                 }
-                show_job(&args, manners, &job, mirror.as_deref()).await
+                show_job(&args, global, &job, mirror.as_deref()).await
             }
             Which::Only { report, why, gateway } => {
                 let wait = wait.unwrap_or_default();
                 let report = until_told_over(&gateway, *report, wait).await;
-                only(&report, &why, manners)
+                only(&report, &why, global)
             }
         }
     })
 }
 
 async fn show_job(
-    args: &cli::Status,
-    manners: Manners,
+    args: &cli::StatusArgs,
+    global: GlobalArgs,
     job: &Known,
     mirror: Option<&Mirror>,
 ) -> Result<Exit, Report> {
@@ -68,7 +68,7 @@ async fn show_job(
         None => Exit::Success,
     };
     let facts = last_facts(job, args.events);
-    if manners.json {
+    if global.json {
         show::json(&serde_json::json!({
             "id": job.id(),
             "state": state,
@@ -83,7 +83,7 @@ async fn show_job(
         }))?;
         return Ok(exit);
     }
-    let paint = Paint::of(manners.colours(), &io::stdout());
+    let paint = Paint::of(global.use_color(), &io::stdout());
     let why = match (state, unreachable) {
         ("lost", _) => Some(LOST.to_owned()),
         (_, None) => ended,
@@ -97,8 +97,8 @@ async fn show_job(
 }
 
 /// What the cluster knows, where the job's own files cannot be had.
-fn only(report: &ApplicationReport, why: &str, manners: Manners) -> Result<Exit, Report> {
-    if manners.json {
+fn only(report: &ApplicationReport, why: &str, global: GlobalArgs) -> Result<Exit, Report> {
+    if global.json {
         show::json(&serde_json::json!({
             "id": report.id.to_string(),
             "state": mirror::state_of(report),
@@ -107,7 +107,7 @@ fn only(report: &ApplicationReport, why: &str, manners: Manners) -> Result<Exit,
         }))?;
         return Ok(Exit::Success);
     }
-    let paint = Paint::of(manners.colours(), &io::stdout());
+    let paint = Paint::of(global.use_color(), &io::stdout());
     let mut lines = Vec::new();
     let mut line = |name: &str, value: &str| lines.push(entry(name, value, paint));
     line("job", &report.id.to_string());

@@ -14,7 +14,7 @@ use super::{
 };
 use crate::{
     backend::local::{Misfit, check_fit},
-    cli::{self, Cluster, Manners},
+    cli::{self, Cluster, GlobalArgs},
     docker,
     jobs::{self, Known},
     mirror::{configuration, named_directory},
@@ -33,28 +33,32 @@ use ydl_core::{
     JobSpec,
     spec::{Environment, JobSpecBuilder},
 };
-use ydl_jobfile::{self as jobfile, Flags, Source, Wrongs};
+use ydl_jobfile::{self as jobfile, Diagnostics, Flags, Source};
 use ydl_os::report::{Exit, Report};
 use ydl_pack::{self as pack, Cache, Holds};
 use ydl_proto::files::{JobDir, Offer, Submitted};
 
 /// Reads, checks, starts and follows a job.
-pub fn run(args: cli::Submit, manners: Manners) -> Result<Exit, Report> {
+pub fn run(args: cli::SubmitArgs, global: GlobalArgs) -> Result<Exit, Report> {
     match source(&args)? {
-        Ok(source) => run_source(source, args, manners),
-        Err(wrongs) => Ok(refuse(&wrongs)),
+        Ok(source) => run_source(source, args, global),
+        Err(diagnostics) => Ok(refuse(&diagnostics)),
     }
 }
 
 /// The same for a job that was read already, wherever it was written.
-pub fn run_source(mut source: Source, args: cli::Submit, manners: Manners) -> Result<Exit, Report> {
+pub fn run_source(
+    mut source: Source,
+    args: cli::SubmitArgs,
+    global: GlobalArgs,
+) -> Result<Exit, Report> {
     if args.show {
-        return show_source(source, manners);
+        return show_source(source, global);
     }
-    let gateway = cluster::gateway(manners)?;
+    let gateway = cluster::gateway(global)?;
     if gateway.is_some() {
         source.for_cluster();
-    } else if manners.cluster.is_none()
+    } else if global.cluster.is_none()
         && let Some(named) = named_directory()
     {
         show::tell(format!(
@@ -66,7 +70,7 @@ pub fn run_source(mut source: Source, args: cli::Submit, manners: Manners) -> Re
     let notes = source.notes().to_vec();
     let spec = match source.job() {
         Ok(spec) => spec,
-        Err(wrongs) => return Ok(refuse(&wrongs)),
+        Err(diagnostics) => return Ok(refuse(&diagnostics)),
     };
     for note in notes {
         show::tell(format!("note: {note}"));
@@ -76,8 +80,8 @@ pub fn run_source(mut source: Source, args: cli::Submit, manners: Manners) -> Re
     let mut id = None;
     let exit = block_on(async {
         match gateway {
-            Some(gateway) => afar::run(args, manners, spec, &from, &gateway, &mut id).await,
-            None => begin(args, manners, spec, &from, &mut id).await,
+            Some(gateway) => afar::run(args, global, spec, &from, &gateway, &mut id).await,
+            None => begin(args, global, spec, &from, &mut id).await,
         }
     })?;
     // Who left before the job's end has nothing to fetch yet.
@@ -85,16 +89,16 @@ pub fn run_source(mut source: Source, args: cli::Submit, manners: Manners) -> Re
         && exit != Exit::Interrupted
     {
         let words = vec![id, dir.to_string_lossy().into_owned()];
-        fetch::run(cli::Fetch { words }, manners)?;
+        fetch::run(cli::FetchArgs { words }, global)?;
     }
     Ok(exit)
 }
 
 /// Prints the job as it is understood. No cluster is asked, and none need be known: what this machine cannot run is shown as a
 /// cluster would have it, unless this machine is what was asked for.
-fn show_source(mut source: Source, manners: Manners) -> Result<Exit, Report> {
+fn show_source(mut source: Source, global: GlobalArgs) -> Result<Exit, Report> {
     let mut anywhere = false;
-    match manners.cluster {
+    match global.cluster {
         Some(Cluster::Yarn) => source.for_cluster(),
         Some(Cluster::Local) => {}
         None if configuration()?.is_some() => source.for_cluster(),
@@ -111,9 +115,9 @@ fn show_source(mut source: Source, manners: Manners) -> Result<Exit, Report> {
     }
     let spec = match read {
         Ok(spec) => spec,
-        Err(wrongs) => return Ok(refuse(&wrongs)),
+        Err(diagnostics) => return Ok(refuse(&diagnostics)),
     };
-    match manners.json {
+    match global.json {
         true => show::json(&spec)?,
         false => show::print(page.unwrap_or_else(|| jobfile::show(&spec)))?,
     }
@@ -145,7 +149,7 @@ pub(super) fn made(spec: JobSpec) -> Result<JobSpec, Report> {
     JobSpec::new(draft).map_err(|_| Report::trouble("the job does not fit its own environment"))
 }
 
-fn source(args: &cli::Submit) -> Result<Result<Source, Wrongs>, Report> {
+fn source(args: &cli::SubmitArgs) -> Result<Result<Source, Diagnostics>, Report> {
     let flags = flags(args);
     let source = match &args.file {
         Some(file) => {
@@ -173,11 +177,11 @@ fn understood(source: Source) -> Source {
     let mut said = variables.filter_map(|name| std::env::var(name).ok());
     let submitter = said.find(|name| !name.is_empty());
     let job = skein::translate(source.root(), submitter.as_deref());
-    source.translated(job.root, job.notes, job.wrongs)
+    source.translated(job.root, job.notes, job.diagnostics)
 }
 
 /// The flags that stand for a job file.
-fn flags(args: &cli::Submit) -> Flags {
+fn flags(args: &cli::SubmitArgs) -> Flags {
     Flags {
         name: args.name.clone(),
         framework: args.framework.clone(),
@@ -195,8 +199,8 @@ fn flags(args: &cli::Submit) -> Flags {
 }
 
 /// Every mistake at once; there may be many.
-pub fn refuse(wrongs: &Wrongs) -> Exit {
-    show::tell(wrongs.to_string());
+pub fn refuse(diagnostics: &Diagnostics) -> Exit {
+    show::tell(diagnostics.to_string());
     Exit::BadInput
 }
 
@@ -238,8 +242,8 @@ async fn create(
 }
 
 async fn begin(
-    args: cli::Submit,
-    manners: Manners,
+    args: cli::SubmitArgs,
+    global: GlobalArgs,
     spec: JobSpec,
     from: &Path,
     id: &mut Option<String>,
@@ -263,20 +267,20 @@ async fn begin(
     let job = Arc::new(Known { dir, submitted, far: None });
     let about = serde_json::json!({ "job": { "id": job.id(), "directory": job.dir.path() } });
     if args.detach {
-        match manners.json {
+        match global.json {
             true => show::json(&about)?,
             false => show::print(format!("{}\n", job.id()))?,
         }
         return Ok(Exit::Success);
     }
     let reach = Arc::new(Reach::to(&job.dir, &place)?);
-    let mut sink = Sink::following(job.id(), manners);
+    let mut sink = Sink::following(job.id(), global);
     let deaf = sink.object(&about).is_err();
-    if !manners.json {
+    if !global.json {
         sink.note(&format!("{} started", job.id()));
     }
-    let tails = Tails::new(&job.dir, Select::default(), sink.prefix(manners));
+    let tails = Tails::new(&job.dir, Select::default(), sink.prefix(global));
     let mut follower = Follower { deaf, ..Follower::new(job.clone(), reach, sink, tails, signals) };
     let left = follower.run().await?;
-    conclude(left, &mut follower, manners).await
+    conclude(left, &mut follower, global).await
 }

@@ -2,7 +2,7 @@
 
 use super::cluster;
 use crate::{
-    cli::Manners,
+    cli::GlobalArgs,
     jobs::{self, Known, Standing},
     mirror::{self, Gateway, KIND, Mirror, Opened},
 };
@@ -37,11 +37,11 @@ impl Which {
 }
 
 /// The job of that id or name; without a word the newest. On a cluster, where there is one, before this machine.
-pub async fn which(word: Option<&str>, manners: Manners) -> Result<Which, Report> {
-    let Some(gateway) = cluster::gateway(manners)? else {
+pub async fn which(word: Option<&str>, global: GlobalArgs) -> Result<Which, Report> {
+    let Some(gateway) = cluster::gateway(global)? else {
         return here(word);
     };
-    let both = manners.cluster.is_none();
+    let both = global.cluster.is_none();
     // An id of this machine is nobody else's, and needs no cluster to be up.
     if let (true, Some(word)) = (both, word)
         && let Ok(job) = jobs::find(word)
@@ -67,14 +67,14 @@ pub async fn which(word: Option<&str>, manners: Manners) -> Result<Which, Report
 
 /// The job that is to be changed. A name may be that of several jobs: then it means the one that runs, and none of them
 /// where several do.
-pub async fn which_running(word: &str, verb: &str, manners: Manners) -> Result<Which, Report> {
-    let gateway = cluster::gateway(manners)?;
+pub async fn which_running(word: &str, verb: &str, global: GlobalArgs) -> Result<Which, Report> {
+    let gateway = cluster::gateway(global)?;
     let mut ids = Vec::new();
-    let is_here = gateway.is_none() || manners.cluster.is_none();
+    let is_here = gateway.is_none() || global.cluster.is_none();
     if is_here {
         let jobs = jobs::list()?;
         if jobs.iter().any(|job| job.id() == word) {
-            return which(Some(word), manners).await;
+            return which(Some(word), global).await;
         }
         let runs = |job: &&Known| matches!(job.standing(), Standing::Starting | Standing::Live(_));
         let named = jobs.iter().filter(|job| job.submitted.spec.name == word);
@@ -96,8 +96,8 @@ pub async fn which_running(word: &str, verb: &str, manners: Manners) -> Result<W
         }
     }
     match &ids[..] {
-        [] => which(Some(word), manners).await,
-        [id] => which(Some(id), manners).await,
+        [] => which(Some(word), global).await,
+        [id] => which(Some(id), global).await,
         [id, ..] => {
             let hint = format!("say which one by its id: `ydl {verb} {id}`");
             Err(several(word, &ids).hint(hint))

@@ -5,7 +5,7 @@
 
 use super::all;
 use crate::{
-    cli::{self, Manners},
+    cli::{self, GlobalArgs},
     show,
 };
 use std::{
@@ -20,10 +20,10 @@ use ydl_os::{
 };
 
 /// Lists the doors, or makes commands of their names.
-pub fn run(args: cli::Compat, manners: Manners) -> Result<Exit, Report> {
+pub fn run(args: cli::CompatArgs, global: GlobalArgs) -> Result<Exit, Report> {
     let Some(dir) = args.install else {
         for door in all() {
-            match manners.json {
+            match global.json {
                 true => {
                     show::json(&serde_json::json!({ "names": door.names, "about": door.about }))?;
                 }

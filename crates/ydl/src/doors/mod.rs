@@ -4,7 +4,7 @@ pub mod install;
 mod tracker;
 
 use crate::{
-    cli::{self, Manners, When},
+    cli::{self, ColorChoice, GlobalArgs},
     commands::submit,
     show,
 };
@@ -118,8 +118,8 @@ fn run(mut sheet: Sheet, typed: &Typed, line: &str) -> Result<Exit, Report> {
             }
             source.job()
         });
-        if let Err(wrongs) = checked {
-            return Ok(submit::refuse(&wrongs));
+        if let Err(diagnostics) = checked {
+            return Ok(submit::refuse(&diagnostics));
         }
     }
     if shown {
@@ -128,16 +128,16 @@ fn run(mut sheet: Sheet, typed: &Typed, line: &str) -> Result<Exit, Report> {
     for note in &sheet.notes {
         show::tell(format!("note: {note}"));
     }
-    let manners = Manners { json: false, color: When::Auto, cluster };
-    let args = cli::Submit {
+    let global = GlobalArgs { json: false, color: ColorChoice::Auto, cluster };
+    let args = cli::SubmitArgs {
         detach: typed.has("--detach"),
         dry_run: typed.has("--dry-run"),
         fetch: typed.last("--download").map(|said| said.value.as_str().into()),
         resources: typed.last("--resources").map(|said| said.value.clone()),
-        ..cli::Submit::default()
+        ..cli::SubmitArgs::default()
     };
     match sheet.source(typed) {
-        Ok(source) => submit::run_source(source, args, manners).map_err(|report| {
+        Ok(source) => submit::run_source(source, args, global).map_err(|report| {
             // What is wrong with what was typed is told in the name of whoever typed it.
             match report.exit {
                 Exit::BadInput => {
@@ -146,7 +146,7 @@ fn run(mut sheet: Sheet, typed: &Typed, line: &str) -> Result<Exit, Report> {
                 _ => report,
             }
         }),
-        Err(wrongs) => Ok(submit::refuse(&wrongs)),
+        Err(diagnostics) => Ok(submit::refuse(&diagnostics)),
     }
 }
 

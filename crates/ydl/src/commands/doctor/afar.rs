@@ -41,7 +41,7 @@ const HDFS_MAX: Duration = Duration::from_secs(30);
 const LIFE_MIN: Duration = Duration::from_secs(60 * 60);
 
 /// Every check, in the order in which one needs another.
-pub async fn examine(args: &cli::Doctor, wait: Span, sheet: &mut Sheet) -> Result<(), Report> {
+pub async fn examine(args: &cli::DoctorArgs, wait: Span, sheet: &mut Sheet) -> Result<(), Report> {
     let gateway = settings(sheet)?;
     let user = ticket(gateway.as_ref(), sheet).await?;
     let has = manager(gateway.as_ref(), user, sheet).await?;

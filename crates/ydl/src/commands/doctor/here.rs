@@ -28,7 +28,7 @@ const JOB: &str = "job";
 const FREE_MIB_MIN: u64 = 512;
 
 /// Every check.
-pub async fn examine(args: &cli::Doctor, wait: Span, sheet: &mut Sheet) -> Result<(), Report> {
+pub async fn examine(args: &cli::DoctorArgs, wait: Span, sheet: &mut Sheet) -> Result<(), Report> {
     machine(sheet)?;
     docker(sheet).await?;
     sheet.told(STATE, state())?;

@@ -1,7 +1,7 @@
 //! What was found, a line a check, told as it comes.
 
 use crate::{
-    cli::Manners,
+    cli::GlobalArgs,
     show::{self, Paint, clean},
 };
 use serde_json::{Value, json};
@@ -40,7 +40,7 @@ impl State {
 /// All checks so far.
 #[derive(Debug)]
 pub struct Sheet {
-    manners: Manners,
+    global: GlobalArgs,
     paint: Paint,
     checks: Vec<(&'static str, State)>,
     /// What is wrong, first things first.
@@ -49,10 +49,10 @@ pub struct Sheet {
 }
 
 impl Sheet {
-    pub fn new(manners: Manners) -> Sheet {
+    pub fn new(global: GlobalArgs) -> Sheet {
         Sheet {
-            manners,
-            paint: Paint::of(manners.colours(), &io::stdout()),
+            global,
+            paint: Paint::of(global.use_color(), &io::stdout()),
             checks: Vec::new(),
             wrong: Vec::new(),
             began: Instant::now(),
@@ -126,7 +126,7 @@ impl Sheet {
     ) -> Result<(), Report> {
         let took = self.began.elapsed();
         let word = state.word();
-        let told = if self.manners.json {
+        let told = if self.global.json {
             let mut check = json!({
                 "check": name, "state": word, "found": found, "took_ms": millis(took),
             });
@@ -160,13 +160,13 @@ impl Sheet {
     pub fn conclude(self) -> Result<Exit, Report> {
         let exit = self.wrong.first().map_or(Exit::Success, |(_, why)| why.exit);
         let culprit = self.wrong.first().map(|(name, _)| *name);
-        if self.manners.json {
+        if self.global.json {
             let result =
                 json!({ "ok": culprit.is_none(), "culprit": culprit, "exit": exit.code() });
             show::json(&json!({ "result": result }))?;
         }
         if culprit.is_none() {
-            if !self.manners.json {
+            if !self.global.json {
                 let warned = |(_, state): &&(_, State)| matches!(state, State::Warning);
                 show::tell(match self.checks.iter().filter(warned).count() {
                     0 => "everything a job needs is there".to_owned(),

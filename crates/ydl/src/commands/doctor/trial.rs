@@ -76,8 +76,8 @@ impl Trial {
             }
             source.job()
         });
-        understood.map_err(|wrongs| {
-            let first = wrongs.all.into_iter().next();
+        understood.map_err(|diagnostics| {
+            let first = diagnostics.all.into_iter().next();
             let (what, hint) = first.map_or_else(Default::default, |it| (it.what, it.hint));
             Report { what, hint, exit: Exit::BadInput }
         })

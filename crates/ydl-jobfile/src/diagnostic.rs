@@ -4,7 +4,7 @@ use std::{fmt, rc::Rc};
 
 /// Where something was written.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Place {
+pub enum Location {
     /// In the job file, both counted from 1.
     File {
         /// The line.
@@ -18,33 +18,33 @@ pub enum Place {
     Whole,
 }
 
-impl Place {
+impl Location {
     /// An argument.
-    pub fn flag(text: impl Into<Rc<str>>) -> Place {
-        Place::Flag(text.into())
+    pub fn flag(text: impl Into<Rc<str>>) -> Location {
+        Location::Flag(text.into())
     }
 }
 
 /// One mistake.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Wrong {
+pub struct Diagnostic {
     /// Where.
-    pub at: Place,
+    pub at: Location,
     /// The sentence.
     pub what: String,
     /// The remedy.
     pub hint: Option<String>,
 }
 
-impl Wrong {
+impl Diagnostic {
     /// A mistake at that place.
-    pub fn new(at: Place, what: impl Into<String>) -> Wrong {
-        Wrong { at, what: what.into(), hint: None }
+    pub fn new(at: Location, what: impl Into<String>) -> Diagnostic {
+        Diagnostic { at, what: what.into(), hint: None }
     }
 
     /// The same with a remedy; an empty one is none.
     #[must_use]
-    pub fn hint(mut self, hint: impl Into<String>) -> Wrong {
+    pub fn hint(mut self, hint: impl Into<String>) -> Diagnostic {
         let hint = hint.into();
         self.hint = (!hint.is_empty()).then_some(hint);
         self
@@ -53,27 +53,27 @@ impl Wrong {
 
 /// Every mistake of one job, in the order of their places.
 #[derive(Debug, PartialEq, Eq)]
-pub struct Wrongs {
+pub struct Diagnostics {
     /// The job file as the user named it; empty where the job was given by flags.
     pub file: String,
     /// At least one.
-    pub all: Vec<Wrong>,
+    pub all: Vec<Diagnostic>,
 }
 
-impl Wrongs {
+impl Diagnostics {
     /// These mistakes, in the order of their places.
-    pub fn new(file: impl Into<String>, mut all: Vec<Wrong>) -> Wrongs {
+    pub fn new(file: impl Into<String>, mut all: Vec<Diagnostic>) -> Diagnostics {
         all.sort_by(|a, b| a.at.cmp(&b.at));
-        Wrongs { file: file.into(), all }
+        Diagnostics { file: file.into(), all }
     }
 
     /// One mistake about the file as a whole.
-    pub fn whole(file: impl Into<String>, what: impl Into<String>, hint: &str) -> Wrongs {
-        Wrongs::new(file, vec![Wrong::new(Place::Whole, what).hint(hint)])
+    pub fn whole(file: impl Into<String>, what: impl Into<String>, hint: &str) -> Diagnostics {
+        Diagnostics::new(file, vec![Diagnostic::new(Location::Whole, what).hint(hint)])
     }
 }
 
-impl fmt::Display for Wrongs {
+impl fmt::Display for Diagnostics {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         for (n, wrong) in self.all.iter().enumerate() {
             if n > 0 {
@@ -81,10 +81,10 @@ impl fmt::Display for Wrongs {
             }
             f.write_str("error: ")?;
             match &wrong.at {
-                Place::File { line, column } => write!(f, "{}:{line}:{column}: ", self.file)?,
-                Place::Flag(text) => write!(f, "{text}: ")?,
-                Place::Whole if self.file.is_empty() => {}
-                Place::Whole => write!(f, "{}: ", self.file)?,
+                Location::File { line, column } => write!(f, "{}:{line}:{column}: ", self.file)?,
+                Location::Flag(text) => write!(f, "{text}: ")?,
+                Location::Whole if self.file.is_empty() => {}
+                Location::Whole => write!(f, "{}: ", self.file)?,
             }
             f.write_str(&wrong.what)?;
             if let Some(hint) = &wrong.hint {
@@ -95,4 +95,4 @@ impl fmt::Display for Wrongs {
     }
 }
 
-impl std::error::Error for Wrongs {}
+impl std::error::Error for Diagnostics {}
