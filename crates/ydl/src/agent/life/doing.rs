@@ -3,7 +3,7 @@
 use super::Agent;
 use crate::agent::{
     carry::Followed,
-    links::{Door, Links},
+    links::{LinkListener, LinkTasks},
     outputs::is_in_order,
     ports::Hold,
     program::{self, Program, StartError},
@@ -57,7 +57,7 @@ struct Doing {
     /// Where its logs are carried to.
     followed: Option<Followed>,
     /// What it says to its framework's rendezvous.
-    links: Option<Links>,
+    links: Option<LinkTasks>,
 }
 
 impl Running {
@@ -202,18 +202,18 @@ impl Agent {
         let spec = &self.submitted.spec;
         let beside = self.is_beside(&run.task);
         let meets = !beside && spec.framework.uses_rendezvous(&spec.roles);
-        let door = meets.then(Door::open);
-        let door = door.transpose().map_err(|error| {
+        let listener = meets.then(LinkListener::bind);
+        let listener = listener.transpose().map_err(|error| {
             let error = reason(&error);
-            format!("cannot open a door to the job's rendezvous: {error}")
+            format!("cannot bind the rendezvous port: {error}")
         });
         let (setting, devices, submitted) = (&self.setting, &self.devices, &self.submitted);
         let ports = self.hold.as_ref().map(Hold::ports).unwrap_or_default();
         let told = &self.told;
-        let prepared = door.and_then(|door| {
-            let has = Has { door: door.as_ref().map(Door::port), ports, told };
+        let prepared = listener.and_then(|listener| {
+            let has = Has { door: listener.as_ref().map(LinkListener::port), ports, told };
             let prepared = self.surroundings.prepare(setting, devices, submitted, &run, &has)?;
-            Ok((prepared, door))
+            Ok((prepared, listener))
         });
         let mut doing = Doing {
             task: run.task,
@@ -223,12 +223,13 @@ impl Agent {
             links: None,
         };
         match prepared {
-            Ok(((program, output), door)) => {
+            Ok(((program, output), listener)) => {
                 // A program in an image is below its engine, and not below this agent.
                 let guarded = program.container.is_none();
                 let host = self.setting.host.clone();
                 let client = self.reach.follow();
-                doing.links = door.map(|door| door.pass(client, doing.round, host, guarded));
+                doing.links =
+                    listener.map(|listener| listener.serve(client, doing.round, host, guarded));
                 if let (Some(carrier), Some(staging)) = (&self.carrier, &self.staging) {
                     let remote = staging.attempt_logs(&doing.task, doing.attempt);
                     let (dir, rotation) = (output.dir.clone(), output.rotation);

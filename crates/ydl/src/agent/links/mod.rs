@@ -1,12 +1,12 @@
-//! The agent's door for its program: what a framework takes for its scheduler, tracker or store is a port of the loopback
-//! interface, and what is said there goes to the master inside the job's TLS.
+//! The rendezvous port of a program. Framework clients connect to a port of the loopback interface, and their bytes travel to
+//! the master over the job's TLS.
 //!
-//! * `door`: the port, and who may come in. * `owner`: whose connection it is. * `socket`: one connection.
-//! * `passage`: between the connections and the master, whoever that is at the moment. *
+//! * `listener`: the port. * `owner`: finds the process of a connection. * `socket`: a connection.
+//! * `client`: the session with the master.
 
-mod door;
+mod client;
+mod listener;
 mod owner;
-mod passage;
 mod socket;
 
-pub(super) use door::{Door, Links};
+pub(super) use listener::{LinkListener, LinkTasks};

@@ -1,4 +1,4 @@
-//! Whose connection it is: on a node where all containers belong to one user, only the process tells.
+//! Finds the process of a connection. Needed on nodes where all containers run as the same user.
 
 use std::{
     collections::{HashMap, HashSet},
@@ -12,11 +12,11 @@ use ydl_os::{
     tcp_table::{self, Socket},
 };
 
-/// So often the processes are looked through for the owner of a connection.
-const LOOKS: usize = 2;
+/// Number of scans of the processes for the owner of a connection.
+const SCANS: usize = 2;
 
-/// Of connections to `ours`, by the other end's address, those whose other end belongs to this process or one below it.
-/// Many cost little more than one: a crowd of strangers is looked at together.
+/// Returns the remote addresses among `theirs` of connections to `ours` that belong to this process or a descendant.
+/// A batch costs little more than a single connection.
 pub(super) fn of_this_tree(
     theirs: &[SocketAddr],
     ours: SocketAddr,
@@ -24,10 +24,10 @@ pub(super) fn of_this_tree(
     let SocketAddr::V4(ours) = ours else {
         return Ok(HashSet::new());
     };
-    // A system that cannot answer such questions says that there is no such socket, too; but it has a table.
-    let mut inodes = asked(theirs, ours).unwrap_or_default();
+    // A kernel without socket diagnostics reports no socket either, but it has the table.
+    let mut inodes = diagnosed(theirs, ours).unwrap_or_default();
     if inodes.len() < theirs.len() {
-        inodes.extend(looked_up(theirs, ours)?);
+        inodes.extend(from_table(theirs, ours)?);
     }
     of_processes(&inodes, || {
         let this = std::process::id();
@@ -37,14 +37,14 @@ pub(super) fn of_this_tree(
     })
 }
 
-/// Those of the sockets that these processes have. A list of processes may lack one that is there, if another ends while it
-/// is made: who is not found at once is looked for again.
+/// Returns the sockets that these processes have open. A process list can be incomplete if another process ends during
+/// the scan, so sockets without an owner are searched again.
 fn of_processes(
     inodes: &Inodes,
     mut processes: impl FnMut() -> io::Result<Vec<u32>>,
 ) -> io::Result<HashSet<SocketAddr>> {
     let mut found = HashSet::new();
-    for _ in 0..LOOKS {
+    for _ in 0..SCANS {
         if found.len() >= inodes.len() {
             break;
         }
@@ -57,7 +57,7 @@ fn of_processes(
 
 type Inodes = HashMap<u64, SocketAddr>;
 
-fn asked(theirs: &[SocketAddr], ours: SocketAddrV4) -> io::Result<Inodes> {
+fn diagnosed(theirs: &[SocketAddr], ours: SocketAddrV4) -> io::Result<Inodes> {
     let sockets = Sockets::open()?;
     let mut inodes = Inodes::new();
     for address in theirs {
@@ -70,12 +70,12 @@ fn asked(theirs: &[SocketAddr], ours: SocketAddrV4) -> io::Result<Inodes> {
     Ok(inodes)
 }
 
-fn looked_up(theirs: &[SocketAddr], ours: SocketAddrV4) -> io::Result<Inodes> {
-    // A program may reach an address of the old kind through a socket of the new one, as torch does: the table has both.
+fn from_table(theirs: &[SocketAddr], ours: SocketAddrV4) -> io::Result<Inodes> {
+    // A program can connect to an IPv4 address through an IPv6 socket, as torch does. The table has both.
     Ok(find(&tcp_table::sockets()?, theirs, ours))
 }
 
-/// The inodes of a process's sockets. One that has gone, or belongs to another, has nothing that is ours.
+/// Returns the inodes of a process's sockets. Empty for a process that has ended or belongs to another user.
 fn sockets(pid: u32) -> impl Iterator<Item = u64> {
     let all = fs::read_dir(format!("/proc/{pid}/fd")).into_iter().flatten();
     all.flatten().filter_map(|one| {
@@ -85,10 +85,10 @@ fn sockets(pid: u32) -> impl Iterator<Item = u64> {
     })
 }
 
-/// The inodes of the sockets with one of these ends and `other`.
+/// Returns the inodes of the sockets between one of `theirs` and `other`.
 fn find(all: &[Socket], theirs: &[SocketAddr], other: SocketAddrV4) -> Inodes {
     let theirs: HashSet<&SocketAddr> = theirs.iter().collect();
-    // Nobody has one without a number any more.
+    // A socket without an inode has no owner any more.
     let ours = |it: &&Socket| it.inode != 0 && it.other == other.into() && theirs.contains(&it.own);
     all.iter().filter(ours).map(|it| (it.inode, it.own)).collect()
 }
@@ -118,7 +118,7 @@ mod tests {
             inodes.sort_unstable();
             inodes
         };
-        // Nobody has the one of 50,001 any more, and there is none of 50,002.
+        // The socket on 50,001 has no owner any more, and there is none on 50,002.
         let ports = [8080, 50_000, 50_001, 50_002];
         assert_eq!(found(&ports, 8080), [(50_000, 4712)]);
         assert_eq!(found(&ports, 50_000), [(8080, 4711)]);
@@ -131,18 +131,18 @@ mod tests {
         let own = TcpStream::connect(ours).expect("a connection");
         let theirs = own.local_addr().expect("an address");
         let SocketAddr::V4(ours) = ours else { panic!("{ours}") };
-        let inodes = looked_up(&[theirs], ours).expect("a table");
+        let inodes = from_table(&[theirs], ours).expect("a table");
         let mut lists = vec![vec![std::process::id()], Vec::new()];
         let mut next = || Ok(lists.pop().expect("not more than two are made"));
         let found = of_processes(&inodes, &mut next).expect("an answer");
         assert_eq!(found, HashSet::from([theirs]));
-        let mut strangers = vec![Vec::new(); LOOKS];
-        let found = of_processes(&inodes, || Ok(strangers.pop().expect("no more looks")));
+        let mut strangers = vec![Vec::new(); SCANS];
+        let found = of_processes(&inodes, || Ok(strangers.pop().expect("no more scans")));
         assert!(found.expect("an answer").is_empty());
     }
 
     #[test]
-    fn a_connection_of_ones_own_is_told_from_a_strangers() {
+    fn own_connections_are_distinguished_from_others() {
         let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).expect("a port");
         let ours = listener.local_addr().expect("an address");
         let own = TcpStream::connect(ours).expect("a connection");
@@ -151,16 +151,16 @@ mod tests {
         let is_ours = |theirs| {
             let both = [theirs, SocketAddr::from((Ipv4Addr::LOCALHOST, 1))];
             let found = of_this_tree(&both, ours).expect("an answer");
-            // Both ways to ask say the same.
+            // Both lookups have the same result.
             let SocketAddr::V4(ours) = ours else { panic!("{ours}") };
-            let table = looked_up(&both, ours).expect("a table");
-            assert_eq!(asked(&both, ours).expect("an answer"), table);
+            let table = from_table(&both, ours).expect("a table");
+            assert_eq!(diagnosed(&both, ours).expect("an answer"), table);
             assert!(found.iter().all(|address| *address == theirs), "{found:?}");
             !found.is_empty()
         };
         assert!(is_ours(theirs));
 
-        // A socket of the new kind that leads to the same place.
+        // An IPv6 socket to the same address.
         let new = socket_with(AddressFamily::INET6, SocketType::STREAM, SocketFlags::CLOEXEC, None);
         let new = new.expect("a socket");
         let mapped = SocketAddr::from((Ipv4Addr::LOCALHOST.to_ipv6_mapped(), ours.port()));
@@ -168,7 +168,7 @@ mod tests {
         let (_, theirs_too) = listener.accept().expect("a connection");
         assert!(is_ours(theirs_too));
 
-        // A child of ours has it as well, and then alone.
+        // A child inherits it, and then is its only owner.
         let mut child = Command::new("sleep")
             .arg("60")
             .stdin(Stdio::from(std::os::fd::OwnedFd::from(own)))

@@ -1,4 +1,4 @@
-//! One connection of a program: what it says is handed on as it comes, what it is told is written as it takes it.
+//! A connection of a program: reports its input as events and writes its output.
 
 use std::sync::{
     Arc,
@@ -12,46 +12,50 @@ use tokio::{
 };
 use ydl_rendezvous::ConnId;
 
-use super::passage::Heard;
+use super::client::SocketEvent;
 
-/// So much is read at once.
-const PIECE: usize = 64 << 10;
+/// Size of the read buffer.
+const READ_BUFFER: usize = 64 << 10;
 
-/// What waits for a program that does not read. Then its connection is closed.
+/// Maximum number of unwritten bytes. The connection of a program that does not read is closed then.
 const UNWRITTEN_MAX: usize = 64 << 20;
 
-/// The writing end of a connection. Dropped, everything is written and then it is closed.
+/// The writing end of a connection. When dropped, it writes the pending bytes and closes.
 #[derive(Debug)]
 pub(super) struct Socket {
     bytes: mpsc::UnboundedSender<Vec<u8>>,
     unwritten: Arc<AtomicUsize>,
-    reading: tokio::task::AbortHandle,
+    reader: tokio::task::AbortHandle,
 }
 
 impl Socket {
-    /// From now on what comes over the connection is heard under that name.
-    pub(super) fn open(stream: TcpStream, call: ConnId, heard: mpsc::Sender<Heard>) -> Socket {
-        // Without it small answers wait for the peer's acknowledgement; it is no reason to give up.
+    /// Starts reading and writing. Reports events under the id `conn`.
+    pub(super) fn open(
+        stream: TcpStream,
+        conn: ConnId,
+        events: mpsc::Sender<SocketEvent>,
+    ) -> Socket {
+        // Avoids delays of small responses. A failure is harmless.
         let _ = stream.set_nodelay(true);
         let (mut from, to) = stream.into_split();
-        let reading = tokio::spawn(async move {
-            let mut piece = vec![0; PIECE];
-            // An end and an error are the same: the program says nothing more.
-            while let Ok(length @ 1..) = from.read(&mut piece).await {
-                let read = Heard::Read(call, piece[..length].to_vec());
-                if heard.send(read).await.is_err() {
+        let reader = tokio::spawn(async move {
+            let mut buffer = vec![0; READ_BUFFER];
+            // The end of the stream and an error have the same meaning: no more input.
+            while let Ok(length @ 1..) = from.read(&mut buffer).await {
+                let read = SocketEvent::Read(conn, buffer[..length].to_vec());
+                if events.send(read).await.is_err() {
                     return;
                 }
             }
-            let _ = heard.send(Heard::Over(call)).await;
+            let _ = events.send(SocketEvent::Closed(conn)).await;
         });
-        let (bytes, waiting) = mpsc::unbounded_channel();
+        let (bytes, queue) = mpsc::unbounded_channel();
         let unwritten = Arc::new(AtomicUsize::new(0));
-        tokio::spawn(write(to, waiting, unwritten.clone()));
-        Socket { bytes, unwritten, reading: reading.abort_handle() }
+        tokio::spawn(write(to, queue, unwritten.clone()));
+        Socket { bytes, unwritten, reader: reader.abort_handle() }
     }
 
-    /// False if the program does not take it.
+    /// Queues bytes. Returns false if the program does not read.
     pub(super) fn write(&self, bytes: Vec<u8>) -> bool {
         let before = self.unwritten.fetch_add(bytes.len(), Ordering::Relaxed);
         before + bytes.len() <= UNWRITTEN_MAX && self.bytes.send(bytes).is_ok()
@@ -60,18 +64,18 @@ impl Socket {
 
 impl Drop for Socket {
     fn drop(&mut self) {
-        self.reading.abort();
+        self.reader.abort();
     }
 }
 
 async fn write(
     mut to: OwnedWriteHalf,
-    mut waiting: mpsc::UnboundedReceiver<Vec<u8>>,
+    mut queue: mpsc::UnboundedReceiver<Vec<u8>>,
     unwritten: Arc<AtomicUsize>,
 ) {
-    while let Some(bytes) = waiting.recv().await {
+    while let Some(bytes) = queue.recv().await {
         if to.write_all(&bytes).await.is_err() {
-            // That it is over is heard by its reading end.
+            // The reading end reports the close.
             return;
         }
         unwritten.fetch_sub(bytes.len(), Ordering::Relaxed);
