@@ -1,292 +1,292 @@
-//! What client, master and agent say to each other, as JSON over the job's TLS. Private: the same binary is at
-//! both ends.
+//! Messages between client, master and agent: JSON over the job's TLS. Private: both ends are the same binary.
 
 use crate::usage::Usage;
 use serde::{Deserialize, Serialize};
 use std::{collections::BTreeMap, time::Duration};
 use ydl_core::{Endpoint, HistoryEvent, JobView, Order, ProgramExit, Span, TaskId};
 
-/// The longest that the master holds an agent's question open when nothing changes.
-pub const BEAT_MS: u64 = 2_000;
+/// Longest time that the master holds an agent's request when nothing changes.
+pub const HEARTBEAT_MS: u64 = 2_000;
 
-/// How long a question is held in a job whose agents may be silent for so long: an agent must be answered well before
-/// it takes itself for cut off, and be missed before that, too.
-pub fn beat(silence: Span) -> Duration {
-    Duration::from_millis((silence.0 / 8).min(BEAT_MS))
+/// Returns the heartbeat interval for a heartbeat timeout. An agent needs several heartbeats before it considers itself
+/// disconnected, and before the master reports missed heartbeats.
+pub fn heartbeat_interval(timeout: Span) -> Duration {
+    Duration::from_millis((timeout.0 / 8).min(HEARTBEAT_MS))
 }
 
-/// `POST /v1/links?round=R&connection=N`: frames of an agent, in their order, one such call at a time. `GET` of the same:
-/// answered when there are frames for it. Frames for it come with either answer, whichever is given first, and two answers
-/// may overtake each other: what is not empty begins with its number, from 1 on each connection, in eight bytes. Both
-/// carry so many bytes of frames at most, unless a single frame has more.
+/// Maximum bytes of frames per request or response of `/v1/links`, unless a single frame is larger.
+///
+/// `POST /v1/links?round=R&connection=N` carries frames of an agent in order, one call at a time. `GET` of the same path
+/// waits for frames for the agent. Both responses may carry such frames, and they may overtake each other: a response
+/// that is not empty begins with its sequence number, from 1 on each connection, in eight bytes.
 pub const LINKS_BYTES_MAX: usize = 1 << 20;
 
-/// What stands before frames for an agent: the number of the answer.
+/// Length of the sequence number in front of frames for an agent.
 pub const LINKS_NUMBER_BYTES: usize = size_of::<u64>();
 
-/// The status of an answer to an agent whose master has its question, but could not write down yet what it says: its disks
-/// are away. The agent is not cut off, and says it again.
-pub const UNWRITTEN: u16 = 504;
+/// Status of a response to an agent if the master received its reports but could not persist them in time. The agent is
+/// still connected, and repeats them.
+pub const NOT_DURABLE: u16 = 504;
 
-/// `POST /v1/sync?wait_ms=M`: an agent says what happened and asks for its order. Answered at once when the order is
-/// not the one it has seen or its tokens are old, otherwise when that changes or after the wait, which is a beat at most.
+/// `POST /v1/sync?wait_ms=M`: an agent reports what happened and fetches its order. Answered at once if the order is new
+/// or the tokens are old, otherwise on a change or after the wait, which is limited to the heartbeat interval.
 #[derive(Debug, Serialize, Deserialize)]
 pub struct Sync {
-    /// What happened since the last answer, oldest first. Said again until an answer has come.
+    /// Events since the last response, oldest first. Repeated until a response arrives.
     pub reports: Vec<AgentReport>,
-    /// The number of the order it knows; 0 for none.
-    pub seen: u64,
-    /// The number of the tokens that it has, or is about to fetch.
+    /// Number of the order that the agent has; 0 for none.
+    pub order: u64,
+    /// Number of the tokens that the agent has, or is about to fetch.
     #[serde(default)]
     pub tokens: u64,
-    /// The number of the newest wish that it has heard of: what was wished after that is told again. A question is
-    /// dropped where something happens meanwhile, and its answer with it.
+    /// Number of the newest request that the agent received. Later ones are sent again: the agent drops a call, and its
+    /// response, when it has something to report.
     #[serde(default)]
-    pub wished: u64,
-    /// What its processes use.
+    pub last_request: u64,
+    /// Resource usage of its processes.
     pub usage: Option<Usage>,
 }
 
-/// The master's answer to [`Sync`].
+/// Response of the master to [`Sync`].
 #[derive(Debug, Serialize, Deserialize)]
-pub struct Synced {
-    /// The number of this order: it changes when the order does.
+pub struct SyncReply {
+    /// Number of this order. It changes with the order.
     pub number: u64,
-    /// What the agent should be doing.
+    /// Order for the agent.
     pub order: Order,
-    /// The number of the tokens that it should have, and fetches by `GET /v1/tokens` if it has others; 0 where the ones
-    /// it was started with will do.
+    /// Number of the current tokens, which the agent fetches by `GET /v1/tokens` if it has others; 0 if the tokens from
+    /// its launch are current.
     #[serde(default)]
     pub tokens: u64,
-    /// Variables that programs of the job get, where neither the job nor the task says something else.
+    /// Default environment variables of the job's programs. The job and the task override them.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub env: BTreeMap<String, String>,
 }
 
-/// Something that happened in a container.
+/// Event in a container.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum AgentReport {
-    /// The ports are held; it waits for its program.
+    /// The ports are reserved and the agent waits for its program.
     Ready {
-        /// For this round.
+        /// Round of the program.
         round: u32,
-        /// Where its peers reach it.
+        /// Address for its peers.
         endpoint: Endpoint,
     },
-    /// It cannot get ready.
-    Unready {
-        /// Why.
+    /// Setup failed.
+    SetupFailed {
+        /// Reason.
         why: String,
-        /// Whether another node might do better.
-        node: bool,
+        /// True if another node may succeed.
+        node_fault: bool,
     },
     /// The program runs.
     Started {
-        /// In this round.
+        /// Round of the program.
         round: u32,
     },
-    /// The program ended.
+    /// The program exited.
     Exited {
-        /// In this round.
+        /// Round of the program.
         round: u32,
-        /// How.
+        /// Exit status.
         exit: ProgramExit,
     },
-    /// Everything is stopped and saved; it leaves.
-    Saved {
-        /// What could not be saved.
+    /// Everything is stopped, outputs are uploaded, and the agent exits.
+    OutputsUploaded {
+        /// Failed uploads.
         error: Option<String>,
     },
 }
 
-/// `GET /v1/view?seen=N&wait_ms=M`: the job as people see it; answered when it is newer than `seen`, or after the wait.
+/// `GET /v1/view?seen=N&wait_ms=M`: state of the job; answered if it is newer than `seen`, or after the wait.
 #[derive(Debug, Serialize, Deserialize)]
-pub struct Viewed {
-    /// The number of this view.
+pub struct JobSnapshot {
+    /// Number of this view.
     pub number: u64,
-    /// The job.
+    /// State of the job.
     pub view: JobView,
-    /// What each task's processes use, where known.
+    /// Resource usage per task, where known.
     pub usage: BTreeMap<TaskId, Usage>,
-    /// What programs have reported last.
+    /// Latest metrics per task.
     #[serde(default)]
     pub metrics: BTreeMap<TaskId, BTreeMap<String, Metric>>,
 }
 
-/// Metrics of one task.
+/// Maximum number of metrics of a task.
 pub const METRICS_MAX: usize = 64;
-/// The longest name of one.
+/// Maximum length of a metric's name.
 pub const METRIC_NAME_BYTES_MAX: usize = 64;
 
-/// `POST /v1/metrics`: a program reports how far its training is.
+/// `POST /v1/metrics`: a program reports its progress.
 #[derive(Debug, Deserialize)]
-pub struct Reported {
-    /// What has changed, or everything.
+pub struct MetricsReport {
+    /// Changed metrics, or all of them.
     pub metrics: Vec<ReportedMetric>,
 }
 
-/// A metric as a program reports it.
+/// Metric as a program reports it.
 #[derive(Debug, Deserialize)]
 pub struct ReportedMetric {
-    /// As `loss`.
+    /// Name, such as `loss`.
     pub name: String,
-    /// Its value.
-    pub value: Figure,
-    /// After how many steps.
+    /// Value.
+    pub value: MetricValue,
+    /// Training step.
     #[serde(default)]
     pub step: Option<u64>,
-    /// When, in ms since 1970, by the program's clock.
+    /// Time in ms since 1970, by the program's clock.
     pub at: u64,
 }
 
-/// The latest value of a metric.
+/// Latest value of a metric.
 #[derive(Clone, Copy, Debug, Serialize, Deserialize)]
 pub struct Metric {
-    /// The value.
-    pub value: Figure,
-    /// After how many steps.
+    /// Value.
+    pub value: MetricValue,
+    /// Training step.
     pub step: Option<u64>,
-    /// When, in ms since 1970.
+    /// Time in ms since 1970.
     pub at: u64,
 }
 
 impl Metric {
-    /// A metric by its name.
-    pub fn of(said: ReportedMetric) -> (String, Metric) {
-        let ReportedMetric { name, value, step, at } = said;
+    /// Returns the name and the metric of a report.
+    pub fn of(report: ReportedMetric) -> (String, Metric) {
+        let ReportedMetric { name, value, step, at } = report;
         (name, Metric { value, step, at })
     }
 }
 
-/// A number of any kind. JSON has none that is infinite or not a number at all; they travel as words, because a loss that
-/// has become one is worth seeing.
+/// Number that may be infinite or NaN, as a diverged loss is. JSON has no such numbers: they are sent as strings.
 #[derive(Clone, Copy, Debug, Serialize, Deserialize)]
-#[serde(try_from = "Written", into = "Written")]
-pub struct Figure(pub f64);
+#[serde(try_from = "MetricJson", into = "MetricJson")]
+pub struct MetricValue(pub f64);
 
 #[derive(Serialize, Deserialize)]
 #[serde(untagged)]
-enum Written {
+enum MetricJson {
     Number(f64),
-    Word(String),
+    Text(String),
 }
 
-impl From<Figure> for Written {
-    fn from(figure: Figure) -> Written {
-        match figure.0.is_finite() {
-            true => Written::Number(figure.0),
-            false => Written::Word(figure.0.to_string()),
+impl From<MetricValue> for MetricJson {
+    fn from(value: MetricValue) -> MetricJson {
+        match value.0.is_finite() {
+            true => MetricJson::Number(value.0),
+            false => MetricJson::Text(value.0.to_string()),
         }
     }
 }
 
-impl TryFrom<Written> for Figure {
+impl TryFrom<MetricJson> for MetricValue {
     type Error = String;
 
-    fn try_from(written: Written) -> Result<Figure, String> {
-        match written {
-            Written::Number(number) => Ok(Figure(number)),
-            Written::Word(word) => match word.parse() {
-                Ok(number) => Ok(Figure(number)),
-                Err(_) => Err("a value is a number".to_owned()),
+    fn try_from(json: MetricJson) -> Result<MetricValue, String> {
+        match json {
+            MetricJson::Number(number) => Ok(MetricValue(number)),
+            MetricJson::Text(text) => match text.parse() {
+                Ok(number) => Ok(MetricValue(number)),
+                Err(_) => Err("a metric's value is a number".to_owned()),
             },
         }
     }
 }
 
-/// `GET /v1/history?after=N`: events of the job from number N on (counted from 0).
+/// `GET /v1/history?after=N`: events of the job from number N on, counted from 0.
 #[derive(Debug, Serialize, Deserialize)]
-pub struct History {
-    /// The number of the next one that will come.
+pub struct HistoryPage {
+    /// Number of the next event.
     pub next: u64,
-    /// Those there are, oldest first; at most a thousand at a time.
+    /// Events, oldest first; at most a thousand per page.
     pub events: Vec<HistoryEvent>,
 }
 
 /// `POST /v1/kill`.
 #[derive(Debug, Serialize, Deserialize)]
 pub struct Kill {
-    /// Who wants it, for the record.
+    /// User or component that requests it, for the record.
     pub by: String,
-    /// Without grace.
-    pub now: bool,
+    /// Skips the grace period.
+    pub immediate: bool,
 }
 
 /// `POST /v1/scale`.
 #[derive(Debug, Serialize, Deserialize)]
 pub struct Scale {
-    /// Which role.
+    /// Role to resize.
     pub role: String,
-    /// How many tasks it should have.
+    /// New number of tasks.
     pub instances: u32,
 }
 
-/// What the answer to a read of logs says beside the bytes: how long the file is now.
+/// Header of a log response: current length of the file.
 pub const LENGTH_HEADER: &str = "ydl-length";
-/// And whether it will stay so.
+/// Header of a log response: `1` if the length is final.
 pub const ENDED_HEADER: &str = "ydl-ended";
-/// The most that one read of logs brings.
+/// Maximum bytes per log response.
 pub const LOG_BYTES_MAX: u64 = 128 << 10;
 
-/// Somebody wants to see what a live task prints, or to reach one of its ports. An agent that waits for its order is told by an answer of status 202
-/// with a list of these, and says what it finds by `POST /v1/logged?wish=ID`, or leads to the port by
-/// `POST /v1/forwarded?wish=ID`.
+/// Client request that an agent serves: for logs of a live task, or for a connection to one of its ports. An agent that
+/// waits for its order receives a list of these with status 202. It responds by `POST /v1/log-reply?request=ID`, or
+/// connects the port by `POST /v1/port-forward-reply?request=ID`.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct LogWish {
-    /// Under which the answer is expected.
+pub struct NumberedRequest {
+    /// Number of the request, which the response refers to.
     pub id: u64,
-    /// Whose logs.
+    /// Task of the agent.
     pub task: TaskId,
-    /// What of them.
-    pub want: LogWant,
+    /// Request of the client.
+    pub request: AgentRequest,
 }
 
-/// What of a task's logs is wanted.
+/// Request of a client to the agent of a task.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
-pub enum LogWant {
-    /// `GET /v1/logs?task=worker:0`: which files there are, as a list of [`LogAttempt`].
-    List,
-    /// `GET /v1/logs?task=worker:0&attempt=1&file=stdout.0&offset=N&wait_ms=M`: bytes from there on. Answered when there
-    /// are some, when there will be none, or after the wait.
-    Read {
-        /// Of which attempt.
+pub enum AgentRequest {
+    /// `GET /v1/logs?task=worker:0`: list of files, as a list of [`LogAttempt`].
+    ListLogs,
+    /// `GET /v1/logs?task=worker:0&attempt=1&file=stdout.0&offset=N&wait_ms=M`: bytes from an offset on. Answered when
+    /// there are some, when there will be none, or after the wait.
+    ReadLog {
+        /// Attempt of the task.
         attempt: u32,
-        /// Of which file.
+        /// Name of the file.
         file: String,
-        /// The first byte wanted.
+        /// Offset of the first byte.
         offset: u64,
-        /// How many at most.
+        /// Maximum number of bytes.
         bytes_max: u64,
-        /// How long to wait for the first.
+        /// Time to wait for the first byte.
         wait_ms: u64,
     },
-    /// `POST /v1/port-forward?task=tensorboard:0&port=http`: a connection to a port of its program. It is answered by a change of
-    /// protocol once the agent is connected to the port and to the master; from then on it carries what both ends say.
-    Open {
-        /// The port's name; the role's only one if not said.
+    /// `POST /v1/port-forward?task=tensorboard:0&port=http`: a connection to a port of the program. The response upgrades
+    /// the connection once the agent is connected to both the port and the master; from then on it carries the raw
+    /// stream.
+    Forward {
+        /// Name of the port; by default the only one of the role.
         port: Option<String>,
     },
 }
 
-/// The longest name of a port that is asked for, and the longest reason why there is none.
-pub const OPEN_WORDS_MAX: usize = 512;
+/// Maximum length of a port name in a request, and of the reason why forwarding failed.
+pub const FORWARD_TEXT_MAX: usize = 512;
 
-/// The logs of an attempt that an agent has.
+/// Logs of an attempt that an agent has.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct LogAttempt {
-    /// Which one.
+    /// Number of the attempt.
     pub attempt: u32,
     /// Its files.
     pub files: Vec<LogFile>,
 }
 
-/// A file of logs.
+/// Log file.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct LogFile {
-    /// As `stdout.0`.
+    /// Name, such as `stdout.0`.
     pub name: String,
-    /// How long it is.
+    /// Length.
     pub bytes: u64,
 }

@@ -34,7 +34,7 @@ use ydl_net::{
 };
 use ydl_proto::{
     files::JobDir,
-    messages::{AgentReport, Sync, Synced},
+    messages::{AgentReport, Sync, SyncReply},
 };
 
 /// Grants everything at once and starts nothing.
@@ -164,8 +164,13 @@ async fn agent(client: Client, meeting: Arc<Meeting>) {
     let mut round = 0;
     let ran = &mut false;
     loop {
-        let sync =
-            Sync { reports: std::mem::take(&mut reports), seen, tokens: 0, wished: 0, usage: None };
+        let sync = Sync {
+            reports: std::mem::take(&mut reports),
+            order: seen,
+            tokens: 0,
+            last_request: 0,
+            usage: None,
+        };
         let payload = Payload::json(&sync).expect("JSON");
         let deadline = Duration::from_secs(60);
         let answer = client.call(hyper::Method::POST, "/v1/sync", payload, deadline).await;
@@ -173,7 +178,7 @@ async fn agent(client: Client, meeting: Arc<Meeting>) {
         if answer.status == hyper::StatusCode::NO_CONTENT {
             continue;
         }
-        let Synced { number, order, .. } = answer.json().expect("an order");
+        let SyncReply { number, order, .. } = answer.json().expect("an order");
         seen = number;
         match order {
             Order::Wait { round: wanted, .. } if wanted != round => {
@@ -195,10 +200,10 @@ async fn agent(client: Client, meeting: Arc<Meeting>) {
             }
             Order::Stop { .. } => {
                 let sync = Sync {
-                    reports: vec![AgentReport::Saved { error: None }],
-                    seen,
+                    reports: vec![AgentReport::OutputsUploaded { error: None }],
+                    order: seen,
                     tokens: 0,
-                    wished: 0,
+                    last_request: 0,
                     usage: None,
                 };
                 let payload = Payload::json(&sync).expect("JSON");

@@ -15,7 +15,7 @@ use ydl::logs::live;
 use ydl_net::{client::Client, request::Reply, secret::Token, tls::Pin};
 use ydl_proto::{
     files::{JobDir, MasterPlace},
-    messages::{AgentReport, LogAttempt, LogWant, LogWish},
+    messages::{AgentReport, AgentRequest, LogAttempt, NumberedRequest},
 };
 
 #[tokio::test]
@@ -47,7 +47,7 @@ async fn what_was_said_is_said_again_until_it_was_heard() {
     asked.order(4, &stop());
     let asked = scene.report().await;
     let said = &asked.sync.reports;
-    assert!(matches!(said[..], [AgentReport::Saved { error: None }]), "{said:?}");
+    assert!(matches!(said[..], [AgentReport::OutputsUploaded { error: None }]), "{said:?}");
     asked.answer(Reply::empty());
     assert!(scene.left().await.success());
 }
@@ -182,12 +182,12 @@ async fn a_program_in_a_container_finds_the_clusters_tokens_and_none_of_its_agen
     assert!(!log.contains("agent.container_1."), "{log}");
 }
 
-fn read(id: u64, file: &str, offset: u64, wait_ms: u64) -> LogWish {
+fn read(id: u64, file: &str, offset: u64, wait_ms: u64) -> NumberedRequest {
     let file = file.to_owned();
-    LogWish {
+    NumberedRequest {
         id,
         task: task(),
-        want: LogWant::Read { attempt: 1, file, offset, bytes_max: 1 << 20, wait_ms },
+        request: AgentRequest::ReadLog { attempt: 1, file, offset, bytes_max: 1 << 20, wait_ms },
     }
 }
 
@@ -202,7 +202,7 @@ async fn an_agent_shows_what_its_program_prints_while_it_runs_and_until_it_leave
     scene
         .until("line", async |scene| std::fs::metadata(scene.log()).is_ok_and(|log| log.len() == 4))
         .await;
-    let list = LogWish { id: 7, task: task(), want: LogWant::List };
+    let list = NumberedRequest { id: 7, task: task(), request: AgentRequest::ListLogs };
     let wishes = [
         list,
         read(8, "stdout.0", 0, 0),
@@ -221,7 +221,7 @@ async fn an_agent_shows_what_its_program_prints_while_it_runs_and_until_it_leave
                 assert_eq!(names, ["stderr.0", "stdout.0"]);
             }
             8 => assert_eq!((&body[..], query["length"].as_str()), (&b"one\n"[..], "4")),
-            9 | 10 => assert!(query.contains_key("absent"), "{query:?}"),
+            9 | 10 => assert!(query.contains_key("not-found"), "{query:?}"),
             other => panic!("{other} was not waited for"),
         }
     }

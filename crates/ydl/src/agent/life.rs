@@ -42,7 +42,7 @@ use ydl_core::{Order, TaskId};
 use ydl_net::client::{CallError, Payload};
 use ydl_proto::{
     files::Submitted,
-    messages::{AgentReport, LogWish, Sync, Synced, UNWRITTEN, beat},
+    messages::{AgentReport, NOT_DURABLE, NumberedRequest, Sync, SyncReply, heartbeat_interval},
     usage::Usage,
 };
 use ydl_storage::{data::Trouble, hdfs::JobPlace};
@@ -74,7 +74,7 @@ pub(super) struct Agent {
     told: BTreeMap<String, String>,
     seen: u64,
     /// The newest wish of somebody who looks at logs or reaches a port.
-    wished: u64,
+    last_request: u64,
     reports: Vec<AgentReport>,
     /// Inputs that are on their way.
     fetch: Option<Fetch>,
@@ -119,8 +119,8 @@ pub(super) enum Left {
 /// What a master answers.
 enum Told {
     Nothing,
-    Order(Synced),
-    Wishes(Vec<LogWish>),
+    Order(SyncReply),
+    Wishes(Vec<NumberedRequest>),
 }
 
 enum Woken {
@@ -181,7 +181,9 @@ impl Agent {
                             tracing::warn!("the master does not want this agent: {error}");
                             self.end();
                         }
-                        CallError::Refused { status, .. } if *status == UNWRITTEN => heard = asked,
+                        CallError::Refused { status, .. } if *status == NOT_DURABLE => {
+                            heard = asked
+                        }
                         _ => {}
                     }
                     if !matches!(error, CallError::Refused { .. }) {
@@ -212,7 +214,7 @@ impl Agent {
                 Woken::Saved(error) => {
                     self.saving = None;
                     self.saved = true;
-                    self.report(AgentReport::Saved { error });
+                    self.report(AgentReport::OutputsUploaded { error });
                     not_before = Instant::now();
                 }
                 Woken::Moved(address) => {
@@ -220,7 +222,7 @@ impl Agent {
                     self.reach.go(address.clone())?;
                     self.setting.master = address;
                     // This one counts its own.
-                    self.wished = 0;
+                    self.last_request = 0;
                     if let Err(error) = self.setting.tell_master(self.surroundings.dir()) {
                         // Programs that look for it find it where it was when they started.
                         tracing::warn!("cannot say where the master is: {error}");
@@ -377,7 +379,7 @@ impl Agent {
     }
 
     fn beat(&self) -> Duration {
-        beat(self.submitted.spec.timeouts.heartbeat)
+        heartbeat_interval(self.submitted.spec.timeouts.heartbeat)
     }
 
     fn sync(&mut self) -> Option<Payload> {
@@ -394,9 +396,9 @@ impl Agent {
         let usage = self.usage.take();
         Payload::json(&Sync {
             reports,
-            seen: self.seen,
+            order: self.seen,
             tokens: self.tokens.number,
-            wished: self.wished,
+            last_request: self.last_request,
             usage,
         })
         .ok()
@@ -414,7 +416,7 @@ impl Agent {
         self.reports.clear();
         match told {
             Told::Nothing => false,
-            Told::Order(Synced { number, order, tokens, env }) => {
+            Told::Order(SyncReply { number, order, tokens, env }) => {
                 self.told = env;
                 self.on_tokens(tokens);
                 self.order = Some(order);
@@ -422,7 +424,7 @@ impl Agent {
             }
             Told::Wishes(wishes) => {
                 let newest = wishes.iter().map(|wish| wish.id).max();
-                self.wished = newest.unwrap_or(self.wished);
+                self.last_request = newest.unwrap_or(self.last_request);
                 self.grant(wishes);
                 newest.is_some()
             }

@@ -18,7 +18,7 @@ use ydl_core::{
     spec::{Image, Memory},
 };
 use ydl_os::report::{Exit, Report};
-use ydl_proto::messages::Viewed;
+use ydl_proto::messages::JobSnapshot;
 
 /// What ends a task above its memory limit.
 const SIGKILL: i32 = 9;
@@ -143,7 +143,13 @@ fn tell_usage(follower: &Follower) {
 }
 
 /// Says how the job ended and where to look next.
-fn tell(job: &Known, last: &Viewed, peaks: &BTreeMap<TaskId, u64>, outputs: &[Told], paint: Paint) {
+fn tell(
+    job: &Known,
+    last: &JobSnapshot,
+    peaks: &BTreeMap<TaskId, u64>,
+    outputs: &[Told],
+    paint: Paint,
+) {
     let id = job.id();
     let after = last.view.now - last.view.started;
     let Some(outcome) = &last.view.outcome else {

@@ -30,7 +30,7 @@ use tokio::{
 use ydl_core::{HistoryEvent, TaskId, history::HistoryKind, view::JobPhase};
 use ydl_net::client::CallError;
 use ydl_os::report::{Exit, Report};
-use ydl_proto::{files::EVENTS_BYTES_MAX, messages::Viewed};
+use ydl_proto::{files::EVENTS_BYTES_MAX, messages::JobSnapshot};
 
 /// How often the job is looked at though nothing has happened: what its tasks use changes all the time.
 const LOOK: Duration = Duration::from_secs(1);
@@ -41,7 +41,7 @@ const SILENCE: Duration = Duration::from_secs(3);
 #[derive(Debug)]
 pub enum Left {
     /// The job is over.
-    Over(Box<Viewed>),
+    Over(Box<JobSnapshot>),
     /// The job's master died.
     Lost,
     /// The job is over, and the cluster's words are all there is.
@@ -87,7 +87,7 @@ struct Gathering {
 }
 
 impl Gathering {
-    fn tell(&mut self, viewed: &Viewed, sink: &mut Sink) {
+    fn tell(&mut self, viewed: &JobSnapshot, sink: &mut Sink) {
         let view = &viewed.view;
         if sink.is_live() || view.phase != JobPhase::Pending {
             return;

@@ -15,7 +15,7 @@ use tokio::task::JoinSet;
 use yarn_native::types::{ApplicationReport, ApplicationState};
 use ydl_core::{Outcome, Time, view::JobPhase};
 use ydl_os::report::{Exit, Report};
-use ydl_proto::messages::Viewed;
+use ydl_proto::messages::JobSnapshot;
 
 /// Jobs shown unless all are asked for.
 const SHOWN: usize = 20;
@@ -74,7 +74,7 @@ impl Row {
     }
 
     /// A job on this machine.
-    fn here(job: Known, state: &'static str, viewed: Option<Box<Viewed>>) -> Row {
+    fn here(job: Known, state: &'static str, viewed: Option<Box<JobSnapshot>>) -> Row {
         let spec = &job.submitted.spec;
         let tasks = match &viewed {
             Some(viewed) if viewed.view.outcome.is_none() => {
@@ -204,7 +204,7 @@ async fn row(job: Known) -> Row {
 }
 
 /// One word for how a job stands.
-pub(super) fn state_of(viewed: &Viewed) -> &'static str {
+pub(super) fn state_of(viewed: &JobSnapshot) -> &'static str {
     match (&viewed.view.outcome, viewed.view.phase) {
         (Some(Outcome::Succeeded), JobPhase::Finished) => "succeeded",
         (Some(Outcome::Failed(_)), JobPhase::Finished) => "failed",
@@ -252,7 +252,7 @@ fn short(outcome: &Outcome) -> String {
     }
 }
 
-fn object(job: &Known, state: &str, viewed: Option<&Viewed>) -> serde_json::Value {
+fn object(job: &Known, state: &str, viewed: Option<&JobSnapshot>) -> serde_json::Value {
     let submitted = &job.submitted;
     let outcome = viewed.and_then(|viewed| viewed.view.outcome.as_ref());
     serde_json::json!({

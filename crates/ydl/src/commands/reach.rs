@@ -23,7 +23,7 @@ use ydl_os::{
 };
 use ydl_proto::{
     files::{JobDir, MasterPlace},
-    messages::{History, Kill, Scale, Viewed},
+    messages::{HistoryPage, JobSnapshot, Kill, Scale},
 };
 
 /// What an answer may take that need not be waited for.
@@ -107,20 +107,24 @@ impl Reach {
     }
 
     /// The job as it is, when it is newer than `seen`; nothing if that takes longer than `wait`.
-    pub async fn view(&self, seen: u64, wait: Duration) -> Result<Option<Viewed>, CallError> {
+    pub async fn view(&self, seen: u64, wait: Duration) -> Result<Option<JobSnapshot>, CallError> {
         let path = format!("/v1/view?seen={seen}&wait_ms={}", wait.as_millis());
         self.asked(&path, wait).await
     }
 
     /// Facts from number `after` on; nothing if there is none within `wait`.
-    pub async fn facts(&self, after: u64, wait: Duration) -> Result<Option<History>, CallError> {
+    pub async fn facts(
+        &self,
+        after: u64,
+        wait: Duration,
+    ) -> Result<Option<HistoryPage>, CallError> {
         let path = format!("/v1/history?after={after}&wait_ms={}", wait.as_millis());
         self.asked(&path, wait).await
     }
 
     /// Asks the job to end.
     pub async fn kill(&self, by: &str, now: bool) -> Result<(), CallError> {
-        let kill = Kill { by: by.to_owned(), now };
+        let kill = Kill { by: by.to_owned(), immediate: now };
         self.told("/v1/kill", &kill).await
     }
 

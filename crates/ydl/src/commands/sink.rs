@@ -11,7 +11,7 @@ use std::{
 };
 use ydl_core::{HistoryEvent, history::Disposition, history::HistoryKind};
 use ydl_os::{reason, report::Report};
-use ydl_proto::messages::Viewed;
+use ydl_proto::messages::JobSnapshot;
 
 /// Output is gathered up to this size before it is written.
 const PENDING_BYTES: usize = 256 << 10;
@@ -37,7 +37,7 @@ pub struct Sink {
 #[derive(Debug)]
 enum Kind {
     /// A table that is redrawn, and lines above it.
-    Live { screen: Screen, paint: Paint, viewed: Option<Box<Viewed>>, drawn: Option<Instant> },
+    Live { screen: Screen, paint: Paint, viewed: Option<Box<JobSnapshot>>, drawn: Option<Instant> },
     /// Output on stdout, facts on stderr.
     Plain,
     /// Everything on stdout, an object a line.
@@ -145,7 +145,7 @@ impl Sink {
     }
 
     /// The job as it is now.
-    pub fn viewed(&mut self, new: Box<Viewed>) -> Result<(), Gone> {
+    pub fn viewed(&mut self, new: Box<JobSnapshot>) -> Result<(), Gone> {
         if let Kind::Live { viewed, .. } = &mut self.kind {
             *viewed = Some(new);
         }
@@ -207,7 +207,12 @@ fn write(bytes: &[u8]) -> io::Result<()> {
     out.flush()
 }
 
-fn table(id: &str, screen: &Screen, paint: Paint, viewed: &mut Option<Box<Viewed>>) -> Vec<String> {
+fn table(
+    id: &str,
+    screen: &Screen,
+    paint: Paint,
+    viewed: &mut Option<Box<JobSnapshot>>,
+) -> Vec<String> {
     let (width, height) = screen.size();
     let Some(viewed) = viewed else {
         return Vec::new();

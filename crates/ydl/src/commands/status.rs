@@ -19,7 +19,7 @@ use yarn_native::types::{ApplicationReport, ApplicationState};
 use ydl_core::{HistoryEvent, Span, view::TaskState};
 use ydl_jobfile::span;
 use ydl_os::report::{Exit, Report};
-use ydl_proto::{files::Place, messages::Viewed};
+use ydl_proto::{files::Place, messages::JobSnapshot};
 
 /// How long a master may take to show its job.
 const WAIT: Duration = Duration::from_secs(5);
@@ -170,7 +170,7 @@ fn entry(name: &str, value: &str, paint: Paint) -> String {
 /// What could be seen of a job.
 struct Seen {
     state: &'static str,
-    viewed: Option<Box<Viewed>>,
+    viewed: Option<Box<JobSnapshot>>,
     /// Why its master, which runs, could not be asked.
     unreachable: Option<String>,
     /// Why it has not begun, or how it ended, where only its cluster knows.
@@ -178,7 +178,7 @@ struct Seen {
 }
 
 impl Seen {
-    fn view(viewed: Box<Viewed>) -> Seen {
+    fn view(viewed: Box<JobSnapshot>) -> Seen {
         Seen { state: state_of(&viewed), viewed: Some(viewed), unreachable: None, ended: None }
     }
 
@@ -274,7 +274,7 @@ fn last_facts(job: &Known, count: usize) -> Vec<HistoryEvent> {
 fn text(
     job: &Known,
     state: &str,
-    viewed: Option<&Viewed>,
+    viewed: Option<&JobSnapshot>,
     why: Option<String>,
     outputs: &[Told],
     facts: &[HistoryEvent],

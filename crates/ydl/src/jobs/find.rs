@@ -11,7 +11,7 @@ use std::{
 use ydl_os::{env, process::Identity, reason, report::Report};
 use ydl_proto::{
     files::{JobDir, MasterPlace, Place, Submitted},
-    messages::Viewed,
+    messages::JobSnapshot,
 };
 
 /// A view of the largest job is far below this.
@@ -40,7 +40,7 @@ pub enum Standing {
     /// Its master runs there.
     Live(MasterPlace),
     /// It is over, and this is the last that was seen of it.
-    Over(Box<Viewed>),
+    Over(Box<JobSnapshot>),
     /// Its master is gone and has left no result.
     Lost,
     /// Its cluster says that it is over, and it has left no result.

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use tokio::{sync::oneshot, time::Instant};
 use ydl_core::{ContainerId, Job, Order, TaskId};
 use ydl_proto::{
-    messages::{LogWish, Synced, beat},
+    messages::{NumberedRequest, SyncReply, heartbeat_interval},
     usage::Usage,
 };
 
@@ -87,7 +87,7 @@ impl Agents {
         if job.task_in_container(container).is_none() {
             // A stranger, or somebody from the past. It is not remembered, or strangers could fill our memory.
             let order = job.order(container);
-            drop(answer.send(Answer::Order(Synced {
+            drop(answer.send(Answer::Order(SyncReply {
                 number: u64::MAX,
                 order,
                 tokens: 0,
@@ -114,7 +114,7 @@ impl Agents {
             seen.order != known.number || (tokens != 0 && seen.tokens != tokens)
         });
         if stale && let (Some((_, answer)), Some(order)) = (known.waiting.take(), &known.order) {
-            let synced = Synced {
+            let synced = SyncReply {
                 number: known.number,
                 order: order.clone(),
                 tokens,
@@ -131,7 +131,7 @@ impl Agents {
     }
 
     /// Tells an agent that waits what is wished of it; false if it does not wait.
-    pub(super) fn wish(&mut self, container: &ContainerId, wishes: Vec<LogWish>) -> bool {
+    pub(super) fn wish(&mut self, container: &ContainerId, wishes: Vec<NumberedRequest>) -> bool {
         let known = self.agents.get_mut(container);
         let Some((_, answer)) = known.and_then(|known| known.waiting.take()) else {
             return false;
@@ -146,7 +146,7 @@ impl Agents {
     /// Agents that have just become quiet.
     pub(super) fn quieted(&mut self, job: &Job) -> Vec<ContainerId> {
         self.agents.retain(|container, _| job.task_in_container(container).is_some());
-        let patience = beat(job.spec().timeouts.heartbeat) * MISSED;
+        let patience = heartbeat_interval(job.spec().timeouts.heartbeat) * MISSED;
         let mut quieted = Vec::new();
         for (container, known) in &mut self.agents {
             if !known.quiet && known.heard.elapsed() > patience {

@@ -23,7 +23,7 @@ use ydl_net::{
     server::{self, Limits},
 };
 use ydl_proto::kv::Blob;
-use ydl_proto::messages::{self as talk, BEAT_MS, UNWRITTEN};
+use ydl_proto::messages::{self as talk, HEARTBEAT_MS, NOT_DURABLE};
 use ydl_rendezvous::link::codec::decode_all;
 
 /// The longest that anybody may wait for an answer; they ask again.
@@ -61,7 +61,9 @@ pub(super) fn admit(secret: &Secret, head: &Head) -> Result<Scope, Reply> {
     };
     let path = head.path();
     let allowed = match scope {
-        Scope::Agent(_) => ["sync", "logged", "forwarded", "tokens", "links"].as_slice(),
+        Scope::Agent(_) => {
+            ["sync", "log-reply", "port-forward-reply", "tokens", "links"].as_slice()
+        }
         Scope::Program(_) => &["kv", "watch", "events", "metrics"],
         Scope::Client => {
             &["kv", "watch", "events", "view", "history", "kill", "scale", "logs", "port-forward"]
@@ -113,7 +115,7 @@ pub(super) async fn answer(scope: Scope, request: Request, inbox: mpsc::Sender<L
         Ok(Some(answer)) => answer.into(),
         // Whoever was told "nothing new" would not say it again.
         Ok(None) | Err(_) if says_something && !kept.is_set() => {
-            Reply::error(UNWRITTEN, "the master has not written it down yet", None)
+            Reply::error(NOT_DURABLE, "the master has not written it down yet", None)
         }
         // Nothing has changed, or the master is ending: ask again.
         Ok(None) | Err(_) if may_wait => Reply::empty(),
@@ -174,7 +176,7 @@ fn read(scope: Scope, request: Request) -> Result<(Question, Option<Duration>), 
     let question = match (&head.method, &path[1..]) {
         (&Method::POST, ["sync"]) => {
             let container = ContainerId::from(by.unwrap_or_default());
-            let beat = Duration::from_millis(BEAT_MS);
+            let beat = Duration::from_millis(HEARTBEAT_MS);
             let beat = wait.map_or(beat, |wait| wait.min(beat));
             return Ok((Question::Sync(container, parse(&body)?), Some(beat)));
         }
@@ -185,12 +187,12 @@ fn read(scope: Scope, request: Request) -> Result<(Question, Option<Duration>), 
             let (question, wait) = logs::wish(&head, wait)?;
             return Ok((question, Some(wait)));
         }
-        (&Method::POST, ["logged"]) => {
+        (&Method::POST, ["log-reply"]) => {
             let container = ContainerId::from(by.unwrap_or_default());
             logs::found(container, &head, body)?
         }
         (&Method::POST, ["port-forward"]) => logs::open(&head)?,
-        (&Method::POST, ["forwarded"]) => {
+        (&Method::POST, ["port-forward-reply"]) => {
             let container = ContainerId::from(by.unwrap_or_default());
             logs::opened(container, &head, &body)?
         }
@@ -295,7 +297,7 @@ mod tests {
     #[tokio::test]
     async fn agents_hear_that_their_master_is_there_though_it_can_take_nothing_in() {
         let (letters, inbox) = mpsc::channel(1);
-        let sync = |reports| Sync { reports, tokens: 0, wished: 0, seen: 7, usage: None };
+        let sync = |reports| Sync { reports, tokens: 0, last_request: 0, order: 7, usage: None };
         let agent = || Scope::Agent("c1".to_owned());
         for _ in 0..3 {
             let quiet = request("sync", &sync(Vec::new()));
@@ -303,7 +305,7 @@ mod tests {
             assert_eq!(reply.status, 204);
             let started = vec![AgentReport::Started { round: 1 }];
             let reply = answer(agent(), request("sync", &sync(started)), letters.clone()).await;
-            assert_eq!(reply.status, UNWRITTEN, "it is said again");
+            assert_eq!(reply.status, NOT_DURABLE, "it is said again");
         }
         drop(inbox);
         let reply = answer(agent(), request("sync", &sync(Vec::new())), letters).await;

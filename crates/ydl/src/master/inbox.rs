@@ -48,9 +48,9 @@ pub enum Answer {
     Reply(Reply),
     /// An agent's order. It is written out only when its turn comes: a round of a thousand tells each of its
     /// members about all of them, and a thousand such texts at once would be most of the master's memory.
-    Order(talk::Synced),
+    Order(talk::SyncReply),
     /// What is wished of an agent, which then asks for its order again.
-    Wishes(Vec<talk::LogWish>),
+    Wishes(Vec<talk::NumberedRequest>),
 }
 
 impl From<Reply> for Answer {
@@ -113,14 +113,14 @@ pub enum Question {
         /// Its container.
         container: ContainerId,
         /// What.
-        said: talk::Reported,
+        said: talk::MetricsReport,
     },
     /// Somebody wants to see what a task prints.
     Logs {
         /// Which task.
         task: TaskId,
         /// What of it.
-        want: talk::LogWant,
+        want: talk::AgentRequest,
     },
     /// Somebody wants to reach a port of a task's program.
     Open {

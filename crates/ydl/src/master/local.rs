@@ -39,7 +39,7 @@ use ydl_os::{
 };
 use ydl_proto::{
     files::{JobDir, MasterPlace, Place, Submitted, write_json},
-    messages::{Kill, Viewed},
+    messages::{JobSnapshot, Kill},
 };
 use ydl_storage::data;
 
@@ -146,7 +146,7 @@ async fn live(dir: JobDir) -> Result<Outcome, Report> {
     };
     if let Some(tracking) = tracking {
         let last = fs::read(dir.result_file()).ok();
-        let last = last.and_then(|bytes| serde_json::from_slice::<Viewed>(&bytes).ok());
+        let last = last.and_then(|bytes| serde_json::from_slice::<JobSnapshot>(&bytes).ok());
         let logs = last.as_ref().map(|last| mlflow::here(&dir, last));
         let logs = logs.unwrap_or_default();
         tracking.end(&outcome, last.as_ref(), logs, &dir, TRACKING_MAX).await;
@@ -220,7 +220,7 @@ async fn watch(dir: JobDir, letters: mpsc::Sender<Letter>) {
 async fn kill(letters: &mpsc::Sender<Letter>, by: String, now: bool) -> bool {
     // Nobody waits for the answer.
     let (answer, _) = oneshot::channel();
-    let question = Question::Kill(Kill { by, now });
+    let question = Question::Kill(Kill { by, immediate: now });
     let letter = Letter { question, answer, kept: Kept::default() };
     letters.send(letter).await.is_ok()
 }

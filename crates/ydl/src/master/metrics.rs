@@ -7,7 +7,7 @@ use std::{collections::BTreeMap, time::Duration};
 use tokio::time::Instant;
 use ydl_core::TaskId;
 use ydl_net::request::Reply;
-use ydl_proto::messages::{METRIC_NAME_BYTES_MAX, METRICS_MAX, Metric, Reported};
+use ydl_proto::messages::{METRIC_NAME_BYTES_MAX, METRICS_MAX, Metric, MetricsReport};
 
 /// Metrics of all tasks together.
 const ALL_MAX: usize = 100_000;
@@ -55,7 +55,7 @@ impl Metrics {
         &mut self,
         task: TaskId,
         attempt: u32,
-        said: Reported,
+        said: MetricsReport,
         now: Instant,
     ) -> Result<(), Reply> {
         let of = self.tasks.entry(task).or_insert_with(|| OfTask {
@@ -182,7 +182,7 @@ fn listed(names: &[String]) -> String {
 mod tests {
     use super::*;
 
-    fn said(json: &str) -> Reported {
+    fn said(json: &str) -> MetricsReport {
         serde_json::from_str(json).unwrap()
     }
 

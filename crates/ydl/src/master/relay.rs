@@ -11,7 +11,7 @@ use tokio::{
 };
 use ydl_core::{ContainerId, Job, TaskId};
 use ydl_net::{forward::upgrade_pair, request::Reply};
-use ydl_proto::messages::{ENDED_HEADER, LENGTH_HEADER, LogWant, LogWish};
+use ydl_proto::messages::{AgentRequest, ENDED_HEADER, LENGTH_HEADER, NumberedRequest};
 
 /// Wishes that wait at once, and those of them for one agent.
 const WISHES_MAX: usize = 256;
@@ -39,7 +39,7 @@ impl Default for Relay {
 #[derive(Debug)]
 struct Waiting {
     container: ContainerId,
-    wish: LogWish,
+    wish: NumberedRequest,
     /// Whether the agent knows of it.
     told: bool,
     due: Instant,
@@ -71,7 +71,7 @@ impl Relay {
     pub(super) fn wish(
         &mut self,
         task: TaskId,
-        want: LogWant,
+        want: AgentRequest,
         answer: oneshot::Sender<Answer>,
         job: &Job,
         agents: &mut Agents,
@@ -80,8 +80,8 @@ impl Relay {
         let container = live.find(|it| job.task_in_container(it).as_ref() == Some(&task));
         let Some(container) = container.cloned() else {
             let what = match want {
-                LogWant::Open { .. } => format!("`{task}` does not run now"),
-                LogWant::List | LogWant::Read { .. } => {
+                AgentRequest::Forward { .. } => format!("`{task}` does not run now"),
+                AgentRequest::ListLogs | AgentRequest::ReadLog { .. } => {
                     format!("no live agent has the logs of `{task}`")
                 }
             };
@@ -94,9 +94,9 @@ impl Relay {
             return refuse(answer, 503, "too many look at logs at once");
         }
         let (wait_ms, place) = match &want {
-            LogWant::List => (0, None),
-            LogWant::Read { wait_ms, .. } => (*wait_ms, None),
-            LogWant::Open { .. } => match Arc::clone(&self.places).try_acquire_owned() {
+            AgentRequest::ListLogs => (0, None),
+            AgentRequest::ReadLog { wait_ms, .. } => (*wait_ms, None),
+            AgentRequest::Forward { .. } => match Arc::clone(&self.places).try_acquire_owned() {
                 Ok(place) => (0, Some(place)),
                 Err(_) => return refuse(answer, 503, "too many connections to ports at once"),
             },
@@ -105,7 +105,7 @@ impl Relay {
         let id = self.next;
         let waiting = Waiting {
             container: container.clone(),
-            wish: LogWish { id, task, want },
+            wish: NumberedRequest { id, task, request: want },
             told: false,
             due: Instant::now() + Duration::from_millis(wait_ms) + GRACE,
             answer,
@@ -248,7 +248,7 @@ mod tests {
             let (answer, answered) = oneshot::channel();
             let Scene { job, agents, relay } = self;
             let task = task.parse().expect("a task");
-            relay.wish(task, LogWant::List, answer, job, agents);
+            relay.wish(task, AgentRequest::ListLogs, answer, job, agents);
             answered
         }
 

@@ -32,7 +32,7 @@ use ydl_core::{Action, Asks, ContainerId, Event, Job, Outcome, RoleName};
 use ydl_net::request::Reply;
 use ydl_proto::{
     files::JobDir,
-    messages::{AgentReport, LogWant, Reported, Sync, Viewed},
+    messages::{AgentReport, AgentRequest, JobSnapshot, MetricsReport, Sync},
 };
 use ydl_rendezvous::ClientFrame;
 use ydl_storage::hdfs::Fresh;
@@ -266,7 +266,7 @@ impl<B: Backend, D: Diary> Master<B, D> {
             Question::View { seen } => self.watchers.view(seen, answer),
             Question::Everything => {
                 let (job, links, now) = (&self.job, &self.links, self.clock.now());
-                let all = Viewed {
+                let all = JobSnapshot {
                     metrics: self.metrics.all(),
                     ..viewed(0, job, &self.agents, links, now)
                 };
@@ -276,7 +276,7 @@ impl<B: Backend, D: Diary> Master<B, D> {
             Question::Facts { after } => self.watchers.facts(after, answer),
             Question::Kill(kill) => {
                 let by = kill.by.chars().filter(|c| !c.is_control()).take(200).collect();
-                self.feed(Event::KillRequested { by, immediate: kill.now });
+                self.feed(Event::KillRequested { by, immediate: kill.immediate });
                 self.outbox.answer(answer, Reply::empty());
             }
             Question::Scale { role, instances } => self.on_scale(role, instances, answer),
@@ -295,7 +295,8 @@ impl<B: Backend, D: Diary> Master<B, D> {
                 self.relay.wish(task, want, answer, job, agents);
             }
             Question::Open { task, port } => {
-                let (want, job, agents) = (LogWant::Open { port }, &self.job, &mut self.agents);
+                let (want, job, agents) =
+                    (AgentRequest::Forward { port }, &self.job, &mut self.agents);
                 self.relay.wish(task, want, answer, job, agents);
             }
             Question::Opened { container, id, refused } => {
@@ -340,17 +341,19 @@ impl<B: Backend, D: Diary> Master<B, D> {
                 AgentReport::Ready { round, endpoint } => {
                     Event::Ready { container, round, endpoint }
                 }
-                AgentReport::Unready { why, node } => {
+                AgentReport::SetupFailed { why, node_fault: node } => {
                     Event::SetupFailed { container, reason: why, node_fault: node }
                 }
                 AgentReport::Started { round } => Event::Started { container, round },
                 AgentReport::Exited { round, exit } => Event::Exited { container, round, exit },
-                AgentReport::Saved { error } => Event::OutputsUploaded { container, error },
+                AgentReport::OutputsUploaded { error } => {
+                    Event::OutputsUploaded { container, error }
+                }
             });
         }
         self.outbox.push(Effect::Listen {
             container,
-            seen: Seen { order: sync.seen, tokens: sync.tokens, wished: sync.wished },
+            seen: Seen { order: sync.order, tokens: sync.tokens, wished: sync.last_request },
             answer,
             kept,
         });
@@ -384,7 +387,7 @@ impl<B: Backend, D: Diary> Master<B, D> {
         self.outbox.pass(passed);
     }
 
-    fn on_metrics(&mut self, container: &ContainerId, said: Reported) -> Reply {
+    fn on_metrics(&mut self, container: &ContainerId, said: MetricsReport) -> Reply {
         let job = &self.job;
         let (Some(task), Some(attempt)) =
             (job.task_in_container(container), job.attempt_in_container(container))
@@ -456,7 +459,7 @@ impl<B: Backend, D: Diary> Master<B, D> {
     fn show(&mut self) {
         let (job, agents, links, now) = (&self.job, &self.agents, &self.links, self.clock.now());
         let metrics = &self.metrics;
-        self.watchers.show(|number| Viewed {
+        self.watchers.show(|number| JobSnapshot {
             metrics: metrics.latest(|task| job.current_attempt(task)),
             ..viewed(number, job, agents, links, now)
         });

@@ -5,7 +5,7 @@ use std::{collections::VecDeque, time::Duration};
 use tokio::{sync::oneshot, time::Instant};
 use ydl_core::HistoryEvent;
 use ydl_net::request::Reply;
-use ydl_proto::messages::{History, Viewed};
+use ydl_proto::messages::{HistoryPage, JobSnapshot};
 
 /// Views are made at most so often: a view costs as much as the job has tasks.
 const PACE: Duration = Duration::from_millis(50);
@@ -86,7 +86,7 @@ impl Watchers {
         waits.then(|| self.shown + PACE)
     }
 
-    pub(super) fn show(&mut self, view: impl FnOnce(u64) -> Viewed) {
+    pub(super) fn show(&mut self, view: impl FnOnce(u64) -> JobSnapshot) {
         let number = self.number;
         let stale = self.views.extract_if(.., |(seen, _)| *seen < number);
         let stale: Vec<_> = stale.collect();
@@ -107,8 +107,8 @@ impl Watchers {
         for (after, answer) in ready {
             let from = after.max(self.first);
             let skip = (from - self.first) as usize;
-            let facts: Vec<_> = self.facts.iter().skip(skip).take(FACTS_TOLD).cloned().collect();
-            let told = History { next: from + facts.len() as u64, events: facts };
+            let events: Vec<_> = self.facts.iter().skip(skip).take(FACTS_TOLD).cloned().collect();
+            let told = HistoryPage { next: from + events.len() as u64, events };
             let _ = answer.send(Reply::json(&told).into());
         }
     }
@@ -123,7 +123,7 @@ mod tests {
     use super::*;
     use ydl_core::{Time, history::HistoryKind};
 
-    fn told(watchers: &mut Watchers, after: u64) -> Option<History> {
+    fn told(watchers: &mut Watchers, after: u64) -> Option<HistoryPage> {
         let (answer, mut answered) = oneshot::channel();
         watchers.facts(after, answer);
         match answered.try_recv().ok()? {
@@ -140,7 +140,8 @@ mod tests {
             watchers
                 .add(HistoryEvent { at: Time(at), kind: HistoryKind::MasterRecovered { live: 0 } });
         }
-        let times = |facts: &History| (facts.events[0].at.0, facts.events.len() as u64, facts.next);
+        let times =
+            |facts: &HistoryPage| (facts.events[0].at.0, facts.events.len() as u64, facts.next);
         let page = FACTS_TOLD as u64;
         assert_eq!(times(&told(&mut watchers, 0).unwrap()), (5, page, 5 + page));
         assert_eq!(times(&told(&mut watchers, 7).unwrap()), (7, page, 7 + page));

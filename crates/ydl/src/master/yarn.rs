@@ -39,7 +39,7 @@ use ydl_os::{
 };
 use ydl_proto::{
     files::{Submitted, Whereabouts},
-    messages::Viewed,
+    messages::JobSnapshot,
 };
 use ydl_storage::{
     data,
@@ -208,7 +208,7 @@ async fn lead(setting: &Setting) -> Result<Outcome, End> {
     }
     if let Some(tracking) = tracking {
         let last = fs::read(setting.dir.result_file()).ok();
-        let last = last.and_then(|bytes| serde_json::from_slice::<Viewed>(&bytes).ok());
+        let last = last.and_then(|bytes| serde_json::from_slice::<JobSnapshot>(&bytes).ok());
         let logs = match &last {
             Some(last) => {
                 let deadline = Instant::now() + ASK_MAX;

@@ -2,7 +2,7 @@
 
 use super::words::clean;
 use std::collections::BTreeMap;
-use ydl_proto::messages::{Metric, Viewed};
+use ydl_proto::messages::{JobSnapshot, Metric};
 
 /// Metrics of a task in its cell, and of a role in its line; the rest is in `--json`.
 const SHOWN: (usize, usize) = (4, 8);
@@ -24,7 +24,7 @@ pub(super) fn of_task(metrics: &BTreeMap<String, Metric>) -> String {
 }
 
 /// A line for each role with several tasks that report: the mean of each metric, and how far apart they are.
-pub fn metrics_of_roles(viewed: &Viewed) -> Vec<String> {
+pub fn metrics_of_roles(viewed: &JobSnapshot) -> Vec<String> {
     let mut lines = Vec::new();
     for role in &viewed.view.roles {
         let mut named: BTreeMap<&str, Vec<f64>> = BTreeMap::new();
@@ -77,10 +77,10 @@ fn figure(value: f64) -> String {
 mod tests {
     use super::*;
     use ydl_core::{JobView, Time, view::JobPhase, view::RoleView};
-    use ydl_proto::messages::Figure;
+    use ydl_proto::messages::MetricValue;
 
     fn metrics(loss: f64) -> BTreeMap<String, Metric> {
-        let metric = |value, step| Metric { value: Figure(value), step, at: 0 };
+        let metric = |value, step| Metric { value: MetricValue(value), step, at: 0 };
         BTreeMap::from([
             ("loss".to_owned(), metric(loss, Some(120))),
             ("acc".to_owned(), metric(0.5, None)),
@@ -115,7 +115,7 @@ mod tests {
             succeeded: 0,
             failed: 0,
         };
-        let mut viewed = Viewed {
+        let mut viewed = JobSnapshot {
             number: 1,
             view: JobView {
                 name: "j".to_owned(),

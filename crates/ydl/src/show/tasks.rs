@@ -11,14 +11,14 @@ use ydl_core::{
     view::{JobPhase, TaskState, TaskView},
 };
 use ydl_proto::{
-    messages::Viewed,
+    messages::JobSnapshot,
     usage::{Fetching, Usage},
 };
 
 const HEAD: [&str; 7] = ["TASK", "STATE", "ATTEMPT", "NODE", "FOR", "CPU", "MEMORY"];
 
 /// The columns there are: one for GPUs where any task has some, one for metrics where any reports some.
-fn head(viewed: &Viewed) -> Vec<&'static str> {
+fn head(viewed: &JobSnapshot) -> Vec<&'static str> {
     let mut head = HEAD.to_vec();
     if has_gpus(viewed) {
         head.push("GPU");
@@ -29,7 +29,7 @@ fn head(viewed: &Viewed) -> Vec<&'static str> {
     head
 }
 
-fn has_gpus(viewed: &Viewed) -> bool {
+fn has_gpus(viewed: &JobSnapshot) -> bool {
     viewed.usage.values().any(|usage| !usage.gpus.is_empty())
 }
 
@@ -42,7 +42,7 @@ fn gpus(usage: &Usage) -> String {
     each.collect::<Vec<_>>().join(", ")
 }
 
-fn row(task: &TaskView, viewed: &Viewed, paint: Paint) -> Vec<Cell> {
+fn row(task: &TaskView, viewed: &JobSnapshot, paint: Paint) -> Vec<Cell> {
     let usage = viewed.usage.get(&task.task);
     let cpu = usage.map_or(String::new(), |usage| format!("{}%", usage.cpu_percent));
     let memory = usage.map_or(String::new(), |usage| counted_bytes(usage.memory_bytes));
@@ -86,7 +86,7 @@ fn state(task: &TaskView, usage: Option<&Usage>) -> String {
 }
 
 /// A line for each elastic role: how many tasks it should have, and between which numbers that may change.
-pub fn sizes_of_roles(viewed: &Viewed) -> Vec<String> {
+pub fn sizes_of_roles(viewed: &JobSnapshot) -> Vec<String> {
     let roles = viewed.view.roles.iter();
     let elastic = roles.filter_map(|role| Some((role, role.elastic?)));
     let each = elastic.map(|(role, Range { min, max })| {
@@ -97,7 +97,7 @@ pub fn sizes_of_roles(viewed: &Viewed) -> Vec<String> {
 }
 
 /// Every task, a line each.
-pub fn tasks(viewed: &Viewed, paint: Paint) -> Vec<String> {
+pub fn tasks(viewed: &JobSnapshot, paint: Paint) -> Vec<String> {
     let mut head = head(viewed);
     if viewed.view.tasks.iter().any(|task| task.last_ending.is_some()) {
         head.push("LAST ENDING");
@@ -107,7 +107,13 @@ pub fn tasks(viewed: &Viewed, paint: Paint) -> Vec<String> {
 }
 
 /// What fits on part of a terminal: those first that have something left to do.
-pub fn live(id: &str, viewed: &Viewed, paint: Paint, width: usize, height: usize) -> Vec<String> {
+pub fn live(
+    id: &str,
+    viewed: &JobSnapshot,
+    paint: Paint,
+    width: usize,
+    height: usize,
+) -> Vec<String> {
     let view = &viewed.view;
     let phase = match view.phase {
         JobPhase::Pending => "pending",

@@ -31,7 +31,7 @@ use ydl_net::{
 };
 use ydl_proto::{
     files::{Content, JobDir, Offer, Place, Staged, Submitted},
-    messages::{AgentReport, LogWish, Sync, Synced},
+    messages::{AgentReport, NumberedRequest, Sync, SyncReply},
 };
 
 /// Far more than anything here takes; reached only when something is wrong.
@@ -46,7 +46,7 @@ pub struct Asked {
 }
 
 impl Asked {
-    pub fn wish(self, wishes: &[LogWish]) {
+    pub fn wish(self, wishes: &[NumberedRequest]) {
         self.answer(Reply { status: StatusCode::ACCEPTED, ..Reply::json(wishes) });
     }
 
@@ -57,7 +57,7 @@ impl Asked {
 
     pub fn order(self, number: u64, order: &Order) {
         let order = order.clone();
-        self.answer(Reply::json(&Synced { number, order, tokens: 0, env: BTreeMap::new() }));
+        self.answer(Reply::json(&SyncReply { number, order, tokens: 0, env: BTreeMap::new() }));
     }
 }
 
@@ -236,7 +236,7 @@ impl Scene {
             }
         };
         let saved = |it: &AgentReport| match it {
-            AgentReport::Saved { error } => Some(error.clone()),
+            AgentReport::OutputsUploaded { error } => Some(error.clone()),
             _ => None,
         };
         loop {
@@ -288,7 +288,7 @@ impl Scene {
             tokio::select! {
                 Some(request) = self.logged.recv() => {
                     let query = request.head.query;
-                    return (query["wish"].parse().expect("a number"), query, request.body);
+                    return (query["request"].parse().expect("a number"), query, request.body);
                 }
                 Some(asked) = self.questions.recv() => asked.answer(Reply::empty()),
                 () = sleep(Duration::from_millis(100)) => {}
@@ -365,7 +365,7 @@ impl Doors {
         let answer = move |_: Scope, request: Request| {
             let (ask, logged) = (self.ask.clone(), self.logged.clone());
             async move {
-                if request.head.path() == ["v1", "logged"] {
+                if request.head.path() == ["v1", "log-reply"] {
                     // The test may be over.
                     let _ = logged.send(request).await;
                     return Reply::empty();

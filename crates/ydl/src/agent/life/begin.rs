@@ -81,7 +81,7 @@ impl Agent {
             order: None,
             told: Default::default(),
             seen: 0,
-            wished: 0,
+            last_request: 0,
             reports: Vec::new(),
             fetch: None,
             tried: None,

@@ -53,7 +53,7 @@ impl Agent {
             match dialled {
                 Ok((_turn, stream)) => lead(&client, id, stream).await,
                 Err(why) => {
-                    let path = format!("/v1/forwarded?wish={id}&refused");
+                    let path = format!("/v1/port-forward-reply?request={id}&failed");
                     let payload = Payload::Raw(why.into_bytes().into());
                     if let Err(error) = client.call(Method::POST, &path, payload, CALL_MAX).await {
                         tracing::debug!("nobody waits for a port any more: {error}");
@@ -111,7 +111,7 @@ async fn dial(host: &str, port: u16) -> io::Result<TcpStream> {
 }
 
 async fn lead(client: &Client, id: u64, stream: TcpStream) {
-    let path = format!("/v1/forwarded?wish={id}");
+    let path = format!("/v1/port-forward-reply?request={id}");
     match client.join(&path, CALL_MAX).await {
         // That either end breaks is how such connections end.
         Ok(joined) => drop(splice(stream, joined).await),

@@ -40,7 +40,7 @@ impl Agent {
             }
             Ok(plan) => plan,
             Err(why) => {
-                self.report(AgentReport::Unready { why, node: false });
+                self.report(AgentReport::SetupFailed { why, node_fault: false });
                 return false;
             }
         };
@@ -49,7 +49,7 @@ impl Agent {
             Ok(fetch) => self.fetch = Some(fetch),
             Err(error) => {
                 let why = format!("cannot bring its inputs: {error}");
-                self.report(AgentReport::Unready { why, node: true });
+                self.report(AgentReport::SetupFailed { why, node_fault: true });
             }
         }
         false
@@ -62,7 +62,7 @@ impl Agent {
             // Another node may have room, or a way to HDFS. What nobody can have is the task's failure, and no node's.
             Err(trouble) => {
                 let (why, node) = (trouble.sentence(), trouble.of_node);
-                self.report(AgentReport::Unready { why, node });
+                self.report(AgentReport::SetupFailed { why, node_fault: node });
             }
         }
     }
@@ -79,8 +79,8 @@ impl Agent {
             self.take_ports(&ready.ports, slot, held),
         ) {
             (None, Ok(endpoint)) => AgentReport::Ready { round, endpoint },
-            (None, Err(why)) => AgentReport::Unready { why, node: false },
-            (Some(why), _) => AgentReport::Unready { why, node: true },
+            (None, Err(why)) => AgentReport::SetupFailed { why, node_fault: false },
+            (Some(why), _) => AgentReport::SetupFailed { why, node_fault: true },
         };
         // Said once for this round, whichever it is; the master decides what follows.
         self.ready = Some(ready);

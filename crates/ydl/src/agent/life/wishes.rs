@@ -20,7 +20,7 @@ use ydl_net::client::{Client, Payload};
 use ydl_os::reason;
 use ydl_proto::{
     files::JobDir,
-    messages::{LOG_BYTES_MAX, LogAttempt, LogFile, LogWant, LogWish},
+    messages::{AgentRequest, LOG_BYTES_MAX, LogAttempt, LogFile, NumberedRequest},
 };
 
 /// Wishes granted at once; who wishes more asks again.
@@ -67,9 +67,9 @@ enum Found {
 
 impl Agent {
     /// Grants wishes beside the loop.
-    pub(super) fn grant(&self, wishes: Vec<LogWish>) {
+    pub(super) fn grant(&self, wishes: Vec<NumberedRequest>) {
         for wish in wishes {
-            if let LogWant::Open { port } = &wish.want {
+            if let AgentRequest::Forward { port } = &wish.request {
                 self.open(wish.id, &wish.task, port.as_deref());
                 continue;
             }
@@ -89,16 +89,16 @@ impl Agent {
     }
 }
 
-async fn find(job: &JobDir, wish: LogWish, program_ended: &Notify) -> Found {
+async fn find(job: &JobDir, wish: NumberedRequest, program_ended: &Notify) -> Found {
     let task = wish.task;
-    let (dir, file, offset, bytes_max, wait_ms) = match wish.want {
-        LogWant::Open { .. } => return Found::Absent,
-        LogWant::List => {
+    let (dir, file, offset, bytes_max, wait_ms) = match wish.request {
+        AgentRequest::Forward { .. } => return Found::Absent,
+        AgentRequest::ListLogs => {
             let (job, task) = (job.clone(), task.clone());
             let listed = tokio::task::spawn_blocking(move || list(&job, &task)).await;
             return Found::List(listed.unwrap_or_default());
         }
-        LogWant::Read { attempt, file, offset, bytes_max, wait_ms } => {
+        AgentRequest::ReadLog { attempt, file, offset, bytes_max, wait_ms } => {
             (job.attempt_logs(&task, attempt), file, offset, bytes_max, wait_ms)
         }
     };
@@ -197,10 +197,10 @@ fn list(job: &JobDir, task: &TaskId) -> Vec<LogAttempt> {
 
 async fn hand_in(client: &Client, id: u64, found: Found) {
     let (about, payload) = match found {
-        Found::Absent => ("&absent".to_owned(), Payload::Nothing),
+        Found::Absent => ("&not-found".to_owned(), Payload::Nothing),
         Found::List(list) => match Payload::json(&list) {
             Ok(list) => (String::new(), list),
-            Err(_) => ("&absent".to_owned(), Payload::Nothing),
+            Err(_) => ("&not-found".to_owned(), Payload::Nothing),
         },
         Found::Piece { bytes, length, ended } => {
             let ended = if ended { "&ended" } else { "" };
@@ -208,7 +208,7 @@ async fn hand_in(client: &Client, id: u64, found: Found) {
             (about, Payload::Raw(bytes.into()))
         }
     };
-    let path = format!("/v1/logged?wish={id}{about}");
+    let path = format!("/v1/log-reply?request={id}{about}");
     if let Err(error) = client.call(Method::POST, &path, payload, CALL_MAX).await {
         tracing::debug!("nobody looks at the logs any more: {error}");
     }

@@ -8,7 +8,7 @@ use tokio::{
     time::{Instant, sleep},
 };
 use ydl_net::client::CallError;
-use ydl_proto::messages::{History, Viewed};
+use ydl_proto::messages::{HistoryPage, JobSnapshot};
 
 /// How long a question may wait for news.
 const WAIT: Duration = Duration::from_secs(20);
@@ -24,8 +24,8 @@ const FAR_AGAIN: Duration = Duration::from_millis(200);
 /// What is heard of a job.
 #[derive(Debug)]
 pub(super) enum News {
-    History(History),
-    View(Box<Viewed>),
+    History(HistoryPage),
+    View(Box<JobSnapshot>),
     Ended(Standing),
     NoAnswer(CallError),
     OutOfReach(CallError),

@@ -8,7 +8,7 @@ use crate::master::{
 use std::{str::FromStr, time::Duration};
 use ydl_core::{ContainerId, TaskId};
 use ydl_net::request::{Head, Reply};
-use ydl_proto::messages::{LOG_BYTES_MAX, LogWant, OPEN_WORDS_MAX};
+use ydl_proto::messages::{AgentRequest, FORWARD_TEXT_MAX, LOG_BYTES_MAX};
 
 /// The longest that an agent waits for something to be printed.
 const WAIT_MAX: Duration = Duration::from_secs(30);
@@ -18,8 +18,8 @@ pub(super) fn wish(head: &Head, wait: Option<Duration>) -> Result<(Question, Dur
     let task = task(head)?;
     let wait = wait.unwrap_or_default().min(WAIT_MAX);
     let want = match head.query.get("file") {
-        None => LogWant::List,
-        Some(file) => LogWant::Read {
+        None => AgentRequest::ListLogs,
+        Some(file) => AgentRequest::ReadLog {
             attempt: number(head, "attempt")?.unwrap_or(1),
             file: file.clone(),
             offset: number(head, "offset")?.unwrap_or(0),
@@ -32,11 +32,11 @@ pub(super) fn wish(head: &Head, wait: Option<Duration>) -> Result<(Question, Dur
 
 /// What an agent has found.
 pub(super) fn found(container: ContainerId, head: &Head, body: Vec<u8>) -> Result<Question, Reply> {
-    let id = number(head, "wish")?.ok_or_else(|| bad("which `wish`?"))?;
+    let id = number(head, "request")?.ok_or_else(|| bad("missing parameter `request`"))?;
     if body.len() as u64 > LOG_BYTES_MAX {
         return Err(bad(format!("more than {LOG_BYTES_MAX} bytes of logs")));
     }
-    let found = match (head.query.contains_key("absent"), number(head, "length")?) {
+    let found = match (head.query.contains_key("not-found"), number(head, "length")?) {
         (true, _) => Logged::Absent,
         (false, None) => Logged::List(body),
         (false, Some(length)) => {
@@ -49,7 +49,7 @@ pub(super) fn found(container: ContainerId, head: &Head, body: Vec<u8>) -> Resul
 /// Somebody wants to reach a port.
 pub(super) fn open(head: &Head) -> Result<Question, Reply> {
     let port = head.query.get("port").filter(|name| !name.is_empty());
-    if port.is_some_and(|name| name.len() > OPEN_WORDS_MAX) {
+    if port.is_some_and(|name| name.len() > FORWARD_TEXT_MAX) {
         return Err(bad("no port has so long a name"));
     }
     Ok(Question::Open { task: task(head)?, port: port.cloned() })
@@ -57,11 +57,11 @@ pub(super) fn open(head: &Head) -> Result<Question, Reply> {
 
 /// An agent has connected to it, or says why it cannot.
 pub(super) fn opened(container: ContainerId, head: &Head, body: &[u8]) -> Result<Question, Reply> {
-    let id = number(head, "wish")?.ok_or_else(|| bad("which `wish`?"))?;
-    let refused = head.query.contains_key("refused").then(|| {
+    let id = number(head, "request")?.ok_or_else(|| bad("missing parameter `request`"))?;
+    let refused = head.query.contains_key("failed").then(|| {
         let why = String::from_utf8_lossy(body);
         let plain = why.chars().filter(|letter| !letter.is_control());
-        plain.take(OPEN_WORDS_MAX).collect()
+        plain.take(FORWARD_TEXT_MAX).collect()
     });
     Ok(Question::Opened { container, id, refused })
 }

@@ -12,7 +12,7 @@ use tokio::{
     time::{Instant, MissedTickBehavior, interval, sleep_until, timeout, timeout_at},
 };
 use ydl_core::Outcome;
-use ydl_proto::{files::JobDir, messages::Viewed};
+use ydl_proto::{files::JobDir, messages::JobSnapshot};
 
 /// How often it is looked what programs have reported, and every how many looks what they use.
 const LOOK: Duration = Duration::from_secs(2);
@@ -78,7 +78,7 @@ impl Following {
     pub(in crate::master) async fn end(
         self,
         outcome: &Outcome,
-        last: Option<&Viewed>,
+        last: Option<&JobSnapshot>,
         logs: Logs,
         dir: &JobDir,
         patience: Duration,
@@ -120,7 +120,7 @@ impl Following {
 }
 
 /// The job as everybody sees it, and what those have reported who are not seen any more.
-async fn view(letters: &mpsc::Sender<Letter>) -> Option<Viewed> {
+async fn view(letters: &mpsc::Sender<Letter>) -> Option<JobSnapshot> {
     let (answer, answered) = oneshot::channel();
     let letter = Letter { question: Question::Everything, answer, kept: Kept::default() };
     let asking = async {

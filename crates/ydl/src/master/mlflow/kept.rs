@@ -9,7 +9,7 @@ use std::{
 };
 use tokio::time::Instant;
 use ydl_core::{JobSpec, JobSpecBuilder, TaskId};
-use ydl_proto::{files::JobDir, messages::Viewed};
+use ydl_proto::{files::JobDir, messages::JobSnapshot};
 use ydl_storage::hdfs::{Hdfs, JobPlace};
 
 /// The last bytes of each stream, and of the facts.
@@ -23,7 +23,7 @@ const STREAMS: [&str; 2] = ["stdout", "stderr"];
 pub(in crate::master) type Logs = Vec<(String, Bytes)>;
 
 /// What a job on this machine leaves.
-pub(in crate::master) fn here(dir: &JobDir, last: &Viewed) -> Logs {
+pub(in crate::master) fn here(dir: &JobDir, last: &JobSnapshot) -> Logs {
     let mut logs = Vec::new();
     for (task, attempt) in tasks(last) {
         let place = dir.attempt_logs(&task, attempt);
@@ -43,7 +43,7 @@ pub(in crate::master) fn here(dir: &JobDir, last: &Viewed) -> Logs {
 pub(in crate::master) async fn afar(
     hdfs: &Hdfs,
     place: &JobPlace,
-    last: &Viewed,
+    last: &JobSnapshot,
     deadline: Instant,
 ) -> Logs {
     let mut logs = Vec::new();
@@ -85,7 +85,7 @@ pub(super) fn about(spec: &JobSpec, dir: &JobDir) -> Logs {
     all
 }
 
-fn tasks(last: &Viewed) -> impl Iterator<Item = (TaskId, u32)> {
+fn tasks(last: &JobSnapshot) -> impl Iterator<Item = (TaskId, u32)> {
     let tasks = last.view.tasks.iter().take(TASKS_MAX);
     tasks.map(|it| (it.task.clone(), it.attempt))
 }

@@ -15,7 +15,7 @@ use ydl_mlflow::{
     server::{Failure, Server},
 };
 use ydl_os::env;
-use ydl_proto::{files::Submitted, messages::Viewed};
+use ydl_proto::{files::Submitted, messages::JobSnapshot};
 
 /// How long the job may wait for its run to be there.
 const BEGIN_MAX: Duration = Duration::from_secs(10);
@@ -109,7 +109,7 @@ impl Tracker {
     }
 
     /// Takes in what is new.
-    pub(super) fn look(&mut self, viewed: &Viewed, use_too: bool) {
+    pub(super) fn look(&mut self, viewed: &JobSnapshot, use_too: bool) {
         self.rows.extend(words::reported(viewed, &mut self.told));
         if use_too {
             self.rows.extend(words::used(viewed, now_ms()));

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use ydl_core::{JobSpec, Outcome, TaskId, spec::Mlflow};
 use ydl_mlflow::api::Row;
 use ydl_proto::{
-    messages::{Metric, Viewed},
+    messages::{JobSnapshot, Metric},
     usage::Usage,
 };
 
@@ -82,7 +82,7 @@ pub(super) fn status(outcome: &Outcome) -> &'static str {
 pub(super) type Told = BTreeMap<(TaskId, String), (Option<u64>, u64)>;
 
 /// What programs have reported since.
-pub(super) fn reported(viewed: &Viewed, told: &mut Told) -> Vec<Row> {
+pub(super) fn reported(viewed: &JobSnapshot, told: &mut Told) -> Vec<Row> {
     let mut rows = Vec::new();
     let mut known = Told::new();
     for (task, metrics) in &viewed.metrics {
@@ -106,7 +106,7 @@ pub(super) fn reported(viewed: &Viewed, told: &mut Told) -> Vec<Row> {
 }
 
 /// What tasks use now.
-pub(super) fn used(viewed: &Viewed, now_ms: u64) -> Vec<Row> {
+pub(super) fn used(viewed: &JobSnapshot, now_ms: u64) -> Vec<Row> {
     let mut rows = Vec::new();
     let step = (viewed.view.now - viewed.view.started).0 / 1000;
     for (task, usage) in viewed.usage.iter().take(TASKS_MAX) {
@@ -162,7 +162,7 @@ fn figure(value: f64) -> Value {
 mod tests {
     use super::*;
     use ydl_core::{JobView, Time, view::JobPhase};
-    use ydl_proto::messages::Figure;
+    use ydl_proto::messages::MetricValue;
 
     #[test]
     fn names_are_such_that_mlflow_takes_them() {
@@ -180,7 +180,7 @@ mod tests {
         let mut told = Told::new();
         let mut tell = |metrics: &[(&str, u64, u64)]| {
             let each = metrics.iter().map(|(name, step, at)| {
-                let metric = Metric { value: Figure(1.0), step: Some(*step), at: *at };
+                let metric = Metric { value: MetricValue(1.0), step: Some(*step), at: *at };
                 ((*name).to_owned(), metric)
             });
             let viewed = viewed(BTreeMap::from([(task.clone(), each.collect())]));
@@ -199,8 +199,8 @@ mod tests {
         assert_eq!(tell(&wild), (vec![row("loss", most, most)], 1));
     }
 
-    fn viewed(metrics: BTreeMap<TaskId, BTreeMap<String, Metric>>) -> Viewed {
-        Viewed {
+    fn viewed(metrics: BTreeMap<TaskId, BTreeMap<String, Metric>>) -> JobSnapshot {
+        JobSnapshot {
             number: 1,
             view: JobView {
                 name: "j".to_owned(),

@@ -6,13 +6,19 @@ use ydl_core::{
     Job, JobView, RoleName, TaskId, Time,
     view::{JobPhase, TaskState, TaskView},
 };
-use ydl_proto::messages::Viewed;
+use ydl_proto::messages::JobSnapshot;
 
 /// So many who are waited for are named.
 const NAMED_MAX: usize = 4;
 
 /// The job as it is at this moment, which may be long after the last event.
-pub(super) fn viewed(number: u64, job: &Job, agents: &Agents, links: &Links, now: Time) -> Viewed {
+pub(super) fn viewed(
+    number: u64,
+    job: &Job,
+    agents: &Agents,
+    links: &Links,
+    now: Time,
+) -> JobSnapshot {
     let mut view = JobView { now, ..job.view() };
     let running = view.tasks.iter();
     let running = running.filter(|task| task.state == TaskState::Running);
@@ -31,7 +37,7 @@ pub(super) fn viewed(number: u64, job: &Job, agents: &Agents, links: &Links, now
         let (fetching, others): (Vec<_>, Vec<_>) = launching.partition(is_fetching);
         view.why = said_fetching(&view.why, &role.role, fetching.len(), others.len());
     }
-    Viewed { number, view, usage, metrics: BTreeMap::new() }
+    JobSnapshot { number, view, usage, metrics: BTreeMap::new() }
 }
 
 /// Whom programs wait for, in words: only where one runs that is not itself among those who have not come, and not while the

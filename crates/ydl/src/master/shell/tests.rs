@@ -17,7 +17,7 @@ use ydl_core::{
     },
     time::Span,
 };
-use ydl_proto::messages::Synced;
+use ydl_proto::messages::SyncReply;
 
 /// What was done, in order, and what will happen.
 #[derive(Debug, Default)]
@@ -241,8 +241,13 @@ impl Scene {
         report: Option<AgentReport>,
         seen: u64,
     ) -> (Receiver<Answer>, Kept) {
-        let sync =
-            Sync { reports: report.into_iter().collect(), seen, tokens: 0, wished: 0, usage: None };
+        let sync = Sync {
+            reports: report.into_iter().collect(),
+            order: seen,
+            tokens: 0,
+            last_request: 0,
+            usage: None,
+        };
         let (answer, answered) = oneshot::channel();
         let kept = Kept::default();
         let letter = Letter {
@@ -284,7 +289,7 @@ fn first() -> ContainerId {
 
 fn order(answer: &mut Receiver<Answer>) -> Option<Order> {
     match answer.try_recv().ok()? {
-        Answer::Order(Synced { order, .. }) => Some(order),
+        Answer::Order(SyncReply { order, .. }) => Some(order),
         Answer::Reply(_) | Answer::Wishes(_) => None,
     }
 }
@@ -348,12 +353,12 @@ struct Puppet {
 }
 
 impl Puppet {
-    fn on_order(&mut self, synced: Synced) {
+    fn on_order(&mut self, synced: SyncReply) {
         self.seen = synced.number;
         self.report = match synced.order {
             Order::Wait { round, .. } => ready(round),
             Order::Run(run) => exited(run.round),
-            Order::Stop { .. } => Some(AgentReport::Saved { error: None }),
+            Order::Stop { .. } => Some(AgentReport::OutputsUploaded { error: None }),
         };
     }
 
