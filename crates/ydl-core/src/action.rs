@@ -1,4 +1,4 @@
-//! What must be done. Actions are done once; asks and orders stand until they change.
+//! Output of the core: actions are executed once; asks and orders stand until they change.
 
 use crate::{
     cluster::Cluster,
@@ -11,103 +11,104 @@ use crate::{
 use alloc::{string::String, sync::Arc, vec::Vec};
 use serde::{Deserialize, Serialize};
 
-/// Something to do once, in the order given.
+/// An action, executed once and in the given order.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Action {
-    /// Start an agent in this container.
+    /// Launch an agent in this container.
     Launch {
-        /// Where.
+        /// The container.
         container: ContainerId,
-        /// For which task; the agent itself learns it by its order.
+        /// Its task; the agent learns it from its order.
         task: TaskId,
-        /// How large the container must be.
+        /// Required size of the container.
         resources: Resources,
     },
-    /// Give the container back, whatever runs in it.
+    /// Release the container, even if a program runs in it.
     Release(ContainerId),
-    /// The order of this container has changed: answer it if it listens. Losing this is harmless, because the
-    /// order stands.
+    /// The order of this container changed: deliver it if the agent waits for one. Losing this
+    /// action is harmless, because the order stands.
     OrderChanged(ContainerId),
-    /// A round has begun with these members: its rendezvous begins with them, and a newer round's takes an older one's
-    /// place. Tasks that start on their own, in a round or beside the job, begin none.
+    /// A round started with these members: its rendezvous starts, and replaces that of an older
+    /// round. Tasks that start on their own and sidecars start none.
     RoundStarted(Arc<Cluster>),
-    /// What ran there is over for its peers: it has ended, it is gone, or nobody counts on it any more. Said once of every
-    /// attempt that was told to run, however that came to be known, and before anybody is told of other members.
+    /// An attempt is over for its peers: it has ended, is lost, or was given up. Emitted once for
+    /// every attempt that was told to run, before its peers are notified of other members.
     AttemptOver(Run),
-    /// The members of a running round have changed, and those who stay run on
-    /// ([`ResizePolicy::Told`](crate::spec::ResizePolicy::Told)): hand this to the rendezvous of the round that it names, which
-    /// gives everybody a new rank and tells them. Newcomers are told to run with this very cluster; the others keep
-    /// the one they were started with.
+    /// The members of a running round changed, and the others keep running
+    /// ([`ResizePolicy::Notify`](crate::spec::ResizePolicy::Notify)). The rendezvous of that round
+    /// assigns new ranks and notifies them. Joining tasks start with this cluster; the others keep
+    /// the one they started with.
     MembersChanged(Arc<Cluster>),
-    /// Write this down.
+    /// Append an event to the history.
     Record(HistoryEvent),
-    /// The job is over. Nothing follows.
+    /// The job has finished. No action follows.
     Finish(Outcome),
 }
 
-/// What the backend should still grant. Absolute: it replaces what was asked before.
+/// Outstanding asks for the backend. Absolute: they replace the previous ones.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Asks {
-    /// One line per role and size.
+    /// One ask per role and size.
     pub asks: Vec<Ask>,
-    /// Nodes that must not be used now.
+    /// Nodes that are excluded now.
     pub avoid: Vec<NodeName>,
 }
 
-/// So many containers of one size for one role.
+/// An ask for containers of one size for one role.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Ask {
-    /// For whom.
+    /// The role.
     pub role: RoleName,
-    /// How large each is.
+    /// Size of each container.
     pub resources: Resources,
-    /// How many are still missing.
+    /// Number of outstanding containers.
     pub count: u32,
 }
 
-/// What an agent should be doing now. It compares this with what it does and acts on the difference, so a lost
-/// or repeated order changes nothing.
+/// Desired state of an agent. The agent compares the order with its state and acts on the
+/// difference, so a lost or repeated order changes nothing.
 ///
-/// An agent that has had no order for [`silence`](crate::spec::Timeouts::silence) is cut off: it stops its
-/// program within the grace and leaves. The core counts on that before it puts another in its place, so only an
-/// answer that carries an order may set the agent's clock back.
+/// An agent without an order for [`heartbeat`](crate::spec::Timeouts::heartbeat) is partitioned: it
+/// stops its program within the grace period and exits. The core relies on that before it replaces
+/// the task, so only a response that carries an order may reset the agent's timer.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Order {
-    /// No program may run; hold the ports and be ready for this round.
+    /// No program may run. The agent holds its ports and becomes ready for this round.
     Wait {
-        /// The round to be ready for.
+        /// Round to be ready for.
         round: u32,
-        /// Which task this container is.
+        /// Task of this container.
         task: TaskId,
-        /// The ports to hold, by name; `true` where the program can bind one that is still held.
+        /// Ports to hold, by name; `true` if the program can bind a port that is still held.
         ports: Vec<(String, bool)>,
-        /// Which share of the port range is this task's: so many of so many.
+        /// Slot of the task in the port range: index and number of slots.
         slot: (u32, u32),
-        /// How long a program of an earlier round has between SIGTERM and SIGKILL.
+        /// Time between SIGTERM and SIGKILL for a program of an earlier round.
         grace: Span,
     },
     /// The program of this round should run, or have run.
     Run(Run),
-    /// No program may run; when it has ended, copy the outputs if told to, say so, and leave.
+    /// No program may run. Once it has ended, the agent uploads the outputs if requested, reports
+    /// and exits.
     Stop {
-        /// How long the program has between SIGTERM and SIGKILL.
+        /// Time between SIGTERM and SIGKILL.
         grace: Span,
-        /// Whether the outputs are wanted.
+        /// True if the outputs are to be uploaded.
         upload: bool,
     },
 }
 
-/// What to run.
+/// An attempt to run.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Run {
-    /// Who this is.
+    /// The task.
     pub task: TaskId,
-    /// Which gathering this belongs to.
+    /// Round of the attempt.
     pub round: u32,
-    /// How often this task was tried, from 1.
+    /// Number of the attempt, from 1.
     pub attempt: u32,
-    /// Everybody, as far as they are known.
+    /// Members of the round, as far as they are known.
     pub cluster: Arc<Cluster>,
 }

@@ -1,4 +1,4 @@
-//! How an attempt ended and what follows from it: the failure table.
+//! Endings of attempts and their consequences: the failure table.
 
 use crate::{
     id::{ContainerId, NodeName, TaskId},
@@ -9,7 +9,7 @@ use alloc::{format, string::String};
 use core::fmt;
 use serde::{Deserialize, Serialize};
 
-/// What ended one attempt of a task.
+/// Ending of one attempt of a task.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Ending {
@@ -17,98 +17,98 @@ pub enum Ending {
     Succeeded,
     /// The program exited with another code.
     Exited {
-        /// Its exit code.
+        /// Exit code.
         code: i32,
     },
     /// A signal ended the program.
     Signalled {
-        /// Which.
+        /// The signal.
         signal: i32,
     },
-    /// The program failed, and a port that was let go for it belongs to somebody else.
+    /// The program failed, and a port that was released for it was taken by another process.
     PortTaken {
-        /// Which.
+        /// The port.
         port: u16,
     },
-    /// The program was to join others, and could not, because they are not the same any more.
+    /// The members of the round changed before the program could join them.
     Outdated,
     /// The program could not be executed.
     NotStarted {
-        /// Why.
+        /// Reason for the failure.
         reason: String,
     },
-    /// The agent could not prepare for the program.
+    /// The agent could not prepare the task.
     SetupFailed {
-        /// Why.
+        /// Reason for the failure.
         reason: String,
     },
-    /// The agent itself ended without a word.
+    /// The agent exited without a report.
     AgentDied {
-        /// Exit code, or 128 and the signal.
+        /// Exit code, or 128 plus the signal.
         status: i32,
     },
-    /// The container used more memory than it had asked for.
+    /// The container exceeded its memory limit.
     MemoryLimit {
-        /// How much it used.
+        /// Memory used.
         used_mib: u64,
-        /// How much it had.
+        /// Memory limit.
         limit_mib: u64,
     },
-    /// The cluster took the container back.
+    /// The cluster preempted the container.
     Preempted,
-    /// The container went with its node, or with the cluster's memory of it.
+    /// The container was lost with its node, or the cluster has no record of it.
     Lost,
     /// The node could not run the container.
     NodeFault {
-        /// Why.
+        /// Reason for the failure.
         reason: String,
     },
-    /// The agent was quiet for too long.
+    /// The agent sent no heartbeat within the timeout.
     HeartbeatTimeout {
-        /// How long.
+        /// Time since its last heartbeat.
         silent_for: Span,
     },
-    /// A deadline passed.
+    /// A timeout expired.
     TimedOut {
-        /// What was waited for: `launch`, `join`, `start` or `stop`.
+        /// The timeout that expired.
         timeout: TimeoutKind,
-        /// How long.
+        /// Time waited.
         after: Span,
     },
-    /// The program succeeded, its outputs could not be copied.
+    /// The program succeeded, but its outputs could not be uploaded.
     UploadFailed {
-        /// Why.
+        /// Reason for the failure.
         reason: String,
     },
 }
 
-/// A wait with a deadline.
+/// Kind of a timeout.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum TimeoutKind {
-    /// For the container to start.
+    /// Start of the container.
     Launch,
-    /// For the agent to be ready.
+    /// Readiness of the agent.
     Join,
-    /// For the program to start.
+    /// Start of the program.
     Start,
-    /// For the program to stop.
+    /// Stop of the program.
     Stop,
 }
 
-/// What an ending says about the node.
+/// Effect of an ending on the node's exclusion.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ExclusionTrigger {
-    /// Nothing.
+    /// No effect.
     Never,
-    /// It is suspect when this happens several times.
+    /// The node is excluded after several such endings.
     AfterFailures,
-    /// It is to be avoided at once.
+    /// The node is excluded at once.
     Immediate,
 }
 
 impl Ending {
-    /// Whether it is somebody's fault and uses up a restart.
+    /// Returns true if the ending is a failure of the task and uses up a restart.
     pub fn counts_as_failure(&self) -> bool {
         match self {
             Ending::Succeeded
@@ -132,11 +132,12 @@ impl Ending {
         }
     }
 
-    /// Whether it is laid at the node's door, or at chance's, and not the program's: too many of these in a row are a
-    /// failure all the same.
+    /// Returns true if the ending is attributed to the node or to chance and not to the program.
+    /// Too many of these in a row count as a failure.
     ///
-    /// Silence is one of them. A node without power is silent long before its cluster calls it lost, which should cost
-    /// a task no more than being lost; a program that takes its agent down with it does so every time.
+    /// A heartbeat timeout is one of them. A node without power stops sending heartbeats long
+    /// before its cluster reports it as lost, which should cost a task no more than a lost node; a
+    /// program that takes its agent down does so on every attempt.
     pub fn is_node_fault(&self) -> bool {
         matches!(
             self,
@@ -148,7 +149,7 @@ impl Ending {
         )
     }
 
-    /// What it says about the node.
+    /// Returns the effect on the node's exclusion.
     pub fn exclusion_trigger(&self) -> ExclusionTrigger {
         match self {
             Ending::NodeFault { .. } | Ending::HeartbeatTimeout { .. } => {
@@ -171,7 +172,7 @@ impl Ending {
     }
 }
 
-/// The names of signals a person knows.
+/// Returns the name of a signal, such as `SIGTERM`.
 pub fn signal_name(signal: i32) -> String {
     let name = match signal {
         1 => "SIGHUP",
@@ -190,7 +191,7 @@ pub fn signal_name(signal: i32) -> String {
     String::from(name)
 }
 
-/// The rest of a sentence that begins with the task's name.
+/// Formats the ending as the predicate of a sentence about the task.
 impl fmt::Display for Ending {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
@@ -210,7 +211,7 @@ impl fmt::Display for Ending {
                 write!(f, "lost its agent, which exited with code {status}")
             }
             Ending::MemoryLimit { used_mib, limit_mib } => {
-                // Figures that would look alike once rounded are told in MiB.
+                // Values that would be equal after rounding are printed in MiB.
                 if used_mib * 10 / 1024 == limit_mib * 10 / 1024 {
                     write!(f, "was killed: it used {used_mib} of {limit_mib} MiB memory")
                 } else {
@@ -237,7 +238,7 @@ impl fmt::Display for Ending {
     }
 }
 
-/// How a task ended for good.
+/// Final result of a task.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum TaskResult {
@@ -249,48 +250,48 @@ pub enum TaskResult {
     Stopped,
 }
 
-/// How the job ended.
+/// Outcome of the job.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Outcome {
-    /// As its completion rules want it.
+    /// The completion rules are met.
     Succeeded,
-    /// For this reason.
+    /// The job failed for this cause.
     Failed(Cause),
-    /// Somebody wanted it to end.
+    /// The job was killed on request.
     Killed {
-        /// Who or what.
+        /// Originator of the request.
         by: String,
     },
 }
 
-/// Why a job failed.
+/// Cause of a job's failure.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Cause {
-    /// A task failed for good.
+    /// A task failed permanently.
     Task {
-        /// Which.
+        /// The task.
         task: TaskId,
-        /// Its last attempt.
+        /// Number of its last attempt.
         attempt: u32,
-        /// Where it ran.
+        /// Node of that attempt.
         node: Option<NodeName>,
-        /// In which container.
+        /// Container of that attempt.
         container: Option<ContainerId>,
-        /// How it ended.
+        /// Ending of that attempt.
         ending: Ending,
-        /// The last lines it wrote to stderr.
+        /// Last lines of its stderr.
         stderr_tail: String,
     },
-    /// The containers could not be had.
+    /// The containers were not granted.
     NoContainers {
-        /// What was missing, in one sentence.
+        /// Description of the missing containers.
         missing: String,
     },
-    /// The job ran longer than it was allowed to.
+    /// The job exceeded its run timeout.
     RunTimeout {
-        /// The limit.
+        /// The timeout.
         limit: Span,
     },
 }
@@ -314,7 +315,7 @@ impl fmt::Display for Cause {
 }
 
 impl Outcome {
-    /// The whole sentence: `the job was killed by ada`.
+    /// Returns the outcome as a sentence: `the job was killed by ada`.
     pub fn sentence(&self) -> String {
         match self {
             Outcome::Killed { .. } => format!("the job was {self}"),

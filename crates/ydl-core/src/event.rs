@@ -1,4 +1,4 @@
-//! What happened. Everything the core ever learns comes in as one of these.
+//! Events: the only input of the core.
 
 use crate::{
     cluster::Endpoint,
@@ -9,198 +9,198 @@ use crate::{
 use alloc::{string::String, vec::Vec};
 use serde::{Deserialize, Serialize};
 
-/// Something that happened, in the past tense. Late, repeated and lost ones are expected.
+/// An event, named in the past tense. Events may arrive late, repeatedly or not at all.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Event {
-    // From the backend.
-    /// The backend can place containers on so many nodes.
+    // Reported by the backend.
+    /// The number of usable nodes changed.
     NodesCounted {
-        /// How many there are now.
+        /// Number of usable nodes.
         nodes: u32,
     },
-    /// Some role could run nowhere if these nodes were avoided.
+    /// Nodes without which some role could not run.
     NodesRequired {
-        /// All of them; whoever was named before and is not now can be done without.
+        /// The complete set; it replaces the previous one.
         nodes: Vec<NodeName>,
     },
-    /// Containers were granted.
+    /// The backend granted containers.
     Granted {
-        /// Each of them; a grant may be repeated.
+        /// The grants; a grant may be repeated.
         grants: Vec<Grant>,
     },
-    /// A container that we launched is starting.
+    /// A launched container is starting.
     Launched {
-        /// Which.
+        /// The container.
         container: ContainerId,
     },
     /// A container could not be launched.
     LaunchFailed {
-        /// Which.
+        /// The container.
         container: ContainerId,
-        /// Why, in one sentence.
+        /// Reason for the failure.
         reason: String,
     },
-    /// Containers ended: nothing runs in them any more, unless they were lost with their node. One batch may
-    /// name many.
+    /// Containers ended. Nothing runs in them any more, unless their node was lost. One event may
+    /// report many.
     Ended {
-        /// Each with how it ended.
+        /// The containers, each with its exit.
         containers: Vec<(ContainerId, ContainerExit)>,
     },
-    /// The cluster wants a container back soon.
+    /// The cluster will preempt a container soon.
     PreemptionWarned {
-        /// Which.
+        /// The container.
         container: ContainerId,
     },
-    /// What was asked for can never be had here.
+    /// The backend can never satisfy the current asks.
     RequestUnsatisfiable {
-        /// What is short, in one sentence.
+        /// Description of the missing resources.
         reason: String,
     },
 
-    // From the agents. Each names the container it comes from: that is the fence.
-    /// An agent holds its ports and waits for its program.
+    // Reported by agents. Each event names its container, which fences earlier attempts.
+    /// An agent holds its ports and waits for the order to run.
     Ready {
-        /// Where it runs.
+        /// Container of the agent.
         container: ContainerId,
-        /// The round it is ready for.
+        /// Round that the agent is ready for.
         round: u32,
-        /// Where its peers reach it.
+        /// Address and ports for its peers.
         endpoint: Endpoint,
     },
-    /// An agent cannot be made ready.
+    /// An agent could not prepare its task.
     SetupFailed {
-        /// Where it runs.
+        /// Container of the agent.
         container: ContainerId,
-        /// Why, in one sentence.
+        /// Reason for the failure.
         reason: String,
-        /// Whether its node is at fault, so that another might do better.
+        /// True if the node caused the failure, so that another node may succeed.
         node_fault: bool,
     },
-    /// The program runs.
+    /// The program is running.
     Started {
-        /// Where.
+        /// Container of the program.
         container: ContainerId,
-        /// In which round.
+        /// Round of the attempt.
         round: u32,
     },
     /// The program ended, or could not be started.
     Exited {
-        /// Where.
+        /// Container of the program.
         container: ContainerId,
-        /// In which round.
+        /// Round of the attempt.
         round: u32,
-        /// How.
+        /// Exit of the program.
         exit: ProgramExit,
     },
-    /// An agent has stopped its program, copied what was to be copied, and is about to leave.
+    /// An agent stopped its program, uploaded the outputs and is about to exit.
     OutputsUploaded {
-        /// Where.
+        /// Container of the program.
         container: ContainerId,
-        /// What could not be copied.
+        /// Upload error, if any.
         error: Option<String>,
     },
-    /// An agent has missed its beats.
+    /// An agent missed its heartbeats.
     HeartbeatMissed {
-        /// Where.
+        /// Container of the program.
         container: ContainerId,
     },
-    /// A quiet agent was heard again.
+    /// The heartbeats of an agent resumed.
     HeartbeatResumed {
-        /// Where.
+        /// Container of the program.
         container: ContainerId,
     },
 
-    // From people.
-    /// Somebody wants the job to end.
+    // Requested by users.
+    /// A request to end the job.
     KillRequested {
-        /// Who or what, for the record.
+        /// Originator of the request.
         by: String,
-        /// Without grace.
+        /// Skip the grace period.
         immediate: bool,
     },
-    /// Somebody wants a role to have another size.
+    /// A request to scale a role.
     ScaleRequested {
-        /// Which role.
+        /// The role.
         role: RoleName,
-        /// Its new number of tasks.
+        /// New number of tasks.
         instances: u32,
     },
 
-    // From the shell.
-    /// Time has passed.
+    // Generated by the master.
+    /// A timer expired.
     Ticked,
-    /// A new master has replayed the journal; these containers are still alive. It must be the first event after
-    /// the replay: every wait begins again with it.
+    /// A new master has replayed the journal. This must be the first event after the replay: every
+    /// wait restarts with it.
     MasterRecovered {
-        /// What the backend says is alive.
+        /// Containers that the backend reports as alive.
         live: Vec<ContainerId>,
     },
 }
 
-/// A container that the backend gave us.
+/// A container granted by the backend.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Grant {
-    /// Its name.
+    /// Id of the container.
     pub container: ContainerId,
-    /// The role it was asked for.
+    /// Role of the ask.
     pub role: RoleName,
-    /// Where it is.
+    /// Node of the container.
     pub node: NodeName,
-    /// Its size, which may be larger than what was asked.
+    /// Size of the container; it may exceed the ask.
     pub resources: Resources,
 }
 
-/// How a container ended, as its backend saw it.
+/// Exit of a container as reported by the backend.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum ContainerExit {
-    /// Its process ended by itself.
+    /// Its process exited.
     Completed {
-        /// Exit code, or 128 and the signal.
+        /// Exit code, or 128 plus the signal.
         status: i32,
     },
-    /// It used more memory than it had asked for.
+    /// It exceeded its memory limit.
     MemoryLimit {
-        /// How much it used.
+        /// Memory used.
         used_mib: u64,
-        /// How much it had.
+        /// Memory limit.
         limit_mib: u64,
     },
-    /// The cluster took it back for others.
+    /// The cluster preempted it.
     Preempted,
-    /// The cluster no longer hears its node. What runs there may run on for a while.
+    /// The cluster lost contact with its node. Processes on the node may keep running for a while.
     NodeLost,
     /// The node could not run it.
     NodeFault {
-        /// Why, in one sentence.
+        /// Reason for the failure.
         reason: String,
     },
-    /// We gave it back, or the backend ended it without anybody's fault.
+    /// The master released it, or the backend ended it without a failure.
     Released,
 }
 
-/// How a program ended, as its agent saw it.
+/// Exit of a program as reported by its agent.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ProgramExit {
-    /// Its exit code, where it ended by itself.
+    /// Exit code, if the program exited by itself.
     pub code: Option<i32>,
-    /// The signal that ended it.
+    /// Signal that ended the program.
     pub signal: Option<i32>,
-    /// Why it could not be started at all.
+    /// Reason why the program could not be started.
     pub not_started: Option<String>,
-    /// A port that was let go for it, and that somebody else has now.
+    /// A port that was released for the program and that another process has taken.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub port_taken: Option<u16>,
-    /// Who is in its round had changed before it could join, so that it could not but fail.
+    /// The members of its round had changed before the program could join.
     #[serde(default, skip_serializing_if = "core::ops::Not::not")]
     pub outdated: bool,
-    /// The container itself was being signalled: its end, not the program's, is the cause.
+    /// The container was being signalled: its exit, not the program's, is the cause.
     pub container_signalled: bool,
-    /// The most memory its process tree used.
+    /// Peak memory of the process tree.
     pub peak_memory_mib: u64,
-    /// How long it ran.
+    /// Run time.
     pub ran: Span,
-    /// The last lines it wrote to stderr.
+    /// Last lines of its stderr.
     pub stderr_tail: String,
 }

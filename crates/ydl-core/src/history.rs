@@ -1,4 +1,5 @@
-//! The one stream of what people may want to know: history, page, client and `--json` fold over it.
+//! The history of a job: one stream of events that the history log, the status page, the client and
+//! `--json` read.
 
 use crate::{
     ending::{Ending, Outcome},
@@ -9,177 +10,178 @@ use alloc::{format, string::String};
 use core::fmt;
 use serde::{Deserialize, Serialize};
 
-/// Something worth knowing, and when.
+/// One entry of a job's history.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct HistoryEvent {
-    /// When the core learned it.
+    /// Time at which the core recorded the event.
     pub at: Time,
-    /// What it is.
+    /// Kind of event, with its data.
     pub kind: HistoryKind,
 }
 
-/// How a task began a new round.
+/// Reason why a round restarted.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum RestartCause {
-    /// Its attempt has ended before the others' have.
+    /// An attempt ended before those of its peers.
     #[default]
     AttemptEnded,
-    /// It is new, or has come back, and the others were not interrupted before it was there.
+    /// A new or returning task joined, and its peers were not interrupted earlier.
     TaskJoined,
-    /// Its role needs fewer tasks.
+    /// The role was scaled down.
     TaskLeft,
 }
 
-/// What is worth knowing.
+/// Kind of a [`HistoryEvent`].
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum HistoryKind {
-    /// The job began.
+    /// The job started.
     JobStarted,
-    /// A gathering is complete; its programs are told to run.
+    /// All members of a round are ready; their programs are told to run.
     RoundStarted {
-        /// Its number.
+        /// Number of the round.
         round: u32,
-        /// How many tasks are in it.
+        /// Number of its tasks.
         tasks: u32,
     },
-    /// A program runs.
+    /// A program is running.
     AttemptStarted {
-        /// Whose.
+        /// The task.
         task: TaskId,
-        /// Which attempt.
+        /// Number of the attempt.
         attempt: u32,
-        /// In which round.
+        /// Round of the attempt.
         round: u32,
-        /// Where.
+        /// Container of the attempt.
         container: ContainerId,
-        /// Where.
+        /// Node of the container.
         node: NodeName,
     },
-    /// An attempt is over.
+    /// An attempt ended.
     AttemptEnded {
-        /// Whose.
+        /// The task.
         task: TaskId,
-        /// Which attempt.
+        /// Number of the attempt.
         attempt: u32,
-        /// In which round.
+        /// Round of the attempt.
         round: u32,
-        /// Where.
+        /// Container of the attempt.
         container: ContainerId,
-        /// Where.
+        /// Node of the container.
         node: NodeName,
-        /// How it ended.
+        /// Ending of the attempt.
         ending: Ending,
-        /// What follows.
+        /// Consequence for the task and the job.
         disposition: Disposition,
-        /// The most memory its processes used, where the agent could say.
+        /// Peak memory of its processes, if the agent measured it.
         peak_memory_mib: u64,
-        /// The last lines it wrote to stderr.
+        /// Last lines of its stderr.
         stderr_tail: String,
     },
-    /// A running program is stopped because a round begins anew or the job is over.
+    /// A running program is stopped because its round restarts or the job ends.
     AttemptStopped {
-        /// Whose.
+        /// The task.
         task: TaskId,
-        /// Which attempt.
+        /// Number of the attempt.
         attempt: u32,
     },
-    /// A round is given up; a new one gathers.
+    /// A round is abandoned, and its tasks wait for a new one.
     RoundRestarted {
-        /// The new round.
+        /// Number of the new round.
         round: u32,
-        /// Who began it.
+        /// The task that caused the restart.
         task: TaskId,
-        /// How.
+        /// Reason for the restart.
         #[serde(default)]
         cause: RestartCause,
-        /// Who starts again.
+        /// Number of tasks that restart.
         tasks: u32,
     },
-    /// Members came or went, and the others run on.
+    /// Members joined or left a round that keeps running.
     MembersChanged {
-        /// The round that goes on.
+        /// Number of the round.
         round: u32,
-        /// How many tasks are in it now.
+        /// Number of its tasks now.
         tasks: u32,
     },
-    /// The gang could not be had in time and gave everything back.
+    /// A gang did not get all its containers in time and released those it held.
     GangReleased {
-        /// How often so far.
+        /// Number of releases so far.
         tries: u32,
-        /// How long it stays away.
+        /// Time until it asks again.
         backoff: Span,
-        /// What was missing, in one sentence.
+        /// Description of the missing containers.
         missing: String,
     },
-    /// A node is avoided.
+    /// A node is excluded.
     NodeExcluded {
-        /// Which.
+        /// The node.
         node: NodeName,
-        /// Until when.
+        /// Time at which the exclusion expires.
         until: Time,
-        /// What it is blamed for, in one sentence.
+        /// Reason for the exclusion.
         reason: String,
     },
-    /// A node is no longer avoided: its time is up, there are too few nodes to be choosy, or a role can run nowhere else.
+    /// A node is no longer excluded: the exclusion expired, too few nodes are left, or a role can
+    /// run nowhere else.
     NodeReadmitted {
-        /// Which.
+        /// The node.
         node: NodeName,
     },
     /// A task will ask for more memory.
     MemoryIncreased {
-        /// Which.
+        /// The task.
         task: TaskId,
-        /// Its new size.
+        /// Memory of its next container.
         memory_mib: u64,
     },
-    /// A role has another size.
+    /// A role was scaled.
     RoleScaled {
-        /// Which.
+        /// The role.
         role: RoleName,
-        /// From.
+        /// Previous number of tasks.
         from: u32,
-        /// To.
+        /// New number of tasks.
         to: u32,
-        /// Why, where nobody asked for it.
+        /// Reason, unless the user requested it.
         reason: Option<String>,
     },
-    /// A new master took over.
+    /// A new master recovered the job.
     MasterRecovered {
-        /// How many containers were still there.
+        /// Number of containers that are still alive.
         live: u32,
     },
-    /// The job is being ended.
+    /// The job is ending.
     JobEnding {
-        /// As what.
+        /// Outcome of the job.
         outcome: Outcome,
     },
-    /// The job is over.
+    /// The job has finished.
     JobFinished {
-        /// As what.
+        /// Outcome of the job.
         outcome: Outcome,
     },
 }
 
-/// What follows the end of an attempt.
+/// Consequence of the end of an attempt.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Disposition {
     /// The task is done.
     Done,
-    /// The task starts again, alone or with others, after a wait.
+    /// The task is retried, alone or with its peers, after a backoff.
     Retry {
-        /// The wait.
+        /// The backoff.
         after: Span,
     },
-    /// The task has failed for good, and the job can live with it.
+    /// The task failed permanently; the job tolerates it.
     Tolerated,
-    /// The job fails, unless it turns out within a while that the cluster has taken a peer.
+    /// The job fails, unless the failure turns out to follow from the loss of a peer.
     Suspected,
     /// The job fails.
     FailJob,
-    /// Nothing: the job is ending, or nobody needs the task any more.
+    /// No consequence: the job is ending, or the task is not needed any more.
     NoAction,
 }
 
@@ -250,7 +252,7 @@ impl fmt::Display for HistoryKind {
     }
 }
 
-/// `1 task`, `2 tasks`.
+/// Formats a count with its noun: `1 task`, `2 tasks`.
 pub fn counted(n: u32, noun: &str) -> String {
     if n == 1 { format!("1 {noun}") } else { format!("{n} {noun}s") }
 }

@@ -1,4 +1,4 @@
-//! Names of things. Cheap to clone, ordered, and printed as a user would type them.
+//! Identifiers: cheap to clone, ordered, and printed as a user would type them.
 
 use alloc::{borrow::ToOwned, format, string::String, sync::Arc};
 use core::{fmt, str::FromStr};
@@ -11,7 +11,7 @@ macro_rules! name {
         pub struct $name(Arc<str>);
 
         impl $name {
-            /// The name as text.
+            /// Returns the name as text.
             pub fn as_str(&self) -> &str {
                 &self.0
             }
@@ -60,11 +60,12 @@ name! {
     RoleName
 }
 name! {
-    /// A container, by the name its backend gave it. Never used twice; therefore the fence.
+    /// A container id assigned by the backend. Ids are never reused, so they fence messages of
+    /// earlier attempts.
     ContainerId
 }
 name! {
-    /// A machine that runs containers.
+    /// A node that runs containers.
     NodeName
 }
 
@@ -73,7 +74,7 @@ name! {
 pub struct TaskId {
     /// The role it belongs to.
     pub role: RoleName,
-    /// Its place in the role, from 0.
+    /// Index in the role, from 0.
     pub index: u32,
 }
 

@@ -1,16 +1,17 @@
-//! The brain of ydl: a job as a value. Events go in, actions come out.
+//! The core of ydl: a job as a state machine. Events go in, actions come out.
 //!
-//! No clock, no I/O, no randomness, no async: the same events give the same actions, so the journal of what
-//! went in *is* the durable state, and thousands of fault schedules can be simulated in a second.
+//! The core has no clock, I/O, randomness or async code: the same events give the same actions. The
+//! journal of events is therefore the durable state, and thousands of fault schedules can be
+//! simulated in a second.
 //!
-//! The tour, in reading order:
-//! * [`id`] and [`time`]: the words everything else is said in.
-//! * [`spec`]: what the user asked for, valid by construction.
-//! * [`event`]: what happened. [`action`]: what must be done once; the standing asks and orders.
-//! * [`ending`]: how an attempt or a job ended, and what follows from it.
-//! * [`job`]: the state machine between them.
-//! * [`cluster`] and [`framework`]: what a program is told about its peers.
-//! * [`history`] and [`view`]: what people see.
+//! Modules, in reading order:
+//! * [`id`] and [`time`]: names and time.
+//! * [`spec`]: the validated job specification.
+//! * [`event`]: the input. [`action`]: the output, with the standing asks and orders.
+//! * [`ending`]: endings of attempts and jobs, and their consequences.
+//! * [`job`]: the state machine.
+//! * [`cluster`] and [`framework`]: the members of a round and the environment of their programs.
+//! * [`history`] and [`view`]: the history and the current view of a job.
 #![no_std]
 #![forbid(unsafe_code)]
 

@@ -1,4 +1,4 @@
-//! Time as the core knows it: an argument, in milliseconds, that never runs backwards.
+//! Time in the core: an argument in milliseconds that never runs backwards.
 
 use alloc::{format, string::String};
 use core::{
@@ -7,14 +7,14 @@ use core::{
 };
 use serde::{Deserialize, Serialize};
 
-/// A moment: milliseconds since the epoch, as told by the shell.
+/// A point in time: milliseconds since the epoch, provided by the caller.
 #[derive(
     Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize,
 )]
 #[serde(transparent)]
 pub struct Time(pub u64);
 
-/// A length of time in milliseconds.
+/// A duration in milliseconds.
 #[derive(
     Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize,
 )]
@@ -22,17 +22,17 @@ pub struct Time(pub u64);
 pub struct Span(pub u64);
 
 impl Span {
-    /// So many seconds.
+    /// Returns a span of `n` seconds.
     pub const fn seconds(n: u64) -> Span {
         Span(n * 1_000)
     }
 
-    /// So many minutes.
+    /// Returns a span of `n` minutes.
     pub const fn minutes(n: u64) -> Span {
         Span(n * 60_000)
     }
 
-    /// So many hours.
+    /// Returns a span of `n` hours.
     pub const fn hours(n: u64) -> Span {
         Span(n * 3_600_000)
     }
@@ -59,7 +59,7 @@ impl Add for Span {
     }
 }
 
-/// The two largest units, as a person would say it: `1h 5m`, `12s`, `340ms`.
+/// Formats the two largest units: `1h 5m`, `12s`, `340ms`.
 impl fmt::Display for Span {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let units = [(86_400_000, "d"), (3_600_000, "h"), (60_000, "m"), (1_000, "s"), (1, "ms")];
@@ -68,7 +68,7 @@ impl fmt::Display for Span {
         for (at, (size, unit)) in units.iter().enumerate() {
             let n = rest / size;
             rest %= size;
-            // Milliseconds beside whole seconds or more are noise to a reader.
+            // Milliseconds are omitted next to larger units.
             if n == 0 || (at == 4 && !text.is_empty()) {
                 continue;
             }

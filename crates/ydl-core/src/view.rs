@@ -1,4 +1,4 @@
-//! The job as people see it. The only model read by the client's tables, `--json` and pages.
+//! View of a job: the only model read by the client's tables, `--json` and the status page.
 
 use crate::{
     ending::{Outcome, TaskResult},
@@ -9,116 +9,117 @@ use crate::{
 use alloc::{string::String, vec::Vec};
 use serde::{Deserialize, Serialize};
 
-/// A job at one moment.
+/// Snapshot of a job.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct JobView {
-    /// What people call it.
+    /// Name of the job.
     pub name: String,
-    /// Where it stands.
+    /// Phase of the job.
     pub phase: JobPhase,
-    /// When it began.
+    /// Start time.
     pub started: Time,
-    /// When this was true.
+    /// Time of the snapshot.
     pub now: Time,
-    /// The newest round that runs or gathers anew. Newcomers have a number of their own while they gather apart.
+    /// Newest round that runs or waits for its members. Newcomers that wait apart have a round
+    /// number of their own.
     pub round: u32,
-    /// What it waits for, in one sentence.
+    /// Description of what the job waits for.
     pub why: String,
-    /// How it ended, once it has.
+    /// Outcome, once the job has ended.
     pub outcome: Option<Outcome>,
-    /// Every role.
+    /// All roles.
     pub roles: Vec<RoleView>,
-    /// Every task.
+    /// All tasks.
     pub tasks: Vec<TaskView>,
 }
 
-/// Where a job stands.
+/// Phase of a job.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum JobPhase {
-    /// Nothing runs yet, or not everything that should.
+    /// Some or all programs do not run yet.
     Pending,
-    /// Programs run.
+    /// Programs are running.
     Running,
-    /// It is being ended.
+    /// The job is ending.
     Ending,
-    /// It is over.
+    /// The job has finished.
     Finished,
 }
 
 /// A role in a [`JobView`].
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct RoleView {
-    /// Its name.
+    /// Name of the role.
     pub role: RoleName,
-    /// How many tasks it should have.
+    /// Desired number of tasks.
     pub instances: u32,
-    /// Between which numbers that may change by itself, in an elastic role.
+    /// Range of an elastic role.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub elastic: Option<Range>,
-    /// How many wait for a container.
+    /// Tasks that wait for a container.
     pub waiting: u32,
-    /// How many have a container and no program yet.
+    /// Tasks with a container whose program does not run yet.
     pub preparing: u32,
-    /// How many run their program.
+    /// Tasks whose program runs.
     pub running: u32,
-    /// How many are done.
+    /// Tasks that succeeded.
     pub succeeded: u32,
-    /// How many failed for good.
+    /// Tasks that failed permanently.
     pub failed: u32,
 }
 
 /// A task in a [`JobView`].
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct TaskView {
-    /// Which.
+    /// The task.
     pub task: TaskId,
-    /// What it is doing.
+    /// State of the task.
     pub state: TaskState,
-    /// Which attempt this is.
+    /// Number of the attempt.
     pub attempt: u32,
-    /// Which round it belongs to.
+    /// Round of the task.
     pub round: u32,
     /// Its container, while it has one.
     pub container: Option<ContainerId>,
-    /// The node it is or was last on.
+    /// Its current or last node.
     pub node: Option<NodeName>,
-    /// Since when it is in this state.
+    /// Time at which it entered this state.
     pub since: Time,
-    /// How an earlier attempt ended, or this one.
+    /// Ending of the latest attempt that ended.
     pub last_ending: Option<String>,
 }
 
-/// What a task is doing.
+/// State of a task.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum TaskState {
-    /// It waits before it asks again.
+    /// It waits for its backoff.
     BackingOff,
     /// It waits for a container.
     Asked,
     /// Its container is being started.
     Launching,
-    /// Its agent waits for the others.
+    /// Its agent is ready and waits for its peers.
     Ready,
     /// Its program is being started.
     Starting,
     /// Its program runs.
     Running,
-    /// Its program is stopped, for a new round.
+    /// Its program is being stopped for a new round.
     Restarting,
-    /// Its program is stopped or its outputs are copied.
+    /// Its program is being stopped or its outputs are being uploaded.
     Stopping,
     /// It succeeded.
     Succeeded,
-    /// It failed for good.
+    /// It failed permanently.
     Failed,
     /// It was stopped with the job.
     Stopped,
 }
 
 impl TaskState {
-    /// The word for it.
+    /// Returns the name used in tables and JSON.
     pub fn word(self) -> &'static str {
         match self {
             TaskState::BackingOff => "backing-off",

@@ -1,11 +1,12 @@
-//! Horovod: equal processes that find each other at a store and then speak Gloo among themselves. The master has the
+//! Horovod: equal processes that find each other at a store and then use Gloo. The master runs the
 //! store, and each program reaches it on a port of its own agent.
 //!
-//! A task is a host of its own for Horovod, whatever node it is on: the local rank is then a process's number among
-//! those that share the task's devices, and a container sees no others.
+//! Each task is a Horovod host, whatever node it runs on: the local rank is the number of a process
+//! among those that share the task's devices, and a container sees no others.
 //!
-//! When a process dies the others fail within a second. In a job whose roles are elastic they meet again without it, and
-//! newcomers join them; in any other all of them begin a new round together.
+//! When a process fails the others fail within a second. In a job with elastic roles they
+//! rendezvous again without it, and newcomers join them; otherwise all of them restart in a new
+//! round.
 
 use super::{FrameworkProfile, ProcessConfig, ProcessContext};
 use crate::{
@@ -20,8 +21,9 @@ use alloc::{
     vec::Vec,
 };
 
-/// Horovod's own 30 s are short for processes that wait for one which loads its data first, or for a new master. Whoever
-/// waits for a dead one is told by ydl; but those who run on without it must see by themselves that it is gone.
+/// Horovod's default of 30 s is too short if a process loads its data first, or during a master
+/// recovery. ydl reports failed processes itself; processes that continue without a peer must
+/// detect the loss themselves.
 const TIMEOUT_SECONDS: u32 = 300;
 
 pub(super) struct Horovod;
@@ -55,7 +57,7 @@ impl FrameworkProfile for Horovod {
         let ProcessContext { cluster, task, local, elastic, rendezvous_port: door, .. } = context;
         let role = cluster.role(task.role.as_str());
         let each = role.map_or(1, |member| member.processes);
-        // The processes with this local number, one of each task that has so many.
+        // Processes with this local rank, one of each task that has enough processes.
         let across = |member: &RoleMembers| match member.processes > *local {
             true => member.instances,
             false => 0,

@@ -1,7 +1,7 @@
-//! JAX: processes that meet at a coordinator, which is in the process of rank 0.
+//! JAX: processes that connect to a coordinator in the process of rank 0.
 //!
-//! When a process dies its peers wait in a collective, and JAX itself takes a minute and a half to notice, so all of them
-//! begin a new round together.
+//! When a process fails its peers wait in a collective, and JAX itself takes a minute and a half to
+//! detect it, so all of them restart in a new round.
 
 use super::{FrameworkProfile, ProcessConfig, ProcessContext};
 use alloc::{
@@ -50,8 +50,8 @@ impl FrameworkProfile for Jax {
         let mut all = cluster.roles.iter().flat_map(|member| &member.endpoints);
         if let Some(address) = all.next().and_then(|first| first.address(PORT)) {
             if rank == 0 {
-                // By itself it would listen on every address, where a coordinator of another job may listen, too: gRPC would
-                // let both, and hand a process to either.
+                // By default it would listen on every address, where the coordinator of another job
+                // may listen, too: gRPC would allow both, and connect a process to either.
                 set("JAX_COORDINATOR_BIND_ADDRESS", address.clone());
             }
             set("JAX_COORDINATOR_ADDRESS", address);

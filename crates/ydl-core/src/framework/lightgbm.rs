@@ -1,6 +1,6 @@
-//! LightGBM: workers that know each other's addresses from the start, and need nobody to meet at.
+//! LightGBM: workers that know each other's addresses from the start and need no rendezvous.
 //!
-//! When a worker dies the others fail at once, so all of them begin a new round together.
+//! When a worker fails the others fail at once, so all of them restart in a new round.
 
 use super::{FrameworkProfile, ProcessConfig, ProcessContext};
 use crate::cluster::Endpoint;
@@ -27,7 +27,7 @@ impl FrameworkProfile for Lightgbm {
     }
 
     fn ports(&self, _role: &str) -> Vec<(String, bool)> {
-        // It binds without sharing, so the port is let go when the program starts.
+        // It binds exclusively, so the port is released when the program starts.
         vec![(PORT.to_owned(), false)]
     }
 
@@ -38,7 +38,7 @@ impl FrameworkProfile for Lightgbm {
         let machines: Vec<_> =
             all.map(|endpoint| format!("{}:{}", endpoint.host, port(endpoint))).collect();
         let own = cluster.endpoint(task).map_or(0, port);
-        // As its parameters are called: a program hands them over.
+        // Named after the parameters to which the program passes them.
         let env = [
             ("machines", machines.join(",")),
             ("local_listen_port", own.to_string()),

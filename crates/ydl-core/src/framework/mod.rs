@@ -1,7 +1,7 @@
-//! What each framework needs: a pure function from cluster and task to environment and arguments.
+//! Frameworks: a pure function from cluster and task to environment and arguments.
 //!
-//! A framework is a line in [`Framework`] and a file here, with what differs from the usual [`FrameworkProfile`]. Nothing else in
-//! the crate asks which one it is.
+//! A framework is a line in [`Framework`] and a file here that implements [`FrameworkProfile`]. No
+//! other module depends on the concrete framework.
 
 mod horovod;
 mod jax;
@@ -21,10 +21,10 @@ use alloc::{borrow::ToOwned, collections::BTreeMap, format, string::String, vec:
 use core::{fmt, str::FromStr};
 use serde::{Deserialize, Serialize};
 
-/// A framework is called as its file is: rustfmt finds the files by the lines above, and would not in here.
+/// A framework has the name of its file; rustfmt finds the files by the `mod` lines above.
 macro_rules! frameworks {
     ($($(#[$what:meta])* $framework:ident = $file:ident,)*) => {
-        /// The frameworks whose rendezvous ydl does.
+        /// Supported frameworks.
         #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
         #[serde(rename_all = "kebab-case")]
         pub enum Framework {
@@ -53,73 +53,74 @@ macro_rules! frameworks {
 frameworks! {
     /// Any command.
     None = none,
-    /// MXNet's parameter servers.
+    /// MXNet parameter servers.
     Mxnet = mxnet,
-    /// PyTorch's process groups.
+    /// PyTorch process groups.
     Pytorch = pytorch,
-    /// Horovod's processes.
+    /// Horovod processes.
     Horovod = horovod,
-    /// XGBoost's workers, and others that meet at a Rabit tracker.
+    /// XGBoost workers, and other clients of a Rabit tracker.
     Xgboost = xgboost,
-    /// LightGBM's workers.
+    /// LightGBM workers.
     Lightgbm = lightgbm,
-    /// TensorFlow's strategies and parameter servers.
+    /// TensorFlow strategies and parameter servers.
     Tensorflow = tensorflow,
-    /// JAX's processes.
+    /// JAX processes.
     Jax = jax,
 }
 
-/// What a program's variables are made of.
+/// Context of a process, from which its configuration is derived.
 #[derive(Clone, Copy, Debug)]
 pub struct ProcessContext<'a> {
-    /// Everybody in its round.
+    /// Members of its round.
     pub cluster: &'a Cluster,
-    /// Which of them it is.
+    /// Task of the process.
     pub task: &'a TaskId,
-    /// Which of the task's processes, from 0.
+    /// Index of the process in the task, from 0.
     pub local: u32,
-    /// Whether others come and go while it runs.
+    /// True if members may join and leave while it runs.
     pub elastic: bool,
-    /// The number of its attempt, from 1.
+    /// Number of the attempt, from 1.
     pub attempt: u32,
-    /// The port of the loopback interface where its agent passes on what it says to the framework's rendezvous.
+    /// Loopback port on which the agent forwards to the rendezvous.
     pub rendezvous_port: Option<u16>,
-    /// Whether the program wants to be told by arguments, too, where its framework has such.
+    /// Pass the cluster in arguments, too, if the framework supports it.
     pub flags: bool,
 }
 
-/// What a program gets beside its own command and environment.
+/// Configuration of a process in addition to its own command and environment.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ProcessConfig {
-    /// Variables.
+    /// Environment variables.
     pub env: BTreeMap<String, String>,
-    /// Arguments, after its own.
+    /// Arguments, appended to its own.
     pub arguments: Vec<String>,
 }
 
-/// What a role is unless the user says otherwise.
+/// Defaults of a role.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct RoleDefaults {
-    /// What its end means.
+    /// Default completion.
     pub completion: Completion,
-    /// Who starts again with it.
+    /// Default restart scope.
     pub scope: RestartScope,
 }
 
-/// Roles of processes that work together as equals: when one dies the others can do nothing, and all begin anew.
+/// Defaults for equal peers: when one fails, all restart.
 const PEERS: RoleDefaults = RoleDefaults { completion: Completion::All, scope: RestartScope::Job };
 
-/// What a framework needs, where it differs from equal processes that start together and are told nothing.
+/// Properties of a framework. The defaults describe equal processes that start together without
+/// configuration.
 trait FrameworkProfile {
-    /// What its programs are called, for people.
+    /// Name of its programs in messages.
     fn label(&self) -> &'static str;
 
-    /// What else people call it, in small letters.
+    /// Lowercase aliases.
     fn aliases(&self) -> &'static [&'static str] {
         &[]
     }
 
-    /// What the task's program gets.
+    /// Returns the configuration of a process.
     fn configure(&self, context: &ProcessContext<'_>) -> ProcessConfig;
 
     fn starts_together(&self) -> bool {
@@ -135,7 +136,7 @@ trait FrameworkProfile {
     }
 
     fn thread_variables(&self) -> &'static [&'static str] {
-        // OpenBLAS and MKL ask for it, too.
+        // OpenBLAS and MKL read it, too.
         &["OMP_NUM_THREADS"]
     }
 
@@ -173,59 +174,60 @@ trait FrameworkProfile {
 }
 
 impl Framework {
-    /// What else people call it, in small letters: for a hint, since one name is enough in a job file.
+    /// Returns lowercase aliases, used in hints; a job file accepts only one name.
     pub fn aliases(self) -> &'static [&'static str] {
         self.profile().aliases()
     }
 
-    /// Whether its tasks start together unless the user says otherwise.
+    /// Returns true if its tasks start together by default.
     pub fn starts_together(self) -> bool {
         self.profile().starts_together()
     }
 
-    /// Whether a task may be several processes of its command. Whoever meets at a scheduler or tracker has one place
-    /// there for each task, and a port of a framework's is one process's.
+    /// Returns true if a task may consist of several processes. A scheduler or tracker has one slot
+    /// for each task, and a framework's port belongs to one process.
     pub fn supports_processes(self) -> bool {
         self.profile().supports_processes()
     }
 
-    /// The variables that say how many threads a process may use: its share of its task's virtual cores, where neither
-    /// the user nor the node says anything else.
+    /// Returns the variables that limit the threads of a process: its share of the task's virtual
+    /// cores, unless the user or the node sets them.
     pub fn thread_variables(self) -> &'static [&'static str] {
         self.profile().thread_variables()
     }
 
-    /// The variables that name the interface through which others reach a process. Without them some libraries look
-    /// up the node's own name, which on many nodes leads to themselves.
+    /// Returns the variables that name the network interface of a process. Without them some
+    /// libraries resolve the node's own name, which often yields a loopback address.
     pub fn interface_variables(self) -> &'static [&'static str] {
         self.profile().interface_variables()
     }
 
-    /// What happens to those who run when the number of tasks changes, in a job of elastic roles. Nothing where it cannot
-    /// change: then such roles are refused.
+    /// Returns the reaction of running tasks to a resize of an elastic role. None if the framework
+    /// does not support elastic roles.
     ///
-    /// With [`ResizePolicy::Told`] the core lets those who stay run on and says [`Action::Changed`](crate::Action::Changed)
-    /// for the rendezvous; with [`ResizePolicy::Restart`] everybody starts again in a new round.
+    /// With [`ResizePolicy::Notify`] the core emits
+    /// [`Action::MembersChanged`](crate::Action::MembersChanged) for the rendezvous; with
+    /// [`ResizePolicy::Restart`] all tasks restart in a new round.
     pub fn resize_policy(self) -> Option<ResizePolicy> {
         self.profile().resize_policy()
     }
 
-    /// Whether the master serves the rendezvous of a job with these roles, and programs need a door to it.
+    /// Returns true if the master serves the rendezvous of a job with these roles.
     pub fn uses_rendezvous(self, roles: &[RoleSpec]) -> bool {
         self.profile().uses_rendezvous(roles)
     }
 
-    /// What a role of that name is among these unless the user says otherwise.
+    /// Returns the defaults of a role of that name.
     pub fn role_defaults(self, role: &str, roles: &[&str]) -> RoleDefaults {
         self.profile().role_defaults(role, roles)
     }
 
-    /// The roles whose command a role of that name runs when it has none of its own, best first.
+    /// Returns the roles whose command a role without a command runs, best first.
     pub fn command_fallbacks(self, role: &str) -> &'static [&'static str] {
         self.profile().command_fallbacks(role)
     }
 
-    /// What is wrong with a job of this framework.
+    /// Validates a job for this framework.
     pub fn issues(self, draft: &JobSpecBuilder) -> Vec<SpecIssue> {
         let needs = self.profile();
         let mut own = draft.clone();
@@ -264,7 +266,8 @@ impl Framework {
         all
     }
 
-    /// The ports an agent holds for a role, by name; `true` where the program can bind one that is still held.
+    /// Returns the ports an agent holds for a role; `true` if the program can bind a port that is
+    /// still held.
     pub fn ports(self, role: &RoleSpec) -> Vec<(String, bool)> {
         let mut ports = match role.is_sidecar() {
             true => Vec::new(),
@@ -274,12 +277,13 @@ impl Framework {
         ports
     }
 
-    /// Whether the framework numbers its peers by port, so that ports must ascend with the index.
+    /// Returns true if the framework ranks its peers by port, so that ports must ascend with the
+    /// index.
     pub fn needs_ascending_ports(self) -> bool {
         self.profile().needs_ascending_ports()
     }
 
-    /// What the task's program gets.
+    /// Returns the configuration of a process.
     pub fn configure(self, context: &ProcessContext<'_>) -> ProcessConfig {
         self.profile().configure(context)
     }

@@ -1,12 +1,14 @@
-//! MXNet 1.x: servers and workers that all run the same program, and meet at a scheduler (ps-lite).
+//! MXNet 1.x: servers and workers that run the same program and connect to a scheduler (ps-lite).
 //!
-//! The scheduler is the master's, unless the job brings one of its own. The master's gives each node the number of its
-//! task, so a worker's rank is its index. MXNet's own numbers the nodes of a role by host, then by port, whatever
-//! `DMLC_RANK` says: for it ports ascend with the index, and on one host the rank is the index too.
+//! The master is the scheduler, unless the job has a scheduler role. The master assigns each node
+//! the number of its task, so a worker's rank is its index. MXNet's own scheduler ranks the nodes
+//! of a role by host, then by port, whatever `DMLC_RANK` says: for it ports ascend with the index,
+//! and on one host the rank is the index too.
 //!
-//! ps-lite watches nobody: when one process dies the others wait for ever, so every role restarts with the job. A worker
-//! alone can be replaced if the user wants it: it gets its rank back and what the servers have, and servers of
-//! `dist_async` wait for nobody. What a server had is gone with it.
+//! ps-lite does not detect failures: when one process dies the others wait forever, so every role
+//! restarts with the job. A single worker can be replaced if the user enables it: it gets its rank
+//! back and the state of the servers, and servers of `dist_async` do not wait for it. The state of
+//! a failed server is lost.
 
 use super::{FrameworkProfile, ProcessConfig, ProcessContext, RoleDefaults};
 use crate::{
@@ -53,7 +55,7 @@ impl FrameworkProfile for Mxnet {
         }
     }
 
-    /// Whether the master is the scheduler.
+    /// Returns true if the master is the scheduler.
     fn uses_rendezvous(&self, roles: &[RoleSpec]) -> bool {
         roles.iter().all(|role| role.name.as_str() != SCHEDULER)
     }
@@ -91,7 +93,7 @@ impl FrameworkProfile for Mxnet {
             let key = format!("roles.{}.restart.scope", role.name);
             match (role.restart.scope, role.name.as_str()) {
                 (RestartScope::Job, _) => {}
-                // MXNet's own scheduler is not told who is dead.
+                // MXNet's own scheduler is not notified of failures.
                 (RestartScope::Task, WORKER) if count(SCHEDULER) == 0 => {}
                 (RestartScope::Task, WORKER) => add(
                     &key,
@@ -130,7 +132,7 @@ impl FrameworkProfile for Mxnet {
         set("DMLC_NUM_SERVER", instances(cluster, SERVER));
         set("DMLC_NUM_ATTEMPT", attempt.saturating_sub(1).to_string());
         set("DMLC_JOB_CLUSTER", "ydl".to_owned());
-        // Of its role: there is a worker 0 and a server 0.
+        // Rank within the role: there is a worker 0 and a server 0.
         set("DMLC_TASK_ID", task.index.to_string());
         let root = cluster.role(SCHEDULER).and_then(|member| member.endpoints.first());
         if let Some(root) = root {

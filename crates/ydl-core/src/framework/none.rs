@@ -1,4 +1,4 @@
-//! Any command: nothing but what every task gets.
+//! Any command, without framework-specific configuration.
 
 use super::{FrameworkProfile, ProcessConfig, ProcessContext, RoleDefaults};
 use crate::spec::{Completion, ResizePolicy, RestartScope};
@@ -23,12 +23,12 @@ impl FrameworkProfile for None {
         false
     }
 
-    /// Its number is among its variables.
+    /// Processes get their index in a variable.
     fn supports_processes(&self) -> bool {
         true
     }
 
-    /// Nothing is known of what it does with its cores.
+    /// The use of its cores is unknown.
     fn thread_variables(&self) -> &'static [&'static str] {
         &[]
     }

@@ -1,7 +1,8 @@
-//! PyTorch: processes that meet at a store (c10d). The master has the store, and each program reaches it on a port of its
-//! own agent, so every rank is a client and none of them is more important than the others.
+//! PyTorch: processes that connect to a store (c10d). The master runs the store, and each program
+//! reaches it on a port of its own agent, so every rank is a client and no rank is special.
 //!
-//! When a process dies its peers fail at once or wait in a collective, so all of them begin a new round together.
+//! When a process fails its peers fail at once or wait in a collective, so all of them restart in a
+//! new round.
 
 use super::{FrameworkProfile, ProcessConfig, ProcessContext};
 use crate::spec::{ResizePolicy, RoleSpec};
@@ -52,7 +53,7 @@ impl FrameworkProfile for Pytorch {
         set("WORLD_SIZE", cluster.process_count().to_string());
         set("LOCAL_RANK", local.to_string());
         set("LOCAL_WORLD_SIZE", each.to_string());
-        // What torch calls a group is a task.
+        // A torch group is a task.
         set("GROUP_RANK", group.to_string());
         set("GROUP_WORLD_SIZE", cluster.world_size().to_string());
         set("ROLE_NAME", task.role.to_string());
@@ -61,10 +62,10 @@ impl FrameworkProfile for Pytorch {
         if let Some(port) = door {
             set("MASTER_ADDR", "127.0.0.1".to_owned());
             set("MASTER_PORT", port.to_string());
-            // torch compares with this very text; without it rank 0 would be the store.
+            // torch compares with this exact text; otherwise rank 0 would run the store.
             set("TORCHELASTIC_USE_AGENT_STORE", "True".to_owned());
         }
-        // Older versions want it, and the same from everybody: it is a part of their keys.
+        // Older versions require it, with the same value for all: it is part of their keys.
         let round = cluster.round.saturating_sub(1);
         set("TORCHELASTIC_RESTART_COUNT", round.to_string());
         ProcessConfig { env, arguments: Vec::new() }

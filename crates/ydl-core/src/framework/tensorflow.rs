@@ -1,8 +1,9 @@
-//! TensorFlow, 1 and 2: processes that know each other's addresses from the start (`TF_CONFIG`, or flags), each with a gRPC
-//! server of its own, and need nobody to meet at.
+//! TensorFlow 1 and 2: processes that know each other's addresses from the start (`TF_CONFIG`, or
+//! flags), each with a gRPC server of its own, without a rendezvous.
 //!
-//! Addresses cannot change while programs run, and a process that dies takes its peers with it or leaves them waiting: so all
-//! begin a new round together. Only the evaluator and TensorBoard, to whom nobody talks, come back alone.
+//! Addresses cannot change while programs run, and when a process fails its peers fail or wait: all
+//! restart in a new round. Only the evaluator and TensorBoard, which have no clients, restart
+//! alone.
 
 use super::{FrameworkProfile, ProcessConfig, ProcessContext, RoleDefaults};
 use crate::{
@@ -13,12 +14,12 @@ use alloc::{borrow::ToOwned, collections::BTreeMap, format, string::String, vec,
 
 const PORT: &str = "tf";
 const CHIEF: &str = "chief";
-/// What TensorFlow 1 called the chief at first.
+/// Early TensorFlow 1 name of the chief.
 const MASTER: &str = "master";
 const WORKER: &str = "worker";
 const PS: &str = "ps";
 const EVALUATOR: &str = "evaluator";
-/// Looks at what the others write, and talks to none of them.
+/// Reads the files of the others and connects to none of them.
 const TENSORBOARD: &str = "tensorboard";
 const ROLES: [&str; 6] = [CHIEF, MASTER, WORKER, PS, EVALUATOR, TENSORBOARD];
 
@@ -47,14 +48,15 @@ impl FrameworkProfile for Tensorflow {
 
     fn role_defaults(&self, role: &str, roles: &[&str]) -> RoleDefaults {
         let has = |name: &str| roles.contains(&name);
-        // With parameter servers and a chief, the chief's program is the training: workers wait for what it sends them, for
-        // ever if nobody stops them. Without a chief the workers themselves train and end.
+        // With parameter servers and a chief, the chief's program is the training: workers wait for
+        // its requests until they are stopped. Without a chief the workers themselves train and
+        // end.
         let led = has(PS) && (has(CHIEF) || has(MASTER));
         let trains = has(WORKER) || has(CHIEF) || has(MASTER);
         let completion = match role {
             PS => Completion::Service,
             WORKER if led => Completion::Service,
-            // An Estimator's ends after the last checkpoint, if it knows which that is.
+            // An Estimator's evaluator ends after the last checkpoint, if it knows which that is.
             EVALUATOR if trains => Completion::Follows,
             TENSORBOARD => Completion::Follows,
             _ => Completion::All,
@@ -125,7 +127,7 @@ impl FrameworkProfile for Tensorflow {
 
     fn ports(&self, role: &str) -> Vec<(String, bool)> {
         match role {
-            // They serve nobody.
+            // They have no clients.
             EVALUATOR | TENSORBOARD => Vec::new(),
             // gRPC sets SO_REUSEADDR, so the port can stay held while the program listens on it.
             _ => vec![(PORT.to_owned(), true)],
@@ -154,13 +156,14 @@ impl FrameworkProfile for Tensorflow {
     }
 }
 
-/// Where everybody of a role is.
+/// Returns the addresses of a role.
 fn addresses(member: &RoleMembers) -> Vec<String> {
     let endpoints = member.endpoints.iter();
     endpoints.map(|endpoint| endpoint.address(PORT).unwrap_or_default()).collect()
 }
 
-/// Every role as JSON. Evaluator and TensorBoard are not among them: TensorFlow refuses a cluster that they are in.
+/// Returns every role as JSON without evaluator and TensorBoard: TensorFlow rejects a cluster with
+/// them.
 fn members(cluster: &Cluster) -> Vec<String> {
     let inside = |member: &&RoleMembers| ![EVALUATOR, TENSORBOARD].contains(&member.role.as_str());
     let one = |member: &RoleMembers| {

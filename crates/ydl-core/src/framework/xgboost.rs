@@ -1,7 +1,8 @@
-//! XGBoost, and any program that speaks with a Rabit tracker: workers that meet at the tracker and then reduce among
-//! themselves. The master is the tracker, of both generations.
+//! XGBoost, and any client of a Rabit tracker: workers that connect to the tracker and then reduce
+//! among themselves. The master is the tracker, of both generations.
 //!
-//! When a worker dies the others fail or are told at once, so all of them begin a new round together.
+//! When a worker fails the others fail or are notified at once, so all of them restart in a new
+//! round.
 
 use super::{FrameworkProfile, ProcessConfig, ProcessContext};
 use crate::spec::RoleSpec;
@@ -33,8 +34,8 @@ impl FrameworkProfile for Xgboost {
         let mut set = |name: &str, value: String| {
             env.insert(name.to_owned(), value);
         };
-        // Older programs read the large names from the environment. Newer ones want the small ones as arguments, and
-        // programs read them here.
+        // Older programs read the uppercase names from the environment. Newer ones take the
+        // lowercase ones as arguments, which programs read from here.
         let rank = cluster.rank(task).to_string();
         set("DMLC_TASK_ID", rank.clone());
         set("dmlc_task_id", rank);
@@ -47,7 +48,7 @@ impl FrameworkProfile for Xgboost {
                 set(number, port.to_string());
             }
         }
-        // Rabit knows no other role.
+        // Rabit has no other role.
         set("DMLC_ROLE", "worker".to_owned());
         set("DMLC_NUM_WORKER", cluster.world_size().to_string());
         set("DMLC_NUM_SERVER", "0".to_owned());

@@ -1,4 +1,4 @@
-//! What agents say. Each message names its container, and that is the fence.
+//! Events from agents. Each names its container, which fences earlier attempts.
 
 use super::{Job, Mutant, NextStep, Phase, Stage, TaskKey, release::ContainerFate};
 use crate::{
@@ -19,7 +19,8 @@ impl Job {
             return;
         };
         let task = self.task(key);
-        // Ready for an earlier round: its order already names the new one, and it will say so.
+        // Ready for an earlier round: its order already names the new one, and the agent will
+        // report again.
         if round != task.round && !self.mutant.is(Mutant::AnyRoundIsReady) {
             return;
         }
@@ -64,7 +65,7 @@ impl Job {
                 };
                 self.on_fault(key, ending, ContainerFate::AgentAlive, out);
             }
-            // Said before it was told to run or to stop, or said twice.
+            // Sent before the order to run or to stop, or sent twice.
             Phase::Starting { .. }
             | Phase::Running { .. }
             | Phase::Stopping { .. }
@@ -117,7 +118,7 @@ impl Job {
         let signalled = exit.container_signalled && !self.mutant.is(Mutant::TrustsAgentExit);
         let stopped = matches!(task.phase, Phase::Restarting { ended: false, .. });
         if signalled && stopped && round < task.round {
-            // It will not be ready again.
+            // The agent will not become ready again.
             self.task_mut(key).exit = Some(exit);
             self.await_container_exit(key, container);
             let exonerated = self.exonerate(key, out);
@@ -135,7 +136,7 @@ impl Job {
         if let Phase::Stopping { .. } = &task.phase
             && round == task.round
         {
-            // Others may wait until it runs no more; what it has made may take long to be saved.
+            // Peers may wait for the end of the program; the upload may take longer.
             self.task_mut(key).exit.get_or_insert(exit);
             self.retire_run(key);
             return;
@@ -150,7 +151,8 @@ impl Job {
         if signalled {
             self.await_container_exit(key, container);
             let exonerated = self.exonerate(key, out);
-            // Its peers may die of it before the cause is known: they are stopped now, and their deaths are nobody's.
+            // Its peers may fail because of it before the cause is known. They are stopped now, and
+            // their failures are not charged.
             let ran = self.stage == Stage::Active && self.task(key).pending.is_none();
             if ran && self.range(key.role).is_some() {
                 self.restart_others(key, None, out);
@@ -161,7 +163,7 @@ impl Job {
         }
     }
 
-    /// The node is ending the container: what it says of the container's end is the cause.
+    /// Waits for the exit of a container that its node is ending; that exit is the cause.
     fn await_container_exit(&mut self, key: TaskKey, container: &ContainerId) {
         let deadlines = &self.spec.timeouts;
         let phase = Phase::Releasing {
@@ -186,7 +188,7 @@ impl Job {
             Phase::Stopping { then, .. } => {
                 self.on_stopped(key, then, ContainerFate::AgentLeft, error, out)
             }
-            // How the container ends is still to be learned.
+            // The exit of the container is not known yet.
             Phase::Releasing { then: NextStep::Diagnose, .. } => {}
             Phase::Releasing { then, .. } => self.advance(key, then, out),
             Phase::Launching { .. }
@@ -206,7 +208,7 @@ impl Job {
         let Some(key) = self.task_in(container) else {
             return;
         };
-        // An agent that is not ready is late, and that has its own deadline; not so while data comes.
+        // An agent that is not ready has its own timeout, except while it downloads inputs.
         match &self.task(key).phase {
             Phase::Launching { .. } => return,
             Phase::Joining { .. } if !self.downloads_inputs(key) => return,
@@ -218,7 +220,7 @@ impl Job {
         self.arm(key);
     }
 
-    /// The task of a container whose agent has just spoken, which is a sign of life whatever it said.
+    /// Records a sign of life of an agent and returns its task.
     pub(super) fn record_report(&mut self, container: &ContainerId) -> Option<TaskKey> {
         let key = self.task_in(container)?;
         let deaf = self.mutant.is(Mutant::IgnoresHeartbeatResumed);

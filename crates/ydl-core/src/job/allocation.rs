@@ -1,11 +1,11 @@
-//! How long containers are waited for, and what happens when they do not come.
+//! Allocation timeouts and the release of incomplete gangs.
 
 use super::{Job, Mutant, NextStep, Phase, Stage, release::ContainerFate, timers::Timer};
 use crate::{action::Action, ending::Cause, history::HistoryKind, spec::Resources, time::Time};
 use alloc::{format, string::String, vec::Vec};
 
 impl Job {
-    /// Since when a gathering waits for what it cannot do without.
+    /// Updates the start of the allocation and hold waits of a pending round.
     pub(super) fn update_wait_times(&mut self, round: u32) {
         let now = self.now;
         let Some(pending) = self.pending_rounds.get(&round) else {
@@ -21,7 +21,7 @@ impl Job {
         self.arm_pending_round(round);
     }
 
-    /// A new master: the cluster was not asked while there was none.
+    /// Restarts allocation waits after a master recovery: no asks were sent without a master.
     pub(super) fn restart_allocation_waits(&mut self) {
         let now = self.now;
         let rounds: Vec<_> = self.pending_rounds.keys().copied().collect();
@@ -55,7 +55,7 @@ impl Job {
         self.timers.arm(Timer::PendingRound(round), at);
     }
 
-    /// A gathering has waited too long for containers.
+    /// Handles the timer of a pending round.
     pub(super) fn on_pending_round_timer(&mut self, round: u32, out: &mut Vec<Action>) {
         let Some(pending) = self.pending_rounds.get_mut(&round) else {
             return;
@@ -66,7 +66,7 @@ impl Job {
         let is_over = |since: Option<Time>, wait| since.is_some_and(|it| it + wait <= self.now);
         let late = is_over(asking_since, allocation);
         if !late && !is_over(pending.holding_since, self.spec.gang.hold) {
-            // Nothing has changed for a while: whether it begins is seen when everything has been heard.
+            // The settle time has passed; `settle` decides whether the round starts.
             self.arm_pending_round(round);
             return;
         }
@@ -78,7 +78,7 @@ impl Job {
         let give_up = newcomers.filter(|(role, _)| self.spec.roles[*role].elastic.is_none());
         match (last, give_up) {
             (true, Some((role, _))) => {
-                // Those who came after them go with them: a role has its first tasks.
+                // Tasks that were added later are removed with them: a role keeps its first tasks.
                 let size = first.unwrap_or(self.roles[role].want);
                 self.resize(role, size, Some(missing), out);
             }
@@ -87,7 +87,7 @@ impl Job {
         }
     }
 
-    /// Half a gang keeps others from theirs: it gives back what it holds and asks again later.
+    /// Releases the containers of an incomplete gang, which block other jobs, and asks again later.
     fn release_gang(&mut self, round: u32, tries: u32, missing: String, out: &mut Vec<Action>) {
         let backoff = self.spec.gang.backoff.delay(tries);
         let what = HistoryKind::GangReleased { tries, backoff, missing };
@@ -121,7 +121,7 @@ impl Job {
         self.arm_pending_round(round);
     }
 
-    /// What cannot be had, in one sentence.
+    /// Describes the missing containers.
     pub(super) fn describe_missing(&self, since: Option<Time>) -> String {
         let mut missing = Vec::new();
         let roles = self.spec.roles.iter().zip(&self.roles).enumerate();
@@ -144,15 +144,16 @@ impl Job {
         text
     }
 
-    /// Where containers are not taken, if there are such nodes.
+    /// Describes the excluded nodes, if any.
     pub(super) fn describe_excluded(&self) -> Option<String> {
         let avoided = self.nodes.excluded();
         let names: Vec<_> = avoided.iter().map(|node| format!("`{node}`")).collect();
         (!names.is_empty()).then(|| format!("avoided nodes: {}", names.join(", ")))
     }
 
-    /// Tasks that start on their own may wait for each other's containers, but not all of them for nothing, and
-    /// not for those of services, which never end.
+    /// Arms the allocation timeout of a job whose tasks start on their own. They may wait for each
+    /// other's containers, but not if none makes progress, and not for those of services, which
+    /// never end.
     pub(super) fn update_starvation(&mut self) {
         let alone = self.stage == Stage::Active && !self.spec.gang.together;
         let starved = alone && self.is_starved();

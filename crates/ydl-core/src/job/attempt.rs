@@ -1,4 +1,4 @@
-//! What follows the end of an attempt: the failure table at work.
+//! Consequences of the end of an attempt: applies the failure table.
 
 use super::{Job, Mutant, NextStep, Phase, Stage, TaskKey, release::ContainerFate};
 use crate::{
@@ -11,20 +11,20 @@ use crate::{
 };
 use alloc::{collections::VecDeque, format, string::ToString, vec::Vec};
 
-/// So many attempts of a task in a row may end through their nodes; then it is no longer the nodes' fault.
+/// Consecutive attempts of a task that may end by node faults; further ones count as failures.
 const MAX_NODE_FAULTS: u32 = 5;
 
 enum Verdict {
-    /// After that wait; whether it used up a restart.
+    /// Retry after a backoff; the flag is true if a restart is used up.
     Retry(Span, bool),
     Tolerate,
-    /// The job fails, unless it turns out that the cluster was the cause.
+    /// The job fails, unless the failure follows from the loss of a peer.
     Suspect,
     FailJob,
 }
 
 impl Ending {
-    /// What an agent's report means.
+    /// Returns the ending for a program's exit.
     pub(super) fn from_exit(exit: &ProgramExit) -> Ending {
         if let Some(why) = &exit.not_started {
             return Ending::NotStarted { reason: why.clone() };
@@ -41,7 +41,7 @@ impl Ending {
         }
     }
 
-    /// What the end of a container means whose agent said nothing.
+    /// Returns the ending for a container whose agent sent no report.
     pub(super) fn from_container(end: ContainerExit) -> Ending {
         match end {
             ContainerExit::Completed { status } => Ending::AgentDied { status },
@@ -54,7 +54,8 @@ impl Ending {
         }
     }
 
-    /// The same before the agent was ever heard: a container that cannot even run an agent is the node's fault.
+    /// Returns the ending for a container whose agent never reported: a container that cannot run
+    /// an agent is a node fault.
     pub(super) fn before_join(end: ContainerExit) -> Ending {
         match end {
             ContainerExit::Completed { status } => Ending::NodeFault {
@@ -66,7 +67,8 @@ impl Ending {
 }
 
 impl Job {
-    /// A task's container or agent failed it. While the job is ending that only means one thing less to wait for.
+    /// Handles the failure of a container or agent. While the job is ending, it only completes the
+    /// stop.
     pub(super) fn on_fault(
         &mut self,
         key: TaskKey,
@@ -91,7 +93,7 @@ impl Job {
         let ending = self.excuse(key, ending);
         self.task_mut(key).last_ending = Some(ending.to_string());
         if ending == Ending::Succeeded {
-            // It has succeeded when its outputs are safe; `on_stopped` says so.
+            // The task has succeeded once its outputs are uploaded; see `on_stopped`.
             self.release(key, NextStep::Finish(TaskResult::Succeeded), gone, true, out);
             self.continue_without_finished(key.role, out);
             return;
@@ -125,7 +127,7 @@ impl Job {
             Verdict::FailJob => Disposition::FailJob,
         };
         self.record_ended(key, &ending, next, out);
-        // What stands beside the job says nothing about where the job should run.
+        // Failures of sidecars do not exclude nodes for the job.
         let node = self.task(key).node.clone();
         let node = node.filter(|_| !matches!(verdict, Verdict::Suspect));
         let node = node.filter(|_| !self.spec.roles[key.role].is_sidecar());
@@ -141,11 +143,11 @@ impl Job {
                     return;
                 }
                 match won && !self.mutant.is(Mutant::ContinuesWithoutFailedUpload) {
-                    // What it had learned is lost, and the others may be about to end without it.
+                    // Its outputs are lost, and its peers may be about to end without it.
                     true => self.restart_scope(key, Some(&ending), out),
                     false => self.restart_others(key, Some(&ending), out),
                 }
-                // What never ran cannot have failed of another.
+                // A program that never ran cannot have failed because of a peer.
                 let failed = matches!(ending, Ending::Exited { .. } | Ending::Signalled { .. });
                 if counted && failed {
                     self.charge(key, mark);
@@ -175,7 +177,8 @@ impl Job {
         }
     }
 
-    /// An agent that no master heard stops by itself, and that is nobody's fault.
+    /// Replaces the ending of an orphaned agent: an agent without a master stops by itself, which
+    /// is not a failure.
     fn excuse(&self, key: TaskKey, ending: Ending) -> Ending {
         let on = self.task(key).phase.container();
         let orphan = on
@@ -195,8 +198,8 @@ impl Job {
         }
     }
 
-    /// The cause of an end in which both the agent and the node had a say. When the node never says why it ended
-    /// the container, it was not the program.
+    /// Combines the reports of agent and node into an ending. If the node never reports why it
+    /// ended the container, the program was not the cause.
     pub(super) fn diagnose(&self, key: TaskKey, end: Option<ContainerExit>) -> Ending {
         match (end, &self.task(key).exit) {
             (None, _) => Ending::Lost,
@@ -256,7 +259,7 @@ impl Job {
         }
     }
 
-    /// Whether the others need not care that this task starts again: their round has not begun, or this one's
+    /// Returns true if the task restarts without its peers: their round has not started, or its
     /// program was never part of it.
     fn restarts_alone(&self, key: TaskKey) -> bool {
         let task = self.task(key);
@@ -275,7 +278,7 @@ impl Job {
         }
     }
 
-    /// Who else starts again because this task does.
+    /// Restarts the peers of a task, or continues without it.
     pub(super) fn restart_others(
         &mut self,
         key: TaskKey,
@@ -288,7 +291,7 @@ impl Job {
         }
     }
 
-    /// Everybody in scope starts again because this task does.
+    /// Restarts every task in the restart scope of a task.
     pub(super) fn restart_scope(
         &mut self,
         key: TaskKey,
@@ -297,7 +300,7 @@ impl Job {
     ) {
         let scope = match ending {
             _ if self.spec.roles[key.role].is_sidecar() => RestartScope::Task,
-            // It will have another port, and the others have been told of the old one.
+            // It gets another port, and its peers know the old one.
             Some(Ending::PortTaken { .. }) if self.starts_together(key.role) => RestartScope::Job,
             _ => self.spec.roles[key.role].restart.scope,
         };
@@ -365,7 +368,7 @@ impl Job {
     }
 }
 
-/// Adds a failure to those remembered and says how many there are now.
+/// Records a failure and returns the number of recent ones.
 fn remember(failures: &mut VecDeque<Time>, now: Time, window: Option<Span>, limit: u32) -> u32 {
     failures.push_back(now);
     if let Some(window) = window {
@@ -373,7 +376,7 @@ fn remember(failures: &mut VecDeque<Time>, now: Time, window: Option<Span>, limi
             failures.pop_front();
         }
     }
-    // More than the limit are all the same.
+    // Counts beyond the limit are equivalent.
     while failures.len() as u64 > u64::from(limit) + 1 {
         failures.pop_front();
     }

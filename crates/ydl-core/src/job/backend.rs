@@ -1,4 +1,4 @@
-//! What the backend says about containers.
+//! Events from the backend.
 
 use super::{HeldContainer, Job, Mutant, NextStep, Phase, Stage, TaskKey, release::ContainerFate};
 use crate::{
@@ -43,7 +43,7 @@ impl Job {
         self.held.contains_key(container)
     }
 
-    /// The task that this grant is for, if anybody still wants it.
+    /// Returns the task that a grant is for, if one still waits for it.
     fn asked_task(&self, grant: &Grant) -> Option<TaskKey> {
         let avoided =
             self.nodes.is_excluded(&grant.node) && !self.mutant.is(Mutant::UsesExcludedNodes);
@@ -55,7 +55,8 @@ impl Job {
         if self.is_blocked(role) {
             return None;
         }
-        // The largest need that fits: a small task must not use up a container that a grown one waits for.
+        // The largest ask that fits: a small task must not use a container that a larger one waits
+        // for.
         let asked = &self.roles[role].asked;
         let (_, tasks) = asked.range(..=grant.resources.memory_mib).next_back()?;
         let index = *tasks.first()?;
@@ -72,7 +73,8 @@ impl Job {
         }
     }
 
-    /// Where the agent has been heard, the container was launched, whatever the backend believes.
+    /// Handles a failed launch. If the agent has reported, the container was launched, whatever the
+    /// backend reports.
     pub(super) fn on_launch_failed(
         &mut self,
         container: &ContainerId,
@@ -108,14 +110,14 @@ impl Job {
             | Phase::Running { .. } => {
                 self.on_fault(key, Ending::from_container(end), gone, out);
             }
-            // What keeps the outputs from being saved is nobody's fault either.
+            // A fault that prevents the upload is not a failure of the task.
             Phase::Stopping { then: NextStep::Finish(TaskResult::Succeeded), .. }
                 if !self.spec.outputs.is_empty()
                     && !Ending::from_container(end.clone()).counts_as_failure() =>
             {
                 self.on_fault(key, Ending::from_container(end), gone, out);
             }
-            // The agent was told to stop and will say when it has.
+            // The agent was told to stop and will report when it has.
             Phase::Stopping { .. } if gone == ContainerFate::AgentAlive => {}
             Phase::Stopping { then, .. } => self.on_stopped(key, then, gone, None, out),
             Phase::Releasing { then: NextStep::Diagnose, .. } => {
@@ -125,14 +127,15 @@ impl Job {
             Phase::Releasing { then, .. } if gone == ContainerFate::Ended => {
                 self.advance(key, then, out)
             }
-            // It leaves when its time is up: a lost node proves nothing.
+            // The release ends by its timeout: a lost node proves nothing.
             Phase::Releasing { .. } => {}
             Phase::BackingOff { .. } | Phase::Asked { .. } | Phase::Finished { .. } => {}
         }
     }
 
-    /// What the end of a container proves. A node is lost when the cluster no longer hears it; what ran there
-    /// may run on until its agent, cut off from us or told by us, stops it.
+    /// Returns what the exit of a container proves. The cluster reports a node as lost when its
+    /// heartbeats stop; programs there may run until their agent, partitioned or ordered to, stops
+    /// them.
     fn gone_by(&self, key: TaskKey, end: &ContainerExit) -> ContainerFate {
         let lost = *end == ContainerExit::NodeLost && !self.mutant.is(Mutant::TrustsLostNode);
         if !lost || !self.may_run(key) {
@@ -152,7 +155,7 @@ impl Job {
             return;
         }
         match &self.task(key).phase {
-            // The agent stops its program with grace before the container is taken.
+            // The agent stops its program with grace before the container is preempted.
             Phase::Starting { .. } | Phase::Running { .. } | Phase::Ready { .. } => {
                 self.on_attempt_over(key, Ending::Preempted, ContainerFate::AgentAlive, out);
             }
@@ -167,8 +170,9 @@ impl Job {
         }
     }
 
-    /// After the journal was replayed: what the backend says is alive decides, and nobody has been heard yet.
-    /// Whatever the old master had still to do, it may not have done.
+    /// Reconciles the state with the backend after a replay: only containers that the backend
+    /// reports as alive are kept. No agent has reported yet, and pending actions of the old master
+    /// may not have been executed.
     pub(super) fn on_master_recovered(&mut self, live: Vec<ContainerId>, out: &mut Vec<Action>) {
         let what = HistoryKind::MasterRecovered { live: live.len() as u32 };
         self.record(what, out);
@@ -187,11 +191,11 @@ impl Job {
                 continue;
             }
             match &self.task(key).phase {
-                // Whether the launch was carried out cannot be known.
+                // The launch may not have been executed.
                 Phase::Launching { .. } => {
                     self.on_fault(key, Ending::Lost, ContainerFate::Unknown, out)
                 }
-                // Nor whether the release was.
+                // The release may not have been executed.
                 Phase::Releasing { then, .. } if *then != NextStep::Diagnose => {
                     out.push(Action::Release(container.clone()));
                 }
@@ -207,7 +211,7 @@ impl Job {
         }
     }
 
-    /// Nobody could meet a deadline while there was no master: every wait begins again.
+    /// Restarts every wait: no timeout could be met without a master.
     fn restart_waits(&mut self) {
         let now = self.now;
         for held in self.held.values_mut() {

@@ -1,11 +1,12 @@
-//! Roles that begin after others: their tasks ask for nothing until every task of those others has run.
+//! Roles with dependencies: their tasks ask for containers only after every task of those roles has
+//! run.
 
 use super::{Job, Mutant, Phase, RoleState};
 use crate::spec::{Completion, RoleSpec};
 
 impl Job {
-    /// Whether the role still waits for others to run. Once it does not, it never does again: a task that starts anew
-    /// waits for nobody.
+    /// Returns true if the role waits for its dependencies. Once released it is never blocked
+    /// again: a retried task waits for no other role.
     pub(super) fn is_blocked(&self, role: usize) -> bool {
         let after = &self.spec.roles[role].depends_on;
         if self.waits_for_job_start(role) {
@@ -19,8 +20,8 @@ impl Job {
         before.any(|(_, role)| !role.all_ran)
     }
 
-    /// Whether the role stands beside a job that has not begun: it must not take the place that one of the job's own tasks
-    /// needs.
+    /// Returns true for a sidecar of a job that has not started: it must not take resources that
+    /// the job's own tasks need.
     pub(super) fn waits_for_job_start(&self, role: usize) -> bool {
         let name = &self.spec.roles[role].name;
         let mut others = self.spec.roles.iter();
@@ -29,7 +30,7 @@ impl Job {
         waits && !self.mutant.is(Mutant::StartsSidecarsFirst)
     }
 
-    /// Sees which roles have begun: those whose every task has run, or is over.
+    /// Updates which roles have started: those whose tasks have all run or finished.
     pub(super) fn update_started_roles(&mut self) {
         for at in 0..self.roles.len() {
             let name = &self.spec.roles[at].name;
@@ -45,17 +46,18 @@ impl Job {
         }
     }
 
-    /// Whether tasks that start on their own all wait for containers that may never come.
+    /// Returns true if tasks that start on their own all wait for containers that may never be
+    /// granted.
     pub(super) fn is_starved(&self) -> bool {
         let roles = || self.spec.roles.iter().zip(&self.roles).enumerate();
-        // Those who follow others need not end before them.
+        // Followers need not end before other roles.
         let beside = [Completion::Service, Completion::Follows, Completion::Sidecar];
         let ends = |spec: &RoleSpec| !beside.contains(&spec.completion);
         let needed = |at: usize, spec: &RoleSpec| ends(spec) || self.blocks_others(at);
         let mut relevant = roles().filter(|(at, (spec, _))| needed(*at, spec)).peekable();
         let asks = |role: &RoleState| !role.asked.is_empty();
         if relevant.peek().is_none() {
-            // What stands beside them is no hope for those who have nothing, and need not be had.
+            // Containers of sidecars are not released for them, and sidecars are not required.
             let mut held = self.held.values();
             let none = held.all(|held| self.stands_beside(held.task.role));
             let mut own = roles().filter(|(at, _)| !self.stands_beside(*at));
@@ -66,7 +68,7 @@ impl Job {
             if self.is_blocked(at) {
                 continue;
             }
-            // What a service has it keeps: that is no hope for those of it who have nothing.
+            // A service keeps its containers, so its other tasks cannot get them.
             if role.holding() > 0 && (ends(spec) || !asks(role)) {
                 return false;
             }
@@ -75,7 +77,7 @@ impl Job {
         asked
     }
 
-    /// Whether others wait for it to run.
+    /// Returns true if other roles depend on it and it has not run.
     fn blocks_others(&self, role: usize) -> bool {
         let name = &self.spec.roles[role].name;
         let mut others = self.spec.roles.iter();

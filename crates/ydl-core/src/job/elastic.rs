@@ -1,8 +1,9 @@
-//! Roles whose tasks come and go: how many are enough, who is left aside until the next round, and who is told.
+//! Elastic roles: minimum size, tasks deferred to a later round, and notification of members.
 //!
-//! A round of an elastic role begins with those who are there. The others are newcomers: they stay asked for, and when
-//! they have come, and nothing has changed for a while, the round is interrupted for them; or, where the framework can
-//! tell its programs, they are let in while it goes on. A round never begins while a program of the last one may run.
+//! A round of an elastic role starts with the tasks that are ready. The others are newcomers: their
+//! asks stay. When they are ready, and nothing has changed for the settle time, the round is
+//! interrupted for them; if the framework can notify its programs, they join the running round. A
+//! round never starts while a program of the previous one may run.
 
 use super::{Job, Mutant, NextStep, Phase, RoleState, Task, TaskKey, pending::PendingRound};
 use crate::{
@@ -20,19 +21,19 @@ impl Job {
         self.spec.roles[role].elastic
     }
 
-    /// Whether those who run in this role stay when others come and go, and are told.
+    /// Returns true if the role's tasks keep running and are notified when members change.
     pub(super) fn is_notified(&self, role: usize) -> bool {
         self.range(role).is_some() && self.spec.gang.reform == ResizePolicy::Notify
     }
 
-    /// Whether a gathering has fewer containers than it can do with.
+    /// Returns true if a pending round holds fewer containers than it needs.
     pub(super) fn lacks_containers(&self, pending: &PendingRound) -> bool {
         if let Some((role, _)) = pending.newcomers {
             let needs = |range: Range| {
                 let few = self.members_in_round(role) + pending.share.holds < range.min;
                 self.is_notified(role) && few && !self.has_succeeded(role)
             };
-            // Those who run in an elastic role can do without them.
+            // Running tasks of an elastic role do not need the newcomers.
             return self.range(role).is_none_or(needs);
         }
         let mut shares = pending.shares.iter();
@@ -42,7 +43,7 @@ impl Job {
         })
     }
 
-    /// Whether so many are ready that the rest need not be waited for.
+    /// Returns true if enough tasks are ready to start without the others.
     fn has_enough(&self, pending: &PendingRound) -> bool {
         let ready = pending.share.ready;
         if let Some((role, _)) = pending.newcomers {
@@ -66,13 +67,13 @@ impl Job {
         elastic
     }
 
-    /// When nothing will have changed for long enough, if that is what is waited for.
+    /// Returns the end of the settle time, if the round waits for it.
     pub(super) fn settles_at(&self, pending: &PendingRound) -> Option<Time> {
         let at = pending.changed + self.spec.gang.settle;
         (at > self.now && self.has_enough(pending)).then_some(at)
     }
 
-    /// Whether a round begins with those who are ready.
+    /// Returns true if the round can start with the ready tasks.
     pub(super) fn can_start(&self, pending: &PendingRound) -> bool {
         if !self.has_enough(pending) {
             return false;
@@ -86,7 +87,7 @@ impl Job {
         (settled || stopped) && self.is_drained(pending)
     }
 
-    /// Whether no program of an earlier round can run any more.
+    /// Returns true if no program of an earlier round can run any more.
     fn is_drained(&self, pending: &PendingRound) -> bool {
         let share = &pending.share;
         if share.restarting + share.releasing == 0 || self.mutant.is(Mutant::ReplacesLiveTasks) {
@@ -99,8 +100,8 @@ impl Job {
         !pending.members.iter().any(runs)
     }
 
-    /// Whether nobody runs any more whom the gathering's roles have dropped: it may be saving what the round begins with.
-    /// How long that takes is bounded as for everybody who is stopped.
+    /// Returns true if no dropped task of the round's roles still runs: it may be uploading what
+    /// the round starts with. The stop timeout bounds the wait.
     pub(super) fn has_stopped_dropped(&self, pending: &PendingRound) -> bool {
         let runs = |role: usize| {
             let tasks = self.roles[role].tasks.iter().zip(0..);
@@ -111,8 +112,8 @@ impl Job {
         self.mutant.is(Mutant::IgnoresDroppedTasks) || !roles.any(|role| runs(*role))
     }
 
-    /// Whether newcomers may interrupt those who run. Where some have succeeded already, in whatever role would begin
-    /// anew, the others are about to, and would do all of it again.
+    /// Returns true if newcomers may interrupt running tasks. If a task that would restart has
+    /// succeeded already, the others are about to finish and would repeat their work.
     pub(super) fn may_admit(&self, pending: &PendingRound) -> bool {
         let Some((role, scope)) = pending.newcomers else {
             return true;
@@ -134,7 +135,7 @@ impl Job {
         !keys.iter().filter(|key| needed(key)).any(done)
     }
 
-    /// Those who ran in the round before are there, or will not be: from now on it is waited for more.
+    /// Ends the expedited start of rounds once the tasks of the previous round are ready or lost.
     pub(super) fn clear_expedited(&mut self) {
         let over = |pending: &PendingRound| {
             pending.expedited && pending.share.restarting == 0 && self.is_drained(pending)
@@ -149,7 +150,7 @@ impl Job {
         }
     }
 
-    /// Those of a gathering with whom its round begins, and those without whom it does.
+    /// Splits the members of a pending round into those it starts with and those it defers.
     pub(super) fn partition_ready(&self, pending: &PendingRound) -> (Vec<TaskKey>, Vec<TaskKey>) {
         let is_in = |key: &TaskKey| {
             let ready = matches!(self.task(*key).phase, Phase::Ready { .. });
@@ -158,7 +159,7 @@ impl Job {
         pending.members.iter().partition(|key| is_in(key))
     }
 
-    /// These are newcomers from now on.
+    /// Defers tasks to the pending round of their role's newcomers.
     pub(super) fn defer(&mut self, late: Vec<TaskKey>, out: &mut Vec<Action>) {
         for key in late {
             let round = self.newcomers_of(key.role).unwrap_or_else(|| {
@@ -188,7 +189,7 @@ impl Job {
         }
     }
 
-    /// The gathering of an elastic role's newcomers.
+    /// Returns the pending round of an elastic role's newcomers.
     pub(super) fn newcomers_of(&self, role: usize) -> Option<u32> {
         self.range(role)?;
         let mut pending_rounds = self.pending_rounds.iter();
@@ -196,7 +197,7 @@ impl Job {
         found.map(|(round, _)| *round)
     }
 
-    /// What is to be said of elastic roles that are not whole.
+    /// Describes elastic roles that are below their desired size.
     pub(super) fn describe_elastic(&self) -> Vec<String> {
         let roles = 0..self.roles.len();
         let elastic = roles.filter_map(|role| Some((role, self.range(role)?)));
@@ -230,21 +231,21 @@ impl Job {
         Some(format!("`{name}` needs {} more of {named}", needs - ready))
     }
 
-    /// How many of an elastic role's tasks are not in its round.
+    /// Returns the number of an elastic role's tasks outside its round.
     pub(super) fn deferred_count(&self, role: usize) -> u32 {
         let newcomers = self.newcomers_of(role);
         let pending = newcomers.and_then(|round| self.pending_rounds.get(&round));
         pending.map_or(0, |pending| pending.share.members)
     }
 
-    /// Newcomers join a round that goes on.
+    /// Adds newcomers to a running round.
     pub(super) fn admit(
         &mut self,
         role: usize,
         mut newcomers: Vec<TaskKey>,
         out: &mut Vec<Action>,
     ) {
-        // Roles that are too small without theirs wait for each other, and are let in together.
+        // Roles below their minimum wait for each other and are admitted together.
         for other in (0..self.roles.len()).filter(|other| *other != role) {
             let needs = !self.role_meets_minimum(other, 0);
             let round = self.newcomers_of(other).filter(|_| needs);
@@ -264,20 +265,21 @@ impl Job {
         }
     }
 
-    /// A member is lost, and the others go on without it.
+    /// Continues the round without a lost member.
     pub(super) fn continue_without(&mut self, key: TaskKey, out: &mut Vec<Action>) {
         self.defer(vec![key], out);
         self.on_members_left(key.role, out);
     }
 
-    /// Some have gone. While too few are left for a round they are told nothing, and wait.
+    /// Notifies the remaining members, unless the round is below its minimum.
     pub(super) fn on_members_left(&mut self, role: usize, out: &mut Vec<Action>) {
         if self.meets_minimum(None, 0) {
             self.notify_members(role, out);
         }
     }
 
-    /// Whether every elastic role has its least; if one lets so many in, with those whom the others could let in too.
+    /// Returns true if every elastic role has its minimum when one of them admits `more` tasks,
+    /// together with those that the others can admit.
     pub(super) fn meets_minimum(&self, role: Option<usize>, more: u32) -> bool {
         (0..self.roles.len()).all(|at| {
             let more = match role {
@@ -295,13 +297,13 @@ impl Job {
 
     fn role_meets_minimum(&self, role: usize, more: u32) -> bool {
         let least = self.range(role).map_or(0, |range| range.min);
-        // Who is done needs no more of them, and lets none in.
+        // A finished role needs no further tasks and admits none.
         self.members_in_round(role) + more >= least
             || self.is_through(role)
             || self.has_succeeded(role)
     }
 
-    /// Whether nobody is to wait for this member of a running round any more: its program has ended for good.
+    /// Returns true if no peer waits for this member any more: its program has ended permanently.
     fn is_done(&self, task: &Task) -> bool {
         let over = match &task.phase {
             Phase::Finished { .. } => true,
@@ -313,18 +315,20 @@ impl Job {
         over && !self.mutant.is(Mutant::WaitsForFinishedTasks)
     }
 
-    /// Whether one of those who are told has succeeded: the others are about to, and go on with whoever is left.
+    /// Returns true if a task of a notified role has succeeded: the others are about to finish and
+    /// continue with the remaining members.
     fn has_succeeded(&self, role: usize) -> bool {
         let mut tasks = self.roles[role].tasks.iter();
         self.is_notified(role) && tasks.any(|task| !task.dropped && task.phase.has_succeeded())
     }
 
-    /// How many of a role's tasks are in its round.
+    /// Returns the number of a role's tasks in its round.
     fn members_in_round(&self, role: usize) -> u32 {
         self.roles[role].want - self.deferred_count(role)
     }
 
-    /// One has succeeded: should the others have to meet again they do so without it, and need not wait for more.
+    /// Updates the rendezvous after a success: a later re-rendezvous of the peers excludes the task
+    /// and waits for no others.
     pub(super) fn continue_without_finished(&mut self, role: usize, out: &mut Vec<Action>) {
         let told = self.is_notified(role) && self.roles[role].runs() > 0;
         if told && self.meets_minimum(None, 0) {
@@ -343,7 +347,7 @@ impl Job {
         cluster
     }
 
-    /// Who is in the round that a role runs in now.
+    /// Returns the members of the round in which a role runs.
     fn members(&self, role: usize) -> Arc<Cluster> {
         let mut tasks = self.roles[role].tasks.iter();
         let round = tasks.find_map(|task| match &task.phase {
@@ -356,7 +360,7 @@ impl Job {
 }
 
 impl RoleState {
-    /// How many run, or are told to.
+    /// Returns the number of running or starting tasks.
     pub(super) fn runs(&self) -> u32 {
         self.count(TaskState::Starting) + self.count(TaskState::Running)
     }

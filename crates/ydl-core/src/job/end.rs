@@ -1,4 +1,5 @@
-//! How a job ends: decided once, then everything is stopped, saved and given back.
+//! End of a job: the outcome is decided once, then every task is stopped, its outputs uploaded and
+//! its container released.
 
 use super::{Job, Mutant, NextStep, Phase, Stage, TaskKey, release::ContainerFate, timers::Timer};
 use crate::{
@@ -10,17 +11,17 @@ use crate::{
 };
 use alloc::vec::Vec;
 
-/// Who has done what the job needs.
+/// Progress of the required roles.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum JobProgress {
     Incomplete,
-    /// Those have who others follow.
+    /// All required roles except followers are done.
     OnlyFollowers,
     Complete,
 }
 
 impl Job {
-    /// How far the completion rules are fulfilled.
+    /// Evaluates the completion rules.
     pub(super) fn done(&self) -> JobProgress {
         if self.suspicion.is_some() {
             return JobProgress::Incomplete;
@@ -41,7 +42,7 @@ impl Job {
                     others += u32::from(all);
                     continue;
                 }
-                // A job of nothing else is over when it is.
+                // A job of sidecars alone ends with them.
                 Completion::Sidecar => {
                     others += u32::from(all && !self.stands_beside(at));
                     continue;
@@ -58,8 +59,8 @@ impl Job {
             needed += 1;
             done += u32::from(role_done);
         }
-        // A job of services alone, or of what would follow somebody, runs until it is ended, or until they have all ended by
-        // themselves.
+        // A job of services or followers alone runs until it is killed or until all of them have
+        // ended.
         let ended = match needed {
             0 => {
                 let has_say = |at: &usize| !self.stands_beside(*at);
@@ -74,21 +75,22 @@ impl Job {
         }
     }
 
-    /// Whether the role stands beside others that are the job. What nothing else is there for is a job of its own.
+    /// Returns true if the role is a sidecar of other roles. Sidecars without other roles are the
+    /// job themselves.
     pub(super) fn stands_beside(&self, role: usize) -> bool {
         let mut roles = self.spec.roles.iter();
         self.spec.roles[role].is_sidecar() && !roles.all(RoleSpec::is_sidecar)
     }
 
-    /// Whether everybody in the role's round has done what it was to do.
+    /// Returns true if every member of the role's round has finished its work.
     pub(super) fn is_through(&self, at: usize) -> bool {
         let role = &self.roles[at];
         let over = role.count(TaskState::Succeeded) + role.count(TaskState::Failed);
         over == role.want - self.deferred_count(at)
     }
 
-    /// Whether nobody needs this task any more. Those who run may go on until the job ends: some of them serve those who
-    /// follow.
+    /// Returns true if the task is not needed any more. Running tasks may continue until the job
+    /// ends: some serve the followers.
     pub(super) fn is_spare(&self, key: TaskKey) -> bool {
         let completion = self.spec.roles[key.role].completion;
         match self.done() {
@@ -97,12 +99,13 @@ impl Job {
             JobProgress::OnlyFollowers => {
                 matches!(completion, Completion::Service | Completion::Any)
             }
-            // Newcomers stay apart: a role is done without them, not with them.
+            // A role is done without its newcomers.
             JobProgress::Complete => self.task(key).pending.is_none(),
         }
     }
 
-    /// Those who need not run, and do not, never will: the job must not fail because they cannot be had.
+    /// Stops tasks that need not run and do not run yet: the job must not fail for lack of their
+    /// containers.
     fn stop_the_spare(&mut self, out: &mut Vec<Action>) {
         for key in self.task_keys(None) {
             let phase = &self.task(key).phase;
@@ -112,11 +115,11 @@ impl Job {
                 self.stop_for_good(key, out);
             }
         }
-        // Others may have waited for them.
+        // Pending rounds may have waited for them.
         self.start_complete_rounds(out);
     }
 
-    /// Whether those who follow have had their time.
+    /// Returns true if the follow timeout has expired.
     pub(super) fn update_followers(&mut self, done: JobProgress, out: &mut Vec<Action>) -> bool {
         let following = done == JobProgress::OnlyFollowers;
         if following && self.followers_since.is_none() {
@@ -136,7 +139,7 @@ impl Job {
         }
     }
 
-    /// The outcome is decided; what still runs is stopped and saved.
+    /// Decides the outcome, and stops what still runs.
     pub(super) fn begin_ending(&mut self, outcome: Outcome, out: &mut Vec<Action>) {
         let what = HistoryKind::JobEnding { outcome: outcome.clone() };
         self.record(what, out);
@@ -179,11 +182,11 @@ impl Job {
                 let phase = Phase::Stopping { on, since, save, then };
                 self.set_phase(key, phase);
             }
-            // Nobody has given it back yet.
+            // It has not been released yet.
             Phase::Releasing { then: NextStep::Diagnose, .. } => {
                 self.release(key, stopped, ContainerFate::Unknown, false, out)
             }
-            // It was given back already; nothing follows that it could disturb.
+            // It has been released; no later task can conflict with it.
             Phase::Releasing { then, .. } => {
                 let then = match then {
                     NextStep::Finish(result) => NextStep::Finish(result),
@@ -201,7 +204,7 @@ impl Job {
         self.record(what, out);
     }
 
-    /// Somebody has no patience: what still runs is given back as it is.
+    /// Releases containers that still stop, without waiting for the grace period.
     pub(super) fn stop_waiting(&mut self, out: &mut Vec<Action>) {
         let held: Vec<_> = self.held.values().map(|held| held.task).collect();
         for key in held {

@@ -1,17 +1,17 @@
-//! Which containers were granted before, so that a repeated grant is never taken for a new one.
+//! Log of granted containers, so that a repeated grant is never taken for a new one.
 
 use super::phase::TaskKey;
 use crate::id::ContainerId;
 use alloc::collections::{BTreeMap, VecDeque};
 
-/// A grant is repeated within a few beats, not a hundred thousand grants later.
+/// Log size. Grants repeat within a few heartbeats, not after this many grants.
 const MOST: usize = 100_000;
 
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct GrantLog {
-    /// The task each went to, if any.
+    /// Assigned task of each container, if any.
     tasks: BTreeMap<ContainerId, Option<TaskKey>>,
-    /// The same in the order they came, so that the oldest are forgotten first.
+    /// Containers in the order of their grants; the oldest are evicted first.
     order: VecDeque<ContainerId>,
 }
 
@@ -20,7 +20,7 @@ impl GrantLog {
         self.tasks.contains_key(container)
     }
 
-    /// The task it went to, which may have another container by now.
+    /// Returns the task a container was assigned to, which may have another container by now.
     pub(super) fn task(&self, container: &ContainerId) -> Option<TaskKey> {
         self.tasks.get(container).copied().flatten()
     }

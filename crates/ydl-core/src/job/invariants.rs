@@ -1,10 +1,10 @@
-//! What must always hold. A master that finds itself wrong stops rather than guesses.
+//! Invariants of a job. A master with an inconsistent state stops.
 
 use super::{Job, Phase, Stage, Task, TaskKey, pending::RoundCounts};
 use crate::view::TaskState;
 
 impl Job {
-    /// Cheap enough for every event, also in a product build.
+    /// Checks the invariants that are cheap enough for every event in a release build.
     pub(super) fn check(&self) {
         for role in &self.roles {
             assert_eq!(role.total(), role.want, "every task of a role is in exactly one state");
@@ -18,7 +18,7 @@ impl Job {
         }
     }
 
-    /// Everything that can be said, at a price that grows with the number of tasks.
+    /// Checks all invariants; the cost grows with the number of tasks.
     pub fn check_all(&self) {
         let mut held = 0;
         for (at, role) in self.roles.iter().enumerate() {
@@ -63,7 +63,8 @@ impl Job {
             assert!(member, "a task is a member of the round it waits for");
             assert_eq!(round, task.round, "a task waits for its own round");
         }
-        // An armed deadline may be early, when a beat has moved it since; it may not be late or missing.
+        // An armed timer may be early, if a heartbeat has moved the deadline; it may not be late or
+        // missing.
         let armed = self.timers.of(super::Timer::Task(key));
         if let Some(due) = self.deadline(key) {
             assert!(armed.is_some_and(|at| at <= due), "a task that waits is woken in time");

@@ -1,15 +1,17 @@
 //! The state machine: one owner, no clock, no I/O, no `Result`.
 //!
-//! * `mod.rs` (here): the value, its doors, and which event goes where.
-//! * `place`: where a task is, and everything counted about it, changed in one function.
-//! * `backend`: what the backend says. `agent`: what agents say. `due`: what a deadline says.
-//! * `attempt`: what follows the end of an attempt: the failure table at work. `part`: how it is rid of its container.
-//! * `doubt`: failures that may be nobody's, because the cluster has taken a peer.
-//! * `gather`: rounds: who waits for whom. `scarce`: when containers do not come. `rewind`: how a round begins anew.
-//! * `scale`: how a role changes its size. `elastic`: how many are enough. `end`: how a job ends.
-//! * `after`: roles that begin after others. `read`: what others read from it: asks, orders, views, and why it waits.
-//! * `nodes`: which nodes are avoided. `timers`: when to be woken. `known`: which grants are repeated.
-//! * `check`: what must always hold. `mutant`: deliberate mistakes, for the test of the tests.
+//! * `mod.rs` (here): the job, its public interface, and the dispatch of events.
+//! * `phase`: phases of tasks, and all counters about them, changed in one function.
+//! * `backend`, `agent`: events from the backend and from agents. `timeouts`: expired timers.
+//! * `attempt`: consequences of the end of an attempt. `release`: release of a container.
+//! * `suspect`: failures that may follow from the loss of a peer.
+//! * `pending`: rounds that wait for their members. `allocation`: waits for containers.
+//!   `restart_round`: restarts.
+//! * `scale`: scaling of roles. `elastic`: elastic roles. `end`: end of a job.
+//! * `dependencies`: roles that depend on others. `queries`: asks, orders, views and what a job
+//!   waits for.
+//! * `nodes`: excluded nodes. `timers`: armed timers. `grants`: log of grants.
+//! * `invariants`: checks of the state. `mutant`: injected faults that test the simulation.
 
 mod agent;
 mod allocation;
@@ -53,42 +55,44 @@ use phase::{NextStep, Phase, RoleState, Task, TaskKey};
 use suspect::Suspicion;
 use timers::{Timer, Timers};
 
-/// A job, whole. Two jobs fed with the same events are equal, bit for bit.
+/// The state of a job. Two jobs that handle the same events are equal, bit for bit.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Job {
     spec: JobSpec,
-    /// The latest time we were told; it never runs backwards, whatever the shell's clock does.
+    /// Latest time seen; it never runs backwards, even if the caller's clock does.
     now: Time,
     started: Time,
     stage: Stage,
     roles: Vec<RoleState>,
-    /// Every container that a task has now, and only those: a message from any other is a message from the past.
+    /// Containers that tasks hold now. An event from any other container belongs to an earlier
+    /// attempt.
     held: BTreeMap<ContainerId, HeldContainer>,
     grants: GrantLog,
-    /// The highest number that was given to a round.
+    /// Highest round number assigned.
     round: u32,
-    /// The newest round that runs or gathers anew. Newcomers gather under a number of their own, in which nobody runs.
+    /// Newest round that runs or waits for its members. Newcomers wait under round numbers of their
+    /// own that never run.
     newest: u32,
-    /// Rounds that have not begun, by their number.
+    /// Rounds that have not started, by number.
     pending_rounds: BTreeMap<u32, PendingRound>,
-    /// Since when tasks want containers and the job, whose tasks start on their own, has none at all.
+    /// Start of the wait of a job without any container whose tasks start on their own.
     starvation_since: Option<Time>,
-    /// Since when nobody is waited for but roles that follow.
+    /// Time since which the job waits only for followers.
     followers_since: Option<Time>,
-    /// Failures that fail the job unless the cluster was their cause.
+    /// Failures that fail the job unless they follow from the loss of a peer.
     suspicion: Option<Suspicion>,
     nodes: Nodes,
     timers: Timers,
-    /// What tasks that start on their own are told: numbers, no addresses.
+    /// Cluster for tasks that start on their own: sizes without addresses.
     sizes: Arc<Cluster>,
-    /// A program of the job was told to run, not only one that stands beside it.
+    /// True once a program of the job, other than a sidecar's, was told to run.
     has_started: bool,
-    /// Attempts that are over, until that is said: before the end of each event.
+    /// Attempts that ended for their peers; reported at the end of each event.
     retired: Vec<Run>,
     mutant: Mutant,
 }
 
-/// Where the whole job stands.
+/// Stage of the job.
 #[derive(Clone, Debug, PartialEq, Eq)]
 enum Stage {
     Active,
@@ -96,27 +100,27 @@ enum Stage {
     Finished(Outcome),
 }
 
-/// A container that a task has.
+/// A container held by a task.
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct HeldContainer {
     task: TaskKey,
     node: NodeName,
-    /// Since when its agent misses its beats.
+    /// Time since which its agent misses heartbeats.
     silent_since: Option<Time>,
-    /// A new master took over and has not heard it yet. An agent without a master stops by itself, so until it
-    /// is heard its end is nobody's fault.
+    /// A new master has recovered and has had no report of its agent. An agent without a master
+    /// stops by itself, so until it reports its end is not a failure.
     orphaned: bool,
-    /// This master has heard its agent.
+    /// Its agent has reported to this master.
     reported: bool,
 }
 
 impl Job {
-    /// A job at its beginning, and the first things to do.
+    /// Creates a job and returns it with its first actions.
     pub fn new(spec: JobSpec, now: Time) -> (Job, Vec<Action>) {
         Job::with_mutant(spec, now, Mutant::None)
     }
 
-    /// A job with a deliberate mistake in it. Without the feature `mutants` there are none.
+    /// Creates a job with an injected fault; none without the feature `mutants`.
     pub fn with_mutant(spec: JobSpec, now: Time, mutant: Mutant) -> (Job, Vec<Action>) {
         let mut job = Job {
             now,
@@ -153,7 +157,7 @@ impl Job {
         (job, out)
     }
 
-    /// The job that these events have made: how a new master becomes the old one.
+    /// Rebuilds a job from its journal, for a recovering master.
     pub fn replay<'a>(
         spec: JobSpec,
         started: Time,
@@ -166,7 +170,7 @@ impl Job {
         job
     }
 
-    /// What happened → what must be done once.
+    /// Handles an event and returns the actions to execute.
     pub fn handle(&mut self, now: Time, event: Event) -> Vec<Action> {
         self.now = self.now.max(now);
         let mut out = Vec::new();
@@ -182,7 +186,7 @@ impl Job {
         out
     }
 
-    /// When the job wants to be woken with [`Event::Ticked`] if nothing else happens.
+    /// Returns the time at which the caller must send [`Event::Ticked`] if no other event arrives.
     pub fn next_wakeup(&self) -> Option<Time> {
         match self.stage {
             Stage::Finished(_) => None,
@@ -250,7 +254,7 @@ impl Job {
         }
     }
 
-    /// What follows from everything that has changed: rounds that are complete, the job that is done.
+    /// Applies the consequences of an event: starts complete rounds and ends a finished job.
     fn settle(&mut self, out: &mut Vec<Action>) {
         self.settle_suspicion(out);
         if self.stage == Stage::Active {
@@ -285,7 +289,7 @@ impl Job {
         &mut self.roles[key.role].tasks[key.index as usize]
     }
 
-    /// The task that has this container now.
+    /// Returns the task that holds this container.
     fn task_in(&self, container: &ContainerId) -> Option<TaskKey> {
         if self.mutant.is(Mutant::FencesByTask) {
             return self.grants.task(container);
@@ -294,8 +298,8 @@ impl Job {
     }
 }
 
-/// What can still be on its way when the job is over would be left behind if it were ignored: grants, and
-/// containers whose release died with an earlier master.
+/// Releases containers that arrive after the end of a job: grants, and containers whose release was
+/// lost with an earlier master.
 fn release_leftovers(event: Event, out: &mut Vec<Action>) {
     match event {
         Event::Granted { grants } => {

@@ -1,17 +1,17 @@
-//! Deliberate mistakes. The simulation must find each of them; a product build has none.
+//! Injected faults. The simulation must detect each of them; a release build has none.
 
 macro_rules! mutants {
     ($($(#[$doc:meta])* $name:ident,)+) => {
-        /// A mistake to make.
+        /// A fault to inject.
         #[derive(Clone, Copy, Debug, PartialEq, Eq)]
         pub enum Mutant {
-            /// No mistake.
+            /// No fault.
             None,
             $($(#[$doc])* $name,)+
         }
 
         impl Mutant {
-            /// Every mistake.
+            /// All faults.
             #[cfg(feature = "mutants")]
             pub const ALL: &[Mutant] = &[$(Mutant::$name,)+];
         }
@@ -23,15 +23,15 @@ mutants! {
     StopsAfterFirstEnded,
     /// A message is matched by the task its container once had.
     FencesByTask,
-    /// A container that nobody wants is kept.
+    /// A surplus container is kept.
     KeepsSurplus,
     /// A repeated grant is taken for a new one.
     RepeatedGrantIsNew,
-    /// A silent agent is waited for, for ever.
+    /// The heartbeat timeout is never applied.
     NoHeartbeatTimeout,
-    /// An agent once quiet stays quiet, whatever it says.
+    /// Resumed heartbeats are ignored.
     IgnoresHeartbeatResumed,
-    /// A program that is started and never reports is waited for, for ever.
+    /// The start timeout is never applied.
     NoStartTimeout,
     /// An exit from an earlier round ends the attempt of this one.
     LateExitCounts,
@@ -39,27 +39,27 @@ mutants! {
     AnyRoundIsReady,
     /// The gang starts when all but one are ready.
     StartsWithoutLast,
-    /// A gang that cannot be completed keeps what it has, for ever.
+    /// An incomplete gang never releases its containers.
     NeverReleasesGang,
-    /// A replacement is asked for before the old program is known to be dead.
+    /// A replacement is asked for before the old program is known to have ended.
     ReplacesLiveTasks,
-    /// A replacement is asked for before an agent that is cut off has stopped by itself.
+    /// A replacement is asked for before a partitioned agent has stopped by itself.
     IgnoresPartitionedAgents,
-    /// What ran on a lost node is taken to be dead.
+    /// Programs on a lost node are assumed to have ended.
     TrustsLostNode,
-    /// Those who follow the others and do not end are waited for, for ever.
+    /// The follow timeout is never applied.
     NoFollowTimeout,
     /// Success is declared when the first worker is done.
     FirstSuccessIsEnough,
-    /// A failure beyond the limit is repaired all the same.
+    /// A failure beyond the restart limit is retried.
     IgnoresRestartLimit,
     /// Preemption uses up a restart.
     CountsPreemption,
-    /// Silence uses up a restart.
+    /// A heartbeat timeout uses up a restart.
     CountsHeartbeatTimeout,
-    /// What an agent says of a program killed with its container is believed.
+    /// The agent's report about a program killed with its container is trusted.
     TrustsAgentExit,
-    /// A grant on a node that is avoided is taken.
+    /// A grant on an excluded node is accepted.
     UsesExcludedNodes,
     /// The job finishes while containers are still held.
     FinishesEarly,
@@ -67,56 +67,56 @@ mutants! {
     LeavesServicesRunning,
     /// A new round keeps the results of the old one.
     KeepsOldSuccesses,
-    /// After the master's death containers that are gone are still counted on.
+    /// After a recovery lost containers are kept.
     KeepsLostContainers,
-    /// After the master's death containers that nobody holds are left alone.
+    /// After a recovery unowned containers are not released.
     KeepsUnownedContainers,
-    /// Deadlines that passed while there was no master count.
+    /// Timeouts that expired without a master count.
     KeepsOldTimeouts,
-    /// An agent that stopped because it had no master is blamed for it.
+    /// An agent that stopped for lack of a master is charged.
     ChargesOrphans,
-    /// A success whose outputs were lost is a success.
+    /// A failed upload counts as a success.
     IgnoresUploadFailure,
-    /// A round counts on newcomers who are not there yet.
+    /// A round includes newcomers that are not ready.
     CountsOnNewcomers,
-    /// Who fails because the cluster took a peer uses up a restart.
+    /// A failure that follows from the loss of a peer uses up a restart.
     ChargesPeerFailures,
-    /// Who fails because the cluster took a peer fails the job when no restart is left.
+    /// A failure that follows from the loss of a peer fails the job when no restart is left.
     FailsJobOnPeerFailure,
-    /// A round begins with fewer than its least.
+    /// A round starts below its minimum size.
     StartsBelowMinimum,
-    /// A round is interrupted for every newcomer, as it comes.
+    /// A round is interrupted for every newcomer without a settle time.
     NeverSettles,
-    /// Newcomers interrupt those who are almost done.
+    /// Newcomers interrupt a role that is almost done.
     InterruptsFinishedRole,
-    /// Newcomers of one role interrupt others that are done.
+    /// Newcomers of one role interrupt another role that is almost done.
     InterruptsOtherRoles,
-    /// A role that is to begin after others does not wait for them.
+    /// A role does not wait for its dependencies.
     IgnoresDependencies,
-    /// Those who are missing are not asked for again until all are.
+    /// Missing tasks of an elastic role are not asked for.
     StopsAskingForMissing,
-    /// Who is lost when nobody needs it any more starts again, and others with it.
+    /// The loss of a task that is not needed restarts it and its peers.
     RestartsUnneededTasks,
-    /// A round begins while somebody runs whom its role has dropped.
+    /// A round starts while a dropped task of its roles still runs.
     IgnoresDroppedTasks,
-    /// The node of one that failed because the cluster took a peer is held to account.
+    /// The node of a task that failed with a lost peer is charged.
     ChargesPeerFailureNodes,
-    /// Those who are told go on without one whose outputs are lost.
+    /// Notified tasks continue without a task whose upload failed.
     ContinuesWithoutFailedUpload,
-    /// A role that is made smaller keeps newcomers and drops those who run.
+    /// Scaling down keeps newcomers and drops running tasks.
     DropsRunningTasks,
-    /// A role that is made smaller does not see that it is too small.
+    /// Scaling down does not check the minimum size.
     SkipsRecount,
-    /// Of attempts that are given up their peers are told nothing: only of those whose programs are heard to end.
+    /// Attempts that are given up are not reported to their peers.
     HidesLostAttempts,
-    /// Those who go on are told of others who are done as if they were still there.
+    /// Finished tasks are reported to peers as members.
     WaitsForFinishedTasks,
-    /// What stands beside the job asks for a container before the job has what it needs.
+    /// A sidecar asks for a container before the job has started.
     StartsSidecarsFirst,
 }
 
 impl Mutant {
-    /// Whether this is the mistake being made. Always false in a product build, and compiled away.
+    /// Returns true if this fault is injected. Always false in a release build, and compiled away.
     pub(super) fn is(self, mutant: Mutant) -> bool {
         cfg!(feature = "mutants") && self == mutant
     }

@@ -1,4 +1,4 @@
-//! Which nodes are avoided, and until when.
+//! Excluded nodes and the charges against nodes.
 
 use super::{Job, TaskKey, timers::Timer};
 use crate::{
@@ -16,20 +16,20 @@ use alloc::{
 
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct Nodes {
-    /// How many there are, as far as the backend has said.
+    /// Number of usable nodes reported by the backend.
     count: u32,
-    /// Failures of programs that may or may not be the node's fault.
+    /// Failures of programs on each node, whatever their cause.
     failures: BTreeMap<NodeName, u32>,
     avoided: BTreeMap<NodeName, Time>,
-    /// Those that some role cannot do without: blame does not reach them.
+    /// Nodes that some role requires; they are never excluded.
     needed: BTreeSet<NodeName>,
 }
 
-/// What a failure has been for a node.
+/// A charge against a node.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct NodeCharge {
     pub(super) node: NodeName,
-    /// Until when the node is avoided, if this was the last that was missing for it.
+    /// Time until which the node is excluded, if this charge triggered the exclusion.
     pub(super) until: Option<Time>,
 }
 
@@ -46,7 +46,7 @@ impl Nodes {
         self.avoided.values().min().copied()
     }
 
-    /// Those whose time is up.
+    /// Returns the nodes whose exclusion has expired.
     fn expired(&self, now: Time) -> Vec<NodeName> {
         let up = self.avoided.iter().filter(|(_, until)| **until <= now);
         up.map(|(node, _)| node.clone()).collect()
@@ -54,7 +54,7 @@ impl Nodes {
 }
 
 impl Job {
-    /// Where there are fewer nodes than before, those to be forgiven soonest are forgiven now.
+    /// Readmits nodes if too few are left, in the order of their expiry.
     pub(super) fn on_nodes_counted(&mut self, nodes: u32, out: &mut Vec<Action>) {
         self.nodes.count = nodes;
         let most = self.max_excluded();
@@ -68,7 +68,7 @@ impl Job {
         self.timers.arm(Timer::Readmission, self.nodes.next_readmission());
     }
 
-    /// A node that may fail again is better than none: those that a role cannot do without are forgiven now.
+    /// Readmits nodes that a role requires.
     pub(super) fn on_nodes_required(&mut self, nodes: Vec<NodeName>, out: &mut Vec<Action>) {
         self.nodes.needed = nodes.into_iter().collect();
         let needed = self.nodes.needed.iter();
@@ -79,7 +79,7 @@ impl Job {
         self.timers.arm(Timer::Readmission, self.nodes.next_readmission());
     }
 
-    /// Nodes whose time is up are as good as any other.
+    /// Readmits nodes whose exclusion has expired.
     pub(super) fn on_readmission_timer(&mut self, out: &mut Vec<Action>) {
         for node in self.nodes.expired(self.now) {
             self.readmit(node, out);
@@ -96,8 +96,8 @@ impl Job {
         self.spec.node_exclusion.max_nodes.min(self.nodes.count / 2) as usize
     }
 
-    /// Holds the node to account for an ending, within the limits: a small cluster must not be used up by blame,
-    /// and the only node that will do never is.
+    /// Charges an ending to a node and excludes the node if due. The limits keep small clusters
+    /// usable, and required nodes are never excluded.
     pub(super) fn charge_node(
         &mut self,
         node: &NodeName,
@@ -129,7 +129,7 @@ impl Job {
         Some(NodeCharge { node: node.clone(), until: Some(until) })
     }
 
-    /// A program's failure was held against a node, and it was not the node's fault.
+    /// Clears the charge for a failure that the node did not cause.
     pub(super) fn clear_charge(&mut self, mark: &NodeCharge, out: &mut Vec<Action>) {
         let node = &mark.node;
         if let Some(failures) = self.nodes.failures.get_mut(node) {

@@ -1,4 +1,4 @@
-//! Rounds: who waits for whom, and what happens when somebody does not come.
+//! Pending rounds: tasks that wait for each other before they start.
 
 use super::{Job, Mutant, Phase, Task, TaskKey, suspect::ChargedFailure, timers::Timer};
 use crate::{
@@ -14,51 +14,52 @@ use alloc::{
     vec::Vec,
 };
 
-/// A round that has not begun.
+/// A round that has not started.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct PendingRound {
     pub(super) members: BTreeSet<TaskKey>,
-    /// The sum of its members' shares.
+    /// Sum of the counts of its members.
     pub(super) share: RoundCounts,
-    /// The same of each role.
+    /// Counts of each role.
     pub(super) shares: BTreeMap<usize, RoundCounts>,
-    /// Since when anybody asks for what the round cannot do without.
+    /// Time since which it waits for a required container.
     pub(super) asking_since: Option<Time>,
-    /// Since when some hold containers while others ask.
+    /// Time since which it holds containers while others are missing.
     pub(super) holding_since: Option<Time>,
-    /// When a member was last ready that was not before, or is not any more.
+    /// Time of the last change of its ready members.
     pub(super) changed: Time,
-    /// It takes over from a round that was given up: it begins, where its roles are elastic, as soon as those who ran
-    /// are ready again.
+    /// It replaces an abandoned round: if its roles are elastic, it starts as soon as the tasks of
+    /// that round are ready again.
     pub(super) expedited: bool,
-    /// Whose failure has broken the round before, while it may turn out that the cluster was the cause.
+    /// Charged failure that ended the previous round, which may still be exonerated.
     pub(super) charged: Option<ChargedFailure>,
-    /// How often it gave everything back.
+    /// Number of times it released its containers.
     pub(super) tries: u32,
-    /// Its members were added to this role while the others run. When they are all there, everybody in scope
-    /// starts again with them; when they cannot be had, the role goes back to its old size.
+    /// Role of its members if they are newcomers, with its restart scope. When all are ready, the
+    /// tasks in scope restart with them; if they get no containers, the role returns to its
+    /// previous size.
     pub(super) newcomers: Option<(usize, RestartScope)>,
 }
 
-/// What tasks add to the numbers of a gathering.
+/// Counts of the tasks in a pending round.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct RoundCounts {
-    /// How many there are.
+    /// Number of tasks.
     pub(super) members: u32,
-    /// How many are ready.
+    /// Ready tasks.
     pub(super) ready: u32,
-    /// How many wait for a container.
+    /// Tasks that wait for a container.
     pub(super) asked: u32,
-    /// How many have a container that they can keep.
+    /// Tasks with a container that they can keep.
     pub(super) holds: u32,
-    /// How many are stopped for the round.
+    /// Tasks that are being stopped for the round.
     pub(super) restarting: u32,
-    /// How many are to be rid of a container first.
+    /// Tasks that release a container first.
     pub(super) releasing: u32,
 }
 
 impl RoundCounts {
-    /// The same with one task's share changed.
+    /// Returns the counts with one task's contribution replaced.
     pub(super) fn with(self, was: RoundCounts, is: RoundCounts) -> RoundCounts {
         RoundCounts {
             members: self.members + is.members - was.members,
@@ -103,7 +104,7 @@ impl Job {
         self.pending_rounds.remove(&round)
     }
 
-    /// A member's share has changed.
+    /// Updates the counts of a round after a change of one member.
     pub(super) fn update_counts(
         &mut self,
         round: u32,
@@ -127,7 +128,7 @@ impl Job {
         self.update_wait_times(round);
     }
 
-    /// Rounds that wait for all their members, or for enough of them; those that nobody waits for left aside.
+    /// Returns the rounds that wait for all or enough of their members, without optional newcomers.
     fn awaited(&self) -> impl Iterator<Item = &PendingRound> {
         let pending_rounds = self.pending_rounds.values();
         pending_rounds.filter(|pending| {
@@ -136,7 +137,7 @@ impl Job {
         })
     }
 
-    /// How many tasks that wait for each other are ready, and of how many.
+    /// Returns the number of ready tasks and of all tasks that wait for each other.
     pub(super) fn ready_counts(&self) -> (u32, u32) {
         self.awaited().fold((0, 0), |(ready, of), pending| {
             let members = pending.members.len() as u32;
@@ -144,7 +145,7 @@ impl Job {
         })
     }
 
-    /// Whom those who are ready wait for. Of elastic roles more is to be said.
+    /// Returns the tasks of fixed roles that are not ready.
     pub(super) fn not_ready(&self) -> Vec<TaskKey> {
         let members = self.awaited().flat_map(|pending| &pending.members);
         let fixed = members.filter(|key| self.range(key.role).is_none());
@@ -152,7 +153,7 @@ impl Job {
         fixed.copied().filter(|key| !is_ready(key)).collect()
     }
 
-    /// Begins every round whose members are all ready, once everybody they must know is there as well.
+    /// Starts every round whose members are all ready and whose peers have addresses.
     pub(super) fn start_complete_rounds(&mut self, out: &mut Vec<Action>) {
         if self.suspicion.is_some() {
             return;
@@ -170,7 +171,7 @@ impl Job {
                         || (absent <= lenient && self.meets_minimum(Some(role), ready));
                     return enough && known && self.may_admit(pending);
                 }
-                // Those without whom it begins are not waited for.
+                // Deferred members are not waited for.
                 let without = match self.can_start(pending) {
                     true => members - ready,
                     false => 0,
@@ -190,7 +191,7 @@ impl Job {
         }
     }
 
-    /// How many tasks have no address that others could be told, newcomers left aside.
+    /// Returns the number of tasks without an address, except newcomers.
     fn unreachable_count(&self) -> u32 {
         let pending_rounds = self.pending_rounds.values();
         let newcomers = pending_rounds.filter(|pending| pending.newcomers.is_some());
@@ -204,7 +205,7 @@ impl Job {
         (wanted - there).saturating_sub(apart)
     }
 
-    /// Whether the tasks of a role start together with others.
+    /// Returns true if the tasks of a role start together.
     pub(super) fn starts_together(&self, role: usize) -> bool {
         self.spec.gang.together && !self.spec.roles[role].is_sidecar()
     }
@@ -245,7 +246,7 @@ impl Job {
         }
     }
 
-    /// Starts a task that nobody waits for.
+    /// Starts a task outside a pending round.
     pub(super) fn start_alone(&mut self, key: TaskKey, out: &mut Vec<Action>) {
         let cluster = if self.starts_together(key.role) {
             Arc::new(self.cluster(self.task(key).round))
@@ -269,12 +270,12 @@ impl Job {
         out.push(Action::OrderChanged(on));
     }
 
-    /// Everybody who is part of the job by now: newcomers who still gather are not.
+    /// Returns the cluster of all tasks except pending newcomers.
     pub(super) fn cluster(&self, round: u32) -> Cluster {
         self.cluster_of(round, |_| true)
     }
 
-    /// The same with only some of them.
+    /// Returns the cluster of the tasks that match a predicate.
     pub(super) fn cluster_of(&self, round: u32, is_in: impl Fn(&Task) -> bool) -> Cluster {
         let roles = self.spec.roles.iter().enumerate();
         let roles = roles.filter(|(_, spec)| !spec.is_sidecar());
@@ -282,8 +283,8 @@ impl Job {
             let here = self.members_of(role);
             let mut here: Vec<_> = here.filter(|key| is_in(self.task(*key))).collect();
             if self.is_notified(role) {
-                // Who came later has a later round of its own. Those who stay keep their order, and the first of them is
-                // the one whose state the others get.
+                // Tasks that joined later have a higher round. The others keep their order, and the
+                // first of them provides the state for the others.
                 here.sort_by_key(|key| (self.task(*key).round, key.index));
             }
             let dense = here.iter().map(|key| key.index).eq(0..here.len() as u32);
@@ -300,7 +301,7 @@ impl Job {
         Cluster { round, roles: members.collect() }
     }
 
-    /// The tasks of a role without its newcomers.
+    /// Returns the tasks of a role without its newcomers.
     pub(super) fn members_of(&self, role: usize) -> impl Iterator<Item = TaskKey> {
         let counts = self.mutant.is(Mutant::CountsOnNewcomers);
         let mut apart: BTreeSet<TaskKey> = BTreeSet::new();
@@ -313,7 +314,7 @@ impl Job {
         keys.filter(move |key| !apart.contains(key))
     }
 
-    /// Tells tasks that start on their own how many they are.
+    /// Updates the sizes given to tasks that start on their own.
     pub(super) fn update_sizes(&mut self) {
         let roles = self.spec.roles.iter().zip(&self.roles);
         let roles = roles.filter(|(spec, _)| !spec.is_sidecar());
@@ -327,8 +328,8 @@ impl Job {
         self.sizes = Arc::new(Cluster { round: self.round, roles: members.collect() });
     }
 
-    /// The share of the port range that is this task's. Where a framework sorts its peers by port, ports must
-    /// ascend with the index; everybody else may take any.
+    /// Returns the task's slot in the port range. If a framework sorts its peers by port, ports
+    /// must ascend with the index; other tasks may take any port.
     pub(super) fn slot(&self, key: TaskKey) -> (u32, u32) {
         if !self.spec.framework.needs_ascending_ports() {
             return (0, 1);
@@ -337,7 +338,7 @@ impl Job {
         (before + key.index, self.wanted_tasks())
     }
 
-    /// How many tasks the job should have.
+    /// Returns the desired number of tasks of the job.
     pub(super) fn wanted_tasks(&self) -> u32 {
         self.roles.iter().map(|role| role.want).sum()
     }

@@ -1,4 +1,4 @@
-//! Where a task is. Everything that is counted about tasks changes in [`Job::set_place`] and nowhere else.
+//! Phases of tasks. All counters about tasks change in [`Job::set_phase`] and nowhere else.
 
 use super::{Job, Mutant, pending::RoundCounts};
 use crate::{
@@ -18,7 +18,7 @@ use alloc::{
 };
 use core::mem;
 
-/// A task inside the core: small, ordered, copied freely. [`crate::id::TaskId`] is its public name.
+/// Key of a task inside the core. [`crate::id::TaskId`] is its public name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct TaskKey {
     pub(super) role: usize,
@@ -27,19 +27,19 @@ pub(super) struct TaskKey {
 
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct RoleState {
-    /// How many tasks it should have; those beyond are on their way out, or gone.
+    /// Desired number of tasks; those beyond are dropped.
     pub(super) want: u32,
-    /// Those it has, then those it had when it was larger.
+    /// Current tasks, followed by dropped ones.
     pub(super) tasks: Vec<Task>,
-    /// Tasks that wait for a container, by the memory they need.
+    /// Tasks that wait for a container, by memory size.
     pub(super) asked: BTreeMap<u64, BTreeSet<u32>>,
-    /// Tasks in each state, those on their way out left aside.
+    /// Number of tasks in each state, without dropped ones.
     counts: [u32; STATES],
-    /// When tasks failed, as far as the restart policy remembers.
+    /// Times of recent failures, within the restart window.
     pub(super) failures: VecDeque<Time>,
-    /// Tasks that failed for good.
+    /// Number of tasks that failed permanently.
     pub(super) failed: u32,
-    /// Every task of it has run, where others wait for that.
+    /// True once every task has run, if other roles depend on it.
     pub(super) all_ran: bool,
 }
 
@@ -50,7 +50,7 @@ impl RoleState {
         self.counts[state as usize]
     }
 
-    /// How many tasks are reached by their peers, or need not be any more.
+    /// Returns the number of tasks that have an address or need none any more.
     pub(super) fn reachable(&self) -> u32 {
         let with = [
             TaskState::Ready,
@@ -63,7 +63,7 @@ impl RoleState {
         with.into_iter().map(|state| self.count(state)).sum()
     }
 
-    /// How many tasks have a container.
+    /// Returns the number of tasks with a container.
     pub(super) fn holding(&self) -> u32 {
         let with = [
             TaskState::Launching,
@@ -84,44 +84,44 @@ impl RoleState {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Task {
     pub(super) phase: Phase,
-    /// Which try this is, from 1.
+    /// Number of the attempt, from 1.
     pub(super) attempt: u32,
-    /// The round it runs in, or will.
+    /// Round in which it runs or will run.
     pub(super) round: u32,
-    /// The round it waits for together with others; nobody waits for it once that has begun.
+    /// Pending round it is a member of.
     pub(super) pending: Option<u32>,
-    /// What the next container must have; it grows after a kill for memory.
+    /// Memory of the next container; it may grow after a memory kill.
     pub(super) memory_mib: u64,
-    /// On its way out, or gone: the role was made smaller.
+    /// Removed by scaling down.
     pub(super) dropped: bool,
     pub(super) failures: VecDeque<Time>,
-    /// Attempts in a row that ended through their nodes.
+    /// Number of consecutive attempts that ended by node faults.
     pub(super) node_faults: u32,
-    /// The node it is or was last on.
+    /// Current or last node.
     pub(super) node: Option<NodeName>,
     pub(super) endpoint: Option<Endpoint>,
     pub(super) cluster: Option<Arc<Cluster>>,
-    /// How its program ended, until that is judged.
+    /// Exit of its program, until it is evaluated.
     pub(super) exit: Option<ProgramExit>,
     pub(super) last_ending: Option<String>,
-    /// A program of it has run.
+    /// True once its program has run.
     pub(super) has_run: bool,
-    /// What it was told to run, until that is over for its peers.
+    /// Attempt it was told to run, until it has ended for its peers.
     pub(super) live_run: Option<Run>,
 }
 
-/// Where a task is, with what is known there and nothing else.
+/// Phase of a task, with the data of that phase.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Phase {
-    /// It waits before it asks again.
+    /// Waits for its backoff.
     BackingOff { since: Time, until: Time },
-    /// It waits for a container.
+    /// Waits for a container.
     Asked { since: Time },
-    /// Its container is being started.
+    /// Its container is starting.
     Launching { on: ContainerId, since: Time },
-    /// Its container runs, its agent has not been heard.
+    /// Its container runs, and its agent is not ready.
     Joining { on: ContainerId, since: Time },
-    /// Its agent holds the ports and waits.
+    /// Its agent holds the ports and waits for the round.
     Ready { on: ContainerId, since: Time },
     /// Its agent was told to run the program.
     Starting { on: ContainerId, since: Time },
@@ -131,31 +131,32 @@ pub(super) enum Phase {
     Restarting {
         on: ContainerId,
         since: Time,
-        /// The program has ended, and the task's data is looked at again: since then.
+        /// True once the program has ended and the agent checks the inputs again, since then.
         ended: bool,
     },
-    /// Its agent was told to stop the program, to copy the outputs if they are wanted, and to leave.
+    /// Its agent was told to stop the program, upload the outputs if requested, and exit.
     Stopping { on: ContainerId, since: Time, save: bool, then: NextStep },
-    /// Its container was given back or is being ended; nothing may run in its stead until it is gone, or until
-    /// its agent, were it cut off from us, would have stopped by itself.
+    /// Its container is being released. The task is not replaced until the container has ended or
+    /// its agent, if partitioned, has stopped by itself.
     Releasing { on: ContainerId, since: Time, until: Time, then: NextStep },
-    /// It is over.
+    /// The task has finished.
     Finished { since: Time, result: TaskResult },
 }
 
-/// What a task does once it is rid of its container.
+/// Next step of a task after the release of its container.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum NextStep {
-    /// Nothing more.
+    /// Finish with this result.
     Finish(TaskResult),
     /// Ask for another container at this time.
     Retry { at: Time },
-    /// Be judged by how the container ended.
+    /// Determine the ending from the exit of the container.
     Diagnose,
 }
 
 impl Phase {
-    /// Whether its task has failed for good, or has when what is left of it is gone.
+    /// Returns true if the task has failed permanently, or will have once its container is
+    /// released.
     pub(super) fn has_failed(&self) -> bool {
         match self {
             Phase::Finished { result, .. }
@@ -181,7 +182,7 @@ impl Phase {
         }
     }
 
-    /// Whether its program has succeeded, and nothing has come between.
+    /// Returns true if the program has succeeded.
     pub(super) fn has_succeeded(&self) -> bool {
         match self {
             Phase::Finished { result, .. }
@@ -222,7 +223,7 @@ impl Phase {
         }
     }
 
-    /// What the task adds to the numbers of the gathering it is in.
+    /// Returns the task's contribution to the counts of its pending round.
     pub(super) fn share(&self) -> RoundCounts {
         let holds = match self {
             Phase::Launching { .. }
@@ -250,7 +251,7 @@ impl Phase {
 }
 
 impl Job {
-    /// Moves a task, and everything that is counted about it.
+    /// Sets the phase of a task and updates all counters.
     pub(super) fn set_phase(&mut self, key: TaskKey, phase: Phase) {
         let role = &mut self.roles[key.role];
         let task = &mut role.tasks[key.index as usize];
@@ -278,7 +279,7 @@ impl Job {
             self.held.remove(gone);
         }
         let won = old.has_succeeded() != new.has_succeeded();
-        // Who is told to stop may need its peers for that, until its program has ended.
+        // A task that is told to stop may need its peers until its program has ended.
         let speaks =
             matches!(new, Phase::Starting { .. } | Phase::Running { .. } | Phase::Stopping { .. });
         if let Some(round) = task.pending {
@@ -289,24 +290,24 @@ impl Job {
             self.retire_run(key);
         }
         if won && let Some(round) = self.newcomers_of(key.role) {
-            // Whether they can be done without has changed.
+            // The minimum of the newcomers may have changed.
             self.update_wait_times(round);
         }
         self.arm(key);
     }
 
-    /// What the task was told to run is over for its peers.
+    /// Marks the task's attempt as ended for its peers.
     pub(super) fn retire_run(&mut self, key: TaskKey) {
         let run = self.task_mut(key).live_run.take();
         self.retired.extend(run);
     }
 
-    /// Says which attempts are over.
+    /// Emits the attempts that ended for their peers.
     pub(super) fn report_retired(&mut self, out: &mut Vec<Action>) {
         out.extend(self.retired.drain(..).map(Action::AttemptOver));
     }
 
-    /// Takes a task out of its role's numbers: it is on its way out, or gone.
+    /// Removes a dropped task from the counters of its role.
     pub(super) fn uncount(&mut self, key: TaskKey) {
         let role = &mut self.roles[key.role];
         let task = &mut role.tasks[key.index as usize];
@@ -316,7 +317,7 @@ impl Job {
         }
     }
 
-    /// Counts a task again that was on its way out.
+    /// Returns a dropped task to the counters of its role.
     pub(super) fn recount_task(&mut self, key: TaskKey) {
         let role = &mut self.roles[key.role];
         let task = &mut role.tasks[key.index as usize];
@@ -370,7 +371,7 @@ impl Job {
         self.set_phase(key, Phase::Asked { since: self.now });
     }
 
-    /// Whether a program may run in the task's container for all we know.
+    /// Returns true if a program may run in the task's container.
     pub(super) fn may_run(&self, key: TaskKey) -> bool {
         let task = self.task(key);
         match &task.phase {

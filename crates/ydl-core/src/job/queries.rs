@@ -1,4 +1,4 @@
-//! What others read from a job: asks, orders, views, and why it waits.
+//! Queries: asks, orders, views and what a job waits for.
 
 use super::{Job, Mutant, NextStep, Phase, Stage, Task, TaskKey};
 use crate::{
@@ -16,7 +16,7 @@ use alloc::{
 };
 
 impl Job {
-    /// What the backend should still grant.
+    /// Returns the outstanding asks.
     pub fn asks(&self) -> Asks {
         let mut asks = Asks { asks: Vec::new(), avoid: self.nodes.excluded() };
         if self.stage != Stage::Active {
@@ -40,7 +40,7 @@ impl Job {
         asks
     }
 
-    /// What the agent in this container should be doing. A container that is not ours should stop.
+    /// Returns the order of a container. An unknown container is ordered to stop.
     pub fn order(&self, container: &ContainerId) -> Order {
         let grace = self.spec.timeouts.grace;
         let Some(held) = self.held.get(container) else {
@@ -71,7 +71,7 @@ impl Job {
         }
     }
 
-    /// What runs in a container, or ran there until it was told to stop.
+    /// Returns the attempt that runs in a container, or ran there until the order to stop.
     pub fn run_in(&self, container: &ContainerId) -> Option<Run> {
         let held = self.held.get(container)?;
         let task = self.task(held.task);
@@ -92,17 +92,17 @@ impl Job {
         }
     }
 
-    /// The specification it runs.
+    /// Returns the specification.
     pub fn spec(&self) -> &JobSpec {
         &self.spec
     }
 
-    /// Which task a container is.
+    /// Returns the task that holds a container.
     pub fn task_in_container(&self, container: &ContainerId) -> Option<TaskId> {
         self.held.get(container).map(|held| self.id(held.task))
     }
 
-    /// The attempt of a container's task whose program runs there, or ran there last.
+    /// Returns the number of the attempt whose program runs, or last ran, in a container.
     pub fn attempt_in_container(&self, container: &ContainerId) -> Option<u32> {
         let task = self.task(self.held.get(container)?.task);
         Some(match task.phase {
@@ -110,12 +110,12 @@ impl Job {
             | Phase::Running { .. }
             | Phase::Stopping { .. }
             | Phase::Releasing { .. } => task.attempt,
-            // The next one is counted already, and its program is not there yet.
+            // The next attempt is counted already, but its program does not run yet.
             _ => task.attempt.saturating_sub(1),
         })
     }
 
-    /// The attempt that a task is at, or that was its last. There is none while one is over and the next has not begun.
+    /// Returns the number of a task's current or last attempt; none between two attempts.
     pub fn current_attempt(&self, task: &TaskId) -> Option<u32> {
         let role = self.spec.roles.iter().position(|it| it.name == task.role)?;
         let task = self.roles[role].tasks.get(task.index as usize)?;
@@ -128,7 +128,7 @@ impl Job {
         (!gone && !over).then_some(task.attempt)
     }
 
-    /// How the job ends or ended, once that is decided.
+    /// Returns the outcome, once decided.
     pub fn outcome(&self) -> Option<&Outcome> {
         match &self.stage {
             Stage::Active => None,
@@ -136,22 +136,22 @@ impl Job {
         }
     }
 
-    /// Whether the job is over and everything was given back.
+    /// Returns true if the job has finished and released every container.
     pub fn is_finished(&self) -> bool {
         matches!(self.stage, Stage::Finished(_))
     }
 
-    /// How many containers tasks have.
+    /// Returns the number of held containers.
     pub fn held_containers(&self) -> u32 {
         self.held.len() as u32
     }
 
-    /// Containers whose agents should be beating, for the shell that listens to them.
+    /// Returns the containers whose agents should send heartbeats.
     pub fn containers(&self) -> impl Iterator<Item = &ContainerId> {
         self.held.keys()
     }
 
-    /// What people see.
+    /// Returns the view of the job.
     pub fn view(&self) -> JobView {
         let mut tasks = Vec::new();
         for (index, role) in self.roles.iter().enumerate() {
@@ -194,7 +194,7 @@ impl Job {
         }
     }
 
-    /// Every role in numbers.
+    /// Returns the view of every role.
     pub fn role_views(&self) -> Vec<RoleView> {
         let each = self.spec.roles.iter().zip(&self.roles).map(|(spec, role)| RoleView {
             role: spec.name.clone(),
@@ -208,7 +208,7 @@ impl Job {
         });
         each.collect()
     }
-    /// One sentence that says what the job waits for.
+    /// Describes what the job waits for.
     pub fn why(&self) -> String {
         if let Some(outcome) = self.outcome() {
             let left = self.held_containers();
@@ -267,13 +267,14 @@ impl Job {
 }
 
 impl Job {
-    /// What programs that run may wait for, where they find each other by themselves and only they know.
+    /// Describes peers that running programs may wait for, if they find each other without the
+    /// rendezvous.
     fn describe_awaited_peers(&self) -> Option<String> {
         let (gang, roles) = (&self.spec.gang, &self.spec.roles);
         if !gang.together || self.spec.framework.uses_rendezvous(roles) {
             return None;
         }
-        // Who starts again alone is waited for by nobody.
+        // No peer waits for tasks that restart alone.
         let awaited =
             |spec: &RoleSpec| !spec.is_sidecar() && spec.restart.scope != RestartScope::Task;
         let own = (0..roles.len()).filter(|role| awaited(&roles[*role]));
@@ -304,7 +305,7 @@ impl Job {
         Some(format!("programs may wait for {named}, which {has} not started"))
     }
 
-    /// The first few of these by name, and how many more there are.
+    /// Names the first few tasks and the number of the others.
     pub(super) fn name_some(&self, keys: &[TaskKey]) -> String {
         let some = keys.iter().take(MAX_NAMED);
         let mut named: Vec<_> = some.map(|key| self.id(*key).to_string()).collect();
@@ -316,10 +317,10 @@ impl Job {
     }
 }
 
-/// Of those that are waited for, so many are named.
+/// Number of awaited tasks that are named.
 const MAX_NAMED: usize = 4;
 
-/// What a task waits for, by its state. Tasks that are ready wait for these.
+/// Descriptions of waits, by task state. Ready tasks wait for these.
 const WAITS: [(TaskState, &str); 6] = [
     (TaskState::Asked, "for a container"),
     (TaskState::BackingOff, "to try again"),

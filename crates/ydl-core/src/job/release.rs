@@ -1,4 +1,4 @@
-//! How a task and its container part: when nothing of it can run any more, and what it does then.
+//! Release of a task's container, and the task's next step.
 
 use super::{Job, Mutant, NextStep, Phase, Stage, TaskKey};
 use crate::{
@@ -13,21 +13,21 @@ use alloc::{
     vec::Vec,
 };
 
-/// How sure we are that nothing of the attempt still runs.
+/// Knowledge about the processes of an attempt.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum ContainerFate {
-    /// The agent lives and obeys: it is told to stop.
+    /// The agent is alive and is told to stop.
     AgentAlive,
-    /// The agent has stopped its program and is leaving.
+    /// The agent has stopped its program and exits.
     AgentLeft,
     /// The container has ended.
     Ended,
-    /// We cannot know: the container is given back and its end awaited.
+    /// Unknown: the container is released and its exit awaited.
     Unknown,
 }
 
 impl Job {
-    /// A task is done with its container, one way or another.
+    /// Handles the end of a stop.
     pub(super) fn on_stopped(
         &mut self,
         key: TaskKey,
@@ -61,7 +61,7 @@ impl Job {
         }
     }
 
-    /// Separates a task from its container, as far as it is known to be gone, and goes on.
+    /// Releases the container of a task as far as its state is known, and advances the task.
     pub(super) fn release(
         &mut self,
         key: TaskKey,
@@ -87,7 +87,7 @@ impl Job {
             }
             ContainerFate::Unknown => {
                 out.push(Action::Release(on.clone()));
-                // Once the job is ending nothing follows that a survivor could disturb.
+                // Once the job is ending, no later task can conflict with a survivor.
                 let wait = self.stage == Stage::Active
                     && self.may_run(key)
                     && !self.mutant.is(Mutant::ReplacesLiveTasks);
@@ -102,8 +102,8 @@ impl Job {
         }
     }
 
-    /// When the agent in a container, were it cut off from us since it was last heard, has stopped by itself.
-    /// Every answer it gets from now on tells it to stop.
+    /// Returns the time by which the agent, if partitioned since its last heartbeat, has stopped by
+    /// itself. Every response from now on tells it to stop.
     fn stopped_by(&self, container: &ContainerId) -> Time {
         let d = &self.spec.timeouts;
         let quiet = self.held.get(container).and_then(|held| held.silent_since);
@@ -113,7 +113,7 @@ impl Job {
         heard + (silence + d.grace + d.stop)
     }
 
-    /// The task has no container any more.
+    /// Advances a task that has no container any more.
     pub(super) fn advance(&mut self, key: TaskKey, then: NextStep, out: &mut Vec<Action>) {
         match then {
             NextStep::Retry { at } if self.stage == Stage::Active => {

@@ -1,4 +1,4 @@
-//! How a round begins anew.
+//! Restart of a round.
 
 use super::{Job, JobProgress, Mutant, NextStep, Phase, TaskKey};
 use crate::{
@@ -9,14 +9,15 @@ use crate::{
 use alloc::vec::Vec;
 
 impl Job {
-    /// Everybody in scope starts again: those with a healthy container in it, the others in a new one.
+    /// Restarts every task in scope, in its container if that is healthy and in a new one
+    /// otherwise.
     pub(super) fn restart_round(
         &mut self,
         role: Option<usize>,
         (because, how): (TaskKey, RestartCause),
         out: &mut Vec<Action>,
     ) {
-        // Those whom others follow are done, and stay so.
+        // The required roles are done, and only followers restart.
         let role = match self.done() {
             JobProgress::OnlyFollowers if !self.mutant.is(Mutant::RestartsUnneededTasks) => {
                 Some(because.role)
@@ -54,7 +55,7 @@ impl Job {
             Phase::Finished { .. } => {}
             Phase::Stopping { then: NextStep::Finish(TaskResult::Succeeded), .. }
                 if keep_success => {}
-            // What it was saving is not wanted any more.
+            // Its upload is not needed any more.
             Phase::Stopping { on, then: NextStep::Finish(TaskResult::Succeeded), .. } => {
                 self.join_round(key, round);
                 let phase = Phase::Stopping {
@@ -102,7 +103,7 @@ impl Job {
         self.arm(key);
     }
 
-    /// Every task of a role, or of the job, that is not on its way out.
+    /// Returns every task of a role, or of the job, that is not dropped.
     pub(super) fn task_keys(&self, role: Option<usize>) -> Vec<TaskKey> {
         let roles = match role {
             Some(role) => role..role + 1,

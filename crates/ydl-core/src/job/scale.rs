@@ -1,4 +1,4 @@
-//! A role changes its size while the job runs.
+//! Scaling of roles while the job runs.
 
 use super::{Job, JobProgress, Mutant, NextStep, Phase, Stage, TaskKey, release::ContainerFate};
 use crate::{
@@ -12,7 +12,7 @@ use alloc::{format, string::String, vec, vec::Vec};
 use core::cmp::Ordering;
 
 impl Job {
-    /// What speaks against this size of this role. A scaling that anything speaks against is ignored.
+    /// Checks whether a role can be scaled to this size. An invalid request is ignored.
     pub fn check_scale(&self, role: &RoleName, instances: u32) -> Result<(), Vec<SpecIssue>> {
         let mut draft = JobSpecBuilder::from(self.spec.clone());
         for (spec, state) in draft.roles.iter_mut().zip(&self.roles) {
@@ -25,7 +25,8 @@ impl Job {
                 hint: None,
             }]);
         };
-        // Those whom others follow would have to begin anew, and with them who was stopped as nobody needed it.
+        // The required roles would have to restart, with tasks that were stopped because they were
+        // not needed.
         if self.done() != JobProgress::Incomplete {
             return Err(vec![SpecIssue {
                 key: format!("roles.{role}"),
@@ -51,8 +52,9 @@ impl Job {
         self.split_input_issue(role, instances).map_or(Ok(()), Err)
     }
 
-    /// Files were divided over the tasks a role had at submit. Others would find none, and what was for those that go
-    /// would be read by nobody.
+    /// Rejects a size that conflicts with split inputs, which were divided over the tasks at
+    /// submit: additional tasks would get no files, and the files of removed tasks would not be
+    /// read.
     fn split_input_issue(&self, role: &RoleName, instances: u32) -> Option<Vec<SpecIssue>> {
         let had = self.spec.roles.iter().find(|spec| spec.name == *role)?;
         let fits = |input: &Input| match instances.cmp(&had.instances) {
@@ -120,13 +122,14 @@ impl Job {
         self.update_sizes();
     }
 
-    /// Newcomers of a gang gather by themselves first, so that the others are interrupted only when all are there.
+    /// Adds tasks. Newcomers of a gang wait in a round of their own, so that running tasks are
+    /// interrupted only when all are ready.
     fn grow(&mut self, role: usize, instances: u32) {
         let pending = self.pending_round_of(role).or_else(|| self.newcomers_of(role));
         let apart = self.starts_together(role) && pending.is_none();
         self.round += u32::from(apart);
         let round = pending.unwrap_or(self.round);
-        // Tasks that were dropped come back under their old index, so that no attempt has a number twice.
+        // Dropped tasks return under their old index, so that attempt numbers stay unique.
         let tasks = self.roles[role].tasks.iter().zip(0..);
         let dropped = tasks.filter(|(task, _)| task.dropped);
         let back: Vec<u32> = dropped.map(|(_, index)| index).collect();
@@ -144,7 +147,7 @@ impl Job {
         self.update_wait_times(round);
     }
 
-    /// The round that the whole role waits for, if there is one.
+    /// Returns the pending round of the whole role, if any.
     fn pending_round_of(&self, role: usize) -> Option<u32> {
         let all = |index: u32| TaskKey { role, index };
         let want = self.roles[role].want as usize;
@@ -206,7 +209,7 @@ impl Job {
                 Phase::Restarting { .. } => {
                     self.release(key, stopped.clone(), ContainerFate::AgentAlive, true, out);
                 }
-                // How it ended matters to nobody any more, but it must be given back.
+                // Its ending is irrelevant, but its container must be released.
                 Phase::Releasing { then: NextStep::Diagnose, .. } => {
                     self.release(key, stopped.clone(), ContainerFate::Unknown, false, out)
                 }
@@ -217,7 +220,7 @@ impl Job {
             }
         }
         self.roles[role].want = instances;
-        // Those who are left may be too few only now.
+        // The remaining tasks may be below the minimum now.
         let newcomers = self.newcomers_of(role);
         if let Some(round) = newcomers.filter(|_| !self.mutant.is(Mutant::SkipsRecount)) {
             self.update_wait_times(round);
@@ -239,7 +242,8 @@ impl Job {
         }
     }
 
-    /// Those a role of that size has no use for: the last ones; where it is elastic first those who are not there.
+    /// Returns the surplus tasks for a size: the last ones, in an elastic role those without a
+    /// running program first.
     fn surplus_tasks(&self, role: usize, instances: u32) -> Vec<TaskKey> {
         let mut keys = self.task_keys(Some(role));
         keys.reverse();
@@ -263,7 +267,7 @@ impl Job {
         keys
     }
 
-    /// Those who remain may be those who failed: more than the role can do without.
+    /// Fails the job if the failed tasks among the remaining ones exceed the tolerated number.
     fn fail_if_too_many_lost(&mut self, role: usize, out: &mut Vec<Action>) {
         if self.roles[role].failed <= self.tolerated(role) || self.suspicion.is_some() {
             return;
@@ -283,7 +287,7 @@ impl Job {
         }
     }
 
-    /// Whether every task of a role has run its program for the last time.
+    /// Returns true if every task of a role has finished its program.
     fn role_is_done(&self, role: usize) -> bool {
         let tasks = self.roles[role].tasks.iter();
         let mut wanted = tasks.filter(|task| !task.dropped);

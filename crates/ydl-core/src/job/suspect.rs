@@ -1,11 +1,13 @@
-//! Failures that may be nobody's: the peers of one that the cluster takes often fail before it is known to be taken.
+//! Failures that may follow from the loss of a peer: the peers of a preempted task often fail
+//! before the preemption is known.
 //!
-//! One that uses up a restart is accused, and acquitted when one of its round turns out to be taken. One that no restart is
-//! left for would end the job, and that cannot be undone: it is doubted for as long as the node of a container that is being
-//! ended may take to say so. Meanwhile the others run on; when none is left that could have been taken, the job fails.
+//! A failure that used up a restart is charged, and exonerated if a task of its round turns out to
+//! be lost. A failure without a restart left would end the job irreversibly. It stays suspect for
+//! as long as a node may take to report the exit of a container; the other tasks keep running
+//! meanwhile. If no task is left that could have been lost, the job fails.
 //!
-//! Both only where roles are elastic and begin anew: of fixed ones nobody expects that they outlive what is taken from them
-//! without a restart, and those who are told do so by themselves.
+//! This applies only to elastic roles that restart their rounds: fixed roles are not expected to
+//! survive a loss without a restart, and notified roles continue by themselves.
 
 use super::{Job, Mutant, NextStep, Phase, TaskKey, nodes::NodeCharge, timers::Timer};
 use crate::{
@@ -16,35 +18,36 @@ use crate::{
 };
 use alloc::{collections::BTreeSet, vec, vec::Vec};
 
-/// A failure that has used up a restart.
+/// A failure that used up a restart.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct ChargedFailure {
-    /// Whose restarts.
+    /// Role whose restart was used up.
     role: usize,
-    /// What was held against its node.
+    /// Charge against its node.
     mark: Option<NodeCharge>,
 }
 
-/// Failures that end the job unless it turns out that the cluster was the cause.
+/// Failures that fail the job unless they follow from the loss of a peer.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Suspicion {
     until: Time,
-    /// What the job fails of then.
+    /// Cause with which the job fails.
     pub(super) cause: Cause,
-    /// Who has failed, and is still wanted as it was.
+    /// Failed tasks that are still needed.
     tasks: Vec<TaskKey>,
-    /// Their roles.
+    /// Roles of these tasks.
     roles: BTreeSet<usize>,
 }
 
 impl Job {
-    /// Whether those who fail in this role may fail because a peer was taken, and begin anew with the others.
+    /// Returns true if tasks of this role may fail because of a lost peer and restart with the
+    /// others.
     fn can_fail_with_peer(&self, role: usize) -> bool {
         self.range(role).is_some() && !self.is_notified(role)
     }
 
-    /// A program has failed and used up a restart. Whoever ran in its round is being stopped now; one that the cluster has
-    /// taken in the meantime cannot be, and was the cause.
+    /// Charges a failure that used up a restart. Its peers are being stopped now; one that turns
+    /// out to be lost was the cause.
     pub(super) fn charge(&mut self, key: TaskKey, mark: Option<NodeCharge>) {
         let bereaved = self.can_fail_with_peer(key.role);
         let round = self.task(key).pending.filter(|_| bereaved);
@@ -54,9 +57,8 @@ impl Job {
         }
     }
 
-    /// A task has gone that ran in the round which others' failures have ended, or will: the cluster has taken it, or its
-    /// node is ending its container for a reason that counts by itself. Those others only failed because of it. Those who
-    /// were doubted are to begin anew.
+    /// Exonerates the failures in the round of a lost task: the cluster took it, or its node ended
+    /// its container for a reason that counts by itself. Returns the suspects, which must restart.
     pub(super) fn exonerate(&mut self, key: TaskKey, out: &mut Vec<Action>) -> Vec<TaskKey> {
         if self.mutant.is(Mutant::ChargesPeerFailures) {
             return Vec::new();
@@ -91,14 +93,14 @@ impl Job {
         doubt.tasks
     }
 
-    /// The task's role has no use for it any more: whatever becomes of it, it is not what has failed.
+    /// Removes a dropped task from the suspects.
     pub(super) fn drop_suspect(&mut self, key: TaskKey) {
         if let Some(doubt) = &mut self.suspicion {
             doubt.tasks.retain(|other| *other != key);
         }
     }
 
-    /// Those who were acquitted begin anew, if they do not already.
+    /// Restarts exonerated tasks, unless they restart already.
     pub(super) fn restart_exonerated(&mut self, exonerated: Vec<TaskKey>, out: &mut Vec<Action>) {
         for key in exonerated {
             if self.task(key).pending.is_none() {
@@ -107,7 +109,7 @@ impl Job {
         }
     }
 
-    /// Whether a failure that no restart is left for may turn out to be nobody's.
+    /// Returns true if a failure without a restart left may follow from the loss of a peer.
     pub(super) fn is_suspect(&self, key: TaskKey, ending: &Ending) -> bool {
         let failed = matches!(ending, Ending::Exited { .. } | Ending::Signalled { .. });
         let phase = &self.task(key).phase;
@@ -118,13 +120,13 @@ impl Job {
             && !self.mutant.is(Mutant::FailsJobOnPeerFailure)
     }
 
-    /// How many run who begin anew together with this role.
+    /// Returns the number of running tasks that restart together with this role.
     fn running_peers(&self, role: usize) -> u32 {
         let others = (0..self.roles.len()).filter(|at| restarts_with(&self.spec, *at, role));
         others.map(|at| self.roles[at].runs()).sum()
     }
 
-    /// A task has failed, and it is seen later what that means.
+    /// Marks the failure of a task as suspect.
     pub(super) fn suspect(&mut self, key: TaskKey, cause: Cause) {
         let deadlines = &self.spec.timeouts;
         let until = self.now + (deadlines.grace + deadlines.stop);
@@ -145,7 +147,7 @@ impl Job {
         }
     }
 
-    /// A new master: what was to be said of containers could not be.
+    /// Restarts the suspicion after a recovery: no exits could be reported without a master.
     pub(super) fn renew_suspicion(&mut self) {
         let deadlines = &self.spec.timeouts;
         let until = self.now + (deadlines.grace + deadlines.stop);
@@ -155,7 +157,7 @@ impl Job {
         }
     }
 
-    /// Whether nobody is left who could have been taken, or nobody was in time.
+    /// Fails the job if no task is left that could be lost, or the time is up.
     pub(super) fn settle_suspicion(&mut self, out: &mut Vec<Action>) {
         let Some(doubt) = &self.suspicion else {
             return;
@@ -170,7 +172,7 @@ impl Job {
     }
 }
 
-/// Whether those of a role begin anew when one of the other has failed.
+/// Returns true if tasks of a role restart when a task of the other role fails.
 fn restarts_with(spec: &JobSpec, role: usize, failed: usize) -> bool {
     match spec.roles[failed].restart.scope {
         RestartScope::Task | RestartScope::Role => role == failed,

@@ -1,4 +1,4 @@
-//! What a deadline says when it passes.
+//! Timeouts of tasks and their consequences.
 
 use super::{Job, Mutant, NextStep, Phase, Stage, TaskKey, release::ContainerFate, timers::Timer};
 use crate::{
@@ -10,7 +10,7 @@ use crate::{
 use alloc::vec::Vec;
 
 impl Job {
-    /// When the task's present state must have ended.
+    /// Returns the deadline of the task's current phase.
     pub(super) fn deadline(&self, key: TaskKey) -> Option<Time> {
         let phase = self.phase_deadline(key);
         let silence = self
@@ -28,22 +28,22 @@ impl Job {
         let task = self.task(key);
         match &task.phase {
             Phase::BackingOff { until, .. } => Some(*until),
-            // A gathering has a deadline for all of its members, and tasks that start on their own may wait for
-            // each other's containers as long as any of them has one.
+            // A pending round has one timeout for all its members, and tasks that start on their
+            // own may wait for each other's containers as long as any of them has one.
             Phase::Asked { since } => {
                 let alone = task.pending.is_none() && self.starts_together(key.role);
                 alone.then(|| *since + d.allocation)
             }
             Phase::Launching { since, .. } => Some(*since + d.launch),
-            // Data comes before an agent is ready; the agent itself gives up when none comes for a while. Of one that was
-            // never heard nothing is known to come.
+            // Inputs are downloaded before an agent is ready; the agent itself gives up when the
+            // download stalls. An agent that never reported downloads nothing.
             Phase::Joining { on, since } if self.downloads_inputs(key) && self.has_reported(on) => {
                 Some(*since + (d.join + d.fetch))
             }
             Phase::Joining { since, .. } => Some(*since + d.join),
             Phase::Starting { .. } if self.mutant.is(Mutant::NoStartTimeout) => None,
             Phase::Starting { since, .. } => Some(*since + d.start),
-            // What its program has changed of its data comes anew.
+            // Inputs that the program has changed are downloaded again.
             Phase::Restarting { since, ended: true, .. } => Some(*since + (d.join + d.fetch)),
             Phase::Restarting { since, .. } => Some(*since + (d.grace + d.stop)),
             Phase::Stopping { since, save, .. } => {
@@ -56,26 +56,27 @@ impl Job {
         }
     }
 
-    /// Whether data comes to the task before its program starts.
+    /// Returns true if inputs are downloaded before the program starts.
     pub(super) fn downloads_inputs(&self, key: TaskKey) -> bool {
         let role = &self.spec.roles[key.role];
         let mut inputs = self.spec.inputs_of(role);
         inputs.any(|input| input.form.is_fetched())
     }
 
-    /// Whether the agent there has spoken to this master.
+    /// Returns true if the agent has reported to this master.
     fn has_reported(&self, container: &ContainerId) -> bool {
         self.held.get(container).is_some_and(|held| held.reported)
     }
 
-    /// Whether it matters that this agent is heard for the first time: while its data comes it has nothing to report.
+    /// Returns true if the first report of this agent matters: during a download it has nothing
+    /// else to report.
     pub fn expects_first_report(&self, container: &ContainerId) -> bool {
         let key = self.task_in(container);
         key.is_some_and(|key| self.downloads_inputs(key)) && !self.has_reported(container)
     }
 
-    /// Since when the task's agent misses its beats, where that matters: an agent that was never heard is late,
-    /// one that leaves need not be heard.
+    /// Returns the time since which the agent misses heartbeats, if it matters: an agent that never
+    /// reported has another timeout, and one that exits need not report.
     fn silent_since(&self, key: TaskKey) -> Option<Time> {
         match &self.task(key).phase {
             Phase::Ready { on, .. }
@@ -83,7 +84,7 @@ impl Job {
             | Phase::Running { on, .. }
             | Phase::Restarting { on, .. }
             | Phase::Stopping { on, .. } => self.held.get(on)?.silent_since,
-            // Data may come for hours, and its agent beats meanwhile.
+            // A download may take hours, and the agent sends heartbeats meanwhile.
             Phase::Joining { on, .. } if self.downloads_inputs(key) => {
                 let heard = self.held.get(on).filter(|held| !held.orphaned);
                 heard?.silent_since
@@ -102,7 +103,7 @@ impl Job {
         self.timers.arm(Timer::Task(key), at);
     }
 
-    /// Deadlines that have passed.
+    /// Handles expired timers.
     pub(super) fn run_timers(&mut self, out: &mut Vec<Action>) {
         while let Some(timer) = self.timers.pop(self.now) {
             match timer {
@@ -117,7 +118,7 @@ impl Job {
                         self.fail(Cause::RunTimeout { limit }, out);
                     }
                 }
-                // What follows from it is settled afterwards.
+                // `settle` applies the consequences.
                 Timer::Followers | Timer::Suspicion => {}
                 Timer::Readmission => self.on_readmission_timer(out),
             }
@@ -126,7 +127,7 @@ impl Job {
 
     fn on_task_timer(&mut self, key: TaskKey, out: &mut Vec<Action>) {
         if self.deadline(key).is_none_or(|at| at > self.now) {
-            // A beat or an answer has moved it since it was armed.
+            // A heartbeat or a report has moved the deadline since the timer was armed.
             self.arm(key);
             return;
         }
@@ -156,21 +157,22 @@ impl Job {
                 let ending = self.diagnose(key, None);
                 self.on_fault(key, ending, ContainerFate::Unknown, out);
             }
-            // Its end was never confirmed. By now the agent, cut off from us, has stopped by itself.
+            // Its exit was never confirmed. By now the agent, if partitioned, has stopped by
+            // itself.
             Phase::Releasing { then, .. } => self.advance(key, then.clone(), out),
             Phase::Finished { .. } => {}
         }
     }
 
-    /// Whether outputs are wanted from an agent that is not heard. What keeps it from being heard keeps them from being
-    /// saved, and that is not the task's fault.
+    /// Returns true if an upload is due from a silent agent. The fault that silences the agent also
+    /// prevents the upload, and is not a failure of the task.
     fn cannot_upload(&self, key: TaskKey) -> bool {
         let wanted = self.stage == Stage::Active && !self.spec.outputs.is_empty();
         wanted && self.silent_since(key).is_some()
     }
 
-    /// An agent was quiet for too long, or else did not do what was waited for. One that is quiet when it is late
-    /// may be on a node that is off: it is not called stubborn.
+    /// Handles an expired timeout. A late agent that is also silent may be on a failed node: its
+    /// ending is a heartbeat timeout.
     fn on_timeout(&mut self, key: TaskKey, wait: TimeoutKind, out: &mut Vec<Action>) {
         let ending = match self.silent_since(key) {
             Some(since) => Ending::HeartbeatTimeout { silent_for: self.now - since },

@@ -1,4 +1,4 @@
-//! When to be woken. One entry per thing that waits; setting one again replaces it.
+//! Armed timers: one per wait; arming a timer again replaces it.
 
 use super::phase::TaskKey;
 use crate::time::Time;
@@ -39,7 +39,7 @@ impl Timers {
         self.at.get(&timer).copied()
     }
 
-    /// Whether anything ends the wait of a task or of a round.
+    /// Returns true if a timer is armed for a task or a round.
     pub(super) fn has_waits(&self) -> bool {
         let mut timers = self.at.keys();
         timers.any(|timer| {
@@ -51,7 +51,7 @@ impl Timers {
         self.due.first().map(|(at, _)| *at)
     }
 
-    /// The next timer that is due, disarmed.
+    /// Disarms and returns the next expired timer.
     pub(super) fn pop(&mut self, now: Time) -> Option<Timer> {
         let (at, timer) = *self.due.first()?;
         if at > now {

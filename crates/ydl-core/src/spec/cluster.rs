@@ -1,113 +1,114 @@
-//! What only a cluster of many nodes understands: whose share a job runs on, and where its tasks go.
+//! Options that apply only on a cluster: queue, permissions, placement.
 
 use alloc::{collections::BTreeMap, string::String, vec::Vec};
 use serde::{Deserialize, Serialize};
 
-/// How a job stands on a cluster. One machine has no use for it.
+/// Options of a job on a cluster. Ignored on one machine.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ClusterOptions {
-    /// Whose share it runs on.
+    /// Queue of the job.
     pub queue: Option<String>,
-    /// The label of its nodes; a role's own wins.
+    /// Node label; a role's own label takes precedence.
     pub node_label: Option<String>,
-    /// Who gives tasks their GPUs.
+    /// Component that assigns GPUs to tasks.
     #[serde(default)]
     pub gpu_assignment: GpuAssignment,
-    /// Words to find it by.
+    /// Tags of the job.
     pub tags: Vec<String>,
-    /// Among the jobs of a queue the highest goes first.
+    /// Priority within the queue; the highest is served first.
     pub priority: Option<i32>,
-    /// Who may look at it beside its owner: `user1,user2 group1`, or `*`.
+    /// Additional viewers: `user1,user2 group1`, or `*`.
     pub viewers: Option<String>,
-    /// Who may change and end it beside its owner.
+    /// Additional users who may modify and kill it.
     pub modifiers: Option<String>,
-    /// Further file systems its programs use, as `hdfs://other`.
+    /// Additional file systems of its programs, such as `hdfs://other`.
     pub file_systems: Vec<String>,
-    /// Where files are kept for it; a directory of the user's own if not said.
+    /// Staging directory; a directory of the user by default.
     pub staging: Option<String>,
-    /// With which it outlives the tickets and tokens of its beginning.
+    /// Keytab with which the job outlives its initial tickets and tokens.
     pub keytab: Option<Keytab>,
-    /// Through which of a node's networks tasks reach each other: an interface, or a range as `10.1.0.0/16`.
+    /// Network between tasks: an interface, or a range such as `10.1.0.0/16`.
     #[serde(default)]
     pub network: Option<String>,
-    /// Where its checkpoints are: a path that all nodes share, or a place in HDFS. The job's own directory if not said.
+    /// Checkpoint location: a path that all nodes share, or a location in HDFS. The job's own
+    /// directory by default.
     #[serde(default)]
     pub checkpoint: Option<String>,
-    /// Where MLflow is told of it.
+    /// MLflow tracking of the job.
     #[serde(default)]
     pub mlflow: Option<Mlflow>,
-    /// Its master.
+    /// Container of its master.
     pub master: MasterSpec,
 }
 
-/// A tracking server, and as what the job is known there.
+/// MLflow tracking server, and the run of the job there.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Mlflow {
-    /// Its address, `http://…` or `https://…`.
+    /// Address of the server, `http://…` or `https://…`.
     pub uri: String,
-    /// The experiment.
+    /// Name of the experiment.
     pub experiment: String,
-    /// What the run is called; as the job's id if not said.
+    /// Name of the run; the job's id by default.
     pub run_name: Option<String>,
-    /// The run's tags.
+    /// Tags of the run.
     pub tags: BTreeMap<String, String>,
-    /// Whose password is in the file; without a user it is a token.
+    /// User of the password in the file; without a user the file contains a token.
     pub user: Option<String>,
-    /// A file with what opens the server, on the machine of whoever submits.
+    /// File with the credentials, on the submitting machine.
     pub token_file: Option<String>,
 }
 
-/// Who decides which GPUs a task has.
+/// Component that assigns GPUs to tasks.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum GpuAssignment {
-    /// The cluster counts them, and its nodes hand them out.
+    /// The cluster schedules GPUs, and its nodes assign them.
     #[default]
     Cluster,
-    /// The cluster knows nothing of them: agents on a node agree among each other.
+    /// The cluster does not schedule GPUs: the agents of a node agree on the assignment.
     Agent,
 }
 
-/// A key with which new tickets are had.
+/// A Kerberos keytab.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Keytab {
-    /// Whose it is, as `alice@EXAMPLE.COM`.
+    /// Principal, such as `alice@EXAMPLE.COM`.
     pub principal: String,
-    /// The file, on the machine of whoever submits.
+    /// Path on the submitting machine.
     pub path: String,
 }
 
 /// The container of the master.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct MasterSpec {
-    /// Its memory in MiB.
+    /// Memory in MiB.
     pub memory_mib: u64,
-    /// Its virtual cores.
+    /// Virtual cores.
     pub vcores: u32,
-    /// The label of its node.
+    /// Node label.
     pub node_label: Option<String>,
-    /// How often it is started; a cluster has a limit of its own.
+    /// Maximum number of starts; the cluster has a limit of its own.
     pub attempts: u32,
 }
 
 impl Default for MasterSpec {
-    /// It needs a tenth of this memory; clusters round up anyway.
+    /// The master needs a tenth of this memory; clusters round up anyway.
     fn default() -> Self {
         MasterSpec { memory_mib: 256, vcores: 1, node_label: None, attempts: 4 }
     }
 }
 
-/// Where the tasks of a role go.
+/// Placement of the tasks of a role.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Placement {
-    /// The label of their nodes.
+    /// Node label.
     pub node_label: Option<String>,
-    /// At most so many of the role on one node.
+    /// Maximum number of the role's tasks on one node.
     pub max_per_node: Option<u32>,
-    /// Nodes they would best run on.
+    /// Preferred nodes.
     pub nodes: Vec<String>,
-    /// Racks they would best run in.
+    /// Preferred racks.
     pub racks: Vec<String>,
-    /// Attributes their nodes must have, by name.
+    /// Required node attributes, by name.
     pub attributes: BTreeMap<String, String>,
 }

@@ -1,4 +1,4 @@
-//! Data that comes to tasks before their programs start, and what tasks leave behind.
+//! Inputs and outputs of tasks.
 
 use super::RoleSpec;
 use crate::{
@@ -9,49 +9,49 @@ use alloc::{string::String, vec, vec::Vec};
 use core::cmp::Reverse;
 use serde::{Deserialize, Serialize};
 
-/// Data that tasks find below their working directory.
+/// An input, available below the working directory of a task.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Input {
-    /// Its name there.
+    /// Name in the working directory.
     pub name: String,
-    /// Where it comes from: a file, a directory or a pattern, as a path or `hdfs://…`.
+    /// Source: a file, a directory or a pattern, as a path or `hdfs://…`.
     pub source: String,
-    /// What a task gets of it.
+    /// Part that a task gets.
     pub form: InputForm,
-    /// Whose tasks get it; nobody named means every role that is not a service.
+    /// Roles that get the input; empty for every role that is not auxiliary.
     pub roles: Vec<RoleName>,
-    /// Whether a task may find nothing in it.
+    /// True if a task may get no files.
     pub allow_empty: bool,
 }
 
-/// What a task gets of an input.
+/// Part of an input that a task gets.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum InputForm {
-    /// All of it.
+    /// All files.
     Copy,
     /// Its share of the files.
     Split,
-    /// The paths of all files: the program reads them itself.
+    /// Paths of all files; the program reads them itself.
     List,
-    /// The paths of its share of the files.
+    /// Paths of its share of the files.
     SplitList,
 }
 
 impl InputForm {
-    /// Whether files are divided over a role's tasks.
+    /// Returns true if files are divided over a role's tasks.
     pub fn is_split(self) -> bool {
         matches!(self, InputForm::Split | InputForm::SplitList)
     }
 
-    /// Whether files come into the container.
+    /// Returns true if files are downloaded into the container.
     pub fn is_fetched(self) -> bool {
         matches!(self, InputForm::Copy | InputForm::Split)
     }
 }
 
 impl Input {
-    /// The variable that tells programs where it is: `YDL_INPUT_TRAIN` for `train`.
+    /// Returns the environment variable with its path: `YDL_INPUT_TRAIN` for `train`.
     pub fn env_variable(&self) -> String {
         let fits = |c: char| match c.is_ascii_alphanumeric() {
             true => c.to_ascii_uppercase(),
@@ -63,8 +63,9 @@ impl Input {
     }
 }
 
-/// Divides files over tasks: each file to exactly one, so that their bytes are as even as whole files allow. The same
-/// files in any order give the same shares. Each share lists positions in `files`, in the order of the files' names.
+/// Divides files over tasks: each file to exactly one task, with the bytes balanced as far as whole
+/// files allow. The result does not depend on the order of the files. Each share lists indexes into
+/// `files`, sorted by file name.
 pub fn split(files: &[(&str, u64)], tasks: usize) -> Vec<Vec<usize>> {
     let mut shares = vec![Vec::new(); tasks];
     if tasks == 0 {
@@ -72,7 +73,7 @@ pub fn split(files: &[(&str, u64)], tasks: usize) -> Vec<Vec<usize>> {
     }
     let mut order: Vec<usize> = (0..files.len()).collect();
     order.sort_by_key(|at| (Reverse(files[*at].1), files[*at].0));
-    // How much each task has, in bytes and in files: empty files are spread, too.
+    // Load of each task in bytes and files; empty files are spread, too.
     let mut loads = alloc::collections::BTreeSet::new();
     loads.extend((0..tasks).map(|task| (0_u128, 0_usize, task)));
     for at in order {
@@ -88,26 +89,26 @@ pub fn split(files: &[(&str, u64)], tasks: usize) -> Vec<Vec<usize>> {
     shares
 }
 
-/// Something a task leaves behind.
+/// An output of a task.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Output {
-    /// A path or pattern below the working directory.
+    /// Path or pattern below the working directory.
     pub from: String,
-    /// Where it goes; `{job}`, `{role}`, `{index}` are filled in.
+    /// Destination; `{job}`, `{role}` and `{index}` are substituted.
     pub to: String,
-    /// Whose it is.
+    /// Tasks that produce the output.
     #[serde(default)]
     pub scope: OutputScope,
-    /// How often what is new in it is sent while the program runs.
+    /// Interval at which changes are uploaded while the program runs.
     #[serde(default)]
     pub every: Option<Span>,
-    /// What happens when its destination is there already.
+    /// Policy for an existing destination.
     #[serde(default)]
     pub existing: ExistingPolicy,
 }
 
 impl Output {
-    /// The plain kind: from every task, at the end, over whatever has the same name.
+    /// Returns an output of every task, uploaded at the end, that overwrites existing files.
     pub fn new(from: impl Into<String>, to: impl Into<String>) -> Output {
         Output {
             from: from.into(),
@@ -118,7 +119,7 @@ impl Output {
         }
     }
 
-    /// Whether the task of that number in a role sends it.
+    /// Returns true if the task with that index of a role produces it.
     pub fn is_produced_by(&self, role: &RoleSpec, index: u32) -> bool {
         match &self.scope {
             OutputScope::All => !role.is_auxiliary(),
@@ -127,7 +128,7 @@ impl Output {
         }
     }
 
-    /// Where it goes for one task of a job; a job that has no id yet keeps the place for it.
+    /// Returns the destination for one task. `{job}` is kept if the job has no id yet.
     pub fn destination(&self, job: Option<&str>, task: &TaskId) -> String {
         let to = match job {
             Some(id) => self.to.replace("{job}", id),
@@ -138,29 +139,29 @@ impl Output {
     }
 }
 
-/// Whose output it is.
+/// Tasks that produce an output.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum OutputScope {
-    /// Every task's.
+    /// Every task.
     #[default]
     All,
-    /// That of every task of a role.
+    /// Every task of a role.
     Role(RoleName),
-    /// That of one task alone.
+    /// One task.
     Task(TaskId),
 }
 
-/// What happens when the destination of an output is there already.
+/// Policy for an existing destination of an output.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum ExistingPolicy {
     /// The job is not started.
     Fail,
-    /// Files of the same names are replaced, others stay.
+    /// Files with the same names are overwritten; others stay.
     #[default]
     Overwrite,
-    /// It goes to the first free place beside it: `out-2`, `out-3`, …
+    /// The output goes to the first unused name: `out-2`, `out-3`, …
     Number,
 }
 

@@ -1,4 +1,4 @@
-//! Every complaint about roles that begin after others.
+//! Validation of dependencies between roles.
 
 use super::{JobSpecBuilder, RestartScope, RoleSpec, validate::SpecIssues};
 use crate::id::RoleName;

@@ -1,4 +1,4 @@
-//! Every complaint about roles that change their size while the job runs.
+//! Validation of elastic roles.
 
 use super::{Completion, JobSpecBuilder, RestartScope, RoleSpec, validate::SpecIssues};
 use alloc::{borrow::ToOwned, format};
@@ -31,7 +31,7 @@ fn of_role(all: &mut SpecIssues, draft: &JobSpecBuilder, role: &RoleSpec) {
         );
         all.add(&size, what, "");
     }
-    // Where a framework's programs must start together it has said so already.
+    // The framework has reported its own requirement already.
     if !draft.gang.together && !draft.framework.starts_together() {
         let what = format!("role `{}` is elastic, and its tasks do not start together", role.name);
         let hint = "set `gang: true`; tasks that start on their own need no range, `ydl scale` changes their number";
@@ -44,7 +44,7 @@ fn of_role(all: &mut SpecIssues, draft: &JobSpecBuilder, role: &RoleSpec) {
         );
         all.add(&format!("{key}.restart.scope"), what, "set it to `job`");
     }
-    // Each would begin its round with those who are there, and must know everybody of the other's.
+    // Each role would start with its ready tasks, but must know all members of the other.
     let mut others = draft.roles.iter().filter(|other| other.name != role.name);
     let other = others.find(|other| other.elastic.is_some());
     if let (RestartScope::Role, Some(other)) = (role.restart.scope, other) {

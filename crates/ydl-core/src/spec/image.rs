@@ -1,4 +1,4 @@
-//! Programs that run in an image of their own: its name, what of the node they see, and what is wrong with either.
+//! Container images: name, mounts and validation.
 
 use super::{Environment, JobSpecBuilder, RoleSpec, validate::SpecIssues};
 use crate::id::RoleName;
@@ -12,57 +12,57 @@ use alloc::{
 use core::fmt;
 use serde::{Deserialize, Serialize};
 
-/// The longest name of an image that any registry takes.
+/// Maximum length of an image reference.
 const LONGEST_REFERENCE: usize = 255;
 const LONGEST_TAG: usize = 128;
-/// More than anybody needs, and few enough for one variable.
+/// Maximum number of mounts, few enough for one environment variable.
 const MOST_MOUNTS: usize = 64;
-/// Linux takes no longer path.
+/// Maximum length of a path on Linux.
 const LONGEST_PATH: usize = 4095;
 const LONGEST_NETWORK: usize = 64;
 
-/// An image, and how containers of it are run.
+/// A container image and its run options.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Image {
-    /// Who runs it.
+    /// Container runtime.
     pub runtime: Runtime,
-    /// As `[registry[:port]/]name[:tag]`.
+    /// Reference: `[registry[:port]/]name[:tag]`.
     pub name: String,
-    /// What of the node's files it sees.
+    /// Mounts of node paths.
     pub mounts: Vec<Mount>,
-    /// The network it is in; whoever runs it decides where none is said.
+    /// Network; chosen by the runtime by default.
     pub network: Option<String>,
-    /// Whether it may do almost everything that its node can do.
+    /// Run the container privileged.
     pub privileged: bool,
-    /// A file with the login of its registry, which the nodes read.
+    /// File with the registry credentials, read on the nodes.
     pub login: Option<String>,
-    /// Whether it stays for a while after its end, to be looked at.
+    /// Keep the container for a while after its end, for debugging.
     pub keep: bool,
 }
 
-/// Who runs an image.
+/// Container runtime.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Runtime {
-    /// A docker engine.
+    /// A Docker engine.
     Docker,
     /// YARN itself, with runc and an image in HDFS.
     Runc,
 }
 
-/// A part of the node's files that is seen in the image.
+/// A mount of a node path in a container.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Mount {
-    /// On the node.
+    /// Path on the node.
     pub from: String,
-    /// In the image.
+    /// Path in the container.
     pub to: String,
-    /// Whether it may be changed.
+    /// True if the mount is writable.
     pub writable: bool,
 }
 
 impl Image {
-    /// One of that name with nothing else said.
+    /// Returns an image with default options.
     pub fn new(runtime: Runtime, name: impl Into<String>) -> Image {
         Image {
             runtime,
@@ -75,7 +75,7 @@ impl Image {
         }
     }
 
-    /// Whether it is named by what is in it.
+    /// Returns true if the reference has a digest.
     pub fn has_digest(&self) -> bool {
         self.name.contains("@sha256:")
     }
@@ -91,7 +91,7 @@ impl fmt::Display for Runtime {
 }
 
 impl fmt::Display for Mount {
-    /// As it is written in a job file, and as YARN wants it.
+    /// Formats the mount as in a job file and for YARN.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let mode = if self.writable { "rw" } else { "ro" };
         write!(f, "{}:{}:{mode}", self.from, self.to)
@@ -99,7 +99,7 @@ impl fmt::Display for Mount {
 }
 
 impl Mount {
-    /// Reads `host:container:ro` or `host:container:rw`; what is wrong, and what to do about it.
+    /// Parses `host:container:ro` or `host:container:rw`; returns an error and a hint.
     pub fn parse(text: &str) -> Result<Mount, (String, String)> {
         let parts: Vec<_> = text.split(':').collect();
         let wrong = |what: String, hint: &str| Err((what, hint.to_owned()));
@@ -150,7 +150,7 @@ impl Mount {
     }
 }
 
-/// What keeps a path from being a part of a mount.
+/// Returns the reason why a path cannot be part of a mount.
 fn path(text: &str, place: &str) -> Option<String> {
     if text.is_empty() {
         return Some(format!("a mount has no path {place}"));
@@ -172,26 +172,26 @@ fn path(text: &str, place: &str) -> Option<String> {
 }
 
 impl JobSpecBuilder {
-    /// What the programs of that role run in.
+    /// Returns the environment of a role.
     pub fn environment_of(&self, role: &RoleName) -> &Environment {
         let own = self.roles.iter().find(|it| it.name == *role);
         let own = own.and_then(|role| role.environment.as_ref());
         own.unwrap_or(&self.environment)
     }
 
-    /// The image of that role, if it has one.
+    /// Returns the image of a role, if any.
     pub fn image_of(&self, role: &RoleName) -> Option<&Image> {
         self.environment_of(role).image()
     }
 
-    /// The roles that run in images, each with its own.
+    /// Returns the roles with images.
     pub fn images(&self) -> impl Iterator<Item = (&RoleSpec, &Image)> {
         self.roles.iter().filter_map(|role| Some((role, self.image_of(&role.name)?)))
     }
 }
 
 impl Environment {
-    /// The image, if it is one.
+    /// Returns the image, if the environment is one.
     pub fn image(&self) -> Option<&Image> {
         match self {
             Environment::Image(image) => Some(image),
@@ -204,7 +204,7 @@ impl Environment {
     }
 }
 
-/// Everything that is wrong with the images of a job.
+/// Validates the images of a job.
 pub(super) fn complaints(all: &mut SpecIssues, draft: &JobSpecBuilder) {
     if let Some(image) = draft.environment.image() {
         of_image(all, "environment", image);
@@ -276,7 +276,7 @@ fn of_image(all: &mut SpecIssues, key: &str, image: &Image) {
     }
 }
 
-/// What is wrong with the name of an image: `[registry[:port]/]name[:tag][@sha256:…]`.
+/// Validates an image reference: `[registry[:port]/]name[:tag][@sha256:…]`.
 fn reference(text: &str) -> Option<(String, &'static str)> {
     const FORM: &str = "write it as `registry.example.com:5000/team/image:tag`";
     if text.is_empty() {
@@ -298,7 +298,7 @@ fn reference(text: &str) -> Option<(String, &'static str)> {
         hex.len() == 64 && hex.bytes().all(|b| b.is_ascii_digit() || (b'a'..=b'f').contains(&b))
     };
     if digest.is_some_and(|digest| !is_digest(digest)) {
-        // Before an `@` there may be somebody's password, which is not repeated.
+        // A password before an `@` is not repeated.
         let what = "the image's name has an `@` that is not followed by `sha256:` and a digest";
         let hint = "a login does not belong into a name: see `login`";
         return Some((what.to_owned(), hint));

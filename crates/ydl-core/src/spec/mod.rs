@@ -1,7 +1,8 @@
-//! What the user asked for.
+//! The job specification.
 //!
-//! [`JobSpecBuilder`] is what a job file or a door fills in; [`JobSpec`] is a draft that was checked, and the only thing
-//! the rest of the crate accepts. Nobody can hold an invalid [`JobSpec`].
+//! Job files and compatibility front ends fill in a [`JobSpecBuilder`]. A [`JobSpec`] is a
+//! validated builder, and the only form that the rest of the crate accepts: an invalid [`JobSpec`]
+//! cannot exist.
 
 mod cluster;
 mod data;
@@ -31,128 +32,128 @@ use alloc::{borrow::ToOwned, collections::BTreeMap, string::String, vec::Vec};
 use core::ops::Deref;
 use serde::{Deserialize, Serialize};
 
-/// A job as written, before it was checked.
+/// A job specification before validation.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct JobSpecBuilder {
-    /// What people call it.
+    /// Name of the job.
     pub name: String,
-    /// Whose rendezvous it needs.
+    /// Framework of its programs.
     pub framework: Framework,
-    /// Whether programs are told of each other by arguments, too, as those of TensorFlow 1 want it.
+    /// Pass the cluster in arguments, too, as programs of TensorFlow 1 require.
     #[serde(default)]
     pub cluster_flags: bool,
-    /// What `python` and the rest of `PATH` mean inside a task.
+    /// Environment of the programs: `python` and `PATH`.
     pub environment: Environment,
-    /// Files that lie in every task's working directory.
+    /// Files for every task's working directory.
     pub files: Vec<File>,
-    /// Data that comes to tasks before their programs start.
+    /// Inputs, available before the programs start.
     pub inputs: Vec<Input>,
-    /// How much of a node's disk the inputs of one task may take, in MiB; else what is free decides.
+    /// Maximum disk space for the inputs of one task, in MiB; by default the free space.
     pub disk_mib: Option<u64>,
-    /// The roles in the order of the job file; ranks follow this order.
+    /// Roles in the order of the job file, which is the order of ranks.
     pub roles: Vec<RoleSpec>,
-    /// What is copied out of a task's working directory when it is over.
+    /// Outputs, uploaded from the working directory of a task.
     pub outputs: Vec<Output>,
-    /// Variables of every role; a role's own win.
+    /// Environment variables of every role; a role's own variables take precedence.
     pub env: BTreeMap<String, String>,
-    /// Whether tasks start together, and what happens while they cannot.
+    /// Gang scheduling.
     pub gang: Gang,
-    /// How long each wait may take.
+    /// Timeouts.
     pub timeouts: Timeouts,
-    /// When a node is avoided, and for how long.
+    /// Node exclusion.
     pub node_exclusion: NodeExclusion,
-    /// Where tasks find free ports.
+    /// Port range of the tasks.
     pub ports: PortRange,
-    /// What only a cluster understands.
+    /// Options that apply only on a cluster.
     pub cluster_options: ClusterOptions,
 }
 
-/// What a task's `PATH` begins with.
+/// Environment of a program.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Environment {
-    /// Whatever the node has.
+    /// The system of the node.
     System,
-    /// A directory with `bin` in it, such as a virtual environment.
+    /// A directory with `bin`, such as a virtual environment.
     Directory(PackedEnvironment),
-    /// Packages by name: a `requirements.txt` or `pyproject.toml`, from which an environment is made.
+    /// A `requirements.txt` or `pyproject.toml`, from which an environment is built.
     Requirements(PackedEnvironment),
-    /// One file with everything but the interpreter in it.
+    /// A PEX file, which contains everything but the interpreter.
     Pex(PackedEnvironment),
-    /// The same, packed: `.tar.gz`, `.tgz`, `.tar` or `.zip`, here or as `hdfs://…`.
+    /// A packed environment: `.tar.gz`, `.tgz`, `.tar` or `.zip`, as a path or `hdfs://…`.
     Archive(String),
-    /// Everything is in an image, and programs run in containers of it.
+    /// A container image.
     Image(Image),
 }
 
-/// An environment that is packed before it travels.
+/// An environment that is packed at submit.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct PackedEnvironment {
-    /// What it is made of, on the submitter's machine.
+    /// Source on the submitting machine.
     pub path: String,
-    /// Whether its interpreter travels, too.
+    /// Source of its interpreter.
     pub interpreter: Interpreter,
 }
 
-/// Where the interpreter of an environment comes from.
+/// Source of an environment's interpreter.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Interpreter {
-    /// The system's is expected on every node; any other travels.
+    /// The system interpreter is expected on every node; any other is bundled.
     #[default]
     Auto,
-    /// It travels.
+    /// The interpreter is bundled.
     Bundle,
-    /// Every node has it.
+    /// Every node provides the interpreter.
     Node,
 }
 
-/// A file or directory that every task finds in its working directory.
+/// A file or directory in the working directory of every task.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct File {
-    /// Its name there.
+    /// Name in the working directory.
     pub name: String,
-    /// Where it comes from: a path, or `hdfs://…`.
+    /// Source: a path, or `hdfs://…`.
     pub source: String,
-    /// Whether it is an archive that is to be unpacked.
+    /// True if it is an archive to be unpacked.
     pub unpack: bool,
 }
 
-/// Ports from `first` to `last`, both included.
+/// Port range from `first` to `last`, both included.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct PortRange {
-    /// The lowest port taken.
+    /// Lowest port.
     pub first: u16,
-    /// The highest port taken.
+    /// Highest port.
     pub last: u16,
 }
 
 impl Default for PortRange {
-    /// Below the ports that Linux hands to outgoing connections (32768 and up): nothing takes a port from under
-    /// a task between the moment it was promised and the moment the program binds it.
+    /// Returns a range below the ephemeral ports of Linux (32768 and up), so that no outgoing
+    /// connection takes a port between its assignment and its use.
     fn default() -> Self {
         PortRange { first: 20_000, last: 32_767 }
     }
 }
 
-/// A job that can be run: a [`JobSpecBuilder`] that passed every check.
+/// A validated job specification.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(try_from = "JobSpecBuilder", into = "JobSpecBuilder")]
 pub struct JobSpec(JobSpecBuilder);
 
 impl JobSpec {
-    /// Checks a draft; every complaint is returned, not only the first.
+    /// Validates a builder and returns all issues, not only the first.
     pub fn new(draft: JobSpecBuilder) -> Result<JobSpec, Vec<SpecIssue>> {
         let complaints = validate::complaints(&draft);
         if complaints.is_empty() { Ok(JobSpec(draft)) } else { Err(complaints) }
     }
 
-    /// The role of that name.
+    /// Returns the role of that name.
     pub fn role(&self, name: &RoleName) -> Option<&RoleSpec> {
         self.roles.iter().find(|role| role.name == *name)
     }
 
-    /// What the tasks of a role get, in the order of the job file.
+    /// Returns the inputs of a role in the order of the job file.
     pub fn inputs_of<'a>(&'a self, role: &'a RoleSpec) -> impl Iterator<Item = &'a Input> {
         self.inputs.iter().filter(move |input| match input.roles.is_empty() {
             true => !role.is_auxiliary(),
@@ -160,7 +161,7 @@ impl JobSpec {
         })
     }
 
-    /// Whether other tasks send something to the place where this one's output goes, or the task itself another output.
+    /// Returns true if another task, or another output of the task, has the same destination.
     pub fn has_shared_destination(&self, output: &Output, task: &TaskId) -> bool {
         let place = |output: &Output, task: &TaskId| {
             let to = output.destination(None, task);
@@ -179,7 +180,7 @@ impl JobSpec {
         others.any(|other| self.roles.iter().any(|role| of_role(other, role)))
     }
 
-    /// How many tasks the job starts with.
+    /// Returns the number of tasks at the start of the job.
     pub fn task_count(&self) -> u64 {
         self.roles.iter().map(|role| u64::from(role.instances)).sum()
     }

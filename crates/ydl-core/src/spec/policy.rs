@@ -1,23 +1,25 @@
-//! What happens when: restarts, completion, gangs, deadlines, blame. Data only; the deciding is in `job`.
+//! Policies: restarts, completion, gangs, timeouts and node exclusion. Data only; `job` applies
+//! them.
 
 use crate::time::Span;
 use serde::{Deserialize, Serialize};
 
-/// What happens when a task of a role fails.
+/// Restart policy of a role.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Restart {
-    /// Who starts again with it.
+    /// Tasks that restart with a failed task.
     pub scope: RestartScope,
-    /// So many failures are repaired: of one task where the scope is `task`, of the role otherwise. Endings that
-    /// are nobody's fault (preemption, a lost node) are always repaired and never counted.
+    /// Number of failures that are retried: of one task if the scope is `task`, of the role
+    /// otherwise. Endings that are not failures (preemption, a lost node) are always retried and
+    /// never counted.
     pub limit: u32,
-    /// How long to wait before the next attempt.
+    /// Wait before the next attempt.
     pub backoff: Backoff,
-    /// Failures older than this are forgotten; without it none ever is.
+    /// Window in which failures count; without it all failures count.
     pub window: Option<Span>,
 }
 
-/// Who starts again when one task fails.
+/// Tasks that restart when one task fails.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum RestartScope {
@@ -29,7 +31,7 @@ pub enum RestartScope {
     Job,
 }
 
-/// A wait that doubles from `first` up to `most`.
+/// A wait that doubles from `initial` up to `max`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Backoff {
     /// The first wait.
@@ -39,14 +41,14 @@ pub struct Backoff {
 }
 
 impl Backoff {
-    /// The wait after the `n`th failure, counted from 1.
+    /// Returns the wait after the `n`th failure, counted from 1.
     pub fn delay(&self, n: u32) -> Span {
         let doubled = self.initial.0.saturating_mul(1 << n.saturating_sub(1).min(32));
         Span(doubled.min(self.max.0))
     }
 }
 
-/// What a role's end means for the job.
+/// Effect of a role's end on the job.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Completion {
@@ -54,82 +56,84 @@ pub enum Completion {
     All,
     /// The job needs one task of this role to succeed.
     Any,
-    /// When every task of this role has succeeded the job has, whatever the others do.
+    /// The job succeeds when every task of this role has succeeded, regardless of other roles.
     Primary,
-    /// It need not end: its tasks are stopped when the others are done (parameter servers, sidecars).
+    /// The role need not end: its tasks are stopped when the others are done (parameter servers).
     Service,
-    /// It ends by itself soon after the others (evaluators). It is waited for, but not for ever.
+    /// The role ends by itself soon after the others (evaluators). The job waits for it up to a
+    /// timeout.
     Follows,
-    /// It stands beside the job and is no part of it (TensorBoard, a notebook): it is in no round and has no rank, nobody
-    /// waits for it, and the job cares neither for its failures nor for its end.
+    /// The role runs next to the job (TensorBoard, a notebook): it is in no round, has no rank, is
+    /// not waited for, and neither its failures nor its end affect the job.
     Sidecar,
 }
 
-/// Whether tasks start together, and what is done while they cannot.
+/// Gang scheduling of tasks, and the handling of incomplete gangs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Gang {
-    /// Nobody starts before everybody is there.
+    /// Start tasks only when all are ready.
     pub together: bool,
-    /// How long an incomplete gang keeps the containers it has. Two half-gangs that wait for each other would
-    /// otherwise wait for ever.
+    /// Time an incomplete gang keeps its containers. Two incomplete gangs that wait for each other
+    /// would otherwise deadlock.
     pub hold: Span,
-    /// How often the gang gives everything back and tries again before the job fails.
+    /// Number of times the gang releases its containers and tries again before the job fails.
     pub retries: u32,
-    /// How long it stays away before it tries again.
+    /// Wait before it tries again.
     pub backoff: Backoff,
-    /// How long nothing may have changed before a gang of elastic roles begins with those who are there, or is
-    /// interrupted for those who have come.
+    /// Time without a change before a gang of elastic roles starts with the ready tasks, or is
+    /// interrupted for newcomers.
     #[serde(default = "settle")]
     pub settle: Span,
-    /// What members of a running round do when others come and go.
+    /// Reaction of running members when others join or leave.
     #[serde(default)]
     pub reform: ResizePolicy,
 }
 
-/// How long a gang waits for more unless the user says otherwise.
+/// Default settle time of a gang.
 pub const SETTLE: Span = Span::seconds(10);
 
 fn settle() -> Span {
     SETTLE
 }
 
-/// What the programs of a gang whose members come and go do about it.
+/// Reaction of running programs to a change of the members of their round.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum ResizePolicy {
-    /// All of them are stopped and start again in a new round, with new ranks.
+    /// All programs are stopped and restart in a new round with new ranks.
     #[default]
     Restart,
-    /// They run on in their round and are told of the change by their framework's rendezvous: the core says
-    /// [`Action::Changed`](crate::Action::Changed), the master hands it to the protocol.
+    /// The programs keep running and are notified by the rendezvous of their framework: the core
+    /// emits [`Action::MembersChanged`](crate::Action::MembersChanged), and the master passes it to
+    /// the protocol.
     Notify,
 }
 
-/// How long each wait may take. Every state of a task has one; a job cannot hang.
+/// Timeouts of all waits. Every state of a task has one, so a job cannot hang.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Timeouts {
-    /// From asking for containers until all are granted.
+    /// From the asks until all containers are granted.
     pub allocation: Span,
-    /// From a grant until the container is known to start.
+    /// From a grant until the container starts.
     pub launch: Span,
-    /// From the container's start until its agent is ready. A node of a cluster fetches and unpacks an environment
-    /// meanwhile, and says nothing of it.
+    /// From the container's start until its agent is ready. On a cluster, the node downloads and
+    /// unpacks the environment in this time.
     pub join: Span,
-    /// How long, beyond `join`, the inputs of a task may take to come.
+    /// Time for the download of a task's inputs, in addition to `join`.
     pub fetch: Span,
     /// From the order to run until the program runs.
     pub start: Span,
-    /// From the job's start until its end; without it a job may run for ever.
+    /// From the job's start until its end; unlimited if not set.
     pub run: Option<Span>,
-    /// From the moment when only roles that follow are left until they have ended, too.
+    /// From the time when only followers are left until they have ended.
     pub follow: Span,
-    /// How long an agent may be quiet.
+    /// Heartbeat timeout of an agent.
     pub heartbeat: Span,
-    /// How long a program has between SIGTERM and SIGKILL.
+    /// Time between SIGTERM and SIGKILL.
     pub grace: Span,
-    /// How long, beyond the grace, an agent may take to obey, and a container to be gone.
+    /// Time for an agent to obey, or a container to end, in addition to the grace period.
     pub stop: Span,
-    /// How long copying the outputs of a task may take.
+    /// Time for the upload of a task's outputs.
     pub upload: Span,
 }
 
@@ -151,15 +155,15 @@ impl Default for Timeouts {
     }
 }
 
-/// When a node is avoided.
+/// Conditions under which a node is excluded.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct NodeExclusion {
-    /// So many failures of programs on one node make it suspect; faults of the node itself count at once.
+    /// Number of program failures that exclude a node; node faults exclude it at once.
     pub failures: u32,
-    /// How long a suspect is avoided.
+    /// Duration of an exclusion.
     pub timeout: Span,
-    /// At most so many nodes are avoided at a time, and never more than half of those there are, nor those that a role
-    /// cannot do without.
+    /// Maximum number of excluded nodes. Never more than half of the nodes, nor nodes that a role
+    /// requires.
     pub max_nodes: u32,
 }
 
@@ -169,11 +173,11 @@ impl Default for NodeExclusion {
     }
 }
 
-/// More memory after a kill for memory.
+/// Memory growth after a container exceeded its limit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct MemoryGrowth {
-    /// So many percent more each time.
+    /// Growth per retry in percent.
     pub percent: u32,
-    /// Never more than this.
+    /// Maximum memory.
     pub max_mib: u64,
 }

@@ -6,85 +6,86 @@ use alloc::{collections::BTreeMap, format, string::String, vec::Vec};
 use core::fmt;
 use serde::{Deserialize, Serialize};
 
-/// A role: tasks that are alike.
+/// A role: a group of equal tasks.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct RoleSpec {
-    /// Its name.
+    /// Name of the role.
     pub name: RoleName,
-    /// How many tasks it has at the start; `scale` changes that later.
+    /// Number of tasks at the start; `scale` changes it later.
     pub instances: u32,
-    /// How many processes of its command each task starts.
+    /// Number of processes that each task starts.
     #[serde(default = "one")]
     pub processes: u32,
-    /// Between which numbers it may change while the job runs, where the cluster gives and takes.
+    /// Range of its size, if it is elastic.
     #[serde(default)]
     pub elastic: Option<Range>,
-    /// What each task's container holds.
+    /// Size of each task's container.
     pub resources: Resources,
-    /// What each task runs.
+    /// Command of each task.
     pub command: Command,
-    /// What its programs run in, if not in the job's: an image of its own, or the bare node.
+    /// Environment of its programs, if it differs from the job's: an image of its own, or the node.
     #[serde(default)]
     pub environment: Option<Environment>,
-    /// Variables of this role alone.
+    /// Environment variables of the role.
     pub env: BTreeMap<String, String>,
-    /// What happens when a task fails.
+    /// Restart policy.
     pub restart: Restart,
-    /// What this role's end means for the job.
+    /// Effect of its end on the job.
     pub completion: Completion,
-    /// So many tasks may fail for good before the job fails.
+    /// Number of tasks that may fail permanently before the job fails.
     pub tolerate: u32,
-    /// Whether a task killed for its memory gets more the next time.
+    /// Memory growth after a container exceeded its limit.
     pub memory_growth: Option<MemoryGrowth>,
-    /// Names of ports the program wants beside its framework's own.
+    /// Names of additional ports of the program.
     pub ports: Vec<String>,
-    /// Where its tasks go on a cluster.
+    /// Placement on a cluster.
     pub placement: Placement,
-    /// Roles whose every task has run before this one's ask for containers.
+    /// Roles whose tasks must all have run before this role asks for containers.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub depends_on: Vec<RoleName>,
 }
 
-/// A task is one process unless somebody says otherwise.
+/// Default number of processes of a task.
 pub(crate) fn one() -> u32 {
     1
 }
 
 impl RoleSpec {
-    /// The `tolerate` of a role whose failures are none of the job's.
+    /// Value of `tolerate` that ignores all failures of a role.
     pub const ALL_MAY_FAIL: u32 = u32::MAX;
 
-    /// Whether it is no part of the job, and its peers are told nothing of it.
+    /// Returns true if the role is a sidecar, unknown to its peers.
     pub fn is_sidecar(&self) -> bool {
         self.completion == Completion::Sidecar
     }
 
-    /// Whether it is there for others: what it leaves behind is rarely what is meant, and data is for those who train.
+    /// Returns true for services and sidecars: by default they get no inputs and their files are no
+    /// outputs.
     pub fn is_auxiliary(&self) -> bool {
         matches!(self.completion, Completion::Service | Completion::Sidecar)
     }
 
-    /// So many tasks it needs at once.
+    /// Returns the minimum number of tasks.
     pub fn min_instances(&self) -> u32 {
         self.elastic.map_or(self.instances, |range| range.min)
     }
 
-    /// The most tasks it ever has unless somebody scales it.
+    /// Returns the maximum number of tasks without scaling.
     pub fn max_instances(&self) -> u32 {
         self.elastic.map_or(self.instances, |range| range.max.max(self.instances))
     }
 }
 
-/// The sizes of an elastic role.
+/// Size range of an elastic role.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Range {
-    /// So many tasks are enough to begin and to go on.
+    /// Minimum number of tasks to start and to continue.
     pub min: u32,
-    /// More than this it never has.
+    /// Maximum number of tasks.
     pub max: u32,
 }
 
-/// What a program is: words, or a line for a shell when the user asked for one.
+/// Command of a program: an argument list, or a script for a shell.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Command {
@@ -95,7 +96,7 @@ pub enum Command {
 }
 
 impl Command {
-    /// The words to execute.
+    /// Returns the argument list to execute.
     pub fn argv(&self) -> Vec<String> {
         match self {
             Command::Program(words) => words.clone(),
@@ -104,7 +105,7 @@ impl Command {
     }
 }
 
-/// The size of a container.
+/// Size of a container.
 #[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 pub struct Resources {
     /// Memory in MiB.
@@ -133,7 +134,7 @@ impl fmt::Display for Resources {
     }
 }
 
-/// A number of MiB that prints itself with the unit a person would choose.
+/// A number of MiB, formatted with a suitable unit.
 #[derive(Clone, Copy, Debug)]
 pub struct Memory(pub u64);
 

@@ -1,4 +1,5 @@
-//! Every complaint about a draft, with the key it is about, so that a job file can point at the line.
+//! Validation of a job specification. Each issue names its key, so that job-file diagnostics can
+//! point at the line.
 
 use super::{
     Backoff, Command, JobSpecBuilder, Output, OutputScope, RoleSpec, dependencies, elastic, image,
@@ -13,25 +14,25 @@ use alloc::{
 };
 use core::fmt;
 
-/// More tasks than this in one job is a slip of the finger.
+/// Maximum number of tasks of a job.
 pub const MAX_TASKS: u64 = 20_000;
-/// Whoever needs more in one container starts them himself.
+/// Maximum number of processes of a task.
 const MAX_PROCESSES: u32 = 64;
-/// The longest name of a job or role.
+/// Maximum length of a job's or role's name.
 const MAX_NAME_LEN: usize = 64;
-/// The shortest deadline that a healthy agent can meet.
+/// Minimum heartbeat timeout that a healthy agent can meet.
 const MIN_HEARTBEAT_TIMEOUT_MS: u64 = 1_000;
-/// The shortest time between two looks at what a running program has made.
+/// Minimum interval between two uploads of an output.
 const MIN_UPLOAD_INTERVAL: Span = Span::seconds(1);
 
-/// Something wrong with a draft.
+/// An issue in a job specification.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SpecIssue {
-    /// The key, from the top of the job file: `roles.worker.instances`.
+    /// Key in the job file, such as `roles.worker.instances`.
     pub key: String,
-    /// One sentence.
+    /// Description of the issue.
     pub message: String,
-    /// What to do about it.
+    /// Suggested fix.
     pub hint: Option<String>,
 }
 
@@ -266,7 +267,7 @@ fn outputs(all: &mut SpecIssues, draft: &JobSpecBuilder) {
     }
 }
 
-/// Which tasks there are.
+/// Describes the tasks of the job.
 fn known(draft: &JobSpecBuilder) -> String {
     let each = |role: &RoleSpec| {
         format!("`{}:0` to `{0}:{}`", role.name, role.max_instances().saturating_sub(1))
@@ -275,12 +276,14 @@ fn known(draft: &JobSpecBuilder) -> String {
     format!("its tasks are {}", roles.join(", "))
 }
 
-/// Whether what is copied takes the very name of its destination. What directories and patterns hold goes below it.
+/// Returns true if the output is a single file with the name of its destination. Contents of
+/// directories and patterns go below it.
 fn is_one_name(output: &Output) -> bool {
     !output.from.ends_with('/') && !output.from.contains('*') && !output.to.ends_with('/')
 }
 
-/// Two tasks whose outputs would have one name. What directories and patterns hold cannot be known before.
+/// Describes a destination shared by several tasks. Contents of directories and patterns are not
+/// known in advance.
 fn one_name(draft: &JobSpecBuilder, output: &Output) -> Option<String> {
     if !is_one_name(output) {
         return None;
