@@ -70,13 +70,13 @@ async fn run(config: &Config, token: Token, count: u32, command: &str) -> Outcom
     let (mut running, mut failed) = (BTreeSet::new(), 0);
     while ledger.outstanding() > 0 || !running.is_empty() {
         let request = AllocateRequest::default;
-        let beat = scheduler.exchange(&mut ledger, request, soon()).await;
-        if let Err(SchedulerError::NotRegistered) = beat {
+        let exchange = scheduler.exchange(&mut ledger, request, soon()).await;
+        if let Err(SchedulerError::NotRegistered) = exchange {
             // The ResourceManager was restarted; the containers keep running.
             scheduler.register(&registration, soon()).await?;
             continue;
         }
-        let (answer, _) = beat?;
+        let (answer, _) = exchange?;
         nodes.add_tokens(answer.node_tokens);
         for container in &answer.granted {
             let starts = [Start { container, launch }];

@@ -2,7 +2,7 @@
 //! ApplicationMasters.
 
 /// Pairs of deprecated and current key.
-const RENAMED: &[(&str, &str)] = &[
+const REPLACEMENTS: &[(&str, &str)] = &[
     ("dfs.df.interval", "fs.df.interval"),
     ("dfs.encryption.key.provider.uri", "hadoop.security.key.provider.path"),
     ("dfs.federation.nameservice.id", "dfs.nameservice.id"),
@@ -31,7 +31,7 @@ const RENAMED: &[(&str, &str)] = &[
 
 /// Returns the current name of a deprecated key.
 pub(super) fn replacement(key: &str) -> Option<&'static str> {
-    RENAMED.iter().find(|(old, _)| *old == key).map(|(_, new)| *new)
+    REPLACEMENTS.iter().find(|(old, _)| *old == key).map(|(_, new)| *new)
 }
 
 /// Returns the current name of any key.
@@ -45,7 +45,7 @@ mod tests {
 
     #[test]
     fn replacements_are_not_deprecated_themselves() {
-        for (old, new) in RENAMED {
+        for (old, new) in REPLACEMENTS {
             assert_eq!(replacement(new), None, "{old}");
         }
     }

@@ -89,23 +89,23 @@ impl fmt::Display for ConfigWarning {
 #[non_exhaustive]
 pub enum ConfigWarningKind {
     /// A deprecated key was used; its value applies.
-    Renamed {
+    Deprecated {
         /// The deprecated key.
         old: String,
         /// The current key.
         new: &'static str,
     },
     /// The value is ignored because an earlier file marked the key as final.
-    Locked {
+    FinalValue {
         /// The key.
         key: String,
         /// Origin of the effective value.
         by: Origin,
     },
     /// A property without a name.
-    Nameless,
+    MissingName,
     /// A property without a value.
-    Valueless {
+    MissingValue {
         /// The key.
         key: String,
     },
@@ -114,10 +114,10 @@ pub enum ConfigWarningKind {
 impl fmt::Display for ConfigWarningKind {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Renamed { old, new } => write!(f, "`{old}` is deprecated, use `{new}`"),
-            Self::Locked { key, by } => write!(f, "`{key}` is ignored: marked final in {by}"),
-            Self::Nameless => f.write_str("property without a name"),
-            Self::Valueless { key } => write!(f, "property `{key}` without a value"),
+            Self::Deprecated { old, new } => write!(f, "`{old}` is deprecated, use `{new}`"),
+            Self::FinalValue { key, by } => write!(f, "`{key}` is ignored: marked final in {by}"),
+            Self::MissingName => f.write_str("property without a name"),
+            Self::MissingValue { key } => write!(f, "property `{key}` without a value"),
         }
     }
 }
@@ -251,14 +251,14 @@ impl Config {
     pub(super) fn insert(&mut self, property: Property) {
         let Property { name, value, locked, origin } = property;
         let Some(name) = name else {
-            return self.warn(origin, ConfigWarningKind::Nameless);
+            return self.warn(origin, ConfigWarningKind::MissingName);
         };
         let Some(value) = value else {
-            return self.warn(origin, ConfigWarningKind::Valueless { key: name });
+            return self.warn(origin, ConfigWarningKind::MissingValue { key: name });
         };
         let key = match deprecated::replacement(&name) {
             Some(new) => {
-                self.warn(origin.clone(), ConfigWarningKind::Renamed { old: name, new });
+                self.warn(origin.clone(), ConfigWarningKind::Deprecated { old: name, new });
                 new.to_owned()
             }
             None => name,
@@ -268,7 +268,7 @@ impl Config {
         {
             if present.value != value {
                 let by = present.origin.clone();
-                self.warn(origin, ConfigWarningKind::Locked { key, by });
+                self.warn(origin, ConfigWarningKind::FinalValue { key, by });
             }
             return;
         }

@@ -142,7 +142,7 @@ fn odd(config: &Config, files: &[String]) -> Option<String> {
     }
     // Former names of keys are everywhere, and do no harm.
     let mut notes = config.warnings().iter();
-    let note = notes.find(|note| !matches!(note.kind, ConfigWarningKind::Renamed { .. }))?;
+    let note = notes.find(|note| !matches!(note.kind, ConfigWarningKind::Deprecated { .. }))?;
     Some(note.to_string())
 }
 
