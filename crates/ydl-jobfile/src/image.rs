@@ -81,7 +81,8 @@ impl Reader {
         if let Value::Map(_) = node.value {
             let inner = self.map(node, &path, "environment");
             let image = self.image(node, &inner);
-            if image.is_none() && !self.reported.iter().any(|reported| reported.starts_with(&path)) {
+            if image.is_none() && !self.reported.iter().any(|reported| reported.starts_with(&path))
+            {
                 let (what, hint) = not_for_a_role();
                 self.reject(&node.at, &path, what, hint);
             }

@@ -1,4 +1,4 @@
-//! The words of the command line, and nothing but the words.
+//! Command-line arguments: commands, flags and their help.
 
 use clap::{Args, CommandFactory, Parser, Subcommand, ValueEnum};
 use clap_complete::Shell;
@@ -14,51 +14,51 @@ use std::path::PathBuf;
     after_help = "\
 Examples:
   ydl submit job.yaml                          run a job and follow it
-  ydl submit --instances 4 -- python train.py  the same without a job file
-  ydl ls                                       the jobs there are
-  ydl logs -f worker:0                         what one task prints, as it comes
-  ydl kill mnist                               stop the job of that name
+  ydl submit --instances 4 -- python train.py  run a command without a job file
+  ydl ls                                       list jobs
+  ydl logs -f worker:0                         follow the output of a task
+  ydl kill mnist                               stop the job `mnist`
 
-A JOB is an id, the beginning of one, or a name: the newest job of that name. `kill` and `scale`
-take the one that runs, and none where several do.
-Exit codes are in docs/reference/exit-codes.md, the job file in docs/reference/job-file.md."
+JOB is an id, a prefix of an id, or a name: the newest job of that name. `kill` and `scale`
+select the running job of that name and fail if several run.
+Exit codes: docs/reference/exit-codes.md. Job file: docs/reference/job-file.md."
 )]
 pub struct Cli {
-    /// What to do.
+    /// The command to run.
     #[command(subcommand)]
-    pub command: Command,
-    /// What every verb takes.
+    pub command: CliCommand,
+    /// Flags of every command.
     #[command(flatten)]
     pub global: GlobalArgs,
 }
 
-/// What every verb takes.
+/// Flags of every command.
 #[derive(Clone, Copy, Debug, Args)]
 pub struct GlobalArgs {
     /// Print JSON on stdout
     #[arg(long, global = true)]
     pub json: bool,
-    /// When to use colours
+    /// Use colors
     #[arg(long, global = true, value_enum, value_name = "WHEN", default_value = "auto")]
     pub color: ColorChoice,
-    /// Where jobs run; on a cluster if a Hadoop configuration is found, else on this machine
+    /// Select where jobs run [default: yarn if a Hadoop configuration is found, otherwise local]
     #[arg(long, global = true, value_enum, value_name = "CLUSTER")]
     pub cluster: Option<Cluster>,
 }
 
-/// When to use colours.
+/// Policy for colored output.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum ColorChoice {
-    /// On a terminal, unless `NO_COLOR` is set.
+    /// On terminals, unless `NO_COLOR` is set.
     Auto,
-    /// Also into files and pipes.
+    /// Also in files and pipes.
     Always,
-    /// Not at all.
+    /// Never.
     Never,
 }
 
 impl GlobalArgs {
-    /// Whether colours are wanted, if that was said.
+    /// Returns the explicit choice; `None` for `auto`.
     pub fn use_color(self) -> Option<bool> {
         match self.color {
             ColorChoice::Auto => None,
@@ -68,10 +68,10 @@ impl GlobalArgs {
     }
 }
 
-/// Where jobs run.
+/// Place where jobs run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum Cluster {
-    /// The Hadoop cluster that `HADOOP_CONF_DIR` leads to.
+    /// The Hadoop cluster of `HADOOP_CONF_DIR`.
     Yarn,
     /// This machine.
     Local,
@@ -86,339 +86,338 @@ impl From<ydl_compat::Cluster> for Cluster {
     }
 }
 
-/// What to do, in the order of the help.
+/// Commands, in the order of the help.
 #[derive(Debug, Subcommand)]
-pub enum Command {
-    /// Run a job, and follow it until it is over
+pub enum CliCommand {
+    /// Run a job and follow it to its end
     Submit(Box<SubmitArgs>),
     /// List jobs
     Ls(LsArgs),
-    /// Show how a job stands, and why
+    /// Show the state of a job and its tasks
     Status(StatusArgs),
-    /// Print what tasks have printed
+    /// Print the output of tasks
     Logs(LogsArgs),
-    /// Download what a job has left behind: its outputs and logs
+    /// Download outputs and logs of a job
     Fetch(FetchArgs),
     /// Stop a job
     Kill(KillArgs),
-    /// Change how many tasks a role has
+    /// Change the number of tasks of a role
     Scale(ScaleArgs),
-    /// Reach a port of a task, such as TensorBoard's, from this machine
+    /// Forward a local port to a port of a task, such as TensorBoard's
     PortForward(PortForwardArgs),
-    /// Pack a Python environment, as `submit` does by itself
+    /// Pack a Python environment as `submit` does
     Pack(PackArgs),
-    /// Use a job's key-value store and events
+    /// Read and write a job's key-value store and events
     Kv(KvArgs),
-    /// Show the nodes of the cluster, and what is free on each
+    /// List the nodes of the cluster and their free resources
     Nodes(NodesArgs),
-    /// Show the queues of the cluster, and what they may use
+    /// List the queues of the cluster and their capacities
     Queues,
-    /// Check everything that a job needs, and say what to do
+    /// Check the cluster, or this machine, for running jobs
     Doctor(DoctorArgs),
-    /// List the command lines of older systems that ydl understands, or make commands of their names
+    /// List the supported command lines of older systems, or install commands of their names
     Compat(CompatArgs),
     /// Print a completion script for a shell
     Completions {
-        /// The shell
+        /// Shell to complete for
         shell: Shell,
     },
-    /// Be the master of a job
+    /// Run the master of a job
     #[command(hide = true)]
     Master {
-        /// The job's directory; in a container of a cluster it is not said
+        /// The job's directory; omitted in a container of a cluster
         dir: Option<PathBuf>,
     },
-    /// Be the agent of a container
+    /// Run the agent of a container
     #[command(hide = true)]
     Agent {
-        /// The container's directory; in a container of a cluster it is not said
+        /// The container's directory; omitted in a container of a cluster
         dir: Option<PathBuf>,
     },
-    /// Be TensorBoard in a task
+    /// Run TensorBoard in a task
     #[command(hide = true)]
     Board(BoardArgs),
-    /// Be the shim of a program
+    /// Run the shim of a program
     #[command(hide = true)]
     Shim {
-        /// The agent's socket; standard input where it is not said
+        /// The agent's socket [default: standard input]
         socket: Option<PathBuf>,
     },
 }
 
-/// `ydl submit`.
+/// Arguments of `ydl submit`.
 #[derive(Debug, Default, Args)]
 #[command(after_help = "\
 Examples:
   ydl submit job.yaml
   ydl submit job.yaml --set roles.worker.instances=4 --set env.SEED=7
-  ydl submit --show job.yaml                   the job as understood, defaults filled in
-  ydl submit --dry-run job.yaml                whether the cluster could run it
-  ydl submit --detach job.yaml                 print the job's id and leave it running
+  ydl submit --show job.yaml                   print the job with all defaults
+  ydl submit --dry-run job.yaml                check whether the cluster can run it
+  ydl submit --detach job.yaml                 print the job's id and return
   ydl submit --instances 4 --memory 2GiB --file train.py -- python train.py
   ydl submit --framework mxnet --workers 2 --servers 2 --file train.py -- python train.py
 
-Ctrl-C asks the job to stop and waits for it; a second Ctrl-C leaves at once.")]
+Ctrl-C stops the job and waits for its end; a second Ctrl-C returns immediately.")]
 pub struct SubmitArgs {
-    /// The job file; `-` reads it from stdin
+    /// Job file, or `-` for stdin
     #[arg(required_unless_present = "command")]
     pub file: Option<PathBuf>,
-    /// Put a value on top of the job file
+    /// Override a key of the job file
     #[arg(long, value_name = "KEY=VALUE")]
     pub set: Vec<String>,
-    /// Print the job as understood, and run nothing
+    /// Print the job with all defaults; run nothing
     #[arg(long)]
     pub show: bool,
-    /// Check whether the job could run, and leave no trace
+    /// Check whether the job can run; submit nothing
     #[arg(long)]
     pub dry_run: bool,
-    /// Print the job's id and leave it running
+    /// Print the job's id and return without following it
     #[arg(long, short)]
     pub detach: bool,
-    /// ColorChoice the job is over, download its outputs and logs there, as `ydl fetch` does
+    /// Download outputs and logs to DIR when the job has ended
     #[arg(long, value_name = "DIR", conflicts_with_all = ["detach", "show", "dry_run"])]
     pub fetch: Option<PathBuf>,
-    /// How much of this machine the job may use, as in `vcores=4,memory=8GiB,gpus=0`; all of it if left out
-    #[arg(long, value_name = "WHAT")]
+    /// Limit the job to `vcores=4,memory=8GiB,gpus=0` of this machine [default: the whole machine]
+    #[arg(long, value_name = "LIMITS")]
     pub resources: Option<String>,
-    /// The job's name
+    /// Set the job's name
     #[arg(long, help_heading = "Without a job file")]
     pub name: Option<String>,
-    /// Whose rendezvous the job needs, as `framework` of a job file: `pytorch`, `mxnet`, …
+    /// Set the framework, as `framework` in a job file: `pytorch`, `mxnet`, …
     #[arg(long, help_heading = "Without a job file")]
     pub framework: Option<String>,
-    /// What `environment` of a job file takes: `./venv`, `requirements.txt`, `docker://python:3.11`
-    #[arg(long, value_name = "WHAT", help_heading = "Without a job file")]
+    /// Set the environment, as in a job file: `./venv`, `requirements.txt`, `docker://python:3.11`
+    #[arg(long, value_name = "ENV", help_heading = "Without a job file")]
     pub environment: Option<String>,
-    /// How many tasks
+    /// Set the number of tasks [default: 1]
     #[arg(long, visible_alias = "workers", value_name = "N", help_heading = "Without a job file")]
     pub instances: Option<String>,
-    /// How many parameter servers
+    /// Set the number of parameter servers
     #[arg(long, value_name = "N", help_heading = "Without a job file")]
     pub servers: Option<String>,
-    /// Memory of each task, such as `2GiB`
+    /// Set the memory of each task, such as `2GiB` [default: 1GiB]
     #[arg(long, value_name = "SIZE", help_heading = "Without a job file")]
     pub memory: Option<String>,
-    /// Virtual cores of each task
+    /// Set the virtual cores of each task [default: 1]
     #[arg(long, value_name = "N", help_heading = "Without a job file")]
     pub vcores: Option<String>,
-    /// GPUs of each task
+    /// Set the GPUs of each task [default: 0]
     #[arg(long, value_name = "N", help_heading = "Without a job file")]
     pub gpus: Option<String>,
-    /// A variable for every task
+    /// Set an environment variable in every task
     #[arg(long, value_name = "NAME=VALUE", help_heading = "Without a job file")]
     pub env: Vec<String>,
-    /// A file or directory that every task finds where it runs
+    /// Copy a file or directory to every task's working directory
     #[arg(long = "file", value_name = "PATH", help_heading = "Without a job file")]
     pub files: Vec<String>,
-    /// What to copy out of a task's directory when it is over
+    /// Copy a path of a task's working directory to TO when it ends
     #[arg(long = "output", value_name = "FROM=TO", help_heading = "Without a job file")]
     pub outputs: Vec<String>,
-    /// The program and its arguments, after `--`
+    /// Program and arguments, after `--`
     #[arg(last = true, value_name = "COMMAND", conflicts_with = "file")]
     pub command: Vec<String>,
 }
 
-/// `ydl ls`.
+/// Arguments of `ydl ls`.
 #[derive(Debug, Args)]
 pub struct LsArgs {
-    /// Also those beyond the newest twenty
+    /// List all jobs, not only the newest twenty
     #[arg(long, short)]
     pub all: bool,
 }
 
-/// `ydl status`.
+/// Arguments of `ydl status`.
 #[derive(Debug, Args)]
 pub struct StatusArgs {
-    /// The job: its id, the beginning of it, or its name; the newest one if left out
+    /// Job id, prefix of it, or name [default: the newest job]
     pub job: Option<String>,
-    /// Number of latest events to show
+    /// Show the latest N events
     #[arg(long, value_name = "N", default_value_t = 10)]
     pub events: usize,
-    /// Wait until the job is over, so long at most, and show it then
+    /// Wait up to TIME for the job to finish
     #[arg(long, value_name = "TIME")]
     pub wait: Option<String>,
 }
 
-/// `ydl logs`.
+/// Arguments of `ydl logs`.
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Examples:
-  ydl logs                      all tasks of the newest job
-  ydl logs -f worker:0          one task of it, until the job is over
-  ydl logs mnist worker         a role of another job
+  ydl logs                      print the output of all tasks of the newest job
+  ydl logs -f worker:0          follow one of its tasks
+  ydl logs mnist worker         print the output of a role of the job `mnist`
   ydl logs mnist --stderr --tail 20")]
 pub struct LogsArgs {
-    /// A job, a role (`worker`) or a task (`worker:0`), or a job and one of these
+    /// Job, role (`worker`) or task (`worker:0`), or a job and one of these
     #[arg(value_name = "JOB|ROLE[:INDEX]", num_args = 0..=2)]
     pub which: Vec<String>,
-    /// Go on printing until the job is over
+    /// Follow the output until the job ends
     #[arg(long, short)]
     pub follow: bool,
-    /// Only this attempt; the last one of each task if left out
+    /// Print this attempt [default: the last one of each task]
     #[arg(long, value_name = "N", conflicts_with = "all_attempts")]
     pub attempt: Option<u32>,
-    /// Every attempt of each task
+    /// Print every attempt of each task
     #[arg(long)]
     pub all_attempts: bool,
-    /// Only what went to stdout
+    /// Print stdout only
     #[arg(long, conflicts_with = "stderr")]
     pub stdout: bool,
-    /// Only what went to stderr
+    /// Print stderr only
     #[arg(long)]
     pub stderr: bool,
-    /// Only the last lines of each stream
+    /// Print the last N lines of each stream
     #[arg(long, value_name = "N")]
     pub tail: Option<usize>,
 }
 
-/// `ydl fetch`.
+/// Arguments of `ydl fetch`.
 #[derive(Debug, Args)]
 #[command(
     override_usage = "ydl fetch [OPTIONS] JOB [PATTERN] DEST",
     after_help = "\
 Examples:
-  ydl fetch mnist results                      outputs and logs of a job, running or over
-  ydl fetch mnist 'outputs/*.params' results   only what fits
-  ydl fetch mnist 'logs/worker/*' results      what its workers have printed
+  ydl fetch mnist results                      download outputs and logs of a job
+  ydl fetch mnist 'outputs/*.params' results   download matching files only
+  ydl fetch mnist 'logs/worker/*' results      download the output of its workers
 
-An interrupted download goes on where it ended. What an earlier fetch of the job has brought is brought up to date;
-what anybody else has put there is not replaced: the command names it and brings nothing."
+An interrupted download is resumed. Files of an earlier fetch of the same job are updated. Other
+files in DEST are never overwritten: the command lists them and downloads nothing."
 )]
 pub struct FetchArgs {
-    /// The job, perhaps a pattern for names such as `outputs/model/a.params` and `logs/worker/0/1/stdout.0`, and the
-    /// directory to write to
+    /// Job, optional pattern of names such as `outputs/model/a.params` or `logs/worker/0/1/stdout.0`, and directory
     #[arg(value_name = "JOB PATTERN DEST", num_args = 2..=3, required = true)]
     pub words: Vec<String>,
 }
 
-/// `ydl kill`.
+/// Arguments of `ydl kill`.
 #[derive(Debug, Args)]
 pub struct KillArgs {
-    /// The job: its id, the beginning of it, or its name
+    /// Job id, prefix of it, or name
     pub job: String,
-    /// Without the grace that programs have after SIGTERM
+    /// Skip the SIGTERM grace period
     #[arg(long)]
     pub now: bool,
 }
 
-/// `ydl scale`.
+/// Arguments of `ydl scale`.
 #[derive(Debug, Args)]
 #[command(after_help = "Example:\n  ydl scale mnist worker=4")]
 pub struct ScaleArgs {
-    /// The job: its id, the beginning of it, or its name
+    /// Job id, prefix of it, or name
     pub job: String,
-    /// The role and its new number of tasks
+    /// Role and its new number of tasks
     #[arg(value_name = "ROLE=N")]
     pub size: String,
 }
 
-/// `ydl port-forward`.
+/// Arguments of `ydl port-forward`.
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Examples:
-  ydl port-forward mnist                     TensorBoard of a job, or its only task with a port
-  ydl port-forward mnist notebook:0 -p 8888  a task's port on a port of this machine
+  ydl port-forward mnist                     forward to TensorBoard, or to the only task with a port
+  ydl port-forward mnist notebook:0 -p 8888  forward local port 8888 to a task
   ydl port-forward mnist worker:1 --name debug
 
-It listens on the loopback interface alone, takes connections of this user alone, and passes them on through the
-job's master and the task's agent: nothing else is open to anybody. It goes on until the job is over, or Ctrl-C.")]
+Listens on the loopback interface for connections of this user only, and forwards them through the
+job's master and the task's agent. Ends with the job, or on Ctrl-C.")]
 pub struct PortForwardArgs {
-    /// The job: its id, the beginning of it, or its name; the newest one if left out
+    /// Job id, prefix of it, or name [default: the newest job]
     pub job: Option<String>,
-    /// The task; the only one that has ports if left out, or TensorBoard
+    /// Task [default: TensorBoard, or the only task with ports]
     pub task: Option<String>,
-    /// The port of this machine; a free one if left out
+    /// Listen on this local port; 0 selects a free one
     #[arg(long, short, value_name = "N", default_value_t = 0)]
     pub port: u16,
-    /// The name of the task's port in `ports`; the first if left out
+    /// Select a port by its name in `ports` [default: the first]
     #[arg(long, value_name = "NAME")]
     pub name: Option<String>,
 }
 
-/// `ydl board`.
+/// Arguments of `ydl board`.
 #[derive(Debug, Args)]
 pub struct BoardArgs {
-    /// What it looks at; the job's checkpoints if left out
+    /// Read event files from this directory [default: the job's checkpoints]
     #[arg(long)]
     pub logdir: Option<String>,
-    /// Bring this from HDFS to there, and go on doing so
+    /// Mirror this HDFS directory continuously
     #[arg(long)]
     pub mirror: Option<String>,
 }
 
-/// `ydl pack`.
+/// Arguments of `ydl pack`.
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Examples:
-  ydl pack ./venv                  what would be sent, how large it is, and what it asks of a node
-  ydl pack -o packed ./venv        the layers as files, to look into
-  ydl pack requirements.txt        of an environment that is made from it
+  ydl pack ./venv                  show layers, sizes and what nodes must provide
+  ydl pack -o packed ./venv        write the layers to a directory
+  ydl pack requirements.txt        build an environment and pack it
 
-What was packed is kept: packing again what has not changed takes no time.")]
+Packed layers are cached: packing an unchanged environment again takes no time.")]
 pub struct PackArgs {
-    /// An environment, as in the job file; the active one, `.venv` or `venv` if left out
+    /// Environment, as in a job file [default: the active one, `.venv` or `venv`]
     pub source: Option<PathBuf>,
-    /// Put the layers into this directory, to look into; `submit` packs by itself and takes none
+    /// Write the layers to DIR, for inspection
     #[arg(long, short, value_name = "DIR")]
     pub output: Option<PathBuf>,
-    /// Where the interpreter comes from: `auto`, `bundle` or `node`
+    /// Set the source of the interpreter: `auto`, `bundle` or `node`
     #[arg(long, value_name = "WHERE", default_value = "auto")]
     pub interpreter: String,
 }
 
-/// `ydl compat`.
+/// Arguments of `ydl compat`.
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Examples:
-  ydl compat                             what there is
-  ydl dmlc-submit --help                one of them
-  ydl compat --install ~/.local/bin      so that `dmlc-submit` alone is enough
+  ydl compat                            list supported command lines
+  ydl dmlc-submit --help                show the help of one
+  ydl compat --install ~/.local/bin     install `dmlc-submit` and the others as commands
 
-What each of them understands, and what became of it, is in docs/moving/README.md.")]
+Supported features of each: docs/moving/README.md.")]
 pub struct CompatArgs {
-    /// Make a command of each name in this directory: a link to this program, or a script where it ends in `.py`
+    /// Install a command of each name in DIR: links to ydl, scripts for names in `.py`
     #[arg(long, value_name = "DIR")]
     pub install: Option<PathBuf>,
 }
 
-/// `ydl nodes`.
+/// Arguments of `ydl nodes`.
 #[derive(Debug, Args)]
 pub struct NodesArgs {
-    /// Also those that are lost or out of service
+    /// List lost and decommissioned nodes too
     #[arg(long, short)]
     pub all: bool,
 }
 
-/// `ydl doctor`.
+/// Arguments of `ydl doctor`.
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Examples:
-  ydl doctor                        the cluster of `HADOOP_CONF_DIR`, with a job that does nothing
-  ydl doctor --queue research       whether that queue takes this user's jobs
-  ydl doctor --no-job               without the job
-  ydl doctor --cluster local        this machine
+  ydl doctor                        check the cluster of `HADOOP_CONF_DIR`, and run a test job
+  ydl doctor --queue research       check that the queue accepts jobs of this user
+  ydl doctor --no-job               run no test job
+  ydl doctor --cluster local        check this machine
 
-One line a check: ok, warning, wrong, or skipped because of another. The first thing that is wrong is named again at
-the end, with what to do. Exit codes are those that `submit` would have ended with.")]
+Prints one line per check: ok, warning, wrong or skipped. The first problem is repeated at the end,
+with a hint. Exit codes are those of `submit`.")]
 pub struct DoctorArgs {
-    /// The queue that jobs will go to
+    /// Check this queue
     #[arg(long, value_name = "QUEUE")]
     pub queue: Option<String>,
-    /// The label of the nodes that jobs will ask for
+    /// Check nodes with this label
     #[arg(long, value_name = "LABEL")]
     pub label: Option<String>,
-    /// Where jobs will be kept, as `staging` of a job file
+    /// Set the staging directory, as `staging` in a job file
     #[arg(long, value_name = "DIR")]
     pub staging: Option<String>,
-    /// Leave out the job that is run to try everything
+    /// Run no test job
     #[arg(long)]
     pub no_job: bool,
-    /// How long that job may wait for containers
+    /// Wait up to TIME for containers of the test job
     #[arg(long, value_name = "TIME", default_value = "2m")]
     pub wait: String,
 }
 
-/// `ydl kv`.
+/// Arguments of `ydl kv`.
 #[derive(Debug, Args)]
 #[command(
     arg_required_else_help = true,
@@ -426,87 +425,87 @@ pub struct DoctorArgs {
 Examples, inside a task:
   ydl kv put address 10.0.0.7:4000
   ydl kv get --wait 1m address
-Elsewhere, name the job: ydl kv --job mnist ls"
+Outside of a task: ydl kv --job mnist ls"
 )]
 pub struct KvArgs {
-    /// The job; inside a task its own, elsewhere it must be named
+    /// Select the job [default: inside a task, its job]
     #[arg(long, value_name = "JOB")]
     pub job: Option<String>,
-    /// What to do with it.
+    /// The operation.
     #[command(subcommand)]
     pub command: KvCommand,
 }
 
-/// What to do with a key-value store.
+/// Operations on the key-value store and events.
 #[derive(Debug, Subcommand)]
 pub enum KvCommand {
     /// Print the value of a key
     Get {
-        /// The key
+        /// Key
         key: String,
-        /// Wait so long for the key to come
+        /// Wait up to TIME for the key to appear
         #[arg(long, value_name = "TIME")]
         wait: Option<String>,
     },
     /// Set a key
     Put {
-        /// The key
+        /// Key
         key: String,
-        /// Its value; read from stdin if left out
+        /// Value [default: read from stdin]
         value: Option<String>,
-        /// Only if there is no such key
+        /// Set the key only if it does not exist
         #[arg(long)]
         if_absent: bool,
-        /// Only if its revision is still this
+        /// Set the key only if its revision is N
         #[arg(long, value_name = "N", conflicts_with = "if_absent")]
         if_revision: Option<u64>,
-        /// The key goes away with this task's container
+        /// Delete the key when this task's container ends
         #[arg(long)]
         owned: bool,
     },
     /// List keys and values
     Ls {
-        /// Only keys that begin with this
+        /// Prefix of keys
         #[arg(default_value = "")]
         prefix: String,
     },
     /// Delete a key
     Rm {
-        /// The key
+        /// Key
         key: String,
-        /// All keys that begin with it
+        /// Delete all keys with this prefix
         #[arg(long)]
         prefix: bool,
     },
-    /// Print changes as they come
+    /// Print changes of keys
     Watch {
-        /// Only keys that begin with this
+        /// Prefix of keys
         #[arg(default_value = "")]
         prefix: String,
-        /// Changes after this revision; without it, what is there comes first
+        /// Print changes after REVISION [default: existing keys, then changes]
         #[arg(long, value_name = "REVISION")]
         after: Option<u64>,
-        /// End after so many changes
+        /// Exit after N changes
         #[arg(long, value_name = "N")]
         count: Option<u64>,
     },
     /// Print events
     Events {
-        /// Only events of this name
+        /// Print events of this name only
         #[arg(long)]
         name: Option<String>,
-        /// Only events after this number
+        /// Print events after number N
         #[arg(long, value_name = "N", default_value_t = 0)]
         after: u64,
-        /// Go on until the job is over
+        /// Follow events until the job ends
         #[arg(long, short)]
         follow: bool,
     },
     /// Emit an event
     Emit {
-        /// Its name
+        /// Event name
         name: String,
-        /// Its data; read from stdin if left out
+        /// Data [default: read from stdin]
         data: Option<String>,
     },
 }
@@ -514,26 +513,26 @@ pub enum KvCommand {
 const HEAD: &str = "\
 # Commands
 
-<!-- Made from crates/ydl/src/cli.rs; `UPDATE_EXPECT=1 cargo test -p ydl --test cli` writes it anew. -->
+<!-- Generated from crates/ydl/src/cli.rs by `UPDATE_EXPECT=1 cargo test -p ydl --test cli`. -->
 
 Data goes to stdout, everything else to stderr. With `--json` a command prints one JSON object per line. Exit codes
-are in [exit-codes.md](exit-codes.md).
+are listed in [exit-codes.md](exit-codes.md).
 ";
 
-/// The text of `docs/reference/commands.md`: the help of every verb.
+/// Renders `docs/reference/commands.md`: the help of every command.
 pub fn reference() -> String {
     let mut page = HEAD.to_string();
     let mut program = Cli::command().term_width(100);
     program.build();
-    for verb in program.get_subcommands_mut().filter(|verb| !verb.is_hide_set()) {
-        // The doors that every verb shares are told once, at the end.
-        let name = verb.get_name().to_string();
-        let help = verb.clone().mut_args(|arg| {
+    for command in program.get_subcommands_mut().filter(|command| !command.is_hide_set()) {
+        // Flags of every command are listed once, at the end.
+        let name = command.get_name().to_string();
+        let help = command.clone().mut_args(|arg| {
             let shared = ["json", "color", "cluster"].contains(&arg.get_id().as_str());
             arg.hide(shared)
         });
         page += &section(&format!("ydl {name}"), help);
-        for inner in verb.get_subcommands().filter(|_| name == "kv") {
+        for inner in command.get_subcommands().filter(|_| name == "kv") {
             let help = inner.clone().mut_args(|arg| {
                 let shared = ["json", "color", "cluster", "job"].contains(&arg.get_id().as_str());
                 arg.hide(shared)

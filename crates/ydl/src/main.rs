@@ -1,4 +1,4 @@
-//! The table of contents: parse, log, dispatch, exit code.
+//! Entry point: parses arguments, sets up logging, dispatches the command and returns the exit code.
 
 use clap::Parser;
 use std::{
@@ -9,7 +9,7 @@ use std::{
 };
 use ydl::{
     agent,
-    cli::{Cli, Command},
+    cli::{Cli, CliCommand},
     commands, doors, master, show,
 };
 use ydl_os::report::{Exit, Report};
@@ -30,15 +30,15 @@ fn main() -> ExitCode {
 
 fn start(cli: Cli) -> ExitCode {
     match cli.command {
-        Command::Master { dir } => {
+        CliCommand::Master { dir } => {
             log();
             dir.map_or_else(master::run_in_container, master::run)
         }
-        Command::Agent { dir } => {
+        CliCommand::Agent { dir } => {
             log();
             agent::run(dir)
         }
-        Command::Shim { socket } => agent::keeper::run(socket.as_deref()),
+        CliCommand::Shim { socket } => agent::keeper::run(socket.as_deref()),
         _ => match run(cli) {
             Ok(exit) => exit.into(),
             Err(report) => {
@@ -81,22 +81,24 @@ impl Write for Diary {
 
 fn run(cli: Cli) -> Result<Exit, Report> {
     match cli.command {
-        Command::Submit(args) => commands::submit::run(*args, cli.global),
-        Command::Ls(args) => commands::ls::run(args, cli.global),
-        Command::Status(args) => commands::status::run(args, cli.global),
-        Command::Logs(args) => commands::logs::run(args, cli.global),
-        Command::Fetch(args) => commands::fetch::run(args, cli.global),
-        Command::Kill(args) => commands::kill::run(args, cli.global),
-        Command::Scale(args) => commands::scale::run(args, cli.global),
-        Command::PortForward(args) => commands::open::run(args, cli.global),
-        Command::Board(args) => commands::board::run(args),
-        Command::Pack(args) => commands::pack::run(args, cli.global),
-        Command::Kv(args) => commands::kv::run(args, cli.global),
-        Command::Nodes(args) => commands::nodes::run(args, cli.global),
-        Command::Queues => commands::queues::run(cli.global),
-        Command::Doctor(args) => commands::doctor::run(args, cli.global),
-        Command::Compat(args) => doors::install::run(args, cli.global),
-        Command::Completions { shell } => commands::completions::run(shell),
-        Command::Master { .. } | Command::Agent { .. } | Command::Shim { .. } => Ok(Exit::BadInput),
+        CliCommand::Submit(args) => commands::submit::run(*args, cli.global),
+        CliCommand::Ls(args) => commands::ls::run(args, cli.global),
+        CliCommand::Status(args) => commands::status::run(args, cli.global),
+        CliCommand::Logs(args) => commands::logs::run(args, cli.global),
+        CliCommand::Fetch(args) => commands::fetch::run(args, cli.global),
+        CliCommand::Kill(args) => commands::kill::run(args, cli.global),
+        CliCommand::Scale(args) => commands::scale::run(args, cli.global),
+        CliCommand::PortForward(args) => commands::open::run(args, cli.global),
+        CliCommand::Board(args) => commands::board::run(args),
+        CliCommand::Pack(args) => commands::pack::run(args, cli.global),
+        CliCommand::Kv(args) => commands::kv::run(args, cli.global),
+        CliCommand::Nodes(args) => commands::nodes::run(args, cli.global),
+        CliCommand::Queues => commands::queues::run(cli.global),
+        CliCommand::Doctor(args) => commands::doctor::run(args, cli.global),
+        CliCommand::Compat(args) => doors::install::run(args, cli.global),
+        CliCommand::Completions { shell } => commands::completions::run(shell),
+        CliCommand::Master { .. } | CliCommand::Agent { .. } | CliCommand::Shim { .. } => {
+            Ok(Exit::BadInput)
+        }
     }
 }

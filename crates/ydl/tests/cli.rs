@@ -1,4 +1,4 @@
-//! The built binary: what it says to what is typed, before any job runs.
+//! Command-line parsing, help and messages of the binary before any job runs.
 
 use expect_test::{Expect, expect, expect_file};
 use std::{
@@ -9,13 +9,13 @@ use std::{
 use tempfile::TempDir;
 use ydl_os::report::Exit;
 
-struct Place {
+struct Workspace {
     dir: TempDir,
 }
 
-impl Place {
-    fn new() -> Place {
-        Place { dir: tempfile::tempdir().unwrap() }
+impl Workspace {
+    fn new() -> Workspace {
+        Workspace { dir: tempfile::tempdir().unwrap() }
     }
 
     fn path(&self) -> &Path {
@@ -37,29 +37,29 @@ impl Place {
         self.command(words).output().unwrap()
     }
 
-    /// What it says and how it ends, with this place's own path hidden.
-    fn said(&self, words: &[&str]) -> String {
-        told(&self.run(words)).replace(&self.path().display().to_string(), "HERE")
+    /// Returns output and exit code, with the workspace path replaced by `HERE`.
+    fn output_of(&self, words: &[&str]) -> String {
+        render(&self.run(words)).replace(&self.path().display().to_string(), "HERE")
     }
 }
 
-fn told(output: &Output) -> String {
+fn render(output: &Output) -> String {
     let text = |bytes: &[u8]| String::from_utf8(bytes.to_vec()).unwrap();
     let code = output.status.code().unwrap();
     format!("{}{}exit {code}\n", text(&output.stdout), text(&output.stderr))
 }
 
 fn check(words: &[&str], expected: Expect) {
-    expected.assert_eq(&Place::new().said(words));
+    expected.assert_eq(&Workspace::new().output_of(words));
 }
 
 #[test]
-fn the_page_of_commands_is_what_the_help_says() {
+fn reference_page_matches_the_help() {
     expect_file!["../../../docs/reference/commands.md"].assert_eq(&ydl::cli::reference());
 }
 
 #[test]
-fn every_exit_code_is_on_its_page() {
+fn exit_code_page_lists_every_exit_code() {
     let page = include_str!("../../../docs/reference/exit-codes.md");
     let all = [
         Exit::Success,
@@ -76,8 +76,8 @@ fn every_exit_code_is_on_its_page() {
 }
 
 #[test]
-fn every_verb_has_help_with_a_line_about_it() {
-    let place = Place::new();
+fn every_command_prints_help() {
+    let workspace = Workspace::new();
     for words in [
         vec!["--help"],
         vec!["submit", "--help"],
@@ -89,19 +89,19 @@ fn every_verb_has_help_with_a_line_about_it() {
         vec!["kv", "--help"],
         vec!["kv", "put", "--help"],
     ] {
-        let output = place.run(&words);
+        let output = workspace.run(&words);
         assert!(output.status.success(), "{words:?}");
         let help = String::from_utf8(output.stdout).unwrap();
         assert!(help.contains("Usage: ydl"), "{words:?}: {help}");
-        assert!(!help.contains("master <"), "hidden verbs stay hidden");
+        assert!(!help.contains("master <"), "hidden commands stay hidden");
     }
 }
 
 #[test]
-fn completions_are_there_for_every_shell() {
-    let place = Place::new();
+fn completions_are_generated_for_every_shell() {
+    let workspace = Workspace::new();
     for shell in ["bash", "zsh", "fish", "elvish", "powershell"] {
-        let output = place.run(&["completions", shell]);
+        let output = workspace.run(&["completions", shell]);
         assert!(output.status.success());
         let script = String::from_utf8(output.stdout).unwrap();
         assert!(script.contains("submit"), "{shell}");
@@ -109,8 +109,8 @@ fn completions_are_there_for_every_shell() {
 }
 
 #[test]
-fn wrong_words_end_with_2() {
-    let place = Place::new();
+fn invalid_arguments_exit_with_2() {
+    let workspace = Workspace::new();
     for words in [
         vec!["--nonsense"],
         vec!["nonsense"],
@@ -123,15 +123,15 @@ fn wrong_words_end_with_2() {
         vec!["logs", "--stdout", "--stderr"],
         vec![],
     ] {
-        let output = place.run(&words);
+        let output = workspace.run(&words);
         assert_eq!(output.status.code(), Some(2), "{words:?}");
         assert!(!output.stderr.is_empty(), "{words:?}");
     }
-    assert!(!place.path().join("state").exists(), "nothing was touched");
+    assert!(!workspace.path().join("state").exists(), "nothing was touched");
 }
 
 #[test]
-fn a_slip_in_a_word_finds_doors_and_verbs() {
+fn misspelled_command_is_suggested() {
     check(
         &["dmlc-sumbit", "--cluster", "local"],
         expect![[r#"
@@ -141,12 +141,12 @@ fn a_slip_in_a_word_finds_doors_and_verbs() {
             exit 2
         "#]],
     );
-    let verb = Place::new().said(&["sumbit", "job.yaml"]);
+    let verb = Workspace::new().output_of(&["sumbit", "job.yaml"]);
     assert!(verb.contains("'submit'"), "{verb}");
 }
 
 #[test]
-fn a_cluster_that_is_not_there_is_said_so() {
+fn missing_hadoop_configuration_is_reported() {
     check(
         &["submit", "--cluster", "yarn", "--", "true"],
         expect![[r#"
@@ -159,43 +159,43 @@ fn a_cluster_that_is_not_there_is_said_so() {
 }
 
 #[test]
-fn a_mistake_in_a_job_file_is_told_with_its_place() {
-    let place = Place::new();
+fn job_file_error_names_its_location() {
+    let workspace = Workspace::new();
     let yaml = "name: x\nroles:\n  worker:\n    run: sleep 1\n    memroy: 2 GiB\n";
-    fs::write(place.path().join("job.yaml"), yaml).unwrap();
+    fs::write(workspace.path().join("job.yaml"), yaml).unwrap();
     expect![[r#"
         error: job.yaml:5:5: unknown key `memroy` in role `worker`
 
         hint: did you mean `memory`?
         exit 2
     "#]]
-    .assert_eq(&place.said(&["submit", "job.yaml"]));
+    .assert_eq(&workspace.output_of(&["submit", "job.yaml"]));
     expect![[r#"
         error: missing.yaml: there is no such file
 
         hint: `ydl submit -- COMMAND` runs a command without a job file
         exit 2
     "#]]
-    .assert_eq(&place.said(&["submit", "missing.yaml"]));
+    .assert_eq(&workspace.output_of(&["submit", "missing.yaml"]));
     expect![[r#"
         error: .: this is a directory, not a job file
 
         hint: name the file in it, such as `job.yaml`
         exit 2
     "#]]
-    .assert_eq(&place.said(&["submit", "."]));
+    .assert_eq(&workspace.output_of(&["submit", "."]));
     expect![[r#"
         error: `--memory` is for a job without a job file
 
         hint: put a value on top of the file with `--set`, as in `--set roles.worker.memory=2GiB`
         exit 2
     "#]]
-    .assert_eq(&place.said(&["submit", "job.yaml", "--memory", "1GiB"]));
-    assert!(!place.path().join("state").exists(), "nothing was touched");
+    .assert_eq(&workspace.output_of(&["submit", "job.yaml", "--memory", "1GiB"]));
+    assert!(!workspace.path().join("state").exists(), "nothing was touched");
 }
 
 #[test]
-fn a_mistake_in_a_flag_is_told_with_the_flag() {
+fn flag_error_names_the_flag() {
     check(
         &[
             "submit",
@@ -255,11 +255,12 @@ fn a_mistake_in_a_flag_is_told_with_the_flag() {
 }
 
 #[test]
-fn what_does_not_fit_on_this_machine_is_refused_before_anything_starts() {
-    let place = Place::new();
+fn job_larger_than_this_machine_is_rejected_at_submit() {
+    let workspace = Workspace::new();
     let offer = ["--resources", "vcores=2,memory=1GiB,gpus=0"];
-    let said =
-        |more: &[&str]| place.said(&[&["submit"], &offer[..], more, &["--", "true"]].concat());
+    let said = |more: &[&str]| {
+        workspace.output_of(&[&["submit"], &offer[..], more, &["--", "true"]].concat())
+    };
     expect![[r#"
         error: a task of role `worker` needs 2 GiB of memory, but only 1 GiB is available
 
@@ -288,9 +289,9 @@ fn what_does_not_fit_on_this_machine_is_refused_before_anything_starts() {
         exit 2
     "#]]
     .assert_eq(&said(&["--memory", "600MiB", "--instances", "2", "--set", "gang=true"]));
-    assert!(!place.path().join("state").exists(), "nothing was touched");
+    assert!(!workspace.path().join("state").exists(), "nothing was touched");
     for offer in ["memory", "memory=8", "cores=1", "vcores=many", "gpus=10000"] {
-        let output = place.run(&["submit", "--resources", offer, "--", "true"]);
+        let output = workspace.run(&["submit", "--resources", offer, "--", "true"]);
         assert_eq!(output.status.code(), Some(2), "{offer}");
     }
     expect![[r#"
@@ -299,12 +300,12 @@ fn what_does_not_fit_on_this_machine_is_refused_before_anything_starts() {
         hint: write `--resources vcores=4,memory=8GiB,gpus=0`
         exit 2
     "#]]
-    .assert_eq(&place.said(&["submit", "--resources", "cores=1", "--", "true"]));
+    .assert_eq(&workspace.output_of(&["submit", "--resources", "cores=1", "--", "true"]));
 }
 
 #[test]
-fn a_job_is_shown_as_it_was_understood() {
-    let place = Place::new();
+fn show_prints_the_job_with_defaults() {
+    let workspace = Workspace::new();
     let words = [
         "submit",
         "--show",
@@ -325,7 +326,7 @@ fn a_job_is_shown_as_it_was_understood() {
         "train.py",
         "a b",
     ];
-    let output = place.run(&words);
+    let output = workspace.run(&words);
     let shown = String::from_utf8(output.stdout).unwrap();
     expect![[r#"
         name: demo
@@ -391,29 +392,29 @@ fn a_job_is_shown_as_it_was_understood() {
           attempts: 4
     "#]]
     .assert_eq(&shown);
-    fs::write(place.path().join("again.yaml"), &shown).unwrap();
-    let again = place.run(&["submit", "--show", "again.yaml"]);
+    fs::write(workspace.path().join("again.yaml"), &shown).unwrap();
+    let again = workspace.run(&["submit", "--show", "again.yaml"]);
     assert_eq!(String::from_utf8(again.stdout).unwrap(), shown);
-    let stdin = fs::File::open(place.path().join("again.yaml")).unwrap();
-    let again = place.command(&["submit", "--show", "-"]).stdin(stdin).output().unwrap();
+    let stdin = fs::File::open(workspace.path().join("again.yaml")).unwrap();
+    let again = workspace.command(&["submit", "--show", "-"]).stdin(stdin).output().unwrap();
     assert_eq!(String::from_utf8(again.stdout).unwrap(), shown);
-    let json = place.run(&["submit", "--show", "--json", "again.yaml"]);
+    let json = workspace.run(&["submit", "--show", "--json", "again.yaml"]);
     let json: serde_json::Value = serde_json::from_slice(&json.stdout).unwrap();
     assert_eq!(json["name"], "demo");
 }
 
 #[test]
-fn a_state_directory_that_cannot_be_used_is_named() {
-    let place = Place::new();
-    fs::write(place.path().join("state"), "a file").unwrap();
+fn unusable_state_directory_is_reported() {
+    let workspace = Workspace::new();
+    fs::write(workspace.path().join("state"), "a file").unwrap();
     expect![[r#"
         error: the job's directory cannot be made in `HERE/state/ydl/jobs`: not a directory
 
         hint: make it writable, or set `XDG_STATE_HOME` to a directory that is
         exit 123
     "#]]
-    .assert_eq(&place.said(&["submit", "--", "true"]));
-    let mut homeless = place.command(&["submit", "--", "true"]);
+    .assert_eq(&workspace.output_of(&["submit", "--", "true"]));
+    let mut homeless = workspace.command(&["submit", "--", "true"]);
     let output = homeless.env_remove("XDG_STATE_HOME").env_remove("HOME").output().unwrap();
     expect![[r#"
         error: there is no place for jobs: neither `XDG_STATE_HOME` nor `HOME` is set
@@ -421,11 +422,11 @@ fn a_state_directory_that_cannot_be_used_is_named() {
         hint: set `XDG_STATE_HOME` to a directory of yours
         exit 123
     "#]]
-    .assert_eq(&told(&output));
+    .assert_eq(&render(&output));
 }
 
 #[test]
-fn jobs_that_are_not_there_are_said_so() {
+fn missing_jobs_are_reported() {
     check(
         &["ls"],
         expect![[r#"
@@ -514,9 +515,9 @@ fn jobs_that_are_not_there_are_said_so() {
 }
 
 #[test]
-fn half_of_a_job_directory_is_no_job() {
-    let place = Place::new();
-    let jobs = place.path().join("state/ydl/jobs");
+fn incomplete_job_directories_are_ignored() {
+    let workspace = Workspace::new();
+    let jobs = workspace.path().join("state/ydl/jobs");
     for (name, content) in
         [("a-111111", None), ("b-222222", Some("{\"id\":")), ("c-333333", Some(""))]
     {
@@ -530,5 +531,5 @@ fn half_of_a_job_directory_is_no_job() {
         there is no job on this machine
         exit 0
     "#]]
-    .assert_eq(&place.said(&["ls"]));
+    .assert_eq(&workspace.output_of(&["ls"]));
 }
