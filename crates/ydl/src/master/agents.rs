@@ -1,4 +1,4 @@
-//! The agents as the master sees them: when each was last heard, which order it knows, and whether it waits.
+//! Agents as the master sees them: last contact, last order, and the pending response.
 
 use super::inbox::Answer;
 use std::collections::BTreeMap;
@@ -9,16 +9,16 @@ use ydl_proto::{
     usage::Usage,
 };
 
-/// So many beats may be missed before an agent counts as quiet.
+/// Heartbeats that an agent may miss before it is reported.
 const MISSED: u32 = 3;
 
 #[derive(Debug)]
 pub(super) struct Agents {
     agents: BTreeMap<ContainerId, Known>,
     first: u64,
-    /// The number of the tokens that all should have; 0 where the ones they were started with will do.
+    /// Number of the current tokens; 0 if the tokens from the launch are current.
     tokens: u64,
-    /// Variables for their programs.
+    /// Environment variables for programs.
     pub(super) env: BTreeMap<String, String>,
 }
 
@@ -27,14 +27,14 @@ struct Known {
     heard: Instant,
     quiet: bool,
     usage: Option<Usage>,
-    /// The order it should have, and its number, which changes with it.
+    /// Current order, and its number, which changes with it.
     order: Option<Order>,
     number: u64,
-    /// Where the next order goes, if it listens.
+    /// Response to the pending sync request, if there is one.
     waiting: Option<(Seen, oneshot::Sender<Answer>)>,
 }
 
-/// What an agent has, by its numbers.
+/// Numbers of what an agent has.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Seen {
     pub(super) order: u64,
@@ -43,10 +43,9 @@ pub(super) struct Seen {
 }
 
 impl Agents {
-    /// Orders are numbered from `first` on, which no other master of this job may have done: an agent that has seen
-    /// the order of that number from another would never be told of ours.
-    ///
-    /// The core takes those whose containers an earlier master has left for quiet until they are heard.
+    /// Numbers orders from `first` on. No other master of this job may have used these numbers: an agent with
+    /// an order of the same number from another master would never receive ours.
+    /// \n The core treats agents of containers from an earlier master as missing heartbeats until they report.
     pub(super) fn new<'a>(first: u64, left: impl IntoIterator<Item = &'a ContainerId>) -> Agents {
         let agents = BTreeMap::new();
         let mut all = Agents { agents, first, tokens: 0, env: BTreeMap::new() };
@@ -56,7 +55,7 @@ impl Agents {
         all
     }
 
-    /// An agent has spoken. True if it had been quiet.
+    /// Records a request of an agent. Returns true if heartbeats had been missed.
     pub(super) fn heard(&mut self, container: &ContainerId, usage: Option<Usage>) -> bool {
         let known = self.known(container);
         known.heard = Instant::now();
@@ -66,7 +65,7 @@ impl Agents {
         std::mem::take(&mut known.quiet)
     }
 
-    /// From now on all should have these tokens.
+    /// Sets the current tokens and notifies waiting agents.
     pub(super) fn renew(&mut self, tokens: u64, job: &Job) {
         self.tokens = tokens;
         let all: Vec<_> = self.agents.keys().cloned().collect();
@@ -75,8 +74,7 @@ impl Agents {
         }
     }
 
-    /// Answers an agent now if its order is another than the one it has seen, or its tokens are old, otherwise when that
-    /// changes.
+    /// Answers an agent at once if its order or its tokens are outdated, otherwise when they change.
     pub(super) fn answer(
         &mut self,
         container: &ContainerId,
@@ -85,7 +83,8 @@ impl Agents {
         job: &Job,
     ) {
         if job.task_in_container(container).is_none() {
-            // A stranger, or somebody from the past. It is not remembered, or strangers could fill our memory.
+            // An unknown container, or one of the past. It is not stored: unknown agents must not fill the
+            // memory.
             let order = job.order(container);
             drop(answer.send(Answer::Order(SyncReply {
                 number: u64::MAX,
@@ -99,7 +98,7 @@ impl Agents {
         self.tell(container, job);
     }
 
-    /// Answers an agent that waits, if something is new to it.
+    /// Answers a waiting agent if its order or its tokens are outdated.
     pub(super) fn tell(&mut self, container: &ContainerId, job: &Job) {
         let Some(known) = self.agents.get_mut(container) else {
             return;
@@ -120,17 +119,17 @@ impl Agents {
                 tokens,
                 env: self.env.clone(),
             };
-            // It asks again if this does not reach it.
+            // The agent asks again if this is lost.
             let _ = answer.send(Answer::Order(synced));
         }
     }
 
-    /// Whether an agent is there and answers.
+    /// Returns true if the agent sends heartbeats.
     pub(super) fn is_live(&self, container: &ContainerId) -> bool {
         self.agents.get(container).is_some_and(|known| !known.quiet)
     }
 
-    /// Tells an agent that waits what is wished of it; false if it does not wait.
+    /// Sends requests to a waiting agent. Returns false if it does not wait.
     pub(super) fn wish(&mut self, container: &ContainerId, wishes: Vec<NumberedRequest>) -> bool {
         let known = self.agents.get_mut(container);
         let Some((_, answer)) = known.and_then(|known| known.waiting.take()) else {
@@ -143,7 +142,7 @@ impl Agents {
         self.agents.remove(container);
     }
 
-    /// Agents that have just become quiet.
+    /// Returns agents that have just exceeded the allowed missed heartbeats.
     pub(super) fn quieted(&mut self, job: &Job) -> Vec<ContainerId> {
         self.agents.retain(|container, _| job.task_in_container(container).is_some());
         let patience = heartbeat_interval(job.spec().timeouts.heartbeat) * MISSED;
@@ -157,7 +156,7 @@ impl Agents {
         quieted
     }
 
-    /// What each task uses, as far as its agent has said.
+    /// Returns the last reported resource usage per task.
     pub(super) fn usage(&self, job: &Job) -> BTreeMap<TaskId, Usage> {
         let each = self.agents.iter().filter_map(|(container, known)| {
             Some((job.task_in_container(container)?, known.usage.clone()?))

@@ -1,4 +1,4 @@
-//! The master's doors: who may ask what, and how long an answer may be waited for.
+//! HTTP API of the master: authorization, and timeouts of long polls.
 
 mod logs;
 
@@ -26,14 +26,14 @@ use ydl_proto::kv::Blob;
 use ydl_proto::messages::{self as talk, HEARTBEAT_MS, NOT_DURABLE};
 use ydl_rendezvous::link::codec::decode_all;
 
-/// The longest that anybody may wait for an answer; they ask again.
+/// Maximum wait of a request. Clients ask again.
 const WAIT_MAX: Duration = Duration::from_secs(60);
-/// What a question that need not wait may take: the master is never busy for so long.
+/// Timeout of requests that do not wait. The master is never busy for so long.
 const ANSWER_MAX: Duration = Duration::from_secs(30);
-/// Entries or events in one answer, unless the asker says otherwise.
+/// Default maximum of entries or events in one response.
 const PAGE: usize = 1000;
 
-/// Opens the master's doors until `stop`.
+/// Serves the API until `stop`.
 pub async fn serve(
     listener: TcpListener,
     tls: Arc<rustls::ServerConfig>,
@@ -52,7 +52,7 @@ pub async fn serve(
     .await;
 }
 
-/// Who asks, found by the token alone.
+/// Authenticates a request by its token.
 pub(super) fn admit(secret: &Secret, head: &Head) -> Result<Scope, Reply> {
     let known = head.bearer.as_ref().and_then(|token| secret.verify(token.as_str()));
     let Some(scope) = known else {
@@ -81,7 +81,7 @@ pub(super) fn admit(secret: &Secret, head: &Head) -> Result<Scope, Reply> {
     Ok(scope)
 }
 
-/// Answers one request through the master's inbox.
+/// Answers one request through the inbox.
 pub(super) async fn answer(scope: Scope, request: Request, inbox: mpsc::Sender<Letter>) -> Reply {
     let (question, wait) = match read(scope, request) {
         Ok(read) => read,
@@ -95,8 +95,8 @@ pub(super) async fn answer(scope: Scope, request: Request, inbox: mpsc::Sender<L
     let (answer, mut answered) = oneshot::channel();
     let kept = Kept::default();
     let letter = Letter { question, answer, kept: kept.clone() };
-    // A master that cannot write waits, and so do questions beyond those that find room: an agent is told all the same
-    // that somebody is there.
+    // While the master cannot write its journal, it takes no requests and the inbox fills up. Agents must still
+    // learn that the master is alive.
     let asked = async {
         match inbox.send(letter).await {
             Ok(()) => (&mut answered).await.ok(),
@@ -104,7 +104,8 @@ pub(super) async fn answer(scope: Scope, request: Request, inbox: mpsc::Sender<L
         }
     };
     let asked = timeout(wait, asked).await;
-    // From now on whoever answers sees that nobody hears it, and what was answered in the last moment is not lost.
+    // Close the channel first: the sender then sees that a later response is not delivered, and the last
+    // response is not lost.
     answered.close();
     let answered = match (asked, answered.try_recv()) {
         (Err(_), Ok(answer)) => Ok(Some(answer)),
@@ -113,19 +114,19 @@ pub(super) async fn answer(scope: Scope, request: Request, inbox: mpsc::Sender<L
     listening.0 = None;
     match answered {
         Ok(Some(answer)) => answer.into(),
-        // Whoever was told "nothing new" would not say it again.
+        // An agent that receives "no change" would not repeat its reports.
         Ok(None) | Err(_) if says_something && !kept.is_set() => {
             Reply::error(NOT_DURABLE, "the master has not written it down yet", None)
         }
-        // Nothing has changed, or the master is ending: ask again.
+        // Nothing has changed, or the master is ending: the client asks again.
         Ok(None) | Err(_) if may_wait => Reply::empty(),
         Ok(None) => over(),
         Err(_) => Reply::error(503, "the master has not answered in time", None),
     }
 }
 
-/// An agent that waits. Dropped before it was answered, it has gone, which the master hears of sooner by this than
-/// by the end of its container.
+/// Pending request of an agent. When it is dropped unanswered, the agent has disconnected, which hints that its
+/// container exited.
 struct Listening(Option<mpsc::Sender<Letter>>);
 
 impl Drop for Listening {
@@ -138,7 +139,7 @@ impl Drop for Listening {
             answer: oneshot::channel().0,
             kept: Kept::default(),
         };
-        // A full inbox is a busy master, which beats anyway.
+        // If the inbox is full, the master is busy and polls in any case.
         let _ = inbox.try_send(letter);
     }
 }
@@ -147,7 +148,7 @@ fn over() -> Reply {
     Reply::error(410, "the job is over", None)
 }
 
-/// What a request asks, and how long its answer may be waited for.
+/// Parses a request and its maximum wait.
 fn read(scope: Scope, request: Request) -> Result<(Question, Option<Duration>), Reply> {
     let Request { head, body } = request;
     let path = head.path();
@@ -293,7 +294,7 @@ mod tests {
         Request { head, body }
     }
 
-    /// A master that waits for its disks takes nothing in; its inbox is full after a while.
+    /// A master that waits for its disks takes no requests, so its inbox fills up.
     #[tokio::test]
     async fn agents_hear_that_their_master_is_there_though_it_can_take_nothing_in() {
         let (letters, inbox) = mpsc::channel(1);

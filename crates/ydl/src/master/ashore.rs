@@ -1,9 +1,7 @@
-//! What a master on a cluster leaves in HDFS, where it outlives its node: where it is, the facts as they come, and the
-//! result.
-//!
-//! Facts are written to a file of the container first, and carried from there: a file system that is away for a while
-//! holds nobody up. A new master writes the same facts again from its diary, so that it only has to go on where
-//! the file in HDFS ends.
+//! Publishes a master's address, the job's history and its result in HDFS, where they outlive the node.
+//! \n The history is first written to a local file and copied from there, so that an unavailable file system
+//! blocks nothing. A new master rewrites the same history from the journal and continues where the file in HDFS
+//! ends.
 
 use super::diary::is_replaced;
 use std::{fs::File, io, os::unix::fs::FileExt, time::Duration};
@@ -15,21 +13,21 @@ use tokio::{
 use ydl_proto::files::{JobDir, Whereabouts};
 use ydl_storage::hdfs::{Hdfs, HdfsError, JobPlace, Writer, layout};
 
-/// Facts are this old at most when they can be read.
+/// Maximum delay of published history.
 const LAG: Duration = Duration::from_secs(1);
-/// After a failure, the next try.
+/// Retry delay after a failure.
 const PAUSE: Duration = Duration::from_secs(5);
-/// Between two tries to say where this master is, at most.
+/// Maximum delay between attempts to publish the address.
 const ANNOUNCE_PAUSE_MAX: Duration = Duration::from_secs(10);
-/// One try may take so long.
+/// Timeout of one attempt.
 const STEP_MAX: Duration = Duration::from_secs(30);
-/// What the end of a job may wait for its last facts and its result.
+/// Time limit for the final history and the result.
 const LAST_MAX: Duration = Duration::from_secs(90);
 const PIECE_BYTES: usize = 1 << 20;
-/// Those whom the job's directory lets in read what is in it.
+/// Readable by all users that may access the job's directory.
 const PERMISSION: u32 = layout::FILE;
 
-/// Carries what a master leaves.
+/// Publishes the history and the result of a job.
 #[derive(Debug)]
 pub(super) struct Ashore {
     hdfs: Hdfs,
@@ -39,7 +37,7 @@ pub(super) struct Ashore {
 }
 
 impl Ashore {
-    /// Begins to carry the facts of the job in that directory.
+    /// Starts to copy the history of the job in `dir`.
     pub(super) fn begin(hdfs: Hdfs, place: JobPlace, attempt: u32, dir: &JobDir) -> Ashore {
         let (stop, stopped) = oneshot::channel();
         let facts = Facts {
@@ -53,7 +51,7 @@ impl Ashore {
         Ashore { hdfs, place, stop, carrying: tokio::spawn(facts.carry(stopped)) }
     }
 
-    /// Says where this master is.
+    /// Publishes the address of this master.
     pub(super) async fn announce(
         hdfs: &Hdfs,
         place: &JobPlace,
@@ -64,8 +62,8 @@ impl Ashore {
         hdfs.write_whole(&place.master(), bytes, PERMISSION, deadline).await
     }
 
-    /// The same until it is heard: agents whose master has moved have no other way to find it. Of two masters the later
-    /// one has the last word.
+    /// Retries to publish the address: agents have no other way to find a new master. Stops when a later master
+    /// takes over.
     pub(super) async fn announce_later(hdfs: Hdfs, place: JobPlace, whereabouts: Whereabouts) {
         let mut pause = LAG;
         loop {
@@ -85,9 +83,9 @@ impl Ashore {
         }
     }
 
-    /// The job is over: its last facts and its result are brought over before anybody is told.
+    /// Publishes the final history and the result, before the outcome is reported.
     pub(super) async fn end(self, dir: &JobDir) {
-        // Nobody listens only where carrying has failed.
+        // The receiver is gone only if copying failed.
         let _ = self.stop.send(());
         let deadline = Instant::now() + LAST_MAX;
         if tokio::time::timeout_at(deadline, self.carrying).await.is_err() {
@@ -125,7 +123,7 @@ struct Facts {
     attempt: u32,
     file: io::Result<File>,
     writer: Option<Writer>,
-    /// So many bytes are there already.
+    /// Bytes that are in HDFS already.
     carried: u64,
 }
 
@@ -142,7 +140,7 @@ impl Facts {
                     tracing::warn!("the facts cannot be kept: {why}");
                     self.writer = None;
                     if last {
-                        // Once more, from wherever the file ends.
+                        // Retry once, from the end of the file in HDFS.
                         if let Err(why) = self.carry_new().await {
                             tracing::error!("the last facts cannot be kept: {why}");
                         }
@@ -189,13 +187,13 @@ impl Facts {
         writer.sync(deadline).await.map_err(|e| e.what)
     }
 
-    /// Goes on where the file ends, whoever has written it; begins it if there is none.
+    /// Continues at the end of the file, or creates it.
     async fn open(&self, length: u64, deadline: Instant) -> Result<(Writer, u64), String> {
         let failed = |error: HdfsError| error.what;
         let Facts { hdfs, place, .. } = self;
         let there = place.events();
         if hdfs.stat(&there, deadline).await.map_err(failed)?.is_some() {
-            // Another master's facts are the same, but it must not be shut out from them.
+            // Another master writes the same events, but must keep its lease on the file.
             if is_replaced(hdfs, place, self.attempt, deadline).await.map_err(failed)? {
                 return Err("another master has taken over".to_owned());
             }

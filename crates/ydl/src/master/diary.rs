@@ -1,6 +1,5 @@
-//! What the master writes down before it acts.
-//!
-//! A diary is a journal somebody can become the master from: on this machine a file, on a cluster segments in HDFS.
+//! Journal of the master: written before it acts, and replayed by its successor.
+//! \n On this machine it is a file, on a cluster a sequence of files in HDFS.
 
 mod parts;
 mod segments;
@@ -16,35 +15,35 @@ use std::future::Future;
 use ydl_core::{Event, Time};
 use ydl_rendezvous::LinkRecord;
 
-/// An entry of the diary.
+/// Journal entry.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Record {
-    /// The job began. The first entry, and the only one of its kind.
+    /// The job started. Always the first entry.
     Began(Time),
-    /// Something happened to the job.
+    /// An event of the core.
     Happened(Time, Event),
-    /// Somebody changed the key-value store.
+    /// A change of the key-value store.
     Changed(Op),
-    /// A program told its framework's rendezvous something, in that round.
+    /// A record of the rendezvous of a round.
     Linked(u32, LinkRecord),
-    /// There was no room for more. What happened later is not known, and nobody can go on from here.
+    /// The journal is full. Later events are lost, so that no master can recover from it.
     Full,
 }
 
-/// Where a master writes down what happened, before it does what follows from it.
+/// Write-ahead journal of a master.
 pub trait Diary {
-    /// Adds an entry, which is safe after the next flush.
+    /// Appends a record. The next flush makes it durable.
     fn note(&mut self, record: &Record);
-    /// How much is not safe yet.
+    /// Returns the size of records that are not durable yet.
     fn waiting_bytes(&self) -> usize;
-    /// Returns when every entry is safe. A master whose diary cannot be written, or is another's by now, is fenced:
-    /// nothing may follow from what is not written down.
+    /// Makes all records durable. Fences a master with an unwritable journal, or one that another master took
+    /// over: nothing may follow from records that are not durable.
     fn flush(&mut self) -> impl Future<Output = Result<(), Fenced>>;
 }
 
-/// On one machine a master dies with its agents and nobody goes on with the job: it matters more than its diary,
-/// which is given up when it cannot be written.
+/// A local master dies with its agents and has no successor. So it continues without a journal if writing
+/// fails.
 impl Diary for Option<Journal> {
     fn note(&mut self, record: &Record) {
         let Some(journal) = self else {

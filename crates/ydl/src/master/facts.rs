@@ -1,10 +1,10 @@
-//! `history.jsonl`: every fact of the job, one a line.
+//! Writes the history file: one event per line.
 
 use std::{fs::File, io, io::Write};
 use ydl_core::HistoryEvent;
 use ydl_proto::files::EVENTS_BYTES_MAX;
 
-/// Where facts are written down, as long as that works.
+/// Writer of the history file. Stops after the first error.
 #[derive(Debug)]
 pub(super) struct Facts {
     file: Option<File>,

@@ -1,4 +1,4 @@
-//! What comes to the master from outside: one bounded inbox, each question with the place its answer goes to.
+//! Requests to the master: one bounded inbox, each request with a channel for its response.
 
 use hyper::StatusCode;
 use std::sync::{
@@ -11,45 +11,45 @@ use ydl_net::request::Reply;
 use ydl_proto::messages as talk;
 use ydl_rendezvous::ClientFrame;
 
-/// Questions that wait to be looked at. When it is full, those who ask wait.
+/// Capacity of the inbox. Senders wait when it is full.
 const ROOM: usize = 1024;
 
-/// A question and where its answer goes. The asker may be gone by then.
+/// Request with the channel for its response. The requester may be gone.
 #[derive(Debug)]
 pub struct Letter {
-    /// What is asked.
+    /// Request.
     pub question: Question,
-    /// Where the answer goes.
+    /// Channel for the response.
     pub answer: oneshot::Sender<Answer>,
-    /// Whether what it says is safe.
+    /// Set once the request's content is durable.
     pub kept: Kept,
 }
 
-/// Set when what a letter said is safe in the diary: whoever sent it need not say it again.
+/// Flag that the content of a request is in the journal, so that the sender need not repeat it.
 #[derive(Clone, Debug, Default)]
 pub struct Kept(Arc<AtomicBool>);
 
 impl Kept {
-    /// It is safe.
+    /// Sets the flag.
     pub fn set(&self) {
         self.0.store(true, Ordering::Release);
     }
 
-    /// Whether it is.
+    /// Returns true if the flag is set.
     pub fn is_set(&self) -> bool {
         self.0.load(Ordering::Acquire)
     }
 }
 
-/// What goes back.
+/// Response to a request.
 #[derive(Debug)]
 pub enum Answer {
-    /// An answer that is ready to be sent.
+    /// Response that is ready to send.
     Reply(Reply),
-    /// An agent's order. It is written out only when its turn comes: a round of a thousand tells each of its
-    /// members about all of them, and a thousand such texts at once would be most of the master's memory.
+    /// Order of an agent. It is serialized only when it is sent: in a round with a thousand members each order
+    /// lists all of them, and a thousand such texts would fill the master's memory.
     Order(talk::SyncReply),
-    /// What is wished of an agent, which then asks for its order again.
+    /// Client requests for an agent, which then asks for its order again.
     Wishes(Vec<talk::NumberedRequest>),
 }
 
@@ -71,102 +71,102 @@ impl From<Answer> for Reply {
     }
 }
 
-/// What can be asked of a master.
+/// Request to the master.
 #[derive(Debug)]
 pub enum Question {
-    /// An agent says what happened and waits for its order.
+    /// An agent reports events and waits for its order.
     Sync(ContainerId, talk::Sync),
-    /// An agent wants the tokens that it should have.
+    /// An agent fetches the current tokens.
     Tokens(ContainerId),
-    /// An agent that waited for its order is not there any more: it has died, or its connection has.
+    /// A waiting agent disconnected or died.
     Gone,
-    /// Somebody looks at the job, unless it is still the view they have seen.
+    /// A client waits for a view newer than the one it has.
     View {
-        /// The number of the view they have.
+        /// Number of the view that the client has.
         seen: u64,
     },
-    /// The master itself looks at the job to tell others: with what programs have reported that ended just now.
+    /// The master's own tracker reads the job, including final metrics of attempts that have just ended.
     Everything,
-    /// Somebody wants the facts from that number on.
+    /// A client waits for history events.
     Facts {
-        /// The number of the first one they do not have.
+        /// Number of the first event that the client lacks.
         after: u64,
     },
-    /// Somebody wants the job to end.
+    /// A client kills the job.
     Kill(talk::Kill),
-    /// Somebody wants a role to have another size.
+    /// A client resizes a role.
     Scale {
-        /// Which role.
+        /// Role to resize.
         role: RoleName,
-        /// Its new number of tasks.
+        /// New number of tasks.
         instances: u32,
     },
-    /// User code or a person wants something of the key-value store.
+    /// A program or a client accesses the key-value store.
     Store {
-        /// The container whose program it is; nobody for a person.
+        /// Container of the program; none for a client.
         by: Option<ContainerId>,
-        /// What.
+        /// Operation.
         wish: super::store::Wish,
     },
-    /// A program reports how far its training is.
+    /// A program reports its progress.
     Metrics {
-        /// Its container.
+        /// Container of the program.
         container: ContainerId,
-        /// What.
+        /// Reported metrics.
         said: talk::MetricsReport,
     },
-    /// Somebody wants to see what a task prints.
+    /// A client reads logs of a task.
     Logs {
-        /// Which task.
+        /// Task that prints the logs.
         task: TaskId,
-        /// What of it.
+        /// Log request.
         want: talk::AgentRequest,
     },
-    /// Somebody wants to reach a port of a task's program.
+    /// A client connects to a port of a task.
     Open {
-        /// Which task.
+        /// Task that listens on the port.
         task: TaskId,
-        /// The port's name, if one is said.
+        /// Name of the port, if given.
         port: Option<String>,
     },
-    /// An agent leads to the port that was wished, or says why it cannot.
+    /// An agent connected the requested port, or failed to.
     Opened {
-        /// The agent's.
+        /// Container of the agent.
         container: ContainerId,
-        /// The wish.
+        /// Number of the request.
         id: u64,
-        /// Why not.
+        /// Reason for the failure.
         refused: Option<String>,
     },
-    /// An agent says what came over its program's links.
+    /// An agent sends frames of its program's links.
     Links {
-        /// The agent's.
+        /// Container of the agent.
         container: ContainerId,
-        /// Over which connection.
+        /// Connection of the agent.
         at: super::links::Connection,
-        /// What.
+        /// Frames of the program.
         ups: Vec<ClientFrame>,
     },
-    /// An agent waits for what its program is to be told.
+    /// An agent waits for frames for its program.
     Listen {
-        /// The agent's.
+        /// Container of the agent.
         container: ContainerId,
-        /// Over which connection.
+        /// Connection of the agent.
         at: super::links::Connection,
     },
-    /// An agent has found what was wished.
+    /// An agent responds to a log request.
     Logged {
-        /// The agent's.
+        /// Container of the agent.
         container: ContainerId,
-        /// The wish.
+        /// Number of the request.
         id: u64,
-        /// What was found.
+        /// Response.
         found: super::relay::Logged,
     },
 }
 
 impl Question {
-    /// Whether no answer within its time means that there is nothing new, and not that something is wrong.
+    /// Returns true if a timeout means "no change" instead of an error.
     pub fn may_wait(&self) -> bool {
         use super::store::Wish;
         match self {
@@ -191,13 +191,13 @@ impl Question {
         }
     }
 
-    /// Whether the master is told something by it that must not be forgotten.
+    /// Returns true if the request contains reports that must become durable.
     pub fn says_something(&self) -> bool {
         matches!(self, Question::Sync(_, sync) if !sync.reports.is_empty())
     }
 }
 
-/// The two ends of a new inbox.
+/// Creates an inbox.
 pub fn inbox() -> (mpsc::Sender<Letter>, mpsc::Receiver<Letter>) {
     mpsc::channel(ROOM)
 }

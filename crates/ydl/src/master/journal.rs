@@ -1,17 +1,12 @@
-//! The journal: what the master was told, in order, so that a new master can become the old one.
-//!
-//! A file that is only appended to: a header, then records of a length, a checksum and bytes. A
-//! master that dies while it writes leaves a torn tail, which is cut off. Damage anywhere else is
-//! never guessed around.
-//!
-//! ```text
+//! Journal file: the master's input in order, so that a successor can rebuild its state.
+//! \n The file is append-only: a header, then records with length, checksum and payload. If a master dies while
+//! it writes, the torn tail is cut off. Damage anywhere else is an error.
+//! \n ```text
 //! header   "ydl-jrnl"  version u32  salt u64  checksum u32         little-endian throughout
 //! record   length u32  checksum u32  payload
 //! ```
-//!
-//! A record's checksum covers the salt, the record's place in the file, its length and its payload.
-//! So neither a record of another journal nor one that a payload happens to quote is ever taken for
-//! a record of this one.
+//! \n A record's checksum covers the salt, its offset in the file, its length and its payload. So neither a
+//! record of another journal nor one quoted in a payload is mistaken for a record of this one.
 
 use std::fs::{File, OpenOptions, TryLockError};
 use std::io::BufReader;
@@ -24,49 +19,48 @@ pub(super) mod format;
 pub use error::JournalError;
 use format::{FRAME_BYTES, HEADER_BYTES, header};
 
-/// One record's payload. A key-value store's largest value fits, written as base64.
+/// Maximum size of a record's payload. The largest value of the key-value store fits, as base64.
 pub const RECORD_BYTES_MAX: usize = 4 << 20;
 
-/// A journal of this size takes no more records.
+/// Maximum size of a journal.
 pub const JOURNAL_BYTES_MAX: u64 = 4 << 30;
 
-/// Records that wait in memory for [`Journal::flush`]; more are written without being asked.
+/// Size of buffered records after which [`FileJournal::append`] flushes on its own.
 const BATCH_BYTES_MAX: usize = 1 << 20;
 
-/// When the disk must have what was written.
+/// Durability of a flush.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Sync {
-    /// When the system finds time: survives the death of the master, not of the machine.
+    /// Leaves it to the system: survives the death of the master, not of the machine.
     Sometime,
-    /// Before [`Journal::flush`] returns.
+    /// Syncs before [`FileJournal::flush`] returns.
     EachFlush,
 }
 
-/// How a journal ended.
+/// End of a journal.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Tail {
     Whole,
-    /// The last record was not written to its end; this many bytes are not used.
+    /// The last record is incomplete; this many bytes are unused.
     Torn {
         bytes: u64,
     },
 }
 
-/// A journal open for appending. Only one process has it at a time.
+/// Journal open for appending by one process at a time.
 #[derive(Debug)]
 pub struct Journal {
     path: PathBuf,
     file: File,
     salt: u64,
     sync: Sync,
-    /// Where the next batch goes. What lies beyond, after a write that failed half-way, is
-    /// overwritten by the next attempt.
+    /// Offset of the next batch. A failed write may leave bytes beyond it, which the next attempt overwrites.
     length: u64,
     batch: Vec<u8>,
 }
 
 impl Journal {
-    /// Starts a journal. The file must not exist, and only its owner will read it.
+    /// Creates a journal that only its owner can read. The file must not exist.
     pub fn create(path: &Path, sync: Sync) -> Result<Self, JournalError> {
         let failed = |source| JournalError::io("create", path, source);
         let file = OpenOptions::new()
@@ -92,8 +86,8 @@ impl Journal {
         Ok(Self { path, file, salt, sync, length, batch: Vec::new() })
     }
 
-    /// Opens a journal to go on with it, giving each of its records to `each` first. A torn tail is
-    /// cut off. On an error, what `each` was given must be forgotten.
+    /// Opens a journal for appending and passes its records to `each`. Cuts off a torn tail. On an error,
+    /// discard what `each` received.
     pub fn open_append(
         path: &Path,
         sync: Sync,
@@ -111,22 +105,22 @@ impl Journal {
         Ok((Self { path, file, salt, sync, length, batch: Vec::new() }, scan.tail))
     }
 
-    /// Reads a journal without changing it, whoever has it open. On an error, what `each` was given
-    /// must be forgotten.
+    /// Reads a journal without changing it, even while another process has it open. On an error, discard what
+    /// `each` received.
     pub fn replay(path: &Path, each: impl FnMut(&[u8])) -> Result<Tail, JournalError> {
         let file = File::open(path).map_err(|source| JournalError::io("open", path, source))?;
         Ok(scan(path, &file, each)?.tail)
     }
 
-    /// All records at once, for journals known to be small.
+    /// Reads all records of a small journal.
     pub fn read(path: &Path) -> Result<(Vec<Vec<u8>>, Tail), JournalError> {
         let mut records = Vec::new();
         let tail = Self::replay(path, |record| records.push(record.to_vec()))?;
         Ok((records, tail))
     }
 
-    /// Adds a record to the batch that the next [`Journal::flush`] writes. After an error the record
-    /// is not part of the journal.
+    /// Adds a record to the batch that the next [`FileJournal::flush`] writes. After an error the record is not
+    /// part of the journal.
     pub fn append(&mut self, payload: &[u8]) -> Result<(), JournalError> {
         if payload.is_empty() || payload.len() > RECORD_BYTES_MAX {
             let (path, length) = (self.path.clone(), payload.len());
@@ -143,8 +137,7 @@ impl Journal {
         Ok(())
     }
 
-    /// Writes what was appended. After an error nothing is lost: the same batch is tried again by
-    /// the next flush.
+    /// Writes the batch. After an error the next flush writes the same batch again.
     pub fn flush(&mut self) -> Result<(), JournalError> {
         if self.batch.is_empty() {
             return Ok(());
@@ -156,17 +149,17 @@ impl Journal {
         }
         self.length += self.batch.len() as u64;
         self.batch.clear();
-        // One large batch must not be held for the rest of the master's life.
+        // Release the memory of a large batch.
         self.batch.shrink_to(64 << 10);
         Ok(())
     }
 
-    /// How much the next flush will write.
+    /// Returns the size of the next flush.
     pub fn waiting_bytes(&self) -> usize {
         self.batch.len()
     }
 
-    /// How long the file is, with what is still to be written.
+    /// Returns the size of the file, including the batch.
     pub fn length(&self) -> u64 {
         self.length + self.batch.len() as u64
     }

@@ -1,10 +1,8 @@
-//! The key-value store and the events of a job's own code.
-//!
-//! A value without clock or I/O: the master's loop applies one operation after another and is told
-//! who has waited long enough. The same operations give the same store, so it is kept by the journal.
-//!
-//! A watcher is told what every key came to be, not each step on the way: the store remembers the
-//! last change of each key, and of keys that are gone the last few thousand.
+//! Key-value store and events of a job's own code.
+//! \n A pure data structure without clock or I/O: the master's event loop applies operations and learns which
+//! waiters to wake. The same operations give the same store, so the journal can replay it.
+//! \n A watcher receives the latest change of each key, not every change. The store remembers the last change
+//! of each key and the last few thousand deletions.
 
 mod events;
 mod op;
@@ -28,23 +26,23 @@ use waiters::Waiters;
 pub const KEY_BYTES_MAX: usize = 512;
 pub const VALUE_BYTES_MAX: usize = 1 << 20;
 pub const KEYS_MAX: usize = 10_000;
-/// All keys and values together.
+/// Maximum size of all keys and values.
 pub const STORE_BYTES_MAX: usize = 64 << 20;
 pub const WAITERS_MAX: usize = 10_000;
 pub const NAME_BYTES_MAX: usize = 128;
 pub const EVENT_BYTES_MAX: usize = 64 << 10;
 pub const EVENTS_MAX: usize = 10_000;
-/// The data of all events kept together.
+/// Maximum size of the data of all events.
 pub const EVENTS_BYTES_MAX: usize = 16 << 20;
-/// Deleted keys that watchers can still be told of.
+/// Maximum number of tombstones: deletions that watchers can still receive.
 pub const GRAVES_MAX: usize = 4096;
 
-/// One answer holds at most this many entries, changes or events,
+/// Maximum number of entries, changes or events in one response.
 pub const PAGE_MAX: usize = 1000;
-/// and stops after the one with which its values reach this many bytes.
+/// A response ends after the item with which its values reach this size.
 pub const PAGE_BYTES_MAX: usize = 4 << 20;
 
-/// Shared between the maps below, which all know the same keys.
+/// Key, shared between the maps below.
 type Key = Arc<str>;
 
 #[derive(Debug)]
@@ -57,18 +55,18 @@ struct Slot {
 #[derive(Debug, Default)]
 pub struct Store {
     slots: BTreeMap<Key, Slot>,
-    /// The bytes of all keys and values in `slots`.
+    /// Size of all keys and values in `slots`.
     bytes: usize,
     owned: BTreeMap<String, BTreeSet<Key>>,
-    /// The revision of the last change; each change has its own.
+    /// Revision of the last change; each change has its own.
     revision: u64,
-    /// The last change of every key in `slots` and in `graves`.
+    /// Last change of every key in `slots` and `tombstones`.
     last: BTreeMap<u64, Key>,
-    /// When keys that are not in `slots` were deleted.
+    /// Deletion revisions of keys that are not in `slots`.
     graves: BTreeMap<Key, u64>,
-    /// The revisions in `graves`, to find the oldest.
+    /// Revisions in `tombstones`, to find the oldest.
     buried: BTreeSet<u64>,
-    /// Deletions up to this revision may have been forgotten.
+    /// Deletions up to this revision may have been dropped.
     forgotten: u64,
     events: EventLog,
     waiters: Waiters,
@@ -79,7 +77,7 @@ impl Store {
         Self::default()
     }
 
-    /// Does all of `op` or nothing.
+    /// Applies `op` as a whole or not at all.
     pub fn apply(&mut self, op: Op) -> Result<Applied, Refusal> {
         let mut stirred = BTreeSet::new();
         let done = match op {
@@ -175,7 +173,7 @@ impl Store {
         Done::Changed(Changed { revision: self.revision, keys: count })
     }
 
-    /// Takes what is known of the key's last change and of its owner out of the maps.
+    /// Removes the key's last change and owner from the indexes.
     fn unlink(&mut self, key: &Key) {
         if let Some(slot) = self.slots.get(key) {
             self.last.remove(&slot.revision);
@@ -203,7 +201,7 @@ impl Store {
         }
     }
 
-    /// The store's revision now.
+    /// Returns the current revision.
     pub fn revision(&self) -> u64 {
         self.revision
     }
@@ -212,7 +210,7 @@ impl Store {
         self.slots.get_key_value(key).map(|(key, slot)| entry(key, slot))
     }
 
-    /// The entries below `prefix` whose keys come after `after`.
+    /// Returns the entries below `prefix` with keys after `after`.
     pub fn list(&self, prefix: &str, after: Option<&str>, limit: usize) -> Entries {
         let mut page = Page::new(limit);
         let mut entries = Vec::new();
@@ -228,9 +226,9 @@ impl Store {
         Entries { revision: self.revision, entries, more }
     }
 
-    /// What changed below `prefix` since the revision `after`.
+    /// Returns the changes below `prefix` since the revision `after`.
     pub fn changes(&self, prefix: &str, after: u64, limit: usize) -> Changes {
-        // A revision from the future is one of a store that was lost.
+        // A revision from the future belongs to a store that was lost.
         if after < self.forgotten || after > self.revision {
             return Changes::Resync { revision: self.revision };
         }
@@ -257,13 +255,13 @@ impl Store {
         Changes::Current { revision: self.revision, changes }
     }
 
-    /// Events after the sequence number `after`, all or those of one name.
+    /// Returns the events after the sequence number `after`, optionally of one name.
     pub fn events(&self, after: u64, name: Option<&str>, limit: usize) -> Events {
         self.events.since(after, name, Page::new(limit))
     }
 
-    /// Answers at once where there is an answer; otherwise a later [`Store::apply`] wakes `waiter`.
-    /// Ending the wait earlier is for the caller, with [`Store::forget`].
+    /// Returns the result if it is available. Otherwise a later [`KvStore::apply`] wakes `waiter`. The caller
+    /// ends a wait early with [`KvStore::forget`].
     pub fn wait(&mut self, waiter: WaiterId, mut wait: Wait) -> Result<Option<Found>, Refusal> {
         match &wait {
             Wait::Key { key } => check_key(key)?,
@@ -273,7 +271,7 @@ impl Store {
         if let Some(found) = self.found(&wait) {
             return Ok(Some(found));
         }
-        // What there was until now has been looked at, and need not be again when it is woken.
+        // Everything so far was checked, so a wakeup need not check it again.
         match &mut wait {
             Wait::Changes { after, .. } => *after = self.revision,
             Wait::Key { .. } | Wait::Events { .. } => {}
@@ -336,7 +334,7 @@ fn entry(key: &Key, slot: &Slot) -> Entry {
     }
 }
 
-/// How much room an answer has left.
+/// Remaining capacity of a response.
 #[derive(Debug)]
 struct Page {
     items: usize,

@@ -1,7 +1,7 @@
-//! The rendezvous of the job's framework, which its programs reach through their agents.
-//!
-//! A round has a server of its own. Agents come with a number for each of their connections to this master: what is
-//! to be told to one goes over the connection it has at that moment, or nowhere, because on the next one it is told anew.
+//! Rendezvous of the job's framework, which programs reach through their agents.
+//! \n Each round has its own server. Agents number their connections to this master. A frame goes over the
+//! connection that the agent has at that moment, or is dropped: on its next connection the agent receives
+//! everything again.
 
 use super::inbox::Answer;
 use std::collections::{BTreeMap, BTreeSet};
@@ -14,45 +14,45 @@ use ydl_rendezvous::{
     link::codec::Codec,
 };
 
-/// What waits for an agent that does not listen; it is told everything anew when it comes again.
+/// Maximum size of frames for an agent that does not fetch them. It reconnects and receives everything again.
 const WAITING_MAX: usize = 128 << 20;
 
-/// A framework's rendezvous, in the newest round.
+/// Rendezvous of the latest round.
 #[derive(Debug, Default)]
 pub(super) struct Links {
     round: u32,
     server: Option<LinkServer>,
     lines: BTreeMap<TaskId, Line>,
-    /// Those for whom something waits since they were last told.
+    /// Tasks with new frames since the last flush.
     stirred: BTreeSet<TaskId>,
-    /// Tasks of which something was refused: it is said once.
+    /// Tasks with a rejected connection: each is logged once.
     refused: BTreeSet<TaskId>,
-    /// What is said again at that moment unless it is heeded before. A new master counts from its own beginning.
+    /// Time of the next retry, unless programs react before. A new master starts its timers again.
     reminder: Option<(RetryTimer, Instant)>,
 }
 
-/// An agent's connection.
+/// Connection of an agent.
 #[derive(Debug)]
 struct Line {
     container: ContainerId,
     round: u32,
     number: u64,
     waiting: Vec<u8>,
-    /// So many answers with something in them were given.
+    /// Number of responses with frames so far.
     told: u64,
     listening: Option<oneshot::Sender<Answer>>,
 }
 
-/// Which connection of an agent it is.
+/// Identifies a connection of an agent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Connection {
-    /// The round of the program whose links they are.
+    /// Round of the program that uses the links.
     pub round: u32,
-    /// Chosen by the agent, ascending.
+    /// Number chosen by the agent, ascending.
     pub number: u64,
 }
 
-/// Something to be told to an agent over that connection.
+/// Frame for an agent, bound to a connection.
 #[derive(Debug)]
 pub(super) struct Passed {
     task: TaskId,
@@ -61,9 +61,9 @@ pub(super) struct Passed {
 }
 
 impl Links {
-    /// A round has begun. A newer one ends an older one, and nothing of an older one counts. Its server is made at this
-    /// moment, not when the first of its agents comes: who is in it may change before, and agents' coming is not written
-    /// down. Who joins a round that goes on has a later number of its own, and its cluster that of the round.
+    /// Starts a round, which replaces an earlier one. The server is created here and not on the first
+    /// connection: members may change before, and connections are not journaled. Tasks that join a running
+    /// round have a later number of their own, and its cluster.
     pub(super) fn begun(&mut self, framework: Framework, cluster: &Cluster) {
         if cluster.round > self.round {
             *self = Links {
@@ -74,19 +74,19 @@ impl Links {
         }
     }
 
-    /// What was written down.
+    /// Replays a journaled record.
     pub(super) fn replay(&mut self, round: u32, kept: LinkRecord) {
         if let Some(server) = self.server.as_mut().filter(|_| round == self.round) {
             server.replay(kept);
         }
     }
 
-    /// The newest round: what is kept belongs to it.
+    /// Returns the latest round, to which new records belong.
     pub(super) fn round(&self) -> u32 {
         self.round
     }
 
-    /// The members of a round have changed, and those who stay run on.
+    /// Handles changed members of a running round.
     pub(super) fn changed(&mut self, cluster: &Cluster) -> Vec<Passed> {
         let server = self.server.as_mut().filter(|_| cluster.round == self.round);
         match server.map(|server| server.members_changed(cluster)) {
@@ -95,7 +95,7 @@ impl Links {
         }
     }
 
-    /// What an agent says: what is to be written down of it, and then to be told.
+    /// Handles frames of an agent. Returns records for the journal and the resulting frames.
     pub(super) fn hear(
         &mut self,
         job: &Job,
@@ -106,7 +106,7 @@ impl Links {
         let run = job.run_in(container).filter(|run| run.round == at.round);
         let run = run.ok_or_else(over)?;
         let peer = peer(&run);
-        // What stands beside the job is in no round, whatever round there was when it was started.
+        // A sidecar is in no round, whatever round it was started in.
         let is_in = run.cluster.endpoint(&run.task).is_some();
         if self.server.is_none() || run.cluster.round != self.round || !is_in {
             return Err(over());
@@ -116,7 +116,7 @@ impl Links {
                 && (&line.container, line.round) == (container, at.round)
                 && at.number < line.number
             {
-                // The agent has given it up for a newer one, which this would end.
+                // The agent replaced this connection by a newer one, which this frame would end.
                 return Err(unknown());
             }
             let line = Line {
@@ -140,7 +140,8 @@ impl Links {
         Ok((keep, pass))
     }
 
-    /// What programs have not heeded is said again when it is time: what is to be written down, and then to be told.
+    /// Repeats frames that programs did not react to, when it is time. Returns records for the journal and the
+    /// frames.
     pub(super) fn remind(&mut self, now: Instant) -> (Vec<LinkRecord>, Vec<Passed>) {
         let Some(server) = &mut self.server else {
             return Default::default();
@@ -163,7 +164,7 @@ impl Links {
         (keep, self.pass(output))
     }
 
-    /// An agent waits for what it is to be told.
+    /// Registers an agent that waits for frames.
     pub(super) fn listen(
         &mut self,
         job: &Job,
@@ -184,7 +185,7 @@ impl Links {
         }
     }
 
-    /// Something that an agent is to be told, now that what led to it is safe.
+    /// Queues a frame for its agent, once its cause is durable.
     pub(super) fn deliver(&mut self, passed: &Passed) {
         let line = self.lines.get_mut(&passed.task);
         let Some(line) = line.filter(|line| line.number == passed.number) else {
@@ -198,17 +199,17 @@ impl Links {
         self.stirred.insert(passed.task.clone());
     }
 
-    /// What an agent said is safe, and it is told so, with what waits for it.
+    /// Answers an agent after its frames became durable, with the frames that wait for it.
     pub(super) fn answer(&mut self, task: &TaskId, number: u64, answer: oneshot::Sender<Answer>) {
         let line = self.lines.get_mut(task);
         match line.filter(|line| line.number == number) {
             Some(line) => line.answer(answer),
-            // Its attempt is over, or it has come with another connection.
+            // The attempt is over, or the agent reconnected.
             None => drop(answer.send(Reply::empty().into())),
         }
     }
 
-    /// Tells all who listen what waits for them.
+    /// Sends pending frames to all waiting agents.
     pub(super) fn tell(&mut self) {
         for task in std::mem::take(&mut self.stirred) {
             if let Some(line) = self.lines.get_mut(&task) {
@@ -217,15 +218,15 @@ impl Links {
         }
     }
 
-    /// Whether the members of a round had changed before an attempt that was started for them could join. To be asked before
-    /// its end is told.
+    /// Returns true if the members of a round changed before this attempt could join. Ask before reporting its
+    /// end.
     pub(super) fn is_outdated(&self, run: &Run) -> bool {
         let server = self.server.as_ref();
         let server = server.filter(|_| run.cluster.round == self.round);
         server.is_some_and(|server| server.is_outdated(&peer(run)))
     }
 
-    /// An attempt is over.
+    /// Handles the end of an attempt.
     pub(super) fn ended(&mut self, run: &Run) -> Vec<Passed> {
         if run.cluster.round != self.round {
             return Vec::new();
@@ -238,7 +239,7 @@ impl Links {
         self.pass(output)
     }
 
-    /// Whom programs wait for, if they do.
+    /// Returns the tasks that programs wait for.
     pub(super) fn missing(&self) -> Vec<TaskId> {
         let server = self.server.as_ref();
         server.map(|server| server.missing()).unwrap_or_default()
@@ -281,8 +282,7 @@ impl Line {
         }
     }
 
-    /// Answers with what waits. If that is sent and does not arrive, the connection is broken, and the agent comes with
-    /// another.
+    /// Answers with pending frames. If the response is lost, the connection is broken and the agent reconnects.
     fn answer(&mut self, answer: oneshot::Sender<Answer>) {
         if self.waiting.is_empty() {
             let _ = answer.send(Reply::empty().into());
@@ -293,14 +293,14 @@ impl Line {
         let body = [&self.told.to_be_bytes(), &frames[..]].concat();
         let reply = Reply::new("application/octet-stream", body);
         if answer.send(reply.into()).is_err() {
-            // Nobody waits for it any more, and who listens next is told.
+            // The agent no longer waits: its next request gets the frames.
             self.told -= 1;
             self.waiting.splice(..0, frames);
         }
     }
 }
 
-/// As many whole frames as one answer carries: all, unless that is too much.
+/// Takes whole frames up to the size limit of a response, at least one.
 fn split(waiting: &mut Vec<u8>) -> Vec<u8> {
     if waiting.len() <= LINKS_BYTES_MAX {
         return std::mem::take(waiting);
@@ -318,7 +318,7 @@ fn split(waiting: &mut Vec<u8>) -> Vec<u8> {
     std::mem::replace(waiting, later)
 }
 
-/// Whose program it is, as others know it.
+/// Returns the program's peer identity.
 fn peer(run: &Run) -> Peer {
     let endpoint = run.cluster.endpoint(&run.task);
     let host = endpoint.map_or("127.0.0.1", |endpoint| endpoint.host.as_str());

@@ -1,4 +1,4 @@
-//! A master of a job on this machine, from its directory to its end.
+//! Lifecycle of a master on this machine.
 
 use super::{
     api::serve,
@@ -43,26 +43,27 @@ use ydl_proto::{
 };
 use ydl_storage::data;
 
-/// How long removing what was left half-sent may take.
+/// Timeout for removing partial uploads.
 const TIDY_MAX: Duration = Duration::from_secs(20);
-/// How long MLflow may take to be told the end: whoever follows the job waits for its master to leave.
+/// Timeout for the final report to MLflow: clients that follow the job wait for its master to exit.
 const TRACKING_MAX: Duration = Duration::from_secs(8);
-/// What opens MLflow's server, in the job's directory; and no token is longer.
+/// File with the credentials for MLflow's server in the job's directory, and the maximum size of a token.
 const TRACKING_SECRET: &str = "mlflow.secret";
 const SECRET_BYTES_MAX: usize = 64 << 10;
-/// How often the job's directory is looked for.
+/// Interval of checks that the job's directory exists.
 const LOOK: Duration = Duration::from_secs(1);
 
-/// Runs the master of the job in that directory. Its first line on stdout says where it is, or why it is not.
+/// Runs the master of the job in `dir`. Prints its address, or the reason of a failure, as the first line on
+/// stdout.
 pub fn run(dir: PathBuf) -> ExitCode {
-    // One thread for everything: an agent dies with the thread that started it.
+    // Use a single thread: an agent dies with the thread that started it.
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
     let ran = match &runtime {
         Ok(runtime) => runtime.block_on(live(JobDir::at(dir))),
         Err(error) => Err(Report::trouble(format!("cannot start the master: {error}"))),
     };
     if let Ok(runtime) = runtime {
-        // A name that is still being looked up is not waited for.
+        // Do not wait for name lookups in progress.
         runtime.shutdown_background();
     }
     match ran {
@@ -90,7 +91,7 @@ async fn live(dir: JobDir) -> Result<Outcome, Report> {
         return Err(Report::trouble(what));
     };
 
-    // First of all: whoever has the journal is the job's master, and a second one must change nothing.
+    // Create the journal first: it locks the job against a second master.
     let path = dir.journal_file();
     let journal = Journal::create(&path, journal::Sync::Sometime)
         .map_err(|e| Report::trouble(e.to_string()))?;
@@ -133,12 +134,12 @@ async fn live(dir: JobDir) -> Result<Outcome, Report> {
     });
     let (over, ended) = oneshot::channel::<()>();
     let mut serving = tokio::spawn(serve(listener, tls, secret, letters, async {
-        // Dropped or sent, it means the same.
+        // Sent or dropped, it has the same meaning.
         let _ = ended.await;
     }));
     let outcome = tokio::select! {
         outcome = master.run(inbox) => outcome.map_err(|fenced| Report::trouble(fenced.why))?,
-        // A master that nobody can reach would only wait until all its agents are silent.
+        // A master without its API would only wait for the timeouts of its agents.
         ended = &mut serving => {
             let why = ended.map_or_else(|error| error.to_string(), |()| "they closed".to_owned());
             return Err(Report::trouble(format!("the master's doors are broken: {why}")));
@@ -166,13 +167,13 @@ async fn live(dir: JobDir) -> Result<Outcome, Report> {
     Ok(outcome)
 }
 
-/// The job's run in MLflow, if it wants one.
+/// Starts the job's run in MLflow, if it has one.
 async fn track(submitted: Submitted, dir: JobDir) -> Option<mlflow::Tracker> {
     let secret = private::read(&dir.path().join(TRACKING_SECRET), SECRET_BYTES_MAX).ok();
     mlflow::Tracker::begin(&submitted, secret.as_deref()).await
 }
 
-/// The signals by which somebody ends a process, a machine that goes down above all. They end the job.
+/// Signals that end the job: they come from users, or at system shutdown.
 struct Signals {
     terminations: Signal,
     interrupts: Signal,
@@ -186,7 +187,7 @@ impl Signals {
         })
     }
 
-    /// The first ends the job with grace, later ones without.
+    /// Kills the job with grace on the first signal, immediately on later ones.
     async fn end(mut self, letters: mpsc::Sender<Letter>) {
         for now in std::iter::once(false).chain(std::iter::repeat(true)) {
             let name = tokio::select! {
@@ -202,8 +203,8 @@ impl Signals {
     }
 }
 
-/// A job whose directory is gone can be found by nobody, and ends. It is known by the job that was submitted there: an agent
-/// that starts just then makes directories anew.
+/// Kills the job when its directory is removed, because no client can find it any more. Checks the job file: an
+/// agent that is just starting may recreate directories.
 async fn watch(dir: JobDir, letters: mpsc::Sender<Letter>) {
     let mut look = interval(LOOK);
     look.set_missed_tick_behavior(MissedTickBehavior::Delay);
@@ -216,16 +217,16 @@ async fn watch(dir: JobDir, letters: mpsc::Sender<Letter>) {
     }
 }
 
-/// Wants the job to end. False if nobody listens any more.
+/// Requests the end of the job. Returns false if the master has stopped.
 async fn kill(letters: &mpsc::Sender<Letter>, by: String, now: bool) -> bool {
-    // Nobody waits for the answer.
+    // The response is not needed.
     let (answer, _) = oneshot::channel();
     let question = Question::Kill(Kill { by, immediate: now });
     let letter = Letter { question, answer, kept: Kept::default() };
     letters.send(letter).await.is_ok()
 }
 
-/// Says where this master is; whole or not at all.
+/// Writes the address of this master atomically.
 fn write_place(dir: &JobDir, address: &str) -> Result<(), Report> {
     let this = Identity::this().ok_or_else(|| Report::trouble("cannot read `/proc`"))?;
     let place =
@@ -235,7 +236,7 @@ fn write_place(dir: &JobDir, address: &str) -> Result<(), Report> {
         .map_err(|e| Report::trouble(format!("cannot write `{}`: {e}", path.display())))
 }
 
-/// One line for whoever started us, who may have gone.
+/// Prints one line for the parent process, which may be gone.
 fn say(line: &serde_json::Value) {
     let mut out = std::io::stdout();
     drop(writeln!(out, "{line}").and_then(|()| out.flush()));

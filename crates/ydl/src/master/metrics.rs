@@ -1,7 +1,6 @@
-//! What programs report about their training: the latest value of each metric of each task.
-//!
-//! They are kept in memory only. A report that is lost with its master is replaced by the next one, and reporters say
-//! everything again from time to time; what was last reported is part of the result.
+//! Metrics reported by programs: the latest value of each metric of each task.
+//! \n They are kept in memory only. Reporters repeat all metrics periodically, so a new master catches up. The
+//! result contains the last values.
 
 use std::{collections::BTreeMap, time::Duration};
 use tokio::time::Instant;
@@ -9,17 +8,17 @@ use ydl_core::TaskId;
 use ydl_net::request::Reply;
 use ydl_proto::messages::{METRIC_NAME_BYTES_MAX, METRICS_MAX, Metric, MetricsReport};
 
-/// Metrics of all tasks together.
+/// Maximum number of metrics of all tasks.
 const ALL_MAX: usize = 100_000;
-/// Reports of one task in one second: each of its processes sends one.
+/// Rate limit of a task: each of its processes sends reports.
 const PACE: (u32, Duration) = (128, Duration::from_secs(1));
 
-/// Reporters say everything again several times in this long. A name that was not said is a process's that has gone; it stays
-/// to be seen until another one needs its place.
+/// Age after which a metric may be dropped for a new one. Reporters repeat everything several times in this
+/// time, so an older metric belongs to a process that has exited.
 const STALE: Duration = Duration::from_secs(180);
-/// What an attempt that is over has said stays so long for those who write everything down and look now and then.
+/// Time that metrics of a finished attempt stay available to trackers that poll.
 const LINGER: Duration = Duration::from_secs(30);
-/// Names that a refusal has in it.
+/// Maximum number of names in an error.
 const REFUSED_SHOWN_MAX: usize = 8;
 
 /// Metrics by task and name.
@@ -34,7 +33,7 @@ pub(super) struct Metrics {
 #[derive(Debug)]
 struct OfTask {
     latest: BTreeMap<String, Kept>,
-    /// Reports since then.
+    /// Start of the rate limit's current period.
     since: Instant,
     reports: u32,
 }
@@ -43,14 +42,14 @@ struct OfTask {
 struct Kept {
     metric: Metric,
     heard: Instant,
-    /// The attempt whose program said it, and since when it is known that it is over.
+    /// Attempt of the program, and the time since it is known to be over.
     attempt: u32,
     over: Option<Instant>,
 }
 
 impl Metrics {
-    /// Takes a report in, as far as it can be; what cannot is named in the refusal. Those who look see it when they look again,
-    /// which they do once a second.
+    /// Stores a report as far as possible. The error names rejected metrics. Clients see changes on their next
+    /// poll.
     pub(super) fn take(
         &mut self,
         task: TaskId,
@@ -101,7 +100,7 @@ impl Metrics {
         Ok(())
     }
 
-    /// Forgets what attempts have said that are over. `current` is the attempt that a task is at.
+    /// Drops metrics of finished attempts. `current` returns the current attempt of a task.
     pub(super) fn settle(&mut self, current: impl Fn(&TaskId) -> Option<u32>, now: Instant) {
         let all = &mut self.kept;
         self.tasks.retain(|task, of| {
@@ -120,7 +119,7 @@ impl Metrics {
         });
     }
 
-    /// The latest of each that is still true: of the attempts that tasks are at.
+    /// Returns the latest metrics of current attempts.
     pub(super) fn latest(&self, current: impl Fn(&TaskId) -> Option<u32>) -> Latest {
         self.those(|task| {
             let current = current(task);
@@ -128,7 +127,7 @@ impl Metrics {
         })
     }
 
-    /// The latest of each, also of attempts that have just ended.
+    /// Returns the latest metrics, including those of attempts that have just ended.
     pub(super) fn all(&self) -> Latest {
         self.those(|_| |_: &Kept| true)
     }
@@ -149,7 +148,7 @@ impl Metrics {
 }
 
 impl OfTask {
-    /// Gives up names that nobody says any more; how many.
+    /// Drops metrics that are no longer reported. Returns their number.
     fn make_room(&mut self, attempt: u32, now: Instant) -> usize {
         let before = self.latest.len();
         self.latest
@@ -271,13 +270,13 @@ mod tests {
         };
         metrics.take(worker(), 1, said(loss), now).unwrap();
         assert_eq!(names(metrics.latest(|_| Some(1))), ["loss"]);
-        // It is over, or its task was scaled away: whoever writes everything down has some time.
+        // The attempt is over, or its task was removed: trackers have some time to read them.
         for current in [None, Some(2)] {
             assert!(names(metrics.latest(|_| current)).is_empty());
             metrics.settle(|_| current, now);
             assert_eq!(names(metrics.all()), ["loss"]);
         }
-        // The next one begins with nothing.
+        // The next attempt starts without metrics.
         metrics.take(worker(), 2, said(rate), now).unwrap();
         assert_eq!(names(metrics.latest(|_| Some(2))), ["lr"]);
         assert_eq!(names(metrics.all()), ["loss", "lr"]);

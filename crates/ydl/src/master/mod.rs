@@ -1,11 +1,11 @@
-//! The master: the shell around the core.
-//!
-//! * `shell`: the loop. * `inbox`: what comes in. * `diary`, `journal`: what is written down first. * `outbox`: what
-//!   follows from it. * `past`: how a new master becomes the old one.
-//! * `agents`, `watchers`, `store`, `relay`, `links`, `metrics`: those it answers. * `api`: the doors they come through. * `kv`: the store itself.
-//! * `clock`: time. * `facts`, `result`: what it leaves behind.
-//! * `local`: a master of a job on this machine, from its directory to its end. * `yarn`: the same in a container of
-//!   a cluster. * `ashore`: what it leaves in HDFS.
+//! Master of a job: the event loop around the core.
+//! \n * `event_loop`: the loop. `inbox`: requests. `journal`: durable input. `outbox`: effects. `recovered`:
+//! state and replay.
+//! * `agents`, `watchers`, `kv_service`, `agent_requests`, `links`, `metrics`: state of its clients. `api`:
+//!   HTTP API. `kv`: key-value store.
+//! * `clock`: time. `history`, `result`: files it leaves.
+//! * `local`: lifecycle on this machine. `yarn`: lifecycle in a container of a cluster. `publisher`: files in
+//!   HDFS.
 
 mod agents;
 mod api;

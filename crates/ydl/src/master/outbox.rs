@@ -1,4 +1,4 @@
-//! What is to be done once that which led to it is safe in the diary.
+//! Effects to perform once their causes are durable.
 
 use super::{
     agents::Seen,
@@ -8,27 +8,27 @@ use super::{
 use tokio::sync::oneshot;
 use ydl_core::{Action, ContainerId, TaskId};
 
-/// Something the master does that others see.
+/// Externally visible effect.
 #[derive(Debug)]
 pub(super) enum Effect {
-    /// What the core says.
+    /// Action of the core.
     Act(Action),
-    /// An agent is told what its program is to be told.
+    /// Frame for an agent's program.
     Pass(Passed),
-    /// Somebody is answered.
+    /// Response to a request.
     Answer(oneshot::Sender<Answer>, Answer),
-    /// What an agent said of its program's links is kept; what it is to be told goes with the answer.
+    /// The frames of an agent are durable; its response carries frames for it.
     Said {
         task: TaskId,
-        /// Of its connection.
+        /// Number of the agent's connection.
         number: u64,
         answer: oneshot::Sender<Answer>,
     },
-    /// What an agent said is kept; it waits for its order, which is read when its turn comes.
+    /// The reports of an agent are durable; it waits for its order, which is read when this is performed.
     Listen { container: ContainerId, seen: Seen, answer: oneshot::Sender<Answer>, kept: Kept },
 }
 
-/// Effects in the order in which they were decided.
+/// Effects in the order of their decisions.
 #[derive(Debug, Default)]
 pub(super) struct Outbox(Vec<Effect>);
 

@@ -1,4 +1,4 @@
-//! What a job has come to: at its beginning, or as a diary tells it. How a new master becomes the old one.
+//! State of a job, new or recovered from a journal.
 
 use super::{
     clock::Clock, diary::Record, facts::Facts, links::Links, outbox::Outbox, store::Shelf,
@@ -7,7 +7,7 @@ use super::{
 use std::fs::File;
 use ydl_core::{Action, ContainerId, Event, Job, JobSpec, Outcome, Time};
 
-/// Everything of a master that follows from its diary alone.
+/// State of a master that follows from its journal alone.
 #[derive(Debug)]
 pub struct Past {
     pub(super) job: Job,
@@ -15,18 +15,18 @@ pub struct Past {
     pub(super) links: Links,
     pub(super) facts: Facts,
     pub(super) watchers: Watchers,
-    /// How the job ended, if it has.
+    /// Outcome of the job, if it has ended.
     pub(super) outcome: Option<Outcome>,
-    /// What a new job begins with; nothing where a diary was read.
+    /// First actions of a new job; empty after recovery.
     pub(super) first: Vec<Action>,
-    /// When it began, where nobody has written that down.
+    /// Start of a new job, which is not journaled yet.
     pub(super) began: Option<Time>,
     last: Time,
     entries: u64,
 }
 
 impl Past {
-    /// A job that begins now. Its facts are written to that file.
+    /// Creates the state of a new job. Its history is written to `events`.
     pub fn none(spec: JobSpec, events: Option<File>) -> Past {
         let now = Clock::starting(Time(0)).now();
         let (past, first) = Past::begun(spec, now, events);
@@ -56,19 +56,19 @@ impl Past {
             Record::Began(_) | Record::Full => {}
             Record::Happened(now, event) => {
                 self.last = self.last.max(now);
-                // Nobody waits for anything yet.
+                // Nothing waits for responses during a replay.
                 let out = &mut Outbox::default();
                 let (job, shelf, links) = (&mut self.job, &mut self.shelf, &mut self.links);
                 let actions = happen(job, shelf, links, now, event, out);
                 self.follow(actions);
             }
-            // Whoever waited for it has long been answered, or asks again.
+            // The requester was answered long ago, or asks again.
             Record::Changed(op) => self.shelf.repeat(op),
             Record::Linked(round, kept) => self.links.replay(round, kept),
         }
     }
 
-    /// Of what a master did only what it remembers is done again.
+    /// Replays actions only as far as they change the state.
     fn follow(&mut self, actions: Vec<Action>) {
         for action in actions {
             match action {
@@ -87,44 +87,44 @@ impl Past {
         }
     }
 
-    /// How many entries came after its beginning.
+    /// Returns the number of entries after the start.
     pub fn entries(&self) -> u64 {
         self.entries
     }
 
-    /// The containers it held.
+    /// Returns the containers that the job held.
     pub(super) fn containers(&self) -> Vec<ContainerId> {
         self.job.containers().cloned().collect()
     }
 
-    /// A number that no order of an earlier master has: it began to count at its own time, and went up with its
-    /// entries at most.
+    /// Returns a number above those of all orders of earlier masters: each started at its own time and advanced
+    /// by at most its entries.
     pub(super) fn first_order(&self, now: Time) -> u64 {
         now.0 + self.entries
     }
 
-    /// A clock that goes on where the last entry was written.
+    /// Returns a clock that continues at the last entry.
     pub(super) fn clock(&self) -> Clock {
         Clock::starting(self.last)
     }
 }
 
-/// A diary while it is read.
+/// Replay of a journal.
 #[derive(Debug)]
 pub enum Reading {
-    /// Nothing is known but what to run, and where facts are written.
+    /// No entry yet: the specification and the history file.
     Before(Box<JobSpec>, Option<File>),
-    /// So far it has come.
+    /// State after the entries so far.
     Begun(Box<Past>),
 }
 
 impl Reading {
-    /// The diary of that job. All its facts are written to that file, as the master before had done or would have.
+    /// Creates a replay. The whole history is written to `events`, as the earlier master did.
     pub fn new(spec: JobSpec, events: Option<File>) -> Reading {
         Reading::Before(Box::new(spec), events)
     }
 
-    /// Takes the next entry in. The first must be the job's beginning.
+    /// Applies the next entry. The first must be the start of the job.
     pub fn take(&mut self, record: Record) {
         match (&mut *self, record) {
             (Reading::Before(spec, events), Record::Began(at)) => {
@@ -137,7 +137,7 @@ impl Reading {
         }
     }
 
-    /// What the job has come to. Without any entry it begins now.
+    /// Returns the recovered state. Without any entry the job starts now.
     pub fn end(self) -> Past {
         match self {
             Reading::Before(spec, events) => Past::none(*spec, events),
@@ -146,8 +146,8 @@ impl Reading {
     }
 }
 
-/// What is written down of something that happened: with what the rendezvous knows of it, whatever an agent says, so that
-/// whoever reads it need not come to the same by himself.
+/// Creates the journal record of an event. Includes what the rendezvous knows about it, whatever the agent
+/// reports, so that a replay need not derive it again.
 pub(super) fn entry(job: &Job, links: &Links, now: Time, mut event: Event) -> Record {
     if let Event::Exited { container, round, exit } = &mut event {
         let run = job.run_in(container).filter(|run| run.round == *round);
@@ -156,8 +156,8 @@ pub(super) fn entry(job: &Job, links: &Links, now: Time, mut event: Event) -> Re
     Record::Happened(now, event)
 }
 
-/// Tells the core what happened, and the key-value store and the rendezvous what follows for them. The same entries give the same state,
-/// whether they happen or are read.
+/// Applies an event to the core, the key-value store and the rendezvous. The same events give the same state,
+/// live or replayed.
 pub(super) fn happen(
     job: &mut Job,
     shelf: &mut Shelf,

@@ -1,7 +1,7 @@
-//! Between people who want to see what tasks print or to reach their ports, and agents who have both.
-//!
-//! Agents listen to nobody: they ask. So a wish waits here until the agent asks for its order, is handed to it then, and
-//! what the agent finds is passed on. Everything here is forgotten when its time is over; whoever wished asks again.
+//! Routes log and port-forward requests from clients to agents.
+//! \n Agents accept no connections: they poll. So a request waits here until the agent asks for its order, is
+//! sent as the response, and the agent's reply is passed on to the client. Requests expire; clients repeat
+//! them.
 
 use super::{agents::Agents, inbox::Answer};
 use std::{collections::BTreeMap, sync::Arc, time::Duration};
@@ -13,20 +13,20 @@ use ydl_core::{ContainerId, Job, TaskId};
 use ydl_net::{forward::upgrade_pair, request::Reply};
 use ydl_proto::messages::{AgentRequest, ENDED_HEADER, LENGTH_HEADER, NumberedRequest};
 
-/// Wishes that wait at once, and those of them for one agent.
+/// Maximum number of pending requests, in total and per agent.
 const WISHES_MAX: usize = 256;
 const PER_AGENT_MAX: usize = 32;
-/// Connections to ports at once: each costs two of the server's, and some memory.
+/// Maximum number of forwarded connections: each uses two of the server's, and some memory.
 const OPEN_MAX: usize = 256;
-/// How long an agent may take beyond what it was asked to wait.
+/// Time an agent may take beyond the requested wait.
 pub(super) const GRACE: Duration = Duration::from_secs(8);
 
-/// The wishes that wait.
+/// Pending requests.
 #[derive(Debug)]
 pub(super) struct Relay {
     wishes: BTreeMap<u64, Waiting>,
     next: u64,
-    /// Places for connections to ports.
+    /// Permits for forwarded connections.
     places: Arc<Semaphore>,
 }
 
@@ -40,34 +40,34 @@ impl Default for Relay {
 struct Waiting {
     container: ContainerId,
     wish: NumberedRequest,
-    /// Whether the agent knows of it.
+    /// True if the agent received the request.
     told: bool,
     due: Instant,
     answer: oneshot::Sender<Answer>,
-    /// Of a connection to a port.
+    /// Permit of a port-forward request.
     place: Option<OwnedSemaphorePermit>,
 }
 
-/// What an agent found.
+/// Reply of an agent to a log request.
 #[derive(Debug)]
 pub enum Logged {
-    /// Nothing under that name.
+    /// No such log.
     Absent,
-    /// A list, as JSON.
+    /// List of files, as JSON.
     List(Vec<u8>),
-    /// A piece of a file.
+    /// Part of a file.
     Piece {
-        /// Its bytes.
+        /// Content.
         bytes: Vec<u8>,
-        /// How long the file is.
+        /// Length of the file.
         length: u64,
-        /// Whether it stays so.
+        /// True if the length is final.
         ended: bool,
     },
 }
 
 impl Relay {
-    /// Takes a wish in and hands it to the agent if it listens. Without an agent that has it, the answer is a refusal.
+    /// Queues a request and sends it if the agent is waiting. Fails without a live agent of the task.
     pub(super) fn wish(
         &mut self,
         task: TaskId,
@@ -115,7 +115,8 @@ impl Relay {
         self.hand(&container, agents);
     }
 
-    /// An agent asks, and has heard of wishes up to that one: whatever else it was told has found nobody.
+    /// Handles an agent's poll. `last_request` is the newest request that the agent received: later ones were
+    /// lost.
     pub(super) fn asked(&mut self, container: &ContainerId, wished: u64, agents: &mut Agents) {
         let unheard = |it: &&mut Waiting| it.container == *container && it.wish.id > wished;
         let unheard = self.wishes.values_mut().filter(unheard);
@@ -123,7 +124,7 @@ impl Relay {
         self.hand(container, agents);
     }
 
-    /// Hands an agent what is wished of it, if it listens.
+    /// Sends new requests to the agent, if it is waiting.
     fn hand(&mut self, container: &ContainerId, agents: &mut Agents) {
         let new = |it: &&mut Waiting| !it.told && it.container == *container;
         let mut new: Vec<_> = self.wishes.values_mut().filter(new).collect();
@@ -136,7 +137,7 @@ impl Relay {
         }
     }
 
-    /// Passes on what an agent found. What nobody wished of that agent changes nothing.
+    /// Passes an agent's reply on. Ignores replies that were not requested from that agent.
     pub(super) fn logged(&mut self, container: &ContainerId, id: u64, found: Logged) -> Reply {
         let Some(waiting) = self.take(container, id, false) else {
             return Reply::error(404, "nobody waits for this any more", None);
@@ -151,12 +152,12 @@ impl Relay {
                 .with_header(LENGTH_HEADER, &length.to_string())
                 .with_header(ENDED_HEADER, &u8::from(ended).to_string()),
         };
-        // Whoever wished may have gone.
+        // The client may have disconnected.
         let _ = waiting.answer.send(reply.into());
         Reply::empty()
     }
 
-    /// Leads whoever wished to the port that an agent is connected to, or tells why there is no way.
+    /// Connects the client to the port that the agent is connected to, or passes the error on.
     pub(super) fn opened(
         &mut self,
         container: &ContainerId,
@@ -169,7 +170,7 @@ impl Relay {
         match (refused, waiting.place.take()) {
             (None, Some(place)) if !waiting.answer.is_closed() => {
                 let (goes, waits) = upgrade_pair(place);
-                // Whoever wished may have gone meanwhile; then nobody comes to meet the agent.
+                // If the client disconnected in the meantime, the agent's end times out.
                 let _ = waiting.answer.send(Reply::upgrade(goes).into());
                 Reply::upgrade(waits)
             }
@@ -181,7 +182,7 @@ impl Relay {
         }
     }
 
-    /// What was wished of that agent: a port, or something of its logs.
+    /// Removes a pending request of that agent, of the given kind.
     fn take(&mut self, container: &ContainerId, id: u64, port: bool) -> Option<Waiting> {
         let own = |it: &Waiting| it.container == *container && it.place.is_some() == port;
         match self.wishes.get(&id).is_some_and(own) {
@@ -190,7 +191,7 @@ impl Relay {
         }
     }
 
-    /// Forgets wishes whose time is over, and answers those whose agent is gone.
+    /// Drops expired requests, and fails those to agents that are gone.
     pub(super) fn sweep(&mut self, agents: &Agents, now: Instant) {
         let over =
             |it: &Waiting| it.due < now || it.answer.is_closed() || !agents.is_live(&it.container);
@@ -207,7 +208,7 @@ impl Relay {
 }
 
 fn refuse(answer: oneshot::Sender<Answer>, status: u16, what: &str) {
-    // Whoever asked may have gone.
+    // The client may have disconnected.
     let _ = answer.send(Reply::error(status, what, None).into());
 }
 
@@ -226,7 +227,7 @@ mod tests {
     }
 
     impl Scene {
-        /// A job whose only task is in the container `c0`, and an agent there.
+        /// Creates a job with its only task in the container `c0`, and an agent there.
         fn new() -> Scene {
             let (mut job, _) = Job::new(spec(), Time(0));
             let ask = job.asks().asks[0].clone();
@@ -252,7 +253,7 @@ mod tests {
             answered
         }
 
-        /// The agent asks for its order, which it knows already, as it knows that wish.
+        /// Polls as an agent that knows its order and `last_request`.
         fn listen(&mut self, wished: u64) -> Receiver<Answer> {
             let (first, mut order) = oneshot::channel();
             self.agents.answer(&c0(), Seen::default(), first, &self.job);
@@ -311,7 +312,7 @@ mod tests {
         let mut scene = Scene::new();
         let _early = scene.wish("worker:0");
         assert_eq!(ids(&mut scene.listen(0)), [1]);
-        // It had something to say when it was told, and asks anew.
+        // The agent dropped the response because it had something to report.
         let _late = scene.wish("worker:0");
         assert_eq!(ids(&mut scene.listen(0)), [1, 2]);
         assert_eq!(ids(&mut scene.listen(1)), [2]);

@@ -1,7 +1,5 @@
-//! The last view of a job, kept whatever happened to the disk meanwhile.
-//!
-//! A job that has filled the disk with its logs must still be able to say how it ended, so room for that is taken when
-//! it begins.
+//! Final snapshot of a job, written even if the disk is full.
+//! \n A job may fill the disk with its logs. So space for the result is reserved when the job starts.
 
 use rustix::fs::{FallocateFlags, fallocate};
 use serde::Serialize;
@@ -12,21 +10,21 @@ use std::{
 };
 use ydl_proto::files::JobDir;
 
-/// What a result takes: the words about its cause, and a few about each task.
+/// Size of a result: its base size and the size per task.
 const ROOM: (u64, u64) = (32 << 10, 512);
 
-/// Takes room for the result of so many tasks.
+/// Reserves space for the result of that many tasks.
 pub(super) fn reserve(dir: &JobDir, tasks: u64) -> io::Result<()> {
     let file = File::create(aside(dir))?;
     let bytes = ROOM.0 + ROOM.1 * tasks;
     Ok(fallocate(&file, FallocateFlags::empty(), 0, bytes)?)
 }
 
-/// Leaves the last view behind, whole or not at all.
+/// Writes the result atomically.
 pub(super) fn keep(dir: &JobDir, last: &impl Serialize) -> io::Result<()> {
     let bytes = serde_json::to_vec_pretty(last)?;
     let aside = aside(dir);
-    // Not truncated before it is written: that would give the room back.
+    // Do not truncate before writing: that would release the reserved space.
     let mut file = OpenOptions::new().write(true).create(true).truncate(false).open(&aside)?;
     file.write_all(&bytes)?;
     file.set_len(bytes.len() as u64)?;

@@ -1,7 +1,6 @@
-//! The shell around the core: one loop over one bounded inbox.
-//!
-//! It decides nothing. It feeds the core with what happened, writes that down, and only when it is written does what
-//! the core says: answers are no exception, for whoever has one builds on it.
+//! Event loop around the core, with one bounded inbox.
+//! \n It makes no decisions. It feeds events to the core, journals them, and performs the core's actions only
+//! once the journal is durable. Responses are no exception, because requesters rely on them.
 
 mod seen;
 
@@ -37,13 +36,13 @@ use ydl_proto::{
 use ydl_rendezvous::ClientFrame;
 use ydl_storage::hdfs::Fresh;
 
-/// How often the shell looks for agents that have become quiet.
+/// Interval of checks for missed heartbeats.
 const LOOK: Duration = Duration::from_secs(1);
-/// So much is taken in before it is written down together.
+/// Maximum number and size of events that are journaled together.
 const TURN_MAX: usize = 256;
 const TURN_BYTES_MAX: usize = 1 << 20;
 
-/// The master of one job.
+/// Master of one job.
 #[derive(Debug)]
 pub struct Master<B, D> {
     job: Job,
@@ -51,24 +50,24 @@ pub struct Master<B, D> {
     backend: B,
     clock: Clock,
     diary: D,
-    /// What follows from entries that are not safe yet.
+    /// Effects of entries that are not durable yet.
     outbox: Outbox,
     facts: Facts,
     shelf: Shelf,
     links: Links,
     agents: Agents,
-    /// What agents should have, where it changes.
+    /// Current tokens of agents, where they change.
     tokens: Option<watch::Receiver<Fresh>>,
     relay: Relay,
     metrics: Metrics,
     watchers: Watchers,
-    /// What the backend was last told.
+    /// Last asks sent to the backend.
     asked: Asks,
     outcome: Option<Outcome>,
 }
 
 impl<B: Backend, D: Diary> Master<B, D> {
-    /// A master that goes on from there.
+    /// Creates a master with this state.
     pub fn new(past: Past, dir: JobDir, backend: B, mut diary: D) -> Master<B, D> {
         let clock = past.clock();
         let agents = Agents::new(past.first_order(clock.now()), past.job.containers());
@@ -97,22 +96,22 @@ impl<B: Backend, D: Diary> Master<B, D> {
         }
     }
 
-    /// Programs get these variables.
+    /// Sets environment variables of programs.
     pub(super) fn tell_programs(&mut self, env: BTreeMap<String, String>) {
         self.agents.env = env;
     }
 
-    /// From now on its agents get the tokens they should have.
+    /// Distributes these tokens to agents from now on.
     pub(super) fn renew_with(&mut self, tokens: watch::Receiver<Fresh>) {
         self.tokens = Some(tokens);
         self.renew();
     }
 
-    /// Runs the job to its end. When this returns an outcome everything is given back and nothing of the job runs any
-    /// more.
+    /// Runs the job to its end. When this returns an outcome, everything is released and no process of the job
+    /// is left.
     pub async fn run(mut self, mut inbox: mpsc::Receiver<Letter>) -> Result<Outcome, Fenced> {
         if let Err(error) = result::reserve(&self.dir, self.job.spec().task_count()) {
-            // Some file systems cannot; then the result takes its chances.
+            // Some file systems do not support this; the result may then be lost on a full disk.
             tracing::debug!("no room is taken for the result: {error}");
         }
         let outcome = self.attend(&mut inbox).await?;
@@ -121,14 +120,14 @@ impl<B: Backend, D: Diary> Master<B, D> {
         Ok(outcome)
     }
 
-    /// The containers that are still alive after a master's death, as the first thing a new one is told.
+    /// Starts recovery with the containers that survived the earlier master.
     pub fn recover(&mut self, live: Vec<ContainerId>) {
-        // An earlier master has shown fewer views than milliseconds have passed since 1970.
+        // An earlier master numbered fewer views than milliseconds have passed since 1970.
         self.watchers.number_from(self.clock.now().0);
         self.feed(Event::MasterRecovered { live });
     }
 
-    /// Attends to everything until the job is over.
+    /// Runs the event loop until the job is over.
     pub(super) async fn attend(
         &mut self,
         inbox: &mut mpsc::Receiver<Letter>,
@@ -155,12 +154,12 @@ impl<B: Backend, D: Diary> Master<B, D> {
         }
     }
 
-    /// Everything is ended and given back.
+    /// Releases everything.
     pub(super) async fn give_back(&mut self, outcome: &Outcome) {
         self.backend.close(outcome).await;
     }
 
-    /// The last view is left behind and shown.
+    /// Writes and shows the final snapshot.
     pub(super) fn leave_result(&mut self) {
         let now = self.clock.now();
         let mut last = viewed(u64::MAX, &self.job, &self.agents, &Links::default(), now);
@@ -171,7 +170,7 @@ impl<B: Backend, D: Diary> Master<B, D> {
         self.show();
     }
 
-    /// Takes in what is there already: the more that is written down together, the less each waits.
+    /// Handles everything that is ready: journaling it together reduces latency.
     async fn take_ready(&mut self, inbox: &mut mpsc::Receiver<Letter>) -> Result<(), Fenced> {
         for _ in 0..TURN_MAX {
             if self.diary.waiting_bytes() > TURN_BYTES_MAX {
@@ -187,7 +186,7 @@ impl<B: Backend, D: Diary> Master<B, D> {
         Ok(())
     }
 
-    /// Writes down what happened and tells the core.
+    /// Journals an event and feeds it to the core.
     fn feed(&mut self, event: Event) {
         let record = past::entry(&self.job, &self.links, self.clock.now(), event);
         self.diary.note(&record);
@@ -200,7 +199,7 @@ impl<B: Backend, D: Diary> Master<B, D> {
         self.watchers.changed();
     }
 
-    /// Does what was decided, now that what led to it is safe.
+    /// Performs decided effects, now that their causes are durable.
     fn perform(&mut self) {
         let mut said = Vec::new();
         for effect in self.outbox.take() {
@@ -208,7 +207,7 @@ impl<B: Backend, D: Diary> Master<B, D> {
                 Effect::Act(action) => self.act(action),
                 Effect::Pass(passed) => self.links.deliver(&passed),
                 Effect::Answer(to, answer) => {
-                    // Whoever asked may have gone.
+                    // The requester may have disconnected.
                     let _ = to.send(answer);
                 }
                 Effect::Said { task, number, answer } => said.push((task, number, answer)),
@@ -219,7 +218,7 @@ impl<B: Backend, D: Diary> Master<B, D> {
                 }
             }
         }
-        // Together, since each answer costs more than what is in it.
+        // Send them together, since each response has a cost of its own.
         for (task, number, answer) in said {
             self.links.answer(&task, number, answer);
         }
@@ -237,13 +236,13 @@ impl<B: Backend, D: Diary> Master<B, D> {
                 self.backend.launch(container, Launch { task, resources });
             }
             Action::Release(container) => {
-                // Its agent is told to stop if it listens, so that it need not be surprised.
+                // Let the agent stop in order if it is waiting.
                 self.agents.tell(&container, &self.job);
                 self.agents.forget(&container);
                 self.backend.release(container);
             }
             Action::OrderChanged(container) => self.agents.tell(&container, &self.job),
-            // The rendezvous was told when it happened.
+            // The rendezvous was updated with the event.
             Action::RoundStarted(_) | Action::AttemptOver(_) | Action::MembersChanged(_) => {}
             Action::Record(fact) => {
                 tracing::info!("{}", fact.kind);
@@ -270,7 +269,7 @@ impl<B: Backend, D: Diary> Master<B, D> {
                     metrics: self.metrics.all(),
                     ..viewed(0, job, &self.agents, links, now)
                 };
-                // Nothing follows from it: it need not wait for what is not written yet.
+                // This response has no effects, so it need not wait for the journal.
                 drop(answer.send(Reply::json(&all).into()));
             }
             Question::Facts { after } => self.watchers.facts(after, answer),
@@ -418,7 +417,7 @@ impl<B: Backend, D: Diary> Master<B, D> {
         self.outbox.answer(answer, answered);
     }
 
-    /// Agents whose tokens are not the newest are told so.
+    /// Notifies agents with outdated tokens.
     fn renew(&mut self) {
         if let Some(tokens) = &mut self.tokens {
             let number = tokens.borrow_and_update().number;
@@ -426,7 +425,7 @@ impl<B: Backend, D: Diary> Master<B, D> {
         }
     }
 
-    /// The newest tokens, for an agent whose container is still the job's.
+    /// Returns the current tokens, for an agent of this job.
     fn hand_over(&self, container: &ContainerId) -> Reply {
         if self.job.task_in_container(container).is_none() {
             let what = format!("`{container}` is gone and gets no tokens");
@@ -441,8 +440,8 @@ impl<B: Backend, D: Diary> Master<B, D> {
         }
     }
 
-    /// Agents that have missed their beats, programs that have not heeded what they were told, waiters that have gone,
-    /// metrics of what is over.
+    /// Handles missed heartbeats, unacknowledged frames, waiters that disconnected, and metrics of finished
+    /// attempts.
     fn look(&mut self) {
         let now = Instant::now();
         let again = self.links.remind(now);
@@ -466,7 +465,7 @@ impl<B: Backend, D: Diary> Master<B, D> {
     }
 }
 
-/// Waits for other tokens, or for ever.
+/// Waits for other tokens, possibly forever.
 async fn renewed(tokens: &mut Option<watch::Receiver<Fresh>>) {
     let changed = match tokens {
         Some(tokens) => tokens.changed().await.is_ok(),
@@ -477,7 +476,7 @@ async fn renewed(tokens: &mut Option<watch::Receiver<Fresh>>) {
     }
 }
 
-/// Waits for that moment, or for ever.
+/// Waits for that moment, possibly forever.
 async fn at(moment: Option<Instant>) {
     match moment {
         Some(moment) => sleep_until(moment).await,

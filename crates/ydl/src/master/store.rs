@@ -1,4 +1,4 @@
-//! The key-value store as the master keeps it: the store itself, and those who wait for something in it.
+//! Key-value service: the store and the clients that wait for its changes.
 
 use super::inbox::Answer;
 use super::kv::{Done, Found, Op, Refusal, Store, Wait, WaiterId, Woken};
@@ -8,41 +8,41 @@ use tokio::sync::oneshot;
 use ydl_net::request::Reply;
 use ydl_proto::kv::REVISION_HEADER;
 
-/// What somebody wants of the store.
+/// Request to the key-value store.
 #[derive(Debug)]
 pub enum Wish {
-    /// A change.
+    /// Change.
     Do(Op),
-    /// A value, now or when it comes.
+    /// Value, now or when it appears.
     Get {
-        /// Whose.
+        /// Key to read.
         key: String,
-        /// Whether to wait for it.
+        /// True to wait for it.
         wait: bool,
     },
-    /// What lies below a prefix.
+    /// Entries below a prefix.
     List {
-        /// The prefix.
+        /// Prefix.
         prefix: String,
-        /// Only keys after this one.
+        /// Lists only keys after this one.
         after: Option<String>,
-        /// How many at most.
+        /// Maximum number of entries.
         limit: usize,
     },
-    /// Something to wait for.
+    /// Waits for a change or an event.
     Watch(Wait),
-    /// Events there are already.
+    /// Existing events.
     Events {
-        /// After this one.
+        /// Sequence number to start after.
         after: u64,
-        /// Of this name alone.
+        /// Returns only events of this name.
         name: Option<String>,
-        /// How many at most.
+        /// Maximum number of events.
         limit: usize,
     },
 }
 
-/// The store, and those who wait.
+/// Store and its waiting clients.
 #[derive(Debug, Default)]
 pub(super) struct Shelf {
     store: Store,
@@ -51,7 +51,7 @@ pub(super) struct Shelf {
 }
 
 impl Shelf {
-    /// Grants a wish. A change that was made is returned, for the journal.
+    /// Handles a request. Returns the applied change for the journal.
     pub(super) fn grant(
         &mut self,
         wish: Wish,
@@ -86,20 +86,20 @@ impl Shelf {
         done
     }
 
-    /// A container is gone, and with it the keys it owned.
+    /// Deletes the keys of a container that ended.
     pub(super) fn owner_gone(&mut self, container: &str, out: &mut Outbox) {
         let container = container.to_owned();
-        // Forgetting cannot be refused.
+        // This operation cannot fail.
         let _ = self.apply(Op::OwnerGone { container }, out);
     }
 
-    /// Makes a change that an earlier master has made, when nobody waits for anything.
+    /// Replays a journaled change. Nothing waits yet.
     pub(super) fn repeat(&mut self, op: Op) {
-        // What was written down was not refused, and is not now.
+        // Only successful changes are journaled.
         let _ = self.apply(op, &mut Outbox::default());
     }
 
-    /// Forgets those who have stopped waiting.
+    /// Forgets clients that stopped waiting.
     pub(super) fn sweep(&mut self) {
         let gone = self.waiting.extract_if(.., |_, answer| answer.is_closed());
         let gone: Vec<_> = gone.map(|(waiter, _)| waiter).collect();

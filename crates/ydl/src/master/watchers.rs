@@ -1,4 +1,4 @@
-//! Those who look at the job: each is answered when there is something newer than what it has seen.
+//! Clients that watch the job: each is answered when there is something newer than what it has.
 
 use super::inbox::Answer;
 use std::{collections::VecDeque, time::Duration};
@@ -7,13 +7,13 @@ use ydl_core::HistoryEvent;
 use ydl_net::request::Reply;
 use ydl_proto::messages::{HistoryPage, JobSnapshot};
 
-/// Views are made at most so often: a view costs as much as the job has tasks.
+/// Minimum interval between views: the cost of a view grows with the number of tasks.
 const PACE: Duration = Duration::from_millis(50);
-/// So many may look at a time.
+/// Maximum number of watching clients.
 const WATCHERS_MAX: usize = 256;
-/// Facts kept for those who ask; older ones are in the job's directory.
+/// Maximum number of events in memory; older ones are in the history file.
 const FACTS_KEPT: usize = 10_000;
-/// Facts in one answer.
+/// Maximum number of events in one response.
 const FACTS_TOLD: usize = 1000;
 
 #[derive(Debug)]
@@ -22,7 +22,7 @@ pub(super) struct Watchers {
     shown: Instant,
     views: Vec<(u64, oneshot::Sender<Answer>)>,
     facts: VecDeque<HistoryEvent>,
-    /// The number of the first fact that is still kept.
+    /// Number of the first event in memory.
     first: u64,
     readers: Vec<(u64, oneshot::Sender<Answer>)>,
 }
@@ -41,13 +41,12 @@ impl Default for Watchers {
 }
 
 impl Watchers {
-    /// Numbers views from there on, if that is later: those who have seen an earlier master's must not take ours for
-    /// older.
+    /// Raises the number of the next view: it must be higher than those of an earlier master.
     pub(super) fn number_from(&mut self, number: u64) {
         self.number = self.number.max(number);
     }
 
-    /// The job is no longer what was shown.
+    /// Marks the last view as outdated.
     pub(super) fn changed(&mut self) {
         self.number += 1;
     }
@@ -80,7 +79,7 @@ impl Watchers {
         self.tell_facts();
     }
 
-    /// When somebody is to be shown a newer view.
+    /// Returns the time to send the next view, if a client waits for one.
     pub(super) fn show_at(&self) -> Option<Instant> {
         let waits = self.views.iter().any(|(seen, _)| *seen < self.number);
         waits.then(|| self.shown + PACE)
@@ -96,7 +95,7 @@ impl Watchers {
         self.shown = Instant::now();
         let reply = Reply::json(&view(number));
         for (_, answer) in stale {
-            // Whoever asked may have gone.
+            // The client may have disconnected.
             let _ = answer.send(reply.clone().into());
         }
     }

@@ -1,7 +1,6 @@
-//! A master in a container of a cluster, from its credentials to its end.
-//!
-//! The container's working directory is the job's directory on this node; what must outlive the node is in HDFS. A master
-//! that dies is followed by another one, which goes on from the diary.
+//! Lifecycle of a master in a container of a cluster.
+//! \n The working directory of the container is the job's directory on this node. Data that must outlive the
+//! node is in HDFS. If a master dies, its successor recovers from the journal.
 
 mod setting;
 mod tokens;
@@ -46,19 +45,19 @@ use ydl_storage::{
     hdfs::{Hdfs, HdfsError, Kind, Ways},
 };
 
-/// The longest that a name may be looked up, or a server be asked something small.
+/// Timeout of name lookups and small requests.
 const ASK_MAX: Duration = Duration::from_secs(30);
-/// How long a file system that is away is waited for at the beginning.
+/// Time limit for an unavailable file system at the start.
 const HDFS_MAX: Duration = Duration::from_secs(300);
 const PAUSE: Duration = Duration::from_millis(500);
-/// How often a master looks whether another has taken over. Agents wait for it no longer than for `silence`.
+/// Interval of checks for a later master. Agents wait for one no longer than the heartbeat timeout.
 const REPLACED_LOOK: Duration = Duration::from_secs(15);
 
-/// Why a master ends before its job does.
+/// Reason why a master ends before its job.
 enum End {
-    /// No other master could do better: the job has failed.
+    /// No other master could succeed: the job failed.
     Hopeless(Report),
-    /// Another master goes on, or has taken over.
+    /// Another master takes over.
     Left(Report),
 }
 
@@ -78,7 +77,7 @@ pub fn run() -> ExitCode {
         Err(error) => Err(Report::trouble(format!("cannot start the master: {error}"))),
     };
     if let Ok(runtime) = runtime {
-        // What still hangs in the file system is not waited for.
+        // Do not wait for file system calls in progress.
         runtime.shutdown_background();
     }
     match ran {
@@ -106,8 +105,8 @@ async fn live() -> Result<Outcome, Report> {
     let mut tokens = setting.tokens.take();
     let led = tokio::select! {
         led = lead_with(&setting, &mut tokens) => led,
-        // The application was killed, this node goes down, or this container is wanted for another job. Whatever
-        // comes next, it is not this master's to end the job: what it did is written down.
+        // The application was killed, the node shuts down, or the container was preempted. The job may continue
+        // with another master, so this one does not end it. The journal is durable.
         _ = terminations.recv() => {
             let what = "this container is being ended".to_owned();
             return Err(Report::new(Exit::Interrupted, what));
@@ -128,12 +127,12 @@ async fn live() -> Result<Outcome, Report> {
     }
 }
 
-/// Leads the job with tokens that are good, for as long as it takes.
+/// Runs the job while keeping its tokens fresh.
 async fn lead_with(setting: &Setting, tokens: &mut Option<Tokens>) -> Result<Outcome, End> {
     let Some(tokens) = tokens else {
         return lead(setting).await;
     };
-    // Before anything is asked of a file system: an earlier master's may have ended.
+    // Before any file system access: the tokens of an earlier master may have expired.
     let due = tokens.begin().await?;
     tokio::select! {
         led = lead(setting) => led,
@@ -141,7 +140,7 @@ async fn lead_with(setting: &Setting, tokens: &mut Option<Tokens>) -> Result<Out
     }
 }
 
-/// Leads the job from here to its end.
+/// Runs the job to its end.
 async fn lead(setting: &Setting) -> Result<Outcome, End> {
     let hdfs = connected(setting).await?;
     let (past, diary) = taken_over(setting, &hdfs).await?;
@@ -155,7 +154,7 @@ async fn lead(setting: &Setting) -> Result<Outcome, End> {
     let this = process::Identity::this().ok_or_else(|| Report::trouble("cannot read `/proc`"))?;
     let whereabouts =
         Whereabouts { address, attempt: setting.attempt, pid: this.pid, pid_started: this.started };
-    // Agents that this master starts know where it is; it waits for nobody else to learn it.
+    // Agents of this master know its address, so nothing waits for this.
     let (away, place) = (hdfs.clone(), setting.place.clone());
     tokio::spawn(async move {
         if let Err(error) = Ashore::announce(&away, &place, &whereabouts).await {
@@ -182,7 +181,7 @@ async fn lead(setting: &Setting) -> Result<Outcome, End> {
     let (over, ended) = oneshot::channel::<()>();
     let secret = setting.secret.clone();
     let mut serving = tokio::spawn(serve(listener, tls, secret, letters, async {
-        // Dropped or sent, it means the same.
+        // Sent or dropped, it has the same meaning.
         let _ = ended.await;
     }));
     let outcome = tokio::select! {
@@ -192,13 +191,13 @@ async fn lead(setting: &Setting) -> Result<Outcome, End> {
         () = replaced(&hdfs, setting) => {
             return Err(Report::trouble("another master has taken over").into());
         }
-        // Another master, on another node perhaps, can be reached.
+        // Another master, perhaps on another node, may be reachable.
         ended = &mut serving => {
             let why = ended.map_or_else(|error| error.to_string(), |()| "they closed".to_owned());
             return Err(Report::trouble(format!("the master's doors are broken: {why}")).into());
         }
     };
-    // Whoever hears of the end from the ResourceManager looks for the result next.
+    // Clients look for the result as soon as the ResourceManager reports the end.
     master.leave_result();
     if outcome != Outcome::Succeeded {
         let (submitted, home) = (&setting.submitted, &setting.staged.home);
@@ -227,18 +226,19 @@ async fn lead(setting: &Setting) -> Result<Outcome, End> {
     Ok(outcome)
 }
 
-/// The job's run in MLflow, if it wants one.
+/// Starts the job's run in MLflow, if it has one.
 async fn track(submitted: Submitted, secret: Option<Vec<u8>>) -> Option<mlflow::Tracker> {
     mlflow::Tracker::begin(&submitted, secret.as_deref()).await
 }
 
-/// Ends when there is a later master. The ResourceManager tells, and so does the journal with the next entry; but where
-/// the one cannot be reached and there is nothing to write, agents would be kept from their new master for ever.
+/// Returns when there is a later master. The ResourceManager and the next journal entry also detect it. But if
+/// the ResourceManager is unreachable and there is nothing to write, agents would never move to their new
+/// master.
 async fn replaced(hdfs: &Hdfs, setting: &Setting) {
     loop {
         sleep(REPLACED_LOOK).await;
         let deadline = Instant::now() + ASK_MAX;
-        // What cannot be seen now is seen later.
+        // An error is retried at the next check.
         if let Ok(true) = is_replaced(hdfs, &setting.place, setting.attempt, deadline).await {
             return;
         }
@@ -255,7 +255,8 @@ async fn connected(setting: &Setting) -> Result<Hdfs, End> {
     connect.await.map_err(|error| End::Hopeless(error.into()))
 }
 
-/// A file system that is away, or says what nobody understands, may do better for the next one.
+/// Decides whether another master may succeed: it may if the file system is unavailable or returned an unknown
+/// error.
 fn ended_by(error: HdfsError) -> End {
     match error.may_pass() || error.kind == Kind::Other {
         true => End::Left(error.into()),
@@ -263,7 +264,7 @@ fn ended_by(error: HdfsError) -> End {
     }
 }
 
-/// The diary of this master, and what those before it have come to.
+/// Starts this master's journal and recovers the state of earlier masters.
 async fn taken_over(setting: &Setting, hdfs: &Hdfs) -> Result<(Past, Segments), End> {
     let path = setting.dir.events_file();
     let events = File::create(&path)
@@ -280,18 +281,18 @@ async fn taken_over(setting: &Setting, hdfs: &Hdfs) -> Result<(Past, Segments), 
     Ok((reading.end(), diary))
 }
 
-/// A socket at the address that others know this node by.
+/// Listens on the address by which other machines know this node.
 async fn listen(host: Option<&str>) -> Result<TcpListener, Report> {
     let any = SocketAddr::from(([0, 0, 0, 0], 0));
     let mut found = Vec::new();
     if let Some(host) = host
         && let Ok(Ok(addresses)) = timeout(ASK_MAX, lookup_host((host, 0))).await
     {
-        // A node often knows its own name as an address that leads nowhere else.
+        // A node often resolves its own name to a loopback address.
         let is_literal = host.parse::<IpAddr>().is_ok();
         found.extend(addresses.filter(|it| is_literal || !it.ip().is_loopback()));
     }
-    // A name that leads to another machine, or nowhere, is still how others may reach this one.
+    // Others may still reach this node by a name that it does not resolve to itself.
     found.push(any);
     let mut last = String::new();
     for address in found {

@@ -1,4 +1,4 @@
-//! The doors for logs and ports: one for whoever wants to see them, one for agents who have them.
+//! Endpoints for logs and port forwarding, for clients and for agents.
 
 use super::bad;
 use crate::master::{
@@ -10,10 +10,10 @@ use ydl_core::{ContainerId, TaskId};
 use ydl_net::request::{Head, Reply};
 use ydl_proto::messages::{AgentRequest, FORWARD_TEXT_MAX, LOG_BYTES_MAX};
 
-/// The longest that an agent waits for something to be printed.
+/// Maximum time that an agent waits for output.
 const WAIT_MAX: Duration = Duration::from_secs(30);
 
-/// A wish, and how long its answer may be waited for.
+/// Parses a log request and its maximum wait.
 pub(super) fn wish(head: &Head, wait: Option<Duration>) -> Result<(Question, Duration), Reply> {
     let task = task(head)?;
     let wait = wait.unwrap_or_default().min(WAIT_MAX);
@@ -30,7 +30,7 @@ pub(super) fn wish(head: &Head, wait: Option<Duration>) -> Result<(Question, Dur
     Ok((Question::Logs { task, want }, wait + GRACE))
 }
 
-/// What an agent has found.
+/// Parses an agent's response to a log request.
 pub(super) fn found(container: ContainerId, head: &Head, body: Vec<u8>) -> Result<Question, Reply> {
     let id = number(head, "request")?.ok_or_else(|| bad("missing parameter `request`"))?;
     if body.len() as u64 > LOG_BYTES_MAX {
@@ -46,7 +46,7 @@ pub(super) fn found(container: ContainerId, head: &Head, body: Vec<u8>) -> Resul
     Ok(Question::Logged { container, id, found })
 }
 
-/// Somebody wants to reach a port.
+/// Parses a port-forward request.
 pub(super) fn open(head: &Head) -> Result<Question, Reply> {
     let port = head.query.get("port").filter(|name| !name.is_empty());
     if port.is_some_and(|name| name.len() > FORWARD_TEXT_MAX) {
@@ -55,7 +55,7 @@ pub(super) fn open(head: &Head) -> Result<Question, Reply> {
     Ok(Question::Open { task: task(head)?, port: port.cloned() })
 }
 
-/// An agent has connected to it, or says why it cannot.
+/// Parses an agent's response to a port-forward request.
 pub(super) fn opened(container: ContainerId, head: &Head, body: &[u8]) -> Result<Question, Reply> {
     let id = number(head, "request")?.ok_or_else(|| bad("missing parameter `request`"))?;
     let refused = head.query.contains_key("failed").then(|| {

@@ -1,12 +1,12 @@
-//! Which files of a job's directory make up its diary, and what of each counts.
-//!
-//! Every master writes files of its own, `journal.<attempt>` and, after one that broke, `journal.<attempt>.<part>`. Each
-//! begins with how many entries come before it. That decides what counts where two files have the same entry: a file
-//! that begins with entry 7 means that only six were read by whoever began it, whatever an earlier one holds beyond.
+//! Files of a journal, and the entries of each that count.
+//! \n Every master writes its own files: `journal.<attempt>` and, after a failed write,
+//! `journal.<attempt>.<part>`. Each begins with the number of entries before it. That resolves overlaps: a file
+//! that begins at entry 7 means that its master read only six entries, so further entries of earlier files do
+//! not count.
 
 use serde::{Deserialize, Serialize};
 
-/// A file of a diary, in the order in which they are read.
+/// File of a journal, ordered as it is read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct Part {
     pub(super) attempt: u32,
@@ -14,7 +14,7 @@ pub(super) struct Part {
 }
 
 impl Part {
-    /// The part of that name, if it is one.
+    /// Parses the name of a journal file.
     pub(super) fn parse(name: &str) -> Option<Part> {
         let rest = name.strip_prefix("journal.")?;
         let (attempt, number) = rest.split_once('.').unwrap_or((rest, "0"));
@@ -22,15 +22,15 @@ impl Part {
     }
 }
 
-/// The first record of a part.
+/// First record of a part.
 #[derive(Debug, Serialize, Deserialize)]
 pub(super) struct Beginning {
-    /// So many entries come before this part.
+    /// Number of entries before this part.
     pub(super) entries_before: u64,
 }
 
-/// How many entries of each part count, for parts that begin after so many entries. Those without a beginning have no
-/// entries.
+/// Returns how many entries of each part count, from the number of entries before each part. A part without a
+/// beginning has none.
 pub(super) fn counted(beginnings: &[Option<u64>]) -> Vec<u64> {
     let mut end = u64::MAX;
     let mut counted: Vec<u64> = beginnings
@@ -69,7 +69,7 @@ mod tests {
         let all = u64::MAX;
         assert_eq!(counted(&[Some(0)]), [all]);
         assert_eq!(counted(&[Some(0), Some(5), Some(5)]), [5, 0, all - 5]);
-        // A master that was replaced wrote on; the one after it had read five entries.
+        // A fenced master continued to write; its successor had read five entries.
         assert_eq!(counted(&[Some(0), Some(7), Some(5)]), [5, 0, all - 5]);
         assert_eq!(counted(&[Some(0), None, Some(4), None]), [4, 0, all - 4, 0]);
         assert_eq!(counted(&[]), [0; 0]);

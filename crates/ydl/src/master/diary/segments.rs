@@ -1,9 +1,8 @@
-//! A diary in HDFS, where a master on any node finds it.
-//!
-//! An entry is safe when it is synced to the DataNodes. A file that cannot be written any more is left and another one
-//! begun, for as long as the patience lasts. That is also how a master learns that it has been replaced: the new one
-//! first begins a file of its own, then shuts the writers of all earlier files out, then reads. So whoever begins
-//! a file, writes to it, and then sees no file of a later master, has been read by every later one.
+//! Journal in HDFS, where a master on any node finds it.
+//! \n An entry is durable once it is synced to the DataNodes. If a file cannot be written any more, the journal
+//! continues in another one, until a time limit. This also fences earlier masters: a new master first creates
+//! its own file, then revokes the leases of all earlier files, then reads them. So if a master creates a file,
+//! writes to it and then sees no file of a later master, every later master will read what it wrote.
 
 use super::{Diary, Record, parts::Beginning, take_over::is_replaced};
 use crate::{
@@ -14,36 +13,36 @@ use std::time::Duration;
 use tokio::time::{Instant, sleep};
 use ydl_storage::hdfs::{Hdfs, HdfsError, JobPlace, Kind, Writer};
 
-/// One try to write may take so long.
+/// Timeout of one attempt to write.
 const STEP_MAX: Duration = Duration::from_secs(20);
-/// For so long a diary that cannot be written is tried again. Meanwhile nothing follows from anything.
+/// Time limit for retries. Meanwhile the master takes no action.
 const PATIENCE: Duration = Duration::from_secs(600);
-/// Between two tries, at first and at most.
+/// Initial and maximum retry delay.
 const PAUSE: (Duration, Duration) = (Duration::from_millis(200), Duration::from_secs(3));
-/// A file of this size is followed by another: one is read at a time, into memory.
+/// Size after which another file is started. Recovery reads one file at a time into memory.
 const PART_BYTES_MAX: u64 = 16 << 20;
-/// A diary of this size ends: a new master could not read it before its agents give up.
+/// Maximum size of a journal. Reading a larger one would exceed the agents' timeout.
 pub(super) const DIARY_BYTES_MAX: u64 = 1 << 30;
-/// Only the job's owner reads it.
+/// Readable by the job's owner only.
 const PERMISSION: u32 = 0o600;
 
-/// A diary in HDFS, to be written.
+/// Writer of a journal in HDFS.
 #[derive(Debug)]
 pub struct Segments {
     hdfs: Hdfs,
     place: JobPlace,
     attempt: u32,
-    /// The number of the next file.
+    /// Number of the next file.
     next: u32,
     open: Option<Open>,
-    /// Entries that are not safe yet, as they will be written.
+    /// Encoded entries that are not durable yet.
     waiting: Vec<Vec<u8>>,
     waiting_bytes: usize,
-    /// How many entries are safe.
+    /// Number of durable entries.
     entries: u64,
-    /// How many bytes all files have together.
+    /// Size of all files.
     bytes: u64,
-    /// It has all that it may have: nothing is written any more.
+    /// The size limit is reached: nothing more is written.
     ended: bool,
 }
 
@@ -52,14 +51,14 @@ struct Open {
     writer: Writer,
     salt: u64,
     length: u64,
-    /// Another file is begun when it is longer.
+    /// Size after which another file is started.
     full: u64,
-    /// Whether no later master had begun when this file was.
+    /// True if no later master existed after this file was created.
     ours: bool,
 }
 
 impl Segments {
-    /// Begins the files of that master. No earlier master can write unnoticed from then on.
+    /// Creates the first file of this master. From then on earlier masters detect that they are fenced.
     pub async fn begin(hdfs: Hdfs, place: JobPlace, attempt: u32) -> Result<Segments, HdfsError> {
         let mut segments = Segments {
             hdfs,
@@ -88,7 +87,7 @@ impl Segments {
         }
     }
 
-    /// Goes on after so many entries, which have so many bytes.
+    /// Sets the number of recovered entries and their size.
     pub(super) fn go_on_after(&mut self, entries: u64, bytes: u64) {
         self.entries = entries;
         self.bytes = bytes;
@@ -103,7 +102,7 @@ impl Segments {
                     self.next += 1;
                     self.open = Some(Open {
                         writer,
-                        // It has to differ from others, no more.
+                        // The salt only needs to differ from others.
                         salt: format::salt().unwrap_or_else(|_| u64::from(self.next)),
                         length: 0,
                         full: PART_BYTES_MAX,
@@ -111,14 +110,14 @@ impl Segments {
                     });
                     return Ok(());
                 }
-                // An earlier try that seemed to fail.
+                // An earlier attempt succeeded although it reported an error.
                 Err(error) if error.kind == Kind::Exists => self.next += 1,
                 Err(error) => return Err(error),
             }
         }
     }
 
-    /// Writes what waits to the open file, once.
+    /// Writes pending entries to the current file, once.
     async fn write(&mut self) -> Result<(), Trouble> {
         if self.open.as_ref().is_some_and(|it| it.length > it.full) {
             self.turn_page().await;
@@ -134,7 +133,7 @@ impl Segments {
         if open.length == 0 {
             batch.extend_from_slice(&format::header(open.salt));
             let beginning = Beginning { entries_before: self.entries };
-            // A number in braces is always JSON.
+            // Serializing one number cannot fail.
             let beginning = serde_json::to_vec(&beginning).unwrap_or_default();
             format::add(&mut batch, open.salt, 0, &beginning);
         }
@@ -159,12 +158,12 @@ impl Segments {
         Ok(())
     }
 
-    /// Begins the next file while the one before is still good. If that cannot be, it is written on.
+    /// Starts the next file while the current one works. If that fails, continues with the current one.
     async fn turn_page(&mut self) {
         let full = self.open.take();
         match (self.create().await, full) {
             (Ok(()), Some(full)) => {
-                // Whoever reads it later closes it if this does not.
+                // Recovery closes the file if this fails.
                 tokio::spawn(full.writer.close(Instant::now() + STEP_MAX));
             }
             (Ok(()), None) => {}
@@ -182,8 +181,8 @@ impl Diary for Segments {
         if self.ended {
             return;
         }
-        // What has no place in it ends it, like what comes when there is no room left: going on without an entry, a
-        // new master would become another one.
+        // A record that does not fit ends the journal, as the size limit does: a master that recovers without
+        // it would have another state.
         let written = serde_json::to_vec(record).unwrap_or_default();
         let fits = (1..=RECORD_BYTES_MAX).contains(&written.len());
         let entry = match fits && self.bytes < DIARY_BYTES_MAX {
@@ -214,7 +213,7 @@ impl Diary for Segments {
                 }
                 Err(Trouble::Hdfs(error)) => error,
             };
-            // What became of the last bytes cannot be known: they are written again, to another file.
+            // The last write may have succeeded partially: it is repeated in another file.
             self.open = None;
             if began.elapsed() > PATIENCE {
                 let why = format!("what happens cannot be written down: {error}");

@@ -1,4 +1,4 @@
-//! How a new master takes the diary over: it shuts earlier ones out, then reads what they wrote.
+//! Recovery of a journal by a new master: fence earlier masters, then read what they wrote.
 
 use super::{
     Record,
@@ -13,26 +13,26 @@ use std::{fmt, path::Path, time::Duration};
 use tokio::time::{Instant, sleep};
 use ydl_storage::hdfs::{Hdfs, HdfsError, JobPlace};
 
-/// One step may take so long: shutting a writer out that is still there takes the longest.
+/// Timeout of one step. Revoking the lease of a live writer takes the longest.
 const STEP_MAX: Duration = Duration::from_secs(60);
-/// For so long a file system that is away is waited for. The ResourceManager waits ten minutes for a master.
+/// Time limit for an unavailable file system. The ResourceManager waits ten minutes for a master.
 const PATIENCE: Duration = Duration::from_secs(300);
 const PAUSE: Duration = Duration::from_millis(500);
-/// A file of a diary is as long as its first limit, what was added while another could not be begun, and one batch.
+/// Maximum size of one file: the rotation limit, plus what was added while rotation failed, plus one batch.
 const PART_BYTES_MAX: u64 = 512 << 20;
-/// The head of a part: the header and its first record.
+/// Size of a file's header and first record.
 const HEAD_BYTES: usize = 1 << 10;
 
-/// Why a diary cannot be gone on with.
+/// Reason why a journal cannot be recovered.
 #[derive(Debug)]
 pub enum Unreadable {
-    /// There is a master of a later attempt.
+    /// A later attempt has a master.
     Replaced,
-    /// The file system fails.
+    /// File system error.
     Hdfs(HdfsError),
-    /// A file is not what it should be.
+    /// Invalid file.
     Journal(JournalError),
-    /// Entries are missing, or mean nothing to this master.
+    /// Missing or unknown entries.
     Entries(String),
 }
 
@@ -59,7 +59,7 @@ impl From<JournalError> for Unreadable {
     }
 }
 
-/// Whether a later master has begun.
+/// Returns true if a later master has started its journal.
 pub async fn is_replaced(
     hdfs: &Hdfs,
     place: &JobPlace,
@@ -71,14 +71,14 @@ pub async fn is_replaced(
     Ok(parts.any(|part| part.attempt > attempt))
 }
 
-/// Begins the diary of that master and reads those of all before it.
+/// Starts the journal of this master and replays those of all earlier ones.
 pub async fn take_over(
     hdfs: &Hdfs,
     place: &JobPlace,
     attempt: u32,
     reading: &mut Reading,
 ) -> Result<Segments, Unreadable> {
-    // First of all: an earlier master that begins another file after this sees that it has been replaced.
+    // Create the own file first: an earlier master that starts another file after this sees that it is fenced.
     let mut segments = Segments::begin(hdfs.clone(), place.clone(), attempt).await?;
     let end = Instant::now() + PATIENCE;
     let entries = patiently(end, async |deadline| hdfs.list(place.dir(), deadline).await).await?;
@@ -117,11 +117,11 @@ pub async fn take_over(
         let whole = async |deadline| hdfs.read_whole(&file, PART_BYTES_MAX, deadline).await;
         let whole = patiently(end, whole).await?;
         bytes += whole.len() as u64;
-        // What is here again was read already.
+        // Entries that an earlier file contained are skipped.
         let again = count - before;
         let (mut at, mut wrong) = (0, None);
         let scan = format::scan(Path::new(&file), &whole[..], |payload| {
-            // The first is the beginning, which is no entry.
+            // The first record is the beginning of the part.
             let entry = u64::checked_sub(at, 1);
             at += 1;
             if entry.is_some_and(|entry| (again..room).contains(&entry)) && wrong.is_none() {
@@ -150,7 +150,7 @@ fn take(reading: &mut Reading, payload: &[u8]) -> Result<(), String> {
     }
 }
 
-/// After how many entries a part begins, from its first bytes; none if it was never begun.
+/// Returns the number of entries before a part, from its first bytes; none if the part was never begun.
 fn beginning(file: &str, head: &[u8]) -> Result<Option<u64>, Unreadable> {
     let mut first: Option<Vec<u8>> = None;
     format::scan(Path::new(file), head, |payload| {
@@ -168,7 +168,7 @@ fn beginning(file: &str, head: &[u8]) -> Result<Option<u64>, Unreadable> {
     }
 }
 
-/// Tries again what fails because a server is away.
+/// Retries a step while the server is unavailable.
 async fn patiently<T>(
     end: Instant,
     step: impl AsyncFn(Instant) -> Result<T, HdfsError>,

@@ -1,4 +1,4 @@
-//! What can be wrong with a journal.
+//! Errors of journal files.
 
 use std::path::{Path, PathBuf};
 use std::{fmt, io};
@@ -6,7 +6,7 @@ use std::{fmt, io};
 use super::format::VERSION;
 use super::{JOURNAL_BYTES_MAX, RECORD_BYTES_MAX};
 
-/// Why a journal cannot be used.
+/// Journal file error.
 #[derive(Debug)]
 #[non_exhaustive]
 pub enum JournalError {
@@ -15,7 +15,7 @@ pub enum JournalError {
         path: PathBuf,
         source: io::Error,
     },
-    /// Another process appends to it.
+    /// Another process appends to the file.
     Held {
         path: PathBuf,
     },
@@ -26,12 +26,12 @@ pub enum JournalError {
         path: PathBuf,
         version: u32,
     },
-    /// Good records follow a bad one, or the header is bad.
+    /// Valid records follow a damaged one, or the header is damaged.
     Damaged {
         path: PathBuf,
         offset: u64,
     },
-    /// A record that is empty or too long.
+    /// The record is empty or too long.
     Length {
         path: PathBuf,
         length: usize,

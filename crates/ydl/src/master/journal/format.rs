@@ -1,4 +1,4 @@
-//! The bytes of a journal: how they are written, and what is believed when they are read.
+//! Binary format of journal files.
 
 use std::io::{self, ErrorKind, Read};
 use std::path::Path;
@@ -12,7 +12,7 @@ pub(super) const VERSION: u32 = 1;
 pub(in crate::master) const HEADER_BYTES: usize = 24;
 pub(super) const FRAME_BYTES: usize = 8;
 
-/// How many bytes are looked at to find out whether damage is only a torn tail.
+/// Maximum number of bytes to search for valid records after damage.
 const SEARCH_BYTES_MAX: usize = 256 << 20;
 
 pub(in crate::master) fn header(salt: u64) -> [u8; HEADER_BYTES] {
@@ -25,16 +25,16 @@ pub(in crate::master) fn header(salt: u64) -> [u8; HEADER_BYTES] {
     header
 }
 
-/// What a journal was found to be.
+/// Result of reading a journal.
 pub(in crate::master) struct Scan {
-    /// None where not even the header was written to its end.
+    /// None if the header is incomplete.
     pub(in crate::master) salt: Option<u64>,
-    /// Up to where the file is good.
+    /// Length of the valid part.
     pub(super) length: u64,
     pub(super) tail: Tail,
 }
 
-/// Reads a journal from its first byte to its last. The path is what it is called if something is wrong with it.
+/// Reads a whole journal. The path is used in errors only.
 pub(in crate::master) fn scan(
     path: &Path,
     mut reader: impl Read,
@@ -72,10 +72,10 @@ pub(in crate::master) fn scan(
     }
 }
 
-/// The salt, or none where the file ends before its header does.
+/// Returns the salt, or none if the file ends within its header.
 fn read_header(path: &Path, head: &[u8]) -> Result<Option<u64>, JournalError> {
     if head.len() < HEADER_BYTES {
-        // A file that is something else must not be cut off and written to.
+        // A file of another kind must not be truncated.
         return match MAGIC.starts_with(&head[..head.len().min(8)]) {
             true => Ok(None),
             false => Err(JournalError::NotAJournal { path: path.to_owned() }),
@@ -139,7 +139,7 @@ fn read_up_to(reader: &mut impl Read, buffer: &mut [u8]) -> io::Result<usize> {
     Ok(got)
 }
 
-/// The length and the checksum in a frame, if such a record could be.
+/// Returns length and checksum of a frame, if they are possible.
 fn frame(bytes: &[u8]) -> Option<(usize, u32)> {
     let frame: [u8; FRAME_BYTES] = bytes.get(..FRAME_BYTES)?.try_into().ok()?;
     let [a, b, c, d, sum @ ..] = frame;
@@ -148,8 +148,8 @@ fn frame(bytes: &[u8]) -> Option<(usize, u32)> {
     (1..=RECORD_BYTES_MAX).contains(&length).then_some((length, sum))
 }
 
-/// Whether a good record stands anywhere after the damaged one that `rest` begins with. A file too
-/// damaged to be searched is taken to go on, because then nothing is cut off.
+/// Returns true if a valid record follows the damaged one that `rest` begins with. Assumes so if the file is
+/// too long to search, because then nothing is cut off.
 fn goes_on(salt: u64, place: u64, rest: &[u8]) -> bool {
     let mut budget = SEARCH_BYTES_MAX;
     for at in 1..rest.len() {
@@ -170,7 +170,7 @@ fn goes_on(salt: u64, place: u64, rest: &[u8]) -> bool {
     rest.len() > SEARCH_BYTES_MAX
 }
 
-/// A salt that no other journal has.
+/// Returns a random salt, which differs from those of other journals.
 pub(in crate::master) fn salt() -> io::Result<u64> {
     let mut salt = [0; 8];
     SystemRandom::new()
@@ -192,7 +192,7 @@ fn checksum(salt: u64, place: u64, payload: &[u8]) -> u32 {
     crc32c(&[&salt.to_le_bytes(), &place.to_le_bytes(), &length, payload])
 }
 
-/// CRC-32 with Castagnoli's polynomial: it notices every burst of up to 32 bits.
+/// Computes CRC-32C (Castagnoli), which detects every burst of up to 32 bits.
 pub(super) fn crc32c(parts: &[&[u8]]) -> u32 {
     let mut crc = !0_u32;
     for byte in parts.iter().copied().flatten() {

@@ -12,7 +12,7 @@ impl Folder {
         self.0.path().join("journal")
     }
 
-    /// The bytes of a journal with these records.
+    /// Returns the bytes of a journal with these records.
     fn journal(&self, records: &[&[u8]]) -> Vec<u8> {
         let _ = std::fs::remove_file(self.path());
         let mut journal = Journal::create(&self.path(), Sync::Sometime).unwrap();
@@ -23,7 +23,7 @@ impl Folder {
         std::fs::read(self.path()).unwrap()
     }
 
-    /// Whether `bytes` as a file give a prefix of `records`, and which tail.
+    /// Checks that `bytes` as a file give a prefix of `records`; returns its length and the tail.
     fn read(&self, bytes: &[u8], records: &[&[u8]]) -> Result<(usize, Tail), JournalError> {
         std::fs::write(self.path(), bytes).unwrap();
         let (read, tail) = Journal::read(&self.path())?;

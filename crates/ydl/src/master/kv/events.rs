@@ -1,4 +1,4 @@
-//! The events of a job: the newest ones, numbered from the first.
+//! Events of a job: the newest ones, with consecutive numbers.
 
 use std::collections::VecDeque;
 
@@ -7,7 +7,7 @@ use ydl_proto::kv::{Blob, Emitted, Event, Events};
 
 #[derive(Debug, Default)]
 pub(super) struct EventLog {
-    /// Without gaps in their sequence numbers; the last one's is `sequence`.
+    /// Events without gaps in their sequence numbers, up to `sequence`.
     kept: VecDeque<Event>,
     bytes: usize,
     sequence: u64,
@@ -37,7 +37,7 @@ impl EventLog {
         let dropped = self.sequence - self.kept.len() as u64;
         let skipped = after.saturating_sub(dropped).min(self.kept.len() as u64) as usize;
         let mut events = Vec::new();
-        // A number from the future is one of a log that was lost: go on with the log there is.
+        // A number from the future belongs to a log that was lost: continue with the current log.
         let mut through = self.sequence;
         for event in self.kept.range(skipped..).filter(|e| name.is_none_or(|n| n == e.name)) {
             if page.is_full() {

@@ -1,18 +1,19 @@
-//! What can be done to the store, and what comes of it.
+//! Operations on the store and their results.
 
 use serde::{Deserialize, Serialize};
 
 use super::WaiterId;
 use ydl_proto::kv::{Blob, Changed, Changes, Emitted, Entry, Events};
 
-/// What changes the store. This is what the journal keeps.
+/// Operation that changes the store. The journal records it.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Op {
     Put {
         key: String,
         value: Blob,
-        /// The container with which the key goes away. The caller has made sure that it lives.
+        /// Container that owns the key; the key is deleted with it. The caller checks that the container is
+        /// alive.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         owner: Option<String>,
         #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -24,7 +25,7 @@ pub enum Op {
     DeletePrefix {
         prefix: String,
     },
-    /// A container is gone, and with it the keys it owned.
+    /// A container ended; its keys are deleted.
     OwnerGone {
         container: String,
     },
@@ -36,17 +37,17 @@ pub enum Op {
     },
 }
 
-/// What must hold for a put to be done.
+/// Precondition of a put.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum OnlyIf {
-    /// There is no such key.
+    /// The key does not exist.
     Absent,
-    /// The key was last written with this revision.
+    /// The key has this revision.
     Revision(u64),
 }
 
-/// What an operation did, and who need not wait any longer.
+/// Result of an operation, and the waiters to wake.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Applied {
     pub done: Done,
@@ -59,14 +60,14 @@ pub enum Done {
     Emitted(Emitted),
 }
 
-/// A waiter that has its answer and is forgotten.
+/// Waiter that received its result.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Woken {
     pub waiter: WaiterId,
     pub found: Found,
 }
 
-/// The answer to a [`Wait`].
+/// Result of a [`Wait`].
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Found {
     Entry(Entry),

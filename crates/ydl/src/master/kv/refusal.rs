@@ -1,4 +1,4 @@
-//! Why the store will not do something.
+//! Errors of the store.
 
 use std::fmt;
 
@@ -30,7 +30,7 @@ pub enum Refusal {
         name: String,
         length: usize,
     },
-    /// What a put was to hold only for has changed; `found` is the key's revision.
+    /// The precondition failed; `found` is the key's revision.
     Changed {
         key: String,
         found: Option<u64>,
@@ -41,7 +41,7 @@ pub enum Refusal {
 }
 
 impl Refusal {
-    /// How HTTP puts it.
+    /// Returns the HTTP status.
     pub fn status(&self) -> u16 {
         match self {
             Self::KeyLength { .. }
@@ -55,7 +55,7 @@ impl Refusal {
         }
     }
 
-    /// The remedy, where there is one.
+    /// Returns a hint, if there is one.
     pub fn hint(&self) -> Option<&'static str> {
         match self {
             Self::ValueTooLong { .. } | Self::EventTooLong { .. } => {
@@ -117,7 +117,7 @@ pub(super) fn check_key(key: &str) -> Result<(), Refusal> {
     }
 }
 
-/// A prefix is a key that may be empty.
+/// Checks a prefix: a key that may be empty.
 pub(super) fn check_prefix(prefix: &str) -> Result<(), Refusal> {
     match prefix.chars().find(|letter| !is_printable(*letter)) {
         _ if prefix.len() > KEY_BYTES_MAX => Err(Refusal::KeyLength { length: prefix.len() }),

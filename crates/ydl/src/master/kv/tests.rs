@@ -53,7 +53,7 @@ fn found_in_words(found: &Found) -> String {
     }
 }
 
-/// Does one line after the other and says what came of each.
+/// Applies a script line by line and prints the results.
 fn check(script: &str, expected: Expect) {
     let mut store = Store::new();
     let mut said = String::new();
@@ -128,7 +128,7 @@ fn wait_in_words(store: &mut Store, waiter: u64, wait: Wait) -> String {
 }
 
 impl Store {
-    /// What must hold after every operation.
+    /// Checks the invariants.
     fn check(&self) {
         let bytes: usize = self.slots.iter().map(|(key, slot)| key.len() + slot.value.len()).sum();
         assert_eq!(self.bytes, bytes);
@@ -379,7 +379,7 @@ fn a_watcher_who_comes_too_late_for_deletions_is_told_to_start_over() {
     store.check();
     assert_eq!(store.graves.len(), GRAVES_MAX);
     assert!(matches!(store.changes("", before, 1), Changes::Resync { .. }));
-    // Two deletions were forgotten; who knows of them is not asked to start over.
+    // Two deletions were dropped; a watcher that knows them need not resync.
     assert_eq!(
         changes_in_words(&store.changes("", before + 2, 1)),
         format!("to {0}: -k/00002@{0}", before + 3)

@@ -1,11 +1,11 @@
-//! Who waits for what, found by what happens.
+//! Waiters, indexed by the operations that wake them.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 
 use super::{Refusal, WAITERS_MAX};
 
-/// Chosen by the caller, which alone knows how to reach the one who waits.
+/// Identifier chosen by the caller, which knows how to notify the waiter.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct WaiterId(pub u64);
 
@@ -15,20 +15,20 @@ impl fmt::Display for WaiterId {
     }
 }
 
-/// What can be waited for.
+/// Condition to wait for.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Wait {
-    /// That the key is there.
+    /// The key exists.
     Key { key: String },
-    /// That something below the prefix changes after the revision.
+    /// A key below the prefix changes after the revision.
     Changes { prefix: String, after: u64 },
-    /// That there is an event after the sequence number, of any name or of one.
+    /// An event after the sequence number exists, of any name or of one.
     Events { after: u64, name: Option<String> },
 }
 
 type Index<K> = BTreeMap<K, BTreeSet<WaiterId>>;
 
-/// Every waiter stands in `waits` and in exactly one of the indexes.
+/// Every waiter is in `waits` and in exactly one of the indexes.
 #[derive(Debug, Default)]
 pub(super) struct Waiters {
     waits: BTreeMap<WaiterId, Wait>,
@@ -74,7 +74,7 @@ impl Waiters {
         if self.prefixes.is_empty() {
             return;
         }
-        // A key has few prefixes, and there may be thousands of waiters.
+        // A key has few prefixes, but there may be thousands of waiters.
         let ends = key.char_indices().map(|(end, _)| end).chain([key.len()]);
         for end in ends {
             stirred.extend(self.prefixes.get(&key[..end]).into_iter().flatten());

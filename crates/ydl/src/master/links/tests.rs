@@ -1,4 +1,4 @@
-//! A rendezvous whose members change before anybody has said a word that is kept.
+//! Rendezvous with members that change before the first journaled record.
 
 mod reminders;
 
@@ -17,7 +17,7 @@ use ydl_core::{
 };
 use ydl_rendezvous::ConnId;
 
-/// A master's state, and what has been written down.
+/// State of a master, and its journal.
 struct Scene {
     job: Job,
     shelf: Shelf,
@@ -37,12 +37,12 @@ impl Scene {
         Scene::of(1, Range { min: 1, max: 2 })
     }
 
-    /// So many workers of so many, and a board beside them.
+    /// Creates a job with that many workers in a range, and a sidecar.
     fn of(instances: u32, range: Range) -> Scene {
         let mut draft = JobSpecBuilder::from(spec());
         draft.framework = Framework::Horovod;
         draft.gang.reform = ResizePolicy::Notify;
-        // A round begins with all or not at all.
+        // A round starts with all members or not at all.
         draft.gang.settle = Span::hours(1);
         let mut board = draft.roles[0].clone();
         board.name = RoleName::from("board");
@@ -84,7 +84,7 @@ impl Scene {
         passed.collect()
     }
 
-    /// A container that comes to be ready.
+    /// Starts a container up to readiness.
     fn up(&mut self, name: &str) {
         self.up_as(name, "worker");
     }
@@ -110,7 +110,7 @@ impl Scene {
         });
     }
 
-    /// What the agent of a container says, and what is said because of it.
+    /// Sends frames of a container's agent and returns the resulting frames.
     fn say(&mut self, name: &str, ups: Vec<ClientFrame>) -> Vec<Passed> {
         let container = ContainerId::from(name);
         let run = self.job.run_in(&container).expect("it runs");
@@ -135,7 +135,7 @@ impl Scene {
         answers(&passed)
     }
 
-    /// A program of that worker wants to know its number in the next world: so many are told theirs.
+    /// Asks for a worker's rank in the next world; returns how many workers get theirs.
     fn ask(&mut self, name: &str, index: u32) -> usize {
         let call = ConnId::Inbound(100);
         let said = format!("GET /rank_and_size/worker-{index}:0 HTTP/1.1\r\n\r\n");
@@ -143,7 +143,7 @@ impl Scene {
         answers(&self.say(name, ups))
     }
 
-    /// A new master, of what is written down.
+    /// Recovers a new master from the journal.
     fn heir(&self) -> Scene {
         let mut heir = Scene::begun(self.job.spec().clone());
         for entry in self.diary.clone() {
@@ -212,7 +212,7 @@ fn one_that_is_done_is_not_waited_for_by_those_who_meet_again() {
     }
     let exit = ProgramExit { code: Some(0), ..ProgramExit::default() };
     old.happen(Event::Exited { container: ContainerId::from("c0"), round: 1, exit });
-    // They see that it has gone, and nobody was lost.
+    // They see that it has gone, and no task was lost.
     let mut new = old.heir();
     new.attach("c1");
     new.attach("c2");
@@ -259,7 +259,7 @@ fn a_new_master_begins_a_round_with_those_with_whom_the_old_one_began_it() {
     let mut old = Scene::new();
     old.up("c0");
     old.attach("c0");
-    // The second comes while the program of the first is still being loaded, and has said nothing that is kept.
+    // The second joins while the first is loading and has sent nothing that is journaled.
     old.happen(Event::ScaleRequested { role: RoleName::from("worker"), instances: 2 });
     old.up("c1");
     old.happen(Event::Ticked);
@@ -270,7 +270,7 @@ fn a_new_master_begins_a_round_with_those_with_whom_the_old_one_began_it() {
         assert_eq!(master.put("c0", 0), 1, "the world of now is of one");
         assert_eq!(master.put("c1", 1), 0, "the newcomer waits for the next");
     }
-    // And the one after it.
+    // And its successor.
     let mut third = new.heir();
     third.attach("c1");
     assert_eq!(third.put("c1", 1), 0, "it waits still");
@@ -289,7 +289,7 @@ fn a_newcomer_whose_peers_change_before_it_has_joined_does_not_fail_the_job() {
     });
     for lied in [false, true] {
         let mut master = old.heir();
-        // What its agent says of it does not matter.
+        // The agent's claim does not matter.
         let exit = ProgramExit { code: Some(1), outdated: lied, ..ProgramExit::default() };
         master.happen(Event::Exited { container: ContainerId::from("c1"), round: run.round, exit });
         assert_eq!(master.job.outcome(), None);
@@ -309,7 +309,7 @@ fn a_new_master_believes_what_is_written_of_an_exit_and_not_what_its_own_rendezv
     let mut heir = scene.heir();
     heir.take(heir.now, exited.clone());
     assert_eq!(heir.job.outcome(), None, "it was in vain and not a failure");
-    // Where it happens an agent says what it likes.
+    // On a live event the agent's claim is ignored.
     scene.happen(exited);
     assert!(scene.job.outcome().is_some(), "one failure is too many here");
 }
@@ -331,7 +331,7 @@ fn a_connection_that_an_agent_has_given_up_does_not_come_back() {
     assert!(hear(&mut scene, 6, attach()).is_ok());
     let ups = vec![ClientFrame::Open(call), ClientFrame::Data(call, 0, first.into())];
     assert!(hear(&mut scene, 6, ups).is_ok());
-    // What was said over the one before comes late, and knows nothing of the link.
+    // A late frame of the earlier connection does not know the link.
     let refused = hear(&mut scene, 5, attach()).expect_err("it is late");
     assert_eq!(refused.status, 409);
     let ups = vec![ClientFrame::Data(call, first.len() as u64, rest.into())];
@@ -341,7 +341,7 @@ fn a_connection_that_an_agent_has_given_up_does_not_come_back() {
     assert!(hear(&mut scene, 7, attach()).is_ok());
 }
 
-/// The number and the frames of an answer, if it has come and has some.
+/// Returns sequence number and frames of a response with frames.
 fn told(answer: &mut oneshot::Receiver<Answer>) -> Option<(u64, Vec<ServerFrame>)> {
     let Ok(Answer::Reply(reply)) = answer.try_recv() else {
         return None;
@@ -372,7 +372,7 @@ fn what_an_agent_is_to_be_told_comes_with_the_first_answer_it_is_given_and_is_ne
             scene.say("c0", vec![ClientFrame::Open(call), ClientFrame::Data(call, 0, said)]);
         passed.iter().for_each(|one| scene.links.deliver(one));
     };
-    // With the answer to what it said, although somebody listens.
+    // They come with the response to its own frames, even while it waits.
     let mut listening = listen(&mut scene);
     say(&mut scene, 1);
     let (answer, mut answered) = oneshot::channel();
@@ -381,7 +381,7 @@ fn what_an_agent_is_to_be_told_comes_with_the_first_answer_it_is_given_and_is_ne
     let (number, frames) = told(&mut answered).expect("an answer with frames");
     assert_eq!((number, frames.len()), (1, 2));
     assert!(told(&mut listening).is_none());
-    // With nothing but its own words to answer it hears that they have come, and the rest by listening.
+    // A response without frames confirms its own; the rest comes with the waiting request.
     let (answer, mut answered) = oneshot::channel();
     scene.links.answer(&task, 1, answer);
     assert!(matches!(answered.try_recv(), Ok(Answer::Reply(reply)) if reply.body.is_empty()));
@@ -389,7 +389,7 @@ fn what_an_agent_is_to_be_told_comes_with_the_first_answer_it_is_given_and_is_ne
     scene.links.tell();
     let (number, frames) = told(&mut listening).expect("an answer with frames");
     assert_eq!((number, frames.len()), (2, 2));
-    // To one who has just stopped listening it is told when it listens again.
+    // A request that was just cancelled leaves the frames to the next one.
     let mut listening = listen(&mut scene);
     listening.close();
     say(&mut scene, 3);

@@ -1,4 +1,4 @@
-//! What is told to a tracking server when: while the job goes on, and at its end.
+//! Schedule of updates to a tracking server: periodically while the job runs, and at its end.
 
 use super::{
     kept::{self, Logs},
@@ -14,16 +14,16 @@ use tokio::{
 use ydl_core::Outcome;
 use ydl_proto::{files::JobDir, messages::JobSnapshot};
 
-/// How often it is looked what programs have reported, and every how many looks what they use.
+/// Poll interval for metrics, and the number of polls between resource usage samples.
 const LOOK: Duration = Duration::from_secs(2);
 const USE_EVERY: u32 = 5;
-/// How long a look may take.
+/// Timeout of a poll.
 const VIEW_MAX: Duration = Duration::from_secs(10);
-/// What the end of a job waits for a server that was away already.
+/// Time limit of the final update if the server was unavailable before.
 const LAST_MAX: Duration = Duration::from_secs(5);
 
 impl Tracker {
-    /// Tells how the job goes from now on.
+    /// Starts to report the job's progress.
     pub(in crate::master) fn follow(self, letters: mpsc::Sender<Letter>) -> Following {
         let (end, ended) = oneshot::channel();
         let following = tokio::spawn(self.tell(letters, ended));
@@ -66,7 +66,7 @@ impl Tracker {
     }
 }
 
-/// A run that is told how its job goes.
+/// Handle of a running tracker.
 #[derive(Debug)]
 pub(in crate::master) struct Following {
     following: JoinHandle<Tracker>,
@@ -74,7 +74,8 @@ pub(in crate::master) struct Following {
 }
 
 impl Following {
-    /// The job is over. `last` is its last view, `logs` what its tasks printed last. It takes so long at most.
+    /// Reports the end of the job. `last` is its last view, `logs` the end of its output. Takes at most
+    /// `patience`.
     pub(in crate::master) async fn end(
         self,
         outcome: &Outcome,
@@ -84,7 +85,7 @@ impl Following {
         patience: Duration,
     ) {
         let deadline = Instant::now() + patience;
-        // Dropped or sent, it means the same.
+        // Sent or dropped, it has the same meaning.
         let _ = self.end.send(());
         let Ok(Ok(mut tracker)) = timeout_at(deadline, self.following).await else {
             return;
@@ -92,10 +93,10 @@ impl Following {
         if let Some(last) = last {
             tracker.look(last, false);
         }
-        // The last is told first.
+        // The last item is sent first.
         let mut left = logs;
         left.extend(kept::about(&tracker.spec, dir));
-        // Nobody waits long for a server that was not there anyway.
+        // Do not wait long for a server that was unavailable before.
         let was_away = tracker.away;
         let patience = if was_away { LAST_MAX } else { patience };
         let told = async {
@@ -106,7 +107,7 @@ impl Following {
             if was_away {
                 return;
             }
-            // It may have been away for a moment; then it is worth one more.
+            // It may be a short outage, which is worth one retry.
             sleep_until(tracker.not_before.min(Instant::now() + RETRY.0)).await;
             if let Err(failure) = tracker.finish(outcome, &mut left).await {
                 tracker.complain(&failure);
@@ -119,7 +120,7 @@ impl Following {
     }
 }
 
-/// The job as everybody sees it, and what those have reported who are not seen any more.
+/// Reads the view of the job, including metrics of attempts that have just ended.
 async fn view(letters: &mpsc::Sender<Letter>) -> Option<JobSnapshot> {
     let (answer, answered) = oneshot::channel();
     let letter = Letter { question: Question::Everything, answer, kept: Kept::default() };

@@ -1,4 +1,4 @@
-//! What is left of a job when it is over, as far as people look at it: its job, its facts, the end of what its tasks printed.
+//! Artifacts of a finished job: its specification, its history, and the end of its output.
 
 use hyper::body::Bytes;
 use std::{
@@ -12,17 +12,17 @@ use ydl_core::{JobSpec, JobSpecBuilder, TaskId};
 use ydl_proto::{files::JobDir, messages::JobSnapshot};
 use ydl_storage::hdfs::{Hdfs, JobPlace};
 
-/// The last bytes of each stream, and of the facts.
+/// Maximum bytes of each stream and of the history.
 const LOG_BYTES: u64 = 64 << 10;
 const FACTS_BYTES: u64 = 4 << 20;
-/// Tasks whose logs are taken along.
+/// Maximum number of tasks with logs.
 const TASKS_MAX: usize = 64;
 const STREAMS: [&str; 2] = ["stdout", "stderr"];
 
-/// Names and bytes.
+/// Artifacts: names and contents.
 pub(in crate::master) type Logs = Vec<(String, Bytes)>;
 
-/// What a job on this machine leaves.
+/// Collects logs of a job on this machine.
 pub(in crate::master) fn here(dir: &JobDir, last: &JobSnapshot) -> Logs {
     let mut logs = Vec::new();
     for (task, attempt) in tasks(last) {
@@ -39,7 +39,7 @@ pub(in crate::master) fn here(dir: &JobDir, last: &JobSnapshot) -> Logs {
     logs
 }
 
-/// What a job on a cluster leaves. What cannot be had in time is left out.
+/// Collects logs of a job on a cluster, as far as time permits.
 pub(in crate::master) async fn afar(
     hdfs: &Hdfs,
     place: &JobPlace,
@@ -69,7 +69,7 @@ pub(in crate::master) async fn afar(
     logs
 }
 
-/// The job as it was understood, without the values of its variables; and what happened.
+/// Returns the job specification without the values of its variables, and the history.
 pub(super) fn about(spec: &JobSpec, dir: &JobDir) -> Logs {
     let mut draft = JobSpecBuilder::from(spec.clone());
     let hide = |value: &mut String| *value = "…".to_owned();
@@ -94,7 +94,7 @@ fn called(task: &TaskId, stream: &str) -> String {
     format!("ydl/logs/{}-{}/{stream}.txt", task.role, task.index)
 }
 
-/// The last segment of each stream.
+/// Returns the last segment of each stream.
 fn newest(names: &[String]) -> impl Iterator<Item = (&'static str, &str)> {
     STREAMS.into_iter().filter_map(|stream| {
         let of = |name: &&String| {

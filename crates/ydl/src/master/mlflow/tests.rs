@@ -1,4 +1,4 @@
-//! A tracker against a server that breaks, refuses and forgets on demand.
+//! Tracker against a server that fails, rejects and forgets on demand.
 
 use super::tracker::{Tracker, late};
 use crate::master::shell::tests::spec;
@@ -16,17 +16,17 @@ use ydl_core::{JobSpec, JobSpecBuilder, Outcome, Time, spec::Mlflow};
 use ydl_mlflow::{api::Row, server::Failure};
 use ydl_proto::files::{Offer, Place, Submitted};
 
-/// What a server answers to a path and a body: a status, and what it says.
+/// Response of the server to a path and a body: status and content.
 type Answers = fn(&str, &str) -> Option<(u16, Value)>;
 
-/// A server, and what it was asked.
+/// Server that records its requests.
 struct Faulty {
     at: String,
     asked: Arc<Mutex<Vec<String>>>,
 }
 
 impl Faulty {
-    /// A server that knows no job yet, and answers otherwise where it is said so.
+    /// Starts a server without any run. `answers` overrides its responses.
     async fn start(answers: Answers) -> Faulty {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let at = listener.local_addr().unwrap().to_string();
@@ -62,7 +62,7 @@ impl Faulty {
         tracker.expect("a job with a run")
     }
 
-    /// What was asked since the last time.
+    /// Returns the requests since the last call.
     fn asked(&self) -> Vec<String> {
         std::mem::take(&mut *self.asked.lock().unwrap())
     }
@@ -105,7 +105,7 @@ async fn serve(mut stream: TcpStream, answers: Answers, seen: &Mutex<Vec<String>
     let said = said.to_string();
     let length = said.len();
     let answer = format!("HTTP/1.1 {status} So\r\ncontent-length: {length}\r\n\r\n{said}");
-    // Whoever asked may have gone.
+    // The client may have disconnected.
     let _ = stream.write_all(answer.as_bytes()).await;
 }
 
@@ -121,7 +121,7 @@ fn left() -> super::Logs {
 #[tokio::test]
 async fn how_a_job_ended_is_told_before_all_that_is_left() {
     let faulty = Faulty::start(|path, _| match path {
-        // A proxy takes no large files.
+        // A proxy rejects large files.
         "1/r1/artifacts/large" => Some((413, json!({}))),
         _ => None,
     })

@@ -1,4 +1,4 @@
-//! What is told to a tracking server, and what becomes of what it does not take.
+//! Updates of a run on a tracking server, and handling of failures.
 
 use super::{
     kept::Logs,
@@ -17,18 +17,18 @@ use ydl_mlflow::{
 use ydl_os::env;
 use ydl_proto::{files::Submitted, messages::JobSnapshot};
 
-/// How long the job may wait for its run to be there.
+/// Timeout of creating the run, for which the job waits.
 const BEGIN_MAX: Duration = Duration::from_secs(10);
-/// Before the next try to reach a server that is away, at first and at most.
+/// Initial and maximum delay before a retry.
 pub(super) const RETRY: (Duration, Duration) = (Duration::from_secs(2), Duration::from_secs(60));
-/// Values that wait for a server that is away; the oldest go first.
+/// Maximum number of values that wait for an unavailable server; the oldest are dropped.
 const ROWS_MAX: usize = 20_000;
-/// Times that a server may break over the same values before they are given up.
+/// Number of server errors over the same values after which they are dropped.
 const BROKE_MAX: u32 = 3;
-/// Complaints that are written down.
+/// Maximum number of warnings to log.
 const COMPLAINTS_MAX: usize = 10;
 
-/// A job's run, told from here.
+/// MLflow run of a job.
 #[derive(Debug)]
 pub(in crate::master) struct Tracker {
     server: Server,
@@ -37,27 +37,26 @@ pub(in crate::master) struct Tracker {
     pub(super) spec: JobSpec,
     began_ms: u64,
     run: Option<Run>,
-    /// Whether it knows what the job is.
+    /// True once the parameters were sent.
     introduced: bool,
     told: Told,
     pub(super) rows: VecDeque<Row>,
-    /// How often the server broke over the first of them.
+    /// Number of server errors over the first values.
     broke: u32,
-    /// Whether it is known how the job ended.
+    /// True once the outcome was sent.
     ended: bool,
-    /// Whether the server was away when it was last asked, as far as the log says.
+    /// True if the server was unavailable at the last logged attempt.
     pub(super) away: bool,
-    /// What the log says of it.
+    /// Logged warnings.
     pub(super) complaints: BTreeSet<String>,
     pub(super) outages: usize,
-    /// When the server is asked again, and how long to wait after that.
+    /// Time of the next attempt, and the delay after it.
     pub(super) not_before: Instant,
     retry: Duration,
 }
 
 impl Tracker {
-    /// The run of a job, if it wants one: the one that an earlier master has begun, or a new one. A server that is not there
-    /// is asked again later.
+    /// Finds or creates the run of a job, if it wants one. Retries later if the server is unavailable.
     pub(in crate::master) async fn begin(
         submitted: &Submitted,
         secret: Option<&[u8]>,
@@ -97,7 +96,7 @@ impl Tracker {
         Some(tracker)
     }
 
-    /// What programs are told, so that what they log themselves goes to the same run.
+    /// Returns variables with which programs log to the same run.
     pub(in crate::master) fn variables(&self) -> BTreeMap<String, String> {
         let mut all = BTreeMap::new();
         all.insert(env::MLFLOW_TRACKING_URI.to_owned(), self.wanted.uri.clone());
@@ -108,7 +107,7 @@ impl Tracker {
         all
     }
 
-    /// Takes in what is new.
+    /// Adds new metrics.
     pub(super) fn look(&mut self, viewed: &JobSnapshot, use_too: bool) {
         self.rows.extend(words::reported(viewed, &mut self.told));
         if use_too {
@@ -118,7 +117,7 @@ impl Tracker {
         self.rows.drain(..over);
     }
 
-    /// Tells everything that is not told yet.
+    /// Sends everything that is pending.
     pub(super) async fn push(&mut self) -> Result<(), Failure> {
         let run = self.run().await?;
         self.introduce(&run).await?;
@@ -129,7 +128,7 @@ impl Tracker {
             self.broke += u32::from(matches!(told, Err(Failure::Broke(_))));
             match told {
                 Ok(()) => {}
-                // What it will not take, and what it breaks over, it is not told again.
+                // Do not repeat what the server rejects or fails on.
                 Err(failure @ Failure::Refused { .. }) => self.complain(&failure),
                 Err(Failure::Broke(status)) if self.broke >= BROKE_MAX => {
                     let code = "again and again".to_owned();
@@ -144,7 +143,7 @@ impl Tracker {
         Ok(())
     }
 
-    /// Tells what the job is, once. An earlier master may have done so; the same again changes nothing.
+    /// Sends the parameters once. Repeating those of an earlier master changes nothing.
     async fn introduce(&mut self, run: &Run) -> Result<(), Failure> {
         if self.introduced {
             return Ok(());
@@ -161,7 +160,7 @@ impl Tracker {
         Ok(())
     }
 
-    /// The job's run, which is looked for or made unless it is known.
+    /// Returns the job's run. Finds or creates it if needed.
     async fn run(&mut self) -> Result<Run, Failure> {
         match self.run.clone() {
             Some(run) => Ok(run),
@@ -204,7 +203,7 @@ impl Tracker {
         self.retry = (self.retry * 2).min(RETRY.1);
     }
 
-    /// Says what is wrong once, until it was well in between: it may be wrong for days.
+    /// Logs a failure once, until the server has recovered: it may last for days.
     pub(super) fn complain(&mut self, failure: &Failure) {
         let is_new = match failure {
             Failure::Away(_) | Failure::Broke(_) => {
@@ -223,14 +222,14 @@ impl Tracker {
         }
     }
 
-    /// How it ended, and what is left of it, of which only that remains which was not told.
+    /// Sends the outcome and the artifacts. Keeps what was not sent in `left`.
     pub(super) async fn finish(
         &mut self,
         outcome: &Outcome,
         left: &mut Logs,
     ) -> Result<(), Failure> {
         let run = self.run().await?;
-        // First of all: the rest is good to have, and may be much.
+        // Send the outcome first: the rest is optional and may be large.
         if !self.ended {
             let status = words::status(outcome);
             self.server.status(&run, status, Some(now_ms())).await?;
@@ -244,7 +243,7 @@ impl Tracker {
         while let Some((name, bytes)) = left.last() {
             match self.server.artifact(place, name, bytes.clone()).await {
                 Ok(()) => {}
-                // One that is too large for a proxy must not keep the others away.
+                // One artifact that is too large for a proxy must not block the others.
                 Err(failure @ (Failure::Refused { .. } | Failure::Broke(_))) => {
                     self.complain(&failure);
                 }
@@ -256,7 +255,7 @@ impl Tracker {
     }
 }
 
-/// It has not answered for so long.
+/// Returns the failure for a timeout.
 pub(super) fn late(after: Duration) -> Failure {
     Failure::Away(format!("it has not answered in {} s", after.as_secs()))
 }

@@ -1,4 +1,4 @@
-//! A job in MLflow's words: its parameters, its tags, and the names of its metrics.
+//! A job in MLflow's terms: parameters, tags and metric names.
 
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
@@ -9,16 +9,16 @@ use ydl_proto::{
     usage::Usage,
 };
 
-/// The tag by which a later master finds the run again.
+/// Tag with which a later master finds the run.
 pub(super) const JOB_TAG: &str = "ydl.job";
-/// Letters of a value that every version of MLflow takes.
+/// Maximum length of a value that every version of MLflow accepts.
 const VALUE_MAX: usize = 250;
-/// Letters of a metric's name, beside those of its task: all together are 250 at most.
+/// Maximum length of a metric's name without its task: MLflow accepts 250 in total.
 const NAME_MAX: usize = 100;
-/// Tasks whose use is told; of more nobody looks at each.
+/// Maximum number of tasks with resource usage.
 const TASKS_MAX: usize = 128;
 
-/// What the job is. What is in `env` is nobody's business but the programs'.
+/// Returns the parameters of the job, without `env`, which may hold secrets.
 pub(super) fn params(spec: &JobSpec) -> BTreeMap<String, String> {
     let mut all = BTreeMap::new();
     let mut set = |key: String, value: String| {
@@ -27,7 +27,7 @@ pub(super) fn params(spec: &JobSpec) -> BTreeMap<String, String> {
             all.insert(key, value);
         }
     };
-    // Programs log parameters of their own into the same run, where none can have two values.
+    // Programs log their own parameters into the same run, where a name has only one value.
     set("job.name".to_owned(), spec.name.clone());
     set("job.framework".to_owned(), spec.framework.to_string());
     if let Some(queue) = &spec.cluster_options.queue {
@@ -69,7 +69,7 @@ pub(super) fn run_name<'a>(wanted: &'a Mlflow, id: &'a str) -> &'a str {
     wanted.run_name.as_deref().unwrap_or(id)
 }
 
-/// MLflow's word for how a job ended.
+/// Maps the outcome to MLflow's status.
 pub(super) fn status(outcome: &Outcome) -> &'static str {
     match outcome {
         Outcome::Succeeded => "FINISHED",
@@ -78,10 +78,10 @@ pub(super) fn status(outcome: &Outcome) -> &'static str {
     }
 }
 
-/// What was told last of each metric, as far as it is still there.
+/// Last sent step and time of each metric that still exists.
 pub(super) type Told = BTreeMap<(TaskId, String), (Option<u64>, u64)>;
 
-/// What programs have reported since.
+/// Returns metrics that changed since the last call.
 pub(super) fn reported(viewed: &JobSnapshot, told: &mut Told) -> Vec<Row> {
     let mut rows = Vec::new();
     let mut known = Told::new();
@@ -100,12 +100,12 @@ pub(super) fn reported(viewed: &JobSnapshot, told: &mut Told) -> Vec<Row> {
             known.insert(of, (step, at));
         }
     }
-    // Names that nobody says any more would be remembered for as long as the job runs.
+    // Drop metrics that are no longer reported, so that the map does not grow.
     *told = known;
     rows
 }
 
-/// What tasks use now.
+/// Returns the current resource usage of tasks.
 pub(super) fn used(viewed: &JobSnapshot, now_ms: u64) -> Vec<Row> {
     let mut rows = Vec::new();
     let step = (viewed.view.now - viewed.view.started).0 / 1000;
@@ -129,8 +129,8 @@ pub(super) fn used(viewed: &JobSnapshot, now_ms: u64) -> Vec<Row> {
     rows
 }
 
-/// As `worker/0/loss`: MLflow's page shows what stands before the last slash as groups. Its names have no colons, and are paths
-/// without a detour: one that is not is refused together with all that is told beside it.
+/// Returns a metric's name, such as `worker/0/loss`. MLflow's page groups names by the part before the last
+/// slash. MLflow rejects colons and paths with empty, `.` or `..` parts, and the whole batch with them.
 fn key(task: &TaskId, name: &str) -> String {
     let fits = |letter: char| letter.is_ascii_alphanumeric() || "-_./ ".contains(letter);
     let name = name.chars().map(|it| if fits(it) { it } else { '_' });
@@ -143,12 +143,12 @@ fn key(task: &TaskId, name: &str) -> String {
     format!("{}/{}/{}", task.role, task.index, parts.join("/"))
 }
 
-/// A count such that MLflow, which has a bit less for it, takes it.
+/// Clamps a number to MLflow's integer range.
 fn counted(number: u64) -> u64 {
     number.min(i64::MAX as u64)
 }
 
-/// A number, also where JSON has none.
+/// Converts a number to MLflow's JSON, including infinities and NaN.
 fn figure(value: f64) -> Value {
     match value {
         value if value.is_nan() => json!("NaN"),
@@ -189,7 +189,7 @@ mod tests {
             (rows.collect::<Vec<_>>(), told.len())
         };
         let row = |name: &str, step, at| (format!("worker/0/{name}"), step, at);
-        // Two names that are one to MLflow are told apart here.
+        // Two names that are the same to MLflow are tracked separately.
         let both = [("acc@5", 1, 7), ("acc#5", 1, 8)];
         assert_eq!(tell(&both), (vec![row("acc_5", 1, 8), row("acc_5", 1, 7)], 2));
         assert_eq!(tell(&both), (vec![], 2));

@@ -1,4 +1,4 @@
-//! What somebody sees who looks at the job.
+//! View of a job for clients.
 
 use crate::master::{agents::Agents, links::Links};
 use std::collections::BTreeMap;
@@ -8,10 +8,10 @@ use ydl_core::{
 };
 use ydl_proto::messages::JobSnapshot;
 
-/// So many who are waited for are named.
+/// Maximum number of awaited tasks to name.
 const NAMED_MAX: usize = 4;
 
-/// The job as it is at this moment, which may be long after the last event.
+/// Returns the current view, possibly long after the last event.
 pub(super) fn viewed(
     number: u64,
     job: &Job,
@@ -40,8 +40,8 @@ pub(super) fn viewed(
     JobSnapshot { number, view, usage, metrics: BTreeMap::new() }
 }
 
-/// Whom programs wait for, in words: only where one runs that is not itself among those who have not come, and not while the
-/// job ends, when nobody comes any more.
+/// Describes the tasks that programs wait for. Applies only if a running program is not itself missing, and not
+/// while the job ends.
 fn said_waiting(missing: &[TaskId], phase: JobPhase, running: &[&TaskId]) -> Option<String> {
     let waits = |task: &&TaskId| !missing.contains(task);
     let ends = matches!(phase, JobPhase::Ending | JobPhase::Finished);
@@ -56,7 +56,7 @@ fn said_waiting(missing: &[TaskId], phase: JobPhase, running: &[&TaskId]) -> Opt
     })
 }
 
-/// A sentence about tasks that wait for their agents, where some agents are there and fetch inputs.
+/// Updates the text about tasks that wait for their agents, where some agents are fetching inputs.
 fn said_fetching(why: &str, role: &RoleName, fetching: usize, others: usize) -> String {
     if fetching == 0 {
         return why.to_owned();
@@ -86,11 +86,11 @@ mod tests {
         assert_eq!(waits(&all[1..2]).as_deref(), Some(one));
         let many = "programs wait for worker:1, worker:2, worker:3, worker:4 and 2 more";
         assert_eq!(waits(&all[1..]).as_deref(), Some(many));
-        // A round has just begun, and nobody has come; or only those run who have not.
+        // A round has just begun, or only missing programs run.
         assert_eq!(waits(&all), None);
         assert_eq!(said(&all[1..], JobPhase::Pending, &all[1..]), None);
         assert_eq!(said(&all[1..], JobPhase::Running, &[]), None);
-        // Nobody comes any more.
+        // No task joins any more.
         assert_eq!(said(&all[1..], JobPhase::Ending, &all), None);
         assert_eq!(waits(&[]), None);
     }

@@ -1,4 +1,4 @@
-//! The shell against a diary that is slow, or dies: nothing may follow from what is not written down.
+//! Event loop with a slow or failing journal: no effect may precede the durability of its cause.
 
 use super::*;
 use crate::master::{inbox::inbox, past::Reading};
@@ -19,17 +19,17 @@ use ydl_core::{
 };
 use ydl_proto::messages::SyncReply;
 
-/// What was done, in order, and what will happen.
+/// Recorded calls and upcoming events.
 #[derive(Debug, Default)]
 struct World {
     done: Vec<String>,
     happens: VecDeque<Event>,
     kept: Vec<Record>,
-    /// So many flushes are still granted; then they wait.
+    /// Number of flushes that succeed; later ones block.
     flushes: usize,
-    /// After so many flushes the master dies, having kept what it was to keep.
+    /// The master dies at the last flush, after it is durable.
     dies: bool,
-    /// Containers there are, and whether they were launched.
+    /// Containers, and whether they were launched.
     live: BTreeMap<ContainerId, bool>,
     granted: u32,
 }
@@ -114,7 +114,7 @@ impl Diary for Slow {
         };
         match flushes {
             0 if dies => {
-                // As if it had died just after the last byte was safe.
+                // As if the master died just after the last byte was durable.
                 self.world.borrow_mut().kept.append(&mut self.batch);
                 let why = "it is dead".to_owned();
                 Err(Fenced { why })
@@ -201,7 +201,7 @@ impl Scene {
         Scene::new(flushes, past, World::default())
     }
 
-    /// A new master, after this one has died.
+    /// Recovers a new master after this one has died.
     fn heir(&self) -> Scene {
         let world = World {
             granted: self.world.borrow().granted,
@@ -221,10 +221,10 @@ impl Scene {
         heir
     }
 
-    /// Lets the master do whatever it can do now.
+    /// Runs the master until it blocks.
     async fn run(&mut self) -> Option<Result<Outcome, Fenced>> {
         let mut attending = std::pin::pin!(self.master.attend(&mut self.inbox));
-        // It has nothing to wait for but us: so many looks are plenty.
+        // The master waits for this test only, so a few polls suffice.
         for _ in 0..50 {
             tokio::select! {
                 biased;
@@ -343,7 +343,7 @@ async fn what_is_taken_in_together_is_written_down_together() {
     assert_eq!(scene.world.borrow().kept.len(), kept, "nothing was left over");
 }
 
-/// An agent that does as it is told and says everything until it is heard.
+/// Agent that follows its orders and repeats reports until they are acknowledged.
 #[derive(Debug)]
 struct Puppet {
     container: ContainerId,
@@ -362,7 +362,7 @@ impl Puppet {
         };
     }
 
-    /// Hears an answer, if there is one, and asks again.
+    /// Handles a response, if there is one, and polls again.
     async fn turn(&mut self, scene: &Scene) {
         if let Some((answer, kept)) = &mut self.asked {
             if kept.is_set() {
@@ -380,7 +380,7 @@ impl Puppet {
     }
 }
 
-/// Runs a whole job, in which the master dies after so many flushes and another goes on.
+/// Runs a whole job. The master dies after that many flushes and another recovers.
 async fn with_a_death_after(flushes: usize) -> (bool, String) {
     let mut scene = Scene::fresh(flushes);
     scene.world.borrow_mut().dies = true;

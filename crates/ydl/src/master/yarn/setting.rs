@@ -1,4 +1,4 @@
-//! What a master finds in its container.
+//! Environment of a master in its container.
 
 use super::tokens::Tokens;
 use serde::de::DeserializeOwned;
@@ -30,51 +30,51 @@ use ydl_proto::{
 };
 use ydl_storage::hdfs::{self, Fresh, Hdfs, HdfsError, JobPlace};
 
-/// The token with which a master speaks to the ResourceManager as one.
+/// Kind of the master's token for the ResourceManager.
 const MASTER_TOKEN: &str = "YARN_AM_RM_TOKEN";
-/// The token with which anybody speaks to it for the job's owner.
+/// Kind of the owner's delegation token for the ResourceManager.
 const RM_TOKEN: &str = "RM_DELEGATION_TOKEN";
-/// The name of what opens MLflow's server among the credentials.
+/// Name of the MLflow credentials.
 const TRACKING_SECRET: &str = "mlflow.secret";
-/// The name of a keytab among the credentials.
+/// Name of the keytab in the credentials.
 const KEYTAB: &str = "ydl.keytab";
-/// The cluster's configuration as the submitter knew it.
+/// File with the submitter's Hadoop configuration.
 const HADOOP: &str = "hadoop.json";
-/// Longer files are not what they should be.
+/// Maximum size of a file.
 const FILE_BYTES_MAX: u64 = 64 << 20;
-/// How long the ResourceManager may take to hear that nothing will come of the job.
+/// Timeout for reporting a failure to the ResourceManager.
 const GIVE_UP_MAX: Duration = Duration::from_secs(60);
 
-/// What a master finds in its container.
+/// Environment of a master in its container.
 pub(super) struct Setting {
     pub(super) dir: JobDir,
     pub(super) submitted: Submitted,
     pub(super) staged: Staged,
-    /// The job's directory in HDFS.
+    /// Directory of the job in HDFS.
     pub(super) place: JobPlace,
     pub(super) config: Config,
-    /// What this node is called.
+    /// Host name of this node.
     pub(super) host: Option<String>,
-    /// Which master of the job this is, from 1.
+    /// Number of this master's attempt, from 1.
     pub(super) attempt: u32,
     pub(super) token: Token,
-    /// As whom the ResourceManager is asked about its cluster.
+    /// Identity for queries to the ResourceManager.
     pub(super) rm_identity: Option<Identity>,
     pub(super) hdfs_identity: Identity,
-    /// Tokens for the agents, without what is the master's own.
+    /// Tokens for the agents, without the master's own.
     pub(super) agent_credentials: watch::Receiver<Fresh>,
-    /// Whether the job's own files are among them.
+    /// True if the credentials contain the job's own files.
     pub(super) carries: bool,
     pub(super) secret: Arc<Secret>,
     pub(super) identity: tls::Identity,
-    /// What opens MLflow's server, if it asks for something.
+    /// Credentials for MLflow's server, if needed.
     pub(super) tracking_secret: Option<Vec<u8>>,
-    /// With which new tokens are had, where a keytab was given.
+    /// Renews tokens, if there is a keytab.
     pub(super) tokens: Option<Tokens>,
 }
 
 impl Setting {
-    /// What there is in this container.
+    /// Reads the environment of this container.
     pub(super) fn find() -> Result<Setting, Report> {
         let missing = |name: &str| {
             let what = format!("this is no container of a cluster: `{name}` is not set");
@@ -129,7 +129,7 @@ impl Setting {
                 .take_secret(name)
                 .ok_or_else(|| trouble(format!("the container's credentials hold no `{name}`")))
         };
-        // What is wrong with a secret is not told: it would show a part of it.
+        // The content of a secret must not appear in an error.
         let malformed = |name: &str| trouble(format!("`{name}` in the credentials is malformed"));
         let name = secret::CREDENTIAL;
         let secret = take(name)?;
@@ -139,7 +139,7 @@ impl Setting {
         let name = tls::CREDENTIAL;
         let identity = tls::Identity::from_pem(take(name)?.expose());
         let identity = identity.ok_or_else(|| malformed(name))?;
-        // No agent sees it.
+        // Agents must not see it.
         let keytab = credentials.take_secret(KEYTAB);
         let tracking_secret = credentials.take_secret(TRACKING_SECRET);
         let tracking_secret = tracking_secret.map(|secret| secret.expose().to_vec());
@@ -153,7 +153,8 @@ impl Setting {
             Some(user) => user,
             None => config.user().map_err(|e| trouble(e.to_string()))?,
         };
-        // To a cluster that believes everybody a container is whoever submitted the job, whoever runs it.
+        // On a cluster without authentication a container acts as the job's submitter, whatever system user
+        // runs it.
         let simple = || Identity::simple(user.clone());
         let by_token = |kind: &str| credentials.of_kind(kind).cloned().map(Identity::token);
         let hdfs_identity = by_token("HDFS_DELEGATION_TOKEN").filter(|_| secure);
@@ -170,7 +171,7 @@ impl Setting {
             }
             None => None,
         };
-        // The ResourceManager's token has an end, too.
+        // The ResourceManager's token expires, too.
         let with_keytab = tokens.as_ref().map(|tokens| tokens.identity.clone());
         let rm_identity = match secure {
             true => with_keytab.or(rm_token),
@@ -196,7 +197,7 @@ impl Setting {
         })
     }
 
-    /// The job's own files, as a NodeManager wants them described.
+    /// Describes the job's own files for a NodeManager.
     pub(super) async fn own_files(
         &self,
         hdfs: &Hdfs,
@@ -208,7 +209,7 @@ impl Setting {
         }
         for name in luggage::CARRIED {
             let url = format!("{}/{name}", self.place.dir());
-            // One that is not there is missed by whoever needs it.
+            // A missing file is reported by the process that needs it.
             if let Some(entry) = hdfs.stat(&url, deadline).await? {
                 let content = Content {
                     url,
@@ -223,13 +224,13 @@ impl Setting {
         Ok(own)
     }
 
-    /// Tells the ResourceManager that nothing will come of this job, so that no other master tries.
+    /// Reports the failure to the ResourceManager, so that no other master is started.
     pub(super) async fn give_up(&self, why: &str) {
         give_up(&self.config, self.token.clone(), self.host.clone(), why).await;
     }
 }
 
-/// The same where not everything was found that a master needs, with what there is.
+/// Reports a failure with what is available, if the environment is incomplete.
 pub(super) async fn give_up_from_here(why: &str) {
     let found = || {
         let file = std::env::var_os(env::HADOOP_TOKEN_FILE_LOCATION)?;

@@ -1,8 +1,7 @@
-//! Tokens of file systems that outlive their first ones, where a keytab was given.
-//!
-//! A ResourceManager renews the tokens that a job was submitted with for as long as they may live at all. With a keytab
-//! the master does not depend on that: it gets new ones well before, leaves them where everything in this container
-//! looks for tokens when it connects, and has its agents fetch them.
+//! Renewal of file system tokens beyond their maximum lifetime, with a keytab.
+//! \n A ResourceManager renews the submitted tokens up to their maximum lifetime. With a keytab the master
+//! fetches new ones well before that. It writes them to the container's token file and distributes them to its
+//! agents.
 
 use std::{
     convert::Infallible,
@@ -25,36 +24,36 @@ use ydl_os::{private, report::Report};
 use ydl_proto::files::JobDir;
 use ydl_storage::hdfs::{Fresh, KIND, UNUSED, file_systems, short};
 
-/// How long all NameNodes together may take.
+/// Timeout for all NameNodes together.
 const FETCH_MAX: Duration = Duration::from_secs(120);
-/// How long a master tries to get tokens that it cannot begin without.
+/// Time limit to replace expired tokens at the start.
 const BEGIN_MAX: Duration = Duration::from_secs(300);
-/// How long making tokens worthless may take, which nobody uses any more.
+/// Timeout for cancelling tokens at the end.
 const CANCEL_MAX: Duration = Duration::from_secs(5);
-/// After a failure, the next try: at first and at most.
+/// Initial and maximum retry delay.
 const PAUSE: (Duration, Duration) = (Duration::from_secs(2), Duration::from_secs(60));
-/// Between two tokens, however short their lives are.
+/// Minimum interval between renewals.
 const APART: Duration = Duration::from_secs(5);
-/// As long as a token lives at least, if nobody says otherwise: a day.
+/// Default minimum lifetime of a token: a day.
 const LIFE: Duration = Duration::from_secs(24 * 3600);
 
-/// What new tokens are had with.
+/// Fetches new tokens.
 pub(super) struct Tokens {
     pub(super) identity: Identity,
-    /// Whose tokens they are. He may renew them, which tells how long they live.
+    /// Owner and renewer of the tokens. Renewing a token returns its lifetime.
     owner: String,
     config: Config,
     systems: Vec<String>,
-    /// Where everybody in this container looks for tokens.
+    /// Token file of this container.
     file: PathBuf,
-    /// Where agents, and those who start them, hear of new ones.
+    /// Channel that distributes new tokens.
     fresh: watch::Sender<Fresh>,
-    /// Those that this master got last.
+    /// Last tokens of this master.
     got: Vec<(String, Token)>,
 }
 
 impl Tokens {
-    /// What there is to get new tokens with.
+    /// Creates a renewer if the job has a keytab.
     pub(super) fn new(
         keytab: &Secret,
         spec: &JobSpec,
@@ -74,7 +73,7 @@ impl Tokens {
         let mut identity = Identity::kerberos(TicketSource::Keytab { path, principal });
         let owner = match owners {
             Some((owner, real_user)) => {
-                // Somebody who may act for others submitted the job for its owner, and the keytab is his.
+                // A proxy user submitted the job for its owner, and the keytab belongs to the proxy user.
                 if !real_user.is_empty() {
                     identity = identity.acting_for(short(&owner));
                 }
@@ -93,8 +92,8 @@ impl Tokens {
         }))
     }
 
-    /// New tokens if the ones there are grow old; a master may be started long after its job was submitted. It does not
-    /// wait for long unless nothing can be done with them any more.
+    /// Fetches new tokens if the current ones are old: a master may start long after submission. Waits only if
+    /// they have expired.
     pub(super) async fn begin(&mut self) -> Result<Instant, Report> {
         let now = since_1970();
         let life = self.config.hdfs_token_renew_interval().unwrap_or(LIFE);
@@ -125,7 +124,7 @@ impl Tokens {
         }
     }
 
-    /// Gets new tokens when they are due, for as long as this is asked.
+    /// Fetches new tokens whenever they are due.
     pub(super) async fn keep_fresh(&mut self, mut next: Instant) -> Infallible {
         let mut pause = PAUSE.0;
         loop {
@@ -146,7 +145,7 @@ impl Tokens {
         }
     }
 
-    /// Gets new tokens and says when the next are due.
+    /// Fetches new tokens. Returns when the next are due.
     async fn refresh(&mut self) -> Result<Instant, String> {
         let deadline = Instant::now() + FETCH_MAX;
         let fetched =
@@ -159,7 +158,7 @@ impl Tokens {
         let got = fetched.tokens();
         self.got = got.map(|(to, token)| (to.to_owned(), token.clone())).collect();
         self.fresh.send_modify(|fresh| {
-            // No other master of this job has used the number.
+            // Numbers of earlier masters are lower.
             let now = u64::try_from(since_1970().as_millis()).unwrap_or(u64::MAX);
             fresh.number = now.max(fresh.number + 1);
             fresh.credentials.extend(fetched);
@@ -167,7 +166,7 @@ impl Tokens {
         Ok(Instant::now() + wait)
     }
 
-    /// How long new tokens will do. To renew one is the only way to hear how long it lives when nobody does.
+    /// Returns how long new tokens last. Renewing one is the only way to learn its lifetime.
     async fn wait(&self, fetched: &Credentials, deadline: Instant) -> Duration {
         let life = self.config.hdfs_token_renew_interval().unwrap_or(LIFE);
         let now = since_1970();
@@ -190,7 +189,7 @@ impl Tokens {
         wait
     }
 
-    /// Makes what this master got worthless: the ResourceManager does that for the first ones alone.
+    /// Cancels the tokens of this master: the ResourceManager cancels the submitted ones only.
     pub(super) async fn cancel(self) {
         let deadline = Instant::now() + CANCEL_MAX;
         for system in &self.systems {
@@ -214,7 +213,7 @@ fn since_1970() -> Duration {
     now.unwrap_or_default()
 }
 
-/// For whom the tokens of file systems are, and who fetched them for him.
+/// Returns the owner of the file system tokens and the user that fetched them.
 fn owners(credentials: &Credentials) -> Option<(String, String)> {
     match TokenIdentifier::decode(credentials.of_kind(KIND)?).ok()? {
         TokenIdentifier::Delegation { owner, real_user, .. } => Some((owner, real_user)),
@@ -222,10 +221,10 @@ fn owners(credentials: &Credentials) -> Option<(String, String)> {
     }
 }
 
-/// When others should take the place of these tokens, of which each lives so long unless it is renewed, and when none of
-/// them can be used any more; both since 1970.
+/// Returns when to replace the tokens and when they expire, as time since 1970. `life` is the lifetime without
+/// renewal.
 fn due(credentials: &Credentials, life: Duration) -> (Duration, Duration) {
-    // Where there is none, none is needed.
+    // Without tokens none are needed.
     let (mut due, mut end) = (since_1970() + LIFE, Duration::MAX);
     for (_, token) in credentials.tokens() {
         if token.kind != KIND {
@@ -249,7 +248,7 @@ fn due(credentials: &Credentials, life: Duration) -> (Duration, Duration) {
 mod tests {
     use super::*;
 
-    /// A token as a NameNode makes it, of that life in milliseconds since 1970.
+    /// Creates a token like a NameNode does, with a lifetime in ms since 1970.
     fn token(issued_ms: u64, max_date_ms: u64) -> Token {
         let mut identifier = vec![0];
         for text in ["alice", "yarn", ""] {
@@ -257,7 +256,7 @@ mod tests {
             identifier.extend_from_slice(text.as_bytes());
         }
         for number in [issued_ms, max_date_ms] {
-            // Eight bytes in Hadoop's form of variable length.
+            // Eight bytes in Hadoop's variable-length encoding.
             identifier.push((-120i8) as u8);
             identifier.extend_from_slice(&number.to_be_bytes());
         }
@@ -282,11 +281,11 @@ mod tests {
         let day = 24 * 3600 * 1000;
         let week = credentials(token(day, 8 * day));
         assert_eq!(due(&week, LIFE), (ms(day + day * 3 / 4), ms(8 * day) - UNUSED));
-        // One that may live an hour at most is not used in its last minute.
+        // A token with an hour of life is not used in its last minute.
         let hour = credentials(token(day, day + 3_600_000));
         let most = ms(3_600_000) - UNUSED;
         assert_eq!(due(&hour, LIFE).0, ms(day) + most * 3 / 4);
-        // One that ended before it began is due at once.
+        // A token that expired before it was issued is due at once.
         let odd = credentials(token(day, 0));
         assert_eq!(due(&odd, LIFE), (ms(day), Duration::ZERO));
         let (later, never) = due(&Credentials::default(), LIFE);

@@ -1,18 +1,18 @@
-//! Newcomers are announced again by time, until the others come to meet them.
+//! Newcomers are announced repeatedly until the other workers reset.
 
 use super::*;
 use std::time::Duration;
 use ydl_net::text::from_base64;
 
-/// Where a worker listens, as it says it: port 40000.
+/// Address of a worker's notification listener: port 40000.
 const LISTENS: &str = "gAWVXQAAAAAAAAB9lCiMBGV0aDCUXZSMCDEwLjAuMC43lE1AnIaUYYwCbG+UXZSMCTEyNy4wLjAuMZRNQJyGlGF1QyAA\
     AQIDBAUGBwgJCgsMDQ4PEBESExQVFhcYGRobHB0eH5SGlC4=";
-/// What it answers when it is told something there.
+/// Its response to a notification.
 const TAKEN: &str = "xB7bqWUL1/G8ZIEX223L1G1Kr2OYTwcbVUvxIss6NBhEAAAAgAWVOQAAAAAAAACMImhvcm92b2QucnVubmVyLmNvbW1vbi51\
     dGlsLm5ldHdvcmuUjAtBY2tSZXNwb25zZZSTlCmBlC4=";
 
 impl Scene {
-    /// The first worker says where it listens: so often it is called there.
+    /// Registers the first worker's listener. Returns the number of connections to it.
     fn listens(&mut self) -> usize {
         let call = ConnId::Inbound(2);
         let (path, length) = ("/worker_addresses/worker-0:0", LISTENS.len());
@@ -21,7 +21,7 @@ impl Scene {
         calls(&self.say("c0", ups))
     }
 
-    /// It is called, and takes what it is told there without heeding it.
+    /// Accepts a connection and answers a notification without acting on it.
     fn takes(&mut self, call: u64) {
         let call = ConnId::Outbound(call);
         let taken = from_base64(TAKEN).expect("base64");
@@ -30,7 +30,7 @@ impl Scene {
         assert_eq!(told, 1);
     }
 
-    /// Another second has passed: so often it is called.
+    /// Advances one second. Returns the number of connections.
     fn second(&mut self, now: &mut Instant) -> usize {
         *now += Duration::from_secs(1);
         let (keep, passed) = self.links.remind(*now);
@@ -64,12 +64,12 @@ fn a_newcomer_whom_nobody_heeds_is_announced_again() {
     };
     assert_eq!(seconds(&mut scene, &mut now, 3), [0, 0, 0], "one at a time");
     scene.takes(1);
-    // Seen to be unheeded, and a second later so still; then two seconds later, then four.
+    // Detected as ignored, and repeated after one second, then two, then four.
     assert_eq!(seconds(&mut scene, &mut now, 2), [0, 1]);
     scene.takes(2);
     assert_eq!(seconds(&mut scene, &mut now, 3), [0, 0, 1]);
     scene.takes(3);
-    // A new master knows how often it was said, and counts from its own beginning.
+    // A new master knows the number of announcements and starts its timers again.
     let mut heir = scene.heir();
     for name in ["c0", "c1"] {
         heir.attach(name);
@@ -77,7 +77,7 @@ fn a_newcomer_whom_nobody_heeds_is_announced_again() {
     assert_eq!(heir.put("c1", 1), 0, "the newcomer waits still");
     assert_eq!(seconds(&mut heir, &mut now, 5), [0, 0, 0, 0, 1]);
     heir.takes(4);
-    // Now it comes.
+    // Now the worker resets.
     assert_eq!(heir.ask("c0", 0), 2, "a world of two begins");
     assert_eq!(seconds(&mut heir, &mut now, 20), [0; 20]);
 }
