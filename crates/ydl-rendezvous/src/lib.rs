@@ -11,8 +11,8 @@
 //! * [`pslite`]: the scheduler of MXNet's `dist_*` stores. [`zmtp`] is its transport.
 //! * [`tracker`]: XGBoost's tracker. It detects the version of a worker and dispatches to [`rabit`] or [`xgboost`].
 //!
-//! Each module knows the bytes and rules of one protocol and nothing of the others. Nothing here performs I/O, waits, or
-//! knows about jobs.
+//! Each module knows the bytes and rules of one protocol and nothing of the others. Nothing here performs I/O, waits,
+//! or knows about jobs.
 #![forbid(unsafe_code)]
 
 mod base64;

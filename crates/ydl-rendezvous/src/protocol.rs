@@ -4,13 +4,14 @@
 //! the agent, not the bytes, identifies the task. A protocol sees complete messages only. Its runner buffers a partial
 //! message and passes it again together with the bytes that follow.
 //!
-//! A master can fail at any moment. The agent resends what came over a link since the last message that was consumed. If
-//! a message calls [`Effects::persist`], it is written to the journal before any of its actions runs. A new master replays the journal in order and continues with new messages. Hence these rules:
-//! * Persist a message if a later response on any link can depend on it: a key that is set, a number that is assigned, a
-//!   handshake that determines how the rest of the link is parsed. Reads and waits are not persisted: a client that
+//! A master can fail at any moment. The agent resends what came over a link since the last message that was consumed.
+//! If a message calls [`Effects::persist`], it is written to the journal before any of its actions runs. A new master
+//! replays the journal in order and continues with new messages. Hence these rules:
+//! * Persist a message if a later response on any link can depend on it: a key that is set, a number that is assigned,
+//!   a handshake that determines how the rest of the link is parsed. Reads and waits are not persisted: a client that
 //!   waits repeats its request.
-//! * Actions depend only on persisted messages and on the message itself, never on the clock, randomness, the order of a
-//!   hash map or the number of an accepted link. Persist an open or a close too if its position matters.
+//! * Actions depend only on persisted messages and on the message itself, never on the clock, randomness, the order of
+//!   a hash map or the number of an accepted link. Persist an open or a close too if its position matters.
 //! * A notification that must be repeated until it takes effect is a [`RetryTimer`]. The runner has the clock and
 //!   persists each expiry.
 //!
@@ -66,8 +67,8 @@ pub enum Action {
     Send(LinkId, Vec<u8>),
     /// Closes a link. Bytes sent before still arrive; later input is ignored.
     Close(LinkId),
-    /// Asks the agent of a task to connect to its program on a port of the node. The result is an `open` of the link, or
-    /// a `close` without one.
+    /// Asks the agent of a task to connect to its program on a port of the node. The result is an `open` of the link,
+    /// or a `close` without one.
     Dial(LinkId, TaskId, u16),
     /// Writes a line to the job's log.
     Log(String),
@@ -132,8 +133,8 @@ pub trait Protocol: fmt::Debug + Send {
     /// over 1 MiB: messages carry addresses and ranks, and persistent ones are written to the journal as a whole.
     fn max_message_len(&self) -> usize;
 
-    /// Handles a new link. Also called when a new master finds the link open. Bytes sent on a link before it is open are
-    /// lost.
+    /// Handles a new link. Also called when a new master finds the link open. Bytes sent on a link before it is open
+    /// are lost.
     fn open(&mut self, link: LinkId, peer: &Peer, effects: &mut Effects);
 
     /// Handles the first complete message in `bytes` and returns its length. Returns `None`, without any effect, if the
@@ -146,15 +147,15 @@ pub trait Protocol: fmt::Debug + Send {
         effects: &mut Effects,
     ) -> Result<Option<usize>, Rejection>;
 
-    /// Handles the end of a link: closed by the program, by an error, or because a dial failed. Not called for links that
-    /// the protocol closed itself.
+    /// Handles the end of a link: closed by the program, by an error, or because a dial failed. Not called for links
+    /// that the protocol closed itself.
     fn close(&mut self, link: LinkId, effects: &mut Effects);
 
     /// Handles the end of a task attempt and its links. The next attempt finds its state.
     fn attempt_ended(&mut self, _peer: &Peer, _effects: &mut Effects) {}
 
-    /// Handles new members of the round of an elastic job. The programs of remaining members keep running. Attempts that
-    /// left have ended before.
+    /// Handles new members of the round of an elastic job. The programs of remaining members keep running. Attempts
+    /// that left have ended before.
     fn members_changed(&mut self, _members: &Cluster, _effects: &mut Effects) {}
 
     /// Returns the timer of the notification that is to be sent again, if there is one.
@@ -165,7 +166,8 @@ pub trait Protocol: fmt::Debug + Send {
     /// Handles the expiry of the retry timer. Always persisted.
     fn retry(&mut self, _effects: &mut Effects) {}
 
-    /// Returns true if a program of this task was started for a set of members that has changed since. It cannot succeed.
+    /// Returns true if a program of this task was started for a set of members that has changed since. It cannot
+    /// succeed.
     fn is_outdated(&self, _task: &TaskId) -> bool {
         false
     }

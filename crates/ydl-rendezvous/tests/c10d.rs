@@ -10,8 +10,8 @@ use support::{
 };
 use ydl_rendezvous::{Action, Protocol, c10d::C10dStore};
 
-/// Replays the input of a transcript and compares the output. A line is input (`>`) or output (`<`) of a link, by default
-/// the first one.
+/// Replays the input of a transcript and compares the output. A line is input (`>`) or output (`<`) of a link, by
+/// default the first one.
 fn replay(transcript: &str) {
     let mut runner = ProtocolRunner::new(C10dStore::default());
     let mut output = String::new();
@@ -443,9 +443,9 @@ fn set_add_append_multi_set_compare_set_and_barrier_wake_waiting_links() {
         "compare_set a '' 1",
         "barrier a 1",
     ] {
-        let told =
+        let text =
             run(&mut ProtocolRunner::new(C10dStore::default()), &format!("1 wait a\n2 {waker}"));
-        assert!(told.contains("1 < 0\n"), "{waker}: {told}");
+        assert!(text.contains("1 < 0\n"), "{waker}: {text}");
     }
 }
 
@@ -525,7 +525,7 @@ fn absent_tasks_are_missing_while_a_link_waits() {
     };
     runner.open(link(1), 1);
     runner.feed(link(1), &command(TestDialect::New, "validate"));
-    assert!(missing(&runner).is_empty(), "nobody waits");
+    assert!(missing(&runner).is_empty(), "no link waits");
     runner.feed(link(1), &command(TestDialect::New, "wait go"));
     assert_eq!(missing(&runner), ["worker:0", "worker:2"]);
     runner.open(link(2), 2);
@@ -537,5 +537,5 @@ fn absent_tasks_are_missing_while_a_link_waits() {
     runner.open(link(3), 0);
     runner.feed(link(3), &command(TestDialect::New, "validate"));
     runner.feed(link(3), &command(TestDialect::New, "set go now"));
-    assert!(missing(&runner).is_empty(), "nobody waits any more");
+    assert!(missing(&runner).is_empty(), "no link waits any more");
 }

@@ -193,7 +193,7 @@ fn arbitrary_bytes_stay_within_the_memory_limits() {
         for number in 1..=6 {
             runner.close(link(number));
         }
-        assert_eq!(runner.protocol.bytes().1, 0, "seed {seed}: nobody is left to wait");
+        assert_eq!(runner.protocol.bytes().1, 0, "seed {seed}: no wait is left");
     }
 }
 
@@ -208,8 +208,8 @@ fn a_new_master_continues_where_the_old_one_stopped() {
         for _ in 0..rng.below(40) {
             let number = 1 + rng.below(5) as u64;
             let input = any_command(&mut rng, number);
-            // A push wakes one of two links that wait for a queue. If the other repeats its wait before the first one pops,
-            // it gets a response too.
+            // A push wakes one of two links that wait for a queue. If the other repeats its wait before the first one
+            // pops, it gets a response too.
             let push = command(TestDialect::New, "push q 1")[0];
             if dialect(number) == TestDialect::New && input[0] == push && !waiting.is_empty() {
                 continue;

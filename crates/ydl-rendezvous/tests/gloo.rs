@@ -69,7 +69,7 @@ fn request(method: &str, path: &str, value: &str) -> String {
 }
 
 fn format_actions(actions: &[Action]) -> String {
-    let told: Vec<String> = actions
+    let text: Vec<String> = actions
         .iter()
         .map(|action| match action {
             Action::Send(_, bytes) => {
@@ -83,7 +83,7 @@ fn format_actions(actions: &[Action]) -> String {
             Action::Dial(_, task, port) => format!("dial {task} {port}"),
         })
         .collect();
-    told.join(", ")
+    text.join(", ")
 }
 
 fn check(world: World, script: &str, expected: Expect) {
@@ -116,9 +116,9 @@ fn responses_have_the_expected_bytes() {
         answered(0, "DELETE /global/0 HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Length: 0\r\n\r\n"),
         "HTTP/1.0 200 OK\r\nContent-Length: 0\r\n\r\n"
     );
-    let asked =
+    let request =
         "GET /rank_and_size/hostA:0 HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Length: 0\r\n\r\n";
-    assert_eq!(server.send(0, asked), []);
+    assert_eq!(server.send(0, request), []);
     let mut effects = Effects::default();
     server.runner.protocol.handle(WorldEvent::Started(three()), &mut effects);
     let (_, actions) = effects.into_parts();
@@ -341,8 +341,8 @@ fn handle(server: &mut Server, event: WorldEvent) -> (Vec<Action>, String) {
     let mut effects = Effects::default();
     server.runner.protocol.handle(event, &mut effects);
     let (_, actions) = effects.into_parts();
-    let told = format_actions(&actions);
-    (actions, told)
+    let text = format_actions(&actions);
+    (actions, text)
 }
 
 #[test]
@@ -461,9 +461,9 @@ fn rank_0_is_notified_of_changed_hosts() {
     let put = support::base64(&bytes(ENDPOINT));
     expect!["PUT /worker_addresses/hostA:0: 200 OK ``, closed\n"]
         .assert_eq(&server.script(&format!("0 PUT /worker_addresses/hostA:0 {put}")));
-    let (actions, told) =
+    let (actions, text) =
         handle(&mut server, WorldEvent::HostsChanged(HostChange::Added, 1_700_000_000));
-    expect!["dial worker:0 40000"].assert_eq(&told);
+    expect!["dial worker:0 40000"].assert_eq(&text);
     let [Action::Dial(dialed @ LinkId::Dialed(1), _, _)] = actions[..] else {
         panic!("{actions:?}");
     };

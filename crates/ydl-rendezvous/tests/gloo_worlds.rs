@@ -272,8 +272,8 @@ fn all_members_eventually_train_in_one_world() {
             }
             assert!(job.trained() > 0, "seed {seed}: the state is lost");
         }
-        // No random failures from here on. Disconnected workers join again after a round without changes, which is as long
-        // as a worker takes to load. Sooner, they would join a world with workers that will be disconnected.
+        // No random failures from here on. Disconnected workers join again after a round without changes, which is as
+        // long as a worker takes to load. Sooner, they would join a world with workers that will be disconnected.
         let mut steps = 0;
         loop {
             steps += 1;

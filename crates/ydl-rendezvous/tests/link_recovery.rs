@@ -1,5 +1,5 @@
-//! Link senders and a link server with failovers, broken sessions and random fragmentation: no byte in either direction is
-//! lost or delivered twice.
+//! Link senders and a link server with failovers, broken sessions and random fragmentation: no byte in either direction
+//! is lost or delivered twice.
 
 use std::{
     collections::{BTreeMap, VecDeque},

@@ -33,8 +33,9 @@ pub struct C10dStore {
     waits: Waits,
     watches: Watches,
     links: BTreeMap<LinkId, C10dLink>,
-    /// Expected tasks, and those that have connected. For diagnostics only: a key does not identify the task that will set it.
+    /// Tasks of the round. For diagnostics only: a key does not identify the task that will set it.
     members: Vec<TaskId>,
+    /// Tasks that have connected.
     present: BTreeSet<TaskId>,
 }
 

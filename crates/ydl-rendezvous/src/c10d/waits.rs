@@ -33,7 +33,8 @@ struct Wait {
     until: WaitCondition,
     /// Position in the queue of a key.
     ticket: u64,
-    /// The message that started the wait is persisted. Then its end is persisted too, or a new master would respond to it.
+    /// The message that started the wait is persisted. Then its end is persisted too, or a new master would respond to
+    /// it.
     persisted: bool,
 }
 

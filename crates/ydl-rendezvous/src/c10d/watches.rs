@@ -65,8 +65,8 @@ impl Watches {
         self.bytes < before
     }
 
-    /// Notifies the watchers of a changed key. Returns the links that were not notified because the notifications of one
-    /// change would exceed `bytes_max`. The caller must close them.
+    /// Notifies the watchers of a changed key. Returns the links that were not notified because the notifications of
+    /// one change would exceed `bytes_max`. The caller must close them.
     pub(super) fn notify(
         &self,
         key: &[u8],

@@ -1,7 +1,7 @@
 //! Fuzz targets of protocols that depend on the task of a link, on failures and on dials.
 //!
-//! The input is a sequence of parts, as for the stores. The number of a part selects one of five links that tasks opened
-//! or of three dialed ones, closes a link, or restarts a task.
+//! The input is a sequence of parts, as for the stores. The number of a part selects one of five links that tasks
+//! opened or of three dialed ones, closes a link, or restarts a task.
 
 use ydl_core::TaskId;
 

@@ -6,8 +6,8 @@
 //! * A new worker knows the ranks of the world it was started for, and cannot join another. Its requests are held until
 //!   that world starts. If the world cannot start because another member has left, the worker is disconnected and must
 //!   restart.
-//! * The other members train on until all new workers of the next world are present. Then rank 0 is notified and notifies
-//!   the others. `notify` repeats the notification until it takes effect.
+//! * The other members train on until all new workers of the next world are present. Then rank 0 is notified and
+//!   notifies the others. `notify` repeats the notification until it takes effect.
 //! * A world starts when every remaining member of the last one has requested its rank and every new worker is present.
 //!
 //! Remaining members keep their order and new workers follow, because rank 0 has the state that the others copy. The

@@ -1,8 +1,8 @@
 //! Notifications from the driver to a worker of an elastic job, and their replies.
 //!
 //! A worker listens on its own port, which it has stored together with a key. A message starts with the HMAC-SHA256 of
-//! its body and the length of the body, and so does the reply. Bodies are pickles. Those sent are constant except for two
-//! numbers; those received are compared, not executed.
+//! its body and the length of the body, and so does the reply. Bodies are pickles. Those sent are constant except for
+//! two numbers; those received are compared, not executed.
 
 use std::fmt;
 

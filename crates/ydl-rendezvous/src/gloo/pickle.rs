@@ -1,8 +1,8 @@
 //! Parses the Python objects that workers send, without executing them.
 //!
 //! A pickle is a program. Only the opcodes for strings, bytes, small numbers, pairs, lists and dictionaries are
-//! supported, as written by pickle protocols 4 and 5. Any other opcode is an error. Memoized values can be referenced only
-//! if they are scalars, so that the result cannot grow beyond the input.
+//! supported, as written by pickle protocols 4 and 5. Any other opcode is an error. Memoized values can be referenced
+//! only if they are scalars, so that the result cannot grow beyond the input.
 
 /// A parsed value.
 #[derive(Clone, Debug, PartialEq, Eq)]

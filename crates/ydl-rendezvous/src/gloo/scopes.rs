@@ -1,8 +1,7 @@
 //! Storage of values by scope and key.
 //!
-//! A scope of the world (`World::participants`) is emptied when its last participant
-//! has deleted its key, so that the scope can be used again. The participants of any other scope are unknown, so its keys
-//! are deleted one at a time.
+//! A scope of the world (`World::participants`) is emptied when its last participant has deleted its key, so that the
+//! scope can be used again. The participants of any other scope are unknown, so its keys are deleted one at a time.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -71,8 +70,8 @@ impl Scopes {
         Ok(())
     }
 
-    /// Handles the deletion of a key. In a scope with participants it marks one as done; in another scope it removes the
-    /// key. Returns true if anything changed.
+    /// Handles the deletion of a key. In a scope with participants it marks one as done; in another scope it removes
+    /// the key. Returns true if anything changed.
     pub(super) fn delete(&mut self, name: &str, key: &str, participants: usize) -> bool {
         let Some(scope) = self.scopes.get_mut(name) else {
             return false;

@@ -121,8 +121,8 @@ impl World {
         Ok(World::from(members))
     }
 
-    /// Creates a world with `processes` of each task. Each task counts as a host, regardless of its node: then the local
-    /// rank of a process is its index among those that share the task's devices.
+    /// Creates a world with `processes` of each task. Each task counts as a host, regardless of its node: then the
+    /// local rank of a process is its index among those that share the task's devices.
     pub fn of_tasks(tasks: impl IntoIterator<Item = TaskId>, processes: u32) -> World {
         let members = tasks.into_iter().flat_map(|task| {
             (0..processes).map(move |local_rank| GlooMember {

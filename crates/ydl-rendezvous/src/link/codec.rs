@@ -1,4 +1,5 @@
-//! Encoding of frames: a letter for the kind, then the fields. Integers are little-endian, byte strings length-prefixed.
+//! Encoding of frames: a letter for the kind, then the fields. Integers are little-endian, byte strings
+//! length-prefixed.
 //!
 //! Both ends are the same program, so there is no version. A frame that cannot be decoded is an error of the peer.
 

@@ -20,8 +20,8 @@ impl<T> Default for ReorderBuffer<T> {
 }
 
 impl<T> ReorderBuffer<T> {
-    /// Adds an item and returns the items that are now in order. Returns `None` for a duplicate number or a full buffer;
-    /// the stream cannot continue then.
+    /// Adds an item and returns the items that are now in order. Returns `None` for a duplicate number or a full
+    /// buffer; the stream cannot continue then.
     pub fn insert(&mut self, number: u64, item: T) -> Option<Vec<T>> {
         let duplicate = number <= self.delivered || self.buffered.insert(number, item).is_some();
         if duplicate || self.buffered.len() > MAX_BUFFERED {

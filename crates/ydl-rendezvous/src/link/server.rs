@@ -1,9 +1,10 @@
 //! The master's end of the links of one protocol.
 //!
 //! Assembles messages from the bytes that agents send, passes them to the protocol and turns its actions into a
-//! [`LinkOutput`]. The runner handles outputs in order: it persists the records of an output, and sends frames only when
-//! all earlier records are durable. So a new master knows every response that a program has received. Frames go over the
-//! session that is attached when the output is produced, or are dropped: the next session resends what is missing.
+//! [`LinkOutput`]. The runner handles outputs in order: it persists the records of an output, and sends frames only
+//! when all earlier records are durable. So a new master knows every response that a program has received. Frames go
+//! over the session that is attached when the output is produced, or are dropped: the next session resends what is
+//! missing.
 
 mod actions;
 mod attach;
@@ -37,8 +38,8 @@ pub struct LinkServer {
     dials: BTreeMap<LinkId, (TaskId, u16)>,
     /// Unacknowledged output bytes of each task.
     unacked: BTreeMap<TaskId, usize>,
-    /// The attempt of each task that has sent a frame to this server. Only these are subject to limits: an attempt known
-    /// from the journal alone acknowledges nothing, and its links stay even if they have ended.
+    /// The attempt of each task that has sent a frame to this server. Only these are subject to limits: an attempt
+    /// known from the journal alone acknowledges nothing, and its links stay even if they have ended.
     live: BTreeMap<TaskId, u32>,
     /// Links that may have exceeded the limit of unacknowledged bytes.
     slow: BTreeSet<LinkId>,
@@ -139,9 +140,9 @@ impl LinkServer {
         output
     }
 
-    /// Handles the end of a task attempt and of all its links. Produces no records: the runner has its own, and calls this
-    /// again at the same position of a replay. For the same reason no other link is rejected here, which would need a
-    /// record; that happens with the next frame.
+    /// Handles the end of a task attempt and of all its links. Produces no records: the runner has its own, and calls
+    /// this again at the same position of a replay. For the same reason no other link is rejected here, which would
+    /// need a record; that happens with the next frame.
     pub fn attempt_ended(&mut self, peer: &Peer) -> LinkOutput {
         let mut output = LinkOutput::default();
         if self.has_ended(peer) {

@@ -97,7 +97,8 @@ impl PsMembers {
         found.map(|(task, _)| task)
     }
 
-    /// Returns another node with this address. Addresses must be unique: a node finds itself in the list by host and port.
+    /// Returns another node with this address. Addresses must be unique: a node finds itself in the list by host and
+    /// port.
     pub fn address_owner(&self, host: &str, port: u16, except: &TaskId) -> Option<&TaskId> {
         let same = |member: &PsMember| member.host == host && member.port == port;
         let mut others = self.registered.iter().filter(|(task, _)| *task != except);
@@ -110,8 +111,9 @@ impl PsMembers {
         self.announce(effects);
     }
 
-    /// Removes a node. Returns true if it was registered. A barrier that it reached stays reached, because its replacement
-    /// skips the barriers of the start. Before the first barrier there are no replacements, so its entries are removed.
+    /// Removes a node. Returns true if it was registered. A barrier that it reached stays reached, because its
+    /// replacement skips the barriers of the start. Before the first barrier there are no replacements, so its entries
+    /// are removed.
     pub fn leave(&mut self, task: &TaskId) -> bool {
         if !self.started {
             for reached in self.barriers.values_mut() {
@@ -132,7 +134,8 @@ impl PsMembers {
         }
     }
 
-    /// Handles the end of a dialed link. If its handshake was not complete, removes the node and returns its task and port.
+    /// Handles the end of a dialed link. If its handshake was not complete, removes the node and returns its task and
+    /// port.
     pub fn unreachable(&mut self, link: LinkId) -> Option<(TaskId, u16)> {
         let (task, member) = self.registered.iter().find(|(_, member)| member.link == link)?;
         if member.ready {
@@ -143,8 +146,8 @@ impl PsMembers {
         Some(gone)
     }
 
-    /// Sends the node lists once all nodes are registered: new nodes receive all nodes, the others the new ones. Lists are
-    /// held back while a node is missing, because ps-lite aborts if it cannot reach a listed node.
+    /// Sends the node lists once all nodes are registered: new nodes receive all nodes, the others the new ones. Lists
+    /// are held back while a node is missing, because ps-lite aborts when it has a message for a missing node.
     fn announce(&mut self, effects: &mut Effects) {
         if self.registered.len() as u64 != u64::from(self.workers) + u64::from(self.servers) {
             return;
@@ -165,8 +168,8 @@ impl PsMembers {
         }
     }
 
-    /// Returns the selected nodes, without the scheduler. A listed scheduler would make nodes connect to that address, but
-    /// each node reaches it on a port of its own agent, over the link that it has already.
+    /// Returns the selected nodes, without the scheduler. A listed scheduler would make nodes connect to that address,
+    /// but each node reaches it on a port of its own agent, over the link that it has already.
     fn list(&self, select: impl Fn(&PsMember) -> bool) -> Vec<PsNode> {
         let members = self.registered.iter().filter(|(_, member)| select(member));
         let nodes = members.filter_map(|(task, member)| {
@@ -289,8 +292,8 @@ impl PsMembers {
         self.of(group).into_iter().filter(absent)
     }
 
-    /// Returns the nodes that have not registered. If all have, returns those missing at a barrier, except nodes that wait
-    /// at another barrier.
+    /// Returns the nodes that have not registered. If all have, returns those missing at a barrier, except nodes that
+    /// wait at another barrier.
     pub fn missing(&self) -> Vec<TaskId> {
         let all = self.of(ALL_NODES).into_iter();
         let unregistered: Vec<TaskId> =

@@ -3,10 +3,10 @@
 //! The agent identifies a node: `worker:3` has rank 3 and id 15, whatever the program claims, in whatever order nodes
 //! connect and however their addresses sort. A link with a different claim is closed.
 //!
-//! Nodes receive the addresses that other nodes registered. A registered address must be that of the node's host. A node
-//! looks itself up in the list by its registered host and port, and listens on no other address: with any other address
-//! in the list, it or its peers would wait forever. ydl sets `DMLC_NODE_HOST` to the address of the host. A program that
-//! registers another one has overridden it.
+//! Nodes receive the addresses that other nodes registered. A registered address must be that of the node's host. A
+//! node looks itself up in the list by its registered host and port, and listens on no other address: with any other
+//! address in the list, it or its peers would wait forever. ydl sets `DMLC_NODE_HOST` to the address of the host. A
+//! program that registers another one has overridden it.
 
 use std::{collections::BTreeMap, net::IpAddr};
 

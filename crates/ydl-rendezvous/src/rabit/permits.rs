@@ -1,7 +1,7 @@
 //! Permits to connect to neighbors.
 //!
-//! A rank gets a permit only while none of its neighbors has one. So of two neighbors, the later always finds the earlier
-//! listening, and exactly one of them connects. Ranks that are not neighbors can have permits at the same time.
+//! A rank gets a permit only while none of its neighbors has one. So of two neighbors, the later always finds the
+//! earlier listening, and exactly one of them connects. Ranks that are not neighbors can have permits at the same time.
 
 use std::{
     collections::{BTreeMap, BTreeSet, VecDeque},
@@ -53,8 +53,8 @@ impl ConnectPermits {
         self.queue.push_back((rank, connected.into_iter().collect()));
     }
 
-    /// Grants all possible permits. Returns each rank with its message: the ranks to connect to, and the number of expected
-    /// connections.
+    /// Grants all possible permits. Returns each rank with its message: the ranks to connect to, and the number of
+    /// expected connections.
     pub fn grant(&mut self) -> Vec<(u32, Vec<u8>)> {
         let mut granted = Vec::new();
         for (rank, connected) in std::mem::take(&mut self.queue) {

@@ -1,7 +1,7 @@
 //! The topology of a group: a binary tree, and a ring in the order of ranks.
 //!
-//! Workers require the ring. The tree has the shape of the original Python tracker, so that floating-point sums have the
-//! same results.
+//! Workers require the ring. The tree has the shape of the original Python tracker, so that floating-point sums have
+//! the same results.
 
 use std::collections::BTreeSet;
 

@@ -19,8 +19,8 @@ pub struct ZmtpFrame<'a> {
 }
 
 impl ZmtpFrame<'_> {
-    /// Parses the first frame in `bytes`. Returns `None` if it is incomplete. Rejects a body longer than `max` as soon as
-    /// its length is known.
+    /// Parses the first frame in `bytes`. Returns `None` if it is incomplete. Rejects a body longer than `max` as soon
+    /// as its length is known.
     pub fn parse(bytes: &[u8], max: usize) -> Result<Option<ZmtpFrame<'_>>, Rejection> {
         let Some((&flags, rest)) = bytes.split_first() else {
             return Ok(None);

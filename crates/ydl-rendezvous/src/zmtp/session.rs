@@ -75,8 +75,8 @@ impl ZmtpSession {
         ZmtpSession { peer_socket, state: SessionState::Greeting }
     }
 
-    /// Parses the first complete event in `bytes` and returns it with its length. Frames and messages are limited to `max`
-    /// bytes.
+    /// Parses the first complete event in `bytes` and returns it with its length. Frames and messages are limited to
+    /// `max` bytes.
     pub fn receive<'a>(
         &mut self,
         bytes: &'a [u8],

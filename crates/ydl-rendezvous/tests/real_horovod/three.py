@@ -1,4 +1,4 @@
-"""Meets three times and adds up each time, with Horovod's own library for PyTorch or TensorFlow."""
+"""Runs three rendezvous with an allreduce each, with Horovod for PyTorch or TensorFlow."""
 
 import sys
 
@@ -25,6 +25,6 @@ else:
 
 for _ in range(3):
     hvd.init()
-    places = [hvd.rank(), hvd.size(), hvd.local_rank(), hvd.local_size(), hvd.cross_rank(), hvd.cross_size()]
-    print("rank", *places, "sum", total(float(hvd.rank() + 1)), "all", gathered(hvd.rank()), flush=True)
+    ranks = [hvd.rank(), hvd.size(), hvd.local_rank(), hvd.local_size(), hvd.cross_rank(), hvd.cross_size()]
+    print("rank", *ranks, "sum", total(float(hvd.rank() + 1)), "all", gathered(hvd.rank()), flush=True)
     hvd.shutdown()

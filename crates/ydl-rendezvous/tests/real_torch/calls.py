@@ -1,4 +1,4 @@
-"""Every call of torch's client, to torch's own server and to another one: what comes back must be the same."""
+"""Compares the results of every call of torch's client with torch's server and with the servers in STORES."""
 
 import datetime
 import os
@@ -16,7 +16,7 @@ def client(port):
 
 
 def outcome(call):
-    """What it returns, or what it raises."""
+    """Returns the result of a call, or the name of its exception."""
     try:
         return call()
     except Exception as error:
@@ -29,12 +29,12 @@ def later(call):
     return timer
 
 
-def conversation(one, other):
-    """Other clients see what is set once it is answered for, so whoever sets asks for something afterwards."""
-    said = []
+def run_calls(one, other):
+    """Runs all calls. A set has no response, so a call with a response follows where another client depends on it."""
+    results = []
 
-    def note(what, *values):
-        said.append((what, values))
+    def note(name, *values):
+        results.append((name, values))
 
     one.set("a", "1")
     note("get", one.get("a"))
@@ -44,7 +44,7 @@ def conversation(one, other):
     note("check", one.check(["a", "c"]), one.check(["a", "absent"]), one.check([]))
     note("count", one.num_keys())
     note("delete", one.delete_key("a"), one.delete_key("a"))
-    note("no wait for ever", outcome(lambda: one.wait(["absent", "too"], SECOND)), one.add("n", 1))
+    note("wait times out", outcome(lambda: one.wait(["absent", "too"], SECOND)), one.add("n", 1))
     one.append("ap", "x")
     one.num_keys()
     other.append("ap", "y")
@@ -57,7 +57,7 @@ def conversation(one, other):
     one.set("large", large)
     note("large", one.get("large") == large.encode())
     other.set_timeout(SECOND)
-    note("no get for ever", outcome(lambda: other.get("absent")), other.add("n", 1))
+    note("get times out", outcome(lambda: other.get("absent")), other.add("n", 1))
     other.set_timeout(60 * SECOND)
 
     one.queue_push("q", "1")
@@ -86,15 +86,15 @@ def conversation(one, other):
     prefix.set("k", "v")
     note("prefix", prefix.get("k"), other.get("p/k"))
     note("add to text", outcome(lambda: other.add("set", 1)))
-    note("others go on", one.get("set"))
-    return said
+    note("other links stay open", one.get("set"))
+    return results
 
 
 own = dist.TCPStore("127.0.0.1", 0, is_master=True, wait_for_workers=False)
-expected = conversation(client(own.port), client(own.port))
-heard = conversation(*(client(int(port)) for port in os.environ["STORES"].split(",")))
-for one, other in zip(expected, heard):
+expected = run_calls(client(own.port), client(own.port))
+actual = run_calls(*(client(int(port)) for port in os.environ["STORES"].split(",")))
+for one, other in zip(expected, actual):
     if one != other:
-        print(f"torch: {one}, here: {other}")
+        print(f"torch: {one}, store: {other}")
 print(f"{len(expected)} compared")
-sys.exit(expected != heard)
+sys.exit(expected != actual)

@@ -1,4 +1,4 @@
-"""Processes that meet at a store, train a small model together, and meet again for other groups."""
+"""Runs a rendezvous, trains a small model and creates more groups."""
 
 import torch
 import torch.distributed as dist
@@ -18,9 +18,9 @@ for _ in range(5):
     model(torch.randn(16, 8)).pow(2).mean().backward()
     optimizer.step()
 weights = torch.cat([part.detach().flatten() for part in model.parameters()])
-everybody = [torch.zeros_like(weights) for _ in range(world)]
-dist.all_gather(everybody, weights)
-assert all(torch.equal(weights, others) for others in everybody)
+all_weights = [torch.zeros_like(weights) for _ in range(world)]
+dist.all_gather(all_weights, weights)
+assert all(torch.equal(weights, others) for others in all_weights)
 
 for _ in range(3):
     dist.barrier(dist.new_group(list(range(world))))

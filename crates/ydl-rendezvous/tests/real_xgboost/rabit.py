@@ -1,11 +1,11 @@
-"""Trains together, and says what came out. Where KILLED is its own index, it ends in the middle, without a word."""
+"""Trains a model and prints its digest. If KILLED is its index, the worker kills itself during training."""
 
 import collections.abc
 import hashlib
 import os
 import signal
 
-# This XGBoost is from a time when both names were the same.
+# Old XGBoost uses the former name.
 collections.Mapping = collections.abc.Mapping
 
 import numpy as np
@@ -13,7 +13,7 @@ import xgboost as xgb
 from xgboost import rabit
 
 arguments = ["DMLC_TRACKER_URI=127.0.0.1", "DMLC_TRACKER_PORT=" + os.environ["TRACKER_PORT"]]
-# In the other order: ranks must not follow it.
+# In reverse order: ranks must not depend on it.
 arguments.append("DMLC_TASK_ID=%d" % (9 - int(os.environ["INDEX"])))
 rabit.init([argument.encode() for argument in arguments])
 rank = rabit.get_rank()

@@ -1,4 +1,4 @@
-"""Trains together, and says what came out. The worker named in KILLED ends in the middle, without a word."""
+"""Trains a model twice and prints its digest. If KILLED is its index, the worker kills itself after the first model."""
 
 import hashlib
 import os
@@ -12,10 +12,10 @@ from xgboost import collective
 arguments = {
     "dmlc_tracker_uri": "127.0.0.1",
     "dmlc_tracker_port": int(os.environ["TRACKER_PORT"]),
-    # In the other order: ranks must not follow it.
+    # In reverse order: ranks must not depend on it.
     "dmlc_task_id": str(9 - int(os.environ["INDEX"])),
 }
-for meeting in range(2):
+for attempt in range(2):
     with collective.CommunicatorContext(**arguments):
         rank = collective.get_rank()
         total = collective.allreduce(np.array([rank + 1.0]), collective.Op.SUM)[0]
@@ -28,5 +28,5 @@ for meeting in range(2):
         if "KILLED" in os.environ:
             if os.environ["INDEX"] == os.environ["KILLED"]:
                 os.kill(os.getpid(), signal.SIGKILL)
-            # Busy with something else: only the tracker can tell it.
+            # Not in a collective operation: only the tracker can stop it.
             time.sleep(300)

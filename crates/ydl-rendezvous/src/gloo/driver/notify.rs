@@ -1,8 +1,8 @@
 //! Notifies the training processes of new workers.
 //!
-//! Rank 0 is notified and notifies the others at their next commit. It acknowledges a notification even if it ignores it,
-//! because it has only just registered its address, or drops it, because it is starting in a world. So the notification
-//! is repeated until a process requests its rank. Rank 0 recognizes a repeated one by its timestamp.
+//! Rank 0 is notified and notifies the others at their next commit. It acknowledges a notification even if it ignores
+//! it, because it has only just registered its address, or drops it, because it is starting in a world. So the
+//! notification is repeated until a process requests its rank. Rank 0 recognizes a repeated one by its timestamp.
 
 use std::time::Duration;
 

@@ -127,8 +127,8 @@ impl LinkServer {
         }
     }
 
-    /// Applies actions. `persisted`: a replay produces them again. Output that a replay does not produce, on a link other
-    /// than `own`, is sent once and has no position: positions must be the same after a replay.
+    /// Applies actions. `persisted`: a replay produces them again. Output that a replay does not produce, on a link
+    /// other than `own`, is sent once and has no position: positions must be the same after a replay.
     pub(super) fn apply(
         &mut self,
         actions: Vec<Action>,

@@ -1,9 +1,9 @@
 //! The agent's connection to the master: sends the input of programs and receives their output.
 //!
-//! Makes two calls at a time: a POST with frames, and a GET that polls for frames. Both responses contain frames and are
-//! numbered, because one may overtake the other. When a call fails or the master changes, a new session starts, with a new
-//! number, and the `LinkSender` resends all unacknowledged input. Acknowledgements of output are delayed: they are sent
-//! with the next frames, or after a timeout.
+//! Makes two calls at a time: a POST with frames, and a GET that polls for frames. Both responses contain frames and
+//! are numbered, because one may overtake the other. When a call fails or the master changes, a new session starts,
+//! with a new number, and the `LinkSender` resends all unacknowledged input. Acknowledgements of output are delayed:
+//! they are sent with the next frames, or after a timeout.
 
 use std::{collections::BTreeMap, future::Future, pin::Pin, sync::Arc, time::Duration};
 
