@@ -7,9 +7,9 @@
 //!
 //! It does no I/O and reads no clock. One exchange is:
 //! 1. [`Ledger::request`] returns the request to send. It returns the same one until its reply is
-//! processed, so that a lost reply is handled by sending the request again.
+//!    processed, so that a lost reply is handled by sending the request again.
 //! 2. [`Ledger::on_reply`] processes the reply, [`Ledger::on_rejected`] a rejection, and
-//! [`Ledger::on_resync`] a restart of the ResourceManager.
+//!    [`Ledger::on_resync`] a restart of the ResourceManager.
 //!
 //! [`AmRmClient::exchange`](crate::scheduler::AmRmClient::exchange) does all of this against a
 //! ResourceManager. The ledger keeps asks without placement constraints.

@@ -344,12 +344,9 @@ fn open_error(bytes: &[u8]) -> String {
 fn files_that_are_no_logs_are_rejected() {
     assert_eq!(open_error(b""), "the file is empty");
     assert_eq!(open_error(b"hello"), "not an aggregated log, neither TFile nor indexed");
-    assert_eq!(
-        open_error(&[0; 200]),
-        "the file is damaged at byte 164: its index ends in the middle"
-    );
-    assert_eq!(open_error(&TFILE[..16]), "the file is damaged at byte 0: it ends in the middle");
-    assert_eq!(open_error(&TFILE[..1000]), "the file is damaged at byte 972: its end is missing");
+    assert_eq!(open_error(&[0; 200]), "corrupt file at byte 164: truncated index");
+    assert_eq!(open_error(&TFILE[..16]), "corrupt file at byte 0: truncated");
+    assert_eq!(open_error(&TFILE[..1000]), "corrupt file at byte 972: missing trailer");
     assert_eq!(open_error(&INDEXED[..1000]), "not an aggregated log, neither TFile nor indexed");
 }
 
@@ -374,7 +371,7 @@ fn unsupported_compression_is_reported_by_name() {
         }
         bytes
     };
-    let expected = "the logs are compressed with `lzo1`, and only `gz` and `none` can be read";
+    let expected = "unsupported compression `lzo1`: expected `gz` or `none`";
     for bytes in [TFILE, INDEXED] {
         assert_eq!(open_error(&replace(bytes, b"\x04none", b"\x04lzo1")), expected);
     }

@@ -13,9 +13,9 @@ const ROUNDS: usize = 5;
 const IN_FLIGHT: usize = 64;
 const CALLS: usize = 4_000;
 
-/// `getClusterMetrics`, one after the other and with many in flight.
+/// Measures `getClusterMetrics`, sequential and with many calls in flight.
 pub async fn per_second(cluster: &Cluster) {
-    // The server warms up too, and Java at its own pace: as many calls as it measures.
+    // Warms up the server and its JIT with as many calls as are measured.
     let (_, _) = (ours(cluster, 1).await, ours(cluster, IN_FLIGHT).await);
     let mut figures = [const { Vec::new() }; 4];
     for _ in 0..ROUNDS {
@@ -53,11 +53,11 @@ async fn ours(cluster: &Cluster, in_flight: usize) -> f64 {
     (CALLS / in_flight * in_flight) as f64 / began.elapsed().as_secs_f64()
 }
 
-/// The same by a small Java program, which prints both rates.
+/// Measures the same calls with a small Java program, which prints both rates.
 fn hadoops(cluster: &Cluster) -> [f64; 2] {
     let source = concat!(env!("CARGO_MANIFEST_DIR"), "/../../bench/Calls.java");
     let prepared = cluster.hadoop(source).expect("a command");
-    // The test bed wants Java to start soon; here it may take its time to become quick.
+    // The test bed's flags trade peak speed for a fast start of the JVM; drop them here.
     let mut command = Command::new(prepared.get_program());
     let hasty = ["-XX:TieredStopAtLevel=1", "-Xshare"];
     let arguments = prepared.get_args().filter(|argument| {

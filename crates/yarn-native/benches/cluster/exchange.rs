@@ -1,4 +1,4 @@
-//! One allocate whose answer grants ten thousand containers.
+//! One allocate call whose response grants ten thousand containers.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -25,8 +25,8 @@ pub async fn of_ten_thousand(cluster: &Cluster) {
         ..AllocateRequest::default()
     };
     let first = scheduler.allocate(ask, soon()).await.expect("an answer");
-    assert!(first.granted.is_empty(), "grants come with a later beat");
-    // Between two beats the scheduler grants; the nodes say when it is done.
+    assert!(first.granted.is_empty(), "grants come with a later heartbeat");
+    // The scheduler grants between two heartbeats; the nodes report when it is done.
     let (client, deadline) = (client(cluster), soon());
     let mut held = 0;
     while held < CONTAINERS as i32 && Instant::now() < deadline {
@@ -34,20 +34,20 @@ pub async fn of_ten_thousand(cluster: &Cluster) {
         let nodes = client.nodes(&[], deadline).await.expect("nodes");
         held = nodes.iter().map(|node| node.containers).sum();
     }
-    tap.heard.lock().expect("a heap").clear();
+    tap.received.lock().expect("a heap").clear();
     let began = Instant::now();
     let answer = scheduler.allocate(AllocateRequest::default, soon()).await.expect("an answer");
     let took = began.elapsed().as_secs_f64() * 1e3;
     let granted = answer.granted.len();
-    let answer = last_message(&tap.heard.lock().expect("a heap"));
+    let answer = last_message(&tap.received.lock().expect("a heap"));
     let mib = answer.len() as f64 / f64::from(1 << 20);
     println!(
-        "one beat of a real ResourceManager: {granted} containers, {mib:.1} MiB, {took:.0} ms"
+        "one heartbeat of a real ResourceManager: {granted} containers, {mib:.1} MiB, {took:.0} ms"
     );
     replayed(answer).await;
 }
 
-/// The same answer from memory, so that nothing but our part is measured.
+/// Replays the response from memory, so that only the client is measured.
 async fn replayed(answer: Vec<u8>) {
     let (address, identity) = (Address::new("memory", 1), Identity::simple("bench"));
     let dial = Arc::new(Echo { answer });

@@ -1,8 +1,8 @@
-//! Figures: medians, and what the system says of a process's memory.
+//! Medians, and memory of processes as reported by the system.
 
 use std::fs;
 
-/// Prints median, least and most; gives the median.
+/// Prints median, minimum and maximum; returns the median.
 pub fn line(what: &str, unit: &str, mut values: Vec<f64>) -> f64 {
     values.sort_by(f64::total_cmp);
     let middle = values[values.len() / 2];
@@ -12,7 +12,7 @@ pub fn line(what: &str, unit: &str, mut values: Vec<f64>) -> f64 {
     middle
 }
 
-/// A line of `/proc/PID/status`, in MiB.
+/// Returns a field of `/proc/PID/status`, in MiB.
 pub fn status_mib(pid: u32, what: &str) -> f64 {
     let status = fs::read_to_string(format!("/proc/{pid}/status")).unwrap_or_default();
     let line = status.lines().find(|line| line.starts_with(what));
@@ -20,7 +20,7 @@ pub fn status_mib(pid: u32, what: &str) -> f64 {
     kib.unwrap_or(0.0) / 1024.0
 }
 
-/// From here on `VmHWM` of this process counts anew.
+/// Resets `VmHWM` of this process.
 pub fn forget_peak() {
     fs::write("/proc/self/clear_refs", "5").expect("Linux lets a process forget its peak");
 }

@@ -1,6 +1,8 @@
-//! What yarn-native costs against a real ResourceManager, beside Hadoop's own client in the same run.
+//! Cost of yarn-native against a real ResourceManager, compared with Hadoop's own client in the
+//! same run.
 //!
-//! Needs the examples in the same profile (`bench/run` builds them), Java with its compiler, and the test bed.
+//! Requires the examples in the same profile (`bench/run` builds them), Java with its compiler, and
+//! the test bed.
 
 mod calls;
 mod exchange;
@@ -18,7 +20,7 @@ use yarn_native::rpc::{self, Address, Channel, Dial, Protocol};
 use yarn_native::scheduler::{AmRmClient, Registration};
 use yarn_native::security::Identity;
 
-/// More than any allocate here asks for; only the scheduler counts them.
+/// Larger than any allocate call asks for. Only the scheduler counts it.
 const NODE_MEMORY_MIB: u32 = 4 << 20;
 const NODE_VCORES: u32 = 50_000;
 const NODES: usize = 2;
@@ -35,7 +37,7 @@ async fn main() {
     .expect("a cluster");
     let version = Version::NEWEST;
     println!("Hadoop {version}, one ResourceManager, {NODES} NodeManagers");
-    // Something to list.
+    // An application to list.
     let _running = master(&cluster, Arc::new(rpc::Tcp)).await;
     programs::listing(&cluster);
     programs::memory_of_run(&cluster).await;
@@ -54,7 +56,7 @@ fn client(cluster: &Cluster) -> Client {
     Client::new(vec![address], identity, rpc::Options::default()).expect("a client")
 }
 
-/// An unmanaged master that has registered, over streams that `dial` opens.
+/// Registers an unmanaged master over streams opened by `dial`.
 async fn master(cluster: &Cluster, dial: Arc<dyn Dial>) -> AmRmClient {
     let client = client(cluster);
     let id = client.new_application(soon()).await.expect("an id").id;

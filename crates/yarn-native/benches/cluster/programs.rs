@@ -1,4 +1,4 @@
-//! Whole programs: how soon they answer, and what they weigh.
+//! Whole programs: response time and memory.
 
 use std::path::PathBuf;
 use std::process::{Command, Stdio};
@@ -12,7 +12,7 @@ use crate::figures::{line, status_mib};
 const LISTINGS: usize = 10;
 const CONTAINERS: &str = "8";
 
-/// An example, built in the profile of this program.
+/// Returns the command of an example, built in the profile of this program.
 fn example(cluster: &Cluster, name: &str) -> Command {
     let own = std::env::current_exe().expect("a program has a path");
     let path: PathBuf = own.with_file_name("..").join("examples").join(name);
@@ -25,7 +25,7 @@ fn example(cluster: &Cluster, name: &str) -> Command {
     command
 }
 
-/// Milliseconds from before the start of a program to its end; it must have listed the application.
+/// Measures a program from start to end in milliseconds; it must have listed the application.
 fn listed(command: &mut Command) -> f64 {
     let began = Instant::now();
     let out = command.stderr(Stdio::null()).output().expect("a program");
@@ -35,7 +35,7 @@ fn listed(command: &mut Command) -> f64 {
     took
 }
 
-/// From the start of a process to the list of applications, ours and Hadoop's in turn.
+/// Measures listing applications from process start, ours and Hadoop's in turn.
 pub fn listing(cluster: &Cluster) {
     let java = || {
         let class = "org.apache.hadoop.yarn.client.cli.ApplicationCLI";
@@ -43,7 +43,7 @@ pub fn listing(cluster: &Cluster) {
         command.args(["application", "-list"]);
         command
     };
-    // Once each, so that no disk is measured.
+    // One run each to fill the disk cache.
     listed(&mut example(cluster, "applications"));
     listed(&mut java());
     let (mut ours, mut hadoops) = (Vec::new(), Vec::new());
@@ -58,7 +58,7 @@ pub fn listing(cluster: &Cluster) {
     println!("{:<58} {:>9.0} times as soon", "", hadoops / ours);
 }
 
-/// The memory of the example `run` while its containers run.
+/// Measures the memory of the example `run` while its containers run.
 pub async fn memory_of_run(cluster: &Cluster) {
     let mut run = example(cluster, "run")
         .args([CONTAINERS, "sleep 4"])
@@ -72,7 +72,7 @@ pub async fn memory_of_run(cluster: &Cluster) {
             break status;
         }
         let now = status_mib(run.id(), "VmRSS");
-        // It has none before it is loaded and after its end.
+        // It is zero before the program is loaded and after its end.
         if now > 1.0 {
             resident.push(now);
             peak = status_mib(run.id(), "VmHWM");

@@ -1,4 +1,4 @@
-//! Streams that are listened to, and streams that answer from memory.
+//! Streams that record what they receive, and streams that answer from memory.
 
 use std::future::Future;
 use std::io;
@@ -11,37 +11,37 @@ use yarn_native::rpc::{Address, Dial, DialedStream, Stream, Tcp};
 
 use self::wire::Fields;
 
-// What a server says is made here as in the tests, apart from the library.
+// Encodes server messages as in the tests, independently of the library.
 #[allow(dead_code)]
 #[path = "../../tests/fake/wire.rs"]
 mod wire;
 
-type Heard = Arc<Mutex<Vec<u8>>>;
+type Received = Arc<Mutex<Vec<u8>>>;
 type Dialing<'a> = Pin<Box<dyn Future<Output = io::Result<DialedStream>> + Send + 'a>>;
 
-/// TCP, and a copy of everything that comes in.
+/// TCP with a copy of all received bytes.
 #[derive(Debug, Default)]
 pub struct Tap {
-    pub heard: Heard,
+    pub received: Received,
 }
 
-struct Tapped {
+struct RecordingStream {
     stream: Box<dyn Stream>,
-    heard: Heard,
+    received: Received,
 }
 
 impl Dial for Tap {
     fn dial<'a>(&'a self, address: &'a Address) -> Dialing<'a> {
         Box::pin(async move {
             let DialedStream { stream, peer } = Tcp.dial(address).await?;
-            let heard = Arc::clone(&self.heard);
-            let stream = Box::new(Tapped { stream, heard });
+            let received = Arc::clone(&self.received);
+            let stream = Box::new(RecordingStream { stream, received });
             Ok(DialedStream { stream, peer })
         })
     }
 }
 
-impl AsyncRead for Tapped {
+impl AsyncRead for RecordingStream {
     fn poll_read(
         mut self: Pin<&mut Self>,
         context: &mut Context<'_>,
@@ -50,12 +50,12 @@ impl AsyncRead for Tapped {
         let before = buffer.filled().len();
         ready!(Pin::new(&mut self.stream).poll_read(context, buffer))?;
         let new = &buffer.filled()[before..];
-        self.heard.lock().expect("a heap").extend_from_slice(new);
+        self.received.lock().expect("a heap").extend_from_slice(new);
         Poll::Ready(Ok(()))
     }
 }
 
-impl AsyncWrite for Tapped {
+impl AsyncWrite for RecordingStream {
     fn poll_write(
         mut self: Pin<&mut Self>,
         context: &mut Context<'_>,
@@ -73,17 +73,18 @@ impl AsyncWrite for Tapped {
     }
 }
 
-/// The message in the last frame that came; a connection that was idle is made again, with a handshake.
-pub fn last_message(mut heard: &[u8]) -> Vec<u8> {
+/// Returns the message in the last frame received. An idle connection is reopened with a handshake.
+pub fn last_message(mut received: &[u8]) -> Vec<u8> {
     let mut rest = &[][..];
-    while let Some((length, after)) = heard.split_first_chunk() {
-        (rest, heard) = after.split_at(u32::from_be_bytes(*length) as usize);
+    while let Some((length, after)) = received.split_first_chunk() {
+        (rest, received) = after.split_at(u32::from_be_bytes(*length) as usize);
     }
     wire::take_delimited(&mut rest);
     wire::take_delimited(&mut rest)
 }
 
-/// A server in memory: to a registration it says little, and to every beat the same.
+/// Server in memory: a minimal response to a registration, and the same response to every
+/// heartbeat.
 #[derive(Debug)]
 pub struct Echo {
     pub answer: Vec<u8>,
@@ -97,7 +98,7 @@ impl Dial for Echo {
             let mut greeting = [0; 7];
             theirs.read_exact(&mut greeting).await.ok()?;
             let _context = wire::read_frame(&mut theirs).await?;
-            let mut beats = 0;
+            let mut heartbeats = 0;
             loop {
                 let frame = wire::read_frame(&mut theirs).await?;
                 let mut rest = &frame[..];
@@ -105,14 +106,14 @@ impl Dial for Echo {
                 let call = u32::try_from(header.signed(3)?).ok()?;
                 let method = Fields::parse(&wire::take_delimited(&mut rest)).text(1)?;
                 let (said, number) = if method == "allocate" {
-                    beats += 1;
-                    // Of two numbers the later one counts.
-                    (&answer[..], wire::number(2, beats))
+                    heartbeats += 1;
+                    // Of a repeated field the last value counts.
+                    (&answer[..], wire::number(2, heartbeats))
                 } else {
                     let largest = [wire::number(1, 1024), wire::number(2, 1)].concat();
                     (&[][..], wire::bytes(1, largest))
                 };
-                // In pieces: a copy of the whole would count as the client's memory.
+                // In pieces, since a copy of the whole would count as the client's memory.
                 let header = wire::delimited(wire::header(call, 0));
                 let body = said.len() + number.len();
                 let head = [header, wire::varint(body as u64)].concat();

@@ -1,7 +1,7 @@
-//! Makes the Rust code of yarn-native's messages from its `.proto` files.
+//! Generates the Rust code of yarn-native's messages from its `.proto` files.
 //!
-//! The code is committed, so that nobody who uses the crate needs a compiler for it; a test here
-//! says when it is no longer what the `.proto` files say.
+//! The code is committed, so that building the crate needs no protobuf compiler. A test here checks
+//! that it is up to date.
 
 use std::error::Error;
 use std::fmt::Write as _;
@@ -10,9 +10,9 @@ use std::{env, fs};
 
 use prost_build::{Config, Service, ServiceGenerator};
 
-/// Messages that carry a password, a key or somebody's credentials. Their `Debug` is written by
-/// hand and shows none of it.
-const SECRETIVE: [&str; 8] = [
+/// Messages with passwords, keys or credentials. Their `Debug` implementations are written by hand
+/// and hide them.
+const SECRET: [&str; 8] = [
     ".hadoop.common.TokenProto",
     ".hadoop.common.CredentialsKVProto",
     ".hadoop.common.RpcSaslProto",
@@ -28,7 +28,7 @@ fn main() -> Result<(), Box<dyn Error>> {
     generate(&root.join("proto"), &root.join("src/proto/generated"))
 }
 
-/// The directory of `yarn-native`, in which this tool lies.
+/// Returns the directory of `yarn-native`, which contains this tool.
 fn crate_root() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("..")
 }
@@ -39,7 +39,7 @@ fn generate(protos: &Path, out: &Path) -> Result<(), Box<dyn Error>> {
     fs::create_dir_all(out)?;
     Config::new()
         .out_dir(out)
-        .skip_debug(SECRETIVE)
+        .skip_debug(SECRET)
         .service_generator(Box::new(Methods))
         .compile_fds(descriptors)?;
     Ok(())
@@ -52,13 +52,13 @@ fn proto_files(root: &Path) -> Result<Vec<PathBuf>, Box<dyn Error>> {
             files.push(file?.path());
         }
     }
-    // The order of a directory is an accident, and must not show in the output.
+    // Sorted, so that the output does not depend on the order of the directory.
     files.sort();
     Ok(files)
 }
 
-/// A constant for each method of a service: its name on the wire, with the types of what it takes
-/// and gives.
+/// Generator of a constant per service method: its name on the wire, with its request and response
+/// types.
 struct Methods;
 
 impl ServiceGenerator for Methods {
@@ -71,8 +71,8 @@ impl ServiceGenerator for Methods {
                 buffer,
                 "pub const {}: Method<{}, {}> = Method::new({:?});",
                 constant_name(&method.proto_name),
-                outward(&method.input_type),
-                outward(&method.output_type),
+                from_submodule(&method.input_type),
+                from_submodule(&method.output_type),
                 method.proto_name,
             );
         }
@@ -80,8 +80,8 @@ impl ServiceGenerator for Methods {
     }
 }
 
-/// Types are named from the package, and the constants lie one module below it.
-fn outward(path: &str) -> String {
+/// Prefixes a type path: the constants are one module below the types.
+fn from_submodule(path: &str) -> String {
     format!("super::{path}")
 }
 
@@ -110,7 +110,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_committed_code_is_what_the_proto_files_say() -> Result<(), Box<dyn Error>> {
+    fn generated_code_is_up_to_date() -> Result<(), Box<dyn Error>> {
         let fresh = tempfile::tempdir()?;
         generate(&crate_root().join("proto"), fresh.path())?;
         let committed = crate_root().join("src/proto/generated");
@@ -131,7 +131,7 @@ mod tests {
     }
 
     #[test]
-    fn constants_are_spelled_as_rust_spells_them() {
+    fn method_names_become_rust_constants() {
         assert_eq!(constant_name("getNewApplication"), "GET_NEW_APPLICATION");
         assert_eq!(constant_name("getHAServiceState"), "GET_HA_SERVICE_STATE");
         assert_eq!(constant_name("reInitializeContainer"), "RE_INITIALIZE_CONTAINER");

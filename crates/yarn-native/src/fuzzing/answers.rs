@@ -1,4 +1,4 @@
-//! Answers of ResourceManagers and NodeManagers, from bytes to the types callers see.
+//! Responses of ResourceManagers and NodeManagers, from bytes to the public types.
 
 use std::fmt::Debug;
 
@@ -14,7 +14,7 @@ use crate::types::{
     ContainerStatus, NodeLabel, NodeReport, Queue, QueuePermissions, ResourceTypeInfo,
 };
 
-/// The bytes of an answer; the first one picks the call.
+/// Decodes a response; the first byte selects the call.
 pub fn answers(bytes: &[u8]) {
     let Some((pick, rest)) = split_selector(bytes) else {
         return;
@@ -53,15 +53,15 @@ pub fn answers(bytes: &[u8]) {
             answer.status.into_iter().map(ContainerStatus::of).for_each(shown);
         }),
         10 => read(rest, |answer: yarn::GetLocalizationStatusesResponseProto| {
-            for told in &answer.cntn_localization_statuses {
-                each(&told.localization_statuses, Localisation::of);
+            for container in &answer.cntn_localization_statuses {
+                each(&container.localization_statuses, Localisation::of);
             }
         }),
         _ => cluster(rest),
     }
 }
 
-/// The small answers about the cluster, which have much in common.
+/// Decodes the small responses about the cluster.
 fn cluster(bytes: &[u8]) {
     read(bytes, |answer: yarn::GetClusterMetricsResponseProto| {
         shown(answer.cluster_metrics.as_ref().map(ClusterMetrics::of));

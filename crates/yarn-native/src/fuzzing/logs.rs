@@ -1,4 +1,4 @@
-//! Aggregated logs in both formats: whole files, and files around parts that a fuzzer would hardly reach.
+//! Aggregated logs: whole files, and files around parts that a fuzzer would hardly reach.
 
 use std::future::Future;
 use std::pin::pin;
@@ -7,15 +7,16 @@ use std::task::{Context, Poll, Waker};
 use super::split_selector;
 use crate::logs::{Checksum, LogError, LogFile};
 
-/// What the magic of a TFile is.
+/// Magic number of a TFile.
 const MAGIC: [u8; 16] = [
     0xd1, 0x11, 0xd3, 0x68, 0x91, 0xb5, 0xd7, 0xb6, 0x39, 0xdf, 0x41, 0x40, 0x92, 0xba, 0xe1, 0x50,
 ];
 const ID: [u8; 32] = [7; 32];
-/// Compressed logs may be a thousand times their file; that each piece is small is what is looked at here.
+/// Limit on the pieces read: compressed logs may be a thousand times their file, and only the size
+/// of each piece is checked.
 const PIECES_MAX: usize = 64;
 
-/// A TFile; or, when the bytes do not begin like one, its block, compressed or not, or its index.
+/// Reads a TFile; bytes without its magic become its block, compressed or not, or its index.
 pub fn tfile(bytes: &[u8]) {
     if bytes.starts_with(&MAGIC) {
         return read(bytes);
@@ -35,7 +36,7 @@ pub fn tfile(bytes: &[u8]) {
     read(&with_index(part, &index));
 }
 
-/// A TFile of one block and an index.
+/// Returns a TFile with one block and an index.
 fn with_index(block: &[u8], index: &[u8]) -> Vec<u8> {
     let mut file = [&MAGIC[..], block].concat();
     let mut meta = number(1);
@@ -51,7 +52,7 @@ fn with_index(block: &[u8], index: &[u8]) -> Vec<u8> {
     file
 }
 
-/// The form with four bytes; a fuzzer finds the others.
+/// Encodes a number in the form with four bytes; a fuzzer finds the others.
 fn number(value: usize) -> Vec<u8> {
     let value = u32::try_from(value).expect("a fuzzer's files are short");
     [&[0x83], &value.to_be_bytes()[..]].concat()
@@ -65,7 +66,7 @@ fn run(offset: usize, stored: usize, length: usize) -> Vec<u8> {
     [number(offset), number(stored), number(length)].concat()
 }
 
-/// An indexed file; or, when the bytes do not end as they begin, an index as Java serialises it.
+/// Reads an indexed file; bytes with different ends become its serialised index.
 pub fn indexed(bytes: &[u8]) {
     if bytes.len() >= 2 * ID.len() && bytes[..ID.len()] == bytes[bytes.len() - ID.len()..] {
         return read(bytes);
@@ -88,7 +89,7 @@ async fn read_all(bytes: &[u8]) -> Result<(), LogError> {
     let mut file = LogFile::open(bytes).await?;
     let mut pieces = 0;
     while let Some(entry) = file.next().await? {
-        // One of two is passed over, to see both ways.
+        // Skip half of every second log, to cover both cases.
         if entry.length % 2 == 0 {
             file.skip(entry.length / 2).await?;
         }
@@ -104,10 +105,10 @@ async fn read_all(bytes: &[u8]) -> Result<(), LogError> {
     Ok(())
 }
 
-/// Bytes in memory never make anybody wait.
+/// Polls a future that never waits, since its bytes are in memory.
 fn ready<T>(future: impl Future<Output = T>) -> T {
     match pin!(future).poll(&mut Context::from_waker(Waker::noop())) {
         Poll::Ready(value) => value,
-        Poll::Pending => panic!("it waits for something"),
+        Poll::Pending => panic!("the future is pending"),
     }
 }

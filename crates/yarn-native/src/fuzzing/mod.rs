@@ -1,8 +1,9 @@
-//! Everything that reads what others wrote, as functions of bytes: for the targets in `fuzz/`, and for the test
-//! that runs their seeds. A build that is neither a test nor a fuzzer has none of this.
+//! Parsers of untrusted bytes as fuzz targets, for `fuzz/` and for the test that runs their seeds.
+//! Only compiled for tests and fuzzers.
 //!
-//! Each function must return for any bytes, soon, and without taking more memory than a few times their length.
-//! What it asserts is what must hold whatever they say: what was read and is written again reads the same.
+//! Each target must return for any bytes, quickly, and with memory of at most a few times their
+//! length. Assertions hold for any input: a parsed value that is written again parses to the same
+//! value.
 
 mod answers;
 mod logs;
@@ -18,13 +19,13 @@ pub use settings::config;
 pub use tokens::credentials;
 pub use wire::{frames, handshake, layers};
 
-/// Takes a first byte, which picks one of several readers.
+/// Splits off the first byte, which selects one of several parsers.
 fn split_selector(bytes: &[u8]) -> Option<(u8, &[u8])> {
     let (pick, rest) = bytes.split_first()?;
     Some((*pick, rest))
 }
 
-/// Cuts bytes into parts, each with two bytes of length before it; the last may be shorter than it says.
+/// Splits bytes into length-prefixed parts (two bytes each); the last part may be truncated.
 fn parts(mut bytes: &[u8]) -> Vec<&[u8]> {
     let mut parts = Vec::new();
     while let Some((length, rest)) = bytes.split_first_chunk() {
@@ -56,9 +57,9 @@ mod tests {
         ("tfile", tfile),
     ];
 
-    /// Seeds are also what came out of a fuzzer once.
+    /// Seeds include former findings of a fuzzer.
     #[test]
-    fn every_seed_of_the_fuzzers_is_read() {
+    fn all_fuzzer_seeds_are_parsed() {
         let seeds = Path::new(env!("CARGO_MANIFEST_DIR")).join("fuzz/seeds");
         for (name, target) in TARGETS {
             let files = std::fs::read_dir(seeds.join(name)).expect("each target has seeds");

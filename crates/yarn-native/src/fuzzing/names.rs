@@ -14,7 +14,7 @@ use crate::types::{
     FinalStatus, Location, NodeId, timestamp,
 };
 
-/// A text as every kind of name, and in two halves at its first line end as a pattern and what may fit it.
+/// Parses a text as every kind of name, and its two halves as a pattern and a name to match.
 pub fn names(bytes: &[u8]) {
     assert_eq!(hex(bytes).len(), 2 * bytes.len());
     assert_eq!(base64(bytes).len(), bytes.len().div_ceil(3) * 4);
@@ -56,7 +56,7 @@ pub fn names(bytes: &[u8]) {
     }
 }
 
-/// What was understood is understood the same when it is written.
+/// Checks that a parsed value is displayed and parsed to the same value.
 fn round_trips<T: FromStr + Display + Debug + PartialEq>(text: &str)
 where
     T::Err: Display,

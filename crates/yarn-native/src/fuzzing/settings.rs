@@ -2,7 +2,7 @@
 
 use crate::config::{Config, ConfigError, Environment};
 
-/// A configuration file, and every question that can be asked about it.
+/// Reads a configuration file and every setting in it.
 pub fn config(bytes: &[u8]) {
     let Ok(text) = std::str::from_utf8(bytes) else {
         return;

@@ -1,4 +1,4 @@
-//! Files of tokens, and what tokens say.
+//! Credentials files and token identifiers.
 
 use super::split_selector;
 use crate::credentials::{Credentials, Format, TokenIdentifier};
@@ -14,8 +14,8 @@ const KINDS: [&str; 7] = [
     "kms-dt",
 ];
 
-/// Credentials in either format; anything that does not begin like them is the identifier of a token, of the
-/// kind its first byte picks.
+/// Reads credentials in either format. Other bytes become a token identifier, of the kind selected
+/// by the first byte.
 pub fn credentials(bytes: &[u8]) {
     if bytes.starts_with(b"HDTS") {
         return file(bytes);
@@ -23,7 +23,7 @@ pub fn credentials(bytes: &[u8]) {
     let Some((pick, rest)) = split_selector(bytes) else {
         return;
     };
-    look_into(&Token {
+    decode_identifier(&Token {
         identifier: rest.to_vec(),
         password: Vec::new().into(),
         kind: KINDS[usize::from(pick) % KINDS.len()].into(),
@@ -42,11 +42,11 @@ fn file(bytes: &[u8]) {
         assert_eq!(again, read, "{format:?}");
     }
     for (_, token) in read.tokens() {
-        look_into(token);
+        decode_identifier(token);
     }
 }
 
-fn look_into(token: &Token) {
+fn decode_identifier(token: &Token) {
     match TokenIdentifier::decode(token) {
         Ok(identifier) => drop((identifier.to_string(), identifier.expires_ms())),
         Err(error) => drop(error.to_string()),

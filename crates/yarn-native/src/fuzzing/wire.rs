@@ -1,4 +1,4 @@
-//! What comes from a socket before it is an answer: frames, handshakes, protection.
+//! Bytes from a socket below the level of messages: frames, handshakes, protection.
 
 use bytes::Bytes;
 use prost::Message;
@@ -19,11 +19,11 @@ use crate::security::sasl::{Handshake, Step};
 use crate::security::{Policy, Quality, ServerPrincipal};
 use crate::token::Token;
 
-/// Short, so that the limit is met.
+/// Small, so that the limit is reached.
 const FRAME_BYTES_MAX: usize = 32 << 10;
 const CIPHERS: [Option<&str>; 3] = [None, Some("rc4"), Some("3des")];
 
-/// A stream of frames, arriving in pieces, protected or not.
+/// Decodes a stream of frames in pieces, protected or not.
 pub fn frames(bytes: &[u8]) {
     let Some((pick, rest)) = split_selector(bytes) else {
         return;
@@ -65,7 +65,7 @@ fn response(frame: Bytes) {
     }
 }
 
-/// A frame as a server sends it under protection.
+/// Returns a frame as a server sends it under protection.
 fn protected(token: Vec<u8>) -> Vec<u8> {
     let header = RpcResponseHeaderProto {
         call_id: SASL_RESPONSE,
@@ -83,7 +83,7 @@ fn protected(token: Vec<u8>) -> Vec<u8> {
     [&length.to_be_bytes()[..], &body].concat()
 }
 
-/// Messages of a server during a handshake, to a caller of each kind.
+/// Runs a handshake with messages of a server, for each kind of client.
 pub fn handshake(bytes: &[u8]) {
     let Some((pick, rest)) = split_selector(bytes) else {
         return;
@@ -94,7 +94,7 @@ pub fn handshake(bytes: &[u8]) {
         1 => kerberos(&parts),
         2 => talk(AuthMethod::Token(token()), &parts),
         3 => talk(AuthMethod::Simple { user: "alice".into() }, &parts),
-        // The library is never found: what a server says is judged before it is needed.
+        // The library is never found: server messages are checked before it is needed.
         _ => talk(
             AuthMethod::Kerberos(Kerberos {
                 library: Some("/nowhere".into()),
@@ -133,7 +133,7 @@ fn talk(proof: AuthMethod, parts: &[&[u8]]) {
     }
 }
 
-/// A challenge, and the server's proof.
+/// Processes a challenge and the server's proof.
 fn digest(parts: &[&[u8]]) {
     let [challenge, rest @ ..] = parts else {
         return;
@@ -143,14 +143,14 @@ fn digest(parts: &[&[u8]]) {
             Ok((client, answer)) => {
                 assert!(String::from_utf8(answer).is_ok());
                 let proof = rest.first().copied().unwrap_or_default();
-                assert!(client.finish(proof).is_err(), "nobody guesses a proof");
+                assert!(client.finish(proof).is_err(), "a guessed proof was accepted");
             }
             Err(error) => drop(error.to_string()),
         }
     }
 }
 
-/// A library that takes everything for its own.
+/// Security context that accepts everything.
 struct PermissiveContext;
 
 impl SecurityContext for PermissiveContext {
@@ -192,7 +192,7 @@ fn kerberos(parts: &[&[u8]]) {
     }
 }
 
-/// Messages under the protection of DIGEST-MD5: those of nobody, and those of the server, touched.
+/// Unwraps messages under DIGEST-MD5 protection: forged ones, and tampered ones of the server.
 pub fn layers(bytes: &[u8]) {
     let Some((pick, rest)) = split_selector(bytes) else {
         return;
@@ -200,17 +200,17 @@ pub fn layers(bytes: &[u8]) {
     let cipher = CIPHERS[usize::from(pick) % CIPHERS.len()];
     for part in parts(rest) {
         let (mut client, mut server) = DigestLayer::both_sides(cipher);
-        // Only what has the right end comes as far as the cipher.
+        // Only messages with the right trailer reach the cipher.
         let forged = [part, &[0, 1, 0, 0, 0, 0]].concat();
-        assert!(client.unwrap(part).is_err(), "nobody guesses a code");
-        assert!(client.unwrap(&forged).is_err(), "nobody guesses a code");
+        assert!(client.unwrap(part).is_err(), "a forged message was accepted");
+        assert!(client.unwrap(&forged).is_err(), "a forged message was accepted");
 
         let (mut client, _) = DigestLayer::both_sides(cipher);
         let mut sealed = server.wrap(part);
         assert_eq!(client.unwrap(&sealed).as_deref(), Ok(part));
         let (mut client, _) = DigestLayer::both_sides(cipher);
-        let touched = usize::from(pick) % sealed.len();
-        sealed[touched] ^= 1 + pick / 8;
-        assert!(client.unwrap(&sealed).is_err(), "byte {touched} was touched");
+        let tampered = usize::from(pick) % sealed.len();
+        sealed[tampered] ^= 1 + pick / 8;
+        assert!(client.unwrap(&sealed).is_err(), "byte {tampered} was tampered with");
     }
 }

@@ -1,46 +1,46 @@
-//! Both formats as one: the logs in a file, and the bytes of each.
+//! Common interface to both formats: the logs in a file, and their bytes.
 
 use super::indexed::{self, IndexedFile};
 use super::run_reader::{PIECE_BYTES, RunReader};
 use super::source::{LogError, Source, read};
 use super::tfile::{self, TFile};
 
-/// Bytes of a name in a checksum file.
+/// Maximum length of a name in a checksum file.
 const NAME_BYTES_MAX: usize = 4096;
 
-/// Whether a name in a directory of logs is that of a Hadoop archive, a directory into which the files of an
-/// application have been packed. There is no reading from it: [`LogError::Archive`].
+/// Returns true if a name in a log directory belongs to a Hadoop archive, a directory with the
+/// packed files of an application. Archives cannot be read: [`LogError::Archive`].
 pub fn is_archive(name: &str) -> bool {
     name.trim_end_matches('/').ends_with(".har")
 }
 
-/// How a node wrote the logs of an application.
+/// Format of an aggregated log file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum LogFormat {
-    /// Keys and values in blocks. Read from the beginning to the end; passing over a log is cheap only where
-    /// nothing is compressed.
+    /// Keys and values in blocks, read from beginning to end. Skipping is cheap only without
+    /// compression.
     TFile,
     /// One run of bytes per log, and an index.
     Indexed,
 }
 
-/// A log: one file of one container.
+/// Log: one file of one container.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct LogEntry {
-    /// The container, such as `container_1700000000000_0007_01_000002`.
+    /// Container, such as `container_1700000000000_0007_01_000002`.
     pub container: String,
-    /// The name of the file, such as `stdout`.
+    /// File name, such as `stdout`.
     pub file: String,
-    /// Its length in bytes.
+    /// Length in bytes.
     pub length: u64,
-    /// When it was last written, where the format says so; milliseconds since 1970.
+    /// Modification time in milliseconds since 1970, if the format has it.
     pub modified_ms: Option<i64>,
-    /// When it was collected, where the format says so. A running application's logs are collected again and
-    /// again, and then one file comes in several entries.
+    /// Upload time in milliseconds since 1970, if the format has it. Logs of a running application
+    /// are collected repeatedly, so a file may have several entries.
     pub uploaded_ms: Option<i64>,
 }
 
-/// An aggregated log file of one node, read from its beginning.
+/// Aggregated log file of one node, read from its beginning.
 pub struct LogFile<S> {
     source: S,
     reader: FormatReader,
@@ -52,13 +52,13 @@ enum FormatReader {
 }
 
 impl<S: Source> LogFile<S> {
-    /// Opens a file; its format is told by its bytes.
+    /// Opens a file and detects its format.
     pub async fn open(source: S) -> Result<Self, LogError> {
         let end = source.length();
         Self::open_until(source, end).await
     }
 
-    /// Opens a file that may be trusted only up to `end`: see [`Checksum`].
+    /// Opens a file that is complete only up to `end`; see [`Checksum`].
     pub async fn open_until(source: S, end: u64) -> Result<Self, LogError> {
         let end = end.min(source.length());
         if end == 0 {
@@ -74,7 +74,7 @@ impl<S: Source> LogFile<S> {
                 current: None,
             }
         } else if head.starts_with(b"%2F") {
-            // The index of an archive: paths, each written as in a URL.
+            // Index of an archive: URL-encoded paths.
             return Err(LogError::Archive);
         } else {
             return Err(LogError::Unknown);
@@ -82,7 +82,7 @@ impl<S: Source> LogFile<S> {
         Ok(Self { source, reader })
     }
 
-    /// Its format.
+    /// Returns the format.
     pub fn format(&self) -> LogFormat {
         match &self.reader {
             FormatReader::TFile(_) => LogFormat::TFile,
@@ -90,7 +90,7 @@ impl<S: Source> LogFile<S> {
         }
     }
 
-    /// Whose application it was; in a TFile this is known once the first entry is.
+    /// Returns the owner of the application; in a TFile it is known after the first entry.
     pub fn owner(&self) -> Option<&str> {
         match &self.reader {
             FormatReader::TFile(file) => file.owner(),
@@ -98,7 +98,7 @@ impl<S: Source> LogFile<S> {
         }
     }
 
-    /// Goes on to the next log, wherever reading stopped in the one before.
+    /// Advances to the next log, whatever is left of the current one.
     pub async fn next(&mut self) -> Result<Option<LogEntry>, LogError> {
         match &mut self.reader {
             FormatReader::TFile(file) => {
@@ -129,7 +129,7 @@ impl<S: Source> LogFile<S> {
         }
     }
 
-    /// The next bytes of the current log, at most 64 KiB; `None` at its end.
+    /// Returns the next bytes of the current log, at most 64 KiB; `None` at its end.
     pub async fn piece(&mut self) -> Result<Option<Vec<u8>>, LogError> {
         let piece = match &mut self.reader {
             FormatReader::TFile(file) => file.piece(&self.source).await?,
@@ -141,7 +141,7 @@ impl<S: Source> LogFile<S> {
         Ok((!piece.is_empty()).then_some(piece))
     }
 
-    /// Passes over so many bytes of the current log, or what is left of it: for the tail of a long one.
+    /// Skips bytes of the current log, up to its end, for example to read only its tail.
     pub async fn skip(&mut self, bytes: u64) -> Result<(), LogError> {
         match &mut self.reader {
             FormatReader::TFile(file) => file.skip(&self.source, bytes).await,
@@ -166,18 +166,18 @@ impl<S> std::fmt::Debug for LogFile<S> {
     }
 }
 
-/// What stands in `<file>-checksum` beside an indexed file that is being appended to: up to where the file is
-/// complete.
+/// Content of `<file>-checksum` beside an indexed file that is being appended to: the length up to
+/// which that file is complete.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Checksum {
-    /// The file it is about.
+    /// Name of the indexed file.
     pub file: String,
-    /// Up to where it is complete; for [`LogFile::open_until`].
+    /// Complete length, for [`LogFile::open_until`].
     pub end: u64,
 }
 
 impl Checksum {
-    /// Reads such a file; `None` when it makes no sense.
+    /// Parses a checksum file; `None` if it is malformed.
     pub fn from_bytes(bytes: &[u8]) -> Option<Self> {
         let (length, rest) = bytes.split_first_chunk::<4>()?;
         let length = u32::from_be_bytes(*length) as usize;

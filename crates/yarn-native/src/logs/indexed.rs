@@ -1,20 +1,20 @@
-//! Indexed files: one run of bytes per log, and at the end an index as Java serialises it. A file that was
-//! appended to holds older indexes too; only the last one counts.
+//! Indexed files: one run of bytes per log, and at the end an index in Java's serialisation. An
+//! appended file also contains older indexes; only the last one counts.
 
 use super::java::{Graph, JavaValue};
 use super::run_reader::{Compression, Run, check_total};
 use super::source::{LogError, Source, read};
 
-/// An id of the application, at the beginning and at the end of the file.
+/// Length of the application's identifier at the beginning and the end of the file.
 pub(super) const ID_BYTES: usize = 32;
-/// The end of the file: length of the index, id.
+/// Length of the trailer: length of the index, identifier.
 const TAIL_BYTES: u64 = 4 + ID_BYTES as u64;
-/// An index with a hundred thousand logs has some ten megabytes.
+/// Maximum length of an index; one with a hundred thousand logs has some ten megabytes.
 const INDEX_BYTES_MAX: u64 = 32 << 20;
-/// In an index every log has a place of its own of more than this.
+/// Minimum length of a log entry in an index.
 const LOG_BYTES_MIN: u64 = 16;
 
-/// A log in the file.
+/// Log in the file.
 #[derive(Clone, Debug)]
 pub(super) struct IndexedLog {
     pub container: String,
@@ -27,11 +27,11 @@ pub(super) struct IndexedLog {
 pub(super) struct IndexedFile {
     pub compression: Compression,
     pub owner: Option<String>,
-    /// The logs, in the order in which they were written.
+    /// Logs in the order in which they were written.
     pub logs: Vec<IndexedLog>,
 }
 
-/// Whether the file begins and ends as an indexed one does.
+/// Returns true if the file begins and ends like an indexed file.
 pub(super) async fn is_indexed(source: &impl Source, end: u64) -> Result<bool, LogError> {
     if end < ID_BYTES as u64 + TAIL_BYTES {
         return Ok(false);
@@ -45,17 +45,17 @@ impl IndexedFile {
     /// Reads the index of a file that ends at `end`.
     pub async fn open(source: &impl Source, end: u64) -> Result<Self, LogError> {
         let tail_at = end - TAIL_BYTES;
-        let damaged = |why| LogError::Damaged { offset: tail_at, why };
+        let corrupt = |why| LogError::Corrupt { offset: tail_at, why };
         let tail = read(source, tail_at, 4).await?;
         let length = u64::from(u32::from_be_bytes([tail[0], tail[1], tail[2], tail[3]]));
         let start = tail_at.checked_sub(length).filter(|start| *start >= ID_BYTES as u64);
-        let start = start.ok_or(damaged("its index would lie outside of it"))?;
+        let start = start.ok_or(corrupt("index outside of the file"))?;
         if length > INDEX_BYTES_MAX {
-            return Err(damaged("its index is too large"));
+            return Err(corrupt("index too large"));
         }
         let bytes = read(source, start, length as usize).await?;
-        let damaged = |why| LogError::Damaged { offset: start, why };
-        let (graph, root) = Graph::read(&bytes).map_err(|broken| damaged(broken.0))?;
+        let corrupt = |why| LogError::Corrupt { offset: start, why };
+        let (graph, root) = Graph::read(&bytes).map_err(|error| corrupt(error.0))?;
         drop(bytes);
 
         let text = |value: JavaValue, name: &str| {
@@ -69,9 +69,9 @@ impl IndexedFile {
             logs: Vec::new(),
         };
         let uploads = graph.field(root, "logMetas");
-        let uploads = uploads.ok_or(damaged("its index has no list of logs"))?;
-        // A value may be referred to many times over; the graph is small, its unfolding not. Names are counted,
-        // because one long one for many logs would fill the memory.
+        let uploads = uploads.ok_or(corrupt("index without a list of logs"))?;
+        // Values may be shared, so a small graph can expand to a large list. Names count as well,
+        // because a long shared name could fill the memory.
         let mut logs_left = length / LOG_BYTES_MIN;
         let mut names_left = length.saturating_mul(4) as usize;
         for upload in graph.items(uploads) {
@@ -82,10 +82,10 @@ impl IndexedFile {
                 let container = graph.text(container).unwrap_or_default();
                 for log in graph.items(logs) {
                     let log = read_log(&graph, *log, container, uploaded);
-                    let log = log.ok_or(damaged("a log in its index is incomplete"))?;
+                    let log = log.ok_or(corrupt("incomplete log entry in the index"))?;
                     let names = log.container.len() + log.file.len();
                     let left = names_left.checked_sub(names).zip(logs_left.checked_sub(1));
-                    (names_left, logs_left) = left.ok_or(damaged("its index unfolds too far"))?;
+                    (names_left, logs_left) = left.ok_or(corrupt("index expands too far"))?;
                     log.run.within(ID_BYTES as u64, end)?;
                     found.logs.push(log);
                 }
@@ -129,7 +129,7 @@ fn read_log(
 mod tests {
     use super::*;
 
-    /// An object of a class with these fields of its own, each an object, or a number of eight bytes.
+    /// Encodes an object of a class with these fields: objects, or numbers of eight bytes.
     fn object(name: u8, fields: &[(u8, &str, Vec<u8>)]) -> Vec<u8> {
         let mut bytes = vec![0x73, 0x72, 0, 1, name, 0, 0, 0, 0, 0, 0, 0, 0, 2];
         bytes.extend((fields.len() as u16).to_be_bytes());
@@ -157,8 +157,8 @@ mod tests {
         [&[0x74], &(text.len() as u16).to_be_bytes()[..], text.as_bytes()].concat()
     }
 
-    /// A file with one log of so many bytes that is listed so many times, in a container with a name of
-    /// that length.
+    /// Returns a file that lists one log of `stored` bytes several times, in a container with a
+    /// name of the given length.
     fn repeated(times: usize, name: usize, stored: u64) -> Vec<u8> {
         let number = |value: u64| value.to_be_bytes().to_vec();
         let log = object(
@@ -171,8 +171,8 @@ mod tests {
                 (b'L', "fileName", text("stdout")),
             ],
         );
-        // Class and object of the root and its list, of the upload and its list, the name, class and object of
-        // the list of logs, class of the log: then comes the log itself.
+        // Handles before the log: class and object of the root and its list, of the upload and its
+        // list, the name, class and object of the list of logs, class of the log.
         let again = vec![0x71, 0, 0x7e, 0, 12];
         let logs = [vec![log], vec![again; times - 1]].concat();
         let containers = list(&[text(&"c".repeat(name)), list(&logs)]);
@@ -190,20 +190,20 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn an_index_that_unfolds_to_more_than_it_is_is_refused() {
+    async fn an_index_that_expands_too_far_is_rejected() {
         assert_eq!(open(&repeated(1, 10, 0)).await, Ok(1));
         assert_eq!(open(&repeated(2, 10, 0)).await, Ok(2));
-        let too_far = "the file is damaged at byte 32: its index unfolds too far";
+        let too_far = "corrupt file at byte 32: index expands too far";
         assert_eq!(open(&repeated(10, 60_000, 0)).await, Err(too_far.into()));
         assert_eq!(open(&repeated(10_000, 0, 0)).await, Err(too_far.into()));
     }
 
     #[tokio::test]
-    async fn logs_that_overlap_or_lie_outside_are_refused() {
+    async fn overlapping_and_out_of_range_logs_are_rejected() {
         assert_eq!(open(&repeated(1, 10, 100)).await, Ok(1));
-        let overlap = "the file is damaged at byte 32: parts of it overlap";
+        let overlap = "corrupt file at byte 32: overlapping parts";
         assert_eq!(open(&repeated(10, 10, 100)).await, Err(overlap.into()));
-        let outside = "the file is damaged at byte 32: a part of it would lie outside of it";
+        let outside = "corrupt file at byte 32: part outside of the file";
         for stored in [1_000_000, i64::MAX as u64] {
             assert_eq!(open(&repeated(1, 10, stored)).await, Err(outside.into()));
         }

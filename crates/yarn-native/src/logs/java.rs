@@ -1,21 +1,21 @@
-//! Java's serialisation, as far as the index of an indexed file uses it: objects, strings, enums, lists and
-//! maps. Whatever is not of interest is passed over, and nothing of it is ever run.
+//! Parser for the part of Java's serialisation used by the index of an indexed file: objects,
+//! strings, enums, lists and maps. Everything else is skipped, and nothing is executed.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-/// Objects within objects; the index has six levels.
+/// Maximum nesting depth; the index has six levels.
 const DEPTH_MAX: usize = 40;
-/// Values in all, so that memory stays within a small multiple of it.
+/// Maximum number of values, which limits the memory.
 const VALUES_MAX: usize = 2_000_000;
-/// What a handle is counted from.
+/// Number of the first handle.
 const FIRST_HANDLE: u32 = 0x7e_0000;
 
-/// What is wrong with a stream.
+/// Error for an invalid stream.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct InvalidStream(pub &'static str);
 
-/// A value; things that can be referred to again are in the graph.
+/// Value; values that can be referenced are in the graph.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum JavaValue {
     Null,
@@ -28,14 +28,15 @@ pub(super) enum JavaNode {
     Text(String),
     Object {
         fields: BTreeMap<Arc<str>, JavaValue>,
-        /// What its class wrote beside its fields: the items of a list, the keys and values of a map.
+        /// Values that the class wrote besides its fields: the items of a list, the keys and values
+        /// of a map.
         extra: Vec<JavaValue>,
     },
-    /// An array, an enum, a class: nothing in it is of interest.
+    /// Array, enum or class, whose content is not needed.
     Other,
 }
 
-/// Everything in a stream, by the order in which it was met.
+/// All nodes of a stream, in order of appearance.
 #[derive(Debug, Default)]
 pub(super) struct Graph {
     nodes: Vec<JavaNode>,
@@ -53,11 +54,11 @@ impl Graph {
             values: 0,
         };
         if reader.take(4)? != [0xac, 0xed, 0, 5] {
-            return Err(InvalidStream("its index is not what Java writes"));
+            return Err(InvalidStream("index is not a Java stream"));
         }
         let root = match reader.content(0)? {
             Content::Value(value) => value,
-            Content::Block | Content::End => return Err(InvalidStream("its index has no object")),
+            Content::Block | Content::End => return Err(InvalidStream("index without an object")),
         };
         Ok((reader.graph, root))
     }
@@ -76,7 +77,7 @@ impl Graph {
         }
     }
 
-    /// The items of a list, or keys and values of a map in turn.
+    /// Returns the items of a list, or alternating keys and values of a map.
     pub fn items(&self, value: JavaValue) -> &[JavaValue] {
         match self.node(value) {
             Some(JavaNode::Object { extra, .. }) => extra,
@@ -92,12 +93,12 @@ impl Graph {
     }
 }
 
-/// A class as described in the stream.
+/// Class description in the stream.
 #[derive(Debug, Default)]
 struct Class {
     name: String,
     flags: u8,
-    /// Kind and name; the name is shared by all objects of the class, which may be many and it long.
+    /// Types and names. Names are shared by all objects of the class.
     fields: Vec<(u8, Arc<str>)>,
     parent: Option<usize>,
 }
@@ -108,12 +109,12 @@ enum StreamHandle {
     Class(usize),
 }
 
-/// What may stand where an object may stand.
+/// Element at the position of an object.
 enum Content {
     Value(JavaValue),
-    /// Bytes that a class wrote for itself.
+    /// Bytes that a class wrote itself.
     Block,
-    /// The end of what a class wrote for itself.
+    /// End of the data that a class wrote itself.
     End,
 }
 
@@ -130,7 +131,7 @@ impl<'a> StreamReader<'a> {
     fn take(&mut self, length: usize) -> Result<&'a [u8], InvalidStream> {
         let end = self.at.checked_add(length);
         let taken = end.and_then(|end| self.bytes.get(self.at..end));
-        let taken = taken.ok_or(InvalidStream("its index ends in the middle"))?;
+        let taken = taken.ok_or(InvalidStream("truncated index"))?;
         self.at += length;
         Ok(taken)
     }
@@ -141,8 +142,8 @@ impl<'a> StreamReader<'a> {
     }
 
     fn text(&mut self, length: u64) -> Result<String, InvalidStream> {
-        let length = usize::try_from(length)
-            .map_err(|_| InvalidStream("a text in its index is too long"))?;
+        let length =
+            usize::try_from(length).map_err(|_| InvalidStream("text in the index too long"))?;
         Ok(String::from_utf8_lossy(self.take(length)?).into_owned())
     }
 
@@ -154,7 +155,7 @@ impl<'a> StreamReader<'a> {
     fn count(&mut self) -> Result<(), InvalidStream> {
         self.values += 1;
         match self.values > VALUES_MAX {
-            true => Err(InvalidStream("its index is too large")),
+            true => Err(InvalidStream("index too large")),
             false => Ok(()),
         }
     }
@@ -167,10 +168,10 @@ impl<'a> StreamReader<'a> {
         Ok(at)
     }
 
-    /// One thing in the stream.
+    /// Reads one element.
     fn content(&mut self, depth: usize) -> Result<Content, InvalidStream> {
         if depth > DEPTH_MAX {
-            return Err(InvalidStream("its index is nested too deeply"));
+            return Err(InvalidStream("index nested too deeply"));
         }
         self.count()?;
         let mut tag = self.number(1)?;
@@ -214,7 +215,7 @@ impl<'a> StreamReader<'a> {
                 self.value(depth + 1)?;
                 JavaValue::Node(at)
             }
-            _ => return Err(InvalidStream("its index holds something unknown")),
+            _ => return Err(InvalidStream("unknown element in the index")),
         };
         Ok(Content::Value(value))
     }
@@ -222,7 +223,7 @@ impl<'a> StreamReader<'a> {
     fn value(&mut self, depth: usize) -> Result<JavaValue, InvalidStream> {
         match self.content(depth)? {
             Content::Value(value) => Ok(value),
-            Content::Block | Content::End => Err(InvalidStream("a value in its index is missing")),
+            Content::Block | Content::End => Err(InvalidStream("missing value in the index")),
         }
     }
 
@@ -230,7 +231,7 @@ impl<'a> StreamReader<'a> {
         let number = self.number(4)? as u32;
         let at = number.checked_sub(FIRST_HANDLE);
         let handle = at.and_then(|at| self.handles.get(at as usize));
-        handle.copied().ok_or(InvalidStream("a reference in its index leads nowhere"))
+        handle.copied().ok_or(InvalidStream("dangling reference in the index"))
     }
 
     fn reference(&mut self) -> Result<JavaValue, InvalidStream> {
@@ -240,10 +241,10 @@ impl<'a> StreamReader<'a> {
         })
     }
 
-    /// The description of a class; `None` for none.
+    /// Reads a class description; `None` for a null reference.
     fn class(&mut self, depth: usize) -> Result<Option<usize>, InvalidStream> {
         if depth > DEPTH_MAX {
-            return Err(InvalidStream("its index is nested too deeply"));
+            return Err(InvalidStream("index nested too deeply"));
         }
         self.count()?;
         match self.number(1)? {
@@ -251,11 +252,11 @@ impl<'a> StreamReader<'a> {
             0x71 => {
                 return match self.handle()? {
                     StreamHandle::Class(at) => Ok(Some(at)),
-                    StreamHandle::Node(_) => Err(InvalidStream("a class in its index is no class")),
+                    StreamHandle::Node(_) => Err(InvalidStream("invalid class in the index")),
                 };
             }
             0x72 => {}
-            _ => return Err(InvalidStream("a class in its index is no class")),
+            _ => return Err(InvalidStream("invalid class in the index")),
         }
         let name = self.short_text()?;
         self.take(8)?;
@@ -275,7 +276,7 @@ impl<'a> StreamReader<'a> {
         }
         self.extra(depth, None)?;
         let parent = self.class(depth + 1)?;
-        // A class that is its own ancestor would never end.
+        // A class that is its own ancestor would cause an endless loop.
         let class = &mut self.classes[at];
         class.flags = flags;
         class.fields = fields;
@@ -283,7 +284,7 @@ impl<'a> StreamReader<'a> {
         Ok(Some(at))
     }
 
-    /// What a class wrote for itself, up to its end; values are added to the node.
+    /// Reads the data that a class wrote itself, up to its end, and adds the values to the node.
     fn extra(&mut self, depth: usize, node: Option<usize>) -> Result<(), InvalidStream> {
         loop {
             match self.content(depth + 1)? {
@@ -302,29 +303,29 @@ impl<'a> StreamReader<'a> {
     fn object(&mut self, depth: usize) -> Result<usize, InvalidStream> {
         let class = self.class(depth + 1)?;
         let node = self.add(JavaNode::Object { fields: BTreeMap::new(), extra: Vec::new() })?;
-        // From the oldest ancestor down; more than a few are a circle.
-        let mut line = Vec::new();
+        // From the oldest ancestor down. Too many ancestors mean a cycle.
+        let mut hierarchy = Vec::new();
         let mut next = class;
         while let Some(at) = next {
-            line.push(at);
-            if line.len() > DEPTH_MAX {
-                return Err(InvalidStream("a class in its index has too many ancestors"));
+            hierarchy.push(at);
+            if hierarchy.len() > DEPTH_MAX {
+                return Err(InvalidStream("class in the index with too many ancestors"));
             }
             next = self.classes[at].parent;
         }
-        for at in line.into_iter().rev() {
+        for at in hierarchy.into_iter().rev() {
             self.part(depth, node, at)?;
         }
         Ok(node)
     }
 
-    /// The part of an object that one class of its line wrote.
+    /// Reads the part of an object that one class of its hierarchy wrote.
     fn part(&mut self, depth: usize, node: usize, class: usize) -> Result<(), InvalidStream> {
         let flags = self.classes[class].flags;
         let (serializable, externalizable) = (flags & 2 != 0, flags & 4 != 0);
         let (writes, in_blocks) = (flags & 1 != 0, flags & 8 != 0);
         if externalizable && !in_blocks {
-            return Err(InvalidStream("an object in its index cannot be read without its class"));
+            return Err(InvalidStream("unreadable externalizable object in the index"));
         }
         if serializable {
             for field in 0..self.classes[class].fields.len() {
@@ -353,7 +354,7 @@ impl<'a> StreamReader<'a> {
         Ok(JavaValue::Number(((bits << unused) as i64) >> unused))
     }
 
-    /// An array; passed over.
+    /// Skips an array.
     fn array(&mut self, depth: usize) -> Result<usize, InvalidStream> {
         let class = self.class(depth + 1)?;
         let node = self.add(JavaNode::Other)?;
@@ -370,7 +371,7 @@ impl<'a> StreamReader<'a> {
                 let bytes = primitive_length(kind)?.checked_mul(length);
                 self.take(bytes.unwrap_or(usize::MAX))?;
             }
-            None => return Err(InvalidStream("an array in its index is of nothing")),
+            None => return Err(InvalidStream("array in the index without an element type")),
         }
         Ok(node)
     }
@@ -382,7 +383,7 @@ fn primitive_length(kind: u8) -> Result<usize, InvalidStream> {
         b'C' | b'S' => Ok(2),
         b'I' | b'F' => Ok(4),
         b'J' | b'D' => Ok(8),
-        _ => Err(InvalidStream("a field in its index is of no kind")),
+        _ => Err(InvalidStream("field in the index of an unknown type")),
     }
 }
 
@@ -391,20 +392,17 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_stream_that_nests_without_end_is_refused() {
-        // A class whose description holds a class whose description holds a class…
+    fn an_endlessly_nested_stream_is_rejected() {
+        // A class description nested in a class description, and so on.
         let mut bytes = vec![0xac, 0xed, 0, 5];
         for _ in 0..100_000 {
             bytes.extend([0x76, 0x72, 0, 1, b'a', 0, 0, 0, 0, 0, 0, 0, 0, 2, 0, 0]);
         }
-        assert_eq!(
-            Graph::read(&bytes).unwrap_err(),
-            InvalidStream("its index is nested too deeply")
-        );
+        assert_eq!(Graph::read(&bytes).unwrap_err(), InvalidStream("index nested too deeply"));
     }
 
     #[test]
-    fn a_class_that_is_its_own_ancestor_is_refused() {
+    fn a_class_that_is_its_own_ancestor_is_rejected() {
         let class = |name: u8| {
             let mut bytes = vec![0x72, 0, 1, name, 0, 0, 0, 0, 0, 0, 0, 0, 2, 0, 0, 0x78];
             bytes.extend([0x71, 0, 0x7e, 0, 0]);
@@ -415,13 +413,13 @@ mod tests {
         bytes.extend(class(b'b'));
         assert_eq!(
             Graph::read(&bytes).unwrap_err(),
-            InvalidStream("a class in its index has too many ancestors")
+            InvalidStream("class in the index with too many ancestors")
         );
     }
 
     #[test]
-    fn the_name_of_a_field_is_kept_once_however_many_objects_have_it() {
-        // An array of two objects of a class with one field, the second by reference to the class.
+    fn field_names_are_shared_between_objects() {
+        // An array of two objects of a class with one field; the second one references the class.
         let mut bytes = vec![0xac, 0xed, 0, 5, 0x75, 0x72, 0, 2, b'[', b'L'];
         bytes.extend([0, 0, 0, 0, 0, 0, 0, 0, 2, 0, 0, 0x78, 0x70, 0, 0, 0, 2]);
         bytes.extend([0x73, 0x72, 0, 1, b'a', 0, 0, 0, 0, 0, 0, 0, 0, 2, 0, 1]);
@@ -441,16 +439,16 @@ mod tests {
     }
 
     #[test]
-    fn a_stream_of_too_many_values_is_refused() {
+    fn a_stream_with_too_many_values_is_rejected() {
         let mut bytes = vec![0xac, 0xed, 0, 5, 0x75, 0x72, 0, 2, b'[', b'L'];
         bytes.extend([0, 0, 0, 0, 0, 0, 0, 0, 2, 0, 0, 0x78, 0x70]);
         bytes.extend((VALUES_MAX as u32).to_be_bytes());
         bytes.resize(bytes.len() + VALUES_MAX, 0x70);
-        assert_eq!(Graph::read(&bytes).unwrap_err(), InvalidStream("its index is too large"));
+        assert_eq!(Graph::read(&bytes).unwrap_err(), InvalidStream("index too large"));
     }
 
     #[test]
-    fn promises_of_size_are_not_believed() {
+    fn declared_lengths_are_checked_before_allocation() {
         let header = [0xac, 0xed, 0, 5];
         let long_text = [0x7c, 0x7f, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff];
         let mut array =
@@ -458,10 +456,7 @@ mod tests {
         array.extend([0x7f, 0xff, 0xff, 0xff]);
         for body in [&long_text[..], &array, &[0x7a, 0xff, 0xff, 0xff, 0xff]] {
             let bytes = [&header[..], body].concat();
-            assert_eq!(
-                Graph::read(&bytes).unwrap_err(),
-                InvalidStream("its index ends in the middle")
-            );
+            assert_eq!(Graph::read(&bytes).unwrap_err(), InvalidStream("truncated index"));
         }
     }
 }

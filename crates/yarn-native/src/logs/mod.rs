@@ -1,15 +1,15 @@
-//! Aggregated logs: what NodeManagers collect of an application when it ends, one file per node, in either of
-//! Hadoop's formats.
+//! Aggregated logs, which NodeManagers upload when an application ends: one file per node, in one of
+//! two formats.
 //!
 //! In reading order:
-//! * `source`: where the bytes come from; the caller's affair.
-//! * `run`: a run of bytes, inflated where it was compressed.
-//! * `tfile` and `indexed`: the two formats; `java` reads the index of the latter.
-//! * `file`: both of them as one: entries, and the bytes of an entry.
+//! * `source`: access to the bytes of a file, implemented by the caller.
+//! * `run_reader`: a run of bytes, decompressed if necessary.
+//! * `tfile` and `indexed`: the two formats; `java` parses the index of the latter.
+//! * `file`: common interface: entries, and the bytes of an entry.
 //!
-//! Nothing is read that is not asked for, and never more than a piece of it is in memory. Where the files lie
-//! is said by [`Config::log_directories`](crate::config::Config::log_directories). Hadoop archives of them
-//! ([`is_archive`]) are not read.
+//! Only requested bytes are read, and only a piece of them is in memory. Log directories are returned
+//! by [`Config::log_directories`](crate::config::Config::log_directories). Hadoop archives of logs
+//! ([`is_archive`]) are not supported.
 //!
 //! ```
 //! use yarn_native::logs::{LogError, LogFile, Source};

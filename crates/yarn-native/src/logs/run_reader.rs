@@ -1,17 +1,17 @@
-//! A run of bytes in the file, inflated where it was compressed, a piece at a time.
+//! Reader of a run of bytes in a file, decompressed piece by piece.
 
 use flate2::{Decompress, FlushDecompress, Status};
 
 use super::source::{LogError, Source, read};
 
-/// Bytes read at once, and the largest piece handed out.
+/// Size of a read, and maximum size of a returned piece.
 pub(super) const PIECE_BYTES: usize = 64 << 10;
 
-/// How runs of bytes are compressed.
+/// Compression of the runs in a file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Compression {
     None,
-    /// Hadoop's `gz`, which is a zlib stream.
+    /// Hadoop's `gz`, a zlib stream.
     Zlib,
 }
 
@@ -25,57 +25,54 @@ impl Compression {
     }
 }
 
-/// Where a run is.
+/// Range of bytes in a file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Run {
     pub offset: u64,
-    /// Bytes in the file.
+    /// Length in the file.
     pub stored: u64,
-    /// Bytes when inflated; not one more is handed out.
+    /// Length when decompressed; no more is returned.
     pub length: u64,
 }
 
 impl Run {
-    /// The run, if it lies between the bytes that belong to the file itself.
+    /// Returns the run if it lies within the given range of the file.
     pub fn within(self, start: u64, end: u64) -> Result<Self, LogError> {
         let fits = self.offset >= start
             && self.offset.checked_add(self.stored).is_some_and(|last| last <= end);
         match fits {
             true => Ok(self),
-            false => Err(LogError::Damaged {
-                offset: start,
-                why: "a part of it would lie outside of it",
-            }),
+            false => Err(LogError::Corrupt { offset: start, why: "part outside of the file" }),
         }
     }
 }
 
-/// Whether runs are together no longer than the file. In an honest file no two overlap, and in another one
-/// the same bytes must not be read a million times.
+/// Checks that the runs together are no longer than the file. In a valid file no two overlap;
+/// otherwise the same bytes could be read a million times.
 pub(super) fn check_total(runs: impl Iterator<Item = Run>, length: u64) -> Result<(), LogError> {
     let mut total = 0u64;
     for run in runs {
         total = total.saturating_add(run.stored);
         if total > length {
-            return Err(LogError::Damaged { offset: run.offset, why: "parts of it overlap" });
+            return Err(LogError::Corrupt { offset: run.offset, why: "overlapping parts" });
         }
     }
     Ok(())
 }
 
-/// Reads one run from its beginning.
+/// Reader of one run, from its beginning.
 pub(super) struct RunReader {
     start: u64,
-    /// What has not been read yet.
+    /// Position of the next read.
     at: u64,
     stored_left: u64,
-    /// What has not been handed out yet, of what the run should have.
+    /// Bytes not returned yet, by the declared length.
     left: u64,
     inflate: Option<Box<Decompress>>,
-    /// Read and not inflated yet.
+    /// Bytes read and not decompressed yet.
     raw: Vec<u8>,
     raw_at: usize,
-    /// Inflated and not handed out yet.
+    /// Bytes decompressed and not returned yet.
     ready: Vec<u8>,
     ready_at: usize,
 }
@@ -87,7 +84,7 @@ impl RunReader {
             at: run.offset,
             stored_left: run.stored,
             left: match compression {
-                // What was not compressed cannot be longer than it is stored.
+                // Uncompressed data cannot be longer than it is stored.
                 Compression::None => run.length.min(run.stored),
                 Compression::Zlib => run.length,
             },
@@ -102,16 +99,16 @@ impl RunReader {
         }
     }
 
-    pub fn damaged(&self, why: &'static str) -> LogError {
-        LogError::Damaged { offset: self.start, why }
+    pub fn corrupt(&self, why: &'static str) -> LogError {
+        LogError::Corrupt { offset: self.start, why }
     }
 
-    /// Bytes of the run that have not been handed out.
+    /// Returns the number of bytes not returned yet.
     pub fn left(&self) -> u64 {
         self.left
     }
 
-    /// Up to `most` of the next bytes, at least one; none at the end of the run.
+    /// Returns up to `most` of the next bytes, at least one; none at the end of the run.
     pub async fn read_up_to(
         &mut self,
         source: &impl Source,
@@ -122,22 +119,22 @@ impl RunReader {
             return Ok(Vec::new());
         }
         self.fill(source).await?;
-        let there = (self.ready.len() - self.ready_at) as u64;
-        let length = there.min(most) as usize;
+        let available = (self.ready.len() - self.ready_at) as u64;
+        let length = available.min(most) as usize;
         let bytes = self.ready[self.ready_at..self.ready_at + length].to_vec();
         self.ready_at += length;
         self.left -= length as u64;
         Ok(bytes)
     }
 
-    /// Exactly so many bytes, which must be few.
+    /// Returns exactly `length` bytes, which must be few.
     pub async fn read_exact(
         &mut self,
         source: &impl Source,
         length: usize,
     ) -> Result<Vec<u8>, LogError> {
         if length as u64 > self.left {
-            return Err(self.damaged("it ends in the middle"));
+            return Err(self.corrupt("truncated"));
         }
         let mut bytes = Vec::with_capacity(length);
         while bytes.len() < length {
@@ -147,25 +144,25 @@ impl RunReader {
         Ok(bytes)
     }
 
-    /// Passes over so many bytes, without reading them where that is possible.
+    /// Skips bytes, without reading them where possible.
     pub async fn skip(&mut self, source: &impl Source, length: u64) -> Result<(), LogError> {
         if length > self.left {
-            return Err(self.damaged("it ends in the middle"));
+            return Err(self.corrupt("truncated"));
         }
         let mut length = length;
         while length > 0 {
-            let there = (self.ready.len() - self.ready_at) as u64;
-            if there == 0 && self.inflate.is_none() {
+            let available = (self.ready.len() - self.ready_at) as u64;
+            if available == 0 && self.inflate.is_none() {
                 self.at += length;
                 self.stored_left = self.stored_left.saturating_sub(length);
                 self.left -= length;
                 return Ok(());
             }
-            if there == 0 {
+            if available == 0 {
                 self.fill(source).await?;
                 continue;
             }
-            let step = there.min(length);
+            let step = available.min(length);
             self.ready_at += step as usize;
             self.left -= step;
             length -= step;
@@ -173,7 +170,7 @@ impl RunReader {
         Ok(())
     }
 
-    /// Makes at least one byte ready; an error when there is none.
+    /// Makes at least one byte ready, or fails if none are left.
     async fn fill(&mut self, source: &impl Source) -> Result<(), LogError> {
         while self.ready_at == self.ready.len() {
             self.ready.clear();
@@ -181,7 +178,7 @@ impl RunReader {
             if self.raw_at == self.raw.len() {
                 let length = self.stored_left.min(PIECE_BYTES as u64) as usize;
                 if length == 0 {
-                    return Err(self.damaged("it ends in the middle"));
+                    return Err(self.corrupt("truncated"));
                 }
                 self.raw = read(source, self.at, length).await?;
                 self.raw_at = 0;
@@ -193,25 +190,26 @@ impl RunReader {
         Ok(())
     }
 
-    /// Moves some of `raw` to `ready`. Each turn takes or gives at least one byte, or it is an error.
+    /// Decompresses some of `raw` to `ready`. Each call consumes or produces at least one byte, or
+    /// fails.
     fn inflate(&mut self) -> Result<(), LogError> {
         let Some(inflate) = &mut self.inflate else {
             self.ready = std::mem::take(&mut self.raw);
             self.raw_at = 0;
             return Ok(());
         };
-        let (taken, given) = (inflate.total_in(), inflate.total_out());
+        let (consumed_before, produced_before) = (inflate.total_in(), inflate.total_out());
         self.ready.resize(PIECE_BYTES, 0);
         let input = &self.raw[self.raw_at..];
         let status = inflate.decompress(input, &mut self.ready, FlushDecompress::None);
-        let taken = (inflate.total_in() - taken) as usize;
-        let given = (inflate.total_out() - given) as usize;
-        self.raw_at += taken;
-        self.ready.truncate(given);
+        let consumed = (inflate.total_in() - consumed_before) as usize;
+        let produced = (inflate.total_out() - produced_before) as usize;
+        self.raw_at += consumed;
+        self.ready.truncate(produced);
         match status {
-            Err(_) => Err(self.damaged("its compression is broken")),
-            Ok(Status::StreamEnd) if given == 0 => Err(self.damaged("it ends in the middle")),
-            Ok(_) if taken == 0 && given == 0 => Err(self.damaged("its compression is broken")),
+            Err(_) => Err(self.corrupt("invalid compressed data")),
+            Ok(Status::StreamEnd) if produced == 0 => Err(self.corrupt("truncated")),
+            Ok(_) if consumed == 0 && produced == 0 => Err(self.corrupt("invalid compressed data")),
             Ok(_) => Ok(()),
         }
     }
@@ -222,7 +220,7 @@ mod tests {
     use super::*;
 
     #[tokio::test]
-    async fn what_was_not_compressed_is_no_longer_than_it_is_stored() {
+    async fn uncompressed_runs_end_at_their_stored_length() {
         let run = Run { offset: 1, stored: 3, length: u64::MAX };
         let source = &b"abcdef"[..];
         let mut run = RunReader::new(run, Compression::None);

@@ -1,15 +1,15 @@
-//! Where the bytes of a file come from, and what can be wrong with them.
+//! Sources of log files, and errors of reading them.
 
 use std::future::{Future, ready};
 use std::io;
 
-/// A file that can be read in parts: in HDFS, on a disk, in memory.
+/// Random-access file in HDFS, on disk or in memory.
 pub trait Source: Send + Sync {
-    /// Its length in bytes.
+    /// Returns the length in bytes.
     fn length(&self) -> u64;
 
-    /// Reads exactly `length` bytes at `offset`; both lie within the file. No more than a few hundred
-    /// kilobytes are asked for at once, the index of an indexed file excepted.
+    /// Reads exactly `length` bytes at `offset`; both lie within the file. Reads are at most a few
+    /// hundred kilobytes, except for the index of an indexed file.
     fn read(&self, offset: u64, length: usize) -> impl Future<Output = io::Result<Vec<u8>>> + Send;
 }
 
@@ -25,47 +25,45 @@ impl Source for &[u8] {
     }
 }
 
-/// Why an aggregated log cannot be read.
+/// Error of reading an aggregated log.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum LogError {
-    /// The caller's source failed.
+    /// The source failed.
     #[error("cannot read at byte {offset}: {source}")]
     Source {
-        /// Where.
+        /// Offset of the read.
         offset: u64,
-        /// What it said.
+        /// Cause.
         source: io::Error,
     },
-    /// There is nothing in it: its NodeManager could not write it.
+    /// The file is empty: its NodeManager failed to write it.
     #[error("the file is empty")]
     Empty,
-    /// It begins as neither format does.
+    /// The file has neither format.
     #[error("not an aggregated log, neither TFile nor indexed")]
     Unknown,
-    /// It is part of a Hadoop archive (`.har`), into which an administrator has packed the logs. Hadoop's own
-    /// tools unpack it (`hadoop fs -cp har:///…`), and then the files in it can be read.
-    #[error(
-        "the logs have been packed into a Hadoop archive (`.har`), which has to be unpacked first"
-    )]
+    /// The file is part of a Hadoop archive (`.har`) of packed logs. Unpack it with Hadoop's own
+    /// tools (`hadoop fs -cp har:///…`), then read the files in it.
+    #[error("the logs are packed in a Hadoop archive (`.har`); unpack it first")]
     Archive,
-    /// A compression that is not supported.
-    #[error("the logs are compressed with `{name}`, and only `gz` and `none` can be read")]
+    /// The compression is not supported.
+    #[error("unsupported compression `{name}`: expected `gz` or `none`")]
     Compression {
-        /// Its name.
+        /// Name of the compression.
         name: String,
     },
-    /// The bytes make no sense: half-written, or damaged.
-    #[error("the file is damaged at byte {offset}: {why}")]
-    Damaged {
-        /// Where, roughly: within the run of bytes that begins there.
+    /// The file is truncated or corrupt.
+    #[error("corrupt file at byte {offset}: {why}")]
+    Corrupt {
+        /// Offset of the run of bytes with the error.
         offset: u64,
-        /// What is wrong.
+        /// Description.
         why: &'static str,
     },
 }
 
-/// Reads, and checks that what came is what was asked for.
+/// Reads, and checks the length of the result.
 pub(super) async fn read(
     source: &impl Source,
     offset: u64,

@@ -1,23 +1,24 @@
-//! TFile: blocks of keys and values. A key is a container, its value the container's files one after the
-//! other. The index of the blocks is found from the end of the file.
+//! TFile: blocks of keys and values. A key is a container, its value the concatenation of the
+//! container's files. The block index is located from the end of the file.
 
 use super::run_reader::{Compression, PIECE_BYTES, Run, RunReader, check_total};
 use super::source::{LogError, Source, read};
 
-/// What a TFile begins and ends with.
+/// Magic number at both ends of a TFile.
 pub(super) const MAGIC: [u8; 16] = [
     0xd1, 0x11, 0xd3, 0x68, 0x91, 0xb5, 0xd7, 0xb6, 0x39, 0xdf, 0x41, 0x40, 0x92, 0xba, 0xe1, 0x50,
 ];
-/// The end of the file: offset of the meta index, version, magic.
+/// Length of the trailer: offset of the meta index, version, magic.
 const TAIL_BYTES: u64 = 8 + 4 + 16;
-/// Indexes are read whole; one of a terabyte of logs has a few megabytes.
+/// Maximum length of an index, which is read as a whole; that of a terabyte of logs has a few
+/// megabytes.
 const INDEX_BYTES_MAX: u64 = 16 << 20;
-/// A name longer than this names no container.
+/// Maximum length of a key.
 const KEY_BYTES_MAX: i64 = 64 << 10;
-/// Digits of a length.
+/// Maximum number of digits of a length.
 const LENGTH_DIGITS_MAX: usize = 20;
 
-/// A file of a container whose bytes come next.
+/// Log file of a container whose bytes come next.
 pub(super) struct TFileEntry {
     pub container: String,
     pub file: String,
@@ -26,40 +27,40 @@ pub(super) struct TFileEntry {
 
 pub(super) struct TFile {
     compression: Compression,
-    /// The data blocks not read yet, the next one last.
+    /// Data blocks not read yet, the next one last.
     blocks: Vec<Run>,
     block: Option<RunReader>,
     value: Option<ValueState>,
     owner: Option<String>,
 }
 
-/// The value being read.
+/// State of the value being read.
 struct ValueState {
     container: String,
     chunk_left: u64,
-    /// Whether another chunk follows this one.
+    /// True if another chunk follows.
     more: bool,
-    /// Bytes of the current file that have not been read.
+    /// Bytes of the current file not read yet.
     file_left: u64,
 }
 
 impl TFile {
     pub async fn open(source: &impl Source) -> Result<Self, LogError> {
         let length = source.length();
-        let damaged = |why| LogError::Damaged { offset: length.saturating_sub(TAIL_BYTES), why };
+        let corrupt = |why| LogError::Corrupt { offset: length.saturating_sub(TAIL_BYTES), why };
         if length < MAGIC.len() as u64 + TAIL_BYTES {
-            return Err(damaged("it ends in the middle"));
+            return Err(corrupt("truncated"));
         }
         let end = length - TAIL_BYTES;
         let tail = read(source, end, TAIL_BYTES as usize).await?;
         if tail[12..] != MAGIC {
-            return Err(damaged("its end is missing"));
+            return Err(corrupt("missing trailer"));
         }
         let mut head = [0; 8];
         head.copy_from_slice(&tail[..8]);
         let offset = u64::from_be_bytes(head);
         let size = end.checked_sub(offset);
-        let size = size.ok_or(damaged("its index would lie outside of it"))?;
+        let size = size.ok_or(corrupt("index outside of the file"))?;
         let index =
             read_whole(source, Run { offset, stored: size, length: size }, Compression::None)
                 .await?;
@@ -83,7 +84,7 @@ impl TFile {
         self.owner.as_deref()
     }
 
-    /// The next file, wherever reading stopped in the one before.
+    /// Advances to the next file, whatever is left of the current one.
     pub async fn next(&mut self, source: &impl Source) -> Result<Option<TFileEntry>, LogError> {
         loop {
             if let Some(value) = &self.value {
@@ -92,10 +93,10 @@ impl TFile {
                     self.value = None;
                     continue;
                 }
-                return self.file(source).await.map(Some);
+                return self.read_file_header(source).await.map(Some);
             }
             if self.block.as_ref().is_some_and(|block| block.left() > 0) {
-                self.record(source).await?;
+                self.begin_record(source).await?;
                 continue;
             }
             let Some(run) = self.blocks.pop() else {
@@ -105,7 +106,7 @@ impl TFile {
         }
     }
 
-    /// A piece of the current file; empty at its end.
+    /// Returns a piece of the current file; empty at its end.
     pub async fn piece(&mut self, source: &impl Source) -> Result<Vec<u8>, LogError> {
         let Some(value) = &self.value else {
             return Ok(Vec::new());
@@ -118,12 +119,12 @@ impl TFile {
         Ok(piece)
     }
 
-    /// Passes over bytes of the current file, up to its end.
+    /// Skips bytes of the current file, up to its end.
     pub async fn skip(&mut self, source: &impl Source, length: u64) -> Result<(), LogError> {
         let mut length = length.min(self.value.as_ref().map_or(0, |value| value.file_left));
         while length > 0 {
             if self.at_end_of_value(source).await? {
-                return Err(self.damaged("a file ends in the middle"));
+                return Err(self.corrupt("truncated log"));
             }
             let (Some(block), Some(value)) = (&mut self.block, &mut self.value) else {
                 return Ok(());
@@ -138,16 +139,16 @@ impl TFile {
     }
 
     /// Begins the next record: a key, and the first chunk of its value.
-    async fn record(&mut self, source: &impl Source) -> Result<(), LogError> {
+    async fn begin_record(&mut self, source: &impl Source) -> Result<(), LogError> {
         let length = self.number(source).await?;
         if !(2..=KEY_BYTES_MAX).contains(&length) {
-            return Err(self.damaged("a key has an impossible length"));
+            return Err(self.corrupt("invalid key length"));
         }
         let Some(block) = &mut self.block else {
             return Ok(());
         };
         let key = block.read_exact(source, length as usize).await?;
-        // The key is a text with its own length in front.
+        // The key is a text with a length prefix.
         let text = String::from_utf8_lossy(&key[2..]).into_owned();
         self.value =
             Some(ValueState { container: text.clone(), chunk_left: 0, more: true, file_left: 0 });
@@ -159,7 +160,7 @@ impl TFile {
             "VERSION" | "APPLICATION_ACL" => {}
             _ => return Ok(()),
         }
-        // Nothing else of such a value is of interest.
+        // The rest of such a value is not needed.
         while !self.at_end_of_value(source).await? {
             self.read_up_to(source, PIECE_BYTES as u64).await?;
         }
@@ -167,20 +168,20 @@ impl TFile {
         Ok(())
     }
 
-    async fn file(&mut self, source: &impl Source) -> Result<TFileEntry, LogError> {
+    async fn read_file_header(&mut self, source: &impl Source) -> Result<TFileEntry, LogError> {
         let file = self.text(source).await?;
         let digits = self.text(source).await?;
         let length = Some(&digits).filter(|digits| digits.len() <= LENGTH_DIGITS_MAX);
         let length: Option<u64> = length.and_then(|digits| digits.parse().ok());
-        let length = length.ok_or(self.damaged("a file has an impossible length"))?;
+        let length = length.ok_or(self.corrupt("invalid file length"))?;
         let Some(value) = &mut self.value else {
-            return Err(self.damaged("a file belongs to no container"));
+            return Err(self.corrupt("file without a container"));
         };
         value.file_left = length;
         Ok(TFileEntry { container: value.container.clone(), file, length })
     }
 
-    /// Whether the value is over. Moves on to the next chunk where there is one.
+    /// Returns true at the end of the value. Advances to the next chunk if there is one.
     async fn at_end_of_value(&mut self, source: &impl Source) -> Result<bool, LogError> {
         loop {
             match &self.value {
@@ -197,26 +198,26 @@ impl TFile {
         }
     }
 
-    /// Up to `most` bytes of the value, at least one; none only when `most` is zero.
+    /// Returns up to `most` bytes of the value, at least one; none only if `most` is zero.
     async fn read_up_to(&mut self, source: &impl Source, most: u64) -> Result<Vec<u8>, LogError> {
         if most == 0 {
             return Ok(Vec::new());
         }
         if self.at_end_of_value(source).await? {
-            return Err(self.damaged("a file ends in the middle"));
+            return Err(self.corrupt("truncated log"));
         }
         let (Some(block), Some(value)) = (&mut self.block, &mut self.value) else {
             return Ok(Vec::new());
         };
         let bytes = block.read_up_to(source, most.min(value.chunk_left)).await?;
         if bytes.is_empty() {
-            return Err(block.damaged("it ends in the middle"));
+            return Err(block.corrupt("truncated"));
         }
         value.chunk_left -= bytes.len() as u64;
         Ok(bytes)
     }
 
-    /// A text in the value: two bytes of length, then the text.
+    /// Reads a text in the value, prefixed by its length in two bytes.
     async fn text(&mut self, source: &impl Source) -> Result<String, LogError> {
         let mut bytes = Vec::new();
         while bytes.len() < 2 {
@@ -230,26 +231,26 @@ impl TFile {
         Ok(String::from_utf8_lossy(&text).into_owned())
     }
 
-    /// A number in the block, outside of values.
+    /// Reads a number in the block, outside of values.
     async fn number(&mut self, source: &impl Source) -> Result<i64, LogError> {
         let Some(block) = &mut self.block else {
-            return Err(self.damaged("a number is missing"));
+            return Err(self.corrupt("missing number"));
         };
         let first = block.read_exact(source, 1).await?[0] as i8;
         let rest = block.read_exact(source, number_length(first)).await?;
         Ok(number(first, &rest))
     }
 
-    fn damaged(&self, why: &'static str) -> LogError {
+    fn corrupt(&self, why: &'static str) -> LogError {
         match &self.block {
-            Some(block) => block.damaged(why),
-            None => LogError::Damaged { offset: 0, why },
+            Some(block) => block.corrupt(why),
+            None => LogError::Corrupt { offset: 0, why },
         }
     }
 }
 
-/// Bytes that follow the first one of a number. This is neither Hadoop's Writable encoding nor a protocol
-/// buffer's.
+/// Returns the number of bytes after the first byte of a number. The encoding is neither Hadoop's
+/// Writable nor protobuf's.
 fn number_length(first: i8) -> usize {
     match first {
         -32..=127 => 0,
@@ -268,7 +269,7 @@ fn number(first: i8, rest: &[u8]) -> i64 {
         1 if first >= -72 => ((first + 52) << 8) | unsigned,
         2 if first >= -104 => ((first + 88) << 16) | unsigned,
         3 if first >= -120 => ((first + 112) << 24) | unsigned,
-        // The longer forms carry a sign of their own.
+        // The longer forms are signed.
         length => {
             let unused = 64 - 8 * length as u32;
             (unsigned << unused) >> unused
@@ -276,7 +277,7 @@ fn number(first: i8, rest: &[u8]) -> i64 {
     }
 }
 
-/// Reads a run that must be held whole: an index.
+/// Reads a whole run: an index.
 async fn read_whole(
     source: &impl Source,
     run: Run,
@@ -284,7 +285,7 @@ async fn read_whole(
 ) -> Result<Vec<u8>, LogError> {
     let mut reader = RunReader::new(run, compression);
     if run.length > INDEX_BYTES_MAX || run.stored > INDEX_BYTES_MAX {
-        return Err(reader.damaged("its index is too large"));
+        return Err(reader.corrupt("index too large"));
     }
     let mut bytes = Vec::new();
     while reader.left() > 0 {
@@ -293,7 +294,7 @@ async fn read_whole(
     Ok(bytes)
 }
 
-/// The compression and the place of the index of data blocks, from the index of meta blocks.
+/// Finds the compression and the run of the data block index in the meta index.
 fn data_index(cursor: &mut Cursor) -> Result<(String, Run), LogError> {
     for _ in 0..cursor.count()? {
         let name = cursor.string()?;
@@ -303,10 +304,10 @@ fn data_index(cursor: &mut Cursor) -> Result<(String, Run), LogError> {
             return Ok((compression, run));
         }
     }
-    Err(cursor.damaged("it has no index of its blocks"))
+    Err(cursor.corrupt("missing block index"))
 }
 
-/// An index in memory.
+/// Reader of an index in memory.
 struct Cursor<'a> {
     bytes: &'a [u8],
     start: u64,
@@ -317,24 +318,23 @@ impl<'a> Cursor<'a> {
         Self { bytes, start }
     }
 
-    fn damaged(&self, why: &'static str) -> LogError {
-        LogError::Damaged { offset: self.start, why }
+    fn corrupt(&self, why: &'static str) -> LogError {
+        LogError::Corrupt { offset: self.start, why }
     }
 
     fn take(&mut self, length: usize) -> Result<&'a [u8], LogError> {
         let Some((taken, rest)) = self.bytes.split_at_checked(length) else {
-            return Err(self.damaged("its index ends in the middle"));
+            return Err(self.corrupt("truncated index"));
         };
         self.bytes = rest;
         Ok(taken)
     }
 
-    /// A number that is not negative.
+    /// Reads a non-negative number.
     fn count(&mut self) -> Result<u64, LogError> {
         let first = self.take(1)?[0] as i8;
         let rest = self.take(number_length(first))?;
-        u64::try_from(number(first, rest))
-            .map_err(|_| self.damaged("a number in its index is negative"))
+        u64::try_from(number(first, rest)).map_err(|_| self.corrupt("negative number in the index"))
     }
 
     fn string(&mut self) -> Result<String, LogError> {
@@ -353,15 +353,15 @@ mod tests {
     use super::*;
 
     #[tokio::test]
-    async fn an_index_that_promises_too_much_is_not_read() {
+    async fn an_index_with_an_excessive_length_is_rejected() {
         let run = Run { offset: 0, stored: 0, length: INDEX_BYTES_MAX + 1 };
         let read = read_whole(&&b""[..], run, Compression::Zlib).await;
         let error = read.expect_err("seventeen megabytes").to_string();
-        assert!(error.ends_with("its index is too large"), "{error}");
+        assert!(error.ends_with("index too large"), "{error}");
     }
 
     #[test]
-    fn numbers_are_read_as_hadoop_writes_them() {
+    fn numbers_are_decoded_like_hadoops() {
         for (bytes, value) in [
             (&[0x7f][..], 127),
             (&[0xe0], -32),

@@ -1,4 +1,4 @@
-//! Why a NodeManager does not do what is asked for one container, while it does for others.
+//! Errors of a NodeManager about a single container, while others of the same call may succeed.
 
 use std::fmt;
 
@@ -6,45 +6,45 @@ use crate::proto::yarn::{ContainerExceptionMapProto, SerializedExceptionProto};
 use crate::rpc::{Exception, ExceptionKind};
 use crate::types::{ContainerId, InvalidMessage};
 
-/// How many causes of an exception are looked at; each is within the one before.
+/// Maximum depth of nested causes that is searched.
 const CAUSES_MAX: usize = 8;
 
-/// A NodeManager's refusal for one container.
+/// Error of a NodeManager about one container.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ContainerError {
-    /// What a master can do.
+    /// Class of the error, by what a master can do.
     pub kind: ContainerErrorKind,
-    /// What the NodeManager said.
+    /// Exception of the NodeManager.
     pub exception: Exception,
 }
 
-/// What a refusal means to a master.
+/// Class of a container error, by what a master can do.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum ContainerErrorKind {
     /// The container has been started before, and may have ended since.
     AlreadyStarted,
-    /// The container's token is too old by the node's clock: the container is lost. Where that
-    /// happens soon after the grant, the clocks of node and ResourceManager differ.
+    /// The container's token has expired by the node's clock: the container is lost. If that
+    /// happens soon after the grant, the clocks of the node and the ResourceManager differ.
     Expired,
-    /// The container was given by a ResourceManager that has since been restarted: it is lost.
+    /// The container was granted by a ResourceManager that has been restarted since: it is lost.
     Outdated,
-    /// The NodeManager is ending, and starts nothing.
+    /// The NodeManager is shutting down.
     ShuttingDown,
-    /// The NodeManager is not ready yet: the same call works a little later.
+    /// The NodeManager is not ready yet. Retry a little later.
     NotReady,
-    /// The NodeManager does not know the container, or no more.
+    /// The NodeManager does not know the container, or no longer.
     NotFound,
-    /// The tokens do not fit the container, the node or the application.
+    /// The tokens do not authorise this container, node or application.
     PermissionDenied,
     /// The launch context names an auxiliary service that the node lacks.
     NoSuchService,
-    /// Something else; see the exception.
+    /// Other error; see the exception.
     Other,
 }
 
 impl ContainerError {
-    /// The container a refusal is about, and the refusal.
+    /// Reads the error and the container that it is about.
     pub(crate) fn of(
         proto: &ContainerExceptionMapProto,
     ) -> Result<(ContainerId, Self), InvalidMessage> {
@@ -59,9 +59,9 @@ impl ContainerError {
         Self { kind, exception }
     }
 
-    /// For a container that the NodeManager's answer leaves out.
+    /// Returns the error for a container that is missing in the response.
     pub(crate) fn missing() -> Self {
-        let message = "the node's answer does not mention the container";
+        let message = "the node's response does not mention the container";
         Self::new(Exception::new("", message, None))
     }
 }
@@ -74,16 +74,17 @@ impl fmt::Display for ContainerError {
 
 impl std::error::Error for ContainerError {}
 
-/// The exception, or the first of its causes that says something where it says nothing itself.
+/// Returns the exception, or its first cause with a message if it has none itself.
 fn exception_of(proto: &SerializedExceptionProto) -> Exception {
     let causes = std::iter::successors(Some(proto), |one| one.cause.as_deref());
-    let telling = causes.take(CAUSES_MAX).find(|one| !one.message().is_empty()).unwrap_or(proto);
-    Exception::new(telling.class_name(), telling.message(), None)
+    let with_message =
+        causes.take(CAUSES_MAX).find(|one| !one.message().is_empty()).unwrap_or(proto);
+    Exception::new(with_message.class_name(), with_message.message(), None)
 }
 
 fn kind_of(exception: &Exception) -> ContainerErrorKind {
     let says = |text: &str| exception.message.contains(text);
-    // The classes say little; the words have been the same since Hadoop 2.
+    // The classes are too general; the messages have been the same since Hadoop 2.
     if exception.kind() == ExceptionKind::NodeNotReady || says("is recovering, try later") {
         ContainerErrorKind::NotReady
     } else if says("relaunch the same container") || says("already is running on this node") {
@@ -121,7 +122,7 @@ mod tests {
     }
 
     #[test]
-    fn refusals_are_told_apart_by_what_a_master_can_do() {
+    fn container_errors_are_classified_by_the_masters_options() {
         let yarn = "org.apache.hadoop.yarn.exceptions.YarnException";
         let relaunch = "Unauthorized request to start container. \nAttempt to relaunch the same \
                         container with id container_1_0001_01_000002.";
@@ -143,7 +144,7 @@ mod tests {
     }
 
     #[test]
-    fn a_silent_exception_speaks_through_its_cause_however_deep_it_says_it_is() {
+    fn an_exception_without_message_uses_its_cause_up_to_a_depth_limit() {
         let mut proto = SerializedExceptionProto::default();
         for _ in 0..50 {
             proto = SerializedExceptionProto {

@@ -1,4 +1,4 @@
-//! What can be done with containers that have been started.
+//! Operations on started containers.
 
 use tokio::time::Instant;
 
@@ -17,30 +17,30 @@ use crate::types::{
     Signal,
 };
 
-/// For each container what came of it, in the order in which they were named.
+/// Results per container, in the order of the request.
 pub type PerContainer<T> = Vec<(ContainerId, Result<T, ContainerError>)>;
 
 named! {
-    /// How far the fetching of a file has come.
-    pub enum LocalisationState: LocalizationStateProto, "state of localisation" {
-        /// It is under way.
+    /// State of a file's download.
+    pub enum LocalisationState: LocalizationStateProto, "localisation state" {
+        /// Downloading.
         Pending = LPending "PENDING",
-        /// The file is there.
+        /// Downloaded.
         Completed = LCompleted "COMPLETED",
-        /// It could not be fetched.
+        /// Failed.
         Failed = LFailed "FAILED",
     }
 }
 
-/// A file that is fetched for a container.
+/// Download of a file for a container.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Localisation {
-    /// Its name in the container's directory.
+    /// Name in the container's directory.
     pub name: String,
-    /// How far it has come.
+    /// Current state.
     pub state: LocalisationState,
-    /// What went wrong.
+    /// Error message.
     pub diagnostics: String,
 }
 
@@ -49,7 +49,7 @@ impl Localisation {
         let state = proto.localization_state;
         Ok(Self {
             name: proto.resource_key().to_owned(),
-            state: LocalisationState::of(state.ok_or(InvalidMessage("a state of localisation"))?)?,
+            state: LocalisationState::of(state.ok_or(InvalidMessage("a localisation state"))?)?,
             diagnostics: proto.diagnostics().to_owned(),
         })
     }
@@ -57,8 +57,7 @@ impl Localisation {
 
 impl NmClient {
     /// Stops containers: SIGTERM, and SIGKILL a quarter of a second later
-    /// (`yarn.nodemanager.sleep-delay-before-sigkill.ms`). That they have ended, the scheduler
-    /// tells.
+    /// (`yarn.nodemanager.sleep-delay-before-sigkill.ms`). The scheduler reports their end.
     pub async fn stop(
         &self,
         node: &NodeId,
@@ -69,18 +68,18 @@ impl NmClient {
             container_id: containers.iter().map(ContainerId::proto).collect(),
         };
         let call = &method::STOP_CONTAINERS;
-        // What is stopped can be stopped again.
+        // Stopping a container twice is harmless.
         let answer = self.call(node, call, &request, deadline, Safety::Idempotent);
         let answer = answer.await?;
-        let done = || {
+        let results = || {
             let stopped = answer.succeeded_requests.iter();
             let stopped = stopped.map(|id| Ok((ContainerId::of(Some(id))?, ())));
             each(containers, stopped, &answer.failed_requests, missing)
         };
-        self.read(node, call.name, done())
+        self.read(node, call.name, results())
     }
 
-    /// How containers are. One that ended a while ago is not known to its node any more.
+    /// Returns the status of containers. A node forgets containers some time after their end.
     pub async fn status(
         &self,
         node: &NodeId,
@@ -93,7 +92,7 @@ impl NmClient {
         let call = &method::GET_CONTAINER_STATUSES;
         let answer = self.call(node, call, &request, deadline, Safety::Idempotent);
         let answer = answer.await?;
-        let told = || {
+        let results = || {
             let statuses = answer.status.into_iter();
             let statuses = statuses.map(|status| {
                 let status = ContainerStatus::of(status)?;
@@ -101,12 +100,12 @@ impl NmClient {
             });
             each(containers, statuses, &answer.failed_requests, missing)
         };
-        self.read(node, call.name, told())
+        self.read(node, call.name, results())
     }
 
-    /// Tells a node of containers that the scheduler has changed, each by its new token
-    /// ([`AllocateResponse::updated`](crate::scheduler::AllocateResponse::updated)): larger or promoted ones. Until
-    /// then they are as before.
+    /// Applies updates granted by the scheduler
+    /// ([`AllocateResponse::updated`](crate::scheduler::AllocateResponse::updated)), each by its
+    /// new token: larger or promoted containers. Until then they run unchanged.
     pub async fn update(
         &self,
         node: &NodeId,
@@ -120,15 +119,15 @@ impl NmClient {
         let call = &method::UPDATE_CONTAINER;
         let answer = self.call(node, call, &request, deadline, Safety::Once);
         let answer = answer.await?;
-        let done = || {
+        let results = || {
             let updated = answer.succeeded_requests.iter();
             let updated = updated.map(|id| Ok((ContainerId::of(Some(id))?, ())));
             each(&ids, updated, &answer.failed_requests, missing)
         };
-        self.read(node, call.name, done())
+        self.read(node, call.name, results())
     }
 
-    /// Sends a signal to a container's process. One that has ended gets none, and that is no error.
+    /// Sends a signal to a container's process. For an ended container this is a no-op.
     pub async fn signal(
         &self,
         node: &NodeId,
@@ -145,7 +144,7 @@ impl NmClient {
         Ok(())
     }
 
-    /// How far the fetching of containers' files has come (Hadoop 3.3). Right after its start a
+    /// Returns the download states of containers' files (Hadoop 3.3). Right after its start a
     /// container may have none.
     pub async fn localisation(
         &self,
@@ -159,18 +158,19 @@ impl NmClient {
         let call = &method::GET_LOCALIZATION_STATUSES;
         let answer = self.call(node, call, &request, deadline, Safety::Idempotent);
         let answer = answer.await?;
-        let told = || {
-            let files = answer.cntn_localization_statuses.iter().map(|told| {
-                let files = told.localization_statuses.iter().map(Localisation::of);
-                let id = ContainerId::of(told.container_id.as_ref())?;
+        let results = || {
+            let files = answer.cntn_localization_statuses.iter().map(|container| {
+                let files = container.localization_statuses.iter().map(Localisation::of);
+                let id = ContainerId::of(container.container_id.as_ref())?;
                 Ok((id, files.collect::<Result<_, _>>()?))
             });
             each(containers, files, &answer.failed_requests, || Ok(Vec::new()))
         };
-        self.read(node, call.name, told())
+        self.read(node, call.name, results())
     }
 
-    /// Fetches more files for a running container, by the names they get in its directory.
+    /// Downloads more files for a running container. Each is given with its name in the container's
+    /// directory.
     pub async fn localise<'a>(
         &self,
         node: &NodeId,
@@ -191,8 +191,8 @@ impl NmClient {
         Ok(())
     }
 
-    /// Ends what runs in a container, and starts something else in it. Unless it is committed at
-    /// once, [`NmClient::commit`] makes it final and [`NmClient::roll_back`] undoes it.
+    /// Replaces the process of a container. Unless committed at once, [`NmClient::commit`] makes
+    /// the change final and [`NmClient::roll_back`] undoes it.
     pub async fn reinitialise(
         &self,
         node: &NodeId,
@@ -211,7 +211,7 @@ impl NmClient {
         Ok(())
     }
 
-    /// Ends what runs in a container, and starts it again in the same container.
+    /// Restarts the process of a container.
     pub async fn restart(
         &self,
         node: &NodeId,
@@ -223,7 +223,7 @@ impl NmClient {
         Ok(())
     }
 
-    /// Goes back to what ran in a container before [`NmClient::reinitialise`].
+    /// Restores the process from before [`NmClient::reinitialise`].
     pub async fn roll_back(
         &self,
         node: &NodeId,
@@ -235,7 +235,7 @@ impl NmClient {
         Ok(())
     }
 
-    /// Makes final what [`NmClient::reinitialise`] started.
+    /// Makes the last [`NmClient::reinitialise`] final.
     pub async fn commit(
         &self,
         node: &NodeId,
@@ -248,30 +248,31 @@ impl NmClient {
     }
 }
 
-/// For a container that a node's answer leaves out.
+/// Returns the error for a container that a response leaves out.
 fn missing<T>() -> Result<T, ContainerError> {
     Err(ContainerError::missing())
 }
 
-/// What a node said of each container that was asked about, or `missing` of one it left out.
+/// Collects the results of a response in the order of the request; `missing` provides those it
+/// leaves out.
 fn each<T>(
-    asked: &[ContainerId],
-    done: impl Iterator<Item = Result<(ContainerId, T), InvalidMessage>>,
-    refused: &[ContainerExceptionMapProto],
+    requested: &[ContainerId],
+    succeeded: impl Iterator<Item = Result<(ContainerId, T), InvalidMessage>>,
+    failed: &[ContainerExceptionMapProto],
     missing: impl Fn() -> Result<T, ContainerError>,
 ) -> Result<PerContainer<T>, InvalidMessage> {
-    let mut told = std::collections::HashMap::new();
-    for one in done {
+    let mut results = std::collections::HashMap::new();
+    for one in succeeded {
         let (id, value) = one?;
-        told.insert(id, Ok(value));
+        results.insert(id, Ok(value));
     }
-    for one in refused {
+    for one in failed {
         let (id, error) = ContainerError::of(one)?;
-        told.insert(id, Err(error));
+        results.insert(id, Err(error));
     }
     let one = |id: &ContainerId| {
-        let outcome = told.remove(id);
+        let outcome = results.remove(id);
         (*id, outcome.unwrap_or_else(&missing))
     };
-    Ok(asked.iter().map(one).collect())
+    Ok(requested.iter().map(one).collect())
 }

@@ -1,59 +1,60 @@
-//! How a call to a node can fail, cut by what a master can do.
+//! Errors of calls to a node, classified by what a master can do about them.
 
 use crate::node::{ContainerError, ContainerErrorKind};
 use crate::rpc::RpcError;
 use crate::types::NodeId;
 
-/// Why a node did nothing, or perhaps something.
+/// Error of a call to a node.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum NodeError {
-    /// Nobody has given the master a token for this node. The scheduler does, with the first
-    /// container there.
-    #[error("there is no token for node `{node}`")]
+    /// The master has no token for this node. The scheduler sends one with the first container on
+    /// it.
+    #[error("no token for node `{node}`")]
     NoToken {
-        /// The node.
+        /// Node.
         node: NodeId,
     },
-    /// The node does not take the token, or cannot be trusted. A newer token may help.
-    #[error("node `{node}` and the master do not trust each other: {source}")]
+    /// Authentication failed: the node rejects the token, or its identity cannot be verified. A
+    /// newer token may help.
+    #[error("authentication with node `{node}` failed: {source}")]
     Untrusted {
-        /// The node.
+        /// Node.
         node: NodeId,
-        /// Why.
+        /// Cause.
         source: Box<RpcError>,
     },
-    /// The node could not be reached, or was not ready. It did nothing.
-    #[error("node `{node}` did nothing: {source}")]
+    /// The node could not be reached, or was not ready. The call had no effect.
+    #[error("cannot reach node `{node}`: {source}")]
     Unreachable {
-        /// The node.
+        /// Node.
         node: NodeId,
-        /// Why.
+        /// Cause.
         source: Box<RpcError>,
     },
-    /// The node may have done what was asked, or not: its state tells
-    /// ([`NmClient::status`](crate::node::NmClient::status)).
-    #[error("node `{node}` may or may not have done it: {source}")]
+    /// No response. The call may have had an effect;
+    /// [`NmClient::status`](crate::node::NmClient::status) tells.
+    #[error("no response from node `{node}`, the call may have been executed: {source}")]
     NoResponse {
-        /// The node.
+        /// Node.
         node: NodeId,
-        /// Why.
+        /// Cause.
         source: Box<RpcError>,
     },
-    /// The node is too old, or too new, for the call.
-    #[error("node `{node}` cannot do this: {source}")]
+    /// The node's version does not support the call.
+    #[error("node `{node}` does not support the call: {source}")]
     Unsupported {
-        /// The node.
+        /// Node.
         node: NodeId,
-        /// What it said.
+        /// Cause.
         source: Box<RpcError>,
     },
-    /// The node refused. It did nothing.
-    #[error("node `{node}` refused: {error}")]
+    /// The node rejected the call, which had no effect.
+    #[error("node `{node}` rejected the call: {error}")]
     Rejected {
-        /// The node.
+        /// Node.
         node: NodeId,
-        /// Why.
+        /// Cause.
         error: ContainerError,
     },
 }
@@ -78,7 +79,7 @@ impl NodeError {
         }
     }
 
-    /// The node.
+    /// Returns the node.
     pub fn node(&self) -> &NodeId {
         match self {
             Self::NoToken { node }
@@ -90,15 +91,15 @@ impl NodeError {
         }
     }
 
-    /// Whether the connection broke after the request had left.
-    pub(crate) fn is_cut_off(&self) -> bool {
+    /// Returns true if the connection broke after the request was sent.
+    pub(crate) fn is_connection_lost(&self) -> bool {
         let Self::NoResponse { source, .. } = self else {
             return false;
         };
         matches!(**source, RpcError::Unanswered { .. })
     }
 
-    /// Whether the same call is worth trying a little later.
+    /// Returns true if the same call may succeed a little later.
     pub(crate) fn is_not_ready(&self) -> bool {
         matches!(
             self,

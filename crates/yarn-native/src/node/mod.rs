@@ -1,8 +1,9 @@
-//! NodeManagers, as a master sees them: start containers, look after them, stop them.
+//! NodeManagers, as seen by a master: start, inspect, change and stop containers.
 //!
-//! A master learns tokens from the scheduler ([`AllocateResponse`](crate::scheduler::AllocateResponse) and
-//! [`RegisterResponse`](crate::scheduler::RegisterResponse) carry them) and hands them to [`NmClient`]; after that
-//! a node is called by its id.
+//! A master receives node tokens from the scheduler
+//! ([`AllocateResponse`](crate::scheduler::AllocateResponse),
+//! [`RegisterResponse`](crate::scheduler::RegisterResponse)) and passes them to [`NmClient`]. Nodes
+//! are then addressed by id.
 
 mod container_error;
 mod containers;

@@ -1,4 +1,4 @@
-//! The NodeManagers of a cluster, as one master speaks to them.
+//! Client of all NodeManagers of a cluster, for one master.
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
@@ -13,21 +13,21 @@ use crate::node::pool::{ChannelFactory, Pool};
 use crate::rpc::{Dial, Method, Options, RpcError, Safety, Tcp};
 use crate::types::{InvalidMessage, NodeId, NodeToken};
 
-/// Pause before a node that is not ready, or did not answer, is called again.
+/// Pause before a node that was not ready, or did not respond, is called again.
 const PAUSE: Duration = Duration::from_millis(200);
-/// The longest answer of a node, which speaks of some hundred containers at most. Read, it takes many
-/// times its length, and any of a thousand nodes may be in bad hands.
+/// Maximum length of a node's response, which describes some hundred containers at most. Decoded,
+/// it takes a multiple of its length, and any of a thousand nodes may be hostile.
 const RESPONSE_BYTES_MAX: usize = 16 << 20;
 
-/// How many nodes are spoken to, and how.
+/// Limits of a [`NmClient`].
 #[derive(Clone, Debug)]
 pub struct NmClientOptions {
-    /// Limits and times of each node's channel.
+    /// Options of each node's channel.
     pub rpc: Options,
-    /// Channels that are kept. A channel has at most one connection, and none when it is idle.
+    /// Maximum number of open channels. A channel has at most one connection, and none when idle.
     pub channels_max: usize,
-    /// Calls at the same time, to all nodes together. Calls to nodes that do not answer count
-    /// until their deadline, so this has to be more than there may be of those.
+    /// Maximum number of concurrent calls to all nodes. Calls to unresponsive nodes count until
+    /// their deadline, so the limit has to exceed the number of those.
     pub calls_max: usize,
 }
 
@@ -48,7 +48,7 @@ impl Default for NmClientOptions {
 }
 
 impl NmClientOptions {
-    /// How a configuration wants NodeManagers to be called.
+    /// Reads the options from a configuration.
     pub fn from_config(config: &Config) -> Result<Self, ConfigError> {
         let default = Self::default();
         let rpc = config.node_manager_options()?;
@@ -63,9 +63,9 @@ impl NmClientOptions {
     }
 }
 
-/// The NodeManagers of a cluster, as one master speaks to them: a token and a channel for each.
-/// Cheap to clone. A node that is slow, dead or hostile holds up nobody but its own callers, as long
-/// as those are fewer than [`NmClientOptions::calls_max`].
+/// Client of all NodeManagers of a cluster, for one master, with a token and a channel per node.
+/// Cheap to clone. A slow, dead or hostile node delays only its own callers, as long as those are
+/// fewer than [`NmClientOptions::calls_max`].
 #[derive(Clone, Debug)]
 pub struct NmClient {
     inner: Arc<NmClientInner>,
@@ -80,12 +80,12 @@ struct NmClientInner {
 }
 
 impl NmClient {
-    /// No node is known yet; [`NmClient::learn`] changes that.
+    /// Creates a client without tokens; see [`NmClient::add_tokens`].
     pub fn new(options: NmClientOptions) -> Self {
         Self::with_dialer(Arc::new(Tcp), options)
     }
 
-    /// The same, over streams that something else opens.
+    /// Creates a client that connects with `dial`.
     pub fn with_dialer(dial: Arc<dyn Dial>, options: NmClientOptions) -> Self {
         let NmClientOptions { rpc, channels_max, calls_max } = options;
         let calls = calls_max.clamp(1, Semaphore::MAX_PERMITS);
@@ -100,13 +100,13 @@ impl NmClient {
         }
     }
 
-    /// Keeps the tokens the scheduler gives; a newer one takes an older one's place, and is used
-    /// from the next call on.
+    /// Adds tokens from the scheduler. A newer token of a node replaces the older one from the next
+    /// call.
     pub fn add_tokens(&self, tokens: impl IntoIterator<Item = NodeToken>) {
         self.pool().add_tokens(tokens);
     }
 
-    /// Whether there is a token for a node.
+    /// Returns true if there is a token for the node.
     pub fn has_token(&self, node: &NodeId) -> bool {
         self.pool().has_token(node)
     }
@@ -115,7 +115,7 @@ impl NmClient {
         self.inner.pool.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Calls a node; one that is not ready is called again until the deadline.
+    /// Calls a node. While the node is not ready the call is retried until the deadline.
     pub(crate) async fn call<Req: Message, Resp: Message + Default>(
         &self,
         node: &NodeId,
@@ -126,14 +126,14 @@ impl NmClient {
     ) -> Result<Resp, NodeError> {
         let failed = |error| NodeError::new(node, error);
         loop {
-            let turn = timeout_at(deadline, self.inner.calls.acquire());
-            // The semaphore is never closed, so only time can end the wait.
-            let Ok(turn) = turn.await else {
+            let permit = timeout_at(deadline, self.inner.calls.acquire());
+            // The semaphore is never closed, so only the deadline ends the wait.
+            let Ok(permit) = permit.await else {
                 return Err(failed(RpcError::DeadlinePassed {
                     method: method.name,
                     address: node.to_string(),
                     sent: false,
-                    reason: Some("too many other calls were under way".into()),
+                    reason: Some("too many concurrent calls".into()),
                 }));
             };
             let (factory, max) = (&self.inner.factory, self.inner.channels_max);
@@ -143,7 +143,7 @@ impl NmClient {
                 Err(error) if error.is_not_ready() && self.may_wait(deadline) => {}
                 outcome => return outcome,
             }
-            drop(turn);
+            drop(permit);
             self.wait().await;
         }
     }
@@ -156,15 +156,15 @@ impl NmClient {
         sleep(PAUSE).await;
     }
 
-    /// An answer that makes no sense is the node's fault.
+    /// Reports an invalid response as a protocol error of the node.
     pub(crate) fn read<T>(
         &self,
         node: &NodeId,
         method: &str,
         answer: Result<T, InvalidMessage>,
     ) -> Result<T, NodeError> {
-        answer.map_err(|unfit| {
-            let reason = format!("its answer to `{method}` cannot be read: {unfit}");
+        answer.map_err(|invalid| {
+            let reason = format!("invalid response to `{method}`: {invalid}");
             let address = node.to_string();
             NodeError::new(node, RpcError::Protocol { address, reason })
         })
@@ -177,7 +177,7 @@ mod tests {
     use crate::config::Environment;
 
     #[test]
-    fn a_node_says_no_more_than_a_node_can_have_to_say() {
+    fn response_length_is_limited_below_the_configured_maximum() {
         let environment = Environment::default().with_variable("USER", "alice");
         let mut config = Config::defaults(environment);
         let limit = |config: &Config| {

@@ -1,5 +1,5 @@
-//! Tokens and channels by node. Tokens stay, for they come once; channels are made when needed, and
-//! only so many are kept.
+//! Tokens and channels by node. Tokens are kept, since each is sent only once; channels are created
+//! on demand, up to a limit.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -10,10 +10,10 @@ use crate::security::Identity;
 use crate::token::Token;
 use crate::types::{NodeId, NodeToken};
 
-/// Nodes whose tokens are kept; far more than a cluster has.
+/// Maximum number of tokens, far more than a cluster has nodes.
 const TOKENS_MAX: usize = 1 << 17;
 
-/// How channels are made.
+/// Factory of channels.
 #[derive(Debug)]
 pub(crate) struct ChannelFactory {
     pub(crate) dial: Arc<dyn Dial>,
@@ -24,7 +24,7 @@ pub(crate) struct ChannelFactory {
 pub(crate) struct Pool {
     tokens: HashMap<NodeId, Token>,
     channels: HashMap<NodeId, PooledChannel>,
-    /// Counts uses; a channel with a smaller number has not been used for longer.
+    /// Use counter; a channel with a smaller number was used less recently.
     uses: u64,
 }
 
@@ -43,8 +43,8 @@ impl Pool {
             if self.tokens.len() >= TOKENS_MAX && !self.tokens.contains_key(&node) {
                 continue;
             }
-            if let Some(kept) = self.channels.get(&node) {
-                kept.channel.replace_identity(Identity::token(token.clone()));
+            if let Some(pooled) = self.channels.get(&node) {
+                pooled.channel.replace_identity(Identity::token(token.clone()));
             }
             self.tokens.insert(node, token);
         }
@@ -54,8 +54,8 @@ impl Pool {
         self.tokens.contains_key(node)
     }
 
-    /// The channel to a node. Where there are too many, the one not used for longest goes; calls
-    /// under way on it hold it until they are answered.
+    /// Returns the channel to a node. Above the limit, the least recently used channel is removed;
+    /// calls in progress keep it until they are answered.
     pub(crate) fn channel(
         &mut self,
         node: &NodeId,
@@ -63,23 +63,23 @@ impl Pool {
         channels_max: usize,
     ) -> Result<Channel, NodeError> {
         self.uses += 1;
-        if let Some(kept) = self.channels.get_mut(node) {
-            kept.used = self.uses;
-            return Ok(kept.channel.clone());
+        if let Some(pooled) = self.channels.get_mut(node) {
+            pooled.used = self.uses;
+            return Ok(pooled.channel.clone());
         }
         let token = self.tokens.get(node).cloned();
         let token = token.ok_or_else(|| NodeError::NoToken { node: node.clone() })?;
         let channel =
             Self::make(node, token, factory).map_err(|error| NodeError::new(node, error))?;
         while self.channels.len() >= channels_max.max(1) {
-            let oldest = self.channels.iter().min_by_key(|(_, kept)| kept.used);
+            let oldest = self.channels.iter().min_by_key(|(_, pooled)| pooled.used);
             let Some(oldest) = oldest.map(|(node, _)| node.clone()) else {
                 break;
             };
             self.channels.remove(&oldest);
         }
-        let kept = PooledChannel { channel: channel.clone(), used: self.uses };
-        self.channels.insert(node.clone(), kept);
+        let pooled = PooledChannel { channel: channel.clone(), used: self.uses };
+        self.channels.insert(node.clone(), pooled);
         Ok(channel)
     }
 
@@ -115,23 +115,23 @@ mod tests {
         }
     }
 
-    fn kept(pool: &Pool) -> Vec<u16> {
+    fn pooled_ports(pool: &Pool) -> Vec<u16> {
         let mut ports: Vec<u16> = pool.channels.keys().map(|node| node.port).collect();
         ports.sort();
         ports
     }
 
     #[test]
-    fn the_channel_not_used_for_longest_goes_first_and_its_token_stays() {
+    fn the_least_recently_used_channel_is_removed_and_its_token_kept() {
         let factory = ChannelFactory { dial: Arc::new(Tcp), options: Options::default() };
         let mut pool = Pool::default();
         pool.add_tokens((1..=4).map(|number| token(number, 0)));
         for number in [1, 2, 1, 3, 4] {
             pool.channel(&node(number), &factory, 3).expect("a channel");
         }
-        assert_eq!(kept(&pool), [1, 3, 4]);
+        assert_eq!(pooled_ports(&pool), [1, 3, 4]);
         pool.channel(&node(2), &factory, 3).expect("a channel");
-        assert_eq!(kept(&pool), [2, 3, 4]);
+        assert_eq!(pooled_ports(&pool), [2, 3, 4]);
         let unknown = pool.channel(&node(9), &factory, 3);
         assert!(matches!(unknown, Err(NodeError::NoToken { .. })));
     }

@@ -1,4 +1,4 @@
-//! Starting containers, which must not happen twice and may be answered in part.
+//! Starting containers exactly once; a response may cover only some of them.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -12,31 +12,31 @@ use crate::proto::yarn::{
 use crate::rpc::Safety;
 use crate::types::{Container, ContainerId, InvalidMessage, LaunchContext, NodeId};
 
-/// A container, and what to start in it.
+/// Start of a container.
 #[derive(Clone, Copy, Debug)]
 pub struct Start<'a> {
-    /// The container, as the scheduler gave it.
+    /// Container, as granted by the scheduler.
     pub container: &'a Container,
-    /// What to start.
+    /// Launch context.
     pub launch: &'a LaunchContext,
 }
 
-/// What became of the containers of one call.
+/// Results of a start call.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct StartOutcome {
-    /// Those that are being started.
+    /// Containers that are being started.
     pub started: Vec<ContainerId>,
-    /// Those that are not.
+    /// Containers that were rejected.
     pub failed: Vec<(ContainerId, ContainerError)>,
-    /// What the node's auxiliary services tell, by their names.
+    /// Data of the node's auxiliary services, by service name.
     pub services: BTreeMap<String, Vec<u8>>,
 }
 
 impl NmClient {
-    /// Starts containers of one node. Each can be refused, while the others are started.
+    /// Starts containers on one node. Some may be rejected while the others are started.
     ///
-    /// Where an answer is lost the call is made again, and what the node then says it has started
-    /// before counts as started.
+    /// If a response is lost the call is repeated, and containers that the node reports as already
+    /// started count as started.
     pub async fn start(
         &self,
         node: &NodeId,
@@ -59,11 +59,11 @@ impl NmClient {
                 Ok(answer) => {
                     return self.read(node, call.name, StartOutcome::of(&answer, &ids, repeated));
                 }
-                Err(error) if error.is_cut_off() && self.may_wait(deadline) => {
+                Err(error) if error.is_connection_lost() && self.may_wait(deadline) => {
                     repeated = true;
                     self.wait().await;
                 }
-                // That the node could not be reached a second time says nothing of the first.
+                // Failing to reach the node a second time says nothing about the first call.
                 Err(NodeError::Unreachable { node, source }) if repeated => {
                     return Err(NodeError::NoResponse { node, source });
                 }
@@ -76,15 +76,15 @@ impl NmClient {
 impl StartOutcome {
     pub(crate) fn of(
         proto: &StartContainersResponseProto,
-        asked: &[ContainerId],
+        requested: &[ContainerId],
         repeated: bool,
     ) -> Result<Self, InvalidMessage> {
         let mut outcome = Self::default();
         for id in &proto.succeeded_requests {
             outcome.started.push(ContainerId::of(Some(id))?);
         }
-        for refused in &proto.failed_requests {
-            let (id, error) = ContainerError::of(refused)?;
+        for failure in &proto.failed_requests {
+            let (id, error) = ContainerError::of(failure)?;
             if repeated && error.kind == ContainerErrorKind::AlreadyStarted {
                 outcome.started.push(id);
             } else {
@@ -95,17 +95,17 @@ impl StartOutcome {
             let (name, data) = (service.key().to_owned(), service.value().to_vec());
             outcome.services.insert(name, data);
         }
-        outcome.account_for(asked);
+        outcome.account_for(requested);
         Ok(outcome)
     }
 
-    /// Nobody is left waiting for a container that the node forgot to mention, or told of one that
-    /// was not asked for.
-    fn account_for(&mut self, asked: &[ContainerId]) {
-        let mut untold: BTreeSet<ContainerId> = asked.iter().copied().collect();
-        self.started.retain(|id| untold.remove(id));
-        self.failed.retain(|(id, _)| untold.remove(id));
-        let missing = untold.into_iter().map(|id| (id, ContainerError::missing()));
+    /// Adds an error for every container that the response does not mention, and drops containers
+    /// that were not requested.
+    fn account_for(&mut self, requested: &[ContainerId]) {
+        let mut unreported: BTreeSet<ContainerId> = requested.iter().copied().collect();
+        self.started.retain(|id| unreported.remove(id));
+        self.failed.retain(|(id, _)| unreported.remove(id));
+        let missing = unreported.into_iter().map(|id| (id, ContainerError::missing()));
         self.failed.extend(missing);
     }
 }

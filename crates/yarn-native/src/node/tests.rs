@@ -1,4 +1,4 @@
-//! A master against nodes that behave as a test says.
+//! Tests of the NodeManager client against scripted nodes.
 
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, Mutex};
@@ -45,7 +45,7 @@ fn id(number: i64) -> ContainerId {
     text.parse().expect("an id")
 }
 
-/// A container whose token tells the fake which one it is.
+/// Returns a container with its number in its token.
 fn container(number: u8) -> Container {
     Container::of(ContainerProto {
         id: Some(id(number.into()).proto()),
@@ -62,7 +62,7 @@ fn container(number: u8) -> Container {
     .expect("a container")
 }
 
-fn refusal(id: ContainerId, message: &str) -> ContainerExceptionMapProto {
+fn failure(id: ContainerId, message: &str) -> ContainerExceptionMapProto {
     ContainerExceptionMapProto {
         container_id: Some(id.proto()),
         exception: Some(SerializedExceptionProto {
@@ -80,7 +80,7 @@ fn nodes(fake: &Fake, count: u16) -> NmClient {
     nodes
 }
 
-/// Starts what it has not started before.
+/// Starts the requested containers that are not running yet.
 fn starting(body: &[u8], running: &mut Vec<u8>) -> StartContainersResponseProto {
     let request = StartContainersRequestProto::decode(body).expect("a request");
     let mut response = StartContainersResponseProto::default();
@@ -89,12 +89,12 @@ fn starting(body: &[u8], running: &mut Vec<u8>) -> StartContainersResponseProto 
         let id = id(number.into());
         if running.contains(&number) {
             let words = "Attempt to relaunch the same container with id";
-            response.failed_requests.push(refusal(id, words));
+            response.failed_requests.push(failure(id, words));
         } else if number == 13 {
             let words = "This token is expired. current time is";
-            response.failed_requests.push(refusal(id, words));
+            response.failed_requests.push(failure(id, words));
         } else if number == 14 {
-            // Not a word about it.
+            // The response does not mention it.
         } else {
             running.push(number);
             response.succeeded_requests.push(id.proto());
@@ -104,7 +104,7 @@ fn starting(body: &[u8], running: &mut Vec<u8>) -> StartContainersResponseProto 
 }
 
 #[tokio::test]
-async fn some_of_several_containers_can_be_refused() {
+async fn some_containers_of_a_start_call_can_be_rejected() {
     let fake = Fake::new(|_, body| FakeReply::message(&starting(body, &mut vec![9])));
     let containers = [1, 9, 13, 14].map(container);
     let launch = LaunchContext::command("true");
@@ -112,9 +112,9 @@ async fn some_of_several_containers_can_be_refused() {
     let outcome = nodes(&fake, 1).start(&node(1), &starts, soon()).await;
     let outcome = outcome.expect("an answer");
     assert_eq!(outcome.started, [id(1)]);
-    let refused: Vec<_> = outcome.failed.iter().map(|(id, r)| (*id, r.kind)).collect();
+    let failed: Vec<_> = outcome.failed.iter().map(|(id, r)| (*id, r.kind)).collect();
     assert_eq!(
-        refused,
+        failed,
         [
             (id(9), ContainerErrorKind::AlreadyStarted),
             (id(13), ContainerErrorKind::Expired),
@@ -124,20 +124,20 @@ async fn some_of_several_containers_can_be_refused() {
 }
 
 #[test]
-fn what_a_node_says_of_containers_nobody_asked_about_is_passed_over() {
+fn unrequested_containers_in_a_response_are_ignored() {
     let outcome = StartContainersResponseProto {
         succeeded_requests: vec![id(1).proto(), id(1).proto(), id(98).proto()],
-        failed_requests: vec![refusal(id(2), "no"), refusal(id(99), "no")],
+        failed_requests: vec![failure(id(2), "no"), failure(id(99), "no")],
         ..StartContainersResponseProto::default()
     };
     let outcome = StartOutcome::of(&outcome, &[id(1), id(2), id(3)], false).expect("an answer");
     assert_eq!(outcome.started, [id(1)]);
-    let refused: Vec<_> = outcome.failed.iter().map(|(id, _)| *id).collect();
-    assert_eq!(refused, [id(2), id(3)]);
+    let failed: Vec<_> = outcome.failed.iter().map(|(id, _)| *id).collect();
+    assert_eq!(failed, [id(2), id(3)]);
 }
 
 #[tokio::test]
-async fn a_start_whose_answer_is_lost_is_known_to_have_happened() {
+async fn a_start_with_a_lost_response_counts_as_started() {
     let running = Arc::new(Mutex::new(Vec::new()));
     let (script, calls) = (running.clone(), AtomicU32::new(0));
     let fake = Fake::new(move |_, body| {
@@ -156,7 +156,7 @@ async fn a_start_whose_answer_is_lost_is_known_to_have_happened() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn of_a_start_whose_answer_was_lost_with_its_node_nobody_says_that_it_was_nothing() {
+async fn a_start_whose_response_and_node_are_lost_is_reported_as_unanswered() {
     let options = NmClientOptions {
         rpc: crate::rpc::Options { retry_timeout: Duration::ZERO, ..Fake::options() },
         ..NmClientOptions::default()
@@ -172,7 +172,7 @@ async fn of_a_start_whose_answer_was_lost_with_its_node_nobody_says_that_it_was_
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_node_that_is_not_ready_holds_up_nobody_else() {
+async fn a_node_that_is_not_ready_does_not_delay_other_nodes() {
     let fake = Fake::new(|method, _| match method {
         "startContainers" => FakeReply::Exception("NMNotYetReadyException", "no".into()),
         _ => FakeReply::message(&GetContainerStatusesResponseProto::default()),
@@ -192,10 +192,10 @@ async fn a_node_that_is_not_ready_holds_up_nobody_else() {
     while fake.seen().is_empty() {
         tokio::task::yield_now().await;
     }
-    // Less than the pause that is made before a node is called again.
+    // Shorter than the pause before a node is called again.
     let at_once = Instant::now() + Duration::from_millis(100);
     let status = nodes.status(&node(2), &[], at_once).await;
-    status.expect("its turn comes while the other node is waited for");
+    status.expect("the call runs while the other one waits");
     let waited = waiting.await.expect("no panic");
     assert!(matches!(waited, Err(NodeError::Rejected { .. })), "{waited:?}");
 }
@@ -224,11 +224,11 @@ async fn a_node_that_is_not_ready_is_called_again() {
 }
 
 #[tokio::test]
-async fn every_container_asked_about_is_answered_for() {
+async fn every_requested_container_gets_a_result() {
     let fake = Fake::new(|method, _| match method {
         "stopContainers" => FakeReply::message(&StopContainersResponseProto {
             succeeded_requests: vec![id(1).proto(), id(99).proto()],
-            failed_requests: vec![refusal(id(2), "Container x is not handled by this NodeManager")],
+            failed_requests: vec![failure(id(2), "Container x is not handled by this NodeManager")],
         }),
         _ => FakeReply::message(&GetContainerStatusesResponseProto::default()),
     });
@@ -247,12 +247,12 @@ async fn every_container_asked_about_is_answered_for() {
     );
     let status = nodes.status(&node(1), &[id(1)], soon()).await;
     let status = status.expect("an answer");
-    let told = status[0].1.as_ref().map_err(|error| error.to_string());
-    assert_eq!(told, Err("the node's answer does not mention the container".into()));
+    let result = status[0].1.as_ref().map_err(|error| error.to_string());
+    assert_eq!(result, Err("the node's response does not mention the container".into()));
 }
 
 #[tokio::test]
-async fn a_newer_token_is_used_from_the_next_call_on_and_other_nodes_are_left_alone() {
+async fn a_newer_token_is_used_from_the_next_call_of_its_node() {
     let fake = Fake::new(|_, _| FakeReply::message(&GetContainerStatusesResponseProto::default()));
     let nodes = nodes(&fake, 2);
     let ask = async |number| {
@@ -277,10 +277,10 @@ async fn a_newer_token_is_used_from_the_next_call_on_and_other_nodes_are_left_al
 }
 
 #[tokio::test(start_paused = true)]
-async fn calls_beyond_the_limit_wait_and_their_deadline_counts() {
+async fn calls_beyond_the_limit_wait_until_their_deadline() {
     let options =
         NmClientOptions { rpc: Fake::options(), calls_max: 1, ..NmClientOptions::default() };
-    // The first call is never answered, as nothing is at the other end.
+    // The first call never gets a response.
     let nodes = NmClient::with_dialer(Arc::new(SilentNetwork), options);
     nodes.add_tokens([token(1, 1), token(2, 1)]);
     let held = tokio::spawn({
@@ -293,12 +293,12 @@ async fn calls_beyond_the_limit_wait_and_their_deadline_counts() {
     let Err(NodeError::Unreachable { source, .. }) = refused else {
         panic!("{refused:?}");
     };
-    assert!(source.to_string().contains("too many other calls"), "{source}");
+    assert!(source.to_string().contains("too many concurrent calls"), "{source}");
     let held = held.await.expect("no panic");
     assert!(matches!(held, Err(NodeError::Unreachable { .. })), "{held:?}");
 }
 
-/// A network on which nobody answers.
+/// Network without any responses.
 #[derive(Debug)]
 struct SilentNetwork;
 
@@ -313,7 +313,7 @@ impl crate::rpc::Dial for SilentNetwork {
     }
 }
 
-/// A node that takes one connection, and then none.
+/// Node that accepts one connection only.
 #[derive(Debug)]
 struct VanishingNode {
     fake: Fake,
