@@ -60,7 +60,7 @@ pub struct Ledger<C> {
     racks: BTreeMap<String, String>,
     /// Granted containers that have not ended. Another grant of one of them is a duplicate.
     held: BTreeSet<C>,
-    /// Containers to release whose end has not been reported.
+    /// Containers to release, until their end is reported.
     releases: BTreeMap<C, Release>,
     exclude: BTreeSet<String>,
     /// Hosts that the ResourceManager excludes.
@@ -159,7 +159,7 @@ impl<C: Clone + Ord> Ledger<C> {
         self.held.insert(container);
     }
 
-    /// Forgets a container whose end is never reported: its node rejected it, or the
+    /// Forgets a container without waiting for its end: its node rejected it, or the
     /// ResourceManager rejects its release.
     pub fn forget(&mut self, container: &C) {
         self.held.remove(container);

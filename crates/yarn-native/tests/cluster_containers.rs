@@ -1,4 +1,4 @@
-//! What a container can be given, and what can be done with it while it lives, on a real cluster.
+//! Features of containers and operations on running ones, on a real cluster.
 
 mod cluster_support;
 
@@ -8,8 +8,8 @@ mod access;
 mod constraints;
 #[path = "cluster_containers/files.rs"]
 mod files;
-#[path = "cluster_containers/lives.rs"]
-mod lives;
+#[path = "cluster_containers/operations.rs"]
+mod operations;
 
 use std::path::Path;
 
@@ -17,8 +17,8 @@ use cluster_support::{options, version};
 use testbed::{Cluster, File, Options, Placement};
 use yarn_native::types::{LocalResource, LocalResourceKind, Visibility};
 
-/// Access lists count, containers may wait on their nodes, and what cannot be placed is rejected. The
-/// first node is red and the others are blue, where nodes can be.
+/// Returns a cluster with access lists, opportunistic containers and the placement processor. The
+/// first node is red and the others are blue, where the version supports attributes.
 fn cluster() -> &'static Cluster {
     let colour = |(node, value): (usize, &str)| (node, "colour".to_owned(), value.to_owned());
     let attributes = match version().has_placement_constraints() {

@@ -1,5 +1,5 @@
-//! An application whose master the cluster starts, twice. What the cluster starts only shows its
-//! token; the test's own process speaks with it, as any process could that has been given it.
+//! A managed application with two attempts of its master. The launched process only exposes its
+//! token; the test's own process acts as the master with it.
 
 mod cluster_support;
 
@@ -15,9 +15,9 @@ use yarn_native::types::{
     FinalStatus, LaunchContext,
 };
 
-/// What the cluster starts as a master: it copies its credentials to where the test finds them, and
-/// lives until it is told otherwise.
-fn puppet(directory: &Path) -> LaunchContext {
+/// Returns the master's launch context: it copies its credentials to the test's directory, and runs
+/// until the test ends it.
+fn token_exporter(directory: &Path) -> LaunchContext {
     let directory = directory.display();
     LaunchContext::command(format!(
         "cp $HADOOP_TOKEN_FILE_LOCATION {directory}/$CONTAINER_ID.part && \
@@ -26,20 +26,20 @@ fn puppet(directory: &Path) -> LaunchContext {
     ))
 }
 
-/// The file of an attempt's first container with this ending; the first container is its master.
+/// Returns the path of a file of an attempt's first container, the master.
 fn file_of(directory: &Path, attempt: AttemptId, ending: &str) -> PathBuf {
     let AttemptId { application: ApplicationId { cluster, number }, number: attempt } = attempt;
     let name = format!("container_{cluster}_{number:04}_{attempt:02}_000001.{ending}");
     directory.join(name)
 }
 
-/// The token of an attempt's master, once it is there.
+/// Waits for the token of an attempt's master.
 fn token_of(cluster: &Cluster, directory: &Path, attempt: AttemptId) -> Token {
     let file = file_of(directory, attempt, "tokens");
     let bytes = cluster.wait("the master's credentials", || fs::read(&file).ok());
     let bytes = bytes.unwrap_or_else(|failure| panic!("{failure}"));
     let body = bytes.strip_prefix(b"HDTS\0\x01").expect("one token");
-    // Four short fields, each after its length, after an empty alias.
+    // Four short length-prefixed fields follow an empty alias.
     let mut rest = body.strip_prefix(b"\0").expect("no alias");
     let mut field = || {
         let (length, after) = rest.split_first().expect("a length");
@@ -54,13 +54,13 @@ fn token_of(cluster: &Cluster, directory: &Path, attempt: AttemptId) -> Token {
 }
 
 #[tokio::test]
-async fn a_second_attempt_gets_the_containers_of_the_first_and_the_ends_it_missed() {
+async fn a_second_attempt_recovers_containers_and_missed_ends() {
     let cluster = Cluster::start(options()).unwrap_or_else(|failure| panic!("{failure}"));
     let directory = scratch(&cluster, "managed");
     let client = client(&cluster);
     let id = client.new_application(soon()).await.expect("an id").id;
     let submission = Submission {
-        launch: puppet(&directory),
+        launch: token_exporter(&directory),
         keep_containers: true,
         attempts_max: Some(2),
         ..Submission::new(id, "managed")
@@ -76,28 +76,29 @@ async fn a_second_attempt_gets_the_containers_of_the_first_and_the_ends_it_misse
     let go = |name: &str| directory.join(name);
     first.start(&ends, &wait_then_exit(&go("ends"), 31)).await;
     first.start(&stays, &wait_then_exit(&go("stays"), 32)).await;
-    // What the ResourceManager has not been told of by then would be lost. It says of all that they run; its log knows.
-    let heard = cluster.wait("two containers that are known to run", || {
+    // State that the ResourceManager has not received by then would be lost. It reports all of them
+    // as running; only its log is precise.
+    let running = cluster.wait("two containers that are known to run", || {
         let log = cluster.log("rm").ok()?;
         let runs = |id: ContainerId| {
             let change = format!("{id} Container Transitioned from ");
-            let mut told = log.lines().filter(|line| line.contains(&change));
-            told.any(|line| line.ends_with(" to RUNNING"))
+            let mut changes = log.lines().filter(|line| line.contains(&change));
+            changes.any(|line| line.ends_with(" to RUNNING"))
         };
         (runs(ends.id) && runs(stays.id)).then_some(())
     });
-    heard.unwrap_or_else(|failure| panic!("{failure}"));
+    running.unwrap_or_else(|failure| panic!("{failure}"));
 
     fs::write(file_of(&directory, attempt(1), "end"), "").expect("a file");
     let token = token_of(&cluster, &directory, attempt(2));
     fs::write(go("ends"), "").expect("a file");
-    // Nobody holds a line to the ResourceManager now, and the nodes still listen.
-    first.until_node_says(&ends, ContainerState::Complete).await;
+    // No master is connected to the ResourceManager now, but the nodes still respond.
+    first.until_node_reports(&ends, ContainerState::Complete).await;
 
     let mut second = Master::with_token(&cluster, client, id, token).await;
-    let kept = &second.registered.recovered;
-    let found = kept.iter().find(|container| container.id == stays.id);
-    let found = found.unwrap_or_else(|| panic!("{kept:?}")).clone();
+    let recovered = &second.registered.recovered;
+    let found = recovered.iter().find(|container| container.id == stays.id);
+    let found = found.unwrap_or_else(|| panic!("{recovered:?}")).clone();
     assert_eq!(found.request_id, stays.request_id);
     second.nodes.add_tokens(second.registered.node_tokens.clone());
     let status = second.status(&found.node, found.id).await;

@@ -7,7 +7,8 @@ use std::path::Path;
 use std::time::Duration;
 
 use cluster_support::{
-    Master, begun, line, options, registration, scratch, small, soon, version, wait_then_exit,
+    Master, options, process_started, registration, scheduler_client, scratch, small, soon,
+    version, wait_then_exit,
 };
 use testbed::{Cluster, Version};
 use tokio::time::sleep;
@@ -27,12 +28,12 @@ fn cluster() -> &'static Cluster {
 }
 
 #[tokio::test]
-async fn containers_on_three_nodes_run_a_command_and_their_ends_arrive() {
+async fn containers_on_three_nodes_run_a_command_and_report_their_exit_codes() {
     let mut master = Master::new(cluster(), "three nodes").await;
-    let said = &master.registered;
-    assert!(said.capability_max.memory_mib >= 1024, "{said:?}");
-    assert!(said.queue.ends_with("default"), "{said:?}");
-    assert_eq!(said.recovered, []);
+    let response = &master.registered;
+    assert!(response.capability_max.memory_mib >= 1024, "{response:?}");
+    assert!(response.queue.ends_with("default"), "{response:?}");
+    assert_eq!(response.recovered, []);
     let directory = scratch(cluster(), "three");
     let mut containers = Vec::new();
     for (node, code) in cluster().nodes().iter().zip([0, 3, 77]) {
@@ -66,7 +67,7 @@ async fn containers_on_three_nodes_run_a_command_and_their_ends_arrive() {
 }
 
 #[tokio::test]
-async fn each_way_to_end_a_container_has_its_status() {
+async fn each_way_to_end_a_container_has_its_exit_status() {
     let mut master = Master::new(cluster(), "ends").await;
     let never = scratch(cluster(), "ends").join("never");
     let stay = wait_then_exit(&never, 0);
@@ -80,14 +81,14 @@ async fn each_way_to_end_a_container_has_its_status() {
         master.start(container, &stay).await;
     }
     for container in [stopped, signalled] {
-        begun(&never, container.id).await;
+        process_started(&never, container.id).await;
     }
     let stop = [stopped.id];
     let each = master.nodes.stop(&stopped.node, &stop, soon()).await;
     assert_eq!(each, Ok(vec![(stopped.id, Ok(()))]));
     let releases = vec![released.id, unused.id];
     let request = AllocateRequest { releases, ..AllocateRequest::default() };
-    master.beat(request).await.expect("a beat");
+    master.heartbeat(request).await.expect("a heartbeat");
     assert_eq!(master.end_of(killed.id).await.exit, ExitStatus::Exited(137));
     let end = master.end_of(stopped.id).await;
     assert!(matches!(end.exit, ExitStatus::KilledByMaster | ExitStatus::Exited(143)), "{end:?}");
@@ -97,14 +98,14 @@ async fn each_way_to_end_a_container_has_its_status() {
     }
     let signal = Signal::Terminate;
     let (node, id) = (&signalled.node, signalled.id);
-    let told = master.nodes.signal(node, id, signal, soon()).await;
-    assert_eq!(told, Ok(()));
+    let result = master.nodes.signal(node, id, signal, soon()).await;
+    assert_eq!(result, Ok(()));
     assert_eq!(master.end_of(id).await.exit, ExitStatus::Exited(143));
     master.finish().await;
 }
 
 #[tokio::test]
-async fn several_containers_start_in_one_call_and_a_second_start_is_refused() {
+async fn several_containers_start_in_one_call_and_a_second_start_is_rejected() {
     let mut master = Master::new(cluster(), "several").await;
     let host = cluster().nodes()[0].address.ip().to_string();
     let first = master.obtain_on(&host).await;
@@ -127,11 +128,11 @@ async fn several_containers_start_in_one_call_and_a_second_start_is_refused() {
 }
 
 #[tokio::test]
-async fn an_avoided_node_gets_no_containers_until_it_is_allowed_again() {
+async fn an_excluded_node_gets_no_containers_until_it_is_readmitted() {
     let mut master = Master::new(cluster(), "blacklist").await;
     let excluded = cluster().nodes()[1].address.ip().to_string();
     let request = AllocateRequest { exclude: vec![excluded.clone()], ..AllocateRequest::default() };
-    master.beat(request).await.expect("a beat");
+    master.heartbeat(request).await.expect("a heartbeat");
     let containers = master.obtain(9, small()).await;
     let hosts: BTreeSet<_> = containers.iter().map(|c| c.node.host.clone()).collect();
     assert!(!hosts.contains(&excluded), "{hosts:?}");
@@ -140,26 +141,27 @@ async fn an_avoided_node_gets_no_containers_until_it_is_allowed_again() {
         releases: containers.iter().map(|container| container.id).collect(),
         ..AllocateRequest::default()
     };
-    master.beat(request).await.expect("a beat");
+    master.heartbeat(request).await.expect("a heartbeat");
     let there = master.obtain_on(&excluded).await;
     assert_eq!(there.node.host, excluded);
     master.finish().await;
 }
 
 #[tokio::test]
-async fn an_ask_that_can_never_be_met_is_refused_and_the_master_goes_on() {
+async fn an_unsatisfiable_ask_is_rejected_and_the_master_continues() {
     let mut master = Master::new(cluster(), "too large").await;
     let giant = Ask::anywhere(1, Resource::new(1 << 30, 1), 1);
-    let refused = master.beat(AllocateRequest { asks: vec![giant], ..AllocateRequest::default() });
-    let refused = refused.await;
-    assert!(matches!(refused, Err(SchedulerError::Rejected { .. })), "{refused:?}");
+    let rejected =
+        master.heartbeat(AllocateRequest { asks: vec![giant], ..AllocateRequest::default() });
+    let rejected = rejected.await;
+    assert!(matches!(rejected, Err(SchedulerError::Rejected { .. })), "{rejected:?}");
     let end = master.run(&LaunchContext::command("exit 4")).await;
     assert_eq!(end.exit, ExitStatus::Exited(4));
     master.finish().await;
 }
 
 #[tokio::test]
-async fn a_launch_context_arrives_whole() {
+async fn all_fields_of_a_launch_context_take_effect() {
     let mut master = Master::new(cluster(), "launch").await;
     let directory = scratch(cluster(), "launch");
     let file = |name: &str, bytes: &[u8]| {
@@ -189,13 +191,13 @@ async fn a_launch_context_arrives_whole() {
         ("script".to_owned(), resource(&script, LocalResourceKind::File, Visibility::Private)),
         ("packed".to_owned(), resource(&archive, LocalResourceKind::Archive, Visibility::Private)),
         (
-            // All may read it, and look into its directories, on every machine.
+            // World-readable, in world-readable directories, on every machine.
             "public".to_owned(),
             resource(Path::new("/etc/passwd"), LocalResourceKind::File, Visibility::Public),
         ),
     ]);
     launch.environment.insert("GREETING".into(), "good day".into());
-    // A credentials file without tokens, and with the secret `sk`.
+    // A credentials file without tokens and with the secret `sk`.
     let credentials = [b"HDTS\0\0\x01\x02sk\x03".as_slice(), &[1, 2, 3]].concat();
     launch.credentials = Some(credentials.into());
     let container = master.obtain(1, small()).await.remove(0);
@@ -243,7 +245,7 @@ fn local_resource(path: &Path, kind: LocalResourceKind, visibility: Visibility) 
 }
 
 #[tokio::test]
-async fn a_node_without_a_service_refuses_what_is_meant_for_it() {
+async fn a_node_without_the_auxiliary_service_rejects_the_container() {
     let mut master = Master::new(cluster(), "service").await;
     let mut launch = LaunchContext::command("true");
     launch.service_data.insert("no_such".into(), vec![1]);
@@ -255,7 +257,7 @@ async fn a_node_without_a_service_refuses_what_is_meant_for_it() {
 }
 
 #[tokio::test]
-async fn a_node_starts_a_container_again_if_it_is_told_to() {
+async fn a_node_retries_a_container_by_its_retry_policy() {
     let mut master = Master::new(cluster(), "retry").await;
     let marks = scratch(cluster(), "retry").join("marks");
     let marks = marks.display();
@@ -274,22 +276,22 @@ async fn a_node_starts_a_container_again_if_it_is_told_to() {
 }
 
 #[tokio::test]
-async fn a_placement_constraint_spreads_containers_one_for_each_node() {
+async fn a_placement_constraint_spreads_containers_over_nodes() {
     let mut master = Master::new(cluster(), "spread").await;
     let ask = SchedulingRequest {
         priority: 5,
         request_id: 500,
         tags: BTreeSet::from(["worker".to_owned()]),
         resource: small(),
-        // One more than there are nodes for.
+        // One more than can be placed.
         count: 4,
         constraint: Some(Constraint::anti_affinity(PlacementScope::Node, ["worker"])),
         execution: ExecutionType::Guaranteed,
     };
     let request = AllocateRequest { scheduling_requests: vec![ask], ..AllocateRequest::default() };
-    master.beat(request).await.expect("a beat");
+    master.heartbeat(request).await.expect("a heartbeat");
     if version() == Version::V2_10_2 {
-        // It does not know the field and ignores it; what it knows still works.
+        // Version 2.10 ignores the unknown field; plain asks still work.
         let end = master.run(&LaunchContext::command("exit 6")).await;
         assert_eq!(end.exit, ExitStatus::Exited(6));
         assert_eq!(master.granted, []);
@@ -297,7 +299,7 @@ async fn a_placement_constraint_spreads_containers_one_for_each_node() {
         let containers = master.of_request(500, 3).await;
         let hosts: BTreeSet<_> = containers.iter().map(|c| &c.node.host).collect();
         assert_eq!((containers.len(), hosts.len()), (3, 3), "{hosts:?}");
-        // What comes after the fourth is granted, and the fourth is not.
+        // A later ask is granted, and the fourth container is not.
         let after = Ask { priority: 9, ..Ask::anywhere(501, small(), 1) };
         master.obtain_by(vec![after], 1).await;
         assert_eq!(master.granted, []);
@@ -307,7 +309,7 @@ async fn a_placement_constraint_spreads_containers_one_for_each_node() {
 }
 
 #[tokio::test]
-async fn a_running_container_grows() {
+async fn a_running_container_can_be_enlarged() {
     let mut master = Master::new(cluster(), "growth").await;
     let go = scratch(cluster(), "growth").join("go");
     let container = master.obtain(1, small()).await.remove(0);
@@ -321,27 +323,27 @@ async fn a_running_container_grows() {
         };
         let request = AllocateRequest { updates: vec![update], ..AllocateRequest::default() };
         master.answers.clear();
-        master.beat(request).await.expect("a beat");
+        master.heartbeat(request).await.expect("a heartbeat");
         let changed = master
             .until("the larger container", |master| {
                 let mut answers = master.answers.iter();
                 let changed = answers.find_map(|answer| answer.updated.first());
-                let refused = master.answers.iter().any(|a| !a.update_errors.is_empty());
+                let rejected = master.answers.iter().any(|a| !a.update_errors.is_empty());
                 match changed {
                     Some(changed) => Some(Some(changed.container.clone())),
-                    None => refused.then_some(None),
+                    None => rejected.then_some(None),
                 }
             })
             .await;
-        // Refused is what the node has not yet reported to be running.
+        // The update is rejected until the node has reported the container as running.
         if let Some(changed) = changed {
             break changed;
         }
     };
     assert_eq!(larger.resource.memory_mib, 256);
     assert_eq!(larger.version, container.version + 1);
-    let told = master.nodes.update(&larger.node, &[&larger], soon()).await;
-    assert_eq!(told, Ok(vec![(larger.id, Ok(()))]));
+    let result = master.nodes.update(&larger.node, &[&larger], soon()).await;
+    assert_eq!(result, Ok(vec![(larger.id, Ok(()))]));
     std::fs::write(go, "").expect("a file");
     let end = master.end_of(container.id).await;
     assert_eq!(end.exit, ExitStatus::Exited(8));
@@ -349,36 +351,36 @@ async fn a_running_container_grows() {
 }
 
 #[tokio::test]
-async fn a_master_whose_application_is_killed_is_told_that_it_is_over() {
+async fn the_master_of_a_killed_application_gets_attempt_ended() {
     let mut master = Master::new(cluster(), "killed").await;
     let deadline = soon();
     while !master.client.kill(master.id, deadline).await.expect("killing") {
         sleep(Duration::from_millis(50)).await;
     }
-    let told = loop {
-        match master.beat(AllocateRequest::default()).await {
+    let result = loop {
+        match master.heartbeat(AllocateRequest::default()).await {
             Ok(()) => assert!(tokio::time::Instant::now() < deadline),
             Err(error) => break error,
         }
     };
-    assert!(matches!(told, SchedulerError::AttemptEnded { .. }), "{told:?}");
+    assert!(matches!(result, SchedulerError::AttemptEnded { .. }), "{result:?}");
     let report = master.report_when_over().await;
     assert_eq!(report.state, ApplicationState::Killed);
 }
 
 #[tokio::test]
-async fn a_new_process_of_an_unmanaged_master_gets_its_containers_back() {
+async fn a_restarted_unmanaged_master_recovers_its_containers() {
     let submission = |id| Submission { keep_containers: true, ..Submission::new(id, "twice") };
     let mut master = Master::submit(cluster(), submission).await;
     let go = scratch(cluster(), "twice").join("go");
     let container = master.obtain(1, small()).await.remove(0);
     master.start(&container, &wait_then_exit(&go, 21)).await;
-    master.scheduler = line(cluster(), master.token.clone());
+    master.scheduler = scheduler_client(cluster(), master.token.clone());
     master.nodes = NmClient::new(NmClientOptions::default());
     let again = master.scheduler.register(&registration(), soon()).await;
     let again = again.expect("registered");
-    let kept: Vec<_> = again.recovered.iter().map(|container| container.id).collect();
-    assert_eq!(kept, [container.id]);
+    let recovered: Vec<_> = again.recovered.iter().map(|container| container.id).collect();
+    assert_eq!(recovered, [container.id]);
     assert_eq!(again.recovered[0].request_id, container.request_id);
     master.nodes.add_tokens(again.node_tokens);
     let status = master.status(&container.node, container.id).await;

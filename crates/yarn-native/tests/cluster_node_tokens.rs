@@ -1,5 +1,5 @@
-//! The keys behind a node's tokens change while a master speaks to the node, and the node dies and
-//! comes back without its memory. (One that has it is in `cluster_restart`.)
+//! The keys of node tokens are rolled while a master calls the node, and the node restarts without
+//! recovery. (`cluster_restart` covers recovery.)
 
 mod cluster_support;
 
@@ -11,7 +11,7 @@ use tokio::time::{Instant, sleep};
 use yarn_native::credentials::TokenIdentifier;
 use yarn_native::types::{ContainerState, ExitStatus, LaunchContext};
 
-/// The keys of the tokens for nodes that the scheduler has given so far.
+/// Returns the key ids of the node tokens received so far.
 fn keys(master: &Master) -> Vec<i32> {
     let tokens = master.answers.iter().flat_map(|answer| &answer.node_tokens);
     let key = |token| match TokenIdentifier::decode(token) {
@@ -22,14 +22,14 @@ fn keys(master: &Master) -> Vec<i32> {
 }
 
 #[tokio::test]
-async fn a_node_is_spoken_to_across_new_keys_and_a_restart_that_forgets_the_old_ones() {
+async fn node_calls_survive_key_rolling_and_a_restart_without_recovery() {
     let options = Options {
         nodes: 1,
         token_interval: Some(Duration::from_secs(24)),
         nm_recovery: false,
         ..options()
     };
-    // The master's own token is not in question here, so that it need not hurry.
+    // The master's own token is not rolled in this test.
     let options =
         options.set(File::Yarn, "yarn.am.liveness-monitor.expiry-interval-ms", "60000").set(
             File::Yarn,
@@ -47,11 +47,11 @@ async fn a_node_is_spoken_to_across_new_keys_and_a_restart_that_forgets_the_old_
     master.start(&old, &wait_then_exit(&file, 31)).await;
     assert_eq!(keys(&master).len(), 1);
 
-    // A new token comes with the first container that is granted after the keys have changed.
+    // A new token comes with the first container granted after the keys were rolled.
     let deadline = Instant::now() + Duration::from_secs(120);
     while keys(&master).len() < 2 {
-        assert!(Instant::now() < deadline, "the keys do not change");
-        // Not too many containers for a small machine.
+        assert!(Instant::now() < deadline, "the keys are not rolled");
+        // Limits the number of containers on a small machine.
         sleep(Duration::from_secs(1)).await;
         let end = master.run(&LaunchContext::command("exit 32")).await;
         assert_eq!(end.exit, ExitStatus::Exited(32));
@@ -59,12 +59,16 @@ async fn a_node_is_spoken_to_across_new_keys_and_a_restart_that_forgets_the_old_
     let keys_seen = keys(&master);
     assert_ne!(keys_seen[0], keys_seen[1]);
     let status = master.status(&old.node, old.id).await;
-    assert_eq!(status.state, ContainerState::Running, "known by the new token, too");
+    assert_eq!(
+        status.state,
+        ContainerState::Running,
+        "the new token is valid for an old container"
+    );
     std::fs::write(file, "").expect("a file");
     let end = master.end_of(old.id).await;
     assert_eq!(end.exit, ExitStatus::Exited(31));
 
-    // A node that remembers nothing knows the newest key only, so that the newest token must be used.
+    // A node without recovery knows the newest key only, so that the newest token must be used.
     must(cluster.kill("nm1"));
     must(cluster.start_daemon("nm1"));
     must(cluster.wait_nodes(1));

@@ -1,6 +1,6 @@
-//! Where containers go and what becomes of them, on a real cluster: nodes by name and to be avoided,
-//! labels, devices, constraints. The same work is done by a master in the test's own process, and by one
-//! that the cluster starts: this very program, in a container.
+//! Placement of containers on a real cluster: by host, exclusion, label, device and constraint. The
+//! same scenario runs with a master in the test's own process, and with one in a container, which
+//! is this test binary.
 
 mod cluster_support;
 
@@ -9,7 +9,8 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use cluster_support::{
-    Master, begun, client, options, scratch, small, soon, turn, version, wait_then_exit,
+    Master, client, cluster_lock, options, process_started, scratch, small, soon, version,
+    wait_then_exit,
 };
 use testbed::{Cluster, Label, Options, Version};
 use tokio::time::{Instant, sleep};
@@ -26,10 +27,11 @@ use yarn_native::types::{
     LaunchContext, Resource,
 };
 
-/// Says to this program that it is a master, and where its work is to leave files.
-const INSIDE: &str = "YARN_NATIVE_TEST_WORK";
+/// Environment variable that makes this program the master in a container: the directory for its
+/// files.
+const WORK_DIRECTORY_VARIABLE: &str = "YARN_NATIVE_TEST_WORK";
 
-/// The first node has two devices, the fourth has a label and takes nothing without it.
+/// The first node has two devices, the fourth has an exclusive label.
 fn cluster() -> &'static Cluster {
     let options = Options {
         nodes: 4,
@@ -41,39 +43,39 @@ fn cluster() -> &'static Cluster {
 }
 
 fn host(number: usize) -> String {
-    // As the test bed numbers its nodes; a master in a container has nobody to ask.
+    // The test bed numbers its nodes like this; a master in a container cannot query it.
     format!("127.0.0.{}", 10 + number)
 }
 
 #[tokio::test]
-async fn a_master_outside_the_cluster_does_its_work() {
-    // There are not devices enough for two masters.
-    let _turn = turn().await;
+async fn an_unmanaged_master_places_containers() {
+    // The devices suffice for one master at a time.
+    let _lock = cluster_lock().await;
     let mut master = Master::new(cluster(), "outside").await;
-    work(&mut master, &scratch(cluster(), "outside")).await;
+    run_scenario(&mut master, &scratch(cluster(), "outside")).await;
     let report = master.report_when_over().await;
     assert_eq!(report.state, ApplicationState::Finished);
     assert!(report.unmanaged);
 }
 
 #[tokio::test]
-async fn a_master_in_a_container_does_its_work() {
-    if let Some(directory) = std::env::var_os(INSIDE) {
-        return inside(&PathBuf::from(directory)).await;
+async fn a_managed_master_places_containers() {
+    if let Some(directory) = std::env::var_os(WORK_DIRECTORY_VARIABLE) {
+        return run_in_container(&PathBuf::from(directory)).await;
     }
-    let _turn = turn().await;
+    let _lock = cluster_lock().await;
     let directory = scratch(cluster(), "inside");
     let client = client(cluster());
     let id = client.new_application(soon()).await.expect("an id").id;
     let program = std::env::current_exe().expect("a path");
     let log = directory.join("log");
     let mut launch = LaunchContext::command(format!(
-        "exec {} --exact a_master_in_a_container_does_its_work --nocapture >{} 2>&1",
+        "exec {} --exact a_managed_master_places_containers --nocapture >{} 2>&1",
         program.display(),
         log.display()
     ));
     for (name, value) in [
-        (INSIDE, directory.as_os_str()),
+        (WORK_DIRECTORY_VARIABLE, directory.as_os_str()),
         ("HADOOP_CONF_DIR", cluster().configuration().as_os_str()),
     ] {
         let value = value.to_str().expect("a plain path").to_owned();
@@ -89,7 +91,7 @@ async fn a_master_in_a_container_does_its_work() {
         ..Submission::new(id, "inside")
     };
     client.submit(&submission, soon()).await.expect("submitted");
-    // Each part of its work has a deadline of its own; a master that misses one is over.
+    // Each step has its own deadline; a master that misses one fails.
     let deadline = soon();
     let report = loop {
         let report = client.application(id, soon()).await.expect("a report");
@@ -100,15 +102,15 @@ async fn a_master_in_a_container_does_its_work() {
         assert!(runs || Instant::now() < deadline, "{report:?}");
         sleep(Duration::from_millis(50)).await;
     };
-    let said = std::fs::read_to_string(log).unwrap_or_default();
-    assert_eq!(report.state, ApplicationState::Finished, "{report:?} {said}");
+    let output = std::fs::read_to_string(log).unwrap_or_default();
+    assert_eq!(report.state, ApplicationState::Finished, "{report:?} {output}");
     assert_eq!(report.final_status, FinalStatus::Succeeded);
     assert_eq!(report.diagnostics, "all is well");
     assert!(!report.unmanaged);
 }
 
-/// A master as the cluster starts it knows what its environment says.
-async fn inside(directory: &Path) {
+/// Runs the master in a container, configured by its environment.
+async fn run_in_container(directory: &Path) {
     let variable = |name: &str| std::env::var(name).unwrap_or_else(|_| panic!("no {name}"));
     let config = Config::load(Environment::of_process()).expect("a configuration");
     let identity = Identity::from_config(&config).expect("an identity");
@@ -117,21 +119,21 @@ async fn inside(directory: &Path) {
     let credentials = credentials.expect("credentials");
     let token = credentials.of_kind("YARN_AM_RM_TOKEN").expect("a token");
     let own: ContainerId = variable("CONTAINER_ID").parse().expect("an id");
-    let scheduler = AmRmClient::from_config(&config, token.clone()).expect("a line");
+    let scheduler = AmRmClient::from_config(&config, token.clone()).expect("a client");
     let nodes = NmClient::new(NmClientOptions::from_config(&config).expect("options"));
     let id = own.attempt.application;
-    let mut master = Master::on(client, scheduler, nodes, id, token.clone()).await;
-    work(&mut master, directory).await;
+    let mut master = Master::register(client, scheduler, nodes, id, token.clone()).await;
+    run_scenario(&mut master, directory).await;
 }
 
-/// What every master has to be able to do.
-async fn work(master: &mut Master, directory: &Path) {
+/// Runs the whole scenario.
+async fn run_scenario(master: &mut Master, directory: &Path) {
     each_of_three_nodes_runs_a_command(master, directory).await;
-    each_end_has_its_status(master, directory).await;
-    an_avoided_node_gets_nothing(master).await;
-    a_label_places(master).await;
-    a_device_places(master).await;
-    a_constraint_spreads(master).await;
+    each_end_has_its_exit_status(master, directory).await;
+    an_excluded_node_gets_nothing(master).await;
+    a_label_restricts_placement(master).await;
+    a_device_restricts_placement(master).await;
+    a_constraint_spreads_containers(master).await;
     master.finish().await;
 }
 
@@ -158,13 +160,13 @@ async fn each_of_three_nodes_runs_a_command(master: &mut Master, directory: &Pat
     }
 }
 
-async fn each_end_has_its_status(master: &mut Master, directory: &Path) {
+async fn each_end_has_its_exit_status(master: &mut Master, directory: &Path) {
     let never = directory.join("never");
     let stay = wait_then_exit(&never, 0);
     let containers = master.obtain(3, small()).await;
     for container in &containers {
         master.start(container, &stay).await;
-        begun(&never, container.id).await;
+        process_started(&never, container.id).await;
     }
     let [stopped, released, lost] = &containers[..] else {
         panic!("{containers:?}");
@@ -182,21 +184,21 @@ async fn each_end_has_its_status(master: &mut Master, directory: &Path) {
     }
 }
 
-async fn an_avoided_node_gets_nothing(master: &mut Master) {
+async fn an_excluded_node_gets_nothing(master: &mut Master) {
     let excluded = host(2);
     let exclude = AllocateRequest { exclude: vec![excluded.clone()], ..AllocateRequest::default() };
-    master.beat(exclude).await.expect("a beat");
+    master.heartbeat(exclude).await.expect("a heartbeat");
     let containers = master.obtain(9, small()).await;
     let hosts: BTreeSet<_> = containers.iter().map(|c| c.node.host.clone()).collect();
     assert!(!hosts.contains(&excluded), "{hosts:?}");
     master.release(&containers).await;
     let readmit = AllocateRequest { readmit: vec![excluded.clone()], ..AllocateRequest::default() };
-    master.beat(readmit).await.expect("a beat");
+    master.heartbeat(readmit).await.expect("a heartbeat");
     let there = master.obtain_on(&excluded).await;
     master.release(&[there]).await;
 }
 
-async fn a_label_places(master: &mut Master) {
+async fn a_label_restricts_placement(master: &mut Master) {
     let id = master.fresh_id();
     let ask = Ask { label: Some("fast".into()), ..Ask::anywhere(id, small(), 2) };
     let labelled = master.obtain_by(vec![ask], 2).await;
@@ -208,13 +210,13 @@ async fn a_label_places(master: &mut Master) {
     assert_eq!(end.exit, ExitStatus::Exited(5));
     let unknown = Ask { label: Some("slow".into()), ..Ask::anywhere(99, small(), 1) };
     let unknown = AllocateRequest { asks: vec![unknown], ..AllocateRequest::default() };
-    let refused = master.beat(unknown).await;
-    assert!(matches!(refused, Err(SchedulerError::Rejected { .. })), "{refused:?}");
+    let rejected = master.heartbeat(unknown).await;
+    assert!(matches!(rejected, Err(SchedulerError::Rejected { .. })), "{rejected:?}");
     master.release(&[labelled[1].clone()]).await;
     master.release(&plain).await;
 }
 
-async fn a_device_places(master: &mut Master) {
+async fn a_device_restricts_placement(master: &mut Master) {
     let mut with_gpu = small();
     with_gpu.others.insert("yarn.io/gpu".into(), 1);
     let types = &master.registered.resource_types;
@@ -224,12 +226,12 @@ async fn a_device_places(master: &mut Master) {
         assert_eq!(container.node.host, host(1));
         assert_eq!(container.resource, with_gpu);
     }
-    // A third device there is not; what needs none is granted while that ask waits.
+    // There is no third device. An ask without devices is granted while that ask waits.
     let third = AllocateRequest {
         asks: vec![Ask::anywhere(77, with_gpu, 1)],
         ..AllocateRequest::default()
     };
-    master.beat(third).await.expect("a beat");
+    master.heartbeat(third).await.expect("a heartbeat");
     let plain = master.obtain(1, Resource::new(64, 1)).await;
     assert_eq!(master.granted, []);
     master.release(&containers[..1]).await;
@@ -239,21 +241,21 @@ async fn a_device_places(master: &mut Master) {
     }
 }
 
-async fn a_constraint_spreads(master: &mut Master) {
+async fn a_constraint_spreads_containers(master: &mut Master) {
     let ask = SchedulingRequest {
         priority: 5,
         request_id: 500,
         tags: BTreeSet::from(["worker".to_owned()]),
         resource: small(),
-        // One more than there are nodes for.
+        // One more than can be placed.
         count: 4,
         constraint: Some(Constraint::anti_affinity(PlacementScope::Node, ["worker"])),
         execution: ExecutionType::Guaranteed,
     };
     let request = AllocateRequest { scheduling_requests: vec![ask], ..AllocateRequest::default() };
-    master.beat(request).await.expect("a beat");
+    master.heartbeat(request).await.expect("a heartbeat");
     if version() == Version::V2_10_2 {
-        // It does not know the field and ignores it; what it knows still works.
+        // Version 2.10 ignores the unknown field; plain asks still work.
         let end = master.run(&LaunchContext::command("exit 6")).await;
         assert_eq!(end.exit, ExitStatus::Exited(6));
         assert_eq!(master.granted, []);
@@ -262,7 +264,7 @@ async fn a_constraint_spreads(master: &mut Master) {
     let containers = master.of_request(500, 3).await;
     let hosts: BTreeSet<_> = containers.iter().map(|c| &c.node.host).collect();
     assert_eq!((containers.len(), hosts.len()), (3, 3), "{hosts:?}");
-    // What comes after the fourth is granted, and the fourth is not.
+    // A later ask is granted, and the fourth container is not.
     let after = Ask { priority: 9, ..Ask::anywhere(501, small(), 1) };
     master.obtain_by(vec![after], 1).await;
     assert_eq!(master.granted, []);

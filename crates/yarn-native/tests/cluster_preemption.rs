@@ -1,4 +1,4 @@
-//! A scheduler that takes containers back, on a real cluster.
+//! Preemption by the scheduler on a real cluster.
 
 mod cluster_support;
 
@@ -12,7 +12,7 @@ use yarn_native::scheduler::{AllocateRequest, Ask};
 use yarn_native::types::{ContainerId, ExitStatus, Resource};
 
 #[tokio::test]
-async fn a_queue_takes_back_its_share_after_a_notice() {
+async fn a_queue_reclaims_its_share_after_a_preemption_notice() {
     let cluster = Cluster::start(Options {
         nodes: 1,
         queues: vec![Queue::new("default", 50), Queue::new("other", 50)],
@@ -31,7 +31,7 @@ async fn a_queue_takes_back_its_share_after_a_notice() {
     let mut poor = Master::submit(&cluster, submission).await;
     let request =
         AllocateRequest { asks: vec![Ask::anywhere(1, size, 2)], ..AllocateRequest::default() };
-    poor.beat(request).await.expect("a beat");
+    poor.heartbeat(request).await.expect("a heartbeat");
     let named: BTreeSet<ContainerId> = rich
         .until("a notice", |rich| {
             let notices = rich.answers.iter().flat_map(|answer| &answer.preemption);

@@ -2,7 +2,7 @@
 
 mod cluster_support;
 
-use cluster_support::{Master, options, turn};
+use cluster_support::{Master, cluster_lock, options};
 use testbed::{Cluster, File, Options};
 use yarn_native::types::{ExitStatus, LaunchContext};
 

@@ -20,7 +20,7 @@ fn release(directory: &Path, name: &str) {
 async fn started(master: &mut Master, file: PathBuf, code: i32) -> Container {
     let container = master.obtain(1, small()).await.remove(0);
     master.start(&container, &wait_then_exit(&file, code)).await;
-    master.until_node_says(&container, ContainerState::Running).await;
+    master.until_node_reports(&container, ContainerState::Running).await;
     container
 }
 
@@ -47,7 +47,7 @@ async fn failover_loses_no_container_exit() {
     must(cluster.wait_nodes(2));
     let end = master.end_of(missed.id).await;
     assert_eq!(end.exit, ExitStatus::Exited(21));
-    master.until_node_says(&kept, ContainerState::Running).await;
+    master.until_node_reports(&kept, ContainerState::Running).await;
     assert_eq!(master.ended.get(&kept.id), None);
 
     let new = master.obtain(1, small()).await.remove(0);

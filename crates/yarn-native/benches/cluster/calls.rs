@@ -71,8 +71,8 @@ fn hadoops(cluster: &Cluster) -> [f64; 2] {
         }
     }
     command.args([CALLS.to_string(), IN_FLIGHT.to_string()]);
-    let said = testbed::run(&mut command, Duration::from_secs(120)).expect("Java");
-    let words = said.text.lines().last().unwrap_or_default().split(' ');
+    let output = testbed::run(&mut command, Duration::from_secs(120)).expect("Java");
+    let words = output.text.lines().last().unwrap_or_default().split(' ');
     let rates: Vec<f64> = words.filter_map(|word| word.parse().ok()).collect();
-    rates.try_into().unwrap_or_else(|_| panic!("{}", said.text))
+    rates.try_into().unwrap_or_else(|_| panic!("{}", output.text))
 }

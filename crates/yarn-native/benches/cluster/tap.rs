@@ -105,7 +105,7 @@ impl Dial for Echo {
                 let header = Fields::parse(&wire::take_delimited(&mut rest));
                 let call = u32::try_from(header.signed(3)?).ok()?;
                 let method = Fields::parse(&wire::take_delimited(&mut rest)).text(1)?;
-                let (said, number) = if method == "allocate" {
+                let (body, number) = if method == "allocate" {
                     heartbeats += 1;
                     // Of a repeated field the last value counts.
                     (&answer[..], wire::number(2, heartbeats))
@@ -115,10 +115,10 @@ impl Dial for Echo {
                 };
                 // In pieces, since a copy of the whole would count as the client's memory.
                 let header = wire::delimited(wire::header(call, 0));
-                let body = said.len() + number.len();
-                let head = [header, wire::varint(body as u64)].concat();
-                let length = (head.len() + body) as u32;
-                for piece in [&length.to_be_bytes()[..], &head, said, &number] {
+                let body_length = body.len() + number.len();
+                let head = [header, wire::varint(body_length as u64)].concat();
+                let length = (head.len() + body_length) as u32;
+                for piece in [&length.to_be_bytes()[..], &head, body, &number] {
                     theirs.write_all(piece).await.ok()?;
                 }
             }

@@ -92,10 +92,10 @@ pub fn handshake(bytes: &[u8]) {
     match pick % 5 {
         0 => digest(&parts),
         1 => kerberos(&parts),
-        2 => talk(AuthMethod::Token(token()), &parts),
-        3 => talk(AuthMethod::Simple { user: "alice".into() }, &parts),
+        2 => run_handshake(AuthMethod::Token(token()), &parts),
+        3 => run_handshake(AuthMethod::Simple { user: "alice".into() }, &parts),
         // The library is never found: server messages are checked before it is needed.
-        _ => talk(
+        _ => run_handshake(
             AuthMethod::Kerberos(Kerberos {
                 library: Some("/nowhere".into()),
                 ..Kerberos::default()
@@ -114,7 +114,7 @@ fn token() -> Token {
     }
 }
 
-fn talk(proof: AuthMethod, parts: &[&[u8]]) {
+fn run_handshake(proof: AuthMethod, parts: &[&[u8]]) {
     let policy = Policy {
         server: Some(ServerPrincipal::Pattern("yarn/*.example.com@EXAMPLE.COM".into())),
         ..Policy::default()

@@ -11,7 +11,7 @@ pub enum Mutant {
     ForgetsToResend,
     /// Does not send releases again after a resync.
     ForgetsReleases,
-    /// Changes a request whose reply was lost.
+    /// Changes a request after its reply was lost.
     ChangesRetried,
     /// Does not deduct grants from the wants.
     IgnoresGrants,

@@ -32,7 +32,7 @@ pub(super) enum JavaNode {
         /// of a map.
         extra: Vec<JavaValue>,
     },
-    /// Array, enum or class, whose content is not needed.
+    /// Array, enum or class; its content is not needed.
     Other,
 }
 

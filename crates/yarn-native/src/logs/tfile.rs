@@ -18,7 +18,7 @@ const KEY_BYTES_MAX: i64 = 64 << 10;
 /// Maximum number of digits of a length.
 const LENGTH_DIGITS_MAX: usize = 20;
 
-/// Log file of a container whose bytes come next.
+/// Header of a container's log file; the file's bytes come next.
 pub(super) struct TFileEntry {
     pub container: String,
     pub file: String,

@@ -99,8 +99,8 @@ impl Fake {
             let header = RpcRequestHeaderProto::decode_length_delimited(&mut rest)?;
             match header.call_id {
                 -33 => {
-                    let said = RpcSaslProto::decode_length_delimited(&mut rest)?;
-                    let answer = match said.token {
+                    let message = RpcSaslProto::decode_length_delimited(&mut rest)?;
+                    let answer = match message.token {
                         None => negotiation(),
                         Some(token) => {
                             let (user, answer) = login(&String::from_utf8_lossy(&token));

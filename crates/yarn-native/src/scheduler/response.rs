@@ -23,7 +23,7 @@ pub struct AllocateResponse {
     pub granted: Vec<Container>,
     /// Ended containers, including released ones.
     pub completed: Vec<ContainerStatus>,
-    /// Containers of earlier attempts whose nodes have registered only now (Hadoop 3).
+    /// Containers of earlier attempts, on nodes that have registered only now (Hadoop 3).
     pub recovered: Vec<Container>,
     /// Tokens of nodes, new or renewed.
     pub node_tokens: Vec<NodeToken>,

@@ -116,10 +116,10 @@ async fn a_cancelled_allocate_is_resent_first() {
     });
     let mut scheduler = register(&fake).await;
     {
-        let beat = scheduler.allocate(ask(1), soon());
-        tokio::pin!(beat);
+        let allocate = scheduler.allocate(ask(1), soon());
+        tokio::pin!(allocate);
         // Polled once: the request has been built, and may be on its way.
-        assert!(futures_poll_once(beat.as_mut()).await);
+        assert!(futures_poll_once(allocate.as_mut()).await);
     }
     scheduler.allocate(ask(2), soon()).await.expect("an answer");
     scheduler.allocate(ask(3), soon()).await.expect("an answer");
@@ -233,8 +233,8 @@ fn granted(number: u64) -> ContainerProto {
 
 #[tokio::test]
 async fn a_ledger_sends_its_ask_once_and_releases_surplus_containers() {
-    let said = Arc::new(Mutex::new(Vec::new()));
-    let log = said.clone();
+    let sent = Arc::new(Mutex::new(Vec::new()));
+    let log = sent.clone();
     let fake = Fake::new(move |method, body| {
         if method != "allocate" {
             return registered();
@@ -242,8 +242,8 @@ async fn a_ledger_sends_its_ask_once_and_releases_surplus_containers() {
         let request = AllocateRequestProto::decode(body).expect("a request");
         let rows: Vec<i32> = request.ask.iter().map(|row| row.num_containers()).collect();
         let released = request.release.len();
-        let mut said = log.lock().unwrap();
-        said.push((rows, released, request.progress()));
+        let mut sent = log.lock().unwrap();
+        sent.push((rows, released, request.progress()));
         FakeReply::message(&AllocateResponseProto {
             allocated_containers: match request.response_id() {
                 0 => vec![],
@@ -269,7 +269,7 @@ async fn a_ledger_sends_its_ask_once_and_releases_surplus_containers() {
     }
     assert_eq!(counts, [(0, 0), (2, 1), (0, 0)]);
     let expected = [(vec![2], 0, 0.5), (vec![], 0, 0.5), (vec![], 1, 0.5)];
-    assert_eq!(*said.lock().unwrap(), expected);
+    assert_eq!(*sent.lock().unwrap(), expected);
 }
 
 #[tokio::test]
@@ -319,7 +319,7 @@ async fn a_ledger_resends_everything_after_a_restart_and_nothing_after_a_lost_re
     });
     let mut scheduler = register(&fake).await;
     let mut ledger = two();
-    let said = || {
+    let sent = || {
         let rm = &state.lock().unwrap().1;
         let asks = rm.applied.iter().map(|request| request.ask.len());
         asks.collect::<Vec<_>>()
@@ -328,7 +328,7 @@ async fn a_ledger_resends_everything_after_a_restart_and_nothing_after_a_lost_re
         let result = scheduler.exchange(&mut ledger, AllocateRequest::default, soon());
         result.await.expect("an answer");
     }
-    assert_eq!(said(), [1, 0]);
+    assert_eq!(sent(), [1, 0]);
     state.lock().unwrap().0 = false;
     let forgotten = scheduler.exchange(&mut ledger, AllocateRequest::default, soon());
     assert_eq!(forgotten.await, Err(SchedulerError::NotRegistered));
@@ -339,7 +339,7 @@ async fn a_ledger_resends_everything_after_a_restart_and_nothing_after_a_lost_re
         let result = scheduler.exchange(&mut ledger, AllocateRequest::default, soon());
         result.await.expect("an answer");
     }
-    assert_eq!(said(), [1, 0]);
+    assert_eq!(sent(), [1, 0]);
 }
 
 #[tokio::test]

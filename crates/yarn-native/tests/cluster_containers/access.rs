@@ -1,4 +1,4 @@
-//! Who may see an application and who may end it.
+//! Access lists for viewing and modifying an application.
 
 use std::collections::BTreeMap;
 
@@ -25,7 +25,7 @@ fn assert_forbidden<T: std::fmt::Debug>(outcome: Result<T, RpcError>, user: &str
 }
 
 #[tokio::test]
-async fn an_application_is_seen_and_ended_by_those_it_names() {
+async fn only_listed_users_can_view_and_kill_an_application() {
     let [alice, bob, carol, dave] = ["alice", "bob", "carol", "dave"].map(client_of);
     let id = alice.new_application(soon()).await.expect("an id").id;
     let submission = Submission {

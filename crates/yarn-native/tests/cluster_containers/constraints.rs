@@ -1,4 +1,4 @@
-//! Constraints of all kinds, and requests that cannot be met.
+//! All kinds of placement constraints, and unsatisfiable ones.
 
 use std::collections::BTreeSet;
 
@@ -26,17 +26,17 @@ fn colour(value: &str, equal: bool) -> Constraint {
     Constraint::Attribute { name: "nm.yarn.io/colour".into(), value: value.into(), equal }
 }
 
-async fn say(master: &mut Master, asks: Vec<SchedulingRequest>) {
+async fn send(master: &mut Master, asks: Vec<SchedulingRequest>) {
     let request = AllocateRequest { scheduling_requests: asks, ..AllocateRequest::default() };
-    master.beat(request).await.expect("a beat");
+    master.heartbeat(request).await.expect("a heartbeat");
 }
 
 #[tokio::test]
-async fn constraints_are_heeded_together_and_what_cannot_be_placed_is_rejected() {
+async fn constraints_are_combined_and_unsatisfiable_requests_rejected() {
     let mut master = Master::new(cluster(), "constraints").await;
     if !version().has_placement_constraints() {
-        // It does not know the field and ignores it; what it knows still works.
-        say(&mut master, vec![ask(1, "a", 1, colour("red", true))]).await;
+        // Version 2.10 ignores the unknown field; plain asks still work.
+        send(&mut master, vec![ask(1, "a", 1, colour("red", true))]).await;
         let end = master.run(&LaunchContext::command("exit 6")).await;
         assert_eq!(end.exit, ExitStatus::Exited(6));
         assert_eq!(master.granted, []);
@@ -56,15 +56,15 @@ async fn constraints_are_heeded_together_and_what_cannot_be_placed_is_rejected()
     ];
     for (asked, allowed, distinct_min) in cases {
         let id = asked.request_id;
-        say(&mut master, vec![asked]).await;
+        send(&mut master, vec![asked]).await;
         let granted = master.of_request(id, 2).await;
         let found: BTreeSet<&String> = granted.iter().map(|one| &one.node.host).collect();
         assert!(found.iter().all(|host| allowed.contains(host)), "{id}: {found:?}");
         assert!(found.len() >= distinct_min, "{id}: {found:?}");
     }
 
-    // A third has no node left: it is said to be so, and the others are not held up.
-    say(&mut master, vec![ask(6, "spread", 1, both)]).await;
+    // No node is left for a third container: the request is rejected, and others are not delayed.
+    send(&mut master, vec![ask(6, "spread", 1, both)]).await;
     let rejected = master
         .until("a rejection", |master| {
             let mut answers = master.answers.iter();

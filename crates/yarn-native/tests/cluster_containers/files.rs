@@ -1,4 +1,4 @@
-//! Files of every kind and visibility.
+//! Local resources of every kind and visibility.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -9,7 +9,7 @@ use yarn_native::types::{ExitStatus, LaunchContext, LocalResourceKind, Visibilit
 use super::{cluster, local_resource};
 use crate::cluster_support::{Master, scratch};
 
-/// A zip file of small files that are stored as they are.
+/// Returns a zip file with small uncompressed entries.
 fn zip(entries: &[(&str, &str)]) -> Vec<u8> {
     let (mut bytes, mut directory) = (Vec::new(), Vec::new());
     for (name, text) in entries {
@@ -46,7 +46,7 @@ fn zip(entries: &[(&str, &str)]) -> Vec<u8> {
     bytes
 }
 
-/// The file `inside.txt` in a tar file, packed as its ending says.
+/// Packs `inside.txt` into a tar file with these flags.
 fn tar(directory: &Path, name: &str, flags: &str) -> PathBuf {
     std::fs::write(directory.join("inside.txt"), "inside\n").expect("a file");
     let path = directory.join(name);
@@ -58,7 +58,7 @@ fn tar(directory: &Path, name: &str, flags: &str) -> PathBuf {
 }
 
 #[tokio::test]
-async fn archives_are_unpacked_whole_or_by_a_pattern() {
+async fn archives_are_unpacked_completely_or_by_pattern() {
     let mut master = Master::new(cluster(), "archives").await;
     let directory = scratch(cluster(), "archives");
     let written = |name: &str, bytes: Vec<u8>| {
@@ -94,7 +94,7 @@ async fn archives_are_unpacked_whole_or_by_a_pattern() {
 }
 
 #[tokio::test]
-async fn a_file_is_kept_for_whom_it_may_serve() {
+async fn files_are_cached_by_visibility() {
     let mut master = Master::new(cluster(), "visibilities").await;
     let directory = scratch(cluster(), "visibilities");
     let [own, other] = ["own.txt", "other.txt"].map(|name| directory.join(name));
@@ -110,7 +110,7 @@ async fn a_file_is_kept_for_whom_it_may_serve() {
     ));
     let file = LocalResourceKind::File;
     launch.resources = BTreeMap::from([
-        // All may read it, and look into its directories, on every machine.
+        // World-readable, in world-readable directories, on every machine.
         ("all".into(), local_resource(Path::new("/etc/passwd"), file.clone(), Visibility::Public)),
         ("user".into(), local_resource(&own, file.clone(), Visibility::Private)),
         ("application".into(), local_resource(&other, file.clone(), Visibility::Application)),
@@ -127,7 +127,7 @@ async fn a_file_is_kept_for_whom_it_may_serve() {
     let own_cache = format!("{cache}appcache/{}/filecache/", master.id);
     assert!(application.contains(&own_cache), "{application}");
 
-    // What not everybody may read is not for everybody.
+    // A file that is not world-readable cannot be public.
     set_mode(&own, 0o600);
     let secret = local_resource(&own, file, Visibility::Public);
     launch.resources = BTreeMap::from([("all".into(), secret)]);

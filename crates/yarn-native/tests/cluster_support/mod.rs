@@ -1,6 +1,6 @@
-//! A master for tests: it lives in the test's own process, and beats while it waits for facts.
+//! Master for tests: it runs in the test's own process, and heartbeats while it waits.
 
-// Each test binary uses its own part of this.
+// Each test binary uses a part of this.
 #![allow(dead_code)]
 
 use std::collections::BTreeMap;
@@ -24,7 +24,7 @@ use yarn_native::types::{
     FinalStatus, LaunchContext, NodeId, Resource,
 };
 
-/// The Hadoop to test with: all tests pass on every one the test bed has.
+/// Returns the Hadoop version to test with. All tests pass with every version of the test bed.
 pub fn version() -> Version {
     match std::env::var("HADOOP_VERSION") {
         Ok(name) => name.parse().unwrap_or_else(|failure| panic!("HADOOP_VERSION: {failure}")),
@@ -32,13 +32,13 @@ pub fn version() -> Version {
     }
 }
 
-/// A turn for a test that has a cluster of its own: one of those is enough at a time.
-pub async fn turn() -> MutexGuard<'static, ()> {
-    static TURN: Mutex<()> = Mutex::const_new(());
-    TURN.lock().await
+/// Serialises tests with a cluster of their own: one such cluster at a time.
+pub async fn cluster_lock() -> MutexGuard<'static, ()> {
+    static LOCK: Mutex<()> = Mutex::const_new(());
+    LOCK.lock().await
 }
 
-/// Three nodes and no HDFS.
+/// Returns the options for a cluster with three nodes and no HDFS.
 pub fn options() -> Options {
     Options { nodes: 3, hdfs: Hdfs::None, ..Options::new(version()) }
 }
@@ -51,30 +51,31 @@ pub fn soon() -> Instant {
     Instant::now() + Duration::from_secs(60)
 }
 
-/// A directory of its own for a test's files, which end with the cluster.
+/// Creates a directory for a test's files, which is removed with the cluster.
 pub fn scratch(cluster: &Cluster, name: &str) -> PathBuf {
     let path = cluster.directory().join("scratch").join(name);
     std::fs::create_dir_all(&path).expect("a directory");
     path
 }
 
-/// A command that waits for a file and then ends with a code. Before, it makes a file of its own.
+/// Returns a command that creates a file of its own, waits for `file`, and exits with a code.
 pub fn wait_then_exit(file: &Path, code: i32) -> LaunchContext {
     let directory = file.parent().expect("a directory").display();
     let file = file.display();
-    // It goes with the cluster, whose directory that is: a busy test may take long, and one that fails leaves nothing.
+    // It also ends when the cluster's directory is removed: a busy test may take long, and a failed
+    // test must leave nothing behind.
     LaunchContext::command(format!(
         "touch {file}.$CONTAINER_ID; while test -d {directory}; do test -e {file} && exit {code}; sleep 0.1; done; \
          exit 99"
     ))
 }
 
-/// Until the process of [`wait_then_exit`] lives. Its node says that a container runs before that, and
-/// nobody would hear a signal.
-pub async fn begun(file: &Path, id: ContainerId) {
+/// Waits until the process of [`wait_then_exit`] runs. Its node reports the container as running
+/// before that, and a signal would have no effect.
+pub async fn process_started(file: &Path, id: ContainerId) {
     let (path, deadline) = (format!("{}.{id}", file.display()), soon());
     while !Path::new(&path).exists() {
-        assert!(Instant::now() < deadline, "waited in vain for {path}");
+        assert!(Instant::now() < deadline, "timed out waiting for {path}");
         sleep(Duration::from_millis(50)).await;
     }
 }
@@ -85,15 +86,15 @@ pub struct Master {
     pub nodes: NmClient,
     pub id: ApplicationId,
     pub registered: RegisterResponse,
-    /// The token with which the attempt began.
+    /// Token that the attempt started with.
     pub token: Token,
-    /// Containers that were granted and not yet handed out by [`Master::obtain`].
+    /// Granted containers that [`Master::obtain`] has not returned yet.
     pub granted: Vec<Container>,
-    /// Ends, by container, in the order in which they came.
+    /// Ended containers.
     pub ended: BTreeMap<ContainerId, ContainerStatus>,
-    /// All other news, one answer after the other.
+    /// All responses.
     pub answers: Vec<AllocateResponse>,
-    /// How often the master has registered.
+    /// Number of registrations.
     pub registrations: u32,
     next_request: i64,
 }
@@ -120,7 +121,7 @@ impl Master {
         client.submit(&submission, soon()).await.expect("submitted");
         let deadline = soon();
         let token = loop {
-            // It is there until the master registers.
+            // The token is available until the master registers.
             let token = client.master_token(id, deadline).await.expect("a report");
             match token {
                 Some(token) => break token,
@@ -131,20 +132,20 @@ impl Master {
         Self::with_token(cluster, client, id, token).await
     }
 
-    /// A master that is registered with the token of its attempt.
+    /// Registers a master with the token of its attempt.
     pub async fn with_token(
         cluster: &Cluster,
         client: Client,
         id: ApplicationId,
         token: Token,
     ) -> Self {
-        let scheduler = line(cluster, token.clone());
+        let scheduler = scheduler_client(cluster, token.clone());
         let nodes = NmClient::new(NmClientOptions::default());
-        Self::on(client, scheduler, nodes, id, token).await
+        Self::register(client, scheduler, nodes, id, token).await
     }
 
-    /// A master on the lines it is given, as it is once it has registered.
-    pub async fn on(
+    /// Registers a master with these clients.
+    pub async fn register(
         client: Client,
         mut scheduler: AmRmClient,
         nodes: NmClient,
@@ -167,8 +168,8 @@ impl Master {
         }
     }
 
-    /// One exchange; registers again where that is called for, and then says nothing of `request`.
-    pub async fn beat(&mut self, request: AllocateRequest) -> Result<(), SchedulerError> {
+    /// Sends one heartbeat. If the master has to register again, `request` is not sent.
+    pub async fn heartbeat(&mut self, request: AllocateRequest) -> Result<(), SchedulerError> {
         let mut answer = match self.scheduler.allocate(|| request, soon()).await {
             Err(SchedulerError::NotRegistered) => {
                 let registered = self.scheduler.register(&registration(), soon()).await?;
@@ -182,39 +183,39 @@ impl Master {
         self.nodes.add_tokens(answer.node_tokens.iter().cloned());
         self.granted.append(&mut answer.granted);
         for status in &answer.completed {
-            // After a restart of the ResourceManager an end may be told twice.
+            // After a restart of the ResourceManager an end may be reported twice.
             self.ended.entry(status.id).or_insert_with(|| status.clone());
         }
         self.answers.push(answer);
         Ok(())
     }
 
-    /// Beats until something is true.
-    pub async fn until<T>(&mut self, what: &str, fact: impl Fn(&mut Self) -> Option<T>) -> T {
+    /// Heartbeats until a condition is met.
+    pub async fn until<T>(&mut self, what: &str, condition: impl Fn(&mut Self) -> Option<T>) -> T {
         let deadline = soon();
         loop {
-            if let Some(value) = fact(self) {
+            if let Some(value) = condition(self) {
                 return value;
             }
-            assert!(Instant::now() < deadline, "waited in vain for {what}");
+            assert!(Instant::now() < deadline, "timed out waiting for {what}");
             sleep(Duration::from_millis(50)).await;
-            self.beat(AllocateRequest::default()).await.expect("a beat");
+            self.heartbeat(AllocateRequest::default()).await.expect("a heartbeat");
         }
     }
 
-    /// A request id that no ask has had before.
+    /// Returns an unused request id.
     pub fn fresh_id(&mut self) -> i64 {
         self.next_request += 1;
         self.next_request
     }
 
-    /// Containers anywhere.
+    /// Obtains containers anywhere.
     pub async fn obtain(&mut self, count: u32, resource: Resource) -> Vec<Container> {
         let id = self.fresh_id();
         self.obtain_by(vec![Ask::anywhere(id, resource, count)], count).await
     }
 
-    /// A container on a certain host, and nowhere else.
+    /// Obtains a container on a host and nowhere else.
     pub async fn obtain_on(&mut self, host: &str) -> Container {
         let id = self.fresh_id();
         let row = |place: &str, relax_locality| Ask {
@@ -226,15 +227,15 @@ impl Master {
         self.obtain_by(rows, 1).await.remove(0)
     }
 
-    /// As many containers as the asks, all of one request id, want.
+    /// Obtains the containers of asks that share one request id.
     pub async fn obtain_by(&mut self, asks: Vec<Ask>, count: u32) -> Vec<Container> {
         let id = asks[0].request_id;
         let request = AllocateRequest { asks, ..AllocateRequest::default() };
-        self.beat(request).await.expect("a beat");
+        self.heartbeat(request).await.expect("a heartbeat");
         self.of_request(id, count as usize).await
     }
 
-    /// The containers of a request, once there are enough.
+    /// Waits for the containers of a request.
     pub async fn of_request(&mut self, id: i64, count: usize) -> Vec<Container> {
         self.until("containers", |master| {
             let found = master.granted.iter().filter(|c| c.request_id == id);
@@ -259,25 +260,25 @@ impl Master {
         assert_eq!(outcome.started, [container.id], "{outcome:?}");
     }
 
-    /// How a container ended, once it has.
+    /// Waits for the end of a container.
     pub async fn end_of(&mut self, id: ContainerId) -> ContainerStatus {
         self.until(&format!("the end of {id}"), |master| master.ended.get(&id).cloned()).await
     }
 
-    /// Starts a command in a container of its own; how it ended.
+    /// Runs a command in a new container and returns its end.
     pub async fn run(&mut self, launch: &LaunchContext) -> ContainerStatus {
         let container = self.obtain(1, small()).await.remove(0);
         self.start(&container, launch).await;
         self.end_of(container.id).await
     }
 
-    /// Until a node says that a container runs: its process will, or does.
+    /// Waits until the node reports a container as running: its process has started or is about to.
     pub async fn until_running(&self, container: &Container) {
-        self.until_node_says(container, ContainerState::Running).await;
+        self.until_node_reports(container, ContainerState::Running).await;
     }
 
-    /// Until a container's node says so: without an active ResourceManager nobody else can.
-    pub async fn until_node_says(&self, container: &Container, state: ContainerState) {
+    /// Waits until the node reports a state. Without an active ResourceManager only the node can.
+    pub async fn until_node_reports(&self, container: &Container, state: ContainerState) {
         let deadline = soon();
         loop {
             let status = self.status(&container.node, container.id).await;
@@ -289,26 +290,26 @@ impl Master {
         }
     }
 
-    /// Gives containers back, and waits for their ends.
+    /// Releases containers and waits for their ends.
     pub async fn release(&mut self, containers: &[Container]) {
         let request = AllocateRequest {
             releases: containers.iter().map(|container| container.id).collect(),
             ..AllocateRequest::default()
         };
-        self.beat(request).await.expect("a beat");
+        self.heartbeat(request).await.expect("a heartbeat");
         for container in containers {
             self.end_of(container.id).await;
         }
     }
 
-    /// What a node says of a container.
+    /// Returns the status of a container from its node.
     pub async fn status(&self, node: &NodeId, id: ContainerId) -> ContainerStatus {
         let each = self.nodes.status(node, &[id], soon()).await;
         let (_, status) = each.expect("an answer").remove(0);
         status.expect("a status")
     }
 
-    /// What the ResourceManager tells in the end; it writes an end down a moment after it is made.
+    /// Waits for the final report; the ResourceManager writes it a moment after the end.
     pub async fn report_when_over(&self) -> ApplicationReport {
         end_of(&self.client, self.id).await
     }
@@ -316,11 +317,11 @@ impl Master {
     pub async fn finish(&mut self) {
         let finish =
             Finish { diagnostics: "all is well".into(), ..Finish::new(FinalStatus::Succeeded) };
-        self.scheduler.finish(&finish, soon()).await.expect("the end");
+        self.scheduler.finish(&finish, soon()).await.expect("finished");
     }
 }
 
-/// What the ResourceManager tells of an application, once it is over.
+/// Waits for the final report of an application.
 pub async fn end_of(client: &Client, id: ApplicationId) -> ApplicationReport {
     let deadline = soon();
     loop {
@@ -334,12 +335,12 @@ pub async fn end_of(client: &Client, id: ApplicationId) -> ApplicationReport {
     }
 }
 
-/// A line to the scheduler for whoever holds the token.
-pub fn line(cluster: &Cluster, token: Token) -> AmRmClient {
+/// Creates a scheduler client for the holder of a token.
+pub fn scheduler_client(cluster: &Cluster, token: Token) -> AmRmClient {
     let addresses = cluster.resource_managers().iter().map(|rm| rm.scheduler);
     let addresses = addresses.map(|at| Address::new(at.ip().to_string(), at.port()));
     let options = rpc::Options::default();
-    AmRmClient::new(addresses.collect(), token, options).expect("a line")
+    AmRmClient::new(addresses.collect(), token, options).expect("a client")
 }
 
 pub fn registration() -> Registration {

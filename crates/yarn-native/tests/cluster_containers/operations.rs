@@ -1,4 +1,4 @@
-//! What can be done with a container that runs.
+//! Operations on a running container.
 
 use std::path::Path;
 use std::time::Duration;
@@ -10,8 +10,8 @@ use yarn_native::types::{ExecutionType, ExitStatus, LaunchContext, LocalResource
 use super::{cluster, local_resource};
 use crate::cluster_support::{Master, scratch, small, soon, wait_then_exit};
 
-/// Says which one it is and where, and stays until it is told to go.
-fn stays(name: &str, directory: &Path, code: i32) -> LaunchContext {
+/// Returns a launch context that records its name and directory, and runs until a file exists.
+fn recording_launch(name: &str, directory: &Path, code: i32) -> LaunchContext {
     let directory = directory.display();
     LaunchContext::command(format!(
         "pwd > {directory}/place; echo {name} >> {directory}/marks; \
@@ -19,7 +19,7 @@ fn stays(name: &str, directory: &Path, code: i32) -> LaunchContext {
     ))
 }
 
-/// Until the container has been begun as often as there are names, in this order.
+/// Waits until these processes have been started in the container, in this order.
 async fn until_marks(directory: &Path, names: &[&str]) {
     let deadline = soon();
     loop {
@@ -33,12 +33,12 @@ async fn until_marks(directory: &Path, names: &[&str]) {
 }
 
 #[tokio::test]
-async fn a_container_gets_files_and_is_begun_anew_taken_back_and_confirmed() {
+async fn a_container_can_be_localised_reinitialised_rolled_back_and_committed() {
     let mut master = Master::new(cluster(), "anew").await;
     let directory = scratch(cluster(), "anew");
     let container = master.obtain(1, small()).await.remove(0);
     let (node, id) = (container.node.clone(), container.id);
-    master.start(&container, &stays("first", &directory, 1)).await;
+    master.start(&container, &recording_launch("first", &directory, 1)).await;
     until_marks(&directory, &["first"]).await;
     master.until_running(&container).await;
     let nodes = master.nodes.clone();
@@ -46,8 +46,8 @@ async fn a_container_gets_files_and_is_begun_anew_taken_back_and_confirmed() {
     let path = directory.join("late.txt");
     std::fs::write(&path, "late\n").expect("a file");
     let late = local_resource(&path, LocalResourceKind::File, Visibility::Application);
-    let told = nodes.localise(&node, id, [("late", &late)], soon()).await;
-    told.expect("a file more");
+    let localised = nodes.localise(&node, id, [("late", &late)], soon()).await;
+    localised.expect("localised");
     let place = std::fs::read_to_string(directory.join("place")).expect("a place");
     let (link, deadline) = (Path::new(place.trim()).join("late"), soon());
     while std::fs::read_to_string(&link).ok().as_deref() != Some("late\n") {
@@ -55,24 +55,24 @@ async fn a_container_gets_files_and_is_begun_anew_taken_back_and_confirmed() {
         sleep(Duration::from_millis(50)).await;
     }
 
-    let second = stays("second", &directory, 2);
-    let begun = nodes.reinitialise(&node, id, &second, false, soon()).await;
-    begun.expect("begun anew");
+    let second = recording_launch("second", &directory, 2);
+    let reinitialised = nodes.reinitialise(&node, id, &second, false, soon()).await;
+    reinitialised.expect("reinitialised");
     until_marks(&directory, &["first", "second"]).await;
     master.until_running(&container).await;
     let back = nodes.roll_back(&node, id, soon()).await;
-    back.expect("taken back");
+    back.expect("rolled back");
     until_marks(&directory, &["first", "second", "first"]).await;
     master.until_running(&container).await;
 
-    let third = stays("third", &directory, 3);
-    let begun = nodes.reinitialise(&node, id, &third, false, soon()).await;
-    begun.expect("begun anew");
+    let third = recording_launch("third", &directory, 3);
+    let reinitialised = nodes.reinitialise(&node, id, &third, false, soon()).await;
+    reinitialised.expect("reinitialised");
     until_marks(&directory, &["first", "second", "first", "third"]).await;
     master.until_running(&container).await;
-    nodes.commit(&node, id, soon()).await.expect("confirmed");
+    nodes.commit(&node, id, soon()).await.expect("committed");
     let back = nodes.roll_back(&node, id, soon()).await;
-    assert!(back.is_err(), "what is confirmed stays");
+    assert!(back.is_err(), "a committed process stays");
     nodes.restart(&node, id, soon()).await.expect("restarted");
     until_marks(&directory, &["first", "second", "first", "third", "third"]).await;
     std::fs::write(directory.join("go"), "").expect("a file");
@@ -82,7 +82,7 @@ async fn a_container_gets_files_and_is_begun_anew_taken_back_and_confirmed() {
 }
 
 #[tokio::test]
-async fn a_container_on_what_others_leave_is_promoted() {
+async fn an_opportunistic_container_can_be_promoted() {
     let mut master = Master::new(cluster(), "promoted").await;
     let id = master.fresh_id();
     let ask = Ask {
@@ -105,7 +105,7 @@ async fn a_container_on_what_others_leave_is_promoted() {
         resource: None,
     };
     let request = AllocateRequest { updates: vec![update], ..AllocateRequest::default() };
-    master.beat(request).await.expect("a beat");
+    master.heartbeat(request).await.expect("a heartbeat");
     let promoted = master
         .until("the promotion", |master| {
             let refused = master.answers.iter().flat_map(|answer| &answer.update_errors);
@@ -118,11 +118,11 @@ async fn a_container_on_what_others_leave_is_promoted() {
     let promoted = promoted.container;
     assert_eq!(promoted.execution, ExecutionType::Guaranteed);
     assert_eq!(promoted.version, container.version + 1);
-    let told = master.nodes.update(&promoted.node, &[&promoted], soon()).await;
-    told.expect("an answer")[0].1.as_ref().expect("taken");
+    let updated = master.nodes.update(&promoted.node, &[&promoted], soon()).await;
+    updated.expect("an answer")[0].1.as_ref().expect("updated");
     let deadline = soon();
     while master.status(&promoted.node, promoted.id).await.execution != ExecutionType::Guaranteed {
-        assert!(Instant::now() < deadline, "the node did not take it");
+        assert!(Instant::now() < deadline, "the node did not apply the update");
         sleep(Duration::from_millis(50)).await;
     }
     std::fs::write(go, "").expect("a file");
