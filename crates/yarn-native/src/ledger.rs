@@ -5,14 +5,17 @@
 //! (YARN-1902), a row that is not sent is never granted, and replies get lost. The ledger keeps the
 //! wants and a view of what the ResourceManager knows of them, and sends the differences.
 //!
-//! It does no I/O and reads no clock. One exchange is:
+//! It does no I/O. One exchange is:
 //! 1. [`Ledger::request`] returns the request to send. It returns the same one until its reply is
 //!    processed, so that a lost reply is handled by sending the request again.
 //! 2. [`Ledger::on_reply`] processes the reply, [`Ledger::on_rejected`] a rejection, and
 //!    [`Ledger::on_resync`] a restart of the ResourceManager.
 //!
 //! [`AmRmClient::exchange`](crate::scheduler::AmRmClient::exchange) does all of this against a
-//! ResourceManager. The ledger keeps asks without placement constraints.
+//! ResourceManager.
+//!
+//! Wants with placement constraints ([`Ledger::set_constrained_wants`]) are sent as scheduling
+//! requests. The ledger reads no clock, so [`Ledger::set_now`] tells it when to retry rejected ones.
 //!
 //! ```
 //! use std::collections::BTreeMap;
@@ -24,24 +27,31 @@
 //! let two = Want::anywhere(2, Resource::new(1024, 1));
 //! ledger.set_wants(BTreeMap::from([(key, two)]), ledger.reply_count());
 //! assert_eq!(ledger.request().rows[0].count, 2);
-//! ledger.on_reply(LedgerReply { response_id: 1, granted: vec![], completed: vec![] })?;
+//! ledger.on_reply(LedgerReply { response_id: 1, granted: vec![], completed: vec![], rejected: vec![] })?;
 //! assert!(ledger.request().rows.is_empty(), "an unchanged ask is not sent again");
 //! # Ok::<(), yarn_native::ledger::UnexpectedReply>(())
 //! ```
 
+mod constrained;
+mod grants;
 mod mutant;
 mod rm_view;
 mod want;
 
+pub use constrained::SchedulingRequestMode;
 #[doc(hidden)]
 pub use mutant::Mutant;
 pub use want::{
-    Execution, Grant, Key, LedgerReply, LedgerRequest, Localities, NodeLocality, RackLocality,
-    ReplyCount, ReplyOutcome, Row, UnexpectedReply, Want,
+    ConstrainedWant, Execution, Grant, Key, LedgerReply, LedgerRequest, Localities, NodeLocality,
+    RackLocality, ReplyCount, ReplyOutcome, Row, UnexpectedReply, Want,
 };
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use tokio::time::Instant;
+
+use constrained::ConstrainedAsks;
+use grants::deduct;
 use rm_view::{RmView, RowGroup};
 
 /// Replies after which a release is sent again while its container has not ended. The end usually
@@ -72,6 +82,9 @@ pub struct Ledger<C> {
     /// Grants that the next `set_wants` may not account for: the reply they came with, key and
     /// host.
     recent: Vec<(ReplyCount, Key, String)>,
+    constrained: ConstrainedAsks,
+    /// Time of the next request, as set by the caller.
+    now: Option<Instant>,
     mutant: Mutant,
 }
 
@@ -109,6 +122,8 @@ impl<C: Clone + Ord> Ledger<C> {
             pending: None,
             reply_count: ReplyCount(0),
             recent: Vec::new(),
+            constrained: ConstrainedAsks::default(),
+            now: None,
             mutant,
         }
     }
@@ -131,6 +146,28 @@ impl<C: Clone + Ord> Ledger<C> {
                 deduct(want, host, &self.racks);
             }
         }
+    }
+
+    /// Replaces all wants with placement constraints. Their keys must differ from those of plain
+    /// wants. `seen` is as in [`Ledger::set_wants`].
+    pub fn set_constrained_wants(
+        &mut self,
+        wants: BTreeMap<Key, ConstrainedWant>,
+        seen: ReplyCount,
+    ) {
+        self.constrained.set_wants(wants, seen);
+    }
+
+    /// Sets the effect of repeated scheduling requests, which depends on the cluster's placement
+    /// handler.
+    pub fn set_scheduling_request_mode(&mut self, mode: SchedulingRequestMode) {
+        self.constrained.mode = mode;
+    }
+
+    /// Sets the current time, which delays the retry of rejected scheduling requests. Without it
+    /// they are sent again at once.
+    pub fn set_now(&mut self, now: Instant) {
+        self.now = Some(now);
     }
 
     /// Sets the rack of a host, which keeps the counts of racks exact.
@@ -173,16 +210,22 @@ impl<C: Clone + Ord> Ledger<C> {
 
     /// Returns the number of containers wanted and not granted.
     pub fn outstanding(&self) -> u64 {
-        self.wants.values().map(|want| u64::from(want.count)).sum()
+        let plain: u64 = self.wants.values().map(|want| u64::from(want.count)).sum();
+        plain + self.constrained.outstanding()
     }
 
     /// Returns true if the next request carries changes, so that it should be sent soon.
     pub fn has_changes(&self) -> bool {
-        let LedgerRequest { rows, releases, exclude, readmit, .. } = match &self.pending {
-            Some(pending) => pending.clone(),
-            None => self.draft(),
-        };
-        !(rows.is_empty() && releases.is_empty() && exclude.is_empty() && readmit.is_empty())
+        let LedgerRequest { rows, releases, exclude, readmit, scheduling_requests, .. } =
+            match &self.pending {
+                Some(pending) => pending.clone(),
+                None => self.draft(),
+            };
+        !(rows.is_empty()
+            && releases.is_empty()
+            && exclude.is_empty()
+            && readmit.is_empty()
+            && scheduling_requests.is_empty())
     }
 
     /// Returns the request to send. It stays the same until its reply is processed: the
@@ -217,6 +260,7 @@ impl<C: Clone + Ord> Ledger<C> {
                 .collect(),
             exclude: self.exclude.difference(&self.excluded).cloned().collect(),
             readmit: self.excluded.difference(&self.exclude).cloned().collect(),
+            scheduling_requests: self.constrained.differences(self.now),
         }
     }
 
@@ -237,6 +281,9 @@ impl<C: Clone + Ord> Ledger<C> {
             ReplyOutcome { wanted: Vec::new(), surplus: Vec::new(), reply_count: self.reply_count };
         for grant in reply.granted {
             self.on_grant(grant, &request.rows, &changed, &mut outcome);
+        }
+        for rejection in &reply.rejected {
+            self.constrained.on_rejected(rejection, self.now);
         }
         for container in reply.completed {
             self.forget(&container);
@@ -260,6 +307,7 @@ impl<C: Clone + Ord> Ledger<C> {
         if !self.mutant.is(Mutant::ForgetsToResend) {
             self.views.clear();
         }
+        self.constrained.on_resync();
         if !self.mutant.is(Mutant::ForgetsExcluded) {
             self.excluded.clear();
         }
@@ -291,119 +339,14 @@ impl<C: Clone + Ord> Ledger<C> {
                 self.releases.remove(container);
             }
         }
+        self.constrained.on_delivered(&request.scheduling_requests);
         self.excluded.extend(request.exclude.iter().cloned());
         self.excluded.retain(|host| !request.readmit.contains(host));
         changed
-    }
-
-    fn on_grant(
-        &mut self,
-        grant: Grant<C>,
-        sent: &[Row],
-        changed: &BTreeSet<Key>,
-        outcome: &mut ReplyOutcome<C>,
-    ) {
-        if !self.held.insert(grant.container.clone()) {
-            return;
-        }
-        let Some(key) = self.key_of(&grant) else {
-            return self.on_surplus(grant, outcome);
-        };
-        if self.is_outdated(key, &grant, changed) {
-            return self.on_surplus(grant, outcome);
-        }
-        if let Some(group) = self.group_of(key)
-            && !self.mutant.is(Mutant::ForgetsCountdown)
-        {
-            self.count_down(&group, &grant.host, sent);
-        }
-        let Some(want) = self.wants.get_mut(&key).filter(|want| want.count > 0) else {
-            return self.on_surplus(grant, outcome);
-        };
-        if !self.mutant.is(Mutant::IgnoresGrants) {
-            deduct(want, &grant.host, &self.racks);
-        }
-        self.recent.push((self.reply_count, key, grant.host.clone()));
-        outcome.wanted.push(grant);
-    }
-
-    /// Returns true if a container was granted for the ask before its last change, and is too small
-    /// now. Only checked right after the change: a ResourceManager may grant less than asked, and
-    /// rejecting that would never end.
-    fn is_outdated(&self, key: Key, grant: &Grant<C>, changed: &BTreeSet<Key>) -> bool {
-        let want = self.wants.get(&key).filter(|_| changed.contains(&key));
-        want.is_some_and(|want| grant.resource.memory_mib < want.resource.memory_mib)
-            && !self.mutant.is(Mutant::AcceptsOutdatedKind)
-    }
-
-    fn count_down(&mut self, group: &RowGroup, host: &str, sent: &[Row]) {
-        let Some(view) = self.views.get_mut(group) else {
-            return;
-        };
-        let sent: BTreeSet<&str> = sent
-            .iter()
-            .filter(|row| row.key == group.key && !self.mutant.is(Mutant::CountsEarlyGrants))
-            .map(|row| row.name.as_str())
-            .collect();
-        let rack = self.racks.get(host).map(String::as_str);
-        view.count_down(host, rack, &sent);
-        if view.is_empty() {
-            self.views.remove(group);
-        }
-    }
-
-    fn on_surplus(&mut self, grant: Grant<C>, outcome: &mut ReplyOutcome<C>) {
-        if !self.mutant.is(Mutant::KeepsSurplus) {
-            self.release(grant.container.clone());
-        }
-        outcome.surplus.push(grant);
-    }
-
-    /// Finds the key of a grant. Servers before 2.9 send no allocation id, so the priority has to
-    /// match.
-    fn key_of(&self, grant: &Grant<C>) -> Option<Key> {
-        let known = |key: &Key| {
-            self.wants.contains_key(key) || self.views.keys().any(|group| group.key == *key)
-        };
-        if known(&grant.key) {
-            return Some(grant.key);
-        }
-        let keys = self.wants.keys().copied();
-        let keys = keys.chain(self.views.keys().map(|group| group.key));
-        let mut candidates: Vec<Key> =
-            keys.filter(|key| key.priority == grant.key.priority).collect();
-        candidates.sort_unstable();
-        candidates.dedup();
-        match candidates.as_slice() {
-            [only] => Some(*only),
-            _ => None,
-        }
-    }
-
-    /// Finds the row group that a grant belongs to. The request has been applied by then, so each
-    /// key has one group left with something wanted.
-    fn group_of(&self, key: Key) -> Option<RowGroup> {
-        self.views.keys().find(|group| group.key == key).cloned()
     }
 }
 
 /// Returns the response id of the reply to a request.
 pub(crate) fn next_response_id(response_id: i32) -> i32 {
     response_id.wrapping_add(1) & i32::MAX
-}
-
-/// Deducts a container granted on `host`.
-fn deduct(want: &mut Want, host: &str, racks: &BTreeMap<String, String>) {
-    want.count = want.count.saturating_sub(1);
-    let localities = &mut want.localities;
-    if let Some(node) = localities.nodes.iter_mut().find(|node| node.host == host && node.count > 0)
-    {
-        node.count -= 1;
-        return;
-    }
-    let rack = racks.get(host);
-    let racks_named = localities.racks.iter_mut();
-    for place in racks_named.filter(|place| Some(&place.rack) == rack).take(1) {
-        place.count = place.count.saturating_sub(1);
-    }
 }

@@ -101,7 +101,12 @@ impl Scenario {
     fn exchange(&mut self, granted: Vec<Grant<u64>>, completed: Vec<u64>) {
         let request = self.ledger.request();
         self.log.push(show(&request));
-        let reply = LedgerReply { response_id: request.response_id + 1, granted, completed };
+        let reply = LedgerReply {
+            response_id: request.response_id + 1,
+            granted,
+            completed,
+            rejected: vec![],
+        };
         let outcome = self.ledger.on_reply(reply).unwrap();
         for grant in outcome.surplus {
             self.log.push(format!("surplus {}", grant.container));
@@ -205,7 +210,8 @@ fn a_lost_reply_is_retried_with_the_same_request() {
     let first = ledger.request();
     ledger.set_wants(want(5), ReplyCount(0));
     assert_eq!(ledger.request(), first, "even if the wants change meanwhile");
-    let reply = LedgerReply { response_id: 1, granted: vec![], completed: vec![] };
+    let reply =
+        LedgerReply { response_id: 1, granted: vec![], completed: vec![], rejected: vec![] };
     ledger.on_reply(reply.clone()).unwrap();
     assert!(ledger.on_reply(reply).is_err(), "a reply is accepted once");
     assert_eq!(show(&ledger.request()), "#1; 7 * 5x1024");
@@ -328,11 +334,18 @@ fn grants_unseen_by_the_caller_are_deducted() {
     ledger.set_wants(want(3), ReplyCount(0));
     ledger.request();
     let outcome = ledger
-        .on_reply(LedgerReply { response_id: 1, granted: vec![], completed: vec![] })
+        .on_reply(LedgerReply {
+            response_id: 1,
+            granted: vec![],
+            completed: vec![],
+            rejected: vec![],
+        })
         .unwrap();
     ledger.request();
     let granted = vec![grant(1, 7, "a"), grant(2, 7, "a")];
-    ledger.on_reply(LedgerReply { response_id: 2, granted, completed: vec![] }).unwrap();
+    ledger
+        .on_reply(LedgerReply { response_id: 2, granted, completed: vec![], rejected: vec![] })
+        .unwrap();
     ledger.set_wants(want(3), outcome.reply_count);
     assert_eq!(ledger.outstanding(), 1);
     assert!(!ledger.has_changes());
@@ -367,7 +380,12 @@ fn a_grant_of_an_adopted_container_is_a_duplicate() {
 #[test]
 fn only_the_next_response_id_is_accepted() {
     let mut ledger: Ledger<u64> = Ledger::new();
-    let reply = |response_id| LedgerReply { response_id, granted: vec![], completed: vec![] };
+    let reply = |response_id| LedgerReply {
+        response_id,
+        granted: vec![],
+        completed: vec![],
+        rejected: vec![],
+    };
     ledger.request();
     let error = ledger.on_reply(reply(7)).unwrap_err();
     assert_eq!(error.to_string(), "unexpected response id 7, expected Some(1)");

@@ -1,5 +1,6 @@
 //! Data types of the ledger: wants, requests and replies.
 
+use crate::scheduler::{Constraint, Rejection, SchedulingRequest};
 use crate::types::Resource;
 
 /// Key of an ask. The ResourceManager keeps one container size per priority and allocation id, so
@@ -52,6 +53,19 @@ impl Want {
             execution: Execution::Guaranteed,
         }
     }
+}
+
+/// Containers wanted under one key, with a placement constraint.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ConstrainedWant {
+    /// Number still wanted, without those already granted.
+    pub count: u32,
+    /// Size of each container.
+    pub resource: Resource,
+    /// Allocation tag of the containers.
+    pub tag: String,
+    /// Placement constraint.
+    pub constraint: Constraint,
 }
 
 /// Preferred hosts and racks; empty means anywhere.
@@ -136,6 +150,8 @@ pub struct LedgerRequest<C> {
     pub exclude: Vec<String>,
     /// Hosts to readmit.
     pub readmit: Vec<String>,
+    /// Changed scheduling requests.
+    pub scheduling_requests: Vec<SchedulingRequest>,
 }
 
 /// Content of an allocate reply.
@@ -147,6 +163,8 @@ pub struct LedgerReply<C> {
     pub granted: Vec<Grant<C>>,
     /// Ended containers.
     pub completed: Vec<C>,
+    /// Rejected scheduling requests.
+    pub rejected: Vec<Rejection>,
 }
 
 /// Result of processing a reply.

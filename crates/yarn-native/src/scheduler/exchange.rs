@@ -67,12 +67,15 @@ impl AmRmClient {
 }
 
 impl AllocateRequest {
-    fn with_rest(self, rest: AllocateRequest) -> Self {
+    fn with_rest(self, mut rest: AllocateRequest) -> Self {
+        let mut scheduling_requests = self.scheduling_requests;
+        scheduling_requests.append(&mut rest.scheduling_requests);
         Self {
             asks: self.asks,
             releases: self.releases,
             exclude: self.exclude,
             readmit: self.readmit,
+            scheduling_requests,
             ..rest
         }
     }
@@ -107,6 +110,7 @@ impl From<crate::ledger::LedgerRequest<ContainerId>> for AllocateRequest {
             releases: request.releases,
             exclude: request.exclude,
             readmit: request.readmit,
+            scheduling_requests: request.scheduling_requests,
             ..Self::default()
         }
     }
@@ -132,6 +136,7 @@ impl From<&AllocateResponse> for LedgerReply<ContainerId> {
             response_id: response.response_id,
             granted: response.granted.iter().map(Grant::from).collect(),
             completed: response.completed.iter().map(|status| status.id).collect(),
+            rejected: response.rejected.clone(),
         }
     }
 }

@@ -132,6 +132,7 @@ impl Model {
             response_id: following,
             granted,
             completed: std::mem::take(&mut self.ended),
+            rejected: vec![],
         };
         self.last = Some(reply.clone());
         Ok(reply)

@@ -1,13 +1,12 @@
 //! Translation of the core's asks into scheduler requests.
 
 use super::{
-    constrained::ConstrainedAsk,
     hosts::{ClusterHosts, HostFilter},
     size,
 };
 use std::collections::{BTreeMap, BTreeSet};
 use yarn_native::{
-    ledger::{Execution, Key, Localities, RackLocality, Want},
+    ledger::{ConstrainedWant, Execution, Key, Localities, RackLocality, Want},
     scheduler::{Constraint, PlacementScope},
     types::Resource,
 };
@@ -40,11 +39,11 @@ struct RoleAsks {
     sizes: Vec<Resources>,
 }
 
-/// Requests for the ledger, and requests with placement constraints.
+/// Wants for the ledger, without and with placement constraints.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(super) struct SchedulerAsks {
     pub(super) plain: BTreeMap<Key, Want>,
-    pub(super) constrained: BTreeMap<Key, ConstrainedAsk>,
+    pub(super) constrained: BTreeMap<Key, ConstrainedWant>,
 }
 
 impl AskBuilder {
@@ -102,13 +101,13 @@ impl AskBuilder {
             let resource = size::to_yarn(&ask.resources);
             if any_constrained {
                 let constraint = role.constraint().unwrap_or_else(|| role.trivial_constraint());
-                let constrained_ask = ConstrainedAsk {
+                let want = ConstrainedWant {
                     count: ask.count,
                     resource,
                     tag: role.name.to_string(),
                     constraint,
                 };
-                built.constrained.insert(key, constrained_ask);
+                built.constrained.insert(key, want);
                 continue;
             }
             keys.insert(key);

@@ -6,7 +6,7 @@
 //! * `rm_client`: heartbeats to the ResourceManager.
 //! * `heartbeat`: their interval.
 //! * `error`: duration of errors.
-//! * `asks`, `constrained`: requests to the scheduler.
+//! * `asks`: requests to the scheduler.
 //! * `hosts`: hosts to name in them.
 //! * `size`: container sizes.
 //! * `gpus`: GPUs.
@@ -15,7 +15,6 @@
 
 mod asks;
 mod completions;
-mod constrained;
 mod error;
 mod gpus;
 mod heartbeat;

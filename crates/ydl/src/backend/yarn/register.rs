@@ -3,7 +3,6 @@
 use super::{
     BackendEvent, YarnBackend,
     asks::AskBuilder,
-    constrained::ConstrainedAsks,
     error::ErrorSince,
     gpus::GpuAsks,
     heartbeat::HeartbeatInterval,
@@ -22,7 +21,7 @@ use yarn_native::{
     client::{Client, QueueDetail},
     config::PlacementHandler,
     credentials::TokenIdentifier,
-    ledger::Ledger,
+    ledger::{Ledger, SchedulingRequestMode},
     node::{NmClient, NmClientOptions},
     scheduler::{AmRmClient, RegisterResponse, Registration},
     types::{ContainerId, NodeState},
@@ -95,11 +94,15 @@ async fn register_application(
     let queue_label = label(client.as_ref(), &registered.queue).await;
     let nodes = NmClient::new(options);
     nodes.add_tokens(registered.node_tokens.iter().cloned());
+    let mut ledger = Ledger::new();
+    ledger.set_scheduling_request_mode(match handler {
+        PlacementHandler::Processor => SchedulingRequestMode::Add,
+        PlacementHandler::Scheduler | PlacementHandler::Disabled => SchedulingRequestMode::Replace,
+    });
     let rm = RmClient {
         scheduler,
         registration,
-        ledger: Ledger::new(),
-        constrained: ConstrainedAsks::new(handler == PlacementHandler::Processor),
+        ledger,
         asks: AskBuilder::new(&setup.spec, queue_label),
         hosts,
         nodes,

@@ -4,7 +4,6 @@ use super::{
     BackendEvent,
     asks::AskBuilder,
     completions,
-    constrained::ConstrainedAsks,
     error::{ErrorSince, RmErrorKind},
     heartbeat::HeartbeatInterval,
     hosts::ClusterHosts,
@@ -20,7 +19,7 @@ use tokio::{
 };
 use yarn_native::{
     client::Client,
-    ledger::{Grant, Key, Ledger, LedgerReply, ReplyCount},
+    ledger::{Key, Ledger, LedgerReply, ReplyCount},
     node::NmClient,
     rpc::RpcError,
     scheduler::{
@@ -82,7 +81,6 @@ pub(super) struct RmClient {
     pub(super) scheduler: AmRmClient,
     pub(super) registration: Registration,
     pub(super) ledger: Ledger<ContainerId>,
-    pub(super) constrained: ConstrainedAsks,
     pub(super) asks: AskBuilder,
     pub(super) hosts: ClusterHosts,
     pub(super) nodes: NmClient,
@@ -106,7 +104,7 @@ impl RmClient {
         let mut refreshed = Instant::now();
         let mut reports: Option<Receiver<Vec<NodeReport>>> = None;
         loop {
-            let awaiting = self.ledger.outstanding() > 0 || self.constrained.outstanding() > 0;
+            let awaiting = self.ledger.outstanding() > 0;
             if awaiting && reports.is_none() && refreshed.elapsed() > NODES_INTERVAL {
                 reports = self.query_nodes();
                 refreshed = Instant::now();
@@ -148,9 +146,10 @@ impl RmClient {
         self.ledger.set_excluded(self.avoided.clone());
         let wanted = self.asks.build(&asks, &mut self.hosts);
         self.ledger.set_wants(wanted.plain, seen);
-        self.constrained.set(wanted.constrained, seen);
+        self.ledger.set_constrained_wants(wanted.constrained, seen);
         let now = Instant::now();
-        if self.ledger.has_changes() || self.constrained.has_changes(now) {
+        self.ledger.set_now(now);
+        if self.ledger.has_changes() {
             self.interval.send_soon(now);
         }
         self.update_required_nodes();
@@ -176,13 +175,11 @@ impl RmClient {
     /// Sends one heartbeat. Returns the end of the session if this was the last one.
     pub(super) async fn heartbeat(&mut self) -> Option<SessionEnd> {
         let now = Instant::now();
-        let (ledger, constrained) = (&mut self.ledger, &mut self.constrained);
-        let request = || AllocateRequest {
-            scheduling_requests: constrained.request(now),
-            ..AllocateRequest::from(ledger.request())
-        };
+        self.ledger.set_now(now);
+        let request = || AllocateRequest::from(self.ledger.request());
         let result = self.scheduler.allocate(request, now + HEARTBEAT_TIMEOUT).await;
         let now = Instant::now();
+        self.ledger.set_now(now);
         match result {
             Ok(response) => {
                 self.error_since.clear();
@@ -190,7 +187,6 @@ impl RmClient {
             }
             Err(SchedulerError::NotRegistered) => {
                 self.ledger.on_resync();
-                self.constrained.on_resync();
                 return self.register_again().await;
             }
             Err(SchedulerError::AttemptEnded { reason }) => {
@@ -202,7 +198,6 @@ impl RmClient {
             Err(SchedulerError::NoResponse(error)) => return self.on_no_response(&error, now),
             Err(error) => {
                 self.ledger.on_rejected();
-                self.constrained.on_request_failed();
                 self.on_rejection(&error, now);
             }
         }
@@ -212,25 +207,11 @@ impl RmClient {
 
     fn on_response(&mut self, response: AllocateResponse) -> Option<SessionEnd> {
         self.nodes.add_tokens(response.node_tokens.iter().cloned());
-        self.constrained.on_response();
-        let mine = |container: &&Container| self.constrained.owns(key_of(container));
-        let (constrained, plain): (Vec<_>, Vec<_>) = response.granted.iter().partition(mine);
-        let reply = LedgerReply {
-            response_id: response.response_id,
-            granted: plain.into_iter().map(Grant::from).collect(),
-            completed: response.completed.iter().map(|status| status.id).collect(),
-        };
-        let taken = match self.ledger.on_reply(reply) {
-            Ok(taken) => taken,
+        let outcome = match self.ledger.on_reply(LedgerReply::from(&response)) {
+            Ok(outcome) => outcome,
             Err(error) => return Some(SessionEnd::Fenced(error.to_string())),
         };
-        let mut wanted: BTreeSet<ContainerId> = taken.wanted.iter().map(|g| g.container).collect();
-        for container in constrained {
-            match self.constrained.on_grant(key_of(container), taken.reply_count) {
-                true => drop(wanted.insert(container.id)),
-                false => self.ledger.release(container.id),
-            }
-        }
+        let wanted: BTreeSet<ContainerId> = outcome.wanted.iter().map(|g| g.container).collect();
         let mut events = Vec::new();
         if response.cluster_nodes != self.node_count {
             self.node_count = response.cluster_nodes;
@@ -243,12 +224,9 @@ impl RmClient {
         self.on_recovered(&response.recovered);
         self.on_warnings(&response, &mut events);
         let now = Instant::now();
-        for rejection in &response.rejected {
-            self.constrained.on_rejected(rejection, now);
-        }
-        let changed = !events.is_empty() || !taken.surplus.is_empty();
+        let changed = !events.is_empty() || !outcome.surplus.is_empty();
         if !events.is_empty() {
-            let reply = taken.reply_count;
+            let reply = outcome.reply_count;
             let event = BackendEvent::Heartbeat { reply, granted, events };
             // The receiver lives as long as the master.
             let _ = self.backend_events.send(event);
@@ -256,7 +234,7 @@ impl RmClient {
         if !response.nodes.is_empty() {
             self.update_required_nodes();
         }
-        let awaiting = self.ledger.outstanding() > 0 || self.constrained.outstanding() > 0;
+        let awaiting = self.ledger.outstanding() > 0;
         self.interval.on_heartbeat(changed, awaiting, now);
         None
     }
@@ -403,7 +381,7 @@ impl RmClient {
         if certain || lasted > REQUEST_REJECTED_MAX {
             self.error_since.clear();
             self.ledger.set_wants(BTreeMap::new(), self.ledger.reply_count());
-            self.constrained.set(BTreeMap::new(), self.ledger.reply_count());
+            self.ledger.set_constrained_wants(BTreeMap::new(), self.ledger.reply_count());
             let why = match error.hint() {
                 Some(hint) => format!("{error}; {hint}"),
                 None => error.to_string(),
@@ -474,7 +452,7 @@ impl RmClient {
     /// Releases everything and reports the outcome of the job.
     async fn finish(&mut self, finish: Finish) -> SessionEnd {
         self.ledger.set_wants(BTreeMap::new(), self.ledger.reply_count());
-        self.constrained.set(BTreeMap::new(), self.ledger.reply_count());
+        self.ledger.set_constrained_wants(BTreeMap::new(), self.ledger.reply_count());
         for container in self.held.keys() {
             self.ledger.release(*container);
         }
