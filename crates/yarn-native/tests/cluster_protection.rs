@@ -7,7 +7,7 @@ use testbed::{Cluster, File, Options};
 use yarn_native::types::{ExitStatus, LaunchContext};
 
 async fn check_container_with_protection(protection: &str) {
-    let _turn = turn().await;
+    let _lock = cluster_lock().await;
     let options = Options { nodes: 1, ..options() };
     let options = options.set(File::Core, "hadoop.rpc.protection", protection);
     let cluster = Cluster::start(options).unwrap_or_else(|failure| panic!("{failure}"));

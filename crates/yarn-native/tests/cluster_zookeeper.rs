@@ -38,7 +38,7 @@ async fn failover_loses_no_container_exit() {
     must(cluster.kill(active));
     // This container ends while no ResourceManager is active.
     release(&directory, "missed");
-    master.until_node_says(&missed, ContainerState::Complete).await;
+    master.until_node_reports(&missed, ContainerState::Complete).await;
 
     master
         .until("a registration with the other", |master| (master.registrations >= 2).then_some(()))
