@@ -199,11 +199,11 @@ impl fmt::Display for Ending {
             Ending::Exited { code } => write!(f, "exited with code {code}"),
             Ending::Signalled { signal } => write!(f, "was killed by {}", signal_name(*signal)),
             Ending::PortTaken { port } => {
-                write!(f, "failed when somebody else had taken its port {port}")
+                write!(f, "failed because another process took its port {port}")
             }
-            Ending::Outdated => write!(f, "came too late to join its peers"),
+            Ending::Outdated => write!(f, "was too late to join its round"),
             Ending::NotStarted { reason: why } => write!(f, "could not be started: {why}"),
-            Ending::SetupFailed { reason: why } => write!(f, "could not get ready: {why}"),
+            Ending::SetupFailed { reason: why } => write!(f, "could not be set up: {why}"),
             Ending::AgentDied { status } if *status > 128 => {
                 write!(f, "lost its agent, which was killed by {}", signal_name(*status - 128))
             }
@@ -223,7 +223,7 @@ impl fmt::Display for Ending {
             Ending::Lost => write!(f, "was lost with its container"),
             Ending::NodeFault { reason: why } => write!(f, "could not run on its node: {why}"),
             Ending::HeartbeatTimeout { silent_for: quiet } => {
-                write!(f, "was not heard of for {quiet}")
+                write!(f, "sent no heartbeat for {quiet}")
             }
             Ending::TimedOut { timeout: wait, after } => match wait {
                 TimeoutKind::Launch => write!(f, "had no container running after {after}"),
@@ -232,7 +232,7 @@ impl fmt::Display for Ending {
                 TimeoutKind::Stop => write!(f, "did not stop within {after}"),
             },
             Ending::UploadFailed { reason: why } => {
-                write!(f, "succeeded, but its outputs were not saved: {why}")
+                write!(f, "succeeded, but its outputs were not uploaded: {why}")
             }
         }
     }

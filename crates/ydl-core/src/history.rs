@@ -188,9 +188,9 @@ pub enum Disposition {
 impl fmt::Display for HistoryKind {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            HistoryKind::JobStarted => write!(f, "the job began"),
+            HistoryKind::JobStarted => write!(f, "the job started"),
             HistoryKind::RoundStarted { round, tasks } => {
-                write!(f, "round {round} began with {}", counted(*tasks, "task"))
+                write!(f, "round {round} started with {}", counted(*tasks, "task"))
             }
             HistoryKind::AttemptStarted { task, attempt, node, .. } => {
                 write!(f, "{task} runs on `{node}` (attempt {attempt})")
@@ -200,11 +200,11 @@ impl fmt::Display for HistoryKind {
             } => {
                 write!(f, "{task} {ending} on `{node}` (attempt {attempt})")?;
                 match next {
-                    Disposition::Retry { after: Span(0) } => write!(f, "; it starts again"),
-                    Disposition::Retry { after } => write!(f, "; it starts again in {after}"),
-                    Disposition::Tolerated => write!(f, "; the job goes on without it"),
+                    Disposition::Retry { after: Span(0) } => write!(f, "; retrying"),
+                    Disposition::Retry { after } => write!(f, "; retrying in {after}"),
+                    Disposition::Tolerated => write!(f, "; the job continues without it"),
                     Disposition::Suspected => {
-                        write!(f, "; the job fails unless a peer was taken from it")
+                        write!(f, "; the job fails unless a peer was lost")
                     }
                     Disposition::FailJob => write!(f, "; the job fails"),
                     Disposition::Done | Disposition::NoAction => Ok(()),
@@ -213,38 +213,40 @@ impl fmt::Display for HistoryKind {
             HistoryKind::AttemptStopped { task, attempt } => {
                 write!(f, "{task} is stopped (attempt {attempt})")
             }
-            HistoryKind::RoundRestarted { round, task: because, cause: how, tasks } => {
+            HistoryKind::RoundRestarted { round, task, cause, tasks } => {
                 let tasks = counted(*tasks, "task");
-                write!(f, "round {round} gathers {tasks} because ")?;
-                match how {
-                    RestartCause::AttemptEnded => write!(f, "of {because}"),
-                    RestartCause::TaskJoined => write!(f, "{because} joins"),
-                    RestartCause::TaskLeft => write!(f, "{because} leaves"),
+                write!(f, "round {round} restarts with {tasks}: {task} ")?;
+                match cause {
+                    RestartCause::AttemptEnded => write!(f, "ended"),
+                    RestartCause::TaskJoined => write!(f, "joined"),
+                    RestartCause::TaskLeft => write!(f, "left"),
                 }
             }
             HistoryKind::MembersChanged { round, tasks } => {
-                write!(f, "round {round} goes on with {}", counted(*tasks, "task"))
+                write!(f, "round {round} continues with {}", counted(*tasks, "task"))
             }
             HistoryKind::GangReleased { tries, backoff, missing } => write!(
                 f,
-                "gave its containers back (try {tries}) and asks again in {backoff}: {missing}"
+                "released its containers (try {tries}); asking again in {backoff}: {missing}"
             ),
-            HistoryKind::NodeExcluded { node, reason: because, .. } => {
-                write!(f, "node `{node}` is avoided for a while: {because}")
+            HistoryKind::NodeExcluded { node, reason, .. } => {
+                write!(f, "node `{node}` is excluded: {reason}")
             }
-            HistoryKind::NodeReadmitted { node } => write!(f, "node `{node}` is no longer avoided"),
+            HistoryKind::NodeReadmitted { node } => {
+                write!(f, "node `{node}` is no longer excluded")
+            }
             HistoryKind::MemoryIncreased { task, memory_mib } => {
-                write!(f, "{task} asks for {} from now on", crate::spec::Memory(*memory_mib))
+                write!(f, "{task} will ask for {}", crate::spec::Memory(*memory_mib))
             }
-            HistoryKind::RoleScaled { role, from, to, reason: because } => {
-                write!(f, "role `{role}` goes from {from} to {to}")?;
-                match because {
-                    Some(because) => write!(f, ": {because}"),
+            HistoryKind::RoleScaled { role, from, to, reason } => {
+                write!(f, "role `{role}` scaled from {from} to {to}")?;
+                match reason {
+                    Some(reason) => write!(f, ": {reason}"),
                     None => Ok(()),
                 }
             }
             HistoryKind::MasterRecovered { live } => {
-                write!(f, "a new master took over {}", counted(*live, "container"))
+                write!(f, "a new master recovered {}", counted(*live, "container"))
             }
             HistoryKind::JobEnding { outcome } => write!(f, "the job is ending: {outcome}"),
             HistoryKind::JobFinished { outcome } => write!(f, "{}", outcome.sentence()),

@@ -94,7 +94,7 @@ impl FromStr for TaskId {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Self, String> {
-        let wrong = || format!("`{text}` is not a task; a task looks like `worker:3`");
+        let wrong = || format!("invalid task `{text}`: expected a task such as `worker:3`");
         let (role, index) = text.rsplit_once(':').ok_or_else(wrong)?;
         let index = index.parse().map_err(|_| wrong())?;
         if role.is_empty() {

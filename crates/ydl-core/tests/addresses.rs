@@ -153,7 +153,7 @@ fn a_job_of_tensorflow_has_its_roles_and_no_others() {
     expect![[r#"
         `roles`: a TensorFlow job needs the role `worker`, `chief` or `evaluator`
         `roles.tensorboard.instances`: a TensorFlow job has one tensorboard, not 2
-        `roles.server`: TensorFlow knows no role `server`"#]]
+        `roles.server`: TensorFlow has no role `server`"#]]
     .assert_eq(&complaints(draft(&[("tensorboard", 2), ("server", 1)])));
     expect![[r#"
         `roles.chief.instances`: a TensorFlow job has one chief, not 3
@@ -168,10 +168,10 @@ fn flags_are_for_programs_of_tensorflow_with_workers_and_servers() {
     let mut script = flagged(&[("chief", 1), ("worker", 1)]);
     script.roles[1].command = Command::Shell("python train.py".into());
     expect![[r#"
-        `roles.chief`: flags can name `ps` and `worker`, and no `chief`
+        `roles.chief`: flags support only `ps` and `worker`, not `chief`
         `roles.worker.shell`: a script gets no flags"#]]
     .assert_eq(&complaints(script));
     let foreign = JobSpecBuilder { framework: Framework::None, ..flagged(&[("worker", 1)]) };
-    expect!["`cluster_flags`: only programs of TensorFlow have such flags"]
+    expect!["`cluster_flags`: only TensorFlow programs have such flags"]
         .assert_eq(&complaints(foreign));
 }

@@ -161,7 +161,7 @@ fn a_job_has_the_master_s_scheduler_or_one_of_its_own() {
 fn a_job_needs_workers_and_servers_and_nobody_else() {
     expect![[r#"
         `roles`: an MXNet job needs the role `server`
-        `roles.chief`: MXNet knows no role `chief`"#]]
+        `roles.chief`: MXNet has no role `chief`"#]]
     .assert_eq(&complaints(draft(&["worker", "chief"])));
     expect!["`roles`: an MXNet job needs the role `worker`"]
         .assert_eq(&complaints(draft(&["server"])));
@@ -184,14 +184,14 @@ fn only_a_worker_is_replaced_alone() {
     job.roles[0].restart.scope = RestartScope::Task;
     assert_eq!(complaints(job.clone()), "");
     job.roles[1].restart.scope = RestartScope::Task;
-    expect!["`roles.server.restart.scope`: what a server of MXNet's has goes with it"]
+    expect!["`roles.server.restart.scope`: the state of an MXNet server is lost with it"]
         .assert_eq(&complaints(job.clone()));
     job.roles[0].restart.scope = RestartScope::Role;
     job.roles[1].restart.scope = RestartScope::Job;
-    expect!["`roles.worker.restart.scope`: MXNet's processes meet anew all together"]
+    expect!["`roles.worker.restart.scope`: MXNet's processes must restart together"]
         .assert_eq(&complaints(job));
     let mut own = draft(&["worker", "server", "scheduler"]);
     own.roles[0].restart.scope = RestartScope::Task;
-    expect!["`roles.worker.restart.scope`: MXNet's own scheduler does not take a worker back"]
+    expect!["`roles.worker.restart.scope`: MXNet's own scheduler does not readmit a worker"]
         .assert_eq(&complaints(own));
 }

@@ -49,7 +49,7 @@ fn a_task_is_written_as_it_is_read() {
 fn what_is_not_a_task_is_told_how_one_looks() {
     for text in ["worker", ":3", "worker:", "worker:x", "worker:-1", "worker:4294967296", ""] {
         let complaint = text.parse::<TaskId>().unwrap_err();
-        let expected = format!("`{text}` is not a task; a task looks like `worker:3`");
+        let expected = format!("invalid task `{text}`: expected a task such as `worker:3`");
         assert_eq!(complaint, expected);
     }
 }
@@ -82,9 +82,7 @@ fn a_wait_doubles_up_to_its_most_and_never_overflows() {
 fn a_framework_that_is_not_known_is_told_those_that_are() {
     assert_eq!("mxnet".parse(), Ok(Framework::Mxnet));
     let complaint = "tensorflow1".parse::<Framework>().unwrap_err();
-    assert!(
-        complaint.starts_with("`tensorflow1` is not a framework that ydl knows; it knows `none`")
-    );
+    assert!(complaint.starts_with("unknown framework `tensorflow1`: expected one of `none`"));
 }
 
 #[test]

@@ -225,7 +225,7 @@ fn flag_error_names_the_flag() {
 
             hint: relative paths count from `HERE`
 
-            error: --framework mx: `framework`: `mx` is not a framework that ydl knows; it knows `none`, `mxnet`, `pytorch`, `horovod`, `xgboost`, `lightgbm`, `tensorflow`, `jax`
+            error: --framework mx: `framework`: unknown framework `mx`: expected one of `none`, `mxnet`, `pytorch`, `horovod`, `xgboost`, `lightgbm`, `tensorflow`, `jax`
 
             hint: did you mean `mxnet`?
 

@@ -190,7 +190,7 @@ fn two_tasks_may_not_write_one_name() {
     let home = Home::new();
     assert_refused(
         &home.submit(&script(2, "true", "outputs: {model: out}")),
-        "2 tasks would write their `model` to the one name",
+        "2 tasks would write `model` to the same destination",
         "take it from one task with `from: worker:0`",
     );
     assert_refused(
@@ -204,7 +204,7 @@ fn two_tasks_may_not_write_one_name() {
             "true",
             "outputs: {a: {to: out, from: 'worker:0'}, b: {to: out, from: 'worker:1'}}",
         )),
-        "another output goes to the one name",
+        "another output has the same destination",
         "give one of them another name",
     );
     let ran = home.submit(&script(
@@ -448,7 +448,7 @@ fn files_that_were_divided_are_not_left_to_nobody() {
     for size in ["worker=3", "worker=1"] {
         assert_refused(
             &home.run(&["scale", &id, size]),
-            "the files of the input `train` were divided over the 2 tasks that role `worker` had at submit",
+            "the files of the input `train` were divided over the 2 tasks of role `worker` at submit",
             "submit again with",
         );
     }

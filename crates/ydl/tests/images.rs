@@ -159,7 +159,7 @@ fn images_that_cannot_be_are_refused_with_a_remedy() {
             {docker: 'me:hunter2@registry/x'}
             error: job.yaml:1:23: `environment.docker`: the image's name has an `@` that is not followed by `sha256:` and a digest
 
-            hint: a login does not belong into a name: see `login`
+            hint: credentials do not belong in a name: see `login`
 
             {docker: 'bad host.com:99999/x'}
             error: job.yaml:1:23: `environment.docker`: `bad host.com:99999` cannot be a registry
@@ -225,9 +225,9 @@ fn mounts_and_networks_are_checked_for_their_form() {
             hint: write `mounts: [/a:/b:ro]`
 
             {docker: a, mounts: ['/a:/b']}
-            error: job.yaml:1:35: `environment.mounts`: `/a:/b` does not say whether it may be changed
+            error: job.yaml:1:35: `environment.mounts`: `/a:/b` has no mode
 
-            hint: add `:ro`, or `:rw` where programs write there
+            hint: add `:ro`, or `:rw` if programs write there
 
             {docker: a, mounts: ['/a']}
             error: job.yaml:1:35: `environment.mounts`: `/a` is not a mount
@@ -238,12 +238,12 @@ fn mounts_and_networks_are_checked_for_their_form() {
             error: job.yaml:1:35: `environment.mounts`: `rx` in `/a:/b:rx` is neither `ro` nor `rw`
 
             {docker: a, mounts: ['data:/b:ro']}
-            error: job.yaml:1:34: `environment.mounts`: `data` is not a whole path on the node
+            error: job.yaml:1:34: `environment.mounts`: `data` is not an absolute path on the node
 
             hint: files of the job come along with `files`; a mount is a path that every node has
 
             {docker: a, mounts: ['/a:b:ro']}
-            error: job.yaml:1:34: `environment.mounts`: `b` is not a whole path in the image
+            error: job.yaml:1:34: `environment.mounts`: `b` is not an absolute path in the image
 
             {docker: a, mounts: ['/a/../etc:/b:ro']}
             error: job.yaml:1:34: `environment.mounts`: `/a/../etc` holds `..`
@@ -257,7 +257,7 @@ fn mounts_and_networks_are_checked_for_their_form() {
             error: job.yaml:1:34: `environment.mounts`: `/a,b` holds `,`, which no mount can have
 
             {docker: a, mounts: ['/a:/x:ro', '/b:/x/:rw']}
-            error: job.yaml:1:34: `environment.mounts`: two mounts would be seen at `/x/`
+            error: job.yaml:1:34: `environment.mounts`: two mounts have the same path `/x/`
 
             hint: give one of them another place in the image
 

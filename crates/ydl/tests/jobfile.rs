@@ -418,7 +418,7 @@ ports: 5-70000
         expect![[r#"
             error: job.yaml:1:7: `name`: expected text, found a list
 
-            error: job.yaml:2:12: `framework`: `mxnte` is not a framework that ydl knows; it knows `none`, `mxnet`, `pytorch`, `horovod`, `xgboost`, `lightgbm`, `tensorflow`, `jax`
+            error: job.yaml:2:12: `framework`: unknown framework `mxnte`: expected one of `none`, `mxnet`, `pytorch`, `horovod`, `xgboost`, `lightgbm`, `tensorflow`, `jax`
 
             hint: did you mean `mxnet`?
 
@@ -491,14 +491,14 @@ fn a_role_needs_a_command() {
         expect![[r#"
         error: job.yaml:1:9: `roles.worker.run`: role `worker` has no command
 
-        hint: say what it runs: `run: python train.py`"#]],
+        hint: set `run: python train.py`"#]],
     );
     check_bad(
         "roles: {worker: {run: ''}}",
         expect![[r#"
         error: job.yaml:1:23: `roles.worker.run`: role `worker` has no command
 
-        hint: say what it runs: `run: python train.py`"#]],
+        hint: set `run: python train.py`"#]],
     );
     check_bad(
         "roles: {worker: {shell: ' '}}",
@@ -509,7 +509,7 @@ fn a_role_needs_a_command() {
         expect![[r#"
         error: job.yaml:1:23: `roles.worker.run`: role `worker` has no command
 
-        hint: say what it runs: `run: python train.py`"#]],
+        hint: set `run: python train.py`"#]],
     );
     check_bad(
         "roles: {worker: {run: a, shell: b}}",
@@ -522,7 +522,7 @@ fn a_role_needs_a_command() {
         expect![[r#"
             error: job.yaml:2:9: `roles.worker.run`: role `worker` has no command
 
-            hint: say what it runs: `run: python train.py`"#]],
+            hint: set `run: python train.py`"#]],
     );
     check_bad(
         "roles: {worker: {run: cat x | wc -l}}",
@@ -674,7 +674,7 @@ fn duplicates_are_refused() {
 
             hint: the first is on line 4
 
-            error: job.yaml:6:8: `files`: two files would be called `train.py` in a task's directory
+            error: job.yaml:6:8: `files`: two files have the name `train.py` in a task's directory
 
             hint: rename one: `files: [{model.py: other/model.py}]`"#]],
     );
@@ -685,15 +685,15 @@ fn names_and_variables_have_limits() {
     check_bad(
         "name: a/b\nroles: {'w w': {run: sleep 1, env: {YDL_X: 1, 'A=B': 2}}}",
         expect![[r#"
-            error: job.yaml:1:7: `name`: `/` cannot be part of a name
+            error: job.yaml:1:7: `name`: invalid character `/` in a name
 
             hint: use letters from a to z, digits, `-`, `_` and `.`
 
-            error: job.yaml:2:9: `roles.w w`: ` ` cannot be part of a name
+            error: job.yaml:2:9: `roles.w w`: invalid character ` ` in a name
 
             hint: use letters from a to z, digits, `-`, `_` and `.`
 
-            error: job.yaml:2:31: `roles.w w.env`: `A=B` cannot be the name of a variable
+            error: job.yaml:2:31: `roles.w w.env`: invalid variable name `A=B`
 
             error: job.yaml:2:31: `roles.w w.env`: `YDL_X`: names beginning with YDL_ are ydl's own
 

@@ -68,7 +68,7 @@ fn a_job_whose_environment_has_no_tensorboard_says_so_and_succeeds() {
     ));
     home.wait_for("the end of its TensorBoard", |home| {
         let ran = home.run(&["status", &id]);
-        ran.out.contains("the job goes on without it").then_some(())
+        ran.out.contains("the job continues without it").then_some(())
     });
     let logs = home.run(&["logs", &id, "tensorboard"]);
     let sentence = "there is no `tensorboard` in the job's environment";

@@ -109,7 +109,7 @@ fn pytorch_goes_on_with_two_four_one_and_two_workers() {
     nodes_are(cluster, &[&own]);
     reaches(&job, &[2, 4, 1]);
     let why = job.status()["view"]["why"].to_string();
-    assert!(why.contains("`worker` goes on with 1 of 4"), "{why}");
+    assert!(why.contains("`worker` continues with 1 of 4"), "{why}");
     let hosts = cluster.nodes().iter();
     let mut hosts = hosts.map(|node| node.address.ip().to_string());
     let other = hosts.find(|host| *host != own).expect("another node");

@@ -290,9 +290,8 @@ fn a_full_queue_is_waited_for_until_the_deadline() {
     let ran = other.submit(&format!("{{queue: narrow, timeouts: {{allocation: 5s}}, {workers}}}"));
     assert_eq!(ran.code, 120, "{ran:#?}");
     assert!(
-        ran.err.contains(
-            "0 of 1 containers were there after 5s; missing: 1 × `worker` (1 GiB, 1 vcore)"
-        ),
+        ran.err
+            .contains("0 of 1 containers granted after 5s; missing: 1 × `worker` (1 GiB, 1 vcore)"),
         "{ran:#?}"
     );
     // There is no room for the master either.

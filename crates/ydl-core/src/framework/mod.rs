@@ -253,7 +253,7 @@ impl Framework {
             all.push(complaint("gang", what, hint));
         }
         if draft.cluster_flags && !needs.supports_flags() {
-            let what = "only programs of TensorFlow have such flags".to_owned();
+            let what = "only TensorFlow programs have such flags".to_owned();
             let hint = "leave it out, or set `framework: tensorflow`";
             all.push(complaint("cluster_flags", what, hint));
         }
@@ -261,7 +261,7 @@ impl Framework {
         if let (Option::None, Some(role)) = (needs.resize_policy(), elastic.next()) {
             let key = format!("roles.{}.instances", role.name);
             let what = format!("the number of {} cannot change while they run", needs.label());
-            all.push(complaint(&key, what, "write one number of `instances`"));
+            all.push(complaint(&key, what, "set `instances` to one number"));
         }
         all
     }
@@ -301,7 +301,7 @@ impl FromStr for Framework {
         let found = Framework::ALL.iter().find(|framework| framework.name() == text);
         found.copied().ok_or_else(|| {
             let known: Vec<_> = Framework::ALL.iter().map(|f| format!("`{f}`")).collect();
-            format!("`{text}` is not a framework that ydl knows; it knows {}", known.join(", "))
+            format!("unknown framework `{text}`: expected one of {}", known.join(", "))
         })
     }
 }

@@ -87,7 +87,7 @@ impl FrameworkProfile for Mxnet {
         for role in &draft.roles {
             let known = [WORKER, SERVER, SCHEDULER].contains(&role.name.as_str());
             if !known {
-                let what = format!("MXNet knows no role `{}`", role.name);
+                let what = format!("MXNet has no role `{}`", role.name);
                 add(&format!("roles.{}", role.name), what, "its roles are `worker` and `server`");
             }
             let key = format!("roles.{}.restart.scope", role.name);
@@ -97,17 +97,17 @@ impl FrameworkProfile for Mxnet {
                 (RestartScope::Task, WORKER) if count(SCHEDULER) == 0 => {}
                 (RestartScope::Task, WORKER) => add(
                     &key,
-                    "MXNet's own scheduler does not take a worker back".to_owned(),
+                    "MXNet's own scheduler does not readmit a worker".to_owned(),
                     "leave out the role `scheduler`: ydl's does",
                 ),
                 (RestartScope::Task, _) => add(
                     &key,
-                    format!("what a {} of MXNet's has goes with it", role.name),
+                    format!("the state of an MXNet {} is lost with it", role.name),
                     "`scope: task` is for the role `worker` alone, and for `dist_async`",
                 ),
                 (RestartScope::Role, _) => add(
                     &key,
-                    "MXNet's processes meet anew all together".to_owned(),
+                    "MXNet's processes must restart together".to_owned(),
                     "`scope: job`, or `scope: task` for workers of `dist_async`",
                 ),
             }

@@ -110,12 +110,12 @@ impl FrameworkProfile for Tensorflow {
             let name = role.name.as_str();
             let key = format!("roles.{name}");
             if !ROLES.contains(&name) {
-                let what = format!("TensorFlow knows no role `{name}`");
+                let what = format!("TensorFlow has no role `{name}`");
                 let hint = "its roles are `chief`, `worker`, `ps`, `evaluator` and `tensorboard`";
                 add(&key, what, hint);
             } else if flagged && ![PS, WORKER].contains(&name) {
-                let what = format!("flags can name `ps` and `worker`, and no `{name}`");
-                add(&key, what, "leave `cluster_flags` out: `TF_CONFIG` names everybody");
+                let what = format!("flags support only `ps` and `worker`, not `{name}`");
+                add(&key, what, "leave `cluster_flags` out: `TF_CONFIG` names all roles");
             }
             if flagged && matches!(role.command, Command::Shell(_)) {
                 let what = "a script gets no flags".to_owned();

@@ -133,7 +133,7 @@ impl Job {
         }
         let waited = since.map(|since| format!(" after {}", self.now - since)).unwrap_or_default();
         let mut text = format!(
-            "{} of {} containers were there{waited}; missing: {}",
+            "{} of {} containers granted{waited}; missing: {}",
             self.held.len(),
             self.wanted_tasks(),
             missing.join(", "),
@@ -148,7 +148,7 @@ impl Job {
     pub(super) fn describe_excluded(&self) -> Option<String> {
         let avoided = self.nodes.excluded();
         let names: Vec<_> = avoided.iter().map(|node| format!("`{node}`")).collect();
-        (!names.is_empty()).then(|| format!("avoided nodes: {}", names.join(", ")))
+        (!names.is_empty()).then(|| format!("excluded nodes: {}", names.join(", ")))
     }
 
     /// Arms the allocation timeout of a job whose tasks start on their own. They may wait for each

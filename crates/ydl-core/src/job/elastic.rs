@@ -211,7 +211,7 @@ impl Job {
         let here = self.members_in_round(role);
         let apart = want - here;
         if apart > 0 && here >= range.min {
-            return Some(format!("`{name}` goes on with {here} of {want}"));
+            return Some(format!("`{name}` continues with {here} of {want}"));
         }
         let mut pending_rounds = self.pending_rounds.values();
         let pending = pending_rounds.find(|it| it.shares.contains_key(&role))?;
@@ -222,7 +222,7 @@ impl Job {
         };
         if ready >= needs {
             let settle = self.spec.gang.settle;
-            return Some(format!("`{name}` begins with {ready} unless more come within {settle}"));
+            return Some(format!("`{name}` starts with {ready} unless more join within {settle}"));
         }
         let members = pending.members.iter().filter(|key| key.role == role);
         let missing = members.filter(|key| !matches!(self.task(**key).phase, Phase::Ready { .. }));

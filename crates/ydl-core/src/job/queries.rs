@@ -216,7 +216,7 @@ impl Job {
             return if left == 0 {
                 over
             } else {
-                format!("{over}; {} still to stop", counted(left, "container"))
+                format!("{over}; {} still stopping", counted(left, "container"))
             };
         }
         let mut waits = Vec::new();
@@ -224,7 +224,7 @@ impl Job {
             for (state, what) in WAITS {
                 let tasks = role.count(state);
                 if tasks > 0 && state == TaskState::Asked && self.waits_for_job_start(at) {
-                    waits.push(format!("{tasks} × `{}` for the job to run", spec.name));
+                    waits.push(format!("{tasks} × `{}` for the job to start", spec.name));
                 } else if tasks > 0 && state == TaskState::Asked && self.is_blocked(at) {
                     let after: Vec<_> =
                         spec.depends_on.iter().map(|it| format!("`{it}`")).collect();
@@ -254,7 +254,7 @@ impl Job {
         said.extend(self.describe_awaited_peers());
         if let Some(doubt) = &self.suspicion {
             let cause = &doubt.cause;
-            said.push(format!("{cause}, and the job fails unless a peer was taken from it"));
+            said.push(format!("{cause}, and the job fails unless a peer was lost"));
         }
         if !waits.is_empty() {
             said.push(format!("waiting: {}", waits.join(", ")));
@@ -323,9 +323,9 @@ const MAX_NAMED: usize = 4;
 /// Descriptions of waits, by task state. Ready tasks wait for these.
 const WAITS: [(TaskState, &str); 6] = [
     (TaskState::Asked, "for a container"),
-    (TaskState::BackingOff, "to try again"),
+    (TaskState::BackingOff, "to retry"),
     (TaskState::Launching, "for its agent"),
     (TaskState::Starting, "for its program to start"),
     (TaskState::Restarting, "for its program to stop"),
-    (TaskState::Stopping, "to be saved and stopped"),
+    (TaskState::Stopping, "to upload and stop"),
 ];

@@ -43,7 +43,7 @@ impl Job {
             (None, _) if self.mutant.is(Mutant::IgnoresUploadFailure) => None,
             (None, ContainerFate::Ended) => Some("the container ended first".to_string()),
             (None, ContainerFate::AgentAlive | ContainerFate::Unknown) => {
-                Some("copying them took too long".to_string())
+                Some("the upload timed out".to_string())
             }
         };
         let succeeded = then == NextStep::Finish(TaskResult::Succeeded);

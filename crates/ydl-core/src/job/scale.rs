@@ -30,9 +30,7 @@ impl Job {
         if self.done() != JobProgress::Incomplete {
             return Err(vec![SpecIssue {
                 key: format!("roles.{role}"),
-                message:
-                    "everybody whom the job needs is done, and it only waits for those who follow"
-                        .into(),
+                message: "all required tasks are done, and the job only waits for followers".into(),
                 hint: None,
             }]);
         }
@@ -67,13 +65,13 @@ impl Job {
         let hint = match instances < had.instances {
             true => "submit again with fewer instances",
             false => {
-                "submit again with more instances; or say `allow_empty: true` next time, and further tasks get none"
+                "submit again with more instances; or set `allow_empty: true`, and further tasks get none"
             }
         };
         Some(vec![SpecIssue {
             key: format!("roles.{role}"),
             message: format!(
-                "the files of the input `{}` were divided over the {} that role `{role}` had at submit",
+                "the files of the input `{}` were divided over the {} of role `{role}` at submit",
                 input.name,
                 counted(had.instances, "task"),
             ),

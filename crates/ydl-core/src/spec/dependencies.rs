@@ -13,11 +13,11 @@ pub(super) fn complaints(all: &mut SpecIssues, draft: &JobSpecBuilder) {
             let hint = format!("the roles are `{}`", there.join("`, `"));
             all.add(&key, format!("the job has no role `{unknown}`"), &hint);
         } else if waits_for_itself(draft, role) {
-            let what = format!("role `{}` would wait for itself", role.name);
+            let what = format!("role `{}` depends on itself", role.name);
             all.add(&key, what, "leave one of them out");
         }
         if draft.gang.together {
-            let what = "tasks of this job start together, so that none begins after others";
+            let what = "tasks of this job start together, so no role can depend on another";
             all.add(&key, what.to_owned(), "leave it out, or set `gang: false`");
         }
     }
@@ -26,7 +26,7 @@ pub(super) fn complaints(all: &mut SpecIssues, draft: &JobSpecBuilder) {
         && draft.roles.iter().any(|role| !role.depends_on.is_empty())
         && !draft.gang.together
     {
-        let what = "a failure would start all roles again at once, and some begin after others";
+        let what = "a failure would restart all roles at once, but some depend on others";
         let key = format!("roles.{}.restart.scope", role.name);
         all.add(&key, what.to_owned(), "set it to `task` or `role`");
     }

@@ -19,10 +19,10 @@ fn of_role(all: &mut SpecIssues, draft: &JobSpecBuilder, role: &RoleSpec) {
     let size = format!("{key}.instances");
     if range.min == 0 {
         let what = "a round of 0 tasks does nothing".to_owned();
-        all.add(&size, what, "`min: 1` is the least");
+        all.add(&size, what, "the minimum is `min: 1`");
     }
     if range.min > range.max {
-        let what = format!("the least ({}) is more than the most ({})", range.min, range.max);
+        let what = format!("`min` ({}) exceeds `max` ({})", range.min, range.max);
         all.add(&size, what, "");
     } else if !(range.min..=range.max).contains(&role.instances) {
         let what = format!(
@@ -39,7 +39,7 @@ fn of_role(all: &mut SpecIssues, draft: &JobSpecBuilder, role: &RoleSpec) {
     }
     if role.restart.scope == RestartScope::Task {
         let what = format!(
-            "tasks of the elastic role `{}` cannot start again alone: who is in a round changes with it",
+            "tasks of the elastic role `{}` cannot restart alone: a restart changes the members of the round",
             role.name
         );
         all.add(&format!("{key}.restart.scope"), what, "set it to `job`");
@@ -57,14 +57,16 @@ fn of_role(all: &mut SpecIssues, draft: &JobSpecBuilder, role: &RoleSpec) {
     match role.completion {
         Completion::All | Completion::Primary => {}
         Completion::Any | Completion::Service | Completion::Follows | Completion::Sidecar => {
-            let what =
-                format!("the elastic role `{}` is done when everybody in its round is", role.name);
+            let what = format!(
+                "the elastic role `{}` is done when all members of its round are",
+                role.name
+            );
             let hint = "set it to `all` or `primary`";
             all.add(&format!("{key}.completion"), what, hint);
         }
     }
     if role.tolerate > 0 {
-        let what = format!("the elastic role `{}` does without tasks by its `min`", role.name);
+        let what = format!("the elastic role `{}` tolerates missing tasks by its `min`", role.name);
         let hint = "leave `tolerate` out, and lower `min`";
         all.add(&format!("{key}.tolerate"), what, hint);
     }
@@ -78,7 +80,7 @@ fn of_role(all: &mut SpecIssues, draft: &JobSpecBuilder, role: &RoleSpec) {
             "its files are divided over the tasks of role `{}`, whose number changes",
             role.name
         );
-        let hint = "give all of them to everybody, and let programs choose by `YDL_RANK` and `YDL_WORLD_SIZE`";
+        let hint = "give all files to every task, and let programs choose by `YDL_RANK` and `YDL_WORLD_SIZE`";
         all.add(&format!("inputs.{}", input.name), what, hint);
     }
 }

@@ -107,8 +107,8 @@ impl Mount {
         let (from, to, mode) = match parts.as_slice() {
             [from, to, mode] => (*from, *to, *mode),
             [_, _] => {
-                let what = format!("`{text}` does not say whether it may be changed");
-                return wrong(what, "add `:ro`, or `:rw` where programs write there");
+                let what = format!("`{text}` has no mode");
+                return wrong(what, "add `:ro`, or `:rw` if programs write there");
             }
             _ => return wrong(format!("`{text}` is not a mount"), form),
         };
@@ -157,7 +157,7 @@ fn path(text: &str, place: &str) -> Option<String> {
     }
     let shown: String = text.chars().filter(|c| !c.is_control()).take(200).collect();
     if !text.starts_with('/') {
-        Some(format!("`{shown}` is not a whole path {place}"))
+        Some(format!("`{shown}` is not an absolute path {place}"))
     } else if text.split('/').any(|part| part == "..") {
         Some(format!("`{shown}` holds `..`"))
     } else if let Some(odd) = text.chars().find(|c| ":,;\"\\$`<>{}".contains(*c) || c.is_control())
@@ -221,8 +221,8 @@ pub(super) fn complaints(all: &mut SpecIssues, draft: &JobSpecBuilder) {
                 | Environment::Archive(_),
             ) => all.add(
                 &key,
-                "what is packed is packed once, for all roles".to_owned(),
-                "say it at the top as `environment`; a role may have `system` or an image of its own",
+                "a packed environment applies to all roles".to_owned(),
+                "set it at the top as `environment`; a role may have `system` or an image of its own",
             ),
         }
     }
@@ -243,7 +243,7 @@ fn of_image(all: &mut SpecIssues, key: &str, image: &Image) {
         if let Some((what, hint)) = mount.issue(runtime) {
             all.add(&mounts, what, hint);
         } else if !targets.insert(mount.to.trim_end_matches('/')) {
-            let what = format!("two mounts would be seen at `{}`", mount.to);
+            let what = format!("two mounts have the same path `{}`", mount.to);
             all.add(&mounts, what, "give one of them another place in the image");
         }
     }
@@ -300,7 +300,7 @@ fn reference(text: &str) -> Option<(String, &'static str)> {
     if digest.is_some_and(|digest| !is_digest(digest)) {
         // A password before an `@` is not repeated.
         let what = "the image's name has an `@` that is not followed by `sha256:` and a digest";
-        let hint = "a login does not belong into a name: see `login`";
+        let hint = "credentials do not belong in a name: see `login`";
         return Some((what.to_owned(), hint));
     }
     let (path, tag) = match named.rsplit_once(':') {

@@ -61,7 +61,7 @@ pub(super) fn complaints(draft: &JobSpecBuilder) -> Vec<SpecIssue> {
     for spec in &draft.roles {
         let key = format!("roles.{}", spec.name);
         if !names.insert(spec.name.clone()) {
-            all.add(&key, format!("the role `{}` is there twice", spec.name), "");
+            all.add(&key, format!("duplicate role `{}`", spec.name), "");
         }
         role(&mut all, &key, spec);
     }
@@ -92,10 +92,10 @@ fn name(all: &mut SpecIssues, key: &str, name: &str) {
     if name.is_empty() {
         all.add(key, "the name is empty".to_owned(), "");
     } else if name.len() > MAX_NAME_LEN {
-        let what = format!("the name has {} characters; {MAX_NAME_LEN} is the most", name.len());
+        let what = format!("the name has {} characters; the maximum is {MAX_NAME_LEN}", name.len());
         all.add(key, what, "");
     } else if let Some(odd) = name.chars().find(|c| !fits(*c)) {
-        let what = format!("`{odd}` cannot be part of a name");
+        let what = format!("invalid character `{odd}` in a name");
         all.add(key, what, "use letters from a to z, digits, `-`, `_` and `.`");
     } else if !name.starts_with(|c: char| c.is_ascii_alphanumeric()) {
         all.add(key, format!("`{name}` does not begin with a letter or digit"), "");
@@ -126,7 +126,7 @@ fn role(all: &mut SpecIssues, key: &str, role: &RoleSpec) {
         Command::Shell(script) => script.trim().is_empty(),
     };
     if empty {
-        let hint = "say what it runs: `run: python train.py`";
+        let hint = "set `run: python train.py`";
         all.add(&format!("{key}.run"), format!("role `{}` has no command", role.name), hint);
     }
     environment(all, &format!("{key}.env"), role.env.keys());
@@ -142,28 +142,26 @@ fn role(all: &mut SpecIssues, key: &str, role: &RoleSpec) {
             all.add(&key, "growing by 0 percent changes nothing".to_owned(), "");
         }
         if growth.max_mib < role.resources.memory_mib {
-            all.add(&key, "the largest size is smaller than the first".to_owned(), "");
+            all.add(&key, "the maximum size is smaller than the initial size".to_owned(), "");
         }
     }
     let mut ports = BTreeSet::new();
     for port in &role.ports {
         let fits = |c: char| c.is_ascii_alphanumeric() || c == '_';
         if port.is_empty() || !port.chars().all(fits) {
-            let what = format!("`{port}` cannot name a port");
+            let what = format!("invalid port name `{port}`");
             all.add(&format!("{key}.ports"), what, "use letters from a to z, digits and `_`");
         }
         if !ports.insert(port) {
-            all.add(&format!("{key}.ports"), format!("the port `{port}` is there twice"), "");
+            all.add(&format!("{key}.ports"), format!("duplicate port `{port}`"), "");
         }
     }
 }
 
 fn backoff(all: &mut SpecIssues, key: &str, backoff: Backoff) {
     if backoff.initial > backoff.max {
-        let what = format!(
-            "the first wait ({}) is longer than the longest ({})",
-            backoff.initial, backoff.max
-        );
+        let what =
+            format!("the initial wait ({}) exceeds the maximum ({})", backoff.initial, backoff.max);
         all.add(key, what, "");
     }
 }
@@ -172,7 +170,7 @@ fn files(all: &mut SpecIssues, draft: &JobSpecBuilder) {
     let mut names = BTreeSet::new();
     for file in &draft.files {
         if !names.insert(&file.name) {
-            let what = format!("two files would be called `{}` in a task's directory", file.name);
+            let what = format!("two files have the name `{}` in a task's directory", file.name);
             all.add("files", what, "rename one: `files: [{model.py: other/model.py}]`");
         }
         if file.name.is_empty() || file.name == "." || file.name == ".." || file.name.contains('/')
@@ -188,7 +186,7 @@ fn inputs(all: &mut SpecIssues, draft: &JobSpecBuilder) {
     for input in &draft.inputs {
         let key = format!("inputs.{}", input.name);
         if !names.insert(&input.name) {
-            let what = format!("something else is called `{}` in a task's directory", input.name);
+            let what = format!("the name `{}` is already used in a task's directory", input.name);
             all.add(&key, what, "give one of them another name");
         } else if !variables.insert(input.env_variable()) {
             let what = format!("another input has the variable `{}`", input.env_variable());
@@ -196,10 +194,10 @@ fn inputs(all: &mut SpecIssues, draft: &JobSpecBuilder) {
         }
         let name = &input.name;
         if name.is_empty() || name.starts_with('.') || name.contains('/') {
-            all.add(&key, format!("`{name}` cannot name an input"), "");
+            all.add(&key, format!("invalid input name `{name}`"), "");
         }
         if input.source.is_empty() {
-            all.add(&key, "it comes from nowhere".to_owned(), "");
+            all.add(&key, "the source is empty".to_owned(), "");
         }
         for role in &input.roles {
             if !draft.roles.iter().any(|known| known.name == *role) {
@@ -215,7 +213,7 @@ fn outputs(all: &mut SpecIssues, draft: &JobSpecBuilder) {
     for output in &draft.outputs {
         let key = format!("outputs.{}", output.from);
         if is_one_name(output) && !output.to.is_empty() && !names.insert(&output.to) {
-            let what = format!("another output goes to the one name `{}`, too", output.to);
+            let what = format!("another output has the same destination `{}`", output.to);
             let hint = "give one of them another name; a directory of both ends in `/`";
             all.add(&key, what, hint);
         }
@@ -227,7 +225,7 @@ fn outputs(all: &mut SpecIssues, draft: &JobSpecBuilder) {
             all.add("outputs", what, hint);
         }
         if output.to.is_empty() {
-            all.add("outputs", format!("`{}` goes nowhere", output.from), "");
+            all.add("outputs", format!("`{}` has no destination", output.from), "");
         }
         let from = output.from.trim_end_matches('/');
         if from.rsplit_once('/').is_some_and(|(dir, _)| dir.contains('*')) {
@@ -237,7 +235,7 @@ fn outputs(all: &mut SpecIssues, draft: &JobSpecBuilder) {
             all.add(&key, what, hint);
         }
         if output.every.is_some_and(|span| span < MIN_UPLOAD_INTERVAL) {
-            let what = "files are looked at no more often than every second".to_owned();
+            let what = "the minimum interval is one second".to_owned();
             all.add(&format!("{key}.every"), what, "5m is usual");
         }
         match &output.scope {
@@ -302,7 +300,7 @@ fn one_name(draft: &JobSpecBuilder, output: &Output) -> Option<String> {
         return None;
     }
     Some(format!(
-        "{tasks} tasks would write their `{}` to the one name `{}`",
+        "{tasks} tasks would write `{}` to the same destination `{}`",
         output.from, output.to
     ))
 }
@@ -310,7 +308,7 @@ fn one_name(draft: &JobSpecBuilder, output: &Output) -> Option<String> {
 fn environment<'a>(all: &mut SpecIssues, key: &str, names: impl Iterator<Item = &'a String>) {
     for name in names {
         if name.is_empty() || name.contains(['=', '\0']) {
-            all.add(key, format!("`{name}` cannot be the name of a variable"), "");
+            all.add(key, format!("invalid variable name `{name}`"), "");
         } else if name.starts_with("YDL_") {
             let what = format!("`{name}`: names beginning with YDL_ are ydl's own");
             all.add(key, what, "choose another name");
@@ -340,7 +338,7 @@ fn deadlines(all: &mut SpecIssues, draft: &JobSpecBuilder) {
         all.add("timeouts.run", "a job of 0 seconds can never run".to_string(), "");
     }
     if d.heartbeat.0 < MIN_HEARTBEAT_TIMEOUT_MS {
-        let what = "a healthy agent may be quiet for up to a second".to_string();
-        all.add("timeouts.heartbeat", what, "1s is the least, 60s is usual");
+        let what = "a healthy agent may pause for up to a second".to_string();
+        all.add("timeouts.heartbeat", what, "the minimum is 1s, 60s is usual");
     }
 }

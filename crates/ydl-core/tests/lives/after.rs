@@ -25,7 +25,7 @@ fn a_role_asks_for_nothing_until_every_task_of_another_has_run() {
         started c3
         started c4",
         expect![[r#"
-            · the job began
+            · the job started
             asks: 2 × server (1 GiB, 1 vcore)
             why: 0 tasks running; waiting: 2 × `server` for a container, 2 × `worker` for `server` to run
             launch c1 server:0
@@ -67,10 +67,10 @@ fn one_that_has_run_and_failed_has_run_and_who_starts_anew_waits_for_nobody() {
         asks",
         expect![[r#"
             running: server:0 in c1 in round 1, of 2 server, 1 worker
-            · server:0 exited with code 1 on `n1` (attempt 1); it starts again in 5s
+            · server:0 exited with code 1 on `n1` (attempt 1); retrying in 5s
             tell c1: stop
             release c1
-            why: 0 tasks running; waiting: 1 × `server` for a container, 1 × `server` to try again, 1 × `worker` for `server` to run
+            why: 0 tasks running; waiting: 1 × `server` for a container, 1 × `server` to retry, 1 × `worker` for `server` to run
             launch c2 server:1
             tell c2: run server:1 in round 1, attempt 1, of 2 server, 1 worker
             · server:1 runs on `n1` (attempt 1)
@@ -78,7 +78,7 @@ fn one_that_has_run_and_failed_has_run_and_who_starts_anew_waits_for_nobody() {
             launch c3 worker:0
             tell c3: run worker:0 in round 1, attempt 1, of 2 server, 1 worker
             · worker:0 runs on `n1` (attempt 1)
-            · worker:0 was preempted by the cluster on `n1` (attempt 1); it starts again
+            · worker:0 was preempted by the cluster on `n1` (attempt 1); retrying
             asks: 1 × worker (1 GiB, 1 vcore)"#]],
     );
 }
@@ -106,7 +106,7 @@ fn a_chain_of_roles_begins_one_after_the_other_and_ends() {
         exited c3 0
         saved c3",
         expect![[r#"
-            · the job began
+            · the job started
             asks: 1 × a (1 GiB, 1 vcore)
             launch c1 a:0
             tell c1: run a:0 in round 1, attempt 1, of 1 a, 1 b, 1 c
@@ -150,7 +150,7 @@ fn a_service_that_cannot_be_had_is_missed_by_those_who_wait_for_it() {
             [30s]
             why: 1 task running; waiting: 1 × `server` for a container, 1 × `worker` for `server` to run
             [1m 31s]
-            · the job is ending: failed: 1 of 3 containers were there after 1m 31s; missing: 1 × `server` (1 GiB, 1 vcore)
+            · the job is ending: failed: 1 of 3 containers granted after 1m 31s; missing: 1 × `server` (1 GiB, 1 vcore)
             · server:0 is stopped (attempt 1)
             tell c1: stop and save"#]],
     );
@@ -170,14 +170,14 @@ fn after_a_master_has_died_the_order_still_holds() {
         recovered c1
         asks",
         expect![[r#"
-            · the job began
+            · the job started
             launch c1 server:0
             tell c1: run server:0 in round 1, attempt 1, of 1 server, 1 worker
-            · a new master took over 1 container
+            · a new master recovered 1 container
             asks: nothing
             · server:0 runs on `n1` (attempt 1)
             asks: 1 × worker (1 GiB, 1 vcore)
-            · a new master took over 1 container
+            · a new master recovered 1 container
             asks: 1 × worker (1 GiB, 1 vcore)"#]],
     );
 }
@@ -195,7 +195,7 @@ fn a_service_that_runs_already_is_no_hope_for_one_that_cannot_be_had() {
         expect![[r#"
             running: chief:0 in c1 in round 1, of 1 chief, 1 server, 1 worker
             [1m]
-            · the job is ending: failed: 1 of 3 containers were there after 1m; missing: 1 × `server` (1 GiB, 1 vcore)
+            · the job is ending: failed: 1 of 3 containers granted after 1m; missing: 1 × `server` (1 GiB, 1 vcore)
             · chief:0 is stopped (attempt 1)
             tell c1: stop and save"#]],
     );

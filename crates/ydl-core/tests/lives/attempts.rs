@@ -24,14 +24,14 @@ fn an_attempt_that_is_over_is_not_the_one_that_its_task_is_at() {
         saved c2
         attempts worker:0 c2",
         expect![[r#"
-            · the job began
+            · the job started
             worker:0 is at 1, c1 has none
             server:0 is at none, c1 has none
             launch c1 worker:0
             tell c1: run worker:0 in round 1, attempt 1, of 1 worker
             · worker:0 runs on `n1` (attempt 1)
             worker:0 is at 1, c1 has 1
-            · worker:0 was killed by SIGKILL on `n1` (attempt 1); it starts again
+            · worker:0 was killed by SIGKILL on `n1` (attempt 1); retrying
             tell c1: stop
             worker:0 is at none, c1 has 1
             release c1
@@ -65,17 +65,17 @@ fn a_program_that_is_stopped_for_a_new_round_belongs_to_the_attempt_before() {
         ready c1
         attempts worker:0 c1",
         expect![[r#"
-            · the job began
+            · the job started
             launch c1 worker:0
             launch c2 worker:1
-            · round 1 began with 2 tasks
+            · round 1 started with 2 tasks
             tell c1: run worker:0 in round 1, attempt 1, of 2 worker at 2 of 2 addresses
             tell c2: run worker:1 in round 1, attempt 1, of 2 worker at 2 of 2 addresses
             · worker:0 runs on `n1` (attempt 1)
             · worker:1 runs on `n1` (attempt 1)
-            · worker:1 was killed by SIGKILL on `n1` (attempt 1); it starts again
+            · worker:1 was killed by SIGKILL on `n1` (attempt 1); retrying
             tell c2: stop
-            · round 2 gathers 2 tasks because of worker:1
+            · round 2 restarts with 2 tasks: worker:1 ended
             · worker:0 is stopped (attempt 1)
             tell c1: wait as worker:0 for round 2
             worker:0 is at 2, c1 has 1
@@ -99,20 +99,20 @@ fn a_task_that_was_scaled_away_is_at_no_attempt() {
         scale worker 2
         attempts worker:1 c2",
         expect![[r#"
-            · the job began
+            · the job started
             launch c1 worker:0
             tell c1: run worker:0 in round 1, attempt 1, of 2 worker
             launch c2 worker:1
             tell c2: run worker:1 in round 1, attempt 1, of 2 worker
             · worker:0 runs on `n1` (attempt 1)
             · worker:1 runs on `n1` (attempt 1)
-            · role `worker` goes from 2 to 1
+            · role `worker` scaled from 2 to 1
             · worker:1 is stopped (attempt 1)
             tell c2: stop and save
             worker:1 is at 1, c2 has 1
             release c2
             worker:1 is at none, c2 has none
-            · role `worker` goes from 1 to 2
+            · role `worker` scaled from 1 to 2
             worker:1 is at 2, c2 has none"#]],
     );
 }

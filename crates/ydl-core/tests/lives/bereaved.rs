@@ -20,23 +20,23 @@ fn a_program_that_fails_uses_up_a_restart_and_the_others_go_on() {
         exited c3 1",
         expect![[r#"
             running: worker:0 in c1, worker:1 in c2 in round 1, of 2 worker at 2 of 2 addresses
-            · worker:0 exited with code 1 on `n1` (attempt 1); it starts again
+            · worker:0 exited with code 1 on `n1` (attempt 1); retrying
             tell c1: stop
-            · round 2 gathers 2 tasks because of worker:0
+            · round 2 restarts with 2 tasks: worker:0 ended
             · worker:1 is stopped (attempt 1)
             tell c2: wait as worker:1 for round 2
-            · round 2 began with 1 task
+            · round 2 started with 1 task
             tell c2: run worker:1 as rank 0 in round 2, attempt 2, of 1 worker [1] at 1 of 1 addresses
             release c1
             launch c3 worker:0
-            · round 4 gathers 2 tasks because worker:0 joins
+            · round 4 restarts with 2 tasks: worker:0 joined
             tell c3: wait as worker:0 for round 4
             · worker:1 is stopped (attempt 2)
             tell c2: wait as worker:1 for round 4
-            · round 4 began with 2 tasks
+            · round 4 started with 2 tasks
             tell c3: run worker:0 in round 4, attempt 2, of 2 worker at 2 of 2 addresses
             tell c2: run worker:1 in round 4, attempt 3, of 2 worker at 2 of 2 addresses
-            · worker:1 exited with code 1 on `n1` (attempt 3); the job fails unless a peer was taken from it
+            · worker:1 exited with code 1 on `n1` (attempt 3); the job fails unless a peer was lost
             tell c2: stop and save
             · worker:0 exited with code 1 on `n1` (attempt 2); the job fails
             tell c3: stop and save
@@ -57,11 +57,11 @@ fn who_dies_of_a_peer_that_the_cluster_takes_is_not_blamed() {
         ready c2",
         expect![[r#"
             running: worker:0 in c1, worker:1 in c2 in round 1, of 2 worker at 2 of 2 addresses
-            · round 2 gathers 2 tasks because of worker:0
+            · round 2 restarts with 2 tasks: worker:0 ended
             · worker:1 is stopped (attempt 1)
             tell c2: wait as worker:1 for round 2
-            · worker:0 was preempted by the cluster on `n1` (attempt 1); it starts again
-            · round 2 began with 1 task
+            · worker:0 was preempted by the cluster on `n1` (attempt 1); retrying
+            · round 2 started with 1 task
             tell c2: run worker:1 as rank 0 in round 2, attempt 2, of 1 worker [1] at 1 of 1 addresses"#]],
     );
 }
@@ -86,27 +86,27 @@ fn who_failed_before_it_was_known_that_the_cluster_took_a_peer_has_used_up_nothi
         exited c4 1",
         expect![[r#"
             running: worker:0 in c1, worker:1 in c2 in round 1, of 2 worker at 2 of 2 addresses
-            · worker:0 exited with code 1 on `n1` (attempt 1); it starts again
+            · worker:0 exited with code 1 on `n1` (attempt 1); retrying
             tell c1: stop
-            · round 2 gathers 2 tasks because of worker:0
+            · round 2 restarts with 2 tasks: worker:0 ended
             · worker:1 is stopped (attempt 1)
             tell c2: wait as worker:1 for round 2
             release c1
-            · worker:1 was preempted by the cluster on `n1` (attempt 2); it starts again
+            · worker:1 was preempted by the cluster on `n1` (attempt 2); retrying
             launch c3 worker:0
             launch c4 worker:1
-            · round 2 began with 2 tasks
+            · round 2 started with 2 tasks
             tell c3: run worker:0 in round 2, attempt 2, of 2 worker at 2 of 2 addresses
             tell c4: run worker:1 in round 2, attempt 3, of 2 worker at 2 of 2 addresses
             · worker:0 runs on `n1` (attempt 2)
             · worker:1 runs on `n1` (attempt 3)
-            · worker:0 exited with code 1 on `n1` (attempt 2); it starts again
+            · worker:0 exited with code 1 on `n1` (attempt 2); retrying
             tell c3: stop
-            · round 3 gathers 2 tasks because of worker:0
+            · round 3 restarts with 2 tasks: worker:0 ended
             · worker:1 is stopped (attempt 3)
             tell c4: wait as worker:1 for round 3
             release c3
-            · round 3 began with 1 task
+            · round 3 started with 1 task
             tell c4: run worker:1 as rank 0 in round 3, attempt 4, of 1 worker [1] at 1 of 1 addresses
             · worker:1 exited with code 1 on `n1` (attempt 4); the job fails
             tell c4: stop and save
@@ -140,40 +140,40 @@ fn the_node_of_one_that_failed_of_a_peer_s_end_is_not_held_to_account() {
         ready c4
         asks",
         expect![[r#"
-            · the job began
+            · the job started
             launch c1 worker:0
             launch c2 worker:1
-            · round 1 began with 2 tasks
+            · round 1 started with 2 tasks
             tell c1: run worker:0 in round 1, attempt 1, of 2 worker at 2 of 2 addresses
             tell c2: run worker:1 in round 1, attempt 1, of 2 worker at 2 of 2 addresses
             · worker:0 runs on `n1` (attempt 1)
             · worker:1 runs on `n2` (attempt 1)
-            · worker:0 exited with code 1 on `n1` (attempt 1); it starts again
-            · node `n1` is avoided for a while: 1 program failed there
+            · worker:0 exited with code 1 on `n1` (attempt 1); retrying
+            · node `n1` is excluded: 1 program failed there
             tell c1: stop
-            · round 2 gathers 2 tasks because of worker:0
+            · round 2 restarts with 2 tasks: worker:0 ended
             · worker:1 is stopped (attempt 1)
             tell c2: wait as worker:1 for round 2
             asks: nothing, not on n1
             release c1
-            · node `n1` is no longer avoided
-            · worker:1 was preempted by the cluster on `n2` (attempt 2); it starts again
+            · node `n1` is no longer excluded
+            · worker:1 was preempted by the cluster on `n2` (attempt 2); retrying
             asks: 2 × worker (1 GiB, 1 vcore)
             launch c3 worker:0
             launch c4 worker:1
-            · round 2 began with 2 tasks
+            · round 2 started with 2 tasks
             tell c3: run worker:0 in round 2, attempt 2, of 2 worker at 2 of 2 addresses
             tell c4: run worker:1 in round 2, attempt 3, of 2 worker at 2 of 2 addresses
             · worker:0 runs on `n1` (attempt 2)
             · worker:1 runs on `n3` (attempt 3)
-            · worker:0 exited with code 1 on `n1` (attempt 2); it starts again
-            · node `n1` is avoided for a while: 1 program failed there
+            · worker:0 exited with code 1 on `n1` (attempt 2); retrying
+            · node `n1` is excluded: 1 program failed there
             tell c3: stop
-            · round 3 gathers 2 tasks because of worker:0
+            · round 3 restarts with 2 tasks: worker:0 ended
             · worker:1 is stopped (attempt 3)
             tell c4: wait as worker:1 for round 3
             release c3
-            · round 3 began with 1 task
+            · round 3 started with 1 task
             tell c4: run worker:1 as rank 0 in round 3, attempt 4, of 1 worker [1] at 1 of 1 addresses
             asks: 1 × worker (1 GiB, 1 vcore), not on n1"#]],
     );
@@ -202,71 +202,71 @@ fn who_fails_when_no_restart_is_left_is_doubted_while_a_peer_may_have_been_taken
     check(
         &job(taken),
         expect![[r#"
-        · the job began
+        · the job started
         launch c1 worker:0
         launch c2 worker:1
         launch c3 worker:2
-        · round 1 began with 3 tasks
+        · round 1 started with 3 tasks
         tell c1: run worker:0 in round 1, attempt 1, of 3 worker at 3 of 3 addresses
         tell c2: run worker:1 in round 1, attempt 1, of 3 worker at 3 of 3 addresses
         tell c3: run worker:2 in round 1, attempt 1, of 3 worker at 3 of 3 addresses
         · worker:0 runs on `n1` (attempt 1)
         · worker:1 runs on `n2` (attempt 1)
         · worker:2 runs on `n3` (attempt 1)
-        · worker:0 exited with code 1 on `n1` (attempt 1); the job fails unless a peer was taken from it
+        · worker:0 exited with code 1 on `n1` (attempt 1); the job fails unless a peer was lost
         tell c1: stop and save
         release c1
-        · worker:1 exited with code 1 on `n2` (attempt 1); the job fails unless a peer was taken from it
+        · worker:1 exited with code 1 on `n2` (attempt 1); the job fails unless a peer was lost
         tell c2: stop and save
-        why: 1 task running; worker:0 exited with code 1 on `n1` (attempt 1), and the job fails unless a peer was taken from it; waiting: 1 × `worker` to be saved and stopped
-        · worker:2 was preempted by the cluster on `n3` (attempt 1); it starts again
-        · round 2 gathers 3 tasks because of worker:2
+        why: 1 task running; worker:0 exited with code 1 on `n1` (attempt 1), and the job fails unless a peer was lost; waiting: 1 × `worker` to upload and stop
+        · worker:2 was preempted by the cluster on `n3` (attempt 1); retrying
+        · round 2 restarts with 3 tasks: worker:2 ended
         asks: 2 × worker (1 GiB, 1 vcore)
         release c2
         launch c4 worker:0
         [5s]
-        · round 2 began with 1 task
+        · round 2 started with 1 task
         tell c4: run worker:0 in round 2, attempt 2, of 1 worker at 1 of 1 addresses"#]],
     );
     let signalled = "exited c3 sig15 container\n saved c1\n ready c2";
     check(
         &job(signalled),
         expect![[r#"
-        · the job began
+        · the job started
         launch c1 worker:0
         launch c2 worker:1
         launch c3 worker:2
-        · round 1 began with 3 tasks
+        · round 1 started with 3 tasks
         tell c1: run worker:0 in round 1, attempt 1, of 3 worker at 3 of 3 addresses
         tell c2: run worker:1 in round 1, attempt 1, of 3 worker at 3 of 3 addresses
         tell c3: run worker:2 in round 1, attempt 1, of 3 worker at 3 of 3 addresses
         · worker:0 runs on `n1` (attempt 1)
         · worker:1 runs on `n2` (attempt 1)
         · worker:2 runs on `n3` (attempt 1)
-        · worker:0 exited with code 1 on `n1` (attempt 1); the job fails unless a peer was taken from it
+        · worker:0 exited with code 1 on `n1` (attempt 1); the job fails unless a peer was lost
         tell c1: stop and save
-        · round 2 gathers 3 tasks because of worker:2
+        · round 2 restarts with 3 tasks: worker:2 ended
         · worker:1 is stopped (attempt 1)
         tell c2: wait as worker:1 for round 2
         release c1
-        · round 2 began with 1 task
+        · round 2 started with 1 task
         tell c2: run worker:1 as rank 0 in round 2, attempt 2, of 1 worker [1] at 1 of 1 addresses"#]],
     );
     check(
         &job("+14s\n +1s"),
         expect![[r#"
-        · the job began
+        · the job started
         launch c1 worker:0
         launch c2 worker:1
         launch c3 worker:2
-        · round 1 began with 3 tasks
+        · round 1 started with 3 tasks
         tell c1: run worker:0 in round 1, attempt 1, of 3 worker at 3 of 3 addresses
         tell c2: run worker:1 in round 1, attempt 1, of 3 worker at 3 of 3 addresses
         tell c3: run worker:2 in round 1, attempt 1, of 3 worker at 3 of 3 addresses
         · worker:0 runs on `n1` (attempt 1)
         · worker:1 runs on `n2` (attempt 1)
         · worker:2 runs on `n3` (attempt 1)
-        · worker:0 exited with code 1 on `n1` (attempt 1); the job fails unless a peer was taken from it
+        · worker:0 exited with code 1 on `n1` (attempt 1); the job fails unless a peer was lost
         tell c1: stop and save
         [15s]
         release c1
@@ -279,20 +279,20 @@ fn who_fails_when_no_restart_is_left_is_doubted_while_a_peer_may_have_been_taken
     check(
         &job("exited c2 1\n exited c3 1"),
         expect![[r#"
-        · the job began
+        · the job started
         launch c1 worker:0
         launch c2 worker:1
         launch c3 worker:2
-        · round 1 began with 3 tasks
+        · round 1 started with 3 tasks
         tell c1: run worker:0 in round 1, attempt 1, of 3 worker at 3 of 3 addresses
         tell c2: run worker:1 in round 1, attempt 1, of 3 worker at 3 of 3 addresses
         tell c3: run worker:2 in round 1, attempt 1, of 3 worker at 3 of 3 addresses
         · worker:0 runs on `n1` (attempt 1)
         · worker:1 runs on `n2` (attempt 1)
         · worker:2 runs on `n3` (attempt 1)
-        · worker:0 exited with code 1 on `n1` (attempt 1); the job fails unless a peer was taken from it
+        · worker:0 exited with code 1 on `n1` (attempt 1); the job fails unless a peer was lost
         tell c1: stop and save
-        · worker:1 exited with code 1 on `n2` (attempt 1); the job fails unless a peer was taken from it
+        · worker:1 exited with code 1 on `n2` (attempt 1); the job fails unless a peer was lost
         tell c2: stop and save
         · worker:2 exited with code 1 on `n3` (attempt 1); the job fails
         tell c3: stop and save
@@ -302,21 +302,21 @@ fn who_fails_when_no_restart_is_left_is_doubted_while_a_peer_may_have_been_taken
     check(
         &job(away),
         expect![[r#"
-        · the job began
+        · the job started
         launch c1 worker:0
         launch c2 worker:1
         launch c3 worker:2
-        · round 1 began with 3 tasks
+        · round 1 started with 3 tasks
         tell c1: run worker:0 in round 1, attempt 1, of 3 worker at 3 of 3 addresses
         tell c2: run worker:1 in round 1, attempt 1, of 3 worker at 3 of 3 addresses
         tell c3: run worker:2 in round 1, attempt 1, of 3 worker at 3 of 3 addresses
         · worker:0 runs on `n1` (attempt 1)
         · worker:1 runs on `n2` (attempt 1)
         · worker:2 runs on `n3` (attempt 1)
-        · worker:0 exited with code 1 on `n1` (attempt 1); the job fails unless a peer was taken from it
+        · worker:0 exited with code 1 on `n1` (attempt 1); the job fails unless a peer was lost
         tell c1: stop and save
         [10s]
-        · a new master took over 3 containers
+        · a new master recovered 3 containers
         [25s]
         release c1
         · the job is ending: failed: worker:0 exited with code 1 on `n1` (attempt 1)

@@ -22,19 +22,19 @@ fn what_stands_beside_a_gang_asks_for_nothing_until_the_gang_has_begun() {
         up c3 worker
         asks",
         expect![[r#"
-            · the job began
+            · the job started
             asks: 2 × worker (1 GiB, 1 vcore)
-            why: 0 of 2 tasks ready; waiting: 2 × `worker` for a container, 1 × `board` for the job to run
+            why: 0 of 2 tasks ready; waiting: 2 × `worker` for a container, 1 × `board` for the job to start
             launch c1 worker:0
             release c9
             [30s]
-            · gave its containers back (try 1) and asks again in 5s: 1 of 3 containers were there after 30s; missing: 1 × `worker` (1 GiB, 1 vcore)
+            · released its containers (try 1); asking again in 5s: 1 of 3 containers granted after 30s; missing: 1 × `worker` (1 GiB, 1 vcore)
             release c1
             asks: nothing
             [35s]
             launch c2 worker:0
             launch c3 worker:1
-            · round 1 began with 2 tasks
+            · round 1 started with 2 tasks
             began round 1: 2 worker at 2 of 2 addresses
             tell c2: run worker:0 in round 1, attempt 2, of 2 worker at 2 of 2 addresses
             tell c3: run worker:1 in round 1, attempt 1, of 2 worker at 2 of 2 addresses
@@ -48,7 +48,7 @@ fn what_stands_beside_a_gang_asks_for_nothing_until_the_gang_has_begun() {
         up c1 worker
         asks",
         expect![[r#"
-            · the job began
+            · the job started
             asks: 1 × worker (1 GiB, 1 vcore)
             launch c1 worker:0
             tell c1: run worker:0 in round 1, attempt 1, of 1 worker
@@ -63,7 +63,7 @@ fn what_stands_beside_a_gang_asks_for_nothing_until_the_gang_has_begun() {
         exited c1 0
         saved c1",
         expect![[r#"
-            · the job began
+            · the job started
             asks: 1 × board (1 GiB, 1 vcore)
             launch c1 board:0
             tell c1: run board:0 in round 1, attempt 1, of 
@@ -83,7 +83,7 @@ fn what_stands_beside_a_gang_asks_for_nothing_until_the_gang_has_begun() {
         started c1
         asks",
         expect![[r#"
-            · the job began
+            · the job started
             asks: 1 × board (1 GiB, 1 vcore)
             launch c1 board:0
             tell c1: run board:0 in round 1, attempt 1, of 1 worker
@@ -111,20 +111,20 @@ fn only_those_who_gather_begin_a_round() {
         saved c3
         up c4 board",
         expect![[r#"
-            · the job began
+            · the job started
             launch c1 worker:0
             launch c2 worker:1
-            · round 1 began with 2 tasks
+            · round 1 started with 2 tasks
             began round 1: 2 worker at 2 of 2 addresses
             tell c1: run worker:0 in round 1, attempt 1, of 2 worker at 2 of 2 addresses
             tell c2: run worker:1 in round 1, attempt 1, of 2 worker at 2 of 2 addresses
             · worker:0 runs on `n1` (attempt 1)
             · worker:1 runs on `n1` (attempt 1)
-            · role `worker` goes from 2 to 3
+            · role `worker` scaled from 2 to 3
             launch c3 board:0
             tell c3: run board:0 in round 1, attempt 1, of 3 worker
             · board:0 runs on `n1` (attempt 1)
-            · board:0 exited with code 1 on `n1` (attempt 1); it starts again
+            · board:0 exited with code 1 on `n1` (attempt 1); retrying
             tell c3: stop
             over: board:0 (attempt 1)
             release c3
@@ -180,10 +180,10 @@ fn what_stands_beside_services_is_no_hope_for_those_who_have_nothing() {
             launch c2 board:0
             tell c2: run board:0 in round 1, attempt 1, of 1 web
             · board:0 runs on `n1` (attempt 1)
-            · web:0 was preempted by the cluster on `n1` (attempt 1); it starts again
+            · web:0 was preempted by the cluster on `n1` (attempt 1); retrying
             next deadline: 1m
             [1m]
-            · the job is ending: failed: 1 of 2 containers were there after 1m; missing: 1 × `web` (1 GiB, 1 vcore)
+            · the job is ending: failed: 1 of 2 containers granted after 1m; missing: 1 × `web` (1 GiB, 1 vcore)
             · board:0 is stopped (attempt 1)
             tell c2: stop and save"#]],
     );
@@ -216,10 +216,10 @@ fn what_stands_beside_a_job_puts_no_failure_in_doubt_and_proves_nothing() {
         exited c1 1
         saved c1",
         expect![[r#"
-            · the job began
+            · the job started
             launch c1 worker:0
             [5s]
-            · round 1 began with 1 task
+            · round 1 started with 1 task
             tell c1: run worker:0 in round 1, attempt 1, of 1 worker at 1 of 1 addresses
             · worker:0 runs on `n1` (attempt 1)
             launch c2 board:0
@@ -251,13 +251,13 @@ fn what_stands_beside_a_job_puts_no_failure_in_doubt_and_proves_nothing() {
             launch c3 board:0
             tell c3: run board:0 in round 1, attempt 1, of 2 worker
             · board:0 runs on `n1` (attempt 1)
-            · worker:0 exited with code 1 on `n1` (attempt 1); the job fails unless a peer was taken from it
+            · worker:0 exited with code 1 on `n1` (attempt 1); the job fails unless a peer was lost
             tell c1: stop and save
             release c1
-            · board:0 was preempted by the cluster on `n1` (attempt 1); it starts again
-            why: 1 task running; worker:0 exited with code 1 on `n1` (attempt 1), and the job fails unless a peer was taken from it; waiting: 1 × `board` for a container
-            · worker:1 was preempted by the cluster on `n1` (attempt 1); it starts again
-            · round 2 gathers 2 tasks because of worker:1
+            · board:0 was preempted by the cluster on `n1` (attempt 1); retrying
+            why: 1 task running; worker:0 exited with code 1 on `n1` (attempt 1), and the job fails unless a peer was lost; waiting: 1 × `board` for a container
+            · worker:1 was preempted by the cluster on `n1` (attempt 1); retrying
+            · round 2 restarts with 2 tasks: worker:1 ended
             worker:0 asked, worker:1 asked, board:0 asked"#]],
     );
 }
@@ -282,22 +282,22 @@ fn one_that_is_doubted_and_dropped_and_called_back_is_not_counted_twice() {
         states",
         expect![[r#"
             running: worker:0 in c1, worker:1 in c2, worker:2 in c3 in round 1, of 3 worker at 3 of 3 addresses
-            · worker:2 exited with code 1 on `n1` (attempt 1); the job fails unless a peer was taken from it
+            · worker:2 exited with code 1 on `n1` (attempt 1); the job fails unless a peer was lost
             tell c3: stop and save
             release c3
-            · role `worker` goes from 3 to 2
-            · role `worker` goes from 2 to 3
+            · role `worker` scaled from 3 to 2
+            · role `worker` scaled from 2 to 3
             launch c4 worker:2
-            · worker:1 was preempted by the cluster on `n1` (attempt 1); it starts again
-            · round 3 gathers 3 tasks because of worker:1
+            · worker:1 was preempted by the cluster on `n1` (attempt 1); retrying
+            · round 3 restarts with 3 tasks: worker:1 ended
             · worker:0 is stopped (attempt 1)
             tell c1: wait as worker:0 for round 3
             tell c4: wait as worker:2 for round 3
             worker:0 restarting, worker:1 asked, worker:2 ready
-            · worker:0 was preempted by the cluster on `n1` (attempt 2); it starts again
+            · worker:0 was preempted by the cluster on `n1` (attempt 2); retrying
             launch c5 worker:0
             launch c6 worker:1
-            · round 3 began with 3 tasks
+            · round 3 started with 3 tasks
             tell c5: run worker:0 in round 3, attempt 3, of 3 worker at 3 of 3 addresses
             tell c6: run worker:1 in round 3, attempt 2, of 3 worker at 3 of 3 addresses
             tell c4: run worker:2 in round 3, attempt 2, of 3 worker at 3 of 3 addresses

@@ -18,7 +18,7 @@ fn a_job_without_a_gang_fails_when_it_has_no_container_at_all_for_the_allocation
         +1s",
         expect![[r#"
             [30s]
-            · the job began
+            · the job started
             launch c1 worker:0
             tell c1: run worker:0 in round 1, attempt 1, of 2 worker
             [1m 30s]
@@ -26,9 +26,9 @@ fn a_job_without_a_gang_fails_when_it_has_no_container_at_all_for_the_allocation
             release c1
             · worker:0 succeeded on `n1` (attempt 1)
             [2m 30s]
-            · the job is ending: failed: 0 of 2 containers were there after 1m; missing: 1 × `worker` (1 GiB, 1 vcore)
-            · the job failed: 0 of 2 containers were there after 1m; missing: 1 × `worker` (1 GiB, 1 vcore)
-            finish: failed: 0 of 2 containers were there after 1m; missing: 1 × `worker` (1 GiB, 1 vcore)"#]],
+            · the job is ending: failed: 0 of 2 containers granted after 1m; missing: 1 × `worker` (1 GiB, 1 vcore)
+            · the job failed: 0 of 2 containers granted after 1m; missing: 1 × `worker` (1 GiB, 1 vcore)
+            finish: failed: 0 of 2 containers granted after 1m; missing: 1 × `worker` (1 GiB, 1 vcore)"#]],
     );
 }
 
@@ -45,12 +45,12 @@ fn a_job_without_a_gang_does_not_wait_for_the_containers_of_its_services() {
         expect![[r#"
             running: server:0 in c1 in round 1, of 1 worker, 1 server
             [1m]
-            · the job is ending: failed: 1 of 2 containers were there after 1m; missing: 1 × `worker` (1 GiB, 1 vcore)
+            · the job is ending: failed: 1 of 2 containers granted after 1m; missing: 1 × `worker` (1 GiB, 1 vcore)
             · server:0 is stopped (attempt 1)
             tell c1: stop and save
             release c1
-            · the job failed: 1 of 2 containers were there after 1m; missing: 1 × `worker` (1 GiB, 1 vcore)
-            finish: failed: 1 of 2 containers were there after 1m; missing: 1 × `worker` (1 GiB, 1 vcore)"#]],
+            · the job failed: 1 of 2 containers granted after 1m; missing: 1 × `worker` (1 GiB, 1 vcore)
+            finish: failed: 1 of 2 containers granted after 1m; missing: 1 × `worker` (1 GiB, 1 vcore)"#]],
     );
 }
 
@@ -64,10 +64,10 @@ fn a_container_that_does_not_start_is_replaced() {
         +20s
         asks",
         expect![[r#"
-            · the job began
+            · the job started
             launch c1 worker:0
             [20s]
-            · worker:0 had no container running after 20s on `n1` (attempt 1); it starts again
+            · worker:0 had no container running after 20s on `n1` (attempt 1); retrying
             release c1
             asks: 1 × worker (1 GiB, 1 vcore)"#]],
     );
@@ -84,10 +84,10 @@ fn an_agent_that_does_not_join_is_replaced() {
         +20s
         asks",
         expect![[r#"
-            · the job began
+            · the job started
             launch c1 worker:0
             [20s]
-            · worker:0 was not ready 20s after its container started on `n1` (attempt 1); it starts again
+            · worker:0 was not ready 20s after its container started on `n1` (attempt 1); retrying
             release c1
             asks: 1 × worker (1 GiB, 1 vcore)"#]],
     );
@@ -102,7 +102,7 @@ fn a_program_that_does_not_start_is_a_failure() {
         up c1 worker
         +20s",
         expect![[r#"
-            · the job began
+            · the job started
             launch c1 worker:0
             tell c1: run worker:0 in round 1, attempt 1, of 1 worker
             [20s]
@@ -148,7 +148,7 @@ fn an_agent_that_was_never_heard_is_late_and_not_silent() {
         +30s
         states",
         expect![[r#"
-            · the job began
+            · the job started
             launch c1 worker:0
             [30s]
             worker:0 launching"#]],
@@ -171,14 +171,14 @@ fn an_agent_that_does_not_stop_its_program_for_a_new_round_is_a_failure() {
         asks",
         expect![[r#"
             running: worker:0 in c1, worker:1 in c2 in round 1, of 2 worker at 2 of 2 addresses
-            · worker:0 exited with code 1 on `n1` (attempt 1); it starts again
+            · worker:0 exited with code 1 on `n1` (attempt 1); retrying
             tell c1: stop
-            · round 2 gathers 2 tasks because of worker:0
+            · round 2 restarts with 2 tasks: worker:0 ended
             · worker:1 is stopped (attempt 1)
             tell c2: wait as worker:1 for round 2
             release c1
             [10s]
-            · worker:1 did not stop within 10s on `n1` (attempt 2); it starts again
+            · worker:1 did not stop within 10s on `n1` (attempt 2); retrying
             release c2
             worker:0 asked, worker:1 stopping
             [30s]

@@ -25,31 +25,31 @@ fn a_round_begins_with_enough_when_nothing_has_changed_for_a_while_and_goes_on_w
         ready c1
         ready c2",
         expect![[r#"
-            · the job began
+            · the job started
             launch c1 worker:0
             [5s]
             launch c2 worker:1
             [9s]
-            why: 2 of 4 tasks ready; `worker` begins with 2 unless more come within 5s; waiting: 2 × `worker` for a container
+            why: 2 of 4 tasks ready; `worker` starts with 2 unless more join within 5s; waiting: 2 × `worker` for a container
             [10s]
-            · round 1 began with 2 tasks
+            · round 1 started with 2 tasks
             tell c1: run worker:0 in round 1, attempt 1, of 2 worker at 2 of 2 addresses
             tell c2: run worker:1 in round 1, attempt 1, of 2 worker at 2 of 2 addresses
             asks: 2 × worker (1 GiB, 1 vcore)
-            why: 0 tasks running; `worker` goes on with 2 of 4; waiting: 2 × `worker` for a container, 2 × `worker` for its program to start
+            why: 0 tasks running; `worker` continues with 2 of 4; waiting: 2 × `worker` for a container, 2 × `worker` for its program to start
             · worker:0 runs on `n1` (attempt 1)
             · worker:1 runs on `n1` (attempt 1)
             launch c3 worker:2
             [14s]
             launch c4 worker:3
-            · round 3 gathers 4 tasks because worker:2 joins
+            · round 3 restarts with 4 tasks: worker:2 joined
             · worker:0 is stopped (attempt 1)
             tell c1: wait as worker:0 for round 3
             · worker:1 is stopped (attempt 1)
             tell c2: wait as worker:1 for round 3
             tell c3: wait as worker:2 for round 3
             tell c4: wait as worker:3 for round 3
-            · round 3 began with 4 tasks
+            · round 3 started with 4 tasks
             tell c1: run worker:0 in round 3, attempt 2, of 4 worker at 4 of 4 addresses
             tell c2: run worker:1 in round 3, attempt 2, of 4 worker at 4 of 4 addresses
             tell c3: run worker:2 in round 3, attempt 1, of 4 worker at 4 of 4 addresses
@@ -73,17 +73,17 @@ fn newcomers_are_let_in_when_nothing_has_changed_for_a_while() {
         asks",
         expect![[r#"
             running: worker:0 in c1 in round 1, of 1 worker at 1 of 1 addresses
-            · role `worker` goes from 1 to 3
+            · role `worker` scaled from 1 to 3
             launch c2 worker:1
             [5s]
-            · round 3 gathers 3 tasks because worker:1 joins
+            · round 3 restarts with 3 tasks: worker:1 joined
             · worker:0 is stopped (attempt 1)
             tell c1: wait as worker:0 for round 3
             tell c2: wait as worker:1 for round 3
-            · round 3 began with 2 tasks
+            · round 3 started with 2 tasks
             tell c1: run worker:0 in round 3, attempt 2, of 2 worker at 2 of 2 addresses
             tell c2: run worker:1 in round 3, attempt 1, of 2 worker at 2 of 2 addresses
-            why: 0 tasks running; `worker` goes on with 2 of 3; waiting: 1 × `worker` for a container, 2 × `worker` for its program to start
+            why: 0 tasks running; `worker` continues with 2 of 3; waiting: 1 × `worker` for a container, 2 × `worker` for its program to start
             asks: 1 × worker (1 GiB, 1 vcore)"#]],
     );
 }
@@ -107,27 +107,27 @@ fn a_lost_one_is_done_without_at_once_and_joins_later() {
         ready c3",
         expect![[r#"
             running: worker:0 in c1, worker:1 in c2, worker:2 in c3 in round 1, of 3 worker at 3 of 3 addresses
-            · worker:1 was preempted by the cluster on `n1` (attempt 1); it starts again
-            · round 2 gathers 3 tasks because of worker:1
+            · worker:1 was preempted by the cluster on `n1` (attempt 1); retrying
+            · round 2 restarts with 3 tasks: worker:1 ended
             · worker:0 is stopped (attempt 1)
             tell c1: wait as worker:0 for round 2
             · worker:2 is stopped (attempt 1)
             tell c3: wait as worker:2 for round 2
             asks: 1 × worker (1 GiB, 1 vcore)
-            · round 2 began with 2 tasks
+            · round 2 started with 2 tasks
             tell c1: run worker:0 as rank 0 in round 2, attempt 2, of 2 worker [0, 2] at 2 of 2 addresses
             tell c3: run worker:2 as rank 1 in round 2, attempt 2, of 2 worker [0, 2] at 2 of 2 addresses
             · worker:0 runs on `n1` (attempt 2)
             · worker:2 runs on `n1` (attempt 2)
-            why: 2 tasks running; `worker` goes on with 2 of 3; waiting: 1 × `worker` for a container
+            why: 2 tasks running; `worker` continues with 2 of 3; waiting: 1 × `worker` for a container
             launch c4 worker:1
-            · round 4 gathers 3 tasks because worker:1 joins
+            · round 4 restarts with 3 tasks: worker:1 joined
             · worker:0 is stopped (attempt 2)
             tell c1: wait as worker:0 for round 4
             tell c4: wait as worker:1 for round 4
             · worker:2 is stopped (attempt 2)
             tell c3: wait as worker:2 for round 4
-            · round 4 began with 3 tasks
+            · round 4 started with 3 tasks
             tell c1: run worker:0 in round 4, attempt 3, of 3 worker at 3 of 3 addresses
             tell c4: run worker:1 in round 4, attempt 2, of 3 worker at 3 of 3 addresses
             tell c3: run worker:2 in round 4, attempt 3, of 3 worker at 3 of 3 addresses"#]],
@@ -150,18 +150,18 @@ fn with_too_few_left_the_round_waits_for_its_least_and_says_who_is_missing() {
         +5s",
         expect![[r#"
             running: worker:0 in c1, worker:1 in c2, worker:2 in c3 in round 1, of 3 worker at 3 of 3 addresses
-            · worker:0 was preempted by the cluster on `n1` (attempt 1); it starts again
-            · round 2 gathers 3 tasks because of worker:0
+            · worker:0 was preempted by the cluster on `n1` (attempt 1); retrying
+            · round 2 restarts with 3 tasks: worker:0 ended
             · worker:1 is stopped (attempt 1)
             tell c2: stop
             · worker:2 is stopped (attempt 1)
             tell c3: wait as worker:2 for round 2
-            · worker:1 was preempted by the cluster on `n1` (attempt 2); it starts again
+            · worker:1 was preempted by the cluster on `n1` (attempt 2); retrying
             why: 1 of 3 tasks ready; `worker` needs 1 more of worker:0, worker:1; waiting: 2 × `worker` for a container
             next deadline: 30s
             launch c4 worker:0
             [5s]
-            · round 2 began with 2 tasks
+            · round 2 started with 2 tasks
             tell c4: run worker:0 as rank 0 in round 2, attempt 2, of 2 worker [0, 2] at 2 of 2 addresses
             tell c3: run worker:2 as rank 1 in round 2, attempt 2, of 2 worker [0, 2] at 2 of 2 addresses"#]],
     );
@@ -177,13 +177,13 @@ fn with_too_few_for_too_long_the_job_fails() {
         up c1 worker
         +60s",
         expect![[r#"
-            · the job began
+            · the job started
             launch c1 worker:0
             [1m]
-            · the job is ending: failed: 1 of 3 containers were there after 1m; missing: 2 × `worker` (1 GiB, 1 vcore)
+            · the job is ending: failed: 1 of 3 containers granted after 1m; missing: 2 × `worker` (1 GiB, 1 vcore)
             release c1
-            · the job failed: 1 of 3 containers were there after 1m; missing: 2 × `worker` (1 GiB, 1 vcore)
-            finish: failed: 1 of 3 containers were there after 1m; missing: 2 × `worker` (1 GiB, 1 vcore)"#]],
+            · the job failed: 1 of 3 containers granted after 1m; missing: 2 × `worker` (1 GiB, 1 vcore)
+            finish: failed: 1 of 3 containers granted after 1m; missing: 2 × `worker` (1 GiB, 1 vcore)"#]],
     );
 }
 
@@ -203,14 +203,14 @@ fn a_round_does_not_begin_beside_a_program_that_may_still_run() {
         expect![[r#"
             running: worker:0 in c1, worker:1 in c2 in round 1, of 2 worker at 2 of 2 addresses
             [10s]
-            · worker:1 was not heard of for 10s on `n1` (attempt 1); it starts again
+            · worker:1 sent no heartbeat for 10s on `n1` (attempt 1); retrying
             release c2
-            · round 2 gathers 2 tasks because of worker:1
+            · round 2 restarts with 2 tasks: worker:1 ended
             · worker:0 is stopped (attempt 1)
             tell c1: wait as worker:0 for round 2
-            why: 1 of 2 tasks ready; `worker` begins with 1 unless more come within 1s; waiting: 1 × `worker` to be saved and stopped
+            why: 1 of 2 tasks ready; `worker` starts with 1 unless more join within 1s; waiting: 1 × `worker` to upload and stop
             [13s]
-            · round 2 began with 1 task
+            · round 2 started with 1 task
             tell c1: run worker:0 in round 2, attempt 2, of 1 worker at 1 of 1 addresses"#]],
     );
 }
@@ -233,19 +233,19 @@ fn a_master_that_recovers_waits_anew_before_it_interrupts_anybody() {
         states
         +1s",
         expect![[r#"
-            · the job began
+            · the job started
             launch c1 worker:0
             [5s]
-            · round 1 began with 1 task
+            · round 1 started with 1 task
             tell c1: run worker:0 in round 1, attempt 1, of 1 worker at 1 of 1 addresses
             · worker:0 runs on `n1` (attempt 1)
             launch c2 worker:1
             [9s]
-            · a new master took over 2 containers
+            · a new master recovered 2 containers
             [13s]
             worker:0 running, worker:1 ready, worker:2 asked
             [14s]
-            · round 3 gathers 3 tasks because worker:1 joins
+            · round 3 restarts with 3 tasks: worker:1 joined
             · worker:0 is stopped (attempt 1)
             tell c1: wait as worker:0 for round 3
             tell c2: wait as worker:1 for round 3"#]],

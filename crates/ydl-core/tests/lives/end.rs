@@ -28,7 +28,7 @@ fn a_service_is_stopped_when_the_workers_are_done() {
             · the job is ending: succeeded
             · server:0 is stopped (attempt 1)
             tell c3: stop and save
-            why: the job succeeded; 1 container still to stop
+            why: the job succeeded; 1 container still stopping
             release c3
             · the job succeeded
             finish: succeeded"#]],
@@ -48,7 +48,7 @@ fn a_role_that_decides_ends_the_job_whatever_the_others_do() {
         saved c1
         saved c2",
         expect![[r#"
-            · the job began
+            · the job started
             launch c1 chief:0
             tell c1: run chief:0 in round 1, attempt 1, of 1 chief, 1 worker
             launch c2 worker:0
@@ -78,12 +78,12 @@ fn one_success_is_enough_where_any_is_asked() {
         exited c2 0
         saved c2",
         expect![[r#"
-            · the job began
+            · the job started
             launch c1 worker:0
             tell c1: run worker:0 in round 1, attempt 1, of 2 worker
             launch c2 worker:1
             tell c2: run worker:1 in round 1, attempt 1, of 2 worker
-            · worker:0 exited with code 1 on `n1` (attempt 1); the job goes on without it
+            · worker:0 exited with code 1 on `n1` (attempt 1); the job continues without it
             tell c1: stop and save
             release c1
             tell c2: stop and save
@@ -107,12 +107,12 @@ fn no_success_where_any_is_asked_fails_the_job() {
         saved c1
         saved c2",
         expect![[r#"
-            · the job began
+            · the job started
             launch c1 worker:0
             tell c1: run worker:0 in round 1, attempt 1, of 2 worker
             launch c2 worker:1
             tell c2: run worker:1 in round 1, attempt 1, of 2 worker
-            · worker:0 exited with code 1 on `n1` (attempt 1); the job goes on without it
+            · worker:0 exited with code 1 on `n1` (attempt 1); the job continues without it
             tell c1: stop and save
             · worker:1 exited with code 2 on `n1` (attempt 1); the job fails
             tell c2: stop and save
@@ -153,21 +153,21 @@ fn what_stands_beside_a_job_is_in_no_round_and_nobody_cares_how_it_ends() {
             launch c2 board:0
             tell c2: run board:0 in round 1, attempt 1, of 1 chief
             · board:0 runs on `n1` (attempt 1)
-            · chief:0 exited with code 1 on `n1` (attempt 1); it starts again
+            · chief:0 exited with code 1 on `n1` (attempt 1); retrying
             tell c1: stop
-            · round 2 gathers 1 task because of chief:0
+            · round 2 restarts with 1 task: chief:0 ended
             release c1
             launch c3 chief:0
-            · round 2 began with 1 task
+            · round 2 started with 1 task
             tell c3: run chief:0 in round 2, attempt 2, of 1 chief at 1 of 1 addresses
             · chief:0 runs on `n1` (attempt 2)
-            · board:0 exited with code 1 on `n1` (attempt 1); it starts again
+            · board:0 exited with code 1 on `n1` (attempt 1); retrying
             tell c2: stop
             release c2
             launch c4 board:0
             tell c4: run board:0 in round 1, attempt 2, of 1 chief
             · board:0 runs on `n1` (attempt 2)
-            · board:0 exited with code 1 on `n1` (attempt 2); the job goes on without it
+            · board:0 exited with code 1 on `n1` (attempt 2); the job continues without it
             tell c4: stop and save
             release c4
             tell c3: stop and save
@@ -218,7 +218,7 @@ fn a_job_of_services_ends_when_they_have_all_ended() {
         exited c2 0
         saved c2",
         expect![[r#"
-            · the job began
+            · the job started
             launch c1 web:0
             tell c1: run web:0 in round 1, attempt 1, of 2 web
             launch c2 web:1
@@ -251,7 +251,7 @@ fn a_kill_stops_saves_and_gives_everything_back() {
         saved c2
         why",
         expect![[r#"
-            · the job began
+            · the job started
             launch c1 worker:0
             launch c2 worker:1
             tell c2: run worker:1 in round 1, attempt 1, of 3 worker
@@ -262,7 +262,7 @@ fn a_kill_stops_saves_and_gives_everything_back() {
             tell c2: stop and save
             order c2: stop and save
             release c4
-            why: the job was killed by ada; 1 container still to stop
+            why: the job was killed by ada; 1 container still stopping
             release c2
             · the job was killed by ada
             finish: killed by ada
@@ -296,7 +296,7 @@ fn what_cannot_be_had_here_fails_the_job_with_the_reason() {
         role worker 1
         impossible a task of `worker` needs 2 GPUs and the largest node has 1",
         expect![[r#"
-            · the job began
+            · the job started
             · the job is ending: failed: a task of `worker` needs 2 GPUs and the largest node has 1
             · the job failed: a task of `worker` needs 2 GPUs and the largest node has 1
             finish: failed: a task of `worker` needs 2 GPUs and the largest node has 1"#]],
@@ -321,7 +321,7 @@ fn nothing_happens_after_the_end_but_late_grants_are_given_back() {
         asks
         deadline",
         expect![[r#"
-            · the job began
+            · the job started
             launch c1 worker:0
             tell c1: run worker:0 in round 1, attempt 1, of 1 worker
             tell c1: stop and save
@@ -349,7 +349,7 @@ fn a_job_that_ends_while_a_container_is_being_judged_gives_it_back() {
         kill ada
         saved c2",
         expect![[r#"
-            · the job began
+            · the job started
             launch c1 worker:0
             tell c1: run worker:0 in round 1, attempt 1, of 2 worker
             launch c2 worker:1

@@ -18,14 +18,14 @@ fn a_failed_task_starts_again_alone_where_the_scope_is_the_task() {
         asks
         up c3 worker",
         expect![[r#"
-            · the job began
+            · the job started
             launch c1 worker:0
             tell c1: run worker:0 in round 1, attempt 1, of 2 worker
             launch c2 worker:1
             tell c2: run worker:1 in round 1, attempt 1, of 2 worker
             · worker:0 runs on `n1` (attempt 1)
             · worker:1 runs on `n2` (attempt 1)
-            · worker:1 was killed by SIGKILL on `n2` (attempt 1); it starts again
+            · worker:1 was killed by SIGKILL on `n2` (attempt 1); retrying
             tell c2: stop
             order c2: stop
             release c2
@@ -50,15 +50,15 @@ fn a_failed_task_takes_its_role_with_it_where_the_scope_is_the_role() {
         up c4 worker",
         expect![[r#"
             running: worker:0 in c1, worker:1 in c2, server:0 in c3 in round 1, of 2 worker at 2 of 2 addresses, 1 server at 1 of 1 addresses
-            · worker:1 exited with code 1 on `n1` (attempt 1); it starts again
+            · worker:1 exited with code 1 on `n1` (attempt 1); retrying
             tell c2: stop
-            · round 2 gathers 2 tasks because of worker:1
+            · round 2 restarts with 2 tasks: worker:1 ended
             · worker:0 is stopped (attempt 1)
             tell c1: wait as worker:0 for round 2
             worker:0 restarting, worker:1 stopping, server:0 running
             release c2
             launch c4 worker:1
-            · round 2 began with 2 tasks
+            · round 2 started with 2 tasks
             tell c1: run worker:0 in round 2, attempt 2, of 2 worker at 2 of 2 addresses, 1 server at 1 of 1 addresses
             tell c4: run worker:1 in round 2, attempt 2, of 2 worker at 2 of 2 addresses, 1 server at 1 of 1 addresses"#]],
     );
@@ -79,16 +79,16 @@ fn a_failed_task_takes_the_job_with_it_where_the_scope_is_the_job() {
         up c4 worker",
         expect![[r#"
             running: worker:0 in c1, worker:1 in c2, server:0 in c3 in round 1, of 2 worker at 2 of 2 addresses, 1 server at 1 of 1 addresses
-            · worker:1 was killed by SIGSEGV on `n1` (attempt 1); it starts again
+            · worker:1 was killed by SIGSEGV on `n1` (attempt 1); retrying
             tell c2: stop
-            · round 2 gathers 3 tasks because of worker:1
+            · round 2 restarts with 3 tasks: worker:1 ended
             · worker:0 is stopped (attempt 1)
             tell c1: wait as worker:0 for round 2
             · server:0 is stopped (attempt 1)
             tell c3: wait as server:0 for round 2
             release c2
             launch c4 worker:1
-            · round 2 began with 3 tasks
+            · round 2 started with 3 tasks
             tell c1: run worker:0 in round 2, attempt 2, of 2 worker at 2 of 2 addresses, 1 server at 1 of 1 addresses
             tell c4: run worker:1 in round 2, attempt 2, of 2 worker at 2 of 2 addresses, 1 server at 1 of 1 addresses
             tell c3: run server:0 in round 2, attempt 2, of 2 worker at 2 of 2 addresses, 1 server at 1 of 1 addresses"#]],
@@ -115,9 +115,9 @@ fn a_worker_that_had_succeeded_runs_again_in_a_new_round() {
             release c1
             · worker:0 succeeded on `n1` (attempt 1)
             worker:0 succeeded, worker:1 running
-            · worker:1 exited with code 1 on `n1` (attempt 1); it starts again
+            · worker:1 exited with code 1 on `n1` (attempt 1); retrying
             tell c2: stop
-            · round 2 gathers 2 tasks because of worker:1
+            · round 2 restarts with 2 tasks: worker:1 ended
             release c2
             asks: 2 × worker (1 GiB, 1 vcore)
             worker:0 asked, worker:1 asked"#]],
@@ -136,7 +136,7 @@ fn a_task_that_never_ran_does_not_disturb_those_who_run() {
         expect![[r#"
             running: worker:0 in c1 in round 1, of 2 worker
             launch c2 worker:1
-            · worker:1 could not run on its node: no disk on `n1` (attempt 1); it starts again
+            · worker:1 could not run on its node: no disk on `n1` (attempt 1); retrying
             release c2
             worker:0 running, worker:1 asked"#]],
     );
@@ -154,9 +154,9 @@ fn a_port_taken_by_a_stranger_repeats_the_round_whatever_the_scope_and_uses_up_n
         exited c2 sig15 round=1",
         expect![[r#"
             running: worker:0 in c1, worker:1 in c2 in round 1, of 2 worker at 2 of 2 addresses
-            · worker:0 failed when somebody else had taken its port 20001 on `n1` (attempt 1); it starts again
+            · worker:0 failed because another process took its port 20001 on `n1` (attempt 1); retrying
             tell c1: stop
-            · round 2 gathers 2 tasks because of worker:0
+            · round 2 restarts with 2 tasks: worker:0 ended
             · worker:1 is stopped (attempt 1)
             tell c2: wait as worker:1 for round 2
             release c1"#]],
@@ -180,16 +180,16 @@ fn a_newcomer_whose_peers_have_changed_before_it_could_join_uses_up_no_restart()
         asks",
         expect![[r#"
             running: worker:0 in c1 in round 1, of 1 worker at 1 of 1 addresses
-            · role `worker` goes from 1 to 2
+            · role `worker` scaled from 1 to 2
             launch c2 worker:1
-            · round 1 goes on with 2 tasks
+            · round 1 continues with 2 tasks
             changed: 2 worker at 2 of 2 addresses
             tell c2: run worker:1 in round 2, attempt 1, of 2 worker at 2 of 2 addresses
             [1s]
             · worker:1 runs on `n1` (attempt 1)
-            · worker:1 came too late to join its peers on `n1` (attempt 1); it starts again
+            · worker:1 was too late to join its round on `n1` (attempt 1); retrying
             tell c2: stop
-            · round 1 goes on with 1 task
+            · round 1 continues with 1 task
             changed: 1 worker at 1 of 1 addresses
             release c2
             [1m 1s]

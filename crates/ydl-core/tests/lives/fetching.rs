@@ -19,12 +19,12 @@ fn data_may_take_longer_than_an_agent_but_not_for_ever() {
         +1s
         asks",
         expect![[r#"
-            · the job began
+            · the job started
             launch c1 worker:0
             [1m 19s]
             worker:0 launching
             [1m 20s]
-            · worker:0 was not ready 1m 20s after its container started on `n1` (attempt 1); it starts again
+            · worker:0 was not ready 1m 20s after its container started on `n1` (attempt 1); retrying
             release c1
             asks: 1 × worker (1 GiB, 1 vcore)"#]],
     );
@@ -51,13 +51,13 @@ fn an_agent_that_falls_silent_while_data_comes_is_not_waited_for() {
         +1s
         asks",
         expect![[r#"
-            · the job began
+            · the job started
             launch c1 worker:0
             [5m 58s]
             worker:0 launching
             [5m 59s]
-            · worker:0 was not heard of for 30s on `n1` (attempt 1); it starts again
-            · node `n1` is avoided for a while: worker:0 was not heard of for 30s
+            · worker:0 sent no heartbeat for 30s on `n1` (attempt 1); retrying
+            · node `n1` is excluded: worker:0 sent no heartbeat for 30s
             release c1
             asks: 1 × worker (1 GiB, 1 vcore), not on n1"#]],
     );
@@ -81,10 +81,10 @@ fn a_new_master_gives_agents_that_it_has_not_heard_their_time_to_join() {
         states
         ready c1",
         expect![[r#"
-            · the job began
+            · the job started
             launch c1 worker:0
             [1m]
-            · a new master took over 1 container
+            · a new master recovered 1 container
             [2m 19s]
             worker:0 launching
             tell c1: run worker:0 in round 1, attempt 1, of 1 worker"#]],
@@ -105,12 +105,12 @@ fn an_agent_that_was_never_heard_is_not_waited_for_as_long_as_data_may_take() {
         +1s
         asks",
         expect![[r#"
-            · the job began
+            · the job started
             launch c1 worker:0
             [19s]
             worker:0 launching
             [20s]
-            · worker:0 was not ready 20s after its container started on `n1` (attempt 1); it starts again
+            · worker:0 was not ready 20s after its container started on `n1` (attempt 1); retrying
             release c1
             asks: 1 × worker (1 GiB, 1 vcore)"#]],
     );
@@ -140,9 +140,9 @@ fn data_that_comes_anew_has_its_time_once_the_program_has_stopped() {
         &job("exited c1 1 round=1"),
         expect![[r#"
             running: worker:0 in c1, worker:1 in c2 in round 1, of 2 worker at 2 of 2 addresses
-            · worker:1 exited with code 1 on `n1` (attempt 1); it starts again
+            · worker:1 exited with code 1 on `n1` (attempt 1); retrying
             tell c2: stop
-            · round 2 gathers 2 tasks because of worker:1
+            · round 2 restarts with 2 tasks: worker:1 ended
             · worker:0 is stopped (attempt 1)
             tell c1: wait as worker:0 for round 2
             release c2
@@ -156,9 +156,9 @@ fn data_that_comes_anew_has_its_time_once_the_program_has_stopped() {
         &job(""),
         expect![[r#"
             running: worker:0 in c1, worker:1 in c2 in round 1, of 2 worker at 2 of 2 addresses
-            · worker:1 exited with code 1 on `n1` (attempt 1); it starts again
+            · worker:1 exited with code 1 on `n1` (attempt 1); retrying
             tell c2: stop
-            · round 2 gathers 2 tasks because of worker:1
+            · round 2 restarts with 2 tasks: worker:1 ended
             · worker:0 is stopped (attempt 1)
             tell c1: wait as worker:0 for round 2
             release c2

@@ -92,12 +92,12 @@ fn a_service_that_is_lost_while_the_others_are_followed_brings_nobody_back() {
             tell c1: stop and save
             release c1
             · chief:0 succeeded on `n1` (attempt 1)
-            · evaluator:0 exited with code 1 on `n1` (attempt 1); it starts again
+            · evaluator:0 exited with code 1 on `n1` (attempt 1); retrying
             tell c4: stop
-            · round 2 gathers 1 task because of evaluator:0
+            · round 2 restarts with 1 task: evaluator:0 ended
             release c4
             launch c5 evaluator:0
-            · round 2 began with 1 task
+            · round 2 started with 1 task
             tell c5: run evaluator:0 in round 2, attempt 2, of 1 chief at 1 of 1 addresses, 2 ps at 2 of 2 addresses, 1 evaluator at 1 of 1 addresses
             · evaluator:0 runs on `n1` (attempt 2)
             tell c5: stop and save
@@ -132,13 +132,13 @@ fn a_service_that_cannot_be_had_does_not_fail_a_job_whose_others_are_done() {
         saved c3",
         expect![[r#"
             running: chief:0 in c1, ps:0 in c2, evaluator:0 in c3 in round 1, of 1 chief at 1 of 1 addresses, 1 ps at 1 of 1 addresses, 1 evaluator at 1 of 1 addresses
-            · ps:0 was preempted by the cluster on `n1` (attempt 1); it starts again
+            · ps:0 was preempted by the cluster on `n1` (attempt 1); retrying
             asks: 1 × ps (1 GiB, 1 vcore)
             tell c1: stop and save
             release c1
             · chief:0 succeeded on `n1` (attempt 1)
             asks: nothing
-            ps to 2: everybody whom the job needs is done, and it only waits for those who follow
+            ps to 2: all required tasks are done, and the job only waits for followers
             [1m]
             tell c3: stop and save
             release c3
@@ -166,17 +166,17 @@ fn those_who_follow_begin_anew_without_a_service_that_nobody_needs_any_more() {
         saved c1",
         expect![[r#"
             running: chief:0 in c1, ps:0 in c2, evaluator:0 in c3 in round 1, of 1 chief at 1 of 1 addresses, 1 ps at 1 of 1 addresses, 1 evaluator at 1 of 1 addresses
-            · ps:0 was preempted by the cluster on `n1` (attempt 1); it starts again
-            · round 2 gathers 1 task because of ps:0
-            · evaluator:0 exited with code 1 on `n1` (attempt 1); it starts again
+            · ps:0 was preempted by the cluster on `n1` (attempt 1); retrying
+            · round 2 restarts with 1 task: ps:0 ended
+            · evaluator:0 exited with code 1 on `n1` (attempt 1); retrying
             tell c3: stop
-            · round 3 gathers 1 task because of evaluator:0
+            · round 3 restarts with 1 task: evaluator:0 ended
             release c3
             launch c4 evaluator:0
             tell c1: stop and save
             release c1
             · chief:0 succeeded on `n1` (attempt 1)
-            · round 3 began with 1 task
+            · round 3 started with 1 task
             tell c4: run evaluator:0 in round 3, attempt 2, of 1 chief at 1 of 1 addresses, 1 ps, 1 evaluator at 1 of 1 addresses"#]],
     );
 }

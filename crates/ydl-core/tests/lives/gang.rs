@@ -21,24 +21,24 @@ fn a_gang_that_cannot_be_had_gives_back_backs_off_tries_again_and_fails_saying_w
         up c3 worker
         +30s",
         expect![[r#"
-            · the job began
+            · the job started
             launch c1 worker:0
             launch c2 server:0
             why: 1 of 3 tasks ready, not yet worker:1, server:0; waiting: 1 × `worker` for a container, 1 × `server` for its agent
             [30s]
-            · gave its containers back (try 1) and asks again in 5s: 2 of 3 containers were there after 30s; missing: 1 × `worker` (1 GiB, 1 vcore)
+            · released its containers (try 1); asking again in 5s: 2 of 3 containers granted after 30s; missing: 1 × `worker` (1 GiB, 1 vcore)
             release c1
             release c2
             asks: nothing
-            why: 0 of 3 tasks ready; waiting: 2 × `worker` to try again, 1 × `server` to try again
+            why: 0 of 3 tasks ready; waiting: 2 × `worker` to retry, 1 × `server` to retry
             [35s]
             asks: 2 × worker (1 GiB, 1 vcore), 1 × server (1 GiB, 1 vcore)
             launch c3 worker:0
             [1m 5s]
-            · the job is ending: failed: 1 of 3 containers were there after 30s; missing: 1 × `worker` (1 GiB, 1 vcore), 1 × `server` (1 GiB, 1 vcore)
+            · the job is ending: failed: 1 of 3 containers granted after 30s; missing: 1 × `worker` (1 GiB, 1 vcore), 1 × `server` (1 GiB, 1 vcore)
             release c3
-            · the job failed: 1 of 3 containers were there after 30s; missing: 1 × `worker` (1 GiB, 1 vcore), 1 × `server` (1 GiB, 1 vcore)
-            finish: failed: 1 of 3 containers were there after 30s; missing: 1 × `worker` (1 GiB, 1 vcore), 1 × `server` (1 GiB, 1 vcore)"#]],
+            · the job failed: 1 of 3 containers granted after 30s; missing: 1 × `worker` (1 GiB, 1 vcore), 1 × `server` (1 GiB, 1 vcore)
+            finish: failed: 1 of 3 containers granted after 30s; missing: 1 × `worker` (1 GiB, 1 vcore), 1 × `server` (1 GiB, 1 vcore)"#]],
     );
 }
 
@@ -53,11 +53,11 @@ fn a_gang_that_gets_nothing_at_all_fails_at_the_allocation_deadline() {
         +1s",
         expect![[r#"
             [59s]
-            · the job began
+            · the job started
             [1m]
-            · the job is ending: failed: 0 of 2 containers were there after 1m; missing: 2 × `worker` (1 GiB, 1 vcore)
-            · the job failed: 0 of 2 containers were there after 1m; missing: 2 × `worker` (1 GiB, 1 vcore)
-            finish: failed: 0 of 2 containers were there after 1m; missing: 2 × `worker` (1 GiB, 1 vcore)"#]],
+            · the job is ending: failed: 0 of 2 containers granted after 1m; missing: 2 × `worker` (1 GiB, 1 vcore)
+            · the job failed: 0 of 2 containers granted after 1m; missing: 2 × `worker` (1 GiB, 1 vcore)
+            finish: failed: 0 of 2 containers granted after 1m; missing: 2 × `worker` (1 GiB, 1 vcore)"#]],
     );
 }
 
@@ -80,27 +80,27 @@ fn a_round_begins_with_fresh_tries() {
         +30s
         asks",
         expect![[r#"
-            · the job began
+            · the job started
             launch c1 worker:0
             [30s]
-            · gave its containers back (try 1) and asks again in 5s: 1 of 2 containers were there after 30s; missing: 1 × `worker` (1 GiB, 1 vcore)
+            · released its containers (try 1); asking again in 5s: 1 of 2 containers granted after 30s; missing: 1 × `worker` (1 GiB, 1 vcore)
             release c1
             [35s]
             launch c2 worker:0
             launch c3 worker:1
-            · round 1 began with 2 tasks
+            · round 1 started with 2 tasks
             tell c2: run worker:0 in round 1, attempt 2, of 2 worker at 2 of 2 addresses
             tell c3: run worker:1 in round 1, attempt 1, of 2 worker at 2 of 2 addresses
             · worker:0 runs on `n1` (attempt 2)
             · worker:1 runs on `n1` (attempt 1)
-            · worker:0 exited with code 1 on `n1` (attempt 2); it starts again
+            · worker:0 exited with code 1 on `n1` (attempt 2); retrying
             tell c2: stop
-            · round 2 gathers 2 tasks because of worker:0
+            · round 2 restarts with 2 tasks: worker:0 ended
             · worker:1 is stopped (attempt 1)
             tell c3: wait as worker:1 for round 2
             release c2
             [1m 5s]
-            · gave its containers back (try 1) and asks again in 5s: 1 of 2 containers were there after 30s; missing: 1 × `worker` (1 GiB, 1 vcore)
+            · released its containers (try 1); asking again in 5s: 1 of 2 containers granted after 30s; missing: 1 × `worker` (1 GiB, 1 vcore)
             release c3
             asks: nothing"#]],
     );
@@ -122,9 +122,9 @@ fn waiting_to_try_again_does_not_use_up_the_hold() {
         asks",
         expect![[r#"
             running: worker:0 in c1, worker:1 in c2 in round 1, of 2 worker at 2 of 2 addresses
-            · worker:0 exited with code 1 on `n1` (attempt 1); it starts again in 1m
+            · worker:0 exited with code 1 on `n1` (attempt 1); retrying in 1m
             tell c1: stop
-            · round 2 gathers 2 tasks because of worker:0
+            · round 2 restarts with 2 tasks: worker:0 ended
             · worker:1 is stopped (attempt 1)
             tell c2: wait as worker:1 for round 2
             release c1
@@ -149,16 +149,16 @@ fn a_lone_restart_in_a_gang_has_the_allocation_deadline() {
         saved c2",
         expect![[r#"
             running: worker:0 in c1, worker:1 in c2 in round 1, of 2 worker at 2 of 2 addresses
-            · worker:0 exited with code 1 on `n1` (attempt 1); it starts again
+            · worker:0 exited with code 1 on `n1` (attempt 1); retrying
             tell c1: stop
             release c1
             [1m]
-            · the job is ending: failed: 1 of 2 containers were there after 1m; missing: 1 × `worker` (1 GiB, 1 vcore)
+            · the job is ending: failed: 1 of 2 containers granted after 1m; missing: 1 × `worker` (1 GiB, 1 vcore)
             · worker:1 is stopped (attempt 1)
             tell c2: stop and save
             release c2
-            · the job failed: 1 of 2 containers were there after 1m; missing: 1 × `worker` (1 GiB, 1 vcore)
-            finish: failed: 1 of 2 containers were there after 1m; missing: 1 × `worker` (1 GiB, 1 vcore)"#]],
+            · the job failed: 1 of 2 containers granted after 1m; missing: 1 × `worker` (1 GiB, 1 vcore)
+            finish: failed: 1 of 2 containers granted after 1m; missing: 1 × `worker` (1 GiB, 1 vcore)"#]],
     );
 }
 
@@ -174,7 +174,7 @@ fn a_lone_restart_in_a_gang_is_told_where_the_others_are() {
         up c3 worker",
         expect![[r#"
             running: worker:0 in c1, worker:1 in c2 in round 1, of 2 worker at 2 of 2 addresses
-            · worker:0 exited with code 1 on `n1` (attempt 1); it starts again
+            · worker:0 exited with code 1 on `n1` (attempt 1); retrying
             tell c1: stop
             release c1
             launch c3 worker:0
@@ -199,20 +199,20 @@ fn a_round_waits_until_everybody_it_must_know_is_there() {
         up c4 server",
         expect![[r#"
             running: worker:0 in c1, server:0 in c2 in round 1, of 1 worker at 1 of 1 addresses, 1 server at 1 of 1 addresses
-            · worker:0 exited with code 1 on `n1` (attempt 1); it starts again
+            · worker:0 exited with code 1 on `n1` (attempt 1); retrying
             tell c1: stop
-            · round 2 gathers 1 task because of worker:0
-            · server:0 exited with code 1 on `n1` (attempt 1); it starts again
+            · round 2 restarts with 1 task: worker:0 ended
+            · server:0 exited with code 1 on `n1` (attempt 1); retrying
             tell c2: stop
-            · round 3 gathers 1 task because of server:0
+            · round 3 restarts with 1 task: server:0 ended
             release c1
             release c2
             launch c3 worker:0
             worker:0 ready, server:0 asked
             launch c4 server:0
-            · round 2 began with 1 task
+            · round 2 started with 1 task
             tell c3: run worker:0 in round 2, attempt 2, of 1 worker at 1 of 1 addresses, 1 server at 1 of 1 addresses
-            · round 3 began with 1 task
+            · round 3 started with 1 task
             tell c4: run server:0 in round 3, attempt 2, of 1 worker at 1 of 1 addresses, 1 server at 1 of 1 addresses"#]],
     );
 }

@@ -21,21 +21,21 @@ fn a_failed_launch_is_not_counted_until_it_is_the_sixth_in_a_row() {
         granted c6 worker
         launch-failed c6 no such image",
         expect![[r#"
-            · the job began
+            · the job started
             launch c1 worker:0
-            · worker:0 could not run on its node: no such image on `n1` (attempt 1); it starts again
+            · worker:0 could not run on its node: no such image on `n1` (attempt 1); retrying
             release c1
             launch c2 worker:0
-            · worker:0 could not run on its node: no such image on `n1` (attempt 2); it starts again
+            · worker:0 could not run on its node: no such image on `n1` (attempt 2); retrying
             release c2
             launch c3 worker:0
-            · worker:0 could not run on its node: no such image on `n1` (attempt 3); it starts again
+            · worker:0 could not run on its node: no such image on `n1` (attempt 3); retrying
             release c3
             launch c4 worker:0
-            · worker:0 could not run on its node: no such image on `n1` (attempt 4); it starts again
+            · worker:0 could not run on its node: no such image on `n1` (attempt 4); retrying
             release c4
             launch c5 worker:0
-            · worker:0 could not run on its node: no such image on `n1` (attempt 5); it starts again
+            · worker:0 could not run on its node: no such image on `n1` (attempt 5); retrying
             release c5
             launch c6 worker:0
             · worker:0 could not run on its node: no such image on `n1` (attempt 6); the job fails
@@ -56,7 +56,7 @@ fn a_failed_launch_of_a_container_whose_agent_was_heard_changes_nothing() {
         launch-failed c1 the node did not answer
         states",
         expect![[r#"
-            · the job began
+            · the job started
             launch c1 worker:0
             tell c1: run worker:0 in round 1, attempt 1, of 1 worker
             worker:0 starting"#]],
@@ -75,9 +75,9 @@ fn an_agent_that_cannot_get_ready_is_counted_once_however_often_it_says_so() {
         saved c1
         states",
         expect![[r#"
-            · the job began
+            · the job started
             launch c1 worker:0
-            · worker:0 could not get ready: all ports are taken on `n1` (attempt 1); it starts again
+            · worker:0 could not be set up: all ports are taken on `n1` (attempt 1); retrying
             tell c1: stop
             release c1
             worker:0 asked"#]],
@@ -96,10 +96,10 @@ fn a_node_on_which_an_agent_cannot_get_ready_is_avoided_and_the_task_is_not_blam
         saved c1
         states",
         expect![[r#"
-            · the job began
+            · the job started
             launch c1 worker:0
-            · worker:0 could not run on its node: no GPU is free on `n1` (attempt 1); it starts again
-            · node `n1` is avoided for a while: worker:0 could not run on its node: no GPU is free
+            · worker:0 could not run on its node: no GPU is free on `n1` (attempt 1); retrying
+            · node `n1` is excluded: worker:0 could not run on its node: no GPU is free
             tell c1: stop
             release c1
             worker:0 asked"#]],

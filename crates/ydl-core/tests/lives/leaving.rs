@@ -21,11 +21,11 @@ fn those_who_are_done_are_not_interrupted_and_those_who_never_came_are_not_waite
         exited c2 0
         saved c2",
         expect![[r#"
-            · the job began
+            · the job started
             launch c1 worker:0
             launch c2 worker:1
             [5s]
-            · round 1 began with 2 tasks
+            · round 1 started with 2 tasks
             tell c1: run worker:0 in round 1, attempt 1, of 2 worker at 2 of 2 addresses
             tell c2: run worker:1 in round 1, attempt 1, of 2 worker at 2 of 2 addresses
             · worker:0 runs on `n1` (attempt 1)
@@ -72,40 +72,40 @@ fn an_elastic_role_that_shrinks_lets_those_go_first_who_are_not_there() {
         scale worker 3
         asks",
         expect![[r#"
-            · the job began
+            · the job started
             launch c1 worker:0
             launch c2 worker:1
             launch c3 worker:2
             [5s]
-            · round 1 began with 3 tasks
+            · round 1 started with 3 tasks
             tell c1: run worker:0 in round 1, attempt 1, of 3 worker at 3 of 3 addresses
             tell c2: run worker:1 in round 1, attempt 1, of 3 worker at 3 of 3 addresses
             tell c3: run worker:2 in round 1, attempt 1, of 3 worker at 3 of 3 addresses
             · worker:0 runs on `n1` (attempt 1)
             · worker:1 runs on `n1` (attempt 1)
             · worker:2 runs on `n1` (attempt 1)
-            · worker:1 was preempted by the cluster on `n1` (attempt 1); it starts again
-            · round 3 gathers 4 tasks because of worker:1
+            · worker:1 was preempted by the cluster on `n1` (attempt 1); retrying
+            · round 3 restarts with 4 tasks: worker:1 ended
             · worker:0 is stopped (attempt 1)
             tell c1: wait as worker:0 for round 3
             · worker:2 is stopped (attempt 1)
             tell c3: wait as worker:2 for round 3
-            · round 3 began with 2 tasks
+            · round 3 started with 2 tasks
             tell c1: run worker:0 as rank 0 in round 3, attempt 2, of 2 worker [0, 2] at 2 of 2 addresses
             tell c3: run worker:2 as rank 1 in round 3, attempt 2, of 2 worker [0, 2] at 2 of 2 addresses
-            · role `worker` goes from 4 to 3
-            · role `worker` goes from 3 to 2
+            · role `worker` scaled from 4 to 3
+            · role `worker` scaled from 3 to 2
             worker:0 starting, worker:2 starting
-            · role `worker` goes from 2 to 1
+            · role `worker` scaled from 2 to 1
             · worker:2 is stopped (attempt 2)
             tell c3: stop and save
-            · round 5 gathers 1 task because worker:2 leaves
+            · round 5 restarts with 1 task: worker:2 left
             · worker:0 is stopped (attempt 2)
             tell c1: wait as worker:0 for round 5
             worker:0 restarting, worker:2 stopping
-            · round 5 began with 1 task
+            · round 5 started with 1 task
             tell c1: run worker:0 in round 5, attempt 3, of 1 worker at 1 of 1 addresses
-            · role `worker` goes from 1 to 3
+            · role `worker` scaled from 1 to 3
             asks: 1 × worker (1 GiB, 1 vcore)"#]],
     );
 }
@@ -132,12 +132,12 @@ fn two_elastic_roles_begin_with_those_of_both_who_are_left() {
         ready c3
         why",
         expect![[r#"
-            · the job began
+            · the job started
             launch c1 actor:0
             launch c2 actor:1
             launch c3 learner:0
             launch c4 learner:1
-            · round 1 began with 4 tasks
+            · round 1 started with 4 tasks
             tell c1: run actor:0 in round 1, attempt 1, of 2 actor at 2 of 2 addresses, 2 learner at 2 of 2 addresses
             tell c2: run actor:1 in round 1, attempt 1, of 2 actor at 2 of 2 addresses, 2 learner at 2 of 2 addresses
             tell c3: run learner:0 in round 1, attempt 1, of 2 actor at 2 of 2 addresses, 2 learner at 2 of 2 addresses
@@ -146,23 +146,23 @@ fn two_elastic_roles_begin_with_those_of_both_who_are_left() {
             · actor:1 runs on `n2` (attempt 1)
             · learner:0 runs on `n1` (attempt 1)
             · learner:1 runs on `n2` (attempt 1)
-            · actor:1 was lost with its container on `n2` (attempt 1); it starts again
+            · actor:1 was lost with its container on `n2` (attempt 1); retrying
             tell c2: stop
-            · round 2 gathers 4 tasks because of actor:1
+            · round 2 restarts with 4 tasks: actor:1 ended
             · actor:0 is stopped (attempt 1)
             tell c1: wait as actor:0 for round 2
             · learner:0 is stopped (attempt 1)
             tell c3: wait as learner:0 for round 2
             · learner:1 is stopped (attempt 1)
             tell c4: stop
-            · learner:1 was lost with its container on `n2` (attempt 2); it starts again
+            · learner:1 was lost with its container on `n2` (attempt 2); retrying
             tell c4: stop
             release c2
             release c4
-            · round 2 began with 2 tasks
+            · round 2 started with 2 tasks
             tell c1: run actor:0 in round 2, attempt 2, of 1 actor at 1 of 1 addresses, 1 learner at 1 of 1 addresses
             tell c3: run learner:0 in round 2, attempt 2, of 1 actor at 1 of 1 addresses, 1 learner at 1 of 1 addresses
-            why: 0 tasks running; `actor` goes on with 1 of 2; `learner` goes on with 1 of 2; waiting: 1 × `actor` for a container, 1 × `actor` for its program to start, 1 × `learner` for a container, 1 × `learner` for its program to start"#]],
+            why: 0 tasks running; `actor` continues with 1 of 2; `learner` continues with 1 of 2; waiting: 1 × `actor` for a container, 1 × `actor` for its program to start, 1 × `learner` for a container, 1 × `learner` for its program to start"#]],
     );
 }
 
@@ -186,11 +186,11 @@ fn newcomers_of_one_role_do_not_interrupt_another_that_is_done() {
         exited c1 0
         saved c1",
         expect![[r#"
-            · the job began
+            · the job started
             launch c1 worker:0
             launch c2 chief:0
             [5s]
-            · round 1 began with 2 tasks
+            · round 1 started with 2 tasks
             tell c1: run worker:0 in round 1, attempt 1, of 1 worker at 1 of 1 addresses, 1 chief at 1 of 1 addresses
             tell c2: run chief:0 in round 1, attempt 1, of 1 worker at 1 of 1 addresses, 1 chief at 1 of 1 addresses
             · worker:0 runs on `n1` (attempt 1)
@@ -233,23 +233,23 @@ fn a_round_waits_for_the_programs_of_those_whom_a_smaller_role_has_dropped() {
         +75s",
         expect![[r#"
             running: worker:0 in c1, worker:1 in c2, worker:2 in c3 in round 1, of 3 worker at 3 of 3 addresses
-            · role `worker` goes from 3 to 2
+            · role `worker` scaled from 3 to 2
             · worker:2 is stopped (attempt 1)
             tell c3: stop and save
-            · round 2 gathers 2 tasks because worker:2 leaves
+            · round 2 restarts with 2 tasks: worker:2 left
             · worker:0 is stopped (attempt 1)
             tell c1: wait as worker:0 for round 2
             · worker:1 is stopped (attempt 1)
             tell c2: wait as worker:1 for round 2
             [1s]
             worker:0 ready, worker:1 ready, worker:2 stopping
-            · round 2 began with 2 tasks
+            · round 2 started with 2 tasks
             tell c1: run worker:0 in round 2, attempt 2, of 2 worker at 2 of 2 addresses
             tell c2: run worker:1 in round 2, attempt 2, of 2 worker at 2 of 2 addresses
-            · role `worker` goes from 2 to 1
+            · role `worker` scaled from 2 to 1
             · worker:1 is stopped (attempt 2)
             tell c2: stop and save
-            · round 3 gathers 1 task because worker:1 leaves
+            · round 3 restarts with 1 task: worker:1 left
             · worker:0 is stopped (attempt 2)
             tell c1: wait as worker:0 for round 3
             worker:0 ready, worker:1 stopping, worker:2 stopping
@@ -257,7 +257,7 @@ fn a_round_waits_for_the_programs_of_those_whom_a_smaller_role_has_dropped() {
             release c3
             release c2
             [2m 31s]
-            · round 3 began with 1 task
+            · round 3 started with 1 task
             tell c1: run worker:0 in round 3, attempt 3, of 1 worker at 1 of 1 addresses"#]],
     );
 }

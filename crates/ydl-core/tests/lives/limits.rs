@@ -24,22 +24,22 @@ fn a_failure_beyond_the_limit_fails_the_job_and_the_cause_names_task_signal_and_
         saved c2
         why",
         expect![[r#"
-            · the job began
+            · the job started
             launch c1 worker:0
             launch c2 worker:1
-            · round 1 began with 2 tasks
+            · round 1 started with 2 tasks
             tell c1: run worker:0 in round 1, attempt 1, of 2 worker at 2 of 2 addresses
             tell c2: run worker:1 in round 1, attempt 1, of 2 worker at 2 of 2 addresses
             · worker:0 runs on `n1` (attempt 1)
             · worker:1 runs on `n2` (attempt 1)
-            · worker:0 exited with code 1 on `n1` (attempt 1); it starts again
+            · worker:0 exited with code 1 on `n1` (attempt 1); retrying
             tell c1: stop
-            · round 2 gathers 2 tasks because of worker:0
+            · round 2 restarts with 2 tasks: worker:0 ended
             · worker:1 is stopped (attempt 1)
             tell c2: wait as worker:1 for round 2
             release c1
             launch c3 worker:0
-            · round 2 began with 2 tasks
+            · round 2 started with 2 tasks
             tell c3: run worker:0 in round 2, attempt 2, of 2 worker at 2 of 2 addresses
             tell c2: run worker:1 in round 2, attempt 2, of 2 worker at 2 of 2 addresses
             · worker:1 runs on `n2` (attempt 2)
@@ -66,7 +66,7 @@ fn a_program_that_cannot_be_started_fails_the_job_with_the_reason() {
         exited c1 not-started
         saved c1",
         expect![[r#"
-            · the job began
+            · the job started
             launch c1 worker:0
             tell c1: run worker:0 in round 1, attempt 1, of 1 worker
             · worker:0 could not be started: `trian.py` was not found on `n1` (attempt 1); the job fails
@@ -94,14 +94,14 @@ fn tolerated_failures_do_not_fail_the_job() {
         exited c3 0
         saved c3",
         expect![[r#"
-            · the job began
+            · the job started
             launch c1 worker:0
             tell c1: run worker:0 in round 1, attempt 1, of 3 worker
             launch c2 worker:1
             tell c2: run worker:1 in round 1, attempt 1, of 3 worker
             launch c3 worker:2
             tell c3: run worker:2 in round 1, attempt 1, of 3 worker
-            · worker:0 exited with code 1 on `n1` (attempt 1); the job goes on without it
+            · worker:0 exited with code 1 on `n1` (attempt 1); the job continues without it
             tell c1: stop and save
             release c1
             tell c2: stop and save
@@ -131,14 +131,14 @@ fn one_failure_more_than_tolerated_fails_the_job() {
         saved c2
         saved c3",
         expect![[r#"
-            · the job began
+            · the job started
             launch c1 worker:0
             tell c1: run worker:0 in round 1, attempt 1, of 3 worker
             launch c2 worker:1
             tell c2: run worker:1 in round 1, attempt 1, of 3 worker
             launch c3 worker:2
             tell c3: run worker:2 in round 1, attempt 1, of 3 worker
-            · worker:0 exited with code 1 on `n1` (attempt 1); the job goes on without it
+            · worker:0 exited with code 1 on `n1` (attempt 1); the job continues without it
             tell c1: stop and save
             · worker:1 exited with code 1 on `n1` (attempt 1); the job fails
             tell c2: stop and save
@@ -169,16 +169,16 @@ fn failures_older_than_the_window_are_forgotten() {
         +10s
         exited c3 1",
         expect![[r#"
-            · the job began
+            · the job started
             launch c1 worker:0
             tell c1: run worker:0 in round 1, attempt 1, of 1 worker
-            · worker:0 exited with code 1 on `n1` (attempt 1); it starts again
+            · worker:0 exited with code 1 on `n1` (attempt 1); retrying
             tell c1: stop
             release c1
             launch c2 worker:0
             tell c2: run worker:0 in round 1, attempt 2, of 1 worker
             [1m 10s]
-            · worker:0 exited with code 1 on `n1` (attempt 2); it starts again
+            · worker:0 exited with code 1 on `n1` (attempt 2); retrying
             tell c2: stop
             release c2
             launch c3 worker:0
@@ -211,10 +211,10 @@ fn the_wait_before_the_next_attempt_doubles_up_to_its_most() {
         saved c3
         deadline",
         expect![[r#"
-            · the job began
+            · the job started
             launch c1 worker:0
             tell c1: run worker:0 in round 1, attempt 1, of 1 worker
-            · worker:0 exited with code 1 on `n1` (attempt 1); it starts again in 2s
+            · worker:0 exited with code 1 on `n1` (attempt 1); retrying in 2s
             tell c1: stop
             release c1
             asks: nothing
@@ -222,14 +222,14 @@ fn the_wait_before_the_next_attempt_doubles_up_to_its_most() {
             asks: 1 × worker (1 GiB, 1 vcore)
             launch c2 worker:0
             tell c2: run worker:0 in round 1, attempt 2, of 1 worker
-            · worker:0 exited with code 1 on `n1` (attempt 2); it starts again in 4s
+            · worker:0 exited with code 1 on `n1` (attempt 2); retrying in 4s
             tell c2: stop
             release c2
             next deadline: 6s
             [6s]
             launch c3 worker:0
             tell c3: run worker:0 in round 1, attempt 3, of 1 worker
-            · worker:0 exited with code 1 on `n1` (attempt 3); it starts again in 5s
+            · worker:0 exited with code 1 on `n1` (attempt 3); retrying in 5s
             tell c3: stop
             release c3
             next deadline: 11s"#]],

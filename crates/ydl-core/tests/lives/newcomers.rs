@@ -24,14 +24,14 @@ fn a_gang_is_interrupted_only_when_all_newcomers_are_there() {
         ready c4",
         expect![[r#"
             running: worker:0 in c1, worker:1 in c2 in round 1, of 2 worker at 2 of 2 addresses
-            · role `worker` goes from 2 to 4
+            · role `worker` scaled from 2 to 4
             asks: 2 × worker (1 GiB, 1 vcore)
             launch c3 worker:2
             worker:0 running, worker:1 running, worker:2 ready, worker:3 asked
             why: 1 of 2 tasks ready, not yet worker:3; 2 tasks running; waiting: 1 × `worker` for a container
             round 1
             launch c4 worker:3
-            · round 3 gathers 4 tasks because worker:2 joins
+            · round 3 restarts with 4 tasks: worker:2 joined
             · worker:0 is stopped (attempt 1)
             tell c1: wait as worker:0 for round 3
             · worker:1 is stopped (attempt 1)
@@ -39,7 +39,7 @@ fn a_gang_is_interrupted_only_when_all_newcomers_are_there() {
             tell c3: wait as worker:2 for round 3
             tell c4: wait as worker:3 for round 3
             round 3
-            · round 3 began with 4 tasks
+            · round 3 started with 4 tasks
             tell c1: run worker:0 in round 3, attempt 2, of 4 worker at 4 of 4 addresses
             tell c2: run worker:1 in round 3, attempt 2, of 4 worker at 4 of 4 addresses
             tell c3: run worker:2 in round 3, attempt 1, of 4 worker at 4 of 4 addresses
@@ -64,15 +64,15 @@ fn newcomers_that_cannot_be_had_are_done_without() {
         states",
         expect![[r#"
             running: worker:0 in c1 in round 1, of 1 worker at 1 of 1 addresses
-            · role `worker` goes from 1 to 3
+            · role `worker` scaled from 1 to 3
             launch c2 worker:1
             [10s]
-            · gave its containers back (try 1) and asks again in 5s: 2 of 3 containers were there after 10s; missing: 1 × `worker` (1 GiB, 1 vcore)
+            · released its containers (try 1); asking again in 5s: 2 of 3 containers granted after 10s; missing: 1 × `worker` (1 GiB, 1 vcore)
             release c2
             [15s]
             launch c3 worker:1
             [25s]
-            · role `worker` goes from 3 to 1: 2 of 3 containers were there after 10s; missing: 1 × `worker` (1 GiB, 1 vcore)
+            · role `worker` scaled from 3 to 1: 2 of 3 containers granted after 10s; missing: 1 × `worker` (1 GiB, 1 vcore)
             release c3
             asks: nothing
             worker:0 running"#]],
@@ -90,11 +90,11 @@ fn a_gang_that_still_gathers_grows_at_once() {
         ready c1
         up c2 worker",
         expect![[r#"
-            · the job began
+            · the job started
             launch c1 worker:0
-            · role `worker` goes from 1 to 2
+            · role `worker` scaled from 1 to 2
             launch c2 worker:1
-            · round 1 began with 2 tasks
+            · round 1 started with 2 tasks
             tell c1: run worker:0 in round 1, attempt 1, of 2 worker at 2 of 2 addresses
             tell c2: run worker:1 in round 1, attempt 1, of 2 worker at 2 of 2 addresses"#]],
     );
@@ -111,11 +111,11 @@ fn a_gang_that_still_gathers_and_shrinks_starts_with_those_who_are_ready() {
         scale worker 2
         asks",
         expect![[r#"
-            · the job began
+            · the job started
             launch c1 worker:0
             launch c2 worker:1
-            · role `worker` goes from 3 to 2
-            · round 1 began with 2 tasks
+            · role `worker` scaled from 3 to 2
+            · round 1 started with 2 tasks
             tell c1: run worker:0 in round 1, attempt 1, of 2 worker at 2 of 2 addresses
             tell c2: run worker:1 in round 1, attempt 1, of 2 worker at 2 of 2 addresses
             asks: nothing"#]],
@@ -135,16 +135,16 @@ fn a_gang_that_shrinks_begins_a_new_round() {
         saved c3",
         expect![[r#"
             running: worker:0 in c1, worker:1 in c2, worker:2 in c3 in round 1, of 3 worker at 3 of 3 addresses
-            · role `worker` goes from 3 to 2
+            · role `worker` scaled from 3 to 2
             · worker:2 is stopped (attempt 1)
             tell c3: stop and save
-            · round 2 gathers 2 tasks because worker:2 leaves
+            · round 2 restarts with 2 tasks: worker:2 left
             · worker:0 is stopped (attempt 1)
             tell c1: wait as worker:0 for round 2
             · worker:1 is stopped (attempt 1)
             tell c2: wait as worker:1 for round 2
             release c3
-            · round 2 began with 2 tasks
+            · round 2 started with 2 tasks
             tell c1: run worker:0 in round 2, attempt 2, of 2 worker at 2 of 2 addresses
             tell c2: run worker:1 in round 2, attempt 2, of 2 worker at 2 of 2 addresses"#]],
     );
@@ -164,13 +164,13 @@ fn a_round_that_begins_while_newcomers_gather_does_not_count_on_them() {
         up c3 server",
         expect![[r#"
             running: worker:0 in c1, server:0 in c2 in round 1, of 1 worker at 1 of 1 addresses, 1 server at 1 of 1 addresses
-            · role `worker` goes from 1 to 2
-            · server:0 exited with code 1 on `n1` (attempt 1); it starts again
+            · role `worker` scaled from 1 to 2
+            · server:0 exited with code 1 on `n1` (attempt 1); retrying
             tell c2: stop
-            · round 3 gathers 1 task because of server:0
+            · round 3 restarts with 1 task: server:0 ended
             release c2
             launch c3 server:0
-            · round 3 began with 1 task
+            · round 3 started with 1 task
             tell c3: run server:0 in round 3, attempt 2, of 1 worker at 1 of 1 addresses, 1 server at 1 of 1 addresses"#]],
     );
 }
@@ -191,17 +191,17 @@ fn newcomers_are_part_of_the_next_round_of_the_job() {
         up c4 worker",
         expect![[r#"
             running: worker:0 in c1, worker:1 in c2 in round 1, of 2 worker at 2 of 2 addresses
-            · role `worker` goes from 2 to 3
-            · worker:0 exited with code 1 on `n1` (attempt 1); it starts again
+            · role `worker` scaled from 2 to 3
+            · worker:0 exited with code 1 on `n1` (attempt 1); retrying
             tell c1: stop
-            · round 3 gathers 3 tasks because of worker:0
+            · round 3 restarts with 3 tasks: worker:0 ended
             · worker:1 is stopped (attempt 1)
             tell c2: wait as worker:1 for round 3
             release c1
             launch c3 worker:0
             worker:0 ready, worker:1 ready, worker:2 asked
             launch c4 worker:2
-            · round 3 began with 3 tasks
+            · round 3 started with 3 tasks
             tell c3: run worker:0 in round 3, attempt 2, of 3 worker at 3 of 3 addresses
             tell c2: run worker:1 in round 3, attempt 2, of 3 worker at 3 of 3 addresses
             tell c4: run worker:2 in round 3, attempt 1, of 3 worker at 3 of 3 addresses"#]],
@@ -224,11 +224,11 @@ fn newcomers_who_cannot_be_had_go_with_those_who_came_after_them() {
         deadline",
         expect![[r#"
             running: worker:0 in c1 in round 1, of 1 worker at 1 of 1 addresses
-            · role `worker` goes from 1 to 2
+            · role `worker` scaled from 1 to 2
             [30s]
-            · role `worker` goes from 2 to 3
+            · role `worker` scaled from 2 to 3
             [1m]
-            · role `worker` goes from 3 to 1: 1 of 3 containers were there after 1m; missing: 2 × `worker` (1 GiB, 1 vcore)
+            · role `worker` scaled from 3 to 1: 1 of 3 containers granted after 1m; missing: 2 × `worker` (1 GiB, 1 vcore)
             asks: nothing
             next deadline: none"#]],
     );

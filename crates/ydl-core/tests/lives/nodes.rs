@@ -23,24 +23,24 @@ fn a_node_is_avoided_after_several_failures_and_forgiven_later() {
         +60s
         asks",
         expect![[r#"
-            · the job began
+            · the job started
             launch c1 worker:0
             tell c1: run worker:0 in round 1, attempt 1, of 1 worker
-            · worker:0 exited with code 1 on `n1` (attempt 1); it starts again
+            · worker:0 exited with code 1 on `n1` (attempt 1); retrying
             tell c1: stop
             release c1
             asks: 1 × worker (1 GiB, 1 vcore)
             launch c2 worker:0
             tell c2: run worker:0 in round 1, attempt 2, of 1 worker
-            · worker:0 exited with code 1 on `n1` (attempt 2); it starts again
-            · node `n1` is avoided for a while: 2 programs failed there
+            · worker:0 exited with code 1 on `n1` (attempt 2); retrying
+            · node `n1` is excluded: 2 programs failed there
             tell c2: stop
             release c2
             asks: 1 × worker (1 GiB, 1 vcore), not on n1
             release c3
             launch c4 worker:0
             [1m]
-            · node `n1` is no longer avoided
+            · node `n1` is no longer excluded
             asks: nothing"#]],
     );
 }
@@ -56,10 +56,10 @@ fn a_fault_of_the_node_is_blamed_at_once() {
         ended c1 fault its disks are full
         asks",
         expect![[r#"
-            · the job began
+            · the job started
             launch c1 worker:0
-            · worker:0 could not run on its node: its disks are full on `n1` (attempt 1); it starts again
-            · node `n1` is avoided for a while: worker:0 could not run on its node: its disks are full
+            · worker:0 could not run on its node: its disks are full on `n1` (attempt 1); retrying
+            · node `n1` is excluded: worker:0 could not run on its node: its disks are full
             asks: 1 × worker (1 GiB, 1 vcore), not on n1"#]],
     );
 }
@@ -75,9 +75,9 @@ fn the_only_node_is_never_avoided() {
         ended c1 fault its disks are full
         asks",
         expect![[r#"
-            · the job began
+            · the job started
             launch c1 worker:0
-            · worker:0 could not run on its node: its disks are full on `n1` (attempt 1); it starts again
+            · worker:0 could not run on its node: its disks are full on `n1` (attempt 1); retrying
             asks: 1 × worker (1 GiB, 1 vcore)"#]],
     );
 }
@@ -93,12 +93,12 @@ fn at_most_half_of_the_nodes_are_avoided() {
         ended c1 fault disk, c2 fault disk
         asks",
         expect![[r#"
-            · the job began
+            · the job started
             launch c1 worker:0
             launch c2 worker:1
-            · worker:0 could not run on its node: disk on `n1` (attempt 1); it starts again
-            · node `n1` is avoided for a while: worker:0 could not run on its node: disk
-            · worker:1 could not run on its node: disk on `n2` (attempt 1); it starts again
+            · worker:0 could not run on its node: disk on `n1` (attempt 1); retrying
+            · node `n1` is excluded: worker:0 could not run on its node: disk
+            · worker:1 could not run on its node: disk on `n2` (attempt 1); retrying
             asks: 3 × worker (1 GiB, 1 vcore), not on n1"#]],
     );
 }
@@ -120,18 +120,18 @@ fn nodes_are_forgiven_when_there_are_fewer() {
         nodes 1
         asks",
         expect![[r#"
-            · the job began
+            · the job started
             launch c1 worker:0
             launch c2 worker:1
-            · worker:0 could not run on its node: disk on `n1` (attempt 1); it starts again
-            · node `n1` is avoided for a while: worker:0 could not run on its node: disk
+            · worker:0 could not run on its node: disk on `n1` (attempt 1); retrying
+            · node `n1` is excluded: worker:0 could not run on its node: disk
             [1s]
-            · worker:1 could not run on its node: disk on `n2` (attempt 1); it starts again
-            · node `n2` is avoided for a while: worker:1 could not run on its node: disk
+            · worker:1 could not run on its node: disk on `n2` (attempt 1); retrying
+            · node `n2` is excluded: worker:1 could not run on its node: disk
             asks: 3 × worker (1 GiB, 1 vcore), not on n1, not on n2
-            · node `n1` is no longer avoided
+            · node `n1` is no longer excluded
             asks: 3 × worker (1 GiB, 1 vcore), not on n2
-            · node `n2` is no longer avoided
+            · node `n2` is no longer excluded
             asks: 3 × worker (1 GiB, 1 vcore)"#]],
     );
 }
@@ -156,20 +156,20 @@ fn a_node_that_a_role_cannot_do_without_is_forgiven_and_blamed_no_more() {
         ended c3 fault disk
         asks",
         expect![[r#"
-            · the job began
+            · the job started
             launch c1 worker:0
-            · worker:0 could not run on its node: disk on `n1` (attempt 1); it starts again
-            · node `n1` is avoided for a while: worker:0 could not run on its node: disk
-            why: 0 tasks running; waiting: 1 × `worker` for a container; avoided nodes: `n1`
-            · node `n1` is no longer avoided
+            · worker:0 could not run on its node: disk on `n1` (attempt 1); retrying
+            · node `n1` is excluded: worker:0 could not run on its node: disk
+            why: 0 tasks running; waiting: 1 × `worker` for a container; excluded nodes: `n1`
+            · node `n1` is no longer excluded
             asks: 1 × worker (1 GiB, 1 vcore)
             why: 0 tasks running; waiting: 1 × `worker` for a container
             launch c2 worker:0
-            · worker:0 could not run on its node: disk on `n1` (attempt 2); it starts again
+            · worker:0 could not run on its node: disk on `n1` (attempt 2); retrying
             asks: 1 × worker (1 GiB, 1 vcore)
             launch c3 worker:0
-            · worker:0 could not run on its node: disk on `n1` (attempt 3); it starts again
-            · node `n1` is avoided for a while: worker:0 could not run on its node: disk
+            · worker:0 could not run on its node: disk on `n1` (attempt 3); retrying
+            · node `n1` is excluded: worker:0 could not run on its node: disk
             asks: 1 × worker (1 GiB, 1 vcore), not on n1"#]],
     );
 }

@@ -21,10 +21,10 @@ fn a_new_master_counts_on_what_lives_and_replaces_what_is_gone() {
         expect![[r#"
             running: worker:0 in c1, worker:1 in c2 in round 1, of 3 worker
             launch c3 worker:2
-            · a new master took over 3 containers
-            · worker:1 was lost with its container on `n1` (attempt 1); it starts again
+            · a new master recovered 3 containers
+            · worker:1 was lost with its container on `n1` (attempt 1); retrying
             release c2
-            · worker:2 was lost with its container on `n1` (attempt 1); it starts again
+            · worker:2 was lost with its container on `n1` (attempt 1); retrying
             release c3
             release c9
             worker:0 running, worker:1 stopping, worker:2 asked
@@ -48,11 +48,11 @@ fn a_deadline_that_passed_while_there_was_no_master_is_nobodys_fault() {
         started c1
         states",
         expect![[r#"
-            · the job began
+            · the job started
             launch c1 worker:0
             tell c1: run worker:0 in round 1, attempt 1, of 1 worker
             [10m]
-            · a new master took over 1 container
+            · a new master recovered 1 container
             worker:0 starting
             · worker:0 runs on `n1` (attempt 1)
             worker:0 running"#]],
@@ -75,17 +75,17 @@ fn an_agent_that_no_master_has_heard_again_is_lost_and_not_counted() {
         +30s
         asks",
         expect![[r#"
-            · the job began
+            · the job started
             launch c1 worker:0
             tell c1: run worker:0 in round 1, attempt 1, of 2 worker
             launch c2 worker:1
             tell c2: run worker:1 in round 1, attempt 1, of 2 worker
             · worker:0 runs on `n1` (attempt 1)
             · worker:1 runs on `n2` (attempt 1)
-            · a new master took over 2 containers
-            · worker:0 was lost with its container on `n1` (attempt 1); it starts again
+            · a new master recovered 2 containers
+            · worker:0 was lost with its container on `n1` (attempt 1); retrying
             [30s]
-            · worker:1 was lost with its container on `n2` (attempt 1); it starts again
+            · worker:1 was lost with its container on `n2` (attempt 1); retrying
             release c2
             asks: 1 × worker (1 GiB, 1 vcore)"#]],
     );
@@ -104,9 +104,9 @@ fn a_release_that_died_with_the_old_master_is_repeated() {
         expect![[r#"
             running: worker:0 in c1 in round 1, of 1 worker
             [10s]
-            · worker:0 was not heard of for 10s on `n1` (attempt 1); it starts again
+            · worker:0 sent no heartbeat for 10s on `n1` (attempt 1); retrying
             release c1
-            · a new master took over 1 container
+            · a new master recovered 1 container
             release c1"#]],
     );
 }
@@ -125,7 +125,7 @@ fn a_gang_is_whole_again_when_the_agents_are_heard() {
         states",
         expect![[r#"
             running: worker:0 in c1, worker:1 in c2 in round 1, of 2 worker at 2 of 2 addresses
-            · a new master took over 2 containers
+            · a new master recovered 2 containers
             [10m]
             worker:0 running, worker:1 running"#]],
     );
@@ -141,7 +141,7 @@ fn a_new_master_of_a_job_that_is_over_gives_back_what_is_left() {
         saved c1
         recovered c1",
         expect![[r#"
-            · the job began
+            · the job started
             launch c1 worker:0
             tell c1: run worker:0 in round 1, attempt 1, of 1 worker
             tell c1: stop and save

@@ -23,9 +23,9 @@ fn the_rendezvous_is_told_who_is_over_before_it_is_told_of_others() {
         expect![[r#"
             running: worker:0 in c1, worker:1 in c2, worker:2 in c3 in round 1, of 3 worker at 3 of 3 addresses
             [1m]
-            · worker:2 was not heard of for 1m on `n1` (attempt 1); it starts again
+            · worker:2 sent no heartbeat for 1m on `n1` (attempt 1); retrying
             release c3
-            · round 1 goes on with 2 tasks
+            · round 1 continues with 2 tasks
             over: worker:2 (attempt 1)
             changed: 2 worker at 2 of 2 addresses
             worker:0 running, worker:1 running, worker:2 stopping"#]],
@@ -35,9 +35,9 @@ fn the_rendezvous_is_told_who_is_over_before_it_is_told_of_others() {
         &job("warned c3\nexited c3 sig15 round=1\nsaved c3"),
         expect![[r#"
             running: worker:0 in c1, worker:1 in c2, worker:2 in c3 in round 1, of 3 worker at 3 of 3 addresses
-            · worker:2 was preempted by the cluster on `n1` (attempt 1); it starts again
+            · worker:2 was preempted by the cluster on `n1` (attempt 1); retrying
             tell c3: stop
-            · round 1 goes on with 2 tasks
+            · round 1 continues with 2 tasks
             over: worker:2 (attempt 1)
             changed: 2 worker at 2 of 2 addresses
             release c3
@@ -48,10 +48,10 @@ fn the_rendezvous_is_told_who_is_over_before_it_is_told_of_others() {
         &job("recovered c1 c2"),
         expect![[r#"
             running: worker:0 in c1, worker:1 in c2, worker:2 in c3 in round 1, of 3 worker at 3 of 3 addresses
-            · a new master took over 2 containers
-            · worker:2 was lost with its container on `n1` (attempt 1); it starts again
+            · a new master recovered 2 containers
+            · worker:2 was lost with its container on `n1` (attempt 1); retrying
             release c3
-            · round 1 goes on with 2 tasks
+            · round 1 continues with 2 tasks
             over: worker:2 (attempt 1)
             changed: 2 worker at 2 of 2 addresses
             worker:0 running, worker:1 running, worker:2 stopping"#]],
@@ -61,10 +61,10 @@ fn the_rendezvous_is_told_who_is_over_before_it_is_told_of_others() {
         &job("exited c3 sig15 container\nended c3 preempted"),
         expect![[r#"
             running: worker:0 in c1, worker:1 in c2, worker:2 in c3 in round 1, of 3 worker at 3 of 3 addresses
-            · round 1 goes on with 2 tasks
+            · round 1 continues with 2 tasks
             over: worker:2 (attempt 1)
             changed: 2 worker at 2 of 2 addresses
-            · worker:2 was preempted by the cluster on `n1` (attempt 1); it starts again
+            · worker:2 was preempted by the cluster on `n1` (attempt 1); retrying
             worker:0 running, worker:1 running, worker:2 asked"#]],
     );
     // Its role has no use for it: it speaks until its program has ended.
@@ -72,10 +72,10 @@ fn the_rendezvous_is_told_who_is_over_before_it_is_told_of_others() {
         &job("scale worker 2\nexited c3 0\nsaved c3"),
         expect![[r#"
             running: worker:0 in c1, worker:1 in c2, worker:2 in c3 in round 1, of 3 worker at 3 of 3 addresses
-            · role `worker` goes from 3 to 2
+            · role `worker` scaled from 3 to 2
             · worker:2 is stopped (attempt 1)
             tell c3: stop and save
-            · round 1 goes on with 2 tasks
+            · round 1 continues with 2 tasks
             changed: 2 worker at 2 of 2 addresses
             over: worker:2 (attempt 1)
             release c3
@@ -85,10 +85,10 @@ fn the_rendezvous_is_told_who_is_over_before_it_is_told_of_others() {
         &job("scale worker 2\n+40s"),
         expect![[r#"
             running: worker:0 in c1, worker:1 in c2, worker:2 in c3 in round 1, of 3 worker at 3 of 3 addresses
-            · role `worker` goes from 3 to 2
+            · role `worker` scaled from 3 to 2
             · worker:2 is stopped (attempt 1)
             tell c3: stop and save
-            · round 1 goes on with 2 tasks
+            · round 1 continues with 2 tasks
             changed: 2 worker at 2 of 2 addresses
             [40s]
             release c3
@@ -111,15 +111,15 @@ fn a_newcomer_that_does_not_start_is_over_for_its_peers() {
         +20s",
         expect![[r#"
             running: worker:0 in c1 in round 1, of 1 worker at 1 of 1 addresses
-            · role `worker` goes from 1 to 2
+            · role `worker` scaled from 1 to 2
             launch c2 worker:1
-            · round 1 goes on with 2 tasks
+            · round 1 continues with 2 tasks
             changed: 2 worker at 2 of 2 addresses
             tell c2: run worker:1 in round 2, attempt 1, of 2 worker at 2 of 2 addresses
             [20s]
-            · worker:1 did not start its program within 20s on `n1` (attempt 1); it starts again
+            · worker:1 did not start its program within 20s on `n1` (attempt 1); retrying
             release c2
-            · round 1 goes on with 1 task
+            · round 1 continues with 1 task
             over: worker:1 (attempt 1)
             changed: 1 worker at 1 of 1 addresses"#]],
     );
@@ -145,8 +145,8 @@ fn those_who_are_done_are_no_members_for_those_who_go_on() {
             changed: 2 worker [1, 2] at 2 of 2 addresses
             release c1
             · worker:0 succeeded on `n1` (attempt 1)
-            · worker:1 was preempted by the cluster on `n1` (attempt 1); it starts again
-            · round 1 goes on with 1 task
+            · worker:1 was preempted by the cluster on `n1` (attempt 1); retrying
+            · round 1 continues with 1 task
             over: worker:1 (attempt 1)
             changed: 1 worker [2] at 1 of 1 addresses
             tell c3: stop and save

@@ -17,11 +17,11 @@ fn outputs_that_could_not_be_saved_are_a_failure() {
             running: worker:0 in c1 in round 1, of 1 worker
             tell c1: stop and save
             order c1: stop and save
-            · worker:0 succeeded, but its outputs were not saved: no space left on `/out` on `n1` (attempt 1); the job fails
+            · worker:0 succeeded, but its outputs were not uploaded: no space left on `/out` on `n1` (attempt 1); the job fails
             release c1
-            · the job is ending: failed: worker:0 succeeded, but its outputs were not saved: no space left on `/out` on `n1` (attempt 1)
-            · the job failed: worker:0 succeeded, but its outputs were not saved: no space left on `/out` on `n1` (attempt 1)
-            finish: failed: worker:0 succeeded, but its outputs were not saved: no space left on `/out` on `n1` (attempt 1)"#]],
+            · the job is ending: failed: worker:0 succeeded, but its outputs were not uploaded: no space left on `/out` on `n1` (attempt 1)
+            · the job failed: worker:0 succeeded, but its outputs were not uploaded: no space left on `/out` on `n1` (attempt 1)
+            finish: failed: worker:0 succeeded, but its outputs were not uploaded: no space left on `/out` on `n1` (attempt 1)"#]],
     );
 }
 
@@ -38,7 +38,7 @@ fn a_container_that_ends_before_its_outputs_are_saved_is_a_failure() {
         expect![[r#"
             running: worker:0 in c1 in round 1, of 1 worker
             tell c1: stop and save
-            · worker:0 succeeded, but its outputs were not saved: the container ended first on `n1` (attempt 1); it starts again
+            · worker:0 succeeded, but its outputs were not uploaded: the container ended first on `n1` (attempt 1); retrying
             asks: 1 × worker (1 GiB, 1 vcore)"#]],
     );
 }
@@ -56,7 +56,7 @@ fn a_container_preempted_before_its_outputs_are_saved_is_not_counted() {
         expect![[r#"
             running: worker:0 in c1 in round 1, of 1 worker
             tell c1: stop and save
-            · worker:0 was preempted by the cluster on `n1` (attempt 1); it starts again
+            · worker:0 was preempted by the cluster on `n1` (attempt 1); retrying
             asks: 1 × worker (1 GiB, 1 vcore)"#]],
     );
 }
@@ -94,10 +94,10 @@ fn outputs_that_take_too_long_are_a_failure() {
             running: worker:0 in c1 in round 1, of 1 worker
             tell c1: stop and save
             [1m 10s]
-            · worker:0 succeeded, but its outputs were not saved: copying them took too long on `n1` (attempt 1); the job fails
+            · worker:0 succeeded, but its outputs were not uploaded: the upload timed out on `n1` (attempt 1); the job fails
             release c1
-            · the job is ending: failed: worker:0 succeeded, but its outputs were not saved: copying them took too long on `n1` (attempt 1)
-            · the job failed: worker:0 succeeded, but its outputs were not saved: copying them took too long on `n1` (attempt 1)
-            finish: failed: worker:0 succeeded, but its outputs were not saved: copying them took too long on `n1` (attempt 1)"#]],
+            · the job is ending: failed: worker:0 succeeded, but its outputs were not uploaded: the upload timed out on `n1` (attempt 1)
+            · the job failed: worker:0 succeeded, but its outputs were not uploaded: the upload timed out on `n1` (attempt 1)
+            finish: failed: worker:0 succeeded, but its outputs were not uploaded: the upload timed out on `n1` (attempt 1)"#]],
     );
 }

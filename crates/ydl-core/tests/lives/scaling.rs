@@ -21,12 +21,12 @@ fn a_job_without_a_gang_grows_and_shrinks_without_disturbing_anybody() {
         saved c1",
         expect![[r#"
             running: worker:0 in c1, worker:1 in c2 in round 1, of 2 worker
-            · role `worker` goes from 2 to 3
+            · role `worker` scaled from 2 to 3
             asks: 1 × worker (1 GiB, 1 vcore)
             launch c3 worker:2
             tell c3: run worker:2 in round 1, attempt 1, of 3 worker
             · worker:2 runs on `n1` (attempt 1)
-            · role `worker` goes from 3 to 1
+            · role `worker` scaled from 3 to 1
             · worker:2 is stopped (attempt 1)
             tell c3: stop and save
             · worker:1 is stopped (attempt 1)
@@ -54,25 +54,25 @@ fn shares_are_for_the_tasks_of_submit() {
     check(
         &job("inputs split"),
         expect![[r#"
-        · the job began
-        worker to 3: the files of the input `data` were divided over the 2 tasks that role `worker` had at submit
-        worker to 1: the files of the input `data` were divided over the 2 tasks that role `worker` had at submit
+        · the job started
+        worker to 3: the files of the input `data` were divided over the 2 tasks of role `worker` at submit
+        worker to 1: the files of the input `data` were divided over the 2 tasks of role `worker` at submit
         worker to 2: yes
         server to 3: yes"#]],
     );
     check(
         &job("inputs split allow-empty"),
         expect![[r#"
-        · the job began
+        · the job started
         worker to 3: yes
-        worker to 1: the files of the input `data` were divided over the 2 tasks that role `worker` had at submit
+        worker to 1: the files of the input `data` were divided over the 2 tasks of role `worker` at submit
         worker to 2: yes
         server to 3: yes"#]],
     );
     check(
         &job("inputs"),
         expect![[r#"
-        · the job began
+        · the job started
         worker to 3: yes
         worker to 1: yes
         worker to 2: yes
@@ -90,8 +90,8 @@ fn a_role_does_not_grow_beyond_one_writer_of_one_name_and_services_write_none() 
         scalable worker 2
         scalable server 2",
         expect![[r#"
-            · the job began
-            worker to 2: 2 tasks would write their `model` to the one name `out`
+            · the job started
+            worker to 2: 2 tasks would write `model` to the same destination `out`
             server to 2: yes"#]],
     );
 }
@@ -110,16 +110,16 @@ fn a_task_that_comes_back_waits_until_its_old_container_is_gone() {
         saved c2
         asks",
         expect![[r#"
-            · the job began
+            · the job started
             launch c1 worker:0
             tell c1: run worker:0 in round 1, attempt 1, of 2 worker
             launch c2 worker:1
             tell c2: run worker:1 in round 1, attempt 1, of 2 worker
             · worker:1 runs on `n1` (attempt 1)
-            · role `worker` goes from 2 to 1
+            · role `worker` scaled from 2 to 1
             · worker:1 is stopped (attempt 1)
             tell c2: stop and save
-            · role `worker` goes from 1 to 2
+            · role `worker` scaled from 1 to 2
             asks: nothing
             release c2
             asks: 1 × worker (1 GiB, 1 vcore)"#]],
@@ -137,7 +137,7 @@ fn a_role_cannot_be_scaled_to_what_no_job_file_could_say() {
         scale boss 1
         asks",
         expect![[r#"
-            · the job began
+            · the job started
             asks: 2 × worker (1 GiB, 1 vcore)"#]],
     );
 }
@@ -157,20 +157,20 @@ fn a_role_that_shrinks_to_those_who_failed_fails_the_job() {
         scale worker 2
         saved c3",
         expect![[r#"
-            · the job began
+            · the job started
             launch c1 worker:0
             tell c1: run worker:0 in round 1, attempt 1, of 3 worker
             launch c2 worker:1
             tell c2: run worker:1 in round 1, attempt 1, of 3 worker
             launch c3 worker:2
             tell c3: run worker:2 in round 1, attempt 1, of 3 worker
-            · worker:0 exited with code 1 on `n7` (attempt 1); the job goes on without it
+            · worker:0 exited with code 1 on `n7` (attempt 1); the job continues without it
             tell c1: stop and save
             release c1
-            · worker:1 exited with code 1 on `n1` (attempt 1); the job goes on without it
+            · worker:1 exited with code 1 on `n1` (attempt 1); the job continues without it
             tell c2: stop and save
             release c2
-            · role `worker` goes from 3 to 2
+            · role `worker` scaled from 3 to 2
             · worker:2 is stopped (attempt 1)
             tell c3: stop and save
             · the job is ending: failed: worker:0 exited with code 1 on `n7` (attempt 1)

@@ -231,7 +231,7 @@ impl Life {
             self.happens(&["started", container]);
         }
         for line in self.said.split_off(before).lines() {
-            let begins = ["· the job began", "launch c", "· round 1 began with "];
+            let begins = ["· the job started", "launch c", "· round 1 started with "];
             let expected = begins.iter().any(|it| line.starts_with(it))
                 || line.starts_with("tell c") && line.contains(": run ")
                 || line.ends_with(" runs on `n1` (attempt 1)");

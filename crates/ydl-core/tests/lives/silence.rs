@@ -22,13 +22,13 @@ fn a_silent_agent_is_laid_at_its_nodes_door_and_a_quiet_one_that_is_heard_is_not
         ended c1 released
         asks",
         expect![[r#"
-            · the job began
+            · the job started
             running: worker:0 in c1 in round 1, of 1 worker
             [1m 3s]
             worker:0 running
             [1m 4s]
-            · worker:0 was not heard of for 30s on `n1` (attempt 1); it starts again
-            · node `n1` is avoided for a while: worker:0 was not heard of for 30s
+            · worker:0 sent no heartbeat for 30s on `n1` (attempt 1); retrying
+            · node `n1` is excluded: worker:0 sent no heartbeat for 30s
             release c1
             asks: 1 × worker (1 GiB, 1 vcore), not on n1"#]],
     );
@@ -72,41 +72,41 @@ fn a_program_that_silences_its_agent_every_time_fails_in_the_end() {
         expect![[r#"
             running: worker:0 in c1 in round 1, of 1 worker
             [10s]
-            · worker:0 was not heard of for 10s on `n1` (attempt 1); it starts again
+            · worker:0 sent no heartbeat for 10s on `n1` (attempt 1); retrying
             release c1
             launch c2 worker:0
             tell c2: run worker:0 in round 1, attempt 2, of 1 worker
             · worker:0 runs on `n1` (attempt 2)
             [20s]
-            · worker:0 was not heard of for 10s on `n1` (attempt 2); it starts again
+            · worker:0 sent no heartbeat for 10s on `n1` (attempt 2); retrying
             release c2
             launch c3 worker:0
             tell c3: run worker:0 in round 1, attempt 3, of 1 worker
             · worker:0 runs on `n1` (attempt 3)
             [30s]
-            · worker:0 was not heard of for 10s on `n1` (attempt 3); it starts again
+            · worker:0 sent no heartbeat for 10s on `n1` (attempt 3); retrying
             release c3
             launch c4 worker:0
             tell c4: run worker:0 in round 1, attempt 4, of 1 worker
             · worker:0 runs on `n1` (attempt 4)
             [40s]
-            · worker:0 was not heard of for 10s on `n1` (attempt 4); it starts again
+            · worker:0 sent no heartbeat for 10s on `n1` (attempt 4); retrying
             release c4
             launch c5 worker:0
             tell c5: run worker:0 in round 1, attempt 5, of 1 worker
             · worker:0 runs on `n1` (attempt 5)
             [50s]
-            · worker:0 was not heard of for 10s on `n1` (attempt 5); it starts again
+            · worker:0 sent no heartbeat for 10s on `n1` (attempt 5); retrying
             release c5
             launch c6 worker:0
             tell c6: run worker:0 in round 1, attempt 6, of 1 worker
             · worker:0 runs on `n1` (attempt 6)
             [1m]
-            · worker:0 was not heard of for 10s on `n1` (attempt 6); the job fails
+            · worker:0 sent no heartbeat for 10s on `n1` (attempt 6); the job fails
             release c6
-            · the job is ending: failed: worker:0 was not heard of for 10s on `n1` (attempt 6)
-            · the job failed: worker:0 was not heard of for 10s on `n1` (attempt 6)
-            finish: failed: worker:0 was not heard of for 10s on `n1` (attempt 6)"#]],
+            · the job is ending: failed: worker:0 sent no heartbeat for 10s on `n1` (attempt 6)
+            · the job failed: worker:0 sent no heartbeat for 10s on `n1` (attempt 6)
+            finish: failed: worker:0 sent no heartbeat for 10s on `n1` (attempt 6)"#]],
     );
 }
 
@@ -129,47 +129,47 @@ fn attempts_that_end_through_their_nodes_are_counted_in_a_row() {
     check(
         &(script + "\nstates"),
         expect![[r#"
-        · the job began
+        · the job started
         launch c0 worker:0
         tell c0: run worker:0 in round 1, attempt 1, of 1 worker
         · worker:0 runs on `n1` (attempt 1)
         [10s]
-        · worker:0 was not heard of for 10s on `n1` (attempt 1); it starts again
+        · worker:0 sent no heartbeat for 10s on `n1` (attempt 1); retrying
         release c0
         launch c1 worker:0
         tell c1: run worker:0 in round 1, attempt 2, of 1 worker
         · worker:0 runs on `n1` (attempt 2)
         [20s]
-        · worker:0 was not heard of for 10s on `n1` (attempt 2); it starts again
+        · worker:0 sent no heartbeat for 10s on `n1` (attempt 2); retrying
         release c1
         launch c2 worker:0
         tell c2: run worker:0 in round 1, attempt 3, of 1 worker
         · worker:0 runs on `n1` (attempt 3)
         [30s]
-        · worker:0 was not heard of for 10s on `n1` (attempt 3); it starts again
+        · worker:0 sent no heartbeat for 10s on `n1` (attempt 3); retrying
         release c2
         launch c3 worker:0
         tell c3: run worker:0 in round 1, attempt 4, of 1 worker
-        · worker:0 exited with code 1 on `n1` (attempt 4); it starts again
+        · worker:0 exited with code 1 on `n1` (attempt 4); retrying
         tell c3: stop
         release c3
         launch c4 worker:0
         tell c4: run worker:0 in round 1, attempt 5, of 1 worker
         · worker:0 runs on `n1` (attempt 5)
         [40s]
-        · worker:0 was not heard of for 10s on `n1` (attempt 5); it starts again
+        · worker:0 sent no heartbeat for 10s on `n1` (attempt 5); retrying
         release c4
         launch c5 worker:0
         tell c5: run worker:0 in round 1, attempt 6, of 1 worker
         · worker:0 runs on `n1` (attempt 6)
         [50s]
-        · worker:0 was not heard of for 10s on `n1` (attempt 6); it starts again
+        · worker:0 sent no heartbeat for 10s on `n1` (attempt 6); retrying
         release c5
         launch c6 worker:0
         tell c6: run worker:0 in round 1, attempt 7, of 1 worker
         · worker:0 runs on `n1` (attempt 7)
         [1m]
-        · worker:0 was not heard of for 10s on `n1` (attempt 7); it starts again
+        · worker:0 sent no heartbeat for 10s on `n1` (attempt 7); retrying
         release c6
         worker:0 asked"#]],
     );
@@ -193,23 +193,23 @@ fn an_agent_that_is_quiet_when_it_should_have_stopped_is_not_called_stubborn() {
         +10s
         states",
         expect![[r#"
-            · the job began
+            · the job started
             launch c1 worker:0
             launch c2 worker:1
-            · round 1 began with 2 tasks
+            · round 1 started with 2 tasks
             tell c1: run worker:0 in round 1, attempt 1, of 2 worker at 2 of 2 addresses
             tell c2: run worker:1 in round 1, attempt 1, of 2 worker at 2 of 2 addresses
             · worker:0 runs on `n1` (attempt 1)
             · worker:1 runs on `n2` (attempt 1)
             [5s]
-            · worker:0 exited with code 1 on `n1` (attempt 1); it starts again
+            · worker:0 exited with code 1 on `n1` (attempt 1); retrying
             tell c1: stop
-            · round 2 gathers 2 tasks because of worker:0
+            · round 2 restarts with 2 tasks: worker:0 ended
             · worker:1 is stopped (attempt 1)
             tell c2: wait as worker:1 for round 2
             release c1
             [15s]
-            · worker:1 was not heard of for 15s on `n2` (attempt 2); it starts again
+            · worker:1 sent no heartbeat for 15s on `n2` (attempt 2); retrying
             release c2
             worker:0 asked, worker:1 stopping"#]],
     );
@@ -232,7 +232,7 @@ fn outputs_that_are_lost_with_a_silent_agent_are_made_again() {
             running: worker:0 in c1 in round 1, of 1 worker
             tell c1: stop and save
             [20s]
-            · worker:0 was not heard of for 20s on `n1` (attempt 1); it starts again
+            · worker:0 sent no heartbeat for 20s on `n1` (attempt 1); retrying
             release c1
             asks: 1 × worker (1 GiB, 1 vcore)"#]],
     );

@@ -26,7 +26,7 @@ fn a_gang_starts_when_everybody_is_ready() {
         started c3
         why",
         expect![[r#"
-            · the job began
+            · the job started
             asks: 2 × worker (1 GiB, 1 vcore), 1 × server (1 GiB, 1 vcore)
             why: 0 of 3 tasks ready; waiting: 2 × `worker` for a container, 1 × `server` for a container
             launch c1 worker:0
@@ -34,7 +34,7 @@ fn a_gang_starts_when_everybody_is_ready() {
             launch c3 server:0
             asks: nothing
             why: 2 of 3 tasks ready, not yet server:0; waiting: 1 × `server` for its agent
-            · round 1 began with 3 tasks
+            · round 1 started with 3 tasks
             tell c1: run worker:0 in round 1, attempt 1, of 2 worker at 2 of 2 addresses, 1 server at 1 of 1 addresses
             tell c2: run worker:1 in round 1, attempt 1, of 2 worker at 2 of 2 addresses, 1 server at 1 of 1 addresses
             tell c3: run server:0 in round 1, attempt 1, of 2 worker at 2 of 2 addresses, 1 server at 1 of 1 addresses
@@ -72,14 +72,14 @@ fn who_is_not_there_is_named_where_programs_find_each_other_by_themselves() {
                 why"
             ),
             expect![[r#"
-                · the job began
+                · the job started
                 launch c1 worker:0
                 launch c2 worker:1
                 why: 2 of 4 tasks ready, not yet worker:2, evaluator:0; waiting: 1 × `worker` for a container, 1 × `evaluator` for a container
                 launch c3 worker:2
                 why: 3 of 4 tasks ready, not yet evaluator:0; waiting: 1 × `evaluator` for a container
                 launch c4 evaluator:0
-                · round 1 began with 4 tasks
+                · round 1 started with 4 tasks
                 tell c1: run worker:0 in round 1, attempt 1, of 3 worker at 3 of 3 addresses, 1 evaluator at 1 of 1 addresses
                 tell c2: run worker:1 in round 1, attempt 1, of 3 worker at 3 of 3 addresses, 1 evaluator at 1 of 1 addresses
                 tell c3: run worker:2 in round 1, attempt 1, of 3 worker at 3 of 3 addresses, 1 evaluator at 1 of 1 addresses
@@ -91,9 +91,9 @@ fn who_is_not_there_is_named_where_programs_find_each_other_by_themselves() {
                 · worker:2 runs on `n1` (attempt 1)
                 why: 3 tasks running; waiting: 1 × `evaluator` for its program to start
                 · evaluator:0 runs on `n1` (attempt 1)
-                · evaluator:0 exited with code 1 on `n1` (attempt 1); it starts again
+                · evaluator:0 exited with code 1 on `n1` (attempt 1); retrying
                 tell c4: stop
-                why: 3 tasks running; waiting: 1 × `evaluator` to be saved and stopped"#]],
+                why: 3 tasks running; waiting: 1 × `evaluator` to upload and stop"#]],
         );
     }
     // Where the master serves a rendezvous it knows who has come there.
@@ -108,11 +108,11 @@ fn who_is_not_there_is_named_where_programs_find_each_other_by_themselves() {
         started c1
         why",
         expect![[r#"
-            · the job began
+            · the job started
             launch c1 worker:0
             why: 1 of 2 tasks ready, not yet worker:1; waiting: 1 × `worker` for a container
             launch c2 worker:1
-            · round 1 began with 2 tasks
+            · round 1 started with 2 tasks
             tell c1: run worker:0 in round 1, attempt 1, of 2 worker at 2 of 2 addresses
             tell c2: run worker:1 in round 1, attempt 1, of 2 worker at 2 of 2 addresses
             · worker:0 runs on `n1` (attempt 1)
@@ -129,7 +129,7 @@ fn tasks_of_a_job_without_a_gang_start_as_they_come() {
         started c1
         up c2 worker",
         expect![[r#"
-            · the job began
+            · the job started
             launch c1 worker:0
             tell c1: run worker:0 in round 1, attempt 1, of 2 worker
             · worker:0 runs on `n1` (attempt 1)
@@ -147,7 +147,7 @@ fn a_surplus_grant_is_given_back() {
         granted c2 worker
         granted c3 boss",
         expect![[r#"
-            · the job began
+            · the job started
             launch c1 worker:0
             release c2
             release c3"#]],
@@ -163,7 +163,7 @@ fn a_repeated_grant_changes_nothing() {
         granted c1 worker
         asks",
         expect![[r#"
-            · the job began
+            · the job started
             launch c1 worker:0
             asks: 1 × worker (1 GiB, 1 vcore)"#]],
     );
@@ -181,10 +181,10 @@ fn a_repeated_grant_of_a_surplus_is_not_taken() {
         granted c2 worker
         asks",
         expect![[r#"
-            · the job began
+            · the job started
             launch c1 worker:0
             release c2
-            · worker:0 could not run on its node: disk on `n1` (attempt 1); it starts again
+            · worker:0 could not run on its node: disk on `n1` (attempt 1); retrying
             asks: 1 × worker (1 GiB, 1 vcore)"#]],
     );
 }
@@ -196,7 +196,7 @@ fn a_grant_too_small_is_given_back() {
         role worker 1
         granted c1 worker n1 512",
         expect![[r#"
-            · the job began
+            · the job started
             release c1"#]],
     );
 }
@@ -211,7 +211,7 @@ fn an_agent_may_be_ready_before_its_launch_is_confirmed() {
         launched c1
         started c1",
         expect![[r#"
-            · the job began
+            · the job started
             launch c1 worker:0
             tell c1: run worker:0 in round 1, attempt 1, of 1 worker
             · worker:0 runs on `n1` (attempt 1)"#]],
@@ -236,22 +236,22 @@ fn a_late_exit_from_an_earlier_round_changes_nothing() {
         exited c2 1 round=1
         states",
         expect![[r#"
-            · the job began
+            · the job started
             launch c1 worker:0
             launch c2 worker:1
-            · round 1 began with 2 tasks
+            · round 1 started with 2 tasks
             tell c1: run worker:0 in round 1, attempt 1, of 2 worker at 2 of 2 addresses
             tell c2: run worker:1 in round 1, attempt 1, of 2 worker at 2 of 2 addresses
             · worker:0 runs on `n1` (attempt 1)
             · worker:1 runs on `n1` (attempt 1)
-            · worker:0 exited with code 1 on `n1` (attempt 1); it starts again
+            · worker:0 exited with code 1 on `n1` (attempt 1); retrying
             tell c1: stop
-            · round 2 gathers 2 tasks because of worker:0
+            · round 2 restarts with 2 tasks: worker:0 ended
             · worker:1 is stopped (attempt 1)
             tell c2: wait as worker:1 for round 2
             release c1
             launch c3 worker:0
-            · round 2 began with 2 tasks
+            · round 2 started with 2 tasks
             tell c3: run worker:0 in round 2, attempt 2, of 2 worker at 2 of 2 addresses
             tell c2: run worker:1 in round 2, attempt 2, of 2 worker at 2 of 2 addresses
             · worker:1 runs on `n1` (attempt 2)
@@ -275,21 +275,21 @@ fn an_agent_ready_for_an_earlier_round_is_not_ready() {
         states
         ready c2",
         expect![[r#"
-            · the job began
+            · the job started
             launch c1 worker:0
             launch c2 worker:1
-            · round 1 began with 2 tasks
+            · round 1 started with 2 tasks
             tell c1: run worker:0 in round 1, attempt 1, of 2 worker at 2 of 2 addresses
             tell c2: run worker:1 in round 1, attempt 1, of 2 worker at 2 of 2 addresses
-            · worker:0 exited with code 1 on `n1` (attempt 1); it starts again
+            · worker:0 exited with code 1 on `n1` (attempt 1); retrying
             tell c1: stop
-            · round 2 gathers 2 tasks because of worker:0
+            · round 2 restarts with 2 tasks: worker:0 ended
             · worker:1 is stopped (attempt 1)
             tell c2: wait as worker:1 for round 2
             release c1
             launch c3 worker:0
             worker:0 ready, worker:1 restarting
-            · round 2 began with 2 tasks
+            · round 2 started with 2 tasks
             tell c3: run worker:0 in round 2, attempt 2, of 2 worker at 2 of 2 addresses
             tell c2: run worker:1 in round 2, attempt 2, of 2 worker at 2 of 2 addresses"#]],
     );
@@ -314,11 +314,11 @@ fn a_message_from_a_container_no_longer_held_changes_nothing() {
         states
         order c1",
         expect![[r#"
-            · the job began
+            · the job started
             launch c1 worker:0
             tell c1: run worker:0 in round 1, attempt 1, of 1 worker
             · worker:0 runs on `n1` (attempt 1)
-            · worker:0 exited with code 1 on `n1` (attempt 1); it starts again
+            · worker:0 exited with code 1 on `n1` (attempt 1); retrying
             tell c1: stop
             release c1
             launch c2 worker:0
@@ -344,12 +344,12 @@ fn a_clock_that_runs_backwards_is_not_believed() {
         +66s",
         expect![[r#"
             [1m]
-            · the job began
+            · the job started
             launch c1 worker:0
             [6s]
             worker:0 launching
             [1m 12s]
-            · worker:0 was not ready 12s after its container started on `n1` (attempt 1); it starts again
+            · worker:0 was not ready 12s after its container started on `n1` (attempt 1); retrying
             release c1"#]],
     );
 }

@@ -20,15 +20,15 @@ fn a_task_killed_for_its_memory_asks_for_more() {
         asks",
         expect![[r#"
             running: worker:0 in c1 in round 1, of 1 worker
-            · worker:0 was killed: it used 1100 of 1024 MiB memory on `n1` (attempt 1); it starts again
-            · worker:0 asks for 1.5 GiB from now on
+            · worker:0 was killed: it used 1100 of 1024 MiB memory on `n1` (attempt 1); retrying
+            · worker:0 will ask for 1.5 GiB
             asks: 1 × worker (1.5 GiB, 1 vcore)
             release c2
             launch c3 worker:0
             tell c3: run worker:0 in round 1, attempt 2, of 1 worker
             · worker:0 runs on `n1` (attempt 2)
-            · worker:0 was killed: it used 1600 of 1536 MiB memory on `n1` (attempt 2); it starts again
-            · worker:0 asks for 1.9 GiB from now on
+            · worker:0 was killed: it used 1600 of 1536 MiB memory on `n1` (attempt 2); retrying
+            · worker:0 will ask for 1.9 GiB
             asks: 1 × worker (1.9 GiB, 1 vcore)"#]],
     );
 }
@@ -42,7 +42,7 @@ fn a_kill_for_memory_is_told_with_figures() {
         started c1
         ended c1 memory 4300 4096",
         expect![[r#"
-            · the job began
+            · the job started
             launch c1 worker:0
             tell c1: run worker:0 in round 1, attempt 1, of 1 worker
             · worker:0 runs on `n17` (attempt 1)
@@ -65,7 +65,7 @@ fn a_program_killed_with_its_container_is_judged_by_the_containers_end() {
         expect![[r#"
             running: worker:0 in c1 in round 1, of 1 worker
             worker:0 stopping
-            · worker:0 was killed: it used 1100 of 1024 MiB memory on `n1` (attempt 1); it starts again"#]],
+            · worker:0 was killed: it used 1100 of 1024 MiB memory on `n1` (attempt 1); retrying"#]],
     );
 }
 
@@ -79,7 +79,7 @@ fn a_program_killed_with_its_container_is_judged_by_itself_when_the_container_ju
         ended c1 completed 143",
         expect![[r#"
             running: worker:0 in c1 in round 1, of 1 worker
-            · worker:0 was killed by SIGTERM on `n1` (attempt 1); it starts again"#]],
+            · worker:0 was killed by SIGTERM on `n1` (attempt 1); retrying"#]],
     );
 }
 
@@ -95,7 +95,7 @@ fn a_program_killed_with_its_container_is_not_blamed_when_nobody_says_why() {
         expect![[r#"
             running: worker:0 in c1 in round 1, of 1 worker
             [10s]
-            · worker:0 was lost with its container on `n1` (attempt 1); it starts again
+            · worker:0 was lost with its container on `n1` (attempt 1); retrying
             release c1"#]],
     );
 }
@@ -119,17 +119,17 @@ fn preemption_and_lost_nodes_are_not_counted() {
         asks",
         expect![[r#"
             running: worker:0 in c1 in round 1, of 1 worker
-            · worker:0 was preempted by the cluster on `n1` (attempt 1); it starts again
+            · worker:0 was preempted by the cluster on `n1` (attempt 1); retrying
             launch c2 worker:0
             tell c2: run worker:0 in round 1, attempt 2, of 1 worker
             · worker:0 runs on `n1` (attempt 2)
-            · worker:0 was lost with its container on `n1` (attempt 2); it starts again
+            · worker:0 was lost with its container on `n1` (attempt 2); retrying
             release c2
             [1m]
             launch c3 worker:0
             tell c3: run worker:0 in round 1, attempt 3, of 1 worker
             · worker:0 runs on `n1` (attempt 3)
-            · worker:0 was lost with its container on `n1` (attempt 3); it starts again
+            · worker:0 was lost with its container on `n1` (attempt 3); retrying
             asks: 1 × worker (1 GiB, 1 vcore)"#]],
     );
 }
@@ -146,7 +146,7 @@ fn a_warned_container_is_left_with_grace_before_it_is_taken() {
         asks",
         expect![[r#"
             running: worker:0 in c1 in round 1, of 1 worker
-            · worker:0 was preempted by the cluster on `n1` (attempt 1); it starts again
+            · worker:0 was preempted by the cluster on `n1` (attempt 1); retrying
             tell c1: stop
             order c1: stop
             release c1
@@ -181,16 +181,16 @@ fn a_batch_of_ended_containers_is_taken_whole() {
         ended c1 preempted, c2 preempted, c3 preempted
         asks",
         expect![[r#"
-            · the job began
+            · the job started
             launch c1 worker:0
             tell c1: run worker:0 in round 1, attempt 1, of 3 worker
             launch c2 worker:1
             tell c2: run worker:1 in round 1, attempt 1, of 3 worker
             launch c3 worker:2
             tell c3: run worker:2 in round 1, attempt 1, of 3 worker
-            · worker:0 was preempted by the cluster on `n1` (attempt 1); it starts again
-            · worker:1 was preempted by the cluster on `n1` (attempt 1); it starts again
-            · worker:2 was preempted by the cluster on `n1` (attempt 1); it starts again
+            · worker:0 was preempted by the cluster on `n1` (attempt 1); retrying
+            · worker:1 was preempted by the cluster on `n1` (attempt 1); retrying
+            · worker:2 was preempted by the cluster on `n1` (attempt 1); retrying
             asks: 3 × worker (1 GiB, 1 vcore)"#]],
     );
 }
@@ -213,7 +213,7 @@ fn another_takes_the_place_only_when_the_old_program_is_surely_gone() {
         expect![[r#"
             running: worker:0 in c1 in round 1, of 1 worker
             [30s]
-            · worker:0 was not heard of for 30s on `n1` (attempt 1); it starts again
+            · worker:0 sent no heartbeat for 30s on `n1` (attempt 1); retrying
             release c1
             worker:0 stopping
             asks: nothing
@@ -237,7 +237,7 @@ fn an_agent_on_a_lost_node_that_still_answers_is_told_to_stop() {
         asks",
         expect![[r#"
             running: worker:0 in c1 in round 1, of 1 worker
-            · worker:0 was lost with its container on `n1` (attempt 1); it starts again
+            · worker:0 was lost with its container on `n1` (attempt 1); retrying
             tell c1: stop
             order c1: stop
             asks: nothing

@@ -26,26 +26,26 @@ fn those_who_can_be_told_run_on() {
         saved c5",
         expect![[r#"
             running: worker:0 in c1, worker:1 in c2, worker:2 in c3 in round 1, of 3 worker at 3 of 3 addresses
-            · worker:1 was preempted by the cluster on `n1` (attempt 1); it starts again
-            · round 1 goes on with 2 tasks
+            · worker:1 was preempted by the cluster on `n1` (attempt 1); retrying
+            · round 1 continues with 2 tasks
             changed: 2 worker [0, 2] at 2 of 2 addresses
             asks: 1 × worker (1 GiB, 1 vcore)
             launch c4 worker:1
-            · round 1 goes on with 3 tasks
+            · round 1 continues with 3 tasks
             changed: 3 worker [0, 2, 1] at 3 of 3 addresses
             tell c4: run worker:1 as rank 2 in round 2, attempt 2, of 3 worker [0, 2, 1] at 3 of 3 addresses
             · worker:1 runs on `n1` (attempt 2)
             round 1
-            · role `worker` goes from 3 to 2
+            · role `worker` scaled from 3 to 2
             · worker:2 is stopped (attempt 1)
             tell c3: stop and save
-            · round 1 goes on with 2 tasks
+            · round 1 continues with 2 tasks
             changed: 2 worker at 2 of 2 addresses
             release c3
-            · worker:0 was preempted by the cluster on `n1` (attempt 1); it starts again
+            · worker:0 was preempted by the cluster on `n1` (attempt 1); retrying
             why: 1 task running; `worker` needs 1 more of worker:0; waiting: 1 × `worker` for a container
             launch c5 worker:0
-            · round 1 goes on with 2 tasks
+            · round 1 continues with 2 tasks
             changed: 2 worker [1, 0] at 2 of 2 addresses
             tell c5: run worker:0 as rank 1 in round 3, attempt 2, of 2 worker [1, 0] at 2 of 2 addresses
             tell c4: stop and save
@@ -81,9 +81,9 @@ fn those_who_are_told_begin_anew_when_one_has_succeeded_and_its_outputs_are_lost
             running: worker:0 in c1, worker:1 in c2 in round 1, of 2 worker at 2 of 2 addresses
             tell c1: stop and save
             changed: 1 worker [1] at 1 of 1 addresses
-            · worker:0 succeeded, but its outputs were not saved: the disk is full on `n1` (attempt 1); it starts again
+            · worker:0 succeeded, but its outputs were not uploaded: the disk is full on `n1` (attempt 1); retrying
             release c1
-            · round 2 gathers 2 tasks because of worker:0
+            · round 2 restarts with 2 tasks: worker:0 ended
             · worker:1 is stopped (attempt 1)
             tell c2: wait as worker:1 for round 2
             worker:0 asked, worker:1 restarting"#]],
@@ -94,8 +94,8 @@ fn those_who_are_told_begin_anew_when_one_has_succeeded_and_its_outputs_are_lost
             running: worker:0 in c1, worker:1 in c2 in round 1, of 2 worker at 2 of 2 addresses
             tell c1: stop and save
             changed: 1 worker [1] at 1 of 1 addresses
-            · worker:0 was preempted by the cluster on `n1` (attempt 1); it starts again
-            · round 2 gathers 2 tasks because of worker:0
+            · worker:0 was preempted by the cluster on `n1` (attempt 1); retrying
+            · round 2 restarts with 2 tasks: worker:0 ended
             · worker:1 is stopped (attempt 1)
             tell c2: wait as worker:1 for round 2
             worker:0 asked, worker:1 restarting"#]],
@@ -124,13 +124,13 @@ fn a_role_that_is_told_and_made_smaller_keeps_those_who_run() {
         scale worker 2
         states",
         expect![[r#"
-            · the job began
+            · the job started
             launch c1 worker:0
             launch c2 worker:1
             launch c3 worker:2
             launch c4 worker:3
             [5s]
-            · round 1 began with 4 tasks
+            · round 1 started with 4 tasks
             tell c1: run worker:0 in round 1, attempt 1, of 4 worker at 4 of 4 addresses
             tell c2: run worker:1 in round 1, attempt 1, of 4 worker at 4 of 4 addresses
             tell c3: run worker:2 in round 1, attempt 1, of 4 worker at 4 of 4 addresses
@@ -139,16 +139,16 @@ fn a_role_that_is_told_and_made_smaller_keeps_those_who_run() {
             · worker:1 runs on `n1` (attempt 1)
             · worker:2 runs on `n1` (attempt 1)
             · worker:3 runs on `n1` (attempt 1)
-            · worker:0 was preempted by the cluster on `n1` (attempt 1); it starts again
-            · round 1 goes on with 3 tasks
+            · worker:0 was preempted by the cluster on `n1` (attempt 1); retrying
+            · round 1 continues with 3 tasks
             changed: 3 worker [1, 2, 3] at 3 of 3 addresses
-            · worker:1 was preempted by the cluster on `n1` (attempt 1); it starts again
-            · round 1 goes on with 2 tasks
+            · worker:1 was preempted by the cluster on `n1` (attempt 1); retrying
+            · round 1 continues with 2 tasks
             changed: 2 worker [2, 3] at 2 of 2 addresses
             launch c5 worker:0
             launch c6 worker:1
             worker:0 ready, worker:1 ready, worker:2 running, worker:3 running, worker:4 asked
-            · role `worker` goes from 5 to 2
+            · role `worker` scaled from 5 to 2
             release c6
             release c5
             worker:2 running, worker:3 running"#]],
@@ -170,18 +170,18 @@ fn a_role_that_is_told_and_too_small_has_a_deadline_when_it_was_made_smaller_too
         +60s",
         expect![[r#"
             running: worker:0 in c1, worker:1 in c2, worker:2 in c3, worker:3 in c4 in round 1, of 4 worker at 4 of 4 addresses
-            · worker:1 was preempted by the cluster on `n1` (attempt 1); it starts again
-            · round 1 goes on with 3 tasks
+            · worker:1 was preempted by the cluster on `n1` (attempt 1); retrying
+            · round 1 continues with 3 tasks
             changed: 3 worker [0, 2, 3] at 3 of 3 addresses
-            · worker:2 was preempted by the cluster on `n1` (attempt 1); it starts again
-            · round 1 goes on with 2 tasks
+            · worker:2 was preempted by the cluster on `n1` (attempt 1); retrying
+            · round 1 continues with 2 tasks
             changed: 2 worker [0, 3] at 2 of 2 addresses
-            · worker:3 was preempted by the cluster on `n1` (attempt 1); it starts again
+            · worker:3 was preempted by the cluster on `n1` (attempt 1); retrying
             next deadline: 1m
-            · role `worker` goes from 4 to 3
+            · role `worker` scaled from 4 to 3
             next deadline: 1m
             [1m]
-            · the job is ending: failed: 1 of 3 containers were there after 1m; missing: 2 × `worker` (1 GiB, 1 vcore)
+            · the job is ending: failed: 1 of 3 containers granted after 1m; missing: 2 × `worker` (1 GiB, 1 vcore)
             · worker:0 is stopped (attempt 1)
             tell c1: stop and save"#]],
     );
@@ -211,16 +211,16 @@ fn a_role_that_is_told_and_done_lets_others_begin_anew_however_small_it_was() {
             changed: 2 worker [1, 2] at 2 of 2 addresses, 1 server at 1 of 1 addresses
             release c1
             · worker:0 succeeded on `n1` (attempt 1)
-            · worker:1 was preempted by the cluster on `n1` (attempt 1); it starts again
-            · round 1 goes on with 2 tasks
+            · worker:1 was preempted by the cluster on `n1` (attempt 1); retrying
+            · round 1 continues with 2 tasks
             changed: 1 worker [2] at 1 of 1 addresses, 1 server at 1 of 1 addresses
             tell c3: stop and save
             release c3
             · worker:2 succeeded on `n1` (attempt 1)
-            · server:0 was preempted by the cluster on `n1` (attempt 1); it starts again
-            · round 3 gathers 1 task because of server:0
+            · server:0 was preempted by the cluster on `n1` (attempt 1); retrying
+            · round 3 restarts with 1 task: server:0 ended
             launch c5 server:0
-            · round 3 began with 1 task
+            · round 3 started with 1 task
             tell c5: run server:0 as rank 2 in round 3, attempt 2, of 2 worker [0, 2] at 2 of 2 addresses, 1 server at 1 of 1 addresses
             · server:0 runs on `n1` (attempt 2)
             tell c5: stop and save
@@ -257,8 +257,8 @@ fn where_one_has_succeeded_the_rest_wait_for_no_others() {
             changed: 2 worker [1, 2] at 2 of 2 addresses
             release c1
             · worker:0 succeeded on `n1` (attempt 1)
-            · worker:1 was preempted by the cluster on `n1` (attempt 1); it starts again
-            · round 1 goes on with 1 task
+            · worker:1 was preempted by the cluster on `n1` (attempt 1); retrying
+            · round 1 continues with 1 task
             changed: 1 worker [2] at 1 of 1 addresses
             next deadline: none
             launch c4 worker:1
@@ -276,7 +276,7 @@ fn where_one_has_succeeded_the_rest_wait_for_no_others() {
         &job("ended c2 preempted\ndeadline\nexited c1 0\nsaved c1"),
         expect![[r#"
             running: worker:0 in c1, worker:1 in c2, worker:2 in c3 in round 1, of 3 worker at 3 of 3 addresses
-            · worker:1 was preempted by the cluster on `n1` (attempt 1); it starts again
+            · worker:1 was preempted by the cluster on `n1` (attempt 1); retrying
             next deadline: 1m
             tell c1: stop and save
             changed: 1 worker [2] at 1 of 1 addresses

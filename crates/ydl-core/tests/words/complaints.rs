@@ -58,7 +58,7 @@ fn names_are_short_and_plain() {
     check(
         |draft| draft.name = "my job".into(),
         expect![
-            "`name`: ` ` cannot be part of a name; hint: use letters from a to z, digits, `-`, `_` and `.`"
+            "`name`: invalid character ` ` in a name; hint: use letters from a to z, digits, `-`, `_` and `.`"
         ],
     );
     check(
@@ -67,12 +67,12 @@ fn names_are_short_and_plain() {
     );
     check(
         |draft| draft.name = "j".repeat(65),
-        expect!["`name`: the name has 65 characters; 64 is the most"],
+        expect!["`name`: the name has 65 characters; the maximum is 64"],
     );
     check(
         |draft| draft.roles[0].name = RoleName::from("wörker"),
         expect![
-            "`roles.wörker`: `ö` cannot be part of a name; hint: use letters from a to z, digits, `-`, `_` and `.`"
+            "`roles.wörker`: invalid character `ö` in a name; hint: use letters from a to z, digits, `-`, `_` and `.`"
         ],
     );
 }
@@ -81,7 +81,7 @@ fn names_are_short_and_plain() {
 fn a_role_is_there_once_and_does_something() {
     check(
         |draft| draft.roles.push(role("worker")),
-        expect!["`roles.worker`: the role `worker` is there twice"],
+        expect!["`roles.worker`: duplicate role `worker`"],
     );
     check(
         |draft| draft.roles[0].instances = 0,
@@ -98,13 +98,13 @@ fn a_role_is_there_once_and_does_something() {
     check(
         |draft| draft.roles[0].command = Command::Program(Vec::new()),
         expect![
-            "`roles.worker.run`: role `worker` has no command; hint: say what it runs: `run: python train.py`"
+            "`roles.worker.run`: role `worker` has no command; hint: set `run: python train.py`"
         ],
     );
     check(
         |draft| draft.roles[0].command = Command::Shell("  ".into()),
         expect![
-            "`roles.worker.run`: role `worker` has no command; hint: say what it runs: `run: python train.py`"
+            "`roles.worker.run`: role `worker` has no command; hint: set `run: python train.py`"
         ],
     );
 }
@@ -125,7 +125,7 @@ fn a_role_has_memory_and_vcores() {
         },
         expect![[r#"
             `roles.worker.memory_growth`: growing by 0 percent changes nothing
-            `roles.worker.memory_growth`: the largest size is smaller than the first"#]],
+            `roles.worker.memory_growth`: the maximum size is smaller than the initial size"#]],
     );
 }
 
@@ -152,8 +152,8 @@ fn roles_begin_after_others_that_there_are_and_in_no_circle() {
             draft.roles[1].depends_on = vec!["worker".into()];
         },
         expect![[r#"
-            `roles.worker.depends_on`: role `worker` would wait for itself; hint: leave one of them out
-            `roles.server.depends_on`: role `server` would wait for itself; hint: leave one of them out"#]],
+            `roles.worker.depends_on`: role `worker` depends on itself; hint: leave one of them out
+            `roles.server.depends_on`: role `server` depends on itself; hint: leave one of them out"#]],
     );
     check(
         |draft| {
@@ -162,7 +162,7 @@ fn roles_begin_after_others_that_there_are_and_in_no_circle() {
             draft.roles[0].depends_on = vec!["server".into()];
         },
         expect![
-            "`roles.worker.depends_on`: tasks of this job start together, so that none begins after others; hint: leave it out, or set `gang: false`"
+            "`roles.worker.depends_on`: tasks of this job start together, so no role can depend on another; hint: leave it out, or set `gang: false`"
         ],
     );
     check(
@@ -173,7 +173,7 @@ fn roles_begin_after_others_that_there_are_and_in_no_circle() {
             draft.roles[1].restart.scope = RestartScope::Job;
         },
         expect![
-            "`roles.server.restart.scope`: a failure would start all roles again at once, and some begin after others; hint: set it to `task` or `role`"
+            "`roles.server.restart.scope`: a failure would restart all roles at once, but some depend on others; hint: set it to `task` or `role`"
         ],
     );
     // Who says so may lose everybody.
@@ -201,13 +201,11 @@ fn not_everybody_may_fail() {
 fn waits_make_sense() {
     check(
         |draft| draft.roles[0].restart.backoff.initial = Span::hours(1),
-        expect![
-            "`roles.worker.restart.backoff`: the first wait (1h) is longer than the longest (0s)"
-        ],
+        expect!["`roles.worker.restart.backoff`: the initial wait (1h) exceeds the maximum (0s)"],
     );
     check(
         |draft| draft.gang.backoff.initial = Span::hours(1),
-        expect!["`gang.backoff`: the first wait (1h) is longer than the longest (1m)"],
+        expect!["`gang.backoff`: the initial wait (1h) exceeds the maximum (1m)"],
     );
     check(
         |draft| draft.timeouts.join = Span(0),
@@ -220,7 +218,7 @@ fn waits_make_sense() {
     check(
         |draft| draft.timeouts.heartbeat = Span(999),
         expect![
-            "`timeouts.heartbeat`: a healthy agent may be quiet for up to a second; hint: 1s is the least, 60s is usual"
+            "`timeouts.heartbeat`: a healthy agent may pause for up to a second; hint: the minimum is 1s, 60s is usual"
         ],
     );
 }
@@ -238,8 +236,8 @@ fn ports_are_a_range_and_have_names() {
     check(
         |draft| draft.roles[0].ports = named(&["a b", "web", "web"]),
         expect![[r#"
-            `roles.worker.ports`: `a b` cannot name a port; hint: use letters from a to z, digits and `_`
-            `roles.worker.ports`: the port `web` is there twice"#]],
+            `roles.worker.ports`: invalid port name `a b`; hint: use letters from a to z, digits and `_`
+            `roles.worker.ports`: duplicate port `web`"#]],
     );
 }
 
@@ -249,7 +247,7 @@ fn files_and_outputs_stay_in_the_tasks_directory() {
     check(
         |draft| draft.files = vec![file("a"), file("a"), file("..")],
         expect![[r#"
-            `files`: two files would be called `a` in a task's directory; hint: rename one: `files: [{model.py: other/model.py}]`
+            `files`: two files have the name `a` in a task's directory; hint: rename one: `files: [{model.py: other/model.py}]`
             `files`: `..` is not a file name"#]],
     );
     let output = |from: &str, to: &str| Output::new(from, to);
@@ -264,16 +262,16 @@ fn files_and_outputs_stay_in_the_tasks_directory() {
         expect![[r#"
             `outputs`: `/etc` is not below the task's directory; hint: name a path relative to where the program runs
             `outputs`: `a/../..` is not below the task's directory; hint: name a path relative to where the program runs
-            `outputs`: `m/` goes nowhere"#]],
+            `outputs`: `m/` has no destination"#]],
     );
     check(
         |draft| {
             draft.outputs = vec![output("a", "/out"), output("b", "/out"), output("c/", "/out")]
         },
         expect![[r#"
-            `outputs.a`: 2 tasks would write their `a` to the one name `/out`; hint: put `{role}` and `{index}` into `/out`, or take it from one task with `from: worker:0`; a directory whose files have different names ends in `/`
-            `outputs.b`: another output goes to the one name `/out`, too; hint: give one of them another name; a directory of both ends in `/`
-            `outputs.b`: 2 tasks would write their `b` to the one name `/out`; hint: put `{role}` and `{index}` into `/out`, or take it from one task with `from: worker:0`; a directory whose files have different names ends in `/`"#]],
+            `outputs.a`: 2 tasks would write `a` to the same destination `/out`; hint: put `{role}` and `{index}` into `/out`, or take it from one task with `from: worker:0`; a directory whose files have different names ends in `/`
+            `outputs.b`: another output has the same destination `/out`; hint: give one of them another name; a directory of both ends in `/`
+            `outputs.b`: 2 tasks would write `b` to the same destination `/out`; hint: put `{role}` and `{index}` into `/out`, or take it from one task with `from: worker:0`; a directory whose files have different names ends in `/`"#]],
     );
 }
 
@@ -288,9 +286,9 @@ fn variables_have_names_that_are_not_ydls() {
     );
     check(
         |draft| draft.roles[0].env = set("a=b"),
-        expect!["`roles.worker.env`: `a=b` cannot be the name of a variable"],
+        expect!["`roles.worker.env`: invalid variable name `a=b`"],
     );
-    check(|draft| draft.env = set(""), expect!["`env`: `` cannot be the name of a variable"]);
+    check(|draft| draft.env = set(""), expect!["`env`: invalid variable name ``"]);
 }
 
 #[test]

@@ -40,7 +40,7 @@ fn an_elastic_role_has_a_range_and_its_tasks_start_together() {
     check(|draft| elastic(draft, 1, 2), expect!["fine"]);
     check(
         |draft| elastic(draft, 3, 2),
-        expect!["`roles.worker.instances`: the least (3) is more than the most (2)"],
+        expect!["`roles.worker.instances`: `min` (3) exceeds `max` (2)"],
     );
     check(
         |draft| {
@@ -48,7 +48,7 @@ fn an_elastic_role_has_a_range_and_its_tasks_start_together() {
             draft.roles[0].instances = 5;
         },
         expect![[r#"
-            `roles.worker.instances`: a round of 0 tasks does nothing; hint: `min: 1` is the least
+            `roles.worker.instances`: a round of 0 tasks does nothing; hint: the minimum is `min: 1`
             `roles.worker.instances`: `start` is 5, which is not between 0 and 2"#]],
     );
     check(
@@ -61,9 +61,9 @@ fn an_elastic_role_has_a_range_and_its_tasks_start_together() {
         },
         expect![[r#"
             `gang`: role `worker` is elastic, and its tasks do not start together; hint: set `gang: true`; tasks that start on their own need no range, `ydl scale` changes their number
-            `roles.worker.restart.scope`: tasks of the elastic role `worker` cannot start again alone: who is in a round changes with it; hint: set it to `job`
-            `roles.worker.completion`: the elastic role `worker` is done when everybody in its round is; hint: set it to `all` or `primary`
-            `roles.worker.tolerate`: the elastic role `worker` does without tasks by its `min`; hint: leave `tolerate` out, and lower `min`"#]],
+            `roles.worker.restart.scope`: tasks of the elastic role `worker` cannot restart alone: a restart changes the members of the round; hint: set it to `job`
+            `roles.worker.completion`: the elastic role `worker` is done when all members of its round are; hint: set it to `all` or `primary`
+            `roles.worker.tolerate`: the elastic role `worker` tolerates missing tasks by its `min`; hint: leave `tolerate` out, and lower `min`"#]],
     );
     check(
         |draft| {
@@ -77,7 +77,7 @@ fn an_elastic_role_has_a_range_and_its_tasks_start_together() {
             }];
         },
         expect![
-            "`inputs.data`: its files are divided over the tasks of role `worker`, whose number changes; hint: give all of them to everybody, and let programs choose by `YDL_RANK` and `YDL_WORLD_SIZE`"
+            "`inputs.data`: its files are divided over the tasks of role `worker`, whose number changes; hint: give all files to every task, and let programs choose by `YDL_RANK` and `YDL_WORLD_SIZE`"
         ],
     );
     check(
@@ -86,7 +86,7 @@ fn an_elastic_role_has_a_range_and_its_tasks_start_together() {
             draft.framework = Framework::Xgboost;
         },
         expect![
-            "`roles.worker.instances`: the number of XGBoost's workers cannot change while they run; hint: write one number of `instances`"
+            "`roles.worker.instances`: the number of XGBoost's workers cannot change while they run; hint: set `instances` to one number"
         ],
     );
 }

@@ -116,7 +116,7 @@ fn a_master_whose_container_another_queue_takes_is_started_again_and_goes_on() {
         assert_eq!(report.final_status, FinalStatus::Succeeded, "{report:?}");
     }
     let status = desk.run(&["status", "--events", "1000", &job]);
-    assert!(status.out.contains("a new master took over "), "{status:#?}");
+    assert!(status.out.contains("a new master recovered "), "{status:#?}");
 }
 
 #[test]
