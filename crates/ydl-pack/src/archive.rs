@@ -1,7 +1,7 @@
-//! A plan as a `.tar.gz`, compressed on all cores.
+//! Writes a plan as a `.tar.gz`, compressed on all cores.
 //!
-//! The archive is cut into pieces of one size, each becomes a gzip member of its own, and members stand one after the other: `gzip -dc`
-//! reads them as one. Where it is cut does not depend on how many cores there are, so the bytes do not either.
+//! The archive is split into chunks of fixed size, each compressed as a gzip member of its own; `gzip -dc` reads consecutive
+//! members as one stream. The split does not depend on the number of cores, so neither do the bytes.
 
 use super::plan::Plan;
 use flate2::{Compression, GzBuilder};
@@ -16,47 +16,46 @@ use std::{
     thread,
 };
 
-/// What becomes one gzip member.
-const PIECE_BYTES: usize = 1 << 20;
-/// Quick: what is sent to a cluster is sent once, and waited for. Of an environment with MXNet the next level makes a sixth
-/// less in 60 % more time.
+/// Uncompressed size of one gzip member.
+const CHUNK_BYTES: usize = 1 << 20;
+/// Fast compression: an environment is uploaded once while the user waits. With MXNet the next level saves a sixth of the
+/// size for 60 % more time.
 const LEVEL: u32 = 1;
 
-/// What was written.
+/// Finished archive.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Written {
-    /// Of all of it, SHA-256 in hexadecimal.
+pub(super) struct ArchiveInfo {
+    /// SHA-256 of the archive in hexadecimal.
     pub hash: String,
     pub bytes: u64,
 }
 
-struct Piece {
+struct Chunk {
     bytes: Vec<u8>,
     to: SyncSender<io::Result<Vec<u8>>>,
 }
 
 /// Writes the archive.
-pub(super) fn write(plan: &Plan, out: &mut dyn Write) -> io::Result<Written> {
+pub(super) fn write(plan: &Plan, out: &mut dyn Write) -> io::Result<ArchiveInfo> {
     let cores = cores();
-    let (pieces, waiting) = sync_channel::<Piece>(cores);
+    let (pieces, waiting) = sync_channel::<Chunk>(cores);
     let (turns, order) = sync_channel(2 * cores);
     let waiting = Mutex::new(waiting);
     thread::scope(|scope| {
         let cutting = scope.spawn(move || {
-            let mut cutter = Cutter { bytes: Vec::with_capacity(PIECE_BYTES), pieces, turns };
+            let mut cutter = ChunkWriter { bytes: Vec::with_capacity(CHUNK_BYTES), pieces, turns };
             plan.write(&mut cutter)?;
-            cutter.cut()
+            cutter.flush_chunk()
         });
         for _ in 0..cores {
             scope.spawn(|| work(&waiting));
         }
         let collected = collect(&order, out);
-        // Whoever waits for a place in the queue must not wait for ever after a failure.
+        // Senders must not block on the full queue after a failure.
         drop(order);
-        let cut = cutting
-            .join()
-            .unwrap_or_else(|_| Err(io::Error::other("an archive could not be made")));
-        // A file that could not be read is the reason for everything after it; that nobody takes what was read is none.
+        let cut =
+            cutting.join().unwrap_or_else(|_| Err(io::Error::other("writing an archive failed")));
+        // Report the unreadable file rather than the closed queue that follows from it.
         match (cut, collected) {
             (Err(cut), Err(error)) if cut.kind() == io::ErrorKind::BrokenPipe => Err(error),
             (Err(error), Err(_)) | (Err(error), Ok(_)) | (Ok(()), Err(error)) => Err(error),
@@ -65,12 +64,12 @@ pub(super) fn write(plan: &Plan, out: &mut dyn Write) -> io::Result<Written> {
     })
 }
 
-/// How many threads may be busy.
+/// Number of compression threads.
 pub(super) fn cores() -> usize {
     thread::available_parallelism().map_or(1, NonZero::get)
 }
 
-fn work(waiting: &Mutex<Receiver<Piece>>) {
+fn work(waiting: &Mutex<Receiver<Chunk>>) {
     loop {
         let piece = {
             let waiting = waiting.lock().unwrap_or_else(PoisonError::into_inner);
@@ -79,7 +78,7 @@ fn work(waiting: &Mutex<Receiver<Piece>>) {
         let Ok(piece) = piece else {
             return;
         };
-        // Nobody waits for it after a failure.
+        // The receiver is gone after a failure.
         let _ = piece.to.send(compress(&piece.bytes));
     }
 }
@@ -94,48 +93,48 @@ fn compress(bytes: &[u8]) -> io::Result<Vec<u8>> {
 fn collect(
     order: &Receiver<Receiver<io::Result<Vec<u8>>>>,
     out: &mut dyn Write,
-) -> io::Result<Written> {
+) -> io::Result<ArchiveInfo> {
     let mut context = Context::new(&SHA256);
     let mut bytes = 0;
     for turn in order {
         let member = turn
             .recv()
-            .unwrap_or_else(|_| Err(io::Error::other("an archive could not be compressed")))?;
+            .unwrap_or_else(|_| Err(io::Error::other("compressing an archive failed")))?;
         context.update(&member);
         bytes += member.len() as u64;
         out.write_all(&member)?;
     }
     out.flush()?;
     let hash = hex::encode(context.finish().as_ref());
-    Ok(Written { hash, bytes })
+    Ok(ArchiveInfo { hash, bytes })
 }
 
-/// Cuts what is written to it into pieces.
-struct Cutter {
+/// Writer that splits its input into chunks.
+struct ChunkWriter {
     bytes: Vec<u8>,
-    pieces: SyncSender<Piece>,
+    pieces: SyncSender<Chunk>,
     turns: SyncSender<Receiver<io::Result<Vec<u8>>>>,
 }
 
-impl Cutter {
-    fn cut(&mut self) -> io::Result<()> {
+impl ChunkWriter {
+    fn flush_chunk(&mut self) -> io::Result<()> {
         if self.bytes.is_empty() {
             return Ok(());
         }
-        let bytes = std::mem::replace(&mut self.bytes, Vec::with_capacity(PIECE_BYTES));
+        let bytes = std::mem::replace(&mut self.bytes, Vec::with_capacity(CHUNK_BYTES));
         let (to, turn) = sync_channel(1);
         let gone = || io::Error::from(io::ErrorKind::BrokenPipe);
         self.turns.send(turn).map_err(|_| gone())?;
-        self.pieces.send(Piece { bytes, to }).map_err(|_| gone())
+        self.pieces.send(Chunk { bytes, to }).map_err(|_| gone())
     }
 }
 
-impl Write for Cutter {
+impl Write for ChunkWriter {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
-        let some = bytes.len().min(PIECE_BYTES - self.bytes.len());
+        let some = bytes.len().min(CHUNK_BYTES - self.bytes.len());
         self.bytes.extend_from_slice(&bytes[..some]);
-        if self.bytes.len() == PIECE_BYTES {
-            self.cut()?;
+        if self.bytes.len() == CHUNK_BYTES {
+            self.flush_chunk()?;
         }
         Ok(some)
     }
@@ -151,7 +150,7 @@ mod tests {
     use std::{fs, io::Read};
 
     #[test]
-    fn members_one_after_the_other_are_one_archive() {
+    fn consecutive_members_form_one_archive() {
         let dir = tempfile::tempdir().expect("a directory");
         let from = dir.path().join("in");
         fs::create_dir(&from).expect("a directory");
@@ -173,7 +172,7 @@ mod tests {
     }
 
     #[test]
-    fn a_disk_that_is_full_and_a_file_that_changes_end_it() {
+    fn a_full_disk_and_a_changing_file_are_errors() {
         struct Full;
         impl Write for Full {
             fn write(&mut self, _: &[u8]) -> io::Result<usize> {

@@ -1,14 +1,14 @@
-//! Environments that are made: from a list of packages, or from a pex.
+//! Environments that are built first: from a list of packages, or from a pex.
 //!
-//! They lie in the user's cache under a name made of what they are made from, and count once the file [`READY`] is in
-//! them. They are made in place, because scripts in them know their own path; a lock keeps two makers apart.
+//! They are cached under a name derived from their inputs and are complete once the file [`READY`] exists. They are built in
+//! place, because their scripts contain their own path; a lock serializes concurrent builds.
 
 use super::{
     cache::{self, root},
     lists::said,
     pex,
     plan::unread,
-    same::Stamp,
+    same::FileStamp,
 };
 use ring::digest::{SHA256, digest};
 use std::{
@@ -21,16 +21,16 @@ use std::{
 use ydl_core::spec::{Environment, PackedEnvironment};
 use ydl_os::{reason, report::Report};
 
-/// The file that says that an environment is whole.
+/// Marker file of a complete environment.
 pub(super) const READY: &str = ".ydl-ready";
-/// What nobody used for so long goes.
+/// Age after which an unused environment is removed.
 const AGE_MAX: Duration = Duration::from_secs(60 * 24 * 60 * 60);
-/// How often it is looked whether a tool has ended.
+/// Poll interval while a tool runs.
 const PAUSE: Duration = Duration::from_millis(50);
-/// How many of a tool's last lines are told, and of how many bytes.
-const TOLD_LINES: usize = 5;
-const TOLD_BYTES: u64 = 4096;
-/// Variables that would make a tool install somewhere else.
+/// Lines and bytes of a failed tool's output that are shown.
+const TAIL_LINES: usize = 5;
+const TAIL_BYTES: u64 = 4096;
+/// Variables that would make a tool install elsewhere.
 const MISLEADING: [&str; 7] = [
     "PYTHONPATH",
     "PYTHONHOME",
@@ -41,17 +41,17 @@ const MISLEADING: [&str; 7] = [
     "UV_PROJECT_ENVIRONMENT",
 ];
 
-/// Whether an environment is made of something else first.
-pub fn must_be_made(environment: &Environment) -> bool {
+/// Returns whether an environment must be built before it is packed.
+pub fn needs_build(environment: &Environment) -> bool {
     matches!(environment, Environment::Requirements(_) | Environment::Pex(_))
 }
 
-/// Makes what must be made, unless it is there: what comes back is a directory, or what there was. `tell` hears what
-/// takes long.
-pub fn make(environment: &Environment, tell: &dyn Fn(String)) -> Result<Environment, Report> {
+/// Builds an environment unless it is cached. Returns the directory, or the environment itself if nothing needs building.
+/// `notify` receives progress messages.
+pub fn build(environment: &Environment, notify: &dyn Fn(String)) -> Result<Environment, Report> {
     let (from, path) = match environment {
-        Environment::Requirements(from) => (from, requirements(Path::new(&from.path), tell)?),
-        Environment::Pex(from) => (from, pex::make(Path::new(&from.path), tell)?),
+        Environment::Requirements(from) => (from, requirements(Path::new(&from.path), notify)?),
+        Environment::Pex(from) => (from, pex::make(Path::new(&from.path), notify)?),
         Environment::System
         | Environment::Directory(_)
         | Environment::Archive(_)
@@ -65,7 +65,7 @@ pub fn make(environment: &Environment, tell: &dyn Fn(String)) -> Result<Environm
     }))
 }
 
-fn requirements(path: &Path, tell: &dyn Fn(String)) -> Result<PathBuf, Report> {
+fn requirements(path: &Path, notify: &dyn Fn(String)) -> Result<PathBuf, Report> {
     let path = path.canonicalize().map_err(|error| unread(path, &error))?;
     let dir = path.parent().unwrap_or(Path::new("/")).to_path_buf();
     let project = path.file_name().is_some_and(|name| name == "pyproject.toml");
@@ -78,29 +78,31 @@ fn requirements(path: &Path, tell: &dyn Fn(String)) -> Result<PathBuf, Report> {
     for tool in [&uv, &python].into_iter().flatten() {
         about.extend(tool.to_string_lossy().as_bytes());
     }
-    // Another Python in the same place makes another environment, and the old one may not work any more.
-    if let Some(behind) = python.as_deref().and_then(behind) {
-        about.extend(behind.to_string_lossy().as_bytes());
-        about.extend(fs::metadata(&behind).map_or([0; 56], |it| Stamp::of(&it).known_by()));
+    // Another Python in the same place makes another environment, and the old one may not work with it.
+    if let Some(resolve_interpreter) = python.as_deref().and_then(resolve_interpreter) {
+        about.extend(resolve_interpreter.to_string_lossy().as_bytes());
+        about.extend(
+            fs::metadata(&resolve_interpreter).map_or([0; 56], |it| FileStamp::of(&it).known_by()),
+        );
     }
     about.extend(std::env::var("PYENV_VERSION").unwrap_or_default().into_bytes());
     if project {
-        // The project itself is installed so that its code stays where it is.
+        // An editable install keeps the code of the project in its place.
         about.extend(path.to_string_lossy().as_bytes());
     }
     let name = dir.file_name().unwrap_or_default().to_string_lossy().into_owned();
-    let site = Site::of(&name, &about)?;
-    site.make(tell, |build| {
+    let site = BuildSlot::of(&name, &about)?;
+    site.make(notify, |build| {
         let tool = match (&uv, &python) {
             (Some(_), _) => "uv",
             (None, Some(_)) => "pip",
             (None, None) => {
                 let what =
-                    format!("neither `uv` nor `python3` is there to install `{}`", path.display());
+                    format!("neither `uv` nor `python3` was found to install `{}`", path.display());
                 return Err(Report::bad_input(what).hint("install one of them"));
             }
         };
-        tell(format!("making an environment from `{}` with {tool}", path.display()));
+        notify(format!("building an environment from `{}` with {tool}", path.display()));
         match (&uv, &python) {
             (Some(uv), _) => with_uv(build, uv, &path, &dir, project),
             (None, Some(python)) => with_pip(build, python, &path, &dir, project),
@@ -145,7 +147,7 @@ fn with_pip(
     venv.args(["-I", "-m", "venv"]).arg(&build.dir);
     build.run("python -m venv", venv.current_dir(dir))?;
     let mut pip = Command::new(build.dir.join("bin/python"));
-    // The directory it runs in is the user's, and a `queue.py` there is not the standard library's.
+    // The working directory is the user's, and a `queue.py` there must not shadow the standard library's.
     pip.args(["-I", "-m", "pip", "install", "--no-input", "--disable-pip-version-check"]);
     match project {
         true => pip.arg("-e").arg(dir),
@@ -154,18 +156,18 @@ fn with_pip(
     build.run("pip install", pip.current_dir(dir))
 }
 
-/// A program by its name, where `PATH` leads.
+/// Finds a program in `PATH`.
 pub(super) fn find_program(name: &str) -> Option<PathBuf> {
     let path = std::env::var_os("PATH")?;
     let mut places = std::env::split_paths(&path).map(|dir| dir.join(name));
     places.find(|place| place.is_file())
 }
 
-/// Asks a Python where it is.
-const WHERE: &str = "import os, sys; print(os.path.realpath(getattr(sys, '_base_executable', '') or sys.executable))";
+/// Prints the real path of the interpreter.
+const PRINT_EXECUTABLE: &str = "import os, sys; print(os.path.realpath(getattr(sys, '_base_executable', '') or sys.executable))";
 
-/// The interpreter itself. A script of that name, as pyenv's are, leads to one or another, and has to be asked.
-fn behind(python: &Path) -> Option<PathBuf> {
+/// Resolves the interpreter itself. A wrapper script, such as pyenv's, leads to one of several and must be asked.
+fn resolve_interpreter(python: &Path) -> Option<PathBuf> {
     let real = python.canonicalize().ok()?;
     let mut head = [0; 2];
     File::open(&real).ok()?.read_exact(&mut head).ok()?;
@@ -173,60 +175,60 @@ fn behind(python: &Path) -> Option<PathBuf> {
         return Some(real);
     }
     let mut ask = Command::new(python);
-    ask.args(["-I", "-S", "-c", WHERE]).stdin(Stdio::null());
+    ask.args(["-I", "-S", "-c", PRINT_EXECUTABLE]).stdin(Stdio::null());
     let said = ask.stderr(Stdio::null()).output().ok()?;
     let said = String::from_utf8(said.stdout).ok()?;
     Some(PathBuf::from(said.trim())).filter(|path| path.is_absolute())
 }
 
-/// Where an environment is made.
-pub(super) struct Site {
+/// Cache entry of an environment to build.
+pub(super) struct BuildSlot {
     dir: PathBuf,
 }
 
-/// An environment that is being made.
+/// Environment being built.
 pub(super) struct Build {
     pub dir: PathBuf,
     log: PathBuf,
     until: Instant,
-    /// Held by whatever tool runs, too: one that outlives this process still writes there.
+    /// Build lock, inherited by the tools: one that outlives this process still writes there.
     lock: File,
 }
 
-impl Site {
-    /// For what is called so and made of that.
-    pub fn of(name: &str, about: &[u8]) -> Result<Site, Report> {
+impl BuildSlot {
+    /// Creates the entry for a name and its inputs.
+    pub fn of(name: &str, about: &[u8]) -> Result<BuildSlot, Report> {
         let key = hex::encode(digest(&SHA256, about).as_ref());
         let fits = |c: char| c.is_ascii_alphanumeric() || matches!(c, '-' | '_');
         let name: String = name.chars().filter(|c| fits(*c)).take(40).collect();
         let key = key.get(..16).unwrap_or_default().to_owned();
         let dir = root()?.join("environments").join(format!("{name}-{key}"));
-        Ok(Site { dir })
+        Ok(BuildSlot { dir })
     }
 
-    /// The environment, made by `how` if it is not there. `tell` hears what takes long.
+    /// Returns the environment and builds it with `how` if it is missing. `notify` receives progress messages.
     pub fn make(
         &self,
-        tell: &dyn Fn(String),
+        notify: &dyn Fn(String),
         how: impl FnOnce(&Build) -> Result<(), Report>,
     ) -> Result<PathBuf, Report> {
         let ready = self.dir.join(READY);
-        // The link to the interpreter leads nowhere after that was removed.
+        // The link to the interpreter dangles after that was removed.
         let usable = || ready.is_file() && self.dir.join("bin/python").exists();
         if !usable() {
             let lock = cache::lock(&self.dir.with_extension("lock"), &|| {
-                tell(format!("waiting for another process that makes `{}`", self.dir.display()));
+                notify(format!("waiting for another process that builds `{}`", self.dir.display()));
             })?;
             if !usable() {
-                self.make_anew(lock, how)?;
+                self.rebuild(lock, how)?;
             }
         }
-        // That it is in use is remembered as its time. Where that cannot be done it only goes sooner.
+        // The modification time records the last use. If it cannot be set, the entry only expires sooner.
         let _ = File::open(&ready).and_then(|file| file.set_modified(SystemTime::now()));
         Ok(self.dir.clone())
     }
 
-    fn make_anew(
+    fn rebuild(
         &self,
         lock: File,
         how: impl FnOnce(&Build) -> Result<(), Report>,
@@ -240,12 +242,12 @@ impl Site {
         let build = Build {
             dir: self.dir.clone(),
             log: self.dir.with_extension("log"),
-            until: Instant::now() + cache::MAKING_MAX,
+            until: Instant::now() + cache::BUILD_TIMEOUT,
             lock,
         };
         let made = File::create(&build.log).map_err(failed).and_then(|_| how(&build));
         if let Err(report) = made {
-            // Half of it is of no use, and its log says why.
+            // A partial environment is useless; its log has the reason.
             let _ = fs::remove_dir_all(&self.dir);
             return Err(report);
         }
@@ -254,7 +256,7 @@ impl Site {
         Ok(())
     }
 
-    /// What nobody used for long goes.
+    /// Removes environments that were unused for long.
     fn clean(&self) {
         let all = self.dir.parent().and_then(|dir| fs::read_dir(dir).ok());
         for entry in all.into_iter().flatten().flatten() {
@@ -262,7 +264,7 @@ impl Site {
             let used = ready.and_then(|about| about.modified());
             let age = used.ok().and_then(|then| then.elapsed().ok());
             if age.is_some_and(|age| age > AGE_MAX) {
-                // What cannot be removed stays.
+                // Entries that cannot be removed stay.
                 let _ = fs::remove_dir_all(entry.path());
             }
         }
@@ -270,7 +272,7 @@ impl Site {
 }
 
 impl Build {
-    /// Runs a tool to its end; what it says goes to the log, and its last words to the user if it fails.
+    /// Runs a tool to completion. Its output goes to the log, and the last lines to the user if it fails.
     pub fn run(&self, name: &str, command: &mut Command) -> Result<(), Report> {
         let failed = |error: &io::Error| {
             let what = format!("cannot run `{name}`: {}", reason(error));
@@ -285,7 +287,7 @@ impl Build {
         let (out, err) = (open(), open());
         let out = out.map_err(|error| failed(&error))?;
         let err = err.map_err(|error| failed(&error))?;
-        // It reads nothing there, as nobody writes into a lock, and has it as long as it runs.
+        // The tool inherits the lock as stdin for as long as it runs; reading it yields nothing.
         let lock = self.lock.try_clone().map_err(|error| failed(&error))?;
         let child = command.stdin(lock).stdout(out).stderr(err).spawn();
         let mut child = child.map_err(|error| failed(&error))?;
@@ -297,30 +299,30 @@ impl Build {
                 None => {
                     let _ = child.kill();
                     let _ = child.wait();
-                    let what = format!("`{name}` has not ended in an hour");
+                    let what = format!("`{name}` did not finish within an hour");
                     return Err(Report::trouble(what).hint(self.hint()));
                 }
             }
         }
-        let what = format!("`{name}` failed:\n{}", self.last_words());
+        let what = format!("`{name}` failed:\n{}", self.output_tail());
         Err(Report::bad_input(what).hint(self.hint()))
     }
 
     fn hint(&self) -> String {
-        format!("all that it said is in `{}`", self.log.display())
+        format!("its output is in `{}`", self.log.display())
     }
 
-    fn last_words(&self) -> String {
+    fn output_tail(&self) -> String {
         let mut text = Vec::new();
-        // What cannot be read is not told; the hint names the file.
+        // Unreadable output is skipped; the hint names the file.
         let _ = File::open(&self.log).and_then(|mut file| {
             let end = file.metadata()?.len();
-            file.seek(SeekFrom::Start(end.saturating_sub(TOLD_BYTES)))?;
-            file.take(TOLD_BYTES).read_to_end(&mut text)
+            file.seek(SeekFrom::Start(end.saturating_sub(TAIL_BYTES)))?;
+            file.take(TAIL_BYTES).read_to_end(&mut text)
         });
         let text = String::from_utf8_lossy(&text);
         let lines: Vec<_> = text.lines().filter(|line| !line.trim().is_empty()).collect();
-        let from = lines.len().saturating_sub(TOLD_LINES);
+        let from = lines.len().saturating_sub(TAIL_LINES);
         lines.get(from..).unwrap_or_default().join("\n")
     }
 }
@@ -331,13 +333,13 @@ mod tests {
     use std::os::unix::fs::symlink;
 
     #[test]
-    fn a_python_is_known_behind_links_and_scripts() {
+    fn an_interpreter_is_resolved_behind_links_and_wrapper_scripts() {
         let dir = tempfile::tempdir().expect("a directory");
         let real = find_program("sh").and_then(|sh| sh.canonicalize().ok());
         let real = real.expect("a program");
         let link = dir.path().join("link");
         symlink(&real, &link).expect("a link");
-        assert_eq!(behind(&link), Some(real));
+        assert_eq!(resolve_interpreter(&link), Some(real));
         let script = |text: &str| {
             let path = dir.path().join("python3");
             // By another process: what is open for writing here could be inherited by what another test starts just
@@ -346,7 +348,7 @@ mod tests {
             write.args(["-c", "printf '#!/bin/sh\\n%s\\n' \"$1\" > \"$0\" && chmod 755 \"$0\""]);
             let written = write.arg(&path).arg(text).status();
             assert!(written.expect("a shell").success());
-            behind(&path)
+            resolve_interpreter(&path)
         };
         let one = PathBuf::from("/versions/1/bin/python3");
         assert_eq!(script("echo /versions/1/bin/python3"), Some(one));

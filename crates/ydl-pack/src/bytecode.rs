@@ -1,14 +1,14 @@
-//! Python's byte code travels with its source, so that imports are quick where it arrives.
+//! Packs byte code next to its source, so that imports are fast on the node.
 //!
-//! A `.pyc` file remembers when its source was written and how long it was; Python uses it only if both still fit. In an
-//! archive everything was written at one moment, so that moment is put into the byte code. What has no byte code, or
-//! some that does not fit, is compiled by the environment's own interpreter, never into the environment itself. Of what the
-//! user wrote it is kept: one changed line is then one file to compile.
+//! A `.pyc` file records the modification time and length of its source; Python uses it only if both match. In an archive all
+//! files have one modification time, so that time is written into the byte code. Sources without matching byte code are
+//! compiled by the environment's own interpreter, never inside the environment. Byte code of the user's own code is cached: one
+//! changed line then means one file to compile.
 
 use super::{
     archive::cores,
-    plan::{Plan, What, ends},
-    same::Stamp,
+    plan::{EntryKind, Plan, ends},
+    same::FileStamp,
 };
 use ring::digest::{SHA256, digest};
 use std::{
@@ -19,10 +19,10 @@ use std::{
     process::{Command, Stdio},
 };
 
-/// What every `.pyc` begins with: magic, flags, time and length of the source, or a hash of it.
+/// Size of the header of a `.pyc`: magic, flags, then time and length of the source or its hash.
 const HEADER_BYTES: usize = 16;
 
-/// Reads lines of `[source, target, name]`. What does not compile was written for another Python.
+/// Reads lines of `[source, target, name]`. Files that fail to compile were written for another Python.
 const COMPILE: &str = "import sys, json, py_compile
 timed = py_compile.PycInvalidationMode.TIMESTAMP
 for line in sys.stdin.buffer:
@@ -33,39 +33,39 @@ for line in sys.stdin.buffer:
         pass
 ";
 
-/// A source without byte code.
+/// Source without byte code.
 #[derive(Clone, Debug)]
-pub(super) struct Missing {
+pub(super) struct Uncompiled {
     name: PathBuf,
     from: PathBuf,
-    was: Stamp,
-    /// Where its byte code goes.
+    was: FileStamp,
+    /// Destination of the byte code.
     code: PathBuf,
 }
 
-/// What compiles, and where.
+/// Compiler and its working directories.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Compiler<'a> {
     pub python: &'a Path,
-    /// How that looks from outside: another one writes other byte code.
-    pub python_was: Stamp,
-    /// A directory that nobody else uses.
+    /// Fingerprint of the interpreter: another one writes other byte code.
+    pub python_was: FileStamp,
+    /// Directory that no other process uses.
     pub aside: &'a Path,
-    /// Where byte code is kept for the next time, if it is.
+    /// Cache directory of byte code, if any.
     pub kept: Option<&'a Path>,
 }
 
-/// Says in byte code that its source was written at that time.
+/// Sets the source's modification time in byte code.
 pub(super) fn set_time(bytes: &mut [u8], when: u32) {
     if let Some(time) = bytes.get_mut(8..12) {
         time.copy_from_slice(&when.to_le_bytes());
     }
 }
 
-/// Keeps the byte code that fits its source and throws the rest out. What is left has none: `tag` is the interpreter's
-/// word in the names, such as `cpython-311`. Optimised byte code, of which every standard library has two kinds, is for
-/// `python -O` alone: more files to unpack than sources.
-pub(super) fn sort_out(plan: &mut Plan, tag: &str) -> Vec<Missing> {
+/// Keeps the byte code that matches its source and drops the rest. Returns the sources left without any. `tag` is the
+/// interpreter's part of the names, such as `cpython-311`. Optimised byte code, of which every standard library has two kinds,
+/// is only used by `python -O`: more files to unpack than sources.
+pub(super) fn sort_out(plan: &mut Plan, tag: &str) -> Vec<Uncompiled> {
     let cached = |name: &PathBuf| {
         ends(name, ".pyc") && name.parent().is_some_and(|dir| dir.ends_with("__pycache__"))
     };
@@ -77,12 +77,13 @@ pub(super) fn sort_out(plan: &mut Plan, tag: &str) -> Vec<Missing> {
         let source = source_of(&name, tag).filter(|_| !is_optimised(&name));
         let source = source.and_then(|source| plan.entries.get(&source));
         let fate = match (&entry.what, source.map(|source| &source.what)) {
-            (What::File { from, was }, Some(What::File { was: source, .. })) => judge(from, source)
-                .map(|timed| match timed {
-                    true => What::ByteCode { from: from.clone(), was: *was },
+            (EntryKind::File { from, was }, Some(EntryKind::File { was: source, .. })) => {
+                matches_source(from, source).map(|timed| match timed {
+                    true => EntryKind::ByteCode { from: from.clone(), was: *was },
                     false => entry.what.clone(),
-                }),
-            // It is compiled anew below.
+                })
+            }
+            // Compiled below.
             _ => None,
         };
         match (fate, plan.entries.get_mut(&name)) {
@@ -98,7 +99,7 @@ fn is_optimised(name: &Path) -> bool {
     name.to_string_lossy().contains(".opt-")
 }
 
-/// Whose byte code that is: `a/__pycache__/b.cpython-311.opt-1.pyc` is of `a/b.py`.
+/// Source of byte code: `a/__pycache__/b.cpython-311.opt-1.pyc` belongs to `a/b.py`.
 fn source_of(name: &Path, tag: &str) -> Option<PathBuf> {
     let file = name.file_name()?.to_str()?.strip_suffix(".pyc")?;
     let file = match file.rsplit_once(".opt-") {
@@ -110,8 +111,8 @@ fn source_of(name: &Path, tag: &str) -> Option<PathBuf> {
     Some(dir.join(format!("{stem}.py")))
 }
 
-/// Whether byte code fits its source: by time and length (true), or by a hash that stays what it is (false).
-fn judge(from: &Path, source: &Stamp) -> Option<bool> {
+/// Returns whether byte code matches its source: `true` by time and length, `false` by an unchecked hash.
+fn matches_source(from: &Path, source: &FileStamp) -> Option<bool> {
     let mut header = [0; HEADER_BYTES];
     File::open(from).ok()?.read_exact(&mut header).ok()?;
     let word = |at: usize| {
@@ -127,10 +128,10 @@ fn judge(from: &Path, source: &Stamp) -> Option<bool> {
     }
 }
 
-fn missing(plan: &Plan, tag: &str) -> Vec<Missing> {
+fn missing(plan: &Plan, tag: &str) -> Vec<Uncompiled> {
     let mut missing = Vec::new();
     for (name, entry) in &plan.entries {
-        let (What::File { from, was }, true) = (&entry.what, ends(name, ".py")) else {
+        let (EntryKind::File { from, was }, true) = (&entry.what, ends(name, ".py")) else {
             continue;
         };
         let (Some(dir), Some(stem)) = (name.parent(), name.file_stem().and_then(|it| it.to_str()))
@@ -140,19 +141,19 @@ fn missing(plan: &Plan, tag: &str) -> Vec<Missing> {
         let code = dir.join("__pycache__").join(format!("{stem}.{tag}.pyc"));
         // Scripts are not imported.
         if !plan.entries.contains_key(&code) && !name.starts_with("bin") {
-            missing.push(Missing { name: name.clone(), from: from.clone(), was: *was, code });
+            missing.push(Uncompiled { name: name.clone(), from: from.clone(), was: *was, code });
         }
     }
     missing
 }
 
 impl Compiler<'_> {
-    /// Compiles what is missing, on all cores, and adds it to the plan.
-    pub fn compile(&self, plan: &mut Plan, missing: &[Missing]) -> io::Result<()> {
+    /// Compiles the missing byte code on all cores and adds it to the plan.
+    pub fn compile(&self, plan: &mut Plan, missing: &[Uncompiled]) -> io::Result<()> {
         let mut left = Vec::new();
         for (at, one) in missing.iter().enumerate() {
-            let kept = self.kept_at(one);
-            // Under a name of its own: whoever cleans up or compiles the same meanwhile does not touch it.
+            let kept = self.cache_path(one);
+            // A unique name: cleaning up or compiling the same file concurrently does not interfere.
             let own = self.aside.join(format!("{at}.kept"));
             match &kept {
                 Some(kept) if fs::hard_link(kept, &own).is_ok() => add(plan, one, own),
@@ -167,7 +168,7 @@ impl Compiler<'_> {
             let list = self.aside.join(format!("list-{worker}"));
             let mut lines = io::BufWriter::new(File::create(&list)?);
             for (at, (one, _)) in missing.iter().enumerate().skip(worker).step_by(workers) {
-                // Names that are no text have no byte code.
+                // Names that are not UTF-8 get no byte code.
                 if let (Some(from), Some(name)) = (one.from.to_str(), one.name.to_str()) {
                     serde_json::to_writer(&mut lines, &(from, target(at), name))?;
                     lines.write_all(b"\n")?;
@@ -183,7 +184,7 @@ impl Compiler<'_> {
             children.push(child);
         }
         for mut child in children {
-            // One that failed has left some files without byte code, which is slower and not wrong.
+            // A failed compiler leaves files without byte code, which is slower but correct.
             child.wait()?;
         }
         if let Some(dir) = self.kept {
@@ -192,8 +193,8 @@ impl Compiler<'_> {
         for (at, (one, kept)) in missing.iter().enumerate() {
             let made = target(at);
             if let Some(kept) = kept {
-                // What is there is whole, and stays what it is: somebody may be packing it. What cannot be kept is
-                // compiled again the next time.
+                // An existing file is complete and stays, since another process may be packing it. A file that cannot be cached is compiled
+                // again next time.
                 let _ = fs::hard_link(&made, kept);
             }
             add(plan, one, made);
@@ -201,8 +202,8 @@ impl Compiler<'_> {
         Ok(())
     }
 
-    /// Where the byte code of that source is kept: under a name that no other source has.
-    fn kept_at(&self, one: &Missing) -> Option<PathBuf> {
+    /// Path of cached byte code, unique to the source.
+    fn cache_path(&self, one: &Uncompiled) -> Option<PathBuf> {
         let mut about = self.python_was.known_by().to_vec();
         about.extend(one.was.known_by());
         about.extend(one.name.as_os_str().as_bytes());
@@ -211,10 +212,10 @@ impl Compiler<'_> {
     }
 }
 
-fn add(plan: &mut Plan, one: &Missing, from: PathBuf) {
+fn add(plan: &mut Plan, one: &Uncompiled, from: PathBuf) {
     if let Ok(about) = fs::metadata(&from) {
-        let was = Stamp::of(&about);
-        plan.put(one.code.clone(), 0o644, What::ByteCode { from, was });
+        let was = FileStamp::of(&about);
+        plan.put(one.code.clone(), 0o644, EntryKind::ByteCode { from, was });
     }
 }
 
@@ -223,7 +224,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn byte_code_knows_its_source() {
+    fn byte_code_is_matched_to_its_source() {
         let of = |name: &str| source_of(Path::new(name), "cpython-311");
         assert_eq!(of("a/__pycache__/b.cpython-311.pyc"), Some("a/b.py".into()));
         assert_eq!(of("a/__pycache__/b.cpython-311.opt-2.pyc"), Some("a/b.py".into()));
@@ -232,13 +233,13 @@ mod tests {
     }
 
     #[test]
-    fn who_compiles_the_same_at_the_same_time_does_not_disturb_the_other() {
+    fn concurrent_compilations_of_one_source_do_not_interfere() {
         let dir = tempfile::tempdir().expect("a directory");
         let (tree, kept) = (dir.path().join("tree"), dir.path().join("kept"));
         fs::create_dir(&tree).expect("a directory");
         fs::write(tree.join("mine.py"), "word = 1\n").expect("a source");
         let python = super::super::build::find_program("python3").expect("a Python");
-        let was = Stamp::of(&fs::metadata(&python).expect("a file"));
+        let was = FileStamp::of(&fs::metadata(&python).expect("a file"));
         let compiled = |name: &str| {
             let aside = dir.path().join(name);
             fs::create_dir(&aside).expect("a directory");
@@ -267,7 +268,7 @@ mod tests {
     }
 
     #[test]
-    fn only_byte_code_that_fits_is_kept() {
+    fn only_matching_byte_code_is_kept() {
         let dir = tempfile::tempdir().expect("a directory");
         let cache = dir.path().join("__pycache__");
         fs::create_dir(&cache).expect("a directory");
@@ -275,7 +276,7 @@ mod tests {
             fs::write(dir.path().join(format!("{name}.py")), "x = 1\n").expect("a source");
         }
         let modified =
-            Stamp::of(&fs::metadata(dir.path().join("fits.py")).expect("a file")).modified;
+            FileStamp::of(&fs::metadata(dir.path().join("fits.py")).expect("a file")).modified;
         let code = |name: &str, flags: u32, time: u32| {
             let mut bytes = vec![1, 2, 3, 4];
             for word in [flags, time, 6] {

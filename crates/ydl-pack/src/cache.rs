@@ -1,10 +1,10 @@
-//! Layers that were packed before: what has not changed since is not read again.
+//! Cache of packed layers: an unchanged layer is not read again.
 //!
-//! A layer lies under a key made of how its files look from outside. It is written aside and renamed, first the archive
-//! and then what is known of it. Of two who pack the same at once, one waits for the other; an archive that is there is
-//! never touched again, because somebody may be sending it.
+//! A layer is stored under a key derived from the metadata of its files. It is written to a temporary name and renamed, first
+//! the archive and then its description. Of two concurrent packers of one layer, one waits for the other; a stored archive is
+//! never modified, because another process may be uploading it.
 
-use super::same::Stamp;
+use super::same::FileStamp;
 use ring::{
     digest::{SHA256, digest},
     rand::{SecureRandom, SystemRandom},
@@ -19,116 +19,121 @@ use std::{
 };
 use ydl_os::{env, reason, report::Report};
 
-/// What nobody used for so long goes.
+/// Age after which an unused layer is removed.
 const AGE_MAX: Duration = Duration::from_secs(30 * 24 * 60 * 60);
-/// What was used a moment ago may be on its way to a cluster.
+/// Minimum age of removal: a recent layer may be in use by an upload.
 const AGE_MIN: Duration = Duration::from_secs(6 * 60 * 60);
-/// The most that is kept.
+/// Maximum size of the cache.
 const BYTES_MAX: u64 = 40 << 30;
-/// The longest that making something may take; whoever wants the same waits so long.
-pub(super) const MAKING_MAX: Duration = Duration::from_secs(60 * 60);
-/// How often it is looked whether another maker has ended.
+/// Timeout of building an entry, and of waiting for another builder.
+pub(super) const BUILD_TIMEOUT: Duration = Duration::from_secs(60 * 60);
+/// Poll interval while another builder runs.
 const PAUSE: Duration = Duration::from_millis(50);
 
-/// Where layers are kept.
+/// Cache of packed layers.
 #[derive(Clone, Debug)]
 pub struct Cache {
     dir: PathBuf,
-    /// Hears what takes long.
-    tell: fn(String),
+    /// Receives progress messages.
+    notify: fn(String),
 }
 
-/// What is known of a packed layer.
+/// Description of a packed layer.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Known {
-    /// Of the archive, SHA-256 in hexadecimal.
+pub struct LayerInfo {
+    /// SHA-256 of the archive in hexadecimal.
     pub hash: String,
-    /// The length of the archive.
+    /// Length of the archive.
     pub bytes: u64,
-    /// The length of what is in it.
+    /// Length of its content.
     pub unpacked: u64,
-    /// How many files are in it.
+    /// Number of files in it.
     pub files: u64,
-    /// What asks most of the C library: version and file.
+    /// Highest C library version required, and the file that requires it.
     pub glibc: Option<((u32, u32), String)>,
-    /// For which machines there is something in it, each with a file.
+    /// Machine types of its binaries, each with a file.
     pub machines: Vec<(String, String)>,
-    /// The largest packages, largest first.
+    /// Largest packages, in descending order.
     pub largest: Vec<(String, u64)>,
-    /// Texts in it that name the place where it was.
+    /// Text files that contain the path of the environment.
     pub naming: Vec<String>,
-    /// Programs and libraries that name it, as conda says.
+    /// Binaries that contain it, as recorded by conda.
     pub written_into: Vec<String>,
-    /// Whether something looks for libraries in the environment's own `lib` by the path that this had.
+    /// Libraries are looked up in the environment's own `lib` by its original path.
     pub told: bool,
-    /// What looks for libraries at a place of this machine, and at which.
+    /// Files that look up libraries in another place of this machine, with that place.
     pub searched: Vec<(String, String)>,
 }
 
 impl Cache {
-    /// The user's own.
+    /// Opens the user's cache.
     pub fn of_user() -> Result<Cache, Report> {
         Ok(Cache::at(root()?.join("packed")))
     }
 
-    /// Another place.
+    /// Opens a cache in another directory.
     pub fn at(dir: PathBuf) -> Cache {
-        Cache { dir, tell: drop }
+        Cache { dir, notify: drop }
     }
 
-    /// The same, for somebody who wants to know what takes long.
+    /// Sets the receiver of progress messages.
     #[must_use]
-    pub fn telling(self, tell: fn(String)) -> Cache {
-        Cache { tell, ..self }
+    pub fn with_progress(self, notify: fn(String)) -> Cache {
+        Cache { notify, ..self }
     }
 
-    /// The archive under that key, if it is there whole.
-    pub(super) fn find(&self, key: &str) -> Option<(PathBuf, Known)> {
+    /// Returns the archive of a key, if it is complete.
+    pub(super) fn find(&self, key: &str) -> Option<(PathBuf, LayerInfo)> {
         let about = fs::read(self.about(key)).ok()?;
-        let known: Known = serde_json::from_slice(&about).ok()?;
+        let known: LayerInfo = serde_json::from_slice(&about).ok()?;
         let archive = self.archive(key);
         if fs::metadata(&archive).ok()?.len() != known.bytes {
             return None;
         }
-        // That it is in use is remembered as the time of what is known of it. Where that cannot be done it only goes sooner.
+        // The modification time of the description records the last use. If it cannot be set, the layer only expires sooner.
         let _ = File::open(self.about(key)).and_then(|file| file.set_modified(SystemTime::now()));
         Some((archive, known))
     }
 
-    /// Waits until nobody else packs that.
+    /// Waits until no other process packs that layer.
     pub(super) fn lock(&self, key: &str) -> Result<File, Report> {
         lock(&self.dir.join(format!("{key}.lock")), &|| {
-            (self.tell)("waiting for another process that packs the same".to_owned());
+            (self.notify)("waiting for another process that packs this layer".to_owned());
         })
     }
 
-    /// The file that says that an archive of somebody else's was looked through, as it is now.
-    pub(super) fn checked(&self, what: &str, was: &Stamp) -> PathBuf {
+    /// Marker of a ready-made archive that was validated in its present state.
+    pub(super) fn checked(&self, what: &str, was: &FileStamp) -> PathBuf {
         let mut about = was.to_bytes().to_vec();
         about.extend(what.as_bytes());
         let key = hex::encode(digest(&SHA256, &about).as_ref());
         self.dir.with_file_name("checked").join(key)
     }
 
-    /// Where byte code of what the user wrote is kept.
+    /// Directory of cached byte code of the user's own code.
     pub(super) fn code(&self) -> PathBuf {
         self.dir.with_file_name("code")
     }
 
-    /// A directory of its own for whoever fills the cache; it goes with the value.
-    pub(super) fn aside(&self) -> Result<Aside, Report> {
+    /// Creates a temporary directory in the cache, removed on drop.
+    pub(super) fn aside(&self) -> Result<TempDir, Report> {
         let failed = |error: &io::Error| failed(&self.dir, error);
         fs::create_dir_all(&self.dir).map_err(|error| failed(&error))?;
         let mut random = [0; 8];
         let made = SystemRandom::new().fill(&mut random);
-        made.map_err(|_| Report::trouble("this machine gives no random numbers"))?;
+        made.map_err(|_| Report::trouble("no random bytes available"))?;
         let dir = self.dir.join(format!("aside-{}", hex::encode(&random)));
         fs::create_dir(&dir).map_err(|error| failed(&error))?;
-        Ok(Aside { dir })
+        Ok(TempDir { dir })
     }
 
-    /// Takes over an archive that was written aside.
-    pub(super) fn keep(&self, key: &str, archive: &Path, known: &Known) -> Result<PathBuf, Report> {
+    /// Moves a finished archive into the cache.
+    pub(super) fn keep(
+        &self,
+        key: &str,
+        archive: &Path,
+        known: &LayerInfo,
+    ) -> Result<PathBuf, Report> {
         let about = archive.with_extension("json");
         let kept = serde_json::to_vec(known)
             .map_err(io::Error::from)
@@ -140,7 +145,7 @@ impl Cache {
         Ok(self.archive(key))
     }
 
-    /// What is old goes, and what is too much, oldest first.
+    /// Removes old layers, then the oldest until the size is within the limit.
     fn clean(&self, now: SystemTime, bytes_max: u64) {
         let mut kept = Vec::new();
         let mut bytes = 0;
@@ -157,7 +162,7 @@ impl Cache {
             let ends = |with: &str| path.extension().is_some_and(|ending| ending == with);
             if about.is_dir() {
                 if age(&about) > AGE_MIN {
-                    // Left behind by somebody who died. What cannot be removed stays.
+                    // Left behind by a crashed process. Entries that cannot be removed stay.
                     let _ = fs::remove_dir_all(path);
                 }
             } else if ends("gz") {
@@ -166,7 +171,7 @@ impl Cache {
                 bytes += about.len();
                 kept.push((used, about.len(), path));
             } else if ends("lock") && age(&about) > AGE_MAX {
-                // Whoever holds it has held it for a month.
+                // A lock held this long belongs to a stuck process.
                 let _ = fs::remove_file(path);
             }
         }
@@ -196,26 +201,26 @@ impl Cache {
     }
 }
 
-/// A directory that goes with this value.
+/// Temporary directory, removed on drop.
 #[derive(Debug)]
-pub(super) struct Aside {
+pub(super) struct TempDir {
     dir: PathBuf,
 }
 
-impl Aside {
+impl TempDir {
     pub fn path(&self) -> &Path {
         &self.dir
     }
 }
 
-impl Drop for Aside {
+impl Drop for TempDir {
     fn drop(&mut self) {
-        // What is left behind goes by its age.
+        // A leftover is removed by age.
         let _ = fs::remove_dir_all(&self.dir);
     }
 }
 
-/// Waits until nobody else has that lock; it is given back with the value. `waiting` hears that somebody has it.
+/// Waits for an exclusive lock, released on drop. `waiting` is called if another process holds it.
 pub(super) fn lock(path: &Path, waiting: &dyn Fn()) -> Result<File, Report> {
     let failed = |error: io::Error| failed(path, &error);
     if let Some(dir) = path.parent() {
@@ -228,7 +233,7 @@ pub(super) fn lock(path: &Path, waiting: &dyn Fn()) -> Result<File, Report> {
         .truncate(false)
         .open(path)
         .map_err(failed)?;
-    let until = Instant::now() + MAKING_MAX;
+    let until = Instant::now() + BUILD_TIMEOUT;
     let mut told = false;
     loop {
         match flock(&file, FlockOperation::NonBlockingLockExclusive) {
@@ -241,15 +246,16 @@ pub(super) fn lock(path: &Path, waiting: &dyn Fn()) -> Result<File, Report> {
                 std::thread::sleep(PAUSE);
             }
             Err(rustix::io::Errno::WOULDBLOCK) => {
-                let what = format!("another process has had `{}` for an hour", path.display());
-                return Err(Report::trouble(what).hint("look what it does, and end it"));
+                let what =
+                    format!("another process has held the lock `{}` for an hour", path.display());
+                return Err(Report::trouble(what).hint("find that process and end it"));
             }
             Err(error) => return Err(failed(error.into())),
         }
     }
 }
 
-/// Where ydl keeps what it can make again.
+/// Root of ydl's caches.
 pub fn root() -> Result<PathBuf, Report> {
     let variable = |name: &str| std::env::var_os(name).map(PathBuf::from);
     let cache = variable(env::XDG_CACHE_HOME)
@@ -258,8 +264,8 @@ pub fn root() -> Result<PathBuf, Report> {
     match cache {
         Some(cache) if cache.is_absolute() => Ok(cache.join("ydl")),
         _ => {
-            let what = "there is no place for packed environments: neither `XDG_CACHE_HOME` nor `HOME` is set";
-            Err(Report::trouble(what).hint("set `XDG_CACHE_HOME` to a directory of yours"))
+            let what = "no cache directory for packed environments: neither `XDG_CACHE_HOME` nor `HOME` is set";
+            Err(Report::trouble(what).hint("set `XDG_CACHE_HOME` to a writable directory"))
         }
     }
 }
@@ -277,12 +283,12 @@ mod tests {
         let aside = cache.aside().expect("a directory");
         let archive = aside.path().join("layer.tar.gz");
         fs::write(&archive, vec![1; bytes]).expect("a file");
-        let known = Known { bytes: bytes as u64, ..Known::default() };
+        let known = LayerInfo { bytes: bytes as u64, ..LayerInfo::default() };
         cache.keep(key, &archive, &known).expect("kept")
     }
 
     #[test]
-    fn what_is_there_whole_is_found() {
+    fn complete_layers_are_found() {
         let dir = tempfile::tempdir().expect("a directory");
         let cache = Cache::at(dir.path().join("packed"));
         assert_eq!(cache.find("a"), None);
@@ -294,11 +300,11 @@ mod tests {
     }
 
     #[test]
-    fn whoever_waits_for_another_who_packs_the_same_hears_of_it() {
+    fn waiting_for_another_packer_is_reported() {
         static HEARD: std::sync::Mutex<Vec<String>> = std::sync::Mutex::new(Vec::new());
         let dir = tempfile::tempdir().expect("a directory");
         let cache = Cache::at(dir.path().join("packed"));
-        let cache = cache.telling(|said| HEARD.lock().expect("a list").push(said));
+        let cache = cache.with_progress(|said| HEARD.lock().expect("a list").push(said));
         let first = cache.lock("a").expect("a lock");
         let heard = || HEARD.lock().expect("a list").clone();
         assert_eq!(heard(), Vec::<String>::new());
@@ -311,11 +317,11 @@ mod tests {
             drop(first);
             second.join().expect("no panic").expect("a lock");
         });
-        assert_eq!(heard(), ["waiting for another process that packs the same"]);
+        assert_eq!(heard(), ["waiting for another process that packs this layer"]);
     }
 
     #[test]
-    fn what_is_old_or_too_much_goes_oldest_first() {
+    fn old_layers_and_those_over_the_limit_are_removed_oldest_first() {
         let dir = tempfile::tempdir().expect("a directory");
         let cache = Cache::at(dir.path().join("packed"));
         let now = SystemTime::now();

@@ -1,28 +1,28 @@
-//! What a program or shared library asks of the machine it runs on, read from its own tables.
+//! Requirements of a program or shared library on its machine, read from its ELF tables.
 
 use std::{fs::File, io, os::unix::fs::FileExt, path::Path};
 
-/// More than the tables of any real file; a broken one must not take all memory.
+/// Larger than the tables of any real file; limits memory for broken ones.
 const TABLE_BYTES_MAX: u64 = 4 << 20;
-/// More than any real file needs.
+/// More entries than any real file has.
 const ENTRIES_MAX: usize = 4096;
 /// Longer than any name of a library or version.
 const NAME_BYTES_MAX: usize = 4096;
 
-/// What was found.
+/// Parsed requirements of a file.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct Elf {
-    /// As `uname -m` says it.
+    /// Machine type as printed by `uname -m`.
     pub machine: String,
-    /// Libraries it loads.
+    /// Needed libraries.
     pub needs: Vec<String>,
-    /// Where it looks for them first.
+    /// Library search paths (`DT_RPATH`, `DT_RUNPATH`).
     pub paths: Vec<String>,
-    /// The newest version of the C library that it needs, such as 2.17.
+    /// Highest required version of the C library, such as 2.17.
     pub glibc: Option<(u32, u32)>,
 }
 
-/// Reads a file; nothing if it is no such file, or its tables make no sense.
+/// Reads a file. Returns `None` if it is not a valid ELF file.
 pub(super) fn read(path: &Path) -> Option<Elf> {
     let file = File::open(path).ok()?;
     let mut head = [0; 64];
@@ -32,9 +32,9 @@ pub(super) fn read(path: &Path) -> Option<Elf> {
     }
     let machine = u16::from_le_bytes([head[18], head[19]]);
     let mut elf = Elf { machine: machine_name(machine), ..Elf::default() };
-    // Of a 32-bit file nothing but the machine matters: no environment has such an interpreter.
+    // For a 32-bit file only the machine matters: no environment has such an interpreter.
     if head[4] == 2 {
-        let _ = Tables::of(&file, &head).and_then(|tables| tables.fill(&mut elf));
+        let _ = ElfTables::of(&file, &head).and_then(|tables| tables.fill(&mut elf));
     }
     Some(elf)
 }
@@ -52,20 +52,20 @@ fn machine_name(machine: u16) -> String {
     }
 }
 
-struct Tables<'a> {
+struct ElfTables<'a> {
     file: &'a File,
-    /// Address, place in the file, length.
+    /// Address, file offset, length.
     loaded: Vec<(u64, u64, u64)>,
     dynamic: Vec<(u64, u64)>,
 }
 
-impl Tables<'_> {
-    fn of<'a>(file: &'a File, head: &[u8; 64]) -> io::Result<Tables<'a>> {
+impl ElfTables<'_> {
+    fn of<'a>(file: &'a File, head: &[u8; 64]) -> io::Result<ElfTables<'a>> {
         let at = long(head, 32);
         let size = u64::from(short(head, 54));
         let count = u64::from(short(head, 56));
         let bytes = read_at(file, at, size * count)?;
-        let mut tables = Tables { file, loaded: Vec::new(), dynamic: Vec::new() };
+        let mut tables = ElfTables { file, loaded: Vec::new(), dynamic: Vec::new() };
         for entry in bytes.chunks_exact(size.max(56) as usize) {
             let (kind, offset) = (word(entry, 0), long(entry, 8));
             let (address, length) = (long(entry, 16), long(entry, 32));
@@ -84,7 +84,7 @@ impl Tables<'_> {
 
     fn fill(&self, elf: &mut Elf) -> io::Result<()> {
         let find = |tag| self.dynamic.iter().find(|(one, _)| *one == tag).map(|(_, value)| *value);
-        let Some(names) = find(5).and_then(|address| self.place(address)) else {
+        let Some(names) = find(5).and_then(|address| self.file_offset(address)) else {
             return Ok(());
         };
         for (tag, value) in self.dynamic.iter().take(ENTRIES_MAX) {
@@ -98,13 +98,13 @@ impl Tables<'_> {
                 _ => {}
             }
         }
-        if let Some(needs) = find(0x6fff_fffe).and_then(|address| self.place(address)) {
+        if let Some(needs) = find(0x6fff_fffe).and_then(|address| self.file_offset(address)) {
             elf.glibc = self.newest(names, needs)?;
         }
         Ok(())
     }
 
-    /// The newest `GLIBC_x.y` in the table of needed versions.
+    /// Highest `GLIBC_x.y` in the table of needed versions.
     fn newest(&self, names: u64, mut at: u64) -> io::Result<Option<(u32, u32)>> {
         let mut newest = None;
         for _ in 0..ENTRIES_MAX {
@@ -127,8 +127,8 @@ impl Tables<'_> {
         Ok(newest)
     }
 
-    /// Where in the file an address is.
-    fn place(&self, address: u64) -> Option<u64> {
+    /// Converts an address to a file offset.
+    fn file_offset(&self, address: u64) -> Option<u64> {
         let holds = |(from, _, length): &&(u64, u64, u64)| {
             address.checked_sub(*from).is_some_and(|inside| inside < *length)
         };
@@ -145,7 +145,7 @@ impl Tables<'_> {
     }
 }
 
-/// `2.17` or `2.2.5`; words such as `PRIVATE` are none.
+/// Parses `2.17` or `2.2.5`; words such as `PRIVATE` are no version.
 pub(super) fn version_of(text: &str) -> Option<(u32, u32)> {
     let mut parts = text.trim().split('.');
     Some((parts.next()?.parse().ok()?, parts.next()?.parse().ok()?))
@@ -186,7 +186,7 @@ mod tests {
     use std::fs;
 
     #[test]
-    fn this_very_test_says_what_it_needs() {
+    fn the_requirements_of_this_test_binary_are_read() {
         let own = std::env::current_exe().expect("a path");
         let elf = read(&own).expect("a program");
         assert_eq!(elf.machine, std::env::consts::ARCH);
@@ -195,7 +195,7 @@ mod tests {
     }
 
     #[test]
-    fn what_makes_no_sense_is_nothing() {
+    fn invalid_files_are_none() {
         let dir = tempfile::tempdir().expect("a directory");
         let path = dir.path().join("broken");
         assert_eq!(read(&path), None);

@@ -1,15 +1,15 @@
-//! From an environment to layers that change as seldom as possible.
+//! Splits an environment into layers that change as rarely as possible.
 
 use super::{
     archive,
     build::READY,
     bytecode::{self, Compiler},
-    cache::{Cache, Known},
+    cache::{Cache, LayerInfo},
     elf,
-    local::Local,
-    plan::{Outside, Plan, READABLE, What},
+    local::LocalCode,
+    plan::{EntryKind, OutsideLinks, Plan, READABLE},
     prefix,
-    python::{Found, Kind, is_system},
+    python::{DetectedPython, EnvironmentKind, is_system},
     scripts,
     survey::{LARGE_BYTES, survey, too_large},
 };
@@ -23,30 +23,30 @@ use std::{
 use ydl_core::spec::{Environment, Interpreter};
 use ydl_os::{reason, report::Report};
 
-/// Changes whenever the same files would be packed into other bytes.
+/// Part of the key: changes whenever the same files would be packed into other bytes.
 const FORMAT: &str = "ydl pack 3";
-/// What people do about files that change.
-const STILL: &str = "pack when nothing installs or builds there any more";
+/// Hint for files that change while they are packed.
+const RETRY_HINT: &str = "retry when nothing installs or builds there";
 
-/// A packed environment.
+/// PackedEnvironment environment.
 #[derive(Clone, Debug)]
-pub struct Packed {
-    /// Its layers, the most stable first.
+pub struct PackedEnvironment {
+    /// Layers, the most stable first.
     pub layers: Vec<Layer>,
-    /// What it says of itself.
+    /// Description that travels with the layers.
     pub manifest: Manifest,
-    /// What a person should know of it.
+    /// Warnings for the user.
     pub notes: Vec<String>,
 }
 
-impl Packed {
-    /// The largest packages in it, so many of them.
+impl PackedEnvironment {
+    /// Returns the `most` largest packages.
     pub fn largest(&self, most: usize) -> Vec<&(String, u64)> {
         largest(&self.layers, most)
     }
 }
 
-/// The largest packages in some layers.
+/// Largest packages of some layers.
 pub(super) fn largest(layers: &[Layer], most: usize) -> Vec<&(String, u64)> {
     let all = layers.iter().flat_map(|layer| &layer.known.largest);
     let mut all: Vec<_> = all.collect();
@@ -55,22 +55,22 @@ pub(super) fn largest(layers: &[Layer], most: usize) -> Vec<&(String, u64)> {
     all
 }
 
-/// One archive of a packed environment.
+/// Archive of a packed environment.
 #[derive(Clone, Debug, Serialize)]
 pub struct Layer {
-    /// Which one.
+    /// Name of the layer.
     pub name: &'static str,
-    /// Where it lies.
+    /// Path of the archive.
     pub file: PathBuf,
-    /// What is known of it.
+    /// Description of its content.
     #[serde(flatten)]
-    pub known: Known,
-    /// Whether it was there already.
+    pub known: LayerInfo,
+    /// The layer was in the cache.
     pub cached: bool,
 }
 
-/// Packs what an environment is made of; see [`super::make`] for what must be made first.
-pub fn pack(environment: &Environment, cache: &Cache) -> Result<Packed, Report> {
+/// Packs an environment; see [`super::build`] for those that must be built first.
+pub fn pack(environment: &Environment, cache: &Cache) -> Result<PackedEnvironment, Report> {
     match environment {
         Environment::Directory(from) => {
             pack_directory(Path::new(&from.path), from.interpreter, cache)
@@ -79,23 +79,27 @@ pub fn pack(environment: &Environment, cache: &Cache) -> Result<Packed, Report> 
         | Environment::Pex(_)
         | Environment::System
         | Environment::Archive(_)
-        | Environment::Image(_) => Err(Report::bad_input("there is no environment to be packed")),
+        | Environment::Image(_) => Err(Report::bad_input("there is no environment to pack")),
     }
 }
 
 /// Packs a directory with `bin` in it.
-fn pack_directory(root: &Path, interpreter: Interpreter, cache: &Cache) -> Result<Packed, Report> {
+fn pack_directory(
+    root: &Path,
+    interpreter: Interpreter,
+    cache: &Cache,
+) -> Result<PackedEnvironment, Report> {
     if root.canonicalize().is_ok_and(|real| is_system(&real)) {
         let what = format!(
-            "the environment `{}` cannot be packed: it is the system itself",
+            "the environment `{}` cannot be packed: it is the system installation",
             root.display()
         );
         let hint =
             "say `system` to use what the nodes have, or make one with `python3 -m venv venv`";
         return Err(Report::bad_input(what).hint(hint));
     }
-    let python = Found::of(root)?;
-    let mut job = Packing {
+    let python = DetectedPython::of(root)?;
+    let mut job = Packer {
         root,
         cache,
         python: python.as_ref(),
@@ -110,8 +114,8 @@ fn pack_directory(root: &Path, interpreter: Interpreter, cache: &Cache) -> Resul
     };
     let about = (python.tag(), python.was.known_by(), &job.places);
     job.about += &format!(" {about:?}");
-    let carried = match (&python.kind, interpreter) {
-        (Kind::Prefix, Interpreter::Node) => {
+    let bundled = match (&python.kind, interpreter) {
+        (EnvironmentKind::Prefix, Interpreter::Node) => {
             let what = format!(
                 "the environment `{}` cannot be packed without its interpreter: its packages need what lies beside it",
                 root.display()
@@ -120,33 +124,33 @@ fn pack_directory(root: &Path, interpreter: Interpreter, cache: &Cache) -> Resul
                 "leave `interpreter` out, or make a virtual environment with `python3 -m venv`";
             return Err(Report::bad_input(what).hint(hint));
         }
-        (Kind::Prefix, Interpreter::Auto) | (_, Interpreter::Bundle) => true,
-        (Kind::Venv, Interpreter::Auto) => !python.is_system(),
-        (Kind::Venv, Interpreter::Node) => false,
+        (EnvironmentKind::Prefix, Interpreter::Auto) | (_, Interpreter::Bundle) => true,
+        (EnvironmentKind::Venv, Interpreter::Auto) => !python.is_system(),
+        (EnvironmentKind::Venv, Interpreter::Node) => false,
     };
     let mut all = Plan::default();
-    all.add_tree(root, Path::new(""), Outside::Refuse, &|below, path| {
-        left_out(python, below, path)
+    all.add_tree(root, Path::new(""), OutsideLinks::Refuse, &|below, path| {
+        is_excluded(python, below, path)
     })?;
-    let local = Local::of(root, &python.site(), &all)?;
+    let local = LocalCode::of(root, &python.site(), &all)?;
     let mut own = local.split(&mut all)?;
     let mut installation = Plan::default();
     match python.kind {
-        Kind::Venv if carried => {
+        EnvironmentKind::Venv if bundled => {
             let libraries = python.libraries();
             let unused = |below: &Path, _: &Path| python.is_unused(below, &libraries);
-            installation.add_tree(&python.base, Path::new(""), Outside::Leave, &unused)?;
+            installation.add_tree(&python.base, Path::new(""), OutsideLinks::Leave, &unused)?;
             installation.notes.clear();
         }
-        Kind::Venv => {}
-        Kind::Prefix => {
+        EnvironmentKind::Venv => {}
+        EnvironmentKind::Prefix => {
             installation = prefix::part(&mut all, root, &python.site());
             scripts::rewrite(&mut installation, &job.places);
         }
     }
     scripts::rewrite(&mut all, &job.places);
     scripts::rewrite(&mut own, &job.places);
-    if carried {
+    if bundled {
         job.layer(INTERPRETER, installation)?;
     }
     job.layer(PACKAGES, all)?;
@@ -163,26 +167,26 @@ fn pack_directory(root: &Path, interpreter: Interpreter, cache: &Cache) -> Resul
         format!("`{file}` looks for libraries in `{place}`, which must be on the nodes, too")
     });
     let searched: Vec<String> = searched.collect();
-    let told_packages = known().any(|known| known.told);
+    let packages_need_library_path = known().any(|known| known.told);
     job.notes.extend(searched);
-    if python.kind == Kind::Prefix {
+    if python.kind == EnvironmentKind::Prefix {
         job.notes.extend(prefix::notes(root, &written_into));
     }
     let python = Python {
         minor: python.minor.clone(),
         version: python.version.clone(),
         executable: python.executable.to_string_lossy().into_owned(),
-        carried,
-        told_libraries: carried && python.told_libraries(),
-        told_packages,
-        whole: python.kind == Kind::Prefix,
+        bundled,
+        needs_library_path: bundled && python.needs_library_path(),
+        packages_need_library_path,
+        whole: python.kind == EnvironmentKind::Prefix,
         system_packages: python.system_packages,
     };
     job.finish(Some(python), own)
 }
 
-/// What is made anew where the environment arrives, or belongs to nobody.
-fn left_out(python: &Found, below: &Path, path: &Path) -> bool {
+/// Returns whether a file is recreated on the node or not needed there.
+fn is_excluded(python: &DetectedPython, below: &Path, path: &Path) -> bool {
     let parts: Vec<_> = below.iter().map(|part| part.to_string_lossy()).collect();
     let parts: Vec<&str> = parts.iter().map(AsRef::as_ref).collect();
     let versioned = |name: &str| {
@@ -190,24 +194,27 @@ fn left_out(python: &Found, below: &Path, path: &Path) -> bool {
         rest.is_some_and(|rest| rest.chars().all(|c| c.is_ascii_digit() || c == '.' || c == 'w'))
     };
     match (&python.kind, parts.as_slice()) {
-        (Kind::Venv, ["pyvenv.cfg" | ".lock" | ".gitignore" | "CACHEDIR.TAG" | READY]) => true,
-        (Kind::Venv, ["lib64"]) => path.is_symlink(),
-        (Kind::Venv, ["bin", name]) => {
+        (
+            EnvironmentKind::Venv,
+            ["pyvenv.cfg" | ".lock" | ".gitignore" | "CACHEDIR.TAG" | READY],
+        ) => true,
+        (EnvironmentKind::Venv, ["lib64"]) => path.is_symlink(),
+        (EnvironmentKind::Venv, ["bin", name]) => {
             versioned(name)
                 || name.to_lowercase().starts_with("activate")
                 || name.starts_with("deactivate")
         }
-        (Kind::Prefix, ["pkgs" | "envs" | ".condarc"]) => true,
-        // That it is there says that this is conda's; what conda remembers in it is of no use without conda.
-        (Kind::Prefix, ["conda-meta", name]) => *name != "history",
-        (Kind::Prefix, ["lib", library, inside]) => {
+        (EnvironmentKind::Prefix, ["pkgs" | "envs" | ".condarc"]) => true,
+        // The file marks a conda environment; conda's own records are useless without conda.
+        (EnvironmentKind::Prefix, ["conda-meta", name]) => *name != "history",
+        (EnvironmentKind::Prefix, ["lib", library, inside]) => {
             library.starts_with("python3") && (*inside == "test" || inside.starts_with("config-"))
         }
         _ => false,
     }
 }
 
-/// Whether there was no place for what was written.
+/// Returns whether the disk was full.
 fn is_full(error: &io::Error) -> bool {
     matches!(
         error.kind(),
@@ -215,8 +222,8 @@ fn is_full(error: &io::Error) -> bool {
     )
 }
 
-/// The names of a place, the longest first: one may be in another. A link that leads to an environment is no name for it, nor
-/// is a single directory below `/`.
+/// Names of a directory, the longest first since one may contain another. A link to an environment is no name for it, nor is a
+/// single directory below `/`.
 fn places(root: &Path) -> Vec<String> {
     let given = std::path::absolute(root).ok();
     let given = given.filter(|path| !path.is_symlink());
@@ -232,19 +239,19 @@ fn places(root: &Path) -> Vec<String> {
     places
 }
 
-struct Packing<'a> {
+struct Packer<'a> {
     root: &'a Path,
     cache: &'a Cache,
-    python: Option<&'a Found>,
-    /// Where the environment is, by every name of that place.
+    python: Option<&'a DetectedPython>,
+    /// Names of the directory of the environment.
     places: Vec<String>,
     about: String,
     layers: Vec<Layer>,
     notes: Vec<String>,
 }
 
-impl Packing<'_> {
-    /// Packs one layer, unless that was done before.
+impl Packer<'_> {
+    /// Packs one layer unless it is cached.
     fn layer(&mut self, name: &'static str, mut plan: Plan) -> Result<(), Report> {
         self.notes.append(&mut plan.notes);
         let key = plan.key(&self.about);
@@ -252,7 +259,7 @@ impl Packing<'_> {
             Some((file, known)) => (file, known, true),
             None => {
                 let _lock = self.cache.lock(&key)?;
-                // Somebody else may have packed it meanwhile.
+                // Another process may have packed it meanwhile.
                 match self.cache.find(&key) {
                     Some((file, known)) => (file, known, true),
                     None => {
@@ -266,7 +273,7 @@ impl Packing<'_> {
         Ok(())
     }
 
-    fn write(&self, name: &str, key: &str, mut plan: Plan) -> Result<(PathBuf, Known), Report> {
+    fn write(&self, name: &str, key: &str, mut plan: Plan) -> Result<(PathBuf, LayerInfo), Report> {
         let aside = self.cache.aside()?;
         let archive = aside.path().join("layer.tar.gz");
         let failed = |error: std::io::Error| super::cache::failed(aside.path(), &error);
@@ -283,7 +290,7 @@ impl Packing<'_> {
         }
         let mut known = survey(&plan, self.python, &self.places);
         if let Some(python) = self.python {
-            self.look_for_places(name, &plan, python, &mut known);
+            self.find_embedded_paths(name, &plan, python, &mut known);
         }
         let file = File::create(&archive).map_err(failed)?;
         let mut out = BufWriter::new(file);
@@ -294,7 +301,7 @@ impl Packing<'_> {
             let what = format!("cannot pack `{}`: {}", self.root.display(), reason(&error));
             let hint = match error.kind() {
                 io::ErrorKind::PermissionDenied => READABLE,
-                _ => STILL,
+                _ => RETRY_HINT,
             };
             Report::bad_input(what).hint(hint)
         })?;
@@ -304,26 +311,38 @@ impl Packing<'_> {
         Ok((kept, known))
     }
 
-    /// What in a layer knows where the environment lies.
-    fn look_for_places(&self, name: &str, plan: &Plan, python: &Found, known: &mut Known) {
+    /// Finds the files of a layer that contain the path of the environment.
+    fn find_embedded_paths(
+        &self,
+        name: &str,
+        plan: &Plan,
+        python: &DetectedPython,
+        known: &mut LayerInfo,
+    ) {
         let site = python.site();
         match (&python.kind, name) {
-            (_, LOCAL) | (Kind::Venv, INTERPRETER) => {}
-            (Kind::Venv, _) => known.naming = prefix::naming(plan, &self.places, Some(&site)),
-            (Kind::Prefix, _) => known.naming = prefix::naming(plan, &self.places, None),
+            (_, LOCAL) | (EnvironmentKind::Venv, INTERPRETER) => {}
+            (EnvironmentKind::Venv, _) => {
+                known.naming = prefix::naming(plan, &self.places, Some(&site))
+            }
+            (EnvironmentKind::Prefix, _) => known.naming = prefix::naming(plan, &self.places, None),
         }
-        if (&python.kind, name) == (&Kind::Prefix, INTERPRETER) {
+        if (&python.kind, name) == (&EnvironmentKind::Prefix, INTERPRETER) {
             known.written_into = prefix::written_into(self.root);
         }
     }
 
-    /// Packs the user's own, with the description of it all.
-    fn finish(mut self, python: Option<Python>, mut own: Plan) -> Result<Packed, Report> {
-        let newest = |known: &Known| known.glibc.clone();
+    /// Packs the user's own code with the description of all layers.
+    fn finish(
+        mut self,
+        python: Option<Python>,
+        mut own: Plan,
+    ) -> Result<PackedEnvironment, Report> {
+        let newest = |known: &LayerInfo| known.glibc.clone();
         let here = self.python.and_then(|python| elf::read(&python.executable));
         let here = here.map(|elf| elf.machine);
         let surveyed = survey(&own, self.python, &self.places);
-        let known: Vec<&Known> = self.layers.iter().map(|layer| &layer.known).collect();
+        let known: Vec<&LayerInfo> = self.layers.iter().map(|layer| &layer.known).collect();
         let glibc = known.iter().copied().chain([&surveyed]).filter_map(newest).max();
         let machines = known.iter().copied().chain([&surveyed]).flat_map(|known| &known.machines);
         for (machine, file) in machines {
@@ -349,9 +368,9 @@ impl Packing<'_> {
         let mut bytes = serde_json::to_vec_pretty(&manifest)
             .map_err(|error| Report::trouble(format!("cannot write JSON: {error}")))?;
         bytes.push(b'\n');
-        own.put(MANIFEST.into(), 0o644, What::Bytes(bytes));
+        own.put(MANIFEST.into(), 0o644, EntryKind::Bytes(bytes));
         self.layer(LOCAL, own)?;
         self.notes.extend(too_large(&self.layers, LARGE_BYTES));
-        Ok(Packed { layers: self.layers, manifest, notes: self.notes })
+        Ok(PackedEnvironment { layers: self.layers, manifest, notes: self.notes })
     }
 }

@@ -1,19 +1,19 @@
-//! From an environment on this machine to archives that make it work on any other.
+//! Packs Python environments into archives that work on any node.
 //!
-//! An environment becomes a few layers that change as seldom as possible: the interpreter where it must travel, the
-//! packages of others, what the user wrote. Each is an archive that is always the same for the same content, and is kept,
-//! so that what has not changed is neither read nor sent again.
+//! An environment becomes a few layers that change as rarely as possible: the interpreter if it must be bundled, third-party
+//! packages, the user's own code. The same content always gives the same archive, and archives are cached, so unchanged layers are
+//! neither read nor uploaded again.
 //!
-//! * `same` and `plan`: what goes into an archive, and that it does not change meanwhile.
-//! * `archive`: a plan as a `.tar.gz`, compressed on all cores.
-//! * `elf`: what programs and libraries ask of a machine.
-//! * `bytecode`, `scripts` and `local`: what must be changed on the way, and why.
-//! * `python` and `prefix`: which interpreter an environment has, and what in it knows its place.
-//! * `survey`: how large a layer is, and what it asks of a machine.
-//! * `cache`: what was packed before.
-//! * `layers`: from an environment to its layers.
-//! * `ready`: archives that somebody else has packed, looked through.
-//! * `build`, `lists` and `pex`: environments that are made first, from a list of packages or a pex.
+//! * `same` and `plan`: content of an archive, and detection of changes while it is read.
+//! * `archive`: writes a plan as a `.tar.gz`, compressed on all cores.
+//! * `elf`: requirements of programs and libraries.
+//! * `bytecode`, `scripts` and `local`: files that are changed on the way.
+//! * `python` and `prefix`: the interpreter of an environment, and files that contain its path.
+//! * `survey`: size and requirements of a layer.
+//! * `cache`: packed layers.
+//! * `layers`: splits an environment into layers.
+//! * `ready`: validates archives made by other tools.
+//! * `build`, `lists` and `pex`: environments built from a list of packages or a pex.
 
 mod archive;
 mod build;
@@ -33,9 +33,9 @@ mod same;
 mod scripts;
 mod survey;
 
-pub use build::{make, must_be_made};
-pub use cache::{Cache, Known, root};
-pub use layers::{Layer, Packed, pack};
+pub use build::{build, needs_build};
+pub use cache::{Cache, LayerInfo, root};
+pub use layers::{Layer, PackedEnvironment, pack};
 pub use plan::Plan;
-pub use ready::{Holds, check};
-pub use same::{Same, Stamp};
+pub use ready::{Expected, validate};
+pub use same::{FileStamp, StableFile};

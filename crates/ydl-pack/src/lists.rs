@@ -1,34 +1,34 @@
-//! Lists of packages: what is said in them, and of what they name on this machine. An environment made from a list is made
-//! anew when any of that changes.
+//! Inputs of an environment built from a list of packages: the list, and the local files that it names. The environment is
+//! rebuilt when any of them changes.
 
 use super::{
     local::is_aside,
-    plan::{Outside, Plan, ends, unread},
-    same::Stamp,
+    plan::{OutsideLinks, Plan, ends, unread},
+    same::FileStamp,
 };
 use std::{fs, io::Read, path::Path};
 use ydl_os::report::Report;
 
-/// Lists that name lists that name lists: no more of them.
+/// Maximum number of nested lists.
 const LISTS_MAX: usize = 50;
-/// Longer than any description of a project.
+/// Longer than any project description.
 const DESCRIPTION_BYTES_MAX: u64 = 1 << 20;
-/// Where a project says what it needs.
+/// Files in which a project declares its dependencies.
 const DESCRIPTIONS: [&str; 3] = ["pyproject.toml", "setup.cfg", "setup.py"];
 
-/// What a line of a list names on this machine.
+/// Local file named by a line of a list.
 #[derive(Debug, PartialEq, Eq)]
-enum Named<'a> {
+enum LocalRef<'a> {
     /// Another list.
     List(&'a str),
-    /// What is installed so that it can be edited: it is not copied, but what it needs is installed.
+    /// Editable install: not copied, but its dependencies are installed.
     Edited(&'a str),
-    /// What is copied.
+    /// Package that is copied.
     Copied(&'a str),
 }
 
-/// What a list of packages, or a project's `pyproject.toml`, says, with the lists it names, and how what it names on this
-/// machine looks from outside.
+/// Content of a list of packages or of a project's `pyproject.toml`, with the lists it names and the metadata of the local
+/// files it names.
 pub(super) fn said(path: &Path) -> Result<Vec<u8>, Report> {
     let mut said = Vec::new();
     let mut lists = vec![path.to_path_buf()];
@@ -38,19 +38,19 @@ pub(super) fn said(path: &Path) -> Result<Vec<u8>, Report> {
         let dir = list.parent().unwrap_or(Path::new("/"));
         let text = fs::read(&list).map_err(|error| unread(&list, &error))?;
         if ends(&list, ".toml") {
-            said.extend(described(dir));
+            said.extend(declared(dir));
             continue;
         }
         for line in String::from_utf8_lossy(&text).lines() {
-            match named(line) {
-                Some(Named::List(name)) => {
+            match parse_line(line) {
+                Some(LocalRef::List(name)) => {
                     let other = dir.join(name);
                     if other.is_file() && !lists.contains(&other) && lists.len() < LISTS_MAX {
                         lists.push(other);
                     }
                 }
-                Some(Named::Edited(path)) => said.extend(described(&dir.join(path))),
-                Some(Named::Copied(path)) => said.extend(looks(&dir.join(path))),
+                Some(LocalRef::Edited(path)) => said.extend(declared(&dir.join(path))),
+                Some(LocalRef::Copied(path)) => said.extend(fingerprint(&dir.join(path))),
                 None => {}
             }
         }
@@ -59,43 +59,43 @@ pub(super) fn said(path: &Path) -> Result<Vec<u8>, Report> {
     Ok(said)
 }
 
-fn named(line: &str) -> Option<Named<'_>> {
+fn parse_line(line: &str) -> Option<LocalRef<'_>> {
     let line = line.trim();
     let words = [
-        (["-r", "--requirement"], Named::List as fn(_) -> _),
-        (["-c", "--constraint"], Named::List),
-        (["-e", "--editable"], Named::Edited),
+        (["-r", "--requirement"], LocalRef::List as fn(_) -> _),
+        (["-c", "--constraint"], LocalRef::List),
+        (["-e", "--editable"], LocalRef::Edited),
     ];
     for ([short, long], is) in words {
         let rest = match line.strip_prefix(long) {
             Some(rest) => rest.strip_prefix(['=', ' ']),
-            // Of short words the rest may follow at once.
+            // A short option may be followed by its value without a space.
             None => line.strip_prefix(short).filter(|_| !line.starts_with("--")),
         };
         if let Some(rest) = rest {
             let rest = rest.trim_start_matches(['=', ' ']);
-            return place(rest).map(is).or_else(|| match is("") {
-                Named::List(_) => Some(Named::List(word(rest)?)),
-                Named::Edited(_) | Named::Copied(_) => None,
+            return local_path(rest).map(is).or_else(|| match is("") {
+                LocalRef::List(_) => Some(LocalRef::List(word(rest)?)),
+                LocalRef::Edited(_) | LocalRef::Copied(_) => None,
             });
         }
     }
-    // `name @ file:///where`, or the place alone.
+    // `name @ file:///where`, or the path alone.
     let rest = match line.split_once('@') {
         Some((_, rest)) if rest.trim_start().starts_with("file:") => rest.trim_start(),
         _ => line,
     };
-    place(rest).map(Named::Copied)
+    local_path(rest).map(LocalRef::Copied)
 }
 
-/// The first word of something, without what pip may be told after it.
+/// First word, without options of pip behind it.
 fn word(text: &str) -> Option<&str> {
     let word = text.split([' ', ';', '#', '\t']).next()?;
     (!word.is_empty()).then_some(word)
 }
 
-/// The path that something is, if it is one.
-fn place(text: &str) -> Option<&str> {
+/// Path in a requirement, if it is one.
+fn local_path(text: &str) -> Option<&str> {
     let word = word(text)?.split('[').next()?;
     let path = match word.strip_prefix("file:") {
         Some(path) => path.strip_prefix("//localhost").or(path.strip_prefix("//")).unwrap_or(path),
@@ -106,13 +106,13 @@ fn place(text: &str) -> Option<&str> {
     is_path.then_some(path)
 }
 
-/// What a project says that it needs. Of other files that it names, as lists of packages or projects beside it, so much as can be
-/// seen: each text in quotes that is a path.
-fn described(dir: &Path) -> Vec<u8> {
+/// Dependencies that a project declares. Other files that it names, such as lists of packages or neighbouring projects, are
+/// covered as far as they appear as quoted paths.
+fn declared(dir: &Path) -> Vec<u8> {
     let mut said = Vec::new();
     for name in DESCRIPTIONS {
         let mut text = Vec::new();
-        // What is not there or cannot be read is found out about by whoever installs it.
+        // Missing or unreadable files are reported by the installer.
         let _ = fs::File::open(dir.join(name))
             .and_then(|file| file.take(DESCRIPTION_BYTES_MAX).read_to_end(&mut text));
         let quoted = String::from_utf8_lossy(&text).into_owned();
@@ -121,7 +121,7 @@ fn described(dir: &Path) -> Vec<u8> {
             let is_list = ends(&other, ".txt") && other.is_file();
             let is_copied = ends(&other, ".whl") || is_project(&other);
             if !part.is_empty() && part != "." && (is_list || is_copied) {
-                said.extend(looks(&other));
+                said.extend(fingerprint(&other));
             }
         }
         said.extend(text);
@@ -133,13 +133,12 @@ fn is_project(dir: &Path) -> bool {
     DESCRIPTIONS.iter().any(|name| dir.join(name).is_file())
 }
 
-/// How a project or a wheel looks from outside; what building leaves in it does not count. What cannot be read is found out
-/// about by whoever installs it.
-fn looks(path: &Path) -> Vec<u8> {
+/// Fingerprint of a project or a wheel, without build products. Missing or unreadable files are reported by the installer.
+fn fingerprint(path: &Path) -> Vec<u8> {
     if let Ok(about) = fs::metadata(path)
         && about.is_file()
     {
-        return Stamp::of(&about).known_by().to_vec();
+        return FileStamp::of(&about).known_by().to_vec();
     }
     let left = |_: &Path, path: &Path| {
         let name = path.file_name().unwrap_or_default();
@@ -147,7 +146,7 @@ fn looks(path: &Path) -> Vec<u8> {
         built || ends(path, ".egg-info") || is_aside(path)
     };
     let mut plan = Plan::default();
-    let looked = plan.add_tree(path, Path::new(""), Outside::Leave, &left);
+    let looked = plan.add_tree(path, Path::new(""), OutsideLinks::Leave, &left);
     looked.map_or_else(|_| Vec::new(), |()| plan.key("").into_bytes())
 }
 
@@ -162,7 +161,7 @@ mod tests {
     }
 
     #[test]
-    fn a_list_counts_with_the_lists_it_names() {
+    fn nested_lists_are_part_of_the_inputs() {
         let dir = tempfile::tempdir().expect("a directory");
         let write = |name: &str, text: &str| write(dir.path(), name, text);
         write("requirements.txt", "-rmore.txt\n--constraint=pins.txt\nnumpy\n-r nowhere.txt\n");
@@ -174,33 +173,33 @@ mod tests {
     }
 
     #[test]
-    fn what_a_line_names_is_known_in_every_form() {
+    fn local_references_are_parsed_in_every_form() {
         for (line, is) in [
-            ("-r more.txt", Some(Named::List("more.txt"))),
-            ("-rmore.txt # all", Some(Named::List("more.txt"))),
-            ("--requirement=a.txt", Some(Named::List("a.txt"))),
-            ("-c/x/pins.txt", Some(Named::List("/x/pins.txt"))),
-            ("-e ./mine", Some(Named::Edited("./mine"))),
-            ("-e.", Some(Named::Edited("."))),
-            ("--editable=../a[fast]", Some(Named::Edited("../a"))),
+            ("-r more.txt", Some(LocalRef::List("more.txt"))),
+            ("-rmore.txt # all", Some(LocalRef::List("more.txt"))),
+            ("--requirement=a.txt", Some(LocalRef::List("a.txt"))),
+            ("-c/x/pins.txt", Some(LocalRef::List("/x/pins.txt"))),
+            ("-e ./mine", Some(LocalRef::Edited("./mine"))),
+            ("-e.", Some(LocalRef::Edited("."))),
+            ("--editable=../a[fast]", Some(LocalRef::Edited("../a"))),
             ("-e git+https://x/y", None),
-            ("file:///x/a.whl", Some(Named::Copied("/x/a.whl"))),
-            ("a @ file:///x/a.whl ; extra", Some(Named::Copied("/x/a.whl"))),
-            ("a@ file:x/a.whl", Some(Named::Copied("x/a.whl"))),
+            ("file:///x/a.whl", Some(LocalRef::Copied("/x/a.whl"))),
+            ("a @ file:///x/a.whl ; extra", Some(LocalRef::Copied("/x/a.whl"))),
+            ("a@ file:x/a.whl", Some(LocalRef::Copied("x/a.whl"))),
             ("a @ https://x/a.whl", None),
-            ("./mine[fast] ; python_version > '3'", Some(Named::Copied("./mine"))),
-            (".", Some(Named::Copied("."))),
+            ("./mine[fast] ; python_version > '3'", Some(LocalRef::Copied("./mine"))),
+            (".", Some(LocalRef::Copied("."))),
             ("numpy==1", None),
             ("--extra-index-url https://x", None),
             ("# ./mine", None),
             ("", None),
         ] {
-            assert_eq!(named(line), is, "{line}");
+            assert_eq!(parse_line(line), is, "{line}");
         }
     }
 
     #[test]
-    fn what_a_list_names_on_this_machine_counts_as_it_is() {
+    fn local_files_are_part_of_the_inputs() {
         let dir = tempfile::tempdir().expect("a directory");
         let write = |name: &str, text: &str| write(dir.path(), name, text);
         write("requirements.txt", "./mine[fast]\nnumpy\n");
@@ -215,7 +214,7 @@ mod tests {
     }
 
     #[test]
-    fn of_what_can_be_edited_its_needs_count_and_its_code_does_not() {
+    fn editable_projects_count_by_their_dependencies_not_their_code() {
         let dir = tempfile::tempdir().expect("a directory");
         let write = |name: &str, text: &str| write(dir.path(), name, text);
         write("requirements.txt", "-e ./mine\n");

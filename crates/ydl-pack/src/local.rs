@@ -1,9 +1,9 @@
-//! What the user wrote: packages that are installed so that they can be edited, or from a directory of this machine.
+//! The user's own code: editable packages, or packages installed from a directory of this machine.
 //!
-//! On a node nothing is edited. So an editable package becomes an ordinary one, or a directory beside the others with a
-//! `.pth` file that leads there from wherever the environment lies.
+//! Nothing is edited on a node, so an editable package becomes an ordinary one, or a directory next to the others with a `.pth`
+//! file that leads to it from wherever the environment is.
 
-use super::plan::{Outside, Plan, What, ends, relative};
+use super::plan::{EntryKind, OutsideLinks, Plan, ends, relative};
 use std::{
     collections::{BTreeMap, BTreeSet},
     fs,
@@ -11,8 +11,8 @@ use std::{
 };
 use ydl_os::report::Report;
 
-/// Names in a project that no program imports.
-const ASIDE: [&str; 12] = [
+/// Project directories that no program imports.
+const NOT_IMPORTED: [&str; 12] = [
     ".git",
     ".hg",
     ".svn",
@@ -29,29 +29,29 @@ const ASIDE: [&str; 12] = [
 /// Longer than any list of paths.
 const TEXT_BYTES_MAX: u64 = 4 << 20;
 
-/// What is the user's own in an environment.
+/// The user's own code in an environment.
 #[derive(Debug, Default)]
-pub(super) struct Local {
-    /// Directories and files elsewhere, by the name they get.
+pub(super) struct LocalCode {
+    /// Directories and files elsewhere, by their name in the environment.
     from: BTreeMap<PathBuf, PathBuf>,
-    /// Files that are written anew.
+    /// Files that are rewritten.
     written: BTreeMap<PathBuf, Vec<u8>>,
-    /// What belongs to the user's packages, and moves as it is.
+    /// Files of the user's packages, moved unchanged.
     own: BTreeSet<PathBuf>,
-    /// What has no use on a node.
+    /// Files without use on a node.
     gone: BTreeSet<PathBuf>,
 }
 
-impl Local {
-    /// Looks for it in what an environment has in its `site`.
-    pub fn of(root: &Path, site: &Path, all: &Plan) -> Result<Local, Report> {
-        let mut local = Local::default();
+impl LocalCode {
+    /// Finds it in the `site` directory of an environment.
+    pub fn of(root: &Path, site: &Path, all: &Plan) -> Result<LocalCode, Report> {
+        let mut local = LocalCode::default();
         let inside = |name: &&PathBuf| name.parent() == Some(site);
         for name in all.entries.keys().filter(inside) {
             if ends(name, ".dist-info") {
-                local.see_package(root, site, name);
+                local.add_package(root, site, name);
             } else if ends(name, ".pth") {
-                local.see_paths(root, site, name, all)?;
+                local.add_path_file(root, site, name, all)?;
             } else if ends(name, ".egg-link") {
                 local.gone.insert(name.clone());
             }
@@ -59,7 +59,7 @@ impl Local {
         Ok(local)
     }
 
-    /// Takes what is the user's own out of `all` and into a plan of its own.
+    /// Moves the user's own code from `all` into a plan of its own.
     pub fn split(&self, all: &mut Plan) -> Result<Plan, Report> {
         let mut plan = Plan::default();
         let names: Vec<PathBuf> = all.entries.keys().cloned().collect();
@@ -74,8 +74,8 @@ impl Local {
                 && let Some(entry) = all.entries.remove(&name)
             {
                 match entry.what {
-                    // The packages of others may be in it, too.
-                    What::Directory => drop(all.entries.insert(name, entry)),
+                    // May contain third-party packages, too.
+                    EntryKind::Directory => drop(all.entries.insert(name, entry)),
                     what => plan.put(name, entry.mode, what),
                 }
             }
@@ -83,20 +83,20 @@ impl Local {
         for (name, from) in &self.from {
             let about = fs::metadata(from).map_err(|error| super::plan::unread(from, &error))?;
             if about.is_dir() {
-                plan.add_tree(from, name, Outside::Leave, &|_, path| is_aside(path))?;
+                plan.add_tree(from, name, OutsideLinks::Leave, &|_, path| is_aside(path))?;
             } else {
-                let (from, was) = (from.clone(), super::same::Stamp::of(&about));
-                plan.put(name.clone(), 0o644, What::File { from, was });
+                let (from, was) = (from.clone(), super::same::FileStamp::of(&about));
+                plan.put(name.clone(), 0o644, EntryKind::File { from, was });
             }
         }
         for (name, bytes) in &self.written {
-            plan.put(name.clone(), 0o644, What::Bytes(bytes.clone()));
+            plan.put(name.clone(), 0o644, EntryKind::Bytes(bytes.clone()));
         }
         Ok(plan)
     }
 
-    /// A package that was installed from a directory of this machine.
-    fn see_package(&mut self, root: &Path, site: &Path, info: &Path) {
+    /// Handles a package that was installed from a directory of this machine.
+    fn add_package(&mut self, root: &Path, site: &Path, info: &Path) {
         let Some(said) = read(&root.join(info).join("direct_url.json")) else {
             return;
         };
@@ -106,12 +106,12 @@ impl Local {
             return;
         }
         self.own.extend(record(root, site, info));
-        // That it could be edited there is said to nobody here.
+        // Editable metadata has no meaning on a node.
         self.own.insert(info.join("RECORD"));
     }
 
-    /// A file of paths: what leads out of the environment is brought along.
-    fn see_paths(
+    /// Handles a `.pth` file: directories outside the environment are included.
+    fn add_path_file(
         &mut self,
         root: &Path,
         site: &Path,
@@ -127,7 +127,7 @@ impl Local {
         for line in text.lines() {
             let words = line.trim_end();
             if words.starts_with("import ") || words.starts_with("import\t") {
-                match self.see_import(root, site, words, all)? {
+                match self.add_import_line(root, site, words, all)? {
                     true => changed = true,
                     false => lines.push(words.to_owned()),
                 }
@@ -137,14 +137,14 @@ impl Local {
                 continue;
             }
             let Ok(path) = real.join(site).join(words).canonicalize() else {
-                // It leads nowhere, here and there.
+                // Dangling on this machine and on the node.
                 continue;
             };
             let name = match path.strip_prefix(&real) {
                 Ok(inside) => inside.to_path_buf(),
                 Err(_) => {
                     changed = true;
-                    self.bring(&path)
+                    self.include(&path)
                 }
             };
             changed |= Path::new(words).is_absolute();
@@ -162,8 +162,8 @@ impl Local {
         Ok(())
     }
 
-    /// A directory that goes beside the packages.
-    fn bring(&mut self, path: &Path) -> PathBuf {
+    /// Includes a directory next to the packages.
+    fn include(&mut self, path: &Path) -> PathBuf {
         if let Some((name, _)) = self.from.iter().find(|(_, from)| from.as_path() == path) {
             return name.clone();
         }
@@ -173,8 +173,8 @@ impl Local {
         name
     }
 
-    /// A line that runs code at every start. Whether it is gone, because what it finds is put where Python looks anyway.
-    fn see_import(
+    /// Handles a line that runs code at startup. Returns whether it can be dropped, since what it finds is put in the import path.
+    fn add_import_line(
         &mut self,
         root: &Path,
         site: &Path,
@@ -194,8 +194,7 @@ impl Local {
                 "the environment `{}` cannot be packed: `{module}` finds an editable package by paths of this machine",
                 root.display()
             );
-            let hint =
-                "install that package without `-e` (`--editable`), then it travels like any other";
+            let hint = "install that package without `-e` (`--editable`)";
             return Err(Report::bad_input(what).hint(hint));
         };
         for (package, path) in mapping {
@@ -216,7 +215,7 @@ impl Local {
     }
 }
 
-/// What belongs to a package, as it says itself.
+/// Files of a package according to its `RECORD`.
 pub(super) fn record(root: &Path, site: &Path, info: &Path) -> Vec<PathBuf> {
     let said = read(&root.join(info).join("RECORD")).unwrap_or_default();
     let name = |line: &str| match line.strip_prefix('"') {
@@ -226,20 +225,20 @@ pub(super) fn record(root: &Path, site: &Path, info: &Path) -> Vec<PathBuf> {
     said.lines().filter_map(name).collect()
 }
 
-/// What in a project is not imported: the past, the editor's, other environments.
+/// Returns whether a directory of a project is not imported: history, editor files, other environments.
 pub(super) fn is_aside(path: &Path) -> bool {
     let name = path.file_name().unwrap_or_default();
-    ASIDE.iter().any(|aside| name == *aside) || path.join("pyvenv.cfg").is_file()
+    NOT_IMPORTED.iter().any(|aside| name == *aside) || path.join("pyvenv.cfg").is_file()
 }
 
-/// Whose byte code that is, whatever wrote it.
+/// Source of any byte code.
 pub(super) fn source_of(name: &Path) -> Option<PathBuf> {
     let dir = name.parent().filter(|dir| dir.ends_with("__pycache__"))?;
     let stem = name.file_name()?.to_str()?.split(".cpython-").next()?;
     Some(dir.parent()?.join(format!("{stem}.py")))
 }
 
-/// A path without `..` and `.`, if it stays where it is.
+/// Normalizes `..` and `.`; `None` if the path leads out.
 fn normal(path: &Path) -> Option<PathBuf> {
     let mut parts = Vec::new();
     for part in path.components() {
@@ -261,7 +260,7 @@ pub(super) fn read(path: &Path) -> Option<String> {
     String::from_utf8(fs::read(path).ok()?).ok()
 }
 
-/// `MAPPING: dict[str, str] = {'package': '/where/it/is', …}`, as setuptools writes it.
+/// Parses `MAPPING: dict[str, str] = {…}` as written by setuptools.
 fn mapping(code: &str) -> Option<Vec<(String, String)>> {
     let line = code.lines().find(|line| line.starts_with("MAPPING"))?;
     let mut rest = line.split_once('{')?.1.trim_start();
@@ -276,7 +275,7 @@ fn mapping(code: &str) -> Option<Vec<(String, String)>> {
     Some(pairs)
 }
 
-/// A string as Python prints it, and what follows.
+/// Parses a Python string literal; returns it with the rest.
 fn literal(text: &str) -> Option<(String, &str)> {
     let quote = text.chars().next().filter(|c| matches!(c, '\'' | '"'))?;
     let mut found = String::new();
@@ -309,7 +308,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_setuptools_writes_is_read() {
+    fn the_mapping_of_setuptools_is_parsed() {
         let code = "import sys\nMAPPING: dict[str, str] = {'a': '/x/it\\'s a', \"b.c\": '/y\\\\z/\\u00fc',}\n";
         let expected = vec![
             ("a".to_owned(), "/x/it's a".to_owned()),
@@ -322,7 +321,7 @@ mod tests {
     }
 
     #[test]
-    fn a_record_cannot_lead_out() {
+    fn a_record_cannot_escape_the_environment() {
         let site = Path::new("lib/python3.11/site-packages");
         assert_eq!(normal(&site.join("../../../bin/x")), Some("bin/x".into()));
         assert_eq!(normal(&site.join("../../../../x")), None);

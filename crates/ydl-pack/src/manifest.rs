@@ -1,68 +1,68 @@
-//! What a packed environment says of itself, to whoever puts it together again.
+//! Manifest of a packed environment, read by the agent that restores it.
 
 use serde::{Deserialize, Serialize};
 
-/// What the environment, or the directory of its layers, is called in a container.
+/// Name of the environment, or of the directory of its layers, in a container.
 pub const ENVIRONMENT: &str = "environment";
-/// The file in the layer `local` that holds it.
+/// File of the layer `local` that contains the manifest.
 pub const MANIFEST: &str = "environment.json";
-/// The layer with the interpreter, where one travels.
+/// Layer with a bundled interpreter.
 pub const INTERPRETER: &str = "interpreter";
-/// The layer with what others wrote.
+/// Layer with third-party packages.
 pub const PACKAGES: &str = "packages";
-/// The layer with what the user wrote.
+/// Layer with the user's own code.
 pub const LOCAL: &str = "local";
 
-/// What a packed environment says of itself.
+/// Manifest of a packed environment.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Manifest {
-    /// Of this description.
+    /// Version of the format.
     pub format: u32,
-    /// What it was made for, as `uname -m` says it; nothing if nothing in it asks for a machine.
+    /// Required machine type as printed by `uname -m`; `None` without binaries.
     pub machine: Option<String>,
-    /// The newest version of the C library that something in it needs.
+    /// Required version of the C library.
     pub glibc: Option<(u32, u32)>,
-    /// Which file needs that.
+    /// File that requires that version.
     pub glibc_file: Option<String>,
-    /// Its interpreter; without one it is a directory with `bin` in it and nothing else.
+    /// The interpreter; `None` for a directory with `bin` in it and nothing else.
     pub python: Option<Python>,
-    /// Where it was, by every name that something in it has for that place.
+    /// Original paths of the environment.
     #[serde(default)]
     pub was_at: Vec<String>,
-    /// Texts in it that name that place, and must name the new one where it arrives.
+    /// Text files that contain an original path and are rewritten when the environment is restored.
     #[serde(default)]
     pub naming: Vec<String>,
 }
 
-/// The interpreter of an environment.
+/// Interpreter of an environment.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Python {
-    /// What must be the same, such as `3.11`.
+    /// Required minor version, such as `3.11`.
     pub minor: String,
-    /// All of it, such as `3.11.7`, where it is known.
+    /// Full version, such as `3.11.7`, if known.
     pub version: String,
-    /// Where it was on the machine that packed it.
+    /// Path on the machine that packed it.
     pub executable: String,
-    /// Whether it is in a layer of its own.
-    pub carried: bool,
-    /// Whether it finds its own library only if it is told where.
-    pub told_libraries: bool,
-    /// Whether something else finds libraries of the environment only if it is told where.
-    pub told_packages: bool,
-    /// Whether the environment is the installation itself with everything around it, as conda's are.
+    /// The interpreter is in a layer of its own.
+    pub bundled: bool,
+    /// The interpreter finds its library only through `LD_LIBRARY_PATH`.
+    pub needs_library_path: bool,
+    /// Other files find libraries of the environment only through `LD_LIBRARY_PATH`.
+    pub packages_need_library_path: bool,
+    /// The environment is a complete installation, as made by conda.
     pub whole: bool,
-    /// Whether it also sees the packages of the interpreter's own installation.
+    /// The packages of the interpreter's own installation are visible.
     pub system_packages: bool,
 }
 
 impl Manifest {
-    /// The one there is.
+    /// Current version.
     pub const FORMAT: u32 = 1;
 }
 
-/// A text that names one path, with another in its place; nothing if it does not name it. What only begins with the same
-/// letters is another path.
-pub fn renamed(text: &str, from: &str, to: &str) -> Option<String> {
+/// Replaces the path `from` in a text. Returns `None` if the text does not contain it; longer paths with the same prefix do not
+/// count.
+pub fn replace_path(text: &str, from: &str, to: &str) -> Option<String> {
     let mut found = None::<String>;
     let mut done = 0;
     for (at, _) in text.match_indices(from) {
@@ -86,8 +86,8 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_path_is_renamed_and_its_neighbours_are_not() {
-        let to = |text| renamed(text, "/home/me/env", "/x");
+    fn a_path_is_replaced_and_longer_ones_are_not() {
+        let to = |text| replace_path(text, "/home/me/env", "/x");
         assert_eq!(
             to("prefix=/home/me/env\n-L/home/me/env/lib '/home/me/env'").as_deref(),
             Some("prefix=/x\n-L/x/lib '/x'")

@@ -1,9 +1,9 @@
-//! A pex as an environment: its wheels are laid out as they were installed, and byte code and scripts follow from that.
+//! A pex as an environment: its wheels are installed, and byte code and scripts follow from that.
 
 use super::{
-    build::{Build, Site, find_program},
+    build::{Build, BuildSlot, find_program},
     plan::unread,
-    same::Stamp,
+    same::FileStamp,
 };
 use std::{
     fs,
@@ -12,10 +12,10 @@ use std::{
 };
 use ydl_os::report::Report;
 
-/// The newest minor version of Python that is looked for.
+/// Highest minor version of Python that is searched.
 const MINOR_MAX: u32 = 20;
 
-/// Prints which minor versions of Python 3 the wheels in a pex are for; nothing if any will do.
+/// Prints the minor versions of Python 3 that the wheels of a pex require; nothing if any will do.
 const VERSIONS: &str = "import json, re, sys, zipfile
 with zipfile.ZipFile(sys.argv[1]) as pex:
     about = json.loads(pex.read('PEX-INFO'))
@@ -25,7 +25,7 @@ rules = ' '.join(about.get('interpreter_constraints') or [])
 print(*wanted or re.findall(r'==3\\.(\\d+)', rules))
 ";
 
-/// Lays the wheels of a pex out in the environment that runs this. Nothing may leave it, or grow beyond all bounds.
+/// Installs the wheels of a pex into the environment that runs this script. Files must stay inside it and within limits.
 const UNPACK: &str = "import configparser, os, sys, zipfile
 site = next(path for path in sys.path if path.endswith('site-packages'))
 prefix, limit = sys.prefix, 64 << 30
@@ -95,16 +95,16 @@ for path in names:
                 script(target, text.encode())
 ";
 
-/// The environment that a pex holds, made unless it is there.
-pub(super) fn make(path: &Path, tell: &dyn Fn(String)) -> Result<PathBuf, Report> {
+/// Returns the environment of a pex, built unless it is cached.
+pub(super) fn make(path: &Path, notify: &dyn Fn(String)) -> Result<PathBuf, Report> {
     let path = path.canonicalize().map_err(|error| unread(path, &error))?;
     let about = fs::metadata(&path).map_err(|error| unread(&path, &error))?;
-    let mut key = Stamp::of(&about).known_by().to_vec();
+    let mut key = FileStamp::of(&about).known_by().to_vec();
     key.extend(path.to_string_lossy().as_bytes());
     let name = path.file_stem().unwrap_or_default().to_string_lossy().into_owned();
-    let site = Site::of(&name, &key)?;
-    site.make(tell, |build| {
-        tell(format!("making an environment from `{}`", path.display()));
+    let site = BuildSlot::of(&name, &key)?;
+    site.make(notify, |build| {
+        notify(format!("building an environment from `{}`", path.display()));
         let python = interpreter(&path)?;
         let mut venv = Command::new(&python);
         venv.args(["-I", "-m", "venv", "--without-pip"]).arg(&build.dir);
@@ -119,11 +119,11 @@ fn unpack(build: &Build, path: &Path) -> Result<(), Report> {
     build.run("unpacking the pex", &mut unpack)
 }
 
-/// An interpreter on this machine for which the wheels in the pex are made.
+/// Finds an interpreter on this machine for which the wheels are built.
 fn interpreter(path: &Path) -> Result<PathBuf, Report> {
     let any = find_program("python3").or_else(|| find_program("python"));
     let Some(any) = any else {
-        let what = format!("there is no `python3` to open `{}` with", path.display());
+        let what = format!("no `python3` found to read `{}`", path.display());
         return Err(Report::bad_input(what).hint("install one"));
     };
     let mut asked = Command::new(&any);
@@ -131,7 +131,7 @@ fn interpreter(path: &Path) -> Result<PathBuf, Report> {
     let said = asked.stdin(Stdio::null()).stderr(Stdio::null()).output();
     let said = said.ok().filter(|said| said.status.success()).ok_or_else(|| {
         let what = format!("`{}` is not a pex: it has no `PEX-INFO`", path.display());
-        let hint = "make one with `pex -r requirements.txt -o job.pex`, in one file";
+        let hint = "build one with `pex -r requirements.txt -o job.pex`, in one file";
         Report::bad_input(what).hint(hint)
     })?;
     let said = String::from_utf8_lossy(&said.stdout).into_owned();
@@ -146,14 +146,14 @@ fn interpreter(path: &Path) -> Result<PathBuf, Report> {
     }
     let minors: Vec<_> = wanted.iter().map(|minor| format!("3.{minor}")).collect();
     let what = format!(
-        "`{}` is made for Python {}, and there is none on this machine",
+        "`{}` is built for Python {}, which is not installed on this machine",
         path.display(),
         minors.join(" or ")
     );
-    Err(Report::bad_input(what).hint("install it, or make the pex with the Python that is here"))
+    Err(Report::bad_input(what).hint("install it, or build the pex with an installed Python"))
 }
 
-/// Whether it starts: a shim may lead to a version that is not there.
+/// Returns whether it starts: a shim may lead to a version that is not installed.
 fn works(python: &Path) -> bool {
     let mut command = Command::new(python);
     command.args(["-I", "-c", ""]);

@@ -1,9 +1,9 @@
-//! What goes into an archive, in its order: the same content is always the same archive, whoever packs it when.
+//! Plan of an archive: its content in order. The same content always gives the same archive.
 
 use super::{
     bytecode,
     local::source_of,
-    same::{Same, Stamp},
+    same::{FileStamp, StableFile},
 };
 use ring::digest::{Context, SHA256};
 use std::{
@@ -19,38 +19,38 @@ use ydl_os::{reason, report::Report};
 
 /// Deeper than any sensible directory.
 const DEPTH_MAX: usize = 100;
-/// An archive of more entries than this takes a node longer to unpack than a job should wait.
+/// Maximum number of entries: a larger archive takes a node too long to unpack.
 const ENTRIES_MAX: usize = 500_000;
-/// When everything in an archive was last written: the first moment of 1980, which every format can say.
-pub(super) const WHEN: u32 = 315_532_800;
+/// Modification time of all entries: start of 1980, the earliest that every format supports.
+pub(super) const MTIME: u32 = 315_532_800;
 
-/// What goes into an archive, by the name it has there.
+/// Content of an archive, by name.
 #[derive(Clone, Debug, Default)]
 pub struct Plan {
-    pub(super) entries: BTreeMap<PathBuf, Entry>,
-    /// What was left out, in sentences.
+    pub(super) entries: BTreeMap<PathBuf, PlanEntry>,
+    /// Messages about skipped files.
     pub(super) notes: Vec<String>,
-    /// Links that lead nowhere.
+    /// Dangling links.
     lost: Vec<PathBuf>,
 }
 
 #[derive(Clone, Debug)]
-pub(super) struct Entry {
+pub(super) struct PlanEntry {
     pub mode: u32,
-    pub what: What,
+    pub what: EntryKind,
 }
 
 #[derive(Clone, Debug)]
-pub(super) enum What {
+pub(super) enum EntryKind {
     Directory,
     File {
         from: PathBuf,
-        was: Stamp,
+        was: FileStamp,
     },
-    /// Byte code that remembers when its source was written: in the archive that is [`WHEN`].
+    /// Byte code that records the modification time of its source: in the archive that is [`MTIME`].
     ByteCode {
         from: PathBuf,
-        was: Stamp,
+        was: FileStamp,
     },
     Bytes(Vec<u8>),
     Link {
@@ -58,46 +58,46 @@ pub(super) enum What {
     },
 }
 
-/// What to do about a link that leads to a directory elsewhere.
+/// Handling of a link to a directory outside.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Outside {
+pub(super) enum OutsideLinks {
     Refuse,
-    /// It is left out, and noted.
+    /// Skipped with a note.
     Leave,
 }
 
 impl Plan {
-    /// Looks through a directory. Links inside it stay links; links that lead out of it to files become those files,
-    /// because what they lead to is not on the nodes. What is neither file, directory nor link is nobody's data.
+    /// Scans a directory. Links inside it stay links; links to files outside become copies of those files, which do not exist on
+    /// the nodes. Sockets, pipes and devices are skipped.
     pub fn of(root: &Path) -> Result<Plan, Report> {
         let mut plan = Plan::default();
-        plan.add_tree(root, Path::new(""), Outside::Refuse, &|_, _| false)?;
+        plan.add_tree(root, Path::new(""), OutsideLinks::Refuse, &|_, _| false)?;
         Ok(plan)
     }
 
-    /// Adds what is below a directory under that name. `skip` is asked with the path below the root and the whole one.
+    /// Adds the content of a directory under a name. `skip` gets the path below the root and the whole path.
     pub(super) fn add_tree(
         &mut self,
         root: &Path,
         name: &Path,
-        outside: Outside,
+        outside: OutsideLinks,
         skip: &dyn Fn(&Path, &Path) -> bool,
     ) -> Result<(), Report> {
         let real = root.canonicalize().map_err(|error| unread(root, &error))?;
-        let walk = Walk { root: &real, name, outside, skip };
+        let walk = DirWalk { root: &real, name, outside, skip };
         let added = self.add_directory(&walk, &real, Path::new(""), 0);
-        self.notes.extend(lost(&std::mem::take(&mut self.lost)));
+        self.notes.extend(dangling(&std::mem::take(&mut self.lost)));
         added
     }
 
-    /// What was left out, in sentences.
+    /// Messages about skipped files.
     pub fn notes(&self) -> &[String] {
         &self.notes
     }
 
     fn add_directory(
         &mut self,
-        walk: &Walk<'_>,
+        walk: &DirWalk<'_>,
         dir: &Path,
         below: &Path,
         depth: usize,
@@ -114,7 +114,7 @@ impl Plan {
                     "cannot pack `{}`: it has more than {ENTRIES_MAX} files",
                     walk.root.display()
                 );
-                let hint = "leave out what the job does not need, or name what it needs one by one";
+                let hint = "leave out files that the job does not need, or list the needed ones";
                 return Err(Report::bad_input(what).hint(hint));
             }
             let below = below.join(entry.file_name());
@@ -130,7 +130,7 @@ impl Plan {
 
     fn add_one(
         &mut self,
-        walk: &Walk<'_>,
+        walk: &DirWalk<'_>,
         path: &Path,
         below: &Path,
         about: &fs::Metadata,
@@ -139,13 +139,13 @@ impl Plan {
         let mut mode = about.permissions().mode() & 0o777;
         let name = walk.name.join(below);
         if about.is_dir() {
-            // Whoever unpacks it must be able to write into it.
-            self.put(name, mode | 0o700, What::Directory);
+            // Directories must be writable for the user who unpacks them.
+            self.put(name, mode | 0o700, EntryKind::Directory);
             return self.add_directory(walk, path, below, depth + 1);
         }
         let what = if about.is_symlink() {
-            match self.led_to(walk, path)? {
-                Some(what @ What::Link { .. }) => {
+            match self.resolve_link(walk, path)? {
+                Some(what @ EntryKind::Link { .. }) => {
                     mode = 0o777;
                     what
                 }
@@ -158,8 +158,8 @@ impl Plan {
             }
         } else if about.is_file() {
             let from = path.to_path_buf();
-            let was = Stamp::of(about);
-            What::File { from, was }
+            let was = FileStamp::of(about);
+            EntryKind::File { from, was }
         } else {
             return Ok(());
         };
@@ -167,17 +167,21 @@ impl Plan {
         Ok(())
     }
 
-    /// What a link stands for; nothing if it leads nowhere.
-    fn led_to(&mut self, walk: &Walk<'_>, path: &Path) -> Result<Option<What>, Report> {
+    /// Resolves a link. Returns `None` if it dangles.
+    fn resolve_link(
+        &mut self,
+        walk: &DirWalk<'_>,
+        path: &Path,
+    ) -> Result<Option<EntryKind>, Report> {
         let target = match path.canonicalize() {
             Ok(target) => target,
             Err(error)
                 if error.kind() == io::ErrorKind::PermissionDenied
-                    && walk.outside == Outside::Refuse =>
+                    && walk.outside == OutsideLinks::Refuse =>
             {
                 return Err(unread(path, &error));
             }
-            // What is not there, and links that lead to each other.
+            // Missing targets and link cycles.
             Err(_) => {
                 self.lost.push(path.to_path_buf());
                 return Ok(None);
@@ -186,44 +190,44 @@ impl Plan {
         if let Ok(inside) = target.strip_prefix(walk.root) {
             let from = path.parent().and_then(|dir| dir.strip_prefix(walk.root).ok());
             let to = relative(from.unwrap_or(Path::new("")), inside);
-            return Ok(Some(What::Link { to }));
+            return Ok(Some(EntryKind::Link { to }));
         }
         let about = fs::metadata(&target).map_err(|error| unread(path, &error))?;
         if about.is_dir() {
             let leads = format!("leads out of the directory to `{}`", target.display());
-            if walk.outside == Outside::Leave {
+            if walk.outside == OutsideLinks::Leave {
                 self.notes.push(format!("`{}` {leads}: it is left out", path.display()));
                 return Ok(None);
             }
             let what = format!("cannot pack `{}`: it {leads}", path.display());
-            let hint = "put the directory itself there, or name it as a file of its own";
+            let hint = "put the directory itself there, or list it in `files`";
             return Err(Report::bad_input(what).hint(hint));
         }
-        let was = Stamp::of(&about);
-        Ok(about.is_file().then_some(What::File { from: target, was }))
+        let was = FileStamp::of(&about);
+        Ok(about.is_file().then_some(EntryKind::File { from: target, was }))
     }
 
-    /// Adds one entry, and the directories above it.
-    pub(super) fn put(&mut self, name: PathBuf, mode: u32, what: What) {
+    /// Adds one entry and its parent directories.
+    pub(super) fn put(&mut self, name: PathBuf, mode: u32, what: EntryKind) {
         let mut above = name.parent();
         while let Some(dir) = above.filter(|dir| !dir.as_os_str().is_empty()) {
             if self.entries.contains_key(dir) {
                 break;
             }
-            let what = What::Directory;
-            self.entries.insert(dir.to_path_buf(), Entry { mode: 0o755, what });
+            let what = EntryKind::Directory;
+            self.entries.insert(dir.to_path_buf(), PlanEntry { mode: 0o755, what });
             above = dir.parent();
         }
-        self.entries.insert(name, Entry { mode, what });
+        self.entries.insert(name, PlanEntry { mode, what });
     }
 
-    /// The length of all files together.
+    /// Total length of all files.
     pub(super) fn bytes(&self) -> u64 {
         self.entries.values().map(|entry| entry.what.bytes()).sum()
     }
 
-    /// By which it is known that nothing has changed: names, and how files look from outside. Byte code beside its source
-    /// is what Python leaves behind when a program runs, and no change.
+    /// Key of the content: names and file metadata. Byte code beside its source is left behind by Python when a program runs, and
+    /// is no change.
     pub(super) fn key(&self, about: &str) -> String {
         let mut context = Context::new(&SHA256);
         let mut see = |part: &[u8]| {
@@ -243,50 +247,50 @@ impl Plan {
             see(name.as_os_str().as_bytes());
             see(&entry.mode.to_le_bytes());
             match &entry.what {
-                What::Directory => see(b"d"),
-                What::File { was, .. } => see(&was.known_by()),
-                What::ByteCode { was, .. } => {
+                EntryKind::Directory => see(b"d"),
+                EntryKind::File { was, .. } => see(&was.known_by()),
+                EntryKind::ByteCode { was, .. } => {
                     see(b"c");
                     see(&was.known_by());
                 }
-                What::Bytes(bytes) => see(bytes),
-                What::Link { to } => see(to.as_os_str().as_bytes()),
+                EntryKind::Bytes(bytes) => see(bytes),
+                EntryKind::Link { to } => see(to.as_os_str().as_bytes()),
             }
         }
         hex::encode(context.finish().as_ref())
     }
 
-    /// Writes the archive. A file that is not what it was when the plan was made is an error.
+    /// Writes the archive. Fails if a file changed since the plan was made.
     pub fn write(&self, out: impl Write) -> io::Result<()> {
         let mut archive = Builder::new(out);
         for (name, entry) in &self.entries {
             let mut header = Header::new_gnu();
             header.set_mode(entry.mode);
-            header.set_mtime(WHEN.into());
+            header.set_mtime(MTIME.into());
             header.set_uid(0);
             header.set_gid(0);
             header.set_size(entry.what.bytes());
             match &entry.what {
-                What::Directory => {
+                EntryKind::Directory => {
                     header.set_entry_type(EntryType::Directory);
                     archive.append_data(&mut header, name, io::empty())?;
                 }
-                What::Link { to } => {
+                EntryKind::Link { to } => {
                     header.set_entry_type(EntryType::Symlink);
                     archive.append_link(&mut header, name, to)?;
                 }
-                What::File { from, was } => {
+                EntryKind::File { from, was } => {
                     header.set_entry_type(EntryType::Regular);
-                    archive.append_data(&mut header, name, Same::open(from, *was)?)?;
+                    archive.append_data(&mut header, name, StableFile::open(from, *was)?)?;
                 }
-                What::ByteCode { from, was } => {
+                EntryKind::ByteCode { from, was } => {
                     header.set_entry_type(EntryType::Regular);
                     let mut bytes = Vec::with_capacity(was.bytes as usize);
-                    Same::open(from, *was)?.read_to_end(&mut bytes)?;
-                    bytecode::set_time(&mut bytes, WHEN);
+                    StableFile::open(from, *was)?.read_to_end(&mut bytes)?;
+                    bytecode::set_time(&mut bytes, MTIME);
                     archive.append_data(&mut header, name, bytes.as_slice())?;
                 }
-                What::Bytes(bytes) => {
+                EntryKind::Bytes(bytes) => {
                     header.set_entry_type(EntryType::Regular);
                     archive.append_data(&mut header, name, bytes.as_slice())?;
                 }
@@ -296,24 +300,24 @@ impl Plan {
     }
 }
 
-impl What {
+impl EntryKind {
     fn bytes(&self) -> u64 {
         match self {
-            What::Directory | What::Link { .. } => 0,
-            What::File { was, .. } | What::ByteCode { was, .. } => was.bytes,
-            What::Bytes(bytes) => bytes.len() as u64,
+            EntryKind::Directory | EntryKind::Link { .. } => 0,
+            EntryKind::File { was, .. } | EntryKind::ByteCode { was, .. } => was.bytes,
+            EntryKind::Bytes(bytes) => bytes.len() as u64,
         }
     }
 }
 
-struct Walk<'a> {
+struct DirWalk<'a> {
     root: &'a Path,
     name: &'a Path,
-    outside: Outside,
+    outside: OutsideLinks,
     skip: &'a dyn Fn(&Path, &Path) -> bool,
 }
 
-/// The way from one directory below a root to something else below it.
+/// Relative path from one directory below a root to another place below it.
 pub(super) fn relative(from: &Path, to: &Path) -> PathBuf {
     let parts = |path: &'_ Path| -> Vec<PathBuf> {
         let normal = path.components().filter(|one| matches!(one, Component::Normal(_)));
@@ -329,8 +333,8 @@ pub(super) fn relative(from: &Path, to: &Path) -> PathBuf {
     }
 }
 
-/// A sentence about links that lead nowhere; some environments have hundreds.
-fn lost(links: &[PathBuf]) -> Option<String> {
+/// Message about dangling links; some environments have hundreds.
+fn dangling(links: &[PathBuf]) -> Option<String> {
     let first = links.iter().min()?.display();
     Some(match links.len() {
         1 => format!("the link `{first}` leads nowhere: it is left out"),
@@ -339,15 +343,14 @@ fn lost(links: &[PathBuf]) -> Option<String> {
     })
 }
 
-/// How a name ends.
+/// Returns whether a name has the given ending.
 pub(super) fn ends(name: &Path, with: &str) -> bool {
     let bytes = name.file_name().map(OsStr::as_bytes).unwrap_or_default();
     bytes.ends_with(with.as_bytes())
 }
 
-/// What people do about files that they may not read.
-pub(super) const READABLE: &str =
-    "make it readable for yourself, or take it out: everything in it is packed";
+/// Hint for unreadable files.
+pub(super) const READABLE: &str = "make it readable, or remove it: the whole directory is packed";
 
 pub(super) fn unread(path: &Path, error: &io::Error) -> Report {
     let what = format!("cannot read `{}`: {}", path.display(), reason(error));

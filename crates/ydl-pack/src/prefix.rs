@@ -1,14 +1,14 @@
-//! An interpreter with everything around it, as conda makes it, and what in any environment knows where it lies.
+//! Interpreters with their whole installation, as made by conda, and files of any environment that contain its path.
 //!
-//! Libraries of conda find each other by ways relative to themselves, so everything that conda has installed stays
-//! together. What pip has installed beside it brings its own and is a layer by itself, as in a virtual environment.
+//! Conda's libraries find each other by relative paths, so everything that conda installed stays together. Packages that pip
+//! installed next to it bring their own libraries and form a layer, as in a virtual environment.
 
 use super::{
     archive::cores,
     local::{read, record, source_of},
-    plan::{Plan, What, ends},
+    plan::{EntryKind, Plan, ends},
 };
-use crate::manifest::renamed;
+use crate::manifest::replace_path;
 use serde_json::Value;
 use std::{
     collections::BTreeSet,
@@ -17,12 +17,12 @@ use std::{
     thread,
 };
 
-/// Longer than any text that names a path; what is longer is data.
+/// Maximum size of a text that is searched for paths; longer files are data.
 const TEXT_BYTES_MAX: u64 = 4 << 20;
-/// What finds itself wherever it lies, whatever was compiled into it.
-const FINDS_ITSELF: [&str; 2] = ["bin/python", "lib/libpython"];
+/// Files that locate themselves at run time, whatever path was compiled in.
+const RELOCATABLE: [&str; 2] = ["bin/python", "lib/libpython"];
 
-/// Takes what is not of packages of pip's or its like out of `all`.
+/// Moves the packages of pip and similar tools out of `all`.
 pub(super) fn part(all: &mut Plan, root: &Path, site: &Path) -> Plan {
     let mut packages = BTreeSet::new();
     let inside = |name: &&PathBuf| name.parent() == Some(site) && ends(name, ".dist-info");
@@ -35,11 +35,11 @@ pub(super) fn part(all: &mut Plan, root: &Path, site: &Path) -> Plan {
     let is_package = |name: &PathBuf| {
         packages.contains(name) || source_of(name).is_some_and(|it| packages.contains(&it))
     };
-    // A directory is theirs if nothing else is in it: one that two layers have must be put together file by file.
+    // A directory with other files must be composed file by file, since both layers have a part of it.
     let mut theirs = BTreeSet::new();
     let mut shared = BTreeSet::new();
     for (name, entry) in &all.entries {
-        if !matches!(entry.what, What::Directory) {
+        if !matches!(entry.what, EntryKind::Directory) {
             let to = match is_package(name) {
                 true => &mut theirs,
                 false => &mut shared,
@@ -55,7 +55,7 @@ pub(super) fn part(all: &mut Plan, root: &Path, site: &Path) -> Plan {
             continue;
         };
         let (stays, goes) = match entry.what {
-            What::Directory => (theirs.contains(&name), shared.contains(&name)),
+            EntryKind::Directory => (theirs.contains(&name), shared.contains(&name)),
             _ => (is_package(&name), false),
         };
         if !stays || goes {
@@ -69,33 +69,33 @@ pub(super) fn part(all: &mut Plan, root: &Path, site: &Path) -> Plan {
     installation
 }
 
-/// Texts that name one of these places. Of a virtual environment, `site` does not: what pip installs there knows no place.
+/// Text files that contain one of these paths. In a virtual environment `site` is skipped: pip embeds no paths there.
 pub(super) fn naming(plan: &Plan, places: &[String], site: Option<&Path>) -> Vec<String> {
-    let texts: Vec<(&PathBuf, &What)> = plan
+    let texts: Vec<(&PathBuf, &EntryKind)> = plan
         .entries
         .iter()
         .filter(|(name, entry)| {
             let small = match &entry.what {
-                What::File { was, .. } => was.bytes <= TEXT_BYTES_MAX,
-                What::Bytes(_) => true,
-                What::Directory | What::ByteCode { .. } | What::Link { .. } => false,
+                EntryKind::File { was, .. } => was.bytes <= TEXT_BYTES_MAX,
+                EntryKind::Bytes(_) => true,
+                EntryKind::Directory | EntryKind::ByteCode { .. } | EntryKind::Link { .. } => false,
             };
             let known = ends(name, ".pyc") || ends(name, ".so") || ends(name, ".a");
             small && !known && site.is_none_or(|site| !name.starts_with(site))
         })
         .map(|(name, entry)| (name, &entry.what))
         .collect();
-    let names = |(_, what): &&(&PathBuf, &What)| {
+    let names = |(_, what): &&(&PathBuf, &EntryKind)| {
         let text = match what {
-            What::File { from, .. } => read(from),
-            What::Bytes(bytes) => String::from_utf8(bytes.clone()).ok(),
-            What::Directory | What::ByteCode { .. } | What::Link { .. } => None,
+            EntryKind::File { from, .. } => read(from),
+            EntryKind::Bytes(bytes) => String::from_utf8(bytes.clone()).ok(),
+            EntryKind::Directory | EntryKind::ByteCode { .. } | EntryKind::Link { .. } => None,
         };
-        // What has a zero in it is no text.
+        // Files with a zero byte are not text.
         let text = text.filter(|text| !text.contains('\0'));
         text.is_some_and(|text| {
             let mut places = places.iter();
-            places.any(|place| renamed(&text, place, "").is_some())
+            places.any(|place| replace_path(&text, place, "").is_some())
         })
     };
     let each = texts.len().div_ceil(cores()).max(1);
@@ -108,13 +108,13 @@ pub(super) fn naming(plan: &Plan, places: &[String], site: Option<&Path>) -> Vec
             })
         });
         let parts: Vec<_> = parts.collect();
-        // A part that ended badly named nothing.
+        // A chunk that ended in the middle of a character contained no match.
         let parts = parts.into_iter().filter_map(|part| part.join().ok());
         parts.flatten().collect()
     })
 }
 
-/// Programs and libraries into which conda has written where they lie.
+/// Binaries into which conda wrote its path.
 pub(super) fn written_into(root: &Path) -> Vec<String> {
     let mut found = BTreeSet::new();
     let all = fs::read_dir(root.join("conda-meta"));
@@ -124,7 +124,7 @@ pub(super) fn written_into(root: &Path) -> Vec<String> {
         let paths = said["paths_data"]["paths"].as_array();
         for path in paths.into_iter().flatten() {
             let name = path["_path"].as_str().unwrap_or_default();
-            let finds_itself = FINDS_ITSELF.iter().any(|own| name.starts_with(own));
+            let finds_itself = RELOCATABLE.iter().any(|own| name.starts_with(own));
             let binary = path["file_mode"] == "binary" && !ends(Path::new(name), ".pyc");
             if binary && !finds_itself && root.join(name).is_file() {
                 found.insert(name.to_owned());
@@ -134,7 +134,7 @@ pub(super) fn written_into(root: &Path) -> Vec<String> {
     found.into_iter().collect()
 }
 
-/// What a person should know of an environment of conda's.
+/// Warnings about a conda environment.
 pub(super) fn notes(root: &Path, written_into: &[String]) -> Vec<String> {
     let mut notes = Vec::new();
     if let Some(first) = written_into.first() {
@@ -150,7 +150,7 @@ pub(super) fn notes(root: &Path, written_into: &[String]) -> Vec<String> {
     let scripts = fs::read_dir(root.join("etc/conda/activate.d"));
     let mut scripts = scripts.into_iter().flatten().flatten();
     if scripts.any(|script| ends(&script.path(), ".sh")) {
-        let what = "what conda runs at activation, in `etc/conda/activate.d`, is not run on a node";
+        let what = "scripts that conda runs at activation, in `etc/conda/activate.d`, do not run on a node";
         notes.push(what.to_owned());
     }
     notes
@@ -166,7 +166,7 @@ mod tests {
     }
 
     #[test]
-    fn what_conda_installed_stays_together_and_what_pip_installed_is_a_layer() {
+    fn conda_packages_stay_together_and_pip_packages_form_a_layer() {
         let dir = tempfile::tempdir().expect("a directory");
         let site = Path::new("lib/python3.11/site-packages");
         let put = |name: &str, text: &str| write(&dir.path().join(name), text);
@@ -208,7 +208,7 @@ mod tests {
     }
 
     #[test]
-    fn texts_that_name_their_place_are_found_and_data_is_none() {
+    fn texts_with_embedded_paths_are_found_and_data_is_skipped() {
         let dir = tempfile::tempdir().expect("a directory");
         let place = "/opt/env".to_owned();
         write(&dir.path().join("etc/a.conf"), "root=/opt/env/x\n");
@@ -223,7 +223,7 @@ mod tests {
     }
 
     #[test]
-    fn what_conda_has_written_a_path_into_is_known() {
+    fn binaries_with_embedded_paths_are_found() {
         let dir = tempfile::tempdir().expect("a directory");
         let put = |name: &str, text: &str| write(&dir.path().join(name), text);
         put("conda-meta/history", "==> 2026 <==\n");

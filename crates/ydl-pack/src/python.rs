@@ -1,6 +1,6 @@
-//! Which Python an environment has, without starting it.
+//! Detects the Python of an environment without running it.
 
-use super::{elf, same::Stamp};
+use super::{elf, same::FileStamp};
 use std::{
     collections::{BTreeMap, BTreeSet},
     ffi::{OsStr, OsString},
@@ -9,45 +9,45 @@ use std::{
 };
 use ydl_os::report::Report;
 
-/// Installations that every node is expected to have at the same place.
+/// Installations that every node is expected to have in the same place.
 const SYSTEM: [&str; 3] = ["/usr", "/usr/local", "/"];
 
-/// Whether that is where the system is installed.
+/// Returns whether a path is a system installation.
 pub(super) fn is_system(dir: &Path) -> bool {
     SYSTEM.iter().any(|own| dir == Path::new(own))
 }
 
-/// Of the standard library, what no job imports.
+/// Modules of the standard library that no job imports.
 const UNUSED: [&str; 6] =
     ["test", "idlelib", "turtledemo", "ensurepip", "site-packages", "dist-packages"];
 
-/// What a directory with `bin` in it is.
+/// EnvironmentKind of an environment.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) enum Kind {
-    /// Packages beside an interpreter that is elsewhere.
+pub(super) enum EnvironmentKind {
+    /// Packages next to an interpreter elsewhere.
     Venv,
-    /// An interpreter and everything around it, as conda makes it.
+    /// An interpreter with its whole installation, as made by conda.
     Prefix,
 }
 
-/// The Python of an environment.
+/// Python of an environment.
 #[derive(Clone, Debug)]
-pub(super) struct Found {
-    pub kind: Kind,
-    /// Such as `3.11`.
+pub(super) struct DetectedPython {
+    pub kind: EnvironmentKind,
+    /// Minor version, such as `3.11`.
     pub minor: String,
     pub version: String,
-    /// The interpreter itself, behind all links.
+    /// The interpreter itself, with all links resolved.
     pub executable: PathBuf,
-    pub was: Stamp,
-    /// The installation it belongs to.
+    pub was: FileStamp,
+    /// Installation of the interpreter.
     pub base: PathBuf,
     pub system_packages: bool,
 }
 
-impl Found {
-    /// Looks at an environment; nothing if it has no Python.
-    pub fn of(root: &Path) -> Result<Option<Found>, Report> {
+impl DetectedPython {
+    /// Inspects an environment. Returns `None` if it has no Python.
+    pub fn of(root: &Path) -> Result<Option<DetectedPython>, Report> {
         let link = root.join("bin/python");
         let link = match link.symlink_metadata() {
             Ok(_) => link,
@@ -67,7 +67,7 @@ impl Found {
             .map(|(key, value)| (key.trim(), value.trim()))
             .collect();
         let whole = |what: String| {
-            let hint = "make the environment anew, with an interpreter that is there";
+            let hint = "recreate the environment with an installed interpreter";
             Report::bad_input(what).hint(hint)
         };
         let executable = link.canonicalize().map_err(|error| {
@@ -79,12 +79,12 @@ impl Found {
             );
             match error.kind() {
                 io::ErrorKind::PermissionDenied => {
-                    Report::bad_input(format!("{what} may not be read")).hint(super::plan::READABLE)
+                    Report::bad_input(format!("{what} is not readable")).hint(super::plan::READABLE)
                 }
-                _ => whole(format!("{what} is not there")),
+                _ => whole(format!("{what} does not exist")),
             }
         })?;
-        // A copy in the environment is no use without what it was copied from.
+        // A copy in the environment needs the installation that it was copied from.
         let copied = root.canonicalize().is_ok_and(|real| executable.starts_with(real));
         let home = said.get("home").filter(|_| copied).map(Path::new);
         let original = home.and_then(|home| home.join(executable.file_name()?).canonicalize().ok());
@@ -102,11 +102,11 @@ impl Found {
         let own =
             said.is_empty() && root.canonicalize().is_ok_and(|real| executable.starts_with(real));
         let kind = match own {
-            true => Kind::Prefix,
-            false => Kind::Venv,
+            true => EnvironmentKind::Prefix,
+            false => EnvironmentKind::Venv,
         };
         let base = executable.parent().and_then(Path::parent).unwrap_or(root);
-        // Fedora and its kin have it in `lib64`.
+        // Fedora and related distributions use `lib64`.
         let has_library = |lib| base.join(format!("{lib}/python{minor}/os.py")).is_file();
         if !["lib", "lib64"].into_iter().any(has_library) {
             return Err(whole(format!(
@@ -117,10 +117,10 @@ impl Found {
         }
         let version = version.map(str::to_owned);
         let version = version.or_else(|| version_of(base, &minor));
-        Ok(Some(Found {
+        Ok(Some(DetectedPython {
             kind,
             version: version.unwrap_or_else(|| minor.clone()),
-            was: Stamp::of(&about),
+            was: FileStamp::of(&about),
             base: base.to_path_buf(),
             executable: executable.clone(),
             system_packages: said
@@ -130,30 +130,30 @@ impl Found {
         }))
     }
 
-    /// The interpreter's word in the names of byte code.
+    /// Tag of the interpreter in names of byte code.
     pub fn tag(&self) -> String {
         format!("cpython-{}", self.minor.replace('.', ""))
     }
 
-    /// Where its packages are, below the environment.
+    /// Directory of its packages, relative to the environment.
     pub fn site(&self) -> PathBuf {
         format!("lib/python{}/site-packages", self.minor).into()
     }
 
-    /// Whether every node is expected to have it.
+    /// Returns whether every node is expected to have it.
     pub fn is_system(&self) -> bool {
         is_system(&self.base)
     }
 
-    /// Whether it finds its own library only if it is told where.
-    pub fn told_libraries(&self) -> bool {
+    /// Returns whether it finds its library only through `LD_LIBRARY_PATH`.
+    pub fn needs_library_path(&self) -> bool {
         let elf = elf::read(&self.executable).unwrap_or_default();
         let shared = elf.needs.iter().any(|name| name.starts_with("libpython"));
         shared && !elf.paths.iter().any(|path| path.starts_with("$ORIGIN"))
     }
 
-    /// What the interpreter and its own modules load from beside it, as conda's do: names in `lib`. Those of a system stay
-    /// with the system.
+    /// Names in `lib` of libraries that the interpreter and its modules load, as with conda. Libraries of a system installation stay
+    /// there.
     pub fn libraries(&self) -> BTreeSet<OsString> {
         let mut found = BTreeSet::new();
         if self.is_system() {
@@ -167,7 +167,7 @@ impl Found {
         while let Some(path) = left.pop() {
             for name in elf::read(&path).unwrap_or_default().needs {
                 let library = lib.join(&name);
-                // A name with a way in it is none.
+                // Paths are skipped.
                 if name.contains('/') || !library.is_file() || !found.insert(name.into()) {
                     continue;
                 }
@@ -182,7 +182,7 @@ impl Found {
         found
     }
 
-    /// Whether something of its installation does not travel with it. `libraries` do.
+    /// Returns whether a file of the installation is not needed on a node. `libraries` are.
     pub fn is_unused(&self, below: &Path, libraries: &BTreeSet<OsString>) -> bool {
         let parts: Vec<_> = below.iter().map(|part| part.to_string_lossy()).collect();
         let parts: Vec<&str> = parts.iter().map(AsRef::as_ref).collect();
@@ -197,7 +197,7 @@ impl Found {
         }
     }
 
-    /// The same of what is below `lib`.
+    /// StableFile for files below `lib`.
     fn is_unused_library(&self, parts: &[&str], libraries: &BTreeSet<OsString>) -> bool {
         let library = self.library();
         match parts {
@@ -212,12 +212,12 @@ impl Found {
         }
     }
 
-    /// What the directory of its standard library is called.
+    /// Name of the directory of the standard library.
     fn library(&self) -> String {
         format!("python{}", self.minor)
     }
 
-    /// In which directory that is. Fedora and its kin have it in `lib64`.
+    /// Its parent directory. Fedora and related distributions use `lib64`.
     fn lib(&self) -> &'static str {
         let mut all = ["lib", "lib64"].into_iter();
         let has_library = |lib: &&str| {
@@ -228,7 +228,7 @@ impl Found {
     }
 }
 
-/// All of a version, as an installation's own headers say it.
+/// Full version, from the installation's headers.
 fn version_of(base: &Path, minor: &str) -> Option<String> {
     let header = base.join(format!("include/python{minor}/patchlevel.h"));
     let said = fs::read_to_string(header).ok()?;
@@ -236,7 +236,7 @@ fn version_of(base: &Path, minor: &str) -> Option<String> {
     Some(line.split('"').nth(1)?.to_owned())
 }
 
-/// Which `lib/python3.…` it has; the one that `pyvenv.cfg` names, where there are several.
+/// The `lib/python3.…` of an installation; the one in `pyvenv.cfg` if there are several.
 fn minor(root: &Path, version: Option<&str>) -> Option<String> {
     let mut all = Vec::new();
     for entry in fs::read_dir(root.join("lib")).into_iter().flatten().flatten() {
@@ -262,18 +262,18 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_standard_library_travels_from_wherever_it_is() {
+    fn a_standard_library_is_bundled_from_any_place() {
         for lib in ["lib", "lib64"] {
             let dir = tempfile::tempdir().expect("a directory");
             let library = dir.path().join(lib).join("python3.12");
             fs::create_dir_all(&library).expect("a directory");
             fs::write(library.join("os.py"), "").expect("a file");
-            let found = Found {
-                kind: Kind::Venv,
+            let found = DetectedPython {
+                kind: EnvironmentKind::Venv,
                 minor: "3.12".into(),
                 version: "3.12.1".into(),
                 executable: dir.path().join("bin/python3.12"),
-                was: Stamp::of(&fs::metadata(dir.path()).expect("a directory")),
+                was: FileStamp::of(&fs::metadata(dir.path()).expect("a directory")),
                 base: dir.path().to_owned(),
                 system_packages: false,
             };

@@ -1,12 +1,12 @@
-//! Archives that somebody else has packed: what can be known of them before a cluster unpacks them.
+//! Validates archives made by other tools before a cluster unpacks them.
 //!
-//! A NodeManager unpacks what it is given. One that writes beside its own directory, or fills the disk, is found out about
-//! here: names and lengths are read once and what was found to be fine is remembered.
+//! A NodeManager unpacks any archive. One that would write outside its directory or fill the disk is rejected here: names and
+//! lengths are read once, and a valid archive is remembered.
 
 use super::{
     cache::{Cache, failed},
     plan::unread,
-    same::{Same, Stamp},
+    same::{FileStamp, StableFile},
 };
 use flate2::read::MultiGzDecoder;
 use std::{
@@ -23,48 +23,48 @@ mod zip;
 
 /// More than this fills the disk of most nodes.
 const BYTES_MAX: u64 = 200_000_000_000;
-/// No honest content becomes so many times smaller; below the second bound nobody is hurt.
+/// Maximum compression ratio of real content; applies only to archives that unpack to more than the second bound.
 const RATIO_MAX: u64 = 500;
 const RATIO_FROM_BYTES: u64 = 1_000_000_000;
-/// More than this takes a node longer to unpack than a job should wait.
+/// Maximum number of entries: a larger archive takes a node too long to unpack.
 const ENTRIES_MAX: usize = 2_000_000;
 
-/// What an archive should hold.
+/// Expected content of an archive.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Holds {
-    /// An environment: `bin` is in it, or in its one directory.
+pub enum Expected {
+    /// An environment: `bin` at the top, or in the only top-level directory.
     Environment,
-    /// Whatever the job's files are.
+    /// Any files.
     Anything,
 }
 
-/// What was seen of an archive so far.
-struct Seen {
+/// Scan of an archive.
+struct ArchiveScan {
     packed: u64,
     bytes: u64,
     entries: usize,
-    /// Links: whatever is unpacked through one of them lands elsewhere.
+    /// Links: an entry below one of them would be unpacked elsewhere.
     links: BTreeSet<PathBuf>,
     has_bin: bool,
 }
 
-/// Whether a cluster can unpack an archive, and whether it holds what it should.
-pub fn check(path: &Path, holds: Holds, cache: &Cache) -> Result<(), Report> {
+/// Checks that a cluster can unpack an archive, and that it has the expected content.
+pub fn validate(path: &Path, holds: Expected, cache: &Cache) -> Result<(), Report> {
     let about = fs::metadata(path).map_err(|error| unread(path, &error))?;
-    let was = Stamp::of(&about);
+    let was = FileStamp::of(&about);
     let mark = cache.checked(&format!("{holds:?} {}", path.display()), &was);
     if mark.is_file() {
         return Ok(());
     }
-    let mut seen = Seen {
+    let mut seen = ArchiveScan {
         packed: was.bytes,
         bytes: 0,
         entries: 0,
         links: BTreeSet::new(),
-        has_bin: holds == Holds::Anything,
+        has_bin: holds == Expected::Anything,
     };
     let low = path.to_string_lossy().to_lowercase();
-    let file = Same::open(path, was);
+    let file = StableFile::open(path, was);
     let found = file.and_then(|file| {
         if low.ends_with(".zip") || low.ends_with(".jar") {
             drop(file);
@@ -77,7 +77,7 @@ pub fn check(path: &Path, holds: Holds, cache: &Cache) -> Result<(), Report> {
     });
     let refused = |why: String| {
         let what = format!("the archive `{}` cannot be used: {why}", path.display());
-        let hint = "pack it anew, or name the directory itself: ydl packs it";
+        let hint = "recreate it, or name the directory itself: ydl packs it";
         Report::bad_input(what).hint(hint)
     };
     found.map_err(|error| refused(ydl_os::reason(&error)))?;
@@ -87,13 +87,13 @@ pub fn check(path: &Path, holds: Holds, cache: &Cache) -> Result<(), Report> {
     if let Some(dir) = mark.parent() {
         fs::create_dir_all(dir).map_err(|error| failed(dir, &error))?;
     }
-    // Where it cannot be remembered it is looked through again.
+    // If the result cannot be stored, the archive is scanned again next time.
     let _ = fs::write(mark, "");
     Ok(())
 }
 
-impl Seen {
-    fn see(&mut self, name: &Path, bytes: u64, link: bool) -> io::Result<()> {
+impl ArchiveScan {
+    fn add(&mut self, name: &Path, bytes: u64, link: bool) -> io::Result<()> {
         let inside = inside(name).ok_or_else(|| leads_out(name))?;
         self.before_links(&inside, name)?;
         let parts: Vec<_> = inside.iter().take(3).collect();
@@ -120,7 +120,7 @@ impl Seen {
     }
 }
 
-/// The length of an archive that is smaller than it seems.
+/// Formats the length of a compressed archive.
 fn small(bytes: u64) -> String {
     match bytes {
         0..1_000_000 => format!("{} KB", bytes.div_ceil(1000)),
@@ -128,8 +128,8 @@ fn small(bytes: u64) -> String {
     }
 }
 
-impl Seen {
-    /// Whether nothing on the way to that place is a link.
+impl ArchiveScan {
+    /// Checks that no parent directory of an entry is a link.
     fn before_links(&self, inside: &Path, name: &Path) -> io::Result<()> {
         let mut above = inside.ancestors().skip(1);
         match above.any(|dir| self.links.contains(dir)) {
@@ -142,13 +142,13 @@ impl Seen {
     }
 }
 
-/// A name as it is written, up to the zero that ends it.
+/// Name up to its terminating zero.
 fn path(bytes: &[u8]) -> PathBuf {
     let name = bytes.split(|byte| *byte == 0).next().unwrap_or_default();
     PathBuf::from(std::ffi::OsStr::from_bytes(name))
 }
 
-/// A name that stays in the directory it is unpacked to, without `.` in it.
+/// Normalizes a name; `None` if it leads out of the archive's directory.
 fn inside(name: &Path) -> Option<PathBuf> {
     let mut inside = PathBuf::new();
     for part in name.components() {

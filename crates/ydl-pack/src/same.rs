@@ -9,25 +9,25 @@ use std::{
 };
 use ydl_os::reason;
 
-/// By which a file is known to be the same still.
+/// Metadata that identifies the state of a file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Stamp {
-    /// How long it is.
+pub struct FileStamp {
+    /// Length.
     pub bytes: u64,
-    /// When it was written, in seconds: what byte code remembers of its source.
+    /// Modification time in seconds, which byte code records of its source.
     pub modified: i64,
     modified_ns: i64,
-    /// When anything about it was changed.
+    /// Time of the last change of status.
     changed: (i64, i64),
-    /// Whether it has several names.
+    /// The file has several hard links.
     shared: bool,
     inode: (u64, u64),
 }
 
-impl Stamp {
-    /// Of what was looked at.
-    pub fn of(about: &Metadata) -> Stamp {
-        Stamp {
+impl FileStamp {
+    /// FileStamp of file metadata.
+    pub fn of(about: &Metadata) -> FileStamp {
+        FileStamp {
             bytes: about.len(),
             modified: about.mtime(),
             modified_ns: about.mtime_nsec(),
@@ -37,20 +37,20 @@ impl Stamp {
         }
     }
 
-    /// When anything of it was last changed, since 1970. Nobody can set that.
+    /// Time of the last change of status since 1970, which no program can set.
     pub fn changed_at(self) -> Duration {
         let (seconds, nanos) = self.changed;
         Duration::new(seconds.max(0) as u64, nanos as u32)
     }
 
-    /// Whether nobody has written to it between the two: it may have got another name meanwhile.
-    fn is_unwritten(&self, now: &Stamp) -> bool {
-        let written = |it: &Stamp| (it.bytes, it.modified, it.modified_ns, it.inode);
+    /// Returns whether the content is unchanged; the file may have got another hard link meanwhile.
+    fn is_unwritten(&self, now: &FileStamp) -> bool {
+        let written = |it: &FileStamp| (it.bytes, it.modified, it.modified_ns, it.inode);
         written(self) == written(now)
     }
 
-    /// What is hashed to know it again. Another name is a change like any other, and whoever installs from a cache by hard
-    /// links gives every file another name with every environment: what has several is known without that time.
+    /// Fields that are hashed. A new hard link changes the status time, and installers that link files from a cache add one with
+    /// every environment: a file with several links is identified without that time.
     pub(super) fn known_by(mut self) -> [u8; 56] {
         if self.shared {
             self.changed = (0, 0);
@@ -58,7 +58,7 @@ impl Stamp {
         self.to_bytes()
     }
 
-    /// All of it as bytes, to be hashed or compared.
+    /// All fields as bytes.
     pub fn to_bytes(self) -> [u8; 56] {
         let parts = [
             self.bytes,
@@ -77,29 +77,29 @@ impl Stamp {
     }
 }
 
-/// A file that must be what it was, from its first byte to its last.
+/// File that must be unchanged from its first byte to its last.
 #[derive(Debug)]
-pub struct Same {
+pub struct StableFile {
     file: File,
     path: PathBuf,
-    was: Stamp,
+    was: FileStamp,
     left: u64,
 }
 
-impl Same {
-    /// Opens it, if it is still what it was.
-    pub fn open(path: &Path, was: Stamp) -> io::Result<Same> {
+impl StableFile {
+    /// Opens the file if it is unchanged.
+    pub fn open(path: &Path, was: FileStamp) -> io::Result<StableFile> {
         let file = File::open(path).map_err(|error| {
             let what = format!("cannot read `{}`: {}", path.display(), reason(&error));
             io::Error::new(error.kind(), what)
         })?;
-        let same = Same { file, path: path.to_path_buf(), was, left: was.bytes };
+        let same = StableFile { file, path: path.to_path_buf(), was, left: was.bytes };
         same.check()?;
         Ok(same)
     }
 
     fn check(&self) -> io::Result<()> {
-        match self.was.is_unwritten(&Stamp::of(&self.file.metadata()?)) {
+        match self.was.is_unwritten(&FileStamp::of(&self.file.metadata()?)) {
             true => Ok(()),
             false => Err(self.changed()),
         }
@@ -110,7 +110,7 @@ impl Same {
     }
 }
 
-impl Read for Same {
+impl Read for StableFile {
     fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
         let most = buffer.len().min(self.left.min(usize::MAX as u64) as usize);
         if most == 0 {
@@ -135,17 +135,17 @@ mod tests {
         let dir = tempfile::tempdir().expect("a directory");
         let path = dir.path().join("a");
         fs::write(&path, "one").expect("a file");
-        let stamp = || Stamp::of(&fs::metadata(&path).expect("a file"));
+        let stamp = || FileStamp::of(&fs::metadata(&path).expect("a file"));
         let before = stamp();
         fs::hard_link(&path, dir.path().join("b")).expect("a name");
         let shared = stamp().known_by();
-        Same::open(&path, before).expect("it is the same");
+        StableFile::open(&path, before).expect("it is the same");
         fs::hard_link(&path, dir.path().join("c")).expect("a name");
         assert_eq!(stamp().known_by(), shared, "a third name changes nothing");
         fs::write(&path, "two").expect("a file");
         let later = std::time::SystemTime::now() + std::time::Duration::from_secs(1);
         let file = File::options().write(true).open(&path).expect("a file");
         file.set_modified(later).expect("a time");
-        Same::open(&path, before).expect_err("it is another");
+        StableFile::open(&path, before).expect_err("it is another");
     }
 }

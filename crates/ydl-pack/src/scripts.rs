@@ -1,22 +1,22 @@
-//! Console scripts that find their interpreter wherever they lie.
+//! Console scripts that find their interpreter in any directory.
 //!
-//! A script names its interpreter by an absolute path in its first line. Linux takes no more than 127 bytes there and a
-//! container's path is longer; so the shell starts what lies beside the script.
+//! A script has an absolute path of its interpreter in its first line. Linux limits that line to 127 bytes and a container's path
+//! is longer; so a shell starts the interpreter next to the script.
 
-use super::plan::{Plan, What};
+use super::plan::{EntryKind, Plan};
 use std::{
     fs::File,
     io::Read,
     path::{Path, PathBuf},
 };
 
-/// Longer than any console script; what is longer is a program of another kind.
+/// Longer than any console script.
 const SCRIPT_BYTES_MAX: u64 = 1 << 20;
-/// Where the system's own programs are: what names one of them means it, on every node.
+/// Directories of system programs, which exist on every node.
 const SYSTEM: [&str; 3] = ["/usr/bin/", "/usr/local/bin/", "/bin/"];
 
-/// Rewrites the scripts in `bin` of an environment that was at one of these places. A script that cannot be read now is found
-/// out about when it is packed.
+/// Rewrites the scripts in `bin` of an environment with one of these original paths. Unreadable scripts are reported when they
+/// are packed.
 pub(super) fn rewrite(plan: &mut Plan, places: &[String]) {
     let in_bin = |name: &&PathBuf| name.parent() == Some(Path::new("bin"));
     let names: Vec<PathBuf> = plan.entries.keys().filter(in_bin).cloned().collect();
@@ -24,12 +24,12 @@ pub(super) fn rewrite(plan: &mut Plan, places: &[String]) {
         let Some(entry) = plan.entries.get_mut(&name) else {
             continue;
         };
-        if let What::File { from, was } = &entry.what
+        if let EntryKind::File { from, was } = &entry.what
             && was.bytes <= SCRIPT_BYTES_MAX
             && let Some(bytes) = read_script(from)
-            && let Some(bytes) = movable(&bytes).or_else(|| found(&bytes, places))
+            && let Some(bytes) = relocatable(&bytes).or_else(|| through_path(&bytes, places))
         {
-            entry.what = What::Bytes(bytes);
+            entry.what = EntryKind::Bytes(bytes);
         }
     }
 }
@@ -45,8 +45,8 @@ fn read_script(path: &Path) -> Option<Vec<u8>> {
     Some(bytes)
 }
 
-/// The script with another beginning; nothing if it is none of the environment's own Python.
-fn movable(bytes: &[u8]) -> Option<Vec<u8>> {
+/// Returns the script with a relocatable first line; `None` if it is not one of the environment's own Python.
+fn relocatable(bytes: &[u8]) -> Option<Vec<u8>> {
     let line = |from: usize| {
         let rest = bytes.get(from..)?;
         let end = rest.iter().position(|byte| *byte == b'\n')?;
@@ -54,7 +54,7 @@ fn movable(bytes: &[u8]) -> Option<Vec<u8>> {
     };
     let (first, second_at) = line(0)?;
     let (arguments, rest) = match first.strip_prefix("#!")?.trim() {
-        // What pip and uv write where the path is long or has a space in it.
+        // Form that pip and uv write if the path is long or contains a space.
         "/bin/sh" => {
             let (second, third_at) = line(second_at)?;
             let (third, rest) = line(third_at)?;
@@ -87,8 +87,8 @@ fn movable(bytes: &[u8]) -> Option<Vec<u8>> {
     Some(script)
 }
 
-/// The script of another program of the environment, which `PATH` leads to where it arrives.
-fn found(bytes: &[u8], places: &[String]) -> Option<Vec<u8>> {
+/// Returns the script of another program of the environment, started through `PATH`.
+fn through_path(bytes: &[u8], places: &[String]) -> Option<Vec<u8>> {
     let end = bytes.iter().position(|byte| *byte == b'\n')?;
     let first = std::str::from_utf8(bytes.get(..end)?).ok()?;
     let line = first.strip_prefix("#!")?.trim();
@@ -108,13 +108,13 @@ mod tests {
     use super::*;
 
     fn rewritten(text: &str) -> Option<String> {
-        movable(text.as_bytes()).map(|bytes| String::from_utf8(bytes).expect("text"))
+        relocatable(text.as_bytes()).map(|bytes| String::from_utf8(bytes).expect("text"))
     }
 
     const HEAD: &str = "#!/bin/sh\n'''exec' \"$(dirname -- \"$0\")/python\" \"$0\" \"$@\"\n' '''\n";
 
     #[test]
-    fn scripts_of_python_find_it_beside_them() {
+    fn python_scripts_use_the_interpreter_next_to_them() {
         let body = "import sys\n";
         let expected = Some(format!("{HEAD}{body}"));
         assert_eq!(rewritten(&format!("#!/home/me/venv/bin/python3.11\n{body}")), expected);
@@ -125,7 +125,7 @@ mod tests {
     }
 
     #[test]
-    fn other_scripts_stay_as_they_are() {
+    fn other_scripts_are_unchanged() {
         for text in [
             "#!/bin/sh\necho\necho\n",
             "#!/usr/bin/env python\nx\n",
@@ -139,10 +139,10 @@ mod tests {
         }
     }
     #[test]
-    fn scripts_of_other_programs_find_them_in_the_path() {
+    fn scripts_of_other_programs_use_the_path() {
         let places = ["/opt/env".to_owned()];
         let check = |text: &str, expected: Option<&str>| {
-            let script = found(text.as_bytes(), &places);
+            let script = through_path(text.as_bytes(), &places);
             let script = script.map(|bytes| String::from_utf8(bytes).expect("text"));
             assert_eq!(script.as_deref(), expected);
         };

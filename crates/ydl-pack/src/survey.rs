@@ -1,22 +1,22 @@
-//! What is in a layer: how large it is, and what it asks of a machine.
+//! Size and machine requirements of a layer.
 
 use super::{
-    cache::Known,
+    cache::LayerInfo,
     elf::{self, Elf},
     layers::{Layer, largest},
-    plan::{Plan, What, ends},
-    python::Found,
+    plan::{EntryKind, Plan, ends},
+    python::DetectedPython,
 };
 use std::{collections::BTreeMap, path::Path};
 
-/// More than this takes a cluster minutes, every node of it.
+/// Size from which every node takes minutes to fetch an environment.
 pub(super) const LARGE_BYTES: u64 = 5_000_000_000;
-/// How many of the largest packages are named.
+/// Number of largest packages named in a message.
 const LARGEST: usize = 5;
-/// Of what looks for libraries at places of this machine, how many are named.
+/// Maximum number of files with foreign library paths that are named.
 const SEARCHED_MAX: usize = 5;
 
-/// Whether it is so large that somebody should think about it.
+/// Returns a warning about a large environment.
 pub(super) fn too_large(layers: &[Layer], limit: u64) -> Option<String> {
     let bytes: u64 = layers.iter().map(|layer| layer.known.unpacked).sum();
     if bytes < limit {
@@ -33,18 +33,18 @@ pub(super) fn too_large(layers: &[Layer], limit: u64) -> Option<String> {
     ))
 }
 
-/// What is in a layer.
-pub(super) fn survey(plan: &Plan, python: Option<&Found>, places: &[String]) -> Known {
-    let site = python.map(Found::site).unwrap_or_default();
-    let mut known = Known { unpacked: plan.bytes(), ..Known::default() };
+/// Inspects the content of a layer.
+pub(super) fn survey(plan: &Plan, python: Option<&DetectedPython>, places: &[String]) -> LayerInfo {
+    let site = python.map(DetectedPython::site).unwrap_or_default();
+    let mut known = LayerInfo { unpacked: plan.bytes(), ..LayerInfo::default() };
     let mut sizes: BTreeMap<String, u64> = BTreeMap::new();
     let mut machines: BTreeMap<String, String> = BTreeMap::new();
     for (name, entry) in &plan.entries {
         let (from, bytes) = match &entry.what {
-            What::File { from, was } => (Some(from), was.bytes),
-            What::ByteCode { was, .. } => (None, was.bytes),
-            What::Bytes(bytes) => (None, bytes.len() as u64),
-            What::Directory | What::Link { .. } => continue,
+            EntryKind::File { from, was } => (Some(from), was.bytes),
+            EntryKind::ByteCode { was, .. } => (None, was.bytes),
+            EntryKind::Bytes(bytes) => (None, bytes.len() as u64),
+            EntryKind::Directory | EntryKind::Link { .. } => continue,
         };
         known.files += 1;
         let below = name.strip_prefix(&site).unwrap_or(name);
@@ -72,9 +72,15 @@ pub(super) fn survey(plan: &Plan, python: Option<&Found>, places: &[String]) -> 
     known
 }
 
-/// Where a program or library looks for others by whole paths, which are others on a node. Most such paths are of the machine
-/// that built it, and lead nowhere.
-fn search(elf: &Elf, file: &str, python: Option<&Found>, places: &[String], known: &mut Known) {
+/// Finds binaries that look up libraries by absolute paths, which differ on a node. Most such paths are of the build machine and
+/// dangle.
+fn search(
+    elf: &Elf,
+    file: &str,
+    python: Option<&DetectedPython>,
+    places: &[String],
+    known: &mut LayerInfo,
+) {
     for path in elf.paths.iter().filter(|path| path.starts_with('/')) {
         let dir = Path::new(path);
         let system = ["/usr", "/lib", "/lib64"].iter().any(|own| dir.starts_with(own));
@@ -104,10 +110,10 @@ mod tests {
             name: PACKAGES,
             file: PathBuf::new(),
             cached: false,
-            known: Known {
+            known: LayerInfo {
                 unpacked: largest.iter().map(|(_, bytes)| bytes).sum(),
                 largest: largest.iter().map(|(name, bytes)| ((*name).into(), *bytes)).collect(),
-                ..Known::default()
+                ..LayerInfo::default()
             },
         };
         let layers = [layer(&[("torch", 4_000_000_000)]), layer(&[("mine", 5_000_000_000)])];

@@ -57,9 +57,9 @@ fn an_interpreter_that_travels_is_the_one_that_runs() {
     assert_eq!(names, ["interpreter", "packages", "local"]);
     let there = bench.arrive(&packed);
     let base = there.python("import sys, json, ssl, ctypes; print(sys.base_prefix)");
-    let carried =
+    let bundled =
         there.dir.path().join("filecache/interpreter/layer.tar.gz.unpacked").canonicalize();
-    assert_eq!(Path::new(&base), carried.expect("a path"));
+    assert_eq!(Path::new(&base), bundled.expect("a path"));
     let told = there.run(&["python", "-v", "-B", "-c", "import json"]);
     let told = String::from_utf8_lossy(&told.stderr).into_owned();
     let used =

@@ -100,7 +100,7 @@ fn what_the_cluster_refuses_is_told_before_an_environment_is_made() {
     let ran = run(&desk, &["submit", "job.yaml"]);
     assert_ne!(ran.code, 0, "{ran:#?}");
     assert!(ran.err.contains("9000 GiB"), "{ran:#?}");
-    assert!(!ran.err.contains("making an environment"), "{ran:#?}");
+    assert!(!ran.err.contains("building an environment"), "{ran:#?}");
     assert!(!desk.path().join("cache/ydl/environments").exists());
 }
 

@@ -1,4 +1,4 @@
-//! Packed, unpacked, compared.
+//! Round trips of plans through archives.
 
 use super::*;
 use std::os::unix::fs::symlink;
@@ -18,7 +18,7 @@ fn fill(dir: &Path, names: &[&str]) {
 }
 
 #[test]
-fn the_same_content_is_the_same_archive() {
+fn equal_content_gives_equal_archives() {
     let scratch = tempfile::tempdir().expect("a directory");
     let (one, two) = (scratch.path().join("one"), scratch.path().join("two"));
     fill(&one, &["b", "a", "sub/c"]);
@@ -29,7 +29,7 @@ fn the_same_content_is_the_same_archive() {
 }
 
 #[test]
-fn what_is_unpacked_is_what_was_packed() {
+fn archives_round_trip() {
     let scratch = tempfile::tempdir().expect("a directory");
     let dir = scratch.path().join("in");
     fill(&dir, &["a", "sub/c"]);
@@ -52,7 +52,7 @@ fn what_is_unpacked_is_what_was_packed() {
 }
 
 #[test]
-fn links_that_lead_nowhere_are_left_out_and_told_of() {
+fn dangling_links_are_skipped_with_a_note() {
     let dir = tempfile::tempdir().expect("a directory");
     fill(dir.path(), &["a"]);
     assert_eq!(Plan::of(dir.path()).expect("a plan").notes(), [""; 0]);
@@ -71,7 +71,7 @@ fn links_that_lead_nowhere_are_left_out_and_told_of() {
 }
 
 #[test]
-fn a_link_out_to_a_directory_is_refused() {
+fn a_link_to_a_directory_outside_is_rejected() {
     let scratch = tempfile::tempdir().expect("a directory");
     let dir = scratch.path().join("in");
     fill(&dir, &[]);
@@ -82,7 +82,7 @@ fn a_link_out_to_a_directory_is_refused() {
 }
 
 #[test]
-fn a_file_that_changes_while_it_is_read_is_refused() {
+fn a_file_that_changes_while_it_is_read_is_an_error() {
     let scratch = tempfile::tempdir().expect("a directory");
     fill(scratch.path(), &["a"]);
     let plan = Plan::of(scratch.path()).expect("a plan");
@@ -92,7 +92,7 @@ fn a_file_that_changes_while_it_is_read_is_refused() {
 }
 
 #[test]
-fn byte_code_that_a_program_leaves_behind_is_no_change() {
+fn new_byte_code_does_not_change_the_key() {
     let dir = tempfile::tempdir().unwrap();
     let put = |name: &str, text: &str| {
         let path = dir.path().join(name);

@@ -1,25 +1,25 @@
-//! Names and lengths in a tar, however they are said: in its headers, or in entries of their own before them.
+//! Names and lengths of a tar archive, from its headers or from extended headers before them.
 
-use super::{Seen, inside, leads_out, path, wrong};
+use super::{ArchiveScan, inside, leads_out, path, wrong};
 use std::{
     io::{self, Read},
     path::PathBuf,
 };
 use tar::{EntryType, Header};
 
-/// Of everything in a tar.
+/// Block size of a tar archive.
 const BLOCK_BYTES: usize = 512;
-/// Longer than any name, and than what is said of any.
+/// Longer than any name or extended header.
 const NAME_BYTES_MAX: u64 = 1 << 20;
-/// More pieces than any file with holes has: each block tells of 21.
+/// Maximum number of blocks of a sparse map, with 21 chunks each.
 const HOLES_MAX: usize = 1 << 16;
 
-impl Seen {
+impl ArchiveScan {
     pub(super) fn tar(&mut self, mut from: impl Read) -> io::Result<()> {
-        let mut longer = Longer::default();
+        let mut longer = ExtendedHeader::default();
         let mut block = Header::new_old();
         let mut first = true;
-        // Two empty blocks are the end, and one is taken for it, too; some leave them out.
+        // Two zero blocks end the archive; readers accept one, and some writers omit them.
         while read(&mut from, block.as_mut_bytes(), first)? {
             if block.as_bytes().iter().all(|byte| *byte == 0) {
                 break;
@@ -31,26 +31,26 @@ impl Seen {
             if longer.take(kind, &mut from, stored)? {
                 continue;
             }
-            let Longer { name, to, bytes, real } = std::mem::take(&mut longer);
+            let ExtendedHeader { name, to, bytes, real } = std::mem::take(&mut longer);
             stored = bytes.unwrap_or(stored);
             let name = name.unwrap_or_else(|| path(&block.path_bytes()));
             let to = to.or_else(|| Some(path(&block.link_name_bytes()?)));
             match kind {
-                EntryType::Symlink => self.see(&name, 0, true)?,
+                EntryType::Symlink => self.add(&name, 0, true)?,
                 EntryType::Link => {
                     let to = inside(&to.unwrap_or_default()).ok_or_else(|| leads_out(&name))?;
                     self.before_links(&to, &name)?;
-                    self.see(&name, 0, false)?;
+                    self.add(&name, 0, false)?;
                 }
                 EntryType::Char | EntryType::Block | EntryType::Fifo => {
                     let what = format!("`{}` in it is a device", name.display());
                     return Err(wrong(what));
                 }
                 EntryType::GNUSparse => {
-                    self.see(&name, holes(&block, &mut from)?.max(stored), false)?;
+                    self.add(&name, holes(&block, &mut from)?.max(stored), false)?;
                 }
-                // Many know no other, as people find out who unpack it.
-                _ => self.see(&name, real.unwrap_or(stored).max(stored), false)?,
+                // Unknown entry types are skipped by many tools.
+                _ => self.add(&name, real.unwrap_or(stored).max(stored), false)?,
             }
             skip(&mut from, stored)?;
         }
@@ -61,7 +61,7 @@ impl Seen {
     }
 }
 
-/// Reads one block. Nothing if there is no more.
+/// Reads one block. Returns false at the end of the archive.
 fn read(from: &mut impl Read, block: &mut [u8; BLOCK_BYTES], first: bool) -> io::Result<bool> {
     let mut at = 0;
     while at < BLOCK_BYTES {
@@ -70,7 +70,7 @@ fn read(from: &mut impl Read, block: &mut [u8; BLOCK_BYTES], first: bool) -> io:
             Ok(0) => return Err(cut(io::ErrorKind::UnexpectedEof.into())),
             Ok(some) => at += some,
             Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
-            // Of what is no archive at all the end is not missed.
+            // A file that is no archive has no missing end.
             Err(error) if first => return Err(error),
             Err(error) => return Err(cut(error)),
         }
@@ -85,7 +85,7 @@ fn cut(error: io::Error) -> io::Error {
     }
 }
 
-/// Whether that is a header: the sum of its bytes is in it, counted as if blanks were there.
+/// Verifies the checksum of a header, computed with blanks in its place.
 fn check(block: &Header) -> io::Result<()> {
     let bytes = block.as_bytes();
     let own = bytes[148..156].iter().map(|byte| u32::from(*byte));
@@ -96,7 +96,7 @@ fn check(block: &Header) -> io::Result<()> {
     }
 }
 
-/// Goes on behind what an entry holds, which fills whole blocks.
+/// Skips the content of an entry, padded to whole blocks.
 fn skip(from: &mut impl Read, bytes: u64) -> io::Result<()> {
     let whole = bytes
         .checked_next_multiple_of(BLOCK_BYTES as u64)
@@ -107,7 +107,7 @@ fn skip(from: &mut impl Read, bytes: u64) -> io::Result<()> {
     }
 }
 
-/// Goes on behind the list of a sparse file's pieces, and says how long the file becomes.
+/// Skips the map of a sparse file and returns its unpacked length.
 fn holes(block: &Header, from: &mut impl Read) -> io::Result<u64> {
     let gnu = block.as_gnu().ok_or_else(|| wrong("it is no tar archive, or broken"))?;
     let mut more = gnu.is_extended();
@@ -123,19 +123,19 @@ fn holes(block: &Header, from: &mut impl Read) -> io::Result<u64> {
     gnu.real_size()
 }
 
-/// What entries of their own say of the one that follows them.
+/// Values of extended headers for the next entry.
 #[derive(Default)]
-struct Longer {
+struct ExtendedHeader {
     name: Option<PathBuf>,
     to: Option<PathBuf>,
-    /// How long it is, where a header cannot say it.
+    /// Length, if too large for a header.
     bytes: Option<u64>,
-    /// How long it becomes, if it has holes.
+    /// Unpacked length of a sparse file.
     real: Option<u64>,
 }
 
-impl Longer {
-    /// Whether that is such an entry.
+impl ExtendedHeader {
+    /// Reads an extended header. Returns whether the entry is one.
     fn take(&mut self, kind: EntryType, from: &mut impl Read, bytes: u64) -> io::Result<bool> {
         if !matches!(
             kind,
@@ -156,13 +156,13 @@ impl Longer {
             EntryType::GNULongName => self.name = Some(path(&said)),
             EntryType::GNULongLink => self.to = Some(path(&said)),
             EntryType::XHeader => self.records(&said)?,
-            // What is said of all that follows is when it was made and by whom.
+            // Global headers carry only metadata such as times and comments.
             _ => {}
         }
         Ok(true)
     }
 
-    /// Each is its own length, a blank, a word, `=`, a value, and a line's end, which may be in the value, too.
+    /// Parses pax records: length, blank, keyword, `=`, value, newline. The value may contain newlines, too.
     fn records(&mut self, said: &[u8]) -> io::Result<()> {
         let broken = || wrong("it is no tar archive, or broken");
         let mut rest = said;

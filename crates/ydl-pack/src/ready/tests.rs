@@ -1,4 +1,4 @@
-//! Archives that are fine, and those that are not.
+//! Valid and invalid archives.
 
 use super::*;
 use flate2::{Compression, write::GzEncoder};
@@ -17,7 +17,7 @@ impl Bench {
 
     fn check(&self, name: &str) -> Result<(), String> {
         let cache = Cache::at(self.dir.path().join("cache/packed"));
-        check(&self.dir.path().join(name), Holds::Environment, &cache).map_err(|report| {
+        validate(&self.dir.path().join(name), Expected::Environment, &cache).map_err(|report| {
             assert!(report.hint.is_some());
             report.what
         })
@@ -28,7 +28,7 @@ impl Bench {
         assert!(said.contains(why), "{said}");
     }
 
-    /// Files and links of a tar; a name as long as it is, whatever is in it.
+    /// Writes a tar archive, compressed according to its name.
     fn tar(&self, name: &str, fill: impl FnOnce(&mut tar::Builder<Box<dyn Write>>)) {
         let file = fs::File::create(self.dir.path().join(name)).expect("a file");
         let out: Box<dyn Write> = match name.ends_with("gz") {
@@ -65,7 +65,7 @@ fn file(builder: &mut tar::Builder<Box<dyn Write>>, name: &str) {
 }
 
 #[test]
-fn what_venv_pack_and_tar_make_is_fine_and_looked_through_once() {
+fn archives_of_venv_pack_and_tar_are_valid_and_scanned_once() {
     let bench = Bench::new();
     bench.tar("fine.tar.gz", |tar| {
         file(tar, "./bin/tool");
@@ -86,7 +86,7 @@ fn what_venv_pack_and_tar_make_is_fine_and_looked_through_once() {
 }
 
 #[test]
-fn what_leads_out_is_refused() {
+fn entries_outside_the_directory_are_rejected() {
     let bench = Bench::new();
     bench.tar("up.tar.gz", |tar| file(tar, "bin/../../up"));
     bench.refuses("up.tar.gz", "`bin/../../up` in it leads out of it");
@@ -112,7 +112,7 @@ fn what_leads_out_is_refused() {
 }
 
 #[test]
-fn what_would_fill_a_disk_is_refused_before_it_is_read() {
+fn archives_that_would_fill_a_disk_are_rejected_before_they_are_read() {
     let bench = Bench::new();
     // The length is only said; whoever believes it would read for hours.
     let said = |name: &str, bytes: u64| {
@@ -136,7 +136,7 @@ fn what_would_fill_a_disk_is_refused_before_it_is_read() {
     bench.refuses("name.tar", "a name in it is longer");
 }
 
-/// A file of which an entry before it says something, and its own header nothing.
+/// Adds a file with an extended header and an empty header of its own.
 fn extended(builder: &mut tar::Builder<Box<dyn Write>>, said: &str, held: u64) {
     let record = |length: usize| format!("{length} {said}\n");
     let length = record(10).len();
@@ -156,7 +156,7 @@ fn extended(builder: &mut tar::Builder<Box<dyn Write>>, said: &str, held: u64) {
 }
 
 #[test]
-fn lengths_that_no_header_can_say_are_understood() {
+fn lengths_in_extended_headers_are_parsed() {
     let bench = Bench::new();
     let with = |name: &str, said: &'static str, more: &'static str| {
         bench.tar(name, |tar| {
@@ -188,7 +188,7 @@ fn lengths_that_no_header_can_say_are_understood() {
 }
 
 #[test]
-fn a_zip_of_any_size_is_known_by_its_table() {
+fn zip64_archives_are_read_from_their_directory() {
     let bench = Bench::new();
     let zip = |name: &str, entry_name: &str, length: u64| {
         let mut bytes = b"whatever is packed".to_vec();
@@ -229,13 +229,13 @@ fn a_zip_of_any_size_is_known_by_its_table() {
 }
 
 #[test]
-fn what_is_no_environment_is_refused() {
+fn archives_without_an_environment_are_rejected() {
     let bench = Bench::new();
     bench.tar("other.tar.gz", |tar| file(tar, "data/x"));
     bench.refuses("other.tar.gz", "it has no `bin` in it");
     let cache = Cache::at(bench.dir.path().join("cache/packed"));
     let data = bench.dir.path().join("other.tar.gz");
-    check(&data, Holds::Anything, &cache).expect("data is fine");
+    validate(&data, Expected::Anything, &cache).expect("data is fine");
     let whole = fs::read(bench.dir.path().join("other.tar.gz")).expect("bytes");
     fs::write(bench.dir.path().join("half.tgz"), &whole[..whole.len() / 2]).expect("a file");
     bench.refuses("half.tgz", "cannot be used: ");
@@ -246,7 +246,7 @@ fn what_is_no_environment_is_refused() {
 }
 
 #[test]
-fn a_zip_is_known_by_its_table() {
+fn zip_archives_are_read_from_their_directory() {
     let bench = Bench::new();
     let zip = |name: &str, entries: &[(&str, u32)]| {
         let mut bytes = b"whatever is packed".to_vec();

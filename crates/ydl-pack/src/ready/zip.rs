@@ -1,22 +1,22 @@
-//! Names and lengths in a zip, as the table at its end tells them.
+//! Names and lengths of a zip archive, from its central directory.
 
-use super::{Seen, wrong};
+use super::{ArchiveScan, wrong};
 use std::{
     fs,
     io::{self, Read, Seek, SeekFrom},
     path::PathBuf,
 };
 
-/// The longest table that is read.
+/// Maximum size of a central directory.
 const TABLE_BYTES_MAX: u64 = 512 << 20;
-/// Where the table is told: at the end, before a comment of at most 64 KiB; and before that, where a larger one is told.
+/// Sizes of the end record, which precedes a comment of at most 64 KiB, and of the zip64 locator before it.
 const ENDING_BYTES: usize = 22;
 const LOCATOR_BYTES: usize = 20;
 const ENDING_BYTES_MAX: u64 = 65_535 + (ENDING_BYTES + LOCATOR_BYTES) as u64;
-/// What stands where a number has no room.
+/// Marker of a value in the zip64 field.
 const ELSEWHERE: u64 = u32::MAX as u64;
 
-impl Seen {
+impl ArchiveScan {
     pub(super) fn zip(&mut self, mut file: fs::File) -> io::Result<()> {
         let (table, bytes) = table(&mut file)?;
         if bytes > TABLE_BYTES_MAX {
@@ -35,12 +35,12 @@ impl Seen {
                 ELSEWHERE => long_length(&entry[46 + name..46 + name + extra])?,
                 length => length,
             };
-            // The upper half of the outer attributes is the mode where a Unix wrote it.
+            // The upper half of the external attributes is the mode if written on Unix.
             let link = word(entry, 38) >> 16 & 0o170_000 == 0o120_000;
-            self.see(&PathBuf::from(named), length, link)?;
+            self.add(&PathBuf::from(named), length, link)?;
             rest = &rest[next..];
         }
-        // What does not belong to the table would be seen by nobody.
+        // Data outside the directory is not visible to readers.
         match rest.is_empty() && self.entries > 0 {
             true => Ok(()),
             false => Err(broken()),
@@ -48,7 +48,7 @@ impl Seen {
     }
 }
 
-/// Where the table is, and how long.
+/// Offset and length of the central directory.
 fn table(file: &mut fs::File) -> io::Result<(u64, u64)> {
     let length = file.metadata()?.len();
     let from = length.saturating_sub(ENDING_BYTES_MAX);
@@ -75,7 +75,7 @@ fn table(file: &mut fs::File) -> io::Result<(u64, u64)> {
     Ok((table.ok_or_else(broken)?, bytes.ok_or_else(broken)?))
 }
 
-/// The length of a file that is too long for its place in the table: the first in a field of its own.
+/// Length of a file from its zip64 field.
 fn long_length(extra: &[u8]) -> io::Result<u64> {
     let mut rest = extra;
     while rest.len() >= 4 {

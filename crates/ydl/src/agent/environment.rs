@@ -122,12 +122,12 @@ pub fn compose(layers: &Path, prefix: &Path) -> Result<Activation, String> {
     let Some(python) = &manifest.python else {
         return Ok(Activation::of(packages));
     };
-    let installation = match python.carried {
+    let installation = match python.bundled {
         true => Some(layer(INTERPRETER)?),
         false => None,
     };
     let executable = match &installation {
-        Some(dir) => carried(dir, python)?,
+        Some(dir) => bundled(dir, python)?,
         None => look_for(python, env::var_os("PATH").unwrap_or_default())?,
     };
     let whole = installation.clone().filter(|_| python.whole);
@@ -135,9 +135,9 @@ pub fn compose(layers: &Path, prefix: &Path) -> Result<Activation, String> {
     Composition::new(&manifest, python, prefix, &sources)
         .build(&executable)
         .map_err(|e| format!("cannot put the environment together: {e}"))?;
-    let own = python.told_packages || (python.told_libraries && python.whole);
+    let own = python.packages_need_library_path || (python.needs_library_path && python.whole);
     let own = own.then(|| prefix.to_path_buf());
-    let beside = installation.filter(|_| python.told_libraries && !python.whole);
+    let beside = installation.filter(|_| python.needs_library_path && !python.whole);
     let libraries = |dir: PathBuf| match dir.join("lib64").is_dir() {
         true => dir.join("lib64"),
         false => dir.join("lib"),
@@ -199,7 +199,7 @@ fn glibc() -> Option<(u32, u32)> {
 }
 
 /// The interpreter that came along.
-fn carried(dir: &Path, python: &Python) -> Result<PathBuf, String> {
+fn bundled(dir: &Path, python: &Python) -> Result<PathBuf, String> {
     let name = Path::new(&python.executable).file_name().unwrap_or_default();
     let path = dir.join("bin").join(name);
     match path.is_file() {

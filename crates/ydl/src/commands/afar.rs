@@ -76,7 +76,7 @@ pub async fn run(
     let deadline = gateway.deadline();
     // What is only looked at need not wait for what the cluster says of the job. An environment that must be made first may
     // take minutes, which nobody should wait for in vain.
-    let early = !args.dry_run && !pack::must_be_made(&spec.environment);
+    let early = !args.dry_run && !pack::needs_build(&spec.environment);
     let looking = early.then(|| tokio::spawn(look(gateway.clone(), spec.clone())));
     // Only with an id does a ResourceManager tell the largest container it gives. An id that is not used is seen by
     // nobody; a refusal on a guess from the files of this machine would be.

@@ -15,7 +15,7 @@ use ydl_os::{
     env, reason,
     report::{Exit, Report},
 };
-use ydl_pack::{self as pack, Cache, Packed};
+use ydl_pack::{self as pack, Cache, PackedEnvironment};
 
 /// How many of the largest packages are shown.
 const LARGEST: usize = 8;
@@ -36,8 +36,8 @@ pub fn run(args: cli::PackArgs, global: GlobalArgs) -> Result<Exit, Report> {
         return Err(Report::bad_input(what).hint("name another place, or leave `-o` out"));
     }
     let began = Instant::now();
-    let environment = pack::make(&environment, &|said| show::tell(said))?;
-    let packed = pack::pack(&environment, &Cache::of_user()?.telling(show::tell))?;
+    let environment = pack::build(&environment, &|said| show::tell(said))?;
+    let packed = pack::pack(&environment, &Cache::of_user()?.with_progress(show::tell))?;
     let took = began.elapsed();
     let mut files = Vec::new();
     if let Some(dir) = &args.output {
@@ -99,7 +99,7 @@ fn put(from: &Path, to: &Path) -> Result<(), Report> {
     })
 }
 
-fn page(packed: &Packed) -> String {
+fn page(packed: &PackedEnvironment) -> String {
     let rows = packed.layers.iter().map(|layer| {
         let known = &layer.known;
         vec![
@@ -115,7 +115,7 @@ fn page(packed: &Packed) -> String {
     let manifest = &packed.manifest;
     lines.push(String::new());
     if let Some(python) = &manifest.python {
-        let from = match python.carried {
+        let from = match python.bundled {
             true => "which travels along",
             false => "which every node must have",
         };

@@ -35,7 +35,7 @@ use ydl_core::{
 };
 use ydl_jobfile::{self as jobfile, Diagnostics, Flags, Source};
 use ydl_os::report::{Exit, Report};
-use ydl_pack::{self as pack, Cache, Holds};
+use ydl_pack::{self as pack, Cache, Expected};
 use ydl_proto::files::{JobDir, Offer, Submitted};
 
 /// Reads, checks, starts and follows a job.
@@ -128,13 +128,13 @@ fn show_source(mut source: Source, global: GlobalArgs) -> Result<Exit, Report> {
 fn look_through(spec: &JobSpec) -> Result<(), Report> {
     let mut environment = None;
     if let Environment::Archive(path) = &spec.environment {
-        environment = Some((path, Holds::Environment));
+        environment = Some((path, Expected::Environment));
     }
     let files = spec.files.iter().filter(|file| file.unpack);
-    let files = files.map(|file| (&file.source, Holds::Anything));
+    let files = files.map(|file| (&file.source, Expected::Anything));
     for (path, holds) in files.chain(environment) {
         if !path.contains("://") {
-            pack::check(Path::new(path), holds, &Cache::of_user()?)?;
+            pack::validate(Path::new(path), holds, &Cache::of_user()?)?;
         }
     }
     Ok(())
@@ -143,7 +143,7 @@ fn look_through(spec: &JobSpec) -> Result<(), Report> {
 /// The job with an environment that is there: what is to be made of packages is made here, after everything else is known to
 /// fit.
 pub(super) fn made(spec: JobSpec) -> Result<JobSpec, Report> {
-    let environment = pack::make(&spec.environment, &|said| show::tell(said))?;
+    let environment = pack::build(&spec.environment, &|said| show::tell(said))?;
     let mut draft = JobSpecBuilder::from(spec);
     draft.environment = environment;
     JobSpec::new(draft).map_err(|_| Report::trouble("the job does not fit its own environment"))

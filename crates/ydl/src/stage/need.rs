@@ -59,7 +59,7 @@ pub(super) fn needs(
         }
         Environment::System | Environment::Archive(_) | Environment::Image(_) => {}
         Environment::Directory(_) | Environment::Requirements(_) | Environment::Pex(_) => {
-            let packed = pack::pack(&spec.environment, &Cache::of_user()?.telling(tell))?;
+            let packed = pack::pack(&spec.environment, &Cache::of_user()?.with_progress(tell))?;
             for layer in &packed.layers {
                 needs.push(Need {
                     purpose: Purpose::Environment(format!("{ENVIRONMENT}/{}", layer.name)),

@@ -13,7 +13,7 @@ use std::{
     path::{Path, PathBuf},
     time::{Duration, SystemTime, UNIX_EPOCH},
 };
-use ydl_pack::{self as pack, Stamp};
+use ydl_pack::{self as pack, FileStamp};
 use ydl_proto::files::write_json;
 
 /// Smaller files are read as quickly as their hashes.
@@ -36,7 +36,7 @@ pub(super) fn hashes() -> Option<PathBuf> {
 }
 
 /// What was in the file when it was last read, if it is still the same.
-pub(super) fn recall(dir: &Path, path: &Path, was: Stamp) -> Option<Hashed> {
+pub(super) fn recall(dir: &Path, path: &Path, was: FileStamp) -> Option<Hashed> {
     let place = place(dir, path, was)?;
     let about = fs::metadata(&place).ok()?;
     if about.len() > RECORD_BYTES_MAX {
@@ -49,7 +49,7 @@ pub(super) fn recall(dir: &Path, path: &Path, was: Stamp) -> Option<Hashed> {
 }
 
 /// Remembers it. That this cannot be done is no matter: it will be read again.
-pub(super) fn remember(dir: &Path, path: &Path, was: Stamp, hashed: &Hashed) {
+pub(super) fn remember(dir: &Path, path: &Path, was: FileStamp, hashed: &Hashed) {
     let now = SystemTime::now().duration_since(UNIX_EPOCH);
     let age = now.unwrap_or_default().checked_sub(was.changed_at());
     if age.is_none_or(|age| age < SETTLED) {
@@ -66,7 +66,7 @@ pub(super) fn remember(dir: &Path, path: &Path, was: Stamp, hashed: &Hashed) {
 }
 
 /// One for each path, so that they do not become more with every change.
-fn place(dir: &Path, path: &Path, was: Stamp) -> Option<PathBuf> {
+fn place(dir: &Path, path: &Path, was: FileStamp) -> Option<PathBuf> {
     if was.bytes < BYTES_MIN || !path.is_absolute() {
         return None;
     }
@@ -78,8 +78,8 @@ fn place(dir: &Path, path: &Path, was: Stamp) -> Option<PathBuf> {
 mod tests {
     use super::*;
 
-    fn stamp(path: &Path) -> Stamp {
-        Stamp::of(&fs::metadata(path).unwrap())
+    fn stamp(path: &Path) -> FileStamp {
+        FileStamp::of(&fs::metadata(path).unwrap())
     }
 
     /// Until a file that was changed a moment ago counts as settled.

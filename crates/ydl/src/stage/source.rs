@@ -8,7 +8,7 @@ use std::{
     path::{Path, PathBuf},
 };
 use ydl_os::{reason, report::Report};
-use ydl_pack::{Layer, Plan, Same, Stamp};
+use ydl_pack::{FileStamp, Layer, Plan, StableFile};
 use ydl_storage::hdfs::Pieces;
 
 /// Read at once while hashing.
@@ -19,7 +19,7 @@ const READ_BYTES: usize = 1 << 20;
 pub(super) enum Source {
     File {
         path: PathBuf,
-        was: Stamp,
+        was: FileStamp,
         /// What is in it, where that is known without reading it.
         hashed: Option<Hashed>,
     },
@@ -48,7 +48,7 @@ impl Source {
             let what = format!("`{}` is neither a file nor a directory", path.display());
             return Err(Report::bad_input(what));
         }
-        let was = Stamp::of(&about);
+        let was = FileStamp::of(&about);
         let path = path.to_path_buf();
         Ok(Source::File { path, was, hashed: None })
     }
@@ -82,7 +82,7 @@ impl Source {
                 if let Some(known) = known {
                     return Ok(known);
                 }
-                let mut file = Same::open(path, *was)?;
+                let mut file = StableFile::open(path, *was)?;
                 let mut buffer = vec![0; READ_BYTES];
                 loop {
                     match file.read(&mut buffer)? {
@@ -110,7 +110,7 @@ impl Source {
             }
             Source::File { path, was, .. } => {
                 let mut hasher = Hasher::new(io::sink());
-                let file = Same::open(path, *was)?;
+                let file = StableFile::open(path, *was)?;
                 out.take_from(file, |part| hasher.see(part))?;
                 Ok(hasher.hashed())
             }

@@ -11,7 +11,7 @@ use tempfile::TempDir;
 use ydl::agent::environment::compose;
 use ydl_core::spec::{self, Environment, Interpreter};
 use ydl_os::report::Report;
-use ydl_pack::{Cache, Packed, pack};
+use ydl_pack::{Cache, PackedEnvironment, pack};
 
 /// A place with a virtual environment, without pip, and a project beside it.
 pub struct Bench {
@@ -120,7 +120,11 @@ impl Bench {
         self.put("mine-1.0.dist-info/RECORD", record);
     }
 
-    pub fn pack_into(&self, cache: &str, interpreter: Interpreter) -> Result<Packed, Report> {
+    pub fn pack_into(
+        &self,
+        cache: &str,
+        interpreter: Interpreter,
+    ) -> Result<PackedEnvironment, Report> {
         self.pack_at(&self.venv(), cache, interpreter)
     }
 
@@ -130,7 +134,7 @@ impl Bench {
         path: &Path,
         cache: &str,
         interpreter: Interpreter,
-    ) -> Result<Packed, Report> {
+    ) -> Result<PackedEnvironment, Report> {
         let environment = Environment::Directory(spec::PackedEnvironment {
             path: path.display().to_string(),
             interpreter,
@@ -139,7 +143,7 @@ impl Bench {
     }
 
     /// Lays the layers out as a node does, where nothing of the original is left, and puts them together.
-    pub fn arrive(&self, packed: &Packed) -> Arrived {
+    pub fn arrive(&self, packed: &PackedEnvironment) -> Arrived {
         let dir = tempfile::tempdir().expect("a directory");
         let environment = dir.path().join("environment");
         fs::create_dir(&environment).expect("a directory");
@@ -188,7 +192,7 @@ pub fn write(path: &Path, text: &str) {
     fs::write(path, text).expect("a file");
 }
 
-pub fn hashes(packed: &Packed) -> Vec<(&'static str, String)> {
+pub fn hashes(packed: &PackedEnvironment) -> Vec<(&'static str, String)> {
     let layers = packed.layers.iter();
     layers.map(|layer| (layer.name, layer.known.hash.clone())).collect()
 }

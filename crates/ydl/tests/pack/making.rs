@@ -159,7 +159,7 @@ fn what_a_killed_maker_has_started_keeps_the_next_away_until_it_has_ended() {
     let mut second = start(&log);
     wait_for("a word about the wait", || {
         let said = fs::read_to_string(&log).ok()?;
-        said.contains("waiting for another process that makes `").then_some(())
+        said.contains("waiting for another process that builds `").then_some(())
     });
     fs::write(&go, "").expect("a file");
     // Then it tries by itself, and its tool fails like the first.

@@ -30,7 +30,7 @@ fn what_cannot_travel_says_why() {
             fs::remove_file(&link).expect("removed");
             symlink("/nowhere/python3", &link).expect("a link");
         },
-        "its interpreter `/nowhere/python3` is not there",
+        "its interpreter `/nowhere/python3` does not exist",
     );
     check(
         &|bench| symlink("/usr/share", bench.site().join("shared")).expect("a link"),
@@ -138,7 +138,7 @@ fn what_asks_for_a_newer_c_library_or_looks_at_places_of_this_machine_is_told_of
     let file = packed.manifest.glibc_file.clone().expect("a file");
     assert!(file.ends_with(".so"), "{file}");
     let python = packed.manifest.python.as_ref().expect("an interpreter");
-    assert!(python.told_packages, "its own `lib` is looked for");
+    assert!(python.packages_need_library_path, "its own `lib` is looked for");
     assert_eq!(packed.notes, Vec::<String>::new());
     library(&bench.site().join("their/b.so"), &link(&elsewhere, "-lother"));
     let packed = bench.pack_into("cache", Interpreter::Node).expect("packed");
@@ -223,7 +223,7 @@ fn an_interpreter_that_may_not_be_looked_at_is_no_missing_one() {
         let (code, told) = packed_by_another(&bench, &bench.venv());
         assert_eq!(code, Some(2), "{told}");
         assert!(told.contains("hidden/bin/python3` "), "{told}");
-        let permission = told.contains("permission denied") || told.contains("may not be read");
+        let permission = told.contains("permission denied") || told.contains("is not readable");
         assert!(permission && !told.contains("is not there"), "{told}");
     }
     fs::set_permissions(&hidden, fs::Permissions::from_mode(0o755)).expect("a mode");
@@ -256,7 +256,7 @@ fn an_archive_that_is_being_sent_is_not_touched() {
     let bench = Bench::new();
     let packed = bench.pack_into("cache", Interpreter::Node).expect("packed");
     let layer = packed.layers.first().expect("a layer");
-    let stamp = || ydl_pack::Stamp::of(&fs::metadata(&layer.file).expect("a file"));
+    let stamp = || ydl_pack::FileStamp::of(&fs::metadata(&layer.file).expect("a file"));
     let before = stamp();
     let again = bench.pack_into("cache", Interpreter::Node).expect("packed");
     assert!(again.layers.iter().all(|layer| layer.cached));

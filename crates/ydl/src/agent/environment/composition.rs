@@ -8,7 +8,7 @@ use std::{
     os::unix::fs::{PermissionsExt, symlink},
     path::{Component, Path, PathBuf},
 };
-use ydl_pack::manifest::{Manifest, Python, renamed};
+use ydl_pack::manifest::{Manifest, Python, replace_path};
 
 /// Longer than any text that names a path.
 const TEXT_BYTES_MAX: u64 = 16 << 20;
@@ -133,7 +133,7 @@ impl Composition<'_> {
         file.by_ref().take(TEXT_BYTES_MAX).read_to_string(&mut text)?;
         let here = self.prefix.display().to_string();
         for place in self.was_at {
-            if let Some(new) = renamed(&text, place, &here) {
+            if let Some(new) = replace_path(&text, place, &here) {
                 text = new;
             }
         }

@@ -7,9 +7,9 @@ fn python(executable: &str) -> Python {
         minor: "3.11".into(),
         version: "3.11.7".into(),
         executable: executable.into(),
-        carried: false,
-        told_libraries: false,
-        told_packages: false,
+        bundled: false,
+        needs_library_path: false,
+        packages_need_library_path: false,
         whole: false,
         system_packages: false,
     }
