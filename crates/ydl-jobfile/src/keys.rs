@@ -1,5 +1,5 @@
-//! Every key of the job file, in the order of its reference page. The reader refuses what is not here, and the
-//! page is made from it. Each section of them has a file of its own in `keys/`.
+//! Table of all job-file keys, in the order of the reference page. The reader rejects keys that are not in it, and the
+//! page is generated from it. Each section is a file in `keys/`.
 
 mod boards;
 mod cluster;
@@ -11,36 +11,36 @@ mod policy;
 mod restart;
 mod role;
 
-/// A key of the job file.
+/// Description of a job-file key.
 #[derive(Clone, Copy, Debug)]
 pub struct KeySpec {
-    /// From the top; `*` stands for a name that the user chooses.
+    /// Full path; `*` stands for a user-defined name.
     pub path: &'static str,
-    /// What its value is.
+    /// Type of the value.
     pub kind: &'static str,
-    /// What it is where it is left out.
+    /// Default.
     pub default: &'static str,
-    /// A value, as it may be written.
+    /// Example value.
     pub example: &'static str,
-    /// What it does.
+    /// Description.
     pub about: &'static str,
-    /// Other words people try.
+    /// Names that users may try instead.
     pub also: &'static [&'static str],
 }
 
 impl KeySpec {
-    /// Its own name, without what is above it.
+    /// Returns the last part of the path.
     pub fn name(&self) -> &'static str {
         self.path.rsplit('.').next().unwrap_or(self.path)
     }
 
-    /// The key above it, empty at the top.
+    /// Returns the path of the parent, empty at the top.
     pub fn parent(&self) -> &'static str {
         self.path.rsplit_once('.').map_or("", |(parent, _)| parent)
     }
 }
 
-/// The sections, in the order of the page.
+/// Sections, in the order of the page.
 const SECTIONS: &[&[KeySpec]] = &[
     job::KEYS,
     environment::KEYS,
@@ -53,12 +53,12 @@ const SECTIONS: &[&[KeySpec]] = &[
     cluster::KEYS,
 ];
 
-/// All keys.
+/// Returns all keys.
 pub fn keys() -> impl Iterator<Item = &'static KeySpec> {
     SECTIONS.iter().copied().flatten()
 }
 
-/// The keys right below that one.
+/// Returns the direct children of a key.
 pub fn below(parent: &str) -> impl Iterator<Item = &'static KeySpec> {
     keys().filter(move |key| key.parent() == parent)
 }
@@ -82,7 +82,7 @@ mod tests {
     use super::*;
     use crate::load;
 
-    /// The example of every key, each below its parents, as one job file after the other.
+    /// Loads a job file for the example of every key.
     #[test]
     fn the_example_of_every_key_is_accepted() {
         let dir = tempfile::tempdir().unwrap();
@@ -142,7 +142,7 @@ mod tests {
     }
 
     #[test]
-    fn every_key_is_there_once_and_below_its_parent() {
+    fn keys_are_unique_and_follow_their_parents() {
         let keys: Vec<_> = keys().collect();
         for (n, key) in keys.iter().enumerate() {
             assert!(keys[..n].iter().all(|other| other.path != key.path), "{}", key.path);

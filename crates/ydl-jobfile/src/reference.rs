@@ -1,4 +1,4 @@
-//! The reference page of the job file, made from the table of keys.
+//! Reference page of the job file, generated from the table of keys.
 
 use super::keys::{KeySpec, keys};
 use std::fmt::Write;
@@ -6,12 +6,10 @@ use std::fmt::Write;
 const HEAD: &str = "\
 # The job file
 
-<!-- Made from the table of keys in crates/ydl-jobfile/src/keys.rs; \
-`UPDATE_EXPECT=1 cargo test -p ydl --test jobfile` writes it anew. -->
+<!-- Generated from crates/ydl-jobfile/src/keys.rs by `UPDATE_EXPECT=1 cargo test -p ydl --test jobfile`. -->
 
-A job file is YAML. Unknown keys are refused, every mistake is told with its line and column, and nothing is
-started before all of them are gone. `ydl submit --show job.yaml` prints a job as it was understood, with every
-default filled in.
+A job file is YAML. Unknown keys are errors. Every error is reported with line and column, and the job is not submitted
+until all are fixed. `ydl submit --show job.yaml` prints a job with all defaults.
 
 ```yaml
 name: digits
@@ -25,25 +23,24 @@ restart: {limit: 1}
 outputs: {model/: out}
 ```
 
-The kinds of values:
+Types of values:
 
-* A *size* has a unit: `2 GiB`, `512 MiB`, `1.5 GiB`. `KiB`, `MiB`, `GiB`, `TiB` and the single letters `k`, `m`,
-  `g`, `t` count in powers of 1024; `KB`, `MB`, `GB`, `TB` in powers of 1000. A number alone is refused.
-* A *time* has units, from large to small: `500ms`, `10s`, `5m`, `1h 30m`, `2d`.
+* A *size* has a unit: `2 GiB`, `512 MiB`, `1.5 GiB`. `KiB`, `MiB`, `GiB`, `TiB` and the letters `k`, `m`, `g`, `t`
+  are powers of 1024; `KB`, `MB`, `GB`, `TB` are powers of 1000. A number without a unit is an error.
+* A *time* has units, largest first: `500ms`, `10s`, `5m`, `1h 30m`, `2d`.
 * A *count* is a whole number.
 * A *path* is relative to the job file.
-* *Text* may be a number or a truth value too; it is taken as written.
+* *Text* may look like a number or a boolean; it is used as written.
 
-Anchors, aliases and `<<` work, within limits. `--set roles.worker.instances=4` puts a value on top of a file; it
-is read as YAML and checked like the file. A name with dots or `=` in it stands in quotes:
-`--set 'env.\"A.B\"=1'`.
+Anchors, aliases and `<<` work, within limits. `--set roles.worker.instances=4` overrides a key of the file; the value
+is read as YAML and checked like the file. Quote names that contain dots or `=`: `--set 'env.\"A.B\"=1'`.
 ";
 
-/// The text of `docs/reference/job-file.md`.
+/// Renders `docs/reference/job-file.md`.
 pub fn page() -> String {
     let mut page = HEAD.to_string();
     section(&mut page, "## The job", "");
-    section(&mut page, "## A file of its own keys: `files.NAME`", "files.*.");
+    section(&mut page, "## A file with options: `files.NAME`", "files.*.");
     section(&mut page, "## An input: `inputs.NAME`", "inputs.*.");
     section(&mut page, "## An output: `outputs.PATH`", "outputs.*.");
     section(&mut page, "## A role: `roles.NAME`", "roles.*.");
@@ -64,7 +61,7 @@ pub fn page() -> String {
     page
 }
 
-/// The keys that begin with `below`; at the top only those of the job itself.
+/// Appends a table of the keys that begin with `below`, or of the top-level keys.
 fn section(page: &mut String, title: &str, below: &str) {
     let belongs = |key: &KeySpec| match below {
         "" => key.parent().is_empty(),

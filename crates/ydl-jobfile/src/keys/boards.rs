@@ -1,4 +1,4 @@
-//! Where people look while a job runs, and after it.
+//! Keys of TensorBoard and MLflow.
 
 use super::{KeySpec, key, known_as};
 
@@ -9,7 +9,7 @@ pub const KEYS: &[KeySpec] = &[
             "`true`, a directory, or a map",
             "`false`",
             "true",
-            "TensorBoard beside the job, from the job's environment, as a role of its own: `ydl port-forward JOB` leads there ([TensorBoard](../how-to/tensorboard.md)).",
+            "Runs TensorBoard as a separate role in the job's environment; `ydl port-forward JOB` connects to it ([TensorBoard](../how-to/tensorboard.md)).",
         ),
         &["tb", "board", "tensor_board"],
     ),
@@ -19,26 +19,26 @@ pub const KEYS: &[KeySpec] = &[
             "directory, or `hdfs://…`",
             "`YDL_CHECKPOINT`",
             "/shared/runs/{job}",
-            "What it looks at. On one machine relative to the job file; on a cluster a path that all nodes share, or a place in HDFS from which event files are brought as they grow. `{job}` is filled in.",
+            "Directory of event files. On one machine relative to the job file. On a cluster a path on shared storage, or a directory in HDFS from which growing event files are downloaded. `{job}` is replaced.",
         ),
         &["dir", "log_dir", "logs", "path"],
     ),
-    key("tensorboard.memory", "size", "`1 GiB`", "512 MiB", "Its memory."),
-    key("tensorboard.vcores", "count", "`1`", "1", "Its virtual cores."),
+    key("tensorboard.memory", "size", "`1 GiB`", "512 MiB", "Memory."),
+    key("tensorboard.vcores", "count", "`1`", "1", "Virtual cores."),
     key(
         "mlflow",
         "`true`, an address, or a map",
         "`false`",
         "http://mlflow.example.com:5000",
-        "MLflow's tracking server, which the master tells what the job is, how it goes and how it ended; `true` takes the address from `MLFLOW_TRACKING_URI` ([MLflow](../how-to/mlflow.md)).",
+        "MLflow tracking server to which the master reports the job, its progress and its result; `true` takes the address from `MLFLOW_TRACKING_URI` ([MLflow](../how-to/mlflow.md)).",
     ),
     known_as(
         key(
             "mlflow.uri",
             "`http://…` or `https://…`",
-            "`MLFLOW_TRACKING_URI` of whoever submits",
+            "`MLFLOW_TRACKING_URI` of the submitting user",
             "http://mlflow.example.com:5000",
-            "The server's address.",
+            "Address of the server.",
         ),
         &["url", "server", "tracking_uri", "address"],
     ),
@@ -48,12 +48,12 @@ pub const KEYS: &[KeySpec] = &[
             "text",
             "the job's `name`",
             "digits",
-            "The experiment, which is made if there is none.",
+            "Name of the experiment; created if it does not exist.",
         ),
         &["experiment_name"],
     ),
     known_as(
-        key("mlflow.run_name", "text", "the job's id", "nightly", "What the run is called."),
+        key("mlflow.run_name", "text", "the job's id", "nightly", "Name of the run."),
         &["run", "name"],
     ),
     key(
@@ -61,14 +61,14 @@ pub const KEYS: &[KeySpec] = &[
         "map of texts",
         "none",
         "{team: vision}",
-        "Tags of the run, beside `ydl.job` and MLflow's own.",
+        "Tags of the run, in addition to `ydl.job` and MLflow's own.",
     ),
     key(
         "mlflow.user",
         "text",
         "none",
         "alice",
-        "To a server that asks for a password: whose it is. The password is in `token_file`.",
+        "User for servers that require a password. The password is in `token_file`.",
     ),
     known_as(
         key(
@@ -76,7 +76,7 @@ pub const KEYS: &[KeySpec] = &[
             "path",
             "none",
             "mlflow.token",
-            "A file with the server's token, or the user's password; on the machine from which the job is submitted. Only masters get what is in it.",
+            "File with the server's token or the user's password, on the submitting machine. Its content is sent to masters only.",
         ),
         &["token", "password", "password_file", "secret"],
     ),

@@ -1,4 +1,4 @@
-//! What tasks find when they start.
+//! Keys of files and inputs.
 
 use super::{KeySpec, key, known_as};
 
@@ -8,15 +8,15 @@ pub const KEYS: &[KeySpec] = &[
         "list of paths, or of `name: path`",
         "none",
         "[{data.csv: ./data.csv}]",
-        "Files and directories that every task finds in its working directory. They are copied at submit, so later edits change nothing; on one machine a file of more than 256 MB is linked instead. On a cluster a path may be `hdfs://…`: what lies there already is not copied.",
+        "Files and directories that are copied to the working directory of every task. They are copied at submit, so later edits have no effect; on one machine files above 256 MB are linked. On a cluster a path may be `hdfs://…`; such files are not copied.",
     ),
     known_as(
         key(
             "files.*.source",
             "path",
-            "required, where a file has keys of its own",
+            "required",
             "data.csv",
-            "Where the file comes from: `files: [{data: {source: data.zip, unpack: true}}]`.",
+            "Source of the file: `files: [{data: {source: data.zip, unpack: true}}]`.",
         ),
         &["path", "from", "src", "url"],
     ),
@@ -26,7 +26,7 @@ pub const KEYS: &[KeySpec] = &[
             "`true` or `false`",
             "`false`",
             "true",
-            "An archive that every task finds unpacked, as a directory of that name. On a cluster only.",
+            "Unpacks an archive into a directory of that name. On a cluster only.",
         ),
         &["extract", "archive"],
     ),
@@ -36,7 +36,7 @@ pub const KEYS: &[KeySpec] = &[
             "map of name to source",
             "none",
             "{train: hdfs:///data/train}",
-            "Data that tasks find below their working directory under that name when their programs start: see [data in and out](../how-to/data.md). A source is a file, a directory or a pattern with `*`, here or at `hdfs://…`; what is there is listed once, at submit.",
+            "Data that tasks find under that name in their working directory when their programs start; see [data in and out](../how-to/data.md). A source is a file, a directory or a pattern with `*`, local or at `hdfs://…`. It is listed once, at submit.",
         ),
         &["input", "data", "datasets"],
     ),
@@ -44,9 +44,9 @@ pub const KEYS: &[KeySpec] = &[
         key(
             "inputs.*.source",
             "path",
-            "required, where an input has keys of its own",
+            "required",
             "hdfs:///data/train/part-*",
-            "Where it comes from: `inputs: {train: {source: hdfs:///data/train, as: split}}`.",
+            "Source of the input: `inputs: {train: {source: hdfs:///data/train, as: split}}`.",
         ),
         &["path", "from", "src", "url"],
     ),
@@ -56,7 +56,7 @@ pub const KEYS: &[KeySpec] = &[
             "`copy`, `split`, `list` or `split-list`",
             "`copy`",
             "split",
-            "What a task gets: all of it; its share of the files, the same after a restart; or only the paths, one a line in the file that `YDL_INPUT_NAME` names: of all files, or of its share.",
+            "Part that a task gets: `copy`: all files; `split`: its share of the files, the same after a restart; `list` and `split-list`: the paths of all files or of its share, one per line, in the file that `YDL_INPUT_NAME` names.",
         ),
         &["mode", "how", "form"],
     ),
@@ -66,7 +66,7 @@ pub const KEYS: &[KeySpec] = &[
             "list of roles",
             "every role that is not a service",
             "[worker]",
-            "Whose tasks get it. Files are divided over the tasks of each role by itself.",
+            "Roles whose tasks get the input. Files are split among the tasks of each role separately.",
         ),
         &["role", "for"],
     ),
@@ -75,13 +75,13 @@ pub const KEYS: &[KeySpec] = &[
         "`true` or `false`",
         "`false`",
         "true",
-        "Whether a task may get no file at all: when a pattern matches nothing, or a role has more tasks than there are files.",
+        "Allows a task to get no file: if a pattern matches nothing, or a role has more tasks than there are files.",
     ),
     key(
         "disk",
         "size",
-        "what is free, less a twentieth",
+        "the free space, less 5 % of the disk",
         "50 GiB",
-        "How much of a node's disk the inputs of one task may take.",
+        "Disk space of a node that the inputs of one task may use.",
     ),
 ];

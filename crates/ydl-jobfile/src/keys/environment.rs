@@ -1,4 +1,4 @@
-//! What programs run in.
+//! Keys of environments and images.
 
 use super::{KeySpec, key, known_as};
 
@@ -9,7 +9,7 @@ pub const KEYS: &[KeySpec] = &[
             "`system`, a path, or a map",
             "`system`",
             "system",
-            "What `python` means in a task, or what all of it runs in: a virtual environment or another directory with `bin` in it, a `requirements.txt` or `pyproject.toml` from which one is made, a `.pex` file. On a cluster it is packed and sent, layer by layer, if it changed; see [Python environments](../how-to/environments.md). There also a ready archive: `.tar.gz`, `.tgz`, `.tar` or `.zip`, here or at `hdfs://…`. Or an image, as a map or as `docker://image:tag`; see [images](../how-to/docker.md).",
+            "Python environment or image of the programs: a virtual environment or another directory with `bin`, a `requirements.txt` or `pyproject.toml` from which one is built, or a `.pex` file. On a cluster it is packed in layers, and changed layers are uploaded; see [Python environments](../how-to/environments.md). A cluster also takes an archive, local or at `hdfs://…`: `.tar.gz`, `.tgz`, `.tar` or `.zip`. Images are given as a map or as `docker://image:tag`; see [images](../how-to/docker.md).",
         ),
         &["venv", "virtualenv", "python", "image", "docker", "container"],
     ),
@@ -17,7 +17,7 @@ pub const KEYS: &[KeySpec] = &[
         key(
             "environment.path",
             "path",
-            "required, where the environment has keys of its own",
+            "required without an image",
             "system",
             "The environment: `environment: {path: ./venv, interpreter: bundle}`.",
         ),
@@ -29,7 +29,7 @@ pub const KEYS: &[KeySpec] = &[
             "`auto`, `bundle` or `node`",
             "`auto`",
             "auto",
-            "Where the interpreter of a packed environment comes from. `bundle` packs it, too; `node` expects the same minor version on every node; `auto` expects those in `/usr` and `/usr/local`, and packs all others.",
+            "Source of the interpreter of a packed environment. `bundle` packs it too. `node` requires the same minor version on every node. `auto` expects interpreters in `/usr` and `/usr/local` on the nodes and packs all others.",
         ),
         &["python"],
     ),
@@ -39,7 +39,7 @@ pub const KEYS: &[KeySpec] = &[
             "image",
             "none",
             "python:3.11",
-            "The image that programs run in, as `[registry[:port]/]name[:tag]`: `environment: {docker: python:3.11}`. On a cluster its nodes run it, on one machine the `docker` command does; see [images](../how-to/docker.md).",
+            "Image of the programs, as `[registry[:port]/]name[:tag]`: `environment: {docker: python:3.11}`. Run by the nodes of a cluster, or by the `docker` command on one machine; see [images](../how-to/docker.md).",
         ),
         &["image", "container", "podman", "oci"],
     ),
@@ -48,7 +48,7 @@ pub const KEYS: &[KeySpec] = &[
         "image",
         "none",
         "python",
-        "An image that a cluster runs with runc, by the name that it has there. Needs Hadoop 3.3.",
+        "Image that a cluster runs with runc, by its name there. Requires Hadoop 3.3.",
     ),
     known_as(
         key(
@@ -56,7 +56,7 @@ pub const KEYS: &[KeySpec] = &[
             "list of `host:container:ro` or `:rw`",
             "none",
             "[\"/data/mnist:/data:ro\"]",
-            "What of the node's files the image sees, and where. The cluster's administrator decides which may be. On Hadoop from 3.1.",
+            "Directories of the node that are mounted into the container. The cluster's administrator defines which are allowed. Requires Hadoop 3.1.",
         ),
         &["mount", "volumes", "volume", "binds"],
     ),
@@ -64,9 +64,9 @@ pub const KEYS: &[KeySpec] = &[
         key(
             "environment.network",
             "name",
-            "the cluster's own, mostly `host`; `host` on one machine",
+            "the cluster's default, usually `host`; `host` on one machine",
             "host",
-            "The network of docker containers. In one that is not the node's own, tasks of different nodes reach each other only if that network leads there.",
+            "Network of docker containers. Tasks on different nodes reach each other only if this network connects the nodes.",
         ),
         &["net", "network_mode"],
     ),
@@ -75,15 +75,15 @@ pub const KEYS: &[KeySpec] = &[
         "`true` or `false`",
         "`false`",
         "true",
-        "Whether docker containers may do almost everything that their node can do. Hardly anybody needs it, and few clusters allow it.",
+        "Runs docker containers in privileged mode. Rarely needed, and few clusters allow it.",
     ),
     known_as(
         key(
             "environment.login",
             "path in HDFS or on every node",
-            "what the nodes have",
+            "credentials of the nodes",
             "hdfs:///user/alice/docker.json",
-            "The login of a docker registry, as `docker login` writes it to `config.json`: a file that NodeManagers can read. Needs Hadoop 3.4. On one machine the `docker` command's own login counts.",
+            "Credentials of a docker registry, as `docker login` writes them to `config.json`: a file that NodeManagers can read. Requires Hadoop 3.4. On one machine the `docker` command uses its own.",
         ),
         &["auth", "credentials", "client_config", "registry"],
     ),
@@ -92,6 +92,6 @@ pub const KEYS: &[KeySpec] = &[
         "`true` or `false`",
         "`false`",
         "true",
-        "Docker containers stay on their nodes after their end, for as long as `yarn.nodemanager.delete.debug-delay-sec` says, where the cluster allows it. On a cluster only.",
+        "Keeps docker containers on their nodes after they end, for `yarn.nodemanager.delete.debug-delay-sec`, if the cluster allows it. On a cluster only.",
     ),
 ];

@@ -1,4 +1,4 @@
-//! What the job is.
+//! Keys of the job itself.
 
 use super::{KeySpec, key, known_as};
 
@@ -6,16 +6,16 @@ pub const KEYS: &[KeySpec] = &[
     key(
         "name",
         "text",
-        "the file's name, or its directory's for `job.yaml`",
+        "file name, or name of the directory for `job.yaml`",
         "mnist",
-        "What people call the job. Letters, digits, `-`, `_` and `.`.",
+        "Name of the job: letters, digits, `-`, `_` and `.`.",
     ),
     key(
         "framework",
         "`none`, `mxnet`, `pytorch`, `horovod`, `xgboost`, `lightgbm`, `tensorflow` or `jax`",
         "`none`",
         "none",
-        "Whose rendezvous the job needs. `none` runs any command.",
+        "Framework whose rendezvous the job uses. `none` runs any command.",
     ),
     known_as(
         key(
@@ -23,7 +23,7 @@ pub const KEYS: &[KeySpec] = &[
             "`true` or `false`",
             "`false`",
             "false",
-            "Programs of TensorFlow get `--ps_hosts`, `--worker_hosts`, `--job_name` and `--task_index` after their own arguments, as those written for TensorFlow 1 expect. For roles `ps` and `worker` with `run`.",
+            "Appends `--ps_hosts`, `--worker_hosts`, `--job_name` and `--task_index` to the arguments of TensorFlow programs, as TensorFlow 1 programs expect. Applies to roles `ps` and `worker` with `run`.",
         ),
         &["flags", "tf_flags", "ps_hosts", "worker_hosts", "job_name", "task_index"],
     ),

@@ -1,10 +1,10 @@
-//! What programs are told, and what becomes of what they made.
+//! Keys of variables and outputs.
 
 use super::{KeySpec, key, known_as};
 
 pub const KEYS: &[KeySpec] = &[
     known_as(
-        key("env", "map of texts", "none", "{SEED: 1}", "Variables of every role."),
+        key("env", "map of texts", "none", "{SEED: 1}", "Environment variables of every role."),
         &["environ", "variables"],
     ),
     known_as(
@@ -13,7 +13,7 @@ pub const KEYS: &[KeySpec] = &[
             "map of path to destination",
             "none",
             "{model/: \"out/{role}-{index}\"}",
-            "What is copied out of a task's working directory when its program has ended, also after a failure. `{job}`, `{role}` and `{index}` are filled in. Destinations are relative to the job file; on a cluster to the user's home directory in HDFS, or `hdfs://…`. The last part of a path may hold `*`. Two tasks may not write one name: a directory ends in `/` where their files have different names.",
+            "Paths in a task's working directory that are copied to a destination when its program has ended, also after a failure. `{job}`, `{role}` and `{index}` are replaced. Destinations are relative to the job file, or on a cluster to the user's home directory in HDFS; or `hdfs://…`. The last part of a path may contain `*`. Two tasks must not write the same file: end a directory with `/` if their files have different names.",
         ),
         &["output", "results"],
     ),
@@ -21,23 +21,29 @@ pub const KEYS: &[KeySpec] = &[
         key(
             "outputs.*.to",
             "destination",
-            "required, where an output has keys of its own",
+            "required",
             "out/model",
-            "Where it goes: `outputs: {model/: {to: out, from: worker:0, every: 5m}}`.",
+            "Destination: `outputs: {model/: {to: out, from: worker:0, every: 5m}}`.",
         ),
         &["destination", "dest", "path"],
     ),
     known_as(
-        key("outputs.*.from", "a task, a role or `all`", "`all`", "worker", "Whose output it is."),
+        key(
+            "outputs.*.from",
+            "a task, a role or `all`",
+            "`all`",
+            "worker",
+            "Tasks whose output is copied.",
+        ),
         &["task", "role", "from_task"],
     ),
     known_as(
         key(
             "outputs.*.every",
             "time",
-            "only at the end",
+            "at the end only",
             "5m",
-            "How often new and finished files are sent while the program runs, as checkpoints should be; then also when a container is taken away, as far as its grace allows.",
+            "Interval at which new and finished files are uploaded while the program runs, for example for checkpoints. They are then also uploaded when a container is preempted, as far as its grace period allows.",
         ),
         &["interval", "period"],
     ),
@@ -47,7 +53,7 @@ pub const KEYS: &[KeySpec] = &[
             "`fail`, `overwrite` or `number`",
             "`overwrite`",
             "number",
-            "What happens when the destination is there already, at submit or when the job first sends something there: the job is refused, later its task fails; files of the same names are replaced; or `out` becomes `out-2`.",
+            "Behaviour if the destination exists, at submit or at the first upload. `fail`: the job is rejected, or later its task fails. `overwrite`: files of the same names are replaced. `number`: `out` becomes `out-2`.",
         ),
         &["overwrite", "exists", "if_exists"],
     ),

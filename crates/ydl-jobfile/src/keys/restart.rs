@@ -1,16 +1,10 @@
-//! What happens when a task fails.
+//! Keys of the restart policy.
 
 use super::{KeySpec, key, known_as};
 
 pub const KEYS: &[KeySpec] = &[
     known_as(
-        key(
-            "restart",
-            "map",
-            "see below",
-            "{limit: 3}",
-            "What happens when a task fails, for all roles.",
-        ),
+        key("restart", "map", "see below", "{limit: 3}", "Restart policy of all roles."),
         &["restarts", "retry", "retries"],
     ),
     key(
@@ -18,7 +12,7 @@ pub const KEYS: &[KeySpec] = &[
         "`task`, `role` or `job`",
         "`task`; `job` with a framework",
         "job",
-        "Who starts again: the task alone, its role, or everybody in a new round.",
+        "What restarts after a failure: the task, its role, or all tasks in a new round.",
     ),
     known_as(
         key(
@@ -26,7 +20,7 @@ pub const KEYS: &[KeySpec] = &[
             "count",
             "`0`, in an elastic role `3`",
             "3",
-            "So many failures are repaired: of one task where the scope is `task`, of the role otherwise. Preemption and lost nodes never count; a task whose nodes fail it or fall silent five times in a row has failed when it happens again.",
+            "Number of failures that lead to a restart: of one task if the scope is `task`, otherwise of the role. Preemption and lost nodes do not count; after five consecutive node failures or heartbeat timeouts of a task, the next one fails it.",
         ),
         &["max", "attempts", "times"],
     ),
@@ -35,15 +29,15 @@ pub const KEYS: &[KeySpec] = &[
         "map",
         "see below",
         "{initial: 1s, max: 1m}",
-        "The wait before the next attempt; it doubles.",
+        "Delay before the next attempt; doubles each time.",
     ),
-    key("restart.backoff.initial", "time", "`1s`", "1s", "The first wait."),
-    key("restart.backoff.max", "time", "`1m`", "1m", "The longest wait."),
+    key("restart.backoff.initial", "time", "`1s`", "1s", "First delay."),
+    key("restart.backoff.max", "time", "`1m`", "1m", "Maximum delay."),
     key(
         "restart.window",
         "time or `none`",
         "`none`",
         "1h",
-        "Failures older than this are forgotten.",
+        "Failures older than this do not count.",
     ),
 ];
