@@ -38,7 +38,7 @@ fn start(cli: Cli) -> ExitCode {
             log();
             agent::run(dir)
         }
-        CliCommand::Shim { socket } => agent::keeper::run(socket.as_deref()),
+        CliCommand::Shim { socket } => agent::shim::run(socket.as_deref()),
         _ => match run(cli) {
             Ok(exit) => exit.into(),
             Err(report) => {

@@ -40,7 +40,7 @@ impl Place {
             argv: argv.iter().map(|argument| argument.to_string()).collect(),
             env: BTreeMap::from([("PATH".into(), path)]),
             cwd: self.dir.path().into(),
-            keeper: env!("CARGO_BIN_EXE_ydl").into(),
+            shim: env!("CARGO_BIN_EXE_ydl").into(),
             container: None,
             grace: PATIENCE,
         }
@@ -145,7 +145,7 @@ async fn exit_codes_and_signals_are_told() {
     assert!(exit.peak_memory_bytes > 100_000);
 
     let exit = place.run("kill -SEGV $$").await;
-    assert_eq!((exit.code, exit.signal, exit.keeper_lost), (None, Some(11), false));
+    assert_eq!((exit.code, exit.signal, exit.shim_lost), (None, Some(11), false));
     assert_eq!(place.run("").await.code, Some(0));
 }
 
@@ -239,16 +239,15 @@ async fn a_dropped_program_is_killed_with_all_it_started() {
 }
 
 #[test]
-fn a_killed_keeper_takes_its_program_along_and_the_agent_takes_the_rest() {
+fn a_killed_shim_takes_its_program_along_and_the_agent_takes_the_rest() {
     let scene = async || {
         let place = Place::new();
-        let mut program =
-            place.sh(&format!("{DAEMON}; echo $PPID > keeper; exec sleep 1000")).await;
-        let (daemon, keeper) = (place.process("daemon"), place.process("keeper"));
+        let mut program = place.sh(&format!("{DAEMON}; echo $PPID > shim; exec sleep 1000")).await;
+        let (daemon, shim) = (place.process("daemon"), place.process("shim"));
         let shell = Identity::of(program.pid()).unwrap();
-        assert!(keeper.signal(Signal::KILL).unwrap());
+        assert!(shim.signal(Signal::KILL).unwrap());
         let exit = program.wait().await;
-        assert_eq!((exit.code, exit.signal, exit.keeper_lost), (None, Some(9), true));
+        assert_eq!((exit.code, exit.signal, exit.shim_lost), (None, Some(9), true));
         assert!(!daemon.is_alive() && !shell.is_alive());
         // Reaped as well, not only dead.
         assert_eq!(Identity::of(daemon.pid), None);
@@ -257,11 +256,11 @@ fn a_killed_keeper_takes_its_program_along_and_the_agent_takes_the_rest() {
         // And the next program of this agent is not taken for a stray.
         assert_eq!(place.run("exit 6").await.code, Some(6));
     };
-    let test = "a_killed_keeper_takes_its_program_along_and_the_agent_takes_the_rest";
+    let test = "a_killed_shim_takes_its_program_along_and_the_agent_takes_the_rest";
     alone(test, scene, |command| command);
 }
 
-/// An agent that starts a daemonising program and waits for it. `end` is given the agent, the keeper
+/// An agent that starts a daemonising program and waits for it. `end` is given the agent, the shim
 /// and the program's shell, and brings the agent's end about; then nothing may be left.
 fn agent_ended(test: &str, end: impl FnOnce([Identity; 3])) {
     const SCENE: &str = "HANDS_AGENT";
@@ -271,7 +270,7 @@ fn agent_ended(test: &str, end: impl FnOnce([Identity; 3])) {
             let mut spec = Place::new().spec(&[
                 "sh",
                 "-c",
-                &format!("{DAEMON}; echo $PPID > keeper; echo $$ > shell; exec sleep 1000"),
+                &format!("{DAEMON}; echo $PPID > shim; echo $$ > shell; exec sleep 1000"),
             ]);
             spec.cwd = dir.clone().into();
             let output =
@@ -290,10 +289,10 @@ fn agent_ended(test: &str, end: impl FnOnce([Identity; 3])) {
         .process_group(0)
         .spawn()
         .unwrap();
-    let [daemon, keeper, shell] = ["daemon", "keeper", "shell"].map(|name| place.process(name));
-    end([Identity::of(agent.id()).unwrap(), keeper, shell]);
+    let [daemon, shim, shell] = ["daemon", "shim", "shell"].map(|name| place.process(name));
+    end([Identity::of(agent.id()).unwrap(), shim, shell]);
     agent.wait().unwrap();
-    [daemon, keeper, shell].into_iter().for_each(until_gone);
+    [daemon, shim, shell].into_iter().for_each(until_gone);
 }
 
 #[test]
@@ -311,11 +310,11 @@ fn nothing_outlives_an_agent_killed_with_its_whole_group() {
 }
 
 #[test]
-fn a_program_dies_with_its_keeper_though_the_agent_hangs() {
-    let test = "a_program_dies_with_its_keeper_though_the_agent_hangs";
-    agent_ended(test, |[agent, keeper, shell]| {
+fn a_program_dies_with_its_shim_though_the_agent_hangs() {
+    let test = "a_program_dies_with_its_shim_though_the_agent_hangs";
+    agent_ended(test, |[agent, shim, shell]| {
         assert!(agent.signal(Signal::STOP).unwrap());
-        assert!(keeper.signal(Signal::KILL).unwrap());
+        assert!(shim.signal(Signal::KILL).unwrap());
         until_gone(shell);
         assert!(agent.signal(Signal::CONT).unwrap());
     });
@@ -443,13 +442,13 @@ async fn a_program_is_looked_up_in_its_own_path() {
 }
 
 #[tokio::test]
-async fn an_agent_without_its_keeper_blames_the_node() {
+async fn an_agent_without_its_shim_blames_the_node() {
     let place = Place::new();
     let mut spec = place.spec(&["true"]);
-    spec.keeper = place.path("no-ydl-here");
+    spec.shim = place.path("no-ydl-here");
     let error = place.try_start(spec).await.unwrap_err();
-    assert!(matches!(error, StartError::Keeper { .. }));
-    assert_eq!(error.to_string(), "cannot start the program's keeper: no such file or directory");
+    assert!(matches!(error, StartError::Shim { .. }));
+    assert_eq!(error.to_string(), "cannot start the program's shim: no such file or directory");
 }
 
 #[test]

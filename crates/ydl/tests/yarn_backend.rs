@@ -14,7 +14,9 @@ use yarn_native::{
     credentials::Credentials,
     types::{ApplicationState, FinalStatus},
 };
-use ydl::{agent::setting::DELIVERED, agent::setting::Delivered, backend::Backend};
+use ydl::{
+    agent::bootstrap::BOOTSTRAP_SECRET, agent::bootstrap::BootstrapSecret, backend::Backend,
+};
 use ydl_core::{
     Cause, ContainerExit, ContainerId, Event, NodeName, Outcome,
     spec::{Placement, Resources},
@@ -101,8 +103,8 @@ async fn containers_are_granted_started_and_their_ends_are_told() {
 
     // The agent was given what it alone may know.
     let credentials = Credentials::read(&job.scratch().join("token")).expect("credentials");
-    let delivered = credentials.secret(DELIVERED).expect("a setting");
-    let delivered: Delivered = serde_json::from_slice(delivered.expose()).expect("a setting");
+    let delivered = credentials.secret(BOOTSTRAP_SECRET).expect("a setting");
+    let delivered: BootstrapSecret = serde_json::from_slice(delivered.expose()).expect("a setting");
     assert_eq!(delivered.setting.container, fine.container);
     assert_eq!(delivered.setting.master, "127.0.0.1:4711");
     assert_eq!(delivered.setting.host, fine.node.as_str());

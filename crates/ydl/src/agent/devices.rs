@@ -1,6 +1,6 @@
 //! The GPUs of a task on a cluster: which of its node's it may use, and nobody else meanwhile.
 
-use super::setting::FindGpus;
+use super::bootstrap::GpuRequest;
 use crate::gpus::{self, Device, Pool};
 use std::time::Duration;
 use tokio::time::{Instant, sleep};
@@ -22,13 +22,13 @@ pub(super) struct Devices {
 
 impl Devices {
     /// Finds devices for a task.
-    pub(super) async fn find(wanted: Option<FindGpus>) -> Devices {
+    pub(super) async fn find(wanted: Option<GpuRequest>) -> Devices {
         match wanted {
             None => Devices::default(),
-            Some(FindGpus { count, counted: false }) => {
+            Some(GpuRequest { count, counted: false }) => {
                 Devices::among(gpus::devices(), count, PATIENCE).await
             }
-            Some(FindGpus { count, .. }) => {
+            Some(GpuRequest { count, .. }) => {
                 let set = |name| std::env::var_os(name).is_some();
                 if count == 0 || set(gpus::VISIBLE) || set("NVIDIA_VISIBLE_DEVICES") {
                     return Devices::default();

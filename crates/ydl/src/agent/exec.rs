@@ -19,48 +19,48 @@ const STRING_BYTES_MAX: usize = 128 << 10;
 
 /// Why a program did not start.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Refusal {
+pub struct ExecError {
     /// The system's number for it, 0 if it was never asked.
     pub errno: i32,
     pub sentence: String,
     pub hint: Option<String>,
 }
 
-impl Refusal {
+impl ExecError {
     /// A refusal that has nothing to do with the system: something around the program is not as it should be.
-    pub fn of(sentence: String) -> Refusal {
-        Refusal { errno: 0, sentence, hint: None }
+    pub fn of(sentence: String) -> ExecError {
+        ExecError { errno: 0, sentence, hint: None }
     }
 
-    fn new(errno: Errno, sentence: String) -> Refusal {
-        Refusal { errno: errno.raw_os_error(), sentence, hint: None }
+    fn new(errno: Errno, sentence: String) -> ExecError {
+        ExecError { errno: errno.raw_os_error(), sentence, hint: None }
     }
 
-    fn hint(self, hint: impl Into<String>) -> Refusal {
-        Refusal { hint: Some(hint.into()), ..self }
+    fn hint(self, hint: impl Into<String>) -> ExecError {
+        ExecError { hint: Some(hint.into()), ..self }
     }
 }
 
-impl fmt::Display for Refusal {
+impl fmt::Display for ExecError {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
         out.write_str(&self.sentence)
     }
 }
 
 /// Goes to the directory the program is to run in.
-pub fn enter(cwd: &str) -> Result<(), Refusal> {
+pub fn enter(cwd: &str) -> Result<(), ExecError> {
     std::env::set_current_dir(cwd).map_err(|error| {
         let errno = Errno::from_io_error(&error).unwrap_or(Errno::INVAL);
-        Refusal::new(errno, format!("cannot run in the directory `{cwd}`: {}", reason(&error)))
+        ExecError::new(errno, format!("cannot run in the directory `{cwd}`: {}", reason(&error)))
     })
 }
 
 /// The file that `program` means: itself if it has a slash, else looked up in the `PATH` of its own
 /// environment. Relative paths start at the current directory.
-pub fn find(program: &str, env: &BTreeMap<String, String>) -> Result<String, Refusal> {
+pub fn find(program: &str, env: &BTreeMap<String, String>) -> Result<String, ExecError> {
     if program.is_empty() {
         let sentence = "the program's name is empty".to_owned();
-        return Err(Refusal::new(Errno::NOENT, sentence));
+        return Err(ExecError::new(Errno::NOENT, sentence));
     }
     if program.contains('/') {
         return Ok(program.to_owned());
@@ -81,17 +81,17 @@ pub fn find(program: &str, env: &BTreeMap<String, String>) -> Result<String, Ref
         Some(candidate) => explain(&candidate, Errno::ACCESS),
         None => {
             let sentence = format!("the program `{program}` was not found in `PATH`, `{path}`");
-            Refusal::new(Errno::NOENT, sentence)
+            ExecError::new(Errno::NOENT, sentence)
         }
     })
 }
 
 /// Complains about what the kernel would answer with a bare "argument list too long".
-pub fn check_lengths(argv: &[String], env: &BTreeMap<String, String>) -> Result<(), Refusal> {
+pub fn check_lengths(argv: &[String], env: &BTreeMap<String, String>) -> Result<(), ExecError> {
     let too_long = |what: String, length: usize| {
         let sentence =
             format!("{what} has {length} bytes, more than the {STRING_BYTES_MAX} Linux allows");
-        Err(Refusal::new(Errno::TOOBIG, sentence).hint("pass it in a file instead"))
+        Err(ExecError::new(Errno::TOOBIG, sentence).hint("pass it in a file instead"))
     };
     for (at, argument) in argv.iter().enumerate() {
         if argument.len() >= STRING_BYTES_MAX {
@@ -108,62 +108,62 @@ pub fn check_lengths(argv: &[String], env: &BTreeMap<String, String>) -> Result<
 }
 
 /// Why the kernel answered `errno` when asked to execute `path`.
-pub fn explain(path: &str, errno: Errno) -> Refusal {
+pub fn explain(path: &str, errno: Errno) -> ExecError {
     let metadata = match std::fs::metadata(path) {
         Ok(metadata) => metadata,
         Err(error) if error.kind() == io::ErrorKind::NotFound => {
-            return Refusal::new(errno, format!("the program `{path}` does not exist"));
+            return ExecError::new(errno, format!("the program `{path}` does not exist"));
         }
         Err(error) => {
             let sentence = format!("cannot execute `{path}`: {}", reason(&error));
-            return Refusal::new(errno, sentence);
+            return ExecError::new(errno, sentence);
         }
     };
     if metadata.is_dir() {
-        return Refusal::new(errno, format!("`{path}` is a directory, not a program"));
+        return ExecError::new(errno, format!("`{path}` is a directory, not a program"));
     }
     let known = match errno {
         Errno::ACCESS => not_executable(path, &metadata),
         Errno::NOENT => missing_interpreter(path),
         Errno::NOEXEC => Some(wrong_format(path)),
-        Errno::TOOBIG => Some(Refusal::new(
+        Errno::TOOBIG => Some(ExecError::new(
             errno,
             format!("the arguments and the environment of `{path}` are too long together"),
         )),
-        Errno::TXTBSY => Some(Refusal::new(errno, format!("`{path}` is still being written"))),
+        Errno::TXTBSY => Some(ExecError::new(errno, format!("`{path}` is still being written"))),
         _ => None,
     };
     known.unwrap_or_else(|| {
         let sentence = format!("cannot execute `{path}`: {}", reason(&errno.into()));
-        Refusal::new(errno, sentence)
+        ExecError::new(errno, sentence)
     })
 }
 
-fn not_executable(path: &str, metadata: &Metadata) -> Option<Refusal> {
+fn not_executable(path: &str, metadata: &Metadata) -> Option<ExecError> {
     let mode = metadata.permissions().mode() & 0o7777;
     if access(path, Access::EXEC_OK).is_err() {
         let sentence = format!("`{path}` is not executable: its mode is `{mode:04o}`");
         return Some(
-            Refusal::new(Errno::ACCESS, sentence)
+            ExecError::new(Errno::ACCESS, sentence)
                 .hint(format!("`chmod +x {path}`, or name its interpreter first")),
         );
     }
     if let Some(interpreter) = shebang(path) {
         let sentence =
             format!("the script `{path}` asks for `{interpreter}`, which is not executable");
-        return Some(Refusal::new(Errno::ACCESS, sentence));
+        return Some(ExecError::new(Errno::ACCESS, sentence));
     }
     let sentence = format!("`{path}` may not be executed though its mode is `{mode:04o}`");
-    Some(Refusal::new(Errno::ACCESS, sentence).hint("its file system may be mounted `noexec`"))
+    Some(ExecError::new(Errno::ACCESS, sentence).hint("its file system may be mounted `noexec`"))
 }
 
 /// The file exists and yet "does not": what it needs to be run by is absent.
-fn missing_interpreter(path: &str) -> Option<Refusal> {
+fn missing_interpreter(path: &str) -> Option<ExecError> {
     if let Some(interpreter) = shebang(path) {
         let shown = interpreter.replace('\r', "\\r");
         let sentence =
             format!("the script `{path}` asks for the interpreter `{shown}`, which does not exist");
-        let refusal = Refusal::new(Errno::NOENT, sentence);
+        let refusal = ExecError::new(Errno::NOENT, sentence);
         return Some(if shown == interpreter {
             refusal
         } else {
@@ -173,22 +173,22 @@ fn missing_interpreter(path: &str) -> Option<Refusal> {
     let loader = elf_loader(path).ok().flatten()?;
     let sentence = format!("`{path}` needs the loader `{loader}`, which does not exist");
     let hint = "it was built for another C library; use a build for this system";
-    Some(Refusal::new(Errno::NOENT, sentence).hint(hint))
+    Some(ExecError::new(Errno::NOENT, sentence).hint(hint))
 }
 
-fn wrong_format(path: &str) -> Refusal {
+fn wrong_format(path: &str) -> ExecError {
     let machines = (elf_machine(path), elf_machine("/proc/self/exe"));
     if let (Ok(Some(its)), Ok(Some(ours))) = machines
         && its != ours
     {
         let (its, ours) = (machine_name(its), machine_name(ours));
         let sentence = format!("`{path}` is built for `{its}`, and this machine is `{ours}`");
-        return Refusal::new(Errno::NOEXEC, sentence);
+        return ExecError::new(Errno::NOEXEC, sentence);
     }
     let sentence = format!(
         "`{path}` is neither a program this machine knows nor a script beginning with `#!`"
     );
-    Refusal::new(Errno::NOEXEC, sentence)
+    ExecError::new(Errno::NOEXEC, sentence)
         .hint("name its interpreter first, or begin it with a line such as `#!/bin/sh`")
 }
 

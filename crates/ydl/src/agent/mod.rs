@@ -1,29 +1,29 @@
 //! The agent: what runs in every container, and the hands that run a program there.
 
-mod carry;
-mod contained;
-mod container;
+pub mod bootstrap;
+mod container_shim;
 mod devices;
 pub mod environment;
 pub mod exec;
-mod fetch;
-mod inside;
-pub mod keeper;
-pub mod keeping;
-mod life;
+mod image;
+mod inputs;
+mod lifecycle;
 mod links;
 pub mod measure;
 mod network;
 pub mod output;
+mod output_mux;
 pub mod outputs;
 pub mod ports;
 pub mod program;
 mod record;
 mod segments;
-pub mod setting;
-mod surroundings;
+pub mod shim;
+pub mod shim_protocol;
+mod shipping;
 mod tail;
-mod voices;
+mod task_env;
+mod yarn_container;
 
 use std::{path::PathBuf, process::ExitCode};
 
@@ -39,8 +39,8 @@ pub fn run(dir: Option<PathBuf>) -> ExitCode {
     let lived = match runtime {
         Ok(runtime) => {
             let lived = runtime.block_on(async {
-                let dir = dir.map_or_else(container::arrive, Ok)?;
-                life::Agent::new(dir).await?.live().await
+                let dir = dir.map_or_else(yarn_container::arrive, Ok)?;
+                lifecycle::Agent::new(dir).await?.live().await
             });
             // Outputs that are still being copied when the agent must go are not waited for.
             runtime.shutdown_background();
@@ -49,9 +49,9 @@ pub fn run(dir: Option<PathBuf>) -> ExitCode {
         Err(error) => Err(format!("cannot start: {error}")),
     };
     match lived {
-        Ok(life::Left::Done) => ExitCode::SUCCESS,
+        Ok(lifecycle::AgentEnd::Done) => ExitCode::SUCCESS,
         // A NodeManager takes another status for the container's own end, and forgets why it told it to end.
-        Ok(life::Left::Told) => ExitCode::from(TERMINATED),
+        Ok(lifecycle::AgentEnd::Terminated) => ExitCode::from(TERMINATED),
         Err(why) => {
             tracing::error!("{why}");
             ExitCode::FAILURE

@@ -1,6 +1,6 @@
 //! At which address a node's tasks are reached, and through which of its interfaces.
 
-use super::container::is_of_this_node;
+use super::yarn_container::is_of_this_node;
 use std::net::{IpAddr, Ipv4Addr, ToSocketAddrs, UdpSocket};
 use ydl_os::interfaces::Interface;
 

@@ -14,7 +14,7 @@ use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use tokio::sync::oneshot;
 
 use super::segments::SegmentWriter;
-use super::tail::Tail;
+use super::tail::LineTail;
 
 /// What one read takes: as much as a pipe holds.
 const READ_BYTES: usize = 64 * 1024;
@@ -57,15 +57,15 @@ pub struct Captured {
 }
 
 #[derive(Debug, Default)]
-struct Shared {
-    tail: Tail,
+struct CaptureState {
+    tail: LineTail,
     dropped_bytes: u64,
     trouble: Option<String>,
 }
 
 /// A look at a capture from elsewhere.
 #[derive(Clone, Debug)]
-pub struct CaptureView(Arc<Mutex<Shared>>);
+pub struct CaptureView(Arc<Mutex<CaptureState>>);
 
 impl CaptureView {
     pub fn so_far(&self) -> Captured {
@@ -81,7 +81,7 @@ impl CaptureView {
 /// A capture under way. Dropping it cuts it short.
 #[derive(Debug)]
 pub struct Capture {
-    shared: Arc<Mutex<Shared>>,
+    shared: Arc<Mutex<CaptureState>>,
     done: oneshot::Receiver<()>,
     /// The thread sees it closed.
     stop: Option<PipeWriter>,
@@ -94,7 +94,7 @@ impl Capture {
         let (stderr, to_stderr) = io::pipe()?;
         let (stopped, stop) = io::pipe()?;
         let (finished, done) = oneshot::channel();
-        let shared = Arc::new(Mutex::new(Shared::default()));
+        let shared = Arc::new(Mutex::new(CaptureState::default()));
         let theirs = Arc::clone(&shared);
         thread::Builder::new().name("output".into()).stack_size(256 << 10).spawn(move || {
             let writer = |stream| SegmentWriter::new(&spec, stream);
@@ -126,9 +126,13 @@ impl Capture {
     }
 }
 
-type Stream = (PipeReader, SegmentWriter, bool);
+type CapturedStream = (PipeReader, SegmentWriter, bool);
 
-fn drain(mut streams: [Option<Stream>; 2], stopped: &PipeReader, shared: &Mutex<Shared>) {
+fn drain(
+    mut streams: [Option<CapturedStream>; 2],
+    stopped: &PipeReader,
+    shared: &Mutex<CaptureState>,
+) {
     let mut buffer = vec![0; READ_BYTES];
     let mut last_reads = None;
     while streams.iter().any(Option::is_some) {
@@ -180,7 +184,7 @@ fn drain(mut streams: [Option<Stream>; 2], stopped: &PipeReader, shared: &Mutex<
 
 /// Which of stdout, stderr and the order to stop can be read. Waits for one, unless stopping.
 fn ready(
-    streams: &[Option<Stream>; 2],
+    streams: &[Option<CapturedStream>; 2],
     stopped: &PipeReader,
     stopping: bool,
 ) -> io::Result<[bool; 3]> {

@@ -3,29 +3,29 @@
 //! A file appears at its destination whole or not at all: it is written beside it, made durable and
 //! renamed. Failures do not stop the other copies, so that one bad link does not cost the model.
 
-mod claims;
-mod doubt;
-mod fill;
-mod gather;
-mod keep;
-mod near;
+mod atomic_write;
+mod collect;
+mod continuous;
+mod local;
 mod paths;
-mod send;
-mod spot;
-mod whole;
+mod reservations;
+mod restore;
+mod suspect;
+mod target;
+mod upload;
 
-pub(super) use claims::{Claims, Ledger};
-pub(super) use doubt::{Sent, is_in_order};
-pub(super) use fill::Fill;
-pub(super) use keep::{Kept, Phase};
-pub use near::aside_of;
-pub(super) use near::{Near, Taken, taken_here};
-pub(super) use send::send;
+pub(super) use continuous::{ContinuousUpload, ProgramPhase};
+pub use local::aside_of;
+pub(super) use local::{LocalCopy, TakenNames, taken_here};
+pub(super) use reservations::{ReservationStore, Reservations};
+pub(super) use restore::Restore;
+pub(super) use suspect::{UploadLog, is_in_order};
+pub(super) use upload::send;
 
-use claims::theirs;
-use doubt::Stamp;
-use keep::is_hidden;
+use atomic_write::{aside, sync_dir_of, write_aside, write_whole};
+use continuous::is_hidden;
 use paths::{nearest_real, normal, relative};
+use reservations::theirs;
 use std::collections::BTreeSet;
 use std::fmt;
 use std::fs::{self, File, Metadata};
@@ -33,7 +33,7 @@ use std::io;
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Component, Path, PathBuf};
-use whole::{aside, sync_dir_of, write_aside, write_whole};
+use suspect::FileStamp;
 use ydl_core::spec::ExistingPolicy;
 
 use ydl_os::reason;
@@ -90,24 +90,24 @@ impl OutputError {
 /// part, whose matches go into the directory `to`. A file becomes `to` itself, unless `to` is a
 /// directory or ends with a slash.
 pub fn copy(work_dir: &Path, outputs: &[(String, PathBuf)]) -> Result<Copied, OutputError> {
-    let near = |(from, to): &(String, PathBuf)| Near {
+    let near = |(from, to): &(String, PathBuf)| LocalCopy {
         from: from.clone(),
         to: to.clone(),
         existing: ExistingPolicy::Overwrite,
         kept: false,
         shared: false,
     };
-    let all: Vec<_> = outputs.iter().map(|one| (near(one), Taken::new())).collect();
-    copy_rest(work_dir, &all, &Sent::default())
+    let all: Vec<_> = outputs.iter().map(|one| (near(one), TakenNames::new())).collect();
+    copy_rest(work_dir, &all, &UploadLog::default())
 }
 
 /// The same without what was sent already and what others have written, and where what may be torn replaces nothing.
 pub(super) fn copy_rest(
     work_dir: &Path,
-    outputs: &[(Near, Taken)],
-    sent: &Sent,
+    outputs: &[(LocalCopy, TakenNames)],
+    sent: &UploadLog,
 ) -> Result<Copied, OutputError> {
-    let mut copier = Copier { sent: sent.clone(), ..Copier::default() };
+    let mut copier = LocalCopier { sent: sent.clone(), ..LocalCopier::default() };
     match work_dir.canonicalize() {
         Ok(work_dir) => {
             for (output, taken) in outputs {
@@ -120,22 +120,22 @@ pub(super) fn copy_rest(
             copier.fail(format!("cannot copy from `{}`: {}", work_dir.display(), reason(&error)));
         }
     }
-    let Copier { copied, failures, more, .. } = copier;
+    let LocalCopier { copied, failures, more, .. } = copier;
     if failures.is_empty() { Ok(copied) } else { Err(OutputError { failures, more, copied }) }
 }
 
 #[derive(Debug, Default)]
-struct Copier {
+struct LocalCopier {
     copied: Copied,
     failures: Vec<String>,
     more: u64,
-    sent: Sent,
+    sent: UploadLog,
     /// Whether names that begin with a dot are left out.
     hides: bool,
     /// Directories without what was abandoned in them.
     swept: BTreeSet<PathBuf>,
     /// Names below `base` that others have written.
-    taken: Taken,
+    taken: TakenNames,
     /// Where the output is written to: its place, or what becomes it.
     base: PathBuf,
     becomes: Option<PathBuf>,
@@ -143,7 +143,7 @@ struct Copier {
     broken: bool,
 }
 
-impl Copier {
+impl LocalCopier {
     fn fail(&mut self, sentence: String) {
         // The name that something has while it is written helps nobody.
         let sentence = match &self.becomes {
@@ -157,7 +157,7 @@ impl Copier {
         }
     }
 
-    fn copy_output(&mut self, work_dir: &Path, output: &Near) {
+    fn copy_output(&mut self, work_dir: &Path, output: &LocalCopy) {
         let (from, to) = (output.from.as_str(), output.to.as_path());
         let plain = |part| matches!(part, Component::Normal(_) | Component::CurDir);
         if from.is_empty() || !Path::new(from).components().all(plain) {
@@ -373,7 +373,7 @@ impl Copier {
             return Err(format!("cannot copy `{from}` to `{to}`: a directory is there"));
         }
         self.is_free(from, to)?;
-        let (stamp, target) = (Stamp::of(metadata), to.to_string_lossy().into_owned());
+        let (stamp, target) = (FileStamp::of(metadata), to.to_string_lossy().into_owned());
         if let Ok(there) = fs::metadata(to) {
             if self.sent.has(&target, &stamp) && there.len() == stamp.bytes {
                 return Ok(());

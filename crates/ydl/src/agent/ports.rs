@@ -23,7 +23,7 @@ pub const RANGE_DEFAULT: RangeInclusive<u16> = 20_000..=32_767;
 
 /// One port that a program needs.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Need {
+pub struct PortRequest {
     pub name: String,
     /// Held on while the program runs, which must then set SO_REUSEADDR; else let go at its start.
     pub keep: bool,
@@ -32,39 +32,39 @@ pub struct Need {
 /// Which part of the range a task may use: the `index`th of `of` equal parts, in ascending order. So
 /// the ports of the tasks on one machine ascend with their indexes, by which MXNet ranks them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Slot {
+pub struct PortSlot {
     pub index: u32,
     pub of: u32,
 }
 
 /// The ports of one task.
 #[derive(Debug)]
-pub struct Hold {
+pub struct PortReservation {
     host: IpAddr,
     range: RangeInclusive<u16>,
-    slot: Slot,
-    held: Vec<Held>,
+    slot: PortSlot,
+    held: Vec<ReservedPort>,
 }
 
 #[derive(Debug)]
-struct Held {
-    need: Need,
+struct ReservedPort {
+    need: PortRequest,
     port: u16,
     /// `None` while the program has it.
     socket: Option<OwnedFd>,
 }
 
-impl Hold {
+impl PortReservation {
     pub fn take(
         host: IpAddr,
-        needs: &[Need],
+        needs: &[PortRequest],
         range: RangeInclusive<u16>,
-        slot: Slot,
-    ) -> Result<Hold, PortsExhausted> {
-        let mut hold = Hold { host, range, slot, held: Vec::with_capacity(needs.len()) };
+        slot: PortSlot,
+    ) -> Result<PortReservation, PortsExhausted> {
+        let mut hold = PortReservation { host, range, slot, held: Vec::with_capacity(needs.len()) };
         for need in needs {
             let (port, socket) = hold.take_one(needs.len())?;
-            hold.held.push(Held { need: need.clone(), port, socket: Some(socket) });
+            hold.held.push(ReservedPort { need: need.clone(), port, socket: Some(socket) });
         }
         Ok(hold)
     }
@@ -124,9 +124,10 @@ impl Hold {
             needed,
             why,
         };
-        let (first, width) = self.bounds().ok_or_else(|| exhausted(Why::Narrow { width: 0 }))?;
+        let (first, width) =
+            self.bounds().ok_or_else(|| exhausted(ExhaustedReason::Narrow { width: 0 }))?;
         if (width as usize) < needed {
-            return Err(exhausted(Why::Narrow { width }));
+            return Err(exhausted(ExhaustedReason::Narrow { width }));
         }
         // Agents that start together look in different places first.
         let offset = (RandomState::new().hash_one(first) % u64::from(width)) as u32;
@@ -144,8 +145,8 @@ impl Hold {
             }
         }
         Err(exhausted(match last {
-            Some(reason) => Why::Refused { reason },
-            None => Why::Taken { first, last: first + (width - 1) as u16 },
+            Some(reason) => ExhaustedReason::Refused { reason },
+            None => ExhaustedReason::Taken { first, last: first + (width - 1) as u16 },
         }))
     }
 
@@ -193,14 +194,14 @@ fn hold_port(host: IpAddr, port: u16) -> rustix::io::Result<OwnedFd> {
 pub struct PortsExhausted {
     pub host: IpAddr,
     pub range: RangeInclusive<u16>,
-    pub slot: Slot,
+    pub slot: PortSlot,
     /// How many ports the task needs in all.
     pub needed: usize,
-    why: Why,
+    why: ExhaustedReason,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
-enum Why {
+enum ExhaustedReason {
     Narrow { width: u32 },
     Taken { first: u16, last: u16 },
     Refused { reason: String },
@@ -209,17 +210,17 @@ enum Why {
 impl fmt::Display for PortsExhausted {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
         let (start, end) = (self.range.start(), self.range.end());
-        let PortsExhausted { host, needed, slot: Slot { index, of }, .. } = self;
+        let PortsExhausted { host, needed, slot: PortSlot { index, of }, .. } = self;
         write!(out, "cannot hold {needed} port(s) on `{host}`: ")?;
         match &self.why {
-            Why::Narrow { width } => {
+            ExhaustedReason::Narrow { width } => {
                 write!(out, "slot {index} of {of} of the range `{start}-{end}` has {width}")
             }
-            Why::Taken { first, last } => write!(
+            ExhaustedReason::Taken { first, last } => write!(
                 out,
                 "`{first}-{last}`, slot {index} of {of} of the range `{start}-{end}`, are all taken"
             ),
-            Why::Refused { reason } => out.write_str(reason),
+            ExhaustedReason::Refused { reason } => out.write_str(reason),
         }
     }
 }
@@ -234,12 +235,12 @@ mod tests {
 
     const HOST: IpAddr = IpAddr::V4(Ipv4Addr::LOCALHOST);
 
-    fn needs(names: &[(&str, bool)]) -> Vec<Need> {
-        names.iter().map(|(name, keep)| Need { name: (*name).into(), keep: *keep }).collect()
+    fn needs(names: &[(&str, bool)]) -> Vec<PortRequest> {
+        names.iter().map(|(name, keep)| PortRequest { name: (*name).into(), keep: *keep }).collect()
     }
 
-    fn take(names: &[(&str, bool)], index: u32, of: u32) -> Hold {
-        Hold::take(HOST, &needs(names), RANGE_DEFAULT, Slot { index, of }).unwrap()
+    fn take(names: &[(&str, bool)], index: u32, of: u32) -> PortReservation {
+        PortReservation::take(HOST, &needs(names), RANGE_DEFAULT, PortSlot { index, of }).unwrap()
     }
 
     /// As a program that does not set SO_REUSEADDR does.
@@ -308,7 +309,7 @@ mod tests {
 
     #[test]
     fn ports_ascend_with_the_tasks_indexes() {
-        let holds: Vec<Hold> =
+        let holds: Vec<PortReservation> =
             (0..50).map(|index| take(&[("a", true), ("b", true)], index, 50)).collect();
         let highest_and_lowest = holds.iter().map(|hold| {
             let ports = hold.ports();
@@ -327,8 +328,9 @@ mod tests {
         // Found free once, so that the test does not depend on what else runs here.
         let probe = take(&[("probe", true)], 0, 1);
         let port = probe.ports()["probe"];
-        let slot = Slot { index: 0, of: 1 };
-        let taken = Hold::take(HOST, &needs(&[("a", true)]), port..=port, slot).unwrap_err();
+        let slot = PortSlot { index: 0, of: 1 };
+        let taken =
+            PortReservation::take(HOST, &needs(&[("a", true)]), port..=port, slot).unwrap_err();
         assert_eq!(
             taken.to_string(),
             format!(
@@ -337,15 +339,17 @@ mod tests {
             )
         );
         let two = needs(&[("a", true), ("b", true)]);
-        let narrow = Hold::take(HOST, &two, 20_000..=20_009, Slot { index: 3, of: 8 });
+        let narrow =
+            PortReservation::take(HOST, &two, 20_000..=20_009, PortSlot { index: 3, of: 8 });
         assert_eq!(
             narrow.unwrap_err().to_string(),
             "cannot hold 2 port(s) on `127.0.0.1`: slot 3 of 8 of the range `20000-20009` has 1"
         );
-        let none = Hold::take(HOST, &two, 20_000..=20_009, Slot { index: 30, of: 80 });
+        let none =
+            PortReservation::take(HOST, &two, 20_000..=20_009, PortSlot { index: 30, of: 80 });
         assert!(none.is_err());
         let foreign = IpAddr::V4(Ipv4Addr::new(192, 0, 2, 1));
-        let refused = Hold::take(foreign, &two, RANGE_DEFAULT, slot).unwrap_err();
+        let refused = PortReservation::take(foreign, &two, RANGE_DEFAULT, slot).unwrap_err();
         assert!(refused.to_string().ends_with("cannot assign requested address"), "{refused}");
     }
 
@@ -360,7 +364,7 @@ mod tests {
             (5..=9, 0, 0),
         ] {
             // Only that it comes back matters; as root the first of them succeeds.
-            let _ = Hold::take(HOST, &one, range, Slot { index, of });
+            let _ = PortReservation::take(HOST, &one, range, PortSlot { index, of });
         }
     }
 }

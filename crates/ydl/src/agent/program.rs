@@ -16,10 +16,12 @@ use tokio::process::{Child, Command};
 use tokio::sync::{mpsc, watch};
 use tokio::time::{Instant, sleep, sleep_until, timeout};
 
-use super::exec::Refusal;
-use super::inside::{self, Inside};
-use super::keeping::{self, Exited, Report, START_BYTES_MAX, Start, WORD_BYTES_MAX, Word};
+use super::container_shim::{self, ShimConnection};
+use super::exec::ExecError;
 use super::output::{Capture, CaptureView, Captured, OutputSpec};
+use super::shim_protocol::{
+    self, START_BYTES_MAX, ShimCommand, ShimEvent, ShimExit, StartRequest, WORD_BYTES_MAX,
+};
 use crate::docker::Container;
 use ydl_os::process::{Signal, become_subreaper};
 use ydl_os::{children, reason, spawn};
@@ -43,7 +45,7 @@ pub struct ProgramSpec {
     pub each: Vec<BTreeMap<String, String>>,
     pub cwd: PathBuf,
     /// This very binary.
-    pub keeper: PathBuf,
+    pub shim: PathBuf,
     /// The container it runs in; without one it runs here.
     pub container: Option<Container>,
     /// Between SIGTERM and SIGKILL.
@@ -62,7 +64,7 @@ pub struct Exit {
     /// Output that could not be written.
     pub dropped_bytes: u64,
     /// Somebody killed the keeper, so how the program itself ended is unknown: it was killed.
-    pub keeper_lost: bool,
+    pub shim_lost: bool,
     /// The kernel ended a process of its container, because the container had no memory left.
     #[serde(default)]
     pub memory_short: bool,
@@ -73,16 +75,16 @@ pub struct Exit {
 #[non_exhaustive]
 pub enum StartError {
     /// The program itself cannot be run: it is the user's to repair.
-    Program(Refusal),
+    Program(ExecError),
     /// The keeper did not come up: it is this node that fails.
-    Keeper { what: &'static str, error: io::Error },
+    Shim { what: &'static str, error: io::Error },
 }
 
 impl StartError {
     pub fn hint(&self) -> Option<&str> {
         match self {
             StartError::Program(refusal) => refusal.hint.as_deref(),
-            StartError::Keeper { .. } => None,
+            StartError::Shim { .. } => None,
         }
     }
 }
@@ -91,8 +93,8 @@ impl fmt::Display for StartError {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             StartError::Program(refusal) => refusal.fmt(out),
-            StartError::Keeper { what, error } => {
-                write!(out, "cannot {what} the program's keeper: {}", reason(error))
+            StartError::Shim { what, error } => {
+                write!(out, "cannot {what} the program's shim: {}", reason(error))
             }
         }
     }
@@ -106,7 +108,7 @@ pub struct Program {
     pid: u32,
     outside: Option<u32>,
     grace: Duration,
-    words: mpsc::Sender<Word>,
+    words: mpsc::Sender<ShimCommand>,
     exit: watch::Receiver<Option<Exit>>,
     output: CaptureView,
 }
@@ -114,13 +116,13 @@ pub struct Program {
 impl Program {
     /// Returns when the program runs. If the returned future is dropped before, nothing runs.
     pub async fn start(spec: ProgramSpec, output: OutputSpec) -> Result<Program, StartError> {
-        let broken = |what| move |error| StartError::Keeper { what, error };
-        let start = Start {
+        let broken = |what| move |error| StartError::Shim { what, error };
+        let start = StartRequest {
             argv: spec.argv,
             env: spec.env,
             cwd: spec.cwd.into_os_string().into_string().map_err(|cwd| {
                 let sentence = format!("the directory `{}` is not UTF-8", cwd.display());
-                StartError::Program(Refusal { errno: 0, sentence, hint: None })
+                StartError::Program(ExecError { errno: 0, sentence, hint: None })
             })?,
             inherit: spec.container.is_some(),
             each: spec.each,
@@ -130,16 +132,16 @@ impl Program {
         become_subreaper().map_err(broken("prepare"))?;
         let (capture, stdout, stderr) = Capture::start(output).map_err(broken("prepare"))?;
         let (begun, capture) = match &spec.container {
-            Some(container) => inside::start(container, capture, stdout, stderr).await?,
+            Some(container) => container_shim::start(container, capture, stdout, stderr).await?,
             None => {
-                let begun = here(&spec.keeper, stdout, stderr);
+                let begun = here(&spec.shim, stdout, stderr);
                 (begun.map_err(|(what, error)| broken(what)(error))?, capture)
             }
         };
-        let Inside { socket, command: mut keeper, pid: outside } = begun;
+        let ShimConnection { socket, command: mut shim, pid: outside } = begun;
         let (mut ears, mut mouth) = socket.into_split();
         let exchange = async {
-            mouth.write_all(&keeping::frame(&start, START_BYTES_MAX)?).await?;
+            mouth.write_all(&shim_protocol::frame(&start, START_BYTES_MAX)?).await?;
             read_report(&mut ears).await
         };
         let report = timeout(START_MAX, exchange).await;
@@ -147,25 +149,27 @@ impl Program {
             Ok(report) => report,
             Err(error) => {
                 // It may have started the program, and what that has started, before it was lost.
-                let _ = keeper.start_kill();
-                let _ = timeout(LEAVE_MAX, keeper.wait()).await;
+                let _ = shim.start_kill();
+                let _ = timeout(LEAVE_MAX, shim.wait()).await;
                 sweep().await;
                 return Err(broken("talk to")(error));
             }
         };
         let pid = match report {
-            Report::Started { pid } => pid,
-            Report::Failed(refusal) => {
+            ShimEvent::Started { pid } => pid,
+            ShimEvent::Failed(refusal) => {
                 // It leaves by itself; waited for, it leaves nothing behind.
-                let _ = timeout(LEAVE_MAX, keeper.wait()).await;
+                let _ = timeout(LEAVE_MAX, shim.wait()).await;
                 return Err(StartError::Program(refusal));
             }
-            Report::Exited(_) => return Err(broken("talk to")(io::ErrorKind::InvalidData.into())),
+            ShimEvent::Exited(_) => {
+                return Err(broken("talk to")(io::ErrorKind::InvalidData.into()));
+            }
         };
         let (words, told) = mpsc::channel(8);
         let (exited, exit) = watch::channel(None);
         let output = capture.view();
-        let tender = Tender { keeper, ears, mouth, told, capture, container: spec.container };
+        let tender = ShimClient { shim, ears, mouth, told, capture, container: spec.container };
         tokio::spawn(async move {
             let exit = tender.tend().await;
             // The program may have been dropped: then nobody asks.
@@ -200,12 +204,12 @@ impl Program {
 
     /// Asks the program to stop: SIGTERM to its group.
     pub fn terminate(&self) {
-        self.say(Word::Terminate);
+        self.say(ShimCommand::Terminate);
     }
 
     /// SIGKILL to everything the program has started.
     pub fn kill(&self) {
-        self.say(Word::Kill);
+        self.say(ShimCommand::Kill);
     }
 
     /// Asks the program to stop and kills it after the grace period it was started with.
@@ -224,30 +228,30 @@ impl Program {
         self.wait().await
     }
 
-    fn say(&self, word: Word) {
+    fn say(&self, word: ShimCommand) {
         // Full: as much was said already, and not yet heard. Closed: there is nothing to stop.
         let _ = self.words.try_send(word);
     }
 }
 
 /// Serves one program from its start to its end, so that whoever asks may stop asking.
-struct Tender {
-    keeper: Child,
+struct ShimClient {
+    shim: Child,
     ears: OwnedReadHalf,
     mouth: OwnedWriteHalf,
-    told: mpsc::Receiver<Word>,
+    told: mpsc::Receiver<ShimCommand>,
     capture: Capture,
     container: Option<Container>,
 }
 
-impl Tender {
+impl ShimClient {
     async fn tend(mut self) -> Exit {
         let ended = self.listen().await;
         // Not before it has left are the pipes closed. It may have been killed, or hang.
-        let left = timeout(LEAVE_MAX, self.keeper.wait()).await;
+        let left = timeout(LEAVE_MAX, self.shim.wait()).await;
         if left.is_err() {
-            let _ = self.keeper.start_kill();
-            let _ = timeout(LEAVE_MAX, self.keeper.wait()).await;
+            let _ = self.shim.start_kill();
+            let _ = timeout(LEAVE_MAX, self.shim.wait()).await;
         }
         // The engine removes what has ended in order.
         if let Some(container) = &self.container
@@ -270,7 +274,7 @@ impl Tender {
                 }
             }
             Err(error) => {
-                tracing::warn!("the program's keeper is lost: {}", reason(&error));
+                tracing::warn!("the program's shim is lost: {}", reason(&error));
                 sweep().await;
                 lost()
             }
@@ -280,7 +284,7 @@ impl Tender {
     }
 
     /// Hands words on until the keeper says that the program has ended, or says no more.
-    async fn listen(&mut self) -> io::Result<Exited> {
+    async fn listen(&mut self) -> io::Result<ShimExit> {
         let mut report = pin!(read_report(&mut self.ears));
         let mut deadline: Option<Instant> = None;
         let mut owned = true;
@@ -288,7 +292,7 @@ impl Tender {
         loop {
             tokio::select! {
                 report = &mut report => return match report? {
-                    Report::Exited(exited) => Ok(exited),
+                    ShimEvent::Exited(exited) => Ok(exited),
                     other => {
                         let sentence = format!("it said {other:?}");
                         Err(io::Error::new(io::ErrorKind::InvalidData, sentence))
@@ -296,10 +300,10 @@ impl Tender {
                 },
                 word = self.told.recv(), if owned => match word {
                     Some(word) => {
-                        if word == Word::Kill {
+                        if word == ShimCommand::Kill {
                             deadline.get_or_insert(Instant::now() + KILL_MAX);
                         }
-                        let frame = keeping::frame(&word, WORD_BYTES_MAX)?;
+                        let frame = shim_protocol::frame(&word, WORD_BYTES_MAX)?;
                         // A keeper that is gone says so by the end of its side of the socket.
                         let _ = timeout(LEAVE_MAX, self.mouth.write_all(&frame)).await;
                     }
@@ -311,11 +315,11 @@ impl Tender {
                     }
                 },
                 // A docker command that is killed takes the output with it. What its keeper has said was said before.
-                _ = self.keeper.wait(), if contained && deadline.is_none() => {
+                _ = self.shim.wait(), if contained && deadline.is_none() => {
                     deadline = Some(Instant::now() + LEAVE_MAX);
                 }
                 () = until(deadline) => {
-                    let _ = self.keeper.start_kill();
+                    let _ = self.shim.start_kill();
                     return Err(io::ErrorKind::TimedOut.into());
                 }
             }
@@ -325,17 +329,17 @@ impl Tender {
 
 /// Starts the keeper of a program that runs here.
 fn here(
-    keeper: &Path,
+    shim: &Path,
     stdout: io::PipeWriter,
     stderr: io::PipeWriter,
-) -> Result<Inside, (&'static str, io::Error)> {
+) -> Result<ShimConnection, (&'static str, io::Error)> {
     let prepare = |error| ("prepare", error);
     let (socket, theirs) = UnixStream::pair().map_err(prepare)?;
     let theirs = theirs.into_std().and_then(|theirs| {
         theirs.set_nonblocking(false)?;
         Ok(std::os::fd::OwnedFd::from(theirs))
     });
-    let mut command = Command::new(keeper);
+    let mut command = Command::new(shim);
     command
         .arg("shim")
         .env_clear()
@@ -347,7 +351,7 @@ fn here(
     // The command goes with this function: it holds the other ends of socket and pipes, which must close when the keeper
     // does.
     let command = children::spawn(&mut command).map_err(|error| ("start", error))?;
-    Ok(Inside { socket, command, pid: None })
+    Ok(ShimConnection { socket, command, pid: None })
 }
 
 async fn until(deadline: Option<Instant>) {
@@ -377,13 +381,13 @@ async fn sweep() {
 }
 
 fn lost() -> Exit {
-    Exit { signal: Some(Signal::KILL.as_raw()), keeper_lost: true, ..Exit::default() }
+    Exit { signal: Some(Signal::KILL.as_raw()), shim_lost: true, ..Exit::default() }
 }
 
-async fn read_report(ears: &mut OwnedReadHalf) -> io::Result<Report> {
+async fn read_report(ears: &mut OwnedReadHalf) -> io::Result<ShimEvent> {
     let mut head = [0; 4];
     ears.read_exact(&mut head).await?;
-    let mut body = vec![0; keeping::length(head, WORD_BYTES_MAX)?];
+    let mut body = vec![0; shim_protocol::length(head, WORD_BYTES_MAX)?];
     ears.read_exact(&mut body).await?;
-    keeping::message(&body)
+    shim_protocol::message(&body)
 }

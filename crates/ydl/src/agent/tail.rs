@@ -7,13 +7,13 @@ const LINES_MAX: usize = 20;
 
 /// What a person wants to see of a program that failed: the end of what it said.
 #[derive(Clone, Debug, Default)]
-pub struct Tail {
+pub struct LineTail {
     last: VecDeque<u8>,
     /// Something before `last` is forgotten, so its first line may lack its beginning.
     cut: bool,
 }
 
-impl Tail {
+impl LineTail {
     pub fn push(&mut self, bytes: &[u8]) {
         let kept = &bytes[bytes.len().saturating_sub(BYTES_MAX)..];
         let surplus = (self.last.len() + kept.len()).saturating_sub(BYTES_MAX);
@@ -48,7 +48,7 @@ mod tests {
     use super::*;
 
     fn tail(pieces: &[&[u8]]) -> String {
-        let mut tail = Tail::default();
+        let mut tail = LineTail::default();
         for piece in pieces {
             tail.push(piece);
         }

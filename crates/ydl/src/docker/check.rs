@@ -1,7 +1,7 @@
 //! Whether the images of a job run on this machine. Found at submit, where somebody reads it.
 
 use super::{
-    engine::{Engine, Said},
+    engine::{CommandOutput, Engine},
     run::{BINARY, mount},
 };
 use std::{collections::BTreeSet, path::Path, time::Duration};
@@ -86,7 +86,7 @@ async fn try_out(engine: &Engine, image: &str) -> Result<(), Report> {
         image,
         "--version",
     ];
-    let Said { out, failed } = engine.ask(&words, TRY_MAX).await;
+    let CommandOutput { out, failed } = engine.ask(&words, TRY_MAX).await;
     let Some(why) = failed else {
         if out.starts_with("ydl ") {
             return Ok(());

@@ -14,7 +14,7 @@ use tokio::{
 use ydl_os::{children, reason};
 
 /// The most that is kept of what the command says.
-const SAID_BYTES_MAX: u64 = 256 << 10;
+const OUTPUT_BYTES_MAX: u64 = 256 << 10;
 /// What small questions may take.
 const SOON: Duration = Duration::from_secs(20);
 /// The label of a job's containers.
@@ -28,7 +28,7 @@ pub struct Engine {
 
 /// What the command has said.
 #[derive(Debug)]
-pub(super) struct Said {
+pub(super) struct CommandOutput {
     pub(super) out: String,
     /// Why it has failed, if it has: the line that tells most.
     pub(super) failed: Option<String>,
@@ -36,7 +36,7 @@ pub(super) struct Said {
 
 /// As whom processes in containers run, for files here to be this user's.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Users {
+pub enum UserMapping {
     /// As they are called here.
     Same,
     /// The engine maps users to others, and can be told not to.
@@ -62,8 +62,8 @@ impl Engine {
     }
 
     /// Asks, and waits for the answer that long.
-    pub(super) async fn ask(&self, words: &[&str], within: Duration) -> Said {
-        let late = || Said {
+    pub(super) async fn ask(&self, words: &[&str], within: Duration) -> CommandOutput {
+        let late = || CommandOutput {
             out: String::new(),
             failed: Some(format!("it did not answer in {} s", within.as_secs())),
         };
@@ -78,15 +78,15 @@ impl Engine {
     }
 
     /// As whom processes in its containers run.
-    pub async fn users(&self) -> Users {
+    pub async fn users(&self) -> UserMapping {
         let said = self.ask(&["info", "--format", "{{json .SecurityOptions}}"], SOON).await;
         // What an engine does not know of, it does not do.
         if said.out.contains("name=rootless") {
-            Users::Own
+            UserMapping::Own
         } else if said.out.contains("name=userns") {
-            Users::Mapped
+            UserMapping::Mapped
         } else {
-            Users::Same
+            UserMapping::Same
         }
     }
 
@@ -119,18 +119,19 @@ fn is_program(path: &Path) -> bool {
     path.is_file() && access.is_ok()
 }
 
-async fn hear(mut command: Command) -> Said {
+async fn hear(mut command: Command) -> CommandOutput {
     command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped()).kill_on_drop(true);
-    let failed = |error: io::Error| Said { out: String::new(), failed: Some(reason(&error)) };
+    let failed =
+        |error: io::Error| CommandOutput { out: String::new(), failed: Some(reason(&error)) };
     let mut child = match children::spawn(&mut command) {
         Ok(child) => child,
         Err(error) => return failed(error),
     };
     let (out, err) = tokio::join!(read(child.stdout.take()), read(child.stderr.take()));
     match child.wait().await {
-        Ok(status) if status.success() => Said { out, failed: None },
+        Ok(status) if status.success() => CommandOutput { out, failed: None },
         Ok(status) => {
-            Said { failed: Some(telling(&err).unwrap_or_else(|| status.to_string())), out }
+            CommandOutput { failed: Some(telling(&err).unwrap_or_else(|| status.to_string())), out }
         }
         Err(error) => failed(error),
     }
@@ -140,7 +141,7 @@ async fn read(from: Option<impl AsyncRead + Unpin>) -> String {
     let mut bytes = Vec::new();
     if let Some(from) = from {
         // What was read before it failed is what there is.
-        let _ = from.take(SAID_BYTES_MAX).read_to_end(&mut bytes).await;
+        let _ = from.take(OUTPUT_BYTES_MAX).read_to_end(&mut bytes).await;
     }
     String::from_utf8_lossy(&bytes).into_owned()
 }

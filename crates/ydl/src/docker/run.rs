@@ -5,7 +5,7 @@
 //! keeper ends everything and leaves, and with it goes the container, which the engine removes by itself. It does not matter
 //! what becomes of the docker command meanwhile.
 
-use super::engine::{Engine, LABEL, Users, telling};
+use super::engine::{Engine, LABEL, UserMapping, telling};
 use std::{
     collections::BTreeSet,
     fs,
@@ -17,7 +17,7 @@ use ydl_core::spec::Image;
 /// Where this very program is seen in every image.
 pub const BINARY: &str = "/run/ydl";
 /// The socket of the keeper, in the container's directory.
-pub const SOCKET: &str = "keeper.sock";
+pub const SOCKET: &str = "shim.sock";
 /// More links out of a job's files than anybody sensible has.
 const LINKS_MAX: usize = 256;
 const DEPTH_MAX: usize = 32;
@@ -44,7 +44,7 @@ pub struct Container {
 
 impl Container {
     /// The docker command that runs it to its end. No value of a variable is on it: those come through the socket.
-    pub fn command(&self, users: Users) -> Command {
+    pub fn command(&self, users: UserMapping) -> Command {
         let mut command = Command::new(&self.engine.program);
         command.args(["run", "--rm", "--sig-proxy=false", "--log-driver", "none"]);
         command.args(["--name", &self.name]);
@@ -53,11 +53,13 @@ impl Container {
         command.args(["--network", network]);
         let (uid, gid) = (rustix::process::getuid(), rustix::process::getgid());
         match users {
-            Users::Same => command.args(["--user", &format!("{}:{}", uid.as_raw(), gid.as_raw())]),
-            Users::Mapped => command
+            UserMapping::Same => {
+                command.args(["--user", &format!("{}:{}", uid.as_raw(), gid.as_raw())])
+            }
+            UserMapping::Mapped => command
                 .args(["--userns", "host"])
                 .args(["--user", &format!("{}:{}", uid.as_raw(), gid.as_raw())]),
-            Users::Own => command.args(["--user", "0:0"]),
+            UserMapping::Own => command.args(["--user", "0:0"]),
         };
         let memory = format!("{}m", self.memory_mib);
         // As much again of swap would be given beside it.
@@ -168,7 +170,7 @@ mod tests {
             memory_mib: 512,
             gpus: true,
         };
-        let command = container.command(Users::Own);
+        let command = container.command(UserMapping::Own);
         let words: Vec<_> = command.get_args().map(|word| word.to_string_lossy()).collect();
         let at = dir.path().canonicalize().unwrap();
         let (job, at) = (job.display(), at.display());
@@ -177,7 +179,7 @@ mod tests {
              ydl.job=digits-abc234 --network host --user 0:0 --memory 512m --memory-swap 512m --privileged --gpus all --mount \
              type=bind,\"src={job}\",\"dst={job}\" --mount type=bind,src=/opt/ydl,dst=/run/ydl,readonly --mount \
              type=bind,src={at}/large,dst={at}/large,readonly --mount type=bind,src=/data,dst=/mnt/data,readonly \
-             --workdir {job}/containers/container_000001 --entrypoint /run/ydl python:3.11 keep keeper.sock"
+             --workdir {job}/containers/container_000001 --entrypoint /run/ydl python:3.11 shim shim.sock"
         );
         assert_eq!(words.join(" "), expected);
         let envs: Vec<(&std::ffi::OsStr, Option<&std::ffi::OsStr>)> = command.get_envs().collect();

@@ -5,19 +5,19 @@
 //! Whoever wants a device claims it, whether it is the master of jobs on this machine or an agent in a container of a
 //! cluster that does not count GPUs itself: all of them, whoever their user is, see the same claims.
 
-mod claim;
-mod found;
+mod discovery;
+mod lock;
 
-pub use found::{Device, devices};
+pub use discovery::{Device, devices};
 
-use claim::Claim;
+use lock::DeviceLock;
 use std::collections::BTreeMap;
 
 /// The devices that somebody may hand out, and those it has claimed.
 #[derive(Debug, Default)]
 pub struct Pool {
     devices: Vec<Device>,
-    taken: BTreeMap<String, Claim>,
+    taken: BTreeMap<String, DeviceLock>,
 }
 
 impl Pool {
@@ -28,9 +28,10 @@ impl Pool {
     }
 
     /// So many devices that nobody else has, or why not. Names as CUDA wants them.
-    pub fn take(&mut self, count: u32) -> Result<Vec<String>, Short> {
-        let mut claimed: Vec<(String, Claim)> = Vec::new();
-        let mut short = Short { wanted: count, there: self.devices.len(), ..Short::default() };
+    pub fn take(&mut self, count: u32) -> Result<Vec<String>, GpuShortage> {
+        let mut claimed: Vec<(String, DeviceLock)> = Vec::new();
+        let mut short =
+            GpuShortage { wanted: count, there: self.devices.len(), ..GpuShortage::default() };
         for device in &self.devices {
             if claimed.len() == count as usize {
                 break;
@@ -39,7 +40,7 @@ impl Pool {
                 short.claimed += 1;
                 continue;
             }
-            match Claim::take(&device.key) {
+            match DeviceLock::take(&device.key) {
                 // Asked only of a device that is claimed: otherwise it may be a task's that has just begun.
                 Ok(Some(claim)) => match device.stranger() {
                     None => claimed.push((device.name.clone(), claim)),
@@ -75,7 +76,7 @@ impl Pool {
 
 /// Why devices could not be had.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Short {
+pub struct GpuShortage {
     wanted: u32,
     there: usize,
     /// So many are other tasks'.
@@ -84,7 +85,7 @@ pub struct Short {
     strangers: Vec<(String, u32)>,
 }
 
-impl std::fmt::Display for Short {
+impl std::fmt::Display for GpuShortage {
     fn fmt(&self, out: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         let s = |count: usize| if count == 1 { "" } else { "s" };
         let (wanted, there) = (self.wanted as usize, self.there);
@@ -158,8 +159,12 @@ mod tests {
     fn why_there_is_none_is_said() {
         let none = Pool::new(Vec::new()).take(2).expect_err("none");
         assert_eq!(none.to_string(), "2 GPUs needed, and the node has none");
-        let short =
-            Short { wanted: 1, there: 1, claimed: 0, strangers: vec![("0".to_owned(), 4711)] };
+        let short = GpuShortage {
+            wanted: 1,
+            there: 1,
+            claimed: 0,
+            strangers: vec![("0".to_owned(), 4711)],
+        };
         let said = "1 GPU needed, and of the node's 1 none is another task's, and on GPU `0` process 4711, which is no \
                     task, computes";
         assert_eq!(short.to_string(), said);

@@ -17,7 +17,10 @@ use tokio::{
     time::{sleep, timeout},
 };
 use yarn_native::credentials::{Credentials, Format};
-use ydl::{agent::setting::DELIVERED, agent::setting::Delivered, agent::setting::Setting};
+use ydl::{
+    agent::bootstrap::BOOTSTRAP_SECRET, agent::bootstrap::Bootstrap,
+    agent::bootstrap::BootstrapSecret,
+};
 use ydl_core::{
     Cluster, ContainerId, JobSpec, Order, ProgramExit, Run, Span, TaskId, Time,
     spec::{Environment, JobSpecBuilder, Output},
@@ -153,7 +156,7 @@ impl Scene {
         let (address, master) = doors.clone().open();
         let container = ContainerId::from("container_1");
         let place = job.container(&container);
-        let setting = Setting {
+        let setting = Bootstrap {
             job: dir.path().to_owned(),
             container,
             master: address,
@@ -330,13 +333,13 @@ fn place(store: Option<&Store>) -> Place {
 }
 
 /// What an agent on a cluster finds: credentials with its setting in them, and the client's configuration.
-fn deliver(dir: &Path, setting: Setting, store: Store, secret: &Secret) {
+fn deliver(dir: &Path, setting: Bootstrap, store: Store, secret: &Secret) {
     let name = setting.container.as_str().to_owned();
     let token = |scope: Scope| secret.token(&scope).expect("a token").as_str().to_owned();
-    let delivered = Delivered {
+    let delivered = BootstrapSecret {
         agent_token: token(Scope::Agent(name.clone())),
         program_token: token(Scope::Program(name)),
-        setting: Setting {
+        setting: Bootstrap {
             job: PathBuf::new(),
             host: String::new(),
             staging: Some(store.dir),
@@ -345,7 +348,7 @@ fn deliver(dir: &Path, setting: Setting, store: Store, secret: &Secret) {
     };
     let mut credentials = Credentials::default();
     let json = serde_json::to_vec(&delivered).expect("json");
-    credentials.set_secret(DELIVERED, json);
+    credentials.set_secret(BOOTSTRAP_SECRET, json);
     let file = dir.join("container_tokens");
     credentials.write(&file, Format::Writable).expect("a file");
     let config = serde_json::to_vec(&store.config).expect("json");

@@ -4,13 +4,13 @@ use std::os::unix::fs::symlink;
 use std::time::{Duration, SystemTime};
 use ydl_storage::data::{ABANDONED, named};
 
-struct Place {
+struct TestDirs {
     dir: tempfile::TempDir,
 }
 
-impl Place {
-    fn new(files: &[(&str, &str)]) -> Place {
-        let place = Place { dir: tempfile::tempdir().unwrap() };
+impl TestDirs {
+    fn new(files: &[(&str, &str)]) -> TestDirs {
+        let place = TestDirs { dir: tempfile::tempdir().unwrap() };
         fs::create_dir_all(place.work()).unwrap();
         for (name, text) in files {
             let path = place.work().join(name);
@@ -54,7 +54,7 @@ impl Place {
 
 #[test]
 fn a_directory_is_merged_into_its_destination() {
-    let place = Place::new(&[("model/a", "new"), ("model/deep/b", "b")]);
+    let place = TestDirs::new(&[("model/a", "new"), ("model/deep/b", "b")]);
     fs::create_dir_all(place.out()).unwrap();
     fs::write(place.out().join("a"), "old").unwrap();
     fs::write(place.out().join("kept"), "k").unwrap();
@@ -65,7 +65,7 @@ fn a_directory_is_merged_into_its_destination() {
 
 #[test]
 fn a_file_becomes_its_destination_or_goes_into_it() {
-    let place = Place::new(&[("model.bin", "m")]);
+    let place = TestDirs::new(&[("model.bin", "m")]);
     place.copy("model.bin", "/final.bin").unwrap();
     place.copy("./model.bin", "/dir/").unwrap();
     place.copy("model.bin", "").unwrap();
@@ -74,7 +74,7 @@ fn a_file_becomes_its_destination_or_goes_into_it() {
 
 #[test]
 fn a_pattern_takes_what_it_matches_but_not_what_is_hidden() {
-    let place = Place::new(&[
+    let place = TestDirs::new(&[
         ("ckpt-1.bin", "1"),
         ("ckpt-2.bin", "2"),
         ("ckpt-2.txt", "t"),
@@ -87,14 +87,14 @@ fn a_pattern_takes_what_it_matches_but_not_what_is_hidden() {
 
 #[test]
 fn what_is_not_there_is_no_error() {
-    let place = Place::new(&[]);
+    let place = TestDirs::new(&[]);
     assert_eq!(place.copy("model/", "").unwrap().absent, ["model/"]);
     assert!(!place.out().exists());
 }
 
 #[test]
 fn paths_that_lead_outside_are_refused() {
-    let place = Place::new(&[("ok", "")]);
+    let place = TestDirs::new(&[("ok", "")]);
     for from in ["/etc/passwd", "../secret", "a/../../b", "", "../*"] {
         let error = place.copy(from, "").unwrap_err();
         assert_eq!(
@@ -108,7 +108,7 @@ fn paths_that_lead_outside_are_refused() {
 
 #[test]
 fn links_inside_go_along_and_links_outside_are_refused_by_name() {
-    let place = Place::new(&[("model/step-7/w", "w"), ("secret", "s")]);
+    let place = TestDirs::new(&[("model/step-7/w", "w"), ("secret", "s")]);
     let model = place.work().join("model");
     symlink("step-7", model.join("latest")).unwrap();
     symlink(place.work().canonicalize().unwrap().join("model/step-7/w"), model.join("best"))
@@ -135,7 +135,7 @@ fn links_inside_go_along_and_links_outside_are_refused_by_name() {
 
 #[test]
 fn a_link_the_user_named_is_followed_inside_the_working_directory() {
-    let place = Place::new(&[("ckpt-7", "seven")]);
+    let place = TestDirs::new(&[("ckpt-7", "seven")]);
     symlink("ckpt-7", place.work().join("best")).unwrap();
     place.copy("best", "/best").unwrap();
     assert_eq!(place.found(), ["best=seven"]);
@@ -143,7 +143,7 @@ fn a_link_the_user_named_is_followed_inside_the_working_directory() {
 
 #[test]
 fn permission_bits_are_kept() {
-    let place = Place::new(&[("d/tool", "#!"), ("d/closed/x", "x")]);
+    let place = TestDirs::new(&[("d/tool", "#!"), ("d/closed/x", "x")]);
     let mode = |path: PathBuf| fs::metadata(path).unwrap().permissions().mode() & 0o7777;
     let set = |name: &str, mode| {
         fs::set_permissions(place.work().join(name), fs::Permissions::from_mode(mode)).unwrap();
@@ -159,7 +159,7 @@ fn permission_bits_are_kept() {
 
 #[test]
 fn what_is_no_file_is_refused_and_does_not_block() {
-    let place = Place::new(&[("d/x", "x")]);
+    let place = TestDirs::new(&[("d/x", "x")]);
     let pipe = place.work().join("d/pipe");
     let kind = rustix::fs::FileType::Fifo;
     rustix::fs::mknodat(rustix::fs::CWD, &pipe, kind, 0o600.into(), 0).unwrap();
@@ -170,7 +170,7 @@ fn what_is_no_file_is_refused_and_does_not_block() {
 
 #[test]
 fn a_directory_is_not_copied_into_itself() {
-    let place = Place::new(&[("d/x", "x")]);
+    let place = TestDirs::new(&[("d/x", "x")]);
     let to = place.work().join("d/new/deeper");
     let error = copy(&place.work(), &[("d".into(), to)]).unwrap_err();
     assert!(error.to_string().ends_with("the one is inside the other"), "{error}");
@@ -178,7 +178,7 @@ fn a_directory_is_not_copied_into_itself() {
 
 #[test]
 fn a_destination_that_cannot_be_written_is_named_and_nothing_half_is_left() {
-    let place = Place::new(&[("d/x", "x"), ("d/y", "y")]);
+    let place = TestDirs::new(&[("d/x", "x"), ("d/y", "y")]);
     fs::create_dir_all(place.out().join("x")).unwrap();
     let error = place.copy("d", "").unwrap_err();
     assert!(error.to_string().ends_with("out/x`: a directory is there"), "{error}");
@@ -188,12 +188,12 @@ fn a_destination_that_cannot_be_written_is_named_and_nothing_half_is_left() {
 
 #[test]
 fn what_changes_while_it_is_copied_does_not_get_its_name() {
-    let place = Place::new(&[("a", "new")]);
+    let place = TestDirs::new(&[("a", "new")]);
     fs::create_dir_all(place.out()).unwrap();
     let to = place.out().join("a");
     fs::write(&to, "old").unwrap();
     let from = place.work().join("a");
-    let stamp = Stamp::of(&fs::metadata(&from).unwrap());
+    let stamp = FileStamp::of(&fs::metadata(&from).unwrap());
     let grows = |source: &File| {
         fs::write(&from, "newer").unwrap();
         stamp.is_of(source)
@@ -202,7 +202,7 @@ fn what_changes_while_it_is_copied_does_not_get_its_name() {
     let error = write_whole(source, 0o644, &to, grows).unwrap_err();
     assert_eq!(error.to_string(), "it changed while it was copied");
     assert_eq!(place.found(), ["a=old"]);
-    let stamp = Stamp::of(&fs::metadata(&from).unwrap());
+    let stamp = FileStamp::of(&fs::metadata(&from).unwrap());
     let source = stamp.open(&from).unwrap();
     write_whole(source, 0o640, &to, |source| stamp.is_of(source)).unwrap();
     assert_eq!(place.found(), ["a=newer"]);
@@ -210,10 +210,10 @@ fn what_changes_while_it_is_copied_does_not_get_its_name() {
 
 #[test]
 fn what_is_put_in_a_files_place_is_not_taken_for_it() {
-    let place = Place::new(&[("a", "whole")]);
+    let place = TestDirs::new(&[("a", "whole")]);
     fs::create_dir_all(place.out()).unwrap();
     let (from, to) = (place.work().join("a"), place.out().join("a"));
-    let stamp = Stamp::of(&fs::metadata(&from).unwrap());
+    let stamp = FileStamp::of(&fs::metadata(&from).unwrap());
     // Removed and begun anew while it is copied: what was looked at is copied.
     let source = stamp.open(&from).unwrap();
     fs::remove_file(&from).unwrap();
@@ -232,7 +232,7 @@ fn what_is_put_in_a_files_place_is_not_taken_for_it() {
 
 #[test]
 fn what_was_abandoned_half_written_is_removed_and_what_grows_is_not() {
-    let place = Place::new(&[("d/x", "x")]);
+    let place = TestDirs::new(&[("d/x", "x")]);
     fs::create_dir_all(place.out()).unwrap();
     let long_ago = SystemTime::now() - ABANDONED - Duration::from_secs(60);
     for (name, is_old) in [(".x.ydl-1-1", true), (".x.ydl-1-2", false), (".hidden", true)] {
@@ -247,24 +247,24 @@ fn what_was_abandoned_half_written_is_removed_and_what_grows_is_not() {
 
 #[test]
 fn the_rest_of_a_kept_output_is_without_hidden_names_and_without_what_was_sent() {
-    let place = Place::new(&[("d/step-1/w", "w"), ("d/.new", "half"), ("d/b", "b")]);
+    let place = TestDirs::new(&[("d/step-1/w", "w"), ("d/.new", "half"), ("d/b", "b")]);
     symlink("step-1", place.work().join("d/latest")).unwrap();
     // What was sent while the program ran: a link's directory is one there.
     fs::create_dir_all(place.out().join("latest")).unwrap();
     fs::write(place.out().join("latest/w"), "w").unwrap();
     fs::write(place.out().join("b"), "B").unwrap();
-    let sent = Sent::default();
+    let sent = UploadLog::default();
     let about = fs::metadata(place.work().join("d/b")).unwrap();
     let target = place.out().join("b").to_string_lossy().into_owned();
-    sent.note(target, Stamp::of(&about));
-    let near = Near {
+    sent.note(target, FileStamp::of(&about));
+    let near = LocalCopy {
         from: "d/".to_owned(),
         to: place.out(),
         existing: ExistingPolicy::Overwrite,
         kept: true,
         shared: false,
     };
-    let outputs = [(near, Taken::new())];
+    let outputs = [(near, TakenNames::new())];
     copy_rest(&place.work(), &outputs, &sent).unwrap();
     assert_eq!(place.found(), ["b=B", "latest/w=w", "step-1/w=w"]);
     // It is not what was sent any more.
@@ -275,7 +275,7 @@ fn the_rest_of_a_kept_output_is_without_hidden_names_and_without_what_was_sent()
 
 #[test]
 fn a_new_directory_appears_whole_and_none_where_the_disk_fails() {
-    let place = Place::new(&[("d/a", "a"), ("d/sub/b", "b"), ("x-1", "1")]);
+    let place = TestDirs::new(&[("d/a", "a"), ("d/sub/b", "b"), ("x-1", "1")]);
     place.copy("d/", "").unwrap();
     assert_eq!(place.found(), ["a=a", "sub/b=b"]);
     place.copy("x-*", "/new").unwrap();
@@ -293,18 +293,18 @@ fn a_new_directory_appears_whole_and_none_where_the_disk_fails() {
 
 #[test]
 fn a_name_that_another_task_has_written_is_not_written_again() {
-    let place = Place::new(&[("d/model", "mine"), ("d/own", "o")]);
+    let place = TestDirs::new(&[("d/model", "mine"), ("d/own", "o")]);
     fs::create_dir_all(place.out()).unwrap();
     fs::write(place.out().join("model"), "theirs").unwrap();
-    let near = Near {
+    let near = LocalCopy {
         from: "d/".to_owned(),
         to: place.out(),
         existing: ExistingPolicy::Overwrite,
         kept: false,
         shared: true,
     };
-    let taken = Taken::from([("model".to_owned(), "`d/` of worker:1".to_owned())]);
-    let error = copy_rest(&place.work(), &[(near, taken)], &Sent::default()).unwrap_err();
+    let taken = TakenNames::from([("model".to_owned(), "`d/` of worker:1".to_owned())]);
+    let error = copy_rest(&place.work(), &[(near, taken)], &UploadLog::default()).unwrap_err();
     let sentence = "d/model`: `d/` of worker:1 has written that name";
     assert!(error.to_string().contains(sentence), "{error}");
     assert_eq!(place.found(), ["model=theirs", "own=o"]);
@@ -312,7 +312,7 @@ fn a_name_that_another_task_has_written_is_not_written_again() {
 
 #[test]
 fn what_a_process_that_is_gone_has_left_half_written_is_removed_at_once() {
-    let place = Place::new(&[("d/x", "x")]);
+    let place = TestDirs::new(&[("d/x", "x")]);
     fs::create_dir_all(place.out().join("old")).unwrap();
     let mut child = std::process::Command::new("true").spawn().unwrap();
     let pid = child.id();

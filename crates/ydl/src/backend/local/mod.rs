@@ -10,7 +10,7 @@ mod limit;
 pub use capacity::{Misfit, check_fit};
 
 use super::{Backend, Fenced, Launch};
-use crate::gpus::{self, Device, Pool, Short};
+use crate::gpus::{self, Device, GpuShortage, Pool};
 use capacity::Capacity;
 use limit::Overrun;
 use std::{
@@ -58,7 +58,7 @@ pub struct LocalBackend {
     capacity: Capacity,
     gpus: Pool,
     /// Last reported reason for waiting for devices.
-    shortage: Option<Short>,
+    shortage: Option<GpuShortage>,
     node: NodeName,
     asks: Asks,
     granted: u64,
@@ -154,7 +154,7 @@ impl LocalBackend {
             return Err(io::Error::other("it was given back"));
         };
         let dir = self.job.container(container);
-        crate::agent::setting::Setting {
+        crate::agent::bootstrap::Bootstrap {
             job: self.job.path().to_owned(),
             container: container.clone(),
             master: self.master.clone(),

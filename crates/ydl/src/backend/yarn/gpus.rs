@@ -2,7 +2,7 @@
 //! Otherwise they are requested without. In both cases the agent makes sure that no two tasks of a node share a
 //! GPU.
 
-use crate::agent::setting::FindGpus;
+use crate::agent::bootstrap::GpuRequest;
 use std::collections::BTreeMap;
 use ydl_core::{Asks, JobSpec, RoleName, spec::GpuAssignment};
 
@@ -33,7 +33,7 @@ impl GpuAsks {
     }
 
     /// Returns how the agent of a task finds its GPUs.
-    pub(super) fn for_role(&self, role: &RoleName) -> FindGpus {
-        FindGpus { count: self.by_role.get(role).copied().unwrap_or(0), counted: self.counted }
+    pub(super) fn for_role(&self, role: &RoleName) -> GpuRequest {
+        GpuRequest { count: self.by_role.get(role).copied().unwrap_or(0), counted: self.counted }
     }
 }

@@ -1,7 +1,7 @@
 //! Agent launches: batched per node, concurrent, each with a timeout.
 
 use super::{BackendEvent, completions, runtime::ImageRuntimes, setup::YarnSetup};
-use crate::agent::setting::{DELIVERED, Delivered, FindGpus, Setting};
+use crate::agent::bootstrap::{BOOTSTRAP_SECRET, Bootstrap, BootstrapSecret, GpuRequest};
 use crate::jobs::local_resource;
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -45,7 +45,7 @@ pub(super) struct LaunchRequest {
     /// Role of its task.
     pub(super) role: RoleName,
     /// GPUs of its task.
-    pub(super) gpus: FindGpus,
+    pub(super) gpus: GpuRequest,
 }
 
 /// Starts all agents of a job.
@@ -183,14 +183,14 @@ impl Launcher {
         &self,
         container: &Container,
         role: &RoleName,
-        gpus: FindGpus,
+        gpus: GpuRequest,
     ) -> Option<LaunchContext> {
         let id = container.id.to_string();
         let token = |scope| Some(self.secret.token(&scope)?.as_str().to_owned());
-        let delivered = Delivered {
+        let delivered = BootstrapSecret {
             agent_token: token(Scope::Agent(id.clone()))?,
             program_token: token(Scope::Program(id.clone()))?,
-            setting: Setting {
+            setting: Bootstrap {
                 job: PathBuf::new(),
                 container: id.into(),
                 master: self.master.clone(),
@@ -200,7 +200,7 @@ impl Launcher {
             },
         };
         let mut credentials = self.credentials.borrow().credentials.clone();
-        credentials.set_secret(DELIVERED, serde_json::to_vec(&delivered).ok()?);
+        credentials.set_secret(BOOTSTRAP_SECRET, serde_json::to_vec(&delivered).ok()?);
         Some(LaunchContext {
             credentials: Some(credentials.to_bytes(Format::Writable).to_vec().into()),
             environment: self.runtimes.for_role(role),

@@ -1,0 +1,307 @@
+//! The program's part in an agent's life: it starts, stops and ends, one a round.
+
+use super::Agent;
+use crate::agent::{
+    links::{LinkListener, LinkTasks},
+    outputs::is_in_order,
+    ports::PortReservation,
+    program::{self, Program, StartError},
+    record::{self, ExitRecord},
+    shipping::LogShipperHandle,
+    task_env::LaunchContext,
+};
+use std::{
+    collections::BTreeSet,
+    time::{Duration, SystemTime},
+};
+use tokio::{
+    task::JoinHandle,
+    time::{Instant, timeout_at},
+};
+use ydl_core::{ProgramExit, Run, Span, TaskId};
+use ydl_os::reason;
+use ydl_proto::{files::write_json, messages::AgentReport};
+
+/// A program on its way: its file may lie on a slow disk.
+#[derive(Debug)]
+pub(super) struct StartingProgram {
+    pub(super) program: JoinHandle<Result<Program, StartError>>,
+    doing: AttemptContext,
+    /// When it is given up, once it should no longer run.
+    pub(super) give_up_at: Option<Instant>,
+}
+
+#[derive(Debug)]
+pub(super) struct RunningProgram {
+    pub(super) program: Program,
+    doing: AttemptContext,
+    pub(super) since: Instant,
+    /// When SIGTERM is followed by SIGKILL.
+    pub(super) kill_at: Option<Instant>,
+    /// Whether it was asked to stop, and what it had open for writing when it was killed.
+    asked: bool,
+    open: BTreeSet<(u64, u64)>,
+    ended: Option<SystemTime>,
+    /// Until when what it said last may take to arrive, once it has ended.
+    said_by: Option<Instant>,
+    /// How long it had been stopped, if it was ended for that.
+    halted: Option<Duration>,
+}
+
+/// Whose program it is.
+#[derive(Debug)]
+struct AttemptContext {
+    task: TaskId,
+    attempt: u32,
+    round: u32,
+    /// Where its logs are carried to.
+    followed: Option<LogShipperHandle>,
+    /// What it says to its framework's rendezvous.
+    links: Option<LinkTasks>,
+}
+
+impl RunningProgram {
+    /// Until it has ended, and what it said to its rendezvous last has arrived: others may wait for that.
+    pub(super) async fn over(&mut self, patience: Duration) -> program::Exit {
+        let exit = self.program.wait().await;
+        self.ended.get_or_insert_with(SystemTime::now);
+        // Asked again and again, it has the time that it had when it ended.
+        let end = *self.said_by.get_or_insert(Instant::now() + patience);
+        if let Some(links) = &mut self.doing.links
+            && timeout_at(end, links.drained()).await.is_err()
+        {
+            tracing::warn!("what the program said last to its rendezvous has not arrived");
+        }
+        exit
+    }
+}
+
+impl Agent {
+    pub(super) fn is_busy(&self) -> bool {
+        self.starting.is_some() || self.running.is_some()
+    }
+
+    pub(super) fn on_kill_due(&mut self) {
+        if let Some(running) = &mut self.running {
+            running.open = self.keeping.sent.look().files;
+            running.program.kill();
+            running.kill_at = None;
+        }
+        if let Some(starting) = self.starting.take() {
+            // Dropped on its way, it does not run.
+            starting.program.abort();
+            self.report_not_started(starting.doing, "it was told to stop before it ran".into());
+        }
+    }
+
+    /// A process that somebody stops says nothing, and its peers wait for it: it is as silent as an agent that is gone,
+    /// and has as long to come back.
+    pub(super) fn end_if_halted(&mut self) {
+        let halted = self.meter.halted();
+        if halted < Duration::from_millis(self.submitted.spec.timeouts.heartbeat.0) {
+            return;
+        }
+        if let Some(running) = self.running.as_mut().filter(|it| it.halted.is_none()) {
+            running.halted = Some(halted);
+            self.on_kill_due();
+        }
+    }
+
+    pub(super) fn on_exited(&mut self, exit: program::Exit) {
+        let Some(running) = self.running.take() else {
+            return;
+        };
+        let mut stderr_tail = exit.stderr_tail;
+        if exit.dropped_bytes > 0 {
+            let note = format!("ydl: {} bytes of output could not be kept", exit.dropped_bytes);
+            tracing::warn!("{note}");
+            stderr_tail = format!("{stderr_tail}\n{note}");
+        }
+        self.meter.outside(None);
+        if exit.memory_short {
+            let note =
+                "ydl: the container had no memory left, and the system has ended a process of it";
+            stderr_tail = format!("{stderr_tail}\n{note}");
+        }
+        if let Some(halted) = running.halted {
+            let note = format!(
+                "ydl: a process of the program was stopped (SIGSTOP) for {} s, and all of them were ended",
+                halted.as_secs()
+            );
+            stderr_tail = format!("{stderr_tail}\n{note}");
+        }
+        let failed = exit.code != Some(0) && !running.asked;
+        let hold = self.hold.as_ref().filter(|_| failed);
+        let port_taken = hold.and_then(PortReservation::taken);
+        let mib = (exit.peak_memory_bytes.max(self.meter.peak_bytes()) >> 20).max(1);
+        let exit = ProgramExit {
+            code: exit.code,
+            signal: exit.signal,
+            not_started: None,
+            port_taken,
+            // The master knows.
+            outdated: false,
+            container_signalled: self.signalled,
+            peak_memory_mib: mib,
+            ran: Span(running.since.elapsed().as_millis() as u64),
+            stderr_tail,
+        };
+        let in_order = is_in_order(exit.code, running.asked);
+        let ended = running.ended.unwrap_or_else(SystemTime::now);
+        self.keeping.sent.ended(in_order, ended, running.open);
+        self.on_ended(running.doing, exit);
+    }
+
+    /// Leaves a record of how it ended, and reports it.
+    fn on_ended(&mut self, doing: AttemptContext, exit: ProgramExit) {
+        let record = ExitRecord {
+            task: &doing.task,
+            attempt: doing.attempt,
+            round: doing.round,
+            container: &self.setting.container,
+            host: &self.setting.host,
+            at_ms: record::now_ms(),
+            exit: &exit,
+        };
+        let dir = self.surroundings.logs(&doing.task, doing.attempt);
+        let kept = std::fs::create_dir_all(&dir)
+            .and_then(|()| write_json(&dir.join(record::FILE), &record));
+        if let Err(error) = kept {
+            tracing::warn!("how the program ended is not kept: {error}");
+        }
+        self.turns.wake();
+        self.keeping.over();
+        if let Some(followed) = doing.followed {
+            followed.over(serde_json::to_vec_pretty(&record).ok());
+        }
+        // Cut off from its master, an agent has ended its program itself, and that is no news.
+        if !self.cut_off {
+            let round = doing.round;
+            self.report(AgentReport::Exited { round, exit });
+        }
+    }
+
+    pub(super) fn stop_program(&mut self, grace: Span) {
+        let end = Instant::now() + Duration::from_millis(grace.0);
+        // What is about to run is asked to stop once it runs, and is given up if it never does.
+        if let Some(starting) = &mut self.starting {
+            starting.give_up_at.get_or_insert(end);
+        }
+        if let Some(running) = &mut self.running
+            && running.kill_at.is_none()
+        {
+            running.program.terminate();
+            running.asked = true;
+            running.kill_at = Some(end);
+        }
+    }
+
+    pub(super) fn start(&mut self, run: Run) {
+        self.ran = run.round;
+        self.meter.begin();
+        let spec = &self.submitted.spec;
+        let beside = self.is_beside(&run.task);
+        let meets = !beside && spec.framework.uses_rendezvous(&spec.roles);
+        let listener = meets.then(LinkListener::bind);
+        let listener = listener.transpose().map_err(|error| {
+            let error = reason(&error);
+            format!("cannot bind the rendezvous port: {error}")
+        });
+        let (setting, devices, submitted) = (&self.setting, &self.devices, &self.submitted);
+        let ports = self.hold.as_ref().map(PortReservation::ports).unwrap_or_default();
+        let told = &self.told;
+        let prepared = listener.and_then(|listener| {
+            let has =
+                LaunchContext { door: listener.as_ref().map(LinkListener::port), ports, told };
+            let prepared = self.surroundings.prepare(setting, devices, submitted, &run, &has)?;
+            Ok((prepared, listener))
+        });
+        let mut doing = AttemptContext {
+            task: run.task,
+            attempt: run.attempt,
+            round: run.round,
+            followed: None,
+            links: None,
+        };
+        match prepared {
+            Ok(((program, output), listener)) => {
+                // A program in an image is below its engine, and not below this agent.
+                let guarded = program.container.is_none();
+                let host = self.setting.host.clone();
+                let client = self.reach.follow();
+                doing.links =
+                    listener.map(|listener| listener.serve(client, doing.round, host, guarded));
+                if let (Some(carrier), Some(staging)) = (&self.carrier, &self.staging) {
+                    let remote = staging.attempt_logs(&doing.task, doing.attempt);
+                    let (dir, rotation) = (output.dir.clone(), output.rotation);
+                    doing.followed = Some(carrier.follow(dir, remote, rotation));
+                }
+                self.keep_outputs();
+                if !beside {
+                    self.keep_checkpoint();
+                }
+                if let Some(hold) = &mut self.hold {
+                    hold.release_for_start();
+                }
+                self.starting = Some(StartingProgram {
+                    program: tokio::spawn(Program::start(program, output)),
+                    doing,
+                    give_up_at: None,
+                });
+            }
+            Err(why) => self.report_not_started(doing, why),
+        }
+    }
+
+    pub(super) fn on_started(&mut self, started: Result<Program, StartError>) {
+        let Some(StartingProgram { doing, .. }) = self.starting.take() else {
+            return;
+        };
+        match started {
+            Ok(program) => {
+                self.meter.outside(program.outside());
+                self.keeping.sent.program(program.outside());
+                let round = doing.round;
+                self.running = Some(RunningProgram {
+                    program,
+                    doing,
+                    since: Instant::now(),
+                    kill_at: None,
+                    asked: false,
+                    open: BTreeSet::new(),
+                    ended: None,
+                    said_by: None,
+                    halted: None,
+                });
+                self.report(AgentReport::Started { round });
+            }
+            Err(error) => {
+                let hint = error.hint().map(|hint| format!(" ({hint})"));
+                let hint = hint.unwrap_or_default();
+                self.report_not_started(doing, format!("{error}{hint}"));
+            }
+        }
+    }
+
+    /// A program that is not even tried to start.
+    pub(super) fn give_up(&mut self, run: Run, why: String) {
+        self.ran = run.round;
+        let doing = AttemptContext {
+            task: run.task,
+            attempt: run.attempt,
+            round: run.round,
+            followed: None,
+            links: None,
+        };
+        self.report_not_started(doing, why);
+    }
+
+    fn report_not_started(&mut self, doing: AttemptContext, why: String) {
+        let exit = ProgramExit {
+            not_started: Some(why),
+            container_signalled: self.signalled,
+            ..ProgramExit::default()
+        };
+        self.on_ended(doing, exit);
+    }
+}

@@ -1,0 +1,116 @@
+//! Getting ready for a round: the inputs are there, the ports are taken and held, the devices are there.
+
+use super::Agent;
+use crate::agent::{
+    ports::{PortRequest, PortReservation, PortSlot},
+    yarn_container::is_of_this_node,
+};
+use std::net::{IpAddr, Ipv4Addr};
+use ydl_core::{Endpoint, TaskId};
+use ydl_proto::messages::AgentReport;
+use ydl_storage::data::Trouble;
+
+/// What the agent was last made ready for.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) struct Readiness {
+    round: u32,
+    ports: Vec<(String, bool)>,
+    slot: (u32, u32),
+}
+
+impl Agent {
+    /// Whether the task's inputs are there; if not, they are brought.
+    pub(super) fn has_inputs(&mut self, task: &TaskId, round: u32) -> bool {
+        let wanted = Some((task.clone(), round));
+        // That it failed is said once for a round; the master decides what follows.
+        if self.tried == wanted {
+            return self.fetched;
+        }
+        // What a program has changed or removed comes anew for the next round; the rest is looked at and stays.
+        self.tried = wanted;
+        self.fetched = false;
+        if self.fetch.as_ref().is_some_and(|fetch| fetch.task == *task) {
+            return false;
+        }
+        self.fetch = None;
+        let plan = match self.surroundings.plan(&self.submitted, task) {
+            Ok(plan) if plan.is_empty() => {
+                self.fetched = true;
+                return true;
+            }
+            Ok(plan) => plan,
+            Err(why) => {
+                self.report(AgentReport::SetupFailed { why, node_fault: false });
+                return false;
+            }
+        };
+        let started = self.surroundings.fetch(plan, &self.submitted, task.clone());
+        match started {
+            Ok(fetch) => self.fetch = Some(fetch),
+            Err(error) => {
+                let why = format!("cannot bring its inputs: {error}");
+                self.report(AgentReport::SetupFailed { why, node_fault: true });
+            }
+        }
+        false
+    }
+
+    pub(super) fn on_brought(&mut self, brought: Result<(), Trouble>) {
+        self.fetch = None;
+        match brought {
+            Ok(()) => self.fetched = true,
+            // Another node may have room, or a way to HDFS. What nobody can have is the task's failure, and no node's.
+            Err(trouble) => {
+                let (why, node) = (trouble.sentence(), trouble.of_node);
+                self.report(AgentReport::SetupFailed { why, node_fault: node });
+            }
+        }
+    }
+
+    pub(super) fn get_ready(&mut self, round: u32, ports: Vec<(String, bool)>, slot: (u32, u32)) {
+        let ready = Readiness { round, ports, slot };
+        if self.ready.as_ref() == Some(&ready) {
+            return;
+        }
+        let held =
+            self.ready.as_ref().is_some_and(|old| old.ports == ready.ports && old.slot == slot);
+        let report = match (
+            self.unfit.clone().or_else(|| self.devices.short.clone()),
+            self.take_ports(&ready.ports, slot, held),
+        ) {
+            (None, Ok(endpoint)) => AgentReport::Ready { round, endpoint },
+            (None, Err(why)) => AgentReport::SetupFailed { why, node_fault: false },
+            (Some(why), _) => AgentReport::SetupFailed { why, node_fault: true },
+        };
+        // Said once for this round, whichever it is; the master decides what follows.
+        self.ready = Some(ready);
+        self.report(report);
+    }
+
+    fn take_ports(
+        &mut self,
+        ports: &[(String, bool)],
+        slot: (u32, u32),
+        same: bool,
+    ) -> Result<Endpoint, String> {
+        let host = self.setting.host.clone();
+        // A node that others reach by a name, or by an address that is not its own, is reached on all of its own.
+        let own = host.parse().ok().filter(|ip| is_of_this_node(*ip));
+        let ip = own.unwrap_or(IpAddr::V4(Ipv4Addr::UNSPECIFIED));
+        let range = self.submitted.spec.ports;
+        match &mut self.hold {
+            Some(hold) if same => hold.retake().map_err(|e| e.to_string())?,
+            _ => {
+                self.hold = None;
+                let need =
+                    |(name, keep): &(String, bool)| PortRequest { name: name.clone(), keep: *keep };
+                let needs: Vec<_> = ports.iter().map(need).collect();
+                let slot = PortSlot { index: slot.0, of: slot.1 };
+                let hold = PortReservation::take(ip, &needs, range.first..=range.last, slot);
+                self.hold = Some(hold.map_err(|e| e.to_string())?);
+            }
+        }
+        let ports = self.hold.as_ref().map(PortReservation::ports).unwrap_or_default();
+        Ok(Endpoint { host, ports })
+    }
+}

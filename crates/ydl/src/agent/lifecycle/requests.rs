@@ -1,0 +1,247 @@
+//! Showing what programs here have printed to people who look from elsewhere.
+
+use super::Agent;
+use hyper::Method;
+use std::{
+    fs::{self, File},
+    io,
+    os::unix::fs::FileExt,
+    path::Path,
+    pin::pin,
+    sync::Arc,
+    time::Duration,
+};
+use tokio::{
+    sync::{Notify, Semaphore},
+    time::{Instant, sleep},
+};
+use ydl_core::TaskId;
+use ydl_net::client::{Client, Payload};
+use ydl_os::reason;
+use ydl_proto::{
+    files::JobDir,
+    messages::{AgentRequest, LOG_BYTES_MAX, LogAttempt, LogFile, NumberedRequest},
+};
+
+/// Wishes granted at once; who wishes more asks again.
+const REQUESTS_MAX: usize = 64;
+/// How often a file that does not grow is looked at.
+const LOOK: Duration = Duration::from_millis(100);
+/// The longest wait for something to be printed.
+const WAIT_MAX: Duration = Duration::from_secs(30);
+/// How long handing in what was found may take.
+const CALL_MAX: Duration = Duration::from_secs(10);
+/// Attempts and files in a list.
+const LIST_MAX: usize = 256;
+
+/// Those who may be at work, and what wakes them.
+#[derive(Clone, Debug)]
+pub(super) struct RequestPermits {
+    free: Arc<Semaphore>,
+    /// The same for connections to ports, each for as long as it lasts.
+    pub(super) open: Arc<Semaphore>,
+    ended: Arc<Notify>,
+}
+
+impl Default for RequestPermits {
+    fn default() -> RequestPermits {
+        let free = Arc::new(Semaphore::new(REQUESTS_MAX));
+        let open = Arc::new(Semaphore::new(super::forward::OPEN_MAX));
+        let ended = Arc::default();
+        RequestPermits { free, open, ended }
+    }
+}
+
+impl RequestPermits {
+    /// A program has ended: whoever waits for more of its words need wait no longer.
+    pub(super) fn wake(&self) {
+        self.ended.notify_waiters();
+    }
+}
+
+enum LogReply {
+    Absent,
+    List(Vec<LogAttempt>),
+    Piece { bytes: Vec<u8>, length: u64, ended: bool },
+}
+
+impl Agent {
+    /// Grants wishes beside the loop.
+    pub(super) fn grant(&self, wishes: Vec<NumberedRequest>) {
+        for wish in wishes {
+            if let AgentRequest::Forward { port } = &wish.request {
+                self.open(wish.id, &wish.task, port.as_deref());
+                continue;
+            }
+            let Ok(turn) = Arc::clone(&self.turns.free).try_acquire_owned() else {
+                tracing::debug!("too many look at the logs");
+                continue;
+            };
+            let (client, job) = (Arc::clone(&self.reach.client), self.surroundings.job().clone());
+            let ended = Arc::clone(&self.turns.ended);
+            tokio::spawn(async move {
+                let _turn = turn;
+                let id = wish.id;
+                let found = find(&job, wish, &ended).await;
+                hand_in(&client, id, found).await;
+            });
+        }
+    }
+}
+
+async fn find(job: &JobDir, wish: NumberedRequest, program_ended: &Notify) -> LogReply {
+    let task = wish.task;
+    let (dir, file, offset, bytes_max, wait_ms) = match wish.request {
+        AgentRequest::Forward { .. } => return LogReply::Absent,
+        AgentRequest::ListLogs => {
+            let (job, task) = (job.clone(), task.clone());
+            let listed = tokio::task::spawn_blocking(move || list(&job, &task)).await;
+            return LogReply::List(listed.unwrap_or_default());
+        }
+        AgentRequest::ReadLog { attempt, file, offset, bytes_max, wait_ms } => {
+            (job.attempt_logs(&task, attempt), file, offset, bytes_max, wait_ms)
+        }
+    };
+    if !is_plain(&file) {
+        return LogReply::Absent;
+    }
+    let end = Instant::now() + Duration::from_millis(wait_ms).min(WAIT_MAX);
+    let bytes_max = bytes_max.min(LOG_BYTES_MAX);
+    loop {
+        // Listened for before the look, so that nothing happens between the two.
+        let mut woken = pin!(program_ended.notified());
+        woken.as_mut().enable();
+        let (dir, file) = (dir.clone(), file.clone());
+        let read = tokio::task::spawn_blocking(move || read(&dir, &file, offset, bytes_max)).await;
+        match read {
+            Ok(Ok((bytes, length, ended))) => {
+                if !bytes.is_empty() || ended || Instant::now() >= end {
+                    return LogReply::Piece { bytes, length, ended };
+                }
+            }
+            Ok(Err(error)) => {
+                if error.kind() != io::ErrorKind::NotFound {
+                    tracing::debug!("a log cannot be read: {}", reason(&error));
+                }
+                return LogReply::Absent;
+            }
+            Err(_) => return LogReply::Absent,
+        }
+        tokio::select! {
+            () = sleep(LOOK) => {}
+            () = woken => {}
+        }
+    }
+}
+
+/// A name that stays in its directory, and means a log.
+fn is_plain(file: &str) -> bool {
+    let known = |c: char| c.is_ascii_alphanumeric() || matches!(c, '.' | '-' | '_');
+    !file.is_empty() && file.len() <= 100 && !file.starts_with('.') && file.chars().all(known)
+}
+
+/// Bytes from there on, how long the file is, and whether it stays so.
+fn read(dir: &Path, file: &str, offset: u64, bytes_max: u64) -> io::Result<(Vec<u8>, u64, bool)> {
+    // Looked at first: what was printed before the end is then read after it.
+    let ended = dir.join(crate::agent::record::FILE).exists() || follower(dir, file);
+    let file = File::open(dir.join(file))?;
+    let about = file.metadata()?;
+    if !about.is_file() {
+        return Err(io::ErrorKind::NotFound.into());
+    }
+    let length = about.len();
+    let left = length.saturating_sub(offset).min(bytes_max);
+    let mut bytes = vec![0; left as usize];
+    let mut filled = 0;
+    while filled < bytes.len() {
+        match file.read_at(&mut bytes[filled..], offset + filled as u64) {
+            Ok(0) => break,
+            Ok(more) => filled += more,
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+            Err(error) => return Err(error),
+        }
+    }
+    bytes.truncate(filled);
+    Ok((bytes, length, ended))
+}
+
+/// Whether the next segment has been begun, so that this one is full.
+fn follower(dir: &Path, file: &str) -> bool {
+    let next = file.rsplit_once('.').and_then(|(stream, number)| {
+        let next = number.parse::<u64>().ok()?.checked_add(1)?;
+        Some(dir.join(format!("{stream}.{next}")))
+    });
+    next.is_some_and(|next| next.exists())
+}
+
+fn list(job: &JobDir, task: &TaskId) -> Vec<LogAttempt> {
+    let first = job.attempt_logs(task, 1);
+    let attempts = first.parent().and_then(|dir| fs::read_dir(dir).ok());
+    let names = attempts.into_iter().flatten().flatten();
+    let numbers = names.filter_map(|entry| entry.file_name().to_str()?.parse().ok());
+    let mut numbers: Vec<u32> = numbers.take(LIST_MAX).collect();
+    numbers.sort_unstable();
+    let each = numbers.into_iter().map(|attempt| {
+        let files = fs::read_dir(job.attempt_logs(task, attempt)).into_iter();
+        let files = files.flatten().flatten().filter_map(|entry| {
+            let name = entry.file_name().to_str().filter(|name| is_plain(name))?.to_owned();
+            let bytes = entry.metadata().ok()?.len();
+            Some(LogFile { name, bytes })
+        });
+        let mut files: Vec<_> = files.take(LIST_MAX).collect();
+        files.sort_by(|one, two| one.name.cmp(&two.name));
+        LogAttempt { attempt, files }
+    });
+    each.collect()
+}
+
+async fn hand_in(client: &Client, id: u64, found: LogReply) {
+    let (about, payload) = match found {
+        LogReply::Absent => ("&not-found".to_owned(), Payload::Nothing),
+        LogReply::List(list) => match Payload::json(&list) {
+            Ok(list) => (String::new(), list),
+            Err(_) => ("&not-found".to_owned(), Payload::Nothing),
+        },
+        LogReply::Piece { bytes, length, ended } => {
+            let ended = if ended { "&ended" } else { "" };
+            let about = format!("&length={length}{ended}");
+            (about, Payload::Raw(bytes.into()))
+        }
+    };
+    let path = format!("/v1/log-reply?request={id}{about}");
+    if let Err(error) = client.call(Method::POST, &path, payload, CALL_MAX).await {
+        tracing::debug!("nobody looks at the logs any more: {error}");
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_logs_are_shown() {
+        for file in ["stdout.0", "stderr.12", "exit.json", "tb-events_1"] {
+            assert!(is_plain(file), "{file}");
+        }
+        let long = "x".repeat(101);
+        for file in ["", ".", "..", "../agent.token", "/etc/passwd", ".hidden", "a b", &long] {
+            assert!(!is_plain(file), "{file}");
+        }
+    }
+
+    #[test]
+    fn a_full_segment_and_an_ended_program_print_no_more() {
+        let dir = tempfile::tempdir().unwrap();
+        let at = |offset| read(dir.path(), "stdout.0", offset, 3).unwrap();
+        assert!(read(dir.path(), "stdout.0", 0, 3).is_err());
+        fs::write(dir.path().join("stdout.0"), "hello").unwrap();
+        assert_eq!(at(0), (b"hel".to_vec(), 5, false));
+        assert_eq!(at(3), (b"lo".to_vec(), 5, false));
+        assert_eq!(at(u64::MAX), (vec![], 5, false));
+        fs::write(dir.path().join("stdout.1"), "").unwrap();
+        assert_eq!(at(5), (vec![], 5, true));
+        fs::remove_file(dir.path().join("stdout.1")).unwrap();
+        fs::write(dir.path().join("exit.json"), "{}").unwrap();
+        assert_eq!(at(5), (vec![], 5, true));
+    }
+}

@@ -1,0 +1,152 @@
+//! Newer tokens: a job may outlive those that its containers were started with.
+//!
+//! The master says when there are others. They are fetched beside the loop, and put where the agent and its program look
+//! for tokens whenever they connect to somebody.
+
+use super::Agent;
+use crate::agent::bootstrap::PROGRAM_CREDENTIALS;
+use hyper::Method;
+use std::{
+    path::{Path, PathBuf},
+    sync::Arc,
+    time::Duration,
+};
+use tokio::{sync::oneshot, time::sleep};
+use yarn_native::credentials::{Credentials, Format};
+use ydl_net::client::Client;
+use ydl_os::env;
+
+/// How long one question for them may take.
+const CALL_MAX: Duration = Duration::from_secs(10);
+/// So often they are asked for, with such pauses; then the master says again that there are some.
+const TRIES: u32 = 5;
+const PAUSE: Duration = Duration::from_secs(1);
+
+/// The tokens of this container.
+#[derive(Debug)]
+pub(super) struct TokenRefresh {
+    /// Which ones are here, or on their way.
+    pub(super) number: u64,
+    /// Which ones are here.
+    held: u64,
+    /// How fetching them went, once it has.
+    pub(super) fetching: Option<oneshot::Receiver<bool>>,
+    files: Vec<PathBuf>,
+}
+
+impl TokenRefresh {
+    /// Those that the container in that directory was started with.
+    pub(super) fn new(dir: &Path) -> TokenRefresh {
+        let own = std::env::var_os(env::HADOOP_TOKEN_FILE_LOCATION).map(PathBuf::from);
+        let program = dir.join(PROGRAM_CREDENTIALS);
+        TokenRefresh {
+            number: 0,
+            held: 0,
+            fetching: None,
+            files: own.into_iter().chain([program]).collect(),
+        }
+    }
+}
+
+impl Agent {
+    /// The master has these, which may be others than ours.
+    pub(super) fn on_tokens(&mut self, number: u64) {
+        // The loop says meanwhile that it knows of them, or it would be told at every turn.
+        if number == 0 || number == self.tokens.number || self.tokens.fetching.is_some() {
+            return;
+        }
+        self.tokens.number = number;
+        let (done, fetching) = oneshot::channel();
+        self.tokens.fetching = Some(fetching);
+        let (client, files) = (Arc::clone(&self.reach.client), self.tokens.files.clone());
+        tokio::spawn(async move {
+            // Nobody listens only when the agent is ending anyway.
+            let _ = done.send(fetch(&client, &files).await);
+        });
+    }
+
+    pub(super) fn on_fetched(&mut self, fetched: bool) {
+        self.tokens.fetching = None;
+        match fetched {
+            true => self.tokens.held = self.tokens.number,
+            // The master, perhaps another one, says again what there is.
+            false => self.tokens.number = self.tokens.held,
+        }
+    }
+}
+
+/// Fetches the newest and puts them in their places; whether that was done.
+async fn fetch(client: &Client, files: &[PathBuf]) -> bool {
+    for _ in 0..TRIES {
+        match try_fetch(client, files).await {
+            Ok(()) => {
+                tracing::info!("there are new tokens");
+                return true;
+            }
+            Err(why) => tracing::warn!("no new tokens: {why}"),
+        }
+        sleep(PAUSE).await;
+    }
+    false
+}
+
+async fn try_fetch(client: &Client, files: &[PathBuf]) -> Result<(), String> {
+    let path = "/v1/tokens";
+    let call = client.call(Method::GET, path, ydl_net::client::Payload::Nothing, CALL_MAX);
+    let answer = call.await.map_err(|e| e.to_string())?;
+    let newest = Credentials::from_bytes(&answer.body).map_err(|e| e.to_string())?;
+    let files = files.to_vec();
+    let kept = tokio::task::spawn_blocking(move || keep(&newest, &files));
+    kept.await.map_err(|e| e.to_string())?
+}
+
+/// Whoever reads one of these files meanwhile sees all of the old ones or all of the new ones.
+fn keep(newest: &Credentials, files: &[PathBuf]) -> Result<(), String> {
+    for file in files {
+        let mut all = Credentials::read(file).map_err(|e| e.to_string())?;
+        for (alias, token) in newest.tokens() {
+            all.add(alias, token.clone());
+        }
+        all.write(file, Format::Writable).map_err(|e| e.to_string())?;
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::os::unix::fs::PermissionsExt;
+    use yarn_native::Token;
+
+    fn token(password: &str) -> Token {
+        Token {
+            identifier: b"somebody".to_vec(),
+            password: password.as_bytes().to_vec().into(),
+            kind: "HDFS_DELEGATION_TOKEN".into(),
+            service: "nn:1".into(),
+        }
+    }
+
+    #[test]
+    fn new_tokens_take_the_place_of_old_ones_and_of_nothing_else() {
+        let dir = tempfile::tempdir().unwrap();
+        let file = dir.path().join("tokens");
+        let mut old = Credentials::default();
+        old.add("nn:1", token("old"));
+        old.add("else", token("else"));
+        old.set_secret("users.own", b"theirs".to_vec());
+        old.write(&file, Format::Writable).unwrap();
+        let mut newest = Credentials::default();
+        newest.add("nn:1", token("new"));
+        newest.set_secret("users.own", b"not theirs".to_vec());
+        keep(&newest, std::slice::from_ref(&file)).unwrap();
+        let kept = Credentials::read(&file).unwrap();
+        assert_eq!(kept.token("nn:1"), Some(&token("new")));
+        assert_eq!(kept.token("else"), Some(&token("else")));
+        assert_eq!(kept.secret("users.own").unwrap().expose(), b"theirs");
+        let mode = file.metadata().unwrap().permissions().mode();
+        assert_eq!(mode & 0o777, 0o600);
+        let absent = dir.path().join("none");
+        assert!(keep(&newest, &[absent]).unwrap_err().contains("none`"));
+    }
+}

@@ -1,0 +1,185 @@
+//! What several processes of one task print, told apart: each line begins with the number of its process.
+//!
+//! A line is passed on whole. One that never ends is passed on in pieces, and what has no end when its process is gone
+//! gets one.
+
+use std::io::{self, PipeReader, PipeWriter, Read, Write};
+use std::os::fd::AsFd;
+use std::sync::mpsc::{Receiver, channel};
+use std::thread;
+use std::time::Duration;
+
+use rustix::event::{PollFd, PollFlags, poll};
+
+/// What one read takes.
+const READ_BYTES: usize = 16 << 10;
+/// A longer line is passed on in pieces of this size.
+const LINE_BYTES_MAX: usize = 16 << 10;
+
+/// The ends that one process prints to.
+#[derive(Debug)]
+pub(super) struct ProcessOutput {
+    pub(super) stdout: PipeWriter,
+    pub(super) stderr: PipeWriter,
+}
+
+/// Passes on what processes print, until all of them have closed their ends.
+#[derive(Debug)]
+pub(super) struct OutputMux(Receiver<()>);
+
+impl OutputMux {
+    /// Passes on to this process' own output; with the ends for so many processes.
+    pub(super) fn start(processes: usize) -> io::Result<(OutputMux, Vec<ProcessOutput>)> {
+        let (mut mouths, mut heard) = (Vec::new(), Vec::new());
+        for process in 0..processes {
+            let (from_stdout, stdout) = io::pipe()?;
+            let (from_stderr, stderr) = io::pipe()?;
+            mouths.push(ProcessOutput { stdout, stderr });
+            heard.push(MuxSource::new(process, from_stdout, false));
+            heard.push(MuxSource::new(process, from_stderr, true));
+        }
+        let (over, voices) = channel();
+        let listen = move || {
+            pass_on(heard, &mut io::stdout(), &mut io::stderr());
+            // Nobody may wait for it any more.
+            let _ = over.send(());
+        };
+        let thread = thread::Builder::new().name("voices".into());
+        thread.stack_size(128 << 10).spawn(listen)?;
+        Ok((OutputMux(voices), mouths))
+    }
+
+    /// Waits until all that was printed is passed on, for so long at most: somebody elsewhere may have an end.
+    pub(super) fn finish(self, patience: Duration) {
+        let _ = self.0.recv_timeout(patience);
+    }
+}
+
+#[derive(Debug)]
+struct MuxSource {
+    pipe: PipeReader,
+    is_stderr: bool,
+    before: String,
+    /// The beginning of a line whose end has not come yet.
+    begun: Vec<u8>,
+}
+
+impl MuxSource {
+    fn new(process: usize, pipe: PipeReader, is_stderr: bool) -> MuxSource {
+        MuxSource { pipe, is_stderr, before: format!("[{process}] "), begun: Vec::new() }
+    }
+
+    /// Takes what was printed, and gives the lines that are whole by now.
+    fn take(&mut self, bytes: &[u8], lines: &mut Vec<u8>) {
+        for piece in bytes.split_inclusive(|byte| is_end(*byte)) {
+            self.begun.extend_from_slice(piece);
+            let whole = self.begun.last().is_some_and(|byte| is_end(*byte));
+            if whole || self.begun.len() >= LINE_BYTES_MAX {
+                self.say(lines);
+            }
+        }
+    }
+
+    fn say(&mut self, lines: &mut Vec<u8>) {
+        if self.begun.is_empty() {
+            return;
+        }
+        lines.extend_from_slice(self.before.as_bytes());
+        lines.append(&mut self.begun);
+        if !lines.last().is_some_and(|byte| is_end(*byte)) {
+            lines.push(b'\n');
+        }
+    }
+}
+
+/// Programs that show how far they are write over their line, and end it with a return.
+fn is_end(byte: u8) -> bool {
+    matches!(byte, b'\n' | b'\r')
+}
+
+fn pass_on(mut voices: Vec<MuxSource>, stdout: &mut impl Write, stderr: &mut impl Write) {
+    let mut buffer = vec![0; READ_BYTES];
+    while !voices.is_empty() {
+        let ready = match ready(&voices) {
+            Ok(ready) => ready,
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => continue,
+            // The kernel is short of memory for the moment.
+            Err(_) => {
+                thread::sleep(Duration::from_millis(10));
+                continue;
+            }
+        };
+        let mut open = Vec::with_capacity(voices.len());
+        for (mut voice, ready) in voices.into_iter().zip(ready) {
+            let mut lines = Vec::new();
+            let mut over = false;
+            if ready {
+                match voice.pipe.read(&mut buffer) {
+                    Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                    Ok(0) | Err(_) => {
+                        voice.say(&mut lines);
+                        over = true;
+                    }
+                    Ok(length) => voice.take(&buffer[..length], &mut lines),
+                }
+            }
+            // An agent that is gone does not read, and its programs are about to be ended.
+            let _ = match voice.is_stderr {
+                true => stderr.write_all(&lines).and_then(|()| stderr.flush()),
+                false => stdout.write_all(&lines).and_then(|()| stdout.flush()),
+            };
+            if !over {
+                open.push(voice);
+            }
+        }
+        voices = open;
+    }
+}
+
+/// Which of them can be read. Waits for one.
+fn ready(voices: &[MuxSource]) -> io::Result<Vec<bool>> {
+    let mut fds: Vec<_> = voices
+        .iter()
+        .map(|voice| PollFd::from_borrowed_fd(voice.pipe.as_fd(), PollFlags::IN))
+        .collect();
+    poll(&mut fds, None)?;
+    Ok(fds.iter().map(|fd| !fd.revents().is_empty()).collect())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn lines_are_passed_on_whole_with_the_number_of_their_process() {
+        let (first, mut to_first) = io::pipe().unwrap();
+        let (second, mut to_second) = io::pipe().unwrap();
+        let (third, mut to_third) = io::pipe().unwrap();
+        to_first.write_all(b"one\ntw").unwrap();
+        to_second.write_all(b"10%\r20%\r").unwrap();
+        let long = vec![b'x'; LINE_BYTES_MAX + 1];
+        to_third.write_all(&long).unwrap();
+        to_first.write_all(b"o\nend").unwrap();
+        drop((to_first, to_second, to_third));
+        let voices = vec![
+            MuxSource::new(0, first, false),
+            MuxSource::new(1, second, false),
+            MuxSource::new(2, third, true),
+        ];
+        let (mut stdout, mut stderr) = (Vec::new(), Vec::new());
+        pass_on(voices, &mut stdout, &mut stderr);
+        let said = String::from_utf8(stdout).unwrap();
+        let of = |number: &str| -> Vec<_> {
+            let lines = said.split_inclusive(['\n', '\r']);
+            lines.filter(|line| line.starts_with(number)).collect()
+        };
+        assert_eq!(of("[0] "), ["[0] one\n", "[0] two\n", "[0] end\n"]);
+        assert_eq!(of("[1] "), ["[1] 10%\r", "[1] 20%\r"]);
+        let long: usize = String::from_utf8(stderr)
+            .unwrap()
+            .lines()
+            .map(|line| line.strip_prefix("[2] ").unwrap().len())
+            .sum();
+        assert_eq!(long, LINE_BYTES_MAX + 1);
+    }
+}

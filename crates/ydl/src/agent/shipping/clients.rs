@@ -1,0 +1,56 @@
+//! The file systems an agent reads and writes, connected to when they are needed.
+
+use std::collections::BTreeMap;
+use tokio::{sync::OnceCell, time::Instant};
+use yarn_native::config::Environment;
+use ydl_proto::files::JobDir;
+use ydl_storage::hdfs::{self, Hdfs, HdfsError, Kind};
+
+/// The largest configuration that is read.
+const CONFIG_BYTES_MAX: u64 = 16 << 20;
+
+/// Ways to file systems, by the configuration that came with the job: the node's own may say something else.
+#[derive(Debug)]
+pub(in crate::agent) struct HdfsClients {
+    job: JobDir,
+    known: OnceCell<hdfs::Ways>,
+}
+
+impl HdfsClients {
+    pub(in crate::agent) fn new(job: JobDir) -> HdfsClients {
+        let known = OnceCell::new();
+        HdfsClients { job, known }
+    }
+
+    /// Ways of one's own.
+    pub(in crate::agent) fn fresh(&self) -> Result<hdfs::Ways, HdfsError> {
+        of_job(&self.job)
+    }
+
+    /// The file system that a URL is in.
+    pub(in crate::agent) async fn to(
+        &self,
+        url: &str,
+        deadline: Instant,
+    ) -> Result<Hdfs, HdfsError> {
+        let ways = self.known.get_or_try_init(async || of_job(&self.job));
+        ways.await?.to(url, deadline).await
+    }
+}
+
+/// Ways by the configuration that came with a job.
+pub(in crate::agent) fn of_job(job: &JobDir) -> Result<hdfs::Ways, HdfsError> {
+    let file = job.hadoop_file();
+    let cannot = |e: &dyn std::fmt::Display| HdfsError {
+        kind: Kind::BadInput,
+        what: format!("cannot read `{}`: {e}", file.display()),
+        hint: None,
+    };
+    let bytes = file.metadata().map_err(|e| cannot(&e))?.len();
+    if bytes > CONFIG_BYTES_MAX {
+        return Err(cannot(&"it is too large"));
+    }
+    let text = std::fs::read(&file).map_err(|e| cannot(&e))?;
+    let pairs: BTreeMap<String, String> = serde_json::from_slice(&text).map_err(|e| cannot(&e))?;
+    hdfs::Ways::of(hdfs::config(&pairs, Environment::of_process()))
+}

@@ -1,0 +1,184 @@
+//! One growing stream, segment by segment, as the agent keeps it on its disk.
+//!
+//! What was synced is there whatever happens to this process. When a write fails the file is taken over again, and what
+//! is missing is read once more from the disk.
+
+use crate::{
+    agent::output::Rotation,
+    logs::{Chunk, LogReader},
+};
+use std::{path::PathBuf, time::Duration};
+use tokio::time::Instant;
+use ydl_storage::hdfs::{Hdfs, HdfsError, Kind, Writer, layout};
+
+/// What one turn carries at most: a program that prints without end must not fill the network.
+const TURN_BYTES_MAX: u64 = 32 << 20;
+/// Segments kept in HDFS besides the first: together half a GiB of each stream of an attempt.
+const NEWEST: u64 = 31;
+/// Who is in a hurry passes over what is more than this behind.
+const BEHIND_MAX: u64 = 8 << 20;
+/// How long one step may take.
+const STEP_MAX: Duration = Duration::from_secs(30);
+
+/// A stream on its way.
+#[derive(Debug)]
+pub(super) struct LogStream {
+    dir: PathBuf,
+    name: &'static str,
+    /// The directory in HDFS.
+    remote: String,
+    rotation: Rotation,
+    reader: LogReader,
+    /// The segment being written.
+    open: Option<(u64, Writer)>,
+    /// A segment that could not be closed.
+    unclosed: Option<u64>,
+    /// Whether something was written since the last sync.
+    dirty: bool,
+    /// Where the synced part of the stream ends.
+    synced: u64,
+}
+
+impl LogStream {
+    pub(super) fn new(
+        dir: PathBuf,
+        name: &'static str,
+        remote: String,
+        rotation: Rotation,
+    ) -> LogStream {
+        LogStream {
+            reader: LogReader::new(&dir, name, 0),
+            dir,
+            name,
+            remote,
+            rotation,
+            open: None,
+            unclosed: None,
+            dirty: false,
+            synced: 0,
+        }
+    }
+
+    /// Carries what is new and makes sure of it; true if nothing is left for now.
+    pub(super) async fn carry(&mut self, hdfs: &Hdfs) -> Result<bool, HdfsError> {
+        let carried = self.carry_some(hdfs).await;
+        if carried.is_err() {
+            // How much of the last piece arrived is found out when the file is opened again.
+            self.open = None;
+            self.dirty = false;
+            self.reader = LogReader::new(&self.dir, self.name, self.synced);
+        }
+        carried
+    }
+
+    async fn carry_some(&mut self, hdfs: &Hdfs) -> Result<bool, HdfsError> {
+        let mut carried = 0;
+        while carried < TURN_BYTES_MAX {
+            let chunk = self.reader.read_some().map_err(|error| self.unreadable(&error))?;
+            match chunk {
+                Chunk::Data { offset, bytes } => {
+                    let segment = offset / self.rotation.segment_bytes;
+                    if self.open.as_ref().is_none_or(|(open, _)| *open != segment)
+                        && !self.open(hdfs, segment, offset).await?
+                    {
+                        continue;
+                    }
+                    carried += bytes.len() as u64;
+                    if let Some((_, writer)) = &mut self.open {
+                        self.dirty = true;
+                        writer.write(bytes, soon()).await?;
+                    }
+                }
+                Chunk::Gap { .. } => {}
+                Chunk::End => {
+                    self.sync().await?;
+                    return Ok(true);
+                }
+            }
+        }
+        self.sync().await?;
+        Ok(false)
+    }
+
+    async fn sync(&mut self) -> Result<(), HdfsError> {
+        if self.dirty
+            && let Some((_, writer)) = &mut self.open
+        {
+            writer.sync(soon()).await?;
+            self.dirty = false;
+        }
+        self.synced = self.reader.offset();
+        Ok(())
+    }
+
+    /// Opens a segment for what begins at `offset`. False if more of it was there than we knew: then the reader has been
+    /// moved to where it ends.
+    async fn open(&mut self, hdfs: &Hdfs, segment: u64, offset: u64) -> Result<bool, HdfsError> {
+        self.close(hdfs).await?;
+        let place = self.place(segment);
+        if let Some(oldest) = segment.checked_sub(NEWEST).filter(|oldest| *oldest > 0) {
+            hdfs.delete(&self.place(oldest), soon()).await?;
+        }
+        match hdfs.create(&place, layout::FILE, soon()).await {
+            Ok(writer) => {
+                self.open = Some((segment, writer));
+                return Ok(true);
+            }
+            Err(error) if error.kind == Kind::Exists => {}
+            Err(error) => return Err(error),
+        }
+        // It is ours, from before something failed.
+        hdfs.recover(&place, soon()).await?;
+        let entry = hdfs.stat(&place, soon()).await?;
+        let end = segment * self.rotation.segment_bytes + entry.map_or(0, |entry| entry.bytes);
+        let writer = hdfs.append(&place, soon()).await?;
+        self.open = Some((segment, writer));
+        if end != offset {
+            self.reader = LogReader::new(&self.dir, self.name, end);
+        }
+        Ok(end == offset)
+    }
+
+    /// Ends the file that is open: nothing more comes, or nothing more to this segment.
+    pub(super) async fn close(&mut self, hdfs: &Hdfs) -> Result<(), HdfsError> {
+        if let Some((segment, writer)) = self.open.take() {
+            self.dirty = false;
+            self.unclosed = Some(segment);
+            writer.close(soon()).await?;
+        } else if let Some(segment) = self.unclosed {
+            // All of it was synced; what failed was to say that this is all.
+            match hdfs.recover(&self.place(segment), soon()).await {
+                Err(error) if error.kind != Kind::NotFound => return Err(error),
+                _ => {}
+            }
+        }
+        self.unclosed = None;
+        Ok(())
+    }
+
+    /// The end of a stream says most. There may be no time for all of it: what lies too far behind is passed over.
+    pub(super) fn hurry(&mut self) {
+        // A stream that cannot be measured is carried as it comes.
+        let Ok(end) = self.reader.end() else { return };
+        let newest = end - end % self.rotation.segment_bytes;
+        if end.saturating_sub(self.reader.offset()) > BEHIND_MAX && newest > self.reader.offset() {
+            self.reader = LogReader::new(&self.dir, self.name, newest);
+        }
+    }
+
+    fn place(&self, segment: u64) -> String {
+        format!("{}/{}.{segment}", self.remote, self.name)
+    }
+
+    fn unreadable(&self, error: &std::io::Error) -> HdfsError {
+        HdfsError {
+            kind: Kind::Other,
+            what: format!("cannot read `{}` in `{}`: {error}", self.name, self.dir.display()),
+            hint: None,
+        }
+    }
+}
+
+fn soon() -> Instant {
+    Instant::now() + STEP_MAX
+}

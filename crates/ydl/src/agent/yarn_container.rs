@@ -1,0 +1,143 @@
+//! How an agent arrives in a container of a cluster.
+//!
+//! YARN gives it a working directory with the job's files linked into it, which is the job's directory on this node, and
+//! credentials. What was delivered among these becomes the directory that an agent begins with anywhere.
+
+use super::{
+    bootstrap::{self, BOOTSTRAP_SECRET, BootstrapSecret},
+    image,
+    network::address_of,
+};
+use std::{
+    net::{IpAddr, UdpSocket},
+    path::{Path, PathBuf},
+};
+use yarn_native::credentials::{Credentials, Format};
+use ydl_net::secret::{Scope, Token};
+use ydl_os::{env, private};
+use ydl_proto::{
+    files::JobDir,
+    luggage::{self, LUGGAGE},
+};
+
+/// Makes the container's directory from what was delivered, and says where it is.
+pub(super) fn arrive() -> Result<PathBuf, String> {
+    let cwd = std::env::current_dir().map_err(|e| format!("cannot see where this is: {e}"))?;
+    let file = std::env::var_os(env::HADOOP_TOKEN_FILE_LOCATION).ok_or_else(|| {
+        let name = env::HADOOP_TOKEN_FILE_LOCATION;
+        format!("this is no container of a cluster: `{name}` is not set")
+    })?;
+    // What a node's administrator says is better than what it calls itself.
+    let said = |name| std::env::var(name).ok();
+    let host = said(env::NODE_ADDRESS).or_else(|| said(env::NM_HOST));
+    unpack(&cwd, Path::new(&file), host.as_deref())
+}
+
+fn unpack(cwd: &Path, file: &Path, host: Option<&str>) -> Result<PathBuf, String> {
+    private::close(file);
+    let mut credentials = Credentials::read(file).map_err(|e| e.to_string())?;
+    let delivered = credentials
+        .take_secret(BOOTSTRAP_SECRET)
+        .ok_or_else(|| format!("`{}` holds no `{BOOTSTRAP_SECRET}`", file.display()))?;
+    // What is wrong with it is not told: it would show a part of it.
+    let delivered: BootstrapSecret = serde_json::from_slice(delivered.expose())
+        .map_err(|_| format!("`{BOOTSTRAP_SECRET}` in `{}` is malformed", file.display()))?;
+    if let Some(luggage) = credentials.take_secret(LUGGAGE) {
+        luggage::unpack(luggage.expose(), cwd)
+            .map_err(|e| format!("cannot lay out `{LUGGAGE}` of `{}`: {e}", file.display()))?;
+    }
+    let mut setting = delivered.setting;
+    setting.job = cwd.to_owned();
+    if let Some(host) = host {
+        let own = image::own_address(host, &setting.master);
+        setting.host = own.unwrap_or_else(|| address_of(host, &setting.master));
+    }
+    let dir = JobDir::at(cwd).container(&setting.container);
+    let cannot = |e: &dyn std::fmt::Display| format!("cannot prepare `{}`: {e}", dir.display());
+    let token = |scope| match scope {
+        Scope::Agent(_) => Token::new(&delivered.agent_token),
+        Scope::Program(_) => Token::new(&delivered.program_token),
+        _ => None,
+    };
+    setting.write(&dir, token).map_err(|e| cannot(&e))?;
+    // The program needs the tokens of the cluster, and has no use for what was delivered to its agent.
+    credentials
+        .write(&dir.join(bootstrap::PROGRAM_CREDENTIALS), Format::Writable)
+        .map_err(|e| cannot(&e))?;
+    Ok(dir)
+}
+
+/// Whether a program here could listen at that address.
+pub(super) fn is_of_this_node(ip: IpAddr) -> bool {
+    UdpSocket::bind((ip, 0)).is_ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::agent::bootstrap::Bootstrap;
+    use std::os::unix::fs::PermissionsExt;
+    use ydl_core::ContainerId;
+
+    fn delivered(dir: &Path, text: Option<&str>) -> PathBuf {
+        let mut credentials = Credentials::default();
+        credentials.set_secret("users.own", b"theirs".to_vec());
+        let files = [("job.json", "{}")].into();
+        credentials.set_secret(LUGGAGE, luggage::pack(&files).expect("a little"));
+        if let Some(text) = text {
+            credentials.set_secret(BOOTSTRAP_SECRET, text.as_bytes().to_vec());
+        }
+        let file = dir.join("container_tokens");
+        credentials.write(&file, Format::Writable).expect("a file");
+        file
+    }
+
+    #[test]
+    fn what_was_delivered_becomes_a_directory_and_the_program_sees_none_of_it() {
+        let place = tempfile::tempdir().unwrap();
+        let sent = BootstrapSecret {
+            setting: Bootstrap {
+                gpus: None,
+                job: PathBuf::new(),
+                container: ContainerId::from("container_7"),
+                master: "10.0.0.1:4000".into(),
+                host: "elsewhere".into(),
+                staging: Some("hdfs://nn:1/user/a/.ydl/jobs/j".into()),
+            },
+            agent_token: "agent.container_7.aa".into(),
+            program_token: "program.container_7.bb".into(),
+        };
+        let sent = serde_json::to_string(&sent).unwrap();
+        let file = delivered(place.path(), Some(&sent));
+        let dir = unpack(place.path(), &file, Some("127.0.0.9")).unwrap();
+        let setting = Bootstrap::read(&dir).unwrap();
+        assert_eq!(setting.job, place.path());
+        assert_eq!(setting.host, "127.0.0.9");
+        assert_eq!(dir, place.path().join("containers/container_7"));
+        assert!(dir.join("work").is_dir());
+        for name in
+            [bootstrap::AGENT_TOKEN, bootstrap::PROGRAM_TOKEN, bootstrap::PROGRAM_CREDENTIALS]
+        {
+            let mode = dir.join(name).metadata().unwrap().permissions().mode();
+            assert_eq!(mode & 0o777, 0o600, "{name}");
+        }
+        let left = Credentials::read(&dir.join(bootstrap::PROGRAM_CREDENTIALS)).unwrap();
+        let names: Vec<_> = left.secrets().map(|(name, _)| name).collect();
+        assert_eq!(names, ["users.own"]);
+        assert!(place.path().join("job.json").is_file());
+    }
+
+    #[test]
+    fn a_delivery_that_is_missing_or_malformed_is_refused_without_showing_it() {
+        let place = tempfile::tempdir().unwrap();
+        let absent = unpack(place.path(), &place.path().join("none"), None).unwrap_err();
+        assert!(absent.contains("none`"), "{absent}");
+        let file = delivered(place.path(), None);
+        let empty = unpack(place.path(), &file, None).unwrap_err();
+        assert!(empty.ends_with("holds no `ydl.bootstrap`"), "{empty}");
+        let file = delivered(place.path(), Some(r#"{"agent_token":"hunter2"}"#));
+        let broken = unpack(place.path(), &file, None).unwrap_err();
+        assert!(broken.ends_with("is malformed"), "{broken}");
+        assert!(!broken.contains("hunter2"), "{broken}");
+    }
+}
