@@ -122,7 +122,7 @@ impl Cache {
         let mut random = [0; 8];
         let made = SystemRandom::new().fill(&mut random);
         made.map_err(|_| Report::trouble("no random bytes available"))?;
-        let dir = self.dir.join(format!("aside-{}", hex::encode(&random)));
+        let dir = self.dir.join(format!("aside-{}", hex::encode(random)));
         fs::create_dir(&dir).map_err(|error| failed(&error))?;
         Ok(TempDir { dir })
     }

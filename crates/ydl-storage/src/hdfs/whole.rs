@@ -120,5 +120,5 @@ pub(super) fn random() -> Result<String, HdfsError> {
     SystemRandom::new()
         .fill(&mut bytes)
         .map_err(|_| HdfsError::new(Kind::Other, "the system gives no random bytes"))?;
-    Ok(hex::encode(&bytes))
+    Ok(hex::encode(bytes))
 }

@@ -42,7 +42,7 @@ impl Scratch {
         SystemRandom::new()
             .fill(&mut random)
             .map_err(|_| Report::trouble("the system gives no random bytes"))?;
-        let random = hex::encode(&random);
+        let random = hex::encode(random);
         // The last part is the job's id, as it is of every job's directory.
         let above = dir.join(format!("{NAME}{random}"));
         let path = above.join(id);

@@ -42,7 +42,7 @@ pub fn submission(
     let mut launch = LaunchContext::command(COMMAND);
     launch.resources.insert("ydl".into(), local_resource(&staged.binary)?);
     for (name, content) in own {
-        launch.resources.insert(name.clone(), local_resource(&content)?);
+        launch.resources.insert(name.clone(), local_resource(content)?);
     }
     // An insecure cluster believes what it is told, and containers may run as somebody else.
     if let Some(user) = user {
