@@ -289,9 +289,9 @@ async fn calls_beyond_the_limit_wait_until_their_deadline() {
     });
     tokio::task::yield_now().await;
     let late = Instant::now() + Duration::from_secs(1);
-    let refused = nodes.status(&node(2), &[], late).await;
-    let Err(NodeError::Unreachable { source, .. }) = refused else {
-        panic!("{refused:?}");
+    let rejected = nodes.status(&node(2), &[], late).await;
+    let Err(NodeError::Unreachable { source, .. }) = rejected else {
+        panic!("{rejected:?}");
     };
     assert!(source.to_string().contains("too many concurrent calls"), "{source}");
     let held = held.await.expect("no panic");

@@ -79,7 +79,7 @@ impl SchedulerError {
 impl From<RpcError> for SchedulerError {
     fn from(error: RpcError) -> Self {
         match error {
-            RpcError::Security { source, .. } if is_over(&source) => {
+            RpcError::Security { source, .. } if is_attempt_ended(&source) => {
                 Self::AttemptEnded { reason: source.to_string() }
             }
             RpcError::RequestTooLarge { bytes, bytes_max, .. } => {
@@ -94,7 +94,7 @@ impl From<RpcError> for SchedulerError {
 }
 
 /// Detects that the attempt's token is gone, which means that the attempt has ended.
-fn is_over(error: &SecurityError) -> bool {
+fn is_attempt_ended(error: &SecurityError) -> bool {
     let SecurityError::Rejected { message, .. } = error else {
         return false;
     };
@@ -154,8 +154,8 @@ mod tests {
         assert!(matches!(gone, E::AttemptEnded { .. }), "{gone:?}");
         let other = rejected_with(invalid, "Invalid responseId in AllocateRequest");
         assert!(matches!(other, E::ConcurrentMaster { .. }), "{other:?}");
-        let refused = rejected_with("InvalidResourceRequestException", "too large");
-        assert!(matches!(refused, E::Rejected { .. }), "{refused:?}");
+        let rejected = rejected_with("InvalidResourceRequestException", "too large");
+        assert!(matches!(rejected, E::Rejected { .. }), "{rejected:?}");
         let words = "the configured disabled cannot handle placement constraints. Rejecting";
         let unable = rejected_with("YarnException", words);
         assert!(matches!(unable, E::ConstraintsUnsupported { .. }), "{unable:?}");
@@ -164,7 +164,7 @@ mod tests {
 
     #[test]
     fn only_an_unknown_token_means_the_attempt_has_ended() {
-        let refused = |message: &str| {
+        let rejected = |message: &str| {
             SchedulerError::from(RpcError::Security {
                 address: "rm:8030".into(),
                 source: SecurityError::Rejected {
@@ -173,8 +173,8 @@ mod tests {
                 },
             })
         };
-        let over = refused("appattempt_1_0001_000001 not found in AMRMTokenSecretManager.");
-        assert!(matches!(over, SchedulerError::AttemptEnded { .. }));
-        assert!(matches!(refused("Invalid AMRMToken"), SchedulerError::NoResponse(_)));
+        let ended = rejected("appattempt_1_0001_000001 not found in AMRMTokenSecretManager.");
+        assert!(matches!(ended, SchedulerError::AttemptEnded { .. }));
+        assert!(matches!(rejected("Invalid AMRMToken"), SchedulerError::NoResponse(_)));
     }
 }

@@ -177,7 +177,7 @@ impl UpdateError {
         let update = proto.update_request.as_ref();
         Ok(Self {
             reason: proto.reason().to_owned(),
-            update: Update::of(update.ok_or(InvalidMessage("a refused update"))?)?,
+            update: Update::of(update.ok_or(InvalidMessage("a rejected update"))?)?,
             version: proto.current_container_version(),
         })
     }

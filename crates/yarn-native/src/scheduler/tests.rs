@@ -156,8 +156,8 @@ async fn a_rejected_request_is_dropped_and_the_id_continues() {
         _ => registered(),
     });
     let mut scheduler = register(&fake).await;
-    let refused = scheduler.allocate(ask(1), soon()).await;
-    assert!(matches!(refused, Err(SchedulerError::Rejected { .. })), "{refused:?}");
+    let rejected = scheduler.allocate(ask(1), soon()).await;
+    assert!(matches!(rejected, Err(SchedulerError::Rejected { .. })), "{rejected:?}");
     scheduler.allocate(ask(2), soon()).await.expect("an answer");
     assert_eq!(rm.lock().unwrap().applied.len(), 1);
 }
@@ -203,9 +203,9 @@ async fn a_response_with_another_id_is_rejected() {
         _ => registered(),
     });
     let mut scheduler = register(&fake).await;
-    let refused = scheduler.allocate(ask(1), soon()).await;
-    let refused = refused.expect_err("out of turn").to_string();
-    assert!(refused.contains("unexpected response id 2"), "{refused}");
+    let rejected = scheduler.allocate(ask(1), soon()).await;
+    let rejected = rejected.expect_err("an error").to_string();
+    assert!(rejected.contains("unexpected response id 2"), "{rejected}");
 }
 
 fn two() -> Ledger<ContainerId> {
