@@ -195,7 +195,8 @@ fn a_node_that_ignores_images_does_not_run_programs_without_them() {
     let desk = Desk::at(cluster());
     let ran = desk.submit(&job("{docker: ydl-test/bare}"));
     assert_eq!(ran.code, 120, "{ran:#?}");
-    let why = "this node has ignored that the task runs in an image: it is not set up for `docker`";
+    let why =
+        "the node ignored the task's image: it does not support the container runtime `docker`";
     assert!(ran.err.contains(why), "{ran:#?}");
     assert!(ran.err.contains("LinuxContainerExecutor"), "{ran:#?}");
     assert!(!ran.out.contains("it ran"), "{ran:#?}");

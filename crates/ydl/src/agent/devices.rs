@@ -1,27 +1,27 @@
-//! The GPUs of a task on a cluster: which of its node's it may use, and nobody else meanwhile.
+//! GPUs of a task on a cluster: reserves devices of the node for this container.
 
 use super::bootstrap::GpuRequest;
 use crate::gpus::{self, Device, Pool};
 use std::time::Duration;
 use tokio::time::{Instant, sleep};
 
-/// How long devices are waited for: whoever had them last may be just leaving. If it takes longer another node is better.
+/// How long to wait for devices: their previous owner may be exiting. After that, another node is better.
 const PATIENCE: Duration = Duration::from_secs(30);
 const PAUSE: Duration = Duration::from_millis(200);
 
-/// Devices that are this container's as long as its agent lives.
+/// Devices reserved for this container while its agent lives.
 #[derive(Debug, Default)]
 pub(super) struct Devices {
-    /// What holds them.
+    /// Holds the reservations.
     pool: Pool,
-    /// What the program is shown.
+    /// Environment variables for the program.
     pub(super) variables: Vec<(&'static str, String)>,
-    /// Why there are too few.
+    /// Set if there are too few devices.
     pub(super) short: Option<String>,
 }
 
 impl Devices {
-    /// Finds devices for a task.
+    /// Reserves devices for a task.
     pub(super) async fn find(wanted: Option<GpuRequest>) -> Devices {
         match wanted {
             None => Devices::default(),
@@ -34,9 +34,9 @@ impl Devices {
                     return Devices::default();
                 }
                 let mut found = Devices::among(gpus::devices(), count, PATIENCE).await;
-                // The cluster has counted them: what cannot be told apart here may still be right there.
+                // The cluster has assigned them: devices that cannot be identified here may still be right.
                 if let Some(short) = found.short.take() {
-                    tracing::warn!("what the cluster shows of its GPUs is used as it is: {short}");
+                    tracing::warn!("using the GPUs as the cluster presents them: {short}");
                 }
                 found
             }
@@ -56,14 +56,14 @@ impl Devices {
                 Err(_) => sleep(PAUSE).await,
             }
         };
-        // Who has asked for none sees none.
+        // A task that requests no GPU sees none.
         if !devices.pool.is_empty() {
             devices.variables = gpus::variables(&names).into();
         }
         devices
     }
 
-    /// As `CUDA_VISIBLE_DEVICES` says, here or from whoever has started this agent.
+    /// Returns the value of `CUDA_VISIBLE_DEVICES`, set here or inherited by this agent.
     pub(super) fn visible(&self) -> Option<String> {
         let own = self.variables.first().map(|(_, value)| value.clone());
         own.or_else(|| std::env::var(gpus::VISIBLE).ok())
@@ -82,7 +82,7 @@ mod tests {
     const LONG: Duration = Duration::from_secs(60);
 
     #[tokio::test]
-    async fn a_device_is_waited_for_and_then_given_up() {
+    async fn a_reserved_device_is_waited_for_until_the_timeout() {
         let one = Devices::among(devices("wait", 1), 1, LONG).await;
         assert_eq!(one.short, None);
         let two = Devices::among(devices("wait", 1), 1, Duration::ZERO).await;
@@ -99,7 +99,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn who_needs_none_sees_none_and_a_node_without_any_is_not_waited_for() {
+    async fn a_task_without_gpus_sees_none_and_a_node_without_gpus_fails_at_once() {
         let none = Devices::among(devices("none", 1), 0, LONG).await;
         assert_eq!(none.variables[0].1, "");
         let begun = Instant::now();

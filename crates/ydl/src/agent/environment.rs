@@ -1,7 +1,7 @@
-//! Putting a packed environment together where a task runs.
+//! Assembles a packed environment on a node.
 //!
-//! Its layers lie in the node's cache, unpacked once for all containers and later jobs, and nobody writes to them. A
-//! container gets a small virtual environment of its own that consists of links into them.
+//! Its layers lie in the node's cache, unpacked once for all containers and later jobs, and are read-only. A container
+//! gets a small virtual environment of its own that consists of links into them.
 
 use composition::Composition;
 use rustix::system::uname;
@@ -23,29 +23,29 @@ use ydl_proto::files::{Place, Submitted};
 mod composition;
 mod unpack;
 
-/// Longer than any description.
+/// Maximum size of a manifest.
 const MANIFEST_BYTES_MAX: u64 = 16 << 20;
-/// Longer than any C library.
+/// Maximum size of a C library.
 const LIBRARY_BYTES_MAX: u64 = 64 << 20;
-/// Where interpreters lie, whatever `PATH` says.
+/// Directories searched for interpreters in addition to `PATH`.
 const PLACES: [&str; 2] = ["/usr/bin", "/usr/local/bin"];
 
-/// What makes an environment the active one.
+/// Settings that activate an environment.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub struct Activation {
-    /// The environment itself.
+    /// Directory of the environment.
     prefix: PathBuf,
-    /// Where libraries are that would not be found otherwise.
+    /// Additional library directories.
     libraries: Vec<PathBuf>,
 }
 
 impl Activation {
-    /// Of an environment that is there as it is.
+    /// Activates an existing environment in place.
     pub fn of(prefix: PathBuf) -> Activation {
         Activation { prefix, ..Activation::default() }
     }
 
-    /// What a person gets by activating it.
+    /// Sets the variables that an activation script would set.
     pub fn apply(&self, env: &mut BTreeMap<String, String>) {
         let mut before = |name: &str, path: &Path| {
             let old = env.get(name).filter(|old| !old.is_empty());
@@ -73,8 +73,8 @@ impl Activation {
     }
 }
 
-/// Unpacks what came along of a job's environment, all at once, before anybody waits for it: `job` and `container` are
-/// their directories. What does not work is told by [`compose`].
+/// Unpacks the shipped layers of a job's environment concurrently and in advance. `job` and `container` are their
+/// directories. [`compose`] reports errors.
 pub fn unpack(submitted: &Submitted, job: &Path, container: &Path) {
     let packed = match &submitted.spec.environment {
         Environment::Directory(_) | Environment::Requirements(_) | Environment::Pex(_) => true,
@@ -94,22 +94,22 @@ pub fn unpack(submitted: &Submitted, job: &Path, container: &Path) {
     });
 }
 
-/// Where what came along of an environment lies in a job's directory.
+/// Returns the directory of the shipped environment in a job's directory.
 pub fn brought(job: &Path) -> PathBuf {
     job.join(ENVIRONMENT)
 }
 
-/// Where a container puts its environment together.
+/// Returns the directory of a container's environment.
 pub fn prefix(container: &Path) -> PathBuf {
     container.join("venv")
 }
 
-/// Where a container unpacks what it cannot share.
+/// Returns the directory for layers that a container cannot share.
 fn own_layers(prefix: &Path) -> PathBuf {
     prefix.with_file_name("layers")
 }
 
-/// Puts together at `prefix` what lies below `layers`; what was put together before is taken as it is.
+/// Composes the layers below `layers` at `prefix`. Keeps an existing result.
 pub fn compose(layers: &Path, prefix: &Path) -> Result<Activation, String> {
     let own = own_layers(prefix);
     let layer = |name: &str| unpacked(&layers.join(name), &own);
@@ -155,15 +155,15 @@ fn manifest(path: &Path) -> Result<Manifest, String> {
     let manifest: Manifest = serde_json::from_slice(&text).map_err(|e| cannot(&e))?;
     match manifest.format {
         Manifest::FORMAT => Ok(manifest),
-        other => Err(cannot(&format!("its format {other} is not known"))),
+        other => Err(cannot(&format!("unknown format {other}"))),
     }
 }
 
-/// Whether this node can run what is in it.
+/// Checks that this node can run the environment.
 fn fits(manifest: &Manifest, machine: &str, glibc: Option<(u32, u32)>) -> Result<(), String> {
     if let Some(wanted) = manifest.machine.as_ref().filter(|it| *it != machine) {
         return Err(format!(
-            "the environment is made for {wanted}, and this node is a {machine}; make it on a machine like the nodes"
+            "the environment was built for {wanted}, but this node is {machine}; build it on a machine like the nodes"
         ));
     }
     if let (Some(wanted), Some(here)) = (manifest.glibc, glibc)
@@ -171,7 +171,7 @@ fn fits(manifest: &Manifest, machine: &str, glibc: Option<(u32, u32)>) -> Result
     {
         let file = manifest.glibc_file.as_deref().unwrap_or("something in it");
         return Err(format!(
-            "the environment needs glibc {}.{} (`{file}`), and this node has {}.{}; install wheels for an older Linux, \
+            "the environment needs glibc {}.{} (`{file}`), but this node has {}.{}; install wheels for an older Linux, \
              or use nodes with a newer one",
             wanted.0, wanted.1, here.0, here.1
         ));
@@ -179,7 +179,7 @@ fn fits(manifest: &Manifest, machine: &str, glibc: Option<(u32, u32)>) -> Result
     Ok(())
 }
 
-/// Which C library this process has loaded, by what the library says of itself.
+/// Returns the version of the C library that this process has loaded.
 fn glibc() -> Option<(u32, u32)> {
     let maps = fs::read_to_string("/proc/self/maps").ok()?;
     let path = maps
@@ -198,17 +198,17 @@ fn glibc() -> Option<(u32, u32)> {
     Some((parts.next()?.parse().ok()?, parts.next()?.parse().ok()?))
 }
 
-/// The interpreter that came along.
+/// Returns the shipped interpreter.
 fn bundled(dir: &Path, python: &Python) -> Result<PathBuf, String> {
     let name = Path::new(&python.executable).file_name().unwrap_or_default();
     let path = dir.join("bin").join(name);
     match path.is_file() {
         true => Ok(path),
-        false => Err(format!("there is no interpreter `{}`", path.display())),
+        false => Err(format!("the environment has no interpreter `{}`", path.display())),
     }
 }
 
-/// An interpreter of this node: the same place as where it was packed, then wherever such lie.
+/// Finds an interpreter on this node: first at its original path, then in `PATH` and the usual directories.
 fn look_for(python: &Python, path: OsString) -> Result<PathBuf, String> {
     let name = format!("python{}", python.minor);
     let mut candidates = vec![PathBuf::from(&python.executable)];
@@ -226,13 +226,13 @@ fn look_for(python: &Python, path: OsString) -> Result<PathBuf, String> {
         seen.push(text);
     }
     Err(format!(
-        "this node has no Python {}: looked for `{}`; say `interpreter: bundle` below `environment` to bring it along",
+        "this node has no Python {}: tried `{}`; set `interpreter: bundle` below `environment` to ship one",
         python.minor,
         seen.join("`, `")
     ))
 }
 
-/// The program behind that name, with its standard library beside it. A script that starts one is none.
+/// Resolves the program of that name, with its standard library next to it. Rejects wrapper scripts.
 fn interpreter(path: &Path, python: &Python) -> Option<PathBuf> {
     let real = path.canonicalize().ok()?;
     let mut head = [0; 4];

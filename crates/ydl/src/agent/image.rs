@@ -1,16 +1,16 @@
-//! Agents in images on a cluster: whether a node has run the image that was asked for, and where its network leads.
+//! Agents in container images on a cluster: detects an ignored image, and the address of the container's network.
 
 use super::{network::towards, yarn_container::is_of_this_node};
 use std::{fs, net::ToSocketAddrs};
 use ydl_os::env;
 
-/// More generations than there are between a NodeManager and what it starts.
+/// More generations than lie between a NodeManager and its processes.
 const GENERATIONS_MAX: usize = 16;
 
-/// Why this agent is not in the image that was asked for, if it is not.
+/// Returns an error if this agent does not run in the requested image.
 ///
-/// A node that was not set up for images ignores that one was asked for and runs the container as plain processes, below
-/// itself. In a container of an image a NodeManager, which is Java, is nobody's ancestor.
+/// A node without container runtimes ignores the image and runs the container as plain processes below the NodeManager.
+/// Inside an image, no ancestor is a NodeManager, which is Java.
 pub(super) fn ignored_image() -> Option<String> {
     let runtime = std::env::var(env::RUNTIME_TYPE).ok()?;
     let mut pid = std::process::id();
@@ -18,7 +18,7 @@ pub(super) fn ignored_image() -> Option<String> {
         let (name, parent) = process(pid)?;
         if name == "java" {
             return Some(format!(
-                "this node has ignored that the task runs in an image: it is not set up for `{runtime}`"
+                "the node ignored the task's image: it does not support the container runtime `{runtime}`"
             ));
         }
         pid = parent;
@@ -26,7 +26,7 @@ pub(super) fn ignored_image() -> Option<String> {
     None
 }
 
-/// A process' name and its parent.
+/// Returns the name of a process and its parent.
 fn process(pid: u32) -> Option<(String, u32)> {
     let stat = fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
     let (_, rest) = stat.split_once('(')?;
@@ -35,8 +35,8 @@ fn process(pid: u32) -> Option<(String, u32)> {
     Some((name.to_owned(), parent))
 }
 
-/// Where peers reach an agent whose container has a network of its own: at the address from which it reaches its master.
-/// Nothing where it has its node's.
+/// Returns the address for peers if the container has its own network: the address from which it reaches the master.
+/// Returns none if it shares the network of its node.
 pub(super) fn own_address(node: &str, master: &str) -> Option<String> {
     std::env::var_os(env::RUNTIME_TYPE)?;
     let said = std::env::var(env::DOCKER_NETWORK).ok();
@@ -50,7 +50,7 @@ pub(super) fn own_address(node: &str, master: &str) -> Option<String> {
     }
 }
 
-/// Whether a node's name leads to this network; so it is assumed where nobody knows the name.
+/// Returns true if a node's name resolves to this network, or does not resolve.
 fn is_here(node: &str) -> bool {
     let Ok(found) = (node, 0).to_socket_addrs() else {
         return true;
@@ -64,7 +64,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn every_process_has_a_name_and_a_parent() {
+    fn name_and_parent_of_a_process_are_read() {
         let (name, parent) = process(std::process::id()).expect("this process");
         assert!(!name.is_empty());
         assert_eq!(parent, std::os::unix::process::parent_id());
@@ -72,7 +72,7 @@ mod tests {
     }
 
     #[test]
-    fn a_node_is_here_if_its_name_leads_to_an_address_of_this_one() {
+    fn a_node_is_local_if_its_name_resolves_to_an_own_address() {
         assert!(is_here("127.0.0.1"));
         assert!(!is_here("192.0.2.1"));
     }

@@ -1,7 +1,7 @@
-//! How an agent arrives in a container of a cluster.
+//! Prepares the directory of an agent in a YARN container.
 //!
-//! YARN gives it a working directory with the job's files linked into it, which is the job's directory on this node, and
-//! credentials. What was delivered among these becomes the directory that an agent begins with anywhere.
+//! YARN provides a working directory with links to the job's files, which serves as the job's directory on this node,
+//! and credentials. The bootstrap secret among these credentials becomes the directory that every agent starts with.
 
 use super::{
     bootstrap::{self, BOOTSTRAP_SECRET, BootstrapSecret},
@@ -20,14 +20,15 @@ use ydl_proto::{
     luggage::{self, LUGGAGE},
 };
 
-/// Makes the container's directory from what was delivered, and says where it is.
+/// Creates the container's directory from the bootstrap secret and returns its path.
 pub(super) fn arrive() -> Result<PathBuf, String> {
-    let cwd = std::env::current_dir().map_err(|e| format!("cannot see where this is: {e}"))?;
+    let cwd = std::env::current_dir()
+        .map_err(|e| format!("cannot determine the working directory: {e}"))?;
     let file = std::env::var_os(env::HADOOP_TOKEN_FILE_LOCATION).ok_or_else(|| {
         let name = env::HADOOP_TOKEN_FILE_LOCATION;
-        format!("this is no container of a cluster: `{name}` is not set")
+        format!("not running in a YARN container: `{name}` is not set")
     })?;
-    // What a node's administrator says is better than what it calls itself.
+    // The administrator's setting takes precedence over the node's own name.
     let said = |name| std::env::var(name).ok();
     let host = said(env::NODE_ADDRESS).or_else(|| said(env::NM_HOST));
     unpack(&cwd, Path::new(&file), host.as_deref())
@@ -39,7 +40,7 @@ fn unpack(cwd: &Path, file: &Path, host: Option<&str>) -> Result<PathBuf, String
     let delivered = credentials
         .take_secret(BOOTSTRAP_SECRET)
         .ok_or_else(|| format!("`{}` holds no `{BOOTSTRAP_SECRET}`", file.display()))?;
-    // What is wrong with it is not told: it would show a part of it.
+    // The parse error is withheld: it would show a part of the secret.
     let delivered: BootstrapSecret = serde_json::from_slice(delivered.expose())
         .map_err(|_| format!("`{BOOTSTRAP_SECRET}` in `{}` is malformed", file.display()))?;
     if let Some(luggage) = credentials.take_secret(LUGGAGE) {
@@ -60,14 +61,14 @@ fn unpack(cwd: &Path, file: &Path, host: Option<&str>) -> Result<PathBuf, String
         _ => None,
     };
     setting.write(&dir, token).map_err(|e| cannot(&e))?;
-    // The program needs the tokens of the cluster, and has no use for what was delivered to its agent.
+    // The program needs the cluster's tokens, but not the agent's bootstrap secret.
     credentials
         .write(&dir.join(bootstrap::PROGRAM_CREDENTIALS), Format::Writable)
         .map_err(|e| cannot(&e))?;
     Ok(dir)
 }
 
-/// Whether a program here could listen at that address.
+/// Returns true if a program here could listen at that address.
 pub(super) fn is_of_this_node(ip: IpAddr) -> bool {
     UdpSocket::bind((ip, 0)).is_ok()
 }
@@ -93,7 +94,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_delivered_becomes_a_directory_and_the_program_sees_none_of_it() {
+    fn the_bootstrap_secret_becomes_a_directory_and_is_hidden_from_the_program() {
         let place = tempfile::tempdir().unwrap();
         let sent = BootstrapSecret {
             setting: Bootstrap {
@@ -128,7 +129,7 @@ mod tests {
     }
 
     #[test]
-    fn a_delivery_that_is_missing_or_malformed_is_refused_without_showing_it() {
+    fn a_missing_or_malformed_bootstrap_secret_is_rejected_without_showing_it() {
         let place = tempfile::tempdir().unwrap();
         let absent = unpack(place.path(), &place.path().join("none"), None).unwrap_err();
         assert!(absent.contains("none`"), "{absent}");

@@ -10,18 +10,18 @@ use std::{
 };
 use ydl_pack::manifest::{Manifest, Python, replace_path};
 
-/// Longer than any text that names a path.
+/// Maximum size of a text file that contains a path.
 const TEXT_BYTES_MAX: u64 = 16 << 20;
 
-/// What is put together, and where.
+/// Composition of an environment from layers.
 #[derive(Debug)]
 pub(super) struct Composition<'a> {
     python: &'a Python,
     prefix: &'a Path,
     sources: &'a [PathBuf],
-    /// Directories that are the container's own, because something in them is.
+    /// Directories that the container creates itself, because they contain a file of its own.
     own: BTreeSet<PathBuf>,
-    /// Texts that name the place where the environment was, and get the new name of it.
+    /// Text files that contain the original path of the environment, to be relocated.
     naming: BTreeSet<PathBuf>,
     was_at: &'a [String],
 }
@@ -37,7 +37,7 @@ impl Composition<'_> {
         let mut own: BTreeSet<PathBuf> = site.ancestors().map(Path::to_path_buf).collect();
         own.insert("bin".into());
         let naming = manifest.naming.iter().map(PathBuf::from);
-        // What leads out of the environment is none of it.
+        // Ignore paths outside the environment.
         let inside = |name: &PathBuf| {
             let mut parts = name.components();
             parts.all(|part| matches!(part, Component::Normal(_)))
@@ -45,7 +45,7 @@ impl Composition<'_> {
         let naming: BTreeSet<PathBuf> = naming.filter(inside).collect();
         for name in &naming {
             own.extend(name.ancestors().skip(1).map(Path::to_path_buf));
-            // Byte code of a source that is another here would be of no use, and Python would write its own beside it.
+            // Byte code of a relocated source is stale, and Python would write its own next to it.
             if name.extension().is_some_and(|ending| ending == "py")
                 && let Some(dir) = name.parent()
             {
@@ -55,7 +55,7 @@ impl Composition<'_> {
         Composition { python, prefix, sources, own, naming, was_at: &manifest.was_at }
     }
 
-    /// Makes the environment; its `pyvenv.cfg` comes last.
+    /// Creates the environment; `pyvenv.cfg` comes last.
     pub fn build(&self, executable: &Path) -> io::Result<()> {
         let ready = self.prefix.join("pyvenv.cfg");
         if ready.is_file() {
@@ -81,7 +81,7 @@ impl Composition<'_> {
             }
             symlink(to, link)?;
         }
-        // An installation that is whole finds its standard library here, too, and is no virtual environment of another.
+        // A complete installation finds its standard library here, too, and is no virtual environment of another.
         let home = match self.python.whole {
             true => bin.as_path(),
             false => executable.parent().unwrap_or(Path::new("/")),
@@ -96,8 +96,8 @@ impl Composition<'_> {
         fs::write(ready, said)
     }
 
-    /// Links what the sources have into `to`. A directory that several have, or that must be the container's own, is made and
-    /// filled in the same way; of files of one name the last source's is taken.
+    /// Links the entries of the sources into `to`. Merges a directory that several sources have, or that the container
+    /// must own. Of files of one name the last source's wins.
     fn overlay(&self, sources: &[PathBuf], to: &Path, below: &Path) -> io::Result<()> {
         let mut all: BTreeMap<OsString, Vec<PathBuf>> = BTreeMap::new();
         for source in sources {
@@ -125,7 +125,7 @@ impl Composition<'_> {
         Ok(())
     }
 
-    /// Writes a text that names the new place.
+    /// Writes a relocated copy of a text file.
     fn rename(&self, from: &Path, to: &Path) -> io::Result<()> {
         let mut file = File::open(from)?;
         let mode = file.metadata()?.permissions().mode() & 0o777;
@@ -141,7 +141,7 @@ impl Composition<'_> {
         fs::set_permissions(to, fs::Permissions::from_mode(mode | 0o600))
     }
 
-    /// Whether that is byte code of a source that is another here.
+    /// Returns true for byte code of a relocated source.
     fn is_stale(&self, below: &Path) -> bool {
         let of = || {
             let dir = below.parent().filter(|dir| dir.ends_with("__pycache__"))?;

@@ -1,4 +1,4 @@
-//! Environments put together, and nodes that do not fit.
+//! Tests of composed environments and of incompatible nodes.
 
 use super::*;
 
@@ -22,7 +22,7 @@ fn put(dir: &Path, name: &str, text: &str) {
 }
 
 #[test]
-fn an_active_environment_comes_first_in_the_path() {
+fn activation_puts_the_environment_first_in_the_path() {
     let mut env = BTreeMap::from([
         ("PATH".to_owned(), "/usr/bin".to_owned()),
         ("PYTHONHOME".to_owned(), "/old".to_owned()),
@@ -41,7 +41,7 @@ fn an_active_environment_comes_first_in_the_path() {
 }
 
 #[test]
-fn an_environment_of_condas_is_active_as_conda_says_it() {
+fn activation_of_a_conda_environment_sets_condas_variables() {
     let dir = tempfile::tempdir().expect("a directory");
     put(dir.path(), "conda-meta/history", "");
     put(dir.path(), "ssl/cacert.pem", "");
@@ -56,7 +56,7 @@ fn an_environment_of_condas_is_active_as_conda_says_it() {
     assert_eq!(env["SSL_CERT_FILE"], "/mine", "what the user says stays");
 }
 
-/// A description with nothing to be renamed.
+/// A manifest without relocated files.
 fn plain(python: Option<Python>) -> Manifest {
     Manifest {
         format: Manifest::FORMAT,
@@ -70,7 +70,7 @@ fn plain(python: Option<Python>) -> Manifest {
 }
 
 #[test]
-fn texts_name_the_new_place_and_stale_byte_code_stays_behind() {
+fn relocated_texts_name_the_new_prefix_and_stale_byte_code_is_left_out() {
     let dir = tempfile::tempdir().expect("a directory");
     let (one, to) = (dir.path().join("one"), dir.path().join("to"));
     put(&one, "etc/tool/a.conf", "root = /old/env/share\n");
@@ -106,7 +106,7 @@ fn texts_name_the_new_place_and_stale_byte_code_stays_behind() {
 }
 
 #[test]
-fn a_package_of_two_layers_is_one() {
+fn a_namespace_package_of_two_layers_is_merged() {
     let dir = tempfile::tempdir().expect("a directory");
     let (one, two, to) = (dir.path().join("one"), dir.path().join("two"), dir.path().join("to"));
     let site = "lib/python3.11/site-packages";
@@ -133,7 +133,7 @@ fn a_package_of_two_layers_is_one() {
 }
 
 #[test]
-fn a_node_without_the_interpreter_says_where_it_looked() {
+fn a_missing_interpreter_lists_the_paths_tried() {
     let dir = tempfile::tempdir().expect("a directory");
     let mut wanted = python("/home/me/bin/python3.99");
     wanted.minor = "3.99".into();
@@ -142,8 +142,8 @@ fn a_node_without_the_interpreter_says_where_it_looked() {
     assert_eq!(
         look_for(&wanted, path.clone()).expect_err("none"),
         format!(
-            "this node has no Python 3.99: looked for `/home/me/bin/python3.99`, `{here}/python3.99`, \
-             `/usr/bin/python3.99`, `/usr/local/bin/python3.99`; say `interpreter: bundle` below `environment` to bring it along"
+            "this node has no Python 3.99: tried `/home/me/bin/python3.99`, `{here}/python3.99`, \
+             `/usr/bin/python3.99`, `/usr/local/bin/python3.99`; set `interpreter: bundle` below `environment` to ship one"
         )
     );
     // A script that starts another interpreter is not one.
@@ -158,7 +158,7 @@ fn a_node_without_the_interpreter_says_where_it_looked() {
 }
 
 #[test]
-fn a_node_that_does_not_fit_says_why() {
+fn an_incompatible_node_is_rejected_with_the_reason() {
     let manifest = Manifest {
         machine: Some("x86_64".into()),
         glibc: Some((2, 28)),
@@ -169,20 +169,20 @@ fn a_node_that_does_not_fit_says_why() {
     assert_eq!(fits(&manifest, "x86_64", None), Ok(()));
     let old = fits(&manifest, "x86_64", Some((2, 17))).expect_err("too old");
     assert!(
-        old.starts_with("the environment needs glibc 2.28 (`lib/a.so`), and this node has 2.17"),
+        old.starts_with("the environment needs glibc 2.28 (`lib/a.so`), but this node has 2.17"),
         "{old}"
     );
     let other = fits(&manifest, "aarch64", Some((2, 40))).expect_err("another machine");
-    assert!(other.starts_with("the environment is made for x86_64, and this node is a aarch64"));
+    assert!(other.starts_with("the environment was built for x86_64, but this node is aarch64"));
 }
 
 #[test]
-fn the_c_library_of_this_machine_is_known() {
+fn the_glibc_version_of_this_machine_is_detected() {
     assert!(glibc() >= Some((2, 17)), "{:?}", glibc());
 }
 
 #[test]
-fn half_an_environment_is_refused() {
+fn an_incomplete_environment_is_rejected() {
     let dir = tempfile::tempdir().expect("a directory");
     let compose = || compose(dir.path(), &dir.path().join("venv"));
     assert!(compose().expect_err("none").contains("has no layer `"));

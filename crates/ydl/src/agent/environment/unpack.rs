@@ -1,10 +1,10 @@
-//! Layers, unpacked beside where a node keeps them.
+//! Unpacks layers next to their archives in the node's cache.
 //!
-//! A NodeManager brings a layer as a file into a directory of its own in the user's cache, and removes that directory with
-//! all that is in it once nobody uses the file. It could unpack the layer, too, but then sets the permissions of every file one by
-//! one, and without Hadoop's native library each time by a process of its own: of an environment with thousands of files
-//! that is most of what a cold node takes. So the first container that needs a layer unpacks it beside the file; all
-//! others, also those of later jobs, find it there.
+//! A NodeManager downloads a layer into a directory of its own in the user's cache, and removes the whole directory
+//! once the file is unused. It could unpack the layer, too, but sets the permissions of every file one by one, without
+//! Hadoop's native library with one process per file. For an environment with thousands of files this dominates the
+//! start on a cold node. Instead, the first container that needs a layer unpacks it next to the archive; all others,
+//! including those of later jobs, reuse it.
 
 use flate2::read::MultiGzDecoder;
 use rustix::fs::{FlockOperation, flock};
@@ -21,18 +21,18 @@ use std::{
 use tar::{Archive, EntryType};
 use ydl_os::reason;
 
-/// How long another container may take to unpack the same.
+/// How long to wait for another container that unpacks the same layer.
 const OTHERS_MAX: Duration = Duration::from_secs(10 * 60);
-/// How often it is looked whether it has.
+/// Poll interval of that wait.
 const PAUSE: Duration = Duration::from_millis(50);
-/// What is inflated at once, and how much of that may wait to be written. The memory of a container may be small.
+/// Size and maximum number of buffered blocks. The memory of a container may be small.
 const PIECE_BYTES: usize = 256 << 10;
 const PIECES_MAX: usize = 4;
-/// More than any environment has.
+/// Maximum number of entries of a layer.
 const ENTRIES_MAX: usize = 2_000_000;
 
-/// Where a layer lies unpacked; it is unpacked if it does not. Where nothing can be written beside it, it goes to `own`, for
-/// this container alone.
+/// Returns the directory of an unpacked layer, and unpacks it first if needed. Falls back to `own`, for this container
+/// alone, if the cache is not writable.
 pub(super) fn unpacked(layer: &Path, own: &Path) -> Result<PathBuf, String> {
     let failed = |path: &Path, error: &io::Error| {
         let why = reason(error);
@@ -54,7 +54,7 @@ pub(super) fn unpacked(layer: &Path, own: &Path) -> Result<PathBuf, String> {
     unpacked.map_err(|error| failed(&archive, &error))
 }
 
-/// Whether another place may do: the container's own directory may be on another disk.
+/// Returns true if another directory may work: the container's own may be on another disk.
 fn cannot_be_written(error: &io::Error) -> bool {
     matches!(
         error.kind(),
@@ -64,7 +64,7 @@ fn cannot_be_written(error: &io::Error) -> bool {
     )
 }
 
-/// Unpacks an archive below that directory: aside, and then renamed, so that what is there is whole.
+/// Unpacks an archive below that directory: into a temporary directory that is renamed when complete.
 fn put(archive: &Path, dir: &Path) -> io::Result<PathBuf> {
     let name = archive.file_name().unwrap_or_default().to_os_string();
     let named = |ending: &str| {
@@ -77,7 +77,7 @@ fn put(archive: &Path, dir: &Path) -> io::Result<PathBuf> {
         return Ok(ready);
     }
     let mut file = File::open(archive)?;
-    // It goes with whoever holds it, however that ends.
+    // The lock is released when its owner exits.
     lock(&file, Instant::now() + OTHERS_MAX)?;
     if ready.is_dir() {
         return Ok(ready);
@@ -89,13 +89,13 @@ fn put(archive: &Path, dir: &Path) -> io::Result<PathBuf> {
     directory(&aside)?;
     let done = fill(&mut file, &aside).and_then(|()| fs::rename(&aside, &ready));
     if done.is_err() {
-        // Half of it is of no use; what cannot be removed is removed by the next who tries.
+        // A partial result is of no use. If it cannot be removed, the next attempt removes it.
         let _ = fs::remove_dir_all(&aside);
     }
     done.map(|()| ready)
 }
 
-/// Waits until nobody else unpacks it.
+/// Waits for the lock.
 fn lock(file: &File, until: Instant) -> io::Result<()> {
     loop {
         match flock(file, FlockOperation::NonBlockingLockExclusive) {
@@ -112,7 +112,7 @@ fn lock(file: &File, until: Instant) -> io::Result<()> {
     }
 }
 
-/// Inflates in one thread, and writes in another.
+/// Inflates in one thread and writes in another.
 fn fill(file: &mut File, to: &Path) -> io::Result<()> {
     let (pieces, taken) = sync_channel(PIECES_MAX);
     thread::scope(|scope| {
@@ -120,13 +120,13 @@ fn fill(file: &mut File, to: &Path) -> io::Result<()> {
         let mut read = Pieces { taken, piece: Vec::new(), at: 0 };
         let mut written = entries(&mut read, to);
         if written.is_ok() {
-            // What follows the last entry is checked like all the rest.
+            // Data after the last entry is verified, too.
             written = io::copy(&mut read, &mut io::sink()).map(drop);
         }
         drop(read);
         let inflated =
-            inflating.join().unwrap_or_else(|_| Err(io::Error::other("it could not be inflated")));
-        // An archive that is broken is the reason for an entry that is.
+            inflating.join().unwrap_or_else(|_| Err(io::Error::other("cannot inflate it")));
+        // A corrupt archive explains a corrupt entry.
         match (inflated, written) {
             (Err(error), _) => Err(error),
             (Ok(()), written) => written,
@@ -139,14 +139,14 @@ fn inflate(file: &mut File, pieces: &SyncSender<Vec<u8>>) -> io::Result<()> {
     loop {
         let mut piece = Vec::with_capacity(PIECE_BYTES);
         from.by_ref().take(PIECE_BYTES as u64).read_to_end(&mut piece)?;
-        // Nobody takes it any more if an entry was refused, and whoever refused it says so.
+        // The receiver is gone if an entry was rejected, and reports that itself.
         if piece.is_empty() || pieces.send(piece).is_err() {
             return Ok(());
         }
     }
 }
 
-/// What was inflated, one piece after the other.
+/// Reader of the inflated blocks.
 struct Pieces {
     taken: Receiver<Vec<u8>>,
     piece: Vec<u8>,
@@ -169,7 +169,7 @@ impl Read for Pieces {
     }
 }
 
-/// Writes what an archive holds. Nobody writes to it again, and nobody else reads it.
+/// Writes the entries of an archive, readable by their owner only.
 fn entries(from: &mut impl Read, to: &Path) -> io::Result<()> {
     let mut links = BTreeSet::new();
     let mut archive = Archive::new(from);
@@ -197,7 +197,7 @@ fn entries(from: &mut impl Read, to: &Path) -> io::Result<()> {
                 let mut file =
                     File::options().write(true).create_new(true).mode(mode).open(&path)?;
                 io::copy(&mut entry, &mut file)?;
-                // Byte code is taken for its source's only if that was written when it says.
+                // Python checks byte code against the modification time of its source.
                 let written = Duration::from_secs(entry.header().mtime()?);
                 file.set_modified(SystemTime::UNIX_EPOCH + written)?;
             }
@@ -218,7 +218,7 @@ mod tests {
     use std::{io::Write, os::unix::fs::PermissionsExt};
     use tar::{Builder, Header};
 
-    /// An archive of such entries: what kind, name, content or target.
+    /// Creates an archive of entries: type, name, content or target.
     fn archive(path: &Path, entries: &[(EntryType, &str, &str)]) {
         let gzip = GzEncoder::new(File::create(path).expect("a file"), Compression::fast());
         let mut tar = Builder::new(gzip);
@@ -227,7 +227,7 @@ mod tests {
             header.set_entry_type(*kind);
             header.set_mode(0o755);
             header.set_mtime(315_532_800);
-            // As it is, also where the name should not be.
+            // Written raw, to allow invalid names.
             header.as_gnu_mut().expect("gnu").name[..name.len()].copy_from_slice(name.as_bytes());
             let body = match kind {
                 EntryType::Symlink => {
@@ -256,7 +256,7 @@ mod tests {
         let file = dir.path().join("layer.tar.gz");
         archive(&file, &FILES);
         let own = dir.path().join("own");
-        // Left behind by one that was killed.
+        // Left by a killed process.
         fs::create_dir_all(dir.path().join("layer.tar.gz.aside/lib")).expect("a directory");
         let at = unpacked(&file, &own).expect("unpacked");
         assert_eq!(at, dir.path().canonicalize().expect("a path").join("layer.tar.gz.unpacked"));
@@ -273,7 +273,7 @@ mod tests {
     }
 
     #[test]
-    fn many_at_once_find_the_same() {
+    fn concurrent_unpackers_share_one_result() {
         let dir = tempfile::tempdir().expect("a directory");
         let file = dir.path().join("layer.tar.gz");
         archive(&file, &FILES);
@@ -287,7 +287,7 @@ mod tests {
     }
 
     #[test]
-    fn where_nothing_can_be_written_a_container_has_its_own() {
+    fn a_read_only_cache_falls_back_to_the_containers_directory() {
         assert!(cannot_be_written(&rustix::io::Errno::ROFS.into()));
         assert!(cannot_be_written(&rustix::io::Errno::ACCESS.into()));
         assert!(cannot_be_written(&rustix::io::Errno::NOSPC.into()));
@@ -303,7 +303,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_cut_off_or_leads_out_leaves_nothing() {
+    fn truncated_and_escaping_archives_are_rejected_and_leave_nothing() {
         let dir = tempfile::tempdir().expect("a directory");
         let file = dir.path().join("layer.tar.gz");
         let refused = |why: &str| {
@@ -321,7 +321,7 @@ mod tests {
         refused("is neither file");
         archive(&file, &FILES);
         let bytes = fs::read(&file).expect("a file");
-        // The check sum is wrong, and then nothing is left of it.
+        // A wrong checksum leaves nothing behind.
         let mut other = bytes.clone();
         let at = other.len() - 8;
         other[at] ^= 1;

@@ -1,4 +1,4 @@
-//! The file systems an agent reads and writes, connected to when they are needed.
+//! HDFS clients of an agent, connected on demand.
 
 use std::collections::BTreeMap;
 use tokio::{sync::OnceCell, time::Instant};
@@ -6,10 +6,10 @@ use yarn_native::config::Environment;
 use ydl_proto::files::JobDir;
 use ydl_storage::hdfs::{self, Hdfs, HdfsError, Kind};
 
-/// The largest configuration that is read.
+/// Maximum size of the configuration.
 const CONFIG_BYTES_MAX: u64 = 16 << 20;
 
-/// Ways to file systems, by the configuration that came with the job: the node's own may say something else.
+/// HDFS clients that use the configuration of the job: the node's own may differ.
 #[derive(Debug)]
 pub(in crate::agent) struct HdfsClients {
     job: JobDir,
@@ -22,12 +22,12 @@ impl HdfsClients {
         HdfsClients { job, known }
     }
 
-    /// Ways of one's own.
+    /// Creates a separate set of clients.
     pub(in crate::agent) fn fresh(&self) -> Result<hdfs::Ways, HdfsError> {
         of_job(&self.job)
     }
 
-    /// The file system that a URL is in.
+    /// Returns a client for the file system of a URL.
     pub(in crate::agent) async fn to(
         &self,
         url: &str,
@@ -38,7 +38,7 @@ impl HdfsClients {
     }
 }
 
-/// Ways by the configuration that came with a job.
+/// Creates clients from the configuration of a job.
 pub(in crate::agent) fn of_job(job: &JobDir) -> Result<hdfs::Ways, HdfsError> {
     let file = job.hadoop_file();
     let cannot = |e: &dyn std::fmt::Display| HdfsError {

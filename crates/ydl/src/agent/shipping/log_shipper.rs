@@ -1,4 +1,4 @@
-//! One attempt: its streams while they grow, then how it ended.
+//! Ships one attempt to HDFS: its log streams while they grow, then its exit record.
 
 use super::{clients::HdfsClients, log_stream::LogStream};
 use crate::agent::{output::Rotation, record};
@@ -10,32 +10,31 @@ use tokio::{
 };
 use ydl_storage::hdfs::{Hdfs, HdfsError, layout};
 
-/// How far behind the logs in HDFS are while a program prints, at least and at most.
+/// Minimum and maximum delay of the logs in HDFS while a program prints.
 const LAG: (Duration, Duration) = (Duration::from_secs(1), Duration::from_secs(30));
-/// Every sync is a change to be written down by the one NameNode: a job has it write so often in a second, however many
-/// tasks print.
+/// Syncs per second of all tasks of a job: each sync is an edit of the one NameNode.
 const TURNS_PER_SECOND: u64 = 100;
-/// The same when the container is about to be killed.
+/// Delay when the container is about to be killed.
 const HURRIED_LAG: Duration = Duration::from_millis(20);
-/// Between two tries while HDFS is away, at first and at most.
+/// Minimum and maximum pause between retries while HDFS is unavailable.
 const RETRY_MIN: Duration = Duration::from_millis(250);
 const RETRY_MAX: Duration = Duration::from_secs(5);
-/// How long connecting and small calls may take.
+/// Timeout for connecting and for small calls.
 const CALL_MAX: Duration = Duration::from_secs(30);
 
-/// How far behind the logs of a job with so many tasks are.
+/// Returns the log delay of a job with that many tasks.
 pub(super) fn lag(tasks: u64) -> Duration {
     let fair = Duration::from_millis(tasks.saturating_mul(1000) / TURNS_PER_SECOND);
     fair.clamp(LAG.0, LAG.1)
 }
 
-/// An attempt that is being carried, as its agent sees it. Dropped, it is over without a word on how it ended.
+/// Handle of an attempt whose logs are shipped. Dropping it ends the attempt without an exit record.
 #[derive(Debug)]
 pub(in crate::agent) struct LogShipperHandle {
     over: watch::Sender<AttemptEnd>,
 }
 
-/// Whether the program prints no more, and the record of its end.
+/// End of an attempt: whether the program has ended, and its exit record.
 #[derive(Clone, Debug, Default)]
 struct AttemptEnd {
     is_over: bool,
@@ -43,15 +42,15 @@ struct AttemptEnd {
 }
 
 impl LogShipperHandle {
-    /// The program has ended, and everything it printed is on the disk.
+    /// Reports that the program has ended and that all of its output is on disk.
     pub(in crate::agent) fn over(self, record: Option<Vec<u8>>) {
         let record = record.map(Bytes::from);
-        // Nobody listens when it was given up.
+        // The receiver is gone if the shipper was aborted.
         let _ = self.over.send(AttemptEnd { is_over: true, record });
     }
 }
 
-/// What is to be carried from where to where.
+/// Ships the logs of one attempt from the local disk to HDFS.
 #[derive(Debug)]
 pub(super) struct LogShipper {
     ways: Arc<HdfsClients>,
@@ -60,7 +59,7 @@ pub(super) struct LogShipper {
     lag: Duration,
     over: watch::Receiver<AttemptEnd>,
     hurry: watch::Receiver<bool>,
-    /// Whether the directory is there, and empty at first.
+    /// Set once the remote directory exists and is empty.
     made: bool,
     hurried: bool,
 }
@@ -89,26 +88,26 @@ impl LogShipper {
         (attempt, LogShipperHandle { over })
     }
 
-    /// Carries until everything is there, however often HDFS goes away meanwhile.
+    /// Ships until everything has arrived. Retries while HDFS is unavailable.
     pub(super) async fn carry(mut self) {
         let mut retry = RETRY_MIN;
         let mut told = None;
         loop {
-            // Looked at before, so that what was printed before the end is carried after it.
+            // Read first, so that output printed before the end is shipped after it.
             let is_over = self.over.borrow().is_over || self.over.has_changed().is_err();
             let pause = match self.turn(is_over).await {
                 Ok(ShipStep::Complete) => return,
                 Ok(ShipStep::More) => Duration::ZERO,
                 Ok(ShipStep::Idle) => {
                     if told.take().is_some() {
-                        tracing::info!("logs are written to `{}` again", self.remote);
+                        tracing::info!("shipping logs to `{}` again", self.remote);
                     }
                     retry = RETRY_MIN;
                     self.lag
                 }
                 Err(error) => {
                     if told != Some(error.kind) {
-                        tracing::warn!("logs are not written: {error}");
+                        tracing::warn!("cannot ship logs: {error}");
                     }
                     told = Some(error.kind);
                     if is_over && !error.may_pass() && retry == RETRY_MAX {
@@ -138,13 +137,13 @@ impl LogShipper {
             self.streams.iter_mut().for_each(LogStream::hurry);
         }
         let [stdout, stderr] = &mut self.streams;
-        // Both at once: when time is short, neither must wait for the other.
+        // Concurrently: when time is short, neither stream waits for the other.
         let (first, second) = tokio::join!(stdout.carry(&hdfs), stderr.carry(&hdfs));
         match (first? && second?, is_over) {
             (false, _) => Ok(ShipStep::More),
             (true, false) => Ok(ShipStep::Idle),
             (true, true) => {
-                // Whoever finds the record finds the streams whole, and what is not closed is not.
+                // A reader that finds the record may rely on complete, closed streams.
                 let [stdout, stderr] = &mut self.streams;
                 let (first, second) = tokio::join!(stdout.close(&hdfs), stderr.close(&hdfs));
                 first.and(second)?;
@@ -158,7 +157,7 @@ impl LogShipper {
         }
     }
 
-    /// The attempt's directory, without what an earlier program of the same attempt has left.
+    /// Creates the attempt's directory. Removes files of an earlier program of the same attempt.
     async fn make_directory(&mut self, hdfs: &Hdfs) -> Result<(), HdfsError> {
         if !self.made {
             hdfs.delete(&self.remote, soon()).await?;
@@ -170,15 +169,15 @@ impl LogShipper {
 }
 
 enum ShipStep {
-    /// There is more to carry already.
+    /// More output is available now.
     More,
-    /// Nothing for now.
+    /// Nothing to ship for now.
     Idle,
-    /// Nothing will come any more.
+    /// No further output will come.
     Complete,
 }
 
-/// Waits for a change, for ever if none can come.
+/// Waits for a change; forever if the sender is gone.
 async fn changed<T>(of: &mut watch::Receiver<T>) {
     if of.changed().await.is_err() {
         std::future::pending::<()>().await;
@@ -194,7 +193,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_more_tasks_print_the_less_often_each_has_the_namenode_write() {
+    fn the_log_delay_grows_with_the_number_of_tasks() {
         assert_eq!(lag(1), Duration::from_secs(1));
         assert_eq!(lag(100), Duration::from_secs(1));
         assert_eq!(lag(2000), Duration::from_secs(20));

@@ -1,7 +1,7 @@
-//! One growing stream, segment by segment, as the agent keeps it on its disk.
+//! Ships one growing stream, segment by segment, as the agent stores it on disk.
 //!
-//! What was synced is there whatever happens to this process. When a write fails the file is taken over again, and what
-//! is missing is read once more from the disk.
+//! Synced data survives this process. After a failed write the lease of the file is recovered, and the missing part is
+//! read from disk again.
 
 use crate::{
     agent::output::Rotation,
@@ -11,31 +11,31 @@ use std::{path::PathBuf, time::Duration};
 use tokio::time::Instant;
 use ydl_storage::hdfs::{Hdfs, HdfsError, Kind, Writer, layout};
 
-/// What one turn carries at most: a program that prints without end must not fill the network.
+/// Maximum bytes per step: a program that prints without end must not saturate the network.
 const TURN_BYTES_MAX: u64 = 32 << 20;
-/// Segments kept in HDFS besides the first: together half a GiB of each stream of an attempt.
+/// Segments retained in HDFS besides the first: together half a GiB of each stream of an attempt.
 const NEWEST: u64 = 31;
-/// Who is in a hurry passes over what is more than this behind.
+/// A shipper in a hurry skips output that is further behind than this.
 const BEHIND_MAX: u64 = 8 << 20;
-/// How long one step may take.
+/// Timeout of one step.
 const STEP_MAX: Duration = Duration::from_secs(30);
 
-/// A stream on its way.
+/// A stream being shipped.
 #[derive(Debug)]
 pub(super) struct LogStream {
     dir: PathBuf,
     name: &'static str,
-    /// The directory in HDFS.
+    /// Directory in HDFS.
     remote: String,
     rotation: Rotation,
     reader: LogReader,
-    /// The segment being written.
+    /// Segment being written.
     open: Option<(u64, Writer)>,
-    /// A segment that could not be closed.
+    /// Segment whose close failed.
     unclosed: Option<u64>,
-    /// Whether something was written since the last sync.
+    /// Set if data was written since the last sync.
     dirty: bool,
-    /// Where the synced part of the stream ends.
+    /// End of the synced part of the stream.
     synced: u64,
 }
 
@@ -59,11 +59,11 @@ impl LogStream {
         }
     }
 
-    /// Carries what is new and makes sure of it; true if nothing is left for now.
+    /// Ships new output and syncs it. Returns true if nothing is left for now.
     pub(super) async fn carry(&mut self, hdfs: &Hdfs) -> Result<bool, HdfsError> {
         let carried = self.carry_some(hdfs).await;
         if carried.is_err() {
-            // How much of the last piece arrived is found out when the file is opened again.
+            // The length of the last piece is checked when the file is reopened.
             self.open = None;
             self.dirty = false;
             self.reader = LogReader::new(&self.dir, self.name, self.synced);
@@ -111,8 +111,8 @@ impl LogStream {
         Ok(())
     }
 
-    /// Opens a segment for what begins at `offset`. False if more of it was there than we knew: then the reader has been
-    /// moved to where it ends.
+    /// Opens a segment for data at `offset`. Returns false if the file was longer than expected; the reader then
+    /// continues at its end.
     async fn open(&mut self, hdfs: &Hdfs, segment: u64, offset: u64) -> Result<bool, HdfsError> {
         self.close(hdfs).await?;
         let place = self.place(segment);
@@ -127,7 +127,7 @@ impl LogStream {
             Err(error) if error.kind == Kind::Exists => {}
             Err(error) => return Err(error),
         }
-        // It is ours, from before something failed.
+        // Created by this stream before an error.
         hdfs.recover(&place, soon()).await?;
         let entry = hdfs.stat(&place, soon()).await?;
         let end = segment * self.rotation.segment_bytes + entry.map_or(0, |entry| entry.bytes);
@@ -139,14 +139,14 @@ impl LogStream {
         Ok(end == offset)
     }
 
-    /// Ends the file that is open: nothing more comes, or nothing more to this segment.
+    /// Closes the open file.
     pub(super) async fn close(&mut self, hdfs: &Hdfs) -> Result<(), HdfsError> {
         if let Some((segment, writer)) = self.open.take() {
             self.dirty = false;
             self.unclosed = Some(segment);
             writer.close(soon()).await?;
         } else if let Some(segment) = self.unclosed {
-            // All of it was synced; what failed was to say that this is all.
+            // All data was synced; only the close failed.
             match hdfs.recover(&self.place(segment), soon()).await {
                 Err(error) if error.kind != Kind::NotFound => return Err(error),
                 _ => {}
@@ -156,9 +156,9 @@ impl LogStream {
         Ok(())
     }
 
-    /// The end of a stream says most. There may be no time for all of it: what lies too far behind is passed over.
+    /// Skips output that is too far behind: time may be short, and the end of a stream is the most useful part.
     pub(super) fn hurry(&mut self) {
-        // A stream that cannot be measured is carried as it comes.
+        // A stream that cannot be measured is shipped in order.
         let Ok(end) = self.reader.end() else { return };
         let newest = end - end % self.rotation.segment_bytes;
         if end.saturating_sub(self.reader.offset()) > BEHIND_MAX && newest > self.reader.offset() {

@@ -1,11 +1,11 @@
-//! Carrying to HDFS what must outlive a container: logs while they grow, how programs ended, outputs.
+//! Ships to HDFS what must outlive a container: logs while they grow, exit records, outputs.
 //!
-//! A thread of its own does it, with connections that are made when they are needed: a file system that is slow, away
-//! or full must hold up neither the program nor the agent's beats.
+//! Runs in a thread of its own and connects on demand. A slow, unavailable or full file system holds up neither the
+//! program nor the agent's heartbeat.
 //!
-//! * `ways`: the file systems it writes to.
-//! * `stream`: one growing stream. `attempt`: everything about one attempt.
-//! * `carrier`: the thread and its errands.
+//! * `clients`: HDFS clients.
+//! * `log_stream`: one growing stream. `log_shipper`: all files of one attempt.
+//! * `worker`: the thread and its requests.
 
 mod clients;
 mod log_shipper;

@@ -1,4 +1,4 @@
-//! The thread that carries, and what it can be asked to do.
+//! The HDFS worker thread and its requests.
 
 use super::{
     clients::HdfsClients,
@@ -18,13 +18,13 @@ use ydl_core::spec::ExistingPolicy;
 use ydl_proto::files::{JobDir, Whereabouts};
 use ydl_storage::hdfs::{HdfsError, JobPlace};
 
-/// Errands that wait to be begun. An agent has a handful.
+/// Maximum number of queued requests. An agent sends a handful.
 const REQUESTS_MAX: usize = 64;
-/// Attempts under way at once: those that HDFS has not taken yet. Older ones are given up.
+/// Maximum number of concurrent attempts. Older ones are aborted.
 const ATTEMPTS_MAX: usize = 16;
-/// How long a look for the master may take.
+/// Timeout of a lookup of the master.
 const LOOK_MAX: Duration = Duration::from_secs(5);
-/// The largest `master.json` that is read.
+/// Maximum size of `master.json`.
 const PLACE_BYTES_MAX: u64 = 64 << 10;
 
 enum WorkerRequest {
@@ -37,42 +37,42 @@ enum WorkerRequest {
     Flush(oneshot::Sender<()>),
 }
 
-/// Which of a task's outputs were not there.
+/// Outputs that a task did not produce.
 struct AbsentOutputs {
     claims: Reservations,
     outputs: Vec<String>,
     absent: Vec<String>,
 }
 
-/// What a task leaves for its user.
+/// Outputs of a task to upload.
 #[derive(Debug)]
 pub(in crate::agent) struct UploadRequest {
-    /// The task, in a word that no other task of any job has.
+    /// Identifier of the task, unique among all tasks of all jobs.
     pub(in crate::agent) whose: String,
     pub(in crate::agent) outputs: Vec<HdfsUpload>,
     pub(in crate::agent) claims: Reservations,
     pub(in crate::agent) work: PathBuf,
-    /// What need not be sent again, and what may be half-written.
+    /// Files that need no upload, and files that may be half-written.
     pub(in crate::agent) sent: UploadLog,
     pub(in crate::agent) deadline: Instant,
 }
 
-/// One output on its way to HDFS.
+/// One output to upload to HDFS.
 #[derive(Debug)]
 pub(in crate::agent) struct HdfsUpload {
-    /// What, below the working directory.
+    /// Path below the working directory.
     pub(in crate::agent) from: String,
-    /// A URL.
+    /// Destination URL.
     pub(in crate::agent) to: String,
-    /// What happens if somebody else has put something there.
+    /// Policy for an existing destination.
     pub(in crate::agent) existing: ExistingPolicy,
-    /// Whether it was kept up to date while the program ran.
+    /// Set if the output was uploaded continuously while the program ran.
     pub(in crate::agent) kept: bool,
-    /// Whether others of the job send to the same place.
+    /// Set if other tasks of the job upload to the same destination.
     pub(in crate::agent) shared: bool,
 }
 
-/// The agent's end of the thread. When it is dropped the thread ends, whatever it is doing.
+/// Handle of the worker thread. Dropping it ends the thread at once.
 #[derive(Debug)]
 pub(in crate::agent) struct HdfsWorker {
     ways: Arc<HdfsClients>,
@@ -82,7 +82,7 @@ pub(in crate::agent) struct HdfsWorker {
 }
 
 impl HdfsWorker {
-    /// A thread for one of so many tasks.
+    /// Starts a worker for one of that many tasks.
     pub(in crate::agent) fn start(job: JobDir, tasks: u64) -> std::io::Result<HdfsWorker> {
         let ways = Arc::new(HdfsClients::new(job));
         let (errands, told) = mpsc::channel(REQUESTS_MAX);
@@ -94,7 +94,7 @@ impl HdfsWorker {
         Ok(HdfsWorker { ways, errands, lag: lag(tasks), hurry: watch::Sender::new(false) })
     }
 
-    /// Carries what a program prints to the directory `remote`, from now until it is over.
+    /// Ships the output of a program to the directory `remote` until the program has ended.
     pub(in crate::agent) fn follow(
         &self,
         local: PathBuf,
@@ -108,7 +108,7 @@ impl HdfsWorker {
         followed
     }
 
-    /// Where the master says it is, if that can be found out.
+    /// Reads the address of the master from the job's directory.
     pub(in crate::agent) fn find_master(
         &self,
         place: JobPlace,
@@ -118,7 +118,7 @@ impl HdfsWorker {
         async { answered.await.ok().flatten() }
     }
 
-    /// Copies outputs to their URLs.
+    /// Uploads outputs to their URLs.
     pub(in crate::agent) fn send(
         &self,
         outputs: UploadRequest,
@@ -128,7 +128,7 @@ impl HdfsWorker {
         async { answered.await.ok() }
     }
 
-    /// Notes which outputs were not there.
+    /// Records which outputs were absent.
     pub(in crate::agent) fn note(
         &self,
         claims: &Reservations,
@@ -142,12 +142,12 @@ impl HdfsWorker {
         async { drop(answered.await) }
     }
 
-    /// Keeps an output up to date until its program is over.
+    /// Uploads an output continuously until its program has ended.
     pub(in crate::agent) fn keep(&self, kept: ContinuousUpload) {
         self.tell(WorkerRequest::UploadContinuously(Box::new(kept)));
     }
 
-    /// Makes a directory what was saved of it.
+    /// Restores a checkpoint directory.
     pub(in crate::agent) fn fill(
         &self,
         fill: Restore,
@@ -155,17 +155,17 @@ impl HdfsWorker {
         let (answer, answered) = oneshot::channel();
         self.tell(WorkerRequest::Restore(Box::new(fill), answer));
         async {
-            let lost = Err("bringing its checkpoint failed".to_owned());
+            let lost = Err("restoring its checkpoint failed".to_owned());
             answered.await.unwrap_or(lost)
         }
     }
 
-    /// The container is about to be killed: what was printed last goes first, and at once.
+    /// Switches to a short delay because the container is about to be killed. Ships the newest output first.
     pub(in crate::agent) fn hurry(&self) {
         self.hurry.send_replace(true);
     }
 
-    /// Waits until all that was printed by programs that are over is where it belongs, for so long at most.
+    /// Waits until the output of all ended programs is in HDFS, up to the deadline.
     pub(in crate::agent) fn finish(
         &self,
         deadline: Instant,
@@ -177,7 +177,7 @@ impl HdfsWorker {
 
     fn tell(&self, errand: WorkerRequest) {
         if self.errands.try_send(errand).is_err() {
-            tracing::warn!("nothing can be carried to HDFS: there is too much to do");
+            tracing::warn!("HDFS request dropped: too many pending requests");
         }
     }
 }
@@ -190,7 +190,7 @@ async fn work(ways: &Arc<HdfsClients>, mut errands: mpsc::Receiver<WorkerRequest
     loop {
         if attempts.is_empty() {
             for answer in finishing.drain(..) {
-                // Whoever asked may have stopped waiting.
+                // The caller may have stopped waiting.
                 let _ = answer.send(());
             }
         }
@@ -207,7 +207,9 @@ async fn work(ways: &Arc<HdfsClients>, mut errands: mpsc::Receiver<WorkerRequest
                 if handles.len() > ATTEMPTS_MAX
                     && let Some(oldest) = handles.pop_front()
                 {
-                    tracing::warn!("the logs of an attempt stay incomplete: HDFS is away too long");
+                    tracing::warn!(
+                        "logs of an attempt stay incomplete: HDFS unavailable for too long"
+                    );
                     oldest.abort();
                 }
             }
@@ -216,7 +218,7 @@ async fn work(ways: &Arc<HdfsClients>, mut errands: mpsc::Receiver<WorkerRequest
                 others.spawn(async move {
                     let found = find(&ways, &place).await;
                     if let Err(error) = &found {
-                        tracing::debug!("the master is not found: {error}");
+                        tracing::debug!("cannot look up the master: {error}");
                     }
                     let _ = answer.send(found.ok().flatten());
                 });

@@ -166,7 +166,7 @@ pub(super) fn image_error(diagnostics: &str) -> Option<String> {
 
 const IMAGE_ERROR_PREFIX: &str = "it does not run the image: ";
 /// Reported by an agent that runs outside the image.
-const IMAGE_IGNORED: &str = "has ignored that the task runs in an image";
+const IMAGE_IGNORED: &str = "the node ignored the task's image";
 const CONTAINER_EXECUTOR_HINT: &str = "nodes that run images have the LinuxContainerExecutor as their `yarn.nodemanager.container-executor.class`; \
                       `node_label` leads tasks to them";
 
