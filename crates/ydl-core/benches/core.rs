@@ -3,7 +3,7 @@
 #[path = "../tests/simulation/mod.rs"]
 mod simulation;
 
-use simulation::{draft::draft, world::World};
+use simulation::{builder::builder, world::World};
 use std::{
     collections::BTreeMap,
     hint::black_box,
@@ -123,13 +123,13 @@ fn one(job: &mut Job, now: u64, event: Event) {
 }
 
 fn job(tasks: u32, together: bool) -> Job {
-    let mut draft = draft(Framework::None, &[("worker", tasks)]);
-    draft.roles[0].restart.scope = RestartScope::Job;
-    draft.roles[0].restart.limit = 3;
-    draft.gang.together = together;
-    draft.gang.hold = Span::hours(1);
-    draft.gang.backoff = Backoff { initial: Span(0), max: Span(0) };
-    Job::new(JobSpec::new(draft).expect("the job is valid"), Time(0)).0
+    let mut builder = builder(Framework::None, &[("worker", tasks)]);
+    builder.roles[0].restart.scope = RestartScope::Job;
+    builder.roles[0].restart.limit = 3;
+    builder.gang.together = together;
+    builder.gang.hold = Span::hours(1);
+    builder.gang.backoff = Backoff { initial: Span(0), max: Span(0) };
+    Job::new(JobSpec::new(builder).expect("the job is valid"), Time(0)).0
 }
 
 /// Everything that happens to a job that goes well, kind by kind, as in a large job that starts at once.

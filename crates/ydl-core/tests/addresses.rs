@@ -1,6 +1,6 @@
 //! What programs are told whose framework needs nothing but addresses: TensorFlow's and JAX's.
 
-mod draft;
+mod builder;
 
 use expect_test::{Expect, expect};
 use std::collections::BTreeMap;
@@ -46,7 +46,7 @@ fn check(framework: Framework, cluster: &Cluster, task: &str, flags: bool, expec
 }
 
 #[test]
-fn tensorflow_s_cluster_is_without_those_who_only_look() {
+fn tensorflows_cluster_excludes_evaluator_and_tensorboard() {
     let trains = [("chief", 1), ("worker", 2), ("ps", 1)];
     let roles = [&trains[..], &[("evaluator", 1), ("tensorboard", 1)]].concat();
     let cluster = cluster("tf", &roles);
@@ -67,7 +67,7 @@ fn tensorflow_s_cluster_is_without_those_who_only_look() {
 }
 
 #[test]
-fn programs_of_tensorflow_1_have_flags_after_their_own() {
+fn tensorflow_1_flags_follow_the_programs_own() {
     check(
         Framework::Tensorflow,
         &cluster("tf", &[("ps", 2), ("worker", 1)]),
@@ -83,7 +83,7 @@ fn programs_of_tensorflow_1_have_flags_after_their_own() {
 }
 
 #[test]
-fn jax_s_coordinator_is_in_the_first_process() {
+fn the_jax_coordinator_is_in_the_first_process() {
     let cluster = cluster("jax", &[("worker", 3)]);
     let first = expect![[r#"
         JAX_COORDINATOR_ADDRESS=10.0.0.0:20000
@@ -99,7 +99,7 @@ fn jax_s_coordinator_is_in_the_first_process() {
 }
 
 #[test]
-fn an_address_with_colons_stands_in_brackets() {
+fn an_ipv6_address_is_put_in_brackets() {
     let endpoint =
         Endpoint { host: "fd00::7".to_owned(), ports: BTreeMap::from([("tf".to_owned(), 4711)]) };
     assert_eq!(endpoint.address("tf").as_deref(), Some("[fd00::7]:4711"));
@@ -107,7 +107,7 @@ fn an_address_with_colons_stands_in_brackets() {
 }
 
 #[test]
-fn who_is_stopped_and_who_is_waited_for_follows_from_the_roles() {
+fn completion_defaults_follow_from_the_roles() {
     use Completion::{All, Follows, Service};
     let of = |role: &str, roles: &[&str]| Framework::Tensorflow.role_defaults(role, roles);
     for (role, roles, completion) in [
@@ -128,18 +128,18 @@ fn who_is_stopped_and_who_is_waited_for_follows_from_the_roles() {
     assert_eq!(of("ps", &[]).scope, RestartScope::Job);
 }
 
-fn draft(roles: &[(&str, u32)]) -> JobSpecBuilder {
-    draft::draft(Framework::Tensorflow, roles)
+fn builder(roles: &[(&str, u32)]) -> JobSpecBuilder {
+    builder::builder(Framework::Tensorflow, roles)
 }
 
-fn complaints(draft: JobSpecBuilder) -> String {
-    let all = JobSpec::new(draft).err().unwrap_or_default();
+fn complaints(builder: JobSpecBuilder) -> String {
+    let all = JobSpec::new(builder).err().unwrap_or_default();
     let lines = all.iter().map(ToString::to_string);
     lines.collect::<Vec<_>>().join("\n")
 }
 
 #[test]
-fn a_job_of_tensorflow_has_its_roles_and_no_others() {
+fn a_tensorflow_job_has_only_its_roles() {
     for well in [
         &[("worker", 2)][..],
         &[("chief", 1)],
@@ -148,22 +148,22 @@ fn a_job_of_tensorflow_has_its_roles_and_no_others() {
         &[("chief", 1), ("tensorboard", 1)],
         &[("evaluator", 1)],
     ] {
-        assert_eq!(complaints(draft(well)), "", "{well:?}");
+        assert_eq!(complaints(builder(well)), "", "{well:?}");
     }
     expect![[r#"
         `roles`: a TensorFlow job needs the role `worker`, `chief` or `evaluator`
         `roles.tensorboard.instances`: a TensorFlow job has one tensorboard, not 2
         `roles.server`: TensorFlow has no role `server`"#]]
-    .assert_eq(&complaints(draft(&[("tensorboard", 2), ("server", 1)])));
+    .assert_eq(&complaints(builder(&[("tensorboard", 2), ("server", 1)])));
     expect![[r#"
         `roles.chief.instances`: a TensorFlow job has one chief, not 3
         `roles.master`: `master` is an older name of `chief`: a job has one of them"#]]
-    .assert_eq(&complaints(draft(&[("chief", 3), ("master", 1)])));
+    .assert_eq(&complaints(builder(&[("chief", 3), ("master", 1)])));
 }
 
 #[test]
 fn flags_are_for_programs_of_tensorflow_with_workers_and_servers() {
-    let flagged = |roles: &[(&str, u32)]| JobSpecBuilder { cluster_flags: true, ..draft(roles) };
+    let flagged = |roles: &[(&str, u32)]| JobSpecBuilder { cluster_flags: true, ..builder(roles) };
     assert_eq!(complaints(flagged(&[("worker", 2), ("ps", 1)])), "");
     let mut script = flagged(&[("chief", 1), ("worker", 1)]);
     script.roles[1].command = Command::Shell("python train.py".into());

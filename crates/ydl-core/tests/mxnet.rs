@@ -1,6 +1,6 @@
 //! What an MXNet program is told.
 
-mod draft;
+mod builder;
 
 use expect_test::{Expect, expect};
 use std::collections::BTreeMap;
@@ -71,7 +71,7 @@ fn a_worker_knows_the_scheduler_and_itself() {
 }
 
 #[test]
-fn the_master_s_scheduler_is_behind_the_agent_s_door() {
+fn the_masters_scheduler_is_reached_through_the_agent() {
     let mut cluster = cluster();
     cluster.roles.pop();
     let set_up = Framework::Mxnet.configure(&ProcessContext {
@@ -109,7 +109,7 @@ fn a_server_knows_the_scheduler_and_itself() {
 }
 
 #[test]
-fn the_scheduler_listens_where_the_others_look() {
+fn the_scheduler_listens_at_the_announced_address() {
     check(
         "scheduler:0",
         1,
@@ -135,52 +135,52 @@ fn ranks_follow_the_order_of_the_roles() {
     assert_eq!(cluster.rank(&"scheduler:0".parse().unwrap()), 5);
 }
 
-fn draft(roles: &[&str]) -> JobSpecBuilder {
+fn builder(roles: &[&str]) -> JobSpecBuilder {
     let roles: Vec<_> = roles.iter().map(|name| (*name, 1)).collect();
-    draft::draft(Framework::Mxnet, &roles)
+    builder::builder(Framework::Mxnet, &roles)
 }
 
-fn complaints(draft: JobSpecBuilder) -> String {
-    let all = JobSpec::new(draft).err().unwrap_or_default();
+fn complaints(builder: JobSpecBuilder) -> String {
+    let all = JobSpec::new(builder).err().unwrap_or_default();
     let lines = all.iter().map(ToString::to_string);
     lines.collect::<Vec<_>>().join("\n")
 }
 
 #[test]
-fn a_job_has_the_master_s_scheduler_or_one_of_its_own() {
+fn a_job_uses_the_masters_scheduler_or_its_own() {
     for (roles, door) in
         [(&["worker", "server"][..], true), (&["worker", "server", "scheduler"], false)]
     {
-        let draft = draft(roles);
-        assert_eq!(Framework::Mxnet.uses_rendezvous(&draft.roles), door);
-        assert_eq!(complaints(draft), "");
+        let builder = builder(roles);
+        assert_eq!(Framework::Mxnet.uses_rendezvous(&builder.roles), door);
+        assert_eq!(complaints(builder), "");
     }
 }
 
 #[test]
-fn a_job_needs_workers_and_servers_and_nobody_else() {
+fn a_job_needs_workers_and_servers_only() {
     expect![[r#"
         `roles`: an MXNet job needs the role `server`
         `roles.chief`: MXNet has no role `chief`"#]]
-    .assert_eq(&complaints(draft(&["worker", "chief"])));
+    .assert_eq(&complaints(builder(&["worker", "chief"])));
     expect!["`roles`: an MXNet job needs the role `worker`"]
-        .assert_eq(&complaints(draft(&["server"])));
+        .assert_eq(&complaints(builder(&["server"])));
 }
 
 #[test]
 fn a_job_has_one_scheduler_and_starts_together() {
-    let mut draft = draft(&["worker", "server", "scheduler"]);
-    draft.roles[2].instances = 2;
-    draft.gang.together = false;
+    let mut builder = builder(&["worker", "server", "scheduler"]);
+    builder.roles[2].instances = 2;
+    builder.gang.together = false;
     expect![[r#"
         `roles.scheduler.instances`: an MXNet job has one scheduler, not 2
         `gang`: MXNet's processes must start together"#]]
-    .assert_eq(&complaints(draft));
+    .assert_eq(&complaints(builder));
 }
 
 #[test]
 fn only_a_worker_is_replaced_alone() {
-    let mut job = draft(&["worker", "server"]);
+    let mut job = builder(&["worker", "server"]);
     job.roles[0].restart.scope = RestartScope::Task;
     assert_eq!(complaints(job.clone()), "");
     job.roles[1].restart.scope = RestartScope::Task;
@@ -190,7 +190,7 @@ fn only_a_worker_is_replaced_alone() {
     job.roles[1].restart.scope = RestartScope::Job;
     expect!["`roles.worker.restart.scope`: MXNet's processes must restart together"]
         .assert_eq(&complaints(job));
-    let mut own = draft(&["worker", "server", "scheduler"]);
+    let mut own = builder(&["worker", "server", "scheduler"]);
     own.roles[0].restart.scope = RestartScope::Task;
     expect!["`roles.worker.restart.scope`: MXNet's own scheduler does not readmit a worker"]
         .assert_eq(&complaints(own));

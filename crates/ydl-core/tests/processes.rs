@@ -26,7 +26,7 @@ fn ranks_count_processes_in_the_order_of_their_tasks() {
 }
 
 #[test]
-fn a_process_of_pytorch_s_knows_its_place_in_task_role_and_job() {
+fn a_pytorch_process_knows_its_rank_in_task_role_and_job() {
     let (cluster, task): (_, TaskId) = (cluster(), "worker:1".parse().unwrap());
     let set_up = Framework::Pytorch.configure(&ProcessContext {
         cluster: &cluster,

@@ -98,7 +98,7 @@ fn chosen_mutant() -> Mutant {
 }
 
 #[test]
-fn whatever_happens_nothing_forbidden_happens_and_every_job_ends() {
+fn every_fault_schedule_keeps_the_invariants_and_every_job_ends() {
     let mutant = chosen_mutant();
     let one = number("SEED");
     let seeds = match one {

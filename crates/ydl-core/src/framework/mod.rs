@@ -228,36 +228,36 @@ impl Framework {
     }
 
     /// Validates a job for this framework.
-    pub fn issues(self, draft: &JobSpecBuilder) -> Vec<SpecIssue> {
+    pub fn issues(self, builder: &JobSpecBuilder) -> Vec<SpecIssue> {
         let needs = self.profile();
-        let mut own = draft.clone();
+        let mut own = builder.clone();
         own.roles.retain(|role| !role.is_sidecar());
-        let draft = &own;
+        let builder = &own;
         let complaint = |key: &str, what: String, hint: &str| SpecIssue {
             key: key.to_owned(),
             message: what,
             hint: Some(hint.to_owned()),
         };
         let mut all = Vec::new();
-        for role in &draft.roles {
+        for role in &builder.roles {
             if role.processes > 1 && !needs.supports_processes() {
                 let key = format!("roles.{}.processes", role.name);
                 let what = format!("a task of framework `{self}` is one process");
                 all.push(complaint(&key, what, "raise `instances` instead"));
             }
         }
-        all.extend(needs.issues(draft));
-        if needs.starts_together() && !draft.gang.together {
+        all.extend(needs.issues(builder));
+        if needs.starts_together() && !builder.gang.together {
             let what = format!("{} must start together", needs.label());
             let hint = "leave `gang` out, or set `together: true`";
             all.push(complaint("gang", what, hint));
         }
-        if draft.cluster_flags && !needs.supports_flags() {
+        if builder.cluster_flags && !needs.supports_flags() {
             let what = "only TensorFlow programs have such flags".to_owned();
             let hint = "leave it out, or set `framework: tensorflow`";
             all.push(complaint("cluster_flags", what, hint));
         }
-        let mut elastic = draft.roles.iter().filter(|role| role.elastic.is_some());
+        let mut elastic = builder.roles.iter().filter(|role| role.elastic.is_some());
         if let (Option::None, Some(role)) = (needs.resize_policy(), elastic.next()) {
             let key = format!("roles.{}.instances", role.name);
             let what = format!("the number of {} cannot change while they run", needs.label());

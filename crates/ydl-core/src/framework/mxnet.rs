@@ -60,10 +60,10 @@ impl FrameworkProfile for Mxnet {
         roles.iter().all(|role| role.name.as_str() != SCHEDULER)
     }
 
-    fn issues(&self, draft: &JobSpecBuilder) -> Vec<SpecIssue> {
+    fn issues(&self, builder: &JobSpecBuilder) -> Vec<SpecIssue> {
         let mut all = Vec::new();
         let count = |name: &str| {
-            draft
+            builder
                 .roles
                 .iter()
                 .find(|role| role.name.as_str() == name)
@@ -84,7 +84,7 @@ impl FrameworkProfile for Mxnet {
             let what = format!("an MXNet job has one scheduler, not {}", count(SCHEDULER));
             add("roles.scheduler.instances", what, "leave the role out: ydl is the scheduler");
         }
-        for role in &draft.roles {
+        for role in &builder.roles {
             let known = [WORKER, SERVER, SCHEDULER].contains(&role.name.as_str());
             if !known {
                 let what = format!("MXNet has no role `{}`", role.name);

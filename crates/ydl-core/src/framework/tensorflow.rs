@@ -76,10 +76,10 @@ impl FrameworkProfile for Tensorflow {
         }
     }
 
-    fn issues(&self, draft: &JobSpecBuilder) -> Vec<SpecIssue> {
+    fn issues(&self, builder: &JobSpecBuilder) -> Vec<SpecIssue> {
         let mut all = Vec::new();
         let count = |name: &str| {
-            let mut roles = draft.roles.iter();
+            let mut roles = builder.roles.iter();
             let role = roles.find(|role| role.name.as_str() == name);
             role.map_or(0, |role| role.instances)
         };
@@ -105,8 +105,8 @@ impl FrameworkProfile for Tensorflow {
             let what = "`master` is an older name of `chief`: a job has one of them".to_owned();
             add("roles.master", what, "leave out one of the two roles");
         }
-        let flagged = draft.cluster_flags;
-        for role in &draft.roles {
+        let flagged = builder.cluster_flags;
+        for role in &builder.roles {
             let name = role.name.as_str();
             let key = format!("roles.{name}");
             if !ROLES.contains(&name) {

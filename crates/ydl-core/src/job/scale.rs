@@ -14,11 +14,11 @@ use core::cmp::Ordering;
 impl Job {
     /// Checks whether a role can be scaled to this size. An invalid request is ignored.
     pub fn check_scale(&self, role: &RoleName, instances: u32) -> Result<(), Vec<SpecIssue>> {
-        let mut draft = JobSpecBuilder::from(self.spec.clone());
-        for (spec, state) in draft.roles.iter_mut().zip(&self.roles) {
+        let mut builder = JobSpecBuilder::from(self.spec.clone());
+        for (spec, state) in builder.roles.iter_mut().zip(&self.roles) {
             spec.instances = state.want;
         }
-        let Some(spec) = draft.roles.iter_mut().find(|spec| spec.name == *role) else {
+        let Some(spec) = builder.roles.iter_mut().find(|spec| spec.name == *role) else {
             return Err(vec![SpecIssue {
                 key: format!("roles.{role}"),
                 message: format!("the job has no role `{role}`"),
@@ -46,7 +46,7 @@ impl Job {
             }]);
         }
         spec.instances = instances;
-        JobSpec::new(draft)?;
+        JobSpec::new(builder)?;
         self.split_input_issue(role, instances).map_or(Ok(()), Err)
     }
 

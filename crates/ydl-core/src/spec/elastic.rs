@@ -3,15 +3,15 @@
 use super::{Completion, JobSpecBuilder, RestartScope, RoleSpec, validate::SpecIssues};
 use alloc::{borrow::ToOwned, format};
 
-pub(super) fn complaints(all: &mut SpecIssues, draft: &JobSpecBuilder) {
-    for role in &draft.roles {
+pub(super) fn complaints(all: &mut SpecIssues, builder: &JobSpecBuilder) {
+    for role in &builder.roles {
         if role.elastic.is_some() {
-            of_role(all, draft, role);
+            of_role(all, builder, role);
         }
     }
 }
 
-fn of_role(all: &mut SpecIssues, draft: &JobSpecBuilder, role: &RoleSpec) {
+fn of_role(all: &mut SpecIssues, builder: &JobSpecBuilder, role: &RoleSpec) {
     let Some(range) = role.elastic else {
         return;
     };
@@ -32,7 +32,7 @@ fn of_role(all: &mut SpecIssues, draft: &JobSpecBuilder, role: &RoleSpec) {
         all.add(&size, what, "");
     }
     // The framework has reported its own requirement already.
-    if !draft.gang.together && !draft.framework.starts_together() {
+    if !builder.gang.together && !builder.framework.starts_together() {
         let what = format!("role `{}` is elastic, and its tasks do not start together", role.name);
         let hint = "set `gang: true`; tasks that start on their own need no range, `ydl scale` changes their number";
         all.add("gang", what, hint);
@@ -45,7 +45,7 @@ fn of_role(all: &mut SpecIssues, draft: &JobSpecBuilder, role: &RoleSpec) {
         all.add(&format!("{key}.restart.scope"), what, "set it to `job`");
     }
     // Each role would start with its ready tasks, but must know all members of the other.
-    let mut others = draft.roles.iter().filter(|other| other.name != role.name);
+    let mut others = builder.roles.iter().filter(|other| other.name != role.name);
     let other = others.find(|other| other.elastic.is_some());
     if let (RestartScope::Role, Some(other)) = (role.restart.scope, other) {
         let what = format!(
@@ -74,7 +74,7 @@ fn of_role(all: &mut SpecIssues, draft: &JobSpecBuilder, role: &RoleSpec) {
         true => true,
         false => roles.contains(&role.name),
     };
-    let mut inputs = draft.inputs.iter();
+    let mut inputs = builder.inputs.iter();
     if let Some(input) = inputs.find(|input| input.form.is_split() && theirs(&input.roles)) {
         let what = format!(
             "its files are divided over the tasks of role `{}`, whose number changes",

@@ -205,11 +205,11 @@ impl Environment {
 }
 
 /// Validates the images of a job.
-pub(super) fn complaints(all: &mut SpecIssues, draft: &JobSpecBuilder) {
-    if let Some(image) = draft.environment.image() {
+pub(super) fn complaints(all: &mut SpecIssues, builder: &JobSpecBuilder) {
+    if let Some(image) = builder.environment.image() {
         of_image(all, "environment", image);
     }
-    for role in &draft.roles {
+    for role in &builder.roles {
         let key = format!("roles.{}.environment", role.name);
         match &role.environment {
             None | Some(Environment::System) => {}

@@ -143,9 +143,9 @@ pub struct JobSpec(JobSpecBuilder);
 
 impl JobSpec {
     /// Validates a builder and returns all issues, not only the first.
-    pub fn new(draft: JobSpecBuilder) -> Result<JobSpec, Vec<SpecIssue>> {
-        let complaints = validate::complaints(&draft);
-        if complaints.is_empty() { Ok(JobSpec(draft)) } else { Err(complaints) }
+    pub fn new(builder: JobSpecBuilder) -> Result<JobSpec, Vec<SpecIssue>> {
+        let complaints = validate::complaints(&builder);
+        if complaints.is_empty() { Ok(JobSpec(builder)) } else { Err(complaints) }
     }
 
     /// Returns the role of that name.
@@ -201,7 +201,7 @@ impl From<JobSpec> for JobSpecBuilder {
 
 impl TryFrom<JobSpecBuilder> for JobSpec {
     type Error = SpecIssue;
-    fn try_from(draft: JobSpecBuilder) -> Result<JobSpec, SpecIssue> {
-        JobSpec::new(draft).map_err(|mut all| all.swap_remove(0))
+    fn try_from(builder: JobSpecBuilder) -> Result<JobSpec, SpecIssue> {
+        JobSpec::new(builder).map_err(|mut all| all.swap_remove(0))
     }
 }

@@ -51,39 +51,40 @@ impl SpecIssues {
     }
 }
 
-pub(super) fn complaints(draft: &JobSpecBuilder) -> Vec<SpecIssue> {
+pub(super) fn complaints(builder: &JobSpecBuilder) -> Vec<SpecIssue> {
     let mut all = SpecIssues(Vec::new());
-    name(&mut all, "name", &draft.name);
-    if draft.roles.is_empty() {
+    name(&mut all, "name", &builder.name);
+    if builder.roles.is_empty() {
         all.add("roles", "the job has no roles".to_owned(), "name at least one, such as `worker`");
     }
     let mut names = BTreeSet::new();
-    for spec in &draft.roles {
+    for spec in &builder.roles {
         let key = format!("roles.{}", spec.name);
         if !names.insert(spec.name.clone()) {
             all.add(&key, format!("duplicate role `{}`", spec.name), "");
         }
         role(&mut all, &key, spec);
     }
-    let tasks: u64 = draft.roles.iter().map(|role| u64::from(role.max_instances())).sum();
+    let tasks: u64 = builder.roles.iter().map(|role| u64::from(role.max_instances())).sum();
     if tasks > MAX_TASKS {
         let what = format!("the job has {tasks} tasks; at most {MAX_TASKS} are possible");
         all.add("roles", what, "lower `instances`");
     }
-    dependencies::complaints(&mut all, draft);
-    elastic::complaints(&mut all, draft);
-    files(&mut all, draft);
-    image::complaints(&mut all, draft);
-    inputs(&mut all, draft);
-    outputs(&mut all, draft);
-    environment(&mut all, "env", draft.env.keys());
-    deadlines(&mut all, draft);
-    backoff(&mut all, "gang.backoff", draft.gang.backoff);
-    if draft.ports.first == 0 || draft.ports.first > draft.ports.last {
-        let what = format!("`{}-{}` is not a range of ports", draft.ports.first, draft.ports.last);
+    dependencies::complaints(&mut all, builder);
+    elastic::complaints(&mut all, builder);
+    files(&mut all, builder);
+    image::complaints(&mut all, builder);
+    inputs(&mut all, builder);
+    outputs(&mut all, builder);
+    environment(&mut all, "env", builder.env.keys());
+    deadlines(&mut all, builder);
+    backoff(&mut all, "gang.backoff", builder.gang.backoff);
+    if builder.ports.first == 0 || builder.ports.first > builder.ports.last {
+        let what =
+            format!("`{}-{}` is not a range of ports", builder.ports.first, builder.ports.last);
         all.add("ports", what, "write it as `20000-32767`");
     }
-    all.0.extend(draft.framework.issues(draft));
+    all.0.extend(builder.framework.issues(builder));
     all.0
 }
 
@@ -166,9 +167,9 @@ fn backoff(all: &mut SpecIssues, key: &str, backoff: Backoff) {
     }
 }
 
-fn files(all: &mut SpecIssues, draft: &JobSpecBuilder) {
+fn files(all: &mut SpecIssues, builder: &JobSpecBuilder) {
     let mut names = BTreeSet::new();
-    for file in &draft.files {
+    for file in &builder.files {
         if !names.insert(&file.name) {
             let what = format!("two files have the name `{}` in a task's directory", file.name);
             all.add("files", what, "rename one: `files: [{model.py: other/model.py}]`");
@@ -180,10 +181,10 @@ fn files(all: &mut SpecIssues, draft: &JobSpecBuilder) {
     }
 }
 
-fn inputs(all: &mut SpecIssues, draft: &JobSpecBuilder) {
-    let mut names: BTreeSet<&str> = draft.files.iter().map(|file| &*file.name).collect();
+fn inputs(all: &mut SpecIssues, builder: &JobSpecBuilder) {
+    let mut names: BTreeSet<&str> = builder.files.iter().map(|file| &*file.name).collect();
     let mut variables = BTreeSet::new();
-    for input in &draft.inputs {
+    for input in &builder.inputs {
         let key = format!("inputs.{}", input.name);
         if !names.insert(&input.name) {
             let what = format!("the name `{}` is already used in a task's directory", input.name);
@@ -200,17 +201,17 @@ fn inputs(all: &mut SpecIssues, draft: &JobSpecBuilder) {
             all.add(&key, "the source is empty".to_owned(), "");
         }
         for role in &input.roles {
-            if !draft.roles.iter().any(|known| known.name == *role) {
+            if !builder.roles.iter().any(|known| known.name == *role) {
                 let what = format!("the job has no role `{role}`");
-                all.add(&format!("{key}.roles"), what, &known(draft));
+                all.add(&format!("{key}.roles"), what, &known(builder));
             }
         }
     }
 }
 
-fn outputs(all: &mut SpecIssues, draft: &JobSpecBuilder) {
+fn outputs(all: &mut SpecIssues, builder: &JobSpecBuilder) {
     let mut names = BTreeSet::new();
-    for output in &draft.outputs {
+    for output in &builder.outputs {
         let key = format!("outputs.{}", output.from);
         if is_one_name(output) && !output.to.is_empty() && !names.insert(&output.to) {
             let what = format!("another output has the same destination `{}`", output.to);
@@ -241,24 +242,24 @@ fn outputs(all: &mut SpecIssues, draft: &JobSpecBuilder) {
         match &output.scope {
             OutputScope::All => {}
             OutputScope::Role(role) => {
-                if !draft.roles.iter().any(|known| known.name == *role) {
+                if !builder.roles.iter().any(|known| known.name == *role) {
                     let what = format!("the job has no role `{role}`");
-                    all.add(&format!("{key}.from"), what, &known(draft));
+                    all.add(&format!("{key}.from"), what, &known(builder));
                 }
             }
             OutputScope::Task(task) => {
-                let role = draft.roles.iter().find(|role| role.name == task.role);
+                let role = builder.roles.iter().find(|role| role.name == task.role);
                 if role.is_none_or(|role| task.index >= role.max_instances()) {
                     let what = format!("the job has no task `{task}`");
-                    all.add(&format!("{key}.from"), what, &known(draft));
+                    all.add(&format!("{key}.from"), what, &known(builder));
                 }
             }
         }
-        if let Some(what) = one_name(draft, output) {
+        if let Some(what) = one_name(builder, output) {
             let hint = format!(
                 "put `{{role}}` and `{{index}}` into `{}`, or take it from one task with `from: {}:0`; a directory whose files have different names ends in `/`",
                 output.to,
-                draft.roles.first().map_or("worker", |role| role.name.as_str()),
+                builder.roles.first().map_or("worker", |role| role.name.as_str()),
             );
             all.add(&key, what, &hint);
         }
@@ -266,11 +267,11 @@ fn outputs(all: &mut SpecIssues, draft: &JobSpecBuilder) {
 }
 
 /// Describes the tasks of the job.
-fn known(draft: &JobSpecBuilder) -> String {
+fn known(builder: &JobSpecBuilder) -> String {
     let each = |role: &RoleSpec| {
         format!("`{}:0` to `{0}:{}`", role.name, role.max_instances().saturating_sub(1))
     };
-    let roles: Vec<_> = draft.roles.iter().map(each).collect();
+    let roles: Vec<_> = builder.roles.iter().map(each).collect();
     format!("its tasks are {}", roles.join(", "))
 }
 
@@ -282,7 +283,7 @@ fn is_one_name(output: &Output) -> bool {
 
 /// Describes a destination shared by several tasks. Contents of directories and patterns are not
 /// known in advance.
-fn one_name(draft: &JobSpecBuilder, output: &Output) -> Option<String> {
+fn one_name(builder: &JobSpecBuilder, output: &Output) -> Option<String> {
     if !is_one_name(output) {
         return None;
     }
@@ -290,7 +291,7 @@ fn one_name(draft: &JobSpecBuilder, output: &Output) -> Option<String> {
         return None;
     }
     let theirs = |role: &&RoleSpec| output.is_produced_by(role, 0);
-    let roles: Vec<&RoleSpec> = draft.roles.iter().filter(theirs).collect();
+    let roles: Vec<&RoleSpec> = builder.roles.iter().filter(theirs).collect();
     let tasks: u64 = roles.iter().map(|role| u64::from(role.max_instances())).sum();
     let (by_role, by_index) = (
         output.to.contains("{role}") || roles.len() < 2,
@@ -316,8 +317,8 @@ fn environment<'a>(all: &mut SpecIssues, key: &str, names: impl Iterator<Item = 
     }
 }
 
-fn deadlines(all: &mut SpecIssues, draft: &JobSpecBuilder) {
-    let d = &draft.timeouts;
+fn deadlines(all: &mut SpecIssues, builder: &JobSpecBuilder) {
+    let d = &builder.timeouts;
     let named = [
         ("allocation", d.allocation),
         ("launch", d.launch),

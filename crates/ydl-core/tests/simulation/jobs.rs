@@ -1,6 +1,6 @@
 //! The jobs that a seed picks: their roles and policies.
 
-use super::{draft::draft as plain, random::Random};
+use super::{builder::builder as plain, random::Random};
 use ydl_core::{
     Framework, JobSpec, JobSpecBuilder, Span,
     spec::{
@@ -58,7 +58,7 @@ pub fn spec(random: &mut Random, calm: bool) -> JobSpec {
         roles: Vec::new(),
         allow_empty: false,
     });
-    let draft = JobSpecBuilder {
+    let builder = JobSpecBuilder {
         name: "simulated".into(),
         inputs: inputs.into_iter().collect(),
         roles,
@@ -79,57 +79,57 @@ pub fn spec(random: &mut Random, calm: bool) -> JobSpec {
         },
         ..plain(Framework::None, &[])
     };
-    JobSpec::new(draft).expect("a simulated job is valid")
+    JobSpec::new(builder).expect("a simulated job is valid")
 }
 
 /// Some roles whose tasks start on their own begin after others.
 pub fn ordered(spec: JobSpec, random: &mut Random) -> JobSpec {
-    let mut draft = JobSpecBuilder::from(spec);
-    if draft.gang.together || draft.roles.len() < 2 || random.percent(60) {
-        return JobSpec::new(draft).expect("a simulated job is valid");
+    let mut builder = JobSpecBuilder::from(spec);
+    if builder.gang.together || builder.roles.len() < 2 || random.percent(60) {
+        return JobSpec::new(builder).expect("a simulated job is valid");
     }
-    let mut names: Vec<_> = draft.roles.iter().map(|role| role.name.clone()).collect();
+    let mut names: Vec<_> = builder.roles.iter().map(|role| role.name.clone()).collect();
     if random.percent(50) {
         names.reverse();
     }
-    for role in &mut draft.roles {
+    for role in &mut builder.roles {
         if role.restart.scope == RestartScope::Job {
             role.restart.scope = RestartScope::Role;
         }
         let before = names.iter().take_while(|name| **name != role.name);
         role.depends_on = before.filter(|_| random.percent(70)).cloned().collect();
     }
-    JobSpec::new(draft).expect("a simulated job is valid")
+    JobSpec::new(builder).expect("a simulated job is valid")
 }
 
 /// Some jobs have what stands beside them. There is not always room for it.
 pub fn beside(spec: JobSpec, random: &mut Random) -> JobSpec {
-    let mut draft = JobSpecBuilder::from(spec);
+    let mut builder = JobSpecBuilder::from(spec);
     if random.percent(25) {
         let scopes = [RestartScope::Task, RestartScope::Role, RestartScope::Job];
-        let ordered = draft.roles.iter().any(|role| !role.depends_on.is_empty());
+        let ordered = builder.roles.iter().any(|role| !role.depends_on.is_empty());
         let scope = match ordered {
             true => RestartScope::Task,
             false => *random.pick(&scopes),
         };
         let instances = random.from(1, 2) as u32;
         let board = role(random, "board", instances, scope, Completion::Sidecar);
-        draft.roles.push(RoleSpec { tolerate: 0, ..board });
+        builder.roles.push(RoleSpec { tolerate: 0, ..board });
     }
-    JobSpec::new(draft).expect("a simulated job is valid")
+    JobSpec::new(builder).expect("a simulated job is valid")
 }
 
 /// Some gangs have roles whose tasks come and go.
 pub fn elastic(spec: JobSpec, bereaved: bool, random: &mut Random) -> JobSpec {
-    let mut draft = JobSpecBuilder::from(spec);
-    draft.gang.settle = match random.percent(40) {
+    let mut builder = JobSpecBuilder::from(spec);
+    builder.gang.settle = match random.percent(40) {
         true => seconds(random, 10, 30),
         false => seconds(random, 1, 6),
     };
-    if !draft.gang.together || random.percent(40) {
-        return JobSpec::new(draft).expect("a simulated job is valid");
+    if !builder.gang.together || random.percent(40) {
+        return JobSpec::new(builder).expect("a simulated job is valid");
     }
-    for role in &mut draft.roles {
+    for role in &mut builder.roles {
         // More of those who end beside an elastic role, and sooner.
         if role.completion == Completion::Service && random.percent(40) {
             role.completion = Completion::All;
@@ -156,23 +156,23 @@ pub fn elastic(spec: JobSpec, bereaved: bool, random: &mut Random) -> JobSpec {
     }
     // Two of them begin their rounds together.
     let elastic = |role: &&mut RoleSpec| role.elastic.is_some();
-    if draft.roles.iter_mut().filter(elastic).count() > 1 {
-        for role in draft.roles.iter_mut().filter(elastic) {
+    if builder.roles.iter_mut().filter(elastic).count() > 1 {
+        for role in builder.roles.iter_mut().filter(elastic) {
             role.restart.scope = RestartScope::Job;
         }
     }
     if random.percent(40) {
-        draft.gang.reform = ResizePolicy::Notify;
+        builder.gang.reform = ResizePolicy::Notify;
         if random.percent(50) {
-            draft.outputs = vec![Output::new("model/", "/out")];
+            builder.outputs = vec![Output::new("model/", "/out")];
         }
-        for role in &mut draft.roles {
+        for role in &mut builder.roles {
             if let Some(range) = role.elastic.as_mut().filter(|_| random.percent(50)) {
                 range.min = (role.instances - 1).max(1);
             }
         }
     }
-    JobSpec::new(draft).expect("a simulated job is valid")
+    JobSpec::new(builder).expect("a simulated job is valid")
 }
 
 fn role(

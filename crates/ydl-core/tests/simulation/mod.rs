@@ -16,5 +16,5 @@ mod speak;
 mod success;
 pub mod world;
 
-#[path = "../draft/mod.rs"]
-pub mod draft;
+#[path = "../builder/mod.rs"]
+pub mod builder;

@@ -1,0 +1,32 @@
+//! Lives of jobs, told as text: what happens, and what the core does about it.
+
+mod builder;
+
+mod scenarios {
+    mod script;
+
+    mod attempts;
+    mod container_exits;
+    mod dependencies;
+    mod downloads;
+    mod elastic;
+    mod end;
+    mod failure;
+    mod followers;
+    mod gang;
+    mod heartbeats;
+    mod launch;
+    mod limits;
+    mod lost_peers;
+    mod newcomers;
+    mod nodes;
+    mod notified;
+    mod recovery;
+    mod rendezvous;
+    mod scale_down;
+    mod scaling;
+    mod sidecars;
+    mod start;
+    mod timeouts;
+    mod uploads;
+}
