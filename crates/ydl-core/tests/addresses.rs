@@ -1,4 +1,4 @@
-//! What programs are told whose framework needs nothing but addresses: TensorFlow's and JAX's.
+//! Configuration of frameworks that need only addresses: TensorFlow and JAX.
 
 mod builder;
 

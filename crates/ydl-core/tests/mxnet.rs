@@ -1,4 +1,4 @@
-//! What an MXNet program is told.
+//! Configuration of MXNet programs.
 
 mod builder;
 

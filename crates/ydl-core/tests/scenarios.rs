@@ -1,4 +1,4 @@
-//! Lives of jobs, told as text: what happens, and what the core does about it.
+//! Scenarios of jobs as text: events and the resulting actions of the core.
 
 mod builder;
 

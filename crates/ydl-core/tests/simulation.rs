@@ -14,9 +14,9 @@ use std::{
 };
 use ydl_core::{Outcome, job::Mutant};
 
-/// How many schedules an ordinary test run lives.
+/// Number of schedules in a default test run.
 const SEEDS: u64 = 2_000;
-/// How much of a trace is printed.
+/// Number of trace lines printed.
 const TAIL: usize = 120;
 
 /// A schedule that went wrong, and how.
@@ -65,7 +65,7 @@ fn live(seed: u64, mutant: Mutant) -> Result<World, Wrong> {
     }
 }
 
-/// What happened in a schedule, line by line.
+/// Trace of a schedule, line by line.
 fn trace(seed: u64, mutant: Mutant) -> Vec<String> {
     let Ok(mut world) = panic::catch_unwind(|| World::new(seed, mutant, true)) else {
         return vec!["it went wrong before anything happened".into()];

@@ -1,4 +1,4 @@
-//! What is said of elastic roles that cannot be.
+//! Issues of elastic roles.
 
 use super::issues::check;
 use expect_test::expect;

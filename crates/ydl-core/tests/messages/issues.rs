@@ -1,4 +1,4 @@
-//! What is said of a job that cannot be: everything at once, and each with what to do.
+//! Issues of invalid jobs: all at once, each with a hint.
 
 use crate::builder::builder as plain;
 use expect_test::{Expect, expect};
@@ -176,7 +176,7 @@ fn dependencies_exist_and_have_no_cycle() {
             "`roles.server.restart.scope`: a failure would restart all roles at once, but some depend on others; hint: set it to `task` or `role`"
         ],
     );
-    // Who says so may lose everybody.
+    // `ALL_MAY_FAIL` tolerates the failure of every task.
     check(|builder| builder.roles[0].tolerate = RoleSpec::ALL_MAY_FAIL, expect!["fine"]);
 }
 

@@ -1,4 +1,4 @@
-//! Which attempt a task is at, and which one a container's program belongs to: what it says goes with it.
+//! Current attempts of tasks, and attempts of the programs in containers.
 
 use super::script::check;
 use expect_test::expect;

@@ -1,4 +1,4 @@
-//! How long agents may be late because their data is.
+//! Timeouts of agents that download inputs.
 
 use super::script::check;
 use expect_test::expect;

@@ -1,4 +1,4 @@
-//! How jobs end.
+//! End of jobs.
 
 use super::script::check;
 use expect_test::expect;

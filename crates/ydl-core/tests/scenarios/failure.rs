@@ -1,4 +1,4 @@
-//! Who starts again when an attempt fails.
+//! Restart scopes after a failed attempt.
 
 use super::script::check;
 use expect_test::expect;

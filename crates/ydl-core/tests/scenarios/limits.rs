@@ -1,4 +1,4 @@
-//! How many failures a job bears, how fast they follow each other, and how it is told.
+//! Restart limits, backoff and the reported causes.
 
 use super::script::check;
 use expect_test::expect;

@@ -1,4 +1,4 @@
-//! Which nodes are avoided.
+//! Exclusion of nodes.
 
 use super::script::check;
 use expect_test::expect;

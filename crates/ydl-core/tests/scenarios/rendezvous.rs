@@ -1,4 +1,4 @@
-//! What the rendezvous of those who run on is told: who is over, and who is in it.
+//! Notifications of the rendezvous: ended attempts and members.
 
 use super::script::check;
 use expect_test::expect;

@@ -1,4 +1,4 @@
-//! Who leaves an elastic role: those who are done, and those for whom it has no use any more.
+//! Tasks that leave an elastic role: finished and surplus ones.
 
 use super::script::check;
 use expect_test::expect;

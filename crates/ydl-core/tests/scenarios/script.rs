@@ -34,7 +34,7 @@ struct Life {
     /// The time that was last printed.
     shown: Time,
     said: String,
-    /// What only the rendezvous is told is printed, too.
+    /// Actions for the rendezvous are printed, too.
     linked: bool,
 }
 
@@ -94,7 +94,7 @@ impl Life {
                 self.now = self.now + span(&word[1..]);
                 self.happened(Event::Ticked);
             }
-            // Time that nobody was there to notice.
+            // Time that passes without a master.
             "later" => self.now = self.now + span(words[1]),
             word if word.starts_with('-') => self.now = Time(self.now.0 - span(&word[1..]).0),
             "up" => self.up(&words[1..]),
@@ -206,9 +206,10 @@ impl Life {
         }
     }
 
-    /// How most lives begin: everybody is up in `c1`, `c2` and so on, and then everybody has started. `running`
-    /// alone takes all tasks of all roles, `running worker 2 server 1` those. What that leads to is told at
-    /// length in `start`; here one line sums it up, and nothing else may have come of it.
+    /// Usual start of a scenario: all tasks become ready in `c1`, `c2` and so on, then all start.
+    /// `running` alone starts all tasks of all roles, `running worker 2 server 1` those. The
+    /// details are tested in `start`; here one line summarizes them, and no other effect is
+    /// allowed.
     fn running(&mut self, words: &[&str]) {
         let roles: Vec<(String, u32)> = match words {
             [] => {

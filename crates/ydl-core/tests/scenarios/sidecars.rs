@@ -1,4 +1,4 @@
-//! What stands beside a job: it takes nothing that the job needs, and has no say.
+//! Sidecars: they take no resources the job needs and do not affect its result.
 
 use super::script::check;
 use expect_test::expect;
@@ -187,7 +187,7 @@ fn sidecars_do_not_extend_the_allocation_timeout_of_services() {
             · board:0 is stopped (attempt 1)
             tell c2: stop and save"#]],
     );
-    // And nobody gives up for want of what need not be had.
+    // Missing sidecars do not fail the job.
     check(
         "
         timeouts allocation=60s

@@ -1,4 +1,4 @@
-//! How jobs start, and what changes nothing.
+//! Start of jobs, and events without effect.
 
 use super::script::check;
 use expect_test::expect;

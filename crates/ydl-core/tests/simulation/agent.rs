@@ -10,21 +10,21 @@ use super::{
 use program::Program;
 use ydl_core::{Order, TaskId};
 
-/// What an agent exits with when it was cut off.
+/// Exit status of a partitioned agent.
 const CUT_OFF: i32 = 70;
 
 #[derive(Debug)]
 pub struct Agent {
-    /// Which task it is, once it was told.
+    /// Its task, once known.
     pub task: Option<TaskId>,
     wants: Wants,
     /// The order it acts on is the newest it has seen.
     stamp: u64,
     outbox: Vec<(u64, Report)>,
     reported: u64,
-    /// When an answer last came.
+    /// Time of the last response.
     answered: u64,
-    /// When it last asked, while no answer has come.
+    /// Time of the last request without a response.
     asked: Option<u64>,
     turn: u64,
     pub program: Option<Program>,

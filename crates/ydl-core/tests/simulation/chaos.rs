@@ -1,4 +1,4 @@
-//! What strikes at random moments, until the world calms down.
+//! Random faults, until the simulated world becomes stable.
 
 use super::world::{Happening, World};
 use ydl_core::{
@@ -66,7 +66,7 @@ impl World {
         }
     }
 
-    /// Somebody more important comes: several containers go at once.
+    /// A higher-priority job preempts several containers at once.
     fn preempt_many(&mut self) {
         let alive = |at: &usize| self.containers[*at].agent.is_some();
         let all: Vec<usize> = (0..self.containers.len()).filter(alive).collect();
@@ -216,7 +216,7 @@ impl World {
                 self.partition_heals(node, cut);
             }
         }
-        // A job of nothing but services runs until somebody ends it.
+        // A job of services alone runs until it is killed.
         let service = |role: &ydl_core::spec::RoleSpec| role.completion == Completion::Service;
         if self.plan.spec.roles.iter().all(service) {
             self.after(30_000, Happening::ClientKills { now: false });

@@ -1,4 +1,4 @@
-//! What must hold whatever happens. Nothing here asks the core for its opinion where it can be known otherwise.
+//! Invariants of every schedule, checked independently of the core where possible.
 
 mod beginnings;
 mod endings;
@@ -24,7 +24,7 @@ pub struct Checks {
     pub spec: JobSpec,
     /// No fault at all is planned.
     calm: bool,
-    /// Nothing is planned that is anybody's fault.
+    /// No failures are planned.
     pub blameless: bool,
     pub finished_at: Option<u64>,
     pub killed: bool,
@@ -38,7 +38,7 @@ pub struct Checks {
     current: BTreeMap<TaskId, ContainerId>,
     given_back: BTreeSet<ContainerId>,
     told_ended: BTreeSet<ContainerId>,
-    /// Given back or told dead: nobody may count on them any more.
+    /// Released or reported as ended: no task may use them any more.
     condemned: BTreeSet<ContainerId>,
     /// Were told to run a program.
     ran: BTreeSet<ContainerId>,
@@ -52,9 +52,9 @@ pub struct Checks {
     live: BTreeMap<TaskId, (usize, u32)>,
     /// The last program of each task: where, in which round, and whether it succeeded.
     pub last: BTreeMap<TaskId, (usize, u32, Option<bool>)>,
-    /// How often everybody started again, or was told of others.
+    /// Number of restarts and member notifications.
     pub broken: u64,
-    /// What can have caused it, containers that were launched left aside.
+    /// Number of possible causes, without launched containers.
     pub causes: u64,
     /// Agents that have said that they are ready for a round.
     pub ready: BTreeSet<(ContainerId, u32)>,
@@ -286,7 +286,7 @@ impl Checks {
         }
     }
 
-    /// How many containers were launched.
+    /// Number of launched containers.
     pub fn launches(&self) -> u64 {
         self.launched.len() as u64
     }
@@ -303,7 +303,7 @@ impl Checks {
         self.condemned.contains(container)
     }
 
-    /// The newest round that anybody was told to run in.
+    /// Newest round of any order to run.
     pub fn newest_round(&self) -> Option<u32> {
         self.rounds.keys().next_back().copied()
     }
@@ -313,7 +313,7 @@ impl Checks {
         self.rounds.values().next_back().map(|it| &**it)
     }
 
-    /// Whether any program is known to have succeeded.
+    /// Returns true if any program is known to have succeeded.
     pub fn any_done(&self) -> bool {
         !self.done.is_empty()
     }

@@ -7,10 +7,10 @@ use super::{
 };
 use ydl_core::{Asks, ContainerExit, ContainerId, NodeName, RoleName};
 
-/// What the resource manager knows.
+/// State of the resource manager.
 #[derive(Default)]
 pub struct Cluster {
-    /// What the master has not confirmed yet, in order.
+    /// Unacknowledged messages to the master, in order.
     pub outbox: Vec<(u64, Item)>,
     pub sent: u64,
 }
@@ -19,7 +19,7 @@ pub struct Node {
     pub name: NodeName,
     pub slots: u32,
     pub dead: bool,
-    /// Nobody reaches it; a number that tells one partition from the next.
+    /// Id of the network partition that contains it, if any.
     pub cut: Option<u64>,
     /// The cluster has given it up.
     pub lost: bool,
@@ -39,7 +39,7 @@ pub struct Container {
     pub agent: Option<Agent>,
     /// Why its node is ending it: what it says, however the processes end.
     pub sentence: Option<ContainerExit>,
-    /// How it ended, while its node cannot tell.
+    /// Exit that its unreachable node cannot report.
     pub unreported: Option<ContainerExit>,
 }
 

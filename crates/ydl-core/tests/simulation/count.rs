@@ -8,7 +8,7 @@ use ydl_core::{
     spec::{Completion, RestartScope},
 };
 
-/// Whether an ending is somebody's fault.
+/// Returns true if an ending is a failure of the task.
 pub fn counts(ending: &Ending) -> bool {
     match ending {
         Ending::Succeeded => false,
@@ -33,7 +33,7 @@ pub struct Failures {
     of_tasks: BTreeMap<TaskId, Vec<Time>>,
     node_faults: BTreeMap<TaskId, u32>,
     lost: BTreeSet<TaskId>,
-    /// How often the cluster took one whose peers may have failed of it.
+    /// Number of lost tasks whose peers may have failed because of them.
     excuses: usize,
 }
 
@@ -59,7 +59,7 @@ impl Failures {
         self.lost.contains(task)
     }
 
-    /// A container is ended by its node: whoever else failed may have failed of that.
+    /// Its node ends a container: failures of its peers may follow from that.
     pub fn excuse(&mut self) {
         self.excuses += 1;
     }
@@ -83,7 +83,7 @@ impl Failures {
         }
     }
 
-    /// What follows an ending is what the policy says.
+    /// The disposition of an ending matches the policy.
     pub fn ended(&mut self, now: Time, task: &TaskId, ending: &Ending, next: &Disposition) {
         if *next == Disposition::NoAction {
             return;

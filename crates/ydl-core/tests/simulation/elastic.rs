@@ -1,4 +1,4 @@
-//! What must hold where tasks come and go.
+//! Invariants of elastic roles.
 
 use super::{
     checks::Checks,
@@ -11,18 +11,18 @@ use ydl_core::{
     view::{TaskState, TaskView},
 };
 
-/// So long after the faults have ended an elastic role has everybody there is room for, in milliseconds: its nodes are
-/// back and forgiven, and every wait for what was lost is over.
+/// Time in milliseconds after the last fault until an elastic role has all tasks there is room for:
+/// its nodes are back and readmitted, and every wait for lost containers is over.
 pub const WHOLE_AFTER: u64 = 300_000;
 
 impl Checks {
-    /// Whether those who run in this role stay when others come and go.
+    /// Returns true if running tasks of this role are notified of other members.
     pub fn is_told(&self, role: &RoleSpec) -> bool {
         role.elastic.is_some() && self.spec.gang.reform == ResizePolicy::Notify
     }
 
-    /// Nobody is told of a round that is too small or too large, or of ranks with holes; unless one of those who are told is
-    /// done, as the event may just have said, and the others are about to be.
+    /// Notified rounds have a valid size and ranks without gaps, unless a notified task is done, as
+    /// the event may just have reported, and the others are about to be.
     pub fn sizes_are_right(&self, event: Option<&Event>, cluster: &Cluster) {
         let just = match event {
             Some(Event::Exited { container, exit, .. }) => {
@@ -48,7 +48,7 @@ impl Checks {
             assert!(indexes.is_sorted() || self.is_told(role), "indexes ascend");
             if let Some(range) = role.elastic {
                 let fits = (range.min..=range.max).contains(&member.instances);
-                // Those who are told and done are as many as they were, whoever was lost before.
+                // Finished notified tasks keep their number, whatever tasks were lost before.
                 let done = self.is_told(role) && self.have_won(role, &indexes);
                 assert!(
                     fits || done || almost_done(role),
@@ -63,7 +63,7 @@ impl Checks {
         assert!(dense, "ranks without holes: {cluster:?}");
     }
 
-    /// Everybody starts again, or those who stay are told, only when something has changed, and not too soon.
+    /// Restarts and notifications happen only after a change, and not too early.
     pub fn changes_have_causes(&mut self, job: &Job, event: &Event, actions: &[Action]) {
         let mut lost = matches!(event, Event::ScaleRequested { .. });
         for action in actions {
@@ -114,7 +114,7 @@ impl Checks {
     fn newcomers_interrupt(&self, job: &Job, event: &Event, role: &str) {
         let view = job.view();
         let theirs = |task: &&TaskView| task.task.role.as_str() == role;
-        // What an order named before, it names no more: the round that runs is the newest that anybody was told of.
+        // Members of earlier orders may be gone: the running round is the newest one ordered.
         if let Some(newest) = self.newest_round() {
             let mut done = self.done.iter();
             let done = done.find(|(id, round)| {
@@ -138,7 +138,7 @@ impl Checks {
 }
 
 impl World {
-    /// The faults have ended long ago: where there is room everybody is there.
+    /// Long after the last fault, elastic roles have all tasks there is room for.
     pub fn must_be_whole(&mut self) {
         let Some(job) = self.shell.job.as_ref().filter(|_| self.plan.patient) else {
             return;
@@ -170,7 +170,7 @@ impl World {
         );
     }
 
-    /// When the time comes to look.
+    /// Time of the check.
     pub fn plan_whole(&mut self) {
         if self.plan.patient {
             self.after(WHOLE_AFTER, Happening::Whole);

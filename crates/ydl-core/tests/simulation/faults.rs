@@ -1,4 +1,4 @@
-//! What a seed picks: the job, its policies, the cluster, and which faults there are.
+//! Seeded choice of the job, its policies, the cluster and the faults.
 
 use super::{
     jobs::{beside, elastic, ordered, spec},
@@ -11,11 +11,11 @@ use ydl_core::{JobSpec, spec::ResizePolicy};
 pub struct Plan {
     pub spec: JobSpec,
     pub faults: Faults,
-    /// How many containers each node takes.
+    /// Number of containers per node.
     pub nodes: Vec<u32>,
     /// Until when, in milliseconds, faults happen. 0: never.
     pub hostile: u64,
-    /// How long a node is unheard before the cluster gives it up.
+    /// Time without contact before the cluster reports a node as lost.
     pub expiry: u64,
     /// Programs run until long after the faults have ended.
     pub patient: bool,
@@ -25,8 +25,8 @@ pub struct Plan {
     pub bereaved: bool,
 }
 
-/// Which faults there are. Those that come in messages happen to each message with some chance; the others strike
-/// at random moments.
+/// Enabled faults. Faults of messages apply to each message with some probability; the others occur
+/// at random times.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Faults {
     // Between master and cluster.
@@ -100,7 +100,7 @@ impl Faults {
             faults.hung = false;
             faults.stuck = false;
         }
-        // Sometimes only what is nobody's fault: then no job may fail for it.
+        // Some schedules have no task failures: their jobs may not fail.
         if half() && half() {
             faults.forget_the_counted();
         }
@@ -128,7 +128,7 @@ impl Faults {
         self.nodes_die = false;
     }
 
-    /// Whether everything that can end an attempt is nobody's fault.
+    /// Returns true if no planned ending is a failure of a task.
     pub fn blameless(&self) -> bool {
         let counted = self.hung
             || self.crashes
@@ -153,7 +153,7 @@ impl Faults {
 }
 
 impl Plan {
-    /// What `apart` draws changes nothing else, nor does what `third` draws.
+    /// `apart` and `third` draw independently of the other choices.
     pub fn new(random: &mut Random, apart: &mut Random, third: &mut Random) -> Plan {
         let calm = random.percent(8);
         let bereaved = apart.percent(50);
@@ -177,7 +177,7 @@ impl Plan {
             patient = true;
         }
         let nodes = random.from(1, 5);
-        // Sometimes there is not room for everybody, and sometimes never will be.
+        // Some schedules lack room for all tasks, temporarily or permanently.
         let room = if calm || random.percent(75) { tasks + 8 } else { random.from(1, tasks) };
         let slots = room.div_ceil(nodes);
         Plan {

@@ -1,4 +1,4 @@
-//! What must hold when some are done already, or were told to go: whose work is kept, and who is not called back.
+//! Invariants of finished and removed tasks: their results are kept, and they are not restarted.
 
 use super::checks::Checks;
 use std::collections::{BTreeMap, BTreeSet};
@@ -12,14 +12,14 @@ use ydl_core::{
 /// So long after a failure it is known, in a world where only the cluster takes, that the cluster was its cause.
 const CLEARED_AFTER: u64 = 5_000;
 
-/// What the facts so far say of those who are done.
+/// Finished tasks according to the history so far.
 #[derive(Default)]
 pub struct Late {
-    /// Everybody the job needs is done, and others follow.
+    /// The required tasks are done, and followers run.
     pub followed: bool,
     /// Tasks that have succeeded in the round that runs.
     won: BTreeSet<TaskId>,
-    /// Where programs succeeded, as far as the master has heard of it and it matters.
+    /// Successful programs known to the master.
     heard: BTreeMap<TaskId, ContainerId>,
     /// Nodes that are avoided, and since when.
     avoided: BTreeMap<NodeName, Time>,
@@ -89,7 +89,7 @@ impl Checks {
         }
     }
 
-    /// A round begins anew: nobody who is done does all of it again without need.
+    /// A restarted round repeats no finished work without need.
     fn late_round(&mut self, because: &TaskId, event: &Event, lost: bool) {
         let role = self.spec.role(&because.role).expect("a role of the job");
         if self.late.followed {
@@ -129,7 +129,7 @@ impl Checks {
         }
     }
 
-    /// Where tasks begin anew together, they do when one has succeeded and what it has made is lost: the others may be
+    /// Tasks that restart together do so when a successful task lost its outputs: its peers may be
     /// about to end without it.
     fn nothing_is_lost(&self, what: &HistoryKind, anew: bool) {
         let HistoryKind::AttemptEnded {
@@ -147,14 +147,14 @@ impl Checks {
         assert!(!together || !won || anew, "the others go on without {task}");
     }
 
-    /// Whether all of these are done.
+    /// Returns true if all of these tasks are done.
     pub fn have_won(&self, role: &RoleSpec, indexes: &[u32]) -> bool {
         indexes
             .iter()
             .all(|index| self.late.won.contains(&TaskId { role: role.name.clone(), index: *index }))
     }
 
-    /// Where an elastic role is made smaller, those who run are the last to go.
+    /// Scaling down an elastic role removes running tasks last.
     fn runners_are_kept(&self, job: &Job, records: &[&HistoryKind]) {
         let scaled = records.iter().find_map(|what| match what {
             HistoryKind::RoleScaled { role, from, to, .. } if to < from => Some(role),
@@ -183,7 +183,7 @@ impl Checks {
         assert!(idle.is_none(), "dropped one that ran and kept {idle:?}");
     }
 
-    /// Where only the cluster takes, no node is avoided for what its programs failed of.
+    /// If only the cluster causes failures, no node is excluded for them.
     fn nodes_are_cleared(&mut self, event: &Event) {
         let now = self.now;
         if let Event::MasterRecovered { .. } = event {
@@ -197,7 +197,7 @@ impl Checks {
         );
     }
 
-    /// Whether everybody whom the job needs is done, and it goes on for those who follow.
+    /// Returns true if the required tasks are done and only followers run.
     fn is_followed(&self, job: &Job) -> bool {
         let roles = job.role_views();
         let view = |role: &RoleSpec| roles.iter().find(|it| it.role == role.name);

@@ -1,9 +1,9 @@
-//! How programs end, and what agents say.
+//! Exits of programs and reports of agents.
 
 use std::collections::BTreeMap;
 use ydl_core::{ContainerId, Endpoint, Event, ProgramExit};
 
-/// How a program ends.
+/// Exit of a program.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Fate {
     Code(i32),
@@ -12,7 +12,7 @@ pub enum Fate {
     WithContainer,
 }
 
-/// What an agent has to say.
+/// Report of an agent.
 #[derive(Clone, Debug)]
 pub enum Report {
     Ready { round: u32 },
@@ -25,7 +25,7 @@ pub enum Report {
 impl Report {
     pub fn event(self, container: ContainerId) -> Event {
         match self {
-            // Its address is its container's name, so that everybody can see who counts on whom.
+            // The address is the container's name, so that checks can see the members.
             Report::Ready { round } => Event::Ready {
                 endpoint: Endpoint { host: container.to_string(), ports: BTreeMap::new() },
                 container,

@@ -11,7 +11,7 @@ use super::{
 use std::collections::{BTreeMap, BTreeSet};
 use ydl_core::{Action, Asks, ContainerExit, ContainerId, Event, Job, JobSpec, Time, job::Mutant};
 
-/// What the cluster has to say.
+/// Message of the cluster.
 #[derive(Clone, Debug)]
 pub enum Item {
     Granted(usize),
@@ -28,14 +28,14 @@ pub struct Shell {
     pub journal: Vec<(Time, Event)>,
     /// Releases that the cluster has not confirmed.
     pub releases: BTreeSet<ContainerId>,
-    /// What the beat on its way says.
+    /// Heartbeat in transit.
     pub beat_sent: (u64, Asks, Vec<ContainerId>),
     acked: u64,
     beat: u64,
-    /// When each agent was last heard, and whether it was called quiet since.
+    /// Last report of each agent, and whether a missed heartbeat was reported since.
     heard: BTreeMap<ContainerId, (u64, bool)>,
     wake_at: Option<u64>,
-    /// Which master this is.
+    /// Generation of the master.
     life: u64,
 }
 

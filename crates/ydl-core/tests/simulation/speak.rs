@@ -1,4 +1,4 @@
-//! What the rendezvous is told: whoever was told to run is over once, and in time.
+//! Notifications of the rendezvous: every attempt ends exactly once, and in time.
 
 use super::checks::Checks;
 use ydl_core::{
@@ -8,7 +8,7 @@ use ydl_core::{
 };
 
 impl Checks {
-    /// Whether a role stands beside others that are the job.
+    /// Returns true if a role is a sidecar of other roles.
     pub fn stands_beside(&self, name: &RoleName) -> bool {
         let role = self.spec.role(name).expect("a role of the job");
         role.is_sidecar() && !self.spec.roles.iter().all(RoleSpec::is_sidecar)
@@ -22,7 +22,7 @@ impl Checks {
         assert!(new && !other, "{} (attempt {}) is over, and was before", run.task, run.attempt);
     }
 
-    /// Those who go on are told of nobody who is gone or done.
+    /// Remaining tasks are not notified of lost or finished members.
     pub fn members_are_there(&self, job: &Job, cluster: &Cluster) {
         let view = job.view();
         let told = |task: &TaskId| {
@@ -45,7 +45,7 @@ impl Checks {
         }
     }
 
-    /// Whoever was told to run, and is not said to be over, may still be heard by its peers.
+    /// Attempts that were told to run and have not been reported as ended.
     pub fn ends_are_said(&mut self, job: &Job, actions: &[Action]) {
         for action in actions {
             if let Action::OrderChanged(container) = action

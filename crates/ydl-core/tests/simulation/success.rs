@@ -1,4 +1,4 @@
-//! When a job has succeeded, written down a second time.
+//! Independent definition of a job's success.
 
 use super::checks::Checks;
 use std::collections::BTreeSet;
@@ -8,7 +8,7 @@ use ydl_core::{
 };
 
 impl Checks {
-    /// Whether the completion rules are fulfilled by what programs have really done.
+    /// Returns true if the actual program exits meet the completion rules.
     pub fn success(&self) -> bool {
         // Those who follow others are waited for, for a while.
         let beside = [Completion::Service, Completion::Follows, Completion::Sidecar];
@@ -35,7 +35,7 @@ impl Checks {
         let tasks = indexes.into_iter().map(|index| TaskId { role: role.name.clone(), index });
         let tasks = tasks.filter(|task| role.elastic.is_none() || !self.dropped.contains(task));
         let (won, rest): (Vec<_>, Vec<_>) = tasks.partition(|task| {
-            // What became of a program after it was given up is nobody's business.
+            // The exit of an abandoned program is irrelevant.
             !self.failures.lost(task) && self.task_succeeded(task)
         });
         if self.is_told(role) {
@@ -63,7 +63,7 @@ impl Checks {
         self.spec.outputs.is_empty() || self.saved.contains(&id)
     }
 
-    /// Where everybody starts again together, those who succeeded did so together.
+    /// If all tasks restart together, successful tasks succeeded in the same round.
     fn same_round(&self, tasks: &[TaskId]) -> bool {
         let job = |role: &RoleSpec| role.restart.scope == RestartScope::Job;
         let rounds: BTreeSet<_> = tasks.iter().map(|task| self.last[task].1).collect();

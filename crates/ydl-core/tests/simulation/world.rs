@@ -1,7 +1,8 @@
-//! The world around a job: a virtual clock, and what happens when.
+//! Simulated environment of a job: a virtual clock and scheduled events.
 //!
-//! `cluster` is the nodes and whoever gives containers on them, `shell` is the master around the core, `agent` the agents and their programs, `chaos` what strikes them, and
-//! `checks` what must hold whatever happens.
+//! `cluster` simulates the nodes and the resource manager, `shell` the master around the core,
+//! `agent` the agents and their programs, `chaos` injects faults, and `checks` verifies the
+//! invariants.
 
 use super::{
     checks::Checks,
@@ -38,7 +39,7 @@ pub struct World {
     next: u64,
 }
 
-/// What happens at some moment.
+/// Event at a point in time.
 #[derive(Clone, Debug)]
 pub enum Happening {
     // Between master and cluster.
@@ -130,7 +131,7 @@ impl World {
         self.shell.check_replay();
     }
 
-    /// Whether nothing of interest can happen any more.
+    /// Returns true if no relevant event is left.
     fn over(&mut self) -> bool {
         let Some(ended) = self.checks.finished_at else {
             let last = self.plan.hostile + PATIENCE;
@@ -172,7 +173,7 @@ impl World {
         if self.calm { Faults::default() } else { self.plan.faults }
     }
 
-    /// Whether a message is struck by a fault that there is.
+    /// Returns true if a fault affects a message.
     pub fn struck(&mut self, fault: bool, percent: u64) -> bool {
         fault && self.random.percent(percent)
     }

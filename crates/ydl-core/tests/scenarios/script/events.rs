@@ -1,4 +1,4 @@
-//! The words for what happens to a job.
+//! Events in scenario scripts.
 
 use std::collections::BTreeMap;
 use ydl_core::{
@@ -6,7 +6,7 @@ use ydl_core::{
     spec::Resources,
 };
 
-/// What happens. Agents answer with the round that their standing order names, unless the line has another.
+/// Parses an event. Agents report the round of their standing order, unless the line has another.
 pub fn event(words: &[&str], round: u32) -> Event {
     let at = |n: usize| words.get(n).copied().unwrap_or("");
     let rest = |n: usize| words.get(n..).unwrap_or_default().join(" ");

@@ -1,8 +1,8 @@
-//! The words for what the core says.
+//! Orders in scenario output.
 
 use ydl_core::{Cluster, Order};
 
-/// What an agent is told.
+/// Formats an order.
 pub fn ordered(order: &Order) -> String {
     match order {
         Order::Wait { round, task, .. } => format!("wait as {task} for round {round}"),
@@ -24,7 +24,7 @@ pub fn ordered(order: &Order) -> String {
     }
 }
 
-/// Who is in a round, role by role.
+/// Formats the members of a round by role.
 pub fn members(cluster: &Cluster) -> String {
     let known = |hosts: usize, all: u32| {
         if hosts == 0 { String::new() } else { format!(" at {hosts} of {all} addresses") }

@@ -1,4 +1,4 @@
-//! The words for what a job is: its roles, its waits, its data.
+//! Job specifications in scenario scripts: roles, timeouts, inputs and outputs.
 
 use crate::builder::builder as plain;
 use ydl_core::{
@@ -9,7 +9,7 @@ use ydl_core::{
     },
 };
 
-/// Whether the line specifies the job; then the builder has it.
+/// Applies a specification line to the builder; returns false for other lines.
 pub fn specified(builder: &mut JobSpecBuilder, words: &[&str]) -> bool {
     match words[0] {
         "framework" => builder.framework = words[1].parse().expect("a framework"),

@@ -16,7 +16,7 @@ use ydl_core::{
 #[derive(Debug)]
 pub struct Program {
     pub round: u32,
-    /// Which of its planned ends is the one that counts.
+    /// Index of the planned exit that applies.
     pub plan: u64,
     pub stopping: bool,
 }

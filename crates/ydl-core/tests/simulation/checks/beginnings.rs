@@ -1,10 +1,10 @@
-//! Who begins after others does, and what stands beside a job after the job.
+//! Start order: dependencies, and sidecars after their job.
 
 use super::Checks;
 use ydl_core::{Job, RoleName, TaskId, view::TaskState};
 
 impl Checks {
-    /// Which roles have begun, where others wait for that: every task has run, or is over.
+    /// Roles with dependents that have started: every task has run or finished.
     pub(super) fn watch_beginnings(&mut self, job: &Job) {
         let spec = self.spec.clone();
         let waited = |name: &RoleName| spec.roles.iter().any(|role| role.depends_on.contains(name));
@@ -16,7 +16,7 @@ impl Checks {
             let mut own = tasks.iter().filter(|task| task.task.role == role.name);
             let begun = own.all(|task| match task.state {
                 TaskState::Succeeded | TaskState::Failed | TaskState::Stopped => true,
-                // One that was dropped leaves; nobody waits for it.
+                // A dropped task is not waited for.
                 TaskState::Stopping => true,
                 _ => self.last.contains_key(&task.task),
             });
@@ -26,7 +26,7 @@ impl Checks {
         }
     }
 
-    /// Who begins after others does.
+    /// Dependent roles start after their dependencies.
     pub(super) fn comes_after_others(&self, task: &TaskId) {
         let mut roles = self.spec.roles.iter();
         let spec = roles.find(|spec| spec.name == task.role);

@@ -1,4 +1,4 @@
-//! What is said of an end is true: of an attempt's, and of the job's.
+//! Reported endings of attempts and of the job are true.
 
 use super::{super::count::counts, Checks};
 use ydl_core::{
@@ -6,7 +6,7 @@ use ydl_core::{
 };
 
 impl Checks {
-    /// A new master gives nobody up whom the old one had heard, for what nobody could do without a master.
+    /// A recovered master does not time out agents for the time without a master.
     pub(super) fn no_fault_of_theirs(&self, event: &Event, actions: &[Action]) {
         let Event::MasterRecovered { live } = event else {
             return;
@@ -50,7 +50,7 @@ impl Checks {
         }
     }
 
-    /// How the job ends is decided: it must be so.
+    /// The decided outcome is justified.
     pub(super) fn decided(&self, outcome: &Outcome) {
         match outcome {
             Outcome::Succeeded => assert!(self.success(), "success without success"),

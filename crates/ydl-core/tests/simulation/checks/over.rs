@@ -1,4 +1,4 @@
-//! When a job is over: everything is given back, and nothing runs.
+//! A finished job has released every container, and no program runs.
 
 use super::{
     super::{cluster::Container, shell::Shell},

@@ -1,4 +1,4 @@
-//! Where programs run, in which rounds, and who is counted on.
+//! Running programs, their rounds and members.
 
 use super::{super::cluster::Container, Checks};
 use std::sync::Arc;
@@ -44,7 +44,7 @@ impl Checks {
         self.rounds.insert(run.round, run.cluster.clone());
         self.sizes_are_right(None, &run.cluster);
         for role in &self.spec.roles {
-            // Those who follow do without what nobody needs any more.
+            // Followers continue without tasks that are not needed.
             let spare = self.late.followed && role.completion == Completion::Service;
             if role.tolerate > 0 || role.completion == Completion::Any || spare || role.is_sidecar()
             {
@@ -76,7 +76,7 @@ impl Checks {
             let complete = role.tolerate == 0 && role.completion != Completion::Any;
             complete && role.restart.scope == RestartScope::Job && !self.is_told(role)
         };
-        // Those who follow others may begin a round of their own beside what is left of an older one.
+        // Followers continue without tasks that are not needed.
         let alone = [Completion::Follows, Completion::Sidecar].contains(&self.completion(task));
         let mut roles = self.spec.roles.iter().filter(|role| !role.is_sidecar());
         if self.spec.gang.together && !alone && roles.all(whole) {

@@ -1,4 +1,4 @@
-//! What the master hears: the cluster by its beats, agents by their reports, and what it notices not to hear.
+//! Input of the master: heartbeats of the cluster, reports of agents, and missed heartbeats.
 
 use super::{
     super::{
