@@ -222,8 +222,8 @@ impl fmt::Display for Ending {
             Ending::Preempted => write!(f, "was preempted by the cluster"),
             Ending::Lost => write!(f, "was lost with its container"),
             Ending::NodeFault { reason: why } => write!(f, "could not run on its node: {why}"),
-            Ending::HeartbeatTimeout { silent_for: quiet } => {
-                write!(f, "sent no heartbeat for {quiet}")
+            Ending::HeartbeatTimeout { silent_for } => {
+                write!(f, "sent no heartbeat for {silent_for}")
             }
             Ending::TimedOut { timeout: wait, after } => match wait {
                 TimeoutKind::Launch => write!(f, "had no container running after {after}"),

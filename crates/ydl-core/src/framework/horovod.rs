@@ -54,7 +54,7 @@ impl FrameworkProfile for Horovod {
     }
 
     fn configure(&self, context: &ProcessContext<'_>) -> ProcessConfig {
-        let ProcessContext { cluster, task, local, elastic, rendezvous_port: door, .. } = context;
+        let ProcessContext { cluster, task, local, elastic, rendezvous_port, .. } = context;
         let role = cluster.role(task.role.as_str());
         let each = role.map_or(1, |member| member.processes);
         // Processes with this local rank, one of each task that has enough processes.
@@ -82,7 +82,7 @@ impl FrameworkProfile for Horovod {
             true => set("ELASTIC", "1".to_owned()),
             false => set("GLOO_TIMEOUT_SECONDS", TIMEOUT_SECONDS.to_string()),
         }
-        if let Some(port) = door {
+        if let Some(port) = rendezvous_port {
             set("GLOO_RENDEZVOUS_ADDR", "127.0.0.1".to_owned());
             set("GLOO_RENDEZVOUS_PORT", port.to_string());
         }

@@ -233,35 +233,35 @@ impl Framework {
         let mut own = builder.clone();
         own.roles.retain(|role| !role.is_sidecar());
         let builder = &own;
-        let complaint = |key: &str, what: String, hint: &str| SpecIssue {
+        let issue = |key: &str, message: String, hint: &str| SpecIssue {
             key: key.to_owned(),
-            message: what,
+            message,
             hint: Some(hint.to_owned()),
         };
         let mut all = Vec::new();
         for role in &builder.roles {
             if role.processes > 1 && !needs.supports_processes() {
                 let key = format!("roles.{}.processes", role.name);
-                let what = format!("a task of framework `{self}` is one process");
-                all.push(complaint(&key, what, "raise `instances` instead"));
+                let message = format!("a task of framework `{self}` is one process");
+                all.push(issue(&key, message, "raise `instances` instead"));
             }
         }
         all.extend(needs.issues(builder));
         if needs.starts_together() && !builder.gang.together {
-            let what = format!("{} must start together", needs.label());
+            let message = format!("{} must start together", needs.label());
             let hint = "leave `gang` out, or set `together: true`";
-            all.push(complaint("gang", what, hint));
+            all.push(issue("gang", message, hint));
         }
         if builder.cluster_flags && !needs.supports_flags() {
-            let what = "only TensorFlow programs have such flags".to_owned();
+            let message = "only TensorFlow programs have such flags".to_owned();
             let hint = "leave it out, or set `framework: tensorflow`";
-            all.push(complaint("cluster_flags", what, hint));
+            all.push(issue("cluster_flags", message, hint));
         }
         let mut elastic = builder.roles.iter().filter(|role| role.elastic.is_some());
         if let (Option::None, Some(role)) = (needs.resize_policy(), elastic.next()) {
             let key = format!("roles.{}.instances", role.name);
-            let what = format!("the number of {} cannot change while they run", needs.label());
-            all.push(complaint(&key, what, "set `instances` to one number"));
+            let message = format!("the number of {} cannot change while they run", needs.label());
+            all.push(issue(&key, message, "set `instances` to one number"));
         }
         all
     }

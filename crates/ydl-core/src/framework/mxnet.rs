@@ -69,26 +69,34 @@ impl FrameworkProfile for Mxnet {
                 .find(|role| role.name.as_str() == name)
                 .map_or(0, |role| role.instances)
         };
-        let mut add = |key: &str, what: String, hint: &str| {
-            all.push(SpecIssue { key: key.to_owned(), message: what, hint: Some(hint.to_owned()) });
+        let mut add = |key: &str, message: String, hint: &str| {
+            all.push(SpecIssue { key: key.to_owned(), message, hint: Some(hint.to_owned()) });
         };
         if count(WORKER) == 0 {
-            let what = "an MXNet job needs the role `worker`".to_string();
-            add("roles", what, "roles: {worker: {instances: 2, run: …}, server: {instances: 2}}");
+            let message = "an MXNet job needs the role `worker`".to_string();
+            add(
+                "roles",
+                message,
+                "roles: {worker: {instances: 2, run: …}, server: {instances: 2}}",
+            );
         }
         if count(SERVER) == 0 {
-            let what = "an MXNet job needs the role `server`".to_string();
-            add("roles", what, "add `server: {instances: 1}`; it runs the worker's command");
+            let message = "an MXNet job needs the role `server`".to_string();
+            add("roles", message, "add `server: {instances: 1}`; it runs the worker's command");
         }
         if count(SCHEDULER) > 1 {
-            let what = format!("an MXNet job has one scheduler, not {}", count(SCHEDULER));
-            add("roles.scheduler.instances", what, "leave the role out: ydl is the scheduler");
+            let message = format!("an MXNet job has one scheduler, not {}", count(SCHEDULER));
+            add("roles.scheduler.instances", message, "leave the role out: ydl is the scheduler");
         }
         for role in &builder.roles {
             let known = [WORKER, SERVER, SCHEDULER].contains(&role.name.as_str());
             if !known {
-                let what = format!("MXNet has no role `{}`", role.name);
-                add(&format!("roles.{}", role.name), what, "its roles are `worker` and `server`");
+                let message = format!("MXNet has no role `{}`", role.name);
+                add(
+                    &format!("roles.{}", role.name),
+                    message,
+                    "its roles are `worker` and `server`",
+                );
             }
             let key = format!("roles.{}.restart.scope", role.name);
             match (role.restart.scope, role.name.as_str()) {
@@ -121,7 +129,7 @@ impl FrameworkProfile for Mxnet {
     }
 
     fn configure(&self, context: &ProcessContext<'_>) -> ProcessConfig {
-        let ProcessContext { cluster, task, attempt, rendezvous_port: door, .. } = context;
+        let ProcessContext { cluster, task, attempt, rendezvous_port, .. } = context;
         let port = |endpoint: &Endpoint| endpoint.ports.get(PORT).copied().unwrap_or(0).to_string();
         let mut env = BTreeMap::new();
         let mut set = |name: &str, value: String| {
@@ -138,9 +146,9 @@ impl FrameworkProfile for Mxnet {
         if let Some(root) = root {
             set("DMLC_PS_ROOT_URI", root.host.clone());
             set("DMLC_PS_ROOT_PORT", port(root));
-        } else if let Some(door) = door {
+        } else if let Some(rendezvous_port) = rendezvous_port {
             set("DMLC_PS_ROOT_URI", "127.0.0.1".to_owned());
-            set("DMLC_PS_ROOT_PORT", door.to_string());
+            set("DMLC_PS_ROOT_PORT", rendezvous_port.to_string());
         }
         if let Some(own) = cluster.endpoint(task) {
             set("DMLC_NODE_HOST", own.host.clone());

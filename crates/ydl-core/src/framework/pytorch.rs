@@ -41,7 +41,7 @@ impl FrameworkProfile for Pytorch {
     }
 
     fn configure(&self, context: &ProcessContext<'_>) -> ProcessConfig {
-        let ProcessContext { cluster, task, local, rendezvous_port: door, .. } = context;
+        let ProcessContext { cluster, task, local, rendezvous_port, .. } = context;
         let (first, group) = (cluster.first_process_rank(task), cluster.rank(task));
         let role = cluster.role(task.role.as_str());
         let (instances, each) = role.map_or((0, 1), |member| (member.instances, member.processes));
@@ -59,7 +59,7 @@ impl FrameworkProfile for Pytorch {
         set("ROLE_NAME", task.role.to_string());
         set("ROLE_RANK", (cluster.role_rank(task) * each + local).to_string());
         set("ROLE_WORLD_SIZE", (instances * each).to_string());
-        if let Some(port) = door {
+        if let Some(port) = rendezvous_port {
             set("MASTER_ADDR", "127.0.0.1".to_owned());
             set("MASTER_PORT", port.to_string());
             // torch compares with this exact text; otherwise rank 0 would run the store.

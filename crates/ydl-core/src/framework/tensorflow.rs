@@ -83,43 +83,43 @@ impl FrameworkProfile for Tensorflow {
             let role = roles.find(|role| role.name.as_str() == name);
             role.map_or(0, |role| role.instances)
         };
-        let mut add = |key: &str, what: String, hint: &str| {
-            all.push(SpecIssue { key: key.to_owned(), message: what, hint: Some(hint.to_owned()) });
+        let mut add = |key: &str, message: String, hint: &str| {
+            all.push(SpecIssue { key: key.to_owned(), message, hint: Some(hint.to_owned()) });
         };
         if [WORKER, CHIEF, MASTER, EVALUATOR].into_iter().all(|name| count(name) == 0) {
-            let what =
+            let message =
                 "a TensorFlow job needs the role `worker`, `chief` or `evaluator`".to_owned();
-            add("roles", what, "roles: {worker: {instances: 2, run: …}}");
+            add("roles", message, "roles: {worker: {instances: 2, run: …}}");
         }
         for name in [CHIEF, MASTER, EVALUATOR, TENSORBOARD] {
             if count(name) > 1 {
-                let what = format!("a TensorFlow job has one {name}, not {}", count(name));
+                let message = format!("a TensorFlow job has one {name}, not {}", count(name));
                 let hint = match name {
                     EVALUATOR | TENSORBOARD => "leave `instances` out",
                     _ => "leave `instances` out; the others are workers",
                 };
-                add(&format!("roles.{name}.instances"), what, hint);
+                add(&format!("roles.{name}.instances"), message, hint);
             }
         }
         if count(CHIEF) > 0 && count(MASTER) > 0 {
-            let what = "`master` is an older name of `chief`: a job has one of them".to_owned();
-            add("roles.master", what, "leave out one of the two roles");
+            let message = "`master` is an older name of `chief`: a job has one of them".to_owned();
+            add("roles.master", message, "leave out one of the two roles");
         }
         let flagged = builder.cluster_flags;
         for role in &builder.roles {
             let name = role.name.as_str();
             let key = format!("roles.{name}");
             if !ROLES.contains(&name) {
-                let what = format!("TensorFlow has no role `{name}`");
+                let message = format!("TensorFlow has no role `{name}`");
                 let hint = "its roles are `chief`, `worker`, `ps`, `evaluator` and `tensorboard`";
-                add(&key, what, hint);
+                add(&key, message, hint);
             } else if flagged && ![PS, WORKER].contains(&name) {
-                let what = format!("flags support only `ps` and `worker`, not `{name}`");
-                add(&key, what, "leave `cluster_flags` out: `TF_CONFIG` names all roles");
+                let message = format!("flags support only `ps` and `worker`, not `{name}`");
+                add(&key, message, "leave `cluster_flags` out: `TF_CONFIG` names all roles");
             }
             if flagged && matches!(role.command, Command::Shell(_)) {
-                let what = "a script gets no flags".to_owned();
-                add(&format!("{key}.shell"), what, "use `run`");
+                let message = "a script gets no flags".to_owned();
+                add(&format!("{key}.shell"), message, "use `run`");
             }
         }
         all

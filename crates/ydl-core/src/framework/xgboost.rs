@@ -29,7 +29,7 @@ impl FrameworkProfile for Xgboost {
     }
 
     fn configure(&self, context: &ProcessContext<'_>) -> ProcessConfig {
-        let ProcessContext { cluster, task, attempt, rendezvous_port: door, .. } = context;
+        let ProcessContext { cluster, task, attempt, rendezvous_port, .. } = context;
         let mut env = BTreeMap::new();
         let mut set = |name: &str, value: String| {
             env.insert(name.to_owned(), value);
@@ -39,7 +39,7 @@ impl FrameworkProfile for Xgboost {
         let rank = cluster.rank(task).to_string();
         set("DMLC_TASK_ID", rank.clone());
         set("dmlc_task_id", rank);
-        if let Some(port) = door {
+        if let Some(port) = rendezvous_port {
             for (uri, number) in [
                 ("DMLC_TRACKER_URI", "DMLC_TRACKER_PORT"),
                 ("dmlc_tracker_uri", "dmlc_tracker_port"),

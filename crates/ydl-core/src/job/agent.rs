@@ -92,7 +92,7 @@ impl Job {
         if round != task.round {
             return;
         }
-        let what = HistoryKind::AttemptStarted {
+        let kind = HistoryKind::AttemptStarted {
             task: self.id(key),
             attempt: task.attempt,
             round,
@@ -101,7 +101,7 @@ impl Job {
         };
         let phase = Phase::Running { on: on.clone(), since: self.now };
         self.set_phase(key, phase);
-        self.record(what, out);
+        self.record(kind, out);
     }
 
     pub(super) fn on_exited(
@@ -165,11 +165,11 @@ impl Job {
 
     /// Waits for the exit of a container that its node is ending; that exit is the cause.
     fn await_container_exit(&mut self, key: TaskKey, container: &ContainerId) {
-        let deadlines = &self.spec.timeouts;
+        let timeouts = &self.spec.timeouts;
         let phase = Phase::Releasing {
             on: container.clone(),
             since: self.now,
-            until: self.now + (deadlines.grace + deadlines.stop),
+            until: self.now + (timeouts.grace + timeouts.stop),
             then: NextStep::Diagnose,
         };
         self.set_phase(key, phase);

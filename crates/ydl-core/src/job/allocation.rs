@@ -46,8 +46,8 @@ impl Job {
         let Some(pending) = self.pending_rounds.get(&round) else {
             return;
         };
-        let deadlines = &self.spec.timeouts;
-        let allocation = pending.asking_since.map(|at| at + deadlines.allocation);
+        let timeouts = &self.spec.timeouts;
+        let allocation = pending.asking_since.map(|at| at + timeouts.allocation);
         let hold = pending.holding_since.map(|at| at + self.spec.gang.hold);
         let waits = [allocation, hold].into_iter().flatten();
         let waits = waits.filter(|_| !self.mutant.is(Mutant::NeverReleasesGang));
@@ -90,8 +90,8 @@ impl Job {
     /// Releases the containers of an incomplete gang, which block other jobs, and asks again later.
     fn release_gang(&mut self, round: u32, tries: u32, missing: String, out: &mut Vec<Action>) {
         let backoff = self.spec.gang.backoff.delay(tries);
-        let what = HistoryKind::GangReleased { tries, backoff, missing };
-        self.record(what, out);
+        let kind = HistoryKind::GangReleased { tries, backoff, missing };
+        self.record(kind, out);
         let now = self.now;
         let until = now + backoff;
         let members = self.pending_rounds.get(&round).map(|it| it.members.clone());
@@ -138,16 +138,16 @@ impl Job {
             self.wanted_tasks(),
             missing.join(", "),
         );
-        if let Some(avoided) = self.describe_excluded() {
-            text += &format!("; {avoided}");
+        if let Some(excluded) = self.describe_excluded() {
+            text += &format!("; {excluded}");
         }
         text
     }
 
     /// Describes the excluded nodes, if any.
     pub(super) fn describe_excluded(&self) -> Option<String> {
-        let avoided = self.nodes.excluded();
-        let names: Vec<_> = avoided.iter().map(|node| format!("`{node}`")).collect();
+        let excluded = self.nodes.excluded();
+        let names: Vec<_> = excluded.iter().map(|node| format!("`{node}`")).collect();
         (!names.is_empty()).then(|| format!("excluded nodes: {}", names.join(", ")))
     }
 

@@ -167,7 +167,7 @@ impl Job {
                 self.suspect(key, cause);
             }
             Verdict::FailJob => {
-                let suspected = self.suspicion.as_ref().map(|doubt| doubt.cause.clone());
+                let suspected = self.suspicion.as_ref().map(|suspicion| suspicion.cause.clone());
                 let cause = suspected.unwrap_or_else(|| self.cause(key, ending.clone()));
                 self.leave_pending_round(key);
                 self.roles[key.role].failed += 1;
@@ -341,7 +341,7 @@ impl Job {
             return;
         };
         let exit = task.exit.as_ref();
-        let what = HistoryKind::AttemptEnded {
+        let kind = HistoryKind::AttemptEnded {
             task: self.id(key),
             attempt: task.attempt,
             round: task.round,
@@ -352,7 +352,7 @@ impl Job {
             peak_memory_mib: exit.map_or(0, |exit| exit.peak_memory_mib),
             stderr_tail: exit.map(|exit| exit.stderr_tail.clone()).unwrap_or_default(),
         };
-        self.record(what, out);
+        self.record(kind, out);
     }
 
     pub(super) fn cause(&self, key: TaskKey, ending: Ending) -> Cause {

@@ -45,9 +45,9 @@ impl Job {
 
     /// Returns the task that a grant is for, if one still waits for it.
     fn asked_task(&self, grant: &Grant) -> Option<TaskKey> {
-        let avoided =
+        let excluded =
             self.nodes.is_excluded(&grant.node) && !self.mutant.is(Mutant::UsesExcludedNodes);
-        if self.stage != Stage::Active || avoided {
+        if self.stage != Stage::Active || excluded {
             return None;
         }
         let mut roles = self.spec.roles.iter();
@@ -142,9 +142,9 @@ impl Job {
             return ContainerFate::Ended;
         }
         let on = self.task(key).phase.container();
-        let heard =
+        let has_reported =
             on.and_then(|on| self.held.get(on)).is_some_and(|held| held.silent_since.is_none());
-        if heard { ContainerFate::AgentAlive } else { ContainerFate::Unknown }
+        if has_reported { ContainerFate::AgentAlive } else { ContainerFate::Unknown }
     }
 
     pub(super) fn on_preemption_warned(&mut self, container: &ContainerId, out: &mut Vec<Action>) {
@@ -174,8 +174,8 @@ impl Job {
     /// reports as alive are kept. No agent has reported yet, and pending actions of the old master
     /// may not have been executed.
     pub(super) fn on_master_recovered(&mut self, live: Vec<ContainerId>, out: &mut Vec<Action>) {
-        let what = HistoryKind::MasterRecovered { live: live.len() as u32 };
-        self.record(what, out);
+        let kind = HistoryKind::MasterRecovered { live: live.len() as u32 };
+        self.record(kind, out);
         let live: BTreeSet<_> = live.into_iter().collect();
         let unowned: Vec<_> = live.iter().filter(|it| !self.holds(it)).cloned().collect();
         self.restart_waits();

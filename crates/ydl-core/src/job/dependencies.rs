@@ -51,8 +51,8 @@ impl Job {
     pub(super) fn is_starved(&self) -> bool {
         let roles = || self.spec.roles.iter().zip(&self.roles).enumerate();
         // Followers need not end before other roles.
-        let beside = [Completion::Service, Completion::Follows, Completion::Sidecar];
-        let ends = |spec: &RoleSpec| !beside.contains(&spec.completion);
+        let optional = [Completion::Service, Completion::Follows, Completion::Sidecar];
+        let ends = |spec: &RoleSpec| !optional.contains(&spec.completion);
         let needed = |at: usize, spec: &RoleSpec| ends(spec) || self.blocks_others(at);
         let mut relevant = roles().filter(|(at, (spec, _))| needed(*at, spec)).peekable();
         let asks = |role: &RoleState| !role.asked.is_empty();

@@ -201,8 +201,8 @@ impl Job {
     pub(super) fn describe_elastic(&self) -> Vec<String> {
         let roles = 0..self.roles.len();
         let elastic = roles.filter_map(|role| Some((role, self.range(role)?)));
-        let said = elastic.filter_map(|(role, range)| self.describe_role(role, range));
-        said.collect()
+        let descriptions = elastic.filter_map(|(role, range)| self.describe_role(role, range));
+        descriptions.collect()
     }
 
     fn describe_role(&self, role: usize, range: Range) -> Option<String> {
@@ -296,9 +296,9 @@ impl Job {
     }
 
     fn role_meets_minimum(&self, role: usize, more: u32) -> bool {
-        let least = self.range(role).map_or(0, |range| range.min);
+        let minimum = self.range(role).map_or(0, |range| range.min);
         // A finished role needs no further tasks and admits none.
-        self.members_in_round(role) + more >= least
+        self.members_in_round(role) + more >= minimum
             || self.is_through(role)
             || self.has_succeeded(role)
     }
@@ -330,8 +330,8 @@ impl Job {
     /// Updates the rendezvous after a success: a later re-rendezvous of the peers excludes the task
     /// and waits for no others.
     pub(super) fn continue_without_finished(&mut self, role: usize, out: &mut Vec<Action>) {
-        let told = self.is_notified(role) && self.roles[role].runs() > 0;
-        if told && self.meets_minimum(None, 0) {
+        let notified = self.is_notified(role) && self.roles[role].runs() > 0;
+        if notified && self.meets_minimum(None, 0) {
             let cluster = self.members(role);
             self.report_retired(out);
             out.push(Action::MembersChanged(cluster));

@@ -141,8 +141,8 @@ impl Job {
 
     /// Decides the outcome, and stops what still runs.
     pub(super) fn begin_ending(&mut self, outcome: Outcome, out: &mut Vec<Action>) {
-        let what = HistoryKind::JobEnding { outcome: outcome.clone() };
-        self.record(what, out);
+        let kind = HistoryKind::JobEnding { outcome: outcome.clone() };
+        self.record(kind, out);
         self.stage = Stage::Ending(outcome);
         self.timers.clear();
         self.pending_rounds.clear();
@@ -199,9 +199,9 @@ impl Job {
     }
 
     pub(super) fn record_stopped(&self, key: TaskKey, out: &mut Vec<Action>) {
-        let what =
+        let kind =
             HistoryKind::AttemptStopped { task: self.id(key), attempt: self.task(key).attempt };
-        self.record(what, out);
+        self.record(kind, out);
     }
 
     /// Releases containers that still stop, without waiting for the grace period.
@@ -218,8 +218,8 @@ impl Job {
         let Stage::Ending(outcome) = self.stage.clone() else {
             return;
         };
-        let what = HistoryKind::JobFinished { outcome: outcome.clone() };
-        self.record(what, out);
+        let kind = HistoryKind::JobFinished { outcome: outcome.clone() };
+        self.record(kind, out);
         self.report_retired(out);
         self.stage = Stage::Finished(outcome.clone());
         self.timers.clear();

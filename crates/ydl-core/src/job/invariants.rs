@@ -80,11 +80,11 @@ impl Job {
                 let one = task.phase.share();
                 share = share.with(RoundCounts::default(), one);
             }
-            assert_eq!(share, pending.share, "a gathering knows its numbers");
+            assert_eq!(share, pending.share, "the counts of a pending round are consistent");
             assert_eq!(
                 pending.asking_since.is_some(),
                 pending.share.asked > 0 && self.lacks_containers(pending),
-                "a gathering that cannot do without what it asks for has a deadline"
+                "a pending round that lacks required containers has a timeout"
             );
             let runs = self.roles.iter().any(|role| role.runs() > 0);
             assert!(

@@ -273,8 +273,8 @@ impl Job {
         }
     }
 
-    fn record(&self, what: HistoryKind, out: &mut Vec<Action>) {
-        out.push(Action::Record(HistoryEvent { at: self.now, kind: what }));
+    fn record(&self, kind: HistoryKind, out: &mut Vec<Action>) {
+        out.push(Action::Record(HistoryEvent { at: self.now, kind }));
     }
 
     fn id(&self, key: TaskKey) -> TaskId {

@@ -20,7 +20,7 @@ pub(super) struct Nodes {
     count: u32,
     /// Failures of programs on each node, whatever their cause.
     failures: BTreeMap<NodeName, u32>,
-    avoided: BTreeMap<NodeName, Time>,
+    excluded: BTreeMap<NodeName, Time>,
     /// Nodes that some role requires; they are never excluded.
     needed: BTreeSet<NodeName>,
 }
@@ -35,20 +35,20 @@ pub(super) struct NodeCharge {
 
 impl Nodes {
     pub(super) fn is_excluded(&self, node: &NodeName) -> bool {
-        self.avoided.contains_key(node)
+        self.excluded.contains_key(node)
     }
 
     pub(super) fn excluded(&self) -> Vec<NodeName> {
-        self.avoided.keys().cloned().collect()
+        self.excluded.keys().cloned().collect()
     }
 
     pub(super) fn next_readmission(&self) -> Option<Time> {
-        self.avoided.values().min().copied()
+        self.excluded.values().min().copied()
     }
 
     /// Returns the nodes whose exclusion has expired.
     fn expired(&self, now: Time) -> Vec<NodeName> {
-        let up = self.avoided.iter().filter(|(_, until)| **until <= now);
+        let up = self.excluded.iter().filter(|(_, until)| **until <= now);
         up.map(|(node, _)| node.clone()).collect()
     }
 }
@@ -57,9 +57,9 @@ impl Job {
     /// Readmits nodes if too few are left, in the order of their expiry.
     pub(super) fn on_nodes_counted(&mut self, nodes: u32, out: &mut Vec<Action>) {
         self.nodes.count = nodes;
-        let most = self.max_excluded();
-        while self.nodes.avoided.len() > most {
-            let soonest = self.nodes.avoided.iter().min_by_key(|(_, until)| **until);
+        let limit = self.max_excluded();
+        while self.nodes.excluded.len() > limit {
+            let soonest = self.nodes.excluded.iter().min_by_key(|(_, until)| **until);
             let Some(node) = soonest.map(|(node, _)| node.clone()) else {
                 break;
             };
@@ -88,7 +88,7 @@ impl Job {
     }
 
     fn readmit(&mut self, node: NodeName, out: &mut Vec<Action>) {
-        self.nodes.avoided.remove(&node);
+        self.nodes.excluded.remove(&node);
         self.record(HistoryKind::NodeReadmitted { node }, out);
     }
 
@@ -115,17 +115,17 @@ impl Job {
                 (*failures >= self.spec.node_exclusion.failures).then(failed)
             }
         };
-        let full = self.nodes.avoided.len() >= self.max_excluded();
+        let full = self.nodes.excluded.len() >= self.max_excluded();
         let spared = full || self.nodes.needed.contains(node) || self.nodes.is_excluded(node);
-        let Some(because) = guilty.filter(|_| !spared) else {
+        let Some(reason) = guilty.filter(|_| !spared) else {
             return Some(NodeCharge { node: node.clone(), until: None });
         };
         let until = self.now + self.spec.node_exclusion.timeout;
         self.nodes.failures.remove(node);
-        self.nodes.avoided.insert(node.clone(), until);
+        self.nodes.excluded.insert(node.clone(), until);
         self.timers.arm(Timer::Readmission, self.nodes.next_readmission());
-        let what = HistoryKind::NodeExcluded { node: node.clone(), until, reason: because };
-        self.record(what, out);
+        let kind = HistoryKind::NodeExcluded { node: node.clone(), until, reason };
+        self.record(kind, out);
         Some(NodeCharge { node: node.clone(), until: Some(until) })
     }
 
@@ -134,7 +134,7 @@ impl Job {
         let node = &mark.node;
         if let Some(failures) = self.nodes.failures.get_mut(node) {
             *failures = failures.saturating_sub(1);
-        } else if mark.until.is_some() && self.nodes.avoided.get(node).copied() == mark.until {
+        } else if mark.until.is_some() && self.nodes.excluded.get(node).copied() == mark.until {
             let failures = self.spec.node_exclusion.failures.saturating_sub(1);
             self.nodes.failures.insert(node.clone(), failures);
             self.readmit(node.clone(), out);

@@ -215,7 +215,7 @@ impl Job {
             self.task_mut(*key).pending = None;
         }
         let (ready, late) = self.partition_ready(&pending);
-        let because = ready.first().copied();
+        let trigger = ready.first().copied();
         if let Some((role, _)) = pending.newcomers
             && self.is_notified(role)
         {
@@ -223,13 +223,13 @@ impl Job {
             self.admit(role, ready, out);
             return;
         }
-        match (pending.newcomers, because) {
-            (Some((role, RestartScope::Role)), Some(because)) => {
-                self.restart_round(Some(role), (because, RestartCause::TaskJoined), out);
+        match (pending.newcomers, trigger) {
+            (Some((role, RestartScope::Role)), Some(trigger)) => {
+                self.restart_round(Some(role), (trigger, RestartCause::TaskJoined), out);
                 return;
             }
-            (Some((_, RestartScope::Job)), Some(because)) => {
-                self.restart_round(None, (because, RestartCause::TaskJoined), out);
+            (Some((_, RestartScope::Job)), Some(trigger)) => {
+                self.restart_round(None, (trigger, RestartCause::TaskJoined), out);
                 return;
             }
             (Some((_, RestartScope::Task)) | None, _) | (_, None) => {}

@@ -221,7 +221,7 @@ impl Job {
         }
         let mut waits = Vec::new();
         for (at, (spec, role)) in self.spec.roles.iter().zip(&self.roles).enumerate() {
-            for (state, what) in WAITS {
+            for (state, kind) in WAITS {
                 let tasks = role.count(state);
                 if tasks > 0 && state == TaskState::Asked && self.waits_for_job_start(at) {
                     waits.push(format!("{tasks} × `{}` for the job to start", spec.name));
@@ -231,38 +231,38 @@ impl Job {
                     let after = after.join(", ");
                     waits.push(format!("{tasks} × `{}` for {after} to run", spec.name));
                 } else if tasks > 0 {
-                    waits.push(format!("{tasks} × `{}` {what}", spec.name));
+                    waits.push(format!("{tasks} × `{}` {kind}", spec.name));
                 }
             }
         }
         let running = self.roles.iter().map(|role| role.count(TaskState::Running));
         let running: u32 = running.sum();
         let (ready, of) = self.ready_counts();
-        let mut said = Vec::new();
+        let mut parts = Vec::new();
         if of > 0 {
             let mut some = format!("{ready} of {} ready", counted(of, "task"));
             let missing = self.not_ready();
             if ready > 0 && !missing.is_empty() {
                 some += &format!(", not yet {}", self.name_some(&missing));
             }
-            said.push(some);
+            parts.push(some);
         }
         if running > 0 || of == 0 {
-            said.push(format!("{} running", counted(running, "task")));
+            parts.push(format!("{} running", counted(running, "task")));
         }
-        said.extend(self.describe_elastic());
-        said.extend(self.describe_awaited_peers());
-        if let Some(doubt) = &self.suspicion {
-            let cause = &doubt.cause;
-            said.push(format!("{cause}, and the job fails unless a peer was lost"));
+        parts.extend(self.describe_elastic());
+        parts.extend(self.describe_awaited_peers());
+        if let Some(suspicion) = &self.suspicion {
+            let cause = &suspicion.cause;
+            parts.push(format!("{cause}, and the job fails unless a peer was lost"));
         }
         if !waits.is_empty() {
-            said.push(format!("waiting: {}", waits.join(", ")));
+            parts.push(format!("waiting: {}", waits.join(", ")));
         }
         if !self.asks().asks.is_empty() {
-            said.extend(self.describe_excluded());
+            parts.extend(self.describe_excluded());
         }
-        said.join("; ")
+        parts.join("; ")
     }
 }
 

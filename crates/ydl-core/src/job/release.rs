@@ -106,11 +106,11 @@ impl Job {
     /// itself. Every response from now on tells it to stop.
     fn stopped_by(&self, container: &ContainerId) -> Time {
         let d = &self.spec.timeouts;
-        let quiet = self.held.get(container).and_then(|held| held.silent_since);
-        let heard = quiet.map_or(self.now, |since| since.min(self.now));
-        let silence =
+        let silent_since = self.held.get(container).and_then(|held| held.silent_since);
+        let last_report = silent_since.map_or(self.now, |since| since.min(self.now));
+        let heartbeat =
             if self.mutant.is(Mutant::IgnoresPartitionedAgents) { Span(0) } else { d.heartbeat };
-        heard + (silence + d.grace + d.stop)
+        last_report + (heartbeat + d.grace + d.stop)
     }
 
     /// Advances a task that has no container any more.

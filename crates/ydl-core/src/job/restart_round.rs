@@ -14,13 +14,13 @@ impl Job {
     pub(super) fn restart_round(
         &mut self,
         role: Option<usize>,
-        (because, how): (TaskKey, RestartCause),
+        (trigger, how): (TaskKey, RestartCause),
         out: &mut Vec<Action>,
     ) {
         // The required roles are done, and only followers restart.
         let role = match self.done() {
             JobProgress::OnlyFollowers if !self.mutant.is(Mutant::RestartsUnneededTasks) => {
-                Some(because.role)
+                Some(trigger.role)
             }
             JobProgress::Incomplete | JobProgress::OnlyFollowers | JobProgress::Complete => role,
         };
@@ -29,13 +29,13 @@ impl Job {
         self.newest = round;
         let mut keys = self.task_keys(role);
         keys.retain(|key| role.is_some() || !self.spec.roles[key.role].is_sidecar());
-        let what = HistoryKind::RoundRestarted {
+        let kind = HistoryKind::RoundRestarted {
             round,
-            task: self.id(because),
+            task: self.id(trigger),
             cause: how,
             tasks: keys.len() as u32,
         };
-        self.record(what, out);
+        self.record(kind, out);
         for key in keys {
             self.restart_task(key, round, out);
         }

@@ -105,13 +105,13 @@ impl Job {
         if from == to {
             return;
         }
-        let what = HistoryKind::RoleScaled {
+        let kind = HistoryKind::RoleScaled {
             role: self.spec.roles[role].name.clone(),
             from,
             to,
             reason: because,
         };
-        self.record(what, out);
+        self.record(kind, out);
         if to > from {
             self.grow(role, to);
         } else {

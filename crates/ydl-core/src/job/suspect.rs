@@ -67,21 +67,21 @@ impl Job {
         let pending = round.and_then(|round| self.pending_rounds.get_mut(&round));
         if let Some(charged) = pending.and_then(|pending| pending.charged.take()) {
             self.roles[charged.role].failures.pop_back();
-            let blames = self.mutant.is(Mutant::ChargesPeerFailureNodes);
-            if let Some(mark) = charged.mark.filter(|_| !blames) {
+            let charges = self.mutant.is(Mutant::ChargesPeerFailureNodes);
+            if let Some(mark) = charged.mark.filter(|_| !charges) {
                 self.clear_charge(&mark, out);
             }
         }
-        let doubt = self.suspicion.take_if(|doubt| {
-            let mut roles = doubt.roles.iter();
+        let suspicion = self.suspicion.take_if(|suspicion| {
+            let mut roles = suspicion.roles.iter();
             roles.any(|role| restarts_with(&self.spec, key.role, *role))
         });
-        let Some(doubt) = doubt else {
+        let Some(suspicion) = suspicion else {
             return Vec::new();
         };
         self.timers.arm(Timer::Suspicion, None);
         let again = NextStep::Retry { at: self.now };
-        for key in &doubt.tasks {
+        for key in &suspicion.tasks {
             self.roles[key.role].failed -= 1;
             match &mut self.task_mut(*key).phase {
                 Phase::Stopping { then, .. } | Phase::Releasing { then, .. } => {
@@ -90,13 +90,13 @@ impl Job {
                 _ => self.advance(*key, again.clone(), out),
             }
         }
-        doubt.tasks
+        suspicion.tasks
     }
 
     /// Removes a dropped task from the suspects.
     pub(super) fn drop_suspect(&mut self, key: TaskKey) {
-        if let Some(doubt) = &mut self.suspicion {
-            doubt.tasks.retain(|other| *other != key);
+        if let Some(suspicion) = &mut self.suspicion {
+            suspicion.tasks.retain(|other| *other != key);
         }
     }
 
@@ -128,12 +128,12 @@ impl Job {
 
     /// Marks the failure of a task as suspect.
     pub(super) fn suspect(&mut self, key: TaskKey, cause: Cause) {
-        let deadlines = &self.spec.timeouts;
-        let until = self.now + (deadlines.grace + deadlines.stop);
+        let timeouts = &self.spec.timeouts;
+        let until = self.now + (timeouts.grace + timeouts.stop);
         match &mut self.suspicion {
-            Some(doubt) => {
-                doubt.tasks.push(key);
-                doubt.roles.insert(key.role);
+            Some(suspicion) => {
+                suspicion.tasks.push(key);
+                suspicion.roles.insert(key.role);
             }
             None => {
                 self.suspicion = Some(Suspicion {
@@ -149,24 +149,24 @@ impl Job {
 
     /// Restarts the suspicion after a recovery: no exits could be reported without a master.
     pub(super) fn renew_suspicion(&mut self) {
-        let deadlines = &self.spec.timeouts;
-        let until = self.now + (deadlines.grace + deadlines.stop);
-        if let Some(doubt) = &mut self.suspicion {
-            doubt.until = until;
+        let timeouts = &self.spec.timeouts;
+        let until = self.now + (timeouts.grace + timeouts.stop);
+        if let Some(suspicion) = &mut self.suspicion {
+            suspicion.until = until;
             self.timers.arm(Timer::Suspicion, Some(until));
         }
     }
 
     /// Fails the job if no task is left that could be lost, or the time is up.
     pub(super) fn settle_suspicion(&mut self, out: &mut Vec<Action>) {
-        let Some(doubt) = &self.suspicion else {
+        let Some(suspicion) = &self.suspicion else {
             return;
         };
-        let roles = doubt.roles.iter();
+        let roles = suspicion.roles.iter();
         let run = roles.map(|role| self.running_peers(*role)).sum::<u32>();
         let stopped: u32 = self.pending_rounds.values().map(|it| it.share.restarting).sum();
-        if run + stopped == 0 || doubt.until <= self.now {
-            let cause = doubt.cause.clone();
+        if run + stopped == 0 || suspicion.until <= self.now {
+            let cause = suspicion.cause.clone();
             self.fail(cause, out);
         }
     }

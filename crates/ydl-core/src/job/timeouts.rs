@@ -13,11 +13,11 @@ impl Job {
     /// Returns the deadline of the task's current phase.
     pub(super) fn deadline(&self, key: TaskKey) -> Option<Time> {
         let phase = self.phase_deadline(key);
-        let silence = self
+        let heartbeat = self
             .silent_since(key)
             .map(|since| since + self.spec.timeouts.heartbeat)
             .filter(|_| !self.mutant.is(Mutant::NoHeartbeatTimeout));
-        match (phase, silence) {
+        match (phase, heartbeat) {
             (Some(a), Some(b)) => Some(a.min(b)),
             (a, b) => a.or(b),
         }
@@ -86,8 +86,8 @@ impl Job {
             | Phase::Stopping { on, .. } => self.held.get(on)?.silent_since,
             // A download may take hours, and the agent sends heartbeats meanwhile.
             Phase::Joining { on, .. } if self.downloads_inputs(key) => {
-                let heard = self.held.get(on).filter(|held| !held.orphaned);
-                heard?.silent_since
+                let held = self.held.get(on).filter(|held| !held.orphaned);
+                held?.silent_since
             }
             Phase::Launching { .. }
             | Phase::Joining { .. }

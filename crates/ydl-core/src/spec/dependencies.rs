@@ -4,7 +4,7 @@ use super::{JobSpecBuilder, RestartScope, RoleSpec, validate::SpecIssues};
 use crate::id::RoleName;
 use alloc::{borrow::ToOwned, collections::BTreeSet, format, vec::Vec};
 
-pub(super) fn complaints(all: &mut SpecIssues, builder: &JobSpecBuilder) {
+pub(super) fn check(all: &mut SpecIssues, builder: &JobSpecBuilder) {
     for role in builder.roles.iter().filter(|role| !role.depends_on.is_empty()) {
         let key = format!("roles.{}.depends_on", role.name);
         let known = |name: &RoleName| builder.roles.iter().any(|other| other.name == *name);
@@ -13,12 +13,12 @@ pub(super) fn complaints(all: &mut SpecIssues, builder: &JobSpecBuilder) {
             let hint = format!("the roles are `{}`", there.join("`, `"));
             all.add(&key, format!("the job has no role `{unknown}`"), &hint);
         } else if waits_for_itself(builder, role) {
-            let what = format!("role `{}` depends on itself", role.name);
-            all.add(&key, what, "leave one of them out");
+            let message = format!("role `{}` depends on itself", role.name);
+            all.add(&key, message, "leave one of them out");
         }
         if builder.gang.together {
-            let what = "tasks of this job start together, so no role can depend on another";
-            all.add(&key, what.to_owned(), "leave it out, or set `gang: false`");
+            let message = "tasks of this job start together, so no role can depend on another";
+            all.add(&key, message.to_owned(), "leave it out, or set `gang: false`");
         }
     }
     let mut roles = builder.roles.iter();
@@ -26,9 +26,9 @@ pub(super) fn complaints(all: &mut SpecIssues, builder: &JobSpecBuilder) {
         && builder.roles.iter().any(|role| !role.depends_on.is_empty())
         && !builder.gang.together
     {
-        let what = "a failure would restart all roles at once, but some depend on others";
+        let message = "a failure would restart all roles at once, but some depend on others";
         let key = format!("roles.{}.restart.scope", role.name);
-        all.add(&key, what.to_owned(), "set it to `task` or `role`");
+        all.add(&key, message.to_owned(), "set it to `task` or `role`");
     }
 }
 

@@ -102,13 +102,13 @@ impl Mount {
     /// Parses `host:container:ro` or `host:container:rw`; returns an error and a hint.
     pub fn parse(text: &str) -> Result<Mount, (String, String)> {
         let parts: Vec<_> = text.split(':').collect();
-        let wrong = |what: String, hint: &str| Err((what, hint.to_owned()));
+        let wrong = |message: String, hint: &str| Err((message, hint.to_owned()));
         let form = "write `/path/on/the/node:/path/in/the/image:ro`";
         let (from, to, mode) = match parts.as_slice() {
             [from, to, mode] => (*from, *to, *mode),
             [_, _] => {
-                let what = format!("`{text}` has no mode");
-                return wrong(what, "add `:ro`, or `:rw` if programs write there");
+                let message = format!("`{text}` has no mode");
+                return wrong(message, "add `:ro`, or `:rw` if programs write there");
             }
             _ => return wrong(format!("`{text}` is not a mount"), form),
         };
@@ -116,8 +116,8 @@ impl Mount {
             "ro" => false,
             "rw" => true,
             other => {
-                let what = format!("`{other}` in `{text}` is neither `ro` nor `rw`");
-                return wrong(what, "");
+                let message = format!("`{other}` in `{text}` is neither `ro` nor `rw`");
+                return wrong(message, "");
             }
         };
         Ok(Mount { from: from.to_owned(), to: to.to_owned(), writable })
@@ -138,13 +138,13 @@ impl Mount {
         }
         let to = self.to.trim_end_matches('/');
         if to.is_empty() {
-            let what = format!("`{self}` would hide the image itself");
-            return Some((what, "name a directory in it"));
+            let message = format!("`{self}` would hide the image itself");
+            return Some((message, "name a directory in it"));
         }
         if runtime == Runtime::Runc && matches!(to, "/tmp" | "/var/tmp") {
-            let what =
+            let message =
                 format!("`{to}` of a runc container is its own, and nothing can be mounted there");
-            return Some((what, "choose another place in the image"));
+            return Some((message, "choose another place in the image"));
         }
         None
     }
@@ -205,7 +205,7 @@ impl Environment {
 }
 
 /// Validates the images of a job.
-pub(super) fn complaints(all: &mut SpecIssues, builder: &JobSpecBuilder) {
+pub(super) fn check(all: &mut SpecIssues, builder: &JobSpecBuilder) {
     if let Some(image) = builder.environment.image() {
         of_image(all, "environment", image);
     }
@@ -230,26 +230,26 @@ pub(super) fn complaints(all: &mut SpecIssues, builder: &JobSpecBuilder) {
 
 fn of_image(all: &mut SpecIssues, key: &str, image: &Image) {
     let runtime = image.runtime;
-    if let Some((what, hint)) = reference(&image.name) {
-        all.add(&format!("{key}.{runtime}"), what, hint);
+    if let Some((message, hint)) = reference(&image.name) {
+        all.add(&format!("{key}.{runtime}"), message, hint);
     }
     let mounts = format!("{key}.mounts");
     if image.mounts.len() > MOST_MOUNTS {
-        let what = format!("{} mounts are more than {MOST_MOUNTS}", image.mounts.len());
-        all.add(&mounts, what, "mount a directory above them");
+        let message = format!("{} mounts are more than {MOST_MOUNTS}", image.mounts.len());
+        all.add(&mounts, message, "mount a directory above them");
     }
     let mut targets = BTreeSet::new();
     for mount in &image.mounts {
-        if let Some((what, hint)) = mount.issue(runtime) {
-            all.add(&mounts, what, hint);
+        if let Some((message, hint)) = mount.issue(runtime) {
+            all.add(&mounts, message, hint);
         } else if !targets.insert(mount.to.trim_end_matches('/')) {
-            let what = format!("two mounts have the same path `{}`", mount.to);
-            all.add(&mounts, what, "give one of them another place in the image");
+            let message = format!("two mounts have the same path `{}`", mount.to);
+            all.add(&mounts, message, "give one of them another place in the image");
         }
     }
-    let unknown = |all: &mut SpecIssues, name: &str, what: &str| {
+    let unknown = |all: &mut SpecIssues, name: &str, message: &str| {
         let hint = "leave it out, or use `docker`";
-        all.add(&format!("{key}.{name}"), what.to_owned(), hint);
+        all.add(&format!("{key}.{name}"), message.to_owned(), hint);
     };
     if runtime == Runtime::Runc {
         if image.network.is_some() {
@@ -269,9 +269,9 @@ fn of_image(all: &mut SpecIssues, key: &str, image: &Image) {
         let fits = |c: char| c.is_ascii_alphanumeric() || "_.-".contains(c);
         let begins = network.starts_with(|c: char| c.is_ascii_alphanumeric());
         if !begins || network.len() > LONGEST_NETWORK || !network.chars().all(fits) {
-            let what = format!("`{}` cannot be the name of a network", network.escape_debug());
+            let message = format!("`{}` cannot be the name of a network", network.escape_debug());
             let hint = "such as `host`, `bridge`, or one that `docker network ls` shows";
-            all.add(&format!("{key}.network"), what, hint);
+            all.add(&format!("{key}.network"), message, hint);
         }
     }
 }
@@ -286,8 +286,8 @@ fn reference(text: &str) -> Option<(String, &'static str)> {
         return Some(("the image's name is too long".to_owned(), FORM));
     }
     if text.contains("://") {
-        let what = format!("`{}` is an address, not the name of an image", shown(text));
-        return Some((what, FORM));
+        let message = format!("`{}` is an address, not the name of an image", shown(text));
+        return Some((message, FORM));
     }
     let (named, digest) = match text.split_once('@') {
         None => (text, None),
@@ -299,9 +299,9 @@ fn reference(text: &str) -> Option<(String, &'static str)> {
     };
     if digest.is_some_and(|digest| !is_digest(digest)) {
         // A password before an `@` is not repeated.
-        let what = "the image's name has an `@` that is not followed by `sha256:` and a digest";
+        let message = "the image's name has an `@` that is not followed by `sha256:` and a digest";
         let hint = "credentials do not belong in a name: see `login`";
-        return Some((what.to_owned(), hint));
+        return Some((message.to_owned(), hint));
     }
     let (path, tag) = match named.rsplit_once(':') {
         Some((path, tag)) if !tag.contains('/') => (path, Some(tag)),
@@ -327,24 +327,24 @@ fn reference(text: &str) -> Option<(String, &'static str)> {
         let (host, port) = registry.split_once(':').unwrap_or((registry, "443"));
         let fits = |c: char| c.is_ascii_alphanumeric() || ".-".contains(c);
         if host.is_empty() || !host.chars().all(fits) || port.parse::<u16>().is_err() {
-            let what = format!("`{}` cannot be a registry", shown(registry));
-            return Some((what, FORM));
+            let message = format!("`{}` cannot be a registry", shown(registry));
+            return Some((message, FORM));
         }
     }
     for part in rest.split('/') {
         let end = |c: Option<char>| c.is_some_and(|c| c.is_ascii_lowercase() || c.is_ascii_digit());
         let fits = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit() || "._-".contains(c);
         if part.is_empty() || !part.chars().all(fits) {
-            let what = format!("`{}` cannot be the name of an image", shown(text));
+            let message = format!("`{}` cannot be the name of an image", shown(text));
             let hint = match part.chars().any(|c| c.is_ascii_uppercase()) {
                 true => "such names have no capital letters",
                 false => FORM,
             };
-            return Some((what, hint));
+            return Some((message, hint));
         }
         if !end(part.chars().next()) || !end(part.chars().last()) {
-            let what = format!("`{part}` in the image's name begins or ends with a sign");
-            return Some((what, FORM));
+            let message = format!("`{part}` in the image's name begins or ends with a sign");
+            return Some((message, FORM));
         }
     }
     None

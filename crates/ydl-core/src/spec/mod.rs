@@ -144,8 +144,8 @@ pub struct JobSpec(JobSpecBuilder);
 impl JobSpec {
     /// Validates a builder and returns all issues, not only the first.
     pub fn new(builder: JobSpecBuilder) -> Result<JobSpec, Vec<SpecIssue>> {
-        let complaints = validate::complaints(&builder);
-        if complaints.is_empty() { Ok(JobSpec(builder)) } else { Err(complaints) }
+        let issues = validate::check(&builder);
+        if issues.is_empty() { Ok(JobSpec(builder)) } else { Err(issues) }
     }
 
     /// Returns the role of that name.

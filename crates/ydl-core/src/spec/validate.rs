@@ -45,13 +45,13 @@ impl fmt::Display for SpecIssue {
 pub(super) struct SpecIssues(Vec<SpecIssue>);
 
 impl SpecIssues {
-    pub(super) fn add(&mut self, key: &str, what: String, hint: &str) {
+    pub(super) fn add(&mut self, key: &str, message: String, hint: &str) {
         let hint = (!hint.is_empty()).then(|| hint.to_owned());
-        self.0.push(SpecIssue { key: key.to_owned(), message: what, hint });
+        self.0.push(SpecIssue { key: key.to_owned(), message, hint });
     }
 }
 
-pub(super) fn complaints(builder: &JobSpecBuilder) -> Vec<SpecIssue> {
+pub(super) fn check(builder: &JobSpecBuilder) -> Vec<SpecIssue> {
     let mut all = SpecIssues(Vec::new());
     name(&mut all, "name", &builder.name);
     if builder.roles.is_empty() {
@@ -67,22 +67,22 @@ pub(super) fn complaints(builder: &JobSpecBuilder) -> Vec<SpecIssue> {
     }
     let tasks: u64 = builder.roles.iter().map(|role| u64::from(role.max_instances())).sum();
     if tasks > MAX_TASKS {
-        let what = format!("the job has {tasks} tasks; at most {MAX_TASKS} are possible");
-        all.add("roles", what, "lower `instances`");
+        let message = format!("the job has {tasks} tasks; at most {MAX_TASKS} are possible");
+        all.add("roles", message, "lower `instances`");
     }
-    dependencies::complaints(&mut all, builder);
-    elastic::complaints(&mut all, builder);
+    dependencies::check(&mut all, builder);
+    elastic::check(&mut all, builder);
     files(&mut all, builder);
-    image::complaints(&mut all, builder);
+    image::check(&mut all, builder);
     inputs(&mut all, builder);
     outputs(&mut all, builder);
     environment(&mut all, "env", builder.env.keys());
-    deadlines(&mut all, builder);
+    timeouts(&mut all, builder);
     backoff(&mut all, "gang.backoff", builder.gang.backoff);
     if builder.ports.first == 0 || builder.ports.first > builder.ports.last {
-        let what =
+        let message =
             format!("`{}-{}` is not a range of ports", builder.ports.first, builder.ports.last);
-        all.add("ports", what, "write it as `20000-32767`");
+        all.add("ports", message, "write it as `20000-32767`");
     }
     all.0.extend(builder.framework.issues(builder));
     all.0
@@ -93,11 +93,12 @@ fn name(all: &mut SpecIssues, key: &str, name: &str) {
     if name.is_empty() {
         all.add(key, "the name is empty".to_owned(), "");
     } else if name.len() > MAX_NAME_LEN {
-        let what = format!("the name has {} characters; the maximum is {MAX_NAME_LEN}", name.len());
-        all.add(key, what, "");
+        let message =
+            format!("the name has {} characters; the maximum is {MAX_NAME_LEN}", name.len());
+        all.add(key, message, "");
     } else if let Some(odd) = name.chars().find(|c| !fits(*c)) {
-        let what = format!("invalid character `{odd}` in a name");
-        all.add(key, what, "use letters from a to z, digits, `-`, `_` and `.`");
+        let message = format!("invalid character `{odd}` in a name");
+        all.add(key, message, "use letters from a to z, digits, `-`, `_` and `.`");
     } else if !name.starts_with(|c: char| c.is_ascii_alphanumeric()) {
         all.add(key, format!("`{name}` does not begin with a letter or digit"), "");
     }
@@ -134,8 +135,13 @@ fn role(all: &mut SpecIssues, key: &str, role: &RoleSpec) {
     backoff(all, &format!("{key}.restart.backoff"), role.restart.backoff);
     let slip = role.tolerate >= role.instances.max(1) && role.tolerate != RoleSpec::ALL_MAY_FAIL;
     if slip && !role.is_auxiliary() {
-        let what = format!("all {} tasks may fail and the job would still succeed", role.instances);
-        all.add(&format!("{key}.tolerate"), what, "lower `tolerate`, or make the role a service");
+        let message =
+            format!("all {} tasks may fail and the job would still succeed", role.instances);
+        all.add(
+            &format!("{key}.tolerate"),
+            message,
+            "lower `tolerate`, or make the role a service",
+        );
     }
     if let Some(growth) = role.memory_growth {
         let key = format!("{key}.memory_growth");
@@ -150,8 +156,8 @@ fn role(all: &mut SpecIssues, key: &str, role: &RoleSpec) {
     for port in &role.ports {
         let fits = |c: char| c.is_ascii_alphanumeric() || c == '_';
         if port.is_empty() || !port.chars().all(fits) {
-            let what = format!("invalid port name `{port}`");
-            all.add(&format!("{key}.ports"), what, "use letters from a to z, digits and `_`");
+            let message = format!("invalid port name `{port}`");
+            all.add(&format!("{key}.ports"), message, "use letters from a to z, digits and `_`");
         }
         if !ports.insert(port) {
             all.add(&format!("{key}.ports"), format!("duplicate port `{port}`"), "");
@@ -161,9 +167,9 @@ fn role(all: &mut SpecIssues, key: &str, role: &RoleSpec) {
 
 fn backoff(all: &mut SpecIssues, key: &str, backoff: Backoff) {
     if backoff.initial > backoff.max {
-        let what =
+        let message =
             format!("the initial wait ({}) exceeds the maximum ({})", backoff.initial, backoff.max);
-        all.add(key, what, "");
+        all.add(key, message, "");
     }
 }
 
@@ -171,8 +177,8 @@ fn files(all: &mut SpecIssues, builder: &JobSpecBuilder) {
     let mut names = BTreeSet::new();
     for file in &builder.files {
         if !names.insert(&file.name) {
-            let what = format!("two files have the name `{}` in a task's directory", file.name);
-            all.add("files", what, "rename one: `files: [{model.py: other/model.py}]`");
+            let message = format!("two files have the name `{}` in a task's directory", file.name);
+            all.add("files", message, "rename one: `files: [{model.py: other/model.py}]`");
         }
         if file.name.is_empty() || file.name == "." || file.name == ".." || file.name.contains('/')
         {
@@ -187,11 +193,12 @@ fn inputs(all: &mut SpecIssues, builder: &JobSpecBuilder) {
     for input in &builder.inputs {
         let key = format!("inputs.{}", input.name);
         if !names.insert(&input.name) {
-            let what = format!("the name `{}` is already used in a task's directory", input.name);
-            all.add(&key, what, "give one of them another name");
+            let message =
+                format!("the name `{}` is already used in a task's directory", input.name);
+            all.add(&key, message, "give one of them another name");
         } else if !variables.insert(input.env_variable()) {
-            let what = format!("another input has the variable `{}`", input.env_variable());
-            all.add(&key, what, "give one of them another name");
+            let message = format!("another input has the variable `{}`", input.env_variable());
+            all.add(&key, message, "give one of them another name");
         }
         let name = &input.name;
         if name.is_empty() || name.starts_with('.') || name.contains('/') {
@@ -202,8 +209,8 @@ fn inputs(all: &mut SpecIssues, builder: &JobSpecBuilder) {
         }
         for role in &input.roles {
             if !builder.roles.iter().any(|known| known.name == *role) {
-                let what = format!("the job has no role `{role}`");
-                all.add(&format!("{key}.roles"), what, &known(builder));
+                let message = format!("the job has no role `{role}`");
+                all.add(&format!("{key}.roles"), message, &known(builder));
             }
         }
     }
@@ -214,54 +221,54 @@ fn outputs(all: &mut SpecIssues, builder: &JobSpecBuilder) {
     for output in &builder.outputs {
         let key = format!("outputs.{}", output.from);
         if is_one_name(output) && !output.to.is_empty() && !names.insert(&output.to) {
-            let what = format!("another output has the same destination `{}`", output.to);
+            let message = format!("another output has the same destination `{}`", output.to);
             let hint = "give one of them another name; a directory of both ends in `/`";
-            all.add(&key, what, hint);
+            all.add(&key, message, hint);
         }
         let outside =
             output.from.starts_with('/') || output.from.split('/').any(|part| part == "..");
         if output.from.is_empty() || outside {
-            let what = format!("`{}` is not below the task's directory", output.from);
+            let message = format!("`{}` is not below the task's directory", output.from);
             let hint = "name a path relative to where the program runs";
-            all.add("outputs", what, hint);
+            all.add("outputs", message, hint);
         }
         if output.to.is_empty() {
             all.add("outputs", format!("`{}` has no destination", output.from), "");
         }
         let from = output.from.trim_end_matches('/');
         if from.rsplit_once('/').is_some_and(|(dir, _)| dir.contains('*')) {
-            let what = format!("`{}` has a `*` before its last part", output.from);
+            let message = format!("`{}` has a `*` before its last part", output.from);
             let hint =
                 "only the last part may hold one; name the directory above it to send all of it";
-            all.add(&key, what, hint);
+            all.add(&key, message, hint);
         }
         if output.every.is_some_and(|span| span < MIN_UPLOAD_INTERVAL) {
-            let what = "the minimum interval is one second".to_owned();
-            all.add(&format!("{key}.every"), what, "5m is usual");
+            let message = "the minimum interval is one second".to_owned();
+            all.add(&format!("{key}.every"), message, "5m is usual");
         }
         match &output.scope {
             OutputScope::All => {}
             OutputScope::Role(role) => {
                 if !builder.roles.iter().any(|known| known.name == *role) {
-                    let what = format!("the job has no role `{role}`");
-                    all.add(&format!("{key}.from"), what, &known(builder));
+                    let message = format!("the job has no role `{role}`");
+                    all.add(&format!("{key}.from"), message, &known(builder));
                 }
             }
             OutputScope::Task(task) => {
                 let role = builder.roles.iter().find(|role| role.name == task.role);
                 if role.is_none_or(|role| task.index >= role.max_instances()) {
-                    let what = format!("the job has no task `{task}`");
-                    all.add(&format!("{key}.from"), what, &known(builder));
+                    let message = format!("the job has no task `{task}`");
+                    all.add(&format!("{key}.from"), message, &known(builder));
                 }
             }
         }
-        if let Some(what) = one_name(builder, output) {
+        if let Some(message) = one_name(builder, output) {
             let hint = format!(
                 "put `{{role}}` and `{{index}}` into `{}`, or take it from one task with `from: {}:0`; a directory whose files have different names ends in `/`",
                 output.to,
                 builder.roles.first().map_or("worker", |role| role.name.as_str()),
             );
-            all.add(&key, what, &hint);
+            all.add(&key, message, &hint);
         }
     }
 }
@@ -311,13 +318,13 @@ fn environment<'a>(all: &mut SpecIssues, key: &str, names: impl Iterator<Item = 
         if name.is_empty() || name.contains(['=', '\0']) {
             all.add(key, format!("invalid variable name `{name}`"), "");
         } else if name.starts_with("YDL_") {
-            let what = format!("`{name}`: names beginning with YDL_ are ydl's own");
-            all.add(key, what, "choose another name");
+            let message = format!("`{name}`: names beginning with YDL_ are ydl's own");
+            all.add(key, message, "choose another name");
         }
     }
 }
 
-fn deadlines(all: &mut SpecIssues, builder: &JobSpecBuilder) {
+fn timeouts(all: &mut SpecIssues, builder: &JobSpecBuilder) {
     let d = &builder.timeouts;
     let named = [
         ("allocation", d.allocation),
@@ -339,7 +346,7 @@ fn deadlines(all: &mut SpecIssues, builder: &JobSpecBuilder) {
         all.add("timeouts.run", "a job of 0 seconds can never run".to_string(), "");
     }
     if d.heartbeat.0 < MIN_HEARTBEAT_TIMEOUT_MS {
-        let what = "a healthy agent may pause for up to a second".to_string();
-        all.add("timeouts.heartbeat", what, "the minimum is 1s, 60s is usual");
+        let message = "a healthy agent may pause for up to a second".to_string();
+        all.add("timeouts.heartbeat", message, "the minimum is 1s, 60s is usual");
     }
 }
