@@ -1,6 +1,6 @@
-//! What an agent finds in its container's directory when it starts.
+//! Bootstrap files of an agent in its container's directory.
 //!
-//! `agent.json` says where it is and whom to talk to; the tokens lie beside it, readable by the owner alone.
+//! `agent.json` contains the addresses; the tokens are separate files, readable by the owner alone.
 
 use serde::{Deserialize, Serialize};
 use std::{
@@ -11,46 +11,46 @@ use ydl_core::ContainerId;
 use ydl_net::secret::{Scope, Token};
 use ydl_proto::files::write_json;
 
-/// Where an agent is and whom it talks to.
+/// Location of an agent and of its master.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Bootstrap {
-    /// The job's directory.
+    /// Directory of the job.
     pub job: PathBuf,
-    /// The container it is in.
+    /// Container of the agent.
     pub container: ContainerId,
-    /// The master's `host:port`.
+    /// Address of the master, `host:port`.
     pub master: String,
-    /// The address at which its peers reach this node.
+    /// Address at which peers reach this node.
     pub host: String,
-    /// The job's directory in HDFS, where a cluster has one.
+    /// Directory of the job in HDFS, on a cluster.
     #[serde(default)]
     pub staging: Option<String>,
-    /// GPUs it finds by itself; nothing where whoever started it has seen to that.
+    /// GPUs that the agent reserves by itself; none if the backend has assigned them.
     #[serde(default)]
     pub gpus: Option<GpuRequest>,
 }
 
-/// GPUs that an agent finds on its node.
+/// GPUs that an agent reserves on its node.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct GpuRequest {
-    /// So many.
+    /// Number of devices.
     pub count: u32,
-    /// Whether the cluster has counted them. What its nodes show the container then stands.
+    /// Set if the cluster assigns GPUs. Devices that it shows the container are then used as they are.
     pub counted: bool,
 }
 
-/// The name under which [`Delivered`] travels among the credentials of a container on a cluster.
+/// Alias of the [`BootstrapSecret`] among the credentials of a container on a cluster.
 pub const BOOTSTRAP_SECRET: &str = "ydl.bootstrap";
 
-/// All that an agent on a cluster is given, as JSON. It travels among Hadoop's credentials, where secrets belong.
-/// The job's directory is not known to the sender: it is the directory the agent starts in.
+/// Everything that an agent on a cluster is given, as JSON. It is passed among Hadoop's credentials, which keep
+/// secrets. The job's directory is unknown to the sender: it is the directory the agent starts in.
 #[derive(Clone, Serialize, Deserialize)]
 pub struct BootstrapSecret {
-    /// Where the agent is and whom it talks to.
+    /// Location of the agent and of its master.
     pub setting: Bootstrap,
-    /// The agent's own token.
+    /// Token of the agent.
     pub agent_token: String,
-    /// The token of the program it runs.
+    /// Token of the agent's program.
     pub program_token: String,
 }
 
@@ -60,20 +60,20 @@ impl fmt::Debug for BootstrapSecret {
     }
 }
 
-/// The agent's own token.
+/// File of the agent's token.
 pub const AGENT_TOKEN: &str = "agent.token";
-/// The token of the program it runs.
+/// File of the program's token.
 pub const PROGRAM_TOKEN: &str = "program.token";
-/// Where the master is now, for the program.
+/// File with the current address of the master, for the program.
 pub const MASTER_FILE: &str = "master.address";
-/// The cluster's tokens that the program may use.
+/// File of the cluster's tokens that the program may use.
 pub const PROGRAM_CREDENTIALS: &str = "program.credentials";
 const FILE: &str = "agent.json";
-/// The largest setting that is read.
+/// Maximum size of the bootstrap file.
 const BYTES_MAX: u64 = 1 << 20;
 
 impl Bootstrap {
-    /// Makes the container's directory with everything an agent needs in it.
+    /// Creates the container's directory with all bootstrap files.
     pub fn write(&self, dir: &Path, token: impl Fn(Scope) -> Option<Token>) -> io::Result<()> {
         fs::create_dir_all(dir.join("work"))?;
         let container = self.container.as_str().to_owned();
@@ -82,20 +82,20 @@ impl Bootstrap {
             (PROGRAM_TOKEN, Scope::Program(container)),
         ];
         for (name, scope) in scopes {
-            let token = token(scope).ok_or_else(|| io::Error::other("it cannot have a token"))?;
+            let token = token(scope).ok_or_else(|| io::Error::other("no token for this scope"))?;
             token.write(&dir.join(name)).map_err(io::Error::other)?;
         }
         write_json(&dir.join(FILE), self)
     }
 
-    /// Tells the program where the master is: it looks there before each call.
+    /// Writes the master's address for the program, which reads it before each call.
     pub fn tell_master(&self, dir: &Path) -> io::Result<()> {
         let aside = dir.join(format!("{MASTER_FILE}.aside"));
         fs::write(&aside, format!("https://{}\n", self.master))?;
         fs::rename(aside, dir.join(MASTER_FILE))
     }
 
-    /// Reads it back.
+    /// Reads the bootstrap file of a container's directory.
     pub fn read(dir: &Path) -> io::Result<Bootstrap> {
         let path = dir.join(FILE);
         if fs::metadata(&path)?.len() > BYTES_MAX {

@@ -1,4 +1,4 @@
-//! Starting a program's keeper in a container of an image, and the line to it.
+//! Starts a program's shim in a container of an image, and accepts its connection.
 
 use super::{
     exec::ExecError,
@@ -14,16 +14,16 @@ use tokio::{
 };
 use ydl_os::{children, spawn};
 
-/// A keeper in a container.
+/// Connection to a shim.
 pub(super) struct ShimConnection {
     pub(super) socket: UnixStream,
-    /// The docker command, which lasts as long as the container.
+    /// The docker command, which lasts as long as the container; without a container, the shim itself.
     pub(super) command: Child,
-    /// The keeper's process as it is seen from outside, if it is.
+    /// Pid of the shim on the host, if it is in a container and known.
     pub(super) pid: Option<u32>,
 }
 
-/// Starts the container, and comes back when its keeper has called.
+/// Starts the container and waits until its shim has connected.
 pub(super) async fn start(
     container: &Container,
     mut capture: Capture,
@@ -35,7 +35,7 @@ pub(super) async fn start(
     let listener = ShimListener::new(container.dir.join(SOCKET)).map_err(broken("prepare"))?;
     let mut command = container.command(users);
     command.stdin(Stdio::null()).stdout(stdout).stderr(stderr);
-    // A signal to the agent's group is not meant for it.
+    // Keeps signals to the agent's group away from it.
     spawn::own_session(&mut command);
     let mut command = Command::from(command);
     let mut child = children::spawn(&mut command).map_err(broken("start"))?;
@@ -43,7 +43,7 @@ pub(super) async fn start(
     drop(command);
     let calling = tokio::select! {
         called = timeout(START_MAX, listener.0.accept()) => called.map_err(|_| None),
-        // Docker itself has ended: it could not start the container, or the keeper could not start in it.
+        // Docker has exited: it could not start the container, or the shim could not start in it.
         _ = child.wait() => Err(Some(())),
     };
     match calling {
@@ -55,7 +55,7 @@ pub(super) async fn start(
             Ok((inside, capture))
         }
         Err(ended) => {
-            // One that does not end by itself is killed with its handle, and its container by name.
+            // Kills docker if it still runs, and removes the container by name.
             let _ = child.start_kill();
             container.remove().await;
             let said = capture.finish(OUTPUT_MAX).await.stderr_tail;
@@ -72,7 +72,7 @@ pub(super) async fn start(
     }
 }
 
-/// A socket in a directory, gone from there when nobody waits at it any more.
+/// Listener on a socket file that is removed on drop.
 struct ShimListener(UnixListener, PathBuf);
 
 impl ShimListener {
@@ -83,7 +83,7 @@ impl ShimListener {
         }
         let dir = path.parent().unwrap_or(&path);
         let dir = fs::File::open(dir)?;
-        // The kernel takes no more than a hundred bytes for the address of a socket, and paths may have more.
+        // Socket addresses are limited to about a hundred bytes; paths may be longer.
         let short = format!("/proc/self/fd/{}/{SOCKET}", dir.as_raw_fd());
         Ok(ShimListener(UnixListener::bind(short)?, path))
     }
@@ -91,7 +91,7 @@ impl ShimListener {
 
 impl Drop for ShimListener {
     fn drop(&mut self) {
-        // It is in the way of nobody.
+        // A leftover file is harmless.
         let _ = fs::remove_file(&self.1);
     }
 }

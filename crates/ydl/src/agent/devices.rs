@@ -5,7 +5,7 @@ use crate::gpus::{self, Device, Pool};
 use std::time::Duration;
 use tokio::time::{Instant, sleep};
 
-/// How long to wait for devices: their previous owner may be exiting. After that, another node is better.
+/// Timeout of the wait for devices: their previous owner may be exiting. After that, another node is better.
 const PATIENCE: Duration = Duration::from_secs(30);
 const PAUSE: Duration = Duration::from_millis(200);
 

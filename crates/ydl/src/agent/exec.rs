@@ -1,4 +1,4 @@
-//! Finding a program, and saying in one sentence why it cannot be executed.
+//! Finds a program and explains why it cannot be executed.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -12,22 +12,22 @@ use serde::{Deserialize, Serialize};
 
 use ydl_os::reason;
 
-/// What a shell without a `PATH` would search.
+/// Search path if `PATH` is not set.
 pub(super) const PATH_DEFAULT: &str = "/usr/local/bin:/usr/bin:/bin";
-/// Linux' limit for one argument or variable (MAX_ARG_STRLEN), its final zero included.
+/// Linux' limit for one argument or variable (MAX_ARG_STRLEN), including its final zero.
 const STRING_BYTES_MAX: usize = 128 << 10;
 
-/// Why a program did not start.
+/// Reason why a program did not start.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ExecError {
-    /// The system's number for it, 0 if it was never asked.
+    /// Error number of the system; 0 if no call was made.
     pub errno: i32,
     pub sentence: String,
     pub hint: Option<String>,
 }
 
 impl ExecError {
-    /// A refusal that has nothing to do with the system: something around the program is not as it should be.
+    /// Creates an error without a system error: the program's surroundings are not as required.
     pub fn of(sentence: String) -> ExecError {
         ExecError { errno: 0, sentence, hint: None }
     }
@@ -47,7 +47,7 @@ impl fmt::Display for ExecError {
     }
 }
 
-/// Goes to the directory the program is to run in.
+/// Changes to the program's working directory.
 pub fn enter(cwd: &str) -> Result<(), ExecError> {
     std::env::set_current_dir(cwd).map_err(|error| {
         let errno = Errno::from_io_error(&error).unwrap_or(Errno::INVAL);
@@ -55,8 +55,8 @@ pub fn enter(cwd: &str) -> Result<(), ExecError> {
     })
 }
 
-/// The file that `program` means: itself if it has a slash, else looked up in the `PATH` of its own
-/// environment. Relative paths start at the current directory.
+/// Resolves `program`: a path if it contains a slash, else looked up in the `PATH` of its own environment. Relative
+/// paths start at the current directory.
 pub fn find(program: &str, env: &BTreeMap<String, String>) -> Result<String, ExecError> {
     if program.is_empty() {
         let sentence = "the program's name is empty".to_owned();
@@ -80,13 +80,13 @@ pub fn find(program: &str, env: &BTreeMap<String, String>) -> Result<String, Exe
     Err(match passed_over {
         Some(candidate) => explain(&candidate, Errno::ACCESS),
         None => {
-            let sentence = format!("the program `{program}` was not found in `PATH`, `{path}`");
+            let sentence = format!("program `{program}` not found in `PATH`, `{path}`");
             ExecError::new(Errno::NOENT, sentence)
         }
     })
 }
 
-/// Complains about what the kernel would answer with a bare "argument list too long".
+/// Rejects arguments and variables that exceed the kernel's limits, naming the one that does.
 pub fn check_lengths(argv: &[String], env: &BTreeMap<String, String>) -> Result<(), ExecError> {
     let too_long = |what: String, length: usize| {
         let sentence =
@@ -107,7 +107,7 @@ pub fn check_lengths(argv: &[String], env: &BTreeMap<String, String>) -> Result<
     Ok(())
 }
 
-/// Why the kernel answered `errno` when asked to execute `path`.
+/// Explains why the kernel returned `errno` when asked to execute `path`.
 pub fn explain(path: &str, errno: Errno) -> ExecError {
     let metadata = match std::fs::metadata(path) {
         Ok(metadata) => metadata,
@@ -157,7 +157,7 @@ fn not_executable(path: &str, metadata: &Metadata) -> Option<ExecError> {
     Some(ExecError::new(Errno::ACCESS, sentence).hint("its file system may be mounted `noexec`"))
 }
 
-/// The file exists and yet "does not": what it needs to be run by is absent.
+/// Explains ENOENT for an existing file: its interpreter or loader is missing.
 fn missing_interpreter(path: &str) -> Option<ExecError> {
     if let Some(interpreter) = shebang(path) {
         let shown = interpreter.replace('\r', "\\r");
@@ -192,10 +192,10 @@ fn wrong_format(path: &str) -> ExecError {
         .hint("name its interpreter first, or begin it with a line such as `#!/bin/sh`")
 }
 
-/// The interpreter a script's first line names.
+/// Returns the interpreter in a script's first line.
 fn shebang(path: &str) -> Option<String> {
     let mut first = Vec::new();
-    // The kernel looks no further either.
+    // The limit of the kernel.
     File::open(path).ok()?.take(256).read_to_end(&mut first).ok()?;
     let line = first.strip_prefix(b"#!")?.split(|&byte| byte == b'\n').next()?;
     let words = line.split(|&byte| byte == b' ' || byte == b'\t');
@@ -220,8 +220,8 @@ fn elf_machine(path: &str) -> io::Result<Option<u16>> {
     }))
 }
 
-/// The loader a dynamically linked program names. Only the form of this machine (64 bits, little
-/// end first) is read: another one is not refused for its loader.
+/// Returns the loader of a dynamically linked program. Reads only 64-bit little-endian files, the format of this
+/// machine.
 fn elf_loader(path: &str) -> io::Result<Option<String>> {
     const INTERP: u32 = 3;
     let mut file = File::open(path)?;

@@ -1,7 +1,7 @@
-//! A task's inputs come into its container before its program starts.
+//! Fetches a task's inputs into its container before its program starts.
 //!
-//! A thread of its own brings them, with as many hands as it needs: the agent goes on beating meanwhile. Files lie in
-//! the container's `inputs`, and the program's directory leads there; a program that starts again finds what it had.
+//! A runtime with its own threads fetches them, so that the agent's heartbeat continues. Files are stored in the
+//! container's `inputs`, with links in the program's directory; a restarted program reuses them.
 
 use super::shipping::of_job;
 use std::{
@@ -24,38 +24,38 @@ use ydl_proto::files::{JobDir, Submitted};
 use ydl_proto::usage::Fetching;
 use ydl_storage::data::{Bring, Item, Listing, Near, Progress, Trouble, below};
 
-/// Threads that read and compare checksums: more would be taken from the other tasks of the node.
+/// Threads that read and compare checksums: more would slow down the node's other tasks.
 const FETCH_THREADS: usize = 3;
-/// What stays free of a disk where the job sets no limit of its own: a twentieth.
+/// Share of a disk that stays free if the job sets no limit: a twentieth.
 const FREE_SHARE: u64 = 20;
 
-/// Inputs on their way. Dropped, nothing more comes.
+/// Inputs being fetched. Dropping it cancels the fetch.
 #[derive(Debug)]
 pub(super) struct InputFetch {
     pub(super) task: TaskId,
     progress: Arc<Progress>,
     done: oneshot::Receiver<Result<(), Trouble>>,
-    /// The thread ends when this is gone.
+    /// The thread ends when this is dropped.
     _held: oneshot::Sender<()>,
 }
 
-/// What a task gets, laid out on this node.
+/// Layout of a task's inputs on this node.
 #[derive(Debug, Default)]
 pub(super) struct InputPlan {
     items: Vec<Item>,
     near: Near,
-    /// Directories that are there even if nothing is in them.
+    /// Directories to create even if they stay empty.
     dirs: Vec<PathBuf>,
-    /// Files with the paths of an input's files.
+    /// Files that list the paths of an input's files.
     lists: Vec<(PathBuf, String)>,
-    /// What is called how in the program's directory.
+    /// Links in the program's directory: name and target.
     links: Vec<(String, PathBuf)>,
-    /// The program's variables.
+    /// Environment variables for the program.
     pub(super) variables: BTreeMap<String, String>,
 }
 
 impl InputPlan {
-    /// What is this task's, in the container's directory `dir`.
+    /// Plans the inputs of a task in the container's directory `dir`.
     pub(super) fn of(
         submitted: &Submitted,
         job: &JobDir,
@@ -63,7 +63,7 @@ impl InputPlan {
         task: &TaskId,
     ) -> Result<InputPlan, String> {
         let mut plan = InputPlan::default();
-        // A container of an image on this machine sees nothing of what is elsewhere on it.
+        // A container of an image on this machine cannot see files outside its mounts.
         if submitted.spec.image_of(&task.role).is_some() {
             plan.near = Near::Copy;
         }
@@ -78,7 +78,7 @@ impl InputPlan {
         }
         for (input, listed, files) in listing.of_task(&submitted.spec, task) {
             if files.is_empty() && !input.allow_empty {
-                return Err(format!("there is no file of the input `{}` left for it", input.name));
+                return Err(format!("no file of the input `{}` is left for this task", input.name));
             }
             let place = match input.form {
                 InputForm::Copy | InputForm::Split => {
@@ -116,18 +116,18 @@ impl InputPlan {
         Ok(plan)
     }
 
-    /// Whether anything must come.
+    /// Returns true if there is nothing to fetch.
     pub(super) fn is_empty(&self) -> bool {
         self.items.is_empty() && self.dirs.is_empty() && self.lists.is_empty()
     }
 
-    /// What the program finds in its directory.
+    /// Creates the links in the program's directory.
     pub(super) fn link(&self, work: &Path) -> io::Result<()> {
         fs::create_dir_all(work)?;
         for (name, place) in &self.links {
             match std::os::unix::fs::symlink(place, work.join(name)) {
                 Err(error) if error.kind() != io::ErrorKind::AlreadyExists => return Err(error),
-                // It is there from an earlier round, or the program has put something in its place.
+                // It exists from an earlier round, or the program has replaced it.
                 Ok(()) | Err(_) => {}
             }
         }
@@ -141,13 +141,13 @@ impl InputPlan {
             if is_link || length(&item.to) == Some(item.bytes) {
                 return 0;
             }
-            // What has come of it already has its room.
+            // Partial downloads already occupy their space.
             item.bytes.saturating_sub(length(&item.part()).unwrap_or_default())
         };
         self.items.iter().map(missing).sum()
     }
 
-    /// Whether there is room for what must come.
+    /// Checks that the disk has space for the remaining data.
     fn check_room(&self, dir: &Path, limit_mib: Option<u64>) -> Result<(), Trouble> {
         let needed = self.bytes_missing();
         let here = |error: io::Error| Trouble::here(dir, &error);
@@ -189,7 +189,7 @@ impl InputPlan {
 }
 
 impl InputFetch {
-    /// Brings all of a plan, in a thread of its own.
+    /// Fetches all inputs of a plan in a thread of its own.
     pub(super) fn start(
         plan: InputPlan,
         submitted: &Submitted,
@@ -217,18 +217,18 @@ impl InputFetch {
             });
             runtime.shutdown_background();
             if let Some(brought) = brought {
-                // Nobody listens when the agent has something else to do.
+                // The receiver is gone if the agent was given another order.
                 let _ = done.send(brought);
             }
         })?;
         Ok(InputFetch { task, progress, done: told, _held: held })
     }
 
-    /// Waits until all of it is there, or cannot be had. May be dropped and asked again until it has answered.
+    /// Waits until the fetch succeeds or fails. Cancel-safe until it returns.
     pub(super) async fn wait(&mut self) -> Result<(), Trouble> {
         match (&mut self.done).await {
             Ok(brought) => brought,
-            Err(_) => Err(Trouble::of_node("bringing its inputs failed")),
+            Err(_) => Err(Trouble::of_node("fetching its inputs failed")),
         }
     }
 
@@ -259,7 +259,7 @@ async fn bring(
         Ok(brought) => brought,
         Err(_) => {
             let within = ydl_core::Span(patience.as_millis() as u64);
-            let what = format!("its inputs did not come within {within} (`timeouts.fetch`)");
+            let what = format!("fetching its inputs timed out after {within} (`timeouts.fetch`)");
             Err(Trouble::of_node(what))
         }
     }
@@ -270,7 +270,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn inputs_that_a_disk_has_no_room_for_are_the_nodes_trouble_and_named_with_both_numbers() {
+    fn a_full_disk_is_a_node_error_that_names_required_and_free_space() {
         let dir = tempfile::tempdir().unwrap();
         let plan = |bytes: u64| InputPlan {
             items: vec![Item {
@@ -289,7 +289,7 @@ mod tests {
         let trouble = room(1 << 60, None).unwrap_err();
         assert!(trouble.what.starts_with("its inputs need "), "{trouble:?}");
         assert!(trouble.what.ends_with(" free"), "{trouble:?}");
-        // What is there already needs no more room.
+        // Existing data needs no more space.
         fs::write(dir.path().join("a"), [0; 4096]).unwrap();
         assert_eq!(room(4096, Some(0)), Ok(()));
         let part = plan(3 << 20).items[0].part();

@@ -1,8 +1,8 @@
-//! The life of an agent: it asks the master what it should be doing, compares that with what it does, and acts on
-//! the difference.
+//! Lifecycle of an agent: it asks the master for its order, compares it with the current state, and acts on the
+//! difference.
 //!
-//! One loop, one owner. Everything slow (a program that starts or stops, outputs that are copied) goes on beside the
-//! loop, so that the agent keeps beating.
+//! One loop owns all state. Slow work (starting or stopping a program, copying outputs) runs outside the loop, so that
+//! the heartbeat continues.
 
 mod execution;
 mod forward;
@@ -47,13 +47,13 @@ use ydl_proto::{
 };
 use ydl_storage::{data::Trouble, hdfs::JobPlace};
 
-/// How long one question to the master may take, beyond the beat it is held for.
+/// Timeout of one call to the master, in addition to the long poll.
 const CALL_MAX: Duration = Duration::from_secs(10);
-/// Between two tries to reach a master that does not answer, at first and at most.
+/// Minimum and maximum pause between retries to reach the master.
 const RETRY: (Duration, Duration) = (Duration::from_millis(50), Duration::from_secs(1));
-/// How long the last of the logs, and of what a program said, may take when an agent must go.
+/// Timeout for the last logs and reports of an agent that must exit.
 const LEAVE_MAX: Duration = Duration::from_secs(5);
-/// Reports that wait for a master. An agent has no more than a handful to say in its life.
+/// Maximum number of buffered reports. An agent sends a handful in its life.
 const REPORTS_MAX: usize = 64;
 
 /// An agent in its container.
@@ -63,22 +63,22 @@ pub(super) struct Agent {
     submitted: Submitted,
     surroundings: TaskEnv,
     reach: MasterLink,
-    /// The job's directory in HDFS, and who carries things there.
+    /// The job's directory in HDFS, and the worker that writes to it.
     staging: Option<JobPlace>,
     carrier: Option<Arc<HdfsWorker>>,
-    /// Of those who show logs to people elsewhere.
+    /// Limits concurrent log and port-forward requests.
     turns: RequestPermits,
     tokens: TokenRefresh,
     order: Option<Order>,
-    /// Variables that the master has for programs.
+    /// Variables that the master sets for programs.
     told: BTreeMap<String, String>,
     seen: u64,
-    /// The newest wish of somebody who looks at logs or reaches a port.
+    /// Number of the newest log or port-forward request.
     last_request: u64,
     reports: Vec<AgentReport>,
-    /// Inputs that are on their way.
+    /// Inputs being fetched.
     fetch: Option<InputFetch>,
-    /// For whom and for which round they were to be brought last, and whether they are there.
+    /// Task and round of the latest fetch, and whether its inputs are complete.
     tried: Option<(TaskId, u32)>,
     fetched: bool,
     hold: Option<PortReservation>,
@@ -86,37 +86,37 @@ pub(super) struct Agent {
     /// Never together with `running`.
     starting: Option<StartingProgram>,
     running: Option<RunningProgram>,
-    /// The newest round whose program has run here.
+    /// Newest round whose program has run here.
     ran: u32,
     saving: Option<oneshot::Receiver<Option<String>>>,
     saved: bool,
-    /// What was saved is on its way for that round, and for which it has come last.
+    /// Restore in progress with its round, and the newest round that was restored.
     filling: Option<JoinHandle<(u32, Result<(), String>)>>,
     filled: Option<u32>,
-    /// Those who send outputs while programs run.
+    /// Continuous uploads of running programs.
     keeping: Uploads,
-    /// When it must be gone, once it was told to leave.
+    /// Deadline of the exit, once the agent was told to leave.
     leaves: Option<Instant>,
     /// The container was told to end: by a NodeManager, or because the master died.
     signalled: bool,
-    /// It ends because it has not heard from its master: how its program ends is its own doing, and no news.
+    /// Exits because the master was unreachable: the end of its program is its own doing, and not reported.
     cut_off: bool,
     devices: Devices,
-    /// Why no program of the job can run here.
+    /// Reason why no program of the job can run here.
     unfit: Option<String>,
     meter: Meter,
     usage: Option<Usage>,
 }
 
-/// Why an agent is not there any more.
+/// Reason why an agent has exited.
 pub(super) enum AgentEnd {
-    /// It has nothing left to do.
+    /// Nothing is left to do.
     Done,
-    /// Whoever gave it its container told it to end.
+    /// The owner of the container terminated it.
     Terminated,
 }
 
-/// What a master answers.
+/// Reply of the master to a sync.
 enum MasterReply {
     NoChange,
     Order(SyncReply),
@@ -125,7 +125,7 @@ enum MasterReply {
 
 enum Wakeup {
     Replied {
-        /// When the question left.
+        /// Time of the request.
         asked: Instant,
         answer: Result<MasterReply, CallError>,
     },
@@ -143,12 +143,12 @@ enum Wakeup {
 }
 
 impl Agent {
-    /// Runs until there is nothing left to do here.
+    /// Runs until nothing is left to do.
     pub(super) async fn live(mut self) -> Result<AgentEnd, String> {
         let mut term = signal(SignalKind::terminate()).map_err(|e| e.to_string())?;
         let deadlines = &self.submitted.spec.timeouts;
         let silence = Duration::from_millis(deadlines.heartbeat.0);
-        // Before the first answer nothing runs here, and on a machine where a thousand agents start at once it may take
+        // Before the first reply nothing runs here, and on a machine where a thousand agents start at once it may take
         // a while.
         let mut patience = silence.max(Duration::from_millis(deadlines.join.0));
         let mut heard = Instant::now();
@@ -158,18 +158,19 @@ impl Agent {
         loop {
             match self.wake(&mut term, not_before, heard + patience).await {
                 Wakeup::Replied { asked, answer: Ok(told) } => {
-                    // The master counts from when it heard the question, which was after it left and perhaps long
-                    // before its answer came.
+                    // The master counts from the arrival of the request, which was after it was sent and perhaps long
+                    // before the reply.
                     heard = asked;
                     self.reach.heard(self.beat());
                     patience = silence;
                     retry = RETRY.0;
                     let news = self.on_answer(told);
-                    // That it is saved was said, and heard with everything else.
+                    // The reply acknowledges all reports, including the saved outputs.
                     if self.saved {
                         return Ok(AgentEnd::Done);
                     }
-                    // A master without news holds the question for a beat. One that does not is not asked in circles.
+                    // A master without news holds the request for a heartbeat interval. If it replies early, the next
+                    // request is delayed.
                     not_before = match news {
                         true => Instant::now(),
                         false => asked + self.beat().min(RETRY.1),
@@ -178,7 +179,7 @@ impl Agent {
                 Wakeup::Replied { asked, answer: Err(error) } => {
                     match &error {
                         CallError::Refused { status, error, .. } if *status < 500 => {
-                            tracing::warn!("the master does not want this agent: {error}");
+                            tracing::warn!("rejected by the master: {error}");
                             self.end();
                         }
                         CallError::Refused { status, .. } if *status == NOT_DURABLE => {
@@ -189,7 +190,7 @@ impl Agent {
                     if !matches!(error, CallError::Refused { .. }) {
                         self.reach.missed();
                     }
-                    tracing::debug!("no answer: {error}");
+                    tracing::debug!("no reply from the master: {error}");
                     not_before = Instant::now() + retry;
                     retry = (retry * 2).min(RETRY.1);
                 }
@@ -218,21 +219,21 @@ impl Agent {
                     not_before = Instant::now();
                 }
                 Wakeup::MasterMoved(address) => {
-                    tracing::info!("the master is at `{address}` now");
+                    tracing::info!("the master has moved to `{address}`");
                     self.reach.go(address.clone())?;
                     self.setting.master = address;
-                    // This one counts its own.
+                    // The new master numbers its own requests.
                     self.last_request = 0;
                     if let Err(error) = self.setting.tell_master(self.surroundings.dir()) {
-                        // Programs that look for it find it where it was when they started.
-                        tracing::warn!("cannot say where the master is: {error}");
+                        // Running programs keep using the previous address.
+                        tracing::warn!("cannot write the master's address: {error}");
                     }
                     retry = RETRY.0;
                     not_before = Instant::now();
                 }
                 Wakeup::TokensFetched(fetched) => self.on_fetched(fetched),
                 Wakeup::Terminated => {
-                    tracing::info!("told to end");
+                    tracing::info!("termination signal received");
                     left = AgentEnd::Terminated;
                     self.end();
                 }
@@ -250,7 +251,7 @@ impl Agent {
                 let saving = self.saving.take();
                 let saved = async {
                     if let Some(saving) = saving {
-                        // What could not be sent in time is lost with the container.
+                        // Uploads that miss the deadline are lost with the container.
                         let _ = timeout_at(deadline, saving).await;
                     }
                 };
@@ -263,7 +264,7 @@ impl Agent {
         }
     }
 
-    /// There may be little time left: what was printed last is carried first.
+    /// Prepares to exit. Time may be short: ships the newest output first.
     fn end(&mut self) {
         if !self.signalled {
             self.leaves = None;
@@ -275,14 +276,14 @@ impl Agent {
         }
     }
 
-    /// Said once: there may be nobody left to hear them.
+    /// Sends the remaining reports once: the master may be gone.
     async fn say_last_words(&mut self) {
         let last = self.sync();
         if let Some(last) = last.filter(|_| !self.reports.is_empty()) {
             let path = "/v1/sync?wait_ms=0";
             let call = self.reach.client.call(Method::POST, path, last, CALL_MAX / 10);
             if let Err(error) = call.await {
-                tracing::debug!("nobody hears the last words: {error}");
+                tracing::debug!("cannot send the last reports: {error}");
             }
         }
     }
@@ -318,7 +319,7 @@ impl Agent {
                 None => std::future::pending().await,
             }
         };
-        // Told to end, it may have no master any more: on one machine none comes after it.
+        // After a termination signal there may be no master: on one machine there is no successor.
         let patience = match self.signalled {
             true => LEAVE_MAX,
             false => Duration::from_millis(self.submitted.spec.timeouts.heartbeat.0),
@@ -410,9 +411,9 @@ impl Agent {
         }
     }
 
-    /// True if there was something new in it.
+    /// Handles a reply. Returns true if it contained news.
     fn on_answer(&mut self, told: MasterReply) -> bool {
-        // An answer of any kind means that everything said was heard.
+        // Any reply acknowledges all reports sent.
         self.reports.clear();
         match told {
             MasterReply::NoChange => false,
@@ -431,7 +432,7 @@ impl Agent {
         }
     }
 
-    /// Acts on the difference between what should be and what is.
+    /// Acts on the difference between the order and the current state.
     fn reconcile(&mut self) {
         if self.signalled {
             self.fetch = None;
@@ -447,7 +448,7 @@ impl Agent {
                 if self.is_busy() {
                     self.stop_program(grace);
                 } else if self.has_inputs(&task, round) && self.keeping.is_saved() {
-                    // Everybody finds what everybody has saved, so nobody is ready before that is done.
+                    // A task finds what all others have saved, so none is ready before all uploads are done.
                     self.get_ready(round, ports, slot);
                 }
             }

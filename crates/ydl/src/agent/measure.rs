@@ -1,4 +1,4 @@
-//! What a container uses: its processes, as whoever limits them counts them, and its GPUs.
+//! Measures the resource usage of a container: its processes and GPUs.
 
 use std::io;
 use std::time::{Duration, Instant};
@@ -9,35 +9,35 @@ use ydl_proto::usage::{GpuUsage, Usage};
 
 const INTERVAL_MIN: Duration = Duration::from_millis(100);
 
-/// Whose memory counts.
+/// Selects the processes whose memory counts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum MemoryOf {
     /// All processes, as YARN counts them.
     All,
-    /// Those that the first process has had others start: not itself, and not its own children.
+    /// Descendants started by others than the first process: excludes itself and its own children.
     Programs,
 }
 
-/// Measures one process and everything below it.
+/// Measures one process and all of its descendants.
 #[derive(Debug)]
 pub struct Meter {
     root: u32,
     memory_of: MemoryOf,
-    /// A process whose tree belongs to it though it is not below the first: the keeper in a container.
+    /// Additional process tree: the shim in a container.
     outside: Option<u32>,
     gpus: Vec<String>,
     peak_bytes: u64,
     cpu_millis: u64,
-    /// Where the present interval began, and what had been used then.
+    /// Start of the present interval, and the usage at that time.
     since: Option<(Instant, u64)>,
     cpu_percent: u32,
-    /// Since when some process has been seen stopped, each time.
+    /// Time since when a process has been seen stopped by a signal.
     halted: Option<Instant>,
 }
 
 impl Meter {
-    /// `visible_devices` is the program's `CUDA_VISIBLE_DEVICES`. Numbers in it count devices in the
-    /// order of the PCI bus, so the program should see `CUDA_DEVICE_ORDER=PCI_BUS_ID`.
+    /// `visible_devices` is the program's `CUDA_VISIBLE_DEVICES`. Its numbers count devices in the order of the PCI
+    /// bus, so the program should see `CUDA_DEVICE_ORDER=PCI_BUS_ID`.
     pub fn new(root: u32, visible_devices: Option<&str>) -> Meter {
         let gpus = devices(visible_devices.unwrap_or_default());
         Meter {
@@ -53,38 +53,38 @@ impl Meter {
         }
     }
 
-    /// Leaves the memory of the first process and of its own children out: of an agent and its keepers, where nobody
-    /// charges it to the task.
+    /// Excludes the memory of the first process and of its own children: an agent and its shims, which are not charged
+    /// to the task.
     #[must_use]
     pub fn of_programs(self) -> Meter {
         Meter { memory_of: MemoryOf::Programs, ..self }
     }
 
-    /// Another program is measured from now on: what an earlier one used at its most is not its fault.
+    /// Resets the peak for a new program.
     pub fn begin(&mut self) {
         self.peak_bytes = 0;
         self.halted = None;
     }
 
-    /// What the program has beside the processes below this one.
+    /// Sets the additional process tree of the program.
     pub fn outside(&mut self, process: Option<u32>) {
         self.outside = process;
     }
 
-    /// The most memory that was seen since the program began.
+    /// Returns the peak memory since the program started.
     pub fn peak_bytes(&self) -> u64 {
         self.peak_bytes
     }
 
-    /// How long some process of it has been stopped by a signal, as far as was seen. One under a debugger is not.
+    /// Returns how long a process has been seen stopped by a signal. Processes under a debugger are excluded.
     pub fn halted(&self) -> Duration {
         self.halted.map_or(Duration::ZERO, |since| since.elapsed())
     }
 
-    /// One look at each of its processes; cheap enough for once a second.
+    /// Samples all processes; cheap enough for once a second.
     pub fn sample(&mut self) -> io::Result<Usage> {
         let tree = Tree::below(self.root)?;
-        // Processor time is never left out: that of what has ended is the keeper's.
+        // Processor time includes the shim, which accounts for exited processes.
         let mut sum = tree.sum(self.root);
         if self.memory_of == MemoryOf::Programs {
             sum.rss_bytes = tree.sum_of_programs(self.root).rss_bytes;
@@ -100,11 +100,11 @@ impl Meter {
         let now = Instant::now();
         self.halted = halted.then(|| self.halted.unwrap_or(now));
         let millis = sum.cpu_ticks.saturating_mul(1000) / rustix::param::clock_ticks_per_second();
-        // A child's time is missing for the moment between its end and its reaping.
+        // The time of a child is missing between its exit and its reaping.
         self.cpu_millis = self.cpu_millis.max(millis);
         let (began, used) = *self.since.get_or_insert((now, self.cpu_millis));
         let elapsed = now.duration_since(began);
-        // The kernel counts in hundredths of a second: over less than this a share means nothing.
+        // The kernel counts in hundredths of a second: over a shorter interval the share is meaningless.
         if elapsed >= INTERVAL_MIN {
             let share = (self.cpu_millis - used) * 100 / elapsed.as_millis() as u64;
             self.cpu_percent = u32::try_from(share).unwrap_or(u32::MAX);
@@ -123,7 +123,7 @@ impl Meter {
 }
 
 fn devices(visible: &str) -> Vec<String> {
-    // CUDA ignores what follows the first name it cannot understand, -1 above all.
+    // CUDA ignores all entries after the first invalid one, -1 above all.
     visible
         .split(',')
         .map(str::trim)
@@ -139,7 +139,7 @@ fn gpu(device: &str) -> Option<GpuUsage> {
         Err(_) => nvml.device_by_uuid(device),
     }
     .ok()?;
-    // A part of a GPU (MIG) tells its memory but not how busy it is.
+    // A GPU partition (MIG) reports its memory but no utilization.
     let memory = handle.memory_info().ok()?;
     let busy_percent = handle.utilization_rates().map_or(0, |rates| rates.gpu);
     Some(GpuUsage {
@@ -181,7 +181,7 @@ mod tests {
     }
 
     #[test]
-    fn a_machine_without_the_named_gpu_tells_of_none() {
+    fn an_absent_gpu_is_not_reported() {
         let mut meter = Meter::new(std::process::id(), Some("GPU-00000000-no-such-device"));
         assert_eq!(meter.sample().unwrap().gpus, []);
     }

@@ -1,4 +1,4 @@
-//! The agent: what runs in every container, and the hands that run a program there.
+//! The agent: runs in every container and executes a program there.
 
 pub mod bootstrap;
 mod container_shim;
@@ -27,13 +27,13 @@ mod yarn_container;
 
 use std::{path::PathBuf, process::ExitCode};
 
-/// What a shell says of a process that SIGTERM has ended.
+/// Exit code of a process terminated by SIGTERM, as shells report it.
 const TERMINATED: u8 = 128 + 15;
 
-/// Runs an agent in the container whose directory this is, until it has nothing left to do. Without a directory it is in
-/// a container of a cluster, and finds there what it needs.
+/// Runs an agent in a container's directory until nothing is left to do. Without a directory it prepares one from the
+/// environment of its YARN container.
 ///
-/// One thread is enough, and small: what is slow goes on in processes and pipes.
+/// One small thread is enough: slow work runs in processes and pipes.
 pub fn run(dir: Option<PathBuf>) -> ExitCode {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
     let lived = match runtime {
@@ -42,7 +42,7 @@ pub fn run(dir: Option<PathBuf>) -> ExitCode {
                 let dir = dir.map_or_else(yarn_container::arrive, Ok)?;
                 lifecycle::Agent::new(dir).await?.live().await
             });
-            // Outputs that are still being copied when the agent must go are not waited for.
+            // Outputs still being copied at the exit are abandoned.
             runtime.shutdown_background();
             lived
         }
@@ -50,7 +50,7 @@ pub fn run(dir: Option<PathBuf>) -> ExitCode {
     };
     match lived {
         Ok(lifecycle::AgentEnd::Done) => ExitCode::SUCCESS,
-        // A NodeManager takes another status for the container's own end, and forgets why it told it to end.
+        // A NodeManager treats another status as the container's own exit, and loses its reason for the kill.
         Ok(lifecycle::AgentEnd::Terminated) => ExitCode::from(TERMINATED),
         Err(why) => {
             tracing::error!("{why}");

@@ -1,12 +1,11 @@
-//! At which address a node's tasks are reached, and through which of its interfaces.
+//! Determines the address of a node's tasks, and its network interface.
 
 use super::yarn_container::is_of_this_node;
 use std::net::{IpAddr, Ipv4Addr, ToSocketAddrs, UdpSocket};
 use ydl_os::interfaces::Interface;
 
-/// What peers call this node, of which only its name is known. An address needs nobody to look it up: it is the one from
-/// which this node reaches the job's master. Where that leads nowhere else, what the name stands for may, and else the
-/// name has to do.
+/// Returns the address of this node for its peers, given only its name. Prefers the address from which this node
+/// reaches the job's master, which needs no name resolution; then the resolved address; then the name itself.
 pub(super) fn address_of(name: &str, master: &str) -> String {
     if name.parse::<IpAddr>().is_ok() {
         return name.to_owned();
@@ -18,16 +17,17 @@ pub(super) fn address_of(name: &str, master: &str) -> String {
     address.map_or_else(|| name.to_owned(), |ip| ip.to_string())
 }
 
-/// The address from which packets to that place leave. None is sent.
+/// Returns the source address of packets to that destination. No packet is sent.
 pub(super) fn towards(place: &str) -> Option<IpAddr> {
     let socket = UdpSocket::bind((Ipv4Addr::UNSPECIFIED, 0)).ok()?;
     socket.connect(place).ok()?;
     Some(socket.local_addr().ok()?.ip())
 }
 
-/// The address of this node in a network that the job names: by an interface, or by its range.
+/// Returns this node's address in the job's network, which is named by interface or range.
 pub(super) fn address_in(network: &str) -> Result<String, String> {
-    let all = Interface::all().map_err(|e| format!("cannot see this node's networks: {e}"))?;
+    let all =
+        Interface::all().map_err(|e| format!("cannot list this node's network interfaces: {e}"))?;
     let mut fit = all.iter().filter(|one| match range(network) {
         Some((first, mask)) => one.ip & mask == first & mask,
         None => one.name == network,
@@ -36,7 +36,7 @@ pub(super) fn address_in(network: &str) -> Result<String, String> {
     found.ok_or_else(|| format!("this node has no address in the network `{network}`"))
 }
 
-/// `10.1.0.0/16`.
+/// Parses a range such as `10.1.0.0/16`.
 fn range(text: &str) -> Option<(Ipv4Addr, Ipv4Addr)> {
     let (first, bits) = text.split_once('/')?;
     let bits: u32 = bits.parse().ok().filter(|bits| *bits <= 32)?;
@@ -44,12 +44,12 @@ fn range(text: &str) -> Option<(Ipv4Addr, Ipv4Addr)> {
     Some((first.parse().ok()?, Ipv4Addr::from(mask)))
 }
 
-/// The interface that has that address, or else the one in whose network it is.
+/// Returns the interface with that address, or else the one whose network contains it.
 pub(super) fn interface_of(host: &str) -> Option<String> {
     let ip: Ipv4Addr = host.parse().ok()?;
     let all = Interface::all().ok()?;
     let exact = all.iter().find(|one| one.ip == ip);
-    // A node may have all addresses of a network without listing them: the loopback interface has.
+    // A node may own all addresses of a network without listing them, as with the loopback interface.
     let near = || {
         let own = is_of_this_node(ip.into());
         all.iter().find(|one| own && one.contains(ip))
@@ -62,13 +62,13 @@ mod tests {
     use super::*;
 
     #[test]
-    fn an_address_is_one_that_the_place_can_answer_to() {
+    fn the_source_address_matches_the_destination() {
         assert_eq!(towards("127.0.0.1:1"), Some(Ipv4Addr::LOCALHOST.into()));
         assert_eq!(towards("nowhere"), None);
     }
 
     #[test]
-    fn a_node_is_called_by_an_address_that_others_can_use() {
+    fn a_node_is_named_by_an_address_reachable_by_peers() {
         let master = "127.0.0.1:1";
         assert_eq!(address_of("127.0.0.11", master), "127.0.0.11");
         assert_eq!(address_of("localhost", master), "localhost");

@@ -1,7 +1,7 @@
-//! Capturing what a program prints: to files of bounded size, whatever happens to the disk.
+//! Captures the output of a program to files of bounded size, even while the disk fails.
 //!
-//! A thread of its own does it, because writing to a slow disk would stop the agent's loop. The
-//! files are as [`crate::logs`] reads them.
+//! Runs in a thread of its own, because writing to a slow disk would block the agent's loop. [`crate::logs`] reads the
+//! files.
 
 use std::io::{self, PipeReader, PipeWriter, Read};
 use std::os::fd::AsFd;
@@ -16,18 +16,18 @@ use tokio::sync::oneshot;
 use super::segments::SegmentWriter;
 use super::tail::LineTail;
 
-/// What one read takes: as much as a pipe holds.
+/// Size of one read: the capacity of a pipe.
 const READ_BYTES: usize = 64 * 1024;
-/// How much of what still stands in the pipes is taken when the capture is cut short.
+/// Reads of the remaining pipe content when the capture is cut short.
 const LAST_READS_MAX: usize = 64;
-/// How long the thread may take to leave after it was told to.
+/// Timeout for the thread to exit after it was told to.
 const LEAVE_MAX: Duration = Duration::from_secs(1);
 
-/// How much of a stream is kept.
+/// Retention of a stream.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Rotation {
     pub segment_bytes: u64,
-    /// Segments kept besides the first, which is always kept.
+    /// Segments retained in addition to the first, which is always kept.
     pub newest: u64,
 }
 
@@ -37,22 +37,22 @@ impl Default for Rotation {
     }
 }
 
-/// Where the output goes.
+/// Destination of the output.
 #[derive(Clone, Debug)]
 pub struct OutputSpec {
-    /// Made if absent. Segments of an earlier program in it are replaced.
+    /// Created if absent. Segments of an earlier program are replaced.
     pub dir: PathBuf,
     pub rotation: Rotation,
 }
 
-/// What became of the output, so far or in the end.
+/// Result of a capture, so far or at its end.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Captured {
-    /// The last lines of stderr, for people.
+    /// Last lines of stderr, for error messages.
     pub stderr_tail: String,
-    /// What could not be written.
+    /// Bytes that could not be written.
     pub dropped_bytes: u64,
-    /// Why the last write failed; `None` when it has worked.
+    /// Error of the last write; `None` if it succeeded.
     pub trouble: Option<String>,
 }
 
@@ -63,7 +63,7 @@ struct CaptureState {
     trouble: Option<String>,
 }
 
-/// A look at a capture from elsewhere.
+/// Shared view of a running capture.
 #[derive(Clone, Debug)]
 pub struct CaptureView(Arc<Mutex<CaptureState>>);
 
@@ -83,12 +83,12 @@ impl CaptureView {
 pub struct Capture {
     shared: Arc<Mutex<CaptureState>>,
     done: oneshot::Receiver<()>,
-    /// The thread sees it closed.
+    /// The thread stops when this is closed.
     stop: Option<PipeWriter>,
 }
 
 impl Capture {
-    /// Returns the ends that the program shall print to: stdout and stderr.
+    /// Starts a capture. Returns the pipe ends for stdout and stderr of the program.
     pub fn start(spec: OutputSpec) -> io::Result<(Capture, PipeWriter, PipeWriter)> {
         let (stdout, to_stdout) = io::pipe()?;
         let (stderr, to_stderr) = io::pipe()?;
@@ -111,11 +111,11 @@ impl Capture {
         CaptureView(Arc::clone(&self.shared))
     }
 
-    /// Waits until everything printed is written, at most `patience`: someone outside the program's
-    /// tree may hold the pipes open.
+    /// Waits until all output is written, at most `patience`: a process outside the program's tree may hold the pipes
+    /// open.
     pub async fn finish(&mut self, patience: Duration) -> Captured {
         if self.stop.is_some() {
-            // An error means that the thread is gone, which is as well.
+            // An error means that the thread has exited.
             if tokio::time::timeout(patience, &mut self.done).await.is_err() {
                 self.stop = None;
                 let _ = tokio::time::timeout(LEAVE_MAX, &mut self.done).await;
@@ -182,7 +182,7 @@ fn drain(
     }
 }
 
-/// Which of stdout, stderr and the order to stop can be read. Waits for one, unless stopping.
+/// Returns which of stdout, stderr and the stop pipe are readable. Blocks, unless stopping.
 fn ready(
     streams: &[Option<CapturedStream>; 2],
     stopped: &PipeReader,
@@ -252,7 +252,7 @@ mod tests {
     #[tokio::test]
     async fn output_that_cannot_be_written_is_drained_and_counted() {
         let dir = tempfile::tempdir().unwrap();
-        // A file where the directory should be: no write can work until it is gone.
+        // A file in place of the directory: all writes fail until it is removed.
         let logs = dir.path().join("logs");
         std::fs::write(&logs, "in the way").unwrap();
         let (mut capture, mut stdout, mut stderr) =
@@ -283,7 +283,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_pipe_held_open_by_someone_else_is_not_waited_for() {
+    async fn a_pipe_held_open_by_another_process_is_not_waited_for() {
         let dir = tempfile::tempdir().unwrap();
         let (mut capture, mut stdout, _stderr) =
             Capture::start(spec(dir.path().to_owned(), 1 << 20, 1)).unwrap();

@@ -1,7 +1,6 @@
-//! What several processes of one task print, told apart: each line begins with the number of its process.
+//! Multiplexes the output of several processes of one task: prefixes each line with the number of its process.
 //!
-//! A line is passed on whole. One that never ends is passed on in pieces, and what has no end when its process is gone
-//! gets one.
+//! Lines are forwarded whole. A very long line is forwarded in pieces, and an unterminated last line is terminated.
 
 use std::io::{self, PipeReader, PipeWriter, Read, Write};
 use std::os::fd::AsFd;
@@ -11,24 +10,24 @@ use std::time::Duration;
 
 use rustix::event::{PollFd, PollFlags, poll};
 
-/// What one read takes.
+/// Size of one read.
 const READ_BYTES: usize = 16 << 10;
-/// A longer line is passed on in pieces of this size.
+/// A longer line is forwarded in pieces of this size.
 const LINE_BYTES_MAX: usize = 16 << 10;
 
-/// The ends that one process prints to.
+/// Output pipes of one process.
 #[derive(Debug)]
 pub(super) struct ProcessOutput {
     pub(super) stdout: PipeWriter,
     pub(super) stderr: PipeWriter,
 }
 
-/// Passes on what processes print, until all of them have closed their ends.
+/// Forwards the output of processes until all of them have closed their pipes.
 #[derive(Debug)]
 pub(super) struct OutputMux(Receiver<()>);
 
 impl OutputMux {
-    /// Passes on to this process' own output; with the ends for so many processes.
+    /// Forwards to this process' own output. Returns the pipes of that many processes.
     pub(super) fn start(processes: usize) -> io::Result<(OutputMux, Vec<ProcessOutput>)> {
         let (mut mouths, mut heard) = (Vec::new(), Vec::new());
         for process in 0..processes {
@@ -41,7 +40,7 @@ impl OutputMux {
         let (over, voices) = channel();
         let listen = move || {
             pass_on(heard, &mut io::stdout(), &mut io::stderr());
-            // Nobody may wait for it any more.
+            // The receiver may have stopped waiting.
             let _ = over.send(());
         };
         let thread = thread::Builder::new().name("voices".into());
@@ -49,7 +48,7 @@ impl OutputMux {
         Ok((OutputMux(voices), mouths))
     }
 
-    /// Waits until all that was printed is passed on, for so long at most: somebody elsewhere may have an end.
+    /// Waits until all output is forwarded, up to the timeout: another process may hold a pipe open.
     pub(super) fn finish(self, patience: Duration) {
         let _ = self.0.recv_timeout(patience);
     }
@@ -60,7 +59,7 @@ struct MuxSource {
     pipe: PipeReader,
     is_stderr: bool,
     before: String,
-    /// The beginning of a line whose end has not come yet.
+    /// Start of an unterminated line.
     begun: Vec<u8>,
 }
 
@@ -69,7 +68,7 @@ impl MuxSource {
         MuxSource { pipe, is_stderr, before: format!("[{process}] "), begun: Vec::new() }
     }
 
-    /// Takes what was printed, and gives the lines that are whole by now.
+    /// Buffers input and appends the complete lines to `lines`.
     fn take(&mut self, bytes: &[u8], lines: &mut Vec<u8>) {
         for piece in bytes.split_inclusive(|byte| is_end(*byte)) {
             self.begun.extend_from_slice(piece);
@@ -92,7 +91,7 @@ impl MuxSource {
     }
 }
 
-/// Programs that show how far they are write over their line, and end it with a return.
+/// Progress bars overwrite their line and end it with a carriage return.
 fn is_end(byte: u8) -> bool {
     matches!(byte, b'\n' | b'\r')
 }
@@ -123,7 +122,7 @@ fn pass_on(mut voices: Vec<MuxSource>, stdout: &mut impl Write, stderr: &mut imp
                     Ok(length) => voice.take(&buffer[..length], &mut lines),
                 }
             }
-            // An agent that is gone does not read, and its programs are about to be ended.
+            // An agent that is gone does not read, and its programs are about to be killed.
             let _ = match voice.is_stderr {
                 true => stderr.write_all(&lines).and_then(|()| stderr.flush()),
                 false => stdout.write_all(&lines).and_then(|()| stdout.flush()),
@@ -136,7 +135,7 @@ fn pass_on(mut voices: Vec<MuxSource>, stdout: &mut impl Write, stderr: &mut imp
     }
 }
 
-/// Which of them can be read. Waits for one.
+/// Returns which pipes are readable. Blocks until one is.
 fn ready(voices: &[MuxSource]) -> io::Result<Vec<bool>> {
     let mut fds: Vec<_> = voices
         .iter()
@@ -151,7 +150,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn lines_are_passed_on_whole_with_the_number_of_their_process() {
+    fn lines_are_forwarded_whole_with_their_process_number() {
         let (first, mut to_first) = io::pipe().unwrap();
         let (second, mut to_second) = io::pipe().unwrap();
         let (third, mut to_third) = io::pipe().unwrap();

@@ -1,7 +1,7 @@
-//! Copying what a program leaves behind to where its user wants it.
+//! Copies a program's outputs to their destinations.
 //!
-//! A file appears at its destination whole or not at all: it is written beside it, made durable and
-//! renamed. Failures do not stop the other copies, so that one bad link does not cost the model.
+//! A file appears at its destination complete or not at all: it is written to a temporary name, synced and renamed. An
+//! error does not stop the other copies, so that one bad link does not cost the model.
 
 mod atomic_write;
 mod collect;
@@ -41,26 +41,26 @@ use ydl_storage::data::{pattern::fits, sweep};
 
 /// Deeper than any sensible directory, and shallow enough for the stack.
 const DEPTH_MAX: usize = 100;
-/// Failures told by name; beyond, they are counted.
+/// Maximum number of errors listed; further ones are counted.
 const FAILURES_MAX: usize = 16;
 
-/// What was copied.
+/// Result of a copy.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Copied {
     pub files: u64,
     pub bytes: u64,
-    /// Sources that do not exist, so that nothing was to be done for them.
+    /// Sources that do not exist.
     pub absent: Vec<String>,
 }
 
-/// Some of it could not be copied.
+/// Error of a copy that was not complete.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct OutputError {
-    /// A sentence each, never empty.
+    /// One sentence each, never empty.
     pub failures: Vec<String>,
-    /// Failures beyond those told.
+    /// Number of errors not listed.
     pub more: u64,
-    /// What was copied nevertheless.
+    /// Files copied nevertheless.
     pub copied: Copied,
 }
 
@@ -101,7 +101,8 @@ pub fn copy(work_dir: &Path, outputs: &[(String, PathBuf)]) -> Result<Copied, Ou
     copy_rest(work_dir, &all, &UploadLog::default())
 }
 
-/// The same without what was sent already and what others have written, and where what may be torn replaces nothing.
+/// Like [`copy`], without files already uploaded or written by other tasks. A file that may be torn never replaces
+/// another.
 pub(super) fn copy_rest(
     work_dir: &Path,
     outputs: &[(LocalCopy, TakenNames)],
@@ -130,22 +131,22 @@ struct LocalCopier {
     failures: Vec<String>,
     more: u64,
     sent: UploadLog,
-    /// Whether names that begin with a dot are left out.
+    /// Skips names that begin with a dot.
     hides: bool,
-    /// Directories without what was abandoned in them.
+    /// Directories already cleaned of abandoned temporary files.
     swept: BTreeSet<PathBuf>,
-    /// Names below `base` that others have written.
+    /// Names below `base` that other tasks have written.
     taken: TakenNames,
-    /// Where the output is written to: its place, or what becomes it.
+    /// Directory that is written to: the destination, or its temporary name.
     base: PathBuf,
     becomes: Option<PathBuf>,
-    /// Whether the disk has failed, and not only one file was no good.
+    /// Set if the disk failed, not only one file.
     broken: bool,
 }
 
 impl LocalCopier {
     fn fail(&mut self, sentence: String) {
-        // The name that something has while it is written helps nobody.
+        // The temporary name means nothing to the user.
         let sentence = match &self.becomes {
             Some(to) => sentence.replace(&*self.base.to_string_lossy(), &to.to_string_lossy()),
             None => sentence,
@@ -174,7 +175,7 @@ impl LocalCopier {
             self.becomes = None;
             return self.copy_found(work_dir, from, pattern.map(Path::new), to);
         }
-        // A directory that is not there yet gets its name when all of it is there.
+        // A new directory gets its name when it is complete.
         if let Some(dir) = to.parent() {
             if let Err(error) = fs::create_dir_all(dir) {
                 return self.fail(failure(&source, to, &error));
@@ -201,13 +202,13 @@ impl LocalCopier {
             if !named {
                 (self.copied.files, self.copied.bytes) = before;
             }
-            // What was put in place is not there any more.
+            // Fails if the rename has succeeded.
             let _ = fs::remove_dir_all(&aside);
             sync_dir_of(to);
         }
     }
 
-    /// Copies what an output's source is, to `to` itself or into it.
+    /// Copies the sources of an output to `to` itself or into it.
     fn copy_found(&mut self, work_dir: &Path, from: &str, pattern: Option<&Path>, to: &Path) {
         let source = work_dir.join(from);
         let Some(pattern) = pattern else {
@@ -233,7 +234,7 @@ impl LocalCopier {
         }
     }
 
-    /// Refuses a name that somebody else has written.
+    /// Rejects a name that another task has written.
     fn is_free(&self, from: &Path, to: &Path) -> Result<(), String> {
         let name = to.strip_prefix(&self.base).ok();
         // A single file takes the name of its destination.
@@ -247,8 +248,8 @@ impl LocalCopier {
         }
     }
 
-    /// Copies what a user has named. It may itself be a link, if that stays in the working directory.
-    /// Says whether there was anything.
+    /// Copies one named source. It may be a link, if that stays in the working directory. Returns false if it does not
+    /// exist.
     fn copy_named(&mut self, work_dir: &Path, source: &Path, to: &Path) -> Result<bool, String> {
         let real = match source.canonicalize() {
             Ok(real) => real,
@@ -263,7 +264,7 @@ impl LocalCopier {
             let target = nearest_real(to);
             if target.starts_with(&real) {
                 return Err(format!(
-                    "cannot copy `{}` to `{}`: the one is inside the other",
+                    "cannot copy `{}` to `{}`: one contains the other",
                     source.display(),
                     to.display()
                 ));
@@ -286,7 +287,7 @@ impl LocalCopier {
 
     fn copy_dir(&mut self, root: &Path, dir: &Path, metadata: &Metadata, to: &Path, depth: usize) {
         if depth > DEPTH_MAX {
-            return self.fail(format!("cannot copy `{}`: it lies too deep", dir.display()));
+            return self.fail(format!("cannot copy `{}`: it is nested too deeply", dir.display()));
         }
         let is_new = !to.is_dir();
         let names = fs::create_dir_all(to).and_then(|()| fs::read_dir(dir));
@@ -303,7 +304,7 @@ impl LocalCopier {
             outcome.unwrap_or_else(|sentence| self.fail(sentence));
         }
         if is_new {
-            // Last, since a directory may forbid to write into it; its owner keeps the right to.
+            // Set last, since a directory may be read-only; its owner keeps the right to write.
             let mode = metadata.permissions().mode() & 0o777 | 0o700;
             if let Err(error) = fs::set_permissions(to, fs::Permissions::from_mode(mode)) {
                 self.fail(failure(dir, to, &error));
@@ -331,7 +332,7 @@ impl LocalCopier {
         }
     }
 
-    /// A link goes along if what it points to does, and then points to the copy.
+    /// Copies a link that points into the output; it then points to the copy.
     fn copy_link(
         &mut self,
         root: &Path,
@@ -342,12 +343,12 @@ impl LocalCopier {
         let target = fs::read_link(from).map_err(|error| failure(from, to, &error))?;
         let dir = from.parent().unwrap_or(root);
         let real = normal(&dir.join(&target));
-        // Lexically, and through whatever other links lie on the way if it exists.
+        // Checked lexically, and through all other links on the way if it exists.
         let stays = |path: &Path| path.starts_with(root);
         if !stays(&real) || !dir.join(&target).canonicalize().map_or(true, |real| stays(&real)) {
             return Err(outside(from, &target));
         }
-        // While its program ran, what it leads to was sent: a directory stays one.
+        // A continuous upload has copied the link's target: the directory stays one.
         if let (true, Ok(metadata)) = (is_own_dir(to), from.metadata())
             && metadata.is_dir()
         {
@@ -380,7 +381,7 @@ impl LocalCopier {
             }
             if self.sent.may_be_torn(&stamp) {
                 let from = from.display();
-                tracing::warn!("`{from}` may be half-written, and `{target}` stays as it is");
+                tracing::warn!("`{from}` may be half-written; keeping the existing `{target}`");
                 return Ok(());
             }
         }
@@ -400,7 +401,7 @@ impl LocalCopier {
     }
 }
 
-/// Gives what was written aside its name. Another task may have been quicker: then all of it goes into the same directory.
+/// Renames a temporary file. If another task created the directory first, the files are merged into it.
 fn give_name(aside: &Path, to: &Path) -> io::Result<()> {
     match fs::rename(aside, to) {
         Ok(()) => Ok(()),
@@ -415,7 +416,7 @@ fn give_name(aside: &Path, to: &Path) -> io::Result<()> {
     }
 }
 
-/// Whether a directory is there, and not a link to one.
+/// Returns true for a directory, not for a link to one.
 fn is_own_dir(path: &Path) -> bool {
     path.symlink_metadata().is_ok_and(|about| about.is_dir())
 }

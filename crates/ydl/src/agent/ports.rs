@@ -1,10 +1,9 @@
-//! Holding the ports a program will listen on, from before anybody is told of them.
+//! Reserves the ports that a program will listen on, before they are announced.
 //!
-//! A port is held by a socket that is bound but does not listen. It is bound *without* SO_REUSEADDR,
-//! so only one can have it; SO_REUSEADDR is set *afterwards*, and from then on Linux lets a program
-//! that sets it too (as servers do) listen on the port while it is still held, and refuses everybody
-//! who does not, other agents included. For a program that does not set it, the port is let go just
-//! before the start.
+//! A reserved port is bound by a socket that does not listen. It is bound *without* SO_REUSEADDR, so only one process
+//! can have it. SO_REUSEADDR is set *afterwards*: from then on Linux lets a program that sets it too (as servers do)
+//! listen on the reserved port, and refuses all others, other agents included. For a program that does not set it, the
+//! port is released just before the start.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -21,23 +20,24 @@ use ydl_os::reason;
 /// Below the range from which Linux takes ports for outgoing connections.
 pub const RANGE_DEFAULT: RangeInclusive<u16> = 20_000..=32_767;
 
-/// One port that a program needs.
+/// One requested port.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PortRequest {
     pub name: String,
-    /// Held on while the program runs, which must then set SO_REUSEADDR; else let go at its start.
+    /// Keeps the reservation while the program runs, which must then set SO_REUSEADDR; otherwise it is released at the
+    /// start.
     pub keep: bool,
 }
 
-/// Which part of the range a task may use: the `index`th of `of` equal parts, in ascending order. So
-/// the ports of the tasks on one machine ascend with their indexes, by which MXNet ranks them.
+/// Part of the range that a task may use: the `index`th of `of` equal parts, in ascending order. So the ports of the
+/// tasks on one machine ascend with their indexes, by which MXNet ranks them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct PortSlot {
     pub index: u32,
     pub of: u32,
 }
 
-/// The ports of one task.
+/// Reserved ports of one task.
 #[derive(Debug)]
 pub struct PortReservation {
     host: IpAddr,
@@ -50,7 +50,7 @@ pub struct PortReservation {
 struct ReservedPort {
     need: PortRequest,
     port: u16,
-    /// `None` while the program has it.
+    /// `None` after the release to the program.
     socket: Option<OwnedFd>,
 }
 
@@ -69,20 +69,20 @@ impl PortReservation {
         Ok(hold)
     }
 
-    /// The port of each name.
+    /// Returns the port of each name.
     pub fn ports(&self) -> BTreeMap<String, u16> {
         self.held.iter().map(|held| (held.need.name.clone(), held.port)).collect()
     }
 
-    /// Lets go of the ports that the program binds without SO_REUSEADDR.
+    /// Releases the ports that the program binds without SO_REUSEADDR.
     pub fn release_for_start(&mut self) {
         for held in self.held.iter_mut().filter(|held| !held.need.keep) {
             held.socket = None;
         }
     }
 
-    /// A port that was let go for a program, which is over by now, and that somebody else has. What is left of the
-    /// program's own connections is not taken for somebody.
+    /// Returns a released port of the ended program that another process has taken. Remaining connections of the
+    /// program itself do not count.
     pub fn taken(&self) -> Option<u16> {
         let gone = self.held.iter().filter(|held| held.socket.is_none());
         let mut ports = gone.map(|held| held.port);
@@ -92,16 +92,16 @@ impl PortReservation {
                 sockopt::set_socket_reuseaddr(&socket, true)?;
                 bind(&socket, &address)
             });
-            // Whoever listens refuses everybody. One that is only held, by another agent perhaps, is shared with those who
-            // ask to, and so is one that old connections block, which the system lists.
+            // A listening socket conflicts with all others. A port reserved by another agent can be shared, as can one
+            // blocked by old connections, which the system lists.
             let is_in_use = |tried: rustix::io::Result<()>| tried == Err(Errno::ADDRINUSE);
             let held = || is_in_use(socket(self.host).and_then(|socket| bind(&socket, &address)));
             is_in_use(shared) || held() && !has_connections(*port)
         })
     }
 
-    /// Takes again what was let go, for a new round: the same ports where possible. Old connections
-    /// may block one for a minute, and someone else may have it; then it is another of the slot.
+    /// Reserves released ports again for a new round: the same ports where possible. If old connections or another
+    /// process block one, it is replaced by another of the slot.
     pub fn retake(&mut self) -> Result<(), PortsExhausted> {
         for at in 0..self.held.len() {
             if self.held[at].socket.is_some() {
@@ -129,14 +129,14 @@ impl PortReservation {
         if (width as usize) < needed {
             return Err(exhausted(ExhaustedReason::Narrow { width }));
         }
-        // Agents that start together look in different places first.
+        // A random start reduces conflicts between agents that start together.
         let offset = (RandomState::new().hash_one(first) % u64::from(width)) as u32;
         let mut last = None;
         for step in 0..width {
             let port = first + ((offset + step) % width) as u16;
             match hold_port(self.host, port) {
                 Ok(socket) => return Ok((port, socket)),
-                // Taken, or for root alone: the next may be free.
+                // In use, or privileged: the next may be free.
                 Err(rustix::io::Errno::ADDRINUSE | rustix::io::Errno::ACCESS) => {}
                 Err(errno) => {
                     last = Some(reason(&errno.into()));
@@ -150,7 +150,7 @@ impl PortReservation {
         }))
     }
 
-    /// The slot's first port and how many it has; `None` if there is no such slot.
+    /// Returns the slot's first port and its width; `None` if there is no such slot.
     fn bounds(&self) -> Option<(u16, u32)> {
         let (start, end) = (u32::from(*self.range.start()), u32::from(*self.range.end()));
         let width = (end + 1).checked_sub(start)?.checked_div(self.slot.of)?;
@@ -158,7 +158,7 @@ impl PortReservation {
             return None;
         }
         let first = start + self.slot.index * width;
-        // Port 0 would mean any.
+        // Port 0 means any port.
         if first == 0 {
             return (width > 1).then_some((1, width - 1));
         }
@@ -171,7 +171,7 @@ fn socket(host: IpAddr) -> rustix::io::Result<OwnedFd> {
     socket_with(family, SocketType::STREAM, SocketFlags::CLOEXEC, None)
 }
 
-/// Whether the system knows of connections from that port, those included that are over but for a wait.
+/// Returns true if the system lists connections from that port, including those in TIME_WAIT.
 fn has_connections(port: u16) -> bool {
     let own = format!(":{port:04X}");
     let tables = ["/proc/self/net/tcp", "/proc/self/net/tcp6"];
@@ -189,13 +189,13 @@ fn hold_port(host: IpAddr, port: u16) -> rustix::io::Result<OwnedFd> {
     Ok(socket)
 }
 
-/// No port could be had.
+/// Error of a port reservation.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PortsExhausted {
     pub host: IpAddr,
     pub range: RangeInclusive<u16>,
     pub slot: PortSlot,
-    /// How many ports the task needs in all.
+    /// Number of ports that the task needs.
     pub needed: usize,
     why: ExhaustedReason,
 }
@@ -211,14 +211,14 @@ impl fmt::Display for PortsExhausted {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
         let (start, end) = (self.range.start(), self.range.end());
         let PortsExhausted { host, needed, slot: PortSlot { index, of }, .. } = self;
-        write!(out, "cannot hold {needed} port(s) on `{host}`: ")?;
+        write!(out, "cannot reserve {needed} port(s) on `{host}`: ")?;
         match &self.why {
             ExhaustedReason::Narrow { width } => {
                 write!(out, "slot {index} of {of} of the range `{start}-{end}` has {width}")
             }
             ExhaustedReason::Taken { first, last } => write!(
                 out,
-                "`{first}-{last}`, slot {index} of {of} of the range `{start}-{end}`, are all taken"
+                "`{first}-{last}`, slot {index} of {of} of the range `{start}-{end}`, are all in use"
             ),
             ExhaustedReason::Refused { reason } => out.write_str(reason),
         }
@@ -243,7 +243,7 @@ mod tests {
         PortReservation::take(HOST, &needs(names), RANGE_DEFAULT, PortSlot { index, of }).unwrap()
     }
 
-    /// As a program that does not set SO_REUSEADDR does.
+    /// Listens like a program that does not set SO_REUSEADDR.
     fn listen_plainly(port: u16) -> Result<OwnedFd, Errno> {
         let socket =
             socket_with(AddressFamily::INET, SocketType::STREAM, SocketFlags::CLOEXEC, None)?;
@@ -253,7 +253,7 @@ mod tests {
     }
 
     #[test]
-    fn a_held_port_is_free_for_servers_that_share_and_for_nobody_else() {
+    fn a_reserved_port_is_available_only_with_so_reuseaddr() {
         let hold = take(&[("main", true)], 0, 1);
         let port = hold.ports()["main"];
         assert_eq!(listen_plainly(port).unwrap_err(), Errno::ADDRINUSE);
@@ -266,7 +266,7 @@ mod tests {
     }
 
     #[test]
-    fn a_port_that_a_stranger_has_taken_is_told_from_one_that_is_only_resting() {
+    fn a_port_taken_by_another_process_is_distinguished_from_time_wait() {
         let mut hold = take(&[("plain", false)], 0, 1);
         let port = hold.ports()["plain"];
         assert_eq!(hold.taken(), None, "it is still held");
@@ -278,7 +278,7 @@ mod tests {
         let other = hold_port(HOST, port).unwrap();
         assert_eq!(hold.taken(), Some(port), "another agent holds it");
         drop(other);
-        // The program's own connections, of which one end waits for a while.
+        // The program's own connections, one end of which is in TIME_WAIT.
         let server = TcpListener::bind((HOST, port)).unwrap();
         let client = TcpStream::connect((HOST, port)).unwrap();
         drop(server.accept().unwrap());
@@ -287,7 +287,7 @@ mod tests {
     }
 
     #[test]
-    fn a_port_not_kept_is_let_go_for_the_start_and_taken_again() {
+    fn a_port_without_keep_is_released_at_the_start_and_reserved_again() {
         let mut hold = take(&[("plain", false), ("shared", true)], 3, 8);
         let before = hold.ports();
         hold.release_for_start();
@@ -325,7 +325,7 @@ mod tests {
 
     #[test]
     fn an_exhausted_range_is_named() {
-        // Found free once, so that the test does not depend on what else runs here.
+        // Probed once, so that the test does not depend on other processes.
         let probe = take(&[("probe", true)], 0, 1);
         let port = probe.ports()["probe"];
         let slot = PortSlot { index: 0, of: 1 };
@@ -334,8 +334,8 @@ mod tests {
         assert_eq!(
             taken.to_string(),
             format!(
-                "cannot hold 1 port(s) on `127.0.0.1`: `{port}-{port}`, slot 0 of 1 of the range \
-                 `{port}-{port}`, are all taken"
+                "cannot reserve 1 port(s) on `127.0.0.1`: `{port}-{port}`, slot 0 of 1 of the range \
+                 `{port}-{port}`, are all in use"
             )
         );
         let two = needs(&[("a", true), ("b", true)]);
@@ -343,7 +343,7 @@ mod tests {
             PortReservation::take(HOST, &two, 20_000..=20_009, PortSlot { index: 3, of: 8 });
         assert_eq!(
             narrow.unwrap_err().to_string(),
-            "cannot hold 2 port(s) on `127.0.0.1`: slot 3 of 8 of the range `20000-20009` has 1"
+            "cannot reserve 2 port(s) on `127.0.0.1`: slot 3 of 8 of the range `20000-20009` has 1"
         );
         let none =
             PortReservation::take(HOST, &two, 20_000..=20_009, PortSlot { index: 30, of: 80 });
@@ -363,7 +363,7 @@ mod tests {
             (RangeInclusive::new(1, 0), 0, 1),
             (5..=9, 0, 0),
         ] {
-            // Only that it comes back matters; as root the first of them succeeds.
+            // Must not panic; as root the first of them succeeds.
             let _ = PortReservation::take(HOST, &one, range, PortSlot { index, of });
         }
     }

@@ -1,4 +1,4 @@
-//! One user program, as the agent sees it: started through a keeper, stopped, waited for.
+//! A user program as the agent sees it: started through a shim, stopped, waited for.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -26,57 +26,57 @@ use crate::docker::Container;
 use ydl_os::process::{Signal, become_subreaper};
 use ydl_os::{children, reason, spawn};
 
-/// How long the keeper may take to start the program, whose file may lie on a slow network.
+/// Timeout of the program's start by the shim, whose file may be on a slow network.
 pub(super) const START_MAX: Duration = Duration::from_secs(60);
-/// How long after a kill the keeper may take to say that all is over; then it is killed itself.
+/// Timeout of the shim's exit report after a kill; then the shim is killed itself.
 const KILL_MAX: Duration = Duration::from_secs(15);
-/// How long the keeper may take to leave after its last word.
+/// Timeout of the shim's exit after its last event.
 const LEAVE_MAX: Duration = Duration::from_secs(5);
-/// How long to wait for the rest of the output when nobody is left who could write to it.
+/// Timeout of the remaining output after the last process has exited.
 pub(super) const OUTPUT_MAX: Duration = Duration::from_secs(5);
 
-/// What to run.
+/// Program to run.
 #[derive(Clone, Debug)]
 pub struct ProgramSpec {
     pub argv: Vec<String>,
-    /// The whole environment: nothing is inherited, but in a container what its image has set.
+    /// Complete environment: nothing is inherited, except the image's variables in a container.
     pub env: BTreeMap<String, String>,
-    /// Where it runs several times: what is different for each of its processes.
+    /// Additional variables of each process, if the program runs several times.
     pub each: Vec<BTreeMap<String, String>>,
     pub cwd: PathBuf,
-    /// This very binary.
+    /// Path of this binary.
     pub shim: PathBuf,
-    /// The container it runs in; without one it runs here.
+    /// Container to run in; none to run here.
     pub container: Option<Container>,
-    /// Between SIGTERM and SIGKILL.
+    /// Time between SIGTERM and SIGKILL.
     pub grace: Duration,
 }
 
-/// How a program ended. Told when none of its processes is left.
+/// Exit of a program, reported when none of its processes is left.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Exit {
     pub code: Option<i32>,
     pub signal: Option<i32>,
-    /// The largest resident memory of any one of its processes; 0 if the keeper was lost.
+    /// Largest resident memory of any one process; 0 if the shim was lost.
     pub peak_memory_bytes: u64,
     pub cpu_ms: u64,
     pub stderr_tail: String,
-    /// Output that could not be written.
+    /// Bytes of output that could not be written.
     pub dropped_bytes: u64,
-    /// Somebody killed the keeper, so how the program itself ended is unknown: it was killed.
+    /// The shim was killed, and the program with it, so the program's own exit is unknown.
     pub shim_lost: bool,
-    /// The kernel ended a process of its container, because the container had no memory left.
+    /// The kernel killed a process of the container for lack of memory.
     #[serde(default)]
     pub memory_short: bool,
 }
 
-/// Why there is no program.
+/// Reason why a program did not start.
 #[derive(Debug)]
 #[non_exhaustive]
 pub enum StartError {
-    /// The program itself cannot be run: it is the user's to repair.
+    /// The program cannot be executed: the user's error.
     Program(ExecError),
-    /// The keeper did not come up: it is this node that fails.
+    /// The shim did not start: the node's error.
     Shim { what: &'static str, error: io::Error },
 }
 
@@ -102,7 +102,7 @@ impl fmt::Display for StartError {
 
 impl std::error::Error for StartError {}
 
-/// A running program. When it is dropped, everything the program started is killed.
+/// A running program. Dropping it kills all of the program's processes.
 #[derive(Debug)]
 pub struct Program {
     pid: u32,
@@ -114,7 +114,7 @@ pub struct Program {
 }
 
 impl Program {
-    /// Returns when the program runs. If the returned future is dropped before, nothing runs.
+    /// Returns when the program runs. If the future is dropped before, nothing runs.
     pub async fn start(spec: ProgramSpec, output: OutputSpec) -> Result<Program, StartError> {
         let broken = |what| move |error| StartError::Shim { what, error };
         let start = StartRequest {
@@ -128,7 +128,7 @@ impl Program {
             each: spec.each,
             grace_ms: u64::try_from(spec.grace.as_millis()).unwrap_or(u64::MAX),
         };
-        // Before anything is started: it is too late for orphans that have gone elsewhere.
+        // Before the start: orphans cannot be adopted later.
         become_subreaper().map_err(broken("prepare"))?;
         let (capture, stdout, stderr) = Capture::start(output).map_err(broken("prepare"))?;
         let (begun, capture) = match &spec.container {
@@ -148,7 +148,7 @@ impl Program {
         let report = match report.unwrap_or_else(|_| Err(io::ErrorKind::TimedOut.into())) {
             Ok(report) => report,
             Err(error) => {
-                // It may have started the program, and what that has started, before it was lost.
+                // The shim may have started the program before it was lost.
                 let _ = shim.start_kill();
                 let _ = timeout(LEAVE_MAX, shim.wait()).await;
                 sweep().await;
@@ -158,7 +158,7 @@ impl Program {
         let pid = match report {
             ShimEvent::Started { pid } => pid,
             ShimEvent::Failed(refusal) => {
-                // It leaves by itself; waited for, it leaves nothing behind.
+                // The shim exits by itself; waiting reaps it.
                 let _ = timeout(LEAVE_MAX, shim.wait()).await;
                 return Err(StartError::Program(refusal));
             }
@@ -172,53 +172,52 @@ impl Program {
         let tender = ShimClient { shim, ears, mouth, told, capture, container: spec.container };
         tokio::spawn(async move {
             let exit = tender.tend().await;
-            // The program may have been dropped: then nobody asks.
+            // The receiver is gone if the program was dropped.
             let _ = exited.send(Some(exit));
         });
         Ok(Program { pid, outside, grace: spec.grace, words, exit, output })
     }
 
-    /// Its process, or the first of them; in a container, as it is called there.
+    /// Returns the pid of the first process; in a container, as seen inside.
     pub fn pid(&self) -> u32 {
         self.pid
     }
 
-    /// The keeper's process where it is not below this one: in a container, seen from outside.
+    /// Returns the pid of the shim if it is not a descendant of this process: in a container, as seen on the host.
     pub fn outside(&self) -> Option<u32> {
         self.outside
     }
 
-    /// How the program ended; the same each time it is asked. May be dropped and asked again.
+    /// Waits for the exit. Repeatable and cancel-safe.
     pub async fn wait(&mut self) -> Exit {
         match self.exit.wait_for(Option::is_some).await {
             Ok(exit) => exit.clone().unwrap_or_default(),
-            // The runtime is going down, and the program with it.
+            // The runtime is shutting down, and the program with it.
             Err(_) => lost(),
         }
     }
 
-    /// What has become of the output so far: whether it can be written, how much was dropped.
+    /// Returns the state of the output capture.
     pub fn output(&self) -> Captured {
         self.output.so_far()
     }
 
-    /// Asks the program to stop: SIGTERM to its group.
+    /// Sends SIGTERM to the program's groups.
     pub fn terminate(&self) {
         self.say(ShimCommand::Terminate);
     }
 
-    /// SIGKILL to everything the program has started.
+    /// Sends SIGKILL to all processes of the program.
     pub fn kill(&self) {
         self.say(ShimCommand::Kill);
     }
 
-    /// Asks the program to stop and kills it after the grace period it was started with.
+    /// Stops the program; kills it after the grace period it was started with.
     pub async fn stop(&mut self) -> Exit {
         self.stop_within(self.grace).await
     }
 
-    /// As [`stop`](Self::stop), with another grace period. Dropped half-way, it has no further effect
-    /// than what it has already said.
+    /// Like [`stop`](Self::stop), with another grace period. Dropping the future cancels only the steps not taken yet.
     pub async fn stop_within(&mut self, grace: Duration) -> Exit {
         self.terminate();
         if let Ok(exit) = timeout(grace, self.wait()).await {
@@ -229,12 +228,12 @@ impl Program {
     }
 
     fn say(&self, word: ShimCommand) {
-        // Full: as much was said already, and not yet heard. Closed: there is nothing to stop.
+        // Full: the same commands are already queued. Closed: the program has exited.
         let _ = self.words.try_send(word);
     }
 }
 
-/// Serves one program from its start to its end, so that whoever asks may stop asking.
+/// Client of one shim. Runs from start to exit, so that callers may stop waiting.
 struct ShimClient {
     shim: Child,
     ears: OwnedReadHalf,
@@ -247,13 +246,13 @@ struct ShimClient {
 impl ShimClient {
     async fn tend(mut self) -> Exit {
         let ended = self.listen().await;
-        // Not before it has left are the pipes closed. It may have been killed, or hang.
+        // The pipes close when the shim exits. It may have been killed, or hang.
         let left = timeout(LEAVE_MAX, self.shim.wait()).await;
         if left.is_err() {
             let _ = self.shim.start_kill();
             let _ = timeout(LEAVE_MAX, self.shim.wait()).await;
         }
-        // The engine removes what has ended in order.
+        // The engine removes containers that exited normally.
         if let Some(container) = &self.container
             && (ended.is_err() || !left.is_ok_and(|left| left.is_ok_and(|status| status.success())))
         {
@@ -262,7 +261,7 @@ impl ShimClient {
         let exit = match ended {
             Ok(exited) => {
                 if exited.left > 0 {
-                    tracing::warn!("{} processes of the program outlive SIGKILL", exited.left);
+                    tracing::warn!("{} processes of the program survived SIGKILL", exited.left);
                 }
                 Exit {
                     code: exited.code,
@@ -274,7 +273,7 @@ impl ShimClient {
                 }
             }
             Err(error) => {
-                tracing::warn!("the program's shim is lost: {}", reason(&error));
+                tracing::warn!("lost the connection to the program's shim: {}", reason(&error));
                 sweep().await;
                 lost()
             }
@@ -283,7 +282,7 @@ impl ShimClient {
         Exit { stderr_tail: captured.stderr_tail, dropped_bytes: captured.dropped_bytes, ..exit }
     }
 
-    /// Hands words on until the keeper says that the program has ended, or says no more.
+    /// Forwards commands until the shim reports the exit, or the connection ends.
     async fn listen(&mut self) -> io::Result<ShimExit> {
         let mut report = pin!(read_report(&mut self.ears));
         let mut deadline: Option<Instant> = None;
@@ -294,7 +293,7 @@ impl ShimClient {
                 report = &mut report => return match report? {
                     ShimEvent::Exited(exited) => Ok(exited),
                     other => {
-                        let sentence = format!("it said {other:?}");
+                        let sentence = format!("unexpected event {other:?}");
                         Err(io::Error::new(io::ErrorKind::InvalidData, sentence))
                     }
                 },
@@ -304,17 +303,17 @@ impl ShimClient {
                             deadline.get_or_insert(Instant::now() + KILL_MAX);
                         }
                         let frame = shim_protocol::frame(&word, WORD_BYTES_MAX)?;
-                        // A keeper that is gone says so by the end of its side of the socket.
+                        // If the shim has exited, its side of the socket ends.
                         let _ = timeout(LEAVE_MAX, self.mouth.write_all(&frame)).await;
                     }
                     None => {
-                        // The program was dropped; the end of our side tells the keeper to kill.
+                        // The program was dropped; closing our side tells the shim to kill.
                         owned = false;
                         deadline.get_or_insert(Instant::now() + KILL_MAX);
                         let _ = self.mouth.shutdown().await;
                     }
                 },
-                // A docker command that is killed takes the output with it. What its keeper has said was said before.
+                // A killed docker command takes the output with it. Events of its shim arrived before.
                 _ = self.shim.wait(), if contained && deadline.is_none() => {
                     deadline = Some(Instant::now() + LEAVE_MAX);
                 }
@@ -327,7 +326,7 @@ impl ShimClient {
     }
 }
 
-/// Starts the keeper of a program that runs here.
+/// Starts the shim of a program that runs on this machine.
 fn here(
     shim: &Path,
     stdout: io::PipeWriter,
@@ -346,10 +345,9 @@ fn here(
         .stdin(Stdio::from(theirs.map_err(prepare)?))
         .stdout(stdout)
         .stderr(stderr);
-    // A signal to the agent's group must not take the keeper, which has to clean up after it.
+    // Keeps signals to the agent's group away from the shim, which has to clean up after it.
     spawn::own_session(command.as_std_mut());
-    // The command goes with this function: it holds the other ends of socket and pipes, which must close when the keeper
-    // does.
+    // The command is dropped here: it holds the other ends of socket and pipes, which must close when the shim exits.
     let command = children::spawn(&mut command).map_err(|error| ("start", error))?;
     Ok(ShimConnection { socket, command, pid: None })
 }
@@ -361,19 +359,19 @@ async fn until(deadline: Option<Instant>) {
     }
 }
 
-/// Kills what the keeper has left behind. It all came to this process, which is a subreaper.
+/// Kills the orphans of a lost shim, which were adopted by this process as a subreaper.
 async fn sweep() {
     let deadline = Instant::now() + LEAVE_MAX;
     loop {
         match children::sweep() {
             Ok(0) => return,
             Ok(left) if Instant::now() > deadline => {
-                tracing::warn!("{left} processes of the program outlive SIGKILL");
+                tracing::warn!("{left} processes of the program survived SIGKILL");
                 return;
             }
             Ok(_) => sleep(Duration::from_millis(5)).await,
             Err(error) => {
-                tracing::warn!("cannot look for what is left of it: {}", reason(&error));
+                tracing::warn!("cannot find the program's remaining processes: {}", reason(&error));
                 return;
             }
         }

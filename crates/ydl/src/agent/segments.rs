@@ -1,4 +1,4 @@
-//! One stream in segments of which the first and the newest are kept.
+//! Stream stored in segments, of which the first and the newest are retained.
 
 use std::fs::{File, OpenOptions};
 use std::io::{self, Write};
@@ -8,16 +8,16 @@ use super::output::{OutputSpec, Rotation};
 use crate::logs::Segments;
 use ydl_os::reason;
 
-/// Writes one stream into segments of exactly the same length.
+/// Writes one stream into segments of equal length.
 #[derive(Debug)]
 pub struct SegmentWriter {
     segments: Segments,
     rotation: Rotation,
-    /// The newest segment and what is in it.
+    /// Index and length of the newest segment.
     index: u64,
     length: u64,
     file: Option<File>,
-    /// Bytes dropped since the last one written, and why.
+    /// Bytes dropped since the last write, and the reason.
     missing: Option<(u64, String)>,
 }
 
@@ -30,7 +30,7 @@ impl SegmentWriter {
         };
         let mut writer =
             SegmentWriter { segments, rotation, index: 0, length: 0, file: None, missing: None };
-        // Whatever fails here fails again, and is told, at the first write.
+        // An error repeats, and is reported, at the first write.
         for index in writer.segments.list().unwrap_or_default() {
             let _ = std::fs::remove_file(writer.segments.path(index));
         }
@@ -38,7 +38,7 @@ impl SegmentWriter {
         writer
     }
 
-    /// On failure says how many bytes are lost, and why; the next write tries again.
+    /// On failure returns the number of lost bytes and the reason; the next write retries.
     pub fn write(&mut self, bytes: &[u8]) -> Result<(), (u64, String)> {
         if let Some((missing, why)) = &self.missing {
             let note = format!("\nydl: {missing} bytes of output are missing here: {why}\n");
@@ -51,7 +51,7 @@ impl SegmentWriter {
         self.put(bytes).map_err(|(put, error)| self.drop_bytes(bytes.len() - put, reason(&error)))
     }
 
-    /// Says what is missing at the end. Where the disk is still full, the note takes the place of the last bytes.
+    /// Writes a note about lost bytes at the end. On a full disk it overwrites the last bytes.
     fn finish(&mut self) {
         let Some((missing, why)) = self.missing.take() else {
             return;
@@ -62,7 +62,7 @@ impl SegmentWriter {
         }
         let note = note(missing + note(missing).len() as u64);
         if let (Some(file), Some(at)) = (&self.file, self.length.checked_sub(note.len() as u64)) {
-            // Nobody is left to hear that even this failed.
+            // This error can no longer be reported.
             let _ = file.write_all_at(note.as_bytes(), at);
         }
     }
@@ -74,7 +74,7 @@ impl SegmentWriter {
         (bytes as u64, why)
     }
 
-    /// On failure says how many bytes were written before.
+    /// On failure returns the number of bytes written before.
     fn put(&mut self, bytes: &[u8]) -> Result<(), (usize, io::Error)> {
         let mut put = 0;
         while put < bytes.len() {
@@ -105,7 +105,7 @@ impl SegmentWriter {
     }
 
     fn rotate(&mut self) -> io::Result<()> {
-        // First make room: the disk may be full.
+        // Frees space first: the disk may be full.
         let next = self.index + 1;
         if let Some(oldest) = next.checked_sub(self.rotation.newest).filter(|oldest| *oldest > 0) {
             match std::fs::remove_file(self.segments.path(oldest)) {
@@ -133,7 +133,7 @@ impl SegmentWriter {
     }
 }
 
-/// However a capture ends, its reader must learn that something is missing.
+/// Notes lost bytes for the reader however the capture ends.
 impl Drop for SegmentWriter {
     fn drop(&mut self) {
         self.finish();

@@ -1,15 +1,14 @@
-//! The keeper: a tiny process between the agent and the user's program, `ydl shim`.
+//! The shim: a tiny process between the agent and the user's program, `ydl shim`.
 //!
-//! It exists so that nothing a program starts outlives the agent. It is the program's parent and the
-//! one to which orphans below it return, so a program that daemonises is still found. It leads a
-//! session of its own and has no parent-death signal: whatever kills the agent, or the agent's whole
-//! group, leaves the keeper alive for the moment it needs to kill everything below it. It learns of
-//! the agent's death from the end of their socket. Should the keeper itself be killed, the program
-//! dies with it by its own parent-death signal and the agent sweeps up the rest.
+//! It guarantees that no process of a program outlives the agent. It is the program's parent and the subreaper of its
+//! orphans, so a daemonised program is still found. It leads a session of its own and has no parent-death signal: when
+//! the agent or its whole group is killed, the shim survives long enough to kill everything below it. It detects the
+//! agent's death by the end of their socket. If the shim itself is killed, the program dies by its own parent-death
+//! signal and the agent kills the rest.
 //!
-//! In a container of an image it is the first process, and calls its agent at a socket that is named to it.
+//! In a container of an image it is the first process, and connects to the agent's socket at the given path.
 //!
-//! Two threads, no runtime: this one waits for children, the other listens to the agent.
+//! Two threads, no runtime: one waits for children, the other reads commands of the agent.
 
 use std::collections::{BTreeMap, btree_map::Entry};
 use std::io::{self, Write};
@@ -33,16 +32,16 @@ use ydl_os::proc_tree::Tree;
 use ydl_os::process::{self, Signal};
 use ydl_os::{reason, spawn, usage};
 
-/// How long SIGKILL may take. A process in an uninterruptible call takes longer; it cannot be helped.
+/// Timeout of SIGKILL. A process in an uninterruptible call takes longer; the shim then gives up.
 const KILL_MAX: Duration = Duration::from_secs(5);
-/// How long the keeper goes on after the agent's death before it leaves regardless.
+/// Time after the agent's death when the shim exits regardless.
 const ORPHANED_MAX: Duration = Duration::from_secs(15);
-/// How often to make sure that the agent lives, should its socket have leaked to someone else.
+/// Interval of checks that the agent lives, in case another process inherited its socket.
 const PARENT_CHECK: Duration = Duration::from_secs(5);
-/// How long the agent may take to say what to run.
+/// Timeout of the start request.
 const START_MAX: Duration = Duration::from_secs(60);
 
-/// How long to wait for the rest of what was printed when nobody is left who could print.
+/// Timeout of the remaining output after the last process has exited.
 const MUX_MAX: Duration = Duration::from_secs(3);
 
 type SharedProcesses = Arc<Mutex<Processes>>;
@@ -51,18 +50,17 @@ type SharedProcesses = Arc<Mutex<Processes>>;
 #[derive(Debug)]
 struct Processes {
     pids: Vec<u32>,
-    /// Whether they were asked to end. They are asked once: a second request would interrupt one that is saving its work
-    /// because of the first.
+    /// Set after SIGTERM was sent. It is sent once: a second signal could interrupt a process that is saving its work.
     asked: bool,
 }
 
-/// Keeps one program, as told on the agent's socket: standard input, or the one of that name.
+/// Runs one program as requested on the agent's socket: standard input, or the socket at that path.
 pub fn run(socket: Option<&Path>) -> ExitCode {
     match keep(socket) {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
-            // Nobody may be there to read it.
-            let _ = writeln!(io::stderr(), "error: the keeper cannot go on: {}", reason(&error));
+            // Standard error may be closed.
+            let _ = writeln!(io::stderr(), "error: the shim failed: {}", reason(&error));
             ExitCode::from(70)
         }
     }
@@ -76,7 +74,7 @@ fn keep(socket: Option<&Path>) -> io::Result<()> {
         Some(path) => UnixStream::connect(path)?,
     };
     agent.set_read_timeout(Some(START_MAX))?;
-    // An agent that does not read must not keep a dead program's keeper for ever.
+    // An agent that does not read must not block the shim of a dead program forever.
     agent.set_write_timeout(Some(ORPHANED_MAX))?;
     let mut start: StartRequest = shim_protocol::read(&mut agent, START_BYTES_MAX)?;
     if start.inherit {
@@ -98,7 +96,7 @@ fn keep(socket: Option<&Path>) -> io::Result<()> {
     drop(start);
     let pid = pids.first().copied().unwrap_or_default();
     let running: SharedProcesses = Arc::new(Mutex::new(Processes { pids, asked: false }));
-    // An agent that died meanwhile is noticed below, where what was started is killed.
+    // The death of the agent is detected below, and the processes are killed.
     let _ = shim_protocol::write(&mut agent, &ShimEvent::Started { pid });
 
     agent.set_read_timeout(Some(PARENT_CHECK))?;
@@ -123,12 +121,12 @@ fn keep(socket: Option<&Path>) -> io::Result<()> {
         left,
         memory_short: socket.is_some() && memory_was_short(),
     };
-    // An agent that has died needs no report.
+    // Fails if the agent has died; it needs no event then.
     let _ = shim_protocol::write(&mut agent, &ShimEvent::Exited(exited));
     Ok(())
 }
 
-/// Puts what is around the keeper below what was said.
+/// Adds the shim's own environment. Requested variables take precedence.
 fn inherit(env: &mut BTreeMap<String, String>) {
     for (name, value) in std::env::vars_os() {
         let (Ok(name), Ok(value)) = (name.into_string(), value.into_string()) else {
@@ -138,7 +136,7 @@ fn inherit(env: &mut BTreeMap<String, String>) {
             Entry::Vacant(free) => {
                 free.insert(value);
             }
-            // Both have modules to be found.
+            // Module search paths are concatenated.
             Entry::Occupied(mut said) if said.key() == "PYTHONPATH" && !value.is_empty() => {
                 let both = format!("{}:{value}", said.get());
                 said.insert(both);
@@ -148,7 +146,7 @@ fn inherit(env: &mut BTreeMap<String, String>) {
     }
 }
 
-/// Whether the kernel has ended a process here because the container had no memory left.
+/// Returns true if the kernel has killed a process because the container was out of memory.
 fn memory_was_short() -> bool {
     let files = ["/sys/fs/cgroup/memory.events", "/sys/fs/cgroup/memory/memory.oom_control"];
     files.iter().any(|file| {
@@ -158,7 +156,7 @@ fn memory_was_short() -> bool {
     })
 }
 
-/// Starts the program, so many times as it is to run. After a refusal some of its processes may be there.
+/// Starts all processes of the program. On an error some of them may be running.
 fn launch(start: &StartRequest, mouths: Vec<ProcessOutput>) -> Result<Vec<u32>, ExecError> {
     exec::enter(&start.cwd)?;
     let name = start.argv.first().map_or("", String::as_str);
@@ -200,18 +198,18 @@ fn launch_one(
     spawn::die_with_parent(&mut command, Signal::KILL);
     spawn::become_image(&mut command, image);
     match command.spawn() {
-        // The handle is given up: this process reaps every child alike.
+        // The handle is dropped: this process reaps all children itself.
         Ok(child) => Ok(child.id()),
         Err(error) => Err(exec::explain(path, Errno::from_io_error(&error).unwrap_or(Errno::IO))),
     }
 }
 
-/// Reaps whatever ends, orphans that came to this process included, until all of the program's own processes have. When
-/// one of them fails, the others are asked to end, and how that one ended is how the program did.
+/// Reaps all children, adopted orphans included, until all of the program's own processes have exited. When one of them
+/// fails, terminates the others; its status becomes the program's.
 fn reap_until_program_ends(running: &SharedProcesses, grace: Duration) -> io::Result<WaitStatus> {
     let mut failed = None;
     loop {
-        // Only looks: whoever ended keeps its pid until it is reaped under the lock.
+        // Peeks only: the process keeps its pid until it is reaped under the lock.
         match rustix::process::waitid(WaitId::All, WaitIdOptions::EXITED | WaitIdOptions::NOWAIT) {
             Ok(_) | Err(Errno::INTR) => {}
             Err(errno) => return Err(errno.into()),
@@ -225,7 +223,7 @@ fn reap_until_program_ends(running: &SharedProcesses, grace: Duration) -> io::Re
             running.pids.swap_remove(at);
             if status.exit_status() != Some(0) && failed.is_none() {
                 failed = Some(status);
-                // Where it was the agent that asked, it counts the time by itself.
+                // If the agent requested the termination, the agent enforces the grace period.
                 if !running.pids.is_empty() && running.terminate() {
                     kill_after(grace);
                 }
@@ -238,20 +236,20 @@ fn reap_until_program_ends(running: &SharedProcesses, grace: Duration) -> io::Re
 }
 
 impl Processes {
-    /// Asks the program's processes to end; false if they were asked before.
+    /// Sends SIGTERM to the program's processes; returns false if it was sent before.
     fn terminate(&mut self) -> bool {
         if std::mem::replace(&mut self.asked, true) {
             return false;
         }
         for process in &self.pids {
-            // A group without members has nobody left to be asked to stop.
+            // Fails for a group without members.
             let _ = process::kill_group(*process, Signal::TERM);
         }
         true
     }
 }
 
-/// Kills whatever is still there after that time.
+/// Kills all remaining processes after the grace period.
 fn kill_after(grace: Duration) {
     let kill = move || {
         thread::sleep(grace);
@@ -263,7 +261,7 @@ fn kill_after(grace: Duration) {
     }
 }
 
-/// Kills and reaps everything below until nothing is left; says how many would not die in time.
+/// Kills and reaps all descendants; returns the number that would not die in time.
 fn end_all() -> usize {
     let deadline = Instant::now() + KILL_MAX;
     let mut pause = Duration::from_millis(1);
@@ -271,7 +269,7 @@ fn end_all() -> usize {
         loop {
             match rustix::process::wait(WaitOptions::NOHANG) {
                 Ok(Some(_)) | Err(Errno::INTR) => {}
-                // Orphans become children of this process, so without children nothing is left.
+                // Orphans become children of this process, so without children no descendant is left.
                 Err(_) => return 0,
                 Ok(None) => break,
             }
@@ -285,9 +283,9 @@ fn end_all() -> usize {
     }
 }
 
-/// Sends SIGKILL to everything below this process; says how many there were.
+/// Sends SIGKILL to all descendants; returns their number.
 fn kill_below() -> usize {
-    // Without `/proc` there is nobody to be found.
+    // Without `/proc` no descendant can be found.
     let this = std::process::id();
     let Ok(tree) = Tree::below(this) else {
         return 0;
@@ -296,14 +294,14 @@ fn kill_below() -> usize {
     for process in tree.descendants(this) {
         if !process.is_zombie() {
             alive += 1;
-            // One that changed its user may refuse; it stays counted.
+            // A process that changed its user may be out of reach; it stays counted.
             let _ = process.identity().signal(Signal::KILL);
         }
     }
     alive
 }
 
-/// Obeys the agent until it falls silent for good.
+/// Executes the agent's commands until the connection ends.
 fn listen(mut agent: UnixStream, parent: Option<u32>, running: &SharedProcesses) {
     loop {
         match shim_protocol::read(&mut agent, WORD_BYTES_MAX) {
@@ -314,15 +312,15 @@ fn listen(mut agent: UnixStream, parent: Option<u32>, running: &SharedProcesses)
             Ok(ShimCommand::Kill) => {
                 kill_below();
             }
-            // Nothing came: frames are written whole, so it was not cut off in the middle of one.
+            // No command arrived: frames are written whole, so none was cut off.
             Err(error)
                 if error.kind() == io::ErrorKind::WouldBlock && process::parent() == parent => {}
-            // The end of the socket, or nonsense on it: there is no agent any more.
+            // End of stream or an invalid frame: the agent is gone.
             Err(_) => break,
         }
     }
     kill_below();
-    // The other thread sees the program end, cleans up and leaves; this is for when it cannot.
+    // Normally the other thread sees the program end, cleans up and exits; this is the fallback.
     thread::sleep(ORPHANED_MAX);
     std::process::exit(70);
 }

@@ -1,7 +1,7 @@
-//! What an agent and its keeper say to each other: frames of JSON behind their length.
+//! Protocol between agent and shim: length-prefixed JSON frames.
 //!
-//! Both ends are the same binary, so there is no version; there are limits all the same, because a
-//! program with the agent's rights may find the keeper's socket.
+//! Both ends are the same binary, so there is no version. Lengths are limited all the same, because a program with the
+//! agent's rights may open the shim's socket.
 
 use std::collections::BTreeMap;
 use std::io::{self, Read, Write};
@@ -11,40 +11,40 @@ use serde::{Deserialize, Serialize};
 
 use super::exec::ExecError;
 
-/// Linux refuses arguments and environment beyond a few MiB anyway.
+/// Linux rejects arguments and environments beyond a few MiB anyway.
 pub const START_BYTES_MAX: usize = 16 << 20;
-/// Everything else is a handful of numbers and a sentence.
+/// Maximum length of all other frames.
 pub const WORD_BYTES_MAX: usize = 64 << 10;
 
-/// The first frame to the keeper: what to run.
+/// First frame to the shim: the program to run.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct StartRequest {
     pub argv: Vec<String>,
-    /// All of it: nothing is inherited.
+    /// Complete environment: nothing is inherited.
     pub env: BTreeMap<String, String>,
     pub cwd: String,
-    /// Whether what the keeper finds around itself comes below that: in a container it is what the image has set.
+    /// Adds the shim's own environment with lower precedence: in a container, the variables of the image.
     #[serde(default)]
     pub inherit: bool,
-    /// Where it is started several times: what is different for each of its processes.
+    /// Additional variables of each process, if the program runs several times.
     #[serde(default)]
     pub each: Vec<BTreeMap<String, String>>,
-    /// When one of them fails, the others have so long to end by themselves.
+    /// Grace period of the other processes when one of them fails.
     #[serde(default)]
     pub grace_ms: u64,
 }
 
-/// Later frames to the keeper.
+/// Later frames to the shim.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum ShimCommand {
-    /// SIGTERM to the groups of the program's processes.
+    /// Sends SIGTERM to the groups of the program's processes.
     Terminate,
-    /// SIGKILL to everything below the keeper.
+    /// Sends SIGKILL to everything below the shim.
     Kill,
 }
 
-/// What the keeper says: first `Started` or `Failed`, and after `Started` one `Exited`.
+/// Frames from the shim: first `Started` or `Failed`, and after `Started` one `Exited`.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum ShimEvent {
@@ -53,7 +53,7 @@ pub enum ShimEvent {
     Exited(ShimExit),
 }
 
-/// How the program ended, told when nothing is left of it.
+/// Exit of the program, sent when none of its processes is left.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ShimExit {
     pub code: Option<i32>,
@@ -62,14 +62,14 @@ pub struct ShimExit {
     pub peak_rss_bytes: u64,
     pub user_ms: u64,
     pub system_ms: u64,
-    /// Processes that did not even die of SIGKILL in time.
+    /// Processes that survived SIGKILL past its timeout.
     pub left: usize,
-    /// The kernel has ended a process of its container for want of memory.
+    /// Set if the kernel killed a process of the container for lack of memory.
     #[serde(default)]
     pub memory_short: bool,
 }
 
-/// One message with its length before it, ready to be written.
+/// Encodes a message with its length prefix.
 pub fn frame(message: &impl Serialize, limit: usize) -> io::Result<Vec<u8>> {
     let mut bytes = vec![0; 4];
     serde_json::to_writer(&mut bytes, message)?;
@@ -78,14 +78,14 @@ pub fn frame(message: &impl Serialize, limit: usize) -> io::Result<Vec<u8>> {
     Ok(bytes)
 }
 
-/// The length a frame's first four bytes announce, refused beyond `limit`.
+/// Decodes a length prefix; fails beyond `limit`.
 pub fn length(head: [u8; 4], limit: usize) -> io::Result<usize> {
     let length = u32::from_le_bytes(head) as usize;
     checked(length, limit)?;
     Ok(length)
 }
 
-/// The message in a frame's body.
+/// Decodes a frame's body.
 pub fn message<T: DeserializeOwned>(body: &[u8]) -> io::Result<T> {
     Ok(serde_json::from_slice(body)?)
 }
@@ -115,7 +115,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_frame_comes_back_as_it_went() {
+    fn a_frame_round_trips() {
         let exited = ShimEvent::Exited(ShimExit { code: Some(3), ..ShimExit::default() });
         let bytes = frame(&exited, WORD_BYTES_MAX).unwrap();
         let back: ShimEvent = read(&mut &bytes[..], WORD_BYTES_MAX).unwrap();
@@ -123,7 +123,7 @@ mod tests {
     }
 
     #[test]
-    fn a_frame_beyond_its_limit_is_refused_before_it_is_read() {
+    fn an_oversized_frame_is_rejected_before_it_is_read() {
         let mut bytes: &[u8] = &[0xff, 0xff, 0xff, 0x7f];
         let error = read::<ShimCommand>(&mut bytes, WORD_BYTES_MAX).unwrap_err();
         assert_eq!(error.kind(), io::ErrorKind::InvalidData);

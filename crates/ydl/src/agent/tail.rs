@@ -1,15 +1,15 @@
-//! The last lines of a stream, in bounded memory.
+//! Last lines of a stream, in bounded memory.
 
 use std::collections::VecDeque;
 
 const BYTES_MAX: usize = 4096;
 const LINES_MAX: usize = 20;
 
-/// What a person wants to see of a program that failed: the end of what it said.
+/// End of a failed program's output, for error messages.
 #[derive(Clone, Debug, Default)]
 pub struct LineTail {
     last: VecDeque<u8>,
-    /// Something before `last` is forgotten, so its first line may lack its beginning.
+    /// Set if bytes before `last` were dropped, so its first line may be incomplete.
     cut: bool,
 }
 
@@ -22,7 +22,7 @@ impl LineTail {
         self.last.extend(kept);
     }
 
-    /// At most 20 whole lines; if a single one is longer than all that is kept, its end.
+    /// Returns at most 20 complete lines; of a single longer line, its end.
     pub fn text(&self) -> String {
         let (front, back) = self.last.as_slices();
         let bytes = [front, back].concat();
@@ -31,13 +31,13 @@ impl LineTail {
         let whole = usize::from(self.cut && lines.len() > 1);
         let from = lines.len().saturating_sub(LINES_MAX).max(whole);
         let mut shown = lines[from..].join("\n");
-        // What is no text grows when it is replaced by signs that say so.
+        // Replacement characters for invalid bytes increase the length.
         shown.drain(..shown.ceil_char_boundary(shown.len().saturating_sub(BYTES_MAX)));
         shown
     }
 }
 
-/// A progress bar returns to the line's beginning and writes over it: only what it wrote last counts.
+/// Returns the visible part of a line: a progress bar overwrites it after each carriage return.
 fn as_shown(line: &str) -> &str {
     let line = line.trim_end_matches('\r');
     line.rfind('\r').map_or(line, |at| &line[at + 1..])
@@ -65,14 +65,14 @@ mod tests {
     }
 
     #[test]
-    fn of_one_endless_line_the_end_is_kept() {
+    fn the_end_of_an_endless_line_is_kept() {
         let huge = vec![b'x'; 100_000];
         assert_eq!(tail(&[&huge, b"end"]).len(), BYTES_MAX);
         assert_eq!(tail(&[&huge, b"\nend\n"]), "end");
     }
 
     #[test]
-    fn bytes_that_are_no_text_do_no_harm() {
+    fn invalid_utf8_is_replaced_within_the_limit() {
         assert_eq!(tail(&[b"\xff\xfe ok\n"]), "\u{fffd}\u{fffd} ok");
         assert_eq!(tail(&[]), "");
         assert!(tail(&[&[0xff; 9000]]).len() <= BYTES_MAX);

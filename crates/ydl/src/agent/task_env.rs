@@ -1,4 +1,4 @@
-//! What a program finds around it: its directory, its files, its variables, its logs.
+//! Task runtime environment: directory, files, variables, logs.
 
 use super::{
     bootstrap::{Bootstrap, MASTER_FILE, PROGRAM_CREDENTIALS, PROGRAM_TOKEN},
@@ -30,26 +30,26 @@ use ydl_os::env;
 use ydl_proto::files::{JobDir, Place, Submitted};
 use ydl_storage::hdfs::JobPlace;
 
-/// Linux takes no variable longer than 128 KiB; a larger cluster travels in a file alone.
+/// Linux limits a variable to 128 KiB; a larger cluster description is passed in a file only.
 const CLUSTER_BYTES_MAX: usize = 100 << 10;
 
-/// The directories of one container.
+/// Directories of one container.
 #[derive(Debug)]
 pub(super) struct TaskEnv {
     dir: PathBuf,
     job: JobDir,
-    /// Who ran here last, for the names of its outputs.
+    /// Task that ran here last, for the names of its outputs.
     task: Option<TaskId>,
 }
 
-/// What the agent has for the program it is about to start.
+/// Resources of the agent for the program it is about to start.
 #[derive(Debug)]
 pub(super) struct LaunchContext<'a> {
-    /// The port of its door to the job's rendezvous.
+    /// Port of the rendezvous listener.
     pub(super) door: Option<u16>,
-    /// The ports that it holds.
+    /// Reserved ports.
     pub(super) ports: BTreeMap<String, u16>,
-    /// Variables that the master has for programs.
+    /// Variables set by the master.
     pub(super) told: &'a BTreeMap<String, String>,
 }
 
@@ -66,7 +66,7 @@ impl TaskEnv {
         self.dir.join("work")
     }
 
-    /// Everything that `run` needs, or why it cannot be had.
+    /// Prepares the environment of `run`.
     pub(super) fn prepare(
         &mut self,
         setting: &Bootstrap,
@@ -91,7 +91,7 @@ impl TaskEnv {
         let devices = devices.variables.iter();
         env.extend(devices.map(|(name, value)| ((*name).to_owned(), value.clone())));
         env.extend(plan.variables);
-        // Whoever stands beside the job is none of its framework's processes.
+        // Sidecars are not framework ranks.
         let framework = match role.is_sidecar() {
             true => Framework::None,
             false => spec.framework,
@@ -111,13 +111,13 @@ impl TaskEnv {
             set_up.env.insert(env::RANK.to_owned(), rank.to_string());
             let name = env::LOCAL_RANK.to_owned();
             set_up.env.insert(name, local.to_string());
-            // What the user says stands.
+            // The user's variables take precedence.
             set_up.env.retain(|name, _| !said(name));
             set_up
         };
         let mut each: Vec<_> = (0..role.processes).map(|local| own(local).env).collect();
         let set_up = own(0);
-        // Said once where it is the same for all.
+        // Common variables are set once.
         for one in &mut each {
             one.retain(|name, value| set_up.env.get(name) != Some(value));
         }
@@ -153,12 +153,12 @@ impl TaskEnv {
         Ok((program, OutputSpec { dir, rotation: Rotation::default() }))
     }
 
-    /// What data is a task's.
+    /// Plans the inputs of a task.
     pub(super) fn plan(&self, submitted: &Submitted, task: &TaskId) -> Result<InputPlan, String> {
         InputPlan::of(submitted, &self.job, &self.dir, task)
     }
 
-    /// Brings it here.
+    /// Starts the fetch of inputs.
     pub(super) fn fetch(
         &self,
         plan: InputPlan,
@@ -168,7 +168,7 @@ impl TaskEnv {
         InputFetch::start(plan, submitted, &self.job, &self.dir, task)
     }
 
-    /// The node's own variables, then the environment's, then ydl's.
+    /// Returns the node's own variables, then the environment's, then ydl's.
     fn variables(
         &self,
         setting: &Bootstrap,
@@ -178,7 +178,7 @@ impl TaskEnv {
         let text = |(name, value): (std::ffi::OsString, std::ffi::OsString)| {
             Some((name.into_string().ok()?, value.into_string().ok()?))
         };
-        // In a container the program finds what its image has set, and of this node's variables those about its GPUs.
+        // In a container the program gets the image's variables, and of this node's those about its GPUs.
         let contained = local_image(submitted, run).is_some();
         let gpus = gpus::variables(&[]).map(|(name, _)| name);
         let theirs = |name: &str| match contained {
@@ -194,11 +194,11 @@ impl TaskEnv {
             activation.apply(&mut all);
         }
         if let Some(own) = self.own_program().filter(|_| !contained) {
-            // At the end: whoever has another `ydl` goes on using it.
+            // Appended, so that another installed `ydl` takes precedence.
             let path = all.entry("PATH".to_owned()).or_default();
             *path += &format!(":{}", own.display());
         }
-        // The job's own code can be imported from wherever a program starts.
+        // Makes the job's own code importable from any directory.
         let work = self.work().to_string_lossy().into_owned();
         let paths = match all.get("PYTHONPATH").filter(|old| !old.is_empty()) {
             Some(old) => format!("{work}:{old}"),
@@ -234,7 +234,7 @@ impl TaskEnv {
         set(env::LOCAL_WORLD_SIZE, each.to_string());
         set(env::MASTER, format!("https://{}", setting.master));
         let told = setting.tell_master(&self.dir);
-        told.map_err(|e| format!("cannot say where the master is: {e}"))?;
+        told.map_err(|e| format!("cannot write the master's address: {e}"))?;
         set(env::MASTER_FILE, path(self.dir.join(MASTER_FILE)));
         set(env::TOKEN_FILE, path(self.dir.join(PROGRAM_TOKEN)));
         set(env::CERTIFICATE_FILE, path(self.job.certificate_file()));
@@ -254,15 +254,15 @@ impl TaskEnv {
         Ok(all)
     }
 
-    /// The job's own code can be imported also where the user says what else can, which comes first. Who says that there is
-    /// nothing means it.
+    /// Keeps the job's own code importable, after the user's own paths. An empty `PYTHONPATH` stays empty.
     fn add_modules(&self, env: &mut BTreeMap<String, String>) {
         if let Some(paths) = env.get_mut("PYTHONPATH").filter(|paths| !paths.is_empty()) {
             *paths += &format!(":{}", self.work().display());
         }
     }
 
-    /// A directory with nothing but `ydl` in it: scripts use the job's key-value store with it. Programs can do without.
+    /// Creates a directory that contains only `ydl`, for scripts that use the job's key-value store. Optional for
+    /// programs.
     fn own_program(&self) -> Option<PathBuf> {
         let bin = self.dir.join("bin");
         let link = bin.join("ydl");
@@ -273,7 +273,7 @@ impl TaskEnv {
         Some(bin)
     }
 
-    /// What `python` means to the program.
+    /// Returns the activation of the task's Python environment.
     fn environment(
         &self,
         submitted: &Submitted,
@@ -283,7 +283,7 @@ impl TaskEnv {
         let environment = submitted.spec.environment_of(&task.role);
         let activation = match (environment, &submitted.place) {
             (Environment::System | Environment::Image(_), _) => return Ok(None),
-            // Where it was made it is used as it is.
+            // On the machine where it was built it is used in place.
             (
                 Environment::Directory(from)
                 | Environment::Requirements(from)
@@ -299,7 +299,7 @@ impl TaskEnv {
         Ok(Some(activation))
     }
 
-    /// The container that the program is run in here; on a cluster the agent is in it already.
+    /// Returns the container to run the program in; on a cluster the agent itself is in it.
     fn container(
         &self,
         submitted: &Submitted,
@@ -310,7 +310,7 @@ impl TaskEnv {
         let Some(image) = local_image(submitted, run) else {
             return Ok(None);
         };
-        let engine = Engine::find().ok_or("there is no `docker` command any more")?;
+        let engine = Engine::find().ok_or("the `docker` command is gone")?;
         Ok(Some(Container {
             engine,
             name: docker::name(&submitted.id, setting.container.as_str(), run.round),
@@ -324,7 +324,7 @@ impl TaskEnv {
         }))
     }
 
-    /// A link to each of the job's files: all tasks share one copy, taken at submit.
+    /// Links the job's files: all tasks share one copy, taken at submit.
     fn link_files(&self, spec: &ydl_core::JobSpec) -> io::Result<()> {
         let work = self.work();
         fs::create_dir_all(&work)?;
@@ -332,14 +332,14 @@ impl TaskEnv {
             let link = work.join(&file.name);
             match std::os::unix::fs::symlink(self.job.files().join(&file.name), &link) {
                 Err(error) if error.kind() != io::ErrorKind::AlreadyExists => return Err(error),
-                // It is there from an earlier round, or the program has put something in its place.
+                // It exists from an earlier round, or the program has replaced it.
                 Ok(()) | Err(_) => {}
             }
         }
         Ok(())
     }
 
-    /// Where the program finds what it goes on from.
+    /// Returns the paths of the task's checkpoint.
     pub(super) fn checkpoint(&self, submitted: &Submitted) -> CheckpointPaths {
         let far = |url| CheckpointPaths { dir: self.dir.join(CHECKPOINT), url: Some(url) };
         let here = |dir| CheckpointPaths { dir, url: None };
@@ -353,12 +353,12 @@ impl TaskEnv {
         }
     }
 
-    /// The container's directory.
+    /// Returns the container's directory.
     pub(super) fn dir(&self) -> &Path {
         &self.dir
     }
 
-    /// What this task leaves behind.
+    /// Returns the outputs of this task.
     pub(super) fn outputs(&self, submitted: &Submitted) -> Vec<TaskOutput> {
         let Some(task) = &self.task else {
             return Vec::new();
@@ -371,7 +371,7 @@ impl TaskEnv {
         let leaving = |output: &Output| {
             let to = destination(submitted, &output.destination(Some(&submitted.id), task));
             let existing = match (&submitted.place, &to) {
-                // On the disk of a node nobody has looked at submit.
+                // Local disks of cluster nodes are not checked at submit.
                 (Place::Yarn(_), Destination::Local(_)) => ExistingPolicy::Overwrite,
                 _ => output.existing,
             };
@@ -386,7 +386,7 @@ impl TaskEnv {
         own.map(leaving).collect()
     }
 
-    /// Where the job writes down which destinations are its own.
+    /// Returns the task's reservations of destinations.
     pub(super) fn claims(&self, submitted: &Submitted) -> Reservations {
         let ledger = match &submitted.place {
             Place::Local(_) => ReservationStore::Local(self.job.claims()),
@@ -401,20 +401,20 @@ impl TaskEnv {
         }
     }
 
-    /// Who ran here last, in a word that no other task of any job has.
+    /// Returns an identifier of the last task, unique among all tasks of all jobs.
     pub(super) fn whose(&self, submitted: &Submitted) -> String {
         let task = self.task.as_ref();
         let task = task.map(|task| format!("-{}={}", task.role, task.index));
         format!("{}{}", submitted.id, task.unwrap_or_default())
     }
 
-    /// The logs of an attempt on this disk.
+    /// Returns the local log directory of an attempt.
     pub(super) fn logs(&self, task: &TaskId, attempt: u32) -> PathBuf {
         self.job.attempt_logs(task, attempt)
     }
 }
 
-/// The image of a task on this machine.
+/// Returns the image of a task on this machine.
 fn local_image<'a>(submitted: &'a Submitted, run: &Run) -> Option<&'a Image> {
     match submitted.place {
         Place::Local(_) => submitted.spec.image_of(&run.task.role),
@@ -422,7 +422,7 @@ fn local_image<'a>(submitted: &'a Submitted, run: &Run) -> Option<&'a Image> {
     }
 }
 
-/// A node may give its containers no `PATH`; what is put before or behind an empty one would be all of it.
+/// Sets the default `PATH` if it is empty: a prefix or suffix alone would hide the system's programs.
 fn with_path(all: &mut BTreeMap<String, String>) {
     let path = all.entry("PATH".to_owned()).or_default();
     if path.is_empty() {
@@ -434,36 +434,36 @@ fn this_program() -> Result<PathBuf, String> {
     std::env::current_exe().map_err(|e| format!("cannot find ydl itself: {e}"))
 }
 
-/// The name of the directory of checkpoints in a container's.
+/// Name of the checkpoint directory in a container's directory.
 pub(super) const CHECKPOINT: &str = "checkpoint";
 
-/// Where checkpoints are.
+/// Location of checkpoints.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct CheckpointPaths {
-    /// The program's directory.
+    /// Directory of the program.
     pub(super) dir: PathBuf,
-    /// Where it is saved, unless it outlives its container by itself.
+    /// URL for uploads, unless the directory outlives its container.
     pub(super) url: Option<String>,
 }
 
-/// Something a task leaves behind.
+/// Output of a task with its resolved destination.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct TaskOutput {
     pub(super) from: String,
     pub(super) to: Destination,
-    /// What happens if somebody else has put something there.
+    /// Policy for an existing destination.
     pub(super) existing: ExistingPolicy,
     pub(super) every: Option<Span>,
-    /// Whether others of the job send to the same place.
+    /// Set if other tasks of the job write to the same destination.
     pub(super) shared: bool,
 }
 
-/// Where an output goes.
+/// Destination of an output.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Destination {
-    /// On this node.
+    /// Path on this node.
     Local(PathBuf),
-    /// A URL in HDFS.
+    /// URL in HDFS.
     Hdfs(String),
 }
 
@@ -480,7 +480,7 @@ fn destination(submitted: &Submitted, to: &str) -> Destination {
     }
 }
 
-/// Where `bin` is in an environment that was unpacked there. Some pack its content, others its directory.
+/// Returns the directory with `bin` in an unpacked environment. Some archives contain a top-level directory.
 fn unpacked(dir: &Path) -> Result<PathBuf, String> {
     let has_bin = |dir: &PathBuf| dir.join("bin").is_dir();
     let inside = fs::read_dir(dir).into_iter().flatten().flatten();
@@ -489,7 +489,7 @@ fn unpacked(dir: &Path) -> Result<PathBuf, String> {
     let mut candidates = std::iter::once(dir.to_owned()).filter(has_bin).chain(inside);
     candidates
         .next()
-        .ok_or_else(|| format!("there is no `bin` in the environment `{}`", dir.display()))
+        .ok_or_else(|| format!("the environment `{}` has no `bin` directory", dir.display()))
 }
 
 #[cfg(test)]
@@ -500,7 +500,7 @@ mod tests {
     fn an_environment_is_found_at_its_top_or_one_level_down() {
         let dir = tempfile::tempdir().unwrap();
         let error = unpacked(dir.path()).unwrap_err();
-        assert!(error.starts_with("there is no `bin` in the environment `"));
+        assert!(error.ends_with("has no `bin` directory"));
         fs::create_dir_all(dir.path().join("venv-1.2/bin")).unwrap();
         fs::create_dir_all(dir.path().join("other/lib")).unwrap();
         assert_eq!(unpacked(dir.path()).unwrap(), dir.path().join("venv-1.2"));

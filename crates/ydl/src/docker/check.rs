@@ -1,4 +1,4 @@
-//! Whether the images of a job run on this machine. Found at submit, where somebody reads it.
+//! Checks at submit that the images of a job run on this machine.
 
 use super::{
     engine::{CommandOutput, Engine},
@@ -8,14 +8,14 @@ use std::{collections::BTreeSet, path::Path, time::Duration};
 use ydl_core::JobSpec;
 use ydl_os::report::{Exit, Report};
 
-/// How long an image may take to come over a slow line.
+/// Timeout of an image pull over a slow network.
 const FETCH_MAX: Duration = Duration::from_secs(60 * 60);
-/// How long one small container may take.
+/// Timeout of one small container.
 const TRY_MAX: Duration = Duration::from_secs(120);
 const LOOK_MAX: Duration = Duration::from_secs(30);
 
-/// Sees to it that every image of the job is here and can run `ydl`, or says why not. `only_look` fetches and runs nothing.
-/// `tell` hears what takes long.
+/// Checks that every image of the job is present and can run `ydl`. `only_look` pulls and runs nothing. `tell` reports
+/// slow steps.
 pub async fn check(spec: &JobSpec, only_look: bool, tell: &dyn Fn(String)) -> Result<(), Report> {
     let images: BTreeSet<_> = spec.images().map(|(_, image)| image.name.as_str()).collect();
     let Some(first) = images.first() else {
@@ -32,10 +32,8 @@ pub async fn check(spec: &JobSpec, only_look: bool, tell: &dyn Fn(String)) -> Re
         let what =
             format!("the job runs in the image `{first}`, and no docker engine answers: {why}");
         let hint = match why.contains("permission denied") {
-            true => "whoever is in the group `docker` may use it",
-            false => {
-                "start it, as with `systemctl start docker`; `docker version` says whether it answers"
-            }
+            true => "add your user to the group `docker`",
+            false => "start it, e.g. with `systemctl start docker`; check it with `docker version`",
         };
         return Err(Report::new(Exit::Unreachable, what).hint(hint));
     }
@@ -65,7 +63,7 @@ async fn fetch(engine: &Engine, image: &str, tell: &dyn Fn(String)) -> Result<()
     })
 }
 
-/// Runs this very program in the image once: what it lacks is better known now than by every task.
+/// Runs this binary in the image once, to report missing requirements before any task does.
 async fn try_out(engine: &Engine, image: &str) -> Result<(), Report> {
     let binary = std::env::current_exe()
         .map_err(|error| Report::trouble(format!("cannot find ydl itself: {error}")))?;

@@ -1,4 +1,4 @@
-//! Asking a docker engine, through its command.
+//! Docker engine, accessed through its command.
 
 use std::{
     env, io,
@@ -13,11 +13,11 @@ use tokio::{
 };
 use ydl_os::{children, reason};
 
-/// The most that is kept of what the command says.
+/// Maximum captured output of the command.
 const OUTPUT_BYTES_MAX: u64 = 256 << 10;
-/// What small questions may take.
+/// Timeout of small commands.
 const SOON: Duration = Duration::from_secs(20);
-/// The label of a job's containers.
+/// Label of a job's containers.
 pub(super) const LABEL: &str = "ydl.job";
 
 /// The docker command.
@@ -26,27 +26,27 @@ pub struct Engine {
     pub(super) program: PathBuf,
 }
 
-/// What the command has said.
+/// Output of the command.
 #[derive(Debug)]
 pub(super) struct CommandOutput {
     pub(super) out: String,
-    /// Why it has failed, if it has: the line that tells most.
+    /// The most relevant line of its error, if it failed.
     pub(super) failed: Option<String>,
 }
 
-/// As whom processes in containers run, for files here to be this user's.
+/// User mapping of containers, so that files created in them belong to this user.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum UserMapping {
-    /// As they are called here.
+    /// Users are the same inside and outside.
     Same,
-    /// The engine maps users to others, and can be told not to.
+    /// The engine maps users, and the mapping can be disabled.
     Mapped,
-    /// The engine is this user's own: its root is this user.
+    /// The engine is rootless: its root is this user.
     Own,
 }
 
 impl Engine {
-    /// The first of that name in `PATH`.
+    /// Finds the command in `PATH`.
     pub fn find() -> Option<Engine> {
         let path = env::var_os("PATH")?;
         let mut candidates = env::split_paths(&path).map(|dir| dir.join("docker"));
@@ -54,33 +54,33 @@ impl Engine {
         Some(Engine { program })
     }
 
-    /// A question to be asked.
+    /// Creates a command with these arguments.
     pub(super) fn command(&self, words: &[&str]) -> Command {
         let mut command = Command::new(&self.program);
         command.args(words);
         command
     }
 
-    /// Asks, and waits for the answer that long.
+    /// Runs a command with a timeout.
     pub(super) async fn ask(&self, words: &[&str], within: Duration) -> CommandOutput {
         let late = || CommandOutput {
             out: String::new(),
-            failed: Some(format!("it did not answer in {} s", within.as_secs())),
+            failed: Some(format!("timed out after {} s", within.as_secs())),
         };
         let said = timeout(within, hear(self.command(words))).await;
         said.unwrap_or_else(|_| late())
     }
 
-    /// Whether an engine answers; else why none does.
+    /// Checks that an engine responds; otherwise returns the reason.
     pub async fn answers(&self) -> Result<(), String> {
         let said = self.ask(&["version", "--format", "{{.Server.Version}}"], SOON).await;
         said.failed.map_or(Ok(()), Err)
     }
 
-    /// As whom processes in its containers run.
+    /// Returns the user mapping of the engine's containers.
     pub async fn users(&self) -> UserMapping {
         let said = self.ask(&["info", "--format", "{{json .SecurityOptions}}"], SOON).await;
-        // What an engine does not know of, it does not do.
+        // Features unknown to the engine are off.
         if said.out.contains("name=rootless") {
             UserMapping::Own
         } else if said.out.contains("name=userns") {
@@ -90,7 +90,7 @@ impl Engine {
         }
     }
 
-    /// Removes a container, whatever runs in it. That there is none is as well.
+    /// Removes containers, even running ones. Absent ones are no error.
     pub async fn remove(&self, names: &[&str]) {
         let words: Vec<_> = ["rm", "--force"].iter().chain(names).copied().collect();
         let said = self.ask(&words, SOON).await;
@@ -100,7 +100,7 @@ impl Engine {
     }
 }
 
-/// Removes what a job has left: a container that was never started is removed by nobody else.
+/// Removes a job's remaining containers: the engine keeps those that were never started.
 pub async fn clean(job: &str) {
     let Some(engine) = Engine::find() else {
         return;
@@ -140,13 +140,13 @@ async fn hear(mut command: Command) -> CommandOutput {
 async fn read(from: Option<impl AsyncRead + Unpin>) -> String {
     let mut bytes = Vec::new();
     if let Some(from) = from {
-        // What was read before it failed is what there is.
+        // On an error the data read so far is used.
         let _ = from.take(OUTPUT_BYTES_MAX).read_to_end(&mut bytes).await;
     }
     String::from_utf8_lossy(&bytes).into_owned()
 }
 
-/// The line of docker's words that tells most: the last that is not about how to use it.
+/// Returns the most relevant line of docker's error output: the last that is not a usage hint.
 pub(super) fn telling(words: &str) -> Option<String> {
     let noise = ["See 'docker", "Run 'docker", "WARNING:", "errors pretty printing info"];
     let mut lines = words.lines().map(str::trim).rev();
@@ -167,7 +167,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn of_dockers_words_the_telling_ones_are_kept() {
+    fn the_most_relevant_line_of_dockers_output_is_kept() {
         let absent = "Unable to find image 'ydl/none:1' locally\ndocker: Error response from daemon: pull access denied for \
                       ydl/none, repository does not exist or may require 'docker login'.\nSee 'docker run --help'.\n";
         let expected = "pull access denied for ydl/none, repository does not exist or may require 'docker login'";

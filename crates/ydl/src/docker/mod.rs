@@ -1,7 +1,7 @@
-//! The docker command of this machine: whether it can run a job's images, and the command line that does.
+//! The docker command of this machine: checks that it can run a job's images, and builds the command line.
 //!
-//! * `engine`: asking it, each time with a deadline. * `check`: whether a job's images run here, before anything is started.
-//! * `run`: the container of one program, with the program's keeper in it.
+//! * `engine`: runs it with timeouts. * `check`: checks a job's images before anything is started.
+//! * `run`: the container of one program, with the program's shim in it.
 
 mod check;
 mod engine;

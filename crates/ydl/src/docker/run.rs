@@ -1,9 +1,8 @@
-//! The container of one program. The program's keeper runs in it, below nobody; the agent stays outside and speaks with the
-//! keeper through a socket in the container's directory, which both see at the same place.
+//! The container of one program. The program's shim is its first process; the agent stays outside and talks to the shim
+//! through a socket in the container's directory, which both see at the same path.
 //!
-//! So the program finds its keeper, its paths and its signals as it does anywhere. An agent that dies closes the socket: the
-//! keeper ends everything and leaves, and with it goes the container, which the engine removes by itself. It does not matter
-//! what becomes of the docker command meanwhile.
+//! So the program has the same shim, paths and signals as anywhere. When the agent dies its socket closes: the shim
+//! kills everything and exits, and the engine removes the container, whatever happens to the docker command meanwhile.
 
 use super::engine::{Engine, LABEL, UserMapping, telling};
 use std::{
@@ -14,11 +13,11 @@ use std::{
 };
 use ydl_core::spec::Image;
 
-/// Where this very program is seen in every image.
+/// Path of this binary in every image.
 pub const BINARY: &str = "/run/ydl";
-/// The socket of the keeper, in the container's directory.
+/// Name of the shim's socket in the container's directory.
 pub const SOCKET: &str = "shim.sock";
-/// More links out of a job's files than anybody sensible has.
+/// Maximum number of links out of a job's files.
 const LINKS_MAX: usize = 256;
 const DEPTH_MAX: usize = 32;
 
@@ -26,24 +25,25 @@ const DEPTH_MAX: usize = 32;
 #[derive(Clone, Debug)]
 pub struct Container {
     pub engine: Engine,
-    /// What the engine calls it.
+    /// Name of the container.
     pub name: String,
-    /// The job's id.
+    /// Id of the job.
     pub job: String,
-    /// The job's directory, which is seen at the same place.
+    /// Directory of the job, mounted at the same path.
     pub job_dir: PathBuf,
-    /// The container's own directory in it.
+    /// Directory of the container below it.
     pub dir: PathBuf,
-    /// This very program.
+    /// Path of this binary.
     pub binary: PathBuf,
     pub image: Image,
     pub memory_mib: u64,
-    /// Whether it sees the machine's GPUs; which of them are its own a variable says.
+    /// Exposes the machine's GPUs; an environment variable selects among them.
     pub gpus: bool,
 }
 
 impl Container {
-    /// The docker command that runs it to its end. No value of a variable is on it: those come through the socket.
+    /// Builds the docker command that runs it. No environment value is on the command line: those are sent through the
+    /// socket.
     pub fn command(&self, users: UserMapping) -> Command {
         let mut command = Command::new(&self.engine.program);
         command.args(["run", "--rm", "--sig-proxy=false", "--log-driver", "none"]);
@@ -62,7 +62,7 @@ impl Container {
             UserMapping::Own => command.args(["--user", "0:0"]),
         };
         let memory = format!("{}m", self.memory_mib);
-        // As much again of swap would be given beside it.
+        // Otherwise docker adds the same amount of swap.
         command.args(["--memory", &memory, "--memory-swap", &memory]);
         if self.image.privileged {
             command.arg("--privileged");
@@ -86,19 +86,19 @@ impl Container {
         command
     }
 
-    /// Why it did not start, from what the docker command said on its way out.
+    /// Explains from docker's error output why the container did not start.
     pub fn why(&self, words: &str) -> String {
-        let why = telling(words).unwrap_or_else(|| "it said nothing".to_owned());
+        let why = telling(words).unwrap_or_else(|| "no error output".to_owned());
         format!("docker does not run the image `{}`: {why}", self.image.name)
     }
 
-    /// Removes it, if it is still there.
+    /// Removes the container if it exists.
     pub async fn remove(&self) {
         self.engine.remove(&[&self.name]).await;
     }
 }
 
-/// A mount as the command wants it: fields with commas between them, in quotes where they have one themselves.
+/// Formats a mount option: fields separated by commas, quoted if they contain one.
 pub(super) fn mount(from: &Path, to: &Path, writable: bool) -> String {
     let field = |name: &str, path: &Path| {
         let text = format!("{name}={}", path.display());
@@ -111,7 +111,7 @@ pub(super) fn mount(from: &Path, to: &Path, writable: bool) -> String {
     format!("type=bind,{},{}{mode}", field("src", from), field("dst", to))
 }
 
-/// Where links in the job's files lead that lead out of it: large files are not copied at submit.
+/// Returns the targets of links in the job's files that lead out of it: large files are not copied at submit.
 fn links_out(files: &Path, job: &Path) -> BTreeSet<PathBuf> {
     let mut found = BTreeSet::new();
     let mut dirs = vec![(files.to_owned(), 0)];
@@ -135,7 +135,7 @@ fn links_out(files: &Path, job: &Path) -> BTreeSet<PathBuf> {
     found
 }
 
-/// A name that an engine takes, and that no other container of this machine has: the job's, the container's and the round's.
+/// Returns a valid container name, unique on this machine: job, container and round.
 pub fn name(job: &str, container: &str, round: u32) -> String {
     let fits = |c: char| c.is_ascii_alphanumeric() || "_.-".contains(c);
     let text = format!("ydl-{job}-{container}-{round}");
@@ -148,7 +148,7 @@ mod tests {
     use ydl_core::spec::{Mount, Runtime};
 
     #[test]
-    fn the_command_line_shows_what_was_asked_for_and_no_variable() {
+    fn the_command_line_contains_the_options_and_no_variable() {
         let dir = tempfile::tempdir().unwrap();
         let job = dir.path().join("j,ob");
         fs::create_dir_all(job.join("files/data")).unwrap();

@@ -1,30 +1,30 @@
-//! The devices of this node.
+//! Discovers the devices of this node.
 
 use nvml_wrapper::Device as Handle;
 use ydl_os::{env, nvml::nvml};
 
-/// More than any machine has.
+/// Maximum number of devices.
 const DEVICES_MAX: usize = 256;
-/// More than any device's name needs.
+/// Maximum length of a device name.
 const NAME_MAX: usize = 64;
 
-/// A device.
+/// A GPU.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Device {
-    /// As `CUDA_VISIBLE_DEVICES` wants it.
+    /// Name for `CUDA_VISIBLE_DEVICES`.
     pub name: String,
-    /// By which everybody on the machine knows it.
+    /// Key of its lock: the same for all users of the machine.
     pub key: String,
 }
 
 impl Device {
-    /// One that was named rather than found.
+    /// Creates a device from its name.
     pub fn counted(name: &str) -> Device {
         let handle = handle(name).and_then(|handle| handle.uuid().ok());
         Device { key: handle.unwrap_or_else(|| name.to_owned()), name: name.to_owned() }
     }
 
-    /// A process that computes on it, if one does.
+    /// Returns a process that computes on the device, if there is one.
     pub(super) fn stranger(&self) -> Option<u32> {
         let running = handle(&self.name)?.running_compute_processes().ok()?;
         running.first().map(|process| process.pid)
@@ -40,7 +40,8 @@ fn handle(name: &str) -> Option<Handle<'static>> {
     .ok()
 }
 
-/// What this node has: what its administrator says (`YDL_GPUS=0,1`), or otherwise what NVIDIA's library finds.
+/// Returns this node's devices: those configured by its administrator (`YDL_GPUS=0,1`), or otherwise those found by
+/// NVML.
 pub fn devices() -> Vec<Device> {
     if let Ok(said) = std::env::var(env::GPUS) {
         return named(&said);
@@ -50,7 +51,7 @@ pub fn devices() -> Vec<Device> {
     all.map(|index| Device::counted(&index.to_string())).collect()
 }
 
-/// Whether this process may use it. Where a cluster walls GPUs off, the library still counts those of others.
+/// Returns true if this process may use the device. Where a cluster isolates GPUs, NVML still counts those of others.
 fn is_open(index: u32) -> bool {
     let minor = nvml()
         .and_then(|nvml| nvml.device_by_index(index).ok())
@@ -63,12 +64,12 @@ fn is_open(index: u32) -> bool {
     opened.is_ok()
 }
 
-/// A list of devices. What cannot be a name ends it, as it does for CUDA.
+/// Parses a list of devices. An invalid name ends it, as it does for CUDA.
 fn named(list: &str) -> Vec<Device> {
     let letter = |c: char| c.is_ascii_alphanumeric() || "-_.:/".contains(c);
     let good = |name: &&str| !name.is_empty() && name.len() <= NAME_MAX && name.chars().all(letter);
     let mut devices: Vec<Device> = Vec::new();
-    // A NodeManager before 3.2 takes no comma in the value of a variable.
+    // A NodeManager before 3.2 accepts no comma in the value of a variable.
     let names = list.split([',', ';']).map(str::trim).take_while(good);
     for name in names.take(DEVICES_MAX) {
         let device = Device::counted(name);
@@ -84,7 +85,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_list_of_devices_is_read_with_care() {
+    fn a_device_list_is_validated() {
         let names = |list| -> Vec<String> { named(list).into_iter().map(|it| it.name).collect() };
         assert_eq!(names("x0, GPU-1f;x0"), ["x0", "GPU-1f"]);
         assert_eq!(names("x1,with space,x2"), ["x1"]);

@@ -1,8 +1,8 @@
-//! One device is one task's.
+//! Exclusive lock of one device.
 //!
-//! A claim is a socket bound to a name in Linux's abstract space. Only one process of the machine can have a name there,
-//! it goes with the process however that ends, and it needs no directory that all users may write to. What it is not: a
-//! wall. Who computes without claiming is noticed, not hindered.
+//! A lock is a socket bound to a name in Linux's abstract namespace. Only one process of the machine can bind a name
+//! there, it is released when the process exits, and it needs no directory writable by all users. The lock is advisory:
+//! a process that computes without it is detected, not prevented.
 
 use std::{
     io,
@@ -14,12 +14,12 @@ use std::{
 
 #[derive(Debug)]
 pub(super) struct DeviceLock {
-    /// Nobody connects: that it is bound is all.
+    /// Never accepts a connection: being bound is the lock.
     _socket: UnixListener,
 }
 
 impl DeviceLock {
-    /// The claim to a device; nothing if somebody has it.
+    /// Locks a device; returns none if another process has it.
     pub(super) fn take(key: &str) -> io::Result<Option<DeviceLock>> {
         let name = SocketAddr::from_abstract_name(format!("ydl/gpu/{key}"))?;
         match UnixListener::bind_addr(&name) {

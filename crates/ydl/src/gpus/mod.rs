@@ -1,9 +1,9 @@
-//! The GPUs of this node, each of them one task's at a time.
+//! The GPUs of this node, each assigned to one task at a time.
 //!
-//! * `found`: which devices there are, and whether a stranger computes on one. * `claim`: who has which.
+//! * `discovery`: the devices, and foreign processes on them. * `lock`: exclusive locks.
 //!
-//! Whoever wants a device claims it, whether it is the master of jobs on this machine or an agent in a container of a
-//! cluster that does not count GPUs itself: all of them, whoever their user is, see the same claims.
+//! Both the master of jobs on this machine and an agent on a cluster that does not assign GPUs lock each device they
+//! use. Processes of all users see the same locks.
 
 mod discovery;
 mod lock;
@@ -13,7 +13,7 @@ pub use discovery::{Device, devices};
 use lock::DeviceLock;
 use std::collections::BTreeMap;
 
-/// The devices that somebody may hand out, and those it has claimed.
+/// Devices available for assignment, and those locked by this pool.
 #[derive(Debug, Default)]
 pub struct Pool {
     devices: Vec<Device>,
@@ -21,13 +21,13 @@ pub struct Pool {
 }
 
 impl Pool {
-    /// Of these devices, none is claimed yet.
+    /// Creates a pool with no device locked.
     pub fn new(devices: Vec<Device>) -> Pool {
         let taken = BTreeMap::new();
         Pool { devices, taken }
     }
 
-    /// So many devices that nobody else has, or why not. Names as CUDA wants them.
+    /// Locks that many free devices and returns their names for CUDA.
     pub fn take(&mut self, count: u32) -> Result<Vec<String>, GpuShortage> {
         let mut claimed: Vec<(String, DeviceLock)> = Vec::new();
         let mut short =
@@ -41,14 +41,14 @@ impl Pool {
                 continue;
             }
             match DeviceLock::take(&device.key) {
-                // Asked only of a device that is claimed: otherwise it may be a task's that has just begun.
+                // Checked only after the lock: otherwise the process may belong to a task that has just started.
                 Ok(Some(claim)) => match device.stranger() {
                     None => claimed.push((device.name.clone(), claim)),
                     Some(pid) => short.strangers.push((device.name.clone(), pid)),
                 },
                 Ok(None) => short.claimed += 1,
                 Err(error) => {
-                    tracing::warn!("cannot claim GPU `{}`: {error}", device.name);
+                    tracing::warn!("cannot lock GPU `{}`: {error}", device.name);
                     short.claimed += 1;
                 }
             }
@@ -61,27 +61,27 @@ impl Pool {
         Ok(names)
     }
 
-    /// Others may have them from now on.
+    /// Releases devices.
     pub fn give_back(&mut self, names: &[String]) {
         for name in names {
             self.taken.remove(name);
         }
     }
 
-    /// Whether there is any device at all.
+    /// Returns true if there is no device at all.
     pub fn is_empty(&self) -> bool {
         self.devices.is_empty()
     }
 }
 
-/// Why devices could not be had.
+/// Reason why devices are not available.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct GpuShortage {
     wanted: u32,
     there: usize,
-    /// So many are other tasks'.
+    /// Number of devices locked by other tasks.
     claimed: usize,
-    /// On these, somebody computes who has claimed nothing: the device and the process.
+    /// Devices in use without a lock, and the process that uses them.
     strangers: Vec<(String, u32)>,
 }
 
@@ -106,14 +106,14 @@ impl std::fmt::Display for GpuShortage {
     }
 }
 
-/// The variable by which CUDA's programs know their devices.
+/// Variable that selects the devices visible to CUDA.
 pub const VISIBLE: &str = "CUDA_VISIBLE_DEVICES";
 
-/// What makes a program see these devices and no others.
+/// Returns the variables that restrict a program to these devices.
 pub fn variables(names: &[String]) -> [(&'static str, String); 2] {
     [
         (VISIBLE, names.join(",")),
-        // Otherwise CUDA counts the quickest first, and the management library does not.
+        // Otherwise CUDA numbers the fastest device first, unlike NVML.
         ("CUDA_DEVICE_ORDER", "PCI_BUS_ID".to_owned()),
     ]
 }
@@ -122,14 +122,14 @@ pub fn variables(names: &[String]) -> [(&'static str, String); 2] {
 mod tests {
     use super::*;
 
-    /// Devices that no other test has: claims are seen by the whole machine.
+    /// Creates devices unique to one test: locks are visible to the whole machine.
     fn pool(name: &str, count: u32) -> Pool {
         let own = |n| Device::counted(&format!("test-{}-{name}-{n}", std::process::id()));
         Pool::new((0..count).map(own).collect())
     }
 
     #[test]
-    fn two_that_want_one_device_each_have_different_ones() {
+    fn two_pools_lock_different_devices() {
         let (mut one, mut two) = (pool("both", 2), pool("both", 2));
         let first = one.take(1).expect("a device");
         let second = two.take(1).expect("the other");
@@ -142,7 +142,7 @@ mod tests {
     }
 
     #[test]
-    fn all_that_are_wanted_or_none() {
+    fn a_pool_locks_all_requested_devices_or_none() {
         let (mut one, mut two) = (pool("all", 3), pool("all", 3));
         one.take(1).expect("a device");
         two.take(3).expect_err("two are left");
@@ -150,13 +150,13 @@ mod tests {
     }
 
     #[test]
-    fn what_is_dropped_is_free() {
+    fn a_dropped_pool_releases_its_devices() {
         let taken = pool("dropped", 1).take(1).expect("a device");
         assert_eq!(pool("dropped", 1).take(1).expect("free again"), taken);
     }
 
     #[test]
-    fn why_there_is_none_is_said() {
+    fn a_shortage_names_its_reason() {
         let none = Pool::new(Vec::new()).take(2).expect_err("none");
         assert_eq!(none.to_string(), "2 GPUs needed, and the node has none");
         let short = GpuShortage {

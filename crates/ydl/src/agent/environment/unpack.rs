@@ -21,7 +21,7 @@ use std::{
 use tar::{Archive, EntryType};
 use ydl_os::reason;
 
-/// How long to wait for another container that unpacks the same layer.
+/// Timeout of the wait for another container that unpacks the same layer.
 const OTHERS_MAX: Duration = Duration::from_secs(10 * 60);
 /// Poll interval of that wait.
 const PAUSE: Duration = Duration::from_millis(50);

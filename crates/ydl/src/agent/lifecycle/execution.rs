@@ -1,4 +1,4 @@
-//! The program's part in an agent's life: it starts, stops and ends, one a round.
+//! Execution of programs: start, stop and end, one program per round.
 
 use super::Agent;
 use crate::agent::{
@@ -22,12 +22,12 @@ use ydl_core::{ProgramExit, Run, Span, TaskId};
 use ydl_os::reason;
 use ydl_proto::{files::write_json, messages::AgentReport};
 
-/// A program on its way: its file may lie on a slow disk.
+/// A program being started: its file may be on a slow disk.
 #[derive(Debug)]
 pub(super) struct StartingProgram {
     pub(super) program: JoinHandle<Result<Program, StartError>>,
     doing: AttemptContext,
-    /// When it is given up, once it should no longer run.
+    /// Deadline of the start, once the program should no longer run.
     pub(super) give_up_at: Option<Instant>,
 }
 
@@ -36,41 +36,42 @@ pub(super) struct RunningProgram {
     pub(super) program: Program,
     doing: AttemptContext,
     pub(super) since: Instant,
-    /// When SIGTERM is followed by SIGKILL.
+    /// Time of SIGKILL after SIGTERM.
     pub(super) kill_at: Option<Instant>,
-    /// Whether it was asked to stop, and what it had open for writing when it was killed.
+    /// Set if it was told to stop; and the files it had open for writing when it was killed.
     asked: bool,
     open: BTreeSet<(u64, u64)>,
     ended: Option<SystemTime>,
-    /// Until when what it said last may take to arrive, once it has ended.
+    /// Deadline for its last output to its rendezvous, once it has exited.
     said_by: Option<Instant>,
-    /// How long it had been stopped, if it was ended for that.
+    /// Time it had been stopped by SIGSTOP, if it was killed for that.
     halted: Option<Duration>,
 }
 
-/// Whose program it is.
+/// Task, attempt and round of a program.
 #[derive(Debug)]
 struct AttemptContext {
     task: TaskId,
     attempt: u32,
     round: u32,
-    /// Where its logs are carried to.
+    /// Handle of its log shipper.
     followed: Option<LogShipperHandle>,
-    /// What it says to its framework's rendezvous.
+    /// Links of the program to its framework's rendezvous.
     links: Option<LinkTasks>,
 }
 
 impl RunningProgram {
-    /// Until it has ended, and what it said to its rendezvous last has arrived: others may wait for that.
+    /// Waits until the program has exited and its last output to its rendezvous has arrived: other tasks may wait for
+    /// that.
     pub(super) async fn over(&mut self, patience: Duration) -> program::Exit {
         let exit = self.program.wait().await;
         self.ended.get_or_insert_with(SystemTime::now);
-        // Asked again and again, it has the time that it had when it ended.
+        // Repeated calls share the deadline of the first.
         let end = *self.said_by.get_or_insert(Instant::now() + patience);
         if let Some(links) = &mut self.doing.links
             && timeout_at(end, links.drained()).await.is_err()
         {
-            tracing::warn!("what the program said last to its rendezvous has not arrived");
+            tracing::warn!("the program's last output to its rendezvous was not delivered");
         }
         exit
     }
@@ -88,14 +89,14 @@ impl Agent {
             running.kill_at = None;
         }
         if let Some(starting) = self.starting.take() {
-            // Dropped on its way, it does not run.
+            // Aborted during its start, it does not run.
             starting.program.abort();
-            self.report_not_started(starting.doing, "it was told to stop before it ran".into());
+            self.report_not_started(starting.doing, "it was stopped before it started".into());
         }
     }
 
-    /// A process that somebody stops says nothing, and its peers wait for it: it is as silent as an agent that is gone,
-    /// and has as long to come back.
+    /// Kills a program that has been stopped by SIGSTOP for the heartbeat timeout: its peers wait for it as for a lost
+    /// agent.
     pub(super) fn end_if_halted(&mut self) {
         let halted = self.meter.halted();
         if halted < Duration::from_millis(self.submitted.spec.timeouts.heartbeat.0) {
@@ -113,19 +114,19 @@ impl Agent {
         };
         let mut stderr_tail = exit.stderr_tail;
         if exit.dropped_bytes > 0 {
-            let note = format!("ydl: {} bytes of output could not be kept", exit.dropped_bytes);
+            let note = format!("ydl: {} bytes of output could not be written", exit.dropped_bytes);
             tracing::warn!("{note}");
             stderr_tail = format!("{stderr_tail}\n{note}");
         }
         self.meter.outside(None);
         if exit.memory_short {
             let note =
-                "ydl: the container had no memory left, and the system has ended a process of it";
+                "ydl: the container ran out of memory, and the kernel killed one of its processes";
             stderr_tail = format!("{stderr_tail}\n{note}");
         }
         if let Some(halted) = running.halted {
             let note = format!(
-                "ydl: a process of the program was stopped (SIGSTOP) for {} s, and all of them were ended",
+                "ydl: a process of the program was stopped (SIGSTOP) for {} s; the program was killed",
                 halted.as_secs()
             );
             stderr_tail = format!("{stderr_tail}\n{note}");
@@ -139,7 +140,7 @@ impl Agent {
             signal: exit.signal,
             not_started: None,
             port_taken,
-            // The master knows.
+            // Decided by the master.
             outdated: false,
             container_signalled: self.signalled,
             peak_memory_mib: mib,
@@ -152,7 +153,7 @@ impl Agent {
         self.on_ended(running.doing, exit);
     }
 
-    /// Leaves a record of how it ended, and reports it.
+    /// Writes the exit record and reports the exit.
     fn on_ended(&mut self, doing: AttemptContext, exit: ProgramExit) {
         let record = ExitRecord {
             task: &doing.task,
@@ -167,14 +168,14 @@ impl Agent {
         let kept = std::fs::create_dir_all(&dir)
             .and_then(|()| write_json(&dir.join(record::FILE), &record));
         if let Err(error) = kept {
-            tracing::warn!("how the program ended is not kept: {error}");
+            tracing::warn!("cannot write the exit record: {error}");
         }
         self.turns.wake();
         self.keeping.over();
         if let Some(followed) = doing.followed {
             followed.over(serde_json::to_vec_pretty(&record).ok());
         }
-        // Cut off from its master, an agent has ended its program itself, and that is no news.
+        // An agent cut off from its master has ended its program itself; that is not reported.
         if !self.cut_off {
             let round = doing.round;
             self.report(AgentReport::Exited { round, exit });
@@ -183,7 +184,7 @@ impl Agent {
 
     pub(super) fn stop_program(&mut self, grace: Span) {
         let end = Instant::now() + Duration::from_millis(grace.0);
-        // What is about to run is asked to stop once it runs, and is given up if it never does.
+        // A starting program is terminated once it runs, and aborted if it never does.
         if let Some(starting) = &mut self.starting {
             starting.give_up_at.get_or_insert(end);
         }
@@ -225,7 +226,7 @@ impl Agent {
         };
         match prepared {
             Ok(((program, output), listener)) => {
-                // A program in an image is below its engine, and not below this agent.
+                // A program in an image is a descendant of its engine, not of this agent.
                 let guarded = program.container.is_none();
                 let host = self.setting.host.clone();
                 let client = self.reach.follow();
@@ -283,7 +284,7 @@ impl Agent {
         }
     }
 
-    /// A program that is not even tried to start.
+    /// Reports a program as failed without starting it.
     pub(super) fn give_up(&mut self, run: Run, why: String) {
         self.ran = run.round;
         let doing = AttemptContext {

@@ -1,5 +1,5 @@
-//! Leading people from elsewhere to a port of the program here. The agent connects to both sides, so that nothing of the
-//! node has to be open to anybody.
+//! Forwards connections of clients to a port of the program. The agent connects to both sides, so that no port of the
+//! node needs to be reachable.
 
 use super::Agent;
 use hyper::Method;
@@ -18,20 +18,20 @@ use ydl_net::{
 };
 use ydl_os::reason;
 
-/// Connections to ports of one program at once.
+/// Maximum number of concurrent connections to ports of one program.
 pub(super) const OPEN_MAX: usize = 128;
-/// How long the program may take to accept a connection.
+/// Timeout of a connection to the program.
 const DIAL_MAX: Duration = Duration::from_secs(3);
-/// How long the master may take to be asked.
+/// Timeout of calls to the master.
 const CALL_MAX: Duration = Duration::from_secs(10);
 
 impl Agent {
-    /// Leads to a port of the running program, beside the loop.
+    /// Forwards a connection to a port of the running program, outside the loop.
     pub(super) fn open(&self, id: u64, task: &TaskId, port: Option<&str>) {
         let client = Arc::clone(&self.reach.client);
         let found = match (Arc::clone(&self.turns.open).try_acquire_owned(), &self.hold) {
             (Err(_), _) => Err(format!("too many connections to `{task}` at once")),
-            (Ok(_), _) if self.running.is_none() => Err(format!("`{task}` does not run now")),
+            (Ok(_), _) if self.running.is_none() => Err(format!("`{task}` is not running")),
             (Ok(turn), hold) => {
                 let ports = hold.as_ref().map(|hold| hold.ports()).unwrap_or_default();
                 let wanted = self.wanted_ports(task);
@@ -45,7 +45,7 @@ impl Agent {
                     Ok(stream) => Ok((turn, stream)),
                     Err(error) => {
                         let why = reason(&error);
-                        Err(format!("nothing answers on its port `{name}` yet: {why}"))
+                        Err(format!("cannot connect to its port `{name}`: {why}"))
                     }
                 },
                 Err(why) => Err(why),
@@ -56,21 +56,21 @@ impl Agent {
                     let path = format!("/v1/port-forward-reply?request={id}&failed");
                     let payload = Payload::Raw(why.into_bytes().into());
                     if let Err(error) = client.call(Method::POST, &path, payload, CALL_MAX).await {
-                        tracing::debug!("nobody waits for a port any more: {error}");
+                        tracing::debug!("the port-forward request was cancelled: {error}");
                     }
                 }
             }
         });
     }
 
-    /// The ports that the role asked for beside its framework's own.
+    /// Returns the ports that the role requested in addition to its framework's own.
     fn wanted_ports(&self, task: &TaskId) -> Vec<String> {
         let role = self.submitted.spec.role(&task.role);
         role.map(|role| role.ports.clone()).unwrap_or_default()
     }
 }
 
-/// The port that is meant: the one of that name; without a name the first that the role asked for.
+/// Selects a port by name; without a name the first that the role requested.
 fn chosen(
     task: &TaskId,
     ports: &BTreeMap<String, u16>,
@@ -87,12 +87,12 @@ fn chosen(
                 let names = names.join(", ");
                 format!("`{task}` has no port `{name}`; it has {names}")
             }
-            (None, false) => format!("which port of `{task}`? it has {}", names.join(", ")),
+            (None, false) => format!("no port of `{task}` chosen; it has {}", names.join(", ")),
         }
     })
 }
 
-/// A program may listen on the loopback interface alone, or on the node's address alone.
+/// Connects to the loopback interface or the node's address: a program may listen on one of them alone.
 async fn dial(host: &str, port: u16) -> io::Result<TcpStream> {
     let loopback = IpAddr::V4(Ipv4Addr::LOCALHOST);
     let own = host.parse().ok().filter(|ip| *ip != loopback);
@@ -113,9 +113,9 @@ async fn dial(host: &str, port: u16) -> io::Result<TcpStream> {
 async fn lead(client: &Client, id: u64, stream: TcpStream) {
     let path = format!("/v1/port-forward-reply?request={id}");
     match client.join(&path, CALL_MAX).await {
-        // That either end breaks is how such connections end.
+        // Such connections end when either side closes.
         Ok(joined) => drop(splice(stream, joined).await),
-        Err(error) => tracing::debug!("nobody waits for a port any more: {error}"),
+        Err(error) => tracing::debug!("the port-forward request was cancelled: {error}"),
     }
 }
 
@@ -124,14 +124,14 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_port_is_found_by_its_name_or_is_the_first_that_was_asked_for() {
+    fn a_port_is_selected_by_name_or_is_the_first_requested() {
         let task: TaskId = "web:0".parse().unwrap();
         let ports = BTreeMap::from([("http".to_owned(), 80), ("tf".to_owned(), 90)]);
         let asked = ["http".to_owned()];
         let port = |wanted: &[String], name| chosen(&task, &ports, wanted, name);
         assert_eq!(port(&asked, None).unwrap().1, 80);
         assert_eq!(port(&[], Some("tf")).unwrap().1, 90);
-        assert_eq!(port(&[], None).unwrap_err(), "which port of `web:0`? it has `http`, `tf`");
+        assert_eq!(port(&[], None).unwrap_err(), "no port of `web:0` chosen; it has `http`, `tf`");
         assert_eq!(
             port(&asked, Some("x")).unwrap_err(),
             "`web:0` has no port `x`; it has `http`, `tf`"

@@ -1,6 +1,6 @@
-//! The way to the master, who may move.
+//! Connection to the master, which may move.
 //!
-//! When a job's master dies, another takes its place on another node and says where it is in the job's directory in
+//! When a job's master dies, its successor starts on another node and writes its address to the job's directory in
 //! HDFS. The certificate and the tokens stay the same.
 
 use crate::agent::{bootstrap::Bootstrap, shipping::HdfsWorker};
@@ -14,24 +14,23 @@ use ydl_net::{client::Client, secret::Token, tls::Pin};
 use ydl_proto::files::Whereabouts;
 use ydl_storage::hdfs::JobPlace;
 
-/// An answer so late is reason enough to look elsewhere, though nothing has failed.
+/// Delay of a reply after which the agent looks for a new master, even without an error.
 const OVERDUE: Duration = Duration::from_secs(3);
-/// Between two looks, at first and after so many of them.
+/// Interval of lookups: at first, and after that many of them.
 const LOOKS: (Duration, u32, Duration) = (Duration::from_secs(1), 15, Duration::from_secs(5));
 
-/// The way to the master.
+/// Connection to the master.
 #[derive(Debug)]
 pub(super) struct MasterLink {
     pub(super) client: Arc<Client>,
-    /// The same, for those who go on beside the agent's loop.
+    /// Current client, for tasks outside the agent's loop.
     shared: watch::Sender<Arc<Client>>,
     pin: Pin,
     token: Token,
     lookout: Option<MasterWatch>,
 }
 
-/// Looks for the master elsewhere while it does not answer. It goes on beside the agent's loop, and says a word only
-/// when the master has moved.
+/// Looks for a new master while the current one does not reply. Runs outside the agent's loop, and reports only a move.
 #[derive(Debug)]
 struct MasterWatch {
     told: watch::Sender<ProbeSchedule>,
@@ -41,7 +40,7 @@ struct MasterWatch {
 #[derive(Clone, Debug)]
 struct ProbeSchedule {
     address: String,
-    /// When to look, unless something is heard before.
+    /// Time of the next lookup, unless a reply arrives before.
     due: Instant,
 }
 
@@ -58,7 +57,7 @@ impl MasterLink {
         })
     }
 
-    /// From now on the master may move. The one that started this container was the job's `attempt`th.
+    /// Starts watching for a new master. This container was started by the job's `attempt`th.
     pub(super) fn look_out(&mut self, carrier: Arc<HdfsWorker>, place: JobPlace, attempt: u32) {
         let (told, hears) = watch::channel(ProbeSchedule {
             address: self.client.address().to_owned(),
@@ -69,17 +68,17 @@ impl MasterLink {
         self.lookout = Some(MasterWatch { told, found });
     }
 
-    /// The way, and every new one.
+    /// Returns the client, updated after each move.
     pub(super) fn follow(&self) -> watch::Receiver<Arc<Client>> {
         self.shared.subscribe()
     }
 
-    /// The master has answered; the next answer is expected within `beat`.
+    /// Records a reply of the master; the next one is expected within `beat`.
     pub(super) fn heard(&self, beat: Duration) {
         self.expect(Instant::now() + beat + OVERDUE);
     }
 
-    /// The master cannot be reached.
+    /// Records that the master could not be reached.
     pub(super) fn missed(&self) {
         let now = Instant::now();
         if let Some(lookout) = &self.lookout
@@ -95,7 +94,7 @@ impl MasterLink {
         }
     }
 
-    /// Waits until the master is found elsewhere, and goes there.
+    /// Waits for the address of a new master.
     pub(super) async fn moved(found: &mut NewAddress<'_>) -> String {
         match found {
             Some(found) => match found.recv().await {
@@ -106,7 +105,7 @@ impl MasterLink {
         }
     }
 
-    /// Both halves of it, for whoever asks and listens at once.
+    /// Splits the link into client and address channel, for concurrent use.
     pub(super) fn split(&mut self) -> (&Client, NewAddress<'_>) {
         let found = self.lookout.as_mut().map(|lookout| &mut lookout.found);
         (&self.client, found)
@@ -124,7 +123,7 @@ impl MasterLink {
     }
 }
 
-/// Where news of a move comes from.
+/// Channel of new master addresses.
 pub(super) type NewAddress<'a> = Option<&'a mut mpsc::Receiver<String>>;
 
 async fn look(
@@ -142,7 +141,7 @@ async fn look(
         tokio::select! {
             changed = told.changed() => match changed {
                 Ok(()) => {
-                    // Heard again: the next time it is looked for often again.
+                    // Reachable again: the next lookups start with the short interval.
                     if told.borrow().due > Instant::now() {
                         looks = 0;
                     }
@@ -165,17 +164,17 @@ async fn look(
     }
 }
 
-/// How much longer or shorter this agent's pauses are: all agents of a job lose their master in the same moment, and
-/// there may be thousands.
+/// Returns a jitter factor for the pauses: all agents of a job lose their master at the same moment, and there may be
+/// thousands.
 fn spread() -> f64 {
     let mut byte = [0];
-    // Without randomness all look at once, which is no more than unkind.
+    // Without randomness all agents poll at once, which is harmless.
     let _ = SystemRandom::new().fill(&mut byte);
     0.75 + f64::from(byte[0]) / 512.0
 }
 
-/// Whether that is where the master is now. What an earlier one has written, whom a later one has not overwritten yet,
-/// leads nowhere.
+/// Returns true if the address is that of a newer master. Ignores the address of an earlier master that was not
+/// overwritten yet.
 fn has_moved(found: &Whereabouts, attempt: u32, address: &str) -> bool {
     found.attempt >= attempt && found.address != address
 }
@@ -185,7 +184,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn nobody_goes_back_to_an_earlier_master() {
+    fn addresses_of_earlier_masters_are_ignored() {
         let found = |attempt, address: &str| Whereabouts {
             address: address.to_owned(),
             attempt,

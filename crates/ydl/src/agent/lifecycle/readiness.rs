@@ -1,4 +1,4 @@
-//! Getting ready for a round: the inputs are there, the ports are taken and held, the devices are there.
+//! Readiness for a round: inputs are fetched, ports and devices are reserved.
 
 use super::Agent;
 use crate::agent::{
@@ -10,7 +10,7 @@ use ydl_core::{Endpoint, TaskId};
 use ydl_proto::messages::AgentReport;
 use ydl_storage::data::Trouble;
 
-/// What the agent was last made ready for.
+/// Round and ports of the latest readiness report.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct Readiness {
     round: u32,
@@ -19,14 +19,15 @@ pub(super) struct Readiness {
 }
 
 impl Agent {
-    /// Whether the task's inputs are there; if not, they are brought.
+    /// Returns true if the task's inputs are complete; otherwise starts fetching them.
     pub(super) fn has_inputs(&mut self, task: &TaskId, round: u32) -> bool {
         let wanted = Some((task.clone(), round));
-        // That it failed is said once for a round; the master decides what follows.
+        // A failure is reported once per round; the master decides what follows.
         if self.tried == wanted {
             return self.fetched;
         }
-        // What a program has changed or removed comes anew for the next round; the rest is looked at and stays.
+        // Files that a program has changed or removed are fetched again for the next round; the rest is verified and
+        // stays.
         self.tried = wanted;
         self.fetched = false;
         if self.fetch.as_ref().is_some_and(|fetch| fetch.task == *task) {
@@ -48,7 +49,7 @@ impl Agent {
         match started {
             Ok(fetch) => self.fetch = Some(fetch),
             Err(error) => {
-                let why = format!("cannot bring its inputs: {error}");
+                let why = format!("cannot fetch its inputs: {error}");
                 self.report(AgentReport::SetupFailed { why, node_fault: true });
             }
         }
@@ -59,7 +60,8 @@ impl Agent {
         self.fetch = None;
         match brought {
             Ok(()) => self.fetched = true,
-            // Another node may have room, or a way to HDFS. What nobody can have is the task's failure, and no node's.
+            // Another node may have space, or access to HDFS. An input that is unavailable everywhere is the task's
+            // failure.
             Err(trouble) => {
                 let (why, node) = (trouble.sentence(), trouble.of_node);
                 self.report(AgentReport::SetupFailed { why, node_fault: node });
@@ -82,7 +84,7 @@ impl Agent {
             (None, Err(why)) => AgentReport::SetupFailed { why, node_fault: false },
             (Some(why), _) => AgentReport::SetupFailed { why, node_fault: true },
         };
-        // Said once for this round, whichever it is; the master decides what follows.
+        // Reported once per round; the master decides what follows.
         self.ready = Some(ready);
         self.report(report);
     }
@@ -94,7 +96,7 @@ impl Agent {
         same: bool,
     ) -> Result<Endpoint, String> {
         let host = self.setting.host.clone();
-        // A node that others reach by a name, or by an address that is not its own, is reached on all of its own.
+        // A node that peers reach by name, or by an address that is not its own, listens on all interfaces.
         let own = host.parse().ok().filter(|ip| is_of_this_node(*ip));
         let ip = own.unwrap_or(IpAddr::V4(Ipv4Addr::UNSPECIFIED));
         let range = self.submitted.spec.ports;

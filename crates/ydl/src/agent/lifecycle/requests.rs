@@ -1,4 +1,4 @@
-//! Showing what programs here have printed to people who look from elsewhere.
+//! Serves log requests of clients.
 
 use super::Agent;
 use hyper::Method;
@@ -23,22 +23,22 @@ use ydl_proto::{
     messages::{AgentRequest, LOG_BYTES_MAX, LogAttempt, LogFile, NumberedRequest},
 };
 
-/// Wishes granted at once; who wishes more asks again.
+/// Maximum number of concurrent requests; further ones are dropped and retried by the client.
 const REQUESTS_MAX: usize = 64;
-/// How often a file that does not grow is looked at.
+/// Poll interval of a file that does not grow.
 const LOOK: Duration = Duration::from_millis(100);
-/// The longest wait for something to be printed.
+/// Maximum long-poll time.
 const WAIT_MAX: Duration = Duration::from_secs(30);
-/// How long handing in what was found may take.
+/// Timeout of the call that returns the result.
 const CALL_MAX: Duration = Duration::from_secs(10);
-/// Attempts and files in a list.
+/// Maximum number of attempts and files in a list.
 const LIST_MAX: usize = 256;
 
-/// Those who may be at work, and what wakes them.
+/// Permits of concurrent requests, and their wake-up signal.
 #[derive(Clone, Debug)]
 pub(super) struct RequestPermits {
     free: Arc<Semaphore>,
-    /// The same for connections to ports, each for as long as it lasts.
+    /// Permits of port-forward connections, each held while it lasts.
     pub(super) open: Arc<Semaphore>,
     ended: Arc<Notify>,
 }
@@ -53,7 +53,7 @@ impl Default for RequestPermits {
 }
 
 impl RequestPermits {
-    /// A program has ended: whoever waits for more of its words need wait no longer.
+    /// Wakes pending log requests because a program has ended.
     pub(super) fn wake(&self) {
         self.ended.notify_waiters();
     }
@@ -66,7 +66,7 @@ enum LogReply {
 }
 
 impl Agent {
-    /// Grants wishes beside the loop.
+    /// Serves requests outside the loop.
     pub(super) fn grant(&self, wishes: Vec<NumberedRequest>) {
         for wish in wishes {
             if let AgentRequest::Forward { port } = &wish.request {
@@ -74,7 +74,7 @@ impl Agent {
                 continue;
             }
             let Ok(turn) = Arc::clone(&self.turns.free).try_acquire_owned() else {
-                tracing::debug!("too many look at the logs");
+                tracing::debug!("log request dropped: too many concurrent requests");
                 continue;
             };
             let (client, job) = (Arc::clone(&self.reach.client), self.surroundings.job().clone());
@@ -108,7 +108,7 @@ async fn find(job: &JobDir, wish: NumberedRequest, program_ended: &Notify) -> Lo
     let end = Instant::now() + Duration::from_millis(wait_ms).min(WAIT_MAX);
     let bytes_max = bytes_max.min(LOG_BYTES_MAX);
     loop {
-        // Listened for before the look, so that nothing happens between the two.
+        // Registered before the read, so that no wake-up is lost.
         let mut woken = pin!(program_ended.notified());
         woken.as_mut().enable();
         let (dir, file) = (dir.clone(), file.clone());
@@ -121,7 +121,7 @@ async fn find(job: &JobDir, wish: NumberedRequest, program_ended: &Notify) -> Lo
             }
             Ok(Err(error)) => {
                 if error.kind() != io::ErrorKind::NotFound {
-                    tracing::debug!("a log cannot be read: {}", reason(&error));
+                    tracing::debug!("cannot read a log: {}", reason(&error));
                 }
                 return LogReply::Absent;
             }
@@ -134,15 +134,15 @@ async fn find(job: &JobDir, wish: NumberedRequest, program_ended: &Notify) -> Lo
     }
 }
 
-/// A name that stays in its directory, and means a log.
+/// Returns true for the plain name of a log file in its directory.
 fn is_plain(file: &str) -> bool {
     let known = |c: char| c.is_ascii_alphanumeric() || matches!(c, '.' | '-' | '_');
     !file.is_empty() && file.len() <= 100 && !file.starts_with('.') && file.chars().all(known)
 }
 
-/// Bytes from there on, how long the file is, and whether it stays so.
+/// Returns bytes from the offset, the length of the file, and whether it is complete.
 fn read(dir: &Path, file: &str, offset: u64, bytes_max: u64) -> io::Result<(Vec<u8>, u64, bool)> {
-    // Looked at first: what was printed before the end is then read after it.
+    // Checked first: output printed before the end is then included.
     let ended = dir.join(crate::agent::record::FILE).exists() || follower(dir, file);
     let file = File::open(dir.join(file))?;
     let about = file.metadata()?;
@@ -165,7 +165,7 @@ fn read(dir: &Path, file: &str, offset: u64, bytes_max: u64) -> io::Result<(Vec<
     Ok((bytes, length, ended))
 }
 
-/// Whether the next segment has been begun, so that this one is full.
+/// Returns true if the next segment exists, so that this one is complete.
 fn follower(dir: &Path, file: &str) -> bool {
     let next = file.rsplit_once('.').and_then(|(stream, number)| {
         let next = number.parse::<u64>().ok()?.checked_add(1)?;
@@ -210,7 +210,7 @@ async fn hand_in(client: &Client, id: u64, found: LogReply) {
     };
     let path = format!("/v1/log-reply?request={id}{about}");
     if let Err(error) = client.call(Method::POST, &path, payload, CALL_MAX).await {
-        tracing::debug!("nobody looks at the logs any more: {error}");
+        tracing::debug!("the log request was cancelled: {error}");
     }
 }
 
@@ -219,7 +219,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn only_logs_are_shown() {
+    fn only_log_files_are_readable() {
         for file in ["stdout.0", "stderr.12", "exit.json", "tb-events_1"] {
             assert!(is_plain(file), "{file}");
         }
@@ -230,7 +230,7 @@ mod tests {
     }
 
     #[test]
-    fn a_full_segment_and_an_ended_program_print_no_more() {
+    fn full_segments_and_ended_programs_complete_a_log() {
         let dir = tempfile::tempdir().unwrap();
         let at = |offset| read(dir.path(), "stdout.0", offset, 3).unwrap();
         assert!(read(dir.path(), "stdout.0", 0, 3).is_err());

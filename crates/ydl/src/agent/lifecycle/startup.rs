@@ -1,4 +1,4 @@
-//! How an agent begins: with what it finds in its container's directory.
+//! Startup of an agent from its container's directory.
 
 use super::{
     Agent, master_link::MasterLink, requests::RequestPermits, tokens::TokenRefresh, upload::Uploads,
@@ -21,7 +21,8 @@ use ydl_storage::hdfs::JobPlace;
 impl Agent {
     pub(in crate::agent) async fn new(dir: PathBuf) -> Result<Agent, String> {
         let told = |what: &str, why: &dyn std::fmt::Display| format!("cannot read {what}: {why}");
-        let mut setting = Bootstrap::read(&dir).map_err(|e| told("the agent's setting", &e))?;
+        let mut setting =
+            Bootstrap::read(&dir).map_err(|e| told("the agent's bootstrap file", &e))?;
         let job = JobDir::at(&setting.job);
         let submitted = std::fs::read(job.submitted_file()).map_err(|e| told("the job", &e))?;
         let submitted: Submitted =
@@ -30,10 +31,10 @@ impl Agent {
         let pin = Pin::of_pem(&pem).ok_or("the master's certificate is malformed")?;
         let token =
             Token::read(&dir.join(bootstrap::AGENT_TOKEN)).map_err(|e| told("the token", &e))?;
-        // As long as this takes the container is not there yet, as it is not while its node fetches things.
+        // Meanwhile the master treats the container as not started, as while its node localizes files.
         environment::unpack(&submitted, job.path(), &dir);
         let mut reach = MasterLink::new(&setting, pin, token)?;
-        // Where a cluster keeps the job, its logs are carried to, and its master may move.
+        // On a cluster, logs are shipped to the job's directory, and the master may move.
         let staging = setting.staging.as_deref().map(JobPlace::at);
         let mut carrier = None;
         if let Some(staging) = &staging {
@@ -48,7 +49,7 @@ impl Agent {
         let devices = Devices::find(setting.gpus).await;
         let meter = Meter::new(std::process::id(), devices.visible().as_deref());
         let meter = match staging {
-            // As its node counts.
+            // Measured as the node does.
             Some(_) => meter,
             None => meter.of_programs(),
         };

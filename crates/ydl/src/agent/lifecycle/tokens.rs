@@ -1,7 +1,7 @@
-//! Newer tokens: a job may outlive those that its containers were started with.
+//! Replaces delegation tokens: a job may outlive those that its containers were started with.
 //!
-//! The master says when there are others. They are fetched beside the loop, and put where the agent and its program look
-//! for tokens whenever they connect to somebody.
+//! The master announces new tokens. They are fetched outside the loop and written to the files that the agent and its
+//! program read before each connection.
 
 use super::Agent;
 use crate::agent::bootstrap::PROGRAM_CREDENTIALS;
@@ -16,26 +16,26 @@ use yarn_native::credentials::{Credentials, Format};
 use ydl_net::client::Client;
 use ydl_os::env;
 
-/// How long one question for them may take.
+/// Timeout of one request.
 const CALL_MAX: Duration = Duration::from_secs(10);
-/// So often they are asked for, with such pauses; then the master says again that there are some.
+/// Retries and their interval; afterwards the master announces the tokens again.
 const TRIES: u32 = 5;
 const PAUSE: Duration = Duration::from_secs(1);
 
-/// The tokens of this container.
+/// Tokens of this container.
 #[derive(Debug)]
 pub(super) struct TokenRefresh {
-    /// Which ones are here, or on their way.
+    /// Number of the tokens that are present or being fetched.
     pub(super) number: u64,
-    /// Which ones are here.
+    /// Number of the tokens that are present.
     held: u64,
-    /// How fetching them went, once it has.
+    /// Result of the fetch in progress.
     pub(super) fetching: Option<oneshot::Receiver<bool>>,
     files: Vec<PathBuf>,
 }
 
 impl TokenRefresh {
-    /// Those that the container in that directory was started with.
+    /// Tokens that the container in that directory was started with.
     pub(super) fn new(dir: &Path) -> TokenRefresh {
         let own = std::env::var_os(env::HADOOP_TOKEN_FILE_LOCATION).map(PathBuf::from);
         let program = dir.join(PROGRAM_CREDENTIALS);
@@ -49,9 +49,9 @@ impl TokenRefresh {
 }
 
 impl Agent {
-    /// The master has these, which may be others than ours.
+    /// Handles the master's token number, which may be newer than ours.
     pub(super) fn on_tokens(&mut self, number: u64) {
-        // The loop says meanwhile that it knows of them, or it would be told at every turn.
+        // The loop confirms the number meanwhile, or the master would repeat it with each reply.
         if number == 0 || number == self.tokens.number || self.tokens.fetching.is_some() {
             return;
         }
@@ -60,7 +60,7 @@ impl Agent {
         self.tokens.fetching = Some(fetching);
         let (client, files) = (Arc::clone(&self.reach.client), self.tokens.files.clone());
         tokio::spawn(async move {
-            // Nobody listens only when the agent is ending anyway.
+            // The receiver is gone if the agent is exiting.
             let _ = done.send(fetch(&client, &files).await);
         });
     }
@@ -69,21 +69,21 @@ impl Agent {
         self.tokens.fetching = None;
         match fetched {
             true => self.tokens.held = self.tokens.number,
-            // The master, perhaps another one, says again what there is.
+            // The master, perhaps a new one, announces the tokens again.
             false => self.tokens.number = self.tokens.held,
         }
     }
 }
 
-/// Fetches the newest and puts them in their places; whether that was done.
+/// Fetches the newest tokens and writes them to their files; returns true on success.
 async fn fetch(client: &Client, files: &[PathBuf]) -> bool {
     for _ in 0..TRIES {
         match try_fetch(client, files).await {
             Ok(()) => {
-                tracing::info!("there are new tokens");
+                tracing::info!("tokens replaced");
                 return true;
             }
-            Err(why) => tracing::warn!("no new tokens: {why}"),
+            Err(why) => tracing::warn!("cannot fetch new tokens: {why}"),
         }
         sleep(PAUSE).await;
     }
@@ -100,7 +100,7 @@ async fn try_fetch(client: &Client, files: &[PathBuf]) -> Result<(), String> {
     kept.await.map_err(|e| e.to_string())?
 }
 
-/// Whoever reads one of these files meanwhile sees all of the old ones or all of the new ones.
+/// Replaces the tokens in each file atomically: concurrent readers see all old or all new ones.
 fn keep(newest: &Credentials, files: &[PathBuf]) -> Result<(), String> {
     for file in files {
         let mut all = Credentials::read(file).map_err(|e| e.to_string())?;
@@ -120,7 +120,7 @@ mod tests {
 
     fn token(password: &str) -> Token {
         Token {
-            identifier: b"somebody".to_vec(),
+            identifier: b"user".to_vec(),
             password: password.as_bytes().to_vec().into(),
             kind: "HDFS_DELEGATION_TOKEN".into(),
             service: "nn:1".into(),
@@ -128,7 +128,7 @@ mod tests {
     }
 
     #[test]
-    fn new_tokens_take_the_place_of_old_ones_and_of_nothing_else() {
+    fn new_tokens_replace_old_ones_and_keep_secrets() {
         let dir = tempfile::tempdir().unwrap();
         let file = dir.path().join("tokens");
         let mut old = Credentials::default();

@@ -1,4 +1,4 @@
-//! What is left to do when a task is over: its outputs go where its user wants them, and the last of its logs.
+//! Saves outputs: uploads during and after the program, and restores checkpoints.
 
 use super::Agent;
 use crate::agent::{
@@ -16,25 +16,25 @@ use ydl_core::{
     spec::{ExistingPolicy, RoleSpec, Timeouts},
 };
 
-/// How long the last of the logs may take: HDFS may be away for a moment, and somebody waits.
+/// Timeout for the last logs: HDFS may be unavailable for a moment.
 const LOGS_MAX: Duration = Duration::from_secs(30);
-/// The same when outputs are not wanted, which is when something went wrong or somebody is in a hurry.
+/// Timeout for the last logs if outputs are not wanted: after an error or a forced stop.
 const LOGS_MAX_UNSAVED: Duration = Duration::from_secs(10);
-/// How often checkpoints are looked for that are new and finished.
+/// Interval of scans for new checkpoints.
 const CHECKPOINT_EVERY: Duration = Duration::from_secs(5);
-/// How long the last checkpoints of a program may take before the next round begins without them.
+/// Timeout for the last checkpoints of a program; the next round starts without them.
 const CHECKPOINT_MAX: Duration = Duration::from_secs(600);
-/// An agent is gone so long before nobody waits for it any more, or a quarter of `timeouts.stop`.
+/// Safety margin of the agent's exit before the master stops waiting; at most a quarter of `timeouts.stop`.
 const SPARE: Duration = Duration::from_secs(2);
 
-/// Those who send a program's outputs while it runs, as their agent sees them.
+/// Continuous uploads of a program.
 #[derive(Debug)]
 pub(super) struct Uploads {
-    /// Dropped, nothing more is sent.
+    /// Dropping it cancels the uploads.
     phase: Arc<watch::Sender<ProgramPhase>>,
-    /// The same for its checkpoints.
+    /// Phase of the checkpoint upload.
     checkpoint: Arc<watch::Sender<ProgramPhase>>,
-    /// Until when the last ones may take.
+    /// Deadline of the last checkpoints.
     saved_by: Option<Instant>,
     pub(super) sent: UploadLog,
 }
@@ -51,28 +51,28 @@ impl Default for Uploads {
 }
 
 impl Uploads {
-    /// The program is over.
+    /// Signals that the program has ended.
     pub(super) fn over(&mut self) {
         self.phase.send_replace(ProgramPhase::Ended);
         self.checkpoint.send_replace(ProgramPhase::Ended);
         self.saved_by = Some(Instant::now() + CHECKPOINT_MAX);
     }
 
-    /// Whether the checkpoints of the last program are where the next one finds them, or nobody waits for them any more.
+    /// Returns true if the last program's checkpoints are complete in HDFS, or their deadline has passed.
     pub(super) fn is_saved(&self) -> bool {
         let late = self.saved_by.is_none_or(|by| by <= Instant::now());
         self.checkpoint.is_closed() || late
     }
 
-    /// Until that is so.
+    /// Waits for that.
     pub(super) async fn saved(&self) {
         let by = self.saved_by.unwrap_or_else(Instant::now);
         if timeout_at(by, self.checkpoint.closed()).await.is_err() {
-            tracing::warn!("the last checkpoints are not saved");
+            tracing::warn!("the last checkpoints were not saved in time");
         }
     }
 
-    /// Waits until all that is theirs is sent, until then at most, and the checkpoints until then.
+    /// Waits for the remaining uploads and checkpoints, up to their deadlines.
     pub(super) fn finish(
         &self,
         deadline: Instant,
@@ -85,13 +85,13 @@ impl Uploads {
                 timeout_at(saved_by, checkpoint.closed())
             );
             if sent.and(saved).is_err() {
-                tracing::warn!("the last checkpoints are not sent");
+                tracing::warn!("the last checkpoints were not uploaded in time");
             }
         }
     }
 }
 
-/// How long an agent may stay that is told to leave: as long as the master waits for it.
+/// Returns how long an agent may stay after it was told to leave: as long as the master waits for it.
 pub(super) fn patience(deadlines: &Timeouts) -> Duration {
     let stop = Duration::from_millis(deadlines.stop.0);
     let whole = Duration::from_millis(deadlines.grace.0) + stop;
@@ -99,7 +99,7 @@ pub(super) fn patience(deadlines: &Timeouts) -> Duration {
 }
 
 impl Agent {
-    /// Copies the outputs beside the loop: it may take minutes, and the agent must go on beating.
+    /// Copies the outputs outside the loop: it may take minutes, and the heartbeat must continue.
     pub(super) fn save(&mut self, wanted: bool) {
         let (done, saving) = oneshot::channel();
         self.saving = Some(saving);
@@ -121,7 +121,7 @@ impl Agent {
         let save = Duration::from_millis(self.submitted.spec.timeouts.upload.0);
         let deadline = Instant::now() + save;
         let work = self.surroundings.work();
-        // Those who sent while the program ran send the rest of theirs, unless all outputs are sent now.
+        // Continuous uploads send the rest themselves, unless all outputs are uploaded now.
         let until = match wanted {
             true => {
                 self.keeping.phase.send_replace(ProgramPhase::HandedOver);
@@ -129,7 +129,7 @@ impl Agent {
             }
             false => self.leave_by(),
         };
-        // A job without outputs waits for no more than this.
+        // A job without outputs waits no longer than this.
         let saved_by = self.leave_by();
         let kept = self.keeping.finish(until, saved_by);
         let sent = self.keeping.sent.clone();
@@ -143,7 +143,7 @@ impl Agent {
                         return Ok(Vec::new());
                     }
                     let Some(carrier) = &carrier else {
-                        return Err("there is no way to HDFS from here".to_owned());
+                        return Err("no access to HDFS from this node".to_owned());
                     };
                     let sending = carrier.send(UploadRequest {
                         whose,
@@ -172,19 +172,18 @@ impl Agent {
                 Ok::<(), String>(())
             };
             let (copied, ()) = tokio::join!(copying, logs);
-            // Nobody listens only when the agent is ending anyway.
+            // The receiver is gone if the agent is exiting.
             let _ = done.send(copied.err());
         });
     }
 
-    /// When an agent that is told to leave must be gone.
+    /// Returns the deadline of the exit after the agent was told to leave.
     pub(super) fn leave_by(&mut self) -> Instant {
         let patience = patience(&self.submitted.spec.timeouts);
         *self.leaves.get_or_insert_with(|| Instant::now() + patience)
     }
 
-    /// Sends checkpoints of the program that is about to start while it runs. Those of an earlier one are not sent any more
-    /// as they were.
+    /// Uploads outputs of the program that is about to start while it runs. Cancels the uploads of an earlier program.
     pub(super) fn keep_outputs(&mut self) {
         self.keeping.phase = Arc::new(watch::Sender::new(ProgramPhase::Running));
         self.keeping.sent.program(None);
@@ -196,7 +195,8 @@ impl Agent {
         for (at, leaving) in outputs.enumerate() {
             if let Some(every) = leaving.every {
                 carrier.keep(ContinuousUpload {
-                    // What is half sent at the end of the job, or of another output, is not this one's to remove.
+                    // A separate owner: half-uploaded files of the final upload or of another output must not be
+                    // removed.
                     whose: format!("kept{at}-{whose}"),
                     work: self.surroundings.work(),
                     from: leaving.from,
@@ -213,7 +213,7 @@ impl Agent {
         }
     }
 
-    /// Saves the checkpoints of the program that is about to start while it runs.
+    /// Uploads checkpoints of the program that is about to start while it runs.
     pub(super) fn keep_checkpoint(&mut self) {
         self.keeping.checkpoint = Arc::new(watch::Sender::new(ProgramPhase::Running));
         let (Some(carrier), Some(url)) =
@@ -236,13 +236,13 @@ impl Agent {
         });
     }
 
-    /// Whether a task is no part of the job: it only looks at what others save.
+    /// Returns true for a sidecar: it only reads what the job's tasks save.
     pub(super) fn is_beside(&self, task: &TaskId) -> bool {
         let role = self.submitted.spec.role(&task.role);
         role.is_some_and(RoleSpec::is_sidecar)
     }
 
-    /// Whether the program of that run finds what was saved; if not, it is brought.
+    /// Returns true if the program's checkpoint is restored; otherwise starts the restore.
     pub(super) fn has_checkpoint(&mut self, run: &Run) -> bool {
         if self.filled == Some(run.round) {
             return true;
@@ -254,7 +254,7 @@ impl Agent {
             return true;
         }
         let place = self.surroundings.checkpoint(&self.submitted);
-        // In a job's own directory there is nothing before its first programs have run.
+        // A job's own directory is empty before its first programs have run.
         let own = self.submitted.spec.cluster_options.checkpoint.is_none();
         let first = own && run.round == 1 && run.attempt == 1;
         let (Some(carrier), Some(from), false) = (&self.carrier, place.url, first) else {
@@ -273,7 +273,7 @@ impl Agent {
         false
     }
 
-    /// What was saved is here, or cannot be had.
+    /// Handles the end of a restore.
     pub(super) fn on_filled(&mut self, filled: Option<(u32, Result<(), String>)>) {
         self.filling = None;
         let Some((round, filled)) = filled else {
@@ -287,7 +287,7 @@ impl Agent {
         }
     }
 
-    /// Waits until what programs have printed is where it outlives this container, for so long at most.
+    /// Waits until the logs are in HDFS, up to the timeout.
     pub(super) fn finish_logs(
         &self,
         patience: Duration,
@@ -298,13 +298,13 @@ impl Agent {
             if let Some(finish) = finish
                 && !finish.await
             {
-                tracing::warn!("the last of the logs is not in HDFS");
+                tracing::warn!("the end of the logs was not shipped to HDFS in time");
             }
         }
     }
 }
 
-/// Copies on this node; says what was not there, or what went wrong.
+/// Copies outputs on this node. Returns the absent ones, or the first error.
 async fn copy(
     work: &Path,
     claims: &Reservations,
@@ -354,7 +354,7 @@ mod tests {
     use ydl_core::Span;
 
     #[test]
-    fn an_agent_is_gone_a_moment_before_nobody_waits_for_it() {
+    fn an_agent_exits_shortly_before_the_stop_timeout() {
         let of = |grace, stop| {
             patience(&Timeouts {
                 grace: Span::seconds(grace),

@@ -1,4 +1,4 @@
-//! One file on this disk: written aside, and given its name when all of it is there.
+//! Writes one local file atomically: to a temporary name that is renamed when complete.
 
 use std::fs::{self, File, OpenOptions};
 use std::io;
@@ -8,8 +8,7 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
 use ydl_storage::data::named;
 
-/// Copies a file so that its name leads to all of it or to what was there before; unless it is not the same any more when it
-/// was copied.
+/// Copies a file so that its name always refers to a complete file. Fails if the source changed during the copy.
 pub(super) fn write_whole(
     mut source: File,
     mode: u32,
@@ -24,7 +23,7 @@ pub(super) fn write_whole(
         file.sync_all()?;
         match same(&source) {
             true => Ok(bytes),
-            false => Err(io::Error::other("it changed while it was copied")),
+            false => Err(io::Error::other("it changed during the copy")),
         }
     };
     let bytes = write_aside(&aside, to, write)?;
@@ -32,8 +31,8 @@ pub(super) fn write_whole(
     Ok(bytes)
 }
 
-/// The name a file has while it is written. Cut if need be: names end at 255 bytes. No two writers have the same: what is
-/// sent while a program runs and what is left of it may go to one place in the same moment.
+/// Returns a temporary name, cut to the limit of 255 bytes. Each writer has its own: a continuous upload and the final
+/// one may write to one place concurrently.
 pub(super) fn aside(to: &Path) -> PathBuf {
     static WRITTEN: AtomicU64 = AtomicU64::new(0);
     let number = WRITTEN.fetch_add(1, Ordering::Relaxed);
@@ -43,13 +42,13 @@ pub(super) fn aside(to: &Path) -> PathBuf {
     dir.join(named(name, std::process::id(), number))
 }
 
-/// Runs `write` to make `aside` and renames it; on failure nothing of it is left.
+/// Runs `write` to create `aside` and renames it; removes it on failure.
 pub(super) fn write_aside<T>(
     aside: &Path,
     to: &Path,
     write: impl FnOnce() -> io::Result<T>,
 ) -> io::Result<T> {
-    // An earlier process of our pid may have died here.
+    // A dead process with our pid may have left it.
     let _ = fs::remove_file(aside);
     let outcome = write().and_then(|value| fs::rename(aside, to).map(|()| value));
     if outcome.is_err() {
@@ -58,7 +57,7 @@ pub(super) fn write_aside<T>(
     outcome
 }
 
-/// Makes renames in the directory of `path` durable. Some file systems cannot, and need not.
+/// Syncs renames in the directory of `path`. Some file systems cannot, and need not.
 pub(super) fn sync_dir_of(path: &Path) {
     if let Some(dir) = path.parent() {
         let _ = File::open(dir).and_then(|dir| dir.sync_all());

@@ -1,4 +1,4 @@
-//! What an output consists of, found out before anything is sent: HDFS knows no links, so each becomes what it leads to.
+//! Collects the files of an output before the upload. HDFS has no links, so each becomes its target.
 
 use super::{DEPTH_MAX, failure_of, outside};
 use std::fs;
@@ -9,30 +9,30 @@ use std::path::{Component, Path, PathBuf};
 use ydl_os::reason;
 use ydl_storage::data::pattern::fits;
 
-/// Files and directories of one output; a task that leaves more behind packs them first.
+/// Maximum number of files and directories of one output; larger outputs need an archive.
 const ENTRIES_MAX: usize = 100_000;
 
-/// One output.
+/// Files of one output.
 #[derive(Debug, Default)]
 pub(super) struct OutputFiles {
-    /// Whether it is one file, which may take its destination's name.
+    /// Set for a single file, which may take its destination's name.
     pub single: bool,
-    /// Directories by their name below the destination, each before what is in it.
+    /// Directories relative to the destination, parents first.
     pub dirs: Vec<(String, u32)>,
     pub files: Vec<OutputFile>,
-    /// What cannot be sent, a sentence each.
+    /// Errors, one sentence each.
     pub failures: Vec<String>,
 }
 
 #[derive(Clone, Debug)]
 pub(super) struct OutputFile {
     pub from: PathBuf,
-    /// Its name below the destination.
+    /// Name relative to the destination.
     pub name: String,
     pub mode: u32,
 }
 
-/// Finds what `from` means below `work_dir`, which is a real path; nothing if it is not there.
+/// Collects the files that `from` matches below `work_dir`, a canonical path. Returns none if nothing exists.
 pub(super) fn gather(work_dir: &Path, from: &str) -> Result<Option<OutputFiles>, String> {
     let plain = |part| matches!(part, Component::Normal(_) | Component::CurDir);
     if from.is_empty() || !Path::new(from).components().all(plain) {
@@ -71,7 +71,7 @@ pub(super) fn gather(work_dir: &Path, from: &str) -> Result<Option<OutputFiles>,
     Ok((!names.is_empty()).then_some(found))
 }
 
-/// Where something that a user has named really is. It may be a link, if that stays in the working directory.
+/// Resolves a named source. It may be a link, if that stays in the working directory.
 fn real_path(work_dir: &Path, source: &Path) -> Result<Option<PathBuf>, String> {
     match source.canonicalize() {
         Ok(real) if real.starts_with(work_dir) => Ok(Some(real)),
@@ -87,7 +87,7 @@ fn text(name: &Path) -> Result<String, String> {
 }
 
 impl OutputFiles {
-    /// Adds what is at `path`, which is below the named directory `root`.
+    /// Adds the file or directory `path` below the named directory `root`.
     fn add(&mut self, root: &Path, path: &Path, name: &str, depth: usize) {
         if let Err(sentence) = self.try_add(root, path, name, depth) {
             self.failures.push(sentence);
@@ -107,18 +107,18 @@ impl OutputFiles {
             match path.canonicalize() {
                 Ok(target) if !target.starts_with(root) => return Err(outside(path, &target)),
                 Ok(target) if path.starts_with(&target) => {
-                    return Err(failure_of(path, "it is a link to what it lies in"));
+                    return Err(failure_of(path, "it is a link to a directory that contains it"));
                 }
                 Ok(target) => real = target,
                 Err(error) if error.kind() == io::ErrorKind::NotFound => {
-                    tracing::warn!("the link `{}` leads nowhere and is left out", path.display());
+                    tracing::warn!("skipping the dangling link `{}`", path.display());
                     return Ok(());
                 }
                 Err(error) => return Err(failed(error)),
             }
         }
         if depth > DEPTH_MAX || self.files.len() + self.dirs.len() > ENTRIES_MAX {
-            return Err(failure_of(path, "it lies too deep, or there is too much of it"));
+            return Err(failure_of(path, "it is nested too deeply or has too many files"));
         }
         let about = real.metadata().map_err(failed)?;
         let mode = about.permissions().mode() & 0o777;
@@ -171,7 +171,7 @@ mod tests {
     }
 
     #[test]
-    fn a_file_a_directory_and_a_pattern_are_told_apart() {
+    fn files_directories_and_patterns_are_collected() {
         let (_dir, work) = place(&["m/a", "m/deep/b", "x-1", "x-2", ".x-3"]);
         let found = gather(&work, "m/").unwrap().unwrap();
         assert!(!found.single);
@@ -194,7 +194,7 @@ mod tests {
     }
 
     #[test]
-    fn links_become_what_they_lead_to_and_never_lead_out() {
+    fn links_become_their_targets_and_never_escape() {
         let (_dir, work) = place(&["m/step-7/w", "secret"]);
         let m = work.join("m");
         symlink("step-7", m.join("latest")).unwrap();
@@ -206,11 +206,11 @@ mod tests {
         assert_eq!(names(&found), ["best", "latest/w", "step-7/w"]);
         let of = |end: &str| found.failures.iter().filter(|one| one.contains(end)).count();
         assert_eq!(of("m/up`: it points outside"), 1, "{:?}", found.failures);
-        assert_eq!(of("it is a link to what it lies in"), 2, "{:?}", found.failures);
+        assert_eq!(of("it is a link to a directory that contains it"), 2, "{:?}", found.failures);
     }
 
     #[test]
-    fn what_is_no_file_is_told_and_the_rest_found() {
+    fn special_files_are_reported_and_the_rest_is_collected() {
         let (_dir, work) = place(&["m/a"]);
         let kind = rustix::fs::FileType::Fifo;
         let pipe = work.join("m/pipe");

@@ -1,10 +1,9 @@
-//! Outputs that are sent while their program still runs: checkpoints, which must outlive a container that is taken away.
+//! Uploads outputs while their program runs: checkpoints must survive the loss of a container.
 //!
-//! Only finished files go: those that nobody has open for writing and that look the same at two looks, or have got their
-//! name when they were finished, as checkpoints do that are written anew each second. What changes
-//! while it is sent does not get its name; a file in whose place another is put meanwhile was whole,
-//! and the other is sent next. When the program is over what is left goes, and what may be half-written of it
-//! replaces nothing.
+//! Uploads complete files only: not open for writing and unchanged between two scans, or renamed after their last
+//! change, as checkpoints are that are rewritten each second. A file that changes during its upload is not renamed into
+//! place. A file that is replaced meanwhile was complete, and its successor is uploaded next. After the program has
+//! ended the rest is uploaded; files that may be half-written never replace others.
 
 use super::{
     Reservations, TakenNames,
@@ -28,61 +27,61 @@ use ydl_core::spec::ExistingPolicy;
 use ydl_os::reason;
 use ydl_storage::data::{self, sweep};
 
-/// Between the two looks that a finished file must pass unchanged.
+/// Interval of the two scans that a complete file must pass unchanged.
 const SETTLE: Duration = Duration::from_secs(2);
-/// How long sending one file may take.
+/// Timeout of the upload of one file.
 const FILE_MAX: Duration = Duration::from_secs(3600);
-/// How long removing one file may take.
+/// Timeout of the removal of one file.
 const REMOVE_MAX: Duration = Duration::from_secs(60);
-/// Between two tries of what is left when the program is over.
+/// Pause between retries of the final upload.
 const RETRY: Duration = Duration::from_secs(1);
 
-/// One output that is kept up to date.
+/// One output that is uploaded continuously.
 #[derive(Debug)]
 pub(in crate::agent) struct ContinuousUpload {
-    /// In a word that no other output of any task has.
+    /// Identifier, unique among all outputs of all tasks.
     pub(in crate::agent) whose: String,
     pub(in crate::agent) work: PathBuf,
     pub(in crate::agent) from: String,
     pub(in crate::agent) to: Destination,
     pub(in crate::agent) existing: ExistingPolicy,
-    /// Whether others of the job send to the same place.
+    /// Set if other tasks of the job upload to the same destination.
     pub(in crate::agent) shared: bool,
-    /// Whether its destination is to be the same as what is here: what is removed here goes there, too, and what may be
-    /// torn is not sent at all.
+    /// Makes the destination equal to the source: removes files that were removed here, and never uploads a file that
+    /// may be torn.
     pub(in crate::agent) mirror: bool,
     pub(in crate::agent) claims: Reservations,
     pub(in crate::agent) every: Duration,
     pub(in crate::agent) sent: UploadLog,
-    /// When whoever tells it is gone, nobody wants the files.
+    /// Phase of the program. A closed channel cancels the upload.
     pub(in crate::agent) phase: watch::Receiver<ProgramPhase>,
 }
 
-/// How far the program is.
+/// Phase of a program.
 #[derive(Clone, Debug)]
 pub(in crate::agent) enum ProgramPhase {
     Running,
-    /// It is over: then every file is finished, but for those that may be torn.
+    /// The program has ended: all files are complete, except those that may be torn.
     Ended,
-    /// All outputs are sent by somebody else.
+    /// The final upload of all outputs takes over.
     HandedOver,
 }
 
-/// What an output is at one moment.
+/// Result of a scan of an output.
 #[derive(Debug, Default)]
 struct OutputScan {
     files: ScannedFiles,
-    /// Whether it is one file alone.
+    /// Set for a single file.
     single: bool,
-    /// Whether all of it was seen.
+    /// Set if no file was skipped.
     whole: bool,
 }
 
-/// Files by their name below the destination, as they were at one look.
+/// Path, mode and stamp of each file, by its name relative to the destination.
 type ScannedFiles = BTreeMap<String, (PathBuf, u32, FileStamp)>;
 
 impl ContinuousUpload {
-    /// Sends what is new and finished, again and again, until the program is over and all of it is there.
+    /// Uploads new, complete files repeatedly until the program has ended and all files have arrived.
     pub(in crate::agent) async fn run(mut self, ways: Arc<HdfsClients>) {
         let mut spot = None;
         let mut done = BTreeMap::new();
@@ -109,22 +108,22 @@ impl ContinuousUpload {
             let taken = match self.taken(&ways, &mut told, &names, &second).await {
                 Ok(taken) => taken,
                 Err(trouble) => {
-                    tracing::warn!("nothing is sent yet: {}", trouble.what);
+                    tracing::warn!("cannot upload yet: {}", trouble.what);
                     continue;
                 }
             };
             for name in names {
                 let one = &second[&name];
                 if let Some(who) = taken.get(&name) {
-                    tracing::warn!("`{name}` is not sent: {}", theirs(who));
+                    tracing::warn!("skipping `{name}`: {}", theirs(who));
                     done.insert(name, one.2);
                     continue;
                 }
                 match self.send(&ways, &mut spot, &name, one, single).await {
                     Ok(()) => drop(done.insert(name, one.2)),
-                    Err(trouble) => tracing::warn!("`{name}` is not sent yet: {}", trouble.why),
+                    Err(trouble) => tracing::warn!("cannot upload `{name}` yet: {}", trouble.why),
                 }
-                // What is left is looked at anew.
+                // The remaining files are scanned again.
                 if !matches!(*self.phase.borrow(), ProgramPhase::Running) {
                     break;
                 }
@@ -137,12 +136,12 @@ impl ContinuousUpload {
             if self.send_last(&ways, &mut spot).await {
                 return;
             }
-            // Somebody else may be told to do it meanwhile.
+            // The phase may change meanwhile.
             let _ = timeout(RETRY, self.phase.changed()).await;
         }
     }
 
-    /// Which of those names others of the job have sent to the same place; they are told of these.
+    /// Announces these names to other tasks. Returns the names that others have uploaded to the same destination.
     async fn taken(
         &self,
         ways: &HdfsClients,
@@ -166,18 +165,18 @@ impl ContinuousUpload {
         names.await
     }
 
-    /// Whether the program is over after so long at most, or nobody wants its files any more.
+    /// Waits up to the limit; returns true if the program has ended or the upload was cancelled.
     async fn ends_within(&mut self, limit: Duration) -> bool {
         let ended = self.phase.wait_for(|phase| !matches!(phase, ProgramPhase::Running));
         timeout(limit, ended).await.is_ok()
     }
 
-    /// Whether the files of a program that is over are ours to send.
+    /// Returns true if the files of the ended program are still this upload's to send.
     fn is_ours(&self) -> bool {
         matches!(*self.phase.borrow(), ProgramPhase::Ended) && self.phase.has_changed().is_ok()
     }
 
-    /// Sends what is left; whether another try would change nothing.
+    /// Uploads the remaining files; returns true if a retry would change nothing.
     async fn send_last(&self, ways: &HdfsClients, spot: &mut Option<UploadTarget>) -> bool {
         let Some(OutputScan { files: look, single, whole }) = self.look().await else {
             return true;
@@ -191,7 +190,7 @@ impl ContinuousUpload {
         let taken = match self.taken(ways, &mut BTreeMap::new(), &names, &look).await {
             Ok(taken) => taken,
             Err(trouble) => {
-                tracing::warn!("nothing is sent yet: {}", trouble.what);
+                tracing::warn!("cannot upload yet: {}", trouble.what);
                 return !trouble.may_pass();
             }
         };
@@ -200,11 +199,11 @@ impl ContinuousUpload {
                 return true;
             }
             if let Some(who) = taken.get(name) {
-                tracing::warn!("`{name}` is not sent: {}", theirs(who));
+                tracing::warn!("skipping `{name}`: {}", theirs(who));
                 continue;
             }
             if let Err(trouble) = self.send(ways, spot, name, one, single).await {
-                tracing::warn!("`{name}` is not sent yet: {}", trouble.why);
+                tracing::warn!("cannot upload `{name}` yet: {}", trouble.why);
                 is_all &= !trouble.may_pass;
             }
         }
@@ -214,8 +213,9 @@ impl ContinuousUpload {
         is_all
     }
 
-    /// Removes what was sent and is not here any more; false if it may be possible later. Not before all that is here is
-    /// there: a checkpoint is removed when its successor is written, and until that has arrived it is the last one.
+    /// Removes uploaded files that no longer exist here; returns false if a retry may help. Runs only after all current
+    /// files have arrived: a checkpoint is removed when its successor is written, and until the upload of that it is
+    /// the last one.
     async fn remove_gone(&self, ways: &HdfsClients, look: &ScannedFiles) -> bool {
         let Destination::Hdfs(url) = &self.to else {
             return true;
@@ -241,14 +241,14 @@ impl ContinuousUpload {
                     Some(entry) if self.sent.knows(&target, entry.bytes, entry.modified_ms) => {
                         hdfs.delete(&target, deadline).await
                     }
-                    // It was brought from there, and another has put something else in its place since.
+                    // Downloaded from there, and replaced by another task since.
                     _ => Ok(false),
                 }
             };
             match removed.await {
                 Ok(_) => self.sent.forget(&target),
                 Err(error) => {
-                    tracing::warn!("`{name}` is not removed yet: {error}");
+                    tracing::warn!("cannot remove `{name}` yet: {error}");
                     is_all &= !error.may_pass();
                 }
             }
@@ -256,14 +256,14 @@ impl ContinuousUpload {
         is_all
     }
 
-    /// What is there now.
+    /// Scans the output.
     async fn look(&self) -> Option<OutputScan> {
         let (work, from) = (self.work.clone(), self.from.clone());
         let looked = spawn_blocking(move || {
             let Ok(work) = work.canonicalize() else {
                 return OutputScan::default();
             };
-            // What is wrong with it is said when the program is over.
+            // Errors are reported by the final upload.
             let Ok(Some(found)) = gather(&work, &from) else {
                 return OutputScan::default();
             };
@@ -283,7 +283,7 @@ impl ContinuousUpload {
         looked.await.ok()
     }
 
-    /// Sends one file, if it was not. What may be torn replaces nothing.
+    /// Uploads one file unless it is known there. A file that may be torn never replaces another.
     async fn send(
         &self,
         ways: &HdfsClients,
@@ -295,7 +295,7 @@ impl ContinuousUpload {
         let item = OutputFile { from: path.clone(), name: name.to_owned(), mode: *mode };
         let in_doubt = self.sent.may_be_torn(stamp);
         if self.mirror && in_doubt {
-            tracing::warn!("`{name}` may be half-written, and is not sent");
+            tracing::warn!("skipping `{name}`: it may be half-written");
             return Ok(());
         }
         let (target, placed) = match &self.to {
@@ -316,7 +316,7 @@ impl ContinuousUpload {
                 let whose = &self.whose;
                 let placed = known.put(whose, &item, stamp, !in_doubt, deadline).await?;
                 self.claims.placed_afar(ways, self.existing, known.base(), deadline).await;
-                // What went wrong is found out anew.
+                // Reset on an error, to be determined again.
                 *spot = Some(known);
                 (target, placed)
             }
@@ -361,23 +361,25 @@ impl ContinuousUpload {
         };
         match placed {
             true => self.sent.note(target, *stamp),
-            false => tracing::warn!("`{name}` may be half-written, and `{target}` stays as it is"),
+            false => {
+                tracing::warn!("`{name}` may be half-written; keeping the existing `{target}`")
+            }
         }
         Ok(())
     }
 }
 
-/// Whether a name is left to its program.
+/// Returns true for a name reserved for the program: one with a leading dot.
 pub(super) fn is_hidden(name: &str) -> bool {
     name.split('/').any(|part| part.starts_with('.'))
 }
 
-/// What was changed last comes last: it may be what names the others.
+/// Sorts by modification time: the newest file may refer to the others.
 fn in_order(names: &mut [String], look: &ScannedFiles) {
     names.sort_by_key(|name| look.get(name).map(|(_, _, stamp)| stamp.changed_ns));
 }
 
-/// The names of files that are new and will not change any more, as far as one can see.
+/// Returns the names of files that are new and complete.
 fn finished(
     first: &ScannedFiles,
     second: &ScannedFiles,
@@ -415,7 +417,7 @@ mod tests {
     }
 
     #[test]
-    fn only_new_files_that_nobody_changes_are_finished() {
+    fn only_new_unchanged_files_are_finished() {
         let first = look(&[("a", 1, 5), ("b", 2, 5), ("c", 3, 5), (".tmp", 5, 5)]);
         let second = look(&[("a", 1, 5), ("b", 2, 6), ("c", 3, 5), ("d", 4, 5), (".tmp", 5, 5)]);
         let none = OpenFiles::default();
@@ -427,7 +429,7 @@ mod tests {
         assert_eq!(finished(&first, &second, &sent, &none), ["c"]);
         let later = look(&[("a", 1, 9)]);
         assert_eq!(finished(&later, &later, &sent, &none), ["a"]);
-        // A file that was put in another's place is whole, however often that happens.
+        // A file renamed into place is complete, however often that happens.
         let mut renamed = look(&[("b", 9, 9)]);
         renamed.get_mut("b").expect("it is there").2.placed = true;
         assert_eq!(finished(&first, &renamed, &sent, &none), ["b"]);

@@ -1,4 +1,4 @@
-//! Outputs that go to this disk.
+//! Outputs with a local destination.
 
 use super::{Reservations, collect::gather, reservations::contents};
 use std::{
@@ -11,32 +11,32 @@ use tokio::time::Instant;
 use ydl_core::spec::ExistingPolicy;
 use ydl_storage::data::named;
 
-/// How long looking at the names of others may take on this machine.
+/// Timeout of local name announcements.
 const NAMES_MAX: Duration = Duration::from_secs(60);
 
-/// One output on its way to a place on this disk.
+/// One output to copy to a local path.
 #[derive(Clone, Debug)]
 pub(in crate::agent) struct LocalCopy {
     pub(in crate::agent) from: String,
     pub(in crate::agent) to: PathBuf,
     pub(in crate::agent) existing: ExistingPolicy,
-    /// Whether it was kept up to date while its program ran: then names that begin with a dot are left to the program.
+    /// Set if it was uploaded continuously: names with a leading dot are skipped.
     pub(in crate::agent) kept: bool,
-    /// Whether others of the job send to the same place.
+    /// Set if other tasks of the job write to the same destination.
     pub(in crate::agent) shared: bool,
 }
 
-/// Names that others of the job have written, and who they are.
+/// Names that other tasks of the job have written, and those tasks.
 pub(in crate::agent) type TakenNames = BTreeMap<String, String>;
 
-/// The name that a file has while a process of that number on this machine writes it.
+/// Returns the temporary name used by the process with that pid on this machine.
 #[doc(hidden)]
 pub fn aside_of(to: &Path, pid: u32) -> PathBuf {
     let name = to.file_name().unwrap_or_default().as_bytes();
     to.with_file_name(named(name, pid, 0))
 }
 
-/// Which names of an output others of the job have written to its place.
+/// Returns the names of an output that other tasks have written to its destination.
 pub(in crate::agent) async fn taken_here(
     claims: &Reservations,
     work: &Path,
@@ -45,13 +45,13 @@ pub(in crate::agent) async fn taken_here(
     let (work, from) = (work.to_owned(), output.from.clone());
     let files = tokio::task::spawn_blocking(move || {
         let found = work.canonicalize().ok().map(|work| gather(&work, &from));
-        // What is wrong with it is said when it is copied.
+        // Errors are reported by the copy.
         match found {
             Some(Ok(Some(found))) => contents(&found),
             _ => BTreeMap::new(),
         }
     });
-    let files = files.await.map_err(|_| "looking at it failed".to_owned())?;
+    let files = files.await.map_err(|_| "collecting its files failed".to_owned())?;
     let to = output.to.to_string_lossy();
     let (to, deadline) = (to.trim_end_matches('/'), Instant::now() + NAMES_MAX);
     let taken = claims.names(None, &output.from, to, files, deadline).await;

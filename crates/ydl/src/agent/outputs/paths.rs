@@ -1,8 +1,8 @@
-//! Paths as text: without `..`, and from one to another.
+//! Path arithmetic on text: normalisation and relative paths.
 
 use std::path::{Component, Path, PathBuf};
 
-/// The real path of the nearest ancestor that exists, with the rest behind it.
+/// Canonicalizes the nearest existing ancestor and appends the rest.
 pub(super) fn nearest_real(path: &Path) -> PathBuf {
     let path = std::path::absolute(path).unwrap_or_else(|_| path.to_owned());
     let path = normal(&path);
@@ -14,7 +14,7 @@ pub(super) fn nearest_real(path: &Path) -> PathBuf {
     path
 }
 
-/// `path` without `.` and `..`, by its text alone.
+/// Removes `.` and `..`, without access to the file system.
 pub(super) fn normal(path: &Path) -> PathBuf {
     let mut normal = PathBuf::new();
     for part in path.components() {
@@ -29,7 +29,7 @@ pub(super) fn normal(path: &Path) -> PathBuf {
     normal
 }
 
-/// The way from the directory `dir` to `path`, both absolute and normal.
+/// Returns the relative path from the directory `dir` to `path`, both absolute and normal.
 pub(super) fn relative(dir: &Path, path: &Path) -> PathBuf {
     let shared =
         dir.components().zip(path.components()).take_while(|(one, two)| one == two).count();

@@ -1,4 +1,4 @@
-//! Which destinations and names a job and its tasks may call their own.
+//! Reservations of destinations and names by a job and its tasks.
 
 use super::collect::OutputFiles;
 use crate::agent::shipping::HdfsClients;
@@ -11,34 +11,34 @@ use tokio::time::Instant;
 use ydl_core::spec::ExistingPolicy;
 use ydl_storage::data::{Book, Names, Trouble, claim, release};
 
-/// How long looking at it may take on this machine, where nobody is waited for.
+/// Timeout of local reservations, which need no network.
 const HERE_MAX: Duration = Duration::from_secs(60);
-/// How long writing down that there was nothing to send may take.
+/// Timeout for recording absent outputs.
 const NOTE_MAX: Duration = Duration::from_secs(20);
-/// Files up to here are compared with those of others: the same text from every task is no conflict.
+/// Maximum size of files that are compared with those of other tasks: identical content is no conflict.
 const COMPARED_BYTES_MAX: u64 = 1 << 20;
 
-/// Where a job writes down what is its own.
+/// Location of a job's reservation log.
 #[derive(Clone, Debug)]
 pub(in crate::agent) enum ReservationStore {
-    /// In a directory of this machine.
+    /// A directory of this machine.
     Local(PathBuf),
-    /// In one in HDFS, by its URL.
+    /// URL of a directory in HDFS.
     Hdfs(String),
 }
 
-/// What a task may call its own.
+/// Reservations of one task.
 #[derive(Clone, Debug)]
 pub(in crate::agent) struct Reservations {
     pub(in crate::agent) ledger: ReservationStore,
-    /// The job's id.
+    /// Id of the job.
     pub(in crate::agent) job: String,
-    /// The task, for people.
+    /// Name of the task, for messages.
     pub(in crate::agent) task: String,
 }
 
 impl Reservations {
-    /// Where on this machine something goes that should go to `to`.
+    /// Reserves a local destination and returns its final path.
     pub(in crate::agent) async fn here(
         &self,
         existing: ExistingPolicy,
@@ -53,7 +53,7 @@ impl Reservations {
         taken.map(PathBuf::from).map_err(|trouble| trouble.sentence())
     }
 
-    /// What was to be put there is there.
+    /// Releases the reservation of a complete local output.
     pub(in crate::agent) async fn placed_here(&self, existing: ExistingPolicy, taken: &Path) {
         if let (ReservationStore::Local(_), false) =
             (&self.ledger, existing == ExistingPolicy::Overwrite)
@@ -62,7 +62,7 @@ impl Reservations {
         }
     }
 
-    /// The same in HDFS.
+    /// Reserves a destination in HDFS and returns its final URL.
     pub(in crate::agent) async fn afar(
         &self,
         ways: &HdfsClients,
@@ -78,7 +78,7 @@ impl Reservations {
         claim(&book, Some(&ground), existing, to, &self.job, deadline).await
     }
 
-    /// What was to be put there is there.
+    /// Releases the reservation of a complete output in HDFS.
     pub(in crate::agent) async fn placed_afar(
         &self,
         ways: &HdfsClients,
@@ -101,12 +101,13 @@ impl Reservations {
                 Ok(Book::Afar(ways.to(dir, deadline).await?, dir.clone()))
             }
             (ReservationStore::Hdfs(_), None) => {
-                Err(Trouble::lasting("there is no way to HDFS from here"))
+                Err(Trouble::lasting("no access to HDFS from this node"))
             }
         }
     }
 
-    /// Names that others of the job send to the same destination with another content, and who they are.
+    /// Announces file names to the job's other tasks. Returns the names that another task has announced with different
+    /// content, and that task.
     pub(in crate::agent) async fn names(
         &self,
         ways: Option<&HdfsClients>,
@@ -115,7 +116,7 @@ impl Reservations {
         files: BTreeMap<String, Option<String>>,
         deadline: Instant,
     ) -> Result<BTreeMap<String, String>, Trouble> {
-        // On a node's own disk nobody else's files are looked at.
+        // Files on the disk of a cluster node are not shared with other tasks.
         if let (ReservationStore::Hdfs(_), None) = (&self.ledger, ways) {
             return Ok(BTreeMap::new());
         }
@@ -124,8 +125,7 @@ impl Reservations {
         book.announce(to, &Names { who, files }, deadline).await
     }
 
-    /// Notes which outputs the task had nothing of, for whoever looks at the job when it is over. An earlier attempt may have
-    /// said something else.
+    /// Records which outputs were absent, for the job's summary. Replaces the record of an earlier attempt.
     pub(in crate::agent) async fn note(
         &self,
         ways: Option<&HdfsClients>,
@@ -146,18 +146,18 @@ impl Reservations {
             Ok::<_, Trouble>(())
         };
         if let Err(trouble) = noted.await {
-            tracing::warn!("it is not noted what was not there: {}", trouble.what);
+            tracing::warn!("cannot record absent outputs: {}", trouble.what);
         }
     }
 }
 
-/// The files of an output as others are told of them: small ones by what is in them.
+/// Returns the files of an output as announced to other tasks: small ones with a digest.
 pub(super) fn contents(found: &OutputFiles) -> BTreeMap<String, Option<String>> {
     let each = found.files.iter();
     each.map(|item| (item.name.clone(), content(&item.from))).collect()
 }
 
-/// What tells a small file from another.
+/// Returns a digest of a small file.
 pub(super) fn content(path: &Path) -> Option<String> {
     let bytes = fs::metadata(path).ok()?.len();
     if bytes > COMPARED_BYTES_MAX {
@@ -167,9 +167,9 @@ pub(super) fn content(path: &Path) -> Option<String> {
     Some(hex::encode(&digest(&SHA256, &read).as_ref()[..16]))
 }
 
-/// Why a name is not written a second time.
+/// Returns the error for a name that another task has written.
 pub(super) fn theirs(who: &str) -> String {
     format!(
-        "{who} has written that name with another content, which stays (put `{{index}}` into the destination, or take the output from one task with `from:`)"
+        "{who} has written that name with different content, which is kept (hint: put `{{index}}` into the destination, or take the output from one task with `from:`)"
     )
 }

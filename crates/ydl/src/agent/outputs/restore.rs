@@ -1,4 +1,4 @@
-//! A checkpoint's directory before its program starts: what was saved of it last, and nothing else.
+//! Restores a checkpoint directory before its program starts: exactly what was saved last.
 
 use super::{
     continuous::is_hidden,
@@ -15,26 +15,26 @@ use tokio::time::{Instant, sleep};
 use ydl_os::reason;
 use ydl_storage::data::{Bring, Item, Near, Progress, Trouble, below, walk};
 
-/// Between two tries while HDFS is away, or while somebody changes what is saved.
+/// Pause between retries while HDFS is unavailable or the saved files change.
 const RETRY: Duration = Duration::from_secs(1);
-/// So often what looks as if it would last is tried: a directory may have gone while it was listed.
+/// Retries of errors that look permanent: a directory may have gone while it was listed.
 const TRIES: u32 = 3;
 /// Deeper than any sensible directory.
 const DEPTH_MAX: usize = 64;
 
-/// A directory that is to be what was saved.
+/// Restore of a directory.
 #[derive(Debug)]
 pub(in crate::agent) struct Restore {
-    /// A URL in HDFS.
+    /// URL in HDFS.
     pub(in crate::agent) from: String,
     pub(in crate::agent) to: PathBuf,
-    /// Where what need not be sent again is noted.
+    /// Records files that need no upload.
     pub(in crate::agent) sent: UploadLog,
     pub(in crate::agent) deadline: Instant,
 }
 
 impl Restore {
-    /// Brings what was saved and removes the rest. What cannot be had is a sentence.
+    /// Downloads the saved files and removes all others. Returns an error message on failure.
     pub(in crate::agent) async fn run(self, ways: Arc<HdfsClients>) -> Result<(), String> {
         let mut tries = 0;
         loop {
@@ -46,7 +46,7 @@ impl Restore {
             if late || tries >= TRIES {
                 return Err(said(&trouble));
             }
-            tracing::warn!("the checkpoint is not here yet: {}", trouble.what);
+            tracing::warn!("cannot restore the checkpoint yet: {}", trouble.what);
             sleep(RETRY).await;
         }
     }
@@ -63,7 +63,8 @@ impl Restore {
         let mut names = BTreeSet::new();
         for file in saved.files.into_iter().filter(|it| !is_hidden(&it.name)) {
             let to = below(&self.to, &file.name);
-            let to = to.ok_or_else(|| Trouble::lasting(format!("`{}` is no name", file.name)))?;
+            let to =
+                to.ok_or_else(|| Trouble::lasting(format!("invalid file name `{}`", file.name)))?;
             names.insert((file.name, to.clone(), file.modified_ms));
             items.push(Item {
                 url: file.url,
@@ -93,37 +94,37 @@ impl Restore {
     }
 }
 
-/// Whether it may be had later: it passes by itself, or others are changing what is saved.
+/// Returns true if a retry may help: a temporary error, or a concurrent change of the saved files.
 fn is_worth_waiting(trouble: &Trouble) -> bool {
     trouble.may_pass() || trouble.has_changed()
 }
 
 fn said(trouble: &Trouble) -> String {
     match is_worth_waiting(trouble) {
-        true => format!("its checkpoint did not come in time: {}", trouble.what),
-        false => format!("its checkpoint cannot be had: {}", trouble.sentence()),
+        true => format!("restoring its checkpoint timed out: {}", trouble.what),
+        false => format!("cannot restore its checkpoint: {}", trouble.sentence()),
     }
 }
 
-/// Removes what was not saved: it may be half-written, and others do not have it.
+/// Removes files that were not saved: they may be half-written, and other tasks do not have them.
 fn remove_others(dir: &Path, files: &BTreeSet<&Path>, depth: usize) -> io::Result<()> {
     for entry in fs::read_dir(dir)? {
         let path = entry?.path();
         let about = fs::symlink_metadata(&path)?;
         let is_file = files.contains(path.as_path());
-        // What lies below a directory comes next to it in the order of names.
+        // Files below a directory directly follow its name in the sort order.
         let mut after = files.range(path.as_path()..);
         let is_above = !is_file && after.next().is_some_and(|file| file.starts_with(&path));
         let removed = match (about.is_dir(), is_above) {
             (true, true) if depth < DEPTH_MAX => remove_others(&path, files, depth + 1),
             (true, true) => Ok(()),
             (true, false) => fs::remove_dir_all(&path),
-            // Links were saved as what they led to, and that is elsewhere by now.
+            // Links were saved as their targets, which are elsewhere by now.
             (false, _) if !is_file || about.is_symlink() => fs::remove_file(&path),
             (false, _) => Ok(()),
         };
         if let Err(error) = removed {
-            tracing::warn!("`{}` stays: {}", path.display(), reason(&error));
+            tracing::warn!("cannot remove `{}`: {}", path.display(), reason(&error));
         }
     }
     Ok(())
@@ -135,22 +136,22 @@ mod tests {
     use ydl_os::report::{Exit, Report};
 
     #[test]
-    fn only_what_may_be_had_later_is_waited_for() {
+    fn only_temporary_errors_are_retried() {
         let lasting = Trouble::lasting("`hdfs://n/c` is a file").hint("take another");
         assert!(!is_worth_waiting(&lasting));
-        let sentence = "its checkpoint cannot be had: `hdfs://n/c` is a file (take another)";
+        let sentence = "cannot restore its checkpoint: `hdfs://n/c` is a file (take another)";
         assert_eq!(said(&lasting), sentence);
-        let away = Report::new(Exit::Unreachable, "nobody answers");
+        let away = Report::new(Exit::Unreachable, "connection refused");
         let passing = Trouble::from(away);
         assert!(is_worth_waiting(&passing));
-        let sentence = "its checkpoint did not come in time: nobody answers";
+        let sentence = "restoring its checkpoint timed out: connection refused";
         assert_eq!(said(&passing), sentence);
         let many = Trouble::from(Report::bad_input("too many files"));
         assert!(!is_worth_waiting(&many));
     }
 
     #[tokio::test]
-    async fn what_others_replace_while_it_comes_is_worth_waiting_for() {
+    async fn a_file_replaced_during_the_download_is_retried() {
         let dir = tempfile::tempdir().unwrap();
         let from = dir.path().join("from");
         fs::write(&from, "x").unwrap();
@@ -167,14 +168,14 @@ mod tests {
     }
 
     #[test]
-    fn what_was_not_saved_goes_and_what_was_stays() {
+    fn files_that_were_not_saved_are_removed() {
         let dir = tempfile::tempdir().unwrap();
         for name in ["a", "deep/b", "deep/torn", "old/c", ".new"] {
             let path = dir.path().join(name);
             fs::create_dir_all(path.parent().unwrap()).unwrap();
             fs::write(path, name).unwrap();
         }
-        // Links, and what is a file where a directory was saved or the other way round.
+        // Links, and files in place of saved directories and the other way round.
         std::os::unix::fs::symlink("gone", dir.path().join("latest")).unwrap();
         std::os::unix::fs::symlink("a", dir.path().join("link")).unwrap();
         fs::write(dir.path().join("file"), "").unwrap();

@@ -1,5 +1,5 @@
-//! What was sent already, and what may be half-written: by this no file is sent twice, and a torn one never takes the place
-//! of a whole one.
+//! Tracks which files were uploaded, and which may be half-written. No file is uploaded twice, and a torn file never
+//! replaces a complete one.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::fs::{self, File, Metadata};
@@ -10,26 +10,25 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use ydl_os::{proc_tree::Tree, reason};
 
-/// What a program that did not end in order has changed so shortly before may be half-written. Its end is heard of a
-/// moment after it.
+/// Files changed this shortly before an abnormal exit may be half-written. The exit is observed a moment later.
 const TORN: Duration = Duration::from_secs(5);
-/// Where nobody can see whether a file is open, it is finished when it has not changed for so long.
+/// Without a view of open files, a file is complete when it has not changed for so long.
 const UNSEEN: Duration = Duration::from_secs(30);
-/// So many ends of programs in one container are remembered.
+/// Maximum number of remembered exits in one container.
 const SUSPECTS_MAX: usize = 64;
 
-/// A file on its disk: device and number.
+/// Identity of a file: device and inode.
 pub(super) type FileId = (u64, u64);
 
-/// What tells one state of a file from another.
+/// Fingerprint of one state of a file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct FileStamp {
     pub(super) number: FileId,
     pub(super) bytes: u64,
     pub(super) changed_ns: i128,
-    /// Whether it has got its name after its last change: then it was finished by then.
+    /// Set if the file was renamed after its last change: it was complete by then.
     pub(super) named: bool,
-    /// Whether that is likely, as far as the system's clock can tell.
+    /// Set if it was probably renamed, given the resolution of the system's clock.
     pub(super) placed: bool,
 }
 
@@ -45,9 +44,9 @@ impl FileStamp {
         }
     }
 
-    /// The file of that name. One may be written and renamed within one tick of the system's clock, so that both times are
-    /// the same; then its directory was changed in that very tick, too. But that may have been for another file: it is good
-    /// enough for a file that nobody has open, and not for what a killed program has left.
+    /// Reads the stamp of a path. A file may be written and renamed within one clock tick, so that both times are
+    /// equal; then its directory changed in the same tick, too. That may have been for another file: it is sufficient
+    /// for a file that is not open, but not for one left by a killed program.
     pub(super) fn found(path: &Path) -> io::Result<FileStamp> {
         let about = fs::metadata(path)?;
         let mut stamp = FileStamp::of(&about);
@@ -60,25 +59,24 @@ impl FileStamp {
         Ok(stamp)
     }
 
-    /// Opens the file of that name, if this is its stamp. Whatever gets the name afterwards, what is read is what was
-    /// looked at.
+    /// Opens the file at that path if it matches this stamp. Later renames do not change what is read.
     pub(super) fn open(&self, path: &Path) -> io::Result<File> {
-        // Somebody may have put a pipe there, which would not open before anybody writes to it.
+        // A pipe at that path would block until it has a writer.
         let wait_for_nobody = rustix::fs::OFlags::NONBLOCK.bits() as i32;
         let mut options = File::options();
         let file = options.read(true).custom_flags(wait_for_nobody).open(path)?;
         match self.is_of(&file) {
             true => Ok(file),
-            false => Err(io::Error::other("it changed before it was sent")),
+            false => Err(io::Error::other("it changed before it was uploaded")),
         }
     }
 
-    /// Whether it is the stamp of a file that is open.
+    /// Returns true if an open file matches this stamp.
     pub(super) fn is_of(&self, file: &File) -> bool {
         file.metadata().is_ok_and(|about| FileStamp::of(&about).is_same(self))
     }
 
-    /// Whether a file has the same content, whatever it is called by now.
+    /// Returns true if both stamps mean the same content, regardless of the name.
     pub(super) fn is_same(&self, other: &FileStamp) -> bool {
         self.number == other.number
             && self.bytes == other.bytes
@@ -86,12 +84,12 @@ impl FileStamp {
     }
 }
 
-/// Which files a program that has ended out of order may have left half-written.
+/// Files that a program may have left half-written by an abnormal exit.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 struct SuspectFiles {
-    /// When it ended: what was changed later was changed by another.
+    /// Time of the exit: later changes are another program's.
     ended_ns: i128,
-    /// What was open for writing when it was killed, or when it was last looked at.
+    /// Files open for writing when it was killed, or at the latest scan.
     open: BTreeSet<FileId>,
 }
 
@@ -103,8 +101,7 @@ impl SuspectFiles {
     }
 }
 
-/// Whether a program that was asked to stop or not has ended in order: with success, or, when it was asked, with a code that
-/// is its own and not a signal's.
+/// Returns true for a clean exit: success, or after a stop request any exit code that no signal explains.
 pub(in crate::agent) fn is_in_order(code: Option<i32>, asked: bool) -> bool {
     match code {
         Some(0) => true,
@@ -122,27 +119,27 @@ fn ns(time: SystemTime) -> i128 {
     since.as_nanos() as i128
 }
 
-/// What a file was when it was the same here and at its destination.
+/// State of a file when it was equal here and at its destination.
 #[derive(Clone, Copy, Debug)]
 struct UploadedFile {
     here: FileStamp,
-    /// When it was changed there, if it was brought from there: then it is another's, who may have replaced it since.
+    /// Modification time there if it was downloaded: another task owns it then, and may have replaced it since.
     brought_ms: Option<u64>,
 }
 
-/// What a container has sent, for all who send from it.
+/// Upload state of a container, shared by all uploads.
 #[derive(Clone, Debug, Default)]
 pub(in crate::agent) struct UploadLog(Arc<Mutex<UploadState>>);
 
 #[derive(Debug, Default)]
 struct UploadState {
-    /// What is at a destination.
+    /// Known files at their destinations.
     sent: BTreeMap<String, UploadedFile>,
-    /// What was open for writing at the last look.
+    /// Files open for writing at the latest scan.
     open: BTreeSet<FileId>,
-    /// The keeper's process where it is not below this one.
+    /// Process of the shim if it is not a descendant of this process.
     outside: Option<u32>,
-    /// Of programs that ended out of order, the oldest first.
+    /// Suspect files of abnormal exits, the oldest first.
     doubts: VecDeque<SuspectFiles>,
 }
 
@@ -151,7 +148,7 @@ impl UploadLog {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Whether this very state of a file was sent there.
+    /// Returns true if this state of a file was uploaded to that target.
     pub(super) fn has(&self, target: &str, stamp: &FileStamp) -> bool {
         let state = self.lock();
         let there = state.sent.get(target);
@@ -163,14 +160,14 @@ impl UploadLog {
         self.lock().sent.insert(target, UploadedFile { here, brought_ms });
     }
 
-    /// It was brought from there, where it was changed then.
+    /// Records a download: the file was changed there at that time.
     pub(super) fn brought(&self, target: String, stamp: FileStamp, modified_ms: u64) {
         let (here, brought_ms) = (stamp, Some(modified_ms));
         self.lock().sent.insert(target, UploadedFile { here, brought_ms });
     }
 
-    /// Whether what is at a destination now, of so many bytes and changed then, is what is known of it; what was sent
-    /// from here is.
+    /// Returns true if the file at a destination, by size and modification time, is the known one. Uploaded files
+    /// always are.
     pub(super) fn knows(&self, target: &str, bytes: u64, modified_ms: u64) -> bool {
         let state = self.lock();
         let there = state.sent.get(target);
@@ -180,7 +177,7 @@ impl UploadLog {
         })
     }
 
-    /// What was sent to below that place, by its name there.
+    /// Returns the relative names of files uploaded below that directory.
     pub(super) fn names_below(&self, base: &str) -> Vec<String> {
         let state = self.lock();
         let targets = state.sent.keys();
@@ -188,26 +185,26 @@ impl UploadLog {
         names.map(str::to_owned).collect()
     }
 
-    /// It is not there any more.
+    /// Forgets a file that is no longer there.
     pub(super) fn forget(&self, target: &str) {
         self.lock().sent.remove(target);
     }
 
-    /// Nothing of what is below that place is known.
+    /// Forgets all files below that directory.
     pub(super) fn forget_below(&self, base: &str) {
         for name in self.names_below(base) {
             self.forget(&format!("{base}/{name}"));
         }
     }
 
-    /// Where else the program's processes are looked for.
+    /// Sets the additional process tree of the program.
     pub(in crate::agent) fn program(&self, outside: Option<u32>) {
         let mut state = self.lock();
         state.outside = outside;
         state.open.clear();
     }
 
-    /// The program has ended then: in order, or with those files open.
+    /// Records the exit of the program: clean, or with those files open.
     pub(in crate::agent) fn ended(&self, in_order: bool, at: SystemTime, open: BTreeSet<FileId>) {
         let mut state = self.lock();
         let mut all = std::mem::take(&mut state.open);
@@ -222,12 +219,12 @@ impl UploadLog {
         }
     }
 
-    /// Whether a file may be half-written: then it replaces nothing.
+    /// Returns true if a file may be half-written: it must not replace another.
     pub(super) fn may_be_torn(&self, stamp: &FileStamp) -> bool {
         self.lock().doubts.iter().any(|doubt| doubt.is_about(stamp))
     }
 
-    /// What is open for writing now.
+    /// Scans for files open for writing.
     pub(in crate::agent) fn look(&self) -> OpenFiles {
         let outside = self.lock().outside;
         let mut open = OpenFiles::default();
@@ -243,12 +240,12 @@ impl UploadLog {
 #[derive(Clone, Debug, Default)]
 pub(in crate::agent) struct OpenFiles {
     pub(in crate::agent) files: BTreeSet<FileId>,
-    /// There are processes into which nobody may look.
+    /// Set if some processes could not be inspected.
     pub(super) blind: bool,
 }
 
 impl OpenFiles {
-    /// Adds those of a process and of all below it.
+    /// Adds the files of a process and all of its descendants.
     fn below(&mut self, root: u32) {
         let Ok(tree) = Tree::below(root) else {
             self.blind = true;
@@ -259,10 +256,13 @@ impl OpenFiles {
             match fs::read_dir(format!("/proc/{pid}/fd")) {
                 Ok(open) => self.add(pid, open),
                 Err(error) if error.kind() == io::ErrorKind::PermissionDenied => {
-                    tracing::debug!("the files of process {pid} are not seen: {}", reason(&error));
+                    tracing::debug!(
+                        "cannot inspect the files of process {pid}: {}",
+                        reason(&error)
+                    );
                     self.blind = true;
                 }
-                // It is over.
+                // It has exited.
                 Err(_) => {}
             }
         }
@@ -284,14 +284,14 @@ impl OpenFiles {
         }
     }
 
-    /// Whether somebody may be writing a file, as far as one can see.
+    /// Returns true if a process may be writing the file.
     pub(super) fn may_hold(&self, stamp: &FileStamp) -> bool {
         let recent = || stamp.changed_ns > ns(SystemTime::now()) - UNSEEN.as_nanos() as i128;
         self.files.contains(&stamp.number) || (self.blind && recent())
     }
 }
 
-/// Whether the flags in a file of `/proc/…/fdinfo` say that it can be written through.
+/// Returns true if the flags in a `/proc/…/fdinfo` file allow writing.
 fn is_for_writing(info: &str) -> bool {
     let flags = info.lines().find_map(|line| line.strip_prefix("flags:"));
     let flags = flags.and_then(|text| u32::from_str_radix(text.trim(), 8).ok());
@@ -307,7 +307,7 @@ mod tests {
     }
 
     #[test]
-    fn a_file_that_is_open_for_writing_is_known_by_its_number() {
+    fn a_file_open_for_writing_is_found_by_its_inode() {
         let dir = tempfile::tempdir().unwrap();
         let (read, written) = (dir.path().join("read"), dir.path().join("written"));
         fs::write(&read, "x").unwrap();
@@ -322,7 +322,7 @@ mod tests {
     }
 
     #[test]
-    fn a_program_outside_is_looked_into_and_where_nobody_may_look_a_file_must_rest() {
+    fn an_outside_program_is_inspected_and_a_blind_scan_waits_for_unchanged_files() {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("written");
         let mut child = std::process::Command::new("sh")
@@ -347,7 +347,7 @@ mod tests {
     }
 
     #[test]
-    fn only_what_was_changed_shortly_before_an_end_out_of_order_is_in_doubt() {
+    fn only_files_changed_shortly_before_an_abnormal_exit_are_suspect() {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("latest");
         fs::write(&path, "x").unwrap();
@@ -370,7 +370,7 @@ mod tests {
         assert!(!killed.may_be_torn(&at(-6, false)), "it was changed long before");
         assert!(!killed.may_be_torn(&at(60, false)), "another has changed it since");
         assert!(ended(false, &[fresh.number]).may_be_torn(&at(-6, false)));
-        // What was open at the last look, and is torn for the next program, too.
+        // Open at the latest scan, and suspect for later programs, too.
         let sent = UploadLog::default();
         let file = File::options().append(true).open(&path).unwrap();
         sent.look();
@@ -382,10 +382,10 @@ mod tests {
     }
 
     #[test]
-    fn a_file_that_was_written_and_renamed_within_a_tick_is_known_for_it() {
+    fn a_file_written_and_renamed_within_one_tick_counts_as_renamed() {
         let dir = tempfile::tempdir().unwrap();
         let (part, whole) = (dir.path().join("part"), dir.path().join("whole"));
-        // Ticks are some milliseconds long: a few tries find one.
+        // Clock ticks take some milliseconds: a few tries hit one.
         let mut within_a_tick = 0;
         for _ in 0..200 {
             fs::write(&part, "x").unwrap();
@@ -395,7 +395,7 @@ mod tests {
             within_a_tick += u32::from(!stamp.named);
         }
         assert!(within_a_tick > 0, "no two things happen within a tick here");
-        // One that is written where it is.
+        // A file written in place.
         fs::write(&whole, "xy").unwrap();
         while FileStamp::found(&whole).unwrap().placed {
             fs::write(&whole, "xyz").unwrap();
@@ -403,7 +403,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_brought_and_is_another_by_now_is_not_known_any_more() {
+    fn a_downloaded_file_replaced_since_is_unknown() {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("latest");
         fs::write(&path, "four").unwrap();
@@ -413,13 +413,13 @@ mod tests {
         assert!(sent.has(target, &stamp(&path)));
         assert!(sent.knows(target, 4, 1000));
         assert!(!sent.knows(target, 4, 2000) && !sent.knows(target, 5, 1000));
-        // What was sent from here has a time of its own there.
+        // An uploaded file has another time there.
         sent.note(target.to_owned(), stamp(&path));
         assert!(sent.knows(target, 4, 2000));
     }
 
     #[test]
-    fn an_end_is_in_order_with_success_or_when_it_was_asked_for_and_no_signal_has_ended_it() {
+    fn an_exit_is_clean_with_success_or_when_requested_and_not_by_a_signal() {
         let ends = [
             (Some(0), false, true),
             (Some(0), true, true),

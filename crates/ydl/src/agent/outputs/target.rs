@@ -1,4 +1,4 @@
-//! One file on its way to HDFS: written aside, and given its name when all of it is there.
+//! Uploads single files to HDFS: to a temporary name that is renamed when complete.
 
 use super::{collect::OutputFile, suspect::FileStamp};
 use crate::agent::shipping::HdfsClients;
@@ -12,17 +12,17 @@ use ydl_os::reason;
 use ydl_storage::data;
 use ydl_storage::hdfs::{Entry, Hdfs, HdfsError};
 
-/// What is read and sent at once.
+/// Size of one read and write.
 const PIECE_BYTES: usize = 256 << 10;
-/// What is half-sent for longer is nobody's any more.
+/// Age after which a temporary file counts as abandoned.
 const ABANDONED: Duration = Duration::from_secs(24 * 60 * 60);
-/// How long one call or piece may take.
+/// Timeout of one call or block.
 const STEP_MAX: Duration = Duration::from_secs(60);
 
-/// Why an output is not in its place.
+/// Error of an upload.
 #[derive(Debug)]
 pub(super) struct UploadError {
-    /// The file it happened to.
+    /// The affected file.
     pub(super) file: Option<String>,
     pub(super) why: String,
     pub(super) may_pass: bool,
@@ -31,7 +31,7 @@ pub(super) struct UploadError {
 impl From<HdfsError> for UploadError {
     fn from(error: HdfsError) -> UploadError {
         let may_pass = error.may_pass();
-        // The sentence begins with the name a file has while it is written, which helps nobody.
+        // The prefix with the temporary name means nothing to the user.
         let why = match error.what.split_once("`: ") {
             Some((_, why)) => why.to_owned(),
             None => error.what,
@@ -56,14 +56,14 @@ impl UploadError {
     }
 }
 
-/// Where the files of one output go, one by one: found out once, and looked at once for each directory.
+/// Destination of one output's files, uploaded one by one. Caches lookups per directory.
 #[derive(Debug)]
 pub(super) struct UploadTarget {
     hdfs: Hdfs,
     base: String,
-    /// Whether files go into a directory of that name.
+    /// Set if files go into a directory of that name.
     into: bool,
-    /// Directories that are there, without what was left half-sent in them.
+    /// Existing directories that were cleaned of temporary files.
     ready: BTreeSet<String>,
 }
 
@@ -86,7 +86,7 @@ impl UploadTarget {
         &self.base
     }
 
-    /// Where a file goes.
+    /// Returns the target of a file.
     pub(super) fn target(&self, item: &OutputFile) -> String {
         match self.into {
             true => format!("{}/{}", self.base, item.name),
@@ -94,8 +94,7 @@ impl UploadTarget {
         }
     }
 
-    /// Sends a file to its name, if it is as it was looked at, and still is when all of it was sent. False if something is
-    /// there that it may not replace.
+    /// Uploads a file if it matches its stamp before and after. Returns false if an existing file must not be replaced.
     pub(super) async fn put(
         &mut self,
         whose: &str,
@@ -120,7 +119,7 @@ impl UploadTarget {
             let mut file = stamp.open(&item.from).map_err(unreadable)?;
             send_open(hdfs, item, &mut file, &aside, deadline).await?;
             if !stamp.is_of(&file) {
-                return Err(UploadError::lasting("it changed while it was sent"));
+                return Err(UploadError::lasting("it changed during the upload"));
             }
             put(hdfs, &aside, &target, deadline).await
         };
@@ -129,35 +128,34 @@ impl UploadTarget {
     }
 }
 
-/// A name for what is not whole yet.
+/// Creates a temporary name.
 pub(super) fn aside(dir: &str, whose: &str) -> Result<String, UploadError> {
     let random = ydl_net::secret::Secret::random()
-        .ok_or_else(|| UploadError::lasting("the system gives no random bytes"))?;
+        .ok_or_else(|| UploadError::lasting("cannot read random bytes from the system"))?;
     Ok(format!("{dir}/.aside-{whose}-{}", &random.to_hex()[..16]))
 }
 
-/// Whether something half-sent is of a job that has been killed: sending never takes so long.
+/// Returns true for a temporary file of a killed job: no upload takes that long.
 fn is_abandoned(entry: &Entry) -> bool {
     let since = UNIX_EPOCH + Duration::from_millis(entry.modified_ms);
     let age = SystemTime::now().duration_since(since);
     data::is_aside(entry.name()) && age.is_ok_and(|age| age > ABANDONED)
 }
 
-/// Removes what has such a name already: it is of an agent that was killed before it was done, or of one that has been
-/// replaced.
+/// Removes the task's earlier temporary files: left by an agent that was killed or replaced.
 pub(super) async fn sweep(hdfs: &Hdfs, dir: &str, whose: &str, deadline: Instant) {
     let name = format!(".aside-{whose}-");
-    // A directory that cannot be listed may still be written to.
+    // A directory that cannot be listed may still be writable.
     let there = hdfs.list(dir, soon(deadline)).await.unwrap_or_default();
     let of_the_dead = |entry: &&Entry| entry.name().starts_with(&name) || is_abandoned(entry);
     for left in there.iter().filter(of_the_dead) {
         if let Err(error) = hdfs.delete(&left.url, soon(deadline)).await {
-            tracing::warn!("something is left behind: {error}");
+            tracing::warn!("cannot remove a temporary file: {error}");
         }
     }
 }
 
-/// Whatever came of it, nothing is left aside.
+/// Deletes the temporary file, whatever the result.
 pub(super) async fn swept<T>(
     hdfs: &Hdfs,
     aside: &str,
@@ -165,12 +163,12 @@ pub(super) async fn swept<T>(
 ) -> Result<T, UploadError> {
     let deleted = hdfs.delete(aside, Instant::now() + STEP_MAX).await;
     if let (Err(error), Err(_)) = (deleted, &sent) {
-        tracing::warn!("something is left behind: {error}");
+        tracing::warn!("cannot remove a temporary file: {error}");
     }
     sent
 }
 
-/// Gives a file its name; the file that had it is gone in the same moment.
+/// Renames a temporary file, atomically replacing an existing target.
 pub(super) async fn put(
     hdfs: &Hdfs,
     aside: &str,
@@ -208,7 +206,7 @@ async fn send_open(
     let failed = |error: HdfsError| UploadError::from(error).with(&item.name);
     let mut writer = hdfs.create(place, item.mode, soon(deadline)).await.map_err(failed)?;
     loop {
-        // A piece of a local file: it is read faster than another thread would be told to.
+        // A small local read: faster than a switch to another thread.
         let mut piece = Vec::with_capacity(PIECE_BYTES);
         let read = file.by_ref().take(PIECE_BYTES as u64).read_to_end(&mut piece);
         if read.map_err(unreadable)? == 0 {

@@ -32,7 +32,7 @@ impl TestDirs {
         copy(&self.work(), &[(from.into(), PathBuf::from(format!("{}{to}", self.out().display())))])
     }
 
-    /// Everything that lies in `out`, links with their targets.
+    /// Lists everything below `out`, links with their targets.
     fn found(&self) -> Vec<String> {
         let mut found = Vec::new();
         let mut dirs = vec![self.out()];
@@ -86,14 +86,14 @@ fn a_pattern_takes_what_it_matches_but_not_what_is_hidden() {
 }
 
 #[test]
-fn what_is_not_there_is_no_error() {
+fn an_absent_source_is_no_error() {
     let place = TestDirs::new(&[]);
     assert_eq!(place.copy("model/", "").unwrap().absent, ["model/"]);
     assert!(!place.out().exists());
 }
 
 #[test]
-fn paths_that_lead_outside_are_refused() {
+fn paths_outside_the_working_directory_are_rejected() {
     let place = TestDirs::new(&[("ok", "")]);
     for from in ["/etc/passwd", "../secret", "a/../../b", "", "../*"] {
         let error = place.copy(from, "").unwrap_err();
@@ -107,7 +107,7 @@ fn paths_that_lead_outside_are_refused() {
 }
 
 #[test]
-fn links_inside_go_along_and_links_outside_are_refused_by_name() {
+fn inner_links_are_copied_and_outer_links_are_rejected_by_name() {
     let place = TestDirs::new(&[("model/step-7/w", "w"), ("secret", "s")]);
     let model = place.work().join("model");
     symlink("step-7", model.join("latest")).unwrap();
@@ -158,7 +158,7 @@ fn permission_bits_are_kept() {
 }
 
 #[test]
-fn what_is_no_file_is_refused_and_does_not_block() {
+fn special_files_are_rejected_and_do_not_block() {
     let place = TestDirs::new(&[("d/x", "x")]);
     let pipe = place.work().join("d/pipe");
     let kind = rustix::fs::FileType::Fifo;
@@ -173,11 +173,11 @@ fn a_directory_is_not_copied_into_itself() {
     let place = TestDirs::new(&[("d/x", "x")]);
     let to = place.work().join("d/new/deeper");
     let error = copy(&place.work(), &[("d".into(), to)]).unwrap_err();
-    assert!(error.to_string().ends_with("the one is inside the other"), "{error}");
+    assert!(error.to_string().ends_with("one contains the other"), "{error}");
 }
 
 #[test]
-fn a_destination_that_cannot_be_written_is_named_and_nothing_half_is_left() {
+fn an_unwritable_destination_is_named_and_no_partial_file_is_left() {
     let place = TestDirs::new(&[("d/x", "x"), ("d/y", "y")]);
     fs::create_dir_all(place.out().join("x")).unwrap();
     let error = place.copy("d", "").unwrap_err();
@@ -187,7 +187,7 @@ fn a_destination_that_cannot_be_written_is_named_and_nothing_half_is_left() {
 }
 
 #[test]
-fn what_changes_while_it_is_copied_does_not_get_its_name() {
+fn a_file_that_changes_during_the_copy_is_not_renamed_into_place() {
     let place = TestDirs::new(&[("a", "new")]);
     fs::create_dir_all(place.out()).unwrap();
     let to = place.out().join("a");
@@ -200,7 +200,7 @@ fn what_changes_while_it_is_copied_does_not_get_its_name() {
     };
     let source = stamp.open(&from).unwrap();
     let error = write_whole(source, 0o644, &to, grows).unwrap_err();
-    assert_eq!(error.to_string(), "it changed while it was copied");
+    assert_eq!(error.to_string(), "it changed during the copy");
     assert_eq!(place.found(), ["a=old"]);
     let stamp = FileStamp::of(&fs::metadata(&from).unwrap());
     let source = stamp.open(&from).unwrap();
@@ -209,29 +209,29 @@ fn what_changes_while_it_is_copied_does_not_get_its_name() {
 }
 
 #[test]
-fn what_is_put_in_a_files_place_is_not_taken_for_it() {
+fn a_replacement_of_a_file_is_not_mistaken_for_it() {
     let place = TestDirs::new(&[("a", "whole")]);
     fs::create_dir_all(place.out()).unwrap();
     let (from, to) = (place.work().join("a"), place.out().join("a"));
     let stamp = FileStamp::of(&fs::metadata(&from).unwrap());
-    // Removed and begun anew while it is copied: what was looked at is copied.
+    // Removed and rewritten during the copy: the original is copied.
     let source = stamp.open(&from).unwrap();
     fs::remove_file(&from).unwrap();
     fs::write(&from, "hal").unwrap();
     write_whole(source, 0o644, &to, |source| stamp.is_of(source)).unwrap();
     assert_eq!(place.found(), ["a=whole"]);
-    // And before: what is there now was not looked at.
+    // And before the copy: the new file was not stamped.
     let error = stamp.open(&from).unwrap_err();
-    assert_eq!(error.to_string(), "it changed before it was sent");
+    assert_eq!(error.to_string(), "it changed before it was uploaded");
     fs::remove_file(&from).unwrap();
     let kind = rustix::fs::FileType::Fifo;
     rustix::fs::mknodat(rustix::fs::CWD, &from, kind, 0o600.into(), 0).unwrap();
     let error = stamp.open(&from).unwrap_err();
-    assert_eq!(error.to_string(), "it changed before it was sent");
+    assert_eq!(error.to_string(), "it changed before it was uploaded");
 }
 
 #[test]
-fn what_was_abandoned_half_written_is_removed_and_what_grows_is_not() {
+fn abandoned_temporary_files_are_removed_and_growing_ones_are_not() {
     let place = TestDirs::new(&[("d/x", "x")]);
     fs::create_dir_all(place.out()).unwrap();
     let long_ago = SystemTime::now() - ABANDONED - Duration::from_secs(60);
@@ -246,10 +246,10 @@ fn what_was_abandoned_half_written_is_removed_and_what_grows_is_not() {
 }
 
 #[test]
-fn the_rest_of_a_kept_output_is_without_hidden_names_and_without_what_was_sent() {
+fn the_rest_of_a_continuous_upload_skips_hidden_and_uploaded_files() {
     let place = TestDirs::new(&[("d/step-1/w", "w"), ("d/.new", "half"), ("d/b", "b")]);
     symlink("step-1", place.work().join("d/latest")).unwrap();
-    // What was sent while the program ran: a link's directory is one there.
+    // Uploaded while the program ran: a link's target directory is a directory there.
     fs::create_dir_all(place.out().join("latest")).unwrap();
     fs::write(place.out().join("latest/w"), "w").unwrap();
     fs::write(place.out().join("b"), "B").unwrap();
@@ -267,20 +267,20 @@ fn the_rest_of_a_kept_output_is_without_hidden_names_and_without_what_was_sent()
     let outputs = [(near, TakenNames::new())];
     copy_rest(&place.work(), &outputs, &sent).unwrap();
     assert_eq!(place.found(), ["b=B", "latest/w=w", "step-1/w=w"]);
-    // It is not what was sent any more.
+    // Differs from the uploaded file now.
     fs::write(place.out().join("b"), "shorter").unwrap();
     copy_rest(&place.work(), &outputs, &sent).unwrap();
     assert_eq!(place.found()[0], "b=b");
 }
 
 #[test]
-fn a_new_directory_appears_whole_and_none_where_the_disk_fails() {
+fn a_new_directory_appears_complete_or_not_at_all() {
     let place = TestDirs::new(&[("d/a", "a"), ("d/sub/b", "b"), ("x-1", "1")]);
     place.copy("d/", "").unwrap();
     assert_eq!(place.found(), ["a=a", "sub/b=b"]);
     place.copy("x-*", "/new").unwrap();
     assert_eq!(place.found(), ["a=a", "new/x-1=1", "sub/b=b"]);
-    // Another task was quicker: its files stay, and these go beside them.
+    // Another task was first: its files stay, and these are merged.
     let aside = place.dir.path().join("aside");
     fs::create_dir_all(aside.join("sub")).unwrap();
     fs::write(aside.join("sub/c"), "c").unwrap();
@@ -292,7 +292,7 @@ fn a_new_directory_appears_whole_and_none_where_the_disk_fails() {
 }
 
 #[test]
-fn a_name_that_another_task_has_written_is_not_written_again() {
+fn a_name_written_by_another_task_is_not_overwritten() {
     let place = TestDirs::new(&[("d/model", "mine"), ("d/own", "o")]);
     fs::create_dir_all(place.out()).unwrap();
     fs::write(place.out().join("model"), "theirs").unwrap();
@@ -311,7 +311,7 @@ fn a_name_that_another_task_has_written_is_not_written_again() {
 }
 
 #[test]
-fn what_a_process_that_is_gone_has_left_half_written_is_removed_at_once() {
+fn temporary_files_of_a_dead_process_are_removed_at_once() {
     let place = TestDirs::new(&[("d/x", "x")]);
     fs::create_dir_all(place.out().join("old")).unwrap();
     let mut child = std::process::Command::new("true").spawn().unwrap();

@@ -1,4 +1,4 @@
-//! Copying outputs to HDFS: written aside, and put in place when all of it is there.
+//! Uploads outputs to HDFS: to a temporary name that is renamed when complete.
 
 use super::{
     Copied, OutputError,
@@ -18,16 +18,16 @@ use tokio::time::{Instant, sleep};
 use ydl_os::reason;
 use ydl_storage::hdfs::{Hdfs, Kind};
 
-/// Files on their way at once.
+/// Maximum number of concurrent uploads.
 const SIDE_BY_SIDE: usize = 4;
-/// How long an output is tried again while HDFS is away.
+/// Retry limit of an output while HDFS is unavailable.
 const AWAY_MAX: Duration = Duration::from_secs(90);
-/// Between two such tries.
+/// Pause between such retries.
 const RETRY: Duration = Duration::from_secs(2);
 
-/// Copies each output, relative to `work`, to its URL. The rules are those of [`copy`](super::copy); an output of
-/// several files appears in one moment, or is merged file by file into a directory that was there before. `whose` names
-/// the task: what its earlier attempts have left half-sent goes.
+/// Copies each output, relative to `work`, to its URL. The rules are those of [`copy`](super::copy). An output of
+/// several files appears atomically, or is merged file by file into an existing directory. `whose` identifies the task:
+/// temporary files of its earlier attempts are removed.
 pub(in crate::agent) async fn send(
     ways: &HdfsClients,
     it: &UploadRequest,
@@ -85,7 +85,7 @@ impl UploadRun<'_> {
                         }
                     }
                     found.files.retain(|item| !taken.contains_key(&item.name));
-                    // The one file of such an output.
+                    // The single file of this output.
                     if found.single && found.files.is_empty() {
                         return Ok((0, 0));
                     }
@@ -110,7 +110,7 @@ impl UploadRun<'_> {
                 let sentence = format!("cannot copy `{file}` to `{to}`: {why}");
                 return self.failures.push(sentence);
             }
-            tracing::warn!("`{from}` is not copied yet: {}", trouble.why);
+            tracing::warn!("cannot upload `{from}` yet: {}", trouble.why);
             sleep(RETRY).await;
         }
     }
@@ -124,7 +124,7 @@ impl UploadRun<'_> {
     }
 }
 
-/// Sends one output and puts it in its place; says how many files and bytes it has.
+/// Uploads one output to its destination. Returns the number of files and bytes.
 async fn place(
     ways: &HdfsClients,
     it: &UploadRequest,
@@ -172,7 +172,7 @@ async fn place(
         }
     }
     let found = &*found;
-    // In the directory itself where there is one: to write beside it may not be allowed.
+    // Inside the existing directory: the parent may not be writable.
     let beside = if directory_there { base } else { dir };
     if !directory_there {
         hdfs.mkdirs(dir, 0o755, soon(deadline)).await?;
@@ -183,7 +183,7 @@ async fn place(
         let bytes = send_all(&hdfs, found, &aside, deadline).await?;
         let renamed = match directory_there {
             true => false,
-            // Another task may have been quicker: then this one's files go into the same directory.
+            // If another task created the directory first, the files are merged into it.
             false => match hdfs.rename(&aside, base, soon(deadline)).await {
                 Ok(()) => true,
                 Err(error) if error.kind == Kind::Exists => false,
@@ -198,8 +198,7 @@ async fn place(
     swept(&hdfs, &aside, sent.await).await
 }
 
-/// Whether what is at a file's destination stays: the file itself, which was sent before, or something whole, where the file
-/// may be half-written.
+/// Returns true if the existing file is kept: it is the uploaded file itself, or the source may be half-written.
 fn stays(
     it: &UploadRequest,
     item: &OutputFile,
@@ -216,12 +215,12 @@ fn stays(
     let in_doubt = it.sent.may_be_torn(&stamp);
     if in_doubt {
         let name = &item.name;
-        tracing::warn!("`{name}` may be half-written, and `{target}` stays as it is");
+        tracing::warn!("`{name}` may be half-written; keeping the existing `{target}`");
     }
     in_doubt
 }
 
-/// How long the files are that are where those that may stay would go; each directory is listed once.
+/// Returns the lengths of existing files at targets that may be kept. Lists each directory once.
 async fn lengths(
     hdfs: &Hdfs,
     it: &UploadRequest,
@@ -284,12 +283,12 @@ fn joined(
 ) -> Result<u64, UploadError> {
     match sent {
         Some(Ok(sent)) => sent,
-        Some(Err(_)) => Err(UploadError::lasting("sending it failed")),
+        Some(Err(_)) => Err(UploadError::lasting("uploading it failed")),
         None => Ok(0),
     }
 }
 
-/// The directories of an output, below `base`.
+/// Creates the directories of an output below `base`.
 async fn make_dirs(
     hdfs: &Hdfs,
     found: &OutputFiles,
@@ -303,7 +302,7 @@ async fn make_dirs(
     Ok(())
 }
 
-/// Puts files into a directory that may hold others.
+/// Moves files into a directory that may contain others.
 async fn merge(
     hdfs: &Hdfs,
     found: &OutputFiles,
@@ -317,7 +316,7 @@ async fn merge(
         let (from, target) = (format!("{aside}/{}", item.name), format!("{base}/{}", item.name));
         match put(hdfs, &from, &target, deadline).await {
             Err(trouble) if trouble.may_pass => return Err(trouble.with(&item.name)),
-            // One name that is taken does not cost the other files.
+            // One conflicting name does not cost the other files.
             Err(trouble) => first = first.and(Err(trouble.with(&item.name))),
             Ok(()) => {}
         }
