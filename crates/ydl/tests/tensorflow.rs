@@ -163,7 +163,7 @@ fn programs_of_tensorflow_1_go_on_from_the_checkpoint_when_one_is_killed() {
 fn an_evaluator_that_never_ends_has_its_time_and_is_stopped() {
     let home = Home::new();
     let ran = home.submit(
-        "framework: tensorflow\ndeadlines: {follow: 1s}\n\
+        "framework: tensorflow\ntimeouts: {follow: 1s}\n\
          roles: {chief: {run: echo done}, evaluator: {run: sleep 1000}}\n",
     );
     assert_eq!(ran.code, 0, "{ran:#?}");

@@ -303,7 +303,7 @@ fn a_deadline_that_passes_is_told_apart_from_a_server_that_is_gone() {
         let token = place.secret.token(&Scope::Client).unwrap();
         let client = Client::new(address.clone(), place.identity.pin(), &token).unwrap();
         let silent = client.call(Method::GET, "/who", Payload::Nothing, SHORT).await.unwrap_err();
-        let why = "no connection in time".to_owned();
+        let why = "connect timed out".to_owned();
         assert_eq!(silent, CallError::Unreachable { address, why });
     });
 }
@@ -426,7 +426,7 @@ fn an_answer_that_is_too_long_or_no_http_is_a_protocol_error() {
         let place = place(limits()).await;
         let small = ClientLimits { body_bytes_max: 1000, ..ClientLimits::default() };
         let error = ask(&place.client_with(small), "/big").await.unwrap_err();
-        let what = "the answer: longer than 1000 bytes".to_owned();
+        let what = "the response: longer than 1000 bytes".to_owned();
         assert_eq!(error, CallError::Protocol { what });
         let error = ask(&place.client(), "no path").await.unwrap_err();
         assert!(matches!(error, CallError::Protocol { .. }), "{error}");

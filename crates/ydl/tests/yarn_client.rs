@@ -219,7 +219,7 @@ fn a_job_is_submitted_followed_and_found_again() {
     for line in [
         "uploaded ".to_owned(),
         format!("{id} submitted to queue `default`\n"),
-        "the job began\n".to_owned(),
+        "the job started\n".to_owned(),
         "worker:".to_owned(),
         " runs on `127.0.0.1".to_owned(),
         format!("{id} succeeded after "),

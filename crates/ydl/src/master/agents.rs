@@ -45,7 +45,8 @@ pub(super) struct Seen {
 impl Agents {
     /// Numbers orders from `first` on. No other master of this job may have used these numbers: an agent with
     /// an order of the same number from another master would never receive ours.
-    /// \n The core treats agents of containers from an earlier master as missing heartbeats until they report.
+    ///
+    /// The core treats agents of containers from an earlier master as missing heartbeats until they report.
     pub(super) fn new<'a>(first: u64, left: impl IntoIterator<Item = &'a ContainerId>) -> Agents {
         let agents = BTreeMap::new();
         let mut all = Agents { agents, first, tokens: 0, env: BTreeMap::new() };

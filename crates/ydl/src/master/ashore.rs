@@ -1,5 +1,6 @@
 //! Publishes a master's address, the job's history and its result in HDFS, where they outlive the node.
-//! \n The history is first written to a local file and copied from there, so that an unavailable file system
+//!
+//! The history is first written to a local file and copied from there, so that an unavailable file system
 //! blocks nothing. A new master rewrites the same history from the journal and continues where the file in HDFS
 //! ends.
 

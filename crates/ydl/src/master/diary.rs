@@ -1,5 +1,6 @@
 //! Journal of the master: written before it acts, and replayed by its successor.
-//! \n On this machine it is a file, on a cluster a sequence of files in HDFS.
+//!
+//! On this machine it is a file, on a cluster a sequence of files in HDFS.
 
 mod parts;
 mod segments;

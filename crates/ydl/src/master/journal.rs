@@ -1,11 +1,14 @@
 //! Journal file: the master's input in order, so that a successor can rebuild its state.
-//! \n The file is append-only: a header, then records with length, checksum and payload. If a master dies while
+//!
+//! The file is append-only: a header, then records with length, checksum and payload. If a master dies while
 //! it writes, the torn tail is cut off. Damage anywhere else is an error.
-//! \n ```text
+//!
+//! ```text
 //! header   "ydl-jrnl"  version u32  salt u64  checksum u32         little-endian throughout
 //! record   length u32  checksum u32  payload
 //! ```
-//! \n A record's checksum covers the salt, its offset in the file, its length and its payload. So neither a
+//!
+//! A record's checksum covers the salt, its offset in the file, its length and its payload. So neither a
 //! record of another journal nor one quoted in a payload is mistaken for a record of this one.
 
 use std::fs::{File, OpenOptions, TryLockError};

@@ -1,7 +1,9 @@
 //! Key-value store and events of a job's own code.
-//! \n A pure data structure without clock or I/O: the master's event loop applies operations and learns which
+//!
+//! A pure data structure without clock or I/O: the master's event loop applies operations and learns which
 //! waiters to wake. The same operations give the same store, so the journal can replay it.
-//! \n A watcher receives the latest change of each key, not every change. The store remembers the last change
+//!
+//! A watcher receives the latest change of each key, not every change. The store remembers the last change
 //! of each key and the last few thousand deletions.
 
 mod events;

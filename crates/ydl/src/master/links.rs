@@ -1,5 +1,6 @@
 //! Rendezvous of the job's framework, which programs reach through their agents.
-//! \n Each round has its own server. Agents number their connections to this master. A frame goes over the
+//!
+//! Each round has its own server. Agents number their connections to this master. A frame goes over the
 //! connection that the agent has at that moment, or is dropped: on its next connection the agent receives
 //! everything again.
 

@@ -1,5 +1,6 @@
 //! Metrics reported by programs: the latest value of each metric of each task.
-//! \n They are kept in memory only. Reporters repeat all metrics periodically, so a new master catches up. The
+//!
+//! They are kept in memory only. Reporters repeat all metrics periodically, so a new master catches up. The
 //! result contains the last values.
 
 use std::{collections::BTreeMap, time::Duration};

@@ -1,5 +1,6 @@
 //! Master of a job: the event loop around the core.
-//! \n * `event_loop`: the loop. `inbox`: requests. `journal`: durable input. `outbox`: effects. `recovered`:
+//!
+//! * `event_loop`: the loop. `inbox`: requests. `journal`: durable input. `outbox`: effects. `recovered`:
 //! state and replay.
 //! * `agents`, `watchers`, `kv_service`, `agent_requests`, `links`, `metrics`: state of its clients. `api`:
 //!   HTTP API. `kv`: key-value store.

@@ -1,5 +1,6 @@
 //! Routes log and port-forward requests from clients to agents.
-//! \n Agents accept no connections: they poll. So a request waits here until the agent asks for its order, is
+//!
+//! Agents accept no connections: they poll. So a request waits here until the agent asks for its order, is
 //! sent as the response, and the agent's reply is passed on to the client. Requests expire; clients repeat
 //! them.
 

@@ -1,5 +1,6 @@
 //! Final snapshot of a job, written even if the disk is full.
-//! \n A job may fill the disk with its logs. So space for the result is reserved when the job starts.
+//!
+//! A job may fill the disk with its logs. So space for the result is reserved when the job starts.
 
 use rustix::fs::{FallocateFlags, fallocate};
 use serde::Serialize;

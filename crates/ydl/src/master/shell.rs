@@ -1,5 +1,6 @@
 //! Event loop around the core, with one bounded inbox.
-//! \n It makes no decisions. It feeds events to the core, journals them, and performs the core's actions only
+//!
+//! It makes no decisions. It feeds events to the core, journals them, and performs the core's actions only
 //! once the journal is durable. Responses are no exception, because requesters rely on them.
 
 mod seen;

@@ -1,5 +1,6 @@
 //! Lifecycle of a master in a container of a cluster.
-//! \n The working directory of the container is the job's directory on this node. Data that must outlive the
+//!
+//! The working directory of the container is the job's directory on this node. Data that must outlive the
 //! node is in HDFS. If a master dies, its successor recovers from the journal.
 
 mod setting;

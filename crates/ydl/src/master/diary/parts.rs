@@ -1,5 +1,6 @@
 //! Files of a journal, and the entries of each that count.
-//! \n Every master writes its own files: `journal.<attempt>` and, after a failed write,
+//!
+//! Every master writes its own files: `journal.<attempt>` and, after a failed write,
 //! `journal.<attempt>.<part>`. Each begins with the number of entries before it. That resolves overlaps: a file
 //! that begins at entry 7 means that its master read only six entries, so further entries of earlier files do
 //! not count.

@@ -1,5 +1,6 @@
 //! Journal in HDFS, where a master on any node finds it.
-//! \n An entry is durable once it is synced to the DataNodes. If a file cannot be written any more, the journal
+//!
+//! An entry is durable once it is synced to the DataNodes. If a file cannot be written any more, the journal
 //! continues in another one, until a time limit. This also fences earlier masters: a new master first creates
 //! its own file, then revokes the leases of all earlier files, then reads them. So if a master creates a file,
 //! writes to it and then sees no file of a later master, every later master will read what it wrote.

@@ -1,8 +1,10 @@
 //! MLflow tracking: the master reports the job's parameters, progress and outcome to the tracking server, so
 //! that programs need not.
-//! \n It runs beside the master's event loop and reads the job as any client does. An unavailable or faulty
+//!
+//! It runs beside the master's event loop and reads the job as any client does. An unavailable or faulty
 //! server costs the job nothing but a line in the master's log.
-//! \n * `params`: the job in MLflow's terms. * `tracker`: updates of the run. * `schedule`: their times. *
+//!
+//! * `params`: the job in MLflow's terms. * `tracker`: updates of the run. * `schedule`: their times. *
 //! `artifacts`: files uploaded at the end.
 
 mod following;

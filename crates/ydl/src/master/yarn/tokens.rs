@@ -1,5 +1,6 @@
 //! Renewal of file system tokens beyond their maximum lifetime, with a keytab.
-//! \n A ResourceManager renews the submitted tokens up to their maximum lifetime. With a keytab the master
+//!
+//! A ResourceManager renews the submitted tokens up to their maximum lifetime. With a keytab the master
 //! fetches new ones well before that. It writes them to the container's token file and distributes them to its
 //! agents.
 
