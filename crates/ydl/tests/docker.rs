@@ -44,8 +44,8 @@ fn a_machine_without_docker_says_so_and_starts_nothing() {
     let away = "echo 'Cannot connect to the Docker daemon at unix:///var/run/docker.sock. Is the docker daemon running?' \
                 >&2; exit 1";
     let expected = "error: the job runs in the image `team/image:1`, and no docker engine answers: Cannot connect to the \
-                    Docker daemon at unix:///var/run/docker.sock. Is the docker daemon running?\n\nhint: start it, as with \
-                    `systemctl start docker`; `docker version` says whether it answers\n";
+                    Docker daemon at unix:///var/run/docker.sock. Is the docker daemon running?\n\nhint: start it, \
+                    e.g. with `systemctl start docker`; check it with `docker version`\n";
     assert_eq!(said(&home, Some(away), &submit), (122, expected.to_owned()));
     assert!(!home.path().join("state").exists());
 }

@@ -46,7 +46,7 @@ fn two_hundred_tasks_of_true_leak_nothing() {
     assert!(status.success(), "{status}");
     assert!(home.processes().is_empty(), "{:?}", home.processes());
     assert!(most_processes > 0, "the master was never seen");
-    // Eight tasks run at a time on two cores; each has an agent, a keeper, a program and a connection or two.
+    // Eight tasks run at a time on two cores; each has an agent, a shim, a program and a connection or two.
     assert!(most_descriptors < 150, "the master had {most_descriptors} descriptors");
     let cores = std::thread::available_parallelism().map_or(2, usize::from);
     assert!(most_processes < 20 + cores * 20, "there were {most_processes} processes at once");

@@ -210,7 +210,7 @@ fn an_agents_death_leaves_no_orphan_and_its_task_is_repaired() {
 }
 
 #[test]
-fn what_agent_and_keeper_leave_behind_when_both_are_killed_is_ended() {
+fn what_agent_and_shim_leave_behind_when_both_are_killed_is_ended() {
     let home = Home::new();
     let text = script(
         1,
@@ -224,10 +224,10 @@ fn what_agent_and_keeper_leave_behind_when_both_are_killed_is_ended() {
     home.wait_for_text(|home| home.job().join("logs/worker/0/1/stdout.0"), "up");
     home.wait_for("the daemon", |home| (home.find("sleep 1000").len() >= 3).then_some(()));
     let agent = home.find(" agent ")[0].pid;
-    let keepers = fs::read_to_string(format!("/proc/{agent}/task/{agent}/children"));
-    let keeper = keepers.expect("a list").trim().parse().expect("one keeper");
+    let shims = fs::read_to_string(format!("/proc/{agent}/task/{agent}/children"));
+    let shim = shims.expect("a list").trim().parse().expect("one shim");
     // Neither may clean up after the other.
-    for (pid, signal) in [(agent, 19), (keeper, 9), (agent, 9)] {
+    for (pid, signal) in [(agent, 19), (shim, 9), (agent, 9)] {
         kill(pid, signal);
     }
     let ran = finish(child);

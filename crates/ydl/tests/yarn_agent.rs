@@ -317,7 +317,7 @@ async fn an_agent_finds_the_master_that_took_over_and_its_program_does_not_notic
     let (exit, error) = scene.end().await;
     assert_eq!((exit.code, error), (Some(4), None));
     let words = scene.words();
-    assert!(words.contains("the master is at `127.0.0.1:"), "{words}");
+    assert!(words.contains("the master has moved to `127.0.0.1:"), "{words}");
 }
 
 #[tokio::test]
