@@ -10,7 +10,7 @@ use std::{
 use ydl::{
     agent,
     cli::{Cli, CliCommand},
-    commands, doors, master, show,
+    commands, compat, master, show,
 };
 use ydl_os::report::{Exit, Report};
 
@@ -21,7 +21,7 @@ fn main() -> ExitCode {
         let place = place.unwrap_or_default();
         show::tell(format!("error: ydl itself failed: {what}{place} (this is a bug)"));
     }));
-    let begin = || doors::enter().unwrap_or_else(|| start(Cli::parse()));
+    let begin = || compat::enter().unwrap_or_else(|| start(Cli::parse()));
     if let Ok(code) = panic::catch_unwind(panic::AssertUnwindSafe(begin)) {
         return code;
     }
@@ -52,7 +52,7 @@ fn start(cli: Cli) -> ExitCode {
 /// What master and agent have to say goes to stderr, which their starter leads into a file.
 fn log() {
     tracing_subscriber::fmt()
-        .with_writer(|| Diary)
+        .with_writer(|| CappedStderr)
         .with_ansi(false)
         .with_max_level(tracing::Level::INFO)
         .init();
@@ -60,15 +60,15 @@ fn log() {
 
 /// Stderr up to a limit: a job that restarts for a year must not fill the disk with what is said about it. And a disk
 /// that is full must not end the job: the subscriber panics where it cannot say that it could not write.
-struct Diary;
+struct CappedStderr;
 
-const DIARY_BYTES_MAX: u64 = 64 << 20;
-static DIARY_BYTES: AtomicU64 = AtomicU64::new(0);
+const STDERR_BYTES_MAX: u64 = 64 << 20;
+static STDERR_BYTES: AtomicU64 = AtomicU64::new(0);
 
-impl Write for Diary {
+impl Write for CappedStderr {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
         let length = bytes.len() as u64;
-        if DIARY_BYTES.fetch_add(length, Ordering::Relaxed) < DIARY_BYTES_MAX {
+        if STDERR_BYTES.fetch_add(length, Ordering::Relaxed) < STDERR_BYTES_MAX {
             let _ = io::stderr().write_all(bytes);
         }
         Ok(bytes.len())
@@ -88,14 +88,14 @@ fn run(cli: Cli) -> Result<Exit, Report> {
         CliCommand::Fetch(args) => commands::fetch::run(args, cli.global),
         CliCommand::Kill(args) => commands::kill::run(args, cli.global),
         CliCommand::Scale(args) => commands::scale::run(args, cli.global),
-        CliCommand::PortForward(args) => commands::open::run(args, cli.global),
-        CliCommand::Board(args) => commands::board::run(args),
+        CliCommand::PortForward(args) => commands::port_forward::run(args, cli.global),
+        CliCommand::Board(args) => commands::tensorboard::run(args),
         CliCommand::Pack(args) => commands::pack::run(args, cli.global),
         CliCommand::Kv(args) => commands::kv::run(args, cli.global),
         CliCommand::Nodes(args) => commands::nodes::run(args, cli.global),
         CliCommand::Queues => commands::queues::run(cli.global),
         CliCommand::Doctor(args) => commands::doctor::run(args, cli.global),
-        CliCommand::Compat(args) => doors::install::run(args, cli.global),
+        CliCommand::Compat(args) => compat::install::run(args, cli.global),
         CliCommand::Completions { shell } => commands::completions::run(shell),
         CliCommand::Master { .. } | CliCommand::Agent { .. } | CliCommand::Shim { .. } => {
             Ok(Exit::BadInput)

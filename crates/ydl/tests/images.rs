@@ -3,7 +3,7 @@
 
 use expect_test::{Expect, expect};
 use std::fs;
-use ydl::{preflight::Constraints, preflight::Has, preflight::check};
+use ydl::{preflight::ClusterInfo, preflight::Constraints, preflight::check};
 use ydl_core::{
     JobSpec, RoleName,
     spec::{Environment, Image, Mount, Runtime},
@@ -348,7 +348,7 @@ fn what_one_machine_cannot_do_is_refused_there() {
 #[test]
 fn what_can_be_known_of_a_cluster_is_told_before_it_is_asked() {
     let spec = |environment: &str| read(&with(environment), true).unwrap();
-    let found = |environment: &str, has: &Has| {
+    let found = |environment: &str, has: &ClusterInfo| {
         let found = check(&spec(environment), has);
         let about = |text: &&String| text.contains("image") || text.contains("network");
         let notes: Vec<_> = found.notes.iter().filter(about).cloned().collect();
@@ -356,9 +356,13 @@ fn what_can_be_known_of_a_cluster_is_told_before_it_is_asked() {
         let refusals: Vec<_> = refusals.iter().filter(about).cloned().collect();
         format!("refused: {refusals:#?}\nnotes: {notes:#?}\n")
     };
-    let new = Has { kinds: Some(Vec::new()), constraints: Constraints::Yes, ..Has::default() };
-    let old = Has { constraints: Constraints::TooOld, ..Has::default() };
-    let saying = |text: &str| Has {
+    let new = ClusterInfo {
+        kinds: Some(Vec::new()),
+        constraints: Constraints::Yes,
+        ..ClusterInfo::default()
+    };
+    let old = ClusterInfo { constraints: Constraints::TooOld, ..ClusterInfo::default() };
+    let saying = |text: &str| ClusterInfo {
         runtimes: Some(text.split(',').map(str::to_owned).collect()),
         ..new.clone()
     };

@@ -3,14 +3,14 @@
 use expect_test::{Expect, expect};
 use std::collections::BTreeMap;
 use ydl::{
-    preflight::Amount, preflight::Constraints, preflight::Has, preflight::Label, preflight::Node,
-    preflight::Queue, preflight::Share, preflight::check,
+    preflight::Amount, preflight::ClusterInfo, preflight::Constraints, preflight::Label,
+    preflight::Node, preflight::Queue, preflight::Share, preflight::check,
 };
 use ydl_core::JobSpec;
 use ydl_jobfile::load;
 
 /// Two plain nodes and one with a label and GPUs; the queue `gpu` alone has the label.
-fn cluster() -> Has {
+fn cluster() -> ClusterInfo {
     let node = |host: &str, label: &str, gpus: u64| {
         let mut all = Amount::new(8192, 8);
         all.others.insert("yarn.io/gpu".into(), gpus);
@@ -39,7 +39,7 @@ fn cluster() -> Has {
             })
             .collect(),
     };
-    Has {
+    ClusterInfo {
         user: "alice".into(),
         queues: vec![
             queue("root", &["*"], &[("", 1.0, 1.0)]),
@@ -74,7 +74,7 @@ fn job(yaml: &str) -> JobSpec {
     source.job().unwrap_or_else(|diagnostics| panic!("{diagnostics}"))
 }
 
-fn said(yaml: &str, has: &Has) -> String {
+fn said(yaml: &str, has: &ClusterInfo) -> String {
     let found = check(&job(yaml), has);
     let refusals = found.refusals.iter();
     let refusals = refusals.map(|c| format!("error: {}\nhint: {}", c.what, c.hint));

@@ -14,7 +14,7 @@ use yarn_support::{
     Desk, applications, block_on, config, hdfs_files, shared, version, wait_for, wait_over,
     wait_running,
 };
-use ydl::mirror::{self, Gateway, Opened, Wanted};
+use ydl::mirror::{self, Gateway, JobAccess, Wanted};
 
 /// Three nodes of 4 GiB, the third with the label `gpu` and two GPUs, which the queue `gpu` alone may use.
 fn cluster() -> &'static Cluster {
@@ -277,8 +277,8 @@ fn the_last_lines_of_a_long_log_are_fetched_alone() {
         let gateway = Gateway::with(config(cluster)).expect("a way to it");
         let report = mirror::find(&gateway, "chatty").await;
         let report = report.expect("an answer").expect("the job");
-        let opened = Opened::of(&gateway, report).await.expect("the job");
-        let Opened::Whole(known, mirror) = opened else {
+        let opened = JobAccess::of(&gateway, report).await.expect("the job");
+        let JobAccess::Whole(known, mirror) = opened else {
             panic!("{opened:?}");
         };
         let wanted = Wanted { tail: Some(3), ..Wanted::default() };

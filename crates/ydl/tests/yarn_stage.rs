@@ -22,7 +22,7 @@ use yarn_native::{
     config::{Config, Environment},
     security::Identity,
 };
-use ydl::{stage, stage::Place, stage::Request, stage::Upload};
+use ydl::{stage, stage::Place, stage::StageRequest, stage::Upload};
 use ydl_core::JobSpec;
 use ydl_jobfile as jobfile;
 use ydl_os::report::Report;
@@ -151,7 +151,7 @@ impl Submitter {
         spec: &JobSpec,
         tell: impl Fn(stage::Progress) + Send + Sync + 'static,
     ) -> Result<Upload, Report> {
-        let request = Request {
+        let request = StageRequest {
             place: &self.place,
             config: &config(),
             identity: &self.identity,

@@ -212,7 +212,7 @@ fn ready(
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::logs::{Chunk, LogReader, Segments};
+    use crate::logs::{Chunk, LogReader, LogSegments};
     use std::io::Write;
 
     const PATIENCE: Duration = Duration::from_secs(10);
@@ -244,7 +244,7 @@ mod tests {
         drop((stdout, stderr));
         assert_eq!(capture.finish(PATIENCE).await, Captured::default());
 
-        assert_eq!(Segments::new(dir.path(), "stdout").list().unwrap(), [0, 8, 9]);
+        assert_eq!(LogSegments::new(dir.path(), "stdout").list().unwrap(), [0, 8, 9]);
         assert_eq!(read(dir.path(), "stdout"), ([&all[..10], &all[80..]].concat(), 70));
         assert_eq!(read(dir.path(), "stderr"), (vec![], 0));
     }

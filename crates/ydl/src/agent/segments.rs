@@ -5,13 +5,13 @@ use std::io::{self, Write};
 use std::os::unix::fs::{FileExt, OpenOptionsExt};
 
 use super::output::{OutputSpec, Rotation};
-use crate::logs::Segments;
+use crate::logs::LogSegments;
 use ydl_os::reason;
 
 /// Writes one stream into segments of equal length.
 #[derive(Debug)]
 pub struct SegmentWriter {
-    segments: Segments,
+    segments: LogSegments,
     rotation: Rotation,
     /// Index and length of the newest segment.
     index: u64,
@@ -23,7 +23,7 @@ pub struct SegmentWriter {
 
 impl SegmentWriter {
     pub fn new(spec: &OutputSpec, stream: &str) -> SegmentWriter {
-        let segments = Segments::new(&spec.dir, stream);
+        let segments = LogSegments::new(&spec.dir, stream);
         let rotation = Rotation {
             segment_bytes: spec.rotation.segment_bytes.max(1),
             newest: spec.rotation.newest.max(1),

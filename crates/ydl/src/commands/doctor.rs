@@ -2,17 +2,17 @@
 //!
 //! * `sheet`: what was found, a line a check. * `afar`: a cluster. * `here`: this machine. * `trial`: a job that does nothing.
 
-mod afar;
-mod here;
-mod sheet;
-mod trial;
+mod checklist;
+mod local;
+mod test_job;
+mod yarn;
 
-use super::reach::block_on;
+use super::master_client::block_on;
 use crate::{
     cli::{self, Cluster, GlobalArgs},
     mirror::{configuration, named_directory},
 };
-use sheet::Sheet;
+use checklist::Checklist;
 use ydl_core::Span;
 use ydl_jobfile::span;
 use ydl_os::report::{Exit, Report};
@@ -40,11 +40,11 @@ pub fn run(args: cli::DoctorArgs, global: GlobalArgs) -> Result<Exit, Report> {
         let what = format!("`{flag}` is for a cluster, and this machine is looked at");
         return Err(Report::bad_input(what).hint(hint));
     }
-    let mut sheet = Sheet::new(global);
+    let mut sheet = Checklist::new(global);
     block_on(async {
         match afar {
-            true => afar::examine(&args, wait, &mut sheet).await,
-            false => here::examine(&args, wait, &mut sheet).await,
+            true => yarn::examine(&args, wait, &mut sheet).await,
+            false => local::examine(&args, wait, &mut sheet).await,
         }
     })?;
     sheet.conclude()

@@ -1,13 +1,13 @@
 //! `ydl fetch`: what a job has left behind comes to this machine.
 
 use super::{
-    follow::written_facts,
-    reach::{Reach, block_on, settled},
-    which::{Which, which},
+    follow::recorded_history,
+    master_client::{MasterClient, block_on, settled},
+    resolve_job::{ResolvedJob, resolve_job},
 };
 use crate::{
     cli::{self, GlobalArgs},
-    jobs::{Known, Standing},
+    jobs::{JobHandle, JobStatus},
     mirror::{Mirror, Wanted, configuration},
     show::{self, counted_bytes},
 };
@@ -47,7 +47,7 @@ const FRAME: Duration = Duration::from_millis(200);
 const STATES_MAX: usize = 4;
 
 /// Something to be fetched, by the name it gets.
-struct Wish {
+struct FetchItem {
     name: String,
     item: Item,
 }
@@ -64,9 +64,9 @@ pub fn run(args: cli::FetchArgs, global: GlobalArgs) -> Result<Exit, Report> {
     };
     let dest = PathBuf::from(dest);
     block_on(async {
-        let (job, mirror) = match which(Some(job), global).await? {
-            Which::Whole(job, mirror) => (job, mirror),
-            only @ Which::Only { .. } => only.whole()?,
+        let (job, mirror) = match resolve_job(Some(job), global).await? {
+            ResolvedJob::Whole(job, mirror) => (job, mirror),
+            only @ ResolvedJob::Only { .. } => only.whole()?,
         };
         let ways = match &mirror {
             Some(mirror) => Some(ways(mirror)),
@@ -86,10 +86,10 @@ pub fn run(args: cli::FetchArgs, global: GlobalArgs) -> Result<Exit, Report> {
             let hint = "names look like `outputs/model/a.params` and `logs/worker/0/1/stdout.0`";
             return Err(Report::bad_input(what).hint(hint));
         }
-        let record = Record::read(&dest, job.id());
+        let record = FetchRecord::read(&dest, job.id());
         record.check(&wishes)?;
         record.plan(&wishes)?;
-        bring(wishes, ways, global, &dest).await
+        download(wishes, ways, global, &dest).await
     })
 }
 
@@ -99,7 +99,11 @@ fn ways(mirror: &Arc<Mirror>) -> Ways {
 }
 
 /// What lies at the destinations of the job's outputs.
-async fn outputs(job: &Known, ways: Option<&Ways>, dest: &Path) -> Result<Vec<Wish>, Report> {
+async fn outputs(
+    job: &JobHandle,
+    ways: Option<&Ways>,
+    dest: &Path,
+) -> Result<Vec<FetchItem>, Report> {
     let deadline = Instant::now() + LOOK_MAX;
     let submitted = &job.submitted;
     let aim = Aim {
@@ -110,7 +114,7 @@ async fn outputs(job: &Known, ways: Option<&Ways>, dest: &Path) -> Result<Vec<Wi
         },
     };
     let (book, sizes) = (book(job, ways, deadline).await?, sizes(job).await);
-    let over = matches!(settled(job).await, Standing::Over(_) | Standing::Ended(_));
+    let over = matches!(settled(job).await, JobStatus::Over(_) | JobStatus::Ended(_));
     let mut wishes = Vec::new();
     let mut roots = BTreeSet::new();
     let mut seen = BTreeSet::new();
@@ -187,25 +191,25 @@ fn told(trouble: Trouble) -> Report {
 }
 
 /// The most tasks that each role ever had, where it was made larger.
-async fn sizes(job: &Known) -> BTreeMap<RoleName, u32> {
+async fn sizes(job: &JobHandle) -> BTreeMap<RoleName, u32> {
     let mut sizes = BTreeMap::new();
     let mut had = |role: &RoleName, instances: u32| {
         let most = sizes.entry(role.clone()).or_insert(0);
         *most = instances.max(*most);
     };
-    for fact in written_facts(job, 0) {
+    for fact in recorded_history(job, 0) {
         if let HistoryKind::RoleScaled { role, to, .. } = &fact.kind {
             had(role, *to);
         }
     }
     let viewed = match settled(job).await {
-        Standing::Over(viewed) => Some(*viewed),
-        Standing::Live(place) => match Reach::to(&job.dir, &place) {
+        JobStatus::Over(viewed) => Some(*viewed),
+        JobStatus::Live(place) => match MasterClient::to(&job.dir, &place) {
             // Whoever may not ask its master sees what is written down.
-            Ok(reach) => reach.view(0, VIEW_MAX).await.ok().flatten(),
+            Ok(master) => master.view(0, VIEW_MAX).await.ok().flatten(),
             Err(_) => None,
         },
-        Standing::Starting | Standing::Lost | Standing::Ended(_) => None,
+        JobStatus::Starting | JobStatus::Lost | JobStatus::Ended(_) => None,
     };
     for role in viewed.iter().flat_map(|viewed| &viewed.view.roles) {
         had(&role.role, role.instances);
@@ -214,7 +218,7 @@ async fn sizes(job: &Known) -> BTreeMap<RoleName, u32> {
 }
 
 /// Where the job has written down which destinations are its own.
-async fn book(job: &Known, ways: Option<&Ways>, deadline: Instant) -> Result<Book, Report> {
+async fn book(job: &JobHandle, ways: Option<&Ways>, deadline: Instant) -> Result<Book, Report> {
     Ok(match (&job.submitted.place, ways) {
         (Place::Yarn(staged), Some(ways)) => {
             let dir = JobPlace::at(staged.dir.clone()).claims();
@@ -224,7 +228,7 @@ async fn book(job: &Known, ways: Option<&Ways>, deadline: Instant) -> Result<Boo
     })
 }
 
-fn wish(name: String, dest: &Path, file: ListedFile) -> Result<Wish, Report> {
+fn wish(name: String, dest: &Path, file: ListedFile) -> Result<FetchItem, Report> {
     let out = || Report::trouble(format!("`{name}` would be written outside of its directory"));
     let item = Item {
         to: below(dest, &name).ok_or_else(out)?,
@@ -232,7 +236,7 @@ fn wish(name: String, dest: &Path, file: ListedFile) -> Result<Wish, Report> {
         bytes: file.bytes,
         modified_ms: file.modified_ms,
     };
-    Ok(Wish { name, item })
+    Ok(FetchItem { name, item })
 }
 
 /// The last part of a destination that is the same for every task.
@@ -256,11 +260,11 @@ fn tail_of(to: &str, filled: &str) -> String {
 
 /// What tasks have printed.
 async fn logs(
-    job: &Known,
+    job: &JobHandle,
     mirror: Option<&Arc<Mirror>>,
     dest: &Path,
     pattern: &str,
-) -> Result<Vec<Wish>, Report> {
+) -> Result<Vec<FetchItem>, Report> {
     let literal = pattern.split(['*', '?']).next().unwrap_or_default();
     if !"logs/".starts_with(literal) && !literal.starts_with("logs/") {
         return Ok(Vec::new());
@@ -268,11 +272,11 @@ async fn logs(
     if let Some(mirror) = mirror {
         // Whoever has no token for its master sees what is in HDFS.
         let master = match settled(job).await {
-            Standing::Live(place) => Reach::to(&job.dir, &place).ok(),
+            JobStatus::Live(place) => MasterClient::to(&job.dir, &place).ok(),
             _ => None,
         };
-        let master = master.map(|reach| reach.client());
-        for failure in mirror.bring_logs(&Wanted::default(), master).await {
+        let master = master.map(|master| master.client());
+        for failure in mirror.copy_logs(&Wanted::default(), master).await {
             show::tell(format!("note: {failure}"));
         }
     }
@@ -283,23 +287,23 @@ async fn logs(
 }
 
 /// What a job's fetch has brought to a directory, so that another one knows it: only that is ever replaced.
-struct Record {
+struct FetchRecord {
     file: PathBuf,
     /// Lengths and times of change, by name.
     brought: BTreeMap<String, Vec<(u64, u64)>>,
 }
 
-impl Record {
+impl FetchRecord {
     /// One that cannot be read says nothing, and then nothing is replaced.
-    fn read(dest: &Path, id: &str) -> Record {
+    fn read(dest: &Path, id: &str) -> FetchRecord {
         let file = dest.join(format!(".ydl-fetched-{id}"));
         let brought = fs::read(&file).unwrap_or_default();
         let brought = serde_json::from_slice(&brought).unwrap_or_default();
-        Record { file, brought }
+        FetchRecord { file, brought }
     }
 
     /// Whether what is at a wish's place is what it wishes for, or an earlier state of that.
-    fn knows(&self, wish: &Wish, there: &fs::Metadata) -> bool {
+    fn knows(&self, wish: &FetchItem, there: &fs::Metadata) -> bool {
         let modified = there.modified().ok();
         let modified = modified.and_then(|time| time.duration_since(UNIX_EPOCH).ok());
         let now = (there.len(), modified.map_or(0, |since| since.as_millis() as u64));
@@ -310,8 +314,8 @@ impl Record {
     }
 
     /// Refuses to replace what somebody else has put there.
-    fn check(&self, wishes: &[Wish]) -> Result<(), Report> {
-        let foreign = |wish: &&Wish| {
+    fn check(&self, wishes: &[FetchItem]) -> Result<(), Report> {
+        let foreign = |wish: &&FetchItem| {
             let there = fs::symlink_metadata(&wish.item.to);
             there.is_ok_and(|there| !self.knows(wish, &there))
         };
@@ -331,7 +335,7 @@ impl Record {
     }
 
     /// Writes down what comes, before it comes.
-    fn plan(mut self, wishes: &[Wish]) -> Result<(), Report> {
+    fn plan(mut self, wishes: &[FetchItem]) -> Result<(), Report> {
         for wish in wishes {
             let new = (wish.item.bytes, wish.item.modified_ms);
             let states = self.brought.entry(wish.name.clone()).or_default();
@@ -356,8 +360,8 @@ impl Record {
     }
 }
 
-async fn bring(
-    wishes: Vec<Wish>,
+async fn download(
+    wishes: Vec<FetchItem>,
     ways: Option<Ways>,
     global: GlobalArgs,
     dest: &Path,

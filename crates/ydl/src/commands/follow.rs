@@ -1,20 +1,20 @@
 //! Following a job until it is over, or until the person has had enough.
 
-mod copies;
-mod news;
+mod events;
+mod remote_output;
 mod signals;
 
-pub use copies::Afar;
-pub use signals::Signals;
+pub use remote_output::RemoteOutput;
+pub use signals::InterruptSignals;
 
 use super::{
-    reach::{Reach, signal_master},
-    sink::{Gone, Sink},
-    tails::Tails,
+    log_tails::LogTails,
+    master_client::{MasterClient, signal_master},
+    renderer::{OutputClosed, Renderer},
 };
-use crate::jobs::{Ended, Known, Standing};
-use copies::came;
-use news::{News, watch_facts, watch_views};
+use crate::jobs::{JobHandle, JobStatus, RemoteEnd};
+use events::{JobEvent, watch_facts, watch_views};
+use remote_output::came;
 use std::{
     collections::BTreeMap,
     fs::{self, File},
@@ -35,17 +35,17 @@ use ydl_proto::{files::EVENTS_BYTES_MAX, messages::JobSnapshot};
 /// How often the job is looked at though nothing has happened: what its tasks use changes all the time.
 const LOOK: Duration = Duration::from_secs(1);
 /// After so long a person is told why nothing comes.
-const SILENCE: Duration = Duration::from_secs(3);
+const NOTICE_DELAY: Duration = Duration::from_secs(3);
 
 /// How following ended.
 #[derive(Debug)]
-pub enum Left {
+pub enum FollowEnd {
     /// The job is over.
     Over(Box<JobSnapshot>),
     /// The job's master died.
     Lost,
     /// The job is over, and the cluster's words are all there is.
-    Ended(Ended),
+    Ended(RemoteEnd),
     /// The person left; the job is being stopped.
     Interrupted,
     /// Nobody reads what is printed.
@@ -64,10 +64,10 @@ pub enum OnInterrupt {
 /// Somebody who follows a job.
 #[derive(Debug)]
 pub struct Follower {
-    pub job: Arc<Known>,
-    pub reach: Arc<Reach>,
-    pub sink: Sink,
-    pub tails: Tails,
+    pub job: Arc<JobHandle>,
+    pub master: Arc<MasterClient>,
+    pub renderer: Renderer,
+    pub tails: LogTails,
     pub on_interrupt: OnInterrupt,
     /// The most memory each task was seen to use, in MiB.
     pub peaks: BTreeMap<TaskId, u64>,
@@ -75,32 +75,32 @@ pub struct Follower {
     pub deaf: bool,
     /// The number of the next fact to come.
     pub next: u64,
-    pub signals: Signals,
+    pub signals: InterruptSignals,
     /// Where the job is on a cluster.
-    pub mirror: Option<Afar>,
+    pub mirror: Option<RemoteOutput>,
 }
 
 /// What a job waits for before it runs, said now and then where no table shows it.
 #[derive(Debug, Default)]
-struct Gathering {
+struct WaitReason {
     said: Option<(Instant, String)>,
 }
 
-impl Gathering {
-    fn tell(&mut self, viewed: &JobSnapshot, sink: &mut Sink) {
+impl WaitReason {
+    fn tell(&mut self, viewed: &JobSnapshot, renderer: &mut Renderer) {
         let view = &viewed.view;
-        if sink.is_live() || view.phase != JobPhase::Pending {
+        if renderer.is_live() || view.phase != JobPhase::Pending {
             return;
         }
         let (when, what) = self.said.get_or_insert_with(|| (Instant::now(), String::new()));
-        if when.elapsed() > SILENCE && *what != view.why {
+        if when.elapsed() > NOTICE_DELAY && *what != view.why {
             let (mut all, mut missing) = (0, 0);
             for role in &view.roles {
                 all += role.instances;
                 missing += role.waiting;
             }
             let have = all.saturating_sub(missing);
-            sink.note(&format!("{have} of {all} containers allocated; {}", view.why));
+            renderer.note(&format!("{have} of {all} containers allocated; {}", view.why));
             self.said = Some((Instant::now(), view.why.clone()));
         }
     }
@@ -109,16 +109,16 @@ impl Gathering {
 impl Follower {
     /// One who has not heard anything yet, and who stops the job when he is interrupted.
     pub fn new(
-        job: Arc<Known>,
-        reach: Arc<Reach>,
-        sink: Sink,
-        tails: Tails,
-        signals: Signals,
+        job: Arc<JobHandle>,
+        master: Arc<MasterClient>,
+        renderer: Renderer,
+        tails: LogTails,
+        signals: InterruptSignals,
     ) -> Follower {
         Follower {
             job,
-            reach,
-            sink,
+            master,
+            renderer,
             tails,
             on_interrupt: OnInterrupt::StopJob,
             peaks: BTreeMap::new(),
@@ -130,66 +130,66 @@ impl Follower {
     }
 
     /// Follows to the end.
-    pub async fn run(&mut self) -> Result<Left, Report> {
+    pub async fn run(&mut self) -> Result<FollowEnd, Report> {
         let (tell, mut news) = mpsc::channel(16);
-        tokio::spawn(watch_facts(self.job.clone(), self.reach.clone(), tell.clone()));
+        tokio::spawn(watch_facts(self.job.clone(), self.master.clone(), tell.clone()));
         // A cluster gives containers when it has some; whoever waits wants to know how many it has.
-        if self.sink.is_live() || self.job.far.is_some() {
-            tokio::spawn(watch_views(self.reach.clone(), tell.clone()));
+        if self.renderer.is_live() || self.job.remote.is_some() {
+            tokio::spawn(watch_views(self.master.clone(), tell.clone()));
         }
         drop(tell);
         let mut asked = None;
-        let mut gathering = Gathering::default();
+        let mut gathering = WaitReason::default();
         let mut look = interval(LOOK);
         look.set_missed_tick_behavior(MissedTickBehavior::Delay);
         loop {
             let by = tokio::select! {
                 told = news.recv() => match told {
-                    Some(News::History(facts)) => {
+                    Some(JobEvent::History(facts)) => {
                         self.next = facts.next;
                         for fact in &facts.events {
                             if self.on_fact(fact).is_err() && self.leaves() {
-                                return Ok(Left::Gone);
+                                return Ok(FollowEnd::Gone);
                             }
                         }
                         continue;
                     }
-                    Some(News::View(view)) => {
-                        gathering.tell(&view, &mut self.sink);
-                        self.deaf |= self.sink.viewed(view).is_err();
+                    Some(JobEvent::View(view)) => {
+                        gathering.tell(&view, &mut self.renderer);
+                        self.deaf |= self.renderer.viewed(view).is_err();
                         continue;
                     }
-                    Some(News::Ended(standing)) => {
-                        if let Some(afar) = &mut self.mirror {
-                            for failure in afar.finish(&self.tails).await {
-                                self.sink.note(&format!("note: {failure}"));
+                    Some(JobEvent::Ended(status)) => {
+                        if let Some(remote_output) = &mut self.mirror {
+                            for failure in remote_output.finish(&self.tails).await {
+                                self.renderer.note(&format!("note: {failure}"));
                             }
                         }
-                        return self.on_end(standing);
+                        return self.on_end(status);
                     }
-                    Some(News::NoAnswer(error)) => {
-                        self.sink.note(&format!("waiting for the job's master: {error}"));
+                    Some(JobEvent::NoAnswer(error)) => {
+                        self.renderer.note(&format!("waiting for the job's master: {error}"));
                         continue;
                     }
-                    Some(News::OutOfReach(error)) => return Err(out_of_reach(&self.job, &error)),
-                    None => return self.on_end(self.job.standing()),
+                    Some(JobEvent::OutOfReach(error)) => return Err(out_of_reach(&self.job, &error)),
+                    None => return self.on_end(self.job.status()),
                 },
                 (task, attempt) = came(&mut self.mirror) => {
                     self.tails.end(&task, attempt);
                     if self.drain().is_err() && self.leaves() {
-                        return Ok(Left::Gone);
+                        return Ok(FollowEnd::Gone);
                     }
                     continue;
                 }
                 () = self.tails.wait() => {
                     if self.drain().is_err() && self.leaves() {
-                        return Ok(Left::Gone);
+                        return Ok(FollowEnd::Gone);
                     }
                     continue;
                 }
                 _ = look.tick() => {
                     self.tails.all_changed();
-                    self.deaf |= self.sink.redraw().is_err();
+                    self.deaf |= self.renderer.redraw().is_err();
                     continue;
                 }
                 by = self.signals.next() => by,
@@ -197,31 +197,31 @@ impl Follower {
             if asked.is_some() || self.on_interrupt == OnInterrupt::Leave {
                 if let Some(asking) = asked {
                     // `timeout` signals twice in one moment: the job must hear of it all the same.
-                    let _ = timeout(SILENCE, asking).await;
+                    let _ = timeout(NOTICE_DELAY, asking).await;
                 }
-                self.sink.close();
-                return Ok(Left::Interrupted);
+                self.renderer.close();
+                return Ok(FollowEnd::Interrupted);
             }
             asked = Some(self.stop_job(by));
         }
     }
 
     fn stop_job(&mut self, by: &'static str) -> JoinHandle<()> {
-        self.sink.note(&format!(
+        self.renderer.note(&format!(
             "{by}: the job is asked to stop; waiting for it ({by} again leaves at once)"
         ));
-        let (job, reach) = (self.job.clone(), self.reach.clone());
-        let mirror = self.mirror.as_ref().map(|afar| afar.mirror.clone());
+        let (job, master) = (self.job.clone(), self.master.clone());
+        let mirror = self.mirror.as_ref().map(|remote_output| remote_output.mirror.clone());
         tokio::spawn(async move {
-            let Err(_) = reach.kill(by, false).await else {
+            let Err(_) = master.kill(by, false).await else {
                 return;
             };
             // A master that cannot be reached is reported by those who watch it.
-            match (mirror, job.standing()) {
-                (Some(mirror), Standing::Live(_) | Standing::Starting) => {
+            match (mirror, job.status()) {
+                (Some(mirror), JobStatus::Live(_) | JobStatus::Starting) => {
                     let _ = mirror.kill(by).await;
                 }
-                (None, Standing::Live(place)) => {
+                (None, JobStatus::Live(place)) => {
                     let _ = signal_master(&place, false);
                 }
                 _ => {}
@@ -235,7 +235,7 @@ impl Follower {
         self.on_interrupt == OnInterrupt::Leave
     }
 
-    fn on_fact(&mut self, fact: &HistoryEvent) -> Result<(), Gone> {
+    fn on_fact(&mut self, fact: &HistoryEvent) -> Result<(), OutputClosed> {
         if let (HistoryKind::AttemptStarted { task, attempt, .. }, Some(_)) =
             (&fact.kind, &self.mirror)
         {
@@ -245,8 +245,8 @@ impl Follower {
         match &fact.kind {
             HistoryKind::AttemptStarted { task, attempt, .. } => {
                 self.tails.add_newer(task, *attempt);
-                if let Some(afar) = &mut self.mirror {
-                    afar.follow(task, *attempt, &self.tails, &self.reach);
+                if let Some(remote_output) = &mut self.mirror {
+                    remote_output.follow(task, *attempt, &self.tails, &self.master);
                 }
                 let role = self.job.submitted.spec.role(&task.role);
                 if role.is_some_and(|role| role.is_sidecar() && !role.ports.is_empty()) {
@@ -254,7 +254,7 @@ impl Follower {
                         "{task} is reached with `ydl port-forward {} {task}`",
                         self.job.id()
                     );
-                    self.sink.note(&note);
+                    self.renderer.note(&note);
                 }
             }
             HistoryKind::AttemptEnded { task, attempt, peak_memory_mib, .. } => {
@@ -264,57 +264,60 @@ impl Follower {
                 self.tails.add_newer(task, *attempt);
                 match &mut self.mirror {
                     // Its last lines are on their way.
-                    Some(afar) => afar.follow(task, *attempt, &self.tails, &self.reach),
+                    Some(remote_output) => {
+                        remote_output.follow(task, *attempt, &self.tails, &self.master)
+                    }
                     None => self.tails.end(task, *attempt),
                 }
                 self.drain()?;
             }
             _ => {}
         }
-        if self.deaf { Ok(()) } else { self.sink.fact(fact) }
+        if self.deaf { Ok(()) } else { self.renderer.fact(fact) }
     }
 
-    fn drain(&mut self) -> Result<(), Gone> {
-        let (deaf, sink) = (self.deaf, &mut self.sink);
-        let mut take = |id: &_, lines: &[u8]| if deaf { Ok(()) } else { sink.output(id, lines) };
+    fn drain(&mut self) -> Result<(), OutputClosed> {
+        let (deaf, renderer) = (self.deaf, &mut self.renderer);
+        let mut take =
+            |id: &_, lines: &[u8]| if deaf { Ok(()) } else { renderer.output(id, lines) };
         // What does not fit into one turn is marked as changed and comes with the next.
         self.tails.drain(&mut take)?;
-        if deaf { Ok(()) } else { self.sink.flush() }
+        if deaf { Ok(()) } else { self.renderer.flush() }
     }
 
     /// Prints what is left to print.
-    fn on_end(&mut self, standing: Standing) -> Result<Left, Report> {
+    fn on_end(&mut self, status: JobStatus) -> Result<FollowEnd, Report> {
         // The master may have gone before it could tell the last ones.
-        for fact in written_facts(&self.job, self.next) {
+        for fact in recorded_history(&self.job, self.next) {
             if self.on_fact(&fact).is_err() && self.leaves() {
-                return Ok(Left::Gone);
+                return Ok(FollowEnd::Gone);
             }
         }
         self.tails.scan_newer();
         if !self.deaf {
-            let sink = &mut self.sink;
+            let renderer = &mut self.renderer;
             let finished = self
                 .tails
-                .finish(&mut |id, lines| sink.output(id, lines))
-                .and_then(|()| self.sink.flush());
+                .finish(&mut |id, lines| renderer.output(id, lines))
+                .and_then(|()| self.renderer.flush());
             if finished.is_err() && self.leaves() {
-                return Ok(Left::Gone);
+                return Ok(FollowEnd::Gone);
             }
         }
-        self.sink.close();
-        if let Some(trouble) = self.sink.trouble() {
+        self.renderer.close();
+        if let Some(trouble) = self.renderer.trouble() {
             return Err(trouble);
         }
-        match standing {
-            Standing::Over(last) => Ok(Left::Over(last)),
-            Standing::Ended(ended) => Ok(Left::Ended(ended)),
-            Standing::Lost | Standing::Starting | Standing::Live(_) => Ok(Left::Lost),
+        match status {
+            JobStatus::Over(last) => Ok(FollowEnd::Over(last)),
+            JobStatus::Ended(ended) => Ok(FollowEnd::Ended(ended)),
+            JobStatus::Lost | JobStatus::Starting | JobStatus::Live(_) => Ok(FollowEnd::Lost),
         }
     }
 }
 
 /// The facts in the job's directory from that number on. A line that was torn by the master's death is left out.
-pub fn written_facts(job: &Known, from: u64) -> impl Iterator<Item = HistoryEvent> + use<> {
+pub fn recorded_history(job: &JobHandle, from: u64) -> impl Iterator<Item = HistoryEvent> + use<> {
     let file = File::open(job.dir.events_file()).ok();
     let lines = file.map(|file| BufReader::new(file.take(EVENTS_BYTES_MAX)).split(b'\n'));
     let lines = lines.into_iter().flatten().map_while(Result::ok);
@@ -323,7 +326,7 @@ pub fn written_facts(job: &Known, from: u64) -> impl Iterator<Item = HistoryEven
         .filter_map(|line| serde_json::from_slice(&line).ok())
 }
 
-fn out_of_reach(job: &Known, error: &CallError) -> Report {
+fn out_of_reach(job: &JobHandle, error: &CallError) -> Report {
     let what = format!("the master of `{}` is out of reach: {error}", job.id());
     Report::new(Exit::Unreachable, what)
         .hint(format!("the job may go on; `ydl status {}` tells", job.id()))

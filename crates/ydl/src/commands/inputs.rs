@@ -37,7 +37,7 @@ const HOSTS_MAX: usize = 64;
 
 /// Looks at the data of a job on this machine. Returns the job with its outputs settled, and what its directory holds
 /// because of it.
-pub async fn here(spec: JobSpec) -> Result<(JobSpec, Vec<(&'static str, Vec<u8>)>), Report> {
+pub async fn list_local(spec: JobSpec) -> Result<(JobSpec, Vec<(&'static str, Vec<u8>)>), Report> {
     let far = |text: &String| text.starts_with("hdfs://");
     let mut sources = spec.inputs.iter().map(|input| &input.source);
     let mut destinations = spec.outputs.iter().map(|output| &output.to);
@@ -79,7 +79,7 @@ fn tell_notes(listing: &Listing) {
 }
 
 /// Looks at the inputs of a job on a cluster.
-pub async fn afar(spec: &JobSpec, gateway: &Gateway) -> Result<Listing, Report> {
+pub async fn list_for_cluster(spec: &JobSpec, gateway: &Gateway) -> Result<Listing, Report> {
     if spec.inputs.is_empty() {
         return Ok(Listing::default());
     }

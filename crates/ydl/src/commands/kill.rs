@@ -2,12 +2,12 @@
 
 use super::{
     ls::state_of,
-    reach::{Reach, block_on, left, report, settled, signal_master},
-    which::{Which, which_running},
+    master_client::{MasterClient, block_on, left, report, settled, signal_master},
+    resolve_job::{ResolvedJob, resolve_running_job},
 };
 use crate::{
     cli::{self, GlobalArgs},
-    jobs::{Known, Standing},
+    jobs::{JobHandle, JobStatus},
     mirror::{self, Gateway, Mirror},
     show,
 };
@@ -23,29 +23,29 @@ const MARGIN: Duration = Duration::from_secs(30);
 /// How often the job is looked at.
 const LOOK: Duration = Duration::from_millis(20);
 /// The same on a cluster, whose ResourceManager has other things to do.
-const FAR_LOOK: Duration = Duration::from_millis(300);
+const CLUSTER_LOOK: Duration = Duration::from_millis(300);
 
 /// Asks the job to end and waits.
 pub fn run(args: cli::KillArgs, global: GlobalArgs) -> Result<Exit, Report> {
     block_on(async {
-        match which_running(&args.job, "kill", global).await? {
-            Which::Whole(job, None) => kill(*job, args.now, global).await,
-            Which::Whole(job, Some(mirror)) => {
+        match resolve_running_job(&args.job, "kill", global).await? {
+            ResolvedJob::Whole(job, None) => kill(*job, args.now, global).await,
+            ResolvedJob::Whole(job, Some(mirror)) => {
                 let (id, gateway) = (mirror.id, mirror.gateway.clone());
-                kill_afar(id, &gateway, Some((*job, mirror)), args.now, global).await
+                kill_on_cluster(id, &gateway, Some((*job, mirror)), args.now, global).await
             }
-            Which::Only { report, gateway, .. } => {
-                kill_afar(report.id, &gateway, None, args.now, global).await
+            ResolvedJob::Only { report, gateway, .. } => {
+                kill_on_cluster(report.id, &gateway, None, args.now, global).await
             }
         }
     })
 }
 
 /// Asks the master, and the ResourceManager where there is no master that answers.
-async fn kill_afar(
+async fn kill_on_cluster(
     id: ApplicationId,
     gateway: &Gateway,
-    job: Option<(Known, Arc<Mirror>)>,
+    job: Option<(JobHandle, Arc<Mirror>)>,
     now: bool,
     global: GlobalArgs,
 ) -> Result<Exit, Report> {
@@ -73,16 +73,16 @@ async fn kill_afar(
     }
     let mut patience = MARGIN;
     let asked = match &job {
-        Some((job, _)) => match job.standing() {
-            Standing::Live(place) => {
+        Some((job, _)) => match job.status() {
+            JobStatus::Live(place) => {
                 let deadlines = &job.submitted.spec.timeouts;
                 let Span(ms) = deadlines.grace + deadlines.stop + deadlines.upload;
                 patience += Duration::from_millis(ms);
-                match Reach::to(&job.dir, &place) {
-                    Ok(reach) => match reach.kill(by, now).await {
+                match MasterClient::to(&job.dir, &place) {
+                    Ok(master) => match master.kill(by, now).await {
                         // Whoever the master refuses has no business asking behind its back.
                         Err(error @ CallError::Refused { status: 403, .. }) => {
-                            return Err(super::reach::report(error));
+                            return Err(super::master_client::report(error));
                         }
                         asked => asked.map_err(|error| error.to_string()),
                     },
@@ -110,16 +110,16 @@ async fn kill_afar(
             let hint = format!("`ydl status {id}` shows what it waits for");
             return Err(Report::new(Exit::Unreachable, what).hint(hint));
         }
-        sleep(FAR_LOOK).await;
+        sleep(CLUSTER_LOOK).await;
     }
 }
 
-async fn kill(job: Known, now: bool, global: GlobalArgs) -> Result<Exit, Report> {
-    let over = |standing: Standing, killed: bool| -> Result<Exit, Report> {
-        let state = match &standing {
-            Standing::Over(last) => state_of(last),
-            Standing::Ended(ended) => ended.state,
-            Standing::Starting | Standing::Live(_) | Standing::Lost => "lost",
+async fn kill(job: JobHandle, now: bool, global: GlobalArgs) -> Result<Exit, Report> {
+    let over = |status: JobStatus, killed: bool| -> Result<Exit, Report> {
+        let state = match &status {
+            JobStatus::Over(last) => state_of(last),
+            JobStatus::Ended(ended) => ended.state,
+            JobStatus::Starting | JobStatus::Live(_) | JobStatus::Lost => "lost",
         };
         if global.json {
             show::json(&serde_json::json!({ "id": job.id(), "state": state, "stopped": killed }))?;
@@ -131,17 +131,17 @@ async fn kill(job: Known, now: bool, global: GlobalArgs) -> Result<Exit, Report>
         Ok(Exit::Success)
     };
     let place = match settled(&job).await {
-        Standing::Live(place) => place,
-        standing => return over(standing, false),
+        JobStatus::Live(place) => place,
+        status => return over(status, false),
     };
     let by = if now { "`ydl kill --now`" } else { "`ydl kill`" };
-    match Reach::to(&job.dir, &place)?.kill(by, now).await {
+    match MasterClient::to(&job.dir, &place)?.kill(by, now).await {
         Ok(()) => {}
         // It ended while we asked.
         Err(CallError::Refused { status: 410, .. } | CallError::Unreachable { .. })
-            if !matches!(job.standing(), Standing::Live(_)) =>
+            if !matches!(job.status(), JobStatus::Live(_)) =>
         {
-            return over(job.standing(), false);
+            return over(job.status(), false);
         }
         Err(CallError::Unreachable { .. } | CallError::Timeout { .. }) => {
             let (name, hint) = match now {
@@ -162,16 +162,16 @@ async fn kill(job: Known, now: bool, global: GlobalArgs) -> Result<Exit, Report>
     let patience = Duration::from_millis(ms) + MARGIN;
     let end = Instant::now() + patience;
     loop {
-        match job.standing() {
-            Standing::Live(_) | Standing::Starting if Instant::now() < end => sleep(LOOK).await,
-            Standing::Live(_) | Standing::Starting => {
+        match job.status() {
+            JobStatus::Live(_) | JobStatus::Starting if Instant::now() < end => sleep(LOOK).await,
+            JobStatus::Live(_) | JobStatus::Starting => {
                 let what = format!("`{}` has not ended after {}s", job.id(), patience.as_secs());
                 let hint = format!("`ydl status {}` shows what it waits for", job.id());
                 return Err(Report::new(Exit::Unreachable, what).hint(hint));
             }
-            standing => {
+            status => {
                 left(&job).await;
-                return over(standing, true);
+                return over(status, true);
             }
         }
     }

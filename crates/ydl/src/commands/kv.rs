@@ -1,12 +1,12 @@
 //! `ydl kv`: a job's key-value store and events, from inside a task or by the job's owner.
 
 use super::{
-    reach::{self, Reach, block_on, settled},
-    which::which,
+    master_client::{self, MasterClient, block_on, settled},
+    resolve_job::resolve_job,
 };
 use crate::{
     cli::{self, GlobalArgs, KvCommand},
-    jobs::Standing,
+    jobs::JobStatus,
     show::{self, clean},
 };
 use hyper::{Method, StatusCode};
@@ -27,7 +27,7 @@ const WAIT: Duration = Duration::from_secs(20);
 /// A value is at most as large as the master takes; one byte more tells that it is too large.
 const VALUE_BYTES_MAX: u64 = (16 << 20) + 1;
 /// The pause before a question is asked again that was answered too early.
-const AGAIN: Duration = Duration::from_millis(50);
+const RETRY_DELAY: Duration = Duration::from_millis(50);
 
 /// The answer is no: the key is not there, or not as it was expected.
 const NO: Exit = Exit::Program(1);
@@ -36,7 +36,7 @@ const NO: Exit = Exit::Program(1);
 pub fn run(args: cli::KvArgs, global: GlobalArgs) -> Result<Exit, Report> {
     block_on(async {
         let store =
-            Store { reach: reach_to(args.job.as_deref(), global).await?, json: global.json };
+            KvClient { master: reach_to(args.job.as_deref(), global).await?, json: global.json };
         match args.command {
             KvCommand::Get { key, wait } => store.get(&key, wait.as_deref()).await,
             KvCommand::Put { key, value, if_absent, if_revision, owned } => {
@@ -62,18 +62,18 @@ pub fn run(args: cli::KvArgs, global: GlobalArgs) -> Result<Exit, Report> {
 }
 
 /// The job that is named; without a name the one in whose task we run.
-async fn reach_to(job: Option<&str>, global: GlobalArgs) -> Result<Reach, Report> {
+async fn reach_to(job: Option<&str>, global: GlobalArgs) -> Result<MasterClient, Report> {
     let Some(word) = job else {
-        return Reach::of_this_task()?.ok_or_else(|| {
+        return MasterClient::of_this_task()?.ok_or_else(|| {
             Report::bad_input("no job is named, and this is not a task of one")
                 .hint("write `ydl kv --job JOB …`; `ydl ls` shows the jobs there are")
         });
     };
-    let (job, _mirror) = which(Some(word), global).await?.whole()?;
+    let (job, _mirror) = resolve_job(Some(word), global).await?.whole()?;
     match settled(&job).await {
-        Standing::Live(place) => Reach::to(&job.dir, &place),
-        Standing::Starting => Err(reach::not_now(&job)),
-        Standing::Over(_) | Standing::Lost | Standing::Ended(_) => {
+        JobStatus::Live(place) => MasterClient::to(&job.dir, &place),
+        JobStatus::Starting => Err(master_client::not_now(&job)),
+        JobStatus::Over(_) | JobStatus::Lost | JobStatus::Ended(_) => {
             let what = format!("`{}` is over, and its store went with it", job.id());
             Err(Report::new(Exit::Unreachable, what))
         }
@@ -92,12 +92,12 @@ fn bytes(given: Option<String>) -> Result<Vec<u8>, Report> {
     Ok(text.into_bytes())
 }
 
-struct Store {
-    reach: Reach,
+struct KvClient {
+    master: MasterClient,
     json: bool,
 }
 
-impl Store {
+impl KvClient {
     async fn get(&self, key: &str, wait: Option<&str>) -> Result<Exit, Report> {
         let patience = match wait {
             Some(text) => {
@@ -115,7 +115,7 @@ impl Store {
             }
             let asked = Instant::now();
             let wait = left.unwrap_or_default();
-            let answer = self.reach.call(Method::GET, &path, Payload::Nothing, wait).await;
+            let answer = self.master.call(Method::GET, &path, Payload::Nothing, wait).await;
             let answer = answer.map_err(report)?;
             if answer.status != StatusCode::NO_CONTENT {
                 if self.json {
@@ -163,7 +163,7 @@ impl Store {
 
     /// Something that changes the store; its answer is of interest to programs only.
     async fn change(&self, method: Method, path: &str, payload: Payload) -> Result<Exit, Report> {
-        let answer = self.reach.call(method, path, payload, Duration::ZERO).await;
+        let answer = self.master.call(method, path, payload, Duration::ZERO).await;
         let answer = answer.map_err(report)?;
         if self.json {
             show::json(&answer.json::<serde_json::Value>().map_err(report)?)?;
@@ -295,7 +295,7 @@ impl Store {
         path: &str,
         wait: Duration,
     ) -> Result<Option<T>, Report> {
-        let answer = self.reach.call(Method::GET, path, Payload::Nothing, wait).await;
+        let answer = self.master.call(Method::GET, path, Payload::Nothing, wait).await;
         let answer = answer.map_err(report)?;
         match answer.status {
             StatusCode::NO_CONTENT => Ok(None),
@@ -306,7 +306,7 @@ impl Store {
 
 fn report(error: CallError) -> Report {
     let no = matches!(error, CallError::Refused { status: 404 | 409 | 412, .. });
-    let report = reach::report(error);
+    let report = master_client::report(error);
     if no { Report { exit: NO, ..report } } else { report }
 }
 
@@ -321,6 +321,6 @@ fn wait_text(wait: Duration) -> String {
 /// A question that was answered too early is not asked again at once.
 async fn pause(asked: Instant) {
     if asked.elapsed() < WAIT / 2 {
-        tokio::time::sleep(AGAIN).await;
+        tokio::time::sleep(RETRY_DELAY).await;
     }
 }

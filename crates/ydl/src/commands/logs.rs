@@ -1,17 +1,17 @@
 //! `ydl logs`: what tasks have printed.
 
 use super::{
-    aggregated,
-    follow::{Afar, Follower, Left, OnInterrupt, Signals},
-    reach::{Reach, block_on, settled},
-    sink::Sink,
-    tails::{Prefix, Select, Stream, Tails, attempts},
-    waiting::{Arrived, wait_to_look},
-    which::{Which, which},
+    aggregated_logs,
+    follow::{FollowEnd, Follower, InterruptSignals, OnInterrupt, RemoteOutput},
+    log_tails::{LogTails, Prefix, Select, Stream, attempts},
+    master_client::{MasterClient, block_on, settled},
+    renderer::Renderer,
+    resolve_job::{ResolvedJob, resolve_job},
+    wait_for_master::{WaitOutcome, wait_to_look},
 };
 use crate::{
     cli::{self, GlobalArgs},
-    jobs::{Known, Standing},
+    jobs::{JobHandle, JobStatus},
     mirror::{Gateway, Mirror, Wanted},
     show,
 };
@@ -24,14 +24,14 @@ use ydl_os::report::{Exit, Report};
 pub fn run(args: cli::LogsArgs, global: GlobalArgs) -> Result<Exit, Report> {
     block_on(async {
         let (job, mirror, mut select) = match chosen(&args, global).await? {
-            Chosen::Part(job, mirror, select) => (job, mirror, select),
+            LogTarget::Part(job, mirror, select) => (job, mirror, select),
             // What a job prints is in its files until the cluster has collected it.
-            Chosen::Only { report, why, .. } if !report.state.is_over() => {
+            LogTarget::Only { report, why, .. } if !report.state.is_over() => {
                 let what = format!("cannot see what {} prints: {why}", report.id);
                 return Err(Report::new(Exit::Unreachable, what));
             }
-            Chosen::Only { report, gateway, .. } => {
-                return aggregated::print(&gateway, &report, global).await;
+            LogTarget::Only { report, gateway, .. } => {
+                return aggregated_logs::print(&gateway, &report, global).await;
             }
         };
         select.attempt = args.attempt;
@@ -48,62 +48,64 @@ pub fn run(args: cli::LogsArgs, global: GlobalArgs) -> Result<Exit, Report> {
 async fn print(
     args: cli::LogsArgs,
     global: GlobalArgs,
-    job: Known,
+    job: JobHandle,
     mirror: Option<Arc<Mirror>>,
     select: Select,
 ) -> Result<Exit, Report> {
-    let mut sink = Sink::output_only(job.id(), global);
+    let mut renderer = Renderer::output_only(job.id(), global);
     // One task alone needs no name before its lines.
-    let prefix = match sink.prefix(global) {
+    let prefix = match renderer.prefix(global) {
         Prefix::Task(_) if select.index.is_some() => Prefix::Raw,
         prefix => prefix,
     };
-    let mut standing = settled(&job).await;
-    if let (true, Standing::Starting, Some(mirror)) = (args.follow, &standing, &mirror) {
+    let mut status = settled(&job).await;
+    if let (true, JobStatus::Starting, Some(mirror)) = (args.follow, &status, &mirror) {
         let watching = mirror.watch();
-        let arrived = wait_to_look(mirror, &mut sink, &mut Signals::listen()?).await;
+        let arrived = wait_to_look(mirror, &mut renderer, &mut InterruptSignals::listen()?).await;
         watching.abort();
-        if matches!(arrived, Arrived::Interrupted) {
+        if matches!(arrived, WaitOutcome::Interrupted) {
             return Ok(Exit::Interrupted);
         }
-        standing = settled(&job).await;
+        status = settled(&job).await;
     }
-    let mut tails = Tails::new(&job.dir, select.clone(), prefix);
+    let mut tails = LogTails::new(&job.dir, select.clone(), prefix);
     if let Some(mirror) = &mirror {
         let wanted = Wanted { last_only: !args.all_attempts, tail: select.tail, ..tails.wanted() };
         // Whoever has no token for its master sees what is in HDFS.
-        let master = match &standing {
-            Standing::Live(place) => Reach::to(&job.dir, place).ok(),
+        let master = match &status {
+            JobStatus::Live(place) => MasterClient::to(&job.dir, place).ok(),
             _ => None,
         };
-        let master = master.map(|reach| reach.client());
-        for failure in mirror.bring_logs(&wanted, master).await {
+        let master = master.map(|master| master.client());
+        for failure in mirror.copy_logs(&wanted, master).await {
             show::tell(format!("note: {failure}"));
         }
     }
     tails.scan(args.all_attempts);
-    let live = matches!(standing, Standing::Live(_));
-    if let (true, Standing::Live(place)) = (args.follow, standing) {
-        let reach = Arc::new(Reach::to(&job.dir, &place)?);
-        let signals = Signals::listen()?;
+    let live = matches!(status, JobStatus::Live(_));
+    if let (true, JobStatus::Live(place)) = (args.follow, status) {
+        let master = Arc::new(MasterClient::to(&job.dir, &place)?);
+        let signals = InterruptSignals::listen()?;
         let mut follower = Follower {
             on_interrupt: OnInterrupt::Leave,
-            mirror: mirror.clone().map(Afar::new),
-            ..Follower::new(Arc::new(job), reach, sink, tails, signals)
+            mirror: mirror.clone().map(RemoteOutput::new),
+            ..Follower::new(Arc::new(job), master, renderer, tails, signals)
         };
         let _watching = mirror.map(|mirror| mirror.watch());
         return match follower.run().await? {
-            Left::Over(_) | Left::Ended(_) | Left::Gone | Left::Lost => Ok(Exit::Success),
-            Left::Interrupted => Ok(Exit::Interrupted),
+            FollowEnd::Over(_) | FollowEnd::Ended(_) | FollowEnd::Gone | FollowEnd::Lost => {
+                Ok(Exit::Success)
+            }
+            FollowEnd::Interrupted => Ok(Exit::Interrupted),
         };
     }
     let mut any = false;
     let printed = tails.finish(&mut |id, lines| {
         any = true;
-        sink.output(id, lines)
+        renderer.output(id, lines)
     });
-    let printed = printed.and_then(|()| sink.flush());
-    if let (Err(_), Some(trouble)) = (&printed, sink.trouble()) {
+    let printed = printed.and_then(|()| renderer.flush());
+    if let (Err(_), Some(trouble)) = (&printed, renderer.trouble()) {
         return Err(trouble);
     }
     if !any && printed.is_ok() {
@@ -112,7 +114,7 @@ async fn print(
             && !mirror.has_attempts(&tails.wanted()).await
         {
             known(&job, &select)?;
-            return aggregated::print(&mirror.gateway, &report, global).await;
+            return aggregated_logs::print(&mirror.gateway, &report, global).await;
         }
         nothing(&job, &select, live)?;
     }
@@ -120,7 +122,7 @@ async fn print(
 }
 
 /// A task that the job never had is no task that printed nothing.
-fn known(job: &Known, select: &Select) -> Result<(), Report> {
+fn known(job: &JobHandle, select: &Select) -> Result<(), Report> {
     let there = attempts(&job.dir);
     if let (Some(role), Some(index)) = (&select.role, select.index) {
         // A role that was grown has more tasks than were submitted, and each of them has left a directory.
@@ -141,7 +143,7 @@ fn known(job: &Known, select: &Select) -> Result<(), Report> {
 }
 
 /// Says why there is nothing, or that the task does not exist.
-fn nothing(job: &Known, select: &Select, live: bool) -> Result<(), Report> {
+fn nothing(job: &JobHandle, select: &Select, live: bool) -> Result<(), Report> {
     known(job, select)?;
     if let Some(wanted) = select.attempt {
         let there = attempts(&job.dir);
@@ -157,38 +159,38 @@ fn nothing(job: &Known, select: &Select, live: bool) -> Result<(), Report> {
 }
 
 /// What is meant.
-enum Chosen {
+enum LogTarget {
     /// A part of a job.
-    Part(Box<Known>, Option<Arc<Mirror>>, Select),
+    Part(Box<JobHandle>, Option<Arc<Mirror>>, Select),
     /// A job of which only its cluster knows.
     Only { report: Box<ApplicationReport>, gateway: Box<Gateway>, why: String },
 }
 
 /// The job and the part of it that is meant. One word alone may be either; a job is tried first.
-async fn chosen(args: &cli::LogsArgs, global: GlobalArgs) -> Result<Chosen, Report> {
+async fn chosen(args: &cli::LogsArgs, global: GlobalArgs) -> Result<LogTarget, Report> {
     let (found, word) = match args.which.as_slice() {
-        [] => (which(None, global).await?, None),
-        [word] if part(word).1.is_some() => (which(None, global).await?, Some(word)),
-        [word] => match which(Some(word), global).await {
+        [] => (resolve_job(None, global).await?, None),
+        [word] if part(word).1.is_some() => (resolve_job(None, global).await?, Some(word)),
+        [word] => match resolve_job(Some(word), global).await {
             Ok(found) => (found, None),
-            Err(unknown) => match which(None, global).await {
-                Ok(Which::Whole(job, mirror)) if has_role(&job, word) => {
-                    (Which::Whole(job, mirror), Some(word))
+            Err(unknown) => match resolve_job(None, global).await {
+                Ok(ResolvedJob::Whole(job, mirror)) if has_role(&job, word) => {
+                    (ResolvedJob::Whole(job, mirror), Some(word))
                 }
                 Ok(_) | Err(_) => return Err(unknown),
             },
         },
-        [job, word, ..] => (which(Some(job), global).await?, Some(word)),
+        [job, word, ..] => (resolve_job(Some(job), global).await?, Some(word)),
     };
     match found {
-        Which::Whole(job, mirror) => {
+        ResolvedJob::Whole(job, mirror) => {
             let select = match word {
                 Some(word) => with_part(&job, word)?,
                 None => Select::default(),
             };
-            Ok(Chosen::Part(job, mirror, select))
+            Ok(LogTarget::Part(job, mirror, select))
         }
-        Which::Only { report, gateway, why } => Ok(Chosen::Only { report, gateway, why }),
+        ResolvedJob::Only { report, gateway, why } => Ok(LogTarget::Only { report, gateway, why }),
     }
 }
 
@@ -200,11 +202,11 @@ fn part(word: &str) -> (String, Option<u32>) {
     }
 }
 
-fn has_role(job: &Known, role: &str) -> bool {
+fn has_role(job: &JobHandle, role: &str) -> bool {
     job.submitted.spec.roles.iter().any(|known| known.name.as_str() == role)
 }
 
-fn with_part(job: &Known, word: &str) -> Result<Select, Report> {
+fn with_part(job: &JobHandle, word: &str) -> Result<Select, Report> {
     let (role, index) = part(word);
     if !has_role(job, &role) {
         let roles = job.submitted.spec.roles.iter();

@@ -2,11 +2,11 @@
 
 use super::{
     cluster,
-    reach::{Reach, block_on},
+    master_client::{MasterClient, block_on},
 };
 use crate::{
     cli::{self, Cluster, GlobalArgs},
-    jobs::{self, Known, Standing},
+    jobs::{self, JobHandle, JobStatus},
     mirror,
     show::{self, Cell, Paint},
 };
@@ -37,7 +37,7 @@ struct Row {
 
 impl Row {
     /// A job on a cluster, as its ResourceManager tells.
-    fn afar(report: ApplicationReport) -> Row {
+    fn from_application(report: ApplicationReport) -> Row {
         let state = mirror::state_of(&report);
         let containers = report.usage.as_ref().map(|usage| usage.containers);
         let all = mirror::tasks_of(&report);
@@ -74,7 +74,7 @@ impl Row {
     }
 
     /// A job on this machine.
-    fn here(job: Known, state: &'static str, viewed: Option<Box<JobSnapshot>>) -> Row {
+    fn from_local(job: JobHandle, state: &'static str, viewed: Option<Box<JobSnapshot>>) -> Row {
         let spec = &job.submitted.spec;
         let tasks = match &viewed {
             Some(viewed) if viewed.view.outcome.is_none() => {
@@ -121,7 +121,7 @@ pub fn run(args: cli::LsArgs, global: GlobalArgs) -> Result<Exit, Report> {
         match afar {
             Ok(afar) => {
                 all += afar.len();
-                rows.extend(afar.into_iter().map(Row::afar));
+                rows.extend(afar.into_iter().map(Row::from_application));
             }
             // The jobs of this machine are there, whatever the cluster does; but they are not all.
             Err(report) if !rows.is_empty() => {
@@ -160,7 +160,7 @@ pub fn run(args: cli::LsArgs, global: GlobalArgs) -> Result<Exit, Report> {
 }
 
 /// Asks every live master at once; a slow one must not hold up the others.
-async fn look(jobs: Vec<Known>) -> Result<Vec<Row>, Report> {
+async fn look(jobs: Vec<JobHandle>) -> Result<Vec<Row>, Report> {
     let mut rows: Vec<Option<Row>> = Vec::new();
     let mut asking = JoinSet::new();
     for (n, job) in jobs.into_iter().enumerate() {
@@ -186,21 +186,22 @@ fn place(rows: &mut [Option<Row>], n: usize, row: Row) {
     }
 }
 
-async fn row(job: Known) -> Row {
-    let (state, viewed) = match job.standing() {
-        Standing::Starting => ("starting", None),
-        Standing::Lost => ("lost", None),
-        Standing::Ended(ended) => (ended.state, None),
-        Standing::Over(last) => (state_of(&last), Some(last)),
-        Standing::Live(at) => {
-            let asked = async { Reach::to(&job.dir, &at).ok()?.view(0, ANSWER_MAX).await.ok()? };
+async fn row(job: JobHandle) -> Row {
+    let (state, viewed) = match job.status() {
+        JobStatus::Starting => ("starting", None),
+        JobStatus::Lost => ("lost", None),
+        JobStatus::Ended(ended) => (ended.state, None),
+        JobStatus::Over(last) => (state_of(&last), Some(last)),
+        JobStatus::Live(at) => {
+            let asked =
+                async { MasterClient::to(&job.dir, &at).ok()?.view(0, ANSWER_MAX).await.ok()? };
             match tokio::time::timeout(ANSWER_MAX, asked).await {
                 Ok(Some(viewed)) => (state_of(&viewed), Some(Box::new(viewed))),
                 Ok(None) | Err(_) => ("no-answer", None),
             }
         }
     };
-    Row::here(job, state, viewed)
+    Row::from_local(job, state, viewed)
 }
 
 /// One word for how a job stands.
@@ -252,7 +253,7 @@ fn short(outcome: &Outcome) -> String {
     }
 }
 
-fn object(job: &Known, state: &str, viewed: Option<&JobSnapshot>) -> serde_json::Value {
+fn object(job: &JobHandle, state: &str, viewed: Option<&JobSnapshot>) -> serde_json::Value {
     let submitted = &job.submitted;
     let outcome = viewed.and_then(|viewed| viewed.view.outcome.as_ref());
     serde_json::json!({

@@ -8,7 +8,6 @@
 //! * `changes`, `tails`, `follow`, `sink`: watching a job. * `over`: waiting for its end.
 //! * `ending`, `autopsy`: how a job ended, for people and for the shell.
 
-pub mod board;
 pub mod completions;
 pub mod doctor;
 pub mod fetch;
@@ -17,27 +16,28 @@ pub mod kv;
 pub mod logs;
 pub mod ls;
 pub mod nodes;
-pub mod open;
+mod output_locations;
 pub mod pack;
-mod places;
+pub mod port_forward;
 pub mod queues;
 pub mod scale;
 pub mod status;
 pub mod submit;
+pub mod tensorboard;
 
-mod afar;
-mod aggregated;
-mod autopsy;
-mod changes;
+mod aggregated_logs;
 mod cluster;
-mod ending;
+mod diagnose_failure;
+mod dir_watcher;
 mod follow;
 mod inputs;
-mod offer;
-mod over;
-mod reach;
-mod sink;
-mod start;
-mod tails;
-mod waiting;
-mod which;
+mod log_tails;
+mod master_client;
+mod outcome;
+mod renderer;
+mod resolve_job;
+mod resources;
+mod submit_local;
+mod submit_yarn;
+mod wait;
+mod wait_for_master;

@@ -1,6 +1,6 @@
 //! `ydl nodes`: what the cluster has, node by node.
 
-use super::{cluster, reach::block_on};
+use super::{cluster, master_client::block_on};
 use crate::{
     cli::{self, GlobalArgs},
     preflight::Amount,

@@ -1,6 +1,6 @@
 //! `ydl queues`: the queues of the cluster, and what they may use.
 
-use super::{cluster, reach::block_on};
+use super::{cluster, master_client::block_on};
 use crate::{
     cli::GlobalArgs,
     preflight::{self, Queue},

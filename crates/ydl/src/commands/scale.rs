@@ -1,12 +1,12 @@
 //! `ydl scale`: another number of tasks for a role.
 
 use super::{
-    reach::{Reach, block_on, not_now, report, settled},
-    which::which_running,
+    master_client::{MasterClient, block_on, not_now, report, settled},
+    resolve_job::resolve_running_job,
 };
 use crate::{
     cli::{self, GlobalArgs},
-    jobs::Standing,
+    jobs::JobStatus,
     show,
 };
 use ydl_os::report::{Exit, Report};
@@ -20,16 +20,16 @@ pub fn run(args: cli::ScaleArgs, global: GlobalArgs) -> Result<Exit, Report> {
         return Err(Report::bad_input(what).hint("write `worker=4`"));
     };
     block_on(async {
-        let found = which_running(&args.job, "scale", global).await?;
+        let found = resolve_running_job(&args.job, "scale", global).await?;
         let (job, _mirror) = found.whole()?;
         let place = match settled(&job).await {
-            Standing::Live(place) => place,
-            Standing::Starting => return Err(not_now(&job)),
-            Standing::Over(_) | Standing::Lost | Standing::Ended(_) => {
+            JobStatus::Live(place) => place,
+            JobStatus::Starting => return Err(not_now(&job)),
+            JobStatus::Over(_) | JobStatus::Lost | JobStatus::Ended(_) => {
                 return Err(Report::bad_input(format!("`{}` is over", job.id())));
             }
         };
-        let asked = Reach::to(&job.dir, &place)?.scale(role, instances).await;
+        let asked = MasterClient::to(&job.dir, &place)?.scale(role, instances).await;
         asked.map_err(report)?;
         match global.json {
             true => show::json(&serde_json::json!({

@@ -1,16 +1,16 @@
 //! `ydl status`: how a job stands, and why.
 
 use super::{
-    follow::written_facts,
+    follow::recorded_history,
     ls::state_of,
-    over::{until_over, until_told_over},
-    places::{Told, places},
-    reach::{Reach, block_on, settled},
-    which::{Which, which},
+    master_client::{MasterClient, block_on, settled},
+    output_locations::{OutputLocation, output_locations},
+    resolve_job::{ResolvedJob, resolve_job},
+    wait::{wait_until_finished, wait_until_reported_finished},
 };
 use crate::{
     cli::{self, GlobalArgs},
-    jobs::{Ended, Known, Standing},
+    jobs::{JobHandle, JobStatus, RemoteEnd},
     mirror::{self, Mirror},
     show::{self, Paint, clean},
 };
@@ -39,16 +39,16 @@ pub fn run(args: cli::StatusArgs, global: GlobalArgs) -> Result<Exit, Report> {
     let wait = wait.map_err(|(what, hint)| Report::bad_input(what).hint(hint))?;
     let wait = wait.map(|Span(ms)| Duration::from_millis(ms));
     block_on(async {
-        match which(args.job.as_deref(), global).await? {
-            Which::Whole(job, mirror) => {
+        match resolve_job(args.job.as_deref(), global).await? {
+            ResolvedJob::Whole(job, mirror) => {
                 if let Some(wait) = wait {
-                    until_over(&job, mirror.as_ref(), wait).await;
+                    wait_until_finished(&job, mirror.as_ref(), wait).await;
                 }
                 show_job(&args, global, &job, mirror.as_deref()).await
             }
-            Which::Only { report, why, gateway } => {
+            ResolvedJob::Only { report, why, gateway } => {
                 let wait = wait.unwrap_or_default();
-                let report = until_told_over(&gateway, *report, wait).await;
+                let report = wait_until_reported_finished(&gateway, *report, wait).await;
                 only(&report, &why, global)
             }
         }
@@ -58,16 +58,16 @@ pub fn run(args: cli::StatusArgs, global: GlobalArgs) -> Result<Exit, Report> {
 async fn show_job(
     args: &cli::StatusArgs,
     global: GlobalArgs,
-    job: &Known,
+    job: &JobHandle,
     mirror: Option<&Mirror>,
 ) -> Result<Exit, Report> {
-    let Seen { state, viewed, unreachable, ended } = look(job).await?;
+    let StatusReport { state, viewed, unreachable, ended } = look(job).await?;
     let report = mirror.and_then(Mirror::last);
     let exit = match &unreachable {
         Some(_) => Exit::Unreachable,
         None => Exit::Success,
     };
-    let facts = last_facts(job, args.events);
+    let facts = last_history(job, args.events);
     if global.json {
         show::json(&serde_json::json!({
             "id": job.id(),
@@ -90,7 +90,7 @@ async fn show_job(
         (_, Some(why)) => Some(format!("its master runs and does not answer: {why}")),
     };
     let view = viewed.as_ref().map(|viewed| &viewed.view);
-    let outputs = places(job, mirror, view).await;
+    let outputs = output_locations(job, mirror, view).await;
     let page = text(job, state, viewed.as_deref(), why, &outputs, &facts, report.as_ref(), paint);
     show::print(page)?;
     Ok(exit)
@@ -156,7 +156,7 @@ fn application(report: &ApplicationReport) -> serde_json::Value {
 }
 
 /// Where the job keeps its files.
-fn directory(job: &Known) -> String {
+fn directory(job: &JobHandle) -> String {
     match &job.submitted.place {
         Place::Local(_) => job.dir.path().display().to_string(),
         Place::Yarn(staged) => staged.dir.clone(),
@@ -168,7 +168,7 @@ fn entry(name: &str, value: &str, paint: Paint) -> String {
 }
 
 /// What could be seen of a job.
-struct Seen {
+struct StatusReport {
     state: &'static str,
     viewed: Option<Box<JobSnapshot>>,
     /// Why its master, which runs, could not be asked.
@@ -177,74 +177,82 @@ struct Seen {
     ended: Option<String>,
 }
 
-impl Seen {
-    fn view(viewed: Box<JobSnapshot>) -> Seen {
-        Seen { state: state_of(&viewed), viewed: Some(viewed), unreachable: None, ended: None }
+impl StatusReport {
+    fn view(viewed: Box<JobSnapshot>) -> StatusReport {
+        StatusReport {
+            state: state_of(&viewed),
+            viewed: Some(viewed),
+            unreachable: None,
+            ended: None,
+        }
     }
 
-    fn ended(ended: Ended) -> Seen {
-        Seen {
+    fn ended(ended: RemoteEnd) -> StatusReport {
+        StatusReport {
             ended: Some("it has left no result; what its cluster says is below".to_owned()),
-            ..Seen::only(ended.state)
+            ..StatusReport::only(ended.state)
         }
     }
 
-    fn starting(job: &Known) -> Seen {
-        match job.far {
-            Some(_) => Seen {
+    fn starting(job: &JobHandle) -> StatusReport {
+        match job.remote {
+            Some(_) => StatusReport {
                 ended: Some("it waits for its master's container".to_owned()),
-                ..Seen::only("accepted")
+                ..StatusReport::only("accepted")
             },
-            None => Seen::only("starting"),
+            None => StatusReport::only("starting"),
         }
     }
 
-    fn only(state: &'static str) -> Seen {
-        Seen { state, viewed: None, unreachable: None, ended: None }
+    fn only(state: &'static str) -> StatusReport {
+        StatusReport { state, viewed: None, unreachable: None, ended: None }
     }
 }
 
-async fn look(job: &Known) -> Result<Seen, Report> {
+async fn look(job: &JobHandle) -> Result<StatusReport, Report> {
     let place = match settled(job).await {
-        Standing::Over(last) => return Ok(Seen::view(last)),
-        Standing::Lost => return Ok(Seen::only("lost")),
-        Standing::Ended(ended) => return Ok(Seen::ended(ended)),
-        Standing::Starting => return Ok(Seen::starting(job)),
-        Standing::Live(place) => place,
+        JobStatus::Over(last) => return Ok(StatusReport::view(last)),
+        JobStatus::Lost => return Ok(StatusReport::only("lost")),
+        JobStatus::Ended(ended) => return Ok(StatusReport::ended(ended)),
+        JobStatus::Starting => return Ok(StatusReport::starting(job)),
+        JobStatus::Live(place) => place,
     };
-    let reach = match Reach::to(&job.dir, &place) {
-        Ok(reach) => reach,
+    let master = match MasterClient::to(&job.dir, &place) {
+        Ok(master) => master,
         // Whoever may only look at a job of others has no token for its master.
-        Err(report) if job.far.is_some() => {
-            return Ok(Seen { unreachable: Some(report.what), ..Seen::only("running") });
+        Err(report) if job.remote.is_some() => {
+            return Ok(StatusReport {
+                unreachable: Some(report.what),
+                ..StatusReport::only("running")
+            });
         }
         Err(report) => return Err(report),
     };
-    let why = match reach.view(0, WAIT).await {
+    let why = match master.view(0, WAIT).await {
         Ok(Some(viewed)) => {
-            if job.far.is_some() {
-                bring_facts(job, &reach).await;
+            if job.remote.is_some() {
+                copy_history(job, &master).await;
             }
-            return Ok(Seen::view(Box::new(viewed)));
+            return Ok(StatusReport::view(Box::new(viewed)));
         }
         Ok(None) => format!("nothing came within {}s", WAIT.as_secs()),
         Err(error) => error.to_string(),
     };
     // It may have ended while we asked.
-    Ok(match job.standing() {
-        Standing::Over(last) => Seen::view(last),
-        Standing::Lost => Seen::only("lost"),
-        Standing::Ended(ended) => Seen::ended(ended),
-        Standing::Starting | Standing::Live(_) => {
-            Seen { unreachable: Some(why), ..Seen::only("no-answer") }
+    Ok(match job.status() {
+        JobStatus::Over(last) => StatusReport::view(last),
+        JobStatus::Lost => StatusReport::only("lost"),
+        JobStatus::Ended(ended) => StatusReport::ended(ended),
+        JobStatus::Starting | JobStatus::Live(_) => {
+            StatusReport { unreachable: Some(why), ..StatusReport::only("no-answer") }
         }
     })
 }
 
 /// Writes the facts of a live master where those of a job on this machine are. Without them the view says enough.
-async fn bring_facts(job: &Known, reach: &Reach) {
+async fn copy_history(job: &JobHandle, master: &MasterClient) {
     let (mut lines, mut after) = (Vec::new(), 0);
-    while let Ok(Some(facts)) = reach.facts(after, Duration::ZERO).await {
+    while let Ok(Some(facts)) = master.facts(after, Duration::ZERO).await {
         for fact in &facts.events {
             if serde_json::to_writer(&mut lines, fact).is_ok() {
                 lines.push(b'\n');
@@ -259,9 +267,9 @@ async fn bring_facts(job: &Known, reach: &Reach) {
 }
 
 /// The last facts that were written down.
-fn last_facts(job: &Known, count: usize) -> Vec<HistoryEvent> {
+fn last_history(job: &JobHandle, count: usize) -> Vec<HistoryEvent> {
     let mut last = VecDeque::new();
-    for fact in written_facts(job, 0) {
+    for fact in recorded_history(job, 0) {
         last.push_back(fact);
         if last.len() > count {
             last.pop_front();
@@ -272,11 +280,11 @@ fn last_facts(job: &Known, count: usize) -> Vec<HistoryEvent> {
 
 #[allow(clippy::too_many_arguments)]
 fn text(
-    job: &Known,
+    job: &JobHandle,
     state: &str,
     viewed: Option<&JobSnapshot>,
     why: Option<String>,
-    outputs: &[Told],
+    outputs: &[OutputLocation],
     facts: &[HistoryEvent],
     report: Option<&ApplicationReport>,
     paint: Paint,
@@ -287,7 +295,7 @@ fn text(
     line("state", state);
     if let Some(why) = why {
         line("why", &why);
-        if job.far.is_none() {
+        if job.remote.is_none() {
             line("master log", &job.dir.master_log().display().to_string());
         }
     }

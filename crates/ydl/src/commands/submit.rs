@@ -1,22 +1,22 @@
 //! `ydl submit`: from a job file to a job that runs.
 
 use super::{
-    afar, cluster,
-    ending::conclude,
-    fetch,
-    follow::{Follower, Signals},
+    cluster, fetch,
+    follow::{Follower, InterruptSignals},
     inputs,
-    offer::offer,
-    reach::{Reach, block_on},
-    sink::Sink,
-    start::start,
-    tails::{Select, Tails},
+    log_tails::{LogTails, Select},
+    master_client::{MasterClient, block_on},
+    outcome::conclude,
+    renderer::Renderer,
+    resources::local_resources,
+    submit_local::start_master,
+    submit_yarn,
 };
 use crate::{
     backend::local::{Misfit, check_fit},
     cli::{self, Cluster, GlobalArgs},
     docker,
-    jobs::{self, Known},
+    jobs::{self, JobHandle},
     mirror::{configuration, named_directory},
     show,
 };
@@ -80,7 +80,7 @@ pub fn run_source(
     let mut id = None;
     let exit = block_on(async {
         match gateway {
-            Some(gateway) => afar::run(args, global, spec, &from, &gateway, &mut id).await,
+            Some(gateway) => submit_yarn::run(args, global, spec, &from, &gateway, &mut id).await,
             None => begin(args, global, spec, &from, &mut id).await,
         }
     })?;
@@ -222,7 +222,7 @@ async fn create(
     offer: Offer,
     from: &Path,
     beside: Vec<(&'static str, Vec<u8>)>,
-    signals: &mut Signals,
+    signals: &mut InterruptSignals,
 ) -> Result<(JobDir, Submitted), Report> {
     let stop = Arc::new(AtomicBool::new(false));
     let (from, stopped) = (from.to_path_buf(), stop.clone());
@@ -248,23 +248,23 @@ async fn begin(
     from: &Path,
     id: &mut Option<String>,
 ) -> Result<Exit, Report> {
-    let offer = offer(args.resources.as_deref())?;
+    let offer = local_resources(args.resources.as_deref())?;
     if let Some(misfit) = check_fit(&spec, &offer) {
         return Err(refuse_size(misfit, args.resources.is_some()));
     }
     docker::check(&spec, args.dry_run, &|said| show::tell(said)).await?;
-    let (spec, beside) = inputs::here(spec).await?;
+    let (spec, beside) = inputs::list_local(spec).await?;
     if args.dry_run {
         show::tell("the job could run on this machine; nothing was started");
         return Ok(Exit::Success);
     }
     let spec = made(spec)?;
     // Before the master starts: Ctrl-C must not leave it running alone.
-    let mut signals = Signals::listen()?;
+    let mut signals = InterruptSignals::listen()?;
     let (dir, submitted) = create(spec, offer, from, beside, &mut signals).await?;
     *id = Some(submitted.id.clone());
-    let (_child, place) = start(&dir).await?;
-    let job = Arc::new(Known { dir, submitted, far: None });
+    let (_child, place) = start_master(&dir).await?;
+    let job = Arc::new(JobHandle { dir, submitted, remote: None });
     let about = serde_json::json!({ "job": { "id": job.id(), "directory": job.dir.path() } });
     if args.detach {
         match global.json {
@@ -273,14 +273,15 @@ async fn begin(
         }
         return Ok(Exit::Success);
     }
-    let reach = Arc::new(Reach::to(&job.dir, &place)?);
-    let mut sink = Sink::following(job.id(), global);
-    let deaf = sink.object(&about).is_err();
+    let master = Arc::new(MasterClient::to(&job.dir, &place)?);
+    let mut renderer = Renderer::following(job.id(), global);
+    let deaf = renderer.object(&about).is_err();
     if !global.json {
-        sink.note(&format!("{} started", job.id()));
+        renderer.note(&format!("{} started", job.id()));
     }
-    let tails = Tails::new(&job.dir, Select::default(), sink.prefix(global));
-    let mut follower = Follower { deaf, ..Follower::new(job.clone(), reach, sink, tails, signals) };
+    let tails = LogTails::new(&job.dir, Select::default(), renderer.prefix(global));
+    let mut follower =
+        Follower { deaf, ..Follower::new(job.clone(), master, renderer, tails, signals) };
     let left = follower.run().await?;
     conclude(left, &mut follower, global).await
 }

@@ -1,6 +1,6 @@
 //! Which jobs there are, and how each of them stands.
 
-use super::far::{Ended, Far};
+use super::remote::{RemoteEnd, RemoteJob};
 use serde::de::DeserializeOwned;
 use std::{
     fs::{self, File},
@@ -23,18 +23,18 @@ const NAMED_MAX: usize = 8;
 
 /// A job.
 #[derive(Debug)]
-pub struct Known {
+pub struct JobHandle {
     /// Where it keeps its files; of a job on a cluster, where copies of them are kept.
     pub dir: JobDir,
     /// What was submitted.
     pub submitted: Submitted,
     /// What was last seen of it, if it is on a cluster.
-    pub far: Option<Far>,
+    pub remote: Option<RemoteJob>,
 }
 
 /// How a job stands, as far as its files and the table of processes tell.
 #[derive(Debug)]
-pub enum Standing {
+pub enum JobStatus {
     /// It was submitted a moment ago; its master has not said where it is.
     Starting,
     /// Its master runs there.
@@ -44,14 +44,14 @@ pub enum Standing {
     /// Its master is gone and has left no result.
     Lost,
     /// Its cluster says that it is over, and it has left no result.
-    Ended(Ended),
+    Ended(RemoteEnd),
 }
 
-impl Known {
+impl JobHandle {
     /// The job in that directory, if there is one.
-    pub fn at(dir: JobDir) -> Option<Known> {
+    pub fn at(dir: JobDir) -> Option<JobHandle> {
         let submitted = read_json(&dir.submitted_file())?;
-        Some(Known { dir, submitted, far: None })
+        Some(JobHandle { dir, submitted, remote: None })
     }
 
     /// The job's id.
@@ -60,26 +60,26 @@ impl Known {
     }
 
     /// How it stands now.
-    pub fn standing(&self) -> Standing {
-        if let Some(far) = &self.far {
+    pub fn status(&self) -> JobStatus {
+        if let Some(far) = &self.remote {
             return match read_json(&self.dir.result_file()) {
-                Some(last) => Standing::Over(last),
-                None => far.standing(),
+                Some(last) => JobStatus::Over(last),
+                None => far.status(),
             };
         }
         // A result comes before the master goes, so looking again after it has gone misses nothing.
         for _ in 0..2 {
             if let Some(last) = read_json(&self.dir.result_file()) {
-                return Standing::Over(last);
+                return JobStatus::Over(last);
             }
             match read_json::<MasterPlace>(&self.dir.master_file()) {
-                Some(place) if is_alive(&place) => return Standing::Live(place),
+                Some(place) if is_alive(&place) => return JobStatus::Live(place),
                 Some(_) => {}
-                None if self.is_young() => return Standing::Starting,
+                None if self.is_young() => return JobStatus::Starting,
                 None => {}
             }
         }
-        Standing::Lost
+        JobStatus::Lost
     }
 
     /// Where people find its logs.
@@ -103,7 +103,7 @@ impl Known {
 
     /// Whether its master still runs, be it only to leave.
     pub fn has_master(&self) -> bool {
-        self.far.is_none()
+        self.remote.is_none()
             && read_json(&self.dir.master_file()).is_some_and(|place| is_alive(&place))
     }
 
@@ -146,7 +146,7 @@ pub fn root() -> Result<PathBuf, Report> {
 }
 
 /// Every job, newest first.
-pub fn list() -> Result<Vec<Known>, Report> {
+pub fn list() -> Result<Vec<JobHandle>, Report> {
     let root = root()?;
     let entries = match fs::read_dir(&root) {
         Ok(entries) => entries,
@@ -156,21 +156,21 @@ pub fn list() -> Result<Vec<Known>, Report> {
             return Err(Report::trouble(what));
         }
     };
-    let mut jobs: Vec<Known> =
-        entries.filter_map(|entry| Known::at(JobDir::at(entry.ok()?.path()))).collect();
+    let mut jobs: Vec<JobHandle> =
+        entries.filter_map(|entry| JobHandle::at(JobDir::at(entry.ok()?.path()))).collect();
     jobs.sort_by(|a, b| (b.submitted.at, b.id()).cmp(&(a.submitted.at, a.id())));
     Ok(jobs)
 }
 
 /// The newest job.
-pub fn newest() -> Result<Known, Report> {
+pub fn newest() -> Result<JobHandle, Report> {
     list()?.into_iter().next().ok_or_else(|| {
         Report::bad_input("there is no job on this machine").hint("start one with `ydl submit`")
     })
 }
 
 /// The job that a person means: by its id, by its name (the newest of that name), or by how its id begins.
-pub fn find(word: &str) -> Result<Known, Report> {
+pub fn find(word: &str) -> Result<JobHandle, Report> {
     let mut jobs = list()?;
     let exact = jobs.iter().position(|job| job.id() == word);
     let named = || jobs.iter().position(|job| job.submitted.spec.name == word);

@@ -2,10 +2,10 @@
 
 mod content;
 mod create;
-mod far;
 mod find;
+mod remote;
 
 pub use content::local_resource;
 pub use create::create;
-pub use far::{Ended, Far, Seen};
-pub use find::{Known, Standing, ambiguous, find, list, newest, root};
+pub use find::{JobHandle, JobStatus, ambiguous, find, list, newest, root};
+pub use remote::{RemoteEnd, RemoteJob, RemoteState};

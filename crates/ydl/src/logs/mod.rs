@@ -5,4 +5,4 @@ pub mod live;
 mod reader;
 
 pub use lines::{LINE_BYTES_MAX, LinePrefixer};
-pub use reader::{Chunk, LogReader, Segments};
+pub use reader::{Chunk, LogReader, LogSegments};

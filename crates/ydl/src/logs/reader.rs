@@ -24,14 +24,14 @@ pub enum Chunk {
 
 /// The files of one stream.
 #[derive(Clone, Debug)]
-pub struct Segments {
+pub struct LogSegments {
     dir: PathBuf,
     stream: String,
 }
 
-impl Segments {
-    pub fn new(dir: impl Into<PathBuf>, stream: impl Into<String>) -> Segments {
-        Segments { dir: dir.into(), stream: stream.into() }
+impl LogSegments {
+    pub fn new(dir: impl Into<PathBuf>, stream: impl Into<String>) -> LogSegments {
+        LogSegments { dir: dir.into(), stream: stream.into() }
     }
 
     pub fn path(&self, index: u64) -> PathBuf {
@@ -66,7 +66,7 @@ impl Segments {
 /// Reads one stream from an offset on, across segments and gaps.
 #[derive(Debug)]
 pub struct LogReader {
-    segments: Segments,
+    segments: LogSegments,
     offset: u64,
     /// The segment being read. Kept open, so that it can be read to its end though it be rotated
     /// away meanwhile.
@@ -78,7 +78,7 @@ pub struct LogReader {
 impl LogReader {
     /// Nothing is touched yet: the stream need not exist.
     pub fn new(dir: impl Into<PathBuf>, stream: impl Into<String>, offset: u64) -> LogReader {
-        let segments = Segments::new(dir, stream);
+        let segments = LogSegments::new(dir, stream);
         LogReader { segments, offset, open: None, segment_bytes: None }
     }
 

@@ -25,10 +25,10 @@ const ANSWER_MAX: Duration = Duration::from_secs(30);
 /// hour; whoever types a command wants to know sooner.
 const PATIENCE_MS: &str = "8000";
 /// How long the door for administrators may take to open, and how many addresses of a host are tried.
-const DOOR_MAX: Duration = Duration::from_millis(500);
+const ADMIN_PROBE_MAX: Duration = Duration::from_millis(500);
 const ADDRESSES_MAX: usize = 4;
 /// After so long a person is told what is being waited for.
-const SILENCE: Duration = Duration::from_secs(2);
+const NOTICE_DELAY: Duration = Duration::from_secs(2);
 /// What to do where all stand by.
 const STANDBY: &str = "an administrator makes one active (`yarn rmadmin -getAllServiceState` tells), or wait for the failover to end";
 
@@ -125,7 +125,7 @@ impl Gateway {
         asked: impl Future<Output = Result<T, RpcError>>,
     ) -> Result<T, Report> {
         let mut asked = std::pin::pin!(asked);
-        let answer = match timeout(SILENCE, &mut asked).await {
+        let answer = match timeout(NOTICE_DELAY, &mut asked).await {
             Ok(answer) => answer,
             Err(_) => {
                 let addresses = self.addresses();
@@ -250,7 +250,7 @@ fn is_open(manager: &ResourceManager) -> bool {
     let admin = &manager.admin;
     let found = (admin.host.as_str(), admin.port).to_socket_addrs();
     let mut found = found.into_iter().flatten().take(ADDRESSES_MAX);
-    found.any(|at| TcpStream::connect_timeout(&at, DOOR_MAX).is_ok())
+    found.any(|at| TcpStream::connect_timeout(&at, ADMIN_PROBE_MAX).is_ok())
 }
 
 fn first_line(text: &str) -> &str {

@@ -1,8 +1,8 @@
 //! One job on a cluster, with copies of its files in a directory of ours, so that whoever shows jobs finds them where
 //! they are of a job on this machine.
 
-use super::{find::staging_of, gateway::Gateway, live::Turns, scratch::Scratch};
-use crate::jobs::{Ended, Far, Known, Seen};
+use super::{find::staging_of, gateway::Gateway, live::FollowPermits, scratch::Scratch};
+use crate::jobs::{JobHandle, RemoteEnd, RemoteJob, RemoteState};
 use std::{
     fs,
     path::PathBuf,
@@ -45,29 +45,29 @@ pub struct Mirror {
     /// Where they are.
     pub place: JobPlace,
     /// What was last seen of it.
-    pub far: Far,
+    pub remote: RemoteJob,
     /// Copies of them.
     pub dir: JobDir,
-    pub(super) turns: Turns,
+    pub(super) turns: FollowPermits,
     last: Mutex<Option<ApplicationReport>>,
     _scratch: Scratch,
 }
 
 /// What could be had of a job.
 #[derive(Debug)]
-pub enum Opened {
+pub enum JobAccess {
     /// All of it.
-    Whole(Box<Known>, Arc<Mirror>),
+    Whole(Box<JobHandle>, Arc<Mirror>),
     /// What the ResourceManager tells, and why that is all.
     Only(Box<ApplicationReport>, String),
 }
 
-impl Opened {
+impl JobAccess {
     /// The job of that application.
-    pub async fn of(gateway: &Gateway, report: ApplicationReport) -> Result<Opened, Report> {
+    pub async fn of(gateway: &Gateway, report: ApplicationReport) -> Result<JobAccess, Report> {
         let (hdfs, place) = match place(gateway, &report).await {
             Ok(found) => found,
-            Err(why) => return Ok(Opened::Only(Box::new(report), why)),
+            Err(why) => return Ok(JobAccess::Only(Box::new(report), why)),
         };
         let deadline = Instant::now() + READ_MAX;
         let read = |file: String| {
@@ -89,7 +89,7 @@ impl Opened {
         };
         let submitted = match submitted {
             Ok(submitted) => submitted,
-            Err(why) => return Ok(Opened::Only(Box::new(report), why)),
+            Err(why) => return Ok(JobAccess::Only(Box::new(report), why)),
         };
         let mirror = Mirror::new(gateway, report.id, hdfs, place)?;
         if let Ok(certificate) = certificate {
@@ -101,7 +101,7 @@ impl Opened {
         }
         mirror.note(report).await;
         let known = Box::new(mirror.known(submitted));
-        Ok(Opened::Whole(known, Arc::new(mirror)))
+        Ok(JobAccess::Whole(known, Arc::new(mirror)))
     }
 }
 
@@ -137,9 +137,9 @@ impl Mirror {
             id,
             hdfs,
             place,
-            far: Far::default(),
+            remote: RemoteJob::default(),
             dir,
-            turns: Turns::default(),
+            turns: FollowPermits::default(),
             last: Mutex::default(),
             _scratch: scratch,
         })
@@ -154,15 +154,15 @@ impl Mirror {
         submitted: Submitted,
         certificate: &str,
         token: &Token,
-    ) -> Result<(Known, Arc<Mirror>), Report> {
+    ) -> Result<(JobHandle, Arc<Mirror>), Report> {
         let mirror = Mirror::new(gateway, id, hdfs, place)?;
         mirror.keep(mirror.dir.certificate_file(), certificate.as_bytes())?;
         mirror.keep_private(mirror.dir.token_file(), token.as_str().as_bytes())?;
         Ok((mirror.known(submitted), Arc::new(mirror)))
     }
 
-    fn known(&self, submitted: Submitted) -> Known {
-        Known { dir: self.dir.clone(), submitted, far: Some(self.far.clone()) }
+    fn known(&self, submitted: Submitted) -> JobHandle {
+        JobHandle { dir: self.dir.clone(), submitted, remote: Some(self.remote.clone()) }
     }
 
     fn keep(&self, path: PathBuf, bytes: &[u8]) -> Result<(), Report> {
@@ -193,16 +193,18 @@ impl Mirror {
 
     async fn note(&self, report: ApplicationReport) {
         let seen = seen(&report);
-        if matches!(seen, Seen::Ended(_)) && !matches!(self.far.seen(), Seen::Ended(_)) {
+        if matches!(seen, RemoteState::Ended(_))
+            && !matches!(self.remote.seen(), RemoteState::Ended(_))
+        {
             // Whoever is told that it is over finds everything in its place.
-            self.bring_result().await;
+            self.copy_result().await;
         }
         *self.last.lock().unwrap_or_else(PoisonError::into_inner) = Some(report);
-        self.far.see(seen);
+        self.remote.see(seen);
     }
 
     /// Copies of what a job leaves at its end. What is not there, nobody has written.
-    async fn bring_result(&self) {
+    async fn copy_result(&self) {
         let deadline = Instant::now() + READ_MAX;
         let (events, result) = (self.place.events(), self.place.result());
         let (events, result) = tokio::join!(
@@ -221,11 +223,11 @@ impl Mirror {
     pub fn watch(self: &Arc<Self>) -> JoinHandle<()> {
         let mirror = self.clone();
         tokio::spawn(async move {
-            while !matches!(mirror.far.seen(), Seen::Ended(_)) {
+            while !matches!(mirror.remote.seen(), RemoteState::Ended(_)) {
                 // A ResourceManager that does not answer now may do so later; whoever follows is told elsewhere.
                 let _ = mirror.look().await;
                 sleep(LOOK_LEAST).await;
-                let _ = timeout(LOOK - LOOK_LEAST, mirror.far.nudged()).await;
+                let _ = timeout(LOOK - LOOK_LEAST, mirror.remote.nudged()).await;
             }
         })
     }
@@ -239,16 +241,16 @@ impl Mirror {
     }
 }
 
-fn seen(report: &ApplicationReport) -> Seen {
+fn seen(report: &ApplicationReport) -> RemoteState {
     match report.state {
         ApplicationState::Running if report.rpc_port > 0 => {
-            Seen::Live(format!("{}:{}", report.host, report.rpc_port))
+            RemoteState::Live(format!("{}:{}", report.host, report.rpc_port))
         }
-        state if state.is_over() => Seen::Ended(Ended {
+        state if state.is_over() => RemoteState::Ended(RemoteEnd {
             state: state_of(report),
             why: report.diagnostics.trim().to_owned(),
         }),
-        _ => Seen::Waiting(report.diagnostics.trim().to_owned()),
+        _ => RemoteState::Waiting(report.diagnostics.trim().to_owned()),
     }
 }
 

@@ -25,7 +25,7 @@ const WAIT: Duration = Duration::from_secs(15);
 /// The same where more streams are followed than may wait.
 const SHORT_WAIT: Duration = Duration::from_millis(200);
 /// After a failure, the next try.
-const AGAIN: Duration = Duration::from_millis(500);
+const RETRY_DELAY: Duration = Duration::from_millis(500);
 /// So often a master may not answer, and an agent not know of a file, before HDFS is looked at.
 const FAILURES_MAX: u32 = 20;
 const ABSENCES_MAX: u32 = 2;
@@ -38,14 +38,14 @@ const RECORD: &str = "exit.json";
 
 /// The turns of those who follow streams.
 #[derive(Debug)]
-pub struct Turns {
+pub struct FollowPermits {
     waiting: Semaphore,
     copying: Semaphore,
 }
 
-impl Default for Turns {
-    fn default() -> Turns {
-        Turns { waiting: Semaphore::new(WAITING_MAX), copying: Semaphore::new(COPYING_MAX) }
+impl Default for FollowPermits {
+    fn default() -> FollowPermits {
+        FollowPermits { waiting: Semaphore::new(WAITING_MAX), copying: Semaphore::new(COPYING_MAX) }
     }
 }
 
@@ -67,7 +67,7 @@ impl Mirror {
                 [one] => follow(one).await,
                 _ => drop(tokio::join!(follow("stdout"), follow("stderr"))),
             }
-            self.bring_rest(&task, attempt).await;
+            self.copy_remaining_logs(&task, attempt).await;
         }
         (task, attempt)
     }
@@ -110,12 +110,12 @@ impl Mirror {
                     None if absences >= ABSENCES_MAX => return,
                     None => {
                         absences += 1;
-                        sleep(AGAIN).await;
+                        sleep(RETRY_DELAY).await;
                     }
                 },
                 Err(_) => {
                     failures += 1;
-                    sleep(AGAIN).await;
+                    sleep(RETRY_DELAY).await;
                 }
             }
         }
@@ -138,7 +138,7 @@ impl Mirror {
 
     /// Copies what a live agent has of an attempt at this moment, or the last lines of it; false where there is no such
     /// agent.
-    pub(super) async fn bring_live(
+    pub(super) async fn copy_live_logs(
         &self,
         task: &TaskId,
         attempt: u32,
@@ -154,23 +154,23 @@ impl Mirror {
         let mut files: Vec<_> = found.files.iter().filter_map(numbered).collect();
         files.sort_unstable();
         for stream in files.chunk_by(|one, two| one.0 == two.0) {
-            let from = Live { mirror: self, task, attempt, master };
+            let from = LiveAttempt { mirror: self, task, attempt, master };
             let brought = match tail {
-                Some(lines) => from.bring_tail(stream, &dir, lines).await,
-                None => from.bring(stream, &dir).await,
+                Some(lines) => from.copy_tail(stream, &dir, lines).await,
+                None => from.download(stream, &dir).await,
             };
             match brought {
                 Ok(()) => {}
-                Err(Failed::Call(error)) => return Err(error),
+                Err(CopyError::Call(error)) => return Err(error),
                 // What cannot be kept here is not shown; there is room for the rest perhaps.
-                Err(Failed::Disk) => {}
+                Err(CopyError::Disk) => {}
             }
         }
         Ok(true)
     }
 
     /// What HDFS has beyond what was seen, once it has everything.
-    async fn bring_rest(&self, task: &TaskId, attempt: u32) {
+    async fn copy_remaining_logs(&self, task: &TaskId, attempt: u32) {
         let record = format!("{}/{RECORD}", self.place.attempt_logs(task, attempt));
         let end = Instant::now() + CARRIED_MAX;
         loop {
@@ -181,7 +181,7 @@ impl Mirror {
             let whole = matches!(there, Ok(Some(_)));
             if whole || Instant::now() > end {
                 // What could not be had now is had when the job is over.
-                let _ = self.bring_attempt(task, attempt, Writer::Gone, None).await;
+                let _ = self.copy_attempt(task, attempt, Writer::Gone, None).await;
                 return;
             }
             drop(turn);
@@ -191,30 +191,30 @@ impl Mirror {
 }
 
 /// A live agent's attempt, and the way there.
-struct Live<'a> {
+struct LiveAttempt<'a> {
     mirror: &'a Mirror,
     task: &'a TaskId,
     attempt: u32,
     master: &'a Client,
 }
 
-enum Failed {
+enum CopyError {
     Call(CallError),
     Disk,
 }
 
-impl From<io::Error> for Failed {
-    fn from(_: io::Error) -> Failed {
-        Failed::Disk
+impl From<io::Error> for CopyError {
+    fn from(_: io::Error) -> CopyError {
+        CopyError::Disk
     }
 }
 
 /// A segment of a stream: whose, the how manieth, and how long.
 type Segment = (&'static str, u64, u64);
 
-impl Live<'_> {
+impl LiveAttempt<'_> {
     /// All of a stream, as far as it is not there.
-    async fn bring(&self, stream: &[Segment], dir: &Path) -> Result<(), Failed> {
+    async fn download(&self, stream: &[Segment], dir: &Path) -> Result<(), CopyError> {
         fs::create_dir_all(dir)?;
         for (name, number, bytes) in stream {
             let file = format!("{name}.{number}");
@@ -234,7 +234,12 @@ impl Live<'_> {
     }
 
     /// Its last lines, and a hole before them.
-    async fn bring_tail(&self, stream: &[Segment], dir: &Path, lines: usize) -> Result<(), Failed> {
+    async fn copy_tail(
+        &self,
+        stream: &[Segment],
+        dir: &Path,
+        lines: usize,
+    ) -> Result<(), CopyError> {
         fs::create_dir_all(dir)?;
         let file = |(name, number, _): &Segment| format!("{name}.{number}");
         for segment in stream {
@@ -260,11 +265,11 @@ impl Live<'_> {
     }
 
     /// A piece of a file; nothing of one that was rotated away meanwhile.
-    async fn read(&self, file: &str, offset: u64) -> Result<Bytes, Failed> {
+    async fn read(&self, file: &str, offset: u64) -> Result<Bytes, CopyError> {
         let _turn = self.mirror.turns.waiting.acquire().await;
         let (task, wait) = (self.task, Duration::ZERO);
         let piece = live::read(self.master, task, self.attempt, file, offset, wait).await;
-        let piece = piece.map_err(Failed::Call)?;
+        let piece = piece.map_err(CopyError::Call)?;
         Ok(piece.map(|piece| piece.bytes).unwrap_or_default())
     }
 }

@@ -1,7 +1,7 @@
 //! Copies of what tasks have printed, from where their agents have carried it.
 
 use super::job::Mirror;
-use crate::jobs::Seen;
+use crate::jobs::RemoteState;
 use std::{
     fs::{self, OpenOptions},
     io::{self, Write},
@@ -23,7 +23,7 @@ const CALL_MAX: Duration = Duration::from_secs(30);
 /// Attempts that are copied side by side. Closing what a dead agent left open is mostly waiting.
 const SIDE_BY_SIDE: usize = 64;
 /// So long after a job's end its last agents may still be writing.
-const LAST_WORDS: Duration = Duration::from_secs(2);
+const FINAL_LOG_DELAY: Duration = Duration::from_secs(2);
 /// Read in one call.
 const PIECE_BYTES: usize = 4 << 20;
 /// Directories of roles, tasks and attempts that are looked into.
@@ -63,7 +63,7 @@ impl Mirror {
 
     /// Copies what is wanted, as far as it is not here: from live agents by way of `master`, and from HDFS. What cannot
     /// be had now is left out; a sentence says so.
-    pub async fn bring_logs(
+    pub async fn copy_logs(
         self: &Arc<Self>,
         wanted: &Wanted,
         master: Option<Arc<Client>>,
@@ -72,7 +72,7 @@ impl Mirror {
             Ok(attempts) => attempts,
             Err(error) => return vec![error.to_string()],
         };
-        let over = matches!(self.far.seen(), Seen::Ended(_));
+        let over = matches!(self.remote.seen(), RemoteState::Ended(_));
         let turns = Arc::new(Semaphore::new(SIDE_BY_SIDE));
         let mut copying = JoinSet::new();
         for (task, attempt, is_last) in attempts {
@@ -86,14 +86,14 @@ impl Mirror {
                     false => Writer::Lives,
                 };
                 if let (Some(master), Writer::Lives) = (master, writer) {
-                    match mirror.bring_live(&task, attempt, &master, tail).await {
+                    match mirror.copy_live_logs(&task, attempt, &master, tail).await {
                         Ok(true) => return Ok(()),
                         Ok(false) => writer = Writer::Gone,
                         // HDFS may have some of it all the same.
                         Err(_) => {}
                     }
                 }
-                mirror.bring_attempt(&task, attempt, writer, tail).await
+                mirror.copy_attempt(&task, attempt, writer, tail).await
             });
         }
         let mut failures = Vec::new();
@@ -155,7 +155,7 @@ impl Mirror {
 
     /// Copies the streams of one attempt, each segment after the other: readers take every segment but the newest
     /// for whole. Or the last lines of each.
-    pub(super) async fn bring_attempt(
+    pub(super) async fn copy_attempt(
         &self,
         task: &TaskId,
         attempt: u32,
@@ -185,14 +185,14 @@ impl Mirror {
         if let Some(lines) = tail {
             for stream in files.chunk_by(|a, b| a.0 == b.0) {
                 let segments: Vec<_> = stream.iter().map(|(_, _, entry)| entry.clone()).collect();
-                self.bring_tail(&segments, &here, lines, writer).await?;
+                self.copy_tail(&segments, &here, lines, writer).await?;
             }
             return Ok(());
         }
         for (_, _, entry) in files {
             let path = here.join(entry.name());
             let length = fs::metadata(&path).map_or(0, |about| about.len());
-            self.bring_file(&entry, &path, length, writer).await?;
+            self.copy_file(&entry, &path, length, writer).await?;
         }
         Ok(())
     }
@@ -209,7 +209,7 @@ impl Mirror {
         if writer == Writer::Lives || reader.length() >= entry.bytes {
             return Ok(reader);
         }
-        sleep(self.last_words()).await;
+        sleep(self.final_log_delay()).await;
         let deadline = Instant::now() + CALL_MAX;
         match self.hdfs.recover(&entry.url, deadline).await {
             Ok(()) => open().await,
@@ -219,16 +219,16 @@ impl Mirror {
     }
 
     /// How long agents of a job that is over may still have something to say.
-    fn last_words(&self) -> Duration {
+    fn final_log_delay(&self) -> Duration {
         let ended = self.last().map_or(0, |report| report.finish_time);
         let ended = Duration::from_millis(u64::try_from(ended).unwrap_or(0));
         let now = SystemTime::now().duration_since(UNIX_EPOCH);
-        let until = (ended + LAST_WORDS).saturating_sub(now.unwrap_or_default());
-        until.min(LAST_WORDS)
+        let until = (ended + FINAL_LOG_DELAY).saturating_sub(now.unwrap_or_default());
+        until.min(FINAL_LOG_DELAY)
     }
 
     /// Copies a file from where the copy ends.
-    async fn bring_file(
+    async fn copy_file(
         &self,
         entry: &Entry,
         path: &Path,

@@ -19,7 +19,7 @@ mod tail;
 
 pub use find::{find, list, newest, staging_of, tasks_of};
 pub use gateway::{Gateway, configuration, missing, named_directory};
-pub use job::{Mirror, Opened, state_of};
+pub use job::{JobAccess, Mirror, state_of};
 pub use logs::Wanted;
 pub use submission::{KIND, submission};
-pub use tokens::{Papers, TRACKING_SECRET, papers, tracking_secret};
+pub use tokens::{SubmitCredentials, TRACKING_SECRET, submit_credentials, tracking_secret};

@@ -1,6 +1,6 @@
 //! What a ResourceManager is given to start a job's master.
 
-use super::tokens::Papers;
+use super::tokens::SubmitCredentials;
 use crate::jobs::local_resource;
 use std::{collections::BTreeMap, time::Duration};
 use yarn_native::{
@@ -35,7 +35,7 @@ pub fn submission(
     spec: &JobSpec,
     staged: &Staged,
     own: &BTreeMap<String, Content>,
-    papers: &Papers,
+    submit_credentials: &SubmitCredentials,
     user: Option<&str>,
 ) -> Result<Submission, Report> {
     let on = &spec.cluster_options;
@@ -48,9 +48,9 @@ pub fn submission(
     if let Some(user) = user {
         launch.environment.insert("HADOOP_USER_NAME".into(), user.to_owned());
     }
-    let credentials = papers.credentials.to_bytes(Format::Writable).to_vec();
+    let credentials = submit_credentials.credentials.to_bytes(Format::Writable).to_vec();
     launch.credentials = Some(credentials.into());
-    launch.credentials_conf = papers.renewal.clone();
+    launch.credentials_conf = submit_credentials.renewal.clone();
     for (access, list) in [(Access::View, &on.viewers), (Access::Modify, &on.modifiers)] {
         if let Some(list) = list {
             launch.access.insert(access, list.clone());

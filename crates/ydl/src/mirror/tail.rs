@@ -25,7 +25,7 @@ pub(super) const TAIL_BYTES_MAX: u64 = 64 << 20;
 impl Mirror {
     /// Copies the end of a stream whose segments these are, in order: the last `lines` lines and the end of the one
     /// before.
-    pub(super) async fn bring_tail(
+    pub(super) async fn copy_tail(
         &self,
         segments: &[Entry],
         here: &Path,

@@ -26,7 +26,7 @@ const KEYTAB_BYTES_MAX: u64 = 1 << 20;
 
 /// What a job's masters and clients prove themselves with.
 #[derive(Debug)]
-pub struct Papers {
+pub struct SubmitCredentials {
     /// For the master's container.
     pub credentials: Credentials,
     /// With which the ResourceManager finds the servers that renew the tokens, in Hadoop's form.
@@ -40,7 +40,11 @@ pub struct Papers {
 }
 
 /// Makes a job's secret and certificate, and fetches the tokens that its master needs.
-pub async fn papers(gateway: &Gateway, spec: &JobSpec, staging: &str) -> Result<Papers, Report> {
+pub async fn submit_credentials(
+    gateway: &Gateway,
+    spec: &JobSpec,
+    staging: &str,
+) -> Result<SubmitCredentials, Report> {
     let secret =
         Secret::random().ok_or_else(|| Report::trouble("the system gives no random bytes"))?;
     let identity = tls::Identity::generate().map_err(|e| Report::trouble(e.to_string()))?;
@@ -68,7 +72,7 @@ pub async fn papers(gateway: &Gateway, spec: &JobSpec, staging: &str) -> Result<
     }
     credentials.set_secret(secret::CREDENTIAL, secret.to_hex().into_bytes());
     credentials.set_secret(tls::CREDENTIAL, identity.to_pem().into_bytes());
-    Ok(Papers {
+    Ok(SubmitCredentials {
         credentials,
         renewal,
         certificate: identity.certificate_pem(),

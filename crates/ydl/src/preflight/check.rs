@@ -1,8 +1,9 @@
 //! From a job and a cluster to complaints.
 
 use super::{
-    has::{Amount, Constraints, Has, Node, Queue},
-    images, queue, room, sizes,
+    capacity,
+    cluster::{Amount, ClusterInfo, Constraints, Node, Queue},
+    images, queue, sizes,
 };
 use std::{collections::BTreeMap, fmt};
 use ydl_core::{
@@ -12,7 +13,7 @@ use ydl_core::{
 
 /// Something the cluster cannot do.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Complaint {
+pub struct Problem {
     /// One sentence, with the number asked and the number there.
     pub what: String,
     /// What to do about it.
@@ -23,14 +24,14 @@ pub struct Complaint {
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Findings {
     /// Why the job cannot run; none if it can.
-    pub refusals: Vec<Complaint>,
+    pub refusals: Vec<Problem>,
     /// What is worth knowing all the same.
     pub notes: Vec<String>,
 }
 
 impl Findings {
     pub(super) fn refuse(&mut self, what: impl Into<String>, hint: impl Into<String>) {
-        self.refusals.push(Complaint { what: what.into(), hint: hint.into() });
+        self.refusals.push(Problem { what: what.into(), hint: hint.into() });
     }
 
     pub(super) fn note(&mut self, what: impl Into<String>) {
@@ -40,7 +41,7 @@ impl Findings {
 
 impl fmt::Display for Findings {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        for (n, Complaint { what, hint }) in self.refusals.iter().enumerate() {
+        for (n, Problem { what, hint }) in self.refusals.iter().enumerate() {
             let before = if n > 0 { "\n\n" } else { "" };
             write!(f, "{before}error: {what}")?;
             if !hint.is_empty() {
@@ -53,7 +54,7 @@ impl fmt::Display for Findings {
 
 /// Containers that are alike: those of a role, or the master's.
 #[derive(Debug)]
-pub(super) struct Want<'a> {
+pub(super) struct ContainerGroup<'a> {
     /// As a sentence names it: `role `worker``.
     pub who: String,
     /// Where in the job file it is: `roles.worker`.
@@ -69,9 +70,9 @@ pub(super) struct Want<'a> {
     pub is_master: bool,
 }
 
-impl Want<'_> {
+impl ContainerGroup<'_> {
     /// Whether the node could be one of its own.
-    pub fn takes(&self, node: &Node, has: &Has) -> bool {
+    pub fn takes(&self, node: &Node, has: &ClusterInfo) -> bool {
         let label = node.label == self.label
             // Nodes of a label that is not exclusive are lent to asks without one.
             || self.label.is_empty()
@@ -96,7 +97,7 @@ fn whole_attribute(name: &str) -> String {
 }
 
 /// Everything that keeps the job from running there, and what else is worth knowing.
-pub fn check(spec: &JobSpec, has: &Has) -> Findings {
+pub fn check(spec: &JobSpec, has: &ClusterInfo) -> Findings {
     let mut found = Findings::default();
     let queue = queue::check(spec, has, &mut found);
     attempts(spec, has, &mut found);
@@ -122,14 +123,19 @@ pub fn check(spec: &JobSpec, has: &Has) -> Findings {
 
 /// Whether everything has a place. What is too much only because memory is given in steps is no reason to refuse: the
 /// step is from the configuration here, and the ResourceManager's may say otherwise.
-fn places(mut wants: Vec<Want>, queue: Option<&Queue>, has: &Has, found: &mut Findings) {
+fn places(
+    mut wants: Vec<ContainerGroup>,
+    queue: Option<&Queue>,
+    has: &ClusterInfo,
+    found: &mut Findings,
+) {
     let before = found.refusals.clone();
-    let placed = |wants: &[Want]| {
+    let placed = |wants: &[ContainerGroup]| {
         // What was found before decides how much of the rest is worth saying.
         let (refusals, notes) = (before.clone(), Vec::new());
         let mut found = Findings { refusals, notes };
         sizes::largest(wants, has, &mut found);
-        room::check(wants, queue, has, &mut found);
+        capacity::check(wants, queue, has, &mut found);
         found.refusals.drain(..before.len());
         found
     };
@@ -155,7 +161,7 @@ fn places(mut wants: Vec<Want>, queue: Option<&Queue>, has: &Has, found: &mut Fi
 }
 
 /// A master that fails more often than the cluster lets it is not started again, whatever the job says.
-fn attempts(spec: &JobSpec, has: &Has, found: &mut Findings) {
+fn attempts(spec: &JobSpec, has: &ClusterInfo, found: &mut Findings) {
     let asked = spec.cluster_options.master.attempts;
     if let Some(most) = has.attempts_max.filter(|most| *most < asked) {
         found.note(format!(
@@ -166,7 +172,7 @@ fn attempts(spec: &JobSpec, has: &Has, found: &mut Findings) {
 }
 
 /// All containers of the job, the master's first.
-fn wants<'a>(spec: &'a JobSpec, queue: Option<&Queue>) -> Vec<Want<'a>> {
+fn wants<'a>(spec: &'a JobSpec, queue: Option<&Queue>) -> Vec<ContainerGroup<'a>> {
     let on = &spec.cluster_options;
     let usual = queue.and_then(|queue| queue.label.clone());
     let label = |own: &Option<String>, key: &str| {
@@ -178,7 +184,7 @@ fn wants<'a>(spec: &'a JobSpec, queue: Option<&Queue>) -> Vec<Want<'a>> {
         (label.unwrap_or_default(), key)
     };
     let (master_label, master_key) = label(&on.master.node_label, "master");
-    let master = Want {
+    let master = ContainerGroup {
         who: "the master".into(),
         key: "master".into(),
         count: 1,
@@ -197,7 +203,7 @@ fn wants<'a>(spec: &'a JobSpec, queue: Option<&Queue>) -> Vec<Want<'a>> {
     let roles = spec.roles.iter().map(|role| {
         let key = format!("roles.{}", role.name);
         let (label, label_key) = label(&role.placement.node_label, &key);
-        Want {
+        ContainerGroup {
             who: format!("role `{}`", role.name),
             key,
             count: u64::from(role.min_instances()),
@@ -212,7 +218,7 @@ fn wants<'a>(spec: &'a JobSpec, queue: Option<&Queue>) -> Vec<Want<'a>> {
     std::iter::once(master).chain(roles).collect()
 }
 
-fn constraints(spec: &JobSpec, has: &Has, found: &mut Findings) {
+fn constraints(spec: &JobSpec, has: &ClusterInfo, found: &mut Findings) {
     for role in &spec.roles {
         let placement = &role.placement;
         let asks = match (placement.max_per_node, placement.attributes.is_empty()) {
@@ -241,7 +247,7 @@ fn constraints(spec: &JobSpec, has: &Has, found: &mut Findings) {
 }
 
 /// Nodes and racks that tasks would best run on, and that are not there.
-fn wishes(spec: &JobSpec, has: &Has, found: &mut Findings) {
+fn wishes(spec: &JobSpec, has: &ClusterInfo, found: &mut Findings) {
     for role in &spec.roles {
         let missing = |names: &[String], there: &dyn Fn(&Node) -> &str| -> Vec<String> {
             let absent = |name: &&String| !has.nodes.iter().any(|node| there(node) == *name);

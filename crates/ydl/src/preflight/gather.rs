@@ -1,6 +1,6 @@
 //! Asking a ResourceManager what its cluster has.
 
-use super::has::{Amount, Constraints, Has, Label, Node, Queue, Share};
+use super::cluster::{Amount, ClusterInfo, Constraints, Label, Node, Queue, Share};
 use std::collections::{BTreeMap, BTreeSet};
 use tokio::time::Instant;
 use yarn_native::{
@@ -23,7 +23,7 @@ pub async fn gather(
     config: &Config,
     user: &str,
     deadline: Instant,
-) -> Result<Has, RpcError> {
+) -> Result<ClusterInfo, RpcError> {
     let (queues, permissions, nodes, labels, kinds, attributes) = tokio::try_join!(
         client.queues(deadline),
         client.queue_permissions(deadline),
@@ -41,7 +41,7 @@ pub async fn gather(
         let names = names.filter(|name| name != "memory-mb" && name != "vcores");
         names.collect()
     });
-    Ok(Has {
+    Ok(ClusterInfo {
         user: user.to_owned(),
         queues: all,
         nodes: nodes.iter().filter(|node| may_work(node)).map(node).collect(),

@@ -2,14 +2,14 @@
 
 use super::{
     check::Findings,
-    has::{Constraints, Has},
+    cluster::{ClusterInfo, Constraints},
 };
 use std::collections::BTreeSet;
 use ydl_core::{JobSpec, spec::Runtime};
 
 const ALLOWED: &str = "yarn.nodemanager.runtime.linux.allowed-runtimes";
 
-pub(super) fn check(spec: &JobSpec, has: &Has, found: &mut Findings) {
+pub(super) fn check(spec: &JobSpec, has: &ClusterInfo, found: &mut Findings) {
     let mut runtimes = BTreeSet::new();
     for (role, image) in spec.images() {
         let key = match role.environment.is_some() {

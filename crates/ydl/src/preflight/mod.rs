@@ -3,16 +3,16 @@
 //! * `has`: what a cluster has, as plain values. * `gather`: asking a ResourceManager for it.
 //! * `check`: from a job and a cluster to complaints; pure. * `images`, `queue`, `sizes`, `room`: its parts.
 
-mod has;
+mod cluster;
 
 mod gather;
 
+mod capacity;
 mod check;
 mod images;
 mod queue;
-mod room;
 mod sizes;
 
-pub use check::{Complaint, Findings, check};
+pub use check::{Findings, Problem, check};
+pub use cluster::{Amount, ClusterInfo, Constraints, Label, Node, Queue, Share};
 pub use gather::gather;
-pub use has::{Amount, Constraints, Has, Label, Node, Queue, Share};

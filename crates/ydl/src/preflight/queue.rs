@@ -1,8 +1,8 @@
 //! The job's queue, and the labels it may use.
 
 use super::{
-    check::{Findings, Want},
-    has::{Has, Queue},
+    check::{ContainerGroup, Findings},
+    cluster::{ClusterInfo, Queue},
 };
 use std::collections::BTreeSet;
 use ydl_core::JobSpec;
@@ -13,7 +13,7 @@ const USUAL: &str = "default";
 const NAMED_MAX: usize = 8;
 
 /// The queue of the job, if it exists; or the one that may make it, whose limits hold for it, too.
-pub fn check<'a>(spec: &JobSpec, has: &'a Has, found: &mut Findings) -> Option<&'a Queue> {
+pub fn check<'a>(spec: &JobSpec, has: &'a ClusterInfo, found: &mut Findings) -> Option<&'a Queue> {
     let name = spec.cluster_options.queue.as_deref().unwrap_or(USUAL);
     let Some(queue) = find(name, has) else {
         if let Some(above) = above(name, has) {
@@ -53,7 +53,7 @@ pub fn check<'a>(spec: &JobSpec, has: &'a Has, found: &mut Findings) -> Option<&
 }
 
 /// By its whole path, or by its own name where only one has it.
-fn find<'a>(name: &str, has: &'a Has) -> Option<&'a Queue> {
+fn find<'a>(name: &str, has: &'a ClusterInfo) -> Option<&'a Queue> {
     let path = match name.starts_with("root.") || name == "root" {
         true => name.to_owned(),
         false => format!("root.{name}"),
@@ -64,13 +64,13 @@ fn find<'a>(name: &str, has: &'a Has) -> Option<&'a Queue> {
 
 /// The queue below which a queue of that name would be. No ResourceManager tells whether it makes queues by itself, and
 /// one that does and has made none yet looks like any other.
-fn above<'a>(name: &str, has: &'a Has) -> Option<&'a Queue> {
+fn above<'a>(name: &str, has: &'a ClusterInfo) -> Option<&'a Queue> {
     let (above, own) = name.rsplit_once('.')?;
     find(above, has).filter(|queue| !own.is_empty() && queue.state == "RUNNING")
 }
 
 /// The queues that would take this user's job.
-fn open(has: &Has) -> String {
+fn open(has: &ClusterInfo) -> String {
     let open = has.queues.iter().filter(|queue| {
         queue.is_leaf() && queue.state == "RUNNING" && queue.open_to_user != Some(false)
     });
@@ -88,7 +88,7 @@ fn list<'a>(names: impl IntoIterator<Item = &'a str>) -> String {
 }
 
 /// Whether each label exists, and whether the queue may use it.
-pub fn labels(wants: &[Want], queue: &Queue, has: &Has, found: &mut Findings) {
+pub fn labels(wants: &[ContainerGroup], queue: &Queue, has: &ClusterInfo, found: &mut Findings) {
     let mut told = BTreeSet::new();
     for want in wants.iter().filter(|want| !want.label.is_empty()) {
         // One label of the whole job is one mistake.

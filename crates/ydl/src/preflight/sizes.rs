@@ -1,18 +1,18 @@
 //! What is counted, and how large one container may be.
 
 use super::{
-    check::{Findings, Want},
-    has::{Amount, Has, Node},
+    check::{ContainerGroup, Findings},
+    cluster::{Amount, ClusterInfo, Node},
 };
 use ydl_core::spec::Memory;
 
 /// Whether everything asked for is something the cluster counts.
-pub fn kinds(wants: &[Want], has: &Has, found: &mut Findings) {
+pub fn kinds(wants: &[ContainerGroup], has: &ClusterInfo, found: &mut Findings) {
     for want in wants {
         for (name, count) in &want.each.others {
             let who = &want.who;
             let key = match name.as_str() {
-                super::has::GPU => format!("{}.gpus", want.key),
+                super::cluster::GPU => format!("{}.gpus", want.key),
                 _ => format!("{}.resources", want.key),
             };
             match &has.kinds {
@@ -37,14 +37,14 @@ pub fn kinds(wants: &[Want], has: &Has, found: &mut Findings) {
 }
 
 /// Whether the cluster counts everything in it.
-pub fn are_counted(each: &Amount, has: &Has) -> bool {
+pub fn are_counted(each: &Amount, has: &ClusterInfo) -> bool {
     let kinds = has.kinds.as_deref().unwrap_or_default();
     each.others.keys().all(|name| kinds.contains(name))
 }
 
 /// No container may be larger than the largest of its nodes, nor than the scheduler's largest. The nodes go first: a
 /// ResourceManager gives as its own largest what its largest node has, which no administrator can raise.
-pub fn largest(wants: &[Want], has: &Has, found: &mut Findings) {
+pub fn largest(wants: &[ContainerGroup], has: &ClusterInfo, found: &mut Findings) {
     for want in wants {
         let (who, key) = (&want.who, &want.key);
         if !fits_a_node(want, has, found) {
@@ -62,7 +62,7 @@ pub fn largest(wants: &[Want], has: &Has, found: &mut Findings) {
 }
 
 /// Whether there is a node that could hold one of them, or no node at all, which is said elsewhere.
-fn fits_a_node(want: &Want, has: &Has, found: &mut Findings) -> bool {
+fn fits_a_node(want: &ContainerGroup, has: &ClusterInfo, found: &mut Findings) -> bool {
     let (who, key) = (&want.who, &want.key);
     let nodes: Vec<_> = has.nodes.iter().filter(|node| want.takes(node, has)).collect();
     let holds = |node: &&Node| node.all.holds(&want.each, true) > 0;
@@ -78,7 +78,7 @@ fn fits_a_node(want: &Want, has: &Has, found: &mut Findings) -> bool {
             *there = (*there).max(*count);
         }
     }
-    let places = super::room::places(nodes.len(), &want.label);
+    let places = super::capacity::places(nodes.len(), &want.label);
     match exceeds(&want.each, &most) {
         Some((thing, asked, there)) => found.refuse(
             format!(
@@ -110,7 +110,7 @@ fn exceeds(each: &Amount, largest: &Amount) -> Option<(String, String, String)> 
     let over = each.others.iter().find(|(name, count)| **count > largest.other(name));
     over.map(|(name, count)| {
         let key = match name.as_str() {
-            super::has::GPU => "gpus",
+            super::cluster::GPU => "gpus",
             _ => "resources",
         };
         let there = largest.other(name).to_string();

@@ -1,6 +1,6 @@
 //! What programs report, in a cell of a table and summed up by role.
 
-use super::words::clean;
+use super::format::clean;
 use std::collections::BTreeMap;
 use ydl_proto::messages::{JobSnapshot, Metric};
 

@@ -1,6 +1,6 @@
 //! Columns that line up.
 
-use super::words::clean;
+use super::format::clean;
 
 /// A cell: what it says, and how it looks.
 #[derive(Clone, Debug, Default)]

@@ -1,10 +1,10 @@
 //! A job's tasks as a table: whole for `status`, a few lines for the live one.
 
 use super::{
+    format::{clean, counted_bytes, seconds},
     metrics,
     paint::Paint,
     table::{Cell, table},
-    words::{clean, counted_bytes, seconds},
 };
 use ydl_core::{
     spec::Range,

@@ -4,7 +4,7 @@
 //! meanwhile wait; see `send`. A cleaner that died leaves the file behind: after a while nobody waits for it any more,
 //! and the next one takes it over.
 
-use super::place::Place;
+use super::staging_dir::Place;
 use std::{
     collections::BTreeSet,
     time::{Duration, SystemTime, UNIX_EPOCH},
@@ -57,7 +57,7 @@ fn short(hash: &str) -> &str {
 
 /// What was removed.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Cleaned {
+pub struct CleanupStats {
     /// Shared files, given-up uploads among them.
     pub contents: u64,
     /// Directories of jobs.
@@ -85,7 +85,7 @@ pub async fn clean(
     age: Duration,
     is_running: impl Fn(&str) -> bool,
     deadline: Instant,
-) -> Result<Option<Cleaned>, Report> {
+) -> Result<Option<CleanupStats>, Report> {
     let deadline = deadline.min(Instant::now() + CLEANING_MAX);
     let Some(lock) = lock(place, deadline).await? else {
         return Ok(None);
@@ -165,13 +165,13 @@ async fn sweep(
     is_running: impl Fn(&str) -> bool,
     lock: &Lock,
     deadline: Instant,
-) -> Result<Cleaned, HdfsError> {
+) -> Result<CleanupStats, HdfsError> {
     let (hdfs, layout) = (&place.hdfs, &place.layout);
     let older = |entry: &Entry, than: Duration| {
         lock.made_ms.saturating_sub(entry.modified_ms) > than.as_millis() as u64
     };
     let began = SystemTime::now();
-    let mut cleaned = Cleaned::default();
+    let mut cleaned = CleanupStats::default();
     let mut used = BTreeSet::new();
     let mut entries = hdfs.list(&layout.jobs(), deadline).await?.into_iter();
     let mut looking = JoinSet::new();

@@ -1,6 +1,6 @@
 //! The files of one job alone.
 
-use super::place::Place;
+use super::staging_dir::Place;
 use bytes::Bytes;
 use std::{collections::BTreeMap, fmt};
 use tokio::time::Instant;
@@ -31,7 +31,7 @@ pub struct JobFiles<'a> {
 
 impl JobFiles<'_> {
     /// What every container needs of them, as far as it may travel among credentials; if not, they are fetched.
-    pub fn luggage(&self) -> Result<Option<Vec<u8>>, Report> {
+    pub fn inline_files(&self) -> Result<Option<Vec<u8>>, Report> {
         let text = |bytes: Vec<u8>| {
             let text = String::from_utf8(bytes);
             text.map_err(|_| Report::trouble("JSON that is not text"))
@@ -68,7 +68,7 @@ pub async fn write_job(
     let on_cluster = &files.submitted.spec.cluster_options;
     let read = |list: &Option<String>| list.as_deref().map(Grant::parse).unwrap_or_default();
     let (viewers, modifiers) = (read(&on_cluster.viewers), read(&on_cluster.modifiers));
-    let let_in = let_in(place, &job, &viewers, &modifiers, deadline).await;
+    let grant_access = grant_access(place, &job, &viewers, &modifiers, deadline).await;
     let submitted = json(files.submitted)?;
     let hadoop = json(&pairs(files.config))?;
     // Apart from each other's: five such calls in one future are more than a small stack takes.
@@ -96,11 +96,11 @@ pub async fn write_job(
         written?;
     }
     let mut notes = Vec::new();
-    let let_in = match let_in {
-        Ok(()) => give_tokens(hdfs, &job, &files, &viewers, &modifiers, deadline).await,
+    let grant_access = match grant_access {
+        Ok(()) => write_tokens(hdfs, &job, &files, &viewers, &modifiers, deadline).await,
         Err(error) => Err(error),
     };
-    match let_in {
+    match grant_access {
         Ok(()) => {}
         Err(error) if matches!(error.kind, Kind::Unreachable | Kind::NoProof) => {
             return Err(error.into());
@@ -114,7 +114,7 @@ pub async fn write_job(
 }
 
 /// Those who may change the job get its owner's token, those who may look one of their own.
-async fn give_tokens(
+async fn write_tokens(
     hdfs: &Hdfs,
     job: &JobPlace,
     files: &JobFiles<'_>,
@@ -131,7 +131,7 @@ async fn give_tokens(
     hdfs.allow_reading_file(&job.token(), modifiers, deadline).await
 }
 
-async fn let_in(
+async fn grant_access(
     place: &Place,
     job: &JobPlace,
     viewers: &[Grant],

@@ -13,16 +13,16 @@
 //! * `clean`: what no job uses any more goes, and submitting never races with it.
 
 mod clean;
+mod hash_cache;
 mod job;
-mod look;
 mod need;
-mod place;
-mod remembered;
-mod send;
+mod plan;
 mod source;
+mod staging_dir;
+mod upload;
 
-pub use clean::{AGE, Cleaned, clean, give_up, is_due};
+pub use clean::{AGE, CleanupStats, clean, give_up, is_due};
 pub use job::{JobFiles, carried, write_job};
-pub use look::{Looked, Request, look};
-pub use place::Place;
-pub use send::{Progress, Upload, stage};
+pub use plan::{StageRequest, StagingPlan, look};
+pub use staging_dir::Place;
+pub use upload::{Progress, Upload, stage};

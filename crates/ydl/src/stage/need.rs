@@ -1,6 +1,6 @@
 //! What a job needs: on this machine, to be sent, or in HDFS already.
 
-use super::{look::Request, source::Source};
+use super::{plan::StageRequest, source::Source};
 use std::{
     collections::BTreeMap,
     path::{Path, PathBuf},
@@ -104,7 +104,7 @@ fn archive(path: &str) -> Result<&'static str, Report> {
 
 /// What is in HDFS already: it is looked at and stays where it is.
 pub(super) async fn remote(
-    request: &Request<'_>,
+    request: &StageRequest<'_>,
     deadline: Instant,
 ) -> Result<Vec<(Purpose, Content)>, Report> {
     let spec = request.spec;

@@ -1,6 +1,6 @@
 //! What is sent: a file, or a directory packed.
 
-use super::remembered::{hashes, recall, remember};
+use super::hash_cache::{hashes, recall, remember};
 use ring::digest::{Context, SHA256};
 use std::{
     fs,

@@ -7,7 +7,7 @@ use std::{fs, process::Command};
 #[test]
 fn every_door_has_help_and_none_is_missing_from_the_list() {
     let desk = Desk::new();
-    for door in ydl::doors::all() {
+    for door in ydl::compat::all() {
         for name in door.names {
             let help = desk.said(&[name, "--help"]);
             assert!(help.contains(&format!("Usage: {name} ")), "{help}");

@@ -5,14 +5,14 @@ use ydl_os::{reason, report::Report};
 
 /// Those signals. From the moment this exists they no longer end this one.
 #[derive(Debug)]
-pub struct Signals {
+pub struct InterruptSignals {
     interrupts: Signal,
     terminations: Signal,
 }
 
-impl Signals {
-    pub fn listen() -> Result<Signals, Report> {
-        Ok(Signals {
+impl InterruptSignals {
+    pub fn listen() -> Result<InterruptSignals, Report> {
+        Ok(InterruptSignals {
             interrupts: listen(SignalKind::interrupt())?,
             terminations: listen(SignalKind::terminate())?,
         })

@@ -1,0 +1,125 @@
+//! Why a job ended that has left no result: what YARN says of its master's containers, understood.
+
+use crate::backend::yarn::exec_failure_reason;
+
+/// A cause in one sentence, and what to do about it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Diagnosis {
+    pub what: String,
+    pub hint: String,
+}
+
+/// The cause, where YARN's words have one that is known.
+pub fn diagnose(words: &str) -> Option<Diagnosis> {
+    let found = |what: String, hint: &str| {
+        let hint = hint.to_owned();
+        Some(Diagnosis { what, hint })
+    };
+    let line = |mark: &str| words.lines().find(|line| line.contains(mark));
+    if let Some(why) = exec_failure_reason(words) {
+        return found(
+            format!("the node of its master cannot execute `ydl`: {why}"),
+            "`uname -m` tells a machine's kind of processor; an administrator can tell how the nodes' `yarn.nodemanager.local-dirs` are mounted",
+        );
+    }
+    if let Some(said) = line("File does not exist: ") {
+        let file = after(said, "File does not exist: ");
+        return found(
+            format!("its master's node could not fetch `{file}`: there is no such file any more"),
+            "somebody has deleted it; submit the job again",
+        );
+    }
+    if let Some(said) = line(" changed on src filesystem") {
+        let file = said.split(" changed on src filesystem").next();
+        let file = file.and_then(|before| before.split_whitespace().next_back());
+        return found(
+            format!(
+                "its master's node could not fetch `{}`: it was changed after the job was submitted",
+                file.unwrap_or_default()
+            ),
+            "submit the job again",
+        );
+    }
+    if let Some(said) = line("Current usage: ") {
+        let usage = after_words(said, "Current usage: ");
+        let usage = usage.split(" Killing").next().unwrap_or(usage);
+        return found(
+            format!("its master was killed for its memory: {}", usage.trim_end_matches('.')),
+            "raise `master.memory`",
+        );
+    }
+    if line("ApplicationMaster for attempt").is_some_and(|said| said.contains(" timed out")) {
+        return found(
+            "its master was started and then not heard of for too long".to_owned(),
+            "its node may have too much to do, or not reach the ResourceManager",
+        );
+    }
+    if line("No space left on device").is_some() {
+        return found(
+            "the disk of its master's node is full".to_owned(),
+            "submit the job again, or tell the cluster's administrator",
+        );
+    }
+    None
+}
+
+/// The word after a mark.
+fn after<'a>(line: &'a str, mark: &str) -> &'a str {
+    let rest = after_words(line, mark);
+    rest.split_whitespace().next().unwrap_or_default()
+}
+
+/// All after a mark.
+fn after_words<'a>(line: &'a str, mark: &str) -> &'a str {
+    line.split_once(mark).map_or("", |(_, rest)| rest)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn what(words: &str) -> Option<String> {
+        diagnose(words).map(|found| found.what)
+    }
+
+    #[test]
+    fn what_yarn_says_of_a_master_is_understood() {
+        let exec = "Application application_1_0001 failed 2 times due to AM Container for appattempt_1_0001_000002 exited with  exitCode: 126\n\
+            Failing this attempt.Diagnostics: [2026-11-16 00:20:11.101]Exception from container-launch.\n\
+            [2026-11-16 00:20:11.103]Container exited with a non-zero exit code 126. Error file: prelaunch.err.\n\
+            Last 4096 bytes of master.stderr :\n/bin/bash: line 1: /nm/ydl: cannot execute binary file: Exec format error\n";
+        assert_eq!(
+            what(exec).as_deref(),
+            Some(
+                "the node of its master cannot execute `ydl`: it is made for another kind of processor"
+            )
+        );
+        let gone = "Failing this attempt.Diagnostics: [2026-11-16 00:20:11.101]File does not exist: hdfs://nn:8020/user/a/.ydl/content/1.file\n\
+            java.io.FileNotFoundException: File does not exist: hdfs://nn:8020/user/a/.ydl/content/1.file\n\tat x";
+        assert_eq!(
+            what(gone).as_deref(),
+            Some(
+                "its master's node could not fetch `hdfs://nn:8020/user/a/.ydl/content/1.file`: there is no such file any more"
+            )
+        );
+        let memory = "[2026-11-16 00:20:11.101]Container [pid=1,containerID=c] is running 10B beyond the 'PHYSICAL' memory limit. \
+            Current usage: 200.1 MB of 128 MB physical memory used; 2.3 GB of 268.8 MB virtual memory used. Killing container.";
+        assert_eq!(
+            what(memory).as_deref(),
+            Some(
+                "its master was killed for its memory: 200.1 MB of 128 MB physical memory used; 2.3 GB of 268.8 MB virtual memory used"
+            )
+        );
+        let late = "Application application_1_0001 failed 2 times due to ApplicationMaster for attempt \
+            appattempt_1_0001_000002 timed out. Failing the application.";
+        assert_eq!(
+            what(late).as_deref(),
+            Some("its master was started and then not heard of for too long")
+        );
+        assert_eq!(what("Application a was killed by user root at 127.0.0.1"), None);
+        for odd in ["", "File does not exist: ", "Current usage: ", " changed on src filesystem"] {
+            // Whatever it says, it must not break whoever reads it.
+            let _ = diagnose(odd);
+        }
+    }
+}

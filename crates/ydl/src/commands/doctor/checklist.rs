@@ -1,0 +1,190 @@
+//! What was found, a line a check, told as it comes.
+
+use crate::{
+    cli::GlobalArgs,
+    show::{self, Paint, clean},
+};
+use serde_json::{Value, json};
+use std::{io, time::Duration};
+use tokio::time::Instant;
+use ydl_os::report::{Exit, Report};
+
+/// The widest name of a check.
+const NAME_WIDTH: usize = 15;
+/// The widest word for how a check ended.
+const STATE_WIDTH: usize = 7;
+
+/// How a check ended.
+#[derive(Clone, Debug)]
+enum CheckState {
+    Ok,
+    Warning,
+    Wrong,
+    /// It could not be made.
+    Skipped {
+        because: &'static str,
+    },
+}
+
+impl CheckState {
+    fn word(&self) -> &'static str {
+        match self {
+            CheckState::Ok => "ok",
+            CheckState::Warning => "warning",
+            CheckState::Wrong => "wrong",
+            CheckState::Skipped { .. } => "skipped",
+        }
+    }
+}
+
+/// All checks so far.
+#[derive(Debug)]
+pub struct Checklist {
+    global: GlobalArgs,
+    paint: Paint,
+    checks: Vec<(&'static str, CheckState)>,
+    /// What is wrong, first things first.
+    wrong: Vec<(&'static str, Report)>,
+    began: Instant,
+}
+
+impl Checklist {
+    pub fn new(global: GlobalArgs) -> Checklist {
+        Checklist {
+            global,
+            paint: Paint::of(global.use_color(), &io::stdout()),
+            checks: Vec::new(),
+            wrong: Vec::new(),
+            began: Instant::now(),
+        }
+    }
+
+    /// All is well, with what was found.
+    pub fn ok(&mut self, name: &'static str, found: impl Into<String>) -> Result<(), Report> {
+        self.tell(name, CheckState::Ok, &found.into(), None, None)
+    }
+
+    /// The same, with more for machines.
+    pub fn ok_with(
+        &mut self,
+        name: &'static str,
+        found: impl Into<String>,
+        more: (&'static str, Value),
+    ) -> Result<(), Report> {
+        self.tell(name, CheckState::Ok, &found.into(), None, Some(more))
+    }
+
+    /// A job may run all the same.
+    pub fn warn(&mut self, name: &'static str, found: impl Into<String>) -> Result<(), Report> {
+        self.tell(name, CheckState::Warning, &found.into(), None, None)
+    }
+
+    /// No job can run.
+    pub fn wrong(&mut self, name: &'static str, why: Report) -> Result<(), Report> {
+        let told = self.tell(name, CheckState::Wrong, &why.what, why.hint.as_deref(), None);
+        self.wrong.push((name, why));
+        told
+    }
+
+    /// Either, as it came out.
+    pub fn told(
+        &mut self,
+        name: &'static str,
+        found: Result<String, Report>,
+    ) -> Result<(), Report> {
+        match found {
+            Ok(found) => self.ok(name, found),
+            Err(why) => self.wrong(name, why),
+        }
+    }
+
+    /// Whether all of these are well enough for the check `name`; where they are not, it is said to be skipped because of
+    /// the first one that is wrong.
+    pub fn may(&mut self, name: &'static str, needs: &[&str]) -> Result<bool, Report> {
+        let mut known = self.checks.iter();
+        let blocker = known.find_map(|(known, state)| match state {
+            CheckState::Wrong if needs.contains(known) => Some(*known),
+            CheckState::Skipped { because } if needs.contains(known) => Some(*because),
+            _ => None,
+        });
+        let Some(because) = blocker else {
+            self.began = Instant::now();
+            return Ok(true);
+        };
+        let found = format!("because of `{because}`");
+        self.tell(name, CheckState::Skipped { because }, &found, None, None)?;
+        Ok(false)
+    }
+
+    fn tell(
+        &mut self,
+        name: &'static str,
+        state: CheckState,
+        found: &str,
+        hint: Option<&str>,
+        more: Option<(&'static str, Value)>,
+    ) -> Result<(), Report> {
+        let took = self.began.elapsed();
+        let word = state.word();
+        let told = if self.global.json {
+            let mut check = json!({
+                "check": name, "state": word, "found": found, "took_ms": millis(took),
+            });
+            if let Some(hint) = hint {
+                check["hint"] = hint.into();
+            }
+            if let CheckState::Skipped { because } = &state {
+                check["because"] = (*because).into();
+            }
+            if let Some((key, value)) = more {
+                check[key] = value;
+            }
+            show::json(&check)
+        } else {
+            let padded = format!("{word:STATE_WIDTH$}");
+            let painted = match state {
+                CheckState::Ok => self.paint.green(&padded),
+                CheckState::Wrong => self.paint.red(&padded),
+                CheckState::Warning => self.paint.bold(&padded),
+                CheckState::Skipped { .. } => self.paint.dim(&padded),
+            };
+            let line = format!("{painted}  {name:NAME_WIDTH$}  {}\n", clean(found));
+            show::print(line)
+        };
+        self.checks.push((name, state));
+        self.began = Instant::now();
+        told
+    }
+
+    /// What a person is told in the end: the culprit first. The code is the one that `submit` would have ended with.
+    pub fn conclude(self) -> Result<Exit, Report> {
+        let exit = self.wrong.first().map_or(Exit::Success, |(_, why)| why.exit);
+        let culprit = self.wrong.first().map(|(name, _)| *name);
+        if self.global.json {
+            let result =
+                json!({ "ok": culprit.is_none(), "culprit": culprit, "exit": exit.code() });
+            show::json(&json!({ "result": result }))?;
+        }
+        if culprit.is_none() {
+            if !self.global.json {
+                let warned = |(_, state): &&(_, CheckState)| matches!(state, CheckState::Warning);
+                show::tell(match self.checks.iter().filter(warned).count() {
+                    0 => "everything a job needs is there".to_owned(),
+                    1 => "everything a job needs is there, with 1 warning".to_owned(),
+                    n => format!("everything a job needs is there, with {n} warnings"),
+                });
+            }
+            return Ok(exit);
+        }
+        let all = self.wrong.into_iter().map(|(name, why)| {
+            let named = Report { what: format!("{name}: {}", why.what), ..why };
+            named.to_string()
+        });
+        show::tell(all.collect::<Vec<_>>().join("\n\n"));
+        Ok(exit)
+    }
+}
+
+pub fn millis(took: Duration) -> u64 {
+    u64::try_from(took.as_millis()).unwrap_or(u64::MAX)
+}

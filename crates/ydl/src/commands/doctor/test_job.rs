@@ -1,0 +1,384 @@
+//! A job that does nothing, submitted as any other: another process of this very program does it, so that what it prints
+//! is read, what hangs is ended, and nothing is tried that users do not do.
+
+use super::checklist::{Checklist, millis};
+use crate::{cli::Cluster, show::clean};
+use serde::Deserialize;
+use serde_json::json;
+use std::{collections::VecDeque, io, process::Stdio, time::Duration};
+use tokio::{
+    io::{AsyncBufReadExt, AsyncRead, AsyncReadExt, BufReader},
+    process::{Child, Command},
+    time::{Instant, timeout, timeout_at},
+};
+use ydl_core::{
+    HistoryEvent, JobSpec, JobView, NodeName, Outcome, Span, Time,
+    history::{Disposition, HistoryKind},
+};
+use ydl_jobfile::Flags;
+use ydl_os::{
+    process::{Identity, Signal},
+    reason,
+    report::{Exit, Report},
+};
+
+const JOB: &str = "job";
+const NAME: &str = "ydl-doctor";
+const MEMORY: &str = "128MiB";
+const COMMAND: &str = "true";
+/// What a job takes beside the waiting: checks, this very program's way to HDFS, containers that are started.
+const BESIDES: Duration = Duration::from_secs(5 * 60);
+/// How long a job that is stopped may take to be gone.
+const STOPPING_MAX: Duration = Duration::from_secs(60);
+/// Longer than any line that such a job prints, and more lines than it has.
+const LINE_BYTES_MAX: u64 = 1 << 20;
+const BYTES_MAX: u64 = 16 << 20;
+/// Lines of complaint that are kept, the last ones.
+const LINES_MAX: usize = 200;
+
+/// What the job is to try.
+#[derive(Clone, Debug)]
+pub struct TestJob {
+    pub cluster: Cluster,
+    pub queue: Option<String>,
+    pub label: Option<String>,
+    pub staging: Option<String>,
+    /// How long it may wait for containers.
+    pub wait: Span,
+}
+
+impl TestJob {
+    /// What is put on top, as `--set` takes it.
+    fn sets(&self) -> Vec<String> {
+        let mut sets = vec![format!("timeouts.allocation={}ms", self.wait.0)];
+        let named =
+            [("queue", &self.queue), ("node_label", &self.label), ("staging", &self.staging)];
+        for (key, value) in named {
+            // In quotes: a name may look like a number.
+            let value = value.as_deref().map(|value| json!(value).to_string());
+            sets.extend(value.map(|value| format!("{key}={value}")));
+        }
+        sets
+    }
+
+    /// The job as `submit` understands it.
+    pub fn spec(&self) -> Result<JobSpec, Report> {
+        let flags = Flags {
+            name: Some(NAME.into()),
+            memory: Some(MEMORY.into()),
+            command: vec![COMMAND.into()],
+            ..Flags::default()
+        };
+        let understood = flags.source().and_then(|mut source| {
+            self.sets().iter().for_each(|set| source.set(set));
+            if self.cluster == Cluster::Yarn {
+                source.for_cluster();
+            }
+            source.job()
+        });
+        understood.map_err(|diagnostics| {
+            let first = diagnostics.all.into_iter().next();
+            let (what, hint) = first.map_or_else(Default::default, |it| (it.what, it.hint));
+            Report { what, hint, exit: Exit::BadInput }
+        })
+    }
+
+    fn command(&self) -> io::Result<Command> {
+        let mut command = Command::new(std::env::current_exe()?);
+        let cluster = match self.cluster {
+            Cluster::Yarn => "yarn",
+            Cluster::Local => "local",
+        };
+        command.args(["submit", "--json", "--cluster", cluster]);
+        command.args(["--name", NAME, "--memory", MEMORY]);
+        for set in self.sets() {
+            command.args(["--set", &set]);
+        }
+        command
+            .args(["--", COMMAND])
+            .stdin(Stdio::null())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped());
+        Ok(command)
+    }
+}
+
+/// Runs it, and says how long each part of its life took.
+pub async fn examine(trial: &TestJob, sheet: &mut Checklist) -> Result<(), Report> {
+    match lived(trial).await {
+        Err(why) => sheet.wrong(JOB, why),
+        Ok(life) => {
+            let phases = life.phases();
+            let told: Vec<_> =
+                phases.iter().map(|(name, took)| format!("{name} {}", seconds(*took))).collect();
+            let found = format!(
+                "{} ran on `{}` in {}: {}",
+                life.id,
+                life.node,
+                seconds(life.total),
+                told.join(", ")
+            );
+            let phases =
+                phases.map(|(name, took)| (name.replace(' ', "_") + "_ms", json!(millis(took))));
+            sheet.ok_with(JOB, found, ("phases", phases.into_iter().collect()))
+        }
+    }
+}
+
+fn seconds(took: Duration) -> String {
+    format!("{:.1} s", took.as_secs_f64())
+}
+
+/// A job that was submitted and is over.
+#[derive(Debug)]
+struct JobTimings {
+    id: String,
+    node: NodeName,
+    total: Duration,
+    /// Until the cluster had taken it.
+    submitting: Duration,
+    /// By the master's clock.
+    started: Time,
+    ran: Time,
+    ended: Time,
+    finished: Time,
+}
+
+impl JobTimings {
+    /// Its parts, one after the other. What is in no other is the wait for the master and its start, and the little
+    /// that it takes to hear of its end.
+    fn phases(&self) -> [(&'static str, Duration); 5] {
+        let between = |from: Time, to: Time| Duration::from_millis((to - from).0);
+        let alive = between(self.started, self.finished);
+        let master = self.total.saturating_sub(self.submitting + alive);
+        [
+            ("submit", self.submitting),
+            ("master", master),
+            ("container", between(self.started, self.ran)),
+            ("program", between(self.ran, self.ended)),
+            ("end", between(self.ended, self.finished)),
+        ]
+    }
+}
+
+/// A line that `submit --json` prints.
+#[derive(Debug, Deserialize)]
+struct PrintedLine {
+    job: Option<SubmittedLine>,
+    event: Option<HistoryEvent>,
+    result: Option<JobView>,
+    ended: Option<EndLine>,
+}
+
+#[derive(Debug, Deserialize)]
+struct SubmittedLine {
+    id: String,
+}
+
+#[derive(Debug, Deserialize)]
+struct EndLine {
+    state: String,
+    why: String,
+}
+
+/// What the job's process has printed.
+#[derive(Debug, Default)]
+struct TestJobOutput {
+    id: Option<(String, Duration)>,
+    facts: Vec<HistoryEvent>,
+    result: Option<JobView>,
+    ended: Option<EndLine>,
+}
+
+async fn lived(trial: &TestJob) -> Result<JobTimings, Report> {
+    let failed =
+        |error: io::Error| Report::trouble(format!("cannot submit a job: {}", reason(&error)));
+    let began = Instant::now();
+    let mut child = trial.command().map_err(failed)?.spawn().map_err(failed)?;
+    let (out, err) = (child.stdout.take(), child.stderr.take());
+    let (Some(out), Some(err)) = (out, err) else {
+        return Err(Report::trouble("cannot hear a job that was submitted"));
+    };
+    let mut heard = TestJobOutput::default();
+    let mut said = VecDeque::new();
+    let deadline = began + Duration::from_millis(trial.wait.0) + BESIDES;
+    let listening = async {
+        tokio::join!(listen(out, began, &mut heard), complaints(err, &mut said));
+        child.wait().await
+    };
+    let ended = timeout_at(deadline, listening).await;
+    let code = match ended {
+        Ok(status) => status.map_err(failed)?.code(),
+        Err(_) => {
+            stop(child).await;
+            return Err(late(&heard, began.elapsed()));
+        }
+    };
+    let total = began.elapsed();
+    match life(&heard, total) {
+        Some(life) if code == Some(0) => Ok(life),
+        _ => Err(why(heard, &said, code)),
+    }
+}
+
+/// Asks it to stop its job, and ends it where it does not.
+async fn stop(mut child: Child) {
+    if let Some(this) = child.id().and_then(Identity::of) {
+        // It has the same two answers as a person's Ctrl-C. One that is gone already needs none.
+        let _ = this.signal(Signal::INT);
+    }
+    if timeout(STOPPING_MAX, child.wait()).await.is_err() {
+        let _ = child.kill().await;
+    }
+}
+
+fn late(heard: &TestJobOutput, after: Duration) -> Report {
+    let Some((id, _)) = &heard.id else {
+        let what = format!("no job was submitted after {}", seconds(after));
+        return Report::new(Exit::Unreachable, what)
+            .hint("look at the network between this machine and the cluster");
+    };
+    let what = format!("{id} was not over after {}, and was stopped", seconds(after));
+    let hint =
+        format!("`ydl status {id}` says how far it came; `--wait` gives the next one longer");
+    Report::new(Exit::JobFailed, what).hint(hint)
+}
+
+async fn listen(out: impl AsyncRead + Unpin, began: Instant, heard: &mut TestJobOutput) {
+    let mut out = BufReader::new(out.take(BYTES_MAX));
+    let mut line = Vec::new();
+    loop {
+        line.clear();
+        let mut bounded = (&mut out).take(LINE_BYTES_MAX);
+        match bounded.read_until(b'\n', &mut line).await {
+            Ok(0) | Err(_) => return,
+            Ok(_) => {}
+        }
+        // Lines of no interest are the job's output.
+        let Ok(line) = serde_json::from_slice::<PrintedLine>(&line) else {
+            continue;
+        };
+        if let Some(job) = line.job {
+            heard.id = Some((job.id, began.elapsed()));
+        }
+        heard.facts.extend(line.event);
+        heard.result = line.result.or(heard.result.take());
+        heard.ended = line.ended.or(heard.ended.take());
+    }
+}
+
+async fn complaints(err: impl AsyncRead + Unpin, said: &mut VecDeque<String>) {
+    let mut err = BufReader::new(err.take(BYTES_MAX));
+    let mut line = Vec::new();
+    loop {
+        line.clear();
+        match err.read_until(b'\n', &mut line).await {
+            Ok(0) | Err(_) => return,
+            Ok(_) => {}
+        }
+        said.push_back(String::from_utf8_lossy(&line).trim_end().to_owned());
+        if said.len() > LINES_MAX {
+            said.pop_front();
+        }
+    }
+}
+
+/// The job's times, if it has come all the way.
+fn life(heard: &TestJobOutput, total: Duration) -> Option<JobTimings> {
+    let when = |is: fn(&HistoryKind) -> bool| {
+        let mut facts = heard.facts.iter();
+        facts.find(|fact| is(&fact.kind)).map(|fact| fact.at)
+    };
+    let node = heard.facts.iter().find_map(|fact| match &fact.kind {
+        HistoryKind::AttemptStarted { node, .. } => Some(node.clone()),
+        _ => None,
+    })?;
+    let (id, submitting) = heard.id.clone()?;
+    let is_well = matches!(heard.result.as_ref()?.outcome, Some(Outcome::Succeeded));
+    let finished = heard.result.as_ref()?.now;
+    is_well.then_some(JobTimings {
+        id,
+        node,
+        total,
+        submitting,
+        started: when(|what| matches!(what, HistoryKind::JobStarted))?,
+        ran: when(|what| matches!(what, HistoryKind::AttemptStarted { .. }))?,
+        ended: when(|what| {
+            matches!(what, HistoryKind::AttemptEnded { disposition: Disposition::NoAction, .. })
+        })
+        .or_else(|| when(|what| matches!(what, HistoryKind::AttemptEnded { .. })))?,
+        finished,
+    })
+}
+
+/// Why it did not: what the job says, else what the cluster says of it, else what `submit` said last.
+fn why(heard: TestJobOutput, said: &VecDeque<String>, code: Option<i32>) -> Report {
+    let id = heard.id.as_ref().map(|(id, _)| id.clone());
+    let hint = id.as_ref().map(|id| format!("`ydl status {id}` and `ydl logs {id}` say more"));
+    let exit = match code {
+        Some(2) => Exit::BadInput,
+        Some(122) => Exit::Unreachable,
+        Some(123) | None => Exit::Trouble,
+        Some(_) => Exit::JobFailed,
+    };
+    let id = id.unwrap_or_default();
+    let what = match (&heard.result, &heard.ended) {
+        (Some(JobView { outcome: Some(outcome), .. }), _) => format!("{id} {outcome}"),
+        (_, Some(ended)) => format!("{id} {}: {}", ended.state, ended.why.trim()),
+        _ => {
+            let line = |mark: &str| {
+                let found = said.iter().find_map(|line| line.strip_prefix(mark));
+                found.map(str::to_owned)
+            };
+            let what = line("error: ").or_else(|| said.back().cloned());
+            return Report {
+                what: clean(&what.unwrap_or_else(|| "it said nothing".to_owned())),
+                hint: line("hint: ").or(hint),
+                exit,
+            };
+        }
+    };
+    Report { what: clean(&what), hint, exit }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_parts_of_a_life_add_up_and_clocks_that_differ_make_none_of_them_negative() {
+        let life = JobTimings {
+            id: "j".into(),
+            node: NodeName::from("n1"),
+            total: Duration::from_secs(10),
+            submitting: Duration::from_secs(1),
+            started: Time(1_000_000),
+            ran: Time(1_002_000),
+            ended: Time(1_003_000),
+            finished: Time(1_004_000),
+        };
+        let took: Vec<_> = life.phases().iter().map(|(_, took)| took.as_secs()).collect();
+        assert_eq!(took, [1, 5, 2, 1, 1]);
+        let odd = JobTimings { ran: Time(9), total: Duration::from_secs(1), ..life };
+        assert!(odd.phases().iter().all(|(_, took)| took.as_secs() < 3000));
+    }
+
+    #[tokio::test]
+    async fn what_a_job_says_of_its_end_is_told_and_else_what_submit_said() {
+        let mut said = VecDeque::new();
+        let err: &[u8] = b"note: so\nerror: cannot write `x`\n\nhint: make room\n";
+        complaints(err, &mut said).await;
+        let report = why(TestJobOutput::default(), &said, Some(123));
+        assert_eq!(report.what, "cannot write `x`");
+        assert_eq!(report.hint.as_deref(), Some("make room"));
+        assert_eq!(report.exit, Exit::Trouble);
+
+        let mut heard = TestJobOutput::default();
+        let out: &[u8] = b"{\"job\": {\"id\": \"a1\", \"directory\": \"d\"}}\nnoise\n\
+            {\"ended\": {\"state\": \"failed\", \"why\": \"no such class\"}}\n";
+        listen(out, Instant::now(), &mut heard).await;
+        let report = why(heard, &said, Some(120));
+        assert_eq!(report.what, "a1 failed: no such class");
+        assert_eq!(report.exit, Exit::JobFailed);
+    }
+}

@@ -1,0 +1,383 @@
+//! Everything that a job on a cluster needs.
+
+use super::{
+    checklist::{Checklist, millis},
+    test_job::{self, TestJob},
+};
+use crate::{
+    cli::{self, Cluster},
+    mirror::{Gateway, configuration, missing},
+    preflight::{self, ClusterInfo, Findings},
+    stage::Place,
+};
+use std::time::Duration;
+use tokio::{
+    task::spawn_blocking,
+    time::{Instant, timeout},
+};
+use yarn_native::{
+    config::{Config, ConfigWarningKind, Environment, Origin},
+    security::{AuthMethod, Kerberos},
+};
+use ydl_core::{JobSpec, Span, spec::Memory};
+use ydl_os::report::{Exit, Report};
+use ydl_storage::hdfs::{Hdfs, short};
+
+const CONFIGURATION: &str = "configuration";
+const TICKET: &str = "ticket";
+const MANAGER: &str = "ResourceManager";
+const NODES: &str = "nodes";
+const QUEUE: &str = "queue";
+const LABEL: &str = "label";
+const NAMENODE: &str = "NameNode";
+const STAGING: &str = "staging";
+const JOB: &str = "job";
+
+/// The most that one check may take, the job apart.
+const CHECK_MAX: Duration = Duration::from_secs(60);
+/// What HDFS may take for one of them.
+const HDFS_MAX: Duration = Duration::from_secs(30);
+/// A ticket that ends sooner will soon be missed.
+const LIFE_MIN: Duration = Duration::from_secs(60 * 60);
+
+/// Every check, in the order in which one needs another.
+pub async fn examine(
+    args: &cli::DoctorArgs,
+    wait: Span,
+    sheet: &mut Checklist,
+) -> Result<(), Report> {
+    let gateway = settings(sheet)?;
+    let user = ticket(gateway.as_ref(), sheet).await?;
+    let has = manager(gateway.as_ref(), user, sheet).await?;
+    let trial = TestJob {
+        cluster: Cluster::Yarn,
+        queue: args.queue.clone(),
+        label: args.label.clone(),
+        staging: args.staging.clone(),
+        wait,
+    };
+    nodes(has.as_ref(), sheet)?;
+    queue(has.as_ref(), &trial, sheet)?;
+    namenode(gateway.as_ref(), &trial, sheet).await?;
+    staging(gateway.as_ref(), &trial, sheet).await?;
+    if !args.no_job && sheet.may(JOB, &[NODES, QUEUE, LABEL, STAGING])? {
+        test_job::examine(&trial, sheet).await?;
+    }
+    Ok(())
+}
+
+/// Whatever hangs is given up, and said to hang.
+async fn within<T>(
+    what: &str,
+    asked: impl Future<Output = Result<T, Report>>,
+) -> Result<T, Report> {
+    timeout(CHECK_MAX, asked).await.unwrap_or_else(|_| {
+        let what = format!("{what} did not end in {}", Span(millis(CHECK_MAX)));
+        Err(Report::new(Exit::Unreachable, what))
+    })
+}
+
+/// The configuration, and the way to the cluster that it describes.
+fn settings(sheet: &mut Checklist) -> Result<Option<Gateway>, Report> {
+    let found = configuration().and_then(|config| match config {
+        Some(config) => described(&config).and_then(|found| Ok((Gateway::with(config)?, found))),
+        None => Err(missing().hint(
+            "set `HADOOP_CONF_DIR` to the directory with `core-site.xml` and `yarn-site.xml`, \
+             or look at this machine with `--cluster local`",
+        )),
+    });
+    match found {
+        Err(why) => sheet.wrong(CONFIGURATION, why).map(|()| None),
+        Ok((gateway, (found, None))) => {
+            sheet.ok(CONFIGURATION, found)?;
+            Ok(Some(gateway))
+        }
+        Ok((gateway, (found, Some(odd)))) => {
+            sheet.warn(CONFIGURATION, format!("{found}; {odd}"))?;
+            Ok(Some(gateway))
+        }
+    }
+}
+
+/// Where it was found and what it says; and what is odd about it.
+fn described(config: &Config) -> Result<(String, Option<String>), Report> {
+    let unusable = |error: yarn_native::config::ConfigError| {
+        let what = format!("the Hadoop configuration cannot be used: {error}");
+        Report::bad_input(what).hint("set the key right in the file that is named")
+    };
+    let directories = Config::directories(&Environment::of_process());
+    let directories: Vec<_> =
+        directories.iter().map(|dir| format!("`{}`", dir.display())).collect();
+    let name = |path: &std::path::PathBuf| {
+        let name = path.file_name().unwrap_or_default();
+        name.to_string_lossy().into_owned()
+    };
+    let files: Vec<_> = config.files().iter().map(name).collect();
+    let managers = config.resource_managers().map_err(unusable)?;
+    let managers: Vec<_> = managers.iter().map(|m| format!("`{}`", m.client)).collect();
+    let system = config.default_fs().map_err(unusable)?;
+    if !system.starts_with("hdfs://") && !system.starts_with("viewfs://") {
+        let origin = config.origin("fs.defaultFS");
+        let origin = origin.map_or_else(|| "nobody set it".to_owned(), ToString::to_string);
+        let what = format!("`fs.defaultFS` is `{system}` ({origin}), and jobs need HDFS");
+        let hint = "set it in `core-site.xml`, as in `hdfs://namenode:8020`; is this the cluster's own directory?";
+        return Err(Report::bad_input(what).hint(hint));
+    }
+    let found = format!(
+        "{} ({}): ResourceManager {}, file system `{system}`",
+        directories.join(", "),
+        files.join(", "),
+        managers.join(", ")
+    );
+    Ok((found, odd(config, &files)))
+}
+
+fn odd(config: &Config, files: &[String]) -> Option<String> {
+    if !files.iter().any(|name| name == "yarn-site.xml") {
+        return Some("without `yarn-site.xml` the ResourceManager's address is a guess".to_owned());
+    }
+    let key = "yarn.resourcemanager.address";
+    let alone = config.resource_managers().is_ok_and(|all| all.len() == 1);
+    let unset = |key| matches!(config.origin(key), None | Some(Origin::Default));
+    if alone && unset(key) && unset("yarn.resourcemanager.hostname") {
+        return Some(format!(
+            "neither `{key}` nor `yarn.resourcemanager.hostname` is set: the address is a guess"
+        ));
+    }
+    // Former names of keys are everywhere, and do no harm.
+    let mut notes = config.warnings().iter();
+    let note = notes.find(|note| !matches!(note.kind, ConfigWarningKind::Deprecated { .. }))?;
+    Some(note.to_string())
+}
+
+/// Whether this user can prove who it is, and whose jobs these are.
+async fn ticket(gateway: Option<&Gateway>, sheet: &mut Checklist) -> Result<String, Report> {
+    let nobody = String::new();
+    if !sheet.may(TICKET, &[CONFIGURATION])? {
+        return Ok(nobody);
+    }
+    let Some(gateway) = gateway else {
+        return Ok(nobody);
+    };
+    let user = gateway.user.clone();
+    let AuthMethod::Kerberos(kerberos) = &gateway.identity.auth else {
+        let found = format!("none is needed: the cluster believes that this is `{user}`");
+        sheet.ok(TICKET, found)?;
+        return Ok(user);
+    };
+    let held = within("looking for a Kerberos ticket", held(kerberos.clone())).await;
+    let (principal, life) = match held {
+        Err(why) => return sheet.wrong(TICKET, why).map(|()| nobody),
+        Ok(held) => held,
+    };
+    let (user, acting) = match gateway.config.proxy_user() {
+        Some(user) => {
+            let acting = format!(", for `{user}` (`HADOOP_PROXY_USER`)");
+            (user, acting)
+        }
+        None => (short(&principal), String::new()),
+    };
+    let found = format!("`{principal}`{acting}, {} left", Span(millis(life)));
+    match life < LIFE_MIN {
+        true => sheet.warn(TICKET, format!("{found}: renew it with `kinit` soon"))?,
+        false => sheet.ok(TICKET, found)?,
+    }
+    Ok(user)
+}
+
+async fn held(kerberos: Kerberos) -> Result<(String, Duration), Report> {
+    let looked = spawn_blocking(move || kerberos.ticket()).await;
+    let looked = looked.map_err(|_| Report::trouble("the Kerberos library failed"))?;
+    let ticket = looked.map_err(|error| {
+        let hint = error.hint();
+        let report = Report::bad_input(error.to_string());
+        match hint {
+            Some(hint) => report.hint(hint),
+            None => report,
+        }
+    })?;
+    Ok((ticket.principal, ticket.lifetime))
+}
+
+/// What the ResourceManager says of its cluster.
+async fn manager(
+    gateway: Option<&Gateway>,
+    user: String,
+    sheet: &mut Checklist,
+) -> Result<Option<ClusterInfo>, Report> {
+    if !sheet.may(MANAGER, &[CONFIGURATION, TICKET])? {
+        return Ok(None);
+    }
+    let Some(gateway) = gateway else {
+        return Ok(None);
+    };
+    let began = Instant::now();
+    let deadline = gateway.deadline();
+    let asked = async {
+        tokio::try_join!(
+            preflight::gather(&gateway.client, &gateway.config, &user, deadline),
+            gateway.client.new_application(deadline),
+        )
+    };
+    match within("asking the ResourceManager", gateway.ask(asked)).await {
+        Err(why) => sheet.wrong(MANAGER, why).map(|()| None),
+        Ok((mut has, new)) => {
+            has.largest = Some((&new.capability_max).into());
+            sheet.ok(MANAGER, format!("answers in {}", Span(millis(began.elapsed()))))?;
+            Ok(Some(has))
+        }
+    }
+}
+
+fn nodes(has: Option<&ClusterInfo>, sheet: &mut Checklist) -> Result<(), Report> {
+    if !sheet.may(NODES, &[MANAGER])? {
+        return Ok(());
+    }
+    let Some(has) = has else {
+        return Ok(());
+    };
+    let all = has.nodes.len();
+    let running: Vec<_> = has.nodes.iter().filter(|node| node.running).collect();
+    if running.is_empty() {
+        let what = match all {
+            0 => "the cluster has no nodes".to_owned(),
+            1 => "the cluster's only node is not running".to_owned(),
+            n => format!("none of the cluster's {n} nodes is running"),
+        };
+        let why = Report::new(Exit::Unreachable, what);
+        return sheet.wrong(
+            NODES,
+            why.hint("`ydl nodes --all` shows each; an administrator starts NodeManagers"),
+        );
+    }
+    let memory = running.iter().map(|node| node.free.memory_mib).sum();
+    let vcores: u64 = running.iter().map(|node| node.free.vcores).sum();
+    let found = format!("{} running, {} and {vcores} vcores free", running.len(), Memory(memory));
+    match all - running.len() {
+        0 => sheet.ok(NODES, found),
+        1 => sheet.warn(NODES, format!("{found}; 1 is not well: `ydl nodes`")),
+        n => sheet.warn(NODES, format!("{found}; {n} are not well: `ydl nodes`")),
+    }
+}
+
+/// Whether this user's jobs are taken there.
+fn queue(has: Option<&ClusterInfo>, trial: &TestJob, sheet: &mut Checklist) -> Result<(), Report> {
+    let name = trial.queue.as_deref().unwrap_or("default");
+    // Where its files lie is another check's matter.
+    let unstaged = TestJob { staging: None, ..trial.clone() };
+    if sheet.may(QUEUE, &[MANAGER, NODES])?
+        && let Some(has) = has
+    {
+        let unlabelled = TestJob { label: None, ..unstaged.clone() };
+        match findings(&unlabelled, has) {
+            Err(why) => sheet.wrong(QUEUE, why)?,
+            Ok(notes) if notes.is_empty() => {
+                let found = format!("`{name}` takes jobs of `{}`", has.user);
+                sheet.ok(QUEUE, found)?;
+            }
+            Ok(notes) => sheet.warn(QUEUE, notes.join("; "))?,
+        }
+    }
+    let Some(label) = &trial.label else {
+        return Ok(());
+    };
+    if sheet.may(LABEL, &[MANAGER, NODES, QUEUE])?
+        && let Some(has) = has
+    {
+        match findings(&unstaged, has) {
+            Err(why) => sheet.wrong(LABEL, why)?,
+            Ok(_) => {
+                let nodes = has.nodes.iter().filter(|node| node.running);
+                let found = match nodes.filter(|node| node.label == *label).count() {
+                    1 => "1 running node has".to_owned(),
+                    n => format!("{n} running nodes have"),
+                };
+                let found = format!("queue `{name}` may use `{label}`, which {found}");
+                sheet.ok(LABEL, found)?;
+            }
+        }
+    }
+    Ok(())
+}
+
+/// What `submit` would say of the trial job before it touches anything.
+fn findings(trial: &TestJob, has: &ClusterInfo) -> Result<Vec<String>, Report> {
+    let spec: JobSpec = trial.spec()?;
+    let Findings { refusals, notes } = preflight::check(&spec, has);
+    match refusals.into_iter().next() {
+        Some(first) => {
+            // The flags of this command are called otherwise than the keys of a job file.
+            let hint = first.hint.replace("`queue`", "`--queue`");
+            let hint = hint.replace("`node_label`", "`--label`");
+            Err(Report::bad_input(first.what).hint(hint))
+        }
+        None => Ok(notes),
+    }
+}
+
+async fn namenode(
+    gateway: Option<&Gateway>,
+    trial: &TestJob,
+    sheet: &mut Checklist,
+) -> Result<(), Report> {
+    if !sheet.may(NAMENODE, &[CONFIGURATION, TICKET])? {
+        return Ok(());
+    }
+    let Some(gateway) = gateway else {
+        return Ok(());
+    };
+    let staging = trial.staging.as_deref();
+    // What is in no HDFS is refused by the check of the staging directory.
+    let elsewhere = staging.filter(|it| it.starts_with("hdfs://") || it.starts_with("viewfs://"));
+    let began = Instant::now();
+    let deadline = began + HDFS_MAX;
+    let asked = async {
+        let Gateway { config, identity, .. } = gateway;
+        let hdfs = Hdfs::connect(config, elsewhere, identity, deadline).await?;
+        // Everybody may see that it is there.
+        hdfs.stat("/", deadline).await?;
+        let answered = Span(millis(began.elapsed()));
+        let mut homeless = None;
+        if staging.is_none() {
+            let home = hdfs.home(deadline).await?;
+            // Whoever may not look is no worse off than one who may not write: the next check tells.
+            if let Ok(None) = hdfs.stat(&home, deadline).await {
+                homeless = Some(home);
+            }
+        }
+        let found = format!("`{}` answers in {answered}", hdfs.root());
+        Ok::<_, Report>((found, homeless))
+    };
+    match within("asking the NameNode", asked).await {
+        Err(why) => sheet.wrong(NAMENODE, why),
+        Ok((found, None)) => sheet.ok(NAMENODE, found),
+        Ok((found, Some(home))) => {
+            sheet.warn(NAMENODE, format!("{found}; there is no home `{home}` yet"))
+        }
+    }
+}
+
+async fn staging(
+    gateway: Option<&Gateway>,
+    trial: &TestJob,
+    sheet: &mut Checklist,
+) -> Result<(), Report> {
+    if !sheet.may(STAGING, &[NAMENODE])? {
+        return Ok(());
+    }
+    let Some(gateway) = gateway else {
+        return Ok(());
+    };
+    let deadline = Instant::now() + HDFS_MAX;
+    let tried = async {
+        let Gateway { config, identity, .. } = gateway;
+        // As `submit` understands it, which refuses what is no place in HDFS.
+        let unqueued = TestJob { queue: None, label: None, ..trial.clone() };
+        unqueued.spec()?;
+        let place = Place::find(config, identity, trial.staging.as_deref(), deadline).await?;
+        place.try_out(deadline).await?;
+        Ok::<_, Report>(place.layout.root().to_owned())
+    };
+    let tried = within("writing to the staging directory", tried).await;
+    sheet.told(STAGING, tried.map(|root| format!("`{root}` can be written and read")))
+}

@@ -1,0 +1,411 @@
+//! What the tasks of a job print, as it comes.
+//!
+//! The kernel says which directories have changed, so a thousand quiet tasks cost nothing; where it cannot, all of
+//! them are looked at several times a second.
+
+use super::dir_watcher::{DirChanges, DirWatcher};
+use crate::{
+    logs::{Chunk, LinePrefixer, LogReader},
+    mirror::Wanted,
+    show::Paint,
+};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    fs, io,
+    path::Path,
+    time::Duration,
+};
+use tokio::time::sleep;
+use ydl_core::{RoleName, TaskId};
+use ydl_proto::files::JobDir;
+
+/// Read from one stream before the next has its turn, so that one task cannot silence the others.
+const TURN_BYTES: usize = 1 << 20;
+/// With more streams than this none is kept open while it is quiet: descriptors are few.
+const OPEN_MAX: usize = 200;
+/// How often everything is looked at where the kernel does not say what has changed.
+const POLL: Duration = Duration::from_millis(100);
+/// How much of a stream is searched for its last lines.
+const TAIL_BYTES_MAX: u64 = 64 << 20;
+
+/// Which of its two streams a program printed to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Stream {
+    Stdout,
+    Stderr,
+}
+
+impl Stream {
+    pub fn name(self) -> &'static str {
+        match self {
+            Stream::Stdout => "stdout",
+            Stream::Stderr => "stderr",
+        }
+    }
+}
+
+/// One stream of one attempt.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct StreamId {
+    pub task: TaskId,
+    pub attempt: u32,
+    pub stream: Stream,
+}
+
+/// Which streams are wanted, and how much of them.
+#[derive(Clone, Debug, Default)]
+pub struct Select {
+    pub role: Option<String>,
+    pub index: Option<u32>,
+    pub attempt: Option<u32>,
+    pub stream: Option<Stream>,
+    /// Only so many of the last lines that are there already.
+    pub tail: Option<usize>,
+}
+
+impl Select {
+    fn wants(&self, task: &TaskId, attempt: u32) -> bool {
+        let role = self.role.as_ref().is_none_or(|role| task.role.as_str() == role);
+        let index = self.index.is_none_or(|index| task.index == index);
+        role && index && self.attempt.is_none_or(|wanted| wanted == attempt)
+    }
+
+    fn streams(&self) -> impl Iterator<Item = Stream> + use<> {
+        let wanted = self.stream;
+        [Stream::Stdout, Stream::Stderr]
+            .into_iter()
+            .filter(move |stream| wanted.is_none_or(|wanted| wanted == *stream))
+    }
+}
+
+/// What stands before a line.
+#[derive(Clone, Copy, Debug)]
+pub enum Prefix {
+    /// Nothing: bytes pass as they are.
+    Raw,
+    /// The name of the task.
+    Task(Paint),
+    /// Nothing, but lines are whole.
+    Lines,
+}
+
+#[derive(Debug)]
+struct StreamTail {
+    reader: Option<LogReader>,
+    offset: u64,
+    lines: Option<LinePrefixer>,
+    /// The attempt is over: whatever comes now is its last.
+    over: bool,
+}
+
+/// Every stream that is followed.
+#[derive(Debug)]
+pub struct LogTails {
+    dir: JobDir,
+    select: Select,
+    prefix: Prefix,
+    tails: BTreeMap<StreamId, StreamTail>,
+    /// Without it, or where some attempt could not be watched, all are looked at.
+    watcher: Option<DirWatcher>,
+    watched: BTreeMap<i32, (TaskId, u32)>,
+    changed: BTreeSet<(TaskId, u32)>,
+}
+
+impl LogTails {
+    /// Nothing is followed yet.
+    pub fn new(dir: &JobDir, select: Select, prefix: Prefix) -> LogTails {
+        LogTails {
+            dir: dir.clone(),
+            select,
+            prefix,
+            tails: BTreeMap::new(),
+            watcher: DirWatcher::new().ok(),
+            watched: BTreeMap::new(),
+            changed: BTreeSet::new(),
+        }
+    }
+
+    /// Which logs these are, for whoever brings them here.
+    pub fn wanted(&self) -> Wanted {
+        Wanted {
+            role: self.select.role.clone(),
+            index: self.select.index,
+            attempt: self.select.attempt,
+            last_only: false,
+            tail: None,
+        }
+    }
+
+    /// The streams of an attempt that are wanted.
+    pub fn streams(&self, task: &TaskId, attempt: u32) -> Vec<&'static str> {
+        match self.select.wants(task, attempt) {
+            true => self.select.streams().map(Stream::name).collect(),
+            false => Vec::new(),
+        }
+    }
+
+    /// Follows an attempt, if it is wanted and not followed already.
+    pub fn add(&mut self, task: &TaskId, attempt: u32) {
+        if !self.select.wants(task, attempt) {
+            return;
+        }
+        let dir = self.dir.attempt_logs(task, attempt);
+        let mut new = false;
+        for stream in self.select.streams() {
+            let id = StreamId { task: task.clone(), attempt, stream };
+            if self.tails.contains_key(&id) {
+                continue;
+            }
+            new = true;
+            let mut reader = LogReader::new(&dir, stream.name(), 0);
+            if let Some(lines) = self.select.tail {
+                seek_to_lines(&mut reader, lines);
+            }
+            let lines = match self.prefix {
+                Prefix::Raw => None,
+                Prefix::Task(paint) => Some(LinePrefixer::new(paint.task(task))),
+                Prefix::Lines => Some(LinePrefixer::new("")),
+            };
+            let offset = reader.offset();
+            let tail = StreamTail { reader: Some(reader), offset, lines, over: false };
+            self.tails.insert(id, tail);
+        }
+        if new {
+            self.changed.insert((task.clone(), attempt));
+            self.watch(task, attempt);
+        }
+    }
+
+    /// Follows an attempt unless a later one of its task is followed already: what was before is not wanted then.
+    pub fn add_newer(&mut self, task: &TaskId, attempt: u32) {
+        if self.newest(task).is_none_or(|newest| newest < attempt) {
+            self.add(task, attempt);
+        }
+    }
+
+    fn newest(&self, task: &TaskId) -> Option<u32> {
+        let first = |attempt| StreamId { task: task.clone(), attempt, stream: Stream::Stdout };
+        let of_task = self.tails.range(first(0)..=first(u32::MAX));
+        of_task.map(|(id, _)| id.attempt).next_back()
+    }
+
+    fn watch(&mut self, task: &TaskId, attempt: u32) {
+        let dir = self.dir.attempt_logs(task, attempt);
+        let watch = self.watcher.as_ref().map(|changes| changes.watch(&dir));
+        match watch {
+            Some(Ok(watch)) => {
+                self.watched.insert(watch, (task.clone(), attempt));
+            }
+            // An attempt that never began has left nothing to watch; the regular look is enough.
+            Some(Err(error)) if error.kind() == io::ErrorKind::NotFound => {}
+            Some(Err(_)) | None => self.watcher = None,
+        }
+    }
+
+    /// The attempt has ended: what it has printed is all there will be.
+    pub fn end(&mut self, task: &TaskId, attempt: u32) {
+        for stream in self.select.streams() {
+            let id = StreamId { task: task.clone(), attempt, stream };
+            if let Some(tail) = self.tails.get_mut(&id) {
+                tail.over = true;
+            }
+        }
+        let over = (task.clone(), attempt);
+        if let Some(watcher) = &self.watcher {
+            let watches = self.watched.extract_if(.., |_, watched| *watched == over);
+            watches.for_each(|(watch, _)| watcher.forget(watch));
+        }
+        self.changed.insert(over);
+    }
+
+    /// Follows every attempt that has left something, the last one of each task or all of them.
+    pub fn scan(&mut self, all_attempts: bool) {
+        for (task, attempts) in attempts(&self.dir) {
+            let last = attempts.last().copied();
+            for attempt in attempts {
+                let wanted = all_attempts || self.select.attempt.is_some() || Some(attempt) == last;
+                if wanted {
+                    self.add(&task, attempt);
+                }
+            }
+        }
+    }
+
+    /// Follows every attempt that has left something and is newer than those followed.
+    pub fn scan_newer(&mut self) {
+        for (task, attempts) in attempts(&self.dir) {
+            let known = self.newest(&task);
+            for attempt in attempts {
+                if known.is_none_or(|known| known < attempt) {
+                    self.add(&task, attempt);
+                }
+            }
+        }
+    }
+
+    /// Waits until something may have been printed.
+    pub async fn wait(&mut self) {
+        if !self.changed.is_empty() {
+            return;
+        }
+        let told = match &mut self.watcher {
+            Some(changes) => changes.next().await,
+            None => {
+                sleep(POLL).await;
+                Some(DirChanges::All)
+            }
+        };
+        match told {
+            Some(DirChanges::Some(watches)) => {
+                let attempts = watches.iter().filter_map(|watch| self.watched.get(watch));
+                self.changed.extend(attempts.cloned());
+            }
+            Some(DirChanges::All) => self.all_changed(),
+            None => self.watcher = None,
+        }
+    }
+
+    /// Looks at every stream next time.
+    pub fn all_changed(&mut self) {
+        let open = self.tails.iter().filter(|(_, tail)| tail.reader.is_some());
+        self.changed.extend(open.map(|(id, _)| (id.task.clone(), id.attempt)));
+    }
+
+    /// Hands what has come to `take`. True if there is more than fits into one turn.
+    pub fn drain<E>(
+        &mut self,
+        take: &mut impl FnMut(&StreamId, &[u8]) -> Result<(), E>,
+    ) -> Result<bool, E> {
+        let many = self.tails.len() > OPEN_MAX;
+        let mut more = false;
+        for (task, attempt) in std::mem::take(&mut self.changed) {
+            for stream in self.select.streams() {
+                let id = StreamId { task: task.clone(), attempt, stream };
+                let Some(tail) = self.tails.get_mut(&id) else {
+                    continue;
+                };
+                let dir = self.dir.attempt_logs(&task, attempt);
+                let mut out = Vec::new();
+                let full = tail.read(&dir, stream, &mut out);
+                if full {
+                    more = true;
+                    self.changed.insert((task.clone(), attempt));
+                } else if tail.over || many {
+                    tail.reader = None;
+                }
+                if !out.is_empty() {
+                    take(&id, &out)?;
+                }
+            }
+        }
+        Ok(more)
+    }
+
+    /// Hands everything there is to `take`, and the lines that were never ended.
+    pub fn finish<E>(
+        &mut self,
+        take: &mut impl FnMut(&StreamId, &[u8]) -> Result<(), E>,
+    ) -> Result<(), E> {
+        let all = self.tails.keys().map(|id| (id.task.clone(), id.attempt));
+        self.changed = all.collect();
+        while self.drain(take)? {}
+        for (id, tail) in &mut self.tails {
+            let mut out = Vec::new();
+            if let Some(lines) = &mut tail.lines {
+                lines.finish(&mut out);
+            }
+            if !out.is_empty() {
+                take(id, &out)?;
+            }
+        }
+        Ok(())
+    }
+}
+
+impl StreamTail {
+    /// Reads what there is, up to a turn's worth. True if there may be more.
+    fn read(&mut self, dir: &Path, stream: Stream, out: &mut Vec<u8>) -> bool {
+        let offset = self.offset;
+        let reader = self.reader.get_or_insert_with(|| LogReader::new(dir, stream.name(), offset));
+        let mut full = true;
+        while out.len() < TURN_BYTES {
+            match reader.read_some() {
+                Ok(Chunk::Data { bytes, .. }) => match &mut self.lines {
+                    Some(lines) => lines.push(&bytes, out),
+                    None => out.extend_from_slice(&bytes),
+                },
+                Ok(Chunk::Gap { bytes, .. }) => {
+                    let note = format!("[{bytes} bytes were not kept]\n");
+                    match &mut self.lines {
+                        Some(lines) => {
+                            lines.finish(out);
+                            lines.push(note.as_bytes(), out);
+                        }
+                        None => out.extend_from_slice(note.as_bytes()),
+                    }
+                }
+                // A stream that cannot be read now may be read later; at the end it is tried once more.
+                Ok(Chunk::End) | Err(_) => {
+                    full = false;
+                    break;
+                }
+            }
+        }
+        self.offset = reader.offset();
+        full
+    }
+}
+
+/// Steps to where the last `wanted` lines begin.
+fn seek_to_lines(reader: &mut LogReader, wanted: usize) {
+    let mut span: u64 = 64 << 10;
+    loop {
+        if reader.seek_to_last(span).is_err() {
+            return;
+        }
+        let start = reader.offset();
+        let mut ends = Vec::new();
+        let mut last = start;
+        while let Ok(Chunk::Data { offset, bytes }) = reader.read_some() {
+            let here = bytes.iter().enumerate().filter(|(_, byte)| **byte == b'\n');
+            ends.extend(here.map(|(n, _)| offset + n as u64 + 1));
+            last = offset + bytes.len() as u64;
+        }
+        // The last line may lack its end.
+        let lines = ends.len() + usize::from(ends.last().is_none_or(|end| *end != last));
+        let enough = lines > wanted;
+        if enough || start == 0 || span >= TAIL_BYTES_MAX {
+            let skip = lines.saturating_sub(wanted);
+            let from = if skip == 0 { start } else { ends.get(skip - 1).copied().unwrap_or(last) };
+            let back = reader.end().unwrap_or(last).saturating_sub(from);
+            // What cannot be looked at now is read from where the reader stands.
+            let _ = reader.seek_to_last(back);
+            return;
+        }
+        span *= 8;
+    }
+}
+
+/// Every attempt that has a directory, by task, in order.
+pub fn attempts(dir: &JobDir) -> BTreeMap<TaskId, Vec<u32>> {
+    let mut found = BTreeMap::new();
+    for role in names(&dir.logs()) {
+        for index in numbers(&dir.logs().join(&role)) {
+            let task = TaskId { role: RoleName::from(role.as_str()), index };
+            let of = dir.logs().join(&role).join(index.to_string());
+            let mut attempts = numbers(&of);
+            attempts.sort_unstable();
+            found.insert(task, attempts);
+        }
+    }
+    found
+}
+
+fn names(dir: &Path) -> Vec<String> {
+    let entries = fs::read_dir(dir).into_iter().flatten();
+    entries.filter_map(|entry| entry.ok()?.file_name().into_string().ok()).collect()
+}
+
+fn numbers(dir: &Path) -> Vec<u32> {
+    names(dir).iter().filter_map(|name| name.parse().ok()).collect()
+}

@@ -1,0 +1,268 @@
+//! How a job ended: as a code for the shell, and in words.
+
+use super::{
+    diagnose_failure,
+    follow::{FollowEnd, Follower},
+    master_client,
+    output_locations::{OutputLocation, output_locations},
+};
+use crate::{
+    backend::yarn::image_hint,
+    cli::GlobalArgs,
+    jobs::{JobHandle, RemoteEnd},
+    show::{self, Paint, clean},
+};
+use std::{collections::BTreeMap, io};
+use ydl_core::{
+    Cause, Ending, Outcome, RoleName, TaskId,
+    spec::{Image, Memory},
+};
+use ydl_os::report::{Exit, Report};
+use ydl_proto::messages::JobSnapshot;
+
+/// What ends a task above its memory limit.
+const SIGKILL: i32 = 9;
+/// Lines of a cluster's words that are shown.
+const WHY_LINES_MAX: usize = 20;
+
+/// The code that tells a shell how the job ended.
+pub fn exit(outcome: &Outcome) -> Exit {
+    let signalled = |signal: i32| Exit::Program(128u8.saturating_add(signal.clamp(0, 64) as u8));
+    match outcome {
+        Outcome::Succeeded => Exit::Success,
+        Outcome::Killed { .. } => Exit::JobKilled,
+        Outcome::Failed(Cause::Task { ending, .. }) => match ending {
+            // A shell sees the low eight bits, too.
+            Ending::Exited { code } => Exit::Program((code & 0xff) as u8),
+            Ending::Signalled { signal } => signalled(*signal),
+            Ending::MemoryLimit { .. } => signalled(SIGKILL),
+            Ending::Succeeded
+            | Ending::PortTaken { .. }
+            | Ending::Outdated
+            | Ending::NotStarted { .. }
+            | Ending::SetupFailed { .. }
+            | Ending::AgentDied { .. }
+            | Ending::Preempted
+            | Ending::Lost
+            | Ending::NodeFault { .. }
+            | Ending::HeartbeatTimeout { .. }
+            | Ending::TimedOut { .. }
+            | Ending::UploadFailed { .. } => Exit::JobFailed,
+        },
+        Outcome::Failed(Cause::NoContainers { .. } | Cause::RunTimeout { .. }) => Exit::JobFailed,
+    }
+}
+
+/// Says how following a job ended; the code for the shell.
+pub async fn conclude(
+    left: FollowEnd,
+    follower: &mut Follower,
+    global: GlobalArgs,
+) -> Result<Exit, Report> {
+    let job = follower.job.clone();
+    let paint = Paint::of(global.use_color(), &io::stderr());
+    match left {
+        FollowEnd::Over(last) => {
+            master_client::left(&job).await;
+            if global.json {
+                let result = serde_json::json!({ "result": last.view });
+                // Whoever does not read the result has the exit code.
+                let _ = follower.renderer.object(&result);
+            } else {
+                let mirror = follower.mirror.as_ref().map(|afar| &*afar.mirror);
+                let outputs = output_locations(&job, mirror, Some(&last.view)).await;
+                tell(&job, &last, &follower.peaks, &outputs, paint);
+                tell_usage(follower);
+            }
+            Ok(last.view.outcome.as_ref().map_or(Exit::Trouble, exit))
+        }
+        FollowEnd::Ended(ended) => {
+            if global.json {
+                let result =
+                    serde_json::json!({ "ended": { "state": ended.state, "why": ended.why } });
+                let _ = follower.renderer.object(&result);
+            }
+            Ok(print_remote_end(&job, &ended, paint))
+        }
+        FollowEnd::Lost => {
+            let what = format!("the master of `{}` died", job.id());
+            let hint = format!("its last words may be in `{}`", job.dir.master_log().display());
+            Err(Report::new(Exit::Unreachable, what).hint(hint))
+        }
+        FollowEnd::Interrupted => {
+            show::tell(format!("{0} is still stopping; `ydl status {0}` shows how far", job.id()));
+            Ok(Exit::Interrupted)
+        }
+        FollowEnd::Gone => Ok(Exit::Success),
+    }
+}
+
+/// A job that has left no result: what its cluster says is all there is.
+fn print_remote_end(job: &JobHandle, ended: &RemoteEnd, paint: Paint) -> Exit {
+    let id = job.id();
+    let hint = format!("`ydl logs {id}` shows what its containers have left behind");
+    let (why, hint) = match diagnose_failure::diagnose(&ended.why) {
+        Some(found) => (clean(&found.what), format!("{}; {hint}", found.hint)),
+        None => {
+            let why = ended.why.lines().map(str::trim);
+            let why = why.filter(|line| !line.is_empty());
+            let why: Vec<_> = why.map(clean).take(WHY_LINES_MAX).collect();
+            (why.join("\n  "), hint)
+        }
+    };
+    match ended.state {
+        "killed" => show::tell(format!("{id} was killed: {why}")),
+        state => {
+            show::tell(format!("{} {id} {state} and left no result: {why}", paint.red("error:"),))
+        }
+    }
+    show::tell(format!("\nhint: {hint}\n"));
+    match ended.state {
+        "killed" => Exit::JobKilled,
+        _ => Exit::JobFailed,
+    }
+}
+
+/// What the job has cost its cluster.
+fn tell_usage(follower: &Follower) {
+    let report = follower.mirror.as_ref().and_then(|afar| afar.mirror.last());
+    let Some(usage) = report.and_then(|report| report.usage) else {
+        return;
+    };
+    // Hours for what took hours.
+    let (seconds, unit) = match usage.vcore_seconds {
+        ..120 => (1.0, "seconds"),
+        120..7200 => (60.0, "minutes"),
+        _ => (3600.0, "hours"),
+    };
+    show::tell(format!(
+        "used:    {:.1} GiB·{unit}, {:.1} vcore·{unit}",
+        usage.memory_mib_seconds as f64 / 1024.0 / seconds,
+        usage.vcore_seconds as f64 / seconds
+    ));
+}
+
+/// Says how the job ended and where to look next.
+fn tell(
+    job: &JobHandle,
+    last: &JobSnapshot,
+    peaks: &BTreeMap<TaskId, u64>,
+    outputs: &[OutputLocation],
+    paint: Paint,
+) {
+    let id = job.id();
+    let after = last.view.now - last.view.started;
+    let Some(outcome) = &last.view.outcome else {
+        show::tell(format!("{id} is over after {after}"));
+        return;
+    };
+    let peak = peaks.iter().max_by_key(|(_, mib)| **mib).filter(|(_, mib)| **mib > 0);
+    let peak = peak.map(|(task, mib)| format!("; peak memory {} ({task})", Memory(*mib)));
+    let peak = peak.unwrap_or_default();
+    match outcome {
+        Outcome::Succeeded => {
+            show::tell(format!("{} after {after}{peak}", paint.green(&format!("{id} succeeded"))));
+        }
+        Outcome::Killed { by } => {
+            show::tell(format!("{id} was killed by {} after {after}{peak}", clean(by)));
+        }
+        Outcome::Failed(cause) => {
+            let error = paint.red("error:");
+            let cause_text = clean(&cause.to_string());
+            show::tell(format!("{error} {id} failed after {after}: {cause_text}"));
+            tell_cause(job, cause);
+        }
+    }
+    show::tell(format!("logs:    ydl logs {id}    ({})", job.logs()));
+    // What a failed task has not written cannot be there.
+    let part = match outcome {
+        Outcome::Succeeded => "",
+        Outcome::Killed { .. } | Outcome::Failed(_) => "    (as far as there was any)",
+    };
+    for output in outputs {
+        show::tell(format!("output:  {}{part}", output.line));
+    }
+    for warning in outputs.iter().filter_map(|output| output.warning.as_ref()) {
+        show::tell(format!("warning: {warning}"));
+    }
+}
+
+fn tell_cause(job: &JobHandle, cause: &Cause) {
+    let id = job.id();
+    let Cause::Task { task, container, ending, stderr_tail, .. } = cause else {
+        return;
+    };
+    let tail = stderr_tail.trim_end();
+    if !tail.is_empty() {
+        show::tell("\nthe last lines of its stderr:");
+        for line in tail.lines() {
+            show::tell(format!("  {}", clean(line)));
+        }
+    }
+    let hint = match (ending, container) {
+        (Ending::AgentDied { .. }, Some(container)) if job.remote.is_none() => format!(
+            "its agent's last words may be in `{}`",
+            job.dir.container(container).join("agent.log").display()
+        ),
+        (Ending::MemoryLimit { limit_mib, .. }, _) => {
+            let more = match is_virtual(job, &task.role, *limit_mib) {
+                true => {
+                    "; that limit is one of virtual memory, which an administrator sets with `yarn.nodemanager.vmem-pmem-ratio` and `yarn.nodemanager.vmem-check-enabled`"
+                }
+                false => "",
+            };
+            format!("raise `memory` of role `{}`, or set its `memory_growth`{more}", task.role)
+        }
+        (Ending::NotStarted { .. }, _) => {
+            format!("look at `run` of role `{}`, at `files` and at `environment`", task.role)
+        }
+        // What is known to be done about it is in the sentence already.
+        (Ending::SetupFailed { reason: why }, _)
+            if why.contains("was changed after it was listed") =>
+        {
+            "submit the job anew; inputs should not change while it runs".to_owned()
+        }
+        (Ending::SetupFailed { reason: why }, _) if why.contains("input") => {
+            "look at `inputs`, and at `disk` and `timeouts.fetch`".to_owned()
+        }
+        (Ending::SetupFailed { .. }, _) => {
+            "look at `ports` and at what the role asks for".to_owned()
+        }
+        (Ending::NodeFault { reason: why }, _) => match job.submitted.spec.image_of(&task.role) {
+            Some(image) => image_hint(why).map_or_else(|| nodes_for(image), str::to_owned),
+            None => format!("`ydl logs {id} {task}` shows all it printed"),
+        },
+        // A cluster removes a container's directory with the container.
+        (Ending::UploadFailed { .. }, _) if job.remote.is_some() => {
+            "look at `outputs`; `every:` sends what is finished while a program still runs"
+                .to_owned()
+        }
+        (Ending::UploadFailed { .. }, Some(container)) => format!(
+            "look at `outputs`; what the task wrote is in `{}`",
+            job.dir.container(container).display()
+        ),
+        (Ending::UploadFailed { .. }, None) => "look at `outputs`".to_owned(),
+        _ => format!("`ydl logs {id} {task}` shows all it printed"),
+    };
+    show::tell(format!("\nhint: {hint}\n"));
+}
+
+/// What nodes need that are to run an image. One that does not allow it mostly says nothing.
+fn nodes_for(image: &Image) -> String {
+    let runtime = image.runtime;
+    format!(
+        "nodes run images with {runtime} only if `{runtime}` is in their `yarn.nodemanager.runtime.linux.allowed-runtimes`, \
+         and if they find the image; an administrator knows, and has their logs"
+    )
+}
+
+/// Whether a limit is larger than the container, as it is of virtual memory alone. Containers that grow are as large as
+/// they have become, which is not known here.
+fn is_virtual(job: &JobHandle, role: &RoleName, limit_mib: u64) -> bool {
+    let mut roles = job.submitted.spec.roles.iter();
+    let role = roles.find(|known| known.name == *role);
+    role.is_some_and(|role| {
+        let stays = role.memory_growth.is_none();
+        job.remote.is_some() && stays && limit_mib > role.resources.memory_mib.saturating_mul(3) / 2
+    })
+}

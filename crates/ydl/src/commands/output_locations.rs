@@ -1,0 +1,119 @@
+//! Where a job's outputs really are, and which of them nobody had: its agents have written it down.
+
+use crate::{jobs::JobHandle, mirror::Mirror, show::clean};
+use std::{collections::BTreeMap, time::Duration};
+use tokio::time::Instant;
+use ydl_core::{
+    Outcome, RoleName,
+    spec::{ExistingPolicy, Output},
+    view::JobView,
+};
+use ydl_proto::files::Place;
+use ydl_storage::data::{Aim, Book};
+
+/// How long asking for it may take: it is no more than a line or two.
+const ASK_MAX: Duration = Duration::from_secs(10);
+/// Destinations of one output that are asked for.
+const ASKED_MAX: usize = 32;
+
+/// One output, for people.
+#[derive(Debug, PartialEq, Eq)]
+pub struct OutputLocation {
+    /// `model/ → out-2`.
+    pub line: String,
+    /// What is wrong with it.
+    pub warning: Option<String>,
+}
+
+/// All outputs of a job as they are now.
+pub async fn output_locations(
+    job: &JobHandle,
+    mirror: Option<&Mirror>,
+    view: Option<&JobView>,
+) -> Vec<OutputLocation> {
+    let outputs = &job.submitted.spec.outputs;
+    if outputs.is_empty() {
+        return Vec::new();
+    }
+    let deadline = Instant::now() + ASK_MAX;
+    let book = match (&job.submitted.place, mirror) {
+        (Place::Local(_), _) => Some(Book::Here(job.dir.claims())),
+        (Place::Yarn(_), Some(mirror)) => {
+            Some(Book::Afar(mirror.hdfs.clone(), mirror.place.claims()))
+        }
+        (Place::Yarn(_), None) => None,
+    };
+    let mut sizes: BTreeMap<RoleName, u32> = BTreeMap::new();
+    for role in view.iter().flat_map(|view| &view.roles) {
+        sizes.insert(role.role.clone(), role.instances);
+    }
+    let succeeded = view.is_some_and(|view| view.outcome == Some(Outcome::Succeeded));
+    let names: Vec<String> = outputs.iter().map(|output| output.from.clone()).collect();
+    let absent = match &book {
+        // What is not noted is not told: where something went wrong its cause is.
+        Some(book) if succeeded => book.absent(&names, deadline).await.unwrap_or_default(),
+        _ => Vec::new(),
+    };
+    let mut told = Vec::new();
+    for (at, output) in outputs.iter().enumerate() {
+        let tasks = tasks(job, output, &sizes);
+        let nobody = tasks > 0 && absent.get(at).is_some_and(|absent| *absent >= tasks);
+        let warning = nobody.then(|| {
+            let whose = match tasks {
+                1 => "the task".to_owned(),
+                tasks => format!("none of {tasks} tasks"),
+            };
+            let not = if tasks == 1 { "left no" } else { "left a" };
+            format!("{whose} {not} `{}`, so nothing was sent", clean(&output.from))
+        });
+        let to = to(job, output, book.as_ref(), &sizes, deadline).await;
+        let line = format!("{} → {}", clean(&output.from), clean(&to));
+        told.push(OutputLocation { line, warning });
+    }
+    told
+}
+
+/// How many tasks send it.
+fn tasks(job: &JobHandle, output: &Output, sizes: &BTreeMap<RoleName, u32>) -> usize {
+    let mut tasks = 0;
+    for role in &job.submitted.spec.roles {
+        let instances = sizes.get(&role.name).copied().unwrap_or(role.instances);
+        let theirs = (0..instances).filter(|index| output.is_produced_by(role, *index));
+        tasks += theirs.count();
+    }
+    tasks
+}
+
+async fn to(
+    job: &JobHandle,
+    output: &Output,
+    book: Option<&Book>,
+    sizes: &BTreeMap<RoleName, u32>,
+    deadline: Instant,
+) -> String {
+    let aim = Aim {
+        id: Some(job.id()),
+        home: match &job.submitted.place {
+            Place::Yarn(staged) => Some(&staged.home),
+            Place::Local(_) => None,
+        },
+    };
+    let all = aim.destinations(&job.submitted.spec, sizes, output);
+    let mut elsewhere = Vec::new();
+    if let (Some(book), false) = (book, output.existing == ExistingPolicy::Overwrite) {
+        for to in all.iter().take(ASKED_MAX) {
+            let taken = book.read(to, deadline).await.ok().flatten();
+            elsewhere.extend(taken.filter(|taken| taken != to));
+        }
+    }
+    match (all.len(), elsewhere.pop()) {
+        (1, Some(taken)) => taken,
+        (1, None) => all.into_iter().next().unwrap_or_default(),
+        (_, None) => job.destination(&output.to),
+        (_, Some(taken)) => {
+            elsewhere.push(taken);
+            let named = job.destination(&output.to);
+            format!("{named}, some to {}", elsewhere.join(", "))
+        }
+    }
+}

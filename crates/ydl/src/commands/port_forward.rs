@@ -1,0 +1,300 @@
+//! `ydl port-forward`: a port of a task, reached from a port of this machine.
+//!
+//! Each connection goes to the job's master inside its TLS, from there to the task's agent, and from there to the program.
+
+use super::{
+    follow::InterruptSignals,
+    master_client::{MasterClient, block_on, not_now, report, settled},
+    resolve_job::resolve_job,
+};
+use crate::{
+    cli::{self, GlobalArgs},
+    jobs::{JobHandle, JobStatus},
+    show,
+};
+use std::{
+    net::{Ipv4Addr, SocketAddr},
+    sync::Arc,
+    time::Duration,
+};
+use tokio::{
+    net::{TcpListener, TcpStream},
+    sync::Semaphore,
+    time::{Instant, sleep},
+};
+use ydl_core::{JobSpec, RoleName, TaskId, spec::RoleSpec};
+use ydl_net::{
+    client::{CallError, UpgradedStream},
+    forward::splice,
+    text::percent,
+};
+use ydl_os::{
+    reason,
+    report::{Exit, Report},
+    tcp_table::{self, Socket},
+};
+
+/// Connections at once; a browser has some six to a server.
+const CONNECTIONS_MAX: usize = 64;
+/// How long a way to the program may take to be found.
+const JOIN_MAX: Duration = Duration::from_secs(30);
+/// How long a program that does not listen yet, or a master that moves, is waited for by a connection.
+const TIMEOUT: Duration = Duration::from_secs(60);
+/// Between two tries.
+const RETRY_DELAY: Duration = Duration::from_millis(500);
+/// How often it is looked whether the job is over.
+const LOOK: Duration = Duration::from_secs(2);
+
+/// Listens until the job is over.
+pub fn run(args: cli::PortForwardArgs, global: GlobalArgs) -> Result<Exit, Report> {
+    block_on(async {
+        let (job, mirror) = resolve_job(args.job.as_deref(), global).await?.whole()?;
+        // On a cluster a master may move, and the cluster knows where to and when the job is over.
+        let _watching = mirror.map(|mirror| mirror.watch());
+        let spec = &job.submitted.spec;
+        let task = task_of(spec, args.task.as_deref())?;
+        let port = port_of(spec, &task, args.name.as_deref())?;
+        let most = spec.role(&task.role).map_or(0, RoleSpec::max_instances);
+        let place = match settled(&job).await {
+            JobStatus::Live(place) => place,
+            JobStatus::Starting => return Err(not_now(&job)),
+            JobStatus::Over(_) | JobStatus::Lost | JobStatus::Ended(_) => {
+                return Err(Report::bad_input(format!("`{}` is over", job.id())));
+            }
+        };
+        let forwarder = Arc::new(Forwarder {
+            master: MasterClient::to(&job.dir, &place)?,
+            path: format!(
+                "/v1/port-forward?task={}&port={}",
+                percent(&task.to_string()),
+                percent(&port)
+            ),
+            job,
+        });
+        // What can never be is said before anybody connects. A role may have been scaled beyond what was submitted.
+        if let Err(error @ CallError::Refused { status, .. }) = forwarder.try_once().await {
+            match status {
+                401 | 403 => return Err(report(error)),
+                404 if task.index >= most => {
+                    let what = format!("the job has no task `{task}`");
+                    let hint = format!("`{}` has {most}, counted from 0", task.role);
+                    return Err(Report::bad_input(what).hint(hint));
+                }
+                _ => {}
+            }
+        }
+        let at = SocketAddr::from((Ipv4Addr::LOCALHOST, args.port));
+        let cannot = |error: std::io::Error| {
+            let what = format!("cannot listen on `{at}`: {}", reason(&error));
+            Report::bad_input(what).hint("choose another port with `--port`")
+        };
+        let listener = TcpListener::bind(at).await.map_err(cannot)?;
+        let at = listener.local_addr().map_err(cannot)?;
+        let mut signals = InterruptSignals::listen()?;
+        match global.json {
+            true => show::json(&serde_json::json!({
+                "id": forwarder.job.id(), "task": task.to_string(), "address": at.to_string(),
+            }))?,
+            false => show::print(format!(
+                "{}\n",
+                address(&forwarder.job.submitted.spec, &task, &port, at)
+            ))?,
+        }
+        tokio::select! {
+            () = serve(&listener, at, &forwarder, &task) => {}
+            () = over(&forwarder) => show::tell(format!("{} is over", forwarder.job.id())),
+            _ = signals.next() => {}
+        }
+        Ok(Exit::Success)
+    })
+}
+
+/// The task that is meant, of those that have ports.
+fn task_of(spec: &JobSpec, word: Option<&str>) -> Result<TaskId, Report> {
+    let first = |role: &RoleSpec| TaskId { role: role.name.clone(), index: 0 };
+    let known = || {
+        let with = spec.roles.iter().filter(|role| !role.ports.is_empty());
+        let names: Vec<_> = with.map(|role| format!("`{}`", first(role))).collect();
+        match names.is_empty() {
+            true => "give a role `ports: [http]`, or the job `tensorboard: true`".to_owned(),
+            false => format!("those with ports are {}", names.join(", ")),
+        }
+    };
+    if let Some(word) = word {
+        let role = |name: &str| spec.role(&RoleName::from(name));
+        let found = match word.parse::<TaskId>() {
+            Ok(task) => role(task.role.as_str()).map(|_| task),
+            Err(_) => role(word).map(first),
+        };
+        return found.ok_or_else(|| {
+            Report::bad_input(format!("the job has no task `{word}`")).hint(known())
+        });
+    }
+    let with: Vec<_> = (spec.roles.iter()).filter(|role| !role.ports.is_empty()).collect();
+    let beside = with.iter().find(|role| role.is_sidecar());
+    match (beside, &with[..]) {
+        (Some(role), _) => Ok(first(role)),
+        (None, [role]) if role.instances == 1 => Ok(first(role)),
+        (None, []) => Err(Report::bad_input("no task of the job has a port").hint(known())),
+        (None, _) => Err(Report::bad_input("several tasks of the job have ports").hint(known())),
+    }
+}
+
+/// The port that is meant: the one of that name, or the first that the role asked for.
+fn port_of(spec: &JobSpec, task: &TaskId, name: Option<&str>) -> Result<String, Report> {
+    let Some(role) = spec.role(&task.role) else {
+        return Err(Report::bad_input(format!("the job has no task `{task}`")));
+    };
+    let all = spec.framework.ports(role);
+    let names: Vec<_> = all.iter().map(|(name, _)| format!("`{name}`")).collect();
+    let hint = match names.is_empty() {
+        true => format!("give the role `{}` some: `ports: [http]`", role.name),
+        false => format!("it has {}: `--name` says which", names.join(", ")),
+    };
+    let name = name.or_else(|| role.ports.first().map(String::as_str));
+    let what = match (name, names.is_empty()) {
+        (Some(name), _) if all.iter().any(|(own, _)| own == name) => return Ok(name.to_owned()),
+        (_, true) => format!("`{task}` has no ports"),
+        (Some(name), false) => format!("`{task}` has no port `{name}`"),
+        (None, false) => format!("it is not said which port of `{task}` is meant"),
+    };
+    Err(Report::bad_input(what).hint(hint))
+}
+
+/// Where it is reached, for a browser where it is for one: a board, or what is called so.
+fn address(spec: &JobSpec, task: &TaskId, port: &str, at: SocketAddr) -> String {
+    let board = spec.role(&task.role).is_some_and(RoleSpec::is_sidecar);
+    match () {
+        () if port.starts_with("https") => format!("https://{at}/"),
+        () if board || port.starts_with("http") || port.starts_with("web") => {
+            format!("http://{at}/")
+        }
+        () => at.to_string(),
+    }
+}
+
+struct Forwarder {
+    job: Box<JobHandle>,
+    master: MasterClient,
+    path: String,
+}
+
+impl Forwarder {
+    async fn try_once(&self) -> Result<UpgradedStream, CallError> {
+        self.master.client().join(&self.path, JOIN_MAX).await
+    }
+
+    /// A way to the program. One that has just been started, and a master that moves, are waited for.
+    async fn join(&self) -> Result<UpgradedStream, CallError> {
+        let end = Instant::now() + TIMEOUT;
+        loop {
+            let error = match self.try_once().await {
+                Ok(joined) => return Ok(joined),
+                Err(error) => error,
+            };
+            let lasting = matches!(&error, CallError::Refused { status, .. } if *status < 404)
+                || matches!(error, CallError::WrongCertificate { .. });
+            if lasting || Instant::now() + RETRY_DELAY > end {
+                return Err(error);
+            }
+            if let Some(far) = &self.job.remote {
+                far.nudge();
+            }
+            if let JobStatus::Live(place) = self.job.status() {
+                self.master.point(&place.address);
+            }
+            sleep(RETRY_DELAY).await;
+        }
+    }
+}
+
+async fn serve(listener: &TcpListener, at: SocketAddr, forwarder: &Arc<Forwarder>, task: &TaskId) {
+    let free = Arc::new(Semaphore::new(CONNECTIONS_MAX));
+    loop {
+        // Those beyond wait in the system's queue.
+        let Ok(turn) = Arc::clone(&free).acquire_owned().await else {
+            return;
+        };
+        let (stream, peer) = match listener.accept().await {
+            Ok(accepted) => accepted,
+            Err(error) => {
+                tracing::debug!("cannot accept a connection: {error}");
+                sleep(RETRY_DELAY).await;
+                continue;
+            }
+        };
+        if !is_own(peer, at) {
+            show::tell("a connection of another user was closed");
+            continue;
+        }
+        let (forwarder, task) = (forwarder.clone(), task.clone());
+        tokio::spawn(async move {
+            let _turn = turn;
+            pass(&forwarder, stream, &task).await;
+        });
+    }
+}
+
+async fn pass(forwarder: &Forwarder, stream: TcpStream, task: &TaskId) {
+    let _ = stream.set_nodelay(true);
+    match forwarder.join().await {
+        // That either end breaks is how such connections end.
+        Ok(joined) => drop(splice(stream, joined).await),
+        Err(error) => show::tell(format!("no way to {task}: {}", report(error).what)),
+    }
+}
+
+/// Until the job is over.
+async fn over(forwarder: &Forwarder) {
+    loop {
+        sleep(LOOK).await;
+        match forwarder.job.status() {
+            JobStatus::Live(_) | JobStatus::Starting => {}
+            JobStatus::Over(_) | JobStatus::Lost | JobStatus::Ended(_) => return,
+        }
+        if let Some(far) = &forwarder.job.remote {
+            far.nudge();
+        }
+    }
+}
+
+/// Whether the other end of a connection on this machine is of this user: on a machine that many share, a port is open to
+/// all of them.
+fn is_own(peer: SocketAddr, at: SocketAddr) -> bool {
+    let own = rustix::process::geteuid().as_raw();
+    tcp_table::sockets().is_ok_and(|all| owner(&all, peer, at) == Some(own))
+}
+
+/// Whose the socket with these ends is.
+fn owner(all: &[Socket], own: SocketAddr, other: SocketAddr) -> Option<u32> {
+    let found = all.iter().find(|it| (it.own, it.other) == (own, other));
+    found.map(|socket| socket.user)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test]
+    async fn a_connection_of_this_user_is_known_and_one_that_is_not_there_is_not() {
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let at = listener.local_addr().unwrap();
+        let stream = TcpStream::connect(at).await.unwrap();
+        let (_accepted, peer) = listener.accept().await.unwrap();
+        assert_eq!(stream.local_addr().unwrap(), peer);
+        assert!(is_own(peer, at));
+        assert!(!is_own(SocketAddr::from(([127, 0, 0, 1], 1)), at));
+    }
+
+    #[test]
+    fn the_systems_table_is_read() {
+        let table = "  sl  local_address rem_address   st tx_queue rx_queue tr tm->when retrnsmt   uid  timeout inode\n   0: 0100007F:1F90 0100007F:0050 01 00000000:00000000 00:00000000 00000000  1000        0 4242 1\n";
+        let (local, remote) = ("127.0.0.1:8080", "127.0.0.1:80");
+        let of = |local: &str, remote: &str| {
+            let all = tcp_table::parse(table);
+            owner(&all, local.parse().unwrap(), remote.parse().unwrap())
+        };
+        assert_eq!(of(local, remote), Some(1000));
+        assert_eq!(of(remote, local), None);
+    }
+}

@@ -1,0 +1,267 @@
+//! Where the news of a job goes: a live terminal, plain lines, or JSON.
+
+use super::log_tails::{Prefix, StreamId};
+use crate::{
+    cli::GlobalArgs,
+    show::{self, Paint, Screen, clean},
+};
+use std::{
+    io::{self, Write},
+    time::{Duration, Instant},
+};
+use ydl_core::{HistoryEvent, history::Disposition, history::HistoryKind};
+use ydl_os::{reason, report::Report};
+use ydl_proto::messages::JobSnapshot;
+
+/// Output is gathered up to this size before it is written.
+const PENDING_BYTES: usize = 256 << 10;
+/// The table is drawn at most so often.
+const FRAME: Duration = Duration::from_millis(100);
+
+/// Nobody reads stdout any more.
+#[derive(Debug)]
+pub struct OutputClosed;
+
+#[derive(Debug)]
+pub struct Renderer {
+    id: String,
+    /// Colours on stderr.
+    paint: Paint,
+    kind: RenderMode,
+    /// Lines that wait to be written.
+    pending: Vec<u8>,
+    /// Why stdout is no longer written, other than that nobody reads it.
+    broken: Option<io::Error>,
+}
+
+#[derive(Debug)]
+enum RenderMode {
+    /// A table that is redrawn, and lines above it.
+    Live { screen: Screen, paint: Paint, viewed: Option<Box<JobSnapshot>>, drawn: Option<Instant> },
+    /// Output on stdout, facts on stderr.
+    Plain,
+    /// Everything on stdout, an object a line.
+    Json,
+    /// Output alone.
+    Output,
+}
+
+impl Renderer {
+    /// For somebody who follows a job.
+    pub fn following(id: &str, global: GlobalArgs) -> Renderer {
+        let kind = if global.json {
+            RenderMode::Json
+        } else if let Some(screen) = Screen::open() {
+            let paint = Paint::of(global.use_color(), &io::stdout());
+            RenderMode::Live { screen, paint, viewed: None, drawn: None }
+        } else {
+            RenderMode::Plain
+        };
+        Renderer::new(id, global, kind)
+    }
+
+    /// For somebody who wants the output alone.
+    pub fn output_only(id: &str, global: GlobalArgs) -> Renderer {
+        let kind = if global.json { RenderMode::Json } else { RenderMode::Output };
+        Renderer::new(id, global, kind)
+    }
+
+    fn new(id: &str, global: GlobalArgs, kind: RenderMode) -> Renderer {
+        let paint = Paint::of(global.use_color(), &io::stderr());
+        Renderer { id: id.to_owned(), paint, kind, pending: Vec::new(), broken: None }
+    }
+
+    /// Whether views are of use.
+    pub fn is_live(&self) -> bool {
+        matches!(self.kind, RenderMode::Live { .. })
+    }
+
+    /// What should stand before a line of output.
+    pub fn prefix(&self, global: GlobalArgs) -> Prefix {
+        match self.kind {
+            RenderMode::Json => Prefix::Lines,
+            RenderMode::Live { .. } | RenderMode::Plain | RenderMode::Output => {
+                Prefix::Task(Paint::of(global.use_color(), &io::stdout()))
+            }
+        }
+    }
+
+    /// Whole lines that a task has printed. They are seen after [`Renderer::flush`].
+    pub fn output(&mut self, from: &StreamId, lines: &[u8]) -> Result<(), OutputClosed> {
+        match self.kind {
+            RenderMode::Live { .. } | RenderMode::Plain | RenderMode::Output => {
+                self.pending.extend_from_slice(lines)
+            }
+            RenderMode::Json => self.pending.extend(json_lines(from, lines)),
+        }
+        if self.pending.len() > PENDING_BYTES {
+            return self.flush();
+        }
+        Ok(())
+    }
+
+    /// Writes what is pending, in one piece.
+    pub fn flush(&mut self) -> Result<(), OutputClosed> {
+        if self.pending.is_empty() {
+            return Ok(());
+        }
+        let lines = std::mem::take(&mut self.pending);
+        let written = match &mut self.kind {
+            RenderMode::Live { screen, paint, viewed, drawn } => {
+                *drawn = Some(Instant::now());
+                let table = table(&self.id, screen, *paint, viewed);
+                screen.show(&lines, &table)
+            }
+            RenderMode::Plain | RenderMode::Output | RenderMode::Json => write(&lines),
+        };
+        self.written(written)
+    }
+
+    /// A fact. On a terminal the table shows what is usual, so only the rest is worth a line.
+    pub fn fact(&mut self, fact: &HistoryEvent) -> Result<(), OutputClosed> {
+        let text = clean(&fact.kind.to_string());
+        match &mut self.kind {
+            RenderMode::Output => Ok(()),
+            RenderMode::Plain => {
+                show::tell(self.paint.dim(&text));
+                Ok(())
+            }
+            RenderMode::Live { screen, paint, viewed, .. } if is_notable(&fact.kind) => {
+                let line = format!("{}\n", paint.dim(&text));
+                let table = table(&self.id, screen, *paint, viewed);
+                let written = screen.show(line.as_bytes(), &table);
+                self.written(written)
+            }
+            RenderMode::Live { .. } => Ok(()),
+            RenderMode::Json => self.object(&serde_json::json!({ "event": fact })),
+        }
+    }
+
+    /// An object of its own, where JSON is wanted.
+    pub fn object(&mut self, value: &serde_json::Value) -> Result<(), OutputClosed> {
+        if !matches!(self.kind, RenderMode::Json) {
+            return Ok(());
+        }
+        let written = write(format!("{value}\n").as_bytes());
+        self.written(written)
+    }
+
+    /// The job as it is now.
+    pub fn viewed(&mut self, new: Box<JobSnapshot>) -> Result<(), OutputClosed> {
+        if let RenderMode::Live { viewed, .. } = &mut self.kind {
+            *viewed = Some(new);
+        }
+        self.redraw()
+    }
+
+    /// Draws the table again if it is time to.
+    pub fn redraw(&mut self) -> Result<(), OutputClosed> {
+        let RenderMode::Live { screen, paint, viewed, drawn } = &mut self.kind else {
+            return Ok(());
+        };
+        if drawn.is_some_and(|at| at.elapsed() < FRAME) {
+            return Ok(());
+        }
+        *drawn = Some(Instant::now());
+        let table = table(&self.id, screen, *paint, viewed);
+        let written = screen.show(b"", &table);
+        self.written(written)
+    }
+
+    /// Says something to the person.
+    pub fn note(&mut self, text: &str) {
+        match &mut self.kind {
+            RenderMode::Live { screen, paint, viewed, .. } => {
+                let table = table(&self.id, screen, *paint, viewed);
+                // A terminal that is gone needs no note.
+                let _ = screen.show(format!("{text}\n").as_bytes(), &table);
+            }
+            RenderMode::Plain | RenderMode::Json | RenderMode::Output => show::tell(text),
+        }
+    }
+
+    /// Takes the table away, so that what follows stands alone.
+    pub fn close(&mut self) {
+        if let RenderMode::Live { screen, .. } = &mut self.kind {
+            let _ = screen.close();
+        }
+    }
+
+    /// What kept stdout from being written.
+    pub fn trouble(&self) -> Option<Report> {
+        let error = self.broken.as_ref()?;
+        Some(Report::trouble(format!("cannot write to stdout: {}", reason(error))))
+    }
+
+    fn written(&mut self, written: io::Result<()>) -> Result<(), OutputClosed> {
+        written.map_err(|error| {
+            if error.kind() != io::ErrorKind::BrokenPipe {
+                self.broken = Some(error);
+            }
+            OutputClosed
+        })
+    }
+}
+
+fn write(bytes: &[u8]) -> io::Result<()> {
+    let mut out = io::stdout().lock();
+    out.write_all(bytes)?;
+    out.flush()
+}
+
+fn table(
+    id: &str,
+    screen: &Screen,
+    paint: Paint,
+    viewed: &mut Option<Box<JobSnapshot>>,
+) -> Vec<String> {
+    let (width, height) = screen.size();
+    let Some(viewed) = viewed else {
+        return Vec::new();
+    };
+    // The view ages with the clock until the next one comes.
+    viewed.view.now = viewed.view.now.max(show::now());
+    show::live(id, viewed, paint, width.saturating_sub(1), height / 2)
+}
+
+/// Whether it is worth a line above the table.
+fn is_notable(what: &HistoryKind) -> bool {
+    match what {
+        HistoryKind::AttemptEnded { disposition: next, .. } => {
+            !matches!(next, Disposition::Done | Disposition::NoAction)
+        }
+        HistoryKind::RoundRestarted { .. }
+        | HistoryKind::MembersChanged { .. }
+        | HistoryKind::GangReleased { .. }
+        | HistoryKind::NodeExcluded { .. }
+        | HistoryKind::NodeReadmitted { .. }
+        | HistoryKind::MemoryIncreased { .. }
+        | HistoryKind::RoleScaled { .. }
+        | HistoryKind::MasterRecovered { .. } => true,
+        HistoryKind::JobStarted
+        | HistoryKind::RoundStarted { .. }
+        | HistoryKind::AttemptStarted { .. }
+        | HistoryKind::AttemptStopped { .. }
+        | HistoryKind::JobEnding { .. }
+        | HistoryKind::JobFinished { .. } => false,
+    }
+}
+
+/// Lines without a name before them, as objects.
+fn json_lines(from: &StreamId, lines: &[u8]) -> Vec<u8> {
+    let mut out = Vec::new();
+    for line in lines.split_inclusive(|byte| *byte == b'\n') {
+        let line = line.strip_suffix(b"\n").unwrap_or(line);
+        // A prefixer without a name leaves ` | `, or ` + ` where a line goes on.
+        let line = line.get(3..).unwrap_or_default();
+        let object = serde_json::json!({ "output": {
+            "task": from.task,
+            "attempt": from.attempt,
+            "stream": from.stream.name(),
+            "line": String::from_utf8_lossy(line),
+        }});
+        out.extend_from_slice(object.to_string().as_bytes());
+        out.push(b'\n');
+    }
+    out
+}

@@ -1,0 +1,152 @@
+//! The job that a person means, wherever it is.
+
+use super::cluster;
+use crate::{
+    cli::GlobalArgs,
+    jobs::{self, JobHandle, JobStatus},
+    mirror::{self, Gateway, JobAccess, KIND, Mirror},
+};
+use std::sync::Arc;
+use yarn_native::types::{ApplicationId, ApplicationReport};
+use ydl_os::report::Report;
+
+/// Jobs named when a name is that of several.
+const NAMED_MAX: usize = 8;
+
+/// A job, and as much of it as can be had.
+#[derive(Debug)]
+pub enum ResolvedJob {
+    /// All of it; on a cluster with the place it is in.
+    Whole(Box<JobHandle>, Option<Arc<Mirror>>),
+    /// What its cluster tells, and why that is all.
+    Only { report: Box<ApplicationReport>, why: String, gateway: Box<Gateway> },
+}
+
+impl ResolvedJob {
+    /// The whole job. What only a cluster knows of does for nothing here.
+    pub fn whole(self) -> Result<(Box<JobHandle>, Option<Arc<Mirror>>), Report> {
+        match self {
+            ResolvedJob::Whole(job, mirror) => Ok((job, mirror)),
+            ResolvedJob::Only { report, why, .. } => {
+                let what = format!("the files of `{}` cannot be had: {why}", report.id);
+                Err(Report::bad_input(what)
+                    .hint(format!("`ydl status {}` shows what its cluster knows", report.id)))
+            }
+        }
+    }
+}
+
+/// The job of that id or name; without a word the newest. On a cluster, where there is one, before this machine.
+pub async fn resolve_job(word: Option<&str>, global: GlobalArgs) -> Result<ResolvedJob, Report> {
+    let Some(gateway) = cluster::gateway(global)? else {
+        return here(word);
+    };
+    let both = global.cluster.is_none();
+    // An id of this machine is nobody else's, and needs no cluster to be up.
+    if let (true, Some(word)) = (both, word)
+        && let Ok(job) = jobs::find(word)
+        && job.id() == word
+    {
+        return Ok(ResolvedJob::Whole(Box::new(job), None));
+    }
+    let found = match word {
+        Some(word) => mirror::find(&gateway, word).await,
+        None => mirror::newest(&gateway).await,
+    };
+    match found {
+        Ok(Some(report)) => open(gateway, report).await,
+        Ok(None) if both => here(word).map_err(|_| nothing(word, " nor on this machine")),
+        Ok(None) => Err(nothing(word, "")),
+        Err(unreachable) if both => match here(word) {
+            Ok(job) if word.is_some() => Ok(job),
+            _ => Err(unreachable),
+        },
+        Err(unreachable) => Err(unreachable),
+    }
+}
+
+/// The job that is to be changed. A name may be that of several jobs: then it means the one that runs, and none of them
+/// where several do.
+pub async fn resolve_running_job(
+    word: &str,
+    verb: &str,
+    global: GlobalArgs,
+) -> Result<ResolvedJob, Report> {
+    let gateway = cluster::gateway(global)?;
+    let mut ids = Vec::new();
+    let is_here = gateway.is_none() || global.cluster.is_none();
+    if is_here {
+        let jobs = jobs::list()?;
+        if jobs.iter().any(|job| job.id() == word) {
+            return resolve_job(Some(word), global).await;
+        }
+        let runs =
+            |job: &&JobHandle| matches!(job.status(), JobStatus::Starting | JobStatus::Live(_));
+        let named = jobs.iter().filter(|job| job.submitted.spec.name == word);
+        ids.extend(named.filter(runs).map(|job| job.id().to_owned()));
+    }
+    if let Some(gateway) = gateway.filter(|_| word.parse::<ApplicationId>().is_err()) {
+        match mirror::list(&gateway).await {
+            Ok(all) => {
+                let named = all.iter().filter(|report| report.name == word);
+                let running = named.filter(|report| !report.state.is_over());
+                ids.extend(running.map(|report| report.id.to_string()));
+            }
+            // Then it can only be one of this machine.
+            Err(unreachable) if ids.is_empty() => {
+                let job = is_here.then(|| here(Some(word)).ok());
+                return job.flatten().ok_or(unreachable);
+            }
+            Err(_) => {}
+        }
+    }
+    match &ids[..] {
+        [] => resolve_job(Some(word), global).await,
+        [id] => resolve_job(Some(id), global).await,
+        [id, ..] => {
+            let hint = format!("say which one by its id: `ydl {verb} {id}`");
+            Err(several(word, &ids).hint(hint))
+        }
+    }
+}
+
+fn several(word: &str, ids: &[String]) -> Report {
+    let named: Vec<_> = ids.iter().take(NAMED_MAX).map(|id| format!("`{id}`")).collect();
+    let rest = if ids.len() > NAMED_MAX { ", …" } else { "" };
+    let (n, named) = (ids.len(), named.join(", "));
+    Report::bad_input(format!("{n} jobs of the name `{word}` run: {named}{rest}"))
+}
+
+fn here(word: Option<&str>) -> Result<ResolvedJob, Report> {
+    let job = match word {
+        Some(word) if word.parse::<ApplicationId>().is_ok() => {
+            let what = format!("`{word}` is on a cluster, and there is no Hadoop configuration");
+            return Err(Report::bad_input(what).hint("set `HADOOP_CONF_DIR`"));
+        }
+        Some(word) => jobs::find(word)?,
+        None => jobs::newest()?,
+    };
+    Ok(ResolvedJob::Whole(Box::new(job), None))
+}
+
+fn nothing(word: Option<&str>, beside: &str) -> Report {
+    match word {
+        Some(word) => Report::bad_input(format!("there is no job `{word}` on the cluster{beside}"))
+            .hint("`ydl ls` shows the jobs there are"),
+        None => Report::bad_input(format!("there is no job of yours on the cluster{beside}"))
+            .hint("start one with `ydl submit`"),
+    }
+}
+
+async fn open(gateway: Gateway, report: ApplicationReport) -> Result<ResolvedJob, Report> {
+    if report.kind != KIND {
+        let what = format!("`{}` is of type `{}`, and no job of ydl", report.id, report.kind);
+        return Err(Report::bad_input(what).hint("`ydl ls` shows the jobs there are"));
+    }
+    Ok(match JobAccess::of(&gateway, report).await? {
+        JobAccess::Whole(job, mirror) => ResolvedJob::Whole(job, Some(mirror)),
+        JobAccess::Only(report, why) => {
+            ResolvedJob::Only { report, why, gateway: Box::new(gateway) }
+        }
+    })
+}

@@ -1,0 +1,99 @@
+//! How much of this machine a job may use.
+
+use crate::gpus::{Device, devices};
+use std::{fs, thread};
+use ydl_jobfile::size_mib;
+use ydl_os::report::Report;
+use ydl_proto::files::Offer;
+
+/// Virtual cores are shares, not processors: most tasks wait for each other much of the time.
+const VCORES_PER_CORE: u32 = 4;
+/// What is assumed where the kernel does not say.
+const MEMORY_MIB_UNKNOWN: u64 = 4096;
+
+/// What `--resources` says, and the whole machine where it says nothing.
+pub fn local_resources(flag: Option<&str>) -> Result<Offer, Report> {
+    let (mut memory, mut vcores, mut gpus) = (None, None, None);
+    for part in flag.unwrap_or_default().split(',').filter(|part| !part.trim().is_empty()) {
+        let wrong = |what: String| {
+            Report::bad_input(format!("--resources {part}: {what}"))
+                .hint("write `--resources vcores=4,memory=8GiB,gpus=0`")
+        };
+        let Some((name, value)) = part.split_once('=') else {
+            return Err(wrong("there is no `=` in it".into()));
+        };
+        let count = || {
+            let number = value.trim().parse::<u32>();
+            number.map_err(|_| wrong(format!("`{value}` is not a count")))
+        };
+        match name.trim() {
+            "memory" => memory = Some(size_mib(value).map_err(|(what, _)| wrong(what))?),
+            "vcores" => vcores = Some(count()?),
+            "gpus" => gpus = Some(count()?),
+            other => return Err(wrong(format!("`{other}` is nothing that can be offered"))),
+        }
+    }
+    Ok(Offer {
+        memory_mib: memory.unwrap_or_else(memory_mib),
+        vcores: vcores.unwrap_or_else(machine_vcores),
+        gpus: offered_gpus(gpus)?,
+    })
+}
+
+fn offered_gpus(wanted: Option<u32>) -> Result<Vec<String>, Report> {
+    let visible = std::env::var("CUDA_VISIBLE_DEVICES").ok();
+    let there = visible_gpus(devices(), visible.as_deref());
+    match wanted {
+        Some(n) if n as usize > there.len() => Err(Report::bad_input(format!(
+            "--resources gpus={n}: this machine has {}",
+            there.len()
+        ))),
+        Some(n) => Ok(there.into_iter().take(n as usize).collect()),
+        None => Ok(there),
+    }
+}
+
+/// The devices that whoever starts us may use: a scheduler or an administrator may have given them a part only.
+fn visible_gpus(all: Vec<Device>, visible: Option<&str>) -> Vec<String> {
+    let Some(visible) = visible else {
+        return all.into_iter().map(|device| device.name).collect();
+    };
+    let find = |name: &str| all.iter().find(|device| device.name == name || device.key == name);
+    // As CUDA reads it: what follows the first name that is no device is ignored.
+    let mut names: Vec<String> = Vec::new();
+    for device in visible.split(',').map_while(|name| find(name.trim())) {
+        if !names.contains(&device.name) {
+            names.push(device.name.clone());
+        }
+    }
+    names
+}
+
+fn machine_vcores() -> u32 {
+    let cores = thread::available_parallelism().map_or(1, |n| n.get() as u32);
+    cores.saturating_mul(VCORES_PER_CORE)
+}
+
+fn memory_mib() -> u64 {
+    let text = fs::read_to_string("/proc/meminfo").unwrap_or_default();
+    let line = text.lines().find_map(|line| line.strip_prefix("MemTotal:"));
+    let kib = line.and_then(|line| line.split_whitespace().next()?.parse::<u64>().ok());
+    kib.map_or(MEMORY_MIB_UNKNOWN, |kib| kib / 1024)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_devices_that_may_be_seen_are_offered() {
+        let all = || -> Vec<Device> { (0..4).map(|n| Device::counted(&format!("d{n}"))).collect() };
+        let offered = |visible| visible_gpus(all(), visible);
+        assert_eq!(offered(None), ["d0", "d1", "d2", "d3"]);
+        assert_eq!(offered(Some("d2, d0,d2")), ["d2", "d0"]);
+        assert_eq!(offered(Some("d1,-1,d0")), ["d1"]);
+        for none in ["", "-1", "d9", "GPU-1f"] {
+            assert!(offered(Some(none)).is_empty(), "{none}");
+        }
+    }
+}

@@ -1,0 +1,87 @@
+//! Starting a master that outlives the terminal.
+
+use serde::Deserialize;
+use std::{fs::File, io, process::Stdio, time::Duration};
+use tokio::{
+    io::{AsyncBufReadExt, AsyncReadExt, BufReader},
+    process::{Child, Command},
+    time::timeout,
+};
+use ydl_os::{
+    process::Identity,
+    reason,
+    report::{Exit, Report},
+    spawn,
+};
+use ydl_proto::files::{JobDir, MasterPlace};
+
+/// How long a master may take to say where it is.
+const READY_MAX: Duration = Duration::from_secs(10);
+/// Longer than any first line of a master.
+const LINE_BYTES_MAX: u64 = 64 << 10;
+
+/// The first line of a master.
+#[derive(Debug, Deserialize)]
+struct ReadyMessage {
+    address: Option<String>,
+    error: Option<String>,
+    hint: Option<String>,
+}
+
+/// Starts the master of a job and waits until it listens.
+pub async fn start_master(dir: &JobDir) -> Result<(Child, MasterPlace), Report> {
+    let failed = |error: io::Error| {
+        Report::trouble(format!("cannot start the job's master: {}", reason(&error)))
+    };
+    let log = File::create(dir.master_log()).map_err(failed)?;
+    let binary = std::env::current_exe().map_err(failed)?;
+    let mut command = std::process::Command::new(binary);
+    command
+        .arg("master")
+        .arg(dir.path())
+        // Else the user's directory could not be unmounted while the job runs.
+        .current_dir(dir.path())
+        .stdin(Stdio::null())
+        .stdout(Stdio::piped())
+        .stderr(log);
+    spawn::own_session(&mut command);
+    let mut child = Command::from(command).spawn().map_err(failed)?;
+    let Some(stdout) = child.stdout.take() else {
+        return Err(Report::trouble("the job's master has no stdout"));
+    };
+    let mut line = String::new();
+    let mut first = BufReader::new(stdout.take(LINE_BYTES_MAX));
+    let said = match timeout(READY_MAX, first.read_line(&mut line)).await {
+        Ok(Ok(_)) => serde_json::from_str::<ReadyMessage>(&line).ok(),
+        Ok(Err(_)) => None,
+        Err(_) => {
+            // It would go on alone, and nobody would know.
+            let _ = child.start_kill();
+            let what = format!("the job's master was not ready after {}s", READY_MAX.as_secs());
+            return Err(Report::trouble(what).hint(look(dir)));
+        }
+    };
+    match said {
+        Some(ReadyMessage { address: Some(address), .. }) => {
+            let this = child.id().and_then(Identity::of);
+            let place = MasterPlace {
+                address,
+                pid: this.map_or(0, |this| this.pid),
+                pid_started: this.map_or(0, |this| this.started),
+            };
+            Ok((child, place))
+        }
+        Some(ReadyMessage { error: Some(error), hint, .. }) => {
+            let report = Report::new(Exit::Trouble, error);
+            Err(report.hint(hint.unwrap_or_else(|| look(dir))))
+        }
+        _ => {
+            let what = "the job's master ended before it was ready";
+            Err(Report::trouble(what).hint(look(dir)))
+        }
+    }
+}
+
+fn look(dir: &JobDir) -> String {
+    format!("its own words are in `{}`", dir.master_log().display())
+}

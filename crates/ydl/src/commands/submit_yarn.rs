@@ -1,0 +1,481 @@
+//! A job on a cluster, from what was typed to its end.
+
+use super::{
+    cluster,
+    follow::{Follower, InterruptSignals, RemoteOutput},
+    inputs,
+    log_tails::{LogTails, Select},
+    master_client::MasterClient,
+    outcome::conclude,
+    renderer::Renderer,
+    submit::made,
+    wait_for_master::{WaitOutcome, wait_for_master},
+};
+use crate::{
+    cli::{self, GlobalArgs},
+    jobs::JobHandle,
+    mirror::{self, Gateway, Mirror, SubmitCredentials, submission, submit_credentials},
+    preflight,
+    show::{self, counted_bytes},
+    stage::{self, JobFiles, Progress, StageRequest, StagingPlan},
+};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    io::{self, IsTerminal, Write},
+    path::Path,
+    sync::{Arc, Mutex, PoisonError},
+    time::Duration,
+};
+use tokio::{
+    task::JoinHandle,
+    time::{Instant, MissedTickBehavior, interval, timeout},
+};
+use yarn_native::types::{ApplicationId, ApplicationState};
+use ydl_core::JobSpec;
+use ydl_os::{
+    reason,
+    report::{Exit, Report},
+};
+use ydl_pack as pack;
+use ydl_proto::{
+    files::{Place, Submitted},
+    luggage::LUGGAGE,
+};
+use ydl_storage::{
+    data::Listing,
+    hdfs::{Hdfs, JobPlace},
+};
+
+/// The longest that everything may take to get to HDFS.
+const UPLOAD_MAX: Duration = Duration::from_secs(6 * 60 * 60);
+/// What small calls to HDFS may take.
+const CALL_MAX: Duration = Duration::from_secs(120);
+/// What the ResourceManager may take to accept.
+const ACCEPT_MAX: Duration = Duration::from_secs(120);
+/// How often the bar moves.
+const FRAME: Duration = Duration::from_millis(200);
+/// How long that may be cleaned which no job uses any more, and how much longer it is waited for before leaving: whoever
+/// leaves in the middle leaves a lock behind, for which others wait.
+const CLEAN_MAX: (Duration, Duration) = (Duration::from_secs(20), Duration::from_secs(35));
+/// What removing the files of a job that was not submitted may take.
+const TIDY_MAX: Duration = Duration::from_secs(10);
+
+/// Checks, stages, submits and follows.
+pub async fn run(
+    args: cli::SubmitArgs,
+    global: GlobalArgs,
+    spec: JobSpec,
+    from: &Path,
+    gateway: &Gateway,
+    begun_as: &mut Option<String>,
+) -> Result<Exit, Report> {
+    if args.resources.is_some() {
+        return Err(Report::bad_input("`--resources` is for a job on this machine")
+            .hint("leave it out, or use `--cluster local`"));
+    }
+    let deadline = gateway.deadline();
+    // What is only looked at need not wait for what the cluster says of the job. An environment that must be made first may
+    // take minutes, which nobody should wait for in vain.
+    let early = !args.dry_run && !pack::needs_build(&spec.environment);
+    let looking = early.then(|| tokio::spawn(look(gateway.clone(), spec.clone())));
+    // Only with an id does a ResourceManager tell the largest container it gives. An id that is not used is seen by
+    // nobody; a refusal on a guess from the files of this machine would be.
+    let asked = async {
+        tokio::try_join!(
+            preflight::gather(&gateway.client, &gateway.config, &gateway.user, deadline),
+            gateway.client.new_application(deadline),
+        )
+    };
+    let (mut has, new) = gateway.ask(asked).await?;
+    has.largest = Some((&new.capability_max).into());
+    let findings = preflight::check(&spec, &has);
+    if args.dry_run {
+        inputs::list_for_cluster(&spec, gateway).await?;
+        if findings.refusals.is_empty() {
+            could_stage(&spec, gateway).await?;
+        }
+        return cluster::dry(&spec, &findings, global);
+    }
+    if let Some(exit) = cluster::tell(&findings) {
+        return Ok(exit);
+    }
+    let (spec, looking) = match looking {
+        Some(looking) => (spec, looking),
+        None => {
+            let spec = made(spec)?;
+            let looking = tokio::spawn(look(gateway.clone(), spec.clone()));
+            (spec, looking)
+        }
+    };
+    // Before anything is touched: Ctrl-C must not leave half a job.
+    let mut signals = InterruptSignals::listen()?;
+    let mut job = Submission { gateway, id: new.id, place: None, cleaning_is_due: false };
+    let hosts = has.nodes.iter().map(|node| node.host.clone()).collect();
+    let begun = tokio::select! {
+        begun = job.begin(spec, from, &hosts, looking) => begun.map_err(SubmitFailure::Failed),
+        by = signals.next() => Err(SubmitFailure::By(by)),
+    };
+    let accepted = match begun {
+        Ok(accepted) => accepted,
+        Err(left) => {
+            let was_submitted = job.tidy().await;
+            return Err(left.report(new.id, was_submitted));
+        }
+    };
+    let (id, dir) = (&accepted.submitted.id, accepted.place.dir());
+    *begun_as = Some(id.clone());
+    let about = serde_json::json!({ "job": { "id": id, "directory": dir } });
+    let due = job.cleaning_is_due;
+    let cleaning = tokio::spawn(clean(gateway.clone(), job.place.filter(|_| due)));
+    if args.detach {
+        match global.json {
+            true => show::json(&about)?,
+            false => show::print(format!("{id}\n"))?,
+        }
+        let _ = timeout(CLEAN_MAX.1, cleaning).await;
+        return Ok(Exit::Success);
+    }
+    let (known, mirror) = Mirror::begun(
+        gateway,
+        job.id,
+        accepted.hdfs,
+        accepted.place,
+        accepted.submitted,
+        &accepted.submit_credentials.certificate,
+        &accepted.submit_credentials.client_token,
+    )?;
+    let exit = follow(known, mirror, global, signals, &about).await;
+    // Who leaves at once does so without order.
+    if !matches!(exit, Ok(Exit::Interrupted)) {
+        let _ = timeout(CLEAN_MAX.1, cleaning).await;
+    }
+    exit
+}
+
+/// Once a day, what no job uses any more goes. That it could not be done is no matter: the next day comes.
+async fn clean(gateway: Gateway, place: Option<stage::Place>) {
+    let Some(place) = place else {
+        return;
+    };
+    let Ok(all) = mirror::list(&gateway).await else {
+        return;
+    };
+    let live = all.iter().filter(|report| !report.state.is_over());
+    let live: BTreeSet<_> = live.map(|report| report.id.to_string()).collect();
+    let is_running = |id: &str| live.contains(id);
+    let deadline = Instant::now() + CLEAN_MAX.0;
+    // That it could not be done is no matter, and who submitted has nothing to do with it.
+    let _ = stage::clean(&place, stage::AGE, is_running, deadline).await;
+}
+
+/// Why a job did not come to its cluster.
+enum SubmitFailure {
+    /// It could not.
+    Failed(Report),
+    /// Somebody lost patience.
+    By(&'static str),
+}
+
+impl SubmitFailure {
+    fn report(self, id: ApplicationId, was_submitted: bool) -> Report {
+        let by = match self {
+            SubmitFailure::Failed(report) => return report,
+            SubmitFailure::By(by) => by,
+        };
+        let what = match was_submitted {
+            true => format!("{by}: {id} was submitted a moment ago, and is ended"),
+            false => format!("{by}: nothing was submitted"),
+        };
+        Report::new(Exit::Interrupted, what)
+    }
+}
+
+/// Whether the job's files could be put where they would be; nothing of it stays.
+async fn could_stage(spec: &JobSpec, gateway: &Gateway) -> Result<(), Report> {
+    let Gateway { config, identity, .. } = gateway;
+    let deadline = Instant::now() + CALL_MAX;
+    let staging = spec.cluster_options.staging.as_deref();
+    let place = stage::Place::find(config, identity, staging, deadline).await?;
+    place.could_be_made(deadline).await
+}
+
+/// A job that the cluster has taken.
+struct AcceptedJob {
+    submitted: Submitted,
+    submit_credentials: SubmitCredentials,
+    hdfs: Hdfs,
+    place: JobPlace,
+}
+
+/// A job on its way to the cluster.
+struct Submission<'a> {
+    gateway: &'a Gateway,
+    id: ApplicationId,
+    /// Where its files are, once there may be some.
+    place: Option<stage::Place>,
+    /// Whether nobody has cleaned up there for a day.
+    cleaning_is_due: bool,
+}
+
+impl Submission<'_> {
+    /// Stages and submits. Dropped half-way, it has submitted nothing, unless it was about to return.
+    async fn begin(
+        &mut self,
+        spec: JobSpec,
+        from: &Path,
+        hosts: &BTreeSet<String>,
+        looking: JoinHandle<Result<(StagingPlan, Listing), Report>>,
+    ) -> Result<AcceptedJob, Report> {
+        let Gateway { config, client, .. } = self.gateway;
+        let looked = looking.await;
+        let (looked, listing) = looked
+            .map_err(|_| Report::trouble("the job's files could not be looked through"))??;
+        let place = looked.place.clone();
+        self.place = Some(place.clone());
+        self.cleaning_is_due = looked.cleaning_is_due;
+        let id = self.id.to_string();
+        let job = place.job(&id);
+        let spec = inputs::settled(spec, self.gateway, &id, &place.home).await?;
+        let spec = inputs::near(spec, &listing, self.gateway, hosts).await;
+        let (upload, mut submit_credentials) = tokio::try_join!(
+            upload(looked, &id),
+            submit_credentials(self.gateway, &spec, job.dir())
+        )?;
+        let staged = upload.staged;
+        let listing = inputs::written(listing, upload.inputs)?;
+        let submitted = Submitted {
+            id: id.clone(),
+            at: show::now(),
+            from: from.to_path_buf(),
+            spec,
+            place: Place::Yarn(staged.clone()),
+        };
+        let files = JobFiles {
+            submitted: &submitted,
+            certificate: &submit_credentials.certificate,
+            client_token: submit_credentials.client_token.as_str(),
+            viewer_token: submit_credentials.viewer_token.as_str(),
+            config,
+            inputs: listing.as_deref(),
+        };
+        let inline_files = files.inline_files()?;
+        let writing = stage::write_job(&place, files, Instant::now() + CALL_MAX);
+        let (gateway, yarn_id) = (self.gateway, self.id);
+        let user = (!gateway.is_secure()).then_some(gateway.user.as_str());
+        let ask = |own, submit_credentials: &SubmitCredentials| {
+            submission(yarn_id, &submitted.spec, &staged, own, submit_credentials, user)
+        };
+        let submitting = |asked| async move {
+            let deadline = Instant::now() + ACCEPT_MAX;
+            let report = client.submit_and_wait(&asked, deadline).await;
+            report.map_err(|error| gateway.report(error))
+        };
+        let (report, notes) = match inline_files {
+            // Its containers have what they need, and clients do not read sooner than this is over.
+            Some(inline_files) => {
+                submit_credentials.credentials.set_secret(LUGGAGE, inline_files);
+                let asked = ask(&BTreeMap::new(), &submit_credentials)?;
+                tokio::try_join!(submitting(asked), writing)?
+            }
+            None => {
+                let notes = writing.await?;
+                let own = stage::carried(&place.hdfs, &job, Instant::now() + CALL_MAX).await?;
+                (submitting(ask(&own, &submit_credentials)?).await?, notes)
+            }
+        };
+        for note in notes {
+            show::tell(format!("note: {note}"));
+        }
+        if matches!(report.state, ApplicationState::Failed | ApplicationState::Killed) {
+            let what = format!("the cluster does not take the job: {}", report.diagnostics.trim());
+            return Err(Report::bad_input(what));
+        }
+        Ok(AcceptedJob { submitted, submit_credentials, hdfs: place.hdfs, place: job })
+    }
+
+    /// Takes back what was begun. What cannot be taken back is cleaned up by age. Says whether the cluster had the job already.
+    async fn tidy(&self) -> bool {
+        let deadline = Instant::now() + TIDY_MAX;
+        let reached = self.gateway.client.application(self.id, deadline).await;
+        let was_submitted = reached.is_ok();
+        if reached.is_ok_and(|report| !report.state.is_over()) {
+            // It was interrupted in the moment between submitting and knowing it.
+            let why = "ended by whoever submitted it";
+            let _ = self.gateway.client.kill_and_wait(self.id, why, deadline).await;
+        }
+        if let Some(place) = &self.place {
+            let dir = place.job(&self.id.to_string());
+            let _ = place.hdfs.delete(dir.dir(), deadline).await;
+            let _ = stage::give_up(place, &self.id.to_string(), deadline).await;
+        }
+        was_submitted
+    }
+}
+
+/// What the job needs, and what of it is there already.
+async fn look(gateway: Gateway, spec: JobSpec) -> Result<(StagingPlan, Listing), Report> {
+    let listing = inputs::list_for_cluster(&spec, &gateway).await?;
+    let Gateway { config, identity, .. } = &gateway;
+    let deadline = Instant::now() + CALL_MAX;
+    let binary = std::env::current_exe().map_err(|error| {
+        Report::trouble(format!("cannot find this very program: {}", reason(&error)))
+    })?;
+    let staging = spec.cluster_options.staging.as_deref();
+    let place = stage::Place::find(config, identity, staging, deadline).await?;
+    let request = StageRequest {
+        place: &place,
+        config,
+        identity,
+        spec: &spec,
+        binary: &binary,
+        inputs: &inputs::on_this_machine(&listing),
+        tell: show::tell,
+    };
+    Ok((stage::look(request, deadline).await?, listing))
+}
+
+/// Brings everything to HDFS, with a bar on a terminal.
+async fn upload(looked: StagingPlan, id: &str) -> Result<stage::Upload, Report> {
+    let far = Arc::new(Mutex::new(Progress::default()));
+    let heard = far.clone();
+    let tell = move |progress| *heard.lock().unwrap_or_else(PoisonError::into_inner) = progress;
+    let began = Instant::now();
+    let mut staging = std::pin::pin!(stage::stage(looked, id, tell, began + UPLOAD_MAX));
+    let mut bar = ProgressBar::new();
+    let mut frame = interval(FRAME);
+    frame.set_missed_tick_behavior(MissedTickBehavior::Delay);
+    let upload = loop {
+        tokio::select! {
+            done = &mut staging => break done,
+            _ = frame.tick() => bar.draw(*far.lock().unwrap_or_else(PoisonError::into_inner)),
+        }
+    };
+    bar.clear();
+    let upload = upload?;
+    for note in &upload.notes {
+        show::tell(format!("note: {note}"));
+    }
+    show::tell(match upload.sent.files {
+        0 => "nothing to upload: all of it is in HDFS already".to_owned(),
+        _ => format!(
+            "uploaded {} in {:.1}s",
+            counted_bytes(upload.sent.bytes),
+            began.elapsed().as_secs_f64()
+        ),
+    });
+    Ok(upload)
+}
+
+/// How far the upload is: on the last line of a terminal, or in a line now and then.
+struct ProgressBar {
+    on: bool,
+    drawn: bool,
+    told: Instant,
+}
+
+impl ProgressBar {
+    const WIDTH: u64 = 30;
+    const TOLD_EVERY: Duration = Duration::from_secs(10);
+
+    fn new() -> ProgressBar {
+        ProgressBar { on: io::stderr().is_terminal(), drawn: false, told: Instant::now() }
+    }
+
+    fn draw(&mut self, progress: Progress) {
+        if progress.total == 0 {
+            return;
+        }
+        let sent = progress.sent.min(progress.total);
+        if !self.on {
+            if self.told.elapsed() > ProgressBar::TOLD_EVERY {
+                self.told = Instant::now();
+                let (sent, total) = (counted_bytes(sent), counted_bytes(progress.total));
+                show::tell(format!("uploading: {sent} of {total}"));
+            }
+            return;
+        }
+        self.drawn = true;
+        let full = (sent.saturating_mul(ProgressBar::WIDTH) / progress.total) as usize;
+        let rest = ProgressBar::WIDTH as usize - full;
+        let text = format!(
+            "\r\x1b[Kuploading [{}{}] {} of {}",
+            "#".repeat(full),
+            " ".repeat(rest),
+            counted_bytes(sent),
+            counted_bytes(progress.total)
+        );
+        // A terminal that is gone needs no bar.
+        let _ = io::stderr().lock().write_all(text.as_bytes());
+    }
+
+    fn clear(&mut self) {
+        if std::mem::take(&mut self.drawn) {
+            let _ = io::stderr().lock().write_all(b"\r\x1b[K");
+        }
+    }
+}
+
+/// Waits for the master, then follows the job to its end.
+async fn follow(
+    known: JobHandle,
+    mirror: Arc<Mirror>,
+    global: GlobalArgs,
+    mut signals: InterruptSignals,
+    about: &serde_json::Value,
+) -> Result<Exit, Report> {
+    let job = Arc::new(known);
+    let mut renderer = Renderer::following(job.id(), global);
+    let deaf = renderer.object(about).is_err();
+    if !global.json {
+        let queue = job.submitted.spec.cluster_options.queue.as_deref();
+        let queue = queue.unwrap_or("default");
+        renderer.note(&format!("{} submitted to queue `{queue}`", job.id()));
+    }
+    let watching = mirror.watch();
+    let arrived = wait_for_master(&job, &mirror, &mut renderer, &mut signals).await?;
+    let address = match arrived {
+        WaitOutcome::Live(address) => address,
+        WaitOutcome::Over => {
+            // A short job may be over before its master was seen.
+            let wanted = mirror::Wanted::default();
+            for failure in mirror.copy_logs(&wanted, None).await {
+                renderer.note(&format!("note: {failure}"));
+            }
+            String::new()
+        }
+        WaitOutcome::Interrupted => {
+            renderer.close();
+            show::tell(format!(
+                "{0} is still being stopped; `ydl status {0}` shows how far",
+                job.id()
+            ));
+            return Ok(Exit::Interrupted);
+        }
+    };
+    let tails = LogTails::new(&job.dir, Select::default(), renderer.prefix(global));
+    let master = Arc::new(MasterClient::at(&job.dir, address)?);
+    let mut follower = Follower {
+        deaf,
+        mirror: Some(RemoteOutput::new(mirror.clone())),
+        ..Follower::new(job.clone(), master, renderer, tails, signals)
+    };
+    let left = follower.run().await;
+    watching.abort();
+    let left = left?;
+    conclude(left, &mut follower, global).await
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn who_interrupts_is_told_whether_the_cluster_had_the_job() {
+        let id: ApplicationId = "application_1700000000000_0007".parse().expect("an id");
+        let told =
+            |was_submitted| SubmitFailure::By("Ctrl-C").report(id, was_submitted).to_string();
+        assert_eq!(told(false), "error: Ctrl-C: nothing was submitted");
+        let ended = "error: Ctrl-C: application_1700000000000_0007 was submitted a moment ago, and is ended";
+        assert_eq!(told(true), ended);
+    }
+}

@@ -1,0 +1,72 @@
+//! Waiting until a job is over, for somebody who wants to see nothing of it meanwhile.
+
+use super::master_client::{MasterClient, left};
+use crate::{
+    jobs::{JobHandle, JobStatus},
+    mirror::{Gateway, Mirror},
+};
+use std::{sync::Arc, time::Duration};
+use tokio::time::{Instant, sleep, timeout};
+use yarn_native::types::ApplicationReport;
+
+/// No fact ever has this number: a master that is asked for it answers when the wait is over, or is gone before.
+const NEVER: u64 = u64::MAX;
+/// How long one question waits.
+const WAIT: Duration = Duration::from_secs(20);
+/// The pause before a master that does not answer is looked at again.
+const RETRY_DELAY: Duration = Duration::from_millis(50);
+/// The same on a cluster, and how often its ResourceManager is asked for what only it knows.
+const CLUSTER_RETRY_DELAY: (Duration, Duration) =
+    (Duration::from_millis(200), Duration::from_secs(3));
+
+/// Returns when the job is over, and nothing of it is left on this machine; or when so much time is.
+pub async fn wait_until_finished(job: &JobHandle, mirror: Option<&Arc<Mirror>>, wait: Duration) {
+    let watching = mirror.map(Mirror::watch);
+    if timeout(wait, over(job)).await.is_ok() && job.remote.is_none() {
+        left(job).await;
+    }
+    if let Some(watching) = watching {
+        watching.abort();
+    }
+}
+
+async fn over(job: &JobHandle) {
+    loop {
+        match job.status() {
+            JobStatus::Over(_) | JobStatus::Lost | JobStatus::Ended(_) => return,
+            JobStatus::Starting => {}
+            JobStatus::Live(place) => {
+                let asked = Instant::now();
+                // Whoever may only look at it in YARN has no token for its master, and sees there that it is over.
+                if let Ok(master) = MasterClient::to(&job.dir, &place)
+                    && master.facts(NEVER, WAIT).await.is_ok()
+                    && asked.elapsed() > WAIT / 2
+                {
+                    continue;
+                }
+                // It is ending, or gone, or has moved.
+                if let Some(far) = &job.remote {
+                    far.nudge();
+                }
+            }
+        }
+        sleep(if job.remote.is_some() { CLUSTER_RETRY_DELAY.0 } else { RETRY_DELAY }).await;
+    }
+}
+
+/// The same for a job of which only its cluster tells; what it told last.
+pub async fn wait_until_reported_finished(
+    gateway: &Gateway,
+    mut report: ApplicationReport,
+    wait: Duration,
+) -> ApplicationReport {
+    let end = Instant::now() + wait;
+    while !report.state.is_over() && Instant::now() < end {
+        sleep(CLUSTER_RETRY_DELAY.1.min(end - Instant::now())).await;
+        // A ResourceManager that does not answer now may do so later.
+        if let Ok(newer) = gateway.client.application(report.id, gateway.deadline()).await {
+            report = newer;
+        }
+    }
+    report
+}

@@ -1,0 +1,116 @@
+//! The hashes of large files that were read before.
+//!
+//! The binary goes with every submit and seldom changes, and reading it takes longer than all that is asked of a cluster.
+//! A file counts as unchanged by the same signs as while it is sent, above all the time of its last change, which nobody
+//! can set.
+
+use super::source::Hashed;
+use ring::digest::{SHA256, digest};
+use serde::{Deserialize, Serialize};
+use std::{
+    fs,
+    os::unix::ffi::OsStrExt,
+    path::{Path, PathBuf},
+    time::{Duration, SystemTime, UNIX_EPOCH},
+};
+use ydl_pack::{self as pack, FileStamp};
+use ydl_proto::files::write_json;
+
+/// Smaller files are read as quickly as their hashes.
+const BYTES_MIN: u64 = 1 << 20;
+/// A file that was changed so short a time ago may change again without its time being another.
+const SETTLED: Duration = Duration::from_secs(2);
+/// More is none of ours.
+const RECORD_BYTES_MAX: u64 = 4096;
+
+#[derive(Debug, PartialEq, Eq, Serialize, Deserialize)]
+struct HashRecord {
+    path: PathBuf,
+    stamp: Vec<u8>,
+    hash: String,
+}
+
+/// Where they are kept, if there is such a place.
+pub(super) fn hashes() -> Option<PathBuf> {
+    Some(pack::root().ok()?.join("hashes"))
+}
+
+/// What was in the file when it was last read, if it is still the same.
+pub(super) fn recall(dir: &Path, path: &Path, was: FileStamp) -> Option<Hashed> {
+    let place = place(dir, path, was)?;
+    let about = fs::metadata(&place).ok()?;
+    if about.len() > RECORD_BYTES_MAX {
+        return None;
+    }
+    let record: HashRecord = serde_json::from_slice(&fs::read(&place).ok()?).ok()?;
+    let is_hash = |hash: &str| hash.len() == 64 && hash.bytes().all(|b| b.is_ascii_hexdigit());
+    let fits = record.path == path && record.stamp == was.to_bytes() && is_hash(&record.hash);
+    fits.then_some(Hashed { hash: record.hash, bytes: was.bytes })
+}
+
+/// Remembers it. That this cannot be done is no matter: it will be read again.
+pub(super) fn remember(dir: &Path, path: &Path, was: FileStamp, hashed: &Hashed) {
+    let now = SystemTime::now().duration_since(UNIX_EPOCH);
+    let age = now.unwrap_or_default().checked_sub(was.changed_at());
+    if age.is_none_or(|age| age < SETTLED) {
+        return;
+    }
+    if let Some(place) = place(dir, path, was) {
+        let record = HashRecord {
+            path: path.to_path_buf(),
+            stamp: was.to_bytes().to_vec(),
+            hash: hashed.hash.clone(),
+        };
+        let _ = fs::create_dir_all(dir).and_then(|()| write_json(&place, &record));
+    }
+}
+
+/// One for each path, so that they do not become more with every change.
+fn place(dir: &Path, path: &Path, was: FileStamp) -> Option<PathBuf> {
+    if was.bytes < BYTES_MIN || !path.is_absolute() {
+        return None;
+    }
+    let hash = digest(&SHA256, path.as_os_str().as_bytes());
+    Some(dir.join(hex::encode(&hash.as_ref()[..16])))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn stamp(path: &Path) -> FileStamp {
+        FileStamp::of(&fs::metadata(path).unwrap())
+    }
+
+    /// Until a file that was changed a moment ago counts as settled.
+    fn settle(path: &Path) {
+        while SystemTime::now()
+            .duration_since(UNIX_EPOCH)
+            .unwrap()
+            .saturating_sub(stamp(path).changed_at())
+            < SETTLED
+        {
+            std::thread::sleep(Duration::from_millis(20));
+        }
+    }
+
+    #[test]
+    fn a_file_that_has_not_changed_is_not_read_again() {
+        let place = tempfile::tempdir().unwrap();
+        let (dir, path) = (place.path().join("hashes"), place.path().join("large"));
+        fs::write(&path, vec![1; 1 << 20]).unwrap();
+        let hashed = Hashed { hash: "0a".repeat(32), bytes: 1 << 20 };
+        remember(&dir, &path, stamp(&path), &hashed);
+        assert_eq!(recall(&dir, &path, stamp(&path)), None, "too fresh");
+        settle(&path);
+        remember(&dir, &path, stamp(&path), &hashed);
+        assert_eq!(recall(&dir, &path, stamp(&path)), Some(hashed));
+        let other = path.with_file_name("other");
+        assert_eq!(recall(&dir, &other, stamp(&path)), None);
+        fs::write(&path, vec![2; 1 << 20]).unwrap();
+        assert_eq!(recall(&dir, &path, stamp(&path)), None, "of the same length");
+        let record = fs::read_dir(&dir).unwrap().next().unwrap().unwrap().path();
+        fs::write(record, "half").unwrap();
+        assert_eq!(recall(&dir, &path, stamp(&path)), None);
+    }
+}

@@ -1,0 +1,309 @@
+//! What is missing goes to HDFS, several files at a time.
+//!
+//! Against whoever cleans: the names of all that a job needs are written down first, then the cleaner is waited for, then
+//! it is looked what is there. A cleaner that begins later reads the names; one that began earlier has ended.
+
+use super::{
+    clean::{STALE, is_stale, uses},
+    need::{Need, Purpose, content},
+    plan::{Needed, STILL, StagingPlan, by_name},
+    source::Hashed,
+    staging_dir::Place,
+};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    fmt,
+    sync::{
+        Arc, Mutex, PoisonError,
+        atomic::{AtomicU64, Ordering},
+    },
+    time::Duration,
+};
+use tokio::{
+    sync::Semaphore,
+    task::JoinSet,
+    time::{Instant, sleep},
+};
+use ydl_os::report::Report;
+use ydl_proto::files::{Content, Staged};
+use ydl_storage::hdfs::{Entry, Hdfs, JobPlace, Kind, Sent, layout};
+
+/// Files that are read and sent at the same time.
+pub(super) const SIDE_BY_SIDE: usize = 4;
+/// How long a job waits for whoever cleans: longer than one that died is waited for.
+const CLEANING_MAX: Duration = Duration::from_secs(STALE.as_secs() + 30);
+/// How long it takes to see that the cleaner has ended.
+const CLEANING_PAUSE: Duration = Duration::from_millis(200);
+/// How long removing what a failure left behind may take.
+const TIDY_MAX: Duration = Duration::from_secs(5);
+/// What lies in HDFS now, and what it took.
+#[derive(Clone, Debug)]
+pub struct Upload {
+    /// What a master needs to know of it.
+    pub staged: Staged,
+    /// Where the files of inputs are now, in their order.
+    pub inputs: Vec<Content>,
+    /// Shared files that were not there yet.
+    pub sent: Sent,
+    /// What a person should know of the environment.
+    pub notes: Vec<String>,
+}
+
+/// How far it is.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Progress {
+    /// Bytes sent.
+    pub sent: u64,
+    /// Bytes to send, as far as that is known: it grows while files are looked through.
+    pub total: u64,
+}
+
+/// A need whose content is known, and perhaps sent.
+struct HashedNeed {
+    need: Need,
+    hashed: Hashed,
+    aside: Option<String>,
+}
+
+impl HashedNeed {
+    fn name(&self) -> String {
+        format!("{}.{}", self.hashed.hash, self.need.ending)
+    }
+}
+
+/// What the uploads of one job share.
+struct UploadContext {
+    hdfs: Hdfs,
+    place: Place,
+    /// The job's id.
+    id: String,
+    turns: Semaphore,
+    sent_files: AtomicU64,
+    sent: AtomicU64,
+    total: AtomicU64,
+    tell: Box<dyn Fn(Progress) + Send + Sync>,
+    asides: Mutex<BTreeSet<String>>,
+    deadline: Instant,
+}
+
+impl fmt::Debug for UploadContext {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Shared({:?})", self.place)
+    }
+}
+
+/// Brings what the job of that id needs to HDFS, unless it is there. `tell` hears how far it is.
+pub async fn stage(
+    looked: StagingPlan,
+    id: &str,
+    tell: impl Fn(Progress) + Send + Sync + 'static,
+    deadline: Instant,
+) -> Result<Upload, Report> {
+    let shared = Arc::new(UploadContext {
+        hdfs: looked.place.hdfs.clone(),
+        place: looked.place.clone(),
+        id: id.to_owned(),
+        turns: Semaphore::new(SIDE_BY_SIDE),
+        sent_files: AtomicU64::new(0),
+        sent: AtomicU64::new(0),
+        total: AtomicU64::new(0),
+        tell: Box::new(tell),
+        asides: Mutex::default(),
+        deadline,
+    });
+    let result = run(looked, &shared).await;
+    if result.is_err() {
+        let until = Instant::now() + TIDY_MAX;
+        for aside in shared.asides() {
+            // The first failure is the one to tell; whoever cleans finds what is left.
+            let _ = shared.hdfs.delete(&aside, until).await;
+        }
+    }
+    result
+}
+
+async fn run(looked: StagingPlan, shared: &Arc<UploadContext>) -> Result<Upload, Report> {
+    let (place, deadline) = (&shared.place, shared.deadline);
+    if !looked.is_made {
+        place.make(deadline).await?;
+    }
+    if looked.is_empty {
+        let contents = place.layout.contents();
+        shared.hdfs.mkdirs(&contents, 0o700, deadline).await?;
+    }
+    let job = place.job(&shared.id);
+    let mut tasks = JoinSet::new();
+    for needed in looked.needs {
+        tasks.spawn(shared.clone().know(needed));
+    }
+    let known: Vec<HashedNeed> = all(tasks).await?;
+    write_uses(shared, &job, &known).await?;
+    let there = shared.hdfs.list(&place.layout.contents(), deadline).await?;
+    let there = by_name(there);
+    let mut tasks = JoinSet::new();
+    for one in known {
+        let entry = there.get(&one.name()).cloned();
+        tasks.spawn(shared.clone().settle(one, entry));
+    }
+    let mut contents = all(tasks).await?;
+    contents.extend(looked.remote);
+    let mut staged = Staged {
+        dir: job.dir().to_owned(),
+        home: shared.place.home.clone(),
+        binary: Content { url: String::new(), bytes: 0, modified_ms: 0, unpack: false, own: false },
+        files: BTreeMap::new(),
+        environment: BTreeMap::new(),
+    };
+    let mut inputs = BTreeMap::new();
+    for (purpose, content) in contents {
+        match purpose {
+            Purpose::Input(at) => drop(inputs.insert(at, content)),
+            Purpose::Binary => staged.binary = content,
+            Purpose::File(name) => drop(staged.files.insert(name, content)),
+            Purpose::Environment(name) => drop(staged.environment.insert(name, content)),
+        }
+    }
+    let sent = Sent {
+        files: shared.sent_files.load(Ordering::Relaxed),
+        bytes: shared.sent.load(Ordering::Relaxed),
+    };
+    Ok(Upload { staged, inputs: inputs.into_values().collect(), sent, notes: looked.notes })
+}
+
+/// Writes down what the job uses, then waits for whoever cleans.
+async fn write_uses(
+    shared: &UploadContext,
+    job: &JobPlace,
+    known: &[HashedNeed],
+) -> Result<(), Report> {
+    let (hdfs, deadline) = (&shared.hdfs, shared.deadline);
+    let mut tasks = JoinSet::new();
+    for name in uses(known.iter().map(|one| one.hashed.hash.as_str())) {
+        let (hdfs, dir) = (hdfs.clone(), format!("{}/{name}", job.uses()));
+        tasks.spawn(async move { Ok(hdfs.mkdirs(&dir, 0o700, deadline).await?) });
+    }
+    all(tasks).await?;
+    let lock = shared.place.layout.cleaning();
+    let began = Instant::now();
+    let until = deadline.min(began + CLEANING_MAX);
+    let mut written_ms = None;
+    while let Some(entry) = hdfs.stat(&lock, deadline).await? {
+        let written_ms = match written_ms {
+            Some(known) => known,
+            // The file system's clock, read from what it has just written.
+            None => {
+                let written = hdfs.stat(&job.uses(), deadline).await?;
+                *written_ms.insert(written.map_or(0, |entry| entry.modified_ms))
+            }
+        };
+        let now_ms = written_ms + began.elapsed().as_millis() as u64;
+        if is_stale(&entry, now_ms) {
+            break;
+        }
+        if Instant::now() > until {
+            let what = format!("`{lock}` says that old files are being cleaned up, for too long");
+            return Err(Report::trouble(what).hint("try again, or delete it if nothing cleans"));
+        }
+        sleep(CLEANING_PAUSE).await;
+    }
+    Ok(())
+}
+
+impl UploadContext {
+    fn asides(&self) -> BTreeSet<String> {
+        let asides = self.asides.lock();
+        asides.unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    fn mark(&self, aside: &str, there: bool) {
+        let mut asides = self.asides.lock().unwrap_or_else(PoisonError::into_inner);
+        match there {
+            true => drop(asides.insert(aside.to_owned())),
+            false => drop(asides.remove(aside)),
+        }
+    }
+
+    fn progress(&self, sent: u64, total: u64) {
+        let sent = self.sent.fetch_add(sent, Ordering::Relaxed) + sent;
+        let total = self.total.fetch_add(total, Ordering::Relaxed) + total;
+        (self.tell)(Progress { sent, total });
+    }
+
+    async fn know(self: Arc<Self>, needed: Needed) -> Result<HashedNeed, Report> {
+        let Needed { need, hashed } = needed;
+        if let Some(hashed) = hashed {
+            return Ok(HashedNeed { need, hashed, aside: None });
+        }
+        let _turn = self.turns.acquire().await;
+        let bytes = need.source.bytes().unwrap_or_default();
+        let (aside, hashed) = self.send(&need, bytes).await?;
+        Ok(HashedNeed { need, hashed, aside: Some(aside) })
+    }
+
+    async fn send(&self, need: &Need, bytes: u64) -> Result<(String, Hashed), Report> {
+        let aside = self.place.layout.aside(&self.id)?;
+        self.mark(&aside, true);
+        self.progress(0, bytes);
+        let source = need.source.clone();
+        let produce = move |out: &mut ydl_storage::hdfs::Pieces| source.send(out);
+        let tell = |more| self.progress(more, 0);
+        let sent = self.hdfs.send(produce, &aside, layout::PRIVATE, &tell, self.deadline);
+        let (_, hashed) = sent.await?;
+        self.sent_files.fetch_add(1, Ordering::Relaxed);
+        Ok((aside, hashed))
+    }
+
+    /// Sees to it that a content is there under its name.
+    async fn settle(
+        self: Arc<Self>,
+        mut known: HashedNeed,
+        entry: Option<Entry>,
+    ) -> Result<(Purpose, Content), Report> {
+        let _turn = self.turns.acquire().await;
+        let place = self.place.layout.content(&known.name());
+        let whole = entry.filter(|entry| entry.bytes == known.hashed.bytes);
+        if whole.is_none() && known.aside.is_none() {
+            let (aside, hashed) = self.send(&known.need, known.hashed.bytes).await?;
+            if hashed != known.hashed {
+                let what = "a file of the job changed while it was read";
+                return Err(Report::bad_input(what).hint(STILL));
+            }
+            known.aside = Some(aside);
+        }
+        if let Some(aside) = &known.aside {
+            if whole.is_none() {
+                match self.hdfs.rename(aside, &place, self.deadline).await {
+                    Ok(()) => self.mark(aside, false),
+                    // Another job brought the same a moment ago.
+                    Err(error) if error.kind == Kind::Exists => {}
+                    Err(error) => return Err(error.into()),
+                }
+            }
+            if self.asides().contains(aside) {
+                self.hdfs.delete(aside, self.deadline).await?;
+                self.mark(aside, false);
+            }
+        }
+        let entry = match whole {
+            Some(entry) => Some(entry),
+            None => self.hdfs.stat(&place, self.deadline).await?,
+        };
+        let entry = entry.filter(|entry| entry.bytes == known.hashed.bytes).ok_or_else(|| {
+            let what = format!("`{place}` was just sent and is not there whole");
+            Report::trouble(what).hint("delete it if it is there, and try again")
+        })?;
+        Ok((known.need.purpose, content(&entry, known.need.unpack)))
+    }
+}
+
+/// Waits for all; the first failure ends the others.
+pub(super) async fn all<T: Send + 'static>(
+    mut tasks: JoinSet<Result<T, Report>>,
+) -> Result<Vec<T>, Report> {
+    let mut done = Vec::new();
+    while let Some(one) = tasks.join_next().await {
+        let one = one.map_err(|_| Report::trouble("an upload failed without a reason"))?;
+        done.push(one?);
+    }
+    Ok(done)
+}
