@@ -1,6 +1,6 @@
-//! The hands of ydl: one binary that is client, master and agent.
+//! Runtime of ydl: one binary that is client, master and agent.
 //!
-//! Each folder is a room; its `mod.rs` says what the room is for.
+//! Each folder is a module; its `mod.rs` describes it.
 
 pub mod agent;
 pub mod backend;

@@ -49,7 +49,7 @@ fn start(cli: Cli) -> ExitCode {
     }
 }
 
-/// What master and agent have to say goes to stderr, which their starter leads into a file.
+/// Logs of master and agent go to stderr, which the parent process redirects to a file.
 fn log() {
     tracing_subscriber::fmt()
         .with_writer(|| CappedStderr)

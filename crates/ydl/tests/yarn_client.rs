@@ -282,7 +282,7 @@ fn the_last_lines_of_a_long_log_are_fetched_alone() {
             panic!("{opened:?}");
         };
         let wanted = Wanted { tail: Some(3), ..Wanted::default() };
-        assert_eq!(mirror.bring_logs(&wanted, None).await, Vec::<String>::new());
+        assert_eq!(mirror.copy_logs(&wanted, None).await, Vec::<String>::new());
         let task = "worker:0".parse().expect("a task");
         let copy = known.dir.attempt_logs(&task, 1).join("stdout.0");
         let about = std::fs::metadata(copy).expect("a copy");

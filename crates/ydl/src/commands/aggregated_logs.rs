@@ -1,4 +1,4 @@
-//! What YARN itself has collected of containers' logs: all there is of those that failed before an agent lived.
+//! Container logs aggregated by YARN: the only ones of containers that failed before their agent started.
 
 use crate::{cli::GlobalArgs, logs::LinePrefixer, mirror::Gateway, show};
 use std::{io, time::Duration};
@@ -10,15 +10,15 @@ use yarn_native::{
 use ydl_os::report::{Exit, Report};
 use ydl_storage::hdfs::{Hdfs, Reader};
 
-/// How long collecting is waited for: it begins when an application ends.
+/// Maximum wait for log aggregation, which begins when an application ends.
 const COLLECT_MAX: Duration = Duration::from_secs(20);
-/// How often it is looked whether that has been done.
+/// Poll interval of log aggregation.
 const LOOK: Duration = Duration::from_millis(500);
-/// What one call to HDFS may take.
+/// Maximum time for one call to HDFS.
 const CALL_MAX: Duration = Duration::from_secs(30);
 /// So much of the end of each file is printed.
 const TAIL_BYTES: u64 = 1 << 20;
-/// What nodes write themselves and says nothing about a program.
+/// Files written by NodeManagers that say nothing about a program.
 const DULL: [&str; 3] = ["prelaunch.out", "launch_container.sh", "directory.info"];
 
 /// Prints everything that was collected.
@@ -94,7 +94,7 @@ async fn collected(
         }
     }
     match unseen {
-        // That nobody printed anything cannot be said.
+        // It cannot be concluded that nothing was printed.
         Some(error) if files.is_empty() => Err(error.into()),
         _ => Ok(files),
     }

@@ -1,4 +1,4 @@
-//! Where a job runs: on the cluster that a Hadoop configuration leads to, or on this machine.
+//! Choice between the cluster of a Hadoop configuration and this machine.
 
 use crate::{
     cli::{Cluster, GlobalArgs},

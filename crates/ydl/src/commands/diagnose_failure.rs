@@ -118,7 +118,7 @@ mod tests {
         );
         assert_eq!(what("Application a was killed by user root at 127.0.0.1"), None);
         for odd in ["", "File does not exist: ", "Current usage: ", " changed on src filesystem"] {
-            // Whatever it says, it must not break whoever reads it.
+            // Unknown text must not cause a panic.
             let _ = diagnose(odd);
         }
     }

@@ -1,4 +1,4 @@
-//! Which directories have changed, told by the kernel.
+//! Directory change notifications from the kernel (inotify).
 
 use rustix::{
     event::{PollFd, PollFlags, Timespec, poll},
@@ -10,12 +10,12 @@ use tokio::sync::mpsc;
 
 /// Changes that wait to be looked at. When there are more, the kernel's own queue holds them.
 const ROOM: usize = 16;
-/// How long changes are gathered: a task that prints line by line would otherwise wake us for each.
+/// Batching delay for changes: a task that prints line by line would otherwise wake the client for each line.
 const PACE: Duration = Duration::from_millis(10);
-/// How often the thread looks whether anybody still listens.
+/// Interval at which the thread checks that the receiver still exists.
 const LOOK: Timespec = Timespec { tv_sec: 1, tv_nsec: 0 };
 
-/// What has changed.
+/// Changes reported by a [`DirWatcher`].
 #[derive(Debug)]
 pub enum DirChanges {
     /// These watches.
@@ -53,7 +53,7 @@ impl DirWatcher {
         let _ = inotify::remove_watch(&*self.fd, watch);
     }
 
-    /// What has changed next; nothing if nobody can say any more.
+    /// Returns the next changes; `None` once the thread has stopped.
     pub async fn next(&mut self) -> Option<DirChanges> {
         self.told.recv().await
     }

@@ -1,6 +1,6 @@
-//! `ydl doctor`: whether everything is there that a job needs, and what to do where it is not.
+//! `ydl doctor`: checks the prerequisites of a job and suggests fixes.
 //!
-//! * `sheet`: what was found, a line a check. * `afar`: a cluster. * `here`: this machine. * `trial`: a job that does nothing.
+//! * `checklist`: results of the checks. * `yarn`: a cluster. * `local`: this machine. * `test_job`: a job that does nothing.
 
 mod checklist;
 mod local;

@@ -34,13 +34,13 @@ use ydl_storage::{
     hdfs::{JobPlace, Ways},
 };
 
-/// How long all of it may take.
+/// Maximum time for the whole download.
 const FETCH_MAX: Duration = Duration::from_secs(24 * 60 * 60);
-/// How long looking at what is there may take.
+/// Maximum time for looking at what is there.
 const LOOK_MAX: Duration = Duration::from_secs(600);
-/// How long the master may take to say how large its roles are.
+/// Maximum time for the master to report role sizes.
 const VIEW_MAX: Duration = Duration::from_secs(5);
-/// How often the last line of a terminal moves.
+/// Redraw interval of the progress line.
 const FRAME: Duration = Duration::from_millis(200);
 
 /// States of one file that are remembered: a log that grows has one for each time that it was fetched.
@@ -98,7 +98,7 @@ fn ways(mirror: &Arc<Mirror>) -> Ways {
     Ways::new(gateway.config.clone(), gateway.identity.clone())
 }
 
-/// What lies at the destinations of the job's outputs.
+/// Lists the files at the destinations of the job's outputs.
 async fn outputs(
     job: &JobHandle,
     ways: Option<&Ways>,
@@ -144,7 +144,7 @@ async fn outputs(
             };
             let taken = match output.existing {
                 ExistingPolicy::Overwrite => None,
-                // Whoever may look at a job may not be allowed to see this.
+                // A viewer of the job may lack access to these files.
                 ExistingPolicy::Fail | ExistingPolicy::Number => {
                     match book.read(&to, deadline).await {
                         Ok(taken) => taken,
@@ -205,7 +205,7 @@ async fn sizes(job: &JobHandle) -> BTreeMap<RoleName, u32> {
     let viewed = match settled(job).await {
         JobStatus::Over(viewed) => Some(*viewed),
         JobStatus::Live(place) => match MasterClient::to(&job.dir, &place) {
-            // Whoever may not ask its master sees what is written down.
+            // Without a token for the master, the recorded size counts.
             Ok(master) => master.view(0, VIEW_MAX).await.ok().flatten(),
             Err(_) => None,
         },
@@ -217,7 +217,7 @@ async fn sizes(job: &JobHandle) -> BTreeMap<RoleName, u32> {
     sizes
 }
 
-/// Where the job has written down which destinations are its own.
+/// Returns the job's log of reserved destinations.
 async fn book(job: &JobHandle, ways: Option<&Ways>, deadline: Instant) -> Result<Book, Report> {
     Ok(match (&job.submitted.place, ways) {
         (Place::Yarn(staged), Some(ways)) => {
@@ -249,7 +249,7 @@ fn root_of(to: &str) -> String {
     }
 }
 
-/// What follows that part, as it is for one task.
+/// Returns the rest of the destination after that part, filled in for one task.
 fn tail_of(to: &str, filled: &str) -> String {
     let parts = to.trim_end_matches('/').split('/');
     let open = parts.skip_while(|part| !part.contains('{')).count();
@@ -258,7 +258,7 @@ fn tail_of(to: &str, filled: &str) -> String {
     tail.iter().map(|part| format!("/{part}")).collect()
 }
 
-/// What tasks have printed.
+/// Lists the tasks' logs.
 async fn logs(
     job: &JobHandle,
     mirror: Option<&Arc<Mirror>>,
@@ -270,7 +270,7 @@ async fn logs(
         return Ok(Vec::new());
     }
     if let Some(mirror) = mirror {
-        // Whoever has no token for its master sees what is in HDFS.
+        // Without a token for the master, only HDFS is read.
         let master = match settled(job).await {
             JobStatus::Live(place) => MasterClient::to(&job.dir, &place).ok(),
             _ => None,
@@ -286,7 +286,7 @@ async fn logs(
     files.map(|file| wish(format!("logs/{}", file.name), dest, file)).collect()
 }
 
-/// What a job's fetch has brought to a directory, so that another one knows it: only that is ever replaced.
+/// Record of the files fetched to a directory. A later fetch replaces only these.
 struct FetchRecord {
     file: PathBuf,
     /// Lengths and times of change, by name.
@@ -302,7 +302,7 @@ impl FetchRecord {
         FetchRecord { file, brought }
     }
 
-    /// Whether what is at a wish's place is what it wishes for, or an earlier state of that.
+    /// Returns whether what is at a wish's place is what it wishes for, or an earlier state of that.
     fn knows(&self, wish: &FetchItem, there: &fs::Metadata) -> bool {
         let modified = there.modified().ok();
         let modified = modified.and_then(|time| time.duration_since(UNIX_EPOCH).ok());
@@ -313,7 +313,7 @@ impl FetchRecord {
                 || before.is_some_and(|before| before.contains(&now)))
     }
 
-    /// Refuses to replace what somebody else has put there.
+    /// Fails if a file of another origin is in the way.
     fn check(&self, wishes: &[FetchItem]) -> Result<(), Report> {
         let foreign = |wish: &&FetchItem| {
             let there = fs::symlink_metadata(&wish.item.to);

@@ -32,12 +32,12 @@ use ydl_net::client::CallError;
 use ydl_os::report::{Exit, Report};
 use ydl_proto::{files::EVENTS_BYTES_MAX, messages::JobSnapshot};
 
-/// How often the job is looked at though nothing has happened: what its tasks use changes all the time.
+/// Refresh interval of a job without events: resource usage changes all the time.
 const LOOK: Duration = Duration::from_secs(1);
 /// After so long a person is told why nothing comes.
 const NOTICE_DELAY: Duration = Duration::from_secs(3);
 
-/// How following ended.
+/// Reason why following ended.
 #[derive(Debug)]
 pub enum FollowEnd {
     /// The job is over.
@@ -48,11 +48,11 @@ pub enum FollowEnd {
     Ended(RemoteEnd),
     /// The person left; the job is being stopped.
     Interrupted,
-    /// Nobody reads what is printed.
+    /// Stdout is closed.
     Gone,
 }
 
-/// Whether the signals that end a program stop the job.
+/// Effect of termination signals on the job.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum OnInterrupt {
     /// The first asks the job to stop, the second leaves.
@@ -61,7 +61,7 @@ pub enum OnInterrupt {
     Leave,
 }
 
-/// Somebody who follows a job.
+/// Client side of a followed job.
 #[derive(Debug)]
 pub struct Follower {
     pub job: Arc<JobHandle>,
@@ -71,16 +71,16 @@ pub struct Follower {
     pub on_interrupt: OnInterrupt,
     /// The most memory each task was seen to use, in MiB.
     pub peaks: BTreeMap<TaskId, u64>,
-    /// Nobody reads stdout; the job is followed all the same.
+    /// Keep following after stdout is closed.
     pub deaf: bool,
     /// The number of the next fact to come.
     pub next: u64,
     pub signals: InterruptSignals,
-    /// Where the job is on a cluster.
+    /// Copies of a remote job's output.
     pub mirror: Option<RemoteOutput>,
 }
 
-/// What a job waits for before it runs, said now and then where no table shows it.
+/// Prints the resources that a job waits for, where no table shows them.
 #[derive(Debug, Default)]
 struct WaitReason {
     said: Option<(Instant, String)>,
@@ -133,7 +133,7 @@ impl Follower {
     pub async fn run(&mut self) -> Result<FollowEnd, Report> {
         let (tell, mut news) = mpsc::channel(16);
         tokio::spawn(watch_facts(self.job.clone(), self.master.clone(), tell.clone()));
-        // A cluster gives containers when it has some; whoever waits wants to know how many it has.
+        // A cluster may grant containers slowly; print how many there are.
         if self.renderer.is_live() || self.job.remote.is_some() {
             tokio::spawn(watch_views(self.master.clone(), tell.clone()));
         }
@@ -229,7 +229,7 @@ impl Follower {
         })
     }
 
-    /// Nobody reads: is there another reason to stay?
+    /// Returns whether to stop following now that stdout is closed.
     fn leaves(&mut self) -> bool {
         self.deaf = true;
         self.on_interrupt == OnInterrupt::Leave

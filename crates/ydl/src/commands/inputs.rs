@@ -23,15 +23,15 @@ use ydl_storage::{
     hdfs::{Ways, pairs, path_of},
 };
 
-/// How long looking through all sources may take.
+/// Maximum time for looking through all sources.
 const LOOK_MAX: Duration = Duration::from_secs(600);
-/// What is sent to a cluster from this machine as inputs, at most. More of it is better put there once.
+/// Limit on input bytes uploaded from this machine. Larger data should be put on the cluster once.
 const SENT_BYTES_MAX: u64 = 4 << 30;
 const SENT_FILES_MAX: usize = 2000;
 /// Files whose places are asked for, and how many at once.
 const LOCATED_MAX: usize = 500;
 const ASKED_AT_ONCE: usize = 16;
-/// How long that may take, and how many hosts are wished for at most.
+/// Time limit for locating them, and limit on the preferred hosts.
 const LOCATE_MAX: Duration = Duration::from_secs(20);
 const HOSTS_MAX: usize = 64;
 

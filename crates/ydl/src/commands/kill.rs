@@ -18,9 +18,9 @@ use ydl_core::Span;
 use ydl_net::client::CallError;
 use ydl_os::report::{Exit, Report};
 
-/// What giving everything back may take beyond the job's own deadlines.
+/// Margin for the release of resources beyond the job's own timeouts.
 const MARGIN: Duration = Duration::from_secs(30);
-/// How often the job is looked at.
+/// Poll interval.
 const LOOK: Duration = Duration::from_millis(20);
 /// The same on a cluster, whose ResourceManager has other things to do.
 const CLUSTER_LOOK: Duration = Duration::from_millis(300);
@@ -80,7 +80,7 @@ async fn kill_on_cluster(
                 patience += Duration::from_millis(ms);
                 match MasterClient::to(&job.dir, &place) {
                     Ok(master) => match master.kill(by, now).await {
-                        // Whoever the master refuses has no business asking behind its back.
+                        // A client that the master rejects must not bypass it through the ResourceManager.
                         Err(error @ CallError::Refused { status: 403, .. }) => {
                             return Err(super::master_client::report(error));
                         }

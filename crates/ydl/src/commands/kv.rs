@@ -22,7 +22,7 @@ use ydl_net::{
 use ydl_os::report::{Exit, Report};
 use ydl_proto::kv::{Change, Changes, Entries, Entry, Event, Events, REVISION_HEADER};
 
-/// How long one question may wait; longer waits are several questions.
+/// Long-poll timeout of one request; longer waits take several requests.
 const WAIT: Duration = Duration::from_secs(20);
 /// A value is at most as large as the master takes; one byte more tells that it is too large.
 const VALUE_BYTES_MAX: u64 = (16 << 20) + 1;

@@ -1,4 +1,4 @@
-//! What the tasks of a job print, as it comes.
+//! Follows the output of a job's tasks.
 //!
 //! The kernel says which directories have changed, so a thousand quiet tasks cost nothing; where it cannot, all of
 //! them are looked at several times a second.
@@ -23,12 +23,12 @@ use ydl_proto::files::JobDir;
 const TURN_BYTES: usize = 1 << 20;
 /// With more streams than this none is kept open while it is quiet: descriptors are few.
 const OPEN_MAX: usize = 200;
-/// How often everything is looked at where the kernel does not say what has changed.
+/// Poll interval without change notifications from the kernel.
 const POLL: Duration = Duration::from_millis(100);
-/// How much of a stream is searched for its last lines.
+/// Bytes of a stream searched for its last lines.
 const TAIL_BYTES_MAX: u64 = 64 << 20;
 
-/// Which of its two streams a program printed to.
+/// Output stream of a program.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Stream {
     Stdout,
@@ -52,7 +52,7 @@ pub struct StreamId {
     pub stream: Stream,
 }
 
-/// Which streams are wanted, and how much of them.
+/// Selection of streams and lines.
 #[derive(Clone, Debug, Default)]
 pub struct Select {
     pub role: Option<String>,
@@ -78,7 +78,7 @@ impl Select {
     }
 }
 
-/// What stands before a line.
+/// Prefix of each line.
 #[derive(Clone, Copy, Debug)]
 pub enum Prefix {
     /// Nothing: bytes pass as they are.
@@ -125,7 +125,7 @@ impl LogTails {
         }
     }
 
-    /// Which logs these are, for whoever brings them here.
+    /// Returns the selection of logs to copy from a cluster.
     pub fn wanted(&self) -> Wanted {
         Wanted {
             role: self.select.role.clone(),

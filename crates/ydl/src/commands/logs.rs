@@ -71,7 +71,7 @@ async fn print(
     let mut tails = LogTails::new(&job.dir, select.clone(), prefix);
     if let Some(mirror) = &mirror {
         let wanted = Wanted { last_only: !args.all_attempts, tail: select.tail, ..tails.wanted() };
-        // Whoever has no token for its master sees what is in HDFS.
+        // Without a token for the master, only HDFS is read.
         let master = match &status {
             JobStatus::Live(place) => MasterClient::to(&job.dir, place).ok(),
             _ => None,
@@ -158,7 +158,7 @@ fn nothing(job: &JobHandle, select: &Select, live: bool) -> Result<(), Report> {
     Ok(())
 }
 
-/// What is meant.
+/// Target of the command.
 enum LogTarget {
     /// A part of a job.
     Part(Box<JobHandle>, Option<Arc<Mirror>>, Select),

@@ -19,7 +19,7 @@ use ydl_proto::messages::JobSnapshot;
 
 /// Jobs shown unless all are asked for.
 const SHOWN: usize = 20;
-/// How long a live master may take to say how its job is.
+/// Maximum time for a live master to report its job.
 const ANSWER_MAX: Duration = Duration::from_secs(2);
 /// So many masters are asked at a time.
 const ASKED_MAX: usize = 32;
@@ -235,7 +235,8 @@ fn cells(row: &Row, paint: Paint) -> Vec<Cell> {
     ]
 }
 
-/// How many tasks have containers, one of which is the master's, and of how many: a job may have grown since it said so.
+/// Formats the number of running tasks, without the master's container, and of all tasks. A job may have grown since it
+/// recorded its size.
 fn counted(containers: i32, all: Option<u64>) -> String {
     let running = u64::try_from(i64::from(containers) - 1).unwrap_or(0);
     match all {
@@ -244,7 +245,7 @@ fn counted(containers: i32, all: Option<u64>) -> String {
     }
 }
 
-/// What the state does not say already.
+/// Shortens the outcome to the part that the state does not show.
 fn short(outcome: &Outcome) -> String {
     match outcome {
         Outcome::Succeeded => String::new(),

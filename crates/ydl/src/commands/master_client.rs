@@ -26,14 +26,14 @@ use ydl_proto::{
     messages::{HistoryPage, JobSnapshot, Kill, Scale},
 };
 
-/// What an answer may take that need not be waited for.
+/// Maximum time for an answer that need not be waited for.
 pub const ANSWER_MAX: Duration = Duration::from_secs(20);
-/// How often a starting or leaving master is looked for.
+/// Poll interval for a starting or ending master.
 const LOOK: Duration = Duration::from_millis(5);
-/// How long a starting master is looked for.
+/// Maximum wait for a starting master.
 const STARTING_MAX: Duration = Duration::from_secs(15);
 
-/// How long a master that has written its result may take to be gone.
+/// Maximum time for a master that has written its result to be gone.
 const LEAVING_MAX: Duration = Duration::from_secs(10);
 
 /// A way to one master.
@@ -100,7 +100,7 @@ impl MasterClient {
         }
     }
 
-    /// Who asks the master.
+    /// The caller the master.
     pub fn client(&self) -> Arc<Client> {
         let client = self.client.lock();
         client.unwrap_or_else(PoisonError::into_inner).clone()
@@ -166,7 +166,7 @@ impl MasterClient {
     }
 }
 
-/// How a job stands once its master has had the time to start.
+/// Returns a job's status, allowing its master time to start.
 pub async fn settled(job: &JobHandle) -> JobStatus {
     let end = Instant::now() + STARTING_MAX;
     loop {
@@ -199,7 +199,7 @@ pub fn signal_master(place: &MasterPlace, now: bool) -> Result<(), Report> {
     })
 }
 
-/// What a person is told whose question needs a master.
+/// Reports that the request needs a running master.
 pub fn not_now(job: &JobHandle) -> Report {
     let what = format!("no master of `{}` runs now", job.id());
     Report::new(Exit::Unreachable, what).hint(format!(
@@ -208,7 +208,7 @@ pub fn not_now(job: &JobHandle) -> Report {
     ))
 }
 
-/// What a person is told when a call failed.
+/// Converts a failed call to a report.
 pub fn report(error: CallError) -> Report {
     match error {
         CallError::Refused { error, hint, status } => {

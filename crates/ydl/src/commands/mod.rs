@@ -1,12 +1,14 @@
-//! The verbs, one file each, and what several of them need.
+//! Commands, one file each, and their shared modules.
 //!
-//! * `submit`, `ls`, `status`, `logs`, `fetch`, `kill`, `scale`, `open`, `pack`, `kv`, `nodes`, `queues`, `doctor`,
-//!   `completions`: the verbs. * `board`: what is run inside a task to show a job.
-//! * `cluster`: where a job runs. * `afar`, `waiting`: a job on a cluster. * `which`: the job that is meant.
-//! * `aggregated`: what YARN itself has collected of containers' logs.
-//! * `inputs`, `offer`, `start`: what `submit` needs. * `reach`: talking to a master.
-//! * `changes`, `tails`, `follow`, `sink`: watching a job. * `over`: waiting for its end.
-//! * `ending`, `autopsy`: how a job ended, for people and for the shell.
+//! * `submit`, `ls`, `status`, `logs`, `fetch`, `kill`, `scale`, `port_forward`, `pack`, `kv`, `nodes`, `queues`, `doctor`,
+//!   `completions`: the commands.
+//! * `tensorboard`: runs inside a task.
+//! * `cluster`: selects the cluster or this machine.
+//! * `submit_local`, `submit_yarn`, `inputs`, `resources`, `wait_for_master`: submission.
+//! * `resolve_job`: finds the job that a command names. `master_client`: calls its master.
+//! * `dir_watcher`, `log_tails`, `follow`, `renderer`: follow a job. `wait`: waits for its end.
+//! * `aggregated_logs`: reads container logs aggregated by YARN.
+//! * `outcome`, `diagnose_failure`, `output_locations`: report the end of a job.
 
 pub mod completions;
 pub mod doctor;

@@ -1,4 +1,4 @@
-//! How a job ended: as a code for the shell, and in words.
+//! Reports a job's outcome as an exit code and as text.
 
 use super::{
     diagnose_failure,
@@ -20,7 +20,7 @@ use ydl_core::{
 use ydl_os::report::{Exit, Report};
 use ydl_proto::messages::JobSnapshot;
 
-/// What ends a task above its memory limit.
+/// Signal that ends a task above its memory limit.
 const SIGKILL: i32 = 9;
 /// Lines of a cluster's words that are shown.
 const WHY_LINES_MAX: usize = 20;
@@ -66,7 +66,7 @@ pub async fn conclude(
             master_client::left(&job).await;
             if global.json {
                 let result = serde_json::json!({ "result": last.view });
-                // Whoever does not read the result has the exit code.
+                // Stdout may be closed; the exit code still tells the outcome.
                 let _ = follower.renderer.object(&result);
             } else {
                 let mirror = follower.mirror.as_ref().map(|afar| &*afar.mirror);
@@ -123,7 +123,7 @@ fn print_remote_end(job: &JobHandle, ended: &RemoteEnd, paint: Paint) -> Exit {
     }
 }
 
-/// What the job has cost its cluster.
+/// Prints the resource usage of the job.
 fn tell_usage(follower: &Follower) {
     let report = follower.mirror.as_ref().and_then(|afar| afar.mirror.last());
     let Some(usage) = report.and_then(|report| report.usage) else {
@@ -247,7 +247,7 @@ fn tell_cause(job: &JobHandle, cause: &Cause) {
     show::tell(format!("\nhint: {hint}\n"));
 }
 
-/// What nodes need that are to run an image. One that does not allow it mostly says nothing.
+/// Names the node configuration that an image needs. Nodes that lack it mostly give no reason.
 fn nodes_for(image: &Image) -> String {
     let runtime = image.runtime;
     format!(
@@ -256,8 +256,8 @@ fn nodes_for(image: &Image) -> String {
     )
 }
 
-/// Whether a limit is larger than the container, as it is of virtual memory alone. Containers that grow are as large as
-/// they have become, which is not known here.
+/// Returns whether a limit is larger than the container, as it is of virtual memory alone. Containers that grow are as
+/// large as they have become, which is not known here.
 fn is_virtual(job: &JobHandle, role: &RoleName, limit_mib: u64) -> bool {
     let mut roles = job.submitted.spec.roles.iter();
     let role = roles.find(|known| known.name == *role);

@@ -1,4 +1,4 @@
-//! Where a job's outputs really are, and which of them nobody had: its agents have written it down.
+//! Final locations of a job's outputs and missing outputs, from the agents' records.
 
 use crate::{jobs::JobHandle, mirror::Mirror, show::clean};
 use std::{collections::BTreeMap, time::Duration};
@@ -11,7 +11,7 @@ use ydl_core::{
 use ydl_proto::files::Place;
 use ydl_storage::data::{Aim, Book};
 
-/// How long asking for it may take: it is no more than a line or two.
+/// Maximum time for reading the record, which is short.
 const ASK_MAX: Duration = Duration::from_secs(10);
 /// Destinations of one output that are asked for.
 const ASKED_MAX: usize = 32;
@@ -21,7 +21,7 @@ const ASKED_MAX: usize = 32;
 pub struct OutputLocation {
     /// `model/ → out-2`.
     pub line: String,
-    /// What is wrong with it.
+    /// Problem with the output.
     pub warning: Option<String>,
 }
 
@@ -73,7 +73,7 @@ pub async fn output_locations(
     told
 }
 
-/// How many tasks send it.
+/// Counts the tasks that send it.
 fn tasks(job: &JobHandle, output: &Output, sizes: &BTreeMap<RoleName, u32>) -> usize {
     let mut tasks = 0;
     for role in &job.submitted.spec.roles {

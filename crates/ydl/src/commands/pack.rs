@@ -17,7 +17,7 @@ use ydl_os::{
 };
 use ydl_pack::{self as pack, Cache, PackedEnvironment};
 
-/// How many of the largest packages are shown.
+/// Number of the largest packages shown.
 const LARGEST: usize = 8;
 
 /// Packs, and says what came of it.

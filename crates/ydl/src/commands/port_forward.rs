@@ -1,6 +1,7 @@
 //! `ydl port-forward`: a port of a task, reached from a port of this machine.
 //!
-//! Each connection goes to the job's master inside its TLS, from there to the task's agent, and from there to the program.
+//! Each connection goes to the job's master inside its TLS, from there to the task's agent, and from there to the
+//! program.
 
 use super::{
     follow::InterruptSignals,
@@ -36,13 +37,13 @@ use ydl_os::{
 
 /// Connections at once; a browser has some six to a server.
 const CONNECTIONS_MAX: usize = 64;
-/// How long a way to the program may take to be found.
+/// Maximum time for connecting to the program.
 const JOIN_MAX: Duration = Duration::from_secs(30);
-/// How long a program that does not listen yet, or a master that moves, is waited for by a connection.
+/// Maximum wait of a connection for a program that does not listen yet, or for a master that moves.
 const TIMEOUT: Duration = Duration::from_secs(60);
 /// Between two tries.
 const RETRY_DELAY: Duration = Duration::from_millis(500);
-/// How often it is looked whether the job is over.
+/// Poll interval for the job's end.
 const LOOK: Duration = Duration::from_secs(2);
 
 /// Listens until the job is over.
@@ -71,7 +72,7 @@ pub fn run(args: cli::PortForwardArgs, global: GlobalArgs) -> Result<Exit, Repor
             ),
             job,
         });
-        // What can never be is said before anybody connects. A role may have been scaled beyond what was submitted.
+        // Reject impossible targets before any connection. A role may have been scaled beyond what was submitted.
         if let Err(error @ CallError::Refused { status, .. }) = forwarder.try_once().await {
             match status {
                 401 | 403 => return Err(report(error)),
@@ -161,7 +162,7 @@ fn port_of(spec: &JobSpec, task: &TaskId, name: Option<&str>) -> Result<String, 
     Err(Report::bad_input(what).hint(hint))
 }
 
-/// Where it is reached, for a browser where it is for one: a board, or what is called so.
+/// Formats the local address; a URL for a port that serves a browser.
 fn address(spec: &JobSpec, task: &TaskId, port: &str, at: SocketAddr) -> String {
     let board = spec.role(&task.role).is_some_and(RoleSpec::is_sidecar);
     match () {
@@ -258,14 +259,14 @@ async fn over(forwarder: &Forwarder) {
     }
 }
 
-/// Whether the other end of a connection on this machine is of this user: on a machine that many share, a port is open to
-/// all of them.
+/// Returns whether the other end of a connection on this machine is of this user: on a machine that many share, a port
+/// is open to all of them.
 fn is_own(peer: SocketAddr, at: SocketAddr) -> bool {
     let own = rustix::process::geteuid().as_raw();
     tcp_table::sockets().is_ok_and(|all| owner(&all, peer, at) == Some(own))
 }
 
-/// Whose the socket with these ends is.
+/// Returns the user id that owns the socket with these ends.
 fn owner(all: &[Socket], own: SocketAddr, other: SocketAddr) -> Option<u32> {
     let found = all.iter().find(|it| (it.own, it.other) == (own, other));
     found.map(|socket| socket.user)

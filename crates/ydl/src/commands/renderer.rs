@@ -1,4 +1,4 @@
-//! Where the news of a job goes: a live terminal, plain lines, or JSON.
+//! Renders job events to a live terminal, as plain lines or as JSON.
 
 use super::log_tails::{Prefix, StreamId};
 use crate::{
@@ -18,7 +18,7 @@ const PENDING_BYTES: usize = 256 << 10;
 /// The table is drawn at most so often.
 const FRAME: Duration = Duration::from_millis(100);
 
-/// Nobody reads stdout any more.
+/// Error: stdout is closed.
 #[derive(Debug)]
 pub struct OutputClosed;
 
@@ -30,7 +30,7 @@ pub struct Renderer {
     kind: RenderMode,
     /// Lines that wait to be written.
     pending: Vec<u8>,
-    /// Why stdout is no longer written, other than that nobody reads it.
+    /// Write error on stdout other than a closed pipe.
     broken: Option<io::Error>,
 }
 
@@ -47,7 +47,7 @@ enum RenderMode {
 }
 
 impl Renderer {
-    /// For somebody who follows a job.
+    /// Creates a renderer for a followed job.
     pub fn following(id: &str, global: GlobalArgs) -> Renderer {
         let kind = if global.json {
             RenderMode::Json
@@ -60,7 +60,7 @@ impl Renderer {
         Renderer::new(id, global, kind)
     }
 
-    /// For somebody who wants the output alone.
+    /// Creates a renderer for task output alone.
     pub fn output_only(id: &str, global: GlobalArgs) -> Renderer {
         let kind = if global.json { RenderMode::Json } else { RenderMode::Output };
         Renderer::new(id, global, kind)
@@ -71,12 +71,12 @@ impl Renderer {
         Renderer { id: id.to_owned(), paint, kind, pending: Vec::new(), broken: None }
     }
 
-    /// Whether views are of use.
+    /// Returns whether views are of use.
     pub fn is_live(&self) -> bool {
         matches!(self.kind, RenderMode::Live { .. })
     }
 
-    /// What should stand before a line of output.
+    /// Returns the prefix of output lines.
     pub fn prefix(&self, global: GlobalArgs) -> Prefix {
         match self.kind {
             RenderMode::Json => Prefix::Lines,
@@ -187,7 +187,7 @@ impl Renderer {
         }
     }
 
-    /// What kept stdout from being written.
+    /// Returns the error that stopped output to stdout.
     pub fn trouble(&self) -> Option<Report> {
         let error = self.broken.as_ref()?;
         Some(Report::trouble(format!("cannot write to stdout: {}", reason(error))))
@@ -224,7 +224,7 @@ fn table(
     show::live(id, viewed, paint, width.saturating_sub(1), height / 2)
 }
 
-/// Whether it is worth a line above the table.
+/// Returns whether it is worth a line above the table.
 fn is_notable(what: &HistoryKind) -> bool {
     match what {
         HistoryKind::AttemptEnded { disposition: next, .. } => {

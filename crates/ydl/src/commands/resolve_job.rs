@@ -18,7 +18,7 @@ const NAMED_MAX: usize = 8;
 pub enum ResolvedJob {
     /// All of it; on a cluster with the place it is in.
     Whole(Box<JobHandle>, Option<Arc<Mirror>>),
-    /// What its cluster tells, and why that is all.
+    /// The application report alone, and the reason.
     Only { report: Box<ApplicationReport>, why: String, gateway: Box<Gateway> },
 }
 
@@ -42,7 +42,7 @@ pub async fn resolve_job(word: Option<&str>, global: GlobalArgs) -> Result<Resol
         return here(word);
     };
     let both = global.cluster.is_none();
-    // An id of this machine is nobody else's, and needs no cluster to be up.
+    // An id of this machine is unique and needs no cluster.
     if let (true, Some(word)) = (both, word)
         && let Ok(job) = jobs::find(word)
         && job.id() == word

@@ -1,4 +1,4 @@
-//! How much of this machine a job may use.
+//! Resources of this machine that a job may use.
 
 use crate::gpus::{Device, devices};
 use std::{fs, thread};
@@ -8,10 +8,10 @@ use ydl_proto::files::Offer;
 
 /// Virtual cores are shares, not processors: most tasks wait for each other much of the time.
 const VCORES_PER_CORE: u32 = 4;
-/// What is assumed where the kernel does not say.
+/// Memory assumed where the kernel reports none.
 const MEMORY_MIB_UNKNOWN: u64 = 4096;
 
-/// What `--resources` says, and the whole machine where it says nothing.
+/// Parses `--resources`; the default is the whole machine.
 pub fn local_resources(flag: Option<&str>) -> Result<Offer, Report> {
     let (mut memory, mut vcores, mut gpus) = (None, None, None);
     for part in flag.unwrap_or_default().split(',').filter(|part| !part.trim().is_empty()) {
@@ -53,7 +53,7 @@ fn offered_gpus(wanted: Option<u32>) -> Result<Vec<String>, Report> {
     }
 }
 
-/// The devices that whoever starts us may use: a scheduler or an administrator may have given them a part only.
+/// Filters devices by the visible ones: a scheduler or an administrator may have assigned only a part.
 fn visible_gpus(all: Vec<Device>, visible: Option<&str>) -> Vec<String> {
     let Some(visible) = visible else {
         return all.into_iter().map(|device| device.name).collect();

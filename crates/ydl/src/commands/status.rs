@@ -21,7 +21,7 @@ use ydl_jobfile::span;
 use ydl_os::report::{Exit, Report};
 use ydl_proto::{files::Place, messages::JobSnapshot};
 
-/// How long a master may take to show its job.
+/// Maximum time for a master to show its job.
 const WAIT: Duration = Duration::from_secs(5);
 
 /// Lines of YARN's diagnostics that are shown.
@@ -96,7 +96,7 @@ async fn show_job(
     Ok(exit)
 }
 
-/// What the cluster knows, where the job's own files cannot be had.
+/// Prints the application report alone, where the job's own files are unavailable.
 fn only(report: &ApplicationReport, why: &str, global: GlobalArgs) -> Result<Exit, Report> {
     if global.json {
         show::json(&serde_json::json!({
@@ -119,7 +119,7 @@ fn only(report: &ApplicationReport, why: &str, global: GlobalArgs) -> Result<Exi
     Ok(Exit::Success)
 }
 
-/// What a ResourceManager tells of a job.
+/// Prints an application report.
 fn told(report: &ApplicationReport, line: &mut dyn FnMut(&str, &str)) {
     line("user", &report.user);
     line("queue", &report.queue);
@@ -155,7 +155,7 @@ fn application(report: &ApplicationReport) -> serde_json::Value {
     })
 }
 
-/// Where the job keeps its files.
+/// Returns the location of the job's files.
 fn directory(job: &JobHandle) -> String {
     match &job.submitted.place {
         Place::Local(_) => job.dir.path().display().to_string(),
@@ -167,7 +167,7 @@ fn entry(name: &str, value: &str, paint: Paint) -> String {
     format!("{}{}", paint.dim(&format!("{name:<11}")), clean(value))
 }
 
-/// What could be seen of a job.
+/// Known state of a job.
 struct StatusReport {
     state: &'static str,
     viewed: Option<Box<JobSnapshot>>,
@@ -219,7 +219,7 @@ async fn look(job: &JobHandle) -> Result<StatusReport, Report> {
     };
     let master = match MasterClient::to(&job.dir, &place) {
         Ok(master) => master,
-        // Whoever may only look at a job of others has no token for its master.
+        // Viewers of other users' jobs have no token for the master.
         Err(report) if job.remote.is_some() => {
             return Ok(StatusReport {
                 unreachable: Some(report.what),

@@ -94,8 +94,8 @@ pub fn run_source(
     Ok(exit)
 }
 
-/// Prints the job as it is understood. No cluster is asked, and none need be known: what this machine cannot run is shown as a
-/// cluster would have it, unless this machine is what was asked for.
+/// Prints the job as it is understood. No cluster is asked, and none need be known: what this machine cannot run is
+/// shown as a cluster would have it, unless this machine is what was asked for.
 fn show_source(mut source: Source, global: GlobalArgs) -> Result<Exit, Report> {
     let mut anywhere = false;
     match global.cluster {
@@ -140,8 +140,8 @@ fn look_through(spec: &JobSpec) -> Result<(), Report> {
     Ok(())
 }
 
-/// The job with an environment that is there: what is to be made of packages is made here, after everything else is known to
-/// fit.
+/// The job with an environment that is there: what is to be made of packages is made here, after everything else is
+/// known to fit.
 pub(super) fn made(spec: JobSpec) -> Result<JobSpec, Report> {
     let environment = pack::build(&spec.environment, &|said| show::tell(said))?;
     let mut draft = JobSpecBuilder::from(spec);
@@ -216,7 +216,7 @@ fn refuse_size(misfit: Misfit, was_offered: bool) -> Report {
     Report::bad_input(what).hint(hint)
 }
 
-/// Makes the job's directory, unless somebody loses patience meanwhile.
+/// Creates the job's directory unless interrupted.
 async fn create(
     spec: JobSpec,
     offer: Offer,
@@ -234,7 +234,7 @@ async fn create(
     };
     stop.store(true, Ordering::Relaxed);
     if let Ok((dir, _)) = creating.await.map_err(ended)? {
-        // It was complete already. What cannot be removed is a directory without a job that anybody started.
+        // It was complete already. If removal fails, a directory without a started job stays.
         let _ = std::fs::remove_dir_all(dir.path());
     }
     let what = format!("{by}: nothing was started");

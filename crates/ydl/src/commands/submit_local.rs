@@ -15,7 +15,7 @@ use ydl_os::{
 };
 use ydl_proto::files::{JobDir, MasterPlace};
 
-/// How long a master may take to say where it is.
+/// Maximum time for a master to print its address.
 const READY_MAX: Duration = Duration::from_secs(10);
 /// Longer than any first line of a master.
 const LINE_BYTES_MAX: u64 = 64 << 10;
@@ -55,7 +55,7 @@ pub async fn start_master(dir: &JobDir) -> Result<(Child, MasterPlace), Report> 
         Ok(Ok(_)) => serde_json::from_str::<ReadyMessage>(&line).ok(),
         Ok(Err(_)) => None,
         Err(_) => {
-            // It would go on alone, and nobody would know.
+            // It would continue unattended.
             let _ = child.start_kill();
             let what = format!("the job's master was not ready after {}s", READY_MAX.as_secs());
             return Err(Report::trouble(what).hint(look(dir)));

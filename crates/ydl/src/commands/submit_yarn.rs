@@ -48,16 +48,16 @@ use ydl_storage::{
 
 /// The longest that everything may take to get to HDFS.
 const UPLOAD_MAX: Duration = Duration::from_secs(6 * 60 * 60);
-/// What small calls to HDFS may take.
+/// Maximum time for small calls to HDFS.
 const CALL_MAX: Duration = Duration::from_secs(120);
-/// What the ResourceManager may take to accept.
+/// Maximum time for the ResourceManager to accept.
 const ACCEPT_MAX: Duration = Duration::from_secs(120);
-/// How often the bar moves.
+/// Redraw interval of the progress bar.
 const FRAME: Duration = Duration::from_millis(200);
-/// How long that may be cleaned which no job uses any more, and how much longer it is waited for before leaving: whoever
-/// leaves in the middle leaves a lock behind, for which others wait.
+/// Time limit of a cleanup, and how much longer to wait for it before leaving: a cleanup that is
+/// interrupted leaves a lock behind, for which other clients wait.
 const CLEAN_MAX: (Duration, Duration) = (Duration::from_secs(20), Duration::from_secs(35));
-/// What removing the files of a job that was not submitted may take.
+/// Maximum time for removing the files of a job that was not submitted.
 const TIDY_MAX: Duration = Duration::from_secs(10);
 
 /// Checks, stages, submits and follows.
@@ -74,12 +74,12 @@ pub async fn run(
             .hint("leave it out, or use `--cluster local`"));
     }
     let deadline = gateway.deadline();
-    // What is only looked at need not wait for what the cluster says of the job. An environment that must be made first may
-    // take minutes, which nobody should wait for in vain.
+    // What is only looked at need not wait for what the cluster says of the job. An environment that must be made first
+    // may take minutes; check the cluster first.
     let early = !args.dry_run && !pack::needs_build(&spec.environment);
     let looking = early.then(|| tokio::spawn(look(gateway.clone(), spec.clone())));
     // Only with an id does a ResourceManager tell the largest container it gives. An id that is not used is seen by
-    // nobody; a refusal on a guess from the files of this machine would be.
+    // harmless; a rejection based on this machine's configuration could be wrong.
     let asked = async {
         tokio::try_join!(
             preflight::gather(&gateway.client, &gateway.config, &gateway.user, deadline),
@@ -172,7 +172,7 @@ async fn clean(gateway: Gateway, place: Option<stage::Place>) {
 enum SubmitFailure {
     /// It could not.
     Failed(Report),
-    /// Somebody lost patience.
+    /// The user interrupted it.
     By(&'static str),
 }
 
@@ -190,7 +190,7 @@ impl SubmitFailure {
     }
 }
 
-/// Whether the job's files could be put where they would be; nothing of it stays.
+/// Returns whether the job's files could be put where they would be; nothing of it stays.
 async fn could_stage(spec: &JobSpec, gateway: &Gateway) -> Result<(), Report> {
     let Gateway { config, identity, .. } = gateway;
     let deadline = Instant::now() + CALL_MAX;
@@ -211,9 +211,9 @@ struct AcceptedJob {
 struct Submission<'a> {
     gateway: &'a Gateway,
     id: ApplicationId,
-    /// Where its files are, once there may be some.
+    /// Staging directory, once it may have files of the job.
     place: Option<stage::Place>,
-    /// Whether nobody has cleaned up there for a day.
+    /// True if the last cleanup was more than a day ago.
     cleaning_is_due: bool,
 }
 
@@ -293,7 +293,8 @@ impl Submission<'_> {
         Ok(AcceptedJob { submitted, submit_credentials, hdfs: place.hdfs, place: job })
     }
 
-    /// Takes back what was begun. What cannot be taken back is cleaned up by age. Says whether the cluster had the job already.
+    /// Takes back what was begun. What cannot be taken back is cleaned up by age. Says whether the cluster had the job
+    /// already.
     async fn tidy(&self) -> bool {
         let deadline = Instant::now() + TIDY_MAX;
         let reached = self.gateway.client.application(self.id, deadline).await;
@@ -312,7 +313,7 @@ impl Submission<'_> {
     }
 }
 
-/// What the job needs, and what of it is there already.
+/// Lists the files that the job needs and those already in HDFS.
 async fn look(gateway: Gateway, spec: JobSpec) -> Result<(StagingPlan, Listing), Report> {
     let listing = inputs::list_for_cluster(&spec, &gateway).await?;
     let Gateway { config, identity, .. } = &gateway;
@@ -366,7 +367,7 @@ async fn upload(looked: StagingPlan, id: &str) -> Result<stage::Upload, Report> 
     Ok(upload)
 }
 
-/// How far the upload is: on the last line of a terminal, or in a line now and then.
+/// Upload progress: the last line of a terminal, or a line now and then.
 struct ProgressBar {
     on: bool,
     drawn: bool,

@@ -1,7 +1,7 @@
 //! `ydl board`: TensorBoard inside a task, on the port that its agent holds and with the directory that is meant.
 //!
-//! TensorBoard reads HDFS only where TensorFlow, Hadoop's libraries and a JVM are in its environment. So what it looks at is
-//! brought to its node instead, by a second process that follows what others write.
+//! TensorBoard reads HDFS only where TensorFlow, Hadoop's libraries and a JVM are in its environment. So what it looks
+//! at is brought to its node instead, by a second process that follows what others write.
 
 mod download;
 
@@ -17,7 +17,7 @@ use ydl_os::{
 };
 use ydl_storage::hdfs;
 
-/// Where what is brought lies, below the task's working directory.
+/// Directory of downloaded files, below the task's working directory.
 const MIRRORED: &str = "logdir";
 /// The largest configuration that is read.
 const CONFIG_BYTES_MAX: u64 = 16 << 20;

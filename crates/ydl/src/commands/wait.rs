@@ -1,4 +1,4 @@
-//! Waiting until a job is over, for somebody who wants to see nothing of it meanwhile.
+//! Waits for a job to finish without printing anything.
 
 use super::master_client::{MasterClient, left};
 use crate::{
@@ -11,7 +11,7 @@ use yarn_native::types::ApplicationReport;
 
 /// No fact ever has this number: a master that is asked for it answers when the wait is over, or is gone before.
 const NEVER: u64 = u64::MAX;
-/// How long one question waits.
+/// Long-poll timeout of one request.
 const WAIT: Duration = Duration::from_secs(20);
 /// The pause before a master that does not answer is looked at again.
 const RETRY_DELAY: Duration = Duration::from_millis(50);
@@ -37,7 +37,7 @@ async fn over(job: &JobHandle) {
             JobStatus::Starting => {}
             JobStatus::Live(place) => {
                 let asked = Instant::now();
-                // Whoever may only look at it in YARN has no token for its master, and sees there that it is over.
+                // A viewer without a token for the master sees its end in YARN.
                 if let Ok(master) = MasterClient::to(&job.dir, &place)
                     && master.facts(NEVER, WAIT).await.is_ok()
                     && asked.elapsed() > WAIT / 2

@@ -15,17 +15,17 @@ use yarn_native::{
 use ydl_core::Span;
 use ydl_os::report::{Exit, Report};
 
-/// How often what was seen is looked at.
+/// Poll interval of the recorded state.
 const LOOK: Duration = Duration::from_millis(50);
-/// How often those before us in the queue are counted.
+/// Interval at which the applications ahead in the queue are counted.
 const COUNT: Duration = Duration::from_secs(5);
-/// What YARN says of a job whose master has its container and has not come yet. How long that may take is the cluster's
-/// own deadline.
+/// YARN's diagnostics of an application whose master was launched and has not registered yet. The cluster's own timeout
+/// applies then.
 const LAUNCHED: &str = "AM container is launched";
 /// After so long a person is told why nothing comes.
 const NOTICE_DELAY: Duration = Duration::from_secs(2);
 
-/// How the wait ended.
+/// Outcome of the wait.
 #[derive(Debug)]
 pub enum WaitOutcome {
     /// The master listens there.
@@ -91,7 +91,7 @@ pub async fn wait_for_master(
     }
 }
 
-/// Waits likewise for somebody who only looks on: the job is left alone, however long it waits and whoever leaves.
+/// Waits likewise as an observer: the job is left alone, however long it waits and even if the observer leaves.
 pub async fn wait_to_look(
     mirror: &Mirror,
     renderer: &mut Renderer,
@@ -112,7 +112,7 @@ pub async fn wait_to_look(
     }
 }
 
-/// What a person has been told of the wait.
+/// Prints the reason for waiting.
 struct WaitReporter {
     began: Instant,
     said: String,
@@ -167,7 +167,7 @@ fn one_line(why: &str) -> String {
     clean(text).trim_end_matches('.').chars().take(300).collect()
 }
 
-/// How many applications of the same queue wait and go first; nothing where that cannot be told.
+/// Counts the applications ahead in the same queue; `None` where that is unknown.
 async fn before_us(mirror: &Mirror) -> Option<usize> {
     let own = mirror.last()?;
     let filter = ApplicationFilter {

@@ -1,7 +1,7 @@
 //! `ydl compat`: what doors there are, and commands of their names.
 //!
-//! A command is a link to this program, whose name decides. What ends in `.py` is also called as `python launch.py`, and a link
-//! to a program is no Python: so it is a small script, for a shell and for Python, old or new.
+//! A command is a link to this program, whose name decides. What ends in `.py` is also called as `python launch.py`,
+//! and a link to a program is no Python: so it is a small script, for a shell and for Python, old or new.
 
 use super::all;
 use crate::{
@@ -83,7 +83,7 @@ fn taken(place: &Path) -> Report {
     Report::bad_input(what).hint("remove it, or choose another directory")
 }
 
-/// What a shell runs as a command, and Python as a script: to the one the first lines are a command, to the other a text.
+/// Builds a file that is both a shell script and a Python script.
 fn script(own: &Path, name: &str) -> Result<String, Report> {
     let path = own.to_str().filter(|path| !path.contains(['\'', '"', '\\', '$', '`', '\n']));
     let path = path.ok_or_else(|| {

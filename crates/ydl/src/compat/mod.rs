@@ -138,7 +138,7 @@ fn run(mut sheet: Sheet, typed: &Typed, line: &str) -> Result<Exit, Report> {
     };
     match sheet.source(typed) {
         Ok(source) => submit::run_source(source, args, global).map_err(|report| {
-            // What is wrong with what was typed is told in the name of whoever typed it.
+            // Errors in the old command line use the old command's name.
             match report.exit {
                 Exit::BadInput => {
                     Report { what: format!("{}: {}", typed.door, report.what), ..report }

@@ -1,4 +1,4 @@
-//! The stand-alone tracker: Rabit's, on this machine, for workers that somebody else starts.
+//! Stand-alone Rabit tracker on this machine, for workers started by another process.
 
 mod serve;
 
@@ -67,7 +67,7 @@ fn run(typed: &Typed) -> Result<Exit, Report> {
         let why = reason(&error);
         Report::trouble(format!("{}: cannot listen at `{address}`: {why}", typed.door))
     };
-    // Any port that is free: fixed ones are somebody else's on many machines.
+    // Any free port: a fixed one may be in use.
     let listener = TcpListener::bind(SocketAddr::new(address, 0)).map_err(cannot)?;
     let port = listener.local_addr().map_err(cannot)?.port();
     listener.set_nonblocking(true).map_err(cannot)?;
@@ -88,7 +88,7 @@ fn run(typed: &Typed) -> Result<Exit, Report> {
     Ok(Exit::Success)
 }
 
-/// How workers are told to find this machine, and where it listens.
+/// Returns the host name given to workers, and the address to listen on.
 fn host(typed: &Typed) -> Result<(String, IpAddr), Report> {
     let any = IpAddr::V4(Ipv4Addr::UNSPECIFIED);
     let said = typed.last("--host-ip").map_or("auto", |said| &said.value);

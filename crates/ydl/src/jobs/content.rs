@@ -1,4 +1,4 @@
-//! What of a job lies in HDFS, as a NodeManager wants it described.
+//! Describes a job's files in HDFS as NodeManager local resources.
 
 use yarn_native::types::{LocalResource, LocalResourceKind, Visibility};
 use ydl_os::report::Report;

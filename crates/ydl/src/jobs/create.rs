@@ -143,7 +143,7 @@ fn copy(
             copy(&inner, &to.join(entry.file_name()), depth + 1, stop)?;
         }
     } else if !about.is_file() {
-        // A socket or a pipe is nobody's data; reading it could wait for ever.
+        // A socket or a pipe holds no data; reading it could block for ever.
     } else if about.len() > COPY_BYTES_MAX {
         symlink(source.canonicalize().map_err(at)?, to).map_err(at)?;
     } else {
@@ -165,7 +165,7 @@ fn write_beside(dir: &JobDir, beside: &[(&'static str, Vec<u8>)]) -> Result<(), 
     Ok(())
 }
 
-/// Whoever looks for jobs meanwhile must not find half of one.
+/// Writes the submission last, so that concurrent listings never see half a job.
 fn write_submitted(dir: &JobDir, submitted: &Submitted) -> Result<(), Report> {
     let path = dir.submitted_file();
     write_json(&path, submitted).map_err(|error| cannot("write", &path, &error))

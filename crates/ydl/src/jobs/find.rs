@@ -1,4 +1,4 @@
-//! Which jobs there are, and how each of them stands.
+//! Lists jobs and determines their status.
 
 use super::remote::{RemoteEnd, RemoteJob};
 use serde::de::DeserializeOwned;
@@ -16,7 +16,7 @@ use ydl_proto::{
 
 /// A view of the largest job is far below this.
 const FILE_BYTES_MAX: u64 = 64 << 20;
-/// How long a master may take until it says where it is.
+/// Maximum time for a master to publish its address.
 const STARTING_MAX: Duration = Duration::from_secs(15);
 /// Jobs named when a word fits several.
 const NAMED_MAX: usize = 8;
@@ -24,15 +24,15 @@ const NAMED_MAX: usize = 8;
 /// A job.
 #[derive(Debug)]
 pub struct JobHandle {
-    /// Where it keeps its files; of a job on a cluster, where copies of them are kept.
+    /// The job's directory; of a job on a cluster, the local copy.
     pub dir: JobDir,
-    /// What was submitted.
+    /// The submission.
     pub submitted: Submitted,
-    /// What was last seen of it, if it is on a cluster.
+    /// Last known state, of a job on a cluster.
     pub remote: Option<RemoteJob>,
 }
 
-/// How a job stands, as far as its files and the table of processes tell.
+/// Status of a job, from its files and the process table.
 #[derive(Debug)]
 pub enum JobStatus {
     /// It was submitted a moment ago; its master has not said where it is.
@@ -59,7 +59,7 @@ impl JobHandle {
         &self.submitted.id
     }
 
-    /// How it stands now.
+    /// Returns the current status.
     pub fn status(&self) -> JobStatus {
         if let Some(far) = &self.remote {
             return match read_json(&self.dir.result_file()) {
@@ -82,7 +82,7 @@ impl JobHandle {
         JobStatus::Lost
     }
 
-    /// Where people find its logs.
+    /// Returns the location of its logs, as shown to users.
     pub fn logs(&self) -> String {
         match &self.submitted.place {
             Place::Local(_) => self.dir.logs().display().to_string(),
@@ -90,7 +90,7 @@ impl JobHandle {
         }
     }
 
-    /// Where people find an output.
+    /// Returns the location of an output, as shown to users.
     pub fn destination(&self, to: &str) -> String {
         let to = to.replace("{job}", self.id());
         match &self.submitted.place {
@@ -101,7 +101,7 @@ impl JobHandle {
         }
     }
 
-    /// Whether its master still runs, be it only to leave.
+    /// Returns whether its master still runs, be it only to leave.
     pub fn has_master(&self) -> bool {
         self.remote.is_none()
             && read_json(&self.dir.master_file()).is_some_and(|place| is_alive(&place))
@@ -186,7 +186,7 @@ pub fn find(word: &str) -> Result<JobHandle, Report> {
     }
 }
 
-/// What begins the ids of several jobs means none of them.
+/// Reports an id prefix that matches several jobs.
 pub fn ambiguous(word: &str, ids: impl ExactSizeIterator<Item = String>) -> Report {
     let n = ids.len();
     let some: Vec<_> = ids.take(NAMED_MAX).map(|id| format!("`{id}`")).collect();

@@ -1,21 +1,21 @@
-//! What was last seen of a job on a cluster. Whoever asks the cluster writes it down here.
+//! Last known state of a job on a cluster, updated by the code that polls the cluster.
 
 use super::find::JobStatus;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use tokio::sync::Notify;
 use ydl_proto::files::MasterPlace;
 
-/// What was last seen of a job on a cluster; shared by whoever looks and whoever asks.
+/// Last known state of a job on a cluster; shared by the poller and its readers.
 #[derive(Clone, Debug, Default)]
 pub struct RemoteJob {
     seen: Arc<Mutex<RemoteState>>,
     nudge: Arc<Notify>,
 }
 
-/// How a job on a cluster stands, as its ResourceManager says.
+/// State of a job on a cluster, from its ResourceManager.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub enum RemoteState {
-    /// Nobody has looked yet.
+    /// Not queried yet.
     #[default]
     Nothing,
     /// Its master does not run yet, or not any more and soon again: why, in YARN's words.
@@ -36,7 +36,7 @@ pub struct RemoteEnd {
 }
 
 impl RemoteJob {
-    /// What was last seen.
+    /// Returns the last known state.
     pub fn seen(&self) -> RemoteState {
         self.lock().clone()
     }
@@ -46,7 +46,7 @@ impl RemoteJob {
         *self.lock() = seen;
     }
 
-    /// Somebody has reason to believe that it stands otherwise by now.
+    /// Requests an early poll, since the state has probably changed.
     pub fn nudge(&self) {
         self.nudge.notify_one();
     }

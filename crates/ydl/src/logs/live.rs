@@ -1,4 +1,4 @@
-//! What a task prints, from its own agent by way of the master.
+//! Reads a task's output from its live agent through the master.
 
 use hyper::{Method, StatusCode, body::Bytes};
 use std::time::Duration;
@@ -6,7 +6,7 @@ use ydl_core::TaskId;
 use ydl_net::client::{CallError, Client, Payload, Response};
 use ydl_proto::messages::{ENDED_HEADER, LENGTH_HEADER, LogAttempt};
 
-/// How long an answer may take beyond what its agent was asked to wait.
+/// Maximum time for an answer beyond what its agent was asked to wait.
 const CALL_MAX: Duration = Duration::from_secs(20);
 
 /// A piece of a file that may still grow.
@@ -14,13 +14,13 @@ const CALL_MAX: Duration = Duration::from_secs(20);
 pub struct Piece {
     /// Its bytes; none if nothing came within the wait.
     pub bytes: Bytes,
-    /// How long the file is.
+    /// Length of the file.
     pub length: u64,
-    /// Whether it stays so.
+    /// True if it stays so.
     pub ended: bool,
 }
 
-/// Which logs a live agent has of a task; `None` where there is no such agent: they are in HDFS then.
+/// Lists the logs that a live agent has of a task; `None` without such an agent: they are in HDFS then.
 pub async fn attempts(
     client: &Client,
     task: &TaskId,

@@ -11,7 +11,7 @@ use std::path::{Path, PathBuf};
 const CHUNK_BYTES: usize = 64 * 1024;
 const TURNS_MAX: usize = 64;
 
-/// What a reader finds next.
+/// Result of one read.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Chunk {
     /// Bytes of the stream, the first of which stands at `offset`.
@@ -82,12 +82,12 @@ impl LogReader {
         LogReader { segments, offset, open: None, segment_bytes: None }
     }
 
-    /// Where the next byte will come from.
+    /// Returns the offset of the next byte.
     pub fn offset(&self) -> u64 {
         self.offset
     }
 
-    /// How long the stream is now, gaps included.
+    /// Returns the current length of the stream, gaps included.
     pub fn end(&mut self) -> io::Result<u64> {
         let Some(last) = self.segments.list()?.last().copied() else {
             return Ok(0);

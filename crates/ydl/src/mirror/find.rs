@@ -1,4 +1,4 @@
-//! Which jobs a cluster has.
+//! Lists and finds jobs on a cluster.
 
 use super::{
     gateway::Gateway,
@@ -35,7 +35,7 @@ pub async fn list(gateway: &Gateway) -> Result<Vec<ApplicationReport>, Report> {
     Ok(all)
 }
 
-/// Who asks, as a ticket alone knows.
+/// The caller, as a ticket alone knows.
 async fn user(gateway: &Gateway) -> Result<String, Report> {
     let (config, deadline) = (&gateway.config, gateway.deadline());
     let hdfs = Hdfs::connect(config, None, &gateway.identity, deadline).await?;
@@ -47,7 +47,7 @@ pub async fn newest(gateway: &Gateway) -> Result<Option<ApplicationReport>, Repo
     Ok(list(gateway).await?.into_iter().next())
 }
 
-/// The job that a person means: by the id of its application, anybody's; or of one's own the newest of that name, or the
+/// Finds a job: by application id, of any user; or among the caller's jobs the newest of that name, or the
 /// only one whose id begins so.
 pub async fn find(gateway: &Gateway, word: &str) -> Result<Option<ApplicationReport>, Report> {
     // Half an id may read as another whole one: `application_1_003` as `application_1_0003`.
@@ -75,12 +75,12 @@ pub async fn find(gateway: &Gateway, word: &str) -> Result<Option<ApplicationRep
     }
 }
 
-/// Where an application says that it is staged, if not in its owner's home directory.
+/// Returns the staging directory recorded by an application, if not in its owner's home directory.
 pub fn staging_of(report: &ApplicationReport) -> Option<String> {
     staged_at(&report.tags)
 }
 
-/// How many tasks a job had when it was submitted, if its application says so.
+/// Returns the job's number of tasks at submission, if its application records it.
 pub fn tasks_of(report: &ApplicationReport) -> Option<u64> {
     tasks_in(&report.tags)
 }

@@ -19,17 +19,17 @@ use ydl_os::{
     worded,
 };
 
-/// What a ResourceManager may take to answer.
+/// Maximum time for a ResourceManager to answer.
 const ANSWER_MAX: Duration = Duration::from_secs(30);
-/// How long a ResourceManager that refuses connections is tried. Hadoop's own programs try for a quarter of an
-/// hour; whoever types a command wants to know sooner.
+/// Connection timeout of a ResourceManager that refuses connections. Hadoop's own programs try for a quarter of an
+/// hour; an interactive command should fail sooner.
 const PATIENCE_MS: &str = "8000";
-/// How long the door for administrators may take to open, and how many addresses of a host are tried.
+/// Timeout of the probe of the admin endpoint, and limit on the addresses tried per host.
 const ADMIN_PROBE_MAX: Duration = Duration::from_millis(500);
 const ADDRESSES_MAX: usize = 4;
 /// After so long a person is told what is being waited for.
 const NOTICE_DELAY: Duration = Duration::from_secs(2);
-/// What to do where all stand by.
+/// Hint for the case that all ResourceManagers are on standby.
 const STANDBY: &str = "an administrator makes one active (`yarn rmadmin -getAllServiceState` tells), or wait for the failover to end";
 
 /// A way to one cluster.
@@ -39,9 +39,9 @@ pub struct Gateway {
     pub config: Config,
     /// The ResourceManager.
     pub client: Client,
-    /// Who asks, as far as this machine knows.
+    /// The caller, as far as this machine knows.
     pub user: String,
-    /// How that is proven.
+    /// Proof of the caller's identity.
     pub identity: Identity,
 }
 
@@ -55,7 +55,7 @@ pub fn configuration() -> Result<Option<Config>, Report> {
     Ok((!config.files().is_empty()).then_some(config))
 }
 
-/// That there is no configuration where one is needed, and where it was looked for.
+/// Reports a missing configuration and the places searched.
 pub fn missing() -> Report {
     let named = Config::directories(&Environment::of_process());
     let named: Vec<_> = named.iter().map(|dir| format!("`{}`", dir.display())).collect();
@@ -67,7 +67,7 @@ pub fn missing() -> Report {
         .hint("set `HADOOP_CONF_DIR` to the directory with `core-site.xml` and `yarn-site.xml`")
 }
 
-/// The first directory that somebody named for a Hadoop configuration.
+/// Returns the first directory that a variable names for a Hadoop configuration.
 pub fn named_directory() -> Option<PathBuf> {
     let named = Config::directories(&Environment::of_process());
     named.into_iter().next()
@@ -109,17 +109,17 @@ impl Gateway {
         Ok(Gateway { config, client, user, identity })
     }
 
-    /// Whether who calls must be proven, and calls from containers need tokens.
+    /// Returns whether who calls must be proven, and calls from containers need tokens.
     pub fn is_secure(&self) -> bool {
         matches!(self.config.authentication(), Ok(Authentication::Kerberos))
     }
 
-    /// When an answer comes too late.
+    /// Returns the deadline of a call.
     pub fn deadline(&self) -> Instant {
         Instant::now() + ANSWER_MAX
     }
 
-    /// What the ResourceManager answers. A person who waits for it is told so.
+    /// Waits for the ResourceManager's response. After a delay it prints a notice.
     pub async fn ask<T>(
         &self,
         asked: impl Future<Output = Result<T, RpcError>>,
@@ -136,7 +136,7 @@ impl Gateway {
         answer.map_err(|error| self.report(error))
     }
 
-    /// What a person is told when the ResourceManager does not answer, or says no.
+    /// Converts a failed call to a report.
     pub fn report(&self, error: RpcError) -> Report {
         match &error {
             RpcError::Unreachable { reason, .. } => self.unreachable(reason),
@@ -195,7 +195,7 @@ impl Gateway {
         }
     }
 
-    /// Nobody takes clients, for this reason, and perhaps somebody takes administrators: a ResourceManager that stands by,
+    /// Reports an unreachable client endpoint. The admin endpoint may still be open: a ResourceManager on standby,
     /// or is not up yet, closes the one door and leaves the other open. So does one whose address is another.
     fn unreachable(&self, reason: &str) -> Report {
         let managers = self.config.resource_managers().unwrap_or_default();
@@ -245,7 +245,7 @@ impl Gateway {
     }
 }
 
-/// Whether the door for administrators is open.
+/// Returns whether the door for administrators is open.
 fn is_open(manager: &ResourceManager) -> bool {
     let admin = &manager.admin;
     let found = (admin.host.as_str(), admin.port).to_socket_addrs();

@@ -1,4 +1,4 @@
-//! One job on a cluster, with copies of its files in a directory of ours, so that whoever shows jobs finds them where
+//! One job on a cluster, with copies of its files in a private directory, so that the commands find them where
 //! they are of a job on this machine.
 
 use super::{find::staging_of, gateway::Gateway, live::FollowPermits, scratch::Scratch};
@@ -22,15 +22,15 @@ use ydl_os::{private, reason, report::Report};
 use ydl_proto::files::{EVENTS_BYTES_MAX, JobDir, Submitted};
 use ydl_storage::hdfs::{Hdfs, JobPlace, Layout};
 
-/// How often the ResourceManager is asked while nothing is known to happen.
+/// Poll interval of the ResourceManager while idle.
 const LOOK: Duration = Duration::from_secs(1);
 /// And how often at most.
 const LOOK_LEAST: Duration = Duration::from_millis(100);
-/// What a file in HDFS may take to be read.
+/// Maximum time for a file in HDFS to be read.
 const READ_MAX: Duration = Duration::from_secs(30);
 /// A view of the largest job is far below this.
 const FILE_BYTES_MAX: u64 = 64 << 20;
-/// What the ResourceManager may take to end an application.
+/// Maximum time for the ResourceManager to end an application.
 const KILL_MAX: Duration = Duration::from_secs(30);
 
 /// A job on a cluster.
@@ -42,9 +42,9 @@ pub struct Mirror {
     pub id: ApplicationId,
     /// The file system its files are in.
     pub hdfs: Hdfs,
-    /// Where they are.
+    /// Their location.
     pub place: JobPlace,
-    /// What was last seen of it.
+    /// Last known state.
     pub remote: RemoteJob,
     /// Copies of them.
     pub dir: JobDir,
@@ -53,12 +53,12 @@ pub struct Mirror {
     _scratch: Scratch,
 }
 
-/// What could be had of a job.
+/// Accessible part of a job.
 #[derive(Debug)]
 pub enum JobAccess {
     /// All of it.
     Whole(Box<JobHandle>, Arc<Mirror>),
-    /// What the ResourceManager tells, and why that is all.
+    /// The application report alone, and the reason.
     Only(Box<ApplicationReport>, String),
 }
 
@@ -95,7 +95,7 @@ impl JobAccess {
         if let Ok(certificate) = certificate {
             mirror.keep(mirror.dir.certificate_file(), &certificate)?;
         }
-        // Whoever may only look at it in YARN has no token; that is said when one is needed.
+        // A viewer in YARN has no token; that is reported when one is needed.
         if let Ok(token) = token {
             mirror.keep_private(mirror.dir.token_file(), &token)?;
         }
@@ -105,7 +105,7 @@ impl JobAccess {
     }
 }
 
-/// Where an application's files are.
+/// Returns the location of an application's files.
 async fn place(gateway: &Gateway, report: &ApplicationReport) -> Result<(Hdfs, JobPlace), String> {
     let deadline = Instant::now() + READ_MAX;
     let staging = staging_of(report);
@@ -177,7 +177,7 @@ impl Mirror {
         private::write(&path, bytes).map_err(|error| Report::trouble(error.to_string()))
     }
 
-    /// What the ResourceManager last told.
+    /// Returns the last report of the ResourceManager.
     pub fn last(&self) -> Option<ApplicationReport> {
         let last = self.last.lock();
         last.unwrap_or_else(PoisonError::into_inner).clone()
@@ -196,14 +196,14 @@ impl Mirror {
         if matches!(seen, RemoteState::Ended(_))
             && !matches!(self.remote.seen(), RemoteState::Ended(_))
         {
-            // Whoever is told that it is over finds everything in its place.
+            // Copies are complete before the end is reported.
             self.copy_result().await;
         }
         *self.last.lock().unwrap_or_else(PoisonError::into_inner) = Some(report);
         self.remote.see(seen);
     }
 
-    /// Copies of what a job leaves at its end. What is not there, nobody has written.
+    /// Copies the files that a job leaves at its end. Missing files were never written.
     async fn copy_result(&self) {
         let deadline = Instant::now() + READ_MAX;
         let (events, result) = (self.place.events(), self.place.result());
@@ -224,7 +224,7 @@ impl Mirror {
         let mirror = self.clone();
         tokio::spawn(async move {
             while !matches!(mirror.remote.seen(), RemoteState::Ended(_)) {
-                // A ResourceManager that does not answer now may do so later; whoever follows is told elsewhere.
+                // A ResourceManager that does not answer now may do so later; followers get the error elsewhere.
                 let _ = mirror.look().await;
                 sleep(LOOK_LEAST).await;
                 let _ = timeout(LOOK - LOOK_LEAST, mirror.remote.nudged()).await;

@@ -20,7 +20,7 @@ use ydl_proto::messages::{LOG_BYTES_MAX, LogFile};
 const WAITING_MAX: usize = 96;
 /// Attempts whose rest is copied at once.
 const COPYING_MAX: usize = 8;
-/// How long an agent waits for something to be printed.
+/// Long-poll timeout of an agent's log read.
 const WAIT: Duration = Duration::from_secs(15);
 /// The same where more streams are followed than may wait.
 const SHORT_WAIT: Duration = Duration::from_millis(200);
@@ -29,9 +29,9 @@ const RETRY_DELAY: Duration = Duration::from_millis(500);
 /// So often a master may not answer, and an agent not know of a file, before HDFS is looked at.
 const FAILURES_MAX: u32 = 20;
 const ABSENCES_MAX: u32 = 2;
-/// How long an attempt's last lines may take to get to HDFS once its agent has no more of them.
+/// Maximum time for an attempt's last lines to get to HDFS once its agent has no more of them.
 const CARRIED_MAX: Duration = Duration::from_secs(15);
-/// How often it is looked whether they have.
+/// Poll interval for them.
 const LOOK: Duration = Duration::from_millis(300);
 /// Left beside an attempt's logs when they are whole.
 const RECORD: &str = "exit.json";
@@ -169,7 +169,7 @@ impl Mirror {
         Ok(true)
     }
 
-    /// What HDFS has beyond what was seen, once it has everything.
+    /// Copies the rest from HDFS, once it is complete there.
     async fn copy_remaining_logs(&self, task: &TaskId, attempt: u32) {
         let record = format!("{}/{RECORD}", self.place.attempt_logs(task, attempt));
         let end = Instant::now() + CARRIED_MAX;
@@ -285,7 +285,7 @@ fn newest(dir: &Path, stream: &str) -> u64 {
     numbers.max().unwrap_or(0)
 }
 
-/// What a file is to a stream.
+/// Parses a file name into its stream and segment number.
 fn numbered(file: &LogFile) -> Option<Segment> {
     let (stream, number) = file.name.rsplit_once('.')?;
     let streams = ["stdout", "stderr"].into_iter();

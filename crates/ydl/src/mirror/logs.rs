@@ -18,7 +18,7 @@ use ydl_core::{RoleName, TaskId};
 use ydl_net::client::Client;
 use ydl_storage::hdfs::{Entry, HdfsError, Reader};
 
-/// What one call may take.
+/// Maximum time for one call.
 const CALL_MAX: Duration = Duration::from_secs(30);
 /// Attempts that are copied side by side. Closing what a dead agent left open is mostly waiting.
 const SIDE_BY_SIDE: usize = 64;
@@ -29,7 +29,7 @@ const PIECE_BYTES: usize = 4 << 20;
 /// Directories of roles, tasks and attempts that are looked into.
 const ATTEMPTS_MAX: usize = 100_000;
 
-/// Whether an agent may still be writing an attempt's logs. What it has not closed is hardly readable, and closing it
+/// State of an attempt's log writer. What an agent has not closed is hardly readable, and closing it
 /// shuts the agent out.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Writer {
@@ -39,7 +39,7 @@ pub(super) enum Writer {
     Gone,
 }
 
-/// Which logs are of interest.
+/// Selection of logs.
 #[derive(Clone, Debug, Default)]
 pub struct Wanted {
     /// Of this role alone.
@@ -55,7 +55,7 @@ pub struct Wanted {
 }
 
 impl Mirror {
-    /// Whether an agent has lived for any of it: each leaves at least a record of how its program ended.
+    /// Returns whether an agent has lived for any of it: each leaves at least a record of how its program ended.
     pub async fn has_attempts(&self, wanted: &Wanted) -> bool {
         let attempts = self.attempts(wanted).await;
         attempts.is_ok_and(|attempts| !attempts.is_empty())
@@ -145,7 +145,7 @@ impl Mirror {
         Ok(entries.iter().map(|entry| entry.name().to_owned()).collect())
     }
 
-    /// What is in a directory; nothing, if it is not there.
+    /// Lists a directory; empty if it does not exist.
     async fn entries(&self, place: &str) -> Result<Vec<Entry>, HdfsError> {
         match self.hdfs.list(place, Instant::now() + CALL_MAX).await {
             Err(error) if error.kind == ydl_storage::hdfs::Kind::NotFound => Ok(Vec::new()),
@@ -197,8 +197,8 @@ impl Mirror {
         Ok(())
     }
 
-    /// A file to be read whole. One that its agent has not closed shows little of what was synced to it; where the agent
-    /// is gone it is closed first.
+    /// A file to be read whole. One that its agent has not closed shows little of what was synced to it; where the
+    /// agent is gone it is closed first.
     pub(super) async fn open_log(
         &self,
         entry: &Entry,
@@ -218,7 +218,7 @@ impl Mirror {
         }
     }
 
-    /// How long agents of a job that is over may still have something to say.
+    /// Returns the remaining time in which agents of a finished job may still write.
     fn final_log_delay(&self) -> Duration {
         let ended = self.last().map_or(0, |report| report.finish_time);
         let ended = Duration::from_millis(u64::try_from(ended).unwrap_or(0));

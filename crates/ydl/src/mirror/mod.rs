@@ -1,9 +1,9 @@
-//! Jobs on a cluster, seen from a machine with its configuration.
+//! Jobs on a cluster, mirrored to a machine with its configuration.
 //!
-//! * `gateway`: the way to a ResourceManager, and what a person is told where there is none.
-//! * `submission`, `tokens`: what a ResourceManager is given to start a master.
-//! * `find`: which jobs there are. * `job`: one of them, with copies of its files in a directory of ours.
-//! * `logs`, `tail`, `live`: what its tasks print. * `scratch`: that directory.
+//! * `gateway`: connection to a ResourceManager, and its error reports.
+//! * `submission`, `tokens`: submission context and credentials of a master.
+//! * `find`: lists jobs. * `job`: one job, with copies of its files in a private directory.
+//! * `logs`, `tail`, `live`: output of its tasks. * `scratch`: the private directory.
 
 mod gateway;
 

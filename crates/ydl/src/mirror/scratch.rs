@@ -1,7 +1,7 @@
 //! A directory of this process alone, gone with it.
 //!
-//! A process that is killed cannot remove its directory. So each holds a lock on a file in its own, and whoever makes
-//! one removes those that nobody holds.
+//! A process that is killed cannot remove its directory. So each holds a lock on a file in its own, and the next
+//! process removes the unlocked ones.
 
 use ring::rand::{SecureRandom, SystemRandom};
 use rustix::fs::{FlockOperation, flock};
@@ -14,9 +14,9 @@ use std::{
 };
 use ydl_os::{reason, report::Report};
 
-/// How the names of such directories begin.
+/// Prefix of the directories' names.
 const NAME: &str = "ydl-";
-/// Locked by whoever lives.
+/// Locked while the process lives.
 const LOCK: &str = "lock";
 /// A directory without a lock is one that is just being made, or was broken off at that: after so long the latter.
 const UNLOCKED_MAX: Duration = Duration::from_secs(60 * 60);
@@ -68,7 +68,7 @@ impl Drop for Scratch {
 fn make(above: &Path, path: &Path) -> io::Result<File> {
     let make = |path: &Path| DirBuilder::new().mode(0o700).create(path);
     make(above)?;
-    // It has its name only when it is held, so that nobody finds it free.
+    // It gets its name only once locked, so that another process never finds it unlocked.
     let aside = above.join("aside");
     let lock = File::create_new(&aside)?;
     flock(&lock, FlockOperation::NonBlockingLockExclusive)?;
@@ -92,7 +92,7 @@ fn remove_left(below: &Path) {
     }
 }
 
-/// Whether a directory is ours, and nobody holds it.
+/// Returns whether a directory is ours and unlocked.
 fn is_left(dir: &Path) -> bool {
     let Ok(about) = fs::symlink_metadata(dir) else {
         return false;

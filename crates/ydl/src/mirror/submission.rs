@@ -1,4 +1,4 @@
-//! What a ResourceManager is given to start a job's master.
+//! Builds the submission context that starts a job's master.
 
 use super::tokens::SubmitCredentials;
 use crate::jobs::local_resource;
@@ -14,18 +14,18 @@ use ydl_proto::files::{Content, Staged};
 
 /// The type that all jobs have among the applications of a cluster.
 pub const KIND: &str = "YDL";
-/// What the master's container runs. `<LOG_DIR>` is put in by its node. Of a container that fails, nodes tell the end of
-/// the file whose name has `stderr` in it.
+/// Command of the master's container. `<LOG_DIR>` is put in by its node. Of a container that fails, nodes tell the end
+/// of the file whose name has `stderr` in it.
 const COMMAND: &str = "exec ./ydl master 1><LOG_DIR>/master.stdout 2><LOG_DIR>/master.stderr";
 /// A master that failed longer ago than this has lived; its failure does not count towards the last.
 const FAILURE_WINDOW: Duration = Duration::from_secs(10 * 60);
-/// Where jobs go that name no queue.
+/// Default queue.
 const QUEUE: &str = "default";
 /// Begins the tag that says where a job is staged, if not in its owner's home directory.
 pub(super) const STAGING_TAG: &str = "ydl-staging:";
 /// Begins the tag that says how many tasks a job has: of one that is over, a ResourceManager knows no containers.
 const TASKS_TAG: &str = "ydl-tasks:";
-/// What a ResourceManager takes.
+/// Limits of a ResourceManager.
 const TAGS_MAX: usize = 10;
 const TAG_LETTERS_MAX: usize = 100;
 
@@ -44,7 +44,7 @@ pub fn submission(
     for (name, content) in own {
         launch.resources.insert(name.clone(), local_resource(content)?);
     }
-    // An insecure cluster believes what it is told, and containers may run as somebody else.
+    // An insecure cluster does not authenticate, and containers may run as another user.
     if let Some(user) = user {
         launch.environment.insert("HADOOP_USER_NAME".into(), user.to_owned());
     }
@@ -97,13 +97,13 @@ fn staging_tag(staging: &str) -> Result<String, Report> {
     Ok(tag)
 }
 
-/// How many tasks a job has, if it says so.
+/// Returns the job's number of tasks, if a tag records it.
 pub(super) fn tasks_in(tags: &[String]) -> Option<u64> {
     let mut said = tags.iter().filter_map(|tag| tag.strip_prefix(TASKS_TAG));
     said.next()?.parse().ok()
 }
 
-/// What [`staging_tag`] wrote.
+/// Parses the tag of [`staging_tag`].
 pub(super) fn staged_at(tags: &[String]) -> Option<String> {
     let tag = tags.iter().find_map(|tag| tag.strip_prefix(STAGING_TAG))?;
     let mut bytes = Vec::new();

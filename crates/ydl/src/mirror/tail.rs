@@ -1,4 +1,4 @@
-//! Copies of the last lines of what tasks have printed: whoever wants twenty lines does not wait for gigabytes.
+//! Copies of the last lines of tasks' output, without downloading whole logs.
 //!
 //! A copy is as long as the original and has a hole where nothing was fetched, so that readers find every byte where it
 //! is in the original.
@@ -15,7 +15,7 @@ use tokio::time::Instant;
 use ydl_os::reason;
 use ydl_storage::hdfs::{Entry, HdfsError};
 
-/// What one call may take.
+/// Maximum time for one call.
 const CALL_MAX: Duration = Duration::from_secs(30);
 /// Read in one call.
 const PIECE_BYTES: u64 = 256 << 10;

@@ -1,4 +1,4 @@
-//! What lets a master act for its user: tokens of the ResourceManager and of every file system, and the job's secret.
+//! Credentials of a master: delegation tokens of the ResourceManager and of every file system, and the job's secret.
 
 use super::gateway::Gateway;
 use std::fs;
@@ -24,7 +24,7 @@ const KEYTAB: &str = "ydl.keytab";
 /// No keytab of a person comes near this.
 const KEYTAB_BYTES_MAX: u64 = 1 << 20;
 
-/// What a job's masters and clients prove themselves with.
+/// Credentials of a job's masters and clients.
 #[derive(Debug)]
 pub struct SubmitCredentials {
     /// For the master's container.
@@ -33,9 +33,9 @@ pub struct SubmitCredentials {
     pub renewal: Vec<u8>,
     /// The certificate of its masters, as PEM.
     pub certificate: String,
-    /// What opens its masters to its owner.
+    /// Owner's token for its masters.
     pub client_token: Token,
-    /// What opens them to those who may look.
+    /// Viewers' token for its masters.
     pub viewer_token: Token,
 }
 
@@ -84,7 +84,7 @@ pub async fn submit_credentials(
 /// The name under which what opens MLflow's server travels among a master's credentials, and lies in a job's directory.
 pub const TRACKING_SECRET: &str = "mlflow.secret";
 
-/// What opens the tracking server of a job, if it needs something.
+/// Returns the credentials of a job's tracking server, if it needs some.
 pub fn tracking_secret(spec: &JobSpec) -> Result<Option<Vec<u8>>, Report> {
     let mlflow = spec.cluster_options.mlflow.as_ref();
     let Some(path) = mlflow.and_then(|mlflow| mlflow.token_file.as_ref()) else {
@@ -114,7 +114,7 @@ fn read_keytab(path: &str) -> Result<Vec<u8>, Report> {
     }
 }
 
-/// Whether the keytab gets tokens for the user whose job it is. A master would find out days later.
+/// Returns whether the keytab gets tokens for the user whose job it is. A master would find out days later.
 async fn prove(
     gateway: &Gateway,
     keytab: &Keytab,
@@ -136,7 +136,7 @@ async fn prove(
     let Some(token) = token.map_err(|error| useless(error.to_string()))? else {
         return Ok(());
     };
-    // Nobody uses it; left alone it would end by itself, only later.
+    // The token is unused; without cancellation it would expire later.
     let _ = namenodes.cancel_token(&token, deadline).await;
     let job = credentials.of_kind(&token.kind).and_then(owner);
     match (owner(&token), job) {

@@ -1,4 +1,4 @@
-//! How many containers fit: now, and at the very most.
+//! Counts the containers that fit: now, and at the very most.
 //!
 //! A refusal must be certain, so it rests on what no order of packing can change: how often one size goes into
 //! each node, and how much all of them need together. Whether everything fits right now is only worth a note,
@@ -49,7 +49,7 @@ pub fn check(
     }
 }
 
-/// Whether the containers of one role would fit if they had the cluster for themselves.
+/// Returns whether the containers of one role would fit if they had the cluster for themselves.
 fn alone(
     want: &ContainerGroup,
     total: u64,
@@ -102,7 +102,7 @@ fn alone(
     );
 }
 
-/// Whether all containers of one label would fit together, and into the queue.
+/// Returns whether all containers of one label would fit together, and into the queue.
 fn together(
     label: &str,
     wants: &[&ContainerGroup],
@@ -158,7 +158,7 @@ fn together(
     }
 }
 
-/// Who they are, for a sentence.
+/// Names the containers in a sentence.
 fn containers(wants: &[&ContainerGroup], count: u64) -> String {
     let master = wants.iter().any(|want| want.is_master);
     let tasks = count - u64::from(master);
@@ -180,7 +180,7 @@ fn scaled(all: &Amount, part: f64) -> Amount {
     }
 }
 
-/// What is needed beyond what is there, with both numbers.
+/// Returns the shortfall, with both numbers.
 fn lacks(needed: &Amount, there: &Amount, count_vcores: bool) -> Option<(String, String)> {
     if needed.memory_mib > there.memory_mib {
         let (asked, have) = (Memory(needed.memory_mib), Memory(there.memory_mib));

@@ -16,16 +16,16 @@ use ydl_core::{
 pub struct Problem {
     /// One sentence, with the number asked and the number there.
     pub what: String,
-    /// What to do about it.
+    /// Hint.
     pub hint: String,
 }
 
-/// What was found.
+/// Result of the check.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Findings {
     /// Why the job cannot run; none if it can.
     pub refusals: Vec<Problem>,
-    /// What is worth knowing all the same.
+    /// Notes that do not prevent the job.
     pub notes: Vec<String>,
 }
 
@@ -57,7 +57,7 @@ impl fmt::Display for Findings {
 pub(super) struct ContainerGroup<'a> {
     /// As a sentence names it: `role `worker``.
     pub who: String,
-    /// Where in the job file it is: `roles.worker`.
+    /// Its key in the job file: `roles.worker`.
     pub key: String,
     pub count: u64,
     pub each: Amount,
@@ -71,7 +71,7 @@ pub(super) struct ContainerGroup<'a> {
 }
 
 impl ContainerGroup<'_> {
-    /// Whether the node could be one of its own.
+    /// Returns whether the node could be one of its own.
     pub fn takes(&self, node: &Node, has: &ClusterInfo) -> bool {
         let label = node.label == self.label
             // Nodes of a label that is not exclusive are lent to asks without one.
@@ -121,8 +121,8 @@ pub fn check(spec: &JobSpec, has: &ClusterInfo) -> Findings {
     found
 }
 
-/// Whether everything has a place. What is too much only because memory is given in steps is no reason to refuse: the
-/// step is from the configuration here, and the ResourceManager's may say otherwise.
+/// Returns whether everything has a place. What is too much only because memory is given in steps is no reason to
+/// refuse: the step is from the configuration here, and the ResourceManager's may say otherwise.
 fn places(
     mut wants: Vec<ContainerGroup>,
     queue: Option<&Queue>,

@@ -1,4 +1,4 @@
-//! What a cluster has, as plain values.
+//! Resources and limits of a cluster, as plain values.
 
 use std::{collections::BTreeMap, fmt};
 use ydl_core::spec::{Memory, Resources};
@@ -9,7 +9,7 @@ pub const GPU: &str = "yarn.io/gpu";
 /// A cluster, as far as its ResourceManager and the configuration tell.
 #[derive(Clone, Debug, Default)]
 pub struct ClusterInfo {
-    /// Who asks.
+    /// The caller.
     pub user: String,
     /// Every queue.
     pub queues: Vec<Queue>,
@@ -17,21 +17,21 @@ pub struct ClusterInfo {
     pub nodes: Vec<Node>,
     /// The labels of nodes.
     pub labels: Vec<Label>,
-    /// What is counted beside memory and cores; none where the cluster is too old to say.
+    /// Resource types beside memory and cores; `None` where the cluster is too old to report them.
     pub kinds: Option<Vec<String>>,
-    /// Whether tasks can be placed by constraints.
+    /// True if tasks can be placed by constraints.
     pub constraints: Constraints,
     /// The largest container the scheduler gives, where that is known.
     pub largest: Option<Amount>,
     /// Memory is given in multiples of this, if the configuration here is the ResourceManager's.
     pub step_mib: Option<u64>,
-    /// How often a master is started at most, if the configuration here is the ResourceManager's.
+    /// Maximum number of master starts, if the configuration here is the ResourceManager's.
     pub attempts_max: Option<u32>,
     /// With what its nodes run containers, if the configuration here is theirs.
     pub runtimes: Option<Vec<String>>,
 }
 
-/// Whether a cluster places tasks by constraints.
+/// Support of placement constraints.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Constraints {
     /// It does.
@@ -50,11 +50,11 @@ pub enum Constraints {
 pub struct Queue {
     /// With those above it: `root.research.vision`.
     pub path: String,
-    /// Whether it takes jobs, in YARN's word.
+    /// True if it takes jobs, in YARN's word.
     pub state: String,
-    /// Whether it only holds other queues.
+    /// True if it only holds other queues.
     pub has_children: bool,
-    /// Whether this user may submit to it, where that is known.
+    /// True if this user may submit to it, where that is known.
     pub open_to_user: Option<bool>,
     /// Labels it may use; `*` is all.
     pub labels: Vec<String>,
@@ -67,9 +67,9 @@ pub struct Queue {
 /// A queue's share of the nodes of one label, from 0 to 1.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Share {
-    /// What is its own.
+    /// Guaranteed share.
     pub own: f64,
-    /// What it may grow to.
+    /// Maximum share.
     pub most: f64,
 }
 
@@ -84,11 +84,11 @@ pub struct Node {
     pub label: String,
     /// Its attributes.
     pub attributes: BTreeMap<String, String>,
-    /// Whether it is well now.
+    /// True if it is well now.
     pub running: bool,
     /// All it has.
     pub all: Amount,
-    /// What of it is free.
+    /// Free resources.
     pub free: Amount,
 }
 
@@ -97,7 +97,7 @@ pub struct Node {
 pub struct Label {
     /// Its name.
     pub name: String,
-    /// Whether asks without it stay off its nodes.
+    /// True if asks without it stay off its nodes.
     pub exclusive: bool,
 }
 
@@ -107,7 +107,7 @@ impl Queue {
         self.path.rsplit('.').next().unwrap_or(&self.path)
     }
 
-    /// Whether it takes jobs by itself.
+    /// Returns whether it takes jobs by itself.
     pub fn is_leaf(&self) -> bool {
         !self.has_children
     }
@@ -130,7 +130,7 @@ impl Amount {
         Amount { memory_mib, vcores, others: BTreeMap::new() }
     }
 
-    /// What a task asks for.
+    /// Returns a task's request.
     pub fn of(resources: &Resources) -> Amount {
         let mut others = resources.other.clone();
         if resources.gpus > 0 {
@@ -167,7 +167,7 @@ impl Amount {
         }
     }
 
-    /// How many of that size go into it. Cores count where the scheduler counts them.
+    /// Counts how many of that size fit. Cores count where the scheduler counts them.
     pub fn holds(&self, each: &Amount, count_vcores: bool) -> u64 {
         let of = |there: u64, each: u64| there.checked_div(each).unwrap_or(u64::MAX);
         let mut most = of(self.memory_mib, each.memory_mib);

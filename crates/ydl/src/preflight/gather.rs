@@ -13,7 +13,7 @@ use yarn_native::{
 /// The key of that limit which every version has.
 const ATTEMPTS: &str = "yarn.resourcemanager.am.max-attempts";
 
-/// What NodeManagers may run containers with.
+/// Container runtimes of NodeManagers.
 const RUNTIMES: &str = "yarn.nodemanager.runtime.linux.allowed-runtimes";
 
 /// Everything a check needs but the largest container, which a ResourceManager tells only with an application's id.
@@ -71,12 +71,12 @@ async fn known<T>(asked: impl Future<Output = Result<T, RpcError>>) -> Result<Op
     }
 }
 
-/// What nobody has written down is this machine's guess, and the ResourceManager's files may say otherwise.
+/// Returns whether a key is set here. A default is only a guess: the ResourceManager's files may differ.
 fn stated(config: &Config, key: &str) -> bool {
     config.origin(key).is_some_and(|origin| !matches!(origin, Origin::Default))
 }
 
-/// How often a ResourceManager starts a master at most, whatever a job says.
+/// Maximum number of master starts, as configured in the ResourceManager.
 fn attempts_max(config: &Config) -> Option<u32> {
     let keys = ["yarn.resourcemanager.am.global.max-attempts", ATTEMPTS];
     let key = keys.into_iter().find(|key| stated(config, key))?;
@@ -165,7 +165,7 @@ fn permit(queues: &mut [Queue], permissions: &[QueuePermissions]) {
     }
 }
 
-/// Whether the node works, or may do so again without anybody deciding it.
+/// Returns whether the node works, or may recover without an administrator.
 fn may_work(node: &NodeReport) -> bool {
     matches!(
         node.state,
@@ -191,7 +191,7 @@ fn node(report: &NodeReport) -> Node {
     }
 }
 
-/// What a report says, which is never below 0.
+/// Converts a report's amount, which is never below 0.
 pub(super) fn amount(resource: &Resource) -> Amount {
     let count = |n: i64| u64::try_from(n).unwrap_or(0);
     Amount {

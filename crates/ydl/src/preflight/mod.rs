@@ -1,7 +1,7 @@
-//! Whether a cluster can run a job, asked before anything of it is touched.
+//! Checks whether a cluster can run a job, before anything of it is changed.
 //!
-//! * `has`: what a cluster has, as plain values. * `gather`: asking a ResourceManager for it.
-//! * `check`: from a job and a cluster to complaints; pure. * `images`, `queue`, `sizes`, `room`: its parts.
+//! * `cluster`: resources and limits of a cluster, as plain values. * `gather`: queries a ResourceManager for them.
+//! * `check`: compares a job with a cluster; pure. * `images`, `queue`, `sizes`, `capacity`: its parts.
 
 mod cluster;
 

@@ -7,7 +7,7 @@ use super::{
 use std::collections::BTreeSet;
 use ydl_core::JobSpec;
 
-/// Where jobs go that name no queue.
+/// Default queue.
 const USUAL: &str = "default";
 /// Names listed in a hint.
 const NAMED_MAX: usize = 8;
@@ -87,7 +87,7 @@ fn list<'a>(names: impl IntoIterator<Item = &'a str>) -> String {
     format!("`{}`{more}", some.join("`, `"))
 }
 
-/// Whether each label exists, and whether the queue may use it.
+/// Returns whether each label exists, and whether the queue may use it.
 pub fn labels(wants: &[ContainerGroup], queue: &Queue, has: &ClusterInfo, found: &mut Findings) {
     let mut told = BTreeSet::new();
     for want in wants.iter().filter(|want| !want.label.is_empty()) {

@@ -1,4 +1,4 @@
-//! What is counted, and how large one container may be.
+//! Checks resource types and container sizes.
 
 use super::{
     check::{ContainerGroup, Findings},
@@ -6,7 +6,7 @@ use super::{
 };
 use ydl_core::spec::Memory;
 
-/// Whether everything asked for is something the cluster counts.
+/// Returns whether everything asked for is something the cluster counts.
 pub fn kinds(wants: &[ContainerGroup], has: &ClusterInfo, found: &mut Findings) {
     for want in wants {
         for (name, count) in &want.each.others {
@@ -36,7 +36,7 @@ pub fn kinds(wants: &[ContainerGroup], has: &ClusterInfo, found: &mut Findings) 
     }
 }
 
-/// Whether the cluster counts everything in it.
+/// Returns whether the cluster counts everything in it.
 pub fn are_counted(each: &Amount, has: &ClusterInfo) -> bool {
     let kinds = has.kinds.as_deref().unwrap_or_default();
     each.others.keys().all(|name| kinds.contains(name))
@@ -61,7 +61,7 @@ pub fn largest(wants: &[ContainerGroup], has: &ClusterInfo, found: &mut Findings
     }
 }
 
-/// Whether there is a node that could hold one of them, or no node at all, which is said elsewhere.
+/// Returns whether there is a node that could hold one of them, or no node at all, which is said elsewhere.
 fn fits_a_node(want: &ContainerGroup, has: &ClusterInfo, found: &mut Findings) -> bool {
     let (who, key) = (&want.who, &want.key);
     let nodes: Vec<_> = has.nodes.iter().filter(|node| want.takes(node, has)).collect();
@@ -97,7 +97,7 @@ fn fits_a_node(want: &ContainerGroup, has: &ClusterInfo, found: &mut Findings) -
     false
 }
 
-/// What of it is more than there is, with both numbers.
+/// Returns the excess over the limit, with both numbers.
 fn exceeds(each: &Amount, largest: &Amount) -> Option<(String, String, String)> {
     if each.memory_mib > largest.memory_mib {
         let (asked, there) = (Memory(each.memory_mib), Memory(largest.memory_mib));

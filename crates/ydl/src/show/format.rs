@@ -25,7 +25,7 @@ pub fn now() -> Time {
     Time(since.unwrap_or_default().as_millis() as u64)
 }
 
-/// How long ago that was, in whole seconds.
+/// Returns the elapsed time in whole seconds.
 pub fn span_since(then: Time) -> Span {
     seconds(now() - then)
 }

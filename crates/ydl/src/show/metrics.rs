@@ -1,4 +1,4 @@
-//! What programs report, in a cell of a table and summed up by role.
+//! Metrics reported by programs, in a table cell and aggregated by role.
 
 use super::format::clean;
 use std::collections::BTreeMap;

@@ -1,4 +1,4 @@
-//! What people see: text for a terminal or a pipe, and the live table.
+//! Output for users: text for a terminal or a pipe, and the live table.
 
 mod format;
 mod metrics;

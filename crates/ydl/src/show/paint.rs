@@ -10,11 +10,11 @@ pub struct Paint {
     on: bool,
 }
 
-/// What tells tasks apart; red and green have a meaning of their own.
+/// Colours that distinguish tasks; red and green have a meaning of their own.
 const TASKS: [&str; 5] = ["36", "33", "35", "34", "96"];
 
 impl Paint {
-    /// For text that goes to that stream; where nobody said, a terminal gets colours unless `NO_COLOR` is set.
+    /// Decides for text on that stream; by default a terminal gets colours unless `NO_COLOR` is set.
     pub fn of(wanted: Option<bool>, stream: &impl IsTerminal) -> Paint {
         let usual = || {
             let refused = std::env::var_os(env::NO_COLOR).is_some_and(|v| !v.is_empty());
@@ -31,22 +31,22 @@ impl Paint {
         }
     }
 
-    /// What stands out.
+    /// Emphasizes text.
     pub fn bold(self, text: &str) -> String {
         self.with("1", text)
     }
 
-    /// What stands back.
+    /// De-emphasizes text.
     pub fn dim(self, text: &str) -> String {
         self.with("2", text)
     }
 
-    /// What went wrong.
+    /// Marks a failure.
     pub fn red(self, text: &str) -> String {
         self.with("31", text)
     }
 
-    /// What went well.
+    /// Marks a success.
     pub fn green(self, text: &str) -> String {
         self.with("32", text)
     }

@@ -7,7 +7,7 @@ use std::{
 };
 use ydl_os::{reason, report::Report};
 
-/// Prints data. Where nobody reads any more, as in `ydl logs | head`, there is nothing left to do.
+/// Prints data. A closed pipe, as in `ydl logs | head`, ends the process quietly.
 pub fn print(data: impl AsRef<[u8]>) -> Result<(), Report> {
     let mut out = io::stdout().lock();
     match out.write_all(data.as_ref()).and_then(|()| out.flush()) {
@@ -28,7 +28,7 @@ pub fn json(value: &impl Serialize) -> Result<(), Report> {
     print(line)
 }
 
-/// Says something that is no data. Whether anybody listens changes nothing.
+/// Prints a message to stderr and ignores write errors.
 pub fn tell(text: impl AsRef<str>) {
     let line = format!("{}\n", text.as_ref());
     let _ = io::stderr().lock().write_all(line.as_bytes());

@@ -72,7 +72,7 @@ fn row(task: &TaskView, viewed: &JobSnapshot, paint: Paint) -> Vec<Cell> {
     cells
 }
 
-/// What the task is doing; while its inputs come, how far they are.
+/// Returns the task's state, with progress while its inputs are downloaded.
 fn state(task: &TaskView, usage: Option<&Usage>) -> String {
     let fetching = usage.and_then(|usage| usage.fetching);
     match fetching.filter(|_| task.state == TaskState::Launching) {
@@ -106,7 +106,7 @@ pub fn tasks(viewed: &JobSnapshot, paint: Paint) -> Vec<String> {
     table(&head, rows.map(|task| row(task, viewed, paint)).collect(), None)
 }
 
-/// What fits on part of a terminal: those first that have something left to do.
+/// Returns the rows that fit on part of a terminal, unfinished tasks first.
 pub fn live(
     id: &str,
     viewed: &JobSnapshot,
@@ -156,7 +156,7 @@ pub fn live(
     lines
 }
 
-/// What a person looks for first comes first.
+/// Sort key: the most important states come first.
 fn urgency(state: TaskState) -> u8 {
     match state {
         TaskState::Failed => 0,

@@ -1,7 +1,7 @@
-//! What no job uses any more goes.
+//! Removes files that no job uses.
 //!
-//! Whoever cleans makes the file `cleaning`, which only one can, and reads what every job uses. Jobs that are submitted
-//! meanwhile wait; see `send`. A cleaner that died leaves the file behind: after a while nobody waits for it any more,
+//! A cleaner creates the file `cleaning` exclusively and reads the files in use by every job. Jobs that are submitted
+//! meanwhile wait; see `upload`. A cleaner that died leaves the file behind: after a timeout it is stale,
 //! and the next one takes it over.
 
 use super::staging_dir::Place;
@@ -13,7 +13,7 @@ use tokio::{task::JoinSet, time::Instant};
 use ydl_os::report::Report;
 use ydl_storage::hdfs::{Entry, Hdfs, HdfsError, Kind, layout};
 
-/// What was not used for so long is old.
+/// Age after which unused files are removed.
 pub const AGE: Duration = Duration::from_secs(30 * 24 * 60 * 60);
 /// No upload takes so long; what is still aside then was given up.
 const ASIDE_AGE: Duration = Duration::from_secs(2 * 24 * 60 * 60);
@@ -21,7 +21,7 @@ const ASIDE_AGE: Duration = Duration::from_secs(2 * 24 * 60 * 60);
 pub(super) const STALE: Duration = Duration::from_secs(90);
 /// A cleaner stops by itself before it is taken for dead, also one whose machine was asleep.
 const CLEANING_MAX: Duration = Duration::from_secs(60);
-/// What it may take then to say so.
+/// Maximum time for releasing the lock then.
 const RELEASE_MAX: Duration = Duration::from_secs(10);
 /// Jobs that are looked at at once.
 const SIDE_BY_SIDE: usize = 16;
@@ -33,8 +33,8 @@ const LETTERS: usize = 20;
 /// Hashes in one name; a NameNode takes 255 letters.
 const TOGETHER: usize = 12;
 
-/// The names of directories that say which contents a job uses. They are directories because one call makes a directory,
-/// whole or not at all, and no DataNode has to be waited for.
+/// The names of directories that say which contents a job uses. They are directories because one call makes a
+/// directory, whole or not at all, and no DataNode has to be waited for.
 pub(super) fn uses<'a>(hashes: impl Iterator<Item = &'a str>) -> Vec<String> {
     let hashes: BTreeSet<&str> = hashes.map(short).collect();
     let hashes: Vec<&str> = hashes.into_iter().collect();
@@ -42,7 +42,7 @@ pub(super) fn uses<'a>(hashes: impl Iterator<Item = &'a str>) -> Vec<String> {
     names.collect()
 }
 
-/// What [`uses`] wrote; nothing if it was not that.
+/// Parses a name from [`uses`]; `None` for other names.
 fn used(name: &str) -> Option<impl Iterator<Item = String>> {
     let is_hash =
         |part: &str| part.len() == LETTERS && part.bytes().all(|letter| letter.is_ascii_hexdigit());
@@ -55,7 +55,7 @@ fn short(hash: &str) -> &str {
     hash.get(..LETTERS).unwrap_or(hash)
 }
 
-/// What was removed.
+/// Numbers of removed files.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct CleanupStats {
     /// Shared files, given-up uploads among them.
@@ -64,12 +64,12 @@ pub struct CleanupStats {
     pub jobs: u64,
 }
 
-/// Whether whoever made this lock has died, by the file system's own clock.
+/// Returns whether the owner of this lock has died, by the file system's own clock.
 pub(super) fn is_stale(lock: &Entry, now_ms: u64) -> bool {
     now_ms.saturating_sub(lock.modified_ms) > STALE.as_millis() as u64
 }
 
-/// Whether nobody has cleaned for a day.
+/// Returns whether the last cleanup was more than a day ago.
 pub async fn is_due(place: &Place, deadline: Instant) -> Result<bool, HdfsError> {
     let now = SystemTime::now().duration_since(UNIX_EPOCH);
     let now_ms = now.unwrap_or_default().as_millis() as u64;
@@ -79,7 +79,7 @@ pub async fn is_due(place: &Place, deadline: Instant) -> Result<bool, HdfsError>
 }
 
 /// Removes what is older than `age` and not in use: jobs that are not running, shared files that no job uses, uploads
-/// that were given up. `None` if somebody else is at it.
+/// that were given up. `None` if another process is cleaning.
 pub async fn clean(
     place: &Place,
     age: Duration,
@@ -91,7 +91,7 @@ pub async fn clean(
         return Ok(None);
     };
     let mut result = sweep(place, age, is_running, &lock, deadline).await;
-    // Whoever waits for the lock waits until it is gone, or stale: also where the time is over.
+    // Submitters wait until the lock is gone or stale, so release it after a timeout as well.
     let release = Instant::now() + RELEASE_MAX;
     if let Ok(cleaned) = result {
         let (hdfs, done) = (&place.hdfs, place.layout.cleaned());
@@ -114,13 +114,13 @@ async fn unlock(place: &Place, made_ms: u64, deadline: Instant) -> Result<(), Hd
 
 /// The right to clean.
 struct Lock {
-    /// When it was made, by the file system's clock.
+    /// Its creation time, by the file system's clock.
     made_ms: u64,
-    /// Where the lock of somebody who died was put aside for it.
+    /// Name under which the lock of a dead cleaner was put aside.
     stale: Option<String>,
 }
 
-/// Makes the lock; `None` if somebody else has it.
+/// Makes the lock; `None` if another process holds it.
 async fn lock(place: &Place, deadline: Instant) -> Result<Option<Lock>, HdfsError> {
     let (hdfs, name) = (&place.hdfs, place.layout.cleaning());
     let mut stale = None;
@@ -133,7 +133,7 @@ async fn lock(place: &Place, deadline: Instant) -> Result<Option<Lock>, HdfsErro
             return Ok(None);
         }
         // Of several that find it stale one gives it another name. That name is this very lock's, and stays taken for
-        // longer than anybody hesitates: who comes late does not take away the lock of whoever was first.
+        // longer than any process can be delayed: a late one cannot take the lock away from the first.
         let old = place.layout.stale(there.modified_ms);
         match hdfs.rename(&name, &old, deadline).await {
             Ok(()) => {}
@@ -151,7 +151,7 @@ async fn lock(place: &Place, deadline: Instant) -> Result<Option<Lock>, HdfsErro
     }
 }
 
-/// Makes an empty file that nobody else has made; when, by the file system's clock.
+/// Creates an empty file exclusively; returns its time by the file system's clock.
 async fn make(hdfs: &Hdfs, name: &str, deadline: Instant) -> Result<u64, HdfsError> {
     let writer = hdfs.create(name, layout::PRIVATE, deadline).await?;
     writer.close(deadline).await?;

@@ -1,8 +1,8 @@
 //! The hashes of large files that were read before.
 //!
-//! The binary goes with every submit and seldom changes, and reading it takes longer than all that is asked of a cluster.
-//! A file counts as unchanged by the same signs as while it is sent, above all the time of its last change, which nobody
-//! can set.
+//! The binary goes with every submit and seldom changes, and reading it takes longer than all that is asked of a
+//! cluster. A file counts as unchanged by the same signs as while it is sent, above all the time of its last change,
+//! which programs cannot set.
 
 use super::source::Hashed;
 use ring::digest::{SHA256, digest};
@@ -30,12 +30,12 @@ struct HashRecord {
     hash: String,
 }
 
-/// Where they are kept, if there is such a place.
+/// Returns the cache directory, if there is one.
 pub(super) fn hashes() -> Option<PathBuf> {
     Some(pack::root().ok()?.join("hashes"))
 }
 
-/// What was in the file when it was last read, if it is still the same.
+/// Returns the cached hash of an unchanged file.
 pub(super) fn recall(dir: &Path, path: &Path, was: FileStamp) -> Option<Hashed> {
     let place = place(dir, path, was)?;
     let about = fs::metadata(&place).ok()?;

@@ -12,16 +12,16 @@ use ydl_proto::{
 };
 use ydl_storage::hdfs::{Grant, Hdfs, HdfsError, JobPlace, Kind, layout, pairs};
 
-/// What is written for a job before it is submitted.
+/// Files written for a job before its submission.
 #[derive(Clone, Copy)]
 pub struct JobFiles<'a> {
-    /// What was submitted.
+    /// The submission.
     pub submitted: &'a Submitted,
     /// The certificate of its masters, as PEM.
     pub certificate: &'a str,
-    /// What opens its masters to its owner.
+    /// Owner's token for its masters.
     pub client_token: &'a str,
-    /// What opens them to those who may look.
+    /// Viewers' token for its masters.
     pub viewer_token: &'a str,
     /// The cluster, as the submitter knows it.
     pub config: &'a Config,
@@ -30,7 +30,7 @@ pub struct JobFiles<'a> {
 }
 
 impl JobFiles<'_> {
-    /// What every container needs of them, as far as it may travel among credentials; if not, they are fetched.
+    /// Packs the files that every container needs, if small enough for the credentials; otherwise they are downloaded.
     pub fn inline_files(&self) -> Result<Option<Vec<u8>>, Report> {
         let text = |bytes: Vec<u8>| {
             let text = String::from_utf8(bytes);
@@ -113,7 +113,7 @@ pub async fn write_job(
     Ok(notes)
 }
 
-/// Those who may change the job get its owner's token, those who may look one of their own.
+/// Writes the owner's token for users who may change the job, and the viewers' token for users who may look.
 async fn write_tokens(
     hdfs: &Hdfs,
     job: &JobPlace,
@@ -148,8 +148,8 @@ async fn grant_access(
     hdfs.allow_reading(job.dir(), &all, deadline).await
 }
 
-/// What the containers of a job need of its own files, by the names they have there: where they do not come with its
-/// credentials, and a master looks it up for its agents.
+/// Returns the job's own files that its containers need, by their names there: for the case that they do not come with
+/// its credentials, and a master looks it up for its agents.
 pub async fn carried(
     hdfs: &Hdfs,
     job: &JobPlace,

@@ -1,16 +1,16 @@
-//! From a submitter's disk into HDFS: what a job's containers need, sent once.
+//! Uploads the files that a job's containers need to HDFS, once.
 //!
-//! Files that jobs share lie under the hash of what is in them, so that a second job with the same binary, files and
-//! environment sends nothing. They are written aside and renamed: what has its name is whole.
+//! Shared files are stored under the hash of their content, so that a second job with the same binary, files and
+//! environment uploads nothing. They are written aside and renamed: a file under its final name is complete.
 //!
-//! * `place`: where a user's jobs are kept.
-//! * `remembered`: what is in large files that were read before.
-//! * `source`: what is sent; directories travel as archives that are always the same for the same content.
-//! * `need`: what a job needs, here and in HDFS.
-//! * `look`: what is there already; nothing is written yet.
-//! * `send`: what is missing goes there, several at a time.
+//! * `staging_dir`: a user's staging directory.
+//! * `hash_cache`: hashes of large files that were read before.
+//! * `source`: a file or directory to upload; equal directories give equal archives.
+//! * `need`: files that a job needs, here and in HDFS.
+//! * `plan`: lists the files already in HDFS; nothing is written yet.
+//! * `upload`: uploads missing files, several at a time.
 //! * `job`: the files of one job alone.
-//! * `clean`: what no job uses any more goes, and submitting never races with it.
+//! * `clean`: removes unused files without a race against submissions.
 
 mod clean;
 mod hash_cache;

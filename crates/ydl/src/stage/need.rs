@@ -1,4 +1,4 @@
-//! What a job needs: on this machine, to be sent, or in HDFS already.
+//! Files that a job needs: local ones to upload, and ones already in HDFS.
 
 use super::{plan::StageRequest, source::Source};
 use std::{
@@ -13,10 +13,10 @@ use ydl_pack::{self as pack, Cache, manifest::ENVIRONMENT};
 use ydl_proto::files::Content;
 use ydl_storage::hdfs::{Entry, Hdfs};
 
-/// What NodeManagers can unpack, by the ends of names.
+/// Extensions of archives that NodeManagers can unpack.
 const ARCHIVES: [&str; 5] = ["tar.gz", "tgz", "tar", "zip", "jar"];
 
-/// What something is to the job.
+/// Purpose of a file in the job.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Purpose {
     Binary,
@@ -34,7 +34,7 @@ pub(super) struct Need {
     pub source: Arc<Source>,
 }
 
-/// What is on this machine and must go to the cluster, and what a person should know of it.
+/// Lists the local files to upload, and notes for the user.
 pub(super) fn needs(
     spec: &JobSpec,
     binary: &Path,
@@ -102,7 +102,7 @@ fn archive(path: &str) -> Result<&'static str, Report> {
     })
 }
 
-/// What is in HDFS already: it is looked at and stays where it is.
+/// Looks up files already in HDFS, which stay in place.
 pub(super) async fn remote(
     request: &StageRequest<'_>,
     deadline: Instant,

@@ -1,4 +1,4 @@
-//! What is looked at before anything is written: the job's files here, and what is in HDFS already.
+//! Plans the upload without writing: lists the job's local files, and the files already in HDFS.
 
 use super::{
     clean::is_due,
@@ -24,14 +24,14 @@ use ydl_os::{reason, report::Report};
 use ydl_proto::files::Content;
 use ydl_storage::hdfs::Entry;
 
-/// What a job needs in HDFS, and who asks.
+/// Files that a job needs in HDFS, and the caller.
 #[derive(Clone, Debug)]
 pub struct StageRequest<'a> {
-    /// Where the user's jobs are kept.
+    /// The staging directory.
     pub place: &'a Place,
-    /// How to find other file systems that the job's files are in already.
+    /// Access to other file systems that the job's files are in already.
     pub config: &'a Config,
-    /// Who asks.
+    /// The caller.
     pub identity: &'a Identity,
     /// The job.
     pub spec: &'a JobSpec,
@@ -43,23 +43,24 @@ pub struct StageRequest<'a> {
     pub tell: fn(String),
 }
 
-/// What a job needs, and what of it is in HDFS already. Nothing was written for it yet.
+/// Files that a job needs, and those in HDFS already. Nothing was written for it yet.
 pub struct StagingPlan {
-    /// Where the user's jobs are kept.
+    /// The staging directory.
     pub place: Place,
-    /// Whether the user's directory was there.
+    /// True if the user's directory was there.
     pub(super) is_made: bool,
-    /// Whether there was any shared file.
+    /// True if there was any shared file.
     pub(super) is_empty: bool,
     pub(super) needs: Vec<Needed>,
-    /// What stays where it is.
+    /// Files that stay in place.
     pub(super) remote: Vec<(Purpose, Content)>,
     pub(super) notes: Vec<String>,
-    /// Whether nobody has cleaned up for a day.
+    /// True if the last cleanup was more than a day ago.
     pub cleaning_is_due: bool,
 }
 
-/// One thing that a job needs, and what is in it; not known of what nothing in HDFS can be, which is read when it is sent.
+/// One thing that a job needs, and what is in it; not known of what nothing in HDFS can be, which is read when it is
+/// sent.
 pub(super) struct Needed {
     pub need: Need,
     pub hashed: Option<Hashed>,
@@ -133,5 +134,5 @@ async fn hash(need: &Need) -> Result<Hashed, Report> {
     hashed.map_err(|error| Report::bad_input(reason(&error)).hint(STILL))
 }
 
-/// What to do about files that change.
+/// Hint for files that change during the upload.
 pub(super) const STILL: &str = "submit when nothing writes to the job's files any more";

@@ -1,4 +1,4 @@
-//! What is sent: a file, or a directory packed.
+//! Upload source: a file, or a directory packed as an archive.
 
 use super::hash_cache::{hashes, recall, remember};
 use ring::digest::{Context, SHA256};
@@ -20,7 +20,7 @@ pub(super) enum Source {
     File {
         path: PathBuf,
         was: FileStamp,
-        /// What is in it, where that is known without reading it.
+        /// Its hash, where known without reading it.
         hashed: Option<Hashed>,
     },
     Directory(Plan),
@@ -34,7 +34,7 @@ pub(super) struct Hashed {
 }
 
 impl Source {
-    /// What is at that path.
+    /// Opens the source at that path.
     pub fn of(path: &Path) -> Result<Source, Report> {
         let unread = |error: &io::Error| {
             let what = format!("cannot read `{}`: {}", path.display(), reason(error));
@@ -62,7 +62,7 @@ impl Source {
         Ok(source)
     }
 
-    /// How long it is, where that is known without reading it.
+    /// Returns its length, where known without reading it.
     pub fn bytes(&self) -> Option<u64> {
         match self {
             Source::File { was, .. } => Some(was.bytes),

@@ -1,4 +1,4 @@
-//! Where a user's jobs are kept.
+//! A user's staging directory.
 
 use std::time::Duration;
 use tokio::time::Instant;
@@ -6,10 +6,10 @@ use yarn_native::{config::Config, security::Identity};
 use ydl_os::report::{Exit, Report};
 use ydl_storage::hdfs::{Hdfs, HdfsError, JobPlace, Kind, Layout, layout::PRIVATE};
 
-/// How long a NameNode may take to show that it is not the one who is silent.
+/// Maximum time for a NameNode to answer when a DataNode does not.
 const LOOK_MAX: Duration = Duration::from_secs(10);
 
-/// Where a user's jobs are kept.
+/// A user's staging directory.
 #[derive(Clone, Debug)]
 pub struct Place {
     /// The file system.
@@ -46,7 +46,7 @@ impl Place {
         self.layout.job(id)
     }
 
-    /// Whether the directory is there. One that others could put something into is refused.
+    /// Returns whether the directory is there. One that others could put something into is refused.
     pub(super) async fn is_made(&self, deadline: Instant) -> Result<bool, Report> {
         let (hdfs, layout) = (&self.hdfs, &self.layout);
         let Some(entry) = hdfs.stat(layout.root(), deadline).await? else {
@@ -62,14 +62,14 @@ impl Place {
         } else {
             return Ok(true);
         };
-        // Whoever can write there decides what the job's containers run.
+        // A user who can write there controls what the job's containers run.
         let what = format!("`{}` {why}", layout.root());
         let hint = "name another directory with `staging:`, or set its owner and permission right";
         Err(Report::bad_input(what).hint(hint))
     }
 
-    /// Whether a job's files could be put there: makes the directory where there is none, writes a small file into it,
-    /// reads it and removes it.
+    /// Returns whether a job's files could be put there: makes the directory where there is none, writes a small file
+    /// into it, reads it and removes it.
     pub async fn try_out(&self, deadline: Instant) -> Result<(), Report> {
         const WORDS: &[u8] = b"a job's files would be here";
         if !self.is_made(deadline).await? {
@@ -79,7 +79,7 @@ impl Place {
         let written = self.hdfs.write_whole(&probe, WORDS, PRIVATE, deadline).await;
         if let Err(error) = written {
             let why = self.culprit(error).await;
-            // What there is of it is nobody's; why it could not be written says more than why it stays.
+            // The rest is an unused file; the write error explains more than the removal error.
             let _ = self.hdfs.delete(&probe, Instant::now() + LOOK_MAX).await;
             return Err(why);
         }
@@ -95,7 +95,7 @@ impl Place {
         }
     }
 
-    /// Whether the directory is there, or could be made, which is tried beside it: nothing of that stays.
+    /// Returns whether the directory is there, or could be made, which is tried beside it: nothing of that stays.
     pub async fn could_be_made(&self, deadline: Instant) -> Result<(), Report> {
         if self.is_made(deadline).await? {
             return Ok(());
@@ -126,7 +126,7 @@ impl Place {
             .hint("they may have ended, or this machine may not connect to them: `hdfs dfsadmin -report` tells")
     }
 
-    /// Makes the directory, closed to everybody else.
+    /// Makes the directory, accessible to its owner only.
     pub(super) async fn make(&self, deadline: Instant) -> Result<(), HdfsError> {
         let (hdfs, root) = (&self.hdfs, self.layout.root());
         hdfs.mkdirs(root, 0o700, deadline).await?;

@@ -1,7 +1,8 @@
-//! What is missing goes to HDFS, several files at a time.
+//! Uploads missing files to HDFS, several at a time.
 //!
-//! Against whoever cleans: the names of all that a job needs are written down first, then the cleaner is waited for, then
-//! it is looked what is there. A cleaner that begins later reads the names; one that began earlier has ended.
+//! To avoid races with a cleaner: the names of all that a job needs are written down first, then the
+//! job waits for a running cleaner, then it lists the files there. A cleaner that begins later reads the names; one
+//! that began earlier has ended.
 
 use super::{
     clean::{STALE, is_stale, uses},
@@ -30,26 +31,26 @@ use ydl_storage::hdfs::{Entry, Hdfs, JobPlace, Kind, Sent, layout};
 
 /// Files that are read and sent at the same time.
 pub(super) const SIDE_BY_SIDE: usize = 4;
-/// How long a job waits for whoever cleans: longer than one that died is waited for.
+/// Maximum wait for a cleaner: longer than a dead one's lock stays valid.
 const CLEANING_MAX: Duration = Duration::from_secs(STALE.as_secs() + 30);
-/// How long it takes to see that the cleaner has ended.
+/// Interval between checks for the cleaner's end.
 const CLEANING_PAUSE: Duration = Duration::from_millis(200);
-/// How long removing what a failure left behind may take.
+/// Maximum time for removing what a failure left behind.
 const TIDY_MAX: Duration = Duration::from_secs(5);
-/// What lies in HDFS now, and what it took.
+/// Result of an upload.
 #[derive(Clone, Debug)]
 pub struct Upload {
-    /// What a master needs to know of it.
+    /// Description for the master.
     pub staged: Staged,
-    /// Where the files of inputs are now, in their order.
+    /// Locations of the input files, in their order.
     pub inputs: Vec<Content>,
     /// Shared files that were not there yet.
     pub sent: Sent,
-    /// What a person should know of the environment.
+    /// Notes on the environment for the user.
     pub notes: Vec<String>,
 }
 
-/// How far it is.
+/// Upload progress.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Progress {
     /// Bytes sent.
@@ -71,7 +72,7 @@ impl HashedNeed {
     }
 }
 
-/// What the uploads of one job share.
+/// State shared by the uploads of one job.
 struct UploadContext {
     hdfs: Hdfs,
     place: Place,
@@ -115,7 +116,7 @@ pub async fn stage(
     if result.is_err() {
         let until = Instant::now() + TIDY_MAX;
         for aside in shared.asides() {
-            // The first failure is the one to tell; whoever cleans finds what is left.
+            // Report the first failure; a later cleanup removes the rest.
             let _ = shared.hdfs.delete(&aside, until).await;
         }
     }
@@ -170,7 +171,7 @@ async fn run(looked: StagingPlan, shared: &Arc<UploadContext>) -> Result<Upload,
     Ok(Upload { staged, inputs: inputs.into_values().collect(), sent, notes: looked.notes })
 }
 
-/// Writes down what the job uses, then waits for whoever cleans.
+/// Records the files that the job uses, then waits for a running cleaner.
 async fn write_uses(
     shared: &UploadContext,
     job: &JobPlace,

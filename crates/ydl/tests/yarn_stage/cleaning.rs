@@ -3,7 +3,7 @@
 use super::{Submitter, make_old, playground, soon, touch};
 use std::time::Duration;
 use tokio::time::Instant;
-use ydl::{stage, stage::AGE, stage::Cleaned};
+use ydl::{stage, stage::AGE, stage::CleanupStats};
 use ydl_storage::hdfs::layout;
 
 #[tokio::test(flavor = "multi_thread")]
@@ -26,12 +26,12 @@ async fn what_is_half_sent_is_not_taken_for_whole_and_is_cleaned_up() {
     assert_ne!(upload.staged.binary.url, aside);
     assert_eq!(
         stage::clean(&alice.place, AGE, |_| true, soon()).await.expect("cleaned"),
-        Some(Cleaned::default())
+        Some(CleanupStats::default())
     );
     hdfs.recover(&aside, soon()).await.expect("closed");
     make_old(std::slice::from_ref(&aside)).await;
     let cleaned = stage::clean(&alice.place, AGE, |_| true, soon()).await.expect("cleaned");
-    assert_eq!(cleaned, Some(Cleaned { contents: 1, jobs: 0 }));
+    assert_eq!(cleaned, Some(CleanupStats { contents: 1, jobs: 0 }));
     assert_eq!(hdfs.stat(&aside, soon()).await.expect("an answer"), None);
 }
 
@@ -55,7 +55,7 @@ async fn cleaning_leaves_what_jobs_use() {
     let due = async || stage::is_due(&alice.place, soon()).await.expect("an answer");
     assert!(due().await, "nobody has cleaned yet");
     let cleaned = stage::clean(&alice.place, AGE, running, soon()).await.expect("cleaned");
-    assert_eq!(cleaned, Some(Cleaned { contents: 1, jobs: 1 }));
+    assert_eq!(cleaned, Some(CleanupStats { contents: 1, jobs: 1 }));
     let there = async |url: &str| hdfs.stat(url, soon()).await.expect("an answer").is_some();
     assert!(there(&first.staged.files["train.py"].url).await);
     assert!(there(&first.staged.binary.url).await);

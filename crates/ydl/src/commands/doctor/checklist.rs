@@ -1,4 +1,4 @@
-//! What was found, a line a check, told as it comes.
+//! Results of the checks, printed one per line as they come.
 
 use crate::{
     cli::GlobalArgs,
@@ -14,7 +14,7 @@ const NAME_WIDTH: usize = 15;
 /// The widest word for how a check ended.
 const STATE_WIDTH: usize = 7;
 
-/// How a check ended.
+/// Result of a check.
 #[derive(Clone, Debug)]
 enum CheckState {
     Ok,
@@ -43,7 +43,7 @@ pub struct Checklist {
     global: GlobalArgs,
     paint: Paint,
     checks: Vec<(&'static str, CheckState)>,
-    /// What is wrong, first things first.
+    /// Failures, in the order found.
     wrong: Vec<(&'static str, Report)>,
     began: Instant,
 }
@@ -98,8 +98,8 @@ impl Checklist {
         }
     }
 
-    /// Whether all of these are well enough for the check `name`; where they are not, it is said to be skipped because of
-    /// the first one that is wrong.
+    /// Returns whether all of these are well enough for the check `name`; where they are not, it is said to be skipped
+    /// because of the first one that is wrong.
     pub fn may(&mut self, name: &'static str, needs: &[&str]) -> Result<bool, Report> {
         let mut known = self.checks.iter();
         let blocker = known.find_map(|(known, state)| match state {
@@ -156,7 +156,7 @@ impl Checklist {
         told
     }
 
-    /// What a person is told in the end: the culprit first. The code is the one that `submit` would have ended with.
+    /// Prints the summary, first cause first. Returns the exit code that `submit` would have ended with.
     pub fn conclude(self) -> Result<Exit, Report> {
         let exit = self.wrong.first().map_or(Exit::Success, |(_, why)| why.exit);
         let culprit = self.wrong.first().map(|(name, _)| *name);

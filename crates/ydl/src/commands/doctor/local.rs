@@ -83,7 +83,7 @@ async fn docker(sheet: &mut Checklist) -> Result<(), Report> {
     }
 }
 
-/// Whether jobs can be kept.
+/// Returns whether jobs can be kept.
 fn state() -> Result<String, Report> {
     let root = jobs::root()?;
     let refused = |error: io::Error| {

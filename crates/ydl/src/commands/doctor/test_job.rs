@@ -1,5 +1,5 @@
-//! A job that does nothing, submitted as any other: another process of this very program does it, so that what it prints
-//! is read, what hangs is ended, and nothing is tried that users do not do.
+//! A job that does nothing, submitted as any other: another process of this very program does it, so that what it
+//! prints is read, what hangs is ended, and nothing is tried that users do not do.
 
 use super::checklist::{Checklist, millis};
 use crate::{cli::Cluster, show::clean};
@@ -26,9 +26,9 @@ const JOB: &str = "job";
 const NAME: &str = "ydl-doctor";
 const MEMORY: &str = "128MiB";
 const COMMAND: &str = "true";
-/// What a job takes beside the waiting: checks, this very program's way to HDFS, containers that are started.
+/// Time for a job in addition to its queue wait: checks, uploading the binary, container starts.
 const BESIDES: Duration = Duration::from_secs(5 * 60);
-/// How long a job that is stopped may take to be gone.
+/// Maximum time for a job that is stopped to be gone.
 const STOPPING_MAX: Duration = Duration::from_secs(60);
 /// Longer than any line that such a job prints, and more lines than it has.
 const LINE_BYTES_MAX: u64 = 1 << 20;
@@ -36,19 +36,19 @@ const BYTES_MAX: u64 = 16 << 20;
 /// Lines of complaint that are kept, the last ones.
 const LINES_MAX: usize = 200;
 
-/// What the job is to try.
+/// Settings of the test job.
 #[derive(Clone, Debug)]
 pub struct TestJob {
     pub cluster: Cluster,
     pub queue: Option<String>,
     pub label: Option<String>,
     pub staging: Option<String>,
-    /// How long it may wait for containers.
+    /// Maximum wait for containers.
     pub wait: Span,
 }
 
 impl TestJob {
-    /// What is put on top, as `--set` takes it.
+    /// Overrides, in the form that `--set` takes.
     fn sets(&self) -> Vec<String> {
         let mut sets = vec![format!("timeouts.allocation={}ms", self.wait.0)];
         let named =
@@ -181,7 +181,7 @@ struct EndLine {
     why: String,
 }
 
-/// What the job's process has printed.
+/// Output of the submitting process.
 #[derive(Debug, Default)]
 struct TestJobOutput {
     id: Option<(String, Duration)>,

@@ -35,7 +35,7 @@ const JOB: &str = "job";
 
 /// The most that one check may take, the job apart.
 const CHECK_MAX: Duration = Duration::from_secs(60);
-/// What HDFS may take for one of them.
+/// Maximum time for an HDFS check.
 const HDFS_MAX: Duration = Duration::from_secs(30);
 /// A ticket that ends sooner will soon be missed.
 const LIFE_MIN: Duration = Duration::from_secs(60 * 60);
@@ -99,7 +99,7 @@ fn settings(sheet: &mut Checklist) -> Result<Option<Gateway>, Report> {
     }
 }
 
-/// Where it was found and what it says; and what is odd about it.
+/// Describes the source of the configuration, its contents and its oddities.
 fn described(config: &Config) -> Result<(String, Option<String>), Report> {
     let unusable = |error: yarn_native::config::ConfigError| {
         let what = format!("the Hadoop configuration cannot be used: {error}");
@@ -150,7 +150,7 @@ fn odd(config: &Config, files: &[String]) -> Option<String> {
     Some(note.to_string())
 }
 
-/// Whether this user can prove who it is, and whose jobs these are.
+/// Returns whether this user can prove who it is, and whose jobs these are.
 async fn ticket(gateway: Option<&Gateway>, sheet: &mut Checklist) -> Result<String, Report> {
     let nobody = String::new();
     if !sheet.may(TICKET, &[CONFIGURATION])? {
@@ -199,7 +199,7 @@ async fn held(kerberos: Kerberos) -> Result<(String, Duration), Report> {
     Ok((ticket.principal, ticket.lifetime))
 }
 
-/// What the ResourceManager says of its cluster.
+/// Queries the ResourceManager for its cluster.
 async fn manager(
     gateway: Option<&Gateway>,
     user: String,
@@ -260,7 +260,7 @@ fn nodes(has: Option<&ClusterInfo>, sheet: &mut Checklist) -> Result<(), Report>
     }
 }
 
-/// Whether this user's jobs are taken there.
+/// Returns whether this user's jobs are taken there.
 fn queue(has: Option<&ClusterInfo>, trial: &TestJob, sheet: &mut Checklist) -> Result<(), Report> {
     let name = trial.queue.as_deref().unwrap_or("default");
     // Where its files lie is another check's matter.
@@ -300,7 +300,7 @@ fn queue(has: Option<&ClusterInfo>, trial: &TestJob, sheet: &mut Checklist) -> R
     Ok(())
 }
 
-/// What `submit` would say of the trial job before it touches anything.
+/// Returns the findings of `submit`'s preflight check for the test job.
 fn findings(trial: &TestJob, has: &ClusterInfo) -> Result<Vec<String>, Report> {
     let spec: JobSpec = trial.spec()?;
     let Findings { refusals, notes } = preflight::check(&spec, has);
@@ -334,13 +334,13 @@ async fn namenode(
     let asked = async {
         let Gateway { config, identity, .. } = gateway;
         let hdfs = Hdfs::connect(config, elsewhere, identity, deadline).await?;
-        // Everybody may see that it is there.
+        // The directory's existence is visible to every user.
         hdfs.stat("/", deadline).await?;
         let answered = Span(millis(began.elapsed()));
         let mut homeless = None;
         if staging.is_none() {
             let home = hdfs.home(deadline).await?;
-            // Whoever may not look is no worse off than one who may not write: the next check tells.
+            // Permission denied on listing is no failure: the next check tries to write.
             if let Ok(None) = hdfs.stat(&home, deadline).await {
                 homeless = Some(home);
             }

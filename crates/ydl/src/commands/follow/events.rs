@@ -1,4 +1,4 @@
-//! What is heard of a job while it is followed: its facts, how it looks, and how it ends.
+//! Events of a followed job: its history, its snapshots and its end.
 
 use super::{super::master_client::MasterClient, LOOK, NOTICE_DELAY};
 use crate::jobs::{JobHandle, JobStatus};
@@ -10,9 +10,9 @@ use tokio::{
 use ydl_net::client::CallError;
 use ydl_proto::messages::{HistoryPage, JobSnapshot};
 
-/// How long a question may wait for news.
+/// Long-poll timeout of one request.
 const WAIT: Duration = Duration::from_secs(20);
-/// How long a master that runs may be out of reach, and how long one that ends may take to be gone.
+/// Maximum time for which a running master may be unreachable, and for an ending one to exit.
 const TIMEOUT: Duration = Duration::from_secs(60);
 /// The same on a cluster, which may need long to see that a node is lost and to start a master elsewhere.
 const CLUSTER_TIMEOUT: Duration = Duration::from_secs(30 * 60);
@@ -21,7 +21,7 @@ const RETRY_DELAY: Duration = Duration::from_millis(20);
 /// The same for a master that may have to be started on another node first.
 const CLUSTER_RETRY_DELAY: Duration = Duration::from_millis(200);
 
-/// What is heard of a job.
+/// Event of a followed job.
 #[derive(Debug)]
 pub(super) enum JobEvent {
     History(HistoryPage),
@@ -88,7 +88,7 @@ pub(super) async fn watch_facts(
             (status, _) => Some(JobEvent::Ended(status)),
         };
         if let Some(last) = last {
-            // Nobody may be listening any more.
+            // The receiver may be gone.
             let _ = tell.send(last).await;
             return;
         }

@@ -1,4 +1,4 @@
-//! What a job on a cluster prints, copied here while it is followed.
+//! Copies the output of a job on a cluster while it is followed.
 
 use super::super::{log_tails::LogTails, master_client::MasterClient};
 use crate::mirror::Mirror;

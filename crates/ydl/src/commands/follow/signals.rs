@@ -3,7 +3,7 @@
 use tokio::signal::unix::{Signal, SignalKind, signal};
 use ydl_os::{reason, report::Report};
 
-/// Those signals. From the moment this exists they no longer end this one.
+/// Receiver of termination signals. While it exists, they do not end this process.
 #[derive(Debug)]
 pub struct InterruptSignals {
     interrupts: Signal,

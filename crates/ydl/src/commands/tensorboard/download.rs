@@ -1,4 +1,4 @@
-//! What TensorBoard looks at is brought to its node, again and again, as far as there is room for it.
+//! Downloads TensorBoard's log directory to its node, repeatedly, within a size limit.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -23,7 +23,7 @@ use ydl_storage::{
 const EVERY: (Duration, Duration) = (Duration::from_secs(5), Duration::from_secs(300));
 /// A look is followed by so many times its own length without one: a NameNode has others to serve.
 const REST: u32 = 10;
-/// How long one of them may take.
+/// Maximum time for one listing.
 const LOOK_MAX: Duration = Duration::from_secs(300);
 /// Read at once.
 const PIECE_BYTES: usize = 2 << 20;
@@ -63,20 +63,20 @@ pub(super) async fn follow(config: Config, url: String, to: PathBuf) -> Result<E
     }
 }
 
-/// What is here of a file, of which state of it.
+/// Length and source version of a local copy.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-struct LocalCopy {
+struct FileCopy {
     modified_ms: u64,
     bytes: u64,
     here: u64,
 }
 
-/// What is here.
+/// Local copies.
 #[derive(Debug)]
 struct LogdirCopy {
     to: PathBuf,
     room: u64,
-    known: BTreeMap<String, LocalCopy>,
+    known: BTreeMap<String, FileCopy>,
 }
 
 impl LogdirCopy {
@@ -127,7 +127,7 @@ impl LogdirCopy {
             return Ok(());
         }
         let here = copy(hdfs, file, &place, known.here, deadline).await?;
-        let now = LocalCopy { modified_ms: file.modified_ms, bytes: file.bytes, here };
+        let now = FileCopy { modified_ms: file.modified_ms, bytes: file.bytes, here };
         self.known.insert(file.name.clone(), now);
         Ok(())
     }
@@ -148,15 +148,15 @@ fn fitting(mut files: Vec<&ListedFile>, mut room: u64) -> (Vec<&ListedFile>, usi
     (files, left)
 }
 
-/// Whether TensorBoard reads it: beside what is to be shown, a directory of checkpoints holds what is large.
+/// Returns whether TensorBoard reads it: beside what is to be shown, a directory of checkpoints holds what is large.
 fn is_shown(name: &str) -> bool {
     let file = name.rsplit('/').next().unwrap_or(name);
     file.contains("tfevents") || name.split('/').any(|part| part == "plugins")
 }
 
-/// Brings a file of which so much is here; how much is here now. What grew goes on where it ended, so that TensorBoard can,
-/// too. What became shorter, or ends otherwise where it ended here, is another file. It may grow while it is read, and no
-/// more is taken than was listed: there is room for that.
+/// Brings a file of which so much is here; how much is here now. What grew goes on where it ended, so that TensorBoard
+/// can, too. What became shorter, or ends otherwise where it ended here, is another file. It may grow while it is read,
+/// and no more is taken than was listed: there is room for that.
 async fn copy(
     hdfs: &Hdfs,
     file: &ListedFile,
@@ -197,7 +197,7 @@ async fn copy(
     Ok(here)
 }
 
-/// What a file of this machine has from there to there.
+/// Reads a range of a local file.
 fn piece(path: &Path, from: u64, to: u64) -> io::Result<Vec<u8>> {
     let mut bytes = vec![0; (to - from) as usize];
     File::open(path)?.read_exact_at(&mut bytes, from)?;

@@ -1,7 +1,8 @@
 //! Sockets around the tracker that a job's master has.
 //!
-//! In a job the agent knows which task speaks; here only the worker itself does. So what a connection says first is read
-//! before the protocol hears it: the rank that it had, or the name that it goes by, which gets the same rank each time.
+//! In a job the agent knows which task speaks; here only the worker itself does. So what a connection says first is
+//! read before the protocol hears it: the rank that it had, or the name that it goes by, which gets the same rank each
+//! time.
 
 use crate::show;
 use std::{
@@ -28,9 +29,9 @@ const MAGIC: [u8; 4] = 0xff99_u32.to_le_bytes();
 const TEXT_MAX: usize = 4096;
 /// Beyond one connection for each worker: those that print, and strangers.
 const SPARE: usize = 256;
-/// How long a connection may take to say who it is.
+/// Maximum time for a connection to identify itself.
 const GREETING_MAX: Duration = Duration::from_secs(30);
-/// How long a worker may take to read what it is told.
+/// Maximum time for a worker to read what it is told.
 const WRITE_MAX: Duration = Duration::from_secs(30);
 /// Pieces that wait for the tracker, and answers that wait for a worker.
 const QUEUE: usize = 64;
@@ -110,7 +111,7 @@ async fn connection(
             return;
         }
     }
-    // Whoever is closed already is not closed again. What was to be said before is still said, by `write`.
+    // A closed connection is not closed again. `write` still sends pending answers.
     let _ = tell.send(ConnectionEvent::Closed(number)).await;
 }
 
@@ -126,9 +127,9 @@ struct WorkerConnection {
     stage: ConnectionState,
     address: SocketAddr,
     answers: mpsc::Sender<Vec<u8>>,
-    /// Whether it has said who it is.
+    /// True if it has said who it is.
     known: Arc<AtomicBool>,
-    /// What has come and is not taken.
+    /// Bytes received and not consumed.
     bytes: Vec<u8>,
 }
 
@@ -140,7 +141,7 @@ enum ConnectionState {
     Known,
 }
 
-/// Everybody who is here.
+/// Tracker and its connections.
 struct TrackerServer {
     protocol: Tracker,
     workers: u32,
@@ -270,7 +271,8 @@ impl TrackerServer {
         Ok(())
     }
 
-    /// The rank of whoever speaks: the one it had, the one its name has, the one it is called, or the first that is free.
+    /// Returns the rank of the speaking worker: its earlier rank, the one of its name, the announced one, or the first
+    /// free one.
     fn rank(&mut self, header: &WorkerHello) -> Result<u32, String> {
         let known = u32::try_from(header.rank).ok();
         let known = known.or_else(|| self.names.get(&header.name).copied());
@@ -308,7 +310,7 @@ impl TrackerServer {
                 // What was sent before arrives: the sender drains what it has when this side lets go.
                 Action::Close(LinkId::Accepted(number)) => _ = self.lines.remove(&number),
                 Action::Log(line) => show::tell(line),
-                // Nobody asks for these in Rabit's first protocol.
+                // Not used by Rabit's first protocol.
                 Action::Send(..) | Action::Close(_) | Action::Dial(..) => {}
             }
         }
@@ -324,7 +326,7 @@ fn answer(line: &WorkerConnection, bytes: Vec<u8>) -> Result<(), String> {
     sent.map_err(|_| "it does not read what it is told".to_owned())
 }
 
-/// What a worker says of itself first.
+/// First message of a worker.
 struct WorkerHello {
     rank: i32,
     name: Vec<u8>,
