@@ -1,19 +1,20 @@
-//! Whether a file is an archive that tasks can unpack, by how it begins: a name promises much.
+//! Detection of archives by their first bytes, regardless of their names.
 
 use std::{fs::File, io::Read, path::Path};
 
 /// The header of a tar's first file.
 const HEADER: usize = 512;
-/// Where in it the sum of its bytes stands, which is counted as if it were spaces.
+/// Range of the checksum, whose bytes count as spaces.
 const SUM: std::ops::Range<usize> = 148..156;
 
-/// How what tar can decompress begins: gzip, bzip2, xz, zstd, lzma, lzip and compress.
+/// Magic bytes of formats that tar decompresses: gzip, bzip2, xz, zstd, lzma, lzip and compress.
 const PACKED: [&[u8]; 7] =
     [b"\x1f\x8b", b"BZh", b"\xfd7zXZ\0", b"\x28\xb5\x2f\xfd", b"\x5d\0\0", b"LZIP", b"\x1f\x9d"];
-/// How a zip begins, and one with nothing in it.
+/// Magic bytes of a zip, and of an empty one.
 const ZIP: [&[u8]; 2] = [b"PK\x03\x04", b"PK\x05\x06"];
 
-/// Whether it is one of the kind that its name says. What is not here, or cannot be read here, is told elsewhere.
+/// Returns true if the file is an archive of the kind that its name says. Missing and unreadable files are reported
+/// elsewhere.
 pub fn is_one(path: &Path) -> bool {
     let Ok(file) = File::open(path) else {
         return true;

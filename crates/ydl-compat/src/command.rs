@@ -70,7 +70,7 @@ pub fn program(words: &[String], python: bool) -> Option<&str> {
     is_path.then_some(first)
 }
 
-/// Whether a program will be where its task looks for it: here, and so it travels; on every node, by its whole path; among
+/// Returns true if a program will exist in the task: here, and so it travels; on every node, by its whole path; among
 /// what travels; or perhaps in what is unpacked or mounted there.
 pub fn will_be_there(sheet: &Sheet, typed: &Typed, program: &str) -> bool {
     let near = program.trim_start_matches("./");

@@ -1,4 +1,4 @@
-//! What the doors of dmlc-core share: a job that meets at a Rabit tracker, or one with parameter servers.
+//! Shared parts of the commands of dmlc-core: a job with a Rabit tracker, or one with parameter servers.
 
 use super::{
     command,
@@ -9,10 +9,10 @@ use crate::sheet::Cluster;
 use ydl_jobfile::Location;
 use ydl_os::report::Report;
 
-/// How often a task was tried at most where nobody said it.
+/// Default number of attempts of a task.
 pub const ATTEMPTS: u32 = 3;
 
-/// What ydl says itself, whatever a user's shell says.
+/// Variables that ydl sets itself: those of the user's shell are ignored.
 const OURS: [&str; 21] = [
     "DMLC_SUBMIT_CLUSTER",
     "DMLC_ROLE",
@@ -36,7 +36,7 @@ const OURS: [&str; 21] = [
     "DMLC_WORKER_MEMORY_MB",
     "DMLC_SERVER_MEMORY_MB",
 ];
-/// What must not be seen by everybody who may look at a job.
+/// Substrings of variables that must not be visible to viewers of a job.
 const SECRETS: [&str; 3] = ["SECRET", "TOKEN", "PASSWORD"];
 
 /// The flags that name memory and virtual cores of each role.
@@ -45,7 +45,7 @@ pub const BY_ROLE: [(&str, &str, &str); 2] = [
     ("server", "--server-memory", "--server-cores"),
 ];
 
-/// What tasks ask for, and how the job is treated.
+/// Flags of resources, queue and retries.
 pub const SIZES: &[Flag] = &[
     used(&["--worker-cores"], "N", "virtual cores of a worker (1)"),
     used(&["--server-cores"], "N", "virtual cores of a server (1)"),
@@ -67,7 +67,7 @@ pub const SIZES: &[Flag] = &[
     used(&["--hdfs-tempdir"], "DIR", "where in HDFS what travels is kept, below ydl-USER"),
 ];
 
-/// What travels with a job.
+/// Flags of files and variables that are shipped with a job.
 pub const TRAVELS: &[Flag] = &[
     used(&["--auto-file-cache"], "BOOL", "whether files of the command travel with the job (true)"),
     used(
@@ -92,7 +92,7 @@ pub const TRAVELS: &[Flag] = &[
 pub const NO_JAR: &str = "ydl needs no jar, no class path and no build on this machine";
 const OF_KUBERNETES: &str = "Kubernetes";
 
-/// What was said of dmlc-core's own log.
+/// Flags of dmlc-core's own log.
 pub const LOGS: &[Flag] = &[
     noted(
         &["--log-level"],
@@ -101,14 +101,14 @@ pub const LOGS: &[Flag] = &[
     noted(&["--log-file"], "what happens is kept with the job; `ydl logs` prints it"),
 ];
 
-/// What dmlc-core had to be told.
+/// Flags that have no effect.
 pub const NOTED: &[Flag] = &[
     noted(&["--host-ip"], "the tracker is in the job's master, which everybody finds"),
     noted(&["--yarn-app-classpath"], NO_JAR),
     noted(&["--yarn-app-dir"], NO_JAR),
 ];
 
-/// What belongs to other systems' clusters.
+/// Flags of other systems' clusters.
 pub const OTHERS: &[Flag] = &[
     refused(&["--host-file", "--hostfile", "-H"], "MPI and ssh"),
     refused(&["--sync-dst-dir"], "ssh"),
@@ -123,7 +123,7 @@ pub const OTHERS: &[Flag] = &[
     refused(&["--slurm-server-nodes"], "Slurm"),
 ];
 
-/// Where a job runs, by a flag's word for it or the user's shell; nothing where neither says so. Other systems' clusters are
+/// Returns the target of a job, from a flag or the user's shell; nothing where neither says so. Other systems' clusters are
 /// refused by their names.
 pub fn cluster(typed: &Typed, here: &Here, flag: &str) -> Result<Option<Cluster>, Report> {
     let said = typed.last(flag).map(|said| said.value.as_str());
@@ -140,18 +140,18 @@ pub fn cluster(typed: &Typed, here: &Here, flag: &str) -> Result<Option<Cluster>
     }
 }
 
-/// How many workers there are, which must be said.
+/// Returns the required number of workers.
 pub fn workers<'a>(typed: &'a Typed, flag: &str) -> Result<&'a Said, Report> {
     typed.last(flag).ok_or_else(|| {
         typed.wrong("it is not said how many workers there are").hint(format!("write `{flag} N`"))
     })
 }
 
-/// How many workers and servers there are, and what each of them asks for.
+/// Number and resources of workers and servers.
 pub struct Sizes<'a> {
-    /// How many workers.
+    /// Number of workers.
     pub workers: &'a Said,
-    /// How many servers; none make a Rabit job.
+    /// Number of servers; 0 makes a Rabit job.
     pub servers: u32,
     /// The flags that name memory and virtual cores, for workers and for servers.
     pub flags: [(&'static str, &'static str, &'static str); 2],
@@ -196,7 +196,7 @@ fn own_variable(sheet: &mut Sheet, name: &str, value: &str) {
     sheet.variable(None, name, value, Location::Whole);
 }
 
-/// What of the user's shell goes with a job, by how it begins.
+/// Forwards variables of the user's shell, selected by prefix.
 pub fn forwarded(sheet: &mut Sheet, here: &Here) {
     for (name, value) in &here.variables {
         let begins = ["DMLC_", "AWS_", "rabit_"].iter().any(|it| name.starts_with(it));
@@ -297,7 +297,7 @@ pub fn travels(sheet: &mut Sheet, typed: &Typed) {
     }
 }
 
-/// Where what travels is kept: a directory of the user's own below the one that was named, which may be everybody's.
+/// Sets the staging directory: a directory of the user below the named one, which may be shared.
 pub fn staging(sheet: &mut Sheet, typed: &Typed, here: &Here, flag: &str) {
     if let Some(said) = typed.last(flag) {
         let users = ["HADOOP_PROXY_USER", "HADOOP_USER_NAME", "USER", "LOGNAME"];

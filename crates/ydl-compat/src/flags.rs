@@ -1,4 +1,4 @@
-//! The flags of a door: what each means, and how they are found among the words.
+//! Flags of a command, and their parser.
 
 use ydl_jobfile::{Location, nearest};
 use ydl_os::report::Report;
@@ -6,30 +6,30 @@ use ydl_os::report::Report;
 /// A flag as its users know it.
 #[derive(Debug)]
 pub struct Flag {
-    /// How it is written; the first is what it is called here.
+    /// Spellings; the first is the canonical name.
     pub names: &'static [&'static str],
-    /// What its value is called, if it takes one.
+    /// Name of its value in the help, if it takes one.
     pub takes: Option<&'static str>,
-    /// What becomes of it.
+    /// Action for the flag.
     pub means: Means,
-    /// Whether it is the program's where it stands behind the command.
+    /// True if the flag belongs to the program when it follows the command.
     pub ahead: bool,
     /// For the help: what it is, or why it is nothing any more, or whose it is.
     pub about: &'static str,
 }
 
-/// What becomes of a flag.
+/// Action for a flag.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Means {
-    /// It is part of the job.
+    /// Becomes part of the job.
     Used,
-    /// The same, with values up to the next flag.
+    /// Becomes part of the job, with values up to the next flag.
     List,
-    /// It changes nothing any more; the user is told so.
+    /// Has no effect; adds a note.
     Noted,
-    /// It belongs to something that ydl is not.
+    /// Rejected: belongs to another system.
     Refused,
-    /// Every door has it.
+    /// Common to all commands.
     Ours,
 }
 
@@ -93,7 +93,7 @@ const fn ours(
     flag(names, takes, Means::Ours, about)
 }
 
-/// What every door has beside its own.
+/// Flags common to all commands.
 pub const OURS: &[Flag] = &[
     ours(&["--show"], None, "print the job file this command line stands for, and run nothing"),
     ours(&["--dry-run"], None, "check whether the job could run, and leave no trace"),
@@ -113,22 +113,22 @@ pub const OURS: &[Flag] = &[
     ours(&["--help", "-h"], None, "print this help"),
 ];
 
-/// How a door's words are read.
+/// Parsing style of a command line.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Style {
     /// As Python's argparse with a command at the end: the beginning of a long flag is enough where it is clear, and the
     /// door's own flags count behind the command's first word, too.
     Argparse,
-    /// What follows the first word that is no flag is the command, untouched.
+    /// The first word that is no flag starts the command, which is kept as it is.
     Leading,
     /// As Java's tools: one dash or two, and no command.
     Gnu,
 }
 
-/// What was typed for one flag.
+/// Value of a flag on the command line.
 #[derive(Clone, Debug)]
 pub struct Said {
-    /// What the flag is called here.
+    /// Canonical name of the flag.
     pub name: &'static str,
     /// Its value; empty where it takes none.
     pub value: String,
@@ -137,47 +137,47 @@ pub struct Said {
 }
 
 impl Said {
-    /// Where it stands.
+    /// Returns its location for messages.
     pub fn at(&self) -> Location {
         Location::flag(self.written.as_str())
     }
 }
 
-/// What was typed.
+/// Parsed command line.
 #[derive(Debug)]
 pub struct Typed {
-    /// The door, as it was called.
+    /// Name of the command as invoked.
     pub door: String,
     said: Vec<Said>,
-    /// What is to be run.
+    /// Command of the tasks.
     pub command: Vec<String>,
-    /// What the user should know.
+    /// Notes for the user.
     pub notes: Vec<String>,
 }
 
 impl Typed {
-    /// The last that was said of a flag.
+    /// Returns the last value of a flag.
     pub fn last(&self, name: &str) -> Option<&Said> {
         self.said.iter().rev().find(|said| said.name == name)
     }
 
-    /// All that was said of a flag.
+    /// Returns all values of a flag.
     pub fn all<'a>(&'a self, name: &'a str) -> impl Iterator<Item = &'a Said> {
         self.said.iter().filter(move |said| said.name == name)
     }
 
-    /// Whether a flag was given.
+    /// Returns true if a flag was given.
     pub fn has(&self, name: &str) -> bool {
         self.last(name).is_some()
     }
 
-    /// A mistake, in the door's name.
+    /// Creates an error prefixed with the name of the command.
     pub fn wrong(&self, what: impl AsRef<str>) -> Report {
         Report::bad_input(format!("{}: {}", self.door, what.as_ref()))
     }
 }
 
-/// Reads the words of a door.
+/// Parses a command line.
 pub fn read(
     door: &str,
     style: Style,
@@ -251,7 +251,7 @@ impl Reader {
         format!("see `{} --help`", self.typed.door)
     }
 
-    /// How a flag may be written, as its table has it.
+    /// Normalizes the spelling of a flag.
     fn plain(&self, word: &str) -> String {
         match self.style {
             // `-appname` is `--appname`.
@@ -360,7 +360,7 @@ impl Reader {
         Ok(())
     }
 
-    /// Whether a word in the place of a value is a flag of this door; `-1` or a flag of somebody else's is a value.
+    /// Returns true if a word is a flag of this command; `-1` or an unknown flag is a value.
     fn is_flag(&self, word: &str) -> bool {
         let plain = self.plain(word);
         let (name, _) = halves(&plain);

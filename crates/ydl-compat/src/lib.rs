@@ -25,26 +25,26 @@ use ydl_os::report::{Exit, Report};
 /// A command line of another system.
 #[derive(Debug)]
 pub struct Door {
-    /// How it is called; the first is its own name.
+    /// Names; the first is the canonical one.
     pub names: &'static [&'static str],
     /// One line about it.
     pub about: &'static str,
-    /// What follows the name in its help.
+    /// Usage line of the help, without the name.
     pub usage: &'static str,
-    /// How its words are read.
+    /// Parsing style.
     pub style: Style,
     /// Its flags, in the order of its help.
     pub flags: &'static [&'static [Flag]],
-    /// Where it leads.
+    /// Target of the command.
     pub leads: Leads,
 }
 
-/// Where a door leads.
+/// Target of a command.
 #[derive(Clone, Copy, Debug)]
 pub enum Leads {
-    /// To a job.
+    /// Submits a job.
     Job(fn(&mut Typed, &Here) -> Result<Sheet, Report>),
-    /// To something that runs here, for as long as this process does.
+    /// Runs in this process.
     Here(fn(&Typed) -> Result<Exit, Report>),
 }
 

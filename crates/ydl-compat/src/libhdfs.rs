@@ -16,11 +16,11 @@ use ydl_jobfile::Location;
 /// Options of that JVM, as dmlc-core calls them and as libhdfs does.
 const OF_DMLC: &str = "DMLC_HDFS_OPTS";
 const OF_JVM: &str = "LIBHDFS_OPTS";
-/// What dmlc-core gave a JVM where nobody said otherwise.
+/// Default options of the JVM in dmlc-core.
 const USUAL: &str = "-Xmx128m";
-/// How far a file is looked at.
+/// Bytes of a file that are searched.
 const LOOK_BYTES: u64 = 1 << 20;
-/// Where a path of HDFS begins.
+/// Prefixes of HDFS paths.
 const PATHS: [&str; 2] = ["hdfs://", "viewfs://"];
 
 /// The first Hadoop of the node's: by its variables, as its administrators set them, or by its path.
@@ -56,7 +56,7 @@ pub fn set_up(sheet: &mut Sheet, typed: &Typed, here: &Here, flag: &str) {
     sheet.before(LIBRARIES.to_owned());
 }
 
-/// Whether a path of HDFS is among the words, or in a file among them.
+/// Returns true if a word, or a file among the words, contains an HDFS path.
 fn speaks_of_hdfs(words: &[String]) -> bool {
     let speaks = |text: &str| PATHS.iter().any(|path| text.contains(path));
     let in_file = |word: &String| head(word).is_ok_and(|text| speaks(&text));
@@ -66,7 +66,7 @@ fn speaks_of_hdfs(words: &[String]) -> bool {
 /// The beginning of a file.
 fn head(path: &str) -> io::Result<String> {
     let file = File::open(path)?;
-    // Nobody waits for what a pipe may say.
+    // Do not read pipes: they may block.
     if !file.metadata()?.is_file() {
         return Err(io::ErrorKind::InvalidInput.into());
     }

@@ -1,11 +1,11 @@
-//! What YARN's variables say of the image that a container runs in, as a job file says it.
+//! Translation of YARN's container runtime variables into keys of the job file.
 
 use ydl_jobfile::{Diagnostic, Location, Node, Value};
 
-/// How all of them begin.
+/// Prefix of the variables.
 const BEGIN: &str = "YARN_CONTAINER_RUNTIME_";
 
-/// Whether a variable is for YARN, and not for the program.
+/// Returns true for a variable that configures YARN's container runtime.
 pub fn is_one(name: &str) -> bool {
     name.starts_with(BEGIN)
 }
@@ -18,23 +18,23 @@ pub struct Variable {
     pub at: Location,
 }
 
-/// What they say together.
+/// Keys derived from the variables.
 #[derive(Debug, Default)]
 pub struct Told {
     /// The keys of `environment`.
     pub keys: Vec<(&'static str, Node)>,
-    /// What a job file has no words for.
+    /// Errors for variables without an equivalent.
     pub diagnostics: Vec<Diagnostic>,
 }
 
 impl Told {
-    /// What was said of one key.
+    /// Returns the value of a key.
     pub fn key(&self, name: &str) -> Option<&Node> {
         let found = self.keys.iter().find(|(key, _)| *key == name);
         found.map(|(_, node)| node)
     }
 
-    /// Whether it is an image.
+    /// Returns true if an image is named.
     pub fn has_image(&self) -> bool {
         self.key("docker").is_some() || self.key("runc").is_some()
     }
@@ -79,7 +79,7 @@ pub fn read(variables: &[Variable], named: bool) -> Told {
     told
 }
 
-/// What is wrong with the runtime that was chosen.
+/// Checks the chosen runtime type against the image.
 fn misfit(kind: &Variable, told: &Told, named: bool) -> Option<Diagnostic> {
     let Variable { name, value, at } = kind;
     let wrong = |what: String, hint: &str| Some(Diagnostic::new(at.clone(), what).hint(hint));

@@ -1,4 +1,4 @@
-//! What a task does in its directory before its program starts, in the words of a shell.
+//! Shell script that prepares a task's directory before its program starts.
 //!
 //! That directory is full of links: to the job's files, which all tasks share, and to disks that the user has mounted. A
 //! task may do all of it again there, after a restart. So nothing here writes or removes anything behind a link.
@@ -18,7 +18,7 @@ const LIST: &str =
 #[derive(Clone, Debug, Default)]
 pub struct Script {
     functions: Vec<&'static str>,
-    /// What is undone first, so that a second time begins like the first.
+    /// Steps that undo an earlier run, so that a restart begins like the first start.
     undo: Vec<String>,
     steps: Vec<String>,
 }

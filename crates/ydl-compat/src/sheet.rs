@@ -11,7 +11,7 @@ use ydl_jobfile::{
 };
 use ydl_os::report::Report;
 
-/// What a door sees of its user's machine.
+/// Environment of the caller.
 #[derive(Debug)]
 pub struct Here {
     /// The variables of the user's shell.
@@ -34,7 +34,7 @@ impl Here {
     }
 }
 
-/// Where the job runs.
+/// Target of a job.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Cluster {
     /// The Hadoop cluster that `HADOOP_CONF_DIR` leads to.
@@ -43,7 +43,7 @@ pub enum Cluster {
     Local,
 }
 
-/// How a person begins a job file; the rest follows as it came.
+/// Order of the first keys of a printed job file; the rest keeps its order.
 const ORDER: [&str; 7] =
     ["name", "framework", "cluster_flags", "environment", "files", "roles", "restart"];
 
@@ -53,13 +53,13 @@ pub struct Sheet {
     root: Node,
     name: String,
     diagnostics: Vec<Diagnostic>,
-    /// Where the job runs, if that was said.
+    /// Target of the job, if given.
     pub cluster: Option<Cluster>,
-    /// What the user should know.
+    /// Notes for the user.
     pub notes: Vec<String>,
-    /// What is done in a task's directory before its program starts.
+    /// Script that prepares a task's directory.
     before: Script,
-    /// Whether something comes into a task's directory whose names nobody knows here.
+    /// True if archives or links add files of unknown names to a task's directory.
     opens: bool,
 }
 
@@ -95,7 +95,7 @@ impl Sheet {
         }
     }
 
-    /// Puts something there that nobody typed.
+    /// Puts a default value below these keys.
     pub fn put_own(&mut self, path: &[&str], value: impl ToString) {
         self.put(path, Node::plain(Location::Whole, value.to_string()));
     }
@@ -140,12 +140,12 @@ impl Sheet {
         self.diagnostics.push(Diagnostic::new(said.at(), what).hint(hint));
     }
 
-    /// Mistakes that somebody else has found.
+    /// Adds errors found elsewhere.
     pub fn diagnostics(&mut self, diagnostics: Vec<Diagnostic>) {
         self.diagnostics.extend(diagnostics);
     }
 
-    /// What stands below these keys.
+    /// Returns the value below these keys.
     pub fn at(&self, path: &[&str]) -> Option<&Node> {
         path.iter().try_fold(&self.root, |node, name| {
             let Value::Map(entries) = &node.value else {
@@ -170,7 +170,7 @@ impl Sheet {
         self.add(&["files"], item);
     }
 
-    /// Whether a file or directory of that name travels.
+    /// Returns true if a file or directory of that name is shipped.
     pub fn has_file(&self, name: &str) -> bool {
         let Some(Value::List(items)) = self.at(&["files"]).map(|node| &node.value) else {
             return false;
@@ -182,7 +182,7 @@ impl Sheet {
         })
     }
 
-    /// Whether a task's directory may have more in it than what travels by its name.
+    /// Returns true if a task's directory may contain files of unknown names.
     pub fn unpacks(&self) -> bool {
         self.opens
     }
@@ -204,7 +204,7 @@ impl Sheet {
         self.before.link(source, target);
     }
 
-    /// What workers leave behind: of a directory what each of them has in it, where there are several each below a name of its
+    /// Adds an output of workers: of a directory what each of them has in it, where there are several each below a name of its
     /// own; of anything else what the first has made.
     pub fn output(&mut self, source: &str, to: &str, said: &Said, several: bool) {
         let all = source.ends_with('/');
@@ -236,7 +236,7 @@ impl Sheet {
         self.before.step(command);
     }
 
-    /// What a role runs: these words, after everything that comes before.
+    /// Sets the command of a role, after the preparation script.
     pub fn command(&mut self, role: &str, door: &str, words: &[String]) {
         let mut all = Vec::new();
         if let Some(script) = self.before.text() {
@@ -271,7 +271,7 @@ impl Sheet {
         self.put(&["name"], Node::text(at, self.name.as_str()));
     }
 
-    /// How much memory a role asks for, in MiB; nothing where it cannot be read, which is told elsewhere.
+    /// Parses a memory size in MiB. Errors are reported with those of the job file.
     pub fn memory_mib(text: &str) -> Option<u64> {
         size_mib(text).ok()
     }
@@ -304,13 +304,13 @@ impl Sheet {
         Ok(source)
     }
 
-    /// Whether the job is for a cluster as far as is known.
+    /// Returns true if the job is known to run on this machine.
     pub fn is_local(&self) -> bool {
         self.cluster == Some(Cluster::Local)
     }
 }
 
-/// How many of something, if it is a number; what is none is told with the job file's mistakes.
+/// Parses the count given by a flag.
 pub fn count(typed: &Typed, flag: &str) -> Result<Option<u32>, Report> {
     let Some(said) = typed.last(flag) else {
         return Ok(None);

@@ -15,14 +15,14 @@ use amounts::{count, memory};
 use desk::{Desk, Tree, find, text_of};
 use ydl_jobfile::{Diagnostic, Location, Node, Value, name_of};
 
-/// What a specification has become.
+/// Result of the translation.
 #[derive(Debug)]
 pub struct Translated {
     /// The job file.
     pub root: Node,
-    /// What the user should know.
+    /// Notes for the user.
     pub notes: Vec<String>,
-    /// What is wrong with the specification.
+    /// Errors in the specification.
     pub diagnostics: Vec<Diagnostic>,
 }
 
@@ -43,7 +43,7 @@ const MASTER: &[&str] =
 const ACLS: &[&str] =
     &["enable", "view_users", "view_groups", "modify_users", "modify_groups", "ui_users"];
 
-/// Whether it is a specification rather than a job file, by its shape.
+/// Returns true if a tree is a specification rather than a job file, by its keys.
 pub fn is_one(root: &Node) -> bool {
     let driver = || find(root, "master").and_then(|master| find(master, "script"));
     find(root, "roles").is_none() && (find(root, "services").is_some() || driver().is_some())
@@ -92,7 +92,7 @@ fn is_empty(node: &Node) -> bool {
     }
 }
 
-/// Another user's job is submitted by whoever acts for them.
+/// Rejects a `user` other than the submitter.
 fn user(desk: &mut Desk, node: &Node, submitter: Option<&str>) {
     let Some(user) = desk.text(node, "user") else {
         return;
@@ -106,7 +106,7 @@ fn user(desk: &mut Desk, node: &Node, submitter: Option<&str>) {
     }
 }
 
-/// Who may look and who may change things, in YARN's own form: `alice,bob group`.
+/// Translates ACLs into YARN's form: `alice,bob group`.
 fn acls(desk: &mut Desk, job: &mut Tree, node: &Node) {
     let entries = desk.entries(node, "acls", ACLS);
     let enabled = find(node, "enable").and_then(|it| desk.truth(it, "acls.enable"));
@@ -195,5 +195,5 @@ fn master<'a>(desk: &mut Desk, job: &mut Tree, node: &'a Node) -> Option<Driver<
     None
 }
 
-/// Where something nobody wrote comes from.
+/// Location of default values.
 const NOWHERE: Location = Location::Whole;

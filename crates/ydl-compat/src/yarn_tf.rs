@@ -142,7 +142,7 @@ fn translate(typed: &mut Typed, here: &Here) -> Result<Sheet, Report> {
     Ok(sheet)
 }
 
-/// How many workers there are, where it is a number.
+/// Returns the number of workers, if valid.
 fn workers(typed: &Typed) -> Option<u32> {
     let said = typed.last("--num_trainers");
     let said = said.or(typed.last("--num_containers"));
@@ -160,7 +160,7 @@ fn image(sheet: &mut Sheet, typed: &Typed) {
     sheet.put_flag(&["environment", "login"], typed, "--docker_client_config");
 }
 
-/// What a job file calls memory and virtual cores, from `memory-mb=2048,vcores=2,yarn.io/gpu=1`.
+/// Translates resources such as `memory-mb=2048,vcores=2,yarn.io/gpu=1`.
 fn resources(sheet: &mut Sheet, path: &[&str], said: &Said) {
     for pair in said.value.split(',').filter(|pair| !pair.is_empty()) {
         let Some((name, value)) = pair.split_once('=') else {

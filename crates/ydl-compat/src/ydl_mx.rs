@@ -48,7 +48,7 @@ const FLAGS: &[Flag] = &[
     noted(&["--jar"], NO_JAR),
 ];
 
-/// Where the tool's own script put the place to run: before the program.
+/// Targets that may precede the program, as in the original script.
 const MODES: [&str; 5] = ["local", "yarn", "ssh", "mpi", "sge"];
 
 fn translate(typed: &mut Typed, here: &Here) -> Result<Sheet, Report> {
@@ -93,7 +93,7 @@ fn translate(typed: &mut Typed, here: &Here) -> Result<Sheet, Report> {
             sheet.notes.push(note.to_owned());
         }
         sheet.put_own(&["framework"], "none");
-        // Only those who start together have ports that everybody knows.
+        // Only a gang has ports known to all tasks.
         sheet.put_own(&["gang"], true);
         sheet.add(&["roles", "worker", "ports"], Node::plain(Location::Whole, "http"));
     }
@@ -119,7 +119,7 @@ fn translate(typed: &mut Typed, here: &Here) -> Result<Sheet, Report> {
     Ok(sheet)
 }
 
-/// What is kept of the workers' directories. Two of one worker's do not meet, either.
+/// Adds the results of workers. Several directories of a worker get separate destinations.
 fn results(sheet: &mut Sheet, typed: &Typed, several: bool) {
     let directories = typed.all("--results");
     let directories = directories.filter(|said| said.value.ends_with('/')).count();
@@ -137,7 +137,7 @@ fn is_native(typed: &Typed) -> bool {
     typed.last("--native").is_some_and(|said| said.value != "python")
 }
 
-/// What the tasks run in: an image, what is installed on labelled nodes, nothing of Python's, or the user's own environment,
+/// Sets the environment of tasks: an image, what is installed on labelled nodes, nothing of Python's, or the user's own environment,
 /// which travels.
 fn set_up(sheet: &mut Sheet, typed: &Typed, here: &Here) -> Result<(), Report> {
     if let Some(said) = typed.last("--native") {

@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 use std::collections::BTreeMap;
 use ydl_net::text::percent;
 
-/// What MLflow takes in one call.
+/// Limits of MLflow per call.
 pub const METRICS_MAX: usize = 500;
 pub const PARAMS_MAX: usize = 100;
 /// Letters of an id that is believed.
@@ -18,7 +18,7 @@ const ID_MAX: usize = 64;
 pub struct Run {
     pub id: String,
     pub experiment: String,
-    /// Where its artifacts go on a server that takes them itself.
+    /// Path of its artifacts on a server that proxies them.
     pub artifacts: Option<String>,
 }
 
@@ -39,7 +39,7 @@ impl Server {
         }
         match self.tell("experiments/create", &json!({ "name": name })).await {
             Ok(made) => id(&made["experiment_id"]),
-            // Somebody else was faster.
+            // Another client created it first.
             Err(Failure::Refused { code, .. }) if code == "RESOURCE_ALREADY_EXISTS" => {
                 let found = self.experiment_if_there(name).await?;
                 found.ok_or_else(|| Failure::Nonsense("an experiment is there and not".to_owned()))
@@ -109,20 +109,20 @@ impl Server {
         run(&made["run"], experiment)
     }
 
-    /// What the job is. No more than [`PARAMS_MAX`].
+    /// Logs parameters, at most [`PARAMS_MAX`].
     pub async fn params(&self, run: &Run, params: &[(String, String)]) -> Result<(), Failure> {
         let params = pairs(params.iter().map(|(key, value)| (key, value)));
         let batch = json!({ "run_id": run.id, "params": params });
         self.tell("runs/log-batch", &batch).await.map(drop)
     }
 
-    /// How it goes. No more than [`METRICS_MAX`].
+    /// Logs metrics, at most [`METRICS_MAX`].
     pub async fn metrics(&self, run: &Run, rows: &[Row]) -> Result<(), Failure> {
         let batch = json!({ "run_id": run.id, "metrics": rows });
         self.tell("runs/log-batch", &batch).await.map(drop)
     }
 
-    /// How it ended, or that it goes on.
+    /// Updates the status of a run.
     pub async fn status(
         &self,
         run: &Run,

@@ -22,7 +22,7 @@ use tokio_rustls::TlsConnector;
 use ydl_net::text::base64;
 use ydl_os::reason;
 
-/// How long one call may take.
+/// Timeout of one call.
 const CALL_MAX: Duration = Duration::from_secs(10);
 /// The longest answer that is read.
 const ANSWER_BYTES_MAX: usize = 1 << 20;
@@ -33,11 +33,11 @@ pub struct Server {
     uri: String,
     host: String,
     port: u16,
-    /// How it calls itself, which a proxy may choose by.
+    /// Value of the `Host` header.
     authority: HeaderValue,
-    /// What stands before the paths of its calls.
+    /// Prefix of request paths.
     prefix: String,
-    /// Over HTTPS: whom to believe, or why nobody.
+    /// TLS configuration, or the reason why there is none; absent for HTTP.
     tls: Option<Result<Arc<ClientConfig>, String>>,
     authorization: Option<HeaderValue>,
 }
@@ -51,7 +51,7 @@ pub enum Failure {
     Broke(u16),
     /// It understood, and will not.
     Refused { status: u16, code: String, what: String },
-    /// What it says makes no sense.
+    /// Invalid response.
     Nonsense(String),
 }
 
@@ -156,7 +156,7 @@ impl Server {
                 let what = format!("a redirection{to} (status {status}), which is not followed");
                 Err(Failure::Nonsense(what))
             }
-            // Somebody before it or below it is not there.
+            // A proxy or a backend is unavailable.
             429 | 502..=504 => Err(Failure::Away(format!("it answers with status {status}"))),
             500..=599 => Err(Failure::Broke(status)),
             _ => {
@@ -229,7 +229,7 @@ impl fmt::Debug for Server {
     }
 }
 
-/// What a stranger says, such that a log can hold it.
+/// Sanitizes text of the server for a log.
 fn plain(text: &str) -> String {
     let plain = text.chars().filter(|letter| !letter.is_control());
     plain.take(SAID_MAX).collect()
@@ -243,7 +243,7 @@ mod tests {
         net::TcpListener,
     };
 
-    /// What a call makes of that answer.
+    /// Returns the result of a call for a given response.
     async fn answered(answer: Vec<u8>) -> Result<Value, Failure> {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let at = listener.local_addr().unwrap();

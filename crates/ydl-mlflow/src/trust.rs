@@ -1,4 +1,4 @@
-//! Whom a master believes that it is the tracking server.
+//! Trusted certificates of the tracking server.
 
 use rustls::{
     ClientConfig, RootCertStore,
@@ -8,7 +8,7 @@ use std::sync::Arc;
 
 /// Names a file with the certificates to trust, and no others.
 const CERTIFICATES: &str = "SSL_CERT_FILE";
-/// Where systems keep the certificates that they trust.
+/// Paths of the system's trusted certificates.
 const TRUSTED: [&str; 4] = [
     "/etc/ssl/certs/ca-certificates.crt",
     "/etc/pki/tls/certs/ca-bundle.crt",
@@ -16,18 +16,18 @@ const TRUSTED: [&str; 4] = [
     "/etc/ssl/cert.pem",
 ];
 
-/// Whom this process is to trust, or why it can trust nobody.
+/// Returns the TLS configuration of this process, or the reason why there is none.
 pub(super) fn here() -> Result<Arc<ClientConfig>, String> {
     let named = std::env::var(CERTIFICATES).ok();
     trusting(named.as_deref())
 }
 
-/// Trusts whom that file says, or else whom this node trusts.
+/// Trusts the certificates of that file, or else the system's.
 fn trusting(named: Option<&str>) -> Result<Arc<ClientConfig>, String> {
     let mut roots = RootCertStore::empty();
     let mut read = |file: &str| {
         if let Ok(found) = CertificateDer::pem_file_iter(file) {
-            // One that cannot be read is one that nobody here is known by.
+            // Skip certificates that cannot be parsed.
             roots.add_parsable_certificates(found.flatten());
         }
         !roots.is_empty()

@@ -1,4 +1,4 @@
-//! Where a job keeps its files.
+//! Directory of a job.
 //!
 //! ```text
 //! $XDG_STATE_HOME/ydl/jobs/<id>/        0700
@@ -36,22 +36,22 @@ pub struct JobDir {
     path: PathBuf,
 }
 
-/// What was submitted. Written once, before the master starts.
+/// Submission of a job. Written once, before the master starts.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Submitted {
     /// The job's id, which is also the name of its directory.
     pub id: String,
-    /// When it was submitted.
+    /// Time of the submission.
     pub at: Time,
     /// The directory from which relative destinations of outputs count.
     pub from: PathBuf,
-    /// What to run.
+    /// Specification of the job.
     pub spec: JobSpec,
-    /// Where it runs.
+    /// Target of the job.
     pub place: Place,
 }
 
-/// Where a job runs.
+/// Target of a job.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Place {
@@ -61,7 +61,7 @@ pub enum Place {
     Yarn(Staged),
 }
 
-/// What of a job lies in HDFS, from where YARN brings it into every container.
+/// Files of a job in HDFS, which YARN localizes into every container.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Staged {
     /// The job's own directory, as `hdfs://namenode:8020/user/alice/.ydl/jobs/<id>`: see `hdfs::layout`.
@@ -72,26 +72,26 @@ pub struct Staged {
     pub binary: Content,
     /// The job's files, by the name they have in a task's directory.
     pub files: BTreeMap<String, Content>,
-    /// What `python` means in a task, by the names that its parts have there, unpacked.
+    /// Parts of the Python environment, by their unpacked names in a task's directory.
     pub environment: BTreeMap<String, Content>,
 }
 
 /// A file in HDFS, as a NodeManager wants it described.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Content {
-    /// Where, as `hdfs://…`.
+    /// URL, as `hdfs://…`.
     pub url: String,
-    /// How long it is.
+    /// Length in bytes.
     pub bytes: u64,
-    /// When it was last changed, in ms since 1970. A NodeManager refuses a file that was changed since.
+    /// Modification time in ms since 1970. A NodeManager rejects a file that was changed since.
     pub modified_ms: u64,
-    /// Whether it is unpacked into a directory.
+    /// True if it is unpacked into a directory.
     pub unpack: bool,
-    /// Whether it is the job's own alone: then nodes do not keep it for the next job.
+    /// True if it belongs to this job alone: nodes do not keep it for the next job.
     pub own: bool,
 }
 
-/// How much of this machine a job may use.
+/// Resources of this machine that a job may use.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Offer {
     /// Memory in MiB.
@@ -102,27 +102,27 @@ pub struct Offer {
     pub gpus: Vec<String>,
 }
 
-/// Where a master is. Written by the master when it listens.
+/// Address of a local master, which it writes when it listens.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct MasterPlace {
     /// `host:port`.
     pub address: String,
     /// Its process.
     pub pid: u32,
-    /// When that process began, in clock ticks since boot, so that a reused pid is not taken for it.
+    /// Start time of the process in clock ticks since boot, to detect a reused pid.
     pub pid_started: u64,
 }
 
-/// Where a master on a cluster is: what it writes to the job's directory in HDFS.
+/// Address of a master on a cluster, which it writes to the job's directory in HDFS.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Whereabouts {
     /// `host:port`.
     pub address: String,
-    /// Which attempt it is, from 1.
+    /// Attempt, from 1.
     pub attempt: u32,
     /// Its process, on its node.
     pub pid: u32,
-    /// When that process began.
+    /// Start time of the process.
     pub pid_started: u64,
 }
 
@@ -157,12 +157,12 @@ impl JobDir {
         self.path.file_name().map(|name| name.to_string_lossy().into_owned()).unwrap_or_default()
     }
 
-    /// What was submitted.
+    /// Returns the path of the submission.
     pub fn submitted_file(&self) -> PathBuf {
         self.path.join("job.json")
     }
 
-    /// Where the master is.
+    /// Returns the path of the master's address.
     pub fn master_file(&self) -> PathBuf {
         self.path.join("master.json")
     }
@@ -182,7 +182,7 @@ impl JobDir {
         self.path.join("journal")
     }
 
-    /// The facts.
+    /// Returns the path of the job's history.
     pub fn events_file(&self) -> PathBuf {
         self.path.join("history.jsonl")
     }
@@ -202,7 +202,7 @@ impl JobDir {
         self.path.join("files")
     }
 
-    /// What survives rounds and attempts.
+    /// Returns the checkpoint directory, which survives rounds and attempts.
     pub fn checkpoint(&self) -> PathBuf {
         self.path.join("checkpoint")
     }

@@ -2,7 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
-/// What a container uses now, and has used.
+/// Resource usage of a container.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Usage {
     /// Resident memory of all its processes together; on one machine without the agent and the keeper.
@@ -19,7 +19,7 @@ pub struct Usage {
     pub fetching: Option<Fetching>,
 }
 
-/// How far the inputs of a task are, in bytes.
+/// Progress of a task's inputs, in bytes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Fetching {
     /// So many have come.
@@ -28,7 +28,7 @@ pub struct Fetching {
     pub of: u64,
 }
 
-/// What one GPU is doing, for whomever.
+/// Usage of one GPU by all processes.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct GpuUsage {
     /// As `CUDA_VISIBLE_DEVICES` names it.

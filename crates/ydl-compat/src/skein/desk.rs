@@ -2,7 +2,7 @@
 
 use ydl_jobfile::{Diagnostic, Key, Location, Node, Value, nearest};
 
-/// What is said meanwhile.
+/// Notes and errors of a translation.
 #[derive(Debug, Default)]
 pub struct Desk {
     pub notes: Vec<String>,

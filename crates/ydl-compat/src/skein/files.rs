@@ -1,4 +1,4 @@
-//! What travels with a job. In skein each service has files of its own; here they are the whole job's, so that two of one
+//! Files that are shipped with a job. In skein each service has files of its own; here they are the whole job's, so that two of one
 //! name go by other names, to which a task's script makes a link.
 
 use super::{
@@ -14,11 +14,11 @@ const ARCHIVES: [&str; 3] = [".zip", ".tar.gz", ".tgz"];
 #[derive(Debug)]
 pub struct Wanted {
     role: String,
-    /// What its tasks call it.
+    /// Name in the task's directory.
     target: String,
     source: Node,
     unpack: bool,
-    /// What it is called in the job.
+    /// Name in the job.
     name: String,
 }
 
@@ -48,7 +48,7 @@ pub fn of(desk: &mut Desk, role: &str, path: &str, node: Option<&Node>, all: &mu
     }
 }
 
-/// Where it comes from, and whether it is unpacked.
+/// Returns the source of a file, and true if it is unpacked.
 fn source(desk: &mut Desk, path: &str, node: &Node) -> Option<(Node, bool)> {
     let (written, kind) = match &node.value {
         Value::Map(_) => {
@@ -103,7 +103,7 @@ pub fn put(job: &mut Tree, all: &mut [Wanted]) {
             Some(other) if same(&other) => continue,
             Some(_) => {
                 let mut name = format!("{}.{}", wanted.target, wanted.role);
-                // Somebody may have a file of that name.
+                // Another file may have that name.
                 while named(&name).is_some() {
                     name.push('_');
                 }
@@ -127,7 +127,7 @@ pub fn put(job: &mut Tree, all: &mut [Wanted]) {
     }
 }
 
-/// What a script of that service does first, so that each file has the name it knows.
+/// Returns commands that link files to the names that the service expects.
 pub fn links(role: &str, all: &[Wanted]) -> Vec<String> {
     let own = all.iter().filter(|it| it.role == role && it.name != it.target);
     let quoted = super::super::sheet::quoted;

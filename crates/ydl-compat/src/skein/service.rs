@@ -26,9 +26,9 @@ const SERVICE: &[&str] = &[
     "racks",
     "relax_locality",
 ];
-/// What skein gives a master where nobody says otherwise.
+/// Default memory of a master in skein.
 const DRIVER_MIB: u64 = 512;
-/// As often as anybody waits for.
+/// Limit for unlimited retries.
 const WITHOUT_END: &str = "1000000";
 const FPGA: &str = "yarn.io/fpga";
 /// Scripts find who they are by these names.
@@ -41,7 +41,7 @@ struct Role {
     tree: Tree,
     script: Option<(Node, String)>,
     env: Tree,
-    /// What the specification calls it, and after whom it begins.
+    /// Name in the specification.
     written: String,
     depends: Vec<String>,
 }
@@ -232,7 +232,7 @@ impl Role {
     }
 }
 
-/// What nobody wrote.
+/// Node of a default value.
 const NOWHERE_NODE: Node = Node { at: NOWHERE, value: Value::Null };
 
 fn service(desk: &mut Desk, name: &str, node: &Node, files: &mut Vec<Wanted>) -> Role {
@@ -278,7 +278,7 @@ fn service(desk: &mut Desk, name: &str, node: &Node, files: &mut Vec<Wanted>) ->
     role
 }
 
-/// How often a task is repaired, and whether its failure is one of the job's.
+/// Translates restarts and tolerated failures.
 fn restarts(desk: &mut Desk, role: &mut Role, path: &str, node: &Node) {
     if let Some(it) = find(node, "max_restarts") {
         let path = format!("{path}.max_restarts");
@@ -305,7 +305,7 @@ fn restarts(desk: &mut Desk, role: &mut Role, path: &str, node: &Node) {
     }
 }
 
-/// Where its tasks go.
+/// Translates placement.
 fn places(desk: &mut Desk, role: &mut Role, path: &str, node: &Node) {
     if let Some(label) = find(node, "node_label").filter(|it| !is_empty(it)) {
         role.tree.put("node_label", label.clone());

@@ -1,4 +1,4 @@
-//! What of a node's disks tasks see, and what of theirs is kept.
+//! Mounts and outputs.
 
 use crate::{
     flags::{Said, Typed},
@@ -9,15 +9,15 @@ use ydl_jobfile::{Node, Value};
 /// A place of a node's disks.
 #[derive(Debug)]
 pub struct Mount {
-    /// Where tasks find it.
+    /// Path in the task.
     target: String,
-    /// Where whoever copies outputs finds it.
+    /// Path in the agent, which copies outputs.
     seen: String,
     writable: bool,
 }
 
 impl Mount {
-    /// Whether a path is it, or below it.
+    /// Returns true if a path is the mount point or below it.
     fn holds(&self, path: &str) -> bool {
         let rest = path.strip_prefix(&self.target);
         rest.is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
@@ -36,7 +36,7 @@ pub fn mounts(sheet: &mut Sheet, typed: &Typed) -> Vec<Mount> {
     all
 }
 
-/// Those that YARN's own variable names.
+/// Returns the mounts named by YARN's variable.
 fn of_variables(sheet: &Sheet) -> Vec<Mount> {
     let Some(Value::List(items)) = sheet.at(&["environment", "mounts"]).map(|node| &node.value)
     else {
@@ -57,7 +57,7 @@ fn of_variables(sheet: &Sheet) -> Vec<Mount> {
     items.iter().filter_map(read).collect()
 }
 
-/// On a cluster whoever copies is in the image with its program, on one machine beside it.
+/// On a cluster the agent runs inside the image with its program, on one machine outside of it.
 fn seen(sheet: &Sheet, source: &str, target: &str) -> String {
     let path = match target.starts_with('/') && !sheet.is_local() {
         true => target,
@@ -131,7 +131,7 @@ fn mount(sheet: &mut Sheet, said: &Said, pair: &str, others: &[Mount]) -> Option
     Some(mount)
 }
 
-/// Pairs of what a worker has made and where it goes. What goes below a mount goes there by the paths of whoever copies.
+/// Adds outputs. Destinations below a mount are translated into the agent's paths.
 pub fn outputs(sheet: &mut Sheet, typed: &Typed, mounts: &[Mount], several: bool) {
     for said in typed.all("--output") {
         // The destination may have a scheme in it.

@@ -1,4 +1,4 @@
-//! What Yarn-TF has from DistributedShell.
+//! Flags that Yarn-TF inherits from DistributedShell.
 
 use super::{mebibytes, resources, script_of};
 use crate::{
@@ -9,7 +9,7 @@ use crate::{
 use ydl_jobfile::Node;
 use ydl_os::report::Report;
 
-/// As often as anybody waits for.
+/// Limit for unlimited retries.
 const WITHOUT_END: &str = "1000000";
 
 pub const FLAGS: &[Flag] = &[
@@ -75,7 +75,7 @@ pub fn words(sheet: &mut Sheet, typed: &Typed) -> Result<Vec<String>, Report> {
     super::command::split(typed, &line)
 }
 
-/// What tasks and the master ask for.
+/// Sets resources of tasks and master.
 pub fn sizes(sheet: &mut Sheet, typed: &Typed, roles: &[&str]) {
     for role in roles {
         if let Some(said) = typed.last("--container_memory") {
@@ -97,7 +97,7 @@ pub fn sizes(sheet: &mut Sheet, typed: &Typed, roles: &[&str]) {
     }
 }
 
-/// How the cluster and the master treat the job.
+/// Sets queue, ACLs, tags, retries and timeouts.
 pub fn manners(sheet: &mut Sheet, typed: &Typed) {
     let plain = [
         ("queue", "--queue"),
@@ -127,7 +127,7 @@ pub fn manners(sheet: &mut Sheet, typed: &Typed) {
     }
 }
 
-/// How often a failed task is tried again.
+/// Sets the retries of failed tasks.
 fn retries(sheet: &mut Sheet, typed: &Typed) {
     let most = typed.last("--container_max_retries");
     let policy = typed.last("--container_retry_policy");

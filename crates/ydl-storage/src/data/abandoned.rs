@@ -1,4 +1,4 @@
-//! What somebody who was killed has left half-written on a disk.
+//! Partial files that killed processes left on a disk.
 
 use super::pattern::is_aside;
 use ring::digest::{SHA256, digest};
@@ -11,10 +11,10 @@ use std::{
     time::{Duration, SystemTime},
 };
 
-/// What is half-written and has not grown for so long is of somebody who was killed.
+/// Age after which an unchanged partial file counts as left by a killed process.
 pub const ABANDONED: Duration = Duration::from_secs(60 * 60);
 
-/// Removes what somebody who was killed has left half-written in a directory.
+/// Removes partial files of killed processes from a directory.
 pub fn sweep(dir: &Path) {
     let long_ago = SystemTime::now() - ABANDONED;
     for entry in fs::read_dir(dir).into_iter().flatten().flatten() {
@@ -27,7 +27,7 @@ pub fn sweep(dir: &Path) {
         if !is_of_the_dead(name) && !about.as_ref().is_ok_and(is_old) {
             continue;
         }
-        // It is in nobody's way.
+        // A leftover does no harm.
         let _ = match about.is_ok_and(|about| about.is_dir()) {
             true => fs::remove_dir_all(entry.path()),
             false => fs::remove_file(entry.path()),
@@ -35,7 +35,7 @@ pub fn sweep(dir: &Path) {
     }
 }
 
-/// Whether whoever was writing what has that name was a process of this machine, and is no more.
+/// Returns true if the writer of a file of that name was a process of this machine that has exited.
 fn is_of_the_dead(name: &str) -> bool {
     let Some((_, whose)) = name.rsplit_once(".ydl-") else {
         return false;
@@ -47,7 +47,7 @@ fn is_of_the_dead(name: &str) -> bool {
     machine.parse() == Ok(*MACHINE) && !Path::new("/proc").join(pid).exists()
 }
 
-/// What tells the numbers of processes here from those of other machines, and of containers with numbers of their own.
+/// Identifier of this machine and pid namespace: pids of other machines and containers are not comparable.
 static MACHINE: LazyLock<u32> = LazyLock::new(|| {
     let boot = fs::read("/proc/sys/kernel/random/boot_id").unwrap_or_default();
     let space = fs::read_link("/proc/self/ns/pid").unwrap_or_default();
@@ -57,7 +57,7 @@ static MACHINE: LazyLock<u32> = LazyLock::new(|| {
     u32::from_be_bytes(first.unwrap_or_default())
 });
 
-/// The name that a file has while that process of this machine writes it, its so-manieth.
+/// Returns the temporary name of the process's file with that number.
 pub fn named(name: &[u8], pid: u32, number: u64) -> OsString {
     let mut aside = b".".to_vec();
     aside.extend_from_slice(&name[..name.len().min(200)]);

@@ -1,4 +1,4 @@
-//! Files come to this disk: several at a time, each whole or not at all, continued where they were interrupted.
+//! Downloads to the local disk: several files at a time, each atomically, resumed after an interruption.
 //!
 //! While a file comes it has a name of its own beside its place, which holds when its source was last changed: what is
 //! continued is the same file. The library below compares every packet with its checksum; length and time of change are
@@ -28,30 +28,30 @@ use tokio::{
 };
 use ydl_os::reason;
 
-/// Files that come at the same time.
+/// Concurrent file downloads.
 const FILES_AT_ONCE: usize = 8;
-/// Read at once.
+/// Size of a chunk.
 const PIECE_BYTES: u64 = 2 << 20;
-/// Pieces under way, of one file and of all. They are what this costs in memory.
+/// Chunks in flight, per file and in total. They bound the memory use.
 const PIECES_OF_ONE: usize = 6;
 const PIECES: usize = 12;
-/// How long one step may take.
+/// Timeout of one step.
 const STEP_MAX: Duration = Duration::from_secs(120);
-/// When nothing came for so long, nothing will.
+/// Time without progress after which a download fails.
 const STALL_MAX: Duration = Duration::from_secs(600);
-/// Between two tries while HDFS is away, at first and at most.
+/// Initial and maximum backoff between retries while HDFS is unavailable.
 const RETRY: (Duration, Duration) = (Duration::from_millis(250), Duration::from_secs(5));
 
-/// A file that is to come.
+/// File to download.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Item {
-    /// From where: a path on this machine, or `hdfs://…`.
+    /// Source: a path on this machine, or `hdfs://…`.
     pub url: String,
-    /// To where.
+    /// Destination.
     pub to: PathBuf,
-    /// How long it is.
+    /// Length in bytes.
     pub bytes: u64,
-    /// When it was last changed, in ms since 1970.
+    /// Modification time in ms since 1970.
     pub modified_ms: u64,
 }
 
@@ -60,7 +60,7 @@ impl Item {
     /// from others have to do.
     pub fn part(&self) -> PathBuf {
         let name = self.to.file_name().unwrap_or_default();
-        // What is continued is the same file of the same source.
+        // Only the same file of the same source is resumed.
         let whole = [self.url.as_bytes(), b"\0", name.as_encoded_bytes()].concat();
         let digest = digest(&SHA256, &whole);
         let own = hex::encode(&digest.as_ref()[..8]);
@@ -69,17 +69,17 @@ impl Item {
     }
 }
 
-/// What is done with files of this machine.
+/// Handling of sources on this machine.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Near {
-    /// A link leads to them.
+    /// Link to them.
     #[default]
     Link,
-    /// They are copied.
+    /// Copy them.
     Copy,
 }
 
-/// How far it is, in bytes.
+/// Progress in bytes.
 #[derive(Debug, Default)]
 pub struct Progress {
     done: AtomicU64,
@@ -87,20 +87,20 @@ pub struct Progress {
 }
 
 impl Progress {
-    /// Bytes that have come, and how many there are.
+    /// Returns the downloaded and the total number of bytes.
     pub fn so_far(&self) -> (u64, u64) {
         let of = |number: &AtomicU64| number.load(Ordering::Relaxed);
         (of(&self.done), of(&self.all))
     }
 }
 
-/// Where a file of that name goes below a directory; nowhere, if the name would lead out of it.
+/// Returns the path of a name below a directory; `None` if the name would lead out of it.
 pub fn below(root: &Path, name: &str) -> Option<PathBuf> {
     let plain = |part: &str| !part.is_empty() && part != "." && part != "..";
     name.split('/').all(plain).then(|| root.join(name))
 }
 
-/// How files come.
+/// Downloads files from HDFS or from this machine.
 #[derive(Debug)]
 pub struct Bring {
     ways: Option<Ways>,
@@ -108,12 +108,12 @@ pub struct Bring {
     progress: Arc<Progress>,
     deadline: Instant,
     pieces: Arc<Semaphore>,
-    /// When something came last.
+    /// Time of the last progress.
     moved: Mutex<Instant>,
 }
 
 impl Bring {
-    /// From HDFS by those ways, until that deadline.
+    /// Creates a downloader with a deadline.
     pub fn new(
         ways: Option<Ways>,
         near: Near,
@@ -151,7 +151,7 @@ impl Bring {
         Ok(())
     }
 
-    /// However often HDFS goes away meanwhile.
+    /// Retries while HDFS is unavailable.
     async fn one(&self, item: &Item) -> Result<(), Trouble> {
         let mut counted = 0;
         let mut retry = RETRY.0;
@@ -178,7 +178,7 @@ impl Bring {
         self.deadline.min(Instant::now() + STEP_MAX)
     }
 
-    /// So much of the file is here now.
+    /// Records that this much of the file is on disk.
     fn count(&self, counted: &mut u64, is: u64) {
         let done = &self.progress.done;
         match is >= *counted {
@@ -187,7 +187,7 @@ impl Bring {
         };
         let more = is > *counted;
         *counted = is;
-        // A try that begins where the last one ended has brought nothing.
+        // An attempt that starts where the last one ended is no progress.
         if !more {
             return;
         }
@@ -265,7 +265,7 @@ impl Bring {
         let mut next = offset;
         while offset < item.bytes {
             while next < item.bytes && ahead.len() < PIECES_OF_ONE {
-                // Whoever has a piece under way gets on without another, so that nobody waits for ever.
+                // A file with a chunk in flight continues without another one: this avoids a deadlock.
                 let Some(turn) = self.turn(ahead.is_empty()).await else {
                     break;
                 };
@@ -314,7 +314,7 @@ impl Bring {
     }
 }
 
-/// A piece on its way, which nobody needs any more when it is dropped.
+/// Read of a chunk; dropping it aborts the read.
 struct Piece(JoinHandle<(Result<Bytes, HdfsError>, OwnedSemaphorePermit)>);
 
 impl Drop for Piece {
@@ -323,7 +323,7 @@ impl Drop for Piece {
     }
 }
 
-/// Whether nothing more is to be expected, since nothing came for so long.
+/// Returns true if there was no progress for [`STALL_MAX`].
 fn is_stalled(moved: Instant, now: Instant) -> bool {
     now > moved + STALL_MAX
 }
@@ -355,7 +355,7 @@ fn changed(item: &Item) -> Trouble {
     .hint("run the command anew; inputs of a job should not change while it runs")
 }
 
-/// Whether a file of this machine is still the one that was listed.
+/// Checks that a file of this machine is still the listed one.
 fn unchanged(item: &Item) -> Result<(), Trouble> {
     match fs::metadata(&item.url) {
         Ok(about) if about.len() == item.bytes && is_of(&about, item) => Ok(()),
@@ -366,7 +366,7 @@ fn unchanged(item: &Item) -> Result<(), Trouble> {
     }
 }
 
-/// Opens what has come so far. Where somebody has put a link of that name nothing is written through it.
+/// Opens the partial file. Fails on a symbolic link, so that nothing is written through it.
 fn open_part(part: &Path) -> io::Result<File> {
     let no_link = OFlags::NOFOLLOW.bits() as i32;
     let mut file = OpenOptions::new();

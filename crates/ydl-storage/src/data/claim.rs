@@ -1,8 +1,8 @@
-//! Destinations that must not belong to anybody else, looked at again when something first goes there: hours may have
+//! Reservations of destinations that no other job may own, checked again when something first goes there: hours may have
 //! passed since submit.
 //!
 //! What a job has taken is written down in its own directory, for its other tasks and attempts: what they find there is
-//! their own. Whoever writes it down first has decided for all.
+//! their own. The first record decides for all.
 
 use super::{
     existing::{NUMBERS_MAX, numbered},
@@ -19,15 +19,15 @@ use tokio::time::Instant;
 use ydl_core::spec::ExistingPolicy;
 use ydl_os::reason;
 
-/// The longest name of a job that is read.
+/// Maximum length of a job name read from a reservation.
 const BYTES_MAX: u64 = 64 << 10;
-/// The largest file of a book that is read.
+/// Maximum size of a file of the log.
 const PAGE_BYTES_MAX: u64 = 32 << 20;
 
-/// A reservation that is older is of a job that was killed. It is held no longer than sending something takes.
+/// Age after which a reservation counts as left by a killed job. It is held only during an upload.
 const HELD_MAX: Duration = Duration::from_secs(24 * 60 * 60);
 
-/// Where a job writes down what it has taken.
+/// Persistent record of the destinations that a job has taken.
 #[derive(Clone, Debug)]
 pub enum Book {
     /// A directory of this machine.
@@ -59,7 +59,7 @@ pub async fn claim(
         }
         let is_ours = !is_there(ground, &free, deadline).await?
             && reserve(ground, &free, job, deadline).await?;
-        // Whoever had the reservation before may have put something there since that was asked.
+        // The previous holder may have written the destination since the check.
         if is_ours && !is_there(ground, &free, deadline).await? {
             return book.write(to, free, deadline).await;
         }
@@ -80,7 +80,7 @@ pub async fn claim(
     Err(Trouble::lasting(format!("no free number was found for `{to}`")))
 }
 
-/// What lies beside a place while somebody is about to put something there.
+/// Returns the path of the reservation file beside a destination.
 fn reservation(ground: Option<&Hdfs>, place: &str) -> String {
     let place = place.trim_end_matches('/');
     let (dir, name) = place.rsplit_once('/').unwrap_or((".", place));
@@ -95,7 +95,7 @@ fn reservation(ground: Option<&Hdfs>, place: &str) -> String {
     }
 }
 
-/// Whether the place is reserved for this job now.
+/// Reserves the destination. Returns true if this job holds it now.
 async fn reserve(
     ground: Option<&Hdfs>,
     place: &str,
@@ -145,7 +145,7 @@ fn reserve_here(mark: &Path, job: &str) -> io::Result<bool> {
         if mark.metadata().and_then(|about| about.modified()).is_ok_and(|since| !is_old(since)) {
             return Ok(false);
         }
-        // Somebody else may have been quicker.
+        // Another process may have removed it already.
         let _ = fs::remove_file(mark);
     }
     Ok(false)
@@ -155,7 +155,7 @@ fn is_old(since: SystemTime) -> bool {
     SystemTime::now().duration_since(since).is_ok_and(|age| age > HELD_MAX)
 }
 
-/// Something is there now, or nothing will be: others see it by themselves.
+/// Releases a reservation once the destination exists or will not be written.
 pub async fn release(ground: Option<&Hdfs>, place: &str, deadline: Instant) {
     let mark = reservation(ground, place);
     match ground {
@@ -180,7 +180,7 @@ async fn is_there(ground: Option<&Hdfs>, to: &str, deadline: Instant) -> Result<
 }
 
 impl Book {
-    /// What the job has taken for a destination, if it has.
+    /// Returns the path that the job has taken for a destination.
     pub async fn read(&self, to: &str, deadline: Instant) -> Result<Option<String>, Trouble> {
         let Some(bytes) = self.page(&name(to), deadline).await? else {
             return Ok(None);
@@ -190,7 +190,7 @@ impl Book {
         text.map(Some).map_err(odd)
     }
 
-    /// One file of it, if it is there.
+    /// Reads one file of the log, if it exists.
     pub(super) async fn page(
         &self,
         name: &str,
@@ -210,7 +210,7 @@ impl Book {
         })
     }
 
-    /// Writes one file of it, over what it held before.
+    /// Writes one file of the log, replacing its content.
     pub(super) async fn set_page(
         &self,
         name: &str,
@@ -235,7 +235,7 @@ impl Book {
         }
     }
 
-    /// Removes one file of it, if it is there.
+    /// Removes one file of the log, if it exists.
     pub(super) async fn remove_page(&self, name: &str, deadline: Instant) -> Result<(), Trouble> {
         match self {
             Book::Here(dir) => match fs::remove_file(dir.join(name)) {
@@ -249,7 +249,7 @@ impl Book {
         }
     }
 
-    /// The names of its files that begin so.
+    /// Lists the files of the log with that prefix.
     pub(super) async fn pages(
         &self,
         begin: &str,
@@ -274,7 +274,7 @@ impl Book {
         Ok(names)
     }
 
-    /// Writes down what is taken, unless another task was quicker; what counts.
+    /// Records the path taken, unless another task did so first. Returns the recorded path.
     async fn write(&self, to: &str, taken: String, deadline: Instant) -> Result<String, Trouble> {
         let name = name(to);
         let written = match self {
@@ -293,7 +293,7 @@ impl Book {
     }
 }
 
-/// Whether it was written; a file of that name that is there stays.
+/// Writes a file unless it exists. Returns true if it was written.
 fn write(dir: &Path, name: &str, text: &str) -> io::Result<bool> {
     fs::create_dir_all(dir)?;
     let mut aside = tempfile_in(dir)?;
@@ -308,7 +308,7 @@ fn write(dir: &Path, name: &str, text: &str) -> io::Result<bool> {
     }
 }
 
-/// A name that no other process and no other thread has.
+/// Creates a file with a name unique to this process and thread.
 fn tempfile_in(dir: &Path) -> io::Result<(PathBuf, fs::File)> {
     let pid = std::process::id();
     for number in 0..1000 {

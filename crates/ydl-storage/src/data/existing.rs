@@ -15,10 +15,10 @@ use ydl_core::{
 };
 use ydl_os::{reason, report::Report};
 
-/// Numbers that are tried.
+/// Maximum number that is tried.
 pub(super) const NUMBERS_MAX: u32 = 10_000;
 
-/// Where outputs go, with every name filled in.
+/// Resolves the destinations of outputs.
 #[derive(Clone, Copy, Debug)]
 pub struct Aim<'a> {
     /// The job's id, once it has one.
@@ -138,7 +138,7 @@ async fn can_be_written(
     Ok(())
 }
 
-/// Whether something can be put there; why not.
+/// Checks that a destination can be written. Returns the reason if not.
 fn is_writable(to: &Path, is_below: bool) -> Result<(), String> {
     let there = to.metadata().ok();
     if let Some(about) = &there {
@@ -175,7 +175,7 @@ fn is_writable(to: &Path, is_below: bool) -> Result<(), String> {
     Ok(())
 }
 
-/// The first of an output's destinations that is there.
+/// Returns the first destination of an output that exists.
 async fn taken(
     spec: &JobSpec,
     output: &Output,
@@ -194,7 +194,7 @@ async fn taken(
             let place = hdfs.url(crate::hdfs::path_of(to.trim_end_matches('/')));
             hdfs.stat(&place, deadline).await?.is_some()
         } else {
-            // On a cluster a path is on the nodes, where nobody looks from here.
+            // On a cluster a path is on the nodes, which the client cannot access.
             aim.home.is_none() && Path::new(&to).symlink_metadata().is_ok()
         };
         if there {
@@ -204,7 +204,7 @@ async fn taken(
     Ok(None)
 }
 
-/// The same place with a number: `out-2`, `out-2/`, `model-2.params`.
+/// Returns the numbered variant of a destination: `out-2`, `out-2/`, `model-2.params`.
 pub fn numbered(to: &str, number: u32) -> String {
     let slash = if to.ends_with('/') { "/" } else { "" };
     let base = to.trim_end_matches('/');

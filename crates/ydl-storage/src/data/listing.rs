@@ -15,7 +15,7 @@ const BYTES_MAX: u64 = 256 << 20;
 pub struct Listing {
     /// In the order of the job file.
     pub inputs: Vec<Listed>,
-    /// What people should know of them, a sentence each.
+    /// Notes for the user, a sentence each.
     #[serde(skip)]
     pub notes: Vec<String>,
 }
@@ -23,9 +23,9 @@ pub struct Listing {
 /// The files of one input.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Listed {
-    /// Which input.
+    /// Name of the input.
     pub name: String,
-    /// Whether its source is a file itself, which then takes the input's name.
+    /// True if the source is a single file, which then takes the input's name.
     pub single: bool,
     /// Its files, by name.
     pub files: Vec<ListedFile>,
@@ -36,11 +36,11 @@ pub struct Listed {
 pub struct ListedFile {
     /// Its name below the input's directory; empty where there is none.
     pub name: String,
-    /// Where it is: a path on this machine, or `hdfs://…`.
+    /// Location: a path on this machine, or `hdfs://…`.
     pub url: String,
-    /// How long it is.
+    /// Length in bytes.
     pub bytes: u64,
-    /// When it was last changed, in ms since 1970.
+    /// Modification time in ms since 1970.
     pub modified_ms: u64,
 }
 
@@ -60,7 +60,7 @@ impl Listing {
         self.inputs.iter().find(|listed| listed.name == name)
     }
 
-    /// What a task gets: each of its role's inputs with the task's files. The same for every attempt of the task.
+    /// Returns the inputs of a task, each with the task's files. The result is the same for every attempt.
     pub fn of_task<'a>(
         &'a self,
         spec: &'a JobSpec,

@@ -1,4 +1,4 @@
-//! What the inputs of a job consist of, and whether that makes sense.
+//! Listing and validation of the inputs of a job.
 
 use super::{
     listing::{Listed, Listing},
@@ -56,7 +56,7 @@ pub async fn look(
     Ok(listing)
 }
 
-/// HDFS is named, and there is no way to it.
+/// Returns the error for an HDFS URL without a Hadoop configuration.
 pub(super) fn no_hdfs(url: &str) -> Report {
     Report::bad_input(format!(
         "`{url}` is in HDFS, and there is no Hadoop configuration that leads there"
@@ -90,7 +90,7 @@ fn nothing(input: &Input) -> Report {
     Report::bad_input(what).hint(hint)
 }
 
-/// Whether every task gets something, and has room for it.
+/// Checks that every task has files and enough disk space.
 fn check(spec: &JobSpec, listing: &Listing) -> Result<(), Report> {
     for role in &spec.roles {
         let mut most = vec![0_u64; role.instances as usize];

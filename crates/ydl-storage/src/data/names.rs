@@ -1,4 +1,5 @@
-//! What tasks that share a destination put there: two of them must not write one name, and nobody knows their files before.
+//! Names that tasks write to a shared destination: two tasks must not write the same name, and their files are not
+//! known before.
 //!
 //! Each writes down its names in the job's own directory before it sends them, and then looks at those of the others: of
 //! two with one name at least the later one sees the other, and lets it be.
@@ -13,13 +14,13 @@ use tokio::time::Instant;
 
 /// Lists of others that are read: those of more tasks than share a destination. Beyond it is looked at as far as that.
 const LISTS_MAX: usize = 4096;
-/// Names that are written down by one task.
+/// Maximum number of names that one task announces.
 const NAMES_MAX: usize = 100_000;
 
 /// What one task sends to a destination: names below it, each with what tells its content from another's, if that is known.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Names {
-    /// Whose it is, for people.
+    /// Task that announced them, for messages.
     pub who: String,
     /// By name.
     pub files: BTreeMap<String, Option<String>>,

@@ -1,11 +1,11 @@
 //! Names with `*`, which stands for any letters, and `?`, which stands for one.
 
-/// Whether a text is a pattern rather than a name.
+/// Returns true if a text is a pattern rather than a name.
 pub fn is_pattern(text: &str) -> bool {
     text.contains(['*', '?'])
 }
 
-/// Whether the name of a file fits; a leading dot must be named.
+/// Matches a file name; a leading dot must be matched explicitly.
 pub fn fits(pattern: &[u8], name: &[u8]) -> bool {
     if name.starts_with(b".") && !pattern.starts_with(b".") {
         return false;
@@ -13,7 +13,7 @@ pub fn fits(pattern: &[u8], name: &[u8]) -> bool {
     fits_anything(pattern, name)
 }
 
-/// Whether any text fits: here `*` stands for slashes and dots, too.
+/// Matches any text: `*` also matches slashes and dots.
 pub fn fits_anything(pattern: &[u8], name: &[u8]) -> bool {
     // The last `*` seen, and where its part of the name ends: only that one ever needs another try.
     let mut star: Option<(usize, usize)> = None;
@@ -38,7 +38,7 @@ pub fn fits_anything(pattern: &[u8], name: &[u8]) -> bool {
     pattern[p..].iter().all(|byte| *byte == b'*')
 }
 
-/// Whether this is the name that an output's file has while it is written, here or in HDFS.
+/// Returns true for the temporary name of an output file, local or in HDFS.
 pub fn is_aside(name: &str) -> bool {
     let of_process = || {
         let (_, whose) = name.rsplit_once(".ydl-")?;

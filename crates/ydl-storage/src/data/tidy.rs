@@ -1,4 +1,4 @@
-//! What a job that did not succeed has left half-sent beside its outputs: its agents may have been killed while they sent.
+//! Removal of partial uploads of a failed job: its agents may have been killed during an upload.
 
 use super::{abandoned::sweep, existing::Aim, pattern::is_aside};
 use crate::hdfs::{Hdfs, Ways, path_of};
@@ -10,10 +10,10 @@ use std::{
 use tokio::time::Instant;
 use ydl_core::JobSpec;
 
-/// Directories that are looked at, in all.
+/// Maximum number of directories searched.
 const DIRS_MAX: usize = 1000;
 
-/// Removes it, when nobody sends any more. What cannot be removed is in nobody's way.
+/// Removes partial uploads once all uploads have ended. Failures are ignored: a leftover does no harm.
 pub async fn tidy(
     spec: &JobSpec,
     id: &str,
@@ -50,7 +50,7 @@ pub async fn tidy(
     }
 }
 
-/// In a directory and in the next one with all that is below it; how many more may be looked at.
+/// Cleans a directory, and another one recursively. Returns the number of directories that may still be searched.
 fn here(id: &str, [beside, below]: [PathBuf; 2], mut left: usize) -> usize {
     let mut dirs = vec![(beside, false), (below, true)];
     while let Some((dir, deep)) = dirs.pop() {

@@ -1,4 +1,4 @@
-//! Why data is not where it should be.
+//! Errors of data transfers.
 
 use crate::hdfs::{HdfsError, Kind};
 use std::{io, path::Path};
@@ -7,43 +7,43 @@ use ydl_os::{
     report::{Exit, Report},
 };
 
-/// Why files did not come.
+/// Failed data transfer.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Trouble {
     /// One sentence.
     pub what: String,
-    /// Whether it is this machine that fails, so that another may do.
+    /// True if this machine is the cause, so that another one may succeed.
     pub of_node: bool,
-    /// What a person can do about it.
+    /// Suggestion for the user.
     pub hint: Option<String>,
     pub(super) may_pass: bool,
-    /// Whether it is because somebody has changed what is to come, so that it is to be listed anew.
+    /// True if the source was changed, so that it must be listed again.
     pub(super) changed: bool,
     denied: bool,
 }
 
 impl Trouble {
-    /// Whether the same may succeed a little later.
+    /// Returns true if a retry may succeed.
     pub fn may_pass(&self) -> bool {
         self.may_pass
     }
 
-    /// Whether it may be had when it is listed anew: somebody has changed it.
+    /// Returns true if the source was changed and must be listed again.
     pub fn has_changed(&self) -> bool {
         self.changed
     }
 
-    /// Whether this user may not, as he is told by HDFS.
+    /// Returns true if HDFS denied permission.
     pub fn is_denied(&self) -> bool {
         self.denied
     }
 
-    /// With what a person can do about it.
+    /// Adds a hint for the user.
     pub fn hint(self, hint: impl Into<String>) -> Trouble {
         Trouble { hint: Some(hint.into()), ..self }
     }
 
-    /// What, and what to do about it, in one sentence.
+    /// Returns the error and its hint in one sentence.
     pub fn sentence(&self) -> String {
         match &self.hint {
             Some(hint) => format!("{} ({hint})", self.what),
@@ -51,7 +51,7 @@ impl Trouble {
         }
     }
 
-    /// It will not go away by itself.
+    /// Creates a permanent error.
     pub fn lasting(what: impl Into<String>) -> Trouble {
         Trouble {
             what: what.into(),
@@ -63,17 +63,17 @@ impl Trouble {
         }
     }
 
-    /// Somebody has changed what is to come.
+    /// Creates an error for a source that was changed.
     pub(super) fn changed(what: impl Into<String>) -> Trouble {
         Trouble { changed: true, ..Trouble::lasting(what) }
     }
 
-    /// This machine fails; another may do.
+    /// Creates an error of this machine; another machine may succeed.
     pub fn of_node(what: impl Into<String>) -> Trouble {
         Trouble { of_node: true, ..Trouble::lasting(what) }
     }
 
-    /// Something on this disk.
+    /// Creates an error for a write to the local disk.
     pub fn here(path: &Path, error: &io::Error) -> Trouble {
         Trouble {
             of_node: true,

@@ -1,4 +1,4 @@
-//! What one source is: a file, what a directory holds, or what fits a pattern.
+//! Files of one source: a file, a directory, or the matches of a pattern.
 
 use super::{
     listing::ListedFile,
@@ -13,28 +13,28 @@ use std::{
 use tokio::time::Instant;
 use ydl_os::{reason, report::Report};
 
-/// Files and directories of one input; who has more packs them first.
+/// Maximum number of files and directories of one input.
 const FILES_MAX: usize = 100_000;
 /// Deeper than any sensible directory.
 const DEPTH_MAX: usize = 64;
 
-/// What a link is told to be that leads to itself.
+/// Error of a link that leads to itself.
 const LOOP: i32 = rustix::io::Errno::LOOP.raw_os_error();
 
-/// What a source is.
+/// Files of a source.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Walked {
-    /// Whether it is a file itself.
+    /// True if the source is a single file.
     pub single: bool,
     /// Its files, sorted by name.
     pub files: Vec<ListedFile>,
-    /// Whether there is anything of that name, or where a pattern is looked for.
+    /// True if the source exists, or the directory that a pattern searches.
     pub there: bool,
-    /// What people should know of it, a sentence each.
+    /// Notes for the user, a sentence each.
     pub notes: Vec<String>,
 }
 
-/// Something found on the way.
+/// File or directory found during the walk.
 struct Found {
     /// Below the source's directory.
     name: String,
@@ -71,7 +71,7 @@ async fn walk_within(
     let mut root = format!("/{}", parts[..fixed].join("/"));
     let mut links = Links::default();
     if let Ground::Here = ground {
-        // Nobody wants to read `..` in the name of a file.
+        // Resolve `..` so that file names do not contain it.
         if let (true, Ok(real)) = (root.contains("/.."), fs::canonicalize(&root)) {
             root = real.to_string_lossy().into_owned();
         }
@@ -126,7 +126,7 @@ async fn walk_within(
     Ok(Walked { single: false, files, there: true, notes: links.notes(source) })
 }
 
-/// What links of this machine have led to.
+/// Symbolic links found during the walk.
 #[derive(Default)]
 struct Links {
     /// The source's directory, without links.
@@ -143,7 +143,7 @@ impl Links {
             return Ok(());
         }
         let Ok(real) = path.canonicalize() else {
-            // One that leads to itself does so, too, as far as anybody can see.
+            // A link that leads to itself counts as dangling, too.
             self.dangling.push(path.to_owned());
             return Ok(());
         };
@@ -178,7 +178,7 @@ impl Links {
     }
 }
 
-/// How many others there are.
+/// Formats the number of further items.
 fn more(all: usize) -> String {
     match all {
         0 | 1 => String::new(),
@@ -261,7 +261,7 @@ fn list(dir: &Found, links: &mut Links) -> Result<Vec<Found>, Report> {
         links.look(&path)?;
         match look_at(&path) {
             Ok(one) => found.push(Found { name, ..one }),
-            // A link that leads nowhere is nobody's data, and so are sockets and pipes.
+            // Dangling links, sockets and pipes are not data.
             Err(error) if error.kind() == io::ErrorKind::NotFound => {}
             Err(error) if error.raw_os_error() == Some(LOOP) => {}
             Err(error) => return Err(unread(&path, &error)),

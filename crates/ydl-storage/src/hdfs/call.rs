@@ -11,7 +11,7 @@ use tokio::{
     time::{Instant, timeout_at},
 };
 
-/// A task that ends when nobody waits for it any more.
+/// Task that is aborted on drop.
 struct Held<T>(JoinHandle<T>);
 
 impl<T> Drop for Held<T> {

@@ -17,7 +17,7 @@ use yarn_native::{
     security::{AuthMethod, Identity, TicketSource},
 };
 
-/// Where YARN leaves a container's tokens. The library below reads it by itself, at each connection.
+/// Variable with the path of a container's tokens. hdfs-native reads it at each connection.
 const TOKEN_FILE: &str = "HADOOP_TOKEN_FILE_LOCATION";
 /// Addresses of a NameNode that are compared with a token's.
 const ADDRESSES_MAX: usize = 16;
@@ -29,7 +29,7 @@ pub struct Hdfs {
     about: Arc<Facts>,
 }
 
-/// What is known of a file system without asking it.
+/// Properties of a file system known without a call.
 struct Facts {
     /// As `hdfs://namenode:8020`: how URLs of it begin.
     root: String,
@@ -38,7 +38,7 @@ struct Facts {
     servers: String,
     origin: String,
     home_prefix: String,
-    /// Whose files they are, where no ticket is needed to know.
+    /// User, if known without a ticket.
     user: Option<String>,
     config: Config,
     identity: Identity,
@@ -127,7 +127,7 @@ impl Hdfs {
         Ok(Hdfs { client, about: Arc::new(about) })
     }
 
-    /// How URLs of this file system begin, as `hdfs://namenode:8020`.
+    /// Returns the URL of the root, such as `hdfs://namenode:8020`.
     pub fn root(&self) -> &str {
         &self.about.root
     }
@@ -161,7 +161,7 @@ impl Hdfs {
             return self.about.config.user().map_err(unclear);
         };
         let owner = owner(&token);
-        // Nobody uses it; left alone it would end by itself, only later.
+        // The token is unused. If the call fails, it expires by itself.
         let _ = namenodes.cancel_token(&token, deadline).await;
         owner.ok_or_else(|| about.failed(Kind::Other, "the token it gave does not say"))
     }

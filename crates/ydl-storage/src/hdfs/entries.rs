@@ -14,7 +14,7 @@ use tokio::time::{Instant, sleep_until};
 
 /// Entries of one listing; beyond it the directory is none of ours.
 const ENTRIES_MAX: usize = 200_000;
-/// How long to wait between two looks at a file whose last writer is being shut out.
+/// Poll interval while the lease of a file is recovered.
 const RECOVER_PAUSE: Duration = Duration::from_millis(250);
 
 /// A file or directory.
@@ -22,15 +22,15 @@ const RECOVER_PAUSE: Duration = Duration::from_millis(250);
 pub struct Entry {
     /// Its URL.
     pub url: String,
-    /// Whether it is a directory.
+    /// True for a directory.
     pub directory: bool,
-    /// How long it is. Of a file that is being written: up to where it was synced.
+    /// Length in bytes. For a file being written: up to the last sync.
     pub bytes: u64,
-    /// When it was last changed, in ms since 1970.
+    /// Modification time in ms since 1970.
     pub modified_ms: u64,
-    /// Whose it is.
+    /// Owner.
     pub owner: String,
-    /// And whose group's.
+    /// Group.
     pub group: String,
     /// The bits of its permission, as `0o700`.
     pub permission: u32,
@@ -43,19 +43,19 @@ impl Entry {
     }
 }
 
-/// Somebody who may read beside the owner.
+/// Reader besides the owner.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Grant {
-    /// Everybody.
+    /// All users.
     Everybody,
     /// A user.
     User(String),
-    /// Everybody in a group.
+    /// Members of a group.
     Group(String),
 }
 
 impl Grant {
-    /// YARN's way of naming people: `user1,user2 group1,group2`, or `*`.
+    /// Parses a YARN ACL: `user1,user2 group1,group2`, or `*`.
     pub fn parse(list: &str) -> Vec<Grant> {
         if list.trim() == "*" {
             return vec![Grant::Everybody];
@@ -92,7 +92,7 @@ impl Hdfs {
         }
     }
 
-    /// What is at that place, if anything.
+    /// Returns the file or directory at a path, if any.
     pub async fn stat(&self, place: &str, deadline: Instant) -> Result<Option<Entry>, HdfsError> {
         let (client, path) = (self.client.clone(), self.path(place)?);
         let call = async move { client.get_file_info(&path).await };
@@ -103,7 +103,7 @@ impl Hdfs {
         }
     }
 
-    /// What lies in a directory; nothing if there is no such directory.
+    /// Lists a directory; empty if it does not exist.
     pub async fn list(&self, place: &str, deadline: Instant) -> Result<Vec<Entry>, HdfsError> {
         let (client, path) = (self.client.clone(), self.path(place)?);
         let call = async move {
@@ -193,7 +193,7 @@ impl Hdfs {
         self.allow(dir, whom, &both, FsAction::ReadExecute, deadline).await
     }
 
-    /// Lets these others read a file and nobody else, whatever its directory says.
+    /// Grants read access to a file to exactly these readers, regardless of the ACL of its directory.
     pub async fn allow_reading_file(
         &self,
         file: &str,
@@ -225,7 +225,7 @@ impl Hdfs {
         self.call(about, deadline, call).await
     }
 
-    /// Lets others through a directory, if they know where they are going.
+    /// Grants permission to traverse a directory without listing it.
     pub async fn allow_passing(
         &self,
         dir: &str,

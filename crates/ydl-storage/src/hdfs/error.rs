@@ -1,27 +1,27 @@
-//! What a caller can do about a failure.
+//! Errors of HDFS calls.
 
 use std::fmt;
 use ydl_os::report::{Exit, Report};
 
-/// Something that could not be done in HDFS.
+/// Failed HDFS operation.
 #[derive(Clone, Debug)]
 pub struct HdfsError {
-    /// What a caller can do about it.
+    /// Kind of the failure.
     pub kind: Kind,
     /// One sentence: what failed, on what, why.
     pub what: String,
-    /// What a person can do about it.
+    /// Suggestion for the user.
     pub hint: Option<String>,
 }
 
-/// Failures, by what can be done about them.
+/// Kinds of failures, by the reaction they need.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
     /// There is no such file or directory.
     NotFound,
     /// There is one already.
     Exists,
-    /// This user may not.
+    /// Permission denied.
     Denied,
     /// The NameNode takes no changes now.
     SafeMode,
@@ -29,15 +29,15 @@ pub enum Kind {
     Quota,
     /// No DataNode has room, or none takes writes.
     NoSpace,
-    /// There is no proof of who calls: no token, no ticket, or one that has ended.
+    /// Authentication failed: no token or ticket, or an expired one.
     NoProof,
-    /// Somebody else has taken the file over; what was not synced is lost, and nothing more can be written.
+    /// Another writer holds the lease. Unsynced data is lost, and writes fail.
     LeaseLost,
     /// The servers are behind with what was written already; a little later they take more.
     Behind,
-    /// Nobody answered, or not in time. Trying again later may help.
+    /// No response in time. A retry may succeed.
     Unreachable,
-    /// What the user or the configuration says makes no sense.
+    /// Invalid input or configuration.
     BadInput,
     /// Anything else.
     Other,
@@ -53,7 +53,7 @@ impl HdfsError {
         self
     }
 
-    /// Whether the same call may succeed a little later without anybody doing anything to the job.
+    /// Returns true if a retry may succeed without a change to the job.
     pub fn may_pass(&self) -> bool {
         matches!(self.kind, Kind::Unreachable | Kind::SafeMode | Kind::NoSpace | Kind::Behind)
     }

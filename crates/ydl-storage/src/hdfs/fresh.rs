@@ -1,4 +1,4 @@
-//! Tokens of file systems: whose they are, and which ones a job's agents should have now.
+//! Tokens of file systems: their owners, and the current ones of a job's agents.
 
 use std::{fmt, time::Duration};
 use yarn_native::{
@@ -27,7 +27,7 @@ impl fmt::Debug for Fresh {
     }
 }
 
-/// Whose a token is.
+/// Returns the owner of a token.
 pub fn owner(token: &Token) -> Option<String> {
     match TokenIdentifier::decode(token).ok()? {
         TokenIdentifier::Delegation { owner, .. } => Some(short(&owner)),

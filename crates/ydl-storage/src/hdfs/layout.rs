@@ -1,11 +1,11 @@
-//! Which file lies where. All names are URLs.
+//! Layout of the staging directory. All names are URLs.
 //!
 //! ```text
 //! <home>/.ydl/                  0700, or what `staging:` names
 //!   content/<sha256>.<ending>   files that jobs share, by what is in them
 //!   content/.aside-…            such files while they are written
-//!   probe-…                     there while somebody tries whether it can be written
-//!   cleaning                    there while somebody cleans
+//!   probe-…                     there during a write test
+//!   cleaning                    lock of a cleanup
 //!   cleaned                     when that was last done
 //!   jobs/<application>/         0700
 //!     uses/<hash>-<hash>…       which shared files it uses
@@ -18,24 +18,24 @@
 use super::{error::HdfsError, whole::random};
 use ydl_core::TaskId;
 
-/// The permission of directories below a job's own. Nobody else gets there unless the job's owner let them in, which may
-/// be everybody: the job's own directory is the door.
+/// The permission of directories below a job's own. Only users admitted by the job's owner can reach them, which may
+/// be all users: access is controlled by the job's own directory.
 pub const DIRECTORY: u32 = 0o755;
 /// The permission of files that those who may look at a job may read.
 pub const FILE: u32 = 0o644;
 /// The permission of what is the owner's alone.
 pub const PRIVATE: u32 = 0o600;
 
-/// How the names of files begin that are being written.
+/// Prefix of temporary files.
 pub(super) const ASIDE: &str = ".aside-";
 
-/// Where a user's jobs are kept.
+/// Staging directory of a user.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Layout {
     root: String,
 }
 
-/// Where one job is kept.
+/// Staging directory of a job.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct JobPlace {
     dir: String,
@@ -48,7 +48,7 @@ impl Layout {
         Layout { root: root.trim_end_matches('/').to_owned() }
     }
 
-    /// Where it is if nobody says otherwise, in a user's home directory.
+    /// Returns the default location in a user's home directory.
     pub fn in_home(home: &str) -> Layout {
         Layout::at(format!("{}/.ydl", home.trim_end_matches('/')))
     }
@@ -58,7 +58,7 @@ impl Layout {
         &self.root
     }
 
-    /// What jobs share.
+    /// Returns the directory of shared files.
     pub fn contents(&self) -> String {
         format!("{}/content", self.root)
     }
@@ -73,17 +73,17 @@ impl Layout {
         Ok(format!("{}/content/{ASIDE}{id}-{}", self.root, random()?))
     }
 
-    /// Where the lock of a cleaner that died is put aside, by when it was made.
+    /// Returns the path to which a stale cleanup lock is moved, by its creation time.
     pub fn stale(&self, made_ms: u64) -> String {
         format!("{}/content/{ASIDE}cleaning-{made_ms}", self.root)
     }
 
-    /// Whether a file among those that jobs share is only half there, by its name.
+    /// Returns true for the name of a partial shared file.
     pub fn is_aside(&self, name: &str) -> bool {
         name.starts_with(ASIDE)
     }
 
-    /// Whether it is that job which has left it half there.
+    /// Returns true if that job wrote the partial file.
     pub fn is_aside_of(&self, name: &str, id: &str) -> bool {
         let rest = name.strip_prefix(ASIDE).and_then(|it| it.strip_prefix(id));
         rest.is_some_and(|rest| rest.starts_with('-'))
@@ -94,12 +94,12 @@ impl Layout {
         Ok(format!("{}/probe-{}", self.root, random()?))
     }
 
-    /// There while somebody cleans.
+    /// Lock file of a cleanup.
     pub fn cleaning(&self) -> String {
         format!("{}/cleaning", self.root)
     }
 
-    /// Written when somebody has cleaned.
+    /// Time of the last cleanup.
     pub fn cleaned(&self) -> String {
         format!("{}/cleaned", self.root)
     }
@@ -131,12 +131,12 @@ impl JobPlace {
         format!("{}/{name}", self.dir)
     }
 
-    /// What was submitted.
+    /// Returns the path of the submission.
     pub fn submitted(&self) -> String {
         self.file("job.json")
     }
 
-    /// Where it is said which shared files it uses.
+    /// Returns the directory that records the shared files in use.
     pub fn uses(&self) -> String {
         self.file("uses")
     }
@@ -171,12 +171,12 @@ impl JobPlace {
         self.file("claims")
     }
 
-    /// What its programs have saved to go on from.
+    /// Returns the checkpoint directory.
     pub fn checkpoint(&self) -> String {
         self.file("checkpoint")
     }
 
-    /// Where its master is.
+    /// Returns the path of the master's address.
     pub fn master(&self) -> String {
         self.file("master.json")
     }
@@ -189,7 +189,7 @@ impl JobPlace {
         }
     }
 
-    /// The facts.
+    /// Returns the path of the job's history.
     pub fn events(&self) -> String {
         self.file("history.jsonl")
     }

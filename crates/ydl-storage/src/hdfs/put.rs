@@ -23,7 +23,7 @@ const PIECES_AHEAD: usize = 4;
 /// One piece takes no longer than this, or the connection is as good as dead.
 const PIECE_MAX: Duration = Duration::from_secs(120);
 
-/// What was sent.
+/// Totals of an upload.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Sent {
     /// Files written.
@@ -52,7 +52,7 @@ impl Hdfs {
         };
         let result = sent.await;
         if result.is_err() {
-            // The first failure is the one to tell; whoever cleans finds what is left.
+            // Report the first failure; the cleanup removes what is left.
             let _ = self.delete(&aside, Instant::now() + TIDY_MAX).await;
         }
         result
@@ -72,7 +72,7 @@ impl Hdfs {
     }
 
     /// Sends everything that `produce` writes to a file of that very name, which must not exist. An error leaves a part
-    /// of it behind. `produce` runs where blocking disturbs nobody.
+    /// of it behind. `produce` runs on a blocking thread.
     pub async fn send<T: Send + 'static>(
         &self,
         produce: impl FnOnce(&mut Pieces) -> io::Result<T> + Send + 'static,
@@ -108,7 +108,7 @@ impl Hdfs {
     }
 }
 
-/// Where bytes to be sent are written: they go on in large pieces, and wait when the network is slower than the disk.
+/// Buffer of an upload: sends bytes in large chunks and blocks while the network is slower than the disk.
 #[derive(Debug)]
 pub struct Pieces {
     out: mpsc::Sender<Bytes>,

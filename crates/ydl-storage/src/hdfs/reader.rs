@@ -31,7 +31,7 @@ impl fmt::Debug for Reader {
 }
 
 impl Reader {
-    /// How much can be read. Of a file that is still being written these are its full blocks alone.
+    /// Returns the readable length. For a file being written these are its full blocks.
     pub fn length(&self) -> u64 {
         self.file.file_length() as u64
     }

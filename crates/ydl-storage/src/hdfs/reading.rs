@@ -1,4 +1,4 @@
-//! How NameNodes are understood: from an exception's class and words to something to act on.
+//! Translation of NameNode exceptions into errors.
 
 use super::{
     connect::given,
@@ -10,10 +10,10 @@ use std::time::{SystemTime, UNIX_EPOCH};
 use yarn_native::credentials::{Credentials, TokenIdentifier};
 use ydl_os::reason;
 
-/// What is kept of a server's message: its first line says what, the rest is a stack trace.
+/// Maximum length of a server's message. Its first line states the error, the rest is a stack trace.
 const WORDS_MAX: usize = 400;
 
-/// What was tried and where, for sentences.
+/// Operation and path, for messages.
 #[derive(Clone, Debug)]
 pub(super) struct About {
     /// As in "write".
@@ -22,7 +22,7 @@ pub(super) struct About {
     pub place: String,
     /// The NameNodes that answer for it.
     pub servers: String,
-    /// Where their address was read.
+    /// Source of their address.
     pub origin: String,
 }
 
@@ -33,13 +33,13 @@ impl About {
         HdfsError::new(kind, format!("cannot {} `{}`: {why}", self.verb, self.place))
     }
 
-    /// Nobody answered until the deadline.
+    /// Creates the error for a missed deadline.
     pub fn silent(&self) -> HdfsError {
         let why = format!("no answer in time from the NameNode at {}", self.servers);
         self.unreached(why)
     }
 
-    /// Somebody could not be reached, for that reason.
+    /// Creates the error for an unreachable server.
     pub fn unreached(&self, why: impl AsRef<str>) -> HdfsError {
         self.failed(Kind::Unreachable, why).hint(self.reach())
     }
@@ -51,7 +51,7 @@ impl About {
         )
     }
 
-    /// What the library below reported.
+    /// Translates an error of hdfs-native.
     pub fn understood(&self, error: Native) -> HdfsError {
         match error {
             Native::FileNotFound(_) | Native::BlocksNotFound(_) => {
@@ -83,7 +83,7 @@ impl About {
     }
 
     fn exists(&self, words: &str) -> HdfsError {
-        // The library reads two exceptions as one: somebody else writing the file is the other.
+        // hdfs-native maps two exceptions to one: the other one is a concurrent writer.
         match words.contains("being created") || words.contains("ecovery") {
             true => self.failed(Kind::Exists, "somebody else is writing it"),
             false => self.failed(Kind::Exists, "it exists already"),
@@ -162,7 +162,7 @@ impl About {
     }
 }
 
-/// Whether one of the tokens that this process was given can be used no more.
+/// Returns true if a token of this process has expired.
 fn has_ended() -> bool {
     given().is_some_and(|tokens| ends_before(&tokens, SystemTime::now() + UNUSED))
 }

@@ -16,7 +16,7 @@ const SECRET: [&str; 10] = [
     "oauth",
     "azure.sas",
 ];
-/// A value longer than this is nobody's setting of a client.
+/// Maximum length of a value; longer ones are no client settings.
 const VALUE_BYTES_MAX: usize = 64 << 10;
 
 /// The whole configuration, variables replaced, without what looks secret.
@@ -27,7 +27,7 @@ pub fn pairs(config: &Config) -> BTreeMap<String, String> {
         if SECRET.iter().any(|word| low.contains(word)) {
             continue;
         }
-        // A value that cannot be resolved is nobody's, as long as nobody asks for it.
+        // Skip values that cannot be resolved.
         if let Ok(Some(value)) = config.value(key)
             && value.text.len() <= VALUE_BYTES_MAX
         {

@@ -1,4 +1,4 @@
-//! Which file systems a job touches.
+//! File systems that a job uses.
 
 use std::collections::BTreeSet;
 use ydl_core::{JobSpec, spec::Environment};

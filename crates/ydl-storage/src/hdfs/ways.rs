@@ -1,4 +1,4 @@
-//! The file systems that somebody reads or writes, connected to when they are needed.
+//! Lazily connected file systems.
 
 use super::{
     connect::Hdfs,
@@ -8,10 +8,10 @@ use std::collections::BTreeMap;
 use tokio::{sync::Mutex, time::Instant};
 use yarn_native::{config::Config, security::Identity};
 
-/// More file systems than any sensible job touches.
+/// Maximum number of cached file systems.
 const WAYS_MAX: usize = 16;
 
-/// Ways to file systems. They belong to the runtime that first used them.
+/// Lazily connected file systems. They belong to the runtime that first used them.
 #[derive(Debug)]
 pub struct Ways {
     config: Config,
@@ -20,19 +20,19 @@ pub struct Ways {
 }
 
 impl Ways {
-    /// As that configuration names them, for that user.
+    /// Creates the cache for a configuration and a user.
     pub fn new(config: Config, identity: Identity) -> Ways {
         Ways { config, identity, known: Mutex::default() }
     }
 
-    /// The same, for whom the configuration itself names.
+    /// Creates the cache for the user that the configuration names.
     pub fn of(config: Config) -> Result<Ways, HdfsError> {
         let identity = Identity::from_config(&config)
             .map_err(|error| HdfsError::new(Kind::BadInput, error.to_string()))?;
         Ok(Ways::new(config, identity))
     }
 
-    /// The file system that a URL is in.
+    /// Returns the file system of a URL.
     pub async fn to(&self, url: &str, deadline: Instant) -> Result<Hdfs, HdfsError> {
         let Some((scheme, rest)) = url.split_once("://") else {
             let what = format!("`{url}` is not the URL of a file");

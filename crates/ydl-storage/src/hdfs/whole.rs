@@ -10,7 +10,7 @@ use ring::rand::{SecureRandom, SystemRandom};
 use std::time::Duration;
 use tokio::time::Instant;
 
-/// What removing a part of a file may take, also where the time for the file is over.
+/// Timeout for removing a partial file, even after the deadline of the file.
 pub(super) const TIDY_MAX: Duration = Duration::from_secs(2);
 
 impl Hdfs {
@@ -108,13 +108,13 @@ impl Hdfs {
     }
 }
 
-/// A name beside a file that nobody else uses.
+/// Returns a unique temporary name in the directory of a file.
 pub(super) fn beside(place: &str) -> Result<String, HdfsError> {
     let (dir, name) = place.rsplit_once('/').unwrap_or(("", place));
     Ok(format!("{dir}/{ASIDE}{name}-{}", random()?))
 }
 
-/// Sixteen letters that nobody guesses.
+/// Returns sixteen random hexadecimal digits.
 pub(super) fn random() -> Result<String, HdfsError> {
     let mut bytes = [0; 8];
     SystemRandom::new()

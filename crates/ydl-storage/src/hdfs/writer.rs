@@ -10,7 +10,7 @@ use hdfs_native::{WriteOptions, file::FileWriter};
 use std::{fmt, future::Future};
 use tokio::time::Instant;
 
-/// How often one write goes on after the servers were behind.
+/// Maximum number of resumes per write.
 const RESUMES_MAX: usize = 16;
 
 /// A file that grows. Until it is closed, readers see its full blocks alone, whatever was synced; [`Hdfs::recover`] closes
@@ -19,11 +19,11 @@ pub struct Writer {
     hdfs: Hdfs,
     place: String,
     file: Option<FileWriter>,
-    /// How long the file is, as far as the DataNodes have taken it.
+    /// Length acknowledged by the DataNodes.
     length: u64,
     written: u64,
     resumed: bool,
-    /// Whether the NameNode was told a length before the end.
+    /// True if the file was synced, so that the NameNode knows a length.
     synced: bool,
 }
 
@@ -151,12 +151,12 @@ impl Writer {
         .await
     }
 
-    /// How much was written by this writer.
+    /// Returns the number of bytes written by this writer.
     pub fn written(&self) -> u64 {
         self.written
     }
 
-    /// Whether the file was given up and taken again since this was last asked. In between somebody else may have taken
+    /// Returns true if the file was closed and reopened since the last call. In between another process may have taken
     /// it over, and read it as if it were whole.
     pub fn was_resumed(&mut self) -> bool {
         std::mem::take(&mut self.resumed)
@@ -190,8 +190,8 @@ impl Writer {
         Ok(())
     }
 
-    /// Whether a file that can no longer be written is still this process's to write. DataNodes do not say why they let a
-    /// writer go, but the NameNode refuses to create a file anew in different words to whoever is writing it.
+    /// Returns true if this process still holds the lease of a file that failed. DataNodes do not say why they let a
+    /// writer go, but the NameNode refuses to create a file anew in different words to the current writer.
     async fn is_ours(&self, deadline: Instant) -> bool {
         let Ok(path) = self.hdfs.path(&self.place) else {
             return true;
@@ -212,7 +212,7 @@ impl Writer {
             Ok(Err(hdfs_native::HdfsError::AlreadyExists(words))) => {
                 words.contains("current lease")
             }
-            // Nobody knows; the first failure stands.
+            // Unknown: keep the first failure.
             _ => true,
         }
     }
