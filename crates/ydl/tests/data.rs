@@ -288,7 +288,7 @@ fn a_task_that_starts_again_finds_its_inputs_whatever_it_did_to_them() {
          else \
            while ! test -e ../../../removed; do sleep 0.1; done; test $YDL_ATTEMPT = 2; \
          fi",
-        "gang: true\ninputs: {train: data}\ndeadlines: {grace: 1s}\n\
+        "gang: true\ninputs: {train: data}\ntimeouts: {grace: 1s}\n\
          restart: {limit: 1, scope: job, backoff: {initial: 1ms, max: 1ms}}",
     ));
     assert_eq!(ran.code, 0, "{ran:#?}");

@@ -162,7 +162,7 @@ fn a_killed_program_starts_a_new_round_and_facts_say_why() {
 #[test]
 fn without_restarts_a_killed_program_fails_the_job_at_once_and_by_name() {
     let home = Home::new();
-    let more = "gang: true\ndeadlines: {grace: 1h}";
+    let more = "gang: true\ntimeouts: {grace: 1h}";
     let child = home.start(&script(3, "sleep 1000", more));
     home.wait_for("three programs", |home| (home.find("sleep 1000").len() >= 6).then_some(()));
     let victim = home.find("/bin/sh -c sleep")[0].pid;
@@ -659,7 +659,7 @@ import os, ssl, sys, urllib.request
 context = ssl.create_default_context(cafile=os.environ["YDL_CERTIFICATE_FILE"])
 request = urllib.request.Request(
     os.environ["YDL_MASTER"] + "/v1/sync",
-    data=b'{"reports": [], "seen": 0, "usage": null}',
+    data=b'{"reports": [], "order": 0, "usage": null}',
     headers={"Authorization": "Bearer " + open(sys.argv[1]).read().strip()},
 )
 print(urllib.request.urlopen(request, context=context, timeout=20).read().decode())

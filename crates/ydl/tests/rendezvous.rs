@@ -18,7 +18,7 @@ fn job(home: &Home) -> String {
     let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/rendezvous/meet.py");
     let (script, place) = (script.display(), home.path().display());
     format!(
-        "name: meet\nframework: pytorch\nfiles: [{script}]\ndeadlines: {{run: 10m}}\n\
+        "name: meet\nframework: pytorch\nfiles: [{script}]\ntimeouts: {{run: 10m}}\n\
          roles: {{worker: {{instances: {WORLD}, memory: 128 MiB, run: python3 meet.py {place}}}}}\n"
     )
 }

@@ -295,7 +295,7 @@ fn a_checkpoint_outlives_its_node_and_everybody_goes_on_from_it_elsewhere() {
         echo $((7 + YDL_INDEX)) > .new; mv .new steps.$YDL_INDEX; sleep 1000; fi; \
         rm steps.$YDL_INDEX; until [ -e $SHARED/go ]; do sleep 0.1; done";
     let role = "memory: 3 GiB, placement: {max_per_node: 1}, restart: {scope: job, limit: 0}";
-    let more = "gang: true\ndeadlines: {grace: 1s, stop: 4s}";
+    let more = "gang: true\ntimeouts: {grace: 1s, stop: 4s}";
     let job = Job::submit(cluster, 2, script, role, more);
     let started = job.all_started(2);
     let saved = || job.names_in(&job.place.checkpoint());
