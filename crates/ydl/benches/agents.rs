@@ -14,8 +14,9 @@ use std::{
 };
 use tokio::{sync::Barrier, task::JoinSet};
 use ydl::{
-    backend::Backend, backend::Fenced, backend::Launch, master::inbox::inbox,
-    master::journal::Journal, master::past::Past, master::serve, master::shell::Master,
+    backend::Backend, backend::Fenced, backend::Launch, master::event_loop::Master,
+    master::inbox::inbox, master::journal::FileJournal, master::recovered::Recovered,
+    master::serve,
 };
 use ydl_core::{
     Asks, ContainerId, Endpoint, Event, Framework, Grant, JobSpec, JobSpecBuilder, NodeName, Order,
@@ -143,8 +144,8 @@ fn master(agents: u32, dir: PathBuf) {
         let (letters, inbox) = inbox();
         let tls = identity.server().expect("TLS");
         let serving = tokio::spawn(serve(listener, tls, secret, letters, std::future::pending()));
-        let past = Past::none(spec(agents), None);
-        let master = Master::new(past, JobDir::at(dir), Paper::default(), None::<Journal>);
+        let past = Recovered::new_job(spec(agents), None);
+        let master = Master::new(past, JobDir::at(dir), Paper::default(), None::<FileJournal>);
         let outcome = master.run(inbox).await.expect("nobody deposes it");
         serving.abort();
         let peak = status_kib(std::process::id(), "VmHWM:") as f64 / 1024.0;

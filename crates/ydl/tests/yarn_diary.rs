@@ -10,8 +10,9 @@ use tokio::{sync::RwLock, time::timeout};
 use yarn_native::security::Identity;
 use yarn_support::{block_on, config, shared, soon, version};
 use ydl::{
-    master::diary::Diary, master::diary::Record, master::diary::Segments,
-    master::diary::Unreadable, master::diary::take_over, master::kv::Op, master::past::Reading,
+    master::journal::HdfsJournal, master::journal::Journal, master::journal::JournalRecord,
+    master::journal::RecoverError, master::journal::recover, master::kv::Op,
+    master::recovered::Replay,
 };
 use ydl_core::{JobSpec, Time};
 use ydl_jobfile as jobfile;
@@ -35,18 +36,18 @@ impl Scene {
         let hdfs = hdfs.expect("a file system");
         static COUNT: AtomicU32 = AtomicU32::new(0);
         let number = COUNT.fetch_add(1, Ordering::Relaxed);
-        let place = JobPlace::at(hdfs.url(&format!("/diary/{number}")));
+        let place = JobPlace::at(hdfs.url(&format!("/journal/{number}")));
         let made = hdfs.mkdirs(place.dir(), 0o700, soon()).await;
         made.expect("a directory");
         Scene { cluster, hdfs, place }
     }
 
     /// A master takes over; how many entries it has read.
-    async fn master(&self, attempt: u32) -> (Segments, u64) {
-        let mut reading = Reading::new(spec(), None);
-        let diary = take_over(&self.hdfs, &self.place, attempt, &mut reading).await;
-        let diary = diary.unwrap_or_else(|unreadable| panic!("{unreadable}"));
-        (diary, reading.end().entries())
+    async fn master(&self, attempt: u32) -> (HdfsJournal, u64) {
+        let mut reading = Replay::new(spec(), None);
+        let journal = recover(&self.hdfs, &self.place, attempt, &mut reading).await;
+        let journal = journal.unwrap_or_else(|unreadable| panic!("{unreadable}"));
+        (journal, reading.end().entries())
     }
 }
 
@@ -58,8 +59,8 @@ fn spec() -> JobSpec {
     job.expect("a job")
 }
 
-fn entry(n: usize) -> Record {
-    Record::Changed(Op::Put {
+fn entry(n: usize) -> JournalRecord {
+    JournalRecord::Kv(Op::Put {
         key: format!("key {n}"),
         value: Blob::from(vec![7; 100].as_slice()),
         owner: None,
@@ -74,7 +75,7 @@ fn a_master_reads_what_all_before_it_wrote_and_they_write_no_more() {
         let scene = Scene::new().await;
         let (mut first, read) = scene.master(1).await;
         assert_eq!(read, 0);
-        first.note(&Record::Began(Time(1)));
+        first.note(&JournalRecord::Started(Time(1)));
         first.flush().await.expect("it is written");
         for n in 0..5 {
             first.note(&entry(n));
@@ -95,9 +96,9 @@ fn a_master_reads_what_all_before_it_wrote_and_they_write_no_more() {
         let (_, read) = scene.master(3).await;
         assert_eq!(read, 8);
         // And whoever comes too late knows it at once.
-        let mut reading = Reading::new(spec(), None);
-        let late = take_over(&scene.hdfs, &scene.place, 2, &mut reading).await;
-        assert!(matches!(late, Err(Unreadable::Replaced)), "{late:?}");
+        let mut reading = Replay::new(spec(), None);
+        let late = recover(&scene.hdfs, &scene.place, 2, &mut reading).await;
+        assert!(matches!(late, Err(RecoverError::Fenced)), "{late:?}");
     });
 }
 
@@ -109,7 +110,7 @@ fn a_master_that_never_wrote_anything_leaves_the_beginning_to_the_next() {
         let _ = scene.master(1).await;
         let (mut second, read) = scene.master(2).await;
         assert_eq!(read, 0);
-        second.note(&Record::Began(Time(1)));
+        second.note(&JournalRecord::Started(Time(1)));
         second.note(&entry(0));
         second.flush().await.expect("it is written");
         let (_, read) = scene.master(3).await;
@@ -123,7 +124,7 @@ fn a_diary_outlives_its_servers() {
         let _disturbed = PEACE.write().await;
         let scene = Scene::new().await;
         let (mut first, _) = scene.master(1).await;
-        first.note(&Record::Began(Time(1)));
+        first.note(&JournalRecord::Started(Time(1)));
         first.note(&entry(0));
         first.flush().await.expect("it is written");
 

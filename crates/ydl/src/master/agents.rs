@@ -1,6 +1,6 @@
 //! Agents as the master sees them: last contact, last order, and the pending response.
 
-use super::inbox::Answer;
+use super::inbox::MasterResponse;
 use std::collections::BTreeMap;
 use tokio::{sync::oneshot, time::Instant};
 use ydl_core::{ContainerId, Job, Order, TaskId};
@@ -10,11 +10,11 @@ use ydl_proto::{
 };
 
 /// Heartbeats that an agent may miss before it is reported.
-const MISSED: u32 = 3;
+const MISSED_MAX: u32 = 3;
 
 #[derive(Debug)]
 pub(super) struct Agents {
-    agents: BTreeMap<ContainerId, Known>,
+    agents: BTreeMap<ContainerId, AgentState>,
     first: u64,
     /// Number of the current tokens; 0 if the tokens from the launch are current.
     tokens: u64,
@@ -23,23 +23,23 @@ pub(super) struct Agents {
 }
 
 #[derive(Debug)]
-struct Known {
-    heard: Instant,
-    quiet: bool,
+struct AgentState {
+    last_heartbeat: Instant,
+    missed: bool,
     usage: Option<Usage>,
     /// Current order, and its number, which changes with it.
     order: Option<Order>,
     number: u64,
     /// Response to the pending sync request, if there is one.
-    waiting: Option<(Seen, oneshot::Sender<Answer>)>,
+    waiting: Option<(AgentVersions, oneshot::Sender<MasterResponse>)>,
 }
 
 /// Numbers of what an agent has.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(super) struct Seen {
+pub(super) struct AgentVersions {
     pub(super) order: u64,
     pub(super) tokens: u64,
-    pub(super) wished: u64,
+    pub(super) last_request: u64,
 }
 
 impl Agents {
@@ -51,43 +51,43 @@ impl Agents {
         let agents = BTreeMap::new();
         let mut all = Agents { agents, first, tokens: 0, env: BTreeMap::new() };
         for container in left {
-            all.known(container).quiet = true;
+            all.state_mut(container).missed = true;
         }
         all
     }
 
     /// Records a request of an agent. Returns true if heartbeats had been missed.
-    pub(super) fn heard(&mut self, container: &ContainerId, usage: Option<Usage>) -> bool {
-        let known = self.known(container);
-        known.heard = Instant::now();
+    pub(super) fn on_heartbeat(&mut self, container: &ContainerId, usage: Option<Usage>) -> bool {
+        let state = self.state_mut(container);
+        state.last_heartbeat = Instant::now();
         if usage.is_some() {
-            known.usage = usage;
+            state.usage = usage;
         }
-        std::mem::take(&mut known.quiet)
+        std::mem::take(&mut state.missed)
     }
 
     /// Sets the current tokens and notifies waiting agents.
-    pub(super) fn renew(&mut self, tokens: u64, job: &Job) {
+    pub(super) fn set_tokens(&mut self, tokens: u64, job: &Job) {
         self.tokens = tokens;
         let all: Vec<_> = self.agents.keys().cloned().collect();
         for container in all {
-            self.tell(&container, job);
+            self.notify(&container, job);
         }
     }
 
     /// Answers an agent at once if its order or its tokens are outdated, otherwise when they change.
-    pub(super) fn answer(
+    pub(super) fn respond(
         &mut self,
         container: &ContainerId,
-        seen: Seen,
-        answer: oneshot::Sender<Answer>,
+        seen: AgentVersions,
+        respond_to: oneshot::Sender<MasterResponse>,
         job: &Job,
     ) {
         if job.task_in_container(container).is_none() {
             // An unknown container, or one of the past. It is not stored: unknown agents must not fill the
             // memory.
             let order = job.order(container);
-            drop(answer.send(Answer::Order(SyncReply {
+            drop(respond_to.send(MasterResponse::Order(SyncReply {
                 number: u64::MAX,
                 order,
                 tokens: 0,
@@ -95,48 +95,53 @@ impl Agents {
             })));
             return;
         }
-        self.known(container).waiting = Some((seen, answer));
-        self.tell(container, job);
+        self.state_mut(container).waiting = Some((seen, respond_to));
+        self.notify(container, job);
     }
 
     /// Answers a waiting agent if its order or its tokens are outdated.
-    pub(super) fn tell(&mut self, container: &ContainerId, job: &Job) {
-        let Some(known) = self.agents.get_mut(container) else {
+    pub(super) fn notify(&mut self, container: &ContainerId, job: &Job) {
+        let Some(state) = self.agents.get_mut(container) else {
             return;
         };
         let order = job.order(container);
-        if known.order.as_ref() != Some(&order) {
-            known.number += 1;
-            known.order = Some(order);
+        if state.order.as_ref() != Some(&order) {
+            state.number += 1;
+            state.order = Some(order);
         }
         let tokens = self.tokens;
-        let stale = known.waiting.as_ref().is_some_and(|(seen, _)| {
-            seen.order != known.number || (tokens != 0 && seen.tokens != tokens)
+        let stale = state.waiting.as_ref().is_some_and(|(seen, _)| {
+            seen.order != state.number || (tokens != 0 && seen.tokens != tokens)
         });
-        if stale && let (Some((_, answer)), Some(order)) = (known.waiting.take(), &known.order) {
+        if stale && let (Some((_, respond_to)), Some(order)) = (state.waiting.take(), &state.order)
+        {
             let synced = SyncReply {
-                number: known.number,
+                number: state.number,
                 order: order.clone(),
                 tokens,
                 env: self.env.clone(),
             };
             // The agent asks again if this is lost.
-            let _ = answer.send(Answer::Order(synced));
+            let _ = respond_to.send(MasterResponse::Order(synced));
         }
     }
 
     /// Returns true if the agent sends heartbeats.
     pub(super) fn is_live(&self, container: &ContainerId) -> bool {
-        self.agents.get(container).is_some_and(|known| !known.quiet)
+        self.agents.get(container).is_some_and(|state| !state.missed)
     }
 
     /// Sends requests to a waiting agent. Returns false if it does not wait.
-    pub(super) fn wish(&mut self, container: &ContainerId, wishes: Vec<NumberedRequest>) -> bool {
-        let known = self.agents.get_mut(container);
-        let Some((_, answer)) = known.and_then(|known| known.waiting.take()) else {
+    pub(super) fn send_requests(
+        &mut self,
+        container: &ContainerId,
+        requests: Vec<NumberedRequest>,
+    ) -> bool {
+        let state = self.agents.get_mut(container);
+        let Some((_, respond_to)) = state.and_then(|state| state.waiting.take()) else {
             return false;
         };
-        answer.send(Answer::Wishes(wishes)).is_ok()
+        respond_to.send(MasterResponse::Requests(requests)).is_ok()
     }
 
     pub(super) fn forget(&mut self, container: &ContainerId) {
@@ -144,32 +149,32 @@ impl Agents {
     }
 
     /// Returns agents that have just exceeded the allowed missed heartbeats.
-    pub(super) fn quieted(&mut self, job: &Job) -> Vec<ContainerId> {
+    pub(super) fn newly_missed(&mut self, job: &Job) -> Vec<ContainerId> {
         self.agents.retain(|container, _| job.task_in_container(container).is_some());
-        let patience = heartbeat_interval(job.spec().timeouts.heartbeat) * MISSED;
-        let mut quieted = Vec::new();
-        for (container, known) in &mut self.agents {
-            if !known.quiet && known.heard.elapsed() > patience {
-                known.quiet = true;
-                quieted.push(container.clone());
+        let timeout = heartbeat_interval(job.spec().timeouts.heartbeat) * MISSED_MAX;
+        let mut newly_missed = Vec::new();
+        for (container, state) in &mut self.agents {
+            if !state.missed && state.last_heartbeat.elapsed() > timeout {
+                state.missed = true;
+                newly_missed.push(container.clone());
             }
         }
-        quieted
+        newly_missed
     }
 
     /// Returns the last reported resource usage per task.
     pub(super) fn usage(&self, job: &Job) -> BTreeMap<TaskId, Usage> {
-        let each = self.agents.iter().filter_map(|(container, known)| {
-            Some((job.task_in_container(container)?, known.usage.clone()?))
+        let each = self.agents.iter().filter_map(|(container, state)| {
+            Some((job.task_in_container(container)?, state.usage.clone()?))
         });
         each.collect()
     }
 
-    fn known(&mut self, container: &ContainerId) -> &mut Known {
+    fn state_mut(&mut self, container: &ContainerId) -> &mut AgentState {
         let number = self.first;
-        self.agents.entry(container.clone()).or_insert_with(|| Known {
-            heard: Instant::now(),
-            quiet: false,
+        self.agents.entry(container.clone()).or_insert_with(|| AgentState {
+            last_heartbeat: Instant::now(),
+            missed: false,
             usage: None,
             order: None,
             number,

@@ -3,10 +3,10 @@
 mod logs;
 
 use super::{
-    inbox::{Kept, Letter, Question},
+    inbox::{DurableFlag, Envelope, MasterRequest},
     kv::{OnlyIf, Op, Wait},
-    links::Connection,
-    store::Wish,
+    kv_service::KvRequest,
+    links::ConnectionId,
 };
 use hyper::Method;
 use serde::de::DeserializeOwned;
@@ -18,7 +18,7 @@ use tokio::{
 };
 use ydl_core::{ContainerId, RoleName};
 use ydl_net::{
-    request::{Head, Reply, Request},
+    request::{Head, Reply, Request as HttpRequest},
     secret::{Scope, Secret},
     server::{self, Limits},
 };
@@ -29,16 +29,16 @@ use ydl_rendezvous::link::codec::decode_all;
 /// Maximum wait of a request. Clients ask again.
 const WAIT_MAX: Duration = Duration::from_secs(60);
 /// Timeout of requests that do not wait. The master is never busy for so long.
-const ANSWER_MAX: Duration = Duration::from_secs(30);
+const RESPONSE_TIMEOUT: Duration = Duration::from_secs(30);
 /// Default maximum of entries or events in one response.
-const PAGE: usize = 1000;
+const PAGE_MAX: usize = 1000;
 
 /// Serves the API until `stop`.
 pub async fn serve(
     listener: TcpListener,
     tls: Arc<rustls::ServerConfig>,
     secret: Arc<Secret>,
-    letters: mpsc::Sender<Letter>,
+    requests: mpsc::Sender<Envelope>,
     stop: impl Future<Output = ()>,
 ) {
     server::serve(
@@ -47,17 +47,17 @@ pub async fn serve(
         Limits::default(),
         stop,
         move |head| admit(&secret, head),
-        move |scope, request| answer(scope, request, letters.clone()),
+        move |scope, request| respond(scope, request, requests.clone()),
     )
     .await;
 }
 
 /// Authenticates a request by its token.
 pub(super) fn admit(secret: &Secret, head: &Head) -> Result<Scope, Reply> {
-    let known = head.bearer.as_ref().and_then(|token| secret.verify(token.as_str()));
-    let Some(scope) = known else {
-        let hint = "the job's owner finds its token in the job's directory".to_owned();
-        return Err(Reply::error(401, "this token does not open this job", Some(hint)));
+    let scope = head.bearer.as_ref().and_then(|token| secret.verify(token.as_str()));
+    let Some(scope) = scope else {
+        let hint = "the token of the job's owner is in the job's directory".to_owned();
+        return Err(Reply::error(401, "unknown token", Some(hint)));
     };
     let path = head.path();
     let allowed = match scope {
@@ -70,87 +70,98 @@ pub(super) fn admit(secret: &Secret, head: &Head) -> Result<Scope, Reply> {
         }
         Scope::Viewer => &["view", "history", "logs"],
     };
-    let allowed = path.get(1).is_some_and(|door| allowed.contains(door));
+    let allowed = path.get(1).is_some_and(|endpoint| allowed.contains(endpoint));
     if scope == Scope::Viewer && !allowed {
-        let hint = "its owner can name you in `acls.modify`".to_owned();
-        return Err(Reply::error(403, "you may look at this job, and not change it", Some(hint)));
+        let hint = "ask the owner to add you to `acls.modify`".to_owned();
+        return Err(Reply::error(
+            403,
+            "permission denied: viewers cannot change this job",
+            Some(hint),
+        ));
     }
     if path.first() != Some(&"v1") || !allowed {
-        return Err(Reply::error(403, "this token does not open this door", None));
+        return Err(Reply::error(403, "token not authorized for this endpoint", None));
     }
     Ok(scope)
 }
 
 /// Answers one request through the inbox.
-pub(super) async fn answer(scope: Scope, request: Request, inbox: mpsc::Sender<Letter>) -> Reply {
-    let (question, wait) = match read(scope, request) {
+pub(super) async fn respond(
+    scope: Scope,
+    request: HttpRequest,
+    inbox: mpsc::Sender<Envelope>,
+) -> Reply {
+    let (request, wait) = match parse_request(scope, request) {
         Ok(read) => read,
         Err(reply) => return reply,
     };
-    let is_agent = matches!(question, Question::Sync(..));
-    let mut listening = Listening(is_agent.then(|| inbox.clone()));
-    let may_wait = question.may_wait();
-    let says_something = question.says_something();
-    let wait = wait.filter(|_| may_wait).unwrap_or(ANSWER_MAX);
-    let (answer, mut answered) = oneshot::channel();
-    let kept = Kept::default();
-    let letter = Letter { question, answer, kept: kept.clone() };
+    let is_agent = matches!(request, MasterRequest::Sync(..));
+    let mut pending = PendingSync(is_agent.then(|| inbox.clone()));
+    let may_time_out = request.may_time_out();
+    let must_persist = request.must_persist();
+    let wait = wait.filter(|_| may_time_out).unwrap_or(RESPONSE_TIMEOUT);
+    let (respond_to, mut response) = oneshot::channel();
+    let durable = DurableFlag::default();
+    let envelope = Envelope { request, respond_to, durable: durable.clone() };
     // While the master cannot write its journal, it takes no requests and the inbox fills up. Agents must still
     // learn that the master is alive.
     let asked = async {
-        match inbox.send(letter).await {
-            Ok(()) => (&mut answered).await.ok(),
-            Err(_) => Some(over().into()),
+        match inbox.send(envelope).await {
+            Ok(()) => (&mut response).await.ok(),
+            Err(_) => Some(job_over().into()),
         }
     };
     let asked = timeout(wait, asked).await;
     // Close the channel first: the sender then sees that a later response is not delivered, and the last
     // response is not lost.
-    answered.close();
-    let answered = match (asked, answered.try_recv()) {
-        (Err(_), Ok(answer)) => Ok(Some(answer)),
+    response.close();
+    let response = match (asked, response.try_recv()) {
+        (Err(_), Ok(response)) => Ok(Some(response)),
         (asked, _) => asked,
     };
-    listening.0 = None;
-    match answered {
-        Ok(Some(answer)) => answer.into(),
+    pending.0 = None;
+    match response {
+        Ok(Some(response)) => response.into(),
         // An agent that receives "no change" would not repeat its reports.
-        Ok(None) | Err(_) if says_something && !kept.is_set() => {
-            Reply::error(NOT_DURABLE, "the master has not written it down yet", None)
+        Ok(None) | Err(_) if must_persist && !durable.is_set() => {
+            Reply::error(NOT_DURABLE, "the master has not persisted the request yet", None)
         }
         // Nothing has changed, or the master is ending: the client asks again.
-        Ok(None) | Err(_) if may_wait => Reply::empty(),
-        Ok(None) => over(),
-        Err(_) => Reply::error(503, "the master has not answered in time", None),
+        Ok(None) | Err(_) if may_time_out => Reply::empty(),
+        Ok(None) => job_over(),
+        Err(_) => Reply::error(503, "the master did not answer in time", None),
     }
 }
 
 /// Pending request of an agent. When it is dropped unanswered, the agent has disconnected, which hints that its
 /// container exited.
-struct Listening(Option<mpsc::Sender<Letter>>);
+struct PendingSync(Option<mpsc::Sender<Envelope>>);
 
-impl Drop for Listening {
+impl Drop for PendingSync {
     fn drop(&mut self) {
         let Some(inbox) = self.0.take() else {
             return;
         };
-        let letter = Letter {
-            question: Question::Gone,
-            answer: oneshot::channel().0,
-            kept: Kept::default(),
+        let envelope = Envelope {
+            request: MasterRequest::Disconnected,
+            respond_to: oneshot::channel().0,
+            durable: DurableFlag::default(),
         };
         // If the inbox is full, the master is busy and polls in any case.
-        let _ = inbox.try_send(letter);
+        let _ = inbox.try_send(envelope);
     }
 }
 
-fn over() -> Reply {
+fn job_over() -> Reply {
     Reply::error(410, "the job is over", None)
 }
 
 /// Parses a request and its maximum wait.
-fn read(scope: Scope, request: Request) -> Result<(Question, Option<Duration>), Reply> {
-    let Request { head, body } = request;
+fn parse_request(
+    scope: Scope,
+    request: HttpRequest,
+) -> Result<(MasterRequest, Option<Duration>), Reply> {
+    let HttpRequest { head, body } = request;
     let path = head.path();
     let wait = match head.query.get("wait_ms") {
         Some(text) => {
@@ -168,69 +179,73 @@ fn read(scope: Scope, request: Request) -> Result<(Question, Option<Duration>), 
         Scope::Agent(container) | Scope::Program(container) => Some(container.clone()),
         Scope::Client | Scope::Viewer => None,
     };
-    let limit = || number("limit", PAGE as u64).map(|limit| limit as usize);
+    let limit = || number("limit", PAGE_MAX as u64).map(|limit| limit as usize);
     let container = by.as_deref().map(ContainerId::from);
-    let store = |wish| {
+    let kv = |request| {
         let by = container.clone();
-        Question::Store { by, wish }
+        MasterRequest::Kv { by, request }
     };
-    let question = match (&head.method, &path[1..]) {
+    let request = match (&head.method, &path[1..]) {
         (&Method::POST, ["sync"]) => {
             let container = ContainerId::from(by.unwrap_or_default());
-            let beat = Duration::from_millis(HEARTBEAT_MS);
-            let beat = wait.map_or(beat, |wait| wait.min(beat));
-            return Ok((Question::Sync(container, parse(&body)?), Some(beat)));
+            let interval = Duration::from_millis(HEARTBEAT_MS);
+            let interval = wait.map_or(interval, |wait| wait.min(interval));
+            return Ok((MasterRequest::Sync(container, parse(&body)?), Some(interval)));
         }
-        (&Method::GET, ["tokens"]) => Question::Tokens(ContainerId::from(by.unwrap_or_default())),
-        (&Method::GET, ["view"]) => Question::View { seen: number("seen", 0)? },
-        (&Method::GET, ["history"]) => Question::Facts { after: number("after", 0)? },
+        (&Method::GET, ["tokens"]) => {
+            MasterRequest::Tokens(ContainerId::from(by.unwrap_or_default()))
+        }
+        (&Method::GET, ["view"]) => MasterRequest::View { seen: number("seen", 0)? },
+        (&Method::GET, ["history"]) => MasterRequest::History { after: number("after", 0)? },
         (&Method::GET, ["logs"]) => {
-            let (question, wait) = logs::wish(&head, wait)?;
-            return Ok((question, Some(wait)));
+            let (request, wait) = logs::parse_request(&head, wait)?;
+            return Ok((request, Some(wait)));
         }
         (&Method::POST, ["log-reply"]) => {
             let container = ContainerId::from(by.unwrap_or_default());
-            logs::found(container, &head, body)?
+            logs::parse_reply(container, &head, body)?
         }
-        (&Method::POST, ["port-forward"]) => logs::open(&head)?,
+        (&Method::POST, ["port-forward"]) => logs::parse_forward(&head)?,
         (&Method::POST, ["port-forward-reply"]) => {
             let container = ContainerId::from(by.unwrap_or_default());
-            logs::opened(container, &head, &body)?
+            logs::parse_forward_reply(container, &head, &body)?
         }
         (&Method::POST | &Method::GET, ["links"]) => {
             let container = ContainerId::from(by.unwrap_or_default());
             let round = number("round", 0)?.try_into();
-            let at = Connection {
-                round: round.map_err(|_| bad("there is no such round"))?,
+            let at = ConnectionId {
+                round: round.map_err(|_| bad("invalid `round`"))?,
                 number: number("connection", 0)?,
             };
             match head.method {
-                Method::GET => Question::Listen { container, at },
-                _ => Question::Links {
+                Method::GET => MasterRequest::ListenLinks { container, at },
+                _ => MasterRequest::Links {
                     container,
                     at,
-                    ups: decode_all(&body).map_err(|error| bad(error.to_string()))?,
+                    frames: decode_all(&body).map_err(|error| bad(error.to_string()))?,
                 },
             }
         }
-        (&Method::POST, ["metrics"]) => Question::Metrics {
+        (&Method::POST, ["metrics"]) => MasterRequest::Metrics {
             container: ContainerId::from(by.unwrap_or_default()),
-            said: parse(&body)?,
+            report: parse(&body)?,
         },
-        (&Method::POST, ["kill"]) => Question::Kill(parse(&body)?),
+        (&Method::POST, ["kill"]) => MasterRequest::Kill(parse(&body)?),
         (&Method::POST, ["scale"]) => {
             let talk::Scale { role, instances } = parse(&body)?;
-            Question::Scale { role: RoleName::from(role), instances }
+            MasterRequest::Scale { role: RoleName::from(role), instances }
         }
         (&Method::GET, ["kv"]) => {
             let (prefix, after) = (text("prefix").unwrap_or_default(), text("after_key"));
-            store(Wish::List { prefix, after, limit: limit()? })
+            kv(KvRequest::List { prefix, after, limit: limit()? })
         }
         (&Method::DELETE, ["kv"]) => match text("prefix") {
-            Some(prefix) => store(Wish::Do(Op::DeletePrefix { prefix })),
-            None => return Err(bad("which keys? name a key or a `prefix`")),
+            Some(prefix) => kv(KvRequest::Apply(Op::DeletePrefix { prefix })),
+            None => return Err(bad("missing key or parameter `prefix`")),
         },
-        (&Method::GET, ["kv", ..]) => store(Wish::Get { key: head.rest(2), wait: wait.is_some() }),
+        (&Method::GET, ["kv", ..]) => {
+            kv(KvRequest::Get { key: head.rest(2), wait: wait.is_some() })
+        }
         (&Method::PUT, ["kv", ..]) => {
             let only_if = match text("if").as_deref() {
                 None => None,
@@ -241,30 +256,30 @@ fn read(scope: Scope, request: Request) -> Result<(Question, Option<Duration>), 
             };
             let owner = by.filter(|_| head.query.contains_key("owned"));
             let value = Blob::from(body.as_slice());
-            store(Wish::Do(Op::Put { key: head.rest(2), value, owner, only_if }))
+            kv(KvRequest::Apply(Op::Put { key: head.rest(2), value, owner, only_if }))
         }
-        (&Method::DELETE, ["kv", ..]) => store(Wish::Do(Op::Delete { key: head.rest(2) })),
-        (&Method::GET, ["watch"]) => store(Wish::Watch(Wait::Changes {
+        (&Method::DELETE, ["kv", ..]) => kv(KvRequest::Apply(Op::Delete { key: head.rest(2) })),
+        (&Method::GET, ["watch"]) => kv(KvRequest::Watch(Wait::Changes {
             prefix: text("prefix").unwrap_or_default(),
             after: number("after", 0)?,
         })),
         (&Method::POST, ["events", ..]) => {
             let data = Blob::from(body.as_slice());
-            store(Wish::Do(Op::Emit { name: head.rest(2), data, by }))
+            kv(KvRequest::Apply(Op::Emit { name: head.rest(2), data, by }))
         }
         (&Method::GET, ["events"]) => {
             let (after, name) = (number("after", 0)?, text("name"));
-            store(match wait {
-                Some(_) => Wish::Watch(Wait::Events { after, name }),
-                None => Wish::Events { after, name, limit: limit()? },
+            kv(match wait {
+                Some(_) => KvRequest::Watch(Wait::Events { after, name }),
+                None => KvRequest::Events { after, name, limit: limit()? },
             })
         }
         (method, _) => {
-            let what = format!("there is no `{method} /{}`", path.join("/"));
+            let what = format!("no such endpoint: `{method} /{}`", path.join("/"));
             return Err(Reply::error(404, what, None));
         }
     };
-    Ok((question, wait))
+    Ok((request, wait))
 }
 
 fn bad(what: impl Into<String>) -> Reply {
@@ -280,7 +295,7 @@ mod tests {
     use super::*;
     use ydl_proto::messages::{AgentReport, Sync};
 
-    fn request(path: &str, body: &impl serde::Serialize) -> Request {
+    fn request(path: &str, body: &impl serde::Serialize) -> HttpRequest {
         let query = [("wait_ms".to_owned(), "20".to_owned())].into();
         let head = Head {
             method: Method::POST,
@@ -291,25 +306,25 @@ mod tests {
             peer: ([127, 0, 0, 1], 1).into(),
         };
         let body = serde_json::to_vec(body).expect("JSON");
-        Request { head, body }
+        HttpRequest { head, body }
     }
 
     /// A master that waits for its disks takes no requests, so its inbox fills up.
     #[tokio::test]
-    async fn agents_hear_that_their_master_is_there_though_it_can_take_nothing_in() {
-        let (letters, inbox) = mpsc::channel(1);
+    async fn agents_get_a_response_while_the_master_cannot_write() {
+        let (requests, inbox) = mpsc::channel(1);
         let sync = |reports| Sync { reports, tokens: 0, last_request: 0, order: 7, usage: None };
         let agent = || Scope::Agent("c1".to_owned());
         for _ in 0..3 {
             let quiet = request("sync", &sync(Vec::new()));
-            let reply = answer(agent(), quiet, letters.clone()).await;
+            let reply = respond(agent(), quiet, requests.clone()).await;
             assert_eq!(reply.status, 204);
             let started = vec![AgentReport::Started { round: 1 }];
-            let reply = answer(agent(), request("sync", &sync(started)), letters.clone()).await;
+            let reply = respond(agent(), request("sync", &sync(started)), requests.clone()).await;
             assert_eq!(reply.status, NOT_DURABLE, "it is said again");
         }
         drop(inbox);
-        let reply = answer(agent(), request("sync", &sync(Vec::new())), letters).await;
+        let reply = respond(agent(), request("sync", &sync(Vec::new())), requests).await;
         assert_eq!(reply.status, 410, "the job is over");
     }
 }

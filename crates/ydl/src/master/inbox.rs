@@ -12,24 +12,24 @@ use ydl_proto::messages as talk;
 use ydl_rendezvous::ClientFrame;
 
 /// Capacity of the inbox. Senders wait when it is full.
-const ROOM: usize = 1024;
+const CAPACITY: usize = 1024;
 
 /// Request with the channel for its response. The requester may be gone.
 #[derive(Debug)]
-pub struct Letter {
+pub struct Envelope {
     /// Request.
-    pub question: Question,
+    pub request: MasterRequest,
     /// Channel for the response.
-    pub answer: oneshot::Sender<Answer>,
+    pub respond_to: oneshot::Sender<MasterResponse>,
     /// Set once the request's content is durable.
-    pub kept: Kept,
+    pub durable: DurableFlag,
 }
 
 /// Flag that the content of a request is in the journal, so that the sender need not repeat it.
 #[derive(Clone, Debug, Default)]
-pub struct Kept(Arc<AtomicBool>);
+pub struct DurableFlag(Arc<AtomicBool>);
 
-impl Kept {
+impl DurableFlag {
     /// Sets the flag.
     pub fn set(&self) {
         self.0.store(true, Ordering::Release);
@@ -43,29 +43,29 @@ impl Kept {
 
 /// Response to a request.
 #[derive(Debug)]
-pub enum Answer {
+pub enum MasterResponse {
     /// Response that is ready to send.
-    Reply(Reply),
+    Http(Reply),
     /// Order of an agent. It is serialized only when it is sent: in a round with a thousand members each order
     /// lists all of them, and a thousand such texts would fill the master's memory.
     Order(talk::SyncReply),
     /// Client requests for an agent, which then asks for its order again.
-    Wishes(Vec<talk::NumberedRequest>),
+    Requests(Vec<talk::NumberedRequest>),
 }
 
-impl From<Reply> for Answer {
-    fn from(reply: Reply) -> Answer {
-        Answer::Reply(reply)
+impl From<Reply> for MasterResponse {
+    fn from(reply: Reply) -> MasterResponse {
+        MasterResponse::Http(reply)
     }
 }
 
-impl From<Answer> for Reply {
-    fn from(answer: Answer) -> Reply {
-        match answer {
-            Answer::Reply(reply) => reply,
-            Answer::Order(synced) => Reply::json(&synced),
-            Answer::Wishes(wishes) => {
-                Reply { status: StatusCode::ACCEPTED, ..Reply::json(&wishes) }
+impl From<MasterResponse> for Reply {
+    fn from(response: MasterResponse) -> Reply {
+        match response {
+            MasterResponse::Http(reply) => reply,
+            MasterResponse::Order(synced) => Reply::json(&synced),
+            MasterResponse::Requests(requests) => {
+                Reply { status: StatusCode::ACCEPTED, ..Reply::json(&requests) }
             }
         }
     }
@@ -73,22 +73,22 @@ impl From<Answer> for Reply {
 
 /// Request to the master.
 #[derive(Debug)]
-pub enum Question {
+pub enum MasterRequest {
     /// An agent reports events and waits for its order.
     Sync(ContainerId, talk::Sync),
     /// An agent fetches the current tokens.
     Tokens(ContainerId),
     /// A waiting agent disconnected or died.
-    Gone,
+    Disconnected,
     /// A client waits for a view newer than the one it has.
     View {
         /// Number of the view that the client has.
         seen: u64,
     },
     /// The master's own tracker reads the job, including final metrics of attempts that have just ended.
-    Everything,
+    Snapshot,
     /// A client waits for history events.
-    Facts {
+    History {
         /// Number of the first event that the client lacks.
         after: u64,
     },
@@ -102,102 +102,102 @@ pub enum Question {
         instances: u32,
     },
     /// A program or a client accesses the key-value store.
-    Store {
+    Kv {
         /// Container of the program; none for a client.
         by: Option<ContainerId>,
         /// Operation.
-        wish: super::store::Wish,
+        request: super::kv_service::KvRequest,
     },
     /// A program reports its progress.
     Metrics {
         /// Container of the program.
         container: ContainerId,
         /// Reported metrics.
-        said: talk::MetricsReport,
+        report: talk::MetricsReport,
     },
     /// A client reads logs of a task.
     Logs {
         /// Task that prints the logs.
         task: TaskId,
         /// Log request.
-        want: talk::AgentRequest,
+        request: talk::AgentRequest,
     },
     /// A client connects to a port of a task.
-    Open {
+    Forward {
         /// Task that listens on the port.
         task: TaskId,
         /// Name of the port, if given.
         port: Option<String>,
     },
     /// An agent connected the requested port, or failed to.
-    Opened {
+    Forwarded {
         /// Container of the agent.
         container: ContainerId,
         /// Number of the request.
         id: u64,
         /// Reason for the failure.
-        refused: Option<String>,
+        failed: Option<String>,
     },
     /// An agent sends frames of its program's links.
     Links {
         /// Container of the agent.
         container: ContainerId,
         /// Connection of the agent.
-        at: super::links::Connection,
+        at: super::links::ConnectionId,
         /// Frames of the program.
-        ups: Vec<ClientFrame>,
+        frames: Vec<ClientFrame>,
     },
     /// An agent waits for frames for its program.
-    Listen {
+    ListenLinks {
         /// Container of the agent.
         container: ContainerId,
         /// Connection of the agent.
-        at: super::links::Connection,
+        at: super::links::ConnectionId,
     },
     /// An agent responds to a log request.
-    Logged {
+    LogReply {
         /// Container of the agent.
         container: ContainerId,
         /// Number of the request.
         id: u64,
         /// Response.
-        found: super::relay::Logged,
+        reply: super::agent_requests::LogReply,
     },
 }
 
-impl Question {
+impl MasterRequest {
     /// Returns true if a timeout means "no change" instead of an error.
-    pub fn may_wait(&self) -> bool {
-        use super::store::Wish;
+    pub fn may_time_out(&self) -> bool {
+        use super::kv_service::KvRequest;
         match self {
-            Question::Sync(..)
-            | Question::View { .. }
-            | Question::Facts { .. }
-            | Question::Listen { .. }
-            | Question::Logs { .. } => true,
-            Question::Store { wish, .. } => {
-                matches!(wish, Wish::Watch(_) | Wish::Get { wait: true, .. })
+            MasterRequest::Sync(..)
+            | MasterRequest::View { .. }
+            | MasterRequest::History { .. }
+            | MasterRequest::ListenLinks { .. }
+            | MasterRequest::Logs { .. } => true,
+            MasterRequest::Kv { request, .. } => {
+                matches!(request, KvRequest::Watch(_) | KvRequest::Get { wait: true, .. })
             }
-            Question::Gone
-            | Question::Everything
-            | Question::Kill(_)
-            | Question::Scale { .. }
-            | Question::Logged { .. }
-            | Question::Metrics { .. }
-            | Question::Open { .. }
-            | Question::Opened { .. }
-            | Question::Links { .. }
-            | Question::Tokens(_) => false,
+            MasterRequest::Disconnected
+            | MasterRequest::Snapshot
+            | MasterRequest::Kill(_)
+            | MasterRequest::Scale { .. }
+            | MasterRequest::LogReply { .. }
+            | MasterRequest::Metrics { .. }
+            | MasterRequest::Forward { .. }
+            | MasterRequest::Forwarded { .. }
+            | MasterRequest::Links { .. }
+            | MasterRequest::Tokens(_) => false,
         }
     }
 
     /// Returns true if the request contains reports that must become durable.
-    pub fn says_something(&self) -> bool {
-        matches!(self, Question::Sync(_, sync) if !sync.reports.is_empty())
+    pub fn must_persist(&self) -> bool {
+        matches!(self, MasterRequest::Sync(_, sync) if !sync.reports.is_empty())
     }
 }
 
 /// Creates an inbox.
-pub fn inbox() -> (mpsc::Sender<Letter>, mpsc::Receiver<Letter>) {
-    mpsc::channel(ROOM)
+pub fn inbox() -> (mpsc::Sender<Envelope>, mpsc::Receiver<Envelope>) {
+    mpsc::channel(CAPACITY)
 }

@@ -1,184 +1,78 @@
-//! Journal file: the master's input in order, so that a successor can rebuild its state.
+//! Journal of the master: written before it acts, and replayed by its successor.
 //!
-//! The file is append-only: a header, then records with length, checksum and payload. If a master dies while
-//! it writes, the torn tail is cut off. Damage anywhere else is an error.
-//!
-//! ```text
-//! header   "ydl-jrnl"  version u32  salt u64  checksum u32         little-endian throughout
-//! record   length u32  checksum u32  payload
-//! ```
-//!
-//! A record's checksum covers the salt, its offset in the file, its length and its payload. So neither a
-//! record of another journal nor one quoted in a payload is mistaken for a record of this one.
-
-use std::fs::{File, OpenOptions, TryLockError};
-use std::io::BufReader;
-use std::os::unix::fs::{FileExt, OpenOptionsExt};
-use std::path::{Path, PathBuf};
+//! On this machine it is a file, on a cluster a sequence of files in HDFS.
 
 mod error;
-pub(super) mod format;
+mod file;
+mod format;
+mod hdfs;
+mod parts;
+mod recover;
 
 pub use error::JournalError;
-use format::{FRAME_BYTES, HEADER_BYTES, header};
+pub use file::{FileJournal, JOURNAL_BYTES_MAX, JournalTail, RECORD_BYTES_MAX, SyncPolicy};
+pub use hdfs::HdfsJournal;
+pub use recover::{RecoverError, is_replaced, recover};
 
-/// Maximum size of a record's payload. The largest value of the key-value store fits, as base64.
-pub const RECORD_BYTES_MAX: usize = 4 << 20;
+use super::kv::Op;
+use crate::backend::Fenced;
+use serde::{Deserialize, Serialize};
+use std::future::Future;
+use ydl_core::{Event, Time};
+use ydl_rendezvous::LinkRecord;
 
-/// Maximum size of a journal.
-pub const JOURNAL_BYTES_MAX: u64 = 4 << 30;
-
-/// Size of buffered records after which [`FileJournal::append`] flushes on its own.
-const BATCH_BYTES_MAX: usize = 1 << 20;
-
-/// Durability of a flush.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Sync {
-    /// Leaves it to the system: survives the death of the master, not of the machine.
-    Sometime,
-    /// Syncs before [`FileJournal::flush`] returns.
-    EachFlush,
+/// Journal entry.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum JournalRecord {
+    /// The job started. Always the first entry.
+    Started(Time),
+    /// An event of the core.
+    Event(Time, Event),
+    /// A change of the key-value store.
+    Kv(Op),
+    /// A record of the rendezvous of a round.
+    Link(u32, LinkRecord),
+    /// The journal is full. Later events are lost, so that no master can recover from it.
+    Full,
 }
 
-/// End of a journal.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Tail {
-    Whole,
-    /// The last record is incomplete; this many bytes are unused.
-    Torn {
-        bytes: u64,
-    },
+/// Write-ahead journal of a master.
+pub trait Journal {
+    /// Appends a record. The next flush makes it durable.
+    fn append(&mut self, record: &JournalRecord);
+    /// Returns the size of records that are not durable yet.
+    fn pending_bytes(&self) -> usize;
+    /// Makes all records durable. Fences a master with an unwritable journal, or one that another master took
+    /// over: nothing may follow from records that are not durable.
+    fn flush(&mut self) -> impl Future<Output = Result<(), Fenced>>;
 }
 
-/// Journal open for appending by one process at a time.
-#[derive(Debug)]
-pub struct Journal {
-    path: PathBuf,
-    file: File,
-    salt: u64,
-    sync: Sync,
-    /// Offset of the next batch. A failed write may leave bytes beyond it, which the next attempt overwrites.
-    length: u64,
-    batch: Vec<u8>,
-}
-
-impl Journal {
-    /// Creates a journal that only its owner can read. The file must not exist.
-    pub fn create(path: &Path, sync: Sync) -> Result<Self, JournalError> {
-        let failed = |source| JournalError::io("create", path, source);
-        let file = OpenOptions::new()
-            .write(true)
-            .read(true)
-            .create_new(true)
-            .mode(0o600)
-            .open(path)
-            .map_err(failed)?;
-        lock(&file, path)?;
-        Self::begin(path, file, sync)
-    }
-
-    fn begin(path: &Path, file: File, sync: Sync) -> Result<Self, JournalError> {
-        let failed = |source| JournalError::io("create", path, source);
-        let salt = format::salt().map_err(failed)?;
-        file.set_len(0).map_err(failed)?;
-        file.write_all_at(&header(salt), 0).map_err(failed)?;
-        if sync == Sync::EachFlush {
-            file.sync_all().map_err(failed)?;
-        }
-        let (path, length) = (path.to_owned(), HEADER_BYTES as u64);
-        Ok(Self { path, file, salt, sync, length, batch: Vec::new() })
-    }
-
-    /// Opens a journal for appending and passes its records to `each`. Cuts off a torn tail. On an error,
-    /// discard what `each` received.
-    pub fn open_append(
-        path: &Path,
-        sync: Sync,
-        each: impl FnMut(&[u8]),
-    ) -> Result<(Self, Tail), JournalError> {
-        let failed = |source| JournalError::io("open", path, source);
-        let file = OpenOptions::new().read(true).write(true).open(path).map_err(failed)?;
-        lock(&file, path)?;
-        let scan = scan(path, &file, each)?;
-        let Some(salt) = scan.salt else {
-            return Ok((Self::begin(path, file, sync)?, scan.tail));
+/// A local master dies with its agents and has no successor. So it continues without a journal if writing
+/// fails.
+impl Journal for Option<FileJournal> {
+    fn append(&mut self, record: &JournalRecord) {
+        let Some(journal) = self else {
+            return;
         };
-        file.set_len(scan.length).map_err(failed)?;
-        let (path, length) = (path.to_owned(), scan.length);
-        Ok((Self { path, file, salt, sync, length, batch: Vec::new() }, scan.tail))
+        let written = serde_json::to_vec(record)
+            .map_err(|error| error.to_string())
+            .and_then(|bytes| journal.append(&bytes).map_err(|error| error.to_string()));
+        if let Err(error) = written {
+            tracing::error!("the journal is no longer written: {error}");
+            *self = None;
+        }
     }
 
-    /// Reads a journal without changing it, even while another process has it open. On an error, discard what
-    /// `each` received.
-    pub fn replay(path: &Path, each: impl FnMut(&[u8])) -> Result<Tail, JournalError> {
-        let file = File::open(path).map_err(|source| JournalError::io("open", path, source))?;
-        Ok(scan(path, &file, each)?.tail)
+    fn pending_bytes(&self) -> usize {
+        self.as_ref().map_or(0, FileJournal::pending_bytes)
     }
 
-    /// Reads all records of a small journal.
-    pub fn read(path: &Path) -> Result<(Vec<Vec<u8>>, Tail), JournalError> {
-        let mut records = Vec::new();
-        let tail = Self::replay(path, |record| records.push(record.to_vec()))?;
-        Ok((records, tail))
-    }
-
-    /// Adds a record to the batch that the next [`FileJournal::flush`] writes. After an error the record is not
-    /// part of the journal.
-    pub fn append(&mut self, payload: &[u8]) -> Result<(), JournalError> {
-        if payload.is_empty() || payload.len() > RECORD_BYTES_MAX {
-            let (path, length) = (self.path.clone(), payload.len());
-            return Err(JournalError::Length { path, length });
+    async fn flush(&mut self) -> Result<(), Fenced> {
+        if let Some(Err(error)) = self.as_mut().map(FileJournal::flush) {
+            tracing::error!("the journal is no longer written: {error}");
+            *self = None;
         }
-        if self.batch.len() >= BATCH_BYTES_MAX {
-            self.flush()?;
-        }
-        let place = self.length + self.batch.len() as u64;
-        if place + (FRAME_BYTES + payload.len()) as u64 > JOURNAL_BYTES_MAX {
-            return Err(JournalError::Full { path: self.path.clone() });
-        }
-        format::add(&mut self.batch, self.salt, self.length, payload);
         Ok(())
     }
-
-    /// Writes the batch. After an error the next flush writes the same batch again.
-    pub fn flush(&mut self) -> Result<(), JournalError> {
-        if self.batch.is_empty() {
-            return Ok(());
-        }
-        let failed = |source| JournalError::io("write", &self.path, source);
-        self.file.write_all_at(&self.batch, self.length).map_err(failed)?;
-        if self.sync == Sync::EachFlush {
-            self.file.sync_data().map_err(failed)?;
-        }
-        self.length += self.batch.len() as u64;
-        self.batch.clear();
-        // Release the memory of a large batch.
-        self.batch.shrink_to(64 << 10);
-        Ok(())
-    }
-
-    /// Returns the size of the next flush.
-    pub fn waiting_bytes(&self) -> usize {
-        self.batch.len()
-    }
-
-    /// Returns the size of the file, including the batch.
-    pub fn length(&self) -> u64 {
-        self.length + self.batch.len() as u64
-    }
 }
-
-fn scan(path: &Path, file: &File, each: impl FnMut(&[u8])) -> Result<format::Scan, JournalError> {
-    format::scan(path, BufReader::with_capacity(64 << 10, file), each)
-}
-
-fn lock(file: &File, path: &Path) -> Result<(), JournalError> {
-    match file.try_lock() {
-        Ok(()) => Ok(()),
-        Err(TryLockError::WouldBlock) => Err(JournalError::Held { path: path.to_owned() }),
-        Err(TryLockError::Error(source)) => Err(JournalError::io("lock", path, source)),
-    }
-}
-
-#[cfg(test)]
-mod tests;

@@ -6,9 +6,9 @@
 //! A watcher receives the latest change of each key, not every change. The store remembers the last change
 //! of each key and the last few thousand deletions.
 
+mod error;
 mod events;
 mod op;
-mod refusal;
 mod waiters;
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -17,12 +17,12 @@ use std::sync::Arc;
 
 use ydl_proto::kv::{Blob, Change, Changed, Changes, Entries, Entry, Events};
 
-pub use op::{Applied, Done, Found, OnlyIf, Op, Woken};
-pub use refusal::Refusal;
+pub use error::KvError;
+pub use op::{Applied, Done, OnlyIf, Op, WaitResult, Wakeup};
 pub use waiters::{Wait, WaiterId};
 
+use error::{check_key, check_name, check_prefix};
 use events::EventLog;
-use refusal::{check_key, check_name, check_prefix};
 use waiters::Waiters;
 
 pub const KEY_BYTES_MAX: usize = 512;
@@ -37,7 +37,7 @@ pub const EVENTS_MAX: usize = 10_000;
 /// Maximum size of the data of all events.
 pub const EVENTS_BYTES_MAX: usize = 16 << 20;
 /// Maximum number of tombstones: deletions that watchers can still receive.
-pub const GRAVES_MAX: usize = 4096;
+pub const TOMBSTONES_MAX: usize = 4096;
 
 /// Maximum number of entries, changes or events in one response.
 pub const PAGE_MAX: usize = 1000;
@@ -48,15 +48,15 @@ pub const PAGE_BYTES_MAX: usize = 4 << 20;
 type Key = Arc<str>;
 
 #[derive(Debug)]
-struct Slot {
+struct StoredValue {
     value: Blob,
     revision: u64,
     owner: Option<String>,
 }
 
 #[derive(Debug, Default)]
-pub struct Store {
-    slots: BTreeMap<Key, Slot>,
+pub struct KvStore {
+    slots: BTreeMap<Key, StoredValue>,
     /// Size of all keys and values in `slots`.
     bytes: usize,
     owned: BTreeMap<String, BTreeSet<Key>>,
@@ -65,50 +65,50 @@ pub struct Store {
     /// Last change of every key in `slots` and `tombstones`.
     last: BTreeMap<u64, Key>,
     /// Deletion revisions of keys that are not in `slots`.
-    graves: BTreeMap<Key, u64>,
+    tombstones: BTreeMap<Key, u64>,
     /// Revisions in `tombstones`, to find the oldest.
-    buried: BTreeSet<u64>,
+    tombstone_revisions: BTreeSet<u64>,
     /// Deletions up to this revision may have been dropped.
-    forgotten: u64,
+    dropped_until: u64,
     events: EventLog,
     waiters: Waiters,
 }
 
-impl Store {
+impl KvStore {
     pub fn new() -> Self {
         Self::default()
     }
 
     /// Applies `op` as a whole or not at all.
-    pub fn apply(&mut self, op: Op) -> Result<Applied, Refusal> {
-        let mut stirred = BTreeSet::new();
+    pub fn apply(&mut self, op: Op) -> Result<Applied, KvError> {
+        let mut affected = BTreeSet::new();
         let done = match op {
             Op::Put { key, value, owner, only_if } => {
                 self.put(&key, value, owner, only_if)?;
-                self.waiters.on_changed(&key, &mut stirred);
-                self.waiters.on_put(&key, &mut stirred);
+                self.waiters.on_changed(&key, &mut affected);
+                self.waiters.on_put(&key, &mut affected);
                 Done::Changed(Changed { revision: self.revision, keys: 1 })
             }
             Op::Delete { key } => {
                 check_key(&key)?;
-                self.delete(vec![key.into()], &mut stirred)
+                self.delete(vec![key.into()], &mut affected)
             }
             Op::DeletePrefix { prefix } => {
                 check_prefix(&prefix)?;
                 let keys = self.below(&prefix, None).map(|(key, _)| key.clone()).collect();
-                self.delete(keys, &mut stirred)
+                self.delete(keys, &mut affected)
             }
             Op::OwnerGone { container } => {
                 let keys = self.owned.get(&container).into_iter().flatten().cloned().collect();
-                self.delete(keys, &mut stirred)
+                self.delete(keys, &mut affected)
             }
             Op::Emit { name, data, by } => {
                 check_name(&name)?;
-                self.waiters.on_emitted(&name, &mut stirred);
+                self.waiters.on_emitted(&name, &mut affected);
                 Done::Emitted(self.events.push(name, data, by)?)
             }
         };
-        Ok(Applied { done, woken: self.wake(stirred) })
+        Ok(Applied { done, wakeups: self.wake(affected) })
     }
 
     fn put(
@@ -117,10 +117,10 @@ impl Store {
         value: Blob,
         owner: Option<String>,
         only_if: Option<OnlyIf>,
-    ) -> Result<(), Refusal> {
+    ) -> Result<(), KvError> {
         check_key(key)?;
         if value.len() > VALUE_BYTES_MAX {
-            return Err(Refusal::ValueTooLong { key: key.into(), length: value.len() });
+            return Err(KvError::ValueTooLong { key: key.into(), length: value.len() });
         }
         let old = self.slots.get_key_value(key);
         let found = old.map(|(_, slot)| slot.revision);
@@ -130,15 +130,15 @@ impl Store {
             Some(OnlyIf::Revision(wanted)) => found == Some(wanted),
         };
         if !holds {
-            return Err(Refusal::Changed { key: key.into(), found });
+            return Err(KvError::Changed { key: key.into(), found });
         }
         if found.is_none() && self.slots.len() >= KEYS_MAX {
-            return Err(Refusal::TooManyKeys);
+            return Err(KvError::TooManyKeys);
         }
         let freed = old.map_or(0, |(key, slot)| key.len() + slot.value.len());
         let bytes = self.bytes - freed + key.len() + value.len();
         if bytes > STORE_BYTES_MAX {
-            return Err(Refusal::Full);
+            return Err(KvError::Full);
         }
 
         let key: Key = old.map_or_else(|| key.into(), |(key, _)| key.clone());
@@ -149,11 +149,11 @@ impl Store {
         if let Some(owner) = &owner {
             self.owned.entry(owner.clone()).or_default().insert(key.clone());
         }
-        self.slots.insert(key, Slot { value, revision: self.revision, owner });
+        self.slots.insert(key, StoredValue { value, revision: self.revision, owner });
         Ok(())
     }
 
-    fn delete(&mut self, keys: Vec<Key>, stirred: &mut BTreeSet<WaiterId>) -> Done {
+    fn delete(&mut self, keys: Vec<Key>, affected: &mut BTreeSet<WaiterId>) -> Done {
         let mut count = 0;
         for key in keys {
             let Some(slot) = self.slots.get(&key) else {
@@ -164,13 +164,13 @@ impl Store {
             self.slots.remove(&key);
             self.revision += 1;
             self.last.insert(self.revision, key.clone());
-            self.waiters.on_changed(&key, stirred);
-            self.graves.insert(key, self.revision);
-            self.buried.insert(self.revision);
+            self.waiters.on_changed(&key, affected);
+            self.tombstones.insert(key, self.revision);
+            self.tombstone_revisions.insert(self.revision);
             count += 1;
         }
-        while self.buried.len() > GRAVES_MAX {
-            self.forget_oldest_grave();
+        while self.tombstone_revisions.len() > TOMBSTONES_MAX {
+            self.drop_oldest_tombstone();
         }
         Done::Changed(Changed { revision: self.revision, keys: count })
     }
@@ -188,17 +188,17 @@ impl Store {
                 }
             }
         }
-        if let Some(revision) = self.graves.remove(key) {
+        if let Some(revision) = self.tombstones.remove(key) {
             self.last.remove(&revision);
-            self.buried.remove(&revision);
+            self.tombstone_revisions.remove(&revision);
         }
     }
 
-    fn forget_oldest_grave(&mut self) {
-        if let Some(revision) = self.buried.pop_first() {
-            self.forgotten = revision;
+    fn drop_oldest_tombstone(&mut self) {
+        if let Some(revision) = self.tombstone_revisions.pop_first() {
+            self.dropped_until = revision;
             if let Some(key) = self.last.remove(&revision) {
-                self.graves.remove(&key);
+                self.tombstones.remove(&key);
             }
         }
     }
@@ -231,7 +231,7 @@ impl Store {
     /// Returns the changes below `prefix` since the revision `after`.
     pub fn changes(&self, prefix: &str, after: u64, limit: usize) -> Changes {
         // A revision from the future belongs to a store that was lost.
-        if after < self.forgotten || after > self.revision {
+        if after < self.dropped_until || after > self.revision {
             return Changes::Resync { revision: self.revision };
         }
         let mut page = Page::new(limit);
@@ -264,7 +264,11 @@ impl Store {
 
     /// Returns the result if it is available. Otherwise a later [`KvStore::apply`] wakes `waiter`. The caller
     /// ends a wait early with [`KvStore::forget`].
-    pub fn wait(&mut self, waiter: WaiterId, mut wait: Wait) -> Result<Option<Found>, Refusal> {
+    pub fn wait(
+        &mut self,
+        waiter: WaiterId,
+        mut wait: Wait,
+    ) -> Result<Option<WaitResult>, KvError> {
         match &wait {
             Wait::Key { key } => check_key(key)?,
             Wait::Changes { prefix, .. } => check_prefix(prefix)?,
@@ -286,37 +290,37 @@ impl Store {
         self.waiters.remove(waiter);
     }
 
-    fn found(&self, wait: &Wait) -> Option<Found> {
+    fn found(&self, wait: &Wait) -> Option<WaitResult> {
         match wait {
-            Wait::Key { key } => self.entry(key).map(Found::Entry),
+            Wait::Key { key } => self.entry(key).map(WaitResult::Entry),
             Wait::Changes { prefix, after } => match self.changes(prefix, *after, PAGE_MAX) {
                 Changes::Current { changes, .. } if changes.is_empty() => None,
-                changes => Some(Found::Changes(changes)),
+                changes => Some(WaitResult::Changes(changes)),
             },
             Wait::Events { after, name } => {
                 let events = self.events(*after, name.as_deref(), PAGE_MAX);
-                (!events.events.is_empty()).then_some(Found::Events(events))
+                (!events.events.is_empty()).then_some(WaitResult::Events(events))
             }
         }
     }
 
-    fn wake(&mut self, stirred: BTreeSet<WaiterId>) -> Vec<Woken> {
-        let mut woken = Vec::new();
-        for waiter in stirred {
+    fn wake(&mut self, affected: BTreeSet<WaiterId>) -> Vec<Wakeup> {
+        let mut wakeups = Vec::new();
+        for waiter in affected {
             let Some(found) = self.waiters.wait(waiter).and_then(|wait| self.found(wait)) else {
                 continue;
             };
             self.waiters.remove(waiter);
-            woken.push(Woken { waiter, found });
+            wakeups.push(Wakeup { waiter, result: found });
         }
-        woken
+        wakeups
     }
 
     fn below<'a>(
         &'a self,
         prefix: &'a str,
         after: Option<&str>,
-    ) -> impl Iterator<Item = (&'a Key, &'a Slot)> {
+    ) -> impl Iterator<Item = (&'a Key, &'a StoredValue)> {
         let start = match after {
             Some(after) if after >= prefix => Bound::Excluded(after),
             _ => Bound::Included(prefix),
@@ -327,7 +331,7 @@ impl Store {
     }
 }
 
-fn entry(key: &Key, slot: &Slot) -> Entry {
+fn entry(key: &Key, slot: &StoredValue) -> Entry {
     Entry {
         key: key.to_string(),
         value: slot.value.clone(),

@@ -4,7 +4,7 @@
 //! connection that the agent has at that moment, or is dropped: on its next connection the agent receives
 //! everything again.
 
-use super::inbox::Answer;
+use super::inbox::MasterResponse;
 use std::collections::{BTreeMap, BTreeSet};
 use tokio::{sync::oneshot, time::Instant};
 use ydl_core::{Cluster, ContainerId, Framework, Job, Run, TaskId};
@@ -16,37 +16,37 @@ use ydl_rendezvous::{
 };
 
 /// Maximum size of frames for an agent that does not fetch them. It reconnects and receives everything again.
-const WAITING_MAX: usize = 128 << 20;
+const PENDING_MAX: usize = 128 << 20;
 
 /// Rendezvous of the latest round.
 #[derive(Debug, Default)]
-pub(super) struct Links {
+pub(super) struct RendezvousLinks {
     round: u32,
     server: Option<LinkServer>,
-    lines: BTreeMap<TaskId, Line>,
+    connections: BTreeMap<TaskId, AgentConnection>,
     /// Tasks with new frames since the last flush.
-    stirred: BTreeSet<TaskId>,
+    dirty: BTreeSet<TaskId>,
     /// Tasks with a rejected connection: each is logged once.
-    refused: BTreeSet<TaskId>,
+    rejected: BTreeSet<TaskId>,
     /// Time of the next retry, unless programs react before. A new master starts its timers again.
-    reminder: Option<(RetryTimer, Instant)>,
+    retry: Option<(RetryTimer, Instant)>,
 }
 
 /// Connection of an agent.
 #[derive(Debug)]
-struct Line {
+struct AgentConnection {
     container: ContainerId,
     round: u32,
     number: u64,
-    waiting: Vec<u8>,
+    pending: Vec<u8>,
     /// Number of responses with frames so far.
-    told: u64,
-    listening: Option<oneshot::Sender<Answer>>,
+    sent: u64,
+    waiter: Option<oneshot::Sender<MasterResponse>>,
 }
 
 /// Identifies a connection of an agent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Connection {
+pub struct ConnectionId {
     /// Round of the program that uses the links.
     pub round: u32,
     /// Number chosen by the agent, ascending.
@@ -55,30 +55,30 @@ pub struct Connection {
 
 /// Frame for an agent, bound to a connection.
 #[derive(Debug)]
-pub(super) struct Passed {
+pub(super) struct OutgoingFrame {
     task: TaskId,
     number: u64,
-    down: ServerFrame,
+    frame: ServerFrame,
 }
 
-impl Links {
+impl RendezvousLinks {
     /// Starts a round, which replaces an earlier one. The server is created here and not on the first
     /// connection: members may change before, and connections are not journaled. Tasks that join a running
     /// round have a later number of their own, and its cluster.
-    pub(super) fn begun(&mut self, framework: Framework, cluster: &Cluster) {
+    pub(super) fn start_round(&mut self, framework: Framework, cluster: &Cluster) {
         if cluster.round > self.round {
-            *self = Links {
+            *self = RendezvousLinks {
                 round: cluster.round,
                 server: ydl_rendezvous::protocol_for(framework, cluster).map(LinkServer::new),
-                ..Links::default()
+                ..RendezvousLinks::default()
             };
         }
     }
 
     /// Replays a journaled record.
-    pub(super) fn replay(&mut self, round: u32, kept: LinkRecord) {
+    pub(super) fn replay(&mut self, round: u32, record: LinkRecord) {
         if let Some(server) = self.server.as_mut().filter(|_| round == self.round) {
-            server.replay(kept);
+            server.replay(record);
         }
     }
 
@@ -88,81 +88,81 @@ impl Links {
     }
 
     /// Handles changed members of a running round.
-    pub(super) fn changed(&mut self, cluster: &Cluster) -> Vec<Passed> {
+    pub(super) fn members_changed(&mut self, cluster: &Cluster) -> Vec<OutgoingFrame> {
         let server = self.server.as_mut().filter(|_| cluster.round == self.round);
         match server.map(|server| server.members_changed(cluster)) {
-            Some(output) => self.pass(output),
+            Some(output) => self.outgoing(output),
             None => Vec::new(),
         }
     }
 
     /// Handles frames of an agent. Returns records for the journal and the resulting frames.
-    pub(super) fn hear(
+    pub(super) fn receive(
         &mut self,
         job: &Job,
         container: &ContainerId,
-        at: Connection,
-        ups: Vec<ClientFrame>,
-    ) -> Result<(Vec<LinkRecord>, Vec<Passed>), Reply> {
+        at: ConnectionId,
+        frames: Vec<ClientFrame>,
+    ) -> Result<(Vec<LinkRecord>, Vec<OutgoingFrame>), Reply> {
         let run = job.run_in(container).filter(|run| run.round == at.round);
-        let run = run.ok_or_else(over)?;
+        let run = run.ok_or_else(round_over)?;
         let peer = peer(&run);
         // A sidecar is in no round, whatever round it was started in.
         let is_in = run.cluster.endpoint(&run.task).is_some();
         if self.server.is_none() || run.cluster.round != self.round || !is_in {
-            return Err(over());
+            return Err(round_over());
         }
-        if let Some(ClientFrame::Attach(_)) = ups.first() {
-            if let Some(line) = self.lines.get(&peer.task)
-                && (&line.container, line.round) == (container, at.round)
-                && at.number < line.number
+        if let Some(ClientFrame::Attach(_)) = frames.first() {
+            if let Some(connection) = self.connections.get(&peer.task)
+                && (&connection.container, connection.round) == (container, at.round)
+                && at.number < connection.number
             {
                 // The agent replaced this connection by a newer one, which this frame would end.
-                return Err(unknown());
+                return Err(unknown_connection());
             }
-            let line = Line {
+            let connection = AgentConnection {
                 container: container.clone(),
                 round: at.round,
                 number: at.number,
-                waiting: Vec::new(),
-                told: 0,
-                listening: None,
+                pending: Vec::new(),
+                sent: 0,
+                waiter: None,
             };
-            self.lines.insert(peer.task.clone(), line);
+            self.connections.insert(peer.task.clone(), connection);
         }
-        self.line(&peer.task, container, at)?;
-        let (mut keep, mut pass) = (Vec::new(), Vec::new());
-        for up in ups {
+        self.connection(&peer.task, container, at)?;
+        let (mut records, mut frames_out) = (Vec::new(), Vec::new());
+        for frame in frames {
             let Some(server) = &mut self.server else { break };
-            let mut output = server.receive(&peer, up);
-            keep.append(&mut output.records);
-            pass.append(&mut self.pass(output));
+            let mut output = server.receive(&peer, frame);
+            records.append(&mut output.records);
+            frames_out.append(&mut self.outgoing(output));
         }
-        Ok((keep, pass))
+        Ok((records, frames_out))
     }
 
     /// Repeats frames that programs did not react to, when it is time. Returns records for the journal and the
     /// frames.
-    pub(super) fn remind(&mut self, now: Instant) -> (Vec<LinkRecord>, Vec<Passed>) {
+    pub(super) fn retry_due(&mut self, now: Instant) -> (Vec<LinkRecord>, Vec<OutgoingFrame>) {
         let Some(server) = &mut self.server else {
             return Default::default();
         };
-        let Some(reminder) = server.retry_timer() else {
-            self.reminder = None;
+        let Some(retry) = server.retry_timer() else {
+            self.retry = None;
             return Default::default();
         };
-        match self.reminder {
-            Some((known, at)) if known == reminder && now >= at => {}
-            Some((known, _)) if known == reminder => return Default::default(),
+        match self.retry {
+            Some((known, at)) if known == retry && now >= at => {}
+            Some((known, _)) if known == retry => return Default::default(),
             _ => {
-                self.reminder = Some((reminder, now + reminder.delay));
+                self.retry = Some((retry, now + retry.delay));
                 return Default::default();
             }
         }
-        self.reminder = None;
-        let mut output = server.retry(reminder);
-        let keep = std::mem::take(&mut output.records);
-        (keep, self.pass(output))
+        self.retry = None;
+        let mut output = server.retry(retry);
+        let records = std::mem::take(&mut output.records);
+        (records, self.outgoing(output))
     }
 
     /// Registers an agent that waits for frames.
@@ -170,51 +170,58 @@ impl Links {
         &mut self,
         job: &Job,
         container: &ContainerId,
-        at: Connection,
-        answer: oneshot::Sender<Answer>,
-    ) -> Result<(), (oneshot::Sender<Answer>, Reply)> {
+        at: ConnectionId,
+        respond_to: oneshot::Sender<MasterResponse>,
+    ) -> Result<(), (oneshot::Sender<MasterResponse>, Reply)> {
         let Some(task) = job.task_in_container(container) else {
-            return Err((answer, over()));
+            return Err((respond_to, round_over()));
         };
-        match self.line(&task, container, at) {
-            Ok(line) => {
-                line.listening = Some(answer);
-                line.tell();
+        match self.connection(&task, container, at) {
+            Ok(connection) => {
+                connection.waiter = Some(respond_to);
+                connection.flush();
                 Ok(())
             }
-            Err(reply) => Err((answer, reply)),
+            Err(reply) => Err((respond_to, reply)),
         }
     }
 
     /// Queues a frame for its agent, once its cause is durable.
-    pub(super) fn deliver(&mut self, passed: &Passed) {
-        let line = self.lines.get_mut(&passed.task);
-        let Some(line) = line.filter(|line| line.number == passed.number) else {
+    pub(super) fn deliver(&mut self, frames_out: &OutgoingFrame) {
+        let connection = self.connections.get_mut(&frames_out.task);
+        let Some(connection) =
+            connection.filter(|connection| connection.number == frames_out.number)
+        else {
             return;
         };
-        passed.down.encode(&mut line.waiting);
-        if line.waiting.len() > WAITING_MAX {
-            self.lines.remove(&passed.task);
+        frames_out.frame.encode(&mut connection.pending);
+        if connection.pending.len() > PENDING_MAX {
+            self.connections.remove(&frames_out.task);
             return;
         }
-        self.stirred.insert(passed.task.clone());
+        self.dirty.insert(frames_out.task.clone());
     }
 
     /// Answers an agent after its frames became durable, with the frames that wait for it.
-    pub(super) fn answer(&mut self, task: &TaskId, number: u64, answer: oneshot::Sender<Answer>) {
-        let line = self.lines.get_mut(task);
-        match line.filter(|line| line.number == number) {
-            Some(line) => line.answer(answer),
+    pub(super) fn respond(
+        &mut self,
+        task: &TaskId,
+        number: u64,
+        respond_to: oneshot::Sender<MasterResponse>,
+    ) {
+        let connection = self.connections.get_mut(task);
+        match connection.filter(|connection| connection.number == number) {
+            Some(connection) => connection.respond(respond_to),
             // The attempt is over, or the agent reconnected.
-            None => drop(answer.send(Reply::empty().into())),
+            None => drop(respond_to.send(Reply::empty().into())),
         }
     }
 
     /// Sends pending frames to all waiting agents.
-    pub(super) fn tell(&mut self) {
-        for task in std::mem::take(&mut self.stirred) {
-            if let Some(line) = self.lines.get_mut(&task) {
-                line.tell();
+    pub(super) fn flush(&mut self) {
+        for task in std::mem::take(&mut self.dirty) {
+            if let Some(connection) = self.connections.get_mut(&task) {
+                connection.flush();
             }
         }
     }
@@ -228,7 +235,7 @@ impl Links {
     }
 
     /// Handles the end of an attempt.
-    pub(super) fn ended(&mut self, run: &Run) -> Vec<Passed> {
+    pub(super) fn attempt_ended(&mut self, run: &Run) -> Vec<OutgoingFrame> {
         if run.cluster.round != self.round {
             return Vec::new();
         }
@@ -236,8 +243,8 @@ impl Links {
             return Vec::new();
         };
         let output = server.attempt_ended(&peer(run));
-        self.lines.remove(&run.task);
-        self.pass(output)
+        self.connections.remove(&run.task);
+        self.outgoing(output)
     }
 
     /// Returns the tasks that programs wait for.
@@ -246,77 +253,80 @@ impl Links {
         server.map(|server| server.missing()).unwrap_or_default()
     }
 
-    fn line(
+    fn connection(
         &mut self,
         task: &TaskId,
         container: &ContainerId,
-        at: Connection,
-    ) -> Result<&mut Line, Reply> {
-        let line = self.lines.get_mut(task);
-        line.filter(|line| line.number == at.number && line.container == *container)
-            .ok_or_else(unknown)
+        at: ConnectionId,
+    ) -> Result<&mut AgentConnection, Reply> {
+        let connection = self.connections.get_mut(task);
+        connection
+            .filter(|connection| {
+                connection.number == at.number && connection.container == *container
+            })
+            .ok_or_else(unknown_connection)
     }
 
-    fn pass(&mut self, output: LinkOutput) -> Vec<Passed> {
-        for line in output.log {
-            tracing::info!("rendezvous: {line}");
+    fn outgoing(&mut self, output: LinkOutput) -> Vec<OutgoingFrame> {
+        for connection in output.log {
+            tracing::info!("rendezvous: {connection}");
         }
         for (peer, why) in output.rejected {
-            if self.refused.insert(peer.task.clone()) {
-                tracing::warn!("a connection of `{}` was ended: {why}", peer.task);
+            if self.rejected.insert(peer.task.clone()) {
+                tracing::warn!("closed a connection of `{}`: {why}", peer.task);
             }
         }
-        let connected = |(task, down): (TaskId, ServerFrame)| {
-            let number = self.lines.get(&task)?.number;
-            Some(Passed { task, number, down })
+        let connected = |(task, frame): (TaskId, ServerFrame)| {
+            let number = self.connections.get(&task)?.number;
+            Some(OutgoingFrame { task, number, frame })
         };
         output.frames.into_iter().filter_map(connected).collect()
     }
 }
 
-impl Line {
-    fn tell(&mut self) {
-        if !self.waiting.is_empty()
-            && let Some(answer) = self.listening.take()
+impl AgentConnection {
+    fn flush(&mut self) {
+        if !self.pending.is_empty()
+            && let Some(respond_to) = self.waiter.take()
         {
-            self.answer(answer);
+            self.respond(respond_to);
         }
     }
 
     /// Answers with pending frames. If the response is lost, the connection is broken and the agent reconnects.
-    fn answer(&mut self, answer: oneshot::Sender<Answer>) {
-        if self.waiting.is_empty() {
-            let _ = answer.send(Reply::empty().into());
+    fn respond(&mut self, respond_to: oneshot::Sender<MasterResponse>) {
+        if self.pending.is_empty() {
+            let _ = respond_to.send(Reply::empty().into());
             return;
         }
-        let frames = split(&mut self.waiting);
-        self.told += 1;
-        let body = [&self.told.to_be_bytes(), &frames[..]].concat();
+        let frames = split(&mut self.pending);
+        self.sent += 1;
+        let body = [&self.sent.to_be_bytes(), &frames[..]].concat();
         let reply = Reply::new("application/octet-stream", body);
-        if answer.send(reply.into()).is_err() {
+        if respond_to.send(reply.into()).is_err() {
             // The agent no longer waits: its next request gets the frames.
-            self.told -= 1;
-            self.waiting.splice(..0, frames);
+            self.sent -= 1;
+            self.pending.splice(..0, frames);
         }
     }
 }
 
 /// Takes whole frames up to the size limit of a response, at least one.
-fn split(waiting: &mut Vec<u8>) -> Vec<u8> {
-    if waiting.len() <= LINKS_BYTES_MAX {
-        return std::mem::take(waiting);
+fn split(pending: &mut Vec<u8>) -> Vec<u8> {
+    if pending.len() <= LINKS_BYTES_MAX {
+        return std::mem::take(pending);
     }
-    let mut rest = &waiting[..];
+    let mut rest = &pending[..];
     let mut end = 0;
     while ServerFrame::decode(&mut rest).is_ok() {
-        let next = waiting.len() - rest.len();
+        let next = pending.len() - rest.len();
         if end > 0 && next > LINKS_BYTES_MAX {
             break;
         }
         end = next;
     }
-    let later = waiting.split_off(end);
-    std::mem::replace(waiting, later)
+    let later = pending.split_off(end);
+    std::mem::replace(pending, later)
 }
 
 /// Returns the program's peer identity.
@@ -326,11 +336,11 @@ fn peer(run: &Run) -> Peer {
     Peer { task: run.task.clone(), attempt: run.attempt, host: host.into() }
 }
 
-fn unknown() -> Reply {
-    Reply::error(409, "this connection is not known here", None)
+fn unknown_connection() -> Reply {
+    Reply::error(409, "unknown connection", None)
 }
 
-fn over() -> Reply {
+fn round_over() -> Reply {
     Reply::error(410, "this round is over", None)
 }
 

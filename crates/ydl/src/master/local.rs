@@ -2,11 +2,11 @@
 
 use super::{
     api::serve,
-    inbox::{Kept, Letter, Question, inbox},
-    journal::{self, Journal},
+    event_loop::Master,
+    inbox::{DurableFlag, Envelope, MasterRequest, inbox},
+    journal::{self, FileJournal},
     mlflow,
-    past::Past,
-    shell::Master,
+    recovered::Recovered,
 };
 use crate::{
     backend::local::{HOST_IP, LocalBackend},
@@ -44,14 +44,14 @@ use ydl_proto::{
 use ydl_storage::data;
 
 /// Timeout for removing partial uploads.
-const TIDY_MAX: Duration = Duration::from_secs(20);
+const TIDY_TIMEOUT: Duration = Duration::from_secs(20);
 /// Timeout for the final report to MLflow: clients that follow the job wait for its master to exit.
-const TRACKING_MAX: Duration = Duration::from_secs(8);
+const TRACKING_TIMEOUT: Duration = Duration::from_secs(8);
 /// File with the credentials for MLflow's server in the job's directory, and the maximum size of a token.
 const TRACKING_SECRET: &str = "mlflow.secret";
 const SECRET_BYTES_MAX: usize = 64 << 10;
 /// Interval of checks that the job's directory exists.
-const LOOK: Duration = Duration::from_secs(1);
+const DIR_CHECK_INTERVAL: Duration = Duration::from_secs(1);
 
 /// Runs the master of the job in `dir`. Prints its address, or the reason of a failure, as the first line on
 /// stdout.
@@ -59,7 +59,7 @@ pub fn run(dir: PathBuf) -> ExitCode {
     // Use a single thread: an agent dies with the thread that started it.
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
     let ran = match &runtime {
-        Ok(runtime) => runtime.block_on(live(JobDir::at(dir))),
+        Ok(runtime) => runtime.block_on(run_master(JobDir::at(dir))),
         Err(error) => Err(Report::trouble(format!("cannot start the master: {error}"))),
     };
     if let Ok(runtime) = runtime {
@@ -70,14 +70,14 @@ pub fn run(dir: PathBuf) -> ExitCode {
         Ok(_) => ExitCode::SUCCESS,
         Err(report) => {
             let line = serde_json::json!({ "error": report.what, "hint": report.hint });
-            say(&line);
+            print_line(&line);
             tracing::error!("{}", report.what);
             report.exit.into()
         }
     }
 }
 
-async fn live(dir: JobDir) -> Result<Outcome, Report> {
+async fn run_master(dir: JobDir) -> Result<Outcome, Report> {
     let failed = |what: &str, path: &Path, why: &dyn std::fmt::Display| {
         Report::trouble(format!("cannot {what} `{}`: {why}", path.display()))
     };
@@ -93,11 +93,11 @@ async fn live(dir: JobDir) -> Result<Outcome, Report> {
 
     // Create the journal first: it locks the job against a second master.
     let path = dir.journal_file();
-    let journal = Journal::create(&path, journal::Sync::Sometime)
+    let journal = FileJournal::create(&path, journal::SyncPolicy::OsDefault)
         .map_err(|e| Report::trouble(e.to_string()))?;
     become_subreaper().map_err(|e| Report::trouble(format!("cannot adopt processes: {e}")))?;
     let secret =
-        Secret::random().ok_or_else(|| Report::trouble("the system gives no random bytes"))?;
+        Secret::random().ok_or_else(|| Report::trouble("the system returned no random bytes"))?;
     let certificate = Certificate::generate().map_err(|e| Report::trouble(e.to_string()))?;
     let tls = certificate.server().map_err(|e| Report::trouble(e.to_string()))?;
     let any = SocketAddr::from((HOST_IP, 0));
@@ -115,25 +115,25 @@ async fn live(dir: JobDir) -> Result<Outcome, Report> {
     let backend = LocalBackend::new(dir.clone(), offer, address.clone(), secret.clone())
         .map_err(|e| Report::trouble(format!("cannot use this machine: {e}")))?;
 
-    let signals =
-        Signals::listen().map_err(|e| Report::trouble(format!("cannot listen to signals: {e}")))?;
-    write_place(&dir, &address)?;
-    say(&serde_json::json!({ "address": address }));
-    let (letters, inbox) = inbox();
-    let ending = tokio::spawn(signals.end(letters.clone()));
-    let watching = tokio::spawn(watch(dir.clone(), letters.clone()));
+    let signals = KillSignals::listen()
+        .map_err(|e| Report::trouble(format!("cannot listen to signals: {e}")))?;
+    write_address(&dir, &address)?;
+    print_line(&serde_json::json!({ "address": address }));
+    let (requests, inbox) = inbox();
+    let kill_signals = tokio::spawn(signals.end(requests.clone()));
+    let dir_watch = tokio::spawn(watch_dir(dir.clone(), requests.clone()));
     let images = submitted.spec.images().next().is_some();
     let spec = submitted.spec.clone();
     let tracking = tokio::spawn(track(submitted.clone(), dir.clone()));
-    let past = Past::none(submitted.spec, Some(events));
-    let mut master = Master::new(past, dir.clone(), backend, Some(journal));
+    let state = Recovered::new_job(submitted.spec, Some(events));
+    let mut master = Master::new(state, dir.clone(), backend, Some(journal));
     let tracking = tracking.await.ok().flatten();
     let tracking = tracking.map(|tracker| {
-        master.tell_programs(tracker.variables());
-        tracker.follow(letters.clone())
+        master.set_program_env(tracker.variables());
+        tracker.follow(requests.clone())
     });
-    let (over, ended) = oneshot::channel::<()>();
-    let mut serving = tokio::spawn(serve(listener, tls, secret, letters, async {
+    let (stop, ended) = oneshot::channel::<()>();
+    let mut serving = tokio::spawn(serve(listener, tls, secret, requests, async {
         // Sent or dropped, it has the same meaning.
         let _ = ended.await;
     }));
@@ -141,28 +141,28 @@ async fn live(dir: JobDir) -> Result<Outcome, Report> {
         outcome = master.run(inbox) => outcome.map_err(|fenced| Report::trouble(fenced.why))?,
         // A master without its API would only wait for the timeouts of its agents.
         ended = &mut serving => {
-            let why = ended.map_or_else(|error| error.to_string(), |()| "they closed".to_owned());
-            return Err(Report::trouble(format!("the master's doors are broken: {why}")));
+            let why = ended.map_or_else(|error| error.to_string(), |()| "it closed".to_owned());
+            return Err(Report::trouble(format!("the API server stopped: {why}")));
         }
     };
     if let Some(tracking) = tracking {
         let last = fs::read(dir.result_file()).ok();
         let last = last.and_then(|bytes| serde_json::from_slice::<JobSnapshot>(&bytes).ok());
-        let logs = last.as_ref().map(|last| mlflow::here(&dir, last));
+        let logs = last.as_ref().map(|last| mlflow::local_logs(&dir, last));
         let logs = logs.unwrap_or_default();
-        tracking.end(&outcome, last.as_ref(), logs, &dir, TRACKING_MAX).await;
+        tracking.end(&outcome, last.as_ref(), logs, &dir, TRACKING_TIMEOUT).await;
     }
     if images {
         docker::clean(&submitted.id).await;
     }
     if outcome != Outcome::Succeeded {
-        data::tidy(&spec, &submitted.id, None, None, Instant::now() + TIDY_MAX).await;
+        data::tidy(&spec, &submitted.id, None, None, Instant::now() + TIDY_TIMEOUT).await;
     }
-    ending.abort();
-    watching.abort();
-    drop(over);
+    kill_signals.abort();
+    dir_watch.abort();
+    drop(stop);
     if let Err(error) = serving.await {
-        tracing::error!("the master's doors were broken: {error}");
+        tracing::error!("the API server failed: {error}");
     }
     Ok(outcome)
 }
@@ -170,25 +170,25 @@ async fn live(dir: JobDir) -> Result<Outcome, Report> {
 /// Starts the job's run in MLflow, if it has one.
 async fn track(submitted: Submitted, dir: JobDir) -> Option<mlflow::Tracker> {
     let secret = private::read(&dir.path().join(TRACKING_SECRET), SECRET_BYTES_MAX).ok();
-    mlflow::Tracker::begin(&submitted, secret.as_deref()).await
+    mlflow::Tracker::start(&submitted, secret.as_deref()).await
 }
 
 /// Signals that end the job: they come from users, or at system shutdown.
-struct Signals {
+struct KillSignals {
     terminations: Signal,
     interrupts: Signal,
 }
 
-impl Signals {
-    fn listen() -> std::io::Result<Signals> {
-        Ok(Signals {
+impl KillSignals {
+    fn listen() -> std::io::Result<KillSignals> {
+        Ok(KillSignals {
             terminations: signal(SignalKind::terminate())?,
             interrupts: signal(SignalKind::interrupt())?,
         })
     }
 
     /// Kills the job with grace on the first signal, immediately on later ones.
-    async fn end(mut self, letters: mpsc::Sender<Letter>) {
+    async fn end(mut self, requests: mpsc::Sender<Envelope>) {
         for now in std::iter::once(false).chain(std::iter::repeat(true)) {
             let name = tokio::select! {
                 Some(()) = self.terminations.recv() => "SIGTERM",
@@ -196,7 +196,7 @@ impl Signals {
                 else => return,
             };
             let by = format!("{name} to the master");
-            if !kill(&letters, by, now).await {
+            if !kill(&requests, by, now).await {
                 return;
             }
         }
@@ -205,29 +205,29 @@ impl Signals {
 
 /// Kills the job when its directory is removed, because no client can find it any more. Checks the job file: an
 /// agent that is just starting may recreate directories.
-async fn watch(dir: JobDir, letters: mpsc::Sender<Letter>) {
-    let mut look = interval(LOOK);
-    look.set_missed_tick_behavior(MissedTickBehavior::Delay);
+async fn watch_dir(dir: JobDir, requests: mpsc::Sender<Envelope>) {
+    let mut dir_check = interval(DIR_CHECK_INTERVAL);
+    dir_check.set_missed_tick_behavior(MissedTickBehavior::Delay);
     loop {
-        look.tick().await;
+        dir_check.tick().await;
         if matches!(dir.submitted_file().try_exists(), Ok(false)) {
-            kill(&letters, "the removal of its directory".to_owned(), false).await;
+            kill(&requests, "the removal of its directory".to_owned(), false).await;
             return;
         }
     }
 }
 
 /// Requests the end of the job. Returns false if the master has stopped.
-async fn kill(letters: &mpsc::Sender<Letter>, by: String, now: bool) -> bool {
+async fn kill(requests: &mpsc::Sender<Envelope>, by: String, now: bool) -> bool {
     // The response is not needed.
-    let (answer, _) = oneshot::channel();
-    let question = Question::Kill(Kill { by, immediate: now });
-    let letter = Letter { question, answer, kept: Kept::default() };
-    letters.send(letter).await.is_ok()
+    let (respond_to, _) = oneshot::channel();
+    let request = MasterRequest::Kill(Kill { by, immediate: now });
+    let envelope = Envelope { request, respond_to, durable: DurableFlag::default() };
+    requests.send(envelope).await.is_ok()
 }
 
 /// Writes the address of this master atomically.
-fn write_place(dir: &JobDir, address: &str) -> Result<(), Report> {
+fn write_address(dir: &JobDir, address: &str) -> Result<(), Report> {
     let this = Identity::this().ok_or_else(|| Report::trouble("cannot read `/proc`"))?;
     let place =
         MasterPlace { address: address.to_owned(), pid: this.pid, pid_started: this.started };
@@ -237,7 +237,7 @@ fn write_place(dir: &JobDir, address: &str) -> Result<(), Report> {
 }
 
 /// Prints one line for the parent process, which may be gone.
-fn say(line: &serde_json::Value) {
+fn print_line(line: &serde_json::Value) {
     let mut out = std::io::stdout();
     drop(writeln!(out, "{line}").and_then(|()| out.flush()));
 }

@@ -1,32 +1,31 @@
 //! Master of a job: the event loop around the core.
 //!
 //! * `event_loop`: the loop. `inbox`: requests. `journal`: durable input. `outbox`: effects. `recovered`:
-//! state and replay.
+//!   state and replay.
 //! * `agents`, `watchers`, `kv_service`, `agent_requests`, `links`, `metrics`: state of its clients. `api`:
 //!   HTTP API. `kv`: key-value store.
 //! * `clock`: time. `history`, `result`: files it leaves.
 //! * `local`: lifecycle on this machine. `yarn`: lifecycle in a container of a cluster. `publisher`: files in
 //!   HDFS.
 
+mod agent_requests;
 mod agents;
 mod api;
-mod ashore;
 mod clock;
-pub mod diary;
-mod facts;
+pub mod event_loop;
+mod history;
 pub mod inbox;
 pub mod journal;
 pub mod kv;
+pub mod kv_service;
 pub mod links;
 mod local;
 mod metrics;
 mod mlflow;
 mod outbox;
-pub mod past;
-mod relay;
+mod publisher;
+pub mod recovered;
 mod result;
-pub mod shell;
-pub mod store;
 mod watchers;
 mod yarn;
 

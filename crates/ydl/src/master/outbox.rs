@@ -1,9 +1,9 @@
 //! Effects to perform once their causes are durable.
 
 use super::{
-    agents::Seen,
-    inbox::{Answer, Kept},
-    links::Passed,
+    agents::AgentVersions,
+    inbox::{DurableFlag, MasterResponse},
+    links::OutgoingFrame,
 };
 use tokio::sync::oneshot;
 use ydl_core::{Action, ContainerId, TaskId};
@@ -14,18 +14,23 @@ pub(super) enum Effect {
     /// Action of the core.
     Act(Action),
     /// Frame for an agent's program.
-    Pass(Passed),
+    Send(OutgoingFrame),
     /// Response to a request.
-    Answer(oneshot::Sender<Answer>, Answer),
+    Respond(oneshot::Sender<MasterResponse>, MasterResponse),
     /// The frames of an agent are durable; its response carries frames for it.
-    Said {
+    FramesDurable {
         task: TaskId,
         /// Number of the agent's connection.
         number: u64,
-        answer: oneshot::Sender<Answer>,
+        respond_to: oneshot::Sender<MasterResponse>,
     },
     /// The reports of an agent are durable; it waits for its order, which is read when this is performed.
-    Listen { container: ContainerId, seen: Seen, answer: oneshot::Sender<Answer>, kept: Kept },
+    ReportsDurable {
+        container: ContainerId,
+        versions: AgentVersions,
+        respond_to: oneshot::Sender<MasterResponse>,
+        durable: DurableFlag,
+    },
 }
 
 /// Effects in the order of their decisions.
@@ -37,12 +42,16 @@ impl Outbox {
         self.0.extend(actions.into_iter().map(Effect::Act));
     }
 
-    pub(super) fn answer(&mut self, to: oneshot::Sender<Answer>, with: impl Into<Answer>) {
-        self.0.push(Effect::Answer(to, with.into()));
+    pub(super) fn respond(
+        &mut self,
+        to: oneshot::Sender<MasterResponse>,
+        with: impl Into<MasterResponse>,
+    ) {
+        self.0.push(Effect::Respond(to, with.into()));
     }
 
-    pub(super) fn pass(&mut self, passed: Vec<Passed>) {
-        self.0.extend(passed.into_iter().map(Effect::Pass));
+    pub(super) fn send_frames(&mut self, frames: Vec<OutgoingFrame>) {
+        self.0.extend(frames.into_iter().map(Effect::Send));
     }
 
     pub(super) fn push(&mut self, effect: Effect) {

@@ -12,28 +12,29 @@ use std::{
 use ydl_proto::files::JobDir;
 
 /// Size of a result: its base size and the size per task.
-const ROOM: (u64, u64) = (32 << 10, 512);
+const RESERVED: (u64, u64) = (32 << 10, 512);
 
 /// Reserves space for the result of that many tasks.
 pub(super) fn reserve(dir: &JobDir, tasks: u64) -> io::Result<()> {
-    let file = File::create(aside(dir))?;
-    let bytes = ROOM.0 + ROOM.1 * tasks;
+    let file = File::create(temporary_file(dir))?;
+    let bytes = RESERVED.0 + RESERVED.1 * tasks;
     Ok(fallocate(&file, FallocateFlags::empty(), 0, bytes)?)
 }
 
 /// Writes the result atomically.
-pub(super) fn keep(dir: &JobDir, last: &impl Serialize) -> io::Result<()> {
+pub(super) fn write(dir: &JobDir, last: &impl Serialize) -> io::Result<()> {
     let bytes = serde_json::to_vec_pretty(last)?;
-    let aside = aside(dir);
+    let temporary_file = temporary_file(dir);
     // Do not truncate before writing: that would release the reserved space.
-    let mut file = OpenOptions::new().write(true).create(true).truncate(false).open(&aside)?;
+    let mut file =
+        OpenOptions::new().write(true).create(true).truncate(false).open(&temporary_file)?;
     file.write_all(&bytes)?;
     file.set_len(bytes.len() as u64)?;
-    std::fs::rename(&aside, dir.result_file())
+    std::fs::rename(&temporary_file, dir.result_file())
 }
 
-fn aside(dir: &JobDir) -> PathBuf {
-    dir.result_file().with_extension("aside")
+fn temporary_file(dir: &JobDir) -> PathBuf {
+    dir.result_file().with_extension("temporary_file")
 }
 
 #[cfg(test)]
@@ -42,25 +43,25 @@ mod tests {
     use std::os::unix::fs::MetadataExt;
 
     #[test]
-    fn a_result_is_written_into_the_room_taken_for_it_and_is_not_longer_than_it_is() {
+    fn a_result_is_written_into_its_reserved_space_and_truncated() {
         let folder = tempfile::tempdir().unwrap();
         let dir = JobDir::at(folder.path());
         reserve(&dir, 100).unwrap();
-        let room = std::fs::metadata(aside(&dir)).unwrap();
+        let room = std::fs::metadata(temporary_file(&dir)).unwrap();
         assert!(room.blocks() * 512 >= 80 << 10, "{} blocks", room.blocks());
 
-        keep(&dir, &"how it ended").unwrap();
+        write(&dir, &"how it ended").unwrap();
         let kept = dir.result_file();
         assert_eq!(std::fs::read(&kept).unwrap(), b"\"how it ended\"");
         assert_eq!(std::fs::metadata(&kept).unwrap().ino(), room.ino());
-        assert!(!aside(&dir).exists());
+        assert!(!temporary_file(&dir).exists());
     }
 
     #[test]
-    fn a_result_is_kept_where_no_room_was_taken() {
+    fn a_result_is_written_without_reserved_space() {
         let folder = tempfile::tempdir().unwrap();
         let dir = JobDir::at(folder.path());
-        keep(&dir, &7).unwrap();
+        write(&dir, &7).unwrap();
         assert_eq!(std::fs::read(dir.result_file()).unwrap(), b"7");
     }
 }

@@ -1,6 +1,6 @@
 //! Clients that watch the job: each is answered when there is something newer than what it has.
 
-use super::inbox::Answer;
+use super::inbox::MasterResponse;
 use std::{collections::VecDeque, time::Duration};
 use tokio::{sync::oneshot, time::Instant};
 use ydl_core::HistoryEvent;
@@ -8,32 +8,32 @@ use ydl_net::request::Reply;
 use ydl_proto::messages::{HistoryPage, JobSnapshot};
 
 /// Minimum interval between views: the cost of a view grows with the number of tasks.
-const PACE: Duration = Duration::from_millis(50);
+const VIEW_INTERVAL: Duration = Duration::from_millis(50);
 /// Maximum number of watching clients.
 const WATCHERS_MAX: usize = 256;
 /// Maximum number of events in memory; older ones are in the history file.
-const FACTS_KEPT: usize = 10_000;
+const HISTORY_MAX: usize = 10_000;
 /// Maximum number of events in one response.
-const FACTS_TOLD: usize = 1000;
+const PAGE_MAX: usize = 1000;
 
 #[derive(Debug)]
 pub(super) struct Watchers {
     number: u64,
-    shown: Instant,
-    views: Vec<(u64, oneshot::Sender<Answer>)>,
-    facts: VecDeque<HistoryEvent>,
+    last_view: Instant,
+    views: Vec<(u64, oneshot::Sender<MasterResponse>)>,
+    history: VecDeque<HistoryEvent>,
     /// Number of the first event in memory.
     first: u64,
-    readers: Vec<(u64, oneshot::Sender<Answer>)>,
+    readers: Vec<(u64, oneshot::Sender<MasterResponse>)>,
 }
 
 impl Default for Watchers {
     fn default() -> Self {
         Watchers {
             number: 1,
-            shown: Instant::now(),
+            last_view: Instant::now(),
             views: Vec::new(),
-            facts: VecDeque::new(),
+            history: VecDeque::new(),
             first: 0,
             readers: Vec::new(),
         }
@@ -51,38 +51,38 @@ impl Watchers {
         self.number += 1;
     }
 
-    pub(super) fn view(&mut self, seen: u64, answer: oneshot::Sender<Answer>) {
-        self.views.retain(|(_, answer)| !answer.is_closed());
+    pub(super) fn view(&mut self, seen: u64, respond_to: oneshot::Sender<MasterResponse>) {
+        self.views.retain(|(_, respond_to)| !respond_to.is_closed());
         if self.views.len() >= WATCHERS_MAX {
-            drop(answer.send(crowded().into()));
+            drop(respond_to.send(too_many().into()));
             return;
         }
-        self.views.push((seen, answer));
+        self.views.push((seen, respond_to));
     }
 
-    pub(super) fn facts(&mut self, after: u64, answer: oneshot::Sender<Answer>) {
-        self.readers.retain(|(_, answer)| !answer.is_closed());
+    pub(super) fn history(&mut self, after: u64, respond_to: oneshot::Sender<MasterResponse>) {
+        self.readers.retain(|(_, respond_to)| !respond_to.is_closed());
         if self.readers.len() >= WATCHERS_MAX {
-            drop(answer.send(crowded().into()));
+            drop(respond_to.send(too_many().into()));
             return;
         }
-        self.readers.push((after, answer));
-        self.tell_facts();
+        self.readers.push((after, respond_to));
+        self.send_history();
     }
 
-    pub(super) fn add(&mut self, fact: HistoryEvent) {
-        self.facts.push_back(fact);
-        if self.facts.len() > FACTS_KEPT {
-            self.facts.pop_front();
+    pub(super) fn add(&mut self, event: HistoryEvent) {
+        self.history.push_back(event);
+        if self.history.len() > HISTORY_MAX {
+            self.history.pop_front();
             self.first += 1;
         }
-        self.tell_facts();
+        self.send_history();
     }
 
     /// Returns the time to send the next view, if a client waits for one.
     pub(super) fn show_at(&self) -> Option<Instant> {
         let waits = self.views.iter().any(|(seen, _)| *seen < self.number);
-        waits.then(|| self.shown + PACE)
+        waits.then(|| self.last_view + VIEW_INTERVAL)
     }
 
     pub(super) fn show(&mut self, view: impl FnOnce(u64) -> JobSnapshot) {
@@ -92,29 +92,29 @@ impl Watchers {
         if stale.is_empty() {
             return;
         }
-        self.shown = Instant::now();
+        self.last_view = Instant::now();
         let reply = Reply::json(&view(number));
-        for (_, answer) in stale {
+        for (_, respond_to) in stale {
             // The client may have disconnected.
-            let _ = answer.send(reply.clone().into());
+            let _ = respond_to.send(reply.clone().into());
         }
     }
 
-    fn tell_facts(&mut self) {
-        let next = self.first + self.facts.len() as u64;
+    fn send_history(&mut self) {
+        let next = self.first + self.history.len() as u64;
         let ready = self.readers.extract_if(.., |(after, _)| *after < next);
-        for (after, answer) in ready {
+        for (after, respond_to) in ready {
             let from = after.max(self.first);
             let skip = (from - self.first) as usize;
-            let events: Vec<_> = self.facts.iter().skip(skip).take(FACTS_TOLD).cloned().collect();
-            let told = HistoryPage { next: from + events.len() as u64, events };
-            let _ = answer.send(Reply::json(&told).into());
+            let events: Vec<_> = self.history.iter().skip(skip).take(PAGE_MAX).cloned().collect();
+            let page = HistoryPage { next: from + events.len() as u64, events };
+            let _ = respond_to.send(Reply::json(&page).into());
         }
     }
 }
 
-fn crowded() -> Reply {
-    Reply::error(429, "too many are looking at this job", None)
+fn too_many() -> Reply {
+    Reply::error(429, "too many clients watch this job", None)
 }
 
 #[cfg(test)]
@@ -122,31 +122,32 @@ mod tests {
     use super::*;
     use ydl_core::{Time, history::HistoryKind};
 
-    fn told(watchers: &mut Watchers, after: u64) -> Option<HistoryPage> {
-        let (answer, mut answered) = oneshot::channel();
-        watchers.facts(after, answer);
-        match answered.try_recv().ok()? {
-            Answer::Reply(reply) => serde_json::from_slice(&reply.body).ok(),
-            Answer::Order(_) | Answer::Wishes(_) => None,
+    fn page(watchers: &mut Watchers, after: u64) -> Option<HistoryPage> {
+        let (respond_to, mut response) = oneshot::channel();
+        watchers.history(after, respond_to);
+        match response.try_recv().ok()? {
+            MasterResponse::Http(reply) => serde_json::from_slice(&reply.body).ok(),
+            MasterResponse::Order(_) | MasterResponse::Requests(_) => None,
         }
     }
 
     #[test]
-    fn facts_are_told_from_the_first_that_is_wanted_and_still_kept() {
+    fn history_is_paged_from_the_first_requested_event_in_memory() {
         let mut watchers = Watchers::default();
-        let kept = FACTS_KEPT as u64;
+        let kept = HISTORY_MAX as u64;
         for at in 0..kept + 5 {
             watchers
                 .add(HistoryEvent { at: Time(at), kind: HistoryKind::MasterRecovered { live: 0 } });
         }
-        let times =
-            |facts: &HistoryPage| (facts.events[0].at.0, facts.events.len() as u64, facts.next);
-        let page = FACTS_TOLD as u64;
-        assert_eq!(times(&told(&mut watchers, 0).unwrap()), (5, page, 5 + page));
-        assert_eq!(times(&told(&mut watchers, 7).unwrap()), (7, page, 7 + page));
-        let last = told(&mut watchers, kept + 4).unwrap();
+        let times = |history: &HistoryPage| {
+            (history.events[0].at.0, history.events.len() as u64, history.next)
+        };
+        let limit = PAGE_MAX as u64;
+        assert_eq!(times(&page(&mut watchers, 0).unwrap()), (5, limit, 5 + limit));
+        assert_eq!(times(&page(&mut watchers, 7).unwrap()), (7, limit, 7 + limit));
+        let last = page(&mut watchers, kept + 4).unwrap();
         assert_eq!(times(&last), (kept + 4, 1, kept + 5));
-        assert!(told(&mut watchers, kept + 5).is_none(), "there is none yet");
-        assert!(told(&mut watchers, u64::MAX).is_none());
+        assert!(page(&mut watchers, kept + 5).is_none(), "there is none yet");
+        assert!(page(&mut watchers, u64::MAX).is_none());
     }
 }

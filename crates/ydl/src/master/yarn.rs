@@ -3,27 +3,27 @@
 //! The working directory of the container is the job's directory on this node. Data that must outlive the
 //! node is in HDFS. If a master dies, its successor recovers from the journal.
 
-mod setting;
+mod bootstrap;
 mod tokens;
 
 use super::{
     api::serve,
-    ashore::Ashore,
-    diary::{Segments, Unreadable, is_replaced, take_over},
+    event_loop::Master,
     inbox::inbox,
+    journal::{HdfsJournal, RecoverError, is_replaced, recover},
     mlflow,
-    past::{Past, Reading},
-    shell::Master,
+    publisher::HdfsPublisher,
+    recovered::{Recovered, Replay},
 };
 use crate::backend::yarn::{YarnBackend, YarnSetup};
-use setting::Setting;
+use bootstrap::MasterBootstrap;
 use std::{
     fs::{self, File},
     net::{IpAddr, SocketAddr},
     process::ExitCode,
     time::Duration,
 };
-use tokens::Tokens;
+use tokens::TokenRenewer;
 use tokio::{
     net::{TcpListener, lookup_host},
     signal::unix::{SignalKind, signal},
@@ -47,24 +47,24 @@ use ydl_storage::{
 };
 
 /// Timeout of name lookups and small requests.
-const ASK_MAX: Duration = Duration::from_secs(30);
+const REQUEST_TIMEOUT: Duration = Duration::from_secs(30);
 /// Time limit for an unavailable file system at the start.
-const HDFS_MAX: Duration = Duration::from_secs(300);
-const PAUSE: Duration = Duration::from_millis(500);
+const HDFS_RETRY_MAX: Duration = Duration::from_secs(300);
+const RETRY_DELAY: Duration = Duration::from_millis(500);
 /// Interval of checks for a later master. Agents wait for one no longer than the heartbeat timeout.
-const REPLACED_LOOK: Duration = Duration::from_secs(15);
+const TAKEOVER_CHECK_INTERVAL: Duration = Duration::from_secs(15);
 
 /// Reason why a master ends before its job.
-enum End {
+enum EarlyExit {
     /// No other master could succeed: the job failed.
-    Hopeless(Report),
+    JobFailed(Report),
     /// Another master takes over.
-    Left(Report),
+    Superseded(Report),
 }
 
-impl From<Report> for End {
-    fn from(report: Report) -> End {
-        End::Left(report)
+impl From<Report> for EarlyExit {
+    fn from(report: Report) -> EarlyExit {
+        EarlyExit::Superseded(report)
     }
 }
 
@@ -74,7 +74,7 @@ pub fn run() -> ExitCode {
     Descriptors::raise();
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
     let ran = match &runtime {
-        Ok(runtime) => runtime.block_on(live()),
+        Ok(runtime) => runtime.block_on(run_master()),
         Err(error) => Err(Report::trouble(format!("cannot start the master: {error}"))),
     };
     if let Ok(runtime) = runtime {
@@ -93,193 +93,206 @@ pub fn run() -> ExitCode {
     }
 }
 
-async fn live() -> Result<Outcome, Report> {
-    let mut setting = match Setting::find() {
-        Ok(setting) => setting,
+async fn run_master() -> Result<Outcome, Report> {
+    let mut bootstrap = match MasterBootstrap::from_env() {
+        Ok(bootstrap) => bootstrap,
         Err(report) => {
-            setting::give_up_from_here(&report.what).await;
+            bootstrap::report_failure_from_env(&report.what).await;
             return Err(report);
         }
     };
     let mut terminations = signal(SignalKind::terminate())
         .map_err(|e| Report::trouble(format!("cannot listen to signals: {e}")))?;
-    let mut tokens = setting.tokens.take();
-    let led = tokio::select! {
-        led = lead_with(&setting, &mut tokens) => led,
+    let mut tokens = bootstrap.tokens.take();
+    let outcome = tokio::select! {
+        outcome = run_with_tokens(&bootstrap, &mut tokens) => outcome,
         // The application was killed, the node shuts down, or the container was preempted. The job may continue
         // with another master, so this one does not end it. The journal is durable.
         _ = terminations.recv() => {
-            let what = "this container is being ended".to_owned();
+            let what = "received SIGTERM".to_owned();
             return Err(Report::new(Exit::Interrupted, what));
         }
     };
-    match led {
+    match outcome {
         Ok(outcome) => {
             if let Some(tokens) = tokens {
                 tokens.cancel().await;
             }
             Ok(outcome)
         }
-        Err(End::Left(report)) => Err(report),
-        Err(End::Hopeless(report)) => {
-            setting.give_up(&report.what).await;
+        Err(EarlyExit::Superseded(report)) => Err(report),
+        Err(EarlyExit::JobFailed(report)) => {
+            bootstrap.report_failure(&report.what).await;
             Err(report)
         }
     }
 }
 
 /// Runs the job while keeping its tokens fresh.
-async fn lead_with(setting: &Setting, tokens: &mut Option<Tokens>) -> Result<Outcome, End> {
+async fn run_with_tokens(
+    bootstrap: &MasterBootstrap,
+    tokens: &mut Option<TokenRenewer>,
+) -> Result<Outcome, EarlyExit> {
     let Some(tokens) = tokens else {
-        return lead(setting).await;
+        return run_job(bootstrap).await;
     };
     // Before any file system access: the tokens of an earlier master may have expired.
     let due = tokens.begin().await?;
     tokio::select! {
-        led = lead(setting) => led,
+        outcome = run_job(bootstrap) => outcome,
         never = tokens.keep_fresh(due) => match never {},
     }
 }
 
 /// Runs the job to its end.
-async fn lead(setting: &Setting) -> Result<Outcome, End> {
-    let hdfs = connected(setting).await?;
-    let (past, diary) = taken_over(setting, &hdfs).await?;
-    let listener = listen(setting.host.as_deref()).await?;
-    let address = announced(setting.host.as_deref(), &listener)?;
+async fn run_job(bootstrap: &MasterBootstrap) -> Result<Outcome, EarlyExit> {
+    let hdfs = connected(bootstrap).await?;
+    let (state, journal) = recover_state(bootstrap, &hdfs).await?;
+    let listener = listen(bootstrap.host.as_deref()).await?;
+    let address = public_address(bootstrap.host.as_deref(), &listener)?;
 
-    let tls = setting.identity.server();
-    let tls = tls.map_err(|e| End::Hopeless(Report::trouble(e.to_string())))?;
-    let held = past.containers();
-    let yarn = yarn_setting(setting, &hdfs, &address, held).await?;
+    let tls = bootstrap.identity.server();
+    let tls = tls.map_err(|e| EarlyExit::JobFailed(Report::trouble(e.to_string())))?;
+    let held = state.containers();
+    let yarn = yarn_setup(bootstrap, &hdfs, &address, held).await?;
     let this = process::Identity::this().ok_or_else(|| Report::trouble("cannot read `/proc`"))?;
-    let whereabouts =
-        Whereabouts { address, attempt: setting.attempt, pid: this.pid, pid_started: this.started };
+    let whereabouts = Whereabouts {
+        address,
+        attempt: bootstrap.attempt,
+        pid: this.pid,
+        pid_started: this.started,
+    };
     // Agents of this master know its address, so nothing waits for this.
-    let (away, place) = (hdfs.clone(), setting.place.clone());
+    let (away, place) = (hdfs.clone(), bootstrap.place.clone());
     tokio::spawn(async move {
-        if let Err(error) = Ashore::announce(&away, &place, &whereabouts).await {
-            tracing::error!("only new agents find this master for now: {error}");
-            Ashore::announce_later(away, place, whereabouts).await;
+        if let Err(error) = HdfsPublisher::publish_address(&away, &place, &whereabouts).await {
+            tracing::error!(
+                "cannot publish the address of this master, only new agents know it: {error}"
+            );
+            HdfsPublisher::retry_publish_address(away, place, whereabouts).await;
         }
     });
-    let tracking = tokio::spawn(track(setting.submitted.clone(), setting.tracking_secret.clone()));
+    let tracking =
+        tokio::spawn(track(bootstrap.submitted.clone(), bootstrap.tracking_secret.clone()));
     let (backend, live) = YarnBackend::register(yarn).await?;
 
-    let (place, attempt) = (setting.place.clone(), setting.attempt);
-    let ashore = Ashore::begin(hdfs.clone(), place, attempt, &setting.dir);
-    let mut master = Master::new(past, setting.dir.clone(), backend, diary);
-    master.renew_with(setting.agent_credentials.clone());
-    if setting.attempt > 1 {
+    let (place, attempt) = (bootstrap.place.clone(), bootstrap.attempt);
+    let publisher = HdfsPublisher::start(hdfs.clone(), place, attempt, &bootstrap.dir);
+    let mut master = Master::new(state, bootstrap.dir.clone(), backend, journal);
+    master.distribute_tokens(bootstrap.agent_credentials.clone());
+    if bootstrap.attempt > 1 {
         master.recover(live);
     }
-    let (letters, mut inbox) = inbox();
+    let (requests, mut inbox) = inbox();
     let tracking = tracking.await.ok().flatten();
     let tracking = tracking.map(|tracker| {
-        master.tell_programs(tracker.variables());
-        tracker.follow(letters.clone())
+        master.set_program_env(tracker.variables());
+        tracker.follow(requests.clone())
     });
-    let (over, ended) = oneshot::channel::<()>();
-    let secret = setting.secret.clone();
-    let mut serving = tokio::spawn(serve(listener, tls, secret, letters, async {
+    let (stop, ended) = oneshot::channel::<()>();
+    let secret = bootstrap.secret.clone();
+    let mut serving = tokio::spawn(serve(listener, tls, secret, requests, async {
         // Sent or dropped, it has the same meaning.
         let _ = ended.await;
     }));
     let outcome = tokio::select! {
-        outcome = master.attend(&mut inbox) => {
+        outcome = master.run_loop(&mut inbox) => {
             outcome.map_err(|fenced| Report::trouble(fenced.why))?
         }
-        () = replaced(&hdfs, setting) => {
+        () = replaced(&hdfs, bootstrap) => {
             return Err(Report::trouble("another master has taken over").into());
         }
         // Another master, perhaps on another node, may be reachable.
         ended = &mut serving => {
-            let why = ended.map_or_else(|error| error.to_string(), |()| "they closed".to_owned());
-            return Err(Report::trouble(format!("the master's doors are broken: {why}")).into());
+            let why = ended.map_or_else(|error| error.to_string(), |()| "it closed".to_owned());
+            return Err(Report::trouble(format!("the API server stopped: {why}")).into());
         }
     };
     // Clients look for the result as soon as the ResourceManager reports the end.
-    master.leave_result();
+    master.write_result();
     if outcome != Outcome::Succeeded {
-        let (submitted, home) = (&setting.submitted, &setting.staged.home);
-        let ways = Ways::new(setting.config.clone(), setting.hdfs_identity.clone());
-        let deadline = Instant::now() + ASK_MAX;
+        let (submitted, home) = (&bootstrap.submitted, &bootstrap.staged.home);
+        let ways = Ways::new(bootstrap.config.clone(), bootstrap.hdfs_identity.clone());
+        let deadline = Instant::now() + REQUEST_TIMEOUT;
         data::tidy(&submitted.spec, &submitted.id, Some(home), Some(&ways), deadline).await;
     }
     if let Some(tracking) = tracking {
-        let last = fs::read(setting.dir.result_file()).ok();
+        let last = fs::read(bootstrap.dir.result_file()).ok();
         let last = last.and_then(|bytes| serde_json::from_slice::<JobSnapshot>(&bytes).ok());
         let logs = match &last {
             Some(last) => {
-                let deadline = Instant::now() + ASK_MAX;
-                mlflow::afar(&hdfs, &setting.place, last, deadline).await
+                let deadline = Instant::now() + REQUEST_TIMEOUT;
+                mlflow::yarn_logs(&hdfs, &bootstrap.place, last, deadline).await
             }
-            None => mlflow::Logs::new(),
+            None => mlflow::Artifacts::new(),
         };
-        tracking.end(&outcome, last.as_ref(), logs, &setting.dir, ASK_MAX).await;
+        tracking.end(&outcome, last.as_ref(), logs, &bootstrap.dir, REQUEST_TIMEOUT).await;
     }
-    ashore.end(&setting.dir).await;
-    master.give_back(&outcome).await;
-    drop(over);
+    publisher.end(&bootstrap.dir).await;
+    master.close(&outcome).await;
+    drop(stop);
     if let Err(error) = serving.await {
-        tracing::error!("the master's doors were broken: {error}");
+        tracing::error!("the API server failed: {error}");
     }
     Ok(outcome)
 }
 
 /// Starts the job's run in MLflow, if it has one.
 async fn track(submitted: Submitted, secret: Option<Vec<u8>>) -> Option<mlflow::Tracker> {
-    mlflow::Tracker::begin(&submitted, secret.as_deref()).await
+    mlflow::Tracker::start(&submitted, secret.as_deref()).await
 }
 
 /// Returns when there is a later master. The ResourceManager and the next journal entry also detect it. But if
 /// the ResourceManager is unreachable and there is nothing to write, agents would never move to their new
 /// master.
-async fn replaced(hdfs: &Hdfs, setting: &Setting) {
+async fn replaced(hdfs: &Hdfs, bootstrap: &MasterBootstrap) {
     loop {
-        sleep(REPLACED_LOOK).await;
-        let deadline = Instant::now() + ASK_MAX;
+        sleep(TAKEOVER_CHECK_INTERVAL).await;
+        let deadline = Instant::now() + REQUEST_TIMEOUT;
         // An error is retried at the next check.
-        if let Ok(true) = is_replaced(hdfs, &setting.place, setting.attempt, deadline).await {
+        if let Ok(true) = is_replaced(hdfs, &bootstrap.place, bootstrap.attempt, deadline).await {
             return;
         }
     }
 }
 
-async fn connected(setting: &Setting) -> Result<Hdfs, End> {
+async fn connected(bootstrap: &MasterBootstrap) -> Result<Hdfs, EarlyExit> {
     let connect = Hdfs::connect(
-        &setting.config,
-        Some(setting.place.dir()),
-        &setting.hdfs_identity,
-        Instant::now() + ASK_MAX,
+        &bootstrap.config,
+        Some(bootstrap.place.dir()),
+        &bootstrap.hdfs_identity,
+        Instant::now() + REQUEST_TIMEOUT,
     );
-    connect.await.map_err(|error| End::Hopeless(error.into()))
+    connect.await.map_err(|error| EarlyExit::JobFailed(error.into()))
 }
 
 /// Decides whether another master may succeed: it may if the file system is unavailable or returned an unknown
 /// error.
-fn ended_by(error: HdfsError) -> End {
+fn classify(error: HdfsError) -> EarlyExit {
     match error.may_pass() || error.kind == Kind::Other {
-        true => End::Left(error.into()),
-        false => End::Hopeless(error.into()),
+        true => EarlyExit::Superseded(error.into()),
+        false => EarlyExit::JobFailed(error.into()),
     }
 }
 
 /// Starts this master's journal and recovers the state of earlier masters.
-async fn taken_over(setting: &Setting, hdfs: &Hdfs) -> Result<(Past, Segments), End> {
-    let path = setting.dir.events_file();
+async fn recover_state(
+    bootstrap: &MasterBootstrap,
+    hdfs: &Hdfs,
+) -> Result<(Recovered, HdfsJournal), EarlyExit> {
+    let path = bootstrap.dir.events_file();
     let events = File::create(&path)
         .map_err(|e| Report::trouble(format!("cannot create `{}`: {e}", path.display())))?;
-    let mut reading = Reading::new(setting.submitted.spec.clone(), Some(events));
-    let taken = take_over(hdfs, &setting.place, setting.attempt, &mut reading).await;
-    let diary = taken.map_err(|unreadable| match unreadable {
-        Unreadable::Replaced => End::Left(Report::trouble(unreadable.to_string())),
-        Unreadable::Hdfs(error) => ended_by(error),
-        Unreadable::Journal(_) | Unreadable::Entries(_) => {
-            End::Hopeless(Report::trouble(unreadable.to_string()))
+    let mut reading = Replay::new(bootstrap.submitted.spec.clone(), Some(events));
+    let recovered = recover(hdfs, &bootstrap.place, bootstrap.attempt, &mut reading).await;
+    let journal = recovered.map_err(|error| match error {
+        RecoverError::Fenced => EarlyExit::Superseded(Report::trouble(error.to_string())),
+        RecoverError::Hdfs(error) => classify(error),
+        RecoverError::Journal(_) | RecoverError::Entries(_) => {
+            EarlyExit::JobFailed(Report::trouble(error.to_string()))
         }
     })?;
-    Ok((reading.end(), diary))
+    Ok((reading.finish(), journal))
 }
 
 /// Listens on the address by which other machines know this node.
@@ -287,7 +300,7 @@ async fn listen(host: Option<&str>) -> Result<TcpListener, Report> {
     let any = SocketAddr::from(([0, 0, 0, 0], 0));
     let mut found = Vec::new();
     if let Some(host) = host
-        && let Ok(Ok(addresses)) = timeout(ASK_MAX, lookup_host((host, 0))).await
+        && let Ok(Ok(addresses)) = timeout(REQUEST_TIMEOUT, lookup_host((host, 0))).await
     {
         // A node often resolves its own name to a loopback address.
         let is_literal = host.parse::<IpAddr>().is_ok();
@@ -305,7 +318,7 @@ async fn listen(host: Option<&str>) -> Result<TcpListener, Report> {
     Err(Report::trouble(last))
 }
 
-fn announced(host: Option<&str>, listener: &TcpListener) -> Result<String, Report> {
+fn public_address(host: Option<&str>, listener: &TcpListener) -> Result<String, Report> {
     let local = listener.local_addr().map_err(|e| Report::trouble(e.to_string()))?;
     Ok(match host {
         Some(host) => format!("{host}:{}", local.port()),
@@ -313,32 +326,32 @@ fn announced(host: Option<&str>, listener: &TcpListener) -> Result<String, Repor
     })
 }
 
-async fn yarn_setting(
-    setting: &Setting,
+async fn yarn_setup(
+    bootstrap: &MasterBootstrap,
     hdfs: &Hdfs,
     address: &str,
     held: Vec<ydl_core::ContainerId>,
-) -> Result<YarnSetup, End> {
-    let end = Instant::now() + HDFS_MAX;
+) -> Result<YarnSetup, EarlyExit> {
+    let end = Instant::now() + HDFS_RETRY_MAX;
     let own = loop {
-        match setting.own_files(hdfs, Instant::now() + ASK_MAX).await {
+        match bootstrap.own_files(hdfs, Instant::now() + REQUEST_TIMEOUT).await {
             Ok(own) => break own,
             Err(error) if error.may_pass() && Instant::now() < end => {
-                tracing::warn!("waiting for the job's files: {error}");
-                sleep(PAUSE).await;
+                tracing::warn!("cannot read the job's files yet: {error}");
+                sleep(RETRY_DELAY).await;
             }
-            Err(error) => return Err(ended_by(error)),
+            Err(error) => return Err(classify(error)),
         }
     };
     Ok(YarnSetup {
-        config: setting.config.clone(),
-        token: setting.token.clone(),
-        identity: setting.rm_identity.clone(),
-        spec: setting.submitted.spec.clone(),
-        staged: setting.staged.clone(),
+        config: bootstrap.config.clone(),
+        token: bootstrap.token.clone(),
+        identity: bootstrap.rm_identity.clone(),
+        spec: bootstrap.submitted.spec.clone(),
+        staged: bootstrap.staged.clone(),
         own,
-        secret: setting.secret.clone(),
-        agent_credentials: setting.agent_credentials.clone(),
+        secret: bootstrap.secret.clone(),
+        agent_credentials: bootstrap.agent_credentials.clone(),
         address: address.to_owned(),
         tracking_url: String::new(),
         held,

@@ -2,8 +2,8 @@
 
 use super::bad;
 use crate::master::{
-    inbox::Question,
-    relay::{GRACE, Logged},
+    agent_requests::{GRACE, LogReply},
+    inbox::MasterRequest,
 };
 use std::{str::FromStr, time::Duration};
 use ydl_core::{ContainerId, TaskId};
@@ -14,10 +14,13 @@ use ydl_proto::messages::{AgentRequest, FORWARD_TEXT_MAX, LOG_BYTES_MAX};
 const WAIT_MAX: Duration = Duration::from_secs(30);
 
 /// Parses a log request and its maximum wait.
-pub(super) fn wish(head: &Head, wait: Option<Duration>) -> Result<(Question, Duration), Reply> {
+pub(super) fn parse_request(
+    head: &Head,
+    wait: Option<Duration>,
+) -> Result<(MasterRequest, Duration), Reply> {
     let task = task(head)?;
     let wait = wait.unwrap_or_default().min(WAIT_MAX);
-    let want = match head.query.get("file") {
+    let request = match head.query.get("file") {
         None => AgentRequest::ListLogs,
         Some(file) => AgentRequest::ReadLog {
             attempt: number(head, "attempt")?.unwrap_or(1),
@@ -27,49 +30,57 @@ pub(super) fn wish(head: &Head, wait: Option<Duration>) -> Result<(Question, Dur
             wait_ms: wait.as_millis() as u64,
         },
     };
-    Ok((Question::Logs { task, want }, wait + GRACE))
+    Ok((MasterRequest::Logs { task, request }, wait + GRACE))
 }
 
 /// Parses an agent's response to a log request.
-pub(super) fn found(container: ContainerId, head: &Head, body: Vec<u8>) -> Result<Question, Reply> {
+pub(super) fn parse_reply(
+    container: ContainerId,
+    head: &Head,
+    body: Vec<u8>,
+) -> Result<MasterRequest, Reply> {
     let id = number(head, "request")?.ok_or_else(|| bad("missing parameter `request`"))?;
     if body.len() as u64 > LOG_BYTES_MAX {
-        return Err(bad(format!("more than {LOG_BYTES_MAX} bytes of logs")));
+        return Err(bad(format!("the log response exceeds {LOG_BYTES_MAX} bytes")));
     }
-    let found = match (head.query.contains_key("not-found"), number(head, "length")?) {
-        (true, _) => Logged::Absent,
-        (false, None) => Logged::List(body),
+    let reply = match (head.query.contains_key("not-found"), number(head, "length")?) {
+        (true, _) => LogReply::NotFound,
+        (false, None) => LogReply::List(body),
         (false, Some(length)) => {
-            Logged::Piece { bytes: body, length, ended: head.query.contains_key("ended") }
+            LogReply::Chunk { bytes: body, length, ended: head.query.contains_key("ended") }
         }
     };
-    Ok(Question::Logged { container, id, found })
+    Ok(MasterRequest::LogReply { container, id, reply })
 }
 
 /// Parses a port-forward request.
-pub(super) fn open(head: &Head) -> Result<Question, Reply> {
+pub(super) fn parse_forward(head: &Head) -> Result<MasterRequest, Reply> {
     let port = head.query.get("port").filter(|name| !name.is_empty());
     if port.is_some_and(|name| name.len() > FORWARD_TEXT_MAX) {
-        return Err(bad("no port has so long a name"));
+        return Err(bad("the port name is too long"));
     }
-    Ok(Question::Open { task: task(head)?, port: port.cloned() })
+    Ok(MasterRequest::Forward { task: task(head)?, port: port.cloned() })
 }
 
 /// Parses an agent's response to a port-forward request.
-pub(super) fn opened(container: ContainerId, head: &Head, body: &[u8]) -> Result<Question, Reply> {
+pub(super) fn parse_forward_reply(
+    container: ContainerId,
+    head: &Head,
+    body: &[u8],
+) -> Result<MasterRequest, Reply> {
     let id = number(head, "request")?.ok_or_else(|| bad("missing parameter `request`"))?;
-    let refused = head.query.contains_key("failed").then(|| {
+    let failed = head.query.contains_key("failed").then(|| {
         let why = String::from_utf8_lossy(body);
         let plain = why.chars().filter(|letter| !letter.is_control());
         plain.take(FORWARD_TEXT_MAX).collect()
     });
-    Ok(Question::Opened { container, id, refused })
+    Ok(MasterRequest::Forwarded { container, id, failed })
 }
 
 fn task(head: &Head) -> Result<TaskId, Reply> {
     let task = head.query.get("task").map_or("", String::as_str);
     TaskId::from_str(task)
-        .map_err(|_| bad(format!("which task? `{task}` is none, as `worker:0` is")))
+        .map_err(|_| bad(format!("invalid task `{task}`: expected a task such as `worker:0`")))
 }
 
 fn number<T: FromStr>(head: &Head, name: &str) -> Result<Option<T>, Reply> {

@@ -54,14 +54,14 @@ impl fmt::Display for JournalError {
                 write!(f, "cannot {doing} the journal `{}`: {source}", path.display())
             }
             Self::Held { path } => {
-                write!(f, "cannot use the journal `{}`: another master has it", path.display())
+                write!(f, "cannot use the journal `{}`: another master has it open", path.display())
             }
             Self::NotAJournal { path } => {
                 write!(f, "cannot use `{}`: it is not a journal", path.display())
             }
             Self::Version { path, version } => write!(
                 f,
-                "cannot use the journal `{}`: it has version {version}, and this is ydl for {VERSION}",
+                "cannot use the journal `{}`: it has version {version}, but this ydl supports {VERSION}",
                 path.display()
             ),
             Self::Damaged { path, offset } => {

@@ -5,7 +5,7 @@ use std::path::Path;
 
 use ring::rand::{SecureRandom, SystemRandom};
 
-use super::{JournalError, RECORD_BYTES_MAX, Tail};
+use super::{JournalError, JournalTail, RECORD_BYTES_MAX};
 
 const MAGIC: &[u8; 8] = b"ydl-jrnl";
 pub(super) const VERSION: u32 = 1;
@@ -31,7 +31,7 @@ pub(in crate::master) struct Scan {
     pub(in crate::master) salt: Option<u64>,
     /// Length of the valid part.
     pub(super) length: u64,
-    pub(super) tail: Tail,
+    pub(super) tail: JournalTail,
 }
 
 /// Reads a whole journal. The path is used in errors only.
@@ -44,7 +44,7 @@ pub(in crate::master) fn scan(
     let mut head = Vec::with_capacity(HEADER_BYTES);
     reader.by_ref().take(HEADER_BYTES as u64).read_to_end(&mut head).map_err(failed)?;
     let Some(salt) = read_header(path, &head)? else {
-        let tail = Tail::Torn { bytes: head.len() as u64 };
+        let tail = JournalTail::Torn { bytes: head.len() as u64 };
         return Ok(Scan { salt: None, length: 0, tail });
     };
 
@@ -52,20 +52,20 @@ pub(in crate::master) fn scan(
     let mut record = Vec::new();
     loop {
         match read_record(&mut reader, salt, length, &mut record).map_err(failed)? {
-            Found::Record => {
+            RecordRead::Record => {
                 each(&record[FRAME_BYTES..]);
                 length += record.len() as u64;
             }
-            Found::End => {
-                return Ok(Scan { salt: Some(salt), length, tail: Tail::Whole });
+            RecordRead::End => {
+                return Ok(Scan { salt: Some(salt), length, tail: JournalTail::Whole });
             }
-            Found::Damage => {
+            RecordRead::Damage => {
                 let limit = SEARCH_BYTES_MAX as u64 + 1;
                 reader.take(limit).read_to_end(&mut record).map_err(failed)?;
                 if goes_on(salt, length, &record) {
                     return Err(JournalError::Damaged { path: path.to_owned(), offset: length });
                 }
-                let tail = Tail::Torn { bytes: record.len() as u64 };
+                let tail = JournalTail::Torn { bytes: record.len() as u64 };
                 return Ok(Scan { salt: Some(salt), length, tail });
             }
         }
@@ -94,7 +94,7 @@ fn read_header(path: &Path, head: &[u8]) -> Result<Option<u64>, JournalError> {
     Ok(Some(u64::from(word(12)) | u64::from(word(16)) << 32))
 }
 
-enum Found {
+enum RecordRead {
     Record,
     End,
     Damage,
@@ -106,24 +106,24 @@ fn read_record(
     salt: u64,
     place: u64,
     record: &mut Vec<u8>,
-) -> io::Result<Found> {
+) -> io::Result<RecordRead> {
     record.clear();
     record.resize(FRAME_BYTES, 0);
     let got = read_up_to(reader, record)?;
     record.truncate(got);
     match got {
-        0 => return Ok(Found::End),
+        0 => return Ok(RecordRead::End),
         FRAME_BYTES => {}
-        _ => return Ok(Found::Damage),
+        _ => return Ok(RecordRead::Damage),
     }
     let Some((length, sum)) = frame(record) else {
-        return Ok(Found::Damage);
+        return Ok(RecordRead::Damage);
     };
     record.resize(FRAME_BYTES + length, 0);
     let got = read_up_to(reader, &mut record[FRAME_BYTES..])?;
     record.truncate(FRAME_BYTES + got);
     let whole = got == length && checksum(salt, place, &record[FRAME_BYTES..]) == sum;
-    Ok(if whole { Found::Record } else { Found::Damage })
+    Ok(if whole { RecordRead::Record } else { RecordRead::Damage })
 }
 
 fn read_up_to(reader: &mut impl Read, buffer: &mut [u8]) -> io::Result<usize> {

@@ -2,7 +2,7 @@
 
 use std::collections::VecDeque;
 
-use super::{EVENT_BYTES_MAX, EVENTS_BYTES_MAX, EVENTS_MAX, Page, Refusal};
+use super::{EVENT_BYTES_MAX, EVENTS_BYTES_MAX, EVENTS_MAX, KvError, Page};
 use ydl_proto::kv::{Blob, Emitted, Event, Events};
 
 #[derive(Debug, Default)]
@@ -19,9 +19,9 @@ impl EventLog {
         name: String,
         data: Blob,
         by: Option<String>,
-    ) -> Result<Emitted, Refusal> {
+    ) -> Result<Emitted, KvError> {
         if data.len() > EVENT_BYTES_MAX {
-            return Err(Refusal::EventTooLong { name, length: data.len() });
+            return Err(KvError::EventTooLong { name, length: data.len() });
         }
         self.sequence += 1;
         self.bytes += data.len();

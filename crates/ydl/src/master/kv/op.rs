@@ -51,7 +51,7 @@ pub enum OnlyIf {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Applied {
     pub done: Done,
-    pub woken: Vec<Woken>,
+    pub wakeups: Vec<Wakeup>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -62,14 +62,14 @@ pub enum Done {
 
 /// Waiter that received its result.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Woken {
+pub struct Wakeup {
     pub waiter: WaiterId,
-    pub found: Found,
+    pub result: WaitResult,
 }
 
 /// Result of a [`Wait`].
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Found {
+pub enum WaitResult {
     Entry(Entry),
     Changes(Changes),
     Events(Events),

@@ -20,7 +20,7 @@ fn text(value: &Blob) -> String {
     String::from_utf8_lossy(&value.0).into_owned()
 }
 
-fn changes_in_words(changes: &Changes) -> String {
+fn format_changes(changes: &Changes) -> String {
     match changes {
         Changes::Resync { revision } => format!("resync at {revision}"),
         Changes::Current { revision, changes } => {
@@ -37,7 +37,7 @@ fn changes_in_words(changes: &Changes) -> String {
     }
 }
 
-fn events_in_words(events: &Events) -> String {
+fn format_events(events: &Events) -> String {
     let mut words = format!("through {}{}:", events.through, if events.missed { "!" } else { "" });
     for event in &events.events {
         words += &format!(" {}={}@{}", event.name, text(&event.data), event.sequence);
@@ -45,17 +45,19 @@ fn events_in_words(events: &Events) -> String {
     words
 }
 
-fn found_in_words(found: &Found) -> String {
+fn format_result(found: &WaitResult) -> String {
     match found {
-        Found::Entry(entry) => format!("{}={}@{}", entry.key, text(&entry.value), entry.revision),
-        Found::Changes(changes) => changes_in_words(changes),
-        Found::Events(events) => events_in_words(events),
+        WaitResult::Entry(entry) => {
+            format!("{}={}@{}", entry.key, text(&entry.value), entry.revision)
+        }
+        WaitResult::Changes(changes) => format_changes(changes),
+        WaitResult::Events(events) => format_events(events),
     }
 }
 
 /// Applies a script line by line and prints the results.
 fn check(script: &str, expected: Expect) {
-    let mut store = Store::new();
+    let mut store = KvStore::new();
     let mut said = String::new();
     for line in script.lines().map(str::trim) {
         let words: Vec<&str> = line.split(' ').collect();
@@ -76,20 +78,20 @@ fn check(script: &str, expected: Expect) {
             ["gone", container] => apply(&mut store, Op::OwnerGone { container: container.into() }),
             ["emit", name, data] => apply(&mut store, emit(name, data)),
             ["changes", prefix, after] => {
-                changes_in_words(&store.changes(prefix, number(after), PAGE_MAX))
+                format_changes(&store.changes(prefix, number(after), PAGE_MAX))
             }
-            ["events", after] => events_in_words(&store.events(number(after), None, PAGE_MAX)),
+            ["events", after] => format_events(&store.events(number(after), None, PAGE_MAX)),
             ["wait", waiter, what, key] => {
                 let wait = match what {
                     "key" => Wait::Key { key: key.into() },
                     after => Wait::Changes { prefix: key.into(), after: number(after) },
                 };
-                wait_in_words(&mut store, number(waiter), wait)
+                format_wait(&mut store, number(waiter), wait)
             }
             ["events", waiter, after, name] => {
                 let name = (name != "*").then(|| name.to_owned());
                 let wait = Wait::Events { after: number(after), name };
-                wait_in_words(&mut store, number(waiter), wait)
+                format_wait(&mut store, number(waiter), wait)
             }
             ["forget", waiter] => {
                 store.forget(WaiterId(number(waiter)));
@@ -103,45 +105,45 @@ fn check(script: &str, expected: Expect) {
     expected.assert_eq(&said);
 }
 
-fn apply(store: &mut Store, op: Op) -> String {
+fn apply(store: &mut KvStore, op: Op) -> String {
     match store.apply(op) {
-        Err(refusal) => refusal.to_string(),
-        Ok(Applied { done, woken }) => {
+        Err(error) => error.to_string(),
+        Ok(Applied { done, wakeups }) => {
             let mut words = match done {
                 Done::Changed(Changed { revision, keys }) => format!("{keys} at {revision}"),
                 Done::Emitted(Emitted { sequence }) => format!("event {sequence}"),
             };
-            for Woken { waiter, found } in &woken {
-                words += &format!("; {waiter} {}", found_in_words(found));
+            for Wakeup { waiter, result: found } in &wakeups {
+                words += &format!("; {waiter} {}", format_result(found));
             }
             words
         }
     }
 }
 
-fn wait_in_words(store: &mut Store, waiter: u64, wait: Wait) -> String {
+fn format_wait(store: &mut KvStore, waiter: u64, wait: Wait) -> String {
     match store.wait(WaiterId(waiter), wait) {
-        Err(refusal) => refusal.to_string(),
-        Ok(Some(found)) => format!("at once {}", found_in_words(&found)),
+        Err(error) => error.to_string(),
+        Ok(Some(found)) => format!("at once {}", format_result(&found)),
         Ok(None) => "waits".into(),
     }
 }
 
-impl Store {
+impl KvStore {
     /// Checks the invariants.
     fn check(&self) {
         let bytes: usize = self.slots.iter().map(|(key, slot)| key.len() + slot.value.len()).sum();
         assert_eq!(self.bytes, bytes);
-        assert_eq!(self.last.len(), self.slots.len() + self.graves.len());
+        assert_eq!(self.last.len(), self.slots.len() + self.tombstones.len());
         for (key, slot) in &self.slots {
             assert_eq!(self.last.get(&slot.revision), Some(key));
             let owner = slot.owner.as_ref();
             assert!(owner.is_none_or(|owner| self.owned[owner].contains(key)));
-            assert!(!self.graves.contains_key(key));
+            assert!(!self.tombstones.contains_key(key));
         }
-        assert_eq!(self.graves.len(), self.buried.len());
-        for (key, revision) in &self.graves {
-            assert!(self.buried.contains(revision));
+        assert_eq!(self.tombstones.len(), self.tombstone_revisions.len());
+        for (key, revision) in &self.tombstones {
+            assert!(self.tombstone_revisions.contains(revision));
             assert_eq!(self.last.get(revision), Some(key));
         }
         let owned: usize = self.owned.values().map(BTreeSet::len).sum();
@@ -151,7 +153,7 @@ impl Store {
 }
 
 #[test]
-fn a_watcher_learns_what_each_key_came_to_be() {
+fn watchers_receive_the_latest_change_of_each_key() {
     check(
         "put a 1
          put b 2
@@ -183,7 +185,7 @@ fn a_watcher_learns_what_each_key_came_to_be() {
 }
 
 #[test]
-fn a_put_can_be_made_to_depend_on_what_is_there() {
+fn puts_check_their_precondition() {
     check(
         "put a 1 absent
          put a 2 absent
@@ -205,7 +207,7 @@ fn a_put_can_be_made_to_depend_on_what_is_there() {
 }
 
 #[test]
-fn a_containers_keys_go_with_it_unless_another_took_them_over() {
+fn keys_are_deleted_with_their_owner_unless_another_container_took_them_over() {
     check(
         "own a c1
          own b c1
@@ -235,7 +237,7 @@ fn a_containers_keys_go_with_it_unless_another_took_them_over() {
 }
 
 #[test]
-fn waiters_are_woken_by_what_they_wait_for_and_by_nothing_else() {
+fn waiters_are_woken_by_matching_changes_only() {
     check(
         "wait 1 key w/0
          wait 2 0 w/
@@ -267,7 +269,7 @@ fn waiters_are_woken_by_what_they_wait_for_and_by_nothing_else() {
             wait 8 key w/9 → waits
             clear w → 2 at 5; waiter:7 to 5: -w/0@5
             put w/1 up → 1 at 6; waiter:3 to 6: w/1=up@6
-            forget 8 → forgotten
+            forget 8 → dropped_until
             put w/9 up → 1 at 7
             put él 1 → 1 at 8; waiter:4 to 8: él=1@8
         "#]],
@@ -275,7 +277,7 @@ fn waiters_are_woken_by_what_they_wait_for_and_by_nothing_else() {
 }
 
 #[test]
-fn events_are_numbered_filtered_and_waited_for() {
+fn events_are_numbered_and_can_be_filtered_and_awaited() {
     check(
         "events 1 0 *
          events 2 0 done
@@ -303,8 +305,8 @@ fn events_are_numbered_filtered_and_waited_for() {
 }
 
 #[test]
-fn bad_keys_and_names_are_refused_with_a_sentence() {
-    let refused = |op| Store::new().apply(op).unwrap_err().to_string();
+fn invalid_keys_and_names_are_rejected() {
+    let refused = |op| KvStore::new().apply(op).unwrap_err().to_string();
     assert_eq!(refused(put("", "")), "a key has 1 to 512 bytes, not 0");
     assert_eq!(refused(put(&"é".repeat(257), "")), "a key has 1 to 512 bytes, not 514");
     assert_eq!(refused(put("a\nb", "")), r"a key cannot contain `\n`");
@@ -313,21 +315,21 @@ fn bad_keys_and_names_are_refused_with_a_sentence() {
     let prefix = "x".repeat(513);
     assert_eq!(refused(Op::DeletePrefix { prefix }), "a key has 1 to 512 bytes, not 513");
     let wait = Wait::Key { key: String::new() };
-    assert!(Store::new().wait(WaiterId(1), wait).is_err());
-    assert!(Store::new().apply(put("a key/with spaces é", "")).is_ok());
+    assert!(KvStore::new().wait(WaiterId(1), wait).is_err());
+    assert!(KvStore::new().apply(put("a key/with spaces é", "")).is_ok());
 }
 
 #[test]
-fn nothing_grows_beyond_its_limit() {
-    let mut store = Store::new();
+fn sizes_are_limited() {
+    let mut store = KvStore::new();
     let long = "x".repeat(VALUE_BYTES_MAX + 1);
-    assert!(matches!(store.apply(put("a", &long)), Err(Refusal::ValueTooLong { .. })));
-    assert!(matches!(store.apply(emit("a", &long)), Err(Refusal::EventTooLong { .. })));
+    assert!(matches!(store.apply(put("a", &long)), Err(KvError::ValueTooLong { .. })));
+    assert!(matches!(store.apply(emit("a", &long)), Err(KvError::EventTooLong { .. })));
     let large = &long[1..];
     for number in 0..63 {
         store.apply(put(&format!("large/{number}"), large)).unwrap();
     }
-    assert!(store.apply(put("large/63", large)).is_err_and(|refusal| refusal == Refusal::Full));
+    assert!(store.apply(put("large/63", large)).is_err_and(|error| error == KvError::Full));
     store.apply(put("large/0", large)).unwrap();
     store.check();
     store.apply(Op::DeletePrefix { prefix: "large/".into() }).unwrap();
@@ -336,28 +338,28 @@ fn nothing_grows_beyond_its_limit() {
     for number in 0..KEYS_MAX {
         store.apply(put(&format!("k/{number}"), "")).unwrap();
     }
-    assert_eq!(store.apply(put("one more", "")), Err(Refusal::TooManyKeys));
+    assert_eq!(store.apply(put("one more", "")), Err(KvError::TooManyKeys));
     store.apply(put("k/0", "again")).unwrap();
     for number in 0..WAITERS_MAX as u64 {
         let wait = Wait::Key { key: "later".into() };
         assert_eq!(store.wait(WaiterId(number), wait), Ok(None));
     }
     let wait = Wait::Key { key: "later".into() };
-    assert_eq!(store.wait(WaiterId(u64::MAX), wait.clone()), Err(Refusal::TooManyWaiters));
+    assert_eq!(store.wait(WaiterId(u64::MAX), wait.clone()), Err(KvError::TooManyWaiters));
     assert_eq!(store.wait(WaiterId(0), wait), Ok(None), "the same waiter may ask again");
     store.apply(Op::Delete { key: "k/0".into() }).unwrap();
-    assert_eq!(store.apply(put("later", "")).unwrap().woken.len(), WAITERS_MAX);
+    assert_eq!(store.apply(put("later", "")).unwrap().wakeups.len(), WAITERS_MAX);
     store.check();
 }
 
 #[test]
-fn old_events_make_room_and_those_who_missed_them_are_told() {
-    let mut store = Store::new();
+fn old_events_are_dropped_and_reported_as_missed() {
+    let mut store = KvStore::new();
     for number in 1..=EVENTS_MAX + 5 {
         store.apply(emit("n", &number.to_string())).unwrap();
     }
     let events = store.events(0, None, 3);
-    assert_eq!(events_in_words(&events), "through 8!: n=6@6 n=7@7 n=8@8");
+    assert_eq!(format_events(&events), "through 8!: n=6@6 n=7@7 n=8@8");
     assert!(!store.events(5, None, 1).missed);
     let data = "x".repeat(EVENT_BYTES_MAX);
     for _ in 0..EVENTS_BYTES_MAX / EVENT_BYTES_MAX + 1 {
@@ -368,27 +370,27 @@ fn old_events_make_room_and_those_who_missed_them_are_told() {
 }
 
 #[test]
-fn a_watcher_who_comes_too_late_for_deletions_is_told_to_start_over() {
-    let mut store = Store::new();
+fn watchers_that_missed_deletions_must_resync() {
+    let mut store = KvStore::new();
     store.apply(put("first", "")).unwrap();
-    for number in 0..GRAVES_MAX + 2 {
+    for number in 0..TOMBSTONES_MAX + 2 {
         store.apply(put(&format!("k/{number:05}"), "")).unwrap();
     }
     let before = store.revision();
     store.apply(Op::DeletePrefix { prefix: "k/".into() }).unwrap();
     store.check();
-    assert_eq!(store.graves.len(), GRAVES_MAX);
+    assert_eq!(store.tombstones.len(), TOMBSTONES_MAX);
     assert!(matches!(store.changes("", before, 1), Changes::Resync { .. }));
     // Two deletions were dropped; a watcher that knows them need not resync.
     assert_eq!(
-        changes_in_words(&store.changes("", before + 2, 1)),
+        format_changes(&store.changes("", before + 2, 1)),
         format!("to {0}: -k/00002@{0}", before + 3)
     );
 }
 
 #[test]
-fn answers_come_in_pages_that_add_up() {
-    let mut store = Store::new();
+fn results_are_paged() {
+    let mut store = KvStore::new();
     for number in 0..25 {
         store.apply(put(&format!("p/{number:02}"), &"x".repeat(600 << 10))).unwrap();
     }
@@ -418,13 +420,13 @@ fn answers_come_in_pages_that_add_up() {
 }
 
 #[test]
-fn the_same_operations_written_and_read_again_give_the_same_store() {
+fn replayed_operations_give_the_same_store() {
     let mut random = 7_u64;
     let mut roll = |sides: u64| {
         random = random.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
         (random >> 33) % sides
     };
-    let (mut store, mut journal) = (Store::new(), Vec::new());
+    let (mut store, mut journal) = (KvStore::new(), Vec::new());
     for _ in 0..3000 {
         let key = format!("{}/{}", roll(3), roll(8));
         let container = format!("c{}", roll(4));
@@ -445,7 +447,7 @@ fn the_same_operations_written_and_read_again_give_the_same_store() {
         let _ = store.apply(op);
         store.check();
     }
-    let mut again = Store::new();
+    let mut again = KvStore::new();
     for record in journal {
         let _ = again.apply(serde_json::from_slice(&record).unwrap());
     }

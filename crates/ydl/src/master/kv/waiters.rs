@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 
-use super::{Refusal, WAITERS_MAX};
+use super::{KvError, WAITERS_MAX};
 
 /// Identifier chosen by the caller, which knows how to notify the waiter.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -38,10 +38,10 @@ pub(super) struct Waiters {
 }
 
 impl Waiters {
-    pub(super) fn add(&mut self, waiter: WaiterId, wait: Wait) -> Result<(), Refusal> {
+    pub(super) fn add(&mut self, waiter: WaiterId, wait: Wait) -> Result<(), KvError> {
         self.remove(waiter);
         if self.waits.len() >= WAITERS_MAX {
-            return Err(Refusal::TooManyWaiters);
+            return Err(KvError::TooManyWaiters);
         }
         let found = match &wait {
             Wait::Key { key } => self.keys.entry(key.clone()).or_default(),
@@ -66,24 +66,24 @@ impl Waiters {
         self.waits.get(&waiter)
     }
 
-    pub(super) fn on_put(&self, key: &str, stirred: &mut BTreeSet<WaiterId>) {
-        stirred.extend(self.keys.get(key).into_iter().flatten());
+    pub(super) fn on_put(&self, key: &str, affected: &mut BTreeSet<WaiterId>) {
+        affected.extend(self.keys.get(key).into_iter().flatten());
     }
 
-    pub(super) fn on_changed(&self, key: &str, stirred: &mut BTreeSet<WaiterId>) {
+    pub(super) fn on_changed(&self, key: &str, affected: &mut BTreeSet<WaiterId>) {
         if self.prefixes.is_empty() {
             return;
         }
         // A key has few prefixes, but there may be thousands of waiters.
         let ends = key.char_indices().map(|(end, _)| end).chain([key.len()]);
         for end in ends {
-            stirred.extend(self.prefixes.get(&key[..end]).into_iter().flatten());
+            affected.extend(self.prefixes.get(&key[..end]).into_iter().flatten());
         }
     }
 
-    pub(super) fn on_emitted(&self, name: &str, stirred: &mut BTreeSet<WaiterId>) {
+    pub(super) fn on_emitted(&self, name: &str, affected: &mut BTreeSet<WaiterId>) {
         for name in [None, Some(name.to_owned())] {
-            stirred.extend(self.names.get(&name).into_iter().flatten());
+            affected.extend(self.names.get(&name).into_iter().flatten());
         }
     }
 }

@@ -4,11 +4,11 @@ mod reminders;
 
 use super::*;
 use crate::master::{
-    diary::Record,
+    event_loop::tests::spec,
+    journal::JournalRecord,
+    kv_service::KvService,
     outbox::{Effect, Outbox},
-    past::{entry, happen},
-    shell::tests::spec,
-    store::Shelf,
+    recovered::{apply_event, journal_record},
 };
 use ydl_core::{
     ContainerExit, Endpoint, Event, Grant, JobSpec, JobSpecBuilder, NodeName, ProgramExit,
@@ -18,27 +18,27 @@ use ydl_core::{
 use ydl_rendezvous::ConnId;
 
 /// State of a master, and its journal.
-struct Scene {
+struct LinksHarness {
     job: Job,
-    shelf: Shelf,
-    links: Links,
+    kv: KvService,
+    links: RendezvousLinks,
     now: u64,
-    diary: Vec<Entry>,
+    journal: Vec<JournalEntry>,
 }
 
 #[derive(Clone)]
-enum Entry {
-    Happened(u64, Event),
-    Linked(u32, LinkRecord),
+enum JournalEntry {
+    Event(u64, Event),
+    Link(u32, LinkRecord),
 }
 
-impl Scene {
-    fn new() -> Scene {
-        Scene::of(1, Range { min: 1, max: 2 })
+impl LinksHarness {
+    fn new() -> LinksHarness {
+        LinksHarness::of(1, Range { min: 1, max: 2 })
     }
 
     /// Creates a job with that many workers in a range, and a sidecar.
-    fn of(instances: u32, range: Range) -> Scene {
+    fn of(instances: u32, range: Range) -> LinksHarness {
         let mut draft = JobSpecBuilder::from(spec());
         draft.framework = Framework::Horovod;
         draft.gang.reform = ResizePolicy::Notify;
@@ -50,38 +50,38 @@ impl Scene {
         draft.roles[0].instances = instances;
         draft.roles[0].elastic = Some(range);
         draft.roles.push(board);
-        Scene::begun(JobSpec::new(draft).expect("this is valid"))
+        LinksHarness::begun(JobSpec::new(draft).expect("this is valid"))
     }
 
-    fn begun(spec: JobSpec) -> Scene {
-        Scene {
+    fn begun(spec: JobSpec) -> LinksHarness {
+        LinksHarness {
             job: Job::new(spec, Time(0)).0,
-            shelf: Shelf::default(),
-            links: Links::default(),
+            kv: KvService::default(),
+            links: RendezvousLinks::default(),
             now: 0,
-            diary: Vec::new(),
+            journal: Vec::new(),
         }
     }
 
-    fn happen(&mut self, event: Event) -> Vec<Passed> {
+    fn apply(&mut self, event: Event) -> Vec<OutgoingFrame> {
         self.now += 10_000;
-        let noted = entry(&self.job, &self.links, Time(self.now), event);
-        let Record::Happened(_, event) = noted else {
+        let noted = journal_record(&self.job, &self.links, Time(self.now), event);
+        let JournalRecord::Event(_, event) = noted else {
             panic!("{noted:?}");
         };
-        self.diary.push(Entry::Happened(self.now, event.clone()));
+        self.journal.push(JournalEntry::Event(self.now, event.clone()));
         self.take(self.now, event)
     }
 
-    fn take(&mut self, now: u64, event: Event) -> Vec<Passed> {
+    fn take(&mut self, now: u64, event: Event) -> Vec<OutgoingFrame> {
         let mut out = Outbox::default();
-        let (job, shelf, links) = (&mut self.job, &mut self.shelf, &mut self.links);
-        happen(job, shelf, links, Time(now), event, &mut out);
-        let passed = out.take().into_iter().filter_map(|effect| match effect {
-            Effect::Pass(passed) => Some(passed),
+        let (job, kv, links) = (&mut self.job, &mut self.kv, &mut self.links);
+        apply_event(job, kv, links, Time(now), event, &mut out);
+        let frames_out = out.take().into_iter().filter_map(|effect| match effect {
+            Effect::Send(frames_out) => Some(frames_out),
             _ => None,
         });
-        passed.collect()
+        frames_out.collect()
     }
 
     /// Starts a container up to readiness.
@@ -97,13 +97,13 @@ impl Scene {
             node: NodeName::from("paper"),
             resources: self.job.spec().roles[0].resources.clone(),
         };
-        self.happen(Event::Granted { grants: vec![grant] });
-        self.happen(Event::Launched { container: container.clone() });
+        self.apply(Event::Granted { grants: vec![grant] });
+        self.apply(Event::Launched { container: container.clone() });
         let order = self.job.order(&container);
         let ydl_core::Order::Wait { round, .. } = order else {
             panic!("{order:?}");
         };
-        self.happen(Event::Ready {
+        self.apply(Event::Ready {
             container,
             round,
             endpoint: Endpoint { host: "127.0.0.1".to_owned(), ports: Default::default() },
@@ -111,16 +111,16 @@ impl Scene {
     }
 
     /// Sends frames of a container's agent and returns the resulting frames.
-    fn say(&mut self, name: &str, ups: Vec<ClientFrame>) -> Vec<Passed> {
+    fn say(&mut self, name: &str, frames: Vec<ClientFrame>) -> Vec<OutgoingFrame> {
         let container = ContainerId::from(name);
         let run = self.job.run_in(&container).expect("it runs");
-        let at = Connection { round: run.round, number: 1 };
-        let heard = self.links.hear(&self.job, &container, at, ups);
-        let (keep, passed) = heard.expect("it is heard");
+        let at = ConnectionId { round: run.round, number: 1 };
+        let heard = self.links.receive(&self.job, &container, at, frames);
+        let (records, frames_out) = heard.expect("it is heard");
         let round = self.links.round();
-        let linked = keep.into_iter().map(|kept| Entry::Linked(round, kept));
-        self.diary.extend(linked);
-        passed
+        let linked = records.into_iter().map(|record| JournalEntry::Link(round, record));
+        self.journal.extend(linked);
+        frames_out
     }
 
     fn attach(&mut self, name: &str) {
@@ -130,43 +130,44 @@ impl Scene {
     fn put(&mut self, name: &str, rank: u32) -> usize {
         let call = ConnId::Inbound(1);
         let said = format!("PUT /global/rank_{rank} HTTP/1.1\r\nContent-Length: 1\r\n\r\nx");
-        let ups = vec![ClientFrame::Open(call), ClientFrame::Data(call, 0, said.into_bytes())];
-        let passed = self.say(name, ups);
-        answers(&passed)
+        let frames = vec![ClientFrame::Open(call), ClientFrame::Data(call, 0, said.into_bytes())];
+        let frames_out = self.say(name, frames);
+        answers(&frames_out)
     }
 
     /// Asks for a worker's rank in the next world; returns how many workers get theirs.
     fn ask(&mut self, name: &str, index: u32) -> usize {
         let call = ConnId::Inbound(100);
         let said = format!("GET /rank_and_size/worker-{index}:0 HTTP/1.1\r\n\r\n");
-        let ups = vec![ClientFrame::Open(call), ClientFrame::Data(call, 0, said.into_bytes())];
-        answers(&self.say(name, ups))
+        let frames = vec![ClientFrame::Open(call), ClientFrame::Data(call, 0, said.into_bytes())];
+        answers(&self.say(name, frames))
     }
 
     /// Recovers a new master from the journal.
-    fn heir(&self) -> Scene {
-        let mut heir = Scene::begun(self.job.spec().clone());
-        for entry in self.diary.clone() {
+    fn successor(&self) -> LinksHarness {
+        let mut successor = LinksHarness::begun(self.job.spec().clone());
+        for entry in self.journal.clone() {
             match entry {
-                Entry::Happened(now, event) => {
-                    heir.take(now, event);
+                JournalEntry::Event(now, event) => {
+                    successor.take(now, event);
                 }
-                Entry::Linked(round, kept) => heir.links.replay(round, kept),
+                JournalEntry::Link(round, record) => successor.links.replay(round, record),
             }
         }
-        heir.diary = self.diary.clone();
-        heir.now = self.now;
-        heir
+        successor.journal = self.journal.clone();
+        successor.now = self.now;
+        successor
     }
 }
 
-fn answers(passed: &[Passed]) -> usize {
-    let answer = |passed: &&Passed| matches!(passed.down, ServerFrame::Data(..));
-    passed.iter().filter(answer).count()
+fn answers(frames_out: &[OutgoingFrame]) -> usize {
+    let respond_to =
+        |frames_out: &&OutgoingFrame| matches!(frames_out.frame, ServerFrame::Data(..));
+    frames_out.iter().filter(respond_to).count()
 }
 
 #[test]
-fn those_who_are_left_meet_again_however_it_became_known_that_one_has_gone() {
+fn remaining_workers_rendezvous_again_however_a_loss_is_detected() {
     let container = || ContainerId::from("c2");
     let quieted = vec![
         Event::HeartbeatMissed { container: container() },
@@ -182,7 +183,7 @@ fn those_who_are_left_meet_again_however_it_became_known_that_one_has_gone() {
         live: vec![ContainerId::from("c0"), ContainerId::from("c1")],
     }];
     for events in [quieted, warned, recovered] {
-        let mut old = Scene::of(3, Range { min: 2, max: 3 });
+        let mut old = LinksHarness::of(3, Range { min: 2, max: 3 });
         for name in ["c0", "c1", "c2"] {
             old.up(name);
         }
@@ -192,9 +193,9 @@ fn those_who_are_left_meet_again_however_it_became_known_that_one_has_gone() {
             assert_eq!(old.put(name, index), 1);
         }
         for event in events {
-            old.happen(event);
+            old.apply(event);
         }
-        let mut new = old.heir();
+        let mut new = old.successor();
         for master in [&mut old, &mut new] {
             master.attach("c0");
             master.attach("c1");
@@ -205,24 +206,24 @@ fn those_who_are_left_meet_again_however_it_became_known_that_one_has_gone() {
 }
 
 #[test]
-fn one_that_is_done_is_not_waited_for_by_those_who_meet_again() {
-    let mut old = Scene::of(3, Range { min: 3, max: 3 });
+fn finished_workers_are_not_awaited_by_a_new_rendezvous() {
+    let mut old = LinksHarness::of(3, Range { min: 3, max: 3 });
     for name in ["c0", "c1", "c2"] {
         old.up(name);
     }
     let exit = ProgramExit { code: Some(0), ..ProgramExit::default() };
-    old.happen(Event::Exited { container: ContainerId::from("c0"), round: 1, exit });
+    old.apply(Event::Exited { container: ContainerId::from("c0"), round: 1, exit });
     // They see that it has gone, and no task was lost.
-    let mut new = old.heir();
+    let mut new = old.successor();
     new.attach("c1");
     new.attach("c2");
     assert_eq!(new.ask("c1", 1), 0, "it waits for the other");
     assert_eq!(new.ask("c2", 2), 2, "a world of two begins");
     // Or another is lost as well.
-    old.happen(Event::Ended {
+    old.apply(Event::Ended {
         containers: vec![(ContainerId::from("c1"), ContainerExit::Preempted)],
     });
-    let mut new = old.heir();
+    let mut new = old.successor();
     for master in [&mut old, &mut new] {
         master.attach("c2");
         assert_eq!(master.ask("c2", 2), 1, "a world of one begins");
@@ -230,40 +231,40 @@ fn one_that_is_done_is_not_waited_for_by_those_who_meet_again() {
 }
 
 #[test]
-fn what_stands_beside_the_job_neither_ends_its_round_nor_speaks_in_it() {
-    let mut scene = Scene::of(1, Range { min: 1, max: 2 });
-    scene.up("c0");
-    scene.attach("c0");
-    scene.up_as("b0", "board");
-    let refused = |scene: &mut Scene, name: &str| {
+fn sidecars_neither_end_a_round_nor_take_part_in_it() {
+    let mut harness = LinksHarness::of(1, Range { min: 1, max: 2 });
+    harness.up("c0");
+    harness.attach("c0");
+    harness.up_as("b0", "board");
+    let rejected = |harness: &mut LinksHarness, name: &str| {
         let container = ContainerId::from(name);
-        let run = scene.job.run_in(&container).expect("it runs");
-        let at = Connection { round: run.round, number: 1 };
-        let ups = vec![ClientFrame::Attach(Vec::new())];
-        let heard = scene.links.hear(&scene.job, &container, at, ups);
+        let run = harness.job.run_in(&container).expect("it runs");
+        let at = ConnectionId { round: run.round, number: 1 };
+        let frames = vec![ClientFrame::Attach(Vec::new())];
+        let heard = harness.links.receive(&harness.job, &container, at, frames);
         heard.map(drop).expect_err("it is not heard").status
     };
-    assert_eq!(refused(&mut scene, "b0"), 410);
-    scene.happen(Event::ScaleRequested { role: RoleName::from("worker"), instances: 2 });
-    scene.happen(Event::Ended {
+    assert_eq!(rejected(&mut harness, "b0"), 410);
+    harness.apply(Event::ScaleRequested { role: RoleName::from("worker"), instances: 2 });
+    harness.apply(Event::Ended {
         containers: vec![(ContainerId::from("b0"), ContainerExit::Preempted)],
     });
-    scene.up_as("b1", "board");
-    assert_eq!(refused(&mut scene, "b1"), 410);
-    assert_eq!(scene.links.round(), 1);
-    assert_eq!(scene.put("c0", 0), 1, "its links are as they were");
+    harness.up_as("b1", "board");
+    assert_eq!(rejected(&mut harness, "b1"), 410);
+    assert_eq!(harness.links.round(), 1);
+    assert_eq!(harness.put("c0", 0), 1, "its links are as they were");
 }
 
 #[test]
-fn a_new_master_begins_a_round_with_those_with_whom_the_old_one_began_it() {
-    let mut old = Scene::new();
+fn a_recovered_round_has_its_original_members() {
+    let mut old = LinksHarness::new();
     old.up("c0");
     old.attach("c0");
     // The second joins while the first is loading and has sent nothing that is journaled.
-    old.happen(Event::ScaleRequested { role: RoleName::from("worker"), instances: 2 });
+    old.apply(Event::ScaleRequested { role: RoleName::from("worker"), instances: 2 });
     old.up("c1");
-    old.happen(Event::Ticked);
-    let mut new = old.heir();
+    old.apply(Event::Ticked);
+    let mut new = old.successor();
     for master in [&mut old, &mut new] {
         master.attach("c0");
         master.attach("c1");
@@ -271,79 +272,79 @@ fn a_new_master_begins_a_round_with_those_with_whom_the_old_one_began_it() {
         assert_eq!(master.put("c1", 1), 0, "the newcomer waits for the next");
     }
     // And its successor.
-    let mut third = new.heir();
+    let mut third = new.successor();
     third.attach("c1");
     assert_eq!(third.put("c1", 1), 0, "it waits still");
 }
 
 #[test]
-fn a_newcomer_whose_peers_change_before_it_has_joined_does_not_fail_the_job() {
-    let mut old = Scene::new();
+fn a_worker_with_peers_that_changed_before_it_joined_does_not_fail_the_job() {
+    let mut old = LinksHarness::new();
     old.up("c0");
-    old.happen(Event::ScaleRequested { role: RoleName::from("worker"), instances: 2 });
+    old.apply(Event::ScaleRequested { role: RoleName::from("worker"), instances: 2 });
     old.up("c1");
-    old.happen(Event::Ticked);
+    old.apply(Event::Ticked);
     let run = old.job.run_in(&ContainerId::from("c1")).expect("it runs");
-    old.happen(Event::Ended {
+    old.apply(Event::Ended {
         containers: vec![(ContainerId::from("c0"), ContainerExit::Preempted)],
     });
     for lied in [false, true] {
-        let mut master = old.heir();
+        let mut master = old.successor();
         // The agent's claim does not matter.
         let exit = ProgramExit { code: Some(1), outdated: lied, ..ProgramExit::default() };
-        master.happen(Event::Exited { container: ContainerId::from("c1"), round: run.round, exit });
+        master.apply(Event::Exited { container: ContainerId::from("c1"), round: run.round, exit });
         assert_eq!(master.job.outcome(), None);
-        let Some(Entry::Happened(_, Event::Exited { exit, .. })) = master.diary.last() else {
-            panic!("it is written down");
+        let Some(JournalEntry::Event(_, Event::Exited { exit, .. })) = master.journal.last() else {
+            panic!("it is written frame");
         };
-        assert!(exit.outdated, "what the rendezvous knew is written down");
+        assert!(exit.outdated, "what the rendezvous knew is written frame");
     }
 }
 
 #[test]
-fn a_new_master_believes_what_is_written_of_an_exit_and_not_what_its_own_rendezvous_makes_of_it() {
-    let mut scene = Scene::new();
-    scene.up("c0");
+fn a_replayed_exit_uses_the_journaled_state_of_the_rendezvous() {
+    let mut harness = LinksHarness::new();
+    harness.up("c0");
     let exit = ProgramExit { code: Some(1), outdated: true, ..ProgramExit::default() };
     let exited = Event::Exited { container: ContainerId::from("c0"), round: 1, exit };
-    let mut heir = scene.heir();
-    heir.take(heir.now, exited.clone());
-    assert_eq!(heir.job.outcome(), None, "it was in vain and not a failure");
+    let mut successor = harness.successor();
+    successor.take(successor.now, exited.clone());
+    assert_eq!(successor.job.outcome(), None, "it was in vain and not a failure");
     // On a live event the agent's claim is ignored.
-    scene.happen(exited);
-    assert!(scene.job.outcome().is_some(), "one failure is too many here");
+    harness.apply(exited);
+    assert!(harness.job.outcome().is_some(), "one failure is too many here");
 }
 
 #[test]
-fn a_connection_that_an_agent_has_given_up_does_not_come_back() {
-    let mut scene = Scene::new();
-    scene.up("c0");
+fn a_replaced_connection_is_rejected() {
+    let mut harness = LinksHarness::new();
+    harness.up("c0");
     let container = ContainerId::from("c0");
-    let round = scene.job.run_in(&container).expect("it runs").round;
-    let hear = |scene: &mut Scene, number: u64, ups: Vec<ClientFrame>| {
-        let at = Connection { round, number };
-        scene.links.hear(&scene.job, &container, at, ups)
+    let round = harness.job.run_in(&container).expect("it runs").round;
+    let hear = |harness: &mut LinksHarness, number: u64, frames: Vec<ClientFrame>| {
+        let at = ConnectionId { round, number };
+        harness.links.receive(&harness.job, &container, at, frames)
     };
     let attach = || vec![ClientFrame::Attach(Vec::new())];
     let (first, rest) = ("GET /global/rank_0", " HTTP/1.1\r\n\r\n");
     let call = ConnId::Inbound(1);
-    assert!(hear(&mut scene, 5, attach()).is_ok());
-    assert!(hear(&mut scene, 6, attach()).is_ok());
-    let ups = vec![ClientFrame::Open(call), ClientFrame::Data(call, 0, first.into())];
-    assert!(hear(&mut scene, 6, ups).is_ok());
+    assert!(hear(&mut harness, 5, attach()).is_ok());
+    assert!(hear(&mut harness, 6, attach()).is_ok());
+    let frames = vec![ClientFrame::Open(call), ClientFrame::Data(call, 0, first.into())];
+    assert!(hear(&mut harness, 6, frames).is_ok());
     // A late frame of the earlier connection does not know the link.
-    let refused = hear(&mut scene, 5, attach()).expect_err("it is late");
-    assert_eq!(refused.status, 409);
-    let ups = vec![ClientFrame::Data(call, first.len() as u64, rest.into())];
-    let (_, passed) = hear(&mut scene, 6, ups).expect("it is known still");
-    let answered = |passed: &Passed| matches!(passed.down, ServerFrame::Data(..));
-    assert!(passed.iter().any(answered), "{passed:?}");
-    assert!(hear(&mut scene, 7, attach()).is_ok());
+    let rejected = hear(&mut harness, 5, attach()).expect_err("it is late");
+    assert_eq!(rejected.status, 409);
+    let frames = vec![ClientFrame::Data(call, first.len() as u64, rest.into())];
+    let (_, frames_out) = hear(&mut harness, 6, frames).expect("it is known still");
+    let answered = |frames_out: &OutgoingFrame| matches!(frames_out.frame, ServerFrame::Data(..));
+    assert!(frames_out.iter().any(answered), "{frames_out:?}");
+    assert!(hear(&mut harness, 7, attach()).is_ok());
 }
 
 /// Returns sequence number and frames of a response with frames.
-fn told(answer: &mut oneshot::Receiver<Answer>) -> Option<(u64, Vec<ServerFrame>)> {
-    let Ok(Answer::Reply(reply)) = answer.try_recv() else {
+fn sent(respond_to: &mut oneshot::Receiver<MasterResponse>) -> Option<(u64, Vec<ServerFrame>)> {
+    let Ok(MasterResponse::Http(reply)) = respond_to.try_recv() else {
         return None;
     };
     let (number, frames) = reply.body.split_first_chunk()?;
@@ -353,49 +354,51 @@ fn told(answer: &mut oneshot::Receiver<Answer>) -> Option<(u64, Vec<ServerFrame>
 
 #[test]
 fn what_an_agent_is_to_be_told_comes_with_the_first_answer_it_is_given_and_is_never_lost() {
-    let mut scene = Scene::new();
-    scene.up("c0");
-    scene.attach("c0");
+    let mut harness = LinksHarness::new();
+    harness.up("c0");
+    harness.attach("c0");
     let container = ContainerId::from("c0");
-    let run = scene.job.run_in(&container).expect("it runs");
-    let (task, at) = (run.task, Connection { round: run.round, number: 1 });
-    let listen = |scene: &mut Scene| {
-        let (answer, answered) = oneshot::channel();
-        let listening = scene.links.listen(&scene.job, &container, at, answer);
-        assert!(listening.is_ok());
+    let run = harness.job.run_in(&container).expect("it runs");
+    let (task, at) = (run.task, ConnectionId { round: run.round, number: 1 });
+    let listen = |harness: &mut LinksHarness| {
+        let (respond_to, answered) = oneshot::channel();
+        let waiter = harness.links.listen(&harness.job, &container, at, respond_to);
+        assert!(waiter.is_ok());
         answered
     };
-    let say = |scene: &mut Scene, call: u64| {
+    let say = |harness: &mut LinksHarness, call: u64| {
         let said = b"GET /global/rank_0 HTTP/1.1\r\n\r\n".to_vec();
         let call = ConnId::Inbound(call);
-        let passed =
-            scene.say("c0", vec![ClientFrame::Open(call), ClientFrame::Data(call, 0, said)]);
-        passed.iter().for_each(|one| scene.links.deliver(one));
+        let frames_out =
+            harness.say("c0", vec![ClientFrame::Open(call), ClientFrame::Data(call, 0, said)]);
+        frames_out.iter().for_each(|one| harness.links.deliver(one));
     };
     // They come with the response to its own frames, even while it waits.
-    let mut listening = listen(&mut scene);
-    say(&mut scene, 1);
-    let (answer, mut answered) = oneshot::channel();
-    scene.links.answer(&task, 1, answer);
-    scene.links.tell();
-    let (number, frames) = told(&mut answered).expect("an answer with frames");
+    let mut waiter = listen(&mut harness);
+    say(&mut harness, 1);
+    let (respond_to, mut answered) = oneshot::channel();
+    harness.links.respond(&task, 1, respond_to);
+    harness.links.flush();
+    let (number, frames) = sent(&mut answered).expect("a response with frames");
     assert_eq!((number, frames.len()), (1, 2));
-    assert!(told(&mut listening).is_none());
+    assert!(sent(&mut waiter).is_none());
     // A response without frames confirms its own; the rest comes with the waiting request.
-    let (answer, mut answered) = oneshot::channel();
-    scene.links.answer(&task, 1, answer);
-    assert!(matches!(answered.try_recv(), Ok(Answer::Reply(reply)) if reply.body.is_empty()));
-    say(&mut scene, 2);
-    scene.links.tell();
-    let (number, frames) = told(&mut listening).expect("an answer with frames");
+    let (respond_to, mut answered) = oneshot::channel();
+    harness.links.respond(&task, 1, respond_to);
+    assert!(
+        matches!(answered.try_recv(), Ok(MasterResponse::Http(reply)) if reply.body.is_empty())
+    );
+    say(&mut harness, 2);
+    harness.links.flush();
+    let (number, frames) = sent(&mut waiter).expect("a response with frames");
     assert_eq!((number, frames.len()), (2, 2));
     // A request that was just cancelled leaves the frames to the next one.
-    let mut listening = listen(&mut scene);
-    listening.close();
-    say(&mut scene, 3);
-    scene.links.tell();
-    assert!(told(&mut listening).is_none());
-    let mut listening = listen(&mut scene);
-    let (number, frames) = told(&mut listening).expect("an answer with frames");
+    let mut waiter = listen(&mut harness);
+    waiter.close();
+    say(&mut harness, 3);
+    harness.links.flush();
+    assert!(sent(&mut waiter).is_none());
+    let mut waiter = listen(&mut harness);
+    let (number, frames) = sent(&mut waiter).expect("a response with frames");
     assert_eq!((number, frames.len()), (3, 2));
 }

@@ -7,13 +7,13 @@
 //! * `params`: the job in MLflow's terms. * `tracker`: updates of the run. * `schedule`: their times. *
 //! `artifacts`: files uploaded at the end.
 
-mod following;
-mod kept;
+mod artifacts;
+mod params;
+mod schedule;
 mod tracker;
-mod words;
 
 #[cfg(test)]
 mod tests;
 
-pub(super) use kept::{Logs, afar, here};
+pub(super) use artifacts::{Artifacts, local_logs, yarn_logs};
 pub(super) use tracker::Tracker;

@@ -1,7 +1,7 @@
 //! Tracker against a server that fails, rejects and forgets on demand.
 
 use super::tracker::{Tracker, late};
-use crate::master::shell::tests::spec;
+use crate::master::event_loop::tests::spec;
 use serde_json::{Value, json};
 use std::{
     path::PathBuf,
@@ -20,14 +20,14 @@ use ydl_proto::files::{Offer, Place, Submitted};
 type Answers = fn(&str, &str) -> Option<(u16, Value)>;
 
 /// Server that records its requests.
-struct Faulty {
+struct FaultyServer {
     at: String,
     asked: Arc<Mutex<Vec<String>>>,
 }
 
-impl Faulty {
+impl FaultyServer {
     /// Starts a server without any run. `answers` overrides its responses.
-    async fn start(answers: Answers) -> Faulty {
+    async fn start(answers: Answers) -> FaultyServer {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let at = listener.local_addr().unwrap().to_string();
         let asked = Arc::new(Mutex::new(Vec::new()));
@@ -37,7 +37,7 @@ impl Faulty {
                 serve(stream, answers, &seen).await;
             }
         });
-        Faulty { at, asked }
+        FaultyServer { at, asked }
     }
 
     async fn tracker(&self) -> Tracker {
@@ -58,7 +58,7 @@ impl Faulty {
             spec: JobSpec::new(draft).unwrap(),
             place: Place::Local(offer),
         };
-        let tracker = Tracker::begin(&submitted, None).await;
+        let tracker = Tracker::start(&submitted, None).await;
         tracker.expect("a job with a run")
     }
 
@@ -104,35 +104,35 @@ async fn serve(mut stream: TcpStream, answers: Answers, seen: &Mutex<Vec<String>
     let (status, said) = answers(path, &body).unwrap_or_else(usual);
     let said = said.to_string();
     let length = said.len();
-    let answer = format!("HTTP/1.1 {status} So\r\ncontent-length: {length}\r\n\r\n{said}");
+    let respond_to = format!("HTTP/1.1 {status} So\r\ncontent-length: {length}\r\n\r\n{said}");
     // The client may have disconnected.
-    let _ = stream.write_all(answer.as_bytes()).await;
+    let _ = stream.write_all(respond_to.as_bytes()).await;
 }
 
 fn row(step: u64) -> Row {
     Row { key: "worker/0/loss".to_owned(), value: json!(1.0), timestamp: 1, step }
 }
 
-fn left() -> super::Logs {
+fn left() -> super::Artifacts {
     let one = |name: &str| (name.to_owned(), "x".into());
     vec![one("last"), one("large"), one("first")]
 }
 
 #[tokio::test]
-async fn how_a_job_ended_is_told_before_all_that_is_left() {
-    let faulty = Faulty::start(|path, _| match path {
+async fn the_outcome_is_sent_before_the_artifacts() {
+    let server = FaultyServer::start(|path, _| match path {
         // A proxy rejects large files.
         "1/r1/artifacts/large" => Some((413, json!({}))),
         _ => None,
     })
     .await;
-    let mut tracker = faulty.tracker().await;
+    let mut tracker = server.tracker().await;
     let begun = ["experiments/get-by-name", "runs/search", "runs/create", "runs/log-batch"];
-    assert_eq!(faulty.asked(), begun);
+    assert_eq!(server.asked(), begun);
     tracker.rows.extend((0..501).map(row));
     let mut left = left();
     tracker.finish(&Outcome::Succeeded, &mut left).await.unwrap();
-    let told = [
+    let sent = [
         "runs/update",
         "runs/log-batch",
         "runs/log-batch",
@@ -140,19 +140,19 @@ async fn how_a_job_ended_is_told_before_all_that_is_left() {
         "1/r1/artifacts/large",
         "1/r1/artifacts/last",
     ];
-    assert_eq!(faulty.asked(), told);
+    assert_eq!(server.asked(), sent);
     assert!(left.is_empty());
 }
 
 #[tokio::test]
-async fn what_was_told_is_not_told_again() {
-    let faulty = Faulty::start(|path, _| match path {
+async fn sent_artifacts_are_not_sent_again() {
+    let server = FaultyServer::start(|path, _| match path {
         "1/r1/artifacts/large" => Some((503, json!({}))),
         _ => None,
     })
     .await;
-    let mut tracker = faulty.tracker().await;
-    faulty.asked();
+    let mut tracker = server.tracker().await;
+    server.asked();
     let mut left = left();
     for tried in [
         ["runs/update", "1/r1/artifacts/first", "1/r1/artifacts/large"].as_slice(),
@@ -160,19 +160,19 @@ async fn what_was_told_is_not_told_again() {
     ] {
         let failure = tracker.finish(&Outcome::Succeeded, &mut left).await;
         assert!(matches!(failure, Err(Failure::Away(_))), "{failure:?}");
-        assert_eq!(faulty.asked(), tried);
+        assert_eq!(server.asked(), tried);
     }
 }
 
 #[tokio::test]
-async fn values_that_a_server_breaks_over_do_not_stand_in_the_way_for_ever() {
-    let faulty = Faulty::start(|path, body| match path {
+async fn values_that_crash_the_server_are_dropped() {
+    let server = FaultyServer::start(|path, body| match path {
         "runs/log-batch" if body.contains("\"step\":7") => Some((500, json!({}))),
         _ => None,
     })
     .await;
-    let mut tracker = faulty.tracker().await;
-    faulty.asked();
+    let mut tracker = server.tracker().await;
+    server.asked();
     tracker.rows.extend([row(7)]);
     for _ in 0..2 {
         assert!(matches!(tracker.push().await, Err(Failure::Broke(500))));
@@ -181,31 +181,31 @@ async fn values_that_a_server_breaks_over_do_not_stand_in_the_way_for_ever() {
     tracker.rows.extend((8..510).map(row));
     tracker.push().await.unwrap();
     assert!(tracker.rows.is_empty());
-    assert_eq!(faulty.asked(), ["runs/log-batch"; 4]);
+    assert_eq!(server.asked(), ["runs/log-batch"; 4]);
 }
 
 #[tokio::test]
-async fn parameters_that_are_refused_are_refused_once() {
-    let faulty = Faulty::start(|path, body| match path {
+async fn rejected_parameters_are_not_sent_again() {
+    let server = FaultyServer::start(|path, body| match path {
         "runs/log-batch" if body.contains("\"params\"") => {
             Some((400, json!({ "error_code": "INVALID_PARAMETER_VALUE" })))
         }
         _ => None,
     })
     .await;
-    let mut tracker = faulty.tracker().await;
-    faulty.asked();
+    let mut tracker = server.tracker().await;
+    server.asked();
     tracker.rows.extend([row(1)]);
     tracker.push().await.unwrap();
-    assert_eq!(faulty.asked(), ["runs/log-batch"]);
+    assert_eq!(server.asked(), ["runs/log-batch"]);
 }
 
 #[tokio::test]
-async fn an_outage_is_said_once_and_again_when_it_was_well_in_between() {
-    let faulty = Faulty::start(|_, _| None).await;
-    let mut tracker = faulty.tracker().await;
+async fn outages_are_logged_once_until_the_server_recovers() {
+    let server = FaultyServer::start(|_, _| None).await;
+    let mut tracker = server.tracker().await;
     let why = || late(Duration::from_secs(1));
-    let said = |tracker: &Tracker| (tracker.outages, tracker.complaints.len());
+    let said = |tracker: &Tracker| (tracker.outages, tracker.warnings.len());
     for _ in 0..5 {
         tracker.failed(&why());
         tracker.failed(&Failure::Broke(500));
@@ -216,7 +216,7 @@ async fn an_outage_is_said_once_and_again_when_it_was_well_in_between() {
     tracker.failed(&why());
     assert_eq!(said(&tracker), (2, 1));
     for n in 0..100 {
-        tracker.complain(&Failure::Nonsense(n.to_string()));
+        tracker.warn_once(&Failure::Nonsense(n.to_string()));
     }
     assert_eq!(said(&tracker), (2, 10));
 }

@@ -1,8 +1,8 @@
 //! Updates of a run on a tracking server, and handling of failures.
 
 use super::{
-    kept::Logs,
-    words::{self, JOB_TAG, Told},
+    artifacts::Artifacts,
+    params::{self, JOB_TAG, SentMetrics},
 };
 use std::{
     collections::{BTreeMap, BTreeSet, VecDeque},
@@ -20,13 +20,14 @@ use ydl_proto::{files::Submitted, messages::JobSnapshot};
 /// Timeout of creating the run, for which the job waits.
 const BEGIN_MAX: Duration = Duration::from_secs(10);
 /// Initial and maximum delay before a retry.
-pub(super) const RETRY: (Duration, Duration) = (Duration::from_secs(2), Duration::from_secs(60));
+pub(super) const RETRY_DELAY: (Duration, Duration) =
+    (Duration::from_secs(2), Duration::from_secs(60));
 /// Maximum number of values that wait for an unavailable server; the oldest are dropped.
 const ROWS_MAX: usize = 20_000;
 /// Number of server errors over the same values after which they are dropped.
 const BROKE_MAX: u32 = 3;
 /// Maximum number of warnings to log.
-const COMPLAINTS_MAX: usize = 10;
+const WARNINGS_MAX: usize = 10;
 
 /// MLflow run of a job.
 #[derive(Debug)]
@@ -38,8 +39,8 @@ pub(in crate::master) struct Tracker {
     began_ms: u64,
     run: Option<Run>,
     /// True once the parameters were sent.
-    introduced: bool,
-    told: Told,
+    params_sent: bool,
+    sent: SentMetrics,
     pub(super) rows: VecDeque<Row>,
     /// Number of server errors over the first values.
     broke: u32,
@@ -48,7 +49,7 @@ pub(in crate::master) struct Tracker {
     /// True if the server was unavailable at the last logged attempt.
     pub(super) away: bool,
     /// Logged warnings.
-    pub(super) complaints: BTreeSet<String>,
+    pub(super) warnings: BTreeSet<String>,
     pub(super) outages: usize,
     /// Time of the next attempt, and the delay after it.
     pub(super) not_before: Instant,
@@ -57,7 +58,7 @@ pub(in crate::master) struct Tracker {
 
 impl Tracker {
     /// Finds or creates the run of a job, if it wants one. Retries later if the server is unavailable.
-    pub(in crate::master) async fn begin(
+    pub(in crate::master) async fn start(
         submitted: &Submitted,
         secret: Option<&[u8]>,
     ) -> Option<Tracker> {
@@ -67,7 +68,7 @@ impl Tracker {
         let server = match server {
             Ok(server) => server,
             Err(why) => {
-                tracing::warn!("MLflow is told nothing: {why}");
+                tracing::warn!("MLflow tracking is disabled: {why}");
                 return None;
             }
         };
@@ -78,16 +79,16 @@ impl Tracker {
             spec: submitted.spec.clone(),
             began_ms: submitted.at.0,
             run: None,
-            introduced: false,
-            told: Told::new(),
+            params_sent: false,
+            sent: SentMetrics::new(),
             rows: VecDeque::new(),
             broke: 0,
             ended: false,
             away: false,
-            complaints: BTreeSet::new(),
+            warnings: BTreeSet::new(),
             outages: 0,
             not_before: Instant::now(),
-            retry: RETRY.0,
+            retry: RETRY_DELAY.0,
         };
         let pushed = timeout(BEGIN_MAX, tracker.push()).await;
         if let Err(failure) = pushed.unwrap_or_else(|_| Err(late(BEGIN_MAX))) {
@@ -108,10 +109,10 @@ impl Tracker {
     }
 
     /// Adds new metrics.
-    pub(super) fn look(&mut self, viewed: &JobSnapshot, use_too: bool) {
-        self.rows.extend(words::reported(viewed, &mut self.told));
-        if use_too {
-            self.rows.extend(words::used(viewed, now_ms()));
+    pub(super) fn observe(&mut self, viewed: &JobSnapshot, with_usage: bool) {
+        self.rows.extend(params::reported(viewed, &mut self.sent));
+        if with_usage {
+            self.rows.extend(params::used(viewed, now_ms()));
         }
         let over = self.rows.len().saturating_sub(ROWS_MAX);
         self.rows.drain(..over);
@@ -120,20 +121,20 @@ impl Tracker {
     /// Sends everything that is pending.
     pub(super) async fn push(&mut self) -> Result<(), Failure> {
         let run = self.run().await?;
-        self.introduce(&run).await?;
+        self.send_params(&run).await?;
         while !self.rows.is_empty() {
             let count = self.rows.len().min(METRICS_MAX);
             let some: Vec<_> = self.rows.iter().take(count).cloned().collect();
-            let told = self.server.metrics(&run, &some).await;
-            self.broke += u32::from(matches!(told, Err(Failure::Broke(_))));
-            match told {
+            let sent = self.server.metrics(&run, &some).await;
+            self.broke += u32::from(matches!(sent, Err(Failure::Broke(_))));
+            match sent {
                 Ok(()) => {}
                 // Do not repeat what the server rejects or fails on.
-                Err(failure @ Failure::Refused { .. }) => self.complain(&failure),
+                Err(failure @ Failure::Refused { .. }) => self.warn_once(&failure),
                 Err(Failure::Broke(status)) if self.broke >= BROKE_MAX => {
                     let code = "again and again".to_owned();
                     let what = "values that are given up".to_owned();
-                    self.complain(&Failure::Refused { status, code, what });
+                    self.warn_once(&Failure::Refused { status, code, what });
                 }
                 Err(failure) => return Err(failure),
             }
@@ -144,19 +145,19 @@ impl Tracker {
     }
 
     /// Sends the parameters once. Repeating those of an earlier master changes nothing.
-    async fn introduce(&mut self, run: &Run) -> Result<(), Failure> {
-        if self.introduced {
+    async fn send_params(&mut self, run: &Run) -> Result<(), Failure> {
+        if self.params_sent {
             return Ok(());
         }
-        let params: Vec<_> = words::params(&self.spec).into_iter().collect();
+        let params: Vec<_> = params::params(&self.spec).into_iter().collect();
         for some in params.chunks(PARAMS_MAX) {
             match self.server.params(run, some).await {
                 Ok(()) => {}
-                Err(failure @ Failure::Refused { .. }) => self.complain(&failure),
+                Err(failure @ Failure::Refused { .. }) => self.warn_once(&failure),
                 Err(failure) => return Err(failure),
             }
         }
-        self.introduced = true;
+        self.params_sent = true;
         Ok(())
     }
 
@@ -179,8 +180,8 @@ impl Tracker {
             }
             None => {
                 let user = std::env::var(env::USER).unwrap_or_default();
-                let tags = words::tags(&self.wanted, &self.id, &self.spec, &user);
-                let name = words::run_name(&self.wanted, &self.id);
+                let tags = params::tags(&self.wanted, &self.id, &self.spec, &user);
+                let name = params::run_name(&self.wanted, &self.id);
                 let made = self.server.make_run(&experiment, name, self.began_ms, &tags);
                 made.await?
             }
@@ -191,34 +192,33 @@ impl Tracker {
     }
 
     pub(super) fn went_well(&mut self) {
-        self.retry = RETRY.0;
-        if std::mem::take(&mut self.away) && self.outages <= COMPLAINTS_MAX {
-            tracing::info!("MLflow at `{}` is told everything again", self.server.uri());
+        self.retry = RETRY_DELAY.0;
+        if std::mem::take(&mut self.away) && self.outages <= WARNINGS_MAX {
+            tracing::info!("MLflow at `{}` is available again", self.server.uri());
         }
     }
 
     pub(super) fn failed(&mut self, failure: &Failure) {
-        self.complain(failure);
+        self.warn_once(failure);
         self.not_before = Instant::now() + self.retry;
-        self.retry = (self.retry * 2).min(RETRY.1);
+        self.retry = (self.retry * 2).min(RETRY_DELAY.1);
     }
 
     /// Logs a failure once, until the server has recovered: it may last for days.
-    pub(super) fn complain(&mut self, failure: &Failure) {
+    pub(super) fn warn_once(&mut self, failure: &Failure) {
         let is_new = match failure {
             Failure::Away(_) | Failure::Broke(_) => {
                 let is_new = !std::mem::replace(&mut self.away, true);
                 self.outages += usize::from(is_new);
-                is_new && self.outages <= COMPLAINTS_MAX
+                is_new && self.outages <= WARNINGS_MAX
             }
             Failure::Refused { .. } | Failure::Nonsense(_) => {
-                self.complaints.len() < COMPLAINTS_MAX
-                    && self.complaints.insert(failure.to_string())
+                self.warnings.len() < WARNINGS_MAX && self.warnings.insert(failure.to_string())
             }
         };
         if is_new {
             let uri = self.server.uri();
-            tracing::warn!("MLflow at `{uri}` was not told everything: {failure}");
+            tracing::warn!("MLflow at `{uri}` update failed: {failure}");
         }
     }
 
@@ -226,18 +226,18 @@ impl Tracker {
     pub(super) async fn finish(
         &mut self,
         outcome: &Outcome,
-        left: &mut Logs,
+        left: &mut Artifacts,
     ) -> Result<(), Failure> {
         let run = self.run().await?;
         // Send the outcome first: the rest is optional and may be large.
         if !self.ended {
-            let status = words::status(outcome);
+            let status = params::status(outcome);
             self.server.status(&run, status, Some(now_ms())).await?;
             self.ended = true;
         }
         self.push().await?;
         let Some(place) = &run.artifacts else {
-            tracing::info!("MLflow's server takes no artifacts itself, and gets none");
+            tracing::info!("MLflow's server does not accept artifacts; none are uploaded");
             return Ok(());
         };
         while let Some((name, bytes)) = left.last() {
@@ -245,7 +245,7 @@ impl Tracker {
                 Ok(()) => {}
                 // One artifact that is too large for a proxy must not block the others.
                 Err(failure @ (Failure::Refused { .. } | Failure::Broke(_))) => {
-                    self.complain(&failure);
+                    self.warn_once(&failure);
                 }
                 Err(failure) => return Err(failure),
             }
@@ -257,7 +257,7 @@ impl Tracker {
 
 /// Returns the failure for a timeout.
 pub(super) fn late(after: Duration) -> Failure {
-    Failure::Away(format!("it has not answered in {} s", after.as_secs()))
+    Failure::Away(format!("it has not response in {} s", after.as_secs()))
 }
 
 fn now_ms() -> u64 {

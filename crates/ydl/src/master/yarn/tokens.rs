@@ -26,20 +26,20 @@ use ydl_proto::files::JobDir;
 use ydl_storage::hdfs::{Fresh, KIND, UNUSED, file_systems, short};
 
 /// Timeout for all NameNodes together.
-const FETCH_MAX: Duration = Duration::from_secs(120);
+const FETCH_TIMEOUT: Duration = Duration::from_secs(120);
 /// Time limit to replace expired tokens at the start.
-const BEGIN_MAX: Duration = Duration::from_secs(300);
+const START_MAX: Duration = Duration::from_secs(300);
 /// Timeout for cancelling tokens at the end.
-const CANCEL_MAX: Duration = Duration::from_secs(5);
+const CANCEL_TIMEOUT: Duration = Duration::from_secs(5);
 /// Initial and maximum retry delay.
-const PAUSE: (Duration, Duration) = (Duration::from_secs(2), Duration::from_secs(60));
+const RETRY_DELAY: (Duration, Duration) = (Duration::from_secs(2), Duration::from_secs(60));
 /// Minimum interval between renewals.
-const APART: Duration = Duration::from_secs(5);
+const MIN_INTERVAL: Duration = Duration::from_secs(5);
 /// Default minimum lifetime of a token: a day.
-const LIFE: Duration = Duration::from_secs(24 * 3600);
+const LIFETIME: Duration = Duration::from_secs(24 * 3600);
 
 /// Fetches new tokens.
-pub(super) struct Tokens {
+pub(super) struct TokenRenewer {
     pub(super) identity: Identity,
     /// Owner and renewer of the tokens. Renewing a token returns its lifetime.
     owner: String,
@@ -50,10 +50,10 @@ pub(super) struct Tokens {
     /// Channel that distributes new tokens.
     fresh: watch::Sender<Fresh>,
     /// Last tokens of this master.
-    got: Vec<(String, Token)>,
+    last: Vec<(String, Token)>,
 }
 
-impl Tokens {
+impl TokenRenewer {
     /// Creates a renewer if the job has a keytab.
     pub(super) fn new(
         keytab: &Secret,
@@ -63,7 +63,7 @@ impl Tokens {
         dir: &JobDir,
         file: PathBuf,
         fresh: watch::Sender<Fresh>,
-    ) -> Result<Option<Tokens>, Report> {
+    ) -> Result<Option<TokenRenewer>, Report> {
         let Some(named) = &spec.cluster_options.keytab else {
             return Ok(None);
         };
@@ -82,14 +82,14 @@ impl Tokens {
             }
             None => short(&named.principal),
         };
-        Ok(Some(Tokens {
+        Ok(Some(TokenRenewer {
             identity,
             owner,
             config: config.clone(),
             systems: file_systems(spec, staging),
             file,
             fresh,
-            got: Vec::new(),
+            last: Vec::new(),
         }))
     }
 
@@ -97,7 +97,7 @@ impl Tokens {
     /// they have expired.
     pub(super) async fn begin(&mut self) -> Result<Instant, Report> {
         let now = since_1970();
-        let life = self.config.hdfs_token_renew_interval().unwrap_or(LIFE);
+        let life = self.config.hdfs_token_renew_interval().unwrap_or(LIFETIME);
         let (due, ends) = {
             let fresh = self.fresh.borrow();
             due(&fresh.credentials, life)
@@ -105,41 +105,41 @@ impl Tokens {
         if due > now {
             return Ok(Instant::now() + (due - now));
         }
-        let end = Instant::now() + BEGIN_MAX;
+        let end = Instant::now() + START_MAX;
         loop {
             let why = match self.refresh().await {
                 Ok(next) => return Ok(next),
                 Err(why) => why,
             };
-            tracing::error!("no new tokens: {why}");
+            tracing::error!("cannot fetch new tokens: {why}");
             if ends > since_1970() {
-                return Ok(Instant::now() + PAUSE.0);
+                return Ok(Instant::now() + RETRY_DELAY.0);
             }
-            if Instant::now() + PAUSE.0 > end {
+            if Instant::now() + RETRY_DELAY.0 > end {
                 let what = format!(
-                    "the job's tokens have ended, and its keytab brings no new ones: {why}"
+                    "the job's tokens have expired, and fetching new ones with its keytab failed: {why}"
                 );
                 return Err(Report::trouble(what));
             }
-            sleep(PAUSE.0).await;
+            sleep(RETRY_DELAY.0).await;
         }
     }
 
     /// Fetches new tokens whenever they are due.
     pub(super) async fn keep_fresh(&mut self, mut next: Instant) -> Infallible {
-        let mut pause = PAUSE.0;
+        let mut delay = RETRY_DELAY.0;
         loop {
             sleep_until(next).await;
             next = match self.refresh().await {
                 Ok(next) => {
-                    tracing::info!("there are new tokens");
-                    pause = PAUSE.0;
-                    next.max(Instant::now() + APART)
+                    tracing::info!("fetched new tokens");
+                    delay = RETRY_DELAY.0;
+                    next.max(Instant::now() + MIN_INTERVAL)
                 }
                 Err(why) => {
-                    tracing::error!("no new tokens: {why}");
-                    let next = Instant::now() + pause;
-                    pause = (pause * 2).min(PAUSE.1);
+                    tracing::error!("cannot fetch new tokens: {why}");
+                    let next = Instant::now() + delay;
+                    delay = (delay * 2).min(RETRY_DELAY.1);
                     next
                 }
             };
@@ -148,7 +148,7 @@ impl Tokens {
 
     /// Fetches new tokens. Returns when the next are due.
     async fn refresh(&mut self) -> Result<Instant, String> {
-        let deadline = Instant::now() + FETCH_MAX;
+        let deadline = Instant::now() + FETCH_TIMEOUT;
         let fetched =
             fetch_tokens(&self.config, &self.systems, &self.identity, &self.owner, deadline);
         let fetched = fetched.await.map_err(|e| e.to_string())?;
@@ -156,8 +156,8 @@ impl Tokens {
         let mut own = Credentials::read(&self.file).map_err(|e| e.to_string())?;
         own.extend(fetched.clone());
         own.write(&self.file, Format::Writable).map_err(|e| e.to_string())?;
-        let got = fetched.tokens();
-        self.got = got.map(|(to, token)| (to.to_owned(), token.clone())).collect();
+        let last = fetched.tokens();
+        self.last = last.map(|(to, token)| (to.to_owned(), token.clone())).collect();
         self.fresh.send_modify(|fresh| {
             // Numbers of earlier masters are lower.
             let now = u64::try_from(since_1970().as_millis()).unwrap_or(u64::MAX);
@@ -169,7 +169,7 @@ impl Tokens {
 
     /// Returns how long new tokens last. Renewing one is the only way to learn its lifetime.
     async fn wait(&self, fetched: &Credentials, deadline: Instant) -> Duration {
-        let life = self.config.hdfs_token_renew_interval().unwrap_or(LIFE);
+        let life = self.config.hdfs_token_renew_interval().unwrap_or(LIFETIME);
         let now = since_1970();
         let mut wait = due(fetched, life).0.saturating_sub(now);
         for system in &self.systems {
@@ -184,7 +184,7 @@ impl Tokens {
                     let left = ends.duration_since(SystemTime::now()).unwrap_or_default();
                     wait = wait.min(left * 3 / 4);
                 }
-                Err(error) => tracing::warn!("how long tokens live is a guess: {error}"),
+                Err(error) => tracing::warn!("cannot learn the lifetime of tokens: {error}"),
             }
         }
         wait
@@ -192,18 +192,18 @@ impl Tokens {
 
     /// Cancels the tokens of this master: the ResourceManager cancels the submitted ones only.
     pub(super) async fn cancel(self) {
-        let deadline = Instant::now() + CANCEL_MAX;
+        let deadline = Instant::now() + CANCEL_TIMEOUT;
         for system in &self.systems {
             let namenodes = NameNodes::from_config(&self.config, system, self.identity.clone());
             let Ok(namenodes) = namenodes else { continue };
-            let Ok(service) = timeout(CANCEL_MAX, namenodes.token_service()).await else {
+            let Ok(service) = timeout(CANCEL_TIMEOUT, namenodes.token_service()).await else {
                 continue;
             };
-            let ours = self.got.iter().find(|(_, token)| token.service == service);
+            let ours = self.last.iter().find(|(_, token)| token.service == service);
             if let Some((_, token)) = ours
                 && let Err(error) = namenodes.cancel_token(token, deadline).await
             {
-                tracing::debug!("a token ends by itself: {error}");
+                tracing::debug!("cannot cancel a token: {error}");
             }
         }
     }
@@ -226,7 +226,7 @@ fn owners(credentials: &Credentials) -> Option<(String, String)> {
 /// renewal.
 fn due(credentials: &Credentials, life: Duration) -> (Duration, Duration) {
     // Without tokens none are needed.
-    let (mut due, mut end) = (since_1970() + LIFE, Duration::MAX);
+    let (mut due, mut end) = (since_1970() + LIFETIME, Duration::MAX);
     for (_, token) in credentials.tokens() {
         if token.kind != KIND {
             continue;
@@ -277,19 +277,19 @@ mod tests {
     }
 
     #[test]
-    fn tokens_are_due_at_three_quarters_of_the_life_they_have_without_renewal() {
+    fn tokens_are_replaced_at_three_quarters_of_their_lifetime_without_renewal() {
         let ms = Duration::from_millis;
         let day = 24 * 3600 * 1000;
         let week = credentials(token(day, 8 * day));
-        assert_eq!(due(&week, LIFE), (ms(day + day * 3 / 4), ms(8 * day) - UNUSED));
+        assert_eq!(due(&week, LIFETIME), (ms(day + day * 3 / 4), ms(8 * day) - UNUSED));
         // A token with an hour of life is not used in its last minute.
         let hour = credentials(token(day, day + 3_600_000));
         let most = ms(3_600_000) - UNUSED;
-        assert_eq!(due(&hour, LIFE).0, ms(day) + most * 3 / 4);
+        assert_eq!(due(&hour, LIFETIME).0, ms(day) + most * 3 / 4);
         // A token that expired before it was issued is due at once.
         let odd = credentials(token(day, 0));
-        assert_eq!(due(&odd, LIFE), (ms(day), Duration::ZERO));
-        let (later, never) = due(&Credentials::default(), LIFE);
+        assert_eq!(due(&odd, LIFETIME), (ms(day), Duration::ZERO));
+        let (later, never) = due(&Credentials::default(), LIFETIME);
         assert!(later > since_1970() && never == Duration::MAX);
     }
 

@@ -20,10 +20,10 @@ const TASKS_MAX: usize = 64;
 const STREAMS: [&str; 2] = ["stdout", "stderr"];
 
 /// Artifacts: names and contents.
-pub(in crate::master) type Logs = Vec<(String, Bytes)>;
+pub(in crate::master) type Artifacts = Vec<(String, Bytes)>;
 
 /// Collects logs of a job on this machine.
-pub(in crate::master) fn here(dir: &JobDir, last: &JobSnapshot) -> Logs {
+pub(in crate::master) fn local_logs(dir: &JobDir, last: &JobSnapshot) -> Artifacts {
     let mut logs = Vec::new();
     for (task, attempt) in tasks(last) {
         let place = dir.attempt_logs(&task, attempt);
@@ -32,7 +32,7 @@ pub(in crate::master) fn here(dir: &JobDir, last: &JobSnapshot) -> Logs {
             entries.filter_map(|entry| entry.file_name().into_string().ok()).collect();
         for (stream, name) in newest(&names) {
             if let Ok(bytes) = end_of(&place.join(name), LOG_BYTES) {
-                logs.push((called(&task, stream), bytes.into()));
+                logs.push((artifact_name(&task, stream), bytes.into()));
             }
         }
     }
@@ -40,12 +40,12 @@ pub(in crate::master) fn here(dir: &JobDir, last: &JobSnapshot) -> Logs {
 }
 
 /// Collects logs of a job on a cluster, as far as time permits.
-pub(in crate::master) async fn afar(
+pub(in crate::master) async fn yarn_logs(
     hdfs: &Hdfs,
     place: &JobPlace,
     last: &JobSnapshot,
     deadline: Instant,
-) -> Logs {
+) -> Artifacts {
     let mut logs = Vec::new();
     for (task, attempt) in tasks(last) {
         let dir = place.attempt_logs(&task, attempt);
@@ -62,7 +62,7 @@ pub(in crate::master) async fn afar(
                 bytes.ok()
             };
             if let Some(bytes) = reading.await {
-                logs.push((called(&task, stream), bytes));
+                logs.push((artifact_name(&task, stream), bytes));
             }
         }
     }
@@ -70,7 +70,7 @@ pub(in crate::master) async fn afar(
 }
 
 /// Returns the job specification without the values of its variables, and the history.
-pub(super) fn about(spec: &JobSpec, dir: &JobDir) -> Logs {
+pub(super) fn job_files(spec: &JobSpec, dir: &JobDir) -> Artifacts {
     let mut draft = JobSpecBuilder::from(spec.clone());
     let hide = |value: &mut String| *value = "…".to_owned();
     draft.env.values_mut().for_each(hide);
@@ -90,7 +90,7 @@ fn tasks(last: &JobSnapshot) -> impl Iterator<Item = (TaskId, u32)> {
     tasks.map(|it| (it.task.clone(), it.attempt))
 }
 
-fn called(task: &TaskId, stream: &str) -> String {
+fn artifact_name(task: &TaskId, stream: &str) -> String {
     format!("ydl/logs/{}-{}/{stream}.txt", task.role, task.index)
 }
 
@@ -120,7 +120,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_last_segment_of_each_stream_is_taken() {
+    fn the_last_segment_of_each_stream_is_uploaded() {
         let names = ["stdout.9", "stdout.10", "stderr.0", "exit.json", "stdout.x"];
         let names = names.map(str::to_owned);
         let found: Vec<_> = newest(&names).collect();

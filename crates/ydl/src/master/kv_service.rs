@@ -1,7 +1,7 @@
 //! Key-value service: the store and the clients that wait for its changes.
 
-use super::inbox::Answer;
-use super::kv::{Done, Found, Op, Refusal, Store, Wait, WaiterId, Woken};
+use super::inbox::MasterResponse;
+use super::kv::{Done, KvError, KvStore, Op, Wait, WaitResult, WaiterId, Wakeup};
 use super::outbox::Outbox;
 use std::collections::BTreeMap;
 use tokio::sync::oneshot;
@@ -10,9 +10,9 @@ use ydl_proto::kv::REVISION_HEADER;
 
 /// Request to the key-value store.
 #[derive(Debug)]
-pub enum Wish {
+pub enum KvRequest {
     /// Change.
-    Do(Op),
+    Apply(Op),
     /// Value, now or when it appears.
     Get {
         /// Key to read.
@@ -44,45 +44,45 @@ pub enum Wish {
 
 /// Store and its waiting clients.
 #[derive(Debug, Default)]
-pub(super) struct Shelf {
-    store: Store,
-    waiting: BTreeMap<WaiterId, oneshot::Sender<Answer>>,
+pub(super) struct KvService {
+    store: KvStore,
+    waiting: BTreeMap<WaiterId, oneshot::Sender<MasterResponse>>,
     next: u64,
 }
 
-impl Shelf {
+impl KvService {
     /// Handles a request. Returns the applied change for the journal.
-    pub(super) fn grant(
+    pub(super) fn handle(
         &mut self,
-        wish: Wish,
-        answer: oneshot::Sender<Answer>,
+        request: KvRequest,
+        respond_to: oneshot::Sender<MasterResponse>,
         out: &mut Outbox,
     ) -> Option<Op> {
-        let (reply, done) = match wish {
-            Wish::Do(op) => match self.apply(op.clone(), out) {
+        let (reply, done) = match request {
+            KvRequest::Apply(op) => match self.apply(op.clone(), out) {
                 Ok(reply) => (reply, Some(op)),
-                Err(refusal) => (refused(&refusal), None),
+                Err(error) => (error_reply(&error), None),
             },
-            Wish::Get { key, wait } => match self.store.entry(&key) {
-                Some(entry) => (found(Found::Entry(entry)), None),
+            KvRequest::Get { key, wait } => match self.store.entry(&key) {
+                Some(entry) => (to_reply(WaitResult::Entry(entry)), None),
                 None if wait => {
-                    self.wait(Wait::Key { key }, answer, out);
+                    self.wait(Wait::Key { key }, respond_to, out);
                     return None;
                 }
-                None => (Reply::error(404, format!("there is no key `{key}`"), None), None),
+                None => (Reply::error(404, format!("no such key `{key}`"), None), None),
             },
-            Wish::List { prefix, after, limit } => {
+            KvRequest::List { prefix, after, limit } => {
                 (Reply::json(&self.store.list(&prefix, after.as_deref(), limit)), None)
             }
-            Wish::Watch(wait) => {
-                self.wait(wait, answer, out);
+            KvRequest::Watch(wait) => {
+                self.wait(wait, respond_to, out);
                 return None;
             }
-            Wish::Events { after, name, limit } => {
+            KvRequest::Events { after, name, limit } => {
                 (Reply::json(&self.store.events(after, name.as_deref(), limit)), None)
             }
         };
-        out.answer(answer, reply);
+        out.respond(respond_to, reply);
         done
     }
 
@@ -94,25 +94,25 @@ impl Shelf {
     }
 
     /// Replays a journaled change. Nothing waits yet.
-    pub(super) fn repeat(&mut self, op: Op) {
+    pub(super) fn replay(&mut self, op: Op) {
         // Only successful changes are journaled.
         let _ = self.apply(op, &mut Outbox::default());
     }
 
     /// Forgets clients that stopped waiting.
     pub(super) fn sweep(&mut self) {
-        let gone = self.waiting.extract_if(.., |_, answer| answer.is_closed());
-        let gone: Vec<_> = gone.map(|(waiter, _)| waiter).collect();
-        for waiter in gone {
+        let closed = self.waiting.extract_if(.., |_, respond_to| respond_to.is_closed());
+        let closed: Vec<_> = closed.map(|(waiter, _)| waiter).collect();
+        for waiter in closed {
             self.store.forget(waiter);
         }
     }
 
-    fn apply(&mut self, op: Op, out: &mut Outbox) -> Result<Reply, Refusal> {
+    fn apply(&mut self, op: Op, out: &mut Outbox) -> Result<Reply, KvError> {
         let applied = self.store.apply(op)?;
-        for Woken { waiter, found: what } in applied.woken {
-            if let Some(answer) = self.waiting.remove(&waiter) {
-                out.answer(answer, found(what));
+        for Wakeup { waiter, result } in applied.wakeups {
+            if let Some(respond_to) = self.waiting.remove(&waiter) {
+                out.respond(respond_to, to_reply(result));
             }
         }
         Ok(match applied.done {
@@ -121,33 +121,33 @@ impl Shelf {
         })
     }
 
-    fn wait(&mut self, wait: Wait, answer: oneshot::Sender<Answer>, out: &mut Outbox) {
+    fn wait(&mut self, wait: Wait, respond_to: oneshot::Sender<MasterResponse>, out: &mut Outbox) {
         self.next += 1;
         let waiter = WaiterId(self.next);
         let reply = match self.store.wait(waiter, wait) {
             Ok(None) => {
-                self.waiting.insert(waiter, answer);
+                self.waiting.insert(waiter, respond_to);
                 return;
             }
-            Ok(Some(what)) => found(what),
-            Err(refusal) => refused(&refusal),
+            Ok(Some(result)) => to_reply(result),
+            Err(error) => error_reply(&error),
         };
-        out.answer(answer, reply);
+        out.respond(respond_to, reply);
     }
 }
 
-fn found(what: Found) -> Reply {
-    match what {
-        Found::Entry(entry) => {
+fn to_reply(result: WaitResult) -> Reply {
+    match result {
+        WaitResult::Entry(entry) => {
             let body = entry.value.0.to_vec();
             Reply::new("application/octet-stream", body)
                 .with_header(REVISION_HEADER, &entry.revision.to_string())
         }
-        Found::Changes(changes) => Reply::json(&changes),
-        Found::Events(events) => Reply::json(&events),
+        WaitResult::Changes(changes) => Reply::json(&changes),
+        WaitResult::Events(events) => Reply::json(&events),
     }
 }
 
-fn refused(refusal: &Refusal) -> Reply {
-    Reply::error(refusal.status(), refusal.to_string(), refusal.hint().map(str::to_owned))
+fn error_reply(error: &KvError) -> Reply {
+    Reply::error(error.status(), error.to_string(), error.hint().map(str::to_owned))
 }

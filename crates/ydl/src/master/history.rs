@@ -6,21 +6,21 @@ use ydl_proto::files::EVENTS_BYTES_MAX;
 
 /// Writer of the history file. Stops after the first error.
 #[derive(Debug)]
-pub(super) struct Facts {
+pub(super) struct HistoryFile {
     file: Option<File>,
     bytes: u64,
 }
 
-impl Facts {
-    pub(super) fn new(file: Option<File>) -> Facts {
-        Facts { file, bytes: 0 }
+impl HistoryFile {
+    pub(super) fn new(file: Option<File>) -> HistoryFile {
+        HistoryFile { file, bytes: 0 }
     }
 
-    pub(super) fn add(&mut self, fact: &HistoryEvent) {
+    pub(super) fn add(&mut self, event: &HistoryEvent) {
         let Some(file) = &mut self.file else {
             return;
         };
-        let written = serde_json::to_vec(fact).map_err(io::Error::from).and_then(|mut line| {
+        let written = serde_json::to_vec(event).map_err(io::Error::from).and_then(|mut line| {
             line.push(b'\n');
             self.bytes += line.len() as u64;
             if self.bytes > EVENTS_BYTES_MAX {
@@ -29,7 +29,7 @@ impl Facts {
             file.write_all(&line)
         });
         if let Err(error) = written {
-            tracing::error!("facts are no longer written down: {error}");
+            tracing::error!("the history file is no longer written: {error}");
             self.file = None;
         }
     }

@@ -4,7 +4,7 @@
 //! blocks nothing. A new master rewrites the same history from the journal and continues where the file in HDFS
 //! ends.
 
-use super::diary::is_replaced;
+use super::journal::is_replaced;
 use std::{fs::File, io, os::unix::fs::FileExt, time::Duration};
 use tokio::{
     sync::oneshot,
@@ -15,71 +15,77 @@ use ydl_proto::files::{JobDir, Whereabouts};
 use ydl_storage::hdfs::{Hdfs, HdfsError, JobPlace, Writer, layout};
 
 /// Maximum delay of published history.
-const LAG: Duration = Duration::from_secs(1);
+const PUBLISH_INTERVAL: Duration = Duration::from_secs(1);
 /// Retry delay after a failure.
-const PAUSE: Duration = Duration::from_secs(5);
+const RETRY_DELAY: Duration = Duration::from_secs(5);
 /// Maximum delay between attempts to publish the address.
-const ANNOUNCE_PAUSE_MAX: Duration = Duration::from_secs(10);
+const ADDRESS_RETRY_MAX: Duration = Duration::from_secs(10);
 /// Timeout of one attempt.
-const STEP_MAX: Duration = Duration::from_secs(30);
+const STEP_TIMEOUT: Duration = Duration::from_secs(30);
 /// Time limit for the final history and the result.
-const LAST_MAX: Duration = Duration::from_secs(90);
-const PIECE_BYTES: usize = 1 << 20;
+const FINAL_TIMEOUT: Duration = Duration::from_secs(90);
+const CHUNK_BYTES: usize = 1 << 20;
 /// Readable by all users that may access the job's directory.
 const PERMISSION: u32 = layout::FILE;
 
 /// Publishes the history and the result of a job.
 #[derive(Debug)]
-pub(super) struct Ashore {
+pub(super) struct HdfsPublisher {
     hdfs: Hdfs,
     place: JobPlace,
     stop: oneshot::Sender<()>,
-    carrying: JoinHandle<()>,
+    copying: JoinHandle<()>,
 }
 
-impl Ashore {
+impl HdfsPublisher {
     /// Starts to copy the history of the job in `dir`.
-    pub(super) fn begin(hdfs: Hdfs, place: JobPlace, attempt: u32, dir: &JobDir) -> Ashore {
+    pub(super) fn start(hdfs: Hdfs, place: JobPlace, attempt: u32, dir: &JobDir) -> HdfsPublisher {
         let (stop, stopped) = oneshot::channel();
-        let facts = Facts {
+        let copier = HistoryCopier {
             hdfs: hdfs.clone(),
             place: place.clone(),
             attempt,
             file: File::open(dir.events_file()),
             writer: None,
-            carried: 0,
+            copied: 0,
         };
-        Ashore { hdfs, place, stop, carrying: tokio::spawn(facts.carry(stopped)) }
+        HdfsPublisher { hdfs, place, stop, copying: tokio::spawn(copier.copy(stopped)) }
     }
 
     /// Publishes the address of this master.
-    pub(super) async fn announce(
+    pub(super) async fn publish_address(
         hdfs: &Hdfs,
         place: &JobPlace,
         whereabouts: &Whereabouts,
     ) -> Result<(), HdfsError> {
         let bytes = serde_json::to_vec_pretty(whereabouts).unwrap_or_default();
-        let deadline = Instant::now() + STEP_MAX;
+        let deadline = Instant::now() + STEP_TIMEOUT;
         hdfs.write_whole(&place.master(), bytes, PERMISSION, deadline).await
     }
 
     /// Retries to publish the address: agents have no other way to find a new master. Stops when a later master
     /// takes over.
-    pub(super) async fn announce_later(hdfs: Hdfs, place: JobPlace, whereabouts: Whereabouts) {
-        let mut pause = LAG;
+    pub(super) async fn retry_publish_address(
+        hdfs: Hdfs,
+        place: JobPlace,
+        whereabouts: Whereabouts,
+    ) {
+        let mut delay = PUBLISH_INTERVAL;
         loop {
-            tokio::time::sleep(pause).await;
-            pause = (pause * 2).min(ANNOUNCE_PAUSE_MAX);
-            let deadline = Instant::now() + STEP_MAX;
+            tokio::time::sleep(delay).await;
+            delay = (delay * 2).min(ADDRESS_RETRY_MAX);
+            let deadline = Instant::now() + STEP_TIMEOUT;
             let replaced = is_replaced(&hdfs, &place, whereabouts.attempt, deadline).await;
-            let told = match replaced {
+            let published = match replaced {
                 Ok(true) => return,
-                Ok(false) => Ashore::announce(&hdfs, &place, &whereabouts).await,
+                Ok(false) => HdfsPublisher::publish_address(&hdfs, &place, &whereabouts).await,
                 Err(error) => Err(error),
             };
-            match told {
-                Ok(()) => return tracing::info!("agents find this master now"),
-                Err(error) => tracing::warn!("agents do not find this master yet: {error}"),
+            match published {
+                Ok(()) => return tracing::info!("published the address of this master"),
+                Err(error) => {
+                    tracing::warn!("cannot publish the address of this master yet: {error}")
+                }
             }
         }
     }
@@ -88,29 +94,29 @@ impl Ashore {
     pub(super) async fn end(self, dir: &JobDir) {
         // The receiver is gone only if copying failed.
         let _ = self.stop.send(());
-        let deadline = Instant::now() + LAST_MAX;
-        if tokio::time::timeout_at(deadline, self.carrying).await.is_err() {
-            tracing::error!("the last facts could not be kept in time");
+        let deadline = Instant::now() + FINAL_TIMEOUT;
+        if tokio::time::timeout_at(deadline, self.copying).await.is_err() {
+            tracing::error!("timed out publishing the final history");
         }
         let result = match std::fs::read(dir.result_file()) {
             Ok(result) => result,
             Err(error) => {
-                tracing::error!("there is no result to be kept: {error}");
+                tracing::error!("cannot read the result: {error}");
                 return;
             }
         };
         let place = self.place.result();
         loop {
-            let step = (Instant::now() + STEP_MAX).min(deadline);
+            let step = (Instant::now() + STEP_TIMEOUT).min(deadline);
             let kept = self.hdfs.write_whole(&place, result.clone(), PERMISSION, step);
             match kept.await {
                 Ok(()) => return,
-                Err(error) if error.may_pass() && Instant::now() + LAG < deadline => {
-                    tracing::warn!("the result cannot be kept yet: {error}");
-                    tokio::time::sleep(LAG).await;
+                Err(error) if error.may_pass() && Instant::now() + PUBLISH_INTERVAL < deadline => {
+                    tracing::warn!("cannot publish the result yet: {error}");
+                    tokio::time::sleep(PUBLISH_INTERVAL).await;
                 }
                 Err(error) => {
-                    tracing::error!("the result cannot be kept: {error}");
+                    tracing::error!("cannot publish the result: {error}");
                     return;
                 }
             }
@@ -118,72 +124,72 @@ impl Ashore {
     }
 }
 
-struct Facts {
+struct HistoryCopier {
     hdfs: Hdfs,
     place: JobPlace,
     attempt: u32,
     file: io::Result<File>,
     writer: Option<Writer>,
     /// Bytes that are in HDFS already.
-    carried: u64,
+    copied: u64,
 }
 
-impl Facts {
-    async fn carry(mut self, mut stopped: oneshot::Receiver<()>) {
-        let mut pause = LAG;
+impl HistoryCopier {
+    async fn copy(mut self, mut stopped: oneshot::Receiver<()>) {
+        let mut delay = PUBLISH_INTERVAL;
         loop {
-            let last = timeout(pause, &mut stopped).await.is_ok();
-            pause = LAG;
-            match self.carry_new().await {
+            let last = timeout(delay, &mut stopped).await.is_ok();
+            delay = PUBLISH_INTERVAL;
+            match self.copy_new().await {
                 Ok(()) if last => break,
                 Ok(()) => {}
                 Err(why) => {
-                    tracing::warn!("the facts cannot be kept: {why}");
+                    tracing::warn!("cannot publish the history: {why}");
                     self.writer = None;
                     if last {
                         // Retry once, from the end of the file in HDFS.
-                        if let Err(why) = self.carry_new().await {
-                            tracing::error!("the last facts cannot be kept: {why}");
+                        if let Err(why) = self.copy_new().await {
+                            tracing::error!("cannot publish the final history: {why}");
                         }
                         break;
                     }
-                    pause = PAUSE;
+                    delay = RETRY_DELAY;
                 }
             }
         }
         if let Some(writer) = self.writer
-            && let Err(error) = writer.close(Instant::now() + STEP_MAX).await
+            && let Err(error) = writer.close(Instant::now() + STEP_TIMEOUT).await
         {
-            tracing::warn!("the facts are there, but not closed: {error}");
+            tracing::warn!("cannot close the published history: {error}");
         }
     }
 
-    async fn carry_new(&mut self) -> Result<(), String> {
+    async fn copy_new(&mut self) -> Result<(), String> {
         let file = match &self.file {
             Ok(file) => file,
             Err(error) => return Err(error.to_string()),
         };
         let length = file.metadata().map_err(|e| e.to_string())?.len();
-        if length == self.carried && self.writer.is_some() {
+        if length == self.copied && self.writer.is_some() {
             return Ok(());
         }
-        let deadline = Instant::now() + STEP_MAX;
+        let deadline = Instant::now() + STEP_TIMEOUT;
         if self.writer.is_none() {
-            let (writer, carried) = self.open(length, deadline).await?;
-            (self.writer, self.carried) = (Some(writer), carried);
+            let (writer, copied) = self.open(length, deadline).await?;
+            (self.writer, self.copied) = (Some(writer), copied);
         }
         let (Some(writer), Ok(file)) = (&mut self.writer, &self.file) else {
             return Ok(());
         };
-        let mut piece = vec![0; PIECE_BYTES];
-        while self.carried < length {
-            let got = file.read_at(&mut piece, self.carried).map_err(|e| e.to_string())?;
+        let mut chunk = vec![0; CHUNK_BYTES];
+        while self.copied < length {
+            let got = file.read_at(&mut chunk, self.copied).map_err(|e| e.to_string())?;
             if got == 0 {
                 break;
             }
-            let bytes = piece[..got].to_vec();
+            let bytes = chunk[..got].to_vec();
             writer.write(bytes, deadline).await.map_err(|e| e.what)?;
-            self.carried += got as u64;
+            self.copied += got as u64;
         }
         writer.sync(deadline).await.map_err(|e| e.what)
     }
@@ -191,7 +197,7 @@ impl Facts {
     /// Continues at the end of the file, or creates it.
     async fn open(&self, length: u64, deadline: Instant) -> Result<(Writer, u64), String> {
         let failed = |error: HdfsError| error.what;
-        let Facts { hdfs, place, .. } = self;
+        let HistoryCopier { hdfs, place, .. } = self;
         let there = place.events();
         if hdfs.stat(&there, deadline).await.map_err(failed)?.is_some() {
             // Another master writes the same events, but must keep its lease on the file.

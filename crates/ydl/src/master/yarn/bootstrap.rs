@@ -1,6 +1,6 @@
 //! Environment of a master in its container.
 
-use super::tokens::Tokens;
+use super::tokens::TokenRenewer;
 use serde::de::DeserializeOwned;
 use std::{
     collections::BTreeMap,
@@ -43,10 +43,10 @@ const HADOOP: &str = "hadoop.json";
 /// Maximum size of a file.
 const FILE_BYTES_MAX: u64 = 64 << 20;
 /// Timeout for reporting a failure to the ResourceManager.
-const GIVE_UP_MAX: Duration = Duration::from_secs(60);
+const REPORT_TIMEOUT: Duration = Duration::from_secs(60);
 
 /// Environment of a master in its container.
-pub(super) struct Setting {
+pub(super) struct MasterBootstrap {
     pub(super) dir: JobDir,
     pub(super) submitted: Submitted,
     pub(super) staged: Staged,
@@ -64,25 +64,25 @@ pub(super) struct Setting {
     /// Tokens for the agents, without the master's own.
     pub(super) agent_credentials: watch::Receiver<Fresh>,
     /// True if the credentials contain the job's own files.
-    pub(super) carries: bool,
+    pub(super) inline_files: bool,
     pub(super) secret: Arc<Secret>,
     pub(super) identity: tls::Identity,
     /// Credentials for MLflow's server, if needed.
     pub(super) tracking_secret: Option<Vec<u8>>,
     /// Renews tokens, if there is a keytab.
-    pub(super) tokens: Option<Tokens>,
+    pub(super) tokens: Option<TokenRenewer>,
 }
 
-impl Setting {
+impl MasterBootstrap {
     /// Reads the environment of this container.
-    pub(super) fn find() -> Result<Setting, Report> {
+    pub(super) fn from_env() -> Result<MasterBootstrap, Report> {
         let missing = |name: &str| {
-            let what = format!("this is no container of a cluster: `{name}` is not set");
+            let what = format!("not in a container of a cluster: `{name}` is not set");
             Report::bad_input(what).hint("a master on this machine is given its job's directory")
         };
         let variable = |name| std::env::var(name).map_err(|_| missing(name));
         let cwd = std::env::current_dir()
-            .map_err(|e| Report::trouble(format!("cannot see where this is: {e}")))?;
+            .map_err(|e| Report::trouble(format!("cannot get the current directory: {e}")))?;
         let container = variable(env::CONTAINER_ID)?;
         let file = variable(env::HADOOP_TOKEN_FILE_LOCATION)?;
         let file = PathBuf::from(file);
@@ -91,7 +91,7 @@ impl Setting {
         let credentials = credentials.map_err(|e| Report::trouble(e.to_string()))?;
         let user = std::env::var(env::USER).ok();
         let host = std::env::var(env::NM_HOST).ok();
-        Setting::read(JobDir::at(cwd), &container, credentials, file, user, host)
+        MasterBootstrap::read(JobDir::at(cwd), &container, credentials, file, user, host)
     }
 
     fn read(
@@ -101,16 +101,16 @@ impl Setting {
         file: PathBuf,
         user: Option<String>,
         host: Option<String>,
-    ) -> Result<Setting, Report> {
-        let trouble = |what: String| Report::trouble(what);
+    ) -> Result<MasterBootstrap, Report> {
+        let failed = |what: String| Report::trouble(what);
         let container: ContainerId =
-            container.parse().map_err(|e: yarn_native::types::BadId| trouble(e.to_string()))?;
+            container.parse().map_err(|e: yarn_native::types::BadId| failed(e.to_string()))?;
         let attempt = u32::try_from(container.attempt.number).unwrap_or(1);
 
-        let carries = match credentials.secret(LUGGAGE) {
+        let inline_files = match credentials.secret(LUGGAGE) {
             Some(luggage) => {
                 luggage::unpack(luggage.expose(), dir.path()).map_err(|e| {
-                    trouble(format!("cannot lay out what came with the credentials: {e}"))
+                    failed(format!("cannot unpack the files in the credentials: {e}"))
                 })?;
                 true
             }
@@ -119,7 +119,7 @@ impl Setting {
         let submitted: Submitted = read_json(&dir.submitted_file())?;
         let Place::Yarn(staged) = submitted.place.clone() else {
             let what = format!("`{}` is not a job of a cluster", submitted.id);
-            return Err(trouble(what));
+            return Err(failed(what));
         };
         let pairs: BTreeMap<String, String> = read_json(&dir.path().join(HADOOP))?;
         let config = hdfs::config(&pairs, Environment::of_process());
@@ -127,10 +127,10 @@ impl Setting {
         let mut take = |name: &str| {
             credentials
                 .take_secret(name)
-                .ok_or_else(|| trouble(format!("the container's credentials hold no `{name}`")))
+                .ok_or_else(|| failed(format!("the container's credentials lack `{name}`")))
         };
         // The content of a secret must not appear in an error.
-        let malformed = |name: &str| trouble(format!("`{name}` in the credentials is malformed"));
+        let malformed = |name: &str| failed(format!("`{name}` in the credentials is malformed"));
         let name = secret::CREDENTIAL;
         let secret = take(name)?;
         let secret = std::str::from_utf8(secret.expose()).ok();
@@ -145,13 +145,12 @@ impl Setting {
         let tracking_secret = tracking_secret.map(|secret| secret.expose().to_vec());
 
         let token = credentials.of_kind(MASTER_TOKEN).cloned();
-        let token = token.ok_or_else(|| {
-            trouble(format!("the container's credentials hold no `{MASTER_TOKEN}`"))
-        })?;
+        let token = token
+            .ok_or_else(|| failed(format!("the container's credentials lack `{MASTER_TOKEN}`")))?;
         let secure = config.authentication().ok() == Some(Authentication::Kerberos);
         let user = match user {
             Some(user) => user,
-            None => config.user().map_err(|e| trouble(e.to_string()))?,
+            None => config.user().map_err(|e| failed(e.to_string()))?,
         };
         // On a cluster without authentication a container acts as the job's submitter, whatever system user
         // runs it.
@@ -167,7 +166,7 @@ impl Setting {
         let tokens = match keytab.filter(|_| secure) {
             Some(keytab) => {
                 let (spec, staging) = (&submitted.spec, staged.dir.as_str());
-                Tokens::new(&keytab, spec, staging, &config, &dir, file, fresh)?
+                TokenRenewer::new(&keytab, spec, staging, &config, &dir, file, fresh)?
             }
             None => None,
         };
@@ -177,9 +176,9 @@ impl Setting {
             true => with_keytab.or(rm_token),
             false => Some(simple()),
         };
-        Ok(Setting {
+        Ok(MasterBootstrap {
             place: JobPlace::at(staged.dir.clone()),
-            carries,
+            inline_files,
             dir,
             submitted,
             staged,
@@ -204,7 +203,7 @@ impl Setting {
         deadline: Instant,
     ) -> Result<BTreeMap<String, Content>, HdfsError> {
         let mut own = BTreeMap::new();
-        if self.carries {
+        if self.inline_files {
             return Ok(own);
         }
         for name in luggage::CARRIED {
@@ -225,13 +224,13 @@ impl Setting {
     }
 
     /// Reports the failure to the ResourceManager, so that no other master is started.
-    pub(super) async fn give_up(&self, why: &str) {
-        give_up(&self.config, self.token.clone(), self.host.clone(), why).await;
+    pub(super) async fn report_failure(&self, why: &str) {
+        report_failure(&self.config, self.token.clone(), self.host.clone(), why).await;
     }
 }
 
 /// Reports a failure with what is available, if the environment is incomplete.
-pub(super) async fn give_up_from_here(why: &str) {
+pub(super) async fn report_failure_from_env(why: &str) {
     let found = || {
         let file = std::env::var_os(env::HADOOP_TOKEN_FILE_LOCATION)?;
         let credentials = Credentials::read(Path::new(&file)).ok()?;
@@ -240,13 +239,13 @@ pub(super) async fn give_up_from_here(why: &str) {
         Some((hdfs::config(&pairs, Environment::of_process()), token))
     };
     if let Some((config, token)) = found() {
-        give_up(&config, token, std::env::var(env::NM_HOST).ok(), why).await;
+        report_failure(&config, token, std::env::var(env::NM_HOST).ok(), why).await;
     }
 }
 
-async fn give_up(config: &Config, token: Token, host: Option<String>, why: &str) {
-    let deadline = Instant::now() + GIVE_UP_MAX;
-    let told = async {
+async fn report_failure(config: &Config, token: Token, host: Option<String>, why: &str) {
+    let deadline = Instant::now() + REPORT_TIMEOUT;
+    let reported = async {
         let mut scheduler = AmRmClient::from_config(config, token).map_err(|e| e.to_string())?;
         let registration = Registration::new(host.unwrap_or_default());
         let registered = scheduler.register(&registration, deadline).await;
@@ -255,8 +254,8 @@ async fn give_up(config: &Config, token: Token, host: Option<String>, why: &str)
         let finished = scheduler.finish(&finish, deadline).await;
         finished.map_err(|e| e.to_string())
     };
-    if let Err(error) = told.await {
-        tracing::error!("the ResourceManager could not be told: {error}");
+    if let Err(error) = reported.await {
+        tracing::error!("the ResourceManager could not be reported: {error}");
     }
 }
 

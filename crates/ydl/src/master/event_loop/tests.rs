@@ -1,7 +1,7 @@
 //! Event loop with a slow or failing journal: no effect may precede the durability of its cause.
 
 use super::*;
-use crate::master::{inbox::inbox, past::Reading};
+use crate::master::{inbox::inbox, recovered::Replay};
 use std::{
     cell::RefCell,
     collections::{BTreeMap, VecDeque},
@@ -21,10 +21,10 @@ use ydl_proto::messages::SyncReply;
 
 /// Recorded calls and upcoming events.
 #[derive(Debug, Default)]
-struct World {
+struct FakeCluster {
     done: Vec<String>,
     happens: VecDeque<Event>,
-    kept: Vec<Record>,
+    journaled: Vec<JournalRecord>,
     /// Number of flushes that succeed; later ones block.
     flushes: usize,
     /// The master dies at the last flush, after it is durable.
@@ -34,48 +34,48 @@ struct World {
     granted: u32,
 }
 
-type Shared = Rc<RefCell<World>>;
+type SharedCluster = Rc<RefCell<FakeCluster>>;
 
 #[derive(Debug)]
-struct Paper(Shared);
+struct FakeBackend(SharedCluster);
 
-impl Backend for Paper {
+impl Backend for FakeBackend {
     fn set_asks(&mut self, asks: Asks) {
-        let mut world = self.0.borrow_mut();
+        let mut cluster = self.0.borrow_mut();
         let count: u32 = asks.asks.iter().map(|ask| ask.count).sum();
-        world.done.push(format!("want {count}"));
+        cluster.done.push(format!("want {count}"));
         let mut grants = Vec::new();
         for ask in asks.asks {
             for _ in 0..ask.count {
-                let container = ContainerId::from(format!("c{}", world.granted));
-                world.live.insert(container.clone(), false);
+                let container = ContainerId::from(format!("c{}", cluster.granted));
+                cluster.live.insert(container.clone(), false);
                 grants.push(Grant {
                     container,
                     role: ask.role.clone(),
                     node: NodeName::from("paper"),
                     resources: ask.resources.clone(),
                 });
-                world.granted += 1;
+                cluster.granted += 1;
             }
         }
         if !grants.is_empty() {
-            world.happens.push_back(Event::Granted { grants });
+            cluster.happens.push_back(Event::Granted { grants });
         }
     }
 
     fn launch(&mut self, container: ContainerId, _: Launch) {
-        let mut world = self.0.borrow_mut();
-        world.done.push(format!("launch {container}"));
-        world.live.insert(container.clone(), true);
-        world.happens.push_back(Event::Launched { container });
+        let mut cluster = self.0.borrow_mut();
+        cluster.done.push(format!("launch {container}"));
+        cluster.live.insert(container.clone(), true);
+        cluster.happens.push_back(Event::Launched { container });
     }
 
     fn release(&mut self, container: ContainerId) {
-        let mut world = self.0.borrow_mut();
-        world.done.push(format!("release {container}"));
-        world.live.remove(&container);
+        let mut cluster = self.0.borrow_mut();
+        cluster.done.push(format!("release {container}"));
+        cluster.live.remove(&container);
         let containers = vec![(container, ContainerExit::Released)];
-        world.happens.push_back(Event::Ended { containers });
+        cluster.happens.push_back(Event::Ended { containers });
     }
 
     async fn next(&mut self) -> Result<Event, Fenced> {
@@ -90,17 +90,17 @@ impl Backend for Paper {
 }
 
 #[derive(Debug)]
-struct Slow {
-    world: Shared,
-    batch: Vec<Record>,
+struct SlowJournal {
+    cluster: SharedCluster,
+    batch: Vec<JournalRecord>,
 }
 
-impl Diary for Slow {
-    fn note(&mut self, record: &Record) {
+impl Journal for SlowJournal {
+    fn append(&mut self, record: &JournalRecord) {
         self.batch.push(record.clone());
     }
 
-    fn waiting_bytes(&self) -> usize {
+    fn pending_bytes(&self) -> usize {
         0
     }
 
@@ -109,21 +109,21 @@ impl Diary for Slow {
             return Ok(());
         }
         let (flushes, dies) = {
-            let world = self.world.borrow();
-            (world.flushes, world.dies)
+            let cluster = self.cluster.borrow();
+            (cluster.flushes, cluster.dies)
         };
         match flushes {
             0 if dies => {
                 // As if the master died just after the last byte was durable.
-                self.world.borrow_mut().kept.append(&mut self.batch);
+                self.cluster.borrow_mut().journaled.append(&mut self.batch);
                 let why = "it is dead".to_owned();
                 Err(Fenced { why })
             }
             0 => std::future::pending().await,
             _ => {
-                let mut world = self.world.borrow_mut();
-                world.flushes -= 1;
-                world.kept.append(&mut self.batch);
+                let mut cluster = self.cluster.borrow_mut();
+                cluster.flushes -= 1;
+                cluster.journaled.append(&mut self.batch);
                 Ok(())
             }
         }
@@ -176,54 +176,58 @@ pub(in crate::master) fn spec() -> JobSpec {
     JobSpec::new(draft).expect("the draft above is valid")
 }
 
-struct Scene {
+struct MasterHarness {
     folder: tempfile::TempDir,
-    world: Shared,
-    letters: mpsc::Sender<Letter>,
-    inbox: mpsc::Receiver<Letter>,
-    master: Master<Paper, Slow>,
+    cluster: SharedCluster,
+    requests: mpsc::Sender<Envelope>,
+    inbox: mpsc::Receiver<Envelope>,
+    master: Master<FakeBackend, SlowJournal>,
 }
 
-impl Scene {
-    fn new(flushes: usize, past: impl FnOnce(std::fs::File) -> Past, world: World) -> Scene {
+impl MasterHarness {
+    fn new(
+        flushes: usize,
+        state: impl FnOnce(std::fs::File) -> Recovered,
+        cluster: FakeCluster,
+    ) -> MasterHarness {
         let folder = tempfile::tempdir().unwrap();
-        let world = Rc::new(RefCell::new(World { flushes, ..world }));
-        let (letters, inbox) = inbox();
-        let diary = Slow { world: world.clone(), batch: Vec::new() };
+        let cluster = Rc::new(RefCell::new(FakeCluster { flushes, ..cluster }));
+        let (requests, inbox) = inbox();
+        let journal = SlowJournal { cluster: cluster.clone(), batch: Vec::new() };
         let dir = JobDir::at(folder.path());
         let events = std::fs::File::create(dir.events_file()).unwrap();
-        let master = Master::new(past(events), dir, Paper(world.clone()), diary);
-        Scene { folder, world, letters, inbox, master }
+        let master = Master::new(state(events), dir, FakeBackend(cluster.clone()), journal);
+        MasterHarness { folder, cluster, requests, inbox, master }
     }
 
-    fn fresh(flushes: usize) -> Scene {
-        let past = |events| Past::none(spec(), Some(events));
-        Scene::new(flushes, past, World::default())
+    fn fresh(flushes: usize) -> MasterHarness {
+        let state = |events| Recovered::new_job(spec(), Some(events));
+        MasterHarness::new(flushes, state, FakeCluster::default())
     }
 
     /// Recovers a new master after this one has died.
-    fn heir(&self) -> Scene {
-        let world = World {
-            granted: self.world.borrow().granted,
-            kept: self.world.borrow().kept.clone(),
-            live: self.world.borrow().live.clone(),
-            ..World::default()
+    fn successor(&self) -> MasterHarness {
+        let cluster = FakeCluster {
+            granted: self.cluster.borrow().granted,
+            journaled: self.cluster.borrow().journaled.clone(),
+            live: self.cluster.borrow().live.clone(),
+            ..FakeCluster::default()
         };
-        let records = world.kept.clone();
-        let past = |events| {
-            let mut reading = Reading::new(spec(), Some(events));
-            records.into_iter().for_each(|record| reading.take(record));
-            reading.end()
+        let records = cluster.journaled.clone();
+        let state = |events| {
+            let mut replay = Replay::new(spec(), Some(events));
+            records.into_iter().for_each(|record| replay.apply(record));
+            replay.finish()
         };
-        let live = world.live.keys().cloned().collect();
-        let mut heir = Scene::new(usize::MAX, past, world);
-        heir.master.recover(live);
-        heir
+        let live = cluster.live.keys().cloned().collect();
+        let mut successor = MasterHarness::new(usize::MAX, state, cluster);
+        successor.master.recover(live);
+        successor
     }
 
     /// Runs the master until it blocks.
     async fn run(&mut self) -> Option<Result<Outcome, Fenced>> {
-        let mut attending = std::pin::pin!(self.master.attend(&mut self.inbox));
+        let mut attending = std::pin::pin!(self.master.run_loop(&mut self.inbox));
         // The master waits for this test only, so a few polls suffice.
         for _ in 0..50 {
             tokio::select! {
@@ -240,7 +244,7 @@ impl Scene {
         container: &ContainerId,
         report: Option<AgentReport>,
         seen: u64,
-    ) -> (Receiver<Answer>, Kept) {
+    ) -> (Receiver<MasterResponse>, DurableFlag) {
         let sync = Sync {
             reports: report.into_iter().collect(),
             order: seen,
@@ -248,28 +252,28 @@ impl Scene {
             last_request: 0,
             usage: None,
         };
-        let (answer, answered) = oneshot::channel();
-        let kept = Kept::default();
-        let letter = Letter {
-            question: Question::Sync(container.clone(), sync),
-            answer,
-            kept: kept.clone(),
+        let (respond_to, response) = oneshot::channel();
+        let durable = DurableFlag::default();
+        let envelope = Envelope {
+            request: MasterRequest::Sync(container.clone(), sync),
+            respond_to,
+            durable: durable.clone(),
         };
-        self.letters.send(letter).await.unwrap();
-        (answered, kept)
+        self.requests.send(envelope).await.unwrap();
+        (response, durable)
     }
 
     fn done(&self) -> String {
-        self.world.borrow_mut().done.drain(..).collect::<Vec<_>>().join(", ")
+        self.cluster.borrow_mut().done.drain(..).collect::<Vec<_>>().join(", ")
     }
 
-    fn facts(&self) -> String {
+    fn history(&self) -> String {
         let dir = JobDir::at(self.folder.path());
         std::fs::read_to_string(dir.events_file()).unwrap()
     }
 
     fn grant_flushes(&self, flushes: usize) {
-        self.world.borrow_mut().flushes = flushes;
+        self.cluster.borrow_mut().flushes = flushes;
     }
 }
 
@@ -287,72 +291,72 @@ fn first() -> ContainerId {
     ContainerId::from("c0")
 }
 
-fn order(answer: &mut Receiver<Answer>) -> Option<Order> {
-    match answer.try_recv().ok()? {
-        Answer::Order(SyncReply { order, .. }) => Some(order),
-        Answer::Reply(_) | Answer::Wishes(_) => None,
+fn order(respond_to: &mut Receiver<MasterResponse>) -> Option<Order> {
+    match respond_to.try_recv().ok()? {
+        MasterResponse::Order(SyncReply { order, .. }) => Some(order),
+        MasterResponse::Http(_) | MasterResponse::Requests(_) => None,
     }
 }
 
 #[tokio::test]
-async fn nothing_is_done_before_what_led_to_it_is_written_down() {
-    let mut scene = Scene::fresh(0);
-    assert_eq!(scene.run().await, None);
-    assert_eq!((scene.done(), scene.facts()), (String::new(), String::new()));
+async fn no_effect_precedes_the_journal() {
+    let mut harness = MasterHarness::fresh(0);
+    assert_eq!(harness.run().await, None);
+    assert_eq!((harness.done(), harness.history()), (String::new(), String::new()));
 
-    scene.grant_flushes(1);
-    scene.run().await;
-    assert_eq!(scene.done(), "want 1");
-    assert!(scene.facts().contains("job-started"), "{}", scene.facts());
+    harness.grant_flushes(1);
+    harness.run().await;
+    assert_eq!(harness.done(), "want 1");
+    assert!(harness.history().contains("job-started"), "{}", harness.history());
 
-    scene.grant_flushes(1);
-    scene.run().await;
-    assert_eq!(scene.done(), "launch c0, want 0");
+    harness.grant_flushes(1);
+    harness.run().await;
+    assert_eq!(harness.done(), "launch c0, want 0");
 }
 
 #[tokio::test]
-async fn an_agent_is_not_told_that_it_was_heard_before_it_is_written_down() {
-    let mut scene = Scene::fresh(usize::MAX);
-    scene.run().await;
-    scene.grant_flushes(0);
-    let (mut answer, kept) = scene.say(&first(), ready(1), 0).await;
-    scene.run().await;
-    assert!(!kept.is_set());
-    assert_eq!(order(&mut answer), None);
+async fn reports_are_acknowledged_only_after_they_are_durable() {
+    let mut harness = MasterHarness::fresh(usize::MAX);
+    harness.run().await;
+    harness.grant_flushes(0);
+    let (mut respond_to, durable) = harness.say(&first(), ready(1), 0).await;
+    harness.run().await;
+    assert!(!durable.is_set());
+    assert_eq!(order(&mut respond_to), None);
 
-    scene.grant_flushes(usize::MAX);
-    scene.run().await;
-    assert!(kept.is_set());
-    assert!(matches!(order(&mut answer), Some(Order::Run(_))));
+    harness.grant_flushes(usize::MAX);
+    harness.run().await;
+    assert!(durable.is_set());
+    assert!(matches!(order(&mut respond_to), Some(Order::Run(_))));
 }
 
 #[tokio::test]
-async fn what_is_taken_in_together_is_written_down_together() {
-    let mut scene = Scene::fresh(usize::MAX);
-    scene.run().await;
-    scene.say(&first(), ready(1), 0).await;
+async fn ready_events_are_journaled_in_one_flush() {
+    let mut harness = MasterHarness::fresh(usize::MAX);
+    harness.run().await;
+    harness.say(&first(), ready(1), 0).await;
     let started = AgentReport::Started { round: 1 };
-    scene.say(&first(), Some(started), 0).await;
-    scene.say(&first(), exited(1), 0).await;
-    scene.grant_flushes(1);
-    scene.run().await;
-    assert_eq!(scene.world.borrow().flushes, 0);
-    let kept = scene.world.borrow().kept.len();
-    scene.grant_flushes(1);
-    scene.run().await;
-    assert_eq!(scene.world.borrow().kept.len(), kept, "nothing was left over");
+    harness.say(&first(), Some(started), 0).await;
+    harness.say(&first(), exited(1), 0).await;
+    harness.grant_flushes(1);
+    harness.run().await;
+    assert_eq!(harness.cluster.borrow().flushes, 0);
+    let durable = harness.cluster.borrow().journaled.len();
+    harness.grant_flushes(1);
+    harness.run().await;
+    assert_eq!(harness.cluster.borrow().journaled.len(), durable, "nothing was left over");
 }
 
 /// Agent that follows its orders and repeats reports until they are acknowledged.
 #[derive(Debug)]
-struct Puppet {
+struct FakeAgent {
     container: ContainerId,
     seen: u64,
     report: Option<AgentReport>,
-    asked: Option<(Receiver<Answer>, Kept)>,
+    asked: Option<(Receiver<MasterResponse>, DurableFlag)>,
 }
 
-impl Puppet {
+impl FakeAgent {
     fn on_order(&mut self, synced: SyncReply) {
         self.seen = synced.number;
         self.report = match synced.order {
@@ -363,63 +367,63 @@ impl Puppet {
     }
 
     /// Handles a response, if there is one, and polls again.
-    async fn turn(&mut self, scene: &Scene) {
-        if let Some((answer, kept)) = &mut self.asked {
-            if kept.is_set() {
+    async fn turn(&mut self, harness: &MasterHarness) {
+        if let Some((respond_to, durable)) = &mut self.asked {
+            if durable.is_set() {
                 self.report = None;
             }
-            match answer.try_recv() {
-                Ok(Answer::Order(synced)) => self.on_order(synced),
-                Ok(Answer::Reply(_) | Answer::Wishes(_))
+            match respond_to.try_recv() {
+                Ok(MasterResponse::Order(synced)) => self.on_order(synced),
+                Ok(MasterResponse::Http(_) | MasterResponse::Requests(_))
                 | Err(oneshot::error::TryRecvError::Closed) => {}
                 Err(oneshot::error::TryRecvError::Empty) => return,
             }
         }
-        let asked = scene.say(&self.container, self.report.clone(), self.seen);
+        let asked = harness.say(&self.container, self.report.clone(), self.seen);
         self.asked = Some(asked.await);
     }
 }
 
 /// Runs a whole job. The master dies after that many flushes and another recovers.
 async fn with_a_death_after(flushes: usize) -> (bool, String) {
-    let mut scene = Scene::fresh(flushes);
-    scene.world.borrow_mut().dies = true;
-    let mut puppets: Vec<Puppet> = Vec::new();
+    let mut harness = MasterHarness::fresh(flushes);
+    harness.cluster.borrow_mut().dies = true;
+    let mut agents: Vec<FakeAgent> = Vec::new();
     let mut died = false;
     for _ in 0..40 {
-        match scene.run().await {
+        match harness.run().await {
             Some(Ok(outcome)) => {
                 assert_eq!(outcome, Outcome::Succeeded);
-                return (died, scene.facts());
+                return (died, harness.history());
             }
             Some(Err(_)) => {
                 died = true;
-                let before = scene.facts();
-                scene = scene.heir();
-                let after = scene.facts();
+                let before = harness.history();
+                harness = harness.successor();
+                let after = harness.history();
                 assert!(after.starts_with(&before), "{after} is not {before} and more");
             }
             None => {}
         }
-        let launched = scene.world.borrow().live.clone();
-        puppets.retain(|puppet| launched.get(&puppet.container) == Some(&true));
+        let launched = harness.cluster.borrow().live.clone();
+        agents.retain(|agent| launched.get(&agent.container) == Some(&true));
         for (container, launched) in launched {
-            if launched && !puppets.iter().any(|puppet| puppet.container == container) {
-                puppets.push(Puppet { container, seen: 0, report: None, asked: None });
+            if launched && !agents.iter().any(|agent| agent.container == container) {
+                agents.push(FakeAgent { container, seen: 0, report: None, asked: None });
             }
         }
-        for puppet in &mut puppets {
-            puppet.turn(&scene).await;
+        for agent in &mut agents {
+            agent.turn(&harness).await;
         }
     }
-    panic!("the job did not end: {}", scene.facts());
+    panic!("the job did not end: {}", harness.history());
 }
 
 #[tokio::test]
-async fn a_master_that_dies_at_any_flush_is_followed_by_one_that_ends_the_job() {
+async fn a_successor_finishes_the_job_wherever_the_master_died() {
     for flushes in 0.. {
-        let (died, facts) = with_a_death_after(flushes).await;
-        assert!(facts.contains("job-finished"), "{flushes}: {facts}");
+        let (died, history) = with_a_death_after(flushes).await;
+        assert!(history.contains("job-finished"), "{flushes}: {history}");
         if !died {
             assert!(flushes > 3, "{flushes}");
             return;

@@ -9,7 +9,7 @@ use super::{
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
-pub enum Refusal {
+pub enum KvError {
     KeyLength {
         length: usize,
     },
@@ -40,7 +40,7 @@ pub enum Refusal {
     TooManyWaiters,
 }
 
-impl Refusal {
+impl KvError {
     /// Returns the HTTP status.
     pub fn status(&self) -> u16 {
         match self {
@@ -61,16 +61,14 @@ impl Refusal {
             Self::ValueTooLong { .. } | Self::EventTooLong { .. } => {
                 Some("keep large data in a file and give its path")
             }
-            Self::TooManyKeys | Self::Full => {
-                Some("delete keys that nobody needs any more, or give them an owner")
-            }
+            Self::TooManyKeys | Self::Full => Some("delete unused keys, or give them an owner"),
             Self::Changed { .. } => Some("read the key again and decide anew"),
             _ => None,
         }
     }
 }
 
-impl fmt::Display for Refusal {
+impl fmt::Display for KvError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::KeyLength { length } => {
@@ -108,30 +106,30 @@ impl fmt::Display for Refusal {
     }
 }
 
-impl std::error::Error for Refusal {}
+impl std::error::Error for KvError {}
 
-pub(super) fn check_key(key: &str) -> Result<(), Refusal> {
+pub(super) fn check_key(key: &str) -> Result<(), KvError> {
     match key.len() {
         1..=KEY_BYTES_MAX => check_prefix(key),
-        length => Err(Refusal::KeyLength { length }),
+        length => Err(KvError::KeyLength { length }),
     }
 }
 
 /// Checks a prefix: a key that may be empty.
-pub(super) fn check_prefix(prefix: &str) -> Result<(), Refusal> {
+pub(super) fn check_prefix(prefix: &str) -> Result<(), KvError> {
     match prefix.chars().find(|letter| !is_printable(*letter)) {
-        _ if prefix.len() > KEY_BYTES_MAX => Err(Refusal::KeyLength { length: prefix.len() }),
-        Some(letter) => Err(Refusal::KeyLetter { letter }),
+        _ if prefix.len() > KEY_BYTES_MAX => Err(KvError::KeyLength { length: prefix.len() }),
+        Some(letter) => Err(KvError::KeyLetter { letter }),
         None => Ok(()),
     }
 }
 
-pub(super) fn check_name(name: &str) -> Result<(), Refusal> {
+pub(super) fn check_name(name: &str) -> Result<(), KvError> {
     match name.chars().find(|letter| !is_printable(*letter)) {
         _ if !(1..=NAME_BYTES_MAX).contains(&name.len()) => {
-            Err(Refusal::NameLength { length: name.len() })
+            Err(KvError::NameLength { length: name.len() })
         }
-        Some(letter) => Err(Refusal::NameLetter { letter }),
+        Some(letter) => Err(KvError::NameLetter { letter }),
         None => Ok(()),
     }
 }

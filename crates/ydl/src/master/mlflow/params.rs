@@ -79,17 +79,17 @@ pub(super) fn status(outcome: &Outcome) -> &'static str {
 }
 
 /// Last sent step and time of each metric that still exists.
-pub(super) type Told = BTreeMap<(TaskId, String), (Option<u64>, u64)>;
+pub(super) type SentMetrics = BTreeMap<(TaskId, String), (Option<u64>, u64)>;
 
 /// Returns metrics that changed since the last call.
-pub(super) fn reported(viewed: &JobSnapshot, told: &mut Told) -> Vec<Row> {
+pub(super) fn reported(viewed: &JobSnapshot, sent: &mut SentMetrics) -> Vec<Row> {
     let mut rows = Vec::new();
-    let mut known = Told::new();
+    let mut known = SentMetrics::new();
     for (task, metrics) in &viewed.metrics {
         for (name, metric) in metrics {
             let Metric { value, step, at } = *metric;
             let of = (task.clone(), name.clone());
-            if told.get(&of) != Some(&(step, at)) {
+            if sent.get(&of) != Some(&(step, at)) {
                 rows.push(Row {
                     key: key(task, name),
                     value: figure(value.0),
@@ -101,7 +101,7 @@ pub(super) fn reported(viewed: &JobSnapshot, told: &mut Told) -> Vec<Row> {
         }
     }
     // Drop metrics that are no longer reported, so that the map does not grow.
-    *told = known;
+    *sent = known;
     rows
 }
 
@@ -132,7 +132,7 @@ pub(super) fn used(viewed: &JobSnapshot, now_ms: u64) -> Vec<Row> {
 /// Returns a metric's name, such as `worker/0/loss`. MLflow's page groups names by the part before the last
 /// slash. MLflow rejects colons and paths with empty, `.` or `..` parts, and the whole batch with them.
 fn key(task: &TaskId, name: &str) -> String {
-    let fits = |letter: char| letter.is_ascii_alphanumeric() || "-_./ ".contains(letter);
+    let fits = |envelope: char| envelope.is_ascii_alphanumeric() || "-_./ ".contains(envelope);
     let name = name.chars().map(|it| if fits(it) { it } else { '_' });
     let name: String = name.take(NAME_MAX).collect();
     let parts = name.split('/').map(|part| match part {
@@ -165,7 +165,7 @@ mod tests {
     use ydl_proto::messages::MetricValue;
 
     #[test]
-    fn names_are_such_that_mlflow_takes_them() {
+    fn names_are_converted_to_valid_mlflow_names() {
         let task: TaskId = "worker:3".parse().unwrap();
         assert_eq!(key(&task, "val loss"), "worker/3/val loss");
         assert_eq!(key(&task, "acc@5:é"), "worker/3/acc_5__");
@@ -175,18 +175,18 @@ mod tests {
     }
 
     #[test]
-    fn a_metric_is_told_when_it_has_changed_and_forgotten_when_it_is_gone() {
+    fn metrics_are_sent_when_changed_and_forgotten_when_removed() {
         let task: TaskId = "worker:0".parse().unwrap();
-        let mut told = Told::new();
+        let mut sent = SentMetrics::new();
         let mut tell = |metrics: &[(&str, u64, u64)]| {
             let each = metrics.iter().map(|(name, step, at)| {
                 let metric = Metric { value: MetricValue(1.0), step: Some(*step), at: *at };
                 ((*name).to_owned(), metric)
             });
             let viewed = viewed(BTreeMap::from([(task.clone(), each.collect())]));
-            let rows = reported(&viewed, &mut told);
+            let rows = reported(&viewed, &mut sent);
             let rows = rows.iter().map(|row| (row.key.clone(), row.step, row.timestamp));
-            (rows.collect::<Vec<_>>(), told.len())
+            (rows.collect::<Vec<_>>(), sent.len())
         };
         let row = |name: &str, step, at| (format!("worker/0/{name}"), step, at);
         // Two names that are the same to MLflow are tracked separately.

@@ -1,6 +1,6 @@
 //! View of a job for clients.
 
-use crate::master::{agents::Agents, links::Links};
+use crate::master::{agents::Agents, links::RendezvousLinks};
 use std::collections::BTreeMap;
 use ydl_core::{
     Job, JobView, RoleName, TaskId, Time,
@@ -12,18 +12,18 @@ use ydl_proto::messages::JobSnapshot;
 const NAMED_MAX: usize = 4;
 
 /// Returns the current view, possibly long after the last event.
-pub(super) fn viewed(
+pub(super) fn snapshot(
     number: u64,
     job: &Job,
     agents: &Agents,
-    links: &Links,
+    links: &RendezvousLinks,
     now: Time,
 ) -> JobSnapshot {
     let mut view = JobView { now, ..job.view() };
     let running = view.tasks.iter();
     let running = running.filter(|task| task.state == TaskState::Running);
     let running: Vec<_> = running.map(|task| &task.task).collect();
-    if let Some(wait) = said_waiting(&links.missing(), view.phase, &running) {
+    if let Some(wait) = describe_missing(&links.missing(), view.phase, &running) {
         view.why = format!("{}; {wait}", view.why);
     }
     let usage = agents.usage(job);
@@ -35,14 +35,14 @@ pub(super) fn viewed(
             usage.is_some_and(|usage| usage.fetching.is_some())
         };
         let (fetching, others): (Vec<_>, Vec<_>) = launching.partition(is_fetching);
-        view.why = said_fetching(&view.why, &role.role, fetching.len(), others.len());
+        view.why = describe_fetching(&view.why, &role.role, fetching.len(), others.len());
     }
     JobSnapshot { number, view, usage, metrics: BTreeMap::new() }
 }
 
 /// Describes the tasks that programs wait for. Applies only if a running program is not itself missing, and not
 /// while the job ends.
-fn said_waiting(missing: &[TaskId], phase: JobPhase, running: &[&TaskId]) -> Option<String> {
+fn describe_missing(missing: &[TaskId], phase: JobPhase, running: &[&TaskId]) -> Option<String> {
     let waits = |task: &&TaskId| !missing.contains(task);
     let ends = matches!(phase, JobPhase::Ending | JobPhase::Finished);
     if missing.is_empty() || ends || !running.iter().any(waits) {
@@ -57,16 +57,16 @@ fn said_waiting(missing: &[TaskId], phase: JobPhase, running: &[&TaskId]) -> Opt
 }
 
 /// Updates the text about tasks that wait for their agents, where some agents are fetching inputs.
-fn said_fetching(why: &str, role: &RoleName, fetching: usize, others: usize) -> String {
+fn describe_fetching(why: &str, role: &RoleName, fetching: usize, others: usize) -> String {
     if fetching == 0 {
         return why.to_owned();
     }
-    let said = format!("{} × `{role}` for its agent", fetching + others);
+    let text = format!("{} × `{role}` for its agent", fetching + others);
     let mut true_now = format!("{fetching} × `{role}` fetching its inputs");
     if others > 0 {
         true_now = format!("{true_now}, {others} × `{role}` for its agent");
     }
-    why.replacen(&said, &true_now, 1)
+    why.replacen(&text, &true_now, 1)
 }
 
 #[cfg(test)]
@@ -74,36 +74,36 @@ mod tests {
     use super::*;
 
     #[test]
-    fn programs_wait_for_others_only_where_one_of_them_does() {
+    fn missing_tasks_are_named_only_if_a_running_program_waits() {
         let task = |index: u32| TaskId { role: RoleName::from("worker"), index };
         let all: Vec<_> = (0..7).map(task).collect();
-        let said = |missing: &[TaskId], phase, running: &[TaskId]| {
+        let text = |missing: &[TaskId], phase, running: &[TaskId]| {
             let running: Vec<_> = running.iter().collect();
-            said_waiting(missing, phase, &running)
+            describe_missing(missing, phase, &running)
         };
-        let waits = |missing: &[TaskId]| said(missing, JobPhase::Running, &all);
+        let waits = |missing: &[TaskId]| text(missing, JobPhase::Running, &all);
         let one = "programs wait for worker:1";
         assert_eq!(waits(&all[1..2]).as_deref(), Some(one));
         let many = "programs wait for worker:1, worker:2, worker:3, worker:4 and 2 more";
         assert_eq!(waits(&all[1..]).as_deref(), Some(many));
         // A round has just begun, or only missing programs run.
         assert_eq!(waits(&all), None);
-        assert_eq!(said(&all[1..], JobPhase::Pending, &all[1..]), None);
-        assert_eq!(said(&all[1..], JobPhase::Running, &[]), None);
+        assert_eq!(text(&all[1..], JobPhase::Pending, &all[1..]), None);
+        assert_eq!(text(&all[1..], JobPhase::Running, &[]), None);
         // No task joins any more.
-        assert_eq!(said(&all[1..], JobPhase::Ending, &all), None);
+        assert_eq!(text(&all[1..], JobPhase::Ending, &all), None);
         assert_eq!(waits(&[]), None);
     }
 
     #[test]
-    fn a_task_whose_inputs_come_does_not_wait_for_its_agent() {
+    fn a_task_that_fetches_inputs_does_not_wait_for_its_agent() {
         let why = "0 of 3 tasks ready; waiting: 3 × `worker` for its agent";
         let role = RoleName::from("worker");
-        let said = |fetching, others| said_fetching(why, &role, fetching, others);
-        assert_eq!(said(0, 3), why);
-        assert_eq!(said(3, 0), "0 of 3 tasks ready; waiting: 3 × `worker` fetching its inputs");
+        let text = |fetching, others| describe_fetching(why, &role, fetching, others);
+        assert_eq!(text(0, 3), why);
+        assert_eq!(text(3, 0), "0 of 3 tasks ready; waiting: 3 × `worker` fetching its inputs");
         assert_eq!(
-            said(1, 2),
+            text(1, 2),
             "0 of 3 tasks ready; waiting: 1 × `worker` fetching its inputs, 2 × `worker` for its agent"
         );
     }

@@ -1,79 +1,79 @@
 //! State of a job, new or recovered from a journal.
 
 use super::{
-    clock::Clock, diary::Record, facts::Facts, links::Links, outbox::Outbox, store::Shelf,
-    watchers::Watchers,
+    clock::Clock, history::HistoryFile, journal::JournalRecord, kv_service::KvService,
+    links::RendezvousLinks, outbox::Outbox, watchers::Watchers,
 };
 use std::fs::File;
 use ydl_core::{Action, ContainerId, Event, Job, JobSpec, Outcome, Time};
 
 /// State of a master that follows from its journal alone.
 #[derive(Debug)]
-pub struct Past {
+pub struct Recovered {
     pub(super) job: Job,
-    pub(super) shelf: Shelf,
-    pub(super) links: Links,
-    pub(super) facts: Facts,
+    pub(super) kv: KvService,
+    pub(super) links: RendezvousLinks,
+    pub(super) history: HistoryFile,
     pub(super) watchers: Watchers,
     /// Outcome of the job, if it has ended.
     pub(super) outcome: Option<Outcome>,
     /// First actions of a new job; empty after recovery.
     pub(super) first: Vec<Action>,
     /// Start of a new job, which is not journaled yet.
-    pub(super) began: Option<Time>,
+    pub(super) started_at: Option<Time>,
     last: Time,
     entries: u64,
 }
 
-impl Past {
+impl Recovered {
     /// Creates the state of a new job. Its history is written to `events`.
-    pub fn none(spec: JobSpec, events: Option<File>) -> Past {
+    pub fn new_job(spec: JobSpec, events: Option<File>) -> Recovered {
         let now = Clock::starting(Time(0)).now();
-        let (past, first) = Past::begun(spec, now, events);
-        Past { first, began: Some(now), ..past }
+        let (state, first) = Recovered::started(spec, now, events);
+        Recovered { first, started_at: Some(now), ..state }
     }
 
-    fn begun(spec: JobSpec, at: Time, events: Option<File>) -> (Past, Vec<Action>) {
+    fn started(spec: JobSpec, at: Time, events: Option<File>) -> (Recovered, Vec<Action>) {
         let (job, first) = Job::new(spec, at);
-        let past = Past {
+        let state = Recovered {
             job,
-            shelf: Shelf::default(),
-            links: Links::default(),
-            facts: Facts::new(events),
+            kv: KvService::default(),
+            links: RendezvousLinks::default(),
+            history: HistoryFile::new(events),
             watchers: Watchers::default(),
             outcome: None,
             first: Vec::new(),
-            began: None,
+            started_at: None,
             last: at,
             entries: 0,
         };
-        (past, first)
+        (state, first)
     }
 
-    fn take(&mut self, record: Record) {
+    fn apply(&mut self, record: JournalRecord) {
         self.entries += 1;
         match record {
-            Record::Began(_) | Record::Full => {}
-            Record::Happened(now, event) => {
+            JournalRecord::Started(_) | JournalRecord::Full => {}
+            JournalRecord::Event(now, event) => {
                 self.last = self.last.max(now);
                 // Nothing waits for responses during a replay.
                 let out = &mut Outbox::default();
-                let (job, shelf, links) = (&mut self.job, &mut self.shelf, &mut self.links);
-                let actions = happen(job, shelf, links, now, event, out);
-                self.follow(actions);
+                let (job, kv, links) = (&mut self.job, &mut self.kv, &mut self.links);
+                let actions = apply_event(job, kv, links, now, event, out);
+                self.apply_actions(actions);
             }
             // The requester was answered long ago, or asks again.
-            Record::Changed(op) => self.shelf.repeat(op),
-            Record::Linked(round, kept) => self.links.replay(round, kept),
+            JournalRecord::Kv(op) => self.kv.replay(op),
+            JournalRecord::Link(round, record) => self.links.replay(round, record),
         }
     }
 
     /// Replays actions only as far as they change the state.
-    fn follow(&mut self, actions: Vec<Action>) {
+    fn apply_actions(&mut self, actions: Vec<Action>) {
         for action in actions {
             match action {
                 Action::Record(fact) => {
-                    self.facts.add(&fact);
+                    self.history.add(&fact);
                     self.watchers.add(fact);
                 }
                 Action::Finish(outcome) => self.outcome = Some(outcome),
@@ -111,73 +111,79 @@ impl Past {
 
 /// Replay of a journal.
 #[derive(Debug)]
-pub enum Reading {
+pub enum Replay {
     /// No entry yet: the specification and the history file.
-    Before(Box<JobSpec>, Option<File>),
+    Empty(Box<JobSpec>, Option<File>),
     /// State after the entries so far.
-    Begun(Box<Past>),
+    Started(Box<Recovered>),
 }
 
-impl Reading {
+impl Replay {
     /// Creates a replay. The whole history is written to `events`, as the earlier master did.
-    pub fn new(spec: JobSpec, events: Option<File>) -> Reading {
-        Reading::Before(Box::new(spec), events)
+    pub fn new(spec: JobSpec, events: Option<File>) -> Replay {
+        Replay::Empty(Box::new(spec), events)
     }
 
     /// Applies the next entry. The first must be the start of the job.
-    pub fn take(&mut self, record: Record) {
+    pub fn apply(&mut self, record: JournalRecord) {
         match (&mut *self, record) {
-            (Reading::Before(spec, events), Record::Began(at)) => {
-                let (mut past, first) = Past::begun(JobSpec::clone(spec), at, events.take());
-                past.follow(first);
-                *self = Reading::Begun(Box::new(past));
+            (Replay::Empty(spec, events), JournalRecord::Started(at)) => {
+                let (mut state, first) =
+                    Recovered::started(JobSpec::clone(spec), at, events.take());
+                state.apply_actions(first);
+                *self = Replay::Started(Box::new(state));
             }
-            (Reading::Before(..), _) => {}
-            (Reading::Begun(past), record) => past.take(record),
+            (Replay::Empty(..), _) => {}
+            (Replay::Started(state), record) => state.apply(record),
         }
     }
 
     /// Returns the recovered state. Without any entry the job starts now.
-    pub fn end(self) -> Past {
+    pub fn finish(self) -> Recovered {
         match self {
-            Reading::Before(spec, events) => Past::none(*spec, events),
-            Reading::Begun(past) => *past,
+            Replay::Empty(spec, events) => Recovered::new_job(*spec, events),
+            Replay::Started(state) => *state,
         }
     }
 }
 
 /// Creates the journal record of an event. Includes what the rendezvous knows about it, whatever the agent
 /// reports, so that a replay need not derive it again.
-pub(super) fn entry(job: &Job, links: &Links, now: Time, mut event: Event) -> Record {
+pub(super) fn journal_record(
+    job: &Job,
+    links: &RendezvousLinks,
+    now: Time,
+    mut event: Event,
+) -> JournalRecord {
     if let Event::Exited { container, round, exit } = &mut event {
         let run = job.run_in(container).filter(|run| run.round == *round);
         exit.outdated = run.is_some_and(|run| links.is_outdated(&run));
     }
-    Record::Happened(now, event)
+    JournalRecord::Event(now, event)
 }
 
 /// Applies an event to the core, the key-value store and the rendezvous. The same events give the same state,
 /// live or replayed.
-pub(super) fn happen(
+pub(super) fn apply_event(
     job: &mut Job,
-    shelf: &mut Shelf,
-    links: &mut Links,
+    kv: &mut KvService,
+    links: &mut RendezvousLinks,
     now: Time,
     event: Event,
     out: &mut Outbox,
 ) -> Vec<Action> {
     if let Event::Ended { containers } = &event {
         for (container, _) in containers {
-            shelf.owner_gone(container.as_str(), out);
+            kv.owner_gone(container.as_str(), out);
         }
     }
     let actions = job.handle(now, event);
     for action in &actions {
         match action {
-            Action::Release(container) => shelf.owner_gone(container.as_str(), out),
-            Action::RoundStarted(cluster) => links.begun(job.spec().framework, cluster),
-            Action::AttemptOver(run) => out.pass(links.ended(run)),
-            Action::MembersChanged(cluster) => out.pass(links.changed(cluster)),
+            Action::Release(container) => kv.owner_gone(container.as_str(), out),
+            Action::RoundStarted(cluster) => links.start_round(job.spec().framework, cluster),
+            Action::AttemptOver(run) => out.send_frames(links.attempt_ended(run)),
+            Action::MembersChanged(cluster) => out.send_frames(links.members_changed(cluster)),
             Action::Launch { .. }
             | Action::OrderChanged(_)
             | Action::Record(_)

@@ -9,45 +9,45 @@ use serde::{Deserialize, Serialize};
 
 /// File of a journal, ordered as it is read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(super) struct Part {
+pub(super) struct JournalPart {
     pub(super) attempt: u32,
     pub(super) number: u32,
 }
 
-impl Part {
+impl JournalPart {
     /// Parses the name of a journal file.
-    pub(super) fn parse(name: &str) -> Option<Part> {
+    pub(super) fn parse(name: &str) -> Option<JournalPart> {
         let rest = name.strip_prefix("journal.")?;
         let (attempt, number) = rest.split_once('.').unwrap_or((rest, "0"));
-        Some(Part { attempt: attempt.parse().ok()?, number: number.parse().ok()? })
+        Some(JournalPart { attempt: attempt.parse().ok()?, number: number.parse().ok()? })
     }
 }
 
 /// First record of a part.
 #[derive(Debug, Serialize, Deserialize)]
-pub(super) struct Beginning {
+pub(super) struct PartHeader {
     /// Number of entries before this part.
     pub(super) entries_before: u64,
 }
 
 /// Returns how many entries of each part count, from the number of entries before each part. A part without a
 /// beginning has none.
-pub(super) fn counted(beginnings: &[Option<u64>]) -> Vec<u64> {
+pub(super) fn effective_entries(beginnings: &[Option<u64>]) -> Vec<u64> {
     let mut end = u64::MAX;
-    let mut counted: Vec<u64> = beginnings
+    let mut effective_entries: Vec<u64> = beginnings
         .iter()
         .rev()
         .map(|before| match before {
             Some(before) => {
-                let room = end.saturating_sub(*before);
+                let count = end.saturating_sub(*before);
                 end = end.min(*before);
-                room
+                count
             }
             None => 0,
         })
         .collect();
-    counted.reverse();
-    counted
+    effective_entries.reverse();
+    effective_entries
 }
 
 #[cfg(test)]
@@ -55,24 +55,24 @@ mod tests {
     use super::*;
 
     #[test]
-    fn parts_are_read_in_the_order_in_which_they_were_begun() {
-        let part = |attempt, number| Some(Part { attempt, number });
-        assert_eq!(Part::parse("journal.3"), part(3, 0));
-        assert_eq!(Part::parse("journal.3.12"), part(3, 12));
+    fn parts_are_ordered_by_attempt_and_number() {
+        let part = |attempt, number| Some(JournalPart { attempt, number });
+        assert_eq!(JournalPart::parse("journal.3"), part(3, 0));
+        assert_eq!(JournalPart::parse("journal.3.12"), part(3, 12));
         for other in ["journal", "journal.", "journal.x", "journal.1.x", "result.json"] {
-            assert_eq!(Part::parse(other), None, "{other}");
+            assert_eq!(JournalPart::parse(other), None, "{other}");
         }
         assert!(part(2, 9) < part(3, 0) && part(3, 9) < part(3, 10));
     }
 
     #[test]
-    fn what_a_later_part_begins_again_does_not_count_before_it() {
+    fn entries_repeated_by_a_later_part_are_ignored_before_it() {
         let all = u64::MAX;
-        assert_eq!(counted(&[Some(0)]), [all]);
-        assert_eq!(counted(&[Some(0), Some(5), Some(5)]), [5, 0, all - 5]);
+        assert_eq!(effective_entries(&[Some(0)]), [all]);
+        assert_eq!(effective_entries(&[Some(0), Some(5), Some(5)]), [5, 0, all - 5]);
         // A fenced master continued to write; its successor had read five entries.
-        assert_eq!(counted(&[Some(0), Some(7), Some(5)]), [5, 0, all - 5]);
-        assert_eq!(counted(&[Some(0), None, Some(4), None]), [4, 0, all - 4, 0]);
-        assert_eq!(counted(&[]), [0; 0]);
+        assert_eq!(effective_entries(&[Some(0), Some(7), Some(5)]), [5, 0, all - 5]);
+        assert_eq!(effective_entries(&[Some(0), None, Some(4), None]), [4, 0, all - 4, 0]);
+        assert_eq!(effective_entries(&[]), [0; 0]);
     }
 }

@@ -1,23 +1,23 @@
 //! Recovery of a journal by a new master: fence earlier masters, then read what they wrote.
 
 use super::{
-    Record,
-    parts::{Beginning, Part, counted},
-    segments::Segments,
+    JournalRecord,
+    hdfs::HdfsJournal,
+    parts::{JournalPart, PartHeader, effective_entries},
 };
 use crate::master::{
     journal::{JournalError, format},
-    past::Reading,
+    recovered::Replay,
 };
 use std::{fmt, path::Path, time::Duration};
 use tokio::time::{Instant, sleep};
 use ydl_storage::hdfs::{Hdfs, HdfsError, JobPlace};
 
 /// Timeout of one step. Revoking the lease of a live writer takes the longest.
-const STEP_MAX: Duration = Duration::from_secs(60);
+const STEP_TIMEOUT: Duration = Duration::from_secs(60);
 /// Time limit for an unavailable file system. The ResourceManager waits ten minutes for a master.
-const PATIENCE: Duration = Duration::from_secs(300);
-const PAUSE: Duration = Duration::from_millis(500);
+const RETRY_MAX: Duration = Duration::from_secs(300);
+const RETRY_DELAY: Duration = Duration::from_millis(500);
 /// Maximum size of one file: the rotation limit, plus what was added while rotation failed, plus one batch.
 const PART_BYTES_MAX: u64 = 512 << 20;
 /// Size of a file's header and first record.
@@ -25,9 +25,9 @@ const HEAD_BYTES: usize = 1 << 10;
 
 /// Reason why a journal cannot be recovered.
 #[derive(Debug)]
-pub enum Unreadable {
+pub enum RecoverError {
     /// A later attempt has a master.
-    Replaced,
+    Fenced,
     /// File system error.
     Hdfs(HdfsError),
     /// Invalid file.
@@ -36,26 +36,26 @@ pub enum Unreadable {
     Entries(String),
 }
 
-impl fmt::Display for Unreadable {
+impl fmt::Display for RecoverError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Unreadable::Replaced => f.write_str("another master has taken over"),
-            Unreadable::Hdfs(error) => error.fmt(f),
-            Unreadable::Journal(error) => error.fmt(f),
-            Unreadable::Entries(why) => write!(f, "cannot go on from the journal: {why}"),
+            RecoverError::Fenced => f.write_str("another master has taken over"),
+            RecoverError::Hdfs(error) => error.fmt(f),
+            RecoverError::Journal(error) => error.fmt(f),
+            RecoverError::Entries(why) => write!(f, "cannot recover from the journal: {why}"),
         }
     }
 }
 
-impl From<HdfsError> for Unreadable {
-    fn from(error: HdfsError) -> Unreadable {
-        Unreadable::Hdfs(error)
+impl From<HdfsError> for RecoverError {
+    fn from(error: HdfsError) -> RecoverError {
+        RecoverError::Hdfs(error)
     }
 }
 
-impl From<JournalError> for Unreadable {
-    fn from(error: JournalError) -> Unreadable {
-        Unreadable::Journal(error)
+impl From<JournalError> for RecoverError {
+    fn from(error: JournalError) -> RecoverError {
+        RecoverError::Journal(error)
     }
 }
 
@@ -67,91 +67,93 @@ pub async fn is_replaced(
     deadline: Instant,
 ) -> Result<bool, HdfsError> {
     let entries = hdfs.list(place.dir(), deadline).await?;
-    let mut parts = entries.iter().filter_map(|it| Part::parse(it.name()));
+    let mut parts = entries.iter().filter_map(|it| JournalPart::parse(it.name()));
     Ok(parts.any(|part| part.attempt > attempt))
 }
 
 /// Starts the journal of this master and replays those of all earlier ones.
-pub async fn take_over(
+pub async fn recover(
     hdfs: &Hdfs,
     place: &JobPlace,
     attempt: u32,
-    reading: &mut Reading,
-) -> Result<Segments, Unreadable> {
+    replay: &mut Replay,
+) -> Result<HdfsJournal, RecoverError> {
     // Create the own file first: an earlier master that starts another file after this sees that it is fenced.
-    let mut segments = Segments::begin(hdfs.clone(), place.clone(), attempt).await?;
-    let end = Instant::now() + PATIENCE;
-    let entries = patiently(end, async |deadline| hdfs.list(place.dir(), deadline).await).await?;
-    let mut parts: Vec<Part> = entries
+    let mut journal = HdfsJournal::create(hdfs.clone(), place.clone(), attempt).await?;
+    let end = Instant::now() + RETRY_MAX;
+    let entries =
+        with_retries(end, async |deadline| hdfs.list(place.dir(), deadline).await).await?;
+    let mut parts: Vec<JournalPart> = entries
         .iter()
-        .filter_map(|entry| Part::parse(entry.name()))
+        .filter_map(|entry| JournalPart::parse(entry.name()))
         .filter(|part| part.attempt != attempt)
         .collect();
     parts.sort_unstable();
     if parts.last().is_some_and(|part| part.attempt > attempt) {
-        return Err(Unreadable::Replaced);
+        return Err(RecoverError::Fenced);
     }
 
     let mut beginnings = Vec::with_capacity(parts.len());
     for part in &parts {
         let file = place.journal(part.attempt, part.number);
         let recover = async |deadline| hdfs.recover(&file, deadline).await;
-        patiently(end, recover).await?;
+        with_retries(end, recover).await?;
         let head = async |deadline| {
             let reader = hdfs.open(&file, deadline).await?;
             reader.read_at(0, HEAD_BYTES, deadline).await
         };
-        beginnings.push(beginning(&file, &patiently(end, head).await?)?);
+        beginnings.push(beginning(&file, &with_retries(end, head).await?)?);
     }
 
     let (mut count, mut bytes) = (0, 0);
-    for ((part, begins), room) in parts.iter().zip(&beginnings).zip(counted(&beginnings)) {
-        let (Some(before), true) = (*begins, room > 0) else {
+    for ((part, begins), limit) in parts.iter().zip(&beginnings).zip(effective_entries(&beginnings))
+    {
+        let (Some(before), true) = (*begins, limit > 0) else {
             continue;
         };
         let file = place.journal(part.attempt, part.number);
         if before > count {
-            let why = format!("`{file}` begins after {before} entries, and there are {count}");
-            return Err(Unreadable::Entries(why));
+            let why = format!("`{file}` begins after {before} entries, but there are only {count}");
+            return Err(RecoverError::Entries(why));
         }
         let whole = async |deadline| hdfs.read_whole(&file, PART_BYTES_MAX, deadline).await;
-        let whole = patiently(end, whole).await?;
+        let whole = with_retries(end, whole).await?;
         bytes += whole.len() as u64;
         // Entries that an earlier file contained are skipped.
         let again = count - before;
-        let (mut at, mut wrong) = (0, None);
+        let (mut at, mut error) = (0, None);
         let scan = format::scan(Path::new(&file), &whole[..], |payload| {
             // The first record is the beginning of the part.
             let entry = u64::checked_sub(at, 1);
             at += 1;
-            if entry.is_some_and(|entry| (again..room).contains(&entry)) && wrong.is_none() {
+            if entry.is_some_and(|entry| (again..limit).contains(&entry)) && error.is_none() {
                 count += 1;
-                wrong = take(reading, payload).err();
+                error = apply_payload(replay, payload).err();
             }
         });
         scan?;
-        if let Some(why) = wrong {
-            return Err(Unreadable::Entries(format!("`{file}`: {why}")));
+        if let Some(why) = error {
+            return Err(RecoverError::Entries(format!("`{file}`: {why}")));
         }
     }
-    tracing::info!("{count} entries in {} files were read", parts.len());
-    segments.go_on_after(count, bytes);
-    Ok(segments)
+    tracing::info!("recovered {count} entries from {} files", parts.len());
+    journal.resume_after(count, bytes);
+    Ok(journal)
 }
 
-fn take(reading: &mut Reading, payload: &[u8]) -> Result<(), String> {
+fn apply_payload(replay: &mut Replay, payload: &[u8]) -> Result<(), String> {
     match serde_json::from_slice(payload) {
-        Ok(Record::Full) => Err("it was full, so what happened later is not known".to_owned()),
+        Ok(JournalRecord::Full) => Err("it was full, so later events are missing".to_owned()),
         Ok(record) => {
-            reading.take(record);
+            replay.apply(record);
             Ok(())
         }
-        Err(error) => Err(format!("an entry cannot be understood: {error}")),
+        Err(error) => Err(format!("cannot parse an entry: {error}")),
     }
 }
 
 /// Returns the number of entries before a part, from its first bytes; none if the part was never begun.
-fn beginning(file: &str, head: &[u8]) -> Result<Option<u64>, Unreadable> {
+fn beginning(file: &str, head: &[u8]) -> Result<Option<u64>, RecoverError> {
     let mut first: Option<Vec<u8>> = None;
     format::scan(Path::new(file), head, |payload| {
         first.get_or_insert_with(|| payload.to_vec());
@@ -159,25 +161,25 @@ fn beginning(file: &str, head: &[u8]) -> Result<Option<u64>, Unreadable> {
     let Some(first) = first else {
         return Ok(None);
     };
-    match serde_json::from_slice::<Beginning>(&first) {
+    match serde_json::from_slice::<PartHeader>(&first) {
         Ok(beginning) => Ok(Some(beginning.entries_before)),
         Err(error) => {
-            let why = format!("`{file}` does not say where it begins: {error}");
-            Err(Unreadable::Entries(why))
+            let why = format!("cannot parse the header of `{file}`: {error}");
+            Err(RecoverError::Entries(why))
         }
     }
 }
 
 /// Retries a step while the server is unavailable.
-async fn patiently<T>(
+async fn with_retries<T>(
     end: Instant,
     step: impl AsyncFn(Instant) -> Result<T, HdfsError>,
 ) -> Result<T, HdfsError> {
     loop {
-        match step(Instant::now() + STEP_MAX).await {
+        match step(Instant::now() + STEP_TIMEOUT).await {
             Err(error) if error.may_pass() && Instant::now() < end => {
-                tracing::warn!("waiting to read the journal: {error}");
-                sleep(PAUSE).await;
+                tracing::warn!("cannot read the journal yet: {error}");
+                sleep(RETRY_DELAY).await;
             }
             done => return done,
         }

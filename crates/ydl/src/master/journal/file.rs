@@ -1,0 +1,181 @@
+//! Journal file: the master's input in order, so that a successor can rebuild its state.
+//!
+//! The file is append-only: a header, then records with length, checksum and payload. If a master dies while
+//! it writes, the torn tail is cut off. Damage anywhere else is an error.
+//!
+//! ```text
+//! header   "ydl-jrnl"  version u32  salt u64  checksum u32         little-endian throughout
+//! record   length u32  checksum u32  payload
+//! ```
+//!
+//! A record's checksum covers the salt, its offset in the file, its length and its payload. So neither a
+//! record of another journal nor one quoted in a payload is mistaken for a record of this one.
+
+use std::fs::{File, OpenOptions, TryLockError};
+use std::io::BufReader;
+use std::os::unix::fs::{FileExt, OpenOptionsExt};
+use std::path::{Path, PathBuf};
+
+use super::{JournalError, format};
+use format::{FRAME_BYTES, HEADER_BYTES, header};
+
+/// Maximum size of a record's payload. The largest value of the key-value store fits, as base64.
+pub const RECORD_BYTES_MAX: usize = 4 << 20;
+
+/// Maximum size of a journal.
+pub const JOURNAL_BYTES_MAX: u64 = 4 << 30;
+
+/// Size of buffered records after which [`FileJournal::append`] flushes on its own.
+const BATCH_BYTES_MAX: usize = 1 << 20;
+
+/// Durability of a flush.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum SyncPolicy {
+    /// Leaves it to the system: survives the death of the master, not of the machine.
+    OsDefault,
+    /// Syncs before [`FileJournal::flush`] returns.
+    EachFlush,
+}
+
+/// End of a journal.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum JournalTail {
+    Whole,
+    /// The last record is incomplete; this many bytes are unused.
+    Torn {
+        bytes: u64,
+    },
+}
+
+/// Journal open for appending by one process at a time.
+#[derive(Debug)]
+pub struct FileJournal {
+    path: PathBuf,
+    file: File,
+    salt: u64,
+    sync: SyncPolicy,
+    /// Offset of the next batch. A failed write may leave bytes beyond it, which the next attempt overwrites.
+    length: u64,
+    batch: Vec<u8>,
+}
+
+impl FileJournal {
+    /// Creates a journal that only its owner can read. The file must not exist.
+    pub fn create(path: &Path, sync: SyncPolicy) -> Result<Self, JournalError> {
+        let failed = |source| JournalError::io("create", path, source);
+        let file = OpenOptions::new()
+            .write(true)
+            .read(true)
+            .create_new(true)
+            .mode(0o600)
+            .open(path)
+            .map_err(failed)?;
+        lock(&file, path)?;
+        Self::begin(path, file, sync)
+    }
+
+    fn begin(path: &Path, file: File, sync: SyncPolicy) -> Result<Self, JournalError> {
+        let failed = |source| JournalError::io("create", path, source);
+        let salt = format::salt().map_err(failed)?;
+        file.set_len(0).map_err(failed)?;
+        file.write_all_at(&header(salt), 0).map_err(failed)?;
+        if sync == SyncPolicy::EachFlush {
+            file.sync_all().map_err(failed)?;
+        }
+        let (path, length) = (path.to_owned(), HEADER_BYTES as u64);
+        Ok(Self { path, file, salt, sync, length, batch: Vec::new() })
+    }
+
+    /// Opens a journal for appending and passes its records to `each`. Cuts off a torn tail. On an error,
+    /// discard what `each` received.
+    pub fn open_append(
+        path: &Path,
+        sync: SyncPolicy,
+        each: impl FnMut(&[u8]),
+    ) -> Result<(Self, JournalTail), JournalError> {
+        let failed = |source| JournalError::io("open", path, source);
+        let file = OpenOptions::new().read(true).write(true).open(path).map_err(failed)?;
+        lock(&file, path)?;
+        let scan = scan(path, &file, each)?;
+        let Some(salt) = scan.salt else {
+            return Ok((Self::begin(path, file, sync)?, scan.tail));
+        };
+        file.set_len(scan.length).map_err(failed)?;
+        let (path, length) = (path.to_owned(), scan.length);
+        Ok((Self { path, file, salt, sync, length, batch: Vec::new() }, scan.tail))
+    }
+
+    /// Reads a journal without changing it, even while another process has it open. On an error, discard what
+    /// `each` received.
+    pub fn replay(path: &Path, each: impl FnMut(&[u8])) -> Result<JournalTail, JournalError> {
+        let file = File::open(path).map_err(|source| JournalError::io("open", path, source))?;
+        Ok(scan(path, &file, each)?.tail)
+    }
+
+    /// Reads all records of a small journal.
+    pub fn read(path: &Path) -> Result<(Vec<Vec<u8>>, JournalTail), JournalError> {
+        let mut records = Vec::new();
+        let tail = Self::replay(path, |record| records.push(record.to_vec()))?;
+        Ok((records, tail))
+    }
+
+    /// Adds a record to the batch that the next [`FileJournal::flush`] writes. After an error the record is not
+    /// part of the journal.
+    pub fn append(&mut self, payload: &[u8]) -> Result<(), JournalError> {
+        if payload.is_empty() || payload.len() > RECORD_BYTES_MAX {
+            let (path, length) = (self.path.clone(), payload.len());
+            return Err(JournalError::Length { path, length });
+        }
+        if self.batch.len() >= BATCH_BYTES_MAX {
+            self.flush()?;
+        }
+        let place = self.length + self.batch.len() as u64;
+        if place + (FRAME_BYTES + payload.len()) as u64 > JOURNAL_BYTES_MAX {
+            return Err(JournalError::Full { path: self.path.clone() });
+        }
+        format::add(&mut self.batch, self.salt, self.length, payload);
+        Ok(())
+    }
+
+    /// Writes the batch. After an error the next flush writes the same batch again.
+    pub fn flush(&mut self) -> Result<(), JournalError> {
+        if self.batch.is_empty() {
+            return Ok(());
+        }
+        let failed = |source| JournalError::io("write", &self.path, source);
+        self.file.write_all_at(&self.batch, self.length).map_err(failed)?;
+        if self.sync == SyncPolicy::EachFlush {
+            self.file.sync_data().map_err(failed)?;
+        }
+        self.length += self.batch.len() as u64;
+        self.batch.clear();
+        // Release the memory of a large batch.
+        self.batch.shrink_to(64 << 10);
+        Ok(())
+    }
+
+    /// Returns the size of the next flush.
+    pub fn pending_bytes(&self) -> usize {
+        self.batch.len()
+    }
+
+    /// Returns the size of the file, including the batch.
+    pub fn length(&self) -> u64 {
+        self.length + self.batch.len() as u64
+    }
+}
+
+fn scan(path: &Path, file: &File, each: impl FnMut(&[u8])) -> Result<format::Scan, JournalError> {
+    format::scan(path, BufReader::with_capacity(64 << 10, file), each)
+}
+
+fn lock(file: &File, path: &Path) -> Result<(), JournalError> {
+    match file.try_lock() {
+        Ok(()) => Ok(()),
+        Err(TryLockError::WouldBlock) => Err(JournalError::Held { path: path.to_owned() }),
+        Err(TryLockError::Error(source)) => Err(JournalError::io("lock", path, source)),
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,222 @@
+use super::super::format::crc32c;
+use super::*;
+
+struct JournalDir(tempfile::TempDir);
+
+impl JournalDir {
+    fn new() -> Self {
+        Self(tempfile::tempdir().unwrap())
+    }
+
+    fn path(&self) -> PathBuf {
+        self.0.path().join("journal")
+    }
+
+    /// Returns the bytes of a journal with these records.
+    fn journal(&self, records: &[&[u8]]) -> Vec<u8> {
+        let _ = std::fs::remove_file(self.path());
+        let mut journal = FileJournal::create(&self.path(), SyncPolicy::OsDefault).unwrap();
+        for record in records {
+            journal.append(record).unwrap();
+        }
+        journal.flush().unwrap();
+        std::fs::read(self.path()).unwrap()
+    }
+
+    /// Checks that `bytes` as a file give a prefix of `records`; returns its length and the tail.
+    fn read(&self, bytes: &[u8], records: &[&[u8]]) -> Result<(usize, JournalTail), JournalError> {
+        std::fs::write(self.path(), bytes).unwrap();
+        let (read, tail) = FileJournal::read(&self.path())?;
+        assert!(read.len() <= records.len());
+        for (got, wanted) in read.iter().zip(records) {
+            assert_eq!(got, wanted);
+        }
+        Ok((read.len(), tail))
+    }
+}
+
+fn records() -> [&'static [u8]; 4] {
+    [b"one", &[0; 40], b"three is longer", b"4"]
+}
+
+#[test]
+fn the_checksum_matches_the_reference_value() {
+    assert_eq!(crc32c(&[b"123456789"]), 0xe306_9283);
+    assert_eq!(crc32c(&[b"1234", b"", b"56789"]), 0xe306_9283);
+}
+
+#[test]
+fn appended_records_are_read_in_order_and_continue_after_reopening() {
+    let dir = JournalDir::new();
+    dir.journal(&records());
+    let mut seen = Vec::new();
+    let each = |record: &[u8]| seen.push(record.to_vec());
+    let (mut journal, tail) =
+        FileJournal::open_append(&dir.path(), SyncPolicy::EachFlush, each).unwrap();
+    assert_eq!((seen, tail), (records().map(<[u8]>::to_vec).to_vec(), JournalTail::Whole));
+    journal.append(b"five").unwrap();
+    assert_eq!(FileJournal::read(&dir.path()).unwrap().0.len(), 4, "nothing before the flush");
+    journal.flush().unwrap();
+    assert_eq!(journal.length(), dir.path().metadata().unwrap().len());
+    let (read, tail) = FileJournal::read(&dir.path()).unwrap();
+    assert_eq!((read.len(), &read[4][..], tail), (5, &b"five"[..], JournalTail::Whole));
+}
+
+#[test]
+fn a_journal_truncated_at_any_byte_keeps_its_whole_records() {
+    let dir = JournalDir::new();
+    let bytes = dir.journal(&records());
+    let mut ends = vec![HEADER_BYTES];
+    for record in records() {
+        ends.push(ends.last().unwrap() + FRAME_BYTES + record.len());
+    }
+    for cut in 0..bytes.len() {
+        let whole = ends.iter().rposition(|end| *end <= cut);
+        let torn = cut - whole.map_or(0, |whole| ends[whole]);
+        let tail = match (whole, torn) {
+            (Some(_), 0) => JournalTail::Whole,
+            _ => JournalTail::Torn { bytes: torn as u64 },
+        };
+        let read = dir.read(&bytes[..cut], &records()).unwrap();
+        assert_eq!(read, (whole.unwrap_or(0), tail), "cut at {cut}");
+
+        let (mut journal, again) =
+            FileJournal::open_append(&dir.path(), SyncPolicy::OsDefault, |_| ()).unwrap();
+        assert_eq!(again, tail);
+        journal.append(b"after").unwrap();
+        journal.flush().unwrap();
+        let (read, tail) = FileJournal::read(&dir.path()).unwrap();
+        assert_eq!(
+            (read.len(), tail),
+            (whole.unwrap_or(0) + 1, JournalTail::Whole),
+            "cut at {cut}"
+        );
+        assert_eq!(read.last().unwrap(), b"after");
+    }
+}
+
+#[test]
+fn a_journal_with_any_byte_changed_returns_no_wrong_record() {
+    let dir = JournalDir::new();
+    let bytes = dir.journal(&records());
+    let last = bytes.len() - FRAME_BYTES - 1;
+    for place in 0..bytes.len() {
+        for flip in [0x01, 0x80, 0xff, bytes[place], bytes[place] ^ 4] {
+            let mut changed = bytes.clone();
+            changed[place] ^= flip;
+            if changed == bytes {
+                continue;
+            }
+            match dir.read(&changed, &records()) {
+                Ok(read) => {
+                    let bytes = (bytes.len() - last) as u64;
+                    assert!(place >= last, "byte {place}");
+                    assert_eq!(read, (3, JournalTail::Torn { bytes }), "byte {place}");
+                }
+                Err(JournalError::NotAJournal { .. }) => assert!(place < 8, "byte {place}"),
+                Err(JournalError::Damaged { offset, .. }) => {
+                    assert!(offset <= place as u64 && place < last, "byte {place}");
+                }
+                Err(error) => panic!("byte {place}: {error}"),
+            }
+        }
+    }
+}
+
+#[test]
+fn damage_in_the_middle_is_reported_with_its_offset() {
+    let dir = JournalDir::new();
+    let mut bytes = dir.journal(&records());
+    bytes[HEADER_BYTES + FRAME_BYTES] ^= 1;
+    std::fs::write(dir.path(), &bytes).unwrap();
+    let error = FileJournal::open_append(&dir.path(), SyncPolicy::OsDefault, |_| ()).unwrap_err();
+    assert!(error.to_string().ends_with("is damaged at byte 24"), "{error}");
+    assert_eq!(std::fs::read(dir.path()).unwrap(), bytes);
+}
+
+#[test]
+fn zeroes_and_noise_after_the_last_record_are_a_torn_tail() {
+    let dir = JournalDir::new();
+    let bytes = dir.journal(&records());
+    for tail in [vec![0; 5000], vec![0xff; 7], (0..5000_u32).map(|n| (n * n) as u8).collect()] {
+        let read = dir.read(&[&bytes[..], &tail].concat(), &records()).unwrap();
+        assert_eq!(read, (4, JournalTail::Torn { bytes: tail.len() as u64 }));
+    }
+}
+
+#[test]
+fn a_record_quoted_in_a_payload_is_not_read() {
+    let dir = JournalDir::new();
+    let quoted = dir.journal(&[b"evil"])[HEADER_BYTES..].to_vec();
+    let record = quoted.repeat(3);
+    let bytes = dir.journal(&[b"one", &record]);
+    let read = dir.read(&bytes[..bytes.len() - 1], &[b"one", &record]).unwrap();
+    assert_eq!(read.0, 1);
+    assert!(matches!(read.1, JournalTail::Torn { .. }));
+}
+
+#[test]
+fn a_record_of_another_journal_is_damage_or_a_torn_tail() {
+    let dir = JournalDir::new();
+    let other = dir.journal(&[b"one", b"two"]);
+    let bytes = dir.journal(&[b"one"]);
+    let mixed = [&bytes[..], &other[bytes.len()..]].concat();
+    assert!(matches!(dir.read(&mixed, &[b"one"]).unwrap(), (1, JournalTail::Torn { .. })));
+}
+
+#[test]
+fn a_file_of_another_kind_is_not_changed() {
+    let dir = JournalDir::new();
+    for text in ["hello", "a file that is longer than a header is"] {
+        std::fs::write(dir.path(), text).unwrap();
+        let error =
+            FileJournal::open_append(&dir.path(), SyncPolicy::OsDefault, |_| ()).unwrap_err();
+        assert!(matches!(error, JournalError::NotAJournal { .. }), "{error}");
+        assert_eq!(std::fs::read(dir.path()).unwrap(), text.as_bytes());
+    }
+    let error = FileJournal::create(&dir.path(), SyncPolicy::OsDefault).unwrap_err();
+    assert!(matches!(error, JournalError::Io { doing: "create", .. }), "{error}");
+}
+
+#[test]
+fn a_journal_is_locked_by_one_master() {
+    let dir = JournalDir::new();
+    let first = FileJournal::create(&dir.path(), SyncPolicy::OsDefault).unwrap();
+    let error = FileJournal::open_append(&dir.path(), SyncPolicy::OsDefault, |_| ()).unwrap_err();
+    assert!(matches!(error, JournalError::Held { .. }), "{error}");
+    drop(first);
+    FileJournal::open_append(&dir.path(), SyncPolicy::OsDefault, |_| ()).unwrap();
+}
+
+#[test]
+fn record_sizes_are_checked_and_large_batches_flush_on_their_own() {
+    let dir = JournalDir::new();
+    let mut journal = FileJournal::create(&dir.path(), SyncPolicy::OsDefault).unwrap();
+    for length in [0, RECORD_BYTES_MAX + 1] {
+        let error = journal.append(&vec![1; length]).unwrap_err();
+        assert!(matches!(error, JournalError::Length { .. }), "{error}");
+    }
+    for _ in 0..3 {
+        journal.append(&vec![1; BATCH_BYTES_MAX]).unwrap();
+    }
+    assert!(dir.path().metadata().unwrap().len() > 2 * BATCH_BYTES_MAX as u64);
+    journal.flush().unwrap();
+    assert_eq!(FileJournal::read(&dir.path()).unwrap().0.len(), 3);
+}
+
+#[test]
+fn a_batch_that_failed_is_written_by_the_next_flush() {
+    // The system's own full disk: every write to it fails with `no space left on device`.
+    let dir = JournalDir::new();
+    let mut journal = FileJournal::create(&dir.path(), SyncPolicy::OsDefault).unwrap();
+    journal.append(b"one").unwrap();
+    let full = OpenOptions::new().write(true).open("/dev/full").unwrap();
+    let good = std::mem::replace(&mut journal.file, full);
+    let error = journal.flush().unwrap_err();
+    assert!(matches!(error, JournalError::Io { doing: "write", .. }), "{error}");
+    journal.append(b"two").unwrap();
+    journal.file = good;
+    journal.flush().unwrap();
+    let (read, tail) = FileJournal::read(&dir.path()).unwrap();
+    assert_eq!((read, tail), (vec![b"one".to_vec(), b"two".to_vec()], JournalTail::Whole));
+}
