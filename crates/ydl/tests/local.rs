@@ -669,7 +669,7 @@ print(urllib.request.urlopen(request, context=context, timeout=20).read().decode
     assert_eq!(ran.code, 0, "{ran:#?}");
     // Its agent, were it still there, is told to stop.
     assert!(ran.out.contains(r#""order":{"stop":"#), "{ran:#?}");
-    assert!(ran.out.contains("is gone and can change nothing"), "{ran:#?}");
+    assert!(ran.out.contains("has ended and cannot change keys"), "{ran:#?}");
     assert!(ran.out.contains("put 2") && ran.out.contains("| 2\n"), "{ran:#?}");
 }
 

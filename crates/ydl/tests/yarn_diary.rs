@@ -47,7 +47,7 @@ impl Scene {
         let mut reading = Replay::new(spec(), None);
         let journal = recover(&self.hdfs, &self.place, attempt, &mut reading).await;
         let journal = journal.unwrap_or_else(|unreadable| panic!("{unreadable}"));
-        (journal, reading.end().entries())
+        (journal, reading.finish().entries())
     }
 }
 
@@ -75,20 +75,20 @@ fn a_master_reads_what_all_before_it_wrote_and_they_write_no_more() {
         let scene = Scene::new().await;
         let (mut first, read) = scene.master(1).await;
         assert_eq!(read, 0);
-        first.note(&JournalRecord::Started(Time(1)));
+        first.append(&JournalRecord::Started(Time(1)));
         first.flush().await.expect("it is written");
         for n in 0..5 {
-            first.note(&entry(n));
+            first.append(&entry(n));
             first.flush().await.expect("it is written");
         }
 
         let (mut second, read) = scene.master(2).await;
         assert_eq!(read, 5);
-        first.note(&entry(5));
+        first.append(&entry(5));
         let fenced = first.flush().await.unwrap_err();
         assert_eq!(fenced.why, "another master has taken over");
         for n in 5..8 {
-            second.note(&entry(n));
+            second.append(&entry(n));
         }
         second.flush().await.expect("it is written");
 
@@ -110,8 +110,8 @@ fn a_master_that_never_wrote_anything_leaves_the_beginning_to_the_next() {
         let _ = scene.master(1).await;
         let (mut second, read) = scene.master(2).await;
         assert_eq!(read, 0);
-        second.note(&JournalRecord::Started(Time(1)));
-        second.note(&entry(0));
+        second.append(&JournalRecord::Started(Time(1)));
+        second.append(&entry(0));
         second.flush().await.expect("it is written");
         let (_, read) = scene.master(3).await;
         assert_eq!(read, 1);
@@ -124,8 +124,8 @@ fn a_diary_outlives_its_servers() {
         let _disturbed = PEACE.write().await;
         let scene = Scene::new().await;
         let (mut first, _) = scene.master(1).await;
-        first.note(&JournalRecord::Started(Time(1)));
-        first.note(&entry(0));
+        first.append(&JournalRecord::Started(Time(1)));
+        first.append(&entry(0));
         first.flush().await.expect("it is written");
 
         let cluster = scene.cluster;
@@ -134,7 +134,7 @@ fn a_diary_outlives_its_servers() {
             cluster.kill("nn").expect("it can be killed");
         };
         tokio::task::spawn_blocking(kill).await.expect("both are dead");
-        first.note(&entry(1));
+        first.append(&entry(1));
         let waits = timeout(Duration::from_secs(5), first.flush()).await;
         assert!(waits.is_err(), "there is nobody to write it down");
 
@@ -146,7 +146,7 @@ fn a_diary_outlives_its_servers() {
         let (flushed, started) = tokio::join!(first.flush(), tokio::task::spawn_blocking(start));
         started.expect("both are back");
         flushed.expect("it is written");
-        first.note(&entry(2));
+        first.append(&entry(2));
         first.flush().await.expect("it is written");
         let (_, read) = scene.master(2).await;
         assert_eq!(read, 3, "each entry counts once");

@@ -178,8 +178,7 @@ fn replace(scene: &Scene, skein: &mut Skein) {
     let floor = replacements(scene, REPLACEMENTS, itself);
     scene.end(&id);
 
-    let more =
-        "restart: {limit: 100, backoff: {initial: 1ms, max: 1ms}}\nnode_exclusion: {failures: 1000}\n";
+    let more = "restart: {limit: 100, backoff: {initial: 1ms, max: 1ms}}\nnode_exclusion: {failures: 1000}\n";
     write_job(scene, 2, more);
     let (_, _, id) = submit(scene, Path::new(YDL));
     scene.wait_arrivals(2, now_ns());
