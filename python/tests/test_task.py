@@ -179,7 +179,7 @@ class Reports(unittest.TestCase):
             names = [metric["name"] for metric in json.loads(body)["metrics"]]
             sent.append(names)
             if "bad" in names:
-                raise ydl.Conflict("there is no room for these metrics: `bad`")
+                raise ydl.Conflict("too many metrics, rejected: `bad`")
 
         self.answer(call)
         with self.assertLogs("ydl", "WARNING") as logs:

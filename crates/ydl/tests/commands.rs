@@ -278,7 +278,7 @@ fn the_owner_uses_the_store_from_outside() {
     assert_eq!(kv(&["ls", "a/"]).out, "a/b c\t1\n");
     assert_eq!(kv(&["watch", "--count", "2"]).out, "put\ta/b c\t1\nput\tz\t3\n");
     let missing = kv(&["get", "nothing"]);
-    assert_eq!((missing.code, missing.err.as_str()), (1, "error: there is no key `nothing`\n"));
+    assert_eq!((missing.code, missing.err.as_str()), (1, "error: no such key `nothing`\n"));
     let waited = kv(&["get", "nothing", "--wait", "20ms"]);
     assert_eq!(waited.code, 1, "{waited:#?}");
     assert!(waited.err.contains("did not come within 20ms"), "{waited:#?}");

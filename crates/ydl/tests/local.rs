@@ -549,7 +549,7 @@ fn an_agent_that_was_quiet_for_a_moment_is_kept() {
     home.wait_for_text(|home| home.job().join("logs/worker/0/1/stdout.0"), "up");
     let agent = home.find(" agent ")[0].pid;
     kill(agent, 19);
-    home.wait_for_text(|home| home.job().join("master.log"), "has become quiet");
+    home.wait_for_text(|home| home.job().join("master.log"), "missed heartbeats of an agent");
     kill(agent, 18);
     let ran = finish(child);
     assert_eq!(ran.code, 0, "{ran:#?}");

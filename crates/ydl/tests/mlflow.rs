@@ -88,7 +88,7 @@ fn without_a_server_a_job_runs_as_if_nobody_had_asked() {
 /// What the master says of a server that is away, which it says once.
 fn complaint(home: &Home) -> String {
     let log = fs::read_to_string(home.job().join("master.log")).expect("its log");
-    let mut all = log.split("was not told everything: ").skip(1);
+    let mut all = log.split("update failed: ").skip(1);
     let first = all.next().unwrap_or_else(|| panic!("nothing in {log}"));
     assert!(all.next().is_none(), "{log}");
     first.lines().next().unwrap_or_default().to_owned()

@@ -176,7 +176,7 @@ fn without_a_server_a_job_runs_as_if_nobody_had_asked_and_its_master_says_so_onc
     let line = format!("at http://{at} run .");
     assert!(ran.out.contains(&line), "{ran:#?}");
     let said = of_masters(cluster, &yarn_support::example::id(&ran));
-    let complaints = said.matches("was not told everything").count();
+    let complaints = said.matches("update failed").count();
     assert_eq!(complaints, 1, "{said}");
     assert!(said.contains("connection refused"), "{said}");
 }

@@ -134,7 +134,7 @@ fn those_who_may_see_and_end_a_job_do_and_no_others() {
         let logs = bob.run(&["logs", &job, "--stdout"]);
         logs.out.contains("hello").then_some(())
     });
-    let only_looks = "you may look at this job, and not change it";
+    let only_looks = "viewers cannot change this job";
     refused(&bob.run(&["kill", &job]), only_looks);
     refused(&bob.run(&["scale", &job, "worker=2"]), only_looks);
     refused(&bob.run(&["kv", "--job", &job, "put", "key", "value"]), only_looks);

@@ -269,7 +269,7 @@ fn waiters_are_woken_by_matching_changes_only() {
             wait 8 key w/9 → waits
             clear w → 2 at 5; waiter:7 to 5: -w/0@5
             put w/1 up → 1 at 6; waiter:3 to 6: w/1=up@6
-            forget 8 → dropped_until
+            forget 8 → forgotten
             put w/9 up → 1 at 7
             put él 1 → 1 at 8; waiter:4 to 8: él=1@8
         "#]],
