@@ -123,7 +123,7 @@ fn met(home: &Home, child: Child) -> String {
         assert!(ran.out.lines().any(|said| said == line), "{ran:#?}");
     }
     let log = fs::read_to_string(home.job().join("master.log")).expect("a log");
-    let noted = log.matches("a connection of `worker:1` was ended").count();
+    let noted = log.matches("closed a connection of `worker:1`").count();
     assert_eq!(noted, 1, "{log}");
     assert!(home.processes().is_empty(), "{:?}", home.processes());
     log
