@@ -11,7 +11,7 @@ use std::{
 const CODE_MAP: &str = "## Code map of `crates/ydl/src`";
 
 /// Modules of the agent that others may use: formats that both sides share.
-const AGENT_SHARES: [&str; 2] = ["bootstrap"];
+const AGENT_SHARES: [&str; 1] = ["bootstrap"];
 
 /// The modules of the code map, each with the other modules it may use.
 fn code_map() -> BTreeMap<String, Vec<String>> {

@@ -4,8 +4,10 @@
 //! It runs beside the master's event loop and reads the job as any client does. An unavailable or faulty
 //! server costs the job nothing but a line in the master's log.
 //!
-//! * `params`: the job in MLflow's terms. * `tracker`: updates of the run. * `schedule`: their times. *
-//! `artifacts`: files uploaded at the end.
+//! * `params`: the job in MLflow's terms.
+//! * `tracker`: updates of the run.
+//! * `schedule`: their times.
+//! * `artifacts`: files uploaded at the end.
 
 mod artifacts;
 mod params;
