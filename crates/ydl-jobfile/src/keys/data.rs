@@ -80,7 +80,7 @@ pub const KEYS: &[KeySpec] = &[
     key(
         "disk",
         "size",
-        "the free space, less 5 % of the disk",
+        "95 % of the free space",
         "50 GiB",
         "Disk space of a node that the inputs of one task may use.",
     ),
