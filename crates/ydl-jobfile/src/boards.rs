@@ -1,9 +1,9 @@
-//! Reading what is to be shown of a job while it runs: TensorBoard, as a role beside the job's own.
+//! Reads the TensorBoard role of a job.
 
 use super::{
-    fields::{Map, Reader, count, truth},
+    fields::{Map, Reader, boolean, count},
     files::{absolute, hdfs_url},
-    roles::BESIDE_RESTART,
+    roles::SIDECAR_RESTART,
     tree::Value,
     units::{Rejection, size_mib},
 };
@@ -14,11 +14,11 @@ use ydl_core::{
 };
 
 const ROLE: &str = "tensorboard";
-/// What TensorBoard needs with a few runs.
+/// Default memory: enough for a few runs.
 const MEMORY_MIB: u64 = 1024;
 
 impl Reader {
-    /// `true`, a directory, or a map.
+    /// Reads `true`, a directory, or a map.
     pub fn tensorboard(&mut self, map: &Map, base: &str) -> Option<RoleSpec> {
         let node = map.find(ROLE)?;
         let cluster = self.cluster;
@@ -32,8 +32,8 @@ impl Reader {
                 vcores = self.value(&map, "vcores", count).unwrap_or(vcores);
                 self.value(&map, "logdir", read)
             }
-            Value::Scalar { text, .. } if truth(text).is_ok() => {
-                wanted = self.value_of(node, ROLE, truth).unwrap_or_default();
+            Value::Scalar { text, .. } if boolean(text).is_ok() => {
+                wanted = self.value_of(node, ROLE, boolean).unwrap_or_default();
                 None
             }
             Value::Scalar { .. } | Value::Null | Value::List(_) => self.value_of(node, ROLE, read),
@@ -49,7 +49,7 @@ impl Reader {
             command: Command::Shell(script),
             environment: None,
             env: BTreeMap::new(),
-            restart: BESIDE_RESTART,
+            restart: SIDECAR_RESTART,
             completion: Completion::Sidecar,
             tolerate: 0,
             memory_growth: None,
@@ -60,24 +60,25 @@ impl Reader {
     }
 }
 
-/// On a cluster a path is one that all nodes share: on the nodes there is no directory that it could be relative to.
+/// Parses the directory. On a cluster it must be absolute, because nodes have no base directory.
 fn logdir(text: &str, base: &str, cluster: bool) -> Result<String, Rejection> {
     match text.split_once("://") {
         Some(("hdfs", _)) => hdfs_url(text),
         Some((scheme, _)) => {
-            let what = format!("TensorBoard cannot look into `{scheme}://`");
-            Err((what, "name a directory, or one in HDFS".to_owned()))
+            let what = format!("TensorBoard cannot read `{scheme}://`");
+            Err((what, "use a local directory, or one in HDFS".to_owned()))
         }
         None if cluster && !text.starts_with('/') => {
-            let what = format!("`{text}` is relative, and there is no such directory on the nodes");
-            let hint = "name one in HDFS, or a path that all nodes share; without `logdir` it looks into `YDL_CHECKPOINT`";
+            let what = format!("the relative directory `{text}` does not exist on the nodes");
+            let hint =
+                "use a directory in HDFS or on shared storage; the default is `YDL_CHECKPOINT`";
             Err((what, hint.to_owned()))
         }
         None => Ok(absolute(text, base)),
     }
 }
 
-/// One word for a shell.
+/// Quotes a word for a shell.
 fn quoted(text: &str) -> String {
     format!("'{}'", text.replace('\'', r"'\''"))
 }

@@ -1,7 +1,7 @@
-//! Reading what data comes to tasks, and what goes from them.
+//! Reads inputs and outputs.
 
 use super::{
-    fields::{Map, Reader, choice, truth},
+    fields::{Map, Reader, boolean, choice},
     files::{absolute, hdfs_url},
     tree::{Node, Value},
     units::{Rejection, span},
@@ -35,7 +35,7 @@ impl Reader {
         inputs
     }
 
-    /// `name: source`, or a map.
+    /// Reads `name: source`, or a map.
     fn input(&mut self, name: &str, node: &Node, base: &str) -> Option<Input> {
         let path = format!("inputs.{name}");
         let mut input = Input {
@@ -51,15 +51,15 @@ impl Reader {
         };
         let map = self.map(node, &path, "inputs.*");
         if map.find("source").is_none() && !self.reported.contains(&map.key("source")) {
-            let hint = "say where it comes from: `{source: hdfs:///data/train, as: split}`";
-            self.reject(&node.at, &path, "there is no `source`", hint);
+            let hint = "add the source: `{source: hdfs:///data/train, as: split}`";
+            self.reject(&node.at, &path, "missing `source`", hint);
         }
         input.form = self.value(&map, "as", choice(&FORMS)).unwrap_or(input.form);
         for item in self.list(&map, "roles") {
             let role = self.text_of(item, &map.key("roles"));
             input.roles.extend(role.map(RoleName::from));
         }
-        input.allow_empty = self.value(&map, "allow_empty", truth).unwrap_or(false);
+        input.allow_empty = self.value(&map, "allow_empty", boolean).unwrap_or(false);
         input.source = self.value(&map, "source", |text| source(text, base))?;
         Some(input)
     }
@@ -75,7 +75,7 @@ impl Reader {
         outputs
     }
 
-    /// `path: destination`, or a map.
+    /// Reads `path: destination`, or a map.
     fn output(&mut self, from: &str, node: &Node, base: &str) -> Option<Output> {
         let cluster = self.cluster;
         let path = format!("outputs.{from}");
@@ -86,15 +86,15 @@ impl Reader {
         };
         let map = self.map(node, &path, "outputs.*");
         if map.find("to").is_none() && !self.reported.contains(&map.key("to")) {
-            let hint = "say where it goes: `{to: out, from: worker:0}`";
-            self.reject(&node.at, &path, "there is no `to`", hint);
+            let hint = "add the destination: `{to: out, from: worker:0}`";
+            self.reject(&node.at, &path, "missing `to`", hint);
         }
-        let whose = self.value(&map, "from", whose).unwrap_or_default();
+        let scope = self.value(&map, "from", scope).unwrap_or_default();
         let every = self.value(&map, "every", span);
         let existing = self.value(&map, "existing", choice(&EXISTING));
         let to = self.value(&map, "to", read)?;
         Some(Output {
-            scope: whose,
+            scope: scope,
             every,
             existing: existing.unwrap_or_default(),
             ..Output::new(from, to)
@@ -102,8 +102,8 @@ impl Reader {
     }
 }
 
-/// A role, a task, or `all`.
-fn whose(text: &str) -> Result<OutputScope, Rejection> {
+/// Parses a role, a task, or `all`.
+fn scope(text: &str) -> Result<OutputScope, Rejection> {
     if text == "all" {
         return Ok(OutputScope::All);
     }
@@ -111,31 +111,31 @@ fn whose(text: &str) -> Result<OutputScope, Rejection> {
         return Ok(OutputScope::Role(RoleName::from(text)));
     }
     let task = text.parse::<TaskId>();
-    task.map(OutputScope::Task).map_err(|what| (what, "name a task, a role or `all`".into()))
+    task.map(OutputScope::Task).map_err(|what| (what, "expected a task, a role or `all`".into()))
 }
 
-/// Where data comes from. What is there is looked at at submit.
+/// Parses the source of an input. Its existence is checked at submit.
 fn source(text: &str, base: &str) -> Result<String, Rejection> {
     match text.split_once("://") {
         Some(("hdfs", _)) => hdfs_url(text).map(|url| url.trim_end_matches('/').to_string()),
         Some((scheme, _)) => {
-            let what = format!("inputs cannot come from `{scheme}://`");
-            Err((what, "name a local path or one in HDFS".to_string()))
+            let what = format!("inputs from `{scheme}://` are not supported");
+            Err((what, "use a local path, or one in HDFS".to_string()))
         }
         None => Ok(absolute(text.trim_end_matches('/'), base)),
     }
 }
 
-/// On a cluster a relative destination is below the user's home directory in HDFS, and left as it is.
+/// Parses a destination. On a cluster a relative one is kept: it is below the user's home directory in HDFS.
 fn destination(to: &str, base: &str, cluster: bool) -> Result<String, Rejection> {
     match to.split_once("://") {
         Some(("hdfs", _)) => hdfs_url(to),
         Some(("file", path)) if cluster && path.starts_with('/') => Ok(to.to_string()),
         Some((scheme, _)) => {
-            let what = format!("outputs cannot go to `{scheme}://`");
+            let what = format!("outputs to `{scheme}://` are not supported");
             let hint = match cluster {
-                true => "name a place in HDFS, such as `hdfs:///user/me/out`",
-                false => "name a local directory, or a place in HDFS",
+                true => "use a path in HDFS, such as `hdfs:///user/me/out`",
+                false => "use a local directory, or a path in HDFS",
             };
             Err((what, hint.into()))
         }

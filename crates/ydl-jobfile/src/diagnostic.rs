@@ -1,48 +1,48 @@
-//! What is wrong with a job file, and where.
+//! Errors in a job file and their locations.
 
 use std::{fmt, rc::Rc};
 
-/// Where something was written.
+/// Location of a value.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Location {
-    /// In the job file, both counted from 1.
+    /// In the job file; line and column start at 1.
     File {
-        /// The line.
+        /// Line.
         line: usize,
-        /// The column, in characters.
+        /// Column, in characters.
         column: usize,
     },
-    /// In an argument, shown as it was typed.
+    /// In an argument, as typed.
     Flag(Rc<str>),
-    /// Nowhere in particular.
+    /// In the job as a whole.
     Whole,
 }
 
 impl Location {
-    /// An argument.
+    /// Creates the location of an argument.
     pub fn flag(text: impl Into<Rc<str>>) -> Location {
         Location::Flag(text.into())
     }
 }
 
-/// One mistake.
+/// Error at a location.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Diagnostic {
-    /// Where.
+    /// Location.
     pub at: Location,
-    /// The sentence.
+    /// Message.
     pub what: String,
-    /// The remedy.
+    /// Hint.
     pub hint: Option<String>,
 }
 
 impl Diagnostic {
-    /// A mistake at that place.
+    /// Creates an error without a hint.
     pub fn new(at: Location, what: impl Into<String>) -> Diagnostic {
         Diagnostic { at, what: what.into(), hint: None }
     }
 
-    /// The same with a remedy; an empty one is none.
+    /// Sets the hint; an empty one is ignored.
     #[must_use]
     pub fn hint(mut self, hint: impl Into<String>) -> Diagnostic {
         let hint = hint.into();
@@ -51,23 +51,23 @@ impl Diagnostic {
     }
 }
 
-/// Every mistake of one job, in the order of their places.
+/// All errors of a job, ordered by location.
 #[derive(Debug, PartialEq, Eq)]
 pub struct Diagnostics {
-    /// The job file as the user named it; empty where the job was given by flags.
+    /// Job file as named by the user; empty for a job from flags.
     pub file: String,
-    /// At least one.
+    /// Errors, at least one.
     pub all: Vec<Diagnostic>,
 }
 
 impl Diagnostics {
-    /// These mistakes, in the order of their places.
+    /// Sorts the errors by location.
     pub fn new(file: impl Into<String>, mut all: Vec<Diagnostic>) -> Diagnostics {
         all.sort_by(|a, b| a.at.cmp(&b.at));
         Diagnostics { file: file.into(), all }
     }
 
-    /// One mistake about the file as a whole.
+    /// Creates an error about the file as a whole.
     pub fn whole(file: impl Into<String>, what: impl Into<String>, hint: &str) -> Diagnostics {
         Diagnostics::new(file, vec![Diagnostic::new(Location::Whole, what).hint(hint)])
     }
@@ -75,19 +75,19 @@ impl Diagnostics {
 
 impl fmt::Display for Diagnostics {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        for (n, wrong) in self.all.iter().enumerate() {
+        for (n, diagnostic) in self.all.iter().enumerate() {
             if n > 0 {
                 f.write_str("\n\n")?;
             }
             f.write_str("error: ")?;
-            match &wrong.at {
+            match &diagnostic.at {
                 Location::File { line, column } => write!(f, "{}:{line}:{column}: ", self.file)?,
                 Location::Flag(text) => write!(f, "{text}: ")?,
                 Location::Whole if self.file.is_empty() => {}
                 Location::Whole => write!(f, "{}: ", self.file)?,
             }
-            f.write_str(&wrong.what)?;
-            if let Some(hint) = &wrong.hint {
+            f.write_str(&diagnostic.what)?;
+            if let Some(hint) = &diagnostic.hint {
                 write!(f, "\n\nhint: {hint}")?;
             }
         }

@@ -1,4 +1,4 @@
-//! Reading values out of the tree, and noting what is wrong with them.
+//! Reads values from the tree and collects diagnostics.
 
 use super::{
     diagnostic::{Diagnostic, Location},
@@ -9,19 +9,19 @@ use super::{
 };
 use std::collections::BTreeSet;
 
-/// Collects what is wrong while a tree is read; reading goes on with a default.
+/// Reads a tree and collects diagnostics; invalid values are replaced by defaults.
 #[derive(Default)]
 pub struct Reader {
-    /// Whether the job is for a cluster rather than for one machine.
+    /// The job is for a cluster, not for one machine.
     pub cluster: bool,
     pub diagnostics: Vec<Diagnostic>,
-    /// Keys that have been complained about, so that no second complaint follows from the first.
+    /// Keys with a diagnostic. Further diagnostics of these keys are suppressed.
     pub reported: BTreeSet<String>,
 }
 
 /// A map with a fixed set of keys.
 pub struct Map<'a> {
-    /// As a complaint names it: `roles.worker`.
+    /// Path in diagnostics, such as `roles.worker`.
     pub path: String,
     entries: &'a [(Key, Node)],
 }
@@ -31,14 +31,14 @@ impl<'a> Map<'a> {
         self.entries.iter().find(|(key, _)| key.name == name).map(|(_, node)| node)
     }
 
-    /// The full name of a key in it.
+    /// Returns the full path of a key of this map.
     pub fn key(&self, name: &str) -> String {
         if self.path.is_empty() { name.to_string() } else { format!("{}.{name}", self.path) }
     }
 }
 
 impl Reader {
-    /// Notes that the value of a key is wrong.
+    /// Adds a diagnostic about the value of a key.
     pub fn reject(
         &mut self,
         at: &Location,
@@ -51,7 +51,7 @@ impl Reader {
             .push(Diagnostic::new(at.clone(), format!("`{key}`: {}", what.as_ref())).hint(hint));
     }
 
-    /// A map whose keys are those of the table below `table`.
+    /// Reads a map whose keys are the children of `table` in the table of keys.
     pub fn map<'a>(&mut self, node: &'a Node, path: &str, table: &str) -> Map<'a> {
         let entries = self.entries(node, path);
         let map = Map { path: path.to_string(), entries };
@@ -82,13 +82,13 @@ impl Reader {
             None => {
                 let all: Vec<_> =
                     keys::below(table).map(|key| format!("`{}`", key.name())).collect();
-                format!("known here: {}", all.join(", "))
+                format!("known keys: {}", all.join(", "))
             }
         };
         self.diagnostics.push(Diagnostic::new(key.at.clone(), what).hint(hint));
     }
 
-    /// A map whose keys the user chooses.
+    /// Reads a map with user-defined keys.
     pub fn entries<'a>(&mut self, node: &'a Node, path: &str) -> &'a [(Key, Node)] {
         match &node.value {
             Value::Map(entries) => entries,
@@ -97,10 +97,10 @@ impl Reader {
                 &[]
             }
             Value::Scalar { .. } | Value::List(_) if path.is_empty() => {
-                let what = format!("a job file is a map of keys, not {}", node.kind());
+                let what = format!("expected a map of keys, found {}", node.kind());
                 self.diagnostics
                     .push(Diagnostic::new(node.at.clone(), what).hint("begin with `name: …`"));
-                // Nothing else can be said about a file that is no map.
+                // Without a map nothing else can be checked.
                 self.reported.insert(String::new());
                 &[]
             }
@@ -111,7 +111,7 @@ impl Reader {
         }
     }
 
-    /// The items of a list; no key, no items.
+    /// Reads the items of a list; empty if the key is missing.
     pub fn list<'a>(&mut self, map: &Map<'a>, name: &str) -> &'a [Node] {
         let Some(node) = map.find(name) else {
             return &[];
@@ -135,14 +135,14 @@ impl Reader {
     }
 
     fn no_value(&mut self, node: &Node, path: &str) {
-        self.reject(&node.at, path, "there is no value", "give it one, or leave the key out");
+        self.reject(&node.at, path, "missing value", "add a value, or remove the key");
     }
 
-    /// Text as it was written, whatever it looks like.
+    /// Reads text as written, even if it looks like a number.
     pub fn text_of(&mut self, node: &Node, path: &str) -> Option<String> {
         match &node.value {
             Value::Scalar { text, .. } if text.contains('\0') => {
-                self.reject(&node.at, path, "the text holds a zero byte", "");
+                self.reject(&node.at, path, "the text contains a NUL byte", "");
                 None
             }
             Value::Scalar { text, .. } => Some(text.clone()),
@@ -161,7 +161,7 @@ impl Reader {
         self.text_of(map.find(name)?, &map.key(name))
     }
 
-    /// A value that is written as one word and read by `read`.
+    /// Reads a scalar with `read`.
     pub fn value<T>(
         &mut self,
         map: &Map,
@@ -189,11 +189,11 @@ impl Reader {
     }
 }
 
-/// A whole number, from 0.
+/// Parses a whole number, from 0.
 pub fn count<T: TryFrom<u64>>(text: &str) -> Result<T, Rejection> {
-    let wrong = || (format!("`{text}` is not a count"), "write a whole number".to_string());
+    let invalid = || (format!("`{text}` is not a count"), "write a whole number".to_string());
     if text.is_empty() || !text.bytes().all(|byte| byte.is_ascii_digit()) {
-        return Err(wrong());
+        return Err(invalid());
     }
     let number: Option<u64> = text.parse().ok();
     number
@@ -201,8 +201,8 @@ pub fn count<T: TryFrom<u64>>(text: &str) -> Result<T, Rejection> {
         .ok_or_else(|| (format!("`{text}` is too large"), String::new()))
 }
 
-/// `true` or `false`.
-pub fn truth(text: &str) -> Result<bool, Rejection> {
+/// Parses `true` or `false`.
+pub fn boolean(text: &str) -> Result<bool, Rejection> {
     match text {
         "true" => Ok(true),
         "false" => Ok(false),
@@ -210,7 +210,7 @@ pub fn truth(text: &str) -> Result<bool, Rejection> {
     }
 }
 
-/// One of a few words.
+/// Returns a parser for one of several words.
 pub fn choice<T: Copy>(options: &[(&'static str, T)]) -> impl Fn(&str) -> Result<T, Rejection> {
     move |text| {
         if let Some((_, value)) = options.iter().find(|(word, _)| *word == text) {
@@ -220,14 +220,14 @@ pub fn choice<T: Copy>(options: &[(&'static str, T)]) -> impl Fn(&str) -> Result
             Some(word) => format!("did you mean `{word}`?"),
             None => {
                 let all: Vec<_> = options.iter().map(|(word, _)| format!("`{word}`")).collect();
-                format!("it is one of {}", all.join(", "))
+                format!("expected one of {}", all.join(", "))
             }
         };
-        Err((format!("`{text}` is not known here"), hint))
+        Err((format!("invalid value `{text}`"), hint))
     }
 }
 
-/// What `read` reads, or the word `none`.
+/// Returns a parser for `none` or a value of `read`.
 pub fn or_none<T>(
     read: impl Fn(&str) -> Result<T, Rejection>,
 ) -> impl Fn(&str) -> Result<Option<T>, Rejection> {

@@ -1,7 +1,7 @@
-//! Reading what travels with a job: its files and its environment.
+//! Reads the files and the environment of a job.
 
 use super::{
-    fields::{Map, Reader, choice, truth},
+    fields::{Map, Reader, boolean, choice},
     image,
     tree::{Node, Value},
     units::Rejection,
@@ -14,10 +14,10 @@ use std::{
 use ydl_core::spec::{self, Environment, Interpreter, PackedEnvironment};
 use ydl_os::reason;
 
-/// What a NodeManager unpacks, by how its name ends.
+/// Suffixes of archives that a NodeManager unpacks.
 const ARCHIVES: [&str; 4] = [".tar.gz", ".tgz", ".tar", ".zip"];
 
-/// Where an interpreter comes from.
+/// Values of `interpreter`.
 pub const INTERPRETERS: [(&str, Interpreter); 3] =
     [("auto", Interpreter::Auto), ("bundle", Interpreter::Bundle), ("node", Interpreter::Node)];
 
@@ -38,9 +38,8 @@ impl Reader {
         }
         let Some(path) = map.find("path") else {
             if !self.reported.iter().any(|key| key.starts_with("environment.")) {
-                let what = "there is no `path`, and no image";
-                let hint =
-                    "say what it is made of, or which image it is: `{docker: registry/image:tag}`";
+                let what = "missing `path` or image";
+                let hint = "set `path`, or an image: `{docker: registry/image:tag}`";
                 self.reject(&node.at, "environment", what, hint);
             }
             return Environment::System;
@@ -61,8 +60,8 @@ impl Reader {
                 Some(Environment::System | Environment::Archive(_) | Environment::Image(_)),
                 Some(_),
             ) => {
-                let what = "only of an environment that is packed the interpreter can be chosen";
-                self.reject(&node.at, &map.key("interpreter"), what, "leave it out");
+                let what = "`interpreter` applies to packed environments only";
+                self.reject(&node.at, &map.key("interpreter"), what, "remove it");
             }
         }
         found.unwrap_or(Environment::System)
@@ -92,7 +91,7 @@ impl Reader {
         files
     }
 
-    /// `name: path`, or `name: {source: path, unpack: true}`.
+    /// Reads `name: path`, or `name: {source: path, unpack: true}`.
     fn named_file(&mut self, name: &str, node: &Node, base: &str) -> Option<spec::File> {
         let cluster = self.cluster;
         let read = |path: &str| source_of(path, base, cluster);
@@ -104,20 +103,20 @@ impl Reader {
         let map = self.map(node, &path, "files.*");
         let Some(written) = map.find("source") else {
             if !self.reported.contains(&map.key("source")) {
-                let what = "there is no `source`";
-                self.reject(&node.at, &path, what, "say where it comes from");
+                let what = "missing `source`";
+                self.reject(&node.at, &path, what, "add the source");
             }
             return None;
         };
         let source = self.value_of(written, &map.key("source"), read);
-        let unpack = self.value(&map, "unpack", truth).unwrap_or(false);
+        let unpack = self.value(&map, "unpack", boolean).unwrap_or(false);
         let source = source?;
         if unpack && !is_archive(&source) {
-            let what = format!("`{}` is no archive that can be unpacked", last_of(&source));
+            let what = format!("`{}` is not a supported archive", last_of(&source));
             self.reject(&written.at, &map.key("unpack"), what, archives_hint());
         } else if unpack && !cluster {
-            let what = "archives are unpacked by a cluster, not on one machine";
-            let hint = "unpack it, and name the directory";
+            let what = "archives are unpacked on a cluster only";
+            let hint = "unpack it, and use the directory";
             self.reject(&written.at, &map.key("unpack"), what, hint);
         }
         Some(spec::File { name: name.to_string(), source, unpack })
@@ -134,15 +133,15 @@ impl Reader {
                     unpack: false,
                 }),
                 _ => {
-                    let what = format!("`{path}` has no name of its own");
-                    Err((what, format!("give it one: `files: [{{data: {path}}}]`")))
+                    let what = format!("`{path}` has no file name");
+                    Err((what, format!("set a name: `files: [{{data: {path}}}]`")))
                 }
             }
         })
     }
 }
 
-/// The path seen from `base`, without `./`; a trailing slash stays, because it has a meaning in outputs.
+/// Resolves a path against `base`, without `./`. A trailing slash is kept: it has a meaning in outputs.
 pub fn absolute(path: &str, base: &str) -> String {
     if path.is_empty() {
         return String::new();
@@ -164,29 +163,29 @@ fn is_archive(text: &str) -> bool {
 }
 
 fn archives_hint() -> &'static str {
-    "those end in `.tar.gz`, `.tgz`, `.tar` or `.zip`"
+    "supported are `.tar.gz`, `.tgz`, `.tar` or `.zip`"
 }
 
 fn last_of(path: &str) -> &str {
     path.rsplit('/').next().unwrap_or(path)
 }
 
-/// `hdfs://namenode/path`, or `hdfs:///path` on the cluster's own file system.
+/// Parses `hdfs://namenode/path`, or `hdfs:///path` on the default file system of the cluster.
 pub fn hdfs_url(text: &str) -> Result<String, Rejection> {
     let path = text.strip_prefix("hdfs://").and_then(|rest| rest.find('/').map(|at| &rest[at..]));
     match path {
         Some(path) if path.split('/').any(|part| part == "..") => {
-            Err((format!("`{text}` holds `..`"), String::new()))
+            Err((format!("`{text}` contains `..`"), String::new()))
         }
         Some(_) => Ok(text.to_string()),
         None => Err((
-            format!("`{text}` is not a place in HDFS"),
+            format!("`{text}` is not a path in HDFS"),
             "write it as `hdfs:///user/me/data` or `hdfs://namenode:8020/user/me/data`".into(),
         )),
     }
 }
 
-/// The environment that is meant outside a job file, seen from here.
+/// Parses an environment given outside a job file, relative to the working directory.
 pub fn named_environment(text: &str, interpreter: &str) -> Result<Environment, Rejection> {
     let here = std::env::current_dir().unwrap_or_default();
     let interpreter = choice(&INTERPRETERS)(interpreter)?;
@@ -197,14 +196,14 @@ pub fn named_environment(text: &str, interpreter: &str) -> Result<Environment, R
             Ok(found)
         }
         Environment::System | Environment::Archive(_) | Environment::Image(_) => Err((
-            format!("`{text}` is nothing that can be packed"),
-            "name a virtual environment, a `requirements.txt`, a `pyproject.toml` or a `.pex`"
+            format!("`{text}` cannot be packed"),
+            "use a virtual environment, a `requirements.txt`, a `pyproject.toml` or a `.pex`"
                 .into(),
         )),
     }
 }
 
-/// What an environment is, by how it is called and what is there.
+/// Determines the type of an environment by its name and content.
 fn environment(text: &str, base: &str, cluster: bool) -> Result<Environment, Rejection> {
     let packed = |path: String| PackedEnvironment { path, interpreter: Interpreter::Auto };
     let file = |text: &str| source_of(text, base, cluster).map(packed);
@@ -224,11 +223,11 @@ fn environment(text: &str, base: &str, cluster: bool) -> Result<Environment, Rej
 
 fn archive(text: &str, base: &str, cluster: bool) -> Result<Environment, Rejection> {
     if !cluster {
-        let what = format!("`{text}` is unpacked by a cluster, not on one machine");
-        return Err((what, "unpack it, and name the directory that has `bin` in it".into()));
+        let what = format!("archive `{text}` is supported on a cluster only");
+        return Err((what, "unpack it, and use the directory that contains `bin`".into()));
     }
     if !is_archive(text) {
-        let what = format!("`{text}` is no archive that can be unpacked");
+        let what = format!("`{text}` is not a supported archive");
         return Err((what, archives_hint().into()));
     }
     let source = source_of(text, base, cluster)?;
@@ -240,24 +239,24 @@ fn archive(text: &str, base: &str, cluster: bool) -> Result<Environment, Rejecti
     Ok(Environment::Archive(source))
 }
 
-/// Whether a virtual environment has an interpreter; else why not, and what to do. Without one its tasks would silently get
-/// another.
+/// Checks that a virtual environment has an interpreter, and returns reason and hint if not. Without this check tasks
+/// would silently run another interpreter.
 fn interpreter(venv: &Path) -> Result<(), (String, &'static str)> {
-    let anew = "make it anew, with an interpreter that is there";
+    let create_again = "create it again, with an installed interpreter";
     let mut names = ["bin/python", "bin/python3"].into_iter();
     let is_there = |name: &&str| venv.join(name).symlink_metadata().is_ok();
     let Some(name) = names.find(is_there) else {
-        return Err(("it has no `bin/python`".to_owned(), anew));
+        return Err(("it has no `bin/python`".to_owned(), create_again));
     };
     let link = venv.join(name);
     fs::metadata(&link).map(drop).map_err(|error| {
         let leads = fs::read_link(&link).unwrap_or(link);
         let its = format!("its interpreter `{}`", leads.display());
         match error.kind() {
-            io::ErrorKind::NotFound => (format!("{its} is not there"), anew),
+            io::ErrorKind::NotFound => (format!("{its} does not exist"), create_again),
             _ => (
-                format!("{its} cannot be looked at: {}", reason(&error)),
-                "ask whoever it belongs to, or use another interpreter",
+                format!("{its} cannot be accessed: {}", reason(&error)),
+                "ask its owner for access, or use another interpreter",
             ),
         }
     })
@@ -265,7 +264,7 @@ fn interpreter(venv: &Path) -> Result<(), (String, &'static str)> {
 
 fn directory_with_bin(text: &str, base: &str) -> Result<String, Rejection> {
     let path = absolute(text.trim_end_matches('/'), base);
-    let hint = "make one with `python3 -m venv venv`, or use `system`".to_string();
+    let hint = "create one with `python3 -m venv venv`, or use `system`".to_string();
     let inside = Path::new(&path);
     match fs::metadata(&path) {
         Ok(found) if !found.is_dir() => {
@@ -278,14 +277,14 @@ fn directory_with_bin(text: &str, base: &str) -> Result<String, Rejection> {
             Err((
                 format!("`{text}` is not an environment: it has no `bin`"),
                 list.map_or(hint, |name| {
-                    format!("one can be made from what it needs: name `{text}/{name}`")
+                    format!("to build one from its requirements, use `{text}/{name}`")
                 }),
             ))
         }
         Ok(_) if inside.join("pyvenv.cfg").is_file() => match interpreter(inside) {
             Ok(()) => Ok(path),
             Err((why, hint)) => Err((
-                format!("the virtual environment `{text}` is of no use: {why}"),
+                format!("the virtual environment `{text}` cannot be used: {why}"),
                 hint.to_owned(),
             )),
         },
@@ -294,27 +293,27 @@ fn directory_with_bin(text: &str, base: &str) -> Result<String, Rejection> {
             Err((format!("`{text}` does not exist"), hint))
         }
         Err(error) => {
-            Err((format!("`{text}` cannot be looked at: {}", reason(&error)), String::new()))
+            Err((format!("`{text}` cannot be accessed: {}", reason(&error)), String::new()))
         }
     }
 }
 
-/// Where a file comes from: a path that can be read here, or a place in HDFS, which is looked at at submit.
+/// Parses the source of a file: a local path, which must be readable, or one in HDFS, which is checked at submit.
 fn source_of(text: &str, base: &str, cluster: bool) -> Result<String, Rejection> {
     match text.split_once("://") {
         Some(("hdfs", _)) if cluster => return hdfs_url(text),
         Some((scheme, _)) if cluster => {
-            let what = format!("files cannot come from `{scheme}://`");
-            return Err((what, "name a local path or one in HDFS".to_string()));
+            let what = format!("files from `{scheme}://` are not supported");
+            return Err((what, "use a local path, or one in HDFS".to_string()));
         }
         Some((scheme, _)) => {
-            let what = format!("files cannot come from `{scheme}://` on one machine");
-            return Err((what, "copy it here first".to_string()));
+            let what = format!("files from `{scheme}://` are not supported on one machine");
+            return Err((what, "copy it to this machine first".to_string()));
         }
         None => {}
     }
     let path = absolute(text.trim_end_matches('/'), base);
-    let seen_from = || format!("relative paths count from `{base}`");
+    let seen_from = || format!("paths are relative to `{base}`");
     let cannot =
         |error: io::Error| (format!("`{text}` cannot be read: {}", reason(&error)), String::new());
     let found = match fs::metadata(&path) {

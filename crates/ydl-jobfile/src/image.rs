@@ -1,7 +1,7 @@
-//! Reading environments that are images: of a job, and of a role.
+//! Reads images of a job and of a role.
 
 use super::{
-    fields::{Map, Reader, truth},
+    fields::{Map, Reader, boolean},
     files::hdfs_url,
     tree::{Node, Value},
     units::Rejection,
@@ -9,36 +9,36 @@ use super::{
 use std::{fs, io};
 use ydl_core::spec::{Environment, Image, Mount, Runtime};
 
-/// Who runs images, and the key that says so.
+/// Runtimes of images, by their keys.
 const RUNTIMES: [(&str, Runtime); 2] = [("docker", Runtime::Docker), ("runc", Runtime::Runc)];
-/// What is said of an image and of nothing else.
-const OF_IMAGES: [&str; 5] = ["mounts", "network", "privileged", "login", "keep"];
-/// What is said of what is packed and of nothing else.
-const OF_PACKED: [&str; 2] = ["path", "interpreter"];
+/// Keys that apply to images only.
+const IMAGE_KEYS: [&str; 5] = ["mounts", "network", "privileged", "login", "keep"];
+/// Keys that apply to packed environments only.
+const PACKED_KEYS: [&str; 2] = ["path", "interpreter"];
 
 impl Reader {
-    /// The image that the map speaks of, if it speaks of one.
+    /// Reads the image of a map, if it has one.
     pub fn image(&mut self, node: &Node, map: &Map) -> Option<Environment> {
         let mut named =
             RUNTIMES.iter().filter_map(|(key, runtime)| Some((*key, *runtime, map.find(key)?)));
         let Some((key, runtime, name)) = named.next() else {
-            for other in OF_IMAGES {
+            for other in IMAGE_KEYS {
                 if let Some(at) = map.find(other) {
-                    let what = "there is no image it could be for";
-                    let hint = "say which: `{docker: registry/image:tag, …}`";
+                    let what = "it applies to images only";
+                    let hint = "add an image: `{docker: registry/image:tag, …}`";
                     self.reject(&at.at, &map.key(other), what, hint);
                 }
             }
             return None;
         };
         if let Some((other, _, at)) = named.next() {
-            let what = format!("it is an image for `{key}` already");
-            self.reject(&at.at, &map.key(other), what, "leave one of them out");
+            let what = format!("it conflicts with `{key}`");
+            self.reject(&at.at, &map.key(other), what, "remove one of them");
         }
-        for other in OF_PACKED {
+        for other in PACKED_KEYS {
             if let Some(at) = map.find(other) {
-                let what = "in an image nothing is packed";
-                let hint = format!("leave it out, or leave `{key}` out");
+                let what = "it does not apply to images";
+                let hint = format!("remove it, or remove `{key}`");
                 self.reject(&at.at, &map.key(other), what, hint);
             }
         }
@@ -46,12 +46,12 @@ impl Reader {
         let image = Image {
             mounts: self.mounts(map),
             network: self.text(map, "network"),
-            privileged: self.value(map, "privileged", truth).unwrap_or(false),
+            privileged: self.value(map, "privileged", boolean).unwrap_or(false),
             login: self.value(map, "login", login),
-            keep: self.value(map, "keep", truth).unwrap_or(false),
+            keep: self.value(map, "keep", boolean).unwrap_or(false),
             ..Image::new(runtime, name)
         };
-        for (name, (what, hint)) in here(&image, key, self.cluster) {
+        for (name, (what, hint)) in unsupported(&image, key, self.cluster) {
             let at = map.find(name).map_or(&node.at, |found| &found.at);
             self.reject(at, &map.key(name), what, hint);
         }
@@ -64,17 +64,17 @@ impl Reader {
         let items = self.list(map, "mounts").iter();
         let read = |text: &str| {
             let mount = Mount::parse(text)?;
-            // What is wrong with the path itself is said by the job's own check, and first.
+            // Invalid paths are reported by the check of the job.
             let odd = !mount.from.starts_with('/') || mount.from.split('/').any(|it| it == "..");
             match cluster || odd {
                 true => Ok(mount),
-                false => is_there(&mount.from).map(|()| mount),
+                false => check_exists(&mount.from).map(|()| mount),
             }
         };
         items.filter_map(|item| self.value_of(item, &key, read)).collect()
     }
 
-    /// What a role's programs run in, if the role says so itself.
+    /// Reads the environment of a role, if it has its own.
     pub fn role_environment(&mut self, map: &Map) -> Option<Environment> {
         let node = map.find("environment")?;
         let path = map.key("environment");
@@ -98,61 +98,62 @@ impl Reader {
 
 fn not_for_a_role() -> Rejection {
     (
-        "a role has `system` or an image of its own; what is packed is packed once, for all".into(),
-        "say it at the top, or as `{docker: registry/image:tag}`".into(),
+        "the environment of a role is `system` or an image; packed environments are set for the job".into(),
+        "set `environment` of the job, or use `{docker: registry/image:tag}`".into(),
     )
 }
 
-/// An image in one word: `docker://registry/image:tag`.
+/// Parses an image given as `docker://registry/image:tag`.
 pub fn named(text: &str, cluster: bool) -> Option<Result<Environment, Rejection>> {
     let (scheme, name) = text.split_once("://")?;
     let (key, runtime) = RUNTIMES.iter().find(|(key, _)| *key == scheme)?;
     let image = Image::new(*runtime, name);
-    let refused = here(&image, key, cluster).into_iter().next();
+    let refused = unsupported(&image, key, cluster).into_iter().next();
     Some(match refused {
         Some((_, refusal)) => Err(refusal),
         None => Ok(Environment::Image(image)),
     })
 }
 
-/// What cannot be had where the job is to run, by the key that says it.
-fn here(image: &Image, key: &'static str, cluster: bool) -> Vec<(&'static str, Rejection)> {
+/// Returns what the target of the job does not support, by key.
+fn unsupported(image: &Image, key: &'static str, cluster: bool) -> Vec<(&'static str, Rejection)> {
     let mut wrong = Vec::new();
     let mut add = |key, what: &str, hint: &str| wrong.push((key, (what.into(), hint.into())));
     if cluster {
         if image.has_digest() && image.runtime == Runtime::Docker {
-            let what = "YARN's `container-executor` takes no image by its digest";
-            add(key, what, "give it a tag, and name that");
+            let what = "YARN's `container-executor` does not support image digests";
+            add(key, what, "use a tag");
         }
         if image.network.as_deref() == Some("none") {
-            let what = "without a network an agent cannot reach its master";
-            add("network", what, "leave it out, or choose another");
+            let what = "agents need a network to reach the master";
+            add("network", what, "remove it, or use another network");
         }
         return wrong;
     }
     if image.runtime == Runtime::Runc {
-        let what = "images for runc are run by a cluster, not on one machine";
+        let what = "runc images are supported on a cluster only";
         add(key, what, "use `docker` here, or `--cluster yarn`");
     }
     if image.keep {
-        let what = "on one machine no container is kept";
-        add("keep", what, "leave it out");
+        let what = "containers are not kept on one machine";
+        add("keep", what, "remove it");
     }
     wrong
 }
 
-/// A registry's login, where nodes find it: in HDFS or on each of them.
+/// Parses the path of a registry's credentials: in HDFS, or on every node.
 fn login(text: &str) -> Result<String, Rejection> {
-    let hint = "put what `docker login` wrote (`config.json`) there, and name it as `hdfs:///user/me/docker.json`";
+    let hint =
+        "copy the `config.json` of `docker login` there, and use `hdfs:///user/me/docker.json`";
     match text.split_once("://") {
         Some(("hdfs", _)) => hdfs_url(text),
         None if text.starts_with('/') => Ok(text.to_owned()),
-        // A login itself must not be shown.
-        _ => Err(("this is not the path of a file that nodes can read".into(), hint.into())),
+        // Credentials must not be printed.
+        _ => Err(("expected the path of a file that nodes can read".into(), hint.into())),
     }
 }
 
-fn is_there(path: &str) -> Result<(), Rejection> {
+fn check_exists(path: &str) -> Result<(), Rejection> {
     match fs::metadata(path) {
         Ok(_) => Ok(()),
         Err(error) if error.kind() == io::ErrorKind::NotFound => {
@@ -160,7 +161,7 @@ fn is_there(path: &str) -> Result<(), Rejection> {
         }
         Err(error) => {
             let why = ydl_os::reason(&error);
-            Err((format!("`{path}` cannot be looked at: {why}"), String::new()))
+            Err((format!("`{path}` cannot be accessed: {why}"), String::new()))
         }
     }
 }

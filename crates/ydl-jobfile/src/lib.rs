@@ -1,7 +1,7 @@
-//! The job file: what a person writes, read with care and answered with the place of every mistake.
+//! Reads job files and reports every error with its location.
 //!
-//! A file, `--set` overrides and flags all become one located tree, which one reader walks; so each of them
-//! has the same keys, the same checks and the same messages.
+//! A file, `--set` overrides and flags become one located tree, which one reader walks. So all of them have the same
+//! keys, checks and messages.
 
 mod tree;
 mod units;

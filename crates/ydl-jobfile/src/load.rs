@@ -1,4 +1,4 @@
-//! Getting hold of a job file, and refusing what is none.
+//! Loads job files.
 
 use super::{
     diagnostic::{Diagnostic, Diagnostics, Location},
@@ -15,27 +15,27 @@ use std::{
 use ydl_core::JobSpec;
 use ydl_os::reason;
 
-/// No job file written by a person comes near this.
+/// Maximum size of a job file.
 const BYTES_MAX: u64 = 1 << 20;
 
-/// A job as it was written: from a file or from flags, with overrides on top.
+/// Source of a job: a file or flags, with overrides.
 #[derive(Clone, Debug)]
 pub struct Source {
-    /// As the user named it; empty where there is no file.
+    /// Name of the file as given; empty without a file.
     file: String,
-    /// From where relative paths count; absolute.
+    /// Base of relative paths; absolute.
     base: PathBuf,
-    /// The job's name where it has none.
+    /// Default name of the job.
     name: String,
     root: Node,
     diagnostics: Vec<Diagnostic>,
     cluster: bool,
-    /// It was written in another system's words: what its user should know.
+    /// Notes for the user, if the job was translated from another format.
     notes: Option<Vec<String>>,
 }
 
 impl Source {
-    /// A job without a file: relative paths count from the working directory.
+    /// Creates a job without a file: paths are relative to the working directory.
     pub fn of_flags(
         root: Node,
         name: String,
@@ -52,12 +52,12 @@ impl Source {
         })
     }
 
-    /// What was written.
+    /// Returns the tree.
     pub fn root(&self) -> &Node {
         &self.root
     }
 
-    /// The same job in the words of a job file, with what was said about it.
+    /// Replaces the tree by its translation, with notes and diagnostics.
     #[must_use]
     pub fn translated(
         mut self,
@@ -71,36 +71,36 @@ impl Source {
         self
     }
 
-    /// Of a job that was translated: what its user should know.
+    /// Returns the notes of a translated job.
     pub fn notes(&self) -> &[String] {
         self.notes.as_deref().unwrap_or_default()
     }
 
-    /// Of a job that was translated: the job file.
+    /// Renders the job file of a translated job.
     pub fn page(&self) -> Option<String> {
         let notes = self.notes.as_ref()?.iter();
         let notes: String = notes.map(|note| format!("# note: {note}\n")).collect();
         Some(format!("# {}\n{notes}{}", self.file, written(&self.root)))
     }
 
-    /// The job is for a cluster: what one machine cannot do is allowed.
+    /// Allows what only a cluster supports.
     pub fn for_cluster(&mut self) {
         self.cluster = true;
     }
 
-    /// The directory from which relative paths count.
+    /// Returns the base of relative paths.
     pub fn base(&self) -> &Path {
         &self.base
     }
 
-    /// Takes an override: `roles.worker.instances=4`. What is wrong with it is said by [`Source::job`].
+    /// Applies an override such as `roles.worker.instances=4`. [`Source::job`] returns its errors.
     pub fn set(&mut self, assignment: &str) {
-        if let Err(wrong) = overrides::set(&mut self.root, assignment, &mut self.diagnostics) {
-            self.diagnostics.push(wrong);
+        if let Err(diagnostic) = overrides::set(&mut self.root, assignment, &mut self.diagnostics) {
+            self.diagnostics.push(diagnostic);
         }
     }
 
-    /// The job, or everything that is wrong with it.
+    /// Returns the job, or all diagnostics.
     pub fn job(self) -> Result<JobSpec, Diagnostics> {
         let Some(base) = self.base.to_str() else {
             let what = format!("the path `{}` is not UTF-8", self.base.display());
@@ -108,7 +108,7 @@ impl Source {
         };
         let mut diagnostics = self.diagnostics;
         if self.notes.is_some() && !diagnostics.is_empty() {
-            // What was not understood is missing here, too, and need not be missed twice.
+            // Untranslated parts are missing in the tree: report them once.
             return Err(Diagnostics::new(self.file, diagnostics));
         }
         match read::job(&self.root, base, &self.name, self.cluster) {
@@ -120,7 +120,7 @@ impl Source {
     }
 }
 
-/// Reads a job file; `-` is the standard input.
+/// Loads a job file; `-` is stdin.
 pub fn load(path: &Path) -> Result<Source, Diagnostics> {
     let stdin = path == Path::new("-");
     let file = if stdin { "stdin".to_string() } else { path.display().to_string() };
@@ -128,16 +128,15 @@ pub fn load(path: &Path) -> Result<Source, Diagnostics> {
     let bytes = if stdin { read_limited(io::stdin().lock()) } else { read_file(path) };
     let bytes = bytes.map_err(|error| match error.kind() {
         io::ErrorKind::NotFound => whole(
-            "there is no such file".into(),
+            "no such file".into(),
             "`ydl submit -- COMMAND` runs a command without a job file",
         ),
-        io::ErrorKind::IsADirectory => whole(
-            "this is a directory, not a job file".into(),
-            "name the file in it, such as `job.yaml`",
-        ),
+        io::ErrorKind::IsADirectory => {
+            whole("is a directory, not a job file".into(), "use a file in it, such as `job.yaml`")
+        }
         io::ErrorKind::FileTooLarge => whole(
-            "this is larger than 1 MiB, which no job file is".into(),
-            "name a YAML file that describes the job",
+            "larger than 1 MiB, the maximum of a job file".into(),
+            "use a YAML file that describes the job",
         ),
         _ => whole(format!("the job file cannot be read: {}", reason(&error)), ""),
     })?;
@@ -145,9 +144,12 @@ pub fn load(path: &Path) -> Result<Source, Diagnostics> {
     let mut diagnostics = Vec::new();
     let place = |line, column| Location::File { line, column };
     let root = tree::parse(&text, place, &mut diagnostics)
-        .map_err(|wrong| Diagnostics::new(file.clone(), vec![wrong]))?
+        .map_err(|diagnostic| Diagnostics::new(file.clone(), vec![diagnostic]))?
         .ok_or_else(|| {
-            whole("the job file is empty".into(), "the least is `roles: {worker: {run: COMMAND}}`")
+            whole(
+                "the job file is empty".into(),
+                "the minimum is `roles: {worker: {run: COMMAND}}`",
+            )
         })?;
     let here = working_directory()?;
     let base = match path.parent() {
@@ -166,7 +168,7 @@ fn read_file(path: &Path) -> io::Result<Vec<u8>> {
     read_limited(file)
 }
 
-/// Reads no more than the limit, whatever a length or a device promises.
+/// Reads up to the limit, whatever the length of the file.
 fn read_limited(from: impl Read) -> io::Result<Vec<u8>> {
     let mut bytes = Vec::new();
     from.take(BYTES_MAX + 1).read_to_end(&mut bytes)?;
@@ -178,9 +180,9 @@ fn read_limited(from: impl Read) -> io::Result<Vec<u8>> {
 
 fn text_of(bytes: Vec<u8>) -> Result<String, &'static str> {
     if bytes.contains(&0) {
-        return Err("this is a binary file, not a job file");
+        return Err("is a binary file, not a job file");
     }
-    let text = String::from_utf8(bytes).map_err(|_| "this is not UTF-8 text")?;
+    let text = String::from_utf8(bytes).map_err(|_| "not UTF-8 text")?;
     Ok(text.strip_prefix('\u{feff}').map(str::to_string).unwrap_or(text))
 }
 
@@ -194,13 +196,13 @@ fn working_directory() -> Result<PathBuf, Diagnostics> {
     })
 }
 
-/// `job.yaml` says little, the directory it lies in says more.
+/// Derives a name from the file, or from its directory for `job.yaml`.
 fn default_name(stem: Option<&std::ffi::OsStr>, base: &Path) -> String {
     let stem = stem.filter(|stem| *stem != "job").or(base.file_name());
     clean(&stem.map(|stem| stem.to_string_lossy()).unwrap_or_default())
 }
 
-/// The nearest thing to `text` that can be a name.
+/// Replaces characters that are not allowed in a name.
 pub fn clean(text: &str) -> String {
     let fits = |c: char| {
         if c.is_ascii_alphanumeric() || "-_.".contains(c) { c } else { '-' }

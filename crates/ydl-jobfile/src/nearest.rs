@@ -1,10 +1,10 @@
-//! The known word that somebody probably meant.
+//! Suggestions for misspelled words.
 
-/// The nearest of `known`, if one is near enough to be worth a guess.
+/// Returns the most similar known word, if it is similar enough.
 pub fn nearest<'a>(word: &str, known: impl IntoIterator<Item = &'a str>) -> Option<&'a str> {
     let plain = |text: &str| text.to_ascii_lowercase().replace('-', "_");
     let word = plain(word);
-    // Longer words may have more slips in them.
+    // Longer words may contain more typos.
     let allowed = (word.chars().count() / 3).clamp(1, 3);
     known
         .into_iter()
@@ -14,9 +14,9 @@ pub fn nearest<'a>(word: &str, known: impl IntoIterator<Item = &'a str>) -> Opti
         .map(|(_, candidate)| candidate)
 }
 
-/// How many letters must be added, removed, replaced or swapped with their neighbour.
+/// Edit distance, with transpositions of neighbours.
 fn distance(a: &str, b: &str) -> usize {
-    // Two words that are much longer than any key are not compared letter by letter.
+    // Much longer than any key: not compared.
     if a.len() > 64 || b.len() > 64 {
         return usize::MAX;
     }
@@ -44,7 +44,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_slip_finds_its_word_and_a_stranger_finds_none() {
+    fn similar_word_is_suggested() {
         let keys = ["memory", "run", "instances", "memory_growth", "node_label"];
         let check = |word, found| assert_eq!(nearest(word, keys), found, "{word}");
         check("memroy", Some("memory"));

@@ -1,4 +1,4 @@
-//! Jobs from the command line: `--set` on top of a file, and flags in place of one.
+//! Jobs from the command line: `--set` overrides, and flags instead of a file.
 
 use super::{
     diagnostic::{Diagnostic, Diagnostics, Location},
@@ -7,15 +7,15 @@ use super::{
 };
 use std::path::Path;
 
-/// Puts `a.b.c=VALUE` into the tree. The value is read as YAML; a name in the key may stand in quotes.
+/// Sets `a.b.c=VALUE` in the tree. The value is YAML; names in the key may be quoted.
 pub fn set(
     root: &mut Node,
     assignment: &str,
     diagnostics: &mut Vec<Diagnostic>,
 ) -> Result<(), Diagnostic> {
     let at = Location::flag(format!("--set {assignment}"));
-    let Some((path, value)) = halves(assignment) else {
-        let what = "there is no `=` in it";
+    let Some((path, value)) = split_assignment(assignment) else {
+        let what = "missing `=`";
         return Err(Diagnostic::new(at, what).hint("write `--set roles.worker.instances=4`"));
     };
     let place = |_, _| at.clone();
@@ -24,8 +24,8 @@ pub fn set(
     put(root, path.trim(), value, &at)
 }
 
-/// The key and the value: what stands before and behind the first `=` that is not in a quoted name.
-fn halves(assignment: &str) -> Option<(&str, &str)> {
+/// Splits key and value at the first `=` outside of quotes.
+fn split_assignment(assignment: &str) -> Option<(&str, &str)> {
     let mut from = 0;
     loop {
         if let Some((_, rest)) = quoted(&assignment[from..]) {
@@ -39,7 +39,7 @@ fn halves(assignment: &str) -> Option<(&str, &str)> {
     }
 }
 
-/// A name in quotes at the beginning of a key, and what follows it.
+/// Splits a quoted name from the start of a key.
 fn quoted(path: &str) -> Option<(&str, &str)> {
     let quote = path.chars().next().filter(|c| matches!(c, '"' | '\''))?;
     let (name, rest) = path[1..].split_once(quote)?;
@@ -52,10 +52,10 @@ fn put(node: &mut Node, path: &str, value: Node, at: &Location) -> Result<(), Di
         node.value = Value::Map(Vec::new());
     }
     let Value::Map(entries) = &mut node.value else {
-        let what = format!("`{path}` cannot be set in something that is no map");
+        let what = format!("cannot set `{path}` in a value that is not a map");
         return Err(Diagnostic::new(at.clone(), what));
     };
-    // What is there already decides where a name with dots ends.
+    // Existing names determine where a name with dots ends.
     let is_here = |name: &str| {
         path == name || path.strip_prefix(name).is_some_and(|rest| rest.starts_with('.'))
     };
@@ -72,7 +72,7 @@ fn put(node: &mut Node, path: &str, value: Node, at: &Location) -> Result<(), Di
         }
     };
     if name.is_empty() {
-        return Err(Diagnostic::new(at.clone(), "the key is empty"));
+        return Err(Diagnostic::new(at.clone(), "empty key"));
     }
     let index = match entries.iter().position(|(key, _)| key.name == name) {
         Some(index) => index,
@@ -92,7 +92,7 @@ fn put(node: &mut Node, path: &str, value: Node, at: &Location) -> Result<(), Di
     }
 }
 
-/// A job without a file, as typed.
+/// Job described by flags.
 #[derive(Clone, Debug, Default)]
 pub struct Flags {
     /// `--name`.
@@ -117,12 +117,12 @@ pub struct Flags {
     pub files: Vec<String>,
     /// `--output A=B`.
     pub outputs: Vec<String>,
-    /// What stands after `--`.
+    /// Words after `--`.
     pub command: Vec<String>,
 }
 
 impl Flags {
-    /// The first that was given, as it is typed.
+    /// Returns the first flag that is set.
     pub fn first(&self) -> Option<&'static str> {
         let given = [
             ("--name", self.name.is_some()),
@@ -140,13 +140,13 @@ impl Flags {
         given.iter().find(|(_, given)| *given).map(|(flag, _)| *flag)
     }
 
-    /// The job they describe: the role `worker`, and `server` where `--servers` asks for it.
+    /// Returns the job: a role `worker`, and `server` with `--servers`.
     pub fn source(&self) -> Result<Source, Diagnostics> {
         let mut diagnostics = Vec::new();
         let mut root = Node::map(Location::Whole);
         let mut put_at = |path: &str, value: Node| {
             let at = value.at.clone();
-            // The tree consists of maps that were made here, so this cannot fail.
+            // The tree contains only maps created here: this cannot fail.
             let _ = put(&mut root, path, value, &at);
         };
         let plain = |flag: &str, text: &String| {
@@ -182,7 +182,7 @@ impl Flags {
             }
             let sizes = [("memory", &self.memory), ("vcores", &self.vcores), ("gpus", &self.gpus)];
             for (key, value) in sizes {
-                // GPUs are for those that compute.
+                // Servers get no GPUs.
                 if let Some(text) = value.as_ref().filter(|_| key != "gpus" || role == "worker") {
                     put_at(&format!("roles.{role}.{key}"), plain(&format!("--{key}"), text));
                 }
@@ -203,7 +203,7 @@ impl Flags {
                         entries.push((key, Node::text(at, value)));
                     }
                     None => {
-                        let what = "there is no `=` in it";
+                        let what = "missing `=`";
                         diagnostics
                             .push(Diagnostic::new(at, what).hint(format!("write `{flag} {form}`")));
                     }
@@ -223,7 +223,7 @@ impl Flags {
         Source::of_flags(root, self.default_name(), diagnostics)
     }
 
-    /// The script's name says more than `python`.
+    /// Derives the job's name from the script, or from the program.
     fn default_name(&self) -> String {
         let script =
             self.command.iter().find(|word| word.ends_with(".py") || word.ends_with(".sh"));

@@ -1,8 +1,8 @@
-//! From the located tree to a job.
+//! Reads a job from the located tree.
 
 use super::{
     diagnostic::Diagnostic,
-    fields::{Map, Reader, count, or_none, truth},
+    fields::{Map, Reader, boolean, count, or_none},
     nearest::nearest,
     tree::{self, Node, Value},
     units::{port_range, size_mib, span},
@@ -21,8 +21,8 @@ const GANG: Gang = Gang {
     reform: ResizePolicy::Restart,
 };
 
-/// Reads a whole job. Relative paths count from `base`, which is absolute; `name` is used where none is given.
-/// For one machine, what only a cluster could do is refused.
+/// Reads a job. Paths are relative to `base`, which is absolute; `name` is the default name. Without `cluster`, features
+/// that only a cluster supports are rejected.
 pub fn job(root: &Node, base: &str, name: &str, cluster: bool) -> Result<JobSpec, Vec<Diagnostic>> {
     let mut reader = Reader { cluster, ..Reader::default() };
     let map = reader.map(root, "", "");
@@ -30,7 +30,7 @@ pub fn job(root: &Node, base: &str, name: &str, cluster: bool) -> Result<JobSpec
     let draft = JobSpecBuilder {
         name: reader.text(&map, "name").unwrap_or_else(|| name.to_string()),
         framework,
-        cluster_flags: reader.value(&map, "cluster_flags", truth).unwrap_or(false),
+        cluster_flags: reader.value(&map, "cluster_flags", boolean).unwrap_or(false),
         environment: reader.environment(&map, base),
         files: reader.files(&map, base),
         inputs: reader.inputs(&map, base),
@@ -43,8 +43,8 @@ pub fn job(root: &Node, base: &str, name: &str, cluster: bool) -> Result<JobSpec
         outputs: reader.outputs(&map, base),
         env: reader.env(&map),
         gang: reader.gang(&map, framework),
-        timeouts: reader.deadlines(&map),
-        node_exclusion: reader.blame(&map),
+        timeouts: reader.timeouts(&map),
+        node_exclusion: reader.node_exclusion(&map),
         ports: reader.value(&map, "ports", port_range).unwrap_or_default(),
         cluster_options: reader.on_cluster(&map, base),
     };
@@ -64,16 +64,16 @@ pub fn job(root: &Node, base: &str, name: &str, cluster: bool) -> Result<JobSpec
         }
     }
     if diagnostics.is_empty() {
-        // Every complaint was suppressed as a consequence of another; there must be one to suppress it.
+        // All issues were suppressed as consequences of a diagnostic; this is not expected without one.
         diagnostics.push(Diagnostic::new(root.at.clone(), "the job cannot be run"));
     }
     Err(diagnostics)
 }
 
-/// The framework that somebody probably meant by another name, with a version, or with a slip.
-fn meant(text: &str) -> Option<Framework> {
+/// Suggests a framework for an alternative name, a name with a version, or a typo.
+fn suggest(text: &str) -> Option<Framework> {
     let plain = text.to_ascii_lowercase().replace('_', "-");
-    // Versions need not be told.
+    // Ignore versions.
     let end = plain.find(|c: char| c.is_ascii_digit() || "=<>~!@:".contains(c));
     let plain = plain[..end.unwrap_or(plain.len())].trim_end_matches(['-', 'v', ' ']);
     let all = || Framework::ALL.iter().copied();
@@ -87,7 +87,7 @@ fn meant(text: &str) -> Option<Framework> {
     if let Some(near) = nearest(plain, names.iter().map(|(name, _)| name.as_str())) {
         return near.parse().ok();
     }
-    // A short one is near to anything.
+    // Short names are similar to anything.
     let long = others.iter().map(|(name, _)| *name);
     let near = nearest(plain, long.filter(|name| name.len() >= 5))?;
     by_other(near).map(|(_, framework)| *framework)
@@ -97,13 +97,13 @@ impl Reader {
     fn framework(&mut self, map: &Map) -> Framework {
         let read = |text: &str| {
             text.parse::<Framework>().map_err(|what| {
-                let hint = meant(text).map(|near| format!("did you mean `{near}`?"));
+                let hint = suggest(text).map(|near| format!("did you mean `{near}`?"));
                 (what, hint.unwrap_or_default())
             })
         };
         let found = self.value(map, "framework", read);
         if found.is_none() && map.find("framework").is_some() {
-            // Whether this role or that gang fits an unknown framework cannot be said.
+            // Roles and gang cannot be checked without a framework.
             self.reported.extend(["roles".to_string(), "gang".to_string()]);
         }
         found.unwrap_or(Framework::None)
@@ -119,7 +119,7 @@ impl Reader {
             return gang;
         };
         if let Value::Scalar { .. } = node.value {
-            gang.together = self.value_of(node, "gang", truth).unwrap_or(gang.together);
+            gang.together = self.value_of(node, "gang", boolean).unwrap_or(gang.together);
             return gang;
         }
         let map = self.map(node, "gang", "gang");
@@ -131,14 +131,14 @@ impl Reader {
             let what = "`initial` is longer than `max`";
             self.reject(at, "gang.backoff", what, "");
         }
-        gang.together = self.value(&map, "together", truth).unwrap_or(gang.together);
+        gang.together = self.value(&map, "together", boolean).unwrap_or(gang.together);
         gang.hold = self.value(&map, "hold", span).unwrap_or(gang.hold);
         gang.retries = self.value(&map, "retries", count).unwrap_or(gang.retries);
         gang.settle = self.value(&map, "settle", span).unwrap_or(gang.settle);
         gang
     }
 
-    fn deadlines(&mut self, map: &Map) -> Timeouts {
+    fn timeouts(&mut self, map: &Map) -> Timeouts {
         let mut all = Timeouts::default();
         let Some(node) = map.find("timeouts") else {
             return all;
@@ -163,16 +163,16 @@ impl Reader {
         all
     }
 
-    fn blame(&mut self, map: &Map) -> NodeExclusion {
-        let mut blame = NodeExclusion::default();
+    fn node_exclusion(&mut self, map: &Map) -> NodeExclusion {
+        let mut exclusion = NodeExclusion::default();
         let Some(node) = map.find("node_exclusion") else {
-            return blame;
+            return exclusion;
         };
         let map = self.map(node, "node_exclusion", "node_exclusion");
-        blame.failures = self.value(&map, "failures", count).unwrap_or(blame.failures);
-        blame.timeout = self.value(&map, "timeout", span).unwrap_or(blame.timeout);
-        blame.max_nodes = self.value(&map, "max_nodes", count).unwrap_or(blame.max_nodes);
-        blame
+        exclusion.failures = self.value(&map, "failures", count).unwrap_or(exclusion.failures);
+        exclusion.timeout = self.value(&map, "timeout", span).unwrap_or(exclusion.timeout);
+        exclusion.max_nodes = self.value(&map, "max_nodes", count).unwrap_or(exclusion.max_nodes);
+        exclusion
     }
 }
 
@@ -181,7 +181,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_framework_by_another_name_finds_its_own() {
+    fn alternative_framework_names_are_suggested() {
         for (text, found) in [
             ("torch", Some(Framework::Pytorch)),
             ("PyTorch", Some(Framework::Pytorch)),
@@ -207,7 +207,7 @@ mod tests {
             ("2.0", None),
             ("", None),
         ] {
-            assert_eq!(meant(text), found, "{text}");
+            assert_eq!(suggest(text), found, "{text}");
         }
     }
 }

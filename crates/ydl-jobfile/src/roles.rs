@@ -1,4 +1,4 @@
-//! Reading the roles.
+//! Reads the roles.
 
 use super::{
     fields::{Map, Reader, choice, count, or_none},
@@ -27,18 +27,18 @@ pub const COMPLETIONS: [(&str, Completion); 6] = [
     ("sidecar", Completion::Sidecar),
 ];
 const RESTART_BACKOFF: Backoff = Backoff { initial: Span::seconds(1), max: Span::minutes(1) };
-/// Whoever wants a job to go on when the cluster takes something away does not want it to end with the first failure. One
-/// is counted at least until it is known that the cluster was its cause.
+/// Default restart limit of elastic roles, which must survive preemption. A failure counts until the cluster is known
+/// to be its cause.
 const ELASTIC_LIMIT: u32 = 3;
-/// What stands beside a job comes back a few times, and is then left alone: nobody depends on it.
-pub(super) const BESIDE_RESTART: Restart =
+/// Default restart policy of sidecars: a few restarts, because nothing depends on them.
+pub(super) const SIDECAR_RESTART: Restart =
     Restart { scope: RestartScope::Task, limit: 3, backoff: RESTART_BACKOFF, window: None };
 const MEMORY_MIB: u64 = 1024;
 const GROWTH_PERCENT: u32 = 50;
-/// What a role's `memory_growth` grows to where nothing readable was said; the reader has complained by then.
-const GROWTH_MOST_MIB: u64 = u64::MAX;
+/// Placeholder for a missing or invalid maximum, which has a diagnostic.
+const GROWTH_MAX_MIB: u64 = u64::MAX;
 
-/// The parts of `restart` that were written down.
+/// Keys of `restart` that are set.
 #[derive(Clone, Copy, Default)]
 pub struct PartialRestart {
     scope: Option<RestartScope>,
@@ -49,7 +49,7 @@ pub struct PartialRestart {
 }
 
 impl PartialRestart {
-    /// What this one says, else what the other says.
+    /// Fills missing keys from another policy.
     fn or(self, other: PartialRestart) -> PartialRestart {
         PartialRestart {
             scope: self.scope.or(other.scope),
@@ -62,7 +62,7 @@ impl PartialRestart {
 
     fn complete(self, scope: RestartScope, limit: u32) -> Restart {
         let first = self.first.unwrap_or(RESTART_BACKOFF.initial);
-        // Somebody who asks for a first wait of an hour does not want a longest of a minute.
+        // The default maximum is never less than the initial delay.
         let most = self.most.unwrap_or(RESTART_BACKOFF.max.max(first));
         Restart {
             scope: self.scope.unwrap_or(scope),
@@ -111,7 +111,7 @@ impl Reader {
         env
     }
 
-    /// Every role of the file, then those that the framework adds.
+    /// Reads all roles, and completes commands that the framework shares.
     pub fn roles(&mut self, job: &Map, framework: Framework) -> Vec<RoleSpec> {
         let Some(node) = job.find("roles") else {
             return Vec::new();
@@ -128,12 +128,12 @@ impl Reader {
         for role in &mut roles {
             let of = framework.command_fallbacks(role.name.as_str()).iter();
             let there = of.filter_map(|of| commands.iter().find(|(name, _)| name.as_str() == *of));
-            // The first that has one, else the first.
+            // The first with a command, otherwise the first.
             let other = there.min_by_key(|(_, command)| is_empty(command));
             if let (true, Some((_, command))) = (is_empty(&role.command), other) {
                 role.command = command.clone();
                 if is_empty(command) {
-                    // One complaint is enough: the other role's.
+                    // Reported once, for the other role.
                     self.reported.insert(format!("roles.{}.run", role.name));
                 }
             }
@@ -149,13 +149,13 @@ impl Reader {
         fallback: PartialRestart,
     ) -> RoleSpec {
         let path = format!("roles.{name}");
-        // `server:` with nothing behind it is a role of defaults.
+        // `server:` without a value has all defaults.
         let empty = Node::map(node.at.clone());
         let node = if node.value == Value::Null { &empty } else { node };
         let map = self.map(node, &path, "roles.*");
         let (instances, elastic) = self.instances(&map);
         if elastic.is_some() && defaults.scope == RestartScope::Task {
-            // Who is in a round changes for everybody.
+            // A change of members affects all tasks of the round.
             defaults.scope = RestartScope::Job;
         }
         let limit = match elastic {
@@ -193,7 +193,7 @@ impl Reader {
         after
     }
 
-    /// How many tasks a role begins with, and between which numbers that may change.
+    /// Reads the initial number of tasks and the elastic range.
     fn instances(&mut self, map: &Map) -> (u32, Option<Range>) {
         let Some(node) = map.find("instances") else {
             return (1, None);
@@ -234,7 +234,7 @@ impl Reader {
         }
     }
 
-    /// An empty program where there is none or it cannot be read; in the latter case that was said.
+    /// Reads the command; empty if it is missing or invalid, which is reported.
     fn command(&mut self, map: &Map) -> Command {
         let Some(run) = map.find("run") else {
             let Some(shell) = map.find("shell") else {
@@ -243,7 +243,7 @@ impl Reader {
             let script = self.text(map, "shell").unwrap_or_default();
             if script.trim().is_empty() {
                 if !self.reported.contains(&map.key("shell")) {
-                    self.reject(&shell.at, &map.key("shell"), "the script is empty", "");
+                    self.reject(&shell.at, &map.key("shell"), "empty script", "");
                 }
                 self.reported.insert(map.key("run"));
             }
@@ -266,11 +266,11 @@ impl Reader {
         let map = self.map(node, &map.key("memory_growth"), "roles.*.memory_growth");
         if map.find("max").is_none() && !self.reported.contains(&map.path) {
             let hint = "add `max: 8 GiB`";
-            self.reject(&node.at, &map.key("max"), "growth needs an upper limit", hint);
+            self.reject(&node.at, &map.key("max"), "missing upper limit", hint);
         }
         Some(MemoryGrowth {
             percent: self.value(&map, "percent", count).unwrap_or(GROWTH_PERCENT),
-            max_mib: self.value(&map, "max", size_mib).unwrap_or(GROWTH_MOST_MIB),
+            max_mib: self.value(&map, "max", size_mib).unwrap_or(GROWTH_MAX_MIB),
         })
     }
 
@@ -283,13 +283,13 @@ impl Reader {
 fn instances(text: &str) -> Result<u32, Rejection> {
     let n = count(text)?;
     if u64::from(n) > MAX_TASKS {
-        let what = format!("{n} instances are too many; a job has at most {MAX_TASKS} tasks");
+        let what = format!("{n} instances exceed the maximum of {MAX_TASKS} tasks");
         return Err((what, String::new()));
     }
     Ok(n)
 }
 
-/// How many may fail; `all` is said, not counted, so that it is no slip.
+/// Parses the number of tolerated failures, or `all`.
 fn tolerated(text: &str) -> Result<u32, Rejection> {
     match text {
         "all" => Ok(RoleSpec::ALL_MAY_FAIL),

@@ -1,7 +1,7 @@
-//! Reading which run of MLflow's a job is. What its server would refuse is refused here, because there nobody would see it.
+//! Reads the MLflow run of a job. Values that the server would reject are rejected here, where the user sees it.
 
 use super::{
-    fields::{Map, Reader, truth},
+    fields::{Map, Reader, boolean},
     files::absolute,
     tree::{Key, Node, Value},
     units::Rejection,
@@ -11,20 +11,20 @@ use std::{collections::BTreeMap, fs};
 use ydl_core::spec::Mlflow;
 use ydl_os::{env, reason};
 
-/// Variables with which MLflow's own programs are given secrets. In a job they would be seen by whoever sees its job file.
+/// Variables that hold MLflow secrets. In a job file they would be visible to all its viewers.
 const SECRETS: [&str; 2] = ["MLFLOW_TRACKING_TOKEN", "MLFLOW_TRACKING_PASSWORD"];
-/// No token comes near this.
+/// Maximum size of a token file.
 const TOKEN_BYTES_MAX: u64 = 64 << 10;
-/// What every version of MLflow takes: letters of a name, of a tag's value, and tags.
+/// Limits of all MLflow versions: characters of a name, characters of a tag's value, number of tags.
 const NAME_MAX: usize = 250;
 const VALUE_MAX: usize = 5000;
 const TAGS_MAX: usize = 50;
 
 impl Reader {
-    /// `true`, an address, or a map.
+    /// Reads `true`, an address, or a map.
     pub fn mlflow(&mut self, map: &Map, base: &str) -> Option<Mlflow> {
         let node = map.find("mlflow")?;
-        self.open_secrets(map);
+        self.reject_secrets(map);
         let mut found = Mlflow {
             uri: String::new(),
             experiment: self.text(map, "name").unwrap_or_else(|| "Default".to_owned()),
@@ -45,8 +45,8 @@ impl Reader {
                 }
                 found.token_file = self.value(&own, "token_file", |path| token(path, base));
                 if let (Some(user), None) = (own.find("user"), own.find("token_file")) {
-                    let what = "a user proves to be who they are with a password";
-                    let hint = "put it into a file of your own: `token_file: ~/.mlflow-password`";
+                    let what = "`user` requires a password";
+                    let hint = "store it in a private file: `token_file: ~/.mlflow-password`";
                     self.reject(&user.at, "mlflow.user", what, hint);
                 }
                 match own.find("uri") {
@@ -54,8 +54,8 @@ impl Reader {
                     None => None,
                 }
             }
-            Value::Scalar { text, .. } if truth(text).is_ok() => {
-                if !self.value_of(node, "mlflow", truth)? {
+            Value::Scalar { text, .. } if boolean(text).is_ok() => {
+                if !self.value_of(node, "mlflow", boolean)? {
                     return None;
                 }
                 None
@@ -67,9 +67,8 @@ impl Reader {
             None => match std::env::var(env::MLFLOW_TRACKING_URI) {
                 Ok(uri) => address(&uri),
                 Err(_) => Err((
-                    "where is its server?".to_owned(),
-                    "say `mlflow: {uri: http://host:5000}`, or set `MLFLOW_TRACKING_URI`"
-                        .to_owned(),
+                    "missing server address".to_owned(),
+                    "set `mlflow: {uri: http://host:5000}`, or `MLFLOW_TRACKING_URI`".to_owned(),
                 )),
             },
         };
@@ -82,8 +81,8 @@ impl Reader {
         }
     }
 
-    /// Refuses secrets among the variables of the job and of its roles.
-    fn open_secrets(&mut self, map: &Map) {
+    /// Rejects secrets in the variables of the job and of its roles.
+    fn reject_secrets(&mut self, map: &Map) {
         let job = map.find("env").map(|env| ("env".to_owned(), env));
         let roles = entries(map.find("roles")).iter();
         let roles = roles.filter_map(|(role, node)| {
@@ -94,9 +93,9 @@ impl Reader {
         for (path, env) in job.into_iter().chain(roles) {
             for (key, _) in entries(Some(env)) {
                 if SECRETS.contains(&key.name.as_str()) {
-                    let what = format!("`{}` would be seen by whoever sees the job", key.name);
+                    let what = format!("`{}` would be visible to all viewers of the job", key.name);
                     let hint =
-                        "put it into a file of your own: `mlflow: {token_file: ~/.mlflow-token}`";
+                        "store it in a private file: `mlflow: {token_file: ~/.mlflow-token}`";
                     self.reject(&key.at, &format!("{path}.{}", key.name), what, hint);
                 }
             }
@@ -107,8 +106,8 @@ impl Reader {
         let mut tags = BTreeMap::new();
         let all = self.entries(node, "mlflow.tags");
         if all.len() > TAGS_MAX {
-            let what = format!("there are {} tags; {TAGS_MAX} is the most", all.len());
-            self.reject(&node.at, "mlflow.tags", what, "leave some out");
+            let what = format!("{} tags exceed the maximum of {TAGS_MAX}", all.len());
+            self.reject(&node.at, "mlflow.tags", what, "remove some");
             return tags;
         }
         for (key, value) in all {
@@ -123,7 +122,7 @@ impl Reader {
     }
 }
 
-/// What is in a map; whatever else it is, is complained about elsewhere.
+/// Returns the entries of a map. Other values are reported elsewhere.
 fn entries(node: Option<&Node>) -> &[(Key, Node)] {
     match node.map(|node| &node.value) {
         Some(Value::Map(entries)) => entries,
@@ -131,7 +130,7 @@ fn entries(node: Option<&Node>) -> &[(Key, Node)] {
     }
 }
 
-/// An address of the web, without a secret in it.
+/// Parses an HTTP address without secrets.
 fn address(text: &str) -> Result<String, Rejection> {
     let no_address = |why: &str| {
         let hint = "write it as `http://host:5000` or `https://host/path`";
@@ -140,67 +139,72 @@ fn address(text: &str) -> Result<String, Rejection> {
     let authority = text.split_once("://").map_or(text, |(_, rest)| rest);
     let authority = authority.split(['/', '?', '#']).next().unwrap_or_default();
     if authority.contains('@') {
-        let what = "an address with a password in it would be seen by whoever sees the job";
-        let hint = "say `user`, and put the password into a `token_file`";
+        let what = "a password in the address would be visible to all viewers of the job";
+        let hint = "set `user`, and store the password in a `token_file`";
         return Err((what.to_owned(), hint.to_owned()));
     }
     if text.contains(['?', '#']) {
-        let what = "what stands behind a `?` or `#` would be seen by whoever sees the job, and not be sent";
-        let hint = "write the address without it, and put a token into a `token_file`";
+        let what =
+            "the part after `?` or `#` would be visible to all viewers of the job, and is not sent";
+        let hint = "remove it, and store a token in a `token_file`";
         return Err((what.to_owned(), hint.to_owned()));
     }
     if !["http://", "https://"].iter().any(|it| text.starts_with(it)) {
-        let what = format!("`{text}` begins with neither `http://` nor `https://`");
-        let hint = "masters and tasks reach a server (`mlflow server`), and no files of yours";
+        let what = format!("`{text}` does not start with `http://` or `https://`");
+        let hint =
+            "use a tracking server (`mlflow server`): masters and tasks cannot access local files";
         return Err((what, hint.to_owned()));
     }
     let Ok(uri) = text.parse::<Uri>() else {
-        return no_address("is no address");
+        return no_address("is not a valid address");
     };
     if uri.host().is_none_or(str::is_empty) {
         return no_address("has no host");
     }
-    // What follows the last colon, unless that is inside the brackets of an address.
+    // The part after the last colon, unless it is inside brackets.
     let port = authority.rsplit_once(':').map(|(_, port)| port);
     let port = port.filter(|port| !port.ends_with(']'));
     if port.is_some_and(|port| port.parse::<u16>().is_err()) {
-        return no_address("has no proper port");
+        return no_address("has an invalid port");
     }
     Ok(text.trim_end_matches('/').to_owned())
 }
 
 fn name(text: &str) -> Result<String, Rejection> {
-    let hint = format!("write from 1 to {NAME_MAX} letters on one line");
+    let hint = format!("use 1 to {NAME_MAX} characters on one line");
     let letters = text.chars().count();
     match text.trim().is_empty() || letters > NAME_MAX || text.chars().any(char::is_control) {
-        true => Err(("MLflow takes no such name".to_owned(), hint)),
+        true => Err(("invalid name for MLflow".to_owned(), hint)),
         false => Ok(text.to_owned()),
     }
 }
 
 fn user(text: &str) -> Result<String, Rejection> {
     match text.contains(':') {
-        // It ends where the password begins.
+        // A colon separates user and password.
         true => Err((
-            format!("`{text}` has a colon in it"),
-            "name the user alone, and put the password into a `token_file`".to_owned(),
+            format!("`{text}` contains a colon"),
+            "use the user name only, and store the password in a `token_file`".to_owned(),
         )),
         false => name(text),
     }
 }
 
-/// The name of a tag is a path without a detour.
+/// Checks the name of a tag: a normalized path.
 fn tag(text: &str) -> Result<(), Rejection> {
     let fits = |letter: char| letter.is_ascii_alphanumeric() || "-_./ ".contains(letter);
     let plain = |part: &str| !["", ".", ".."].contains(&part);
     if text == "ydl.job" {
-        let hint = "leave it out, or choose another name";
-        return Err(("it is how masters find their run".to_owned(), hint.to_owned()));
+        let hint = "use another name";
+        return Err((
+            "this tag is reserved: masters find the run by it".to_owned(),
+            hint.to_owned(),
+        ));
     }
     match text.len() <= NAME_MAX && text.chars().all(fits) && text.split('/').all(plain) {
         true => Ok(()),
         false => Err((
-            "MLflow takes no tag of that name".to_owned(),
+            "invalid tag name for MLflow".to_owned(),
             "use letters from a to z, digits, spaces, `-`, `_`, `.`, and `/` between them"
                 .to_owned(),
         )),
@@ -210,22 +214,22 @@ fn tag(text: &str) -> Result<(), Rejection> {
 fn tagged(text: &str) -> Result<String, Rejection> {
     match text.chars().count() > VALUE_MAX {
         true => Err((
-            format!("it has more than {VALUE_MAX} letters"),
-            "MLflow takes no longer value of a tag".to_owned(),
+            format!("the value has more than {VALUE_MAX} characters"),
+            "MLflow does not accept longer values of tags".to_owned(),
         )),
         false => Ok(text.to_owned()),
     }
 }
 
-/// A file that can be read. What is in it is read when the job is submitted.
+/// Checks a token file. Its content is read at submit.
 fn token(path: &str, base: &str) -> Result<String, Rejection> {
-    let hint = || "name a file that holds one line: the token, or the password".to_owned();
+    let hint = || "use a file with one line: the token or the password".to_owned();
     let whole = match (path.strip_prefix("~/"), std::env::var("HOME")) {
         (Some(rest), Ok(home)) => format!("{home}/{rest}"),
         _ => absolute(path, base),
     };
     match fs::metadata(&whole) {
-        Ok(found) if !found.is_file() => Err((format!("`{path}` is no file"), hint())),
+        Ok(found) if !found.is_file() => Err((format!("`{path}` is not a file"), hint())),
         Ok(found) if found.len() > TOKEN_BYTES_MAX => {
             Err((format!("`{path}` is too large for a token"), hint()))
         }
@@ -239,25 +243,25 @@ mod tests {
     use super::*;
 
     #[test]
-    fn an_address_is_one_that_a_master_can_use_and_everybody_may_see() {
+    fn addresses_are_reachable_by_masters_and_hold_no_secrets() {
         for good in ["http://host", "https://host:443/a/b", "http://[::1]:5000", "http://[::1]"] {
             assert_eq!(address(good).unwrap(), good);
         }
         assert_eq!(address("http://host/").unwrap(), "http://host");
         for (bad, what) in [
-            ("http://", "is no address"),
+            ("http://", "is not a valid address"),
             ("http://:5000", "has no host"),
-            ("http://a b", "is no address"),
-            ("http://host:port", "no"),
-            ("http://host:99999", "no"),
-            ("mlruns", "begins with neither"),
-            ("databricks://x", "begins with neither"),
+            ("http://a b", "is not a valid address"),
+            ("http://host:port", "has an invalid port"),
+            ("http://host:99999", "has an invalid port"),
+            ("mlruns", "does not start with"),
+            ("databricks://x", "does not start with"),
         ] {
             let (said, hint) = address(bad).unwrap_err();
             assert!(said.contains(what) && said.contains(bad), "{said}");
             assert!(!hint.is_empty());
         }
-        // A secret is not said again, wherever it stands.
+        // Messages do not repeat secrets.
         for secret in [
             "http://me:word@host",
             "HTTP://me:word@host",
@@ -267,13 +271,13 @@ mod tests {
         ] {
             let (said, hint) = address(secret).unwrap_err();
             assert!(!said.contains("word=") && !said.contains("=word"), "{said}");
-            assert!(said.contains("would be seen"), "{said}");
+            assert!(said.contains("would be visible"), "{said}");
             assert!(!hint.is_empty());
         }
     }
 
     #[test]
-    fn what_mlflow_refuses_is_refused_here() {
+    fn values_that_mlflow_rejects_are_rejected() {
         for good in ["team", "a/b", "mlflow.note.content", "a b"] {
             assert!(tag(good).is_ok(), "{good}");
         }

@@ -1,68 +1,67 @@
-//! YAML as a tree in which everything knows where it was written.
+//! YAML as a tree of located values.
 
 use super::diagnostic::{Diagnostic, Location};
 use serde_saphyr::granit_parser::{ErrorKind, Event, Parser, ScalarStyle, ScanError, Span, Tag};
 use std::collections::BTreeMap;
 
-/// Nodes and characters that a file may come to once its aliases are filled in. A file may be this large
-/// honestly; aliases of aliases would grow without end.
+/// Maximum number of nodes and characters after expanding aliases, which could otherwise grow exponentially.
 const WEIGHT_MAX: usize = 2 << 20;
-/// Nesting beyond this has no meaning in a job file.
+/// Maximum nesting.
 const DEPTH_MAX: usize = 32;
 
-/// A value and where it was written.
+/// Value and its location.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Node {
-    /// Where.
+    /// Location.
     pub at: Location,
-    /// What.
+    /// Value.
     pub value: Value,
 }
 
-/// What was written.
+/// Value of a node.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Value {
     /// Nothing.
     Null,
-    /// Text; `plain` where it stood without quotes, so that it may also be a number or a truth value.
+    /// Text. Unquoted (`plain`) text may also be a number or a boolean.
     Scalar {
-        /// What it says.
+        /// Text.
         text: String,
-        /// Whether it stood without quotes.
+        /// Set for unquoted text.
         plain: bool,
     },
-    /// One after the other.
+    /// List.
     List(Vec<Node>),
-    /// In the order of the file, every key once.
+    /// Map with unique keys, in the order of the file.
     Map(Vec<(Key, Node)>),
 }
 
-/// The name of an entry and where it stands.
+/// Key of a map entry and its location.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Key {
-    /// Where.
+    /// Location.
     pub at: Location,
-    /// The name.
+    /// Name.
     pub name: String,
 }
 
 impl Node {
-    /// A map with nothing in it.
+    /// Creates an empty map.
     pub fn map(at: Location) -> Node {
         Node { at, value: Value::Map(Vec::new()) }
     }
 
-    /// Text, whatever it looks like.
+    /// Creates quoted text.
     pub fn text(at: Location, text: impl Into<String>) -> Node {
         Node { at, value: Value::Scalar { text: text.into(), plain: false } }
     }
 
-    /// As it would be read from a file, without quotes.
+    /// Creates a value as read from unquoted text.
     pub fn plain(at: Location, text: impl Into<String>) -> Node {
         Node { at, value: scalar(text.into(), true) }
     }
 
-    /// What it is, for a sentence: `a list`.
+    /// Returns the type for messages, such as `a list`.
     pub fn kind(&self) -> &'static str {
         match &self.value {
             Value::Null => "nothing",
@@ -89,7 +88,7 @@ fn scalar(text: String, plain: bool) -> Value {
     Value::Scalar { text, plain }
 }
 
-/// Reads one document. `Ok(None)` is an empty one; mistakes that leave the rest readable are put in `diagnostics`.
+/// Parses one document; `Ok(None)` if it is empty. Recoverable errors are added to `diagnostics`.
 pub fn parse(
     text: &str,
     place: impl Fn(usize, usize) -> Location,
@@ -111,7 +110,7 @@ pub fn parse(
             Event::DocumentStart(..) => {
                 documents += 1;
                 if documents > 1 {
-                    let what = "a second document begins here; a job file is one document";
+                    let what = "unexpected second document";
                     return Err(
                         Diagnostic::new(at, what).hint("put the other job into its own file")
                     );
@@ -140,9 +139,9 @@ pub fn parse(
 
 fn unreadable(error: &ScanError, place: &impl Fn(usize, usize) -> Location) -> Diagnostic {
     let mark = error.marker();
-    let what = format!("this is not YAML: {}", error.info());
+    let what = format!("invalid YAML: {}", error.info());
     let hint = match error.kind() {
-        ErrorKind::MappingValueNotAllowed => "text that holds `: ` needs quotes",
+        ErrorKind::MappingValueNotAllowed => "quote text that contains `: `",
         _ => "",
     };
     Diagnostic::new(place(mark.line(), mark.col() + 1), what).hint(hint)
@@ -151,9 +150,9 @@ fn unreadable(error: &ScanError, place: &impl Fn(usize, usize) -> Location) -> D
 struct Open {
     node: Node,
     anchor: usize,
-    /// In a map: the key whose value comes next.
+    /// In a map: the key of the next value.
     key: Option<Key>,
-    /// In a map: what `<<` brings in. Applied last, because what the map says itself wins.
+    /// In a map: values of `<<`. Applied last, because own entries take precedence.
     merges: Vec<Node>,
 }
 
@@ -173,7 +172,7 @@ impl<P: Fn(usize, usize) -> Location> Builder<'_, P> {
 
     fn refuse_tag(&mut self, at: &Location, tag: Option<&Tag>) {
         if let Some(tag) = tag.filter(|tag| !tag.is_yaml_core_schema()) {
-            let what = format!("the tag `{}` means nothing in a job file", tag.original());
+            let what = format!("unsupported tag `{}`", tag.original());
             self.diagnostics.push(Diagnostic::new(at.clone(), what));
         }
     }
@@ -181,7 +180,7 @@ impl<P: Fn(usize, usize) -> Location> Builder<'_, P> {
     fn add_weight(&mut self, at: &Location, weight: usize) -> Result<(), Diagnostic> {
         self.weight = self.weight.saturating_add(weight);
         if self.weight > WEIGHT_MAX {
-            let what = "the job is too large once its aliases are filled in";
+            let what = "the job is too large after expanding aliases";
             return Err(Diagnostic::new(at.clone(), what));
         }
         Ok(())
@@ -190,7 +189,7 @@ impl<P: Fn(usize, usize) -> Location> Builder<'_, P> {
     fn begin(&mut self, node: Node, anchor: usize) -> Result<(), Diagnostic> {
         self.add_weight(&node.at, 1)?;
         if self.open.len() >= DEPTH_MAX {
-            let what = format!("this is nested more than {DEPTH_MAX} deep");
+            let what = format!("nested more than {DEPTH_MAX} levels deep");
             return Err(Diagnostic::new(node.at, what));
         }
         self.open.push(Open { node, anchor, key: None, merges: Vec::new() });
@@ -214,9 +213,9 @@ impl<P: Fn(usize, usize) -> Location> Builder<'_, P> {
 
     fn alias(&mut self, at: Location, anchor: usize) -> Result<(), Diagnostic> {
         let Some(target) = self.anchors.get(&anchor) else {
-            return Err(Diagnostic::new(at, "this alias is inside the value it stands for"));
+            return Err(Diagnostic::new(at, "recursive alias"));
         };
-        // Weighed before it is copied: that is what keeps a small file small.
+        // Checked before the copy, so that a small file cannot exhaust memory.
         let weight = target.weight();
         self.add_weight(&at, weight)?;
         let node = Node { at, ..self.anchors[&anchor].clone() };
@@ -239,9 +238,9 @@ impl<P: Fn(usize, usize) -> Location> Builder<'_, P> {
                 Some(key) if key.name == "<<" => parent.merges.push(node),
                 Some(key) => {
                     if let Some((first, _)) = entries.iter().find(|(k, _)| k.name == key.name) {
-                        let what = format!("the key `{}` is there twice", key.name);
+                        let what = format!("duplicate key `{}`", key.name);
                         let first = match first.at {
-                            Location::File { line, .. } => format!("the first is on line {line}"),
+                            Location::File { line, .. } => format!("first defined on line {line}"),
                             _ => String::new(),
                         };
                         self.diagnostics.push(Diagnostic::new(key.at, what).hint(first));
@@ -260,11 +259,11 @@ fn key(node: Node) -> Result<Key, Diagnostic> {
     match node.value {
         Value::Scalar { text, .. } => Ok(Key { at: node.at, name: text }),
         Value::Null => Ok(Key { at: node.at, name: String::new() }),
-        Value::List(_) | Value::Map(_) => Err(Diagnostic::new(node.at, "a key must be plain text")),
+        Value::List(_) | Value::Map(_) => Err(Diagnostic::new(node.at, "keys must be text")),
     }
 }
 
-/// `<<: *other`: the entries of the other map that this one does not have.
+/// Applies `<<: *other`: adds entries of the other map that are missing.
 fn merge(entries: &mut Vec<(Key, Node)>, node: Node) -> Result<(), Diagnostic> {
     match node.value {
         Value::Map(others) => {
@@ -277,16 +276,17 @@ fn merge(entries: &mut Vec<(Key, Node)>, node: Node) -> Result<(), Diagnostic> {
         }
         Value::List(items) => items.into_iter().try_for_each(|item| merge(entries, item)),
         Value::Null | Value::Scalar { .. } => {
-            Err(Diagnostic::new(node.at, "`<<` takes a map or a list of maps").hint("`<<: *name`"))
+            Err(Diagnostic::new(node.at, "`<<` requires a map or a list of maps")
+                .hint("`<<: *name`"))
         }
     }
 }
 
-/// The place of a key like `roles.worker.memory`, or of the nearest thing above it that was written down.
+/// Returns the location of a key such as `roles.worker.memory`, or of its nearest ancestor.
 pub fn locate(root: &Node, path: &str) -> Location {
     let (mut node, mut rest, mut at) = (root, path, &root.at);
     'down: while let Value::Map(entries) = &node.value {
-        // A role's name may hold a dot, so the path is matched against what there is, not cut.
+        // Names may contain dots, so the path is matched against existing keys, not split.
         for (key, value) in entries {
             let Some(after) = rest.strip_prefix(key.name.as_str()) else {
                 continue;

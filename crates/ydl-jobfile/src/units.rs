@@ -1,29 +1,29 @@
-//! Sizes, spans and port ranges, as a person writes them and back again.
+//! Parses and prints sizes, times and port ranges.
 
 use ydl_core::{Span, spec::PortRange};
 
-/// What is wrong with a value, and the remedy.
+/// Reason why a value is invalid, and a hint.
 pub type Rejection = (String, String);
 
-/// Larger numbers are slips of the finger, and would overflow on their way.
+/// Maxima that exclude typos and overflows.
 const MIB_MAX: u64 = 1 << 40;
 const YEARS_MAX_MS: u64 = 10 * 366 * 86_400_000;
 
-/// A number and its unit: `1.5 GiB` is (`1.5`, `GiB`).
-fn cut(text: &str) -> (&str, &str) {
+/// Splits number and unit: `1.5 GiB` is (`1.5`, `GiB`).
+fn split_unit(text: &str) -> (&str, &str) {
     let text = text.trim();
     let end = text.find(|c: char| !c.is_ascii_digit() && c != '.').unwrap_or(text.len());
     (&text[..end], text[end..].trim_start())
 }
 
-/// Memory, rounded up to whole MiB.
+/// Parses a size, rounded up to MiB.
 pub fn size_mib(text: &str) -> Result<u64, Rejection> {
-    let (number, unit) = cut(text);
+    let (number, unit) = split_unit(text);
     let refuse = || (format!("`{text}` is not a size"), "write it as `2 GiB` or `512 MiB`".into());
     if number.is_empty() {
         return Err(refuse());
     }
-    // Single letters count in powers of 1024, as everywhere in Hadoop and Java.
+    // Single letters are powers of 1024, as in Hadoop and Java.
     let bytes: u128 = match unit.to_ascii_lowercase().as_str() {
         "k" | "kib" => 1 << 10,
         "m" | "mib" => 1 << 20,
@@ -34,7 +34,7 @@ pub fn size_mib(text: &str) -> Result<u64, Rejection> {
         "gb" => 1_000_000_000,
         "tb" => 1_000_000_000_000,
         "" => {
-            // Nobody has a task of 2048 GiB, or of 2 MiB.
+            // Tasks of 2048 GiB or of 2 MiB are unlikely.
             let unit = if number.len() > 2 { "MiB" } else { "GiB" };
             let hint = format!("write `{number} {unit}`");
             return Err((format!("the size `{text}` has no unit"), hint));
@@ -56,11 +56,11 @@ pub fn size_mib(text: &str) -> Result<u64, Rejection> {
         u128::from(whole) * bytes + u128::from(part) * bytes / 10u128.pow(fraction.len() as u32);
     match u64::try_from(total.div_ceil(1 << 20)) {
         Ok(mib) if mib <= MIB_MAX => Ok(mib),
-        _ => Err((format!("`{text}` is more memory than there is"), String::new())),
+        _ => Err((format!("`{text}` is too large"), String::new())),
     }
 }
 
-/// Exactly this many MiB, in the largest unit that loses nothing.
+/// Prints a size exactly, in the largest possible unit.
 pub fn size_text(mib: u64) -> String {
     if mib != 0 && mib.is_multiple_of(1024) {
         format!("{} GiB", mib / 1024)
@@ -72,7 +72,7 @@ pub fn size_text(mib: u64) -> String {
 const SPAN_UNITS: [(&str, u64); 5] =
     [("d", 86_400_000), ("h", 3_600_000), ("m", 60_000), ("s", 1_000), ("ms", 1)];
 
-/// A length of time: `1h 30m`.
+/// Parses a time such as `1h 30m`.
 pub fn span(text: &str) -> Result<Span, Rejection> {
     let refuse =
         || (format!("`{text}` is not a time"), "write it as `30s`, `5m` or `1h 30m`".into());
@@ -99,7 +99,7 @@ pub fn span(text: &str) -> Result<Span, Rejection> {
             let what = format!("`{unit}` is not a unit of time");
             return Err((what, "times are in `ms`, `s`, `m`, `h` and `d`".into()));
         };
-        // Each unit once, from large to small: `30m 1h` is more likely a slip than a habit.
+        // Each unit once, largest first: `30m 1h` is probably a typo.
         if *size >= last {
             return Err(refuse());
         }
@@ -113,7 +113,7 @@ pub fn span(text: &str) -> Result<Span, Rejection> {
     Ok(Span(total))
 }
 
-/// Exactly this span.
+/// Prints a time exactly.
 pub fn span_text(span: Span) -> String {
     let mut rest = span.0;
     let mut parts = Vec::new();
@@ -126,14 +126,14 @@ pub fn span_text(span: Span) -> String {
     if parts.is_empty() { "0s".into() } else { parts.join(" ") }
 }
 
-/// `20000-32767`.
+/// Parses a port range such as `20000-32767`.
 pub fn port_range(text: &str) -> Result<PortRange, Rejection> {
     let (first, last) = text.split_once('-').unwrap_or((text, text));
     match (first.trim().parse(), last.trim().parse()) {
         (Ok(first), Ok(last)) => Ok(PortRange { first, last }),
         _ => {
-            let hint = "write it as `20000-32767`; 65535 is the last port".into();
-            Err((format!("`{text}` is not a range of ports"), hint))
+            let hint = "write it as `20000-32767`; the highest port is 65535".into();
+            Err((format!("`{text}` is not a port range"), hint))
         }
     }
 }
@@ -143,7 +143,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn sizes_carry_units_and_round_up_to_whole_mib() {
+    fn sizes_are_rounded_up_to_mib() {
         let cases = [
             ("2 GiB", 2048),
             ("2GiB", 2048),
@@ -161,7 +161,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_not_a_size_is_told_apart() {
+    fn invalid_sizes_are_rejected() {
         let what = |text| size_mib(text).unwrap_err().0;
         assert_eq!(what("2048"), "the size `2048` has no unit");
         assert_eq!(what("2 GHz"), "`GHz` is not a unit of size");
@@ -170,7 +170,7 @@ mod tests {
         assert_eq!(what("GiB"), "`GiB` is not a size");
         assert_eq!(what("2 GiB 1"), "`2 GiB 1` is not a size");
         assert_eq!(what(".5 GiB"), "`.5 GiB` is not a size");
-        assert_eq!(what("9999999 TiB"), "`9999999 TiB` is more memory than there is");
+        assert_eq!(what("9999999 TiB"), "`9999999 TiB` is too large");
         assert_eq!(what("99999999999999999999 GiB"), "`99999999999999999999 GiB` is not a size");
     }
 
@@ -196,7 +196,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_written_reads_back_as_the_same() {
+    fn printed_values_parse_to_the_same_value() {
         for ms in [0, 1, 999, 1_000, 61_001, 90_061_001] {
             assert_eq!(span(&span_text(Span(ms))), Ok(Span(ms)));
         }

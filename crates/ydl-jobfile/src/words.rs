@@ -1,11 +1,11 @@
-//! A command line cut into words without a shell.
+//! Splits a command line into words without a shell.
 
 use super::units::Rejection;
 
-/// What a shell would act on and nothing else will.
-const SHELL_SIGNS: &str = "|><&;$`*?()";
+/// Characters that only a shell interprets.
+const SHELL_CHARS: &str = "|><&;$`*?()";
 
-/// Cuts a line into words. Quotes keep words together; what only a shell understands is refused.
+/// Splits a line into words. Quotes group words; shell syntax is rejected.
 pub fn split(line: &str) -> Result<Vec<String>, Rejection> {
     let mut words = Vec::new();
     let mut word: Option<String> = None;
@@ -13,7 +13,7 @@ pub fn split(line: &str) -> Result<Vec<String>, Rejection> {
     while let Some(c) = chars.next() {
         match c {
             '\n' => {
-                let what = "`run` is one command, and this has several lines".to_string();
+                let what = "`run` is a single command, but has several lines".to_string();
                 return Err((what, "use `shell:` for a script".into()));
             }
             c if c.is_whitespace() => words.extend(word.take()),
@@ -21,12 +21,12 @@ pub fn split(line: &str) -> Result<Vec<String>, Rejection> {
                 match chars.next() {
                     Some('\'') => break word.get_or_insert_default().push_str(""),
                     Some(c) => word.get_or_insert_default().push(c),
-                    None => return Err(open_quote(line, '\'')),
+                    None => return Err(unterminated_quote(line)),
                 }
             },
             '"' => double_quoted(line, &mut chars, word.get_or_insert_default())?,
             '\\' => match chars.next() {
-                // A line that goes on below.
+                // Line continuation.
                 Some('\n') => words.extend(word.take()),
                 Some(c) => word.get_or_insert_default().push(c),
                 None => {
@@ -34,8 +34,8 @@ pub fn split(line: &str) -> Result<Vec<String>, Rejection> {
                     return Err((what, String::new()));
                 }
             },
-            c if SHELL_SIGNS.contains(c) => return Err(for_a_shell(c)),
-            '~' if word.is_none() => return Err(for_a_shell(c)),
+            c if SHELL_CHARS.contains(c) => return Err(requires_shell(c)),
+            '~' if word.is_none() => return Err(requires_shell(c)),
             c => word.get_or_insert_default().push(c),
         }
     }
@@ -60,23 +60,23 @@ fn double_quoted(
             Some('\\') => match chars.next() {
                 Some(c @ ('"' | '\\' | '$' | '`')) => word.push(c),
                 Some(c) => word.extend(['\\', c]),
-                None => return Err(open_quote(line, '"')),
+                None => return Err(unterminated_quote(line)),
             },
-            // A shell would still fill these in, so somebody expects it.
-            Some(c @ ('$' | '`')) => return Err(for_a_shell(c)),
+            // A shell expands these inside of double quotes.
+            Some(c @ ('$' | '`')) => return Err(requires_shell(c)),
             Some(c) => word.push(c),
-            None => return Err(open_quote(line, '"')),
+            None => return Err(unterminated_quote(line)),
         }
     }
 }
 
-fn open_quote(line: &str, quote: char) -> Rejection {
-    (format!("`{line}` has a {quote} without its partner"), String::new())
+fn unterminated_quote(line: &str) -> Rejection {
+    (format!("unterminated quote in `{line}`"), String::new())
 }
 
-fn for_a_shell(sign: char) -> Rejection {
-    let what = format!("`{sign}` is for a shell, and `run` uses none");
-    (what, "use `shell:` instead of `run:`, or put the word in single quotes".into())
+fn requires_shell(sign: char) -> Rejection {
+    let what = format!("`{sign}` requires a shell, but `run` uses none");
+    (what, "use `shell:` instead of `run:`, or single-quote the word".into())
 }
 
 #[cfg(test)]
@@ -84,7 +84,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn quotes_keep_words_together() {
+    fn quotes_group_words() {
         let check = |line: &str, words: &[&str]| assert_eq!(split(line).unwrap(), words, "{line}");
         check("python train.py --lr 0.1", &["python", "train.py", "--lr", "0.1"]);
         check("  a   b\t", &["a", "b"]);
@@ -98,7 +98,7 @@ mod tests {
     }
 
     #[test]
-    fn what_only_a_shell_understands_is_refused() {
+    fn shell_syntax_is_rejected() {
         for line in [
             "a | b",
             "a > b",
@@ -113,14 +113,14 @@ mod tests {
             "(a)",
         ] {
             let (what, hint) = split(line).unwrap_err();
-            assert!(what.ends_with("is for a shell, and `run` uses none"), "{line}: {what}");
+            assert!(what.ends_with("requires a shell, but `run` uses none"), "{line}: {what}");
             assert!(hint.contains("`shell:`"));
         }
         assert_eq!(split("X=1 python a.py").unwrap_err().0, "`X=1` is not a program");
-        assert_eq!(split("say 'a").unwrap_err().0, "`say 'a` has a ' without its partner");
+        assert_eq!(split("say 'a").unwrap_err().0, "unterminated quote in `say 'a`");
         assert_eq!(
             split("a\nb").unwrap_err().0,
-            "`run` is one command, and this has several lines"
+            "`run` is a single command, but has several lines"
         );
     }
 }

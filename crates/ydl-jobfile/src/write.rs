@@ -1,4 +1,4 @@
-//! A job written out in full, as a job file that reads back as the same job.
+//! Prints jobs and trees as job files that read back as the same job or tree.
 
 use super::{
     data::{EXISTING, FORMS},
@@ -16,7 +16,7 @@ use ydl_core::{
     },
 };
 
-/// The job with every default filled in.
+/// Prints a job with all defaults.
 pub fn show(spec: &JobSpec) -> String {
     let mut page = Page::default();
     page.line(0, "name", &text(&spec.name));
@@ -75,7 +75,7 @@ pub fn show(spec: &JobSpec) -> String {
     page.0
 }
 
-/// A tree as a job file that reads back as the same tree.
+/// Prints a tree.
 pub fn written(root: &Node) -> String {
     let mut page = Page::default();
     page.node(0, root);
@@ -86,7 +86,7 @@ pub fn written(root: &Node) -> String {
 struct Page(String);
 
 impl Page {
-    /// The entries of a map: small ones in one line, as a person would write them.
+    /// Prints the entries of a map, small ones on one line.
     fn node(&mut self, depth: usize, node: &Node) {
         let Value::Map(entries) = &node.value else {
             return;
@@ -170,12 +170,12 @@ impl Page {
             }
             self.open(1, &text(&output.from));
             self.line(2, "to", &text(&output.to));
-            let whose = match &output.scope {
+            let scope = match &output.scope {
                 OutputScope::All => "all".to_string(),
                 OutputScope::Role(role) => text(role.as_str()),
                 OutputScope::Task(task) => task.to_string(),
             };
-            self.line(2, "from", &whose);
+            self.line(2, "from", &scope);
             if let Some(every) = output.every {
                 self.span(2, "every", every);
             }
@@ -353,7 +353,7 @@ fn or_none(span: Option<Span>) -> String {
     span.map_or("none".to_string(), span_text)
 }
 
-/// What is longer goes on lines of its own.
+/// Maximum length of values in flow style.
 const FLOW_MAX: usize = 96;
 
 fn flow(node: &Node) -> String {
@@ -381,7 +381,7 @@ fn list(words: &[String]) -> String {
     format!("[{}]", words.join(", "))
 }
 
-/// Text that reads back as itself: plain where nothing in it has a meaning in YAML, quoted otherwise.
+/// Prints text, quoted where YAML would interpret it.
 fn text(text: &str) -> String {
     let letter = |c: char| c.is_ascii_alphanumeric() || "_./+=@%-".contains(c);
     let begins = text.starts_with(|c: char| c.is_ascii_alphanumeric() || "_./".contains(c));
@@ -396,7 +396,7 @@ fn text(text: &str) -> String {
             '\\' => quoted.push_str("\\\\"),
             '\n' => quoted.push_str("\\n"),
             '\t' => quoted.push_str("\\t"),
-            // YAML would take some of these for line ends.
+            // YAML interprets some of these as line breaks.
             c if c.is_control() || matches!(c, '\u{2028}' | '\u{2029}' | '\u{feff}') => {
                 let _ = write!(quoted, "\\u{:04x}", c as u32);
             }

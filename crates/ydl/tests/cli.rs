@@ -171,16 +171,16 @@ fn job_file_error_names_its_location() {
     "#]]
     .assert_eq(&workspace.output_of(&["submit", "job.yaml"]));
     expect![[r#"
-        error: missing.yaml: there is no such file
+        error: missing.yaml: no such file
 
         hint: `ydl submit -- COMMAND` runs a command without a job file
         exit 2
     "#]]
     .assert_eq(&workspace.output_of(&["submit", "missing.yaml"]));
     expect![[r#"
-        error: .: this is a directory, not a job file
+        error: .: is a directory, not a job file
 
-        hint: name the file in it, such as `job.yaml`
+        hint: use a file in it, such as `job.yaml`
         exit 2
     "#]]
     .assert_eq(&workspace.output_of(&["submit", "."]));
@@ -217,13 +217,13 @@ fn flag_error_names_the_flag() {
             "true",
         ],
         expect![[r#"
-            error: --env A: there is no `=` in it
+            error: --env A: missing `=`
 
             hint: write `--env NAME=VALUE`
 
             error: --file gone.py: `files`: `gone.py` does not exist
 
-            hint: relative paths count from `HERE`
+            hint: paths are relative to `HERE`
 
             error: --framework mx: `framework`: unknown framework `mx`: expected one of `none`, `mxnet`, `pytorch`, `horovod`, `xgboost`, `lightgbm`, `tensorflow`, `jax`
 
@@ -246,11 +246,11 @@ fn flag_error_names_the_flag() {
     check(
         &["submit", "--set", "x", "--", "true"],
         expect![[r#"
-        error: --set x: there is no `=` in it
+            error: --set x: missing `=`
 
-        hint: write `--set roles.worker.instances=4`
-        exit 2
-    "#]],
+            hint: write `--set roles.worker.instances=4`
+            exit 2
+        "#]],
     );
 }
 

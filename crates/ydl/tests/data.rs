@@ -130,7 +130,7 @@ fn inputs_that_make_no_sense_are_refused_before_anything_starts() {
     );
     assert_refused(
         &submit("inputs: {a: 's3://b/c', b: {as: split}, c: {source: data, as: splt}}"),
-        "inputs cannot come from `s3://`",
+        "inputs from `s3://` are not supported",
         "did you mean `split`?",
     );
     assert_refused(

@@ -108,13 +108,13 @@ roles:
         true,
     );
     expect![[r#"
-        error: job.yaml:1:40: `roles.w.environment`: a role has `system` or an image of its own; what is packed is packed once, for all
+        error: job.yaml:1:40: `roles.w.environment`: the environment of a role is `system` or an image; packed environments are set for the job
 
-        hint: say it at the top, or as `{docker: registry/image:tag}`
+        hint: set `environment` of the job, or use `{docker: registry/image:tag}`
 
-        error: job.yaml:1:80: `roles.v.environment`: a role has `system` or an image of its own; what is packed is packed once, for all
+        error: job.yaml:1:80: `roles.v.environment`: the environment of a role is `system` or an image; packed environments are set for the job
 
-        hint: say it at the top, or as `{docker: registry/image:tag}`"#]].assert_eq(&packed.unwrap_err());
+        hint: set `environment` of the job, or use `{docker: registry/image:tag}`"#]].assert_eq(&packed.unwrap_err());
 }
 
 #[test]
@@ -170,19 +170,19 @@ fn images_that_cannot_be_are_refused_with_a_remedy() {
             error: job.yaml:1:23: `environment.docker`: expected text, found a list
 
             {docker: a, runc: b}
-            error: job.yaml:1:32: `environment.runc`: it is an image for `docker` already
+            error: job.yaml:1:32: `environment.runc`: it conflicts with `docker`
 
-            hint: leave one of them out
+            hint: remove one of them
 
             {docker: a, path: ./venv}
-            error: job.yaml:1:32: `environment.path`: in an image nothing is packed
+            error: job.yaml:1:32: `environment.path`: it does not apply to images
 
-            hint: leave it out, or leave `docker` out
+            hint: remove it, or remove `docker`
 
             {mounts: ['/a:/b:ro']}
-            error: job.yaml:1:23: `environment.mounts`: there is no image it could be for
+            error: job.yaml:1:23: `environment.mounts`: it applies to images only
 
-            hint: say which: `{docker: registry/image:tag, …}`
+            hint: add an image: `{docker: registry/image:tag, …}`
 
             {image: python}
             error: job.yaml:1:15: unknown key `image` in `environment`
@@ -267,17 +267,17 @@ fn mounts_and_networks_are_checked_for_their_form() {
             hint: such as `host`, `bridge`, or one that `docker network ls` shows
 
             {docker: a, network: none}
-            error: job.yaml:1:35: `environment.network`: without a network an agent cannot reach its master
+            error: job.yaml:1:35: `environment.network`: agents need a network to reach the master
 
-            hint: leave it out, or choose another
+            hint: remove it, or use another network
 
             {docker: a, privileged: 1}
             error: job.yaml:1:38: `environment.privileged`: `1` is neither `true` nor `false`
 
             {docker: a, login: hunter2}
-            error: job.yaml:1:33: `environment.login`: this is not the path of a file that nodes can read
+            error: job.yaml:1:33: `environment.login`: expected the path of a file that nodes can read
 
-            hint: put what `docker login` wrote (`config.json`) there, and name it as `hdfs:///user/me/docker.json`
+            hint: copy the `config.json` of `docker login` there, and use `hdfs:///user/me/docker.json`
 
             {runc: a, network: host, privileged: true, keep: true, login: /etc/x}
             error: job.yaml:1:33: `environment.network`: a runc container has the network that its node gives it
@@ -316,19 +316,19 @@ fn what_one_machine_cannot_do_is_refused_there() {
         false,
         expect![[r#"
             {runc: a}
-            error: job.yaml:1:21: `environment.runc`: images for runc are run by a cluster, not on one machine
+            error: job.yaml:1:21: `environment.runc`: runc images are supported on a cluster only
 
             hint: use `docker` here, or `--cluster yarn`
 
             runc://a
-            error: job.yaml:1:14: `environment`: images for runc are run by a cluster, not on one machine
+            error: job.yaml:1:14: `environment`: runc images are supported on a cluster only
 
             hint: use `docker` here, or `--cluster yarn`
 
             {docker: a, keep: true}
-            error: job.yaml:1:32: `environment.keep`: on one machine no container is kept
+            error: job.yaml:1:32: `environment.keep`: containers are not kept on one machine
 
-            hint: leave it out
+            hint: remove it
 
             {docker: a, mounts: ['/no/such/directory:/b:ro']}
             error: job.yaml:1:35: `environment.mounts`: `/no/such/directory` does not exist on this machine
@@ -339,9 +339,9 @@ fn what_one_machine_cannot_do_is_refused_there() {
     let digest = format!("{{docker: 'python@sha256:{}'}}", "0a".repeat(32));
     let told = read(&with(&digest), true).unwrap_err();
     expect![[r#"
-        error: job.yaml:1:23: `environment.docker`: YARN's `container-executor` takes no image by its digest
+        error: job.yaml:1:23: `environment.docker`: YARN's `container-executor` does not support image digests
 
-        hint: give it a tag, and name that"#]]
+        hint: use a tag"#]]
     .assert_eq(&told);
 }
 

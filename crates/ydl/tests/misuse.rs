@@ -93,5 +93,5 @@ fn a_size_that_does_not_fit_comes_with_the_hint_that_helps() {
     let fpga = submit(&["--set", "roles.worker.resources.fpga=1"]);
     assert_refused(&fpga, "1 `fpga`, which this machine", "leave it out");
     let output = submit(&["--output", "model"]);
-    assert_refused(&output, "no `=`", "write `--output FROM=TO`");
+    assert_refused(&output, "missing `=`", "write `--output FROM=TO`");
 }

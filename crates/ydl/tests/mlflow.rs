@@ -152,21 +152,21 @@ fn secrets_are_refused_where_others_would_see_them() {
         assert_eq!(ran.code, 2, "{ran:#?}");
         assert!(ran.err.contains(sentence), "`{sentence}` is not in {ran:#?}");
     };
-    check("'http://me:word@host'", "{}", "an address with a password in it");
-    check("'http://host'", "{MLFLOW_TRACKING_TOKEN: x}", "would be seen by whoever sees the job");
-    check("sqlite:///x.db", "{}", "begins with neither `http://` nor `https://`");
+    check("'http://me:word@host'", "{}", "a password in the address");
+    check(
+        "'http://host'",
+        "{MLFLOW_TRACKING_TOKEN: x}",
+        "would be visible to all viewers of the job",
+    );
+    check("sqlite:///x.db", "{}", "does not start with `http://` or `https://`");
     let ran = home.submit(
         "name: open\nmlflow: 'http://host'\nroles: {worker: {run: 'true', env: {MLFLOW_TRACKING_PASSWORD: x}}}\n",
     );
     let sentence = "`roles.worker.env.MLFLOW_TRACKING_PASSWORD`";
     assert!(ran.code == 2 && ran.err.contains(sentence), "{ran:#?}");
-    check("'http://host/?token=hidden'", "{}", "what stands behind a `?` or `#`");
-    check(
-        "{uri: 'http://host', user: me}",
-        "{}",
-        "a user proves to be who they are with a password",
-    );
-    check("{uri: 'http://host', tags: {a//b: c}}", "{}", "MLflow takes no tag of that name");
+    check("'http://host/?token=hidden'", "{}", "the part after `?` or `#`");
+    check("{uri: 'http://host', user: me}", "{}", "`user` requires a password");
+    check("{uri: 'http://host', tags: {a//b: c}}", "{}", "invalid tag name for MLflow");
     check("{uri: 'http://host', token_file: nowhere}", "{}", "`nowhere` cannot be read");
 }
 

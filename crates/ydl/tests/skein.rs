@@ -204,7 +204,7 @@ fn an_application_is_shown_where_there_is_no_cluster() {
     }
     let ran = home.run(&["submit", "--show", "--cluster", "local", "app.yaml"]);
     assert_eq!(ran.code, 2, "{ran:#?}");
-    assert!(ran.err.contains("archives are unpacked by a cluster"), "{ran:#?}");
+    assert!(ran.err.contains("archives are unpacked on a cluster only"), "{ran:#?}");
     // What is wrong with it anywhere is all that is told.
     home.write("app.yaml", &of_service("files: {env: env.tar.gz}, instances: -1"));
     let ran = home.run(&["submit", "--show", "app.yaml"]);

@@ -137,7 +137,7 @@ fn arguments_are_one_line_of_a_shell_as_they_always_were() {
     let words = ["--shell_command", print, "--shell_args", "--in", "$YDL_ROLE x", "{1..2}"];
     assert_eq!(said(&words), ["--in", "worker", "x", "1", "2"]);
     let open = desk.said(&["yarn-tf", "--shell_command", "date", "--shell_args", "it's"]);
-    assert!(open.contains("error: yarn-tf: `date it's` has a ' without its partner"), "{open}");
+    assert!(open.contains("error: yarn-tf: unterminated quote in `date it's`"), "{open}");
     // Those of dmlc-core were one line, too.
     for command in [&["python3 train.py"][..], &["A=1", "python3", "train.py"]] {
         let words = ["dmlc-submit", "--cluster", "local", "--num-workers", "1"];

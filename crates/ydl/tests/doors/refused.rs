@@ -156,9 +156,9 @@ fn wrong_words_are_told_in_the_door_s_own_name() {
 
             hint: name what the program makes where it runs
 
-            error: yarn-tf --output model:s3://x/y: `outputs.model.to`: outputs cannot go to `s3://`
+            error: yarn-tf --output model:s3://x/y: `outputs.model.to`: outputs to `s3://` are not supported
 
-            hint: name a place in HDFS, such as `hdfs:///user/me/out`
+            hint: use a path in HDFS, such as `hdfs:///user/me/out`
 
             error: yarn-tf --output z: `z` does not say where it goes
 
