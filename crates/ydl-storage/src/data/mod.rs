@@ -9,7 +9,7 @@
 //! * `existing`: destinations of outputs that are there already. `claim`: those that came since.
 //! * `names`: what tasks that share a destination put there.
 //! * `bring`: files come to this disk, several at a time, checked and continued where they were interrupted.
-//! * `abandoned`: what somebody who was killed has left half-written.
+//! * `abandoned`: files that a killed process left incomplete.
 //! * `trouble`: why they did not. * `tidy`: what a job that failed has left half-sent.
 
 mod abandoned;

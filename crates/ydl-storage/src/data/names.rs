@@ -17,7 +17,7 @@ const LISTS_MAX: usize = 4096;
 /// Maximum number of names that one task announces.
 const NAMES_MAX: usize = 100_000;
 
-/// What one task sends to a destination: names below it, each with what tells its content from another's, if that is known.
+/// Names that one task uploads to a destination, each with a fingerprint of its content if known.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Names {
     /// Task that announced them, for messages.
@@ -76,7 +76,7 @@ impl Book {
         }
     }
 
-    /// How many tasks had nothing of each output, in the order of `outputs`.
+    /// Number of tasks without files of each output, in the order of `outputs`.
     pub async fn absent(
         &self,
         outputs: &[String],

@@ -11,7 +11,7 @@ use tokio::time::sleep;
 
 /// The first pause before the NameNode is asked, and the longest.
 const PAUSE: (Duration, Duration) = (Duration::from_millis(4), Duration::from_millis(100));
-/// How long the library is given once the last block is known: the DataNode's word is on its way.
+/// Timeout of the library once the last block is known: the DataNode's report is in flight.
 const ARRIVAL: Duration = Duration::from_millis(3);
 
 /// Closes a file of that length that was never synced: for one that was, the NameNode knows a length before the last block
@@ -77,5 +77,5 @@ async fn recovered(client: &Client, path: &str) -> Result<()> {
     }
 }
 
-/// What a NameNode says while the last block is not yet where it should be.
+/// Error of a NameNode while the last block is not replicated yet.
 const REFUSED: &str = "AlreadyBeingCreatedException";
