@@ -30,7 +30,7 @@ fn tensorboard_shows_a_job_and_is_no_part_of_it() {
     home.wait_for_job();
     let id = home.wait_for("its TensorBoard", |home| {
         let ran = home.run(&["status"]);
-        let line = ran.out.lines().find(|line| line.starts_with("open "))?;
+        let line = ran.out.lines().find(|line| line.starts_with("ports "))?;
         let word = line.split_whitespace().nth(3)?;
         assert!(line.ends_with("tensorboard:0"), "{line}");
         Some(word.to_owned())

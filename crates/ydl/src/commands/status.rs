@@ -316,7 +316,7 @@ fn text(
         let role = job.submitted.spec.role(&task.task.role);
         let has_ports = role.is_some_and(|role| !role.ports.is_empty());
         if has_ports && task.state == TaskState::Running {
-            line("port-forward", &format!("ydl port-forward {} {}", job.id(), task.task));
+            line("ports", &format!("ydl port-forward {} {}", job.id(), task.task));
         }
     }
     for output in outputs {
