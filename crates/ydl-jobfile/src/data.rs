@@ -94,7 +94,7 @@ impl Reader {
         let existing = self.value(&map, "existing", choice(&EXISTING));
         let to = self.value(&map, "to", read)?;
         Some(Output {
-            scope: scope,
+            scope,
             every,
             existing: existing.unwrap_or_default(),
             ..Output::new(from, to)
