@@ -10,8 +10,8 @@ use std::{
     time::{Duration, Instant},
 };
 use ydl_core::{
-    Action, ContainerId, Endpoint, Event, Framework, Grant, Job, JobSpec, NodeName, ProgramExit,
-    RoleName, Span, Time,
+    Action, ContainerId, Endpoint, Event, Framework, Grant, Job, NodeName, ProgramExit, RoleName,
+    Span, Time,
     job::Mutant,
     spec::{Backoff, Resources, RestartScope},
 };
@@ -129,7 +129,7 @@ fn job(tasks: u32, together: bool) -> Job {
     builder.gang.together = together;
     builder.gang.hold = Span::hours(1);
     builder.gang.backoff = Backoff { initial: Span(0), max: Span(0) };
-    Job::new(JobSpec::new(builder).expect("the job is valid"), Time(0)).0
+    Job::new(builder.build().expect("the job is valid"), Time(0)).0
 }
 
 /// Everything that happens to a job that goes well, kind by kind, as in a large job that starts at once.

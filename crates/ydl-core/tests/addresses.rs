@@ -5,7 +5,7 @@ mod builder;
 use expect_test::{Expect, expect};
 use std::collections::BTreeMap;
 use ydl_core::{
-    Cluster, Endpoint, Framework, JobSpec, JobSpecBuilder, RoleMembers, RoleName,
+    Cluster, Endpoint, Framework, JobSpecBuilder, RoleMembers, RoleName,
     framework::{ProcessConfig, ProcessContext},
     spec::{Command, Completion, RestartScope},
 };
@@ -133,7 +133,7 @@ fn builder(roles: &[(&str, u32)]) -> JobSpecBuilder {
 }
 
 fn complaints(builder: JobSpecBuilder) -> String {
-    let all = JobSpec::new(builder).err().unwrap_or_default();
+    let all = builder.build().err().unwrap_or_default();
     let lines = all.iter().map(ToString::to_string);
     lines.collect::<Vec<_>>().join("\n")
 }

@@ -5,7 +5,7 @@ mod builder;
 use expect_test::{Expect, expect};
 use std::collections::BTreeMap;
 use ydl_core::{
-    Cluster, Endpoint, Framework, JobSpec, JobSpecBuilder, RoleMembers, RoleName, TaskId,
+    Cluster, Endpoint, Framework, JobSpecBuilder, RoleMembers, RoleName, TaskId,
     framework::ProcessContext, spec::RestartScope,
 };
 
@@ -141,7 +141,7 @@ fn builder(roles: &[&str]) -> JobSpecBuilder {
 }
 
 fn complaints(builder: JobSpecBuilder) -> String {
-    let all = JobSpec::new(builder).err().unwrap_or_default();
+    let all = builder.build().err().unwrap_or_default();
     let lines = all.iter().map(ToString::to_string);
     lines.collect::<Vec<_>>().join("\n")
 }

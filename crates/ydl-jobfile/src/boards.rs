@@ -3,14 +3,12 @@
 use super::{
     fields::{Map, Reader, boolean, count},
     files::{absolute, hdfs_url},
-    roles::SIDECAR_RESTART,
     tree::Value,
     units::{Rejection, size_mib},
 };
-use std::collections::BTreeMap;
 use ydl_core::{
     RoleName,
-    spec::{Command, Completion, Resources, RoleSpec},
+    spec::{Command, Completion, Resources, Restart, RoleSpec},
 };
 
 const ROLE: &str = "tensorboard";
@@ -42,20 +40,12 @@ impl Reader {
         let script = format!("exec \"$YDL_BINARY\" board{}", said.unwrap_or_default());
         wanted.then(|| RoleSpec {
             name: RoleName::from(ROLE),
-            instances: 1,
-            processes: 1,
-            elastic: None,
-            resources: Resources { memory_mib, vcores, gpus: 0, other: BTreeMap::new() },
+            resources: Resources { memory_mib, vcores, ..Resources::default() },
             command: Command::Shell(script),
-            environment: None,
-            env: BTreeMap::new(),
-            restart: SIDECAR_RESTART,
+            restart: Restart::of_sidecar(),
             completion: Completion::Sidecar,
-            tolerate: 0,
-            memory_growth: None,
             ports: vec!["http".to_owned()],
-            depends_on: Vec::new(),
-            placement: Default::default(),
+            ..RoleSpec::default()
         })
     }
 }

@@ -8,17 +8,8 @@ use super::{
     units::{port_range, size_mib, span},
 };
 use ydl_core::{
-    Framework, JobSpec, JobSpecBuilder, Span,
-    spec::{Backoff, Gang, NodeExclusion, ResizePolicy, SETTLE, Timeouts},
-};
-
-const GANG: Gang = Gang {
-    together: false,
-    hold: Span::minutes(5),
-    retries: 3,
-    backoff: Backoff { initial: Span::seconds(30), max: Span::minutes(10) },
-    settle: SETTLE,
-    reform: ResizePolicy::Restart,
+    Framework, JobSpec, JobSpecBuilder,
+    spec::{Backoff, Gang, NodeExclusion, Timeouts},
 };
 
 /// Reads a job. Paths are relative to `base`, which is absolute; `name` is the default name. Without `cluster`, features
@@ -52,7 +43,7 @@ pub fn job(root: &Node, base: &str, name: &str, cluster: bool) -> Result<JobSpec
     if reported.contains("") {
         return Err(diagnostics);
     }
-    match JobSpec::new(draft) {
+    match draft.build() {
         Ok(spec) if diagnostics.is_empty() => return Ok(spec),
         Ok(_) => {}
         Err(complaints) => {
@@ -113,7 +104,7 @@ impl Reader {
         let mut gang = Gang {
             together: framework.starts_together(),
             reform: framework.resize_policy().unwrap_or_default(),
-            ..GANG
+            ..Gang::default()
         };
         let Some(node) = map.find("gang") else {
             return gang;

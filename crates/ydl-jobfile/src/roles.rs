@@ -26,15 +26,6 @@ pub const COMPLETIONS: [(&str, Completion); 6] = [
     ("follows", Completion::Follows),
     ("sidecar", Completion::Sidecar),
 ];
-const RESTART_BACKOFF: Backoff = Backoff { initial: Span::seconds(1), max: Span::minutes(1) };
-/// Default restart limit of elastic roles, which must survive preemption. A failure counts until the cluster is known
-/// to be its cause.
-const ELASTIC_LIMIT: u32 = 3;
-/// Default restart policy of sidecars: a few restarts, because nothing depends on them.
-pub(super) const SIDECAR_RESTART: Restart =
-    Restart { scope: RestartScope::Task, limit: 3, backoff: RESTART_BACKOFF, window: None };
-const MEMORY_MIB: u64 = 1024;
-const GROWTH_PERCENT: u32 = 50;
 /// Placeholder for a missing or invalid maximum, which has a diagnostic.
 const GROWTH_MAX_MIB: u64 = u64::MAX;
 
@@ -61,9 +52,10 @@ impl PartialRestart {
     }
 
     fn complete(self, scope: RestartScope, limit: u32) -> Restart {
-        let first = self.first.unwrap_or(RESTART_BACKOFF.initial);
+        let backoff = Restart::default().backoff;
+        let first = self.first.unwrap_or(backoff.initial);
         // The default maximum is never less than the initial delay.
-        let most = self.most.unwrap_or(RESTART_BACKOFF.max.max(first));
+        let most = self.most.unwrap_or(backoff.max.max(first));
         Restart {
             scope: self.scope.unwrap_or(scope),
             limit: self.limit.unwrap_or(limit),
@@ -159,7 +151,7 @@ impl Reader {
             defaults.scope = RestartScope::Job;
         }
         let limit = match elastic {
-            Some(_) => ELASTIC_LIMIT,
+            Some(_) => Restart::ELASTIC_LIMIT,
             None => 0,
         };
         RoleSpec {
@@ -217,6 +209,7 @@ impl Reader {
     }
 
     fn resources(&mut self, map: &Map) -> Resources {
+        let default = RoleSpec::default().resources;
         let mut other = BTreeMap::new();
         if let Some(node) = map.find("resources") {
             let path = map.key("resources");
@@ -227,9 +220,9 @@ impl Reader {
             }
         }
         Resources {
-            memory_mib: self.value(map, "memory", size_mib).unwrap_or(MEMORY_MIB),
-            vcores: self.value(map, "vcores", count).unwrap_or(1),
-            gpus: self.value(map, "gpus", count).unwrap_or(0),
+            memory_mib: self.value(map, "memory", size_mib).unwrap_or(default.memory_mib),
+            vcores: self.value(map, "vcores", count).unwrap_or(default.vcores),
+            gpus: self.value(map, "gpus", count).unwrap_or(default.gpus),
             other,
         }
     }
@@ -269,7 +262,7 @@ impl Reader {
             self.reject(&node.at, &map.key("max"), "missing upper limit", hint);
         }
         Some(MemoryGrowth {
-            percent: self.value(&map, "percent", count).unwrap_or(GROWTH_PERCENT),
+            percent: self.value(&map, "percent", count).unwrap_or(MemoryGrowth::PERCENT),
             max_mib: self.value(&map, "max", size_mib).unwrap_or(GROWTH_MAX_MIB),
         })
     }

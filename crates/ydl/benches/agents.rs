@@ -19,12 +19,9 @@ use ydl::{
     master::serve,
 };
 use ydl_core::{
-    Asks, ContainerId, Endpoint, Event, Framework, Grant, JobSpec, JobSpecBuilder, NodeName, Order,
-    Outcome, ProgramExit, RoleName,
-    spec::{
-        Backoff, Command as Run, Completion, Environment, Gang, NodeExclusion, PortRange,
-        Resources, Restart, RestartScope, RoleSpec, Timeouts,
-    },
+    Asks, ContainerId, Endpoint, Event, Grant, JobSpec, JobSpecBuilder, NodeName, Order, Outcome,
+    ProgramExit, RoleName,
+    spec::{Command as Run, Gang, Resources, Restart, RestartScope, RoleSpec},
     time::Span,
 };
 use ydl_net::{
@@ -83,49 +80,27 @@ fn container(n: u32) -> ContainerId {
 }
 
 fn spec(agents: u32) -> JobSpec {
-    let backoff = Backoff { initial: Span::seconds(1), max: Span::minutes(1) };
     let role = RoleSpec {
         name: RoleName::from("worker"),
         instances: agents,
-        processes: 1,
-        elastic: None,
         resources: Resources { memory_mib: 1, vcores: 1, ..Resources::default() },
         command: Run::Program(vec!["true".to_owned()]),
-        environment: None,
-        env: Default::default(),
-        restart: Restart { scope: RestartScope::Job, limit: 0, backoff, window: None },
-        completion: Completion::All,
-        tolerate: 0,
-        memory_growth: None,
-        ports: Vec::new(),
-        placement: Default::default(),
-        depends_on: Vec::new(),
+        restart: Restart { scope: RestartScope::Job, ..Restart::default() },
+        ..RoleSpec::default()
     };
     let draft = JobSpecBuilder {
         name: "bench".to_owned(),
-        framework: Framework::None,
-        environment: Environment::System,
-        files: Vec::new(),
         roles: vec![role],
-        inputs: Vec::new(),
-        cluster_flags: false,
-        disk_mib: None,
-        outputs: Vec::new(),
-        env: Default::default(),
         gang: Gang {
             together: true,
-            hold: Span::minutes(5),
             retries: 0,
-            backoff,
+            backoff: Restart::default().backoff,
             settle: Span::seconds(2),
-            reform: Default::default(),
+            ..Gang::default()
         },
-        timeouts: Timeouts::default(),
-        node_exclusion: NodeExclusion::default(),
-        ports: PortRange::default(),
-        cluster_options: Default::default(),
+        ..JobSpecBuilder::default()
     };
-    JobSpec::new(draft).expect("the draft above is valid")
+    draft.build().expect("the draft above is valid")
 }
 
 fn runtime() -> tokio::runtime::Runtime {

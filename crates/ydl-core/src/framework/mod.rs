@@ -25,7 +25,7 @@ use serde::{Deserialize, Serialize};
 macro_rules! frameworks {
     ($($(#[$what:meta])* $framework:ident = $file:ident,)*) => {
         /// Supported frameworks.
-        #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+        #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
         #[serde(rename_all = "kebab-case")]
         pub enum Framework {
             $($(#[$what])* $framework,)*
@@ -52,6 +52,7 @@ macro_rules! frameworks {
 
 frameworks! {
     /// Any command.
+    #[default]
     None = none,
     /// MXNet parameter servers.
     Mxnet = mxnet,

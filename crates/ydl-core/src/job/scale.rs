@@ -6,7 +6,7 @@ use crate::{
     ending::TaskResult,
     history::{HistoryKind, RestartCause, counted},
     id::RoleName,
-    spec::{Input, JobSpec, JobSpecBuilder, Range, RestartScope, SpecIssue},
+    spec::{Input, JobSpecBuilder, Range, RestartScope, SpecIssue},
 };
 use alloc::{format, string::String, vec, vec::Vec};
 use core::cmp::Ordering;
@@ -46,7 +46,7 @@ impl Job {
             }]);
         }
         spec.instances = instances;
-        JobSpec::new(builder)?;
+        builder.build()?;
         self.split_input_issue(role, instances).map_or(Ok(()), Err)
     }
 

@@ -10,7 +10,7 @@ use core::cmp::Reverse;
 use serde::{Deserialize, Serialize};
 
 /// An input, available below the working directory of a task.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Input {
     /// Name in the working directory.
     pub name: String,
@@ -25,10 +25,11 @@ pub struct Input {
 }
 
 /// Part of an input that a task gets.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum InputForm {
     /// All files.
+    #[default]
     Copy,
     /// Its share of the files.
     Split,

@@ -18,7 +18,7 @@ pub use data::{ExistingPolicy, Input, InputForm, Output, OutputScope, split};
 pub use image::{Image, Mount, Runtime};
 pub use policy::{
     Backoff, Completion, Gang, MemoryGrowth, NodeExclusion, ResizePolicy, Restart, RestartScope,
-    SETTLE, Timeouts,
+    Timeouts,
 };
 pub(crate) use role::one;
 pub use role::{Command, Memory, Range, Resources, RoleSpec};
@@ -32,8 +32,8 @@ use alloc::{borrow::ToOwned, collections::BTreeMap, string::String, vec::Vec};
 use core::ops::Deref;
 use serde::{Deserialize, Serialize};
 
-/// A job specification before validation.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+/// A job specification before validation. By default it has no name and no roles, and is invalid.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct JobSpecBuilder {
     /// Name of the job.
     pub name: String,
@@ -69,10 +69,11 @@ pub struct JobSpecBuilder {
 }
 
 /// Environment of a program.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Environment {
     /// The system of the node.
+    #[default]
     System,
     /// A directory with `bin`, such as a virtual environment.
     Directory(PackedEnvironment),
@@ -141,13 +142,15 @@ impl Default for PortRange {
 #[serde(try_from = "JobSpecBuilder", into = "JobSpecBuilder")]
 pub struct JobSpec(JobSpecBuilder);
 
-impl JobSpec {
-    /// Validates a builder and returns all issues, not only the first.
-    pub fn new(builder: JobSpecBuilder) -> Result<JobSpec, Vec<SpecIssue>> {
-        let issues = validate::check(&builder);
-        if issues.is_empty() { Ok(JobSpec(builder)) } else { Err(issues) }
+impl JobSpecBuilder {
+    /// Validates the specification and returns all issues, not only the first.
+    pub fn build(self) -> Result<JobSpec, Vec<SpecIssue>> {
+        let issues = validate::check(&self);
+        if issues.is_empty() { Ok(JobSpec(self)) } else { Err(issues) }
     }
+}
 
+impl JobSpec {
     /// Returns the role of that name.
     pub fn role(&self, name: &RoleName) -> Option<&RoleSpec> {
         self.roles.iter().find(|role| role.name == *name)
@@ -202,6 +205,6 @@ impl From<JobSpec> for JobSpecBuilder {
 impl TryFrom<JobSpecBuilder> for JobSpec {
     type Error = SpecIssue;
     fn try_from(builder: JobSpecBuilder) -> Result<JobSpec, SpecIssue> {
-        JobSpec::new(builder).map_err(|mut all| all.swap_remove(0))
+        builder.build().map_err(|mut all| all.swap_remove(0))
     }
 }

@@ -19,6 +19,28 @@ pub struct Restart {
     pub window: Option<Span>,
 }
 
+impl Restart {
+    /// Default limit of elastic roles, which must survive preemption. A failure counts until the
+    /// cluster is known to be its cause.
+    pub const ELASTIC_LIMIT: u32 = 3;
+
+    /// Returns the default of sidecars: a few restarts, because nothing depends on them.
+    pub fn of_sidecar() -> Restart {
+        Restart { limit: 3, ..Restart::default() }
+    }
+}
+
+impl Default for Restart {
+    fn default() -> Self {
+        Restart {
+            scope: RestartScope::Task,
+            limit: 0,
+            backoff: Backoff { initial: Span::seconds(1), max: Span::minutes(1) },
+            window: None,
+        }
+    }
+}
+
 /// Tasks that restart when one task fails.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
@@ -49,10 +71,11 @@ impl Backoff {
 }
 
 /// Effect of a role's end on the job.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Completion {
     /// The job needs every task of this role to succeed.
+    #[default]
     All,
     /// The job needs one task of this role to succeed.
     Any,
@@ -82,18 +105,23 @@ pub struct Gang {
     pub backoff: Backoff,
     /// Time without a change before a gang of elastic roles starts with the ready tasks, or is
     /// interrupted for newcomers.
-    #[serde(default = "settle")]
     pub settle: Span,
     /// Reaction of running members when others join or leave.
     #[serde(default)]
     pub reform: ResizePolicy,
 }
 
-/// Default settle time of a gang.
-pub const SETTLE: Span = Span::seconds(10);
-
-fn settle() -> Span {
-    SETTLE
+impl Default for Gang {
+    fn default() -> Self {
+        Gang {
+            together: false,
+            hold: Span::minutes(5),
+            retries: 3,
+            backoff: Backoff { initial: Span::seconds(30), max: Span::minutes(10) },
+            settle: Span::seconds(10),
+            reform: ResizePolicy::Restart,
+        }
+    }
 }
 
 /// Reaction of running programs to a change of the members of their round.
@@ -180,4 +208,9 @@ pub struct MemoryGrowth {
     pub percent: u32,
     /// Maximum memory.
     pub max_mib: u64,
+}
+
+impl MemoryGrowth {
+    /// Default growth in percent.
+    pub const PERCENT: u32 = 50;
 }

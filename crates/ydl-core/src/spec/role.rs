@@ -50,6 +50,29 @@ pub(crate) fn one() -> u32 {
     1
 }
 
+impl Default for RoleSpec {
+    /// Returns a role of one task, without a name and a command.
+    fn default() -> Self {
+        RoleSpec {
+            name: RoleName::from(""),
+            instances: 1,
+            processes: 1,
+            elastic: None,
+            resources: Resources { memory_mib: 1024, vcores: 1, ..Resources::default() },
+            command: Command::default(),
+            environment: None,
+            env: BTreeMap::new(),
+            restart: Restart::default(),
+            completion: Completion::default(),
+            tolerate: 0,
+            memory_growth: None,
+            ports: Vec::new(),
+            placement: Placement::default(),
+            depends_on: Vec::new(),
+        }
+    }
+}
+
 impl RoleSpec {
     /// Value of `tolerate` that ignores all failures of a role.
     pub const ALL_MAY_FAIL: u32 = u32::MAX;
@@ -93,6 +116,13 @@ pub enum Command {
     Program(Vec<String>),
     /// A script for `/bin/sh -c`.
     Shell(String),
+}
+
+impl Default for Command {
+    /// Returns an empty command, which is invalid in a job.
+    fn default() -> Self {
+        Command::Program(Vec::new())
+    }
 }
 
 impl Command {

@@ -1,12 +1,8 @@
 //! A small valid job, for tests that spoil it or look at one thing in it.
 
-use std::collections::BTreeMap;
 use ydl_core::{
     Framework, JobSpecBuilder, RoleName, Span,
-    spec::{
-        Backoff, Command, Environment, Gang, NodeExclusion, PortRange, Resources, Restart,
-        RoleSpec, Timeouts,
-    },
+    spec::{Backoff, Command, Gang, Restart, RoleSpec},
 };
 
 /// Roles of so many tasks, as the framework has them unless the user says otherwise.
@@ -17,48 +13,28 @@ pub fn builder(framework: Framework, roles: &[(&str, u32)]) -> JobSpecBuilder {
         RoleSpec {
             name: RoleName::from(*name),
             instances: *instances,
-            processes: 1,
-            elastic: None,
-            resources: Resources { memory_mib: 1024, vcores: 1, ..Resources::default() },
             command: Command::Program(vec!["true".into()]),
-            environment: None,
-            env: BTreeMap::new(),
             restart: Restart {
                 scope: defaults.scope,
-                limit: 0,
                 backoff: Backoff { initial: Span(0), max: Span(0) },
-                window: None,
+                ..Restart::default()
             },
             completion: defaults.completion,
-            tolerate: 0,
-            memory_growth: None,
-            ports: Vec::new(),
-            placement: Default::default(),
-            depends_on: Vec::new(),
+            ..RoleSpec::default()
         }
     };
     JobSpecBuilder {
         name: "job".into(),
         framework,
-        cluster_flags: false,
-        environment: Environment::System,
-        files: Vec::new(),
         roles: roles.iter().map(role).collect(),
-        inputs: Vec::new(),
-        disk_mib: None,
-        outputs: Vec::new(),
-        env: BTreeMap::new(),
         gang: Gang {
             together: framework.starts_together(),
             hold: Span::seconds(30),
             retries: 1,
             backoff: Backoff { initial: Span::seconds(5), max: Span::seconds(60) },
             settle: Span::seconds(2),
-            reform: Default::default(),
+            ..Gang::default()
         },
-        timeouts: Timeouts::default(),
-        node_exclusion: NodeExclusion::default(),
-        ports: PortRange::default(),
-        cluster_options: Default::default(),
+        ..JobSpecBuilder::default()
     }
 }

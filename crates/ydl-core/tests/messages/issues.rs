@@ -20,7 +20,7 @@ fn builder() -> JobSpecBuilder {
 pub fn check(spoil: impl Fn(&mut JobSpecBuilder), expected: Expect) {
     let mut builder = builder();
     spoil(&mut builder);
-    let said = match JobSpec::new(builder) {
+    let said = match builder.build() {
         Ok(_) => "fine".to_string(),
         Err(complaints) => {
             let lines = complaints.iter().map(|complaint| match &complaint.hint {
@@ -293,7 +293,7 @@ fn variables_do_not_use_reserved_names() {
 
 #[test]
 fn a_deserialized_specification_is_validated() {
-    let good = serde_json::to_string(&JobSpec::new(builder()).unwrap()).unwrap();
+    let good = serde_json::to_string(&builder().build().unwrap()).unwrap();
     assert!(serde_json::from_str::<JobSpec>(&good).is_ok());
     let bad = good.replace("\"instances\":2", "\"instances\":0");
     let error = serde_json::from_str::<JobSpec>(&bad).unwrap_err().to_string();

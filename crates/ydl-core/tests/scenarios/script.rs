@@ -10,9 +10,7 @@ use expect_test::Expect;
 use orders::{members, ordered};
 use spec::{span, specified};
 use std::fmt::Write;
-use ydl_core::{
-    Action, ContainerId, Event, Framework, Job, JobSpec, JobSpecBuilder, Order, RoleName, Time,
-};
+use ydl_core::{Action, ContainerId, Event, Framework, Job, JobSpecBuilder, Order, RoleName, Time};
 
 /// Lives the script and compares what was done.
 pub fn check(script: &str, expected: Expect) {
@@ -105,7 +103,7 @@ impl Life {
 
     fn job(&mut self) -> &mut Job {
         if self.job.is_none() {
-            let spec = JobSpec::new(self.builder.clone()).expect("the script's job is valid");
+            let spec = self.builder.clone().build().expect("the script's job is valid");
             let (job, actions) = Job::new(spec, Time(0));
             self.job = Some(job);
             self.done(actions);
@@ -118,7 +116,7 @@ impl Life {
         let actions = self.job().handle(now, event.clone());
         self.journal.push((now, event));
         self.done(actions);
-        let spec = JobSpec::new(self.builder.clone()).unwrap();
+        let spec = self.builder.clone().build().unwrap();
         let replayed = Job::replay(spec, Time(0), &self.journal);
         assert_eq!(replayed, *self.job(), "a replayed job is the same job");
     }

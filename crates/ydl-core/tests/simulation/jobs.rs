@@ -79,14 +79,14 @@ pub fn spec(random: &mut Random, calm: bool) -> JobSpec {
         },
         ..plain(Framework::None, &[])
     };
-    JobSpec::new(builder).expect("a simulated job is valid")
+    builder.build().expect("a simulated job is valid")
 }
 
 /// Some roles whose tasks start on their own begin after others.
 pub fn ordered(spec: JobSpec, random: &mut Random) -> JobSpec {
     let mut builder = JobSpecBuilder::from(spec);
     if builder.gang.together || builder.roles.len() < 2 || random.percent(60) {
-        return JobSpec::new(builder).expect("a simulated job is valid");
+        return builder.build().expect("a simulated job is valid");
     }
     let mut names: Vec<_> = builder.roles.iter().map(|role| role.name.clone()).collect();
     if random.percent(50) {
@@ -99,7 +99,7 @@ pub fn ordered(spec: JobSpec, random: &mut Random) -> JobSpec {
         let before = names.iter().take_while(|name| **name != role.name);
         role.depends_on = before.filter(|_| random.percent(70)).cloned().collect();
     }
-    JobSpec::new(builder).expect("a simulated job is valid")
+    builder.build().expect("a simulated job is valid")
 }
 
 /// Some jobs have what stands beside them. There is not always room for it.
@@ -116,7 +116,7 @@ pub fn beside(spec: JobSpec, random: &mut Random) -> JobSpec {
         let board = role(random, "board", instances, scope, Completion::Sidecar);
         builder.roles.push(RoleSpec { tolerate: 0, ..board });
     }
-    JobSpec::new(builder).expect("a simulated job is valid")
+    builder.build().expect("a simulated job is valid")
 }
 
 /// Some gangs have roles whose tasks come and go.
@@ -127,7 +127,7 @@ pub fn elastic(spec: JobSpec, bereaved: bool, random: &mut Random) -> JobSpec {
         false => seconds(random, 1, 6),
     };
     if !builder.gang.together || random.percent(40) {
-        return JobSpec::new(builder).expect("a simulated job is valid");
+        return builder.build().expect("a simulated job is valid");
     }
     for role in &mut builder.roles {
         // More of those who end beside an elastic role, and sooner.
@@ -172,7 +172,7 @@ pub fn elastic(spec: JobSpec, bereaved: bool, random: &mut Random) -> JobSpec {
             }
         }
     }
-    JobSpec::new(builder).expect("a simulated job is valid")
+    builder.build().expect("a simulated job is valid")
 }
 
 fn role(

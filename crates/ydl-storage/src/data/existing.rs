@@ -94,7 +94,7 @@ pub async fn settle(
                 .hint("name another place, or move some of those away")
         })?;
     }
-    JobSpec::new(draft).map_err(|mut all| Report::bad_input(all.swap_remove(0).to_string()))
+    draft.build().map_err(|mut all| Report::bad_input(all.swap_remove(0).to_string()))
 }
 
 /// Refuses a destination to which nothing can be written, as far as that can be seen before.

@@ -159,7 +159,7 @@ pub async fn near(
         let most = (role.instances as usize * 3).min(HOSTS_MAX);
         draft.roles[at].placement.nodes = hosts(&files, gateway, known, most).await;
     }
-    JobSpec::new(draft).unwrap_or(spec)
+    draft.build().unwrap_or(spec)
 }
 
 /// Bytes that are on each host.

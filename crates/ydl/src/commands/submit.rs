@@ -146,7 +146,7 @@ pub(super) fn made(spec: JobSpec) -> Result<JobSpec, Report> {
     let environment = pack::build(&spec.environment, &|said| show::tell(said))?;
     let mut draft = JobSpecBuilder::from(spec);
     draft.environment = environment;
-    JobSpec::new(draft).map_err(|_| Report::trouble("the job does not fit its own environment"))
+    draft.build().map_err(|_| Report::trouble("the job does not fit its own environment"))
 }
 
 fn source(args: &cli::SubmitArgs) -> Result<Result<Source, Diagnostics>, Report> {

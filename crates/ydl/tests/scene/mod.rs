@@ -22,7 +22,7 @@ use ydl::{
     agent::bootstrap::BootstrapSecret,
 };
 use ydl_core::{
-    Cluster, ContainerId, JobSpec, Order, ProgramExit, Run, Span, TaskId, Time,
+    Cluster, ContainerId, Order, ProgramExit, Run, Span, TaskId, Time,
     spec::{Environment, JobSpecBuilder, Output},
 };
 use ydl_jobfile as jobfile;
@@ -141,7 +141,7 @@ impl Scene {
             id: "t-aaaaaa".to_owned(),
             at: Time(0),
             from: dir.path().to_owned(),
-            spec: JobSpec::new(draft).expect("a job"),
+            spec: draft.build().expect("a job"),
             place: place(store.as_ref()),
         };
         let json = serde_json::to_vec(&submitted).expect("json");

@@ -24,12 +24,9 @@ use ydl::{
     backend::Backend, backend::Launch, backend::yarn::YarnBackend, backend::yarn::YarnSetup,
 };
 use ydl_core::{
-    Ask, Asks, ContainerExit, ContainerId, Event, Framework, Grant, JobSpec, JobSpecBuilder,
-    NodeName, Outcome, RoleName, TaskId,
-    spec::{
-        self, Backoff, ClusterOptions, Command, Completion, Gang, NodeExclusion, Placement,
-        PortRange, Resources, Restart, RestartScope, RoleSpec, Timeouts,
-    },
+    Ask, Asks, ContainerExit, ContainerId, Event, Grant, JobSpec, JobSpecBuilder, NodeName,
+    Outcome, RoleName, TaskId,
+    spec::{ClusterOptions, Command, Gang, Placement, Resources, Restart, RoleSpec},
     time::Span,
 };
 use ydl_net::secret::Secret;
@@ -95,49 +92,26 @@ pub fn small() -> Resources {
 }
 
 fn job_spec(plan: &Plan) -> JobSpec {
-    let backoff = Backoff { initial: Span::seconds(1), max: Span::minutes(1) };
     let role = |(name, placement): &(&str, Placement)| RoleSpec {
         name: RoleName::from(*name),
-        instances: 1,
-        processes: 1,
-        elastic: None,
         resources: small(),
         command: Command::Program(vec!["true".to_owned()]),
-        environment: None,
-        env: BTreeMap::new(),
-        restart: Restart { scope: RestartScope::Task, limit: 0, backoff, window: None },
-        completion: Completion::All,
-        tolerate: 0,
-        memory_growth: None,
-        ports: Vec::new(),
         placement: placement.clone(),
-        depends_on: Vec::new(),
+        ..RoleSpec::default()
     };
     let draft = JobSpecBuilder {
         name: plan.name.to_owned(),
-        framework: Framework::None,
-        environment: spec::Environment::System,
-        files: Vec::new(),
         roles: plan.roles.iter().map(role).collect(),
-        inputs: Vec::new(),
-        cluster_flags: false,
-        disk_mib: None,
-        outputs: Vec::new(),
-        env: BTreeMap::new(),
         gang: Gang {
-            together: false,
-            hold: Span::minutes(5),
             retries: 0,
-            backoff,
+            backoff: Restart::default().backoff,
             settle: Span::seconds(2),
-            reform: Default::default(),
+            ..Gang::default()
         },
-        timeouts: Timeouts::default(),
-        node_exclusion: NodeExclusion::default(),
-        ports: PortRange::default(),
         cluster_options: plan.on_cluster.clone(),
+        ..JobSpecBuilder::default()
     };
-    JobSpec::new(draft).expect("a valid job")
+    draft.build().expect("a valid job")
 }
 
 pub fn content(path: &Path) -> Content {

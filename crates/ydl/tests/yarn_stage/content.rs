@@ -80,7 +80,7 @@ async fn files_that_are_in_hdfs_stay_where_they_are() {
         let mut draft = ydl_core::spec::JobSpecBuilder::from(alice.spec(""));
         draft.files =
             vec![ydl_core::spec::File { name: "data".into(), source: source.into(), unpack: true }];
-        JobSpec::new(draft).expect("a job")
+        draft.build().expect("a job")
     };
     for source in [big.clone(), format!("hdfs://{staging}/big.tar.gz")] {
         let upload = alice.submit("application_1_0001", &spec(&source)).await.expect("staged");

@@ -9,12 +9,8 @@ use std::{
 };
 use tokio::sync::oneshot::Receiver;
 use ydl_core::{
-    ContainerExit, Endpoint, Framework, Grant, JobSpec, JobSpecBuilder, NodeName, Order,
-    ProgramExit,
-    spec::{
-        Backoff, Command, Completion, Environment, Gang, PortRange, Resources, Restart,
-        RestartScope, RoleSpec,
-    },
+    ContainerExit, Endpoint, Grant, JobSpec, JobSpecBuilder, NodeName, Order, ProgramExit,
+    spec::{Command, Gang, Resources, Restart, RestartScope, RoleSpec},
     time::Span,
 };
 use ydl_proto::messages::SyncReply;
@@ -131,49 +127,26 @@ impl Journal for SlowJournal {
 }
 
 pub(in crate::master) fn spec() -> JobSpec {
-    let backoff = Backoff { initial: Span::seconds(1), max: Span::minutes(1) };
     let role = RoleSpec {
         name: RoleName::from("worker"),
-        instances: 1,
-        processes: 1,
-        elastic: None,
         resources: Resources { memory_mib: 1, vcores: 1, ..Resources::default() },
         command: Command::Program(vec!["true".to_owned()]),
-        environment: None,
-        env: Default::default(),
-        restart: Restart { scope: RestartScope::Job, limit: 0, backoff, window: None },
-        completion: Completion::All,
-        tolerate: 0,
-        memory_growth: None,
-        ports: Vec::new(),
-        placement: Default::default(),
-        depends_on: Vec::new(),
+        restart: Restart { scope: RestartScope::Job, ..Restart::default() },
+        ..RoleSpec::default()
     };
     let draft = JobSpecBuilder {
         name: "paper".to_owned(),
-        framework: Framework::None,
-        environment: Environment::System,
-        files: Vec::new(),
         roles: vec![role],
-        inputs: Vec::new(),
-        cluster_flags: false,
-        disk_mib: None,
-        outputs: Vec::new(),
-        env: Default::default(),
         gang: Gang {
             together: true,
-            hold: Span::minutes(5),
             retries: 0,
-            backoff,
+            backoff: Restart::default().backoff,
             settle: Span::seconds(2),
-            reform: Default::default(),
+            ..Gang::default()
         },
-        timeouts: Default::default(),
-        node_exclusion: Default::default(),
-        ports: PortRange::default(),
-        cluster_options: Default::default(),
+        ..JobSpecBuilder::default()
     };
-    JobSpec::new(draft).expect("the draft above is valid")
+    draft.build().expect("the draft above is valid")
 }
 
 struct MasterHarness {

@@ -50,7 +50,7 @@ impl LinksHarness {
         draft.roles[0].instances = instances;
         draft.roles[0].elastic = Some(range);
         draft.roles.push(board);
-        LinksHarness::begun(JobSpec::new(draft).expect("this is valid"))
+        LinksHarness::begun(draft.build().expect("this is valid"))
     }
 
     fn begun(spec: JobSpec) -> LinksHarness {

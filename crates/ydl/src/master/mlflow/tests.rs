@@ -12,7 +12,7 @@ use tokio::{
     io::{AsyncReadExt, AsyncWriteExt},
     net::{TcpListener, TcpStream},
 };
-use ydl_core::{JobSpec, JobSpecBuilder, Outcome, Time, spec::Mlflow};
+use ydl_core::{JobSpecBuilder, Outcome, Time, spec::Mlflow};
 use ydl_mlflow::{api::Row, server::Failure};
 use ydl_proto::files::{Offer, Place, Submitted};
 
@@ -55,7 +55,7 @@ impl FaultyServer {
             id: "paper-1".to_owned(),
             at: Time(0),
             from: PathBuf::new(),
-            spec: JobSpec::new(draft).unwrap(),
+            spec: draft.build().unwrap(),
             place: Place::Local(offer),
         };
         let tracker = Tracker::start(&submitted, None).await;
