@@ -1,4 +1,4 @@
-"""Functions on a cluster. The Rust test `yarn_python` starts this with the configuration of one.
+"""Functions on a cluster. The Rust test `yarn::python` starts this with the configuration of one.
 
 Tasks run on an interpreter without any package: what they need travels with the job.
 """

@@ -6,7 +6,7 @@ use std::fmt::Write;
 const HEAD: &str = "\
 # The job file
 
-<!-- Generated from crates/ydl-jobfile/src/keys.rs by `UPDATE_EXPECT=1 cargo test -p ydl --test jobfile`. -->
+<!-- Generated from crates/ydl-jobfile/src/keys.rs by `UPDATE_EXPECT=1 cargo test -p ydl --test cli jobfile`. -->
 
 A job file is YAML. Unknown keys are errors. Every error is reported with line and column, and the job is not submitted
 until all are fixed. `ydl submit --show job.yaml` prints a job with all defaults.

@@ -513,7 +513,7 @@ pub enum KvCommand {
 const HEAD: &str = "\
 # Commands
 
-<!-- Generated from crates/ydl/src/cli.rs by `UPDATE_EXPECT=1 cargo test -p ydl --test cli`. -->
+<!-- Generated from crates/ydl/src/cli.rs by `UPDATE_EXPECT=1 cargo test -p ydl --test cli arguments`. -->
 
 Data goes to stdout, everything else to stderr. With `--json` a command prints one JSON object per line. Exit codes
 are listed in [exit-codes.md](exit-codes.md).

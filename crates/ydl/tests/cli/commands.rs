@@ -1,0 +1,510 @@
+//! The verbs against jobs that run, and against what jobs leave behind.
+
+use crate::home::{Home, Ran, finish, kill};
+use serde_json::Value;
+use std::{
+    fs,
+    io::{BufRead, BufReader, Read},
+    process::Stdio,
+};
+
+fn job(name: &str, instances: u32, script: &str, more: &str) -> String {
+    let script = serde_json::to_string(script).expect("a string");
+    format!(
+        "name: {name}\nroles:\n  worker:\n    instances: {instances}\n    memory: 256 MiB\n    shell: {script}\n{more}\n"
+    )
+}
+
+fn objects(ran: &Ran) -> Vec<Value> {
+    let lines = ran.out.lines();
+    lines.map(|line| serde_json::from_str(line).unwrap_or_else(|e| panic!("{e}: {line}"))).collect()
+}
+
+fn object(ran: &Ran) -> Value {
+    let mut all = objects(ran);
+    assert_eq!(all.len(), 1, "{ran:#?}");
+    all.swap_remove(0)
+}
+
+fn running(home: &Home, id: &str, tasks: usize) {
+    home.wait_for("running tasks", |home| {
+        let status = object(&home.run(&["status", "--json", id]));
+        let tasks_now = status["view"]["tasks"].as_array()?;
+        let running = tasks_now.iter().filter(|task| task["state"] == "running").count();
+        (running == tasks).then_some(())
+    });
+}
+
+#[test]
+fn a_job_is_listed_looked_at_and_killed() {
+    let home = Home::new();
+    let id = home.detach(&job("demo", 2, "sleep 1000", ""));
+    assert!(id.starts_with("demo-") && id.len() == 11, "{id}");
+    running(&home, &id, 2);
+
+    let list = object(&home.run(&["ls", "--json"]));
+    assert_eq!(list["id"], id.as_str());
+    assert_eq!(list["state"], "running");
+    let table = home.run(&["ls"]).out;
+    assert!(table.contains("running") && table.contains("2/2"), "{table}");
+
+    let status = home.run(&["status"]);
+    assert!(status.out.contains("2 tasks running"), "{status:#?}");
+    assert!(status.out.contains("worker:1  running"), "{status:#?}");
+
+    let killed = home.run(&["kill", "demo"]);
+    assert_eq!(killed.code, 0, "{killed:#?}");
+    assert!(home.processes().is_empty(), "{:?}", home.processes());
+    let again = home.run(&["kill", &id[..8]]);
+    assert_eq!(again.code, 0, "{again:#?}");
+    assert!(again.err.contains("was over already: killed"), "{again:#?}");
+    let status = object(&home.run(&["status", "--json"]));
+    assert_eq!(status["state"], "killed");
+    assert_eq!(status["view"]["outcome"]["killed"]["by"], "`ydl kill`");
+    assert_eq!(home.run(&["scale", &id, "worker=2"]).code, 2);
+    assert_eq!(home.run(&["kv", "--job", &id, "ls"]).code, 122);
+}
+
+#[test]
+fn a_job_s_end_is_waited_for() {
+    let home = Home::new();
+    let id = home.detach(&job("long", 1, "ydl kv get --wait 5m go; exit 3", ""));
+    running(&home, &id, 1);
+    let soon = object(&home.run(&["status", "--json", "--wait", "10ms", &id]));
+    assert_eq!(soon["state"], "running");
+    let mut waiting = home.ydl();
+    waiting.args(["status", "--json", "--wait", "1h", &id]);
+    waiting.stdout(Stdio::piped()).stderr(Stdio::piped());
+    let waiting = waiting.spawn().expect("ydl");
+    assert_eq!(home.run(&["kv", "--job", &id, "put", "go", "1"]).code, 0);
+    // It says how the job ended, and that is no failure of its own.
+    let ran = finish(waiting);
+    assert_eq!(ran.code, 0, "{ran:#?}");
+    assert_eq!(object(&ran)["state"], "failed");
+    assert!(home.processes().is_empty(), "{:?}", home.processes());
+    let ran = home.run(&["status", "--wait", "1h", &id]);
+    assert!(ran.out.contains("failed"), "{ran:#?}");
+    let wrong = home.run(&["status", "--wait", "soon", &id]);
+    assert_eq!(wrong.code, 2, "{wrong:#?}");
+    assert!(wrong.err.contains("`soon` is not a time"), "{wrong:#?}");
+}
+
+#[test]
+fn a_name_is_the_newest_job_of_that_name() {
+    let home = Home::new();
+    let first = home.run(&["submit", "--name", "x", "--", "echo", "first"]);
+    let second = home.run(&["submit", "--name", "x", "--", "echo", "second"]);
+    assert_eq!((first.code, second.code), (0, 0), "{first:#?} {second:#?}");
+    assert_eq!(home.run(&["logs", "x"]).out, "worker:0 | second\n");
+    assert_eq!(home.run(&["logs", "x", "worker:0"]).out, "second\n");
+    let ambiguous = home.run(&["status", "x-"]);
+    assert_eq!(ambiguous.code, 2);
+    assert!(ambiguous.err.contains("begins the ids of 2 jobs"), "{ambiguous:#?}");
+}
+
+#[test]
+fn a_name_of_several_jobs_that_run_is_none_of_them() {
+    let home = Home::new();
+    let first = home.detach(&job("x", 1, "sleep 1000", ""));
+    let second = home.detach(&job("x", 1, "sleep 1000", ""));
+    for words in [&["kill", "x"][..], &["scale", "x", "worker=2"]] {
+        let refused = home.run(words);
+        assert_eq!(refused.code, 2, "{refused:#?}");
+        let said = format!(
+            "2 jobs of the name `x` run: `{second}`, `{first}`\n\nhint: say which one by its id: `ydl {} {second}`",
+            words[0]
+        );
+        assert!(refused.err.contains(&said), "{refused:#?}");
+    }
+    let killed = home.run(&["kill", &second]);
+    assert!(killed.err.contains("is over: killed"), "{killed:#?}");
+    // The newest is over, and the other is the one that can be meant.
+    let killed = home.run(&["kill", "x"]);
+    let said = format!("{first} is over: killed");
+    assert!(killed.err.contains(&said), "{killed:#?}");
+    let again = home.run(&["kill", "x"]);
+    let said = format!("{second} was over already: killed");
+    assert!(again.err.contains(&said), "{again:#?}");
+    assert!(home.processes().is_empty(), "{:?}", home.processes());
+}
+
+#[test]
+fn the_range_of_an_elastic_role_is_shown() {
+    let home = Home::new();
+    let id = home.detach(
+        "name: x
+gang: true
+roles:
+  worker: {instances: {min: 1, max: 3, start: 2}, memory: 256 MiB, run: sleep 1000}
+  board: {completion: sidecar, memory: 256 MiB, run: sleep 1000}
+",
+    );
+    running(&home, &id, 3);
+    let status = home.run(&["status", &id]);
+    assert!(status.out.contains("elastic    2 × `worker` of 1 to 3\n"), "{status:#?}");
+    let view = &object(&home.run(&["status", "--json", &id]))["view"];
+    let range = serde_json::json!({ "min": 1, "max": 3 });
+    assert_eq!(view["roles"][0]["elastic"], range, "{view:#}");
+    assert!(view["roles"][1].get("elastic").is_none(), "{view:#}");
+    assert_eq!(home.run(&["kill", &id]).code, 0);
+}
+
+#[test]
+fn logs_are_chosen_by_task_stream_attempt_and_length() {
+    let home = Home::new();
+    let script = "echo out $YDL_ATTEMPT; echo more; echo err >&2; test $YDL_ATTEMPT = 2";
+    let more = "restart: {limit: 1, backoff: {initial: 1ms, max: 1ms}}";
+    let ran = home.submit(&job("t", 2, script, more));
+    assert_eq!(ran.code, 0, "{ran:#?}");
+    let logs = |words: &[&str]| {
+        let ran = home.run(&[&["logs"], words].concat());
+        assert_eq!(ran.code, 0, "{ran:#?}");
+        ran.out
+    };
+    assert_eq!(logs(&["worker:0"]), "out 2\nmore\nerr\n");
+    assert_eq!(logs(&["worker:0", "--stderr"]), "err\n");
+    assert_eq!(logs(&["worker:1", "--attempt", "1", "--stdout"]), "out 1\nmore\n");
+    assert_eq!(logs(&["--stdout", "--tail", "1"]), "worker:0 | more\nworker:1 | more\n");
+    assert_eq!(logs(&["worker", "--all-attempts"]).lines().count(), 12);
+    assert_eq!(logs(&["-f", "t", "worker:1", "--stderr"]), "err\n");
+    let lines = objects(&home.run(&["logs", "worker:0", "--stdout", "--json"]));
+    assert_eq!(lines[0]["output"]["line"], "out 2");
+    assert_eq!(lines[0]["output"]["attempt"], 2);
+    for words in [["logs", "chief"], ["logs", "worker:x"]] {
+        assert_eq!(home.run(&words).code, 2, "{words:?}");
+    }
+    let unknown = home.run(&["logs", "t", "chief"]);
+    assert!(unknown.err.contains("hint: it has `worker`"), "{unknown:#?}");
+    let late = home.run(&["logs", "--attempt", "9"]);
+    assert!(late.err.contains("nothing has come to attempt 9"), "{late:#?}");
+}
+
+#[test]
+fn logs_are_followed_until_the_job_is_over() {
+    let home = Home::new();
+    let script = "echo one; until test -e \"$YDL_CHECKPOINT/go\"; do sleep 0.01; done; printf two";
+    let id = home.detach(&job("t", 1, script, ""));
+    let mut command = home.ydl();
+    command.args(["logs", "-f", "worker:0"]).stdout(Stdio::piped());
+    let mut child = command.spawn().expect("ydl can be started");
+    let mut out = BufReader::new(child.stdout.take().expect("a pipe"));
+    let mut line = String::new();
+    out.read_line(&mut line).expect("a line");
+    assert_eq!(line, "one\n");
+    let checkpoint = home.path().join("state/ydl/jobs").join(&id).join("checkpoint");
+    std::fs::write(checkpoint.join("go"), "").expect("a file");
+    let mut rest = String::new();
+    out.read_to_string(&mut rest).expect("the rest");
+    assert_eq!(rest, "two");
+    assert!(child.wait().expect("its end").success());
+}
+
+#[test]
+fn whoever_stops_reading_ends_neither_the_job_nor_its_code() {
+    let home = Home::new();
+    home.write("job.yaml", &job("t", 1, "yes | head -n 200000; exit 7", ""));
+    let mut command = home.ydl();
+    command.args(["submit", "job.yaml"]).stdout(Stdio::piped()).stderr(Stdio::piped());
+    let mut child = command.spawn().expect("ydl can be started");
+    let mut line = String::new();
+    let out = child.stdout.take().expect("a pipe");
+    BufReader::new(out).read_line(&mut line).expect("a line");
+    assert_eq!(line, "worker:0 | y\n");
+    let ran = finish(child);
+    assert_eq!(ran.code, 7, "{ran:#?}");
+
+    let mut command = home.ydl();
+    let mut child = command.arg("logs").stdout(Stdio::piped()).spawn().expect("ydl");
+    drop(child.stdout.take());
+    assert_eq!(child.wait().expect("its end").code(), Some(0));
+}
+
+#[test]
+fn the_second_interrupt_leaves_at_once() {
+    let home = Home::new();
+    let script = "trap '' TERM; echo up; while :; do sleep 0.1; done";
+    home.write("job.yaml", &job("t", 1, script, ""));
+    let mut command = home.ydl();
+    command.args(["submit", "job.yaml"]).stdout(Stdio::piped()).stderr(Stdio::piped());
+    let mut child = command.spawn().expect("ydl can be started");
+    let mut out = BufReader::new(child.stdout.take().expect("a pipe"));
+    let mut line = String::new();
+    out.read_line(&mut line).expect("a line");
+    kill(child.id(), 2);
+    let mut err = BufReader::new(child.stderr.take().expect("a pipe"));
+    while !line.contains("asked to stop") {
+        line.clear();
+        assert_ne!(err.read_line(&mut line).expect("a line"), 0, "it ended without a word");
+    }
+    kill(child.id(), 2);
+    let mut rest = String::new();
+    err.read_to_string(&mut rest).expect("the rest");
+    assert_eq!(child.wait().expect("its end").code(), Some(130), "{rest}");
+    assert!(rest.contains("is still stopping"), "{rest}");
+    assert_eq!(home.run(&["kill", "--now", "t"]).code, 0);
+    home.wait_until_empty();
+}
+
+#[test]
+fn a_program_can_follow_a_job_by_json() {
+    let home = Home::new();
+    home.write("job.yaml", &job("t", 2, "echo hi; exit $YDL_INDEX", ""));
+    let ran = home.run(&["submit", "--json", "job.yaml"]);
+    assert_eq!(ran.code, 1, "{ran:#?}");
+    let all = objects(&ran);
+    assert!(all[0]["job"]["id"].as_str().is_some_and(|id| id.starts_with("t-")), "{ran:#?}");
+    assert!(all.iter().any(|o| o["output"]["line"] == "hi"), "{ran:#?}");
+    assert!(all.iter().any(|o| !o["event"]["kind"]["job-finished"].is_null()), "{ran:#?}");
+    let last = &all[all.len() - 1]["result"];
+    assert_eq!(last["outcome"]["failed"]["task"]["task"], "worker:1", "{ran:#?}");
+    let detached = object(&home.run(&["submit", "--json", "--detach", "--", "true"]));
+    assert!(detached["job"]["id"].is_string());
+    home.wait_until_empty();
+}
+
+#[test]
+fn the_owner_uses_the_store_from_outside() {
+    let home = Home::new();
+    let id = home.detach(&job("t", 1, "sleep 1000", ""));
+    let kv = |words: &[&str]| home.run(&[&["kv", "--job", &id], words].concat());
+    assert_eq!(kv(&["put", "a/b c", "1"]).code, 0);
+    assert_eq!(kv(&["get", "a/b c"]).out, "1");
+    assert_eq!(object(&kv(&["put", "z", "2", "--json"]))["keys"], 1);
+    assert_eq!(kv(&["put", "z", "3", "--if-absent"]).code, 1);
+    assert_eq!(kv(&["put", "z", "3", "--if-revision", "2"]).code, 0);
+    assert_eq!(kv(&["ls"]).out, "a/b c\t1\nz\t3\n");
+    assert_eq!(kv(&["ls", "a/"]).out, "a/b c\t1\n");
+    assert_eq!(kv(&["watch", "--count", "2"]).out, "put\ta/b c\t1\nput\tz\t3\n");
+    let missing = kv(&["get", "nothing"]);
+    assert_eq!((missing.code, missing.err.as_str()), (1, "error: no such key `nothing`\n"));
+    let waited = kv(&["get", "nothing", "--wait", "20ms"]);
+    assert_eq!(waited.code, 1, "{waited:#?}");
+    assert!(waited.err.contains("did not come within 20ms"), "{waited:#?}");
+    assert_eq!(kv(&["get", "nothing", "--wait", "soon"]).code, 2);
+    assert_eq!(kv(&["rm", "z"]).code, 0);
+    assert_eq!(kv(&["watch", "--after", "3", "--count", "1"]).out, "deleted\tz\n");
+    assert_eq!(kv(&["emit", "epoch", "7"]).code, 0);
+    assert_eq!(kv(&["emit", "loss", "0.5"]).code, 0);
+    assert_eq!(kv(&["events"]).out, "1\tepoch\t7\n2\tloss\t0.5\n");
+    assert_eq!(kv(&["events", "--name", "loss"]).out, "2\tloss\t0.5\n");
+    assert_eq!(kv(&["events", "--after", "1", "--json"]).out.lines().count(), 1);
+    assert_eq!(kv(&["rm", "--prefix", "a"]).code, 0);
+    assert_eq!(kv(&["ls"]).out, "");
+    assert_eq!(home.run(&["scale", &id, "chief=2"]).code, 2);
+    assert_eq!(home.run(&["kill", "--now", &id]).code, 0);
+}
+
+#[test]
+fn files_are_those_of_the_moment_of_submit() {
+    let home = Home::new();
+    home.write("data.txt", "before");
+    let script = "until test -e \"$YDL_CHECKPOINT/go\"; do sleep 0.01; done; cat data.txt";
+    let id = home.detach(&job("t", 1, script, "files: [data.txt]"));
+    home.write("data.txt", "after");
+    running(&home, &id, 1);
+    let checkpoint = home.path().join("state/ydl/jobs").join(&id).join("checkpoint");
+    std::fs::write(checkpoint.join("go"), "").expect("a file");
+    home.wait_until_empty();
+    assert_eq!(home.run(&["logs", "worker:0"]).out, "before");
+}
+
+#[test]
+fn links_in_a_directory_lead_neither_round_in_circles_nor_astray() {
+    use std::os::unix::fs::symlink;
+    let home = Home::new();
+    home.write("real.txt", "real");
+    let data = home.path().join("data");
+    std::fs::create_dir(&data).expect("a directory");
+    symlink("../real.txt", data.join("file")).expect("a link");
+    symlink(".", data.join("circle")).expect("a link");
+    symlink("nowhere", data.join("broken")).expect("a link");
+    let ran = home.submit(&job("t", 1, "cat data/file data/circle/file", "files: [data]"));
+    assert_eq!(ran.out, "worker:0 | realreal\n", "{ran:#?}");
+    let ran = home.submit(&job("t", 1, "true", "files: [{all: .}]"));
+    assert_eq!(ran.code, 2, "{ran:#?}");
+    assert!(ran.err.contains("holds the directory of the job itself"), "{ran:#?}");
+    assert_eq!(home.run(&["ls", "--json"]).out.lines().count(), 1, "nothing is left of it");
+}
+
+#[test]
+fn an_interrupt_while_files_are_copied_starts_nothing_and_leaves_nothing() {
+    let home = Home::new();
+    let data = home.path().join("data");
+    fs::create_dir(&data).expect("a directory");
+    for n in 0..30_000 {
+        fs::write(data.join(n.to_string()), "").expect("a file");
+    }
+    let child = home.start("name: t\nfiles: [data]\nroles: {worker: {run: sleep 1000}}\n");
+    let jobs = home.path().join("state/ydl/jobs");
+    home.wait_for("copying", |_| {
+        let job = fs::read_dir(&jobs).ok()?.next()?.ok()?.path();
+        job.join("files/data").exists().then_some(())
+    });
+    kill(child.id(), 2);
+    let ran = finish(child);
+    assert_eq!(ran.code, 130, "{ran:#?}");
+    assert!(ran.err.contains("nothing was started"), "{ran:#?}");
+    assert_eq!(fs::read_dir(&jobs).expect("jobs").count(), 0);
+    assert!(home.processes().is_empty(), "{:?}", home.processes());
+}
+
+#[test]
+fn a_job_directory_is_nobody_elses() {
+    use std::os::unix::fs::PermissionsExt;
+    let home = Home::new();
+    assert_eq!(home.run(&["submit", "--", "true"]).code, 0);
+    let mode = std::fs::metadata(home.job()).expect("a directory").permissions().mode();
+    assert_eq!(mode & 0o777, 0o700);
+}
+
+/// Runs a command on a terminal of its own and prints all that it wrote there.
+const TERMINAL: &str = "
+import os, pty, sys
+pid, terminal = pty.fork()
+if pid == 0:
+    os.environ['TERM'] = 'xterm'
+    os.execv(sys.argv[1], sys.argv[1:])
+while True:
+    try: data = os.read(terminal, 65536)
+    except OSError: break
+    if not data: break
+    sys.stdout.buffer.write(data)
+sys.exit(os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]))
+";
+
+#[test]
+fn on_a_terminal_a_table_stands_below_the_lines_and_is_gone_at_the_end() {
+    let home = Home::new();
+    let script = "echo one; until test -e \"$YDL_CHECKPOINT/go\"; do sleep 0.01; done; echo two";
+    home.write("job.yaml", &job("t", 2, script, ""));
+    home.write("terminal.py", TERMINAL);
+    let mut command = std::process::Command::new("python3");
+    command
+        .args(["terminal.py", env!("CARGO_BIN_EXE_ydl"), "submit", "job.yaml"])
+        .current_dir(home.path())
+        .env("XDG_STATE_HOME", home.path().join("state"))
+        .env_remove("NO_COLOR")
+        .stdout(Stdio::piped());
+    let mut child = command.spawn().expect("python3 can be started");
+    let mut out = child.stdout.take().expect("a pipe");
+    let mut seen = Vec::new();
+    let mut text = String::new();
+    while !text.contains("worker:1  \u{1b}[1mrunning") {
+        let mut buffer = [0; 4096];
+        let n = out.read(&mut buffer).expect("output");
+        assert_ne!(n, 0, "{text}");
+        seen.extend_from_slice(&buffer[..n]);
+        text = String::from_utf8_lossy(&seen).into_owned();
+    }
+    std::fs::write(home.job().join("checkpoint/go"), "").expect("a file");
+    out.read_to_end(&mut seen).expect("the rest");
+    assert_eq!(child.wait().expect("its end").code(), Some(0));
+    let text = String::from_utf8_lossy(&seen);
+    assert!(text.contains("TASK      STATE"), "{text}");
+    let (_, last) = text.rsplit_once("\u{1b}[J").expect("the table was erased");
+    assert!(!last.contains("TASK"), "{last:?}");
+    assert!(last.contains("succeeded"), "{last:?}");
+    assert_eq!(text.matches(" | two").count(), 2, "{text}");
+}
+
+#[test]
+fn a_doctor_looks_at_this_machine_and_runs_a_job_on_it() {
+    let home = Home::new();
+    let said = objects(&home.run(&["doctor", "--cluster", "local", "--json"]));
+    let names: Vec<_> = said.iter().filter_map(|it| it["check"].as_str()).collect();
+    assert_eq!(names, ["machine", "docker", "state directory", "job"], "{said:#?}");
+    let ill = |it: &&Value| it["state"] == "wrong" || it["state"] == "skipped";
+    assert!(!said.iter().any(|it| ill(&it)), "{said:#?}");
+    let phases = said[3]["phases"].as_object().expect("its phases");
+    assert!(phases["container_ms"].as_u64().is_some(), "{said:#?}");
+    assert_eq!(said[4]["result"]["exit"], 0, "{said:#?}");
+
+    // Whoever cannot keep jobs is told so before one is tried.
+    fs::write(home.path().join("occupied"), "").expect("a file");
+    let mut command = home.ydl();
+    command.args(["doctor", "--cluster", "local"]);
+    command.env("XDG_STATE_HOME", home.path().join("occupied"));
+    let ran = Ran::from(command.output().expect("ydl can be started"));
+    assert_eq!(ran.code, 123, "{ran:#?}");
+    assert!(ran.err.starts_with("error: state directory: `"), "{ran:#?}");
+    assert!(ran.err.contains("hint: make it writable"), "{ran:#?}");
+    assert!(ran.out.contains("skipped  job              because of `state directory`"), "{ran:#?}");
+    let ran = home.run(&["doctor", "--cluster", "local", "--queue", "q"]);
+    assert_eq!(ran.code, 2, "{ran:#?}");
+    assert!(ran.err.contains("`--queue` is for a cluster"), "{ran:#?}");
+}
+
+/// A directory without Hadoop's files was meant to lead to a cluster.
+#[test]
+fn a_directory_without_a_configuration_is_said_to_be_one() {
+    let home = Home::new();
+    let conf = home.path().join("conf");
+    fs::create_dir(&conf).expect("a directory");
+    let named = format!("there is no Hadoop configuration in `{}`", conf.display());
+    let run = |words: &[&str]| {
+        let mut command = home.ydl();
+        command.args(words).env("HADOOP_CONF_DIR", &conf);
+        Ran::from(command.output().expect("ydl can be started"))
+    };
+    let ran = run(&["doctor"]);
+    assert_eq!(ran.code, 2, "{ran:#?}");
+    let first = format!("error: configuration: {named}\n\nhint: set `HADOOP_CONF_DIR`");
+    assert!(ran.err.starts_with(&first), "{ran:#?}");
+    assert!(ran.err.contains("`--cluster local`"), "{ran:#?}");
+    for words in [vec!["submit", "--cluster", "yarn", "--", "true"], vec!["nodes"]] {
+        let ran = run(&words);
+        assert_eq!(ran.code, 2, "{ran:#?}");
+        assert!(ran.err.starts_with(&format!("error: {named}\n")), "{ran:#?}");
+    }
+    // Nobody asked for a cluster: the job runs here, and it is said why.
+    let ran = run(&["submit", "--memory", "64MiB", "--", "true"]);
+    assert_eq!(ran.code, 0, "{ran:#?}");
+    let note = format!("note: {named}; the job is for this machine\n");
+    assert!(ran.err.starts_with(&note), "{ran:#?}");
+}
+
+/// The ResourceManager's door for administrators is open, as where it has another address for clients than is written here.
+#[test]
+fn a_resource_manager_that_refuses_clients_is_not_said_to_stand_by() {
+    let home = Home::new();
+    let admin = std::net::TcpListener::bind("127.0.0.1:0").expect("a port");
+    let admin = (admin.local_addr().expect("its address"), admin);
+    let set = |key: &str, value: &str| {
+        format!(
+            "<property><name>yarn.resourcemanager.{key}</name><value>{value}</value></property>"
+        )
+    };
+    let conf = home.path().join("conf");
+    fs::create_dir(&conf).expect("a directory");
+    let keys = set("address", "127.0.0.1:1") + &set("admin.address", &admin.0.to_string());
+    let site = home.write("conf/yarn-site.xml", &format!("<configuration>{keys}</configuration>"));
+    let mut command = home.ydl();
+    command.arg("nodes").env("HADOOP_CONF_DIR", &conf);
+    let ran = Ran::from(command.output().expect("ydl can be started"));
+    assert_eq!(ran.code, 122, "{ran:#?}");
+    let what = format!(
+        "error: no ResourceManager can be reached at `127.0.0.1:1`: connection refused; administrators are answered at `{}`\n\n\
+         hint: is `yarn.resourcemanager.address` in `{}` its address? Else it may still be starting\n",
+        admin.0,
+        site.display()
+    );
+    assert!(ran.err.ends_with(&what), "{ran:#?}");
+}
+
+#[test]
+fn a_list_without_the_cluster_s_jobs_is_not_the_whole_list() {
+    let home = Home::new();
+    let ran = home.submit(&job("short", 1, "true", ""));
+    assert_eq!(ran.code, 0, "{ran:#?}");
+    fs::create_dir(home.path().join("conf")).expect("a directory");
+    let address =
+        "<property><name>yarn.resourcemanager.address</name><value>127.0.0.1:1</value></property>";
+    home.write("conf/yarn-site.xml", &format!("<configuration>{address}</configuration>"));
+    let mut command = home.ydl();
+    let conf = home.path().join("conf");
+    command.arg("ls").env("HADOOP_CONF_DIR", conf);
+    let ran = Ran::from(command.output().expect("ydl can be started"));
+    assert_eq!(ran.code, 122, "{ran:#?}");
+    assert!(ran.out.contains("short"), "{ran:#?}");
+    assert!(ran.err.contains("error: no ResourceManager can be reached"), "{ran:#?}");
+}

@@ -1,0 +1,343 @@
+//! What is said to wrong words, and to what is not here.
+
+use super::workspace::{Desk, runs};
+use expect_test::{Expect, expect};
+use std::{fs, process::Command};
+
+#[test]
+fn wrong_words_are_told_in_the_door_s_own_name() {
+    let desk = Desk::new();
+    let check = |line: &str, expected: Expect| {
+        let words: Vec<_> = line.split_whitespace().collect();
+        expected.assert_eq(&desk.said(&words));
+    };
+    check(
+        "dmlc-submit --cluster yarn --num-wrokers 2 python train.py",
+        expect![[r#"
+            error: dmlc-submit: there is no flag `--num-wrokers`
+
+            hint: did you mean `--num-workers`?
+            exit 2
+        "#]],
+    );
+    check(
+        "dmlc-submit --cluster slurm --num-workers 2 python train.py",
+        expect![[r#"
+            error: dmlc-submit: jobs do not run by `slurm`
+
+            hint: they run on `yarn` or `local`, which is this machine
+            exit 2
+        "#]],
+    );
+    check(
+        "dmlc-submit --cluster yarn --num-workers 2 --kube-namespace x python train.py",
+        expect![[r#"
+            error: dmlc-submit: `--kube-namespace` is for Kubernetes
+
+            hint: leave it out: jobs of ydl run on YARN or on this machine
+            exit 2
+        "#]],
+    );
+    check(
+        "dmlc-submit --cluster local --num-workers two --worker-memory 5 --env A python train.py",
+        expect![[r#"
+            error: dmlc-submit --env A: there is no `=` in it
+
+            hint: write `NAME=VALUE`
+
+            error: dmlc-submit --num-workers two: `roles.worker.instances`: `two` is not a count
+
+            hint: write a whole number
+
+            error: dmlc-submit --worker-memory 5: `roles.worker.memory`: the size `5` has no unit
+
+            hint: write `5 GiB`
+            exit 2
+        "#]],
+    );
+    check(
+        "dmlc-yarn -n 2 --max-atempts 3 python train.py",
+        expect![[r#"
+            error: dmlc-yarn: there is no flag `--max-atempts`
+
+            hint: did you mean `--max-attempts`?
+            exit 2
+        "#]],
+    );
+    check(
+        "dmlc-yarn -n 2",
+        expect![[r#"
+        error: dmlc-yarn: there is no command to run
+
+        hint: write `dmlc-yarn … python train.py`
+        exit 2
+    "#]],
+    );
+    check(
+        "launch.py -n 2 --lancher yarn python train.py",
+        expect![[r#"
+            error: launch.py: there is no flag `--lancher`
+
+            hint: did you mean `--launcher`?
+            exit 2
+        "#]],
+    );
+    check(
+        "launch.py -n 2 --launcher ssh -H hosts python train.py",
+        expect![[r#"
+            error: launch.py: `-H` is for MPI and ssh
+
+            hint: leave it out: jobs of ydl run on YARN or on this machine
+            exit 2
+        "#]],
+    );
+    check(
+        "ydl-mx --n 2 --jobnam x train.py",
+        expect![[r#"
+        error: ydl-mx: there is no flag `--jobnam`
+
+        hint: did you mean `--jobname`?
+        exit 2
+    "#]],
+    );
+    check(
+        "ydl-mx train.py",
+        expect![[r#"
+        error: ydl-mx: it is not said how many workers there are
+
+        hint: write `--n N`
+        exit 2
+    "#]],
+    );
+    check(
+        "ydl-mx --n 2 --native fortran train.py",
+        expect![[r#"
+        error: ydl-mx: `fortran` is no language of MXNet's
+
+        hint: write `--native python`, `scala`, `java` or `cpp`
+        exit 2
+    "#]],
+    );
+    check(
+        "yarn-tf --num_trainer 2 --shell_command date",
+        expect![[r#"
+            error: yarn-tf: there is no flag `--num_trainer`
+
+            hint: did you mean `--num_trainers`?
+            exit 2
+        "#]],
+    );
+    check(
+        "yarn-tf --num_trainers 2 date",
+        expect![[r#"
+        error: yarn-tf: `date` belongs to no flag
+
+        hint: see `yarn-tf --help`
+        exit 2
+    "#]],
+    );
+    check(
+        "yarn-tf --num_trainers 2",
+        expect![[r#"
+        error: yarn-tf: there is nothing to run
+
+        hint: write `--shell_command 'python trainer.py'`, or `--shell_script FILE`
+        exit 2
+    "#]],
+    );
+    check(
+        "yarn-tf --num_trainers 2 --shell_command date --mounts /data:/data --output model:s3://x/y ../x:y z",
+        expect![[r#"
+            error: yarn-tf --mounts /data:/data: without an image nothing can be mounted at `/data` of a node
+
+            hint: name a place below the task's directory, or an image with `--docker_image`
+
+            error: yarn-tf --output ../x:y: `../x` is not in the task's directory
+
+            hint: name what the program makes where it runs
+
+            error: yarn-tf --output model:s3://x/y: `outputs.model.to`: outputs to `s3://` are not supported
+
+            hint: use a path in HDFS, such as `hdfs:///user/me/out`
+
+            error: yarn-tf --output z: `z` does not say where it goes
+
+            hint: write `SOURCE:DESTINATION`
+            exit 2
+        "#]],
+    );
+    check(
+        "launch.py -n 1 --detach --download out python train.py",
+        expect![[r#"
+            error: launch.py: `--download` waits for the job's end, and `--detach` does not
+
+            hint: leave one of them out; `ydl fetch JOB DIR` downloads at any time
+            exit 2
+        "#]],
+    );
+    check(
+        "dmlc-tracker --num-worker 2 --num-srevers 1",
+        expect![[r#"
+        error: dmlc-tracker: there is no flag `--num-srevers`
+
+        hint: did you mean `--num-servers`?
+        exit 2
+    "#]],
+    );
+    check(
+        "dmlc-tracker --num-workers 2 --num-servers 1",
+        expect![[r#"
+            error: dmlc-tracker: a job with parameter servers has no stand-alone tracker
+
+            hint: `dmlc-submit --num-servers N` runs it
+            exit 2
+        "#]],
+    );
+    check(
+        "dmlc-tracker --num-workers 0",
+        expect![[r#"
+        error: dmlc-tracker: a tracker has 1 to 65536 workers, not 0
+        exit 2
+    "#]],
+    );
+    check(
+        "dmlc-submit --cluster local --num-workers 1 --worker-memory 1x python train.py",
+        expect![[r#"
+            error: dmlc-submit --worker-memory 1x: `roles.worker.memory`: `x` is not a unit of size
+
+            hint: sizes are in `MiB`, `GiB`, `TiB` (`m`, `g`, `t` for short), or in `MB`, `GB`, `TB`
+            exit 2
+        "#]],
+    );
+    check(
+        "dmlc-submit --cluster local --num-workers 1 --auto-file-cache maybe python train.py",
+        expect![[r#"
+            error: dmlc-submit --auto-file-cache maybe: this is neither `true` nor `false`
+            exit 2
+        "#]],
+    );
+    check(
+        "yarn-tf --shell_command date --placement_spec x",
+        expect![[r#"
+            error: yarn-tf: `--placement_spec` is for DistributedShell
+
+            hint: `placement` in a job file says where tasks go
+            exit 2
+        "#]],
+    );
+    check(
+        "dmlc-submit --cluster yarn --num-workers 1 python train.py",
+        expect![[r#"
+            error: dmlc-submit: there is no Hadoop configuration that leads to a cluster
+
+            hint: set `HADOOP_CONF_DIR` to the directory with `core-site.xml` and `yarn-site.xml`
+            exit 2
+        "#]],
+    );
+    check(
+        "dmlc-submit --num-workers 2 python train.py",
+        expect![[r#"
+            error: dmlc-submit: it is not said where the job runs
+
+            hint: write `--cluster yarn`, or `--cluster local` for this machine, or set `DMLC_SUBMIT_CLUSTER`
+            exit 2
+        "#]],
+    );
+    assert!(!desk.path().join("state").exists(), "nothing was touched");
+}
+
+#[test]
+fn a_program_that_is_not_here_is_refused_before_anything_is_submitted() {
+    let desk = Desk::new();
+    desk.file("lib/inner.py").file("code.tar");
+    let said = |line: &str| {
+        let words: Vec<_> = line.split_whitespace().collect();
+        desk.said(&words)
+    };
+    expect![[r#"
+        error: ydl-mx: the program `nofile.py` is not here
+
+        hint: name a file of this machine, which travels; what every node has is called by its whole path
+        exit 2
+    "#]]
+    .assert_eq(&said("ydl-mx --n 2 --jobname X nofile.py"));
+    for line in [
+        "ydl-mx local nofile.py --n 3",
+        "dmlc-submit --cluster local --num-workers 1 python -u nofile.py",
+        "dmlc-submit --cluster local --num-workers 1 A=/x python3 nofile.py",
+        "dmlc-yarn -n 1 ./nofile --epochs 3",
+        "launch.py -n 1 --launcher local sh nofile.sh",
+    ] {
+        let told = said(line);
+        assert!(told.contains("is not here\n"), "{line}: {told}");
+        assert!(told.ends_with("exit 2\n"), "{line}: {told}");
+    }
+    // What may be there all the same is left to the task.
+    for line in [
+        "ydl-mx --show --n 2 --launcher local /opt/nofile.py",
+        "ydl-mx --show --n 2 --launcher local --archives code.tar nofile.py",
+        "ydl-mx --show --n 2 --launcher local --files lib lib/inner.py",
+        "ydl-mx --show --n 2 --launcher local --files lib/inner.py#nofile.py nofile.py",
+        "dmlc-submit --show --cluster local --num-workers 1 --auto-file-cache 0 python nofile.py",
+        "dmlc-submit --show --cluster local --num-workers 1 python -m nofile",
+        "dmlc-submit --show --cluster local --num-workers 1 java Main",
+        "dmlc-submit --show --cluster local --num-workers 1 nofile",
+    ] {
+        let told = said(line);
+        assert!(told.ends_with("exit 0\n"), "{line}: {told}");
+    }
+    assert!(!desk.path().join("state").exists(), "nothing was touched");
+}
+
+#[test]
+fn what_only_calls_itself_an_archive_is_refused() {
+    let desk = Desk::new();
+    for name in ["bad.tar", "bad.tar.gz", "bad.zip"] {
+        fs::write(desk.path().join(name), "just some text\n".repeat(100)).unwrap();
+        let words = ["yarn-tf", "--cluster", "local", "--shell_command", "date"];
+        let told = desk.said(&[&words[..], &["--tar", name]].concat());
+        let expected = format!(
+            "error: yarn-tf --tar {name}: `{name}` is no archive, whatever its name says\n\n\
+             hint: make one with `tar -cf code.tar …`\nexit 2\n"
+        );
+        assert_eq!(told, expected);
+    }
+    for format in ["v7", "ustar", "gnu", "pax"] {
+        let format = format!("--format={format}");
+        let made = Command::new("tar")
+            .args([format.as_str(), "-cf", "good.tar", "train.py"])
+            .current_dir(desk.path())
+            .status();
+        assert!(made.unwrap().success(), "{format}");
+        let told =
+            runs(&desk, "yarn-tf --show --cluster local --shell_command date --tar good.tar");
+        assert!(told.contains("files: [good.tar]"), "{told}");
+    }
+}
+
+#[test]
+fn what_changes_nothing_or_is_not_here_is_said() {
+    let desk = Desk::new();
+    let told = runs(&desk, "ydl-mx --show --launcher local --n 2 --serve --s 1 --label x train.py");
+    for note in [
+        "# note: `--s` changes nothing: what serves has no parameter servers\n",
+        "# note: `--label` chooses nothing here: this machine has no labels\n",
+    ] {
+        assert!(told.contains(note), "{told}");
+    }
+    let told = runs(
+        &desk,
+        "yarn-tf --show --cluster local --shell_command date --output model:/somewhere/x",
+    );
+    let note = "# note: `model` goes to `/somewhere/x` of this machine: with `--cluster local` there is no HDFS\n";
+    assert!(told.contains(note), "{told}");
+    let words = "yarn-tf --cluster local --shell_command date --mounts /nonexist:data";
+    let words: Vec<_> = words.split_whitespace().collect();
+    expect![[r#"
+        error: yarn-tf --mounts /nonexist:data: there is no `/nonexist` on this machine
+
+        hint: make it first, or name another place
+        exit 2
+    "#]]
+    .assert_eq(&desk.said(&words));
+}

@@ -1,0 +1,95 @@
+//! What people do to a job that it was not made for, through the binary alone.
+
+use crate::home::{Home, Ran, assert_refused, kill};
+use std::{fs, fs::File, path::PathBuf};
+
+const SLEEPER: &str =
+    "name: t\nroles: {worker: {instances: 2, memory: 256 MiB, shell: echo up; sleep 1000}}\n";
+
+fn first_log(home: &Home) -> PathBuf {
+    home.job().join("logs/worker/0/1/stdout.0")
+}
+
+#[test]
+fn a_master_whose_diary_is_on_a_full_disk_runs_its_job_all_the_same() {
+    let home = Home::new();
+    home.submit("roles: {worker: {run: \"true\"}}");
+    let again = home.path().join("again");
+    fs::create_dir(&again).expect("a directory");
+    fs::copy(home.job().join("job.json"), again.join("job.json")).expect("a copy");
+    let full = File::options().write(true).open("/dev/full").expect("it");
+    let mut master = home.ydl();
+    master.arg("master").arg(&again).stderr(full);
+    let ran = Ran::from(master.output().expect("a master"));
+    assert_eq!(ran.code, 0, "{ran:#?}");
+    let result = fs::read_to_string(again.join("result.json")).expect("a result");
+    assert!(result.contains(r#""outcome": "succeeded""#), "{result}");
+}
+
+/// A job whose master runs and does not answer.
+fn unanswered(home: &Home) -> String {
+    let id = home.detach(SLEEPER);
+    home.wait_for_text(first_log, "up");
+    kill(home.find(" master ")[0].pid, 19);
+    id
+}
+
+#[test]
+fn the_status_of_a_job_whose_master_does_not_answer_is_what_its_files_tell() {
+    let home = Home::new();
+    let id = unanswered(&home);
+    let ran = home.run(&["status", "--json", &id]);
+    assert_eq!(ran.code, 122, "{ran:#?}");
+    assert!(ran.out.contains(r#""state":"no-answer""#), "{ran:#?}");
+    assert!(ran.out.contains("job-started"), "{ran:#?}");
+}
+
+#[test]
+fn a_master_that_does_not_answer_can_be_ended() {
+    let home = Home::new();
+    let id = unanswered(&home);
+    let ran = home.run(&["kill", "--now", &id]);
+    assert_eq!(ran.code, 0, "{ran:#?}");
+    assert!(ran.err.contains("does not answer"), "{ran:#?}");
+    home.wait_until_empty();
+}
+
+#[test]
+fn a_job_whose_directory_is_removed_ends() {
+    let home = Home::new();
+    home.detach(SLEEPER);
+    home.wait_for_text(first_log, "up");
+    let job = home.job();
+    // What is still being written may be in the way.
+    home.wait_for("the removal", |_| {
+        let _ = fs::remove_dir_all(&job);
+        (!job.exists()).then_some(())
+    });
+    // An agent that is only starting makes its directories wherever they are.
+    fs::create_dir_all(job.join("containers")).expect("a directory");
+    home.wait_until_empty();
+}
+
+#[test]
+fn logs_of_a_task_that_does_not_exist_are_refused() {
+    let home = Home::new();
+    home.submit("roles: {worker: {instances: 2, run: \"true\"}}");
+    let ran = home.run(&["logs", "worker:2"]);
+    assert_refused(&ran, "has no task `worker:2`", "it has `worker:0` to `worker:1`");
+    let ran = home.run(&["logs", "worker:1"]);
+    assert_eq!(ran.code, 0, "{ran:#?}");
+}
+
+#[test]
+fn a_size_that_does_not_fit_comes_with_the_hint_that_helps() {
+    let home = Home::new();
+    let submit = |words: &[&str]| home.run(&[&["submit"], words, &["--", "true"]].concat());
+    let least = submit(&["--memory", "16MiB"]);
+    assert_refused(&least, "the minimum is 32 MiB", "ask for more");
+    let most = submit(&["--vcores", "9", "--resources", "vcores=8"]);
+    assert_refused(&most, "9 vcores, but only 8 are available", "raise `--resources`");
+    let fpga = submit(&["--set", "roles.worker.resources.fpga=1"]);
+    assert_refused(&fpga, "1 `fpga`, which this machine", "leave it out");
+    let output = submit(&["--output", "model"]);
+    assert_refused(&output, "missing `=`", "write `--output FROM=TO`");
+}

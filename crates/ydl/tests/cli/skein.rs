@@ -1,0 +1,462 @@
+//! Applications of skein's: how each key is understood, and that they run.
+
+use crate::home::{Home, Ran};
+use expect_test::{Expect, expect};
+
+const SERVICE: &str = "resources: {memory: 256 MiB, vcores: 1}, script: 'true'";
+
+fn show(yaml: &str) -> Ran {
+    show_in(&Home::new(), yaml)
+}
+
+fn show_in(home: &Home, yaml: &str) -> Ran {
+    for name in ["data.csv", "other.csv", "env.tar.gz"] {
+        home.write(name, "");
+    }
+    home.write("app.yaml", yaml);
+    let mut command = home.ydl();
+    command.args(["submit", "--show", "app.yaml"]);
+    command.env("USER", "alice").env_remove("HADOOP_USER_NAME");
+    // For a cluster, which nobody asks anything.
+    std::fs::create_dir_all(home.path().join("conf")).expect("a directory");
+    let address = "<property><name>fs.defaultFS</name><value>hdfs://nn:8020</value></property>";
+    home.write("conf/core-site.xml", &format!("<configuration>{address}</configuration>"));
+    command.env("HADOOP_CONF_DIR", home.path().join("conf"));
+    Ran::from(command.output().expect("ydl can be started"))
+}
+
+/// The job file that this specification stands for.
+fn check(yaml: &str, expected: Expect) {
+    let home = Home::new();
+    let ran = show_in(&home, yaml);
+    assert_eq!(ran.code, 0, "{ran:#?}");
+    expected.assert_eq(&ran.out);
+    // Whoever keeps it has a job file.
+    let again = show_in(&home, &ran.out);
+    assert_eq!(again.code, 0, "{again:#?}");
+    assert!(again.out.contains("roles:"), "{again:#?}");
+}
+
+/// What is said to this service of an application.
+fn refused(yaml: &str, expected: Expect) {
+    let ran = show(yaml);
+    assert_eq!(ran.code, 2, "{ran:#?}");
+    expected.assert_eq(&ran.err);
+}
+
+fn of_service(more: &str) -> String {
+    format!("services: {{web: {{{SERVICE}, {more}}}}}\n")
+}
+
+#[test]
+fn a_whole_application_becomes_a_job_file() {
+    check(
+        "name: my app
+queue: research
+user: alice
+node_label: fast
+max_attempts: 2
+tags: [nightly, demo]
+file_systems: [hdfs://other:8020]
+acls:
+  enable: true
+  view_users: [bob]
+  view_groups: [staff, guests]
+  modify_users: ['*']
+  ui_users: [carol]
+master:
+  log_level: debug
+  resources: {memory: 1 GiB, vcores: 2}
+services:
+  scheduler:
+    resources: {memory: 2 GB, vcores: 1}
+    env: {PORT: 8786}
+    files:
+      data.csv: data.csv
+      env: {source: env.tar.gz}
+    script: |
+      source env/bin/activate
+      serve data.csv
+  worker:
+    instances: 4
+    depends: [scheduler]
+    max_restarts: 3
+    allow_failures: true
+    node_label: gpu
+    nodes: [n1]
+    relax_locality: true
+    resources: {memory: 1024, vcores: 2, gpus: 1, fpgas: 2}
+    files: {data.csv: other.csv}
+    script: work
+",
+        expect![[r##"
+            # app.yaml
+            # note: `name`: the job is called `my-app`: a name consists of letters, digits, `-`, `_` and `.`
+            # note: line 13: `acls.ui_users` is left out: who may view the job may see all of it
+            # note: line 15: `master.log_level` is left out: ydl's master has one level, and no log4j
+            # note: line 30: `services.worker.max_restarts` counts for each task here, and not for all of them together
+            name: my-app
+            queue: research
+            node_label: fast
+            master: {node_label: fast, attempts: 2, memory: "1024 MiB", vcores: 2}
+            tags: [nightly, demo]
+            file_systems: ["hdfs://other:8020"]
+            acls: {view: "bob staff,guests", modify: "*"}
+            files:
+              data.csv: data.csv
+              env: {source: env.tar.gz, unpack: true}
+              data.csv.worker: other.csv
+            roles:
+              scheduler:
+                memory: "1908 MiB"
+                vcores: 1
+                run:
+                  - bash
+                  - "-c"
+                  - "export SKEIN_APPLICATION_ID=\"$YDL_JOB\" SKEIN_CONTAINER_ID=\"${YDL_ROLE}_$YDL_INDEX\"\nsource env/bin/activate\nserve data.csv\n"
+                env: {SKEIN_RESOURCE_MEMORY: 1908, SKEIN_RESOURCE_VCORES: 1, PORT: 8786}
+              worker:
+                instances: 4
+                memory: "1024 MiB"
+                vcores: 2
+                gpus: 1
+                resources: {yarn.io/fpga: 2}
+                depends_on: [scheduler]
+                restart: {limit: 3}
+                tolerate: all
+                node_label: gpu
+                placement: {nodes: [n1]}
+                run:
+                  - bash
+                  - "-c"
+                  - "export SKEIN_APPLICATION_ID=\"$YDL_JOB\" SKEIN_CONTAINER_ID=\"${YDL_ROLE}_$YDL_INDEX\"\nln -sfn data.csv.worker data.csv\nwork"
+                env: {SKEIN_RESOURCE_MEMORY: 1024, SKEIN_RESOURCE_VCORES: 2}
+        "##]],
+    );
+}
+
+#[test]
+fn a_driver_is_a_role_whose_end_is_the_jobs() {
+    check(
+        "
+name: driven
+master:
+  resources: {memory: 600 MiB}
+  env: {A: b}
+  files: {data.csv: data.csv}
+  script: python driver.py
+  security: {cert_bytes: sesame, key_bytes: sesame}
+services:
+  driver: {resources: {memory: 256, vcores: 1}, commands: [first, second]}
+",
+        expect![[r##"
+            # app.yaml
+            # note: line 8: `master.security` is left out: every job has a certificate and keys of its own
+            # note: `master.script` runs in a container of its own, as the role whose end is the job's
+            name: driven
+            files: {data.csv: data.csv}
+            roles:
+              driver:
+                memory: "256 MiB"
+                vcores: 1
+                run:
+                  - bash
+                  - "-c"
+                  - "export SKEIN_APPLICATION_ID=\"$YDL_JOB\" SKEIN_CONTAINER_ID=\"${YDL_ROLE}_$YDL_INDEX\"\nset -e\nfirst\nsecond"
+                env: {SKEIN_RESOURCE_MEMORY: 256, SKEIN_RESOURCE_VCORES: 1}
+              application-driver:
+                memory: "600 MiB"
+                vcores: 1
+                completion: primary
+                run:
+                  - bash
+                  - "-c"
+                  - "export SKEIN_APPLICATION_ID=\"$YDL_JOB\" SKEIN_CONTAINER_ID=\"${YDL_ROLE}_$YDL_INDEX\"\npython driver.py"
+                env: {SKEIN_RESOURCE_MEMORY: 600, SKEIN_RESOURCE_VCORES: 1, A: b}
+        "##]],
+    );
+}
+
+/// Moving over begins at a desk that knows no cluster yet.
+#[test]
+fn an_application_is_shown_where_there_is_no_cluster() {
+    let home = Home::new();
+    home.write("app.yaml", &of_service("files: {env: env.tar.gz}"));
+    home.write("env.tar.gz", "");
+    for (words, told) in [
+        (vec!["submit", "--show", "app.yaml"], true),
+        (vec!["submit", "--show", "--cluster", "yarn", "app.yaml"], false),
+    ] {
+        let ran = home.run(&words);
+        assert_eq!(ran.code, 0, "{ran:#?}");
+        assert!(ran.out.starts_with("# app.yaml\n"), "{ran:#?}");
+        assert!(ran.out.contains("unpack: true"), "{ran:#?}");
+        let note = "note: this machine cannot run the job; it is shown as a cluster would\n";
+        assert_eq!(ran.err == note, told, "{ran:#?}");
+        assert_eq!(ran.err.is_empty(), !told, "{ran:#?}");
+        // So is the job file that it stands for.
+        home.write("job.yaml", &ran.out);
+        let again = home.run(&["submit", "--show", "job.yaml"]);
+        assert_eq!(again.code, 0, "{again:#?}");
+        assert!(again.out.contains("unpack: true"), "{again:#?}");
+    }
+    let ran = home.run(&["submit", "--show", "--cluster", "local", "app.yaml"]);
+    assert_eq!(ran.code, 2, "{ran:#?}");
+    assert!(ran.err.contains("archives are unpacked on a cluster only"), "{ran:#?}");
+    // What is wrong with it anywhere is all that is told.
+    home.write("app.yaml", &of_service("files: {env: env.tar.gz}, instances: -1"));
+    let ran = home.run(&["submit", "--show", "app.yaml"]);
+    assert_eq!(ran.code, 2, "{ran:#?}");
+    assert!(!ran.err.contains("archives are unpacked"), "{ran:#?}");
+}
+
+#[test]
+fn what_cannot_be_carried_over_is_refused_by_its_name() {
+    refused(
+        "user: bob\nservices: {web: {resources: {memory: 1 GiB, vcores: 1}, script: x}}",
+        expect![[r#"
+            error: app.yaml:1:7: `user`: the job would be submitted as somebody else than `bob`
+
+            hint: set the variable `HADOOP_PROXY_USER=bob`, which the cluster must allow, or leave `user` out
+        "#]],
+    );
+    refused(
+        &of_service("nodes: [n1], racks: [/r1]"),
+        expect![[r#"
+        error: app.yaml:1:82: `services.web.nodes`: which nodes a task runs on can be wished for, and not demanded
+
+        hint: set `relax_locality: true`, or use `node_label`
+
+        error: app.yaml:1:95: `services.web.racks`: which racks a task runs on can be wished for, and not demanded
+
+        hint: set `relax_locality: true`, or use `node_label`
+    "#]],
+    );
+    refused(
+        &of_service("instances: 0"),
+        expect![[r#"
+        error: app.yaml:1:86: `services.web.instances` is 0: nobody can add containers to it later
+
+        hint: leave the service out, or begin with 1
+    "#]],
+    );
+    refused(
+        &of_service("depends: [db]"),
+        expect![[r#"
+        error: app.yaml:1:84: `services.web.depends`: there is no service `db`
+
+        hint: the services are `web`
+    "#]],
+    );
+    refused(
+        &of_service("depends: [web]"),
+        expect![[r#"
+        error: app.yaml:1:84: `services.web.depends`: service `web` would wait for itself
+
+        hint: leave one of them out
+    "#]],
+    );
+    refused(
+        &of_service("commands: [x]"),
+        expect![[r#"
+            error: app.yaml:1:85: `services.web` has a `script` and `commands`
+
+            hint: leave out `commands`
+        "#]],
+    );
+    refused(
+        &of_service("max_restart: 3"),
+        expect![[r#"
+        error: app.yaml:1:75: `max_restart` is no key of `services.web`
+
+        hint: did you mean `max_restarts`?
+    "#]],
+    );
+    refused(
+        "services: {}\nnane: x",
+        expect![[r#"
+            error: app.yaml:2:1: `nane` is no key of a specification of skein's
+
+            hint: did you mean `name`?
+        "#]],
+    );
+    refused(
+        "services: {}",
+        expect![[r#"
+            error: app.yaml:1:11: the specification has neither a service nor a `master.script`
+        "#]],
+    );
+    refused(
+        "services: [a]",
+        expect![[r#"
+            error: app.yaml:1:11: `services` is a list, and should be a map
+        "#]],
+    );
+    refused(
+        "services: {web: {resources: {memory: lots}, instances: some, files: {a/b: x, c: {type: file}, d: {source: x, type: zip}}}}",
+        expect![[r#"
+            error: app.yaml:1:17: `services.web` has no `script`
+
+            hint: say what it runs
+
+            error: app.yaml:1:29: `services.web.resources` has no `vcores`
+
+            hint: such as `1`
+
+            error: app.yaml:1:38: `services.web.resources.memory` is no size
+
+            hint: write it as `2 GiB`; a number alone is in MiB
+
+            error: app.yaml:1:56: `services.web.instances` is no count
+
+            error: app.yaml:1:70: `services.web.files.a/b`: a file's name has no directories in it
+
+            error: app.yaml:1:81: `services.web.files.c` has no `source`
+
+            hint: say where it comes from
+
+            error: app.yaml:1:98: `services.web.files.d.type` is `zip`
+
+            hint: it is `archive`, `file` or `infer`
+        "#]],
+    );
+    refused(
+        "services: {web: {script: x}}\nmaster: {resources: {gpus: 1}}",
+        expect![[r#"
+            error: app.yaml:1:17: `services.web` has no `resources`
+
+            hint: such as `{memory: 2 GiB, vcores: 1}`
+
+            error: app.yaml:2:28: `master.resources.gpus`: a master computes nothing
+
+            hint: leave it out
+        "#]],
+    );
+}
+
+#[test]
+fn what_has_no_meaning_any_more_is_noted() {
+    let notes = |yaml: &str| {
+        let ran = show(yaml);
+        assert_eq!(ran.code, 0, "{ran:#?}");
+        let notes = ran.out.lines().filter(|line| line.starts_with("# note: "));
+        notes.map(str::to_owned).collect::<Vec<_>>().join("\n")
+    };
+    expect![[r#"
+        # note: line 1: `services.web.files.a.visibility` is left out: files are the submitter's own, and sent once for all jobs
+        # note: line 1: `services.web.files.a.size` is left out: it is looked up
+        # note: line 1: `services.web.files.a.timestamp` is left out: it is looked up"#]].assert_eq(&notes(&of_service(
+        "files: {a: {source: data.csv, visibility: public, size: 3, timestamp: 4}}",
+    )));
+    expect!["# note: line 1: `services.web.max_restarts` counts for each task here, and not for all of them together"].assert_eq(&notes(&of_service("instances: 3, max_restarts: 2")));
+    expect![[r#""#]].assert_eq(&notes(&of_service("max_restarts: -1")));
+    expect![[r#"
+        # note: `acls`: they are not enabled (`enable: true`), and left out
+        # note: line 2: `master.log_config` is left out: ydl's master has one level, and no log4j
+        # note: line 2: `master.env` is left out: there is no `master.script` to use it
+        # note: line 3: the service `my web` is the role `my-web`
+        # note: line 3: `services.my web.script` calls skein, which cannot talk to this master: `skein kv get current --key K --wait` is `ydl kv get K --wait 1h` here, and `skein.ApplicationClient` is `ydl.kv` in Python"#]].assert_eq(&notes(
+        "acls: {view_users: [bob]}\nmaster: {log_config: log4j.properties, env: {A: b}}\n\
+         services: {my web: {resources: {memory: 1, vcores: 1}, script: 'skein kv get current --key x'}}",
+    ));
+}
+
+#[test]
+fn what_yarn_is_told_of_an_image_becomes_the_role_s_environment() {
+    check(
+        "
+services:
+  web:
+    resources: {memory: 256, vcores: 1}
+    script: serve
+    env:
+      YARN_CONTAINER_RUNTIME_TYPE: docker
+      YARN_CONTAINER_RUNTIME_DOCKER_IMAGE: library/python:3.11
+      YARN_CONTAINER_RUNTIME_DOCKER_MOUNTS: /data:/data:ro,/etc/krb5.conf:/etc/krb5.conf:ro
+      A: b
+",
+        expect![[r##"
+            # app.yaml
+            roles:
+              web:
+                memory: "256 MiB"
+                vcores: 1
+                environment: {docker: "library/python:3.11", mounts: ["/data:/data:ro", "/etc/krb5.conf:/etc/krb5.conf:ro"]}
+                run:
+                  - bash
+                  - "-c"
+                  - "export SKEIN_APPLICATION_ID=\"$YDL_JOB\" SKEIN_CONTAINER_ID=\"${YDL_ROLE}_$YDL_INDEX\"\nserve"
+                env: {SKEIN_RESOURCE_MEMORY: 256, SKEIN_RESOURCE_VCORES: 1, A: b}
+        "##]],
+    );
+    refused(
+        &of_service(
+            "env: {YARN_CONTAINER_RUNTIME_TYPE: docker, YARN_CONTAINER_RUNTIME_DOCKER_PORTS_MAPPING: '80:80'}",
+        ),
+        expect![[r#"
+            error: app.yaml:1:110: `YARN_CONTAINER_RUNTIME_TYPE` is `docker`, and no image is named
+
+            hint: set `YARN_CONTAINER_RUNTIME_DOCKER_IMAGE`
+
+            error: app.yaml:1:163: `YARN_CONTAINER_RUNTIME_DOCKER_PORTS_MAPPING` has no equal in a job file
+
+            hint: leave it out
+        "#]],
+    );
+}
+
+#[test]
+fn a_job_file_of_our_own_is_none_of_skeins() {
+    let ran = show("master: {memory: 1 GiB}\nroles: {worker: {run: 'true'}}");
+    assert_eq!(ran.code, 0, "{ran:#?}");
+    assert!(ran.out.contains("name: "), "{ran:#?}");
+    assert!(!ran.out.contains("# note"), "{ran:#?}");
+}
+
+#[test]
+fn services_run_in_their_order_with_their_files_and_variables() {
+    let home = Home::new();
+    home.write("words.txt", "hello\n");
+    home.write("others.txt", "others\n");
+    let shared = home.path().display();
+    let app = format!(
+        "name: two
+services:
+  first:
+    resources: {{memory: 128 MiB, vcores: 1}}
+    files: {{words: words.txt}}
+    env: {{WHO: world}}
+    script: |
+      [[ $SKEIN_CONTAINER_ID == first_0 ]] || exit 9
+      echo \"$(cat words) $WHO $SKEIN_RESOURCE_MEMORY $SKEIN_RESOURCE_VCORES\"
+      touch {shared}/began
+  second:
+    instances: 2
+    depends: [first]
+    resources: {{memory: 128 MiB, vcores: 1}}
+    files: {{words: others.txt}}
+    script: |
+      [ -n \"$SKEIN_APPLICATION_ID\" ] && echo \"$SKEIN_CONTAINER_ID: $(cat words)\"
+  broken:
+    resources: {{memory: 128 MiB, vcores: 1}}
+    allow_failures: true
+    script: exit 3
+"
+    );
+    home.write("app.yaml", &app);
+    let ran = home.run(&["submit", "app.yaml"]);
+    assert_eq!(ran.code, 0, "{ran:#?}");
+    assert!(ran.out.contains("hello world 128 1"), "{ran:#?}");
+    for line in ["second_0: others", "second_1: others"] {
+        assert!(ran.out.contains(line), "{ran:#?}");
+    }
+    // Whoever depends on others starts when they run.
+    let facts = home.facts();
+    let started = |task: &str| {
+        let mut lines = facts.lines();
+        let at = lines.position(|line| line.contains("attempt-started") && line.contains(task));
+        at.unwrap_or_else(|| panic!("{task} never ran: {facts}"))
+    };
+    assert!(started("first:0") < started("second:0"), "{facts}");
+    assert!(started("first:0") < started("second:1"), "{facts}");
+}

@@ -1,0 +1,63 @@
+//! Roles whose tasks come and go, with real programs.
+
+use crate::elastic_support::Training;
+use crate::home::{Home, laid_out};
+use std::fs;
+
+/// What every attempt of every worker has printed.
+fn printed(home: &Home) -> Vec<String> {
+    let mut all = Vec::new();
+    let workers = home.job().join("logs/worker");
+    for worker in fs::read_dir(workers).into_iter().flatten().flatten() {
+        for attempt in fs::read_dir(worker.path()).into_iter().flatten().flatten() {
+            let log = fs::read_to_string(attempt.path().join("stdout.0"));
+            all.push(log.unwrap_or_default());
+        }
+    }
+    all
+}
+
+#[test]
+fn pytorch_goes_on_with_two_four_one_and_two_workers() {
+    let home = Home::new();
+    let enough = home.path().join("enough");
+    let run =
+        format!("python train_elastic.py --epochs 6 --until {} --pause 0.01", enough.display());
+    let mut words = laid_out(&home, "pytorch", ["elastic.yaml", "train_elastic.py"], &run);
+    let root = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
+    let train = root.join("examples/pytorch-digits/train.py");
+    fs::copy(train, home.path().join("train.py")).expect("the example's file");
+    // Everybody who is asked for comes, however long it takes: nobody begins without them.
+    words.extend(["--set", "gang.settle=1h", "--detach"].map(String::from));
+    let ran = crate::home::Ran::from(home.ydl().args(&words).output().expect("ydl"));
+    assert_eq!(ran.code, 0, "{ran:#?}");
+    let id = ran.out.trim();
+    let scale = |instances: u32| {
+        let ran = home.run(&["scale", id, &format!("worker={instances}")]);
+        assert_eq!(ran.code, 0, "{ran:#?}");
+    };
+    let reaches = |worlds: &[u32]| {
+        home.wait_for(&format!("rounds of {worlds:?}"), |home| {
+            Training::read(&printed(home)).has_reached(worlds).then_some(())
+        });
+    };
+    reaches(&[2]);
+    let refused = home.run(&["scale", id, "worker=5"]);
+    assert_eq!(refused.code, 2, "{refused:#?}");
+    let sentence = "role `worker` has between 1 and 4 tasks, not 5";
+    assert!(refused.err.contains(sentence), "{refused:#?}");
+    scale(4);
+    reaches(&[2, 4]);
+    scale(1);
+    reaches(&[2, 4, 1]);
+    scale(2);
+    reaches(&[2, 4, 1, 2]);
+    fs::write(enough, "").expect("a file");
+    home.wait_until_empty();
+    Training::read(&printed(&home)).went_well(&[2, 4, 1, 2], 10);
+    let facts = home.facts();
+    assert!(facts.contains("job-finished\":{\"outcome\":\"succeeded"), "{facts}");
+    assert_eq!(facts.matches("\"role-scaled\"").count(), 3, "{facts}");
+    assert_eq!(facts.matches("\"attempt-ended\"").count(), 2, "{facts}");
+    assert!(home.path().join("result/digits.pt").exists());
+}

@@ -1,0 +1,339 @@
+//! MLflow's own server beside jobs on this machine: what the master tells it, what programs tell it themselves, and servers
+//! that are not there or talk nonsense.
+
+use crate::boards::{Tracking, program};
+use crate::home::{Home, Ran, finish};
+use serde_json::Value;
+use std::{
+    fs,
+    io::{BufRead, BufReader, Read, Write},
+    net::TcpListener,
+    path::Path,
+    process::{Child, Command, Stdio},
+    thread,
+};
+use ydl_net::tls::Identity;
+
+#[test]
+fn a_job_is_a_run_with_its_parameters_metrics_artifacts_and_outcome() {
+    let home = Home::new();
+    let server = Tracking::start(home.path());
+    fs::copy(program("tracked.py"), home.path().join("tracked.py")).expect("the program");
+    let environment = crate::boards::environment().display();
+    let ran = home.submit(&format!(
+        "name: tracked\nframework: pytorch\nenvironment: {environment}\nfiles: [tracked.py]\nenv: {{PASSWORD: hidden}}\n\
+         mlflow: {{uri: 'http://{}', experiment: digits, run_name: first, tags: {{team: vision}}}}\n\
+         roles: {{worker: {{instances: 2, memory: 512 MiB, run: python tracked.py}}}}\n",
+        server.at
+    ));
+    assert_eq!(ran.code, 0, "{ran:#?}");
+    let run = server.only_run("digits");
+    assert_eq!(run["info"]["status"], "FINISHED", "{run}");
+    assert_eq!(run["info"]["run_name"], "first", "{run}");
+    let id = run["info"]["run_id"].as_str().expect("an id").to_owned();
+    assert!(ran.out.contains(&format!("run {id}")), "{ran:#?}");
+    let param = |key: &str| crate::boards::of(&run["data"]["params"], key);
+    assert_eq!(param("job.framework"), "pytorch");
+    assert_eq!(param("worker.instances"), "2");
+    assert_eq!(param("worker.memory_mib"), "512");
+    assert_eq!(param("worker.command"), "python tracked.py");
+    // What a program has told MLflow by itself.
+    assert_eq!(param("own"), "yes");
+    let tag = |key: &str| crate::boards::of(&run["data"]["tags"], key);
+    assert_eq!((tag("team").as_str(), tag("mlflow.source.name").as_str()), ("vision", "tracked"));
+    // What it has reported to the master.
+    for rank in 0..2 {
+        let metric = crate::boards::of(&run["data"]["metrics"], &format!("worker/{rank}/loss"));
+        assert_eq!(metric, (0.25 + f64::from(rank)).to_string(), "{run}");
+    }
+    let files = server.artifacts(&id);
+    for name in ["ydl/job.json", "ydl/history.jsonl", "ydl/logs/worker-0/stdout.txt"] {
+        assert!(files.iter().any(|(path, _)| path.ends_with(name)), "{name} in {files:?}");
+    }
+    let whole: String = files.iter().map(|(_, text)| text.as_str()).collect();
+    assert!(whole.contains(&format!("run {id}")) && !whole.contains("hidden"));
+    drop(server);
+    home.wait_until_empty();
+}
+
+#[test]
+fn a_job_that_fails_is_a_run_that_failed() {
+    let home = Home::new();
+    let server = Tracking::start(home.path());
+    let ran = home.submit(&format!(
+        "name: sad\nmlflow: 'http://{}'\nroles: {{worker: {{memory: 64 MiB, shell: 'exit 3'}}}}\n",
+        server.at
+    ));
+    assert_eq!(ran.code, 3, "{ran:#?}");
+    assert_eq!(server.only_run("sad")["info"]["status"], "FAILED");
+}
+
+#[test]
+fn without_a_server_a_job_runs_as_if_nobody_had_asked() {
+    let home = Home::new();
+    // Nobody listens there, and nobody else's program is given that port.
+    let at = "127.0.0.1:1";
+    let ran = home.submit(&format!(
+        "name: alone\nmlflow: {{uri: 'http://{at}'}}\n\
+         roles: {{worker: {{memory: 64 MiB, shell: 'echo at $MLFLOW_TRACKING_URI run $MLFLOW_RUN_ID.'}}}}\n"
+    ));
+    assert_eq!(ran.code, 0, "{ran:#?}");
+    assert!(ran.out.contains(&format!("at http://{at} run .")), "{ran:#?}");
+    assert_eq!(complaint(&home), "connection refused");
+}
+
+/// What the master says of a server that is away, which it says once.
+fn complaint(home: &Home) -> String {
+    let log = fs::read_to_string(home.job().join("master.log")).expect("its log");
+    let mut all = log.split("update failed: ").skip(1);
+    let first = all.next().unwrap_or_else(|| panic!("nothing in {log}"));
+    assert!(all.next().is_none(), "{log}");
+    first.lines().next().unwrap_or_default().to_owned()
+}
+
+#[test]
+fn a_server_that_never_answers_is_given_up_each_time() {
+    let home = Home::new();
+    // Nobody takes the connections that are made here.
+    let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
+    let at = listener.local_addr().expect("an address");
+    let ran = home.submit(&format!(
+        "name: silent\nmlflow: 'http://{at}'\nroles: {{worker: {{memory: 64 MiB, shell: 'echo run $MLFLOW_RUN_ID.'}}}}\n"
+    ));
+    assert_eq!(ran.code, 0, "{ran:#?}");
+    assert!(ran.out.contains("run ."), "{ran:#?}");
+    assert_eq!(complaint(&home), "it has not answered in 10 s");
+}
+
+/// Answers everybody with this.
+fn lies(answer: &'static [u8]) -> String {
+    let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
+    let at = listener.local_addr().expect("an address").to_string();
+    thread::spawn(move || {
+        for stream in listener.incoming() {
+            let Ok(mut stream) = stream else { return };
+            let mut head = [0; 4096];
+            // Whatever it is that was asked, and whoever has gone meanwhile.
+            let _ = stream.read(&mut head);
+            let _ = stream.write_all(answer);
+        }
+    });
+    at
+}
+
+#[test]
+fn a_server_that_talks_nonsense_changes_nothing() {
+    let lies = [
+        lies(b"SSH-2.0-OpenSSH_9.0\r\n"),
+        lies(b"HTTP/1.1 200 OK\r\ncontent-length: 6\r\n\r\n<html>"),
+        lies(b"HTTP/1.1 302 Found\r\nlocation: http://127.0.0.1:1/\r\ncontent-length: 0\r\n\r\n"),
+        lies(b"HTTP/1.1 200 OK\r\ncontent-length: 50\r\n\r\n{\"experiment\": {\"experiment_id\": \"../../etc/passwd\"}}"),
+    ];
+    for at in lies {
+        let home = Home::new();
+        let ran = home.submit(&format!(
+            "name: lied\nmlflow: 'http://{at}'\nroles: {{worker: {{memory: 64 MiB, shell: 'echo run $MLFLOW_RUN_ID.'}}}}\n"
+        ));
+        assert_eq!(ran.code, 0, "{ran:#?}");
+        assert!(ran.out.contains("run ."), "{ran:#?}");
+    }
+}
+
+#[test]
+fn secrets_are_refused_where_others_would_see_them() {
+    let home = Home::new();
+    let check = |mlflow: &str, env: &str, sentence: &str| {
+        let ran = home.submit(&format!(
+            "name: open\nmlflow: {mlflow}\nenv: {env}\nroles: {{worker: {{run: 'true'}}}}\n"
+        ));
+        assert_eq!(ran.code, 2, "{ran:#?}");
+        assert!(ran.err.contains(sentence), "`{sentence}` is not in {ran:#?}");
+    };
+    check("'http://me:word@host'", "{}", "a password in the address");
+    check(
+        "'http://host'",
+        "{MLFLOW_TRACKING_TOKEN: x}",
+        "would be visible to all viewers of the job",
+    );
+    check("sqlite:///x.db", "{}", "does not start with `http://` or `https://`");
+    let ran = home.submit(
+        "name: open\nmlflow: 'http://host'\nroles: {worker: {run: 'true', env: {MLFLOW_TRACKING_PASSWORD: x}}}\n",
+    );
+    let sentence = "`roles.worker.env.MLFLOW_TRACKING_PASSWORD`";
+    assert!(ran.code == 2 && ran.err.contains(sentence), "{ran:#?}");
+    check("'http://host/?token=hidden'", "{}", "the part after `?` or `#`");
+    check("{uri: 'http://host', user: me}", "{}", "`user` requires a password");
+    check("{uri: 'http://host', tags: {a//b: c}}", "{}", "invalid tag name for MLflow");
+    check("{uri: 'http://host', token_file: nowhere}", "{}", "`nowhere` cannot be read");
+}
+
+/// TLS before that server, for as long as the test.
+struct Front {
+    child: Child,
+    uri: String,
+}
+
+impl Front {
+    fn start(certificate: &Path, at: &str) -> Front {
+        let mut command = Command::new(crate::boards::environment().join("bin/python"));
+        command.arg(program("tls_front.py")).arg(certificate).arg(at).stdout(Stdio::piped());
+        let mut child = command.spawn().expect("Python can be started");
+        let mut line = String::new();
+        let mut out = BufReader::new(child.stdout.take().expect("a pipe"));
+        out.read_line(&mut line).expect("its port");
+        let uri = format!("https://127.0.0.1:{}", line.trim());
+        Front { child, uri }
+    }
+}
+
+impl Drop for Front {
+    fn drop(&mut self) {
+        // It may have ended already.
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+#[test]
+fn a_server_is_told_over_https_by_those_who_trust_its_certificate() {
+    let home = Home::new();
+    let server = Tracking::start(home.path());
+    let identity = Identity::generate().expect("a certificate");
+    let own = home.path().join("own.pem");
+    identity.write(&own).expect("it can be written");
+    let trusted = home.write("trusted.pem", &identity.certificate_pem());
+    let front = Front::start(&own, &server.at);
+    fs::copy(program("tracked.py"), home.path().join("tracked.py")).expect("the program");
+    home.write("token", "very-secret-word\n");
+    let submit = |experiment: &str, trust: Option<&Path>| {
+        let yaml = format!(
+            "name: secure\nenvironment: {}\nfiles: [tracked.py]\n\
+             env: {{MLFLOW_TRACKING_SERVER_CERT_PATH: '{}'}}\n\
+             mlflow: {{uri: '{}', experiment: {experiment}, token_file: token}}\n\
+             roles: {{worker: {{memory: 512 MiB, run: python tracked.py}}}}\n",
+            crate::boards::environment().display(),
+            trusted.display(),
+            front.uri
+        );
+        home.write("job.yaml", &yaml);
+        let mut command = home.ydl();
+        command.args(["submit", "job.yaml"]);
+        match trust {
+            Some(trusted) => command.env("SSL_CERT_FILE", trusted),
+            None => command.env_remove("SSL_CERT_FILE"),
+        };
+        Ran::from(command.output().expect("ydl can be started"))
+    };
+    let ran = submit("sealed", Some(&trusted));
+    assert_eq!(ran.code, 0, "{ran:#?}");
+    let run = server.only_run("sealed");
+    assert_eq!(run["info"]["status"], "FINISHED", "{run}");
+    assert_eq!(crate::boards::of(&run["data"]["metrics"], "worker/0/loss"), "0.25", "{run}");
+    let id = run["info"]["run_id"].as_str().expect("an id");
+    assert!(!server.artifacts(id).is_empty());
+    fs::remove_dir_all(home.job()).expect("the job that is over");
+
+    // Whoever does not trust it tells it nothing, neither a token nor anything else.
+    let ran = submit("strange", None);
+    let said = fs::read_to_string(home.job().join("master.log")).expect("its log");
+    assert!(said.contains("it cannot be told over TLS: invalid peer certificate"), "{said}");
+    assert!(!said.contains("very-secret-word"), "{said}");
+    assert!(server.runs("strange").is_empty());
+    // The program, which has no run then, trusts it by a variable of its own.
+    assert_eq!(ran.code, 0, "{ran:#?}");
+}
+
+/// One program that says what MLflow does not understand takes nothing from the others; and what an attempt has said that is
+/// over is in MLflow, and not shown to those who look at the job now.
+#[test]
+fn whatever_programs_say_arrives_as_far_as_it_can_and_goes_with_them() {
+    let home = Home::new();
+    let server = Tracking::start(home.path());
+    fs::copy(program("wild.py"), home.path().join("wild.py")).expect("the program");
+    let python = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../python");
+    let id = home.detach(&format!(
+        "name: wild\nenvironment: {}\nfiles: [wild.py]\nenv: {{PYTHONPATH: '{}', PYTHONDONTWRITEBYTECODE: '1'}}\n\
+         mlflow: 'http://{}'\nroles: {{worker: {{memory: 128 MiB, restart: {{limit: 1}}, run: python wild.py {}}}}}\n",
+        crate::boards::environment().display(),
+        python.canonicalize().expect("the package").display(),
+        server.at,
+        home.path().join("go").display(),
+    ));
+    let status = |home: &Home| {
+        let ran = home.run(&["status", "--json", &id]);
+        serde_json::from_str::<Value>(&ran.out).expect(&ran.out)
+    };
+    let metrics = |status: &Value| status["metrics"]["worker:0"].clone();
+    home.wait_for("what the first attempt reports, in MLflow", |_| {
+        let metrics = server.runs("wild").pop()?["data"]["metrics"].to_string();
+        metrics.contains("worker/0/of1").then_some(())
+    });
+    home.write("go.1", "");
+    home.wait_for("what the second attempt reports", |home| {
+        let found = metrics(&status(home));
+        let is_there = |name: &str| found.get(name).is_some();
+        assert!(!(is_there("of1") && is_there("of2")), "{found}");
+        is_there("of2").then_some(())
+    });
+    home.write("go.2", "");
+    let run = home.wait_for("its end", |_| {
+        let mut runs = server.runs("wild");
+        assert!(runs.len() <= 1, "{runs:?}");
+        runs.pop().filter(|run| run["info"]["status"] == "FINISHED")
+    });
+    home.wait_until_empty();
+    let found = server.only_run("wild");
+    let value =
+        |name: &str| crate::boards::of(&found["data"]["metrics"], &format!("worker/0/{name}"));
+    for (name, number) in [
+        ("a/_/b", "1.0"),
+        ("_/up", "2.0"),
+        ("_/_", "3.0"),
+        ("acc_5", "4.0"),
+        ("_", "5.0"),
+        ("of1", "1.0"),
+        ("of2", "2.0"),
+        ("far", "1.0"),
+        ("loss", "NaN"),
+    ] {
+        assert_eq!(value(name), number, "{name} of {found}");
+    }
+    assert!(value("most").parse::<f64>().expect("a number") > 1e300);
+    assert!(value("least").parse::<f64>().expect("a number") < -1e300);
+    let id = run["info"]["run_id"].as_str().expect("an id");
+    let steps = server.history(id, "worker/0/loss");
+    let steps: Vec<_> = steps.iter().map(|it| it["step"].as_u64()).collect();
+    assert_eq!(steps, [Some(1), Some(2)]);
+}
+
+/// A token reaches the server and nobody else.
+#[test]
+fn a_token_goes_to_the_server_and_into_no_file_that_others_read() {
+    let home = Home::new();
+    let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
+    let at = listener.local_addr().expect("an address");
+    let asked = thread::spawn(move || {
+        let (mut stream, _) = listener.accept().expect("a call");
+        let mut head = [0; 4096];
+        let length = stream.read(&mut head).expect("its head");
+        let _ = stream.write_all(b"HTTP/1.1 401 No\r\ncontent-length: 0\r\n\r\n");
+        String::from_utf8_lossy(&head[..length]).into_owned()
+    });
+    home.write("token", "very-secret-word\n");
+    let child = home.start(&format!(
+        "name: token\nmlflow: {{uri: 'http://{at}', token_file: token}}\nroles: {{worker: {{memory: 64 MiB, run: env}}}}\n"
+    ));
+    let ran = finish(child);
+    assert_eq!(ran.code, 0, "{ran:#?}");
+    let head = asked.join().expect("what was asked");
+    assert!(head.contains("authorization: Bearer very-secret-word"), "{head}");
+    assert!(!ran.out.contains("very-secret-word") && !ran.err.contains("very-secret-word"));
+    let kept = home.job().join("mlflow.secret");
+    let mode =
+        std::os::unix::fs::PermissionsExt::mode(&fs::metadata(&kept).expect("it").permissions());
+    assert_eq!(mode & 0o777, 0o600);
+    for name in ["job.json", "history.jsonl", "master.log", "result.json"] {
+        let text = fs::read_to_string(home.job().join(name)).expect("a file");
+        assert!(!text.contains("very-secret-word"), "{name}");
+    }
+}

@@ -1,0 +1,152 @@
+//! TensorBoard beside a job, and ports of tasks that are reached from elsewhere, on this machine.
+
+use crate::boards::{Opened, program, request};
+use crate::home::{Home, finish};
+use serde_json::Value;
+use std::fs;
+
+/// Two peers that write for TensorBoard and wait for the file `go`.
+fn job(home: &Home, more: &str) -> String {
+    for name in ["scalars.py", "events.py"] {
+        fs::copy(program(name), home.path().join(name)).expect("a part of the program");
+    }
+    let environment = crate::boards::environment().display();
+    let go = home.path().join("go");
+    format!(
+        "name: shown\nframework: pytorch\nenvironment: {environment}\nfiles: [scalars.py, events.py]\n{more}\n\
+         roles: {{worker: {{instances: 2, memory: 256 MiB, run: python scalars.py {}}}}}\n",
+        go.display()
+    )
+}
+
+#[test]
+fn tensorboard_shows_a_job_and_is_no_part_of_it() {
+    let home = Home::new();
+    let yaml = job(&home, "tensorboard: {memory: 512 MiB}");
+    let submit = home.start(&yaml);
+    home.wait_for_job();
+    let id = home.wait_for("its TensorBoard", |home| {
+        let ran = home.run(&["status"]);
+        let line = ran.out.lines().find(|line| line.starts_with("ports "))?;
+        let word = line.split_whitespace().nth(3)?;
+        assert!(line.ends_with("tensorboard:0"), "{line}");
+        Some(word.to_owned())
+    });
+    let opened = Opened::start(home.ydl(), &[&id]);
+    let tags = home.wait_for("the scalars of its training", |_| {
+        let tags = opened.read("/data/plugin/scalars/tags").ok()?;
+        tags.contains("loss").then_some(tags)
+    });
+    let tags: Value = serde_json::from_str(&tags).expect("JSON");
+    assert!(tags["train"]["loss"].is_object(), "{tags}");
+    let page = opened.read("/").expect("its page");
+    assert!(page.len() > 1000 && page.contains("TensorBoard"), "{} bytes", page.len());
+    home.write("go", "");
+    let ran = finish(submit);
+    assert_eq!(ran.code, 0, "{ran:#?}");
+    // Peers know nothing of it.
+    for rank in 0..2 {
+        assert!(ran.out.contains(&format!("world 2 rank {rank}")), "{ran:#?}");
+    }
+    let note = format!("tensorboard:0 is reached with `ydl port-forward {id} tensorboard:0`");
+    assert!(ran.err.contains(&note), "{ran:#?}");
+    drop(opened);
+    home.wait_until_empty();
+}
+
+#[test]
+fn a_job_whose_environment_has_no_tensorboard_says_so_and_succeeds() {
+    let home = Home::new();
+    let go = home.path().join("go");
+    let id = home.detach(&format!(
+        "name: blind\ntensorboard: runs\n\
+         roles: {{worker: {{memory: 64 MiB, shell: 'until [ -e {} ]; do sleep 0.1; done'}}}}\n",
+        go.display()
+    ));
+    home.wait_for("the end of its TensorBoard", |home| {
+        let ran = home.run(&["status", &id]);
+        ran.out.contains("the job continues without it").then_some(())
+    });
+    let logs = home.run(&["logs", &id, "tensorboard"]);
+    let sentence = "there is no `tensorboard` in the job's environment";
+    assert!(logs.out.contains(sentence), "{logs:#?}");
+    home.write("go", "");
+    let ended = home.wait_for("its end", |home| {
+        let ran = home.run(&["status", "--json", &id]);
+        let status: Value = serde_json::from_str(&ran.out).ok()?;
+        let state = status["state"].as_str()?.to_owned();
+        ["succeeded", "failed"].contains(&&*state).then_some(state)
+    });
+    assert_eq!(ended, "succeeded");
+}
+
+/// Answers a `GET` with as many letters as its path says, a `POST` with how many came.
+const WEB: &str = r#"
+import http.server, os
+class Web(http.server.BaseHTTPRequestHandler):
+    def say(self, body):
+        self.send_response(200)
+        self.send_header("content-length", str(len(body)))
+        self.end_headers()
+        self.wfile.write(body)
+    def do_GET(self):
+        self.say(b"x" * int(self.path[1:]))
+    def do_POST(self):
+        came = self.rfile.read(int(self.headers["content-length"]))
+        self.say(str(len(came)).encode())
+http.server.ThreadingHTTPServer(("127.0.0.1", int(os.environ["YDL_PORT_WEB"])), Web).serve_forever()
+"#;
+
+#[test]
+fn any_port_of_any_task_is_reached_by_its_user() {
+    let home = Home::new();
+    home.write("web.py", WEB);
+    let id = home.detach(
+        "name: web\nfiles: [web.py]\n\
+         roles:\n  web: {instances: 2, memory: 128 MiB, ports: [web, raw], run: python3 web.py}\n  \
+         plain: {memory: 64 MiB, run: sleep 600}\n",
+    );
+    let refused = home.run(&["port-forward", &id]);
+    assert_eq!(refused.code, 2, "{refused:#?}");
+    assert!(
+        refused.err.contains("several tasks of the job have ports")
+            || refused.err.contains("no task"),
+        "{refused:#?}"
+    );
+    let refused = home.run(&["port-forward", &id, "worker:0"]);
+    assert!(refused.err.contains("the job has no task `worker:0`"), "{refused:#?}");
+    assert!(refused.err.contains("those with ports are `web:0`"), "{refused:#?}");
+
+    let opened = Opened::start(home.ydl(), &[&id, "web:1"]);
+    // The first connection waits for the program.
+    assert_eq!(opened.read("/5").expect("its answer"), "xxxxx");
+    let (long, body) = (5_000_000, "y".repeat(3_000_000));
+    assert_eq!(opened.read(&format!("/{long}")).expect("all of it").len(), long);
+    let (status, came) = request(&opened.at, "POST", "/", &body).expect("its answer");
+    assert_eq!((status, came.as_str()), (200, "3000000"));
+    // Connections that say nothing take nothing from the others.
+    let silent: Vec<_> = (0..20).map(|_| std::net::TcpStream::connect(&opened.at)).collect();
+    assert_eq!(opened.read("/5").expect("its answer"), "xxxxx");
+    drop(silent);
+
+    for (words, sentence) in [
+        (&["web:0", "--name", "nothing"][..], "`web:0` has no port `nothing`"),
+        (&["plain:0"], "`plain:0` has no ports"),
+        (&["web:7"], "the job has no task `web:7`"),
+    ] {
+        let refused = home.run(&[&["port-forward", &id], words].concat());
+        assert_eq!(refused.code, 2, "{refused:#?}");
+        assert!(refused.err.contains(sentence), "{refused:#?}");
+    }
+    // What no browser understands is no page.
+    let raw = Opened::start(home.ydl(), &[&id, "web:0", "--name", "raw"]);
+    assert_eq!(raw.line, raw.at);
+    drop(raw);
+    let killed = home.run(&["kill", &id]);
+    assert_eq!(killed.code, 0, "{killed:#?}");
+    // It ends with its job.
+    let mut opened = opened;
+    home.wait_for("the end of `ydl port-forward`", |_| opened.child.try_wait().expect("a child"));
+    drop(opened);
+    home.wait_until_empty();
+}

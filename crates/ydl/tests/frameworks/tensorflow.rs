@@ -1,0 +1,170 @@
+//! TensorFlow's examples with the real TensorFlow, as a user would run them: their results by numbers, and processes that are
+//! killed in the middle.
+
+use crate::home::{
+    Home, Ran, environment_from, example, kill_and_stop, runs_well, said, signal_one, slowly,
+};
+
+fn trains(name: &str, run: &str) -> Ran {
+    let home = Home::new();
+    let words = example(&home, name, run);
+    runs_well(&home, &words)
+}
+
+/// The job has succeeded, its model was copied, and nothing of it is left: what never ends by itself was ended.
+fn ended_well(home: &Home, ran: &Ran) {
+    assert_eq!(ran.code, 0, "{ran:#?}");
+    let metrics = home.path().join("result/metrics.json");
+    assert!(metrics.exists(), "the model was not copied");
+    assert!(home.processes().is_empty(), "{:?}", home.processes());
+}
+
+/// What that task has printed last after that word.
+fn told<'a>(ran: &'a Ran, task: &str, word: &str) -> &'a str {
+    let prefix = format!("{task} | {word} ");
+    let mut lines = ran.out.lines().rev();
+    let found = lines.find_map(|line| line.strip_prefix(&prefix));
+    found.unwrap_or_else(|| panic!("no `{prefix}` in {ran:#?}"))
+}
+
+fn number(text: &str) -> f64 {
+    text.parse().unwrap_or_else(|_| panic!("`{text}` is no number"))
+}
+
+/// Both workers are who they are, are good enough, and have the same network.
+fn mirrored(ran: &Ran) {
+    for worker in 0..2 {
+        let rank = said(ran, worker, "rank");
+        assert!(rank.starts_with(&format!("{worker} of 2")), "{rank}");
+        assert!(number(said(ran, worker, "test accuracy")) >= 0.92);
+        assert!(number(said(ran, worker, "epoch 12 loss")) < 0.4);
+        for word in ["epoch 12 loss", "weights"] {
+            assert_eq!(said(ran, worker, word), said(ran, 0, word), "{ran:#?}");
+        }
+    }
+}
+
+#[test]
+fn mirrored_workers_learn_the_same() {
+    mirrored(&trains("tensorflow", "python train.py --epochs 12"));
+}
+
+/// The newest TensorFlow with the Keras that still knows the strategy.
+#[test]
+fn mirrored_workers_of_the_newest_version_learn_the_same() {
+    let home = Home::new();
+    let mut words = example(&home, "tensorflow", "python train.py --epochs 12");
+    let newest = environment_from("tensorflow-digits/requirements-newest.txt");
+    let newest = format!("environment={}", newest.display());
+    let keras = "env.TF_USE_LEGACY_KERAS='1'";
+    words.extend(["--set", &newest, "--set", keras].map(String::from));
+    mirrored(&runs_well(&home, &words));
+}
+
+#[test]
+fn mirrored_workers_go_on_from_their_checkpoint_when_one_is_killed() {
+    let home = Home::new();
+    let run = slowly("python train.py --epochs 12", 0.06);
+    let words = example(&home, "tensorflow", &run);
+    let ran = kill_and_stop(&home, words, ["epoch 3 ", "epoch 6 "], "YDL_INDEX=1");
+    mirrored(&ran);
+    let first = number(said(&ran, 1, "rank 1 of 2, from epoch"));
+    assert!(first >= 6.0, "five epochs were done, and it began with {first}");
+}
+
+#[test]
+fn a_chief_trains_with_workers_and_servers_that_never_end() {
+    let ran = trains("tensorflow-ps", "python train.py --epochs 12");
+    assert!(number(told(&ran, "chief:0", "epoch 12 loss")) < 0.4);
+    assert!(number(told(&ran, "chief:0", "test accuracy")) >= 0.92);
+    for server in ["worker:0", "worker:1", "ps:0"] {
+        let stopped = format!("{server} is stopped");
+        assert!(ran.err.contains(&stopped), "no `{stopped}` in {ran:#?}");
+    }
+}
+
+#[test]
+fn a_killed_parameter_server_takes_the_chief_back_to_its_checkpoint() {
+    let home = Home::new();
+    let run = "python train.py --epochs 12 --pause 0.2";
+    let mut words = example(&home, "tensorflow-ps", run);
+    let restart = "restart={limit: 1, backoff: {initial: 10ms, max: 10ms}}";
+    words.extend(["--set", restart].map(String::from));
+    let so = |said: &str| said.contains("epoch 3 ");
+    let (ran, _) = signal_one(&home, &words, 9, "chief/0", so, "YDL_ROLE=ps");
+    ended_well(&home, &ran);
+    let facts = home.facts();
+    assert!(facts.contains(r#""round-started":{"round":2,"#), "{facts}");
+    assert!(number(told(&ran, "chief:0", "test accuracy")) >= 0.92);
+    let first = number(told(&ran, "chief:0", "chief of 2 workers, from epoch"));
+    assert!(first >= 3.0, "two epochs were done, and it began with {first}");
+}
+
+#[test]
+fn an_estimator_s_evaluator_sees_the_last_checkpoint() {
+    let run = "python train.py --steps 300";
+    let ran = trains("tensorflow-estimator", run);
+    // Chief and worker count one after the other: whoever is under way at the last step takes one more.
+    let last = told(&ran, "evaluator:0", "step");
+    let (step, accuracy) = last.split_once(" test accuracy ").expect("step and accuracy");
+    assert!((300.0..=302.0).contains(&number(step)), "{last}");
+    assert!(number(accuracy) >= 0.88, "{last}");
+    for done in ["chief:0 | chief 0 is done", "evaluator:0 | evaluator 0 is done"] {
+        assert!(ran.out.contains(done), "no `{done}` in {ran:#?}");
+    }
+    assert!(ran.err.contains("ps:0 is stopped"), "{ran:#?}");
+}
+
+/// Both workers of a job of TensorFlow 1 are good enough; everybody learns at his own pace.
+fn replicated(ran: &Ran) {
+    for worker in ["worker:0", "worker:1"] {
+        assert!(number(told(ran, worker, "test accuracy")) >= 0.88);
+    }
+    for server in ["ps:0", "ps:1"] {
+        let stopped = format!("{server} is stopped");
+        assert!(ran.err.contains(&stopped), "no `{stopped}` in {ran:#?}");
+    }
+}
+
+#[test]
+fn programs_of_tensorflow_1_learn_by_their_flags() {
+    let ran = trains("tensorflow1", "python train.py --steps 600");
+    replicated(&ran);
+    for worker in 0..2 {
+        let who = format!("worker {worker} of 2, from step");
+        told(&ran, &format!("worker:{worker}"), &who);
+    }
+}
+
+/// The first worker, who makes checkpoints: the servers' weights are gone with the round.
+#[test]
+fn programs_of_tensorflow_1_go_on_from_the_checkpoint_when_one_is_killed() {
+    let home = Home::new();
+    let run = "python train.py --steps 600 --pause 0.01";
+    let mut words = example(&home, "tensorflow1", run);
+    let restart = "restart={limit: 1, backoff: {initial: 10ms, max: 10ms}}";
+    words.extend(["--set", restart].map(String::from));
+    // There is a checkpoint every fifty steps.
+    let so = |said: &str| {
+        let steps = said.lines().filter_map(|line| line.strip_prefix("step "));
+        let mut steps = steps.filter_map(|rest| rest.split(' ').next()?.parse().ok());
+        steps.any(|step: u32| step >= 100)
+    };
+    let (ran, _) = signal_one(&home, &words, 9, "worker/0", so, "YDL_RANK=0");
+    ended_well(&home, &ran);
+    replicated(&ran);
+    let first = number(told(&ran, "worker:0", "worker 0 of 2, from step"));
+    assert!(first >= 50.0, "it began with step {first}");
+}
+
+#[test]
+fn an_evaluator_that_never_ends_has_its_time_and_is_stopped() {
+    let home = Home::new();
+    let ran = home.submit(
+        "framework: tensorflow\ntimeouts: {follow: 1s}\n\
+         roles: {chief: {run: echo done}, evaluator: {run: sleep 1000}}\n",
+    );
+    assert_eq!(ran.code, 0, "{ran:#?}");
+    assert!(ran.err.contains("evaluator:0 is stopped"), "{ran:#?}");
+    assert!(home.processes().is_empty(), "{:?}", home.processes());
+}

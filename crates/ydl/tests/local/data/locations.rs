@@ -1,0 +1,150 @@
+//! Where outputs go: nobody overwrites what is somebody else's, and everybody is told the truth about it.
+
+use super::script;
+use crate::home::{Home, assert_refused, finish, kill};
+use std::{collections::BTreeSet, fs, path::Path};
+use ydl::agent::outputs;
+
+#[test]
+fn tasks_that_share_a_directory_do_not_overwrite_each_others_files() {
+    let home = Home::new();
+    let ran = home.submit(&script(
+        3,
+        "mkdir m; echo $YDL_INDEX > m/model; echo same > m/config; echo $YDL_INDEX > m/own-$YDL_INDEX",
+        "outputs: {m/: all}\nrestart: {limit: 0}",
+    ));
+    assert_ne!(ran.code, 0, "{ran:#?}");
+    assert!(ran.err.contains("m/model`: `m/` of worker:"), "{ran:#?}");
+    let read = |name: &str| fs::read_to_string(home.path().join(name)).unwrap_or_default();
+    assert_eq!(read("all/config"), "same\n");
+    // At the same moment none may be the first.
+    let model = read("all/model");
+    assert!(["", "0\n", "1\n", "2\n"].contains(&&*model), "{model}");
+    let ran = home.submit(&script(
+        3,
+        "mkdir m; echo same > m/config; echo $YDL_INDEX > m/own-$YDL_INDEX",
+        "outputs: {m/: fine, 'm/own*': fine}",
+    ));
+    assert_eq!(ran.code, 0, "{ran:#?}");
+    assert_eq!(fs::read_dir(home.path().join("fine")).expect("it").count(), 4);
+}
+
+#[test]
+fn an_output_that_nobody_has_left_is_told_and_one_that_some_have_is_not() {
+    let home = Home::new();
+    let ran = home.submit(&script(
+        2,
+        "test $YDL_INDEX = 1 || { mkdir model; echo x > model/x; }",
+        "outputs: {modle/: typo, model/: out}",
+    ));
+    assert_eq!(ran.code, 0, "{ran:#?}");
+    let sentence = "none of 2 tasks left a `modle/`, so nothing was sent";
+    assert!(ran.err.contains(&format!("warning: {sentence}")), "{ran:#?}");
+    assert!(!ran.err.contains("left a `model/`"), "{ran:#?}");
+    let status = home.run(&["status", "t"]);
+    assert!(status.out.contains(sentence), "{status:#?}");
+    assert_refused(
+        &home.submit(&script(1, "true", "outputs: {'a*/b': out}")),
+        "`a*/b` has a `*` before its last part",
+        "only the last part may hold one",
+    );
+}
+
+#[test]
+fn a_destination_that_cannot_be_written_is_refused_before_anything_starts() {
+    let home = Home::new();
+    home.write("file", "");
+    for (outputs, why) in [
+        ("{m/: file}", "file`: a file is there"),
+        ("{m: file/x}", "file` is not a directory"),
+        ("{m/: 'file/{index}'}", "file` is not a directory"),
+    ] {
+        let job = home.write("job.yaml", &script(1, "true", &format!("outputs: {outputs}")));
+        let job = job.to_string_lossy();
+        let ran = home.run(&["submit", "--dry-run", &job]);
+        assert_refused(&ran, why, "name another place");
+    }
+}
+
+#[test]
+fn jobs_that_number_their_outputs_at_once_lose_nothing_and_name_their_places() {
+    let home = Home::new();
+    let job = script(
+        1,
+        "until test -e ../../../../go; do sleep 0.1; done; mkdir m; echo x > m/x",
+        "outputs: {m/: {to: two, existing: number}}",
+    );
+    let children: Vec<_> = (0..3).map(|_| home.start(&job)).collect();
+    home.wait_for("three jobs", |home| {
+        let jobs = fs::read_dir(home.path().join("state/ydl/jobs")).ok()?;
+        (jobs.count() == 3).then_some(())
+    });
+    home.write("state/ydl/jobs/go", "");
+    let mut told = BTreeSet::new();
+    for child in children {
+        let ran = finish(child);
+        assert_eq!(ran.code, 0, "{ran:#?}");
+        let mut lines = ran.err.lines();
+        let line = lines.find_map(|line| line.strip_prefix("output:  m/ → "));
+        told.insert(line.expect("a place").to_owned());
+    }
+    let place = |name: &str| home.path().join(name).to_string_lossy().into_owned();
+    let expected = ["two", "two-2", "two-3"].map(place);
+    assert_eq!(told, BTreeSet::from(expected.clone()));
+    for place in &expected {
+        assert!(Path::new(place).join("x").exists(), "{place}");
+    }
+    let names = fs::read_dir(home.path()).expect("a directory").flatten();
+    let names: Vec<_> = names.map(|entry| entry.file_name()).collect();
+    let hidden = |name: &std::ffi::OsString| name.to_string_lossy().contains(".ydl-");
+    assert!(!names.iter().any(hidden), "{names:?}");
+}
+
+#[test]
+fn fetch_replaces_only_what_it_has_brought() {
+    let home = Home::new();
+    let ran =
+        home.submit(&script(1, "mkdir m; echo new > m/a; echo b > m/b", "outputs: {m/: kept}"));
+    assert_eq!(ran.code, 0, "{ran:#?}");
+    fs::create_dir_all(home.path().join("got/outputs/kept")).expect("a directory");
+    home.write("got/outputs/kept/a", "own\n");
+    let read = |name: &str| fs::read_to_string(home.path().join(name)).unwrap_or_default();
+    assert_refused(
+        &home.run(&["fetch", "t", "got"]),
+        "got/outputs/kept/a` is there, and this job's `fetch` has not brought it",
+        "name another directory",
+    );
+    assert_eq!(read("got/outputs/kept/a"), "own\n");
+    assert!(!home.path().join("got/outputs/kept/b").exists());
+    let ran = home.run(&["fetch", "t", "outputs/*", "other"]);
+    assert_eq!(ran.code, 0, "{ran:#?}");
+    // What it has brought is brought up to date.
+    home.write("kept/a", "newer\n");
+    let ran = home.run(&["fetch", "t", "outputs/*", "other"]);
+    assert_eq!(ran.code, 0, "{ran:#?}");
+    assert_eq!(read("other/outputs/kept/a"), "newer\n");
+    fs::remove_dir_all(home.path().join("kept")).expect("gone");
+    let ran = home.run(&["fetch", "t", "third"]);
+    assert!(ran.err.contains("note: there is nothing at `"), "{ran:#?}");
+}
+
+#[test]
+fn what_an_agent_that_is_killed_has_half_sent_is_gone_when_its_job_is() {
+    let home = Home::new();
+    let child = home.start(&script(
+        1,
+        "mkdir m; head -c 100 /dev/zero > m/a; touch ../../../up; sleep 1000",
+        "outputs: {m/: {to: kept, every: 1s}}\nrestart: {limit: 0}",
+    ));
+    home.wait_for_job();
+    home.wait_for("a file", |home| home.path().join("kept/a").exists().then_some(()));
+    let agent = home.find(" agent ")[0].pid;
+    // As if it had been killed in the middle of sending.
+    let aside = outputs::aside_of(&home.path().join("kept/b"), agent);
+    fs::write(&aside, "half").expect("a file");
+    kill(agent, 9);
+    let ran = finish(child);
+    assert_ne!(ran.code, 0, "{ran:#?}");
+    assert!(!aside.exists());
+    assert!(home.path().join("kept/a").exists());
+}

@@ -1,0 +1,57 @@
+//! GPUs of one machine, each one task's, over all jobs.
+
+use crate::home::{Home, Ran, kill};
+use std::{collections::BTreeSet, process::Command};
+
+/// The binary on a machine with these devices, whatever this one has.
+fn ydl(home: &Home, devices: &str) -> Command {
+    let mut command = home.ydl();
+    command.env("YDL_GPUS", devices).env_remove("CUDA_VISIBLE_DEVICES");
+    command
+}
+
+fn name(test: &str, n: u32) -> String {
+    format!("{test}-{}-{n}", std::process::id())
+}
+
+#[test]
+fn two_tasks_see_a_device_each_and_a_third_that_needs_none_sees_none() {
+    let home = Home::new();
+    let all = [name("two", 0), name("two", 1)];
+    // Both are there before either ends.
+    let together = "gang: true\n";
+    let yaml = format!(
+        "name: t\n{together}roles:\n  \
+         worker: {{instances: 2, gpus: 1, shell: 'echo sees $CUDA_VISIBLE_DEVICES'}}\n  \
+         idle: {{shell: 'echo sees none$CUDA_VISIBLE_DEVICES'}}\n"
+    );
+    home.write("job.yaml", &yaml);
+    let mut ydl = ydl(&home, &all.join(","));
+    let ran = Ran::from(ydl.args(["submit", "job.yaml"]).output().expect("ydl can be started"));
+    assert_eq!(ran.code, 0, "{ran:?}");
+    let seen = ran.out.lines().filter_map(|line| line.split_once("sees "));
+    let seen: BTreeSet<&str> = seen.map(|(_, device)| device).collect();
+    let expected: BTreeSet<&str> = all.iter().map(String::as_str).chain(["none"]).collect();
+    assert_eq!(seen, expected, "{ran:?}");
+}
+
+#[test]
+fn a_job_waits_for_the_device_of_another_and_has_it_when_that_one_was_killed() {
+    let (one, two) = (Home::new(), Home::new());
+    let device = name("wait", 0);
+    one.write("job.yaml", "name: t\nroles: {w: {gpus: 1, shell: 'echo here; exec sleep 600'}}\n");
+    let mut holder = ydl(&one, &device);
+    let begun = holder.args(["submit", "--detach", "job.yaml"]).output();
+    assert!(begun.expect("ydl can be started").status.success());
+    one.wait_for_text(|home| home.job().join("logs/w/0/1/stdout.0"), "here");
+    two.write("job.yaml", "name: t\nroles: {w: {gpus: 1, run: 'true'}}\n");
+    let mut waiting = ydl(&two, &device);
+    let mut waiting = waiting.args(["submit", "job.yaml"]).spawn().expect("ydl");
+    two.wait_for_job();
+    let said = "waits: 1 GPU needed, and of the node's 1 1 is another task's";
+    two.wait_for_text(|home| home.job().join("master.log"), said);
+    for master in one.find("master") {
+        kill(master.pid, 9);
+    }
+    assert!(waiting.wait().expect("its end").success());
+}

@@ -1,0 +1,15 @@
+//! Jobs on this machine, and the modules they pass through, with real processes and sockets.
+
+mod agent;
+mod backend;
+mod data;
+mod devices;
+mod docker;
+mod jobs;
+mod rendezvous;
+mod server;
+
+#[path = "../home/mod.rs"]
+mod home;
+#[path = "../scene/mod.rs"]
+mod scene;

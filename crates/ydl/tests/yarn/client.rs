@@ -1,0 +1,452 @@
+//! What a client does on a real cluster: it looks, refuses with numbers, leaves no trace where it should not, submits,
+//! follows, and finds jobs again from elsewhere.
+
+use crate::yarn_support::{
+    Desk, applications, block_on, config, hdfs_files, shared, version, wait_for, wait_over,
+    wait_running,
+};
+use std::{
+    io::{BufRead, BufReader},
+    os::unix::fs::MetadataExt,
+    process::Command,
+};
+use testbed::{Cluster, File, Label, Options, Queue};
+use yarn_native::types::FinalStatus;
+use ydl::mirror::{self, Gateway, JobAccess, Wanted};
+
+/// Three nodes of 4 GiB, the third with the label `gpu` and two GPUs, which the queue `gpu` alone may use.
+fn cluster() -> &'static Cluster {
+    let options = Options {
+        nodes: 3,
+        node_memory_mib: 4096,
+        node_vcores: 8,
+        gpus: vec![0, 0, 2],
+        labels: vec![Label { name: "gpu".into(), nodes: vec![3], exclusive: true }],
+        queues: vec![
+            Queue::new("default", 60),
+            Queue { labels: vec!["gpu".into()], ..Queue::new("gpu", 40) },
+        ],
+        users: vec!["ghost".into()],
+        ..Options::new(version())
+    };
+    // Less than a node has.
+    shared(options.set(File::Yarn, "yarn.scheduler.maximum-allocation-mb", "3072"))
+}
+
+fn refused(yaml: &str, what: &str, hint: &str) {
+    let desk = Desk::at(cluster());
+    desk.write("job.yaml", yaml);
+    let ran = desk.run(&["submit", "--dry-run", "job.yaml"]);
+    assert_eq!(ran.code, 2, "{yaml}\n{ran:?}");
+    let said = format!("error: {what}\n\nhint: {hint}\n");
+    assert!(ran.err.contains(&said), "{yaml}\n{}\nnot\n{said}", ran.err);
+    assert_eq!(ran.out, "");
+}
+
+#[test]
+fn what_the_cluster_cannot_give_is_refused_with_numbers() {
+    refused(
+        "roles: {worker: {instances: 40, memory: 512 MiB, run: sleep 1}}",
+        "role `worker` needs 40 containers of 512 MiB, 1 vcore, and at most 16 fit on 2 nodes; the job needs 41 in all, for 40 tasks and its master",
+        "lower `roles.worker.instances`, or ask for less in each",
+    );
+    refused(
+        "roles: {worker: {memory: 5 GiB, run: sleep 1}}",
+        "role `worker` asks for containers of 5 GiB, and the largest of 2 nodes has 4 GiB",
+        "lower `roles.worker.memory`",
+    );
+    refused(
+        "roles: {worker: {memory: 3500 MiB, run: sleep 1}}",
+        "role `worker` asks for containers of 3.4 GiB, and the largest the cluster gives has 3 GiB",
+        "lower `roles.worker.memory`, or have an administrator raise the scheduler's maximum",
+    );
+    refused(
+        "{queue: nowhere, roles: {worker: {run: sleep 1}}}",
+        "there is no queue `nowhere` among the 2 of the cluster",
+        "set `queue` to one of `default`, `gpu`",
+    );
+    refused(
+        "{queue: gpu, node_label: fast, roles: {worker: {run: sleep 1}}}",
+        "the master asks for nodes with label `fast`, which the cluster does not have",
+        "set `node_label` to one of `gpu`",
+    );
+    refused(
+        "roles: {worker: {node_label: gpu, run: sleep 1}}",
+        "role `worker` asks for nodes with label `gpu`, and queue `default` may use 0 labels: none",
+        "set `queue` to one that may use it: `gpu`",
+    );
+    refused(
+        "roles: {worker: {resources: {yarn.io/fpga: 2}, run: sleep 1}}",
+        "role `worker` asks for 2 `yarn.io/fpga`, which the cluster does not count",
+        "leave `roles.worker.resources` out: the cluster counts memory, vcores, `yarn.io/gpu`",
+    );
+    refused(
+        "{queue: gpu, roles: {worker: {gpus: 3, node_label: gpu, run: sleep 1}}}",
+        "role `worker` asks for containers of 3 `yarn.io/gpu`, and the largest of 1 node with label `gpu` has 2",
+        "lower `roles.worker.gpus`",
+    );
+    refused(
+        "{queue: gpu, roles: {worker: {gpus: 1, instances: 3, node_label: gpu, memory: 256 MiB, run: sleep 1}}}",
+        "role `worker` needs 3 containers of 256 MiB, 1 vcore, 1 `yarn.io/gpu`, and at most 2 fit on 1 node with label `gpu`; the job needs 4 in all, for 3 tasks and its master",
+        "lower `roles.worker.instances`, or ask for less in each",
+    );
+    refused(
+        "roles: {worker: {instances: 3, memory: 256 MiB, placement: {max_per_node: 1}, run: sleep 1}}",
+        "role `worker` has 3 tasks with at most 1 on a node, and 2 nodes take 2",
+        "lower `roles.worker.instances` to 2, or raise `roles.worker.placement.max_per_node`",
+    );
+}
+
+#[test]
+fn a_dry_run_leaves_no_trace() {
+    let cluster = cluster();
+    let desk = Desk::at(cluster);
+    // A user of its own, because other tests are at work on the same cluster.
+    let run = |words: &[&str]| {
+        let mut command = desk.ydl();
+        command.env("HADOOP_USER_NAME", "ghost").args(words);
+        crate::yarn_support::Ran::from(command.output().expect("ydl can be started"))
+    };
+    desk.write("train.py", "print(1)\n");
+    desk.write(
+        "job.yaml",
+        "{files: [train.py], roles: {worker: {instances: 2, memory: 256 MiB, run: python train.py}}}",
+    );
+    let ran = run(&["submit", "--dry-run", "job.yaml"]);
+    assert_eq!(ran.code, 0, "{ran:?}");
+    assert!(ran.err.contains("the job could run: 2 tasks and its master"), "{ran:?}");
+    let json = run(&["submit", "--dry-run", "--json", "job.yaml"]);
+    let told: serde_json::Value = serde_json::from_str(&json.out).expect("an object");
+    assert_eq!(told["refusals"], serde_json::json!([]), "{told}");
+    let applications = applications(cluster);
+    assert!(applications.iter().all(|report| report.user != "ghost"));
+    assert_eq!(hdfs_files(cluster, "/user/ghost"), Vec::<String>::new());
+    // Nor is there one of trying in vain.
+    cluster.fs(&["-mkdir", "/shut"]).expect("a directory");
+    cluster.fs(&["-chmod", "755", "/shut"]).expect("a mode");
+    let staging = ["--set", "staging=/shut/deep/ghost"];
+    let ran = run(&[&["submit", "--dry-run", "job.yaml"], &staging[..]].concat());
+    assert_eq!(ran.code, 123, "{ran:?}");
+    assert!(ran.err.contains("user `ghost` has no "), "{ran:?}");
+    assert_eq!(hdfs_files(cluster, "/shut"), Vec::<String>::new());
+    assert!(!desk.path().join("state").exists(), "nor here");
+}
+
+#[test]
+fn nodes_and_queues_are_shown() {
+    let desk = Desk::at(cluster());
+    let nodes = desk.run(&["nodes"]);
+    assert_eq!(nodes.code, 0, "{nodes:?}");
+    let lines: Vec<_> = nodes.out.lines().collect();
+    assert_eq!(lines.len(), 4, "{}", nodes.out);
+    let labelled = lines.iter().filter(|line| line.contains(" gpu "));
+    assert_eq!(labelled.count(), 2, "the head and one node: {}", nodes.out);
+    let objects = desk.run(&["nodes", "--json"]).out;
+    let objects: Vec<serde_json::Value> =
+        objects.lines().map(|line| serde_json::from_str(line).expect("an object")).collect();
+    assert_eq!(objects.len(), 3);
+    assert!(objects.iter().all(|node| node["all"]["memory_mib"] == 4096));
+    assert_eq!(objects[2]["all"]["other"]["yarn.io/gpu"], 2);
+
+    let queues = desk.run(&["queues"]);
+    assert_eq!(queues.code, 0, "{queues:?}");
+    assert!(queues.out.contains("root.default  running  yes"), "{}", queues.out);
+    let objects = desk.run(&["queues", "--json"]).out;
+    let gpu = objects.lines().find(|line| line.contains("root.gpu"));
+    let gpu: serde_json::Value = serde_json::from_str(gpu.expect("the queue")).expect("an object");
+    assert_eq!(gpu["labels"], serde_json::json!(["gpu"]));
+    assert_eq!(gpu["shares"]["gpu"]["most"], 1.0);
+}
+
+#[test]
+fn a_resource_manager_out_of_reach_is_told_with_its_addresses() {
+    let dir = tempfile::tempdir().expect("a directory");
+    let property = |name: &str, value: &str| {
+        format!("<property><name>{name}</name><value>{value}</value></property>")
+    };
+    // Nobody listens on the discard port.
+    let site = format!(
+        "<configuration>{}</configuration>",
+        property("yarn.resourcemanager.address", "127.0.0.1:9")
+    );
+    std::fs::write(dir.path().join("yarn-site.xml"), site).expect("a file");
+    let ran = Command::new(env!("CARGO_BIN_EXE_ydl"))
+        .env("HADOOP_CONF_DIR", dir.path())
+        .env_remove("YARN_CONF_DIR")
+        .arg("nodes")
+        .output()
+        .expect("ydl can be started");
+    let said = String::from_utf8_lossy(&ran.stderr);
+    assert_eq!(ran.status.code(), Some(122), "{said}");
+    let expected = "no ResourceManager can be reached at `127.0.0.1:9`: ";
+    assert!(said.contains(expected), "{said}");
+    assert!(said.contains("hint: is it up, and is `"), "{said}");
+}
+
+/// A job whose tasks print, wait for a file to be killed by, and leave something.
+const SHORT: &str = "\
+name: short
+files: [note.txt]
+outputs: {out/: 'left/{role}-{index}'}
+roles:
+  worker:
+    instances: 2
+    memory: 256 MiB
+    shell: mkdir out; cat note.txt > out/note; echo hello from $YDL_INDEX; echo oops >&2
+";
+
+#[test]
+fn a_job_is_submitted_followed_and_found_again() {
+    let cluster = cluster();
+    let desk = Desk::at(cluster);
+    desk.write("note.txt", "a note\n");
+    let ran = desk.submit(SHORT);
+    assert_eq!(ran.code, 0, "{ran:?}");
+    for line in ["worker:0 | hello from 0", "worker:1 | hello from 1"] {
+        assert!(ran.out.contains(line), "{ran:?}");
+    }
+    let id = ran
+        .err
+        .lines()
+        .find_map(|line| line.strip_suffix(" submitted to queue `default`"))
+        .unwrap_or_else(|| panic!("{ran:?}"));
+    assert!(ran.err.contains(&format!("{id} succeeded after ")), "{ran:?}");
+    // Each phase has its line, and the end says where everything is and what it has cost.
+    let home = format!("{}/user/{}", cluster.default_fs(), cluster.own_user());
+    let mut rest = ran.err.as_str();
+    for line in [
+        "uploaded ".to_owned(),
+        format!("{id} submitted to queue `default`\n"),
+        "the job started\n".to_owned(),
+        "worker:".to_owned(),
+        " runs on `127.0.0.1".to_owned(),
+        format!("{id} succeeded after "),
+        "; peak memory ".to_owned(),
+        format!("logs:    ydl logs {id}    ({home}/.ydl/jobs/{id}/logs)\n"),
+        format!("output:  out/ → {home}/left/{{role}}-{{index}}\n"),
+        "used:    ".to_owned(),
+        " GiB·seconds, ".to_owned(),
+        " vcore·seconds\n".to_owned(),
+    ] {
+        let Some((_, after)) = rest.split_once(line.as_str()) else {
+            panic!("no `{line}` in {ran:#?}");
+        };
+        rest = after;
+    }
+
+    // From elsewhere, by whoever has the configuration.
+    let other = Desk::at(cluster);
+    let status = other.run(&["status", "--json", id]);
+    let status: serde_json::Value = serde_json::from_str(&status.out).expect("an object");
+    assert_eq!(status["state"], "succeeded", "{status}");
+    assert_eq!(status["application"]["final_status"], "SUCCEEDED", "{status}");
+    let logs = other.run(&["logs", id, "worker:1", "--stdout"]);
+    assert_eq!(logs.out, "hello from 1\n", "{logs:?}");
+    let logs = other.run(&["logs", "short", "worker", "--stderr"]);
+    assert!(logs.out.contains("worker:0 | oops"), "{logs:?}");
+    let listed = other.run(&["ls"]);
+    let row = listed.out.lines().find(|line| line.starts_with(id));
+    assert!(row.is_some_and(|row| row.contains("succeeded")), "{listed:?}");
+    let killed = other.run(&["kill", id]);
+    assert!(killed.err.contains("was over already: succeeded"), "{killed:?}");
+    let home = format!("/user/{}/left/worker-1/note", cluster.own_user());
+    assert_eq!(cluster.fs(&["-cat", &home]).expect("the output"), "a note\n");
+
+    // What has been sent is not sent again.
+    let again = desk.submit(SHORT);
+    assert_eq!(again.code, 0, "{again:?}");
+    assert!(!again.err.contains("uploaded"), "{again:?}");
+}
+
+#[test]
+fn the_last_lines_of_a_long_log_are_fetched_alone() {
+    let cluster = cluster();
+    let desk = Desk::at(cluster);
+    let ran = desk.submit(
+        "{name: chatty, roles: {worker: {memory: 256 MiB, shell: 'seq 1 600000; printf end'}}}",
+    );
+    assert_eq!(ran.code, 0, "{:?}", ran.err);
+    let logs = desk.run(&["logs", "chatty", "worker:0", "--stdout", "--tail", "3"]);
+    assert_eq!(logs.out, "599999\n600000\nend", "{:?}", logs.err);
+    let logs = desk.run(&["logs", "chatty", "worker:0", "--stdout", "--tail", "100000"]);
+    assert_eq!(logs.out.lines().count(), 100_000);
+    assert!(logs.out.starts_with("500002\n"));
+    block_on(async {
+        let gateway = Gateway::with(config(cluster)).expect("a way to it");
+        let report = mirror::find(&gateway, "chatty").await;
+        let report = report.expect("an answer").expect("the job");
+        let opened = JobAccess::of(&gateway, report).await.expect("the job");
+        let JobAccess::Whole(known, mirror) = opened else {
+            panic!("{opened:?}");
+        };
+        let wanted = Wanted { tail: Some(3), ..Wanted::default() };
+        assert_eq!(mirror.copy_logs(&wanted, None).await, Vec::<String>::new());
+        let task = "worker:0".parse().expect("a task");
+        let copy = known.dir.attempt_logs(&task, 1).join("stdout.0");
+        let about = std::fs::metadata(copy).expect("a copy");
+        assert!(about.len() > 4_000_000, "as long as the original: {about:?}");
+        assert!(about.blocks() * 512 < 1_000_000, "and mostly a hole: {about:?}");
+    });
+}
+
+#[test]
+fn a_running_job_is_shown_scaled_and_ended_from_elsewhere() {
+    let cluster = cluster();
+    let id = Desk::at(cluster).detach(
+        "{name: lasting, roles: {worker: {memory: 256 MiB, shell: 'echo begun; sleep 600'}}}",
+    );
+    let other = Desk::at(cluster);
+    let status = || {
+        let ran = other.run(&["status", "--json", &id]);
+        serde_json::from_str::<serde_json::Value>(&ran.out).expect("an object")
+    };
+    let running = |count: usize| {
+        move |status: serde_json::Value| {
+            let tasks = status["view"]["tasks"].as_array()?;
+            let runs = |task: &&serde_json::Value| task.to_string().contains("running");
+            (tasks.iter().filter(runs).count() == count).then_some(())
+        }
+    };
+    wait_for("a running task", || running(1)(status()));
+    let scaled = other.run(&["scale", &id, "worker=2"]);
+    assert_eq!(scaled.code, 0, "{scaled:?}");
+    wait_for("a second task", || running(2)(status()));
+    let put = other.run(&["kv", "--job", &id, "put", "key", "value"]);
+    assert_eq!(put.code, 0, "{put:?}");
+    assert_eq!(other.run(&["kv", "--job", &id, "get", "key"]).out, "value");
+    // What was printed so far is seen without waiting for more.
+    wait_for("what it printed", || {
+        let logs = other.run(&["logs", &id, "worker:0"]);
+        assert_eq!(logs.code, 0, "{logs:?}");
+        (logs.out == "begun\n").then_some(())
+    });
+    // Whoever follows sees what is printed while it is.
+    let mut follower = other.start(&["logs", "-f", &id, "worker:0"]);
+    let mut line = String::new();
+    let out = follower.stdout.take().expect("a pipe");
+    BufReader::new(out).read_line(&mut line).expect("a line");
+    assert_eq!(line, "begun\n");
+    let killed = other.run(&["kill", &id]);
+    assert_eq!(killed.code, 0, "{killed:?}");
+    assert!(killed.err.contains(&format!("{id} is over: killed")), "{killed:?}");
+    assert_eq!(finish_quietly(follower), Some(0));
+    assert_eq!(status()["state"], "killed");
+}
+
+#[test]
+fn a_job_is_followed_from_before_it_has_a_master() {
+    let cluster = cluster();
+    let desk = Desk::at(cluster);
+    let id = desk.detach("{roles: {worker: {memory: 256 MiB, shell: 'echo begun; sleep 1'}}}");
+    let logs = desk.run(&["logs", "-f", &id, "worker:0"]);
+    assert_eq!((logs.code, logs.out.as_str()), (0, "begun\n"), "{logs:?}");
+    let logs = desk.run(&["logs", &id, "worker:1"]);
+    assert_eq!(logs.code, 2, "{logs:?}");
+    assert!(logs.err.contains("has no task `worker:1`"), "{logs:?}");
+}
+
+#[test]
+fn what_begins_the_ids_of_several_jobs_ends_none_of_them() {
+    let cluster = cluster();
+    let desk = Desk::at(cluster);
+    let job = "{roles: {worker: {memory: 256 MiB, run: 'true'}}}";
+    let ids = [desk.detach(job), desk.detach(job)];
+    let killed = desk.run(&["kill", "application_"]);
+    assert_eq!(killed.code, 2, "{killed:?}");
+    assert!(killed.err.contains("begins the ids of "), "{killed:?}");
+    for id in &ids {
+        desk.run(&["kill", id]);
+    }
+}
+
+#[test]
+fn what_a_task_printed_is_seen_though_its_agent_was_killed_outright() {
+    let cluster = cluster();
+    let desk = Desk::at(cluster);
+    let go = desk.path().join("go");
+    // The shell's parent keeps it, and the parent of that one is the agent.
+    let id = desk.detach(&format!(
+        r"
+name: sudden
+roles:
+  worker:
+    memory: 256 MiB
+    restart: {{limit: 0}}
+    shell: echo last words; until [ -e {} ]; do sleep 0.1; done; kill -9 $(cut -d' ' -f4 /proc/$PPID/stat); sleep 600
+",
+        go.display()
+    ));
+    let user = cluster.own_user();
+    let log = format!("/user/{user}/.ydl/jobs/{id}/logs/worker/0/1/stdout.0");
+    wait_for("its words in HDFS", || {
+        let size = cluster.fs(&["-stat", "%b", &log]).ok()?;
+        (size.trim() == "11").then_some(())
+    });
+    std::fs::write(&go, "").expect("a file");
+    wait_for("the end of the job", || {
+        let status = desk.run(&["status", "--json", &id]);
+        let status: serde_json::Value = serde_json::from_str(&status.out).expect("an object");
+        (status["state"] == "failed").then_some(())
+    });
+    let logs = Desk::at(cluster).run(&["logs", &id, "worker:0"]);
+    assert_eq!(logs.out, "last words\n", "{logs:?}");
+}
+
+/// The end of a child whose output nobody reads any more.
+fn finish_quietly(mut child: std::process::Child) -> Option<i32> {
+    child.wait().expect("a child can be waited for").code()
+}
+
+#[test]
+fn interrupted_while_it_waits_a_job_is_ended() {
+    let cluster = cluster();
+    let desk = Desk::at(cluster);
+    desk.write("job.yaml", "{name: stopped, roles: {worker: {memory: 256 MiB, run: sleep 600}}}");
+    let mut child = desk.start(&["submit", "job.yaml"]);
+    let mut said = BufReader::new(child.stderr.take().expect("a pipe")).lines();
+    let mut next = || said.next().expect("a line").expect("text");
+    let id = loop {
+        if let Some(id) = next().strip_suffix(" submitted to queue `default`") {
+            break id.to_owned();
+        }
+    };
+    let pid = child.id().to_string();
+    let sent = Command::new("kill").args(["-INT", &pid]).status();
+    assert!(sent.expect("kill can be started").success());
+    assert_eq!(child.wait().expect("its end").code(), Some(121));
+    let report = wait_over(cluster, &id);
+    assert_eq!(report.final_status, FinalStatus::Killed, "{report:?}");
+}
+
+#[test]
+fn a_program_that_is_not_there_is_told_with_its_name() {
+    let desk = Desk::at(cluster());
+    let ran = desk.submit("{name: broken, roles: {worker: {memory: 256 MiB, run: ./nothing}}}");
+    assert_eq!(ran.code, 120, "{ran:?}");
+    assert!(ran.err.contains("failed after"), "{ran:?}");
+    assert!(ran.err.contains("`./nothing`"), "{ran:?}");
+}
+
+#[test]
+fn what_failed_before_any_agent_lived_is_in_the_logs_that_yarn_collected() {
+    let cluster = cluster();
+    let desk = Desk::at(cluster);
+    let id = desk.detach("{name: stillborn, roles: {worker: {memory: 256 MiB, run: sleep 600}}}");
+    wait_running(cluster, &id);
+    // Its files go, and with them everything but what YARN itself knows.
+    let home = format!("/user/{}/.ydl/jobs/{id}", cluster.own_user());
+    let killed = desk.run(&["kill", "--now", &id]);
+    assert_eq!(killed.code, 0, "{killed:?}");
+    cluster.fs(&["-rm", "-r", &home]).expect("it can be removed");
+    let status = desk.run(&["status", &id]);
+    assert_eq!(status.code, 0, "{status:?}");
+    assert!(status.out.contains("files      cannot be had"), "{status:?}");
+    assert!(status.out.contains("state      killed"), "{status:?}");
+    // A busy node may take longer to collect them than a client waits.
+    wait_for("what YARN collected", || {
+        let logs = desk.run(&["logs", &id]);
+        assert_eq!(logs.code, 0, "{logs:?}");
+        let master = logs.out.contains("_000001/master.stderr | ");
+        master.then_some(())
+    });
+}

@@ -1,0 +1,243 @@
+//! TensorBoard and MLflow's own server beside jobs on a real cluster, while masters die and servers are not there.
+
+use crate::boards::{Opened, Tracking, program};
+use crate::yarn_support::{Desk, job::Job, shared, version, wait_for, wait_over};
+use serde_json::Value;
+use std::{collections::BTreeSet, fs, path::Path, process::Child};
+use testbed::{Cluster, Logs, Options};
+use yarn_native::types::FinalStatus;
+
+/// Masters say what they have to say in logs that stay on their nodes.
+fn cluster() -> &'static Cluster {
+    shared(Options { nodes: 2, logs: Logs::Local, ..Options::new(version()) })
+}
+
+/// What every job here is: its programs find Python with both boards, which all nodes have.
+fn keys(name: &str, mlflow: &str) -> String {
+    let bin = crate::boards::environment().join("bin");
+    format!(
+        "name: {name}\nmlflow: {{uri: 'http://{mlflow}', experiment: {name}}}\n\
+         env: {{PATH: '{}:/usr/bin:/bin', PYTHONDONTWRITEBYTECODE: '1'}}\n",
+        bin.display()
+    )
+}
+
+/// A job whose tasks do what the test allows.
+fn shown<'a>(cluster: &'a Cluster, at: &str) -> Job<'a> {
+    let desk = Desk::at(cluster);
+    for name in ["shown.py", "events.py"] {
+        fs::copy(program(name), desk.path().join(name)).expect("a part of the program");
+    }
+    // The project's own package, which reports to whichever master there is.
+    let package = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../python");
+    let yaml = format!(
+        "{}framework: pytorch\nfiles: [shown.py, events.py]\ntensorboard: {{memory: 512 MiB}}\n\
+         roles: {{worker: {{instances: 2, memory: 256 MiB, \
+         shell: 'PYTHONPATH=$PYTHONPATH:{} exec python shown.py {}'}}}}\n",
+        keys("shown", at),
+        package.canonicalize().expect("the package").display(),
+        desk.path().display()
+    );
+    let id = desk.detach(&yaml);
+    Job::of(desk, id)
+}
+
+/// The only run of an experiment, once this is true of it. Its job goes on meanwhile.
+fn run_where(
+    server: &Tracking,
+    experiment: &str,
+    what: &str,
+    is: impl Fn(&Value) -> bool,
+) -> Value {
+    wait_for(what, || {
+        let runs = server.runs(experiment);
+        assert!(runs.len() <= 1, "{runs:?}");
+        let run = runs.into_iter().next()?;
+        assert_eq!(run["info"]["status"], "RUNNING", "{run}");
+        is(&run).then_some(run)
+    })
+}
+
+/// Whether both workers have told of their losses, the first of this one.
+fn has_loss(run: &Value, loss: f64) -> bool {
+    let metrics = run["data"]["metrics"].as_array();
+    (0..2).all(|rank| {
+        let (key, value) = (format!("worker/{rank}/loss"), loss + f64::from(rank));
+        let mut metrics = metrics.into_iter().flatten();
+        metrics.any(|it| it["key"] == key.as_str() && it["value"] == value)
+    })
+}
+
+/// TensorBoard has something to show.
+fn shows_scalars(opened: &Opened) {
+    let tags = wait_for("the scalars of its training", || {
+        let tags = opened.read("/data/plugin/scalars/tags").ok()?;
+        tags.contains("loss").then_some(tags)
+    });
+    let tags: Value = serde_json::from_str(&tags).expect("JSON");
+    assert!(tags["train"]["loss"].is_object(), "{tags}");
+}
+
+#[test]
+fn a_job_is_one_run_and_stays_on_its_boards_whatever_becomes_of_its_master() {
+    let cluster = cluster();
+    let place = tempfile::tempdir().expect("a directory");
+    let server = Tracking::start(place.path());
+    let job = shown(cluster, &server.at);
+    let desk = Desk::at(cluster);
+    let waits = "shell: 'echo waits; sleep 600'";
+    let other = desk.detach(&format!(
+        "{}roles: {{worker: {{memory: 64 MiB, {waits}}}}}\n",
+        keys("stopped", &server.at)
+    ));
+
+    let before = run_where(&server, "shown", "its first report", |run| has_loss(run, 0.5));
+    let opened = Opened::start(job.desk.ydl(), &[&job.id]);
+    shows_scalars(&opened);
+
+    job.kill_master(1);
+    // Whoever is told to stop meanwhile is told so in MLflow.
+    run_where(&server, "stopped", "the other's run", |_| true);
+    wait_for("what the other prints", || {
+        let ran = desk.run(&["logs", &other]);
+        ran.out.contains("waits").then_some(())
+    });
+    let ran = desk.run(&["kill", &other]);
+    assert_eq!(ran.code, 0, "{ran:#?}");
+
+    job.led_by(2);
+    // The same `ydl port-forward` finds the new master, and the same run hears from it.
+    shows_scalars(&opened);
+    fs::write(job.file("again"), "").expect("a file");
+    let after = run_where(&server, "shown", "its second report", |run| has_loss(run, 0.25));
+    assert_eq!(after["info"]["run_id"], before["info"]["run_id"]);
+    job.go();
+    job.succeeded();
+    assert_eq!(job.attempts().len(), 2);
+    drop(opened);
+    is_whole(&server);
+
+    let report = wait_over(cluster, &other);
+    assert_eq!(report.final_status, FinalStatus::Killed, "{report:?}");
+    let run = server.only_run("stopped");
+    assert_eq!(run["info"]["status"], "KILLED", "{run}");
+    assert!(run["info"]["end_time"].is_number(), "{run}");
+    let id = run["info"]["run_id"].as_str().expect("an id");
+    artifact(&server, id, "ydl/logs/worker-0/stdout.txt", "waits");
+}
+
+/// The run of the job whose master died has everything that one whose master lived would have.
+fn is_whole(server: &Tracking) {
+    let run = server.only_run("shown");
+    assert_eq!(run["info"]["status"], "FINISHED", "{run}");
+    assert!(run["info"]["end_time"].is_number(), "{run}");
+    let id = run["info"]["run_id"].as_str().expect("an id");
+    let param = |key: &str| crate::boards::of(&run["data"]["params"], key);
+    assert_eq!(param("job.framework"), "pytorch");
+    assert_eq!(param("worker.instances"), "2");
+    assert_eq!(param("tensorboard.memory_mib"), "512");
+    for rank in 0..2 {
+        let metric = crate::boards::of(&run["data"]["metrics"], &format!("worker/{rank}/loss"));
+        assert_eq!(metric, (0.25 + f64::from(rank)).to_string(), "{run}");
+        // Both masters have told what there was to tell, and nothing twice.
+        let told = server.history(id, &format!("worker/{rank}/loss"));
+        let steps: BTreeSet<_> = told.iter().map(|it| it["step"].as_u64()).collect();
+        assert_eq!(steps, BTreeSet::from([Some(1), Some(2)]), "{told:?}");
+        assert_eq!(told.len(), 2, "{told:?}");
+        let log = format!("ydl/logs/worker-{rank}/stdout.txt");
+        artifact(server, id, &log, &format!("run {id}"));
+    }
+    artifact(server, id, "ydl/job.json", "tensorboard");
+    artifact(server, id, "ydl/history.jsonl", "master-recovered");
+    artifact(server, id, "ydl/history.jsonl", "job-finished");
+    artifact(server, id, "ydl/logs/tensorboard-0/stderr.txt", "TensorBoard");
+}
+
+fn artifact(server: &Tracking, run: &str, name: &str, part: &str) {
+    let files = server.artifacts(run);
+    let found = files.iter().find(|(path, _)| path.ends_with(name));
+    let (_, text) = found.unwrap_or_else(|| panic!("no {name} in {files:?}"));
+    assert!(text.contains(part), "`{part}` is not in {name}: {text}");
+}
+
+#[test]
+fn without_a_server_a_job_runs_as_if_nobody_had_asked_and_its_master_says_so_once() {
+    let cluster = cluster();
+    // Nobody listens there, and nobody is given that port meanwhile.
+    let at = "127.0.0.1:1";
+    let desk = Desk::at(cluster);
+    let script = "shell: 'echo at $MLFLOW_TRACKING_URI run $MLFLOW_RUN_ID.'";
+    let ran = desk
+        .submit(&format!("{}roles: {{worker: {{memory: 64 MiB, {script}}}}}\n", keys("alone", at)));
+    assert_eq!(ran.code, 0, "{ran:#?}");
+    let line = format!("at http://{at} run .");
+    assert!(ran.out.contains(&line), "{ran:#?}");
+    let said = of_masters(cluster, &crate::yarn_support::example::id(&ran));
+    let complaints = said.matches("update failed").count();
+    assert_eq!(complaints, 1, "{said}");
+    assert!(said.contains("connection refused"), "{said}");
+}
+
+/// What brings files for TensorBoard, for as long as the test.
+struct Bringing(Child);
+
+impl Drop for Bringing {
+    fn drop(&mut self) {
+        // It may have ended already.
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+#[test]
+fn what_is_brought_for_tensorboard_follows_what_is_in_hdfs() {
+    let cluster = cluster();
+    let desk = Desk::at(cluster);
+    let name = "run/events.out.tfevents.1.host";
+    let put = |text: &str| {
+        let file = desk.write("file", text).display().to_string();
+        let place = format!("/boards/{name}");
+        let put = cluster.fs(&["-put", "-f", &file, &place]);
+        put.expect("a file in HDFS");
+    };
+    let made = cluster.fs(&["-mkdir", "-p", "/boards/run", "/boards/checkpoint"]);
+    made.expect("directories in HDFS");
+    put("first");
+    let here = desk.path().join("here");
+    let words = ["board", "--mirror", "hdfs:///boards", "--logdir"];
+    let mut command = desk.ydl();
+    command.args(words).arg(&here);
+    let _bringing = Bringing(command.spawn().expect("ydl can be started"));
+    let is = |text: Option<&str>| {
+        wait_for(&format!("{text:?} of {name}"), || {
+            let found = fs::read_to_string(here.join(name)).ok();
+            (found.as_deref() == text).then_some(())
+        });
+    };
+    is(Some("first"));
+    put("first, and then more");
+    is(Some("first, and then more"));
+    // Another file of that name is no continuation, however long it is; nor is one of the same length.
+    put("other, and longer than what was there before");
+    is(Some("other, and longer than what was there before"));
+    put("other, and longer than what was there after!");
+    is(Some("other, and longer than what was there after!"));
+    put("short");
+    is(Some("short"));
+    let removed = cluster.fs(&["-rm", "-r", "/boards/run"]);
+    removed.expect("it was there");
+    is(None);
+}
+
+/// What the masters of a job have logged.
+fn of_masters(cluster: &Cluster, id: &str) -> String {
+    let mut all = String::new();
+    for node in 1..=cluster.nodes().len() {
+        let place = cluster.directory().join(format!("nm{node}/containers/{id}"));
+        for container in fs::read_dir(place).into_iter().flatten().flatten() {
+            let log = container.path().join("master.stderr");
+            all += &fs::read_to_string(log).unwrap_or_default();
+        }
+    }
+    all
+}

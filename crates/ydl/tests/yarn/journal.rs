@@ -1,0 +1,152 @@
+//! The master's diary in a real HDFS: what one master has written down the next one reads, once; and a master that has
+//! been replaced finds out before it does anything.
+
+use crate::yarn_support::{block_on, config, shared, soon, version};
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::time::Duration;
+use testbed::{Cluster, Options};
+use tokio::{sync::RwLock, time::timeout};
+use yarn_native::security::Identity;
+use ydl::{
+    master::journal::HdfsJournal, master::journal::Journal, master::journal::JournalRecord,
+    master::journal::RecoverError, master::journal::recover, master::kv::Op,
+    master::recovered::Replay,
+};
+use ydl_core::{JobSpec, Time};
+use ydl_jobfile as jobfile;
+use ydl_proto::kv::Blob;
+use ydl_storage::hdfs::{Hdfs, JobPlace};
+
+/// Held for writing by whoever disturbs the cluster.
+static PEACE: RwLock<()> = RwLock::const_new(());
+
+struct Scene {
+    cluster: &'static Cluster,
+    hdfs: Hdfs,
+    place: JobPlace,
+}
+
+impl Scene {
+    async fn new() -> Scene {
+        let cluster = shared(Options { nodes: 0, ..Options::new(version()) });
+        let identity = Identity::simple(cluster.own_user());
+        let hdfs = Hdfs::connect(&config(cluster), None, &identity, soon()).await;
+        let hdfs = hdfs.expect("a file system");
+        static COUNT: AtomicU32 = AtomicU32::new(0);
+        let number = COUNT.fetch_add(1, Ordering::Relaxed);
+        let place = JobPlace::at(hdfs.url(&format!("/journal/{number}")));
+        let made = hdfs.mkdirs(place.dir(), 0o700, soon()).await;
+        made.expect("a directory");
+        Scene { cluster, hdfs, place }
+    }
+
+    /// A master takes over; how many entries it has read.
+    async fn master(&self, attempt: u32) -> (HdfsJournal, u64) {
+        let mut reading = Replay::new(spec(), None);
+        let journal = recover(&self.hdfs, &self.place, attempt, &mut reading).await;
+        let journal = journal.unwrap_or_else(|unreadable| panic!("{unreadable}"));
+        (journal, reading.finish().entries())
+    }
+}
+
+fn spec() -> JobSpec {
+    let dir = tempfile::tempdir().expect("a directory");
+    let file = dir.path().join("job.yaml");
+    std::fs::write(&file, "roles: {worker: {shell: 'true'}}\n").expect("a file");
+    let job = jobfile::load(&file).and_then(|file| file.job());
+    job.expect("a job")
+}
+
+fn entry(n: usize) -> JournalRecord {
+    JournalRecord::Kv(Op::Put {
+        key: format!("key {n}"),
+        value: Blob::from(vec![7; 100].as_slice()),
+        owner: None,
+        only_if: None,
+    })
+}
+
+#[test]
+fn a_master_reads_what_all_before_it_wrote_and_they_write_no_more() {
+    block_on(async {
+        let _peace = PEACE.read().await;
+        let scene = Scene::new().await;
+        let (mut first, read) = scene.master(1).await;
+        assert_eq!(read, 0);
+        first.append(&JournalRecord::Started(Time(1)));
+        first.flush().await.expect("it is written");
+        for n in 0..5 {
+            first.append(&entry(n));
+            first.flush().await.expect("it is written");
+        }
+
+        let (mut second, read) = scene.master(2).await;
+        assert_eq!(read, 5);
+        first.append(&entry(5));
+        let fenced = first.flush().await.unwrap_err();
+        assert_eq!(fenced.why, "another master has taken over");
+        for n in 5..8 {
+            second.append(&entry(n));
+        }
+        second.flush().await.expect("it is written");
+
+        // What the first one could still write somewhere is nobody's.
+        let (_, read) = scene.master(3).await;
+        assert_eq!(read, 8);
+        // And whoever comes too late knows it at once.
+        let mut reading = Replay::new(spec(), None);
+        let late = recover(&scene.hdfs, &scene.place, 2, &mut reading).await;
+        assert!(matches!(late, Err(RecoverError::Fenced)), "{late:?}");
+    });
+}
+
+#[test]
+fn a_master_that_never_wrote_anything_leaves_the_beginning_to_the_next() {
+    block_on(async {
+        let _peace = PEACE.read().await;
+        let scene = Scene::new().await;
+        let _ = scene.master(1).await;
+        let (mut second, read) = scene.master(2).await;
+        assert_eq!(read, 0);
+        second.append(&JournalRecord::Started(Time(1)));
+        second.append(&entry(0));
+        second.flush().await.expect("it is written");
+        let (_, read) = scene.master(3).await;
+        assert_eq!(read, 1);
+    });
+}
+
+#[test]
+fn a_diary_outlives_its_servers() {
+    block_on(async {
+        let _disturbed = PEACE.write().await;
+        let scene = Scene::new().await;
+        let (mut first, _) = scene.master(1).await;
+        first.append(&JournalRecord::Started(Time(1)));
+        first.append(&entry(0));
+        first.flush().await.expect("it is written");
+
+        let cluster = scene.cluster;
+        let kill = move || {
+            cluster.kill("dn").expect("it can be killed");
+            cluster.kill("nn").expect("it can be killed");
+        };
+        tokio::task::spawn_blocking(kill).await.expect("both are dead");
+        first.append(&entry(1));
+        let waits = timeout(Duration::from_secs(5), first.flush()).await;
+        assert!(waits.is_err(), "there is nobody to write it down");
+
+        let start = move || {
+            cluster.start_daemon("nn").expect("it can be started");
+            cluster.start_daemon("dn").expect("it can be started");
+            cluster.wait_hdfs().expect("files can be written");
+        };
+        let (flushed, started) = tokio::join!(first.flush(), tokio::task::spawn_blocking(start));
+        started.expect("both are back");
+        flushed.expect("it is written");
+        first.append(&entry(2));
+        first.flush().await.expect("it is written");
+        let (_, read) = scene.master(2).await;
+        assert_eq!(read, 3, "each entry counts once");
+    });
+}

@@ -1,0 +1,66 @@
+//! An application of skein's on a real cluster.
+
+use crate::yarn_support::{Desk, application, example, shared, version, wait_over};
+use testbed::{Cluster, Options};
+
+fn cluster() -> &'static Cluster {
+    shared(Options { nodes: 2, users: vec!["alice".into()], ..Options::new(version()) })
+}
+
+/// Two services, one of which depends on the other: it finds its address in the key-value store, which is what people did
+/// with skein's.
+const APP: &str = r#"
+name: hello
+queue: default
+tags: [demo]
+services:
+  server:
+    resources: {memory: 256 MiB, vcores: 1}
+    files: {greeting: greeting.txt}
+    env: {PLACE: here}
+    script: |
+      echo "serving as $SKEIN_CONTAINER_ID of $SKEIN_APPLICATION_ID"
+      ydl kv put greeting "$(cat greeting) from $PLACE"
+      ydl kv get --wait 5m heard/client_0
+      ydl kv get --wait 5m heard/client_1
+  client:
+    instances: 2
+    depends: [server]
+    max_restarts: 1
+    resources: {memory: 256 MiB, vcores: 1}
+    script: |
+      heard=$(ydl kv get --wait 5m greeting)
+      echo "$SKEIN_CONTAINER_ID heard: $heard ($SKEIN_RESOURCE_MEMORY MiB)"
+      ydl kv put "heard/$SKEIN_CONTAINER_ID" yes
+"#;
+
+#[test]
+fn two_services_of_which_one_depends_on_the_other_run_as_a_job() {
+    let cluster = cluster();
+    let desk = Desk::of(cluster, "alice");
+    desk.write("greeting.txt", "good morning");
+    desk.write("app.yaml", APP);
+    let ran = desk.run(&["submit", "app.yaml"]);
+    assert_eq!(ran.code, 0, "{ran:#?}");
+    let id = example::id(&ran);
+    for line in [
+        &format!("serving as server_0 of {id}"),
+        "client_0 heard: good morning from here (256 MiB)",
+        "client_1 heard: good morning from here (256 MiB)",
+    ] {
+        assert!(ran.out.contains(line), "`{line}` is not in {ran:#?}");
+    }
+    let note = "`services.client.max_restarts` counts for each task here";
+    assert!(ran.err.contains(note), "{ran:#?}");
+    let report = wait_over(cluster, &id);
+    assert!(report.tags.iter().any(|tag| tag == "demo"), "{report:?}");
+    assert_eq!(application(cluster, &id).name, "hello");
+    // Nobody was asked for before those they depend on ran.
+    let started = |task: &str| {
+        let said = format!("{task} runs on");
+        let at = ran.err.lines().position(|line| line.contains(&said));
+        at.unwrap_or_else(|| panic!("`{said}` is not in {ran:#?}"))
+    };
+    assert!(started("server:0") < started("client:0"), "{ran:#?}");
+    assert!(started("server:0") < started("client:1"), "{ran:#?}");
+}

@@ -1,0 +1,329 @@
+//! tf-yarn's examples on a real cluster, through its own Python interface: small data, real TensorFlow 2.15, PyTorch and Horovod,
+//! and a real MLflow server.
+
+use crate::yarn_support::{
+    Desk, Ran, application, applications, environment_of, example, kinds, shared, version, wait_for,
+};
+use std::{
+    fs,
+    os::unix::process::CommandExt,
+    path::{Path, PathBuf},
+    process::{Child, Command, Stdio},
+};
+use testbed::{Cluster, Label, Options, Queue};
+use yarn_native::types::FinalStatus;
+
+/// Two nodes for everybody, and one that is labelled, with a queue of its own.
+fn cluster() -> &'static Cluster {
+    let gpu = Label { name: "gpu".to_owned(), nodes: vec![3], exclusive: true };
+    let labelled = Queue { labels: vec!["gpu".to_owned()], ..Queue::new("ml-gpu", 20) };
+    shared(Options {
+        nodes: 3,
+        node_memory_mib: 16384,
+        labels: vec![gpu],
+        queues: vec![Queue::new("default", 80), labelled],
+        ..Options::new(version())
+    })
+}
+
+fn root() -> PathBuf {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
+    root.canonicalize().expect("the project's directory")
+}
+
+/// A Python that finds the package, the names of tf-yarn, the binary and the cluster.
+fn python(desk: &Desk, interpreter: &Path) -> Command {
+    let python = root().join("python");
+    let paths = [python.clone(), python.join("tf_yarn-shim")];
+    let mut command = Command::new(interpreter);
+    command
+        .current_dir(desk.path())
+        .env("PYTHONPATH", std::env::join_paths(paths).expect("paths"))
+        .env("PYTHONDONTWRITEBYTECODE", "1")
+        .env("YDL_BINARY", env!("CARGO_BIN_EXE_ydl"))
+        .env("XDG_STATE_HOME", desk.path().join("state"))
+        .env("HADOOP_CONF_DIR", desk.cluster.configuration())
+        .env("HADOOP_USER_NAME", desk.cluster.own_user())
+        .env("no_proxy", "127.0.0.1,localhost")
+        .env_remove("MLFLOW_TRACKING_URI")
+        .stdin(Stdio::null());
+    command
+}
+
+/// Runs an example to its end, with these words after the environment and the model's directory; tasks run the same
+/// interpreter, which all nodes have: what travels to nodes is tested elsewhere, and these environments are large.
+fn run(command: &mut Command, name: &str, framework: &str, words: &[&str]) -> Ran {
+    let interpreter = environment_of(framework).join("bin/python");
+    command
+        .arg(root().join("examples").join(name))
+        .arg("--environment")
+        .arg(interpreter)
+        .args(["--model-dir", "model"])
+        .args(words);
+    Ran::from(command.output().expect("Python can be started"))
+}
+
+fn runs_well(desk: &Desk, name: &str, framework: &str) -> Ran {
+    let interpreter = environment_of(framework).join("bin/python");
+    let ran = run(&mut python(desk, &interpreter), name, framework, &[]);
+    ended_well(desk, &ran);
+    ran
+}
+
+/// It succeeded for its caller and for the cluster, and nothing of it is left there.
+fn ended_well(desk: &Desk, ran: &Ran) -> String {
+    assert_eq!(ran.code, 0, "{ran:#?}");
+    let words = ran.err.lines();
+    let mut submitted = words.filter_map(|line| line.strip_suffix(" is submitted"));
+    let line = submitted.next().unwrap_or_else(|| panic!("no id in {ran:#?}"));
+    let id = line.rsplit(' ').next().expect("a word").to_owned();
+    let report = application(desk.cluster, &id);
+    assert_eq!(report.final_status, FinalStatus::Succeeded, "{report:?}");
+    example::wait_gone(desk.cluster, &id);
+    id
+}
+
+/// What tasks printed after these words, each number once.
+fn printed(desk: &Desk, id: &str, word: &str) -> Vec<String> {
+    let ran = desk.run(&["logs", id, "--stdout"]);
+    let mut found: Vec<_> =
+        ran.out.lines().filter_map(|line| Some(line.split_once(word)?.1.to_owned())).collect();
+    assert!(!found.is_empty(), "no `{word}` in {ran:#?}");
+    found.sort();
+    found.dedup();
+    found
+}
+
+/// A tracking server and where it keeps everything. It goes with the test.
+struct Mlflow {
+    server: Child,
+    url: String,
+    place: PathBuf,
+}
+
+impl Mlflow {
+    fn start(place: PathBuf) -> Mlflow {
+        fs::create_dir(&place).expect("a directory");
+        let bin = environment_of("tensorflow").join("bin");
+        let path = std::env::var_os("PATH").unwrap_or_default();
+        let paths = std::iter::once(bin.clone()).chain(std::env::split_paths(&path));
+        let said = place.join("said");
+        let log = fs::File::create(&said).expect("a file");
+        // Bounded by itself, too: a test that is killed cannot end it.
+        let server = Command::new("timeout")
+            .args(["--foreground", "1800"])
+            .arg(bin.join("mlflow"))
+            .args("server --host 127.0.0.1 --port 0 --workers 1".split(' '))
+            .args(["--backend-store-uri", "runs"])
+            .args(["--artifacts-destination", "artifacts"])
+            .current_dir(&place)
+            .env("PATH", std::env::join_paths(paths).expect("paths"))
+            .env_remove("PYTHONPATH")
+            .stdout(Stdio::null())
+            .stderr(log)
+            .process_group(0)
+            .spawn()
+            .expect("the server can be started");
+        let url = wait_for("the address of MLflow's server", || {
+            let text = fs::read_to_string(&said).ok()?;
+            let rest = text.split_once("Listening at: ")?.1;
+            Some(rest.split_once(' ')?.0.to_owned())
+        });
+        Mlflow { server, url, place }
+    }
+
+    /// The only file with that name, wherever the server keeps it.
+    fn file(&self, name: &str) -> String {
+        let listed =
+            Command::new("find").arg(&self.place).args(["-type", "f", "-name", name]).output();
+        let listed = String::from_utf8(listed.expect("a list").stdout).expect("paths");
+        let path = listed.lines().next();
+        let path = path.unwrap_or_else(|| panic!("MLflow has no `{name}`"));
+        fs::read_to_string(path).expect("it can be read")
+    }
+}
+
+impl Drop for Mlflow {
+    fn drop(&mut self) {
+        // A number with a minus is a group of processes, and without the dashes it would be taken for an option.
+        let group = format!("-{}", self.server.id());
+        let killed = Command::new("kill").args(["-9", "--", &group]).status();
+        if killed.is_ok_and(|status| status.success()) {
+            // It was killed just now, and only has to be taken notice of.
+            let _ = self.server.wait();
+        }
+    }
+}
+
+/// What an evaluator said of the last checkpoint, which is that of this step at least: of two who train, one may be a step
+/// further when the other sees that it is enough.
+fn last_accuracy(log: &str, step: u32) -> f64 {
+    let mark = "Saving dict for global step ";
+    let found = log.rsplit_once(mark);
+    let rest = found.unwrap_or_else(|| panic!("no `{mark}` in {log}")).1;
+    let line = rest.lines().next().unwrap_or_default();
+    let told = line.split_once(": accuracy = ");
+    let (seen, rest) = told.unwrap_or_else(|| panic!("no accuracy in `{line}`"));
+    assert!(seen.parse::<u32>().expect("a step") >= step, "{log}");
+    let number = rest.split(',').next().expect("a word");
+    number.parse().expect("a number")
+}
+
+#[test]
+fn the_linear_classifier_is_trained_evaluated_shown_and_logged() {
+    let desk = Desk::at(cluster());
+    let mlflow = Mlflow::start(desk.path().join("mlflow"));
+    let interpreter = environment_of("tensorflow").join("bin/python");
+    let name = "tf-yarn-estimator/linear_classifier.py";
+    let mut command = python(&desk, &interpreter);
+    command.env("MLFLOW_TRACKING_URI", &mlflow.url);
+    let ran = run(&mut command, name, "tensorflow", &[]);
+    ended_well(&desk, &ran);
+    // Durations of everybody came back.
+    let durations: serde_json::Value = serde_json::from_str(ran.out.trim()).expect("JSON");
+    for task in ["chief:0", "evaluator:0", "tensorboard:0"] {
+        let seconds = durations["containers"][task].as_f64();
+        assert!(seconds.is_some_and(|seconds| seconds > 0.0), "{ran:#?}");
+    }
+    assert_ne!(durations["training"], "None", "{ran:#?}");
+    // TensorBoard announces itself when it has answered, and the evaluator what it does.
+    let announced = ran.err.contains("Tensorboard listening on http://127.0.0.1");
+    assert!(announced, "{ran:#?}");
+    let told = "Training step of last checkpoint: 200";
+    assert!(ran.err.contains(told), "{ran:#?}");
+    // The same is in MLflow, and what every task printed.
+    assert!(mlflow.file("tensorboard_0_url_0").starts_with("http://127.0.0.1"));
+    for metric in
+        ["steps_per_sec_0", "evaluator_0_nb_eval_steps_0", "evaluator_0_last_training_step_0"]
+    {
+        assert!(!mlflow.file(metric).is_empty());
+    }
+    assert!(mlflow.file("tf_yarn_duration_stats").contains("container_duration_chief_0_0: "));
+    for log in ["chief_0_SUCCEEDED_0", "tensorboard_0_SUCCEEDED_0"] {
+        assert!(!mlflow.file(log).is_empty());
+    }
+    assert!(last_accuracy(&mlflow.file("evaluator_0_SUCCEEDED_0"), 200) >= 0.9);
+
+    // Evaluated again by an evaluator alone, and MLflow's server is gone: nobody cares.
+    let gone = mlflow.url.clone();
+    drop(mlflow);
+    fs::remove_dir_all(desk.path().join("model/eval")).expect("what was evaluated");
+    let mut command = python(&desk, &interpreter);
+    command.env("MLFLOW_TRACKING_URI", gone);
+    let ran = run(&mut command, name, "tensorflow", &["--evaluator-alone"]);
+    let id = ended_well(&desk, &ran);
+    assert!(ran.err.contains("mlflow: "), "{ran:#?}");
+    let log = desk.run(&["logs", &id, "evaluator:0"]).out;
+    assert!(last_accuracy(&log, 200) >= 0.9);
+    let evaluated = "evaluating the checkpoint of step";
+    assert_eq!(log.matches(evaluated).count(), 5, "{log}");
+}
+
+#[test]
+fn a_keras_model_becomes_an_estimator_with_a_parameter_server() {
+    let desk = Desk::at(cluster());
+    let ran = runs_well(&desk, "tf-yarn-keras/keras_estimator.py", "tensorflow");
+    assert!(ran.out.starts_with("trained for 0:"), "{ran:#?}");
+    assert!(ran.out.contains("evaluated for 0:"), "{ran:#?}");
+    assert!(ran.err.contains("Tensorboard listening on"), "{ran:#?}");
+    let id = example::id(&ran);
+    let log = desk.run(&["logs", &id, "evaluator:0"]).out;
+    assert!(last_accuracy(&log, 300) >= 0.8);
+}
+
+#[test]
+fn pytorch_s_processes_learn_the_same() {
+    let desk = Desk::at(cluster());
+    let ran = runs_well(&desk, "tf-yarn-pytorch/pytorch_example.py", "horovod");
+    let id = example::id(&ran);
+    let ranks = printed(&desk, &id, "] rank ");
+    assert_eq!(ranks.len(), 4, "{ranks:?}");
+    assert!(ranks.iter().all(|line| line[1..].starts_with(" of 4 loss")));
+    assert_eq!(printed(&desk, &id, "weights ").len(), 1);
+    let accuracy: f64 = printed(&desk, &id, "accuracy ")[0].parse().expect("a number");
+    assert!(accuracy >= 0.8, "{accuracy}");
+    assert!(desk.path().join("model/model_20.pt").exists());
+}
+
+#[test]
+fn horovod_s_ranks_meet_over_gloo_and_learn_the_same() {
+    let desk = Desk::at(cluster());
+    let ran = runs_well(&desk, "tf-yarn-horovod/keras_with_gloo.py", "horovod");
+    assert!(ran.out.starts_with("trained for 0:"), "{ran:#?}");
+    let id = example::id(&ran);
+    assert_eq!(printed(&desk, &id, " | rank ").len(), 2);
+    assert_eq!(printed(&desk, &id, " of 2 weights ").len(), 1);
+    let accuracy: f64 = printed(&desk, &id, "accuracy ")[0].parse().expect("a number");
+    assert!(accuracy >= 0.8, "{accuracy}");
+}
+
+/// A function that says where it runs.
+const WHERE: &str = r#"
+import os, sys
+def where(local_rank):
+    with open(os.path.join(os.environ["SEEN"], "where"), "w") as file:
+        file.write("\n".join([os.environ["NM_HOST"], sys.prefix, os.environ["HOOKED"], open("data.txt").read()]))
+"#;
+
+const SENDS: &str = r#"
+import logging, os, sys, where, cluster_pack
+from tf_yarn import TaskSpec, NodeLabel
+from tf_yarn.distributed.client import run_on_yarn
+logging.basicConfig(level=logging.INFO, format="%(message)s")
+path = sys.argv[1] if len(sys.argv) > 1 else cluster_pack.upload_env()[0]
+run_on_yarn(where.where, {"worker": TaskSpec("256 MiB", 1, label=NodeLabel.GPU)}, pyenv_zip_path=path, queue="ml-gpu",
+            env={"SEEN": os.getcwd()}, files={"data.txt": "here.txt"}, pre_script_hook="export HOOKED=yes")
+"#;
+
+/// Runs the function from that environment, and looks at what it has seen; the environment that it ran in.
+fn sent(desk: &Desk, own: &Path, words: &[&str]) -> PathBuf {
+    let mut command = python(desk, &own.join("bin/python"));
+    let ran = command.arg("send.py").args(words).output();
+    ended_well(desk, &Ran::from(ran.expect("Python can be started")));
+    let path = desk.path().join("where");
+    let seen = fs::read_to_string(&path).expect("what it wrote");
+    fs::remove_file(path).expect("it was there");
+    let lines: Vec<_> = seen.lines().collect();
+    assert_eq!(lines.len(), 4, "{seen}");
+    assert!(lines[0].starts_with("127.0.0.13"), "{seen}");
+    assert_eq!(lines[2..], ["yes", "data"]);
+    PathBuf::from(lines[1])
+}
+
+#[test]
+fn a_packed_environment_travels_to_nodes_with_a_label_and_the_check_says_ok() {
+    let desk = Desk::at(cluster());
+    let checked = python(&desk, Path::new("python3"))
+        .args(["-m", "ydl.compat.tf_yarn.bin.check_hadoop_env"])
+        .output();
+    let checked = Ran::from(checked.expect("Python can be started"));
+    assert_eq!(checked.code, 0, "{checked:#?}");
+    let log = fs::read_to_string(desk.path().join("check_hadoop_env.log")).expect("its log");
+    assert!(log.contains("remote_check: True"), "{log}");
+    assert!(log.trim_end().ends_with("Hadoop setup: OK"), "{log}");
+
+    let made = Command::new("python3")
+        .args(["-m", "venv", "--without-pip", "own"])
+        .current_dir(desk.path())
+        .status();
+    assert!(made.expect("Python can be started").success());
+    for (name, text) in [("where.py", WHERE), ("send.py", SENDS), ("here.txt", "data")] {
+        desk.write(name, text);
+    }
+    let own = desk.path().join("own");
+    let seen = sent(&desk, &own, &[]);
+    assert!(!seen.starts_with(&own), "it did not travel: {seen:?}");
+
+    // What somebody has made and put into HDFS is used as it is.
+    let pex = desk.path().join("made.pex");
+    let made = Command::new(kinds().join("tools/pex")).arg("-o").arg(&pex).output();
+    let made = Ran::from(made.expect("pex can be started"));
+    assert_eq!(made.code, 0, "{made:#?}");
+    let put = desk.cluster.fs(&["-put", &pex.display().to_string(), "/made.pex"]);
+    put.expect("a file in HDFS");
+    sent(&desk, &own, &["hdfs:///made.pex"]);
+
+    let used = applications(desk.cluster);
+    let queued = used.iter().any(|one| one.queue.ends_with("ml-gpu"));
+    assert!(queued, "{used:?}");
+}

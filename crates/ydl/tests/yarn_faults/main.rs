@@ -1,0 +1,14 @@
+//! Jobs on real Hadoop daemons that lose masters, nodes and queues.
+
+mod elastic;
+mod frameworks;
+mod horovod;
+mod master;
+mod misuse;
+mod nodes;
+mod tasks;
+
+#[path = "../elastic_support/mod.rs"]
+mod elastic_support;
+#[path = "../yarn_support/mod.rs"]
+mod yarn_support;

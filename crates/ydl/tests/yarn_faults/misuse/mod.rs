@@ -1,0 +1,80 @@
+//! What a user sees on bad days: queues that take no jobs, a ResourceManager that stands by, HDFS that takes nothing,
+//! nodes that cannot run what they are given.
+
+mod nodes;
+mod pending;
+mod rejected;
+mod traffic;
+
+use crate::yarn_support::{Alone, Together, shared, version};
+use std::{process::Command, time::Duration};
+use testbed::{Cluster, Failover, File, Options, Queue};
+
+/// The cluster for a test that disturbs nobody.
+fn together() -> Together {
+    crate::yarn_support::together(cluster)
+}
+
+/// The cluster for one test alone. What it takes away it brings back.
+fn alone() -> Alone {
+    crate::yarn_support::alone(cluster)
+}
+
+/// Two nodes of 4 GiB and two ResourceManagers. Of the queues, `tiny` never has more than a tenth, `stopped` takes no
+/// jobs, `closed` none of ordinary users, below `users` queues are made as they are needed, and what `loan` has beyond a
+/// tenth others take back.
+fn cluster() -> &'static Cluster {
+    let options = Options {
+        nodes: 2,
+        node_memory_mib: 4096,
+        node_vcores: 32,
+        queues: vec![
+            Queue::new("default", 50),
+            Queue::new("tiny", 10),
+            Queue::new("stopped", 5),
+            Queue::new("closed", 5),
+            Queue::new("users", 20),
+            Queue::new("loan", 10),
+        ],
+        preemption: Some(Duration::from_secs(1)),
+        users: ["alice", "foreign", "poor", "careless"].map(str::to_owned).into(),
+        rm_ha: Some(Failover::Manual),
+        expiry: Duration::from_secs(120),
+        ..Options::new(version())
+    };
+    let own = Command::new("id").arg("-un").output().expect("a name");
+    let own = String::from_utf8(own.stdout).expect("text");
+    let own = own.trim();
+    let queues = [
+        ("acl_submit_applications", " "),
+        ("acl_administer_queue", own),
+        ("default.acl_submit_applications", "*"),
+        ("tiny.acl_submit_applications", "*"),
+        ("stopped.acl_submit_applications", "*"),
+        ("closed.acl_submit_applications", own),
+        ("users.acl_submit_applications", "*"),
+        ("loan.acl_submit_applications", "*"),
+        ("tiny.maximum-capacity", "10"),
+        ("stopped.state", "STOPPED"),
+        ("users.auto-queue-creation-v2.enabled", "true"),
+    ];
+    let yarn = [
+        ("yarn.acl.enable", "true"),
+        ("yarn.admin.acl", own),
+        ("yarn.nodemanager.disk-health-checker.interval-ms", "1000"),
+        // Without it 3.5 leaves memory to control groups, which the test bed does not have.
+        ("yarn.nodemanager.resource.memory.enforced", "false"),
+        ("yarn.nodemanager.vmem-check-enabled", "true"),
+        ("yarn.nodemanager.vmem-pmem-ratio", "20"),
+        ("yarn.nodemanager.container-monitor.interval-ms", "300"),
+    ];
+    let options = queues.iter().fold(options, |options, (key, value)| {
+        let key = format!("yarn.scheduler.capacity.root.{key}");
+        options.set(File::Queues, &key, value)
+    });
+    shared(yarn.iter().fold(options, |options, (key, value)| options.set(File::Yarn, key, value)))
+}
+
+fn must<T>(outcome: Result<T, testbed::Error>) -> T {
+    outcome.unwrap_or_else(|failure| panic!("{failure}"))
+}

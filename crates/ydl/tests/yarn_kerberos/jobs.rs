@@ -1,0 +1,287 @@
+//! Jobs of an ordinary user on a cluster that asks everybody for proof and lets nobody listen.
+
+use crate::yarn_support::{
+    Desk, Ran,
+    example::{self, id},
+    shared, version, wait_for,
+};
+use std::{
+    fs,
+    time::{Duration, Instant},
+};
+use testbed::{Cluster, File, Hdfs, Options, Protection};
+
+/// For so long tokens live that nobody renews.
+const UNRENEWED: Duration = Duration::from_secs(30);
+
+/// Three nodes, and two file systems.
+fn cluster() -> &'static Cluster {
+    let options = Options {
+        nodes: 3,
+        kerberos: Some(Protection::Privacy),
+        hdfs: Hdfs::Two,
+        users: ["alice", "bob", "carol", "dave", "proxy"].map(String::from).into(),
+        ..Options::new(version())
+    };
+    // Nodes without the native library take minutes for this environment with the older ciphers.
+    let ciphers = "dfs.encrypt.data.transfer.cipher.suites";
+    let options = options.set(File::Hdfs, ciphers, "AES/CTR/NoPadding");
+    let unrenewed = "dfs.namenode.delegation.token.renew-interval";
+    let options = options.set(File::Hdfs, unrenewed, &UNRENEWED.as_millis().to_string());
+    // Off by default before 3.3.
+    let options = options.set(File::Hdfs, "dfs.namenode.acls.enabled", "true");
+    // By default the test bed and every queue let everybody end a job.
+    let queues = "yarn.scheduler.capacity.root.acl_administer_queue";
+    let options = options.set(File::Queues, queues, "yarn");
+    shared(options.set(File::Yarn, "yarn.admin.acl", "yarn"))
+}
+
+/// The second file system, with a directory for everybody.
+fn other_system(cluster: &Cluster) -> String {
+    let other = format!("hdfs://{}", cluster.namenodes()[1].rpc);
+    let open = "fs.permissions.umask-mode=000";
+    let made = cluster.fs(&["-D", open, "-mkdir", "-p", &format!("{other}/data")]);
+    made.expect("a directory");
+    other
+}
+
+/// Nothing of the job is left on its nodes.
+fn wait_gone(id: &str) {
+    wait_for(&format!("the end of all processes of {id}"), || {
+        example::processes(id).is_empty().then_some(())
+    });
+}
+
+#[test]
+fn the_example_runs_for_an_ordinary_user_with_two_file_systems() {
+    let cluster = cluster();
+    let other = other_system(cluster);
+    let desk = Desk::of(cluster, "alice");
+    example::lay_out(&desk);
+    let program = desk.path().join("train.py").display().to_string();
+    let far = format!("{other}/data/train.py");
+    cluster.fs(&["-put", &program, &far]).expect("a file");
+    fs::remove_file(&program).expect("it is elsewhere now");
+
+    let began = Instant::now();
+    let ran = desk.run(&[
+        "submit",
+        "job.yaml",
+        "--set",
+        &format!("file_systems=[\"{other}\"]"),
+        "--set",
+        &format!("files=[\"{far}\"]"),
+        "--set",
+        &format!("outputs={{model/: \"{other}/data/model\"}}"),
+    ]);
+    let took = began.elapsed().as_secs_f64();
+    let uploaded = ran.err.lines().find(|line| line.contains("uploaded"));
+    println!("the example took {took:.1} s with Kerberos: {uploaded:?}");
+    assert_eq!(ran.code, 0, "{ran:#?}");
+    example::learned(&ran.out);
+    let metrics = cluster.fs(&["-cat", &format!("{other}/data/model/metrics.json")]);
+    let metrics = metrics.expect("the model's figures");
+    assert!(metrics.contains(r#""test_accuracy": 0.9"#), "{metrics}");
+
+    let id = id(&ran);
+    let logs = format!("/user/alice/.ydl/jobs/{id}/logs");
+    let listed = cluster.fs(&["-ls", "-R", &logs]).expect("a list");
+    for (role, index) in example::TASKS {
+        let record = format!("{logs}/{role}/{index}/1/exit.json");
+        assert!(listed.contains(&record), "{listed}");
+    }
+    let said = Desk::of(cluster, "alice").run(&["logs", &id, "worker:1", "--stdout"]);
+    assert!(said.out.contains("test accuracy 0.9"), "{said:#?}");
+    wait_gone(&id);
+}
+
+/// Hadoop's own view of files, for that user.
+fn fs_as(cluster: &Cluster, user: &str, words: &[&str]) -> Ran {
+    let ticket = cluster.kerberos().expect("a realm").kinit(user, None);
+    let mut shell = cluster.hadoop("org.apache.hadoop.fs.FsShell").expect("FsShell");
+    shell.env("KRB5CCNAME", ticket.expect("a ticket"));
+    Ran::from(shell.args(words).output().expect("it runs"))
+}
+
+fn refused(ran: &Ran, why: &str) {
+    assert_ne!(ran.code, 0, "{ran:?}");
+    assert!(ran.err.contains("error: "), "{ran:?}");
+    assert!(ran.err.contains(why), "{ran:?}");
+}
+
+#[test]
+fn those_who_may_see_and_end_a_job_do_and_no_others() {
+    let cluster = cluster();
+    let desk = Desk::of(cluster, "alice");
+    let shared = desk.path().display().to_string();
+    let job = desk.detach(&format!(
+        "acls: {{view: bob, modify: carol}}\n\
+         roles: {{worker: {{memory: 64 MiB, shell: 'echo hello; touch {shared}/began; sleep 600'}}}}\n"
+    ));
+    let open = desk.detach(
+        "acls: {view: \"*\"}\nroles: {worker: {memory: 64 MiB, shell: 'echo for everybody'}}\n",
+    );
+    wait_for("the program", || desk.path().join("began").exists().then_some(()));
+    let bob = Desk::of(cluster, "bob");
+    // The program is up a moment before its master hears so.
+    wait_for("that it is seen to run", || {
+        let status = bob.run(&["status", &job]);
+        status.out.contains("worker:0  running").then_some(())
+    });
+    wait_for("what it printed", || {
+        let logs = bob.run(&["logs", &job, "--stdout"]);
+        logs.out.contains("hello").then_some(())
+    });
+    let only_looks = "viewers cannot change this job";
+    refused(&bob.run(&["kill", &job]), only_looks);
+    refused(&bob.run(&["scale", &job, "worker=2"]), only_looks);
+    refused(&bob.run(&["kv", "--job", &job, "put", "key", "value"]), only_looks);
+    refused(&bob.run(&["kv", "--job", &job, "get", "key"]), only_looks);
+    // Behind the master's back there is nothing to be had either.
+    let place = format!("/user/alice/.ydl/jobs/{job}");
+    let seen = fs_as(cluster, "bob", &["-ls", &place]);
+    assert_eq!(seen.code, 0, "{seen:?}");
+    for file in ["client.token", "journal.1"] {
+        assert!(seen.out.contains(&format!("{place}/{file}")), "{seen:?}");
+        let ran = fs_as(cluster, "bob", &["-cat", &format!("{place}/{file}")]);
+        assert_ne!(ran.code, 0, "{ran:?}");
+        assert!(ran.err.contains("Permission denied"), "{ran:?}");
+    }
+
+    let dave = Desk::of(cluster, "dave");
+    let status = dave.run(&["status", &job]);
+    assert!(!status.out.contains("worker:0"), "{status:?}");
+    let denied = format!("{}{}", status.out, status.err);
+    assert!(denied.contains("user `dave` has no"), "{status:?}");
+    refused(&dave.run(&["kill", &job]), "MODIFY_APP");
+    assert_ne!(dave.run(&["logs", &job]).code, 0);
+    // Who has no ticket is nobody.
+    dave.forget();
+    let ran = dave.run(&["status", &job]);
+    assert_ne!(ran.code, 0, "{ran:?}");
+    assert!(ran.err.contains("hint: "), "{ran:?}");
+
+    let killed = Desk::of(cluster, "carol").run(&["kill", &job]);
+    assert_eq!(killed.code, 0, "{killed:?}");
+    wait_gone(&job);
+    // Everybody sees what is for everybody.
+    let dave = Desk::of(cluster, "dave");
+    wait_for("the end of the other job", || {
+        let status = dave.run(&["status", &open]);
+        status.out.contains("succeeded").then_some(())
+    });
+    let logs = dave.run(&["logs", &open, "--stdout"]);
+    assert!(logs.out.contains("for everybody"), "{logs:?}");
+}
+
+#[test]
+fn a_job_outlives_the_ticket_it_was_submitted_with() {
+    let cluster = cluster();
+    let other = other_system(cluster);
+    let desk = Desk::of(cluster, "alice");
+    let go = desk.path().join("go").display().to_string();
+    let began = Instant::now();
+    let job = desk.detach(&format!(
+        "outputs: {{out: \"{other}/data/{{job}}/out\"}}\nfile_systems: [\"{other}\"]\n\
+         roles: {{worker: {{memory: 64 MiB, shell: 'until [ -e {go} ]; do sleep 0.2; done; echo late > out'}}}}\n"
+    ));
+    desk.forget();
+    // What is waited for is time itself: the tokens have been renewed by then, or have ended.
+    wait_for("the first renewal", || (began.elapsed() > UNRENEWED + UNRENEWED / 3).then_some(()));
+    fs::write(&go, "").expect("a file");
+    let alice = Desk::of(cluster, "alice");
+    wait_for("the end of the job", || {
+        let status = alice.run(&["status", &job]);
+        assert!(!status.out.contains("failed"), "{status:?}");
+        status.out.contains("succeeded").then_some(())
+    });
+    let output = format!("{other}/data/{job}/out");
+    let said = cluster.fs(&["-cat", &output]).expect("an output");
+    // Hadoop warns in the same breath that it has no native library.
+    assert_eq!(said.lines().next_back(), Some("late"), "{said}");
+}
+
+#[test]
+fn a_doctor_tells_how_long_a_ticket_lives_and_names_the_one_that_is_missing_first() {
+    let desk = Desk::of(cluster(), "dave");
+    let ran = desk.run(&["doctor", "--no-job"]);
+    assert_eq!(ran.code, 0, "{ran:#?}");
+    let mut lines = ran.out.lines();
+    let ticket = lines.find(|line| line.contains("  ticket "));
+    let ticket = ticket.expect("a line about the ticket");
+    assert!(ticket.contains("`dave@"), "{ran:#?}");
+    assert!(ticket.ends_with(" left"), "{ran:#?}");
+    // Whoever sits at the keyboard, jobs are whose ticket it is.
+    let mine = "`default` takes jobs of `dave`";
+    assert!(ran.out.contains(mine), "{ran:#?}");
+
+    desk.forget();
+    let submitted = desk.run(&["submit", "--memory", "64MiB", "--", "true"]);
+    let ran = desk.run(&["doctor"]);
+    assert_eq!(ran.code, 2, "{ran:#?}");
+    let first = ran.err.lines().find(|line| line.starts_with("error: "));
+    let first = first.expect("an error");
+    let what = "error: ticket: no Kerberos ticket was found: ";
+    assert!(first.starts_with(what), "{ran:#?}");
+    // It ends as `submit` does, which has nobody else to blame.
+    assert_eq!(submitted.code, ran.code, "{submitted:#?}");
+    let what = "error: no Kerberos ticket was found: ";
+    assert!(submitted.err.contains(what), "{submitted:#?}");
+    assert!(ran.err.contains("hint: run `kinit`"), "{ran:#?}");
+    let skipped = ran.out.lines().filter(|line| line.starts_with("skipped"));
+    let skipped: Vec<_> = skipped.collect();
+    assert_eq!(skipped.len(), 6, "{ran:#?}");
+    let because = |line: &&str| line.ends_with("because of `ticket`");
+    assert!(skipped.iter().all(because), "{ran:#?}");
+}
+
+#[test]
+fn a_service_submits_for_others_where_the_cluster_lets_it() {
+    let cluster = cluster();
+    let service = Desk::of(cluster, "proxy");
+    service.write(
+        "job.yaml",
+        "outputs: {out: out-by-proxy}\nroles: {worker: {memory: 64 MiB, shell: 'echo $USER | tee out'}}\n",
+    );
+    let for_alice = |desk: &Desk, words: &[&str]| {
+        let mut command = desk.ydl();
+        command.env("HADOOP_PROXY_USER", "alice");
+        Ran::from(command.args(words).output().expect("ydl can be started"))
+    };
+    let ran = for_alice(&service, &["submit", "job.yaml"]);
+    assert_eq!(ran.code, 0, "{ran:?}");
+    let id = id(&ran);
+    let listed = cluster.fs(&["-ls", "-R", "/user/alice/.ydl/jobs"]);
+    let listed = listed.expect("a list");
+    let mut files = listed.lines().filter(|line| line.contains(&id)).peekable();
+    assert!(files.peek().is_some(), "{listed}");
+    assert!(files.all(|line| line.contains(" alice ")), "{listed}");
+    let output = cluster.fs(&["-ls", "/user/alice/out-by-proxy"]).expect("it");
+    assert!(output.contains(" alice "), "{output}");
+    // It is alice's in YARN: she sees it among hers.
+    let hers = Desk::of(cluster, "alice").run(&["ls", "--all"]);
+    assert!(hers.out.contains(&id), "{hers:?}");
+    wait_gone(&id);
+
+    let bob = Desk::of(cluster, "bob");
+    bob.write("job.yaml", "roles: {worker: {shell: 'true'}}\n");
+    let ran = for_alice(&bob, &["submit", "job.yaml"]);
+    refused(&ran, "not allowed to impersonate alice");
+    assert!(ran.err.contains("hint: `HADOOP_PROXY_USER` is set"), "{ran:?}");
+}
+
+#[test]
+fn a_keytab_that_is_of_no_use_is_refused_before_anything_is_submitted() {
+    let cluster = cluster();
+    let kerberos = cluster.kerberos().expect("a realm");
+    let desk = Desk::of(cluster, "alice");
+    let submit = |principal: &str, path: &str| {
+        desk.submit(&format!(
+            "keytab: {{principal: {principal}@TESTBED.LOCAL, path: {path}}}\n\
+             roles: {{worker: {{shell: 'true'}}}}\n"
+        ))
+    };
+    let bobs = kerberos.keytab("bob").display().to_string();
+    refused(&submit("bob", &bobs), "is for `bob`, and the job would be `alice`'s");
+    refused(&submit("alice", &bobs), "gets no tokens for `alice@TESTBED.LOCAL`");
+}
