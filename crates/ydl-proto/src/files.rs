@@ -15,7 +15,7 @@
 //!   files/            the job's files, as they were at submit
 //!   checkpoint/       what survives rounds and attempts
 //!   containers/<id>/  a task's working directory
-//!   claims/           where outputs went that may replace nothing
+//!   reservations/     destinations that the job has taken for its outputs
 //!   logs/<role>/<index>/<attempt>/   stdout.0, stderr.0, …
 //! ```
 
@@ -143,8 +143,8 @@ impl JobDir {
     }
 
     /// The directory of what its outputs have taken.
-    pub fn claims(&self) -> PathBuf {
-        self.path.join("claims")
+    pub fn reservations(&self) -> PathBuf {
+        self.path.join("reservations")
     }
 
     /// The configuration by which HDFS is found, where the job needs it.

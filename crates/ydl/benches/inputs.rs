@@ -83,7 +83,7 @@ fn lay_out(cluster: &Cluster, home: &Path, large_mib: u64, small_files: usize) {
         let hdfs = Hdfs::connect(&config, None, &identity, until).await;
         let hdfs = hdfs.expect("a file system");
         hdfs.mkdirs("/bench/small", 0o755, until).await.expect("a directory");
-        let put = hdfs.put_file(&large, "/bench/large", 0o644, &|_| {}, until);
+        let put = hdfs.upload_file(&large, "/bench/large", 0o644, &|_| {}, until);
         put.await.expect("a file");
         let mut left = 0..small_files;
         let mut writing = JoinSet::new();
@@ -93,7 +93,7 @@ fn lay_out(cluster: &Cluster, home: &Path, large_mib: u64, small_files: usize) {
                 let bytes = noise[n..n + SMALL_BYTES].to_vec();
                 writing.spawn(async move {
                     let place = format!("/bench/small/part-{n:04}");
-                    hdfs.write_new(&place, bytes, 0o644, until).await
+                    hdfs.write_if_absent(&place, bytes, 0o644, until).await
                 });
             }
             match writing.join_next().await {

@@ -14,7 +14,7 @@ const BYTES_MAX: u64 = 256 << 20;
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Listing {
     /// In the order of the job file.
-    pub inputs: Vec<Listed>,
+    pub inputs: Vec<ListedInput>,
     /// Notes for the user, a sentence each.
     #[serde(skip)]
     pub notes: Vec<String>,
@@ -22,7 +22,7 @@ pub struct Listing {
 
 /// The files of one input.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Listed {
+pub struct ListedInput {
     /// Name of the input.
     pub name: String,
     /// True if the source is a single file, which then takes the input's name.
@@ -56,7 +56,7 @@ impl Listing {
     }
 
     /// The files of an input.
-    pub fn of(&self, name: &str) -> Option<&Listed> {
+    pub fn of(&self, name: &str) -> Option<&ListedInput> {
         self.inputs.iter().find(|listed| listed.name == name)
     }
 
@@ -65,7 +65,7 @@ impl Listing {
         &'a self,
         spec: &'a JobSpec,
         task: &TaskId,
-    ) -> Vec<(&'a Input, &'a Listed, Vec<&'a ListedFile>)> {
+    ) -> Vec<(&'a Input, &'a ListedInput, Vec<&'a ListedFile>)> {
         let Some(role) = spec.role(&task.role) else {
             return Vec::new();
         };

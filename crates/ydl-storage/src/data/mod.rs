@@ -1,37 +1,37 @@
-//! A job's data: what its inputs consist of, and how files come from where they are.
+//! Data of jobs: the files of inputs, downloads to the local disk, and destinations of outputs.
 //!
-//! What an input means is looked up once, at submit, and written down with lengths and times of change: every attempt of
-//! a task gets the very same files, and a file that was changed since is noticed.
+//! Inputs are listed once, at submit, with lengths and modification times: every attempt of a task gets the same files,
+//! and a file that was changed since is noticed.
 //!
 //! * `pattern`: names with `*`.
-//! * `listing`: the files of every input, and which of them are a task's.
-//! * `look`: what is there, here or in HDFS. `walk`: one source of it.
-//! * `existing`: destinations of outputs that are there already. `claim`: those that came since.
-//! * `names`: what tasks that share a destination put there.
-//! * `bring`: files come to this disk, several at a time, checked and continued where they were interrupted.
-//! * `abandoned`: files that a killed process left incomplete.
-//! * `trouble`: why they did not. * `tidy`: what a job that failed has left half-sent.
+//! * `listing`: the files of every input, and those of one task.
+//! * `inputs`: lists and validates the sources. `walk`: lists one source.
+//! * `destinations`: existing destinations of outputs at submit. `reservation`: those that appeared later.
+//! * `announcements`: names that tasks write to a shared destination.
+//! * `download`: concurrent, resumable downloads.
+//! * `temporary`: temporary names on a local disk, and removal of abandoned files.
+//! * `error`: errors of transfers. `cleanup`: partial uploads of a failed job.
 
-mod abandoned;
-mod bring;
-mod claim;
-mod existing;
+mod announcements;
+mod cleanup;
+mod destinations;
+mod download;
+mod error;
+mod inputs;
 mod listing;
-mod look;
-mod names;
 pub mod pattern;
-mod tidy;
-mod trouble;
+mod reservation;
+mod temporary;
 mod walk;
 
-pub use abandoned::{ABANDONED, named, sweep};
-pub use bring::{Bring, Item, Near, Progress, below};
-pub use claim::{Book, claim, release};
-pub use existing::{Aim, numbered, settle};
-pub use listing::{Listed, ListedFile, Listing};
-pub use look::look;
-pub use names::Names;
-pub use pattern::is_aside;
-pub use tidy::tidy;
-pub use trouble::Trouble;
-pub use walk::{Walked, walk};
+pub use announcements::AnnouncedNames;
+pub use cleanup::remove_partial_uploads;
+pub use destinations::{Destinations, numbered, resolve_existing};
+pub use download::{DownloadItem, Downloader, LocalMode, Progress, below};
+pub use error::DataError;
+pub use inputs::list_inputs;
+pub use listing::{ListedFile, ListedInput, Listing};
+pub use pattern::is_temporary;
+pub use reservation::{ReservationLog, release, reserve};
+pub use temporary::{ABANDONED_AGE, remove_abandoned, temporary_name};
+pub use walk::{SourceFiles, list_source};

@@ -39,7 +39,7 @@ pub fn fits_anything(pattern: &[u8], name: &[u8]) -> bool {
 }
 
 /// Returns true for the temporary name of an output file, local or in HDFS.
-pub fn is_aside(name: &str) -> bool {
+pub fn is_temporary(name: &str) -> bool {
     let of_process = || {
         let (_, whose) = name.rsplit_once(".ydl-")?;
         let is_number = |part: &str| part.bytes().all(|byte| byte.is_ascii_digit());
@@ -62,7 +62,7 @@ mod tests {
             ("model.ydl-123", false),
             (".hidden", false),
         ] {
-            assert_eq!(is_aside(name), expected, "{name}");
+            assert_eq!(is_temporary(name), expected, "{name}");
         }
     }
 

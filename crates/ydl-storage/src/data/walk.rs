@@ -4,7 +4,7 @@ use super::{
     listing::ListedFile,
     pattern::{fits, is_pattern},
 };
-use crate::hdfs::{Entry, Hdfs, HdfsError, path_of};
+use crate::hdfs::{Entry, Hdfs, HdfsError, url_path};
 use std::{
     fs, io,
     path::{Path, PathBuf},
@@ -23,7 +23,7 @@ const LOOP: i32 = rustix::io::Errno::LOOP.raw_os_error();
 
 /// Files of a source.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Walked {
+pub struct SourceFiles {
     /// True if the source is a single file.
     pub single: bool,
     /// Its files, sorted by name.
@@ -35,7 +35,7 @@ pub struct Walked {
 }
 
 /// File or directory found during the walk.
-struct Found {
+struct WalkEntry {
     /// Below the source's directory.
     name: String,
     place: String,
@@ -45,62 +45,66 @@ struct Found {
 }
 
 /// A file system as far as it is walked through.
-enum Ground {
-    Here,
+enum SourceStore {
+    Local,
     Hdfs(Hdfs, Instant),
 }
 
 /// Walks through a source: a path on this machine, or a URL of the file system given. Nothing is there, nothing is found.
-pub async fn walk(source: &str, hdfs: Option<Hdfs>, deadline: Instant) -> Result<Walked, Report> {
-    let ground = match hdfs {
-        Some(hdfs) => Ground::Hdfs(hdfs, deadline),
-        None => Ground::Here,
+pub async fn list_source(
+    source: &str,
+    hdfs: Option<Hdfs>,
+    deadline: Instant,
+) -> Result<SourceFiles, Report> {
+    let store = match hdfs {
+        Some(hdfs) => SourceStore::Hdfs(hdfs, deadline),
+        None => SourceStore::Local,
     };
-    walk_within(source, ground, FILES_MAX, DEPTH_MAX).await
+    list_within(source, store, FILES_MAX, DEPTH_MAX).await
 }
 
-async fn walk_within(
+async fn list_within(
     source: &str,
-    ground: Ground,
+    store: SourceStore,
     files_max: usize,
     depth_max: usize,
-) -> Result<Walked, Report> {
-    let path = path_of(source);
+) -> Result<SourceFiles, Report> {
+    let path = url_path(source);
     let parts: Vec<&str> = path.split('/').filter(|part| !part.is_empty()).collect();
     let fixed = parts.iter().take_while(|part| !is_pattern(part)).count();
     let mut root = format!("/{}", parts[..fixed].join("/"));
     let mut links = Links::default();
-    if let Ground::Here = ground {
+    if let SourceStore::Local = store {
         // Resolve `..` so that file names do not contain it.
         if let (true, Ok(real)) = (root.contains("/.."), fs::canonicalize(&root)) {
             root = real.to_string_lossy().into_owned();
         }
         links.root = fs::canonicalize(&root).unwrap_or_default();
     }
-    let Some(found) = ground.stat(&root).await? else {
-        return Ok(Walked::default());
+    let Some(found) = store.stat(&root).await? else {
+        return Ok(SourceFiles::default());
     };
     if fixed == parts.len() && !found.directory {
         let name = parts.last().copied().unwrap_or_default().to_owned();
         let files = vec![found.file(name)];
-        return Ok(Walked { single: true, files, there: true, notes: Vec::new() });
+        return Ok(SourceFiles { single: true, files, there: true, notes: Vec::new() });
     }
-    let mut level = vec![Found { name: String::new(), ..found }];
+    let mut level = vec![WalkEntry { name: String::new(), ..found }];
     for part in &parts[fixed..] {
         let mut next = Vec::new();
         for dir in level.into_iter().filter(|found| found.directory) {
             if is_pattern(part) {
-                let inside = ground.list(&dir, &mut links).await?.into_iter();
+                let inside = store.list(&dir, &mut links).await?.into_iter();
                 next.extend(inside.filter(|found| fits(part.as_bytes(), found.last().as_bytes())));
-            } else if let Some(found) = ground.stat(&format!("{}/{part}", dir.place)).await? {
+            } else if let Some(found) = store.stat(&format!("{}/{part}", dir.place)).await? {
                 let name = below(&dir.name, part);
-                next.push(Found { name, ..found });
+                next.push(WalkEntry { name, ..found });
             }
         }
         level = next;
     }
     let mut files = Vec::new();
-    let mut waiting: Vec<(Found, usize)> = level.into_iter().map(|found| (found, 0)).collect();
+    let mut waiting: Vec<(WalkEntry, usize)> = level.into_iter().map(|found| (found, 0)).collect();
     // Directories count, too: links among them may lead round and round.
     let mut seen = 0;
     while let Some((found, depth)) = waiting.pop() {
@@ -119,11 +123,11 @@ async fn walk_within(
             let hint = "look whether a link leads back to a directory that it lies in";
             return Err(Report::bad_input(what).hint(hint));
         }
-        let inside = ground.list(&found, &mut links).await?.into_iter();
+        let inside = store.list(&found, &mut links).await?.into_iter();
         waiting.extend(inside.map(|found| (found, depth + 1)));
     }
     files.sort_by(|one, two| one.name.cmp(&two.name));
-    Ok(Walked { single: false, files, there: true, notes: links.notes(source) })
+    Ok(SourceFiles { single: false, files, there: true, notes: links.notes(source) })
 }
 
 /// Symbolic links found during the walk.
@@ -186,7 +190,7 @@ fn more(all: usize) -> String {
     }
 }
 
-impl Found {
+impl WalkEntry {
     fn last(&self) -> &str {
         self.name.rsplit('/').next().unwrap_or_default()
     }
@@ -195,8 +199,8 @@ impl Found {
         ListedFile { name, url: self.place, bytes: self.bytes, modified_ms: self.modified_ms }
     }
 
-    fn of(entry: Entry, dir: &str) -> Found {
-        Found {
+    fn of(entry: Entry, dir: &str) -> WalkEntry {
+        WalkEntry {
             name: below(dir, entry.name()),
             directory: entry.directory,
             bytes: entry.bytes,
@@ -213,15 +217,15 @@ fn below(dir: &str, name: &str) -> String {
     }
 }
 
-impl Ground {
-    async fn stat(&self, path: &str) -> Result<Option<Found>, Report> {
+impl SourceStore {
+    async fn stat(&self, path: &str) -> Result<Option<WalkEntry>, Report> {
         match self {
-            Ground::Hdfs(hdfs, deadline) => {
-                let place = hdfs.url(path_of(path));
+            SourceStore::Hdfs(hdfs, deadline) => {
+                let place = hdfs.url(url_path(path));
                 let entry = hdfs.stat(&place, *deadline).await?;
-                Ok(entry.map(|entry| Found { place, ..Found::of(entry, "") }))
+                Ok(entry.map(|entry| WalkEntry { place, ..WalkEntry::of(entry, "") }))
             }
-            Ground::Here => match look_at(Path::new(path)) {
+            SourceStore::Local => match look_at(Path::new(path)) {
                 Ok(found) => Ok(Some(found)),
                 Err(error)
                     if matches!(
@@ -236,19 +240,19 @@ impl Ground {
         }
     }
 
-    async fn list(&self, dir: &Found, links: &mut Links) -> Result<Vec<Found>, Report> {
+    async fn list(&self, dir: &WalkEntry, links: &mut Links) -> Result<Vec<WalkEntry>, Report> {
         match self {
-            Ground::Hdfs(hdfs, deadline) => {
+            SourceStore::Hdfs(hdfs, deadline) => {
                 let entries: Result<_, HdfsError> = hdfs.list(&dir.place, *deadline).await;
                 let entries = entries?.into_iter();
-                Ok(entries.map(|entry| Found::of(entry, &dir.name)).collect())
+                Ok(entries.map(|entry| WalkEntry::of(entry, &dir.name)).collect())
             }
-            Ground::Here => list(dir, links),
+            SourceStore::Local => list(dir, links),
         }
     }
 }
 
-fn list(dir: &Found, links: &mut Links) -> Result<Vec<Found>, Report> {
+fn list(dir: &WalkEntry, links: &mut Links) -> Result<Vec<WalkEntry>, Report> {
     let path = Path::new(&dir.place);
     let mut found = Vec::new();
     for entry in fs::read_dir(path).map_err(|error| unread(path, &error))? {
@@ -260,7 +264,7 @@ fn list(dir: &Found, links: &mut Links) -> Result<Vec<Found>, Report> {
         let name = below(&dir.name, name);
         links.look(&path)?;
         match look_at(&path) {
-            Ok(one) => found.push(Found { name, ..one }),
+            Ok(one) => found.push(WalkEntry { name, ..one }),
             // Dangling links, sockets and pipes are not data.
             Err(error) if error.kind() == io::ErrorKind::NotFound => {}
             Err(error) if error.raw_os_error() == Some(LOOP) => {}
@@ -270,7 +274,7 @@ fn list(dir: &Found, links: &mut Links) -> Result<Vec<Found>, Report> {
     Ok(found)
 }
 
-fn look_at(path: &Path) -> io::Result<Found> {
+fn look_at(path: &Path) -> io::Result<WalkEntry> {
     let about = fs::metadata(path)?;
     if !about.is_dir() && !about.is_file() {
         return Err(io::ErrorKind::NotFound.into());
@@ -279,7 +283,7 @@ fn look_at(path: &Path) -> io::Result<Found> {
         fs::File::open(path)?;
     }
     let modified = about.modified()?.duration_since(UNIX_EPOCH);
-    Ok(Found {
+    Ok(WalkEntry {
         name: String::new(),
         place: PathBuf::from(path).to_string_lossy().into_owned(),
         directory: about.is_dir(),
@@ -314,7 +318,7 @@ mod tests {
         let runtime = runtime.unwrap();
         let source = dir.path().to_string_lossy().into_owned();
         let within =
-            |files, depth| runtime.block_on(walk_within(&source, Ground::Here, files, depth));
+            |files, depth| runtime.block_on(list_within(&source, SourceStore::Local, files, depth));
         // Itself, a directory, three files.
         assert_eq!(within(5, 1).unwrap().files.len(), 3);
         let many = within(4, 1).unwrap_err();
@@ -343,7 +347,7 @@ mod tests {
         link("itself", "in/itself");
         let runtime = tokio::runtime::Builder::new_current_thread().build();
         let source = at("in").to_string_lossy().into_owned();
-        let walked = walk_within(&source, Ground::Here, 100, 8);
+        let walked = list_within(&source, SourceStore::Local, 100, 8);
         let walked = runtime.unwrap().block_on(walked).unwrap();
         let names: Vec<_> = walked.files.iter().map(|file| &*file.name).collect();
         assert_eq!(names, ["a/1", "other/2", "same"]);

@@ -2,9 +2,9 @@
 
 use super::{
     error::{HdfsError, Kind},
-    fresh::{KIND, owner, short},
-    reading::About,
+    exceptions::CallContext,
     settings::pairs,
+    tokens::{TOKEN_KIND, short_name, token_owner},
 };
 use hdfs_native::{Client, ClientBuilder};
 use std::{collections::BTreeMap, path::Path, sync::Arc};
@@ -26,11 +26,11 @@ const ADDRESSES_MAX: usize = 16;
 #[derive(Clone)]
 pub struct Hdfs {
     pub(super) client: Client,
-    about: Arc<Facts>,
+    about: Arc<FileSystemInfo>,
 }
 
 /// Properties of a file system known without a call.
-struct Facts {
+struct FileSystemInfo {
     /// As `hdfs://namenode:8020`: how URLs of it begin.
     root: String,
     /// Other spellings of the same.
@@ -96,13 +96,13 @@ impl Hdfs {
             (target, servers.collect::<Vec<_>>().join(", "))
         };
         let client = build(&target, settings, identity).map_err(|error| {
-            About {
+            CallContext {
                 verb: "open",
                 place: named.clone(),
                 servers: servers.clone(),
                 origin: origin.clone(),
             }
-            .understood(error)
+            .translate(error)
         })?;
         let home_prefix = config.value("dfs.user.home.dir.prefix").map_err(unclear)?;
         let home_prefix = home_prefix.map_or_else(|| "/user".to_owned(), |value| value.text);
@@ -111,7 +111,7 @@ impl Hdfs {
             // `hdfs:///path` is in the default file system.
             spellings.push("hdfs://".to_owned());
         }
-        let about = Facts {
+        let about = FileSystemInfo {
             spellings,
             root: named,
             servers,
@@ -119,7 +119,7 @@ impl Hdfs {
             home_prefix,
             user: known_user(identity).or_else(|| {
                 let tokens = tokens.as_ref()?;
-                owner(tokens.of_kind(KIND)?)
+                token_owner(tokens.of_kind(TOKEN_KIND)?)
             }),
             config: config.clone(),
             identity: identity.clone(),
@@ -152,15 +152,15 @@ impl Hdfs {
             namenodes.map_err(|error| about.failed(Kind::BadInput, error.to_string()))?;
         let refused = |error: RpcError| match error {
             RpcError::Security { .. } | RpcError::Denied { .. } => about
-                .failed(Kind::NoProof, error.to_string())
+                .failed(Kind::Unauthenticated, error.to_string())
                 .hint("renew the Kerberos ticket with `kinit`"),
-            _ => about.unreached(error.to_string()),
+            _ => about.unreachable(error.to_string()),
         };
         let token = namenodes.delegation_token("", deadline).await.map_err(refused)?;
         let Some(token) = token else {
             return self.about.config.user().map_err(unclear);
         };
-        let owner = owner(&token);
+        let owner = token_owner(&token);
         // The token is unused. If the call fails, it expires by itself.
         let _ = namenodes.cancel_token(&token, deadline).await;
         owner.ok_or_else(|| about.failed(Kind::Other, "the token it gave does not say"))
@@ -196,8 +196,8 @@ impl Hdfs {
         Ok(path.to_owned())
     }
 
-    pub(super) fn about(&self, verb: &'static str, place: &str) -> About {
-        About {
+    pub(super) fn about(&self, verb: &'static str, place: &str) -> CallContext {
+        CallContext {
             verb,
             place: self.url(place),
             servers: self.about.servers.clone(),
@@ -249,7 +249,7 @@ async fn spelling(tokens: Option<&Credentials>, found: &[NameNode], deadline: In
     if let Ok(Ok(addresses)) = looked_up {
         spellings.extend(addresses.take(ADDRESSES_MAX).map(|at| at.to_string()));
     }
-    let known = |spelled: &&String| tokens.for_service(KIND, spelled).is_some();
+    let known = |spelled: &&String| tokens.for_service(TOKEN_KIND, spelled).is_some();
     spellings.iter().find(known).cloned().unwrap_or(named)
 }
 
@@ -290,10 +290,10 @@ fn known_user(identity: &Identity) -> Option<String> {
     match &identity.auth {
         AuthMethod::Simple { user } => Some(user.clone()),
         AuthMethod::Kerberos(kerberos) => match &kerberos.tickets {
-            TicketSource::Keytab { principal, .. } => Some(short(principal)),
+            TicketSource::Keytab { principal, .. } => Some(short_name(principal)),
             _ => None,
         },
-        AuthMethod::Token(token) => owner(token),
+        AuthMethod::Token(token) => token_owner(token),
         _ => None,
     }
 }

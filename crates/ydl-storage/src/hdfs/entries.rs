@@ -47,7 +47,7 @@ impl Entry {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Grant {
     /// All users.
-    Everybody,
+    AllUsers,
     /// A user.
     User(String),
     /// Members of a group.
@@ -58,7 +58,7 @@ impl Grant {
     /// Parses a YARN ACL: `user1,user2 group1,group2`, or `*`.
     pub fn parse(list: &str) -> Vec<Grant> {
         if list.trim() == "*" {
-            return vec![Grant::Everybody];
+            return vec![Grant::AllUsers];
         }
         let (users, groups) = list.split_once(' ').unwrap_or((list, ""));
         let names = |list: &str| -> Vec<String> {
@@ -71,7 +71,7 @@ impl Grant {
 
     fn entry(&self, scope: AclEntryScope, may: FsAction) -> AclEntry {
         let (kind, name) = match self {
-            Grant::Everybody => (AclEntryType::Other, None),
+            Grant::AllUsers => (AclEntryType::Other, None),
             Grant::User(name) => (AclEntryType::User, Some(name.clone())),
             Grant::Group(name) => (AclEntryType::Group, Some(name.clone())),
         };
@@ -183,7 +183,7 @@ impl Hdfs {
 
     /// Lets others read a directory and what will lie in it, as far as each file's permission gives its group. Not every
     /// cluster can: see `dfs.namenode.acls.enabled`.
-    pub async fn allow_reading(
+    pub async fn grant_read(
         &self,
         dir: &str,
         whom: &[Grant],
@@ -194,7 +194,7 @@ impl Hdfs {
     }
 
     /// Grants read access to a file to exactly these readers, regardless of the ACL of its directory.
-    pub async fn allow_reading_file(
+    pub async fn grant_file_read(
         &self,
         file: &str,
         whom: &[Grant],
@@ -214,7 +214,7 @@ impl Hdfs {
             own(AclEntryType::User, FsAction::ReadWrite),
             own(AclEntryType::Group, FsAction::None),
         ];
-        if !whom.contains(&Grant::Everybody) {
+        if !whom.contains(&Grant::AllUsers) {
             entries.push(own(AclEntryType::Other, FsAction::None));
         }
         for one in whom {
@@ -226,7 +226,7 @@ impl Hdfs {
     }
 
     /// Grants permission to traverse a directory without listing it.
-    pub async fn allow_passing(
+    pub async fn grant_traverse(
         &self,
         dir: &str,
         whom: &[Grant],
@@ -295,7 +295,7 @@ mod tests {
         assert_eq!(Grant::parse("a, b"), [user("a"), group("b")]);
         assert_eq!(Grant::parse("a,b c,d"), [user("a"), user("b"), group("c"), group("d")]);
         assert_eq!(Grant::parse(" c"), [group("c")]);
-        assert_eq!(Grant::parse("*"), [Grant::Everybody]);
+        assert_eq!(Grant::parse("*"), [Grant::AllUsers]);
         assert_eq!(Grant::parse(""), []);
     }
 }

@@ -30,11 +30,11 @@ pub enum Kind {
     /// No DataNode has room, or none takes writes.
     NoSpace,
     /// Authentication failed: no token or ticket, or an expired one.
-    NoProof,
+    Unauthenticated,
     /// Another writer holds the lease. Unsynced data is lost, and writes fail.
     LeaseLost,
     /// The servers are behind with what was written already; a little later they take more.
-    Behind,
+    NotReplicated,
     /// No response in time. A retry may succeed.
     Unreachable,
     /// Invalid input or configuration.
@@ -54,8 +54,11 @@ impl HdfsError {
     }
 
     /// Returns true if a retry may succeed without a change to the job.
-    pub fn may_pass(&self) -> bool {
-        matches!(self.kind, Kind::Unreachable | Kind::SafeMode | Kind::NoSpace | Kind::Behind)
+    pub fn is_transient(&self) -> bool {
+        matches!(
+            self.kind,
+            Kind::Unreachable | Kind::SafeMode | Kind::NoSpace | Kind::NotReplicated
+        )
     }
 }
 

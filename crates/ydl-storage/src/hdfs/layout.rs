@@ -12,10 +12,10 @@
 //!     job.json certificate.pem client.token hadoop.json inputs.json
 //!     master.json journal.<attempt> history.jsonl result.json
 //!     logs/<role>/<index>/<attempt>/stdout.0 …
-//!     claims/<hash>             where an output went that may replace nothing
+//!     reservations/<hash>       destinations that the job has taken for its outputs
 //! ```
 
-use super::{error::HdfsError, whole::random};
+use super::{error::HdfsError, small_files::random};
 use ydl_core::TaskId;
 
 /// The permission of directories below a job's own. Only users admitted by the job's owner can reach them, which may
@@ -27,30 +27,30 @@ pub const FILE: u32 = 0o644;
 pub const PRIVATE: u32 = 0o600;
 
 /// Prefix of temporary files.
-pub(super) const ASIDE: &str = ".aside-";
+pub(super) const TEMPORARY_PREFIX: &str = ".aside-";
 
 /// Staging directory of a user.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Layout {
+pub struct StagingLayout {
     root: String,
 }
 
 /// Staging directory of a job.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct JobPlace {
+pub struct JobLayout {
     dir: String,
 }
 
-impl Layout {
+impl StagingLayout {
     /// Everything below that directory.
-    pub fn at(root: impl Into<String>) -> Layout {
+    pub fn at(root: impl Into<String>) -> StagingLayout {
         let root: String = root.into();
-        Layout { root: root.trim_end_matches('/').to_owned() }
+        StagingLayout { root: root.trim_end_matches('/').to_owned() }
     }
 
     /// Returns the default location in a user's home directory.
-    pub fn in_home(home: &str) -> Layout {
-        Layout::at(format!("{}/.ydl", home.trim_end_matches('/')))
+    pub fn in_home(home: &str) -> StagingLayout {
+        StagingLayout::at(format!("{}/.ydl", home.trim_end_matches('/')))
     }
 
     /// The directory itself.
@@ -69,23 +69,23 @@ impl Layout {
     }
 
     /// A shared file while that job writes it and its name is not known.
-    pub fn aside(&self, id: &str) -> Result<String, HdfsError> {
-        Ok(format!("{}/content/{ASIDE}{id}-{}", self.root, random()?))
+    pub fn temporary(&self, id: &str) -> Result<String, HdfsError> {
+        Ok(format!("{}/content/{TEMPORARY_PREFIX}{id}-{}", self.root, random()?))
     }
 
     /// Returns the path to which a stale cleanup lock is moved, by its creation time.
     pub fn stale(&self, made_ms: u64) -> String {
-        format!("{}/content/{ASIDE}cleaning-{made_ms}", self.root)
+        format!("{}/content/{TEMPORARY_PREFIX}cleaning-{made_ms}", self.root)
     }
 
     /// Returns true for the name of a partial shared file.
-    pub fn is_aside(&self, name: &str) -> bool {
-        name.starts_with(ASIDE)
+    pub fn is_temporary(&self, name: &str) -> bool {
+        name.starts_with(TEMPORARY_PREFIX)
     }
 
     /// Returns true if that job wrote the partial file.
-    pub fn is_aside_of(&self, name: &str, id: &str) -> bool {
-        let rest = name.strip_prefix(ASIDE).and_then(|it| it.strip_prefix(id));
+    pub fn is_temporary_of(&self, name: &str, id: &str) -> bool {
+        let rest = name.strip_prefix(TEMPORARY_PREFIX).and_then(|it| it.strip_prefix(id));
         rest.is_some_and(|rest| rest.starts_with('-'))
     }
 
@@ -110,16 +110,16 @@ impl Layout {
     }
 
     /// A job's own directory.
-    pub fn job(&self, id: &str) -> JobPlace {
-        JobPlace::at(format!("{}/jobs/{id}", self.root))
+    pub fn job(&self, id: &str) -> JobLayout {
+        JobLayout::at(format!("{}/jobs/{id}", self.root))
     }
 }
 
-impl JobPlace {
+impl JobLayout {
     /// The job in that directory.
-    pub fn at(dir: impl Into<String>) -> JobPlace {
+    pub fn at(dir: impl Into<String>) -> JobLayout {
         let dir: String = dir.into();
-        JobPlace { dir: dir.trim_end_matches('/').to_owned() }
+        JobLayout { dir: dir.trim_end_matches('/').to_owned() }
     }
 
     /// The directory itself.
@@ -167,8 +167,8 @@ impl JobPlace {
     }
 
     /// The directory of what its outputs have taken.
-    pub fn claims(&self) -> String {
-        self.file("claims")
+    pub fn reservations(&self) -> String {
+        self.file("reservations")
     }
 
     /// Returns the checkpoint directory.
@@ -216,13 +216,13 @@ mod tests {
 
     #[test]
     fn what_is_half_there_says_whose_it_is() {
-        let layout = Layout::at("hdfs://nn:1/user/a/.ydl/");
-        let aside = layout.aside("application_1_0001").unwrap();
+        let layout = StagingLayout::at("hdfs://nn:1/user/a/.ydl/");
+        let aside = layout.temporary("application_1_0001").unwrap();
         let name = aside.strip_prefix("hdfs://nn:1/user/a/.ydl/content/").unwrap();
-        assert!(layout.is_aside(name));
-        assert!(layout.is_aside_of(name, "application_1_0001"));
-        assert!(!layout.is_aside_of(name, "application_1_000"));
-        assert!(!layout.is_aside_of("application_1_0001-file", "application_1_0001"));
+        assert!(layout.is_temporary(name));
+        assert!(layout.is_temporary_of(name, "application_1_0001"));
+        assert!(!layout.is_temporary_of(name, "application_1_000"));
+        assert!(!layout.is_temporary_of("application_1_0001-file", "application_1_0001"));
         assert_ne!(layout.stale(1), layout.stale(2));
     }
 }

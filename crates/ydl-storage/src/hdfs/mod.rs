@@ -1,44 +1,41 @@
-//! Files in HDFS, for client, master and agent alike.
+//! Files in HDFS, for client, master and agent.
 //!
-//! Everything goes through [`Hdfs`]: each call has a deadline, a panic in the library below stays in its call, and an
-//! error says what failed, on which file, why, and what to do. Files are named by their whole URL, as
-//! `hdfs://namenode:8020/user/alice/file`, or by their path alone.
+//! All calls go through [`Hdfs`]: each has a deadline, a panic in hdfs-native stays in its call, and an error says what
+//! failed, on which file, why, and what to do. Files are named by their URL, such as
+//! `hdfs://namenode:8020/user/alice/file`, or by their path.
 //!
-//! * `settings`: the cluster's configuration, carried along as pairs of key and value.
-//! * `systems`: which file systems a job touches.
-//! * `fresh`: tokens, whose they are, and which ones agents should have now.
-//! * `ways`: the file systems that are used, connected to when they are needed.
+//! * `settings`: the cluster's configuration as pairs of key and value.
+//! * `file_systems`: the file systems that a job uses, connected on first use.
+//! * `tokens`: delegation tokens, their owners, and the current ones of a job's agents.
 //! * `connect`: from a configuration and an identity to a file system.
-//! * `call`: one call, with its deadline and its panics.
-//! * `error` and `reading`: what a caller can do about a failure, and how NameNodes are understood.
-//! * `entries`: directories, names and permissions. `whole`: small files. `writer`, `reader`, `put`: larger ones.
-//! * `close`: how a file ends.
-//! * `layout`: which file lies where.
+//! * `call`: one call with its deadline, isolated from panics.
+//! * `error`: kinds of failures. `exceptions`: translation of NameNode exceptions.
+//! * `entries`: directories, names and permissions. `small_files`: files read and written in one chunk. `writer`, `reader`,
+//!   `upload`: larger files. `close_file`: closes a file without the library's retry pause.
+//! * `layout`: names of all files in the staging directory.
 
 mod call;
-mod close;
+mod close_file;
 mod connect;
 mod entries;
 mod error;
-mod fresh;
+mod exceptions;
+mod file_systems;
 pub mod layout;
-mod put;
 mod reader;
-mod reading;
 mod settings;
-mod systems;
-mod ways;
-mod whole;
+mod small_files;
+mod tokens;
+mod upload;
 mod writer;
 
 pub use connect::Hdfs;
 pub use entries::{Entry, Grant};
 pub use error::{HdfsError, Kind};
-pub use fresh::{Fresh, KIND, UNUSED, owner, short};
-pub use layout::{JobPlace, Layout};
-pub use put::{Pieces, Sent};
+pub use file_systems::{FileSystems, job_file_systems, url_path};
+pub use layout::{JobLayout, StagingLayout};
 pub use reader::Reader;
 pub use settings::{config, pairs};
-pub use systems::file_systems;
-pub use ways::{Ways, path_of};
+pub use tokens::{AgentTokens, EXPIRY_MARGIN, TOKEN_KIND, short_name, token_owner};
+pub use upload::{UploadBuffer, UploadTotals};
 pub use writer::Writer;

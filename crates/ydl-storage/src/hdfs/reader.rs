@@ -1,4 +1,4 @@
-//! A file that is read in pieces.
+//! A file that is read in chunks.
 
 use super::{connect::Hdfs, error::HdfsError};
 use bytes::Bytes;

@@ -1,7 +1,7 @@
 //! A file that grows.
 
 use super::{
-    close::close,
+    close_file::close_file,
     connect::Hdfs,
     error::{HdfsError, Kind},
 };
@@ -95,14 +95,14 @@ impl Writer {
                     self.written += length;
                     return Ok(());
                 }
-                Err(error) if error.kind == Kind::Behind => {
+                Err(error) if error.kind == Kind::NotReplicated => {
                     self.resume(&mut rest, deadline).await?;
                 }
                 Err(error) => return Err(error),
             }
         }
         let about = self.hdfs.about("write", &self.place);
-        Err(about.failed(Kind::Behind, "the DataNodes stay behind"))
+        Err(about.failed(Kind::NotReplicated, "the DataNodes stay behind"))
     }
 
     /// Goes on where a new block was refused because the NameNode had not yet heard of the one before. Hadoop's own client
@@ -110,7 +110,7 @@ impl Writer {
     /// written on. `rest` becomes what is still to be written.
     async fn resume(&mut self, rest: &mut Bytes, deadline: Instant) -> Result<(), HdfsError> {
         let about = self.hdfs.about("write", &self.place);
-        if !self.is_ours(deadline).await {
+        if !self.holds_lease(deadline).await {
             return Err(about.failed(Kind::LeaseLost, "somebody else has taken it over"));
         }
         self.hdfs.recover(&self.place, deadline).await?;
@@ -144,7 +144,7 @@ impl Writer {
         self.step(deadline, |mut file| async move {
             let done = match synced {
                 true => file.close().await,
-                false => close(&mut file, &client, &path, length).await,
+                false => close_file(&mut file, &client, &path, length).await,
             };
             (file, done)
         })
@@ -176,11 +176,11 @@ impl Writer {
         let Some(file) = self.file.take() else {
             return Err(about.failed(Kind::Other, "an earlier write to it has failed"));
         };
-        let (file, done) = self.hdfs.contained(&about, deadline, step(file)).await?;
+        let (file, done) = self.hdfs.isolated(&about, deadline, step(file)).await?;
         if let Err(error) = done {
-            let error = about.understood(error);
+            let error = about.translate(error);
             return Err(match error.kind {
-                Kind::Unreachable if !self.is_ours(deadline).await => {
+                Kind::Unreachable if !self.holds_lease(deadline).await => {
                     about.failed(Kind::LeaseLost, "somebody else has taken it over")
                 }
                 _ => error,
@@ -192,7 +192,7 @@ impl Writer {
 
     /// Returns true if this process still holds the lease of a file that failed. DataNodes do not say why they let a
     /// writer go, but the NameNode refuses to create a file anew in different words to the current writer.
-    async fn is_ours(&self, deadline: Instant) -> bool {
+    async fn holds_lease(&self, deadline: Instant) -> bool {
         let Ok(path) = self.hdfs.path(&self.place) else {
             return true;
         };
@@ -207,7 +207,7 @@ impl Writer {
             answer.map(|_| ())
         };
         let about = self.hdfs.about("write", &self.place);
-        match self.hdfs.contained(&about, deadline, call).await {
+        match self.hdfs.isolated(&about, deadline, call).await {
             Ok(Ok(())) => false,
             Ok(Err(hdfs_native::HdfsError::AlreadyExists(words))) => {
                 words.contains("current lease")

@@ -60,7 +60,7 @@ pub fn measure(scene: &Scene, binary: &Path, runs: usize) {
                 let hdfs = Hdfs::connect(&scene.config, None, &identity, soon()).await;
                 let hdfs = hdfs.expect("a file system");
                 let place = format!("/call-{run}");
-                let sent = hdfs.put_file(path, &place, 0o600, &|_| {}, soon()).await;
+                let sent = hdfs.upload_file(path, &place, 0o600, &|_| {}, soon()).await;
                 sent.expect("sent");
             });
         }));
@@ -79,8 +79,8 @@ pub fn measure(scene: &Scene, binary: &Path, runs: usize) {
             .expect("room in HDFS");
     }
     let shell = line("500 MB by `FsShell -put`", "s", &shell);
-    let call = line("500 MB by our call, `put_file`", "s", &call);
+    let call = line("500 MB by our call, `upload_file`", "s", &call);
     let submit = line("500 MB by `ydl submit --detach`, all of it", "s", &submit);
-    ratio("as soon by `put_file`", shell, call);
+    ratio("as soon by `upload_file`", shell, call);
     ratio("as soon by `ydl submit`", shell, submit);
 }

@@ -22,7 +22,7 @@ use ydl_core::{
 };
 use ydl_proto::files::{JobDir, Submitted};
 use ydl_proto::usage::Fetching;
-use ydl_storage::data::{Bring, Item, Listing, Near, Progress, Trouble, below};
+use ydl_storage::data::{DataError, DownloadItem, Downloader, Listing, LocalMode, Progress, below};
 
 /// Threads that read and compare checksums: more would slow down the node's other tasks.
 const FETCH_THREADS: usize = 3;
@@ -34,7 +34,7 @@ const FREE_SHARE: u64 = 20;
 pub(super) struct InputFetch {
     pub(super) task: TaskId,
     progress: Arc<Progress>,
-    done: oneshot::Receiver<Result<(), Trouble>>,
+    done: oneshot::Receiver<Result<(), DataError>>,
     /// The thread ends when this is dropped.
     _held: oneshot::Sender<()>,
 }
@@ -42,8 +42,8 @@ pub(super) struct InputFetch {
 /// Layout of a task's inputs on this node.
 #[derive(Debug, Default)]
 pub(super) struct InputPlan {
-    items: Vec<Item>,
-    near: Near,
+    items: Vec<DownloadItem>,
+    near: LocalMode,
     /// Directories to create even if they stay empty.
     dirs: Vec<PathBuf>,
     /// Files that list the paths of an input's files.
@@ -65,7 +65,7 @@ impl InputPlan {
         let mut plan = InputPlan::default();
         // A container of an image on this machine cannot see files outside its mounts.
         if submitted.spec.image_of(&task.role).is_some() {
-            plan.near = Near::Copy;
+            plan.near = LocalMode::Copy;
         }
         if submitted.spec.inputs.is_empty() {
             return Ok(plan);
@@ -90,7 +90,7 @@ impl InputPlan {
                                 format!("`{}` cannot be the name of an input's file", file.name)
                             })?,
                         };
-                        plan.items.push(Item {
+                        plan.items.push(DownloadItem {
                             url: file.url.clone(),
                             to,
                             bytes: file.bytes,
@@ -136,8 +136,8 @@ impl InputPlan {
 
     fn bytes_missing(&self) -> u64 {
         let length = |path: &Path| fs::symlink_metadata(path).map(|about| about.len()).ok();
-        let missing = |item: &Item| {
-            let is_link = self.near == Near::Link && !item.url.contains("://");
+        let missing = |item: &DownloadItem| {
+            let is_link = self.near == LocalMode::Link && !item.url.contains("://");
             if is_link || length(&item.to) == Some(item.bytes) {
                 return 0;
             }
@@ -148,9 +148,9 @@ impl InputPlan {
     }
 
     /// Checks that the disk has space for the remaining data.
-    fn check_room(&self, dir: &Path, limit_mib: Option<u64>) -> Result<(), Trouble> {
+    fn check_room(&self, dir: &Path, limit_mib: Option<u64>) -> Result<(), DataError> {
         let needed = self.bytes_missing();
-        let here = |error: io::Error| Trouble::here(dir, &error);
+        let here = |error: io::Error| DataError::local_write(dir, &error);
         let about = rustix::fs::statvfs(dir).map_err(|error| here(error.into()))?;
         let free = about.f_bavail.saturating_mul(about.f_frsize);
         let (room, limit) = match limit_mib {
@@ -170,15 +170,15 @@ impl InputPlan {
                 text(free)
             ),
         };
-        Err(Trouble::of_node(what))
+        Err(DataError::of_this_node(what))
     }
 
-    fn write_lists(&self) -> Result<(), Trouble> {
+    fn write_lists(&self) -> Result<(), DataError> {
         for dir in &self.dirs {
-            fs::create_dir_all(dir).map_err(|error| Trouble::here(dir, &error))?;
+            fs::create_dir_all(dir).map_err(|error| DataError::local_write(dir, &error))?;
         }
         for (path, text) in &self.lists {
-            let here = |error: io::Error| Trouble::here(path, &error);
+            let here = |error: io::Error| DataError::local_write(path, &error);
             if let Some(dir) = path.parent() {
                 fs::create_dir_all(dir).map_err(here)?;
             }
@@ -225,15 +225,15 @@ impl InputFetch {
     }
 
     /// Waits until the fetch succeeds or fails. Cancel-safe until it returns.
-    pub(super) async fn wait(&mut self) -> Result<(), Trouble> {
+    pub(super) async fn wait(&mut self) -> Result<(), DataError> {
         match (&mut self.done).await {
             Ok(brought) => brought,
-            Err(_) => Err(Trouble::of_node("fetching its inputs failed")),
+            Err(_) => Err(DataError::of_this_node("fetching its inputs failed")),
         }
     }
 
     pub(super) fn so_far(&self) -> Fetching {
-        let (bytes, of) = self.progress.so_far();
+        let (bytes, of) = self.progress.bytes();
         Fetching { bytes, of }
     }
 }
@@ -245,7 +245,7 @@ async fn bring(
     dir: &Path,
     limit_mib: Option<u64>,
     patience: Duration,
-) -> Result<(), Trouble> {
+) -> Result<(), DataError> {
     plan.check_room(dir, limit_mib)?;
     plan.write_lists()?;
     let far = plan.items.iter().any(|item| item.url.contains("://"));
@@ -254,13 +254,13 @@ async fn bring(
         false => None,
     };
     let deadline = Instant::now() + patience;
-    let bring = Bring::new(ways, plan.near, progress, deadline);
+    let bring = Downloader::new(ways, plan.near, progress, deadline);
     match timeout_at(deadline, bring.all(plan.items)).await {
         Ok(brought) => brought,
         Err(_) => {
             let within = ydl_core::Span(patience.as_millis() as u64);
             let what = format!("fetching its inputs timed out after {within} (`timeouts.fetch`)");
-            Err(Trouble::of_node(what))
+            Err(DataError::of_this_node(what))
         }
     }
 }
@@ -273,7 +273,7 @@ mod tests {
     fn a_full_disk_is_a_node_error_that_names_required_and_free_space() {
         let dir = tempfile::tempdir().unwrap();
         let plan = |bytes: u64| InputPlan {
-            items: vec![Item {
+            items: vec![DownloadItem {
                 url: "hdfs://nn/a".into(),
                 to: dir.path().join("a"),
                 bytes,

@@ -45,7 +45,7 @@ use ydl_proto::{
     messages::{AgentReport, NOT_DURABLE, NumberedRequest, Sync, SyncReply, heartbeat_interval},
     usage::Usage,
 };
-use ydl_storage::{data::Trouble, hdfs::JobPlace};
+use ydl_storage::{data::DataError, hdfs::JobLayout};
 
 /// Timeout of one call to the master, in addition to the long poll.
 const CALL_MAX: Duration = Duration::from_secs(10);
@@ -64,7 +64,7 @@ pub(super) struct Agent {
     surroundings: TaskEnv,
     reach: MasterLink,
     /// The job's directory in HDFS, and the worker that writes to it.
-    staging: Option<JobPlace>,
+    staging: Option<JobLayout>,
     carrier: Option<Arc<HdfsWorker>>,
     /// Limits concurrent log and port-forward requests.
     turns: RequestPermits,
@@ -132,7 +132,7 @@ enum Wakeup {
     Started(Result<Program, StartError>),
     Exited(super::program::Exit),
     KillIsDue,
-    InputsFetched(Result<(), Trouble>),
+    InputsFetched(Result<(), DataError>),
     Restored(Option<(u32, Result<(), String>)>),
     CheckpointsSaved,
     OutputsSaved(Option<String>),

@@ -22,7 +22,7 @@ pub(super) use restore::Restore;
 pub(super) use suspect::{UploadLog, is_in_order};
 pub(super) use upload::send;
 
-use atomic_write::{aside, sync_dir_of, write_aside, write_whole};
+use atomic_write::{aside, copy_atomic, sync_dir_of, write_aside};
 use continuous::is_hidden;
 use paths::{nearest_real, normal, relative};
 use reservations::theirs;
@@ -37,7 +37,7 @@ use suspect::FileStamp;
 use ydl_core::spec::ExistingPolicy;
 
 use ydl_os::reason;
-use ydl_storage::data::{pattern::fits, sweep};
+use ydl_storage::data::{pattern::fits, remove_abandoned};
 
 /// Deeper than any sensible directory, and shallow enough for the stack.
 const DEPTH_MAX: usize = 100;
@@ -180,7 +180,7 @@ impl LocalCopier {
             if let Err(error) = fs::create_dir_all(dir) {
                 return self.fail(failure(&source, to, &error));
             }
-            sweep(dir);
+            remove_abandoned(dir);
         }
         let aside = aside(to);
         self.base = aside.clone();
@@ -388,11 +388,11 @@ impl LocalCopier {
         if let Some(dir) = to.parent()
             && self.swept.insert(dir.to_owned())
         {
-            sweep(dir);
+            remove_abandoned(dir);
         }
         let mode = metadata.permissions().mode() & 0o777;
         let source = File::open(from);
-        let written = source.and_then(|source| write_whole(source, mode, to, |_| true));
+        let written = source.and_then(|source| copy_atomic(source, mode, to, |_| true));
         self.broken |= written.is_err();
         let bytes = written.map_err(|error| failure(from, to, &error))?;
         self.copied.files += 1;

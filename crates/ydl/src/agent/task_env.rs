@@ -28,7 +28,7 @@ use ydl_core::{
 };
 use ydl_os::env;
 use ydl_proto::files::{JobDir, Place, Submitted};
-use ydl_storage::hdfs::JobPlace;
+use ydl_storage::hdfs::JobLayout;
 
 /// Linux limits a variable to 128 KiB; a larger cluster description is passed in a file only.
 const CLUSTER_BYTES_MAX: usize = 100 << 10;
@@ -349,7 +349,7 @@ impl TaskEnv {
             (Some(Destination::Local(path)), _) => here(path),
             (Some(Destination::Hdfs(url)), _) => far(url),
             (None, Place::Local(_)) => here(self.job.checkpoint()),
-            (None, Place::Yarn(staged)) => far(JobPlace::at(staged.dir.clone()).checkpoint()),
+            (None, Place::Yarn(staged)) => far(JobLayout::at(staged.dir.clone()).checkpoint()),
         }
     }
 
@@ -389,9 +389,9 @@ impl TaskEnv {
     /// Returns the task's reservations of destinations.
     pub(super) fn claims(&self, submitted: &Submitted) -> Reservations {
         let ledger = match &submitted.place {
-            Place::Local(_) => ReservationStore::Local(self.job.claims()),
+            Place::Local(_) => ReservationStore::Local(self.job.reservations()),
             Place::Yarn(staged) => {
-                ReservationStore::Hdfs(JobPlace::at(staged.dir.clone()).claims())
+                ReservationStore::Hdfs(JobLayout::at(staged.dir.clone()).reservations())
             }
         };
         Reservations {

@@ -28,10 +28,10 @@ use ydl_os::{
 use ydl_proto::files::Place;
 use ydl_storage::{
     data::{
-        Aim, Book, Bring, Item, ListedFile, Near, Progress, Trouble, below, is_aside, numbered,
-        pattern, walk,
+        DataError, Destinations, DownloadItem, Downloader, ListedFile, LocalMode, Progress,
+        ReservationLog, below, is_temporary, list_source, numbered, pattern,
     },
-    hdfs::{JobPlace, Ways},
+    hdfs::{FileSystems, JobLayout},
 };
 
 /// Maximum time for the whole download.
@@ -49,7 +49,7 @@ const STATES_MAX: usize = 4;
 /// Something to be fetched, by the name it gets.
 struct FetchItem {
     name: String,
-    item: Item,
+    item: DownloadItem,
 }
 
 /// Downloads outputs and logs.
@@ -71,7 +71,7 @@ pub fn run(args: cli::FetchArgs, global: GlobalArgs) -> Result<Exit, Report> {
         let ways = match &mirror {
             Some(mirror) => Some(ways(mirror)),
             None => match configuration()? {
-                Some(config) => Some(Ways::of(config)?),
+                Some(config) => Some(FileSystems::of(config)?),
                 None => None,
             },
         };
@@ -93,20 +93,20 @@ pub fn run(args: cli::FetchArgs, global: GlobalArgs) -> Result<Exit, Report> {
     })
 }
 
-fn ways(mirror: &Arc<Mirror>) -> Ways {
+fn ways(mirror: &Arc<Mirror>) -> FileSystems {
     let gateway = &mirror.gateway;
-    Ways::new(gateway.config.clone(), gateway.identity.clone())
+    FileSystems::new(gateway.config.clone(), gateway.identity.clone())
 }
 
 /// Lists the files at the destinations of the job's outputs.
 async fn outputs(
     job: &JobHandle,
-    ways: Option<&Ways>,
+    ways: Option<&FileSystems>,
     dest: &Path,
 ) -> Result<Vec<FetchItem>, Report> {
     let deadline = Instant::now() + LOOK_MAX;
     let submitted = &job.submitted;
-    let aim = Aim {
+    let aim = Destinations {
         id: Some(&submitted.id),
         home: match &submitted.place {
             Place::Yarn(staged) => Some(&staged.home),
@@ -158,7 +158,7 @@ async fn outputs(
                 }
             };
             let to = taken.unwrap_or(to);
-            let walked = walk(to.trim_end_matches('/'), hdfs, deadline).await?;
+            let walked = list_source(to.trim_end_matches('/'), hdfs, deadline).await?;
             if !walked.there && over {
                 show::tell(format!(
                     "note: there is nothing at `{to}`, where `{}` goes",
@@ -167,7 +167,7 @@ async fn outputs(
             }
             let tail = tail_of(&output.to, &to);
             for file in walked.files {
-                if file.name.split('/').any(is_aside) || !seen.insert(file.url.clone()) {
+                if file.name.split('/').any(is_temporary) || !seen.insert(file.url.clone()) {
                     continue;
                 }
                 let own = match walked.single {
@@ -182,7 +182,7 @@ async fn outputs(
     Ok(wishes)
 }
 
-fn told(trouble: Trouble) -> Report {
+fn told(trouble: DataError) -> Report {
     let report = Report::trouble(trouble.what);
     match trouble.hint {
         Some(hint) => report.hint(hint),
@@ -218,19 +218,23 @@ async fn sizes(job: &JobHandle) -> BTreeMap<RoleName, u32> {
 }
 
 /// Returns the job's log of reserved destinations.
-async fn book(job: &JobHandle, ways: Option<&Ways>, deadline: Instant) -> Result<Book, Report> {
+async fn book(
+    job: &JobHandle,
+    ways: Option<&FileSystems>,
+    deadline: Instant,
+) -> Result<ReservationLog, Report> {
     Ok(match (&job.submitted.place, ways) {
         (Place::Yarn(staged), Some(ways)) => {
-            let dir = JobPlace::at(staged.dir.clone()).claims();
-            Book::Afar(ways.to(&dir, deadline).await?, dir)
+            let dir = JobLayout::at(staged.dir.clone()).reservations();
+            ReservationLog::Hdfs(ways.to(&dir, deadline).await?, dir)
         }
-        _ => Book::Here(job.dir.claims()),
+        _ => ReservationLog::Local(job.dir.reservations()),
     })
 }
 
 fn wish(name: String, dest: &Path, file: ListedFile) -> Result<FetchItem, Report> {
     let out = || Report::trouble(format!("`{name}` would be written outside of its directory"));
-    let item = Item {
+    let item = DownloadItem {
         to: below(dest, &name).ok_or_else(out)?,
         url: file.url,
         bytes: file.bytes,
@@ -281,7 +285,7 @@ async fn logs(
         }
     }
     let root = job.dir.logs();
-    let walked = walk(&root.to_string_lossy(), None, Instant::now() + LOOK_MAX).await?;
+    let walked = list_source(&root.to_string_lossy(), None, Instant::now() + LOOK_MAX).await?;
     let files = walked.files.into_iter();
     files.map(|file| wish(format!("logs/{}", file.name), dest, file)).collect()
 }
@@ -362,15 +366,16 @@ impl FetchRecord {
 
 async fn download(
     wishes: Vec<FetchItem>,
-    ways: Option<Ways>,
+    ways: Option<FileSystems>,
     global: GlobalArgs,
     dest: &Path,
 ) -> Result<Exit, Report> {
     let files = wishes.len();
-    let items: Vec<Item> = wishes.into_iter().map(|wish| wish.item).collect();
+    let items: Vec<DownloadItem> = wishes.into_iter().map(|wish| wish.item).collect();
     let bytes: u64 = items.iter().map(|item| item.bytes).sum();
     let progress = Arc::new(Progress::default());
-    let bring = Bring::new(ways, Near::Copy, progress.clone(), Instant::now() + FETCH_MAX);
+    let bring =
+        Downloader::new(ways, LocalMode::Copy, progress.clone(), Instant::now() + FETCH_MAX);
     let mut coming = std::pin::pin!(bring.all(items));
     let draws = io::stderr().is_terminal() && !global.json;
     let mut frame = interval(FRAME);
@@ -379,7 +384,7 @@ async fn download(
         tokio::select! {
             brought = &mut coming => break brought,
             _ = frame.tick() => if draws {
-                let (done, all) = progress.so_far();
+                let (done, all) = progress.bytes();
                 let text = format!("\r\x1b[Kfetching {} of {}", counted_bytes(done), counted_bytes(all));
                 // A terminal that is gone needs no line.
                 let _ = io::stderr().lock().write_all(text.as_bytes());
@@ -389,7 +394,7 @@ async fn download(
     if draws {
         let _ = io::stderr().lock().write_all(b"\r\x1b[K");
     }
-    brought.map_err(|trouble| match (&trouble.hint, trouble.may_pass()) {
+    brought.map_err(|trouble| match (&trouble.hint, trouble.is_transient()) {
         (Some(_), _) => told(trouble),
         (None, true) => told(trouble).hint("the same command goes on where this one ended"),
         // It is this disk, or what is wanted is not there any more.

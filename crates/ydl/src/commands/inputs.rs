@@ -19,8 +19,8 @@ use ydl_core::{JobSpec, JobSpecBuilder, spec::InputForm};
 use ydl_os::report::Report;
 use ydl_proto::files::Content;
 use ydl_storage::{
-    data::{Aim, ListedFile, Listing, look, settle},
-    hdfs::{Ways, pairs, path_of},
+    data::{Destinations, ListedFile, Listing, list_inputs, resolve_existing},
+    hdfs::{FileSystems, pairs, url_path},
 };
 
 /// Maximum time for looking through all sources.
@@ -52,18 +52,18 @@ pub async fn list_local(spec: JobSpec) -> Result<(JobSpec, Vec<(&'static str, Ve
     let ways = match config {
         Some(config) => {
             beside.push(("hadoop.json", json(&pairs(&config))?));
-            Some(Ways::of(config)?)
+            Some(FileSystems::of(config)?)
         }
         None => None,
     };
     let deadline = Instant::now() + LOOK_MAX;
-    let listing = look(&spec, ways.as_ref(), deadline).await?;
+    let listing = list_inputs(&spec, ways.as_ref(), deadline).await?;
     tell_notes(&listing);
     if !listing.inputs.is_empty() {
         beside.push(("inputs.json", json(&listing)?));
     }
-    let aim = Aim { id: None, home: None };
-    let spec = settle(spec, aim, ways.as_ref(), deadline).await?;
+    let aim = Destinations { id: None, home: None };
+    let spec = resolve_existing(spec, aim, ways.as_ref(), deadline).await?;
     if ways.is_none() && spec.outputs.iter().any(|output| far(&output.to)) {
         let what = "an output goes to HDFS, and there is no Hadoop configuration that leads there";
         let hint = "set `HADOOP_CONF_DIR` to the directory with `core-site.xml`, or name a local directory";
@@ -84,7 +84,7 @@ pub async fn list_for_cluster(spec: &JobSpec, gateway: &Gateway) -> Result<Listi
         return Ok(Listing::default());
     }
     let ways = ways(gateway);
-    let listing = look(spec, Some(&ways), Instant::now() + LOOK_MAX).await?;
+    let listing = list_inputs(spec, Some(&ways), Instant::now() + LOOK_MAX).await?;
     tell_notes(&listing);
     let local = listing.inputs.iter().flat_map(|input| &input.files);
     let local: Vec<_> = local.filter(|file| !file.url.contains("://")).collect();
@@ -108,8 +108,8 @@ pub async fn settled(
     id: &str,
     home: &str,
 ) -> Result<JobSpec, Report> {
-    let aim = Aim { id: Some(id), home: Some(home) };
-    settle(spec, aim, Some(&ways(gateway)), Instant::now() + LOOK_MAX).await
+    let aim = Destinations { id: Some(id), home: Some(home) };
+    resolve_existing(spec, aim, Some(&ways(gateway)), Instant::now() + LOOK_MAX).await
 }
 
 /// The files of a listing that are on this machine.
@@ -178,7 +178,7 @@ async fn hosts(
         let namenodes =
             NameNodes::from_config(&gateway.config, &file.url, gateway.identity.clone());
         let Ok(namenodes) = namenodes else { continue };
-        let path = path_of(&file.url).to_owned();
+        let path = url_path(&file.url).to_owned();
         asking.spawn(async move { namenodes.block_hosts(&path, deadline).await });
         if asking.len() >= ASKED_AT_ONCE {
             count(&mut bytes, asking.join_next().await);
@@ -202,8 +202,8 @@ fn count(bytes: &mut Hosts, one: Option<Result<Result<Hosts, RpcError>, JoinErro
     }
 }
 
-fn ways(gateway: &Gateway) -> Ways {
-    Ways::new(gateway.config.clone(), gateway.identity.clone())
+fn ways(gateway: &Gateway) -> FileSystems {
+    FileSystems::new(gateway.config.clone(), gateway.identity.clone())
 }
 
 fn json(value: &impl serde::Serialize) -> Result<Vec<u8>, Report> {

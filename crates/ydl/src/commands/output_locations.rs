@@ -9,7 +9,7 @@ use ydl_core::{
     view::JobView,
 };
 use ydl_proto::files::Place;
-use ydl_storage::data::{Aim, Book};
+use ydl_storage::data::{Destinations, ReservationLog};
 
 /// Maximum time for reading the record, which is short.
 const ASK_MAX: Duration = Duration::from_secs(10);
@@ -37,9 +37,9 @@ pub async fn output_locations(
     }
     let deadline = Instant::now() + ASK_MAX;
     let book = match (&job.submitted.place, mirror) {
-        (Place::Local(_), _) => Some(Book::Here(job.dir.claims())),
+        (Place::Local(_), _) => Some(ReservationLog::Local(job.dir.reservations())),
         (Place::Yarn(_), Some(mirror)) => {
-            Some(Book::Afar(mirror.hdfs.clone(), mirror.place.claims()))
+            Some(ReservationLog::Hdfs(mirror.hdfs.clone(), mirror.place.reservations()))
         }
         (Place::Yarn(_), None) => None,
     };
@@ -87,11 +87,11 @@ fn tasks(job: &JobHandle, output: &Output, sizes: &BTreeMap<RoleName, u32>) -> u
 async fn to(
     job: &JobHandle,
     output: &Output,
-    book: Option<&Book>,
+    book: Option<&ReservationLog>,
     sizes: &BTreeMap<RoleName, u32>,
     deadline: Instant,
 ) -> String {
-    let aim = Aim {
+    let aim = Destinations {
         id: Some(job.id()),
         home: match &job.submitted.place {
             Place::Yarn(staged) => Some(&staged.home),

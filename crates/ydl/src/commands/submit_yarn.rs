@@ -43,7 +43,7 @@ use ydl_proto::{
 };
 use ydl_storage::{
     data::Listing,
-    hdfs::{Hdfs, JobPlace},
+    hdfs::{Hdfs, JobLayout},
 };
 
 /// The longest that everything may take to get to HDFS.
@@ -204,7 +204,7 @@ struct AcceptedJob {
     submitted: Submitted,
     submit_credentials: SubmitCredentials,
     hdfs: Hdfs,
-    place: JobPlace,
+    place: JobLayout,
 }
 
 /// A job on its way to the cluster.

@@ -35,7 +35,7 @@ use ydl_proto::{
     messages::{AgentReport, AgentRequest, JobSnapshot, MetricsReport, Sync},
 };
 use ydl_rendezvous::ClientFrame;
-use ydl_storage::hdfs::Fresh;
+use ydl_storage::hdfs::AgentTokens;
 
 /// Interval of checks for missed heartbeats.
 const CHECK_INTERVAL: Duration = Duration::from_secs(1);
@@ -58,7 +58,7 @@ pub struct Master<B, D> {
     links: RendezvousLinks,
     agents: Agents,
     /// Current tokens of agents, where they change.
-    tokens: Option<watch::Receiver<Fresh>>,
+    tokens: Option<watch::Receiver<AgentTokens>>,
     agent_requests: AgentRequests,
     metrics: Metrics,
     watchers: Watchers,
@@ -103,7 +103,7 @@ impl<B: Backend, D: Journal> Master<B, D> {
     }
 
     /// Distributes these tokens to agents from now on.
-    pub(super) fn distribute_tokens(&mut self, tokens: watch::Receiver<Fresh>) {
+    pub(super) fn distribute_tokens(&mut self, tokens: watch::Receiver<AgentTokens>) {
         self.tokens = Some(tokens);
         self.renew();
     }
@@ -492,7 +492,7 @@ impl<B: Backend, D: Journal> Master<B, D> {
 }
 
 /// Waits for other tokens, possibly forever.
-async fn renewed(tokens: &mut Option<watch::Receiver<Fresh>>) {
+async fn renewed(tokens: &mut Option<watch::Receiver<AgentTokens>>) {
     let changed = match tokens {
         Some(tokens) => tokens.changed().await.is_ok(),
         None => false,

@@ -156,7 +156,14 @@ async fn run_master(dir: JobDir) -> Result<Outcome, Report> {
         docker::clean(&submitted.id).await;
     }
     if outcome != Outcome::Succeeded {
-        data::tidy(&spec, &submitted.id, None, None, Instant::now() + TIDY_TIMEOUT).await;
+        data::remove_partial_uploads(
+            &spec,
+            &submitted.id,
+            None,
+            None,
+            Instant::now() + TIDY_TIMEOUT,
+        )
+        .await;
     }
     kill_signals.abort();
     dir_watch.abort();

@@ -12,7 +12,7 @@ use tokio::{
     time::{Instant, timeout},
 };
 use ydl_proto::files::{JobDir, Whereabouts};
-use ydl_storage::hdfs::{Hdfs, HdfsError, JobPlace, Writer, layout};
+use ydl_storage::hdfs::{Hdfs, HdfsError, JobLayout, Writer, layout};
 
 /// Maximum delay of published history.
 const PUBLISH_INTERVAL: Duration = Duration::from_secs(1);
@@ -32,14 +32,14 @@ const PERMISSION: u32 = layout::FILE;
 #[derive(Debug)]
 pub(super) struct HdfsPublisher {
     hdfs: Hdfs,
-    place: JobPlace,
+    place: JobLayout,
     stop: oneshot::Sender<()>,
     copying: JoinHandle<()>,
 }
 
 impl HdfsPublisher {
     /// Starts to copy the history of the job in `dir`.
-    pub(super) fn start(hdfs: Hdfs, place: JobPlace, attempt: u32, dir: &JobDir) -> HdfsPublisher {
+    pub(super) fn start(hdfs: Hdfs, place: JobLayout, attempt: u32, dir: &JobDir) -> HdfsPublisher {
         let (stop, stopped) = oneshot::channel();
         let copier = HistoryCopier {
             hdfs: hdfs.clone(),
@@ -55,19 +55,19 @@ impl HdfsPublisher {
     /// Publishes the address of this master.
     pub(super) async fn publish_address(
         hdfs: &Hdfs,
-        place: &JobPlace,
+        place: &JobLayout,
         whereabouts: &Whereabouts,
     ) -> Result<(), HdfsError> {
         let bytes = serde_json::to_vec_pretty(whereabouts).unwrap_or_default();
         let deadline = Instant::now() + STEP_TIMEOUT;
-        hdfs.write_whole(&place.master(), bytes, PERMISSION, deadline).await
+        hdfs.write_atomic(&place.master(), bytes, PERMISSION, deadline).await
     }
 
     /// Retries to publish the address: agents have no other way to find a new master. Stops when a later master
     /// takes over.
     pub(super) async fn retry_publish_address(
         hdfs: Hdfs,
-        place: JobPlace,
+        place: JobLayout,
         whereabouts: Whereabouts,
     ) {
         let mut delay = PUBLISH_INTERVAL;
@@ -108,10 +108,12 @@ impl HdfsPublisher {
         let place = self.place.result();
         loop {
             let step = (Instant::now() + STEP_TIMEOUT).min(deadline);
-            let kept = self.hdfs.write_whole(&place, result.clone(), PERMISSION, step);
+            let kept = self.hdfs.write_atomic(&place, result.clone(), PERMISSION, step);
             match kept.await {
                 Ok(()) => return,
-                Err(error) if error.may_pass() && Instant::now() + PUBLISH_INTERVAL < deadline => {
+                Err(error)
+                    if error.is_transient() && Instant::now() + PUBLISH_INTERVAL < deadline =>
+                {
                     tracing::warn!("cannot publish the result yet: {error}");
                     tokio::time::sleep(PUBLISH_INTERVAL).await;
                 }
@@ -126,7 +128,7 @@ impl HdfsPublisher {
 
 struct HistoryCopier {
     hdfs: Hdfs,
-    place: JobPlace,
+    place: JobLayout,
     attempt: u32,
     file: io::Result<File>,
     writer: Option<Writer>,

@@ -43,7 +43,7 @@ use ydl_proto::{
 };
 use ydl_storage::{
     data,
-    hdfs::{Hdfs, HdfsError, Kind, Ways},
+    hdfs::{FileSystems, Hdfs, HdfsError, Kind},
 };
 
 /// Timeout of name lookups and small requests.
@@ -212,9 +212,16 @@ async fn run_job(bootstrap: &MasterBootstrap) -> Result<Outcome, EarlyExit> {
     master.write_result();
     if outcome != Outcome::Succeeded {
         let (submitted, home) = (&bootstrap.submitted, &bootstrap.staged.home);
-        let ways = Ways::new(bootstrap.config.clone(), bootstrap.hdfs_identity.clone());
+        let ways = FileSystems::new(bootstrap.config.clone(), bootstrap.hdfs_identity.clone());
         let deadline = Instant::now() + REQUEST_TIMEOUT;
-        data::tidy(&submitted.spec, &submitted.id, Some(home), Some(&ways), deadline).await;
+        data::remove_partial_uploads(
+            &submitted.spec,
+            &submitted.id,
+            Some(home),
+            Some(&ways),
+            deadline,
+        )
+        .await;
     }
     if let Some(tracking) = tracking {
         let last = fs::read(bootstrap.dir.result_file()).ok();
@@ -269,7 +276,7 @@ async fn connected(bootstrap: &MasterBootstrap) -> Result<Hdfs, EarlyExit> {
 /// Decides whether another master may succeed: it may if the file system is unavailable or returned an unknown
 /// error.
 fn classify(error: HdfsError) -> EarlyExit {
-    match error.may_pass() || error.kind == Kind::Other {
+    match error.is_transient() || error.kind == Kind::Other {
         true => EarlyExit::Superseded(error.into()),
         false => EarlyExit::JobFailed(error.into()),
     }
@@ -336,7 +343,7 @@ async fn yarn_setup(
     let own = loop {
         match bootstrap.own_files(hdfs, Instant::now() + REQUEST_TIMEOUT).await {
             Ok(own) => break own,
-            Err(error) if error.may_pass() && Instant::now() < end => {
+            Err(error) if error.is_transient() && Instant::now() < end => {
                 tracing::warn!("cannot read the job's files yet: {error}");
                 sleep(RETRY_DELAY).await;
             }

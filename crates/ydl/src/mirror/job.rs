@@ -20,7 +20,7 @@ use yarn_native::{
 use ydl_net::secret::Token;
 use ydl_os::{private, reason, report::Report};
 use ydl_proto::files::{EVENTS_BYTES_MAX, JobDir, Submitted};
-use ydl_storage::hdfs::{Hdfs, JobPlace, Layout};
+use ydl_storage::hdfs::{Hdfs, JobLayout, StagingLayout};
 
 /// Poll interval of the ResourceManager while idle.
 const LOOK: Duration = Duration::from_secs(1);
@@ -43,7 +43,7 @@ pub struct Mirror {
     /// The file system its files are in.
     pub hdfs: Hdfs,
     /// Their location.
-    pub place: JobPlace,
+    pub place: JobLayout,
     /// Last known state.
     pub remote: RemoteJob,
     /// Copies of them.
@@ -72,7 +72,7 @@ impl JobAccess {
         let deadline = Instant::now() + READ_MAX;
         let read = |file: String| {
             let hdfs = hdfs.clone();
-            async move { hdfs.read_whole(&file, FILE_BYTES_MAX, deadline).await }
+            async move { hdfs.read_file(&file, FILE_BYTES_MAX, deadline).await }
         };
         let token = async {
             match read(place.token()).await {
@@ -106,18 +106,18 @@ impl JobAccess {
 }
 
 /// Returns the location of an application's files.
-async fn place(gateway: &Gateway, report: &ApplicationReport) -> Result<(Hdfs, JobPlace), String> {
+async fn place(gateway: &Gateway, report: &ApplicationReport) -> Result<(Hdfs, JobLayout), String> {
     let deadline = Instant::now() + READ_MAX;
     let staging = staging_of(report);
     let elsewhere = staging.as_deref().filter(|path| path.contains("://"));
     let hdfs = Hdfs::connect(&gateway.config, elsewhere, &gateway.identity, deadline).await;
     let hdfs = hdfs.map_err(|error| error.to_string())?;
     let layout = match &staging {
-        Some(path) => Layout::at(hdfs.url(path)),
+        Some(path) => StagingLayout::at(hdfs.url(path)),
         None => {
             let home = gateway.config.home_directory(&report.user);
             let home = home.map_err(|error| error.to_string())?;
-            Layout::in_home(&hdfs.url(&home))
+            StagingLayout::in_home(&hdfs.url(&home))
         }
     };
     Ok((hdfs, layout.job(&report.id.to_string())))
@@ -128,7 +128,7 @@ impl Mirror {
         gateway: &Gateway,
         id: ApplicationId,
         hdfs: Hdfs,
-        place: JobPlace,
+        place: JobLayout,
     ) -> Result<Mirror, Report> {
         let scratch = Scratch::new(&id.to_string())?;
         let dir = JobDir::at(scratch.path());
@@ -150,7 +150,7 @@ impl Mirror {
         gateway: &Gateway,
         id: ApplicationId,
         hdfs: Hdfs,
-        place: JobPlace,
+        place: JobLayout,
         submitted: Submitted,
         certificate: &str,
         token: &Token,
@@ -208,8 +208,8 @@ impl Mirror {
         let deadline = Instant::now() + READ_MAX;
         let (events, result) = (self.place.events(), self.place.result());
         let (events, result) = tokio::join!(
-            self.hdfs.read_whole(&events, EVENTS_BYTES_MAX, deadline),
-            self.hdfs.read_whole(&result, FILE_BYTES_MAX, deadline),
+            self.hdfs.read_file(&events, EVENTS_BYTES_MAX, deadline),
+            self.hdfs.read_file(&result, FILE_BYTES_MAX, deadline),
         );
         if let Ok(bytes) = events {
             let _ = self.keep(self.dir.events_file(), &bytes);

@@ -17,7 +17,7 @@ use ydl_os::{
     reason,
     report::{Exit, Report},
 };
-use ydl_storage::hdfs::{file_systems, owner};
+use ydl_storage::hdfs::{job_file_systems, token_owner};
 
 /// The name under which a keytab travels among a master's credentials.
 const KEYTAB: &str = "ydl.keytab";
@@ -56,7 +56,7 @@ pub async fn submit_credentials(
     let mut credentials = Credentials::default();
     let mut renewal = Vec::new();
     if gateway.is_secure() {
-        let systems = file_systems(spec, staging);
+        let systems = job_file_systems(spec, staging);
         credentials = fetch(gateway, &systems).await?;
         renewal = renewal_of(&gateway.config, &systems);
     }
@@ -138,8 +138,8 @@ async fn prove(
     };
     // The token is unused; without cancellation it would expire later.
     let _ = namenodes.cancel_token(&token, deadline).await;
-    let job = credentials.of_kind(&token.kind).and_then(owner);
-    match (owner(&token), job) {
+    let job = credentials.of_kind(&token.kind).and_then(token_owner);
+    match (token_owner(&token), job) {
         (Some(one), Some(job)) if one != job => {
             let what =
                 format!("the keytab `{path}` is for `{one}`, and the job would be `{job}`'s");
@@ -161,7 +161,7 @@ async fn fetch(gateway: &Gateway, systems: &[String]) -> Result<Credentials, Rep
                 hint.unwrap_or_else(|| "is there a Kerberos ticket? `kinit` gets one".into());
             Report::new(Exit::Unreachable, error.to_string()).hint(hint)
         }
-        _ => Report::bad_input(error.to_string()).hint("look at `file_systems`"),
+        _ => Report::bad_input(error.to_string()).hint("look at `job_file_systems`"),
     })?;
     let token = gateway.client.delegation_token(&renewer, deadline).await;
     let token = token.map_err(|error| gateway.report(error))?;

@@ -95,7 +95,7 @@ pub async fn clean(
     let release = Instant::now() + RELEASE_MAX;
     if let Ok(cleaned) = result {
         let (hdfs, done) = (&place.hdfs, place.layout.cleaned());
-        let noted = hdfs.write_whole(&done, "", layout::PRIVATE, release).await;
+        let noted = hdfs.write_atomic(&done, "", layout::PRIVATE, release).await;
         result = noted.map(|()| cleaned);
     }
     unlock(place, lock.made_ms, release).await?;
@@ -126,7 +126,7 @@ async fn lock(place: &Place, deadline: Instant) -> Result<Option<Lock>, HdfsErro
     let mut stale = None;
     if let Some(there) = hdfs.stat(&name, deadline).await? {
         // The file system's clock is read from a file that it writes now.
-        let clock = place.layout.aside("clock")?;
+        let clock = place.layout.temporary("clock")?;
         let now_ms = make(hdfs, &clock, deadline).await?;
         hdfs.delete(&clock, deadline).await?;
         if !is_stale(&there, now_ms) {
@@ -205,7 +205,7 @@ async fn sweep(
         }
     }
     for entry in hdfs.list(&layout.contents(), deadline).await? {
-        let aside = layout.is_aside(entry.name());
+        let aside = layout.is_temporary(entry.name());
         let old = older(&entry, if aside { ASIDE_AGE } else { age });
         // A clock that goes on while this machine sleeps: what was read before may be out of date by now.
         if began.elapsed().unwrap_or_default() > CLEANING_MAX {
@@ -228,7 +228,7 @@ fn broken() -> HdfsError {
 pub async fn give_up(place: &Place, id: &str, deadline: Instant) -> Result<(), HdfsError> {
     let layout = &place.layout;
     for entry in place.hdfs.list(&layout.contents(), deadline).await? {
-        if layout.is_aside_of(entry.name(), id) {
+        if layout.is_temporary_of(entry.name(), id) {
             place.hdfs.delete(&entry.url, deadline).await?;
         }
     }

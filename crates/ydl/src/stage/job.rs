@@ -10,7 +10,7 @@ use ydl_proto::{
     files::{Content, Submitted},
     luggage::{self, CARRIED},
 };
-use ydl_storage::hdfs::{Grant, Hdfs, HdfsError, JobPlace, Kind, layout, pairs};
+use ydl_storage::hdfs::{Grant, Hdfs, HdfsError, JobLayout, Kind, layout, pairs};
 
 /// Files written for a job before its submission.
 #[derive(Clone, Copy)]
@@ -73,7 +73,7 @@ pub async fn write_job(
     let hadoop = json(&pairs(files.config))?;
     // Apart from each other's: five such calls in one future are more than a small stack takes.
     let write = |place: String, bytes: Bytes, permission: u32| {
-        Box::pin(async move { hdfs.write_whole(&place, bytes, permission, deadline).await })
+        Box::pin(async move { hdfs.write_atomic(&place, bytes, permission, deadline).await })
     };
     let own = |text: &str| Bytes::copy_from_slice(text.as_bytes());
     let inputs = async {
@@ -102,7 +102,7 @@ pub async fn write_job(
     };
     match grant_access {
         Ok(()) => {}
-        Err(error) if matches!(error.kind, Kind::Unreachable | Kind::NoProof) => {
+        Err(error) if matches!(error.kind, Kind::Unreachable | Kind::Unauthenticated) => {
             return Err(error.into());
         }
         // Their cluster has no such lists; the job itself needs none.
@@ -116,7 +116,7 @@ pub async fn write_job(
 /// Writes the owner's token for users who may change the job, and the viewers' token for users who may look.
 async fn write_tokens(
     hdfs: &Hdfs,
-    job: &JobPlace,
+    job: &JobLayout,
     files: &JobFiles<'_>,
     viewers: &[Grant],
     modifiers: &[Grant],
@@ -125,15 +125,15 @@ async fn write_tokens(
     if !viewers.is_empty() {
         let token = Bytes::copy_from_slice(files.viewer_token.as_bytes());
         let place = job.viewer_token();
-        hdfs.write_whole(&place, token, layout::PRIVATE, deadline).await?;
-        hdfs.allow_reading_file(&place, viewers, deadline).await?;
+        hdfs.write_atomic(&place, token, layout::PRIVATE, deadline).await?;
+        hdfs.grant_file_read(&place, viewers, deadline).await?;
     }
-    hdfs.allow_reading_file(&job.token(), modifiers, deadline).await
+    hdfs.grant_file_read(&job.token(), modifiers, deadline).await
 }
 
 async fn grant_access(
     place: &Place,
-    job: &JobPlace,
+    job: &JobLayout,
     viewers: &[Grant],
     modifiers: &[Grant],
     deadline: Instant,
@@ -143,16 +143,16 @@ async fn grant_access(
         return Ok(());
     }
     let hdfs = &place.hdfs;
-    hdfs.allow_passing(place.layout.root(), &all, deadline).await?;
-    hdfs.allow_passing(&place.layout.jobs(), &all, deadline).await?;
-    hdfs.allow_reading(job.dir(), &all, deadline).await
+    hdfs.grant_traverse(place.layout.root(), &all, deadline).await?;
+    hdfs.grant_traverse(&place.layout.jobs(), &all, deadline).await?;
+    hdfs.grant_read(job.dir(), &all, deadline).await
 }
 
 /// Returns the job's own files that its containers need, by their names there: for the case that they do not come with
 /// its credentials, and a master looks it up for its agents.
 pub async fn carried(
     hdfs: &Hdfs,
-    job: &JobPlace,
+    job: &JobLayout,
     deadline: Instant,
 ) -> Result<BTreeMap<String, Content>, HdfsError> {
     let mut contents = BTreeMap::new();

@@ -9,7 +9,7 @@ use std::{
 };
 use ydl_os::{reason, report::Report};
 use ydl_pack::{FileStamp, Layer, Plan, StableFile};
-use ydl_storage::hdfs::Pieces;
+use ydl_storage::hdfs::UploadBuffer;
 
 /// Read at once while hashing.
 const READ_BYTES: usize = 1 << 20;
@@ -101,7 +101,7 @@ impl Source {
     }
 
     /// Sends all of it, and says what it was.
-    pub fn send(&self, out: &mut Pieces) -> io::Result<Hashed> {
+    pub fn send(&self, out: &mut UploadBuffer) -> io::Result<Hashed> {
         match self {
             Source::Directory(plan) => {
                 let mut hasher = Hasher::new(out);
@@ -111,7 +111,7 @@ impl Source {
             Source::File { path, was, .. } => {
                 let mut hasher = Hasher::new(io::sink());
                 let file = StableFile::open(path, *was)?;
-                out.take_from(file, |part| hasher.see(part))?;
+                out.fill_from(file, |part| hasher.see(part))?;
                 Ok(hasher.hashed())
             }
         }

@@ -4,7 +4,7 @@ use std::time::Duration;
 use tokio::time::Instant;
 use yarn_native::{config::Config, security::Identity};
 use ydl_os::report::{Exit, Report};
-use ydl_storage::hdfs::{Hdfs, HdfsError, JobPlace, Kind, Layout, layout::PRIVATE};
+use ydl_storage::hdfs::{Hdfs, HdfsError, JobLayout, Kind, StagingLayout, layout::PRIVATE};
 
 /// Maximum time for a NameNode to answer when a DataNode does not.
 const LOOK_MAX: Duration = Duration::from_secs(10);
@@ -15,7 +15,7 @@ pub struct Place {
     /// The file system.
     pub hdfs: Hdfs,
     /// The names in it.
-    pub layout: Layout,
+    pub layout: StagingLayout,
     /// The user's home directory, as a URL.
     pub home: String,
 }
@@ -32,17 +32,17 @@ impl Place {
         let hdfs = Hdfs::connect(config, elsewhere, identity, deadline).await?;
         let home = hdfs.home(deadline).await?;
         let layout = match staging {
-            None => Layout::in_home(&home),
+            None => StagingLayout::in_home(&home),
             Some(path) if path.contains("://") || path.starts_with('/') => {
-                Layout::at(hdfs.url(path))
+                StagingLayout::at(hdfs.url(path))
             }
-            Some(path) => Layout::at(format!("{home}/{path}")),
+            Some(path) => StagingLayout::at(format!("{home}/{path}")),
         };
         Ok(Place { hdfs, layout, home })
     }
 
     /// A job's own directory.
-    pub fn job(&self, id: &str) -> JobPlace {
+    pub fn job(&self, id: &str) -> JobLayout {
         self.layout.job(id)
     }
 
@@ -76,14 +76,14 @@ impl Place {
             self.make(deadline).await?;
         }
         let probe = self.layout.probe()?;
-        let written = self.hdfs.write_whole(&probe, WORDS, PRIVATE, deadline).await;
+        let written = self.hdfs.write_atomic(&probe, WORDS, PRIVATE, deadline).await;
         if let Err(error) = written {
             let why = self.culprit(error).await;
             // The rest is an unused file; the write error explains more than the removal error.
             let _ = self.hdfs.delete(&probe, Instant::now() + LOOK_MAX).await;
             return Err(why);
         }
-        let read = self.hdfs.read_whole(&probe, 1 << 10, deadline).await;
+        let read = self.hdfs.read_file(&probe, 1 << 10, deadline).await;
         self.hdfs.delete(&probe, deadline.max(Instant::now() + LOOK_MAX)).await?;
         match read {
             Ok(read) if *read == *WORDS => Ok(()),
@@ -107,7 +107,7 @@ impl Place {
                 break;
             }
         }
-        let probe = Layout::at(above).probe()?;
+        let probe = StagingLayout::at(above).probe()?;
         self.hdfs.mkdirs(&probe, 0o700, deadline).await?;
         self.hdfs.delete(&probe, deadline).await?;
         Ok(())

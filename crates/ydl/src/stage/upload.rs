@@ -27,7 +27,7 @@ use tokio::{
 };
 use ydl_os::report::Report;
 use ydl_proto::files::{Content, Staged};
-use ydl_storage::hdfs::{Entry, Hdfs, JobPlace, Kind, Sent, layout};
+use ydl_storage::hdfs::{Entry, Hdfs, JobLayout, Kind, UploadTotals, layout};
 
 /// Files that are read and sent at the same time.
 pub(super) const SIDE_BY_SIDE: usize = 4;
@@ -45,7 +45,7 @@ pub struct Upload {
     /// Locations of the input files, in their order.
     pub inputs: Vec<Content>,
     /// Shared files that were not there yet.
-    pub sent: Sent,
+    pub sent: UploadTotals,
     /// Notes on the environment for the user.
     pub notes: Vec<String>,
 }
@@ -164,7 +164,7 @@ async fn run(looked: StagingPlan, shared: &Arc<UploadContext>) -> Result<Upload,
             Purpose::Environment(name) => drop(staged.environment.insert(name, content)),
         }
     }
-    let sent = Sent {
+    let sent = UploadTotals {
         files: shared.sent_files.load(Ordering::Relaxed),
         bytes: shared.sent.load(Ordering::Relaxed),
     };
@@ -174,7 +174,7 @@ async fn run(looked: StagingPlan, shared: &Arc<UploadContext>) -> Result<Upload,
 /// Records the files that the job uses, then waits for a running cleaner.
 async fn write_uses(
     shared: &UploadContext,
-    job: &JobPlace,
+    job: &JobLayout,
     known: &[HashedNeed],
 ) -> Result<(), Report> {
     let (hdfs, deadline) = (&shared.hdfs, shared.deadline);
@@ -242,11 +242,11 @@ impl UploadContext {
     }
 
     async fn send(&self, need: &Need, bytes: u64) -> Result<(String, Hashed), Report> {
-        let aside = self.place.layout.aside(&self.id)?;
+        let aside = self.place.layout.temporary(&self.id)?;
         self.mark(&aside, true);
         self.progress(0, bytes);
         let source = need.source.clone();
-        let produce = move |out: &mut ydl_storage::hdfs::Pieces| source.send(out);
+        let produce = move |out: &mut ydl_storage::hdfs::UploadBuffer| source.send(out);
         let tell = |more| self.progress(more, 0);
         let sent = self.hdfs.send(produce, &aside, layout::PRIVATE, &tell, self.deadline);
         let (_, hashed) = sent.await?;

@@ -78,7 +78,7 @@ impl World {
     }
 
     async fn read(&self, place: &str) -> String {
-        let bytes = self.hdfs.read_whole(place, 64 << 20, deadline()).await;
+        let bytes = self.hdfs.read_file(place, 64 << 20, deadline()).await;
         String::from_utf8(bytes.expect("a file").to_vec()).expect("text")
     }
 
@@ -245,7 +245,7 @@ async fn outputs_go_to_hdfs_by_the_rules_of_local_ones() {
     let left = ".aside-t-aaaaaa-worker=0-0123456789abcdef";
     for (name, text) in [("ck-1", "old"), ("kept", "k"), (left, "half")] {
         let place = format!("{merged}/{name}");
-        let written = world.hdfs.write_whole(&place, text, 0o644, deadline());
+        let written = world.hdfs.write_atomic(&place, text, 0o644, deadline());
         written.await.expect("a file");
     }
     let mut scene = Scene::in_container(script, "", store);
@@ -310,7 +310,7 @@ async fn an_agent_finds_the_master_that_took_over_and_its_program_does_not_notic
     std::fs::write(work.join("go"), "").expect("a file");
     let json = Whereabouts { address: moved, attempt: 2, pid: 1, pid_started: 1 };
     let json = serde_json::to_vec(&json).expect("json");
-    let written = world.hdfs.write_whole(&place, json, 0o644, deadline());
+    let written = world.hdfs.write_atomic(&place, json, 0o644, deadline());
     written.await.expect("a file");
     let (exit, error) = scene.end().await;
     assert_eq!((exit.code, error), (Some(4), None));

@@ -17,7 +17,7 @@ use yarn_native::{
     security::Identity,
     types::{ApplicationState, FinalStatus},
 };
-use ydl_storage::hdfs::{Hdfs, JobPlace, Layout};
+use ydl_storage::hdfs::{Hdfs, JobLayout, StagingLayout};
 
 /// Three nodes for everybody and a fourth with a label and two GPUs, which the queue `gpu` alone may use; the queue
 /// `narrow` gets a tenth and never more.
@@ -64,15 +64,15 @@ async fn hdfs(cluster: &Cluster) -> Hdfs {
 fn read(cluster: &Cluster, place: &str) -> Option<String> {
     block_on(async {
         let hdfs = hdfs(cluster).await;
-        let read = hdfs.read_if_there(place, 64 << 20, soon()).await;
+        let read = hdfs.read_if_exists(place, 64 << 20, soon()).await;
         let bytes = read.expect("an answer")?;
         Some(String::from_utf8_lossy(&bytes).into_owned())
     })
 }
 
-fn place(cluster: &Cluster, id: &str) -> JobPlace {
+fn place(cluster: &Cluster, id: &str) -> JobLayout {
     let home = block_on(async { hdfs(cluster).await.home(soon()).await });
-    Layout::in_home(&home.expect("a home")).job(id)
+    StagingLayout::in_home(&home.expect("a home")).job(id)
 }
 
 fn facts(cluster: &Cluster, id: &str) -> String {

@@ -15,7 +15,7 @@ use ydl::{
 use ydl_core::{JobSpec, Time};
 use ydl_jobfile as jobfile;
 use ydl_proto::kv::Blob;
-use ydl_storage::hdfs::{Hdfs, JobPlace};
+use ydl_storage::hdfs::{Hdfs, JobLayout};
 
 /// Held for writing by whoever disturbs the cluster.
 static PEACE: RwLock<()> = RwLock::const_new(());
@@ -23,7 +23,7 @@ static PEACE: RwLock<()> = RwLock::const_new(());
 struct Scene {
     cluster: &'static Cluster,
     hdfs: Hdfs,
-    place: JobPlace,
+    place: JobLayout,
 }
 
 impl Scene {
@@ -34,7 +34,7 @@ impl Scene {
         let hdfs = hdfs.expect("a file system");
         static COUNT: AtomicU32 = AtomicU32::new(0);
         let number = COUNT.fetch_add(1, Ordering::Relaxed);
-        let place = JobPlace::at(hdfs.url(&format!("/journal/{number}")));
+        let place = JobLayout::at(hdfs.url(&format!("/journal/{number}")));
         let made = hdfs.mkdirs(place.dir(), 0o700, soon()).await;
         made.expect("a directory");
         Scene { cluster, hdfs, place }

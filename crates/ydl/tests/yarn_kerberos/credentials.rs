@@ -96,8 +96,8 @@ fn proof_is_a_ticket_a_keytab_or_a_token() {
 
 async fn writes_and_reads(hdfs: &Hdfs, file: &str) {
     let bytes = vec![5; 3 << 20];
-    hdfs.write_whole(file, bytes.clone(), 0o600, soon()).await.expect("written");
-    assert_eq!(hdfs.read_whole(file, 4 << 20, soon()).await.expect("read"), bytes);
+    hdfs.write_atomic(file, bytes.clone(), 0o600, soon()).await.expect("written");
+    assert_eq!(hdfs.read_file(file, 4 << 20, soon()).await.expect("read"), bytes);
     let entry = hdfs.stat(file, soon()).await.expect("an answer").expect("a file");
     assert_eq!(entry.owner, "alice");
 }
@@ -111,7 +111,7 @@ async fn with_a_ticket() {
     writes_and_reads(&place.hdfs, "/user/alice/by-ticket").await;
     let other = Hdfs::connect(&config, Some(&systems()[1]), &identity, soon()).await;
     let other = other.expect("a file system");
-    let refused = other.write_whole("/by-ticket", "x", 0o600, soon()).await;
+    let refused = other.write_atomic("/by-ticket", "x", 0o600, soon()).await;
     assert_eq!(refused.expect_err("the root is not hers").kind, Kind::Denied);
     let tokens = fetch_tokens(&config, &systems(), &identity, "alice", soon()).await;
     let tokens = tokens.expect("tokens");
@@ -156,9 +156,9 @@ async fn with_nothing() {
     let hdfs = Hdfs::connect(&config, None, &identity, soon()).await.expect("nothing was asked");
     let error = hdfs.list("/", soon()).await.expect_err("no proof");
     println!("{error}");
-    assert_eq!(error.kind, Kind::NoProof, "{error}");
+    assert_eq!(error.kind, Kind::Unauthenticated, "{error}");
     assert!(error.hint.expect("a hint").contains("kinit"));
     let error = hdfs.home(soon()).await.expect_err("no proof");
     println!("{error}");
-    assert_eq!(error.kind, Kind::NoProof, "{error}");
+    assert_eq!(error.kind, Kind::Unauthenticated, "{error}");
 }

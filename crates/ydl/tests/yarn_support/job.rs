@@ -17,7 +17,7 @@ use yarn_native::{
     security::Identity,
     types::{ApplicationState, AttemptReport, AttemptState, FinalStatus},
 };
-use ydl_storage::hdfs::{Hdfs, JobPlace, Layout};
+use ydl_storage::hdfs::{Hdfs, JobLayout, StagingLayout};
 
 /// Says which process it is, in which container, and waits for the file `go`. Two programs of one task at the same time
 /// would be told by the file `twice`.
@@ -62,7 +62,7 @@ pub struct Job<'a> {
     pub id: String,
     /// The user's directory in HDFS.
     pub home: String,
-    pub place: JobPlace,
+    pub place: JobLayout,
     pub desk: Desk<'a>,
 }
 
@@ -91,7 +91,7 @@ impl<'a> Job<'a> {
         let cluster = desk.cluster;
         let home = block_on(async { hdfs(cluster).await.home(soon()).await });
         let home = home.expect("a home");
-        let place = Layout::in_home(&home).job(&id);
+        let place = StagingLayout::in_home(&home).job(&id);
         Job { cluster, id, home, place, desk }
     }
 
@@ -137,7 +137,7 @@ impl<'a> Job<'a> {
     pub fn read(&self, place: &str) -> Option<String> {
         block_on(async {
             let hdfs = hdfs(self.cluster).await;
-            let read = hdfs.read_if_there(place, 64 << 20, soon()).await;
+            let read = hdfs.read_if_exists(place, 64 << 20, soon()).await;
             let bytes = read.expect("an answer")?;
             Some(String::from_utf8(bytes.to_vec()).expect("text"))
         })

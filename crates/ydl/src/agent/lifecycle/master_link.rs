@@ -12,7 +12,7 @@ use tokio::{
 };
 use ydl_net::{client::Client, secret::Token, tls::Pin};
 use ydl_proto::files::Whereabouts;
-use ydl_storage::hdfs::JobPlace;
+use ydl_storage::hdfs::JobLayout;
 
 /// Delay of a reply after which the agent looks for a new master, even without an error.
 const OVERDUE: Duration = Duration::from_secs(3);
@@ -58,7 +58,7 @@ impl MasterLink {
     }
 
     /// Starts watching for a new master. This container was started by the job's `attempt`th.
-    pub(super) fn look_out(&mut self, carrier: Arc<HdfsWorker>, place: JobPlace, attempt: u32) {
+    pub(super) fn look_out(&mut self, carrier: Arc<HdfsWorker>, place: JobLayout, attempt: u32) {
         let (told, hears) = watch::channel(ProbeSchedule {
             address: self.client.address().to_owned(),
             due: Instant::now() + OVERDUE,
@@ -128,7 +128,7 @@ pub(super) type NewAddress<'a> = Option<&'a mut mpsc::Receiver<String>>;
 
 async fn look(
     carrier: Arc<HdfsWorker>,
-    place: JobPlace,
+    place: JobLayout,
     mut attempt: u32,
     mut told: watch::Receiver<ProbeSchedule>,
     says: mpsc::Sender<String>,

@@ -8,7 +8,7 @@ use crate::agent::{
 use std::net::{IpAddr, Ipv4Addr};
 use ydl_core::{Endpoint, TaskId};
 use ydl_proto::messages::AgentReport;
-use ydl_storage::data::Trouble;
+use ydl_storage::data::DataError;
 
 /// Round and ports of the latest readiness report.
 #[derive(Debug, PartialEq, Eq)]
@@ -56,7 +56,7 @@ impl Agent {
         false
     }
 
-    pub(super) fn on_brought(&mut self, brought: Result<(), Trouble>) {
+    pub(super) fn on_brought(&mut self, brought: Result<(), DataError>) {
         self.fetch = None;
         match brought {
             Ok(()) => self.fetched = true,

@@ -16,7 +16,7 @@ use std::{path::PathBuf, sync::Arc};
 use ydl_core::spec::Output;
 use ydl_net::{secret::Token, tls::Pin};
 use ydl_proto::files::{JobDir, Submitted};
-use ydl_storage::hdfs::JobPlace;
+use ydl_storage::hdfs::JobLayout;
 
 impl Agent {
     pub(in crate::agent) async fn new(dir: PathBuf) -> Result<Agent, String> {
@@ -35,7 +35,7 @@ impl Agent {
         environment::unpack(&submitted, job.path(), &dir);
         let mut reach = MasterLink::new(&setting, pin, token)?;
         // On a cluster, logs are shipped to the job's directory, and the master may move.
-        let staging = setting.staging.as_deref().map(JobPlace::at);
+        let staging = setting.staging.as_deref().map(JobLayout::at);
         let mut carrier = None;
         if let Some(staging) = &staging {
             let started = HdfsWorker::start(job.clone(), submitted.spec.task_count());

@@ -6,10 +6,10 @@ use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::{OpenOptionsExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
-use ydl_storage::data::named;
+use ydl_storage::data::temporary_name;
 
 /// Copies a file so that its name always refers to a complete file. Fails if the source changed during the copy.
-pub(super) fn write_whole(
+pub(super) fn copy_atomic(
     mut source: File,
     mode: u32,
     to: &Path,
@@ -39,7 +39,7 @@ pub(super) fn aside(to: &Path) -> PathBuf {
     let name = to.file_name().unwrap_or_default().as_bytes();
     // Joined to the directory, since a destination may end in a slash.
     let dir = to.parent().unwrap_or(Path::new(""));
-    dir.join(named(name, std::process::id(), number))
+    dir.join(temporary_name(name, std::process::id(), number))
 }
 
 /// Runs `write` to create `aside` and renames it; removes it on failure.

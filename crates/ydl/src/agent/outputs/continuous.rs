@@ -7,7 +7,7 @@
 
 use super::{
     Reservations, TakenNames,
-    atomic_write::write_whole,
+    atomic_write::copy_atomic,
     collect::{OutputFile, gather},
     failure_of,
     reservations::{content, theirs},
@@ -25,7 +25,7 @@ use tokio::task::spawn_blocking;
 use tokio::time::{Instant, timeout};
 use ydl_core::spec::ExistingPolicy;
 use ydl_os::reason;
-use ydl_storage::data::{self, sweep};
+use ydl_storage::data::{self, remove_abandoned};
 
 /// Interval of the two scans that a complete file must pass unchanged.
 const SETTLE: Duration = Duration::from_secs(2);
@@ -148,7 +148,7 @@ impl ContinuousUpload {
         told: &mut BTreeMap<String, Option<String>>,
         names: &[String],
         look: &ScannedFiles,
-    ) -> Result<TakenNames, data::Trouble> {
+    ) -> Result<TakenNames, data::DataError> {
         if !self.shared || names.is_empty() {
             return Ok(TakenNames::new());
         }
@@ -191,7 +191,7 @@ impl ContinuousUpload {
             Ok(taken) => taken,
             Err(trouble) => {
                 tracing::warn!("cannot upload yet: {}", trouble.what);
-                return !trouble.may_pass();
+                return !trouble.is_transient();
             }
         };
         for (name, one) in names.iter().map(|name| (name, &look[name])) {
@@ -204,7 +204,7 @@ impl ContinuousUpload {
             }
             if let Err(trouble) = self.send(ways, spot, name, one, single).await {
                 tracing::warn!("cannot upload `{name}` yet: {}", trouble.why);
-                is_all &= !trouble.may_pass;
+                is_all &= !trouble.is_transient;
             }
         }
         if whole {
@@ -249,7 +249,7 @@ impl ContinuousUpload {
                 Ok(_) => self.sent.forget(&target),
                 Err(error) => {
                     tracing::warn!("cannot remove `{name}` yet: {error}");
-                    is_all &= !error.may_pass();
+                    is_all &= !error.is_transient();
                 }
             }
         }
@@ -338,10 +338,10 @@ impl ContinuousUpload {
                     let copying = spawn_blocking(move || {
                         if let Some(dir) = target.parent() {
                             fs::create_dir_all(dir)?;
-                            sweep(dir);
+                            remove_abandoned(dir);
                         }
                         let source = stamp.open(&item.from)?;
-                        write_whole(source, item.mode, &target, |source| stamp.is_of(source))
+                        copy_atomic(source, item.mode, &target, |source| stamp.is_of(source))
                     });
                     match copying.await {
                         Ok(copied) => {

@@ -9,7 +9,7 @@ use std::{
 };
 use tokio::time::Instant;
 use ydl_core::spec::ExistingPolicy;
-use ydl_storage::data::named;
+use ydl_storage::data::temporary_name;
 
 /// Timeout of local name announcements.
 const NAMES_MAX: Duration = Duration::from_secs(60);
@@ -33,7 +33,7 @@ pub(in crate::agent) type TakenNames = BTreeMap<String, String>;
 #[doc(hidden)]
 pub fn aside_of(to: &Path, pid: u32) -> PathBuf {
     let name = to.file_name().unwrap_or_default().as_bytes();
-    to.with_file_name(named(name, pid, 0))
+    to.with_file_name(temporary_name(name, pid, 0))
 }
 
 /// Returns the names of an output that other tasks have written to its destination.

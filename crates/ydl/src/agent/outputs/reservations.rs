@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 use tokio::time::Instant;
 use ydl_core::spec::ExistingPolicy;
-use ydl_storage::data::{Book, Names, Trouble, claim, release};
+use ydl_storage::data::{AnnouncedNames, DataError, ReservationLog, release, reserve};
 
 /// Timeout of local reservations, which need no network.
 const HERE_MAX: Duration = Duration::from_secs(60);
@@ -47,9 +47,9 @@ impl Reservations {
         let ReservationStore::Local(dir) = &self.ledger else {
             return Ok(to.to_owned());
         };
-        let (book, to) = (Book::Here(dir.clone()), to.to_string_lossy());
+        let (book, to) = (ReservationLog::Local(dir.clone()), to.to_string_lossy());
         let deadline = Instant::now() + HERE_MAX;
-        let taken = claim(&book, None, existing, &to, &self.job, deadline).await;
+        let taken = reserve(&book, None, existing, &to, &self.job, deadline).await;
         taken.map(PathBuf::from).map_err(|trouble| trouble.sentence())
     }
 
@@ -69,13 +69,13 @@ impl Reservations {
         existing: ExistingPolicy,
         to: &str,
         deadline: Instant,
-    ) -> Result<String, Trouble> {
+    ) -> Result<String, DataError> {
         if existing == ExistingPolicy::Overwrite {
             return Ok(to.to_owned());
         }
         let ground = ways.to(to, deadline).await?;
         let book = self.book(Some(ways), deadline).await?;
-        claim(&book, Some(&ground), existing, to, &self.job, deadline).await
+        reserve(&book, Some(&ground), existing, to, &self.job, deadline).await
     }
 
     /// Releases the reservation of a complete output in HDFS.
@@ -94,14 +94,18 @@ impl Reservations {
         }
     }
 
-    async fn book(&self, ways: Option<&HdfsClients>, deadline: Instant) -> Result<Book, Trouble> {
+    async fn book(
+        &self,
+        ways: Option<&HdfsClients>,
+        deadline: Instant,
+    ) -> Result<ReservationLog, DataError> {
         match (&self.ledger, ways) {
-            (ReservationStore::Local(dir), _) => Ok(Book::Here(dir.clone())),
+            (ReservationStore::Local(dir), _) => Ok(ReservationLog::Local(dir.clone())),
             (ReservationStore::Hdfs(dir), Some(ways)) => {
-                Ok(Book::Afar(ways.to(dir, deadline).await?, dir.clone()))
+                Ok(ReservationLog::Hdfs(ways.to(dir, deadline).await?, dir.clone()))
             }
             (ReservationStore::Hdfs(_), None) => {
-                Err(Trouble::lasting("no access to HDFS from this node"))
+                Err(DataError::permanent("no access to HDFS from this node"))
             }
         }
     }
@@ -115,14 +119,14 @@ impl Reservations {
         to: &str,
         files: BTreeMap<String, Option<String>>,
         deadline: Instant,
-    ) -> Result<BTreeMap<String, String>, Trouble> {
+    ) -> Result<BTreeMap<String, String>, DataError> {
         // Files on the disk of a cluster node are not shared with other tasks.
         if let (ReservationStore::Hdfs(_), None) = (&self.ledger, ways) {
             return Ok(BTreeMap::new());
         }
         let book = self.book(ways, deadline).await?;
         let who = format!("`{from}` of {}", self.task);
-        book.announce(to, &Names { who, files }, deadline).await
+        book.announce(to, &AnnouncedNames { owner: who, files }, deadline).await
     }
 
     /// Records which outputs were absent, for the job's summary. Replaces the record of an earlier attempt.
@@ -143,7 +147,7 @@ impl Reservations {
                 let noted = book.note_absent(output, &self.task, absent, deadline);
                 noted.await?;
             }
-            Ok::<_, Trouble>(())
+            Ok::<_, DataError>(())
         };
         if let Err(trouble) = noted.await {
             tracing::warn!("cannot record absent outputs: {}", trouble.what);

@@ -13,7 +13,9 @@ use std::sync::Arc;
 use std::time::Duration;
 use tokio::time::{Instant, sleep};
 use ydl_os::reason;
-use ydl_storage::data::{Bring, Item, Near, Progress, Trouble, below, walk};
+use ydl_storage::data::{
+    DataError, DownloadItem, Downloader, LocalMode, Progress, below, list_source,
+};
 
 /// Pause between retries while HDFS is unavailable or the saved files change.
 const RETRY: Duration = Duration::from_secs(1);
@@ -51,35 +53,36 @@ impl Restore {
         }
     }
 
-    async fn once(&self, ways: &HdfsClients) -> Result<(), Trouble> {
+    async fn once(&self, ways: &HdfsClients) -> Result<(), DataError> {
         let base = self.from.trim_end_matches('/');
         let hdfs = ways.to(base, self.deadline).await?;
-        let saved = walk(base, Some(hdfs), self.deadline).await;
-        let saved = saved.map_err(Trouble::from)?;
+        let saved = list_source(base, Some(hdfs), self.deadline).await;
+        let saved = saved.map_err(DataError::from)?;
         if saved.single {
-            return Err(Trouble::lasting(format!("`{base}` is a file")));
+            return Err(DataError::permanent(format!("`{base}` is a file")));
         }
         let mut items = Vec::new();
         let mut names = BTreeSet::new();
         for file in saved.files.into_iter().filter(|it| !is_hidden(&it.name)) {
             let to = below(&self.to, &file.name);
-            let to =
-                to.ok_or_else(|| Trouble::lasting(format!("invalid file name `{}`", file.name)))?;
+            let to = to.ok_or_else(|| {
+                DataError::permanent(format!("invalid file name `{}`", file.name))
+            })?;
             names.insert((file.name, to.clone(), file.modified_ms));
-            items.push(Item {
+            items.push(DownloadItem {
                 url: file.url,
                 to,
                 bytes: file.bytes,
                 modified_ms: file.modified_ms,
             });
         }
-        let here = |error: io::Error| Trouble::here(&self.to, &error);
+        let here = |error: io::Error| DataError::local_write(&self.to, &error);
         fs::create_dir_all(&self.to).map_err(here)?;
         let files: BTreeSet<&Path> = names.iter().map(|(_, to, _)| to.as_path()).collect();
         remove_others(&self.to, &files, 0).map_err(here)?;
-        let bring = Bring::new(
+        let bring = Downloader::new(
             Some(ways.fresh()?),
-            Near::Copy,
+            LocalMode::Copy,
             Arc::new(Progress::default()),
             self.deadline,
         );
@@ -95,11 +98,11 @@ impl Restore {
 }
 
 /// Returns true if a retry may help: a temporary error, or a concurrent change of the saved files.
-fn is_worth_waiting(trouble: &Trouble) -> bool {
-    trouble.may_pass() || trouble.has_changed()
+fn is_worth_waiting(trouble: &DataError) -> bool {
+    trouble.is_transient() || trouble.has_changed()
 }
 
-fn said(trouble: &Trouble) -> String {
+fn said(trouble: &DataError) -> String {
     match is_worth_waiting(trouble) {
         true => format!("restoring its checkpoint timed out: {}", trouble.what),
         false => format!("cannot restore its checkpoint: {}", trouble.sentence()),
@@ -137,16 +140,16 @@ mod tests {
 
     #[test]
     fn only_temporary_errors_are_retried() {
-        let lasting = Trouble::lasting("`hdfs://n/c` is a file").hint("take another");
+        let lasting = DataError::permanent("`hdfs://n/c` is a file").hint("take another");
         assert!(!is_worth_waiting(&lasting));
         let sentence = "cannot restore its checkpoint: `hdfs://n/c` is a file (take another)";
         assert_eq!(said(&lasting), sentence);
         let away = Report::new(Exit::Unreachable, "connection refused");
-        let passing = Trouble::from(away);
+        let passing = DataError::from(away);
         assert!(is_worth_waiting(&passing));
         let sentence = "restoring its checkpoint timed out: connection refused";
         assert_eq!(said(&passing), sentence);
-        let many = Trouble::from(Report::bad_input("too many files"));
+        let many = DataError::from(Report::bad_input("too many files"));
         assert!(!is_worth_waiting(&many));
     }
 
@@ -155,14 +158,14 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         let from = dir.path().join("from");
         fs::write(&from, "x").unwrap();
-        let item = Item {
+        let item = DownloadItem {
             url: from.to_string_lossy().into_owned(),
             to: dir.path().join("to"),
             bytes: 2,
             modified_ms: 1,
         };
         let soon = Instant::now() + Duration::from_secs(60);
-        let bring = Bring::new(None, Near::Copy, Arc::new(Progress::default()), soon);
+        let bring = Downloader::new(None, LocalMode::Copy, Arc::new(Progress::default()), soon);
         let trouble = bring.all(vec![item]).await.unwrap_err();
         assert!(is_worth_waiting(&trouble), "{trouble:?}");
     }

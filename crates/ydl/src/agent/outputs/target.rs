@@ -25,24 +25,27 @@ pub(super) struct UploadError {
     /// The affected file.
     pub(super) file: Option<String>,
     pub(super) why: String,
-    pub(super) may_pass: bool,
+    pub(super) is_transient: bool,
 }
 
 impl From<HdfsError> for UploadError {
     fn from(error: HdfsError) -> UploadError {
-        let may_pass = error.may_pass();
+        let is_transient = error.is_transient();
         // The prefix with the temporary name means nothing to the user.
         let why = match error.what.split_once("`: ") {
             Some((_, why)) => why.to_owned(),
             None => error.what,
         };
-        UploadError { file: None, why, may_pass }
+        UploadError { file: None, why, is_transient }
     }
 }
 
-impl From<data::Trouble> for UploadError {
-    fn from(trouble: data::Trouble) -> UploadError {
-        UploadError { may_pass: trouble.may_pass(), ..UploadError::lasting(trouble.sentence()) }
+impl From<data::DataError> for UploadError {
+    fn from(trouble: data::DataError) -> UploadError {
+        UploadError {
+            is_transient: trouble.is_transient(),
+            ..UploadError::lasting(trouble.sentence())
+        }
     }
 }
 
@@ -52,7 +55,7 @@ impl UploadError {
     }
 
     pub(super) fn lasting(why: impl Into<String>) -> UploadError {
-        UploadError { file: None, why: why.into(), may_pass: false }
+        UploadError { file: None, why: why.into(), is_transient: false }
     }
 }
 
@@ -139,7 +142,7 @@ pub(super) fn aside(dir: &str, whose: &str) -> Result<String, UploadError> {
 fn is_abandoned(entry: &Entry) -> bool {
     let since = UNIX_EPOCH + Duration::from_millis(entry.modified_ms);
     let age = SystemTime::now().duration_since(since);
-    data::is_aside(entry.name()) && age.is_ok_and(|age| age > ABANDONED)
+    data::is_temporary(entry.name()) && age.is_ok_and(|age| age > ABANDONED)
 }
 
 /// Removes the task's earlier temporary files: left by an agent that was killed or replaced.

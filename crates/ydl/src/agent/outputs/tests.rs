@@ -2,7 +2,7 @@ use super::*;
 use std::fs::File;
 use std::os::unix::fs::symlink;
 use std::time::{Duration, SystemTime};
-use ydl_storage::data::{ABANDONED, named};
+use ydl_storage::data::{ABANDONED_AGE, temporary_name};
 
 struct TestDirs {
     dir: tempfile::TempDir,
@@ -199,12 +199,12 @@ fn a_file_that_changes_during_the_copy_is_not_renamed_into_place() {
         stamp.is_of(source)
     };
     let source = stamp.open(&from).unwrap();
-    let error = write_whole(source, 0o644, &to, grows).unwrap_err();
+    let error = copy_atomic(source, 0o644, &to, grows).unwrap_err();
     assert_eq!(error.to_string(), "it changed during the copy");
     assert_eq!(place.found(), ["a=old"]);
     let stamp = FileStamp::of(&fs::metadata(&from).unwrap());
     let source = stamp.open(&from).unwrap();
-    write_whole(source, 0o640, &to, |source| stamp.is_of(source)).unwrap();
+    copy_atomic(source, 0o640, &to, |source| stamp.is_of(source)).unwrap();
     assert_eq!(place.found(), ["a=newer"]);
 }
 
@@ -218,7 +218,7 @@ fn a_replacement_of_a_file_is_not_mistaken_for_it() {
     let source = stamp.open(&from).unwrap();
     fs::remove_file(&from).unwrap();
     fs::write(&from, "hal").unwrap();
-    write_whole(source, 0o644, &to, |source| stamp.is_of(source)).unwrap();
+    copy_atomic(source, 0o644, &to, |source| stamp.is_of(source)).unwrap();
     assert_eq!(place.found(), ["a=whole"]);
     // And before the copy: the new file was not stamped.
     let error = stamp.open(&from).unwrap_err();
@@ -234,7 +234,7 @@ fn a_replacement_of_a_file_is_not_mistaken_for_it() {
 fn abandoned_temporary_files_are_removed_and_growing_ones_are_not() {
     let place = TestDirs::new(&[("d/x", "x")]);
     fs::create_dir_all(place.out()).unwrap();
-    let long_ago = SystemTime::now() - ABANDONED - Duration::from_secs(60);
+    let long_ago = SystemTime::now() - ABANDONED_AGE - Duration::from_secs(60);
     for (name, is_old) in [(".x.ydl-1-1", true), (".x.ydl-1-2", false), (".hidden", true)] {
         let file = File::create(place.out().join(name)).unwrap();
         if is_old {
@@ -317,11 +317,11 @@ fn temporary_files_of_a_dead_process_are_removed_at_once() {
     let mut child = std::process::Command::new("true").spawn().unwrap();
     let pid = child.id();
     child.wait().unwrap();
-    let name = |pid: u32| named(b"big", pid, 0);
+    let name = |pid: u32| temporary_name(b"big", pid, 0);
     for pid in [pid, std::process::id()] {
         fs::write(place.out().join(name(pid)), "half").unwrap();
     }
-    let gone = place.out().join(named(b"dir", pid, 1));
+    let gone = place.out().join(temporary_name(b"dir", pid, 1));
     fs::create_dir(&gone).unwrap();
     fs::write(gone.join("x"), "half").unwrap();
     place.copy("d", "").unwrap();

@@ -104,7 +104,7 @@ impl UploadRun<'_> {
                 Err(trouble) => trouble,
             };
             let now = Instant::now();
-            if !trouble.may_pass || now + RETRY > away.min(deadline) {
+            if !trouble.is_transient || now + RETRY > away.min(deadline) {
                 let UploadError { file, why, .. } = trouble;
                 let file = file.as_deref().unwrap_or(from);
                 let sentence = format!("cannot copy `{file}` to `{to}`: {why}");
@@ -315,7 +315,7 @@ async fn merge(
     for item in &found.files {
         let (from, target) = (format!("{aside}/{}", item.name), format!("{base}/{}", item.name));
         match put(hdfs, &from, &target, deadline).await {
-            Err(trouble) if trouble.may_pass => return Err(trouble.with(&item.name)),
+            Err(trouble) if trouble.is_transient => return Err(trouble.with(&item.name)),
             // One conflicting name does not cost the other files.
             Err(trouble) => first = first.and(Err(trouble.with(&item.name))),
             Ok(()) => {}

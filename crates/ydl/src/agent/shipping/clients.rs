@@ -13,7 +13,7 @@ const CONFIG_BYTES_MAX: u64 = 16 << 20;
 #[derive(Debug)]
 pub(in crate::agent) struct HdfsClients {
     job: JobDir,
-    known: OnceCell<hdfs::Ways>,
+    known: OnceCell<hdfs::FileSystems>,
 }
 
 impl HdfsClients {
@@ -23,7 +23,7 @@ impl HdfsClients {
     }
 
     /// Creates a separate set of clients.
-    pub(in crate::agent) fn fresh(&self) -> Result<hdfs::Ways, HdfsError> {
+    pub(in crate::agent) fn fresh(&self) -> Result<hdfs::FileSystems, HdfsError> {
         of_job(&self.job)
     }
 
@@ -39,7 +39,7 @@ impl HdfsClients {
 }
 
 /// Creates clients from the configuration of a job.
-pub(in crate::agent) fn of_job(job: &JobDir) -> Result<hdfs::Ways, HdfsError> {
+pub(in crate::agent) fn of_job(job: &JobDir) -> Result<hdfs::FileSystems, HdfsError> {
     let file = job.hadoop_file();
     let cannot = |e: &dyn std::fmt::Display| HdfsError {
         kind: Kind::BadInput,
@@ -52,5 +52,5 @@ pub(in crate::agent) fn of_job(job: &JobDir) -> Result<hdfs::Ways, HdfsError> {
     }
     let text = std::fs::read(&file).map_err(|e| cannot(&e))?;
     let pairs: BTreeMap<String, String> = serde_json::from_slice(&text).map_err(|e| cannot(&e))?;
-    hdfs::Ways::of(hdfs::config(&pairs, Environment::of_process()))
+    hdfs::FileSystems::of(hdfs::config(&pairs, Environment::of_process()))
 }

@@ -110,7 +110,7 @@ impl LogShipper {
                         tracing::warn!("cannot ship logs: {error}");
                     }
                     told = Some(error.kind);
-                    if is_over && !error.may_pass() && retry == RETRY_MAX {
+                    if is_over && !error.is_transient() && retry == RETRY_MAX {
                         tracing::warn!("logs stay incomplete: {error}");
                         return;
                     }
@@ -150,7 +150,7 @@ impl LogShipper {
                 let record = self.over.borrow().record.clone();
                 if let Some(bytes) = record {
                     let place = format!("{}/{}", self.remote, record::FILE);
-                    hdfs.write_whole(&place, bytes, layout::FILE, soon()).await?;
+                    hdfs.write_atomic(&place, bytes, layout::FILE, soon()).await?;
                 }
                 Ok(ShipStep::Complete)
             }

@@ -16,7 +16,7 @@ use tokio::{
 };
 use ydl_core::spec::ExistingPolicy;
 use ydl_proto::files::{JobDir, Whereabouts};
-use ydl_storage::hdfs::{HdfsError, JobPlace};
+use ydl_storage::hdfs::{HdfsError, JobLayout};
 
 /// Maximum number of queued requests. An agent sends a handful.
 const REQUESTS_MAX: usize = 64;
@@ -29,7 +29,7 @@ const PLACE_BYTES_MAX: u64 = 64 << 10;
 
 enum WorkerRequest {
     ShipLogs(Box<LogShipper>),
-    FindMaster(JobPlace, oneshot::Sender<Option<Whereabouts>>),
+    FindMaster(JobLayout, oneshot::Sender<Option<Whereabouts>>),
     Upload(Box<UploadRequest>, oneshot::Sender<Result<Copied, OutputError>>),
     UploadContinuously(Box<ContinuousUpload>),
     Restore(Box<Restore>, oneshot::Sender<Result<(), String>>),
@@ -111,7 +111,7 @@ impl HdfsWorker {
     /// Reads the address of the master from the job's directory.
     pub(in crate::agent) fn find_master(
         &self,
-        place: JobPlace,
+        place: JobLayout,
     ) -> impl Future<Output = Option<Whereabouts>> + Send + use<> {
         let (answer, answered) = oneshot::channel();
         self.tell(WorkerRequest::FindMaster(place, answer));
@@ -251,9 +251,9 @@ async fn work(ways: &Arc<HdfsClients>, mut errands: mpsc::Receiver<WorkerRequest
     }
 }
 
-async fn find(ways: &HdfsClients, place: &JobPlace) -> Result<Option<Whereabouts>, HdfsError> {
+async fn find(ways: &HdfsClients, place: &JobLayout) -> Result<Option<Whereabouts>, HdfsError> {
     let deadline = Instant::now() + LOOK_MAX;
     let hdfs = ways.to(place.dir(), deadline).await?;
-    let found = hdfs.read_if_there(&place.master(), PLACE_BYTES_MAX, deadline).await?;
+    let found = hdfs.read_if_exists(&place.master(), PLACE_BYTES_MAX, deadline).await?;
     Ok(found.and_then(|bytes| serde_json::from_slice(&bytes).ok()))
 }

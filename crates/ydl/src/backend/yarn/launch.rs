@@ -26,7 +26,7 @@ use ydl_core::{Event, RoleName};
 use ydl_net::secret::{Scope, Secret};
 use ydl_os::report::Report;
 use ydl_proto::files::Content;
-use ydl_storage::hdfs::Fresh;
+use ydl_storage::hdfs::AgentTokens;
 
 /// Command of every container. The node substitutes `<LOG_DIR>`. When a container fails, its diagnostics
 /// include the end of the file with `stderr` in its name.
@@ -54,7 +54,7 @@ pub(super) struct Launcher {
     backend_events: UnboundedSender<BackendEvent>,
     common: LaunchContext,
     runtimes: ImageRuntimes,
-    credentials: watch::Receiver<Fresh>,
+    credentials: watch::Receiver<AgentTokens>,
     secret: Arc<Secret>,
     master: String,
     staging: String,

@@ -6,7 +6,7 @@ use yarn_native::{Token, config::Config, security::Identity};
 use ydl_core::{ContainerId, JobSpec};
 use ydl_net::secret::Secret;
 use ydl_proto::files::{Content, Staged};
-use ydl_storage::hdfs::Fresh;
+use ydl_storage::hdfs::AgentTokens;
 
 /// Inputs of the YARN backend of a job.
 pub struct YarnSetup {
@@ -27,7 +27,7 @@ pub struct YarnSetup {
     /// Secret that tokens of agents and programs derive from.
     pub secret: Arc<Secret>,
     /// File system tokens for the agents, which may be renewed. Agents get no other credentials of the master.
-    pub agent_credentials: watch::Receiver<Fresh>,
+    pub agent_credentials: watch::Receiver<AgentTokens>,
     /// Address of the master for agents and clients: `host:port`.
     pub address: String,
     /// Tracking URL; empty for none.

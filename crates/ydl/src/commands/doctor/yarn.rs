@@ -21,7 +21,7 @@ use yarn_native::{
 };
 use ydl_core::{JobSpec, Span, spec::Memory};
 use ydl_os::report::{Exit, Report};
-use ydl_storage::hdfs::{Hdfs, short};
+use ydl_storage::hdfs::{Hdfs, short_name};
 
 const CONFIGURATION: &str = "configuration";
 const TICKET: &str = "ticket";
@@ -175,7 +175,7 @@ async fn ticket(gateway: Option<&Gateway>, sheet: &mut Checklist) -> Result<Stri
             let acting = format!(", for `{user}` (`HADOOP_PROXY_USER`)");
             (user, acting)
         }
-        None => (short(&principal), String::new()),
+        None => (short_name(&principal), String::new()),
     };
     let found = format!("`{principal}`{acting}, {} left", Span(millis(life)));
     match life < LIFE_MIN {

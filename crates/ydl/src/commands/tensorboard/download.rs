@@ -15,8 +15,8 @@ use ydl_os::{
     report::{Exit, Report},
 };
 use ydl_storage::{
-    data::{self, ListedFile, walk},
-    hdfs::{Hdfs, Ways},
+    data::{self, ListedFile, list_source},
+    hdfs::{FileSystems, Hdfs},
 };
 
 /// Between two looks at what is in HDFS, at least and at most.
@@ -35,7 +35,7 @@ const BYTES_MAX: u64 = 4 << 30;
 /// Brings what TensorBoard reads.
 pub(super) async fn follow(config: Config, url: String, to: PathBuf) -> Result<Exit, Report> {
     let mut brought = LogdirCopy { to, room: BYTES_MAX, known: BTreeMap::new() };
-    let mut ways = Ways::of(config.clone())?;
+    let mut ways = FileSystems::of(config.clone())?;
     let mut said = String::new();
     loop {
         let began = Instant::now();
@@ -48,7 +48,7 @@ pub(super) async fn follow(config: Config, url: String, to: PathBuf) -> Result<E
             }
             Err(report) => {
                 // The tokens that it was opened with may have ended.
-                ways = Ways::of(config.clone())?;
+                ways = FileSystems::of(config.clone())?;
                 format!("cannot be shown yet: {}", report.what)
             }
         };
@@ -81,9 +81,14 @@ struct LogdirCopy {
 
 impl LogdirCopy {
     /// Brings what is new, and takes away what is gone. How many files there is no room for.
-    async fn look(&mut self, ways: &Ways, url: &str, deadline: Instant) -> Result<usize, Report> {
+    async fn look(
+        &mut self,
+        ways: &FileSystems,
+        url: &str,
+        deadline: Instant,
+    ) -> Result<usize, Report> {
         let hdfs = ways.to(url, deadline).await?;
-        let found = walk(url.trim_end_matches('/'), Some(hdfs.clone()), deadline).await?;
+        let found = list_source(url.trim_end_matches('/'), Some(hdfs.clone()), deadline).await?;
         let shown = found.files.iter().filter(|file| is_shown(&file.name));
         let (fits, left) = fitting(shown.collect(), self.room);
         if found.there {

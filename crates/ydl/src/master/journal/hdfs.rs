@@ -12,7 +12,7 @@ use crate::{
 };
 use std::time::Duration;
 use tokio::time::{Instant, sleep};
-use ydl_storage::hdfs::{Hdfs, HdfsError, JobPlace, Kind, Writer};
+use ydl_storage::hdfs::{Hdfs, HdfsError, JobLayout, Kind, Writer};
 
 /// Timeout of one attempt to write.
 const STEP_TIMEOUT: Duration = Duration::from_secs(20);
@@ -31,7 +31,7 @@ const PERMISSION: u32 = 0o600;
 #[derive(Debug)]
 pub struct HdfsJournal {
     hdfs: Hdfs,
-    place: JobPlace,
+    place: JobLayout,
     attempt: u32,
     /// Number of the next file.
     next: u32,
@@ -62,7 +62,7 @@ impl HdfsJournal {
     /// Creates the first file of this master. From then on earlier masters detect that they are fenced.
     pub async fn create(
         hdfs: Hdfs,
-        place: JobPlace,
+        place: JobLayout,
         attempt: u32,
     ) -> Result<HdfsJournal, HdfsError> {
         let mut journal = HdfsJournal {
@@ -82,7 +82,7 @@ impl HdfsJournal {
         loop {
             match journal.create_part().await {
                 Ok(()) => return Ok(journal),
-                Err(error) if error.may_pass() && Instant::now() < end => {
+                Err(error) if error.is_transient() && Instant::now() < end => {
                     tracing::warn!("cannot create the journal yet: {error}");
                     sleep(delay).await;
                     delay = (delay * 2).min(RETRY_DELAY.1);

@@ -11,7 +11,7 @@ use crate::master::{
 };
 use std::{fmt, path::Path, time::Duration};
 use tokio::time::{Instant, sleep};
-use ydl_storage::hdfs::{Hdfs, HdfsError, JobPlace};
+use ydl_storage::hdfs::{Hdfs, HdfsError, JobLayout};
 
 /// Timeout of one step. Revoking the lease of a live writer takes the longest.
 const STEP_TIMEOUT: Duration = Duration::from_secs(60);
@@ -62,7 +62,7 @@ impl From<JournalError> for RecoverError {
 /// Returns true if a later master has started its journal.
 pub async fn is_replaced(
     hdfs: &Hdfs,
-    place: &JobPlace,
+    place: &JobLayout,
     attempt: u32,
     deadline: Instant,
 ) -> Result<bool, HdfsError> {
@@ -74,7 +74,7 @@ pub async fn is_replaced(
 /// Starts the journal of this master and replays those of all earlier ones.
 pub async fn recover(
     hdfs: &Hdfs,
-    place: &JobPlace,
+    place: &JobLayout,
     attempt: u32,
     replay: &mut Replay,
 ) -> Result<HdfsJournal, RecoverError> {
@@ -116,7 +116,7 @@ pub async fn recover(
             let why = format!("`{file}` begins after {before} entries, but there are only {count}");
             return Err(RecoverError::Entries(why));
         }
-        let whole = async |deadline| hdfs.read_whole(&file, PART_BYTES_MAX, deadline).await;
+        let whole = async |deadline| hdfs.read_file(&file, PART_BYTES_MAX, deadline).await;
         let whole = with_retries(end, whole).await?;
         bytes += whole.len() as u64;
         // Entries that an earlier file contained are skipped.
@@ -177,7 +177,7 @@ async fn with_retries<T>(
 ) -> Result<T, HdfsError> {
     loop {
         match step(Instant::now() + STEP_TIMEOUT).await {
-            Err(error) if error.may_pass() && Instant::now() < end => {
+            Err(error) if error.is_transient() && Instant::now() < end => {
                 tracing::warn!("cannot read the journal yet: {error}");
                 sleep(RETRY_DELAY).await;
             }

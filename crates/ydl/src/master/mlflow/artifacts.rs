@@ -10,7 +10,7 @@ use std::{
 use tokio::time::Instant;
 use ydl_core::{JobSpec, JobSpecBuilder, TaskId};
 use ydl_proto::{files::JobDir, messages::JobSnapshot};
-use ydl_storage::hdfs::{Hdfs, JobPlace};
+use ydl_storage::hdfs::{Hdfs, JobLayout};
 
 /// Maximum bytes of each stream and of the history.
 const LOG_BYTES: u64 = 64 << 10;
@@ -42,7 +42,7 @@ pub(in crate::master) fn local_logs(dir: &JobDir, last: &JobSnapshot) -> Artifac
 /// Collects logs of a job on a cluster, as far as time permits.
 pub(in crate::master) async fn yarn_logs(
     hdfs: &Hdfs,
-    place: &JobPlace,
+    place: &JobLayout,
     last: &JobSnapshot,
     deadline: Instant,
 ) -> Artifacts {

@@ -28,7 +28,7 @@ use ydl_proto::{
     files::{Content, JobDir, Place, Staged, Submitted},
     luggage::{self, LUGGAGE},
 };
-use ydl_storage::hdfs::{self, Fresh, Hdfs, HdfsError, JobPlace};
+use ydl_storage::hdfs::{self, AgentTokens, Hdfs, HdfsError, JobLayout};
 
 /// Kind of the master's token for the ResourceManager.
 const MASTER_TOKEN: &str = "YARN_AM_RM_TOKEN";
@@ -51,7 +51,7 @@ pub(super) struct MasterBootstrap {
     pub(super) submitted: Submitted,
     pub(super) staged: Staged,
     /// Directory of the job in HDFS.
-    pub(super) place: JobPlace,
+    pub(super) place: JobLayout,
     pub(super) config: Config,
     /// Host name of this node.
     pub(super) host: Option<String>,
@@ -62,7 +62,7 @@ pub(super) struct MasterBootstrap {
     pub(super) rm_identity: Option<Identity>,
     pub(super) hdfs_identity: Identity,
     /// Tokens for the agents, without the master's own.
-    pub(super) agent_credentials: watch::Receiver<Fresh>,
+    pub(super) agent_credentials: watch::Receiver<AgentTokens>,
     /// True if the credentials contain the job's own files.
     pub(super) inline_files: bool,
     pub(super) secret: Arc<Secret>,
@@ -162,7 +162,7 @@ impl MasterBootstrap {
         credentials.remove_kind(MASTER_TOKEN);
         credentials.remove_kind(RM_TOKEN);
         let number = 0;
-        let (fresh, agent_credentials) = watch::channel(Fresh { number, credentials });
+        let (fresh, agent_credentials) = watch::channel(AgentTokens { number, credentials });
         let tokens = match keytab.filter(|_| secure) {
             Some(keytab) => {
                 let (spec, staging) = (&submitted.spec, staged.dir.as_str());
@@ -177,7 +177,7 @@ impl MasterBootstrap {
             false => Some(simple()),
         };
         Ok(MasterBootstrap {
-            place: JobPlace::at(staged.dir.clone()),
+            place: JobLayout::at(staged.dir.clone()),
             inline_files,
             dir,
             submitted,

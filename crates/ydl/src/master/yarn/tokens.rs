@@ -23,7 +23,7 @@ use yarn_native::{
 use ydl_core::JobSpec;
 use ydl_os::{private, report::Report};
 use ydl_proto::files::JobDir;
-use ydl_storage::hdfs::{Fresh, KIND, UNUSED, file_systems, short};
+use ydl_storage::hdfs::{AgentTokens, EXPIRY_MARGIN, TOKEN_KIND, job_file_systems, short_name};
 
 /// Timeout for all NameNodes together.
 const FETCH_TIMEOUT: Duration = Duration::from_secs(120);
@@ -48,7 +48,7 @@ pub(super) struct TokenRenewer {
     /// Token file of this container.
     file: PathBuf,
     /// Channel that distributes new tokens.
-    fresh: watch::Sender<Fresh>,
+    fresh: watch::Sender<AgentTokens>,
     /// Last tokens of this master.
     last: Vec<(String, Token)>,
 }
@@ -62,7 +62,7 @@ impl TokenRenewer {
         config: &Config,
         dir: &JobDir,
         file: PathBuf,
-        fresh: watch::Sender<Fresh>,
+        fresh: watch::Sender<AgentTokens>,
     ) -> Result<Option<TokenRenewer>, Report> {
         let Some(named) = &spec.cluster_options.keytab else {
             return Ok(None);
@@ -76,17 +76,17 @@ impl TokenRenewer {
             Some((owner, real_user)) => {
                 // A proxy user submitted the job for its owner, and the keytab belongs to the proxy user.
                 if !real_user.is_empty() {
-                    identity = identity.acting_for(short(&owner));
+                    identity = identity.acting_for(short_name(&owner));
                 }
-                short(&owner)
+                short_name(&owner)
             }
-            None => short(&named.principal),
+            None => short_name(&named.principal),
         };
         Ok(Some(TokenRenewer {
             identity,
             owner,
             config: config.clone(),
-            systems: file_systems(spec, staging),
+            systems: job_file_systems(spec, staging),
             file,
             fresh,
             last: Vec::new(),
@@ -176,7 +176,7 @@ impl TokenRenewer {
             let namenodes = NameNodes::from_config(&self.config, system, self.identity.clone());
             let Ok(namenodes) = namenodes else { continue };
             let service = namenodes.token_service().await;
-            let Some(token) = fetched.for_service(KIND, &service) else {
+            let Some(token) = fetched.for_service(TOKEN_KIND, &service) else {
                 continue;
             };
             match namenodes.renew_token(token, deadline).await {
@@ -216,7 +216,7 @@ fn since_1970() -> Duration {
 
 /// Returns the owner of the file system tokens and the user that fetched them.
 fn owners(credentials: &Credentials) -> Option<(String, String)> {
-    match TokenIdentifier::decode(credentials.of_kind(KIND)?).ok()? {
+    match TokenIdentifier::decode(credentials.of_kind(TOKEN_KIND)?).ok()? {
         TokenIdentifier::Delegation { owner, real_user, .. } => Some((owner, real_user)),
         _ => None,
     }
@@ -228,7 +228,7 @@ fn due(credentials: &Credentials, life: Duration) -> (Duration, Duration) {
     // Without tokens none are needed.
     let (mut due, mut end) = (since_1970() + LIFETIME, Duration::MAX);
     for (_, token) in credentials.tokens() {
-        if token.kind != KIND {
+        if token.kind != TOKEN_KIND {
             continue;
         }
         let Ok(TokenIdentifier::Delegation { issued_ms, max_date_ms, .. }) =
@@ -237,7 +237,7 @@ fn due(credentials: &Credentials, life: Duration) -> (Duration, Duration) {
             continue;
         };
         let at = |ms: i64| Duration::from_millis(ms.try_into().unwrap_or(0));
-        let ends = at(max_date_ms).saturating_sub(UNUSED);
+        let ends = at(max_date_ms).saturating_sub(EXPIRY_MARGIN);
         let most = ends.saturating_sub(at(issued_ms));
         due = due.min(at(issued_ms) + most.min(life) * 3 / 4);
         end = end.min(ends);
@@ -265,7 +265,7 @@ mod tests {
         Token {
             identifier,
             password: b"x".to_vec().into(),
-            kind: KIND.into(),
+            kind: TOKEN_KIND.into(),
             service: "nn:1".into(),
         }
     }
@@ -281,10 +281,10 @@ mod tests {
         let ms = Duration::from_millis;
         let day = 24 * 3600 * 1000;
         let week = credentials(token(day, 8 * day));
-        assert_eq!(due(&week, LIFETIME), (ms(day + day * 3 / 4), ms(8 * day) - UNUSED));
+        assert_eq!(due(&week, LIFETIME), (ms(day + day * 3 / 4), ms(8 * day) - EXPIRY_MARGIN));
         // A token with an hour of life is not used in its last minute.
         let hour = credentials(token(day, day + 3_600_000));
-        let most = ms(3_600_000) - UNUSED;
+        let most = ms(3_600_000) - EXPIRY_MARGIN;
         assert_eq!(due(&hour, LIFETIME).0, ms(day) + most * 3 / 4);
         // A token that expired before it was issued is due at once.
         let odd = credentials(token(day, 0));
@@ -297,7 +297,7 @@ mod tests {
     fn the_owner_is_read_from_the_tokens_themselves() {
         let week = credentials(token(1 << 40, 1 << 41));
         assert_eq!(owners(&week), Some(("alice".to_owned(), String::new())));
-        assert_eq!(short("alice/host@REALM"), "alice");
+        assert_eq!(short_name("alice/host@REALM"), "alice");
         assert_eq!(owners(&Credentials::default()), None);
     }
 }

@@ -31,7 +31,7 @@ use ydl_core::{
 };
 use ydl_net::secret::Secret;
 use ydl_proto::files::{Content, Staged};
-use ydl_storage::hdfs::Fresh;
+use ydl_storage::hdfs::AgentTokens;
 
 pub const WAIT: Duration = Duration::from_secs(60);
 
@@ -209,7 +209,7 @@ impl Begin {
             staged: self.staged.clone(),
             own: BTreeMap::from([("job.json".to_owned(), content(&own))]),
             secret: self.secret.clone(),
-            agent_credentials: watch::channel(Fresh::default()).1,
+            agent_credentials: watch::channel(AgentTokens::default()).1,
             address: "127.0.0.1:4711".to_owned(),
             tracking_url: String::new(),
             held,

@@ -17,8 +17,8 @@ use std::{
     },
 };
 use ydl_storage::{
-    data::{Bring, Item, Near, Progress},
-    hdfs::Ways,
+    data::{DownloadItem, Downloader, LocalMode, Progress},
+    hdfs::FileSystems,
 };
 
 #[test]
@@ -149,11 +149,11 @@ fn one_machine_reads_and_writes_hdfs_too_and_a_changed_input_is_named() {
     assert_eq!(ran.code, 0, "{ran:#?}");
     block_on(async {
         let hdfs = connect(cluster).await;
-        let sum = hdfs.read_whole("/data/sum", 100, soon()).await;
+        let sum = hdfs.read_file("/data/sum", 100, soon()).await;
         assert_eq!(&sum.expect("a file")[..], b"16500000\n");
-        let kept = hdfs.read_whole("/data/ckpt/1", 100, soon()).await;
+        let kept = hdfs.read_file("/data/ckpt/1", 100, soon()).await;
         assert_eq!(&kept.expect("a file")[..], b"first\n");
-        let written = hdfs.write_whole("/data/one", "old", 0o644, soon()).await;
+        let written = hdfs.write_atomic("/data/one", "old", 0o644, soon()).await;
         written.expect("written");
     });
     // The program waits for nobody: its second attempt begins after the file was changed.
@@ -170,7 +170,7 @@ fn one_machine_reads_and_writes_hdfs_too_and_a_changed_input_is_named() {
     });
     block_on(async {
         let hdfs = connect(cluster).await;
-        let written = hdfs.write_whole("/data/one", "newer", 0o644, soon()).await;
+        let written = hdfs.write_atomic("/data/one", "newer", 0o644, soon()).await;
         written.expect("written");
     });
     fs::write(dir.join("go"), "").expect("a file");
@@ -285,7 +285,7 @@ fn a_download_goes_on_where_it_ended_and_what_is_there_is_not_read_again() {
     block_on(async {
         let entry = connect(cluster).await.stat("/data/ten/part-3", soon()).await;
         let entry = entry.expect("an answer").expect("a file");
-        let item = Item {
+        let item = DownloadItem {
             url: "hdfs:///data/ten/part-3".to_owned(),
             to: dir.path().join("got/part-3"),
             bytes: entry.bytes,
@@ -294,12 +294,12 @@ fn a_download_goes_on_where_it_ended_and_what_is_there_is_not_read_again() {
         let part = item.part();
         fs::create_dir(dir.path().join("got")).expect("a directory");
         let bring = async || {
-            let ways = Ways::of(config(cluster)).expect("a way");
+            let ways = FileSystems::of(config(cluster)).expect("a way");
             let progress = Arc::new(Progress::default());
-            let bring = Bring::new(Some(ways), Near::Copy, Arc::clone(&progress), soon());
+            let bring = Downloader::new(Some(ways), LocalMode::Copy, Arc::clone(&progress), soon());
             let brought = bring.all(vec![item.clone()]).await;
             assert_eq!(brought, Ok(()));
-            assert_eq!(progress.so_far(), (entry.bytes, entry.bytes));
+            assert_eq!(progress.bytes(), (entry.bytes, entry.bytes));
             fs::read(&item.to).expect("a file")
         };
         // What it has is told apart from what comes.

@@ -88,7 +88,7 @@ fn what_a_job_that_failed_has_half_sent_is_gone_with_it() {
     );
     runtime.block_on(async {
         for place in [&ours, &others] {
-            let written = hdfs.write_whole(place, "half", 0o644, soon()).await;
+            let written = hdfs.write_atomic(place, "half", 0o644, soon()).await;
             written.expect("written");
         }
     });

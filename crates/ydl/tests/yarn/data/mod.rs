@@ -46,7 +46,7 @@ async fn exists(hdfs: &Hdfs, place: &str) -> bool {
 }
 
 async fn text_at(hdfs: &Hdfs, place: &str) -> Option<String> {
-    let found = hdfs.read_if_there(place, 1 << 20, soon()).await;
+    let found = hdfs.read_if_exists(place, 1 << 20, soon()).await;
     let bytes = found.expect("an answer")?;
     Some(String::from_utf8(bytes.to_vec()).expect("text"))
 }
@@ -61,10 +61,10 @@ fn ten_files() {
             for n in 0..10_usize {
                 let bytes = vec![b'a' + n as u8; 300_000 * (n + 1)];
                 let place = format!("/data/ten/part-{n}");
-                let written = hdfs.write_whole(&place, bytes, 0o644, soon()).await;
+                let written = hdfs.write_atomic(&place, bytes, 0o644, soon()).await;
                 written.expect("written");
             }
-            let done = hdfs.write_whole("/data/ten/_SUCCESS", "", 0o644, soon());
+            let done = hdfs.write_atomic("/data/ten/_SUCCESS", "", 0o644, soon());
             done.await.expect("written");
         });
     });

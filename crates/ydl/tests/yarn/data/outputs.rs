@@ -101,7 +101,7 @@ fn outputs_in_hdfs_are_old_or_new_and_whole_wherever_their_agent_is_killed() {
         hdfs.mkdirs("/kill/merged", 0o755, soon()).await.expect("made");
         for name in ["single", "merged/a"] {
             let place = format!("/kill/{name}");
-            let written = hdfs.write_whole(&place, vec![b'o'; BYTES], 0o644, soon());
+            let written = hdfs.write_atomic(&place, vec![b'o'; BYTES], 0o644, soon());
             written.await.expect("written");
         }
     });
@@ -154,7 +154,7 @@ fn outputs_in_hdfs_are_old_or_new_and_whole_wherever_their_agent_is_killed() {
 async fn check(hdfs: &Hdfs, what: &str, over: bool) {
     let letter = async |name: &str| {
         let place = format!("/kill/{name}");
-        let found = hdfs.read_if_there(&place, 2 * BYTES as u64, soon()).await;
+        let found = hdfs.read_if_exists(&place, 2 * BYTES as u64, soon()).await;
         let bytes = found.expect("an answer")?;
         assert_eq!(bytes.len(), BYTES, "{name}: {what}");
         assert!(bytes.iter().all(|byte| *byte == bytes[0]), "{name}: {what}");
@@ -209,7 +209,7 @@ fn a_running_job_is_fetched_from_and_what_somebody_else_made_meanwhile_is_not_to
     assert!(!desk.path().join("got/outputs/live-model").exists());
     runtime.block_on(async {
         let place = format!("{home}/live-model");
-        let theirs = hdfs.write_whole(&place, "theirs\n", 0o644, soon()).await;
+        let theirs = hdfs.write_atomic(&place, "theirs\n", 0o644, soon()).await;
         theirs.expect("written");
     });
     let time = |name: &str| {
@@ -314,7 +314,7 @@ fn what_somebody_else_has_made_in_hdfs_meanwhile_is_refused_by_name() {
     let hdfs = runtime.block_on(connect(cluster));
     runtime.block_on(async {
         hdfs.mkdirs("/refused", 0o755, soon()).await.expect("made");
-        let theirs = hdfs.write_whole("/refused/model", "theirs\n", 0o644, soon());
+        let theirs = hdfs.write_atomic("/refused/model", "theirs\n", 0o644, soon());
         theirs.await.expect("written");
     });
     desk.write("go", "");

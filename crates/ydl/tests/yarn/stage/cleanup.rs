@@ -14,7 +14,7 @@ async fn what_is_half_sent_is_not_taken_for_whole_and_is_cleaned_up() {
     alice.submit("application_1_0001", &spec).await.expect("staged");
     let hdfs = &alice.place.hdfs;
     // A submitter that died while it sent.
-    let aside = alice.place.layout.aside("application_1_0009");
+    let aside = alice.place.layout.temporary("application_1_0009");
     let aside = aside.expect("a name");
     let mut writer = hdfs.create(&aside, layout::PRIVATE, soon()).await.expect("a file");
     writer.write(vec![7; 1 << 20], soon()).await.expect("written");
@@ -137,7 +137,7 @@ async fn an_upload_that_was_broken_off_leaves_nothing() {
     let (layout, hdfs) = (&alice.place.layout, &alice.place.hdfs);
     let before = alice.contents().await;
     let asides = ["application_1_0002", "application_1_00021"].map(|id| {
-        let name = layout.aside(id);
+        let name = layout.temporary(id);
         name.expect("a name")
     });
     for aside in &asides {

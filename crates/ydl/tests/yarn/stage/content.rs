@@ -41,7 +41,7 @@ async fn a_second_submit_sends_nothing_and_a_changed_script_only_itself() {
     let again = told.clone();
     let tell = move |progress: stage::Progress| again.store(progress.sent, Ordering::Relaxed);
     let second = alice.submit_telling("application_1_0002", &spec, tell).await.expect("staged");
-    assert_eq!(second.sent, ydl_storage::hdfs::Sent::default());
+    assert_eq!(second.sent, ydl_storage::hdfs::UploadTotals::default());
     assert_eq!(told.load(Ordering::Relaxed), 0);
     assert_eq!(alice.contents().await, there, "the NameNode has seen no write either");
     assert_eq!(second.staged.binary, first.staged.binary);
@@ -58,13 +58,13 @@ async fn a_second_submit_sends_nothing_and_a_changed_script_only_itself() {
     assert!(files["code"].unpack && !files["train.py"].unpack && !fourth.staged.binary.unpack);
     assert_eq!(files["code"], first.staged.files["code"]);
     let hdfs = &alice.place.hdfs;
-    let script = hdfs.read_whole(&files["train.py"].url, 100, soon()).await;
+    let script = hdfs.read_file(&files["train.py"].url, 100, soon()).await;
     assert_eq!(script.expect("the script"), "print(12345)");
-    let packed = hdfs.read_whole(&files["code"].url, 1 << 20, soon()).await.expect("an archive");
+    let packed = hdfs.read_file(&files["code"].url, 1 << 20, soon()).await.expect("an archive");
     let out = alice.path("unpacked");
     tar::Archive::new(&packed[..]).unpack(&out).expect("unpacked");
     assert_eq!(fs::read(out.join("model.py")).expect("a file"), b"layers = 3");
-    let whole = hdfs.read_whole(&first.staged.binary.url, 4 << 20, soon()).await;
+    let whole = hdfs.read_file(&first.staged.binary.url, 4 << 20, soon()).await;
     assert_eq!(whole.expect("the binary"), vec![7; 3 << 20], "over several blocks");
 }
 
@@ -74,7 +74,7 @@ async fn files_that_are_in_hdfs_stay_where_they_are() {
     let alice = Submitter::new("alice", &format!("{staging}/.ydl")).await;
     let hdfs = &alice.place.hdfs;
     let big = hdfs.url(&format!("{staging}/big.tar.gz"));
-    hdfs.write_whole(&big, "a big archive", 0o644, soon()).await.expect("written");
+    hdfs.write_atomic(&big, "a big archive", 0o644, soon()).await.expect("written");
     let entry = hdfs.stat(&big, soon()).await.expect("an answer").expect("a file");
     let spec = |source: &str| {
         let mut draft = ydl_core::spec::JobSpecBuilder::from(alice.spec(""));
@@ -126,7 +126,7 @@ async fn the_files_of_a_job_are_read_by_those_who_may() {
     let names: Vec<_> = carried.keys().map(String::as_str).collect();
     assert_eq!(names, ["certificate.pem", "hadoop.json", "job.json"]);
     let may = async |user: &str, place: String| {
-        let read = hdfs(user).await.read_whole(&place, 1 << 20, soon()).await;
+        let read = hdfs(user).await.read_file(&place, 1 << 20, soon()).await;
         match read {
             Ok(bytes) => Some(bytes),
             Err(error) if error.kind == Kind::Denied => None,
@@ -159,7 +159,7 @@ async fn whoever_acts_for_somebody_writes_that_ones_files() {
     let hdfs = Hdfs::connect(&config(), None, &identity, soon()).await.expect("a file system");
     assert_eq!(hdfs.home(soon()).await.expect("a home"), hdfs.url("/user/erin"));
     let file = format!("{staging}/file");
-    hdfs.write_whole(&file, "hers", 0o600, soon()).await.expect("written");
+    hdfs.write_atomic(&file, "hers", 0o600, soon()).await.expect("written");
     let entry = hdfs.stat(&file, soon()).await.expect("an answer").expect("a file");
     assert_eq!(entry.owner, "erin");
 }
@@ -173,9 +173,9 @@ async fn files_arrive_whole() {
         let path = folder.path().join(name);
         fs::write(&path, &bytes).expect("a file");
         let to = format!("{place}/{name}");
-        let sent = hdfs.put_file(&path, &to, 0o644, &|_| {}, soon()).await;
+        let sent = hdfs.upload_file(&path, &to, 0o644, &|_| {}, soon()).await;
         assert_eq!(sent.expect("sent"), bytes.len() as u64);
-        let there = hdfs.read_whole(&to, 8 << 20, soon()).await;
+        let there = hdfs.read_file(&to, 8 << 20, soon()).await;
         assert_eq!(there.expect("a file"), bytes);
     }
     let names = hdfs.list(&place, soon()).await.expect("a listing");

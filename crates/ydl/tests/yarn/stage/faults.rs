@@ -177,7 +177,7 @@ async fn what_was_synced_survives_its_writer_and_shuts_it_out() {
     let entry = old.stat(&file, soon()).await.expect("an answer").expect("a file");
     assert_eq!(entry.bytes, 4);
     new.recover(&file, soon()).await.expect("taken over");
-    let read = async || new.read_whole(&file, 100, soon()).await.expect("read");
+    let read = async || new.read_file(&file, 100, soon()).await.expect("read");
     assert_eq!(read().await, "one\n");
     let mut failed = writer.write("two\n", soon()).await;
     if failed.is_ok() {
@@ -191,7 +191,7 @@ async fn what_was_synced_survives_its_writer_and_shuts_it_out() {
     more.write("three\n", soon()).await.expect("written");
     more.close(soon()).await.expect("closed");
     assert_eq!(read().await, "one\nthree\n");
-    let error = new.read_whole(&file, 3, soon()).await.expect_err("too long");
+    let error = new.read_file(&file, 3, soon()).await.expect_err("too long");
     assert!(error.what.contains("it has 10 bytes"), "{error}");
     let reader = new.open(&file, soon()).await.expect("opened");
     assert_eq!(reader.read_at(4, 100, soon()).await.expect("read"), "three\n");
@@ -225,9 +225,9 @@ async fn a_datanode_that_is_away_is_not_mistaken_for_a_newer_writer() {
     cluster().start_daemon("dn").expect("started");
     cluster().wait_hdfs().expect("ready");
     hdfs.recover(&file, soon()).await.expect("closed");
-    let kept = hdfs.read_whole(&file, 100, soon()).await.expect("read");
+    let kept = hdfs.read_file(&file, 100, soon()).await.expect("read");
     assert!(kept.starts_with(b"one\n"), "what was synced is there: {kept:?}");
     let next = format!("{place}/journal.1.1");
-    hdfs.write_whole(&next, "two\n", 0o600, soon()).await.expect("written");
+    hdfs.write_atomic(&next, "two\n", 0o600, soon()).await.expect("written");
     drop(alone);
 }

@@ -5,7 +5,7 @@ use crate::yarn_support::{Desk, application, block_on, config, soon, wait_for, w
 use std::{collections::BTreeMap, fs, path::Path};
 use testbed::Cluster;
 use yarn_native::security::Identity;
-use ydl_storage::hdfs::{Entry, Hdfs, Layout};
+use ydl_storage::hdfs::{Entry, Hdfs, StagingLayout};
 
 /// Blocks on the disk of the DataNode, by number, and their bytes. Numbers are given one after the other, so that one
 /// that was written and deleted is missed.
@@ -46,7 +46,7 @@ fn staged(cluster: &Cluster, id: &str) -> (Vec<Entry>, Vec<Entry>) {
         let identity = Identity::simple(cluster.own_user());
         let hdfs = Hdfs::connect(&config(cluster), None, &identity, soon()).await;
         let hdfs = hdfs.expect("a file system");
-        let layout = Layout::in_home(&hdfs.home(soon()).await.expect("a home"));
+        let layout = StagingLayout::in_home(&hdfs.home(soon()).await.expect("a home"));
         let own = hdfs.list(layout.job(id).dir(), soon()).await;
         let shared = hdfs.list(&layout.contents(), soon()).await;
         (own.expect("a listing"), shared.expect("a listing"))

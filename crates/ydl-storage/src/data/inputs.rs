@@ -1,11 +1,11 @@
 //! Listing and validation of the inputs of a job.
 
 use super::{
-    listing::{Listed, Listing},
-    pattern::{is_aside, is_pattern},
-    walk::walk,
+    listing::{ListedInput, Listing},
+    pattern::{is_pattern, is_temporary},
+    walk::list_source,
 };
-use crate::hdfs::Ways;
+use crate::hdfs::FileSystems;
 use tokio::time::Instant;
 use ydl_core::{
     JobSpec,
@@ -14,9 +14,9 @@ use ydl_core::{
 use ydl_os::report::Report;
 
 /// Looks at the sources of all inputs; those in HDFS need ways to get there. What makes no sense is refused.
-pub async fn look(
+pub async fn list_inputs(
     spec: &JobSpec,
-    ways: Option<&Ways>,
+    ways: Option<&FileSystems>,
     deadline: Instant,
 ) -> Result<Listing, Report> {
     let mut listing = Listing::default();
@@ -26,7 +26,7 @@ pub async fn look(
             (true, Some(ways)) => Some(ways.to(&input.source, deadline).await?),
             (true, None) => return Err(no_hdfs(&input.source)),
         };
-        let walked = walk(&input.source, hdfs, deadline).await?;
+        let walked = list_source(&input.source, hdfs, deadline).await?;
         // A pattern may fit nothing; a name that nothing has is a mistake.
         if !walked.there && !is_pattern(&input.source) {
             return Err(nothing(input));
@@ -34,7 +34,7 @@ pub async fn look(
         listing.notes.extend(walked.notes);
         let mut files = walked.files;
         // What another job is writing there is not there yet.
-        files.retain(|file| !file.name.split('/').any(is_aside));
+        files.retain(|file| !file.name.split('/').any(is_temporary));
         // As programs that read Hadoop's directories do: `_SUCCESS` and the like are no data.
         if !walked.single && (input.form.is_split() || !input.form.is_fetched()) {
             files.retain(|file| !file.name.split('/').any(|part| part.starts_with(['_', '.'])));
@@ -46,7 +46,7 @@ pub async fn look(
             let what = format!("the name of `{}` holds a line end", odd.url);
             return Err(Report::bad_input(what).hint("rename it"));
         }
-        listing.inputs.push(Listed {
+        listing.inputs.push(ListedInput {
             name: input.name.clone(),
             single: walked.single && input.form == ydl_core::spec::InputForm::Copy,
             files,

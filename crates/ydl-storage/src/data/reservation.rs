@@ -5,10 +5,10 @@
 //! their own. The first record decides for all.
 
 use super::{
-    existing::{NUMBERS_MAX, numbered},
-    trouble::Trouble,
+    destinations::{NUMBERS_MAX, numbered},
+    error::DataError,
 };
-use crate::hdfs::{Hdfs, path_of};
+use crate::hdfs::{Hdfs, url_path};
 use ring::digest::{SHA256, digest};
 use std::{
     fs, io,
@@ -29,11 +29,11 @@ const HELD_MAX: Duration = Duration::from_secs(24 * 60 * 60);
 
 /// Persistent record of the destinations that a job has taken.
 #[derive(Clone, Debug)]
-pub enum Book {
+pub enum ReservationLog {
     /// A directory of this machine.
-    Here(PathBuf),
+    Local(PathBuf),
     /// One in HDFS.
-    Afar(Hdfs, String),
+    Hdfs(Hdfs, String),
 }
 
 /// The destination that an output of that job gets: `to`, if nothing is there or the job has put it there itself. `ground`
@@ -41,14 +41,14 @@ pub enum Book {
 ///
 /// Of two jobs that look at once only one makes the reservation beside a free place. It is held until something is there,
 /// and then [released](release).
-pub async fn claim(
-    book: &Book,
+pub async fn reserve(
+    book: &ReservationLog,
     ground: Option<&Hdfs>,
     existing: ExistingPolicy,
     to: &str,
     job: &str,
     deadline: Instant,
-) -> Result<String, Trouble> {
+) -> Result<String, DataError> {
     if existing == ExistingPolicy::Overwrite {
         return Ok(to.to_owned());
     }
@@ -57,8 +57,8 @@ pub async fn claim(
         if let Some(taken) = book.read(to, deadline).await? {
             return Ok(taken);
         }
-        let is_ours = !is_there(ground, &free, deadline).await?
-            && reserve(ground, &free, job, deadline).await?;
+        let is_ours =
+            !is_there(ground, &free, deadline).await? && hold(ground, &free, job, deadline).await?;
         // The previous holder may have written the destination since the check.
         if is_ours && !is_there(ground, &free, deadline).await? {
             return book.write(to, free, deadline).await;
@@ -73,15 +73,15 @@ pub async fn claim(
         if existing == ExistingPolicy::Fail {
             let what = format!("`{to}` was made by somebody else after the job was submitted");
             let hint = "name another place, move it away, or say `existing: overwrite`";
-            return Err(Trouble::lasting(what).hint(hint));
+            return Err(DataError::permanent(what).hint(hint));
         }
         free = numbered(to, number);
     }
-    Err(Trouble::lasting(format!("no free number was found for `{to}`")))
+    Err(DataError::permanent(format!("no free number was found for `{to}`")))
 }
 
 /// Returns the path of the reservation file beside a destination.
-fn reservation(ground: Option<&Hdfs>, place: &str) -> String {
+fn reservation_path(ground: Option<&Hdfs>, place: &str) -> String {
     let place = place.trim_end_matches('/');
     let (dir, name) = place.rsplit_once('/').unwrap_or((".", place));
     // Names end at 255 bytes.
@@ -96,26 +96,26 @@ fn reservation(ground: Option<&Hdfs>, place: &str) -> String {
 }
 
 /// Reserves the destination. Returns true if this job holds it now.
-async fn reserve(
+async fn hold(
     ground: Option<&Hdfs>,
     place: &str,
     job: &str,
     deadline: Instant,
-) -> Result<bool, Trouble> {
-    let mark = reservation(ground, place);
+) -> Result<bool, DataError> {
+    let mark = reservation_path(ground, place);
     let Some(hdfs) = ground else {
-        return reserve_here(Path::new(&mark), job)
-            .map_err(|error| Trouble::here(Path::new(&mark), &error));
+        return hold_local(Path::new(&mark), job)
+            .map_err(|error| DataError::local_write(Path::new(&mark), &error));
     };
     if let Some((dir, _)) = mark.rsplit_once('/') {
         hdfs.mkdirs(dir, 0o755, deadline).await?;
     }
     for _ in 0..2 {
         let text = job.to_owned().into_bytes();
-        if hdfs.write_new(&mark, text, 0o644, deadline).await? {
+        if hdfs.write_if_absent(&mark, text, 0o644, deadline).await? {
             return Ok(true);
         }
-        let held = hdfs.read_if_there(&mark, BYTES_MAX, deadline).await?;
+        let held = hdfs.read_if_exists(&mark, BYTES_MAX, deadline).await?;
         if held.is_some_and(|held| held.as_ref() == job.as_bytes()) {
             return Ok(true);
         }
@@ -129,7 +129,7 @@ async fn reserve(
     Ok(false)
 }
 
-fn reserve_here(mark: &Path, job: &str) -> io::Result<bool> {
+fn hold_local(mark: &Path, job: &str) -> io::Result<bool> {
     let dir = mark.parent().unwrap_or(Path::new("/"));
     let name = mark.file_name().unwrap_or_default().to_string_lossy();
     for _ in 0..2 {
@@ -157,7 +157,7 @@ fn is_old(since: SystemTime) -> bool {
 
 /// Releases a reservation once the destination exists or will not be written.
 pub async fn release(ground: Option<&Hdfs>, place: &str, deadline: Instant) {
-    let mark = reservation(ground, place);
+    let mark = reservation_path(ground, place);
     match ground {
         Some(hdfs) => {
             if let Err(error) = hdfs.delete(&mark, deadline).await {
@@ -169,24 +169,24 @@ pub async fn release(ground: Option<&Hdfs>, place: &str, deadline: Instant) {
     }
 }
 
-async fn is_there(ground: Option<&Hdfs>, to: &str, deadline: Instant) -> Result<bool, Trouble> {
+async fn is_there(ground: Option<&Hdfs>, to: &str, deadline: Instant) -> Result<bool, DataError> {
     match ground {
         Some(hdfs) => {
-            let place = hdfs.url(path_of(to.trim_end_matches('/')));
+            let place = hdfs.url(url_path(to.trim_end_matches('/')));
             Ok(hdfs.stat(&place, deadline).await?.is_some())
         }
         None => Ok(Path::new(to.trim_end_matches('/')).symlink_metadata().is_ok()),
     }
 }
 
-impl Book {
+impl ReservationLog {
     /// Returns the path that the job has taken for a destination.
-    pub async fn read(&self, to: &str, deadline: Instant) -> Result<Option<String>, Trouble> {
+    pub async fn read(&self, to: &str, deadline: Instant) -> Result<Option<String>, DataError> {
         let Some(bytes) = self.page(&name(to), deadline).await? else {
             return Ok(None);
         };
         let text = String::from_utf8(bytes);
-        let odd = |_| Trouble::lasting(format!("what was taken for `{to}` is not text"));
+        let odd = |_| DataError::permanent(format!("what was taken for `{to}` is not text"));
         text.map(Some).map_err(odd)
     }
 
@@ -195,16 +195,16 @@ impl Book {
         &self,
         name: &str,
         deadline: Instant,
-    ) -> Result<Option<Vec<u8>>, Trouble> {
+    ) -> Result<Option<Vec<u8>>, DataError> {
         Ok(match self {
-            Book::Here(dir) => match fs::read(dir.join(name)) {
+            ReservationLog::Local(dir) => match fs::read(dir.join(name)) {
                 Ok(bytes) => Some(bytes),
                 Err(error) if error.kind() == io::ErrorKind::NotFound => None,
                 Err(error) => return Err(unread(dir, &error)),
             },
-            Book::Afar(hdfs, dir) => {
+            ReservationLog::Hdfs(hdfs, dir) => {
                 let place = format!("{dir}/{name}");
-                let bytes = hdfs.read_if_there(&place, PAGE_BYTES_MAX, deadline).await?;
+                let bytes = hdfs.read_if_exists(&place, PAGE_BYTES_MAX, deadline).await?;
                 bytes.map(|bytes| bytes.to_vec())
             }
         })
@@ -216,9 +216,9 @@ impl Book {
         name: &str,
         bytes: Vec<u8>,
         deadline: Instant,
-    ) -> Result<(), Trouble> {
+    ) -> Result<(), DataError> {
         match self {
-            Book::Here(dir) => {
+            ReservationLog::Local(dir) => {
                 let set = || {
                     fs::create_dir_all(dir)?;
                     let (aside, mut file) = tempfile_in(dir)?;
@@ -227,22 +227,22 @@ impl Book {
                 };
                 set().map_err(|error| unread(dir, &error))
             }
-            Book::Afar(hdfs, dir) => {
+            ReservationLog::Hdfs(hdfs, dir) => {
                 hdfs.mkdirs(dir, 0o755, deadline).await?;
                 let place = format!("{dir}/{name}");
-                Ok(hdfs.write_whole(&place, bytes, 0o644, deadline).await?)
+                Ok(hdfs.write_atomic(&place, bytes, 0o644, deadline).await?)
             }
         }
     }
 
     /// Removes one file of the log, if it exists.
-    pub(super) async fn remove_page(&self, name: &str, deadline: Instant) -> Result<(), Trouble> {
+    pub(super) async fn remove_page(&self, name: &str, deadline: Instant) -> Result<(), DataError> {
         match self {
-            Book::Here(dir) => match fs::remove_file(dir.join(name)) {
+            ReservationLog::Local(dir) => match fs::remove_file(dir.join(name)) {
                 Err(error) if error.kind() != io::ErrorKind::NotFound => Err(unread(dir, &error)),
                 _ => Ok(()),
             },
-            Book::Afar(hdfs, dir) => {
+            ReservationLog::Hdfs(hdfs, dir) => {
                 hdfs.delete(&format!("{dir}/{name}"), deadline).await?;
                 Ok(())
             }
@@ -254,9 +254,9 @@ impl Book {
         &self,
         begin: &str,
         deadline: Instant,
-    ) -> Result<Vec<String>, Trouble> {
+    ) -> Result<Vec<String>, DataError> {
         let mut names: Vec<String> = match self {
-            Book::Here(dir) => match fs::read_dir(dir) {
+            ReservationLog::Local(dir) => match fs::read_dir(dir) {
                 Ok(all) => {
                     let names = all.flatten().map(|entry| entry.file_name());
                     names.filter_map(|name| name.into_string().ok()).collect()
@@ -264,7 +264,7 @@ impl Book {
                 Err(error) if error.kind() == io::ErrorKind::NotFound => Vec::new(),
                 Err(error) => return Err(unread(dir, &error)),
             },
-            Book::Afar(hdfs, dir) => {
+            ReservationLog::Hdfs(hdfs, dir) => {
                 let all = hdfs.list(dir, deadline).await?;
                 all.iter().map(|entry| entry.name().to_owned()).collect()
             }
@@ -275,20 +275,22 @@ impl Book {
     }
 
     /// Records the path taken, unless another task did so first. Returns the recorded path.
-    async fn write(&self, to: &str, taken: String, deadline: Instant) -> Result<String, Trouble> {
+    async fn write(&self, to: &str, taken: String, deadline: Instant) -> Result<String, DataError> {
         let name = name(to);
         let written = match self {
-            Book::Here(dir) => write(dir, &name, &taken).map_err(|error| unread(dir, &error))?,
-            Book::Afar(hdfs, dir) => {
+            ReservationLog::Local(dir) => {
+                write(dir, &name, &taken).map_err(|error| unread(dir, &error))?
+            }
+            ReservationLog::Hdfs(hdfs, dir) => {
                 hdfs.mkdirs(dir, 0o755, deadline).await?;
                 let (place, bytes) = (format!("{dir}/{name}"), taken.clone().into_bytes());
-                hdfs.write_new(&place, bytes, 0o644, deadline).await?
+                hdfs.write_if_absent(&place, bytes, 0o644, deadline).await?
             }
         };
         if written {
             return Ok(taken);
         }
-        let gone = || Trouble::lasting(format!("what was taken for `{to}` is gone"));
+        let gone = || DataError::permanent(format!("what was taken for `{to}` is gone"));
         self.read(to, deadline).await?.ok_or_else(gone)
     }
 }
@@ -326,10 +328,10 @@ pub(super) fn name(to: &str) -> String {
     hex::encode(&digest(&SHA256, to.as_bytes()).as_ref()[..16])
 }
 
-fn unread(dir: &Path, error: &io::Error) -> Trouble {
+fn unread(dir: &Path, error: &io::Error) -> DataError {
     let what =
         format!("cannot write down in `{}` where outputs go: {}", dir.display(), reason(error));
-    Trouble::lasting(what)
+    DataError::permanent(what)
 }
 
 #[cfg(test)]
@@ -339,13 +341,13 @@ mod tests {
     #[test]
     fn what_somebody_else_made_is_refused_or_avoided_and_ones_own_is_not() {
         let dir = tempfile::tempdir().unwrap();
-        let book = Book::Here(dir.path().join("claims"));
+        let book = ReservationLog::Local(dir.path().join("reservations"));
         let to = |name: &str| dir.path().join(name).to_string_lossy().into_owned();
         let runtime = tokio::runtime::Builder::new_current_thread().build();
         let runtime = runtime.unwrap();
         let take = |existing, to: &str| {
             let deadline = Instant::now() + Duration::from_secs(10);
-            runtime.block_on(claim(&book, None, existing, to, "job", deadline))
+            runtime.block_on(reserve(&book, None, existing, to, "job", deadline))
         };
         assert_eq!(take(ExistingPolicy::Fail, &to("free")), Ok(to("free")));
         for name in ["free", "theirs", "theirs-2"] {
@@ -360,8 +362,8 @@ mod tests {
         fs::write(to("theirs-3"), "").unwrap();
         assert_eq!(take(ExistingPolicy::Number, &to("theirs")), Ok(to("theirs-3")));
         // Of two that write at once the first decides.
-        assert!(!write(&dir.path().join("claims"), &name(&to("theirs")), "x").unwrap());
-        let left = fs::read_dir(dir.path().join("claims")).unwrap();
+        assert!(!write(&dir.path().join("reservations"), &name(&to("theirs")), "x").unwrap());
+        let left = fs::read_dir(dir.path().join("reservations")).unwrap();
         assert_eq!(left.count(), 2);
     }
 
@@ -373,8 +375,8 @@ mod tests {
         let runtime = runtime.unwrap();
         let deadline = Instant::now() + Duration::from_secs(10);
         let take = |job: &str, existing| {
-            let book = Book::Here(dir.path().join(job));
-            runtime.block_on(claim(&book, None, existing, &to, job, deadline))
+            let book = ReservationLog::Local(dir.path().join(job));
+            runtime.block_on(reserve(&book, None, existing, &to, job, deadline))
         };
         // Nothing is put there in between.
         assert_eq!(take("one", ExistingPolicy::Number), Ok(to.clone()));

@@ -4,8 +4,8 @@
 //! continued is the same file. The library below compares every packet with its checksum; length and time of change are
 //! compared here with what was listed.
 
-use super::trouble::Trouble;
-use crate::hdfs::{HdfsError, Reader, Ways};
+use super::error::DataError;
+use crate::hdfs::{FileSystems, HdfsError, Reader};
 use bytes::Bytes;
 use ring::digest::{SHA256, digest};
 use rustix::fs::OFlags;
@@ -31,10 +31,10 @@ use ydl_os::reason;
 /// Concurrent file downloads.
 const FILES_AT_ONCE: usize = 8;
 /// Size of a chunk.
-const PIECE_BYTES: u64 = 2 << 20;
+const CHUNK_BYTES: u64 = 2 << 20;
 /// Chunks in flight, per file and in total. They bound the memory use.
-const PIECES_OF_ONE: usize = 6;
-const PIECES: usize = 12;
+const CHUNKS_PER_FILE: usize = 6;
+const CHUNKS_MAX: usize = 12;
 /// Timeout of one step.
 const STEP_MAX: Duration = Duration::from_secs(120);
 /// Time without progress after which a download fails.
@@ -44,7 +44,7 @@ const RETRY: (Duration, Duration) = (Duration::from_millis(250), Duration::from_
 
 /// File to download.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Item {
+pub struct DownloadItem {
     /// Source: a path on this machine, or `hdfs://…`.
     pub url: String,
     /// Destination.
@@ -55,7 +55,7 @@ pub struct Item {
     pub modified_ms: u64,
 }
 
-impl Item {
+impl DownloadItem {
     /// The name it has while it comes. Names may be as long as a directory takes, so that a part of it and what tells it
     /// from others have to do.
     pub fn part(&self) -> PathBuf {
@@ -71,7 +71,7 @@ impl Item {
 
 /// Handling of sources on this machine.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Near {
+pub enum LocalMode {
     /// Link to them.
     #[default]
     Link,
@@ -88,7 +88,7 @@ pub struct Progress {
 
 impl Progress {
     /// Returns the downloaded and the total number of bytes.
-    pub fn so_far(&self) -> (u64, u64) {
+    pub fn bytes(&self) -> (u64, u64) {
         let of = |number: &AtomicU64| number.load(Ordering::Relaxed);
         (of(&self.done), of(&self.all))
     }
@@ -102,37 +102,37 @@ pub fn below(root: &Path, name: &str) -> Option<PathBuf> {
 
 /// Downloads files from HDFS or from this machine.
 #[derive(Debug)]
-pub struct Bring {
-    ways: Option<Ways>,
-    near: Near,
+pub struct Downloader {
+    ways: Option<FileSystems>,
+    near: LocalMode,
     progress: Arc<Progress>,
     deadline: Instant,
-    pieces: Arc<Semaphore>,
+    chunks: Arc<Semaphore>,
     /// Time of the last progress.
     moved: Mutex<Instant>,
 }
 
-impl Bring {
+impl Downloader {
     /// Creates a downloader with a deadline.
     pub fn new(
-        ways: Option<Ways>,
-        near: Near,
+        ways: Option<FileSystems>,
+        near: LocalMode,
         progress: Arc<Progress>,
         deadline: Instant,
-    ) -> Bring {
-        Bring {
+    ) -> Downloader {
+        Downloader {
             ways,
             near,
             progress,
             deadline,
-            pieces: Arc::new(Semaphore::new(PIECES)),
+            chunks: Arc::new(Semaphore::new(CHUNKS_MAX)),
             moved: Mutex::new(Instant::now()),
         }
     }
 
     /// Brings all of them; those that are there already stay. The first that cannot be had ends the others. Dropped
     /// half-way, nothing more comes.
-    pub async fn all(self, items: Vec<Item>) -> Result<(), Trouble> {
+    pub async fn all(self, items: Vec<DownloadItem>) -> Result<(), DataError> {
         let all = items.iter().map(|item| item.bytes).sum();
         self.progress.all.store(all, Ordering::Relaxed);
         self.progress.done.store(0, Ordering::Relaxed);
@@ -152,7 +152,7 @@ impl Bring {
     }
 
     /// Retries while HDFS is unavailable.
-    async fn one(&self, item: &Item) -> Result<(), Trouble> {
+    async fn one(&self, item: &DownloadItem) -> Result<(), DataError> {
         let mut counted = 0;
         let mut retry = RETRY.0;
         loop {
@@ -162,7 +162,7 @@ impl Bring {
             };
             let now = Instant::now();
             let moved = *self.moved.lock().unwrap_or_else(PoisonError::into_inner);
-            if !trouble.may_pass || now + retry > self.deadline || is_stalled(moved, now) {
+            if !trouble.is_transient || now + retry > self.deadline || is_stalled(moved, now) {
                 return Err(trouble);
             }
             if counted > before {
@@ -194,40 +194,40 @@ impl Bring {
         *self.moved.lock().unwrap_or_else(PoisonError::into_inner) = Instant::now();
     }
 
-    async fn try_one(&self, item: &Item, counted: &mut u64) -> Result<(), Trouble> {
-        let here = |error: io::Error| Trouble::here(&item.to, &error);
+    async fn try_one(&self, item: &DownloadItem, counted: &mut u64) -> Result<(), DataError> {
+        let here = |error: io::Error| DataError::local_write(&item.to, &error);
         if let Some(dir) = item.to.parent() {
             fs::create_dir_all(dir).map_err(here)?;
         }
         let is_near = !item.url.contains("://");
         match self.near {
-            Near::Link if is_near => {
+            LocalMode::Link if is_near => {
                 unchanged(item)?;
                 if fs::symlink_metadata(&item.to).is_err() {
                     std::os::unix::fs::symlink(&item.url, &item.to).map_err(here)?;
                 }
             }
             _ if is_whole(item) => {}
-            Near::Copy if is_near => {
+            LocalMode::Copy if is_near => {
                 let own = item.clone();
                 let copied = spawn_blocking(move || copy(&own)).await;
-                copied.map_err(|_| Trouble::lasting("copying failed"))??;
+                copied.map_err(|_| DataError::permanent("copying failed"))??;
             }
-            Near::Link | Near::Copy => self.download(item, counted).await?,
+            LocalMode::Link | LocalMode::Copy => self.download(item, counted).await?,
         }
         self.count(counted, item.bytes);
         Ok(())
     }
 
-    async fn download(&self, item: &Item, counted: &mut u64) -> Result<(), Trouble> {
+    async fn download(&self, item: &DownloadItem, counted: &mut u64) -> Result<(), DataError> {
         let part = item.part();
-        let here = |error: io::Error| Trouble::here(&part, &error);
+        let here = |error: io::Error| DataError::local_write(&part, &error);
         let Some(ways) = &self.ways else {
-            return Err(Trouble::lasting(format!("`{}` is in HDFS", item.url)));
+            return Err(DataError::permanent(format!("`{}` is in HDFS", item.url)));
         };
         let hdfs = ways.to(&item.url, self.soon()).await?;
         match hdfs.stat(&item.url, self.soon()).await? {
-            None => return Err(Trouble::changed(format!("`{}` is gone", item.url))),
+            None => return Err(DataError::changed(format!("`{}` is gone", item.url))),
             Some(entry) if entry.bytes != item.bytes || entry.modified_ms != item.modified_ms => {
                 return Err(changed(item));
             }
@@ -256,33 +256,34 @@ impl Bring {
     async fn read(
         &self,
         reader: &Reader,
-        item: &Item,
+        item: &DownloadItem,
         file: &File,
         mut offset: u64,
         counted: &mut u64,
-    ) -> Result<(), Trouble> {
-        let mut ahead: VecDeque<Piece> = VecDeque::new();
+    ) -> Result<(), DataError> {
+        let mut ahead: VecDeque<ChunkRead> = VecDeque::new();
         let mut next = offset;
         while offset < item.bytes {
-            while next < item.bytes && ahead.len() < PIECES_OF_ONE {
+            while next < item.bytes && ahead.len() < CHUNKS_PER_FILE {
                 // A file with a chunk in flight continues without another one: this avoids a deadlock.
                 let Some(turn) = self.turn(ahead.is_empty()).await else {
                     break;
                 };
-                let length = PIECE_BYTES.min(item.bytes - next);
-                ahead.push_back(self.piece(reader, next, length, turn));
+                let length = CHUNK_BYTES.min(item.bytes - next);
+                ahead.push_back(self.chunk(reader, next, length, turn));
                 next += length;
             }
-            let Some(mut piece) = ahead.pop_front() else {
+            let Some(mut chunk) = ahead.pop_front() else {
                 break;
             };
-            let failed = |_| Trouble::lasting(format!("reading `{}` failed", item.url));
-            let (bytes, turn) = (&mut piece.0).await.map_err(failed)?;
+            let failed = |_| DataError::permanent(format!("reading `{}` failed", item.url));
+            let (bytes, turn) = (&mut chunk.0).await.map_err(failed)?;
             let bytes = bytes?;
             if bytes.is_empty() {
                 return Err(changed(item));
             }
-            file.write_all_at(&bytes, offset).map_err(|error| Trouble::here(&item.to, &error))?;
+            file.write_all_at(&bytes, offset)
+                .map_err(|error| DataError::local_write(&item.to, &error))?;
             offset += bytes.len() as u64;
             drop((bytes, turn));
             self.count(counted, offset);
@@ -290,24 +291,24 @@ impl Bring {
         Ok(())
     }
 
-    /// The right to have one more piece in memory, until it is written; at once or not at all, unless it is waited for.
+    /// The right to have one more chunk in memory, until it is written; at once or not at all, unless it is waited for.
     async fn turn(&self, waits: bool) -> Option<OwnedSemaphorePermit> {
-        let pieces = self.pieces.clone();
+        let chunks = self.chunks.clone();
         match waits {
-            true => pieces.acquire_owned().await.ok(),
-            false => pieces.try_acquire_owned().ok(),
+            true => chunks.acquire_owned().await.ok(),
+            false => chunks.try_acquire_owned().ok(),
         }
     }
 
-    fn piece(
+    fn chunk(
         &self,
         reader: &Reader,
         offset: u64,
         length: u64,
         turn: OwnedSemaphorePermit,
-    ) -> Piece {
+    ) -> ChunkRead {
         let (reader, until) = (reader.clone(), self.soon());
-        Piece(tokio::spawn(async move {
+        ChunkRead(tokio::spawn(async move {
             let read = reader.read_at(offset, length as usize, until).await;
             (read, turn)
         }))
@@ -315,9 +316,9 @@ impl Bring {
 }
 
 /// Read of a chunk; dropping it aborts the read.
-struct Piece(JoinHandle<(Result<Bytes, HdfsError>, OwnedSemaphorePermit)>);
+struct ChunkRead(JoinHandle<(Result<Bytes, HdfsError>, OwnedSemaphorePermit)>);
 
-impl Drop for Piece {
+impl Drop for ChunkRead {
     fn drop(&mut self) {
         self.0.abort();
     }
@@ -328,27 +329,29 @@ fn is_stalled(moved: Instant, now: Instant) -> bool {
     now > moved + STALL_MAX
 }
 
-fn came(one: Option<Result<Result<(), Trouble>, tokio::task::JoinError>>) -> Result<(), Trouble> {
+fn came(
+    one: Option<Result<Result<(), DataError>, tokio::task::JoinError>>,
+) -> Result<(), DataError> {
     match one {
         Some(Ok(came)) => came,
-        Some(Err(_)) => Err(Trouble::lasting("a download failed without a reason")),
+        Some(Err(_)) => Err(DataError::permanent("a download failed without a reason")),
         None => Ok(()),
     }
 }
 
-fn is_whole(item: &Item) -> bool {
+fn is_whole(item: &DownloadItem) -> bool {
     let about = fs::symlink_metadata(&item.to);
     about.is_ok_and(|about| about.is_file() && about.len() == item.bytes && is_of(&about, item))
 }
 
-fn is_of(about: &fs::Metadata, item: &Item) -> bool {
+fn is_of(about: &fs::Metadata, item: &DownloadItem) -> bool {
     let time = about.modified().ok();
     let since = time.and_then(|time| time.duration_since(UNIX_EPOCH).ok());
     since.is_some_and(|since| since.as_millis() as u64 == item.modified_ms)
 }
 
-fn changed(item: &Item) -> Trouble {
-    Trouble::changed(format!(
+fn changed(item: &DownloadItem) -> DataError {
+    DataError::changed(format!(
         "`{}` was changed after it was listed: it no longer has {} bytes and the same time of change",
         item.url, item.bytes
     ))
@@ -356,12 +359,12 @@ fn changed(item: &Item) -> Trouble {
 }
 
 /// Checks that a file of this machine is still the listed one.
-fn unchanged(item: &Item) -> Result<(), Trouble> {
+fn unchanged(item: &DownloadItem) -> Result<(), DataError> {
     match fs::metadata(&item.url) {
         Ok(about) if about.len() == item.bytes && is_of(&about, item) => Ok(()),
         Ok(_) => Err(changed(item)),
         Err(error) => {
-            Err(Trouble::lasting(format!("cannot read `{}`: {}", item.url, reason(&error))))
+            Err(DataError::permanent(format!("cannot read `{}`: {}", item.url, reason(&error))))
         }
     }
 }
@@ -374,11 +377,11 @@ fn open_part(part: &Path) -> io::Result<File> {
     file.custom_flags(no_link).open(part)
 }
 
-fn copy(item: &Item) -> Result<(), Trouble> {
+fn copy(item: &DownloadItem) -> Result<(), DataError> {
     let part = item.part();
-    let here = |error: io::Error| Trouble::here(&part, &error);
+    let here = |error: io::Error| DataError::local_write(&part, &error);
     let unread = |error: io::Error| {
-        Trouble::lasting(format!("cannot read `{}`: {}", item.url, reason(&error)))
+        DataError::permanent(format!("cannot read `{}`: {}", item.url, reason(&error)))
     };
     let source = File::open(&item.url).map_err(unread)?;
     let mut file = open_part(&part).map_err(here)?;
@@ -399,7 +402,7 @@ mod tests {
 
     #[test]
     fn files_that_come_side_by_side_are_not_written_into_one() {
-        let item = |name: String| Item {
+        let item = |name: String| DownloadItem {
             url: "hdfs://nn/in".into(),
             to: Path::new("/in").join(name),
             bytes: 1,
@@ -410,7 +413,7 @@ mod tests {
         assert_ne!(parts[0], parts[1]);
         assert!(parts[0].file_name().unwrap().len() < 255);
         assert_eq!(parts[0], item(format!("{long}a")).part());
-        let other = Item { url: "hdfs://other/in".into(), ..item(format!("{long}a")) };
+        let other = DownloadItem { url: "hdfs://other/in".into(), ..item(format!("{long}a")) };
         assert_ne!(other.part(), parts[0]);
     }
 
@@ -448,12 +451,12 @@ mod tests {
     fn pieces_beyond_what_memory_allows_wait_for_those_that_are_written() {
         let runtime = tokio::runtime::Builder::new_current_thread().build();
         runtime.unwrap().block_on(async {
-            let bring = Bring::new(None, Near::Copy, Arc::default(), Instant::now());
+            let bring = Downloader::new(None, LocalMode::Copy, Arc::default(), Instant::now());
             let mut held = Vec::new();
             while let Some(turn) = bring.turn(false).await {
                 held.push(turn);
             }
-            assert_eq!(held.len(), PIECES);
+            assert_eq!(held.len(), CHUNKS_MAX);
             held.pop();
             assert!(bring.turn(true).await.is_some());
         });

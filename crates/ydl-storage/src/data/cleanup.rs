@@ -1,7 +1,7 @@
 //! Removal of partial uploads of a failed job: its agents may have been killed during an upload.
 
-use super::{abandoned::sweep, existing::Aim, pattern::is_aside};
-use crate::hdfs::{Hdfs, Ways, path_of};
+use super::{destinations::Destinations, pattern::is_temporary, temporary::remove_abandoned};
+use crate::hdfs::{FileSystems, Hdfs, url_path};
 use std::{
     collections::{BTreeMap, BTreeSet},
     fs,
@@ -14,14 +14,14 @@ use ydl_core::JobSpec;
 const DIRS_MAX: usize = 1000;
 
 /// Removes partial uploads once all uploads have ended. Failures are ignored: a leftover does no harm.
-pub async fn tidy(
+pub async fn remove_partial_uploads(
     spec: &JobSpec,
     id: &str,
     home: Option<&str>,
-    ways: Option<&Ways>,
+    ways: Option<&FileSystems>,
     deadline: Instant,
 ) {
-    let aim = Aim { id: Some(id), home };
+    let aim = Destinations { id: Some(id), home };
     let each = spec.outputs.iter();
     let places = each.flat_map(|output| aim.destinations(spec, &BTreeMap::new(), output));
     let places: BTreeSet<String> = places.collect();
@@ -34,7 +34,7 @@ pub async fn tidy(
         match (place.contains("://"), ways) {
             (true, Some(ways)) => {
                 if let Ok(hdfs) = ways.to(place, deadline).await {
-                    let dirs = [parent, place].map(|dir| hdfs.url(path_of(dir)));
+                    let dirs = [parent, place].map(|dir| hdfs.url(url_path(dir)));
                     afar(&hdfs, id, dirs, &mut left, deadline).await;
                 }
             }
@@ -58,7 +58,7 @@ fn here(id: &str, [beside, below]: [PathBuf; 2], mut left: usize) -> usize {
             break;
         }
         left -= 1;
-        sweep(&dir);
+        remove_abandoned(&dir);
         for entry in fs::read_dir(&dir).into_iter().flatten().flatten() {
             let Ok(kind) = entry.file_type() else {
                 continue;
@@ -69,7 +69,7 @@ fn here(id: &str, [beside, below]: [PathBuf; 2], mut left: usize) -> usize {
             };
             if kind.is_dir() && deep {
                 dirs.push((entry.path(), true));
-            } else if entry.file_name().to_str().is_some_and(is_aside)
+            } else if entry.file_name().to_str().is_some_and(is_temporary)
                 && kind.is_file()
                 && is_reservation(&entry.path())
             {
@@ -97,7 +97,7 @@ async fn afar(
             let name = entry.name();
             let ours = match name.starts_with(".aside-for-") {
                 true => {
-                    let held = hdfs.read_if_there(&entry.url, 1 << 10, deadline).await;
+                    let held = hdfs.read_if_exists(&entry.url, 1 << 10, deadline).await;
                     held.is_ok_and(|held| held.is_some_and(|held| held.as_ref() == id.as_bytes()))
                 }
                 false => name.starts_with(".aside-") && name.contains(&format!("{id}-")),

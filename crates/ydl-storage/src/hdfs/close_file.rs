@@ -16,7 +16,7 @@ const ARRIVAL: Duration = Duration::from_millis(3);
 
 /// Closes a file of that length that was never synced: for one that was, the NameNode knows a length before the last block
 /// is there, and nothing is gained.
-pub(super) async fn close(
+pub(super) async fn close_file(
     file: &mut FileWriter,
     client: &Client,
     path: &str,

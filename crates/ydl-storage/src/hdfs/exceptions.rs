@@ -3,7 +3,7 @@
 use super::{
     connect::given,
     error::{HdfsError, Kind},
-    fresh::{KIND, UNUSED},
+    tokens::{EXPIRY_MARGIN, TOKEN_KIND},
 };
 use hdfs_native::HdfsError as Native;
 use std::time::{SystemTime, UNIX_EPOCH};
@@ -15,7 +15,7 @@ const WORDS_MAX: usize = 400;
 
 /// Operation and path, for messages.
 #[derive(Clone, Debug)]
-pub(super) struct About {
+pub(super) struct CallContext {
     /// As in "write".
     pub verb: &'static str,
     /// The file, as a URL.
@@ -26,7 +26,7 @@ pub(super) struct About {
     pub origin: String,
 }
 
-impl About {
+impl CallContext {
     /// A failure of that kind, in a sentence that ends with `why`.
     pub fn failed(&self, kind: Kind, why: impl AsRef<str>) -> HdfsError {
         let why = why.as_ref();
@@ -34,13 +34,13 @@ impl About {
     }
 
     /// Creates the error for a missed deadline.
-    pub fn silent(&self) -> HdfsError {
+    pub fn timed_out(&self) -> HdfsError {
         let why = format!("no answer in time from the NameNode at {}", self.servers);
-        self.unreached(why)
+        self.unreachable(why)
     }
 
     /// Creates the error for an unreachable server.
-    pub fn unreached(&self, why: impl AsRef<str>) -> HdfsError {
+    pub fn unreachable(&self, why: impl AsRef<str>) -> HdfsError {
         self.failed(Kind::Unreachable, why).hint(self.reach())
     }
 
@@ -52,7 +52,7 @@ impl About {
     }
 
     /// Translates an error of hdfs-native.
-    pub fn understood(&self, error: Native) -> HdfsError {
+    pub fn translate(&self, error: Native) -> HdfsError {
         match error {
             Native::FileNotFound(_) | Native::BlocksNotFound(_) => {
                 self.failed(Kind::NotFound, "there is no such file")
@@ -65,7 +65,7 @@ impl About {
             Native::IOError(error) => {
                 let why =
                     format!("the NameNode at {} does not answer: {}", self.servers, reason(&error));
-                self.unreached(why)
+                self.unreachable(why)
             }
             Native::DataTransferError(words) => {
                 let why = format!("a DataNode failed: {}", first_line(&words));
@@ -74,9 +74,9 @@ impl About {
                     "its disk may be full, or it may have ended: `hdfs dfsadmin -report` tells; else see whether this machine may connect to the cluster's DataNodes",
                 )
             }
-            Native::NoSASLMechanism => self.no_proof("there is no token for it"),
-            Native::SASLError(words) => self.no_proof(&first_line(&words)),
-            Native::GSSAPIError(_, _, words) => self.no_proof(&first_line(&words)),
+            Native::NoSASLMechanism => self.unauthenticated("there is no token for it"),
+            Native::SASLError(words) => self.unauthenticated(&first_line(&words)),
+            Native::GSSAPIError(_, _, words) => self.unauthenticated(&first_line(&words)),
             Native::UnsupportedFeature(words) => self.failed(Kind::Other, first_line(&words)),
             other => self.failed(Kind::Other, first_line(&other.to_string())),
         }
@@ -90,11 +90,11 @@ impl About {
         }
     }
 
-    fn no_proof(&self, why: &str) -> HdfsError {
+    fn unauthenticated(&self, why: &str) -> HdfsError {
         if has_ended() {
             return self.ended();
         }
-        self.failed(Kind::NoProof, format!("this user cannot be proven: {why}"))
+        self.failed(Kind::Unauthenticated, format!("this user cannot be proven: {why}"))
             .hint("renew the Kerberos ticket with `kinit`, or name a keytab")
     }
 
@@ -102,7 +102,7 @@ impl About {
     fn ended(&self) -> HdfsError {
         let why = "the job's tokens have reached the end of their life; \
                    a `keytab:` in the job file gets new ones in time";
-        self.failed(Kind::NoProof, why)
+        self.failed(Kind::Unauthenticated, why)
     }
 
     fn exception(&self, class: &str, words: &str) -> HdfsError {
@@ -122,7 +122,7 @@ impl About {
             }
             "SafeModeException" => self.safe_mode(),
             "NotReplicatedYetException" => {
-                self.failed(Kind::Behind, "the DataNodes are behind with what came before")
+                self.failed(Kind::NotReplicated, "the DataNodes are behind with what came before")
             }
             "RetriableException" if line.contains("safe mode") => self.safe_mode(),
             "StandbyException" => self
@@ -137,9 +137,9 @@ impl About {
                 .hint("delete what is no longer needed there, ask for a larger quota, or name another directory with `staging:`"),
             "DiskOutOfSpaceException" => self.no_space(&line),
             "InvalidToken" if line.contains("is expired") || has_ended() => self.ended(),
-            "InvalidToken" => self.failed(Kind::NoProof, format!("its token is refused: {line}"))
+            "InvalidToken" => self.failed(Kind::Unauthenticated, format!("its token is refused: {line}"))
                 .hint("submit again; for jobs longer than tokens live, name a keytab"),
-            "SaslException" | "GSSException" => self.no_proof(&line),
+            "SaslException" | "GSSException" => self.unauthenticated(&line),
             _ if line.contains("could only be written to") || line.contains("could only be replicated to") => self.no_space(&line),
             _ if line.contains("UNDER_CONSTRUCTION") || line.contains("not under construction") || is_about_leases(&line) => self.lease_lost(),
             _ => self.failed(Kind::Other, line),
@@ -164,13 +164,13 @@ impl About {
 
 /// Returns true if a token of this process has expired.
 fn has_ended() -> bool {
-    given().is_some_and(|tokens| ends_before(&tokens, SystemTime::now() + UNUSED))
+    given().is_some_and(|tokens| ends_before(&tokens, SystemTime::now() + EXPIRY_MARGIN))
 }
 
 fn ends_before(tokens: &Credentials, moment: SystemTime) -> bool {
     let moment = moment.duration_since(UNIX_EPOCH).unwrap_or_default();
     let mut ends = tokens.tokens().filter_map(|(_, token)| {
-        let is_ours = token.kind == KIND;
+        let is_ours = token.kind == TOKEN_KIND;
         TokenIdentifier::decode(token).ok().filter(|_| is_ours)?.expires_ms()
     });
     ends.any(|expires_ms| u128::try_from(expires_ms).unwrap_or(0) <= moment.as_millis())
@@ -214,13 +214,13 @@ mod tests {
     use super::*;
 
     fn read(class: &str, words: &str) -> HdfsError {
-        let about = About {
+        let about = CallContext {
             verb: "write",
             place: "hdfs://nn:1/f".into(),
             servers: "`nn:1`".into(),
             origin: "a test".into(),
         };
-        about.understood(Native::RPCError(class.into(), words.into()))
+        about.translate(Native::RPCError(class.into(), words.into()))
     }
 
     #[test]
@@ -255,7 +255,7 @@ mod tests {
             (
                 "org.apache.hadoop.security.token.SecretManager$InvalidToken",
                 "token (token for alice: HDFS_DELEGATION_TOKEN) can't be found in cache",
-                Kind::NoProof,
+                Kind::Unauthenticated,
             ),
             ("org.apache.hadoop.ipc.StandbyException", "", Kind::Unreachable),
             ("java.lang.Odd", "what", Kind::Other),

@@ -3,7 +3,7 @@
 use super::{
     connect::Hdfs,
     error::{HdfsError, Kind},
-    layout::ASIDE,
+    layout::TEMPORARY_PREFIX,
 };
 use bytes::Bytes;
 use ring::rand::{SecureRandom, SystemRandom};
@@ -11,11 +11,11 @@ use std::time::Duration;
 use tokio::time::Instant;
 
 /// Timeout for removing a partial file, even after the deadline of the file.
-pub(super) const TIDY_MAX: Duration = Duration::from_secs(2);
+pub(super) const CLEANUP_TIMEOUT: Duration = Duration::from_secs(2);
 
 impl Hdfs {
     /// The content of a file of at most so many bytes.
-    pub async fn read_whole(
+    pub async fn read_file(
         &self,
         place: &str,
         bytes_max: u64,
@@ -31,13 +31,13 @@ impl Hdfs {
     }
 
     /// The same; `None` if there is no such file.
-    pub async fn read_if_there(
+    pub async fn read_if_exists(
         &self,
         place: &str,
         bytes_max: u64,
         deadline: Instant,
     ) -> Result<Option<Bytes>, HdfsError> {
-        match self.read_whole(place, bytes_max, deadline).await {
+        match self.read_file(place, bytes_max, deadline).await {
             Ok(bytes) => Ok(Some(bytes)),
             Err(error) if error.kind == Kind::NotFound => Ok(None),
             Err(error) => Err(error),
@@ -46,42 +46,42 @@ impl Hdfs {
 
     /// Writes a file that others read while we may die: it is there whole or not at all, and the one before it stays
     /// until then.
-    pub async fn write_whole(
+    pub async fn write_atomic(
         &self,
         place: &str,
         bytes: impl Into<Bytes>,
         permission: u32,
         deadline: Instant,
     ) -> Result<(), HdfsError> {
-        let aside = beside(place)?;
+        let aside = temporary_path(place)?;
         let written = async {
-            self.write_aside(&aside, bytes.into(), permission, deadline).await?;
+            self.write_temporary(&aside, bytes.into(), permission, deadline).await?;
             self.replace(&aside, place, deadline).await
         };
         let result = written.await;
         if result.is_err() {
             // The first failure is the one to tell.
-            let _ = self.delete(&aside, Instant::now() + TIDY_MAX).await;
+            let _ = self.delete(&aside, Instant::now() + CLEANUP_TIMEOUT).await;
         }
         result
     }
 
     /// The same for a file of which the first one counts: one that is there stays. Whether this one was written.
-    pub async fn write_new(
+    pub async fn write_if_absent(
         &self,
         place: &str,
         bytes: impl Into<Bytes>,
         permission: u32,
         deadline: Instant,
     ) -> Result<bool, HdfsError> {
-        let aside = beside(place)?;
+        let aside = temporary_path(place)?;
         let written = async {
-            self.write_aside(&aside, bytes.into(), permission, deadline).await?;
+            self.write_temporary(&aside, bytes.into(), permission, deadline).await?;
             self.rename(&aside, place, deadline).await
         };
         let result = written.await;
         if result.is_err() {
-            let _ = self.delete(&aside, Instant::now() + TIDY_MAX).await;
+            let _ = self.delete(&aside, Instant::now() + CLEANUP_TIMEOUT).await;
         }
         match result {
             Ok(()) => Ok(true),
@@ -90,7 +90,7 @@ impl Hdfs {
         }
     }
 
-    async fn write_aside(
+    async fn write_temporary(
         &self,
         aside: &str,
         bytes: Bytes,
@@ -109,9 +109,9 @@ impl Hdfs {
 }
 
 /// Returns a unique temporary name in the directory of a file.
-pub(super) fn beside(place: &str) -> Result<String, HdfsError> {
+pub(super) fn temporary_path(place: &str) -> Result<String, HdfsError> {
     let (dir, name) = place.rsplit_once('/').unwrap_or(("", place));
-    Ok(format!("{dir}/{ASIDE}{name}-{}", random()?))
+    Ok(format!("{dir}/{TEMPORARY_PREFIX}{name}-{}", random()?))
 }
 
 /// Returns sixteen random hexadecimal digits.

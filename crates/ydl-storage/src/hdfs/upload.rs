@@ -3,7 +3,7 @@
 use super::{
     connect::Hdfs,
     error::{HdfsError, Kind},
-    whole::{TIDY_MAX, beside},
+    small_files::{CLEANUP_TIMEOUT, temporary_path},
 };
 use bytes::{Bytes, BytesMut};
 use std::{
@@ -17,15 +17,15 @@ use tokio::{sync::mpsc, task::spawn_blocking, time::Instant};
 use ydl_os::reason;
 
 /// Read and sent at once.
-const PIECE_BYTES: usize = 4 << 20;
-/// Pieces read ahead.
-const PIECES_AHEAD: usize = 4;
-/// One piece takes no longer than this, or the connection is as good as dead.
-const PIECE_MAX: Duration = Duration::from_secs(120);
+const CHUNK_BYTES: usize = 4 << 20;
+/// Chunks read ahead.
+const CHUNKS_AHEAD: usize = 4;
+/// One chunk takes no longer than this, or the connection is as good as dead.
+const CHUNK_TIMEOUT: Duration = Duration::from_secs(120);
 
 /// Totals of an upload.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Sent {
+pub struct UploadTotals {
     /// Files written.
     pub files: u64,
     /// Their bytes.
@@ -34,7 +34,7 @@ pub struct Sent {
 
 impl Hdfs {
     /// Sends everything that `source` gives to a new file, which is there whole or not at all; one that exists already is
-    /// replaced. `progress` hears of every piece.
+    /// replaced. `progress` hears of every chunk.
     pub async fn put(
         &self,
         source: impl Read + Send + 'static,
@@ -43,9 +43,9 @@ impl Hdfs {
         progress: &(dyn Fn(u64) + Sync),
         deadline: Instant,
     ) -> Result<u64, HdfsError> {
-        let aside = beside(place)?;
+        let aside = temporary_path(place)?;
         let sent = async {
-            let produce = |out: &mut Pieces| out.take_from(source, |_| {});
+            let produce = |out: &mut UploadBuffer| out.fill_from(source, |_| {});
             let (bytes, _) = self.send(produce, &aside, permission, progress, deadline).await?;
             self.replace(&aside, place, deadline).await?;
             Ok(bytes)
@@ -53,13 +53,13 @@ impl Hdfs {
         let result = sent.await;
         if result.is_err() {
             // Report the first failure; the cleanup removes what is left.
-            let _ = self.delete(&aside, Instant::now() + TIDY_MAX).await;
+            let _ = self.delete(&aside, Instant::now() + CLEANUP_TIMEOUT).await;
         }
         result
     }
 
     /// Sends a local file.
-    pub async fn put_file(
+    pub async fn upload_file(
         &self,
         path: &Path,
         place: &str,
@@ -75,24 +75,24 @@ impl Hdfs {
     /// of it behind. `produce` runs on a blocking thread.
     pub async fn send<T: Send + 'static>(
         &self,
-        produce: impl FnOnce(&mut Pieces) -> io::Result<T> + Send + 'static,
+        produce: impl FnOnce(&mut UploadBuffer) -> io::Result<T> + Send + 'static,
         place: &str,
         permission: u32,
         progress: &(dyn Fn(u64) + Sync),
         deadline: Instant,
     ) -> Result<(u64, T), HdfsError> {
         let mut writer = self.create(place, permission, deadline).await?;
-        let (out, mut ready) = mpsc::channel(PIECES_AHEAD);
+        let (out, mut ready) = mpsc::channel(CHUNKS_AHEAD);
         let producing = spawn_blocking(move || {
-            let mut pieces = Pieces::new(out);
-            let made = produce(&mut pieces)?;
-            pieces.flush()?;
+            let mut chunks = UploadBuffer::new(out);
+            let made = produce(&mut chunks)?;
+            chunks.flush()?;
             Ok(made)
         });
-        while let Some(piece) = ready.recv().await {
-            let length = piece.len() as u64;
-            let until = deadline.min(Instant::now() + PIECE_MAX);
-            writer.write(piece, until).await?;
+        while let Some(chunk) = ready.recv().await {
+            let length = chunk.len() as u64;
+            let until = deadline.min(Instant::now() + CHUNK_TIMEOUT);
+            writer.write(chunk, until).await?;
             progress(length);
         }
         let about = self.about("send", place);
@@ -102,7 +102,7 @@ impl Hdfs {
             Err(_) => return Err(about.failed(Kind::Other, "its source failed")),
         };
         let bytes = writer.written();
-        let until = deadline.min(Instant::now() + PIECE_MAX);
+        let until = deadline.min(Instant::now() + CHUNK_TIMEOUT);
         writer.close(until).await?;
         Ok((bytes, made))
     }
@@ -110,19 +110,19 @@ impl Hdfs {
 
 /// Buffer of an upload: sends bytes in large chunks and blocks while the network is slower than the disk.
 #[derive(Debug)]
-pub struct Pieces {
+pub struct UploadBuffer {
     out: mpsc::Sender<Bytes>,
-    piece: BytesMut,
+    chunk: BytesMut,
     filled: usize,
 }
 
-impl Pieces {
-    fn new(out: mpsc::Sender<Bytes>) -> Pieces {
-        Pieces { out, piece: BytesMut::new(), filled: 0 }
+impl UploadBuffer {
+    fn new(out: mpsc::Sender<Bytes>) -> UploadBuffer {
+        UploadBuffer { out, chunk: BytesMut::new(), filled: 0 }
     }
 
     /// Takes in all that a source gives; `seen` is shown every part of it.
-    pub fn take_from(
+    pub fn fill_from(
         &mut self,
         mut source: impl Read,
         mut seen: impl FnMut(&[u8]),
@@ -145,21 +145,21 @@ impl Pieces {
     }
 
     fn room(&mut self) -> &mut [u8] {
-        if self.piece.is_empty() {
-            self.piece = BytesMut::zeroed(PIECE_BYTES);
+        if self.chunk.is_empty() {
+            self.chunk = BytesMut::zeroed(CHUNK_BYTES);
         }
-        &mut self.piece[self.filled..]
+        &mut self.chunk[self.filled..]
     }
 
     fn pass_on_full(&mut self) -> io::Result<()> {
-        match self.filled == PIECE_BYTES {
+        match self.filled == CHUNK_BYTES {
             true => self.flush(),
             false => Ok(()),
         }
     }
 }
 
-impl Write for Pieces {
+impl Write for UploadBuffer {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
         let room = self.room();
         let length = room.len().min(bytes.len());
@@ -170,13 +170,13 @@ impl Write for Pieces {
     }
 
     fn flush(&mut self) -> io::Result<()> {
-        let mut piece = mem::take(&mut self.piece);
-        piece.truncate(mem::take(&mut self.filled));
-        if piece.is_empty() {
+        let mut chunk = mem::take(&mut self.chunk);
+        chunk.truncate(mem::take(&mut self.filled));
+        if chunk.is_empty() {
             return Ok(());
         }
         let gone = |_| io::Error::other("the sending was given up");
-        self.out.blocking_send(piece.freeze()).map_err(gone)
+        self.out.blocking_send(chunk.freeze()).map_err(gone)
     }
 }
 

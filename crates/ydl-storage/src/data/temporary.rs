@@ -1,6 +1,6 @@
 //! Partial files that killed processes left on a disk.
 
-use super::pattern::is_aside;
+use super::pattern::is_temporary;
 use ring::digest::{SHA256, digest};
 use std::{
     ffi::OsString,
@@ -12,19 +12,19 @@ use std::{
 };
 
 /// Age after which an unchanged partial file counts as left by a killed process.
-pub const ABANDONED: Duration = Duration::from_secs(60 * 60);
+pub const ABANDONED_AGE: Duration = Duration::from_secs(60 * 60);
 
 /// Removes partial files of killed processes from a directory.
-pub fn sweep(dir: &Path) {
-    let long_ago = SystemTime::now() - ABANDONED;
+pub fn remove_abandoned(dir: &Path) {
+    let long_ago = SystemTime::now() - ABANDONED_AGE;
     for entry in fs::read_dir(dir).into_iter().flatten().flatten() {
         let name = entry.file_name();
-        let Some(name) = name.to_str().filter(|name| is_aside(name)) else {
+        let Some(name) = name.to_str().filter(|name| is_temporary(name)) else {
             continue;
         };
         let about = entry.metadata();
         let is_old = |about: &Metadata| about.modified().is_ok_and(|time| time < long_ago);
-        if !is_of_the_dead(name) && !about.as_ref().is_ok_and(is_old) {
+        if !writer_has_exited(name) && !about.as_ref().is_ok_and(is_old) {
             continue;
         }
         // A leftover does no harm.
@@ -36,7 +36,7 @@ pub fn sweep(dir: &Path) {
 }
 
 /// Returns true if the writer of a file of that name was a process of this machine that has exited.
-fn is_of_the_dead(name: &str) -> bool {
+fn writer_has_exited(name: &str) -> bool {
     let Some((_, whose)) = name.rsplit_once(".ydl-") else {
         return false;
     };
@@ -58,7 +58,7 @@ static MACHINE: LazyLock<u32> = LazyLock::new(|| {
 });
 
 /// Returns the temporary name of the process's file with that number.
-pub fn named(name: &[u8], pid: u32, number: u64) -> OsString {
+pub fn temporary_name(name: &[u8], pid: u32, number: u64) -> OsString {
     let mut aside = b".".to_vec();
     aside.extend_from_slice(&name[..name.len().min(200)]);
     aside.extend_from_slice(format!(".ydl-{pid}-{number}-{}", *MACHINE).as_bytes());

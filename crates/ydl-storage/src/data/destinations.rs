@@ -1,7 +1,7 @@
 //! Destinations of outputs that are there already, before a job starts.
 
-use super::look::no_hdfs;
-use crate::hdfs::Ways;
+use super::inputs::no_hdfs;
+use crate::hdfs::FileSystems;
 use rustix::fs::{Access, AtFlags, CWD};
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -20,14 +20,14 @@ pub(super) const NUMBERS_MAX: u32 = 10_000;
 
 /// Resolves the destinations of outputs.
 #[derive(Clone, Copy, Debug)]
-pub struct Aim<'a> {
+pub struct Destinations<'a> {
     /// The job's id, once it has one.
     pub id: Option<&'a str>,
     /// The user's home directory in HDFS, where relative destinations count from on a cluster.
     pub home: Option<&'a str>,
 }
 
-impl Aim<'_> {
+impl Destinations<'_> {
     /// Every destination of an output, once. A role has the tasks that it had at submit, or those `more` says.
     pub fn destinations(
         &self,
@@ -59,10 +59,10 @@ impl Aim<'_> {
 }
 
 /// Refuses what is there and may not be, and finds free names where those are wanted.
-pub async fn settle(
+pub async fn resolve_existing(
     spec: JobSpec,
-    aim: Aim<'_>,
-    ways: Option<&Ways>,
+    aim: Destinations<'_>,
+    ways: Option<&FileSystems>,
     deadline: Instant,
 ) -> Result<JobSpec, Report> {
     let mut draft = JobSpecBuilder::from(spec.clone());
@@ -101,8 +101,8 @@ pub async fn settle(
 async fn can_be_written(
     spec: &JobSpec,
     output: &Output,
-    aim: Aim<'_>,
-    ways: Option<&Ways>,
+    aim: Destinations<'_>,
+    ways: Option<&FileSystems>,
     deadline: Instant,
 ) -> Result<(), Report> {
     let last = output.from.rsplit('/').next().unwrap_or_default();
@@ -120,7 +120,7 @@ async fn can_be_written(
                 continue;
             };
             let hdfs = ways.to(&to, deadline).await?;
-            let place = hdfs.url(crate::hdfs::path_of(to.trim_end_matches('/')));
+            let place = hdfs.url(crate::hdfs::url_path(to.trim_end_matches('/')));
             let there = hdfs.stat(&place, deadline).await?;
             if is_below && there.is_some_and(|entry| !entry.directory) {
                 return refused("a file is there".to_owned());
@@ -179,8 +179,8 @@ fn is_writable(to: &Path, is_below: bool) -> Result<(), String> {
 async fn taken(
     spec: &JobSpec,
     output: &Output,
-    aim: Aim<'_>,
-    ways: Option<&Ways>,
+    aim: Destinations<'_>,
+    ways: Option<&FileSystems>,
     deadline: Instant,
 ) -> Result<Option<String>, Report> {
     for to in aim.destinations(spec, &BTreeMap::new(), output) {
@@ -191,7 +191,7 @@ async fn taken(
         let there = if to.contains("://") {
             let ways = ways.ok_or_else(|| no_hdfs(&to))?;
             let hdfs = ways.to(&to, deadline).await?;
-            let place = hdfs.url(crate::hdfs::path_of(to.trim_end_matches('/')));
+            let place = hdfs.url(crate::hdfs::url_path(to.trim_end_matches('/')));
             hdfs.stat(&place, deadline).await?.is_some()
         } else {
             // On a cluster a path is on the nodes, which the client cannot access.

@@ -5,8 +5,8 @@
 //! two with one name at least the later one sees the other, and lets it be.
 
 use super::{
-    claim::{Book, name},
-    trouble::Trouble,
+    error::DataError,
+    reservation::{ReservationLog, name},
 };
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
@@ -19,42 +19,42 @@ const NAMES_MAX: usize = 100_000;
 
 /// Names that one task uploads to a destination, each with a fingerprint of its content if known.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Names {
+pub struct AnnouncedNames {
     /// Task that announced them, for messages.
-    pub who: String,
+    pub owner: String,
     /// By name.
     pub files: BTreeMap<String, Option<String>>,
 }
 
-impl Book {
+impl ReservationLog {
     /// Writes down the names of one who sends to `to`. Returns those that others have written down with other content, and
     /// who that was.
     pub async fn announce(
         &self,
         to: &str,
-        names: &Names,
+        names: &AnnouncedNames,
         deadline: Instant,
-    ) -> Result<BTreeMap<String, String>, Trouble> {
+    ) -> Result<BTreeMap<String, String>, DataError> {
         let begin = format!("names-{}-", name(to));
-        let own = format!("{begin}{}", name(&names.who));
+        let own = format!("{begin}{}", name(&names.owner));
         let mut written = names.clone();
         while written.files.len() > NAMES_MAX {
             written.files.pop_last();
         }
         let bytes = serde_json::to_vec(&written)
-            .map_err(|error| Trouble::lasting(format!("cannot write JSON: {error}")))?;
+            .map_err(|error| DataError::permanent(format!("cannot write JSON: {error}")))?;
         self.set_page(&own, bytes, deadline).await?;
         let mut taken = BTreeMap::new();
         let pages = self.pages(&begin, deadline).await?;
         for page in pages.iter().filter(|page| **page != own).take(LISTS_MAX) {
             let bytes = self.page(page, deadline).await?.unwrap_or_default();
-            let Ok(theirs) = serde_json::from_slice::<Names>(&bytes) else {
+            let Ok(theirs) = serde_json::from_slice::<AnnouncedNames>(&bytes) else {
                 continue;
             };
             for (name, content) in &names.files {
                 let same = |other: &Option<String>| other.is_some() && other == content;
                 if theirs.files.get(name).is_some_and(|other| !same(other)) {
-                    taken.insert(name.clone(), theirs.who.clone());
+                    taken.insert(name.clone(), theirs.owner.clone());
                 }
             }
         }
@@ -68,7 +68,7 @@ impl Book {
         who: &str,
         absent: bool,
         deadline: Instant,
-    ) -> Result<(), Trouble> {
+    ) -> Result<(), DataError> {
         let page = format!("absent-{}-{}", name(output), name(who));
         match absent {
             true => self.set_page(&page, Vec::new(), deadline).await,
@@ -81,7 +81,7 @@ impl Book {
         &self,
         outputs: &[String],
         deadline: Instant,
-    ) -> Result<Vec<usize>, Trouble> {
+    ) -> Result<Vec<usize>, DataError> {
         let pages = self.pages("absent-", deadline).await?;
         let count = |output: &String| {
             let begin = format!("absent-{}-", name(output));
@@ -99,14 +99,14 @@ mod tests {
     #[test]
     fn of_two_that_send_one_name_the_later_one_sees_the_other() {
         let dir = tempfile::tempdir().unwrap();
-        let book = Book::Here(dir.path().join("claims"));
+        let book = ReservationLog::Local(dir.path().join("reservations"));
         let runtime = tokio::runtime::Builder::new_current_thread().build();
         let runtime = runtime.unwrap();
         let deadline = Instant::now() + Duration::from_secs(10);
         let announce = |who: &str, to: &str, files: &[(&str, Option<&str>)]| {
             let each = files.iter();
             let each = each.map(|(name, content)| (name.to_string(), content.map(str::to_owned)));
-            let names = Names { who: who.into(), files: each.collect() };
+            let names = AnnouncedNames { owner: who.into(), files: each.collect() };
             let taken = runtime.block_on(book.announce(to, &names, deadline));
             taken.unwrap().into_iter().collect::<Vec<_>>()
         };

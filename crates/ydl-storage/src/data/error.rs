@@ -9,23 +9,23 @@ use ydl_os::{
 
 /// Failed data transfer.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Trouble {
+pub struct DataError {
     /// One sentence.
     pub what: String,
     /// True if this machine is the cause, so that another one may succeed.
     pub of_node: bool,
     /// Suggestion for the user.
     pub hint: Option<String>,
-    pub(super) may_pass: bool,
+    pub(super) is_transient: bool,
     /// True if the source was changed, so that it must be listed again.
     pub(super) changed: bool,
     denied: bool,
 }
 
-impl Trouble {
+impl DataError {
     /// Returns true if a retry may succeed.
-    pub fn may_pass(&self) -> bool {
-        self.may_pass
+    pub fn is_transient(&self) -> bool {
+        self.is_transient
     }
 
     /// Returns true if the source was changed and must be listed again.
@@ -39,8 +39,8 @@ impl Trouble {
     }
 
     /// Adds a hint for the user.
-    pub fn hint(self, hint: impl Into<String>) -> Trouble {
-        Trouble { hint: Some(hint.into()), ..self }
+    pub fn hint(self, hint: impl Into<String>) -> DataError {
+        DataError { hint: Some(hint.into()), ..self }
     }
 
     /// Returns the error and its hint in one sentence.
@@ -52,52 +52,57 @@ impl Trouble {
     }
 
     /// Creates a permanent error.
-    pub fn lasting(what: impl Into<String>) -> Trouble {
-        Trouble {
+    pub fn permanent(what: impl Into<String>) -> DataError {
+        DataError {
             what: what.into(),
             of_node: false,
             hint: None,
-            may_pass: false,
+            is_transient: false,
             changed: false,
             denied: false,
         }
     }
 
     /// Creates an error for a source that was changed.
-    pub(super) fn changed(what: impl Into<String>) -> Trouble {
-        Trouble { changed: true, ..Trouble::lasting(what) }
+    pub(super) fn changed(what: impl Into<String>) -> DataError {
+        DataError { changed: true, ..DataError::permanent(what) }
     }
 
     /// Creates an error of this machine; another machine may succeed.
-    pub fn of_node(what: impl Into<String>) -> Trouble {
-        Trouble { of_node: true, ..Trouble::lasting(what) }
+    pub fn of_this_node(what: impl Into<String>) -> DataError {
+        DataError { of_node: true, ..DataError::permanent(what) }
     }
 
     /// Creates an error for a write to the local disk.
-    pub fn here(path: &Path, error: &io::Error) -> Trouble {
-        Trouble {
+    pub fn local_write(path: &Path, error: &io::Error) -> DataError {
+        DataError {
             of_node: true,
-            ..Trouble::lasting(format!("cannot write `{}`: {}", path.display(), reason(error)))
+            ..DataError::permanent(format!("cannot write `{}`: {}", path.display(), reason(error)))
         }
     }
 }
 
-impl From<HdfsError> for Trouble {
-    fn from(error: HdfsError) -> Trouble {
-        let may_pass = error.may_pass();
-        Trouble {
-            may_pass,
-            of_node: may_pass,
+impl From<HdfsError> for DataError {
+    fn from(error: HdfsError) -> DataError {
+        let is_transient = error.is_transient();
+        DataError {
+            is_transient,
+            of_node: is_transient,
             denied: error.kind == Kind::Denied,
             hint: error.hint,
-            ..Trouble::lasting(error.what)
+            ..DataError::permanent(error.what)
         }
     }
 }
 
-impl From<Report> for Trouble {
-    fn from(report: Report) -> Trouble {
-        let may_pass = report.exit == Exit::Unreachable;
-        Trouble { may_pass, of_node: may_pass, hint: report.hint, ..Trouble::lasting(report.what) }
+impl From<Report> for DataError {
+    fn from(report: Report) -> DataError {
+        let is_transient = report.exit == Exit::Unreachable;
+        DataError {
+            is_transient,
+            of_node: is_transient,
+            hint: report.hint,
+            ..DataError::permanent(report.what)
+        }
     }
 }
