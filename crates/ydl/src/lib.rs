@@ -5,14 +5,11 @@
 pub mod agent;
 pub mod backend;
 pub mod cli;
+pub mod client;
 pub mod commands;
 pub mod compat;
 pub mod docker;
 pub mod gpus;
-pub mod jobs;
 pub mod logs;
 pub mod master;
-pub mod mirror;
-pub mod preflight;
-pub mod show;
-pub mod stage;
+pub mod terminal;

@@ -10,7 +10,7 @@ use std::{
 use ydl::{
     agent,
     cli::{Cli, CliCommand},
-    commands, compat, master, show,
+    commands, compat, master, terminal,
 };
 use ydl_os::report::{Exit, Report};
 
@@ -19,7 +19,7 @@ fn main() -> ExitCode {
         let what = about.payload_as_str().unwrap_or("for no stated reason");
         let place = about.location().map(|place| format!(" at {place}"));
         let place = place.unwrap_or_default();
-        show::tell(format!("error: ydl itself failed: {what}{place} (this is a bug)"));
+        terminal::message(format!("error: ydl itself failed: {what}{place} (this is a bug)"));
     }));
     let begin = || compat::enter().unwrap_or_else(|| start(Cli::parse()));
     if let Ok(code) = panic::catch_unwind(panic::AssertUnwindSafe(begin)) {
@@ -42,7 +42,7 @@ fn start(cli: Cli) -> ExitCode {
         _ => match run(cli) {
             Ok(exit) => exit.into(),
             Err(report) => {
-                show::tell(report.to_string());
+                terminal::message(report.to_string());
                 report.exit.into()
             }
         },

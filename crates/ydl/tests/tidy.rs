@@ -46,42 +46,65 @@ fn sources(dir: &Path, found: &mut Vec<PathBuf>) {
     }
 }
 
-/// Modules that a source names by `crate::module`, each with the next path segment.
-fn used(text: &str) -> Vec<(String, String)> {
+/// Returns the absolute module paths that a source names by `crate::…` or `super::…`. `module` is its own path.
+fn used(text: &str, module: &[String]) -> Vec<Vec<String>> {
     let mut used = Vec::new();
-    let code: String = text.lines().filter(|line| !line.trim_start().starts_with("//")).collect();
+    let code: Vec<&str> =
+        text.lines().filter(|line| !line.trim_start().starts_with("//")).collect();
+    let code = code.join("\n");
     for (at, _) in code.match_indices("crate::") {
-        let rest = code[at + 7..].trim_start();
-        // A braced list names several modules; each begins at the list's own level.
-        let names: Vec<String> = if let Some(list) = rest.strip_prefix('{') {
-            let mut depth = 0;
-            let mut names = vec![String::new()];
-            for c in list.chars() {
-                match c {
-                    '{' => depth += 1,
-                    '}' if depth == 0 => break,
-                    '}' => depth -= 1,
-                    ',' if depth == 0 => names.push(String::new()),
-                    _ => {}
-                }
-                if let Some(last) = names.last_mut().filter(|_| c != ',' || depth > 0) {
-                    last.push(c);
-                }
-            }
-            names
-        } else {
-            vec![rest.chars().take(60).collect()]
-        };
-        for name in names {
-            let words: Vec<_> = name.split("::").map(str::trim).collect();
-            let word = |n: usize| {
-                let text = words.get(n).copied().unwrap_or_default();
-                text.chars().take_while(|c| c.is_alphanumeric() || *c == '_').collect::<String>()
-            };
-            used.push((word(0), word(1)));
+        path_tree(&code[at + 7..], &[], &mut used);
+    }
+    for (at, _) in code.match_indices("super::") {
+        if code[..at].ends_with("super::") {
+            continue;
         }
+        let mut rest = &code[at..];
+        let mut above = module;
+        while let Some(after) = rest.strip_prefix("super::") {
+            rest = after;
+            above = above.split_last().map_or(above, |(_, above)| above);
+        }
+        path_tree(rest, above, &mut used);
     }
     used
+}
+
+/// Parses a path, or a braced tree of them, and adds each whole path below `above`; returns the rest of the text.
+fn path_tree<'a>(text: &'a str, above: &[String], found: &mut Vec<Vec<String>>) -> &'a str {
+    let text = text.trim_start();
+    if let Some(mut rest) = text.strip_prefix('{') {
+        while !rest.is_empty() {
+            rest = path_tree(rest, above, found).trim_start();
+            match rest.strip_prefix(',') {
+                Some(after) => rest = after.trim_start(),
+                None => break,
+            }
+            if rest.starts_with('}') {
+                break;
+            }
+        }
+        return rest.strip_prefix('}').unwrap_or(rest);
+    }
+    let end = text.find(|c: char| !c.is_alphanumeric() && c != '_').unwrap_or(text.len());
+    let (name, rest) = text.split_at(end);
+    let path = [above, &[name.to_owned()]].concat();
+    if let Some(inner) = rest.strip_prefix("::") {
+        return path_tree(inner, &path, found);
+    }
+    found.push(path);
+    // An alias names nothing else.
+    let alias = rest.trim_start().strip_prefix("as ").map(str::trim_start);
+    alias.map_or(rest, |alias| alias.trim_start_matches(|c: char| c.is_alphanumeric() || c == '_'))
+}
+
+/// The module of the code map that a path belongs to: the innermost of those that contain it.
+fn owner<'a>(map: &'a BTreeMap<String, Vec<String>>, path: &[String]) -> Option<&'a str> {
+    let contains = |name: &&String| {
+        let parts: Vec<_> = name.split('/').collect();
+        path.len() >= parts.len() && path.iter().zip(&parts).all(|(one, other)| one == other)
+    };
+    map.keys().filter(contains).max_by_key(|name| name.len()).map(String::as_str)
 }
 
 #[test]
@@ -94,25 +117,56 @@ fn modules_use_only_the_modules_that_the_code_map_allows() {
     let mut violations = Vec::new();
     for file in files {
         let inside = file.strip_prefix(&root).expect("a file below the sources");
-        let module = inside.iter().next().expect("a name").to_string_lossy().replace(".rs", "");
-        if ["lib", "main"].contains(&module.as_str()) {
+        let mut path: Vec<String> = inside
+            .with_extension("")
+            .iter()
+            .map(|part| part.to_string_lossy().into_owned())
+            .collect();
+        path.pop_if(|name| name == "mod");
+        if path == ["lib"] || path == ["main"] {
             continue;
         }
-        let Some(may_use) = map.get(&module) else {
+        let Some(module) = owner(&map, &path) else {
             violations.push(format!("{} is not in the code map", inside.display()));
             continue;
         };
         let text = fs::read_to_string(&file).expect("a source");
-        for (other, part) in used(&text) {
-            let allowed = other == module
-                || (may_use.contains(&other)
-                    && (other != "agent" || AGENT_SHARES.contains(&part.as_str())));
-            if map.contains_key(&other) && !allowed {
-                violations.push(format!("{} uses `{other}::{part}`", inside.display()));
+        for target in used(&text, &path) {
+            let Some(other) = owner(&map, &target) else {
+                continue;
+            };
+            // What may use a module may use those inside it, as the module itself may.
+            let inside_of = |name: &str| other == name || other.starts_with(&format!("{name}/"));
+            let part = target.get(1).map_or("", String::as_str);
+            let allowed = inside_of(module)
+                || (map[module].iter().any(|name| inside_of(name))
+                    && (other != "agent" || AGENT_SHARES.contains(&part)));
+            if !allowed {
+                violations.push(format!("{} uses `{}`", inside.display(), target.join("::")));
             }
         }
     }
     assert!(violations.is_empty(), "not allowed by ARCHITECTURE.md:\n{}", violations.join("\n"));
+}
+
+#[test]
+fn uses_are_read_from_nested_lists_and_relative_paths() {
+    let own: Vec<String> = ["client", "mirror", "tail"].map(str::to_owned).into();
+    let text = "use crate::{cli, client::{jobs::{self, Job as J}, mirror::Mirror}, terminal};\n\
+        // crate::master::api\nuse super::super::stage::Place;\nfn f() { super::job::open(crate::logs::read()) }";
+    let mut paths: Vec<_> = used(text, &own).iter().map(|path| path.join("::")).collect();
+    paths.sort();
+    let expected = [
+        "cli",
+        "client::jobs::Job",
+        "client::jobs::self",
+        "client::mirror::Mirror",
+        "client::mirror::job::open",
+        "client::stage::Place",
+        "logs::read",
+        "terminal",
+    ];
+    assert_eq!(paths, expected);
 }
 
 #[test]

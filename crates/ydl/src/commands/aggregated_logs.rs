@@ -1,6 +1,10 @@
 //! Container logs aggregated by YARN: the only ones of containers that failed before their agent started.
 
-use crate::{cli::GlobalArgs, logs::LinePrefixer, mirror::Gateway, show};
+use crate::{
+    cli::GlobalArgs,
+    client::cluster::ClusterClient,
+    terminal::{self, LinePrefixer},
+};
 use std::{io, time::Duration};
 use tokio::time::{Instant, sleep};
 use yarn_native::{
@@ -23,21 +27,21 @@ const DULL: [&str; 3] = ["prelaunch.out", "launch_container.sh", "directory.info
 
 /// Prints everything that was collected.
 pub async fn print(
-    gateway: &Gateway,
+    cluster: &ClusterClient,
     report: &ApplicationReport,
     global: GlobalArgs,
 ) -> Result<Exit, Report> {
     let id = report.id.to_string();
     if !report.state.is_over() {
-        show::tell(format!("nothing of {id} has been printed yet"));
+        terminal::message(format!("nothing of {id} has been printed yet"));
         return Ok(Exit::Success);
     }
-    let files = collected(gateway, report).await?;
+    let files = collected(cluster, report).await?;
     if files.is_empty() {
-        show::tell(format!("no logs of {id} are kept: nobody printed anything"));
+        terminal::message(format!("no logs of {id} are kept: nobody printed anything"));
         let logs = report.logs;
         if matches!(logs, Some(LogState::Disabled) | None) {
-            show::tell(
+            terminal::message(
                 "hint: the cluster does not collect the logs of containers; they may still be on their nodes",
             );
         }
@@ -45,7 +49,7 @@ pub async fn print(
     }
     for (name, reader) in files {
         if let Err(why) = one(Collected(reader), global).await? {
-            show::tell(format!("note: cannot read `{name}`: {why}"));
+            terminal::message(format!("note: cannot read `{name}`: {why}"));
         }
     }
     Ok(Exit::Success)
@@ -53,18 +57,18 @@ pub async fn print(
 
 /// The files of all nodes, once there are any.
 async fn collected(
-    gateway: &Gateway,
+    cluster: &ClusterClient,
     report: &ApplicationReport,
 ) -> Result<Vec<(String, Reader)>, Report> {
     let end = Instant::now() + COLLECT_MAX;
     let deadline = || Instant::now() + CALL_MAX;
-    let directories = gateway
+    let directories = cluster
         .config
         .log_directories(&report.user, &report.id.to_string())
         .map_err(|error| Report::bad_input(error.to_string()))?;
-    let hdfs = Hdfs::connect(&gateway.config, None, &gateway.identity, deadline()).await?;
+    let hdfs = Hdfs::connect(&cluster.config, None, &cluster.identity, deadline()).await?;
     loop {
-        let now = gateway.client.application(report.id, deadline()).await;
+        let now = cluster.rm.application(report.id, deadline()).await;
         let state = now.ok().and_then(|report| report.logs);
         let goes_on = matches!(
             state,
@@ -149,14 +153,14 @@ async fn one(source: Collected, global: GlobalArgs) -> Result<Result<(), String>
             objects(&entry, &out)?;
         } else {
             lines.finish(&mut out);
-            show::print(out)?;
+            terminal::print(out)?;
         }
     }
 }
 
 fn objects(entry: &LogEntry, text: &[u8]) -> Result<(), Report> {
     for line in String::from_utf8_lossy(text).lines() {
-        show::json(&serde_json::json!({ "output": {
+        terminal::print_json(&serde_json::json!({ "output": {
             "container": entry.container, "file": entry.file, "line": line,
         }}))?;
     }

@@ -1,6 +1,6 @@
 //! `ydl completions`: a script that completes verbs and flags.
 
-use crate::{cli::Cli, show};
+use crate::{cli::Cli, terminal};
 use clap::CommandFactory;
 use clap_complete::Shell;
 use ydl_os::report::{Exit, Report};
@@ -9,6 +9,6 @@ use ydl_os::report::{Exit, Report};
 pub fn run(shell: Shell) -> Result<Exit, Report> {
     let mut script = Vec::new();
     clap_complete::generate(shell, &mut Cli::command(), "ydl", &mut script);
-    show::print(script)?;
+    terminal::print(script)?;
     Ok(Exit::Success)
 }

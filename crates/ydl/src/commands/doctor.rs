@@ -7,10 +7,12 @@ mod local;
 mod test_job;
 mod yarn;
 
-use super::master_client::block_on;
 use crate::{
     cli::{self, Cluster, GlobalArgs},
-    mirror::{configuration, named_directory},
+    client::{
+        cluster::{configuration, named_directory},
+        master_client::block_on,
+    },
 };
 use checklist::Checklist;
 use ydl_core::Span;

@@ -1,15 +1,16 @@
 //! `ydl fetch`: what a job has left behind comes to this machine.
 
-use super::{
-    follow::recorded_history,
-    master_client::{MasterClient, block_on, settled},
-    resolve_job::{ResolvedJob, resolve_job},
-};
+use super::follow::recorded_history;
 use crate::{
     cli::{self, GlobalArgs},
-    jobs::{JobHandle, JobStatus},
-    mirror::{Mirror, Wanted, configuration},
-    show::{self, counted_bytes},
+    client::{
+        cluster::configuration,
+        jobs::{JobHandle, JobStatus},
+        master_client::{MasterClient, block_on, settled_status},
+        mirror::{LogFilter, Mirror},
+        resolve::{ResolvedJob, resolve_job},
+    },
+    terminal::{self, counted_bytes},
 };
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -94,8 +95,8 @@ pub fn run(args: cli::FetchArgs, global: GlobalArgs) -> Result<Exit, Report> {
 }
 
 fn ways(mirror: &Arc<Mirror>) -> FileSystems {
-    let gateway = &mirror.gateway;
-    FileSystems::new(gateway.config.clone(), gateway.identity.clone())
+    let cluster = &mirror.cluster;
+    FileSystems::new(cluster.config.clone(), cluster.identity.clone())
 }
 
 /// Lists the files at the destinations of the job's outputs.
@@ -114,7 +115,7 @@ async fn outputs(
         },
     };
     let (book, sizes) = (book(job, ways, deadline).await?, sizes(job).await);
-    let over = matches!(settled(job).await, JobStatus::Over(_) | JobStatus::Ended(_));
+    let over = matches!(settled_status(job).await, JobStatus::Over(_) | JobStatus::Ended(_));
     let mut wishes = Vec::new();
     let mut roots = BTreeSet::new();
     let mut seen = BTreeSet::new();
@@ -130,7 +131,7 @@ async fn outputs(
         for to in aim.destinations(&submitted.spec, &sizes, output) {
             let on_nodes = aim.home.is_some() && !to.contains("://");
             if on_nodes || to.starts_with("file://") {
-                show::tell(format!("note: `{to}` is on the nodes, and is not fetched"));
+                terminal::message(format!("note: `{to}` is on the nodes, and is not fetched"));
                 // Nor is what other tasks have left there.
                 break;
             }
@@ -150,7 +151,7 @@ async fn outputs(
                         Ok(taken) => taken,
                         Err(trouble) if trouble.is_denied() => {
                             let whose = "where it went instead, if it did, only its owner can see";
-                            show::tell(format!("note: `{to}` is looked at: {whose}"));
+                            terminal::message(format!("note: `{to}` is looked at: {whose}"));
                             None
                         }
                         Err(trouble) => return Err(told(trouble)),
@@ -160,7 +161,7 @@ async fn outputs(
             let to = taken.unwrap_or(to);
             let walked = list_source(to.trim_end_matches('/'), hdfs, deadline).await?;
             if !walked.there && over {
-                show::tell(format!(
+                terminal::message(format!(
                     "note: there is nothing at `{to}`, where `{}` goes",
                     output.from
                 ));
@@ -202,7 +203,7 @@ async fn sizes(job: &JobHandle) -> BTreeMap<RoleName, u32> {
             had(role, *to);
         }
     }
-    let viewed = match settled(job).await {
+    let viewed = match settled_status(job).await {
         JobStatus::Over(viewed) => Some(*viewed),
         JobStatus::Live(place) => match MasterClient::to(&job.dir, &place) {
             // Without a token for the master, the recorded size counts.
@@ -275,13 +276,13 @@ async fn logs(
     }
     if let Some(mirror) = mirror {
         // Without a token for the master, only HDFS is read.
-        let master = match settled(job).await {
+        let master = match settled_status(job).await {
             JobStatus::Live(place) => MasterClient::to(&job.dir, &place).ok(),
             _ => None,
         };
         let master = master.map(|master| master.client());
-        for failure in mirror.copy_logs(&Wanted::default(), master).await {
-            show::tell(format!("note: {failure}"));
+        for failure in mirror.copy_logs(&LogFilter::default(), master).await {
+            terminal::message(format!("note: {failure}"));
         }
     }
     let root = job.dir.logs();
@@ -403,10 +404,10 @@ async fn download(
         }
     })?;
     match global.json {
-        true => show::json(&serde_json::json!({
+        true => terminal::print_json(&serde_json::json!({
             "files": files, "bytes": bytes, "directory": dest,
         }))?,
-        false => show::tell(format!(
+        false => terminal::message(format!(
             "{} with {} {} in `{}`",
             if files == 1 { "1 file".to_owned() } else { format!("{files} files") },
             counted_bytes(bytes),

@@ -9,10 +9,12 @@ pub use signals::InterruptSignals;
 
 use super::{
     log_tails::LogTails,
-    master_client::{MasterClient, signal_master},
     renderer::{OutputClosed, Renderer},
 };
-use crate::jobs::{JobHandle, JobStatus, RemoteEnd};
+use crate::client::{
+    jobs::{JobHandle, JobStatus, RemoteEnd},
+    master_client::{MasterClient, signal_master},
+};
 use events::{JobEvent, watch_facts, watch_views};
 use remote_output::came;
 use std::{

@@ -1,15 +1,20 @@
 //! `ydl kill`: stops a job and waits until it has.
 
-use super::{
-    ls::state_of,
-    master_client::{MasterClient, block_on, left, report, settled, signal_master},
-    resolve_job::{ResolvedJob, resolve_running_job},
-};
+use super::ls::state_of;
 use crate::{
     cli::{self, GlobalArgs},
-    jobs::{JobHandle, JobStatus},
-    mirror::{self, Gateway, Mirror},
-    show,
+    client::{
+        applications,
+        cluster::ClusterClient,
+        jobs::{JobHandle, JobStatus},
+        master_client::{
+            MasterClient, block_on, call_report, settled_status, signal_master,
+            wait_for_master_exit,
+        },
+        mirror::Mirror,
+        resolve::{ResolvedJob, resolve_running_job},
+    },
+    terminal,
 };
 use std::{sync::Arc, time::Duration};
 use tokio::time::{Instant, sleep};
@@ -31,11 +36,11 @@ pub fn run(args: cli::KillArgs, global: GlobalArgs) -> Result<Exit, Report> {
         match resolve_running_job(&args.job, "kill", global).await? {
             ResolvedJob::Whole(job, None) => kill(*job, args.now, global).await,
             ResolvedJob::Whole(job, Some(mirror)) => {
-                let (id, gateway) = (mirror.id, mirror.gateway.clone());
-                kill_on_cluster(id, &gateway, Some((*job, mirror)), args.now, global).await
+                let (id, cluster) = (mirror.id, mirror.cluster.clone());
+                kill_on_cluster(id, &cluster, Some((*job, mirror)), args.now, global).await
             }
-            ResolvedJob::Only { report, gateway, .. } => {
-                kill_on_cluster(report.id, &gateway, None, args.now, global).await
+            ResolvedJob::Only { report, cluster, .. } => {
+                kill_on_cluster(report.id, &cluster, None, args.now, global).await
             }
         }
     })
@@ -44,26 +49,28 @@ pub fn run(args: cli::KillArgs, global: GlobalArgs) -> Result<Exit, Report> {
 /// Asks the master, and the ResourceManager where there is no master that answers.
 async fn kill_on_cluster(
     id: ApplicationId,
-    gateway: &Gateway,
+    cluster: &ClusterClient,
     job: Option<(JobHandle, Arc<Mirror>)>,
     now: bool,
     global: GlobalArgs,
 ) -> Result<Exit, Report> {
     let by = if now { "`ydl kill --now`" } else { "`ydl kill`" };
     let look = async || {
-        let report = gateway.client.application(id, gateway.deadline()).await;
-        report.map_err(|error| gateway.report(error))
+        let report = cluster.rm.application(id, cluster.deadline()).await;
+        report.map_err(|error| cluster.report(error))
     };
     let over = |report: &ApplicationReport, killed: bool| -> Result<Exit, Report> {
-        let state = mirror::state_of(report);
+        let state = applications::state_of(report);
         let before = if killed { "is" } else { "was" };
         let already = if killed { "" } else { " already" };
         match global.json {
             true => {
                 let id = id.to_string();
-                show::json(&serde_json::json!({ "id": id, "state": state, "stopped": killed }))?;
+                terminal::print_json(
+                    &serde_json::json!({ "id": id, "state": state, "stopped": killed }),
+                )?;
             }
-            false => show::tell(format!("{id} {before} over{already}: {state}")),
+            false => terminal::message(format!("{id} {before} over{already}: {state}")),
         }
         Ok(Exit::Success)
     };
@@ -82,7 +89,7 @@ async fn kill_on_cluster(
                     Ok(master) => match master.kill(by, now).await {
                         // A client that the master rejects must not bypass it through the ResourceManager.
                         Err(error @ CallError::Refused { status: 403, .. }) => {
-                            return Err(super::master_client::report(error));
+                            return Err(call_report(error));
                         }
                         asked => asked.map_err(|error| error.to_string()),
                     },
@@ -94,10 +101,12 @@ async fn kill_on_cluster(
         None => Err("its files cannot be had".to_owned()),
     };
     if let Err(why) = asked {
-        show::tell(format!("the master of {id} cannot be asked ({why}); the ResourceManager is"));
+        terminal::message(format!(
+            "the master of {id} cannot be asked ({why}); the ResourceManager is"
+        ));
         let why = format!("ended by {by}");
-        let ended = gateway.client.kill_and_wait(id, &why, gateway.deadline()).await;
-        ended.map_err(|error| gateway.report(error))?;
+        let ended = cluster.rm.kill_and_wait(id, &why, cluster.deadline()).await;
+        ended.map_err(|error| cluster.report(error))?;
     }
     let end = Instant::now() + patience;
     loop {
@@ -122,15 +131,17 @@ async fn kill(job: JobHandle, now: bool, global: GlobalArgs) -> Result<Exit, Rep
             JobStatus::Starting | JobStatus::Live(_) | JobStatus::Lost => "lost",
         };
         if global.json {
-            show::json(&serde_json::json!({ "id": job.id(), "state": state, "stopped": killed }))?;
+            terminal::print_json(
+                &serde_json::json!({ "id": job.id(), "state": state, "stopped": killed }),
+            )?;
         } else if killed {
-            show::tell(format!("{} is over: {state}", job.id()));
+            terminal::message(format!("{} is over: {state}", job.id()));
         } else {
-            show::tell(format!("{} was over already: {state}", job.id()));
+            terminal::message(format!("{} was over already: {state}", job.id()));
         }
         Ok(Exit::Success)
     };
-    let place = match settled(&job).await {
+    let place = match settled_status(&job).await {
         JobStatus::Live(place) => place,
         status => return over(status, false),
     };
@@ -148,14 +159,14 @@ async fn kill(job: JobHandle, now: bool, global: GlobalArgs) -> Result<Exit, Rep
                 true => ("SIGKILL", ""),
                 false => ("SIGTERM", " (if that does not help: `ydl kill --now`)"),
             };
-            show::tell(format!(
+            terminal::message(format!(
                 "the master of {} does not answer; its process {} is sent {name}{hint}",
                 job.id(),
                 place.pid
             ));
             signal_master(&place, now)?;
         }
-        Err(error) => return Err(report(error)),
+        Err(error) => return Err(call_report(error)),
     }
     let deadlines = &job.submitted.spec.timeouts;
     let Span(ms) = deadlines.grace + deadlines.stop + deadlines.upload;
@@ -170,7 +181,7 @@ async fn kill(job: JobHandle, now: bool, global: GlobalArgs) -> Result<Exit, Rep
                 return Err(Report::new(Exit::Unreachable, what).hint(hint));
             }
             status => {
-                left(&job).await;
+                wait_for_master_exit(&job).await;
                 return over(status, true);
             }
         }

@@ -1,13 +1,13 @@
 //! `ydl kv`: a job's key-value store and events, from inside a task or by the job's owner.
 
-use super::{
-    master_client::{self, MasterClient, block_on, settled},
-    resolve_job::resolve_job,
-};
 use crate::{
     cli::{self, GlobalArgs, KvCommand},
-    jobs::JobStatus,
-    show::{self, clean},
+    client::{
+        jobs::JobStatus,
+        master_client::{self, MasterClient, block_on, settled_status},
+        resolve::resolve_job,
+    },
+    terminal::{self, clean},
 };
 use hyper::{Method, StatusCode};
 use std::{
@@ -70,9 +70,9 @@ async fn reach_to(job: Option<&str>, global: GlobalArgs) -> Result<MasterClient,
         });
     };
     let (job, _mirror) = resolve_job(Some(word), global).await?.whole()?;
-    match settled(&job).await {
+    match settled_status(&job).await {
         JobStatus::Live(place) => MasterClient::to(&job.dir, &place),
-        JobStatus::Starting => Err(master_client::not_now(&job)),
+        JobStatus::Starting => Err(master_client::no_master(&job)),
         JobStatus::Over(_) | JobStatus::Lost | JobStatus::Ended(_) => {
             let what = format!("`{}` is over, and its store went with it", job.id());
             Err(Report::new(Exit::Unreachable, what))
@@ -122,14 +122,14 @@ impl KvClient {
                     let revision: Option<u64> =
                         answer.header(REVISION_HEADER).and_then(|text| text.parse().ok());
                     let value = ydl_proto::kv::Blob::from(&answer.body[..]);
-                    show::json(&serde_json::json!({
+                    terminal::print_json(&serde_json::json!({
                         "key": key, "value": value, "revision": revision,
                     }))?;
                 } else {
-                    show::print(&answer.body)?;
+                    terminal::print(&answer.body)?;
                     // On a terminal the prompt begins a line of its own.
                     if io::stdout().is_terminal() && !answer.body.ends_with(b"\n") {
-                        show::print("\n")?;
+                        terminal::print("\n")?;
                     }
                 }
                 return Ok(Exit::Success);
@@ -166,7 +166,7 @@ impl KvClient {
         let answer = self.master.call(method, path, payload, Duration::ZERO).await;
         let answer = answer.map_err(report)?;
         if self.json {
-            show::json(&answer.json::<serde_json::Value>().map_err(report)?)?;
+            terminal::print_json(&answer.json::<serde_json::Value>().map_err(report)?)?;
         }
         Ok(Exit::Success)
     }
@@ -197,10 +197,10 @@ impl KvClient {
 
     fn print_entry(&self, entry: &Entry) -> Result<(), Report> {
         if self.json {
-            return show::json(entry);
+            return terminal::print_json(entry);
         }
         let value = clean(&String::from_utf8_lossy(&entry.value.0));
-        show::print(format!("{}\t{value}\n", clean(&entry.key)))
+        terminal::print(format!("{}\t{value}\n", clean(&entry.key)))
     }
 
     async fn watch(
@@ -242,14 +242,14 @@ impl KvClient {
 
     fn print_change(&self, change: &Change) -> Result<(), Report> {
         if self.json {
-            return show::json(change);
+            return terminal::print_json(change);
         }
         match change {
             Change::Put(entry) => {
                 let value = clean(&String::from_utf8_lossy(&entry.value.0));
-                show::print(format!("put\t{}\t{value}\n", clean(&entry.key)))
+                terminal::print(format!("put\t{}\t{value}\n", clean(&entry.key)))
             }
-            Change::Deleted { key, .. } => show::print(format!("deleted\t{}\n", clean(key))),
+            Change::Deleted { key, .. } => terminal::print(format!("deleted\t{}\n", clean(key))),
         }
     }
 
@@ -270,7 +270,7 @@ impl KvClient {
                 continue;
             };
             if page.missed {
-                show::tell("older events were not kept");
+                terminal::message("older events were not kept");
             }
             for event in &page.events {
                 self.print_event(event)?;
@@ -284,10 +284,10 @@ impl KvClient {
 
     fn print_event(&self, event: &Event) -> Result<(), Report> {
         if self.json {
-            return show::json(event);
+            return terminal::print_json(event);
         }
         let data = clean(&String::from_utf8_lossy(&event.data.0));
-        show::print(format!("{}\t{}\t{data}\n", event.sequence, clean(&event.name)))
+        terminal::print(format!("{}\t{}\t{data}\n", event.sequence, clean(&event.name)))
     }
 
     async fn ask<T: serde::de::DeserializeOwned>(
@@ -306,7 +306,7 @@ impl KvClient {
 
 fn report(error: CallError) -> Report {
     let no = matches!(error, CallError::Refused { status: 404 | 409 | 412, .. });
-    let report = master_client::report(error);
+    let report = master_client::call_report(error);
     if no { Report { exit: NO, ..report } } else { report }
 }
 

@@ -5,9 +5,9 @@
 
 use super::dir_watcher::{DirChanges, DirWatcher};
 use crate::{
-    logs::{Chunk, LinePrefixer, LogReader},
-    mirror::Wanted,
-    show::Paint,
+    client::mirror::LogFilter,
+    logs::{Chunk, LogReader},
+    terminal::{LinePrefixer, Paint},
 };
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -126,8 +126,8 @@ impl LogTails {
     }
 
     /// Returns the selection of logs to copy from a cluster.
-    pub fn wanted(&self) -> Wanted {
-        Wanted {
+    pub fn wanted(&self) -> LogFilter {
+        LogFilter {
             role: self.select.role.clone(),
             index: self.select.index,
             attempt: self.select.attempt,

@@ -4,16 +4,19 @@ use super::{
     aggregated_logs,
     follow::{FollowEnd, Follower, InterruptSignals, OnInterrupt, RemoteOutput},
     log_tails::{LogTails, Prefix, Select, Stream, attempts},
-    master_client::{MasterClient, block_on, settled},
     renderer::Renderer,
-    resolve_job::{ResolvedJob, resolve_job},
     wait_for_master::{WaitOutcome, wait_to_look},
 };
 use crate::{
     cli::{self, GlobalArgs},
-    jobs::{JobHandle, JobStatus},
-    mirror::{Gateway, Mirror, Wanted},
-    show,
+    client::{
+        cluster::ClusterClient,
+        jobs::{JobHandle, JobStatus},
+        master_client::{MasterClient, block_on, settled_status},
+        mirror::{LogFilter, Mirror},
+        resolve::{ResolvedJob, resolve_job},
+    },
+    terminal,
 };
 use std::sync::Arc;
 use yarn_native::types::ApplicationReport;
@@ -30,8 +33,8 @@ pub fn run(args: cli::LogsArgs, global: GlobalArgs) -> Result<Exit, Report> {
                 let what = format!("cannot see what {} prints: {why}", report.id);
                 return Err(Report::new(Exit::Unreachable, what));
             }
-            LogTarget::Only { report, gateway, .. } => {
-                return aggregated_logs::print(&gateway, &report, global).await;
+            LogTarget::Only { report, cluster, .. } => {
+                return aggregated_logs::print(&cluster, &report, global).await;
             }
         };
         select.attempt = args.attempt;
@@ -58,7 +61,7 @@ async fn print(
         Prefix::Task(_) if select.index.is_some() => Prefix::Raw,
         prefix => prefix,
     };
-    let mut status = settled(&job).await;
+    let mut status = settled_status(&job).await;
     if let (true, JobStatus::Starting, Some(mirror)) = (args.follow, &status, &mirror) {
         let watching = mirror.watch();
         let arrived = wait_to_look(mirror, &mut renderer, &mut InterruptSignals::listen()?).await;
@@ -66,11 +69,12 @@ async fn print(
         if matches!(arrived, WaitOutcome::Interrupted) {
             return Ok(Exit::Interrupted);
         }
-        status = settled(&job).await;
+        status = settled_status(&job).await;
     }
     let mut tails = LogTails::new(&job.dir, select.clone(), prefix);
     if let Some(mirror) = &mirror {
-        let wanted = Wanted { last_only: !args.all_attempts, tail: select.tail, ..tails.wanted() };
+        let wanted =
+            LogFilter { last_only: !args.all_attempts, tail: select.tail, ..tails.wanted() };
         // Without a token for the master, only HDFS is read.
         let master = match &status {
             JobStatus::Live(place) => MasterClient::to(&job.dir, place).ok(),
@@ -78,7 +82,7 @@ async fn print(
         };
         let master = master.map(|master| master.client());
         for failure in mirror.copy_logs(&wanted, master).await {
-            show::tell(format!("note: {failure}"));
+            terminal::message(format!("note: {failure}"));
         }
     }
     tails.scan(args.all_attempts);
@@ -114,7 +118,7 @@ async fn print(
             && !mirror.has_attempts(&tails.wanted()).await
         {
             known(&job, &select)?;
-            return aggregated_logs::print(&mirror.gateway, &report, global).await;
+            return aggregated_logs::print(&mirror.cluster, &report, global).await;
         }
         nothing(&job, &select, live)?;
     }
@@ -154,7 +158,7 @@ fn nothing(job: &JobHandle, select: &Select, live: bool) -> Result<(), Report> {
         }
     }
     let when = if live { "yet" } else { "at all" };
-    show::tell(format!("nothing was printed {when}"));
+    terminal::message(format!("nothing was printed {when}"));
     Ok(())
 }
 
@@ -163,7 +167,7 @@ enum LogTarget {
     /// A part of a job.
     Part(Box<JobHandle>, Option<Arc<Mirror>>, Select),
     /// A job of which only its cluster knows.
-    Only { report: Box<ApplicationReport>, gateway: Box<Gateway>, why: String },
+    Only { report: Box<ApplicationReport>, cluster: Box<ClusterClient>, why: String },
 }
 
 /// The job and the part of it that is meant. One word alone may be either; a job is tried first.
@@ -190,7 +194,7 @@ async fn chosen(args: &cli::LogsArgs, global: GlobalArgs) -> Result<LogTarget, R
             };
             Ok(LogTarget::Part(job, mirror, select))
         }
-        ResolvedJob::Only { report, gateway, why } => Ok(LogTarget::Only { report, gateway, why }),
+        ResolvedJob::Only { report, cluster, why } => Ok(LogTarget::Only { report, cluster, why }),
     }
 }
 

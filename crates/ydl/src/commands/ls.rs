@@ -1,14 +1,13 @@
 //! `ydl ls`: the jobs of this machine, and one's own on the cluster.
 
-use super::{
-    cluster,
-    master_client::{MasterClient, block_on},
-};
 use crate::{
     cli::{self, Cluster, GlobalArgs},
-    jobs::{self, JobHandle, JobStatus},
-    mirror,
-    show::{self, Cell, Paint},
+    client::{
+        applications, cluster,
+        jobs::{self, JobHandle, JobStatus},
+        master_client::{MasterClient, block_on},
+    },
+    terminal::{self, Cell, Paint},
 };
 use std::{io, time::Duration};
 use tokio::task::JoinSet;
@@ -38,9 +37,9 @@ struct Row {
 impl Row {
     /// A job on a cluster, as its ResourceManager tells.
     fn from_application(report: ApplicationReport) -> Row {
-        let state = mirror::state_of(&report);
+        let state = applications::state_of(&report);
         let containers = report.usage.as_ref().map(|usage| usage.containers);
-        let all = mirror::tasks_of(&report);
+        let all = applications::tasks_of(&report);
         let tasks = match (report.state, containers) {
             (ApplicationState::Running, Some(n)) => counted(n, all),
             _ => all.map_or(String::new(), |all| all.to_string()),
@@ -110,12 +109,12 @@ pub fn run(args: cli::LsArgs, global: GlobalArgs) -> Result<Exit, Report> {
     if !args.all {
         jobs.truncate(SHOWN);
     }
-    let gateway = cluster::gateway(global)?;
+    let cluster = cluster::select(global)?;
     let (rows, exit) = block_on(async {
         let mut rows = look(jobs).await?;
         let mut exit = Exit::Success;
-        let afar = match &gateway {
-            Some(gateway) => mirror::list(gateway).await,
+        let afar = match &cluster {
+            Some(cluster) => applications::list(cluster).await,
             None => Ok(Vec::new()),
         };
         match afar {
@@ -125,7 +124,7 @@ pub fn run(args: cli::LsArgs, global: GlobalArgs) -> Result<Exit, Report> {
             }
             // The jobs of this machine are there, whatever the cluster does; but they are not all.
             Err(report) if !rows.is_empty() => {
-                show::tell(report.to_string());
+                terminal::message(report.to_string());
                 exit = report.exit;
             }
             Err(report) => return Err(report),
@@ -138,12 +137,12 @@ pub fn run(args: cli::LsArgs, global: GlobalArgs) -> Result<Exit, Report> {
     })?;
     if global.json {
         for row in &rows {
-            show::json(&row.object)?;
+            terminal::print_json(&row.object)?;
         }
         return Ok(exit);
     }
     if rows.is_empty() {
-        show::tell(match gateway {
+        terminal::message(match cluster {
             Some(_) => "there is no job",
             None => "there is no job on this machine",
         });
@@ -152,9 +151,9 @@ pub fn run(args: cli::LsArgs, global: GlobalArgs) -> Result<Exit, Report> {
     let paint = Paint::of(global.use_color(), &io::stdout());
     let head = ["JOB", "NAME", "STATE", "TASKS", "AGE", "OUTCOME"];
     let cells = rows.iter().map(|row| cells(row, paint)).collect();
-    show::print(show::table(&head, cells, None).join("\n") + "\n")?;
+    terminal::print(terminal::table(&head, cells, None).join("\n") + "\n")?;
     if all > rows.len() {
-        show::tell(format!("… and {} older ones: `ydl ls --all`", all - rows.len()));
+        terminal::message(format!("… and {} older ones: `ydl ls --all`", all - rows.len()));
     }
     Ok(exit)
 }
@@ -224,7 +223,7 @@ fn cells(row: &Row, paint: Paint) -> Vec<Cell> {
         "failed" | "lost" => paint.red(word),
         _ => word.to_string(),
     });
-    let age = show::span_since(row.submitted).to_string();
+    let age = terminal::span_since(row.submitted).to_string();
     vec![
         row.id.as_str().into(),
         row.name.as_str().into(),

@@ -1,10 +1,9 @@
 //! `ydl nodes`: what the cluster has, node by node.
 
-use super::{cluster, master_client::block_on};
 use crate::{
     cli::{self, GlobalArgs},
-    preflight::Amount,
-    show::{self, Cell, Paint},
+    client::{cluster, master_client::block_on, preflight::Amount},
+    terminal::{self, Cell, Paint},
 };
 use std::{collections::BTreeSet, io};
 use yarn_native::types::{NodeReport, NodeState};
@@ -13,9 +12,9 @@ use ydl_os::report::{Exit, Report};
 
 /// Prints the table.
 pub fn run(args: cli::NodesArgs, global: GlobalArgs) -> Result<Exit, Report> {
-    let gateway = cluster::required(global)?;
-    let asked = gateway.client.nodes(&[], gateway.deadline());
-    let mut nodes = block_on(gateway.ask(asked))?;
+    let cluster = cluster::require(global)?;
+    let asked = cluster.rm.nodes(&[], cluster.deadline());
+    let mut nodes = block_on(cluster.ask(asked))?;
     let all = nodes.len();
     if !args.all {
         nodes.retain(|node| is_in_service(node.state));
@@ -23,18 +22,18 @@ pub fn run(args: cli::NodesArgs, global: GlobalArgs) -> Result<Exit, Report> {
     nodes.sort_by(|a, b| (&a.id.host, a.id.port).cmp(&(&b.id.host, b.id.port)));
     if global.json {
         for node in &nodes {
-            show::json(&object(node))?;
+            terminal::print_json(&object(node))?;
         }
         return Ok(Exit::Success);
     }
     if nodes.is_empty() {
-        show::tell("the cluster has no node in service");
+        terminal::message("the cluster has no node in service");
     } else {
         let paint = Paint::of(global.use_color(), &io::stdout());
-        show::print(table(&nodes, paint).join("\n") + "\n")?;
+        terminal::print(table(&nodes, paint).join("\n") + "\n")?;
     }
     if all > nodes.len() {
-        show::tell(format!("… and {} out of service: `ydl nodes --all`", all - nodes.len()));
+        terminal::message(format!("… and {} out of service: `ydl nodes --all`", all - nodes.len()));
     }
     Ok(Exit::Success)
 }
@@ -73,7 +72,7 @@ fn table(nodes: &[NodeReport], paint: Paint) -> Vec<String> {
         cells.push(node.health.lines().next().unwrap_or_default().into());
         cells
     });
-    show::table(&head, rows.collect(), None)
+    terminal::table(&head, rows.collect(), None)
 }
 
 /// `yarn.io/gpu` is known well enough without what stands before it.

@@ -1,16 +1,16 @@
 //! Reports a job's outcome as an exit code and as text.
 
-use super::{
-    diagnose_failure,
-    follow::{FollowEnd, Follower},
-    master_client,
-    output_locations::{OutputLocation, output_locations},
-};
+use super::follow::{FollowEnd, Follower};
 use crate::{
     backend::yarn::image_hint,
     cli::GlobalArgs,
-    jobs::{JobHandle, RemoteEnd},
-    show::{self, Paint, clean},
+    client::{
+        diagnose_failure,
+        jobs::{JobHandle, RemoteEnd},
+        master_client,
+        output_locations::{OutputLocation, output_locations},
+    },
+    terminal::{self, Paint, clean},
 };
 use std::{collections::BTreeMap, io};
 use ydl_core::{
@@ -63,7 +63,7 @@ pub async fn conclude(
     let paint = Paint::of(global.use_color(), &io::stderr());
     match left {
         FollowEnd::Over(last) => {
-            master_client::left(&job).await;
+            master_client::wait_for_master_exit(&job).await;
             if global.json {
                 let result = serde_json::json!({ "result": last.view });
                 // Stdout may be closed; the exit code still tells the outcome.
@@ -90,7 +90,10 @@ pub async fn conclude(
             Err(Report::new(Exit::Unreachable, what).hint(hint))
         }
         FollowEnd::Interrupted => {
-            show::tell(format!("{0} is still stopping; `ydl status {0}` shows how far", job.id()));
+            terminal::message(format!(
+                "{0} is still stopping; `ydl status {0}` shows how far",
+                job.id()
+            ));
             Ok(Exit::Interrupted)
         }
         FollowEnd::Gone => Ok(Exit::Success),
@@ -111,12 +114,13 @@ fn print_remote_end(job: &JobHandle, ended: &RemoteEnd, paint: Paint) -> Exit {
         }
     };
     match ended.state {
-        "killed" => show::tell(format!("{id} was killed: {why}")),
-        state => {
-            show::tell(format!("{} {id} {state} and left no result: {why}", paint.red("error:"),))
-        }
+        "killed" => terminal::message(format!("{id} was killed: {why}")),
+        state => terminal::message(format!(
+            "{} {id} {state} and left no result: {why}",
+            paint.red("error:"),
+        )),
     }
-    show::tell(format!("\nhint: {hint}\n"));
+    terminal::message(format!("\nhint: {hint}\n"));
     match ended.state {
         "killed" => Exit::JobKilled,
         _ => Exit::JobFailed,
@@ -135,7 +139,7 @@ fn tell_usage(follower: &Follower) {
         120..7200 => (60.0, "minutes"),
         _ => (3600.0, "hours"),
     };
-    show::tell(format!(
+    terminal::message(format!(
         "used:    {:.1} GiB·{unit}, {:.1} vcore·{unit}",
         usage.memory_mib_seconds as f64 / 1024.0 / seconds,
         usage.vcore_seconds as f64 / seconds
@@ -153,7 +157,7 @@ fn tell(
     let id = job.id();
     let after = last.view.now - last.view.started;
     let Some(outcome) = &last.view.outcome else {
-        show::tell(format!("{id} is over after {after}"));
+        terminal::message(format!("{id} is over after {after}"));
         return;
     };
     let peak = peaks.iter().max_by_key(|(_, mib)| **mib).filter(|(_, mib)| **mib > 0);
@@ -161,29 +165,32 @@ fn tell(
     let peak = peak.unwrap_or_default();
     match outcome {
         Outcome::Succeeded => {
-            show::tell(format!("{} after {after}{peak}", paint.green(&format!("{id} succeeded"))));
+            terminal::message(format!(
+                "{} after {after}{peak}",
+                paint.green(&format!("{id} succeeded"))
+            ));
         }
         Outcome::Killed { by } => {
-            show::tell(format!("{id} was killed by {} after {after}{peak}", clean(by)));
+            terminal::message(format!("{id} was killed by {} after {after}{peak}", clean(by)));
         }
         Outcome::Failed(cause) => {
             let error = paint.red("error:");
             let cause_text = clean(&cause.to_string());
-            show::tell(format!("{error} {id} failed after {after}: {cause_text}"));
+            terminal::message(format!("{error} {id} failed after {after}: {cause_text}"));
             tell_cause(job, cause);
         }
     }
-    show::tell(format!("logs:    ydl logs {id}    ({})", job.logs()));
+    terminal::message(format!("logs:    ydl logs {id}    ({})", job.logs()));
     // What a failed task has not written cannot be there.
     let part = match outcome {
         Outcome::Succeeded => "",
         Outcome::Killed { .. } | Outcome::Failed(_) => "    (as far as there was any)",
     };
     for output in outputs {
-        show::tell(format!("output:  {}{part}", output.line));
+        terminal::message(format!("output:  {}{part}", output.line));
     }
     for warning in outputs.iter().filter_map(|output| output.warning.as_ref()) {
-        show::tell(format!("warning: {warning}"));
+        terminal::message(format!("warning: {warning}"));
     }
 }
 
@@ -194,9 +201,9 @@ fn tell_cause(job: &JobHandle, cause: &Cause) {
     };
     let tail = stderr_tail.trim_end();
     if !tail.is_empty() {
-        show::tell("\nthe last lines of its stderr:");
+        terminal::message("\nthe last lines of its stderr:");
         for line in tail.lines() {
-            show::tell(format!("  {}", clean(line)));
+            terminal::message(format!("  {}", clean(line)));
         }
     }
     let hint = match (ending, container) {
@@ -244,7 +251,7 @@ fn tell_cause(job: &JobHandle, cause: &Cause) {
         (Ending::UploadFailed { .. }, None) => "look at `outputs`".to_owned(),
         _ => format!("`ydl logs {id} {task}` shows all it printed"),
     };
-    show::tell(format!("\nhint: {hint}\n"));
+    terminal::message(format!("\nhint: {hint}\n"));
 }
 
 /// Names the node configuration that an image needs. Nodes that lack it mostly give no reason.

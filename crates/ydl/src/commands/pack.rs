@@ -2,7 +2,7 @@
 
 use crate::{
     cli::{self, GlobalArgs},
-    show::{self, Cell, counted_bytes},
+    terminal::{self, Cell, counted_bytes},
 };
 use serde_json::json;
 use std::{
@@ -36,8 +36,8 @@ pub fn run(args: cli::PackArgs, global: GlobalArgs) -> Result<Exit, Report> {
         return Err(Report::bad_input(what).hint("name another place, or leave `-o` out"));
     }
     let began = Instant::now();
-    let environment = pack::build(&environment, &|said| show::tell(said))?;
-    let packed = pack::pack(&environment, &Cache::of_user()?.with_progress(show::tell))?;
+    let environment = pack::build(&environment, &|said| terminal::message(said))?;
+    let packed = pack::pack(&environment, &Cache::of_user()?.with_progress(terminal::message))?;
     let took = began.elapsed();
     let mut files = Vec::new();
     if let Some(dir) = &args.output {
@@ -48,7 +48,7 @@ pub fn run(args: cli::PackArgs, global: GlobalArgs) -> Result<Exit, Report> {
         }
     }
     for note in &packed.notes {
-        show::tell(format!("note: {note}"));
+        terminal::message(format!("note: {note}"));
     }
     if global.json {
         let mut about = json!({
@@ -60,12 +60,12 @@ pub fn run(args: cli::PackArgs, global: GlobalArgs) -> Result<Exit, Report> {
         for (at, file) in files.iter().enumerate() {
             about["layers"][at]["file"] = json!(file);
         }
-        show::json(&about)?;
+        terminal::print_json(&about)?;
         return Ok(Exit::Success);
     }
-    show::print(page(&packed))?;
+    terminal::print(page(&packed))?;
     let fresh = packed.layers.iter().filter(|layer| !layer.cached).count();
-    show::tell(match fresh {
+    terminal::message(match fresh {
         0 => format!("nothing changed since it was packed ({:.2}s)", took.as_secs_f64()),
         _ => format!("packed in {:.1}s", took.as_secs_f64()),
     });
@@ -111,7 +111,7 @@ fn page(packed: &PackedEnvironment) -> String {
         ]
     });
     let head = ["LAYER", "PACKED", "UNPACKED", "FILES", "SHA-256"];
-    let mut lines = show::table(&head, rows.collect(), None);
+    let mut lines = terminal::table(&head, rows.collect(), None);
     let manifest = &packed.manifest;
     lines.push(String::new());
     if let Some(python) = &manifest.python {

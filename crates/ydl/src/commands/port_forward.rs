@@ -3,15 +3,15 @@
 //! Each connection goes to the job's master inside its TLS, from there to the task's agent, and from there to the
 //! program.
 
-use super::{
-    follow::InterruptSignals,
-    master_client::{MasterClient, block_on, not_now, report, settled},
-    resolve_job::resolve_job,
-};
+use super::follow::InterruptSignals;
 use crate::{
     cli::{self, GlobalArgs},
-    jobs::{JobHandle, JobStatus},
-    show,
+    client::{
+        jobs::{JobHandle, JobStatus},
+        master_client::{MasterClient, block_on, call_report, no_master, settled_status},
+        resolve::resolve_job,
+    },
+    terminal,
 };
 use std::{
     net::{Ipv4Addr, SocketAddr},
@@ -56,9 +56,9 @@ pub fn run(args: cli::PortForwardArgs, global: GlobalArgs) -> Result<Exit, Repor
         let task = task_of(spec, args.task.as_deref())?;
         let port = port_of(spec, &task, args.name.as_deref())?;
         let most = spec.role(&task.role).map_or(0, RoleSpec::max_instances);
-        let place = match settled(&job).await {
+        let place = match settled_status(&job).await {
             JobStatus::Live(place) => place,
-            JobStatus::Starting => return Err(not_now(&job)),
+            JobStatus::Starting => return Err(no_master(&job)),
             JobStatus::Over(_) | JobStatus::Lost | JobStatus::Ended(_) => {
                 return Err(Report::bad_input(format!("`{}` is over", job.id())));
             }
@@ -75,7 +75,7 @@ pub fn run(args: cli::PortForwardArgs, global: GlobalArgs) -> Result<Exit, Repor
         // Reject impossible targets before any connection. A role may have been scaled beyond what was submitted.
         if let Err(error @ CallError::Refused { status, .. }) = forwarder.try_once().await {
             match status {
-                401 | 403 => return Err(report(error)),
+                401 | 403 => return Err(call_report(error)),
                 404 if task.index >= most => {
                     let what = format!("the job has no task `{task}`");
                     let hint = format!("`{}` has {most}, counted from 0", task.role);
@@ -93,17 +93,17 @@ pub fn run(args: cli::PortForwardArgs, global: GlobalArgs) -> Result<Exit, Repor
         let at = listener.local_addr().map_err(cannot)?;
         let mut signals = InterruptSignals::listen()?;
         match global.json {
-            true => show::json(&serde_json::json!({
+            true => terminal::print_json(&serde_json::json!({
                 "id": forwarder.job.id(), "task": task.to_string(), "address": at.to_string(),
             }))?,
-            false => show::print(format!(
+            false => terminal::print(format!(
                 "{}\n",
                 address(&forwarder.job.submitted.spec, &task, &port, at)
             ))?,
         }
         tokio::select! {
             () = serve(&listener, at, &forwarder, &task) => {}
-            () = over(&forwarder) => show::tell(format!("{} is over", forwarder.job.id())),
+            () = over(&forwarder) => terminal::message(format!("{} is over", forwarder.job.id())),
             _ = signals.next() => {}
         }
         Ok(Exit::Success)
@@ -225,7 +225,7 @@ async fn serve(listener: &TcpListener, at: SocketAddr, forwarder: &Arc<Forwarder
             }
         };
         if !is_own(peer, at) {
-            show::tell("a connection of another user was closed");
+            terminal::message("a connection of another user was closed");
             continue;
         }
         let (forwarder, task) = (forwarder.clone(), task.clone());
@@ -241,7 +241,7 @@ async fn pass(forwarder: &Forwarder, stream: TcpStream, task: &TaskId) {
     match forwarder.join().await {
         // That either end breaks is how such connections end.
         Ok(joined) => drop(splice(stream, joined).await),
-        Err(error) => show::tell(format!("no way to {task}: {}", report(error).what)),
+        Err(error) => terminal::message(format!("no way to {task}: {}", call_report(error).what)),
     }
 }
 

@@ -1,23 +1,26 @@
 //! `ydl queues`: the queues of the cluster, and what they may use.
 
-use super::{cluster, master_client::block_on};
 use crate::{
     cli::GlobalArgs,
-    preflight::{self, Queue},
-    show::{self, Cell, Paint},
+    client::{
+        cluster,
+        master_client::block_on,
+        preflight::{self, Queue},
+    },
+    terminal::{self, Cell, Paint},
 };
 use std::io;
 use ydl_os::report::{Exit, Report};
 
 /// Prints the table.
 pub fn run(global: GlobalArgs) -> Result<Exit, Report> {
-    let gateway = cluster::required(global)?;
-    let (client, config) = (&gateway.client, &gateway.config);
-    let asked = preflight::gather(client, config, &gateway.user, gateway.deadline());
-    let has = block_on(gateway.ask(asked))?;
+    let cluster = cluster::require(global)?;
+    let (rm, config) = (&cluster.rm, &cluster.config);
+    let asked = preflight::gather(rm, config, &cluster.user, cluster.deadline());
+    let has = block_on(cluster.ask(asked))?;
     if global.json {
         for queue in &has.queues {
-            show::json(&object(queue))?;
+            terminal::print_json(&object(queue))?;
         }
         return Ok(Exit::Success);
     }
@@ -52,7 +55,7 @@ pub fn run(global: GlobalArgs) -> Result<Exit, Report> {
             ]);
         }
     }
-    show::print(show::table(&head, rows, None).join("\n") + "\n")?;
+    terminal::print(terminal::table(&head, rows, None).join("\n") + "\n")?;
     Ok(Exit::Success)
 }
 

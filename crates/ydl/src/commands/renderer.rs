@@ -3,7 +3,7 @@
 use super::log_tails::{Prefix, StreamId};
 use crate::{
     cli::GlobalArgs,
-    show::{self, Paint, Screen, clean},
+    terminal::{self, Paint, Screen, clean},
 };
 use std::{
     io::{self, Write},
@@ -123,7 +123,7 @@ impl Renderer {
         match &mut self.kind {
             RenderMode::Output => Ok(()),
             RenderMode::Plain => {
-                show::tell(self.paint.dim(&text));
+                terminal::message(self.paint.dim(&text));
                 Ok(())
             }
             RenderMode::Live { screen, paint, viewed, .. } if is_notable(&fact.kind) => {
@@ -176,7 +176,7 @@ impl Renderer {
                 // A terminal that is gone needs no note.
                 let _ = screen.show(format!("{text}\n").as_bytes(), &table);
             }
-            RenderMode::Plain | RenderMode::Json | RenderMode::Output => show::tell(text),
+            RenderMode::Plain | RenderMode::Json | RenderMode::Output => terminal::message(text),
         }
     }
 
@@ -220,8 +220,8 @@ fn table(
         return Vec::new();
     };
     // The view ages with the clock until the next one comes.
-    viewed.view.now = viewed.view.now.max(show::now());
-    show::live(id, viewed, paint, width.saturating_sub(1), height / 2)
+    viewed.view.now = viewed.view.now.max(terminal::now());
+    terminal::live_table(id, viewed, paint, width.saturating_sub(1), height / 2)
 }
 
 /// Returns whether it is worth a line above the table.

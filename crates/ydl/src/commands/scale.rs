@@ -1,13 +1,13 @@
 //! `ydl scale`: another number of tasks for a role.
 
-use super::{
-    master_client::{MasterClient, block_on, not_now, report, settled},
-    resolve_job::resolve_running_job,
-};
 use crate::{
     cli::{self, GlobalArgs},
-    jobs::JobStatus,
-    show,
+    client::{
+        jobs::JobStatus,
+        master_client::{MasterClient, block_on, call_report, no_master, settled_status},
+        resolve::resolve_running_job,
+    },
+    terminal,
 };
 use ydl_os::report::{Exit, Report};
 
@@ -22,21 +22,21 @@ pub fn run(args: cli::ScaleArgs, global: GlobalArgs) -> Result<Exit, Report> {
     block_on(async {
         let found = resolve_running_job(&args.job, "scale", global).await?;
         let (job, _mirror) = found.whole()?;
-        let place = match settled(&job).await {
+        let place = match settled_status(&job).await {
             JobStatus::Live(place) => place,
-            JobStatus::Starting => return Err(not_now(&job)),
+            JobStatus::Starting => return Err(no_master(&job)),
             JobStatus::Over(_) | JobStatus::Lost | JobStatus::Ended(_) => {
                 return Err(Report::bad_input(format!("`{}` is over", job.id())));
             }
         };
         let asked = MasterClient::to(&job.dir, &place)?.scale(role, instances).await;
-        asked.map_err(report)?;
+        asked.map_err(call_report)?;
         match global.json {
-            true => show::json(&serde_json::json!({
+            true => terminal::print_json(&serde_json::json!({
                 "id": job.id(), "role": role, "instances": instances,
             })),
             false => {
-                show::tell(format!("role `{role}` of {} goes to {instances}", job.id()));
+                terminal::message(format!("role `{role}` of {} goes to {instances}", job.id()));
                 Ok(())
             }
         }

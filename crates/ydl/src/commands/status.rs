@@ -1,18 +1,18 @@
 //! `ydl status`: how a job stands, and why.
 
-use super::{
-    follow::recorded_history,
-    ls::state_of,
-    master_client::{MasterClient, block_on, settled},
-    output_locations::{OutputLocation, output_locations},
-    resolve_job::{ResolvedJob, resolve_job},
-    wait::{wait_until_finished, wait_until_reported_finished},
-};
+use super::{follow::recorded_history, ls::state_of};
 use crate::{
     cli::{self, GlobalArgs},
-    jobs::{JobHandle, JobStatus, RemoteEnd},
-    mirror::{self, Mirror},
-    show::{self, Paint, clean},
+    client::{
+        applications,
+        jobs::{JobHandle, JobStatus, RemoteEnd},
+        master_client::{MasterClient, block_on, settled_status},
+        mirror::Mirror,
+        output_locations::{OutputLocation, output_locations},
+        resolve::{ResolvedJob, resolve_job},
+        wait::{wait_until_finished, wait_until_reported_finished},
+    },
+    terminal::{self, Paint, clean},
 };
 use std::{collections::VecDeque, io, time::Duration};
 use yarn_native::types::{ApplicationReport, ApplicationState};
@@ -46,9 +46,9 @@ pub fn run(args: cli::StatusArgs, global: GlobalArgs) -> Result<Exit, Report> {
                 }
                 show_job(&args, global, &job, mirror.as_deref()).await
             }
-            ResolvedJob::Only { report, why, gateway } => {
+            ResolvedJob::Only { report, why, cluster } => {
                 let wait = wait.unwrap_or_default();
-                let report = wait_until_reported_finished(&gateway, *report, wait).await;
+                let report = wait_until_reported_finished(&cluster, *report, wait).await;
                 only(&report, &why, global)
             }
         }
@@ -69,7 +69,7 @@ async fn show_job(
     };
     let facts = last_history(job, args.events);
     if global.json {
-        show::json(&serde_json::json!({
+        terminal::print_json(&serde_json::json!({
             "id": job.id(),
             "state": state,
             "submitted": job.submitted.at,
@@ -92,16 +92,16 @@ async fn show_job(
     let view = viewed.as_ref().map(|viewed| &viewed.view);
     let outputs = output_locations(job, mirror, view).await;
     let page = text(job, state, viewed.as_deref(), why, &outputs, &facts, report.as_ref(), paint);
-    show::print(page)?;
+    terminal::print(page)?;
     Ok(exit)
 }
 
 /// Prints the application report alone, where the job's own files are unavailable.
 fn only(report: &ApplicationReport, why: &str, global: GlobalArgs) -> Result<Exit, Report> {
     if global.json {
-        show::json(&serde_json::json!({
+        terminal::print_json(&serde_json::json!({
             "id": report.id.to_string(),
-            "state": mirror::state_of(report),
+            "state": applications::state_of(report),
             "application": application(report),
             "unreachable": why,
         }))?;
@@ -112,10 +112,10 @@ fn only(report: &ApplicationReport, why: &str, global: GlobalArgs) -> Result<Exi
     let mut line = |name: &str, value: &str| lines.push(entry(name, value, paint));
     line("job", &report.id.to_string());
     line("name", &report.name);
-    line("state", mirror::state_of(report));
+    line("state", applications::state_of(report));
     line("files", &format!("cannot be had: {why}"));
     told(report, &mut line);
-    show::print(lines.join("\n") + "\n")?;
+    terminal::print(lines.join("\n") + "\n")?;
     Ok(Exit::Success)
 }
 
@@ -210,7 +210,7 @@ impl StatusReport {
 }
 
 async fn look(job: &JobHandle) -> Result<StatusReport, Report> {
-    let place = match settled(job).await {
+    let place = match settled_status(job).await {
         JobStatus::Over(last) => return Ok(StatusReport::view(last)),
         JobStatus::Lost => return Ok(StatusReport::only("lost")),
         JobStatus::Ended(ended) => return Ok(StatusReport::ended(ended)),
@@ -303,14 +303,14 @@ fn text(
         line("why", &viewed.view.why);
         line("round", &viewed.view.round.to_string());
         line("ran", &(viewed.view.now - viewed.view.started).to_string());
-        for (n, text) in show::sizes_of_roles(viewed).iter().enumerate() {
+        for (n, text) in terminal::sizes_of_roles(viewed).iter().enumerate() {
             line(if n == 0 { "elastic" } else { "" }, text);
         }
-        for (n, text) in show::metrics_of_roles(viewed).iter().enumerate() {
+        for (n, text) in terminal::metrics_of_roles(viewed).iter().enumerate() {
             line(if n == 0 { "metrics" } else { "" }, text);
         }
     }
-    line("submitted", &format!("{} ago", show::span_since(job.submitted.at)));
+    line("submitted", &format!("{} ago", terminal::span_since(job.submitted.at)));
     line("directory", &directory(job));
     for task in viewed.iter().flat_map(|viewed| &viewed.view.tasks) {
         let role = job.submitted.spec.role(&task.task.role);
@@ -330,13 +330,13 @@ fn text(
     }
     if let Some(viewed) = viewed {
         lines.push(String::new());
-        lines.extend(show::tasks(viewed, paint));
+        lines.extend(terminal::task_table(viewed, paint));
     }
     if !facts.is_empty() {
         lines.push(String::new());
         lines.push(paint.dim("last events"));
         for fact in facts {
-            let ago = show::span_since(fact.at).to_string();
+            let ago = terminal::span_since(fact.at).to_string();
             lines.push(format!("  {ago:>8} ago  {}", clean(&fact.kind.to_string())));
         }
     }

@@ -1,24 +1,24 @@
 //! `ydl submit`: from a job file to a job that runs.
 
 use super::{
-    cluster, fetch,
+    fetch,
     follow::{Follower, InterruptSignals},
-    inputs,
     log_tails::{LogTails, Select},
-    master_client::{MasterClient, block_on},
     outcome::conclude,
     renderer::Renderer,
     resources::local_resources,
-    submit_local::start_master,
     submit_yarn,
 };
 use crate::{
     backend::local::{Misfit, check_fit},
     cli::{self, Cluster, GlobalArgs},
-    docker,
-    jobs::{self, JobHandle},
-    mirror::{configuration, named_directory},
-    show,
+    client::{
+        cluster::{self, configuration, named_directory},
+        jobs::JobHandle,
+        master_client::{MasterClient, block_on},
+        submit::{create_job_dir, inputs, start_master},
+    },
+    docker, terminal,
 };
 use std::{
     path::Path,
@@ -55,13 +55,13 @@ pub fn run_source(
     if args.show {
         return show_source(source, global);
     }
-    let gateway = cluster::gateway(global)?;
-    if gateway.is_some() {
+    let cluster = cluster::select(global)?;
+    if cluster.is_some() {
         source.for_cluster();
     } else if global.cluster.is_none()
         && let Some(named) = named_directory()
     {
-        show::tell(format!(
+        terminal::message(format!(
             "note: there is no Hadoop configuration in `{}`; the job is for this machine",
             named.display()
         ));
@@ -73,14 +73,14 @@ pub fn run_source(
         Err(diagnostics) => return Ok(refuse(&diagnostics)),
     };
     for note in notes {
-        show::tell(format!("note: {note}"));
+        terminal::message(format!("note: {note}"));
     }
     look_through(&spec)?;
     let fetch = args.fetch.clone();
     let mut id = None;
     let exit = block_on(async {
-        match gateway {
-            Some(gateway) => submit_yarn::run(args, global, spec, &from, &gateway, &mut id).await,
+        match cluster {
+            Some(cluster) => submit_yarn::run(args, global, spec, &from, &cluster, &mut id).await,
             None => begin(args, global, spec, &from, &mut id).await,
         }
     })?;
@@ -110,7 +110,9 @@ fn show_source(mut source: Source, global: GlobalArgs) -> Result<Exit, Report> {
         source.for_cluster();
         read = source.job();
         if read.is_ok() {
-            show::tell("note: this machine cannot run the job; it is shown as a cluster would");
+            terminal::message(
+                "note: this machine cannot run the job; it is shown as a cluster would",
+            );
         }
     }
     let spec = match read {
@@ -118,8 +120,8 @@ fn show_source(mut source: Source, global: GlobalArgs) -> Result<Exit, Report> {
         Err(diagnostics) => return Ok(refuse(&diagnostics)),
     };
     match global.json {
-        true => show::json(&spec)?,
-        false => show::print(page.unwrap_or_else(|| jobfile::show(&spec)))?,
+        true => terminal::print_json(&spec)?,
+        false => terminal::print(page.unwrap_or_else(|| jobfile::show(&spec)))?,
     }
     Ok(Exit::Success)
 }
@@ -143,7 +145,7 @@ fn look_through(spec: &JobSpec) -> Result<(), Report> {
 /// The job with an environment that is there: what is to be made of packages is made here, after everything else is
 /// known to fit.
 pub(super) fn made(spec: JobSpec) -> Result<JobSpec, Report> {
-    let environment = pack::build(&spec.environment, &|said| show::tell(said))?;
+    let environment = pack::build(&spec.environment, &|said| terminal::message(said))?;
     let mut draft = JobSpecBuilder::from(spec);
     draft.environment = environment;
     draft.build().map_err(|_| Report::trouble("the job does not fit its own environment"))
@@ -200,7 +202,7 @@ fn flags(args: &cli::SubmitArgs) -> Flags {
 
 /// Every mistake at once; there may be many.
 pub fn refuse(diagnostics: &Diagnostics) -> Exit {
-    show::tell(diagnostics.to_string());
+    terminal::message(diagnostics.to_string());
     Exit::BadInput
 }
 
@@ -226,7 +228,8 @@ async fn create(
 ) -> Result<(JobDir, Submitted), Report> {
     let stop = Arc::new(AtomicBool::new(false));
     let (from, stopped) = (from.to_path_buf(), stop.clone());
-    let mut creating = spawn_blocking(move || jobs::create(spec, offer, &from, &beside, &stopped));
+    let mut creating =
+        spawn_blocking(move || create_job_dir(spec, offer, &from, &beside, &stopped));
     let ended = |error| Report::trouble(format!("cannot make the job's directory: {error}"));
     let by = tokio::select! {
         created = &mut creating => return created.map_err(ended)?,
@@ -252,10 +255,10 @@ async fn begin(
     if let Some(misfit) = check_fit(&spec, &offer) {
         return Err(refuse_size(misfit, args.resources.is_some()));
     }
-    docker::check(&spec, args.dry_run, &|said| show::tell(said)).await?;
+    docker::check(&spec, args.dry_run, &|said| terminal::message(said)).await?;
     let (spec, beside) = inputs::list_local(spec).await?;
     if args.dry_run {
-        show::tell("the job could run on this machine; nothing was started");
+        terminal::message("the job could run on this machine; nothing was started");
         return Ok(Exit::Success);
     }
     let spec = made(spec)?;
@@ -268,8 +271,8 @@ async fn begin(
     let about = serde_json::json!({ "job": { "id": job.id(), "directory": job.dir.path() } });
     if args.detach {
         match global.json {
-            true => show::json(&about)?,
-            false => show::print(format!("{}\n", job.id()))?,
+            true => terminal::print_json(&about)?,
+            false => terminal::print(format!("{}\n", job.id()))?,
         }
         return Ok(Exit::Success);
     }

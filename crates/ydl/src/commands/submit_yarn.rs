@@ -1,11 +1,9 @@
 //! A job on a cluster, from what was typed to its end.
 
+use super::findings::{dry_run, print_findings};
 use super::{
-    cluster,
     follow::{Follower, InterruptSignals, RemoteOutput},
-    inputs,
     log_tails::{LogTails, Select},
-    master_client::MasterClient,
     outcome::conclude,
     renderer::Renderer,
     submit::made,
@@ -13,11 +11,17 @@ use super::{
 };
 use crate::{
     cli::{self, GlobalArgs},
-    jobs::JobHandle,
-    mirror::{self, Gateway, Mirror, SubmitCredentials, submission, submit_credentials},
-    preflight,
-    show::{self, counted_bytes},
-    stage::{self, JobFiles, Progress, StageRequest, StagingPlan},
+    client::{
+        applications,
+        cluster::ClusterClient,
+        jobs::JobHandle,
+        master_client::MasterClient,
+        mirror::{LogFilter, Mirror},
+        preflight,
+        stage::{self, JobFiles, Progress, StageRequest, StagingPlan},
+        submit::{SubmitCredentials, inputs, submission, submit_credentials},
+    },
+    terminal::{self, counted_bytes},
 };
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -66,50 +70,50 @@ pub async fn run(
     global: GlobalArgs,
     spec: JobSpec,
     from: &Path,
-    gateway: &Gateway,
+    cluster: &ClusterClient,
     begun_as: &mut Option<String>,
 ) -> Result<Exit, Report> {
     if args.resources.is_some() {
         return Err(Report::bad_input("`--resources` is for a job on this machine")
             .hint("leave it out, or use `--cluster local`"));
     }
-    let deadline = gateway.deadline();
+    let deadline = cluster.deadline();
     // What is only looked at need not wait for what the cluster says of the job. An environment that must be made first
     // may take minutes; check the cluster first.
     let early = !args.dry_run && !pack::needs_build(&spec.environment);
-    let looking = early.then(|| tokio::spawn(look(gateway.clone(), spec.clone())));
+    let looking = early.then(|| tokio::spawn(look(cluster.clone(), spec.clone())));
     // Only with an id does a ResourceManager tell the largest container it gives. An id that is not used is seen by
     // harmless; a rejection based on this machine's configuration could be wrong.
     let asked = async {
         tokio::try_join!(
-            preflight::gather(&gateway.client, &gateway.config, &gateway.user, deadline),
-            gateway.client.new_application(deadline),
+            preflight::gather(&cluster.rm, &cluster.config, &cluster.user, deadline),
+            cluster.rm.new_application(deadline),
         )
     };
-    let (mut has, new) = gateway.ask(asked).await?;
+    let (mut has, new) = cluster.ask(asked).await?;
     has.largest = Some((&new.capability_max).into());
     let findings = preflight::check(&spec, &has);
     if args.dry_run {
-        inputs::list_for_cluster(&spec, gateway).await?;
+        inputs::list_for_cluster(&spec, cluster).await?;
         if findings.refusals.is_empty() {
-            could_stage(&spec, gateway).await?;
+            could_stage(&spec, cluster).await?;
         }
-        return cluster::dry(&spec, &findings, global);
+        return dry_run(&spec, &findings, global);
     }
-    if let Some(exit) = cluster::tell(&findings) {
+    if let Some(exit) = print_findings(&findings) {
         return Ok(exit);
     }
     let (spec, looking) = match looking {
         Some(looking) => (spec, looking),
         None => {
             let spec = made(spec)?;
-            let looking = tokio::spawn(look(gateway.clone(), spec.clone()));
+            let looking = tokio::spawn(look(cluster.clone(), spec.clone()));
             (spec, looking)
         }
     };
     // Before anything is touched: Ctrl-C must not leave half a job.
     let mut signals = InterruptSignals::listen()?;
-    let mut job = Submission { gateway, id: new.id, place: None, cleaning_is_due: false };
+    let mut job = Submission { cluster, id: new.id, place: None, cleaning_is_due: false };
     let hosts = has.nodes.iter().map(|node| node.host.clone()).collect();
     let begun = tokio::select! {
         begun = job.begin(spec, from, &hosts, looking) => begun.map_err(SubmitFailure::Failed),
@@ -126,17 +130,17 @@ pub async fn run(
     *begun_as = Some(id.clone());
     let about = serde_json::json!({ "job": { "id": id, "directory": dir } });
     let due = job.cleaning_is_due;
-    let cleaning = tokio::spawn(clean(gateway.clone(), job.place.filter(|_| due)));
+    let cleaning = tokio::spawn(clean(cluster.clone(), job.place.filter(|_| due)));
     if args.detach {
         match global.json {
-            true => show::json(&about)?,
-            false => show::print(format!("{id}\n"))?,
+            true => terminal::print_json(&about)?,
+            false => terminal::print(format!("{id}\n"))?,
         }
         let _ = timeout(CLEAN_MAX.1, cleaning).await;
         return Ok(Exit::Success);
     }
     let (known, mirror) = Mirror::begun(
-        gateway,
+        cluster,
         job.id,
         accepted.hdfs,
         accepted.place,
@@ -153,11 +157,11 @@ pub async fn run(
 }
 
 /// Once a day, what no job uses any more goes. That it could not be done is no matter: the next day comes.
-async fn clean(gateway: Gateway, place: Option<stage::Place>) {
+async fn clean(cluster: ClusterClient, place: Option<stage::Place>) {
     let Some(place) = place else {
         return;
     };
-    let Ok(all) = mirror::list(&gateway).await else {
+    let Ok(all) = applications::list(&cluster).await else {
         return;
     };
     let live = all.iter().filter(|report| !report.state.is_over());
@@ -191,8 +195,8 @@ impl SubmitFailure {
 }
 
 /// Returns whether the job's files could be put where they would be; nothing of it stays.
-async fn could_stage(spec: &JobSpec, gateway: &Gateway) -> Result<(), Report> {
-    let Gateway { config, identity, .. } = gateway;
+async fn could_stage(spec: &JobSpec, cluster: &ClusterClient) -> Result<(), Report> {
+    let ClusterClient { config, identity, .. } = cluster;
     let deadline = Instant::now() + CALL_MAX;
     let staging = spec.cluster_options.staging.as_deref();
     let place = stage::Place::find(config, identity, staging, deadline).await?;
@@ -209,7 +213,7 @@ struct AcceptedJob {
 
 /// A job on its way to the cluster.
 struct Submission<'a> {
-    gateway: &'a Gateway,
+    cluster: &'a ClusterClient,
     id: ApplicationId,
     /// Staging directory, once it may have files of the job.
     place: Option<stage::Place>,
@@ -226,7 +230,7 @@ impl Submission<'_> {
         hosts: &BTreeSet<String>,
         looking: JoinHandle<Result<(StagingPlan, Listing), Report>>,
     ) -> Result<AcceptedJob, Report> {
-        let Gateway { config, client, .. } = self.gateway;
+        let ClusterClient { config, rm, .. } = self.cluster;
         let looked = looking.await;
         let (looked, listing) = looked
             .map_err(|_| Report::trouble("the job's files could not be looked through"))??;
@@ -235,17 +239,17 @@ impl Submission<'_> {
         self.cleaning_is_due = looked.cleaning_is_due;
         let id = self.id.to_string();
         let job = place.job(&id);
-        let spec = inputs::settled(spec, self.gateway, &id, &place.home).await?;
-        let spec = inputs::near(spec, &listing, self.gateway, hosts).await;
+        let spec = inputs::settled(spec, self.cluster, &id, &place.home).await?;
+        let spec = inputs::near(spec, &listing, self.cluster, hosts).await;
         let (upload, mut submit_credentials) = tokio::try_join!(
             upload(looked, &id),
-            submit_credentials(self.gateway, &spec, job.dir())
+            submit_credentials(self.cluster, &spec, job.dir())
         )?;
         let staged = upload.staged;
         let listing = inputs::written(listing, upload.inputs)?;
         let submitted = Submitted {
             id: id.clone(),
-            at: show::now(),
+            at: terminal::now(),
             from: from.to_path_buf(),
             spec,
             place: Place::Yarn(staged.clone()),
@@ -260,15 +264,15 @@ impl Submission<'_> {
         };
         let inline_files = files.inline_files()?;
         let writing = stage::write_job(&place, files, Instant::now() + CALL_MAX);
-        let (gateway, yarn_id) = (self.gateway, self.id);
-        let user = (!gateway.is_secure()).then_some(gateway.user.as_str());
+        let (cluster, yarn_id) = (self.cluster, self.id);
+        let user = (!cluster.is_secure()).then_some(cluster.user.as_str());
         let ask = |own, submit_credentials: &SubmitCredentials| {
             submission(yarn_id, &submitted.spec, &staged, own, submit_credentials, user)
         };
         let submitting = |asked| async move {
             let deadline = Instant::now() + ACCEPT_MAX;
-            let report = client.submit_and_wait(&asked, deadline).await;
-            report.map_err(|error| gateway.report(error))
+            let report = rm.submit_and_wait(&asked, deadline).await;
+            report.map_err(|error| cluster.report(error))
         };
         let (report, notes) = match inline_files {
             // Its containers have what they need, and clients do not read sooner than this is over.
@@ -284,7 +288,7 @@ impl Submission<'_> {
             }
         };
         for note in notes {
-            show::tell(format!("note: {note}"));
+            terminal::message(format!("note: {note}"));
         }
         if matches!(report.state, ApplicationState::Failed | ApplicationState::Killed) {
             let what = format!("the cluster does not take the job: {}", report.diagnostics.trim());
@@ -297,12 +301,12 @@ impl Submission<'_> {
     /// already.
     async fn tidy(&self) -> bool {
         let deadline = Instant::now() + TIDY_MAX;
-        let reached = self.gateway.client.application(self.id, deadline).await;
+        let reached = self.cluster.rm.application(self.id, deadline).await;
         let was_submitted = reached.is_ok();
         if reached.is_ok_and(|report| !report.state.is_over()) {
             // It was interrupted in the moment between submitting and knowing it.
             let why = "ended by whoever submitted it";
-            let _ = self.gateway.client.kill_and_wait(self.id, why, deadline).await;
+            let _ = self.cluster.rm.kill_and_wait(self.id, why, deadline).await;
         }
         if let Some(place) = &self.place {
             let dir = place.job(&self.id.to_string());
@@ -314,9 +318,9 @@ impl Submission<'_> {
 }
 
 /// Lists the files that the job needs and those already in HDFS.
-async fn look(gateway: Gateway, spec: JobSpec) -> Result<(StagingPlan, Listing), Report> {
-    let listing = inputs::list_for_cluster(&spec, &gateway).await?;
-    let Gateway { config, identity, .. } = &gateway;
+async fn look(cluster: ClusterClient, spec: JobSpec) -> Result<(StagingPlan, Listing), Report> {
+    let listing = inputs::list_for_cluster(&spec, &cluster).await?;
+    let ClusterClient { config, identity, .. } = &cluster;
     let deadline = Instant::now() + CALL_MAX;
     let binary = std::env::current_exe().map_err(|error| {
         Report::trouble(format!("cannot find this very program: {}", reason(&error)))
@@ -330,7 +334,7 @@ async fn look(gateway: Gateway, spec: JobSpec) -> Result<(StagingPlan, Listing),
         spec: &spec,
         binary: &binary,
         inputs: &inputs::on_this_machine(&listing),
-        tell: show::tell,
+        tell: terminal::message,
     };
     Ok((stage::look(request, deadline).await?, listing))
 }
@@ -354,9 +358,9 @@ async fn upload(looked: StagingPlan, id: &str) -> Result<stage::Upload, Report> 
     bar.clear();
     let upload = upload?;
     for note in &upload.notes {
-        show::tell(format!("note: {note}"));
+        terminal::message(format!("note: {note}"));
     }
-    show::tell(match upload.sent.files {
+    terminal::message(match upload.sent.files {
         0 => "nothing to upload: all of it is in HDFS already".to_owned(),
         _ => format!(
             "uploaded {} in {:.1}s",
@@ -391,7 +395,7 @@ impl ProgressBar {
             if self.told.elapsed() > ProgressBar::TOLD_EVERY {
                 self.told = Instant::now();
                 let (sent, total) = (counted_bytes(sent), counted_bytes(progress.total));
-                show::tell(format!("uploading: {sent} of {total}"));
+                terminal::message(format!("uploading: {sent} of {total}"));
             }
             return;
         }
@@ -438,7 +442,7 @@ async fn follow(
         WaitOutcome::Live(address) => address,
         WaitOutcome::Over => {
             // A short job may be over before its master was seen.
-            let wanted = mirror::Wanted::default();
+            let wanted = LogFilter::default();
             for failure in mirror.copy_logs(&wanted, None).await {
                 renderer.note(&format!("note: {failure}"));
             }
@@ -446,7 +450,7 @@ async fn follow(
         }
         WaitOutcome::Interrupted => {
             renderer.close();
-            show::tell(format!(
+            terminal::message(format!(
                 "{0} is still being stopped; `ydl status {0}` shows how far",
                 job.id()
             ));

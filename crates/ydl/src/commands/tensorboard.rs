@@ -5,8 +5,10 @@
 
 mod download;
 
-use super::master_client::block_on;
-use crate::{cli, mirror::configuration};
+use crate::{
+    cli,
+    client::{cluster::configuration, master_client::block_on},
+};
 use std::{
     collections::BTreeMap, fs, io, os::unix::process::CommandExt, path::PathBuf, process::Command,
 };

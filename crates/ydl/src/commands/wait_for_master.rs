@@ -2,9 +2,11 @@
 
 use super::{follow::InterruptSignals, renderer::Renderer};
 use crate::{
-    jobs::{JobHandle, RemoteState},
-    mirror::Mirror,
-    show::clean,
+    client::{
+        jobs::{JobHandle, RemoteState},
+        mirror::Mirror,
+    },
+    terminal::clean,
 };
 use std::time::Duration;
 use tokio::time::{Instant, sleep};
@@ -82,11 +84,11 @@ pub async fn wait_for_master(
         asked = true;
         renderer
             .note(&format!("{by}: the job is ended; waiting for it ({by} again leaves at once)"));
-        let (gateway, id) = (mirror.gateway.clone(), mirror.id);
+        let (cluster, id) = (mirror.cluster.clone(), mirror.id);
         tokio::spawn(async move {
             let why = format!("ended by {by}");
             // What became of it is seen by those who watch.
-            let _ = gateway.client.kill_and_wait(id, &why, gateway.deadline()).await;
+            let _ = cluster.rm.kill_and_wait(id, &why, cluster.deadline()).await;
         });
     }
 }
@@ -175,8 +177,8 @@ async fn before_us(mirror: &Mirror) -> Option<usize> {
         queues: vec![own.queue.clone()],
         ..ApplicationFilter::default()
     };
-    let gateway = &mirror.gateway;
-    let all = gateway.client.applications(&filter, gateway.deadline());
+    let cluster = &mirror.cluster;
+    let all = cluster.rm.applications(&filter, cluster.deadline());
     let first = |other: &&ApplicationReport| {
         let order =
             |app: &ApplicationReport| (std::cmp::Reverse(app.priority), app.start_time, app.id);

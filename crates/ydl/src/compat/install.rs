@@ -6,7 +6,7 @@
 use super::all;
 use crate::{
     cli::{self, GlobalArgs},
-    show,
+    terminal,
 };
 use std::{
     env, fs,
@@ -25,9 +25,13 @@ pub fn run(args: cli::CompatArgs, global: GlobalArgs) -> Result<Exit, Report> {
         for door in all() {
             match global.json {
                 true => {
-                    show::json(&serde_json::json!({ "names": door.names, "about": door.about }))?;
+                    terminal::print_json(
+                        &serde_json::json!({ "names": door.names, "about": door.about }),
+                    )?;
                 }
-                false => show::print(format!("{}\n    {}\n", door.names.join(", "), door.about))?,
+                false => {
+                    terminal::print(format!("{}\n    {}\n", door.names.join(", "), door.about))?
+                }
             }
         }
         return Ok(Exit::Success);
@@ -73,7 +77,7 @@ pub fn run(args: cli::CompatArgs, global: GlobalArgs) -> Result<Exit, Report> {
             io::ErrorKind::AlreadyExists => taken(&place),
             _ => trouble("make", &place, error),
         })?;
-        show::tell(format!("{} -> {}", place.display(), own.display()));
+        terminal::message(format!("{} -> {}", place.display(), own.display()));
     }
     Ok(Exit::Success)
 }

@@ -6,7 +6,7 @@ mod tracker;
 use crate::{
     cli::{self, ColorChoice, GlobalArgs},
     commands::submit,
-    show,
+    terminal,
 };
 use clap::CommandFactory;
 use std::{env, ffi::OsString, path::Path, process::ExitCode};
@@ -55,7 +55,7 @@ pub fn enter() -> Option<ExitCode> {
 }
 
 fn tell(report: Report) -> ExitCode {
-    show::tell(report.to_string());
+    terminal::message(report.to_string());
     report.exit.into()
 }
 
@@ -82,12 +82,12 @@ fn through(door: &'static Door, name: &str, words: Vec<OsString>) -> Result<Exit
     let line = [name.to_owned()].into_iter().chain(line);
     let line = line.collect::<Vec<_>>().join(" ");
     if words.is_empty() {
-        show::tell(help(door, name));
+        terminal::message(help(door, name));
         return Ok(Exit::BadInput);
     }
     let mut typed = flags::read(name, door.style, door.flags, words)?;
     if typed.has("--help") {
-        show::print(help(door, name))?;
+        terminal::print(help(door, name))?;
         return Ok(Exit::Success);
     }
     if typed.has("--detach") && typed.has("--download") {
@@ -123,10 +123,10 @@ fn run(mut sheet: Sheet, typed: &Typed, line: &str) -> Result<Exit, Report> {
         }
     }
     if shown {
-        return show::print(sheet.page(line)).map(|()| Exit::Success);
+        return terminal::print(sheet.page(line)).map(|()| Exit::Success);
     }
     for note in &sheet.notes {
-        show::tell(format!("note: {note}"));
+        terminal::message(format!("note: {note}"));
     }
     let global = GlobalArgs { json: false, color: ColorChoice::Auto, cluster };
     let args = cli::SubmitArgs {

@@ -2,7 +2,7 @@
 
 mod serve;
 
-use crate::show;
+use crate::terminal;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr, TcpListener, ToSocketAddrs, UdpSocket};
 use ydl_compat::{
     Door, Leads,
@@ -71,7 +71,7 @@ fn run(typed: &Typed) -> Result<Exit, Report> {
     let listener = TcpListener::bind(SocketAddr::new(address, 0)).map_err(cannot)?;
     let port = listener.local_addr().map_err(cannot)?.port();
     listener.set_nonblocking(true).map_err(cannot)?;
-    show::print(format!(
+    terminal::print(format!(
         "DMLC_TRACKER_ENV_START\nDMLC_NUM_WORKER={workers}\nDMLC_NUM_SERVER=0\nDMLC_TRACKER_URI={host}\n\
          DMLC_TRACKER_PORT={port}\nDMLC_TRACKER_ENV_END\n"
     ))?;
@@ -84,7 +84,7 @@ fn run(typed: &Typed) -> Result<Exit, Report> {
             Ok(())
         })
         .map_err(cannot)?;
-    show::tell("all workers have shut down");
+    terminal::message("all workers have shut down");
     Ok(Exit::Success)
 }
 

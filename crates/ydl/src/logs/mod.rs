@@ -1,8 +1,5 @@
-//! Reading what a program has printed: the segments an agent keeps, and lines fit for a terminal.
+//! Reads rotated logs: the segments that an agent writes.
 
-mod lines;
-pub mod live;
 mod reader;
 
-pub use lines::{LINE_BYTES_MAX, LinePrefixer};
 pub use reader::{Chunk, LogReader, LogSegments};

@@ -3,7 +3,7 @@
 
 use expect_test::{Expect, expect};
 use std::fs;
-use ydl::{preflight::ClusterInfo, preflight::Constraints, preflight::check};
+use ydl::client::preflight::{ClusterInfo, Constraints, check};
 use ydl_core::{
     JobSpec, RoleName,
     spec::{Environment, Image, Mount, Runtime},

@@ -2,10 +2,7 @@
 
 use expect_test::{Expect, expect};
 use std::collections::BTreeMap;
-use ydl::{
-    preflight::Amount, preflight::ClusterInfo, preflight::Constraints, preflight::Label,
-    preflight::Node, preflight::Queue, preflight::Share, preflight::check,
-};
+use ydl::client::preflight::{Amount, ClusterInfo, Constraints, Label, Node, Queue, Share, check};
 use ydl_core::JobSpec;
 use ydl_jobfile::load;
 

@@ -8,7 +8,7 @@ use std::{
     time::{Duration, Instant},
 };
 use tokio::time::sleep;
-use ydl::logs::live;
+use ydl::client::live_logs;
 use ydl_net::{client::Client, request::Reply, secret::Token, tls::Pin};
 use ydl_proto::{
     files::{JobDir, MasterPlace},
@@ -260,26 +260,27 @@ async fn a_master_lets_people_see_what_tasks_print() {
     let token = Token::read(&job.token_file()).expect("a token");
     let client = Client::new(place.address, pin, &token).expect("a client");
     let task = "worker:1".parse().expect("a task");
-    let list = live::attempts(&client, &task).await.expect("an answer");
+    let list = live_logs::attempts(&client, &task).await.expect("an answer");
     let list = list.expect("an agent");
     assert_eq!((list.len(), list[0].attempt), (1, 1));
     let wait = Duration::from_secs(10);
-    let piece = live::read(&client, &task, 1, "stdout.0", 0, wait).await;
+    let piece = live_logs::read(&client, &task, 1, "stdout.0", 0, wait).await;
     let piece = piece.expect("an answer").expect("an agent");
     assert_eq!(&piece.bytes[..], b"hello 1\n");
     assert!(!piece.ended);
     for (task, file) in [("worker:1", "stdout.9"), ("worker:7", "stdout.0"), ("ps:0", "stdout.0")] {
         let task = task.parse().expect("a task");
-        let piece = live::read(&client, &task, 1, file, 0, Duration::ZERO).await;
+        let piece = live_logs::read(&client, &task, 1, file, 0, Duration::ZERO).await;
         assert_eq!(piece.expect("an answer"), None, "{task} {file}");
     }
     // What is waited for is shown when it is printed.
     let go = job.checkpoint().join("go");
     let began = Instant::now();
-    let (piece, ()) = tokio::join!(live::read(&client, &task, 1, "stdout.0", 8, wait), async {
-        sleep(Duration::from_millis(300)).await;
-        std::fs::write(go, "").expect("a file");
-    });
+    let (piece, ()) =
+        tokio::join!(live_logs::read(&client, &task, 1, "stdout.0", 8, wait), async {
+            sleep(Duration::from_millis(300)).await;
+            std::fs::write(go, "").expect("a file");
+        });
     let piece = piece.expect("an answer").expect("an agent");
     assert_eq!(&piece.bytes[..], b"bye\n");
     assert!(began.elapsed() < wait, "{:?}", began.elapsed());

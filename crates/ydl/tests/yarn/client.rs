@@ -12,7 +12,11 @@ use std::{
 };
 use testbed::{Cluster, File, Label, Options, Queue};
 use yarn_native::types::FinalStatus;
-use ydl::mirror::{self, Gateway, JobAccess, Wanted};
+use ydl::client::{
+    applications,
+    cluster::ClusterClient,
+    mirror::{JobAccess, LogFilter},
+};
 
 /// Three nodes of 4 GiB, the third with the label `gpu` and two GPUs, which the queue `gpu` alone may use.
 fn cluster() -> &'static Cluster {
@@ -272,14 +276,14 @@ fn the_last_lines_of_a_long_log_are_fetched_alone() {
     assert_eq!(logs.out.lines().count(), 100_000);
     assert!(logs.out.starts_with("500002\n"));
     block_on(async {
-        let gateway = Gateway::with(config(cluster)).expect("a way to it");
-        let report = mirror::find(&gateway, "chatty").await;
+        let client = ClusterClient::with(config(cluster)).expect("a client");
+        let report = applications::find(&client, "chatty").await;
         let report = report.expect("an answer").expect("the job");
-        let opened = JobAccess::of(&gateway, report).await.expect("the job");
+        let opened = JobAccess::of(&client, report).await.expect("the job");
         let JobAccess::Whole(known, mirror) = opened else {
             panic!("{opened:?}");
         };
-        let wanted = Wanted { tail: Some(3), ..Wanted::default() };
+        let wanted = LogFilter { tail: Some(3), ..LogFilter::default() };
         assert_eq!(mirror.copy_logs(&wanted, None).await, Vec::<String>::new());
         let task = "worker:0".parse().expect("a task");
         let copy = known.dir.attempt_logs(&task, 1).join("stdout.0");

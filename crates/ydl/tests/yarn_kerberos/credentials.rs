@@ -12,7 +12,7 @@ use yarn_native::{
     namenode::fetch_tokens,
     security::{Identity, TicketSource},
 };
-use ydl::stage::Place;
+use ydl::client::stage::Place;
 use ydl_storage::hdfs::{Hdfs, Kind};
 
 const NAME: &str = "credentials::proof_is_a_ticket_a_keytab_or_a_token";

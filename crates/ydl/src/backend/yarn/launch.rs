@@ -2,7 +2,7 @@
 
 use super::{BackendEvent, completions, runtime::ImageRuntimes, setup::YarnSetup};
 use crate::agent::bootstrap::{BOOTSTRAP_SECRET, Bootstrap, BootstrapSecret, GpuRequest};
-use crate::jobs::local_resource;
+use crate::backend::yarn::local_resource;
 use std::{
     collections::{BTreeMap, BTreeSet},
     path::PathBuf,

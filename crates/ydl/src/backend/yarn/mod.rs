@@ -20,6 +20,7 @@ mod gpus;
 mod heartbeat;
 mod hosts;
 mod launch;
+mod local_resource;
 mod register;
 mod rm_client;
 mod runtime;
@@ -27,6 +28,7 @@ mod setup;
 mod size;
 
 pub(crate) use completions::exec_failure_reason;
+pub use local_resource::local_resource;
 pub use runtime::image_hint;
 pub use setup::YarnSetup;
 

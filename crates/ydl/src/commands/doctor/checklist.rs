@@ -2,7 +2,7 @@
 
 use crate::{
     cli::GlobalArgs,
-    show::{self, Paint, clean},
+    terminal::{self, Paint, clean},
 };
 use serde_json::{Value, json};
 use std::{io, time::Duration};
@@ -139,7 +139,7 @@ impl Checklist {
             if let Some((key, value)) = more {
                 check[key] = value;
             }
-            show::json(&check)
+            terminal::print_json(&check)
         } else {
             let padded = format!("{word:STATE_WIDTH$}");
             let painted = match state {
@@ -149,7 +149,7 @@ impl Checklist {
                 CheckState::Skipped { .. } => self.paint.dim(&padded),
             };
             let line = format!("{painted}  {name:NAME_WIDTH$}  {}\n", clean(found));
-            show::print(line)
+            terminal::print(line)
         };
         self.checks.push((name, state));
         self.began = Instant::now();
@@ -163,12 +163,12 @@ impl Checklist {
         if self.global.json {
             let result =
                 json!({ "ok": culprit.is_none(), "culprit": culprit, "exit": exit.code() });
-            show::json(&json!({ "result": result }))?;
+            terminal::print_json(&json!({ "result": result }))?;
         }
         if culprit.is_none() {
             if !self.global.json {
                 let warned = |(_, state): &&(_, CheckState)| matches!(state, CheckState::Warning);
-                show::tell(match self.checks.iter().filter(warned).count() {
+                terminal::message(match self.checks.iter().filter(warned).count() {
                     0 => "everything a job needs is there".to_owned(),
                     1 => "everything a job needs is there, with 1 warning".to_owned(),
                     n => format!("everything a job needs is there, with {n} warnings"),
@@ -180,7 +180,7 @@ impl Checklist {
             let named = Report { what: format!("{name}: {}", why.what), ..why };
             named.to_string()
         });
-        show::tell(all.collect::<Vec<_>>().join("\n\n"));
+        terminal::message(all.collect::<Vec<_>>().join("\n\n"));
         Ok(exit)
     }
 }

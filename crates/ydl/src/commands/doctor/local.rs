@@ -7,8 +7,8 @@ use super::{
 };
 use crate::{
     cli::{self, Cluster},
+    client::jobs,
     docker::Engine,
-    jobs,
 };
 use std::{
     fs::{self, DirBuilder},

@@ -2,7 +2,7 @@
 //! prints is read, what hangs is ended, and nothing is tried that users do not do.
 
 use super::checklist::{Checklist, millis};
-use crate::{cli::Cluster, show::clean};
+use crate::{cli::Cluster, terminal::clean};
 use serde::Deserialize;
 use serde_json::json;
 use std::{collections::VecDeque, io, process::Stdio, time::Duration};

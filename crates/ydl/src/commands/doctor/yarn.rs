@@ -6,9 +6,11 @@ use super::{
 };
 use crate::{
     cli::{self, Cluster},
-    mirror::{Gateway, configuration, missing},
-    preflight::{self, ClusterInfo, Findings},
-    stage::Place,
+    client::{
+        cluster::{ClusterClient, configuration, missing_configuration},
+        preflight::{self, ClusterInfo, Findings},
+        stage::Place,
+    },
 };
 use std::time::Duration;
 use tokio::{
@@ -46,9 +48,9 @@ pub async fn examine(
     wait: Span,
     sheet: &mut Checklist,
 ) -> Result<(), Report> {
-    let gateway = settings(sheet)?;
-    let user = ticket(gateway.as_ref(), sheet).await?;
-    let has = manager(gateway.as_ref(), user, sheet).await?;
+    let cluster = settings(sheet)?;
+    let user = ticket(cluster.as_ref(), sheet).await?;
+    let has = manager(cluster.as_ref(), user, sheet).await?;
     let trial = TestJob {
         cluster: Cluster::Yarn,
         queue: args.queue.clone(),
@@ -58,8 +60,8 @@ pub async fn examine(
     };
     nodes(has.as_ref(), sheet)?;
     queue(has.as_ref(), &trial, sheet)?;
-    namenode(gateway.as_ref(), &trial, sheet).await?;
-    staging(gateway.as_ref(), &trial, sheet).await?;
+    namenode(cluster.as_ref(), &trial, sheet).await?;
+    staging(cluster.as_ref(), &trial, sheet).await?;
     if !args.no_job && sheet.may(JOB, &[NODES, QUEUE, LABEL, STAGING])? {
         test_job::examine(&trial, sheet).await?;
     }
@@ -78,23 +80,25 @@ async fn within<T>(
 }
 
 /// The configuration, and the way to the cluster that it describes.
-fn settings(sheet: &mut Checklist) -> Result<Option<Gateway>, Report> {
+fn settings(sheet: &mut Checklist) -> Result<Option<ClusterClient>, Report> {
     let found = configuration().and_then(|config| match config {
-        Some(config) => described(&config).and_then(|found| Ok((Gateway::with(config)?, found))),
-        None => Err(missing().hint(
+        Some(config) => {
+            described(&config).and_then(|found| Ok((ClusterClient::with(config)?, found)))
+        }
+        None => Err(missing_configuration().hint(
             "set `HADOOP_CONF_DIR` to the directory with `core-site.xml` and `yarn-site.xml`, \
              or look at this machine with `--cluster local`",
         )),
     });
     match found {
         Err(why) => sheet.wrong(CONFIGURATION, why).map(|()| None),
-        Ok((gateway, (found, None))) => {
+        Ok((cluster, (found, None))) => {
             sheet.ok(CONFIGURATION, found)?;
-            Ok(Some(gateway))
+            Ok(Some(cluster))
         }
-        Ok((gateway, (found, Some(odd)))) => {
+        Ok((cluster, (found, Some(odd)))) => {
             sheet.warn(CONFIGURATION, format!("{found}; {odd}"))?;
-            Ok(Some(gateway))
+            Ok(Some(cluster))
         }
     }
 }
@@ -151,16 +155,16 @@ fn odd(config: &Config, files: &[String]) -> Option<String> {
 }
 
 /// Returns whether this user can prove who it is, and whose jobs these are.
-async fn ticket(gateway: Option<&Gateway>, sheet: &mut Checklist) -> Result<String, Report> {
+async fn ticket(cluster: Option<&ClusterClient>, sheet: &mut Checklist) -> Result<String, Report> {
     let nobody = String::new();
     if !sheet.may(TICKET, &[CONFIGURATION])? {
         return Ok(nobody);
     }
-    let Some(gateway) = gateway else {
+    let Some(cluster) = cluster else {
         return Ok(nobody);
     };
-    let user = gateway.user.clone();
-    let AuthMethod::Kerberos(kerberos) = &gateway.identity.auth else {
+    let user = cluster.user.clone();
+    let AuthMethod::Kerberos(kerberos) = &cluster.identity.auth else {
         let found = format!("none is needed: the cluster believes that this is `{user}`");
         sheet.ok(TICKET, found)?;
         return Ok(user);
@@ -170,7 +174,7 @@ async fn ticket(gateway: Option<&Gateway>, sheet: &mut Checklist) -> Result<Stri
         Err(why) => return sheet.wrong(TICKET, why).map(|()| nobody),
         Ok(held) => held,
     };
-    let (user, acting) = match gateway.config.proxy_user() {
+    let (user, acting) = match cluster.config.proxy_user() {
         Some(user) => {
             let acting = format!(", for `{user}` (`HADOOP_PROXY_USER`)");
             (user, acting)
@@ -201,25 +205,25 @@ async fn held(kerberos: Kerberos) -> Result<(String, Duration), Report> {
 
 /// Queries the ResourceManager for its cluster.
 async fn manager(
-    gateway: Option<&Gateway>,
+    cluster: Option<&ClusterClient>,
     user: String,
     sheet: &mut Checklist,
 ) -> Result<Option<ClusterInfo>, Report> {
     if !sheet.may(MANAGER, &[CONFIGURATION, TICKET])? {
         return Ok(None);
     }
-    let Some(gateway) = gateway else {
+    let Some(cluster) = cluster else {
         return Ok(None);
     };
     let began = Instant::now();
-    let deadline = gateway.deadline();
+    let deadline = cluster.deadline();
     let asked = async {
         tokio::try_join!(
-            preflight::gather(&gateway.client, &gateway.config, &user, deadline),
-            gateway.client.new_application(deadline),
+            preflight::gather(&cluster.rm, &cluster.config, &user, deadline),
+            cluster.rm.new_application(deadline),
         )
     };
-    match within("asking the ResourceManager", gateway.ask(asked)).await {
+    match within("asking the ResourceManager", cluster.ask(asked)).await {
         Err(why) => sheet.wrong(MANAGER, why).map(|()| None),
         Ok((mut has, new)) => {
             has.largest = Some((&new.capability_max).into());
@@ -316,14 +320,14 @@ fn findings(trial: &TestJob, has: &ClusterInfo) -> Result<Vec<String>, Report> {
 }
 
 async fn namenode(
-    gateway: Option<&Gateway>,
+    cluster: Option<&ClusterClient>,
     trial: &TestJob,
     sheet: &mut Checklist,
 ) -> Result<(), Report> {
     if !sheet.may(NAMENODE, &[CONFIGURATION, TICKET])? {
         return Ok(());
     }
-    let Some(gateway) = gateway else {
+    let Some(cluster) = cluster else {
         return Ok(());
     };
     let staging = trial.staging.as_deref();
@@ -332,7 +336,7 @@ async fn namenode(
     let began = Instant::now();
     let deadline = began + HDFS_MAX;
     let asked = async {
-        let Gateway { config, identity, .. } = gateway;
+        let ClusterClient { config, identity, .. } = cluster;
         let hdfs = Hdfs::connect(config, elsewhere, identity, deadline).await?;
         // The directory's existence is visible to every user.
         hdfs.stat("/", deadline).await?;
@@ -358,19 +362,19 @@ async fn namenode(
 }
 
 async fn staging(
-    gateway: Option<&Gateway>,
+    cluster: Option<&ClusterClient>,
     trial: &TestJob,
     sheet: &mut Checklist,
 ) -> Result<(), Report> {
     if !sheet.may(STAGING, &[NAMENODE])? {
         return Ok(());
     }
-    let Some(gateway) = gateway else {
+    let Some(cluster) = cluster else {
         return Ok(());
     };
     let deadline = Instant::now() + HDFS_MAX;
     let tried = async {
-        let Gateway { config, identity, .. } = gateway;
+        let ClusterClient { config, identity, .. } = cluster;
         // As `submit` understands it, which refuses what is no place in HDFS.
         let unqueued = TestJob { queue: None, label: None, ..trial.clone() };
         unqueued.spec()?;

@@ -1,7 +1,10 @@
 //! Events of a followed job: its history, its snapshots and its end.
 
-use super::{super::master_client::MasterClient, LOOK, NOTICE_DELAY};
-use crate::jobs::{JobHandle, JobStatus};
+use super::{LOOK, NOTICE_DELAY};
+use crate::client::{
+    jobs::{JobHandle, JobStatus},
+    master_client::MasterClient,
+};
 use std::{sync::Arc, time::Duration};
 use tokio::{
     sync::mpsc,

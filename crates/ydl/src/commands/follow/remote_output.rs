@@ -1,7 +1,7 @@
 //! Copies the output of a job on a cluster while it is followed.
 
-use super::super::{log_tails::LogTails, master_client::MasterClient};
-use crate::mirror::Mirror;
+use super::super::log_tails::LogTails;
+use crate::client::{master_client::MasterClient, mirror::Mirror};
 use std::{collections::BTreeSet, sync::Arc};
 use tokio::task::JoinSet;
 use ydl_core::TaskId;

@@ -4,7 +4,7 @@
 //! read before the protocol hears it: the rank that it had, or the name that it goes by, which gets the same rank each
 //! time.
 
-use crate::show;
+use crate::terminal;
 use std::{
     collections::{BTreeMap, BTreeSet},
     io,
@@ -201,7 +201,7 @@ impl TrackerServer {
 
     fn refuse(&mut self, number: u64, what: &str) {
         if let Some(line) = self.lines.get(&number) {
-            show::tell(format!("a connection from `{}` is ended: {what}", line.address));
+            terminal::message(format!("a connection from `{}` is ended: {what}", line.address));
         }
         self.close(number);
     }
@@ -309,7 +309,7 @@ impl TrackerServer {
                 }
                 // What was sent before arrives: the sender drains what it has when this side lets go.
                 Action::Close(LinkId::Accepted(number)) => _ = self.lines.remove(&number),
-                Action::Log(line) => show::tell(line),
+                Action::Log(line) => terminal::message(line),
                 // Not used by Rabit's first protocol.
                 Action::Send(..) | Action::Close(_) | Action::Dial(..) => {}
             }

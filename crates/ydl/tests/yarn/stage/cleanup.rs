@@ -3,7 +3,7 @@
 use super::{Submitter, make_old, playground, soon, touch};
 use std::time::Duration;
 use tokio::time::Instant;
-use ydl::{stage, stage::AGE, stage::CleanupStats};
+use ydl::client::stage::{self, AGE, CleanupStats};
 use ydl_storage::hdfs::layout;
 
 #[tokio::test(flavor = "multi_thread")]

@@ -10,7 +10,7 @@ use std::{
     },
 };
 use yarn_native::security::Identity;
-use ydl::stage::{self, JobFiles, Upload};
+use ydl::client::stage::{self, JobFiles, Upload};
 use ydl_core::{JobSpec, Time};
 use ydl_proto::files::Submitted;
 use ydl_storage::hdfs::{Entry, Hdfs, Kind, layout};

@@ -19,7 +19,7 @@ use yarn_native::{
     config::{Config, Environment},
     security::Identity,
 };
-use ydl::{stage, stage::Place, stage::StageRequest, stage::Upload};
+use ydl::client::stage::{self, Place, StageRequest, Upload};
 use ydl_core::JobSpec;
 use ydl_jobfile as jobfile;
 use ydl_os::report::Report;

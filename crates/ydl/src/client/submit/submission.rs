@@ -1,7 +1,7 @@
 //! Builds the submission context that starts a job's master.
 
-use super::tokens::SubmitCredentials;
-use crate::jobs::local_resource;
+use super::credentials::SubmitCredentials;
+use crate::backend::yarn::local_resource;
 use std::{collections::BTreeMap, time::Duration};
 use yarn_native::{
     client::Submission,
@@ -13,7 +13,7 @@ use ydl_os::report::Report;
 use ydl_proto::files::{Content, Staged};
 
 /// The type that all jobs have among the applications of a cluster.
-pub const KIND: &str = "YDL";
+pub const APPLICATION_TYPE: &str = "YDL";
 /// Command of the master's container. `<LOG_DIR>` is put in by its node. Of a container that fails, nodes tell the end
 /// of the file whose name has `stderr` in it.
 const COMMAND: &str = "exec ./ydl master 1><LOG_DIR>/master.stdout 2><LOG_DIR>/master.stderr";
@@ -22,7 +22,7 @@ const FAILURE_WINDOW: Duration = Duration::from_secs(10 * 60);
 /// Default queue.
 const QUEUE: &str = "default";
 /// Begins the tag that says where a job is staged, if not in its owner's home directory.
-pub(super) const STAGING_TAG: &str = "ydl-staging:";
+const STAGING_TAG: &str = "ydl-staging:";
 /// Begins the tag that says how many tasks a job has: of one that is over, a ResourceManager knows no containers.
 const TASKS_TAG: &str = "ydl-tasks:";
 /// Limits of a ResourceManager.
@@ -65,7 +65,7 @@ pub fn submission(
     let mib = i64::try_from(on.master.memory_mib).unwrap_or(i64::MAX);
     let vcores = i32::try_from(on.master.vcores).unwrap_or(i32::MAX);
     Ok(Submission {
-        kind: KIND.into(),
+        kind: APPLICATION_TYPE.into(),
         queue: on.queue.clone().unwrap_or_else(|| QUEUE.into()),
         priority: on.priority,
         tags,
@@ -98,13 +98,13 @@ fn staging_tag(staging: &str) -> Result<String, Report> {
 }
 
 /// Returns the job's number of tasks, if a tag records it.
-pub(super) fn tasks_in(tags: &[String]) -> Option<u64> {
+pub fn tasks_in(tags: &[String]) -> Option<u64> {
     let mut said = tags.iter().filter_map(|tag| tag.strip_prefix(TASKS_TAG));
     said.next()?.parse().ok()
 }
 
 /// Parses the tag of [`staging_tag`].
-pub(super) fn staged_at(tags: &[String]) -> Option<String> {
+pub fn staged_at(tags: &[String]) -> Option<String> {
     let tag = tags.iter().find_map(|tag| tag.strip_prefix(STAGING_TAG))?;
     let mut bytes = Vec::new();
     let mut rest = tag.as_bytes();

@@ -1,6 +1,9 @@
 //! Final locations of a job's outputs and missing outputs, from the agents' records.
 
-use crate::{jobs::JobHandle, mirror::Mirror, show::clean};
+use crate::{
+    client::{jobs::JobHandle, mirror::Mirror},
+    terminal::clean,
+};
 use std::{collections::BTreeMap, time::Duration};
 use tokio::time::Instant;
 use ydl_core::{

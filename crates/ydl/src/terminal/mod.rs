@@ -1,6 +1,7 @@
 //! Output for users: text for a terminal or a pipe, and the live table.
 
 mod format;
+mod lines;
 mod metrics;
 mod paint;
 mod print;
@@ -9,9 +10,10 @@ mod table;
 mod tasks;
 
 pub use format::{clean, counted_bytes, now, span_since};
+pub use lines::LinePrefixer;
 pub use metrics::metrics_of_roles;
 pub use paint::Paint;
-pub use print::{json, print, tell};
+pub use print::{message, print, print_json};
 pub use screen::Screen;
 pub use table::{Cell, table};
-pub use tasks::{live, sizes_of_roles, tasks};
+pub use tasks::{live_table, sizes_of_roles, task_table};

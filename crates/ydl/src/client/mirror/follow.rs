@@ -1,11 +1,11 @@
 //! Copies of what live tasks print, as they print it; and of the rest once they have ended.
 
 use super::{
+    download::{Writer, append},
     job::Mirror,
-    logs::{Writer, append},
     tail::{TAIL_BYTES_MAX, stretch, write_at},
 };
-use crate::logs::live;
+use crate::client::live_logs;
 use hyper::body::Bytes;
 use std::{fs, io, path::Path, sync::Arc, time::Duration};
 use tokio::{
@@ -94,7 +94,7 @@ impl Mirror {
             let Ok(_turn) = self.turns.waiting.acquire().await else {
                 return;
             };
-            match live::read(&client(), task, attempt, &file, offset, wait).await {
+            match live_logs::read(&client(), task, attempt, &file, offset, wait).await {
                 Ok(Some(piece)) => {
                     (failures, absences) = (0, 0);
                     if append(&path, &piece.bytes).is_err() {
@@ -129,7 +129,7 @@ impl Mirror {
         (stream, segment): (&str, u64),
         master: &Client,
     ) -> Option<u64> {
-        let all = live::attempts(master, task).await.ok()??;
+        let all = live_logs::attempts(master, task).await.ok()??;
         let found = all.into_iter().find(|it| it.attempt == attempt)?;
         let files = found.files.iter().filter_map(numbered);
         let later = files.filter(|(of, number, _)| *of == stream && *number > segment);
@@ -145,7 +145,7 @@ impl Mirror {
         master: &Client,
         tail: Option<usize>,
     ) -> Result<bool, CallError> {
-        let all = live::attempts(master, task).await?;
+        let all = live_logs::attempts(master, task).await?;
         let mut all = all.into_iter().flatten();
         let Some(found) = all.find(|it| it.attempt == attempt) else {
             return Ok(false);
@@ -268,7 +268,7 @@ impl LiveAttempt<'_> {
     async fn read(&self, file: &str, offset: u64) -> Result<Bytes, CopyError> {
         let _turn = self.mirror.turns.waiting.acquire().await;
         let (task, wait) = (self.task, Duration::ZERO);
-        let piece = live::read(self.master, task, self.attempt, file, offset, wait).await;
+        let piece = live_logs::read(self.master, task, self.attempt, file, offset, wait).await;
         let piece = piece.map_err(CopyError::Call)?;
         Ok(piece.map(|piece| piece.bytes).unwrap_or_default())
     }

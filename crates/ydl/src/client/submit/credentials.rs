@@ -1,6 +1,6 @@
 //! Credentials of a master: delegation tokens of the ResourceManager and of every file system, and the job's secret.
 
-use super::gateway::Gateway;
+use crate::client::cluster::ClusterClient;
 use std::fs;
 use yarn_native::{
     config::Config,
@@ -41,7 +41,7 @@ pub struct SubmitCredentials {
 
 /// Makes a job's secret and certificate, and fetches the tokens that its master needs.
 pub async fn submit_credentials(
-    gateway: &Gateway,
+    cluster: &ClusterClient,
     spec: &JobSpec,
     staging: &str,
 ) -> Result<SubmitCredentials, Report> {
@@ -55,15 +55,15 @@ pub async fn submit_credentials(
     let (client_token, viewer_token) = (token(Scope::Client)?, token(Scope::Viewer)?);
     let mut credentials = Credentials::default();
     let mut renewal = Vec::new();
-    if gateway.is_secure() {
+    if cluster.is_secure() {
         let systems = job_file_systems(spec, staging);
-        credentials = fetch(gateway, &systems).await?;
-        renewal = renewal_of(&gateway.config, &systems);
+        credentials = fetch(cluster, &systems).await?;
+        renewal = renewal_of(&cluster.config, &systems);
     }
     if let Some(keytab) = &spec.cluster_options.keytab {
         let bytes = read_keytab(&keytab.path)?;
-        if gateway.is_secure() {
-            prove(gateway, keytab, &credentials, staging).await?;
+        if cluster.is_secure() {
+            prove(cluster, keytab, &credentials, staging).await?;
         }
         credentials.set_secret(KEYTAB, bytes);
     }
@@ -116,7 +116,7 @@ fn read_keytab(path: &str) -> Result<Vec<u8>, Report> {
 
 /// Returns whether the keytab gets tokens for the user whose job it is. A master would find out days later.
 async fn prove(
-    gateway: &Gateway,
+    cluster: &ClusterClient,
     keytab: &Keytab,
     credentials: &Credentials,
     staging: &str,
@@ -128,10 +128,10 @@ async fn prove(
     };
     let tickets = TicketSource::Keytab { path: path.into(), principal: principal.clone() };
     let mut identity = Identity::kerberos(tickets);
-    identity.acting_for = gateway.identity.acting_for.clone();
-    let namenodes = NameNodes::from_config(&gateway.config, staging, identity);
+    identity.acting_for = cluster.identity.acting_for.clone();
+    let namenodes = NameNodes::from_config(&cluster.config, staging, identity);
     let namenodes = namenodes.map_err(|error| useless(error.to_string()))?;
-    let deadline = gateway.deadline();
+    let deadline = cluster.deadline();
     let token = namenodes.delegation_token("", deadline).await;
     let Some(token) = token.map_err(|error| useless(error.to_string()))? else {
         return Ok(());
@@ -149,11 +149,11 @@ async fn prove(
     }
 }
 
-async fn fetch(gateway: &Gateway, systems: &[String]) -> Result<Credentials, Report> {
-    let (config, deadline) = (&gateway.config, gateway.deadline());
+async fn fetch(cluster: &ClusterClient, systems: &[String]) -> Result<Credentials, Report> {
+    let (config, deadline) = (&cluster.config, cluster.deadline());
     let unclear = |error: yarn_native::config::ConfigError| Report::bad_input(error.to_string());
     let renewer = config.renewer().map_err(unclear)?.unwrap_or_default();
-    let fetched = fetch_tokens(config, systems, &gateway.identity, &renewer, deadline);
+    let fetched = fetch_tokens(config, systems, &cluster.identity, &renewer, deadline);
     let mut credentials = fetched.await.map_err(|error| match &error {
         TokensError::Rpc { source, .. } => {
             let hint = source.hint().map(str::to_owned);
@@ -161,10 +161,10 @@ async fn fetch(gateway: &Gateway, systems: &[String]) -> Result<Credentials, Rep
                 hint.unwrap_or_else(|| "is there a Kerberos ticket? `kinit` gets one".into());
             Report::new(Exit::Unreachable, error.to_string()).hint(hint)
         }
-        _ => Report::bad_input(error.to_string()).hint("look at `job_file_systems`"),
+        _ => Report::bad_input(error.to_string()).hint("look at `file_systems`"),
     })?;
-    let token = gateway.client.delegation_token(&renewer, deadline).await;
-    let token = token.map_err(|error| gateway.report(error))?;
+    let token = cluster.rm.delegation_token(&renewer, deadline).await;
+    let token = token.map_err(|error| cluster.report(error))?;
     credentials.add(token.service.clone(), token);
     Ok(credentials)
 }

@@ -21,7 +21,7 @@ pub fn print(data: impl AsRef<[u8]>) -> Result<(), Report> {
 }
 
 /// Prints a value as one line of JSON.
-pub fn json(value: &impl Serialize) -> Result<(), Report> {
+pub fn print_json(value: &impl Serialize) -> Result<(), Report> {
     let mut line = serde_json::to_vec(value)
         .map_err(|error| Report::trouble(format!("cannot write JSON: {error}")))?;
     line.push(b'\n');
@@ -29,7 +29,7 @@ pub fn json(value: &impl Serialize) -> Result<(), Report> {
 }
 
 /// Prints a message to stderr and ignores write errors.
-pub fn tell(text: impl AsRef<str>) {
+pub fn message(text: impl AsRef<str>) {
     let line = format!("{}\n", text.as_ref());
     let _ = io::stderr().lock().write_all(line.as_bytes());
 }

@@ -1,26 +1,26 @@
 //! Lists and finds jobs on a cluster.
 
 use super::{
-    gateway::Gateway,
-    submission::{KIND, staged_at, tasks_in},
+    cluster::ClusterClient,
+    submit::{APPLICATION_TYPE, staged_at, tasks_in},
 };
-use crate::jobs::ambiguous;
+use crate::client::jobs::ambiguous;
 use yarn_native::{
     client::{ApplicationFilter, ApplicationScope},
     rpc::{ExceptionKind, RpcError},
-    types::{ApplicationId, ApplicationReport},
+    types::{ApplicationId, ApplicationReport, ApplicationState, FinalStatus},
 };
 use ydl_os::report::Report;
 use ydl_storage::hdfs::Hdfs;
 
 /// This user's jobs, newest first.
-pub async fn list(gateway: &Gateway) -> Result<Vec<ApplicationReport>, Report> {
-    let kinds = vec![KIND.into()];
-    let filter = match gateway.is_secure() {
+pub async fn list(cluster: &ClusterClient) -> Result<Vec<ApplicationReport>, Report> {
+    let kinds = vec![APPLICATION_TYPE.into()];
+    let filter = match cluster.is_secure() {
         // A ResourceManager compares whole principals with the short names of owners there, and finds nothing.
         true => ApplicationFilter {
             kinds,
-            users: vec![user(gateway).await?],
+            users: vec![user(cluster).await?],
             ..ApplicationFilter::default()
         },
         false => ApplicationFilter {
@@ -29,42 +29,45 @@ pub async fn list(gateway: &Gateway) -> Result<Vec<ApplicationReport>, Report> {
             ..ApplicationFilter::default()
         },
     };
-    let listed = gateway.client.applications(&filter, gateway.deadline());
-    let mut all = gateway.ask(listed).await?;
+    let listed = cluster.rm.applications(&filter, cluster.deadline());
+    let mut all = cluster.ask(listed).await?;
     all.sort_by_key(|report| std::cmp::Reverse((report.start_time, report.id)));
     Ok(all)
 }
 
 /// The caller, as a ticket alone knows.
-async fn user(gateway: &Gateway) -> Result<String, Report> {
-    let (config, deadline) = (&gateway.config, gateway.deadline());
-    let hdfs = Hdfs::connect(config, None, &gateway.identity, deadline).await?;
+async fn user(cluster: &ClusterClient) -> Result<String, Report> {
+    let (config, deadline) = (&cluster.config, cluster.deadline());
+    let hdfs = Hdfs::connect(config, None, &cluster.identity, deadline).await?;
     Ok(hdfs.user(deadline).await?)
 }
 
 /// This user's newest job.
-pub async fn newest(gateway: &Gateway) -> Result<Option<ApplicationReport>, Report> {
-    Ok(list(gateway).await?.into_iter().next())
+pub async fn newest(cluster: &ClusterClient) -> Result<Option<ApplicationReport>, Report> {
+    Ok(list(cluster).await?.into_iter().next())
 }
 
 /// Finds a job: by application id, of any user; or among the caller's jobs the newest of that name, or the
 /// only one whose id begins so.
-pub async fn find(gateway: &Gateway, word: &str) -> Result<Option<ApplicationReport>, Report> {
+pub async fn find(
+    cluster: &ClusterClient,
+    word: &str,
+) -> Result<Option<ApplicationReport>, Report> {
     // Half an id may read as another whole one: `application_1_003` as `application_1_0003`.
     if let Ok(id) = word.parse::<ApplicationId>()
         && id.to_string() == word
     {
-        return match gateway.client.application(id, gateway.deadline()).await {
+        return match cluster.rm.application(id, cluster.deadline()).await {
             Ok(report) => Ok(Some(report)),
             Err(RpcError::Rejected { exception, .. })
                 if exception.kind() == ExceptionKind::ApplicationNotFound =>
             {
                 Ok(None)
             }
-            Err(error) => Err(gateway.report(error)),
+            Err(error) => Err(cluster.report(error)),
         };
     }
-    let mut all = list(gateway).await?;
+    let mut all = list(cluster).await?;
     if let Some(at) = all.iter().position(|report| report.name == word) {
         return Ok(Some(all.swap_remove(at)));
     }
@@ -83,4 +86,20 @@ pub fn staging_of(report: &ApplicationReport) -> Option<String> {
 /// Returns the job's number of tasks at submission, if its application records it.
 pub fn tasks_of(report: &ApplicationReport) -> Option<u64> {
     tasks_in(&report.tags)
+}
+
+/// One word for how an application stands.
+pub fn state_of(report: &ApplicationReport) -> &'static str {
+    match (report.state, report.final_status) {
+        (ApplicationState::New | ApplicationState::NewSaving | ApplicationState::Submitted, _) => {
+            "submitted"
+        }
+        (ApplicationState::Accepted, _) => "accepted",
+        (ApplicationState::Running, _) => "running",
+        (ApplicationState::Finished, FinalStatus::Succeeded) => "succeeded",
+        (ApplicationState::Finished, FinalStatus::Killed) => "killed",
+        (ApplicationState::Finished | ApplicationState::Failed, _) => "failed",
+        (ApplicationState::Killed, _) => "killed",
+        _ => "unknown",
+    }
 }

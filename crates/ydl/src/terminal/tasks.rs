@@ -97,7 +97,7 @@ pub fn sizes_of_roles(viewed: &JobSnapshot) -> Vec<String> {
 }
 
 /// Every task, a line each.
-pub fn tasks(viewed: &JobSnapshot, paint: Paint) -> Vec<String> {
+pub fn task_table(viewed: &JobSnapshot, paint: Paint) -> Vec<String> {
     let mut head = head(viewed);
     if viewed.view.tasks.iter().any(|task| task.last_ending.is_some()) {
         head.push("LAST ENDING");
@@ -107,7 +107,7 @@ pub fn tasks(viewed: &JobSnapshot, paint: Paint) -> Vec<String> {
 }
 
 /// Returns the rows that fit on part of a terminal, unfinished tasks first.
-pub fn live(
+pub fn live_table(
     id: &str,
     viewed: &JobSnapshot,
     paint: Paint,

@@ -1,8 +1,11 @@
 //! A job's data before it starts: what its inputs are, and whether its outputs have a place to go.
 
 use crate::{
-    mirror::{Gateway, TRACKING_SECRET, configuration, tracking_secret},
-    show::{self, counted_bytes},
+    client::{
+        cluster::{ClusterClient, configuration},
+        submit::{TRACKING_SECRET, tracking_secret},
+    },
+    terminal::{self, counted_bytes},
 };
 use std::{
     cmp::Reverse,
@@ -74,16 +77,16 @@ pub async fn list_local(spec: JobSpec) -> Result<(JobSpec, Vec<(&'static str, Ve
 
 fn tell_notes(listing: &Listing) {
     for note in &listing.notes {
-        show::tell(format!("note: {note}"));
+        terminal::message(format!("note: {note}"));
     }
 }
 
 /// Looks at the inputs of a job on a cluster.
-pub async fn list_for_cluster(spec: &JobSpec, gateway: &Gateway) -> Result<Listing, Report> {
+pub async fn list_for_cluster(spec: &JobSpec, cluster: &ClusterClient) -> Result<Listing, Report> {
     if spec.inputs.is_empty() {
         return Ok(Listing::default());
     }
-    let ways = ways(gateway);
+    let ways = ways(cluster);
     let listing = list_inputs(spec, Some(&ways), Instant::now() + LOOK_MAX).await?;
     tell_notes(&listing);
     let local = listing.inputs.iter().flat_map(|input| &input.files);
@@ -104,12 +107,12 @@ pub async fn list_for_cluster(spec: &JobSpec, gateway: &Gateway) -> Result<Listi
 /// Settles the outputs of a job on a cluster.
 pub async fn settled(
     spec: JobSpec,
-    gateway: &Gateway,
+    cluster: &ClusterClient,
     id: &str,
     home: &str,
 ) -> Result<JobSpec, Report> {
     let aim = Destinations { id: Some(id), home: Some(home) };
-    resolve_existing(spec, aim, Some(&ways(gateway)), Instant::now() + LOOK_MAX).await
+    resolve_existing(spec, aim, Some(&ways(cluster)), Instant::now() + LOOK_MAX).await
 }
 
 /// The files of a listing that are on this machine.
@@ -139,7 +142,7 @@ pub fn written(mut listing: Listing, sent: Vec<Content>) -> Result<Option<Vec<u8
 pub async fn near(
     spec: JobSpec,
     listing: &Listing,
-    gateway: &Gateway,
+    cluster: &ClusterClient,
     known: &BTreeSet<String>,
 ) -> JobSpec {
     let mut draft = JobSpecBuilder::from(spec.clone());
@@ -157,7 +160,7 @@ pub async fn near(
         files.sort_by_key(|file| (Reverse(file.bytes), &file.url));
         files.truncate(LOCATED_MAX);
         let most = (role.instances as usize * 3).min(HOSTS_MAX);
-        draft.roles[at].placement.nodes = hosts(&files, gateway, known, most).await;
+        draft.roles[at].placement.nodes = hosts(&files, cluster, known, most).await;
     }
     draft.build().unwrap_or(spec)
 }
@@ -167,7 +170,7 @@ type Hosts = BTreeMap<String, u64>;
 
 async fn hosts(
     files: &[&ListedFile],
-    gateway: &Gateway,
+    cluster: &ClusterClient,
     known: &BTreeSet<String>,
     most: usize,
 ) -> Vec<String> {
@@ -176,7 +179,7 @@ async fn hosts(
     let mut asking = JoinSet::new();
     for file in files {
         let namenodes =
-            NameNodes::from_config(&gateway.config, &file.url, gateway.identity.clone());
+            NameNodes::from_config(&cluster.config, &file.url, cluster.identity.clone());
         let Ok(namenodes) = namenodes else { continue };
         let path = url_path(&file.url).to_owned();
         asking.spawn(async move { namenodes.block_hosts(&path, deadline).await });
@@ -202,8 +205,8 @@ fn count(bytes: &mut Hosts, one: Option<Result<Result<Hosts, RpcError>, JoinErro
     }
 }
 
-fn ways(gateway: &Gateway) -> FileSystems {
-    FileSystems::new(gateway.config.clone(), gateway.identity.clone())
+fn ways(cluster: &ClusterClient) -> FileSystems {
+    FileSystems::new(cluster.config.clone(), cluster.identity.clone())
 }
 
 fn json(value: &impl serde::Serialize) -> Result<Vec<u8>, Report> {

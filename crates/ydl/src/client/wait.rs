@@ -1,9 +1,10 @@
 //! Waits for a job to finish without printing anything.
 
-use super::master_client::{MasterClient, left};
-use crate::{
+use crate::client::{
+    cluster::ClusterClient,
     jobs::{JobHandle, JobStatus},
-    mirror::{Gateway, Mirror},
+    master_client::{MasterClient, wait_for_master_exit},
+    mirror::Mirror,
 };
 use std::{sync::Arc, time::Duration};
 use tokio::time::{Instant, sleep, timeout};
@@ -23,7 +24,7 @@ const CLUSTER_RETRY_DELAY: (Duration, Duration) =
 pub async fn wait_until_finished(job: &JobHandle, mirror: Option<&Arc<Mirror>>, wait: Duration) {
     let watching = mirror.map(Mirror::watch);
     if timeout(wait, over(job)).await.is_ok() && job.remote.is_none() {
-        left(job).await;
+        wait_for_master_exit(job).await;
     }
     if let Some(watching) = watching {
         watching.abort();
@@ -56,7 +57,7 @@ async fn over(job: &JobHandle) {
 
 /// The same for a job of which only its cluster tells; what it told last.
 pub async fn wait_until_reported_finished(
-    gateway: &Gateway,
+    cluster: &ClusterClient,
     mut report: ApplicationReport,
     wait: Duration,
 ) -> ApplicationReport {
@@ -64,7 +65,7 @@ pub async fn wait_until_reported_finished(
     while !report.state.is_over() && Instant::now() < end {
         sleep(CLUSTER_RETRY_DELAY.1.min(end - Instant::now())).await;
         // A ResourceManager that does not answer now may do so later.
-        if let Ok(newer) = gateway.client.application(report.id, gateway.deadline()).await {
+        if let Ok(newer) = cluster.rm.application(report.id, cluster.deadline()).await {
             report = newer;
         }
     }

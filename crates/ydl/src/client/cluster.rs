@@ -1,6 +1,9 @@
 //! The way to a cluster: its configuration, its ResourceManager, and who we are there.
 
-use crate::show;
+use crate::{
+    cli::{Cluster, GlobalArgs},
+    terminal,
+};
 use std::{
     future::Future,
     net::{TcpStream, ToSocketAddrs},
@@ -34,11 +37,11 @@ const STANDBY: &str = "an administrator makes one active (`yarn rmadmin -getAllS
 
 /// A way to one cluster.
 #[derive(Clone, Debug)]
-pub struct Gateway {
+pub struct ClusterClient {
     /// As it was read, without changes.
     pub config: Config,
     /// The ResourceManager.
-    pub client: Client,
+    pub rm: Client,
     /// The caller, as far as this machine knows.
     pub user: String,
     /// Proof of the caller's identity.
@@ -55,8 +58,27 @@ pub fn configuration() -> Result<Option<Config>, Report> {
     Ok((!config.files().is_empty()).then_some(config))
 }
 
+/// Returns the cluster that a command is for, if it is not for this machine: asked for by `--cluster yarn`, or configured and
+/// not declined.
+pub fn select(global: GlobalArgs) -> Result<Option<ClusterClient>, Report> {
+    match global.cluster {
+        Some(Cluster::Local) => Ok(None),
+        Some(Cluster::Yarn) => ClusterClient::open().map(Some),
+        None => configuration()?.map(ClusterClient::with).transpose(),
+    }
+}
+
+/// Returns the cluster of a command that is of no use on this machine.
+pub fn require(global: GlobalArgs) -> Result<ClusterClient, Report> {
+    if global.cluster == Some(Cluster::Local) {
+        let what = "this machine has neither nodes nor queues";
+        return Err(Report::bad_input(what).hint("leave out `--cluster local`"));
+    }
+    ClusterClient::open()
+}
+
 /// Reports a missing configuration and the places searched.
-pub fn missing() -> Report {
+pub fn missing_configuration() -> Report {
     let named = Config::directories(&Environment::of_process());
     let named: Vec<_> = named.iter().map(|dir| format!("`{}`", dir.display())).collect();
     let what = match named.is_empty() {
@@ -79,26 +101,26 @@ fn unreadable(error: &ConfigError) -> Report {
     )
 }
 
-impl Gateway {
+impl ClusterClient {
     /// The cluster that this process's variables name.
-    pub fn open() -> Result<Gateway, Report> {
+    pub fn open() -> Result<ClusterClient, Report> {
         match configuration()? {
-            Some(config) => Gateway::with(config),
-            None => Err(missing()),
+            Some(config) => ClusterClient::with(config),
+            None => Err(missing_configuration()),
         }
     }
 
     /// The cluster of that configuration.
-    pub fn with(config: Config) -> Result<Gateway, Report> {
+    pub fn with(config: Config) -> Result<ClusterClient, Report> {
         let mut patient = config.clone();
         let key = "yarn.resourcemanager.connect.max-wait.ms";
         patient.set(key, PATIENCE_MS, "a person waits");
         let made = || {
             let identity = Identity::from_config(&patient)?;
-            let client = Client::from_config(&patient, identity.clone())?;
-            Ok((client, identity))
+            let rm = Client::from_config(&patient, identity.clone())?;
+            Ok((rm, identity))
         };
-        let (client, identity) = made().map_err(|error: SetupError| match error {
+        let (rm, identity) = made().map_err(|error: SetupError| match error {
             SetupError::Config(error) => unreadable(&error),
             error => Report::trouble(format!("cannot call the ResourceManager: {error}")),
         })?;
@@ -106,7 +128,7 @@ impl Gateway {
             Some(user) => user,
             None => config.user().map_err(|error| unreadable(&error))?,
         };
-        Ok(Gateway { config, client, user, identity })
+        Ok(ClusterClient { config, rm, user, identity })
     }
 
     /// Returns whether who calls must be proven, and calls from containers need tokens.
@@ -129,7 +151,7 @@ impl Gateway {
             Ok(answer) => answer,
             Err(_) => {
                 let addresses = self.addresses();
-                show::tell(format!("waiting for the ResourceManager at {addresses}"));
+                terminal::message(format!("waiting for the ResourceManager at {addresses}"));
                 asked.await
             }
         };

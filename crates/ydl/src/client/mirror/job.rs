@@ -1,8 +1,12 @@
 //! One job on a cluster, with copies of its files in a private directory, so that the commands find them where
 //! they are of a job on this machine.
 
-use super::{find::staging_of, gateway::Gateway, live::FollowPermits, scratch::Scratch};
-use crate::jobs::{JobHandle, RemoteEnd, RemoteJob, RemoteState};
+use super::{follow::FollowPermits, private_dir::PrivateDir};
+use crate::client::{
+    applications::{staging_of, state_of},
+    cluster::ClusterClient,
+    jobs::{JobHandle, RemoteEnd, RemoteJob, RemoteState},
+};
 use std::{
     fs,
     path::PathBuf,
@@ -15,7 +19,7 @@ use tokio::{
 };
 use yarn_native::{
     rpc::RpcError,
-    types::{ApplicationId, ApplicationReport, ApplicationState, FinalStatus},
+    types::{ApplicationId, ApplicationReport, ApplicationState},
 };
 use ydl_net::secret::Token;
 use ydl_os::{private, reason, report::Report};
@@ -37,7 +41,7 @@ const KILL_MAX: Duration = Duration::from_secs(30);
 #[derive(Debug)]
 pub struct Mirror {
     /// The way to its cluster.
-    pub gateway: Gateway,
+    pub cluster: ClusterClient,
     /// Its id there.
     pub id: ApplicationId,
     /// The file system its files are in.
@@ -50,7 +54,7 @@ pub struct Mirror {
     pub dir: JobDir,
     pub(super) turns: FollowPermits,
     last: Mutex<Option<ApplicationReport>>,
-    _scratch: Scratch,
+    _private: PrivateDir,
 }
 
 /// Accessible part of a job.
@@ -64,8 +68,11 @@ pub enum JobAccess {
 
 impl JobAccess {
     /// The job of that application.
-    pub async fn of(gateway: &Gateway, report: ApplicationReport) -> Result<JobAccess, Report> {
-        let (hdfs, place) = match place(gateway, &report).await {
+    pub async fn of(
+        cluster: &ClusterClient,
+        report: ApplicationReport,
+    ) -> Result<JobAccess, Report> {
+        let (hdfs, place) = match place(cluster, &report).await {
             Ok(found) => found,
             Err(why) => return Ok(JobAccess::Only(Box::new(report), why)),
         };
@@ -91,7 +98,7 @@ impl JobAccess {
             Ok(submitted) => submitted,
             Err(why) => return Ok(JobAccess::Only(Box::new(report), why)),
         };
-        let mirror = Mirror::new(gateway, report.id, hdfs, place)?;
+        let mirror = Mirror::new(cluster, report.id, hdfs, place)?;
         if let Ok(certificate) = certificate {
             mirror.keep(mirror.dir.certificate_file(), &certificate)?;
         }
@@ -106,16 +113,19 @@ impl JobAccess {
 }
 
 /// Returns the location of an application's files.
-async fn place(gateway: &Gateway, report: &ApplicationReport) -> Result<(Hdfs, JobLayout), String> {
+async fn place(
+    cluster: &ClusterClient,
+    report: &ApplicationReport,
+) -> Result<(Hdfs, JobLayout), String> {
     let deadline = Instant::now() + READ_MAX;
     let staging = staging_of(report);
     let elsewhere = staging.as_deref().filter(|path| path.contains("://"));
-    let hdfs = Hdfs::connect(&gateway.config, elsewhere, &gateway.identity, deadline).await;
+    let hdfs = Hdfs::connect(&cluster.config, elsewhere, &cluster.identity, deadline).await;
     let hdfs = hdfs.map_err(|error| error.to_string())?;
     let layout = match &staging {
         Some(path) => StagingLayout::at(hdfs.url(path)),
         None => {
-            let home = gateway.config.home_directory(&report.user);
+            let home = cluster.config.home_directory(&report.user);
             let home = home.map_err(|error| error.to_string())?;
             StagingLayout::in_home(&hdfs.url(&home))
         }
@@ -125,15 +135,15 @@ async fn place(gateway: &Gateway, report: &ApplicationReport) -> Result<(Hdfs, J
 
 impl Mirror {
     fn new(
-        gateway: &Gateway,
+        cluster: &ClusterClient,
         id: ApplicationId,
         hdfs: Hdfs,
         place: JobLayout,
     ) -> Result<Mirror, Report> {
-        let scratch = Scratch::new(&id.to_string())?;
-        let dir = JobDir::at(scratch.path());
+        let private = PrivateDir::new(&id.to_string())?;
+        let dir = JobDir::at(private.path());
         Ok(Mirror {
-            gateway: gateway.clone(),
+            cluster: cluster.clone(),
             id,
             hdfs,
             place,
@@ -141,13 +151,13 @@ impl Mirror {
             dir,
             turns: FollowPermits::default(),
             last: Mutex::default(),
-            _scratch: scratch,
+            _private: private,
         })
     }
 
     /// A job that was submitted by us a moment ago.
     pub fn begun(
-        gateway: &Gateway,
+        cluster: &ClusterClient,
         id: ApplicationId,
         hdfs: Hdfs,
         place: JobLayout,
@@ -155,7 +165,7 @@ impl Mirror {
         certificate: &str,
         token: &Token,
     ) -> Result<(JobHandle, Arc<Mirror>), Report> {
-        let mirror = Mirror::new(gateway, id, hdfs, place)?;
+        let mirror = Mirror::new(cluster, id, hdfs, place)?;
         mirror.keep(mirror.dir.certificate_file(), certificate.as_bytes())?;
         mirror.keep_private(mirror.dir.token_file(), token.as_str().as_bytes())?;
         Ok((mirror.known(submitted), Arc::new(mirror)))
@@ -185,8 +195,8 @@ impl Mirror {
 
     /// Asks the ResourceManager once, and writes down what it says. Of a job that is over everything is brought.
     pub async fn look(&self) -> Result<ApplicationReport, RpcError> {
-        let deadline = self.gateway.deadline();
-        let report = self.gateway.client.application(self.id, deadline).await?;
+        let deadline = self.cluster.deadline();
+        let report = self.cluster.rm.application(self.id, deadline).await?;
         self.note(report.clone()).await;
         Ok(report)
     }
@@ -236,8 +246,8 @@ impl Mirror {
     pub async fn kill(&self, by: &str) -> Result<bool, Report> {
         let why = format!("ended by {by}");
         let deadline = Instant::now() + KILL_MAX;
-        let ended = self.gateway.client.kill_and_wait(self.id, &why, deadline).await;
-        ended.map_err(|error| self.gateway.report(error))
+        let ended = self.cluster.rm.kill_and_wait(self.id, &why, deadline).await;
+        ended.map_err(|error| self.cluster.report(error))
     }
 }
 
@@ -251,21 +261,5 @@ fn seen(report: &ApplicationReport) -> RemoteState {
             why: report.diagnostics.trim().to_owned(),
         }),
         _ => RemoteState::Waiting(report.diagnostics.trim().to_owned()),
-    }
-}
-
-/// One word for how an application stands.
-pub fn state_of(report: &ApplicationReport) -> &'static str {
-    match (report.state, report.final_status) {
-        (ApplicationState::New | ApplicationState::NewSaving | ApplicationState::Submitted, _) => {
-            "submitted"
-        }
-        (ApplicationState::Accepted, _) => "accepted",
-        (ApplicationState::Running, _) => "running",
-        (ApplicationState::Finished, FinalStatus::Succeeded) => "succeeded",
-        (ApplicationState::Finished, FinalStatus::Killed) => "killed",
-        (ApplicationState::Finished | ApplicationState::Failed, _) => "failed",
-        (ApplicationState::Killed, _) => "killed",
-        _ => "unknown",
     }
 }

@@ -1,6 +1,6 @@
 //! Last known state of a job on a cluster, updated by the code that polls the cluster.
 
-use super::find::JobStatus;
+use super::local::JobStatus;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use tokio::sync::Notify;
 use ydl_proto::files::MasterPlace;

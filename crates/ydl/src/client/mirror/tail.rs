@@ -3,7 +3,7 @@
 //! A copy is as long as the original and has a hole where nothing was fetched, so that readers find every byte where it
 //! is in the original.
 
-use super::{job::Mirror, logs::Writer};
+use super::{download::Writer, job::Mirror};
 use std::{
     fs::OpenOptions,
     io,

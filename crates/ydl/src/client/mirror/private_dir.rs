@@ -25,19 +25,19 @@ const REMOVED_MAX: usize = 32;
 
 /// A private directory below the system's place for temporary files; removed when this is dropped.
 #[derive(Debug)]
-pub struct Scratch {
+pub struct PrivateDir {
     path: PathBuf,
     _lock: File,
 }
 
-impl Scratch {
-    pub fn new(id: &str) -> Result<Scratch, Report> {
+impl PrivateDir {
+    pub fn new(id: &str) -> Result<PrivateDir, Report> {
         let below = std::env::temp_dir();
         remove_left(&below);
-        Scratch::below(&below, id)
+        PrivateDir::below(&below, id)
     }
 
-    fn below(dir: &Path, id: &str) -> Result<Scratch, Report> {
+    fn below(dir: &Path, id: &str) -> Result<PrivateDir, Report> {
         let mut random = [0; 8];
         SystemRandom::new()
             .fill(&mut random)
@@ -50,7 +50,7 @@ impl Scratch {
             let what = format!("cannot make `{}`: {}", path.display(), reason(&error));
             Report::trouble(what).hint("set `TMPDIR` to a directory that can be written")
         })?;
-        Ok(Scratch { path, _lock: lock })
+        Ok(PrivateDir { path, _lock: lock })
     }
 
     pub fn path(&self) -> &Path {
@@ -58,7 +58,7 @@ impl Scratch {
     }
 }
 
-impl Drop for Scratch {
+impl Drop for PrivateDir {
     fn drop(&mut self) {
         // What cannot be removed is the system's to clean, as everything there.
         let _ = fs::remove_dir_all(self.path.parent().unwrap_or(&self.path));
@@ -119,7 +119,7 @@ mod tests {
     #[test]
     fn what_killed_processes_left_is_removed_by_the_next_and_nothing_else() {
         let below = tempfile::tempdir().unwrap();
-        let alive = Scratch::below(below.path(), "application_1_0001").unwrap();
+        let alive = PrivateDir::below(below.path(), "application_1_0001").unwrap();
         let dead = below.path().join("ydl-00112233aabbccdd");
         fs::create_dir_all(dead.join("application_1_0002")).unwrap();
         fs::write(dead.join(LOCK), "").unwrap();

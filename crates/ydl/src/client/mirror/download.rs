@@ -1,7 +1,7 @@
 //! Copies of what tasks have printed, from where their agents have carried it.
 
 use super::job::Mirror;
-use crate::jobs::RemoteState;
+use crate::client::jobs::RemoteState;
 use std::{
     fs::{self, OpenOptions},
     io::{self, Write},
@@ -41,7 +41,7 @@ pub(super) enum Writer {
 
 /// Selection of logs.
 #[derive(Clone, Debug, Default)]
-pub struct Wanted {
+pub struct LogFilter {
     /// Of this role alone.
     pub role: Option<String>,
     /// Of this task alone.
@@ -56,7 +56,7 @@ pub struct Wanted {
 
 impl Mirror {
     /// Returns whether an agent has lived for any of it: each leaves at least a record of how its program ended.
-    pub async fn has_attempts(&self, wanted: &Wanted) -> bool {
+    pub async fn has_attempts(&self, wanted: &LogFilter) -> bool {
         let attempts = self.attempts(wanted).await;
         attempts.is_ok_and(|attempts| !attempts.is_empty())
     }
@@ -65,7 +65,7 @@ impl Mirror {
     /// be had now is left out; a sentence says so.
     pub async fn copy_logs(
         self: &Arc<Self>,
-        wanted: &Wanted,
+        wanted: &LogFilter,
         master: Option<Arc<Client>>,
     ) -> Vec<String> {
         let attempts = match self.attempts(wanted).await {
@@ -108,7 +108,7 @@ impl Mirror {
     }
 
     /// Every attempt in HDFS that is wanted, and whether it is the last of its task.
-    async fn attempts(&self, wanted: &Wanted) -> Result<Vec<(TaskId, u32, bool)>, HdfsError> {
+    async fn attempts(&self, wanted: &LogFilter) -> Result<Vec<(TaskId, u32, bool)>, HdfsError> {
         let roles = match &wanted.role {
             Some(role) => vec![role.clone()],
             None => self.names(&self.place.logs()).await?,

@@ -1,10 +1,14 @@
 //! The job that a person means, wherever it is.
 
-use super::cluster;
 use crate::{
     cli::GlobalArgs,
-    jobs::{self, JobHandle, JobStatus},
-    mirror::{self, Gateway, JobAccess, KIND, Mirror},
+    client::{
+        applications,
+        cluster::{self, ClusterClient},
+        jobs::{self, JobHandle, JobStatus},
+        mirror::{JobAccess, Mirror},
+        submit::APPLICATION_TYPE,
+    },
 };
 use std::sync::Arc;
 use yarn_native::types::{ApplicationId, ApplicationReport};
@@ -19,7 +23,7 @@ pub enum ResolvedJob {
     /// All of it; on a cluster with the place it is in.
     Whole(Box<JobHandle>, Option<Arc<Mirror>>),
     /// The application report alone, and the reason.
-    Only { report: Box<ApplicationReport>, why: String, gateway: Box<Gateway> },
+    Only { report: Box<ApplicationReport>, why: String, cluster: Box<ClusterClient> },
 }
 
 impl ResolvedJob {
@@ -38,7 +42,7 @@ impl ResolvedJob {
 
 /// The job of that id or name; without a word the newest. On a cluster, where there is one, before this machine.
 pub async fn resolve_job(word: Option<&str>, global: GlobalArgs) -> Result<ResolvedJob, Report> {
-    let Some(gateway) = cluster::gateway(global)? else {
+    let Some(cluster) = cluster::select(global)? else {
         return here(word);
     };
     let both = global.cluster.is_none();
@@ -50,11 +54,11 @@ pub async fn resolve_job(word: Option<&str>, global: GlobalArgs) -> Result<Resol
         return Ok(ResolvedJob::Whole(Box::new(job), None));
     }
     let found = match word {
-        Some(word) => mirror::find(&gateway, word).await,
-        None => mirror::newest(&gateway).await,
+        Some(word) => applications::find(&cluster, word).await,
+        None => applications::newest(&cluster).await,
     };
     match found {
-        Ok(Some(report)) => open(gateway, report).await,
+        Ok(Some(report)) => open(cluster, report).await,
         Ok(None) if both => here(word).map_err(|_| nothing(word, " nor on this machine")),
         Ok(None) => Err(nothing(word, "")),
         Err(unreachable) if both => match here(word) {
@@ -72,9 +76,9 @@ pub async fn resolve_running_job(
     verb: &str,
     global: GlobalArgs,
 ) -> Result<ResolvedJob, Report> {
-    let gateway = cluster::gateway(global)?;
+    let cluster = cluster::select(global)?;
     let mut ids = Vec::new();
-    let is_here = gateway.is_none() || global.cluster.is_none();
+    let is_here = cluster.is_none() || global.cluster.is_none();
     if is_here {
         let jobs = jobs::list()?;
         if jobs.iter().any(|job| job.id() == word) {
@@ -85,8 +89,8 @@ pub async fn resolve_running_job(
         let named = jobs.iter().filter(|job| job.submitted.spec.name == word);
         ids.extend(named.filter(runs).map(|job| job.id().to_owned()));
     }
-    if let Some(gateway) = gateway.filter(|_| word.parse::<ApplicationId>().is_err()) {
-        match mirror::list(&gateway).await {
+    if let Some(cluster) = cluster.filter(|_| word.parse::<ApplicationId>().is_err()) {
+        match applications::list(&cluster).await {
             Ok(all) => {
                 let named = all.iter().filter(|report| report.name == word);
                 let running = named.filter(|report| !report.state.is_over());
@@ -138,15 +142,15 @@ fn nothing(word: Option<&str>, beside: &str) -> Report {
     }
 }
 
-async fn open(gateway: Gateway, report: ApplicationReport) -> Result<ResolvedJob, Report> {
-    if report.kind != KIND {
+async fn open(cluster: ClusterClient, report: ApplicationReport) -> Result<ResolvedJob, Report> {
+    if report.kind != APPLICATION_TYPE {
         let what = format!("`{}` is of type `{}`, and no job of ydl", report.id, report.kind);
         return Err(Report::bad_input(what).hint("`ydl ls` shows the jobs there are"));
     }
-    Ok(match JobAccess::of(&gateway, report).await? {
+    Ok(match JobAccess::of(&cluster, report).await? {
         JobAccess::Whole(job, mirror) => ResolvedJob::Whole(job, Some(mirror)),
         JobAccess::Only(report, why) => {
-            ResolvedJob::Only { report, why, gateway: Box::new(gateway) }
+            ResolvedJob::Only { report, why, cluster: Box::new(cluster) }
         }
     })
 }

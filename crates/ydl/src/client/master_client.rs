@@ -1,6 +1,6 @@
 //! Talking to a job's master.
 
-use crate::jobs::{JobHandle, JobStatus};
+use crate::client::jobs::{JobHandle, JobStatus};
 use hyper::{Method, StatusCode};
 use serde::de::DeserializeOwned;
 use std::{
@@ -167,7 +167,7 @@ impl MasterClient {
 }
 
 /// Returns a job's status, allowing its master time to start.
-pub async fn settled(job: &JobHandle) -> JobStatus {
+pub async fn settled_status(job: &JobHandle) -> JobStatus {
     let end = Instant::now() + STARTING_MAX;
     loop {
         match job.status() {
@@ -180,7 +180,7 @@ pub async fn settled(job: &JobHandle) -> JobStatus {
 }
 
 /// Waits until the master of a job that is over has left too, so that nothing of the job is left behind a command.
-pub async fn left(job: &JobHandle) {
+pub async fn wait_for_master_exit(job: &JobHandle) {
     let end = Instant::now() + LEAVING_MAX;
     while job.has_master() && Instant::now() < end {
         sleep(LOOK).await;
@@ -200,7 +200,7 @@ pub fn signal_master(place: &MasterPlace, now: bool) -> Result<(), Report> {
 }
 
 /// Reports that the request needs a running master.
-pub fn not_now(job: &JobHandle) -> Report {
+pub fn no_master(job: &JobHandle) -> Report {
     let what = format!("no master of `{}` runs now", job.id());
     Report::new(Exit::Unreachable, what).hint(format!(
         "it waits for a container, or is being started anew; `ydl status {}` says more",
@@ -209,7 +209,7 @@ pub fn not_now(job: &JobHandle) -> Report {
 }
 
 /// Converts a failed call to a report.
-pub fn report(error: CallError) -> Report {
+pub fn call_report(error: CallError) -> Report {
     match error {
         CallError::Refused { error, hint, status } => {
             let exit = match status {

@@ -1,6 +1,6 @@
 //! A new job's directory: its name, its files, and what was submitted.
 
-use super::find::root;
+use crate::client::jobs::root;
 use ring::rand::{SecureRandom, SystemRandom};
 use std::{
     fs::{self, DirBuilder},
@@ -25,7 +25,7 @@ const LETTERS: &[u8; 32] = b"abcdefghijkmnpqrstuvwxyz23456789";
 
 /// Makes the directory of a new job and everything its master needs. On failure nothing is left behind. Copying files
 /// may take minutes; it ends soon after `stop` says so. `beside` are small files of those names.
-pub fn create(
+pub fn create_job_dir(
     spec: JobSpec,
     offer: Offer,
     from: &Path,

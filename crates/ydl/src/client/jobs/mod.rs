@@ -1,0 +1,7 @@
+//! Jobs: those of this machine, and the last known state of a job on a cluster.
+
+mod local;
+mod remote;
+
+pub use local::{JobHandle, JobStatus, ambiguous, find, list, newest, root};
+pub use remote::{RemoteEnd, RemoteJob, RemoteState};

@@ -1,0 +1,14 @@
+//! Mirror of a job on a cluster: copies of its files in a private directory of this process, laid out like the directory
+//! of a job on this machine.
+//!
+//! * `job`: the mirror and the copies of small files. * `private_dir`: the directory.
+//! * `download`, `tail`: copies logs from HDFS. * `follow`: copies logs of running tasks.
+
+mod download;
+mod follow;
+mod job;
+mod private_dir;
+mod tail;
+
+pub use download::LogFilter;
+pub use job::{JobAccess, Mirror};

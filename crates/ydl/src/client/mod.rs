@@ -1,0 +1,25 @@
+//! The client side: what commands do with jobs, on this machine and on a cluster.
+//!
+//! * `cluster`: connection to a cluster's ResourceManager, and its error reports. `applications`: lists and finds
+//!   applications there.
+//! * `jobs`: jobs of this machine, and the last known state of a job on a cluster. `mirror`: copies of the files of a job
+//!   on a cluster.
+//! * `resolve`: finds the job that a command names. `wait`: waits for its end. `output_locations`, `diagnose_failure`:
+//!   results and causes of its end.
+//! * `master_client`: calls a job's master. `live_logs`: reads logs of running tasks through it.
+//! * `preflight`: checks whether a cluster can run a job. `stage`: uploads its files. `submit`: everything else between a
+//!   job file and a running master.
+
+pub mod applications;
+pub mod cluster;
+pub mod diagnose_failure;
+pub mod jobs;
+pub mod live_logs;
+pub mod master_client;
+pub mod mirror;
+pub mod output_locations;
+pub mod preflight;
+pub mod resolve;
+pub mod stage;
+pub mod submit;
+pub mod wait;
