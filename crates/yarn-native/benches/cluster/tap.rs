@@ -13,7 +13,7 @@ use self::wire::Fields;
 
 // Encodes server messages as in the tests, independently of the library.
 #[allow(dead_code)]
-#[path = "../../tests/fake/wire.rs"]
+#[path = "../../tests/offline/fake/wire.rs"]
 mod wire;
 
 type Received = Arc<Mutex<Vec<u8>>>;

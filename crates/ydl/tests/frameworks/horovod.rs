@@ -65,7 +65,7 @@ fn without_restarts_a_killed_worker_fails_the_job_and_nobody_waits_for_it() {
 fn elastic(home: &Home, worlds: u32, drop_first: bool) -> Child {
     let drop = u8::from(drop_first);
     let program = Path::new(env!("CARGO_MANIFEST_DIR"))
-        .join("../ydl-rendezvous/tests/real_horovod/elastic.py");
+        .join("../ydl-rendezvous/tests/real_frameworks/horovod/elastic.py");
     fs::copy(program, home.path().join("elastic.py")).expect("the program");
     home.start(&format!(
         "name: elastic

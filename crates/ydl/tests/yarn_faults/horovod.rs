@@ -17,7 +17,7 @@ fn cluster() -> &'static Cluster {
 fn submit<'a>() -> Job<'a> {
     let desk = Desk::at(cluster());
     let program = Path::new(env!("CARGO_MANIFEST_DIR"))
-        .join("../ydl-rendezvous/tests/real_horovod/elastic.py");
+        .join("../ydl-rendezvous/tests/real_frameworks/horovod/elastic.py");
     fs::copy(program, desk.path().join("elastic.py")).expect("the program");
     let python = environment_of("horovod").join("bin/python");
     let (python, seen) = (python.display(), desk.path().display());

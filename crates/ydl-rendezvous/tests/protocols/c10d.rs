@@ -1,0 +1,4 @@
+//! PyTorch's store.
+
+mod hostile;
+mod store;

@@ -1,0 +1,4 @@
+//! Links between programs and a protocol.
+
+mod recovery;
+mod server;
