@@ -1,19 +1,21 @@
-//! Shared parts of the commands of dmlc-core: a job with a Rabit tracker, or one with parameter servers.
+//! Common parts of the commands of dmlc-core: jobs with a Rabit tracker or with parameter servers.
 
 use super::{
-    command,
-    flags::{Flag, Said, Typed, ahead, noted, refused, used},
-    sheet::{Here, Sheet, count},
+    JobFileBuilder,
+    caller::{CallerEnv, Cluster},
+    flags::{Flag, before_command, ignored, rejected, with_value},
+    parser::{FlagValue, ParsedArgs},
+    program,
+    text::file_name,
 };
-use crate::sheet::Cluster;
-use ydl_jobfile::Location;
+use ydl_jobfile::{Location, Node};
 use ydl_os::report::Report;
 
 /// Default number of attempts of a task.
 pub const ATTEMPTS: u32 = 3;
 
-/// Variables that ydl sets itself: those of the user's shell are ignored.
-const OURS: [&str; 21] = [
+/// Variables that ydl sets itself; those of the user's shell are ignored.
+const RESERVED_VARIABLES: [&str; 21] = [
     "DMLC_SUBMIT_CLUSTER",
     "DMLC_ROLE",
     "DMLC_TASK_ID",
@@ -36,275 +38,284 @@ const OURS: [&str; 21] = [
     "DMLC_WORKER_MEMORY_MB",
     "DMLC_SERVER_MEMORY_MB",
 ];
-/// Substrings of variables that must not be visible to viewers of a job.
+/// Parts of the names of variables that must not be visible to viewers of a job.
 const SECRETS: [&str; 3] = ["SECRET", "TOKEN", "PASSWORD"];
 
-/// The flags that name memory and virtual cores of each role.
-pub const BY_ROLE: [(&str, &str, &str); 2] = [
+/// Flags for memory and virtual cores of each role.
+pub const ROLE_FLAGS: [(&str, &str, &str); 2] = [
     ("worker", "--worker-memory", "--worker-cores"),
     ("server", "--server-memory", "--server-cores"),
 ];
 
 /// Flags of resources, queue and retries.
-pub const SIZES: &[Flag] = &[
-    used(&["--worker-cores"], "N", "virtual cores of a worker (1)"),
-    used(&["--server-cores"], "N", "virtual cores of a server (1)"),
-    used(&["--worker-memory"], "SIZE", "memory of a worker, as 1g, 512m or 1.5g (1g)"),
-    used(&["--server-memory"], "SIZE", "memory of a server (1g)"),
-    used(&["--jobname"], "NAME", "the job's name; its program's if left out"),
-    used(&["--queue"], "NAME", "the queue on a cluster"),
-    // dmlc-core's own had none of that name: behind a command it is the program's.
-    ahead(used(
+pub const RESOURCE_FLAGS: &[Flag] = &[
+    with_value(&["--worker-cores"], "N", "virtual cores of a worker (1)"),
+    with_value(&["--server-cores"], "N", "virtual cores of a server (1)"),
+    with_value(&["--worker-memory"], "SIZE", "memory of a worker, as 1g, 512m or 1.5g (1g)"),
+    with_value(&["--server-memory"], "SIZE", "memory of a server (1g)"),
+    with_value(&["--jobname"], "NAME", "name of the job (the program's)"),
+    with_value(&["--queue"], "NAME", "YARN queue"),
+    // dmlc-core did not have this flag.
+    before_command(with_value(
         &["--max-attempts"],
         "N",
-        "how often a task is tried; else DMLC_MAX_ATTEMPT, or 3 on a cluster",
+        "attempts of a task (DMLC_MAX_ATTEMPT, or 3 on a cluster)",
     )),
-    used(
+    with_value(
         &["--local-num-attempt"],
         "N",
-        "on this machine: so many failures of a task are repaired (0)",
+        "restarts of a task on this machine after failures (0)",
     ),
-    used(&["--hdfs-tempdir"], "DIR", "where in HDFS what travels is kept, below ydl-USER"),
+    with_value(
+        &["--hdfs-tempdir"],
+        "DIR",
+        "staging directory in HDFS, which gets a directory ydl-USER",
+    ),
 ];
 
 /// Flags of files and variables that are shipped with a job.
-pub const TRAVELS: &[Flag] = &[
-    used(&["--auto-file-cache"], "BOOL", "whether files of the command travel with the job (true)"),
-    used(
+pub const SHIPPING_FLAGS: &[Flag] = &[
+    with_value(&["--auto-file-cache"], "BOOL", "ship files named in the command (true)"),
+    with_value(
         &["--files"],
         "FILE[#NAME]",
-        "a file or directory that travels with the job; may be repeated",
+        "file or directory to ship with the job; may be repeated",
     ),
-    used(
+    with_value(
         &["--archives"],
         "FILE",
-        "a .zip or .tar… that is unpacked in every task's directory; may be repeated",
+        "unpack this .zip or .tar… in each task's directory; may be repeated",
     ),
-    used(&["--env"], "NAME=VALUE", "a variable of every task; may be repeated"),
-    used(
-        &["--ship-libcxx"],
-        "DIR",
-        "the libstdc++.so.6 in it travels with the job and is found first",
-    ),
+    with_value(&["--env"], "NAME=VALUE", "set a variable of all tasks; may be repeated"),
+    with_value(&["--ship-libcxx"], "DIR", "ship the libstdc++.so.6 in DIR and load it first"),
 ];
 
-/// Why there is nothing to say about jars.
+/// Note for flags of jars.
 pub const NO_JAR: &str = "ydl needs no jar, no class path and no build on this machine";
-const OF_KUBERNETES: &str = "Kubernetes";
+const KUBERNETES: &str = "Kubernetes";
 
-/// Flags of dmlc-core's own log.
-pub const LOGS: &[Flag] = &[
-    noted(
-        &["--log-level"],
-        "what happens is told as it happens; `ydl status` and `ydl logs` tell the rest",
-    ),
-    noted(&["--log-file"], "what happens is kept with the job; `ydl logs` prints it"),
+/// Flags for dmlc-core's log.
+pub const LOG_FLAGS: &[Flag] = &[
+    ignored(&["--log-level"], "progress is always printed; see `ydl status` and `ydl logs`"),
+    ignored(&["--log-file"], "logs are stored with the job; `ydl logs` prints them"),
 ];
 
 /// Flags that have no effect.
-pub const NOTED: &[Flag] = &[
-    noted(&["--host-ip"], "the tracker is in the job's master, which everybody finds"),
-    noted(&["--yarn-app-classpath"], NO_JAR),
-    noted(&["--yarn-app-dir"], NO_JAR),
+pub const IGNORED_FLAGS: &[Flag] = &[
+    ignored(&["--host-ip"], "the tracker runs in the job's master, whose address every task gets"),
+    ignored(&["--yarn-app-classpath"], NO_JAR),
+    ignored(&["--yarn-app-dir"], NO_JAR),
 ];
 
-/// Flags of other systems' clusters.
-pub const OTHERS: &[Flag] = &[
-    refused(&["--host-file", "--hostfile", "-H"], "MPI and ssh"),
-    refused(&["--sync-dst-dir"], "ssh"),
-    refused(&["--sge-log-dir"], "SGE"),
-    refused(&["--mesos-master"], "Mesos"),
-    refused(&["--kube-namespace"], OF_KUBERNETES),
-    refused(&["--kube-worker-image"], OF_KUBERNETES),
-    refused(&["--kube-server-image"], OF_KUBERNETES),
-    refused(&["--kube-worker-template"], OF_KUBERNETES),
-    refused(&["--kube-server-template"], OF_KUBERNETES),
-    refused(&["--slurm-worker-nodes"], "Slurm"),
-    refused(&["--slurm-server-nodes"], "Slurm"),
+/// Flags for other types of clusters.
+pub const REJECTED_FLAGS: &[Flag] = &[
+    rejected(&["--host-file", "--hostfile", "-H"], "MPI and ssh"),
+    rejected(&["--sync-dst-dir"], "ssh"),
+    rejected(&["--sge-log-dir"], "SGE"),
+    rejected(&["--mesos-master"], "Mesos"),
+    rejected(&["--kube-namespace"], KUBERNETES),
+    rejected(&["--kube-worker-image"], KUBERNETES),
+    rejected(&["--kube-server-image"], KUBERNETES),
+    rejected(&["--kube-worker-template"], KUBERNETES),
+    rejected(&["--kube-server-template"], KUBERNETES),
+    rejected(&["--slurm-worker-nodes"], "Slurm"),
+    rejected(&["--slurm-server-nodes"], "Slurm"),
 ];
 
-/// Returns the target of a job, from a flag or the user's shell; nothing where neither says so. Other systems' clusters are
-/// refused by their names.
-pub fn cluster(typed: &Typed, here: &Here, flag: &str) -> Result<Option<Cluster>, Report> {
-    let said = typed.last(flag).map(|said| said.value.as_str());
-    match said.or(here.variable("DMLC_SUBMIT_CLUSTER")) {
+/// Returns the cluster type of a job from a flag or the user's shell, if given. Other systems' types are an error.
+pub fn cluster(
+    args: &ParsedArgs,
+    caller: &CallerEnv,
+    flag: &str,
+) -> Result<Option<Cluster>, Report> {
+    let given = args.last(flag).map(|arg| arg.value.as_str());
+    match given.or(caller.variable("DMLC_SUBMIT_CLUSTER")) {
         None => Ok(None),
         Some("yarn") => Ok(Some(Cluster::Yarn)),
         Some("local") => Ok(Some(Cluster::Local)),
-        Some(other @ ("slurm" | "mpi" | "sge" | "ssh" | "mesos" | "kubernetes")) => Err(typed
-            .wrong(format!("jobs do not run by `{other}`"))
-            .hint("they run on `yarn` or `local`, which is this machine")),
-        Some(other) => Err(typed
-            .wrong(format!("`{other}` is no cluster"))
-            .hint("write `yarn`, or `local` for this machine")),
+        Some(other @ ("slurm" | "mpi" | "sge" | "ssh" | "mesos" | "kubernetes")) => Err(args
+            .error(format!("cluster type `{other}` is not supported"))
+            .hint("use `yarn`, or `local` for this machine")),
+        Some(other) => Err(args
+            .error(format!("unknown cluster type `{other}`"))
+            .hint("use `yarn`, or `local` for this machine")),
     }
 }
 
 /// Returns the required number of workers.
-pub fn workers<'a>(typed: &'a Typed, flag: &str) -> Result<&'a Said, Report> {
-    typed.last(flag).ok_or_else(|| {
-        typed.wrong("it is not said how many workers there are").hint(format!("write `{flag} N`"))
+pub fn workers<'a>(args: &'a ParsedArgs, flag: &str) -> Result<&'a FlagValue, Report> {
+    args.last(flag).ok_or_else(|| {
+        args.error("the number of workers is missing").hint(format!("add `{flag} N`"))
     })
 }
 
 /// Number and resources of workers and servers.
-pub struct Sizes<'a> {
+pub struct RoleSizes<'a> {
     /// Number of workers.
-    pub workers: &'a Said,
+    pub workers: &'a FlagValue,
     /// Number of servers; 0 makes a Rabit job.
     pub servers: u32,
-    /// The flags that name memory and virtual cores, for workers and for servers.
+    /// Flags for memory and virtual cores of workers and of servers.
     pub flags: [(&'static str, &'static str, &'static str); 2],
 }
 
-/// Roles, framework and their sizes, and the variables that tell programs of them.
-pub fn roles(sheet: &mut Sheet, typed: &Typed, sizes: &Sizes<'_>) {
+/// Adds framework and roles with their sizes, and the variables with the sizes.
+pub fn add_roles(builder: &mut JobFileBuilder, args: &ParsedArgs, sizes: &RoleSizes<'_>) {
     let framework = match sizes.servers {
         0 => "xgboost",
         _ => "mxnet",
     };
-    sheet.put_own(&["framework"], framework);
-    sheet.put_said(&["roles", "worker", "instances"], sizes.workers);
+    builder.put_default(&["framework"], framework);
+    builder.put_arg(&["roles", "worker", "instances"], sizes.workers);
     if sizes.servers > 0 {
-        sheet.put_own(&["roles", "server", "instances"], sizes.servers);
+        builder.put_default(&["roles", "server", "instances"], sizes.servers);
     }
     for (role, memory, vcores) in sizes.flags {
-        let large = role.to_uppercase();
-        let mib = typed.last(memory).map_or(Some(1024), |said| Sheet::memory_mib(&said.value));
-        let cores = typed.last(vcores).map_or("1", |said| said.value.as_str());
-        // Programs may ask for the other role's, too.
+        let upper = role.to_uppercase();
+        let mib =
+            args.last(memory).map_or(Some(1024), |arg| JobFileBuilder::memory_mib(&arg.value));
+        let cores = args.last(vcores).map_or("1", |arg| arg.value.as_str());
+        // Tasks get the sizes of both roles.
         if let Some(mib) = mib {
-            own_variable(sheet, &format!("DMLC_{large}_MEMORY_MB"), &mib.to_string());
+            job_variable(builder, &format!("DMLC_{upper}_MEMORY_MB"), &mib.to_string());
         }
-        own_variable(sheet, &format!("DMLC_{large}_CORES"), cores);
+        job_variable(builder, &format!("DMLC_{upper}_CORES"), cores);
         if role == "worker" || sizes.servers > 0 {
-            sheet.put_flag(&["roles", role, "memory"], typed, memory);
-            sheet.put_flag(&["roles", role, "vcores"], typed, vcores);
+            builder.put_flag(&["roles", role, "memory"], args, memory);
+            builder.put_flag(&["roles", role, "vcores"], args, vcores);
         }
     }
-    let cluster = match sheet.cluster {
+    let cluster = match builder.cluster {
         Some(Cluster::Yarn) => Some("yarn"),
         Some(Cluster::Local) => Some("local"),
         None => None,
     };
     if let Some(cluster) = cluster {
-        own_variable(sheet, "DMLC_JOB_CLUSTER", cluster);
+        job_variable(builder, "DMLC_JOB_CLUSTER", cluster);
     }
 }
 
-fn own_variable(sheet: &mut Sheet, name: &str, value: &str) {
-    sheet.variable(None, name, value, Location::Whole);
+fn job_variable(builder: &mut JobFileBuilder, name: &str, value: &str) {
+    builder.variable(None, name, value, Location::Whole);
 }
 
 /// Forwards variables of the user's shell, selected by prefix.
-pub fn forwarded(sheet: &mut Sheet, here: &Here) {
-    for (name, value) in &here.variables {
-        let begins = ["DMLC_", "AWS_", "rabit_"].iter().any(|it| name.starts_with(it));
-        if !begins || OURS.contains(&name.as_str()) {
+pub fn forward_variables(builder: &mut JobFileBuilder, caller: &CallerEnv) {
+    for (name, value) in &caller.variables {
+        let selected = ["DMLC_", "AWS_", "rabit_"].iter().any(|it| name.starts_with(it));
+        if !selected || RESERVED_VARIABLES.contains(&name.as_str()) {
             continue;
         }
         if SECRETS.iter().any(|word| name.contains(word)) {
             let note = format!(
-                "`{name}` stays here: whoever may look at a job sees its variables; `--env {name}=…` sends it all the same"
+                "`{name}` is not passed on: viewers of a job see its variables; pass it with `--env {name}=…`"
             );
-            sheet.notes.push(note);
+            builder.notes.push(note);
             continue;
         }
-        own_variable(sheet, name, value);
+        job_variable(builder, name, value);
     }
 }
 
-/// The attempts of a task: on a cluster a failed one is repeated elsewhere, its node avoided; on one machine only if that is
-/// said.
-pub fn attempts(sheet: &mut Sheet, typed: &Typed, here: &Here) -> Result<(), Report> {
-    let said = count(typed, "--max-attempts")?;
-    let repaired = count(typed, "--local-num-attempt")?;
-    if sheet.is_local() {
-        let tries = said.map(|most| most.saturating_sub(1));
-        sheet.put_own(&["restart", "limit"], repaired.or(tries).unwrap_or(0));
+/// Sets the attempts of a task. On a cluster a failed task is retried on another node, on one machine only if a flag says so.
+pub fn set_attempts(
+    builder: &mut JobFileBuilder,
+    args: &ParsedArgs,
+    caller: &CallerEnv,
+) -> Result<(), Report> {
+    let attempts = args.count("--max-attempts")?;
+    let retries = args.count("--local-num-attempt")?;
+    if builder.is_local() {
+        let limit = attempts.map(|attempts| attempts.saturating_sub(1));
+        builder.put_default(&["restart", "limit"], retries.or(limit).unwrap_or(0));
         return Ok(());
     }
-    let most = match (said, here.variable("DMLC_MAX_ATTEMPT")) {
-        (Some(most), _) => most,
+    let attempts = match (attempts, caller.variable("DMLC_MAX_ATTEMPT")) {
+        (Some(attempts), _) => attempts,
         (None, None) => ATTEMPTS,
         (None, Some(value)) => value.trim().parse().map_err(|_| {
-            let what = format!("`DMLC_MAX_ATTEMPT` is `{value}`, which is no number");
-            typed.wrong(what).hint("write `--max-attempts N`")
+            let what = format!("`DMLC_MAX_ATTEMPT` is `{value}`, which is not a number");
+            args.error(what).hint("write `--max-attempts N`")
         })?,
     };
-    sheet.put_own(&["restart", "limit"], most.saturating_sub(1));
-    sheet.put_own(&["node_exclusion", "failures"], 1);
-    sheet.put_own(&["node_exclusion", "timeout"], "30d");
+    builder.put_default(&["restart", "limit"], attempts.saturating_sub(1));
+    builder.put_default(&["node_exclusion", "failures"], 1);
+    builder.put_default(&["node_exclusion", "timeout"], "30d");
     Ok(())
 }
 
-/// The program's words with the files among them shipped, unless that is not wanted. `python` says that the first word may be a
-/// script of Python's.
+/// Returns the program's command. Ships the files that it names unless `flag` disables that. `python` is true if the first
+/// word may be a Python script.
 pub fn command(
-    sheet: &mut Sheet,
-    typed: &Typed,
+    builder: &mut JobFileBuilder,
+    args: &ParsedArgs,
     flag: &str,
     python: bool,
 ) -> Result<Vec<String>, Report> {
-    if typed.command.is_empty() {
-        return Err(typed
-            .wrong("there is no command to run")
-            .hint(format!("write `{} … python train.py`", typed.door)));
+    if args.command.is_empty() {
+        return Err(args
+            .error("the command to run is missing")
+            .hint(format!("write `{} … python train.py`", args.name)));
     }
-    let said = typed.last(flag);
-    let wanted = match said.map(|said| said.value.to_lowercase()).as_deref() {
+    let arg = args.last(flag);
+    let ship = match arg.map(|arg| arg.value.to_lowercase()).as_deref() {
         None | Some("1" | "true" | "yes" | "on") => true,
         Some("0" | "false" | "no" | "off") => false,
         Some(_) => {
-            let written = said.map_or(flag, |said| said.written.as_str());
-            let what = format!("{written}: this is neither `true` nor `false`");
+            let written = arg.map_or(flag, |arg| arg.written.as_str());
+            let what = format!("{written}: expected `true` or `false`");
             return Err(Report::bad_input(what));
         }
     };
-    let words = command::meant(typed)?;
-    if !wanted {
+    let words = program::normalized(args)?;
+    if !ship {
         return Ok(words);
     }
-    if let Some(program) = command::program(&words, python)
-        && !command::will_be_there(sheet, typed, program)
+    if let Some(program) = program::program_file(&words, python)
+        && !program::available_in_task(builder, args, program)
     {
-        let what = format!("the program `{program}` is not here");
-        let hint = "name a file of this machine, which travels; what every node has is called by its whole path";
-        return Err(typed.wrong(what).hint(hint));
+        let what = format!("program `{program}` not found on this machine");
+        let hint = "name a file on this machine, which is shipped, or the absolute path of a program on the nodes";
+        return Err(args.error(what).hint(hint));
     }
-    Ok(command::shipped(sheet, &words))
+    Ok(program::ship_files(builder, &words))
 }
 
-/// Files, archives and a C++ library that travel with the job.
-pub fn travels(sheet: &mut Sheet, typed: &Typed) {
-    for said in typed.all("--files") {
-        command::files(sheet, &said.value, &said.at());
+/// Ships files, archives and a C++ library.
+pub fn ship(builder: &mut JobFileBuilder, args: &ParsedArgs) {
+    for arg in args.all("--files") {
+        program::add_files(builder, &arg.value, &arg.location());
     }
     let mut names = Vec::new();
-    for said in typed.all("--archives") {
-        names.push(super::sheet::last_of(&said.value).to_owned());
-        if let Err(what) = sheet.archive(&said.value, said.at()) {
-            sheet.wrong(said, what, "unpack it, and name the files with `--files`");
+    for arg in args.all("--archives") {
+        names.push(file_name(&arg.value).to_owned());
+        if let Err(what) = builder.archive(&arg.value, arg.location()) {
+            builder.error(arg, what, "unpack it, and name the files with `--files`");
         }
     }
     if !names.is_empty() {
-        own_variable(sheet, "DMLC_JOB_ARCHIVES", &names.join(":"));
+        job_variable(builder, "DMLC_JOB_ARCHIVES", &names.join(":"));
     }
-    if let Some(said) = typed.last("--ship-libcxx") {
-        let path = format!("{}/libstdc++.so.6", said.value.trim_end_matches('/'));
-        sheet.file(&path, None, said.at());
-        sheet.before("export LD_LIBRARY_PATH=.:$LD_LIBRARY_PATH".to_owned());
+    if let Some(arg) = args.last("--ship-libcxx") {
+        let path = format!("{}/libstdc++.so.6", arg.value.trim_end_matches('/'));
+        builder.file(&path, None, arg.location());
+        builder.add_step("export LD_LIBRARY_PATH=.:$LD_LIBRARY_PATH".to_owned());
     }
 }
 
 /// Sets the staging directory: a directory of the user below the named one, which may be shared.
-pub fn staging(sheet: &mut Sheet, typed: &Typed, here: &Here, flag: &str) {
-    if let Some(said) = typed.last(flag) {
+pub fn set_staging(
+    builder: &mut JobFileBuilder,
+    args: &ParsedArgs,
+    caller: &CallerEnv,
+    flag: &str,
+) {
+    if let Some(arg) = args.last(flag) {
         let users = ["HADOOP_PROXY_USER", "HADOOP_USER_NAME", "USER", "LOGNAME"];
-        let user = users.iter().find_map(|name| here.variable(name));
+        let user = users.iter().find_map(|name| caller.variable(name));
         let below = user.map_or("ydl".to_owned(), |user| format!("ydl-{user}"));
-        let place = format!("{}/{below}", said.value.trim_end_matches('/'));
-        let place = ydl_jobfile::Node::text(said.at(), place);
-        sheet.put(&["staging"], place);
+        let path = format!("{}/{below}", arg.value.trim_end_matches('/'));
+        let path = Node::text(arg.location(), path);
+        builder.put(&["staging"], path);
     }
 }

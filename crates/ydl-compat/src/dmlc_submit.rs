@@ -1,64 +1,69 @@
-//! `dmlc-submit`, as dmlc-core's tracker has it.
+//! `dmlc-submit`, the command line of dmlc-core's tracker.
 
 use super::{
-    Door, Leads, dmlc,
-    flags::{Flag, Style, Typed, ahead, used},
+    CommandAction, CompatCommand, JobFileBuilder,
+    caller::CallerEnv,
+    dmlc,
+    flags::{Flag, before_command, with_value},
     libhdfs,
-    sheet::{Here, Sheet, count},
+    parser::{ParsedArgs, Style},
 };
 use ydl_os::report::Report;
 
-pub const DOOR: Door = Door {
+pub const COMMAND: CompatCommand = CompatCommand {
     names: &["dmlc-submit"],
-    about: "Run a job of dmlc-core's: workers that meet at a Rabit tracker, or workers and parameter servers of MXNet",
+    about: "Run a dmlc-core job: workers with a Rabit tracker, or workers and parameter servers of MXNet",
     usage: "--cluster yarn|local --num-workers N [--num-servers N] … COMMAND…",
     style: Style::Argparse,
-    flags: &[FLAGS, dmlc::SIZES, dmlc::TRAVELS, dmlc::NOTED, dmlc::LOGS, dmlc::OTHERS],
-    leads: Leads::Job(translate),
+    flags: &[
+        FLAGS,
+        dmlc::RESOURCE_FLAGS,
+        dmlc::SHIPPING_FLAGS,
+        dmlc::IGNORED_FLAGS,
+        dmlc::LOG_FLAGS,
+        dmlc::REJECTED_FLAGS,
+    ],
+    action: CommandAction::Translate(translate),
 };
 
 const FLAGS: &[Flag] = &[
-    used(&["--cluster"], "CLUSTER", "yarn, or local for this machine; else DMLC_SUBMIT_CLUSTER"),
-    // Its name long ago, and since then one that programs have.
-    ahead(used(&["--mode"], "CLUSTER", "what --cluster was called once")),
-    used(&["--num-workers"], "N", "workers"),
-    used(
-        &["--num-servers"],
-        "N",
-        "parameter servers; without any the workers meet at a Rabit tracker",
-    ),
+    with_value(&["--cluster"], "CLUSTER", "yarn, or local for this machine (DMLC_SUBMIT_CLUSTER)"),
+    // Old name of `--cluster`. Programs have flags of that name, too.
+    before_command(with_value(&["--mode"], "CLUSTER", "old name of --cluster")),
+    with_value(&["--num-workers"], "N", "number of workers"),
+    with_value(&["--num-servers"], "N", "parameter servers; a Rabit job without any"),
 ];
 
-fn translate(typed: &mut Typed, here: &Here) -> Result<Sheet, Report> {
-    let mut sheet = Sheet::empty();
-    let flag = match typed.has("--cluster") {
+fn translate(args: &mut ParsedArgs, caller: &CallerEnv) -> Result<JobFileBuilder, Report> {
+    let mut builder = JobFileBuilder::empty();
+    let flag = match args.has("--cluster") {
         true => "--cluster",
         false => "--mode",
     };
-    let cluster = dmlc::cluster(typed, here, flag)?;
-    sheet.cluster = Some(cluster.ok_or_else(|| {
+    let cluster = dmlc::cluster(args, caller, flag)?;
+    builder.cluster = Some(cluster.ok_or_else(|| {
         let hint =
-            "write `--cluster yarn`, or `--cluster local` for this machine, or set `DMLC_SUBMIT_CLUSTER`";
-        typed.wrong("it is not said where the job runs").hint(hint)
+            "add `--cluster yarn`, or `--cluster local` for this machine, or set `DMLC_SUBMIT_CLUSTER`";
+        args.error("the cluster type is missing").hint(hint)
     })?);
-    let workers = dmlc::workers(typed, "--num-workers")?;
-    sheet.name(typed.last("--jobname"), &typed.command);
-    let sizes = dmlc::Sizes {
+    let workers = dmlc::workers(args, "--num-workers")?;
+    builder.set_name(args.last("--jobname"), &args.command);
+    let sizes = dmlc::RoleSizes {
         workers,
-        servers: count(typed, "--num-servers")?.unwrap_or(0),
-        flags: dmlc::BY_ROLE,
+        servers: args.count("--num-servers")?.unwrap_or(0),
+        flags: dmlc::ROLE_FLAGS,
     };
-    dmlc::roles(&mut sheet, typed, &sizes);
-    dmlc::travels(&mut sheet, typed);
-    libhdfs::set_up(&mut sheet, typed, here, "");
-    dmlc::forwarded(&mut sheet, here);
-    for said in typed.all("--env") {
-        sheet.assignment(None, said, '=');
+    dmlc::add_roles(&mut builder, args, &sizes);
+    dmlc::ship(&mut builder, args);
+    libhdfs::set_up(&mut builder, args, caller, "");
+    dmlc::forward_variables(&mut builder, caller);
+    for arg in args.all("--env") {
+        builder.assignment(None, arg, '=');
     }
-    dmlc::attempts(&mut sheet, typed, here)?;
-    sheet.put_flag(&["queue"], typed, "--queue");
-    dmlc::staging(&mut sheet, typed, here, "--hdfs-tempdir");
-    let words = dmlc::command(&mut sheet, typed, "--auto-file-cache", false)?;
-    sheet.command("worker", &typed.door, &words);
-    Ok(sheet)
+    dmlc::set_attempts(&mut builder, args, caller)?;
+    builder.put_flag(&["queue"], args, "--queue");
+    dmlc::set_staging(&mut builder, args, caller, "--hdfs-tempdir");
+    let words = dmlc::command(&mut builder, args, "--auto-file-cache", false)?;
+    builder.set_command("worker", &args.name, &words);
+    Ok(builder)
 }

@@ -1,104 +1,92 @@
-//! `dmlc-yarn`, dmlc-core's older command line for YARN alone.
+//! `dmlc-yarn`, dmlc-core's older command line, only for YARN.
 
 use super::{
-    Door, Leads,
+    CommandAction, CompatCommand, JobFileBuilder,
+    caller::{CallerEnv, Cluster},
     dmlc::{self, NO_JAR},
-    flags::{Flag, Style, Typed, ahead, noted, used},
+    flags::{Flag, before_command, ignored, with_value},
     libhdfs,
-    sheet::{Here, Sheet, count},
+    parser::{ParsedArgs, Style},
 };
-use crate::sheet::Cluster;
 use ydl_jobfile::Node;
 use ydl_os::report::Report;
 
-pub const DOOR: Door = Door {
+pub const COMMAND: CompatCommand = CompatCommand {
     names: &["dmlc-yarn", "dmlc-yarn.py", "dmlc_yarn.py"],
-    about: "Run a job of dmlc-core's on YARN: workers that meet at a Rabit tracker, or workers and parameter servers",
+    about: "Run a dmlc-core job on YARN: workers with a Rabit tracker, or workers and parameter servers",
     usage: "-n N [-s N] … COMMAND…",
     style: Style::Argparse,
-    flags: &[FLAGS, dmlc::LOGS],
-    leads: Leads::Job(translate),
+    flags: &[FLAGS, dmlc::LOG_FLAGS],
+    action: CommandAction::Translate(translate),
 };
 
 const FLAGS: &[Flag] = &[
-    used(&["-n", "--nworker"], "N", "workers"),
-    used(
-        &["-s", "--server-nodes"],
-        "N",
-        "parameter servers; without any the workers meet at a Rabit tracker",
-    ),
-    used(&["-q", "--queue"], "NAME", "the queue"),
-    used(
-        &["-ac", "--auto_file_cache"],
-        "0|1",
-        "whether files of the command travel with the job (1)",
-    ),
-    used(
+    with_value(&["-n", "--nworker"], "N", "number of workers"),
+    with_value(&["-s", "--server-nodes"], "N", "parameter servers; a Rabit job without any"),
+    with_value(&["-q", "--queue"], "NAME", "YARN queue"),
+    with_value(&["-ac", "--auto_file_cache"], "0|1", "ship files named in the command (1)"),
+    with_value(
         &["--files", "-f"],
         "FILE[#NAME]",
-        "files that travel with the job, with `#` between several; may be repeated",
+        "files to ship with the job, separated by `#`; may be repeated",
     ),
-    ahead(used(
+    before_command(with_value(
         &["--archives"],
         "FILE",
-        "a .zip or .tar… that is unpacked in every task's directory; may be repeated",
+        "unpack this .zip or .tar… in each task's directory; may be repeated",
     )),
-    used(&["--jobname"], "NAME", "the job's name; its program's if left out"),
-    used(&["--tempdir"], "DIR", "where in HDFS what travels is kept, below ydl-USER"),
-    used(&["--vcores"], "N", "virtual cores of a task (1)"),
-    used(&["-mem", "--memory_mb"], "MB", "memory of a task (1024)"),
-    used(
+    with_value(&["--jobname"], "NAME", "name of the job (the program's)"),
+    with_value(&["--tempdir"], "DIR", "staging directory in HDFS, which gets a directory ydl-USER"),
+    with_value(&["--vcores"], "N", "virtual cores of a task (1)"),
+    with_value(&["-mem", "--memory_mb"], "MB", "memory of a task (1024)"),
+    with_value(
         &["--libhdfs-opts"],
         "OPTIONS",
-        "options of the JVM in libhdfs, whose classes programs then find",
+        "options of libhdfs's JVM; also sets the class path of programs",
     ),
-    used(
-        &["--ship-libcxx"],
-        "DIR",
-        "the libstdc++.so.6 in it travels with the job and is found first",
-    ),
-    used(&["--env"], "NAME=VALUE", "a variable of every task; may be repeated"),
-    used(&["--max-attempts"], "N", "how often a task is tried (3)"),
-    noted(
+    with_value(&["--ship-libcxx"], "DIR", "ship the libstdc++.so.6 in DIR and load it first"),
+    with_value(&["--env"], "NAME=VALUE", "set a variable of all tasks; may be repeated"),
+    with_value(&["--max-attempts"], "N", "attempts of a task (3)"),
+    ignored(
         &["-hip", "--host_ip"],
-        "the cluster is the one that HADOOP_CONF_DIR leads to, and the tracker is in the job's master",
+        "the cluster is the one in HADOOP_CONF_DIR, and the tracker runs in the job's master",
     ),
-    noted(&["--yarn-scripts"], NO_JAR),
-    noted(&["--app-classpath"], NO_JAR),
-    noted(&["-hb", "--hadoop_binary"], "ydl speaks with Hadoop itself"),
-    noted(&["--name-node"], "the NameNode is the one that HADOOP_CONF_DIR leads to"),
+    ignored(&["--yarn-scripts"], NO_JAR),
+    ignored(&["--app-classpath"], NO_JAR),
+    ignored(&["-hb", "--hadoop_binary"], "ydl implements Hadoop's protocols itself"),
+    ignored(&["--name-node"], "the NameNode is the one in HADOOP_CONF_DIR"),
 ];
 
-fn translate(typed: &mut Typed, here: &Here) -> Result<Sheet, Report> {
-    let mut sheet = Sheet::empty();
-    sheet.cluster = Some(Cluster::Yarn);
-    sheet.name(typed.last("--jobname"), &typed.command);
-    let sizes = dmlc::Sizes {
-        workers: dmlc::workers(typed, "-n")?,
-        servers: count(typed, "-s")?.unwrap_or(0),
+fn translate(args: &mut ParsedArgs, caller: &CallerEnv) -> Result<JobFileBuilder, Report> {
+    let mut builder = JobFileBuilder::empty();
+    builder.cluster = Some(Cluster::Yarn);
+    builder.set_name(args.last("--jobname"), &args.command);
+    let sizes = dmlc::RoleSizes {
+        workers: dmlc::workers(args, "-n")?,
+        servers: args.count("-s")?.unwrap_or(0),
         flags: [("worker", "", "--vcores"), ("server", "", "--vcores")],
     };
-    dmlc::roles(&mut sheet, typed, &sizes);
-    if let Some(said) = typed.last("-mem") {
+    dmlc::add_roles(&mut builder, args, &sizes);
+    if let Some(arg) = args.last("-mem") {
         for role in ["worker", "server"] {
             let name = format!("DMLC_{}_MEMORY_MB", role.to_uppercase());
-            sheet.variable(None, &name, &said.value, said.at());
+            builder.variable(None, &name, &arg.value, arg.location());
             if role == "worker" || sizes.servers > 0 {
-                let memory = Node::text(said.at(), format!("{}m", said.value));
-                sheet.put(&["roles", role, "memory"], memory);
+                let memory = Node::text(arg.location(), format!("{}m", arg.value));
+                builder.put(&["roles", role, "memory"], memory);
             }
         }
     }
-    dmlc::travels(&mut sheet, typed);
-    libhdfs::set_up(&mut sheet, typed, here, "--libhdfs-opts");
-    dmlc::forwarded(&mut sheet, here);
-    for said in typed.all("--env") {
-        sheet.assignment(None, said, '=');
+    dmlc::ship(&mut builder, args);
+    libhdfs::set_up(&mut builder, args, caller, "--libhdfs-opts");
+    dmlc::forward_variables(&mut builder, caller);
+    for arg in args.all("--env") {
+        builder.assignment(None, arg, '=');
     }
-    dmlc::attempts(&mut sheet, typed, here)?;
-    sheet.put_flag(&["queue"], typed, "-q");
-    dmlc::staging(&mut sheet, typed, here, "--tempdir");
-    let words = dmlc::command(&mut sheet, typed, "-ac", false)?;
-    sheet.command("worker", &typed.door, &words);
-    Ok(sheet)
+    dmlc::set_attempts(&mut builder, args, caller)?;
+    builder.put_flag(&["queue"], args, "-q");
+    dmlc::set_staging(&mut builder, args, caller, "--tempdir");
+    let words = dmlc::command(&mut builder, args, "-ac", false)?;
+    builder.set_command("worker", &args.name, &words);
+    Ok(builder)
 }

@@ -1,74 +1,83 @@
-//! `launch.py`, as it lies among MXNet's tools.
+//! `launch.py`, the command line among MXNet's tools.
 
 use super::{
-    Door, Leads, dmlc,
-    flags::{Flag, Style, Typed, switch, used},
+    CommandAction, CompatCommand, JobFileBuilder,
+    caller::CallerEnv,
+    dmlc,
+    flags::{Flag, switch, with_value},
     libhdfs,
-    sheet::{Here, Sheet, count},
+    parser::{ParsedArgs, Style},
 };
 use ydl_jobfile::Location;
 use ydl_os::report::Report;
 
-pub const DOOR: Door = Door {
+pub const COMMAND: CompatCommand = CompatCommand {
     names: &["launch.py", "mxnet-launch"],
-    about: "Run a distributed job of MXNet's, with as many servers as workers unless told otherwise",
+    about: "Run a distributed MXNet job, by default with as many servers as workers",
     usage: "-n N [-s N] [--launcher yarn|local] … COMMAND…",
     style: Style::Argparse,
-    flags: &[FLAGS, dmlc::SIZES, dmlc::TRAVELS, dmlc::NOTED, dmlc::LOGS, dmlc::OTHERS],
-    leads: Leads::Job(translate),
+    flags: &[
+        FLAGS,
+        dmlc::RESOURCE_FLAGS,
+        dmlc::SHIPPING_FLAGS,
+        dmlc::IGNORED_FLAGS,
+        dmlc::LOG_FLAGS,
+        dmlc::REJECTED_FLAGS,
+    ],
+    action: CommandAction::Translate(translate),
 };
 
 const FLAGS: &[Flag] = &[
-    used(&["-n", "--num-workers"], "N", "workers"),
-    used(&["-s", "--num-servers"], "N", "servers; as many as workers if left out"),
-    used(
+    with_value(&["-n", "--num-workers"], "N", "number of workers"),
+    with_value(&["-s", "--num-servers"], "N", "number of servers (as many as workers)"),
+    with_value(
         &["--launcher", "--cluster"],
         "CLUSTER",
-        "yarn, or local for this machine; a cluster if there is a Hadoop configuration",
+        "yarn, or local for this machine (yarn if there is a Hadoop configuration)",
     ),
-    used(&["--env-server"], "NAME:VALUE", "a variable of servers; may be repeated"),
-    used(&["--env-worker"], "NAME:VALUE", "a variable of workers; may be repeated"),
-    switch(&["--p3"], "MXNet sends what is needed first before the rest"),
+    with_value(&["--env-server"], "NAME:VALUE", "set a variable of servers; may be repeated"),
+    with_value(&["--env-worker"], "NAME:VALUE", "set a variable of workers; may be repeated"),
+    switch(&["--p3"], "enable MXNet's priority-based parameter propagation"),
 ];
 
-fn translate(typed: &mut Typed, here: &Here) -> Result<Sheet, Report> {
-    let mut sheet = Sheet::empty();
-    sheet.cluster = dmlc::cluster(typed, here, "--launcher")?;
-    sheet.name(typed.last("--jobname"), &typed.command);
-    let workers = dmlc::workers(typed, "-n")?;
-    let servers = count(typed, "-s")?.or(count(typed, "-n")?);
-    let sizes = dmlc::Sizes { workers, servers: servers.unwrap_or(1), flags: dmlc::BY_ROLE };
-    dmlc::roles(&mut sheet, typed, &sizes);
-    dmlc::travels(&mut sheet, typed);
-    libhdfs::set_up(&mut sheet, typed, here, "");
-    dmlc::forwarded(&mut sheet, here);
-    if typed.has("--p3") {
+fn translate(args: &mut ParsedArgs, caller: &CallerEnv) -> Result<JobFileBuilder, Report> {
+    let mut builder = JobFileBuilder::empty();
+    builder.cluster = dmlc::cluster(args, caller, "--launcher")?;
+    builder.set_name(args.last("--jobname"), &args.command);
+    let workers = dmlc::workers(args, "-n")?;
+    let servers = args.count("-s")?.or(args.count("-n")?);
+    let sizes = dmlc::RoleSizes { workers, servers: servers.unwrap_or(1), flags: dmlc::ROLE_FLAGS };
+    dmlc::add_roles(&mut builder, args, &sizes);
+    dmlc::ship(&mut builder, args);
+    libhdfs::set_up(&mut builder, args, caller, "");
+    dmlc::forward_variables(&mut builder, caller);
+    if args.has("--p3") {
         for (name, value) in [("DMLC_PS_VAN_TYPE", "p3"), ("DMLC_PS_WATER_MARK", "10")] {
-            sheet.variable(None, name, value, Location::Whole);
+            builder.variable(None, name, value, Location::Whole);
         }
     }
-    for said in typed.all("--env") {
-        // A name alone takes its value from the user's shell.
-        match here.variables.get(&said.value) {
-            Some(value) => sheet.variable(None, &said.value, value, said.at()),
-            None if said.value.contains('=') => sheet.assignment(None, said, '='),
-            None if said.value.contains(':') => sheet.assignment(None, said, ':'),
+    for arg in args.all("--env") {
+        // Without a value it is the one of the user's shell.
+        match caller.variables.get(&arg.value) {
+            Some(value) => builder.variable(None, &arg.value, value, arg.location()),
+            None if arg.value.contains('=') => builder.assignment(None, arg, '='),
+            None if arg.value.contains(':') => builder.assignment(None, arg, ':'),
             None => {
-                let what = format!("there is no variable `{}` here", said.value);
-                sheet.wrong(said, what, "write `--env NAME=VALUE`");
+                let what = format!("variable `{}` is not set", arg.value);
+                builder.error(arg, what, "write `--env NAME=VALUE`");
             }
         }
     }
     let by_role = [("--env-worker", "worker"), ("--env-server", "server")];
     for (flag, role) in by_role {
-        for said in typed.all(flag) {
-            sheet.assignment(Some(role), said, ':');
+        for arg in args.all(flag) {
+            builder.assignment(Some(role), arg, ':');
         }
     }
-    dmlc::attempts(&mut sheet, typed, here)?;
-    sheet.put_flag(&["queue"], typed, "--queue");
-    dmlc::staging(&mut sheet, typed, here, "--hdfs-tempdir");
-    let words = dmlc::command(&mut sheet, typed, "--auto-file-cache", false)?;
-    sheet.command("worker", &typed.door, &words);
-    Ok(sheet)
+    dmlc::set_attempts(&mut builder, args, caller)?;
+    builder.put_flag(&["queue"], args, "--queue");
+    dmlc::set_staging(&mut builder, args, caller, "--hdfs-tempdir");
+    let words = dmlc::command(&mut builder, args, "--auto-file-cache", false)?;
+    builder.set_command("worker", &args.name, &words);
+    Ok(builder)
 }

@@ -1,33 +1,38 @@
 //! Command lines and specifications of older systems, translated into job files.
 //!
-//! A command line's words become a job file and nothing else: the file then takes the path of every other one, so checks,
-//! messages and behaviour are the same. Flags without a meaning here are accepted with a note.
+//! A command line becomes a job file, which is then handled like any other: checks, messages and behaviour are the same.
+//! Flags without a meaning here are accepted with a note.
 
 mod archive;
-mod command;
+mod builder;
+mod caller;
+mod container_runtime;
 mod dmlc;
 mod dmlc_submit;
 mod dmlc_yarn;
 pub mod flags;
 mod launch;
 mod libhdfs;
-mod runtime;
-mod script;
-pub mod sheet;
+pub mod parser;
+mod program;
+mod setup_script;
 pub mod skein;
+pub mod text;
 mod yarn_tf;
 mod ydl_mx;
 
-use flags::{Flag, Style, Typed};
-pub use sheet::{Cluster, Here, Sheet};
+pub use builder::JobFileBuilder;
+pub use caller::{CallerEnv, Cluster};
+use flags::Flag;
+use parser::{ParsedArgs, Style};
 use ydl_os::report::{Exit, Report};
 
-/// A command line of another system.
+/// Command line of another system.
 #[derive(Debug)]
-pub struct Door {
+pub struct CompatCommand {
     /// Names; the first is the canonical one.
     pub names: &'static [&'static str],
-    /// One line about it.
+    /// One line about it, without a period.
     pub about: &'static str,
     /// Usage line of the help, without the name.
     pub usage: &'static str,
@@ -35,19 +40,19 @@ pub struct Door {
     pub style: Style,
     /// Its flags, in the order of its help.
     pub flags: &'static [&'static [Flag]],
-    /// Target of the command.
-    pub leads: Leads,
+    /// Implementation.
+    pub action: CommandAction,
 }
 
-/// Target of a command.
+/// Implementation of a command.
 #[derive(Clone, Copy, Debug)]
-pub enum Leads {
-    /// Submits a job.
-    Job(fn(&mut Typed, &Here) -> Result<Sheet, Report>),
+pub enum CommandAction {
+    /// Translates the arguments into a job to submit.
+    Translate(fn(&mut ParsedArgs, &CallerEnv) -> Result<JobFileBuilder, Report>),
     /// Runs in this process.
-    Here(fn(&Typed) -> Result<Exit, Report>),
+    Run(fn(&ParsedArgs) -> Result<Exit, Report>),
 }
 
-/// Command lines that become jobs.
-pub const DOORS: &[Door] =
-    &[dmlc_submit::DOOR, dmlc_yarn::DOOR, launch::DOOR, ydl_mx::DOOR, yarn_tf::DOOR];
+/// Command lines that become jobs, without those that `ydl` runs itself.
+pub const COMMANDS: &[CompatCommand] =
+    &[dmlc_submit::COMMAND, dmlc_yarn::COMMAND, launch::COMMAND, ydl_mx::COMMAND, yarn_tf::COMMAND];

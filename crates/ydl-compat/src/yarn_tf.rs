@@ -1,172 +1,161 @@
-//! Yarn-TF's command line: Hadoop's DistributedShell with a bundle of code, mounts, outputs and TensorFlow's roles.
+//! Command line of Yarn-TF: Hadoop's DistributedShell with an archive of code, mounts, outputs and TensorFlow's roles.
 
 mod mounts;
 mod shell;
 
 use super::{
-    Door, Leads, command,
-    flags::{Flag, Said, Style, Typed, list, noted, noted_switch, refused, used},
-    sheet::{Here, Sheet, count, last_of},
+    CommandAction, CompatCommand, JobFileBuilder,
+    caller::{CallerEnv, Cluster},
+    dmlc,
+    flags::{Flag, ignored, ignored_switch, list, rejected, with_value},
+    parser::{FlagValue, ParsedArgs, Style},
+    program,
+    text::file_name,
 };
 use ydl_jobfile::Node;
 use ydl_os::report::Report;
 
-pub const DOOR: Door = Door {
+pub const COMMAND: CompatCommand = CompatCommand {
     names: &["yarn-tf"],
-    about: "Run TensorFlow's parameter servers and trainers, or any command in many containers",
+    about: "Run parameter servers and trainers of TensorFlow, or any command in several containers",
     usage: "--num_parameter_servers N --num_trainers N --tar CODE.tar --shell_command 'python trainer.py' …",
     style: Style::Gnu,
-    flags: &[FLAGS, shell::FLAGS, INERT],
-    leads: Leads::Job(translate),
+    flags: &[FLAGS, shell::FLAGS, IGNORED],
+    action: CommandAction::Translate(translate),
 };
 
 const FLAGS: &[Flag] = &[
-    used(&["--num_parameter_servers"], "N", "parameter servers of TensorFlow"),
-    used(&["--num_trainers"], "N", "workers of TensorFlow"),
-    used(&["--tar"], "FILE", "the code, here or in HDFS, unpacked in every task's directory"),
-    list(
-        &["--mounts", "--mount"],
-        "SOURCE:TARGET[:ro]",
-        "what of a node's disks a task sees, and where",
+    with_value(&["--num_parameter_servers"], "N", "number of parameter servers"),
+    with_value(&["--num_trainers"], "N", "number of workers"),
+    with_value(
+        &["--tar"],
+        "FILE",
+        "archive of code, on this machine or in HDFS, to unpack in each task's directory",
     ),
+    list(&["--mounts", "--mount"], "SOURCE:TARGET[:ro]", "mount these paths of nodes in tasks"),
     list(
         &["--output", "--outputs"],
         "SOURCE:DESTINATION",
-        "what is copied when a worker has ended: into HDFS (with --cluster local to this machine), or below a mount",
+        "copy these paths when a worker ends: to HDFS (with --cluster local to this machine), or below a mount",
     ),
-    used(&["--docker_image"], "IMAGE", "run everything in this image"),
-    used(&["--cluster"], "CLUSTER", "yarn, or local for this machine (yarn)"),
+    with_value(&["--docker_image"], "IMAGE", "run all tasks in this image"),
+    with_value(&["--cluster"], "CLUSTER", "yarn, or local for this machine (yarn)"),
 ];
 
-const OF_DS: &str = "DistributedShell's own master had it";
-const INERT: &[Flag] = &[
-    noted(&["--jar"], "ydl needs no jar"),
-    noted(&["--log_properties"], OF_DS),
-    noted(&["--rolling_log_pattern"], "logs are carried to HDFS while tasks run"),
-    noted_switch(
+const OLD_MASTER: &str = "it configured the master of DistributedShell";
+const NO_TIMELINE: &str = "events are stored with the job, not in a timeline server";
+const GUARANTEED: &str = "containers are guaranteed ones";
+const IGNORED: &[Flag] = &[
+    ignored(&["--jar"], "ydl needs no jar"),
+    ignored(&["--log_properties"], OLD_MASTER),
+    ignored(&["--rolling_log_pattern"], "logs are uploaded to HDFS while tasks run"),
+    ignored_switch(
         &["--keep_containers_across_application_attempts"],
-        "containers always outlive their master",
+        "containers are always kept when the master restarts",
     ),
-    noted(
+    ignored(
         &["--attempt_failures_validity_interval"],
-        "`master: {attempts: N}` in a job file says how often it is started",
+        "`master: {attempts: N}` in a job file limits the attempts of the master",
     ),
-    noted_switch(&["--debug"], "`ydl status` and `ydl logs` tell what happened"),
-    noted(&["--domain"], "a job's facts are kept with the job, and not in a timeline server"),
-    noted_switch(
-        &["--create"],
-        "a job's facts are kept with the job, and not in a timeline server",
-    ),
-    noted(&["--flow_name"], "a job's facts are kept with the job, and not in a timeline server"),
-    noted(&["--flow_version"], "a job's facts are kept with the job, and not in a timeline server"),
-    noted(&["--flow_run_id"], "a job's facts are kept with the job, and not in a timeline server"),
-    noted(&["--shell_cmd_priority"], "containers are asked for together"),
-    noted(&["--container_type"], "containers are guaranteed ones"),
-    noted_switch(&["--promote_opportunistic_after_start"], "containers are guaranteed ones"),
-    noted_switch(&["--enforce_execution_type"], "containers are guaranteed ones"),
-    noted(
-        &["--container_retry_error_codes"],
-        "every failure of a program is repaired as often as is said",
-    ),
-    refused(
-        &["--placement_spec"],
-        "DistributedShell; `placement` in a job file says where tasks go",
-    ),
-    refused(
-        &["--master_resource_profile"],
-        "resource profiles; `--master_resources` says what it needs",
-    ),
-    refused(
-        &["--container_resource_profile"],
-        "resource profiles; `--container_resources` says what a task needs",
-    ),
+    ignored_switch(&["--debug"], "see `ydl status` and `ydl logs`"),
+    ignored(&["--domain"], NO_TIMELINE),
+    ignored_switch(&["--create"], NO_TIMELINE),
+    ignored(&["--flow_name"], NO_TIMELINE),
+    ignored(&["--flow_version"], NO_TIMELINE),
+    ignored(&["--flow_run_id"], NO_TIMELINE),
+    ignored(&["--shell_cmd_priority"], "containers of a job are requested together"),
+    ignored(&["--container_type"], GUARANTEED),
+    ignored_switch(&["--promote_opportunistic_after_start"], GUARANTEED),
+    ignored_switch(&["--enforce_execution_type"], GUARANTEED),
+    ignored(&["--container_retry_error_codes"], "failures are retried whatever their exit code"),
+    rejected(&["--placement_spec"], "DistributedShell; use `placement` in a job file"),
+    rejected(&["--master_resource_profile"], "resource profiles; use `--master_resources`"),
+    rejected(&["--container_resource_profile"], "resource profiles; use `--container_resources`"),
 ];
 
-fn translate(typed: &mut Typed, here: &Here) -> Result<Sheet, Report> {
-    let mut sheet = Sheet::empty();
-    sheet.cluster = match typed.last("--cluster") {
-        Some(_) => super::dmlc::cluster(typed, here, "--cluster")?,
-        None => Some(crate::sheet::Cluster::Yarn),
+fn translate(args: &mut ParsedArgs, caller: &CallerEnv) -> Result<JobFileBuilder, Report> {
+    let mut builder = JobFileBuilder::empty();
+    builder.cluster = match args.last("--cluster") {
+        Some(_) => dmlc::cluster(args, caller, "--cluster")?,
+        None => Some(Cluster::Yarn),
     };
-    let words = shell::words(&mut sheet, typed)?;
-    let script = typed.last("--shell_command");
-    let script = script.or(typed.last("--shell_script"));
-    let script = script.iter().flat_map(|said| said.value.split_whitespace());
-    let arguments = typed.all("--shell_args").map(|said| said.value.as_str());
+    let words = shell::words(&mut builder, args)?;
+    let script = args.last("--shell_command");
+    let script = script.or(args.last("--shell_script"));
+    let script = script.iter().flat_map(|arg| arg.value.split_whitespace());
+    let arguments = args.all("--shell_args").map(|arg| arg.value.as_str());
     let named: Vec<_> = script.chain(arguments).map(str::to_owned).collect();
-    sheet.name(typed.last("--appname"), &named);
-    let servers = count(typed, "--num_parameter_servers")?.unwrap_or(0);
-    let trainers = typed.last("--num_trainers");
-    // Without either it is a command in so many containers, as DistributedShell has it.
+    builder.set_name(args.last("--appname"), &named);
+    let servers = args.count("--num_parameter_servers")?.unwrap_or(0);
+    let trainers = args.last("--num_trainers");
+    // Without either the command runs in `--num_containers` containers, as in DistributedShell.
     let distributed = servers > 0 || trainers.is_some();
     let roles: &[&str] = match (distributed, servers) {
         (true, 1..) => &["worker", "ps"],
         _ => &["worker"],
     };
     if distributed {
-        sheet.put_own(&["framework"], "tensorflow");
-        sheet.put_own(&["cluster_flags"], true);
+        builder.put_default(&["framework"], "tensorflow");
+        builder.put_default(&["cluster_flags"], true);
     }
-    match (trainers, typed.last("--num_containers")) {
-        (Some(said), _) => sheet.put_said(&["roles", "worker", "instances"], said),
-        (None, Some(said)) if !distributed => {
-            sheet.put_said(&["roles", "worker", "instances"], said)
+    match (trainers, args.last("--num_containers")) {
+        (Some(arg), _) => builder.put_arg(&["roles", "worker", "instances"], arg),
+        (None, Some(arg)) if !distributed => {
+            builder.put_arg(&["roles", "worker", "instances"], arg)
         }
-        _ => sheet.put_own(&["roles", "worker", "instances"], 1),
+        _ => builder.put_default(&["roles", "worker", "instances"], 1),
     }
-    if distributed && typed.has("--num_containers") {
-        let note =
-            "`--num_containers` changes nothing: `--num_trainers` says how many workers there are";
-        sheet.notes.push(note.to_owned());
+    if distributed && args.has("--num_containers") {
+        let note = "`--num_containers` has no effect: `--num_trainers` sets the number of workers";
+        builder.notes.push(note.to_owned());
     }
     if servers > 0 {
-        sheet.put_flag(&["roles", "ps", "instances"], typed, "--num_parameter_servers");
+        builder.put_flag(&["roles", "ps", "instances"], args, "--num_parameter_servers");
     }
-    shell::sizes(&mut sheet, typed, roles);
-    shell::manners(&mut sheet, typed);
-    image(&mut sheet, typed);
-    if let Some(said) = typed.last("--tar")
-        && let Err(what) = sheet.archive(&said.value, said.at())
+    shell::set_resources(&mut builder, args, roles);
+    shell::set_policies(&mut builder, args);
+    set_image(&mut builder, args);
+    if let Some(arg) = args.last("--tar")
+        && let Err(what) = builder.archive(&arg.value, arg.location())
     {
-        sheet.wrong(said, what, "make one with `tar -cf code.tar …`");
+        builder.error(arg, what, "create one with `tar -cf code.tar …`");
     }
-    for said in typed.all("--localize_files") {
-        for path in said.value.split(',').filter(|path| !path.is_empty()) {
-            command::files(&mut sheet, path, &said.at());
+    for arg in args.all("--localize_files") {
+        for path in arg.value.split(',').filter(|path| !path.is_empty()) {
+            program::add_files(&mut builder, path, &arg.location());
         }
     }
-    let mounts = mounts::mounts(&mut sheet, typed);
-    let several = workers(typed) != Some(1);
-    mounts::outputs(&mut sheet, typed, &mounts, several);
-    sheet.command("worker", &typed.door, &words);
-    Ok(sheet)
+    let mounts = mounts::mounts(&mut builder, args);
+    let several = workers(args) != Some(1);
+    mounts::outputs(&mut builder, args, &mounts, several);
+    builder.set_command("worker", &args.name, &words);
+    Ok(builder)
 }
 
 /// Returns the number of workers, if valid.
-fn workers(typed: &Typed) -> Option<u32> {
-    let said = typed.last("--num_trainers");
-    let said = said.or(typed.last("--num_containers"));
-    said.map_or(Some(1), |said| said.value.parse().ok())
+fn workers(args: &ParsedArgs) -> Option<u32> {
+    let arg = args.last("--num_trainers").or(args.last("--num_containers"));
+    arg.map_or(Some(1), |arg| arg.value.parse().ok())
 }
 
-/// The image that everything runs in, if there is one, and what is said of it.
-fn image(sheet: &mut Sheet, typed: &Typed) {
-    let named = typed.last("--docker_image");
-    let told = shell::variables(sheet, typed, named.is_some());
-    for (key, node) in told.keys {
-        sheet.put(&["environment", key], node);
+/// Sets the image of all tasks and its options.
+fn set_image(builder: &mut JobFileBuilder, args: &ParsedArgs) {
+    let has_image = args.has("--docker_image");
+    let runtime = shell::set_variables(builder, args, has_image);
+    for (key, node) in runtime.keys {
+        builder.put(&["environment", key], node);
     }
-    sheet.put_flag(&["environment", "docker"], typed, "--docker_image");
-    sheet.put_flag(&["environment", "login"], typed, "--docker_client_config");
+    builder.put_flag(&["environment", "docker"], args, "--docker_image");
+    builder.put_flag(&["environment", "login"], args, "--docker_client_config");
 }
 
 /// Translates resources such as `memory-mb=2048,vcores=2,yarn.io/gpu=1`.
-fn resources(sheet: &mut Sheet, path: &[&str], said: &Said) {
-    for pair in said.value.split(',').filter(|pair| !pair.is_empty()) {
+fn resources(builder: &mut JobFileBuilder, path: &[&str], arg: &FlagValue) {
+    for pair in arg.value.split(',').filter(|pair| !pair.is_empty()) {
         let Some((name, value)) = pair.split_once('=') else {
-            sheet.wrong(
-                said,
-                format!("there is no `=` in `{pair}`"),
+            builder.error(
+                arg,
+                format!("missing `=` in `{pair}`"),
                 "write `vcores=2,memory-mb=2048`",
             );
             continue;
@@ -175,25 +164,26 @@ fn resources(sheet: &mut Sheet, path: &[&str], said: &Said) {
         match name {
             "memory-mb" | "memory" => {
                 let size = mebibytes(value);
-                sheet.put(&below("memory"), Node::text(said.at(), size));
+                builder.put(&below("memory"), Node::text(arg.location(), size));
             }
-            "vcores" => sheet.put(&below("vcores"), Node::plain(said.at(), value)),
+            "vcores" => builder.put(&below("vcores"), Node::plain(arg.location(), value)),
             "yarn.io/gpu" | "gpu" if path.contains(&"ps") => {
-                let note =
-                    format!("`{name}` is for workers alone: parameter servers compute nothing");
-                sheet.notes.push(note);
+                let note = format!("`{name}` applies to workers only, not to parameter servers");
+                builder.notes.push(note);
             }
-            "yarn.io/gpu" | "gpu" => sheet.put(&below("gpus"), Node::plain(said.at(), value)),
+            "yarn.io/gpu" | "gpu" => {
+                builder.put(&below("gpus"), Node::plain(arg.location(), value))
+            }
             other => {
                 let mut whole = below("resources");
                 whole.push(other);
-                sheet.put(&whole, Node::plain(said.at(), value));
+                builder.put(&whole, Node::plain(arg.location(), value));
             }
         }
     }
 }
 
-/// A number alone counts in MiB, as YARN does.
+/// Adds the unit to a number without one, which is in MiB as in YARN.
 fn mebibytes(text: &str) -> String {
     match text.chars().all(|c| c.is_ascii_digit()) {
         true => format!("{text}m"),
@@ -201,7 +191,7 @@ fn mebibytes(text: &str) -> String {
     }
 }
 
-/// The name of a file as a task finds it.
-fn script_of(said: &Said) -> String {
-    format!("./{}", last_of(&said.value))
+/// Returns the path of a shipped script in a task.
+fn task_path(arg: &FlagValue) -> String {
+    format!("./{}", file_name(&arg.value))
 }

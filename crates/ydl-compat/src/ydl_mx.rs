@@ -1,169 +1,188 @@
-//! `ydl-mx`, MXNetOnYARN's command line.
+//! `ydl-mx`, the command line of MXNetOnYARN.
 
 use super::{
-    Door, Leads,
+    CommandAction, CompatCommand, JobFileBuilder,
+    caller::{CallerEnv, Cluster},
     dmlc::{self, NO_JAR},
-    flags::{Flag, Said, Style, Typed, noted, switch, used},
+    flags::{Flag, ignored, switch, with_value},
     libhdfs,
-    sheet::{Here, Sheet, count, last_of},
+    parser::{FlagValue, ParsedArgs, Style},
+    text::file_name,
 };
-use crate::sheet::Cluster;
 use ydl_jobfile::{Location, Node};
 use ydl_os::report::Report;
 
-pub const DOOR: Door = Door {
+pub const COMMAND: CompatCommand = CompatCommand {
     names: &["ydl-mx"],
-    about: "Run a distributed job of MXNet's, with as many servers as workers unless told otherwise",
+    about: "Run a distributed MXNet job, by default with as many servers as workers",
     usage: "--n N [--s N] [--jobname NAME] … PROGRAM.py ARGUMENTS…",
     style: Style::Leading,
-    flags: &[FLAGS, dmlc::SIZES, dmlc::TRAVELS, dmlc::NOTED, dmlc::LOGS, dmlc::OTHERS],
-    leads: Leads::Job(translate),
+    flags: &[
+        FLAGS,
+        dmlc::RESOURCE_FLAGS,
+        dmlc::SHIPPING_FLAGS,
+        dmlc::IGNORED_FLAGS,
+        dmlc::LOG_FLAGS,
+        dmlc::REJECTED_FLAGS,
+    ],
+    action: CommandAction::Translate(translate),
 };
 
 const FLAGS: &[Flag] = &[
-    used(&["--n", "-n", "--num-workers"], "N", "workers, and as many servers"),
-    used(&["--s", "-s", "--num-servers"], "N", "servers, where there are not as many as workers"),
-    used(
+    with_value(&["--n", "-n", "--num-workers"], "N", "number of workers"),
+    with_value(&["--s", "-s", "--num-servers"], "N", "number of servers (as many as workers)"),
+    with_value(
         &["--launcher", "--cluster"],
         "CLUSTER",
-        "yarn, or local for this machine; a cluster if there is a Hadoop configuration",
+        "yarn, or local for this machine (yarn if there is a Hadoop configuration)",
     ),
-    used(&["--gpus"], "N", "GPUs of each worker"),
-    used(&["--docker"], "IMAGE", "run everything in this image"),
-    used(
+    with_value(&["--gpus"], "N", "GPUs of each worker"),
+    with_value(&["--docker"], "IMAGE", "run all tasks in this image"),
+    with_value(
         &["--native"],
         "LANGUAGE",
-        "python, or what needs none: scala, java, cpp; then the command is run as it is",
+        "python, or scala, java or cpp, which run the command unchanged (python)",
     ),
-    used(&["--label"], "LABEL", "run on nodes of this label, with what is installed there"),
+    with_value(
+        &["--label"],
+        "LABEL",
+        "run on nodes with this label, with the software installed there",
+    ),
     switch(
         &["--serve"],
-        "N tasks that serve, each on the port in YDL_PORT_HTTP, until the job is killed",
+        "run N serving tasks, each on the port in YDL_PORT_HTTP, until the job is killed",
     ),
-    used(
+    with_value(
         &["--results"],
         "PATH",
-        "what of a worker's directory goes to results/JOB in HDFS in the end; may be repeated",
+        "copy this path of a worker's directory to results/JOB in HDFS at the end; may be repeated",
     ),
-    noted(&["--jar"], NO_JAR),
+    ignored(&["--jar"], NO_JAR),
 ];
 
-/// Targets that may precede the program, as in the original script.
+/// Cluster types that may precede the program, as in the original script.
 const MODES: [&str; 5] = ["local", "yarn", "ssh", "mpi", "sge"];
 
-fn translate(typed: &mut Typed, here: &Here) -> Result<Sheet, Report> {
-    let mut sheet = Sheet::empty();
-    sheet.cluster = dmlc::cluster(typed, here, "--launcher")?;
-    let mode = typed.command.first().filter(|word| MODES.contains(&word.as_str()));
-    let two =
-        Said { name: "--n", value: "2".to_owned(), written: format!("{} (2 workers)", typed.door) };
-    let mut workers = typed.last("--n").cloned();
+fn translate(args: &mut ParsedArgs, caller: &CallerEnv) -> Result<JobFileBuilder, Report> {
+    let mut builder = JobFileBuilder::empty();
+    builder.cluster = dmlc::cluster(args, caller, "--launcher")?;
+    let mode = args.command.first().filter(|word| MODES.contains(&word.as_str()));
+    let default = FlagValue {
+        name: "--n",
+        value: "2".to_owned(),
+        written: format!("{} (2 workers)", args.name),
+    };
+    let mut workers = args.last("--n").cloned();
     if let Some(mode) = mode.cloned() {
-        typed.command.remove(0);
-        sheet.cluster = Some(match mode.as_str() {
+        args.command.remove(0);
+        builder.cluster = Some(match mode.as_str() {
             "local" => Cluster::Local,
             "yarn" => Cluster::Yarn,
             other => {
-                return Err(typed
-                    .wrong(format!("jobs do not run by `{other}`"))
-                    .hint("they run on `yarn` or `local`, which is this machine"));
+                return Err(args
+                    .error(format!("cluster type `{other}` is not supported"))
+                    .hint("use `yarn`, or `local` for this machine"));
             }
         });
-        workers = workers.or(Some(two));
+        workers = workers.or(Some(default));
     }
     let workers = match workers {
-        Some(said) => said,
-        None => dmlc::workers(typed, "--n")?.clone(),
+        Some(arg) => arg,
+        None => dmlc::workers(args, "--n")?.clone(),
     };
-    sheet.name(typed.last("--jobname"), &typed.command);
-    let serves = typed.has("--serve");
-    let servers = match count(typed, "--s")? {
+    builder.set_name(args.last("--jobname"), &args.command);
+    let serves = args.has("--serve");
+    let servers = match args.count("--s")? {
         Some(servers) => servers,
         None => workers.value.parse().unwrap_or(1),
     };
-    let sizes = dmlc::Sizes {
+    let sizes = dmlc::RoleSizes {
         workers: &workers,
         servers: if serves { 0 } else { servers },
-        flags: dmlc::BY_ROLE,
+        flags: dmlc::ROLE_FLAGS,
     };
-    dmlc::roles(&mut sheet, typed, &sizes);
+    dmlc::add_roles(&mut builder, args, &sizes);
     if serves {
-        if typed.has("--s") {
-            let note = "`--s` changes nothing: what serves has no parameter servers";
-            sheet.notes.push(note.to_owned());
+        if args.has("--s") {
+            let note = "`--s` has no effect: serving tasks have no parameter servers";
+            builder.notes.push(note.to_owned());
         }
-        sheet.put_own(&["framework"], "none");
+        builder.put_default(&["framework"], "none");
         // Only a gang has ports known to all tasks.
-        sheet.put_own(&["gang"], true);
-        sheet.add(&["roles", "worker", "ports"], Node::plain(Location::Whole, "http"));
+        builder.put_default(&["gang"], true);
+        builder.append(&["roles", "worker", "ports"], Node::plain(Location::Whole, "http"));
     }
-    sheet.put_flag(&["roles", "worker", "gpus"], typed, "--gpus");
-    set_up(&mut sheet, typed, here)?;
-    dmlc::travels(&mut sheet, typed);
-    libhdfs::set_up(&mut sheet, typed, here, "");
-    dmlc::forwarded(&mut sheet, here);
-    for said in typed.all("--env") {
-        sheet.assignment(None, said, '=');
+    builder.put_flag(&["roles", "worker", "gpus"], args, "--gpus");
+    set_up(&mut builder, args, caller)?;
+    dmlc::ship(&mut builder, args);
+    libhdfs::set_up(&mut builder, args, caller, "");
+    dmlc::forward_variables(&mut builder, caller);
+    for arg in args.all("--env") {
+        builder.assignment(None, arg, '=');
     }
-    dmlc::attempts(&mut sheet, typed, here)?;
-    results(&mut sheet, typed, workers.value != "1");
-    sheet.put_flag(&["queue"], typed, "--queue");
-    dmlc::staging(&mut sheet, typed, here, "--hdfs-tempdir");
-    let python = !is_native(typed);
-    let mut words = dmlc::command(&mut sheet, typed, "--auto-file-cache", python)?;
+    dmlc::set_attempts(&mut builder, args, caller)?;
+    results(&mut builder, args, workers.value != "1");
+    builder.put_flag(&["queue"], args, "--queue");
+    dmlc::set_staging(&mut builder, args, caller, "--hdfs-tempdir");
+    let python = !is_native(args);
+    let mut words = dmlc::command(&mut builder, args, "--auto-file-cache", python)?;
     let is_script = words.first().is_some_and(|word| word.ends_with(".py"));
     if is_script && python {
         words.insert(0, "python".to_owned());
     }
-    sheet.command("worker", &typed.door, &words);
-    Ok(sheet)
+    builder.set_command("worker", &args.name, &words);
+    Ok(builder)
 }
 
 /// Adds the results of workers. Several directories of a worker get separate destinations.
-fn results(sheet: &mut Sheet, typed: &Typed, several: bool) {
-    let directories = typed.all("--results");
-    let directories = directories.filter(|said| said.value.ends_with('/')).count();
-    for said in typed.all("--results") {
-        let to = match (said.value.ends_with('/'), directories) {
+fn results(builder: &mut JobFileBuilder, args: &ParsedArgs, several: bool) {
+    let directories = args.all("--results");
+    let directories = directories.filter(|arg| arg.value.ends_with('/')).count();
+    for arg in args.all("--results") {
+        let to = match (arg.value.ends_with('/'), directories) {
             (false, _) => "results/{job}/".to_owned(),
             (true, 1) => "results/{job}".to_owned(),
-            (true, _) => format!("results/{{job}}/{}", last_of(&said.value)),
+            (true, _) => format!("results/{{job}}/{}", file_name(&arg.value)),
         };
-        sheet.output(&said.value, &to, said, several);
+        builder.output(&arg.value, &to, arg, several);
     }
 }
 
-fn is_native(typed: &Typed) -> bool {
-    typed.last("--native").is_some_and(|said| said.value != "python")
+fn is_native(args: &ParsedArgs) -> bool {
+    args.last("--native").is_some_and(|arg| arg.value != "python")
 }
 
-/// Sets the environment of tasks: an image, what is installed on labelled nodes, nothing of Python's, or the user's own environment,
-/// which travels.
-fn set_up(sheet: &mut Sheet, typed: &Typed, here: &Here) -> Result<(), Report> {
-    if let Some(said) = typed.last("--native") {
+/// Sets the environment of tasks: an image, the software of labelled nodes, no Python environment, or the user's active
+/// environment, which is shipped.
+fn set_up(
+    builder: &mut JobFileBuilder,
+    args: &ParsedArgs,
+    caller: &CallerEnv,
+) -> Result<(), Report> {
+    if let Some(arg) = args.last("--native") {
         let known = ["python", "scala", "java", "cpp"];
-        if !known.contains(&said.value.as_str()) {
-            return Err(typed
-                .wrong(format!("`{}` is no language of MXNet's", said.value))
+        if !known.contains(&arg.value.as_str()) {
+            return Err(args
+                .error(format!("unknown language `{}`", arg.value))
                 .hint("write `--native python`, `scala`, `java` or `cpp`"));
         }
     }
-    sheet.put_flag(&["node_label"], typed, "--label");
-    if typed.has("--label") && sheet.is_local() {
-        let note = "`--label` chooses nothing here: this machine has no labels";
-        sheet.notes.push(note.to_owned());
+    builder.put_flag(&["node_label"], args, "--label");
+    if args.has("--label") && builder.is_local() {
+        let note = "`--label` has no effect: this machine has no labels";
+        builder.notes.push(note.to_owned());
     }
-    if let Some(said) = typed.last("--docker") {
-        sheet.put_said(&["environment", "docker"], said);
+    if let Some(arg) = args.last("--docker") {
+        builder.put_arg(&["environment", "docker"], arg);
         return Ok(());
     }
-    if typed.has("--environment") || typed.has("--label") || is_native(typed) {
+    if args.has("--environment") || args.has("--label") || is_native(args) {
         return Ok(());
     }
-    match here.variable("VIRTUAL_ENV") {
-        Some(active) => sheet.put_own(&["environment"], active),
-        None => sheet.notes.push(
-            "no virtual environment is active: `python` is what the nodes have; `--environment ./venv` takes one along"
+    match caller.variable("VIRTUAL_ENV") {
+        Some(active) => builder.put_default(&["environment"], active),
+        None => builder.notes.push(
+            "no virtual environment is active, so tasks use the `python` of their nodes; add `--environment ./venv` to ship one"
                 .to_owned(),
         ),
     }

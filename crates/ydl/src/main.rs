@@ -21,7 +21,7 @@ fn main() -> ExitCode {
         let place = place.unwrap_or_default();
         terminal::message(format!("error: ydl itself failed: {what}{place} (this is a bug)"));
     }));
-    let begin = || compat::enter().unwrap_or_else(|| start(Cli::parse()));
+    let begin = || compat::run_if_named().unwrap_or_else(|| start(Cli::parse()));
     if let Ok(code) = panic::catch_unwind(panic::AssertUnwindSafe(begin)) {
         return code;
     }

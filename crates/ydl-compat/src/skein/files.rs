@@ -1,10 +1,11 @@
-//! Files that are shipped with a job. In skein each service has files of its own; here they are the whole job's, so that two of one
-//! name go by other names, to which a task's script makes a link.
+//! Files that are shipped with a job. In skein each service has its own files. Here they belong to the whole job, so a file
+//! whose name is taken gets another name, and the scripts of its service link to it.
 
 use super::{
-    desk::{Desk, Tree, find, text_of},
+    context::{Context, MapBuilder, find, text_of},
     is_empty,
 };
+use crate::text::shell_quoted;
 use ydl_jobfile::{Node, Value};
 
 const FILE: &[&str] = &["source", "type", "visibility", "size", "timestamp"];
@@ -12,7 +13,7 @@ const ARCHIVES: [&str; 3] = [".zip", ".tar.gz", ".tgz"];
 
 /// A file of a service.
 #[derive(Debug)]
-pub struct Wanted {
+pub struct ServiceFile {
     role: String,
     /// Name in the task's directory.
     target: String,
@@ -22,23 +23,29 @@ pub struct Wanted {
     name: String,
 }
 
-/// The files of a service, as they were written.
-pub fn of(desk: &mut Desk, role: &str, path: &str, node: Option<&Node>, all: &mut Vec<Wanted>) {
+/// Reads the files of a service.
+pub fn collect(
+    context: &mut Context,
+    role: &str,
+    path: &str,
+    node: Option<&Node>,
+    all: &mut Vec<ServiceFile>,
+) {
     let Some(node) = node else {
         return;
     };
     let path = format!("{path}.files");
-    for (target, value) in desk.any_entries(node, &path) {
+    for (target, value) in context.entries(node, &path) {
         let path = format!("{path}.{}", target.name);
-        let Some((source, unpack)) = source(desk, &path, value) else {
+        let Some((source, unpack)) = source(context, &path, value) else {
             continue;
         };
         if target.name.contains('/') || target.name.is_empty() {
-            let what = format!("`{path}`: a file's name has no directories in it");
-            desk.wrong(&target.at, what, "");
+            let what = format!("`{path}`: a file name must not contain `/`");
+            context.error(&target.at, what, "");
             continue;
         }
-        all.push(Wanted {
+        all.push(ServiceFile {
             role: role.to_owned(),
             target: target.name.clone(),
             source,
@@ -49,31 +56,31 @@ pub fn of(desk: &mut Desk, role: &str, path: &str, node: Option<&Node>, all: &mu
 }
 
 /// Returns the source of a file, and true if it is unpacked.
-fn source(desk: &mut Desk, path: &str, node: &Node) -> Option<(Node, bool)> {
+fn source(context: &mut Context, path: &str, node: &Node) -> Option<(Node, bool)> {
     let (written, kind) = match &node.value {
         Value::Map(_) => {
-            desk.entries(node, path, FILE);
+            context.known_entries(node, path, FILE);
             for name in ["visibility", "size", "timestamp"] {
-                let said = find(node, name).filter(|it| !is_empty(it));
-                let usual = said.and_then(text_of).map(str::to_lowercase);
-                if let Some(said) = said.filter(|_| usual.as_deref() != Some("application")) {
+                let value = find(node, name).filter(|it| !is_empty(it));
+                let text = value.and_then(text_of).map(str::to_lowercase);
+                if let Some(value) = value.filter(|_| text.as_deref() != Some("application")) {
                     let why = match name {
-                        "visibility" => "files are the submitter's own, and sent once for all jobs",
-                        _ => "it is looked up",
+                        "visibility" => "files belong to the submitter and are uploaded once",
+                        _ => "it is read from the file",
                     };
-                    desk.note_at(&said.at, &format!("`{path}.{name}` is left out: {why}"));
+                    context.note_at(&value.at, &format!("`{path}.{name}` is ignored: {why}"));
                 }
             }
             let Some(source) = find(node, "source") else {
                 let what = format!("`{path}` has no `source`");
-                desk.wrong(&node.at, what, "say where it comes from");
+                context.error(&node.at, what, "set it to a path or URL");
                 return None;
             };
             (source, find(node, "type"))
         }
         _ => (node, None),
     };
-    let text = desk.text(written, path)?;
+    let text = context.text(written, path)?;
     let local = text.strip_prefix("file://").unwrap_or(&text).to_owned();
     let inferred = ARCHIVES.iter().any(|end| local.ends_with(end));
     let unpack = match kind.and_then(text_of).map(str::to_lowercase).as_deref() {
@@ -81,46 +88,46 @@ fn source(desk: &mut Desk, path: &str, node: &Node) -> Option<(Node, bool)> {
         Some("archive") => true,
         Some("file") => false,
         Some(other) => {
-            let what = format!("`{path}.type` is `{other}`");
-            let hint = "it is `archive`, `file` or `infer`";
-            desk.wrong(&node.at, what, hint);
+            let what = format!("`{path}.type`: unknown type `{other}`");
+            let hint = "use `archive`, `file` or `infer`";
+            context.error(&node.at, what, hint);
             return None;
         }
     };
     Some((Node::text(written.at.clone(), local), unpack))
 }
 
-/// Puts them into the job, each once; what has another name there is linked to by the scripts of its service.
-pub fn put(job: &mut Tree, all: &mut [Wanted]) {
+/// Adds the files to the job, each once and under a unique name.
+pub fn add_to_job(job: &mut MapBuilder, all: &mut [ServiceFile]) {
     let mut taken: Vec<(String, Node, bool)> = Vec::new();
-    for wanted in all.iter_mut() {
+    for file in all.iter_mut() {
         let same = |other: &&(String, Node, bool)| {
-            other.1.value == wanted.source.value && other.2 == wanted.unpack
+            other.1.value == file.source.value && other.2 == file.unpack
         };
         let named = |name: &str| taken.iter().find(|other| other.0 == name);
-        match named(&wanted.target) {
+        match named(&file.target) {
             None => {}
             Some(other) if same(&other) => continue,
             Some(_) => {
-                let mut name = format!("{}.{}", wanted.target, wanted.role);
-                // Another file may have that name.
+                let mut name = format!("{}.{}", file.target, file.role);
+                // This name may be taken, too.
                 while named(&name).is_some() {
                     name.push('_');
                 }
-                wanted.name = name;
+                file.name = name;
             }
         }
-        taken.push((wanted.name.clone(), wanted.source.clone(), wanted.unpack));
+        taken.push((file.name.clone(), file.source.clone(), file.unpack));
     }
     for (name, source, unpack) in taken {
         let at = source.at.clone();
         let value = match unpack {
             false => source,
             true => {
-                let mut own = Tree::at(&at);
-                own.put("source", source);
-                own.put("unpack", Node::plain(at, "true"));
-                own.node()
+                let mut map = MapBuilder::at(&at);
+                map.put("source", source);
+                map.put("unpack", Node::plain(at, "true"));
+                map.node()
             }
         };
         job.put_in("files", &name, value);
@@ -128,9 +135,10 @@ pub fn put(job: &mut Tree, all: &mut [Wanted]) {
 }
 
 /// Returns commands that link files to the names that the service expects.
-pub fn links(role: &str, all: &[Wanted]) -> Vec<String> {
-    let own = all.iter().filter(|it| it.role == role && it.name != it.target);
-    let quoted = super::super::sheet::quoted;
-    let link = |it: &Wanted| format!("ln -sfn {} {}", quoted(&it.name), quoted(&it.target));
-    own.map(link).collect()
+pub fn link_commands(role: &str, all: &[ServiceFile]) -> Vec<String> {
+    let renamed = all.iter().filter(|it| it.role == role && it.name != it.target);
+    let link = |it: &ServiceFile| {
+        format!("ln -sfn {} {}", shell_quoted(&it.name), shell_quoted(&it.target))
+    };
+    renamed.map(link).collect()
 }

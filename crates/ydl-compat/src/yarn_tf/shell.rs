@@ -1,175 +1,187 @@
 //! Flags that Yarn-TF inherits from DistributedShell.
 
-use super::{mebibytes, resources, script_of};
+use super::{mebibytes, resources, task_path};
 use crate::{
-    flags::{Flag, Typed, list, used},
-    runtime::{self, Told, Variable},
-    sheet::{Sheet, quoted},
+    JobFileBuilder,
+    container_runtime::{self, RuntimeKeys, RuntimeVariable},
+    flags::{Flag, list, with_value},
+    parser::ParsedArgs,
+    program,
+    text::shell_quoted,
 };
 use ydl_jobfile::Node;
 use ydl_os::report::Report;
 
-/// Limit for unlimited retries.
-const WITHOUT_END: &str = "1000000";
+/// Retry limit for `-1`.
+const UNLIMITED: &str = "1000000";
 
 pub const FLAGS: &[Flag] = &[
-    used(&["--shell_command"], "COMMAND", "what is run"),
-    used(&["--shell_script"], "FILE", "a script that is run, in place of a command"),
-    list(&["--shell_args"], "ARGUMENT…", "arguments of either, up to the next flag"),
-    list(&["--shell_env"], "NAME=VALUE", "variables of every task"),
-    used(&["--num_containers"], "N", "how many tasks run it, where there are no trainers (1)"),
-    used(&["--appname"], "NAME", "the job's name; its program's if left out"),
-    used(&["--queue"], "NAME", "the queue"),
-    used(&["--priority"], "N", "among the jobs of the queue"),
-    used(&["--timeout"], "MS", "after which the job is ended; never if left out"),
-    used(&["--container_memory"], "MB", "memory of a task (1024)"),
-    used(&["--container_vcores"], "N", "virtual cores of a task (1)"),
-    used(&["--container_resources"], "NAME=N,…", "resources of a task, as yarn.io/gpu=2"),
-    used(&["--master_memory"], "MB", "memory of the master"),
-    used(&["--master_vcores"], "N", "virtual cores of the master"),
-    used(&["--master_resources"], "NAME=N,…", "resources of the master"),
-    used(&["--node_label_expression"], "LABEL", "the label of the nodes"),
-    used(
+    with_value(&["--shell_command"], "COMMAND", "command to run"),
+    with_value(&["--shell_script"], "FILE", "script to run instead of a command"),
+    list(&["--shell_args"], "ARGUMENT…", "arguments of the command or script, up to the next flag"),
+    list(&["--shell_env"], "NAME=VALUE", "variables of all tasks"),
+    with_value(&["--num_containers"], "N", "number of tasks without trainers (1)"),
+    with_value(&["--appname"], "NAME", "name of the job (the program's)"),
+    with_value(&["--queue"], "NAME", "YARN queue"),
+    with_value(&["--priority"], "N", "priority in the queue"),
+    with_value(&["--timeout"], "MS", "end the job after this time (never)"),
+    with_value(&["--container_memory"], "MB", "memory of a task (1024)"),
+    with_value(&["--container_vcores"], "N", "virtual cores of a task (1)"),
+    with_value(&["--container_resources"], "NAME=N,…", "resources of a task, as yarn.io/gpu=2"),
+    with_value(&["--master_memory"], "MB", "memory of the master"),
+    with_value(&["--master_vcores"], "N", "virtual cores of the master"),
+    with_value(&["--master_resources"], "NAME=N,…", "resources of the master"),
+    with_value(&["--node_label_expression"], "LABEL", "run on nodes with this label"),
+    with_value(
         &["--container_retry_policy"],
         "0|1|2",
-        "whether failed tasks are tried again: never, always, for some codes (0)",
+        "retry failed tasks: never, always, on certain codes (0)",
     ),
-    used(&["--container_max_retries"], "N", "how often"),
-    used(&["--container_retry_interval"], "MS", "after how long at first"),
-    used(&["--container_failures_validity_interval"], "MS", "older failures are forgotten"),
-    used(&["--localize_files"], "FILE,…", "files that travel with the job"),
-    used(&["--application_tags"], "TAG,…", "words to find the job by"),
-    used(&["--view_acls"], "WHO", "who may see the job"),
-    used(&["--modify_acls"], "WHO", "who may end it"),
-    used(
+    with_value(&["--container_max_retries"], "N", "maximum number of retries (3)"),
+    with_value(&["--container_retry_interval"], "MS", "initial delay of a retry"),
+    with_value(
+        &["--container_failures_validity_interval"],
+        "MS",
+        "forget failures after this time",
+    ),
+    with_value(&["--localize_files"], "FILE,…", "files to ship with the job"),
+    with_value(&["--application_tags"], "TAG,…", "tags of the YARN application"),
+    with_value(&["--view_acls"], "ACL", "users and groups that may view the job"),
+    with_value(&["--modify_acls"], "ACL", "users and groups that may modify the job"),
+    with_value(
         &["--docker_client_config"],
         "FILE",
-        "the login of a docker registry, in HDFS or on every node",
+        "credentials of a docker registry, in HDFS or on all nodes",
     ),
 ];
 
-/// The command and its arguments, or the script, which travels. As DistributedShell had it, all of them are one line of a
-/// shell: what is quoted in it stays together, and what only a shell understands is left to one.
-pub fn words(sheet: &mut Sheet, typed: &Typed) -> Result<Vec<String>, Report> {
-    let (command, script) = (typed.last("--shell_command"), typed.last("--shell_script"));
+/// Returns the words of the command with its arguments, or of the script, which is shipped. As in DistributedShell, all of
+/// them are one line of a shell.
+pub fn words(builder: &mut JobFileBuilder, args: &ParsedArgs) -> Result<Vec<String>, Report> {
+    let (command, script) = (args.last("--shell_command"), args.last("--shell_script"));
     let mut line = match (command, script) {
         (Some(command), None) => command.value.trim().to_owned(),
         (None, Some(script)) => {
-            sheet.file(&script.value, None, script.at());
-            format!("/bin/bash {}", quoted(&script_of(script)))
+            builder.file(&script.value, None, script.location());
+            format!("/bin/bash {}", shell_quoted(&task_path(script)))
         }
         (None, None) => {
-            return Err(typed
-                .wrong("there is nothing to run")
+            return Err(args
+                .error("the command to run is missing")
                 .hint("write `--shell_command 'python trainer.py'`, or `--shell_script FILE`"));
         }
         (Some(_), Some(_)) => {
-            return Err(typed
-                .wrong("there is a command and a script")
-                .hint("leave one of them out"));
+            return Err(args
+                .error("`--shell_command` and `--shell_script` exclude each other")
+                .hint("remove one of them"));
         }
     };
-    for said in typed.all("--shell_args") {
-        line += &format!(" {}", said.value);
+    for arg in args.all("--shell_args") {
+        line += &format!(" {}", arg.value);
     }
-    super::command::split(typed, &line)
+    program::split_line(args, &line)
 }
 
 /// Sets resources of tasks and master.
-pub fn sizes(sheet: &mut Sheet, typed: &Typed, roles: &[&str]) {
+pub fn set_resources(builder: &mut JobFileBuilder, args: &ParsedArgs, roles: &[&str]) {
     for role in roles {
-        if let Some(said) = typed.last("--container_memory") {
-            let size = Node::text(said.at(), mebibytes(&said.value));
-            sheet.put(&["roles", role, "memory"], size);
+        if let Some(arg) = args.last("--container_memory") {
+            let size = Node::text(arg.location(), mebibytes(&arg.value));
+            builder.put(&["roles", role, "memory"], size);
         }
-        sheet.put_flag(&["roles", role, "vcores"], typed, "--container_vcores");
-        if let Some(said) = typed.last("--container_resources") {
-            resources(sheet, &["roles", role], said);
+        builder.put_flag(&["roles", role, "vcores"], args, "--container_vcores");
+        if let Some(arg) = args.last("--container_resources") {
+            resources(builder, &["roles", role], arg);
         }
     }
-    if let Some(said) = typed.last("--master_memory") {
-        let size = Node::text(said.at(), mebibytes(&said.value));
-        sheet.put(&["master", "memory"], size);
+    if let Some(arg) = args.last("--master_memory") {
+        let size = Node::text(arg.location(), mebibytes(&arg.value));
+        builder.put(&["master", "memory"], size);
     }
-    sheet.put_flag(&["master", "vcores"], typed, "--master_vcores");
-    if let Some(said) = typed.last("--master_resources") {
-        resources(sheet, &["master"], said);
+    builder.put_flag(&["master", "vcores"], args, "--master_vcores");
+    if let Some(arg) = args.last("--master_resources") {
+        resources(builder, &["master"], arg);
     }
 }
 
 /// Sets queue, ACLs, tags, retries and timeouts.
-pub fn manners(sheet: &mut Sheet, typed: &Typed) {
+pub fn set_policies(builder: &mut JobFileBuilder, args: &ParsedArgs) {
     let plain = [
         ("queue", "--queue"),
         ("priority", "--priority"),
         ("node_label", "--node_label_expression"),
     ];
     for (key, flag) in plain {
-        sheet.put_flag(&[key], typed, flag);
+        builder.put_flag(&[key], args, flag);
     }
-    sheet.put_flag(&["acls", "view"], typed, "--view_acls");
-    sheet.put_flag(&["acls", "modify"], typed, "--modify_acls");
-    if let Some(said) = typed.last("--application_tags") {
-        for tag in said.value.split(',').filter(|tag| !tag.is_empty()) {
-            sheet.add(&["tags"], Node::text(said.at(), tag));
+    builder.put_flag(&["acls", "view"], args, "--view_acls");
+    builder.put_flag(&["acls", "modify"], args, "--modify_acls");
+    if let Some(arg) = args.last("--application_tags") {
+        for tag in arg.value.split(',').filter(|tag| !tag.is_empty()) {
+            builder.append(&["tags"], Node::text(arg.location(), tag));
         }
     }
-    retries(sheet, typed);
+    set_retries(builder, args);
     let times = [
         ("--container_retry_interval", ["restart", "backoff", "initial"].as_slice()),
         ("--container_failures_validity_interval", &["restart", "window"]),
         ("--timeout", &["timeouts", "run"]),
     ];
     for (flag, path) in times {
-        if let Some(said) = typed.last(flag).filter(|said| said.value != "-1") {
-            sheet.put(path, Node::text(said.at(), format!("{}ms", said.value)));
+        if let Some(arg) = args.last(flag).filter(|arg| arg.value != "-1") {
+            builder.put(path, Node::text(arg.location(), format!("{}ms", arg.value)));
         }
     }
 }
 
 /// Sets the retries of failed tasks.
-fn retries(sheet: &mut Sheet, typed: &Typed) {
-    let most = typed.last("--container_max_retries");
-    let policy = typed.last("--container_retry_policy");
-    match policy.map(|said| (said, said.value.as_str())) {
+fn set_retries(builder: &mut JobFileBuilder, args: &ParsedArgs) {
+    let limit = args.last("--container_max_retries");
+    let policy = args.last("--container_retry_policy");
+    match policy.map(|arg| (arg, arg.value.as_str())) {
         None | Some((_, "0")) => {
-            if most.is_some() {
-                sheet.notes.push(
-                    "`--container_max_retries` changes nothing without `--container_retry_policy 1`"
+            if limit.is_some() {
+                builder.notes.push(
+                    "`--container_max_retries` has no effect without `--container_retry_policy 1`"
                         .to_owned(),
                 );
             }
         }
-        Some((_, "1" | "2")) => match most {
-            Some(said) if said.value == "-1" => {
-                let forever = Node::plain(said.at(), WITHOUT_END);
-                sheet.put(&["restart", "limit"], forever);
+        Some((_, "1" | "2")) => match limit {
+            Some(arg) if arg.value == "-1" => {
+                let forever = Node::plain(arg.location(), UNLIMITED);
+                builder.put(&["restart", "limit"], forever);
             }
-            Some(said) => sheet.put_said(&["restart", "limit"], said),
-            None => sheet.put_own(&["restart", "limit"], 3),
+            Some(arg) => builder.put_arg(&["restart", "limit"], arg),
+            None => builder.put_default(&["restart", "limit"], 3),
         },
-        Some((said, other)) => {
-            let what = format!("there is no policy `{other}`");
-            sheet.wrong(said, what, "write 0 (never), 1 (always) or 2 (for some codes)");
+        Some((arg, other)) => {
+            let what = format!("unknown retry policy `{other}`");
+            builder.error(arg, what, "use 0 (never), 1 (always) or 2 (on certain codes)");
         }
     }
 }
 
-/// Variables of tasks, without those by which YARN is told of an image: what those say comes back. `named` says that a
-/// flag names the image.
-pub fn variables(sheet: &mut Sheet, typed: &Typed, named: bool) -> Told {
-    let mut of_yarn = Vec::new();
-    for said in typed.all("--shell_env") {
-        match said.value.split_once('=') {
-            Some((name, value)) if runtime::is_one(name) => of_yarn.push(Variable {
-                name: name.to_owned(),
-                value: value.to_owned(),
-                at: said.at(),
-            }),
-            _ => sheet.assignment(None, said, '='),
+/// Sets variables of tasks, and translates those of YARN's container runtime. `has_image` is true if a flag names the image.
+pub fn set_variables(
+    builder: &mut JobFileBuilder,
+    args: &ParsedArgs,
+    has_image: bool,
+) -> RuntimeKeys {
+    let mut runtime = Vec::new();
+    for arg in args.all("--shell_env") {
+        match arg.value.split_once('=') {
+            Some((name, value)) if container_runtime::is_runtime_variable(name) => {
+                runtime.push(RuntimeVariable {
+                    name: name.to_owned(),
+                    value: value.to_owned(),
+                    at: arg.location(),
+                })
+            }
+            _ => builder.assignment(None, arg, '='),
         }
     }
-    let mut told = runtime::read(&of_yarn, named);
-    sheet.diagnostics(std::mem::take(&mut told.diagnostics));
-    told
+    let mut keys = container_runtime::translate(&runtime, has_image);
+    builder.diagnostics(std::mem::take(&mut keys.diagnostics));
+    keys
 }

@@ -172,7 +172,7 @@ fn source(args: &cli::SubmitArgs) -> Result<Result<Source, Diagnostics>, Report>
 
 /// A specification of skein's is a job file in other words.
 fn understood(source: Source) -> Source {
-    if !skein::is_one(source.root()) {
+    if !skein::is_specification(source.root()) {
         return source;
     }
     let variables = ["HADOOP_PROXY_USER", "HADOOP_USER_NAME", "USER"].into_iter();

@@ -1,7 +1,7 @@
-//! `ydl compat`: what doors there are, and commands of their names.
+//! `ydl compat`: lists the command lines of older systems and installs them as commands.
 //!
-//! A command is a link to this program, whose name decides. What ends in `.py` is also called as `python launch.py`,
-//! and a link to a program is no Python: so it is a small script, for a shell and for Python, old or new.
+//! A command is a link to this program, which reads the name of its process. Commands that end in `.py` are also called as
+//! `python launch.py`, so each of them is a small script for a shell and for Python 2 and 3.
 
 use super::all;
 use crate::{
@@ -19,71 +19,74 @@ use ydl_os::{
     report::{Exit, Report},
 };
 
-/// Lists the doors, or makes commands of their names.
+/// Lists the command lines, or installs them as commands.
 pub fn run(args: cli::CompatArgs, global: GlobalArgs) -> Result<Exit, Report> {
     let Some(dir) = args.install else {
-        for door in all() {
+        for command in all() {
             match global.json {
                 true => {
                     terminal::print_json(
-                        &serde_json::json!({ "names": door.names, "about": door.about }),
+                        &serde_json::json!({ "names": command.names, "about": command.about }),
                     )?;
                 }
-                false => {
-                    terminal::print(format!("{}\n    {}\n", door.names.join(", "), door.about))?
-                }
+                false => terminal::print(format!(
+                    "{}\n    {}\n",
+                    command.names.join(", "),
+                    command.about
+                ))?,
             }
         }
         return Ok(Exit::Success);
     };
-    let trouble = |what: &str, path: &Path, error: io::Error| {
+    let failure = |what: &str, path: &Path, error: io::Error| {
         Report::trouble(format!("cannot {what} `{}`: {}", path.display(), reason(&error)))
     };
-    let own = env::current_exe()
-        .map_err(|error| Report::trouble(format!("cannot find this very program: {error}")))?;
-    // Everything is looked at before anything is made.
+    let own = env::current_exe().map_err(|error| {
+        Report::trouble(format!("cannot find the path of this program: {error}"))
+    })?;
+    // Check everything before creating anything.
     let mut missing = Vec::new();
-    for name in all().flat_map(|door| door.names) {
-        let place = dir.join(name);
+    for name in all().flat_map(|command| command.names) {
+        let path = dir.join(name);
         let script = match name.ends_with(".py") {
             true => Some(script(&own, name)?),
             false => None,
         };
-        let is_link = fs::read_link(&place).is_ok_and(|leads| leads == own);
-        let is_ours = match &script {
+        let is_link = fs::read_link(&path).is_ok_and(|target| target == own);
+        let is_installed = match &script {
             None => is_link,
-            Some(script) => fs::read_to_string(&place).is_ok_and(|text| text == *script),
+            Some(script) => fs::read_to_string(&path).is_ok_and(|text| text == *script),
         };
-        if is_ours {
+        if is_installed {
             continue;
         }
-        // Another's program of that name stays.
-        if !is_link && fs::symlink_metadata(&place).is_ok() {
-            return Err(taken(&place));
+        // Keep other programs of that name.
+        if !is_link && fs::symlink_metadata(&path).is_ok() {
+            return Err(taken(&path));
         }
-        missing.push((place, script, is_link));
+        missing.push((path, script, is_link));
     }
-    fs::create_dir_all(&dir).map_err(|error| trouble("make", &dir, error))?;
-    for (place, script, is_link) in missing {
-        let made = match script {
-            None => symlink(&own, &place),
-            // A link of ours of that name was made by an earlier version.
+    fs::create_dir_all(&dir).map_err(|error| failure("create", &dir, error))?;
+    for (path, script, is_link) in missing {
+        let created = match script {
+            None => symlink(&own, &path),
+            // Earlier versions made a link of that name.
             Some(script) if is_link => {
-                fs::remove_file(&place).and_then(|()| written(&place, &script))
+                fs::remove_file(&path).and_then(|()| write_script(&path, &script))
             }
-            Some(script) => written(&place, &script),
+            Some(script) => write_script(&path, &script),
         };
-        made.map_err(|error| match error.kind() {
-            io::ErrorKind::AlreadyExists => taken(&place),
-            _ => trouble("make", &place, error),
+        created.map_err(|error| match error.kind() {
+            io::ErrorKind::AlreadyExists => taken(&path),
+            _ => failure("create", &path, error),
         })?;
-        terminal::message(format!("{} -> {}", place.display(), own.display()));
+        terminal::message(format!("{} -> {}", path.display(), own.display()));
     }
     Ok(Exit::Success)
 }
 
-fn taken(place: &Path) -> Report {
-    let what = format!("`{}` is there already", place.display());
+fn taken(path: &Path) -> Report {
+    let what = format!("`{}` exists already", path.display());
     Report::bad_input(what).hint("remove it, or choose another directory")
 }
 
@@ -91,8 +94,9 @@ fn taken(place: &Path) -> Report {
 fn script(own: &Path, name: &str) -> Result<String, Report> {
     let path = own.to_str().filter(|path| !path.contains(['\'', '"', '\\', '$', '`', '\n']));
     let path = path.ok_or_else(|| {
-        let what = format!("`{}` cannot stand in a script", own.display());
-        Report::trouble(what).hint("put ydl where its path has no quotes and no signs of a shell")
+        let what = format!("path `{}` cannot be quoted in a script", own.display());
+        Report::trouble(what)
+            .hint("install ydl at a path without quotes, `\\`, `$` and line breaks")
     })?;
     Ok(format!(
         "#!/bin/sh\n\
@@ -104,8 +108,8 @@ fn script(own: &Path, name: &str) -> Result<String, Report> {
     ))
 }
 
-/// A new file that may be run.
-fn written(path: &Path, text: &str) -> io::Result<()> {
+/// Creates an executable file.
+fn write_script(path: &Path, text: &str) -> io::Result<()> {
     let mut file = fs::OpenOptions::new().write(true).create_new(true).mode(0o755).open(path)?;
     file.write_all(text.as_bytes())
 }

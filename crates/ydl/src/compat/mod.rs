@@ -11,66 +11,71 @@ use crate::{
 use clap::CommandFactory;
 use std::{env, ffi::OsString, path::Path, process::ExitCode};
 use ydl_compat::{
-    Door, Here, Leads, Sheet,
-    flags::{self, OURS, Typed},
-    sheet,
+    CallerEnv, CommandAction, CompatCommand, JobFileBuilder,
+    flags::{self, COMMON_FLAGS},
+    parser::{self, ParsedArgs},
+    text,
 };
 use ydl_jobfile::nearest;
 use ydl_os::report::{Exit, Report};
 
-/// Every command line of an older system.
-pub fn all() -> impl Iterator<Item = &'static Door> {
-    ydl_compat::DOORS.iter().chain([&tracker::DOOR])
+/// Returns the command lines of all older systems.
+pub fn all() -> impl Iterator<Item = &'static CompatCommand> {
+    ydl_compat::COMMANDS.iter().chain([&tracker::COMMAND])
 }
 
-/// The door of that name. Older systems called their scripts by it, with `.py` behind it and with `_` or `-` within.
-fn named(name: &str) -> Option<&'static Door> {
-    let exactly = all().find(|door| door.names.contains(&name));
+/// Returns the command of that name. Names may end in `.py` and have `_` in place of `-`, as the scripts of older systems.
+fn named(name: &str) -> Option<&'static CompatCommand> {
+    let exactly = all().find(|command| command.names.contains(&name));
     let stem = |name: &str| name.trim_end_matches(".py").replace('_', "-");
     let script = || {
         let script = name.strip_suffix(".py").map(stem)?;
-        let has = |door: &&Door| door.names.iter().any(|own| stem(own) == script);
+        let has = |command: &&CompatCommand| command.names.iter().any(|own| stem(own) == script);
         all().find(has)
     };
     exactly.or_else(script)
 }
 
-/// Goes through a door if this process was called by its name, or `ydl` with its name as the first word.
-pub fn enter() -> Option<ExitCode> {
+/// Runs a command of an older system if its name is that of this process or the first word of `ydl`.
+pub fn run_if_named() -> Option<ExitCode> {
     let mut words = env::args_os();
     let called = words.next()?;
     let called = Path::new(&called).file_name()?.to_str()?.to_owned();
-    let (door, name) = match named(&called) {
-        Some(door) => (door, called),
+    let (command, name) = match named(&called) {
+        Some(command) => (command, called),
         None => {
             let first = words.next()?.into_string().ok()?;
             match named(&first) {
-                Some(door) => (door, first),
-                None => return unknown(&first).map(tell),
+                Some(command) => (command, first),
+                None => return unknown(&first).map(report),
             }
         }
     };
-    let through = through(door, &name, words.collect());
-    Some(through.map_or_else(tell, ExitCode::from))
+    let ran = parse_and_run(command, &name, words.collect());
+    Some(ran.map_or_else(report, ExitCode::from))
 }
 
-fn tell(report: Report) -> ExitCode {
+fn report(report: Report) -> ExitCode {
     terminal::message(report.to_string());
     report.exit.into()
 }
 
-/// A slip in the name of a door, where no word of ydl's own is as near.
+/// Returns an error for a misspelt name, unless it is closer to a command of ydl itself.
 fn unknown(word: &str) -> Option<Report> {
     let cli = cli::Cli::command();
-    let verbs = cli.get_subcommands().map(|verb| verb.get_name());
-    let doors = all().flat_map(|door| door.names).copied();
-    let near = nearest(word, verbs.chain(doors))?;
+    let subcommands = cli.get_subcommands().map(|command| command.get_name());
+    let names = all().flat_map(|command| command.names).copied();
+    let near = nearest(word, subcommands.chain(names))?;
     named(near)?;
-    let what = format!("there is no command `{word}`");
+    let what = format!("unknown command `{word}`");
     Some(Report::bad_input(what).hint(format!("did you mean `{near}`?")))
 }
 
-fn through(door: &'static Door, name: &str, words: Vec<OsString>) -> Result<Exit, Report> {
+fn parse_and_run(
+    command: &'static CompatCommand,
+    name: &str,
+    words: Vec<OsString>,
+) -> Result<Exit, Report> {
     let text = |word: OsString| {
         word.into_string().map_err(|word| {
             let what = format!("{name}: `{}` is not UTF-8", word.to_string_lossy());
@@ -78,42 +83,42 @@ fn through(door: &'static Door, name: &str, words: Vec<OsString>) -> Result<Exit
         })
     };
     let words = words.into_iter().map(text).collect::<Result<Vec<_>, _>>()?;
-    let line = words.iter().map(|word| sheet::quoted(word));
+    let line = words.iter().map(|word| text::shell_quoted(word));
     let line = [name.to_owned()].into_iter().chain(line);
     let line = line.collect::<Vec<_>>().join(" ");
     if words.is_empty() {
-        terminal::message(help(door, name));
+        terminal::message(help(command, name));
         return Ok(Exit::BadInput);
     }
-    let mut typed = flags::read(name, door.style, door.flags, words)?;
-    if typed.has("--help") {
-        terminal::print(help(door, name))?;
+    let mut args = parser::parse(name, command.style, command.flags, words)?;
+    if args.has("--help") {
+        terminal::print(help(command, name))?;
         return Ok(Exit::Success);
     }
-    if typed.has("--detach") && typed.has("--download") {
-        let what = "`--download` waits for the job's end, and `--detach` does not";
-        let hint = "leave one of them out; `ydl fetch JOB DIR` downloads at any time";
-        return Err(typed.wrong(what).hint(hint));
+    if args.has("--detach") && args.has("--download") {
+        let what = "`--download` and `--detach` exclude each other";
+        let hint = "remove one of them; `ydl fetch JOB DIR` downloads at any time";
+        return Err(args.error(what).hint(hint));
     }
-    match door.leads {
-        Leads::Here(run) => run(&typed),
-        Leads::Job(translate) => {
-            let sheet = translate(&mut typed, &Here::now())?;
-            run(sheet, &typed, &line)
+    match command.action {
+        CommandAction::Run(run) => run(&args),
+        CommandAction::Translate(translate) => {
+            let builder = translate(&mut args, &CallerEnv::current())?;
+            submit_job(builder, &args, &line)
         }
     }
 }
 
-/// The job goes the way of every other.
-fn run(mut sheet: Sheet, typed: &Typed, line: &str) -> Result<Exit, Report> {
-    sheet.environment(typed);
-    sheet.notes.splice(0..0, typed.notes.iter().cloned());
-    let cluster = sheet.cluster.map(cli::Cluster::from);
-    let shown = typed.has("--show");
-    // What is wrong with the words is said before any cluster is asked, where it is known which kind it is.
+/// Submits a job like `ydl submit`.
+fn submit_job(mut builder: JobFileBuilder, args: &ParsedArgs, line: &str) -> Result<Exit, Report> {
+    builder.set_environment(args);
+    builder.notes.splice(0..0, args.notes.iter().cloned());
+    let cluster = builder.cluster.map(cli::Cluster::from);
+    let shown = args.has("--show");
+    // Errors are reported before a cluster is contacted, if the cluster type is known.
     if shown || cluster.is_some() {
-        let checked = sheet.clone().source(typed).and_then(|mut source| {
-            if !sheet.is_local() {
+        let checked = builder.clone().into_source(args).and_then(|mut source| {
+            if !builder.is_local() {
                 source.for_cluster();
             }
             source.job()
@@ -123,25 +128,25 @@ fn run(mut sheet: Sheet, typed: &Typed, line: &str) -> Result<Exit, Report> {
         }
     }
     if shown {
-        return terminal::print(sheet.page(line)).map(|()| Exit::Success);
+        return terminal::print(builder.to_yaml(line)).map(|()| Exit::Success);
     }
-    for note in &sheet.notes {
+    for note in &builder.notes {
         terminal::message(format!("note: {note}"));
     }
     let global = GlobalArgs { json: false, color: ColorChoice::Auto, cluster };
-    let args = cli::SubmitArgs {
-        detach: typed.has("--detach"),
-        dry_run: typed.has("--dry-run"),
-        fetch: typed.last("--download").map(|said| said.value.as_str().into()),
-        resources: typed.last("--resources").map(|said| said.value.clone()),
+    let submit_args = cli::SubmitArgs {
+        detach: args.has("--detach"),
+        dry_run: args.has("--dry-run"),
+        fetch: args.last("--download").map(|arg| arg.value.as_str().into()),
+        resources: args.last("--resources").map(|arg| arg.value.clone()),
         ..cli::SubmitArgs::default()
     };
-    match sheet.source(typed) {
-        Ok(source) => submit::run_source(source, args, global).map_err(|report| {
+    match builder.into_source(args) {
+        Ok(source) => submit::run_source(source, submit_args, global).map_err(|report| {
             // Errors in the old command line use the old command's name.
             match report.exit {
                 Exit::BadInput => {
-                    Report { what: format!("{}: {}", typed.door, report.what), ..report }
+                    Report { what: format!("{}: {}", args.name, report.what), ..report }
                 }
                 _ => report,
             }
@@ -150,8 +155,8 @@ fn run(mut sheet: Sheet, typed: &Typed, line: &str) -> Result<Exit, Report> {
     }
 }
 
-fn help(door: &Door, name: &str) -> String {
-    let also: Vec<_> = door.names.iter().filter(|other| **other != name).collect();
+fn help(command: &CompatCommand, name: &str) -> String {
+    let also: Vec<_> = command.names.iter().filter(|other| **other != name).collect();
     let also = match &also[..] {
         [] => String::new(),
         all => {
@@ -159,14 +164,14 @@ fn help(door: &Door, name: &str) -> String {
             format!(" Also called {}.", all.join(", "))
         }
     };
-    // What runs here is no job, for which the others are.
-    let is_job = matches!(door.leads, Leads::Job(_));
-    let ours = OURS.iter().filter(|flag| is_job || flag.names[0] == "--help");
+    // The other flags apply to jobs only.
+    let is_job = matches!(command.action, CommandAction::Translate(_));
+    let common = COMMON_FLAGS.iter().filter(|flag| is_job || flag.names[0] == "--help");
     format!(
-        "{}.{also}\n\nUsage: {name} {}\n\nFlags:\n{}\nOf every such command:\n{}",
-        door.about,
-        door.usage,
-        flags::table(door.flags.iter().copied().flatten()),
-        flags::table(ours),
+        "{}.{also}\n\nUsage: {name} {}\n\nFlags:\n{}\nCommon flags:\n{}",
+        command.about,
+        command.usage,
+        flags::table(command.flags.iter().copied().flatten()),
+        flags::table(common),
     )
 }

@@ -1,71 +1,71 @@
 //! Stand-alone Rabit tracker on this machine, for workers started by another process.
 
+mod hello;
 mod serve;
 
 use crate::terminal;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr, TcpListener, ToSocketAddrs, UdpSocket};
 use ydl_compat::{
-    Door, Leads,
-    flags::{Flag, OURS, Style, Typed, noted, used},
-    sheet::count,
+    CommandAction, CompatCommand,
+    flags::{COMMON_FLAGS, Flag, ignored, with_value},
+    parser::{ParsedArgs, Style},
 };
 use ydl_os::{
     reason,
     report::{Exit, Report},
 };
 
-pub const DOOR: Door = Door {
+pub const COMMAND: CompatCommand = CompatCommand {
     names: &["dmlc-tracker", "tracker.py"],
-    about: "Serve a Rabit tracker on this machine, print the variables that lead workers to it, and end when all have \
-            shut down",
+    about: "Serve a Rabit tracker on this machine, print its address as variables, and end when all workers have shut down",
     usage: "--num-workers N [--host-ip IP]",
     style: Style::Argparse,
     flags: &[FLAGS],
-    leads: Leads::Here(run),
+    action: CommandAction::Run(run),
 };
 
 const FLAGS: &[Flag] = &[
-    used(&["--num-workers"], "N", "workers"),
-    used(&["--num-servers"], "N", "0: jobs with parameter servers are submitted, not tracked"),
-    used(
+    with_value(&["--num-workers"], "N", "number of workers"),
+    with_value(&["--num-servers"], "N", "0: a stand-alone tracker supports no parameter servers"),
+    with_value(
         &["--host-ip"],
         "IP",
-        "where workers find this machine: auto, dns for its name, or an address or name of it (auto)",
+        "address for workers: auto, dns for the host name, or an address or name of this machine (auto)",
     ),
-    noted(&["--log-level"], "what workers print is told as it comes"),
+    ignored(&["--log-level"], "messages of workers are always printed"),
 ];
 
-/// More than any tracker has seen.
+/// Maximum number of workers.
 const WORKERS_MAX: u32 = 65_536;
 
-fn run(typed: &Typed) -> Result<Exit, Report> {
-    for flag in OURS.iter().map(|flag| flag.names[0]) {
-        if typed.has(flag) {
-            let what = format!("`{flag}` is for a job, and a tracker is none");
-            return Err(typed.wrong(what).hint("leave it out"));
+fn run(args: &ParsedArgs) -> Result<Exit, Report> {
+    for flag in COMMON_FLAGS.iter().map(|flag| flag.names[0]) {
+        if args.has(flag) {
+            let what = format!("`{flag}` does not apply to a tracker");
+            return Err(args.error(what).hint("remove it"));
         }
     }
-    if let Some(word) = typed.command.first() {
-        let hint = "`dmlc-submit` runs a command and has a tracker of its own";
-        return Err(typed.wrong(format!("`{word}` is not run by a tracker")).hint(hint));
-    }
-    if count(typed, "--num-servers")?.unwrap_or(0) > 0 {
-        let hint = "`dmlc-submit --num-servers N` runs it";
-        return Err(typed
-            .wrong("a job with parameter servers has no stand-alone tracker")
+    if let Some(word) = args.command.first() {
+        let hint = "use `dmlc-submit`, which runs a command with a tracker";
+        return Err(args
+            .error(format!("unexpected argument `{word}`: a tracker runs no command"))
             .hint(hint));
     }
-    let workers = count(typed, "--num-workers")?.ok_or_else(|| {
-        typed.wrong("it is not said how many workers there are").hint("write `--num-workers N`")
+    if args.count("--num-servers")?.unwrap_or(0) > 0 {
+        let hint = "use `dmlc-submit --num-servers N`";
+        return Err(args.error("a stand-alone tracker supports no parameter servers").hint(hint));
+    }
+    let workers = args.count("--num-workers")?.ok_or_else(|| {
+        args.error("the number of workers is missing").hint("add `--num-workers N`")
     })?;
     if !(1..=WORKERS_MAX).contains(&workers) {
-        let what = format!("a tracker has 1 to {WORKERS_MAX} workers, not {workers}");
-        return Err(typed.wrong(what));
+        let what = format!("a tracker supports 1 to {WORKERS_MAX} workers, not {workers}");
+        return Err(args.error(what));
     }
-    let (host, address) = host(typed)?;
+    let (host, address) = host(args)?;
     let cannot = |error: std::io::Error| {
         let why = reason(&error);
-        Report::trouble(format!("{}: cannot listen at `{address}`: {why}", typed.door))
+        Report::trouble(format!("{}: cannot listen at `{address}`: {why}", args.name))
     };
     // Any free port: a fixed one may be in use.
     let listener = TcpListener::bind(SocketAddr::new(address, 0)).map_err(cannot)?;
@@ -89,10 +89,10 @@ fn run(typed: &Typed) -> Result<Exit, Report> {
 }
 
 /// Returns the host name given to workers, and the address to listen on.
-fn host(typed: &Typed) -> Result<(String, IpAddr), Report> {
+fn host(args: &ParsedArgs) -> Result<(String, IpAddr), Report> {
     let any = IpAddr::V4(Ipv4Addr::UNSPECIFIED);
-    let said = typed.last("--host-ip").map_or("auto", |said| &said.value);
-    match said {
+    let host = args.last("--host-ip").map_or("auto", |arg| &arg.value);
+    match host {
         "auto" | "ip" => {
             let own = own_address();
             Ok((own.to_string(), own))
@@ -100,25 +100,26 @@ fn host(typed: &Typed) -> Result<(String, IpAddr), Report> {
         "dns" => {
             let name = std::fs::read_to_string("/proc/sys/kernel/hostname").unwrap_or_default();
             match name.trim() {
-                "" => Err(typed.wrong("this machine has no name").hint("name an address")),
+                "" => Err(args
+                    .error("this machine has no host name")
+                    .hint("pass an address with `--host-ip`")),
                 name => Ok((name.to_owned(), any)),
             }
         }
-        // A name of this machine is as good as an address.
+        // An address, or a name that resolves to one.
         text => {
             let found = (text, 0).to_socket_addrs();
             let found = found.ok().and_then(|mut all| all.next());
             let address = found.ok_or_else(|| {
-                typed
-                    .wrong(format!("`{text}` is no address, and no name of one"))
-                    .hint("write `--host-ip 10.0.0.7`, `auto` or `dns`")
+                args.error(format!("`{text}` is neither an address nor a known host name"))
+                    .hint("use `--host-ip 10.0.0.7`, `auto` or `dns`")
             })?;
             Ok((text.to_owned(), address.ip()))
         }
     }
 }
 
-/// The address from which this machine reaches others. Nothing is sent to find it out.
+/// Returns the address from which this machine reaches others. Nothing is sent.
 fn own_address() -> IpAddr {
     let found = UdpSocket::bind("0.0.0.0:0").and_then(|socket| {
         socket.connect("10.255.255.255:1")?;

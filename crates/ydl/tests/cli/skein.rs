@@ -91,10 +91,10 @@ services:
 ",
         expect![[r##"
             # app.yaml
-            # note: `name`: the job is called `my-app`: a name consists of letters, digits, `-`, `_` and `.`
-            # note: line 13: `acls.ui_users` is left out: who may view the job may see all of it
-            # note: line 15: `master.log_level` is left out: ydl's master has one level, and no log4j
-            # note: line 30: `services.worker.max_restarts` counts for each task here, and not for all of them together
+            # note: `name`: the job is named `my-app`: names consist of letters, digits, `-`, `_` and `.`
+            # note: line 13: `acls.ui_users` is ignored: viewers see everything of a job
+            # note: line 15: `master.log_level` is ignored: the master has one log level and no log4j
+            # note: line 30: `services.worker.max_restarts` applies to each task, not to all of them together
             name: my-app
             queue: research
             node_label: fast
@@ -151,8 +151,8 @@ services:
 ",
         expect![[r##"
             # app.yaml
-            # note: line 8: `master.security` is left out: every job has a certificate and keys of its own
-            # note: `master.script` runs in a container of its own, as the role whose end is the job's
+            # note: line 8: `master.security` is ignored: each job gets its own certificate and keys
+            # note: `master.script` runs in its own container, as a role whose end ends the job
             name: driven
             files: {data.csv: data.csv}
             roles:
@@ -215,67 +215,67 @@ fn what_cannot_be_carried_over_is_refused_by_its_name() {
     refused(
         "user: bob\nservices: {web: {resources: {memory: 1 GiB, vcores: 1}, script: x}}",
         expect![[r#"
-            error: app.yaml:1:7: `user`: the job would be submitted as somebody else than `bob`
+            error: app.yaml:1:7: `user`: the job would not be submitted as `bob`
 
-            hint: set the variable `HADOOP_PROXY_USER=bob`, which the cluster must allow, or leave `user` out
+            hint: set `HADOOP_PROXY_USER=bob` if the cluster allows it, or remove `user`
         "#]],
     );
     refused(
         &of_service("nodes: [n1], racks: [/r1]"),
         expect![[r#"
-        error: app.yaml:1:82: `services.web.nodes`: which nodes a task runs on can be wished for, and not demanded
+            error: app.yaml:1:82: `services.web.nodes`: nodes can be preferred, but not required
 
-        hint: set `relax_locality: true`, or use `node_label`
+            hint: set `relax_locality: true`, or use `node_label`
 
-        error: app.yaml:1:95: `services.web.racks`: which racks a task runs on can be wished for, and not demanded
+            error: app.yaml:1:95: `services.web.racks`: racks can be preferred, but not required
 
-        hint: set `relax_locality: true`, or use `node_label`
-    "#]],
+            hint: set `relax_locality: true`, or use `node_label`
+        "#]],
     );
     refused(
         &of_service("instances: 0"),
         expect![[r#"
-        error: app.yaml:1:86: `services.web.instances` is 0: nobody can add containers to it later
+            error: app.yaml:1:86: `services.web.instances` is 0, but no containers can be added later
 
-        hint: leave the service out, or begin with 1
-    "#]],
+            hint: remove the service, or start with 1
+        "#]],
     );
     refused(
         &of_service("depends: [db]"),
         expect![[r#"
-        error: app.yaml:1:84: `services.web.depends`: there is no service `db`
+            error: app.yaml:1:84: `services.web.depends`: unknown service `db`
 
-        hint: the services are `web`
-    "#]],
+            hint: the services are `web`
+        "#]],
     );
     refused(
         &of_service("depends: [web]"),
         expect![[r#"
-        error: app.yaml:1:84: `services.web.depends`: service `web` would wait for itself
+            error: app.yaml:1:84: `services.web.depends`: service `web` depends on itself
 
-        hint: leave one of them out
-    "#]],
+            hint: remove one of the dependencies
+        "#]],
     );
     refused(
         &of_service("commands: [x]"),
         expect![[r#"
             error: app.yaml:1:85: `services.web` has a `script` and `commands`
 
-            hint: leave out `commands`
+            hint: remove `commands`
         "#]],
     );
     refused(
         &of_service("max_restart: 3"),
         expect![[r#"
-        error: app.yaml:1:75: `max_restart` is no key of `services.web`
+            error: app.yaml:1:75: unknown key `max_restart` in `services.web`
 
-        hint: did you mean `max_restarts`?
-    "#]],
+            hint: did you mean `max_restarts`?
+        "#]],
     );
     refused(
         "services: {}\nnane: x",
         expect![[r#"
-            error: app.yaml:2:1: `nane` is no key of a specification of skein's
+            error: app.yaml:2:1: unknown key `nane` in a skein specification
 
             hint: did you mean `name`?
         "#]],
@@ -289,7 +289,7 @@ fn what_cannot_be_carried_over_is_refused_by_its_name() {
     refused(
         "services: [a]",
         expect![[r#"
-            error: app.yaml:1:11: `services` is a list, and should be a map
+            error: app.yaml:1:11: `services` is a list, expected a map
         "#]],
     );
     refused(
@@ -297,27 +297,27 @@ fn what_cannot_be_carried_over_is_refused_by_its_name() {
         expect![[r#"
             error: app.yaml:1:17: `services.web` has no `script`
 
-            hint: say what it runs
+            hint: write the commands to run
 
             error: app.yaml:1:29: `services.web.resources` has no `vcores`
 
-            hint: such as `1`
+            hint: add them, such as `1`
 
-            error: app.yaml:1:38: `services.web.resources.memory` is no size
+            error: app.yaml:1:38: `services.web.resources.memory` is not a size
 
             hint: write it as `2 GiB`; a number alone is in MiB
 
-            error: app.yaml:1:56: `services.web.instances` is no count
+            error: app.yaml:1:56: `services.web.instances` is not a count
 
-            error: app.yaml:1:70: `services.web.files.a/b`: a file's name has no directories in it
+            error: app.yaml:1:70: `services.web.files.a/b`: a file name must not contain `/`
 
             error: app.yaml:1:81: `services.web.files.c` has no `source`
 
-            hint: say where it comes from
+            hint: set it to a path or URL
 
-            error: app.yaml:1:98: `services.web.files.d.type` is `zip`
+            error: app.yaml:1:98: `services.web.files.d.type`: unknown type `zip`
 
-            hint: it is `archive`, `file` or `infer`
+            hint: use `archive`, `file` or `infer`
         "#]],
     );
     refused(
@@ -325,11 +325,11 @@ fn what_cannot_be_carried_over_is_refused_by_its_name() {
         expect![[r#"
             error: app.yaml:1:17: `services.web` has no `resources`
 
-            hint: such as `{memory: 2 GiB, vcores: 1}`
+            hint: add them, such as `{memory: 2 GiB, vcores: 1}`
 
-            error: app.yaml:2:28: `master.resources.gpus`: a master computes nothing
+            error: app.yaml:2:28: `master.resources.gpus`: the master uses no gpus
 
-            hint: leave it out
+            hint: remove it
         "#]],
     );
 }
@@ -343,19 +343,19 @@ fn what_has_no_meaning_any_more_is_noted() {
         notes.map(str::to_owned).collect::<Vec<_>>().join("\n")
     };
     expect![[r#"
-        # note: line 1: `services.web.files.a.visibility` is left out: files are the submitter's own, and sent once for all jobs
-        # note: line 1: `services.web.files.a.size` is left out: it is looked up
-        # note: line 1: `services.web.files.a.timestamp` is left out: it is looked up"#]].assert_eq(&notes(&of_service(
+        # note: line 1: `services.web.files.a.visibility` is ignored: files belong to the submitter and are uploaded once
+        # note: line 1: `services.web.files.a.size` is ignored: it is read from the file
+        # note: line 1: `services.web.files.a.timestamp` is ignored: it is read from the file"#]].assert_eq(&notes(&of_service(
         "files: {a: {source: data.csv, visibility: public, size: 3, timestamp: 4}}",
     )));
-    expect!["# note: line 1: `services.web.max_restarts` counts for each task here, and not for all of them together"].assert_eq(&notes(&of_service("instances: 3, max_restarts: 2")));
+    expect!["# note: line 1: `services.web.max_restarts` applies to each task, not to all of them together"].assert_eq(&notes(&of_service("instances: 3, max_restarts: 2")));
     expect![[r#""#]].assert_eq(&notes(&of_service("max_restarts: -1")));
     expect![[r#"
-        # note: `acls`: they are not enabled (`enable: true`), and left out
-        # note: line 2: `master.log_config` is left out: ydl's master has one level, and no log4j
-        # note: line 2: `master.env` is left out: there is no `master.script` to use it
-        # note: line 3: the service `my web` is the role `my-web`
-        # note: line 3: `services.my web.script` calls skein, which cannot talk to this master: `skein kv get current --key K --wait` is `ydl kv get K --wait 1h` here, and `skein.ApplicationClient` is `ydl.kv` in Python"#]].assert_eq(&notes(
+        # note: `acls` is ignored because it is not enabled (`enable: true`)
+        # note: line 2: `master.log_config` is ignored: the master has one log level and no log4j
+        # note: line 2: `master.env` is ignored without `master.script`
+        # note: line 3: service `my web` becomes role `my-web`
+        # note: line 3: `services.my web.script` calls skein, which cannot connect to this master: use `ydl kv get K --wait 1h` for `skein kv get current --key K --wait`, and `ydl.kv` for `skein.ApplicationClient` in Python"#]].assert_eq(&notes(
         "acls: {view_users: [bob]}\nmaster: {log_config: log4j.properties, env: {A: b}}\n\
          services: {my web: {resources: {memory: 1, vcores: 1}, script: 'skein kv get current --key x'}}",
     ));
@@ -394,13 +394,13 @@ services:
             "env: {YARN_CONTAINER_RUNTIME_TYPE: docker, YARN_CONTAINER_RUNTIME_DOCKER_PORTS_MAPPING: '80:80'}",
         ),
         expect![[r#"
-            error: app.yaml:1:110: `YARN_CONTAINER_RUNTIME_TYPE` is `docker`, and no image is named
+            error: app.yaml:1:110: `YARN_CONTAINER_RUNTIME_TYPE` is `docker`, but no image is set
 
             hint: set `YARN_CONTAINER_RUNTIME_DOCKER_IMAGE`
 
-            error: app.yaml:1:163: `YARN_CONTAINER_RUNTIME_DOCKER_PORTS_MAPPING` has no equal in a job file
+            error: app.yaml:1:163: `YARN_CONTAINER_RUNTIME_DOCKER_PORTS_MAPPING` has no equivalent in a job file
 
-            hint: leave it out
+            hint: remove it
         "#]],
     );
 }

@@ -50,7 +50,7 @@ fn two_services_of_which_one_depends_on_the_other_run_as_a_job() {
     ] {
         assert!(ran.out.contains(line), "`{line}` is not in {ran:#?}");
     }
-    let note = "`services.client.max_restarts` counts for each task here";
+    let note = "`services.client.max_restarts` applies to each task";
     assert!(ran.err.contains(note), "{ran:#?}");
     let report = wait_over(cluster, &id);
     assert!(report.tags.iter().any(|tag| tag == "demo"), "{report:?}");

@@ -63,7 +63,7 @@ fn links_are_made_for_every_door_and_nothing_of_others_is_replaced() {
     fs::create_dir(desk.path().join("bin")).unwrap();
     fs::write(&link, "another's").unwrap();
     expect![[r#"
-        error: `bin/ydl-mx` is there already
+        error: `bin/ydl-mx` exists already
 
         hint: remove it, or choose another directory
         exit 2

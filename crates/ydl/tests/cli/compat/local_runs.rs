@@ -60,41 +60,41 @@ fn mounts_that_lie_in_each_other_are_refused_and_nothing_is_copied_where_it_cann
     check(
         "yarn-tf --shell_command date --mounts /a:data,/b:data/sub /c:./data /d:x//y",
         expect![[r#"
-            error: yarn-tf --mounts /a:data,/b:data/sub: `data/sub` and `data` are one place, or one is in the other
+            error: yarn-tf --mounts /a:data,/b:data/sub: mount targets `data/sub` and `data` overlap
 
-            hint: give each a place of its own
+            hint: use separate targets
 
-            error: yarn-tf --mounts /c:./data: `data` and `data` are one place, or one is in the other
+            error: yarn-tf --mounts /c:./data: mount targets `data` and `data` overlap
 
-            hint: give each a place of its own
+            hint: use separate targets
 
-            error: yarn-tf --mounts /d:x//y: `x//y` is no place for a mount
+            error: yarn-tf --mounts /d:x//y: `x//y` is not a valid mount target
 
-            hint: name a whole path in an image, or one below the task's directory
+            hint: use an absolute path in an image, or a path below the task's directory
             exit 2
         "#]],
     );
     check(
         "yarn-tf --shell_command date --docker_image x:1 --mounts /data:/mnt:ro --output out:/mnt/out,log:a,log:b",
         expect![[r#"
-            error: yarn-tf --output out:/mnt/out,log:a,log:b: `/mnt` is mounted to be read only
+            error: yarn-tf --output out:/mnt/out,log:a,log:b: `/mnt` is mounted read-only
 
-            hint: mount it without `:ro`, or name another place
+            hint: mount it without `:ro`, or name another destination
 
-            error: yarn-tf --output out:/mnt/out,log:a,log:b: `log` goes somewhere already
+            error: yarn-tf --output out:/mnt/out,log:a,log:b: output `log` has a destination already
 
-            hint: name each output once, and copy it further later
+            hint: list each output once, and copy it afterwards
             exit 2
         "#]],
     );
     check(
         "yarn-tf --shell_command date --shell_env YARN_CONTAINER_RUNTIME_TYPE=docker --container_retry_policy often",
         expect![[r#"
-            error: yarn-tf --container_retry_policy often: there is no policy `often`
+            error: yarn-tf --container_retry_policy often: unknown retry policy `often`
 
-            hint: write 0 (never), 1 (always) or 2 (for some codes)
+            hint: use 0 (never), 1 (always) or 2 (on certain codes)
 
-            error: yarn-tf --shell_env YARN_CONTAINER_RUNTIME_TYPE=docker: `YARN_CONTAINER_RUNTIME_TYPE` is `docker`, and no image is named
+            error: yarn-tf --shell_env YARN_CONTAINER_RUNTIME_TYPE=docker: `YARN_CONTAINER_RUNTIME_TYPE` is `docker`, but no image is set
 
             hint: set `YARN_CONTAINER_RUNTIME_DOCKER_IMAGE`
             exit 2

@@ -14,7 +14,7 @@ fn wrong_words_are_told_in_the_door_s_own_name() {
     check(
         "dmlc-submit --cluster yarn --num-wrokers 2 python train.py",
         expect![[r#"
-            error: dmlc-submit: there is no flag `--num-wrokers`
+            error: dmlc-submit: unknown flag `--num-wrokers`
 
             hint: did you mean `--num-workers`?
             exit 2
@@ -23,25 +23,25 @@ fn wrong_words_are_told_in_the_door_s_own_name() {
     check(
         "dmlc-submit --cluster slurm --num-workers 2 python train.py",
         expect![[r#"
-            error: dmlc-submit: jobs do not run by `slurm`
+            error: dmlc-submit: cluster type `slurm` is not supported
 
-            hint: they run on `yarn` or `local`, which is this machine
+            hint: use `yarn`, or `local` for this machine
             exit 2
         "#]],
     );
     check(
         "dmlc-submit --cluster yarn --num-workers 2 --kube-namespace x python train.py",
         expect![[r#"
-            error: dmlc-submit: `--kube-namespace` is for Kubernetes
+            error: dmlc-submit: flag `--kube-namespace` is not supported: it is for Kubernetes
 
-            hint: leave it out: jobs of ydl run on YARN or on this machine
+            hint: remove it: ydl runs jobs on YARN or on this machine
             exit 2
         "#]],
     );
     check(
         "dmlc-submit --cluster local --num-workers two --worker-memory 5 --env A python train.py",
         expect![[r#"
-            error: dmlc-submit --env A: there is no `=` in it
+            error: dmlc-submit --env A: missing `=`
 
             hint: write `NAME=VALUE`
 
@@ -58,7 +58,7 @@ fn wrong_words_are_told_in_the_door_s_own_name() {
     check(
         "dmlc-yarn -n 2 --max-atempts 3 python train.py",
         expect![[r#"
-            error: dmlc-yarn: there is no flag `--max-atempts`
+            error: dmlc-yarn: unknown flag `--max-atempts`
 
             hint: did you mean `--max-attempts`?
             exit 2
@@ -67,16 +67,16 @@ fn wrong_words_are_told_in_the_door_s_own_name() {
     check(
         "dmlc-yarn -n 2",
         expect![[r#"
-        error: dmlc-yarn: there is no command to run
+            error: dmlc-yarn: the command to run is missing
 
-        hint: write `dmlc-yarn … python train.py`
-        exit 2
-    "#]],
+            hint: write `dmlc-yarn … python train.py`
+            exit 2
+        "#]],
     );
     check(
         "launch.py -n 2 --lancher yarn python train.py",
         expect![[r#"
-            error: launch.py: there is no flag `--lancher`
+            error: launch.py: unknown flag `--lancher`
 
             hint: did you mean `--launcher`?
             exit 2
@@ -85,43 +85,43 @@ fn wrong_words_are_told_in_the_door_s_own_name() {
     check(
         "launch.py -n 2 --launcher ssh -H hosts python train.py",
         expect![[r#"
-            error: launch.py: `-H` is for MPI and ssh
+            error: launch.py: flag `-H` is not supported: it is for MPI and ssh
 
-            hint: leave it out: jobs of ydl run on YARN or on this machine
+            hint: remove it: ydl runs jobs on YARN or on this machine
             exit 2
         "#]],
     );
     check(
         "ydl-mx --n 2 --jobnam x train.py",
         expect![[r#"
-        error: ydl-mx: there is no flag `--jobnam`
+            error: ydl-mx: unknown flag `--jobnam`
 
-        hint: did you mean `--jobname`?
-        exit 2
-    "#]],
+            hint: did you mean `--jobname`?
+            exit 2
+        "#]],
     );
     check(
         "ydl-mx train.py",
         expect![[r#"
-        error: ydl-mx: it is not said how many workers there are
+            error: ydl-mx: the number of workers is missing
 
-        hint: write `--n N`
-        exit 2
-    "#]],
+            hint: add `--n N`
+            exit 2
+        "#]],
     );
     check(
         "ydl-mx --n 2 --native fortran train.py",
         expect![[r#"
-        error: ydl-mx: `fortran` is no language of MXNet's
+            error: ydl-mx: unknown language `fortran`
 
-        hint: write `--native python`, `scala`, `java` or `cpp`
-        exit 2
-    "#]],
+            hint: write `--native python`, `scala`, `java` or `cpp`
+            exit 2
+        "#]],
     );
     check(
         "yarn-tf --num_trainer 2 --shell_command date",
         expect![[r#"
-            error: yarn-tf: there is no flag `--num_trainer`
+            error: yarn-tf: unknown flag `--num_trainer`
 
             hint: did you mean `--num_trainers`?
             exit 2
@@ -130,37 +130,37 @@ fn wrong_words_are_told_in_the_door_s_own_name() {
     check(
         "yarn-tf --num_trainers 2 date",
         expect![[r#"
-        error: yarn-tf: `date` belongs to no flag
+            error: yarn-tf: unexpected argument `date`
 
-        hint: see `yarn-tf --help`
-        exit 2
-    "#]],
+            hint: see `yarn-tf --help`
+            exit 2
+        "#]],
     );
     check(
         "yarn-tf --num_trainers 2",
         expect![[r#"
-        error: yarn-tf: there is nothing to run
+            error: yarn-tf: the command to run is missing
 
-        hint: write `--shell_command 'python trainer.py'`, or `--shell_script FILE`
-        exit 2
-    "#]],
+            hint: write `--shell_command 'python trainer.py'`, or `--shell_script FILE`
+            exit 2
+        "#]],
     );
     check(
         "yarn-tf --num_trainers 2 --shell_command date --mounts /data:/data --output model:s3://x/y ../x:y z",
         expect![[r#"
-            error: yarn-tf --mounts /data:/data: without an image nothing can be mounted at `/data` of a node
+            error: yarn-tf --mounts /data:/data: cannot mount at `/data` without an image
 
-            hint: name a place below the task's directory, or an image with `--docker_image`
+            hint: use a path below the task's directory, or name an image with `--docker_image`
 
             error: yarn-tf --output ../x:y: `../x` is not in the task's directory
 
-            hint: name what the program makes where it runs
+            hint: name a path below the directory in which the program runs
 
             error: yarn-tf --output model:s3://x/y: `outputs.model.to`: outputs to `s3://` are not supported
 
             hint: use a path in HDFS, such as `hdfs:///user/me/out`
 
-            error: yarn-tf --output z: `z` does not say where it goes
+            error: yarn-tf --output z: `z` has no destination
 
             hint: write `SOURCE:DESTINATION`
             exit 2
@@ -169,36 +169,36 @@ fn wrong_words_are_told_in_the_door_s_own_name() {
     check(
         "launch.py -n 1 --detach --download out python train.py",
         expect![[r#"
-            error: launch.py: `--download` waits for the job's end, and `--detach` does not
+            error: launch.py: `--download` and `--detach` exclude each other
 
-            hint: leave one of them out; `ydl fetch JOB DIR` downloads at any time
+            hint: remove one of them; `ydl fetch JOB DIR` downloads at any time
             exit 2
         "#]],
     );
     check(
         "dmlc-tracker --num-worker 2 --num-srevers 1",
         expect![[r#"
-        error: dmlc-tracker: there is no flag `--num-srevers`
+            error: dmlc-tracker: unknown flag `--num-srevers`
 
-        hint: did you mean `--num-servers`?
-        exit 2
-    "#]],
+            hint: did you mean `--num-servers`?
+            exit 2
+        "#]],
     );
     check(
         "dmlc-tracker --num-workers 2 --num-servers 1",
         expect![[r#"
-            error: dmlc-tracker: a job with parameter servers has no stand-alone tracker
+            error: dmlc-tracker: a stand-alone tracker supports no parameter servers
 
-            hint: `dmlc-submit --num-servers N` runs it
+            hint: use `dmlc-submit --num-servers N`
             exit 2
         "#]],
     );
     check(
         "dmlc-tracker --num-workers 0",
         expect![[r#"
-        error: dmlc-tracker: a tracker has 1 to 65536 workers, not 0
-        exit 2
-    "#]],
+            error: dmlc-tracker: a tracker supports 1 to 65536 workers, not 0
+            exit 2
+        "#]],
     );
     check(
         "dmlc-submit --cluster local --num-workers 1 --worker-memory 1x python train.py",
@@ -212,16 +212,16 @@ fn wrong_words_are_told_in_the_door_s_own_name() {
     check(
         "dmlc-submit --cluster local --num-workers 1 --auto-file-cache maybe python train.py",
         expect![[r#"
-            error: dmlc-submit --auto-file-cache maybe: this is neither `true` nor `false`
+            error: dmlc-submit --auto-file-cache maybe: expected `true` or `false`
             exit 2
         "#]],
     );
     check(
         "yarn-tf --shell_command date --placement_spec x",
         expect![[r#"
-            error: yarn-tf: `--placement_spec` is for DistributedShell
+            error: yarn-tf: flag `--placement_spec` is not supported: it is for DistributedShell
 
-            hint: `placement` in a job file says where tasks go
+            hint: use `placement` in a job file
             exit 2
         "#]],
     );
@@ -237,9 +237,9 @@ fn wrong_words_are_told_in_the_door_s_own_name() {
     check(
         "dmlc-submit --num-workers 2 python train.py",
         expect![[r#"
-            error: dmlc-submit: it is not said where the job runs
+            error: dmlc-submit: the cluster type is missing
 
-            hint: write `--cluster yarn`, or `--cluster local` for this machine, or set `DMLC_SUBMIT_CLUSTER`
+            hint: add `--cluster yarn`, or `--cluster local` for this machine, or set `DMLC_SUBMIT_CLUSTER`
             exit 2
         "#]],
     );
@@ -255,9 +255,9 @@ fn a_program_that_is_not_here_is_refused_before_anything_is_submitted() {
         desk.said(&words)
     };
     expect![[r#"
-        error: ydl-mx: the program `nofile.py` is not here
+        error: ydl-mx: program `nofile.py` not found on this machine
 
-        hint: name a file of this machine, which travels; what every node has is called by its whole path
+        hint: name a file on this machine, which is shipped, or the absolute path of a program on the nodes
         exit 2
     "#]]
     .assert_eq(&said("ydl-mx --n 2 --jobname X nofile.py"));
@@ -269,7 +269,7 @@ fn a_program_that_is_not_here_is_refused_before_anything_is_submitted() {
         "launch.py -n 1 --launcher local sh nofile.sh",
     ] {
         let told = said(line);
-        assert!(told.contains("is not here\n"), "{line}: {told}");
+        assert!(told.contains("not found on this machine\n"), "{line}: {told}");
         assert!(told.ends_with("exit 2\n"), "{line}: {told}");
     }
     // What may be there all the same is left to the task.
@@ -297,8 +297,8 @@ fn what_only_calls_itself_an_archive_is_refused() {
         let words = ["yarn-tf", "--cluster", "local", "--shell_command", "date"];
         let told = desk.said(&[&words[..], &["--tar", name]].concat());
         let expected = format!(
-            "error: yarn-tf --tar {name}: `{name}` is no archive, whatever its name says\n\n\
-             hint: make one with `tar -cf code.tar …`\nexit 2\n"
+            "error: yarn-tf --tar {name}: `{name}` is not a valid archive\n\n\
+             hint: create one with `tar -cf code.tar …`\nexit 2\n"
         );
         assert_eq!(told, expected);
     }
@@ -320,8 +320,8 @@ fn what_changes_nothing_or_is_not_here_is_said() {
     let desk = Desk::new();
     let told = runs(&desk, "ydl-mx --show --launcher local --n 2 --serve --s 1 --label x train.py");
     for note in [
-        "# note: `--s` changes nothing: what serves has no parameter servers\n",
-        "# note: `--label` chooses nothing here: this machine has no labels\n",
+        "# note: `--s` has no effect: serving tasks have no parameter servers\n",
+        "# note: `--label` has no effect: this machine has no labels\n",
     ] {
         assert!(told.contains(note), "{told}");
     }
@@ -329,14 +329,14 @@ fn what_changes_nothing_or_is_not_here_is_said() {
         &desk,
         "yarn-tf --show --cluster local --shell_command date --output model:/somewhere/x",
     );
-    let note = "# note: `model` goes to `/somewhere/x` of this machine: with `--cluster local` there is no HDFS\n";
+    let note = "# note: `model` goes to `/somewhere/x` on this machine, because `--cluster local` has no HDFS\n";
     assert!(told.contains(note), "{told}");
     let words = "yarn-tf --cluster local --shell_command date --mounts /nonexist:data";
     let words: Vec<_> = words.split_whitespace().collect();
     expect![[r#"
-        error: yarn-tf --mounts /nonexist:data: there is no `/nonexist` on this machine
+        error: yarn-tf --mounts /nonexist:data: `/nonexist` does not exist on this machine
 
-        hint: make it first, or name another place
+        hint: create it, or name another path
         exit 2
     "#]]
     .assert_eq(&desk.said(&words));

@@ -13,9 +13,9 @@ fn dmlc_submit_is_a_job_with_parameter_servers_or_one_of_rabit() {
          --yarn-app-dir jars python train.py --lr 0.1 --jobname digits",
         expect![[r##"
             # dmlc-submit --cluster yarn --num-workers 2 --num-servers 1 --worker-mem 1.5g --server-cores 2 --queue ml --hdfs-tempdir /tmp --files 'lib/data.txt#named' --archives code.tar.gz --archives=more.zip --env A=1 --host-ip auto --yarn-app-dir jars python train.py --lr 0.1 --jobname digits
-            # note: `--host-ip` changes nothing: the tracker is in the job's master, which everybody finds
-            # note: `--yarn-app-dir` changes nothing: ydl needs no jar, no class path and no build on this machine
-            # note: `--jobname` behind the command is taken as dmlc-submit's own, as it always was; `--` before the command leaves it there
+            # note: `--host-ip` has no effect: the tracker runs in the job's master, whose address every task gets
+            # note: `--yarn-app-dir` has no effect: ydl needs no jar, no class path and no build on this machine
+            # note: `--jobname` after the command is read as a flag of dmlc-submit, as before; put `--` before the command to pass it to the program
             name: digits
             framework: mxnet
             files: [{named: lib/data.txt}, code.tar.gz, more.zip, train.py]
@@ -26,7 +26,7 @@ fn dmlc_submit_is_a_job_with_parameter_servers_or_one_of_rabit() {
                 run:
                   - /bin/sh
                   - "-c"
-                  - "room() { while IFS= read -r it; do it=${it#./}; top=${it%%/*}; [ -L \"$top\" ] || continue; if [ \"$it\" != \"$top\" ] && [ -d \"$top\" ]; then echo \"$0: $1 has $it, and $top is one of the job's files\" >&2; return 1; fi; rm -f \"./$top\"; done; }; tar -tf ./code.tar.gz | room code.tar.gz && tar -xf ./code.tar.gz && { unzip -Z1 ./more.zip 2>/dev/null || python3 -c 'import sys, zipfile; print(*zipfile.ZipFile(sys.argv[1]).namelist(), sep=\"\\n\")' ./more.zip; } | room more.zip && { unzip -qo ./more.zip || python3 -m zipfile -e ./more.zip .; } && exec \"$@\""
+                  - "remove_links() { while IFS= read -r it; do it=${it#./}; top=${it%%/*}; [ -L \"$top\" ] || continue; if [ \"$it\" != \"$top\" ] && [ -d \"$top\" ]; then echo \"$0: $1 contains $it, but $top is a file of the job\" >&2; return 1; fi; rm -f \"./$top\"; done; }; tar -tf ./code.tar.gz | remove_links code.tar.gz && tar -xf ./code.tar.gz && { unzip -Z1 ./more.zip 2>/dev/null || python3 -c 'import sys, zipfile; print(*zipfile.ZipFile(sys.argv[1]).namelist(), sep=\"\\n\")' ./more.zip; } | remove_links more.zip && { unzip -qo ./more.zip || python3 -m zipfile -e ./more.zip .; } && exec \"$@\""
                   - dmlc-submit
                   - python
                   - ./train.py
@@ -77,8 +77,8 @@ fn dmlc_yarn_s_short_flags_of_several_letters_are_understood() {
         "dmlc-yarn.py -hip 192.168.1.1 -n 1 -s 1 --yarn-scripts xxx/mxnet/dmlc-core/yarn/ python train.py",
         expect![[r#"
             # dmlc-yarn.py -hip 192.168.1.1 -n 1 -s 1 --yarn-scripts xxx/mxnet/dmlc-core/yarn/ python train.py
-            # note: `-hip` changes nothing: the cluster is the one that HADOOP_CONF_DIR leads to, and the tracker is in the job's master
-            # note: `--yarn-scripts` changes nothing: ydl needs no jar, no class path and no build on this machine
+            # note: `-hip` has no effect: the cluster is the one in HADOOP_CONF_DIR, and the tracker runs in the job's master
+            # note: `--yarn-scripts` has no effect: ydl needs no jar, no class path and no build on this machine
             name: train
             framework: mxnet
             files: [train.py]
@@ -101,7 +101,7 @@ fn dmlc_yarn_s_short_flags_of_several_letters_are_understood() {
          --max-attempts 5 python train.py",
         expect![[r##"
             # dmlc-yarn -n2 -q ml -ac 0 -f 'a.txt#b.txt' -mem 2048 --vcores 2 --tempdir /tmp/ --libhdfs-opts=-Xmx64m -hb hadoop --max-attempts 5 python train.py
-            # note: `-hb` changes nothing: ydl speaks with Hadoop itself
+            # note: `-hb` has no effect: ydl implements Hadoop's protocols itself
             name: train
             framework: xgboost
             files: [a.txt, b.txt]
@@ -113,7 +113,7 @@ fn dmlc_yarn_s_short_flags_of_several_letters_are_understood() {
                 run:
                   - /bin/sh
                   - "-c"
-                  - "{ for hadoop in \"$HADOOP_HOME\" \"$HADOOP_PREFIX\" \"$HADOOP_COMMON_HOME\" \"$HADOOP_HDFS_HOME\" /usr; do hadoop=$hadoop/bin/hadoop; [ ! -x \"$hadoop\" ] || break; done; [ -x \"$hadoop\" ] || hadoop=$(command -v hadoop) || echo \"$0: this node has no hadoop command: libhdfs finds no classes\" >&2; [ -z \"$hadoop\" ] || export CLASSPATH=\"$CLASSPATH:$(\"$hadoop\" classpath --glob)\"; } && export LD_LIBRARY_PATH=\"$LD_LIBRARY_PATH:./:$HADOOP_HDFS_HOME/lib/native:$HADOOP_HOME/lib/native:$JAVA_HOME/lib/server:$JAVA_HOME/jre/lib/amd64/server\" && exec \"$@\""
+                  - "{ for hadoop in \"$HADOOP_HOME\" \"$HADOOP_PREFIX\" \"$HADOOP_COMMON_HOME\" \"$HADOOP_HDFS_HOME\" /usr; do hadoop=$hadoop/bin/hadoop; [ ! -x \"$hadoop\" ] || break; done; [ -x \"$hadoop\" ] || hadoop=$(command -v hadoop) || echo \"$0: no hadoop command on this node, so libhdfs has no class path\" >&2; [ -z \"$hadoop\" ] || export CLASSPATH=\"$CLASSPATH:$(\"$hadoop\" classpath --glob)\"; } && export LD_LIBRARY_PATH=\"$LD_LIBRARY_PATH:./:$HADOOP_HDFS_HOME/lib/native:$HADOOP_HOME/lib/native:$JAVA_HOME/lib/server:$JAVA_HOME/jre/lib/amd64/server\" && exec \"$@\""
                   - dmlc-yarn
                   - python
                   - train.py
@@ -176,8 +176,8 @@ fn ydl_mx_is_python_with_as_many_servers_as_workers() {
         "ydl-mx --n 2 --jobname MXNetOnYarn --jar ydl-mx.jar train.py --kv-store sync --data-dir .",
         expect![[r##"
             # ydl-mx --n 2 --jobname MXNetOnYarn --jar ydl-mx.jar train.py --kv-store sync --data-dir .
-            # note: `--jar` changes nothing: ydl needs no jar, no class path and no build on this machine
-            # note: no virtual environment is active: `python` is what the nodes have; `--environment ./venv` takes one along
+            # note: `--jar` has no effect: ydl needs no jar, no class path and no build on this machine
+            # note: no virtual environment is active, so tasks use the `python` of their nodes; add `--environment ./venv` to ship one
             name: MXNetOnYarn
             framework: mxnet
             files: [train.py]
@@ -198,7 +198,7 @@ fn ydl_mx_is_python_with_as_many_servers_as_workers() {
         "ydl-mx --n 2 --s 1 --docker registry/mxnet:1.9 --gpus 1 --results model/ --queue ml train.py --n 7",
         expect![[r##"
             # ydl-mx --n 2 --s 1 --docker registry/mxnet:1.9 --gpus 1 --results model/ --queue ml train.py --n 7
-            # note: `model/` of each worker goes to `results/{job}/{role}-{index}`: two of them may have files of one name
+            # note: `model/` of each worker goes to `results/{job}/{role}-{index}`, because file names may collide
             name: train
             framework: mxnet
             environment: {docker: "registry/mxnet:1.9"}
@@ -243,7 +243,7 @@ fn ydl_mx_is_python_with_as_many_servers_as_workers() {
     );
     desk.shows("ydl-mx --n 3 --serve train.py", expect![[r#"
         # ydl-mx --n 3 --serve train.py
-        # note: no virtual environment is active: `python` is what the nodes have; `--environment ./venv` takes one along
+        # note: no virtual environment is active, so tasks use the `python` of their nodes; add `--environment ./venv` to ship one
         name: train
         framework: none
         files: [train.py]
@@ -261,7 +261,7 @@ fn ydl_mx_is_python_with_as_many_servers_as_workers() {
     "#]]);
     desk.shows("ydl-mx local train.py", expect![[r#"
         # ydl-mx local train.py
-        # note: no virtual environment is active: `python` is what the nodes have; `--environment ./venv` takes one along
+        # note: no virtual environment is active, so tasks use the `python` of their nodes; add `--environment ./venv` to ship one
         name: train
         framework: mxnet
         files: [train.py]
@@ -289,9 +289,9 @@ fn yarn_tf_is_tensorflow_told_by_flags() {
          yarn.io/gpu=1 --timeout 600000 --jar tf.jar --shell_env A=1 B=2 --shell_command python --shell_args trainer.py --lr 0.1",
         expect![[r##"
             # yarn-tf -num_parameter_servers 2 --num_trainers=2 --tar code.tar --mounts /data/mnist:data --output 'model:hdfs:///user/alice/model,logs/:data/logs' --appname digits --container_memory 2048 --container_resources yarn.io/gpu=1 --timeout 600000 --jar tf.jar --shell_env A=1 B=2 --shell_command python --shell_args trainer.py --lr 0.1
-            # note: `--jar` changes nothing: ydl needs no jar
-            # note: `yarn.io/gpu` is for workers alone: parameter servers compute nothing
-            # note: `logs/` of each worker goes to `file:///data/mnist/logs/{role}-{index}`: two of them may have files of one name
+            # note: `--jar` has no effect: ydl needs no jar
+            # note: `yarn.io/gpu` applies to workers only, not to parameter servers
+            # note: `logs/` of each worker goes to `file:///data/mnist/logs/{role}-{index}`, because file names may collide
             name: digits
             framework: tensorflow
             cluster_flags: true
@@ -304,7 +304,7 @@ fn yarn_tf_is_tensorflow_told_by_flags() {
                 run:
                   - /bin/sh
                   - "-c"
-                  - "room() { while IFS= read -r it; do it=${it#./}; top=${it%%/*}; [ -L \"$top\" ] || continue; if [ \"$it\" != \"$top\" ] && [ -d \"$top\" ]; then echo \"$0: $1 has $it, and $top is one of the job's files\" >&2; return 1; fi; rm -f \"./$top\"; done; }; { [ ! -L ./data ] || rm -f ./data; } && tar -tf ./code.tar | room code.tar && tar -xf ./code.tar && rm -rf ./data && ln -s /data/mnist ./data && exec \"$@\""
+                  - "remove_links() { while IFS= read -r it; do it=${it#./}; top=${it%%/*}; [ -L \"$top\" ] || continue; if [ \"$it\" != \"$top\" ] && [ -d \"$top\" ]; then echo \"$0: $1 contains $it, but $top is a file of the job\" >&2; return 1; fi; rm -f \"./$top\"; done; }; { [ ! -L ./data ] || rm -f ./data; } && tar -tf ./code.tar | remove_links code.tar && tar -xf ./code.tar && rm -rf ./data && ln -s /data/mnist ./data && exec \"$@\""
                   - yarn-tf
                   - python
                   - trainer.py

@@ -1,18 +1,18 @@
-//! Translation of YARN's container runtime variables into keys of the job file.
+//! Variables of YARN's container runtime, translated into keys of the job file.
 
 use ydl_jobfile::{Diagnostic, Location, Node, Value};
 
 /// Prefix of the variables.
-const BEGIN: &str = "YARN_CONTAINER_RUNTIME_";
+const PREFIX: &str = "YARN_CONTAINER_RUNTIME_";
 
 /// Returns true for a variable that configures YARN's container runtime.
-pub fn is_one(name: &str) -> bool {
-    name.starts_with(BEGIN)
+pub fn is_runtime_variable(name: &str) -> bool {
+    name.starts_with(PREFIX)
 }
 
-/// A variable of that kind, and where it stands.
+/// Variable of YARN's container runtime, with its location.
 #[derive(Clone, Debug)]
-pub struct Variable {
+pub struct RuntimeVariable {
     pub name: String,
     pub value: String,
     pub at: Location,
@@ -20,14 +20,14 @@ pub struct Variable {
 
 /// Keys derived from the variables.
 #[derive(Debug, Default)]
-pub struct Told {
+pub struct RuntimeKeys {
     /// The keys of `environment`.
     pub keys: Vec<(&'static str, Node)>,
     /// Errors for variables without an equivalent.
     pub diagnostics: Vec<Diagnostic>,
 }
 
-impl Told {
+impl RuntimeKeys {
     /// Returns the value of a key.
     pub fn key(&self, name: &str) -> Option<&Node> {
         let found = self.keys.iter().find(|(key, _)| *key == name);
@@ -40,15 +40,15 @@ impl Told {
     }
 }
 
-/// Reads them. `named` says that the image is named elsewhere.
-pub fn read(variables: &[Variable], named: bool) -> Told {
-    let mut told = Told::default();
+/// Translates the variables. `has_image` is true if a flag names an image.
+pub fn translate(variables: &[RuntimeVariable], has_image: bool) -> RuntimeKeys {
+    let mut keys = RuntimeKeys::default();
     let mut kind = None;
     for variable in variables {
-        let Variable { name, value, at } = variable;
+        let RuntimeVariable { name, value, at } = variable;
         let text = || Node::text(at.clone(), value.as_str());
         let truth = || Node::plain(at.clone(), value.to_lowercase());
-        let (key, node) = match name.strip_prefix(BEGIN).unwrap_or(name) {
+        let (key, node) = match name.strip_prefix(PREFIX).unwrap_or(name) {
             "TYPE" => {
                 kind = Some(variable);
                 continue;
@@ -67,37 +67,37 @@ pub fn read(variables: &[Variable], named: bool) -> Told {
             "DOCKER_CLIENT_CONFIG" => ("login", text()),
             "DOCKER_DELAYED_REMOVAL" => ("keep", truth()),
             _ => {
-                let what = format!("`{name}` has no equal in a job file");
-                told.diagnostics.push(Diagnostic::new(at.clone(), what).hint("leave it out"));
+                let what = format!("`{name}` has no equivalent in a job file");
+                keys.diagnostics.push(Diagnostic::new(at.clone(), what).hint("remove it"));
                 continue;
             }
         };
-        told.keys.retain(|(other, _)| *other != key);
-        told.keys.push((key, node));
+        keys.keys.retain(|(other, _)| *other != key);
+        keys.keys.push((key, node));
     }
-    told.diagnostics.extend(kind.and_then(|kind| misfit(kind, &told, named)));
-    told
+    keys.diagnostics.extend(kind.and_then(|kind| check_type(kind, &keys, has_image)));
+    keys
 }
 
 /// Checks the chosen runtime type against the image.
-fn misfit(kind: &Variable, told: &Told, named: bool) -> Option<Diagnostic> {
-    let Variable { name, value, at } = kind;
-    let wrong = |what: String, hint: &str| Some(Diagnostic::new(at.clone(), what).hint(hint));
+fn check_type(kind: &RuntimeVariable, keys: &RuntimeKeys, has_image: bool) -> Option<Diagnostic> {
+    let RuntimeVariable { name, value, at } = kind;
+    let error = |what: String, hint: &str| Some(Diagnostic::new(at.clone(), what).hint(hint));
     match value.to_lowercase().as_str() {
-        key @ ("docker" | "runc") if told.key(key).is_none() && !(named && key == "docker") => {
-            let image = format!("{BEGIN}{}_IMAGE", key.to_uppercase());
-            let what = format!("`{name}` is `{key}`, and no image is named");
-            wrong(what, &format!("set `{image}`"))
+        key @ ("docker" | "runc") if keys.key(key).is_none() && !(has_image && key == "docker") => {
+            let image = format!("{PREFIX}{}_IMAGE", key.to_uppercase());
+            let what = format!("`{name}` is `{key}`, but no image is set");
+            error(what, &format!("set `{image}`"))
         }
         "docker" | "runc" => None,
-        "default" | "" if !told.has_image() => None,
+        "default" | "" if !keys.has_image() => None,
         "default" | "" => {
-            let what = format!("`{name}` is `{value}`, which runs no image, and one is named");
-            wrong(what, "leave one of them out")
+            let what = format!("`{name}` is `{value}`, which uses no image, but one is set");
+            error(what, "remove one of them")
         }
         _ => {
-            let what = format!("`{name}`: ydl runs nothing in `{value}`");
-            wrong(what, "it is `docker`, `runc` or `default`")
+            let what = format!("`{name}`: runtime `{value}` is not supported");
+            error(what, "use `docker`, `runc` or `default`")
         }
     }
 }
@@ -106,19 +106,19 @@ fn misfit(kind: &Variable, told: &Told, named: bool) -> Option<Diagnostic> {
 mod tests {
     use super::*;
 
-    fn told(variables: &[(&str, &str)]) -> Told {
-        let variable = |(name, value): &(&str, &str)| Variable {
-            name: format!("{BEGIN}{name}"),
+    fn translated(variables: &[(&str, &str)]) -> RuntimeKeys {
+        let variable = |(name, value): &(&str, &str)| RuntimeVariable {
+            name: format!("{PREFIX}{name}"),
             value: (*value).to_owned(),
             at: Location::Whole,
         };
         let all: Vec<_> = variables.iter().map(variable).collect();
-        read(&all, false)
+        translate(&all, false)
     }
 
     #[test]
-    fn every_variable_is_understood_or_refused() {
-        let docker = told(&[
+    fn every_variable_is_translated_or_rejected() {
+        let docker = translated(&[
             ("TYPE", "docker"),
             ("DOCKER_IMAGE", "python:3.11"),
             ("DOCKER_MOUNTS", "/a:/b:ro,/c:/d:rw"),
@@ -131,7 +131,7 @@ mod tests {
         let keys: Vec<_> = docker.keys.iter().map(|(key, _)| *key).collect();
         let all = ["docker", "mounts", "network", "privileged", "login", "keep"];
         assert_eq!(keys, all);
-        assert!(told(&[("TYPE", "runc"), ("RUNC_IMAGE", "x")]).diagnostics.is_empty());
+        assert!(translated(&[("TYPE", "runc"), ("RUNC_IMAGE", "x")]).diagnostics.is_empty());
         for wrong in [
             &[("TYPE", "docker")][..],
             &[("TYPE", "runc"), ("DOCKER_IMAGE", "x")],
@@ -139,8 +139,8 @@ mod tests {
             &[("TYPE", "javasandbox")],
             &[("DOCKER_PORTS_MAPPING", "80:80")],
         ] {
-            assert_eq!(told(wrong).diagnostics.len(), 1, "{wrong:?}");
+            assert_eq!(translated(wrong).diagnostics.len(), 1, "{wrong:?}");
         }
-        assert!(told(&[("TYPE", "default")]).diagnostics.is_empty());
+        assert!(translated(&[("TYPE", "default")]).diagnostics.is_empty());
     }
 }

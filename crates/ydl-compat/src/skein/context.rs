@@ -1,15 +1,15 @@
-//! The two trees while one is made of the other.
+//! Notes and errors of a translation, readers of its nodes, and a builder of maps.
 
 use ydl_jobfile::{Diagnostic, Key, Location, Node, Value, nearest};
 
 /// Notes and errors of a translation.
 #[derive(Debug, Default)]
-pub struct Desk {
+pub struct Context {
     pub notes: Vec<String>,
     pub diagnostics: Vec<Diagnostic>,
 }
 
-/// The value of a key, if the node is a map that has it.
+/// Returns the value of a key, if the node is a map that has it.
 pub fn find<'a>(node: &'a Node, name: &str) -> Option<&'a Node> {
     let Value::Map(entries) = &node.value else {
         return None;
@@ -18,7 +18,7 @@ pub fn find<'a>(node: &'a Node, name: &str) -> Option<&'a Node> {
     found.map(|(_, value)| value)
 }
 
-/// The text of a scalar.
+/// Returns the text of a scalar.
 pub fn text_of(node: &Node) -> Option<&str> {
     match &node.value {
         Value::Scalar { text, .. } => Some(text),
@@ -27,7 +27,7 @@ pub fn text_of(node: &Node) -> Option<&str> {
     }
 }
 
-impl Desk {
+impl Context {
     pub fn note(&mut self, what: String) {
         self.notes.push(what);
     }
@@ -39,45 +39,45 @@ impl Desk {
         }
     }
 
-    pub fn wrong(&mut self, at: &Location, what: impl Into<String>, hint: &str) {
+    pub fn error(&mut self, at: &Location, what: impl Into<String>, hint: &str) {
         self.diagnostics.push(Diagnostic::new(at.clone(), what).hint(hint));
     }
 
-    /// The entries of a map. What is not known there is refused, with the nearest that is.
-    pub fn entries<'a>(
+    /// Returns the entries of a map. An unknown key is an error that suggests the nearest known one.
+    pub fn known_entries<'a>(
         &mut self,
         node: &'a Node,
         path: &str,
         known: &[&'static str],
     ) -> Vec<(&'a Key, &'a Node)> {
         let mut all = Vec::new();
-        for (key, value) in self.any_entries(node, path) {
+        for (key, value) in self.entries(node, path) {
             if known.contains(&key.name.as_str()) {
                 all.push((key, value));
                 continue;
             }
-            let whose = match path {
-                "" => "a specification of skein's".to_owned(),
+            let map = match path {
+                "" => "a skein specification".to_owned(),
                 path => format!("`{path}`"),
             };
             let hint = match nearest(&key.name, known.iter().copied()) {
                 Some(near) => format!("did you mean `{near}`?"),
-                None => format!("known here: `{}`", known.join("`, `")),
+                None => format!("known keys: `{}`", known.join("`, `")),
             };
-            let what = format!("`{}` is no key of {whose}", key.name);
-            self.wrong(&key.at, what, &hint);
+            let what = format!("unknown key `{}` in {map}", key.name);
+            self.error(&key.at, what, &hint);
         }
         all
     }
 
-    /// The entries of a map whose keys are names.
-    pub fn any_entries<'a>(&mut self, node: &'a Node, path: &str) -> Vec<(&'a Key, &'a Node)> {
+    /// Returns the entries of a map whose keys are names.
+    pub fn entries<'a>(&mut self, node: &'a Node, path: &str) -> Vec<(&'a Key, &'a Node)> {
         match &node.value {
             Value::Map(entries) => entries.iter().map(|(key, value)| (key, value)).collect(),
             Value::Null => Vec::new(),
             Value::Scalar { .. } | Value::List(_) => {
-                let what = format!("`{path}` is {}, and should be a map", node.kind());
-                self.wrong(&node.at, what, "");
+                let what = format!("`{path}` is {}, expected a map", node.kind());
+                self.error(&node.at, what, "");
                 Vec::new()
             }
         }
@@ -87,13 +87,13 @@ impl Desk {
         if let Some(text) = text_of(node) {
             return Some(text.to_owned());
         }
-        let what = format!("`{path}` is {}, and should be text", node.kind());
-        self.wrong(&node.at, what, "");
+        let what = format!("`{path}` is {}, expected text", node.kind());
+        self.error(&node.at, what, "");
         None
     }
 
-    /// A list of texts; one text is a list, too.
-    pub fn texts(&mut self, node: &Node, path: &str) -> Vec<String> {
+    /// Returns a list of texts; a single text is a list, too.
+    pub fn strings(&mut self, node: &Node, path: &str) -> Vec<String> {
         match &node.value {
             Value::Null => Vec::new(),
             Value::List(items) => {
@@ -102,36 +102,36 @@ impl Desk {
             }
             Value::Scalar { text, .. } => vec![text.clone()],
             Value::Map(_) => {
-                let what = format!("`{path}` is a map, and should be a list");
-                self.wrong(&node.at, what, "");
+                let what = format!("`{path}` is a map, expected a list");
+                self.error(&node.at, what, "");
                 Vec::new()
             }
         }
     }
 
-    pub fn truth(&mut self, node: &Node, path: &str) -> Option<bool> {
+    pub fn boolean(&mut self, node: &Node, path: &str) -> Option<bool> {
         match text_of(node).map(str::to_lowercase).as_deref() {
             Some("true" | "yes" | "on") => Some(true),
             Some("false" | "no" | "off" | "") => Some(false),
             _ => {
-                let what = format!("`{path}` is neither `true` nor `false`");
-                self.wrong(&node.at, what, "");
+                let what = format!("`{path}`: expected `true` or `false`");
+                self.error(&node.at, what, "");
                 None
             }
         }
     }
 }
 
-/// A map of the job file while it is written.
+/// Builder of a map of the job file.
 #[derive(Debug)]
-pub struct Tree {
+pub struct MapBuilder {
     at: Location,
     entries: Vec<(Key, Node)>,
 }
 
-impl Tree {
-    pub fn at(at: &Location) -> Tree {
-        Tree { at: at.clone(), entries: Vec::new() }
+impl MapBuilder {
+    pub fn at(at: &Location) -> MapBuilder {
+        MapBuilder { at: at.clone(), entries: Vec::new() }
     }
 
     pub fn put(&mut self, name: &str, value: Node) {
@@ -139,13 +139,13 @@ impl Tree {
         self.entries.push((key, value));
     }
 
-    /// Puts it in place of what was there.
+    /// Sets a value in place of an earlier one.
     pub fn replace(&mut self, name: &str, value: Node) {
         self.entries.retain(|(key, _)| key.name != name);
         self.put(name, value);
     }
 
-    /// Puts it into a map of that name, which is made where there is none.
+    /// Adds a value to the map of that name, which is created if missing.
     pub fn put_in(&mut self, map: &str, name: &str, value: Node) {
         if !self.entries.iter().any(|(key, _)| key.name == map) {
             self.put(map, Node::map(value.at.clone()));

@@ -1,9 +1,9 @@
-//! Sizes and counts as skein writes them.
+//! Sizes and counts in skein's notation.
 
-use super::desk::{Desk, text_of};
+use super::context::{Context, text_of};
 use ydl_jobfile::Node;
 
-/// By how much a unit of bytes counts.
+/// Units of size, in bytes.
 const UNITS: [(&str, f64); 18] = [
     ("b", 1.0),
     ("k", 1e3),
@@ -25,10 +25,10 @@ const UNITS: [(&str, f64); 18] = [
     ("byte", 1.0),
 ];
 const MIB: f64 = 1_048_576.0;
-/// More than any machine has.
+/// Upper limit, above any machine.
 const MIB_MAX: f64 = 1e12;
 
-/// Memory in MiB, rounded up; a number alone is in MiB.
+/// Parses a size in MiB, rounded up; a number alone is in MiB.
 pub fn memory_mib(text: &str) -> Option<u64> {
     let text = text.trim();
     let end = text.find(|c: char| !c.is_ascii_digit() && !".eE+".contains(c)).unwrap_or(text.len());
@@ -43,21 +43,22 @@ pub fn memory_mib(text: &str) -> Option<u64> {
     (1.0..=MIB_MAX).contains(&mib).then_some(mib as u64)
 }
 
-pub fn memory(desk: &mut Desk, node: &Node, path: &str) -> Option<u64> {
+/// Reads a size in MiB.
+pub fn memory(context: &mut Context, node: &Node, path: &str) -> Option<u64> {
     let found = text_of(node).and_then(memory_mib);
     if found.is_none() {
         let hint = "write it as `2 GiB`; a number alone is in MiB";
-        desk.wrong(&node.at, format!("`{path}` is no size"), hint);
+        context.error(&node.at, format!("`{path}` is not a size"), hint);
     }
     found
 }
 
-/// A count.
-pub fn count(desk: &mut Desk, node: &Node, path: &str) -> Option<u32> {
+/// Reads a count.
+pub fn count(context: &mut Context, node: &Node, path: &str) -> Option<u32> {
     let found = text_of(node).and_then(|text| text.trim().parse::<u32>().ok());
     if found.is_none() {
-        let what = format!("`{path}` is no count");
-        desk.wrong(&node.at, what, "");
+        let what = format!("`{path}` is not a count");
+        context.error(&node.at, what, "");
     }
     found
 }
@@ -67,7 +68,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn sizes_are_read_as_skein_reads_them() {
+    fn sizes_have_the_same_meaning_as_in_skein() {
         let cases = [
             ("1024", Some(1024)),
             ("2 GiB", Some(2048)),
