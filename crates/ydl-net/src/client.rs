@@ -28,6 +28,8 @@ use tokio::time::{Instant, timeout_at};
 use tokio_rustls::TlsConnector;
 use tokio_rustls::client::TlsStream;
 
+use ydl_proto::version::{PROTOCOL_VERSION, VERSION_HEADER, check_protocol};
+
 use super::request;
 use super::request::ErrorBody;
 use super::secret::Token;
@@ -92,13 +94,17 @@ pub struct Response {
 
 impl Response {
     pub fn header(&self, name: &str) -> Option<&str> {
-        self.headers.get(name)?.to_str().ok()
+        header(&self.headers, name)
     }
 
     pub fn json<T: DeserializeOwned>(&self) -> Result<T, CallError> {
         serde_json::from_slice(&self.body)
             .map_err(|error| CallError::Protocol { what: format!("the response: {error}") })
     }
+}
+
+fn header<'a>(headers: &'a HeaderMap, name: &str) -> Option<&'a str> {
+    headers.get(name)?.to_str().ok()
 }
 
 impl Client {
@@ -171,6 +177,7 @@ impl Client {
                 CallError::Protocol { what: format!("the path `{path}`: {error}") }
             })?;
         let headers = request.headers_mut();
+        headers.insert(VERSION_HEADER, HeaderValue::from(PROTOCOL_VERSION));
         headers.insert(HOST, self.host.clone());
         headers.insert(AUTHORIZATION, self.authorization.clone());
         if let Some(content_type) = content_type {
@@ -212,7 +219,9 @@ impl Client {
         let limit = self.limits.body_bytes_max;
         let asking = async {
             let mut response = sender.send_request(request).await.map_err(ExchangeError::of)?;
-            if response.status() == StatusCode::SWITCHING_PROTOCOLS {
+            if response.status() == StatusCode::SWITCHING_PROTOCOLS
+                && check_protocol(header(response.headers(), VERSION_HEADER)).is_ok()
+            {
                 let joined = hyper::upgrade::on(&mut response).await;
                 return joined.map(Ok).map_err(ExchangeError::of);
             }
@@ -333,6 +342,7 @@ impl Client {
     }
 
     fn judge(&self, answer: Response) -> Result<Response, CallError> {
+        check_protocol(answer.header(VERSION_HEADER)).map_err(|why| self.other_version(why))?;
         if answer.status.is_success() {
             return Ok(answer);
         }
@@ -346,6 +356,10 @@ impl Client {
             hint: None,
         });
         Err(CallError::Refused { status, error: body.error, hint: body.hint })
+    }
+
+    fn other_version(&self, why: String) -> CallError {
+        CallError::Version { address: self.address.clone(), why }
     }
 
     fn error(&self, failure: ExchangeError) -> CallError {
@@ -439,6 +453,8 @@ pub enum CallError {
     Unreachable { address: String, why: String },
     /// Another process answers at this address.
     WrongCertificate { address: String },
+    /// The server uses another version of the protocol: retrying does not help.
+    Version { address: String, why: String },
     /// The server rejected the request.
     Refused { status: u16, error: String, hint: Option<String> },
     /// The deadline passed. The request may have taken effect.
@@ -454,6 +470,7 @@ impl fmt::Display for CallError {
             Self::WrongCertificate { address } => {
                 write!(f, "refusing to talk to `{address}`: it presents another job's certificate")
             }
+            Self::Version { address, why } => write!(f, "cannot use `{address}`: {why}"),
             Self::Refused { error, .. } => f.write_str(error),
             Self::Timeout { address } => write!(f, "timed out waiting for `{address}`"),
             Self::Protocol { what } => write!(f, "malformed data in {what}"),

@@ -11,6 +11,8 @@ use hyper::header::{
 };
 use hyper::{Method, Uri};
 
+use ydl_proto::version::{PROTOCOL_VERSION, VERSION_HEADER};
+
 use super::request::{Head, Reply};
 
 /// Maximum headers of one request; the bytes of a head are limited too.
@@ -118,7 +120,7 @@ fn has_token(headers: &HeaderMap, name: &HeaderName, word: &str) -> bool {
 
 /// Formats the head of a reply.
 pub(super) fn reply_head(reply: &Reply, last: bool) -> Vec<u8> {
-    let mut head = format!("HTTP/1.1 {}\r\n", reply.status);
+    let mut head = format!("HTTP/1.1 {}\r\n{VERSION_HEADER}: {PROTOCOL_VERSION}\r\n", reply.status);
     // Writing to a string cannot fail.
     if reply.status != 204 && reply.status != 101 {
         let _ = write!(head, "content-length: {}\r\n", reply.body.len());
@@ -230,15 +232,18 @@ mod tests {
     #[test]
     fn a_reply_head_is_formatted() {
         let text = |reply, last| String::from_utf8(reply_head(&reply, last)).unwrap();
-        assert_eq!(text(Reply::empty(), false), "HTTP/1.1 204 No Content\r\n\r\n");
+        assert_eq!(
+            text(Reply::empty(), false),
+            "HTTP/1.1 204 No Content\r\nydl-version: 1\r\n\r\n"
+        );
         assert_eq!(
             text(Reply::new("text/plain", "hi").with_header("ydl-revision", "7"), true),
-            "HTTP/1.1 200 OK\r\ncontent-length: 2\r\ncontent-type: text/plain\r\n\
+            "HTTP/1.1 200 OK\r\nydl-version: 1\r\ncontent-length: 2\r\ncontent-type: text/plain\r\n\
              connection: close\r\nydl-revision: 7\r\n\r\n"
         );
         assert_eq!(
             text(Reply::new("text/plain", ""), false),
-            "HTTP/1.1 200 OK\r\ncontent-length: 0\r\n\r\n"
+            "HTTP/1.1 200 OK\r\nydl-version: 1\r\ncontent-length: 0\r\n\r\n"
         );
     }
 }

@@ -8,6 +8,8 @@ use hyper::header::{AUTHORIZATION, CONTENT_TYPE, HeaderMap, HeaderName, HeaderVa
 use hyper::{Method, StatusCode, Uri};
 use serde::{Deserialize, Serialize};
 
+use ydl_proto::version::VERSION_HEADER;
+
 use super::forward::UpgradeHalf;
 use super::secret::Token;
 use super::text::{Plus, from_percent};
@@ -24,6 +26,8 @@ pub struct Head {
     pub query: BTreeMap<String, String>,
     pub bearer: Option<Token>,
     pub content_type: Option<String>,
+    /// Protocol version of the peer, unchecked.
+    pub version: Option<String>,
     pub peer: SocketAddr,
 }
 
@@ -51,6 +55,7 @@ impl Head {
             let (scheme, token) = value.to_str().ok()?.split_once(' ')?;
             scheme.eq_ignore_ascii_case("bearer").then(|| Token::new(token.trim()))?
         });
+        let text = |value: &HeaderValue| String::from_utf8_lossy(value.as_bytes()).into_owned();
         let content_type = headers.get(CONTENT_TYPE).and_then(|value| value.to_str().ok());
         Ok(Self {
             method,
@@ -58,6 +63,7 @@ impl Head {
             query,
             bearer,
             content_type: content_type.map(str::to_owned),
+            version: headers.get(VERSION_HEADER).map(text),
             peer,
         })
     }

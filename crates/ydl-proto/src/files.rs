@@ -2,83 +2,87 @@
 //!
 //! ```text
 //! $XDG_STATE_HOME/ydl/jobs/<id>/        0700
-//!   job.json          what was submitted: spec, when, from where
-//!   inputs.json       the files its inputs consist of, as they were at submit
-//!   hadoop.json       how HDFS is found, where the job reads or writes it
-//!   master.json       where the master is, and which process it is
-//!   certificate.pem   the master's certificate; the only one clients trust
-//!   client.token      0600: opens the master to the job's owner
-//!   journal           the inputs of the core
-//!   history.jsonl      the facts, a line each
-//!   result.json       the last view, once the job is over
-//!   master.log        what the master itself has to say
+//!   job.json          submitted job: specification, time, directory
+//!   inputs.json       files of its inputs, as listed at submit
+//!   hadoop.json       Hadoop configuration, if the job reads or writes HDFS
+//!   master.json       address and process of the master
+//!   certificate.pem   certificate of the master, the only one that clients trust
+//!   client.token      0600: the owner's token
+//!   journal           journal of the core's inputs
+//!   history.jsonl     events of the job, one per line
+//!   result.json       final snapshot, after the end
+//!   master.log        messages of the master
 //!   files/            the job's files, as they were at submit
 //!   checkpoint/       what survives rounds and attempts
 //!   containers/<id>/  a task's working directory
 //!   reservations/     destinations that the job has taken for its outputs
 //!   logs/<role>/<index>/<attempt>/   stdout.0, stderr.0, …
 //! ```
+//!
+//! Each JSON file, and each line of the history, has a version: see [`crate::version`].
 
+use crate::version::{self, FileError};
 use serde::{Deserialize, Serialize};
 use std::{
     collections::BTreeMap,
-    fs, io,
+    fs::File,
+    io::BufReader,
     path::{Path, PathBuf},
 };
 use ydl_core::{ContainerId, JobSpec, TaskId, Time};
 
-/// The most that is written to `history.jsonl`, and read of it: far more than the facts of any sensible job.
-pub const EVENTS_BYTES_MAX: u64 = 256 << 20;
+/// Maximum size of `history.jsonl`, far above that of usual jobs.
+pub const HISTORY_BYTES_MAX: u64 = 256 << 20;
 
-/// The directory of one job.
+/// Directory of one job.
 #[derive(Clone, Debug)]
 pub struct JobDir {
     path: PathBuf,
 }
 
-/// Submission of a job. Written once, before the master starts.
+/// SubmittedJob job. Written once, before the master starts.
 #[derive(Clone, Debug, Serialize, Deserialize)]
-pub struct Submitted {
+pub struct SubmittedJob {
     /// The job's id, which is also the name of its directory.
     pub id: String,
     /// Time of the submission.
     pub at: Time,
-    /// The directory from which relative destinations of outputs count.
+    /// Directory that relative destinations of outputs are resolved against.
     pub from: PathBuf,
     /// Specification of the job.
     pub spec: JobSpec,
     /// Target of the job.
-    pub place: Place,
+    pub target: JobTarget,
 }
 
 /// Target of a job.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
-pub enum Place {
-    /// On this machine, on so much of it.
-    Local(Offer),
-    /// On a cluster.
-    Yarn(Staged),
+pub enum JobTarget {
+    /// This machine, with these resources.
+    Local(LocalResources),
+    /// A cluster, with these files.
+    Yarn(StagedFiles),
 }
 
 /// Files of a job in HDFS, which YARN localizes into every container.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Staged {
+pub struct StagedFiles {
     /// The job's own directory, as `hdfs://namenode:8020/user/alice/.ydl/jobs/<id>`: see `hdfs::layout`.
     pub dir: String,
-    /// From where relative destinations of outputs count: the user's home directory.
+    /// Directory that relative destinations of outputs are resolved against: the user's home directory.
     pub home: String,
-    /// This very binary.
-    pub binary: Content,
+    /// The binary that submitted the job.
+    pub binary: StagedFile,
     /// The job's files, by the name they have in a task's directory.
-    pub files: BTreeMap<String, Content>,
+    pub files: BTreeMap<String, StagedFile>,
     /// Parts of the Python environment, by their unpacked names in a task's directory.
-    pub environment: BTreeMap<String, Content>,
+    pub environment: BTreeMap<String, StagedFile>,
 }
 
-/// A file in HDFS, as a NodeManager wants it described.
+/// File in HDFS, with what a NodeManager needs to localize it.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Content {
+pub struct StagedFile {
     /// URL, as `hdfs://…`.
     pub url: String,
     /// Length in bytes.
@@ -87,13 +91,13 @@ pub struct Content {
     pub modified_ms: u64,
     /// True if it is unpacked into a directory.
     pub unpack: bool,
-    /// True if it belongs to this job alone: nodes do not keep it for the next job.
+    /// True if it belongs to this job alone: nodes do not cache it for other jobs.
     pub own: bool,
 }
 
 /// Resources of this machine that a job may use.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Offer {
+pub struct LocalResources {
     /// Memory in MiB.
     pub memory_mib: u64,
     /// Virtual cores.
@@ -102,42 +106,47 @@ pub struct Offer {
     pub gpus: Vec<String>,
 }
 
-/// Address of a local master, which it writes when it listens.
+/// Address of a master. A master writes it when it listens; on a cluster to the job's directory in HDFS.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct MasterPlace {
+pub struct MasterAddress {
     /// `host:port`.
     pub address: String,
-    /// Its process.
+    /// Attempt of the master, from 1.
+    pub attempt: u32,
+    /// Process id, on the master's node.
     pub pid: u32,
     /// Start time of the process in clock ticks since boot, to detect a reused pid.
     pub pid_started: u64,
 }
 
-/// Address of a master on a cluster, which it writes to the job's directory in HDFS.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Whereabouts {
-    /// `host:port`.
-    pub address: String,
-    /// Attempt, from 1.
-    pub attempt: u32,
-    /// Its process, on its node.
-    pub pid: u32,
-    /// Start time of the process.
-    pub pid_started: u64,
+/// A file of a job that cannot be used.
+#[derive(Debug)]
+pub struct UnsupportedFile {
+    /// Path of the file.
+    pub path: PathBuf,
+    /// Reason.
+    pub error: FileError,
+}
+
+/// Hadoop configuration of the submitter, with which a job's processes find HDFS.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct HadoopConfig {
+    /// Values by property name.
+    pub properties: BTreeMap<String, String>,
 }
 
 impl JobDir {
-    /// The directory at that path; nothing is created.
+    /// Returns the job directory at a path, without creating it.
     pub fn at(path: impl Into<PathBuf>) -> JobDir {
         JobDir { path: path.into() }
     }
 
-    /// The directory itself.
+    /// Returns the path of the directory.
     pub fn path(&self) -> &Path {
         &self.path
     }
 
-    /// The files that the job's inputs consist of.
+    /// Returns the path of the list of input files.
     pub fn inputs_file(&self) -> PathBuf {
         self.path.join("inputs.json")
     }
@@ -147,17 +156,17 @@ impl JobDir {
         self.path.join("reservations")
     }
 
-    /// The configuration by which HDFS is found, where the job needs it.
+    /// Returns the path of the Hadoop configuration, which not every job has.
     pub fn hadoop_file(&self) -> PathBuf {
         self.path.join("hadoop.json")
     }
 
-    /// The job's id.
+    /// Returns the job's id.
     pub fn id(&self) -> String {
         self.path.file_name().map(|name| name.to_string_lossy().into_owned()).unwrap_or_default()
     }
 
-    /// Returns the path of the submission.
+    /// Returns the path of the submitted job.
     pub fn submitted_file(&self) -> PathBuf {
         self.path.join("job.json")
     }
@@ -167,37 +176,51 @@ impl JobDir {
         self.path.join("master.json")
     }
 
-    /// The master's certificate.
+    /// Returns the path of the master's certificate.
     pub fn certificate_file(&self) -> PathBuf {
         self.path.join("certificate.pem")
     }
 
-    /// The owner's token.
+    /// Returns the path of the owner's token.
     pub fn token_file(&self) -> PathBuf {
         self.path.join("client.token")
     }
 
-    /// The inputs of the core.
+    /// Returns the path of the journal.
     pub fn journal_file(&self) -> PathBuf {
         self.path.join("journal")
     }
 
     /// Returns the path of the job's history.
-    pub fn events_file(&self) -> PathBuf {
+    pub fn history_file(&self) -> PathBuf {
         self.path.join("history.jsonl")
     }
 
-    /// The last view.
+    /// Returns the path of the final snapshot.
     pub fn result_file(&self) -> PathBuf {
         self.path.join("result.json")
     }
 
-    /// The master's own log.
+    /// Returns the path of the master's log.
     pub fn master_log(&self) -> PathBuf {
         self.path.join("master.log")
     }
 
-    /// The job's files.
+    /// Checks the versions of the files that commands read. Absent and malformed files are handled by their readers.
+    pub fn check_versions(&self) -> Result<(), UnsupportedFile> {
+        let files =
+            [self.submitted_file(), self.master_file(), self.result_file(), self.history_file()];
+        for path in files {
+            let Ok(file) = File::open(&path) else {
+                continue;
+            };
+            version::check_first(BufReader::new(file))
+                .map_err(|error| UnsupportedFile { path, error })?;
+        }
+        Ok(())
+    }
+
+    /// Returns the directory of the job's files.
     pub fn files(&self) -> PathBuf {
         self.path.join("files")
     }
@@ -207,25 +230,47 @@ impl JobDir {
         self.path.join("checkpoint")
     }
 
-    /// A container's own directory.
+    /// Returns the directory of a container.
     pub fn container(&self, container: &ContainerId) -> PathBuf {
         self.path.join("containers").join(container.as_str())
     }
 
-    /// All logs.
+    /// Returns the directory of all logs.
     pub fn logs(&self) -> PathBuf {
         self.path.join("logs")
     }
 
-    /// The logs of one attempt.
+    /// Returns the directory of an attempt's logs.
     pub fn attempt_logs(&self, task: &TaskId, attempt: u32) -> PathBuf {
         self.logs().join(task.role.as_str()).join(task.index.to_string()).join(attempt.to_string())
     }
 }
 
-/// Writes a file that others read while we may die: it is there whole or not at all.
-pub fn write_json(path: &Path, value: &impl Serialize) -> io::Result<()> {
-    let aside = path.with_extension("aside");
-    fs::write(&aside, serde_json::to_vec_pretty(value)?)?;
-    fs::rename(&aside, path)
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::fs;
+
+    #[test]
+    fn each_file_that_commands_read_is_checked_for_its_version() {
+        let folder = tempfile::tempdir().unwrap();
+        let dir = JobDir::at(folder.path());
+        assert!(dir.check_versions().is_ok(), "absent files are accepted");
+        let files =
+            [dir.submitted_file(), dir.master_file(), dir.result_file(), dir.history_file()];
+        for path in &files {
+            fs::write(path, "{\"version\":1,\"at\":7}\n").unwrap();
+        }
+        dir.check_versions().unwrap();
+        for path in files {
+            for (text, found) in [("{\"version\":2}\n", Some(2)), ("{\"at\":7}\n", None)] {
+                let good = fs::read(&path).unwrap();
+                fs::write(&path, text).unwrap();
+                let bad = dir.check_versions().unwrap_err();
+                assert_eq!(bad.path, path);
+                assert!(matches!(bad.error, FileError::Unsupported(it) if it == found));
+                fs::write(&path, good).unwrap();
+            }
+        }
+    }
 }

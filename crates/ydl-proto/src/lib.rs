@@ -1,7 +1,8 @@
 //! Messages between client, master and agent, and the files that a job leaves.
 
 pub mod files;
+pub mod inline_files;
 pub mod kv;
-pub mod luggage;
 pub mod messages;
 pub mod usage;
+pub mod version;

@@ -5,33 +5,33 @@ use serde::{Deserialize, Serialize};
 /// Resource usage of a container.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Usage {
-    /// Resident memory of all its processes together; on one machine without the agent and the keeper.
+    /// Resident memory of all processes; on one machine without the agent and the shim.
     pub memory_bytes: u64,
-    /// The largest `memory_bytes` that was measured since the program began.
+    /// Maximum of `memory_bytes` since the program started.
     pub memory_peak_bytes: u64,
-    /// Processor time of all its processes, those that have ended included.
+    /// CPU time of all processes, including those that have ended.
     pub cpu_millis_total: u64,
-    /// Over the last interval between two samples; 100 is one core.
+    /// CPU usage between the last two samples; 100 is one core.
     pub cpu_percent: u32,
     pub gpus: Vec<GpuUsage>,
-    /// Inputs that are still on their way.
+    /// Progress of a download of inputs, until it is complete.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub fetching: Option<Fetching>,
+    pub download: Option<DownloadProgress>,
 }
 
-/// Progress of a task's inputs, in bytes.
+/// Progress of downloading a task's inputs, in bytes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Fetching {
-    /// So many have come.
+pub struct DownloadProgress {
+    /// Downloaded bytes.
     pub bytes: u64,
-    /// Of so many.
-    pub of: u64,
+    /// Size of all inputs.
+    pub total: u64,
 }
 
 /// Usage of one GPU by all processes.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct GpuUsage {
-    /// As `CUDA_VISIBLE_DEVICES` names it.
+    /// Device, as in `CUDA_VISIBLE_DEVICES`.
     pub device: String,
     pub busy_percent: u32,
     pub memory_bytes: u64,

@@ -6,6 +6,7 @@ use ydl_core::{
     JobSpec, TaskId,
     spec::{Input, split},
 };
+use ydl_proto::version::from_json;
 
 /// The largest listing that is read.
 const BYTES_MAX: u64 = 256 << 20;
@@ -49,7 +50,7 @@ impl Listing {
     pub fn read(file: &Path) -> io::Result<Listing> {
         match fs::metadata(file) {
             Ok(about) if about.len() > BYTES_MAX => Err(io::Error::other("it is too large")),
-            Ok(_) => Ok(serde_json::from_slice(&fs::read(file)?)?),
+            Ok(_) => Ok(from_json(&fs::read(file)?)?),
             Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(Listing::default()),
             Err(error) => Err(error),
         }
@@ -88,5 +89,29 @@ impl Listing {
             all.push((input, listed, files));
         }
         all
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_listing_of_another_version_is_rejected() {
+        let dir = tempfile::tempdir().unwrap();
+        let file = dir.path().join("inputs.json");
+        assert_eq!(Listing::read(&file).unwrap(), Listing::default(), "no inputs");
+        ydl_proto::version::write_json(&file, &Listing::default()).unwrap();
+        assert_eq!(Listing::read(&file).unwrap(), Listing::default());
+        for (text, error) in [
+            (
+                r#"{"version":2,"sources":[]}"#,
+                "unsupported file version 2: this `ydl` reads version 1",
+            ),
+            (r#"{"inputs":[]}"#, "the file has no version: this `ydl` reads version 1"),
+        ] {
+            fs::write(&file, text).unwrap();
+            assert_eq!(Listing::read(&file).unwrap_err().to_string(), error);
+        }
     }
 }

@@ -9,7 +9,7 @@ use std::{
 };
 use ydl_core::ContainerId;
 use ydl_net::secret::{Scope, Token};
-use ydl_proto::files::write_json;
+use ydl_proto::version::{from_json, write_json};
 
 /// Location of an agent and of its master.
 #[derive(Clone, Debug, Serialize, Deserialize)]
@@ -101,6 +101,23 @@ impl Bootstrap {
         if fs::metadata(&path)?.len() > BYTES_MAX {
             return Err(io::Error::other("it is too large"));
         }
-        Ok(serde_json::from_slice(&fs::read(path)?)?)
+        Ok(from_json(&fs::read(path)?)?)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn bootstrap_files_of_another_version_are_rejected() {
+        let dir = tempfile::tempdir().unwrap();
+        for (text, error) in [
+            (r#"{"version":2}"#, "unsupported file version 2: this `ydl` reads version 1"),
+            (r#"{"job":"/"}"#, "the file has no version: this `ydl` reads version 1"),
+        ] {
+            fs::write(dir.path().join(FILE), text).unwrap();
+            assert_eq!(Bootstrap::read(dir.path()).unwrap_err().to_string(), error);
+        }
     }
 }

@@ -18,7 +18,7 @@ use unpack::unpacked;
 use ydl_core::spec::Environment;
 use ydl_os::env::RUNTIME_TYPE;
 use ydl_pack::manifest::{ENVIRONMENT, INTERPRETER, LOCAL, MANIFEST, Manifest, PACKAGES, Python};
-use ydl_proto::files::{Place, Submitted};
+use ydl_proto::files::{JobTarget, SubmittedJob};
 
 mod composition;
 mod unpack;
@@ -75,14 +75,14 @@ impl Activation {
 
 /// Unpacks the shipped layers of a job's environment concurrently and in advance. `job` and `container` are their
 /// directories. [`compose`] reports errors.
-pub fn unpack(submitted: &Submitted, job: &Path, container: &Path) {
+pub fn unpack(submitted: &SubmittedJob, job: &Path, container: &Path) {
     let packed = match &submitted.spec.environment {
         Environment::Directory(_) | Environment::Requirements(_) | Environment::Pex(_) => true,
         Environment::System | Environment::Archive(_) | Environment::Image(_) => false,
     };
     // Agents in images have no use for it.
     let in_image = env::var_os(RUNTIME_TYPE).is_some();
-    if !packed || in_image || matches!(submitted.place, Place::Local(_)) {
+    if !packed || in_image || matches!(submitted.target, JobTarget::Local(_)) {
         return;
     }
     let own = own_layers(&prefix(container));

@@ -20,8 +20,8 @@ use ydl_core::{
     TaskId,
     spec::{InputForm, Memory},
 };
-use ydl_proto::files::{JobDir, Submitted};
-use ydl_proto::usage::Fetching;
+use ydl_proto::files::{JobDir, SubmittedJob};
+use ydl_proto::usage::DownloadProgress;
 use ydl_storage::data::{DataError, DownloadItem, Downloader, Listing, LocalMode, Progress, below};
 
 /// Threads that read and compare checksums: more would slow down the node's other tasks.
@@ -57,7 +57,7 @@ pub(super) struct InputPlan {
 impl InputPlan {
     /// Plans the inputs of a task in the container's directory `dir`.
     pub(super) fn of(
-        submitted: &Submitted,
+        submitted: &SubmittedJob,
         job: &JobDir,
         dir: &Path,
         task: &TaskId,
@@ -192,7 +192,7 @@ impl InputFetch {
     /// Fetches all inputs of a plan in a thread of its own.
     pub(super) fn start(
         plan: InputPlan,
-        submitted: &Submitted,
+        submitted: &SubmittedJob,
         job: &JobDir,
         dir: &Path,
         task: TaskId,
@@ -232,9 +232,9 @@ impl InputFetch {
         }
     }
 
-    pub(super) fn so_far(&self) -> Fetching {
+    pub(super) fn so_far(&self) -> DownloadProgress {
         let (bytes, of) = self.progress.bytes();
-        Fetching { bytes, of }
+        DownloadProgress { bytes, total: of }
     }
 }
 

@@ -41,7 +41,7 @@ use upload::Uploads;
 use ydl_core::{Order, TaskId};
 use ydl_net::client::{CallError, Payload};
 use ydl_proto::{
-    files::Submitted,
+    files::SubmittedJob,
     messages::{AgentReport, NOT_DURABLE, NumberedRequest, Sync, SyncReply, heartbeat_interval},
     usage::Usage,
 };
@@ -60,7 +60,7 @@ const REPORTS_MAX: usize = 64;
 #[derive(Debug)]
 pub(super) struct Agent {
     setting: Bootstrap,
-    submitted: Submitted,
+    submitted: SubmittedJob,
     surroundings: TaskEnv,
     reach: MasterLink,
     /// The job's directory in HDFS, and the worker that writes to it.
@@ -180,6 +180,10 @@ impl Agent {
                     match &error {
                         CallError::Refused { status, error, .. } if *status < 500 => {
                             tracing::warn!("rejected by the master: {error}");
+                            self.end();
+                        }
+                        CallError::Version { .. } => {
+                            tracing::error!("{error}");
                             self.end();
                         }
                         CallError::Refused { status, .. } if *status == NOT_DURABLE => {
@@ -390,7 +394,7 @@ impl Agent {
         }
         if let Some(fetch) = &self.fetch {
             let mut usage = self.meter.sample().unwrap_or_default();
-            usage.fetching = Some(fetch.so_far());
+            usage.download = Some(fetch.so_far());
             self.usage = Some(usage);
         }
         let reports = self.reports.clone();

@@ -117,7 +117,7 @@ impl Meter {
             cpu_millis_total: self.cpu_millis,
             cpu_percent: self.cpu_percent,
             gpus: self.gpus.iter().filter_map(|device| gpu(device)).collect(),
-            fetching: None,
+            download: None,
         })
     }
 }

@@ -27,7 +27,7 @@ use ydl_core::{
     spec::{Environment, ExistingPolicy, Image, Output, RoleSpec},
 };
 use ydl_os::env;
-use ydl_proto::files::{JobDir, Place, Submitted};
+use ydl_proto::files::{JobDir, JobTarget, SubmittedJob};
 use ydl_storage::hdfs::JobLayout;
 
 /// Linux limits a variable to 128 KiB; a larger cluster description is passed in a file only.
@@ -71,7 +71,7 @@ impl TaskEnv {
         &mut self,
         setting: &Bootstrap,
         devices: &Devices,
-        submitted: &Submitted,
+        submitted: &SubmittedJob,
         run: &Run,
         has: &LaunchContext<'_>,
     ) -> Result<(ProgramSpec, OutputSpec), String> {
@@ -154,7 +154,11 @@ impl TaskEnv {
     }
 
     /// Plans the inputs of a task.
-    pub(super) fn plan(&self, submitted: &Submitted, task: &TaskId) -> Result<InputPlan, String> {
+    pub(super) fn plan(
+        &self,
+        submitted: &SubmittedJob,
+        task: &TaskId,
+    ) -> Result<InputPlan, String> {
         InputPlan::of(submitted, &self.job, &self.dir, task)
     }
 
@@ -162,7 +166,7 @@ impl TaskEnv {
     pub(super) fn fetch(
         &self,
         plan: InputPlan,
-        submitted: &Submitted,
+        submitted: &SubmittedJob,
         task: TaskId,
     ) -> io::Result<InputFetch> {
         InputFetch::start(plan, submitted, &self.job, &self.dir, task)
@@ -172,7 +176,7 @@ impl TaskEnv {
     fn variables(
         &self,
         setting: &Bootstrap,
-        submitted: &Submitted,
+        submitted: &SubmittedJob,
         run: &Run,
     ) -> Result<BTreeMap<String, String>, String> {
         let text = |(name, value): (std::ffi::OsString, std::ffi::OsString)| {
@@ -210,7 +214,7 @@ impl TaskEnv {
             let name = env::HADOOP_TOKEN_FILE_LOCATION.to_owned();
             all.insert(name, credentials.to_string_lossy().into_owned());
         }
-        if let (Place::Yarn(_), Some(user)) = (&submitted.place, all.get(env::USER).cloned()) {
+        if let (JobTarget::Yarn(_), Some(user)) = (&submitted.target, all.get(env::USER).cloned()) {
             // Processes may belong to the NodeManager's user; the files they use belong to the job's.
             all.entry(env::HADOOP_USER_NAME.to_owned()).or_insert(user);
         }
@@ -276,24 +280,24 @@ impl TaskEnv {
     /// Returns the activation of the task's Python environment.
     fn environment(
         &self,
-        submitted: &Submitted,
+        submitted: &SubmittedJob,
         task: &TaskId,
     ) -> Result<Option<Activation>, String> {
         let brought = brought(self.job.path());
         let environment = submitted.spec.environment_of(&task.role);
-        let activation = match (environment, &submitted.place) {
+        let activation = match (environment, &submitted.target) {
             (Environment::System | Environment::Image(_), _) => return Ok(None),
             // On the machine where it was built it is used in place.
             (
                 Environment::Directory(from)
                 | Environment::Requirements(from)
                 | Environment::Pex(from),
-                Place::Local(_),
+                JobTarget::Local(_),
             ) => Activation::of(from.path.clone().into()),
             (Environment::Archive(_), _) => Activation::of(unpacked(&brought)?),
             (
                 Environment::Directory(_) | Environment::Requirements(_) | Environment::Pex(_),
-                Place::Yarn(_),
+                JobTarget::Yarn(_),
             ) => compose(&brought, &prefix(&self.dir))?,
         };
         Ok(Some(activation))
@@ -302,7 +306,7 @@ impl TaskEnv {
     /// Returns the container to run the program in; on a cluster the agent itself is in it.
     fn container(
         &self,
-        submitted: &Submitted,
+        submitted: &SubmittedJob,
         setting: &Bootstrap,
         role: &RoleSpec,
         run: &Run,
@@ -340,16 +344,16 @@ impl TaskEnv {
     }
 
     /// Returns the paths of the task's checkpoint.
-    pub(super) fn checkpoint(&self, submitted: &Submitted) -> CheckpointPaths {
+    pub(super) fn checkpoint(&self, submitted: &SubmittedJob) -> CheckpointPaths {
         let far = |url| CheckpointPaths { dir: self.dir.join(CHECKPOINT), url: Some(url) };
         let here = |dir| CheckpointPaths { dir, url: None };
         let said = submitted.spec.cluster_options.checkpoint.as_ref();
         let said = said.map(|to| destination(submitted, &to.replace("{job}", &submitted.id)));
-        match (said, &submitted.place) {
+        match (said, &submitted.target) {
             (Some(Destination::Local(path)), _) => here(path),
             (Some(Destination::Hdfs(url)), _) => far(url),
-            (None, Place::Local(_)) => here(self.job.checkpoint()),
-            (None, Place::Yarn(staged)) => far(JobLayout::at(staged.dir.clone()).checkpoint()),
+            (None, JobTarget::Local(_)) => here(self.job.checkpoint()),
+            (None, JobTarget::Yarn(staged)) => far(JobLayout::at(staged.dir.clone()).checkpoint()),
         }
     }
 
@@ -359,7 +363,7 @@ impl TaskEnv {
     }
 
     /// Returns the outputs of this task.
-    pub(super) fn outputs(&self, submitted: &Submitted) -> Vec<TaskOutput> {
+    pub(super) fn outputs(&self, submitted: &SubmittedJob) -> Vec<TaskOutput> {
         let Some(task) = &self.task else {
             return Vec::new();
         };
@@ -370,9 +374,9 @@ impl TaskEnv {
         let own = outputs.iter().filter(|output| output.is_produced_by(role, task.index));
         let leaving = |output: &Output| {
             let to = destination(submitted, &output.destination(Some(&submitted.id), task));
-            let existing = match (&submitted.place, &to) {
+            let existing = match (&submitted.target, &to) {
                 // Local disks of cluster nodes are not checked at submit.
-                (Place::Yarn(_), Destination::Local(_)) => ExistingPolicy::Overwrite,
+                (JobTarget::Yarn(_), Destination::Local(_)) => ExistingPolicy::Overwrite,
                 _ => output.existing,
             };
             TaskOutput {
@@ -387,10 +391,10 @@ impl TaskEnv {
     }
 
     /// Returns the task's reservations of destinations.
-    pub(super) fn claims(&self, submitted: &Submitted) -> Reservations {
-        let ledger = match &submitted.place {
-            Place::Local(_) => ReservationStore::Local(self.job.reservations()),
-            Place::Yarn(staged) => {
+    pub(super) fn claims(&self, submitted: &SubmittedJob) -> Reservations {
+        let ledger = match &submitted.target {
+            JobTarget::Local(_) => ReservationStore::Local(self.job.reservations()),
+            JobTarget::Yarn(staged) => {
                 ReservationStore::Hdfs(JobLayout::at(staged.dir.clone()).reservations())
             }
         };
@@ -402,7 +406,7 @@ impl TaskEnv {
     }
 
     /// Returns an identifier of the last task, unique among all tasks of all jobs.
-    pub(super) fn whose(&self, submitted: &Submitted) -> String {
+    pub(super) fn whose(&self, submitted: &SubmittedJob) -> String {
         let task = self.task.as_ref();
         let task = task.map(|task| format!("-{}={}", task.role, task.index));
         format!("{}{}", submitted.id, task.unwrap_or_default())
@@ -415,10 +419,10 @@ impl TaskEnv {
 }
 
 /// Returns the image of a task on this machine.
-fn local_image<'a>(submitted: &'a Submitted, run: &Run) -> Option<&'a Image> {
-    match submitted.place {
-        Place::Local(_) => submitted.spec.image_of(&run.task.role),
-        Place::Yarn(_) => None,
+fn local_image<'a>(submitted: &'a SubmittedJob, run: &Run) -> Option<&'a Image> {
+    match submitted.target {
+        JobTarget::Local(_) => submitted.spec.image_of(&run.task.role),
+        JobTarget::Yarn(_) => None,
     }
 }
 
@@ -467,16 +471,16 @@ pub(super) enum Destination {
     Hdfs(String),
 }
 
-fn destination(submitted: &Submitted, to: &str) -> Destination {
+fn destination(submitted: &SubmittedJob, to: &str) -> Destination {
     if let Some(path) = to.strip_prefix("file://") {
         return Destination::Local(path.into());
     }
-    match &submitted.place {
+    match &submitted.target {
         _ if to.contains("://") => Destination::Hdfs(to.to_owned()),
-        Place::Yarn(staged) if !to.starts_with('/') => {
+        JobTarget::Yarn(staged) if !to.starts_with('/') => {
             Destination::Hdfs(format!("{}/{to}", staged.home.trim_end_matches('/')))
         }
-        Place::Yarn(_) | Place::Local(_) => Destination::Local(submitted.from.join(to)),
+        JobTarget::Yarn(_) | JobTarget::Local(_) => Destination::Local(submitted.from.join(to)),
     }
 }
 

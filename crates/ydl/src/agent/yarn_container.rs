@@ -17,7 +17,8 @@ use ydl_net::secret::{Scope, Token};
 use ydl_os::{env, private};
 use ydl_proto::{
     files::JobDir,
-    luggage::{self, LUGGAGE},
+    inline_files::{self, INLINE_FILES},
+    version::from_json,
 };
 
 /// Creates the container's directory from the bootstrap secret and returns its path.
@@ -41,11 +42,14 @@ fn unpack(cwd: &Path, file: &Path, host: Option<&str>) -> Result<PathBuf, String
         .take_secret(BOOTSTRAP_SECRET)
         .ok_or_else(|| format!("`{}` holds no `{BOOTSTRAP_SECRET}`", file.display()))?;
     // The parse error is withheld: it would show a part of the secret.
-    let delivered: BootstrapSecret = serde_json::from_slice(delivered.expose())
-        .map_err(|_| format!("`{BOOTSTRAP_SECRET}` in `{}` is malformed", file.display()))?;
-    if let Some(luggage) = credentials.take_secret(LUGGAGE) {
-        luggage::unpack(luggage.expose(), cwd)
-            .map_err(|e| format!("cannot lay out `{LUGGAGE}` of `{}`: {e}", file.display()))?;
+    let delivered: BootstrapSecret =
+        from_json(delivered.expose()).map_err(|error| match error.is_version() {
+            true => format!("cannot read `{BOOTSTRAP_SECRET}` in `{}`: {error}", file.display()),
+            false => format!("`{BOOTSTRAP_SECRET}` in `{}` is malformed", file.display()),
+        })?;
+    if let Some(files) = credentials.take_secret(INLINE_FILES) {
+        inline_files::unpack(files.expose(), cwd)
+            .map_err(|e| format!("cannot unpack `{INLINE_FILES}` of `{}`: {e}", file.display()))?;
     }
     let mut setting = delivered.setting;
     setting.job = cwd.to_owned();
@@ -79,12 +83,13 @@ mod tests {
     use crate::agent::bootstrap::Bootstrap;
     use std::os::unix::fs::PermissionsExt;
     use ydl_core::ContainerId;
+    use ydl_proto::version::to_json_line;
 
     fn delivered(dir: &Path, text: Option<&str>) -> PathBuf {
         let mut credentials = Credentials::default();
         credentials.set_secret("users.own", b"theirs".to_vec());
         let files = [("job.json", "{}")].into();
-        credentials.set_secret(LUGGAGE, luggage::pack(&files).expect("a little"));
+        credentials.set_secret(INLINE_FILES, inline_files::pack(files).expect("small files"));
         if let Some(text) = text {
             credentials.set_secret(BOOTSTRAP_SECRET, text.as_bytes().to_vec());
         }
@@ -108,7 +113,7 @@ mod tests {
             agent_token: "agent.container_7.aa".into(),
             program_token: "program.container_7.bb".into(),
         };
-        let sent = serde_json::to_string(&sent).unwrap();
+        let sent = String::from_utf8(to_json_line(&sent).unwrap()).unwrap();
         let file = delivered(place.path(), Some(&sent));
         let dir = unpack(place.path(), &file, Some("127.0.0.9")).unwrap();
         let setting = Bootstrap::read(&dir).unwrap();
@@ -136,9 +141,13 @@ mod tests {
         let file = delivered(place.path(), None);
         let empty = unpack(place.path(), &file, None).unwrap_err();
         assert!(empty.ends_with("holds no `ydl.bootstrap`"), "{empty}");
-        let file = delivered(place.path(), Some(r#"{"agent_token":"hunter2"}"#));
+        let file = delivered(place.path(), Some(r#"{"version":1,"agent_token":"hunter2"}"#));
         let broken = unpack(place.path(), &file, None).unwrap_err();
         assert!(broken.ends_with("is malformed"), "{broken}");
         assert!(!broken.contains("hunter2"), "{broken}");
+        let file = delivered(place.path(), Some(r#"{"version":2,"agent_token":"hunter2"}"#));
+        let newer = unpack(place.path(), &file, None).unwrap_err();
+        let version = "unsupported file version 2: this `ydl` reads version 1";
+        assert!(newer.ends_with(version) && !newer.contains("hunter2"), "{newer}");
     }
 }

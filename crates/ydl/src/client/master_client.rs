@@ -22,8 +22,9 @@ use ydl_os::{
     report::{Exit, Report},
 };
 use ydl_proto::{
-    files::{JobDir, MasterPlace},
+    files::{JobDir, MasterAddress},
     messages::{HistoryPage, JobSnapshot, Kill, Scale},
+    version::VERSION_HINT,
 };
 
 /// Maximum time for an answer that need not be waited for.
@@ -46,7 +47,7 @@ pub struct MasterClient {
 
 impl MasterClient {
     /// The master of the job in that directory, which is at that place.
-    pub fn to(dir: &JobDir, place: &MasterPlace) -> Result<MasterClient, Report> {
+    pub fn to(dir: &JobDir, place: &MasterAddress) -> Result<MasterClient, Report> {
         MasterClient::at(dir, place.address.clone())
     }
 
@@ -189,7 +190,7 @@ pub async fn wait_for_master_exit(job: &JobHandle) {
 
 /// Asks a master that runs and does not answer in the way that needs no answer: a signal ends its job in order, and
 /// without a master the agents end their programs themselves.
-pub fn signal_master(place: &MasterPlace, now: bool) -> Result<(), Report> {
+pub fn signal_master(place: &MasterAddress, now: bool) -> Result<(), Report> {
     let master = Identity { pid: place.pid, started: place.pid_started };
     let signal = if now { Signal::KILL } else { Signal::TERM };
     master.signal(signal).map(drop).map_err(|error| {
@@ -221,6 +222,10 @@ pub fn call_report(error: CallError) -> Report {
         CallError::Unreachable { .. } | CallError::Timeout { .. } => {
             Report::new(Exit::Unreachable, format!("the job's master: {error}"))
                 .hint("`ydl status` tells whether it still runs")
+        }
+        CallError::Version { .. } => {
+            let what = format!("the job's master has another version: {error}");
+            Report::new(Exit::BadInput, what).hint(VERSION_HINT)
         }
         CallError::WrongCertificate { .. } | CallError::Protocol { .. } => {
             Report::new(Exit::Unreachable, format!("the job's master: {error}"))

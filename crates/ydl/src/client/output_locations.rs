@@ -11,7 +11,7 @@ use ydl_core::{
     spec::{ExistingPolicy, Output},
     view::JobView,
 };
-use ydl_proto::files::Place;
+use ydl_proto::files::JobTarget;
 use ydl_storage::data::{Destinations, ReservationLog};
 
 /// Maximum time for reading the record, which is short.
@@ -39,12 +39,12 @@ pub async fn output_locations(
         return Vec::new();
     }
     let deadline = Instant::now() + ASK_MAX;
-    let book = match (&job.submitted.place, mirror) {
-        (Place::Local(_), _) => Some(ReservationLog::Local(job.dir.reservations())),
-        (Place::Yarn(_), Some(mirror)) => {
+    let book = match (&job.submitted.target, mirror) {
+        (JobTarget::Local(_), _) => Some(ReservationLog::Local(job.dir.reservations())),
+        (JobTarget::Yarn(_), Some(mirror)) => {
             Some(ReservationLog::Hdfs(mirror.hdfs.clone(), mirror.place.reservations()))
         }
-        (Place::Yarn(_), None) => None,
+        (JobTarget::Yarn(_), None) => None,
     };
     let mut sizes: BTreeMap<RoleName, u32> = BTreeMap::new();
     for role in view.iter().flat_map(|view| &view.roles) {
@@ -96,9 +96,9 @@ async fn to(
 ) -> String {
     let aim = Destinations {
         id: Some(job.id()),
-        home: match &job.submitted.place {
-            Place::Yarn(staged) => Some(&staged.home),
-            Place::Local(_) => None,
+        home: match &job.submitted.target {
+            JobTarget::Yarn(staged) => Some(&staged.home),
+            JobTarget::Local(_) => None,
         },
     };
     let all = aim.destinations(&job.submitted.spec, sizes, output);

@@ -80,7 +80,7 @@ pub async fn resolve_running_job(
     let mut ids = Vec::new();
     let is_here = cluster.is_none() || global.cluster.is_none();
     if is_here {
-        let jobs = jobs::list()?;
+        let jobs = jobs::list()?.jobs;
         if jobs.iter().any(|job| job.id() == word) {
             return resolve_job(Some(word), global).await;
         }

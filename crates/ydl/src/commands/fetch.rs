@@ -26,7 +26,7 @@ use ydl_os::{
     reason,
     report::{Exit, Report},
 };
-use ydl_proto::files::Place;
+use ydl_proto::files::JobTarget;
 use ydl_storage::{
     data::{
         DataError, Destinations, DownloadItem, Downloader, ListedFile, LocalMode, Progress,
@@ -109,9 +109,9 @@ async fn outputs(
     let submitted = &job.submitted;
     let aim = Destinations {
         id: Some(&submitted.id),
-        home: match &submitted.place {
-            Place::Yarn(staged) => Some(&staged.home),
-            Place::Local(_) => None,
+        home: match &submitted.target {
+            JobTarget::Yarn(staged) => Some(&staged.home),
+            JobTarget::Local(_) => None,
         },
     };
     let (book, sizes) = (book(job, ways, deadline).await?, sizes(job).await);
@@ -224,8 +224,8 @@ async fn book(
     ways: Option<&FileSystems>,
     deadline: Instant,
 ) -> Result<ReservationLog, Report> {
-    Ok(match (&job.submitted.place, ways) {
-        (Place::Yarn(staged), Some(ways)) => {
+    Ok(match (&job.submitted.target, ways) {
+        (JobTarget::Yarn(staged), Some(ways)) => {
             let dir = JobLayout::at(staged.dir.clone()).reservations();
             ReservationLog::Hdfs(ways.to(&dir, deadline).await?, dir)
         }

@@ -32,7 +32,7 @@ use tokio::{
 use ydl_core::{HistoryEvent, TaskId, history::HistoryKind, view::JobPhase};
 use ydl_net::client::CallError;
 use ydl_os::report::{Exit, Report};
-use ydl_proto::{files::EVENTS_BYTES_MAX, messages::JobSnapshot};
+use ydl_proto::{files::HISTORY_BYTES_MAX, messages::JobSnapshot, version::from_json};
 
 /// Refresh interval of a job without events: resource usage changes all the time.
 const LOOK: Duration = Duration::from_secs(1);
@@ -320,12 +320,10 @@ impl Follower {
 
 /// The facts in the job's directory from that number on. A line that was torn by the master's death is left out.
 pub fn recorded_history(job: &JobHandle, from: u64) -> impl Iterator<Item = HistoryEvent> + use<> {
-    let file = File::open(job.dir.events_file()).ok();
-    let lines = file.map(|file| BufReader::new(file.take(EVENTS_BYTES_MAX)).split(b'\n'));
+    let file = File::open(job.dir.history_file()).ok();
+    let lines = file.map(|file| BufReader::new(file.take(HISTORY_BYTES_MAX)).split(b'\n'));
     let lines = lines.into_iter().flatten().map_while(Result::ok);
-    lines
-        .skip(usize::try_from(from).unwrap_or(usize::MAX))
-        .filter_map(|line| serde_json::from_slice(&line).ok())
+    lines.skip(usize::try_from(from).unwrap_or(usize::MAX)).filter_map(|line| from_json(&line).ok())
 }
 
 fn out_of_reach(job: &JobHandle, error: &CallError) -> Report {

@@ -4,7 +4,7 @@ use crate::{
     cli::{self, Cluster, GlobalArgs},
     client::{
         applications, cluster,
-        jobs::{self, JobHandle, JobStatus},
+        jobs::{self, JobHandle, JobStatus, LocalJobs},
         master_client::{MasterClient, block_on},
     },
     terminal::{self, Cell, Paint},
@@ -101,11 +101,14 @@ impl Row {
 
 /// Prints the table.
 pub fn run(args: cli::LsArgs, global: GlobalArgs) -> Result<Exit, Report> {
-    let mut jobs = match global.cluster {
-        Some(Cluster::Yarn) => Vec::new(),
+    let LocalJobs { mut jobs, unsupported } = match global.cluster {
+        Some(Cluster::Yarn) => LocalJobs::default(),
         Some(Cluster::Local) | None => jobs::list()?,
     };
     let mut all = jobs.len();
+    for report in unsupported.values() {
+        terminal::message(report.to_string());
+    }
     if !args.all {
         jobs.truncate(SHOWN);
     }
@@ -186,6 +189,10 @@ fn place(rows: &mut [Option<Row>], n: usize, row: Row) {
 }
 
 async fn row(job: JobHandle) -> Row {
+    if let Err(report) = job.check_versions() {
+        terminal::message(report.to_string());
+        return Row::from_local(job, "unsupported", None);
+    }
     let (state, viewed) = match job.status() {
         JobStatus::Starting => ("starting", None),
         JobStatus::Lost => ("lost", None),

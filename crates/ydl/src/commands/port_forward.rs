@@ -194,7 +194,7 @@ impl Forwarder {
                 Err(error) => error,
             };
             let lasting = matches!(&error, CallError::Refused { status, .. } if *status < 404)
-                || matches!(error, CallError::WrongCertificate { .. });
+                || matches!(error, CallError::WrongCertificate { .. } | CallError::Version { .. });
             if lasting || Instant::now() + RETRY_DELAY > end {
                 return Err(error);
             }

@@ -4,7 +4,7 @@ use crate::gpus::{Device, devices};
 use std::{fs, thread};
 use ydl_jobfile::size_mib;
 use ydl_os::report::Report;
-use ydl_proto::files::Offer;
+use ydl_proto::files::LocalResources;
 
 /// Virtual cores are shares, not processors: most tasks wait for each other much of the time.
 const VCORES_PER_CORE: u32 = 4;
@@ -12,7 +12,7 @@ const VCORES_PER_CORE: u32 = 4;
 const MEMORY_MIB_UNKNOWN: u64 = 4096;
 
 /// Parses `--resources`; the default is the whole machine.
-pub fn local_resources(flag: Option<&str>) -> Result<Offer, Report> {
+pub fn local_resources(flag: Option<&str>) -> Result<LocalResources, Report> {
     let (mut memory, mut vcores, mut gpus) = (None, None, None);
     for part in flag.unwrap_or_default().split(',').filter(|part| !part.trim().is_empty()) {
         let wrong = |what: String| {
@@ -33,7 +33,7 @@ pub fn local_resources(flag: Option<&str>) -> Result<Offer, Report> {
             other => return Err(wrong(format!("`{other}` is nothing that can be offered"))),
         }
     }
-    Ok(Offer {
+    Ok(LocalResources {
         memory_mib: memory.unwrap_or_else(memory_mib),
         vcores: vcores.unwrap_or_else(machine_vcores),
         gpus: offered_gpus(gpus)?,

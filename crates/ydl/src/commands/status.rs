@@ -19,7 +19,7 @@ use yarn_native::types::{ApplicationReport, ApplicationState};
 use ydl_core::{HistoryEvent, Span, view::TaskState};
 use ydl_jobfile::span;
 use ydl_os::report::{Exit, Report};
-use ydl_proto::{files::Place, messages::JobSnapshot};
+use ydl_proto::{files::JobTarget, messages::JobSnapshot};
 
 /// Maximum time for a master to show its job.
 const WAIT: Duration = Duration::from_secs(5);
@@ -157,9 +157,9 @@ fn application(report: &ApplicationReport) -> serde_json::Value {
 
 /// Returns the location of the job's files.
 fn directory(job: &JobHandle) -> String {
-    match &job.submitted.place {
-        Place::Local(_) => job.dir.path().display().to_string(),
-        Place::Yarn(staged) => staged.dir.clone(),
+    match &job.submitted.target {
+        JobTarget::Local(_) => job.dir.path().display().to_string(),
+        JobTarget::Yarn(staged) => staged.dir.clone(),
     }
 }
 
@@ -263,7 +263,7 @@ async fn copy_history(job: &JobHandle, master: &MasterClient) {
         }
         after = facts.next;
     }
-    let _ = std::fs::write(job.dir.events_file(), lines);
+    let _ = std::fs::write(job.dir.history_file(), lines);
 }
 
 /// The last facts that were written down.

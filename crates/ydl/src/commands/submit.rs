@@ -36,7 +36,7 @@ use ydl_core::{
 use ydl_jobfile::{self as jobfile, Diagnostics, Flags, Source};
 use ydl_os::report::{Exit, Report};
 use ydl_pack::{self as pack, Cache, Expected};
-use ydl_proto::files::{JobDir, Offer, Submitted};
+use ydl_proto::files::{JobDir, LocalResources, SubmittedJob};
 
 /// Reads, checks, starts and follows a job.
 pub fn run(args: cli::SubmitArgs, global: GlobalArgs) -> Result<Exit, Report> {
@@ -221,11 +221,11 @@ fn refuse_size(misfit: Misfit, was_offered: bool) -> Report {
 /// Creates the job's directory unless interrupted.
 async fn create(
     spec: JobSpec,
-    offer: Offer,
+    offer: LocalResources,
     from: &Path,
     beside: Vec<(&'static str, Vec<u8>)>,
     signals: &mut InterruptSignals,
-) -> Result<(JobDir, Submitted), Report> {
+) -> Result<(JobDir, SubmittedJob), Report> {
     let stop = Arc::new(AtomicBool::new(false));
     let (from, stopped) = (from.to_path_buf(), stop.clone());
     let mut creating =

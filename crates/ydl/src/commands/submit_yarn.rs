@@ -42,8 +42,8 @@ use ydl_os::{
 };
 use ydl_pack as pack;
 use ydl_proto::{
-    files::{Place, Submitted},
-    luggage::LUGGAGE,
+    files::{JobTarget, SubmittedJob},
+    inline_files::INLINE_FILES,
 };
 use ydl_storage::{
     data::Listing,
@@ -205,7 +205,7 @@ async fn could_stage(spec: &JobSpec, cluster: &ClusterClient) -> Result<(), Repo
 
 /// A job that the cluster has taken.
 struct AcceptedJob {
-    submitted: Submitted,
+    submitted: SubmittedJob,
     submit_credentials: SubmitCredentials,
     hdfs: Hdfs,
     place: JobLayout,
@@ -247,12 +247,12 @@ impl Submission<'_> {
         )?;
         let staged = upload.staged;
         let listing = inputs::written(listing, upload.inputs)?;
-        let submitted = Submitted {
+        let submitted = SubmittedJob {
             id: id.clone(),
             at: terminal::now(),
             from: from.to_path_buf(),
             spec,
-            place: Place::Yarn(staged.clone()),
+            target: JobTarget::Yarn(staged.clone()),
         };
         let files = JobFiles {
             submitted: &submitted,
@@ -277,7 +277,7 @@ impl Submission<'_> {
         let (report, notes) = match inline_files {
             // Its containers have what they need, and clients do not read sooner than this is over.
             Some(inline_files) => {
-                submit_credentials.credentials.set_secret(LUGGAGE, inline_files);
+                submit_credentials.credentials.set_secret(INLINE_FILES, inline_files);
                 let asked = ask(&BTreeMap::new(), &submit_credentials)?;
                 tokio::try_join!(submitting(asked), writing)?
             }

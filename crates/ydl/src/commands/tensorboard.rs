@@ -9,14 +9,13 @@ use crate::{
     cli,
     client::{cluster::configuration, master_client::block_on},
 };
-use std::{
-    collections::BTreeMap, fs, io, os::unix::process::CommandExt, path::PathBuf, process::Command,
-};
+use std::{fs, io, os::unix::process::CommandExt, path::PathBuf, process::Command};
 use yarn_native::config::{Config, Environment};
 use ydl_os::{
     env, reason,
     report::{Exit, Report},
 };
+use ydl_proto::{files::HadoopConfig, version::from_json};
 use ydl_storage::hdfs;
 
 /// Directory of downloaded files, below the task's working directory.
@@ -82,9 +81,9 @@ fn config() -> Result<Config, Report> {
             return Err(cannot(&"it is too large"));
         }
         let text = fs::read(&file).map_err(|error| cannot(&error))?;
-        let pairs: BTreeMap<String, String> =
-            serde_json::from_slice(&text).map_err(|error| cannot(&error))?;
-        return Ok(hdfs::config(&pairs, Environment::of_process()));
+        let HadoopConfig { properties } = from_json(&text)
+            .map_err(|error| Report { hint: error.hint().map(str::to_owned), ..cannot(&error) })?;
+        return Ok(hdfs::config(&properties, Environment::of_process()));
     }
     let here = configuration()?;
     here.ok_or_else(|| Report::bad_input("there is no Hadoop configuration here"))

@@ -24,6 +24,7 @@ use ydl_net::{
 };
 use ydl_proto::kv::Blob;
 use ydl_proto::messages::{self as talk, HEARTBEAT_MS, NOT_DURABLE};
+use ydl_proto::version::{VERSION_HINT, check_protocol};
 use ydl_rendezvous::link::codec::decode_all;
 
 /// Maximum wait of a request. Clients ask again.
@@ -82,7 +83,21 @@ pub(super) fn admit(secret: &Secret, head: &Head) -> Result<Scope, Reply> {
     if path.first() != Some(&"v1") || !allowed {
         return Err(Reply::error(403, "token not authorized for this endpoint", None));
     }
+    check_version(head, path.get(1).copied().unwrap_or_default())?;
     Ok(scope)
+}
+
+/// Rejects clients and agents of another version. The endpoints for programs are public and `/v1` is their version, so
+/// requests to them may lack the header.
+fn check_version(head: &Head, endpoint: &str) -> Result<(), Reply> {
+    let is_public = ["kv", "watch", "events", "metrics"].contains(&endpoint);
+    if is_public && head.version.is_none() {
+        return Ok(());
+    }
+    check_protocol(head.version.as_deref()).map_err(|why| {
+        let what = format!("the master rejects the request: {why}");
+        Reply::error(400, what, Some(VERSION_HINT.to_owned()))
+    })
 }
 
 /// Answers one request through the inbox.
@@ -293,6 +308,7 @@ fn parse<T: DeserializeOwned>(body: &[u8]) -> Result<T, Reply> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use ydl_net::{request::ErrorBody, secret::Token};
     use ydl_proto::messages::{AgentReport, Sync};
 
     fn request(path: &str, body: &impl serde::Serialize) -> HttpRequest {
@@ -303,10 +319,61 @@ mod tests {
             query,
             bearer: None,
             content_type: None,
+            version: None,
             peer: ([127, 0, 0, 1], 1).into(),
         };
         let body = serde_json::to_vec(body).expect("JSON");
         HttpRequest { head, body }
+    }
+
+    fn head(path: &str, token: &Token, version: Option<&str>) -> Head {
+        let HttpRequest { head, .. } = request(path, &());
+        Head { bearer: Some(token.clone()), version: version.map(str::to_owned), ..head }
+    }
+
+    #[test]
+    fn requests_of_another_version_are_rejected_and_public_endpoints_need_none() {
+        let secret = Secret::random().unwrap();
+        let (agent, client) = (Scope::Agent("c1".to_owned()), Scope::Client);
+        let program = Scope::Program("c1".to_owned());
+        let admitted = |scope: &Scope, path: &str, version: Option<&str>| {
+            let token = secret.token(scope).unwrap();
+            admit(&secret, &head(path, &token, version)).map_err(|reply| {
+                let body: ErrorBody = serde_json::from_slice(&reply.body).unwrap();
+                (reply.status.as_u16(), body.error, body.hint)
+            })
+        };
+        let endpoints = [
+            (&agent, "sync"),
+            (&agent, "links"),
+            (&agent, "tokens"),
+            (&agent, "log-reply"),
+            (&agent, "port-forward-reply"),
+            (&client, "view"),
+            (&client, "history"),
+            (&client, "kill"),
+            (&client, "scale"),
+            (&client, "logs"),
+            (&client, "port-forward"),
+        ];
+        let rejected = |why: &str| {
+            let what =
+                format!("the master rejects the request: it {why}, this `ydl` uses version 1");
+            Err((400, what, Some(VERSION_HINT.to_owned())))
+        };
+        for (scope, path) in endpoints {
+            assert_eq!(admitted(scope, path, Some("1")), Ok(scope.clone()), "{path}");
+            let other = admitted(scope, path, Some("2"));
+            assert_eq!(other, rejected("uses protocol version 2"), "{path}");
+            let missing = admitted(scope, path, None);
+            assert_eq!(missing, rejected("has no protocol version"), "{path}");
+        }
+        for (scope, path) in [(&program, "kv"), (&program, "metrics"), (&client, "events")] {
+            assert_eq!(admitted(scope, path, None), Ok(scope.clone()), "{path}");
+            assert_eq!(admitted(scope, path, Some("1")), Ok(scope.clone()), "{path}");
+            let other = admitted(scope, path, Some("2"));
+            assert_eq!(other, rejected("uses protocol version 2"), "{path}");
+        }
     }
 
     /// A master that waits for its disks takes no requests, so its inbox fills up.

@@ -2,7 +2,7 @@
 
 use std::{fs::File, io, io::Write};
 use ydl_core::HistoryEvent;
-use ydl_proto::files::EVENTS_BYTES_MAX;
+use ydl_proto::{files::HISTORY_BYTES_MAX, version::to_json_line};
 
 /// Writer of the history file. Stops after the first error.
 #[derive(Debug)]
@@ -20,10 +20,9 @@ impl HistoryFile {
         let Some(file) = &mut self.file else {
             return;
         };
-        let written = serde_json::to_vec(event).map_err(io::Error::from).and_then(|mut line| {
-            line.push(b'\n');
+        let written = to_json_line(event).map_err(io::Error::from).and_then(|line| {
             self.bytes += line.len() as u64;
-            if self.bytes > EVENTS_BYTES_MAX {
+            if self.bytes > HISTORY_BYTES_MAX {
                 return Err(io::ErrorKind::FileTooLarge.into());
             }
             file.write_all(&line)

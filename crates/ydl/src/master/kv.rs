@@ -35,7 +35,7 @@ pub const NAME_BYTES_MAX: usize = 128;
 pub const EVENT_BYTES_MAX: usize = 64 << 10;
 pub const EVENTS_MAX: usize = 10_000;
 /// Maximum size of the data of all events.
-pub const EVENTS_BYTES_MAX: usize = 16 << 20;
+pub const HISTORY_BYTES_MAX: usize = 16 << 20;
 /// Maximum number of tombstones: deletions that watchers can still receive.
 pub const TOMBSTONES_MAX: usize = 4096;
 

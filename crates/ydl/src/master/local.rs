@@ -38,8 +38,9 @@ use ydl_os::{
     report::Report,
 };
 use ydl_proto::{
-    files::{JobDir, MasterPlace, Place, Submitted, write_json},
+    files::{JobDir, JobTarget, MasterAddress, SubmittedJob},
     messages::{JobSnapshot, Kill},
+    version::{from_json, to_json_line, write_json},
 };
 use ydl_storage::data;
 
@@ -83,10 +84,12 @@ async fn run_master(dir: JobDir) -> Result<Outcome, Report> {
     };
     let file = dir.submitted_file();
     let bytes = fs::read(&file).map_err(|e| failed("read", &file, &e))?;
-    let submitted: Submitted =
-        serde_json::from_slice(&bytes).map_err(|e| failed("read", &file, &e))?;
+    let submitted: SubmittedJob = from_json(&bytes).map_err(|e| {
+        let hint = e.hint().map(str::to_owned);
+        Report { hint, ..failed("read", &file, &e) }
+    })?;
 
-    let Place::Local(offer) = &submitted.place else {
+    let JobTarget::Local(offer) = &submitted.target else {
         let what = format!("`{}` is not a job of this machine", submitted.id);
         return Err(Report::trouble(what));
     };
@@ -109,7 +112,7 @@ async fn run_master(dir: JobDir) -> Result<Outcome, Report> {
     fs::write(&pem, certificate.certificate_pem()).map_err(|e| failed("write", &pem, &e))?;
     let token = secret.token(&Scope::Client).ok_or_else(|| Report::trouble("no token"))?;
     token.write(&dir.token_file()).map_err(|e| Report::trouble(e.to_string()))?;
-    let path = dir.events_file();
+    let path = dir.history_file();
     let events = File::create(&path).map_err(|e| failed("create", &path, &e))?;
     let secret = Arc::new(secret);
     let backend = LocalBackend::new(dir.clone(), offer, address.clone(), secret.clone())
@@ -147,7 +150,7 @@ async fn run_master(dir: JobDir) -> Result<Outcome, Report> {
     };
     if let Some(tracking) = tracking {
         let last = fs::read(dir.result_file()).ok();
-        let last = last.and_then(|bytes| serde_json::from_slice::<JobSnapshot>(&bytes).ok());
+        let last = last.and_then(|bytes| from_json::<JobSnapshot>(&bytes).ok());
         let logs = last.as_ref().map(|last| mlflow::local_logs(&dir, last));
         let logs = logs.unwrap_or_default();
         tracking.end(&outcome, last.as_ref(), logs, &dir, TRACKING_TIMEOUT).await;
@@ -175,7 +178,7 @@ async fn run_master(dir: JobDir) -> Result<Outcome, Report> {
 }
 
 /// Starts the job's run in MLflow, if it has one.
-async fn track(submitted: Submitted, dir: JobDir) -> Option<mlflow::Tracker> {
+async fn track(submitted: SubmittedJob, dir: JobDir) -> Option<mlflow::Tracker> {
     let secret = private::read(&dir.path().join(TRACKING_SECRET), SECRET_BYTES_MAX).ok();
     mlflow::Tracker::start(&submitted, secret.as_deref()).await
 }
@@ -236,8 +239,12 @@ async fn kill(requests: &mpsc::Sender<Envelope>, by: String, now: bool) -> bool 
 /// Writes the address of this master atomically.
 fn write_address(dir: &JobDir, address: &str) -> Result<(), Report> {
     let this = Identity::this().ok_or_else(|| Report::trouble("cannot read `/proc`"))?;
-    let place =
-        MasterPlace { address: address.to_owned(), pid: this.pid, pid_started: this.started };
+    let place = MasterAddress {
+        address: address.to_owned(),
+        attempt: 1,
+        pid: this.pid,
+        pid_started: this.started,
+    };
     let path = dir.master_file();
     write_json(&path, &place)
         .map_err(|e| Report::trouble(format!("cannot write `{}`: {e}", path.display())))
@@ -246,5 +253,6 @@ fn write_address(dir: &JobDir, address: &str) -> Result<(), Report> {
 /// Prints one line for the parent process, which may be gone.
 fn print_line(line: &serde_json::Value) {
     let mut out = std::io::stdout();
-    drop(writeln!(out, "{line}").and_then(|()| out.flush()));
+    let line = to_json_line(line).unwrap_or_default();
+    drop(out.write_all(&line).and_then(|()| out.flush()));
 }

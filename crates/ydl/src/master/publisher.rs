@@ -11,7 +11,10 @@ use tokio::{
     task::JoinHandle,
     time::{Instant, timeout},
 };
-use ydl_proto::files::{JobDir, Whereabouts};
+use ydl_proto::{
+    files::{JobDir, MasterAddress},
+    version::to_json,
+};
 use ydl_storage::hdfs::{Hdfs, HdfsError, JobLayout, Writer, layout};
 
 /// Maximum delay of published history.
@@ -45,7 +48,7 @@ impl HdfsPublisher {
             hdfs: hdfs.clone(),
             place: place.clone(),
             attempt,
-            file: File::open(dir.events_file()),
+            file: File::open(dir.history_file()),
             writer: None,
             copied: 0,
         };
@@ -56,9 +59,9 @@ impl HdfsPublisher {
     pub(super) async fn publish_address(
         hdfs: &Hdfs,
         place: &JobLayout,
-        whereabouts: &Whereabouts,
+        address: &MasterAddress,
     ) -> Result<(), HdfsError> {
-        let bytes = serde_json::to_vec_pretty(whereabouts).unwrap_or_default();
+        let bytes = to_json(address).unwrap_or_default();
         let deadline = Instant::now() + STEP_TIMEOUT;
         hdfs.write_atomic(&place.master(), bytes, PERMISSION, deadline).await
     }
@@ -68,17 +71,17 @@ impl HdfsPublisher {
     pub(super) async fn retry_publish_address(
         hdfs: Hdfs,
         place: JobLayout,
-        whereabouts: Whereabouts,
+        address: MasterAddress,
     ) {
         let mut delay = PUBLISH_INTERVAL;
         loop {
             tokio::time::sleep(delay).await;
             delay = (delay * 2).min(ADDRESS_RETRY_MAX);
             let deadline = Instant::now() + STEP_TIMEOUT;
-            let replaced = is_replaced(&hdfs, &place, whereabouts.attempt, deadline).await;
+            let replaced = is_replaced(&hdfs, &place, address.attempt, deadline).await;
             let published = match replaced {
                 Ok(true) => return,
-                Ok(false) => HdfsPublisher::publish_address(&hdfs, &place, &whereabouts).await,
+                Ok(false) => HdfsPublisher::publish_address(&hdfs, &place, &address).await,
                 Err(error) => Err(error),
             };
             match published {

@@ -9,7 +9,7 @@ use std::{
     io::{self, Write},
     path::PathBuf,
 };
-use ydl_proto::files::JobDir;
+use ydl_proto::{files::JobDir, version::to_json};
 
 /// Size of a result: its base size and the size per task.
 const RESERVED: (u64, u64) = (32 << 10, 512);
@@ -23,7 +23,7 @@ pub(super) fn reserve(dir: &JobDir, tasks: u64) -> io::Result<()> {
 
 /// Writes the result atomically.
 pub(super) fn write(dir: &JobDir, last: &impl Serialize) -> io::Result<()> {
-    let bytes = serde_json::to_vec_pretty(last)?;
+    let bytes = to_json(last)?;
     let temporary_file = temporary_file(dir);
     // Do not truncate before writing: that would release the reserved space.
     let mut file =
@@ -50,9 +50,10 @@ mod tests {
         let room = std::fs::metadata(temporary_file(&dir)).unwrap();
         assert!(room.blocks() * 512 >= 80 << 10, "{} blocks", room.blocks());
 
-        write(&dir, &"how it ended").unwrap();
+        write(&dir, &serde_json::json!({ "outcome": "succeeded" })).unwrap();
         let kept = dir.result_file();
-        assert_eq!(std::fs::read(&kept).unwrap(), b"\"how it ended\"");
+        let expected = b"{\n  \"version\": 1,\n  \"outcome\": \"succeeded\"\n}";
+        assert_eq!(std::fs::read(&kept).unwrap(), expected);
         assert_eq!(std::fs::metadata(&kept).unwrap().ino(), room.ino());
         assert!(!temporary_file(&dir).exists());
     }
@@ -61,7 +62,7 @@ mod tests {
     fn a_result_is_written_without_reserved_space() {
         let folder = tempfile::tempdir().unwrap();
         let dir = JobDir::at(folder.path());
-        write(&dir, &7).unwrap();
-        assert_eq!(std::fs::read(dir.result_file()).unwrap(), b"7");
+        write(&dir, &serde_json::json!({})).unwrap();
+        assert_eq!(std::fs::read(dir.result_file()).unwrap(), b"{\n  \"version\": 1\n}");
     }
 }

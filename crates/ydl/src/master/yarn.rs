@@ -38,8 +38,9 @@ use ydl_os::{
     report::{Exit, Report},
 };
 use ydl_proto::{
-    files::{Submitted, Whereabouts},
+    files::{MasterAddress, SubmittedJob},
     messages::JobSnapshot,
+    version::from_json,
 };
 use ydl_storage::{
     data,
@@ -156,7 +157,7 @@ async fn run_job(bootstrap: &MasterBootstrap) -> Result<Outcome, EarlyExit> {
     let held = state.containers();
     let yarn = yarn_setup(bootstrap, &hdfs, &address, held).await?;
     let this = process::Identity::this().ok_or_else(|| Report::trouble("cannot read `/proc`"))?;
-    let whereabouts = Whereabouts {
+    let published = MasterAddress {
         address,
         attempt: bootstrap.attempt,
         pid: this.pid,
@@ -165,11 +166,11 @@ async fn run_job(bootstrap: &MasterBootstrap) -> Result<Outcome, EarlyExit> {
     // Agents of this master know its address, so nothing waits for this.
     let (away, place) = (hdfs.clone(), bootstrap.place.clone());
     tokio::spawn(async move {
-        if let Err(error) = HdfsPublisher::publish_address(&away, &place, &whereabouts).await {
+        if let Err(error) = HdfsPublisher::publish_address(&away, &place, &published).await {
             tracing::error!(
                 "cannot publish the address of this master, only new agents know it: {error}"
             );
-            HdfsPublisher::retry_publish_address(away, place, whereabouts).await;
+            HdfsPublisher::retry_publish_address(away, place, published).await;
         }
     });
     let tracking =
@@ -225,7 +226,7 @@ async fn run_job(bootstrap: &MasterBootstrap) -> Result<Outcome, EarlyExit> {
     }
     if let Some(tracking) = tracking {
         let last = fs::read(bootstrap.dir.result_file()).ok();
-        let last = last.and_then(|bytes| serde_json::from_slice::<JobSnapshot>(&bytes).ok());
+        let last = last.and_then(|bytes| from_json::<JobSnapshot>(&bytes).ok());
         let logs = match &last {
             Some(last) => {
                 let deadline = Instant::now() + REQUEST_TIMEOUT;
@@ -245,7 +246,7 @@ async fn run_job(bootstrap: &MasterBootstrap) -> Result<Outcome, EarlyExit> {
 }
 
 /// Starts the job's run in MLflow, if it has one.
-async fn track(submitted: Submitted, secret: Option<Vec<u8>>) -> Option<mlflow::Tracker> {
+async fn track(submitted: SubmittedJob, secret: Option<Vec<u8>>) -> Option<mlflow::Tracker> {
     mlflow::Tracker::start(&submitted, secret.as_deref()).await
 }
 
@@ -287,7 +288,7 @@ async fn recover_state(
     bootstrap: &MasterBootstrap,
     hdfs: &Hdfs,
 ) -> Result<(Recovered, HdfsJournal), EarlyExit> {
-    let path = bootstrap.dir.events_file();
+    let path = bootstrap.dir.history_file();
     let events = File::create(&path)
         .map_err(|e| Report::trouble(format!("cannot create `{}`: {e}", path.display())))?;
     let mut reading = Replay::new(bootstrap.submitted.spec.clone(), Some(events));

@@ -12,7 +12,7 @@ use ydl_core::{
 };
 use ydl_proto::{
     messages::JobSnapshot,
-    usage::{Fetching, Usage},
+    usage::{DownloadProgress, Usage},
 };
 
 const HEAD: [&str; 7] = ["TASK", "STATE", "ATTEMPT", "NODE", "FOR", "CPU", "MEMORY"];
@@ -74,12 +74,12 @@ fn row(task: &TaskView, viewed: &JobSnapshot, paint: Paint) -> Vec<Cell> {
 
 /// Returns the task's state, with progress while its inputs are downloaded.
 fn state(task: &TaskView, usage: Option<&Usage>) -> String {
-    let fetching = usage.and_then(|usage| usage.fetching);
+    let fetching = usage.and_then(|usage| usage.download);
     match fetching.filter(|_| task.state == TaskState::Launching) {
-        Some(Fetching { of: 0, .. }) => "fetching".to_owned(),
-        Some(Fetching { bytes, of }) => {
-            let percent = bytes.saturating_mul(100) / of.max(1);
-            format!("fetching {percent}% of {}", counted_bytes(of))
+        Some(DownloadProgress { total: 0, .. }) => "fetching".to_owned(),
+        Some(DownloadProgress { bytes, total }) => {
+            let percent = bytes.saturating_mul(100) / total.max(1);
+            format!("fetching {percent}% of {}", counted_bytes(total))
         }
         None => task.state.word().to_owned(),
     }
@@ -185,11 +185,13 @@ mod tests {
             since: Time(0),
             last_ending: None,
         };
-        let usage =
-            Usage { fetching: Some(Fetching { bytes: 1 << 29, of: 1 << 30 }), ..Usage::default() };
+        let usage = Usage {
+            download: Some(DownloadProgress { bytes: 1 << 29, total: 1 << 30 }),
+            ..Usage::default()
+        };
         assert_eq!(state(&task, Some(&usage)), "fetching 50% of 1.0 GiB");
         assert_eq!(state(&task, None), "launching");
-        let empty = Usage { fetching: Some(Fetching::default()), ..Usage::default() };
+        let empty = Usage { download: Some(DownloadProgress::default()), ..Usage::default() };
         assert_eq!(state(&task, Some(&empty)), "fetching");
     }
 

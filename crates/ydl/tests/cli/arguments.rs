@@ -515,6 +515,44 @@ fn missing_jobs_are_reported() {
 }
 
 #[test]
+fn jobs_of_another_version_are_reported_with_both_versions() {
+    let workspace = Workspace::new();
+    let jobs = workspace.path().join("state/ydl/jobs");
+    for (name, content) in
+        [("a-111111", r#"{"version":2,"job":[]}"#), ("b-222222", r#"{"id":"b"}"#)]
+    {
+        fs::create_dir_all(jobs.join(name)).unwrap();
+        fs::write(jobs.join(name).join("job.json"), content).unwrap();
+    }
+    let shown = |args: &[&str]| workspace.output_of(args);
+    expect![[r#"
+        error: cannot read `HERE/state/ydl/jobs/a-111111/job.json`: unsupported file version 2: this `ydl` reads version 1
+
+        hint: use the version of `ydl` that submitted the job
+        exit 2
+    "#]]
+    .assert_eq(&shown(&["status", "a-111111"]));
+    expect![[r#"
+        error: cannot read `HERE/state/ydl/jobs/b-222222/job.json`: the file has no version: this `ydl` reads version 1
+
+        hint: use the version of `ydl` that submitted the job
+        exit 2
+    "#]]
+    .assert_eq(&shown(&["kill", "b-2"]));
+    let listed = shown(&["ls"]);
+    for text in [
+        "unsupported file version 2",
+        "the file has no version",
+        "no job on this machine",
+        "exit 0",
+    ] {
+        assert!(listed.contains(text), "{listed}");
+    }
+    let master = shown(&["master", &jobs.join("a-111111").display().to_string()]);
+    assert!(master.contains("unsupported file version 2"), "{master}");
+}
+
+#[test]
 fn incomplete_job_directories_are_ignored() {
     let workspace = Workspace::new();
     let jobs = workspace.path().join("state/ydl/jobs");

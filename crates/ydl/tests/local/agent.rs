@@ -11,7 +11,7 @@ use tokio::time::sleep;
 use ydl::client::live_logs;
 use ydl_net::{client::Client, request::Reply, secret::Token, tls::Pin};
 use ydl_proto::{
-    files::{JobDir, MasterPlace},
+    files::{JobDir, MasterAddress},
     messages::{AgentReport, AgentRequest, LogAttempt, NumberedRequest},
 };
 
@@ -255,7 +255,7 @@ async fn a_master_lets_people_see_what_tasks_print() {
     let log = |home: &Home| home.job().join("logs/worker/1/1/stdout.0");
     home.wait_for_text(log, "hello 1");
     let place = std::fs::read(job.master_file()).expect("a place");
-    let place: MasterPlace = serde_json::from_slice(&place).expect("json");
+    let place: MasterAddress = serde_json::from_slice(&place).expect("json");
     let pin = Pin::of_pem(&std::fs::read(job.certificate_file()).expect("a file")).expect("a pin");
     let token = Token::read(&job.token_file()).expect("a token");
     let client = Client::new(place.address, pin, &token).expect("a client");

@@ -5,10 +5,10 @@ use tokio::time::timeout;
 use ydl::{backend::Backend, backend::local::LocalBackend};
 use ydl_core::{Ask, Asks, ContainerId, Event, Outcome, RoleName, spec::Resources};
 use ydl_net::secret::Secret;
-use ydl_proto::files::{JobDir, Offer};
+use ydl_proto::files::{JobDir, LocalResources};
 
 fn local(root: &Path, job: &str) -> LocalBackend {
-    let offer = Offer {
+    let offer = LocalResources {
         memory_mib: 1024,
         vcores: 4,
         gpus: vec![format!("backend-{}", std::process::id())],

@@ -658,7 +658,7 @@ context = ssl.create_default_context(cafile=os.environ["YDL_CERTIFICATE_FILE"])
 request = urllib.request.Request(
     os.environ["YDL_MASTER"] + "/v1/sync",
     data=b'{"reports": [], "order": 0, "usage": null}',
-    headers={"Authorization": "Bearer " + open(sys.argv[1]).read().strip()},
+    headers={"Authorization": "Bearer " + open(sys.argv[1]).read().strip(), "ydl-version": "1"},
 )
 print(urllib.request.urlopen(request, context=context, timeout=20).read().decode())
 "#,

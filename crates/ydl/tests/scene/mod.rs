@@ -33,8 +33,11 @@ use ydl_net::{
     tls::Identity,
 };
 use ydl_proto::{
-    files::{Content, JobDir, Offer, Place, Staged, Submitted},
+    files::{
+        HadoopConfig, JobDir, JobTarget, LocalResources, StagedFile, StagedFiles, SubmittedJob,
+    },
     messages::{AgentReport, NumberedRequest, Sync, SyncReply},
+    version::{to_json, write_json},
 };
 
 /// Far more than anything here takes; reached only when something is wrong.
@@ -137,15 +140,14 @@ impl Scene {
             draft.environment = Environment::Archive("env.tar.gz".to_owned());
             std::fs::create_dir_all(dir.path().join("environment/venv/bin")).expect("a directory");
         }
-        let submitted = Submitted {
+        let submitted = SubmittedJob {
             id: "t-aaaaaa".to_owned(),
             at: Time(0),
             from: dir.path().to_owned(),
             spec: draft.build().expect("a job"),
-            place: place(store.as_ref()),
+            target: place(store.as_ref()),
         };
-        let json = serde_json::to_vec(&submitted).expect("json");
-        std::fs::write(job.submitted_file(), json).expect("job.json");
+        write_json(&job.submitted_file(), &submitted).expect("job.json");
 
         let (identity, secret) = (Identity::generate().unwrap(), Secret::random().unwrap());
         std::fs::write(job.certificate_file(), identity.certificate_pem()).unwrap();
@@ -312,18 +314,18 @@ impl Drop for Scene {
     }
 }
 
-fn place(store: Option<&Store>) -> Place {
+fn place(store: Option<&Store>) -> JobTarget {
     let Some(store) = store else {
-        return Place::Local(Offer { memory_mib: 1024, vcores: 1, gpus: Vec::new() });
+        return JobTarget::Local(LocalResources { memory_mib: 1024, vcores: 1, gpus: Vec::new() });
     };
-    let binary = Content {
+    let binary = StagedFile {
         url: format!("{}/ydl", store.home),
         bytes: 1,
         modified_ms: 1,
         unpack: false,
         own: false,
     };
-    Place::Yarn(Staged {
+    JobTarget::Yarn(StagedFiles {
         dir: store.dir.clone(),
         home: store.home.clone(),
         binary,
@@ -347,12 +349,12 @@ fn deliver(dir: &Path, setting: Bootstrap, store: Store, secret: &Secret) {
         },
     };
     let mut credentials = Credentials::default();
-    let json = serde_json::to_vec(&delivered).expect("json");
+    let json = to_json(&delivered).expect("json");
     credentials.set_secret(BOOTSTRAP_SECRET, json);
     let file = dir.join("container_tokens");
     credentials.write(&file, Format::Writable).expect("a file");
-    let config = serde_json::to_vec(&store.config).expect("json");
-    std::fs::write(dir.join("hadoop.json"), config).expect("a configuration");
+    let config = HadoopConfig { properties: store.config };
+    write_json(&dir.join("hadoop.json"), &config).expect("a configuration");
 }
 
 impl Doors {

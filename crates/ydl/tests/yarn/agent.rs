@@ -18,7 +18,7 @@ use yarn_native::{
     security::Identity,
 };
 use ydl_net::request::Reply;
-use ydl_proto::{files::Whereabouts, messages::AgentReport};
+use ydl_proto::{files::MasterAddress, messages::AgentReport, version::to_json};
 use ydl_storage::hdfs::{self, Hdfs};
 
 /// Held for writing by whoever disturbs the cluster.
@@ -308,8 +308,8 @@ async fn an_agent_finds_the_master_that_took_over_and_its_program_does_not_notic
     // The program ends while there is no master; that is told to the next one.
     let work = scene.dir.path().join("containers/container_1/work");
     std::fs::write(work.join("go"), "").expect("a file");
-    let json = Whereabouts { address: moved, attempt: 2, pid: 1, pid_started: 1 };
-    let json = serde_json::to_vec(&json).expect("json");
+    let json = MasterAddress { address: moved, attempt: 2, pid: 1, pid_started: 1 };
+    let json = to_json(&json).expect("json");
     let written = world.hdfs.write_atomic(&place, json, 0o644, deadline());
     written.await.expect("a file");
     let (exit, error) = scene.end().await;

@@ -20,7 +20,10 @@ use tokio::{
 };
 use ydl_core::{ProgramExit, Run, Span, TaskId};
 use ydl_os::reason;
-use ydl_proto::{files::write_json, messages::AgentReport};
+use ydl_proto::{
+    messages::AgentReport,
+    version::{to_json, write_json},
+};
 
 /// A program being started: its file may be on a slow disk.
 #[derive(Debug)]
@@ -173,7 +176,7 @@ impl Agent {
         self.turns.wake();
         self.keeping.over();
         if let Some(followed) = doing.followed {
-            followed.over(serde_json::to_vec_pretty(&record).ok());
+            followed.over(to_json(&record).ok());
         }
         // An agent cut off from its master has ended its program itself; that is not reported.
         if !self.cut_off {

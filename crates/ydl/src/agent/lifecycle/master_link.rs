@@ -11,7 +11,7 @@ use tokio::{
     time::{Instant, sleep_until},
 };
 use ydl_net::{client::Client, secret::Token, tls::Pin};
-use ydl_proto::files::Whereabouts;
+use ydl_proto::files::MasterAddress;
 use ydl_storage::hdfs::JobLayout;
 
 /// Delay of a reply after which the agent looks for a new master, even without an error.
@@ -175,7 +175,7 @@ fn spread() -> f64 {
 
 /// Returns true if the address is that of a newer master. Ignores the address of an earlier master that was not
 /// overwritten yet.
-fn has_moved(found: &Whereabouts, attempt: u32, address: &str) -> bool {
+fn has_moved(found: &MasterAddress, attempt: u32, address: &str) -> bool {
     found.attempt >= attempt && found.address != address
 }
 
@@ -185,7 +185,7 @@ mod tests {
 
     #[test]
     fn addresses_of_earlier_masters_are_ignored() {
-        let found = |attempt, address: &str| Whereabouts {
+        let found = |attempt, address: &str| MasterAddress {
             address: address.to_owned(),
             attempt,
             pid: 1,

@@ -15,7 +15,10 @@ use crate::agent::{
 use std::{path::PathBuf, sync::Arc};
 use ydl_core::spec::Output;
 use ydl_net::{secret::Token, tls::Pin};
-use ydl_proto::files::{JobDir, Submitted};
+use ydl_proto::{
+    files::{JobDir, SubmittedJob},
+    version::from_json,
+};
 use ydl_storage::hdfs::JobLayout;
 
 impl Agent {
@@ -25,8 +28,7 @@ impl Agent {
             Bootstrap::read(&dir).map_err(|e| told("the agent's bootstrap file", &e))?;
         let job = JobDir::at(&setting.job);
         let submitted = std::fs::read(job.submitted_file()).map_err(|e| told("the job", &e))?;
-        let submitted: Submitted =
-            serde_json::from_slice(&submitted).map_err(|e| told("the job", &e))?;
+        let submitted: SubmittedJob = from_json(&submitted).map_err(|e| told("the job", &e))?;
         let pem = std::fs::read(job.certificate_file()).map_err(|e| told("the certificate", &e))?;
         let pin = Pin::of_pem(&pem).ok_or("the master's certificate is malformed")?;
         let token =

@@ -1,9 +1,11 @@
 //! HDFS clients of an agent, connected on demand.
 
-use std::collections::BTreeMap;
 use tokio::{sync::OnceCell, time::Instant};
 use yarn_native::config::Environment;
-use ydl_proto::files::JobDir;
+use ydl_proto::{
+    files::{HadoopConfig, JobDir},
+    version::from_json,
+};
 use ydl_storage::hdfs::{self, Hdfs, HdfsError, Kind};
 
 /// Maximum size of the configuration.
@@ -51,6 +53,28 @@ pub(in crate::agent) fn of_job(job: &JobDir) -> Result<hdfs::FileSystems, HdfsEr
         return Err(cannot(&"it is too large"));
     }
     let text = std::fs::read(&file).map_err(|e| cannot(&e))?;
-    let pairs: BTreeMap<String, String> = serde_json::from_slice(&text).map_err(|e| cannot(&e))?;
-    hdfs::FileSystems::of(hdfs::config(&pairs, Environment::of_process()))
+    let HadoopConfig { properties } = from_json(&text).map_err(|e| cannot(&e))?;
+    hdfs::FileSystems::of(hdfs::config(&properties, Environment::of_process()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_hadoop_configuration_of_another_version_is_rejected() {
+        let dir = tempfile::tempdir().unwrap();
+        let job = JobDir::at(dir.path());
+        for (text, error) in [
+            (r#"{"version":2}"#, "unsupported file version 2: this `ydl` reads version 1"),
+            (r#"{"fs.defaultFS":"x"}"#, "the file has no version: this `ydl` reads version 1"),
+        ] {
+            std::fs::write(job.hadoop_file(), text).unwrap();
+            let found = of_job(&job).unwrap_err();
+            assert_eq!(
+                found.what,
+                format!("cannot read `{}`: {error}", job.hadoop_file().display())
+            );
+        }
+    }
 }

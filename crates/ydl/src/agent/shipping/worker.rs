@@ -15,7 +15,10 @@ use tokio::{
     time::{Instant, timeout_at},
 };
 use ydl_core::spec::ExistingPolicy;
-use ydl_proto::files::{JobDir, Whereabouts};
+use ydl_proto::{
+    files::{JobDir, MasterAddress},
+    version::from_json,
+};
 use ydl_storage::hdfs::{HdfsError, JobLayout};
 
 /// Maximum number of queued requests. An agent sends a handful.
@@ -29,7 +32,7 @@ const PLACE_BYTES_MAX: u64 = 64 << 10;
 
 enum WorkerRequest {
     ShipLogs(Box<LogShipper>),
-    FindMaster(JobLayout, oneshot::Sender<Option<Whereabouts>>),
+    FindMaster(JobLayout, oneshot::Sender<Option<MasterAddress>>),
     Upload(Box<UploadRequest>, oneshot::Sender<Result<Copied, OutputError>>),
     UploadContinuously(Box<ContinuousUpload>),
     Restore(Box<Restore>, oneshot::Sender<Result<(), String>>),
@@ -112,7 +115,7 @@ impl HdfsWorker {
     pub(in crate::agent) fn find_master(
         &self,
         place: JobLayout,
-    ) -> impl Future<Output = Option<Whereabouts>> + Send + use<> {
+    ) -> impl Future<Output = Option<MasterAddress>> + Send + use<> {
         let (answer, answered) = oneshot::channel();
         self.tell(WorkerRequest::FindMaster(place, answer));
         async { answered.await.ok().flatten() }
@@ -251,9 +254,18 @@ async fn work(ways: &Arc<HdfsClients>, mut errands: mpsc::Receiver<WorkerRequest
     }
 }
 
-async fn find(ways: &HdfsClients, place: &JobLayout) -> Result<Option<Whereabouts>, HdfsError> {
+async fn find(ways: &HdfsClients, place: &JobLayout) -> Result<Option<MasterAddress>, HdfsError> {
     let deadline = Instant::now() + LOOK_MAX;
     let hdfs = ways.to(place.dir(), deadline).await?;
     let found = hdfs.read_if_exists(&place.master(), PLACE_BYTES_MAX, deadline).await?;
-    Ok(found.and_then(|bytes| serde_json::from_slice(&bytes).ok()))
+    let Some(bytes) = found else {
+        return Ok(None);
+    };
+    match from_json(&bytes) {
+        Ok(address) => Ok(Some(address)),
+        Err(error) => {
+            tracing::warn!("cannot read `{}`: {error}", place.master());
+            Ok(None)
+        }
+    }
 }

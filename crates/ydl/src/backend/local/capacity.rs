@@ -4,20 +4,20 @@ use ydl_core::{
     Ask, JobSpec,
     spec::{Memory, Resources},
 };
-use ydl_proto::files::Offer;
+use ydl_proto::files::LocalResources;
 
 /// Smallest container: the agent and the shim count against its memory and use up to 20 MiB.
 const MIN_MEMORY_MIB: u64 = 32;
 
 #[derive(Debug)]
 pub(super) struct Capacity {
-    offer: Offer,
+    offer: LocalResources,
     memory_mib: u64,
     vcores: u32,
 }
 
 impl Capacity {
-    pub(super) fn new(offer: &Offer) -> Capacity {
+    pub(super) fn new(offer: &LocalResources) -> Capacity {
         Capacity { memory_mib: offer.memory_mib, vcores: offer.vcores, offer: offer.clone() }
     }
 
@@ -55,7 +55,7 @@ pub enum Misfit {
 
 /// Checks that every task, and a gang as a whole, fits the available resources. Independent tasks may run one
 /// after another.
-pub fn check_fit(spec: &JobSpec, offer: &Offer) -> Option<Misfit> {
+pub fn check_fit(spec: &JobSpec, offer: &LocalResources) -> Option<Misfit> {
     for role in &spec.roles {
         if role.resources.memory_mib < MIN_MEMORY_MIB {
             let (given, min) = (Memory(role.resources.memory_mib), Memory(MIN_MEMORY_MIB));
@@ -89,7 +89,7 @@ pub fn check_fit(spec: &JobSpec, offer: &Offer) -> Option<Misfit> {
 }
 
 /// Describes the first resource of which `size` exceeds `offer`.
-fn shortfall(size: &Resources, offer: &Offer) -> Option<String> {
+fn shortfall(size: &Resources, offer: &LocalResources) -> Option<String> {
     let gpus = offer.gpus.len() as u32;
     if let Some((name, count)) = size.other.iter().next() {
         Some(format!("{count} `{name}`, which this machine does not have"))

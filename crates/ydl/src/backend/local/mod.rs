@@ -36,7 +36,7 @@ use ydl_os::{
     process::{Identity, Signal},
     spawn,
 };
-use ydl_proto::files::{JobDir, Offer};
+use ydl_proto::files::{JobDir, LocalResources};
 
 /// Interval between memory checks. A NodeManager checks every three seconds.
 const CHECK_INTERVAL: Duration = Duration::from_secs(1);
@@ -87,7 +87,7 @@ impl LocalBackend {
     /// Creates a backend for the job in `job`. `master` is the address of its master.
     pub fn new(
         job: JobDir,
-        offer: &Offer,
+        offer: &LocalResources,
         master: String,
         secret: Arc<Secret>,
     ) -> io::Result<LocalBackend> {

@@ -4,7 +4,7 @@ use ydl_core::{Ask, RoleName, spec::Resources};
 #[tokio::test]
 async fn a_process_that_reuses_an_agents_pid_is_not_killed() {
     let root = tempfile::tempdir().unwrap();
-    let offer = Offer { memory_mib: 1024, vcores: 4, gpus: Vec::new() };
+    let offer = LocalResources { memory_mib: 1024, vcores: 4, gpus: Vec::new() };
     let secret = Arc::new(Secret::random().unwrap());
     let dir = JobDir::at(root.path());
     let mut local = LocalBackend::new(dir, &offer, String::new(), secret).unwrap();

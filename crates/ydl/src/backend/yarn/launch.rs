@@ -25,7 +25,7 @@ use yarn_native::{
 use ydl_core::{Event, RoleName};
 use ydl_net::secret::{Scope, Secret};
 use ydl_os::report::Report;
-use ydl_proto::files::Content;
+use ydl_proto::{files::StagedFile, version::to_json_line};
 use ydl_storage::hdfs::AgentTokens;
 
 /// Command of every container. The node substitutes `<LOG_DIR>`. When a container fails, its diagnostics
@@ -200,7 +200,7 @@ impl Launcher {
             },
         };
         let mut credentials = self.credentials.borrow().credentials.clone();
-        credentials.set_secret(BOOTSTRAP_SECRET, serde_json::to_vec(&delivered).ok()?);
+        credentials.set_secret(BOOTSTRAP_SECRET, to_json_line(&delivered).ok()?);
         Some(LaunchContext {
             credentials: Some(credentials.to_bytes(Format::Writable).to_vec().into()),
             environment: self.runtimes.for_role(role),
@@ -213,7 +213,7 @@ impl Launcher {
 fn common(setup: &YarnSetup) -> Result<LaunchContext, Report> {
     let staged = &setup.staged;
     let mut launch = LaunchContext::command(COMMAND);
-    let mut add = |name: String, content: &Content| {
+    let mut add = |name: String, content: &StagedFile| {
         launch.resources.insert(name, local_resource(content)?);
         Ok::<(), Report>(())
     };

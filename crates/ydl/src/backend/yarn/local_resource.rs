@@ -2,10 +2,10 @@
 
 use yarn_native::types::{LocalResource, LocalResourceKind, Visibility};
 use ydl_os::report::Report;
-use ydl_proto::files::Content;
+use ydl_proto::files::StagedFile;
 
 /// A file of a job for a container's launch.
-pub fn local_resource(content: &Content) -> Result<LocalResource, Report> {
+pub fn local_resource(content: &StagedFile) -> Result<LocalResource, Report> {
     let location = content.url.parse();
     Ok(LocalResource {
         location: location.map_err(|error| Report::trouble(format!("{error}")))?,

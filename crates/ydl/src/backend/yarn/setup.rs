@@ -5,7 +5,7 @@ use tokio::sync::watch;
 use yarn_native::{Token, config::Config, security::Identity};
 use ydl_core::{ContainerId, JobSpec};
 use ydl_net::secret::Secret;
-use ydl_proto::files::{Content, Staged};
+use ydl_proto::files::{StagedFile, StagedFiles};
 use ydl_storage::hdfs::AgentTokens;
 
 /// Inputs of the YARN backend of a job.
@@ -20,10 +20,10 @@ pub struct YarnSetup {
     /// Specification of the job.
     pub spec: JobSpec,
     /// Files of the job in HDFS.
-    pub staged: Staged,
+    pub staged: StagedFiles,
     /// Files of the job's own directory that every container gets, by name: `job.json`, `certificate.pem`,
     /// `hadoop.json`.
-    pub own: BTreeMap<String, Content>,
+    pub own: BTreeMap<String, StagedFile>,
     /// Secret that tokens of agents and programs derive from.
     pub secret: Arc<Secret>,
     /// File system tokens for the agents, which may be renewed. Agents get no other credentials of the master.

@@ -3,6 +3,7 @@
 use super::remote::{RemoteEnd, RemoteJob};
 use serde::de::DeserializeOwned;
 use std::{
+    collections::BTreeMap,
     fs::{self, File},
     io::{self, Read},
     path::{Path, PathBuf},
@@ -10,8 +11,9 @@ use std::{
 };
 use ydl_os::{env, process::Identity, reason, report::Report};
 use ydl_proto::{
-    files::{JobDir, MasterPlace, Place, Submitted},
+    files::{JobDir, JobTarget, MasterAddress, SubmittedJob},
     messages::JobSnapshot,
+    version::{FileError, from_json},
 };
 
 /// A view of the largest job is far below this.
@@ -27,7 +29,7 @@ pub struct JobHandle {
     /// The job's directory; of a job on a cluster, the local copy.
     pub dir: JobDir,
     /// The submission.
-    pub submitted: Submitted,
+    pub submitted: SubmittedJob,
     /// Last known state, of a job on a cluster.
     pub remote: Option<RemoteJob>,
 }
@@ -38,7 +40,7 @@ pub enum JobStatus {
     /// It was submitted a moment ago; its master has not said where it is.
     Starting,
     /// Its master runs there.
-    Live(MasterPlace),
+    Live(MasterAddress),
     /// It is over, and this is the last that was seen of it.
     Over(Box<JobSnapshot>),
     /// Its master is gone and has left no result.
@@ -48,10 +50,19 @@ pub enum JobStatus {
 }
 
 impl JobHandle {
-    /// The job in that directory, if there is one.
-    pub fn at(dir: JobDir) -> Option<JobHandle> {
-        let submitted = read_json(&dir.submitted_file())?;
-        Some(JobHandle { dir, submitted, remote: None })
+    /// Reads the job in a directory. Returns `None` if there is none, or not yet.
+    fn at(dir: JobDir) -> Result<Option<JobHandle>, FileError> {
+        let submitted = match read_file(&dir.submitted_file()) {
+            Ok(submitted) => submitted,
+            Err(error) if error.is_version() => return Err(error),
+            Err(_) => return Ok(None),
+        };
+        Ok(Some(JobHandle { dir, submitted, remote: None }))
+    }
+
+    /// Checks that this version of ydl can read the files of the job.
+    pub fn check_versions(&self) -> Result<(), Report> {
+        self.dir.check_versions().map_err(|it| unsupported(&it.path, &it.error))
     }
 
     /// The job's id.
@@ -72,7 +83,7 @@ impl JobHandle {
             if let Some(last) = read_json(&self.dir.result_file()) {
                 return JobStatus::Over(last);
             }
-            match read_json::<MasterPlace>(&self.dir.master_file()) {
+            match read_json::<MasterAddress>(&self.dir.master_file()) {
                 Some(place) if is_alive(&place) => return JobStatus::Live(place),
                 Some(_) => {}
                 None if self.is_young() => return JobStatus::Starting,
@@ -84,20 +95,20 @@ impl JobHandle {
 
     /// Returns the location of its logs, as shown to users.
     pub fn logs(&self) -> String {
-        match &self.submitted.place {
-            Place::Local(_) => self.dir.logs().display().to_string(),
-            Place::Yarn(staged) => format!("{}/logs", staged.dir),
+        match &self.submitted.target {
+            JobTarget::Local(_) => self.dir.logs().display().to_string(),
+            JobTarget::Yarn(staged) => format!("{}/logs", staged.dir),
         }
     }
 
     /// Returns the location of an output, as shown to users.
     pub fn destination(&self, to: &str) -> String {
         let to = to.replace("{job}", self.id());
-        match &self.submitted.place {
-            Place::Yarn(staged) if !to.contains("://") && !to.starts_with('/') => {
+        match &self.submitted.target {
+            JobTarget::Yarn(staged) if !to.contains("://") && !to.starts_with('/') => {
                 format!("{}/{to}", staged.home)
             }
-            Place::Yarn(_) | Place::Local(_) => to,
+            JobTarget::Yarn(_) | JobTarget::Local(_) => to,
         }
     }
 
@@ -117,16 +128,26 @@ impl JobHandle {
     }
 }
 
-fn is_alive(place: &MasterPlace) -> bool {
+fn is_alive(place: &MasterAddress) -> bool {
     let master = Identity { pid: place.pid, started: place.pid_started };
     master.is_alive()
 }
 
 fn read_json<T: DeserializeOwned>(path: &Path) -> Option<T> {
+    read_file(path).ok()
+}
+
+fn read_file<T: DeserializeOwned>(path: &Path) -> Result<T, FileError> {
     let mut bytes = Vec::new();
-    let file = File::open(path).ok()?;
-    file.take(FILE_BYTES_MAX).read_to_end(&mut bytes).ok()?;
-    serde_json::from_slice(&bytes).ok()
+    let read = File::open(path).and_then(|file| file.take(FILE_BYTES_MAX).read_to_end(&mut bytes));
+    read.map_err(|error| FileError::Malformed(serde_json::Error::io(error)))?;
+    from_json(&bytes)
+}
+
+/// Reports a file of another version.
+fn unsupported(path: &Path, error: &FileError) -> Report {
+    let report = Report::bad_input(format!("cannot read `{}`: {error}", path.display()));
+    Report { hint: error.hint().map(str::to_owned), ..report }
 }
 
 /// The directory of all jobs.
@@ -145,42 +166,75 @@ pub fn root() -> Result<PathBuf, Report> {
     }
 }
 
-/// Every job, newest first.
-pub fn list() -> Result<Vec<JobHandle>, Report> {
+/// Jobs of this machine.
+#[derive(Debug, Default)]
+pub struct LocalJobs {
+    /// Jobs that can be read, newest first.
+    pub jobs: Vec<JobHandle>,
+    /// Errors of jobs of another version, by id.
+    pub unsupported: BTreeMap<String, Report>,
+}
+
+/// Lists all jobs.
+pub fn list() -> Result<LocalJobs, Report> {
     let root = root()?;
+    let mut list = LocalJobs::default();
     let entries = match fs::read_dir(&root) {
         Ok(entries) => entries,
-        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(list),
         Err(error) => {
             let what = format!("cannot look for jobs in `{}`: {}", root.display(), reason(&error));
             return Err(Report::trouble(what));
         }
     };
-    let mut jobs: Vec<JobHandle> =
-        entries.filter_map(|entry| JobHandle::at(JobDir::at(entry.ok()?.path()))).collect();
-    jobs.sort_by(|a, b| (b.submitted.at, b.id()).cmp(&(a.submitted.at, a.id())));
-    Ok(jobs)
+    for entry in entries.flatten() {
+        let dir = JobDir::at(entry.path());
+        let (id, file) = (dir.id(), dir.submitted_file());
+        match JobHandle::at(dir) {
+            Ok(job) => list.jobs.extend(job),
+            Err(error) => drop(list.unsupported.insert(id, unsupported(&file, &error))),
+        }
+    }
+    list.jobs.sort_by(|a, b| (b.submitted.at, b.id()).cmp(&(a.submitted.at, a.id())));
+    Ok(list)
 }
 
-/// The newest job.
+/// Returns the newest job.
 pub fn newest() -> Result<JobHandle, Report> {
-    list()?.into_iter().next().ok_or_else(|| {
-        Report::bad_input("there is no job on this machine").hint("start one with `ydl submit`")
-    })
+    let LocalJobs { jobs, unsupported } = list()?;
+    let job = jobs.into_iter().next().ok_or_else(|| {
+        unsupported.into_values().next().unwrap_or_else(|| {
+            Report::bad_input("there is no job on this machine").hint("start one with `ydl submit`")
+        })
+    })?;
+    job.check_versions()?;
+    Ok(job)
 }
 
 /// The job that a person means: by its id, by its name (the newest of that name), or by how its id begins.
 pub fn find(word: &str) -> Result<JobHandle, Report> {
-    let mut jobs = list()?;
+    let job = find_any(word)?;
+    job.check_versions()?;
+    Ok(job)
+}
+
+fn find_any(word: &str) -> Result<JobHandle, Report> {
+    let LocalJobs { mut jobs, mut unsupported } = list()?;
+    if let Some(report) = unsupported.remove(word) {
+        return Err(report);
+    }
     let exact = jobs.iter().position(|job| job.id() == word);
     let named = || jobs.iter().position(|job| job.submitted.spec.name == word);
     if let Some(at) = exact.or_else(named) {
         return Ok(jobs.swap_remove(at));
     }
     jobs.retain(|job| !word.is_empty() && job.id().starts_with(word));
+    unsupported.retain(|id, _| !word.is_empty() && id.starts_with(word));
     match jobs.len() {
-        0 => Err(Report::bad_input(format!("there is no job `{word}` on this machine"))
-            .hint("`ydl ls` shows the jobs there are")),
+        0 => Err(unsupported.into_values().next().unwrap_or_else(|| {
+            Report::bad_input(format!("there is no job `{word}` on this machine"))
+                .hint("`ydl ls` shows the jobs there are")
+        })),
         1 => Ok(jobs.swap_remove(0)),
         _ => Err(ambiguous(word, jobs.iter().map(|job| job.id().to_owned()))),
     }

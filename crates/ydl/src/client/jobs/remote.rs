@@ -3,7 +3,7 @@
 use super::local::JobStatus;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use tokio::sync::Notify;
-use ydl_proto::files::MasterPlace;
+use ydl_proto::files::MasterAddress;
 
 /// Last known state of a job on a cluster; shared by the poller and its readers.
 #[derive(Clone, Debug, Default)]
@@ -60,7 +60,7 @@ impl RemoteJob {
         match self.seen() {
             RemoteState::Nothing | RemoteState::Waiting(_) => JobStatus::Starting,
             RemoteState::Live(address) => {
-                JobStatus::Live(MasterPlace { address, pid: 0, pid_started: 0 })
+                JobStatus::Live(MasterAddress { address, attempt: 0, pid: 0, pid_started: 0 })
             }
             RemoteState::Ended(ended) => JobStatus::Ended(ended),
         }

@@ -23,7 +23,10 @@ use yarn_native::{
 };
 use ydl_net::secret::Token;
 use ydl_os::{private, reason, report::Report};
-use ydl_proto::files::{EVENTS_BYTES_MAX, JobDir, Submitted};
+use ydl_proto::{
+    files::{HISTORY_BYTES_MAX, JobDir, SubmittedJob},
+    version::{FileError, from_json},
+};
 use ydl_storage::hdfs::{Hdfs, JobLayout, StagingLayout};
 
 /// Poll interval of the ResourceManager while idle.
@@ -90,8 +93,8 @@ impl JobAccess {
         let (submitted, certificate, token) =
             tokio::join!(read(place.submitted()), read(place.certificate()), token);
         let submitted = match submitted {
-            Ok(bytes) => serde_json::from_slice::<Submitted>(&bytes)
-                .map_err(|error| format!("cannot understand `{}`: {error}", place.submitted())),
+            Ok(bytes) => from_json::<SubmittedJob>(&bytes)
+                .map_err(|error| unreadable(&place.submitted(), &error)),
             Err(error) => Err(error.to_string()),
         };
         let submitted = match submitted {
@@ -106,10 +109,22 @@ impl JobAccess {
         if let Ok(token) = token {
             mirror.keep_private(mirror.dir.token_file(), &token)?;
         }
-        mirror.note(report).await;
+        mirror.note(report.clone()).await;
+        if let Err(it) = mirror.dir.check_versions() {
+            return Ok(JobAccess::Only(
+                Box::new(report),
+                unreadable(&it.path.display(), &it.error),
+            ));
+        }
         let known = Box::new(mirror.known(submitted));
         Ok(JobAccess::Whole(known, Arc::new(mirror)))
     }
+}
+
+/// Describes a file that cannot be read.
+fn unreadable(path: &impl std::fmt::Display, error: &FileError) -> String {
+    let hint = error.hint().map(|hint| format!(" ({hint})"));
+    format!("cannot read `{path}`: {error}{}", hint.unwrap_or_default())
 }
 
 /// Returns the location of an application's files.
@@ -161,7 +176,7 @@ impl Mirror {
         id: ApplicationId,
         hdfs: Hdfs,
         place: JobLayout,
-        submitted: Submitted,
+        submitted: SubmittedJob,
         certificate: &str,
         token: &Token,
     ) -> Result<(JobHandle, Arc<Mirror>), Report> {
@@ -171,7 +186,7 @@ impl Mirror {
         Ok((mirror.known(submitted), Arc::new(mirror)))
     }
 
-    fn known(&self, submitted: Submitted) -> JobHandle {
+    fn known(&self, submitted: SubmittedJob) -> JobHandle {
         JobHandle { dir: self.dir.clone(), submitted, remote: Some(self.remote.clone()) }
     }
 
@@ -218,11 +233,11 @@ impl Mirror {
         let deadline = Instant::now() + READ_MAX;
         let (events, result) = (self.place.events(), self.place.result());
         let (events, result) = tokio::join!(
-            self.hdfs.read_file(&events, EVENTS_BYTES_MAX, deadline),
+            self.hdfs.read_file(&events, HISTORY_BYTES_MAX, deadline),
             self.hdfs.read_file(&result, FILE_BYTES_MAX, deadline),
         );
         if let Ok(bytes) = events {
-            let _ = self.keep(self.dir.events_file(), &bytes);
+            let _ = self.keep(self.dir.history_file(), &bytes);
         }
         if let Ok(bytes) = result {
             let _ = self.keep(self.dir.result_file(), &bytes);

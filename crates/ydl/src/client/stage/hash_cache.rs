@@ -14,7 +14,7 @@ use std::{
     time::{Duration, SystemTime, UNIX_EPOCH},
 };
 use ydl_pack::{self as pack, FileStamp};
-use ydl_proto::files::write_json;
+use ydl_proto::version::{from_json, write_json};
 
 /// Smaller files are read as quickly as their hashes.
 const BYTES_MIN: u64 = 1 << 20;
@@ -42,7 +42,7 @@ pub(super) fn recall(dir: &Path, path: &Path, was: FileStamp) -> Option<Hashed> 
     if about.len() > RECORD_BYTES_MAX {
         return None;
     }
-    let record: HashRecord = serde_json::from_slice(&fs::read(&place).ok()?).ok()?;
+    let record: HashRecord = from_json(&fs::read(&place).ok()?).ok()?;
     let is_hash = |hash: &str| hash.len() == 64 && hash.bytes().all(|b| b.is_ascii_hexdigit());
     let fits = record.path == path && record.stamp == was.to_bytes() && is_hash(&record.hash);
     fits.then_some(Hashed { hash: record.hash, bytes: was.bytes })

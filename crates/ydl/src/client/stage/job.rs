@@ -7,8 +7,9 @@ use tokio::time::Instant;
 use yarn_native::config::Config;
 use ydl_os::report::Report;
 use ydl_proto::{
-    files::{Content, Submitted},
-    luggage::{self, CARRIED},
+    files::{HadoopConfig, StagedFile, SubmittedJob},
+    inline_files::{self, INLINE_FILE_NAMES},
+    version::to_json,
 };
 use ydl_storage::hdfs::{Grant, Hdfs, HdfsError, JobLayout, Kind, layout, pairs};
 
@@ -16,7 +17,7 @@ use ydl_storage::hdfs::{Grant, Hdfs, HdfsError, JobLayout, Kind, layout, pairs};
 #[derive(Clone, Copy)]
 pub struct JobFiles<'a> {
     /// The submission.
-    pub submitted: &'a Submitted,
+    pub submitted: &'a SubmittedJob,
     /// The certificate of its masters, as PEM.
     pub certificate: &'a str,
     /// Owner's token for its masters.
@@ -37,7 +38,7 @@ impl JobFiles<'_> {
             text.map_err(|_| Report::trouble("JSON that is not text"))
         };
         let submitted = text(json(self.submitted)?.into())?;
-        let hadoop = text(json(&pairs(self.config))?.into())?;
+        let hadoop = text(json(&HadoopConfig { properties: pairs(self.config) })?.into())?;
         let inputs = self.inputs.map(|bytes| text(bytes.to_vec())).transpose()?;
         let texts = [
             Some(submitted.as_str()),
@@ -45,9 +46,9 @@ impl JobFiles<'_> {
             Some(hadoop.as_str()),
             inputs.as_deref(),
         ];
-        let files = CARRIED.into_iter().zip(texts);
+        let files = INLINE_FILE_NAMES.into_iter().zip(texts);
         let files = files.filter_map(|(name, text)| Some((name, text?)));
-        Ok(luggage::pack(&files.collect()))
+        Ok(inline_files::pack(files.collect()))
     }
 }
 
@@ -70,7 +71,7 @@ pub async fn write_job(
     let (viewers, modifiers) = (read(&on_cluster.viewers), read(&on_cluster.modifiers));
     let grant_access = grant_access(place, &job, &viewers, &modifiers, deadline).await;
     let submitted = json(files.submitted)?;
-    let hadoop = json(&pairs(files.config))?;
+    let hadoop = json(&HadoopConfig { properties: pairs(files.config) })?;
     // Apart from each other's: five such calls in one future are more than a small stack takes.
     let write = |place: String, bytes: Bytes, permission: u32| {
         Box::pin(async move { hdfs.write_atomic(&place, bytes, permission, deadline).await })
@@ -154,11 +155,11 @@ pub async fn carried(
     hdfs: &Hdfs,
     job: &JobLayout,
     deadline: Instant,
-) -> Result<BTreeMap<String, Content>, HdfsError> {
+) -> Result<BTreeMap<String, StagedFile>, HdfsError> {
     let mut contents = BTreeMap::new();
     for entry in hdfs.list(job.dir(), deadline).await? {
-        if CARRIED.contains(&entry.name()) {
-            let content = Content {
+        if INLINE_FILE_NAMES.contains(&entry.name()) {
+            let content = StagedFile {
                 url: entry.url.clone(),
                 bytes: entry.bytes,
                 modified_ms: entry.modified_ms,
@@ -172,7 +173,7 @@ pub async fn carried(
 }
 
 fn json(value: &impl serde::Serialize) -> Result<Bytes, Report> {
-    let bytes = serde_json::to_vec(value);
+    let bytes = to_json(value);
     let bytes = bytes.map_err(|error| Report::trouble(format!("cannot write JSON: {error}")))?;
     Ok(bytes.into())
 }

@@ -10,7 +10,7 @@ use tokio::time::Instant;
 use ydl_core::{JobSpec, spec::Environment};
 use ydl_os::report::Report;
 use ydl_pack::{self as pack, Cache, manifest::ENVIRONMENT};
-use ydl_proto::files::Content;
+use ydl_proto::files::StagedFile;
 use ydl_storage::hdfs::{Entry, Hdfs};
 
 /// Extensions of archives that NodeManagers can unpack.
@@ -106,7 +106,7 @@ fn archive(path: &str) -> Result<&'static str, Report> {
 pub(super) async fn remote(
     request: &StageRequest<'_>,
     deadline: Instant,
-) -> Result<Vec<(Purpose, Content)>, Report> {
+) -> Result<Vec<(Purpose, StagedFile)>, Report> {
     let spec = request.spec;
     let files = spec.files.iter().map(|file| {
         let purpose = Purpose::File(file.name.clone());
@@ -157,8 +157,8 @@ pub(super) async fn remote(
     Ok(contents)
 }
 
-pub(super) fn content(entry: &Entry, unpack: bool) -> Content {
-    Content {
+pub(super) fn content(entry: &Entry, unpack: bool) -> StagedFile {
+    StagedFile {
         url: entry.url.clone(),
         bytes: entry.bytes,
         modified_ms: entry.modified_ms,

@@ -21,7 +21,7 @@ use tokio::{
 use yarn_native::{config::Config, security::Identity};
 use ydl_core::JobSpec;
 use ydl_os::{reason, report::Report};
-use ydl_proto::files::Content;
+use ydl_proto::files::StagedFile;
 use ydl_storage::hdfs::Entry;
 
 /// Files that a job needs in HDFS, and the caller.
@@ -53,7 +53,7 @@ pub struct StagingPlan {
     pub(super) is_empty: bool,
     pub(super) needs: Vec<Needed>,
     /// Files that stay in place.
-    pub(super) remote: Vec<(Purpose, Content)>,
+    pub(super) remote: Vec<(Purpose, StagedFile)>,
     pub(super) notes: Vec<String>,
     /// True if the last cleanup was more than a day ago.
     pub cleaning_is_due: bool,

@@ -26,7 +26,7 @@ use tokio::{
     time::{Instant, sleep},
 };
 use ydl_os::report::Report;
-use ydl_proto::files::{Content, Staged};
+use ydl_proto::files::{StagedFile, StagedFiles};
 use ydl_storage::hdfs::{Entry, Hdfs, JobLayout, Kind, UploadTotals, layout};
 
 /// Files that are read and sent at the same time.
@@ -41,9 +41,9 @@ const TIDY_MAX: Duration = Duration::from_secs(5);
 #[derive(Clone, Debug)]
 pub struct Upload {
     /// Description for the master.
-    pub staged: Staged,
+    pub staged: StagedFiles,
     /// Locations of the input files, in their order.
-    pub inputs: Vec<Content>,
+    pub inputs: Vec<StagedFile>,
     /// Shared files that were not there yet.
     pub sent: UploadTotals,
     /// Notes on the environment for the user.
@@ -148,10 +148,16 @@ async fn run(looked: StagingPlan, shared: &Arc<UploadContext>) -> Result<Upload,
     }
     let mut contents = all(tasks).await?;
     contents.extend(looked.remote);
-    let mut staged = Staged {
+    let mut staged = StagedFiles {
         dir: job.dir().to_owned(),
         home: shared.place.home.clone(),
-        binary: Content { url: String::new(), bytes: 0, modified_ms: 0, unpack: false, own: false },
+        binary: StagedFile {
+            url: String::new(),
+            bytes: 0,
+            modified_ms: 0,
+            unpack: false,
+            own: false,
+        },
         files: BTreeMap::new(),
         environment: BTreeMap::new(),
     };
@@ -259,7 +265,7 @@ impl UploadContext {
         self: Arc<Self>,
         mut known: HashedNeed,
         entry: Option<Entry>,
-    ) -> Result<(Purpose, Content), Report> {
+    ) -> Result<(Purpose, StagedFile), Report> {
         let _turn = self.turns.acquire().await;
         let place = self.place.layout.content(&known.name());
         let whole = entry.filter(|entry| entry.bytes == known.hashed.bytes);

@@ -20,7 +20,10 @@ use tokio::{
 use yarn_native::{namenode::NameNodes, rpc::RpcError};
 use ydl_core::{JobSpec, JobSpecBuilder, spec::InputForm};
 use ydl_os::report::Report;
-use ydl_proto::files::Content;
+use ydl_proto::{
+    files::{HadoopConfig, StagedFile},
+    version::to_json,
+};
 use ydl_storage::{
     data::{Destinations, ListedFile, Listing, list_inputs, resolve_existing},
     hdfs::{FileSystems, pairs, url_path},
@@ -54,7 +57,7 @@ pub async fn list_local(spec: JobSpec) -> Result<(JobSpec, Vec<(&'static str, Ve
     }
     let ways = match config {
         Some(config) => {
-            beside.push(("hadoop.json", json(&pairs(&config))?));
+            beside.push(("hadoop.json", json(&HadoopConfig { properties: pairs(&config) })?));
             Some(FileSystems::of(config)?)
         }
         None => None,
@@ -123,7 +126,7 @@ pub fn on_this_machine(listing: &Listing) -> Vec<PathBuf> {
 }
 
 /// The listing as agents read it, once those files are where `sent` says.
-pub fn written(mut listing: Listing, sent: Vec<Content>) -> Result<Option<Vec<u8>>, Report> {
+pub fn written(mut listing: Listing, sent: Vec<StagedFile>) -> Result<Option<Vec<u8>>, Report> {
     if listing.inputs.is_empty() {
         return Ok(None);
     }
@@ -210,6 +213,5 @@ fn ways(cluster: &ClusterClient) -> FileSystems {
 }
 
 fn json(value: &impl serde::Serialize) -> Result<Vec<u8>, Report> {
-    serde_json::to_vec(value)
-        .map_err(|error| Report::trouble(format!("cannot write JSON: {error}")))
+    to_json(value).map_err(|error| Report::trouble(format!("cannot write JSON: {error}")))
 }

@@ -12,7 +12,10 @@ use std::{
 };
 use ydl_core::{JobSpec, Time};
 use ydl_os::{private, reason, report::Report};
-use ydl_proto::files::{JobDir, Offer, Place, Submitted, write_json};
+use ydl_proto::{
+    files::{JobDir, JobTarget, LocalResources, SubmittedJob},
+    version::write_json,
+};
 
 /// Files above this size are linked: copying them would take longer than most people wait for a job to start.
 const COPY_BYTES_MAX: u64 = 256 << 20;
@@ -27,18 +30,18 @@ const LETTERS: &[u8; 32] = b"abcdefghijkmnpqrstuvwxyz23456789";
 /// may take minutes; it ends soon after `stop` says so. `beside` are small files of those names.
 pub fn create_job_dir(
     spec: JobSpec,
-    offer: Offer,
+    offer: LocalResources,
     from: &Path,
     beside: &[(&'static str, Vec<u8>)],
     stop: &AtomicBool,
-) -> Result<(JobDir, Submitted), Report> {
+) -> Result<(JobDir, SubmittedJob), Report> {
     let dir = make_directory(&spec.name)?;
-    let submitted = Submitted {
+    let submitted = SubmittedJob {
         id: dir.id(),
         at: now(),
         from: from.to_path_buf(),
         spec,
-        place: Place::Local(offer),
+        target: JobTarget::Local(offer),
     };
     let filled = copy_files(&dir, &submitted.spec, stop)
         .and_then(|()| write_beside(&dir, beside))
@@ -166,7 +169,7 @@ fn write_beside(dir: &JobDir, beside: &[(&'static str, Vec<u8>)]) -> Result<(), 
 }
 
 /// Writes the submission last, so that concurrent listings never see half a job.
-fn write_submitted(dir: &JobDir, submitted: &Submitted) -> Result<(), Report> {
+fn write_submitted(dir: &JobDir, submitted: &SubmittedJob) -> Result<(), Report> {
     let path = dir.submitted_file();
     write_json(&path, submitted).map_err(|error| cannot("write", &path, &error))
 }

@@ -13,7 +13,10 @@ use ydl_os::{
     report::{Exit, Report},
     spawn,
 };
-use ydl_proto::files::{JobDir, MasterPlace};
+use ydl_proto::{
+    files::{JobDir, MasterAddress},
+    version::from_json,
+};
 
 /// Maximum time for a master to print its address.
 const READY_MAX: Duration = Duration::from_secs(10);
@@ -29,7 +32,7 @@ struct ReadyMessage {
 }
 
 /// Starts the master of a job and waits until it listens.
-pub async fn start_master(dir: &JobDir) -> Result<(Child, MasterPlace), Report> {
+pub async fn start_master(dir: &JobDir) -> Result<(Child, MasterAddress), Report> {
     let failed = |error: io::Error| {
         Report::trouble(format!("cannot start the job's master: {}", reason(&error)))
     };
@@ -52,7 +55,7 @@ pub async fn start_master(dir: &JobDir) -> Result<(Child, MasterPlace), Report> 
     let mut line = String::new();
     let mut first = BufReader::new(stdout.take(LINE_BYTES_MAX));
     let said = match timeout(READY_MAX, first.read_line(&mut line)).await {
-        Ok(Ok(_)) => serde_json::from_str::<ReadyMessage>(&line).ok(),
+        Ok(Ok(_)) => from_json::<ReadyMessage>(line.as_bytes()).ok(),
         Ok(Err(_)) => None,
         Err(_) => {
             // It would continue unattended.
@@ -64,8 +67,9 @@ pub async fn start_master(dir: &JobDir) -> Result<(Child, MasterPlace), Report> 
     match said {
         Some(ReadyMessage { address: Some(address), .. }) => {
             let this = child.id().and_then(Identity::of);
-            let place = MasterPlace {
+            let place = MasterAddress {
                 address,
+                attempt: 1,
                 pid: this.map_or(0, |this| this.pid),
                 pid_started: this.map_or(0, |this| this.started),
             };

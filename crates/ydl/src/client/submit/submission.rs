@@ -10,7 +10,7 @@ use yarn_native::{
 };
 use ydl_core::JobSpec;
 use ydl_os::report::Report;
-use ydl_proto::files::{Content, Staged};
+use ydl_proto::files::{StagedFile, StagedFiles};
 
 /// The type that all jobs have among the applications of a cluster.
 pub const APPLICATION_TYPE: &str = "YDL";
@@ -33,8 +33,8 @@ const TAG_LETTERS_MAX: usize = 100;
 pub fn submission(
     id: ApplicationId,
     spec: &JobSpec,
-    staged: &Staged,
-    own: &BTreeMap<String, Content>,
+    staged: &StagedFiles,
+    own: &BTreeMap<String, StagedFile>,
     submit_credentials: &SubmitCredentials,
     user: Option<&str>,
 ) -> Result<Submission, Report> {

@@ -168,7 +168,7 @@ impl MasterHarness {
         let (requests, inbox) = inbox();
         let journal = SlowJournal { cluster: cluster.clone(), batch: Vec::new() };
         let dir = JobDir::at(folder.path());
-        let events = std::fs::File::create(dir.events_file()).unwrap();
+        let events = std::fs::File::create(dir.history_file()).unwrap();
         let master = Master::new(state(events), dir, FakeBackend(cluster.clone()), journal);
         MasterHarness { folder, cluster, requests, inbox, master }
     }
@@ -242,7 +242,7 @@ impl MasterHarness {
 
     fn history(&self) -> String {
         let dir = JobDir::at(self.folder.path());
-        std::fs::read_to_string(dir.events_file()).unwrap()
+        std::fs::read_to_string(dir.history_file()).unwrap()
     }
 
     fn grant_flushes(&self, flushes: usize) {

@@ -32,7 +32,7 @@ pub(super) fn snapshot(
         let launching = of_role.filter(|task| task.state == TaskState::Launching);
         let is_fetching = |task: &&TaskView| {
             let usage = usage.get(&task.task);
-            usage.is_some_and(|usage| usage.fetching.is_some())
+            usage.is_some_and(|usage| usage.download.is_some())
         };
         let (fetching, others): (Vec<_>, Vec<_>) = launching.partition(is_fetching);
         view.why = describe_fetching(&view.why, &role.role, fetching.len(), others.len());

@@ -2,7 +2,7 @@
 
 use std::collections::VecDeque;
 
-use super::{EVENT_BYTES_MAX, EVENTS_BYTES_MAX, EVENTS_MAX, KvError, Page};
+use super::{EVENT_BYTES_MAX, EVENTS_MAX, HISTORY_BYTES_MAX, KvError, Page};
 use ydl_proto::kv::{Blob, Emitted, Event, Events};
 
 #[derive(Debug, Default)]
@@ -26,7 +26,7 @@ impl EventLog {
         self.sequence += 1;
         self.bytes += data.len();
         self.kept.push_back(Event { sequence: self.sequence, name, data, by });
-        while self.kept.len() > EVENTS_MAX || self.bytes > EVENTS_BYTES_MAX {
+        while self.kept.len() > EVENTS_MAX || self.bytes > HISTORY_BYTES_MAX {
             let dropped = self.kept.pop_front();
             self.bytes -= dropped.map_or(0, |event| event.data.len());
         }

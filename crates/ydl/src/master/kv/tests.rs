@@ -362,11 +362,11 @@ fn old_events_are_dropped_and_reported_as_missed() {
     assert_eq!(format_events(&events), "through 8!: n=6@6 n=7@7 n=8@8");
     assert!(!store.events(5, None, 1).missed);
     let data = "x".repeat(EVENT_BYTES_MAX);
-    for _ in 0..EVENTS_BYTES_MAX / EVENT_BYTES_MAX + 1 {
+    for _ in 0..HISTORY_BYTES_MAX / EVENT_BYTES_MAX + 1 {
         store.apply(emit("large", &data)).unwrap();
     }
     let kept = store.events.since(0, None, Page { items: usize::MAX, bytes: usize::MAX });
-    assert_eq!(kept.events.len(), EVENTS_BYTES_MAX / EVENT_BYTES_MAX);
+    assert_eq!(kept.events.len(), HISTORY_BYTES_MAX / EVENT_BYTES_MAX);
 }
 
 #[test]

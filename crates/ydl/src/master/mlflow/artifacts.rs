@@ -79,7 +79,7 @@ pub(super) fn job_files(spec: &JobSpec, dir: &JobDir) -> Artifacts {
     }
     let job = serde_json::to_vec_pretty(&draft).unwrap_or_default();
     let mut all = vec![("ydl/job.json".to_owned(), job.into())];
-    if let Ok(facts) = end_of(&dir.events_file(), FACTS_BYTES) {
+    if let Ok(facts) = end_of(&dir.history_file(), FACTS_BYTES) {
         all.push(("ydl/history.jsonl".to_owned(), facts.into()));
     }
     all

@@ -14,7 +14,7 @@ use tokio::{
 };
 use ydl_core::{JobSpecBuilder, Outcome, Time, spec::Mlflow};
 use ydl_mlflow::{api::Row, server::Failure};
-use ydl_proto::files::{Offer, Place, Submitted};
+use ydl_proto::files::{JobTarget, LocalResources, SubmittedJob};
 
 /// Response of the server to a path and a body: status and content.
 type Answers = fn(&str, &str) -> Option<(u16, Value)>;
@@ -50,13 +50,13 @@ impl FaultyServer {
             user: None,
             token_file: None,
         });
-        let offer = Offer { memory_mib: 1, vcores: 1, gpus: Vec::new() };
-        let submitted = Submitted {
+        let offer = LocalResources { memory_mib: 1, vcores: 1, gpus: Vec::new() };
+        let submitted = SubmittedJob {
             id: "paper-1".to_owned(),
             at: Time(0),
             from: PathBuf::new(),
             spec: draft.build().unwrap(),
-            place: Place::Local(offer),
+            target: JobTarget::Local(offer),
         };
         let tracker = Tracker::start(&submitted, None).await;
         tracker.expect("a job with a run")

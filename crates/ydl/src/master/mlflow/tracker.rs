@@ -15,7 +15,7 @@ use ydl_mlflow::{
     server::{Failure, Server},
 };
 use ydl_os::env;
-use ydl_proto::{files::Submitted, messages::JobSnapshot};
+use ydl_proto::{files::SubmittedJob, messages::JobSnapshot};
 
 /// Timeout of creating the run, for which the job waits.
 const BEGIN_MAX: Duration = Duration::from_secs(10);
@@ -59,7 +59,7 @@ pub(in crate::master) struct Tracker {
 impl Tracker {
     /// Finds or creates the run of a job, if it wants one. Retries later if the server is unavailable.
     pub(in crate::master) async fn start(
-        submitted: &Submitted,
+        submitted: &SubmittedJob,
         secret: Option<&[u8]>,
     ) -> Option<Tracker> {
         let wanted = submitted.spec.cluster_options.mlflow.clone()?;

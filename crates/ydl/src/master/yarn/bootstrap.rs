@@ -25,8 +25,9 @@ use ydl_net::{
 };
 use ydl_os::{env, private, report::Report};
 use ydl_proto::{
-    files::{Content, JobDir, Place, Staged, Submitted},
-    luggage::{self, LUGGAGE},
+    files::{HadoopConfig, JobDir, JobTarget, StagedFile, StagedFiles, SubmittedJob},
+    inline_files::{self, INLINE_FILES},
+    version::from_json,
 };
 use ydl_storage::hdfs::{self, AgentTokens, Hdfs, HdfsError, JobLayout};
 
@@ -48,8 +49,8 @@ const REPORT_TIMEOUT: Duration = Duration::from_secs(60);
 /// Environment of a master in its container.
 pub(super) struct MasterBootstrap {
     pub(super) dir: JobDir,
-    pub(super) submitted: Submitted,
-    pub(super) staged: Staged,
+    pub(super) submitted: SubmittedJob,
+    pub(super) staged: StagedFiles,
     /// Directory of the job in HDFS.
     pub(super) place: JobLayout,
     pub(super) config: Config,
@@ -107,22 +108,22 @@ impl MasterBootstrap {
             container.parse().map_err(|e: yarn_native::types::BadId| failed(e.to_string()))?;
         let attempt = u32::try_from(container.attempt.number).unwrap_or(1);
 
-        let inline_files = match credentials.secret(LUGGAGE) {
-            Some(luggage) => {
-                luggage::unpack(luggage.expose(), dir.path()).map_err(|e| {
+        let inline_files = match credentials.secret(INLINE_FILES) {
+            Some(files) => {
+                inline_files::unpack(files.expose(), dir.path()).map_err(|e| {
                     failed(format!("cannot unpack the files in the credentials: {e}"))
                 })?;
                 true
             }
             None => false,
         };
-        let submitted: Submitted = read_json(&dir.submitted_file())?;
-        let Place::Yarn(staged) = submitted.place.clone() else {
+        let submitted: SubmittedJob = read_json(&dir.submitted_file())?;
+        let JobTarget::Yarn(staged) = submitted.target.clone() else {
             let what = format!("`{}` is not a job of a cluster", submitted.id);
             return Err(failed(what));
         };
-        let pairs: BTreeMap<String, String> = read_json(&dir.path().join(HADOOP))?;
-        let config = hdfs::config(&pairs, Environment::of_process());
+        let hadoop: HadoopConfig = read_json(&dir.path().join(HADOOP))?;
+        let config = hdfs::config(&hadoop.properties, Environment::of_process());
 
         let mut take = |name: &str| {
             credentials
@@ -201,16 +202,16 @@ impl MasterBootstrap {
         &self,
         hdfs: &Hdfs,
         deadline: Instant,
-    ) -> Result<BTreeMap<String, Content>, HdfsError> {
+    ) -> Result<BTreeMap<String, StagedFile>, HdfsError> {
         let mut own = BTreeMap::new();
         if self.inline_files {
             return Ok(own);
         }
-        for name in luggage::CARRIED {
+        for name in inline_files::INLINE_FILE_NAMES {
             let url = format!("{}/{name}", self.place.dir());
             // A missing file is reported by the process that needs it.
             if let Some(entry) = hdfs.stat(&url, deadline).await? {
-                let content = Content {
+                let content = StagedFile {
                     url,
                     bytes: entry.bytes,
                     modified_ms: entry.modified_ms,
@@ -235,8 +236,8 @@ pub(super) async fn report_failure_from_env(why: &str) {
         let file = std::env::var_os(env::HADOOP_TOKEN_FILE_LOCATION)?;
         let credentials = Credentials::read(Path::new(&file)).ok()?;
         let token = credentials.of_kind(MASTER_TOKEN)?.clone();
-        let pairs: BTreeMap<String, String> = read_json(Path::new(HADOOP)).ok()?;
-        Some((hdfs::config(&pairs, Environment::of_process()), token))
+        let hadoop: HadoopConfig = read_json(Path::new(HADOOP)).ok()?;
+        Some((hdfs::config(&hadoop.properties, Environment::of_process()), token))
     };
     if let Some((config, token)) = found() {
         report_failure(&config, token, std::env::var(env::NM_HOST).ok(), why).await;
@@ -266,5 +267,5 @@ fn read_json<T: DeserializeOwned>(path: &Path) -> Result<T, Report> {
     let file = File::open(path).map_err(|e| failed(&e))?;
     let mut bytes = Vec::new();
     file.take(FILE_BYTES_MAX).read_to_end(&mut bytes).map_err(|e| failed(&e))?;
-    serde_json::from_slice(&bytes).map_err(|e| failed(&e))
+    from_json(&bytes).map_err(|e| Report { hint: e.hint().map(str::to_owned), ..failed(&e) })
 }

@@ -196,17 +196,21 @@ fn requests_sent_ahead_are_answered_in_their_order() {
             said.split("\r\n").filter(|line| !line.starts_with("content-type")).collect();
         let expected = [
             "HTTP/1.1 200 OK",
+            "ydl-version: 1",
             "content-length: 6",
             "",
             "HTTP/1.1 200 OK",
+            "ydl-version: 1",
             "content-length: 1",
             "",
             "5HTTP/1.1 404 Not Found",
+            "ydl-version: 1",
             "content-length: 33",
             "",
             "{\"error\":\"there is no such path\"}HTTP/1.1 100 Continue",
             "",
             "HTTP/1.1 200 OK",
+            "ydl-version: 1",
             "content-length: 1",
             "connection: close",
             "",
@@ -430,22 +434,60 @@ fn an_answer_that_is_too_long_or_no_http_is_a_protocol_error() {
         let error = ask(&place.client(), "no path").await.unwrap_err();
         assert!(matches!(error, CallError::Protocol { .. }), "{error}");
 
-        // A server that holds the right key and talks nonsense.
-        let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
-        let address = listener.local_addr().unwrap();
-        let config = place.identity.server().unwrap();
-        let nonsense = std::thread::spawn(move || {
-            let (mut socket, _) = listener.accept().unwrap();
-            let mut connection = rustls::ServerConnection::new(config).unwrap();
-            let mut stream = rustls::Stream::new(&mut connection, &mut socket);
-            let _ = stream.read(&mut [0; 4096]);
-            let _ = stream.write_all(b"SMTP 250 pleased to meet you\r\n\r\n");
-            let _ = stream.flush();
-        });
+        // A server that has the right key and does not use HTTP.
+        let (address, server) =
+            respond_once(&place.identity, "SMTP 250 pleased to meet you\r\n\r\n".to_owned());
         let token = place.secret.token(&Scope::Client).unwrap();
-        let client = Client::new(address.to_string(), place.identity.pin(), &token).unwrap();
+        let client = Client::new(address, place.identity.pin(), &token).unwrap();
         let error = ask(&client, "/who").await.unwrap_err();
         assert!(matches!(error, CallError::Protocol { .. }), "{error}");
-        nonsense.join().unwrap();
+        server.join().unwrap();
     });
+}
+
+#[test]
+fn a_response_of_another_protocol_version_or_of_none_is_an_error() {
+    run(async {
+        let place = place(limits()).await;
+        let token = place.secret.token(&Scope::Client).unwrap();
+        let cases = [
+            ("ydl-version: 2\r\n", "it uses protocol version 2, this `ydl` uses version 1"),
+            ("", "it has no protocol version, this `ydl` uses version 1"),
+        ];
+        for (header, why) in cases {
+            for status in ["200 OK", "404 Not Found"] {
+                let text = format!("HTTP/1.1 {status}\r\n{header}content-length: 2\r\n\r\n{{}}");
+                let (address, server) = respond_once(&place.identity, text);
+                let client = Client::new(address.clone(), place.identity.pin(), &token).unwrap();
+                let error = ask(&client, "/who").await.unwrap_err();
+                assert_eq!(error, CallError::Version { address, why: why.to_owned() });
+                server.join().unwrap();
+            }
+            let text = format!(
+                "HTTP/1.1 101 Switching Protocols\r\n{header}connection: upgrade\r\n\
+                 upgrade: ydl\r\n\r\n"
+            );
+            let (address, server) = respond_once(&place.identity, text);
+            let client = Client::new(address, place.identity.pin(), &token).unwrap();
+            let error = client.join("/join", LONG).await.unwrap_err();
+            assert!(matches!(error, CallError::Version { .. }), "{error}");
+            server.join().unwrap();
+        }
+    });
+}
+
+/// A server with the right key that sends these bytes in response to one request.
+fn respond_once(identity: &Identity, text: String) -> (String, std::thread::JoinHandle<()>) {
+    let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = listener.local_addr().unwrap().to_string();
+    let config = identity.server().unwrap();
+    let server = std::thread::spawn(move || {
+        let (mut socket, _) = listener.accept().unwrap();
+        let mut connection = rustls::ServerConnection::new(config).unwrap();
+        let mut stream = rustls::Stream::new(&mut connection, &mut socket);
+        let _ = stream.read(&mut [0; 4096]);
+        let _ = stream.write_all(text.as_bytes());
+        let _ = stream.flush();
+    });
+    (address, server)
 }

@@ -30,7 +30,7 @@ use ydl_core::{
     time::Span,
 };
 use ydl_net::secret::Secret;
-use ydl_proto::files::{Content, Staged};
+use ydl_proto::files::{StagedFile, StagedFiles};
 use ydl_storage::hdfs::AgentTokens;
 
 pub const WAIT: Duration = Duration::from_secs(60);
@@ -67,7 +67,7 @@ pub struct Plan {
     pub roles: Vec<(&'static str, Placement)>,
     pub on_cluster: ClusterOptions,
     pub script: Option<&'static str>,
-    pub files: BTreeMap<String, Content>,
+    pub files: BTreeMap<String, StagedFile>,
 }
 
 impl Plan {
@@ -114,10 +114,10 @@ fn job_spec(plan: &Plan) -> JobSpec {
     draft.build().expect("a valid job")
 }
 
-pub fn content(path: &Path) -> Content {
+pub fn content(path: &Path) -> StagedFile {
     let about = fs::metadata(path).expect("a file");
     let modified = about.mtime() * 1000 + about.mtime_nsec() / 1_000_000;
-    Content {
+    StagedFile {
         url: format!("file://{}", path.display()),
         bytes: about.len(),
         modified_ms: modified as u64,
@@ -162,7 +162,7 @@ pub struct Begin {
     token: Token,
     user: String,
     spec: JobSpec,
-    staged: Staged,
+    staged: StagedFiles,
     secret: Arc<Secret>,
     scratch: PathBuf,
 }
@@ -186,7 +186,7 @@ impl Begin {
             token,
             user: cluster.own_user(),
             spec: job_spec(&plan),
-            staged: Staged {
+            staged: StagedFiles {
                 dir: format!("hdfs://nowhere/jobs/{id}"),
                 home: "hdfs://nowhere/".to_owned(),
                 binary: content(&binary),

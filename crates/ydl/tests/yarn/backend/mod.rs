@@ -21,6 +21,7 @@ use ydl_core::{
     spec::{Placement, Resources},
 };
 use ydl_net::secret::Scope;
+use ydl_proto::version::from_json;
 
 fn version() -> Version {
     match std::env::var("HADOOP_VERSION") {
@@ -103,7 +104,7 @@ async fn containers_are_granted_started_and_their_ends_are_told() {
     // The agent was given what it alone may know.
     let credentials = Credentials::read(&job.scratch().join("token")).expect("credentials");
     let delivered = credentials.secret(BOOTSTRAP_SECRET).expect("a setting");
-    let delivered: BootstrapSecret = serde_json::from_slice(delivered.expose()).expect("a setting");
+    let delivered: BootstrapSecret = from_json(delivered.expose()).expect("a setting");
     assert_eq!(delivered.setting.container, fine.container);
     assert_eq!(delivered.setting.master, "127.0.0.1:4711");
     assert_eq!(delivered.setting.host, fine.node.as_str());

@@ -2,7 +2,6 @@
 
 use super::{Submitter, cluster, config, hdfs, playground, soon};
 use std::{
-    collections::BTreeMap,
     fs,
     sync::{
         Arc,
@@ -12,16 +11,19 @@ use std::{
 use yarn_native::security::Identity;
 use ydl::client::stage::{self, JobFiles, Upload};
 use ydl_core::{JobSpec, Time};
-use ydl_proto::files::Submitted;
+use ydl_proto::{
+    files::{HadoopConfig, SubmittedJob},
+    version::from_json,
+};
 use ydl_storage::hdfs::{Entry, Hdfs, Kind, layout};
 
-fn submitted(spec: JobSpec, upload: &Upload) -> Submitted {
-    Submitted {
+fn submitted(spec: JobSpec, upload: &Upload) -> SubmittedJob {
+    SubmittedJob {
         id: "application_1_0001".into(),
         at: Time(0),
         from: "/".into(),
         spec,
-        place: ydl_proto::files::Place::Yarn(upload.staged.clone()),
+        target: ydl_proto::files::JobTarget::Yarn(upload.staged.clone()),
     }
 }
 
@@ -142,7 +144,7 @@ async fn the_files_of_a_job_are_read_by_those_who_may() {
         assert_eq!(content.is_some(), user == "alice", "{user}");
     }
     let hadoop = may("alice", job.hadoop()).await.expect("a file");
-    let pairs: BTreeMap<String, String> = serde_json::from_slice(&hadoop).expect("JSON");
+    let HadoopConfig { properties: pairs } = from_json(&hadoop).expect("JSON");
     assert_eq!(pairs["fs.defaultFS"], cluster().default_fs());
     // What is written later is theirs to read, too.
     let events = job.events();
