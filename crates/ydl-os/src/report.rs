@@ -2,7 +2,7 @@
 
 use std::{fmt, process::ExitCode};
 
-/// Exit status of `ydl`. A job that failed because of a program exits with that program's code.
+/// Exit status of the `ydl` process. A job that failed because of a program exits with that program's code.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Exit {
     /// The job succeeded, or the command completed.
@@ -17,8 +17,8 @@ pub enum Exit {
     JobKilled,
     /// The job or its master cannot be reached.
     Unreachable,
-    /// ydl itself failed: a disk, a permission, a bug.
-    Trouble,
+    /// Internal error: a disk, a permission, a bug.
+    Internal,
     /// Interrupted; the job may continue.
     Interrupted,
 }
@@ -33,7 +33,7 @@ impl Exit {
             Exit::JobFailed => 120,
             Exit::JobKilled => 121,
             Exit::Unreachable => 122,
-            Exit::Trouble => 123,
+            Exit::Internal => 123,
             Exit::Interrupted => 130,
         }
     }
@@ -67,9 +67,9 @@ impl Report {
         Report::new(Exit::BadInput, what)
     }
 
-    /// ydl itself failed.
-    pub fn trouble(what: impl Into<String>) -> Report {
-        Report::new(Exit::Trouble, what)
+    /// Internal error.
+    pub fn internal(what: impl Into<String>) -> Report {
+        Report::new(Exit::Internal, what)
     }
 
     /// Adds a hint.

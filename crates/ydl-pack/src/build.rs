@@ -276,7 +276,7 @@ impl Build {
     pub fn run(&self, name: &str, command: &mut Command) -> Result<(), Report> {
         let failed = |error: &io::Error| {
             let what = format!("cannot run `{name}`: {}", reason(error));
-            Report::trouble(what)
+            Report::internal(what)
         };
         for variable in MISLEADING {
             if variable != "UV_PROJECT_ENVIRONMENT" || !name.ends_with("sync") {
@@ -300,7 +300,7 @@ impl Build {
                     let _ = child.kill();
                     let _ = child.wait();
                     let what = format!("`{name}` did not finish within an hour");
-                    return Err(Report::trouble(what).hint(self.hint()));
+                    return Err(Report::internal(what).hint(self.hint()));
                 }
             }
         }

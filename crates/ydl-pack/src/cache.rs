@@ -121,7 +121,7 @@ impl Cache {
         fs::create_dir_all(&self.dir).map_err(|error| failed(&error))?;
         let mut random = [0; 8];
         let made = SystemRandom::new().fill(&mut random);
-        made.map_err(|_| Report::trouble("no random bytes available"))?;
+        made.map_err(|_| Report::internal("no random bytes available"))?;
         let dir = self.dir.join(format!("aside-{}", hex::encode(random)));
         fs::create_dir(&dir).map_err(|error| failed(&error))?;
         Ok(TempDir { dir })
@@ -248,7 +248,7 @@ pub(super) fn lock(path: &Path, waiting: &dyn Fn()) -> Result<File, Report> {
             Err(rustix::io::Errno::WOULDBLOCK) => {
                 let what =
                     format!("another process has held the lock `{}` for an hour", path.display());
-                return Err(Report::trouble(what).hint("find that process and end it"));
+                return Err(Report::internal(what).hint("find that process and end it"));
             }
             Err(error) => return Err(failed(error.into())),
         }
@@ -265,14 +265,14 @@ pub fn root() -> Result<PathBuf, Report> {
         Some(cache) if cache.is_absolute() => Ok(cache.join("ydl")),
         _ => {
             let what = "no cache directory for packed environments: neither `XDG_CACHE_HOME` nor `HOME` is set";
-            Err(Report::trouble(what).hint("set `XDG_CACHE_HOME` to a writable directory"))
+            Err(Report::internal(what).hint("set `XDG_CACHE_HOME` to a writable directory"))
         }
     }
 }
 
 pub(super) fn failed(dir: &Path, error: &io::Error) -> Report {
     let what = format!("cannot pack into `{}`: {}", dir.display(), reason(error));
-    Report::trouble(what).hint("set `XDG_CACHE_HOME` to a directory with enough space")
+    Report::internal(what).hint("set `XDG_CACHE_HOME` to a directory with enough space")
 }
 
 #[cfg(test)]

@@ -366,7 +366,7 @@ impl Packer<'_> {
             python,
         };
         let mut bytes = serde_json::to_vec_pretty(&manifest)
-            .map_err(|error| Report::trouble(format!("cannot write JSON: {error}")))?;
+            .map_err(|error| Report::internal(format!("cannot write JSON: {error}")))?;
         bytes.push(b'\n');
         own.put(MANIFEST.into(), 0o644, EntryKind::Bytes(bytes));
         self.layer(LOCAL, own)?;

@@ -25,7 +25,7 @@ fn main() -> ExitCode {
     if let Ok(code) = panic::catch_unwind(panic::AssertUnwindSafe(begin)) {
         return code;
     }
-    Exit::Trouble.into()
+    Exit::Internal.into()
 }
 
 fn start(cli: Cli) -> ExitCode {

@@ -10,7 +10,8 @@ use std::time::{Duration, Instant};
 use tempfile::TempDir;
 use ydl::agent::measure::Meter;
 use ydl::agent::output::{OutputSpec, Rotation};
-use ydl::agent::program::{Exit, Program, ProgramSpec, StartError};
+use ydl::agent::program::{Program, ProgramSpec, StartError};
+use ydl::agent::shim_protocol::ShimExit;
 use ydl::agent::{outputs, program};
 use ydl::logs::{Chunk, LogReader};
 use ydl_os::process::{Identity, Signal};
@@ -59,7 +60,7 @@ impl Place {
         self.start(&["sh", "-c", script]).await
     }
 
-    async fn run(&self, script: &str) -> Exit {
+    async fn run(&self, script: &str) -> ShimExit {
         self.sh(script).await.wait().await
     }
 

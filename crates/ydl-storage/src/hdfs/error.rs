@@ -75,7 +75,7 @@ impl From<HdfsError> for Report {
         let exit = match error.kind {
             Kind::Unreachable | Kind::SafeMode => Exit::Unreachable,
             Kind::BadInput => Exit::BadInput,
-            _ => Exit::Trouble,
+            _ => Exit::Internal,
         };
         let report = Report::new(exit, error.what);
         match error.hint {

@@ -130,7 +130,7 @@ enum Wakeup {
         answer: Result<MasterReply, CallError>,
     },
     Started(Result<Program, StartError>),
-    Exited(super::program::Exit),
+    Exited(super::shim_protocol::ShimExit),
     KillIsDue,
     InputsFetched(Result<(), DataError>),
     Restored(Option<(u32, Result<(), String>)>),

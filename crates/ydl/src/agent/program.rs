@@ -8,7 +8,6 @@ use std::pin::pin;
 use std::process::Stdio;
 use std::time::Duration;
 
-use serde::{Deserialize, Serialize};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::UnixStream;
 use tokio::net::unix::{OwnedReadHalf, OwnedWriteHalf};
@@ -52,24 +51,6 @@ pub struct ProgramSpec {
     pub grace: Duration,
 }
 
-/// Exit of a program, reported when none of its processes is left.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Exit {
-    pub code: Option<i32>,
-    pub signal: Option<i32>,
-    /// Largest resident memory of any one process; 0 if the shim was lost.
-    pub peak_memory_bytes: u64,
-    pub cpu_ms: u64,
-    pub stderr_tail: String,
-    /// Bytes of output that could not be written.
-    pub dropped_bytes: u64,
-    /// The shim was killed, and the program with it, so the program's own exit is unknown.
-    pub shim_lost: bool,
-    /// The kernel killed a process of the container for lack of memory.
-    #[serde(default)]
-    pub memory_short: bool,
-}
-
 /// Reason why a program did not start.
 #[derive(Debug)]
 #[non_exhaustive]
@@ -109,7 +90,7 @@ pub struct Program {
     outside: Option<u32>,
     grace: Duration,
     words: mpsc::Sender<ShimCommand>,
-    exit: watch::Receiver<Option<Exit>>,
+    exit: watch::Receiver<Option<ShimExit>>,
     output: CaptureView,
 }
 
@@ -189,7 +170,7 @@ impl Program {
     }
 
     /// Waits for the exit. Repeatable and cancel-safe.
-    pub async fn wait(&mut self) -> Exit {
+    pub async fn wait(&mut self) -> ShimExit {
         match self.exit.wait_for(Option::is_some).await {
             Ok(exit) => exit.clone().unwrap_or_default(),
             // The runtime is shutting down, and the program with it.
@@ -213,12 +194,12 @@ impl Program {
     }
 
     /// Stops the program; kills it after the grace period it was started with.
-    pub async fn stop(&mut self) -> Exit {
+    pub async fn stop(&mut self) -> ShimExit {
         self.stop_within(self.grace).await
     }
 
     /// Like [`stop`](Self::stop), with another grace period. Dropping the future cancels only the steps not taken yet.
-    pub async fn stop_within(&mut self, grace: Duration) -> Exit {
+    pub async fn stop_within(&mut self, grace: Duration) -> ShimExit {
         self.terminate();
         if let Ok(exit) = timeout(grace, self.wait()).await {
             return exit;
@@ -244,7 +225,7 @@ struct ShimClient {
 }
 
 impl ShimClient {
-    async fn tend(mut self) -> Exit {
+    async fn tend(mut self) -> ShimExit {
         let ended = self.listen().await;
         // The pipes close when the shim exits. It may have been killed, or hang.
         let left = timeout(LEAVE_MAX, self.shim.wait()).await;
@@ -263,14 +244,7 @@ impl ShimClient {
                 if exited.left > 0 {
                     tracing::warn!("{} processes of the program survived SIGKILL", exited.left);
                 }
-                Exit {
-                    code: exited.code,
-                    signal: exited.signal,
-                    peak_memory_bytes: exited.peak_rss_bytes,
-                    cpu_ms: exited.user_ms + exited.system_ms,
-                    memory_short: exited.memory_short,
-                    ..Exit::default()
-                }
+                exited
             }
             Err(error) => {
                 tracing::warn!("lost the connection to the program's shim: {}", reason(&error));
@@ -279,7 +253,11 @@ impl ShimClient {
             }
         };
         let captured = self.capture.finish(OUTPUT_MAX).await;
-        Exit { stderr_tail: captured.stderr_tail, dropped_bytes: captured.dropped_bytes, ..exit }
+        ShimExit {
+            stderr_tail: captured.stderr_tail,
+            dropped_bytes: captured.dropped_bytes,
+            ..exit
+        }
     }
 
     /// Forwards commands until the shim reports the exit, or the connection ends.
@@ -378,8 +356,8 @@ async fn sweep() {
     }
 }
 
-fn lost() -> Exit {
-    Exit { signal: Some(Signal::KILL.as_raw()), shim_lost: true, ..Exit::default() }
+fn lost() -> ShimExit {
+    ShimExit { signal: Some(Signal::KILL.as_raw()), shim_lost: true, ..ShimExit::default() }
 }
 
 async fn read_report(ears: &mut OwnedReadHalf) -> io::Result<ShimEvent> {

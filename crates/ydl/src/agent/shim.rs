@@ -115,11 +115,11 @@ fn keep(socket: Option<&Path>) -> io::Result<()> {
     let exited = ShimExit {
         code: status.exit_status(),
         signal: status.terminating_signal(),
-        peak_rss_bytes: used.peak_rss_bytes,
-        user_ms: used.user_ms,
-        system_ms: used.system_ms,
+        peak_memory_bytes: used.peak_rss_bytes,
+        cpu_ms: used.user_ms + used.system_ms,
         left,
         memory_short: socket.is_some() && memory_was_short(),
+        ..ShimExit::default()
     };
     // Fails if the agent has died; it needs no event then.
     let _ = shim_protocol::write(&mut agent, &ShimEvent::Exited(exited));

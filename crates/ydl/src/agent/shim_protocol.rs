@@ -53,20 +53,29 @@ pub enum ShimEvent {
     Exited(ShimExit),
 }
 
-/// Exit of the program, sent when none of its processes is left.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+/// Exit of the program, sent when none of its processes is left. The agent adds what the shim cannot know, and turns it
+/// into the core's `ProgramExit`.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ShimExit {
     pub code: Option<i32>,
     pub signal: Option<i32>,
-    /// The largest resident memory of any one process.
-    pub peak_rss_bytes: u64,
-    pub user_ms: u64,
-    pub system_ms: u64,
+    /// Largest resident memory of any one process; 0 if the shim was lost.
+    pub peak_memory_bytes: u64,
+    pub cpu_ms: u64,
     /// Processes that survived SIGKILL past its timeout.
     pub left: usize,
     /// Set if the kernel killed a process of the container for lack of memory.
     #[serde(default)]
     pub memory_short: bool,
+    /// Last bytes of stderr. Added by the agent.
+    #[serde(skip)]
+    pub stderr_tail: String,
+    /// Bytes of output that could not be written. Added by the agent.
+    #[serde(skip)]
+    pub dropped_bytes: u64,
+    /// The shim was killed, and the program with it, so the program's own exit is unknown. Added by the agent.
+    #[serde(skip)]
+    pub shim_lost: bool,
 }
 
 /// Encodes a message with its length prefix.

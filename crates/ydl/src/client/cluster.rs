@@ -122,7 +122,7 @@ impl ClusterClient {
         };
         let (rm, identity) = made().map_err(|error: SetupError| match error {
             SetupError::Config(error) => unreadable(&error),
-            error => Report::trouble(format!("cannot call the ResourceManager: {error}")),
+            error => Report::internal(format!("cannot call the ResourceManager: {error}")),
         })?;
         let user = match config.proxy_user() {
             Some(user) => user,

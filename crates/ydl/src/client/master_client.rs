@@ -85,7 +85,7 @@ impl MasterClient {
         let pem = fs::read(certificate).map_err(|error: io::Error| unreadable(&reason(&error)))?;
         let pin = Pin::of_pem(&pem).ok_or_else(|| unreadable(&"it holds none"))?;
         let client = Client::new(address, pin, &token)
-            .map_err(|error| Report::trouble(format!("cannot set up TLS: {error}")))?;
+            .map_err(|error| Report::internal(format!("cannot set up TLS: {error}")))?;
         Ok(MasterClient { client: Mutex::new(Arc::new(client)), pin, token })
     }
 
@@ -196,7 +196,7 @@ pub fn signal_master(place: &MasterAddress, now: bool) -> Result<(), Report> {
     master.signal(signal).map(drop).map_err(|error| {
         let what =
             format!("cannot signal the job's master, process {}: {}", place.pid, reason(&error));
-        Report::trouble(what)
+        Report::internal(what)
     })
 }
 
@@ -215,7 +215,7 @@ pub fn call_report(error: CallError) -> Report {
         CallError::Refused { error, hint, status } => {
             let exit = match status {
                 400..=499 => Exit::BadInput,
-                _ => Exit::Trouble,
+                _ => Exit::Internal,
             };
             Report { what: error, hint, exit }
         }
@@ -238,7 +238,7 @@ pub fn block_on<T>(verb: impl Future<Output = Result<T, Report>>) -> Result<T, R
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
         .build()
-        .map_err(|error| Report::trouble(format!("cannot start: {}", reason(&error))))?;
+        .map_err(|error| Report::internal(format!("cannot start: {}", reason(&error))))?;
     let done = runtime.block_on(verb);
     // Whatever is still being read was given up: a job that is refused need not wait until its files are packed.
     runtime.shutdown_background();

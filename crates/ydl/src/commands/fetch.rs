@@ -184,7 +184,7 @@ async fn outputs(
 }
 
 fn told(trouble: DataError) -> Report {
-    let report = Report::trouble(trouble.what);
+    let report = Report::internal(trouble.what);
     match trouble.hint {
         Some(hint) => report.hint(hint),
         None => report,
@@ -234,7 +234,7 @@ async fn book(
 }
 
 fn wish(name: String, dest: &Path, file: ListedFile) -> Result<FetchItem, Report> {
-    let out = || Report::trouble(format!("`{name}` would be written outside of its directory"));
+    let out = || Report::internal(format!("`{name}` would be written outside of its directory"));
     let item = DownloadItem {
         to: below(dest, &name).ok_or_else(out)?,
         url: file.url,
@@ -360,7 +360,7 @@ impl FetchRecord {
         };
         write().map_err(|error: io::Error| {
             let what = format!("cannot write `{}`: {}", self.file.display(), reason(&error));
-            Report::trouble(what).hint("name a directory that you may write to")
+            Report::internal(what).hint("name a directory that you may write to")
         })
     }
 }

@@ -85,7 +85,7 @@ fn bytes(given: Option<String>) -> Result<Vec<u8>, Report> {
         let mut bytes = Vec::new();
         let read = io::stdin().lock().take(VALUE_BYTES_MAX).read_to_end(&mut bytes);
         read.map_err(|error| {
-            Report::trouble(format!("cannot read stdin: {}", ydl_os::reason(&error)))
+            Report::internal(format!("cannot read stdin: {}", ydl_os::reason(&error)))
         })?;
         return Ok(bytes);
     };

@@ -74,7 +74,7 @@ pub async fn conclude(
                 tell(&job, &last, &follower.peaks, &outputs, paint);
                 tell_usage(follower);
             }
-            Ok(last.view.outcome.as_ref().map_or(Exit::Trouble, exit))
+            Ok(last.view.outcome.as_ref().map_or(Exit::Internal, exit))
         }
         FollowEnd::Ended(ended) => {
             if global.json {

@@ -95,7 +95,7 @@ fn put(from: &Path, to: &Path) -> Result<(), Report> {
         // Half of it is of no use. What cannot be removed either is not worth another word.
         let _ = fs::remove_file(&aside);
         let what = format!("cannot write `{}`: {}", to.display(), reason(&error));
-        Report::trouble(what)
+        Report::internal(what)
     })
 }
 

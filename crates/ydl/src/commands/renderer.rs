@@ -190,7 +190,7 @@ impl Renderer {
     /// Returns the error that stopped output to stdout.
     pub fn trouble(&self) -> Option<Report> {
         let error = self.broken.as_ref()?;
-        Some(Report::trouble(format!("cannot write to stdout: {}", reason(error))))
+        Some(Report::internal(format!("cannot write to stdout: {}", reason(error))))
     }
 
     fn written(&mut self, written: io::Result<()>) -> Result<(), OutputClosed> {

@@ -148,7 +148,7 @@ pub(super) fn made(spec: JobSpec) -> Result<JobSpec, Report> {
     let environment = pack::build(&spec.environment, &|said| terminal::message(said))?;
     let mut draft = JobSpecBuilder::from(spec);
     draft.environment = environment;
-    draft.build().map_err(|_| Report::trouble("the job does not fit its own environment"))
+    draft.build().map_err(|_| Report::internal("the job does not fit its own environment"))
 }
 
 fn source(args: &cli::SubmitArgs) -> Result<Result<Source, Diagnostics>, Report> {
@@ -230,7 +230,7 @@ async fn create(
     let (from, stopped) = (from.to_path_buf(), stop.clone());
     let mut creating =
         spawn_blocking(move || create_job_dir(spec, offer, &from, &beside, &stopped));
-    let ended = |error| Report::trouble(format!("cannot make the job's directory: {error}"));
+    let ended = |error| Report::internal(format!("cannot make the job's directory: {error}"));
     let by = tokio::select! {
         created = &mut creating => return created.map_err(ended)?,
         by = signals.next() => by,

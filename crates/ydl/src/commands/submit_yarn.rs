@@ -233,7 +233,7 @@ impl Submission<'_> {
         let ClusterClient { config, rm, .. } = self.cluster;
         let looked = looking.await;
         let (looked, listing) = looked
-            .map_err(|_| Report::trouble("the job's files could not be looked through"))??;
+            .map_err(|_| Report::internal("the job's files could not be looked through"))??;
         let place = looked.place.clone();
         self.place = Some(place.clone());
         self.cleaning_is_due = looked.cleaning_is_due;
@@ -323,7 +323,7 @@ async fn look(cluster: ClusterClient, spec: JobSpec) -> Result<(StagingPlan, Lis
     let ClusterClient { config, identity, .. } = &cluster;
     let deadline = Instant::now() + CALL_MAX;
     let binary = std::env::current_exe().map_err(|error| {
-        Report::trouble(format!("cannot find this very program: {}", reason(&error)))
+        Report::internal(format!("cannot find this very program: {}", reason(&error)))
     })?;
     let staging = spec.cluster_options.staging.as_deref();
     let place = stage::Place::find(config, identity, staging, deadline).await?;

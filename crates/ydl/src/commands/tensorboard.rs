@@ -47,7 +47,7 @@ pub fn run(args: cli::BoardArgs) -> Result<Exit, Report> {
                 Command::new(this).args(words).spawn()
             });
             begun.map_err(|error| {
-                Report::trouble(format!("cannot bring `{dir}` here: {}", reason(&error)))
+                Report::internal(format!("cannot bring `{dir}` here: {}", reason(&error)))
             })?;
             MIRRORED.to_owned()
         }
@@ -60,7 +60,7 @@ pub fn run(args: cli::BoardArgs) -> Result<Exit, Report> {
         return Err(Report::bad_input(what).hint(hint));
     }
     let what = format!("cannot run `tensorboard`: {}", reason(&error));
-    Err(Report::trouble(what))
+    Err(Report::internal(what))
 }
 
 fn variable(name: &str) -> Result<String, Report> {
@@ -74,7 +74,7 @@ fn config() -> Result<Config, Report> {
     let file = certificate.and_then(|file| Some(file.parent()?.join("hadoop.json")));
     if let Some(file) = file.filter(|file| file.exists()) {
         let cannot = |why: &dyn std::fmt::Display| {
-            Report::trouble(format!("cannot read `{}`: {why}", file.display()))
+            Report::internal(format!("cannot read `{}`: {why}", file.display()))
         };
         let bytes = fs::metadata(&file).map_err(|error| cannot(&error))?.len();
         if bytes > CONFIG_BYTES_MAX {

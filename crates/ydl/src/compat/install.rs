@@ -39,10 +39,10 @@ pub fn run(args: cli::CompatArgs, global: GlobalArgs) -> Result<Exit, Report> {
         return Ok(Exit::Success);
     };
     let failure = |what: &str, path: &Path, error: io::Error| {
-        Report::trouble(format!("cannot {what} `{}`: {}", path.display(), reason(&error)))
+        Report::internal(format!("cannot {what} `{}`: {}", path.display(), reason(&error)))
     };
     let own = env::current_exe().map_err(|error| {
-        Report::trouble(format!("cannot find the path of this program: {error}"))
+        Report::internal(format!("cannot find the path of this program: {error}"))
     })?;
     // Check everything before creating anything.
     let mut missing = Vec::new();
@@ -95,7 +95,7 @@ fn script(own: &Path, name: &str) -> Result<String, Report> {
     let path = own.to_str().filter(|path| !path.contains(['\'', '"', '\\', '$', '`', '\n']));
     let path = path.ok_or_else(|| {
         let what = format!("path `{}` cannot be quoted in a script", own.display());
-        Report::trouble(what)
+        Report::internal(what)
             .hint("install ydl at a path without quotes, `\\`, `$` and line breaks")
     })?;
     Ok(format!(

@@ -65,7 +65,7 @@ fn run(args: &ParsedArgs) -> Result<Exit, Report> {
     let (host, address) = host(args)?;
     let cannot = |error: std::io::Error| {
         let why = reason(&error);
-        Report::trouble(format!("{}: cannot listen at `{address}`: {why}", args.name))
+        Report::internal(format!("{}: cannot listen at `{address}`: {why}", args.name))
     };
     // Any free port: a fixed one may be in use.
     let listener = TcpListener::bind(SocketAddr::new(address, 0)).map_err(cannot)?;

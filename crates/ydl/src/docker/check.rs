@@ -66,7 +66,7 @@ async fn fetch(engine: &Engine, image: &str, tell: &dyn Fn(String)) -> Result<()
 /// Runs this binary in the image once, to report missing requirements before any task does.
 async fn try_out(engine: &Engine, image: &str) -> Result<(), Report> {
     let binary = std::env::current_exe()
-        .map_err(|error| Report::trouble(format!("cannot find ydl itself: {error}")))?;
+        .map_err(|error| Report::internal(format!("cannot find ydl itself: {error}")))?;
     let bind = mount(&binary, Path::new(BINARY), false);
     let words = [
         "run",
@@ -90,7 +90,7 @@ async fn try_out(engine: &Engine, image: &str) -> Result<(), Report> {
             return Ok(());
         }
         let what = format!("`ydl` does not answer in the image `{image}`");
-        return Err(Report::trouble(what).hint("look at `docker run` by hand"));
+        return Err(Report::internal(what).hint("look at `docker run` by hand"));
     };
     let what = format!("`ydl` cannot run in the image `{image}`: {why}");
     Err(Report::bad_input(what).hint(remedy(&why, &binary)))

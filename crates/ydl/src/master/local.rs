@@ -61,7 +61,7 @@ pub fn run(dir: PathBuf) -> ExitCode {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
     let ran = match &runtime {
         Ok(runtime) => runtime.block_on(run_master(JobDir::at(dir))),
-        Err(error) => Err(Report::trouble(format!("cannot start the master: {error}"))),
+        Err(error) => Err(Report::internal(format!("cannot start the master: {error}"))),
     };
     if let Ok(runtime) = runtime {
         // Do not wait for name lookups in progress.
@@ -80,7 +80,7 @@ pub fn run(dir: PathBuf) -> ExitCode {
 
 async fn run_master(dir: JobDir) -> Result<Outcome, Report> {
     let failed = |what: &str, path: &Path, why: &dyn std::fmt::Display| {
-        Report::trouble(format!("cannot {what} `{}`: {why}", path.display()))
+        Report::internal(format!("cannot {what} `{}`: {why}", path.display()))
     };
     let file = dir.submitted_file();
     let bytes = fs::read(&file).map_err(|e| failed("read", &file, &e))?;
@@ -91,35 +91,35 @@ async fn run_master(dir: JobDir) -> Result<Outcome, Report> {
 
     let JobTarget::Local(offer) = &submitted.target else {
         let what = format!("`{}` is not a job of this machine", submitted.id);
-        return Err(Report::trouble(what));
+        return Err(Report::internal(what));
     };
 
     // Create the journal first: it locks the job against a second master.
     let path = dir.journal_file();
     let journal = FileJournal::create(&path, journal::SyncPolicy::OsDefault)
-        .map_err(|e| Report::trouble(e.to_string()))?;
-    become_subreaper().map_err(|e| Report::trouble(format!("cannot adopt processes: {e}")))?;
+        .map_err(|e| Report::internal(e.to_string()))?;
+    become_subreaper().map_err(|e| Report::internal(format!("cannot adopt processes: {e}")))?;
     let secret =
-        Secret::random().ok_or_else(|| Report::trouble("the system returned no random bytes"))?;
-    let certificate = Certificate::generate().map_err(|e| Report::trouble(e.to_string()))?;
-    let tls = certificate.server().map_err(|e| Report::trouble(e.to_string()))?;
+        Secret::random().ok_or_else(|| Report::internal("the system returned no random bytes"))?;
+    let certificate = Certificate::generate().map_err(|e| Report::internal(e.to_string()))?;
+    let tls = certificate.server().map_err(|e| Report::internal(e.to_string()))?;
     let any = SocketAddr::from((HOST_IP, 0));
-    let listener =
-        server::listen(any).map_err(|e| Report::trouble(format!("cannot listen on {any}: {e}")))?;
-    let address = listener.local_addr().map_err(|e| Report::trouble(e.to_string()))?.to_string();
+    let listener = server::listen(any)
+        .map_err(|e| Report::internal(format!("cannot listen on {any}: {e}")))?;
+    let address = listener.local_addr().map_err(|e| Report::internal(e.to_string()))?.to_string();
 
     let pem = dir.certificate_file();
     fs::write(&pem, certificate.certificate_pem()).map_err(|e| failed("write", &pem, &e))?;
-    let token = secret.token(&Scope::Client).ok_or_else(|| Report::trouble("no token"))?;
-    token.write(&dir.token_file()).map_err(|e| Report::trouble(e.to_string()))?;
+    let token = secret.token(&Scope::Client).ok_or_else(|| Report::internal("no token"))?;
+    token.write(&dir.token_file()).map_err(|e| Report::internal(e.to_string()))?;
     let path = dir.history_file();
     let events = File::create(&path).map_err(|e| failed("create", &path, &e))?;
     let secret = Arc::new(secret);
     let backend = LocalBackend::new(dir.clone(), offer, address.clone(), secret.clone())
-        .map_err(|e| Report::trouble(format!("cannot use this machine: {e}")))?;
+        .map_err(|e| Report::internal(format!("cannot use this machine: {e}")))?;
 
     let signals = KillSignals::listen()
-        .map_err(|e| Report::trouble(format!("cannot listen to signals: {e}")))?;
+        .map_err(|e| Report::internal(format!("cannot listen to signals: {e}")))?;
     write_address(&dir, &address)?;
     print_line(&serde_json::json!({ "address": address }));
     let (requests, inbox) = inbox();
@@ -141,11 +141,11 @@ async fn run_master(dir: JobDir) -> Result<Outcome, Report> {
         let _ = ended.await;
     }));
     let outcome = tokio::select! {
-        outcome = master.run(inbox) => outcome.map_err(|fenced| Report::trouble(fenced.why))?,
+        outcome = master.run(inbox) => outcome.map_err(|fenced| Report::internal(fenced.why))?,
         // A master without its API would only wait for the timeouts of its agents.
         ended = &mut serving => {
             let why = ended.map_or_else(|error| error.to_string(), |()| "it closed".to_owned());
-            return Err(Report::trouble(format!("the API server stopped: {why}")));
+            return Err(Report::internal(format!("the API server stopped: {why}")));
         }
     };
     if let Some(tracking) = tracking {
@@ -238,7 +238,7 @@ async fn kill(requests: &mpsc::Sender<Envelope>, by: String, now: bool) -> bool 
 
 /// Writes the address of this master atomically.
 fn write_address(dir: &JobDir, address: &str) -> Result<(), Report> {
-    let this = Identity::this().ok_or_else(|| Report::trouble("cannot read `/proc`"))?;
+    let this = Identity::this().ok_or_else(|| Report::internal("cannot read `/proc`"))?;
     let place = MasterAddress {
         address: address.to_owned(),
         attempt: 1,
@@ -247,7 +247,7 @@ fn write_address(dir: &JobDir, address: &str) -> Result<(), Report> {
     };
     let path = dir.master_file();
     write_json(&path, &place)
-        .map_err(|e| Report::trouble(format!("cannot write `{}`: {e}", path.display())))
+        .map_err(|e| Report::internal(format!("cannot write `{}`: {e}", path.display())))
 }
 
 /// Prints one line for the parent process, which may be gone.

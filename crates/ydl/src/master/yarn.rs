@@ -56,16 +56,16 @@ const RETRY_DELAY: Duration = Duration::from_millis(500);
 const TAKEOVER_CHECK_INTERVAL: Duration = Duration::from_secs(15);
 
 /// Reason why a master ends before its job.
-enum EarlyExit {
+enum MasterError {
     /// No other master could succeed: the job failed.
     JobFailed(Report),
     /// Another master takes over.
     Superseded(Report),
 }
 
-impl From<Report> for EarlyExit {
-    fn from(report: Report) -> EarlyExit {
-        EarlyExit::Superseded(report)
+impl From<Report> for MasterError {
+    fn from(report: Report) -> MasterError {
+        MasterError::Superseded(report)
     }
 }
 
@@ -76,7 +76,7 @@ pub fn run() -> ExitCode {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
     let ran = match &runtime {
         Ok(runtime) => runtime.block_on(run_master()),
-        Err(error) => Err(Report::trouble(format!("cannot start the master: {error}"))),
+        Err(error) => Err(Report::internal(format!("cannot start the master: {error}"))),
     };
     if let Ok(runtime) = runtime {
         // Do not wait for file system calls in progress.
@@ -103,7 +103,7 @@ async fn run_master() -> Result<Outcome, Report> {
         }
     };
     let mut terminations = signal(SignalKind::terminate())
-        .map_err(|e| Report::trouble(format!("cannot listen to signals: {e}")))?;
+        .map_err(|e| Report::internal(format!("cannot listen to signals: {e}")))?;
     let mut tokens = bootstrap.tokens.take();
     let outcome = tokio::select! {
         outcome = run_with_tokens(&bootstrap, &mut tokens) => outcome,
@@ -121,8 +121,8 @@ async fn run_master() -> Result<Outcome, Report> {
             }
             Ok(outcome)
         }
-        Err(EarlyExit::Superseded(report)) => Err(report),
-        Err(EarlyExit::JobFailed(report)) => {
+        Err(MasterError::Superseded(report)) => Err(report),
+        Err(MasterError::JobFailed(report)) => {
             bootstrap.report_failure(&report.what).await;
             Err(report)
         }
@@ -133,7 +133,7 @@ async fn run_master() -> Result<Outcome, Report> {
 async fn run_with_tokens(
     bootstrap: &MasterBootstrap,
     tokens: &mut Option<TokenRenewer>,
-) -> Result<Outcome, EarlyExit> {
+) -> Result<Outcome, MasterError> {
     let Some(tokens) = tokens else {
         return run_job(bootstrap).await;
     };
@@ -146,17 +146,17 @@ async fn run_with_tokens(
 }
 
 /// Runs the job to its end.
-async fn run_job(bootstrap: &MasterBootstrap) -> Result<Outcome, EarlyExit> {
+async fn run_job(bootstrap: &MasterBootstrap) -> Result<Outcome, MasterError> {
     let hdfs = connected(bootstrap).await?;
     let (state, journal) = recover_state(bootstrap, &hdfs).await?;
     let listener = listen(bootstrap.host.as_deref()).await?;
     let address = public_address(bootstrap.host.as_deref(), &listener)?;
 
     let tls = bootstrap.identity.server();
-    let tls = tls.map_err(|e| EarlyExit::JobFailed(Report::trouble(e.to_string())))?;
+    let tls = tls.map_err(|e| MasterError::JobFailed(Report::internal(e.to_string())))?;
     let held = state.containers();
     let yarn = yarn_setup(bootstrap, &hdfs, &address, held).await?;
-    let this = process::Identity::this().ok_or_else(|| Report::trouble("cannot read `/proc`"))?;
+    let this = process::Identity::this().ok_or_else(|| Report::internal("cannot read `/proc`"))?;
     let published = MasterAddress {
         address,
         attempt: bootstrap.attempt,
@@ -198,15 +198,15 @@ async fn run_job(bootstrap: &MasterBootstrap) -> Result<Outcome, EarlyExit> {
     }));
     let outcome = tokio::select! {
         outcome = master.run_loop(&mut inbox) => {
-            outcome.map_err(|fenced| Report::trouble(fenced.why))?
+            outcome.map_err(|fenced| Report::internal(fenced.why))?
         }
         () = replaced(&hdfs, bootstrap) => {
-            return Err(Report::trouble("another master has taken over").into());
+            return Err(Report::internal("another master has taken over").into());
         }
         // Another master, perhaps on another node, may be reachable.
         ended = &mut serving => {
             let why = ended.map_or_else(|error| error.to_string(), |()| "it closed".to_owned());
-            return Err(Report::trouble(format!("the API server stopped: {why}")).into());
+            return Err(Report::internal(format!("the API server stopped: {why}")).into());
         }
     };
     // Clients look for the result as soon as the ResourceManager reports the end.
@@ -264,22 +264,22 @@ async fn replaced(hdfs: &Hdfs, bootstrap: &MasterBootstrap) {
     }
 }
 
-async fn connected(bootstrap: &MasterBootstrap) -> Result<Hdfs, EarlyExit> {
+async fn connected(bootstrap: &MasterBootstrap) -> Result<Hdfs, MasterError> {
     let connect = Hdfs::connect(
         &bootstrap.config,
         Some(bootstrap.place.dir()),
         &bootstrap.hdfs_identity,
         Instant::now() + REQUEST_TIMEOUT,
     );
-    connect.await.map_err(|error| EarlyExit::JobFailed(error.into()))
+    connect.await.map_err(|error| MasterError::JobFailed(error.into()))
 }
 
 /// Decides whether another master may succeed: it may if the file system is unavailable or returned an unknown
 /// error.
-fn classify(error: HdfsError) -> EarlyExit {
+fn classify(error: HdfsError) -> MasterError {
     match error.is_transient() || error.kind == Kind::Other {
-        true => EarlyExit::Superseded(error.into()),
-        false => EarlyExit::JobFailed(error.into()),
+        true => MasterError::Superseded(error.into()),
+        false => MasterError::JobFailed(error.into()),
     }
 }
 
@@ -287,17 +287,17 @@ fn classify(error: HdfsError) -> EarlyExit {
 async fn recover_state(
     bootstrap: &MasterBootstrap,
     hdfs: &Hdfs,
-) -> Result<(Recovered, HdfsJournal), EarlyExit> {
+) -> Result<(Recovered, HdfsJournal), MasterError> {
     let path = bootstrap.dir.history_file();
     let events = File::create(&path)
-        .map_err(|e| Report::trouble(format!("cannot create `{}`: {e}", path.display())))?;
+        .map_err(|e| Report::internal(format!("cannot create `{}`: {e}", path.display())))?;
     let mut reading = Replay::new(bootstrap.submitted.spec.clone(), Some(events));
     let recovered = recover(hdfs, &bootstrap.place, bootstrap.attempt, &mut reading).await;
     let journal = recovered.map_err(|error| match error {
-        RecoverError::Fenced => EarlyExit::Superseded(Report::trouble(error.to_string())),
+        RecoverError::Fenced => MasterError::Superseded(Report::internal(error.to_string())),
         RecoverError::Hdfs(error) => classify(error),
         RecoverError::Journal(_) | RecoverError::Entries(_) => {
-            EarlyExit::JobFailed(Report::trouble(error.to_string()))
+            MasterError::JobFailed(Report::internal(error.to_string()))
         }
     })?;
     Ok((reading.finish(), journal))
@@ -323,11 +323,11 @@ async fn listen(host: Option<&str>) -> Result<TcpListener, Report> {
             Err(error) => last = format!("cannot listen on {address}: {error}"),
         }
     }
-    Err(Report::trouble(last))
+    Err(Report::internal(last))
 }
 
 fn public_address(host: Option<&str>, listener: &TcpListener) -> Result<String, Report> {
-    let local = listener.local_addr().map_err(|e| Report::trouble(e.to_string()))?;
+    let local = listener.local_addr().map_err(|e| Report::internal(e.to_string()))?;
     Ok(match host {
         Some(host) => format!("{host}:{}", local.port()),
         None => local.to_string(),
@@ -339,7 +339,7 @@ async fn yarn_setup(
     hdfs: &Hdfs,
     address: &str,
     held: Vec<ydl_core::ContainerId>,
-) -> Result<YarnSetup, EarlyExit> {
+) -> Result<YarnSetup, MasterError> {
     let end = Instant::now() + HDFS_RETRY_MAX;
     let own = loop {
         match bootstrap.own_files(hdfs, Instant::now() + REQUEST_TIMEOUT).await {

@@ -15,7 +15,7 @@ pub fn print(data: impl AsRef<[u8]>) -> Result<(), Report> {
         Err(error) if error.kind() == io::ErrorKind::BrokenPipe => process::exit(0),
         Err(error) => {
             let what = format!("cannot write to stdout: {}", reason(&error));
-            Err(Report::trouble(what))
+            Err(Report::internal(what))
         }
     }
 }
@@ -23,7 +23,7 @@ pub fn print(data: impl AsRef<[u8]>) -> Result<(), Report> {
 /// Prints a value as one line of JSON.
 pub fn print_json(value: &impl Serialize) -> Result<(), Report> {
     let mut line = serde_json::to_vec(value)
-        .map_err(|error| Report::trouble(format!("cannot write JSON: {error}")))?;
+        .map_err(|error| Report::internal(format!("cannot write JSON: {error}")))?;
     line.push(b'\n');
     print(line)
 }

@@ -67,7 +67,7 @@ fn exit_code_page_lists_every_exit_code() {
         Exit::JobFailed,
         Exit::JobKilled,
         Exit::Unreachable,
-        Exit::Trouble,
+        Exit::Internal,
         Exit::Interrupted,
     ];
     for exit in all {

@@ -5,8 +5,9 @@ use crate::agent::{
     links::{LinkListener, LinkTasks},
     outputs::is_in_order,
     ports::PortReservation,
-    program::{self, Program, StartError},
+    program::{Program, StartError},
     record::{self, ExitRecord},
+    shim_protocol::ShimExit,
     shipping::LogShipperHandle,
     task_env::LaunchContext,
 };
@@ -66,7 +67,7 @@ struct AttemptContext {
 impl RunningProgram {
     /// Waits until the program has exited and its last output to its rendezvous has arrived: other tasks may wait for
     /// that.
-    pub(super) async fn over(&mut self, patience: Duration) -> program::Exit {
+    pub(super) async fn over(&mut self, patience: Duration) -> ShimExit {
         let exit = self.program.wait().await;
         self.ended.get_or_insert_with(SystemTime::now);
         // Repeated calls share the deadline of the first.
@@ -111,7 +112,7 @@ impl Agent {
         }
     }
 
-    pub(super) fn on_exited(&mut self, exit: program::Exit) {
+    pub(super) fn on_exited(&mut self, exit: ShimExit) {
         let Some(running) = self.running.take() else {
             return;
         };

@@ -8,7 +8,7 @@ use ydl_proto::files::StagedFile;
 pub fn local_resource(content: &StagedFile) -> Result<LocalResource, Report> {
     let location = content.url.parse();
     Ok(LocalResource {
-        location: location.map_err(|error| Report::trouble(format!("{error}")))?,
+        location: location.map_err(|error| Report::internal(format!("{error}")))?,
         bytes: content.bytes,
         modified: i64::try_from(content.modified_ms).unwrap_or(i64::MAX),
         kind: match content.unpack {

@@ -57,7 +57,7 @@ async fn register_application(
 ) -> Result<(RmClient, RegisterResponse), Report> {
     let config = &setup.config;
     let config_error = |error: &dyn fmt::Display| {
-        Report::trouble(format!("invalid Hadoop configuration: {error}"))
+        Report::internal(format!("invalid Hadoop configuration: {error}"))
     };
     let token = setup.token.clone();
     let attempt = match TokenIdentifier::decode(&token) {
@@ -174,9 +174,9 @@ async fn recover_containers(
         sleep_until(rm.interval.due()).await;
         match rm.heartbeat().await {
             None => {}
-            Some(SessionEnd::Fenced(why)) => return Err(Report::trouble(why)),
+            Some(SessionEnd::Fenced(why)) => return Err(Report::internal(why)),
             Some(SessionEnd::Finished | SessionEnd::ApplicationEnded) => {
-                return Err(Report::trouble("the cluster ended the application"));
+                return Err(Report::internal("the cluster ended the application"));
             }
         }
     }

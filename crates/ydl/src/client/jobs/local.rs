@@ -159,7 +159,7 @@ pub fn root() -> Result<PathBuf, Report> {
         .or_else(|| Some(variable("HOME")?.join(".local/state")));
     match state {
         Some(state) if state.is_absolute() => Ok(state.join("ydl/jobs")),
-        _ => Err(Report::trouble(
+        _ => Err(Report::internal(
             "there is no place for jobs: neither `XDG_STATE_HOME` nor `HOME` is set",
         )
         .hint("set `XDG_STATE_HOME` to a directory of yours")),
@@ -184,7 +184,7 @@ pub fn list() -> Result<LocalJobs, Report> {
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(list),
         Err(error) => {
             let what = format!("cannot look for jobs in `{}`: {}", root.display(), reason(&error));
-            return Err(Report::trouble(what));
+            return Err(Report::internal(what));
         }
     };
     for entry in entries.flatten() {

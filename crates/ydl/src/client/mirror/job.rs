@@ -194,12 +194,12 @@ impl Mirror {
         let aside = path.with_extension("aside");
         let kept = fs::write(&aside, bytes).and_then(|()| fs::rename(&aside, &path));
         kept.map_err(|error| {
-            Report::trouble(format!("cannot write `{}`: {}", path.display(), reason(&error)))
+            Report::internal(format!("cannot write `{}`: {}", path.display(), reason(&error)))
         })
     }
 
     fn keep_private(&self, path: PathBuf, bytes: &[u8]) -> Result<(), Report> {
-        private::write(&path, bytes).map_err(|error| Report::trouble(error.to_string()))
+        private::write(&path, bytes).map_err(|error| Report::internal(error.to_string()))
     }
 
     /// Returns the last report of the ResourceManager.

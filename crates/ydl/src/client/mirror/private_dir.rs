@@ -41,14 +41,14 @@ impl PrivateDir {
         let mut random = [0; 8];
         SystemRandom::new()
             .fill(&mut random)
-            .map_err(|_| Report::trouble("the system gives no random bytes"))?;
+            .map_err(|_| Report::internal("the system gives no random bytes"))?;
         let random = hex::encode(random);
         // The last part is the job's id, as it is of every job's directory.
         let above = dir.join(format!("{NAME}{random}"));
         let path = above.join(id);
         let lock = make(&above, &path).map_err(|error| {
             let what = format!("cannot make `{}`: {}", path.display(), reason(&error));
-            Report::trouble(what).hint("set `TMPDIR` to a directory that can be written")
+            Report::internal(what).hint("set `TMPDIR` to a directory that can be written")
         })?;
         Ok(PrivateDir { path, _lock: lock })
     }

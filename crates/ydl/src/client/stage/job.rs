@@ -35,7 +35,7 @@ impl JobFiles<'_> {
     pub fn inline_files(&self) -> Result<Option<Vec<u8>>, Report> {
         let text = |bytes: Vec<u8>| {
             let text = String::from_utf8(bytes);
-            text.map_err(|_| Report::trouble("JSON that is not text"))
+            text.map_err(|_| Report::internal("JSON that is not text"))
         };
         let submitted = text(json(self.submitted)?.into())?;
         let hadoop = text(json(&HadoopConfig { properties: pairs(self.config) })?.into())?;
@@ -174,6 +174,6 @@ pub async fn carried(
 
 fn json(value: &impl serde::Serialize) -> Result<Bytes, Report> {
     let bytes = to_json(value);
-    let bytes = bytes.map_err(|error| Report::trouble(format!("cannot write JSON: {error}")))?;
+    let bytes = bytes.map_err(|error| Report::internal(format!("cannot write JSON: {error}")))?;
     Ok(bytes.into())
 }

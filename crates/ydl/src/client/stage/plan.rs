@@ -80,7 +80,7 @@ pub async fn look(request: StageRequest<'_>, deadline: Instant) -> Result<Stagin
     // Looking through large directories takes a while.
     let finding = async {
         let needs = spawn_blocking(move || needs(&spec, &binary, &inputs, tell)).await;
-        needs.map_err(|_| Report::trouble("the job's files could not be looked through"))?
+        needs.map_err(|_| Report::internal("the job's files could not be looked through"))?
     };
     let asking = async {
         let listing = async { Ok::<_, Report>(place.hdfs.list(&contents, deadline).await?) };
@@ -130,7 +130,7 @@ pub(super) fn by_name(entries: Vec<Entry>) -> BTreeMap<String, Entry> {
 async fn hash(need: &Need) -> Result<Hashed, Report> {
     let source = need.source.clone();
     let hashed = spawn_blocking(move || source.hash()).await;
-    let hashed = hashed.map_err(|_| Report::trouble("a file could not be read"))?;
+    let hashed = hashed.map_err(|_| Report::internal("a file could not be read"))?;
     hashed.map_err(|error| Report::bad_input(reason(&error)).hint(STILL))
 }
 

@@ -89,7 +89,7 @@ impl Place {
             Ok(read) if *read == *WORDS => Ok(()),
             Ok(_) => {
                 let what = format!("`{probe}` was not read as it was written");
-                Err(Report::trouble(what))
+                Err(Report::internal(what))
             }
             Err(error) => Err(self.culprit(error).await),
         }

@@ -209,7 +209,7 @@ async fn write_uses(
         }
         if Instant::now() > until {
             let what = format!("`{lock}` says that old files are being cleaned up, for too long");
-            return Err(Report::trouble(what).hint("try again, or delete it if nothing cleans"));
+            return Err(Report::internal(what).hint("try again, or delete it if nothing cleans"));
         }
         sleep(CLEANING_PAUSE).await;
     }
@@ -297,7 +297,7 @@ impl UploadContext {
         };
         let entry = entry.filter(|entry| entry.bytes == known.hashed.bytes).ok_or_else(|| {
             let what = format!("`{place}` was just sent and is not there whole");
-            Report::trouble(what).hint("delete it if it is there, and try again")
+            Report::internal(what).hint("delete it if it is there, and try again")
         })?;
         Ok((known.need.purpose, content(&entry, known.need.unpack)))
     }
@@ -309,7 +309,7 @@ pub(super) async fn all<T: Send + 'static>(
 ) -> Result<Vec<T>, Report> {
     let mut done = Vec::new();
     while let Some(one) = tasks.join_next().await {
-        let one = one.map_err(|_| Report::trouble("an upload failed without a reason"))?;
+        let one = one.map_err(|_| Report::internal("an upload failed without a reason"))?;
         done.push(one?);
     }
     Ok(done)

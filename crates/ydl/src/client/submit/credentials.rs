@@ -46,11 +46,11 @@ pub async fn submit_credentials(
     staging: &str,
 ) -> Result<SubmitCredentials, Report> {
     let secret =
-        Secret::random().ok_or_else(|| Report::trouble("the system gives no random bytes"))?;
-    let identity = tls::Identity::generate().map_err(|e| Report::trouble(e.to_string()))?;
+        Secret::random().ok_or_else(|| Report::internal("the system gives no random bytes"))?;
+    let identity = tls::Identity::generate().map_err(|e| Report::internal(e.to_string()))?;
     let token = |scope| {
         let token = secret.token(&scope);
-        token.ok_or_else(|| Report::trouble("no token can be made"))
+        token.ok_or_else(|| Report::internal("no token can be made"))
     };
     let (client_token, viewer_token) = (token(Scope::Client)?, token(Scope::Viewer)?);
     let mut credentials = Credentials::default();

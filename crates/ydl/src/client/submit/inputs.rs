@@ -213,5 +213,5 @@ fn ways(cluster: &ClusterClient) -> FileSystems {
 }
 
 fn json(value: &impl serde::Serialize) -> Result<Vec<u8>, Report> {
-    to_json(value).map_err(|error| Report::trouble(format!("cannot write JSON: {error}")))
+    to_json(value).map_err(|error| Report::internal(format!("cannot write JSON: {error}")))
 }

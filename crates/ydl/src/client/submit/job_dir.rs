@@ -68,7 +68,7 @@ fn make_directory(name: &str) -> Result<JobDir, Report> {
             path.display(),
             reason(error)
         );
-        Report::trouble(what).hint(hint)
+        Report::internal(what).hint(hint)
     };
     let mut builder = DirBuilder::new();
     builder.mode(0o700);
@@ -82,14 +82,14 @@ fn make_directory(name: &str) -> Result<JobDir, Report> {
             Err(error) => return Err(refused(&root, &error)),
         }
     }
-    Err(Report::trouble(format!("no free name was found in `{}`", root.display())))
+    Err(Report::internal(format!("no free name was found in `{}`", root.display())))
 }
 
 fn six_letters() -> Result<String, Report> {
     let mut random = [0; 6];
     SystemRandom::new()
         .fill(&mut random)
-        .map_err(|_| Report::trouble("the system gives no random bytes"))?;
+        .map_err(|_| Report::internal("the system gives no random bytes"))?;
     let letter = |byte: &u8| LETTERS[usize::from(*byte) % LETTERS.len()] as char;
     Ok(random.iter().map(letter).collect())
 }
@@ -160,7 +160,7 @@ fn write_beside(dir: &JobDir, beside: &[(&'static str, Vec<u8>)]) -> Result<(), 
         let path = dir.path().join(name);
         match name.ends_with(".secret") {
             true => {
-                private::write(&path, bytes).map_err(|error| Report::trouble(error.to_string()))?
+                private::write(&path, bytes).map_err(|error| Report::internal(error.to_string()))?
             }
             false => fs::write(&path, bytes).map_err(|error| cannot("write", &path, &error))?,
         }
@@ -176,5 +176,5 @@ fn write_submitted(dir: &JobDir, submitted: &SubmittedJob) -> Result<(), Report>
 
 fn cannot(verb: &str, path: &Path, error: &io::Error) -> Report {
     let what = format!("cannot {verb} `{}`: {}", path.display(), reason(error));
-    Report::trouble(what)
+    Report::internal(what)
 }

@@ -34,7 +34,7 @@ struct ReadyMessage {
 /// Starts the master of a job and waits until it listens.
 pub async fn start_master(dir: &JobDir) -> Result<(Child, MasterAddress), Report> {
     let failed = |error: io::Error| {
-        Report::trouble(format!("cannot start the job's master: {}", reason(&error)))
+        Report::internal(format!("cannot start the job's master: {}", reason(&error)))
     };
     let log = File::create(dir.master_log()).map_err(failed)?;
     let binary = std::env::current_exe().map_err(failed)?;
@@ -50,7 +50,7 @@ pub async fn start_master(dir: &JobDir) -> Result<(Child, MasterAddress), Report
     spawn::own_session(&mut command);
     let mut child = Command::from(command).spawn().map_err(failed)?;
     let Some(stdout) = child.stdout.take() else {
-        return Err(Report::trouble("the job's master has no stdout"));
+        return Err(Report::internal("the job's master has no stdout"));
     };
     let mut line = String::new();
     let mut first = BufReader::new(stdout.take(LINE_BYTES_MAX));
@@ -61,7 +61,7 @@ pub async fn start_master(dir: &JobDir) -> Result<(Child, MasterAddress), Report
             // It would continue unattended.
             let _ = child.start_kill();
             let what = format!("the job's master was not ready after {}s", READY_MAX.as_secs());
-            return Err(Report::trouble(what).hint(look(dir)));
+            return Err(Report::internal(what).hint(look(dir)));
         }
     };
     match said {
@@ -76,12 +76,12 @@ pub async fn start_master(dir: &JobDir) -> Result<(Child, MasterAddress), Report
             Ok((child, place))
         }
         Some(ReadyMessage { error: Some(error), hint, .. }) => {
-            let report = Report::new(Exit::Trouble, error);
+            let report = Report::new(Exit::Internal, error);
             Err(report.hint(hint.unwrap_or_else(|| look(dir))))
         }
         _ => {
             let what = "the job's master ended before it was ready";
-            Err(Report::trouble(what).hint(look(dir)))
+            Err(Report::internal(what).hint(look(dir)))
         }
     }
 }

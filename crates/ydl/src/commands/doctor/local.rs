@@ -88,7 +88,7 @@ fn state() -> Result<String, Report> {
     let root = jobs::root()?;
     let refused = |error: io::Error| {
         let what = format!("`{}` cannot be written: {}", root.display(), reason(&error));
-        Report::trouble(what)
+        Report::internal(what)
             .hint("make it writable, or set `XDG_STATE_HOME` to a directory that is")
     };
     let mut builder = DirBuilder::new();

@@ -192,12 +192,12 @@ struct TestJobOutput {
 
 async fn lived(trial: &TestJob) -> Result<JobTimings, Report> {
     let failed =
-        |error: io::Error| Report::trouble(format!("cannot submit a job: {}", reason(&error)));
+        |error: io::Error| Report::internal(format!("cannot submit a job: {}", reason(&error)));
     let began = Instant::now();
     let mut child = trial.command().map_err(failed)?.spawn().map_err(failed)?;
     let (out, err) = (child.stdout.take(), child.stderr.take());
     let (Some(out), Some(err)) = (out, err) else {
-        return Err(Report::trouble("cannot hear a job that was submitted"));
+        return Err(Report::internal("cannot hear a job that was submitted"));
     };
     let mut heard = TestJobOutput::default();
     let mut said = VecDeque::new();
@@ -318,7 +318,7 @@ fn why(heard: TestJobOutput, said: &VecDeque<String>, code: Option<i32>) -> Repo
     let exit = match code {
         Some(2) => Exit::BadInput,
         Some(122) => Exit::Unreachable,
-        Some(123) | None => Exit::Trouble,
+        Some(123) | None => Exit::Internal,
         Some(_) => Exit::JobFailed,
     };
     let id = id.unwrap_or_default();
@@ -371,7 +371,7 @@ mod tests {
         let report = why(TestJobOutput::default(), &said, Some(123));
         assert_eq!(report.what, "cannot write `x`");
         assert_eq!(report.hint.as_deref(), Some("make room"));
-        assert_eq!(report.exit, Exit::Trouble);
+        assert_eq!(report.exit, Exit::Internal);
 
         let mut heard = TestJobOutput::default();
         let out: &[u8] = b"{\"job\": {\"id\": \"a1\", \"directory\": \"d\"}}\nnoise\n\

@@ -191,7 +191,7 @@ async fn ticket(cluster: Option<&ClusterClient>, sheet: &mut Checklist) -> Resul
 
 async fn held(kerberos: Kerberos) -> Result<(String, Duration), Report> {
     let looked = spawn_blocking(move || kerberos.ticket()).await;
-    let looked = looked.map_err(|_| Report::trouble("the Kerberos library failed"))?;
+    let looked = looked.map_err(|_| Report::internal("the Kerberos library failed"))?;
     let ticket = looked.map_err(|error| {
         let hint = error.hint();
         let report = Report::bad_input(error.to_string());

@@ -29,5 +29,5 @@ impl InterruptSignals {
 
 fn listen(kind: SignalKind) -> Result<Signal, Report> {
     signal(kind)
-        .map_err(|error| Report::trouble(format!("cannot listen to signals: {}", reason(&error))))
+        .map_err(|error| Report::internal(format!("cannot listen to signals: {}", reason(&error))))
 }

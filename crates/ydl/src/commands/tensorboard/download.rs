@@ -172,7 +172,7 @@ async fn copy(
     let reader = hdfs.open(&file.url, deadline).await?;
     let cannot = |error: io::Error| {
         let why = reason(&error);
-        Report::trouble(format!("cannot write `{}`: {why}", to.display()))
+        Report::internal(format!("cannot write `{}`: {why}", to.display()))
     };
     let length = reader.length().min(file.bytes);
     let seam = here.saturating_sub(SEAM_BYTES);

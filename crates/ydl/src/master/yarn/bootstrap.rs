@@ -83,13 +83,13 @@ impl MasterBootstrap {
         };
         let variable = |name| std::env::var(name).map_err(|_| missing(name));
         let cwd = std::env::current_dir()
-            .map_err(|e| Report::trouble(format!("cannot get the current directory: {e}")))?;
+            .map_err(|e| Report::internal(format!("cannot get the current directory: {e}")))?;
         let container = variable(env::CONTAINER_ID)?;
         let file = variable(env::HADOOP_TOKEN_FILE_LOCATION)?;
         let file = PathBuf::from(file);
         private::close(&file);
         let credentials = Credentials::read(&file);
-        let credentials = credentials.map_err(|e| Report::trouble(e.to_string()))?;
+        let credentials = credentials.map_err(|e| Report::internal(e.to_string()))?;
         let user = std::env::var(env::USER).ok();
         let host = std::env::var(env::NM_HOST).ok();
         MasterBootstrap::read(JobDir::at(cwd), &container, credentials, file, user, host)
@@ -103,7 +103,7 @@ impl MasterBootstrap {
         user: Option<String>,
         host: Option<String>,
     ) -> Result<MasterBootstrap, Report> {
-        let failed = |what: String| Report::trouble(what);
+        let failed = |what: String| Report::internal(what);
         let container: ContainerId =
             container.parse().map_err(|e: yarn_native::types::BadId| failed(e.to_string()))?;
         let attempt = u32::try_from(container.attempt.number).unwrap_or(1);
@@ -262,7 +262,7 @@ async fn report_failure(config: &Config, token: Token, host: Option<String>, why
 
 fn read_json<T: DeserializeOwned>(path: &Path) -> Result<T, Report> {
     let failed = |why: &dyn std::fmt::Display| {
-        Report::trouble(format!("cannot read `{}`: {why}", path.display()))
+        Report::internal(format!("cannot read `{}`: {why}", path.display()))
     };
     let file = File::open(path).map_err(|e| failed(&e))?;
     let mut bytes = Vec::new();

@@ -68,7 +68,7 @@ impl TokenRenewer {
             return Ok(None);
         };
         let path = dir.path().join("ydl.keytab");
-        private::write(&path, keytab.expose()).map_err(|e| Report::trouble(e.to_string()))?;
+        private::write(&path, keytab.expose()).map_err(|e| Report::internal(e.to_string()))?;
         let principal = named.principal.clone();
         let owners = owners(&fresh.borrow().credentials);
         let mut identity = Identity::kerberos(TicketSource::Keytab { path, principal });
@@ -119,7 +119,7 @@ impl TokenRenewer {
                 let what = format!(
                     "the job's tokens have expired, and fetching new ones with its keytab failed: {why}"
                 );
-                return Err(Report::trouble(what));
+                return Err(Report::internal(what));
             }
             sleep(RETRY_DELAY.0).await;
         }
