@@ -213,7 +213,7 @@ impl fmt::Display for Ending {
             Ending::MemoryLimit { used_mib, limit_mib } => {
                 // Values that would be equal after rounding are printed in MiB.
                 if used_mib * 10 / 1024 == limit_mib * 10 / 1024 {
-                    write!(f, "was killed: it used {used_mib} of {limit_mib} MiB memory")
+                    write!(f, "was killed: it used {used_mib} MiB of {limit_mib} MiB memory")
                 } else {
                     let (used, limit) = (Memory(*used_mib), Memory(*limit_mib));
                     write!(f, "was killed: it used {used} of {limit} memory")

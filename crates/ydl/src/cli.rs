@@ -286,7 +286,7 @@ files in DEST are never overwritten: the command lists them and downloads nothin
 )]
 pub struct FetchArgs {
     /// Job, optional pattern of names such as `outputs/model/a.params` or `logs/worker/0/1/stdout.0`, and directory
-    #[arg(value_name = "JOB PATTERN DEST", num_args = 2..=3, required = true)]
+    #[arg(value_name = "JOB PATTERN DEST", num_args = 1..=3, required = true)]
     pub words: Vec<String>,
 }
 

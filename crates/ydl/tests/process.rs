@@ -383,7 +383,10 @@ async fn why_a_program_cannot_be_executed_is_told_in_different_sentences() {
         ),
         ("./folder".into(), "`./folder` is a directory, not a program".into()),
         ("./absent".into(), "the program `./absent` does not exist".into()),
-        ("no-such-program".into(), "program `no-such-program` not found in `PATH`, `/bin:`".into()),
+        (
+            "no-such-program".into(),
+            "program `no-such-program` not found in `PATH` (`/bin:`)".into(),
+        ),
         // The last part of that PATH is empty: the current directory.
         ("plain".into(), "`./plain` is not executable: its mode is `0644`".into()),
         ("".into(), "the program's name is empty".into()),

@@ -20,14 +20,14 @@ fn a_task_killed_for_its_memory_asks_for_more() {
         asks",
         expect![[r#"
             running: worker:0 in c1 in round 1, of 1 worker
-            · worker:0 was killed: it used 1100 of 1024 MiB memory on `n1` (attempt 1); retrying
+            · worker:0 was killed: it used 1100 MiB of 1024 MiB memory on `n1` (attempt 1); retrying
             · worker:0 will ask for 1.5 GiB
             asks: 1 × worker (1.5 GiB, 1 vcore)
             release c2
             launch c3 worker:0
             tell c3: run worker:0 in round 1, attempt 2, of 1 worker
             · worker:0 runs on `n1` (attempt 2)
-            · worker:0 was killed: it used 1600 of 1536 MiB memory on `n1` (attempt 2); retrying
+            · worker:0 was killed: it used 1600 MiB of 1536 MiB memory on `n1` (attempt 2); retrying
             · worker:0 will ask for 1.9 GiB
             asks: 1 × worker (1.9 GiB, 1 vcore)"#]],
     );
@@ -65,7 +65,7 @@ fn the_container_exit_takes_precedence_over_the_exit_of_its_program() {
         expect![[r#"
             running: worker:0 in c1 in round 1, of 1 worker
             worker:0 stopping
-            · worker:0 was killed: it used 1100 of 1024 MiB memory on `n1` (attempt 1); retrying"#]],
+            · worker:0 was killed: it used 1100 MiB of 1024 MiB memory on `n1` (attempt 1); retrying"#]],
     );
 }
 

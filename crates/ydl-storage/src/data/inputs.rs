@@ -58,10 +58,8 @@ pub async fn list_inputs(
 
 /// Returns the error for an HDFS URL without a Hadoop configuration.
 pub(super) fn no_hdfs(url: &str) -> Report {
-    Report::bad_input(format!(
-        "`{url}` is in HDFS, and there is no Hadoop configuration that leads there"
-    ))
-    .hint("set `HADOOP_CONF_DIR` to the directory with `core-site.xml`")
+    Report::bad_input(format!("`{url}` is in HDFS, and there is no Hadoop configuration for it"))
+        .hint("set `HADOOP_CONF_DIR` to the directory with `core-site.xml`")
 }
 
 fn nothing(input: &Input) -> Report {
@@ -73,19 +71,16 @@ fn nothing(input: &Input) -> Report {
     };
     let (what, hint) = match is_pattern(source) {
         true => (
-            format!("nothing matches `{source}`, from where the input `{name}` comes"),
-            format!("look at the pattern, or say `allow_empty: true`{only}"),
+            format!("input `{name}`: no files match `{source}`"),
+            format!("check the pattern, or set `allow_empty: true`{only}"),
         ),
         false if input.allow_empty => (
-            format!("there is nothing at `{source}`, from where the input `{name}` comes"),
-            format!(
-                "look at the path; `allow_empty` is for a directory that is there, and for patterns{only}"
-            ),
+            format!("input `{name}`: `{source}` does not exist"),
+            format!("check the path; `allow_empty` is for patterns and existing directories{only}"),
         ),
-        false => (
-            format!("there are no files at `{source}`, from where the input `{name}` comes"),
-            format!("look at the path{only}"),
-        ),
+        false => {
+            (format!("input `{name}`: no files at `{source}`"), format!("check the path{only}"))
+        }
     };
     Report::bad_input(what).hint(hint)
 }

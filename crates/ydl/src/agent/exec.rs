@@ -80,7 +80,7 @@ pub fn find(program: &str, env: &BTreeMap<String, String>) -> Result<String, Exe
     Err(match passed_over {
         Some(candidate) => explain(&candidate, Errno::ACCESS),
         None => {
-            let sentence = format!("program `{program}` not found in `PATH`, `{path}`");
+            let sentence = format!("program `{program}` not found in `PATH` (`{path}`)");
             ExecError::new(Errno::NOENT, sentence)
         }
     })

@@ -82,7 +82,7 @@ pub fn missing_configuration() -> Report {
     let named = Config::directories(&Environment::of_process());
     let named: Vec<_> = named.iter().map(|dir| format!("`{}`", dir.display())).collect();
     let what = match named.is_empty() {
-        true => "there is no Hadoop configuration that leads to a cluster".to_owned(),
+        true => "no Hadoop configuration found".to_owned(),
         false => format!("there is no Hadoop configuration in {}", named.join(" and ")),
     };
     Report::bad_input(what)
@@ -96,8 +96,14 @@ pub fn named_directory() -> Option<PathBuf> {
 }
 
 fn unreadable(error: &ConfigError) -> Report {
-    Report::bad_input(format!("the Hadoop configuration cannot be used: {error}")).hint(
-        "look at `HADOOP_CONF_DIR` and `YARN_CONF_DIR`, or use this machine with `--cluster local`",
+    let why = match error {
+        ConfigError::Unreadable { path, source } => {
+            format!("cannot read `{}`: {}", path.display(), ydl_os::reason(source))
+        }
+        error => error.to_string(),
+    };
+    Report::bad_input(format!("the Hadoop configuration cannot be used: {why}")).hint(
+        "check `HADOOP_CONF_DIR` and `YARN_CONF_DIR`, or use this machine with `--cluster local`",
     )
 }
 
@@ -260,7 +266,7 @@ impl ClusterClient {
     fn hint(&self) -> String {
         match self.site() {
             Some(path) => format!(
-                "is it up, and is `{path}` its configuration? `--cluster local` uses this machine instead"
+                "check that it runs and that `{path}` names it; `--cluster local` uses this machine instead"
             ),
             None => "the configuration has no `yarn-site.xml`, so this address is a guess; set `HADOOP_CONF_DIR`".to_owned(),
         }

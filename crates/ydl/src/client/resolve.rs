@@ -108,7 +108,7 @@ pub async fn resolve_running_job(
         [] => resolve_job(Some(word), global).await,
         [id] => resolve_job(Some(id), global).await,
         [id, ..] => {
-            let hint = format!("say which one by its id: `ydl {verb} {id}`");
+            let hint = format!("use an id: `ydl {verb} {id}`");
             Err(several(word, &ids).hint(hint))
         }
     }
@@ -118,7 +118,7 @@ fn several(word: &str, ids: &[String]) -> Report {
     let named: Vec<_> = ids.iter().take(NAMED_MAX).map(|id| format!("`{id}`")).collect();
     let rest = if ids.len() > NAMED_MAX { ", …" } else { "" };
     let (n, named) = (ids.len(), named.join(", "));
-    Report::bad_input(format!("{n} jobs of the name `{word}` run: {named}{rest}"))
+    Report::bad_input(format!("{n} running jobs are named `{word}`: {named}{rest}"))
 }
 
 fn here(word: Option<&str>) -> Result<ResolvedJob, Report> {
@@ -136,7 +136,7 @@ fn here(word: Option<&str>) -> Result<ResolvedJob, Report> {
 fn nothing(word: Option<&str>, beside: &str) -> Report {
     match word {
         Some(word) => Report::bad_input(format!("there is no job `{word}` on the cluster{beside}"))
-            .hint("`ydl ls` shows the jobs there are"),
+            .hint("`ydl ls` lists the jobs"),
         None => Report::bad_input(format!("there is no job of yours on the cluster{beside}"))
             .hint("start one with `ydl submit`"),
     }
@@ -145,7 +145,7 @@ fn nothing(word: Option<&str>, beside: &str) -> Report {
 async fn open(cluster: ClusterClient, report: ApplicationReport) -> Result<ResolvedJob, Report> {
     if report.kind != APPLICATION_TYPE {
         let what = format!("`{}` is of type `{}`, and no job of ydl", report.id, report.kind);
-        return Err(Report::bad_input(what).hint("`ydl ls` shows the jobs there are"));
+        return Err(Report::bad_input(what).hint("`ydl ls` lists the jobs"));
     }
     Ok(match JobAccess::of(&cluster, report).await? {
         JobAccess::Whole(job, mirror) => ResolvedJob::Whole(job, Some(mirror)),

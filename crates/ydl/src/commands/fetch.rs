@@ -59,7 +59,7 @@ pub fn run(args: cli::FetchArgs, global: GlobalArgs) -> Result<Exit, Report> {
         [job, dest] => (job, "*", dest),
         [job, pattern, dest] => (job, pattern.as_str(), dest),
         _ => {
-            return Err(Report::bad_input("say which job and where to")
+            return Err(Report::bad_input("the job or the destination is missing")
                 .hint("write `ydl fetch JOB DEST` or `ydl fetch JOB PATTERN DEST`"));
         }
     };
@@ -81,8 +81,8 @@ pub fn run(args: cli::FetchArgs, global: GlobalArgs) -> Result<Exit, Report> {
         wishes.retain(|wish| pattern::fits_anything(pattern.as_bytes(), wish.name.as_bytes()));
         if wishes.is_empty() {
             let what = match pattern {
-                "*" => format!("`{}` has left nothing behind yet", job.id()),
-                _ => format!("nothing of `{}` fits `{pattern}`", job.id()),
+                "*" => format!("`{}` has no outputs or logs yet", job.id()),
+                _ => format!("no file of `{}` matches `{pattern}`", job.id()),
             };
             let hint = "names look like `outputs/model/a.params` and `logs/worker/0/1/stdout.0`";
             return Err(Report::bad_input(what).hint(hint));
@@ -150,8 +150,9 @@ async fn outputs(
                     match book.read(&to, deadline).await {
                         Ok(taken) => taken,
                         Err(trouble) if trouble.is_denied() => {
-                            let whose = "where it went instead, if it did, only its owner can see";
-                            terminal::message(format!("note: `{to}` is looked at: {whose}"));
+                            let whose =
+                                "only the job's owner can see whether the output went elsewhere";
+                            terminal::message(format!("note: reading `{to}`: {whose}"));
                             None
                         }
                         Err(trouble) => return Err(told(trouble)),
@@ -162,7 +163,7 @@ async fn outputs(
             let walked = list_source(to.trim_end_matches('/'), hdfs, deadline).await?;
             if !walked.there && over {
                 terminal::message(format!(
-                    "note: there is nothing at `{to}`, where `{}` goes",
+                    "note: output `{}` is missing: nothing at `{to}`",
                     output.from
                 ));
             }
@@ -359,7 +360,10 @@ impl FetchRecord {
             fs::rename(aside, &self.file)
         };
         write().map_err(|error: io::Error| {
-            let what = format!("cannot write `{}`: {}", self.file.display(), reason(&error));
+            let what = match self.file.parent().filter(|dir| dir.is_file()) {
+                Some(file) => format!("`{}` is a file, not a directory", file.display()),
+                None => format!("cannot write `{}`: {}", self.file.display(), reason(&error)),
+            };
             Report::internal(what).hint("name a directory that you may write to")
         })
     }
@@ -397,11 +401,12 @@ async fn download(
     }
     brought.map_err(|trouble| match (&trouble.hint, trouble.is_transient()) {
         (Some(_), _) => told(trouble),
-        (None, true) => told(trouble).hint("the same command goes on where this one ended"),
-        // It is this disk, or what is wanted is not there any more.
-        (None, false) => {
-            told(trouble).hint("when that is mended, the same command goes on where this one ended")
+        (None, true) => {
+            told(trouble).hint("run the same command again: it continues where this one stopped")
         }
+        // It is this disk, or what is wanted is not there any more.
+        (None, false) => told(trouble)
+            .hint("fix this and run the same command again: it continues where this one stopped"),
     })?;
     match global.json {
         true => terminal::print_json(&serde_json::json!({

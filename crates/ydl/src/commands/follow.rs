@@ -209,9 +209,7 @@ impl Follower {
     }
 
     fn stop_job(&mut self, by: &'static str) -> JoinHandle<()> {
-        self.renderer.note(&format!(
-            "{by}: the job is asked to stop; waiting for it ({by} again leaves at once)"
-        ));
+        self.renderer.note(&format!("{by}: stopping the job ({by} again to leave at once)"));
         let (job, master) = (self.job.clone(), self.master.clone());
         let mirror = self.mirror.as_ref().map(|remote_output| remote_output.mirror.clone());
         tokio::spawn(async move {

@@ -135,9 +135,9 @@ async fn kill(job: JobHandle, now: bool, global: GlobalArgs) -> Result<Exit, Rep
                 &serde_json::json!({ "id": job.id(), "state": state, "stopped": killed }),
             )?;
         } else if killed {
-            terminal::message(format!("{} is over: {state}", job.id()));
+            terminal::message(format!("{} ended: {state}", job.id()));
         } else {
-            terminal::message(format!("{} was over already: {state}", job.id()));
+            terminal::message(format!("{} had already ended: {state}", job.id()));
         }
         Ok(Exit::Success)
     };

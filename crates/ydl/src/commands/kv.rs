@@ -65,8 +65,8 @@ pub fn run(args: cli::KvArgs, global: GlobalArgs) -> Result<Exit, Report> {
 async fn reach_to(job: Option<&str>, global: GlobalArgs) -> Result<MasterClient, Report> {
     let Some(word) = job else {
         return MasterClient::of_this_task()?.ok_or_else(|| {
-            Report::bad_input("no job is named, and this is not a task of one")
-                .hint("write `ydl kv --job JOB …`; `ydl ls` shows the jobs there are")
+            Report::bad_input("no job given, and this process is not a task of a job")
+                .hint("write `ydl kv --job JOB …`; `ydl ls` lists the jobs")
         });
     };
     let (job, _mirror) = resolve_job(Some(word), global).await?.whole()?;
@@ -74,7 +74,7 @@ async fn reach_to(job: Option<&str>, global: GlobalArgs) -> Result<MasterClient,
         JobStatus::Live(place) => MasterClient::to(&job.dir, &place),
         JobStatus::Starting => Err(master_client::no_master(&job)),
         JobStatus::Over(_) | JobStatus::Lost | JobStatus::Ended(_) => {
-            let what = format!("`{}` is over, and its store went with it", job.id());
+            let what = format!("`{}` has ended, and its store with it", job.id());
             Err(Report::new(Exit::Unreachable, what))
         }
     }

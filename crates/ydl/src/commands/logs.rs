@@ -153,12 +153,14 @@ fn nothing(job: &JobHandle, select: &Select, live: bool) -> Result<(), Report> {
         let there = attempts(&job.dir);
         let highest = there.values().flatten().max();
         if highest.is_none_or(|highest| *highest < wanted) {
-            let what = format!("nothing has come to attempt {wanted}");
-            return Err(Report::bad_input(what));
+            let report = Report::bad_input(format!("no task has had an attempt {wanted}"));
+            return Err(match highest {
+                Some(highest) => report.hint(format!("the highest attempt is {highest}")),
+                None => report,
+            });
         }
     }
-    let when = if live { "yet" } else { "at all" };
-    terminal::message(format!("nothing was printed {when}"));
+    terminal::message(if live { "no output yet" } else { "no output" });
     Ok(())
 }
 

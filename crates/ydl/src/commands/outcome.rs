@@ -103,7 +103,7 @@ pub async fn conclude(
 /// A job that has left no result: what its cluster says is all there is.
 fn print_remote_end(job: &JobHandle, ended: &RemoteEnd, paint: Paint) -> Exit {
     let id = job.id();
-    let hint = format!("`ydl logs {id}` shows what its containers have left behind");
+    let hint = format!("`ydl logs {id}` shows the logs of its containers");
     let (why, hint) = match diagnose_failure::diagnose(&ended.why) {
         Some(found) => (clean(&found.what), format!("{}; {hint}", found.hint)),
         None => {
@@ -157,7 +157,7 @@ fn tell(
     let id = job.id();
     let after = last.view.now - last.view.started;
     let Some(outcome) = &last.view.outcome else {
-        terminal::message(format!("{id} is over after {after}"));
+        terminal::message(format!("{id} ended after {after}"));
         return;
     };
     let peak = peaks.iter().max_by_key(|(_, mib)| **mib).filter(|(_, mib)| **mib > 0);
@@ -184,7 +184,7 @@ fn tell(
     // What a failed task has not written cannot be there.
     let part = match outcome {
         Outcome::Succeeded => "",
-        Outcome::Killed { .. } | Outcome::Failed(_) => "    (as far as there was any)",
+        Outcome::Killed { .. } | Outcome::Failed(_) => "    (if the tasks wrote any)",
     };
     for output in outputs {
         terminal::message(format!("output:  {}{part}", output.line));
@@ -208,7 +208,7 @@ fn tell_cause(job: &JobHandle, cause: &Cause) {
     }
     let hint = match (ending, container) {
         (Ending::AgentDied { .. }, Some(container)) if job.remote.is_none() => format!(
-            "its agent's last words may be in `{}`",
+            "the agent's last messages may be in `{}`",
             job.dir.container(container).join("agent.log").display()
         ),
         (Ending::MemoryLimit { limit_mib, .. }, _) => {
@@ -221,34 +221,31 @@ fn tell_cause(job: &JobHandle, cause: &Cause) {
             format!("raise `memory` of role `{}`, or set its `memory_growth`{more}", task.role)
         }
         (Ending::NotStarted { .. }, _) => {
-            format!("look at `run` of role `{}`, at `files` and at `environment`", task.role)
+            format!("check `run` of role `{}`, `files` and `environment`", task.role)
         }
         // What is known to be done about it is in the sentence already.
         (Ending::SetupFailed { reason: why }, _)
             if why.contains("was changed after it was listed") =>
         {
-            "submit the job anew; inputs should not change while it runs".to_owned()
+            "submit the job again; inputs should not change while it runs".to_owned()
         }
         (Ending::SetupFailed { reason: why }, _) if why.contains("input") => {
-            "look at `inputs`, and at `disk` and `timeouts.fetch`".to_owned()
+            "check `inputs`, `disk` and `timeouts.fetch`".to_owned()
         }
-        (Ending::SetupFailed { .. }, _) => {
-            "look at `ports` and at what the role asks for".to_owned()
-        }
+        (Ending::SetupFailed { .. }, _) => "check `ports` and the resources of the role".to_owned(),
         (Ending::NodeFault { reason: why }, _) => match job.submitted.spec.image_of(&task.role) {
             Some(image) => image_hint(why).map_or_else(|| nodes_for(image), str::to_owned),
             None => format!("`ydl logs {id} {task}` shows all it printed"),
         },
         // A cluster removes a container's directory with the container.
         (Ending::UploadFailed { .. }, _) if job.remote.is_some() => {
-            "look at `outputs`; `every:` sends what is finished while a program still runs"
-                .to_owned()
+            "check `outputs`; `every:` sends what is finished while a program still runs".to_owned()
         }
         (Ending::UploadFailed { .. }, Some(container)) => format!(
-            "look at `outputs`; what the task wrote is in `{}`",
+            "check `outputs`; what the task wrote is in `{}`",
             job.dir.container(container).display()
         ),
-        (Ending::UploadFailed { .. }, None) => "look at `outputs`".to_owned(),
+        (Ending::UploadFailed { .. }, None) => "check `outputs`".to_owned(),
         _ => format!("`ydl logs {id} {task}` shows all it printed"),
     };
     terminal::message(format!("\nhint: {hint}\n"));

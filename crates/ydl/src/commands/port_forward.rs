@@ -60,7 +60,8 @@ pub fn run(args: cli::PortForwardArgs, global: GlobalArgs) -> Result<Exit, Repor
             JobStatus::Live(place) => place,
             JobStatus::Starting => return Err(no_master(&job)),
             JobStatus::Over(_) | JobStatus::Lost | JobStatus::Ended(_) => {
-                return Err(Report::bad_input(format!("`{}` is over", job.id())));
+                let what = format!("`{}` has ended", job.id());
+                return Err(Report::bad_input(what).hint("submit it again"));
             }
         };
         let forwarder = Arc::new(Forwarder {
@@ -103,7 +104,7 @@ pub fn run(args: cli::PortForwardArgs, global: GlobalArgs) -> Result<Exit, Repor
         }
         tokio::select! {
             () = serve(&listener, at, &forwarder, &task) => {}
-            () = over(&forwarder) => terminal::message(format!("{} is over", forwarder.job.id())),
+            () = over(&forwarder) => terminal::message(format!("{} has ended", forwarder.job.id())),
             _ = signals.next() => {}
         }
         Ok(Exit::Success)

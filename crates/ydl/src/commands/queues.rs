@@ -25,7 +25,7 @@ pub fn run(global: GlobalArgs) -> Result<Exit, Report> {
         return Ok(Exit::Success);
     }
     let paint = Paint::of(global.use_color(), &io::stdout());
-    let head = ["QUEUE", "STATE", "YOURS", "LABEL", "SHARE", "MOST"];
+    let head = ["QUEUE", "STATE", "SUBMIT", "LABEL", "CAPACITY", "MAX"];
     let mut rows = Vec::new();
     for queue in &has.queues {
         for (n, (label, share)) in queue.shares.iter().enumerate() {

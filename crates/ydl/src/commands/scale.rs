@@ -26,7 +26,8 @@ pub fn run(args: cli::ScaleArgs, global: GlobalArgs) -> Result<Exit, Report> {
             JobStatus::Live(place) => place,
             JobStatus::Starting => return Err(no_master(&job)),
             JobStatus::Over(_) | JobStatus::Lost | JobStatus::Ended(_) => {
-                return Err(Report::bad_input(format!("`{}` is over", job.id())));
+                let what = format!("`{}` has ended", job.id());
+                return Err(Report::bad_input(what).hint("submit it again"));
             }
         };
         let asked = MasterClient::to(&job.dir, &place)?.scale(role, instances).await;
@@ -36,7 +37,7 @@ pub fn run(args: cli::ScaleArgs, global: GlobalArgs) -> Result<Exit, Report> {
                 "id": job.id(), "role": role, "instances": instances,
             })),
             false => {
-                terminal::message(format!("role `{role}` of {} goes to {instances}", job.id()));
+                terminal::message(format!("scaling role `{role}` of {} to {instances}", job.id()));
                 Ok(())
             }
         }

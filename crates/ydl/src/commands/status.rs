@@ -136,7 +136,7 @@ fn told(report: &ApplicationReport, line: &mut dyn FnMut(&str, &str)) {
     line("page", &report.tracking_url);
     let diagnostics = report.diagnostics.trim();
     for (n, text) in diagnostics.lines().take(DIAGNOSTICS_MAX).enumerate() {
-        line(if n == 0 { "yarn says" } else { "" }, text);
+        line(if n == 0 { "yarn" } else { "" }, text);
     }
 }
 
@@ -189,7 +189,7 @@ impl StatusReport {
 
     fn ended(ended: RemoteEnd) -> StatusReport {
         StatusReport {
-            ended: Some("it has left no result; what its cluster says is below".to_owned()),
+            ended: Some("the job left no result; the cluster's report is below".to_owned()),
             ..StatusReport::only(ended.state)
         }
     }
@@ -197,7 +197,7 @@ impl StatusReport {
     fn starting(job: &JobHandle) -> StatusReport {
         match job.remote {
             Some(_) => StatusReport {
-                ended: Some("it waits for its master's container".to_owned()),
+                ended: Some("waiting for the master's container".to_owned()),
                 ..StatusReport::only("accepted")
             },
             None => StatusReport::only("starting"),

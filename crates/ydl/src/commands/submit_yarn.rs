@@ -361,7 +361,7 @@ async fn upload(looked: StagingPlan, id: &str) -> Result<stage::Upload, Report> 
         terminal::message(format!("note: {note}"));
     }
     terminal::message(match upload.sent.files {
-        0 => "nothing to upload: all of it is in HDFS already".to_owned(),
+        0 => "nothing to upload: all files are in HDFS already".to_owned(),
         _ => format!(
             "uploaded {} in {:.1}s",
             counted_bytes(upload.sent.bytes),

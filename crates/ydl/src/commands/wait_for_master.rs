@@ -82,8 +82,7 @@ pub async fn wait_for_master(
             return Ok(WaitOutcome::Interrupted);
         }
         asked = true;
-        renderer
-            .note(&format!("{by}: the job is ended; waiting for it ({by} again leaves at once)"));
+        renderer.note(&format!("{by}: stopping the job ({by} again to leave at once)"));
         let (cluster, id) = (mirror.cluster.clone(), mirror.id);
         tokio::spawn(async move {
             let why = format!("ended by {by}");

@@ -90,7 +90,7 @@ async fn try_out(engine: &Engine, image: &str) -> Result<(), Report> {
             return Ok(());
         }
         let what = format!("`ydl` does not answer in the image `{image}`");
-        return Err(Report::internal(what).hint("look at `docker run` by hand"));
+        return Err(Report::internal(what).hint("try `docker run` by hand"));
     };
     let what = format!("`ydl` cannot run in the image `{image}`: {why}");
     Err(Report::bad_input(what).hint(remedy(&why, &binary)))

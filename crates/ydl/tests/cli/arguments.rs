@@ -150,7 +150,7 @@ fn missing_hadoop_configuration_is_reported() {
     check(
         &["submit", "--cluster", "yarn", "--", "true"],
         expect![[r#"
-            error: there is no Hadoop configuration that leads to a cluster
+            error: no Hadoop configuration found
 
             hint: set `HADOOP_CONF_DIR` to the directory with `core-site.xml` and `yarn-site.xml`
             exit 2
@@ -408,7 +408,7 @@ fn unusable_state_directory_is_reported() {
     let workspace = Workspace::new();
     fs::write(workspace.path().join("state"), "a file").unwrap();
     expect![[r#"
-        error: the job's directory cannot be made in `HERE/state/ydl/jobs`: not a directory
+        error: cannot create the job's directory in `HERE/state/ydl/jobs`: not a directory
 
         hint: make it writable, or set `XDG_STATE_HOME` to a directory that is
         exit 123
@@ -417,9 +417,9 @@ fn unusable_state_directory_is_reported() {
     let mut homeless = workspace.command(&["submit", "--", "true"]);
     let output = homeless.env_remove("XDG_STATE_HOME").env_remove("HOME").output().unwrap();
     expect![[r#"
-        error: there is no place for jobs: neither `XDG_STATE_HOME` nor `HOME` is set
+        error: no directory for jobs: neither `XDG_STATE_HOME` nor `HOME` is set
 
-        hint: set `XDG_STATE_HOME` to a directory of yours
+        hint: set `XDG_STATE_HOME` to a directory that you can write to
         exit 123
     "#]]
     .assert_eq(&render(&output));
@@ -454,7 +454,7 @@ fn missing_jobs_are_reported() {
         expect![[r#"
             error: there is no job `x` on this machine
 
-            hint: `ydl ls` shows the jobs there are
+            hint: `ydl ls` lists the jobs
             exit 2
         "#]],
     );
@@ -481,7 +481,7 @@ fn missing_jobs_are_reported() {
         expect![[r#"
             error: there is no job `x` on this machine
 
-            hint: `ydl ls` shows the jobs there are
+            hint: `ydl ls` lists the jobs
             exit 2
         "#]],
     );
@@ -497,9 +497,9 @@ fn missing_jobs_are_reported() {
     check(
         &["kv", "ls"],
         expect![[r#"
-        error: no job is named, and this is not a task of one
+        error: no job given, and this process is not a task of a job
 
-        hint: write `ydl kv --job JOB …`; `ydl ls` shows the jobs there are
+        hint: write `ydl kv --job JOB …`; `ydl ls` lists the jobs
         exit 2
     "#]],
     );
@@ -508,7 +508,7 @@ fn missing_jobs_are_reported() {
         expect![[r#"
             error: there is no job `x` on this machine
 
-            hint: `ydl ls` shows the jobs there are
+            hint: `ydl ls` lists the jobs
             exit 2
         "#]],
     );

@@ -57,7 +57,7 @@ fn a_job_is_listed_looked_at_and_killed() {
     assert!(home.processes().is_empty(), "{:?}", home.processes());
     let again = home.run(&["kill", &id[..8]]);
     assert_eq!(again.code, 0, "{again:#?}");
-    assert!(again.err.contains("was over already: killed"), "{again:#?}");
+    assert!(again.err.contains("had already ended: killed"), "{again:#?}");
     let status = object(&home.run(&["status", "--json"]));
     assert_eq!(status["state"], "killed");
     assert_eq!(status["view"]["outcome"]["killed"]["by"], "`ydl kill`");
@@ -99,7 +99,7 @@ fn a_name_is_the_newest_job_of_that_name() {
     assert_eq!(home.run(&["logs", "x", "worker:0"]).out, "second\n");
     let ambiguous = home.run(&["status", "x-"]);
     assert_eq!(ambiguous.code, 2);
-    assert!(ambiguous.err.contains("begins the ids of 2 jobs"), "{ambiguous:#?}");
+    assert!(ambiguous.err.contains("matches 2 jobs"), "{ambiguous:#?}");
 }
 
 #[test]
@@ -111,19 +111,19 @@ fn a_name_of_several_jobs_that_run_is_none_of_them() {
         let refused = home.run(words);
         assert_eq!(refused.code, 2, "{refused:#?}");
         let said = format!(
-            "2 jobs of the name `x` run: `{second}`, `{first}`\n\nhint: say which one by its id: `ydl {} {second}`",
+            "2 running jobs are named `x`: `{second}`, `{first}`\n\nhint: use an id: `ydl {} {second}`",
             words[0]
         );
         assert!(refused.err.contains(&said), "{refused:#?}");
     }
     let killed = home.run(&["kill", &second]);
-    assert!(killed.err.contains("is over: killed"), "{killed:#?}");
+    assert!(killed.err.contains("ended: killed"), "{killed:#?}");
     // The newest is over, and the other is the one that can be meant.
     let killed = home.run(&["kill", "x"]);
-    let said = format!("{first} is over: killed");
+    let said = format!("{first} ended: killed");
     assert!(killed.err.contains(&said), "{killed:#?}");
     let again = home.run(&["kill", "x"]);
-    let said = format!("{second} was over already: killed");
+    let said = format!("{second} had already ended: killed");
     assert!(again.err.contains(&said), "{again:#?}");
     assert!(home.processes().is_empty(), "{:?}", home.processes());
 }
@@ -176,7 +176,7 @@ fn logs_are_chosen_by_task_stream_attempt_and_length() {
     let unknown = home.run(&["logs", "t", "chief"]);
     assert!(unknown.err.contains("hint: it has `worker`"), "{unknown:#?}");
     let late = home.run(&["logs", "--attempt", "9"]);
-    assert!(late.err.contains("nothing has come to attempt 9"), "{late:#?}");
+    assert!(late.err.contains("no task has had an attempt 9"), "{late:#?}");
 }
 
 #[test]
@@ -232,7 +232,7 @@ fn the_second_interrupt_leaves_at_once() {
     out.read_line(&mut line).expect("a line");
     kill(child.id(), 2);
     let mut err = BufReader::new(child.stderr.take().expect("a pipe"));
-    while !line.contains("asked to stop") {
+    while !line.contains("stopping the job") {
         line.clear();
         assert_ne!(err.read_line(&mut line).expect("a line"), 0, "it ended without a word");
     }

@@ -202,7 +202,7 @@ fn ends_as_anywhere(docker: &Docker) {
         "name: t\nenvironment: {{docker: '{IMAGE}'}}\nroles: {{w: {{run: [no-such-program]}}}}\n"
     );
     let ran = submit(&home, docker, &absent);
-    let looked = "program `no-such-program` not found in `PATH`, `/bin`";
+    let looked = "program `no-such-program` not found in `PATH` (`/bin`";
     assert!(ran.err.contains(looked), "{ran:#?}");
 
     let home = Home::new();

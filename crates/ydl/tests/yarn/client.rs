@@ -184,7 +184,7 @@ fn a_resource_manager_out_of_reach_is_told_with_its_addresses() {
     assert_eq!(ran.status.code(), Some(122), "{said}");
     let expected = "no ResourceManager can be reached at `127.0.0.1:9`: ";
     assert!(said.contains(expected), "{said}");
-    assert!(said.contains("hint: is it up, and is `"), "{said}");
+    assert!(said.contains("hint: check that it runs and that `"), "{said}");
 }
 
 /// A job whose tasks print, wait for a file to be killed by, and leave something.
@@ -252,7 +252,7 @@ fn a_job_is_submitted_followed_and_found_again() {
     let row = listed.out.lines().find(|line| line.starts_with(id));
     assert!(row.is_some_and(|row| row.contains("succeeded")), "{listed:?}");
     let killed = other.run(&["kill", id]);
-    assert!(killed.err.contains("was over already: succeeded"), "{killed:?}");
+    assert!(killed.err.contains("had already ended: succeeded"), "{killed:?}");
     let home = format!("/user/{}/left/worker-1/note", cluster.own_user());
     assert_eq!(cluster.fs(&["-cat", &home]).expect("the output"), "a note\n");
 
@@ -332,7 +332,7 @@ fn a_running_job_is_shown_scaled_and_ended_from_elsewhere() {
     assert_eq!(line, "begun\n");
     let killed = other.run(&["kill", &id]);
     assert_eq!(killed.code, 0, "{killed:?}");
-    assert!(killed.err.contains(&format!("{id} is over: killed")), "{killed:?}");
+    assert!(killed.err.contains(&format!("{id} ended: killed")), "{killed:?}");
     assert_eq!(finish_quietly(follower), Some(0));
     assert_eq!(status()["state"], "killed");
 }
@@ -357,7 +357,7 @@ fn what_begins_the_ids_of_several_jobs_ends_none_of_them() {
     let ids = [desk.detach(job), desk.detach(job)];
     let killed = desk.run(&["kill", "application_"]);
     assert_eq!(killed.code, 2, "{killed:?}");
-    assert!(killed.err.contains("begins the ids of "), "{killed:?}");
+    assert!(killed.err.contains("matches "), "{killed:?}");
     for id in &ids {
         desk.run(&["kill", id]);
     }

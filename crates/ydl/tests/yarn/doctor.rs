@@ -90,7 +90,7 @@ fn a_good_cluster(alice: &Desk) {
     for phase in [": submit ", ", master ", ", container ", ", program ", ", end "] {
         assert!(job.contains(phase), "{job}");
     }
-    assert!(ran.err.contains("everything a job needs is there"), "{ran:#?}");
+    assert!(ran.err.contains("all checks passed"), "{ran:#?}");
     let left = hdfs_files(alice.cluster, "/user/alice/.ydl");
     assert!(!left.iter().any(|path| path.contains("probe-")), "{left:?}");
 
@@ -232,7 +232,7 @@ fn a_resource_manager_that_is_down(cluster: &Cluster, alice: &Desk) {
     must(cluster.start_daemon("rm"));
     must(cluster.wait_nodes(1));
     let at = format!("at `{}`", cluster.resource_managers()[0].client);
-    blames(&ran, "ResourceManager", 122, &at, "is it up, and is `");
+    blames(&ran, "ResourceManager", 122, &at, "check that it runs and that `");
     for name in ["nodes", "queue", "job"] {
         is_skipped(&ran, name, "ResourceManager");
     }

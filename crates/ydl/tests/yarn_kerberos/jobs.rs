@@ -212,7 +212,7 @@ fn a_doctor_tells_how_long_a_ticket_lives_and_names_the_one_that_is_missing_firs
     assert!(ticket.contains("`dave@"), "{ran:#?}");
     assert!(ticket.ends_with(" left"), "{ran:#?}");
     // Whoever sits at the keyboard, jobs are whose ticket it is.
-    let mine = "`default` takes jobs of `dave`";
+    let mine = "`default` accepts jobs of `dave`";
     assert!(ran.out.contains(mine), "{ran:#?}");
 
     desk.forget();

@@ -104,13 +104,13 @@ const IMAGE_ERRORS: [(&str, &str, &str); 24] = [
         "the node does not allow one of its mounts to be changed",
         "mount it with `:ro`; or an administrator adds what is above it to `docker.allowed.rw-mounts` in container-executor.cfg",
     ),
-    ("Invalid docker mount", "the node does not understand one of its mounts", "look at `mounts`"),
+    ("Invalid docker mount", "the node does not understand one of its mounts", "check `mounts`"),
     (
         "Mount access error",
         "the node cannot look at what is to be mounted",
         "it must be there on every node, for the node's own user, too",
     ),
-    ("Unable to parse some mounts", "the node does not understand its mounts", "look at `mounts`"),
+    ("Unable to parse some mounts", "the node does not understand its mounts", "check `mounts`"),
     (
         "Invalid docker network",
         "the node does not allow its network",
@@ -139,7 +139,7 @@ const IMAGE_ERRORS: [(&str, &str, &str); 24] = [
     (
         "manifest unknown",
         "its registry has none of that name and tag",
-        "look at the name and the tag",
+        "check the name and the tag",
     ),
     (
         "executable file not found in $PATH",
@@ -153,7 +153,7 @@ const IMAGE_ERRORS: [(&str, &str, &str); 24] = [
     ),
 ];
 const UNPRIVILEGED_HINT: &str = "leave `privileged` out";
-const LOGIN_HINT: &str = "look at the name; `login` below `environment` names a registry's login";
+const LOGIN_HINT: &str = "check the name; `login` below `environment` names a registry's login";
 
 /// Returns the reason if the diagnostics say that the node cannot run the image.
 pub(super) fn image_error(diagnostics: &str) -> Option<String> {

@@ -160,9 +160,9 @@ pub fn root() -> Result<PathBuf, Report> {
     match state {
         Some(state) if state.is_absolute() => Ok(state.join("ydl/jobs")),
         _ => Err(Report::internal(
-            "there is no place for jobs: neither `XDG_STATE_HOME` nor `HOME` is set",
+            "no directory for jobs: neither `XDG_STATE_HOME` nor `HOME` is set",
         )
-        .hint("set `XDG_STATE_HOME` to a directory of yours")),
+        .hint("set `XDG_STATE_HOME` to a directory that you can write to")),
     }
 }
 
@@ -233,7 +233,7 @@ fn find_any(word: &str) -> Result<JobHandle, Report> {
     match jobs.len() {
         0 => Err(unsupported.into_values().next().unwrap_or_else(|| {
             Report::bad_input(format!("there is no job `{word}` on this machine"))
-                .hint("`ydl ls` shows the jobs there are")
+                .hint("`ydl ls` lists the jobs")
         })),
         1 => Ok(jobs.swap_remove(0)),
         _ => Err(ambiguous(word, jobs.iter().map(|job| job.id().to_owned()))),
@@ -245,6 +245,6 @@ pub fn ambiguous(word: &str, ids: impl ExactSizeIterator<Item = String>) -> Repo
     let n = ids.len();
     let some: Vec<_> = ids.take(NAMED_MAX).map(|id| format!("`{id}`")).collect();
     let rest = if n > NAMED_MAX { ", …" } else { "" };
-    Report::bad_input(format!("`{word}` begins the ids of {n} jobs"))
-        .hint(format!("it is one of {}{rest}", some.join(", ")))
+    Report::bad_input(format!("`{word}` matches {n} jobs"))
+        .hint(format!("use one of {}{rest}", some.join(", ")))
 }

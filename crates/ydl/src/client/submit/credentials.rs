@@ -92,12 +92,12 @@ pub fn tracking_secret(spec: &JobSpec) -> Result<Option<Vec<u8>>, Report> {
     };
     let bytes = fs::read(path).map_err(|error| {
         let what = format!("cannot read `{path}`: {}", reason(&error));
-        Report::bad_input(what).hint("look at `mlflow.token_file`")
+        Report::bad_input(what).hint("check `mlflow.token_file`")
     })?;
     let line = std::str::from_utf8(&bytes).map(str::trim).unwrap_or_default();
     if line.is_empty() || line.chars().any(char::is_control) {
         let what = format!("`{path}` holds no token: that is one line of text");
-        return Err(Report::bad_input(what).hint("look at `mlflow.token_file`"));
+        return Err(Report::bad_input(what).hint("check `mlflow.token_file`"));
     }
     Ok(Some(line.as_bytes().to_vec()))
 }
@@ -105,7 +105,7 @@ pub fn tracking_secret(spec: &JobSpec) -> Result<Option<Vec<u8>>, Report> {
 fn read_keytab(path: &str) -> Result<Vec<u8>, Report> {
     let cannot = |why: String| {
         Report::bad_input(format!("cannot read the keytab `{path}`: {why}"))
-            .hint("look at `keytab.path`")
+            .hint("check `keytab.path`")
     };
     let length = fs::metadata(path).map(|about| about.len());
     match length {
@@ -124,7 +124,7 @@ async fn prove(
     let Keytab { path, principal } = keytab;
     let useless = |why: String| {
         let what = format!("the keytab `{path}` gets no tokens for `{principal}`: {why}");
-        Report::bad_input(what).hint("look at `keytab`; `klist -k` shows whose keys a keytab has")
+        Report::bad_input(what).hint("check `keytab`; `klist -k` shows whose keys a keytab has")
     };
     let tickets = TicketSource::Keytab { path: path.into(), principal: principal.clone() };
     let mut identity = Identity::kerberos(tickets);
@@ -161,7 +161,7 @@ async fn fetch(cluster: &ClusterClient, systems: &[String]) -> Result<Credential
                 hint.unwrap_or_else(|| "is there a Kerberos ticket? `kinit` gets one".into());
             Report::new(Exit::Unreachable, error.to_string()).hint(hint)
         }
-        _ => Report::bad_input(error.to_string()).hint("look at `file_systems`"),
+        _ => Report::bad_input(error.to_string()).hint("check `file_systems`"),
     })?;
     let token = cluster.rm.delegation_token(&renewer, deadline).await;
     let token = token.map_err(|error| cluster.report(error))?;

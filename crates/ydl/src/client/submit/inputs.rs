@@ -71,7 +71,7 @@ pub async fn list_local(spec: JobSpec) -> Result<(JobSpec, Vec<(&'static str, Ve
     let aim = Destinations { id: None, home: None };
     let spec = resolve_existing(spec, aim, ways.as_ref(), deadline).await?;
     if ways.is_none() && spec.outputs.iter().any(|output| far(&output.to)) {
-        let what = "an output goes to HDFS, and there is no Hadoop configuration that leads there";
+        let what = "an output goes to HDFS, and there is no Hadoop configuration for it";
         let hint = "set `HADOOP_CONF_DIR` to the directory with `core-site.xml`, or name a local directory";
         return Err(Report::bad_input(what).hint(hint));
     }

@@ -63,11 +63,8 @@ fn make_directory(name: &str) -> Result<JobDir, Report> {
     let root = root()?;
     let refused = |path: &Path, error: &io::Error| {
         let hint = "make it writable, or set `XDG_STATE_HOME` to a directory that is";
-        let what = format!(
-            "the job's directory cannot be made in `{}`: {}",
-            path.display(),
-            reason(error)
-        );
+        let what =
+            format!("cannot create the job's directory in `{}`: {}", path.display(), reason(error));
         Report::internal(what).hint(hint)
     };
     let mut builder = DirBuilder::new();

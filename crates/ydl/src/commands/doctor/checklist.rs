@@ -169,9 +169,9 @@ impl Checklist {
             if !self.global.json {
                 let warned = |(_, state): &&(_, CheckState)| matches!(state, CheckState::Warning);
                 terminal::message(match self.checks.iter().filter(warned).count() {
-                    0 => "everything a job needs is there".to_owned(),
-                    1 => "everything a job needs is there, with 1 warning".to_owned(),
-                    n => format!("everything a job needs is there, with {n} warnings"),
+                    0 => "all checks passed".to_owned(),
+                    1 => "all checks passed, with 1 warning".to_owned(),
+                    n => format!("all checks passed, with {n} warnings"),
                 });
             }
             return Ok(exit);

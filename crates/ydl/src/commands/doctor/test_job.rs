@@ -236,7 +236,7 @@ fn late(heard: &TestJobOutput, after: Duration) -> Report {
     let Some((id, _)) = &heard.id else {
         let what = format!("no job was submitted after {}", seconds(after));
         return Report::new(Exit::Unreachable, what)
-            .hint("look at the network between this machine and the cluster");
+            .hint("check the network between this machine and the cluster");
     };
     let what = format!("{id} was not over after {}, and was stopped", seconds(after));
     let hint =

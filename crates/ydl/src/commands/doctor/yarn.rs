@@ -165,7 +165,7 @@ async fn ticket(cluster: Option<&ClusterClient>, sheet: &mut Checklist) -> Resul
     };
     let user = cluster.user.clone();
     let AuthMethod::Kerberos(kerberos) = &cluster.identity.auth else {
-        let found = format!("none is needed: the cluster believes that this is `{user}`");
+        let found = format!("not needed: simple authentication as `{user}`");
         sheet.ok(TICKET, found)?;
         return Ok(user);
     };
@@ -227,7 +227,7 @@ async fn manager(
         Err(why) => sheet.wrong(MANAGER, why).map(|()| None),
         Ok((mut has, new)) => {
             has.largest = Some((&new.capability_max).into());
-            sheet.ok(MANAGER, format!("answers in {}", Span(millis(began.elapsed()))))?;
+            sheet.ok(MANAGER, format!("answered in {}", Span(millis(began.elapsed()))))?;
             Ok(Some(has))
         }
     }
@@ -259,8 +259,8 @@ fn nodes(has: Option<&ClusterInfo>, sheet: &mut Checklist) -> Result<(), Report>
     let found = format!("{} running, {} and {vcores} vcores free", running.len(), Memory(memory));
     match all - running.len() {
         0 => sheet.ok(NODES, found),
-        1 => sheet.warn(NODES, format!("{found}; 1 is not well: `ydl nodes`")),
-        n => sheet.warn(NODES, format!("{found}; {n} are not well: `ydl nodes`")),
+        1 => sheet.warn(NODES, format!("{found}; 1 is not running: `ydl nodes --all`")),
+        n => sheet.warn(NODES, format!("{found}; {n} are not running: `ydl nodes --all`")),
     }
 }
 
@@ -276,7 +276,7 @@ fn queue(has: Option<&ClusterInfo>, trial: &TestJob, sheet: &mut Checklist) -> R
         match findings(&unlabelled, has) {
             Err(why) => sheet.wrong(QUEUE, why)?,
             Ok(notes) if notes.is_empty() => {
-                let found = format!("`{name}` takes jobs of `{}`", has.user);
+                let found = format!("`{name}` accepts jobs of `{}`", has.user);
                 sheet.ok(QUEUE, found)?;
             }
             Ok(notes) => sheet.warn(QUEUE, notes.join("; "))?,
@@ -349,7 +349,7 @@ async fn namenode(
                 homeless = Some(home);
             }
         }
-        let found = format!("`{}` answers in {answered}", hdfs.root());
+        let found = format!("`{}` answered in {answered}", hdfs.root());
         Ok::<_, Report>((found, homeless))
     };
     match within("asking the NameNode", asked).await {

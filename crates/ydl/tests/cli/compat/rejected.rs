@@ -228,7 +228,7 @@ fn wrong_words_are_told_in_the_door_s_own_name() {
     check(
         "dmlc-submit --cluster yarn --num-workers 1 python train.py",
         expect![[r#"
-            error: dmlc-submit: there is no Hadoop configuration that leads to a cluster
+            error: dmlc-submit: no Hadoop configuration found
 
             hint: set `HADOOP_CONF_DIR` to the directory with `core-site.xml` and `yarn-site.xml`
             exit 2

@@ -125,7 +125,7 @@ fn fetch_replaces_only_what_it_has_brought() {
     assert_eq!(read("other/outputs/kept/a"), "newer\n");
     fs::remove_dir_all(home.path().join("kept")).expect("gone");
     let ran = home.run(&["fetch", "t", "third"]);
-    assert!(ran.err.contains("note: there is nothing at `"), "{ran:#?}");
+    assert!(ran.err.contains("is missing: nothing at `"), "{ran:#?}");
 }
 
 #[test]

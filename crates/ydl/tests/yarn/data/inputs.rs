@@ -117,7 +117,7 @@ fn inputs_in_hdfs_that_make_no_sense_are_refused_before_anything_is_submitted() 
     assert_refused(
         &dry(1, "inputs: {a: 'hdfs:///data/none/*'}"),
         "nothing matches `hdfs:///data/none/*`",
-        "hint: look at the pattern",
+        "hint: check the pattern",
     );
     assert_refused(
         &dry(2, "inputs: {a: {source: 'hdfs:///data/ten/part-0', as: split}}"),

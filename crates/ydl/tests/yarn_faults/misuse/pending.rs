@@ -85,7 +85,7 @@ fn of_a_master_that_does_not_answer_the_resource_manager_tells() {
     assert_eq!(kill.code, 0, "{kill:#?}");
     let told = format!("the master of {id} cannot be asked (");
     assert!(kill.err.contains(&told), "{kill:#?}");
-    assert!(kill.err.contains(&format!("{id} is over: killed\n")), "{kill:#?}");
+    assert!(kill.err.contains(&format!("{id} ended: killed\n")), "{kill:#?}");
     wait_gone(cluster, &id);
 }
 
