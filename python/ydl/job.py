@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 import json
 import os
 from datetime import timedelta
@@ -9,14 +10,15 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Callable, Dict, Iterable, List, Mapping, Optional, Sequence, Tuple, Union
 
 from . import program
+from ._keys import JOB_DOC, JOB_KEYS, ROLE_DOC, ROLE_KEYS, Keys, PathLike
 from .errors import Error
 from .run import Run
 
 if TYPE_CHECKING:
-    from .functions import Bundle
+    from typing_extensions import Unpack
 
-PathLike = Union[str, "os.PathLike[str]"]
-Keys = Mapping[str, Any]
+    from ._keys import JobKeys, RoleKeys
+    from .functions import Bundle
 
 
 class Role:
@@ -31,48 +33,12 @@ class Role:
         run: Union[str, Sequence[str], None] = None,
         *,
         instances: Union[int, Mapping[str, int]] = 1,
-        memory: Union[str, int, None] = None,
-        vcores: Optional[int] = None,
-        gpus: Optional[int] = None,
-        shell: Optional[str] = None,
-        env: Optional[Mapping[str, object]] = None,
-        processes: Optional[int] = None,
-        resources: Optional[Mapping[str, int]] = None,
-        environment: Union[str, Keys, None] = None,
-        restart: Optional[Keys] = None,
-        completion: Optional[str] = None,
-        tolerate: Union[int, str, None] = None,
-        depends_on: Optional[Sequence[str]] = None,
-        memory_growth: Optional[Keys] = None,
-        ports: Optional[Sequence[str]] = None,
-        node_label: Optional[str] = None,
-        placement: Optional[Keys] = None,
         function: Optional[Callable[..., object]] = None,
         args: Sequence[object] = (),
         kwargs: Optional[Mapping[str, object]] = None,
-        **more: Any,
+        **keys: "Unpack[RoleKeys]",
     ) -> None:
-        given = {
-            "instances": instances,
-            "processes": processes,
-            "memory": memory,
-            "vcores": vcores,
-            "gpus": gpus,
-            "resources": resources,
-            "run": run,
-            "shell": shell,
-            "environment": environment,
-            "env": env,
-            "restart": restart,
-            "completion": completion,
-            "tolerate": tolerate,
-            "depends_on": depends_on,
-            "memory_growth": memory_growth,
-            "ports": ports,
-            "node_label": node_label,
-            "placement": placement,
-            **more,
-        }
+        given: Dict[str, Any] = {"instances": instances, "run": run, **keys}
         self._given = {key: value for key, value in given.items() if value is not None}
         self.function = function
         self.args = positional(args)
@@ -118,68 +84,11 @@ class Job:
         name: Optional[str] = None,
         roles: Optional[Mapping[str, RoleLike]] = None,
         *,
-        framework: Optional[str] = None,
-        environment: Union[PathLike, Keys, None] = None,
-        files: Union[Sequence[Union[PathLike, Keys]], Mapping[str, Union[PathLike, Keys]], None] = None,
-        inputs: Optional[Mapping[str, Union[PathLike, Keys]]] = None,
-        outputs: Optional[Mapping[str, Union[PathLike, Keys]]] = None,
-        env: Optional[Mapping[str, object]] = None,
-        restart: Optional[Keys] = None,
-        gang: Union[bool, Keys, None] = None,
-        timeouts: Optional[Keys] = None,
-        node_exclusion: Optional[Keys] = None,
-        ports: Optional[str] = None,
-        tensorboard: Union[bool, str, Keys, None] = None,
-        mlflow: Union[bool, str, Keys, None] = None,
-        checkpoint: Optional[PathLike] = None,
-        disk: Optional[str] = None,
-        cluster_flags: Optional[bool] = None,
-        network: Optional[str] = None,
-        queue: Optional[str] = None,
-        node_label: Optional[str] = None,
-        gpu_assignment: Optional[str] = None,
-        tags: Optional[Sequence[str]] = None,
-        priority: Optional[int] = None,
-        acls: Optional[Keys] = None,
-        file_systems: Optional[Sequence[str]] = None,
-        staging: Optional[str] = None,
-        keytab: Optional[Keys] = None,
-        master: Optional[Keys] = None,
         base: Optional[PathLike] = None,
-        **more: Any,
+        **keys: "Unpack[JobKeys]",
     ) -> None:
-        given = {
-            "name": name,
-            "framework": framework,
-            "cluster_flags": cluster_flags,
-            "environment": environment,
-            "files": files,
-            "inputs": inputs,
-            "disk": disk,
-            "restart": restart,
-            "env": env,
-            "outputs": outputs,
-            "gang": gang,
-            "timeouts": timeouts,
-            "node_exclusion": node_exclusion,
-            "ports": ports,
-            "tensorboard": tensorboard,
-            "mlflow": mlflow,
-            "checkpoint": checkpoint,
-            "network": network,
-            "queue": queue,
-            "node_label": node_label,
-            "gpu_assignment": gpu_assignment,
-            "tags": tags,
-            "priority": priority,
-            "acls": acls,
-            "file_systems": file_systems,
-            "staging": staging,
-            "keytab": keytab,
-            "master": master,
-            **more,
-        }
-        self._given: Dict[str, Any] = {key: value for key, value in given.items() if value is not None}
+        given: Dict[str, Any] = {"name": name, **keys}
+        self._given = {key: value for key, value in given.items() if value is not None}
         self.roles: Dict[str, Role] = {role: Role.of(value) for role, value in (roles or {}).items()}
         self._base = os.path.abspath(os.fspath(base) if base is not None else os.curdir)
         self._file: Optional[str] = None
@@ -290,6 +199,25 @@ class Job:
             return f"Job.from_file({self._file!r})"
         roles = ", ".join(f"{name}: {role!r}" for name, role in self.roles.items())
         return f"Job({self._given.get('name')!r}, {{{roles}}})"
+
+
+def _describe(kind: type, keys: Mapping[str, str], about: str) -> None:
+    """Adds the keys of a job file to the signature and the documentation of a class."""
+    init = kind.__init__  # type: ignore[misc]
+    signature = inspect.signature(init)
+    *own, more = signature.parameters.values()
+    named = [
+        inspect.Parameter(key, inspect.Parameter.KEYWORD_ONLY, default=None, annotation=f"Optional[{annotation}]")
+        for key, annotation in keys.items()
+    ]
+    # Unknown keys are reported by the binary, with suggestions.
+    parameters = [*own, *named, more.replace(annotation="Any")]
+    setattr(init, "__signature__", signature.replace(parameters=parameters))
+    kind.__doc__ = f"{inspect.cleandoc(kind.__doc__ or '')}\n{about}"
+
+
+_describe(Job, JOB_KEYS, JOB_DOC)
+_describe(Role, ROLE_KEYS, ROLE_DOC)
 
 
 class _Source:

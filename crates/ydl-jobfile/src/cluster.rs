@@ -1,83 +1,102 @@
 //! Reads keys that apply on a cluster. They are checked on one machine too, and otherwise ignored there.
 
 use super::{
-    fields::{Map, Reader, choice, count},
+    fields::{Map, Reader},
     files::{absolute, hdfs_url},
+    formats::{Choice, Context, Format, List, NAME, SIZE, Scalar, text_of},
+    keys::KEYTAB,
+    tree::Node,
     units::{Rejection, size_mib},
+    write::Printed,
 };
-use std::{collections::BTreeMap, fs::File};
-use ydl_core::spec::{ClusterOptions, GpuAssignment, Keytab, MasterSpec, Placement};
+use std::fs::File;
+use ydl_core::{
+    JobSpecBuilder,
+    spec::{GpuAssignment, Keytab},
+};
 use ydl_os::reason;
 
 /// Limits of the ResourceManager.
 const TAGS_MAX: usize = 10;
 const TAG_CHARS_MAX: usize = 100;
+/// Minimum memory for the threads and buffers of the master.
+const MEMORY_MIN_MIB: u64 = 32;
 
-const GPU_ASSIGNMENTS: [(&str, GpuAssignment); 2] =
-    [("cluster", GpuAssignment::Cluster), ("agent", GpuAssignment::Agent)];
+/// Component that assigns GPUs.
+pub const GPU_ASSIGNMENT: Choice<GpuAssignment> =
+    Choice(&[("cluster", GpuAssignment::Cluster), ("agent", GpuAssignment::Agent)]);
+/// Name of a rack.
+pub const RACK: Scalar<String> = text_of("rack", rack);
+/// Access control list.
+pub const ACL: Scalar<String> = text_of("users, a space, groups; or `*`", |text, _| acl(text));
+/// File system of a NameNode.
+pub const FILE_SYSTEM: Scalar<String> = text_of("`hdfs://…`", |text, _| file_system(text));
+/// Staging directory.
+pub const STAGING: Scalar<String> = text_of("path in HDFS", |text, _| staging(text));
+/// Directory of checkpoints.
+pub const CHECKPOINT: Scalar<String> =
+    Scalar { python: "PathLike", ..text_of("path, or `hdfs://…`", |text, _| checkpoint(text)) };
+/// Network between tasks.
+pub const NETWORK: Scalar<String> = text_of("interface, or address range", |text, _| network(text));
+/// Keytab on the submitting machine.
+pub const KEYTAB_FILE: Scalar<String> = text_of("path", keytab_file);
+
+/// Priority in a queue.
+pub const PRIORITY: Scalar<i32> = Scalar {
+    kind: "number",
+    python: "int",
+    parse: |text, _| priority(text),
+    print: i32::to_string,
+};
+
+/// Memory of the master.
+pub const MASTER_MEMORY: Scalar<u64> = Scalar {
+    parse: |text, _| match size_mib(text)? {
+        mib if mib < MEMORY_MIN_MIB => Err((
+            format!("`{text}` is below the minimum for a master"),
+            format!("the minimum is {MEMORY_MIN_MIB} MiB"),
+        )),
+        mib => Ok(mib),
+    },
+    ..SIZE
+};
+
+/// Tags of the application.
+pub struct Tags;
+
+const TAG_LIST: List<String> =
+    List { kind: "list of texts", item: text_of("tag", |text, _| tag(text)) };
+
+impl Tags {
+    pub fn kind(&self) -> String {
+        TAG_LIST.kind()
+    }
+
+    pub fn python(&self) -> String {
+        TAG_LIST.python()
+    }
+}
+
+impl Format<Vec<String>> for Tags {
+    fn read(&self, reader: &mut Reader, node: &Node, path: &str, place: &mut Vec<String>) {
+        TAG_LIST.read(reader, node, path, place);
+        if place.len() > TAGS_MAX {
+            let what = format!("{} tags exceed the maximum of {TAGS_MAX}", place.len());
+            reader.reject(&node.at, path, what, "");
+        }
+    }
+
+    fn print(&self, tags: &Vec<String>) -> Printed {
+        TAG_LIST.print(tags)
+    }
+}
 
 impl Reader {
-    pub fn on_cluster(&mut self, map: &Map, base: &str) -> ClusterOptions {
-        let (viewers, modifiers) = self.acls(map);
-        ClusterOptions {
-            queue: self.value(map, "queue", name),
-            node_label: self.value(map, "node_label", name),
-            gpu_assignment: self
-                .value(map, "gpu_assignment", choice(&GPU_ASSIGNMENTS))
-                .unwrap_or_default(),
-            tags: self.tags(map),
-            priority: self.value(map, "priority", priority),
-            viewers,
-            modifiers,
-            file_systems: self.texts(map, "file_systems", file_system),
-            staging: self.value(map, "staging", staging),
-            keytab: self.keytab(map, base),
-            network: self.value(map, "network", network),
-            checkpoint: self.value(map, "checkpoint", checkpoint),
-            mlflow: self.mlflow(map, base),
-            master: self.master(map),
-        }
-    }
-
-    fn texts(
-        &mut self,
-        map: &Map,
-        name: &str,
-        read: impl Fn(&str) -> Result<String, Rejection>,
-    ) -> Vec<String> {
-        let path = map.key(name);
-        let items = self.list(map, name).iter();
-        items.filter_map(|item| self.value_of(item, &path, &read)).collect()
-    }
-
-    fn tags(&mut self, map: &Map) -> Vec<String> {
-        let tags = self.texts(map, "tags", |text| {
-            if text.is_empty() || !text.is_ascii() || text.len() > TAG_CHARS_MAX {
-                let what = format!("`{text}` is not a valid tag");
-                let hint = format!("tags have 1 to {TAG_CHARS_MAX} ASCII characters");
-                return Err((what, hint));
-            }
-            Ok(text.to_string())
-        });
-        if let (true, Some(node)) = (tags.len() > TAGS_MAX, map.find("tags")) {
-            let what = format!("{} tags exceed the maximum of {TAGS_MAX}", tags.len());
-            self.reject(&node.at, "tags", what, "");
-        }
-        tags
-    }
-
-    fn acls(&mut self, map: &Map) -> (Option<String>, Option<String>) {
-        let Some(node) = map.find("acls") else {
-            return (None, None);
+    pub fn keytab(&mut self, map: &Map, job: &mut JobSpecBuilder) {
+        let Some(node) = map.find("keytab") else {
+            return;
         };
-        let map = self.map(node, "acls", "acls");
-        (self.value(&map, "view", acl), self.value(&map, "modify", acl))
-    }
-
-    fn keytab(&mut self, map: &Map, base: &str) -> Option<Keytab> {
-        let node = map.find("keytab")?;
-        let cluster = self.cluster;
-        let map = self.map(node, "keytab", "keytab");
+        let map = self.map(node, "keytab", KEYTAB.path());
         for name in ["principal", "path"] {
             if map.find(name).is_none() && !self.reported.contains(&map.key(name)) {
                 let what = format!("the keytab has no `{name}`");
@@ -85,99 +104,37 @@ impl Reader {
                 self.reject(&node.at, &map.key(name), what, hint);
             }
         }
-        let principal = self.value(&map, "principal", name);
-        let path = self.value(&map, "path", |path| {
-            let whole = absolute(path, base);
-            match File::open(&whole).and_then(|file| file.metadata()) {
-                Ok(found) if found.is_dir() => {
-                    Err((format!("`{path}` is a directory"), String::new()))
-                }
-                Ok(_) => Ok(whole),
-                // Unused on one machine.
-                Err(_) if !cluster => Ok(whole),
-                Err(error) => {
-                    Err((format!("`{path}` cannot be read: {}", reason(&error)), String::new()))
-                }
-            }
-        });
-        Some(Keytab { principal: principal?, path: path? })
-    }
-
-    fn master(&mut self, map: &Map) -> MasterSpec {
-        let mut master = MasterSpec::default();
-        let Some(node) = map.find("master") else {
-            return master;
-        };
-        let map = self.map(node, "master", "master");
-        let memory = |text: &str| match size_mib(text)? {
-            mib if mib < MEMORY_MIN_MIB => Err((
-                format!("`{text}` is below the minimum for a master"),
-                format!("the minimum is {MEMORY_MIN_MIB} MiB"),
-            )),
-            mib => Ok(mib),
-        };
-        master.memory_mib = self.value(&map, "memory", memory).unwrap_or(master.memory_mib);
-        master.vcores = self.value(&map, "vcores", at_least_one).unwrap_or(master.vcores);
-        master.node_label = self.value(&map, "node_label", name);
-        master.attempts = self.value(&map, "attempts", at_least_one).unwrap_or(master.attempts);
-        master
-    }
-
-    /// Reads the placement of a role.
-    pub fn placement(&mut self, role: &Map) -> Placement {
-        let mut placement =
-            Placement { node_label: self.value(role, "node_label", name), ..Placement::default() };
-        let Some(node) = role.find("placement") else {
-            return placement;
-        };
-        let map = self.map(node, &role.key("placement"), "roles.*.placement");
-        placement.max_per_node = self.value(&map, "max_per_node", at_least_one);
-        placement.nodes = self.texts(&map, "nodes", name);
-        placement.racks = self.texts(&map, "racks", rack);
-        placement.attributes = self.attributes(&map);
-        placement
-    }
-
-    fn attributes(&mut self, map: &Map) -> BTreeMap<String, String> {
-        let Some(node) = map.find("attributes") else {
-            return BTreeMap::new();
-        };
-        let path = map.key("attributes");
-        let mut attributes = BTreeMap::new();
-        for (name, value) in self.entries(node, &path) {
-            let own = format!("{path}.{}", name.name);
-            if let Some(value) = self.value_of(value, &own, self::name) {
-                attributes.insert(name.name.clone(), value);
-            }
-        }
-        attributes
+        let mut keytab = Keytab { principal: String::new(), path: String::new() };
+        self.section(&map, &KEYTAB, &mut keytab);
+        job.cluster_options.keytab = Some(keytab);
     }
 }
 
-/// Minimum memory for the threads and buffers of the master.
-const MEMORY_MIN_MIB: u64 = 32;
+fn keytab_file(path: &str, context: &Context) -> Result<String, Rejection> {
+    let whole = absolute(path, &context.base);
+    match File::open(&whole).and_then(|file| file.metadata()) {
+        Ok(found) if found.is_dir() => Err((format!("`{path}` is a directory"), String::new())),
+        Ok(_) => Ok(whole),
+        // Unused on one machine.
+        Err(_) if !context.cluster => Ok(whole),
+        Err(error) => Err((format!("`{path}` cannot be read: {}", reason(&error)), String::new())),
+    }
+}
 
-/// Parses a name without spaces, such as that of a queue, label, host or principal.
-fn name(text: &str) -> Result<String, Rejection> {
-    if text.is_empty() || text.contains(char::is_whitespace) {
-        return Err((format!("`{text}` is not a valid name"), String::new()));
+fn tag(text: &str) -> Result<String, Rejection> {
+    if text.is_empty() || !text.is_ascii() || text.len() > TAG_CHARS_MAX {
+        let what = format!("`{text}` is not a valid tag");
+        return Err((what, format!("tags have 1 to {TAG_CHARS_MAX} ASCII characters")));
     }
     Ok(text.to_string())
 }
 
-fn rack(text: &str) -> Result<String, Rejection> {
+fn rack(text: &str, context: &Context) -> Result<String, Rejection> {
     if !text.starts_with('/') {
         let hint = format!("racks begin with `/`: write `/{text}`");
         return Err((format!("`{text}` is not a rack"), hint));
     }
-    name(text)
-}
-
-fn at_least_one(text: &str) -> Result<u32, Rejection> {
-    match count(text)? {
-        0 => Err(("0 is below the minimum".into(), "the minimum is 1".into())),
-        n => Ok(n),
-    }
+    (NAME.parse)(text, context)
 }
 
 fn priority(text: &str) -> Result<i32, Rejection> {

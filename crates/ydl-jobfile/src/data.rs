@@ -1,104 +1,108 @@
-//! Reads inputs and outputs.
+//! Reads and prints inputs and outputs.
 
 use super::{
-    fields::{Map, Reader, boolean, choice},
+    fields::{Map, Reader},
     files::{absolute, hdfs_url},
+    formats::{Choice, Context, Format, Scalar, text_of},
+    keys::{INPUT, OUTPUT},
     tree::{Node, Value},
-    units::{Rejection, span},
+    units::Rejection,
+    write::{Printed, text},
 };
 use ydl_core::{
-    RoleName, TaskId,
+    JobSpecBuilder, RoleName, TaskId,
     spec::{ExistingPolicy, Input, InputForm, Output, OutputScope},
 };
 
-pub const FORMS: [(&str, InputForm); 4] = [
+/// Part of an input that a task gets.
+pub const FORM: Choice<InputForm> = Choice(&[
     ("copy", InputForm::Copy),
     ("split", InputForm::Split),
     ("list", InputForm::List),
     ("split-list", InputForm::SplitList),
-];
-pub const EXISTING: [(&str, ExistingPolicy); 3] = [
+]);
+
+/// Policy for an existing destination.
+pub const EXISTING: Choice<ExistingPolicy> = Choice(&[
     ("fail", ExistingPolicy::Fail),
     ("overwrite", ExistingPolicy::Overwrite),
     ("number", ExistingPolicy::Number),
-];
+]);
+
+/// Source of an input.
+pub const SOURCE: Scalar<String> = text_of("path", source);
+
+/// Destination of an output.
+pub const DESTINATION: Scalar<String> = text_of("destination", destination);
+
+/// Tasks of an output: a role, a task, or `all`.
+pub const SCOPE: Scalar<OutputScope> = Scalar {
+    kind: "a task, a role or `all`",
+    python: "str",
+    parse: |text, _| scope(text),
+    print: |scope| match scope {
+        OutputScope::All => "all".to_string(),
+        OutputScope::Role(role) => text(role.as_str()),
+        OutputScope::Task(task) => task.to_string(),
+    },
+};
 
 impl Reader {
-    pub fn inputs(&mut self, map: &Map, base: &str) -> Vec<Input> {
+    pub fn inputs(&mut self, map: &Map, job: &mut JobSpecBuilder) {
         let Some(node) = map.find("inputs") else {
-            return Vec::new();
+            return;
         };
-        let mut inputs = Vec::new();
         for (name, node) in self.entries(node, "inputs") {
-            inputs.extend(self.input(&name.name, node, base));
+            job.inputs.extend(self.input(&name.name, node));
         }
-        inputs
     }
 
     /// Reads `name: source`, or a map.
-    fn input(&mut self, name: &str, node: &Node, base: &str) -> Option<Input> {
+    fn input(&mut self, name: &str, node: &Node) -> Option<Input> {
         let path = format!("inputs.{name}");
-        let mut input = Input {
-            name: name.to_string(),
-            source: String::new(),
-            form: InputForm::Copy,
-            roles: Vec::new(),
-            allow_empty: false,
-        };
+        let mut input = Input { name: name.to_string(), ..Input::default() };
         let Value::Map(_) = &node.value else {
-            input.source = self.value_of(node, &path, |text| source(text, base))?;
+            input.source = SOURCE.value(self, node, &path)?;
             return Some(input);
         };
-        let map = self.map(node, &path, "inputs.*");
+        let map = self.map(node, &path, INPUT.path());
         if map.find("source").is_none() && !self.reported.contains(&map.key("source")) {
             let hint = "add the source: `{source: hdfs:///data/train, as: split}`";
             self.reject(&node.at, &path, "missing `source`", hint);
         }
-        input.form = self.value(&map, "as", choice(&FORMS)).unwrap_or(input.form);
-        for item in self.list(&map, "roles") {
-            let role = self.text_of(item, &map.key("roles"));
-            input.roles.extend(role.map(RoleName::from));
-        }
-        input.allow_empty = self.value(&map, "allow_empty", boolean).unwrap_or(false);
-        input.source = self.value(&map, "source", |text| source(text, base))?;
-        Some(input)
+        self.section(&map, &INPUT, &mut input);
+        self.is_valid(&map, "source").then_some(input)
     }
 
-    pub fn outputs(&mut self, map: &Map, base: &str) -> Vec<Output> {
+    pub fn outputs(&mut self, map: &Map, job: &mut JobSpecBuilder) {
         let Some(node) = map.find("outputs") else {
-            return Vec::new();
+            return;
         };
-        let mut outputs = Vec::new();
         for (from, node) in self.entries(node, "outputs") {
-            outputs.extend(self.output(&from.name, node, base));
+            job.outputs.extend(self.output(&from.name, node));
         }
-        outputs
     }
 
     /// Reads `path: destination`, or a map.
-    fn output(&mut self, from: &str, node: &Node, base: &str) -> Option<Output> {
-        let cluster = self.cluster;
+    fn output(&mut self, from: &str, node: &Node) -> Option<Output> {
         let path = format!("outputs.{from}");
-        let read = |to: &str| destination(to, base, cluster);
         let Value::Map(_) = &node.value else {
-            let to = self.value_of(node, &path, read)?;
+            let to = DESTINATION.value(self, node, &path)?;
             return Some(Output::new(from, to));
         };
-        let map = self.map(node, &path, "outputs.*");
+        let map = self.map(node, &path, OUTPUT.path());
         if map.find("to").is_none() && !self.reported.contains(&map.key("to")) {
             let hint = "add the destination: `{to: out, from: worker:0}`";
             self.reject(&node.at, &path, "missing `to`", hint);
         }
-        let scope = self.value(&map, "from", scope).unwrap_or_default();
-        let every = self.value(&map, "every", span);
-        let existing = self.value(&map, "existing", choice(&EXISTING));
-        let to = self.value(&map, "to", read)?;
-        Some(Output {
-            scope,
-            every,
-            existing: existing.unwrap_or_default(),
-            ..Output::new(from, to)
-        })
+        let mut output = Output::new(from, "");
+        self.section(&map, &OUTPUT, &mut output);
+        self.is_valid(&map, "to").then_some(output)
+    }
+
+    /// Returns true if a required key is present and valid.
+    fn is_valid(&self, map: &Map, name: &str) -> bool {
+        map.find(name).is_some() && !self.reported.contains(&map.key(name))
     }
 }
 
@@ -115,19 +119,20 @@ fn scope(text: &str) -> Result<OutputScope, Rejection> {
 }
 
 /// Parses the source of an input. Its existence is checked at submit.
-fn source(text: &str, base: &str) -> Result<String, Rejection> {
+fn source(text: &str, context: &Context) -> Result<String, Rejection> {
     match text.split_once("://") {
         Some(("hdfs", _)) => hdfs_url(text).map(|url| url.trim_end_matches('/').to_string()),
         Some((scheme, _)) => {
             let what = format!("inputs from `{scheme}://` are not supported");
             Err((what, "use a local path, or one in HDFS".to_string()))
         }
-        None => Ok(absolute(text.trim_end_matches('/'), base)),
+        None => Ok(absolute(text.trim_end_matches('/'), &context.base)),
     }
 }
 
 /// Parses a destination. On a cluster a relative one is kept: it is below the user's home directory in HDFS.
-fn destination(to: &str, base: &str, cluster: bool) -> Result<String, Rejection> {
+fn destination(to: &str, context: &Context) -> Result<String, Rejection> {
+    let cluster = context.cluster;
     match to.split_once("://") {
         Some(("hdfs", _)) => hdfs_url(to),
         Some(("file", path)) if cluster && path.starts_with('/') => Ok(to.to_string()),
@@ -140,6 +145,22 @@ fn destination(to: &str, base: &str, cluster: bool) -> Result<String, Rejection>
             Err((what, hint.into()))
         }
         None if cluster => Ok(to.strip_prefix("./").unwrap_or(to).to_string()),
-        None => Ok(absolute(to, base)),
+        None => Ok(absolute(to, &context.base)),
     }
+}
+
+/// Prints all inputs.
+pub fn printed_inputs(job: &JobSpecBuilder) -> Printed {
+    let input = |input: &Input| (input.name.clone(), INPUT.print(input));
+    Printed::Block(job.inputs.iter().map(input).collect())
+}
+
+/// Prints all outputs, as `path: destination` if they have no options.
+pub fn printed_outputs(job: &JobSpecBuilder) -> Printed {
+    let output = |output: &Output| {
+        let plain = *output == Output::new(&output.from, &output.to);
+        let printed = if plain { DESTINATION.print(&output.to) } else { OUTPUT.print(output) };
+        (output.from.clone(), printed)
+    };
+    Printed::Block(job.outputs.iter().map(output).collect())
 }

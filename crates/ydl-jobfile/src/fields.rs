@@ -2,18 +2,21 @@
 
 use super::{
     diagnostic::{Diagnostic, Location},
+    formats::Context,
     keys,
     nearest::nearest,
+    roles::PartialRestart,
     tree::{Key, Node, Value},
     units::Rejection,
 };
-use std::collections::BTreeSet;
+use std::{collections::BTreeSet, rc::Rc};
 
 /// Reads a tree and collects diagnostics; invalid values are replaced by defaults.
 #[derive(Default)]
 pub struct Reader {
-    /// The job is for a cluster, not for one machine.
-    pub cluster: bool,
+    pub context: Rc<Context>,
+    /// Restart policy of the job, which its roles complete.
+    pub restart: PartialRestart,
     pub diagnostics: Vec<Diagnostic>,
     /// Keys with a diagnostic. Further diagnostics of these keys are suppressed.
     pub reported: BTreeSet<String>,
@@ -111,24 +114,21 @@ impl Reader {
         }
     }
 
-    /// Reads the items of a list; empty if the key is missing.
-    pub fn list<'a>(&mut self, map: &Map<'a>, name: &str) -> &'a [Node] {
-        let Some(node) = map.find(name) else {
-            return &[];
-        };
+    /// Reads the items of a list.
+    pub fn list<'a>(&mut self, node: &'a Node, path: &str) -> &'a [Node] {
         match &node.value {
             Value::List(items) => items,
             Value::Null => {
-                self.no_value(node, &map.key(name));
+                self.no_value(node, path);
                 &[]
             }
             Value::Scalar { text, .. } => {
-                let hint = format!("write `{name}: [{text}]`");
-                self.reject(&node.at, &map.key(name), "expected a list, found text", hint);
+                let hint = format!("write `{}: [{text}]`", keys::last(path));
+                self.reject(&node.at, path, "expected a list, found text", hint);
                 &[]
             }
             Value::Map(_) => {
-                self.reject(&node.at, &map.key(name), "expected a list, found a map", "");
+                self.reject(&node.at, path, "expected a list, found a map", "");
                 &[]
             }
         }
@@ -157,21 +157,7 @@ impl Reader {
         }
     }
 
-    pub fn text(&mut self, map: &Map, name: &str) -> Option<String> {
-        self.text_of(map.find(name)?, &map.key(name))
-    }
-
-    /// Reads a scalar with `read`.
-    pub fn value<T>(
-        &mut self,
-        map: &Map,
-        name: &str,
-        read: impl Fn(&str) -> Result<T, Rejection>,
-    ) -> Option<T> {
-        let node = map.find(name)?;
-        self.value_of(node, &map.key(name), read)
-    }
-
+    /// Reads a scalar with `read`; reports and returns `None` if it is invalid.
     pub fn value_of<T>(
         &mut self,
         node: &Node,
@@ -186,52 +172,5 @@ impl Reader {
                 None
             }
         }
-    }
-}
-
-/// Parses a whole number, from 0.
-pub fn count<T: TryFrom<u64>>(text: &str) -> Result<T, Rejection> {
-    let invalid = || (format!("`{text}` is not a count"), "write a whole number".to_string());
-    if text.is_empty() || !text.bytes().all(|byte| byte.is_ascii_digit()) {
-        return Err(invalid());
-    }
-    let number: Option<u64> = text.parse().ok();
-    number
-        .and_then(|number| T::try_from(number).ok())
-        .ok_or_else(|| (format!("`{text}` is too large"), String::new()))
-}
-
-/// Parses `true` or `false`.
-pub fn boolean(text: &str) -> Result<bool, Rejection> {
-    match text {
-        "true" => Ok(true),
-        "false" => Ok(false),
-        _ => Err((format!("`{text}` is neither `true` nor `false`"), String::new())),
-    }
-}
-
-/// Returns a parser for one of several words.
-pub fn choice<T: Copy>(options: &[(&'static str, T)]) -> impl Fn(&str) -> Result<T, Rejection> {
-    move |text| {
-        if let Some((_, value)) = options.iter().find(|(word, _)| *word == text) {
-            return Ok(*value);
-        }
-        let hint = match nearest(text, options.iter().map(|(word, _)| *word)) {
-            Some(word) => format!("did you mean `{word}`?"),
-            None => {
-                let all: Vec<_> = options.iter().map(|(word, _)| format!("`{word}`")).collect();
-                format!("expected one of {}", all.join(", "))
-            }
-        };
-        Err((format!("invalid value `{text}`"), hint))
-    }
-}
-
-/// Returns a parser for `none` or a value of `read`.
-pub fn or_none<T>(
-    read: impl Fn(&str) -> Result<T, Rejection>,
-) -> impl Fn(&str) -> Result<Option<T>, Rejection> {
-    move |text| {
-        if text == "none" { Ok(None) } else { read(text).map(Some) }
     }
 }

@@ -1,106 +1,58 @@
-//! Reads the files and the environment of a job.
+//! Reads and prints the files of a job.
 
 use super::{
-    fields::{Map, Reader, boolean, choice},
-    image,
+    fields::{Map, Reader},
+    formats::{Context, Scalar, text_of},
+    keys::FILE,
     tree::{Node, Value},
     units::Rejection,
+    write::{Printed, text},
 };
 use std::{
     fs::{self, File},
     io,
     path::{Path, PathBuf},
 };
-use ydl_core::spec::{self, Environment, Interpreter, PackedEnvironment};
+use ydl_core::{JobSpecBuilder, spec};
 use ydl_os::reason;
 
 /// Suffixes of archives that a NodeManager unpacks.
 const ARCHIVES: [&str; 4] = [".tar.gz", ".tgz", ".tar", ".zip"];
 
-/// Values of `interpreter`.
-pub const INTERPRETERS: [(&str, Interpreter); 3] =
-    [("auto", Interpreter::Auto), ("bundle", Interpreter::Bundle), ("node", Interpreter::Node)];
+/// Source of a file.
+pub const FILE_SOURCE: Scalar<String> = text_of("path", source_of);
 
 impl Reader {
-    pub fn environment(&mut self, map: &Map, base: &str) -> Environment {
-        let Some(node) = map.find("environment") else {
-            return Environment::System;
+    pub fn files(&mut self, map: &Map, job: &mut JobSpecBuilder) {
+        let Some(node) = map.find("files") else {
+            return;
         };
-        let cluster = self.cluster;
-        let read = |text: &str| environment(text, base, cluster);
-        let Value::Map(_) = &node.value else {
-            let read = self.value_of(node, "environment", read);
-            return read.unwrap_or(Environment::System);
-        };
-        let map = self.map(node, "environment", "environment");
-        if let Some(image) = self.image(node, &map) {
-            return image;
+        if let Value::Map(_) = &node.value {
+            return self.named_files(node, job);
         }
-        let Some(path) = map.find("path") else {
-            if !self.reported.iter().any(|key| key.starts_with("environment.")) {
-                let what = "missing `path` or image";
-                let hint = "set `path`, or an image: `{docker: registry/image:tag}`";
-                self.reject(&node.at, "environment", what, hint);
-            }
-            return Environment::System;
-        };
-        let mut found = self.value_of(path, &map.key("path"), read);
-        let interpreter = self.value(&map, "interpreter", choice(&INTERPRETERS));
-        match (&mut found, interpreter) {
-            (_, None) | (None, _) => {}
-            (
-                Some(
-                    Environment::Directory(from)
-                    | Environment::Requirements(from)
-                    | Environment::Pex(from),
-                ),
-                Some(interpreter),
-            ) => from.interpreter = interpreter,
-            (
-                Some(Environment::System | Environment::Archive(_) | Environment::Image(_)),
-                Some(_),
-            ) => {
-                let what = "`interpreter` applies to packed environments only";
-                self.reject(&node.at, &map.key("interpreter"), what, "remove it");
+        for item in self.list(node, "files") {
+            match &item.value {
+                Value::Map(_) => self.named_files(item, job),
+                _ => job.files.extend(self.plain_file(item)),
             }
         }
-        found.unwrap_or(Environment::System)
     }
 
-    pub fn files(&mut self, map: &Map, base: &str) -> Vec<spec::File> {
-        let Some(node) = map.find("files") else {
-            return Vec::new();
-        };
-        let mut files = Vec::new();
-        if let Value::Map(entries) = &node.value {
-            for (name, source) in entries {
-                files.extend(self.named_file(&name.name, source, base));
-            }
-            return files;
+    fn named_files(&mut self, node: &Node, job: &mut JobSpecBuilder) {
+        for (name, source) in self.entries(node, "files") {
+            job.files.extend(self.named_file(&name.name, source));
         }
-        for item in self.list(map, "files") {
-            match &item.value {
-                Value::Map(entries) => {
-                    for (name, source) in entries {
-                        files.extend(self.named_file(&name.name, source, base));
-                    }
-                }
-                _ => files.extend(self.plain_file(item, base)),
-            }
-        }
-        files
     }
 
     /// Reads `name: path`, or `name: {source: path, unpack: true}`.
-    fn named_file(&mut self, name: &str, node: &Node, base: &str) -> Option<spec::File> {
-        let cluster = self.cluster;
-        let read = |path: &str| source_of(path, base, cluster);
+    fn named_file(&mut self, name: &str, node: &Node) -> Option<spec::File> {
+        let mut file = spec::File { name: name.to_string(), source: String::new(), unpack: false };
         let Value::Map(_) = &node.value else {
-            let source = self.value_of(node, "files", read)?;
-            return Some(spec::File { name: name.to_string(), source, unpack: false });
+            file.source = FILE_SOURCE.value(self, node, "files")?;
+            return Some(file);
         };
         let path = format!("files.{name}");
-        let map = self.map(node, &path, "files.*");
+        let map = self.map(node, &path, FILE.path());
         let Some(written) = map.find("source") else {
             if !self.reported.contains(&map.key("source")) {
                 let what = "missing `source`";
@@ -108,24 +60,25 @@ impl Reader {
             }
             return None;
         };
-        let source = self.value_of(written, &map.key("source"), read);
-        let unpack = self.value(&map, "unpack", boolean).unwrap_or(false);
-        let source = source?;
-        if unpack && !is_archive(&source) {
-            let what = format!("`{}` is not a supported archive", last_of(&source));
+        self.section(&map, &FILE, &mut file);
+        if self.reported.contains(&map.key("source")) {
+            return None;
+        }
+        if file.unpack && !is_archive(&file.source) {
+            let what = format!("`{}` is not a supported archive", last_of(&file.source));
             self.reject(&written.at, &map.key("unpack"), what, archives_hint());
-        } else if unpack && !cluster {
+        } else if file.unpack && !self.context.cluster {
             let what = "archives are unpacked on a cluster only";
             let hint = "unpack it, and use the directory";
             self.reject(&written.at, &map.key("unpack"), what, hint);
         }
-        Some(spec::File { name: name.to_string(), source, unpack })
+        Some(file)
     }
 
-    fn plain_file(&mut self, node: &Node, base: &str) -> Option<spec::File> {
-        let cluster = self.cluster;
+    fn plain_file(&mut self, node: &Node) -> Option<spec::File> {
+        let context = self.context.clone();
         self.value_of(node, "files", |path| {
-            let source = source_of(path, base, cluster)?;
+            let source = source_of(path, &context)?;
             match Path::new(path.trim_end_matches('/')).file_name() {
                 Some(name) if name != ".." => Ok(spec::File {
                     name: name.to_string_lossy().into_owned(),
@@ -154,19 +107,19 @@ pub fn absolute(path: &str, base: &str) -> String {
     text
 }
 
-fn is_url(text: &str) -> bool {
+pub fn is_url(text: &str) -> bool {
     text.contains("://")
 }
 
-fn is_archive(text: &str) -> bool {
+pub fn is_archive(text: &str) -> bool {
     ARCHIVES.iter().any(|end| text.ends_with(end))
 }
 
-fn archives_hint() -> &'static str {
+pub fn archives_hint() -> &'static str {
     "supported are `.tar.gz`, `.tgz`, `.tar` or `.zip`"
 }
 
-fn last_of(path: &str) -> &str {
+pub fn last_of(path: &str) -> &str {
     path.rsplit('/').next().unwrap_or(path)
 }
 
@@ -185,124 +138,12 @@ pub fn hdfs_url(text: &str) -> Result<String, Rejection> {
     }
 }
 
-/// Parses an environment given outside a job file, relative to the working directory.
-pub fn named_environment(text: &str, interpreter: &str) -> Result<Environment, Rejection> {
-    let here = std::env::current_dir().unwrap_or_default();
-    let interpreter = choice(&INTERPRETERS)(interpreter)?;
-    let mut found = environment(text, &here.to_string_lossy(), true)?;
-    match &mut found {
-        Environment::Directory(from) | Environment::Requirements(from) | Environment::Pex(from) => {
-            from.interpreter = interpreter;
-            Ok(found)
-        }
-        Environment::System | Environment::Archive(_) | Environment::Image(_) => Err((
-            format!("`{text}` cannot be packed"),
-            "use a virtual environment, a `requirements.txt`, a `pyproject.toml` or a `.pex`"
-                .into(),
-        )),
-    }
-}
-
-/// Determines the type of an environment by its name and content.
-fn environment(text: &str, base: &str, cluster: bool) -> Result<Environment, Rejection> {
-    let packed = |path: String| PackedEnvironment { path, interpreter: Interpreter::Auto };
-    let file = |text: &str| source_of(text, base, cluster).map(packed);
-    if let Some(image) = image::named(text, cluster) {
-        return image;
-    }
-    match text {
-        "system" => Ok(Environment::System),
-        _ if is_url(text) || is_archive(text) => archive(text, base, cluster),
-        _ if text.ends_with(".txt") || last_of(text) == "pyproject.toml" => {
-            file(text).map(Environment::Requirements)
-        }
-        _ if text.ends_with(".pex") => file(text).map(Environment::Pex),
-        _ => directory_with_bin(text, base).map(packed).map(Environment::Directory),
-    }
-}
-
-fn archive(text: &str, base: &str, cluster: bool) -> Result<Environment, Rejection> {
-    if !cluster {
-        let what = format!("archive `{text}` is supported on a cluster only");
-        return Err((what, "unpack it, and use the directory that contains `bin`".into()));
-    }
-    if !is_archive(text) {
-        let what = format!("`{text}` is not a supported archive");
-        return Err((what, archives_hint().into()));
-    }
-    let source = source_of(text, base, cluster)?;
-    if !is_url(&source) && Path::new(&source).is_dir() {
-        let path = directory_with_bin(text, base)?;
-        let interpreter = Interpreter::Auto;
-        return Ok(Environment::Directory(PackedEnvironment { path, interpreter }));
-    }
-    Ok(Environment::Archive(source))
-}
-
-/// Checks that a virtual environment has an interpreter, and returns reason and hint if not. Without this check tasks
-/// would silently run another interpreter.
-fn interpreter(venv: &Path) -> Result<(), (String, &'static str)> {
-    let create_again = "create it again, with an installed interpreter";
-    let mut names = ["bin/python", "bin/python3"].into_iter();
-    let is_there = |name: &&str| venv.join(name).symlink_metadata().is_ok();
-    let Some(name) = names.find(is_there) else {
-        return Err(("it has no `bin/python`".to_owned(), create_again));
-    };
-    let link = venv.join(name);
-    fs::metadata(&link).map(drop).map_err(|error| {
-        let leads = fs::read_link(&link).unwrap_or(link);
-        let its = format!("its interpreter `{}`", leads.display());
-        match error.kind() {
-            io::ErrorKind::NotFound => (format!("{its} does not exist"), create_again),
-            _ => (
-                format!("{its} cannot be accessed: {}", reason(&error)),
-                "ask its owner for access, or use another interpreter",
-            ),
-        }
-    })
-}
-
-fn directory_with_bin(text: &str, base: &str) -> Result<String, Rejection> {
-    let path = absolute(text.trim_end_matches('/'), base);
-    let hint = "create one with `python3 -m venv venv`, or use `system`".to_string();
-    let inside = Path::new(&path);
-    match fs::metadata(&path) {
-        Ok(found) if !found.is_dir() => {
-            Err((format!("`{text}` is a file, not the directory of an environment"), hint))
-        }
-        Ok(_) if !inside.join("bin").is_dir() => {
-            let mut lists = ["pyproject.toml", "requirements.txt"].into_iter();
-            let list = lists.find(|name| inside.join(name).is_file());
-            let text = text.trim_end_matches('/');
-            Err((
-                format!("`{text}` is not an environment: it has no `bin`"),
-                list.map_or(hint, |name| {
-                    format!("to build one from its requirements, use `{text}/{name}`")
-                }),
-            ))
-        }
-        Ok(_) if inside.join("pyvenv.cfg").is_file() => match interpreter(inside) {
-            Ok(()) => Ok(path),
-            Err((why, hint)) => Err((
-                format!("the virtual environment `{text}` cannot be used: {why}"),
-                hint.to_owned(),
-            )),
-        },
-        Ok(_) => Ok(path),
-        Err(error) if error.kind() == io::ErrorKind::NotFound => {
-            Err((format!("`{text}` does not exist"), hint))
-        }
-        Err(error) => {
-            Err((format!("`{text}` cannot be accessed: {}", reason(&error)), String::new()))
-        }
-    }
-}
-
 /// Parses the source of a file: a local path, which must be readable, or one in HDFS, which is checked at submit.
-fn source_of(text: &str, base: &str, cluster: bool) -> Result<String, Rejection> {
+pub fn source_of(text: &str, context: &Context) -> Result<String, Rejection> {
+    let Context { base, cluster } = context;
     match text.split_once("://") {
-        Some(("hdfs", _)) if cluster => return hdfs_url(text),
-        Some((scheme, _)) if cluster => {
+        Some(("hdfs", _)) if *cluster => return hdfs_url(text),
+        Some((scheme, _)) if *cluster => {
             let what = format!("files from `{scheme}://` are not supported");
             return Err((what, "use a local path, or one in HDFS".to_string()));
         }
@@ -335,4 +176,17 @@ fn source_of(text: &str, base: &str, cluster: bool) -> Result<String, Rejection>
         return Err((format!("`{text}` is neither a file nor a directory"), String::new()));
     }
     Ok(path)
+}
+
+/// Prints all files.
+pub fn printed(job: &JobSpecBuilder) -> Printed {
+    let item = |file: &spec::File| {
+        let (name, source) = (text(&file.name), text(&file.source));
+        match (file.unpack, last_of(&file.source) == file.name) {
+            (true, _) => format!("{name}: {{source: {source}, unpack: true}}"),
+            (false, true) => source,
+            (false, false) => format!("{name}: {source}"),
+        }
+    };
+    Printed::Items(job.files.iter().map(item).collect())
 }

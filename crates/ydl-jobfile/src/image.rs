@@ -1,20 +1,29 @@
-//! Reads images of a job and of a role.
+//! Reads and prints images of a job and of a role.
 
 use super::{
-    fields::{Map, Reader, boolean},
+    environment,
+    fields::{Map, Reader},
     files::hdfs_url,
+    formats::{Context, Scalar, text_of},
+    keys::IMAGE,
     tree::{Node, Value},
     units::Rejection,
+    write::{Printed, flow, text},
 };
 use std::{fs, io};
-use ydl_core::spec::{Environment, Image, Mount, Runtime};
+use ydl_core::spec::{Environment, Image, Mount, RoleSpec, Runtime};
 
 /// Runtimes of images, by their keys.
 const RUNTIMES: [(&str, Runtime); 2] = [("docker", Runtime::Docker), ("runc", Runtime::Runc)];
-/// Keys that apply to images only.
-const IMAGE_KEYS: [&str; 5] = ["mounts", "network", "privileged", "login", "keep"];
 /// Keys that apply to packed environments only.
 const PACKED_KEYS: [&str; 2] = ["path", "interpreter"];
+
+/// Credentials of a registry.
+pub const LOGIN: Scalar<String> = text_of("path in HDFS or on every node", |text, _| login(text));
+
+/// Directory of the node in the container.
+pub const MOUNT: Scalar<Mount> =
+    Scalar { kind: "mount", python: "str", parse: mount, print: |mount| text(&mount.to_string()) };
 
 impl Reader {
     /// Reads the image of a map, if it has one.
@@ -22,7 +31,7 @@ impl Reader {
         let mut named =
             RUNTIMES.iter().filter_map(|(key, runtime)| Some((*key, *runtime, map.find(key)?)));
         let Some((key, runtime, name)) = named.next() else {
-            for other in IMAGE_KEYS {
+            for other in IMAGE.fields.iter().map(|field| field.key.name()) {
                 if let Some(at) = map.find(other) {
                     let what = "it applies to images only";
                     let hint = "add an image: `{docker: registry/image:tag, …}`";
@@ -43,56 +52,36 @@ impl Reader {
             }
         }
         let name = self.text_of(name, &map.key(key)).unwrap_or_default();
-        let image = Image {
-            mounts: self.mounts(map),
-            network: self.text(map, "network"),
-            privileged: self.value(map, "privileged", boolean).unwrap_or(false),
-            login: self.value(map, "login", login),
-            keep: self.value(map, "keep", boolean).unwrap_or(false),
-            ..Image::new(runtime, name)
-        };
-        for (name, (what, hint)) in unsupported(&image, key, self.cluster) {
+        let mut image = Image::new(runtime, name);
+        self.section(map, &IMAGE, &mut image);
+        for (name, (what, hint)) in unsupported(&image, key, self.context.cluster) {
             let at = map.find(name).map_or(&node.at, |found| &found.at);
             self.reject(at, &map.key(name), what, hint);
         }
         Some(Environment::Image(image))
     }
 
-    fn mounts(&mut self, map: &Map) -> Vec<Mount> {
-        let key = map.key("mounts");
-        let cluster = self.cluster;
-        let items = self.list(map, "mounts").iter();
-        let read = |text: &str| {
-            let mount = Mount::parse(text)?;
-            // Invalid paths are reported by the check of the job.
-            let odd = !mount.from.starts_with('/') || mount.from.split('/').any(|it| it == "..");
-            match cluster || odd {
-                true => Ok(mount),
-                false => check_exists(&mount.from).map(|()| mount),
-            }
-        };
-        items.filter_map(|item| self.value_of(item, &key, read)).collect()
-    }
-
     /// Reads the environment of a role, if it has its own.
-    pub fn role_environment(&mut self, map: &Map) -> Option<Environment> {
-        let node = map.find("environment")?;
+    pub fn role_environment(&mut self, map: &Map, role: &mut RoleSpec) {
+        let Some(node) = map.find("environment") else {
+            return;
+        };
         let path = map.key("environment");
         if let Value::Map(_) = node.value {
-            let inner = self.map(node, &path, "environment");
-            let image = self.image(node, &inner);
-            if image.is_none() && !self.reported.iter().any(|reported| reported.starts_with(&path))
-            {
+            let inner = self.map(node, &path, IMAGE.path());
+            role.environment = self.image(node, &inner);
+            let reported = || self.reported.iter().any(|reported| reported.starts_with(&path));
+            if role.environment.is_none() && !reported() {
                 let (what, hint) = not_for_a_role();
                 self.reject(&node.at, &path, what, hint);
             }
-            return image;
+            return;
         }
-        let cluster = self.cluster;
-        self.value_of(node, &path, |text| match text {
+        let cluster = self.context.cluster;
+        role.environment = self.value_of(node, &path, |text| match text {
             "system" => Ok(Environment::System),
             _ => named(text, cluster).unwrap_or_else(|| Err(not_for_a_role())),
-        })
+        });
     }
 }
 
@@ -141,6 +130,16 @@ fn unsupported(image: &Image, key: &'static str, cluster: bool) -> Vec<(&'static
     wrong
 }
 
+fn mount(text: &str, context: &Context) -> Result<Mount, Rejection> {
+    let mount = Mount::parse(text)?;
+    // Invalid paths are reported by the check of the job.
+    let odd = !mount.from.starts_with('/') || mount.from.split('/').any(|it| it == "..");
+    match context.cluster || odd {
+        true => Ok(mount),
+        false => check_exists(&mount.from).map(|()| mount),
+    }
+}
+
 /// Parses the path of a registry's credentials: in HDFS, or on every node.
 fn login(text: &str) -> Result<String, Rejection> {
     let hint =
@@ -164,4 +163,18 @@ fn check_exists(path: &str) -> Result<(), Rejection> {
             Err((format!("`{path}` cannot be accessed: {why}"), String::new()))
         }
     }
+}
+
+/// Prints an image.
+pub fn printed(image: &Image) -> Printed {
+    let mut entries = vec![(image.runtime.to_string(), Printed::Line(text(&image.name)))];
+    if let Printed::Block(options) = IMAGE.print(image) {
+        entries.extend(options);
+    }
+    Printed::Line(flow(&Printed::Block(entries)))
+}
+
+/// Prints the environment of a role, if it has its own.
+pub fn printed_of_role(role: &RoleSpec) -> Printed {
+    role.environment.as_ref().map_or(Printed::Omitted, environment::printed)
 }

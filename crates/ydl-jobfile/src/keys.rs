@@ -1,29 +1,100 @@
-//! Table of all job-file keys, in the order of the reference page. The reader rejects keys that are not in it, and the
-//! page is generated from it. Each section is a file in `keys/`.
+//! Table of all job-file keys, in the order in which they are read, printed and documented.
+//!
+//! A key is one [`field!`]: its path, format, place in the job's specification and description. The reader, the printer,
+//! the reference page and the keywords of the Python package come from it. Each section is a file in `keys/`.
 
-mod boards;
+/// Defines a key:
+///
+/// ```text
+/// field! {
+///     /// Description.
+///     "path.of.key" = FORMAT => place.in.the.part,
+///     example "value", default "text if it cannot be computed", also ["names that users may try instead"]
+/// }
+/// ```
+///
+/// A structured key has `by_hand(KIND, PYTHON, READ, PRINT)` instead of a format and a place: `READ` gets the map with
+/// the key, also if the key is absent. A key that another one reads has `described(KIND, PYTHON)`.
+macro_rules! field {
+    ($(#[doc = $about:literal])+ $path:literal = by_hand($kind:expr, $python:literal, $read:expr, $print:expr),
+        $($rest:tt)+) => {
+        $crate::keys::Field {
+            key: spec!($path, || ($kind).into(), || $python.into(), [$($about),+], $($rest)+),
+            read: $read,
+            print: $print,
+        }
+    };
+    ($(#[doc = $about:literal])+ $path:literal = described($kind:expr, $python:literal), $($rest:tt)+) => {
+        $crate::keys::Field {
+            key: spec!($path, || ($kind).into(), || $python.into(), [$($about),+], $($rest)+),
+            read: |_, _, _| {},
+            print: |_| $crate::write::Printed::Omitted,
+        }
+    };
+    ($(#[doc = $about:literal])+ $path:literal = $format:expr => $($place:ident).+, $($rest:tt)+) => {
+        $crate::keys::Field {
+            key: spec!($path, || ($format).kind(), || ($format).python(), [$($about),+], $($rest)+),
+            read: |reader, map, part| {
+                reader.read(map, $crate::keys::last($path), &$format, &mut part.$($place).+);
+            },
+            print: |part| $crate::formats::Format::print(&$format, &part.$($place).+),
+        }
+    };
+}
+
+macro_rules! spec {
+    ($path:literal, $kind:expr, $python:expr, [$($about:literal),+], example $example:literal
+        $(, default $default:literal)? $(, also [$($also:literal),+ $(,)?])? $(,)?) => {
+        $crate::keys::KeySpec {
+            path: $path,
+            kind: $kind,
+            python: $python,
+            default: [$($default,)? ""][0],
+            example: $example,
+            about: &[$($about),+],
+            also: &[$($($also),+)?],
+        }
+    };
+}
+
 mod cluster;
 mod data;
 mod environment;
 mod job;
-mod outputs;
 mod policy;
 mod restart;
 mod role;
+mod tracking;
+
+pub use cluster::{ACLS, KEYTAB, MASTER};
+pub use data::{FILE, INPUT, OUTPUT};
+pub use environment::IMAGE;
+pub use job::JOB;
+pub use policy::{GANG, GANG_BACKOFF, NODE_EXCLUSION, TIMEOUTS};
+pub use restart::{RESTART, RESTART_BACKOFF};
+pub use role::{INSTANCES, MEMORY_GROWTH, PLACEMENT, ROLE};
+pub use tracking::{MLFLOW, TENSORBOARD};
+
+use super::{
+    fields::{Map, Reader},
+    write::Printed,
+};
 
 /// Description of a job-file key.
 #[derive(Clone, Copy, Debug)]
 pub struct KeySpec {
     /// Full path; `*` stands for a user-defined name.
     pub path: &'static str,
-    /// Type of the value.
-    pub kind: &'static str,
-    /// Default.
+    /// Returns the type of the value.
+    pub kind: fn() -> String,
+    /// Returns its type in Python.
+    pub python: fn() -> String,
+    /// Default in words; empty if it is computed.
     pub default: &'static str,
     /// Example value.
     pub example: &'static str,
-    /// Description.
-    pub about: &'static str,
+    /// Lines of the description.
+    pub about: &'static [&'static str],
     /// Names that users may try instead.
     pub also: &'static [&'static str],
 }
@@ -31,52 +102,124 @@ pub struct KeySpec {
 impl KeySpec {
     /// Returns the last part of the path.
     pub fn name(&self) -> &'static str {
-        self.path.rsplit('.').next().unwrap_or(self.path)
+        last(self.path)
     }
 
     /// Returns the path of the parent, empty at the top.
     pub fn parent(&self) -> &'static str {
         self.path.rsplit_once('.').map_or("", |(parent, _)| parent)
     }
+
+    /// Returns the description on one line.
+    pub fn description(&self) -> String {
+        let lines: Vec<_> = self.about.iter().map(|line| line.trim()).collect();
+        lines.join(" ")
+    }
+}
+
+/// Returns the last part of a path.
+pub fn last(path: &str) -> &str {
+    path.rsplit('.').next().unwrap_or(path)
+}
+
+/// A key and its place in `T`, a part of a job's specification.
+pub struct Field<T: 'static> {
+    pub key: KeySpec,
+    /// Reads the key from a map.
+    pub read: fn(&mut Reader, &Map, &mut T),
+    /// Prints the value.
+    pub print: fn(&T) -> Printed,
+}
+
+/// Keys of a part of a job's specification.
+pub struct Section<T: 'static> {
+    /// Returns the part with all defaults.
+    pub default: fn() -> T,
+    pub fields: &'static [Field<T>],
+}
+
+impl<T> Section<T> {
+    /// Returns the path of the section.
+    pub fn path(&self) -> &'static str {
+        self.fields.first().map_or("", |field| field.key.parent())
+    }
+
+    /// Prints an optional part.
+    pub fn optional(&self, part: Option<&T>) -> Printed {
+        part.map_or(Printed::Omitted, |part| self.print(part))
+    }
+
+    /// Prints all values that are not omitted.
+    pub fn print(&self, part: &T) -> Printed {
+        let print = |field: &Field<T>| (field.key.name().to_owned(), (field.print)(part));
+        Printed::Block(self.fields.iter().map(print).collect())
+    }
+}
+
+/// Section of any part.
+trait AnySection {
+    fn specs(&self) -> Vec<&'static KeySpec>;
+
+    /// Returns the defaults of all keys in words.
+    fn defaults(&self) -> Vec<String>;
+}
+
+impl<T> AnySection for Section<T> {
+    fn specs(&self) -> Vec<&'static KeySpec> {
+        self.fields.iter().map(|field| &field.key).collect()
+    }
+
+    fn defaults(&self) -> Vec<String> {
+        let part = (self.default)();
+        let default = |field: &Field<T>| match ((field.print)(&part), field.key.default) {
+            (Printed::Line(value), "") => format!("`{value}`"),
+            (Printed::Block(entries), "") if !entries.is_empty() => "see below".to_owned(),
+            (_, "") => "none".to_owned(),
+            (_, words) => words.to_owned(),
+        };
+        self.fields.iter().map(default).collect()
+    }
 }
 
 /// Sections, in the order of the page.
-const SECTIONS: &[&[KeySpec]] = &[
-    job::KEYS,
-    environment::KEYS,
-    data::KEYS,
-    role::KEYS,
-    restart::KEYS,
-    outputs::KEYS,
-    policy::KEYS,
-    boards::KEYS,
-    cluster::KEYS,
+const SECTIONS: &[&dyn AnySection] = &[
+    &JOB,
+    &environment::PACKED,
+    &IMAGE,
+    &FILE,
+    &INPUT,
+    &ROLE,
+    &INSTANCES,
+    &MEMORY_GROWTH,
+    &PLACEMENT,
+    &RESTART,
+    &RESTART_BACKOFF,
+    &OUTPUT,
+    &GANG,
+    &GANG_BACKOFF,
+    &TIMEOUTS,
+    &NODE_EXCLUSION,
+    &TENSORBOARD,
+    &MLFLOW,
+    &ACLS,
+    &KEYTAB,
+    &MASTER,
 ];
 
 /// Returns all keys.
 pub fn keys() -> impl Iterator<Item = &'static KeySpec> {
-    SECTIONS.iter().copied().flatten()
+    SECTIONS.iter().flat_map(|section| section.specs())
+}
+
+/// Returns all keys with their defaults in words.
+pub fn keys_with_defaults() -> impl Iterator<Item = (&'static KeySpec, String)> {
+    SECTIONS.iter().flat_map(|section| section.specs().into_iter().zip(section.defaults()))
 }
 
 /// Returns the direct children of a key.
 pub fn below(parent: &str) -> impl Iterator<Item = &'static KeySpec> {
     keys().filter(move |key| key.parent() == parent)
 }
-
-const fn key(
-    path: &'static str,
-    kind: &'static str,
-    default: &'static str,
-    example: &'static str,
-    about: &'static str,
-) -> KeySpec {
-    KeySpec { path, kind, default, example, about, also: &[] }
-}
-
-const fn known_as(key: KeySpec, also: &'static [&'static str]) -> KeySpec {
-    KeySpec { also, ..key }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;

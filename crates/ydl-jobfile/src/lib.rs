@@ -9,28 +9,32 @@ mod words;
 
 mod keys;
 mod nearest;
+mod python;
 mod reference;
 
-mod boards;
 mod cluster;
 mod data;
 mod diagnostic;
+mod environment;
 mod fields;
 mod files;
+mod formats;
 mod image;
 mod load;
 mod overrides;
 mod read;
 mod roles;
+mod tensorboard;
 mod tracking;
 
 mod write;
 
 pub use diagnostic::{Diagnostic, Diagnostics, Location};
-pub use files::named_environment as environment;
+pub use environment::named_environment;
 pub use load::{Source, clean as name_of, load};
 pub use nearest::nearest;
 pub use overrides::Flags;
+pub use python::python_keys;
 pub use reference::page;
 pub use tree::{Key, Node, Value};
 pub use units::{size_mib, span};

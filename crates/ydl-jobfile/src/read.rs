@@ -2,55 +2,41 @@
 
 use super::{
     diagnostic::Diagnostic,
-    fields::{Map, Reader, boolean, count, or_none},
+    fields::{Map, Reader},
+    formats::{Context, Flow, Format, Scalar, alternatives, boolean},
+    keys::{GANG, GANG_BACKOFF, JOB},
     nearest::nearest,
+    roles::PartialBackoff,
     tree::{self, Node, Value},
-    units::{port_range, size_mib, span},
+    units::port_range,
+    write::Printed,
 };
+use std::rc::Rc;
 use ydl_core::{
     Framework, JobSpec, JobSpecBuilder,
-    spec::{Backoff, Gang, NodeExclusion, Timeouts},
+    spec::{Gang, PortRange},
 };
 
 /// Reads a job. Paths are relative to `base`, which is absolute; `name` is the default name. Without `cluster`, features
 /// that only a cluster supports are rejected.
 pub fn job(root: &Node, base: &str, name: &str, cluster: bool) -> Result<JobSpec, Vec<Diagnostic>> {
-    let mut reader = Reader { cluster, ..Reader::default() };
+    let context = Rc::new(Context { base: base.to_owned(), cluster });
+    let mut reader = Reader { context, ..Reader::default() };
     let map = reader.map(root, "", "");
-    let framework = reader.framework(&map);
-    let draft = JobSpecBuilder {
-        name: reader.text(&map, "name").unwrap_or_else(|| name.to_string()),
-        framework,
-        cluster_flags: reader.value(&map, "cluster_flags", boolean).unwrap_or(false),
-        environment: reader.environment(&map, base),
-        files: reader.files(&map, base),
-        inputs: reader.inputs(&map, base),
-        disk_mib: reader.value(&map, "disk", size_mib),
-        roles: {
-            let mut roles = reader.roles(&map, framework);
-            roles.extend(reader.tensorboard(&map, base));
-            roles
-        },
-        outputs: reader.outputs(&map, base),
-        env: reader.env(&map),
-        gang: reader.gang(&map, framework),
-        timeouts: reader.timeouts(&map),
-        node_exclusion: reader.node_exclusion(&map),
-        ports: reader.value(&map, "ports", port_range).unwrap_or_default(),
-        cluster_options: reader.on_cluster(&map, base),
-    };
+    let mut builder = JobSpecBuilder { name: name.to_owned(), ..JobSpecBuilder::default() };
+    reader.section(&map, &JOB, &mut builder);
     let Reader { mut diagnostics, reported, .. } = reader;
     if reported.contains("") {
         return Err(diagnostics);
     }
-    match draft.build() {
+    match builder.build() {
         Ok(spec) if diagnostics.is_empty() => return Ok(spec),
         Ok(_) => {}
-        Err(complaints) => {
-            for complaint in complaints.into_iter().filter(|c| !reported.contains(&c.key)) {
-                let at = tree::locate(root, &complaint.key);
-                let hint = complaint.hint.clone().unwrap_or_default();
-                diagnostics.push(Diagnostic::new(at, complaint.to_string()).hint(hint));
+        Err(issues) => {
+            for issue in issues.into_iter().filter(|issue| !reported.contains(&issue.key)) {
+                let at = tree::locate(root, &issue.key);
+                let hint = issue.hint.clone().unwrap_or_default();
+                diagnostics.push(Diagnostic::new(at, issue.to_string()).hint(hint));
             }
         }
     }
@@ -59,6 +45,48 @@ pub fn job(root: &Node, base: &str, name: &str, cluster: bool) -> Result<JobSpec
         diagnostics.push(Diagnostic::new(root.at.clone(), "the job cannot be run"));
     }
     Err(diagnostics)
+}
+
+/// Port range.
+pub const PORTS: Scalar<PortRange> = Scalar {
+    kind: "range",
+    python: "str",
+    parse: |text, _| port_range(text),
+    print: |range| format!("{}-{}", range.first, range.last),
+};
+
+/// Name of a framework.
+pub struct FrameworkName;
+
+impl FrameworkName {
+    pub fn kind(&self) -> String {
+        let names: Vec<_> = Framework::ALL.iter().map(ToString::to_string).collect();
+        alternatives(names.iter().map(String::as_str))
+    }
+
+    pub fn python(&self) -> String {
+        "str".to_owned()
+    }
+}
+
+impl Format<Framework> for FrameworkName {
+    fn read(&self, reader: &mut Reader, node: &Node, path: &str, place: &mut Framework) {
+        let parse = |text: &str| {
+            text.parse::<Framework>().map_err(|what| {
+                let hint = suggest(text).map(|near| format!("did you mean `{near}`?"));
+                (what, hint.unwrap_or_default())
+            })
+        };
+        match reader.value_of(node, path, parse) {
+            Some(framework) => *place = framework,
+            // Roles and gang cannot be checked without a framework.
+            None => reader.reported.extend(["roles".to_owned(), "gang".to_owned()]),
+        }
+    }
+
+    fn print(&self, framework: &Framework) -> Printed {
+        Printed::Line(framework.to_string())
+    }
 }
 
 /// Suggests a framework for an alternative name, a name with a version, or a typo.
@@ -85,85 +113,30 @@ fn suggest(text: &str) -> Option<Framework> {
 }
 
 impl Reader {
-    fn framework(&mut self, map: &Map) -> Framework {
-        let read = |text: &str| {
-            text.parse::<Framework>().map_err(|what| {
-                let hint = suggest(text).map(|near| format!("did you mean `{near}`?"));
-                (what, hint.unwrap_or_default())
-            })
-        };
-        let found = self.value(map, "framework", read);
-        if found.is_none() && map.find("framework").is_some() {
-            // Roles and gang cannot be checked without a framework.
-            self.reported.extend(["roles".to_string(), "gang".to_string()]);
-        }
-        found.unwrap_or(Framework::None)
-    }
-
-    fn gang(&mut self, map: &Map, framework: Framework) -> Gang {
-        let mut gang = Gang {
-            together: framework.starts_together(),
-            reform: framework.resize_policy().unwrap_or_default(),
-            ..Gang::default()
-        };
+    /// Reads `true`, `false` or a map.
+    pub fn gang(&mut self, map: &Map, job: &mut JobSpecBuilder) {
+        job.gang.together = job.framework.starts_together();
+        job.gang.reform = job.framework.resize_policy().unwrap_or_default();
         let Some(node) = map.find("gang") else {
-            return gang;
+            return;
         };
         if let Value::Scalar { .. } = node.value {
-            gang.together = self.value_of(node, "gang", boolean).unwrap_or(gang.together);
-            return gang;
+            let together = self.value_of(node, "gang", boolean);
+            job.gang.together = together.unwrap_or(job.gang.together);
+            return;
         }
-        let map = self.map(node, "gang", "gang");
-        let (first, most) = self.backoff(&map, "gang.backoff");
-        let first = first.unwrap_or(gang.backoff.initial);
-        gang.backoff = Backoff { initial: first, max: most.unwrap_or(gang.backoff.max.max(first)) };
-        if gang.backoff.initial > gang.backoff.max {
-            let at = map.find("backoff").map_or(&node.at, |node| &node.at);
+        let map = self.map(node, "gang", GANG.path());
+        self.section(&map, &GANG, &mut job.gang);
+    }
+
+    pub fn gang_backoff(&mut self, map: &Map, gang: &mut Gang) {
+        let mut partial = PartialBackoff::default();
+        self.read(map, "backoff", &Flow(&GANG_BACKOFF), &mut partial);
+        gang.backoff = partial.complete(gang.backoff);
+        if let (true, Some(node)) = (gang.backoff.initial > gang.backoff.max, map.find("backoff")) {
             let what = "`initial` is longer than `max`";
-            self.reject(at, "gang.backoff", what, "");
+            self.reject(&node.at, &map.key("backoff"), what, "");
         }
-        gang.together = self.value(&map, "together", boolean).unwrap_or(gang.together);
-        gang.hold = self.value(&map, "hold", span).unwrap_or(gang.hold);
-        gang.retries = self.value(&map, "retries", count).unwrap_or(gang.retries);
-        gang.settle = self.value(&map, "settle", span).unwrap_or(gang.settle);
-        gang
-    }
-
-    fn timeouts(&mut self, map: &Map) -> Timeouts {
-        let mut all = Timeouts::default();
-        let Some(node) = map.find("timeouts") else {
-            return all;
-        };
-        let map = self.map(node, "timeouts", "timeouts");
-        all.run = self.value(&map, "run", or_none(span)).unwrap_or(all.run);
-        let spans = [
-            ("allocation", &mut all.allocation),
-            ("launch", &mut all.launch),
-            ("join", &mut all.join),
-            ("fetch", &mut all.fetch),
-            ("start", &mut all.start),
-            ("follow", &mut all.follow),
-            ("heartbeat", &mut all.heartbeat),
-            ("grace", &mut all.grace),
-            ("stop", &mut all.stop),
-            ("upload", &mut all.upload),
-        ];
-        for (name, place) in spans {
-            *place = self.value(&map, name, span).unwrap_or(*place);
-        }
-        all
-    }
-
-    fn node_exclusion(&mut self, map: &Map) -> NodeExclusion {
-        let mut exclusion = NodeExclusion::default();
-        let Some(node) = map.find("node_exclusion") else {
-            return exclusion;
-        };
-        let map = self.map(node, "node_exclusion", "node_exclusion");
-        exclusion.failures = self.value(&map, "failures", count).unwrap_or(exclusion.failures);
-        exclusion.timeout = self.value(&map, "timeout", span).unwrap_or(exclusion.timeout);
-        exclusion.max_nodes = self.value(&map, "max_nodes", count).unwrap_or(exclusion.max_nodes);
-        exclusion
     }
 }
 

@@ -1,12 +1,12 @@
 //! Reference page of the job file, generated from the table of keys.
 
-use super::keys::{KeySpec, keys};
+use super::keys::keys_with_defaults;
 use std::fmt::Write;
 
 const HEAD: &str = "\
 # The job file
 
-<!-- Generated from crates/ydl-jobfile/src/keys.rs by `UPDATE_EXPECT=1 cargo test -p ydl --test cli jobfile`. -->
+<!-- Generated from crates/ydl-jobfile/src/keys by `UPDATE_EXPECT=1 cargo test -p ydl --test cli jobfile`. -->
 
 A job file is YAML. Unknown keys are errors. Every error is reported with line and column, and the job is not submitted
 until all are fixed. `ydl submit --show job.yaml` prints a job with all defaults.
@@ -40,10 +40,10 @@ is read as YAML and checked like the file. Quote names that contain dots or `=`:
 pub fn page() -> String {
     let mut page = HEAD.to_string();
     section(&mut page, "## The job", "");
-    section(&mut page, "## A file with options: `files.NAME`", "files.*.");
-    section(&mut page, "## An input: `inputs.NAME`", "inputs.*.");
-    section(&mut page, "## An output: `outputs.PATH`", "outputs.*.");
-    section(&mut page, "## A role: `roles.NAME`", "roles.*.");
+    section(&mut page, "## A file with options: `files.NAME`", "files.*");
+    section(&mut page, "## An input: `inputs.NAME`", "inputs.*");
+    section(&mut page, "## An output: `outputs.PATH`", "outputs.*");
+    section(&mut page, "## A role: `roles.NAME`", "roles.*");
     for name in [
         "environment",
         "restart",
@@ -56,26 +56,32 @@ pub fn page() -> String {
         "mlflow",
         "master",
     ] {
-        section(&mut page, &format!("## `{name}`"), &format!("{name}."));
+        section(&mut page, &format!("## `{name}`"), name);
     }
     page
 }
 
-/// Appends a table of the keys that begin with `below`, or of the top-level keys.
-fn section(page: &mut String, title: &str, below: &str) {
-    let belongs = |key: &KeySpec| match below {
-        "" => key.parent().is_empty(),
-        _ => key.path.starts_with(below),
-    };
+/// Appends a table of the keys below a key, or of the top-level keys.
+fn section(page: &mut String, title: &str, parent: &str) {
     // Writing to a string cannot fail.
     let _ =
         write!(page, "\n{title}\n\n| key | value | default | example | |\n|---|---|---|---|---|\n");
-    for key in keys().filter(|key| belongs(key)) {
-        let short = key.path.strip_prefix(below).unwrap_or(key.path);
+    rows(page, parent, "");
+}
+
+/// Appends the rows of the children of a key; below the top level each child is followed by its own children.
+fn rows(page: &mut String, parent: &str, prefix: &str) {
+    for (key, default) in keys_with_defaults().filter(|(key, _)| key.parent() == parent) {
+        let name = format!("{prefix}{}", key.name());
         let _ = writeln!(
             page,
-            "| `{short}` | {} | {} | `{}` | {} |",
-            key.kind, key.default, key.example, key.about
+            "| `{name}` | {} | {default} | `{}` | {} |",
+            (key.kind)(),
+            key.example,
+            key.description()
         );
+        if !parent.is_empty() {
+            rows(page, key.path, &format!("{name}."));
+        }
     }
 }

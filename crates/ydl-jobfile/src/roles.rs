@@ -1,123 +1,162 @@
-//! Reads the roles.
+//! Reads and prints the roles.
 
 use super::{
-    fields::{Map, Reader, choice, count, or_none},
+    fields::{Map, Reader},
+    formats::{Choice, Flow, Format, SIZE, Scalar, count},
+    keys::{INSTANCES, MEMORY_GROWTH, RESTART, ROLE},
     tree::{Node, Value},
-    units::{Rejection, size_mib, span},
+    units::Rejection,
     words,
+    write::{Printed, list, text},
 };
-use std::collections::BTreeMap;
+use std::collections::BTreeSet;
 use ydl_core::{
-    Framework, RoleName, Span,
+    Framework, JobSpecBuilder, RoleName, Span,
     framework::RoleDefaults,
     spec::{
-        Backoff, Command, Completion, MAX_TASKS, MemoryGrowth, Range, Resources, Restart,
-        RestartScope, RoleSpec,
+        Backoff, Command, Completion, MAX_TASKS, MemoryGrowth, Range, Restart, RestartScope,
+        RoleSpec,
     },
 };
 
-pub const SCOPES: [(&str, RestartScope); 3] =
-    [("task", RestartScope::Task), ("role", RestartScope::Role), ("job", RestartScope::Job)];
-pub const COMPLETIONS: [(&str, Completion); 6] = [
+/// Scope of a restart.
+pub const RESTART_SCOPE: Choice<RestartScope> = Choice(&[
+    ("task", RestartScope::Task),
+    ("role", RestartScope::Role),
+    ("job", RestartScope::Job),
+]);
+
+/// Completion rule of a role.
+pub const COMPLETION: Choice<Completion> = Choice(&[
     ("all", Completion::All),
     ("any", Completion::Any),
     ("primary", Completion::Primary),
     ("service", Completion::Service),
     ("follows", Completion::Follows),
     ("sidecar", Completion::Sidecar),
-];
-/// Placeholder for a missing or invalid maximum, which has a diagnostic.
-const GROWTH_MAX_MIB: u64 = u64::MAX;
+]);
+
+/// Name of a role of the job.
+pub const ROLE_NAME: Scalar<RoleName> = Scalar {
+    kind: "role",
+    python: "str",
+    parse: |text, _| Ok(RoleName::from(text)),
+    print: |role| text(role.as_str()),
+};
+
+/// Memory of a task; in Python a number is in MiB.
+pub const TASK_MEMORY: Scalar<u64> = Scalar { python: "Union[str, int]", ..SIZE };
+
+/// Number of tasks of a role.
+pub const INSTANCE_COUNT: Scalar<u32> = Scalar {
+    kind: "count",
+    python: "int",
+    parse: |text, _| instances(text),
+    print: u32::to_string,
+};
+
+/// Number of tolerated failures, or `all`.
+pub const TOLERATED: Scalar<u32> = Scalar {
+    kind: "count or `all`",
+    python: "Union[int, str]",
+    parse: |text, _| match text {
+        "all" => Ok(RoleSpec::ALL_MAY_FAIL),
+        text => count(text),
+    },
+    print: |failures| match *failures {
+        RoleSpec::ALL_MAY_FAIL => "all".to_owned(),
+        failures => failures.to_string(),
+    },
+};
+
+/// Size of an elastic role, as far as it is set.
+#[derive(Default)]
+pub struct Instances {
+    pub min: Option<u32>,
+    pub max: Option<u32>,
+    pub start: Option<u32>,
+}
+
+/// Keys of `backoff` that are set.
+#[derive(Clone, Copy, Default)]
+pub struct PartialBackoff {
+    pub initial: Option<Span>,
+    pub max: Option<Span>,
+}
+
+impl PartialBackoff {
+    pub fn complete(self, default: Backoff) -> Backoff {
+        let initial = self.initial.unwrap_or(default.initial);
+        // The default maximum is never less than the initial delay.
+        Backoff { initial, max: self.max.unwrap_or(default.max.max(initial)) }
+    }
+}
+
+impl From<Backoff> for PartialBackoff {
+    fn from(backoff: Backoff) -> PartialBackoff {
+        PartialBackoff { initial: Some(backoff.initial), max: Some(backoff.max) }
+    }
+}
 
 /// Keys of `restart` that are set.
 #[derive(Clone, Copy, Default)]
 pub struct PartialRestart {
-    scope: Option<RestartScope>,
-    limit: Option<u32>,
-    first: Option<Span>,
-    most: Option<Span>,
-    window: Option<Option<Span>>,
+    pub scope: Option<RestartScope>,
+    pub limit: Option<u32>,
+    pub backoff: PartialBackoff,
+    pub window: Option<Option<Span>>,
 }
 
 impl PartialRestart {
-    /// Fills missing keys from another policy.
-    fn or(self, other: PartialRestart) -> PartialRestart {
-        PartialRestart {
-            scope: self.scope.or(other.scope),
-            limit: self.limit.or(other.limit),
-            first: self.first.or(other.first),
-            most: self.most.or(other.most),
-            window: self.window.or(other.window),
+    fn complete(self, default: Restart) -> Restart {
+        Restart {
+            scope: self.scope.unwrap_or(default.scope),
+            limit: self.limit.unwrap_or(default.limit),
+            backoff: self.backoff.complete(default.backoff),
+            window: self.window.unwrap_or(default.window),
         }
     }
+}
 
-    fn complete(self, scope: RestartScope, limit: u32) -> Restart {
-        let backoff = Restart::default().backoff;
-        let first = self.first.unwrap_or(backoff.initial);
-        // The default maximum is never less than the initial delay.
-        let most = self.most.unwrap_or(backoff.max.max(first));
-        Restart {
-            scope: self.scope.unwrap_or(scope),
-            limit: self.limit.unwrap_or(limit),
-            backoff: Backoff { initial: first, max: most },
-            window: self.window.flatten(),
+impl From<Restart> for PartialRestart {
+    fn from(restart: Restart) -> PartialRestart {
+        PartialRestart {
+            scope: Some(restart.scope),
+            limit: Some(restart.limit),
+            backoff: restart.backoff.into(),
+            window: Some(restart.window),
         }
     }
 }
 
 impl Reader {
-    pub fn restart(&mut self, map: &Map) -> PartialRestart {
-        let Some(node) = map.find("restart") else {
-            return PartialRestart::default();
-        };
-        let map = self.map(node, &map.key("restart"), "restart");
-        let (first, most) = self.backoff(&map, "restart.backoff");
-        PartialRestart {
-            scope: self.value(&map, "scope", choice(&SCOPES)),
-            limit: self.value(&map, "limit", count),
-            first,
-            most,
-            window: self.value(&map, "window", or_none(span)),
+    /// Reads the keys of `restart` over those of `partial`.
+    fn restart(&mut self, map: &Map, mut partial: PartialRestart) -> PartialRestart {
+        if let Some(node) = map.find("restart") {
+            let map = self.map(node, &map.key("restart"), RESTART.path());
+            self.section(&map, &RESTART, &mut partial);
         }
-    }
-
-    pub fn backoff(&mut self, map: &Map, table: &str) -> (Option<Span>, Option<Span>) {
-        let Some(node) = map.find("backoff") else {
-            return (None, None);
-        };
-        let map = self.map(node, &map.key("backoff"), table);
-        (self.value(&map, "initial", span), self.value(&map, "max", span))
-    }
-
-    pub fn env(&mut self, map: &Map) -> BTreeMap<String, String> {
-        let Some(node) = map.find("env") else {
-            return BTreeMap::new();
-        };
-        let path = map.key("env");
-        let mut env = BTreeMap::new();
-        for (name, value) in self.entries(node, &path) {
-            if let Some(text) = self.text_of(value, &format!("{path}.{}", name.name)) {
-                env.insert(name.name.clone(), text);
-            }
-        }
-        env
+        partial
     }
 
     /// Reads all roles, and completes commands that the framework shares.
-    pub fn roles(&mut self, job: &Map, framework: Framework) -> Vec<RoleSpec> {
-        let Some(node) = job.find("roles") else {
-            return Vec::new();
+    pub fn roles(&mut self, map: &Map, job: &mut JobSpecBuilder) {
+        let Some(node) = map.find("roles") else {
+            return;
         };
-        let fallback = self.restart(job);
-        let mut roles = Vec::new();
+        self.restart = self.restart(map, PartialRestart::default());
         let entries = self.entries(node, "roles");
         let names: Vec<_> = entries.iter().map(|(name, _)| name.name.as_str()).collect();
         for (name, node) in entries {
-            let defaults = framework.role_defaults(&name.name, &names);
-            roles.push(self.role(&name.name, node, defaults, fallback));
+            let defaults = job.framework.role_defaults(&name.name, &names);
+            job.roles.push(self.role(&name.name, node, defaults));
         }
+        self.share_commands(job.framework, &mut job.roles);
+    }
+
+    fn share_commands(&mut self, framework: Framework, roles: &mut [RoleSpec]) {
         let commands: Vec<_> = roles.iter().map(|r| (r.name.clone(), r.command.clone())).collect();
-        for role in &mut roles {
+        for role in roles {
             let of = framework.command_fallbacks(role.name.as_str()).iter();
             let there = of.filter_map(|of| commands.iter().find(|(name, _)| name.as_str() == *of));
             // The first with a command, otherwise the first.
@@ -130,71 +169,48 @@ impl Reader {
                 }
             }
         }
-        roles
     }
 
-    fn role(
-        &mut self,
-        name: &str,
-        node: &Node,
-        mut defaults: RoleDefaults,
-        fallback: PartialRestart,
-    ) -> RoleSpec {
-        let path = format!("roles.{name}");
+    fn role(&mut self, name: &str, node: &Node, defaults: RoleDefaults) -> RoleSpec {
         // `server:` without a value has all defaults.
         let empty = Node::map(node.at.clone());
         let node = if node.value == Value::Null { &empty } else { node };
-        let map = self.map(node, &path, "roles.*");
-        let (instances, elastic) = self.instances(&map);
-        if elastic.is_some() && defaults.scope == RestartScope::Task {
-            // A change of members affects all tasks of the round.
-            defaults.scope = RestartScope::Job;
-        }
-        let limit = match elastic {
-            Some(_) => Restart::ELASTIC_LIMIT,
-            None => 0,
-        };
-        RoleSpec {
+        let map = self.map(node, &format!("roles.{name}"), ROLE.path());
+        let mut role = RoleSpec {
             name: RoleName::from(name),
-            instances,
-            elastic,
-            processes: self.value(&map, "processes", count).unwrap_or(1),
-            resources: self.resources(&map),
-            command: self.command(&map),
-            environment: self.role_environment(&map),
-            env: self.env(&map),
-            restart: self.restart(&map).or(fallback).complete(defaults.scope, limit),
-            completion: self
-                .value(&map, "completion", choice(&COMPLETIONS))
-                .unwrap_or(defaults.completion),
-            tolerate: self.value(&map, "tolerate", tolerated).unwrap_or(0),
-            memory_growth: self.memory_growth(&map),
-            ports: self.ports(&map),
-            placement: self.placement(&map),
-            depends_on: self.after(&map),
-        }
+            completion: defaults.completion,
+            restart: Restart { scope: defaults.scope, ..Restart::default() },
+            ..RoleSpec::default()
+        };
+        self.section(&map, &ROLE, &mut role);
+        let mut names = BTreeSet::new();
+        role.depends_on.retain(|name| names.insert(name.clone()));
+        role
     }
 
-    fn after(&mut self, map: &Map) -> Vec<RoleName> {
-        let path = map.key("depends_on");
-        let mut after = Vec::new();
-        for item in self.list(map, "depends_on") {
-            let name = self.text_of(item, &path).map(RoleName::from);
-            after.extend(name.filter(|name| !after.contains(name)));
+    /// Reads the restart policy; `instances` is read before it.
+    pub fn role_restart(&mut self, map: &Map, role: &mut RoleSpec) {
+        if role.elastic.is_some() {
+            role.restart.limit = Restart::ELASTIC_LIMIT;
+            if role.restart.scope == RestartScope::Task {
+                // A change of members affects all tasks of the round.
+                role.restart.scope = RestartScope::Job;
+            }
         }
-        after
+        role.restart = self.restart(map, self.restart).complete(role.restart);
     }
 
     /// Reads the initial number of tasks and the elastic range.
-    fn instances(&mut self, map: &Map) -> (u32, Option<Range>) {
+    pub fn instances(&mut self, map: &Map, role: &mut RoleSpec) {
         let Some(node) = map.find("instances") else {
-            return (1, None);
+            return;
         };
         let path = map.key("instances");
         let Value::Map(_) = &node.value else {
-            return (self.value_of(node, &path, instances).unwrap_or(1), None);
+            INSTANCE_COUNT.read(self, node, &path, &mut role.instances);
+            return;
         };
-        let map = self.map(node, &path, "roles.*.instances");
+        let map = self.map(node, &path, INSTANCES.path());
         for name in ["min", "max"] {
             if map.find(name).is_none() && !self.reported.contains(&map.key(name)) {
                 let what = format!("an elastic role needs `{name}`");
@@ -202,41 +218,29 @@ impl Reader {
                 self.reject(&node.at, &path, what, hint);
             }
         }
-        let min = self.value(&map, "min", instances).unwrap_or(1);
-        let max = self.value(&map, "max", instances).unwrap_or(min.max(1));
-        let first = self.value(&map, "start", instances).unwrap_or(max);
-        (first, Some(Range { min, max }))
+        let mut size = Instances::default();
+        self.section(&map, &INSTANCES, &mut size);
+        let min = size.min.unwrap_or(1);
+        let max = size.max.unwrap_or(min.max(1));
+        role.instances = size.start.unwrap_or(max);
+        role.elastic = Some(Range { min, max });
     }
 
-    fn resources(&mut self, map: &Map) -> Resources {
-        let default = RoleSpec::default().resources;
-        let mut other = BTreeMap::new();
-        if let Some(node) = map.find("resources") {
-            let path = map.key("resources");
-            for (name, node) in self.entries(node, &path) {
-                if let Some(n) = self.value_of(node, &format!("{path}.{}", name.name), count) {
-                    other.insert(name.name.clone(), n);
-                }
-            }
-        }
-        Resources {
-            memory_mib: self.value(map, "memory", size_mib).unwrap_or(default.memory_mib),
-            vcores: self.value(map, "vcores", count).unwrap_or(default.vcores),
-            gpus: self.value(map, "gpus", count).unwrap_or(default.gpus),
-            other,
-        }
+    /// Reads `run` or `shell`; the command is empty if both are missing or invalid, which is reported.
+    pub fn command(&mut self, map: &Map, role: &mut RoleSpec) {
+        role.command = self.run(map);
     }
 
-    /// Reads the command; empty if it is missing or invalid, which is reported.
-    fn command(&mut self, map: &Map) -> Command {
+    fn run(&mut self, map: &Map) -> Command {
         let Some(run) = map.find("run") else {
             let Some(shell) = map.find("shell") else {
-                return Command::Program(Vec::new());
+                return Command::default();
             };
-            let script = self.text(map, "shell").unwrap_or_default();
+            let key = map.key("shell");
+            let script = self.text_of(shell, &key).unwrap_or_default();
             if script.trim().is_empty() {
-                if !self.reported.contains(&map.key("shell")) {
-                    self.reject(&shell.at, &map.key("shell"), "empty script", "");
+                if !self.reported.contains(&key) {
+                    self.reject(&shell.at, &key, "empty script", "");
                 }
                 self.reported.insert(map.key("run"));
             }
@@ -254,23 +258,24 @@ impl Reader {
         Command::Program(self.value_of(run, &path, words::split).unwrap_or_default())
     }
 
-    fn memory_growth(&mut self, map: &Map) -> Option<MemoryGrowth> {
-        let node = map.find("memory_growth")?;
-        let map = self.map(node, &map.key("memory_growth"), "roles.*.memory_growth");
+    pub fn memory_growth(&mut self, map: &Map, role: &mut RoleSpec) {
+        let Some(node) = map.find("memory_growth") else {
+            return;
+        };
+        let map = self.map(node, &map.key("memory_growth"), MEMORY_GROWTH.path());
         if map.find("max").is_none() && !self.reported.contains(&map.path) {
             let hint = "add `max: 8 GiB`";
             self.reject(&node.at, &map.key("max"), "missing upper limit", hint);
         }
-        Some(MemoryGrowth {
-            percent: self.value(&map, "percent", count).unwrap_or(MemoryGrowth::PERCENT),
-            max_mib: self.value(&map, "max", size_mib).unwrap_or(GROWTH_MAX_MIB),
-        })
+        let mut growth = default_growth();
+        self.section(&map, &MEMORY_GROWTH, &mut growth);
+        role.memory_growth = Some(growth);
     }
+}
 
-    fn ports(&mut self, map: &Map) -> Vec<String> {
-        let path = map.key("ports");
-        self.list(map, "ports").iter().filter_map(|item| self.text_of(item, &path)).collect()
-    }
+/// Returns the default growth. Its maximum is a placeholder: a missing or invalid one has a diagnostic.
+pub fn default_growth() -> MemoryGrowth {
+    MemoryGrowth { percent: MemoryGrowth::PERCENT, max_mib: u64::MAX }
 }
 
 fn instances(text: &str) -> Result<u32, Rejection> {
@@ -282,17 +287,43 @@ fn instances(text: &str) -> Result<u32, Rejection> {
     Ok(n)
 }
 
-/// Parses the number of tolerated failures, or `all`.
-fn tolerated(text: &str) -> Result<u32, Rejection> {
-    match text {
-        "all" => Ok(RoleSpec::ALL_MAY_FAIL),
-        text => count(text),
-    }
-}
-
 fn is_empty(command: &Command) -> bool {
     match command {
         Command::Program(words) => words.is_empty(),
         Command::Shell(_) => false,
     }
+}
+
+/// Prints all roles.
+pub fn printed(job: &JobSpecBuilder) -> Printed {
+    let role = |role: &RoleSpec| (role.name.to_string(), ROLE.print(role));
+    Printed::Block(job.roles.iter().map(role).collect())
+}
+
+pub fn printed_instances(role: &RoleSpec) -> Printed {
+    match role.elastic {
+        None => INSTANCE_COUNT.print(&role.instances),
+        Some(Range { min, max }) => {
+            let size = Instances { min: Some(min), max: Some(max), start: Some(role.instances) };
+            Flow(&INSTANCES).print(&size)
+        }
+    }
+}
+
+pub fn printed_run(role: &RoleSpec) -> Printed {
+    match &role.command {
+        Command::Program(words) => list(words.iter().map(|word| text(word))),
+        Command::Shell(_) => Printed::Omitted,
+    }
+}
+
+pub fn printed_shell(role: &RoleSpec) -> Printed {
+    match &role.command {
+        Command::Program(_) => Printed::Omitted,
+        Command::Shell(script) => Printed::Line(text(script)),
+    }
+}
+
+pub fn printed_restart(role: &RoleSpec) -> Printed {
+    RESTART.print(&role.restart.into())
 }

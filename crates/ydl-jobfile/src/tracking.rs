@@ -1,14 +1,17 @@
-//! Reads the MLflow run of a job. Values that the server would reject are rejected here, where the user sees it.
+//! Reads and prints the MLflow run of a job. Values that the server would reject are rejected here, where the user sees it.
 
 use super::{
-    fields::{Map, Reader, boolean},
+    fields::{Map, Reader},
     files::absolute,
+    formats::{Context, Format, Scalar, TEXTS, boolean, text_of},
+    keys::MLFLOW,
     tree::{Key, Node, Value},
     units::Rejection,
+    write::Printed,
 };
 use http::Uri;
 use std::{collections::BTreeMap, fs};
-use ydl_core::spec::Mlflow;
+use ydl_core::{JobSpecBuilder, spec::Mlflow};
 use ydl_os::{env, reason};
 
 /// Variables that hold MLflow secrets. In a job file they would be visible to all its viewers.
@@ -20,37 +23,100 @@ const NAME_MAX: usize = 250;
 const VALUE_MAX: usize = 5000;
 const TAGS_MAX: usize = 50;
 
+/// Address of the server.
+pub const ADDRESS: Scalar<String> =
+    text_of("`http://…` or `https://…`", |text, _| address(text));
+/// Name of an experiment or a run.
+pub const MLFLOW_NAME: Scalar<String> = text_of("text", |text, _| name(text));
+/// User of the server.
+pub const USER: Scalar<String> = text_of("text", |text, _| user(text));
+/// File with the token or the password.
+pub const TOKEN_FILE: Scalar<String> = text_of("path", token);
+
+/// Returns the run without an address.
+pub fn default_run() -> Mlflow {
+    Mlflow {
+        uri: String::new(),
+        experiment: "Default".to_owned(),
+        run_name: None,
+        tags: BTreeMap::new(),
+        user: None,
+        token_file: None,
+    }
+}
+
+/// Tags of the run.
+pub struct RunTags;
+
+impl RunTags {
+    pub fn kind(&self) -> String {
+        TEXTS.kind()
+    }
+
+    pub fn python(&self) -> String {
+        TEXTS.python()
+    }
+}
+
+impl Format<BTreeMap<String, String>> for RunTags {
+    fn read(
+        &self,
+        reader: &mut Reader,
+        node: &Node,
+        path: &str,
+        place: &mut BTreeMap<String, String>,
+    ) {
+        let all = reader.entries(node, path);
+        if all.len() > TAGS_MAX {
+            let what = format!("{} tags exceed the maximum of {TAGS_MAX}", all.len());
+            reader.reject(&node.at, path, what, "remove some");
+            return;
+        }
+        for (key, value) in all {
+            let path = format!("{path}.{}", key.name);
+            if let Err((what, hint)) = tag(&key.name) {
+                reader.reject(&key.at, &path, what, hint);
+            } else if let Some(value) = reader.value_of(value, &path, tagged) {
+                place.insert(key.name.clone(), value);
+            }
+        }
+    }
+
+    fn print(&self, tags: &BTreeMap<String, String>) -> Printed {
+        TEXTS.print(tags)
+    }
+}
+
+/// Prints the run.
+pub fn printed(job: &JobSpecBuilder) -> Printed {
+    MLFLOW.optional(job.cluster_options.mlflow.as_ref())
+}
+
 impl Reader {
     /// Reads `true`, an address, or a map.
-    pub fn mlflow(&mut self, map: &Map, base: &str) -> Option<Mlflow> {
+    pub fn mlflow(&mut self, map: &Map, job: &mut JobSpecBuilder) {
+        job.cluster_options.mlflow = self.run_of(map, job);
+    }
+
+    fn run_of(&mut self, map: &Map, job: &JobSpecBuilder) -> Option<Mlflow> {
         let node = map.find("mlflow")?;
         self.reject_secrets(map);
-        let mut found = Mlflow {
-            uri: String::new(),
-            experiment: self.text(map, "name").unwrap_or_else(|| "Default".to_owned()),
-            run_name: None,
-            tags: BTreeMap::new(),
-            user: None,
-            token_file: None,
-        };
-        let said = match &node.value {
+        let mut found = default_run();
+        if map.find("name").is_some() {
+            found.experiment.clone_from(&job.name);
+        }
+        let uri = match &node.value {
             Value::Map(_) => {
-                let own = self.map(node, "mlflow", "mlflow");
-                let experiment = self.value(&own, "experiment", name);
-                found.experiment = experiment.unwrap_or(found.experiment);
-                found.run_name = self.value(&own, "run_name", name);
-                found.user = self.value(&own, "user", user);
-                if let Some(tags) = own.find("tags") {
-                    found.tags = self.run_tags(tags);
-                }
-                found.token_file = self.value(&own, "token_file", |path| token(path, base));
+                let own = self.map(node, "mlflow", MLFLOW.path());
+                self.section(&own, &MLFLOW, &mut found);
                 if let (Some(user), None) = (own.find("user"), own.find("token_file")) {
                     let what = "`user` requires a password";
                     let hint = "store it in a private file: `token_file: ~/.mlflow-password`";
                     self.reject(&user.at, "mlflow.user", what, hint);
                 }
                 match own.find("uri") {
-                    Some(_) => Some(self.value(&own, "uri", address)?),
+                    Some(_) if found.uri.is_empty() => return None,
+                    Some(_) => Some(std::mem::take(&mut found.uri)),
                     None => None,
                 }
             }
@@ -60,9 +126,9 @@ impl Reader {
                 }
                 None
             }
-            _ => Some(self.value_of(node, "mlflow", address)?),
+            _ => Some(ADDRESS.value(self, node, "mlflow")?),
         };
-        let uri = match said {
+        let uri = match uri {
             Some(uri) => Ok(uri),
             None => match std::env::var(env::MLFLOW_TRACKING_URI) {
                 Ok(uri) => address(&uri),
@@ -100,25 +166,6 @@ impl Reader {
                 }
             }
         }
-    }
-
-    fn run_tags(&mut self, node: &Node) -> BTreeMap<String, String> {
-        let mut tags = BTreeMap::new();
-        let all = self.entries(node, "mlflow.tags");
-        if all.len() > TAGS_MAX {
-            let what = format!("{} tags exceed the maximum of {TAGS_MAX}", all.len());
-            self.reject(&node.at, "mlflow.tags", what, "remove some");
-            return tags;
-        }
-        for (key, value) in all {
-            let path = format!("mlflow.tags.{}", key.name);
-            if let Err((what, hint)) = tag(&key.name) {
-                self.reject(&key.at, &path, what, hint);
-            } else if let Some(value) = self.value_of(value, &path, tagged) {
-                tags.insert(key.name.clone(), value);
-            }
-        }
-        tags
     }
 }
 
@@ -222,11 +269,11 @@ fn tagged(text: &str) -> Result<String, Rejection> {
 }
 
 /// Checks a token file. Its content is read at submit.
-fn token(path: &str, base: &str) -> Result<String, Rejection> {
+fn token(path: &str, context: &Context) -> Result<String, Rejection> {
     let hint = || "use a file with one line: the token or the password".to_owned();
     let whole = match (path.strip_prefix("~/"), std::env::var("HOME")) {
         (Some(rest), Ok(home)) => format!("{home}/{rest}"),
-        _ => absolute(path, base),
+        _ => absolute(path, &context.base),
     };
     match fs::metadata(&whole) {
         Ok(found) if !found.is_file() => Err((format!("`{path}` is not a file"), hint())),

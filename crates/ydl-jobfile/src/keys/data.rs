@@ -1,87 +1,89 @@
-//! Keys of files and inputs.
+//! Keys of files, inputs and outputs.
 
-use super::{KeySpec, key, known_as};
+use super::Section;
+use crate::{
+    data::{DESTINATION, EXISTING, FORM, SCOPE, SOURCE},
+    files::FILE_SOURCE,
+    formats::{BOOL, List, TIME},
+    roles::ROLE_NAME,
+};
+use ydl_core::spec::{File, Input, Output};
 
-pub const KEYS: &[KeySpec] = &[
-    key(
-        "files",
-        "list of paths, or of `name: path`",
-        "none",
-        "[{data.csv: ./data.csv}]",
-        "Files and directories that are copied to the working directory of every task. They are copied at submit, so later edits have no effect; on one machine files above 256 MB are linked. On a cluster a path may be `hdfs://…`; such files are not copied.",
-    ),
-    known_as(
-        key(
-            "files.*.source",
-            "path",
-            "required",
-            "data.csv",
-            "Source of the file: `files: [{data: {source: data.zip, unpack: true}}]`.",
-        ),
-        &["path", "from", "src", "url"],
-    ),
-    known_as(
-        key(
-            "files.*.unpack",
-            "`true` or `false`",
-            "`false`",
-            "true",
-            "Unpacks an archive into a directory of that name. On a cluster only.",
-        ),
-        &["extract", "archive"],
-    ),
-    known_as(
-        key(
-            "inputs",
-            "map of name to source",
-            "none",
-            "{train: hdfs:///data/train}",
-            "Data that tasks find under that name in their working directory when their programs start; see [data in and out](../how-to/data.md). A source is a file, a directory or a pattern with `*`, local or at `hdfs://…`. It is listed once, at submit.",
-        ),
-        &["input", "data", "datasets"],
-    ),
-    known_as(
-        key(
-            "inputs.*.source",
-            "path",
-            "required",
-            "hdfs:///data/train/part-*",
-            "Source of the input: `inputs: {train: {source: hdfs:///data/train, as: split}}`.",
-        ),
-        &["path", "from", "src", "url"],
-    ),
-    known_as(
-        key(
-            "inputs.*.as",
-            "`copy`, `split`, `list` or `split-list`",
-            "`copy`",
-            "split",
-            "Part that a task gets: `copy`: all files; `split`: its share of the files, the same after a restart; `list` and `split-list`: the paths of all files or of its share, one per line, in the file that `YDL_INPUT_NAME` names.",
-        ),
-        &["mode", "how", "form"],
-    ),
-    known_as(
-        key(
-            "inputs.*.roles",
-            "list of roles",
-            "every role that is not a service",
-            "[worker]",
-            "Roles whose tasks get the input. Files are split among the tasks of each role separately.",
-        ),
-        &["role", "for"],
-    ),
-    key(
-        "inputs.*.allow_empty",
-        "`true` or `false`",
-        "`false`",
-        "true",
-        "Allows a task to get no file: if a pattern matches nothing, or a role has more tasks than there are files.",
-    ),
-    key(
-        "disk",
-        "size",
-        "95 % of the free space",
-        "50 GiB",
-        "Disk space of a node that the inputs of one task may use.",
-    ),
-];
+/// Keys of a file with options.
+pub const FILE: Section<File> = Section {
+    default: || File { name: String::new(), source: String::new(), unpack: false },
+    fields: &[
+        field! {
+            /// Source of the file: `files: [{data: {source: data.zip, unpack: true}}]`.
+            "files.*.source" = FILE_SOURCE => source,
+            example "data.csv", default "required", also ["path", "from", "src", "url"]
+        },
+        field! {
+            /// Unpacks an archive into a directory of that name. On a cluster only.
+            "files.*.unpack" = BOOL => unpack,
+            example "true", also ["extract", "archive"]
+        },
+    ],
+};
+
+/// Keys of an input.
+pub const INPUT: Section<Input> = Section {
+    default: Input::default,
+    fields: &[
+        field! {
+            /// Source of the input: `inputs: {train: {source: hdfs:///data/train, as: split}}`.
+            "inputs.*.source" = SOURCE => source,
+            example "hdfs:///data/train/part-*", default "required",
+            also ["path", "from", "src", "url"]
+        },
+        field! {
+            /// Part that a task gets: `copy`: all files; `split`: its share of the files, the same after a restart;
+            /// `list` and `split-list`: the paths of all files or of its share, one per line, in the file that
+            /// `YDL_INPUT_NAME` names.
+            "inputs.*.as" = FORM => form,
+            example "split", also ["mode", "how", "form"]
+        },
+        field! {
+            /// Roles whose tasks get the input. Files are split among the tasks of each role separately.
+            "inputs.*.roles" = List { kind: "list of roles", item: ROLE_NAME } => roles,
+            example "[worker]", default "every role that is not a service", also ["role", "for"]
+        },
+        field! {
+            /// Allows a task to get no file: if a pattern matches nothing, or a role has more tasks than there are
+            /// files.
+            "inputs.*.allow_empty" = BOOL => allow_empty,
+            example "true"
+        },
+    ],
+};
+
+/// Keys of an output.
+pub const OUTPUT: Section<Output> = Section {
+    default: || Output::new("", ""),
+    fields: &[
+        field! {
+            /// Destination: `outputs: {model/: {to: out, from: worker:0, every: 5m}}`.
+            "outputs.*.to" = DESTINATION => to,
+            example "out/model", default "required", also ["destination", "dest", "path"]
+        },
+        field! {
+            /// Tasks whose output is copied.
+            "outputs.*.from" = SCOPE => scope,
+            example "worker", also ["task", "role", "from_task"]
+        },
+        field! {
+            /// Interval at which new and finished files are uploaded while the program runs, for example for
+            /// checkpoints. They are then also uploaded when a container is preempted, as far as its grace period
+            /// allows.
+            "outputs.*.every" = TIME => every,
+            example "5m", default "at the end only", also ["interval", "period"]
+        },
+        field! {
+            /// Behaviour if the destination exists, at submit or at the first upload. `fail`: the job is rejected, or
+            /// later its task fails. `overwrite`: files of the same names are replaced. `number`: `out` becomes
+            /// `out-2`.
+            "outputs.*.existing" = EXISTING => existing,
+            example "number", also ["overwrite", "exists", "if_exists"]
+        },
+    ],
+};

@@ -1,136 +1,150 @@
-//! Keys of gangs, timeouts, node exclusion and ports.
+//! Keys of gangs, timeouts and node exclusion.
 
-use super::{KeySpec, key, known_as};
+use super::Section;
+use crate::{
+    fields::Reader,
+    formats::{BOOL, COUNT, Flow, Format, TIME, TIME_OR_NONE},
+    roles::PartialBackoff,
+};
+use ydl_core::spec::{Gang, NodeExclusion, Timeouts};
 
-pub const KEYS: &[KeySpec] = &[
-    key(
-        "gang",
-        "`true`, `false` or a map",
-        "`true` with a framework, otherwise `false`",
-        "{together: true}",
-        "Starts all tasks together.",
-    ),
-    key(
-        "gang.together",
-        "`true` or `false`",
-        "value of `gang`",
-        "true",
-        "Starts no task before all have containers.",
-    ),
-    key(
-        "gang.hold",
-        "time",
-        "`5m`",
-        "5m",
-        "Time for which an incomplete gang keeps its containers.",
-    ),
-    key(
-        "gang.retries",
-        "count",
-        "`3`",
-        "3",
-        "Number of times an incomplete gang releases its containers and tries again before the job fails.",
-    ),
-    key(
-        "gang.settle",
-        "time",
-        "`10s`",
-        "10s",
-        "Time without changes after which a gang with elastic roles starts with the tasks present, or is interrupted for new ones.",
-    ),
-    key(
-        "gang.backoff",
-        "map",
-        "see below",
-        "{initial: 30s, max: 10m}",
-        "Delay before the next try; doubles each time.",
-    ),
-    key("gang.backoff.initial", "time", "`30s`", "30s", "First delay."),
-    key("gang.backoff.max", "time", "`10m`", "10m", "Maximum delay."),
-    known_as(
-        key("timeouts", "map", "see below", "{run: 2h}", "Timeouts of each phase."),
-        &["timeout", "timeouts", "limits"],
-    ),
-    key(
-        "timeouts.allocation",
-        "time",
-        "`1h`",
-        "1h",
-        "From the request for containers until all are granted. Waiting for the master of a job in a cluster's queue is limited for attached clients only.",
-    ),
-    key("timeouts.launch", "time", "`2m`", "2m", "From the grant until the container starts."),
-    key(
-        "timeouts.join",
-        "time",
-        "`15m`",
-        "15m",
-        "From the start of the container until its agent is ready. On a cluster the node fetches and unpacks files and the environment in this time.",
-    ),
-    key(
-        "timeouts.fetch",
-        "time",
-        "`6h`",
-        "6h",
-        "Additional time, beyond `join`, for downloading a task's inputs.",
-    ),
-    key("timeouts.start", "time", "`2m`", "2m", "From the start order until the program runs."),
-    key(
-        "timeouts.run",
-        "time or `none`",
-        "`none`",
-        "2h",
-        "From the start of the job until its end.",
-    ),
-    key(
-        "timeouts.follow",
-        "time",
-        "`30m`",
-        "30m",
-        "From the end of all other roles until the end of a role that `follows`, such as TensorFlow's evaluator.",
-    ),
-    key(
-        "timeouts.heartbeat",
-        "time",
-        "`60s`",
-        "60s",
-        "Maximum time without a heartbeat of an agent, or with a program stopped by SIGSTOP.",
-    ),
-    key("timeouts.grace", "time", "`10s`", "10s", "From SIGTERM to SIGKILL."),
-    key(
-        "timeouts.stop",
-        "time",
-        "`20s`",
-        "20s",
-        "Additional time, beyond `grace`, until the container has ended.",
-    ),
-    key("timeouts.upload", "time", "`10m`", "10m", "For uploading the outputs of a task."),
-    key(
-        "node_exclusion",
-        "map",
-        "see below",
-        "{failures: 3}",
-        "Excludes nodes on which programs fail.",
-    ),
-    key(
-        "node_exclusion.failures",
-        "count",
-        "`3`",
-        "3",
-        "Number of program failures on one node after which it is excluded.",
-    ),
-    key("node_exclusion.timeout", "time", "`30m`", "30m", "Time for which a node stays excluded."),
-    key(
-        "node_exclusion.max_nodes",
-        "count",
-        "`10`",
-        "10",
-        "Maximum number of excluded nodes; never more than half of the nodes. A node is not excluded if a role needs it, because no other node has its label, its attributes or room for a task.",
-    ),
-    key(
-        "ports",
-        "range",
-        "`20000-32767`",
-        "20000-32767",
-        "Range in which tasks get free ports. The default is below Linux's range for outgoing connections.",
-    ),
-];
+/// Keys of `gang`.
+pub const GANG: Section<Gang> = Section {
+    default: Gang::default,
+    fields: &[
+        field! {
+            /// Starts no task before all have containers.
+            "gang.together" = BOOL => together,
+            example "true", default "value of `gang`"
+        },
+        field! {
+            /// Time for which an incomplete gang keeps its containers.
+            "gang.hold" = TIME => hold,
+            example "5m"
+        },
+        field! {
+            /// Number of times an incomplete gang releases its containers and tries again before the job fails.
+            "gang.retries" = COUNT => retries,
+            example "3"
+        },
+        field! {
+            /// Delay before the next try; doubles each time.
+            "gang.backoff" = by_hand(
+                "map",
+                "Keys",
+                Reader::gang_backoff, |gang| Flow(&GANG_BACKOFF).print(&gang.backoff.into())
+            ),
+            example "{initial: 30s, max: 10m}"
+        },
+        field! {
+            /// Time without changes after which a gang with elastic roles starts with the tasks present, or is
+            /// interrupted for new ones.
+            "gang.settle" = TIME => settle,
+            example "10s"
+        },
+    ],
+};
+
+/// Keys of `gang.backoff`.
+pub const GANG_BACKOFF: Section<PartialBackoff> = Section {
+    default: || Gang::default().backoff.into(),
+    fields: &[
+        field! {
+            /// First delay.
+            "gang.backoff.initial" = TIME => initial,
+            example "30s"
+        },
+        field! {
+            /// Maximum delay.
+            "gang.backoff.max" = TIME => max,
+            example "10m"
+        },
+    ],
+};
+
+/// Keys of `timeouts`.
+pub const TIMEOUTS: Section<Timeouts> = Section {
+    default: Timeouts::default,
+    fields: &[
+        field! {
+            /// From the request for containers until all are granted. Waiting for the master of a job in a cluster's
+            /// queue is limited for attached clients only.
+            "timeouts.allocation" = TIME => allocation,
+            example "1h"
+        },
+        field! {
+            /// From the grant until the container starts.
+            "timeouts.launch" = TIME => launch,
+            example "2m"
+        },
+        field! {
+            /// From the start of the container until its agent is ready. On a cluster the node fetches and unpacks
+            /// files and the environment in this time.
+            "timeouts.join" = TIME => join,
+            example "15m"
+        },
+        field! {
+            /// Additional time, beyond `join`, for downloading a task's inputs.
+            "timeouts.fetch" = TIME => fetch,
+            example "6h"
+        },
+        field! {
+            /// From the start order until the program runs.
+            "timeouts.start" = TIME => start,
+            example "2m"
+        },
+        field! {
+            /// From the start of the job until its end.
+            "timeouts.run" = TIME_OR_NONE => run,
+            example "2h"
+        },
+        field! {
+            /// From the end of all other roles until the end of a role that `follows`, such as TensorFlow's evaluator.
+            "timeouts.follow" = TIME => follow,
+            example "30m"
+        },
+        field! {
+            /// Maximum time without a heartbeat of an agent, or with a program stopped by SIGSTOP.
+            "timeouts.heartbeat" = TIME => heartbeat,
+            example "60s"
+        },
+        field! {
+            /// From SIGTERM to SIGKILL.
+            "timeouts.grace" = TIME => grace,
+            example "10s"
+        },
+        field! {
+            /// Additional time, beyond `grace`, until the container has ended.
+            "timeouts.stop" = TIME => stop,
+            example "20s"
+        },
+        field! {
+            /// For uploading the outputs of a task.
+            "timeouts.upload" = TIME => upload,
+            example "10m"
+        },
+    ],
+};
+
+/// Keys of `node_exclusion`.
+pub const NODE_EXCLUSION: Section<NodeExclusion> = Section {
+    default: NodeExclusion::default,
+    fields: &[
+        field! {
+            /// Number of program failures on one node after which it is excluded.
+            "node_exclusion.failures" = COUNT => failures,
+            example "3"
+        },
+        field! {
+            /// Time for which a node stays excluded.
+            "node_exclusion.timeout" = TIME => timeout,
+            example "30m"
+        },
+        field! {
+            /// Maximum number of excluded nodes; never more than half of the nodes. A node is not excluded if a role
+            /// needs it, because no other node has its label, its attributes or room for a task.
+            "node_exclusion.max_nodes" = COUNT => max_nodes,
+            example "10"
+        },
+    ],
+};

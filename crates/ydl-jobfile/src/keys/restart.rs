@@ -1,43 +1,54 @@
 //! Keys of the restart policy.
 
-use super::{KeySpec, key, known_as};
+use super::Section;
+use crate::{
+    formats::{COUNT, Flow, TIME, TIME_OR_NONE},
+    roles::{PartialBackoff, PartialRestart, RESTART_SCOPE},
+};
+use ydl_core::spec::Restart;
 
-pub const KEYS: &[KeySpec] = &[
-    known_as(
-        key("restart", "map", "see below", "{limit: 3}", "Restart policy of all roles."),
-        &["restarts", "retry", "retries"],
-    ),
-    key(
-        "restart.scope",
-        "`task`, `role` or `job`",
-        "`task`; `job` with a framework",
-        "job",
-        "What restarts after a failure: the task, its role, or all tasks in a new round.",
-    ),
-    known_as(
-        key(
-            "restart.limit",
-            "count",
-            "`0`, in an elastic role `3`",
-            "3",
-            "Number of failures that lead to a restart: of one task if the scope is `task`, otherwise of the role. Preemption and lost nodes do not count; after five consecutive node failures or heartbeat timeouts of a task, the next one fails it.",
-        ),
-        &["max", "attempts", "times"],
-    ),
-    key(
-        "restart.backoff",
-        "map",
-        "see below",
-        "{initial: 1s, max: 1m}",
-        "Delay before the next attempt; doubles each time.",
-    ),
-    key("restart.backoff.initial", "time", "`1s`", "1s", "First delay."),
-    key("restart.backoff.max", "time", "`1m`", "1m", "Maximum delay."),
-    key(
-        "restart.window",
-        "time or `none`",
-        "`none`",
-        "1h",
-        "Failures older than this do not count.",
-    ),
-];
+/// Keys of `restart`.
+pub const RESTART: Section<PartialRestart> = Section {
+    default: || Restart::default().into(),
+    fields: &[
+        field! {
+            /// Scope of a restart after a failure: the task, its role, or all tasks in a new round.
+            "restart.scope" = RESTART_SCOPE => scope,
+            example "job", default "`task`; `job` with a framework"
+        },
+        field! {
+            /// Number of failures that lead to a restart: of one task if the scope is `task`, otherwise of the role.
+            /// Preemption and lost nodes do not count; after five consecutive node failures or heartbeat timeouts of a
+            /// task, the next one fails it.
+            "restart.limit" = COUNT => limit,
+            example "3", default "`0`, in an elastic role `3`", also ["max", "attempts", "times"]
+        },
+        field! {
+            /// Delay before the next attempt; doubles each time.
+            "restart.backoff" = Flow(&RESTART_BACKOFF) => backoff,
+            example "{initial: 1s, max: 1m}"
+        },
+        field! {
+            /// Failures older than this do not count.
+            "restart.window" = TIME_OR_NONE => window,
+            example "1h"
+        },
+    ],
+};
+
+/// Keys of `restart.backoff`.
+pub const RESTART_BACKOFF: Section<PartialBackoff> = Section {
+    default: || Restart::default().backoff.into(),
+    fields: &[
+        field! {
+            /// First delay.
+            "restart.backoff.initial" = TIME => initial,
+            example "1s"
+        },
+        field! {
+            /// Maximum delay.
+            "restart.backoff.max" = TIME => max,
+            example "1m"
+        },
+    ],
+};

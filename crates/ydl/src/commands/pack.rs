@@ -23,7 +23,7 @@ const LARGEST: usize = 8;
 /// Packs, and says what came of it.
 pub fn run(args: cli::PackArgs, global: GlobalArgs) -> Result<Exit, Report> {
     let source = args.source.map_or_else(usual, Ok)?;
-    let environment = jobfile::environment(&source.to_string_lossy(), &args.interpreter);
+    let environment = jobfile::named_environment(&source.to_string_lossy(), &args.interpreter);
     let environment = environment.map_err(|(what, hint)| {
         let report = Report::bad_input(what);
         match hint.is_empty() {

@@ -7,7 +7,7 @@ use ydl_core::{
     JobSpec, Span,
     spec::{Command, Completion, ExistingPolicy, RestartScope},
 };
-use ydl_jobfile::{load, page, show};
+use ydl_jobfile::{load, page, python_keys, show};
 
 fn folder() -> TempDir {
     let dir = tempfile::tempdir().unwrap();
@@ -56,6 +56,11 @@ fn check_bad_set(sets: &[&str], expected: Expect) {
 #[test]
 fn the_reference_page_is_what_the_code_says() {
     expect_file!["../../../../docs/reference/job-file.md"].assert_eq(&page());
+}
+
+#[test]
+fn keywords_of_the_python_package_match_the_code() {
+    expect_file!["../../../../python/ydl/_keys.py"].assert_eq(&python_keys());
 }
 
 const SHORT: &str = "\
