@@ -25,6 +25,8 @@ mod tail;
 mod task_env;
 mod yarn_container;
 
+pub use shipping::UNSYNCED_BYTES_MAX;
+
 use std::{path::PathBuf, process::ExitCode};
 
 /// Exit code of a process terminated by SIGTERM, as shells report it.

@@ -11,8 +11,9 @@ use std::{path::PathBuf, time::Duration};
 use tokio::time::Instant;
 use ydl_storage::hdfs::{Hdfs, HdfsError, Kind, Writer, layout};
 
-/// Maximum bytes per step: a program that prints without end must not saturate the network.
-const TURN_BYTES_MAX: u64 = 32 << 20;
+/// Maximum bytes written between two syncs, plus one read. The HDFS client keeps written data in memory until the DataNodes
+/// have acknowledged it, so this bounds the memory of a stream while HDFS is slow.
+pub const UNSYNCED_BYTES_MAX: u64 = 4 << 20;
 /// Segments retained in HDFS besides the first: together half a GiB of each stream of an attempt.
 const NEWEST: u64 = 31;
 /// A shipper in a hurry skips output that is further behind than this.
@@ -73,7 +74,7 @@ impl LogStream {
 
     async fn carry_some(&mut self, hdfs: &Hdfs) -> Result<bool, HdfsError> {
         let mut carried = 0;
-        while carried < TURN_BYTES_MAX {
+        while carried < UNSYNCED_BYTES_MAX {
             let chunk = self.reader.read_some().map_err(|error| self.unreadable(&error))?;
             match chunk {
                 Chunk::Data { offset, bytes } => {

@@ -14,4 +14,5 @@ mod worker;
 
 pub(super) use clients::{HdfsClients, of_job};
 pub(super) use log_shipper::LogShipperHandle;
+pub use log_stream::UNSYNCED_BYTES_MAX;
 pub(super) use worker::{HdfsUpload, HdfsWorker, UploadRequest};
