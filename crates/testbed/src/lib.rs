@@ -15,7 +15,7 @@
 //! restarted by its name. Each NodeManager has its own loopback address, so that YARN sees different
 //! hosts. Any number of clusters can run at the same time.
 //!
-//! Tests that do not disturb each other share one cluster per test binary ([`Cluster::shared`]). Set
+//! Tests with equal options share one cluster per test program ([`Cluster::lease`]). Set
 //! `TESTBED_KEEP` to keep a cluster's directory, including logs, after it stops.
 
 #![warn(missing_docs)]
@@ -45,6 +45,8 @@ mod cluster;
 mod control;
 mod daemon;
 mod hadoop;
+mod lease;
+mod pool;
 mod shared;
 mod wait;
 mod warm_start;
@@ -54,6 +56,7 @@ pub use cluster::{Cluster, NameNode, Node, ResourceManager};
 pub use docker::Docker;
 pub use error::{Error, ErrorKind};
 pub use kdc::Kerberos;
+pub use lease::Lease;
 pub use options::{
     Failover, Hdfs, Label, Logs, NODES_MAX, Options, Placement, Protection, Queue, Scheduling,
 };

@@ -1,9 +1,7 @@
 //! What a job of many tasks leaves behind: nothing. Alone in its binary, so that counts mean something.
 
-mod home;
-
-use home::Home;
 use std::fs;
+use ydl_testkit::local::Home;
 
 /// What this process has open.
 fn open() -> Vec<String> {

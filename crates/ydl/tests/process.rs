@@ -41,7 +41,7 @@ impl Place {
             argv: argv.iter().map(|argument| argument.to_string()).collect(),
             env: BTreeMap::from([("PATH".into(), path)]),
             cwd: self.dir.path().into(),
-            shim: env!("CARGO_BIN_EXE_ydl").into(),
+            shim: ydl_testkit::ydl(),
             container: None,
             grace: PATIENCE,
         }

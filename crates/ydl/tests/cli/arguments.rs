@@ -23,7 +23,7 @@ impl Workspace {
     }
 
     fn command(&self, words: &[&str]) -> Command {
-        let mut command = Command::new(env!("CARGO_BIN_EXE_ydl"));
+        let mut command = Command::new(ydl_testkit::ydl());
         command
             .args(words)
             .current_dir(self.path())

@@ -1,11 +1,14 @@
 //! The verbs against jobs that run, and against what jobs leave behind.
 
-use crate::home::{Home, Ran, finish, kill};
 use serde_json::Value;
 use std::{
     fs,
     io::{BufRead, BufReader, Read},
     process::Stdio,
+};
+use ydl_testkit::{
+    CommandOutput, finish,
+    local::{Home, kill},
 };
 
 fn job(name: &str, instances: u32, script: &str, more: &str) -> String {
@@ -15,12 +18,12 @@ fn job(name: &str, instances: u32, script: &str, more: &str) -> String {
     )
 }
 
-fn objects(ran: &Ran) -> Vec<Value> {
-    let lines = ran.out.lines();
+fn objects(ran: &CommandOutput) -> Vec<Value> {
+    let lines = ran.stdout.lines();
     lines.map(|line| serde_json::from_str(line).unwrap_or_else(|e| panic!("{e}: {line}"))).collect()
 }
 
-fn object(ran: &Ran) -> Value {
+fn object(ran: &CommandOutput) -> Value {
     let mut all = objects(ran);
     assert_eq!(all.len(), 1, "{ran:#?}");
     all.swap_remove(0)
@@ -45,19 +48,19 @@ fn a_job_is_listed_looked_at_and_killed() {
     let list = object(&home.run(&["ls", "--json"]));
     assert_eq!(list["id"], id.as_str());
     assert_eq!(list["state"], "running");
-    let table = home.run(&["ls"]).out;
+    let table = home.run(&["ls"]).stdout;
     assert!(table.contains("running") && table.contains("2/2"), "{table}");
 
     let status = home.run(&["status"]);
-    assert!(status.out.contains("2 tasks running"), "{status:#?}");
-    assert!(status.out.contains("worker:1  running"), "{status:#?}");
+    assert!(status.stdout.contains("2 tasks running"), "{status:#?}");
+    assert!(status.stdout.contains("worker:1  running"), "{status:#?}");
 
     let killed = home.run(&["kill", "demo"]);
     assert_eq!(killed.code, 0, "{killed:#?}");
     assert!(home.processes().is_empty(), "{:?}", home.processes());
     let again = home.run(&["kill", &id[..8]]);
     assert_eq!(again.code, 0, "{again:#?}");
-    assert!(again.err.contains("had already ended: killed"), "{again:#?}");
+    assert!(again.stderr.contains("had already ended: killed"), "{again:#?}");
     let status = object(&home.run(&["status", "--json"]));
     assert_eq!(status["state"], "killed");
     assert_eq!(status["view"]["outcome"]["killed"]["by"], "`ydl kill`");
@@ -83,10 +86,10 @@ fn a_job_s_end_is_waited_for() {
     assert_eq!(object(&ran)["state"], "failed");
     assert!(home.processes().is_empty(), "{:?}", home.processes());
     let ran = home.run(&["status", "--wait", "1h", &id]);
-    assert!(ran.out.contains("failed"), "{ran:#?}");
+    assert!(ran.stdout.contains("failed"), "{ran:#?}");
     let wrong = home.run(&["status", "--wait", "soon", &id]);
     assert_eq!(wrong.code, 2, "{wrong:#?}");
-    assert!(wrong.err.contains("`soon` is not a time"), "{wrong:#?}");
+    assert!(wrong.stderr.contains("`soon` is not a time"), "{wrong:#?}");
 }
 
 #[test]
@@ -95,11 +98,11 @@ fn a_name_is_the_newest_job_of_that_name() {
     let first = home.run(&["submit", "--name", "x", "--", "echo", "first"]);
     let second = home.run(&["submit", "--name", "x", "--", "echo", "second"]);
     assert_eq!((first.code, second.code), (0, 0), "{first:#?} {second:#?}");
-    assert_eq!(home.run(&["logs", "x"]).out, "worker:0 | second\n");
-    assert_eq!(home.run(&["logs", "x", "worker:0"]).out, "second\n");
+    assert_eq!(home.run(&["logs", "x"]).stdout, "worker:0 | second\n");
+    assert_eq!(home.run(&["logs", "x", "worker:0"]).stdout, "second\n");
     let ambiguous = home.run(&["status", "x-"]);
     assert_eq!(ambiguous.code, 2);
-    assert!(ambiguous.err.contains("matches 2 jobs"), "{ambiguous:#?}");
+    assert!(ambiguous.stderr.contains("matches 2 jobs"), "{ambiguous:#?}");
 }
 
 #[test]
@@ -114,17 +117,17 @@ fn a_name_of_several_jobs_that_run_is_none_of_them() {
             "2 running jobs are named `x`: `{second}`, `{first}`\n\nhint: use an id: `ydl {} {second}`",
             words[0]
         );
-        assert!(refused.err.contains(&said), "{refused:#?}");
+        assert!(refused.stderr.contains(&said), "{refused:#?}");
     }
     let killed = home.run(&["kill", &second]);
-    assert!(killed.err.contains("ended: killed"), "{killed:#?}");
+    assert!(killed.stderr.contains("ended: killed"), "{killed:#?}");
     // The newest is over, and the other is the one that can be meant.
     let killed = home.run(&["kill", "x"]);
     let said = format!("{first} ended: killed");
-    assert!(killed.err.contains(&said), "{killed:#?}");
+    assert!(killed.stderr.contains(&said), "{killed:#?}");
     let again = home.run(&["kill", "x"]);
     let said = format!("{second} had already ended: killed");
-    assert!(again.err.contains(&said), "{again:#?}");
+    assert!(again.stderr.contains(&said), "{again:#?}");
     assert!(home.processes().is_empty(), "{:?}", home.processes());
 }
 
@@ -141,7 +144,7 @@ roles:
     );
     running(&home, &id, 3);
     let status = home.run(&["status", &id]);
-    assert!(status.out.contains("elastic    2 × `worker` of 1 to 3\n"), "{status:#?}");
+    assert!(status.stdout.contains("elastic    2 × `worker` of 1 to 3\n"), "{status:#?}");
     let view = &object(&home.run(&["status", "--json", &id]))["view"];
     let range = serde_json::json!({ "min": 1, "max": 3 });
     assert_eq!(view["roles"][0]["elastic"], range, "{view:#}");
@@ -159,7 +162,7 @@ fn logs_are_chosen_by_task_stream_attempt_and_length() {
     let logs = |words: &[&str]| {
         let ran = home.run(&[&["logs"], words].concat());
         assert_eq!(ran.code, 0, "{ran:#?}");
-        ran.out
+        ran.stdout
     };
     assert_eq!(logs(&["worker:0"]), "out 2\nmore\nerr\n");
     assert_eq!(logs(&["worker:0", "--stderr"]), "err\n");
@@ -174,9 +177,9 @@ fn logs_are_chosen_by_task_stream_attempt_and_length() {
         assert_eq!(home.run(&words).code, 2, "{words:?}");
     }
     let unknown = home.run(&["logs", "t", "chief"]);
-    assert!(unknown.err.contains("hint: it has `worker`"), "{unknown:#?}");
+    assert!(unknown.stderr.contains("hint: it has `worker`"), "{unknown:#?}");
     let late = home.run(&["logs", "--attempt", "9"]);
-    assert!(late.err.contains("no task has had an attempt 9"), "{late:#?}");
+    assert!(late.stderr.contains("no task has had an attempt 9"), "{late:#?}");
 }
 
 #[test]
@@ -268,28 +271,28 @@ fn the_owner_uses_the_store_from_outside() {
     let id = home.detach(&job("t", 1, "sleep 1000", ""));
     let kv = |words: &[&str]| home.run(&[&["kv", "--job", &id], words].concat());
     assert_eq!(kv(&["put", "a/b c", "1"]).code, 0);
-    assert_eq!(kv(&["get", "a/b c"]).out, "1");
+    assert_eq!(kv(&["get", "a/b c"]).stdout, "1");
     assert_eq!(object(&kv(&["put", "z", "2", "--json"]))["keys"], 1);
     assert_eq!(kv(&["put", "z", "3", "--if-absent"]).code, 1);
     assert_eq!(kv(&["put", "z", "3", "--if-revision", "2"]).code, 0);
-    assert_eq!(kv(&["ls"]).out, "a/b c\t1\nz\t3\n");
-    assert_eq!(kv(&["ls", "a/"]).out, "a/b c\t1\n");
-    assert_eq!(kv(&["watch", "--count", "2"]).out, "put\ta/b c\t1\nput\tz\t3\n");
+    assert_eq!(kv(&["ls"]).stdout, "a/b c\t1\nz\t3\n");
+    assert_eq!(kv(&["ls", "a/"]).stdout, "a/b c\t1\n");
+    assert_eq!(kv(&["watch", "--count", "2"]).stdout, "put\ta/b c\t1\nput\tz\t3\n");
     let missing = kv(&["get", "nothing"]);
-    assert_eq!((missing.code, missing.err.as_str()), (1, "error: no such key `nothing`\n"));
+    assert_eq!((missing.code, missing.stderr.as_str()), (1, "error: no such key `nothing`\n"));
     let waited = kv(&["get", "nothing", "--wait", "20ms"]);
     assert_eq!(waited.code, 1, "{waited:#?}");
-    assert!(waited.err.contains("did not come within 20ms"), "{waited:#?}");
+    assert!(waited.stderr.contains("did not come within 20ms"), "{waited:#?}");
     assert_eq!(kv(&["get", "nothing", "--wait", "soon"]).code, 2);
     assert_eq!(kv(&["rm", "z"]).code, 0);
-    assert_eq!(kv(&["watch", "--after", "3", "--count", "1"]).out, "deleted\tz\n");
+    assert_eq!(kv(&["watch", "--after", "3", "--count", "1"]).stdout, "deleted\tz\n");
     assert_eq!(kv(&["emit", "epoch", "7"]).code, 0);
     assert_eq!(kv(&["emit", "loss", "0.5"]).code, 0);
-    assert_eq!(kv(&["events"]).out, "1\tepoch\t7\n2\tloss\t0.5\n");
-    assert_eq!(kv(&["events", "--name", "loss"]).out, "2\tloss\t0.5\n");
-    assert_eq!(kv(&["events", "--after", "1", "--json"]).out.lines().count(), 1);
+    assert_eq!(kv(&["events"]).stdout, "1\tepoch\t7\n2\tloss\t0.5\n");
+    assert_eq!(kv(&["events", "--name", "loss"]).stdout, "2\tloss\t0.5\n");
+    assert_eq!(kv(&["events", "--after", "1", "--json"]).stdout.lines().count(), 1);
     assert_eq!(kv(&["rm", "--prefix", "a"]).code, 0);
-    assert_eq!(kv(&["ls"]).out, "");
+    assert_eq!(kv(&["ls"]).stdout, "");
     assert_eq!(home.run(&["scale", &id, "chief=2"]).code, 2);
     assert_eq!(home.run(&["kill", "--now", &id]).code, 0);
 }
@@ -305,7 +308,7 @@ fn files_are_those_of_the_moment_of_submit() {
     let checkpoint = home.path().join("state/ydl/jobs").join(&id).join("checkpoint");
     std::fs::write(checkpoint.join("go"), "").expect("a file");
     home.wait_until_empty();
-    assert_eq!(home.run(&["logs", "worker:0"]).out, "before");
+    assert_eq!(home.run(&["logs", "worker:0"]).stdout, "before");
 }
 
 #[test]
@@ -319,11 +322,11 @@ fn links_in_a_directory_lead_neither_round_in_circles_nor_astray() {
     symlink(".", data.join("circle")).expect("a link");
     symlink("nowhere", data.join("broken")).expect("a link");
     let ran = home.submit(&job("t", 1, "cat data/file data/circle/file", "files: [data]"));
-    assert_eq!(ran.out, "worker:0 | realreal\n", "{ran:#?}");
+    assert_eq!(ran.stdout, "worker:0 | realreal\n", "{ran:#?}");
     let ran = home.submit(&job("t", 1, "true", "files: [{all: .}]"));
     assert_eq!(ran.code, 2, "{ran:#?}");
-    assert!(ran.err.contains("holds the directory of the job itself"), "{ran:#?}");
-    assert_eq!(home.run(&["ls", "--json"]).out.lines().count(), 1, "nothing is left of it");
+    assert!(ran.stderr.contains("holds the directory of the job itself"), "{ran:#?}");
+    assert_eq!(home.run(&["ls", "--json"]).stdout.lines().count(), 1, "nothing is left of it");
 }
 
 #[test]
@@ -343,7 +346,7 @@ fn an_interrupt_while_files_are_copied_starts_nothing_and_leaves_nothing() {
     kill(child.id(), 2);
     let ran = finish(child);
     assert_eq!(ran.code, 130, "{ran:#?}");
-    assert!(ran.err.contains("nothing was started"), "{ran:#?}");
+    assert!(ran.stderr.contains("nothing was started"), "{ran:#?}");
     assert_eq!(fs::read_dir(&jobs).expect("jobs").count(), 0);
     assert!(home.processes().is_empty(), "{:?}", home.processes());
 }
@@ -380,7 +383,9 @@ fn on_a_terminal_a_table_stands_below_the_lines_and_is_gone_at_the_end() {
     home.write("terminal.py", TERMINAL);
     let mut command = std::process::Command::new("python3");
     command
-        .args(["terminal.py", env!("CARGO_BIN_EXE_ydl"), "submit", "job.yaml"])
+        .arg("terminal.py")
+        .arg(ydl_testkit::ydl())
+        .args(["submit", "job.yaml"])
         .current_dir(home.path())
         .env("XDG_STATE_HOME", home.path().join("state"))
         .env_remove("NO_COLOR")
@@ -424,14 +429,17 @@ fn a_doctor_looks_at_this_machine_and_runs_a_job_on_it() {
     let mut command = home.ydl();
     command.args(["doctor", "--cluster", "local"]);
     command.env("XDG_STATE_HOME", home.path().join("occupied"));
-    let ran = Ran::from(command.output().expect("ydl can be started"));
+    let ran = CommandOutput::from(command.output().expect("ydl can be started"));
     assert_eq!(ran.code, 123, "{ran:#?}");
-    assert!(ran.err.starts_with("error: state directory: `"), "{ran:#?}");
-    assert!(ran.err.contains("hint: make it writable"), "{ran:#?}");
-    assert!(ran.out.contains("skipped  job              because of `state directory`"), "{ran:#?}");
+    assert!(ran.stderr.starts_with("error: state directory: `"), "{ran:#?}");
+    assert!(ran.stderr.contains("hint: make it writable"), "{ran:#?}");
+    assert!(
+        ran.stdout.contains("skipped  job              because of `state directory`"),
+        "{ran:#?}"
+    );
     let ran = home.run(&["doctor", "--cluster", "local", "--queue", "q"]);
     assert_eq!(ran.code, 2, "{ran:#?}");
-    assert!(ran.err.contains("`--queue` is for a cluster"), "{ran:#?}");
+    assert!(ran.stderr.contains("`--queue` is for a cluster"), "{ran:#?}");
 }
 
 /// A directory without Hadoop's files was meant to lead to a cluster.
@@ -444,23 +452,23 @@ fn a_directory_without_a_configuration_is_said_to_be_one() {
     let run = |words: &[&str]| {
         let mut command = home.ydl();
         command.args(words).env("HADOOP_CONF_DIR", &conf);
-        Ran::from(command.output().expect("ydl can be started"))
+        CommandOutput::from(command.output().expect("ydl can be started"))
     };
     let ran = run(&["doctor"]);
     assert_eq!(ran.code, 2, "{ran:#?}");
     let first = format!("error: configuration: {named}\n\nhint: set `HADOOP_CONF_DIR`");
-    assert!(ran.err.starts_with(&first), "{ran:#?}");
-    assert!(ran.err.contains("`--cluster local`"), "{ran:#?}");
+    assert!(ran.stderr.starts_with(&first), "{ran:#?}");
+    assert!(ran.stderr.contains("`--cluster local`"), "{ran:#?}");
     for words in [vec!["submit", "--cluster", "yarn", "--", "true"], vec!["nodes"]] {
         let ran = run(&words);
         assert_eq!(ran.code, 2, "{ran:#?}");
-        assert!(ran.err.starts_with(&format!("error: {named}\n")), "{ran:#?}");
+        assert!(ran.stderr.starts_with(&format!("error: {named}\n")), "{ran:#?}");
     }
     // Nobody asked for a cluster: the job runs here, and it is said why.
     let ran = run(&["submit", "--memory", "64MiB", "--", "true"]);
     assert_eq!(ran.code, 0, "{ran:#?}");
     let note = format!("note: {named}; the job is for this machine\n");
-    assert!(ran.err.starts_with(&note), "{ran:#?}");
+    assert!(ran.stderr.starts_with(&note), "{ran:#?}");
 }
 
 /// The ResourceManager's door for administrators is open, as where it has another address for clients than is written here.
@@ -480,7 +488,7 @@ fn a_resource_manager_that_refuses_clients_is_not_said_to_stand_by() {
     let site = home.write("conf/yarn-site.xml", &format!("<configuration>{keys}</configuration>"));
     let mut command = home.ydl();
     command.arg("nodes").env("HADOOP_CONF_DIR", &conf);
-    let ran = Ran::from(command.output().expect("ydl can be started"));
+    let ran = CommandOutput::from(command.output().expect("ydl can be started"));
     assert_eq!(ran.code, 122, "{ran:#?}");
     let what = format!(
         "error: no ResourceManager can be reached at `127.0.0.1:1`: connection refused; administrators are answered at `{}`\n\n\
@@ -488,7 +496,7 @@ fn a_resource_manager_that_refuses_clients_is_not_said_to_stand_by() {
         admin.0,
         site.display()
     );
-    assert!(ran.err.ends_with(&what), "{ran:#?}");
+    assert!(ran.stderr.ends_with(&what), "{ran:#?}");
 }
 
 #[test]
@@ -503,8 +511,8 @@ fn a_list_without_the_cluster_s_jobs_is_not_the_whole_list() {
     let mut command = home.ydl();
     let conf = home.path().join("conf");
     command.arg("ls").env("HADOOP_CONF_DIR", conf);
-    let ran = Ran::from(command.output().expect("ydl can be started"));
+    let ran = CommandOutput::from(command.output().expect("ydl can be started"));
     assert_eq!(ran.code, 122, "{ran:#?}");
-    assert!(ran.out.contains("short"), "{ran:#?}");
-    assert!(ran.err.contains("error: no ResourceManager can be reached"), "{ran:#?}");
+    assert!(ran.stdout.contains("short"), "{ran:#?}");
+    assert!(ran.stderr.contains("error: no ResourceManager can be reached"), "{ran:#?}");
 }

@@ -8,6 +8,3 @@ mod jobfile;
 mod misuse;
 mod preflight;
 mod skein;
-
-#[path = "../home/mod.rs"]
-mod home;

@@ -1,7 +1,10 @@
 //! What people do to a job that it was not made for, through the binary alone.
 
-use crate::home::{Home, Ran, assert_refused, kill};
 use std::{fs, fs::File, path::PathBuf};
+use ydl_testkit::{
+    CommandOutput, assert_rejected,
+    local::{Home, kill},
+};
 
 const SLEEPER: &str =
     "name: t\nroles: {worker: {instances: 2, memory: 256 MiB, shell: echo up; sleep 1000}}\n";
@@ -20,7 +23,7 @@ fn a_master_whose_diary_is_on_a_full_disk_runs_its_job_all_the_same() {
     let full = File::options().write(true).open("/dev/full").expect("it");
     let mut master = home.ydl();
     master.arg("master").arg(&again).stderr(full);
-    let ran = Ran::from(master.output().expect("a master"));
+    let ran = CommandOutput::from(master.output().expect("a master"));
     assert_eq!(ran.code, 0, "{ran:#?}");
     let result = fs::read_to_string(again.join("result.json")).expect("a result");
     assert!(result.contains(r#""outcome": "succeeded""#), "{result}");
@@ -40,8 +43,8 @@ fn the_status_of_a_job_whose_master_does_not_answer_is_what_its_files_tell() {
     let id = unanswered(&home);
     let ran = home.run(&["status", "--json", &id]);
     assert_eq!(ran.code, 122, "{ran:#?}");
-    assert!(ran.out.contains(r#""state":"no-answer""#), "{ran:#?}");
-    assert!(ran.out.contains("job-started"), "{ran:#?}");
+    assert!(ran.stdout.contains(r#""state":"no-answer""#), "{ran:#?}");
+    assert!(ran.stdout.contains("job-started"), "{ran:#?}");
 }
 
 #[test]
@@ -50,7 +53,7 @@ fn a_master_that_does_not_answer_can_be_ended() {
     let id = unanswered(&home);
     let ran = home.run(&["kill", "--now", &id]);
     assert_eq!(ran.code, 0, "{ran:#?}");
-    assert!(ran.err.contains("does not answer"), "{ran:#?}");
+    assert!(ran.stderr.contains("does not answer"), "{ran:#?}");
     home.wait_until_empty();
 }
 
@@ -75,7 +78,7 @@ fn logs_of_a_task_that_does_not_exist_are_refused() {
     let home = Home::new();
     home.submit("roles: {worker: {instances: 2, run: \"true\"}}");
     let ran = home.run(&["logs", "worker:2"]);
-    assert_refused(&ran, "has no task `worker:2`", "it has `worker:0` to `worker:1`");
+    assert_rejected(&ran, "has no task `worker:2`", "it has `worker:0` to `worker:1`");
     let ran = home.run(&["logs", "worker:1"]);
     assert_eq!(ran.code, 0, "{ran:#?}");
 }
@@ -85,11 +88,11 @@ fn a_size_that_does_not_fit_comes_with_the_hint_that_helps() {
     let home = Home::new();
     let submit = |words: &[&str]| home.run(&[&["submit"], words, &["--", "true"]].concat());
     let least = submit(&["--memory", "16MiB"]);
-    assert_refused(&least, "the minimum is 32 MiB", "ask for more");
+    assert_rejected(&least, "the minimum is 32 MiB", "ask for more");
     let most = submit(&["--vcores", "9", "--resources", "vcores=8"]);
-    assert_refused(&most, "9 vcores, but only 8 are available", "raise `--resources`");
+    assert_rejected(&most, "9 vcores, but only 8 are available", "raise `--resources`");
     let fpga = submit(&["--set", "roles.worker.resources.fpga=1"]);
-    assert_refused(&fpga, "1 `fpga`, which this machine", "leave it out");
+    assert_rejected(&fpga, "1 `fpga`, which this machine", "leave it out");
     let output = submit(&["--output", "model"]);
-    assert_refused(&output, "missing `=`", "write `--output FROM=TO`");
+    assert_rejected(&output, "missing `=`", "write `--output FROM=TO`");
 }

@@ -1,15 +1,15 @@
 //! Applications of skein's: how each key is understood, and that they run.
 
-use crate::home::{Home, Ran};
 use expect_test::{Expect, expect};
+use ydl_testkit::{CommandOutput, local::Home};
 
 const SERVICE: &str = "resources: {memory: 256 MiB, vcores: 1}, script: 'true'";
 
-fn show(yaml: &str) -> Ran {
+fn show(yaml: &str) -> CommandOutput {
     show_in(&Home::new(), yaml)
 }
 
-fn show_in(home: &Home, yaml: &str) -> Ran {
+fn show_in(home: &Home, yaml: &str) -> CommandOutput {
     for name in ["data.csv", "other.csv", "env.tar.gz"] {
         home.write(name, "");
     }
@@ -22,7 +22,7 @@ fn show_in(home: &Home, yaml: &str) -> Ran {
     let address = "<property><name>fs.defaultFS</name><value>hdfs://nn:8020</value></property>";
     home.write("conf/core-site.xml", &format!("<configuration>{address}</configuration>"));
     command.env("HADOOP_CONF_DIR", home.path().join("conf"));
-    Ran::from(command.output().expect("ydl can be started"))
+    CommandOutput::from(command.output().expect("ydl can be started"))
 }
 
 /// The job file that this specification stands for.
@@ -30,18 +30,18 @@ fn check(yaml: &str, expected: Expect) {
     let home = Home::new();
     let ran = show_in(&home, yaml);
     assert_eq!(ran.code, 0, "{ran:#?}");
-    expected.assert_eq(&ran.out);
+    expected.assert_eq(&ran.stdout);
     // Whoever keeps it has a job file.
-    let again = show_in(&home, &ran.out);
+    let again = show_in(&home, &ran.stdout);
     assert_eq!(again.code, 0, "{again:#?}");
-    assert!(again.out.contains("roles:"), "{again:#?}");
+    assert!(again.stdout.contains("roles:"), "{again:#?}");
 }
 
 /// What is said to this service of an application.
 fn refused(yaml: &str, expected: Expect) {
     let ran = show(yaml);
     assert_eq!(ran.code, 2, "{ran:#?}");
-    expected.assert_eq(&ran.err);
+    expected.assert_eq(&ran.stderr);
 }
 
 fn of_service(more: &str) -> String {
@@ -177,7 +177,7 @@ services:
     );
 }
 
-/// Moving over begins at a desk that knows no cluster yet.
+/// Moving over begins at a workspace that knows no cluster yet.
 #[test]
 fn an_application_is_shown_where_there_is_no_cluster() {
     let home = Home::new();
@@ -189,25 +189,25 @@ fn an_application_is_shown_where_there_is_no_cluster() {
     ] {
         let ran = home.run(&words);
         assert_eq!(ran.code, 0, "{ran:#?}");
-        assert!(ran.out.starts_with("# app.yaml\n"), "{ran:#?}");
-        assert!(ran.out.contains("unpack: true"), "{ran:#?}");
+        assert!(ran.stdout.starts_with("# app.yaml\n"), "{ran:#?}");
+        assert!(ran.stdout.contains("unpack: true"), "{ran:#?}");
         let note = "note: this machine cannot run the job; it is shown as a cluster would\n";
-        assert_eq!(ran.err == note, told, "{ran:#?}");
-        assert_eq!(ran.err.is_empty(), !told, "{ran:#?}");
+        assert_eq!(ran.stderr == note, told, "{ran:#?}");
+        assert_eq!(ran.stderr.is_empty(), !told, "{ran:#?}");
         // So is the job file that it stands for.
-        home.write("job.yaml", &ran.out);
+        home.write("job.yaml", &ran.stdout);
         let again = home.run(&["submit", "--show", "job.yaml"]);
         assert_eq!(again.code, 0, "{again:#?}");
-        assert!(again.out.contains("unpack: true"), "{again:#?}");
+        assert!(again.stdout.contains("unpack: true"), "{again:#?}");
     }
     let ran = home.run(&["submit", "--show", "--cluster", "local", "app.yaml"]);
     assert_eq!(ran.code, 2, "{ran:#?}");
-    assert!(ran.err.contains("archives are unpacked on a cluster only"), "{ran:#?}");
+    assert!(ran.stderr.contains("archives are unpacked on a cluster only"), "{ran:#?}");
     // What is wrong with it anywhere is all that is told.
     home.write("app.yaml", &of_service("files: {env: env.tar.gz}, instances: -1"));
     let ran = home.run(&["submit", "--show", "app.yaml"]);
     assert_eq!(ran.code, 2, "{ran:#?}");
-    assert!(!ran.err.contains("archives are unpacked"), "{ran:#?}");
+    assert!(!ran.stderr.contains("archives are unpacked"), "{ran:#?}");
 }
 
 #[test]
@@ -339,7 +339,7 @@ fn what_has_no_meaning_any_more_is_noted() {
     let notes = |yaml: &str| {
         let ran = show(yaml);
         assert_eq!(ran.code, 0, "{ran:#?}");
-        let notes = ran.out.lines().filter(|line| line.starts_with("# note: "));
+        let notes = ran.stdout.lines().filter(|line| line.starts_with("# note: "));
         notes.map(str::to_owned).collect::<Vec<_>>().join("\n")
     };
     expect![[r#"
@@ -409,8 +409,8 @@ services:
 fn a_job_file_of_our_own_is_none_of_skeins() {
     let ran = show("master: {memory: 1 GiB}\nroles: {worker: {run: 'true'}}");
     assert_eq!(ran.code, 0, "{ran:#?}");
-    assert!(ran.out.contains("name: "), "{ran:#?}");
-    assert!(!ran.out.contains("# note"), "{ran:#?}");
+    assert!(ran.stdout.contains("name: "), "{ran:#?}");
+    assert!(!ran.stdout.contains("# note"), "{ran:#?}");
 }
 
 #[test]
@@ -446,12 +446,12 @@ services:
     home.write("app.yaml", &app);
     let ran = home.run(&["submit", "app.yaml"]);
     assert_eq!(ran.code, 0, "{ran:#?}");
-    assert!(ran.out.contains("hello world 128 1"), "{ran:#?}");
+    assert!(ran.stdout.contains("hello world 128 1"), "{ran:#?}");
     for line in ["second_0: others", "second_1: others"] {
-        assert!(ran.out.contains(line), "{ran:#?}");
+        assert!(ran.stdout.contains(line), "{ran:#?}");
     }
     // Whoever depends on others starts when they run.
-    let facts = home.facts();
+    let facts = home.history();
     let started = |task: &str| {
         let mut lines = facts.lines();
         let at = lines.position(|line| line.contains("attempt-started") && line.contains(task));

@@ -1,8 +1,10 @@
 //! Roles whose tasks come and go, with real programs.
 
-use crate::elastic_support::Training;
-use crate::home::{Home, laid_out};
 use std::fs;
+use ydl_testkit::{
+    elastic::Training,
+    local::{Home, copy_example},
+};
 
 /// What every attempt of every worker has printed.
 fn printed(home: &Home) -> Vec<String> {
@@ -23,15 +25,15 @@ fn pytorch_goes_on_with_two_four_one_and_two_workers() {
     let enough = home.path().join("enough");
     let run =
         format!("python train_elastic.py --epochs 6 --until {} --pause 0.01", enough.display());
-    let mut words = laid_out(&home, "pytorch", ["elastic.yaml", "train_elastic.py"], &run);
+    let mut words = copy_example(&home, "pytorch", ["elastic.yaml", "train_elastic.py"], &run);
     let root = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
     let train = root.join("examples/pytorch-digits/train.py");
     fs::copy(train, home.path().join("train.py")).expect("the example's file");
     // Everybody who is asked for comes, however long it takes: nobody begins without them.
     words.extend(["--set", "gang.settle=1h", "--detach"].map(String::from));
-    let ran = crate::home::Ran::from(home.ydl().args(&words).output().expect("ydl"));
+    let ran = ydl_testkit::CommandOutput::from(home.ydl().args(&words).output().expect("ydl"));
     assert_eq!(ran.code, 0, "{ran:#?}");
-    let id = ran.out.trim();
+    let id = ran.stdout.trim();
     let scale = |instances: u32| {
         let ran = home.run(&["scale", id, &format!("worker={instances}")]);
         assert_eq!(ran.code, 0, "{ran:#?}");
@@ -45,7 +47,7 @@ fn pytorch_goes_on_with_two_four_one_and_two_workers() {
     let refused = home.run(&["scale", id, "worker=5"]);
     assert_eq!(refused.code, 2, "{refused:#?}");
     let sentence = "role `worker` has between 1 and 4 tasks, not 5";
-    assert!(refused.err.contains(sentence), "{refused:#?}");
+    assert!(refused.stderr.contains(sentence), "{refused:#?}");
     scale(4);
     reaches(&[2, 4]);
     scale(1);
@@ -54,8 +56,8 @@ fn pytorch_goes_on_with_two_four_one_and_two_workers() {
     reaches(&[2, 4, 1, 2]);
     fs::write(enough, "").expect("a file");
     home.wait_until_empty();
-    Training::read(&printed(&home)).went_well(&[2, 4, 1, 2], 10);
-    let facts = home.facts();
+    Training::read(&printed(&home)).assert_successful(&[2, 4, 1, 2], 10);
+    let facts = home.history();
     assert!(facts.contains("job-finished\":{\"outcome\":\"succeeded"), "{facts}");
     assert_eq!(facts.matches("\"role-scaled\"").count(), 3, "{facts}");
     assert_eq!(facts.matches("\"attempt-ended\"").count(), 2, "{facts}");

@@ -1,42 +1,49 @@
 //! The frameworks' examples with the real frameworks, as a user would run them: their results by numbers, and a worker that
 //! is killed in the middle.
 
-use crate::home::{Home, Ran, agree, example, kill_and_stop, runs_well, said, slowly};
+use ydl_testkit::{
+    CommandOutput,
+    local::{
+        Home, assert_workers_agree, example_arguments, kill_then_stop, printed_value, run_example,
+        with_pauses,
+    },
+};
 
-fn trains(framework: &str, run: &str) -> Ran {
+fn trains(framework: &str, run: &str) -> CommandOutput {
     let home = Home::new();
-    let words = example(&home, framework, run);
-    runs_well(&home, &words)
+    let words = example_arguments(&home, framework, run);
+    run_example(&home, &words)
 }
 
 #[test]
 fn pytorch_s_example_learns_its_digits() {
     let ran = trains("pytorch", "python train.py --epochs 12");
-    agree(&ran, 2, 0.92, "weights");
+    assert_workers_agree(&ran, 2, 0.92, "weights");
 }
 
 #[test]
 fn pytorch_goes_on_from_its_checkpoint_when_a_worker_is_killed() {
     let home = Home::new();
-    let words = example(&home, "pytorch", &slowly("python train.py --epochs 12", 0.06));
-    let ran = kill_and_stop(&home, words, ["epoch 3 ", "epoch 6 "], "RANK=1");
-    agree(&ran, 2, 0.92, "weights");
-    let first = said(&ran, 1, "rank 1 of 2, from epoch");
+    let words =
+        example_arguments(&home, "pytorch", &with_pauses("python train.py --epochs 12", 0.06));
+    let ran = kill_then_stop(&home, words, ["epoch 3 ", "epoch 6 "], "RANK=1");
+    assert_workers_agree(&ran, 2, 0.92, "weights");
+    let first = printed_value(&ran, 1, "rank 1 of 2, from epoch");
     let first: u32 = first.parse().expect("a number");
     assert!(first >= 6, "five epochs were done, and it began with {first}");
 }
 
 /// The last lines of that beginning of all processes, in whatever order.
-fn all_said<'a>(ran: &'a Ran, word: &str) -> Vec<&'a str> {
-    let lines = ran.out.lines();
+fn all_said<'a>(ran: &'a CommandOutput, word: &str) -> Vec<&'a str> {
+    let lines = ran.stdout.lines();
     let found = lines.filter_map(|line| Some(line.split_once(word)?.1));
     found.collect()
 }
 
 /// Another job file of PyTorch's example runs well, with four processes in two tasks.
-fn four_processes(job: &str, epochs: u32) -> Ran {
+fn four_processes(job: &str, epochs: u32) -> CommandOutput {
     let home = Home::new();
-    let mut words = example(&home, "pytorch", "");
+    let mut words = example_arguments(&home, "pytorch", "");
     let examples = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../../examples");
     for name in ["train_fsdp.py", job] {
         let from = examples.join("pytorch-digits").join(name);
@@ -47,7 +54,7 @@ fn four_processes(job: &str, epochs: u32) -> Ran {
     home.write(job, &text);
     job.clone_into(&mut words[1]);
     words.truncate(4);
-    let ran = Ran::from(home.ydl().args(&words).output().expect("ydl"));
+    let ran = CommandOutput::from(home.ydl().args(&words).output().expect("ydl"));
     assert_eq!(ran.code, 0, "{ran:#?}");
     assert!(home.processes().is_empty(), "{:?}", home.processes());
     let weights = all_said(&ran, "weights ");
@@ -65,7 +72,7 @@ fn four_processes(job: &str, epochs: u32) -> Ran {
 fn pytorch_s_processes_of_one_task_are_ranks_of_their_own_and_divide_a_network() {
     let ran = four_processes("fsdp.yaml", 6);
     let second = "worker:1 | [0] rank 2 of 4 has 2467 of 9610 parameters, from epoch 1";
-    assert!(ran.out.lines().any(|line| line == second), "{ran:#?}");
+    assert!(ran.stdout.lines().any(|line| line == second), "{ran:#?}");
 }
 
 #[test]
@@ -76,27 +83,28 @@ fn torchrun_and_its_workers_meet_at_the_master_s_store() {
 #[test]
 fn xgboost_s_example_learns_its_digits() {
     let ran = trains("xgboost", "python train.py --rounds 10");
-    agree(&ran, 3, 0.93, "gain");
+    assert_workers_agree(&ran, 3, 0.93, "gain");
 }
 
 #[test]
 fn xgboost_begins_anew_when_a_worker_is_killed() {
     let home = Home::new();
-    let words = example(&home, "xgboost", &slowly("python train.py --rounds 10", 1.0));
-    let ran = kill_and_stop(&home, words, ["round 2 "; 2], "DMLC_TASK_ID=1");
-    agree(&ran, 3, 0.93, "gain");
+    let words =
+        example_arguments(&home, "xgboost", &with_pauses("python train.py --rounds 10", 1.0));
+    let ran = kill_then_stop(&home, words, ["round 2 "; 2], "DMLC_TASK_ID=1");
+    assert_workers_agree(&ran, 3, 0.93, "gain");
 }
 
 #[test]
 fn xgboost_1_trains_and_a_worker_that_dies_comes_back_with_its_rank() {
     let home = Home::new();
-    let run = slowly("python train.py --rounds 10", 1.5);
-    let words = example(&home, "xgboost1", &run);
+    let run = with_pauses("python train.py --rounds 10", 1.5);
+    let words = example_arguments(&home, "xgboost1", &run);
     let lines = ["round 3 ", "round 6 "];
-    let ran = kill_and_stop(&home, words, lines, "DMLC_TASK_ID=1");
-    agree(&ran, 3, 0.93, "gain");
+    let ran = kill_then_stop(&home, words, lines, "DMLC_TASK_ID=1");
+    assert_workers_agree(&ran, 3, 0.93, "gain");
     for worker in 0..3 {
-        let rank = said(&ran, worker, "rank");
+        let rank = printed_value(&ran, worker, "rank");
         let from = rank.rsplit(' ').next().and_then(|it| it.parse().ok());
         assert!(from.is_some_and(|from: u32| from >= 6), "{rank}");
     }
@@ -105,13 +113,14 @@ fn xgboost_1_trains_and_a_worker_that_dies_comes_back_with_its_rank() {
 #[test]
 fn lightgbm_s_example_learns_its_digits() {
     let ran = trains("lightgbm", "python train.py --rounds 20");
-    agree(&ran, 3, 0.93, "gain");
+    assert_workers_agree(&ran, 3, 0.93, "gain");
 }
 
 #[test]
 fn lightgbm_begins_anew_when_a_worker_is_killed() {
     let home = Home::new();
-    let words = example(&home, "lightgbm", &slowly("python train.py --rounds 20", 0.5));
-    let ran = kill_and_stop(&home, words, ["round 2"; 2], "YDL_INDEX=1");
-    agree(&ran, 3, 0.93, "gain");
+    let words =
+        example_arguments(&home, "lightgbm", &with_pauses("python train.py --rounds 20", 0.5));
+    let ran = kill_then_stop(&home, words, ["round 2"; 2], "YDL_INDEX=1");
+    assert_workers_agree(&ran, 3, 0.93, "gain");
 }

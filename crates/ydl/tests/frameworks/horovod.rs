@@ -1,17 +1,20 @@
 //! Horovod's example with the real Horovod, built for PyTorch and for TensorFlow, as a user would run it.
 
-use crate::home::{
-    Home, Ran, agree, environment_of, example, finish, kill, kill_and_stop, kill_one, laid_out,
-    program_with, runs_well, said, slowly,
-};
 use std::{fs, path::Path, process::Child, time::Duration};
+use ydl_testkit::{
+    CommandOutput, example_environment, finish,
+    local::{
+        Home, assert_workers_agree, copy_example, example_arguments, kill, kill_then_stop,
+        printed_value, program_with_variable, run_example, submit_and_kill, with_pauses,
+    },
+};
 
 #[test]
 fn pytorch_learns_its_digits() {
     let home = Home::new();
-    let words = example(&home, "horovod", "python train.py --epochs 12");
-    let ran = runs_well(&home, &words);
-    agree(&ran, 2, 0.92, "weights");
+    let words = example_arguments(&home, "horovod", "python train.py --epochs 12");
+    let ran = run_example(&home, &words);
+    assert_workers_agree(&ran, 2, 0.92, "weights");
 }
 
 #[test]
@@ -19,31 +22,32 @@ fn tensorflow_learns_its_digits() {
     let home = Home::new();
     let files = ["tensorflow.yaml", "train_tensorflow.py"];
     let run = "python train_tensorflow.py --epochs 12";
-    let words = laid_out(&home, "horovod", files, run);
-    let ran = runs_well(&home, &words);
-    agree(&ran, 2, 0.92, "weights");
+    let words = copy_example(&home, "horovod", files, run);
+    let ran = run_example(&home, &words);
+    assert_workers_agree(&ran, 2, 0.92, "weights");
 }
 
 #[test]
 fn processes_of_one_task_are_ranks_of_their_own() {
     let home = Home::new();
-    let mut words = example(&home, "horovod", "python train.py --epochs 2");
+    let mut words = example_arguments(&home, "horovod", "python train.py --epochs 2");
     for set in ["roles.worker.instances=1", "roles.worker.processes=2"] {
         words.extend(["--set", set].map(String::from));
     }
-    let ran = runs_well(&home, &words);
-    assert!(said(&ran, 0, "[0] rank").starts_with("0 of 2"), "{ran:#?}");
-    assert!(said(&ran, 0, "[1] rank").starts_with("1 of 2"), "{ran:#?}");
-    assert_eq!(said(&ran, 0, "[0] weights"), said(&ran, 0, "[1] weights"));
+    let ran = run_example(&home, &words);
+    assert!(printed_value(&ran, 0, "[0] rank").starts_with("0 of 2"), "{ran:#?}");
+    assert!(printed_value(&ran, 0, "[1] rank").starts_with("1 of 2"), "{ran:#?}");
+    assert_eq!(printed_value(&ran, 0, "[0] weights"), printed_value(&ran, 0, "[1] weights"));
 }
 
 #[test]
 fn a_killed_worker_starts_a_new_round_from_the_checkpoint() {
     let home = Home::new();
-    let words = example(&home, "horovod", &slowly("python train.py --epochs 12", 0.06));
-    let ran = kill_and_stop(&home, words, ["epoch 3 ", "epoch 6 "], "HOROVOD_RANK=1");
-    agree(&ran, 2, 0.92, "weights");
-    let first = said(&ran, 1, "rank 1 of 2, from epoch");
+    let words =
+        example_arguments(&home, "horovod", &with_pauses("python train.py --epochs 12", 0.06));
+    let ran = kill_then_stop(&home, words, ["epoch 3 ", "epoch 6 "], "HOROVOD_RANK=1");
+    assert_workers_agree(&ran, 2, 0.92, "weights");
+    let first = printed_value(&ran, 1, "rank 1 of 2, from epoch");
     let first: u32 = first.parse().expect("a number");
     assert!(first >= 6, "five epochs were done, and it began with {first}");
 }
@@ -51,8 +55,8 @@ fn a_killed_worker_starts_a_new_round_from_the_checkpoint() {
 #[test]
 fn without_restarts_a_killed_worker_fails_the_job_and_nobody_waits_for_it() {
     let home = Home::new();
-    let words = example(&home, "horovod", "python train.py --epochs 12 --pause 0.2");
-    let (ran, took) = kill_one(&home, words, 0, "epoch 1 ", "HOROVOD_RANK=1");
+    let words = example_arguments(&home, "horovod", "python train.py --epochs 12 --pause 0.2");
+    let (ran, took) = submit_and_kill(&home, words, 0, "epoch 1 ", "HOROVOD_RANK=1");
     // By its signal, or with what the other one made of it.
     assert_ne!(ran.code, 0, "{ran:#?}");
     // Seconds, where Horovod's own patience is minutes.
@@ -78,7 +82,7 @@ restart: {{limit: 3, backoff: {{initial: 10ms, max: 10ms}}}}
 roles:
   worker: {{instances: {{min: 2, max: 3, start: 2}}, memory: 512 MiB, run: python elastic.py}}
 ",
-        environment_of("horovod").display()
+        example_environment("horovod").display()
     ))
 }
 
@@ -88,10 +92,10 @@ fn wait_for_world(home: &Home, worker: u32, attempt: u32, world: &str) {
 }
 
 /// All programs have ended well, in the round in which they began.
-fn ended_in_one_round(home: &Home, child: Child, changes: usize) -> Ran {
+fn ended_in_one_round(home: &Home, child: Child, changes: usize) -> CommandOutput {
     let ran = finish(child);
     assert_eq!(ran.code, 0, "{ran:#?}");
-    let facts = home.facts();
+    let facts = home.history();
     let count = |what: &str| facts.matches(what).count();
     assert_eq!(count("\"round-started\""), 1, "{facts}");
     assert_eq!(count("\"members-changed\""), changes, "{facts}");
@@ -114,8 +118,8 @@ fn workers_come_and_go_while_the_others_run_on() {
     }
     assert_eq!(home.run(&["scale", "elastic", "worker=2"]).code, 0);
     let ran = ended_in_one_round(&home, child, 2);
-    assert!(said(&ran, 0, "worlds").starts_with("[2, 3, 2] "), "{ran:#?}");
-    assert_eq!(said(&ran, 0, "worlds"), said(&ran, 1, "worlds"));
+    assert!(printed_value(&ran, 0, "worlds").starts_with("[2, 3, 2] "), "{ran:#?}");
+    assert_eq!(printed_value(&ran, 0, "worlds"), printed_value(&ran, 1, "worlds"));
 }
 
 #[test]
@@ -124,7 +128,7 @@ fn a_newcomer_whom_nobody_heeds_at_first_is_let_in_all_the_same() {
     let child = elastic(&home, 3, true);
     home.wait_for_job();
     home.wait_for("the first round", |home| {
-        home.facts().contains("\"round-started\"").then_some(())
+        home.history().contains("\"round-started\"").then_some(())
     });
     assert_eq!(home.run(&["scale", "elastic", "worker=3"]).code, 0);
     for worker in 0..3 {
@@ -133,7 +137,7 @@ fn a_newcomer_whom_nobody_heeds_at_first_is_let_in_all_the_same() {
     assert_eq!(home.run(&["scale", "elastic", "worker=2"]).code, 0);
     let ran = finish(child);
     assert_eq!(ran.code, 0, "{ran:#?}");
-    assert!(said(&ran, 0, "worlds").starts_with("[2, 3, 2] "), "{ran:#?}");
+    assert!(printed_value(&ran, 0, "worlds").starts_with("[2, 3, 2] "), "{ran:#?}");
 }
 
 #[test]
@@ -144,11 +148,11 @@ fn a_killed_worker_comes_back_into_the_world_of_the_others() {
     for worker in 0..2 {
         wait_for_world(&home, worker, 1, &format!("2 as rank {worker}"));
     }
-    kill(program_with(&home, "python elastic.py", "HOROVOD_RANK=0"), 9);
+    kill(program_with_variable(&home, "python elastic.py", "HOROVOD_RANK=0"), 9);
     // One is too few to go on. Whoever was first comes back as the last, and takes the state of the other.
     wait_for_world(&home, 0, 2, "2 as rank 1");
     let ran = ended_in_one_round(&home, child, 1);
-    assert_eq!(said(&ran, 0, "worlds"), said(&ran, 1, "worlds"));
+    assert_eq!(printed_value(&ran, 0, "worlds"), printed_value(&ran, 1, "worlds"));
 }
 
 #[test]
@@ -156,10 +160,10 @@ fn the_elastic_example_learns_its_digits() {
     let home = Home::new();
     let files = ["elastic.yaml", "train_elastic.py"];
     let run = "python train_elastic.py --epochs 12";
-    let words = laid_out(&home, "horovod", files, run);
+    let words = copy_example(&home, "horovod", files, run);
     let train =
         Path::new(env!("CARGO_MANIFEST_DIR")).join("../../examples/horovod-digits/train.py");
     fs::copy(train, home.path().join("train.py")).expect("the example's file");
-    let ran = runs_well(&home, &words);
-    agree(&ran, 2, 0.92, "weights");
+    let ran = run_example(&home, &words);
+    assert_workers_agree(&ran, 2, 0.92, "weights");
 }

@@ -9,10 +9,3 @@ mod mxnet;
 mod pack;
 mod tensorboard;
 mod tensorflow;
-
-#[path = "../boards/mod.rs"]
-mod boards;
-#[path = "../elastic_support/mod.rs"]
-mod elastic_support;
-#[path = "../home/mod.rs"]
-mod home;

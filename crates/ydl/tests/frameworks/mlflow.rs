@@ -1,8 +1,6 @@
 //! MLflow's own server beside jobs on this machine: what the master tells it, what programs tell it themselves, and servers
 //! that are not there or talk nonsense.
 
-use crate::boards::{Tracking, program};
-use crate::home::{Home, Ran, finish};
 use serde_json::Value;
 use std::{
     fs,
@@ -13,37 +11,46 @@ use std::{
     thread,
 };
 use ydl_net::tls::Identity;
+use ydl_testkit::{
+    CommandOutput,
+    dashboards::{MlflowServer, program},
+    finish,
+    local::Home,
+};
 
 #[test]
 fn a_job_is_a_run_with_its_parameters_metrics_artifacts_and_outcome() {
     let home = Home::new();
-    let server = Tracking::start(home.path());
+    let server = MlflowServer::start(home.path());
     fs::copy(program("tracked.py"), home.path().join("tracked.py")).expect("the program");
-    let environment = crate::boards::environment().display();
+    let environment = ydl_testkit::dashboards::dashboard_environment().display();
     let ran = home.submit(&format!(
         "name: tracked\nframework: pytorch\nenvironment: {environment}\nfiles: [tracked.py]\nenv: {{PASSWORD: hidden}}\n\
          mlflow: {{uri: 'http://{}', experiment: digits, run_name: first, tags: {{team: vision}}}}\n\
          roles: {{worker: {{instances: 2, memory: 512 MiB, run: python tracked.py}}}}\n",
-        server.at
+        server.address
     ));
     assert_eq!(ran.code, 0, "{ran:#?}");
     let run = server.only_run("digits");
     assert_eq!(run["info"]["status"], "FINISHED", "{run}");
     assert_eq!(run["info"]["run_name"], "first", "{run}");
     let id = run["info"]["run_id"].as_str().expect("an id").to_owned();
-    assert!(ran.out.contains(&format!("run {id}")), "{ran:#?}");
-    let param = |key: &str| crate::boards::of(&run["data"]["params"], key);
+    assert!(ran.stdout.contains(&format!("run {id}")), "{ran:#?}");
+    let param = |key: &str| ydl_testkit::dashboards::value_of(&run["data"]["params"], key);
     assert_eq!(param("job.framework"), "pytorch");
     assert_eq!(param("worker.instances"), "2");
     assert_eq!(param("worker.memory_mib"), "512");
     assert_eq!(param("worker.command"), "python tracked.py");
     // What a program has told MLflow by itself.
     assert_eq!(param("own"), "yes");
-    let tag = |key: &str| crate::boards::of(&run["data"]["tags"], key);
+    let tag = |key: &str| ydl_testkit::dashboards::value_of(&run["data"]["tags"], key);
     assert_eq!((tag("team").as_str(), tag("mlflow.source.name").as_str()), ("vision", "tracked"));
     // What it has reported to the master.
     for rank in 0..2 {
-        let metric = crate::boards::of(&run["data"]["metrics"], &format!("worker/{rank}/loss"));
+        let metric = ydl_testkit::dashboards::value_of(
+            &run["data"]["metrics"],
+            &format!("worker/{rank}/loss"),
+        );
         assert_eq!(metric, (0.25 + f64::from(rank)).to_string(), "{run}");
     }
     let files = server.artifacts(&id);
@@ -59,10 +66,10 @@ fn a_job_is_a_run_with_its_parameters_metrics_artifacts_and_outcome() {
 #[test]
 fn a_job_that_fails_is_a_run_that_failed() {
     let home = Home::new();
-    let server = Tracking::start(home.path());
+    let server = MlflowServer::start(home.path());
     let ran = home.submit(&format!(
         "name: sad\nmlflow: 'http://{}'\nroles: {{worker: {{memory: 64 MiB, shell: 'exit 3'}}}}\n",
-        server.at
+        server.address
     ));
     assert_eq!(ran.code, 3, "{ran:#?}");
     assert_eq!(server.only_run("sad")["info"]["status"], "FAILED");
@@ -78,7 +85,7 @@ fn without_a_server_a_job_runs_as_if_nobody_had_asked() {
          roles: {{worker: {{memory: 64 MiB, shell: 'echo at $MLFLOW_TRACKING_URI run $MLFLOW_RUN_ID.'}}}}\n"
     ));
     assert_eq!(ran.code, 0, "{ran:#?}");
-    assert!(ran.out.contains(&format!("at http://{at} run .")), "{ran:#?}");
+    assert!(ran.stdout.contains(&format!("at http://{at} run .")), "{ran:#?}");
     assert_eq!(complaint(&home), "connection refused");
 }
 
@@ -101,7 +108,7 @@ fn a_server_that_never_answers_is_given_up_each_time() {
         "name: silent\nmlflow: 'http://{at}'\nroles: {{worker: {{memory: 64 MiB, shell: 'echo run $MLFLOW_RUN_ID.'}}}}\n"
     ));
     assert_eq!(ran.code, 0, "{ran:#?}");
-    assert!(ran.out.contains("run ."), "{ran:#?}");
+    assert!(ran.stdout.contains("run ."), "{ran:#?}");
     assert_eq!(complaint(&home), "it has not answered in 10 s");
 }
 
@@ -135,7 +142,7 @@ fn a_server_that_talks_nonsense_changes_nothing() {
             "name: lied\nmlflow: 'http://{at}'\nroles: {{worker: {{memory: 64 MiB, shell: 'echo run $MLFLOW_RUN_ID.'}}}}\n"
         ));
         assert_eq!(ran.code, 0, "{ran:#?}");
-        assert!(ran.out.contains("run ."), "{ran:#?}");
+        assert!(ran.stdout.contains("run ."), "{ran:#?}");
     }
 }
 
@@ -147,7 +154,7 @@ fn secrets_are_refused_where_others_would_see_them() {
             "name: open\nmlflow: {mlflow}\nenv: {env}\nroles: {{worker: {{run: 'true'}}}}\n"
         ));
         assert_eq!(ran.code, 2, "{ran:#?}");
-        assert!(ran.err.contains(sentence), "`{sentence}` is not in {ran:#?}");
+        assert!(ran.stderr.contains(sentence), "`{sentence}` is not in {ran:#?}");
     };
     check("'http://me:word@host'", "{}", "a password in the address");
     check(
@@ -160,7 +167,7 @@ fn secrets_are_refused_where_others_would_see_them() {
         "name: open\nmlflow: 'http://host'\nroles: {worker: {run: 'true', env: {MLFLOW_TRACKING_PASSWORD: x}}}\n",
     );
     let sentence = "`roles.worker.env.MLFLOW_TRACKING_PASSWORD`";
-    assert!(ran.code == 2 && ran.err.contains(sentence), "{ran:#?}");
+    assert!(ran.code == 2 && ran.stderr.contains(sentence), "{ran:#?}");
     check("'http://host/?token=hidden'", "{}", "the part after `?` or `#`");
     check("{uri: 'http://host', user: me}", "{}", "`user` requires a password");
     check("{uri: 'http://host', tags: {a//b: c}}", "{}", "invalid tag name for MLflow");
@@ -175,7 +182,8 @@ struct Front {
 
 impl Front {
     fn start(certificate: &Path, at: &str) -> Front {
-        let mut command = Command::new(crate::boards::environment().join("bin/python"));
+        let mut command =
+            Command::new(ydl_testkit::dashboards::dashboard_environment().join("bin/python"));
         command.arg(program("tls_front.py")).arg(certificate).arg(at).stdout(Stdio::piped());
         let mut child = command.spawn().expect("Python can be started");
         let mut line = String::new();
@@ -197,12 +205,12 @@ impl Drop for Front {
 #[test]
 fn a_server_is_told_over_https_by_those_who_trust_its_certificate() {
     let home = Home::new();
-    let server = Tracking::start(home.path());
+    let server = MlflowServer::start(home.path());
     let identity = Identity::generate().expect("a certificate");
     let own = home.path().join("own.pem");
     identity.write(&own).expect("it can be written");
     let trusted = home.write("trusted.pem", &identity.certificate_pem());
-    let front = Front::start(&own, &server.at);
+    let front = Front::start(&own, &server.address);
     fs::copy(program("tracked.py"), home.path().join("tracked.py")).expect("the program");
     home.write("token", "very-secret-word\n");
     let submit = |experiment: &str, trust: Option<&Path>| {
@@ -211,7 +219,7 @@ fn a_server_is_told_over_https_by_those_who_trust_its_certificate() {
              env: {{MLFLOW_TRACKING_SERVER_CERT_PATH: '{}'}}\n\
              mlflow: {{uri: '{}', experiment: {experiment}, token_file: token}}\n\
              roles: {{worker: {{memory: 512 MiB, run: python tracked.py}}}}\n",
-            crate::boards::environment().display(),
+            ydl_testkit::dashboards::dashboard_environment().display(),
             trusted.display(),
             front.uri
         );
@@ -222,13 +230,17 @@ fn a_server_is_told_over_https_by_those_who_trust_its_certificate() {
             Some(trusted) => command.env("SSL_CERT_FILE", trusted),
             None => command.env_remove("SSL_CERT_FILE"),
         };
-        Ran::from(command.output().expect("ydl can be started"))
+        CommandOutput::from(command.output().expect("ydl can be started"))
     };
     let ran = submit("sealed", Some(&trusted));
     assert_eq!(ran.code, 0, "{ran:#?}");
     let run = server.only_run("sealed");
     assert_eq!(run["info"]["status"], "FINISHED", "{run}");
-    assert_eq!(crate::boards::of(&run["data"]["metrics"], "worker/0/loss"), "0.25", "{run}");
+    assert_eq!(
+        ydl_testkit::dashboards::value_of(&run["data"]["metrics"], "worker/0/loss"),
+        "0.25",
+        "{run}"
+    );
     let id = run["info"]["run_id"].as_str().expect("an id");
     assert!(!server.artifacts(id).is_empty());
     fs::remove_dir_all(home.job()).expect("the job that is over");
@@ -248,20 +260,20 @@ fn a_server_is_told_over_https_by_those_who_trust_its_certificate() {
 #[test]
 fn whatever_programs_say_arrives_as_far_as_it_can_and_goes_with_them() {
     let home = Home::new();
-    let server = Tracking::start(home.path());
+    let server = MlflowServer::start(home.path());
     fs::copy(program("wild.py"), home.path().join("wild.py")).expect("the program");
     let python = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../python");
     let id = home.detach(&format!(
         "name: wild\nenvironment: {}\nfiles: [wild.py]\nenv: {{PYTHONPATH: '{}', PYTHONDONTWRITEBYTECODE: '1'}}\n\
          mlflow: 'http://{}'\nroles: {{worker: {{memory: 128 MiB, restart: {{limit: 1}}, run: python wild.py {}}}}}\n",
-        crate::boards::environment().display(),
+        ydl_testkit::dashboards::dashboard_environment().display(),
         python.canonicalize().expect("the package").display(),
-        server.at,
+        server.address,
         home.path().join("go").display(),
     ));
     let status = |home: &Home| {
         let ran = home.run(&["status", "--json", &id]);
-        serde_json::from_str::<Value>(&ran.out).expect(&ran.out)
+        serde_json::from_str::<Value>(&ran.stdout).expect(&ran.stdout)
     };
     let metrics = |status: &Value| status["metrics"]["worker:0"].clone();
     home.wait_for("what the first attempt reports, in MLflow", |_| {
@@ -283,8 +295,9 @@ fn whatever_programs_say_arrives_as_far_as_it_can_and_goes_with_them() {
     });
     home.wait_until_empty();
     let found = server.only_run("wild");
-    let value =
-        |name: &str| crate::boards::of(&found["data"]["metrics"], &format!("worker/0/{name}"));
+    let value = |name: &str| {
+        ydl_testkit::dashboards::value_of(&found["data"]["metrics"], &format!("worker/0/{name}"))
+    };
     for (name, number) in [
         ("a/_/b", "1.0"),
         ("_/up", "2.0"),
@@ -327,7 +340,7 @@ fn a_token_goes_to_the_server_and_into_no_file_that_others_read() {
     assert_eq!(ran.code, 0, "{ran:#?}");
     let head = asked.join().expect("what was asked");
     assert!(head.contains("authorization: Bearer very-secret-word"), "{head}");
-    assert!(!ran.out.contains("very-secret-word") && !ran.err.contains("very-secret-word"));
+    assert!(!ran.stdout.contains("very-secret-word") && !ran.stderr.contains("very-secret-word"));
     let kept = home.job().join("mlflow.secret");
     let mode =
         std::os::unix::fs::PermissionsExt::mode(&fs::metadata(&kept).expect("it").permissions());

@@ -1,16 +1,19 @@
 //! TensorBoard beside a job, and ports of tasks that are reached from elsewhere, on this machine.
 
-use crate::boards::{Opened, program, request};
-use crate::home::{Home, finish};
 use serde_json::Value;
 use std::fs;
+use ydl_testkit::{
+    dashboards::{PortForward, http_request, program},
+    finish,
+    local::Home,
+};
 
 /// Two peers that write for TensorBoard and wait for the file `go`.
 fn job(home: &Home, more: &str) -> String {
     for name in ["scalars.py", "events.py"] {
         fs::copy(program(name), home.path().join(name)).expect("a part of the program");
     }
-    let environment = crate::boards::environment().display();
+    let environment = ydl_testkit::dashboards::dashboard_environment().display();
     let go = home.path().join("go");
     format!(
         "name: shown\nframework: pytorch\nenvironment: {environment}\nfiles: [scalars.py, events.py]\n{more}\n\
@@ -27,12 +30,12 @@ fn tensorboard_shows_a_job_and_is_no_part_of_it() {
     home.wait_for_job();
     let id = home.wait_for("its TensorBoard", |home| {
         let ran = home.run(&["status"]);
-        let line = ran.out.lines().find(|line| line.starts_with("ports "))?;
+        let line = ran.stdout.lines().find(|line| line.starts_with("ports "))?;
         let word = line.split_whitespace().nth(3)?;
         assert!(line.ends_with("tensorboard:0"), "{line}");
         Some(word.to_owned())
     });
-    let opened = Opened::start(home.ydl(), &[&id]);
+    let opened = PortForward::start(home.ydl(), &[&id]);
     let tags = home.wait_for("the scalars of its training", |_| {
         let tags = opened.read("/data/plugin/scalars/tags").ok()?;
         tags.contains("loss").then_some(tags)
@@ -46,10 +49,10 @@ fn tensorboard_shows_a_job_and_is_no_part_of_it() {
     assert_eq!(ran.code, 0, "{ran:#?}");
     // Peers know nothing of it.
     for rank in 0..2 {
-        assert!(ran.out.contains(&format!("world 2 rank {rank}")), "{ran:#?}");
+        assert!(ran.stdout.contains(&format!("world 2 rank {rank}")), "{ran:#?}");
     }
     let note = format!("tensorboard:0 is reached with `ydl port-forward {id} tensorboard:0`");
-    assert!(ran.err.contains(&note), "{ran:#?}");
+    assert!(ran.stderr.contains(&note), "{ran:#?}");
     drop(opened);
     home.wait_until_empty();
 }
@@ -65,15 +68,15 @@ fn a_job_whose_environment_has_no_tensorboard_says_so_and_succeeds() {
     ));
     home.wait_for("the end of its TensorBoard", |home| {
         let ran = home.run(&["status", &id]);
-        ran.out.contains("the job continues without it").then_some(())
+        ran.stdout.contains("the job continues without it").then_some(())
     });
     let logs = home.run(&["logs", &id, "tensorboard"]);
     let sentence = "there is no `tensorboard` in the job's environment";
-    assert!(logs.out.contains(sentence), "{logs:#?}");
+    assert!(logs.stdout.contains(sentence), "{logs:#?}");
     home.write("go", "");
     let ended = home.wait_for("its end", |home| {
         let ran = home.run(&["status", "--json", &id]);
-        let status: Value = serde_json::from_str(&ran.out).ok()?;
+        let status: Value = serde_json::from_str(&ran.stdout).ok()?;
         let state = status["state"].as_str()?.to_owned();
         ["succeeded", "failed"].contains(&&*state).then_some(state)
     });
@@ -109,23 +112,23 @@ fn any_port_of_any_task_is_reached_by_its_user() {
     let refused = home.run(&["port-forward", &id]);
     assert_eq!(refused.code, 2, "{refused:#?}");
     assert!(
-        refused.err.contains("several tasks of the job have ports")
-            || refused.err.contains("no task"),
+        refused.stderr.contains("several tasks of the job have ports")
+            || refused.stderr.contains("no task"),
         "{refused:#?}"
     );
     let refused = home.run(&["port-forward", &id, "worker:0"]);
-    assert!(refused.err.contains("the job has no task `worker:0`"), "{refused:#?}");
-    assert!(refused.err.contains("those with ports are `web:0`"), "{refused:#?}");
+    assert!(refused.stderr.contains("the job has no task `worker:0`"), "{refused:#?}");
+    assert!(refused.stderr.contains("those with ports are `web:0`"), "{refused:#?}");
 
-    let opened = Opened::start(home.ydl(), &[&id, "web:1"]);
+    let opened = PortForward::start(home.ydl(), &[&id, "web:1"]);
     // The first connection waits for the program.
     assert_eq!(opened.read("/5").expect("its answer"), "xxxxx");
     let (long, body) = (5_000_000, "y".repeat(3_000_000));
     assert_eq!(opened.read(&format!("/{long}")).expect("all of it").len(), long);
-    let (status, came) = request(&opened.at, "POST", "/", &body).expect("its answer");
+    let (status, came) = http_request(&opened.address, "POST", "/", &body).expect("its answer");
     assert_eq!((status, came.as_str()), (200, "3000000"));
     // Connections that say nothing take nothing from the others.
-    let silent: Vec<_> = (0..20).map(|_| std::net::TcpStream::connect(&opened.at)).collect();
+    let silent: Vec<_> = (0..20).map(|_| std::net::TcpStream::connect(&opened.address)).collect();
     assert_eq!(opened.read("/5").expect("its answer"), "xxxxx");
     drop(silent);
 
@@ -136,11 +139,11 @@ fn any_port_of_any_task_is_reached_by_its_user() {
     ] {
         let refused = home.run(&[&["port-forward", &id], words].concat());
         assert_eq!(refused.code, 2, "{refused:#?}");
-        assert!(refused.err.contains(sentence), "{refused:#?}");
+        assert!(refused.stderr.contains(sentence), "{refused:#?}");
     }
     // What no browser understands is no page.
-    let raw = Opened::start(home.ydl(), &[&id, "web:0", "--name", "raw"]);
-    assert_eq!(raw.line, raw.at);
+    let raw = PortForward::start(home.ydl(), &[&id, "web:0", "--name", "raw"]);
+    assert_eq!(raw.line, raw.address);
     drop(raw);
     let killed = home.run(&["kill", &id]);
     assert_eq!(killed.code, 0, "{killed:#?}");

@@ -1,18 +1,23 @@
 //! TensorFlow's examples with the real TensorFlow, as a user would run them: their results by numbers, and processes that are
 //! killed in the middle.
 
-use crate::home::{
-    Home, Ran, environment_from, example, kill_and_stop, runs_well, said, signal_one, slowly,
+use ydl_testkit::{
+    CommandOutput,
+    local::{
+        Home, example_arguments, kill_then_stop, printed_value, run_example, submit_and_signal,
+        with_pauses,
+    },
+    requirements_environment,
 };
 
-fn trains(name: &str, run: &str) -> Ran {
+fn trains(name: &str, run: &str) -> CommandOutput {
     let home = Home::new();
-    let words = example(&home, name, run);
-    runs_well(&home, &words)
+    let words = example_arguments(&home, name, run);
+    run_example(&home, &words)
 }
 
 /// The job has succeeded, its model was copied, and nothing of it is left: what never ends by itself was ended.
-fn ended_well(home: &Home, ran: &Ran) {
+fn ended_well(home: &Home, ran: &CommandOutput) {
     assert_eq!(ran.code, 0, "{ran:#?}");
     let metrics = home.path().join("result/metrics.json");
     assert!(metrics.exists(), "the model was not copied");
@@ -20,9 +25,9 @@ fn ended_well(home: &Home, ran: &Ran) {
 }
 
 /// What that task has printed last after that word.
-fn told<'a>(ran: &'a Ran, task: &str, word: &str) -> &'a str {
+fn told<'a>(ran: &'a CommandOutput, task: &str, word: &str) -> &'a str {
     let prefix = format!("{task} | {word} ");
-    let mut lines = ran.out.lines().rev();
+    let mut lines = ran.stdout.lines().rev();
     let found = lines.find_map(|line| line.strip_prefix(&prefix));
     found.unwrap_or_else(|| panic!("no `{prefix}` in {ran:#?}"))
 }
@@ -32,14 +37,14 @@ fn number(text: &str) -> f64 {
 }
 
 /// Both workers are who they are, are good enough, and have the same network.
-fn mirrored(ran: &Ran) {
+fn mirrored(ran: &CommandOutput) {
     for worker in 0..2 {
-        let rank = said(ran, worker, "rank");
+        let rank = printed_value(ran, worker, "rank");
         assert!(rank.starts_with(&format!("{worker} of 2")), "{rank}");
-        assert!(number(said(ran, worker, "test accuracy")) >= 0.92);
-        assert!(number(said(ran, worker, "epoch 12 loss")) < 0.4);
+        assert!(number(printed_value(ran, worker, "test accuracy")) >= 0.92);
+        assert!(number(printed_value(ran, worker, "epoch 12 loss")) < 0.4);
         for word in ["epoch 12 loss", "weights"] {
-            assert_eq!(said(ran, worker, word), said(ran, 0, word), "{ran:#?}");
+            assert_eq!(printed_value(ran, worker, word), printed_value(ran, 0, word), "{ran:#?}");
         }
     }
 }
@@ -53,22 +58,22 @@ fn mirrored_workers_learn_the_same() {
 #[test]
 fn mirrored_workers_of_the_newest_version_learn_the_same() {
     let home = Home::new();
-    let mut words = example(&home, "tensorflow", "python train.py --epochs 12");
-    let newest = environment_from("tensorflow-digits/requirements-newest.txt");
+    let mut words = example_arguments(&home, "tensorflow", "python train.py --epochs 12");
+    let newest = requirements_environment("examples/tensorflow-digits/requirements-newest.txt");
     let newest = format!("environment={}", newest.display());
     let keras = "env.TF_USE_LEGACY_KERAS='1'";
     words.extend(["--set", &newest, "--set", keras].map(String::from));
-    mirrored(&runs_well(&home, &words));
+    mirrored(&run_example(&home, &words));
 }
 
 #[test]
 fn mirrored_workers_go_on_from_their_checkpoint_when_one_is_killed() {
     let home = Home::new();
-    let run = slowly("python train.py --epochs 12", 0.06);
-    let words = example(&home, "tensorflow", &run);
-    let ran = kill_and_stop(&home, words, ["epoch 3 ", "epoch 6 "], "YDL_INDEX=1");
+    let run = with_pauses("python train.py --epochs 12", 0.06);
+    let words = example_arguments(&home, "tensorflow", &run);
+    let ran = kill_then_stop(&home, words, ["epoch 3 ", "epoch 6 "], "YDL_INDEX=1");
     mirrored(&ran);
-    let first = number(said(&ran, 1, "rank 1 of 2, from epoch"));
+    let first = number(printed_value(&ran, 1, "rank 1 of 2, from epoch"));
     assert!(first >= 6.0, "five epochs were done, and it began with {first}");
 }
 
@@ -79,7 +84,7 @@ fn a_chief_trains_with_workers_and_servers_that_never_end() {
     assert!(number(told(&ran, "chief:0", "test accuracy")) >= 0.92);
     for server in ["worker:0", "worker:1", "ps:0"] {
         let stopped = format!("{server} is stopped");
-        assert!(ran.err.contains(&stopped), "no `{stopped}` in {ran:#?}");
+        assert!(ran.stderr.contains(&stopped), "no `{stopped}` in {ran:#?}");
     }
 }
 
@@ -87,13 +92,13 @@ fn a_chief_trains_with_workers_and_servers_that_never_end() {
 fn a_killed_parameter_server_takes_the_chief_back_to_its_checkpoint() {
     let home = Home::new();
     let run = "python train.py --epochs 12 --pause 0.2";
-    let mut words = example(&home, "tensorflow-ps", run);
+    let mut words = example_arguments(&home, "tensorflow-ps", run);
     let restart = "restart={limit: 1, backoff: {initial: 10ms, max: 10ms}}";
     words.extend(["--set", restart].map(String::from));
     let so = |said: &str| said.contains("epoch 3 ");
-    let (ran, _) = signal_one(&home, &words, 9, "chief/0", so, "YDL_ROLE=ps");
+    let (ran, _) = submit_and_signal(&home, &words, 9, "chief/0", so, "YDL_ROLE=ps");
     ended_well(&home, &ran);
-    let facts = home.facts();
+    let facts = home.history();
     assert!(facts.contains(r#""round-started":{"round":2,"#), "{facts}");
     assert!(number(told(&ran, "chief:0", "test accuracy")) >= 0.92);
     let first = number(told(&ran, "chief:0", "chief of 2 workers, from epoch"));
@@ -110,19 +115,19 @@ fn an_estimator_s_evaluator_sees_the_last_checkpoint() {
     assert!((300.0..=302.0).contains(&number(step)), "{last}");
     assert!(number(accuracy) >= 0.88, "{last}");
     for done in ["chief:0 | chief 0 is done", "evaluator:0 | evaluator 0 is done"] {
-        assert!(ran.out.contains(done), "no `{done}` in {ran:#?}");
+        assert!(ran.stdout.contains(done), "no `{done}` in {ran:#?}");
     }
-    assert!(ran.err.contains("ps:0 is stopped"), "{ran:#?}");
+    assert!(ran.stderr.contains("ps:0 is stopped"), "{ran:#?}");
 }
 
 /// Both workers of a job of TensorFlow 1 are good enough; everybody learns at his own pace.
-fn replicated(ran: &Ran) {
+fn replicated(ran: &CommandOutput) {
     for worker in ["worker:0", "worker:1"] {
         assert!(number(told(ran, worker, "test accuracy")) >= 0.88);
     }
     for server in ["ps:0", "ps:1"] {
         let stopped = format!("{server} is stopped");
-        assert!(ran.err.contains(&stopped), "no `{stopped}` in {ran:#?}");
+        assert!(ran.stderr.contains(&stopped), "no `{stopped}` in {ran:#?}");
     }
 }
 
@@ -141,7 +146,7 @@ fn programs_of_tensorflow_1_learn_by_their_flags() {
 fn programs_of_tensorflow_1_go_on_from_the_checkpoint_when_one_is_killed() {
     let home = Home::new();
     let run = "python train.py --steps 600 --pause 0.01";
-    let mut words = example(&home, "tensorflow1", run);
+    let mut words = example_arguments(&home, "tensorflow1", run);
     let restart = "restart={limit: 1, backoff: {initial: 10ms, max: 10ms}}";
     words.extend(["--set", restart].map(String::from));
     // There is a checkpoint every fifty steps.
@@ -150,7 +155,7 @@ fn programs_of_tensorflow_1_go_on_from_the_checkpoint_when_one_is_killed() {
         let mut steps = steps.filter_map(|rest| rest.split(' ').next()?.parse().ok());
         steps.any(|step: u32| step >= 100)
     };
-    let (ran, _) = signal_one(&home, &words, 9, "worker/0", so, "YDL_RANK=0");
+    let (ran, _) = submit_and_signal(&home, &words, 9, "worker/0", so, "YDL_RANK=0");
     ended_well(&home, &ran);
     replicated(&ran);
     let first = number(told(&ran, "worker:0", "worker 0 of 2, from step"));
@@ -165,6 +170,6 @@ fn an_evaluator_that_never_ends_has_its_time_and_is_stopped() {
          roles: {chief: {run: echo done}, evaluator: {run: sleep 1000}}\n",
     );
     assert_eq!(ran.code, 0, "{ran:#?}");
-    assert!(ran.err.contains("evaluator:0 is stopped"), "{ran:#?}");
+    assert!(ran.stderr.contains("evaluator:0 is stopped"), "{ran:#?}");
     assert!(home.processes().is_empty(), "{:?}", home.processes());
 }

@@ -1,7 +1,6 @@
 //! One real agent, and a master that a test plays: answers late, lost, repeated, or none at all.
 
-use crate::home::Home;
-use crate::scene::{Scene, Store, run, stop, task, wait};
+use crate::agent_harness::{Scene, Store, run, stop, task, wait};
 use std::{
     os::unix::fs::PermissionsExt,
     process::Command,
@@ -14,6 +13,7 @@ use ydl_proto::{
     files::{JobDir, MasterAddress},
     messages::{AgentReport, AgentRequest, LogAttempt, NumberedRequest},
 };
+use ydl_testkit::local::Home;
 
 #[tokio::test]
 async fn what_was_said_is_said_again_until_it_was_heard() {

@@ -1,7 +1,10 @@
 //! GPUs of one machine, each one task's, over all jobs.
 
-use crate::home::{Home, Ran, kill};
 use std::{collections::BTreeSet, process::Command};
+use ydl_testkit::{
+    CommandOutput,
+    local::{Home, kill},
+};
 
 /// The binary on a machine with these devices, whatever this one has.
 fn ydl(home: &Home, devices: &str) -> Command {
@@ -27,9 +30,10 @@ fn two_tasks_see_a_device_each_and_a_third_that_needs_none_sees_none() {
     );
     home.write("job.yaml", &yaml);
     let mut ydl = ydl(&home, &all.join(","));
-    let ran = Ran::from(ydl.args(["submit", "job.yaml"]).output().expect("ydl can be started"));
+    let ran =
+        CommandOutput::from(ydl.args(["submit", "job.yaml"]).output().expect("ydl can be started"));
     assert_eq!(ran.code, 0, "{ran:?}");
-    let seen = ran.out.lines().filter_map(|line| line.split_once("sees "));
+    let seen = ran.stdout.lines().filter_map(|line| line.split_once("sees "));
     let seen: BTreeSet<&str> = seen.map(|(_, device)| device).collect();
     let expected: BTreeSet<&str> = all.iter().map(String::as_str).chain(["none"]).collect();
     assert_eq!(seen, expected, "{ran:?}");

@@ -1,9 +1,12 @@
 //! Jobs in images on one machine: with a real docker engine where there is one or one can be started, and what is said
 //! where there is none.
 
-use crate::home::{Home, Ran, kill};
 use std::{fs, os::unix::fs::PermissionsExt, path::Path, process::Command};
 use testbed::{Docker, ErrorKind};
+use ydl_testkit::{
+    CommandOutput,
+    local::{Home, kill},
+};
 
 const IMAGE: &str = "ydl-test/small:1";
 
@@ -27,8 +30,8 @@ fn said(home: &Home, script: Option<&str>, words: &[&str]) -> (i32, String) {
         "name: t\nenvironment: {docker: team/image:1}\nroles: {w: {run: 'true'}}\n",
     );
     let mut ydl = with_docker(home, script);
-    let ran = Ran::from(ydl.args(words).output().expect("ydl can be started"));
-    (ran.code, ran.err)
+    let ran = CommandOutput::from(ydl.args(words).output().expect("ydl can be started"));
+    (ran.code, ran.stderr)
 }
 
 #[test]
@@ -76,7 +79,8 @@ fn an_image_that_cannot_be_had_or_cannot_run_ydl_is_told_at_submit() {
 fn import(docker: &Docker, place: &Path) {
     let tools = ["/bin/sh", "/bin/cat", "/bin/sleep", "/bin/id", "/bin/mkdir", "/bin/tail"];
     let mut files: Vec<String> = tools.map(str::to_owned).to_vec();
-    for program in tools.iter().copied().chain([env!("CARGO_BIN_EXE_ydl")]) {
+    let ydl = ydl_testkit::ydl();
+    for program in tools.iter().map(Path::new).chain([ydl.as_path()]) {
         let told = Command::new("ldd").arg(program).output().expect("ldd");
         let told = String::from_utf8_lossy(&told.stdout).into_owned();
         let paths = told.split_whitespace().filter(|word| word.starts_with('/'));
@@ -120,10 +124,10 @@ fn ydl(home: &Home, docker: &Docker) -> Command {
     command
 }
 
-fn submit(home: &Home, docker: &Docker, yaml: &str) -> Ran {
+fn submit(home: &Home, docker: &Docker, yaml: &str) -> CommandOutput {
     home.write("job.yaml", yaml);
     let ran = ydl(home, docker).args(["submit", "job.yaml"]).output();
-    Ran::from(ran.expect("ydl can be started"))
+    CommandOutput::from(ran.expect("ydl can be started"))
 }
 
 /// One engine for all of it: starting one takes longer than everything else here.
@@ -165,9 +169,9 @@ fn runs_in_its_image(docker: &Docker) {
     for line in
         ["of the image", "from the host", "a file of the job", "blue a b 0 /", "closed", &uid]
     {
-        assert!(ran.out.lines().any(|it| it.ends_with(line)), "{line}: {ran:#?}");
+        assert!(ran.stdout.lines().any(|it| it.ends_with(line)), "{line}: {ran:#?}");
     }
-    let path = ran.out.lines().find(|line| line.ends_with(":/opt/python"));
+    let path = ran.stdout.lines().find(|line| line.ends_with(":/opt/python"));
     assert!(path.is_some_and(|path| path.contains("/work:")), "{ran:#?}");
     let result = fs::read_to_string(home.path().join("out/result")).expect("an output");
     assert_eq!(result, "done\n");
@@ -184,8 +188,8 @@ fn roles_have_their_own(docker: &Docker) {
     );
     let ran = submit(&home, docker, &yaml);
     assert_eq!(ran.code, 0, "{ran:#?}");
-    assert!(ran.out.contains("of the image"), "{ran:#?}");
-    assert!(ran.out.contains("no mark"), "{ran:#?}");
+    assert!(ran.stdout.contains("of the image"), "{ran:#?}");
+    assert!(ran.stdout.contains("no mark"), "{ran:#?}");
 }
 
 fn ends_as_anywhere(docker: &Docker) {
@@ -195,7 +199,7 @@ fn ends_as_anywhere(docker: &Docker) {
     );
     let ran = submit(&home, docker, &failing);
     assert_eq!(ran.code, 7, "{ran:#?}");
-    assert!(ran.err.contains("why"), "{ran:#?}");
+    assert!(ran.stderr.contains("why"), "{ran:#?}");
 
     let home = Home::new();
     let absent = format!(
@@ -203,7 +207,7 @@ fn ends_as_anywhere(docker: &Docker) {
     );
     let ran = submit(&home, docker, &absent);
     let looked = "program `no-such-program` not found in `PATH` (`/bin`";
-    assert!(ran.err.contains(looked), "{ran:#?}");
+    assert!(ran.stderr.contains(looked), "{ran:#?}");
 
     let home = Home::new();
     let script = "trap 'echo asked to stop; exit 0' TERM; echo here; while :; do sleep 0.1; done";
@@ -214,11 +218,11 @@ fn ends_as_anywhere(docker: &Docker) {
         ),
     );
     let ran = ydl(&home, docker).args(["submit", "--detach", "job.yaml"]).output();
-    let id = Ran::from(ran.expect("ydl")).out.trim().to_owned();
+    let id = CommandOutput::from(ran.expect("ydl")).stdout.trim().to_owned();
     let log = |home: &Home| home.job().join("logs/w/0/1/stdout.0");
     home.wait_for_text(log, "here");
     let ended = ydl(&home, docker).args(["kill", &id]).output();
-    let ended = Ran::from(ended.expect("ydl"));
+    let ended = CommandOutput::from(ended.expect("ydl"));
     assert_eq!(ended.code, 0, "{ended:#?}");
     home.wait_for_text(log, "asked to stop");
     home.wait_until_empty();

@@ -1,7 +1,10 @@
 //! Whole jobs on this machine: real processes, real signals, through the binary alone.
 
-use crate::home::{Home, PATIENCE, Ran, finish, kill};
 use std::{fs, time::Instant};
+use ydl_testkit::{
+    CommandOutput, finish,
+    local::{Home, WAIT_TIMEOUT, kill},
+};
 
 /// A job of one role that runs this shell script.
 fn script(instances: u32, script: &str, more: &str) -> String {
@@ -11,9 +14,9 @@ fn script(instances: u32, script: &str, more: &str) -> String {
     )
 }
 
-fn assert_failed(ran: &Ran, code: i32, sentence: &str) {
+fn assert_failed(ran: &CommandOutput, code: i32, sentence: &str) {
     assert_eq!(ran.code, code, "{ran:#?}");
-    assert!(ran.err.contains(sentence), "`{sentence}` is not in {}", ran.err);
+    assert!(ran.stderr.contains(sentence), "`{sentence}` is not in {}", ran.stderr);
 }
 
 #[test]
@@ -22,9 +25,9 @@ fn a_job_of_four_tasks_prints_whole_prefixed_lines_and_leaves_nothing() {
     let ran = home.submit(&script(4, "echo one $YDL_INDEX of $YDL_WORLD_SIZE; echo two", ""));
     assert_eq!(ran.code, 0, "{ran:#?}");
     for index in 0..4 {
-        assert!(ran.out.contains(&format!("worker:{index} | one {index} of 4\n")), "{ran:#?}");
+        assert!(ran.stdout.contains(&format!("worker:{index} | one {index} of 4\n")), "{ran:#?}");
     }
-    assert_eq!(ran.out.lines().count(), 8, "{ran:#?}");
+    assert_eq!(ran.stdout.lines().count(), 8, "{ran:#?}");
     assert!(home.processes().is_empty(), "{:?}", home.processes());
 }
 
@@ -43,9 +46,9 @@ fn processes_know_their_numbers_threads_and_interface_and_what_is_set_stands() {
             Some(threads) => command.env("OMP_NUM_THREADS", threads),
             None => command.env_remove("OMP_NUM_THREADS"),
         };
-        let ran = Ran::from(command.output().expect("ydl"));
+        let ran = CommandOutput::from(command.output().expect("ydl"));
         assert_eq!(ran.code, 0, "{ran:#?}");
-        let mut lines: Vec<_> = ran.out.lines().map(String::from).collect();
+        let mut lines: Vec<_> = ran.stdout.lines().map(String::from).collect();
         lines.sort_unstable();
         lines
     };
@@ -80,11 +83,11 @@ fn modules_of_the_job_are_found_beside_those_that_the_user_names() {
     let ran = home.submit(&text);
     assert_eq!(ran.code, 0, "{ran:#?}");
     let expected = "worker:0 | the one that is named\nworker:0 | one of the job\n";
-    assert_eq!(ran.out, expected, "{ran:#?}");
+    assert_eq!(ran.stdout, expected, "{ran:#?}");
 }
 
 /// Takes the port of a task between the moment it is let go and the moment its program listens, so often.
-fn steal(times: u32, limit: u32) -> (Home, Ran) {
+fn steal(times: u32, limit: u32) -> (Home, CommandOutput) {
     let home = Home::new();
     let here = home.path().display();
     let program = format!(
@@ -130,8 +133,8 @@ fn steal(times: u32, limit: u32) -> (Home, Ran) {
 fn a_port_that_a_stranger_took_repeats_the_round_and_uses_up_no_restart() {
     let (home, ran) = steal(2, 0);
     assert_eq!(ran.code, 0, "{ran:#?}");
-    assert!(ran.out.ends_with(" round 3\n"), "{ran:#?}");
-    let facts = home.facts();
+    assert!(ran.stdout.ends_with(" round 3\n"), "{ran:#?}");
+    let facts = home.history();
     let told = facts.matches(r#""port-taken""#).count();
     assert_eq!(told, 2, "{facts}");
 }
@@ -150,7 +153,7 @@ fn a_killed_program_starts_a_new_round_and_facts_say_why() {
     kill(victim, 9);
     let ran = finish(child);
     assert_eq!(ran.code, 0, "{ran:#?}");
-    let facts = home.facts();
+    let facts = home.history();
     assert!(facts.contains(r#""round-restarted":{"round":2"#), "{facts}");
     assert!(facts.contains(r#""ending":{"signalled":{"signal":9}}"#), "{facts}");
     assert!(facts.contains(r#""round-started":{"round":2,"tasks":3}"#), "{facts}");
@@ -168,9 +171,9 @@ fn without_restarts_a_killed_program_fails_the_job_at_once_and_by_name() {
     kill(victim, 9);
     let ran = finish(child);
     // Neither the others' end nor their grace was waited for.
-    assert!(began.elapsed() < PATIENCE, "it took {:?}", began.elapsed());
+    assert!(began.elapsed() < WAIT_TIMEOUT, "it took {:?}", began.elapsed());
     assert_failed(&ran, 137, "was killed by SIGKILL on `");
-    assert!(ran.err.contains("worker:"), "{ran:#?}");
+    assert!(ran.stderr.contains("worker:"), "{ran:#?}");
     assert!(home.processes().is_empty(), "{:?}", home.processes());
 }
 
@@ -185,9 +188,9 @@ fn the_masters_death_ends_everything_and_status_tells_the_truth() {
     home.wait_until_empty();
     let ran = home.run(&["status", &id]);
     assert_eq!(ran.code, 0, "{ran:#?}");
-    assert!((ran.out + &ran.err).contains("master"), "status does not say what happened");
+    assert!((ran.stdout + &ran.stderr).contains("master"), "status does not say what happened");
     let ran = home.run(&["ls"]);
-    assert!(ran.out.contains("lost"), "{ran:#?}");
+    assert!(ran.stdout.contains("lost"), "{ran:#?}");
 }
 
 #[test]
@@ -203,7 +206,7 @@ fn an_agents_death_leaves_no_orphan_and_its_task_is_repaired() {
     kill(home.find(" agent ")[0].pid, 9);
     let ran = finish(child);
     assert_eq!(ran.code, 0, "{ran:#?}");
-    assert!(home.facts().contains(r#""agent-died":{"status":137}"#), "{}", home.facts());
+    assert!(home.history().contains(r#""agent-died":{"status":137}"#), "{}", home.history());
     assert!(home.processes().is_empty(), "{:?}", home.processes());
 }
 
@@ -257,7 +260,7 @@ fn what_ydl_needs_itself_is_not_charged_to_a_task() {
     let ran = home
         .submit("name: t\nroles:\n  worker:\n    memory: 32 MiB\n    shell: sleep 3; echo done\n");
     assert_eq!(ran.code, 0, "{ran:#?}");
-    assert!(ran.out.contains("worker:0 | done\n"), "{ran:#?}");
+    assert!(ran.stdout.contains("worker:0 | done\n"), "{ran:#?}");
 }
 
 #[test]
@@ -267,7 +270,7 @@ fn memory_can_grow_after_such_a_kill() {
         "name: t\nroles:\n  worker:\n    memory: 64 MiB\n    memory_growth: {percent: 900, max: 1 GiB}\n    restart: {limit: 1, backoff: {initial: 1ms, max: 1ms}}\n    run: [python3, -c, 'import os, time; x = bytearray(200 << 20); time.sleep(1000 if os.environ[\"YDL_ATTEMPT\"] == \"1\" else 3)']\n",
     );
     assert_eq!(ran.code, 0, "{ran:#?}");
-    assert!(home.facts().contains(r#""memory-increased":{"task":"worker:0","memory_mib":640}"#));
+    assert!(home.history().contains(r#""memory-increased":{"task":"worker:0","memory_mib":640}"#));
 }
 
 #[test]
@@ -281,7 +284,11 @@ fn a_program_that_ignores_sigterm_is_killed_after_its_grace() {
     let ran = home.run(&["kill", &id]);
     assert_eq!(ran.code, 0, "{ran:#?}");
     home.wait_until_empty();
-    assert!(home.facts().contains(r#""job-finished":{"outcome":{"killed""#), "{}", home.facts());
+    assert!(
+        home.history().contains(r#""job-finished":{"outcome":{"killed""#),
+        "{}",
+        home.history()
+    );
 }
 
 #[test]
@@ -306,7 +313,7 @@ fn what_cannot_be_executed_is_told_in_three_sentences() {
     };
     let ran = home.submit("name: t\nroles: {worker: {run: no-such-program}}\n");
     assert_failed(&ran, 120, "could not be started");
-    assert!(ran.err.contains("no-such-program"), "{ran:#?}");
+    assert!(ran.stderr.contains("no-such-program"), "{ran:#?}");
     home.write("plain", "just text\n");
     let refused = run("plain");
     assert_failed(&refused, 120, "not executable");
@@ -321,8 +328,8 @@ fn what_cannot_be_executed_is_told_in_three_sentences() {
     fs::set_permissions(&foreign, fs::Permissions::from_mode(0o755)).expect("its mode");
     let wrong = run("foreign");
     assert_failed(&wrong, 120, "could not be started");
-    let sentence = |ran: &Ran| {
-        let line = ran.err.lines().find(|line| line.contains("could not be started"));
+    let sentence = |ran: &CommandOutput| {
+        let line = ran.stderr.lines().find(|line| line.contains("could not be started"));
         line.expect("a sentence").to_owned()
     };
     assert_ne!(sentence(&ran), sentence(&refused));
@@ -347,7 +354,7 @@ fn a_port_is_really_free_when_the_program_binds_it() {
         "name: t\ngang: true\nroles: {{worker: {{instances: 4, ports: [http], run: [python3, -c, {program}]}}}}\n"
     ));
     assert_eq!(ran.code, 0, "{ran:#?}");
-    assert_eq!(ran.out.matches("bound").count(), 4, "{ran:#?}");
+    assert_eq!(ran.stdout.matches("bound").count(), 4, "{ran:#?}");
 }
 
 #[test]
@@ -365,8 +372,8 @@ fn a_line_without_end_costs_neither_memory_nor_the_job() {
     let ran = home.submit(
         "name: t\nroles: {worker: {memory: 64 MiB, shell: 'head -c 300000000 /dev/zero | tr \"\\\\0\" x; echo; echo end'}}\n",
     );
-    assert_eq!(ran.code, 0, "{}", ran.err);
-    assert!(ran.out.contains("end\n"), "the end of the output is missing");
+    assert_eq!(ran.code, 0, "{}", ran.stderr);
+    assert!(ran.stdout.contains("end\n"), "the end of the output is missing");
 }
 
 #[test]
@@ -412,7 +419,7 @@ fn tasks_that_start_on_their_own_take_turns() {
     home.write("job.yaml", &script(5, "echo $YDL_INDEX", ""));
     let ran = home.run(&["submit", "--resources", "vcores=1", "job.yaml"]);
     assert_eq!(ran.code, 0, "{ran:#?}");
-    assert_eq!(ran.out.lines().count(), 5);
+    assert_eq!(ran.stdout.lines().count(), 5);
 }
 
 #[test]
@@ -443,13 +450,13 @@ fn a_role_can_grow_and_shrink_while_it_runs() {
 #[test]
 fn programs_meet_in_the_key_value_store() {
     let home = Home::new();
-    let ydl = env!("CARGO_BIN_EXE_ydl");
+    let ydl = ydl_testkit::ydl().display().to_string();
     let text = format!(
         "if test $YDL_INDEX = 0; then {ydl} kv put address here; else {ydl} kv get address --wait 30s; fi"
     );
     let ran = home.submit(&script(2, &text, "gang: true"));
     assert_eq!(ran.code, 0, "{ran:#?}");
-    assert!(ran.out.contains("worker:1 | here"), "{ran:#?}");
+    assert!(ran.stdout.contains("worker:1 | here"), "{ran:#?}");
 }
 
 #[test]
@@ -470,7 +477,7 @@ assert not any(token in value for value in os.environ.values())
     home.write("ask.py", program);
     let ran = home.submit("name: t\nfiles: [ask.py]\nroles: {worker: {run: python3 ask.py}}\n");
     assert_eq!(ran.code, 0, "{ran:#?}");
-    assert!(ran.out.contains("200 403 401"), "{ran:#?}");
+    assert!(ran.stdout.contains("200 403 401"), "{ran:#?}");
 }
 
 #[test]
@@ -480,7 +487,7 @@ fn the_same_job_twice_at_once_is_two_jobs() {
     let (one, two) = (home.start(&text), home.start(&text));
     let (one, two) = (finish(one), finish(two));
     assert_eq!((one.code, two.code), (0, 0), "{one:#?} {two:#?}");
-    assert_ne!(one.out, two.out);
+    assert_ne!(one.stdout, two.stdout);
 }
 
 #[test]
@@ -497,7 +504,7 @@ fn one_interrupt_stops_the_job_and_waits() {
     kill(child.id(), 2);
     let ran = finish(child);
     assert_eq!(ran.code, 121, "{ran:#?}");
-    assert!(ran.out.contains("bye"), "{ran:#?}");
+    assert!(ran.stdout.contains("bye"), "{ran:#?}");
     assert!(home.processes().is_empty(), "{:?}", home.processes());
 }
 
@@ -511,7 +518,7 @@ fn a_client_that_dies_changes_nothing() {
     kill(child.id(), 9);
     child.wait().expect("a child");
     fs::write(go, "").expect("a file");
-    home.wait_for_text(|home| home.facts_file(), r#""job-finished":{"outcome":"succeeded"}"#);
+    home.wait_for_text(history_file, r#""job-finished":{"outcome":"succeeded"}"#);
     home.wait_until_empty();
 }
 
@@ -533,7 +540,7 @@ fn an_agent_that_hangs_is_noticed_and_its_task_repaired() {
     }
     let ran = finish(child);
     assert_eq!(ran.code, 0, "{ran:#?}");
-    assert!(home.facts().contains(r#""heartbeat-timeout":"#), "{}", home.facts());
+    assert!(home.history().contains(r#""heartbeat-timeout":"#), "{}", home.history());
     assert!(home.processes().is_empty(), "{:?}", home.processes());
 }
 
@@ -567,7 +574,7 @@ fn a_program_that_somebody_has_stopped_is_ended_and_starts_again() {
     kill(home.find("sleep 1000")[0].pid, 19);
     let ran = finish(child);
     assert_eq!(ran.code, 0, "{ran:#?}");
-    let facts = home.facts();
+    let facts = home.history();
     assert!(facts.contains("was stopped (SIGSTOP) for "), "{facts}");
     assert!(home.processes().is_empty(), "{:?}", home.processes());
 }
@@ -581,8 +588,8 @@ fn programs_have_the_limits_of_whoever_submits() {
     let mut command = std::process::Command::new("sh");
     command.args(["-c", &limited]).current_dir(home.path());
     command.env("XDG_STATE_HOME", home.path().join("state"));
-    let ran = Ran::from(command.output().expect("a shell"));
-    assert_eq!((ran.code, ran.out.as_str()), (0, "worker:0 | 300\n"));
+    let ran = CommandOutput::from(command.output().expect("a shell"));
+    assert_eq!((ran.code, ran.stdout.as_str()), (0, "worker:0 | 300\n"));
 }
 
 #[test]
@@ -592,8 +599,8 @@ fn a_job_inside_a_job_sees_nothing_of_the_one_around_it() {
     let mut command = home.ydl();
     command.args(["submit", "job.yaml"]);
     command.env("YDL_PORT_OUTER", "1").env("MINE_OUTER", "1");
-    let ran = Ran::from(command.output().expect("ydl"));
-    assert_eq!((ran.code, ran.out.as_str()), (0, "worker:0 | 1\n"));
+    let ran = CommandOutput::from(command.output().expect("ydl"));
+    assert_eq!((ran.code, ran.stdout.as_str()), (0, "worker:0 | 1\n"));
 }
 
 #[test]
@@ -610,8 +617,8 @@ fn a_signal_to_the_master_ends_the_job_in_order() {
     let log = fs::read_to_string(home.job().join("logs/worker/1/1/stdout.0"));
     assert!(log.is_ok_and(|log| log.ends_with("bye\n")));
     let ran = home.run(&["status", &id]);
-    assert!(ran.out.contains("killed"), "{ran:#?}");
-    let facts = home.facts();
+    assert!(ran.stdout.contains("killed"), "{ran:#?}");
+    let facts = home.history();
     assert!(facts.contains("SIGTERM to the master"), "{facts}");
 }
 
@@ -628,7 +635,7 @@ fn a_second_master_of_a_job_changes_nothing() {
     let job = home.job();
     let ran = home.run(&["master", job.to_str().expect("a path")]);
     assert_ne!(ran.code, 0, "{ran:#?}");
-    assert!(ran.out.contains("journal"), "{ran:#?}");
+    assert!(ran.stdout.contains("journal"), "{ran:#?}");
     let ran = home.run(&["kill", &id]);
     assert_eq!(ran.code, 0, "{ran:#?}");
     assert!(home.processes().is_empty(), "{:?}", home.processes());
@@ -637,7 +644,7 @@ fn a_second_master_of_a_job_changes_nothing() {
 #[test]
 fn a_container_that_is_gone_changes_nothing_in_the_store() {
     let home = Home::new();
-    let ydl = env!("CARGO_BIN_EXE_ydl");
+    let ydl = ydl_testkit::ydl().display().to_string();
     let text = script(
         1,
         &format!(
@@ -666,13 +673,11 @@ print(urllib.request.urlopen(request, context=context, timeout=20).read().decode
     let ran = home.submit(&text);
     assert_eq!(ran.code, 0, "{ran:#?}");
     // Its agent, were it still there, is told to stop.
-    assert!(ran.out.contains(r#""order":{"stop":"#), "{ran:#?}");
-    assert!(ran.out.contains("has ended and cannot change keys"), "{ran:#?}");
-    assert!(ran.out.contains("put 2") && ran.out.contains("| 2\n"), "{ran:#?}");
+    assert!(ran.stdout.contains(r#""order":{"stop":"#), "{ran:#?}");
+    assert!(ran.stdout.contains("has ended and cannot change keys"), "{ran:#?}");
+    assert!(ran.stdout.contains("put 2") && ran.stdout.contains("| 2\n"), "{ran:#?}");
 }
 
-impl Home {
-    fn facts_file(&self) -> std::path::PathBuf {
-        self.job().join("history.jsonl")
-    }
+fn history_file(home: &Home) -> std::path::PathBuf {
+    home.job().join("history.jsonl")
 }

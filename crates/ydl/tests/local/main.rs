@@ -9,7 +9,5 @@ mod jobs;
 mod rendezvous;
 mod server;
 
-#[path = "../home/mod.rs"]
-mod home;
-#[path = "../scene/mod.rs"]
-mod scene;
+#[path = "../agent_harness/mod.rs"]
+mod agent_harness;

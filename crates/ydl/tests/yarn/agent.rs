@@ -1,18 +1,18 @@
 //! What an agent leaves in a real HDFS: logs while they grow, how programs ended, outputs. And how it finds a master that
 //! has moved.
 
-use crate::scene::{PATIENCE, Scene, Store};
+use crate::agent_harness::{PATIENCE, Scene, Store};
 use std::{
     collections::BTreeMap,
     process::Command,
-    sync::atomic::{AtomicU32, Ordering},
+    sync::{
+        Arc,
+        atomic::{AtomicU32, Ordering},
+    },
     time::Duration,
 };
-use testbed::{Cluster, Options, Version};
-use tokio::{
-    sync::RwLock,
-    time::{Instant, timeout},
-};
+use testbed::{Lease, Options};
+use tokio::time::{Instant, timeout};
 use yarn_native::{
     config::{Config, Environment},
     security::Identity,
@@ -21,12 +21,15 @@ use ydl::agent::UNSYNCED_BYTES_MAX;
 use ydl_net::request::Reply;
 use ydl_proto::{files::MasterAddress, version::to_json};
 use ydl_storage::hdfs::{self, Hdfs};
+use ydl_testkit::yarn::{exclusive, shared, version};
 
-/// Held for writing by whoever disturbs the cluster.
-static PEACE: RwLock<()> = RwLock::const_new(());
+/// A NameNode and a ResourceManager, without nodes.
+fn options() -> Options {
+    Options { nodes: 0, ..Options::new(version()) }
+}
 
 struct World {
-    cluster: &'static Cluster,
+    cluster: Arc<Lease>,
     hdfs: Hdfs,
     config: BTreeMap<String, String>,
     user: String,
@@ -41,9 +44,15 @@ fn deadline() -> Instant {
 
 impl World {
     async fn new() -> World {
-        let start = || Cluster::shared(Options { nodes: 0, ..Options::new(Version::NEWEST) });
-        let cluster = tokio::task::spawn_blocking(start).await.expect("a thread");
-        let cluster = cluster.expect("a cluster");
+        World::with(shared(options())).await
+    }
+
+    /// Without other tests on the cluster.
+    async fn exclusive() -> World {
+        World::with(exclusive(options())).await
+    }
+
+    async fn with(cluster: Lease) -> World {
         let config = Config::from_directories(&[cluster.configuration()], Environment::default());
         let config = config.expect("a configuration");
         let user = cluster.own_user();
@@ -55,7 +64,7 @@ impl World {
         let home = hdfs.url(&format!("/user/{user}/home-{number}"));
         let dir = format!("{home}/.ydl/jobs/application_1_{number}");
         hdfs.mkdirs(&dir, 0o700, deadline()).await.expect("a directory");
-        World { cluster, hdfs, config: hdfs::pairs(&config), user, dir, home }
+        World { cluster: Arc::new(cluster), hdfs, config: hdfs::pairs(&config), user, dir, home }
     }
 
     fn store(&self) -> Store {
@@ -110,7 +119,6 @@ fn signal(name: &str, pid: u32) {
 
 #[tokio::test]
 async fn what_a_program_prints_is_in_hdfs_while_it_runs_and_then_how_it_ended() {
-    let _peace = PEACE.read().await;
     let world = World::new().await;
     let script = "echo one; echo oops >&2; until [ -e go ]; do sleep 0.05; done; echo two; exit 3";
     let mut scene = Scene::in_container(script, "", world.store());
@@ -138,7 +146,6 @@ async fn what_a_program_prints_is_in_hdfs_while_it_runs_and_then_how_it_ended() 
 
 #[tokio::test]
 async fn an_agent_killed_outright_leaves_what_was_synced() {
-    let _peace = PEACE.read().await;
     let world = World::new().await;
     let script = "i=0; while :; do i=$((i+1)); echo line $i; sleep 0.02; done";
     let mut scene = Scene::in_container(script, "", world.store());
@@ -160,7 +167,6 @@ async fn an_agent_killed_outright_leaves_what_was_synced() {
 
 #[tokio::test]
 async fn the_last_words_of_a_container_are_in_hdfs_before_it_is_killed() {
-    let _peace = PEACE.read().await;
     let world = World::new().await;
     let script = "trap 'echo goodbye; sleep 100' TERM; echo up; while :; do sleep 0.02; done";
     let mut scene = Scene::in_container(script, "", world.store());
@@ -177,8 +183,7 @@ async fn the_last_words_of_a_container_are_in_hdfs_before_it_is_killed() {
 
 #[tokio::test]
 async fn logs_are_whole_though_the_namenode_was_away() {
-    let _storm = PEACE.write().await;
-    let world = World::new().await;
+    let world = World::exclusive().await;
     let script = "i=0; until [ -e go ]; do i=$((i+1)); echo line $i; sleep 0.05; done; echo end $i";
     let mut scene = Scene::in_container(script, "", world.store());
     scene.start().await;
@@ -195,7 +200,7 @@ async fn logs_are_whole_though_the_namenode_was_away() {
     let before = world.bytes(&out).await;
     scene.until("more lines", async |_| world.bytes(&out).await > before).await;
     let began = Instant::now();
-    let cluster = world.cluster;
+    let cluster = Arc::clone(&world.cluster);
     let away = tokio::task::spawn_blocking(move || {
         cluster.kill("nn")?;
         cluster.start_daemon("nn")?;
@@ -225,7 +230,6 @@ async fn logs_are_whole_though_the_namenode_was_away() {
 
 #[tokio::test]
 async fn outputs_go_to_hdfs_by_the_rules_of_local_ones() {
-    let _peace = PEACE.read().await;
     let world = World::new().await;
     let script = "mkdir -p model/deep; echo a > model/a; echo b > model/deep/b; ln -s deep model/latest; \
                   echo 1 > ck-1; echo 2 > ck-2; echo h > .ck-3; echo f > final; echo n > near";
@@ -265,14 +269,13 @@ async fn outputs_go_to_hdfs_by_the_rules_of_local_ones() {
 
 #[tokio::test]
 async fn outputs_beyond_a_quota_are_told_with_file_and_cause_and_nothing_half_is_left() {
-    let _peace = PEACE.read().await;
     let world = World::new().await;
     let script = "mkdir model; echo small > model/a; head -c 3000000 /dev/zero > model/big";
     let small = format!("{}/small", world.home);
     world.hdfs.mkdirs(&small, 0o755, deadline()).await.expect("a directory");
     let path = small.split_once("//").and_then(|(_, rest)| rest.split_once('/'));
     let path = format!("/{}", path.expect("a path").1);
-    let cluster = world.cluster;
+    let cluster = Arc::clone(&world.cluster);
     let quota = tokio::task::spawn_blocking(move || {
         let mut admin = cluster.hadoop("org.apache.hadoop.hdfs.tools.DFSAdmin")?;
         // The names of two directories and a file, no more.
@@ -294,7 +297,6 @@ async fn outputs_beyond_a_quota_are_told_with_file_and_cause_and_nothing_half_is
 
 #[tokio::test]
 async fn an_agent_finds_the_master_that_took_over_and_its_program_does_not_notice() {
-    let _peace = PEACE.read().await;
     let world = World::new().await;
     let script = "echo $$; until [ -e go ]; do sleep 0.05; done; exit 4";
     let mut scene = Scene::in_container(script, "timeouts: {heartbeat: 60s}", world.store());
@@ -323,8 +325,7 @@ async fn an_agent_finds_the_master_that_took_over_and_its_program_does_not_notic
 async fn unsynced_logs_take_bounded_memory_while_hdfs_stalls() {
     // The agent sends that many bytes of a stream ahead of a sync. The allocator keeps some freed memory besides.
     const GROWTH_MAX: u64 = 2 * (UNSYNCED_BYTES_MAX >> 10);
-    let _peace = PEACE.write().await;
-    let world = World::new().await;
+    let world = World::exclusive().await;
     let script = "echo; until [ -e print ]; do sleep 0.05; done; head -c 39999999 /dev/zero | tr '\\0' 'x'; \
                   until [ -e go ]; do sleep 0.05; done";
     let mut scene = Scene::in_container(script, "", world.store());

@@ -1,25 +1,25 @@
 //! What a client does on a real cluster: it looks, refuses with numbers, leaves no trace where it should not, submits,
 //! follows, and finds jobs again from elsewhere.
 
-use crate::yarn_support::{
-    Desk, applications, block_on, config, hdfs_files, shared, version, wait_for, wait_over,
-    wait_running,
-};
 use std::{
     io::{BufRead, BufReader},
     os::unix::fs::MetadataExt,
     process::Command,
 };
-use testbed::{Cluster, File, Label, Options, Queue};
+use testbed::{File, Label, Lease, Options, Queue};
 use yarn_native::types::FinalStatus;
 use ydl::client::{
-    applications,
+    applications as job_applications,
     cluster::ClusterClient,
     mirror::{JobAccess, LogFilter},
 };
+use ydl_testkit::yarn::{
+    Workspace, applications, block_on, config, hdfs_files, shared, version, wait_finished,
+    wait_for, wait_running,
+};
 
 /// Three nodes of 4 GiB, the third with the label `gpu` and two GPUs, which the queue `gpu` alone may use.
-fn cluster() -> &'static Cluster {
+fn cluster() -> Lease {
     let options = Options {
         nodes: 3,
         node_memory_mib: 4096,
@@ -38,13 +38,14 @@ fn cluster() -> &'static Cluster {
 }
 
 fn refused(yaml: &str, what: &str, hint: &str) {
-    let desk = Desk::at(cluster());
-    desk.write("job.yaml", yaml);
-    let ran = desk.run(&["submit", "--dry-run", "job.yaml"]);
+    let cluster = &*cluster();
+    let workspace = Workspace::new(cluster);
+    workspace.write("job.yaml", yaml);
+    let ran = workspace.run(&["submit", "--dry-run", "job.yaml"]);
     assert_eq!(ran.code, 2, "{yaml}\n{ran:?}");
     let said = format!("error: {what}\n\nhint: {hint}\n");
-    assert!(ran.err.contains(&said), "{yaml}\n{}\nnot\n{said}", ran.err);
-    assert_eq!(ran.out, "");
+    assert!(ran.stderr.contains(&said), "{yaml}\n{}\nnot\n{said}", ran.stderr);
+    assert_eq!(ran.stdout, "");
 }
 
 #[test]
@@ -103,24 +104,24 @@ fn what_the_cluster_cannot_give_is_refused_with_numbers() {
 
 #[test]
 fn a_dry_run_leaves_no_trace() {
-    let cluster = cluster();
-    let desk = Desk::at(cluster);
+    let cluster = &*cluster();
+    let workspace = Workspace::new(cluster);
     // A user of its own, because other tests are at work on the same cluster.
     let run = |words: &[&str]| {
-        let mut command = desk.ydl();
+        let mut command = workspace.ydl();
         command.env("HADOOP_USER_NAME", "ghost").args(words);
-        crate::yarn_support::Ran::from(command.output().expect("ydl can be started"))
+        ydl_testkit::CommandOutput::from(command.output().expect("ydl can be started"))
     };
-    desk.write("train.py", "print(1)\n");
-    desk.write(
+    workspace.write("train.py", "print(1)\n");
+    workspace.write(
         "job.yaml",
         "{files: [train.py], roles: {worker: {instances: 2, memory: 256 MiB, run: python train.py}}}",
     );
     let ran = run(&["submit", "--dry-run", "job.yaml"]);
     assert_eq!(ran.code, 0, "{ran:?}");
-    assert!(ran.err.contains("the job could run: 2 tasks and its master"), "{ran:?}");
+    assert!(ran.stderr.contains("the job could run: 2 tasks and its master"), "{ran:?}");
     let json = run(&["submit", "--dry-run", "--json", "job.yaml"]);
-    let told: serde_json::Value = serde_json::from_str(&json.out).expect("an object");
+    let told: serde_json::Value = serde_json::from_str(&json.stdout).expect("an object");
     assert_eq!(told["refusals"], serde_json::json!([]), "{told}");
     let applications = applications(cluster);
     assert!(applications.iter().all(|report| report.user != "ghost"));
@@ -131,31 +132,32 @@ fn a_dry_run_leaves_no_trace() {
     let staging = ["--set", "staging=/shut/deep/ghost"];
     let ran = run(&[&["submit", "--dry-run", "job.yaml"], &staging[..]].concat());
     assert_eq!(ran.code, 123, "{ran:?}");
-    assert!(ran.err.contains("user `ghost` has no "), "{ran:?}");
+    assert!(ran.stderr.contains("user `ghost` has no "), "{ran:?}");
     assert_eq!(hdfs_files(cluster, "/shut"), Vec::<String>::new());
-    assert!(!desk.path().join("state").exists(), "nor here");
+    assert!(!workspace.path().join("state").exists(), "nor here");
 }
 
 #[test]
 fn nodes_and_queues_are_shown() {
-    let desk = Desk::at(cluster());
-    let nodes = desk.run(&["nodes"]);
+    let cluster = &*cluster();
+    let workspace = Workspace::new(cluster);
+    let nodes = workspace.run(&["nodes"]);
     assert_eq!(nodes.code, 0, "{nodes:?}");
-    let lines: Vec<_> = nodes.out.lines().collect();
-    assert_eq!(lines.len(), 4, "{}", nodes.out);
+    let lines: Vec<_> = nodes.stdout.lines().collect();
+    assert_eq!(lines.len(), 4, "{}", nodes.stdout);
     let labelled = lines.iter().filter(|line| line.contains(" gpu "));
-    assert_eq!(labelled.count(), 2, "the head and one node: {}", nodes.out);
-    let objects = desk.run(&["nodes", "--json"]).out;
+    assert_eq!(labelled.count(), 2, "the head and one node: {}", nodes.stdout);
+    let objects = workspace.run(&["nodes", "--json"]).stdout;
     let objects: Vec<serde_json::Value> =
         objects.lines().map(|line| serde_json::from_str(line).expect("an object")).collect();
     assert_eq!(objects.len(), 3);
     assert!(objects.iter().all(|node| node["all"]["memory_mib"] == 4096));
     assert_eq!(objects[2]["all"]["other"]["yarn.io/gpu"], 2);
 
-    let queues = desk.run(&["queues"]);
+    let queues = workspace.run(&["queues"]);
     assert_eq!(queues.code, 0, "{queues:?}");
-    assert!(queues.out.contains("root.default  running  yes"), "{}", queues.out);
-    let objects = desk.run(&["queues", "--json"]).out;
+    assert!(queues.stdout.contains("root.default  running  yes"), "{}", queues.stdout);
+    let objects = workspace.run(&["queues", "--json"]).stdout;
     let gpu = objects.lines().find(|line| line.contains("root.gpu"));
     let gpu: serde_json::Value = serde_json::from_str(gpu.expect("the queue")).expect("an object");
     assert_eq!(gpu["labels"], serde_json::json!(["gpu"]));
@@ -174,7 +176,7 @@ fn a_resource_manager_out_of_reach_is_told_with_its_addresses() {
         property("yarn.resourcemanager.address", "127.0.0.1:9")
     );
     std::fs::write(dir.path().join("yarn-site.xml"), site).expect("a file");
-    let ran = Command::new(env!("CARGO_BIN_EXE_ydl"))
+    let ran = Command::new(ydl_testkit::ydl())
         .env("HADOOP_CONF_DIR", dir.path())
         .env_remove("YARN_CONF_DIR")
         .arg("nodes")
@@ -201,23 +203,23 @@ roles:
 
 #[test]
 fn a_job_is_submitted_followed_and_found_again() {
-    let cluster = cluster();
-    let desk = Desk::at(cluster);
-    desk.write("note.txt", "a note\n");
-    let ran = desk.submit(SHORT);
+    let cluster = &*cluster();
+    let workspace = Workspace::new(cluster);
+    workspace.write("note.txt", "a note\n");
+    let ran = workspace.submit(SHORT);
     assert_eq!(ran.code, 0, "{ran:?}");
     for line in ["worker:0 | hello from 0", "worker:1 | hello from 1"] {
-        assert!(ran.out.contains(line), "{ran:?}");
+        assert!(ran.stdout.contains(line), "{ran:?}");
     }
     let id = ran
-        .err
+        .stderr
         .lines()
         .find_map(|line| line.strip_suffix(" submitted to queue `default`"))
         .unwrap_or_else(|| panic!("{ran:?}"));
-    assert!(ran.err.contains(&format!("{id} succeeded after ")), "{ran:?}");
+    assert!(ran.stderr.contains(&format!("{id} succeeded after ")), "{ran:?}");
     // Each phase has its line, and the end says where everything is and what it has cost.
     let home = format!("{}/user/{}", cluster.default_fs(), cluster.own_user());
-    let mut rest = ran.err.as_str();
+    let mut rest = ran.stderr.as_str();
     for line in [
         "uploaded ".to_owned(),
         format!("{id} submitted to queue `default`\n"),
@@ -239,45 +241,45 @@ fn a_job_is_submitted_followed_and_found_again() {
     }
 
     // From elsewhere, by whoever has the configuration.
-    let other = Desk::at(cluster);
+    let other = Workspace::new(cluster);
     let status = other.run(&["status", "--json", id]);
-    let status: serde_json::Value = serde_json::from_str(&status.out).expect("an object");
+    let status: serde_json::Value = serde_json::from_str(&status.stdout).expect("an object");
     assert_eq!(status["state"], "succeeded", "{status}");
     assert_eq!(status["application"]["final_status"], "SUCCEEDED", "{status}");
     let logs = other.run(&["logs", id, "worker:1", "--stdout"]);
-    assert_eq!(logs.out, "hello from 1\n", "{logs:?}");
+    assert_eq!(logs.stdout, "hello from 1\n", "{logs:?}");
     let logs = other.run(&["logs", "short", "worker", "--stderr"]);
-    assert!(logs.out.contains("worker:0 | oops"), "{logs:?}");
+    assert!(logs.stdout.contains("worker:0 | oops"), "{logs:?}");
     let listed = other.run(&["ls"]);
-    let row = listed.out.lines().find(|line| line.starts_with(id));
+    let row = listed.stdout.lines().find(|line| line.starts_with(id));
     assert!(row.is_some_and(|row| row.contains("succeeded")), "{listed:?}");
     let killed = other.run(&["kill", id]);
-    assert!(killed.err.contains("had already ended: succeeded"), "{killed:?}");
+    assert!(killed.stderr.contains("had already ended: succeeded"), "{killed:?}");
     let home = format!("/user/{}/left/worker-1/note", cluster.own_user());
     assert_eq!(cluster.fs(&["-cat", &home]).expect("the output"), "a note\n");
 
     // What has been sent is not sent again.
-    let again = desk.submit(SHORT);
+    let again = workspace.submit(SHORT);
     assert_eq!(again.code, 0, "{again:?}");
-    assert!(!again.err.contains("uploaded"), "{again:?}");
+    assert!(!again.stderr.contains("uploaded"), "{again:?}");
 }
 
 #[test]
 fn the_last_lines_of_a_long_log_are_fetched_alone() {
-    let cluster = cluster();
-    let desk = Desk::at(cluster);
-    let ran = desk.submit(
+    let cluster = &*cluster();
+    let workspace = Workspace::new(cluster);
+    let ran = workspace.submit(
         "{name: chatty, roles: {worker: {memory: 256 MiB, shell: 'seq 1 600000; printf end'}}}",
     );
-    assert_eq!(ran.code, 0, "{:?}", ran.err);
-    let logs = desk.run(&["logs", "chatty", "worker:0", "--stdout", "--tail", "3"]);
-    assert_eq!(logs.out, "599999\n600000\nend", "{:?}", logs.err);
-    let logs = desk.run(&["logs", "chatty", "worker:0", "--stdout", "--tail", "100000"]);
-    assert_eq!(logs.out.lines().count(), 100_000);
-    assert!(logs.out.starts_with("500002\n"));
+    assert_eq!(ran.code, 0, "{:?}", ran.stderr);
+    let logs = workspace.run(&["logs", "chatty", "worker:0", "--stdout", "--tail", "3"]);
+    assert_eq!(logs.stdout, "599999\n600000\nend", "{:?}", logs.stderr);
+    let logs = workspace.run(&["logs", "chatty", "worker:0", "--stdout", "--tail", "100000"]);
+    assert_eq!(logs.stdout.lines().count(), 100_000);
+    assert!(logs.stdout.starts_with("500002\n"));
     block_on(async {
         let client = ClusterClient::with(config(cluster)).expect("a client");
-        let report = applications::find(&client, "chatty").await;
+        let report = job_applications::find(&client, "chatty").await;
         let report = report.expect("an answer").expect("the job");
         let opened = JobAccess::of(&client, report).await.expect("the job");
         let JobAccess::Whole(known, mirror) = opened else {
@@ -295,14 +297,14 @@ fn the_last_lines_of_a_long_log_are_fetched_alone() {
 
 #[test]
 fn a_running_job_is_shown_scaled_and_ended_from_elsewhere() {
-    let cluster = cluster();
-    let id = Desk::at(cluster).detach(
+    let cluster = &*cluster();
+    let id = Workspace::new(cluster).detach(
         "{name: lasting, roles: {worker: {memory: 256 MiB, shell: 'echo begun; sleep 600'}}}",
     );
-    let other = Desk::at(cluster);
+    let other = Workspace::new(cluster);
     let status = || {
         let ran = other.run(&["status", "--json", &id]);
-        serde_json::from_str::<serde_json::Value>(&ran.out).expect("an object")
+        serde_json::from_str::<serde_json::Value>(&ran.stdout).expect("an object")
     };
     let running = |count: usize| {
         move |status: serde_json::Value| {
@@ -317,12 +319,12 @@ fn a_running_job_is_shown_scaled_and_ended_from_elsewhere() {
     wait_for("a second task", || running(2)(status()));
     let put = other.run(&["kv", "--job", &id, "put", "key", "value"]);
     assert_eq!(put.code, 0, "{put:?}");
-    assert_eq!(other.run(&["kv", "--job", &id, "get", "key"]).out, "value");
+    assert_eq!(other.run(&["kv", "--job", &id, "get", "key"]).stdout, "value");
     // What was printed so far is seen without waiting for more.
     wait_for("what it printed", || {
         let logs = other.run(&["logs", &id, "worker:0"]);
         assert_eq!(logs.code, 0, "{logs:?}");
-        (logs.out == "begun\n").then_some(())
+        (logs.stdout == "begun\n").then_some(())
     });
     // Whoever follows sees what is printed while it is.
     let mut follower = other.start(&["logs", "-f", &id, "worker:0"]);
@@ -332,44 +334,44 @@ fn a_running_job_is_shown_scaled_and_ended_from_elsewhere() {
     assert_eq!(line, "begun\n");
     let killed = other.run(&["kill", &id]);
     assert_eq!(killed.code, 0, "{killed:?}");
-    assert!(killed.err.contains(&format!("{id} ended: killed")), "{killed:?}");
+    assert!(killed.stderr.contains(&format!("{id} ended: killed")), "{killed:?}");
     assert_eq!(finish_quietly(follower), Some(0));
     assert_eq!(status()["state"], "killed");
 }
 
 #[test]
 fn a_job_is_followed_from_before_it_has_a_master() {
-    let cluster = cluster();
-    let desk = Desk::at(cluster);
-    let id = desk.detach("{roles: {worker: {memory: 256 MiB, shell: 'echo begun; sleep 1'}}}");
-    let logs = desk.run(&["logs", "-f", &id, "worker:0"]);
-    assert_eq!((logs.code, logs.out.as_str()), (0, "begun\n"), "{logs:?}");
-    let logs = desk.run(&["logs", &id, "worker:1"]);
+    let cluster = &*cluster();
+    let workspace = Workspace::new(cluster);
+    let id = workspace.detach("{roles: {worker: {memory: 256 MiB, shell: 'echo begun; sleep 1'}}}");
+    let logs = workspace.run(&["logs", "-f", &id, "worker:0"]);
+    assert_eq!((logs.code, logs.stdout.as_str()), (0, "begun\n"), "{logs:?}");
+    let logs = workspace.run(&["logs", &id, "worker:1"]);
     assert_eq!(logs.code, 2, "{logs:?}");
-    assert!(logs.err.contains("has no task `worker:1`"), "{logs:?}");
+    assert!(logs.stderr.contains("has no task `worker:1`"), "{logs:?}");
 }
 
 #[test]
 fn what_begins_the_ids_of_several_jobs_ends_none_of_them() {
-    let cluster = cluster();
-    let desk = Desk::at(cluster);
+    let cluster = &*cluster();
+    let workspace = Workspace::new(cluster);
     let job = "{roles: {worker: {memory: 256 MiB, run: 'true'}}}";
-    let ids = [desk.detach(job), desk.detach(job)];
-    let killed = desk.run(&["kill", "application_"]);
+    let ids = [workspace.detach(job), workspace.detach(job)];
+    let killed = workspace.run(&["kill", "application_"]);
     assert_eq!(killed.code, 2, "{killed:?}");
-    assert!(killed.err.contains("matches "), "{killed:?}");
+    assert!(killed.stderr.contains("matches "), "{killed:?}");
     for id in &ids {
-        desk.run(&["kill", id]);
+        workspace.run(&["kill", id]);
     }
 }
 
 #[test]
 fn what_a_task_printed_is_seen_though_its_agent_was_killed_outright() {
-    let cluster = cluster();
-    let desk = Desk::at(cluster);
-    let go = desk.path().join("go");
+    let cluster = &*cluster();
+    let workspace = Workspace::new(cluster);
+    let go = workspace.path().join("go");
     // The shell's parent keeps it, and the parent of that one is the agent.
-    let id = desk.detach(&format!(
+    let id = workspace.detach(&format!(
         r"
 name: sudden
 roles:
@@ -388,12 +390,12 @@ roles:
     });
     std::fs::write(&go, "").expect("a file");
     wait_for("the end of the job", || {
-        let status = desk.run(&["status", "--json", &id]);
-        let status: serde_json::Value = serde_json::from_str(&status.out).expect("an object");
+        let status = workspace.run(&["status", "--json", &id]);
+        let status: serde_json::Value = serde_json::from_str(&status.stdout).expect("an object");
         (status["state"] == "failed").then_some(())
     });
-    let logs = Desk::at(cluster).run(&["logs", &id, "worker:0"]);
-    assert_eq!(logs.out, "last words\n", "{logs:?}");
+    let logs = Workspace::new(cluster).run(&["logs", &id, "worker:0"]);
+    assert_eq!(logs.stdout, "last words\n", "{logs:?}");
 }
 
 /// The end of a child whose output nobody reads any more.
@@ -403,10 +405,11 @@ fn finish_quietly(mut child: std::process::Child) -> Option<i32> {
 
 #[test]
 fn interrupted_while_it_waits_a_job_is_ended() {
-    let cluster = cluster();
-    let desk = Desk::at(cluster);
-    desk.write("job.yaml", "{name: stopped, roles: {worker: {memory: 256 MiB, run: sleep 600}}}");
-    let mut child = desk.start(&["submit", "job.yaml"]);
+    let cluster = &*cluster();
+    let workspace = Workspace::new(cluster);
+    workspace
+        .write("job.yaml", "{name: stopped, roles: {worker: {memory: 256 MiB, run: sleep 600}}}");
+    let mut child = workspace.start(&["submit", "job.yaml"]);
     let mut said = BufReader::new(child.stderr.take().expect("a pipe")).lines();
     let mut next = || said.next().expect("a line").expect("text");
     let id = loop {
@@ -418,39 +421,42 @@ fn interrupted_while_it_waits_a_job_is_ended() {
     let sent = Command::new("kill").args(["-INT", &pid]).status();
     assert!(sent.expect("kill can be started").success());
     assert_eq!(child.wait().expect("its end").code(), Some(121));
-    let report = wait_over(cluster, &id);
+    let report = wait_finished(cluster, &id);
     assert_eq!(report.final_status, FinalStatus::Killed, "{report:?}");
 }
 
 #[test]
 fn a_program_that_is_not_there_is_told_with_its_name() {
-    let desk = Desk::at(cluster());
-    let ran = desk.submit("{name: broken, roles: {worker: {memory: 256 MiB, run: ./nothing}}}");
+    let cluster = &*cluster();
+    let workspace = Workspace::new(cluster);
+    let ran =
+        workspace.submit("{name: broken, roles: {worker: {memory: 256 MiB, run: ./nothing}}}");
     assert_eq!(ran.code, 120, "{ran:?}");
-    assert!(ran.err.contains("failed after"), "{ran:?}");
-    assert!(ran.err.contains("`./nothing`"), "{ran:?}");
+    assert!(ran.stderr.contains("failed after"), "{ran:?}");
+    assert!(ran.stderr.contains("`./nothing`"), "{ran:?}");
 }
 
 #[test]
 fn what_failed_before_any_agent_lived_is_in_the_logs_that_yarn_collected() {
-    let cluster = cluster();
-    let desk = Desk::at(cluster);
-    let id = desk.detach("{name: stillborn, roles: {worker: {memory: 256 MiB, run: sleep 600}}}");
+    let cluster = &*cluster();
+    let workspace = Workspace::new(cluster);
+    let id =
+        workspace.detach("{name: stillborn, roles: {worker: {memory: 256 MiB, run: sleep 600}}}");
     wait_running(cluster, &id);
     // Its files go, and with them everything but what YARN itself knows.
     let home = format!("/user/{}/.ydl/jobs/{id}", cluster.own_user());
-    let killed = desk.run(&["kill", "--now", &id]);
+    let killed = workspace.run(&["kill", "--now", &id]);
     assert_eq!(killed.code, 0, "{killed:?}");
     cluster.fs(&["-rm", "-r", &home]).expect("it can be removed");
-    let status = desk.run(&["status", &id]);
+    let status = workspace.run(&["status", &id]);
     assert_eq!(status.code, 0, "{status:?}");
-    assert!(status.out.contains("files      cannot be had"), "{status:?}");
-    assert!(status.out.contains("state      killed"), "{status:?}");
+    assert!(status.stdout.contains("files      cannot be had"), "{status:?}");
+    assert!(status.stdout.contains("state      killed"), "{status:?}");
     // A busy node may take longer to collect them than a client waits.
     wait_for("what YARN collected", || {
-        let logs = desk.run(&["logs", &id]);
+        let logs = workspace.run(&["logs", &id]);
         assert_eq!(logs.code, 0, "{logs:?}");
-        let master = logs.out.contains("_000001/master.stderr | ");
+        let master = logs.stdout.contains("_000001/master.stderr | ");
         master.then_some(())
     });
 }

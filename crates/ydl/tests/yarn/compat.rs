@@ -1,12 +1,13 @@
 //! Older systems' own examples on a real cluster, by their own command lines.
 
-use crate::yarn_support::{
-    Desk, Ran, environment, environment_from, environment_of, example, job::Job, shared, version,
-};
 use std::{fs, path::Path, process::Command};
-use testbed::{Cluster, Options};
+use testbed::{Cluster, Lease, Options};
+use ydl_testkit::{
+    CommandOutput, example_environment, mxnet_environment, requirements_environment,
+    yarn::{ClusterJob, Workspace, digits, shared, version},
+};
 
-fn cluster() -> &'static Cluster {
+fn cluster() -> Lease {
     shared(Options {
         nodes: 2,
         // Room for all of them at once.
@@ -16,29 +17,29 @@ fn cluster() -> &'static Cluster {
     })
 }
 
-/// A desk with files of an example on it.
-fn desk_with(example: &str, files: &[&str]) -> Desk<'static> {
-    let desk = Desk::at(cluster());
+/// A workspace with files of an example on it.
+fn example_workspace<'a>(cluster: &'a Cluster, example: &str, files: &[&str]) -> Workspace<'a> {
+    let workspace = Workspace::new(cluster);
     let from = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../examples");
     for name in files {
         let from = from.join(example).join(name);
-        fs::copy(from, desk.path().join(name)).expect("the example's file");
+        fs::copy(from, workspace.path().join(name)).expect("the example's file");
     }
-    desk
+    workspace
 }
 
 /// Goes through a door to the job's end.
-fn ran(desk: &Desk, words: &[&str]) -> Ran {
-    let ran = desk.run(words);
+fn ran(workspace: &Workspace, words: &[&str]) -> CommandOutput {
+    let ran = workspace.run(words);
     assert_eq!(ran.code, 0, "{ran:#?}");
     ran
 }
 
 /// What each worker has printed after these words.
-fn accuracies(ran: &Ran, workers: u32) -> Vec<f64> {
+fn accuracies(ran: &CommandOutput, workers: u32) -> Vec<f64> {
     let of = |worker| {
         let prefix = format!("worker:{worker} | test accuracy ");
-        let mut lines = ran.out.lines();
+        let mut lines = ran.stdout.lines();
         let found = lines.find_map(|line| line.strip_prefix(&prefix));
         let found = found.unwrap_or_else(|| panic!("no `{prefix}` in {ran:#?}"));
         found.parse().expect("a number")
@@ -53,8 +54,9 @@ fn python(environment: &Path) -> String {
 
 #[test]
 fn dmlc_yarn_trains_mxnet_although_a_container_fails_and_avoids_its_node() {
-    let desk = desk_with("mxnet-digits", &["train.py"]);
-    desk.write(
+    let cluster = &*cluster();
+    let workspace = example_workspace(cluster, "mxnet-digits", &["train.py"]);
+    workspace.write(
         "once.py",
         "import os, runpy, sys\n\
          me = [os.environ[f'DMLC_{it}'] for it in ('ROLE', 'TASK_ID', 'NUM_ATTEMPT', 'JOB_CLUSTER', 'NUM_WORKER')]\n\
@@ -62,7 +64,7 @@ fn dmlc_yarn_trains_mxnet_although_a_container_fails_and_avoids_its_node() {
          if me[:3] == ['worker', '1', '0']:\n    sys.exit(3)\n\
          runpy.run_path('train.py', run_name='__main__')\n",
     );
-    let python = python(environment());
+    let python = python(mxnet_environment());
     let words = [
         "dmlc-yarn",
         "-hip",
@@ -82,27 +84,28 @@ fn dmlc_yarn_trains_mxnet_although_a_container_fails_and_avoids_its_node() {
         "--epochs",
         "12",
     ];
-    let ran = ran(&desk, &words);
-    assert!(ran.err.contains("note: `-hip` has no effect"), "{ran:#?}");
-    assert!(ran.out.contains("worker:1 | worker 1 0 yarn 2 1024"), "{ran:#?}");
-    assert!(ran.out.contains("worker:1 | worker 1 1 yarn 2 1024"), "{ran:#?}");
+    let ran = ran(&workspace, &words);
+    assert!(ran.stderr.contains("note: `-hip` has no effect"), "{ran:#?}");
+    assert!(ran.stdout.contains("worker:1 | worker 1 0 yarn 2 1024"), "{ran:#?}");
+    assert!(ran.stdout.contains("worker:1 | worker 1 1 yarn 2 1024"), "{ran:#?}");
     assert!(accuracies(&ran, 2).iter().all(|it| *it >= 0.95), "{ran:#?}");
-    let id = example::id(&ran);
-    let job = Job::of(desk, id);
-    let ended = job.end_of("worker:1", 1);
-    let started = job.started();
-    let again = |it: &&crate::yarn_support::job::Started| it.task == "worker:1" && it.attempt == 2;
+    let id = digits::job_id(&ran);
+    let job = ClusterJob::of(workspace, id);
+    let ended = job.wait_end("worker:1", 1);
+    let started = job.starts();
+    let again = |it: &&ydl_testkit::yarn::AttemptStart| it.task == "worker:1" && it.attempt == 2;
     let again = started.iter().find(again).expect("another attempt");
     assert_ne!(again.node, ended.node, "{started:#?}");
-    assert_eq!(job.count("node-excluded"), 1, "{:#?}", job.facts());
-    example::wait_gone(job.cluster, &job.id);
+    assert_eq!(job.count("node-excluded"), 1, "{:#?}", job.history());
+    digits::wait_cleaned_up(job.cluster, &job.id);
 }
 
 #[test]
 fn ydl_mx_trains_with_as_many_servers_and_brings_results_and_logs() {
-    let desk = desk_with("mxnet-digits", &["train.py"]);
+    let cluster = &*cluster();
+    let workspace = example_workspace(cluster, "mxnet-digits", &["train.py"]);
     // As MXNet's own examples take it.
-    desk.write(
+    workspace.write(
         "train_mnist.py",
         "import runpy, sys\n\
          at = sys.argv.index('--kv-store') + 1\n\
@@ -114,27 +117,28 @@ fn ydl_mx_trains_with_as_many_servers_and_brings_results_and_logs() {
     );
     let line = "ydl-mx --n 2 --jobname MXNetOnYarn --jar ydl-mx.jar --files train.py --env OMP_NUM_THREADS=1 --results model/ \
                 --download got train_mnist.py --kv-store sync --data-dir .";
-    let mut command = desk.ydl();
-    command.args(line.split_whitespace()).env("VIRTUAL_ENV", environment());
-    let ran = Ran::from(command.output().expect("ydl can be started"));
+    let mut command = workspace.ydl();
+    command.args(line.split_whitespace()).env("VIRTUAL_ENV", mxnet_environment());
+    let ran = CommandOutput::from(command.output().expect("ydl can be started"));
     assert_eq!(ran.code, 0, "{ran:#?}");
     assert!(accuracies(&ran, 2).iter().all(|it| *it >= 0.95), "{ran:#?}");
-    let id = example::id(&ran);
-    let found = Command::new("find").arg("got").current_dir(desk.path()).output();
-    let got = Ran::from(found.expect("find can be started")).out;
+    let id = digits::job_id(&ran);
+    let found = Command::new("find").arg("got").current_dir(workspace.path()).output();
+    let got = CommandOutput::from(found.expect("find can be started")).stdout;
     for name in ["logs/worker/0/1/stdout.0", "logs/worker/1/1/stdout.0", "/metrics.json"] {
         assert!(got.lines().any(|path| path.ends_with(name)), "{got}");
     }
-    let there = crate::yarn_support::hdfs_files(desk.cluster, &format!("results/{id}"));
+    let there = ydl_testkit::yarn::hdfs_files(workspace.cluster, &format!("results/{id}"));
     let metrics = |path: &&String| path.ends_with("/metrics.json");
     assert_eq!(there.iter().filter(metrics).count(), 1, "{there:?}");
-    example::wait_gone(desk.cluster, &id);
+    digits::wait_cleaned_up(workspace.cluster, &id);
 }
 
 #[test]
 fn dmlc_submit_without_servers_is_a_rabit_job() {
-    let desk = desk_with("xgboost1-digits", &["train.py"]);
-    let python = python(&environment_of("xgboost1"));
+    let cluster = &*cluster();
+    let workspace = example_workspace(cluster, "xgboost1-digits", &["train.py"]);
+    let python = python(&example_environment("xgboost1"));
     let words = [
         "dmlc-submit",
         "--cluster=yarn",
@@ -149,23 +153,24 @@ fn dmlc_submit_without_servers_is_a_rabit_job() {
         "--rounds",
         "5",
     ];
-    let ran = ran(&desk, &words);
+    let ran = ran(&workspace, &words);
     let all = accuracies(&ran, 3);
     assert!(all.iter().all(|it| *it > 0.8 && *it == all[0]), "{ran:#?}");
-    example::wait_gone(desk.cluster, &example::id(&ran));
+    digits::wait_cleaned_up(workspace.cluster, &digits::job_id(&ran));
 }
 
 /// The code travels in a tar, the program is told of the others by four flags, and what it makes is copied.
 fn yarn_tf(environment: &Path, program: &str, name: &str) {
-    let desk = desk_with("tensorflow1-digits", &["train.py"]);
+    let cluster = &*cluster();
+    let workspace = example_workspace(cluster, "tensorflow1-digits", &["train.py"]);
     // What was written for TensorFlow 1 runs with 2 by its own door to the past.
-    desk.write(
+    workspace.write(
         "past.py",
         "import runpy, sys\nimport tensorflow.compat.v1 as tf\ntf.disable_v2_behavior()\n\
          sys.modules['tensorflow'] = tf\nrunpy.run_path('train.py', run_name='__main__')\n",
     );
     let files = ["-cf", "code.tar", "train.py", "past.py"];
-    let packed = Command::new("tar").args(files).current_dir(desk.path()).status();
+    let packed = Command::new("tar").args(files).current_dir(workspace.path()).status();
     assert!(packed.expect("tar can be started").success());
     let command = format!("{} {program} --steps 200", python(environment));
     let to = format!("model:yarn-tf/{name}");
@@ -188,40 +193,41 @@ fn yarn_tf(environment: &Path, program: &str, name: &str) {
         "--shell_command",
         &command,
     ];
-    let ran = ran(&desk, &words);
+    let ran = ran(&workspace, &words);
     for worker in 0..2 {
         let line = format!("worker:{worker} | worker {worker} of 2, from step ");
-        assert!(ran.out.contains(&line), "{ran:#?}");
+        assert!(ran.stdout.contains(&line), "{ran:#?}");
     }
     assert!(accuracies(&ran, 2).iter().all(|it| *it > 0.7), "{ran:#?}");
-    let there = crate::yarn_support::hdfs_files(desk.cluster, &format!("yarn-tf/{name}"));
+    let there = ydl_testkit::yarn::hdfs_files(workspace.cluster, &format!("yarn-tf/{name}"));
     let metrics = |path: &String| path.ends_with("/metrics.json");
     assert!(there.iter().any(metrics), "{there:?}");
-    example::wait_gone(desk.cluster, &example::id(&ran));
+    digits::wait_cleaned_up(workspace.cluster, &digits::job_id(&ran));
 }
 
 #[test]
 fn yarn_tf_trains_with_tensorflow_1() {
-    yarn_tf(&environment_of("tensorflow1"), "train.py", "one");
+    yarn_tf(&example_environment("tensorflow1"), "train.py", "one");
 }
 
 #[test]
 fn yarn_tf_trains_with_tensorflow_2() {
-    let environment = environment_from("tensorflow-ps-digits/requirements.txt");
+    let environment = requirements_environment("examples/tensorflow-ps-digits/requirements.txt");
     yarn_tf(&environment, "past.py", "two");
 }
 
 #[test]
 fn what_the_cluster_can_never_hold_is_refused_with_the_master_counted() {
-    let desk = desk_with("mxnet-digits", &["train.py"]);
+    let cluster = &*cluster();
+    let workspace = example_workspace(cluster, "mxnet-digits", &["train.py"]);
     // 47 of 1 GiB would fit on both nodes, 24 on each; 48 and a master do not.
     let line = "ydl-mx --n 24 --environment system --dry-run train.py";
     let words: Vec<_> = line.split_whitespace().collect();
-    let ran = desk.run(&words);
+    let ran = workspace.run(&words);
     assert_eq!(ran.code, 2, "{ran:#?}");
-    assert!(ran.err.contains("master"), "{ran:#?}");
+    assert!(ran.stderr.contains("master"), "{ran:#?}");
     let fewer = "ydl-mx --n 24 --s 22 --environment system --dry-run train.py";
     let words: Vec<_> = fewer.split_whitespace().collect();
-    let ran = desk.run(&words);
+    let ran = workspace.run(&words);
     assert_eq!(ran.code, 0, "{ran:#?}");
 }

@@ -1,20 +1,22 @@
 //! TensorBoard and MLflow's own server beside jobs on a real cluster, while masters die and servers are not there.
 
-use crate::boards::{Opened, Tracking, program};
-use crate::yarn_support::{Desk, job::Job, shared, version, wait_for, wait_over};
 use serde_json::Value;
 use std::{collections::BTreeSet, fs, path::Path, process::Child};
-use testbed::{Cluster, Logs, Options};
+use testbed::{Cluster, Lease, Logs, Options};
 use yarn_native::types::FinalStatus;
+use ydl_testkit::{
+    dashboards::{MlflowServer, PortForward, program},
+    yarn::{ClusterJob, Workspace, shared, version, wait_finished, wait_for},
+};
 
 /// Masters say what they have to say in logs that stay on their nodes.
-fn cluster() -> &'static Cluster {
+fn cluster() -> Lease {
     shared(Options { nodes: 2, logs: Logs::Local, ..Options::new(version()) })
 }
 
 /// What every job here is: its programs find Python with both boards, which all nodes have.
 fn keys(name: &str, mlflow: &str) -> String {
-    let bin = crate::boards::environment().join("bin");
+    let bin = ydl_testkit::dashboards::dashboard_environment().join("bin");
     format!(
         "name: {name}\nmlflow: {{uri: 'http://{mlflow}', experiment: {name}}}\n\
          env: {{PATH: '{}:/usr/bin:/bin', PYTHONDONTWRITEBYTECODE: '1'}}\n",
@@ -23,10 +25,10 @@ fn keys(name: &str, mlflow: &str) -> String {
 }
 
 /// A job whose tasks do what the test allows.
-fn shown<'a>(cluster: &'a Cluster, at: &str) -> Job<'a> {
-    let desk = Desk::at(cluster);
+fn shown<'a>(cluster: &'a Cluster, at: &str) -> ClusterJob<'a> {
+    let workspace = Workspace::new(cluster);
     for name in ["shown.py", "events.py"] {
-        fs::copy(program(name), desk.path().join(name)).expect("a part of the program");
+        fs::copy(program(name), workspace.path().join(name)).expect("a part of the program");
     }
     // The project's own package, which reports to whichever master there is.
     let package = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../python");
@@ -36,15 +38,15 @@ fn shown<'a>(cluster: &'a Cluster, at: &str) -> Job<'a> {
          shell: 'PYTHONPATH=$PYTHONPATH:{} exec python shown.py {}'}}}}\n",
         keys("shown", at),
         package.canonicalize().expect("the package").display(),
-        desk.path().display()
+        workspace.path().display()
     );
-    let id = desk.detach(&yaml);
-    Job::of(desk, id)
+    let id = workspace.detach(&yaml);
+    ClusterJob::of(workspace, id)
 }
 
 /// The only run of an experiment, once this is true of it. Its job goes on meanwhile.
 fn run_where(
-    server: &Tracking,
+    server: &MlflowServer,
     experiment: &str,
     what: &str,
     is: impl Fn(&Value) -> bool,
@@ -69,7 +71,7 @@ fn has_loss(run: &Value, loss: f64) -> bool {
 }
 
 /// TensorBoard has something to show.
-fn shows_scalars(opened: &Opened) {
+fn shows_scalars(opened: &PortForward) {
     let tags = wait_for("the scalars of its training", || {
         let tags = opened.read("/data/plugin/scalars/tags").ok()?;
         tags.contains("loss").then_some(tags)
@@ -80,44 +82,44 @@ fn shows_scalars(opened: &Opened) {
 
 #[test]
 fn a_job_is_one_run_and_stays_on_its_boards_whatever_becomes_of_its_master() {
-    let cluster = cluster();
+    let cluster = &*cluster();
     let place = tempfile::tempdir().expect("a directory");
-    let server = Tracking::start(place.path());
-    let job = shown(cluster, &server.at);
-    let desk = Desk::at(cluster);
+    let server = MlflowServer::start(place.path());
+    let job = shown(cluster, &server.address);
+    let workspace = Workspace::new(cluster);
     let waits = "shell: 'echo waits; sleep 600'";
-    let other = desk.detach(&format!(
+    let other = workspace.detach(&format!(
         "{}roles: {{worker: {{memory: 64 MiB, {waits}}}}}\n",
-        keys("stopped", &server.at)
+        keys("stopped", &server.address)
     ));
 
     let before = run_where(&server, "shown", "its first report", |run| has_loss(run, 0.5));
-    let opened = Opened::start(job.desk.ydl(), &[&job.id]);
+    let opened = PortForward::start(job.workspace.ydl(), &[&job.id]);
     shows_scalars(&opened);
 
     job.kill_master(1);
     // Whoever is told to stop meanwhile is told so in MLflow.
     run_where(&server, "stopped", "the other's run", |_| true);
     wait_for("what the other prints", || {
-        let ran = desk.run(&["logs", &other]);
-        ran.out.contains("waits").then_some(())
+        let ran = workspace.run(&["logs", &other]);
+        ran.stdout.contains("waits").then_some(())
     });
-    let ran = desk.run(&["kill", &other]);
+    let ran = workspace.run(&["kill", &other]);
     assert_eq!(ran.code, 0, "{ran:#?}");
 
-    job.led_by(2);
+    job.wait_led_by(2);
     // The same `ydl port-forward` finds the new master, and the same run hears from it.
     shows_scalars(&opened);
     fs::write(job.file("again"), "").expect("a file");
     let after = run_where(&server, "shown", "its second report", |run| has_loss(run, 0.25));
     assert_eq!(after["info"]["run_id"], before["info"]["run_id"]);
-    job.go();
-    job.succeeded();
-    assert_eq!(job.attempts().len(), 2);
+    job.release();
+    job.assert_succeeded();
+    assert_eq!(job.master_attempts().len(), 2);
     drop(opened);
     is_whole(&server);
 
-    let report = wait_over(cluster, &other);
+    let report = wait_finished(cluster, &other);
     assert_eq!(report.final_status, FinalStatus::Killed, "{report:?}");
     let run = server.only_run("stopped");
     assert_eq!(run["info"]["status"], "KILLED", "{run}");
@@ -127,17 +129,20 @@ fn a_job_is_one_run_and_stays_on_its_boards_whatever_becomes_of_its_master() {
 }
 
 /// The run of the job whose master died has everything that one whose master lived would have.
-fn is_whole(server: &Tracking) {
+fn is_whole(server: &MlflowServer) {
     let run = server.only_run("shown");
     assert_eq!(run["info"]["status"], "FINISHED", "{run}");
     assert!(run["info"]["end_time"].is_number(), "{run}");
     let id = run["info"]["run_id"].as_str().expect("an id");
-    let param = |key: &str| crate::boards::of(&run["data"]["params"], key);
+    let param = |key: &str| ydl_testkit::dashboards::value_of(&run["data"]["params"], key);
     assert_eq!(param("job.framework"), "pytorch");
     assert_eq!(param("worker.instances"), "2");
     assert_eq!(param("tensorboard.memory_mib"), "512");
     for rank in 0..2 {
-        let metric = crate::boards::of(&run["data"]["metrics"], &format!("worker/{rank}/loss"));
+        let metric = ydl_testkit::dashboards::value_of(
+            &run["data"]["metrics"],
+            &format!("worker/{rank}/loss"),
+        );
         assert_eq!(metric, (0.25 + f64::from(rank)).to_string(), "{run}");
         // Both masters have told what there was to tell, and nothing twice.
         let told = server.history(id, &format!("worker/{rank}/loss"));
@@ -153,7 +158,7 @@ fn is_whole(server: &Tracking) {
     artifact(server, id, "ydl/logs/tensorboard-0/stderr.txt", "TensorBoard");
 }
 
-fn artifact(server: &Tracking, run: &str, name: &str, part: &str) {
+fn artifact(server: &MlflowServer, run: &str, name: &str, part: &str) {
     let files = server.artifacts(run);
     let found = files.iter().find(|(path, _)| path.ends_with(name));
     let (_, text) = found.unwrap_or_else(|| panic!("no {name} in {files:?}"));
@@ -162,17 +167,17 @@ fn artifact(server: &Tracking, run: &str, name: &str, part: &str) {
 
 #[test]
 fn without_a_server_a_job_runs_as_if_nobody_had_asked_and_its_master_says_so_once() {
-    let cluster = cluster();
+    let cluster = &*cluster();
     // Nobody listens there, and nobody is given that port meanwhile.
     let at = "127.0.0.1:1";
-    let desk = Desk::at(cluster);
+    let workspace = Workspace::new(cluster);
     let script = "shell: 'echo at $MLFLOW_TRACKING_URI run $MLFLOW_RUN_ID.'";
-    let ran = desk
+    let ran = workspace
         .submit(&format!("{}roles: {{worker: {{memory: 64 MiB, {script}}}}}\n", keys("alone", at)));
     assert_eq!(ran.code, 0, "{ran:#?}");
     let line = format!("at http://{at} run .");
-    assert!(ran.out.contains(&line), "{ran:#?}");
-    let said = of_masters(cluster, &crate::yarn_support::example::id(&ran));
+    assert!(ran.stdout.contains(&line), "{ran:#?}");
+    let said = of_masters(cluster, &ydl_testkit::yarn::digits::job_id(&ran));
     let complaints = said.matches("update failed").count();
     assert_eq!(complaints, 1, "{said}");
     assert!(said.contains("connection refused"), "{said}");
@@ -191,11 +196,11 @@ impl Drop for Bringing {
 
 #[test]
 fn what_is_brought_for_tensorboard_follows_what_is_in_hdfs() {
-    let cluster = cluster();
-    let desk = Desk::at(cluster);
-    let name = "run/events.out.tfevents.1.host";
+    let cluster = &*cluster();
+    let workspace = Workspace::new(cluster);
+    let name = "run/events.stdout.tfevents.1.host";
     let put = |text: &str| {
-        let file = desk.write("file", text).display().to_string();
+        let file = workspace.write("file", text).display().to_string();
         let place = format!("/boards/{name}");
         let put = cluster.fs(&["-put", "-f", &file, &place]);
         put.expect("a file in HDFS");
@@ -203,9 +208,9 @@ fn what_is_brought_for_tensorboard_follows_what_is_in_hdfs() {
     let made = cluster.fs(&["-mkdir", "-p", "/boards/run", "/boards/checkpoint"]);
     made.expect("directories in HDFS");
     put("first");
-    let here = desk.path().join("here");
+    let here = workspace.path().join("here");
     let words = ["board", "--mirror", "hdfs:///boards", "--logdir"];
-    let mut command = desk.ydl();
+    let mut command = workspace.ydl();
     command.args(words).arg(&here);
     let _bringing = Bringing(command.spawn().expect("ydl can be started"));
     let is = |text: Option<&str>| {

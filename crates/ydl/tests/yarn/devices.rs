@@ -1,13 +1,13 @@
 //! GPUs on a cluster, each one task's: counted by the cluster or by nobody.
 
-use crate::yarn_support::{Desk, shared, version, wait_for, wait_over};
 use rustix::process::Pid;
 use std::{
     collections::BTreeSet,
     fs,
     path::{Path, PathBuf},
 };
-use testbed::{Cluster, File, Options};
+use testbed::{File, Lease, Options};
+use ydl_testkit::yarn::{Workspace, shared, version, wait_finished, wait_for};
 
 /// Devices that no other cluster of this machine has: who has which is seen by all of it.
 fn devices() -> [String; 2] {
@@ -15,7 +15,7 @@ fn devices() -> [String; 2] {
 }
 
 /// One node with two devices, which its administrator names.
-fn cluster() -> &'static Cluster {
+fn cluster() -> Lease {
     let options = Options { nodes: 1, gpus: vec![2], ..Options::new(version()) };
     let name = "yarn.nodemanager.admin-env.YDL_GPUS";
     shared(options.set(File::Yarn, name, &devices().join(",")))
@@ -72,16 +72,16 @@ fn names(seen: &[(String, String)]) -> BTreeSet<&str> {
 }
 
 /// Tells the tasks that it is over, and sees to it that it went well.
-fn finish(desk: &Desk<'_>, id: &str) {
-    fs::write(desk.path().join("seen.over"), "").expect("a file");
-    let report = wait_over(desk.cluster, id);
+fn finish(workspace: &Workspace<'_>, id: &str) {
+    fs::write(workspace.path().join("seen.over"), "").expect("a file");
+    let report = wait_finished(workspace.cluster, id);
     assert!(report.diagnostics.contains("succeeded"), "{report:?}");
 }
 
-fn begin(desk: &Desk<'_>, assignment: &str) -> (String, PathBuf) {
-    let place = desk.path().join("seen");
+fn begin(workspace: &Workspace<'_>, assignment: &str) -> (String, PathBuf) {
+    let place = workspace.path().join("seen");
     fs::create_dir(&place).expect("a directory");
-    (desk.detach(&job(&place, assignment)), place)
+    (workspace.detach(&job(&place, assignment)), place)
 }
 
 /// One after the other: there are no more devices than one job needs.
@@ -89,13 +89,13 @@ fn begin(desk: &Desk<'_>, assignment: &str) -> (String, PathBuf) {
 fn tasks_on_one_node_have_different_devices_and_those_of_a_dead_agent_are_free() {
     let devices = devices();
     let both: BTreeSet<&str> = devices.iter().map(String::as_str).collect();
-    let cluster = cluster();
-    let counted = Desk::at(cluster);
+    let cluster = &*cluster();
+    let counted = Workspace::new(cluster);
     let (id, place) = begin(&counted, "cluster");
     assert_eq!(names(&seen(&place, 2)), both);
     finish(&counted, &id);
 
-    let uncounted = Desk::at(cluster);
+    let uncounted = Workspace::new(cluster);
     let (id, place) = begin(&uncounted, "agent");
     let first = seen(&place, 2);
     assert_eq!(names(&first), both);

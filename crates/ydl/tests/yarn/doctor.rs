@@ -1,11 +1,14 @@
 //! `ydl doctor` on a good cluster and on bad ones: each time the culprit is named first. Who comes without a ticket is in
 //! `yarn_kerberos`.
 
-use crate::yarn_support::{Desk, Ran, applications, hdfs_files, shared, version, wait_for};
 use serde_json::Value;
-use testbed::{Cluster, Options, Queue};
+use testbed::{Cluster, Lease, Options, Queue};
+use ydl_testkit::{
+    CommandOutput,
+    yarn::{Workspace, applications, hdfs_files, shared, version, wait_for},
+};
 
-fn cluster() -> &'static Cluster {
+fn cluster() -> Lease {
     shared(Options {
         nodes: 1,
         queues: vec![Queue::new("default", 90), Queue::new("other", 10)],
@@ -19,8 +22,8 @@ fn must<T>(outcome: Result<T, testbed::Error>) -> T {
 }
 
 /// What was found of each check, in their order: its state and the words.
-fn lines(ran: &Ran) -> Vec<(String, String)> {
-    let lines = ran.out.lines().map(|line| {
+fn lines(ran: &CommandOutput) -> Vec<(String, String)> {
+    let lines = ran.stdout.lines().map(|line| {
         let (state, rest) = line.split_once(' ').unwrap_or((line, ""));
         (state.to_owned(), rest.trim().to_owned())
     });
@@ -33,18 +36,18 @@ fn state_of<'a>(lines: &'a [(String, String)], name: &str) -> &'a (String, Strin
 }
 
 /// The first thing that stderr calls an error is this, with a hint; and that check alone is wrong.
-fn blames(ran: &Ran, name: &str, code: i32, what: &str, hint: &str) {
+fn blames(ran: &CommandOutput, name: &str, code: i32, what: &str, hint: &str) {
     assert_eq!(ran.code, code, "{ran:#?}");
-    let errors: Vec<_> = ran.err.lines().filter(|it| it.starts_with("error: ")).collect();
+    let errors: Vec<_> = ran.stderr.lines().filter(|it| it.starts_with("error: ")).collect();
     assert_eq!(errors.len(), 1, "{ran:#?}");
     assert!(errors[0].starts_with(&format!("error: {name}: ")), "{ran:#?}");
     assert!(errors[0].contains(what), "`{what}` is not in {ran:#?}");
-    assert!(ran.err.contains("\n\nhint: "), "{ran:#?}");
-    assert!(ran.err.contains(hint), "`{hint}` is not in {ran:#?}");
+    assert!(ran.stderr.contains("\n\nhint: "), "{ran:#?}");
+    assert!(ran.stderr.contains(hint), "`{hint}` is not in {ran:#?}");
     assert_eq!(state_of(&lines(ran), name).0, "wrong", "{ran:#?}");
 }
 
-fn is_skipped(ran: &Ran, name: &str, because: &str) {
+fn is_skipped(ran: &CommandOutput, name: &str, because: &str) {
     let lines = lines(ran);
     let (state, rest) = state_of(&lines, name);
     assert_eq!(state, "skipped", "{ran:#?}");
@@ -54,8 +57,8 @@ fn is_skipped(ran: &Ran, name: &str, because: &str) {
 /// One cluster, well at first; then one thing after the other is taken away, and brought back.
 #[test]
 fn every_culprit_is_named_first() {
-    let cluster = cluster();
-    let alice = Desk::of(cluster, "alice");
+    let cluster = &*cluster();
+    let alice = Workspace::of(cluster, "alice");
     a_good_cluster(&alice);
     a_queue_that_is_not_there(&alice);
     staging_that_cannot_be_written(cluster, &alice);
@@ -67,7 +70,7 @@ fn every_culprit_is_named_first() {
     a_resource_manager_that_is_down(cluster, &alice);
 }
 
-fn a_good_cluster(alice: &Desk) {
+fn a_good_cluster(alice: &Workspace) {
     let ran = alice.run(&["doctor", "--wait", "10m"]);
     assert_eq!(ran.code, 0, "{ran:#?}");
     let lines = lines(&ran);
@@ -90,14 +93,14 @@ fn a_good_cluster(alice: &Desk) {
     for phase in [": submit ", ", master ", ", container ", ", program ", ", end "] {
         assert!(job.contains(phase), "{job}");
     }
-    assert!(ran.err.contains("all checks passed"), "{ran:#?}");
+    assert!(ran.stderr.contains("all checks passed"), "{ran:#?}");
     let left = hdfs_files(alice.cluster, "/user/alice/.ydl");
     assert!(!left.iter().any(|path| path.contains("probe-")), "{left:?}");
 
     let before = applications(alice.cluster).len();
     let ran = alice.run(&["doctor", "--no-job", "--queue", "other", "--json"]);
     assert_eq!(ran.code, 0, "{ran:#?}");
-    let said = ran.out.lines().map(|line| serde_json::from_str(line).expect("JSON"));
+    let said = ran.stdout.lines().map(|line| serde_json::from_str(line).expect("JSON"));
     let said: Vec<Value> = said.collect();
     let states = said.iter().filter_map(|check| check["state"].as_str());
     assert_eq!(states.collect::<Vec<_>>(), ["ok"; 7], "{ran:#?}");
@@ -106,10 +109,10 @@ fn a_good_cluster(alice: &Desk) {
     assert_eq!(applications(alice.cluster).len(), before, "no job was run");
 }
 
-fn a_queue_that_is_not_there(alice: &Desk) {
+fn a_queue_that_is_not_there(alice: &Workspace) {
     let ran = alice.run(&["doctor", "--queue", "reserch", "--json"]);
     assert_eq!(ran.code, 2, "{ran:#?}");
-    let last = ran.out.lines().last().expect("a line");
+    let last = ran.stdout.lines().last().expect("a line");
     let last: Value = serde_json::from_str(last).expect("JSON");
     assert_eq!(last["result"]["culprit"], "queue", "{ran:#?}");
     let ran = alice.run(&["doctor", "--queue", "reserch"]);
@@ -124,7 +127,7 @@ fn a_queue_that_is_not_there(alice: &Desk) {
     is_skipped(&ran, "job", "label");
 }
 
-fn staging_that_cannot_be_written(cluster: &Cluster, alice: &Desk) {
+fn staging_that_cannot_be_written(cluster: &Cluster, alice: &Workspace) {
     must(cluster.fs(&["-mkdir", "/shut"]));
     must(cluster.fs(&["-chmod", "700", "/shut"]));
     let ran = alice.run(&["doctor", "--staging", "/shut/alice"]);
@@ -141,7 +144,7 @@ fn staging_that_cannot_be_written(cluster: &Cluster, alice: &Desk) {
 }
 
 /// Whoever may not look into the directory of all homes can name another place, and the NameNode is well.
-fn a_home_that_cannot_be_reached(cluster: &Cluster, alice: &Desk) {
+fn a_home_that_cannot_be_reached(cluster: &Cluster, alice: &Workspace) {
     must(cluster.fs(&["-mkdir", "/open"]));
     must(cluster.fs(&["-chmod", "777", "/open"]));
     must(cluster.fs(&["-chmod", "700", "/user"]));
@@ -154,13 +157,13 @@ fn a_home_that_cannot_be_reached(cluster: &Cluster, alice: &Desk) {
     assert_eq!(elsewhere.code, 0, "{elsewhere:#?}");
 }
 
-fn a_configuration_that_leads_nowhere(alice: &Desk) {
+fn a_configuration_that_leads_nowhere(alice: &Workspace) {
     let mut command = alice.ydl();
     command.args(["doctor"]);
     let empty = alice.path().join("nowhere");
     std::fs::create_dir(&empty).expect("a directory");
     command.env("HADOOP_CONF_DIR", empty);
-    let ran = Ran::from(command.output().expect("ydl can be started"));
+    let ran = CommandOutput::from(command.output().expect("ydl can be started"));
     blames(
         &ran,
         "configuration",
@@ -174,7 +177,7 @@ fn a_configuration_that_leads_nowhere(alice: &Desk) {
 }
 
 /// The ResourceManager runs, and the configuration has another address for its clients.
-fn an_address_where_nobody_listens(cluster: &Cluster, alice: &Desk) {
+fn an_address_where_nobody_listens(cluster: &Cluster, alice: &Workspace) {
     let at = cluster.resource_managers()[0].client.to_string();
     let wrong = "127.0.0.1:1";
     let conf = alice.path().join("wrong");
@@ -191,19 +194,19 @@ fn an_address_where_nobody_listens(cluster: &Cluster, alice: &Desk) {
     let ran = |words: &[&str]| {
         let mut command = alice.ydl();
         command.args(words).env("HADOOP_CONF_DIR", &conf);
-        Ran::from(command.output().expect("ydl can be started"))
+        CommandOutput::from(command.output().expect("ydl can be started"))
     };
     let what = format!("can be reached at `{wrong}`: connection refused");
     let hint = "is `yarn.resourcemanager.address` in `";
     blames(&ran(&["doctor"]), "ResourceManager", 122, &what, hint);
     let nodes = ran(&["nodes"]);
     assert_eq!(nodes.code, 122, "{nodes:#?}");
-    assert!(nodes.err.contains(&what), "{nodes:#?}");
-    assert!(nodes.err.contains(hint), "{nodes:#?}");
+    assert!(nodes.stderr.contains(&what), "{nodes:#?}");
+    assert!(nodes.stderr.contains(hint), "{nodes:#?}");
 }
 
 /// The NameNode answers; it believes for a while that its DataNode does, too.
-fn a_datanode_that_is_down(cluster: &Cluster, alice: &Desk) {
+fn a_datanode_that_is_down(cluster: &Cluster, alice: &Workspace) {
     must(cluster.kill("dn"));
     let ran = alice.run(&["doctor"]);
     must(cluster.start_daemon("dn"));
@@ -214,7 +217,7 @@ fn a_datanode_that_is_down(cluster: &Cluster, alice: &Desk) {
     assert_eq!(state_of(&lines(&ran), "NameNode").0, "ok", "{ran:#?}");
 }
 
-fn a_namenode_that_is_down(cluster: &Cluster, alice: &Desk) {
+fn a_namenode_that_is_down(cluster: &Cluster, alice: &Workspace) {
     must(cluster.kill("nn"));
     let ran = alice.run(&["doctor"]);
     must(cluster.start_daemon("nn"));
@@ -226,7 +229,7 @@ fn a_namenode_that_is_down(cluster: &Cluster, alice: &Desk) {
     assert_eq!(state_of(&lines(&ran), "queue").0, "ok", "{ran:#?}");
 }
 
-fn a_resource_manager_that_is_down(cluster: &Cluster, alice: &Desk) {
+fn a_resource_manager_that_is_down(cluster: &Cluster, alice: &Workspace) {
     must(cluster.kill("rm"));
     let ran = alice.run(&["doctor"]);
     must(cluster.start_daemon("rm"));

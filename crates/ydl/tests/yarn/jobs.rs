@@ -1,27 +1,30 @@
 //! Jobs on a real cluster, as their users see them: from `submit` to the last process gone, on good days and bad ones.
 
-use crate::yarn_support::{
-    Desk, Ran, application,
-    attached::{Attached, go, wait_began, waiting},
-    block_on, config,
-    example::{self, id, processes, wait_gone},
-    shared, soon, version, wait_for, wait_over, wait_running,
-};
 use std::{
     fs,
     process::Command,
     time::{Duration, Instant},
 };
-use testbed::{Cluster, File, Label, Options, Queue};
+use testbed::{Cluster, File, Label, Lease, Options, Queue};
 use yarn_native::{
     security::Identity,
     types::{ApplicationState, FinalStatus},
 };
 use ydl_storage::hdfs::{Hdfs, JobLayout, StagingLayout};
+use ydl_testkit::{
+    CommandOutput,
+    yarn::{
+        Workspace, application,
+        attached::{AttachedSubmit, release, wait_started, waiting_job},
+        block_on, config, deadline,
+        digits::{self, job_id, processes, wait_cleaned_up},
+        shared, version, wait_finished, wait_for, wait_running,
+    },
+};
 
 /// Three nodes for everybody and a fourth with a label and two GPUs, which the queue `gpu` alone may use; the queue
 /// `narrow` gets a tenth and never more.
-fn cluster() -> &'static Cluster {
+fn cluster() -> Lease {
     let options = Options {
         nodes: 4,
         node_memory_mib: 16384,
@@ -57,21 +60,21 @@ fn cluster() -> &'static Cluster {
 
 async fn hdfs(cluster: &Cluster) -> Hdfs {
     let identity = Identity::simple(cluster.own_user());
-    let hdfs = Hdfs::connect(&config(cluster), None, &identity, soon()).await;
+    let hdfs = Hdfs::connect(&config(cluster), None, &identity, deadline()).await;
     hdfs.expect("a file system")
 }
 
 fn read(cluster: &Cluster, place: &str) -> Option<String> {
     block_on(async {
         let hdfs = hdfs(cluster).await;
-        let read = hdfs.read_if_exists(place, 64 << 20, soon()).await;
+        let read = hdfs.read_if_exists(place, 64 << 20, deadline()).await;
         let bytes = read.expect("an answer")?;
         Some(String::from_utf8_lossy(&bytes).into_owned())
     })
 }
 
 fn place(cluster: &Cluster, id: &str) -> JobLayout {
-    let home = block_on(async { hdfs(cluster).await.home(soon()).await });
+    let home = block_on(async { hdfs(cluster).await.home(deadline()).await });
     StagingLayout::in_home(&home.expect("a home")).job(id)
 }
 
@@ -81,19 +84,19 @@ fn facts(cluster: &Cluster, id: &str) -> String {
 
 #[test]
 fn the_example_learns_its_digits_on_three_nodes_and_leaves_nothing() {
-    let cluster = cluster();
-    let desk = Desk::at(cluster);
-    example::lay_out(&desk);
+    let cluster = &*cluster();
+    let workspace = Workspace::new(cluster);
+    digits::copy_example(&workspace);
     let began = Instant::now();
-    let ran = desk.run(&["submit", "job.yaml"]);
+    let ran = workspace.run(&["submit", "job.yaml"]);
     let took = began.elapsed().as_secs_f64();
-    let uploaded = ran.err.lines().find(|line| line.contains("uploaded"));
+    let uploaded = ran.stderr.lines().find(|line| line.contains("uploaded"));
     println!("the example took {took:.1} s: {uploaded:?}");
     assert_eq!(ran.code, 0, "{ran:#?}");
-    example::learned(&ran.out);
-    let id = id(&ran);
+    digits::assert_accuracy(&ran.stdout);
+    let id = job_id(&ran);
 
-    let home = block_on(async { hdfs(cluster).await.home(soon()).await }).expect("a home");
+    let home = block_on(async { hdfs(cluster).await.home(deadline()).await }).expect("a home");
     let metrics =
         read(cluster, &format!("{home}/result/metrics.json")).expect("the model's figures");
     let metrics: serde_json::Value = serde_json::from_str(&metrics).expect("JSON");
@@ -102,26 +105,26 @@ fn the_example_learns_its_digits_on_three_nodes_and_leaves_nothing() {
     assert!(model.is_some_and(|model| model.len() > 1000), "the model");
 
     let logs = place(cluster, &id).logs();
-    for (role, index) in example::TASKS {
+    for (role, index) in digits::TASKS {
         let log = |file: &str| format!("{logs}/{role}/{index}/1/{file}");
         let record = read(cluster, &log("exit.json")).unwrap_or_else(|| panic!("{role}:{index}"));
         assert!(record.contains(r#""code": 0"#), "{record}");
         // Who prints nothing has no file.
         let text = read(cluster, &log("stdout.0")).unwrap_or_default();
-        let other = Desk::at(cluster);
+        let other = Workspace::new(cluster);
         let task = format!("{role}:{index}");
         let said = other.run(&["logs", &id, &task, "--stdout"]);
-        assert_eq!((said.code, &said.out), (0, &text), "{task}: {}", said.err);
+        assert_eq!((said.code, &said.stdout), (0, &text), "{task}: {}", said.stderr);
         assert_eq!(text.contains("test accuracy 0.9"), role == "worker", "{task}: {text}");
     }
-    wait_gone(cluster, &id);
+    wait_cleaned_up(cluster, &id);
 }
 
 #[test]
 fn gpus_and_labels_are_had_where_they_are() {
-    let cluster = cluster();
-    let desk = Desk::at(cluster);
-    let ran = desk.submit(
+    let cluster = &*cluster();
+    let workspace = Workspace::new(cluster);
+    let ran = workspace.submit(
         "queue: gpu\n\
          roles:\n  \
            trainer: {instances: 2, memory: 64 MiB, gpus: 1, node_label: gpu, shell: 'echo $NM_HOST'}\n  \
@@ -131,28 +134,28 @@ fn gpus_and_labels_are_had_where_they_are() {
     let labelled = cluster.nodes()[3].address.ip().to_string();
     for index in 0..2 {
         let line = format!("trainer:{index} | {labelled}\n");
-        assert!(ran.out.contains(&line), "{ran:#?}");
+        assert!(ran.stdout.contains(&line), "{ran:#?}");
         let line = format!("reader:{index} | {labelled}\n");
-        assert!(!ran.out.contains(&line), "{ran:#?}");
+        assert!(!ran.stdout.contains(&line), "{ran:#?}");
     }
-    wait_gone(cluster, &id(&ran));
+    wait_cleaned_up(cluster, &job_id(&ran));
 }
 
 #[test]
 fn what_an_old_hadoop_lacks_is_said_before_anything_is_submitted() {
-    let cluster = cluster();
-    let desk = Desk::at(cluster);
+    let cluster = &*cluster();
+    let workspace = Workspace::new(cluster);
     let dry = |placement: &str| {
         let role = format!("memory: 64 MiB, placement: {placement}, run: 'true'");
-        desk.write("job.yaml", &format!("roles: {{worker: {{{role}}}}}"));
-        desk.run(&["submit", "--dry-run", "job.yaml"])
+        workspace.write("job.yaml", &format!("roles: {{worker: {{{role}}}}}"));
+        workspace.run(&["submit", "--dry-run", "job.yaml"])
     };
     let spread = dry("{max_per_node: 1}");
     let by_attribute = dry("{attributes: {os: odd}}");
     if version().has_placement_constraints() {
         assert_eq!(spread.code, 0, "{spread:#?}");
         let what = "error: role `worker` asks for nodes with `os=odd`, and 0 have that\n";
-        assert!(by_attribute.err.contains(what), "{by_attribute:#?}");
+        assert!(by_attribute.stderr.contains(what), "{by_attribute:#?}");
         return;
     }
     for (ran, what) in
@@ -163,17 +166,19 @@ fn what_an_old_hadoop_lacks_is_said_before_anything_is_submitted() {
             "error: role `worker` asks for {what}, which this Hadoop is too old for: that came with 3.1 and 3.2\n\n\
              hint: leave `roles.worker.placement` out\n"
         );
-        assert!(ran.err.contains(&said), "{ran:#?}");
+        assert!(ran.stderr.contains(&said), "{ran:#?}");
     }
 }
 
 #[test]
 fn three_hundred_tasks_end_well() {
-    let cluster = cluster();
-    let desk = Desk::at(cluster);
+    let cluster = &*cluster();
+    let workspace = Workspace::new(cluster);
     let began = Instant::now();
-    let (child, id) =
-        Attached::submit(&desk, "roles: {worker: {instances: 300, memory: 64 MiB, run: 'true'}}");
+    let (child, id) = AttachedSubmit::start(
+        &workspace,
+        "roles: {worker: {instances: 300, memory: 64 MiB, run: 'true'}}",
+    );
     let client = std::thread::spawn(|| child.finish());
     // The master's largest size, as the kernel has it, until the master is gone.
     let mut peak_kib = 0;
@@ -196,62 +201,65 @@ fn three_hundred_tasks_end_well() {
     assert_eq!(facts.matches("attempt-started").count(), 300);
     assert_eq!(facts.matches("attempt-ended").count(), 300);
     assert!(peak_kib > 0 && peak_kib < 256 << 10, "{peak_kib} KiB");
-    wait_gone(cluster, &id);
+    wait_cleaned_up(cluster, &id);
 }
 
 #[test]
 fn a_task_over_its_memory_is_told_with_both_figures() {
-    let cluster = cluster();
-    let desk = Desk::at(cluster);
-    let ran = desk.submit(
+    let cluster = &*cluster();
+    let workspace = Workspace::new(cluster);
+    let ran = workspace.submit(
         "roles: {worker: {memory: 128 MiB, run: python3 -c 'b = b\"x\" * (300 << 20); import time; time.sleep(600)'}}",
     );
     assert_eq!(ran.code, 137, "{ran:#?}");
-    assert!(ran.err.contains(" of 128 MiB"), "{ran:#?}");
-    assert!(ran.err.contains("hint: raise `memory` of role `worker`"), "{ran:#?}");
-    wait_gone(cluster, &id(&ran));
+    assert!(ran.stderr.contains(" of 128 MiB"), "{ran:#?}");
+    assert!(ran.stderr.contains("hint: raise `memory` of role `worker`"), "{ran:#?}");
+    wait_cleaned_up(cluster, &job_id(&ran));
 }
 
 #[test]
 fn what_cannot_be_brought_to_a_node_is_named_and_tried_elsewhere() {
-    let cluster = cluster();
-    let desk = Desk::at(cluster);
-    let home = block_on(async { hdfs(cluster).await.home(soon()).await }).expect("a home");
-    desk.write("data.txt", "gone soon\n");
-    let local = desk.path().join("data.txt").display().to_string();
+    let cluster = &*cluster();
+    let workspace = Workspace::new(cluster);
+    let home = block_on(async { hdfs(cluster).await.home(deadline()).await }).expect("a home");
+    workspace.write("data.txt", "gone soon\n");
+    let local = workspace.path().join("data.txt").display().to_string();
     let far = format!("{home}/gone-soon.txt");
     cluster.fs(&["-put", &local, &far]).expect("a file in HDFS");
     // The first worker's node has the file; nodes that others come to cannot have it any more.
-    let yaml =
-        waiting(&desk, 1, &format!("files: [{{data.txt: \"{far}\"}}]\nrestart: {{limit: 0}}"));
-    let job = desk.detach(&yaml);
-    wait_began(&desk, 1);
+    let yaml = waiting_job(
+        &workspace,
+        1,
+        &format!("files: [{{data.txt: \"{far}\"}}]\nrestart: {{limit: 0}}"),
+    );
+    let job = workspace.detach(&yaml);
+    wait_started(&workspace, 1);
     cluster.fs(&["-rm", "-skipTrash", &far]).expect("it goes");
     // All may come to where it is, at first.
     let mut workers = 1;
     let status = wait_for("one that came to another node", || {
         workers += 5;
-        let ran = desk.run(&["scale", &job, &format!("worker={workers}")]);
+        let ran = workspace.run(&["scale", &job, &format!("worker={workers}")]);
         assert_eq!(ran.code, 0, "{ran:?}");
-        wait_began(&desk, workers);
-        let status = desk.run(&["status", "--events", "1000", &job]);
-        let told = status.out.contains("could not run on its node: ");
+        wait_started(&workspace, workers);
+        let status = workspace.run(&["status", "--events", "1000", &job]);
+        let told = status.stdout.contains("could not run on its node: ");
         told.then_some(status)
     });
-    assert!(status.out.contains("gone-soon.txt"), "{}", status.out);
-    go(&desk);
-    let report = wait_over(cluster, &job);
+    assert!(status.stdout.contains("gone-soon.txt"), "{}", status.stdout);
+    release(&workspace);
+    let report = wait_finished(cluster, &job);
     assert_eq!(report.final_status, FinalStatus::Succeeded, "{report:?}");
-    wait_gone(cluster, &job);
+    wait_cleaned_up(cluster, &job);
 }
 
 #[test]
 fn a_job_that_an_administrator_has_ended_says_so() {
-    let cluster = cluster();
-    let desk = Desk::at(cluster);
-    let yaml = waiting(&desk, 2, "");
-    let (child, job) = Attached::submit(&desk, &yaml);
-    wait_began(&desk, 2);
+    let cluster = &*cluster();
+    let workspace = Workspace::new(cluster);
+    let yaml = waiting_job(&workspace, 2, "");
+    let (child, job) = AttachedSubmit::start(&workspace, &yaml);
+    wait_started(&workspace, 2);
     let mut yarn =
         cluster.hadoop("org.apache.hadoop.yarn.client.cli.ApplicationCLI").expect("a command");
     let killed = yarn.args(["application", "-kill", &job]).output().expect("it runs");
@@ -259,36 +267,36 @@ fn a_job_that_an_administrator_has_ended_says_so() {
     let ran = child.finish();
     assert_eq!(ran.code, 121, "{ran:#?}");
     let said = format!("{job} was killed: Application {job} was killed by user ");
-    assert!(ran.err.contains(&said), "{ran:#?}");
+    assert!(ran.stderr.contains(&said), "{ran:#?}");
     assert_eq!(application(cluster, &job).state, ApplicationState::Killed);
-    wait_gone(cluster, &job);
-    let status = Desk::at(cluster).run(&["status", &job]);
-    assert!(status.out.contains("killed"), "{}", status.out);
+    wait_cleaned_up(cluster, &job);
+    let status = Workspace::new(cluster).run(&["status", &job]);
+    assert!(status.stdout.contains("killed"), "{}", status.stdout);
 }
 
 #[test]
 fn a_full_queue_is_waited_for_until_the_deadline() {
-    let cluster = cluster();
-    let desk = Desk::at(cluster);
+    let cluster = &*cluster();
+    let workspace = Workspace::new(cluster);
     // 4,915 MiB is a tenth of three nodes.
-    let full = waiting(&desk, 4, "queue: narrow").replace("64 MiB", "1 GiB");
-    let holder = desk.detach(&full);
-    wait_began(&desk, 4);
+    let full = waiting_job(&workspace, 4, "queue: narrow").replace("64 MiB", "1 GiB");
+    let holder = workspace.detach(&full);
+    wait_started(&workspace, 4);
 
-    let other = Desk::at(cluster);
+    let other = Workspace::new(cluster);
     // There is room for the master, and for no worker.
     let workers = "roles: {worker: {memory: 1 GiB, run: 'true'}}";
-    let (child, waits) = Attached::submit(&other, &format!("{{queue: narrow, {workers}}}"));
+    let (child, waits) = AttachedSubmit::start(&other, &format!("{{queue: narrow, {workers}}}"));
     let told =
         "0 of 1 containers allocated; 0 tasks running; waiting: 1 × `worker` for a container\n";
-    wait_for("that it says what it waits for", || child.said().contains(told).then_some(()));
+    wait_for("that it says what it waits for", || child.stderr().contains(told).then_some(()));
     child.signal("-INT");
     assert_eq!(child.finish().code, 121);
-    wait_gone(cluster, &waits);
+    wait_cleaned_up(cluster, &waits);
     let ran = other.submit(&format!("{{queue: narrow, timeouts: {{allocation: 5s}}, {workers}}}"));
     assert_eq!(ran.code, 120, "{ran:#?}");
     assert!(
-        ran.err
+        ran.stderr
             .contains("0 of 1 containers granted after 5s; missing: 1 × `worker` (1 GiB, 1 vcore)"),
         "{ran:#?}"
     );
@@ -298,91 +306,91 @@ fn a_full_queue_is_waited_for_until_the_deadline() {
          roles: {worker: {memory: 64 MiB, run: 'true'}}}",
     );
     assert_eq!(ran.code, 120, "{ran:#?}");
-    assert!(ran.err.contains("waiting: "), "{ran:#?}");
-    assert!(ran.err.contains("had no container for its master after 5s"), "{ran:#?}");
-    wait_gone(cluster, &id(&ran));
+    assert!(ran.stderr.contains("waiting: "), "{ran:#?}");
+    assert!(ran.stderr.contains("had no container for its master after 5s"), "{ran:#?}");
+    wait_cleaned_up(cluster, &job_id(&ran));
 
-    go(&desk);
-    let report = wait_over(cluster, &holder);
+    release(&workspace);
+    let report = wait_finished(cluster, &holder);
     assert_eq!(report.final_status, FinalStatus::Succeeded, "{report:?}");
 }
 
 #[test]
 fn a_client_that_dies_changes_nothing_and_one_that_is_asked_ends_its_job() {
-    let cluster = cluster();
-    let desk = Desk::at(cluster);
-    let yaml = waiting(&desk, 2, "");
-    let (child, job) = Attached::submit(&desk, &yaml);
-    wait_began(&desk, 2);
+    let cluster = &*cluster();
+    let workspace = Workspace::new(cluster);
+    let yaml = waiting_job(&workspace, 2, "");
+    let (child, job) = AttachedSubmit::start(&workspace, &yaml);
+    wait_started(&workspace, 2);
     child.signal("-KILL");
     assert_ne!(child.finish().code, 0);
-    go(&desk);
-    let report = wait_over(cluster, &job);
+    release(&workspace);
+    let report = wait_finished(cluster, &job);
     assert_eq!(report.final_status, FinalStatus::Succeeded, "{report:?}");
     assert!(!facts(cluster, &job).contains("kill"), "nobody was asked to stop");
 
-    let desk = Desk::at(cluster);
-    let yaml = waiting(&desk, 2, "");
-    let (child, job) = Attached::submit(&desk, &yaml);
-    wait_began(&desk, 2);
+    let workspace = Workspace::new(cluster);
+    let yaml = waiting_job(&workspace, 2, "");
+    let (child, job) = AttachedSubmit::start(&workspace, &yaml);
+    wait_started(&workspace, 2);
     child.signal("-INT");
     let ran = child.finish();
     assert_eq!(ran.code, 121, "{ran:#?}");
-    assert!(ran.err.contains("was killed"), "{ran:#?}");
-    wait_gone(cluster, &job);
+    assert!(ran.stderr.contains("was killed"), "{ran:#?}");
+    wait_cleaned_up(cluster, &job);
 }
 
 #[test]
 fn a_job_is_seen_scaled_and_ended_from_anywhere_by_those_who_may() {
-    let cluster = cluster();
-    let desk = Desk::of(cluster, "alice");
+    let cluster = &*cluster();
+    let workspace = Workspace::of(cluster, "alice");
     // `began` and `go` are written by the containers' user, who is this process's.
-    let yaml = waiting(&desk, 1, "name: shared\nacls: {view: bob}");
-    let job = desk.detach(&yaml);
-    wait_began(&desk, 1);
+    let yaml = waiting_job(&workspace, 1, "name: shared\nacls: {view: bob}");
+    let job = workspace.detach(&yaml);
+    wait_started(&workspace, 1);
     wait_running(cluster, &job);
 
-    let elsewhere = Desk::of(cluster, "alice");
+    let elsewhere = Workspace::of(cluster, "alice");
     let listed = elsewhere.run(&["ls"]);
-    let tasks = |listed: &Ran| -> String {
-        let row = listed.out.lines().find(|line| line.starts_with(&job));
+    let tasks = |listed: &CommandOutput| -> String {
+        let row = listed.stdout.lines().find(|line| line.starts_with(&job));
         let row = row.unwrap_or_else(|| panic!("{listed:?}"));
         row.split_whitespace().nth(3).unwrap_or_default().to_owned()
     };
     assert_eq!(tasks(&listed), "1/1", "{listed:?}");
     // A program is up a moment before its master hears so.
-    let runs = |desk: &Desk, task: &str| {
+    let runs = |workspace: &Workspace, task: &str| {
         wait_for(&format!("that {task} is seen to run"), || {
-            let status = desk.run(&["status", &job]);
+            let status = workspace.run(&["status", &job]);
             let running = format!("{task}  running");
-            status.out.contains(&running).then_some(())
+            status.stdout.contains(&running).then_some(())
         });
     };
     runs(&elsewhere, "worker:0");
     let scaled = elsewhere.run(&["scale", "shared", "worker=2"]);
     assert_eq!(scaled.code, 0, "{scaled:?}");
-    wait_began(&desk, 2);
+    wait_started(&workspace, 2);
 
-    let bob = Desk::of(cluster, "bob");
+    let bob = Workspace::of(cluster, "bob");
     runs(&bob, "worker:1");
-    let refused = |ran: Ran| {
+    let refused = |ran: CommandOutput| {
         assert_ne!(ran.code, 0, "{ran:?}");
-        assert!(ran.err.contains("error: "), "{ran:?}");
+        assert!(ran.stderr.contains("error: "), "{ran:?}");
     };
     refused(bob.run(&["scale", &job, "worker=1"]));
     refused(bob.run(&["kill", &job]));
-    let carol = Desk::of(cluster, "carol");
+    let carol = Workspace::of(cluster, "carol");
     refused(carol.run(&["logs", &job]));
     refused(carol.run(&["kill", &job]));
     assert_eq!(application(cluster, &job).state, ApplicationState::Running);
 
     let killed = elsewhere.run(&["kill", &job]);
     assert_eq!(killed.code, 0, "{killed:?}");
-    let report = wait_over(cluster, &job);
+    let report = wait_finished(cluster, &job);
     assert_eq!(report.final_status, FinalStatus::Killed, "{report:?}");
-    wait_gone(cluster, &job);
+    wait_cleaned_up(cluster, &job);
     let status = bob.run(&["status", &job]);
-    assert!(status.out.contains("state      killed"), "{status:?}");
+    assert!(status.stdout.contains("state      killed"), "{status:?}");
     let listed = elsewhere.run(&["ls"]);
     assert_eq!(tasks(&listed), "1", "as it was submitted: {listed:?}");
 }

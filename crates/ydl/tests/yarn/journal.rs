@@ -1,11 +1,11 @@
 //! The master's diary in a real HDFS: what one master has written down the next one reads, once; and a master that has
 //! been replaced finds out before it does anything.
 
-use crate::yarn_support::{block_on, config, shared, soon, version};
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
-use testbed::{Cluster, Options};
-use tokio::{sync::RwLock, time::timeout};
+use testbed::{Lease, Options};
+use tokio::time::timeout;
 use yarn_native::security::Identity;
 use ydl::{
     master::journal::HdfsJournal, master::journal::Journal, master::journal::JournalRecord,
@@ -16,28 +16,39 @@ use ydl_core::{JobSpec, Time};
 use ydl_jobfile as jobfile;
 use ydl_proto::kv::Blob;
 use ydl_storage::hdfs::{Hdfs, JobLayout};
+use ydl_testkit::yarn::{block_on, config, deadline, exclusive, shared, version};
 
-/// Held for writing by whoever disturbs the cluster.
-static PEACE: RwLock<()> = RwLock::const_new(());
+/// A NameNode and a ResourceManager, without nodes.
+fn options() -> Options {
+    Options { nodes: 0, ..Options::new(version()) }
+}
 
-struct Scene {
-    cluster: &'static Cluster,
+struct Fixture {
+    cluster: Arc<Lease>,
     hdfs: Hdfs,
     place: JobLayout,
 }
 
-impl Scene {
-    async fn new() -> Scene {
-        let cluster = shared(Options { nodes: 0, ..Options::new(version()) });
+impl Fixture {
+    async fn new() -> Fixture {
+        Fixture::with(shared(options())).await
+    }
+
+    /// Without other tests on the cluster.
+    async fn exclusive() -> Fixture {
+        Fixture::with(exclusive(options())).await
+    }
+
+    async fn with(cluster: Lease) -> Fixture {
         let identity = Identity::simple(cluster.own_user());
-        let hdfs = Hdfs::connect(&config(cluster), None, &identity, soon()).await;
+        let hdfs = Hdfs::connect(&config(&cluster), None, &identity, deadline()).await;
         let hdfs = hdfs.expect("a file system");
         static COUNT: AtomicU32 = AtomicU32::new(0);
         let number = COUNT.fetch_add(1, Ordering::Relaxed);
         let place = JobLayout::at(hdfs.url(&format!("/journal/{number}")));
-        let made = hdfs.mkdirs(place.dir(), 0o700, soon()).await;
+        let made = hdfs.mkdirs(place.dir(), 0o700, deadline()).await;
         made.expect("a directory");
-        Scene { cluster, hdfs, place }
+        Fixture { cluster: Arc::new(cluster), hdfs, place }
     }
 
     /// A master takes over; how many entries it has read.
@@ -69,9 +80,8 @@ fn entry(n: usize) -> JournalRecord {
 #[test]
 fn a_master_reads_what_all_before_it_wrote_and_they_write_no_more() {
     block_on(async {
-        let _peace = PEACE.read().await;
-        let scene = Scene::new().await;
-        let (mut first, read) = scene.master(1).await;
+        let fixture = Fixture::new().await;
+        let (mut first, read) = fixture.master(1).await;
         assert_eq!(read, 0);
         first.append(&JournalRecord::Started(Time(1)));
         first.flush().await.expect("it is written");
@@ -80,7 +90,7 @@ fn a_master_reads_what_all_before_it_wrote_and_they_write_no_more() {
             first.flush().await.expect("it is written");
         }
 
-        let (mut second, read) = scene.master(2).await;
+        let (mut second, read) = fixture.master(2).await;
         assert_eq!(read, 5);
         first.append(&entry(5));
         let fenced = first.flush().await.unwrap_err();
@@ -91,11 +101,11 @@ fn a_master_reads_what_all_before_it_wrote_and_they_write_no_more() {
         second.flush().await.expect("it is written");
 
         // What the first one could still write somewhere is nobody's.
-        let (_, read) = scene.master(3).await;
+        let (_, read) = fixture.master(3).await;
         assert_eq!(read, 8);
         // And whoever comes too late knows it at once.
         let mut reading = Replay::new(spec(), None);
-        let late = recover(&scene.hdfs, &scene.place, 2, &mut reading).await;
+        let late = recover(&fixture.hdfs, &fixture.place, 2, &mut reading).await;
         assert!(matches!(late, Err(RecoverError::Fenced)), "{late:?}");
     });
 }
@@ -103,15 +113,14 @@ fn a_master_reads_what_all_before_it_wrote_and_they_write_no_more() {
 #[test]
 fn a_master_that_never_wrote_anything_leaves_the_beginning_to_the_next() {
     block_on(async {
-        let _peace = PEACE.read().await;
-        let scene = Scene::new().await;
-        let _ = scene.master(1).await;
-        let (mut second, read) = scene.master(2).await;
+        let fixture = Fixture::new().await;
+        let _ = fixture.master(1).await;
+        let (mut second, read) = fixture.master(2).await;
         assert_eq!(read, 0);
         second.append(&JournalRecord::Started(Time(1)));
         second.append(&entry(0));
         second.flush().await.expect("it is written");
-        let (_, read) = scene.master(3).await;
+        let (_, read) = fixture.master(3).await;
         assert_eq!(read, 1);
     });
 }
@@ -119,14 +128,13 @@ fn a_master_that_never_wrote_anything_leaves_the_beginning_to_the_next() {
 #[test]
 fn a_diary_outlives_its_servers() {
     block_on(async {
-        let _disturbed = PEACE.write().await;
-        let scene = Scene::new().await;
-        let (mut first, _) = scene.master(1).await;
+        let fixture = Fixture::exclusive().await;
+        let (mut first, _) = fixture.master(1).await;
         first.append(&JournalRecord::Started(Time(1)));
         first.append(&entry(0));
         first.flush().await.expect("it is written");
 
-        let cluster = scene.cluster;
+        let cluster = Arc::clone(&fixture.cluster);
         let kill = move || {
             cluster.kill("dn").expect("it can be killed");
             cluster.kill("nn").expect("it can be killed");
@@ -136,6 +144,7 @@ fn a_diary_outlives_its_servers() {
         let waits = timeout(Duration::from_secs(5), first.flush()).await;
         assert!(waits.is_err(), "there is nobody to write it down");
 
+        let cluster = Arc::clone(&fixture.cluster);
         let start = move || {
             cluster.start_daemon("nn").expect("it can be started");
             cluster.start_daemon("dn").expect("it can be started");
@@ -146,7 +155,7 @@ fn a_diary_outlives_its_servers() {
         flushed.expect("it is written");
         first.append(&entry(2));
         first.flush().await.expect("it is written");
-        let (_, read) = scene.master(2).await;
+        let (_, read) = fixture.master(2).await;
         assert_eq!(read, 3, "each entry counts once");
     });
 }

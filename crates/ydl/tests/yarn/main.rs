@@ -17,9 +17,5 @@ mod skein;
 mod stage;
 mod tf_yarn;
 
-#[path = "../boards/mod.rs"]
-mod boards;
-#[path = "../scene/mod.rs"]
-mod scene;
-#[path = "../yarn_support/mod.rs"]
-mod yarn_support;
+#[path = "../agent_harness/mod.rs"]
+mod agent_harness;

@@ -1,25 +1,28 @@
 //! The Python package on a real cluster.
 
-use crate::yarn_support::{Desk, Ran, environment_from, job::Job, shared, version};
 use std::{
     io::{BufRead, BufReader, Write},
     path::Path,
     process::{Command, Stdio},
 };
-use testbed::{Cluster, File, Options};
+use testbed::{File, Lease, Options};
+use ydl_testkit::{
+    CommandOutput, requirements_environment,
+    yarn::{ClusterJob, Workspace, shared, version},
+};
 
-fn cluster() -> &'static Cluster {
+fn cluster() -> Lease {
     let options = Options { nodes: 2, ..Options::new(version()) };
     let attempts = "yarn.resourcemanager.am.max-attempts";
     shared(options.set(File::Yarn, attempts, "100"))
 }
 
-/// A Python program of a user at this desk.
-fn python(desk: &Desk, words: &[&str]) -> Command {
+/// A Python program of a user at this workspace.
+fn python(workspace: &Workspace, words: &[&str]) -> Command {
     let package = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../python");
-    let environment = environment_from("../python/requirements.txt");
+    let environment = requirements_environment("python/requirements.txt");
     let mut command = Command::new(environment.join("bin/python"));
-    for (name, value) in desk.ydl().get_envs() {
+    for (name, value) in workspace.ydl().get_envs() {
         match value {
             Some(value) => command.env(name, value),
             None => command.env_remove(name),
@@ -29,36 +32,38 @@ fn python(desk: &Desk, words: &[&str]) -> Command {
         .args(["-B", "-m"])
         .args(words)
         .current_dir(package)
-        .env("YDL_BINARY", env!("CARGO_BIN_EXE_ydl"))
+        .env("YDL_BINARY", ydl_testkit::ydl())
         .env_remove("PYTHONPATH");
     command
 }
 
 #[test]
 fn the_exception_of_a_function_reaches_whoever_submitted_it() {
-    let desk = Desk::at(cluster());
-    let mut python = python(&desk, &["unittest", "tests.on_yarn"]);
-    let ran = Ran::from(python.stdin(Stdio::null()).output().expect("Python"));
-    assert_eq!(ran.code, 0, "{}", ran.err);
+    let cluster = &*cluster();
+    let workspace = Workspace::new(cluster);
+    let mut python = python(&workspace, &["unittest", "tests.on_yarn"]);
+    let ran = CommandOutput::from(python.stdin(Stdio::null()).output().expect("Python"));
+    assert_eq!(ran.code, 0, "{}", ran.stderr);
 }
 
 #[test]
 fn functions_ask_and_report_while_masters_die() {
-    let desk = Desk::at(cluster());
-    let mut python = python(&desk, &["tests.on_yarn", "through-deaths"]);
+    let cluster = &*cluster();
+    let workspace = Workspace::new(cluster);
+    let mut python = python(&workspace, &["tests.on_yarn", "through-deaths"]);
     python.stdin(Stdio::piped()).stdout(Stdio::piped());
     let mut child = python.spawn().expect("Python");
     let mut lines = BufReader::new(child.stdout.take().expect("a pipe")).lines();
     let mut line = || lines.next().and_then(Result::ok).unwrap_or_default();
     let id = line();
     assert!(id.starts_with("application_"), "{id}");
-    let job = Job::of(desk, id);
+    let job = ClusterJob::of(workspace, id);
     assert_eq!(line(), "begun");
     job.kill_master(1);
-    job.led_by(2);
+    job.wait_led_by(2);
     let mut stdin = child.stdin.take().expect("a pipe");
     stdin.write_all(b"moved\n").expect("it listens");
     assert_eq!(line(), "ended");
     assert!(child.wait().expect("its end").success());
-    assert_eq!(job.attempts().len(), 2);
+    assert_eq!(job.master_attempts().len(), 2);
 }

@@ -1,9 +1,9 @@
 //! An application of skein's on a real cluster.
 
-use crate::yarn_support::{Desk, application, example, shared, version, wait_over};
-use testbed::{Cluster, Options};
+use testbed::{Lease, Options};
+use ydl_testkit::yarn::{Workspace, application, digits, shared, version, wait_finished};
 
-fn cluster() -> &'static Cluster {
+fn cluster() -> Lease {
     shared(Options { nodes: 2, users: vec!["alice".into()], ..Options::new(version()) })
 }
 
@@ -36,29 +36,29 @@ services:
 
 #[test]
 fn two_services_of_which_one_depends_on_the_other_run_as_a_job() {
-    let cluster = cluster();
-    let desk = Desk::of(cluster, "alice");
-    desk.write("greeting.txt", "good morning");
-    desk.write("app.yaml", APP);
-    let ran = desk.run(&["submit", "app.yaml"]);
+    let cluster = &*cluster();
+    let workspace = Workspace::of(cluster, "alice");
+    workspace.write("greeting.txt", "good morning");
+    workspace.write("app.yaml", APP);
+    let ran = workspace.run(&["submit", "app.yaml"]);
     assert_eq!(ran.code, 0, "{ran:#?}");
-    let id = example::id(&ran);
+    let id = digits::job_id(&ran);
     for line in [
         &format!("serving as server_0 of {id}"),
         "client_0 heard: good morning from here (256 MiB)",
         "client_1 heard: good morning from here (256 MiB)",
     ] {
-        assert!(ran.out.contains(line), "`{line}` is not in {ran:#?}");
+        assert!(ran.stdout.contains(line), "`{line}` is not in {ran:#?}");
     }
     let note = "`services.client.max_restarts` applies to each task";
-    assert!(ran.err.contains(note), "{ran:#?}");
-    let report = wait_over(cluster, &id);
+    assert!(ran.stderr.contains(note), "{ran:#?}");
+    let report = wait_finished(cluster, &id);
     assert!(report.tags.iter().any(|tag| tag == "demo"), "{report:?}");
     assert_eq!(application(cluster, &id).name, "hello");
     // Nobody was asked for before those they depend on ran.
     let started = |task: &str| {
         let said = format!("{task} runs on");
-        let at = ran.err.lines().position(|line| line.contains(&said));
+        let at = ran.stderr.lines().position(|line| line.contains(&said));
         at.unwrap_or_else(|| panic!("`{said}` is not in {ran:#?}"))
     };
     assert!(started("server:0") < started("client:0"), "{ran:#?}");

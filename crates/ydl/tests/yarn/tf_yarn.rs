@@ -1,20 +1,21 @@
 //! tf-yarn's examples on a real cluster, through its own Python interface: small data, real TensorFlow 2.15, PyTorch and Horovod,
 //! and a real MLflow server.
 
-use crate::yarn_support::{
-    Desk, Ran, application, applications, environment_of, example, kinds, shared, version, wait_for,
-};
 use std::{
     fs,
     os::unix::process::CommandExt,
     path::{Path, PathBuf},
     process::{Child, Command, Stdio},
 };
-use testbed::{Cluster, Label, Options, Queue};
+use testbed::{Label, Lease, Options, Queue};
 use yarn_native::types::FinalStatus;
+use ydl_testkit::{
+    CommandOutput, example_environment, packed_mxnet_environments,
+    yarn::{Workspace, application, applications, digits, shared, version, wait_for},
+};
 
 /// Two nodes for everybody, and one that is labelled, with a queue of its own.
-fn cluster() -> &'static Cluster {
+fn cluster() -> Lease {
     let gpu = Label { name: "gpu".to_owned(), nodes: vec![3], exclusive: true };
     let labelled = Queue { labels: vec!["gpu".to_owned()], ..Queue::new("ml-gpu", 20) };
     shared(Options {
@@ -32,18 +33,18 @@ fn root() -> PathBuf {
 }
 
 /// A Python that finds the package, the names of tf-yarn, the binary and the cluster.
-fn python(desk: &Desk, interpreter: &Path) -> Command {
+fn python(workspace: &Workspace, interpreter: &Path) -> Command {
     let python = root().join("python");
     let paths = [python.clone(), python.join("tf_yarn-shim")];
     let mut command = Command::new(interpreter);
     command
-        .current_dir(desk.path())
+        .current_dir(workspace.path())
         .env("PYTHONPATH", std::env::join_paths(paths).expect("paths"))
         .env("PYTHONDONTWRITEBYTECODE", "1")
-        .env("YDL_BINARY", env!("CARGO_BIN_EXE_ydl"))
-        .env("XDG_STATE_HOME", desk.path().join("state"))
-        .env("HADOOP_CONF_DIR", desk.cluster.configuration())
-        .env("HADOOP_USER_NAME", desk.cluster.own_user())
+        .env("YDL_BINARY", ydl_testkit::ydl())
+        .env("XDG_STATE_HOME", workspace.path().join("state"))
+        .env("HADOOP_CONF_DIR", workspace.cluster.configuration())
+        .env("HADOOP_USER_NAME", workspace.cluster.own_user())
         .env("no_proxy", "127.0.0.1,localhost")
         .env_remove("MLFLOW_TRACKING_URI")
         .stdin(Stdio::null());
@@ -52,42 +53,42 @@ fn python(desk: &Desk, interpreter: &Path) -> Command {
 
 /// Runs an example to its end, with these words after the environment and the model's directory; tasks run the same
 /// interpreter, which all nodes have: what travels to nodes is tested elsewhere, and these environments are large.
-fn run(command: &mut Command, name: &str, framework: &str, words: &[&str]) -> Ran {
-    let interpreter = environment_of(framework).join("bin/python");
+fn run(command: &mut Command, name: &str, framework: &str, words: &[&str]) -> CommandOutput {
+    let interpreter = example_environment(framework).join("bin/python");
     command
         .arg(root().join("examples").join(name))
         .arg("--environment")
         .arg(interpreter)
         .args(["--model-dir", "model"])
         .args(words);
-    Ran::from(command.output().expect("Python can be started"))
+    CommandOutput::from(command.output().expect("Python can be started"))
 }
 
-fn runs_well(desk: &Desk, name: &str, framework: &str) -> Ran {
-    let interpreter = environment_of(framework).join("bin/python");
-    let ran = run(&mut python(desk, &interpreter), name, framework, &[]);
-    ended_well(desk, &ran);
+fn runs_well(workspace: &Workspace, name: &str, framework: &str) -> CommandOutput {
+    let interpreter = example_environment(framework).join("bin/python");
+    let ran = run(&mut python(workspace, &interpreter), name, framework, &[]);
+    ended_well(workspace, &ran);
     ran
 }
 
 /// It succeeded for its caller and for the cluster, and nothing of it is left there.
-fn ended_well(desk: &Desk, ran: &Ran) -> String {
+fn ended_well(workspace: &Workspace, ran: &CommandOutput) -> String {
     assert_eq!(ran.code, 0, "{ran:#?}");
-    let words = ran.err.lines();
+    let words = ran.stderr.lines();
     let mut submitted = words.filter_map(|line| line.strip_suffix(" is submitted"));
     let line = submitted.next().unwrap_or_else(|| panic!("no id in {ran:#?}"));
     let id = line.rsplit(' ').next().expect("a word").to_owned();
-    let report = application(desk.cluster, &id);
+    let report = application(workspace.cluster, &id);
     assert_eq!(report.final_status, FinalStatus::Succeeded, "{report:?}");
-    example::wait_gone(desk.cluster, &id);
+    digits::wait_cleaned_up(workspace.cluster, &id);
     id
 }
 
 /// What tasks printed after these words, each number once.
-fn printed(desk: &Desk, id: &str, word: &str) -> Vec<String> {
-    let ran = desk.run(&["logs", id, "--stdout"]);
+fn printed(workspace: &Workspace, id: &str, word: &str) -> Vec<String> {
+    let ran = workspace.run(&["logs", id, "--stdout"]);
     let mut found: Vec<_> =
-        ran.out.lines().filter_map(|line| Some(line.split_once(word)?.1.to_owned())).collect();
+        ran.stdout.lines().filter_map(|line| Some(line.split_once(word)?.1.to_owned())).collect();
     assert!(!found.is_empty(), "no `{word}` in {ran:#?}");
     found.sort();
     found.dedup();
@@ -104,7 +105,7 @@ struct Mlflow {
 impl Mlflow {
     fn start(place: PathBuf) -> Mlflow {
         fs::create_dir(&place).expect("a directory");
-        let bin = environment_of("tensorflow").join("bin");
+        let bin = example_environment("tensorflow").join("bin");
         let path = std::env::var_os("PATH").unwrap_or_default();
         let paths = std::iter::once(bin.clone()).chain(std::env::split_paths(&path));
         let said = place.join("said");
@@ -171,26 +172,27 @@ fn last_accuracy(log: &str, step: u32) -> f64 {
 
 #[test]
 fn the_linear_classifier_is_trained_evaluated_shown_and_logged() {
-    let desk = Desk::at(cluster());
-    let mlflow = Mlflow::start(desk.path().join("mlflow"));
-    let interpreter = environment_of("tensorflow").join("bin/python");
+    let cluster = &*cluster();
+    let workspace = Workspace::new(cluster);
+    let mlflow = Mlflow::start(workspace.path().join("mlflow"));
+    let interpreter = example_environment("tensorflow").join("bin/python");
     let name = "tf-yarn-estimator/linear_classifier.py";
-    let mut command = python(&desk, &interpreter);
+    let mut command = python(&workspace, &interpreter);
     command.env("MLFLOW_TRACKING_URI", &mlflow.url);
     let ran = run(&mut command, name, "tensorflow", &[]);
-    ended_well(&desk, &ran);
+    ended_well(&workspace, &ran);
     // Durations of everybody came back.
-    let durations: serde_json::Value = serde_json::from_str(ran.out.trim()).expect("JSON");
+    let durations: serde_json::Value = serde_json::from_str(ran.stdout.trim()).expect("JSON");
     for task in ["chief:0", "evaluator:0", "tensorboard:0"] {
         let seconds = durations["containers"][task].as_f64();
         assert!(seconds.is_some_and(|seconds| seconds > 0.0), "{ran:#?}");
     }
     assert_ne!(durations["training"], "None", "{ran:#?}");
     // TensorBoard announces itself when it has answered, and the evaluator what it does.
-    let announced = ran.err.contains("Tensorboard listening on http://127.0.0.1");
+    let announced = ran.stderr.contains("Tensorboard listening on http://127.0.0.1");
     assert!(announced, "{ran:#?}");
     let told = "Training step of last checkpoint: 200";
-    assert!(ran.err.contains(told), "{ran:#?}");
+    assert!(ran.stderr.contains(told), "{ran:#?}");
     // The same is in MLflow, and what every task printed.
     assert!(mlflow.file("tensorboard_0_url_0").starts_with("http://127.0.0.1"));
     for metric in
@@ -207,13 +209,13 @@ fn the_linear_classifier_is_trained_evaluated_shown_and_logged() {
     // Evaluated again by an evaluator alone, and MLflow's server is gone: nobody cares.
     let gone = mlflow.url.clone();
     drop(mlflow);
-    fs::remove_dir_all(desk.path().join("model/eval")).expect("what was evaluated");
-    let mut command = python(&desk, &interpreter);
+    fs::remove_dir_all(workspace.path().join("model/eval")).expect("what was evaluated");
+    let mut command = python(&workspace, &interpreter);
     command.env("MLFLOW_TRACKING_URI", gone);
     let ran = run(&mut command, name, "tensorflow", &["--evaluator-alone"]);
-    let id = ended_well(&desk, &ran);
-    assert!(ran.err.contains("mlflow: "), "{ran:#?}");
-    let log = desk.run(&["logs", &id, "evaluator:0"]).out;
+    let id = ended_well(&workspace, &ran);
+    assert!(ran.stderr.contains("mlflow: "), "{ran:#?}");
+    let log = workspace.run(&["logs", &id, "evaluator:0"]).stdout;
     assert!(last_accuracy(&log, 200) >= 0.9);
     let evaluated = "evaluating the checkpoint of step";
     assert_eq!(log.matches(evaluated).count(), 5, "{log}");
@@ -221,39 +223,42 @@ fn the_linear_classifier_is_trained_evaluated_shown_and_logged() {
 
 #[test]
 fn a_keras_model_becomes_an_estimator_with_a_parameter_server() {
-    let desk = Desk::at(cluster());
-    let ran = runs_well(&desk, "tf-yarn-keras/keras_estimator.py", "tensorflow");
-    assert!(ran.out.starts_with("trained for 0:"), "{ran:#?}");
-    assert!(ran.out.contains("evaluated for 0:"), "{ran:#?}");
-    assert!(ran.err.contains("Tensorboard listening on"), "{ran:#?}");
-    let id = example::id(&ran);
-    let log = desk.run(&["logs", &id, "evaluator:0"]).out;
+    let cluster = &*cluster();
+    let workspace = Workspace::new(cluster);
+    let ran = runs_well(&workspace, "tf-yarn-keras/keras_estimator.py", "tensorflow");
+    assert!(ran.stdout.starts_with("trained for 0:"), "{ran:#?}");
+    assert!(ran.stdout.contains("evaluated for 0:"), "{ran:#?}");
+    assert!(ran.stderr.contains("Tensorboard listening on"), "{ran:#?}");
+    let id = digits::job_id(&ran);
+    let log = workspace.run(&["logs", &id, "evaluator:0"]).stdout;
     assert!(last_accuracy(&log, 300) >= 0.8);
 }
 
 #[test]
 fn pytorch_s_processes_learn_the_same() {
-    let desk = Desk::at(cluster());
-    let ran = runs_well(&desk, "tf-yarn-pytorch/pytorch_example.py", "horovod");
-    let id = example::id(&ran);
-    let ranks = printed(&desk, &id, "] rank ");
+    let cluster = &*cluster();
+    let workspace = Workspace::new(cluster);
+    let ran = runs_well(&workspace, "tf-yarn-pytorch/pytorch_example.py", "horovod");
+    let id = digits::job_id(&ran);
+    let ranks = printed(&workspace, &id, "] rank ");
     assert_eq!(ranks.len(), 4, "{ranks:?}");
     assert!(ranks.iter().all(|line| line[1..].starts_with(" of 4 loss")));
-    assert_eq!(printed(&desk, &id, "weights ").len(), 1);
-    let accuracy: f64 = printed(&desk, &id, "accuracy ")[0].parse().expect("a number");
+    assert_eq!(printed(&workspace, &id, "weights ").len(), 1);
+    let accuracy: f64 = printed(&workspace, &id, "accuracy ")[0].parse().expect("a number");
     assert!(accuracy >= 0.8, "{accuracy}");
-    assert!(desk.path().join("model/model_20.pt").exists());
+    assert!(workspace.path().join("model/model_20.pt").exists());
 }
 
 #[test]
 fn horovod_s_ranks_meet_over_gloo_and_learn_the_same() {
-    let desk = Desk::at(cluster());
-    let ran = runs_well(&desk, "tf-yarn-horovod/keras_with_gloo.py", "horovod");
-    assert!(ran.out.starts_with("trained for 0:"), "{ran:#?}");
-    let id = example::id(&ran);
-    assert_eq!(printed(&desk, &id, " | rank ").len(), 2);
-    assert_eq!(printed(&desk, &id, " of 2 weights ").len(), 1);
-    let accuracy: f64 = printed(&desk, &id, "accuracy ")[0].parse().expect("a number");
+    let cluster = &*cluster();
+    let workspace = Workspace::new(cluster);
+    let ran = runs_well(&workspace, "tf-yarn-horovod/keras_with_gloo.py", "horovod");
+    assert!(ran.stdout.starts_with("trained for 0:"), "{ran:#?}");
+    let id = digits::job_id(&ran);
+    assert_eq!(printed(&workspace, &id, " | rank ").len(), 2);
+    assert_eq!(printed(&workspace, &id, " of 2 weights ").len(), 1);
+    let accuracy: f64 = printed(&workspace, &id, "accuracy ")[0].parse().expect("a number");
     assert!(accuracy >= 0.8, "{accuracy}");
 }
 
@@ -276,11 +281,11 @@ run_on_yarn(where.where, {"worker": TaskSpec("256 MiB", 1, label=NodeLabel.GPU)}
 "#;
 
 /// Runs the function from that environment, and looks at what it has seen; the environment that it ran in.
-fn sent(desk: &Desk, own: &Path, words: &[&str]) -> PathBuf {
-    let mut command = python(desk, &own.join("bin/python"));
+fn sent(workspace: &Workspace, own: &Path, words: &[&str]) -> PathBuf {
+    let mut command = python(workspace, &own.join("bin/python"));
     let ran = command.arg("send.py").args(words).output();
-    ended_well(desk, &Ran::from(ran.expect("Python can be started")));
-    let path = desk.path().join("where");
+    ended_well(workspace, &CommandOutput::from(ran.expect("Python can be started")));
+    let path = workspace.path().join("where");
     let seen = fs::read_to_string(&path).expect("what it wrote");
     fs::remove_file(path).expect("it was there");
     let lines: Vec<_> = seen.lines().collect();
@@ -292,38 +297,40 @@ fn sent(desk: &Desk, own: &Path, words: &[&str]) -> PathBuf {
 
 #[test]
 fn a_packed_environment_travels_to_nodes_with_a_label_and_the_check_says_ok() {
-    let desk = Desk::at(cluster());
-    let checked = python(&desk, Path::new("python3"))
+    let cluster = &*cluster();
+    let workspace = Workspace::new(cluster);
+    let checked = python(&workspace, Path::new("python3"))
         .args(["-m", "ydl.compat.tf_yarn.bin.check_hadoop_env"])
         .output();
-    let checked = Ran::from(checked.expect("Python can be started"));
+    let checked = CommandOutput::from(checked.expect("Python can be started"));
     assert_eq!(checked.code, 0, "{checked:#?}");
-    let log = fs::read_to_string(desk.path().join("check_hadoop_env.log")).expect("its log");
+    let log = fs::read_to_string(workspace.path().join("check_hadoop_env.log")).expect("its log");
     assert!(log.contains("remote_check: True"), "{log}");
     assert!(log.trim_end().ends_with("Hadoop setup: OK"), "{log}");
 
     let made = Command::new("python3")
         .args(["-m", "venv", "--without-pip", "own"])
-        .current_dir(desk.path())
+        .current_dir(workspace.path())
         .status();
     assert!(made.expect("Python can be started").success());
     for (name, text) in [("where.py", WHERE), ("send.py", SENDS), ("here.txt", "data")] {
-        desk.write(name, text);
+        workspace.write(name, text);
     }
-    let own = desk.path().join("own");
-    let seen = sent(&desk, &own, &[]);
+    let own = workspace.path().join("own");
+    let seen = sent(&workspace, &own, &[]);
     assert!(!seen.starts_with(&own), "it did not travel: {seen:?}");
 
     // What somebody has made and put into HDFS is used as it is.
-    let pex = desk.path().join("made.pex");
-    let made = Command::new(kinds().join("tools/pex")).arg("-o").arg(&pex).output();
-    let made = Ran::from(made.expect("pex can be started"));
+    let pex = workspace.path().join("made.pex");
+    let made =
+        Command::new(packed_mxnet_environments().join("tools/pex")).arg("-o").arg(&pex).output();
+    let made = CommandOutput::from(made.expect("pex can be started"));
     assert_eq!(made.code, 0, "{made:#?}");
-    let put = desk.cluster.fs(&["-put", &pex.display().to_string(), "/made.pex"]);
+    let put = workspace.cluster.fs(&["-put", &pex.display().to_string(), "/made.pex"]);
     put.expect("a file in HDFS");
-    sent(&desk, &own, &["hdfs:///made.pex"]);
+    sent(&workspace, &own, &["hdfs:///made.pex"]);
 
-    let used = applications(desk.cluster);
+    let used = applications(workspace.cluster);
     let queued = used.iter().any(|one| one.queue.ends_with("ml-gpu"));
     assert!(queued, "{used:?}");
 }

@@ -1,17 +1,20 @@
 //! Roles whose tasks come and go, on a real cluster.
 
-use crate::elastic_support::Training;
-use crate::yarn_support::{Desk, application, environment_of, job::Job, shared, version, wait_for};
 use std::{
     fs,
     path::{Path, PathBuf},
 };
-use testbed::{Cluster, File, Options};
+use testbed::{Cluster, File, Lease, Options};
+use ydl_testkit::{
+    elastic::Training,
+    example_environment,
+    yarn::{ClusterJob, Workspace, application, shared, version, wait_for},
+};
 
 /// How often the program saves when nobody tells it to.
 const SAVE_EVERY: u32 = 10;
 
-fn cluster() -> &'static Cluster {
+fn cluster() -> Lease {
     fs::write(excluded(), "").expect("a file");
     let options = Options {
         nodes: 4,
@@ -34,27 +37,27 @@ fn must<T>(outcome: Result<T, testbed::Error>) -> T {
 
 /// The elastic example. The nodes are this machine: its output and its checkpoints are seen here at once, and its large
 /// environment does not travel.
-fn submit<'a>(instances: &str, settle: &str) -> Job<'a> {
-    let desk = Desk::at(cluster());
+fn submit<'a>(cluster: &'a Cluster, instances: &str, settle: &str) -> ClusterJob<'a> {
+    let workspace = Workspace::new(cluster);
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../examples/pytorch-digits");
     for name in ["train.py", "train_elastic.py"] {
-        fs::copy(root.join(name), desk.path().join(name)).expect("the example's file");
+        fs::copy(root.join(name), workspace.path().join(name)).expect("the example's file");
     }
-    let python = environment_of("pytorch").join("bin/python");
-    let (python, seen) = (python.display(), desk.path().display());
-    let id = desk.detach(&format!(
+    let python = example_environment("pytorch").join("bin/python");
+    let (python, seen) = (python.display(), workspace.path().display());
+    let id = workspace.detach(&format!(
         "name: elastic\nframework: pytorch\nfiles: [train.py, train_elastic.py]\n\
          env: {{OMP_NUM_THREADS: '1'}}\ngang: {{settle: {settle}}}\n\
          roles: {{worker: {{instances: {instances}, memory: 1 GiB, shell: 'exec {python} train_elastic.py \
          --epochs 6 --until {seen}/enough --checkpoint {seen}/kept --save-every {SAVE_EVERY} --pause 0.01 \
          >> {seen}/worker.$YDL_INDEX.$YDL_ATTEMPT'}}}}\n"
     ));
-    Job::of(desk, id)
+    ClusterJob::of(workspace, id)
 }
 
-fn training(job: &Job) -> Training {
+fn training(job: &ClusterJob) -> Training {
     let mut all = Vec::new();
-    for entry in fs::read_dir(job.desk.path()).expect("a directory").flatten() {
+    for entry in fs::read_dir(job.workspace.path()).expect("a directory").flatten() {
         if entry.file_name().to_string_lossy().starts_with("worker.") {
             all.push(fs::read_to_string(entry.path()).unwrap_or_default());
         }
@@ -62,16 +65,16 @@ fn training(job: &Job) -> Training {
     Training::read(&all)
 }
 
-fn reaches(job: &Job, worlds: &[u32]) {
-    wait_for(&format!("rounds of {worlds:?} of {}", job.words()), || {
+fn reaches(job: &ClusterJob, worlds: &[u32]) {
+    wait_for(&format!("rounds of {worlds:?} of {}", job.describe()), || {
         training(job).has_reached(worlds).then_some(())
     });
 }
 
-fn ends_well(job: &Job, worlds: &[u32]) {
+fn ends_well(job: &ClusterJob, worlds: &[u32]) {
     fs::write(job.file("enough"), "").expect("a file");
-    job.succeeded();
-    training(job).went_well(worlds, SAVE_EVERY);
+    job.assert_succeeded();
+    training(job).assert_successful(worlds, SAVE_EVERY);
 }
 
 /// The cluster takes every node but these, and gives back those it had taken.
@@ -97,8 +100,8 @@ fn nodes_are(cluster: &Cluster, welcome: &[&str]) {
 #[test]
 fn pytorch_goes_on_with_two_four_one_and_two_workers() {
     // Everybody who is asked for comes, however long it takes: nobody begins without them.
-    let job = submit("{min: 1, max: 4, start: 2}", "1h");
-    let cluster = job.cluster;
+    let cluster = &*cluster();
+    let job = submit(cluster, "{min: 1, max: 4, start: 2}", "1h");
     reaches(&job, &[2]);
     job.scale(4);
     reaches(&job, &[2, 4]);

@@ -1,71 +1,73 @@
 //! Elastic Horovod on a real cluster: workers come and go while masters die, and those who stay are the same processes.
 
-use crate::yarn_support::{
-    Desk, environment_of, example, job::Job, shared, version, wait_for, wait_over,
-};
 use std::{fs, path::Path};
-use testbed::{Cluster, File, Options};
+use testbed::{Cluster, File, Lease, Options};
 use yarn_native::types::FinalStatus;
+use ydl_testkit::{
+    example_environment,
+    yarn::{ClusterJob, Workspace, digits, shared, version, wait_finished, wait_for},
+};
 
-fn cluster() -> &'static Cluster {
+fn cluster() -> Lease {
     let options = Options { nodes: 2, ..Options::new(version()) };
     let attempts = "yarn.resourcemanager.am.max-attempts";
     shared(options.set(File::Yarn, attempts, "100"))
 }
 
 /// Two workers that end when they were three and are two again.
-fn submit<'a>() -> Job<'a> {
-    let desk = Desk::at(cluster());
+fn submit<'a>(cluster: &'a Cluster) -> ClusterJob<'a> {
+    let workspace = Workspace::new(cluster);
     let program = Path::new(env!("CARGO_MANIFEST_DIR"))
         .join("../ydl-rendezvous/tests/real_frameworks/horovod/elastic.py");
-    fs::copy(program, desk.path().join("elastic.py")).expect("the program");
-    let python = environment_of("horovod").join("bin/python");
-    let (python, seen) = (python.display(), desk.path().display());
-    let id = desk.detach(&format!(
+    fs::copy(program, workspace.path().join("elastic.py")).expect("the program");
+    let python = example_environment("horovod").join("bin/python");
+    let (python, seen) = (python.display(), workspace.path().display());
+    let id = workspace.detach(&format!(
         "name: elastic\nframework: horovod\nfiles: [elastic.py]\ngang: {{settle: 1s}}\n\
          env: {{OMP_NUM_THREADS: '1', WORLDS: '3'}}\n\
          roles: {{worker: {{instances: {{min: 2, max: 3, start: 2}}, memory: 512 MiB, shell: '{python} elastic.py \
          >> {seen}/worker.$YDL_INDEX'}}}}\n"
     ));
-    Job::of(desk, id)
+    ClusterJob::of(workspace, id)
 }
 
-fn wait_for_world(job: &Job, size: u32, workers: u32) {
+fn wait_for_world(job: &ClusterJob, size: u32, workers: u32) {
     for worker in 0..workers {
         let line = format!("world of {size} as rank {worker}");
-        wait_for(&format!("`{line}` of {}", job.words()), || {
+        wait_for(&format!("`{line}` of {}", job.describe()), || {
             let lines = job.lines(&format!("worker.{worker}"));
             lines.contains(&line).then_some(())
         });
     }
 }
 
-fn scale(job: &Job, role: &str) {
-    let ran = job.desk.run(&["scale", &job.id, role]);
+fn scale(job: &ClusterJob, role: &str) {
+    let ran = job.workspace.run(&["scale", &job.id, role]);
     assert_eq!(ran.code, 0, "{ran:#?}");
 }
 
 #[test]
 fn workers_come_and_go_while_masters_die() {
-    let job = submit();
+    let cluster = &*cluster();
+    let job = submit(cluster);
     wait_for_world(&job, 2, 2);
     job.kill_master(1);
-    job.led_by(2);
+    job.wait_led_by(2);
     scale(&job, "worker=3");
     wait_for("the third worker", || (job.count("attempt-started") == 3).then_some(()));
-    let started = job.started();
-    job.heard_of(started.iter().map(|it| &it.container));
+    let started = job.starts();
+    job.wait_reported_running(started.iter().map(|it| &it.container));
     // The newcomer loads, or waits for the others: who comes next must know of it.
     job.kill_master(2);
     wait_for_world(&job, 3, 3);
-    job.led_by(3);
+    job.wait_led_by(3);
     scale(&job, "worker=2");
-    let report = wait_over(job.cluster, &job.id);
+    let report = wait_finished(job.cluster, &job.id);
     assert_eq!(report.final_status, FinalStatus::Succeeded, "{report:?}");
-    example::wait_gone(job.cluster, &job.id);
-    assert_eq!(job.count("round-started"), 1, "{:#?}", job.kept());
-    assert_eq!(job.count("members-changed"), 2, "{:#?}", job.kept());
-    assert_eq!(job.count("attempt-started"), 3, "{:#?}", job.kept());
+    digits::wait_cleaned_up(job.cluster, &job.id);
+    assert_eq!(job.count("round-started"), 1, "{:#?}", job.stored_history());
+    assert_eq!(job.count("members-changed"), 2, "{:#?}", job.stored_history());
+    assert_eq!(job.count("attempt-started"), 3, "{:#?}", job.stored_history());
     let ends: Vec<_> = (0..2).map(|worker| job.lines(&format!("worker.{worker}")).pop()).collect();
     let end = ends[0].as_deref().unwrap_or_default();
     assert!(end.starts_with("worlds [2, 3, 2] batch "), "{end}");

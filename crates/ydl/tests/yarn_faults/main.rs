@@ -7,8 +7,3 @@ mod master;
 mod misuse;
 mod nodes;
 mod tasks;
-
-#[path = "../elastic_support/mod.rs"]
-mod elastic_support;
-#[path = "../yarn_support/mod.rs"]
-mod yarn_support;

@@ -1,17 +1,15 @@
 //! Jobs of every framework on a real cluster, one of whose nodes dies under all of them.
 
-use crate::yarn_support::{
-    application, example,
-    job::Job,
-    shared,
-    training::{More, printed, said, train},
-    version, wait_for, wait_over,
-};
 use std::time::Duration;
-use testbed::{Cluster, File, Options};
+use testbed::{Cluster, File, Lease, Options};
 use yarn_native::types::FinalStatus;
+use ydl_testkit::yarn::{
+    ClusterJob, application, digits, shared,
+    training::{TrainingOptions, printed, printed_value, submit_training},
+    version, wait_finished, wait_for,
+};
 
-fn cluster() -> &'static Cluster {
+fn cluster() -> Lease {
     let options = Options {
         nodes: 2,
         // Room for all on one of them, too: masters may all be there.
@@ -49,44 +47,49 @@ const fn of(framework: &'static str, arguments: &'static str, equal: &'static st
 
 impl Training {
     /// A worker on each node. The first round would last for ever.
-    fn begin(&self) -> Job<'static> {
+    fn begin<'a>(&self, cluster: &'a Cluster) -> ClusterJob<'a> {
         let arguments = format!("{} $([ $YDL_ROUND -gt 1 ] || echo --pause 600)", self.arguments);
-        let more = More { worker: "instances: 2, placement: {max_per_node: 1}", ..More::default() };
+        let more = TrainingOptions {
+            worker: "instances: 2, placement: {max_per_node: 1}",
+            ..TrainingOptions::default()
+        };
         let more = match self.framework {
-            "mxnet" => More { roles: ", server: {instances: 1, memory: 512 MiB}", ..more },
+            "mxnet" => {
+                TrainingOptions { roles: ", server: {instances: 1, memory: 512 MiB}", ..more }
+            }
             // It looks for itself among the machine's interfaces, and the test bed's nodes have other addresses.
-            "lightgbm" => More { job: "network: lo\n", ..more },
+            "lightgbm" => TrainingOptions { job: "network: lo\n", ..more },
             _ => more,
         };
-        train(cluster(), self.framework, &arguments, more)
+        submit_training(cluster, self.framework, &arguments, more)
     }
 
     /// Its workers have met.
-    fn wait_begun(&self, job: &Job) {
+    fn wait_begun(&self, job: &ClusterJob) {
         let framework = self.framework;
-        wait_for(&format!("{framework} in {}", job.words()), || {
+        wait_for(&format!("{framework} in {}", job.describe()), || {
             let report = application(job.cluster, &job.id);
             let over = report.final_status != FinalStatus::Undefined;
-            assert!(!over, "{framework}: {report:?}\n{:#?}", job.kept());
+            assert!(!over, "{framework}: {report:?}\n{:#?}", job.stored_history());
             let met = |worker| printed(job, worker, 1).contains("rank ");
             (met(0) && met(1)).then_some(())
         });
     }
 
     /// A later round has ended well: both have learned the same, and enough.
-    fn check(&self, job: &Job) {
-        let report = wait_over(job.cluster, &job.id);
+    fn check(&self, job: &ClusterJob) {
+        let report = wait_finished(job.cluster, &job.id);
         let framework = self.framework;
         assert_eq!(
             report.final_status,
             FinalStatus::Succeeded,
             "{framework}: {report:?}\n{:#?}",
-            job.kept()
+            job.stored_history()
         );
-        example::wait_gone(job.cluster, &job.id);
+        digits::wait_cleaned_up(job.cluster, &job.id);
         let last = u32::try_from(job.count("round-started")).expect("a few");
-        assert!(last > 1, "{framework}: {:#?}", job.kept());
-        let of = |worker, word| said(job, worker, last, "2", word);
+        assert!(last > 1, "{framework}: {:#?}", job.stored_history());
+        let of = |worker, word| printed_value(job, worker, last, "2", word);
         assert_eq!(of(0, self.equal), of(1, self.equal), "{framework}");
         let accuracy: f64 = of(0, "test accuracy ").parse().expect("a number");
         assert!(accuracy > 0.9, "{framework}: {accuracy}");
@@ -95,8 +98,8 @@ impl Training {
 
 #[test]
 fn every_framework_begins_another_round_when_a_node_is_lost() {
-    let cluster = cluster();
-    let jobs: Vec<_> = ALL.iter().map(|it| (it, it.begin())).collect();
+    let cluster = &*cluster();
+    let jobs: Vec<_> = ALL.iter().map(|it| (it, it.begin(cluster))).collect();
     for (training, job) in &jobs {
         training.wait_begun(job);
     }

@@ -1,22 +1,15 @@
 //! Whole jobs on a real cluster of three nodes while programs die and nodes are taken away: the job ends right, and its
 //! facts say why anything was started again.
 
-use crate::yarn_support::{
-    application,
-    job::{Job, Program, Started, WAITS, time_until},
-    processes::{end_all, lives, processes_in, signal, signal_those_left, tree},
-    shared, version, wait_for,
-};
 use serde_json::json;
-use std::{
-    collections::BTreeSet,
-    fs,
-    path::PathBuf,
-    sync::{Mutex, MutexGuard, PoisonError},
-    time::Duration,
-};
-use testbed::{Cluster, File, Options, Queue};
+use std::{collections::BTreeSet, fs, path::PathBuf, sync::Once, time::Duration};
+use testbed::{File, Lease, Options, Queue};
 use yarn_native::types::AttemptState;
+use ydl_testkit::yarn::{
+    AttemptStart, ClusterJob, Program, WAIT_SCRIPT, application, exclusive,
+    processes::{is_alive, kill_all, processes_in, signal, signal_remaining, tree},
+    time_until, version, wait_for,
+};
 
 /// After so much silence the cluster takes a node or a master for lost.
 const EXPIRY: Duration = Duration::from_secs(10);
@@ -26,23 +19,23 @@ fn excluded() -> PathBuf {
     PathBuf::from(env!("CARGO_TARGET_TMPDIR")).join("faults-excluded")
 }
 
-/// Three nodes of 8 GiB that two queues share. What a test breaks it mends, so that they take turns.
-fn cluster() -> (&'static Cluster, MutexGuard<'static, ()>) {
-    static TURN: Mutex<()> = Mutex::new(());
-    let turn = TURN.lock().unwrap_or_else(PoisonError::into_inner);
-    fs::write(excluded(), "").expect("a file");
+/// Leases three nodes of 8 GiB with two queues for one test alone, which restores what it takes away.
+fn cluster() -> Lease {
+    static EXCLUDED: Once = Once::new();
+    EXCLUDED.call_once(|| fs::write(excluded(), "").expect("a file"));
     let options = Options {
         nodes: 3,
         queues: vec![Queue::new("default", 50), Queue::new("other", 50)],
-        // More than a busy machine takes to stop a program; nobody waits for it who goes when asked.
+        // More than a busy machine takes to stop a program that ends when it is asked.
         preemption: Some(Duration::from_secs(20)),
         expiry: EXPIRY,
         ..Options::new(version())
     };
     let path = excluded().display().to_string();
     let options = options.set(File::Yarn, "yarn.resourcemanager.nodes.exclude-path", &path);
-    let cluster = shared(options);
-    // A test may leave its node dead, and one that failed may leave it unwelcome.
+    let cluster = exclusive(options);
+    fs::write(excluded(), "").expect("a file");
+    // A test may leave its node dead, and a failed one may leave it excluded.
     for node in cluster.nodes() {
         if must(cluster.pid(&node.daemon)).is_none() {
             must(cluster.rm_admin(&["-refreshNodes"]));
@@ -50,7 +43,7 @@ fn cluster() -> (&'static Cluster, MutexGuard<'static, ()>) {
         }
     }
     must(cluster.wait_nodes(3));
-    (cluster, turn)
+    cluster
 }
 
 fn must<T>(outcome: Result<T, testbed::Error>) -> T {
@@ -63,56 +56,56 @@ fn index(task: &str) -> u32 {
 }
 
 /// The newest start of that task.
-fn newest(started: &[Started], task: &str) -> Started {
+fn newest(started: &[AttemptStart], task: &str) -> AttemptStart {
     let mut mine = started.iter().rev().filter(|it| it.task == task);
     mine.next().cloned().expect("a start")
 }
 
 #[test]
 fn a_program_that_is_killed_starts_again_and_that_counts() {
-    let (cluster, _turn) = cluster();
+    let cluster = &*cluster();
     let role = "memory: 128 MiB, tolerate: 1, restart: {limit: 1, backoff: {initial: 100ms}}";
-    let job = Job::submit(cluster, 3, WAITS, role, "");
+    let job = ClusterJob::submit(cluster, 3, WAIT_SCRIPT, role, "");
     let first = job.programs(3);
     // One dies twice, which is once too often; one once; one never.
     signal("-9", &[first[0].pid, first[1].pid]);
     let second = job.program(0, 2);
     job.program(1, 2);
-    assert!(!lives(first[0].pid));
+    assert!(!is_alive(first[0].pid));
     signal("-9", &[second]);
-    let gone_on = job.end_of("worker:0", 2);
+    let gone_on = job.wait_end("worker:0", 2);
     assert_eq!(gone_on.next, "tolerated");
     // That a program runs is known to itself first.
     let shown = [("failed", 2), ("running", 2), ("running", 1)];
     let shown = shown.map(|(state, attempt)| (json!(state), json!(attempt)));
-    wait_for(&format!("{shown:?} of {}", job.words()), || {
+    wait_for(&format!("{shown:?} of {}", job.describe()), || {
         let status = job.status();
         let tasks = status["view"]["tasks"].as_array()?.iter();
         let tasks = tasks.map(|it| (it["state"].clone(), it["attempt"].clone()));
         let failed = status["view"]["roles"][0]["failed"] == 1;
         (failed && tasks.eq(shown.clone())).then_some(())
     });
-    job.go();
-    job.succeeded_last();
+    job.release();
+    job.assert_succeeded_alone();
 
     for task in ["worker:0", "worker:1"] {
-        let ended = job.end_of(task, 1);
+        let ended = job.wait_end(task, 1);
         assert_eq!(ended.ending, json!({"signalled": {"signal": 9}}));
         assert!(ended.next.get("retry").is_some(), "{ended:?}");
     }
     assert_eq!(job.programs(0).len(), 5);
-    assert_eq!(job.started().len(), 5);
+    assert_eq!(job.starts().len(), 5);
 }
 
 #[test]
 fn a_node_where_programs_die_is_avoided_and_later_forgiven() {
-    let (cluster, _turn) = cluster();
+    let cluster = &*cluster();
     // No node has room for more than two. Nobody starts again before both failures are known.
     let role = "memory: 3 GiB, restart: {limit: 3, backoff: {initial: 2s, max: 2s}}";
     let more = "node_exclusion: {failures: 2, timeout: 15s}";
-    let job = Job::submit(cluster, 4, WAITS, role, more);
+    let job = ClusterJob::submit(cluster, 4, WAIT_SCRIPT, role, more);
     job.programs(4);
-    let started = job.all_started(4);
+    let started = job.wait_starts(4);
     let nodes: BTreeSet<_> = started.iter().map(|it| &it.node).collect();
     let on = |node: &String| {
         let there = started.iter().filter(|it| it.node == *node);
@@ -123,14 +116,14 @@ fn a_node_where_programs_die_is_avoided_and_later_forgiven() {
     let there = on(bad).into_iter();
     let there: Vec<_> = there.map(|it| job.program(index(&it.task), 1)).collect();
     signal("-9", &there);
-    let again = job.all_started(6);
+    let again = job.wait_starts(6);
     assert!(again[4..].iter().all(|it| it.node != *bad), "{again:?}");
     // There is no room for two more until the node is forgiven.
     job.scale(6);
-    let all = job.all_started(8);
-    job.go();
-    job.succeeded_last();
-    let facts = job.facts();
+    let all = job.wait_starts(8);
+    job.release();
+    job.assert_succeeded_alone();
+    let facts = job.history();
     let blamed: Vec<_> = facts.iter().filter_map(|(_, what)| what.get("node-excluded")).collect();
     let [blamed] = &blamed[..] else {
         panic!("{facts:#?}");
@@ -150,33 +143,34 @@ fn a_node_where_programs_die_is_avoided_and_later_forgiven() {
     for start in &all[6..] {
         assert!(start.node == *bad && start.at >= until, "{start:?}, {blamed}");
     }
-    for ended in job.ended().iter().filter(|it| it.next.get("retry").is_some()) {
+    for ended in job.ends().iter().filter(|it| it.next.get("retry").is_some()) {
         assert_eq!((&ended.node, &ended.ending), (bad, &json!({"signalled": {"signal": 9}})));
     }
 }
 
 #[test]
 fn a_node_that_is_drained_gives_its_tasks_time_and_they_go_elsewhere() {
-    let (cluster, _turn) = cluster();
-    let script = format!("trap 'sleep 0.5; echo saved >> $SHARED/saved; exit 1' TERM; {WAITS}");
+    let cluster = &*cluster();
+    let script =
+        format!("trap 'sleep 0.5; echo saved >> $SHARED/saved; exit 1' TERM; {WAIT_SCRIPT}");
     // At most three are beside the master.
     let role = "memory: 2 GiB";
-    let job = Job::submit(cluster, 4, &script, role, "restart: {limit: 0}");
+    let job = ClusterJob::submit(cluster, 4, &script, role, "restart: {limit: 0}");
     let before = job.programs(4);
-    let started = job.all_started(4);
-    let (number, there) = job.crowded(1, &started);
+    let started = job.wait_starts(4);
+    let (number, there) = job.node_with_tasks(1, &started);
     let node = &there[0].node;
     fs::write(excluded(), node).expect("a file");
     must(cluster.rm_admin(&["-refreshNodes", "-g", "120", "-server"]));
-    let all = job.all_started(4 + there.len());
+    let all = job.wait_starts(4 + there.len());
     fs::write(excluded(), "").expect("a file");
     must(cluster.rm_admin(&["-refreshNodes"]));
     must(cluster.wait_node(&format!("nm{number}"), "RUNNING"));
-    job.go();
-    job.succeeded_last();
+    job.release();
+    job.assert_succeeded_alone();
     assert_eq!(job.lines("saved").len(), there.len());
     for start in &there {
-        let ended = job.end_of(&start.task, 1);
+        let ended = job.wait_end(&start.task, 1);
         assert_eq!(ended.ending, "preempted", "{ended:?}");
         assert_ne!(newest(&all, &start.task).node, *node);
     }
@@ -192,23 +186,23 @@ fn a_node_that_is_drained_gives_its_tasks_time_and_they_go_elsewhere() {
 
 #[test]
 fn a_container_that_another_queue_takes_has_time_for_a_checkpoint() {
-    let (cluster, _turn) = cluster();
+    let cluster = &*cluster();
     let script =
-        format!("trap 'sleep 0.5; echo $YDL_INDEX >> $SHARED/saved; exit 1' TERM; {WAITS}");
+        format!("trap 'sleep 0.5; echo $YDL_INDEX >> $SHARED/saved; exit 1' TERM; {WAIT_SCRIPT}");
     // Two fill a node, and one that of the master.
     let role = "memory: 4 GiB";
-    let rich = Job::submit(cluster, 5, &script, role, "restart: {limit: 0}");
+    let rich = ClusterJob::submit(cluster, 5, &script, role, "restart: {limit: 0}");
     rich.programs(5);
-    let poor = Job::submit(cluster, 1, WAITS, role, "queue: other");
+    let poor = ClusterJob::submit(cluster, 1, WAIT_SCRIPT, role, "queue: other");
     poor.programs(1);
     let status = rich.status();
-    poor.go();
-    rich.all_started(5 + rich.ended().len());
-    rich.go();
-    poor.succeeded();
-    rich.succeeded_last();
-    let all = rich.started();
-    let mut taken = rich.ended();
+    poor.release();
+    rich.wait_starts(5 + rich.ends().len());
+    rich.release();
+    poor.assert_succeeded();
+    rich.assert_succeeded_alone();
+    let all = rich.starts();
+    let mut taken = rich.ends();
     taken.retain(|ended| ended.ending != "succeeded");
     let again = taken.iter().map(|ended| {
         assert_eq!(ended.ending, "preempted", "{ended:?}");
@@ -226,14 +220,14 @@ fn a_container_that_another_queue_takes_has_time_for_a_checkpoint() {
 
 #[test]
 fn a_node_that_is_lost_for_good_costs_a_restart_and_no_failure() {
-    let (cluster, _turn) = cluster();
+    let cluster = &*cluster();
     let role = "memory: 2 GiB, restart: {limit: 1, backoff: {initial: 100ms}}";
     let more = "timeouts: {heartbeat: 4s, grace: 1s, stop: 2s}";
-    let job = Job::submit(cluster, 6, WAITS, role, more);
+    let job = ClusterJob::submit(cluster, 6, WAIT_SCRIPT, role, more);
     let before = job.programs(6);
-    let started = job.all_started(6);
+    let started = job.wait_starts(6);
     // The master's node has room for three of them.
-    let (number, there) = job.crowded(2, &started);
+    let (number, there) = job.node_with_tasks(2, &started);
     let name = format!("nm{number}");
     let node = &there[0].node;
     // One of its tasks is frozen with it; the others can be told that they are given up.
@@ -245,28 +239,28 @@ fn a_node_that_is_lost_for_good_costs_a_restart_and_no_failure() {
     ice.reverse();
     // One right after the other: it is to be missed before its node is.
     must(cluster.kill(&name));
-    signal_those_left("-STOP", &ice);
-    let all = job.all_started(6 + there.len());
+    signal_remaining("-STOP", &ice);
+    let all = job.wait_starts(6 + there.len());
     // The other has tried to take what it holds.
     job.program(index(&frozen.task), 2);
     // It comes back when another has its place, finds that nobody has waited, and stops by itself.
-    assert!(lives(old));
-    signal_those_left("-CONT", &ice);
-    let both = time_until("the end of the one that was frozen", || !lives(old));
+    assert!(is_alive(old));
+    signal_remaining("-CONT", &ice);
+    let both = time_until("the end of the one that was frozen", || !is_alive(old));
     println!("both ran for {both:?}");
     // While it was frozen it could not let go of what it held.
     assert_eq!(job.lines("twice"), [index(&frozen.task).to_string()]);
     fs::remove_file(job.file("twice")).expect("it is there");
     for start in &there {
         assert_ne!(newest(&all, &start.task).node, *node);
-        assert!(!lives(job.program(index(&start.task), 1)));
+        assert!(!is_alive(job.program(index(&start.task), 1)));
     }
     for start in &there[1..] {
-        let ended = job.end_of(&start.task, 1);
+        let ended = job.wait_end(&start.task, 1);
         assert_eq!(ended.ending, "lost", "{ended:?}");
     }
     // It fell silent before the cluster called its node lost, and that is laid at the node's door.
-    let ended = job.end_of(&frozen.task, 1);
+    let ended = job.wait_end(&frozen.task, 1);
     assert!(ended.ending.get("heartbeat-timeout").is_some(), "{ended:?}");
     assert_eq!(job.count("node-excluded"), 1);
     // The one failure that is allowed has not been used up.
@@ -275,8 +269,8 @@ fn a_node_that_is_lost_for_good_costs_a_restart_and_no_failure() {
         signal("-9", &[job.program(index, 2)]);
         job.program(index, 3);
     }
-    job.go();
-    job.succeeded_last();
+    job.release();
+    job.assert_succeeded_alone();
     let moved: Vec<_> = there.iter().map(|it| index(&it.task)).collect();
     let stayed = |all: &[Program]| {
         let stayed = all.iter().filter(|it| !moved.contains(&it.index));
@@ -287,15 +281,15 @@ fn a_node_that_is_lost_for_good_costs_a_restart_and_no_failure() {
 
 #[test]
 fn a_checkpoint_outlives_its_node_and_everybody_goes_on_from_it_elsewhere() {
-    let (cluster, _turn) = cluster();
+    let cluster = &*cluster();
     let script = "cd $YDL_CHECKPOINT; echo $YDL_INDEX $YDL_ROUND $(cat steps.* 2>/dev/null) >> $SHARED/began; \
         if [ $YDL_ROUND = 1 ]; then \
         echo $((7 + YDL_INDEX)) > .new; mv .new steps.$YDL_INDEX; sleep 1000; fi; \
         rm steps.$YDL_INDEX; until [ -e $SHARED/go ]; do sleep 0.1; done";
     let role = "memory: 3 GiB, placement: {max_per_node: 1}, restart: {scope: job, limit: 0}";
     let more = "gang: true\ntimeouts: {grace: 1s, stop: 4s}";
-    let job = Job::submit(cluster, 2, script, role, more);
-    let started = job.all_started(2);
+    let job = ClusterJob::submit(cluster, 2, script, role, more);
+    let started = job.wait_starts(2);
     let saved = || job.names_in(&job.place.checkpoint());
     wait_for("both checkpoints", || (saved() == ["steps.0", "steps.1"]).then_some(()));
     // The whole node goes, with nobody left who could save anything.
@@ -305,8 +299,8 @@ fn a_checkpoint_outlives_its_node_and_everybody_goes_on_from_it_elsewhere() {
     let mut nodes = cluster.nodes().iter();
     let node = nodes.find(|node| node.address.ip().to_string() == victim.node);
     must(cluster.kill(&node.expect("its node").daemon));
-    signal_those_left("-9", &tree(&victim.container));
-    let all = job.all_started(4);
+    signal_remaining("-9", &tree(&victim.container));
+    let all = job.wait_starts(4);
     assert_ne!(newest(&all, &victim.task).node, victim.node);
     let mut began = wait_for("the second round", || {
         let began = job.lines("began");
@@ -316,12 +310,12 @@ fn a_checkpoint_outlives_its_node_and_everybody_goes_on_from_it_elsewhere() {
     assert_eq!(began, ["0 1", "0 2 7 8", "1 1", "1 2 7 8"]);
     // What a program removes is not there for the next one.
     wait_for("no checkpoint", || saved().is_empty().then_some(()));
-    job.go();
-    job.succeeded_last();
+    job.release();
+    job.assert_succeeded_alone();
 }
 
 /// The daemon of the node where the job's master is.
-fn masters_node(job: &Job) -> (String, String) {
+fn masters_node(job: &ClusterJob) -> (String, String) {
     let host = application(job.cluster, &job.id).host;
     let mut nodes = job.cluster.nodes().iter();
     let node = nodes.find(|node| node.address.ip().to_string() == host);
@@ -329,43 +323,43 @@ fn masters_node(job: &Job) -> (String, String) {
 }
 
 /// So many masters have died before the one that came to the end.
-fn had_deaths(job: &Job, deaths: usize) {
-    let mut states = job.ends_of_masters();
-    let attempts = job.attempts();
+fn had_deaths(job: &ClusterJob, deaths: usize) {
+    let mut states = job.wait_masters_ended();
+    let attempts = job.master_attempts();
     assert_eq!(states.pop(), Some(AttemptState::Finished), "{attempts:#?}");
     assert_eq!(states, vec![AttemptState::Failed; deaths], "{attempts:#?}");
 }
 
 #[test]
 fn a_master_whose_node_is_taken_out_of_service_is_followed_and_no_attempt_is_used_up() {
-    let (cluster, _turn) = cluster();
+    let cluster = &*cluster();
     let more = "master: {attempts: 2}\nrestart: {limit: 0}";
-    let job = Job::submit(cluster, 4, WAITS, "memory: 2 GiB", more);
+    let job = ClusterJob::submit(cluster, 4, WAIT_SCRIPT, "memory: 2 GiB", more);
     let before = job.programs(4);
-    let started = job.all_started(4);
-    job.heard_of(started.iter().map(|it| &it.container));
+    let started = job.wait_starts(4);
+    job.wait_reported_running(started.iter().map(|it| &it.container));
     let (daemon, host) = masters_node(&job);
     let master = job.master(1);
     // Not gracefully: its containers get SIGTERM at once.
     fs::write(excluded(), &host).expect("a file");
     must(cluster.rm_admin(&["-refreshNodes"]));
-    job.led_by(2);
+    job.wait_led_by(2);
     // The cluster does not wait for its end, which is the node's affair.
-    wait_for("the end of the first master", || (!lives(master)).then_some(()));
+    wait_for("the end of the first master", || (!is_alive(master)).then_some(()));
     let gone: Vec<_> = started.iter().filter(|it| it.node == host).collect();
-    job.all_started(4 + gone.len());
+    job.wait_starts(4 + gone.len());
     fs::write(excluded(), "").expect("a file");
     must(cluster.rm_admin(&["-refreshNodes"]));
-    let diagnostics = job.attempts()[0].diagnostics.clone();
+    let diagnostics = job.master_attempts()[0].diagnostics.clone();
     assert!(diagnostics.contains("exitCode: -100"), "{diagnostics}");
     // This is the first of the two deaths that are allowed.
     job.kill_master(2);
-    job.led_by(3);
-    job.go();
-    job.succeeded();
+    job.wait_led_by(3);
+    job.release();
+    job.assert_succeeded();
     had_deaths(&job, 2);
     for start in &gone {
-        let ended = job.end_of(&start.task, 1);
+        let ended = job.wait_end(&start.task, 1);
         assert_eq!(ended.ending, "lost", "{ended:?}");
     }
     let after = job.programs(0);
@@ -381,24 +375,24 @@ fn a_master_whose_node_is_taken_out_of_service_is_followed_and_no_attempt_is_use
 
 #[test]
 fn a_master_that_dies_with_its_node_is_followed_elsewhere() {
-    let (cluster, _turn) = cluster();
-    let job = Job::submit(cluster, 4, WAITS, "memory: 2 GiB", "restart: {limit: 0}");
+    let cluster = &*cluster();
+    let job = ClusterJob::submit(cluster, 4, WAIT_SCRIPT, "memory: 2 GiB", "restart: {limit: 0}");
     let before = job.programs(4);
-    let started = job.all_started(4);
-    job.heard_of(started.iter().map(|it| &it.container));
+    let started = job.wait_starts(4);
+    job.wait_reported_running(started.iter().map(|it| &it.container));
     let (daemon, host) = masters_node(&job);
     let there: Vec<_> = started.iter().filter(|it| it.node == host).collect();
     // As when the power goes: the daemon first, so that it cannot tell of the others.
     must(cluster.kill(&daemon));
     for start in &there {
-        end_all(&tree(&start.container));
+        kill_all(&tree(&start.container));
     }
     signal("-9", &[job.master(1)]);
     // Whether the cluster counts it depends on whom it misses first, the master or the node.
-    job.led_by(2);
-    job.all_started(4 + there.len());
-    job.go();
-    job.succeeded();
+    job.wait_led_by(2);
+    job.wait_starts(4 + there.len());
+    job.release();
+    job.assert_succeeded();
     had_deaths(&job, 1);
     let moved: BTreeSet<_> = there.iter().map(|it| index(&it.task)).collect();
     for program in before.iter().filter(|it| !moved.contains(&it.index)) {
@@ -407,7 +401,7 @@ fn a_master_that_dies_with_its_node_is_followed_elsewhere() {
         assert_eq!(mine, [program], "it was not disturbed");
     }
     for start in &there {
-        let ended = job.end_of(&start.task, 1);
+        let ended = job.wait_end(&start.task, 1);
         assert_eq!(ended.ending, "lost", "{ended:?}");
         assert!(processes_in(&start.container).is_empty());
     }

@@ -1,21 +1,24 @@
 //! Jobs of an ordinary user on a cluster that asks everybody for proof and lets nobody listen.
 
-use crate::yarn_support::{
-    Desk, Ran,
-    example::{self, id},
-    shared, version, wait_for,
-};
 use std::{
     fs,
     time::{Duration, Instant},
 };
-use testbed::{Cluster, File, Hdfs, Options, Protection};
+use testbed::{Cluster, File, Hdfs, Lease, Options, Protection};
+use ydl_testkit::{
+    CommandOutput,
+    yarn::{
+        Workspace,
+        digits::{self, job_id},
+        shared, version, wait_for,
+    },
+};
 
 /// For so long tokens live that nobody renews.
 const UNRENEWED: Duration = Duration::from_secs(30);
 
 /// Three nodes, and two file systems.
-fn cluster() -> &'static Cluster {
+fn cluster() -> Lease {
     let options = Options {
         nodes: 3,
         kerberos: Some(Protection::Privacy),
@@ -48,23 +51,23 @@ fn other_system(cluster: &Cluster) -> String {
 /// Nothing of the job is left on its nodes.
 fn wait_gone(id: &str) {
     wait_for(&format!("the end of all processes of {id}"), || {
-        example::processes(id).is_empty().then_some(())
+        digits::processes(id).is_empty().then_some(())
     });
 }
 
 #[test]
 fn the_example_runs_for_an_ordinary_user_with_two_file_systems() {
-    let cluster = cluster();
+    let cluster = &*cluster();
     let other = other_system(cluster);
-    let desk = Desk::of(cluster, "alice");
-    example::lay_out(&desk);
-    let program = desk.path().join("train.py").display().to_string();
+    let workspace = Workspace::of(cluster, "alice");
+    digits::copy_example(&workspace);
+    let program = workspace.path().join("train.py").display().to_string();
     let far = format!("{other}/data/train.py");
     cluster.fs(&["-put", &program, &far]).expect("a file");
     fs::remove_file(&program).expect("it is elsewhere now");
 
     let began = Instant::now();
-    let ran = desk.run(&[
+    let ran = workspace.run(&[
         "submit",
         "job.yaml",
         "--set",
@@ -75,62 +78,62 @@ fn the_example_runs_for_an_ordinary_user_with_two_file_systems() {
         &format!("outputs={{model/: \"{other}/data/model\"}}"),
     ]);
     let took = began.elapsed().as_secs_f64();
-    let uploaded = ran.err.lines().find(|line| line.contains("uploaded"));
+    let uploaded = ran.stderr.lines().find(|line| line.contains("uploaded"));
     println!("the example took {took:.1} s with Kerberos: {uploaded:?}");
     assert_eq!(ran.code, 0, "{ran:#?}");
-    example::learned(&ran.out);
+    digits::assert_accuracy(&ran.stdout);
     let metrics = cluster.fs(&["-cat", &format!("{other}/data/model/metrics.json")]);
     let metrics = metrics.expect("the model's figures");
     assert!(metrics.contains(r#""test_accuracy": 0.9"#), "{metrics}");
 
-    let id = id(&ran);
+    let id = job_id(&ran);
     let logs = format!("/user/alice/.ydl/jobs/{id}/logs");
     let listed = cluster.fs(&["-ls", "-R", &logs]).expect("a list");
-    for (role, index) in example::TASKS {
+    for (role, index) in digits::TASKS {
         let record = format!("{logs}/{role}/{index}/1/exit.json");
         assert!(listed.contains(&record), "{listed}");
     }
-    let said = Desk::of(cluster, "alice").run(&["logs", &id, "worker:1", "--stdout"]);
-    assert!(said.out.contains("test accuracy 0.9"), "{said:#?}");
+    let said = Workspace::of(cluster, "alice").run(&["logs", &id, "worker:1", "--stdout"]);
+    assert!(said.stdout.contains("test accuracy 0.9"), "{said:#?}");
     wait_gone(&id);
 }
 
 /// Hadoop's own view of files, for that user.
-fn fs_as(cluster: &Cluster, user: &str, words: &[&str]) -> Ran {
+fn fs_as(cluster: &Cluster, user: &str, words: &[&str]) -> CommandOutput {
     let ticket = cluster.kerberos().expect("a realm").kinit(user, None);
     let mut shell = cluster.hadoop("org.apache.hadoop.fs.FsShell").expect("FsShell");
     shell.env("KRB5CCNAME", ticket.expect("a ticket"));
-    Ran::from(shell.args(words).output().expect("it runs"))
+    CommandOutput::from(shell.args(words).output().expect("it runs"))
 }
 
-fn refused(ran: &Ran, why: &str) {
+fn refused(ran: &CommandOutput, why: &str) {
     assert_ne!(ran.code, 0, "{ran:?}");
-    assert!(ran.err.contains("error: "), "{ran:?}");
-    assert!(ran.err.contains(why), "{ran:?}");
+    assert!(ran.stderr.contains("error: "), "{ran:?}");
+    assert!(ran.stderr.contains(why), "{ran:?}");
 }
 
 #[test]
 fn those_who_may_see_and_end_a_job_do_and_no_others() {
-    let cluster = cluster();
-    let desk = Desk::of(cluster, "alice");
-    let shared = desk.path().display().to_string();
-    let job = desk.detach(&format!(
+    let cluster = &*cluster();
+    let workspace = Workspace::of(cluster, "alice");
+    let shared = workspace.path().display().to_string();
+    let job = workspace.detach(&format!(
         "acls: {{view: bob, modify: carol}}\n\
          roles: {{worker: {{memory: 64 MiB, shell: 'echo hello; touch {shared}/began; sleep 600'}}}}\n"
     ));
-    let open = desk.detach(
+    let open = workspace.detach(
         "acls: {view: \"*\"}\nroles: {worker: {memory: 64 MiB, shell: 'echo for everybody'}}\n",
     );
-    wait_for("the program", || desk.path().join("began").exists().then_some(()));
-    let bob = Desk::of(cluster, "bob");
+    wait_for("the program", || workspace.path().join("began").exists().then_some(()));
+    let bob = Workspace::of(cluster, "bob");
     // The program is up a moment before its master hears so.
     wait_for("that it is seen to run", || {
         let status = bob.run(&["status", &job]);
-        status.out.contains("worker:0  running").then_some(())
+        status.stdout.contains("worker:0  running").then_some(())
     });
     wait_for("what it printed", || {
         let logs = bob.run(&["logs", &job, "--stdout"]);
-        logs.out.contains("hello").then_some(())
+        logs.stdout.contains("hello").then_some(())
     });
     let only_looks = "viewers cannot change this job";
     refused(&bob.run(&["kill", &job]), only_looks);
@@ -142,58 +145,58 @@ fn those_who_may_see_and_end_a_job_do_and_no_others() {
     let seen = fs_as(cluster, "bob", &["-ls", &place]);
     assert_eq!(seen.code, 0, "{seen:?}");
     for file in ["client.token", "journal.1"] {
-        assert!(seen.out.contains(&format!("{place}/{file}")), "{seen:?}");
+        assert!(seen.stdout.contains(&format!("{place}/{file}")), "{seen:?}");
         let ran = fs_as(cluster, "bob", &["-cat", &format!("{place}/{file}")]);
         assert_ne!(ran.code, 0, "{ran:?}");
-        assert!(ran.err.contains("Permission denied"), "{ran:?}");
+        assert!(ran.stderr.contains("Permission denied"), "{ran:?}");
     }
 
-    let dave = Desk::of(cluster, "dave");
+    let dave = Workspace::of(cluster, "dave");
     let status = dave.run(&["status", &job]);
-    assert!(!status.out.contains("worker:0"), "{status:?}");
-    let denied = format!("{}{}", status.out, status.err);
+    assert!(!status.stdout.contains("worker:0"), "{status:?}");
+    let denied = format!("{}{}", status.stdout, status.stderr);
     assert!(denied.contains("user `dave` has no"), "{status:?}");
     refused(&dave.run(&["kill", &job]), "MODIFY_APP");
     assert_ne!(dave.run(&["logs", &job]).code, 0);
     // Who has no ticket is nobody.
-    dave.forget();
+    dave.destroy_ticket();
     let ran = dave.run(&["status", &job]);
     assert_ne!(ran.code, 0, "{ran:?}");
-    assert!(ran.err.contains("hint: "), "{ran:?}");
+    assert!(ran.stderr.contains("hint: "), "{ran:?}");
 
-    let killed = Desk::of(cluster, "carol").run(&["kill", &job]);
+    let killed = Workspace::of(cluster, "carol").run(&["kill", &job]);
     assert_eq!(killed.code, 0, "{killed:?}");
     wait_gone(&job);
     // Everybody sees what is for everybody.
-    let dave = Desk::of(cluster, "dave");
+    let dave = Workspace::of(cluster, "dave");
     wait_for("the end of the other job", || {
         let status = dave.run(&["status", &open]);
-        status.out.contains("succeeded").then_some(())
+        status.stdout.contains("succeeded").then_some(())
     });
     let logs = dave.run(&["logs", &open, "--stdout"]);
-    assert!(logs.out.contains("for everybody"), "{logs:?}");
+    assert!(logs.stdout.contains("for everybody"), "{logs:?}");
 }
 
 #[test]
 fn a_job_outlives_the_ticket_it_was_submitted_with() {
-    let cluster = cluster();
+    let cluster = &*cluster();
     let other = other_system(cluster);
-    let desk = Desk::of(cluster, "alice");
-    let go = desk.path().join("go").display().to_string();
+    let workspace = Workspace::of(cluster, "alice");
+    let go = workspace.path().join("go").display().to_string();
     let began = Instant::now();
-    let job = desk.detach(&format!(
+    let job = workspace.detach(&format!(
         "outputs: {{out: \"{other}/data/{{job}}/out\"}}\nfile_systems: [\"{other}\"]\n\
          roles: {{worker: {{memory: 64 MiB, shell: 'until [ -e {go} ]; do sleep 0.2; done; echo late > out'}}}}\n"
     ));
-    desk.forget();
+    workspace.destroy_ticket();
     // What is waited for is time itself: the tokens have been renewed by then, or have ended.
     wait_for("the first renewal", || (began.elapsed() > UNRENEWED + UNRENEWED / 3).then_some(()));
     fs::write(&go, "").expect("a file");
-    let alice = Desk::of(cluster, "alice");
+    let alice = Workspace::of(cluster, "alice");
     wait_for("the end of the job", || {
         let status = alice.run(&["status", &job]);
-        assert!(!status.out.contains("failed"), "{status:?}");
-        status.out.contains("succeeded").then_some(())
+        assert!(!status.stdout.contains("failed"), "{status:?}");
+        status.stdout.contains("succeeded").then_some(())
     });
     let output = format!("{other}/data/{job}/out");
     let said = cluster.fs(&["-cat", &output]).expect("an output");
@@ -203,32 +206,33 @@ fn a_job_outlives_the_ticket_it_was_submitted_with() {
 
 #[test]
 fn a_doctor_tells_how_long_a_ticket_lives_and_names_the_one_that_is_missing_first() {
-    let desk = Desk::of(cluster(), "dave");
-    let ran = desk.run(&["doctor", "--no-job"]);
+    let cluster = &*cluster();
+    let workspace = Workspace::of(cluster, "dave");
+    let ran = workspace.run(&["doctor", "--no-job"]);
     assert_eq!(ran.code, 0, "{ran:#?}");
-    let mut lines = ran.out.lines();
+    let mut lines = ran.stdout.lines();
     let ticket = lines.find(|line| line.contains("  ticket "));
     let ticket = ticket.expect("a line about the ticket");
     assert!(ticket.contains("`dave@"), "{ran:#?}");
     assert!(ticket.ends_with(" left"), "{ran:#?}");
     // Whoever sits at the keyboard, jobs are whose ticket it is.
     let mine = "`default` accepts jobs of `dave`";
-    assert!(ran.out.contains(mine), "{ran:#?}");
+    assert!(ran.stdout.contains(mine), "{ran:#?}");
 
-    desk.forget();
-    let submitted = desk.run(&["submit", "--memory", "64MiB", "--", "true"]);
-    let ran = desk.run(&["doctor"]);
+    workspace.destroy_ticket();
+    let submitted = workspace.run(&["submit", "--memory", "64MiB", "--", "true"]);
+    let ran = workspace.run(&["doctor"]);
     assert_eq!(ran.code, 2, "{ran:#?}");
-    let first = ran.err.lines().find(|line| line.starts_with("error: "));
+    let first = ran.stderr.lines().find(|line| line.starts_with("error: "));
     let first = first.expect("an error");
     let what = "error: ticket: no Kerberos ticket was found: ";
     assert!(first.starts_with(what), "{ran:#?}");
     // It ends as `submit` does, which has nobody else to blame.
     assert_eq!(submitted.code, ran.code, "{submitted:#?}");
     let what = "error: no Kerberos ticket was found: ";
-    assert!(submitted.err.contains(what), "{submitted:#?}");
-    assert!(ran.err.contains("hint: run `kinit`"), "{ran:#?}");
-    let skipped = ran.out.lines().filter(|line| line.starts_with("skipped"));
+    assert!(submitted.stderr.contains(what), "{submitted:#?}");
+    assert!(ran.stderr.contains("hint: run `kinit`"), "{ran:#?}");
+    let skipped = ran.stdout.lines().filter(|line| line.starts_with("skipped"));
     let skipped: Vec<_> = skipped.collect();
     assert_eq!(skipped.len(), 6, "{ran:#?}");
     let because = |line: &&str| line.ends_with("because of `ticket`");
@@ -237,20 +241,20 @@ fn a_doctor_tells_how_long_a_ticket_lives_and_names_the_one_that_is_missing_firs
 
 #[test]
 fn a_service_submits_for_others_where_the_cluster_lets_it() {
-    let cluster = cluster();
-    let service = Desk::of(cluster, "proxy");
+    let cluster = &*cluster();
+    let service = Workspace::of(cluster, "proxy");
     service.write(
         "job.yaml",
         "outputs: {out: out-by-proxy}\nroles: {worker: {memory: 64 MiB, shell: 'echo $USER | tee out'}}\n",
     );
-    let for_alice = |desk: &Desk, words: &[&str]| {
-        let mut command = desk.ydl();
+    let for_alice = |workspace: &Workspace, words: &[&str]| {
+        let mut command = workspace.ydl();
         command.env("HADOOP_PROXY_USER", "alice");
-        Ran::from(command.args(words).output().expect("ydl can be started"))
+        CommandOutput::from(command.args(words).output().expect("ydl can be started"))
     };
     let ran = for_alice(&service, &["submit", "job.yaml"]);
     assert_eq!(ran.code, 0, "{ran:?}");
-    let id = id(&ran);
+    let id = job_id(&ran);
     let listed = cluster.fs(&["-ls", "-R", "/user/alice/.ydl/jobs"]);
     let listed = listed.expect("a list");
     let mut files = listed.lines().filter(|line| line.contains(&id)).peekable();
@@ -259,24 +263,24 @@ fn a_service_submits_for_others_where_the_cluster_lets_it() {
     let output = cluster.fs(&["-ls", "/user/alice/out-by-proxy"]).expect("it");
     assert!(output.contains(" alice "), "{output}");
     // It is alice's in YARN: she sees it among hers.
-    let hers = Desk::of(cluster, "alice").run(&["ls", "--all"]);
-    assert!(hers.out.contains(&id), "{hers:?}");
+    let hers = Workspace::of(cluster, "alice").run(&["ls", "--all"]);
+    assert!(hers.stdout.contains(&id), "{hers:?}");
     wait_gone(&id);
 
-    let bob = Desk::of(cluster, "bob");
+    let bob = Workspace::of(cluster, "bob");
     bob.write("job.yaml", "roles: {worker: {shell: 'true'}}\n");
     let ran = for_alice(&bob, &["submit", "job.yaml"]);
     refused(&ran, "not allowed to impersonate alice");
-    assert!(ran.err.contains("hint: `HADOOP_PROXY_USER` is set"), "{ran:?}");
+    assert!(ran.stderr.contains("hint: `HADOOP_PROXY_USER` is set"), "{ran:?}");
 }
 
 #[test]
 fn a_keytab_that_is_of_no_use_is_refused_before_anything_is_submitted() {
-    let cluster = cluster();
+    let cluster = &*cluster();
     let kerberos = cluster.kerberos().expect("a realm");
-    let desk = Desk::of(cluster, "alice");
+    let workspace = Workspace::of(cluster, "alice");
     let submit = |principal: &str, path: &str| {
-        desk.submit(&format!(
+        workspace.submit(&format!(
             "keytab: {{principal: {principal}@TESTBED.LOCAL, path: {path}}}\n\
              roles: {{worker: {{shell: 'true'}}}}\n"
         ))

@@ -3,6 +3,3 @@
 mod credentials;
 mod jobs;
 mod tokens;
-
-#[path = "../yarn_support/mod.rs"]
-mod yarn_support;

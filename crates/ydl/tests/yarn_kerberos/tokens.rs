@@ -1,6 +1,5 @@
 //! Jobs that outlive their tokens, on a cluster where these live for a minute and a half at most.
 
-use crate::yarn_support::{Desk, Ran, example, shared, version, wait_for};
 use std::{
     collections::{BTreeSet, HashMap},
     fs,
@@ -9,8 +8,12 @@ use std::{
     process::Command,
     time::{Duration, Instant},
 };
-use testbed::{Cluster, File, Hdfs, Options, Protection};
+use testbed::{Cluster, File, Hdfs, Lease, Options, Protection};
 use yarn_native::credentials::{Credentials, TokenIdentifier};
+use ydl_testkit::{
+    CommandOutput,
+    yarn::{Workspace, digits, shared, version, wait_for},
+};
 
 /// The longest life of a token.
 const LIFE: Duration = Duration::from_secs(90);
@@ -20,7 +23,7 @@ const ENDED: &str =
     "the job's tokens have reached the end of their life; a `keytab:` in the job file";
 
 /// One node, and two file systems.
-fn cluster() -> &'static Cluster {
+fn cluster() -> Lease {
     let options = Options {
         kerberos: Some(Protection::Authentication),
         hdfs: Hdfs::Two,
@@ -45,7 +48,7 @@ fn other_system(cluster: &Cluster) -> String {
 
 /// A job of alice's that waits for the file `go`, and leaves an output in a file system that nobody has asked before.
 struct Job<'a> {
-    desk: Desk<'a>,
+    workspace: Workspace<'a>,
     id: String,
     other: String,
     submitted: Instant,
@@ -53,20 +56,20 @@ struct Job<'a> {
 
 impl<'a> Job<'a> {
     fn submit(cluster: &'a Cluster, other: &str, more: &str) -> Job<'a> {
-        let desk = Desk::of(cluster, "alice");
-        let shared = desk.path().display().to_string();
+        let workspace = Workspace::of(cluster, "alice");
+        let shared = workspace.path().display().to_string();
         let script = format!(
             "S={shared}/$YDL_INDEX; echo $HADOOP_TOKEN_FILE_LOCATION > $S.new; mv $S.new $S.file; \
              until [ -e {shared}/go ]; do sleep 0.2; done; mkdir out; echo done-$YDL_INDEX | tee out/said"
         );
-        let id = desk.detach(&format!(
+        let id = workspace.detach(&format!(
             "{more}\nfile_systems: [\"{other}\"]\n\
              outputs: {{out/: \"{other}/data/{{job}}/{{index}}\"}}\n\
              roles: {{worker: {{memory: 64 MiB, shell: '{script}'}}}}\n"
         ));
-        desk.forget();
+        workspace.destroy_ticket();
         Job {
-            desk,
+            workspace,
             id,
             other: other.to_owned(),
             // Its tokens are older than that, however long it took.
@@ -75,12 +78,12 @@ impl<'a> Job<'a> {
     }
 
     fn go(&self) {
-        fs::write(self.desk.path().join("go"), "").expect("a file");
+        fs::write(self.workspace.path().join("go"), "").expect("a file");
     }
 
     /// Where the program of that task was told to look for tokens, once it runs.
     fn token_file(&self, index: u32) -> PathBuf {
-        let said = self.desk.path().join(format!("{index}.file"));
+        let said = self.workspace.path().join(format!("{index}.file"));
         wait_for(&format!("worker:{index} of {}", self.id), || {
             let path = fs::read_to_string(&said).ok()?;
             Some(PathBuf::from(path.trim()))
@@ -88,7 +91,7 @@ impl<'a> Job<'a> {
     }
 
     fn masters(&self) -> Vec<u32> {
-        let mut all = example::processes(&self.id);
+        let mut all = digits::processes(&self.id);
         all.retain(|(_, words)| words.starts_with("./ydl master"));
         all.into_iter().map(|(pid, _)| pid).collect()
     }
@@ -105,11 +108,11 @@ impl<'a> Job<'a> {
         master
     }
 
-    /// What is told of it at a desk with a ticket, once it is over.
-    fn over(&self, desk: &Desk) -> Ran {
+    /// What is told of it at a workspace with a ticket, once it is over.
+    fn over(&self, workspace: &Workspace) -> CommandOutput {
         wait_for(&format!("the end of {}", self.id), || {
-            let ran = desk.run(&["status", &self.id]);
-            let state = ran.out.lines().find(|line| line.starts_with("state "))?;
+            let ran = workspace.run(&["status", &self.id]);
+            let state = ran.stdout.lines().find(|line| line.starts_with("state "))?;
             let over = ["succeeded", "failed", "killed"];
             over.into_iter().any(|end| state.contains(end)).then_some(ran)
         })
@@ -118,7 +121,7 @@ impl<'a> Job<'a> {
     /// All that containers of this job have on its node.
     fn files(&self) -> Vec<PathBuf> {
         let mut found = Vec::new();
-        let all = self.desk.cluster.directory();
+        let all = self.workspace.cluster.directory();
         for place in ["nm1/local/usercache/alice", "nm1/containers", "logs"] {
             walk(&all.join(place), &mut found);
         }
@@ -209,7 +212,7 @@ fn secrets(job: &Job, keytab: &Path) -> Secrets {
 
 /// No process, script or log shows one of these, and files that hold one are their owner's alone.
 fn keeps_them(job: &Job, secrets: &Secrets) {
-    let processes = example::processes(&job.id);
+    let processes = digits::processes(&job.id);
     assert!(processes.len() >= 3, "{processes:?}");
     for (pid, words) in processes {
         for what in ["environ", "cmdline"] {
@@ -251,7 +254,7 @@ fn keeps_none(job: &Job, secrets: &Secrets) {
 
 #[test]
 fn a_job_with_a_keytab_outlives_its_tokens_and_one_without_says_why_it_did_not() {
-    let cluster = cluster();
+    let cluster = &*cluster();
     let other = other_system(cluster);
     let keytab = cluster.kerberos().expect("a realm").keytab("alice");
     let keytab_key =
@@ -280,7 +283,7 @@ fn a_job_with_a_keytab_outlives_its_tokens_and_one_without_says_why_it_did_not()
         let masters = long.masters();
         masters.iter().any(|pid| *pid != master).then_some(())
     });
-    let alice = Desk::of(cluster, "alice");
+    let alice = Workspace::of(cluster, "alice");
     // An agent that is started now gets the tokens of now.
     wait_for("another worker", || {
         let ran = alice.run(&["scale", &long.id, "worker=2"]);
@@ -290,19 +293,19 @@ fn a_job_with_a_keytab_outlives_its_tokens_and_one_without_says_why_it_did_not()
     assert!(second.is_disjoint(&first), "{second:?} after {first:?}");
 
     let failed = beheaded.over(&alice);
-    assert!(failed.out.contains(ENDED), "{failed:?}");
+    assert!(failed.stdout.contains(ENDED), "{failed:?}");
     long.go();
     cut_off.go();
     let failed = cut_off.over(&alice);
-    assert!(failed.out.contains(ENDED), "{failed:?}");
+    assert!(failed.stdout.contains(ENDED), "{failed:?}");
     let ended = long.over(&alice);
-    assert!(ended.out.contains("succeeded"), "{ended:?}");
+    assert!(ended.stdout.contains("succeeded"), "{ended:?}");
     for index in 0..2 {
         let output = format!("{}/data/{}/{index}/said", long.other, long.id);
         let said = cluster.fs(&["-cat", &output]).expect("an output");
         assert_eq!(said.trim(), format!("done-{index}"));
         let logs = alice.run(&["logs", &long.id, &format!("worker:{index}"), "--stdout"]);
-        assert!(logs.out.contains(&format!("done-{index}")), "{logs:?}");
+        assert!(logs.stdout.contains(&format!("done-{index}")), "{logs:?}");
     }
     keeps_none(&long, &secrets);
 }

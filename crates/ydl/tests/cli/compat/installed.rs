@@ -25,7 +25,7 @@ fn every_door_has_help_and_none_is_missing_from_the_list() {
 fn a_link_of_a_door_s_name_is_that_door() {
     let desk = Desk::new();
     let link = desk.path().join("dmlc-submit");
-    std::os::unix::fs::symlink(env!("CARGO_BIN_EXE_ydl"), &link).unwrap();
+    std::os::unix::fs::symlink(ydl_testkit::ydl(), &link).unwrap();
     let mut command = Command::new(link);
     let words = ["--cluster", "local", "--num-workers", "1", "--show", "python", "train.py"];
     let output = command.current_dir(desk.path()).args(words).output().unwrap();

@@ -1,12 +1,12 @@
 //! The stand-alone tracker, and XGBoost 1.7's own Rabit client as its workers.
 
-use crate::home::{environment_of, finish};
 use std::{
     io::{BufRead, BufReader, Write},
     net::TcpStream,
     path::Path,
     process::{Child, Command, Stdio},
 };
+use ydl_testkit::{example_environment, finish};
 
 /// A tracker that ends with its test.
 struct Tracker(Child);
@@ -34,7 +34,7 @@ fn block(tracker: &mut Child) -> Vec<(String, String)> {
 
 #[test]
 fn rabit_s_own_workers_meet_at_the_stand_alone_tracker_whoever_else_knocks() {
-    let mut tracker = Command::new(env!("CARGO_BIN_EXE_ydl"));
+    let mut tracker = Command::new(ydl_testkit::ydl());
     tracker
         .args(["dmlc-tracker", "--num-workers", "3"])
         .args(["--host-ip", "127.0.0.1"])
@@ -55,7 +55,7 @@ fn rabit_s_own_workers_meet_at_the_stand_alone_tracker_whoever_else_knocks() {
     let mut silent = TcpStream::connect(&address).expect("it listens");
     let _ = silent.write_all(&[0x99, 0xff]);
     let example = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../examples/xgboost1-digits");
-    let python = environment_of("xgboost1").join("bin/python");
+    let python = example_environment("xgboost1").join("bin/python");
     let place = tempfile::tempdir().expect("a temporary directory");
     let worker = |index: u32| {
         let own = place.path().join(index.to_string());
@@ -76,7 +76,7 @@ fn rabit_s_own_workers_meet_at_the_stand_alone_tracker_whoever_else_knocks() {
     for (index, worker) in workers.into_iter().enumerate() {
         let ran = finish(worker);
         assert_eq!(ran.code, 0, "{ran:#?}");
-        assert!(ran.out.contains(&format!("rank {index} of 3")), "{ran:#?}");
+        assert!(ran.stdout.contains(&format!("rank {index} of 3")), "{ran:#?}");
     }
     let ended = tracker.0.wait().expect("it can be waited for");
     assert_eq!(ended.code(), Some(0), "it ends when all have shut down");

@@ -37,7 +37,7 @@ impl Desk {
     }
 
     pub fn command(&self, words: &[&str]) -> Command {
-        let mut command = Command::new(env!("CARGO_BIN_EXE_ydl"));
+        let mut command = Command::new(ydl_testkit::ydl());
         command
             .args(words)
             .current_dir(self.path())

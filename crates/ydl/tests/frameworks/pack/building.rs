@@ -40,7 +40,7 @@ fn project(bench: &Bench) -> PathBuf {
 
 /// `ydl pack` of that, with these programs and no others.
 fn ydl(bench: &Bench, programs: &Path, what: &Path) -> Command {
-    let mut command = Command::new(env!("CARGO_BIN_EXE_ydl"));
+    let mut command = Command::new(ydl_testkit::ydl());
     command
         .arg("pack")
         .arg("--json")

@@ -71,7 +71,7 @@ fn layers_go_into_a_directory_or_nowhere() {
     write(&bench.path("tools/bin/tool"), "#!/bin/sh\n");
     write(&bench.path("taken"), "mine");
     let pack = |to: &str| {
-        let mut command = Command::new(env!("CARGO_BIN_EXE_ydl"));
+        let mut command = Command::new(ydl_testkit::ydl());
         command.args(["pack", "-o", to, "tools"]);
         command.env("XDG_CACHE_HOME", bench.path("cache"));
         let output = command.current_dir(bench.path("")).output().expect("ydl");
@@ -174,7 +174,7 @@ fn packed_by_another(bench: &Bench, what: &Path) -> (Option<i32>, String) {
     let ydl = dir.join("ydl");
     // By another process: who forks here while a file is open for writing keeps it from being run.
     let mut copy = Command::new("cp");
-    said(&copy.arg(env!("CARGO_BIN_EXE_ydl")).arg(&ydl).output().expect("cp is there"));
+    said(&copy.arg(ydl_testkit::ydl()).arg(&ydl).output().expect("cp is there"));
     for (path, mode) in [(dir.to_path_buf(), 0o755), (dir.join("cache"), 0o777)] {
         fs::create_dir_all(&path).expect("a directory");
         fs::set_permissions(&path, fs::Permissions::from_mode(mode)).expect("a mode");

@@ -1,7 +1,6 @@
 //! An interpreter with everything around it, as conda makes it.
 
 use super::workspace::{Bench, said, write};
-use crate::home::kinds;
 use std::{
     fs,
     os::unix::fs::PermissionsExt,
@@ -9,6 +8,7 @@ use std::{
     process::Command,
 };
 use ydl_core::spec::Interpreter;
+use ydl_testkit::packed_mxnet_environments;
 
 /// Where it is: conda takes no names with spaces.
 fn prefix(bench: &Bench) -> PathBuf {
@@ -20,7 +20,7 @@ fn prefix(bench: &Bench) -> PathBuf {
 fn conda(bench: &Bench) -> String {
     let prefix = prefix(bench);
     let mut copy = Command::new("cp");
-    copy.arg("-a").arg(kinds().join("bare")).arg(&prefix);
+    copy.arg("-a").arg(packed_mxnet_environments().join("bare")).arg(&prefix);
     said(&copy.output().expect("cp is there"));
     let here = prefix.display().to_string();
     let put = |name: &str, text: &str| write(&prefix.join(name), text);

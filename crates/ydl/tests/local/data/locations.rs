@@ -1,9 +1,12 @@
 //! Where outputs go: nobody overwrites what is somebody else's, and everybody is told the truth about it.
 
 use super::script;
-use crate::home::{Home, assert_refused, finish, kill};
 use std::{collections::BTreeSet, fs, path::Path};
 use ydl::agent::outputs;
+use ydl_testkit::{
+    assert_rejected, finish,
+    local::{Home, kill},
+};
 
 #[test]
 fn tasks_that_share_a_directory_do_not_overwrite_each_others_files() {
@@ -14,7 +17,7 @@ fn tasks_that_share_a_directory_do_not_overwrite_each_others_files() {
         "outputs: {m/: all}\nrestart: {limit: 0}",
     ));
     assert_ne!(ran.code, 0, "{ran:#?}");
-    assert!(ran.err.contains("m/model`: `m/` of worker:"), "{ran:#?}");
+    assert!(ran.stderr.contains("m/model`: `m/` of worker:"), "{ran:#?}");
     let read = |name: &str| fs::read_to_string(home.path().join(name)).unwrap_or_default();
     assert_eq!(read("all/config"), "same\n");
     // At the same moment none may be the first.
@@ -39,11 +42,11 @@ fn an_output_that_nobody_has_left_is_told_and_one_that_some_have_is_not() {
     ));
     assert_eq!(ran.code, 0, "{ran:#?}");
     let sentence = "none of 2 tasks left a `modle/`, so nothing was sent";
-    assert!(ran.err.contains(&format!("warning: {sentence}")), "{ran:#?}");
-    assert!(!ran.err.contains("left a `model/`"), "{ran:#?}");
+    assert!(ran.stderr.contains(&format!("warning: {sentence}")), "{ran:#?}");
+    assert!(!ran.stderr.contains("left a `model/`"), "{ran:#?}");
     let status = home.run(&["status", "t"]);
-    assert!(status.out.contains(sentence), "{status:#?}");
-    assert_refused(
+    assert!(status.stdout.contains(sentence), "{status:#?}");
+    assert_rejected(
         &home.submit(&script(1, "true", "outputs: {'a*/b': out}")),
         "`a*/b` has a `*` before its last part",
         "only the last part may hold one",
@@ -62,7 +65,7 @@ fn a_destination_that_cannot_be_written_is_refused_before_anything_starts() {
         let job = home.write("job.yaml", &script(1, "true", &format!("outputs: {outputs}")));
         let job = job.to_string_lossy();
         let ran = home.run(&["submit", "--dry-run", &job]);
-        assert_refused(&ran, why, "name another place");
+        assert_rejected(&ran, why, "name another place");
     }
 }
 
@@ -84,7 +87,7 @@ fn jobs_that_number_their_outputs_at_once_lose_nothing_and_name_their_places() {
     for child in children {
         let ran = finish(child);
         assert_eq!(ran.code, 0, "{ran:#?}");
-        let mut lines = ran.err.lines();
+        let mut lines = ran.stderr.lines();
         let line = lines.find_map(|line| line.strip_prefix("output:  m/ → "));
         told.insert(line.expect("a place").to_owned());
     }
@@ -109,7 +112,7 @@ fn fetch_replaces_only_what_it_has_brought() {
     fs::create_dir_all(home.path().join("got/outputs/kept")).expect("a directory");
     home.write("got/outputs/kept/a", "own\n");
     let read = |name: &str| fs::read_to_string(home.path().join(name)).unwrap_or_default();
-    assert_refused(
+    assert_rejected(
         &home.run(&["fetch", "t", "got"]),
         "got/outputs/kept/a` is there, and this job's `fetch` has not brought it",
         "name another directory",
@@ -125,7 +128,7 @@ fn fetch_replaces_only_what_it_has_brought() {
     assert_eq!(read("other/outputs/kept/a"), "newer\n");
     fs::remove_dir_all(home.path().join("kept")).expect("gone");
     let ran = home.run(&["fetch", "t", "third"]);
-    assert!(ran.err.contains("is missing: nothing at `"), "{ran:#?}");
+    assert!(ran.stderr.contains("is missing: nothing at `"), "{ran:#?}");
 }
 
 #[test]

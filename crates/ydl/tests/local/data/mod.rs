@@ -2,7 +2,6 @@
 
 mod locations;
 
-use crate::home::{Home, assert_refused, finish, kill};
 use std::{
     collections::BTreeSet,
     env, fs,
@@ -11,6 +10,10 @@ use std::{
     time::{Duration, Instant},
 };
 use ydl::agent::outputs;
+use ydl_testkit::{
+    assert_rejected, finish,
+    local::{Home, kill},
+};
 
 /// A job of one role that runs this shell script.
 fn script(instances: u32, script: &str, more: &str) -> String {
@@ -94,52 +97,52 @@ fn inputs_that_make_no_sense_are_refused_before_anything_starts() {
     let home = Home::new();
     ten_files(&home);
     let submit = |more: &str| home.submit(&script(3, "true", more));
-    assert_refused(
+    assert_rejected(
         &submit("inputs: {a: 'data/none-*'}"),
         "data/none-*`",
         "hint: check the pattern, or set `allow_empty: true`",
     );
-    assert_refused(&submit("inputs: {a: nowhere}"), "no files at `", "hint: check the path");
-    assert_refused(
+    assert_rejected(&submit("inputs: {a: nowhere}"), "no files at `", "hint: check the path");
+    assert_rejected(
         &submit("inputs: {a: {source: nowhere, allow_empty: true}}"),
         "` does not exist",
         "hint: check the path",
     );
-    assert_refused(
+    assert_rejected(
         &submit("inputs: {a: {source: 'data/part-[', as: split}}"),
         "no files at",
         "only `*` and `?` stand for other letters",
     );
-    assert_refused(
+    assert_rejected(
         &submit(
             "inputs: {a: {source: 'data/part-?', as: split}}\ndisk: 1 MiB\nfiles: [data/part-0]\nenv: {X: 1}\nroles.worker: 1",
         ),
         "unknown key `roles.worker`",
         "hint:",
     );
-    assert_refused(
+    assert_rejected(
         &home.submit(&script(11, "true", "inputs: {a: {source: data, as: split}}")),
         "role `worker` has 11 tasks, and the input `a` has only 10 files to divide over them",
         "hint: have at most 10 instances",
     );
-    assert_refused(
+    assert_rejected(
         &submit("inputs: {a: 's3://b/c', b: {as: split}, c: {source: data, as: splt}}"),
         "inputs from `s3://` are not supported",
         "did you mean `split`?",
     );
-    assert_refused(
+    assert_rejected(
         &submit("inputs: {a: {source: data, roles: [chief]}}"),
         "the job has no role `chief`",
         "its tasks are `worker:0` to `worker:2`",
     );
-    assert_refused(
+    assert_rejected(
         &submit("inputs: {a: 'hdfs:///data'}"),
         "`hdfs:///data` is in HDFS, and there is no Hadoop configuration for it",
         "hint: set `HADOOP_CONF_DIR`",
     );
     let big = fs::File::create(home.path().join("big")).expect("a file");
     big.set_len(3 << 20).expect("a length");
-    assert_refused(
+    assert_rejected(
         &submit("inputs: {a: big}\ndisk: 2 MiB"),
         "the inputs of a task of role `worker` take 3 MiB, and `disk` allows 2 MiB",
         "hint: raise `disk`",
@@ -175,24 +178,24 @@ fn an_input_that_changed_after_submit_fails_its_task_by_name() {
         "inputs: {a: a.csv}\nrestart: {limit: 1, backoff: {initial: 1ms, max: 1ms}}",
     ));
     assert_ne!(ran.code, 0, "{ran:#?}");
-    assert!(ran.err.contains("a.csv` was changed after it was listed"), "{ran:#?}");
-    assert!(ran.err.contains("hint: submit the job anew"), "{ran:#?}");
+    assert!(ran.stderr.contains("a.csv` was changed after it was listed"), "{ran:#?}");
+    assert!(ran.stderr.contains("hint: submit the job anew"), "{ran:#?}");
 }
 
 #[test]
 fn two_tasks_may_not_write_one_name() {
     let home = Home::new();
-    assert_refused(
+    assert_rejected(
         &home.submit(&script(2, "true", "outputs: {model: out}")),
         "2 tasks would write `model` to the same destination",
         "take it from one task with `from: worker:0`",
     );
-    assert_refused(
+    assert_rejected(
         &home.submit(&script(2, "true", "outputs: {model: {to: out, from: 'worker:7'}}")),
         "the job has no task `worker:7`",
         "its tasks are `worker:0` to `worker:1`",
     );
-    assert_refused(
+    assert_rejected(
         &home.submit(&script(
             2,
             "true",
@@ -224,7 +227,7 @@ fn a_destination_that_is_there_is_refused_replaced_or_numbered() {
     };
     let read = |name: &str| fs::read_to_string(home.path().join(name)).unwrap_or_default();
     home.write("model.bin", "old\n");
-    assert_refused(
+    assert_rejected(
         &home.submit(&job("fail")),
         "model.bin`, where the output `m` goes, is there already",
         "existing: number",
@@ -256,14 +259,14 @@ fn what_somebody_makes_while_a_job_runs_is_neither_replaced_nor_keeps_a_numbered
     let ran = finish(child);
     assert_ne!(ran.code, 0, "{ran:#?}");
     let sentence = "other.bin` was made by somebody else after the job was submitted";
-    assert!(ran.err.contains(sentence), "{ran:#?}");
+    assert!(ran.stderr.contains(sentence), "{ran:#?}");
     let read = |name: &str| fs::read_to_string(home.path().join(name)).unwrap_or_default();
     assert_eq!(read("model.bin"), "theirs\n");
     assert_eq!(read("other.bin"), "theirs\n");
     assert_eq!(read("model-2.bin"), "new\n");
-    assert!(ran.err.contains("model-2.bin"), "the place is told: {ran:#?}");
+    assert!(ran.stderr.contains("model-2.bin"), "the place is told: {ran:#?}");
     let status = home.run(&["status", "t"]);
-    assert!(status.out.contains("model-2.bin"), "{status:#?}");
+    assert!(status.stdout.contains("model-2.bin"), "{status:#?}");
     let ran = home.run(&["fetch", "t", "outputs/model.bin", "got"]);
     assert_eq!(ran.code, 0, "{ran:#?}");
     assert_eq!(read("got/outputs/model.bin"), "new\n");
@@ -389,9 +392,9 @@ fn results_and_logs_are_fetched_and_fetching_again_changes_nothing() {
     assert_eq!(time("got/outputs/kept/0/b.txt"), before);
     let ran = home.run(&["fetch", "t", "outputs/*.params", "some"]);
     assert_eq!(ran.code, 0, "{ran:#?}");
-    assert!(ran.err.contains("2 files with"), "{ran:#?}");
+    assert!(ran.stderr.contains("2 files with"), "{ran:#?}");
     assert!(!home.path().join("some/logs").exists());
-    assert_refused(
+    assert_rejected(
         &home.run(&["fetch", "t", "*.none", "some"]),
         "nothing of `t-",
         "names look like `outputs/",
@@ -440,7 +443,7 @@ fn files_that_were_divided_are_not_left_to_nobody() {
     ));
     home.wait_for("a task", |home| home.job().join("up").exists().then_some(()));
     for size in ["worker=3", "worker=1"] {
-        assert_refused(
+        assert_rejected(
             &home.run(&["scale", &id, size]),
             "the files of the input `train` were divided over the 2 tasks of role `worker` at submit",
             "submit again with",

@@ -1,6 +1,5 @@
 //! The rendezvous of a job on this machine: who may speak there, and what becomes of nonsense.
 
-use crate::home::Home;
 use std::{
     fs,
     io::{BufRead, BufReader, Read, Write},
@@ -9,6 +8,7 @@ use std::{
     process::{Child, Command, Stdio},
     time::Duration,
 };
+use ydl_testkit::local::Home;
 
 const WORLD: usize = 3;
 
@@ -113,12 +113,12 @@ impl Drop for Crowd {
 
 /// The job went as if nobody else had been there, and of those who were the log has one line.
 fn met(home: &Home, child: Child) -> String {
-    let ran = crate::home::finish(child);
+    let ran = ydl_testkit::finish(child);
     assert_eq!(ran.code, 0, "{ran:#?}");
     for rank in 0..WORLD {
         let line =
             format!("worker:{rank} | rank {rank} of {WORLD} was told ours and counts 60 steps");
-        assert!(ran.out.lines().any(|said| said == line), "{ran:#?}");
+        assert!(ran.stdout.lines().any(|said| said == line), "{ran:#?}");
     }
     let log = fs::read_to_string(home.job().join("master.log")).expect("a log");
     let noted = log.matches("closed a connection of `worker:1`").count();

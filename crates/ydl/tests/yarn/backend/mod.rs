@@ -7,7 +7,7 @@ use std::{
     collections::BTreeSet,
     time::{Duration, Instant},
 };
-use testbed::{Cluster, File, Hdfs, Label, Options, Queue, Version};
+use testbed::{Cluster, File, Hdfs, Label, Lease, Options, Queue, Version};
 use tokio::sync::{Mutex, MutexGuard};
 use yarn_native::{
     credentials::Credentials,
@@ -22,6 +22,7 @@ use ydl_core::{
 };
 use ydl_net::secret::Scope;
 use ydl_proto::version::from_json;
+use ydl_testkit::yarn::shared;
 
 fn version() -> Version {
     match std::env::var("HADOOP_VERSION") {
@@ -43,7 +44,7 @@ fn options() -> Options {
 }
 
 /// Three nodes: the first has an attribute, the third a label and devices. Every node has room for many.
-fn cluster() -> &'static Cluster {
+fn cluster() -> Lease {
     let attributes = match version() {
         Version::V2_10_2 => Vec::new(),
         _ => vec![(1, "disk".to_owned(), "fast".to_owned())],
@@ -55,7 +56,7 @@ fn cluster() -> &'static Cluster {
         attributes,
         ..options()
     };
-    Cluster::shared(options).unwrap_or_else(|failure| panic!("{failure}"))
+    shared(options)
 }
 
 /// A turn for a test that has a cluster of its own: one of those is enough at a time.
@@ -74,7 +75,8 @@ fn host(cluster: &Cluster, number: usize) -> String {
 
 #[tokio::test]
 async fn containers_are_granted_started_and_their_ends_are_told() {
-    let mut job = Job::new(cluster(), Plan::new("ends")).await;
+    let cluster = &*cluster();
+    let mut job = Job::new(cluster, Plan::new("ends")).await;
     let grants = job.obtain("worker", 4, &size(128)).await;
     job.start(&grants).await;
     let [fine, failed, killed, greedy] = &grants[..] else {
@@ -127,15 +129,16 @@ async fn containers_are_granted_started_and_their_ends_are_told() {
 
 #[tokio::test]
 async fn a_file_that_cannot_be_fetched_is_named() {
+    let cluster = &*cluster();
     let mut plan = Plan::new("stale");
-    let directory = cluster().directory().join("scratch");
+    let directory = cluster.directory().join("scratch");
     std::fs::create_dir_all(&directory).expect("a directory");
     let path = directory.join("stale.txt");
     std::fs::write(&path, "old").expect("a file");
     let mut stale = content(&path);
     stale.modified_ms += 1;
     plan.files.insert("stale.txt".to_owned(), stale);
-    let mut job = Job::new(cluster(), plan).await;
+    let mut job = Job::new(cluster, plan).await;
     let grant = job.obtain("worker", 1, &small()).await.remove(0);
     job.launch(&grant);
     let end = job.end_of(&grant.container).await;
@@ -149,9 +152,10 @@ async fn a_file_that_cannot_be_fetched_is_named() {
 
 #[tokio::test]
 async fn a_binary_that_cannot_be_executed_is_the_nodes_fault() {
+    let cluster = &*cluster();
     let mut plan = Plan::new("foreign");
     plan.script = Some("\u{7f}ELF is not a program of this machine");
-    let mut job = Job::new(cluster(), plan).await;
+    let mut job = Job::new(cluster, plan).await;
     let grant = job.obtain("worker", 1, &small()).await.remove(0);
     job.launch(&grant);
     let end = job.end_of(&grant.container).await;
@@ -164,11 +168,12 @@ async fn a_binary_that_cannot_be_executed_is_the_nodes_fault() {
 
 #[tokio::test]
 async fn a_blamed_node_gets_nothing_until_it_is_forgiven() {
-    let mut job = Job::new(cluster(), Plan::new("avoid")).await;
-    let first = host(cluster(), 1);
+    let cluster = &*cluster();
+    let mut job = Job::new(cluster, Plan::new("avoid")).await;
+    let first = host(cluster, 1);
     job.avoid(&[&first]);
     let grants = job.obtain("worker", 6, &small()).await;
-    let second = host(cluster(), 2);
+    let second = host(cluster, 2);
     let hosts: BTreeSet<_> = grants.iter().map(|grant| grant.node.as_str()).collect();
     assert_eq!(hosts, BTreeSet::from([second.as_str()]));
     job.avoid(&[&second]);
@@ -180,15 +185,16 @@ async fn a_blamed_node_gets_nothing_until_it_is_forgiven() {
 
 #[tokio::test]
 async fn labels_and_devices_place_containers() {
+    let cluster = &*cluster();
     let mut plan = Plan::new("places");
     let labelled = Placement { node_label: Some("gpu".to_owned()), ..Placement::default() };
     plan.roles.push(("trainer", labelled));
-    let mut job = Job::new(cluster(), plan).await;
+    let mut job = Job::new(cluster, plan).await;
     let with_gpu = Resources { gpus: 1, ..small() };
     job.set_asks("worker", 4, &small());
     job.set_asks("trainer", 2, &with_gpu);
     let grants = job.granted(6).await;
-    let third = host(cluster(), 3);
+    let third = host(cluster, 3);
     for grant in &grants {
         let there = grant.node.as_str() == third;
         let trains = grant.role.as_str() == "trainer";
@@ -200,7 +206,8 @@ async fn labels_and_devices_place_containers() {
 
 #[tokio::test]
 async fn a_grant_that_is_turned_down_is_asked_for_again() {
-    let mut job = Job::new(cluster(), Plan::new("again")).await;
+    let cluster = &*cluster();
+    let mut job = Job::new(cluster, Plan::new("again")).await;
     let size = small();
     let asks = ydl_core::Asks {
         asks: vec![ydl_core::Ask { role: "worker".into(), resources: size, count: 1 }],
@@ -223,6 +230,7 @@ async fn a_grant_that_is_turned_down_is_asked_for_again() {
 
 #[tokio::test]
 async fn constraints_spread_a_role_and_choose_its_nodes() {
+    let cluster = &*cluster();
     if version() == Version::V2_10_2 {
         return;
     }
@@ -238,7 +246,7 @@ async fn constraints_spread_a_role_and_choose_its_nodes() {
         ..Placement::default()
     };
     plan.roles = vec![("alone", alone), ("fast", fast), ("labelled", labelled)];
-    let mut job = Job::new(cluster(), plan).await;
+    let mut job = Job::new(cluster, plan).await;
     job.set_asks("alone", 2, &small());
     job.set_asks("fast", 3, &small());
     job.set_asks("labelled", 2, &small());
@@ -247,11 +255,11 @@ async fn constraints_spread_a_role_and_choose_its_nodes() {
         let mine = grants.iter().filter(|grant| grant.role.as_str() == role);
         mine.map(|grant| grant.node.to_string()).collect::<Vec<_>>()
     };
-    let (first, second) = (host(cluster(), 1), host(cluster(), 2));
+    let (first, second) = (host(cluster, 1), host(cluster, 2));
     let spread: BTreeSet<_> = on("alone").into_iter().collect();
     assert_eq!(spread, BTreeSet::from([first.clone(), second]));
     assert_eq!(on("fast"), [first.clone(), first.clone(), first]);
-    assert_eq!(on("labelled"), [host(cluster(), 3), host(cluster(), 3)]);
+    assert_eq!(on("labelled"), [host(cluster, 3), host(cluster, 3)]);
     // One that ends makes room for another, and what is not wanted any more does not come.
     job.set_asks("alone", 2, &small());
     job.set_asks("fast", 1, &small());
@@ -263,9 +271,9 @@ async fn constraints_spread_a_role_and_choose_its_nodes() {
 }
 
 /// The nodes that the core was last told not to avoid.
-async fn needed(job: &mut Job, hosts: &[usize]) {
+async fn needed(job: &mut Job, cluster: &Cluster, hosts: &[usize]) {
     let mut nodes: Vec<NodeName> =
-        hosts.iter().map(|number| NodeName::from(host(cluster(), *number).as_str())).collect();
+        hosts.iter().map(|number| NodeName::from(host(cluster, *number).as_str())).collect();
     nodes.sort();
     job.until("needed nodes", |job| {
         let told = job.events.iter().rev().find_map(|event| match event {
@@ -280,28 +288,30 @@ async fn needed(job: &mut Job, hosts: &[usize]) {
 /// Of three nodes one has an exclusive label: those without it have two to choose from, those with it none.
 #[tokio::test]
 async fn nodes_that_a_role_cannot_do_without_are_told() {
+    let cluster = &*cluster();
     let labelled = Placement { node_label: Some("gpu".to_owned()), ..Placement::default() };
     let mut plan = Plan::new("needed");
     plan.roles = vec![("worker", Placement::default()), ("labelled", labelled)];
-    let mut job = Job::new(cluster(), plan).await;
-    let (first, second) = (host(cluster(), 1), host(cluster(), 2));
+    let mut job = Job::new(cluster, plan).await;
+    let (first, second) = (host(cluster, 1), host(cluster, 2));
     job.avoid(&[&first]);
     let grant = job.obtain("worker", 1, &small()).await.remove(0);
     assert_eq!(grant.node.as_str(), second);
-    needed(&mut job, &[]).await;
+    needed(&mut job, cluster, &[]).await;
     job.avoid(&[&first, &second]);
-    needed(&mut job, &[1, 2]).await;
+    needed(&mut job, cluster, &[1, 2]).await;
     job.avoid(&[]);
-    needed(&mut job, &[]).await;
+    needed(&mut job, cluster, &[]).await;
     let grant = job.obtain("labelled", 1, &small()).await.remove(0);
-    assert_eq!(grant.node.as_str(), host(cluster(), 3));
-    needed(&mut job, &[3]).await;
+    assert_eq!(grant.node.as_str(), host(cluster, 3));
+    needed(&mut job, cluster, &[3]).await;
     job.close(Outcome::Succeeded).await;
 }
 
 #[tokio::test]
 async fn what_can_never_be_had_is_told_with_numbers() {
-    let mut job = Job::new(cluster(), Plan::new("giant")).await;
+    let cluster = &*cluster();
+    let mut job = Job::new(cluster, Plan::new("giant")).await;
     job.set_asks("worker", 1, &size(1 << 20));
     let why = job
         .until("refusal", |job| {
@@ -321,9 +331,10 @@ async fn what_can_never_be_had_is_told_with_numbers() {
 
 #[tokio::test]
 async fn a_label_that_a_queue_may_not_use_is_the_resource_managers_refusal() {
+    let cluster = &*cluster();
     let mut plan = Plan::new("no-label");
     plan.on_cluster.node_label = Some("no_such".to_owned());
-    let mut job = Job::new(cluster(), plan).await;
+    let mut job = Job::new(cluster, plan).await;
     job.set_asks("worker", 1, &small());
     let why = job
         .until("refusal", |job| {
@@ -339,7 +350,8 @@ async fn a_label_that_a_queue_may_not_use_is_the_resource_managers_refusal() {
 
 #[tokio::test]
 async fn an_application_that_an_administrator_kills_is_a_killed_job() {
-    let mut job = Job::new(cluster(), Plan::new("killed")).await;
+    let cluster = &*cluster();
+    let mut job = Job::new(cluster, Plan::new("killed")).await;
     let grants = job.obtain("worker", 2, &small()).await;
     job.start(&grants).await;
     while !job.client.kill(job.id, soon()).await.expect("killing") {
@@ -363,13 +375,14 @@ async fn an_application_that_an_administrator_kills_is_a_killed_job() {
 
 #[tokio::test]
 async fn a_new_master_gets_the_containers_of_the_one_before() {
-    let begin = Begin::new(cluster(), Plan::new("twice")).await;
+    let cluster = &*cluster();
+    let begin = Begin::new(cluster, Plan::new("twice")).await;
     let (mut first, live) = begin.register(Vec::new()).await;
     assert!(live.is_empty());
     let grants = first.obtain("worker", 3, &small()).await;
     first.start(&grants).await;
     let [one, two, three] = [0, 1, 2].map(|index| grants[index].container.clone());
-    let (good, bad) = (host(cluster(), 1), host(cluster(), 2));
+    let (good, bad) = (host(cluster, 1), host(cluster, 2));
     first.avoid(&[&bad]);
     first.obtain("worker", 1, &small()).await;
     drop(first);
@@ -395,9 +408,10 @@ async fn a_new_master_gets_the_containers_of_the_one_before() {
 
 #[tokio::test]
 async fn three_hundred_short_containers_come_and_go() {
+    let cluster = &*cluster();
     let mut plan = Plan::new("many");
     plan.script = Some("#!/bin/sh\nexit 0\n");
-    let mut job = Job::new(cluster(), plan).await;
+    let mut job = Job::new(cluster, plan).await;
     let began = Instant::now();
     job.set_asks("worker", 300, &small());
     let mut launched = 0;

@@ -1,13 +1,12 @@
 //! Inputs from HDFS: the same after every restart, whatever goes away meanwhile.
 
 use super::{
-    HOLDER, alone, assert_refused, connect, job,
+    HOLDER, connect, exclusive_cluster, job,
     outputs::contains,
     proxy,
     proxy::{Keeper, Passing},
-    read, ten_files, text_at, together,
+    read, shared_cluster, ten_files, text_at,
 };
-use crate::yarn_support::{Desk, block_on, config, example, soon, wait_for};
 use std::{
     collections::{BTreeMap, BTreeSet},
     fs,
@@ -20,12 +19,14 @@ use ydl_storage::{
     data::{DownloadItem, Downloader, LocalMode, Progress},
     hdfs::FileSystems,
 };
+use ydl_testkit::assert_rejected;
+use ydl_testkit::yarn::{Workspace, block_on, config, deadline, digits, wait_for};
 
 #[test]
 fn a_worker_that_is_killed_gets_the_same_files_again_and_results_come_back() {
-    let (cluster, _guard) = together();
-    ten_files();
-    let desk = Desk::at(cluster);
+    let cluster = &*shared_cluster();
+    ten_files(cluster);
+    let workspace = Workspace::new(cluster);
     // The first attempt of the second worker is killed, the second dies with its agent and so with its container.
     let script = "for f in train/*; do echo \"$(basename $f) $(md5sum < $f)\"; done > files; \
          mkdir out; cp files out/$YDL_ATTEMPT; cp files mine; \
@@ -38,12 +39,12 @@ fn a_worker_that_is_killed_gets_the_same_files_again_and_results_come_back() {
          restart: {limit: 3, backoff: {initial: 1ms, max: 1ms}}\n\
          outputs: {mine: {to: 'shares/{index}', existing: number}}";
     // Other tests have jobs on the same cluster: it is found again by a name of its own.
-    let ran = desk.submit(&job(3, script, more).replace("name: data", "name: shares"));
+    let ran = workspace.submit(&job(3, script, more).replace("name: data", "name: shares"));
     assert_eq!(ran.code, 0, "{ran:#?}");
-    let id = example::id(&ran);
-    let ran = desk.run(&["fetch", "shares", "got"]);
+    let id = digits::job_id(&ran);
+    let ran = workspace.run(&["fetch", "shares", "got"]);
     assert_eq!(ran.code, 0, "{ran:#?}");
-    let got = desk.path().join("got");
+    let got = workspace.path().join("got");
     let mut all = Vec::new();
     for index in 0..3 {
         let share = read(got.join(format!("outputs/shares/{index}")));
@@ -66,7 +67,7 @@ fn a_worker_that_is_killed_gets_the_same_files_again_and_results_come_back() {
     // What was printed in the moment before its agent was killed may not be there.
     let second = &attempts[&2];
     assert!(second.is_empty() || *second == attempts[&3], "{attempts:?}");
-    let again = desk.submit(&job(
+    let again = workspace.submit(&job(
         1,
         "echo again > mine",
         "outputs: {mine: {to: 'shares', existing: number}}",
@@ -74,7 +75,7 @@ fn a_worker_that_is_killed_gets_the_same_files_again_and_results_come_back() {
     assert_eq!(again.code, 0, "{again:#?}");
     block_on(async {
         let hdfs = connect(cluster).await;
-        let home = hdfs.home(soon()).await.expect("a home");
+        let home = hdfs.home(deadline()).await.expect("a home");
         let text = text_at(&hdfs, &format!("{home}/shares-2")).await;
         assert_eq!(text.as_deref(), Some("again\n"));
         // Its containers were wished for where the files are.
@@ -88,48 +89,48 @@ fn a_worker_that_is_killed_gets_the_same_files_again_and_results_come_back() {
 
 #[test]
 fn inputs_of_the_submitters_machine_travel_and_lists_name_whole_urls() {
-    let (cluster, _guard) = together();
-    ten_files();
-    let desk = Desk::at(cluster);
-    fs::create_dir(desk.path().join("mine")).expect("a directory");
-    desk.write("mine/a", "one\n");
-    desk.write("mine/b", "two\n");
+    let cluster = &*shared_cluster();
+    ten_files(cluster);
+    let workspace = Workspace::new(cluster);
+    fs::create_dir(workspace.path().join("mine")).expect("a directory");
+    workspace.write("mine/a", "one\n");
+    workspace.write("mine/b", "two\n");
     let more = "inputs:\n  own: mine\n  list: {source: 'hdfs:///data/ten/part-*', as: list}\n  \
          one: 'hdfs:///data/ten/part-0'";
     let script = "cat own/a own/b; wc -l < $YDL_INPUT_LIST; head -1 $YDL_INPUT_LIST; wc -c < one";
-    let ran = desk.submit(&job(1, script, more));
+    let ran = workspace.submit(&job(1, script, more));
     assert_eq!(ran.code, 0, "{ran:#?}");
     let url = "| 10\nworker:0 | hdfs://";
     for part in ["| one", "| two", url, "/data/ten/part-0\n", "| 300000"] {
-        assert!(ran.out.contains(part), "`{part}` is not in {ran:#?}");
+        assert!(ran.stdout.contains(part), "`{part}` is not in {ran:#?}");
     }
 }
 
 #[test]
 fn inputs_in_hdfs_that_make_no_sense_are_refused_before_anything_is_submitted() {
-    let (cluster, _guard) = together();
-    ten_files();
-    let desk = Desk::at(cluster);
+    let cluster = &*shared_cluster();
+    ten_files(cluster);
+    let workspace = Workspace::new(cluster);
     let dry = |instances: u32, more: &str| {
-        desk.write("job.yaml", &job(instances, "true", more));
-        desk.run(&["submit", "--dry-run", "job.yaml"])
+        workspace.write("job.yaml", &job(instances, "true", more));
+        workspace.run(&["submit", "--dry-run", "job.yaml"])
     };
-    assert_refused(
+    assert_rejected(
         &dry(1, "inputs: {a: 'hdfs:///data/none/*'}"),
         "nothing matches `hdfs:///data/none/*`",
         "hint: check the pattern",
     );
-    assert_refused(
+    assert_rejected(
         &dry(2, "inputs: {a: {source: 'hdfs:///data/ten/part-0', as: split}}"),
         "has only 1 files to divide over them",
         "hint: have at most 1 instances",
     );
-    let ran = desk.submit(&job(
+    let ran = workspace.submit(&job(
         1,
         "true",
         "outputs: {a: {to: 'hdfs:///data/ten/part-0', existing: fail}}",
     ));
-    assert_refused(
+    assert_rejected(
         &ran,
         "`hdfs:///data/ten/part-0`, where the output `a` goes, is there already",
         "existing: number",
@@ -138,31 +139,31 @@ fn inputs_in_hdfs_that_make_no_sense_are_refused_before_anything_is_submitted() 
 
 #[test]
 fn one_machine_reads_and_writes_hdfs_too_and_a_changed_input_is_named() {
-    let (cluster, _guard) = together();
-    ten_files();
-    let desk = Desk::at(cluster);
+    let cluster = &*shared_cluster();
+    ten_files(cluster);
+    let workspace = Workspace::new(cluster);
     let more = "inputs: {all: 'hdfs:///data/ten'}\n\
          outputs: {sum: 'hdfs:///data/sum', 'ckpt/': {to: 'hdfs:///data/ckpt', every: 1s}}";
     let script = "mkdir ckpt; echo first > ckpt/1; cat all/part-* | wc -c > sum";
-    desk.write("job.yaml", &job(1, script, more));
-    let ran = desk.run(&["submit", "--cluster", "local", "job.yaml"]);
+    workspace.write("job.yaml", &job(1, script, more));
+    let ran = workspace.run(&["submit", "--cluster", "local", "job.yaml"]);
     assert_eq!(ran.code, 0, "{ran:#?}");
     block_on(async {
         let hdfs = connect(cluster).await;
-        let sum = hdfs.read_file("/data/sum", 100, soon()).await;
+        let sum = hdfs.read_file("/data/sum", 100, deadline()).await;
         assert_eq!(&sum.expect("a file")[..], b"16500000\n");
-        let kept = hdfs.read_file("/data/ckpt/1", 100, soon()).await;
+        let kept = hdfs.read_file("/data/ckpt/1", 100, deadline()).await;
         assert_eq!(&kept.expect("a file")[..], b"first\n");
-        let written = hdfs.write_atomic("/data/one", "old", 0o644, soon()).await;
+        let written = hdfs.write_atomic("/data/one", "old", 0o644, deadline()).await;
         written.expect("written");
     });
     // The program waits for nobody: its second attempt begins after the file was changed.
     let script = "test $YDL_ATTEMPT = 1; touch ../../../gone; while ! test -e ../../../go; do sleep 0.1; done; exit 1";
     let more =
         "inputs: {one: 'hdfs:///data/one'}\nrestart: {limit: 1, backoff: {initial: 1ms, max: 1ms}}";
-    desk.write("job.yaml", &job(1, script, more));
-    let child = desk.start(&["submit", "--cluster", "local", "job.yaml"]);
-    let jobs = desk.path().join("state/ydl/jobs");
+    workspace.write("job.yaml", &job(1, script, more));
+    let child = workspace.start(&["submit", "--cluster", "local", "job.yaml"]);
+    let jobs = workspace.path().join("state/ydl/jobs");
     let dir = wait_for("the first attempt", || {
         let all = fs::read_dir(&jobs).ok()?.flatten();
         let mut all = all.map(|job| job.path());
@@ -170,14 +171,14 @@ fn one_machine_reads_and_writes_hdfs_too_and_a_changed_input_is_named() {
     });
     block_on(async {
         let hdfs = connect(cluster).await;
-        let written = hdfs.write_atomic("/data/one", "newer", 0o644, soon()).await;
+        let written = hdfs.write_atomic("/data/one", "newer", 0o644, deadline()).await;
         written.expect("written");
     });
     fs::write(dir.join("go"), "").expect("a file");
-    let ran = crate::yarn_support::finish(child);
+    let ran = ydl_testkit::finish(child);
     assert_ne!(ran.code, 0, "{ran:#?}");
     let sentence = "/data/one` was changed after it was listed";
-    assert!(ran.err.contains(sentence), "{ran:#?}");
+    assert!(ran.stderr.contains(sentence), "{ran:#?}");
 }
 
 /// Holds questions for one file, and lets nobody in, as it is told.
@@ -237,18 +238,18 @@ impl Keeper for Watch {
 
 #[test]
 fn inputs_come_though_hdfs_goes_away_meanwhile_and_status_says_how_far_they_are() {
-    let (cluster, _guard) = alone();
-    ten_files();
-    let desk = Desk::at(cluster);
+    let cluster = &*exclusive_cluster();
+    ten_files(cluster);
+    let workspace = Workspace::new(cluster);
     let watch = Arc::new(Watch::default());
     let gate = proxy::open(cluster.namenodes()[0].rpc, Arc::clone(&watch));
-    proxy::configure(cluster, gate, &desk.path().join("conf"));
+    proxy::configure(cluster, gate, &workspace.path().join("conf"));
     let script = "cat all/part-* | wc -c; tr -d h < all/part-7 | wc -c";
     let yaml = job(1, script, "inputs: {all: 'hdfs:///data/ten'}");
-    desk.write("job.yaml", &yaml.replace("name: data", "name: slow"));
-    let child = desk
+    workspace.write("job.yaml", &yaml.replace("name: data", "name: slow"));
+    let child = workspace
         .ydl()
-        .env("HADOOP_CONF_DIR", desk.path().join("conf"))
+        .env("HADOOP_CONF_DIR", workspace.path().join("conf"))
         .args(["submit", "--cluster", "local", "job.yaml"])
         .stdout(std::process::Stdio::piped())
         .stderr(std::process::Stdio::piped())
@@ -256,8 +257,8 @@ fn inputs_come_though_hdfs_goes_away_meanwhile_and_status_says_how_far_they_are(
         .expect("ydl can be started");
     // All but 2.4 of 16.5 MB have come.
     wait_for("how far its inputs are", || {
-        let ran = desk.run(&["status", "--cluster", "local", "slow"]);
-        ran.out.contains("fetching 85% of 15.7 MiB").then_some(())
+        let ran = workspace.run(&["status", "--cluster", "local", "slow"]);
+        ran.stdout.contains("fetching 85% of 15.7 MiB").then_some(())
     });
     cluster.kill("dn").expect("a DataNode");
     let asked = watch.asked.load(Ordering::SeqCst);
@@ -271,19 +272,19 @@ fn inputs_come_though_hdfs_goes_away_meanwhile_and_status_says_how_far_they_are(
     });
     cluster.start_daemon("dn").expect("a DataNode");
     watch.set(Rule::Open);
-    let ran = crate::yarn_support::finish(child);
+    let ran = ydl_testkit::finish(child);
     assert_eq!(ran.code, 0, "{ran:#?}");
-    assert!(ran.out.contains("| 16500000\n"), "{ran:#?}");
-    assert!(ran.out.contains("| 0\n"), "its very bytes: {ran:#?}");
+    assert!(ran.stdout.contains("| 16500000\n"), "{ran:#?}");
+    assert!(ran.stdout.contains("| 0\n"), "its very bytes: {ran:#?}");
 }
 
 #[test]
 fn a_download_goes_on_where_it_ended_and_what_is_there_is_not_read_again() {
-    let (cluster, _guard) = together();
-    ten_files();
+    let cluster = &*shared_cluster();
+    ten_files(cluster);
     let dir = tempfile::tempdir().expect("a directory");
     block_on(async {
-        let entry = connect(cluster).await.stat("/data/ten/part-3", soon()).await;
+        let entry = connect(cluster).await.stat("/data/ten/part-3", deadline()).await;
         let entry = entry.expect("an answer").expect("a file");
         let item = DownloadItem {
             url: "hdfs:///data/ten/part-3".to_owned(),
@@ -296,7 +297,8 @@ fn a_download_goes_on_where_it_ended_and_what_is_there_is_not_read_again() {
         let bring = async || {
             let ways = FileSystems::of(config(cluster)).expect("a way");
             let progress = Arc::new(Progress::default());
-            let bring = Downloader::new(Some(ways), LocalMode::Copy, Arc::clone(&progress), soon());
+            let bring =
+                Downloader::new(Some(ways), LocalMode::Copy, Arc::clone(&progress), deadline());
             let brought = bring.all(vec![item.clone()]).await;
             assert_eq!(brought, Ok(()));
             assert_eq!(progress.bytes(), (entry.bytes, entry.bytes));

@@ -1,22 +1,25 @@
 //! Places in HDFS that tasks and jobs share.
 
-use super::{connect, exists, job, text_at, together};
-use crate::yarn_support::{Desk, finish, soon, wait_for};
+use super::{connect, exists, job, shared_cluster, text_at};
 use std::{collections::BTreeSet, fs};
 use tokio::runtime::Runtime;
+use ydl_testkit::{
+    finish,
+    yarn::{Workspace, deadline, wait_for},
+};
 
 #[test]
 fn tasks_that_share_a_directory_in_hdfs_do_not_overwrite_each_others_files() {
-    let (cluster, _guard) = together();
-    let desk = Desk::at(cluster);
+    let cluster = &*shared_cluster();
+    let workspace = Workspace::new(cluster);
     let script = "mkdir m; echo $YDL_INDEX > m/model; echo same > m/config; \
                   echo $YDL_INDEX > m/own-$YDL_INDEX";
     let more =
         "outputs: {m/: 'hdfs:///shared/all', modle/: 'hdfs:///shared/typo'}\nrestart: {limit: 0}";
-    let ran = desk.submit(&job(2, script, more));
+    let ran = workspace.submit(&job(2, script, more));
     assert_ne!(ran.code, 0, "{ran:#?}");
     assert!(
-        ran.err.contains("cannot copy `model` to `hdfs:///shared/all`: `m/` of worker:"),
+        ran.stderr.contains("cannot copy `model` to `hdfs:///shared/all`: `m/` of worker:"),
         "{ran:#?}"
     );
     let runtime = Runtime::new().expect("a runtime");
@@ -25,45 +28,45 @@ fn tasks_that_share_a_directory_in_hdfs_do_not_overwrite_each_others_files() {
     assert_eq!(there("all/config").as_deref(), Some("same\n"));
     let script = "mkdir m; echo same > m/config; echo $YDL_INDEX > m/own-$YDL_INDEX";
     let more = "outputs: {m/: 'hdfs:///shared/fine', modle/: 'hdfs:///shared/typo'}";
-    let ran = desk.submit(&job(2, script, more));
+    let ran = workspace.submit(&job(2, script, more));
     assert_eq!(ran.code, 0, "{ran:#?}");
     for (name, text) in [("config", "same\n"), ("own-0", "0\n"), ("own-1", "1\n")] {
         assert_eq!(there(&format!("fine/{name}")).as_deref(), Some(text));
     }
     let warning = "warning: none of 2 tasks left a `modle/`, so nothing was sent";
-    assert!(ran.err.contains(warning), "{ran:#?}");
+    assert!(ran.stderr.contains(warning), "{ran:#?}");
 }
 
 #[test]
 fn jobs_that_number_their_outputs_in_hdfs_at_once_lose_nothing() {
-    let (cluster, _guard) = together();
-    let desk = Desk::at(cluster);
+    let cluster = &*shared_cluster();
+    let workspace = Workspace::new(cluster);
     let script = format!(
         "mktemp {0}/up-XXXXXX; until test -e {0}/go; do sleep 0.1; done; mkdir m; echo x > m/x",
-        desk.path().display()
+        workspace.path().display()
     );
     let more = "outputs: {m/: {to: 'hdfs:///numbered/two', existing: number}}";
-    desk.write("job.yaml", &job(1, &script, more));
-    let children = [0, 1].map(|_| desk.start(&["submit", "job.yaml"]));
+    workspace.write("job.yaml", &job(1, &script, more));
+    let children = [0, 1].map(|_| workspace.start(&["submit", "job.yaml"]));
     let runtime = Runtime::new().expect("a runtime");
     let hdfs = runtime.block_on(connect(cluster));
     wait_for("both programs", || {
-        let names = fs::read_dir(desk.path()).ok()?.flatten();
+        let names = fs::read_dir(workspace.path()).ok()?.flatten();
         let up = names.filter(|entry| entry.file_name().to_string_lossy().starts_with("up-"));
         (up.count() == 2).then_some(())
     });
-    fs::write(desk.path().join("go"), "").expect("a file");
+    fs::write(workspace.path().join("go"), "").expect("a file");
     let mut told = BTreeSet::new();
     for child in children {
         let ran = finish(child);
         assert_eq!(ran.code, 0, "{ran:#?}");
-        let mut lines = ran.err.lines();
+        let mut lines = ran.stderr.lines();
         let line = lines.find_map(|line| line.strip_prefix("output:  m/ → "));
         told.insert(line.expect("a place").to_owned());
     }
     let expected = ["two", "two-2"].map(|name| format!("hdfs:///numbered/{name}"));
     assert_eq!(told, BTreeSet::from(expected));
-    let all = runtime.block_on(hdfs.list("/numbered", soon()));
+    let all = runtime.block_on(hdfs.list("/numbered", deadline()));
     let all = all.expect("a list");
     let names: BTreeSet<_> = all.iter().map(|entry| entry.name()).collect();
     assert_eq!(names, BTreeSet::from(["two", "two-2"]));
@@ -71,14 +74,14 @@ fn jobs_that_number_their_outputs_in_hdfs_at_once_lose_nothing() {
 
 #[test]
 fn what_a_job_that_failed_has_half_sent_is_gone_with_it() {
-    let (cluster, _guard) = together();
-    let desk = Desk::at(cluster);
+    let cluster = &*shared_cluster();
+    let workspace = Workspace::new(cluster);
     let script = format!(
         "mkdir m; echo x > m/x; until test -e {}/go; do sleep 0.1; done; exit 3",
-        desk.path().display()
+        workspace.path().display()
     );
     let more = "outputs: {m/: {to: 'hdfs:///left/m', every: 1s}}\nrestart: {limit: 0}";
-    let id = desk.detach(&job(1, &script, more));
+    let id = workspace.detach(&job(1, &script, more));
     let runtime = Runtime::new().expect("a runtime");
     let hdfs = runtime.block_on(connect(cluster));
     wait_for("a file", || runtime.block_on(exists(&hdfs, "/left/m/x")).then_some(()));
@@ -88,11 +91,11 @@ fn what_a_job_that_failed_has_half_sent_is_gone_with_it() {
     );
     runtime.block_on(async {
         for place in [&ours, &others] {
-            let written = hdfs.write_atomic(place, "half", 0o644, soon()).await;
+            let written = hdfs.write_atomic(place, "half", 0o644, deadline()).await;
             written.expect("written");
         }
     });
-    fs::write(desk.path().join("go"), "").expect("a file");
+    fs::write(workspace.path().join("go"), "").expect("a file");
     wait_for("the end of what is half-sent", || {
         (!runtime.block_on(exists(&hdfs, &ours))).then_some(())
     });

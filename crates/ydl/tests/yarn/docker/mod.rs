@@ -2,9 +2,9 @@
 //! docker of it; what it would hand to its setuid helper, which needs root and is not to be had here, a script in the
 //! helper's place writes down. So everything is the NodeManager's own up to the point where docker itself would begin.
 
-use crate::yarn_support::{Desk, shared, version};
 use std::{collections::BTreeMap, fs, path::Path};
-use testbed::{Cluster, File, Options};
+use testbed::{Cluster, File, Lease, Options};
+use ydl_testkit::yarn::{Workspace, shared, version};
 
 const HELPER: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/yarn/docker/container-executor");
 
@@ -13,7 +13,7 @@ const TAGS: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/yarn/docker/image
 const PLUGIN: &str = "runtime.linux.runc.image-tag-to-manifest-plugin";
 
 /// One node that runs images.
-fn cluster() -> &'static Cluster {
+fn cluster() -> Lease {
     let options = Options { nodes: 1, node_vcores: 60, ..Options::new(version()) };
     let class = "org.apache.hadoop.yarn.server.nodemanager.LinuxContainerExecutor";
     let keys = [
@@ -54,8 +54,8 @@ fn commands(cluster: &Cluster) -> BTreeMap<String, BTreeMap<String, String>> {
 
 #[test]
 fn a_node_manager_makes_of_an_image_what_was_asked_for() {
-    let cluster = cluster();
-    let desk = Desk::at(cluster);
+    let cluster = &*cluster();
+    let workspace = Workspace::new(cluster);
     let yaml = "\
 environment:
   docker: registry.example.com:5000/ydl-test/ran:1.2
@@ -66,10 +66,10 @@ roles:
   plain: {memory: 64 MiB, environment: system, shell: 'echo plain runs with ${YARN_CONTAINER_RUNTIME_TYPE:-nothing}'}
   other: {memory: 64 MiB, environment: {docker: ydl-test/other}, shell: 'echo $YDL_CONTAINER is other'}
 ";
-    let ran = desk.submit(yaml);
+    let ran = workspace.submit(yaml);
     assert_eq!(ran.code, 0, "{ran:#?}");
     let word = |end: &str| {
-        let line = ran.out.lines().find(|line| line.ends_with(end));
+        let line = ran.stdout.lines().find(|line| line.ends_with(end));
         let line = line.unwrap_or_else(|| panic!("{end}: {ran:#?}"));
         let words: Vec<_> = line.trim_end_matches(end).split_whitespace().collect();
         words.last().copied().unwrap_or_default().to_owned()
@@ -133,14 +133,14 @@ fn runc_image(cluster: &Cluster) {
 
 #[test]
 fn a_node_manager_makes_of_an_image_for_runc_what_was_asked_for() {
-    let cluster = cluster();
+    let cluster = &*cluster();
     runc_image(cluster);
-    let desk = Desk::at(cluster);
-    let ran = desk.submit(&job(
+    let workspace = Workspace::new(cluster);
+    let ran = workspace.submit(&job(
         "{runc: ydl-test/python, mounts: ['/etc/hostname:/data/a:ro', '/var/log:/data/b:rw']}",
     ));
     assert_eq!(ran.code, 0, "{ran:#?}");
-    assert!(ran.out.contains("it ran"), "{ran:#?}");
+    assert!(ran.stdout.contains("it ran"), "{ran:#?}");
     let seen = fs::read_dir(cluster.directory().join("nm1/docker")).expect("a directory");
     let texts = seen.flatten().map(|file| file.path());
     let texts = texts.filter(|path| path.extension().is_none());
@@ -167,35 +167,38 @@ fn a_node_manager_makes_of_an_image_for_runc_what_was_asked_for() {
 
 #[test]
 fn an_image_that_nodes_do_not_have_is_told_as_far_as_they_tell() {
-    let desk = Desk::at(cluster());
-    let ran = desk.submit(&job("{runc: ydl-test/unknown}"));
+    let cluster = &*cluster();
+    let workspace = Workspace::new(cluster);
+    let ran = workspace.submit(&job("{runc: ydl-test/unknown}"));
     assert_eq!(ran.code, 120, "{ran:#?}");
     // The NodeManager itself says no more than that the container was not to be had.
     let why = "worker:0 could not run on its node: its node could not prepare it";
-    assert!(ran.err.contains(why), "{ran:#?}");
+    assert!(ran.stderr.contains(why), "{ran:#?}");
     let hint = "hint: nodes run images with runc only if `runc` is in their \
                 `yarn.nodemanager.runtime.linux.allowed-runtimes`";
-    assert!(ran.err.contains(hint), "{ran:#?}");
+    assert!(ran.stderr.contains(hint), "{ran:#?}");
 }
 
 #[test]
 fn privileges_that_nodes_do_not_give_are_told_as_that() {
-    let desk = Desk::at(cluster());
-    let ran = desk.submit(&job("{docker: ydl-test/ran, privileged: true}"));
+    let cluster = &*cluster();
+    let workspace = Workspace::new(cluster);
+    let ran = workspace.submit(&job("{docker: ydl-test/ran, privileged: true}"));
     assert_eq!(ran.code, 120, "{ran:#?}");
     let why = "it does not run the image: the cluster allows no privileged containers";
-    assert!(ran.err.contains(why), "{ran:#?}");
-    assert!(ran.err.contains("hint: leave `privileged` out"), "{ran:#?}");
+    assert!(ran.stderr.contains(why), "{ran:#?}");
+    assert!(ran.stderr.contains("hint: leave `privileged` out"), "{ran:#?}");
 }
 
 #[test]
 fn a_node_that_ignores_images_does_not_run_programs_without_them() {
-    let desk = Desk::at(cluster());
-    let ran = desk.submit(&job("{docker: ydl-test/bare}"));
+    let cluster = &*cluster();
+    let workspace = Workspace::new(cluster);
+    let ran = workspace.submit(&job("{docker: ydl-test/bare}"));
     assert_eq!(ran.code, 120, "{ran:#?}");
     let why =
         "the node ignored the task's image: it does not support the container runtime `docker`";
-    assert!(ran.err.contains(why), "{ran:#?}");
-    assert!(ran.err.contains("LinuxContainerExecutor"), "{ran:#?}");
-    assert!(!ran.out.contains("it ran"), "{ran:#?}");
+    assert!(ran.stderr.contains(why), "{ran:#?}");
+    assert!(ran.stderr.contains("LinuxContainerExecutor"), "{ran:#?}");
+    assert!(!ran.stdout.contains("it ran"), "{ran:#?}");
 }

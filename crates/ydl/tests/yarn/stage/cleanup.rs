@@ -1,6 +1,6 @@
 //! What nobody needs goes, what somebody needs stays.
 
-use super::{Submitter, make_old, playground, soon, touch};
+use super::{Playground, soon};
 use std::time::Duration;
 use tokio::time::Instant;
 use ydl::client::stage::{self, AGE, CleanupStats};
@@ -8,8 +8,9 @@ use ydl_storage::hdfs::layout;
 
 #[tokio::test(flavor = "multi_thread")]
 async fn what_is_half_sent_is_not_taken_for_whole_and_is_cleaned_up() {
-    let (staging, _quiet) = playground("half").await;
-    let alice = Submitter::new("alice", &format!("{staging}/.ydl")).await;
+    let playground = Playground::new("half").await;
+    let staging = &playground.path;
+    let alice = playground.submitter("alice", &format!("{staging}/.ydl")).await;
     let spec = alice.spec("");
     alice.submit("application_1_0001", &spec).await.expect("staged");
     let hdfs = &alice.place.hdfs;
@@ -29,7 +30,7 @@ async fn what_is_half_sent_is_not_taken_for_whole_and_is_cleaned_up() {
         Some(CleanupStats::default())
     );
     hdfs.recover(&aside, soon()).await.expect("closed");
-    make_old(std::slice::from_ref(&aside)).await;
+    playground.make_old(std::slice::from_ref(&aside)).await;
     let cleaned = stage::clean(&alice.place, AGE, |_| true, soon()).await.expect("cleaned");
     assert_eq!(cleaned, Some(CleanupStats { contents: 1, jobs: 0 }));
     assert_eq!(hdfs.stat(&aside, soon()).await.expect("an answer"), None);
@@ -37,8 +38,9 @@ async fn what_is_half_sent_is_not_taken_for_whole_and_is_cleaned_up() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn cleaning_leaves_what_jobs_use() {
-    let (staging, _quiet) = playground("clean").await;
-    let alice = Submitter::new("alice", &format!("{staging}/.ydl")).await;
+    let playground = Playground::new("clean").await;
+    let staging = &playground.path;
+    let alice = playground.submitter("alice", &format!("{staging}/.ydl")).await;
     let spec = alice.spec("");
     let first = alice.submit("application_1_0001", &spec).await.expect("staged");
     alice.write("train.py", b"print('second')");
@@ -49,7 +51,7 @@ async fn cleaning_leaves_what_jobs_use() {
         all.push(alice.place.job(id).uses());
         all.push(alice.place.job(id).dir().to_owned());
     }
-    make_old(&all).await;
+    playground.make_old(&all).await;
     // All are old; the first runs still.
     let running = |id: &str| id == "application_1_0001";
     let due = async || stage::is_due(&alice.place, soon()).await.expect("an answer");
@@ -83,7 +85,7 @@ async fn cleaning_leaves_what_jobs_use() {
     // That one died long ago: the next takes over.
     let writer = hdfs.create(&lock, layout::PRIVATE, soon()).await.expect("a lock");
     writer.close(soon()).await.expect("closed");
-    make_old(std::slice::from_ref(&lock)).await;
+    playground.make_old(std::slice::from_ref(&lock)).await;
     alice.submit("application_1_0004", &spec).await.expect("nobody waits for the dead");
     let cleaned = stage::clean(&alice.place, AGE, |_| true, soon()).await.expect("cleaned");
     assert!(cleaned.is_some());
@@ -92,14 +94,15 @@ async fn cleaning_leaves_what_jobs_use() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_cleaner_that_is_late_or_dead_holds_nobody_up() {
-    let (staging, _quiet) = playground("late").await;
-    let alice = Submitter::new("alice", &format!("{staging}/.ydl")).await;
+    let playground = Playground::new("late").await;
+    let staging = &playground.path;
+    let alice = playground.submitter("alice", &format!("{staging}/.ydl")).await;
     let spec = alice.spec("");
     let first = alice.submit("application_1_0001", &spec).await;
     first.expect("staged");
     let (hdfs, lock) = (&alice.place.hdfs, alice.place.layout.cleaning());
     let job = alice.place.job("application_1_0001");
-    make_old(&[job.uses(), job.dir().to_owned()]).await;
+    playground.make_old(&[job.uses(), job.dir().to_owned()]).await;
 
     // One that runs out of time ends without a result.
     // Long enough for it to have its lock by then, on a machine that has much else to do.
@@ -122,15 +125,16 @@ async fn a_cleaner_that_is_late_or_dead_holds_nobody_up() {
     writer.close(soon()).await.expect("closed");
     let made = hdfs.stat(&lock, soon()).await.expect("an answer");
     let made_ms = made.expect("a lock").modified_ms;
-    touch(std::slice::from_ref(&lock), made_ms - 80_000).await;
+    playground.touch(std::slice::from_ref(&lock), made_ms - 80_000).await;
     let waited = alice.submit("application_1_0002", &spec).await;
     waited.expect("nobody waits for the dead");
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn an_upload_that_was_broken_off_leaves_nothing() {
-    let (staging, _quiet) = playground("broken-off").await;
-    let alice = Submitter::new("alice", &format!("{staging}/.ydl")).await;
+    let playground = Playground::new("broken-off").await;
+    let staging = &playground.path;
+    let alice = playground.submitter("alice", &format!("{staging}/.ydl")).await;
     let spec = alice.spec("");
     let first = "application_1_0001";
     alice.submit(first, &spec).await.expect("staged");
@@ -153,8 +157,9 @@ async fn an_upload_that_was_broken_off_leaves_nothing() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_submit_that_races_with_cleaning_finds_all_it_needs() {
-    let (staging, _quiet) = playground("race").await;
-    let alice = Submitter::new("alice", &format!("{staging}/.ydl")).await;
+    let playground = Playground::new("race").await;
+    let staging = &playground.path;
+    let alice = playground.submitter("alice", &format!("{staging}/.ydl")).await;
     let spec = alice.spec("");
     for round in 0..3_u64 {
         let id = format!("application_{round}_0001");
@@ -164,7 +169,7 @@ async fn a_submit_that_races_with_cleaning_finds_all_it_needs() {
             hdfs.delete(&job.url, soon()).await.expect("deleted");
         }
         let all: Vec<_> = alice.contents().await.into_iter().map(|entry| entry.url).collect();
-        make_old(&all).await;
+        playground.make_old(&all).await;
         // Old, and used by nobody until this very moment.
         let next = format!("application_{round}_0002");
         let submitting = alice.submit(&next, &spec);

@@ -1,6 +1,6 @@
 //! What a job needs is sent once, arrives whole, and is read by those who may.
 
-use super::{Submitter, cluster, config, hdfs, playground, soon};
+use super::{Playground, soon};
 use std::{
     fs,
     sync::{
@@ -29,8 +29,9 @@ fn submitted(spec: JobSpec, upload: &Upload) -> SubmittedJob {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_second_submit_sends_nothing_and_a_changed_script_only_itself() {
-    let (staging, _quiet) = playground("twice").await;
-    let alice = Submitter::new("alice", &format!("{staging}/.ydl")).await;
+    let playground = Playground::new("twice").await;
+    let staging = &playground.path;
+    let alice = playground.submitter("alice", &format!("{staging}/.ydl")).await;
     let spec = alice.spec("environment: env.tar.gz\n");
     let told = Arc::new(AtomicU64::new(0));
     let first = alice.submit("application_1_0001", &spec).await.expect("staged");
@@ -72,8 +73,9 @@ async fn a_second_submit_sends_nothing_and_a_changed_script_only_itself() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn files_that_are_in_hdfs_stay_where_they_are() {
-    let (staging, _quiet) = playground("remote").await;
-    let alice = Submitter::new("alice", &format!("{staging}/.ydl")).await;
+    let playground = Playground::new("remote").await;
+    let staging = &playground.path;
+    let alice = playground.submitter("alice", &format!("{staging}/.ydl")).await;
     let hdfs = &alice.place.hdfs;
     let big = hdfs.url(&format!("{staging}/big.tar.gz"));
     hdfs.write_atomic(&big, "a big archive", 0o644, soon()).await.expect("written");
@@ -107,8 +109,9 @@ async fn files_that_are_in_hdfs_stay_where_they_are() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn the_files_of_a_job_are_read_by_those_who_may() {
-    let (staging, _quiet) = playground("own").await;
-    let alice = Submitter::new("alice", &format!("{staging}/.ydl")).await;
+    let playground = Playground::new("own").await;
+    let staging = &playground.path;
+    let alice = playground.submitter("alice", &format!("{staging}/.ydl")).await;
     let spec = alice.spec("acls: {view: bob, modify: carol}\n");
     let upload = alice.submit("application_1_0001", &spec).await.expect("staged");
     let submitted = submitted(spec, &upload);
@@ -117,7 +120,7 @@ async fn the_files_of_a_job_are_read_by_those_who_may() {
         certificate: "a certificate",
         client_token: "a token",
         viewer_token: "another",
-        config: &config(),
+        config: &playground.config(),
         inputs: None,
     };
     let notes = stage::write_job(&alice.place, files, soon()).await.expect("written");
@@ -128,7 +131,7 @@ async fn the_files_of_a_job_are_read_by_those_who_may() {
     let names: Vec<_> = carried.keys().map(String::as_str).collect();
     assert_eq!(names, ["certificate.pem", "hadoop.json", "job.json"]);
     let may = async |user: &str, place: String| {
-        let read = hdfs(user).await.read_file(&place, 1 << 20, soon()).await;
+        let read = playground.hdfs(user).await.read_file(&place, 1 << 20, soon()).await;
         match read {
             Ok(bytes) => Some(bytes),
             Err(error) if error.kind == Kind::Denied => None,
@@ -145,7 +148,7 @@ async fn the_files_of_a_job_are_read_by_those_who_may() {
     }
     let hadoop = may("alice", job.hadoop()).await.expect("a file");
     let HadoopConfig { properties: pairs } = from_json(&hadoop).expect("JSON");
-    assert_eq!(pairs["fs.defaultFS"], cluster().default_fs());
+    assert_eq!(pairs["fs.defaultFS"], playground.cluster.default_fs());
     // What is written later is theirs to read, too.
     let events = job.events();
     let writer = alice.place.hdfs.create(&events, layout::FILE, soon()).await;
@@ -156,9 +159,11 @@ async fn the_files_of_a_job_are_read_by_those_who_may() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn whoever_acts_for_somebody_writes_that_ones_files() {
-    let (staging, _quiet) = playground("proxy").await;
-    let identity = Identity::simple(cluster().own_user()).acting_for("erin");
-    let hdfs = Hdfs::connect(&config(), None, &identity, soon()).await.expect("a file system");
+    let playground = Playground::new("proxy").await;
+    let staging = &playground.path;
+    let identity = Identity::simple(playground.cluster.own_user()).acting_for("erin");
+    let hdfs =
+        Hdfs::connect(&playground.config(), None, &identity, soon()).await.expect("a file system");
     assert_eq!(hdfs.home(soon()).await.expect("a home"), hdfs.url("/user/erin"));
     let file = format!("{staging}/file");
     hdfs.write_atomic(&file, "hers", 0o600, soon()).await.expect("written");
@@ -168,8 +173,9 @@ async fn whoever_acts_for_somebody_writes_that_ones_files() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn files_arrive_whole() {
-    let (place, _quiet) = playground("files").await;
-    let hdfs = hdfs("alice").await;
+    let playground = Playground::new("files").await;
+    let place = &playground.path;
+    let hdfs = playground.hdfs("alice").await;
     let folder = tempfile::tempdir().expect("a folder");
     for (name, bytes) in [("model", vec![3; 5 << 20]), ("empty", Vec::new())] {
         let path = folder.path().join(name);
@@ -180,7 +186,7 @@ async fn files_arrive_whole() {
         let there = hdfs.read_file(&to, 8 << 20, soon()).await;
         assert_eq!(there.expect("a file"), bytes);
     }
-    let names = hdfs.list(&place, soon()).await.expect("a listing");
+    let names = hdfs.list(place, soon()).await.expect("a listing");
     let names: Vec<_> = names.iter().map(Entry::name).collect();
     assert_eq!(names, ["empty", "model"]);
 }

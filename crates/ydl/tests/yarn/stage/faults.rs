@@ -1,6 +1,6 @@
 //! HDFS on bad days.
 
-use super::{QUIET, Submitter, admin, cluster, hdfs, playground, soon};
+use super::{Playground, soon};
 use std::{path::Path, process::Command, time::Duration};
 use tokio::time::Instant;
 use yarn_native::{
@@ -12,13 +12,14 @@ use ydl_storage::hdfs::{Hdfs, HdfsError, Kind};
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_full_quota_is_said_with_its_numbers_and_leaves_nothing() {
-    let (staging, _quiet) = playground("quota").await;
+    let playground = Playground::new("quota").await;
+    let staging = &playground.path;
     let place = format!("{staging}/.ydl");
-    let alice = Submitter::new("alice", &place).await;
+    let alice = playground.submitter("alice", &place).await;
     let spec = alice.spec("");
     alice.submit("application_1_0001", &spec).await.expect("staged");
     let before = alice.contents().await;
-    admin(&["-setSpaceQuota", "9m", &staging]);
+    playground.admin(&["-setSpaceQuota", "9m", staging]);
     alice.write("ydl", &[9; 8 << 20]);
     let report = alice.submit("application_1_0002", &spec).await.expect_err("refused");
     println!("{report}");
@@ -27,8 +28,8 @@ async fn a_full_quota_is_said_with_its_numbers_and_leaves_nothing() {
     assert_eq!(alice.contents().await, before, "nothing is left aside");
 
     // A quota of names: there is no room for one more file.
-    admin(&["-clrSpaceQuota", &staging]);
-    admin(&["-setQuota", "10", &staging]);
+    playground.admin(&["-clrSpaceQuota", staging]);
+    playground.admin(&["-setQuota", "10", staging]);
     let report = alice.submit("application_1_0003", &spec).await.expect_err("refused");
     println!("{report}");
     assert!(report.what.contains("quota") && report.what.contains("10"), "{report}");
@@ -57,23 +58,22 @@ impl Drop for Small<'_> {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_disk_that_is_full_in_mid_upload_is_said_to_be_and_leaves_nothing() {
-    let (staging, quiet) = playground("full").await;
-    let alice = Submitter::new("alice", &format!("{staging}/.ydl")).await;
+    let playground = Playground::exclusive("full").await;
+    let staging = &playground.path;
+    let alice = playground.submitter("alice", &format!("{staging}/.ydl")).await;
     let spec = alice.spec("");
     // More than the disk, in blocks of 1 MiB.
     alice.write("ydl", &vec![9; 60 << 20]);
-    drop(quiet);
-    let alone = QUIET.write().await;
-    cluster().stop("dn").expect("stopped");
-    let data = cluster().directory().join("dn/data");
+    playground.cluster.stop("dn").expect("stopped");
+    let data = playground.cluster.directory().join("dn/data");
     let small = Small::mount(&data);
-    cluster().start_daemon("dn").expect("started");
-    cluster().wait_hdfs().expect("ready");
+    playground.cluster.start_daemon("dn").expect("started");
+    playground.cluster.wait_hdfs().expect("ready");
     let result = match &small {
         Some(_) => {
             let result = alice.submit("application_1_0001", &spec).await;
             let left = alice.contents().await;
-            cluster().stop("dn").expect("stopped");
+            playground.cluster.stop("dn").expect("stopped");
             Some((result, left))
         }
         None => None,
@@ -81,10 +81,9 @@ async fn a_disk_that_is_full_in_mid_upload_is_said_to_be_and_leaves_nothing() {
     let mounted = small.is_some();
     drop(small);
     if mounted {
-        cluster().start_daemon("dn").expect("started");
-        cluster().wait_hdfs().expect("ready");
+        playground.cluster.start_daemon("dn").expect("started");
+        playground.cluster.wait_hdfs().expect("ready");
     }
-    drop(alone);
     let Some((result, left)) = result else {
         println!("this user may not mount: a full disk is left out");
         return;
@@ -104,16 +103,17 @@ async fn a_disk_that_is_full_in_mid_upload_is_said_to_be_and_leaves_nothing() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_directory_of_somebody_else_is_not_used() {
-    let (staging, _quiet) = playground("denied").await;
+    let playground = Playground::new("denied").await;
+    let staging = &playground.path;
     let place = format!("{staging}/.ydl");
-    let alice = Submitter::new("alice", &place).await;
+    let alice = playground.submitter("alice", &place).await;
     let spec = alice.spec("");
     alice.submit("application_1_0001", &spec).await.expect("staged");
-    let mallory = Submitter::new("mallory", &place).await;
+    let mallory = playground.submitter("mallory", &place).await;
     let report =
         mallory.submit("application_1_0002", &mallory.spec("")).await.expect_err("refused");
     assert!(report.what.contains("belongs to `alice`, not to `mallory`"), "{report}");
-    let below = Submitter::new("mallory", &format!("{place}/jobs/x")).await;
+    let below = playground.submitter("mallory", &format!("{place}/jobs/x")).await;
     let report = below.submit("application_1_0002", &below.spec("")).await.expect_err("refused");
     println!("{report}");
     assert!(report.what.contains("user `mallory` has no execute access to"), "{report}");
@@ -125,19 +125,17 @@ async fn a_directory_of_somebody_else_is_not_used() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_namenode_in_safe_mode_is_said_to_be() {
-    let (staging, quiet) = playground("safe").await;
-    let alice = Submitter::new("alice", &format!("{staging}/.ydl")).await;
+    let playground = Playground::exclusive("safe").await;
+    let staging = &playground.path;
+    let alice = playground.submitter("alice", &format!("{staging}/.ydl")).await;
     let spec = alice.spec("");
-    drop(quiet);
-    let alone = QUIET.write().await;
-    admin(&["-safemode", "enter"]);
+    playground.admin(&["-safemode", "enter"]);
     let result = alice.submit("application_1_0001", &spec).await;
-    admin(&["-safemode", "leave"]);
-    drop(alone);
+    playground.admin(&["-safemode", "leave"]);
     let report = result.expect_err("refused");
     println!("{report}");
     assert!(report.what.ends_with("is in safe mode"), "{report}");
-    assert!(report.what.contains(&cluster().default_fs()), "{report}");
+    assert!(report.what.contains(&playground.cluster.default_fs()), "{report}");
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -168,8 +166,9 @@ async fn a_namenode_that_is_not_there_is_named() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn what_was_synced_survives_its_writer_and_shuts_it_out() {
-    let (place, _quiet) = playground("fence").await;
-    let (old, new) = (hdfs("alice").await, hdfs("alice").await);
+    let playground = Playground::new("fence").await;
+    let place = &playground.path;
+    let (old, new) = (playground.hdfs("alice").await, playground.hdfs("alice").await);
     let file = format!("{place}/journal");
     let mut writer = old.create(&file, 0o600, soon()).await.expect("a file");
     writer.write("one\n", soon()).await.expect("written");
@@ -205,15 +204,14 @@ async fn what_was_synced_survives_its_writer_and_shuts_it_out() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_datanode_that_is_away_is_not_mistaken_for_a_newer_writer() {
-    let (place, quiet) = playground("away").await;
-    let hdfs = hdfs("alice").await;
+    let playground = Playground::exclusive("away").await;
+    let place = &playground.path;
+    let hdfs = playground.hdfs("alice").await;
     let file = format!("{place}/journal.1");
     let mut writer = hdfs.create(&file, 0o600, soon()).await.expect("a file");
     writer.write("one\n", soon()).await.expect("written");
     writer.sync(soon()).await.expect("synced");
-    drop(quiet);
-    let alone = QUIET.write().await;
-    cluster().kill("dn").expect("killed");
+    playground.cluster.kill("dn").expect("killed");
     let mut failed = writer.write("two\n", soon()).await;
     if failed.is_ok() {
         failed = writer.sync(soon()).await;
@@ -222,12 +220,11 @@ async fn a_datanode_that_is_away_is_not_mistaken_for_a_newer_writer() {
     assert_eq!(error.kind, Kind::Unreachable, "{error}");
     let again = writer.write("three\n", soon()).await.expect_err("broken for good");
     assert!(again.what.contains("an earlier write"), "{again}");
-    cluster().start_daemon("dn").expect("started");
-    cluster().wait_hdfs().expect("ready");
+    playground.cluster.start_daemon("dn").expect("started");
+    playground.cluster.wait_hdfs().expect("ready");
     hdfs.recover(&file, soon()).await.expect("closed");
     let kept = hdfs.read_file(&file, 100, soon()).await.expect("read");
     assert!(kept.starts_with(b"one\n"), "what was synced is there: {kept:?}");
     let next = format!("{place}/journal.1.1");
     hdfs.write_atomic(&next, "two\n", 0o600, soon()).await.expect("written");
-    drop(alone);
 }

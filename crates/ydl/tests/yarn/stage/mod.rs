@@ -10,11 +10,8 @@ use std::{
     time::Duration,
 };
 use tempfile::TempDir;
-use testbed::{Cluster, File, Options, Version};
-use tokio::{
-    sync::{RwLock, RwLockReadGuard},
-    time::Instant,
-};
+use testbed::{File, Lease, Options};
+use tokio::time::Instant;
 use yarn_native::{
     config::{Config, Environment},
     security::Identity,
@@ -24,77 +21,100 @@ use ydl_core::JobSpec;
 use ydl_jobfile as jobfile;
 use ydl_os::report::Report;
 use ydl_storage::hdfs::{Entry, Hdfs};
-
-/// Most tests disturb nobody; some change the mood of the NameNode.
-static QUIET: RwLock<()> = RwLock::const_new(());
+use ydl_testkit::yarn::version;
+use ydl_testkit::yarn::{exclusive, shared};
 
 const DFS_ADMIN: &str = "org.apache.hadoop.hdfs.tools.DFSAdmin";
 
-/// The Hadoop to test with: all tests pass on every one the test bed has.
-fn version() -> Version {
-    match std::env::var("HADOOP_VERSION") {
-        Ok(name) => name.parse().expect("a version of Hadoop"),
-        Err(_) => Version::NEWEST,
-    }
-}
-
-fn cluster() -> &'static Cluster {
+fn options() -> Options {
     // Small blocks, so that small files have several.
-    let options = Options::new(version()).set(File::Hdfs, "dfs.blocksize", "1048576").set(
+    Options::new(version()).set(File::Hdfs, "dfs.blocksize", "1048576").set(
         File::Hdfs,
         "dfs.namenode.acls.enabled",
         "true",
-    );
-    Cluster::shared(options).expect("a cluster")
+    )
 }
 
 fn soon() -> Instant {
     Instant::now() + Duration::from_secs(90)
 }
 
-fn config() -> Config {
-    let environment = Environment::default().with_variable("USER", "alice");
-    Config::from_directories(&[cluster().configuration()], environment).expect("its configuration")
+/// A cluster, and a directory in its HDFS that all users may write to.
+struct Playground {
+    cluster: Lease,
+    path: String,
 }
 
-async fn hdfs(user: &str) -> Hdfs {
-    let identity = Identity::simple(user);
-    let hdfs = Hdfs::connect(&config(), None, &identity, soon()).await;
-    hdfs.expect("a file system")
-}
-
-fn admin(words: &[&str]) {
-    let mut command = cluster().hadoop(DFS_ADMIN).expect("a program");
-    let said = testbed::run(command.args(words), Duration::from_secs(60)).expect("it runs");
-    println!("{words:?}: {said:?}");
-}
-
-/// Makes files look as if they had not been touched for years.
-async fn make_old(urls: &[String]) {
-    let year_2020 = 1_577_836_800_000;
-    touch(urls, year_2020).await;
-}
-
-/// Makes files look as if they had last been touched then.
-async fn touch(urls: &[String], when_ms: u64) {
-    let builder = hdfs_native::ClientBuilder::new().with_url(cluster().default_fs());
-    let client = builder.with_user(cluster().own_user()).build();
-    let client = client.expect("a client");
-    for url in urls {
-        let path = url.trim_start_matches(&cluster().default_fs());
-        let touched = client.set_times(path, when_ms, when_ms).await;
-        touched.expect("touched");
+impl Playground {
+    /// Creates a directory for a test that disturbs no other.
+    async fn new(name: &str) -> Playground {
+        Playground::on(shared(options()), name).await
     }
-}
 
-/// A directory that everybody may write to.
-async fn playground(name: &str) -> (String, RwLockReadGuard<'static, ()>) {
-    let quiet = QUIET.read().await;
-    let path = format!("/test/{name}");
-    let root = hdfs(&cluster().own_user()).await;
-    root.mkdirs(&path, 0o777, soon()).await.expect("a directory");
-    root.set_permission(&path, 0o777, soon()).await.expect("its permission");
-    (path, quiet)
+    /// Creates a directory for one test alone, which restores what it takes away.
+    async fn exclusive(name: &str) -> Playground {
+        Playground::on(exclusive(options()), name).await
+    }
+
+    async fn on(cluster: Lease, name: &str) -> Playground {
+        let playground = Playground { path: format!("/test/{name}"), cluster };
+        let root = playground.hdfs(&playground.cluster.own_user()).await;
+        let path = &playground.path;
+        root.mkdirs(path, 0o777, soon()).await.expect("a directory");
+        root.set_permission(path, 0o777, soon()).await.expect("its permission");
+        playground
+    }
+
+    fn config(&self) -> Config {
+        let environment = Environment::default().with_variable("USER", "alice");
+        let directories = [self.cluster.configuration()];
+        Config::from_directories(&directories, environment).expect("its configuration")
+    }
+
+    async fn hdfs(&self, user: &str) -> Hdfs {
+        let identity = Identity::simple(user);
+        let hdfs = Hdfs::connect(&self.config(), None, &identity, soon()).await;
+        hdfs.expect("a file system")
+    }
+
+    fn admin(&self, arguments: &[&str]) {
+        let mut command = self.cluster.hadoop(DFS_ADMIN).expect("a program");
+        let output = testbed::run(command.args(arguments), Duration::from_secs(60));
+        println!("{arguments:?}: {:?}", output.expect("it runs"));
+    }
+
+    /// Sets the modification time of files to years ago.
+    async fn make_old(&self, urls: &[String]) {
+        let year_2020 = 1_577_836_800_000;
+        self.touch(urls, year_2020).await;
+    }
+
+    /// Sets the modification time of files.
+    async fn touch(&self, urls: &[String], time_ms: u64) {
+        let builder = hdfs_native::ClientBuilder::new().with_url(self.cluster.default_fs());
+        let client = builder.with_user(self.cluster.own_user()).build();
+        let client = client.expect("a client");
+        for url in urls {
+            let path = url.trim_start_matches(&self.cluster.default_fs());
+            let touched = client.set_times(path, time_ms, time_ms).await;
+            touched.expect("touched");
+        }
+    }
+
+    async fn submitter(&self, user: &str, staging: &str) -> Submitter {
+        let config = self.config();
+        let identity = Identity::simple(user);
+        let place = Place::find(&config, &identity, Some(staging), soon()).await;
+        let folder = tempfile::tempdir().expect("a folder");
+        let place = place.expect("a place");
+        let submitter = Submitter { folder, place, identity, config };
+        submitter.write("ydl", &[7; 3 << 20]);
+        submitter.write("train.py", b"print(1)");
+        submitter.write("code/model.py", b"layers = 3");
+        submitter.write("code/deep/data.bin", &[1; 100_000]);
+        submitter.write("env.tar.gz", b"packed elsewhere");
+        submitter
+    }
 }
 
 /// A submitter with a folder of files and a directory in HDFS.
@@ -102,22 +122,10 @@ struct Submitter {
     folder: TempDir,
     place: Place,
     identity: Identity,
+    config: Config,
 }
 
 impl Submitter {
-    async fn new(user: &str, staging: &str) -> Submitter {
-        let identity = Identity::simple(user);
-        let place = Place::find(&config(), &identity, Some(staging), soon()).await;
-        let folder = tempfile::tempdir().expect("a folder");
-        let submitter = Submitter { folder, place: place.expect("a place"), identity };
-        submitter.write("ydl", &[7; 3 << 20]);
-        submitter.write("train.py", b"print(1)");
-        submitter.write("code/model.py", b"layers = 3");
-        submitter.write("code/deep/data.bin", &[1; 100_000]);
-        submitter.write("env.tar.gz", b"packed by somebody else");
-        submitter
-    }
-
     fn path(&self, name: &str) -> PathBuf {
         self.folder.path().join(name)
     }
@@ -150,7 +158,7 @@ impl Submitter {
     ) -> Result<Upload, Report> {
         let request = StageRequest {
             place: &self.place,
-            config: &config(),
+            config: &self.config,
             identity: &self.identity,
             spec,
             binary: &self.path("ydl"),

@@ -3,39 +3,32 @@
 
 mod moments;
 
-use crate::yarn_support::{
-    Desk, example,
-    job::{Job, Program, WAITS},
-    processes::{began, signal},
-    shared, version, wait_for, wait_over,
-};
-use std::{
-    collections::BTreeSet,
-    fs,
-    sync::{PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard},
-    time::Duration,
-};
-use testbed::{Cluster, File, Options};
+use std::{collections::BTreeSet, fs, time::Duration};
+use testbed::{File, Lease, Options};
 use yarn_native::types::{AttemptState, FinalStatus};
+use ydl_testkit::yarn::{
+    ClusterJob, Program, WAIT_SCRIPT, Workspace, digits, exclusive,
+    processes::{signal, start_time},
+    shared, version, wait_finished, wait_for,
+};
 
 const SMALL: &str = "memory: 128 MiB";
 
-fn cluster() -> &'static Cluster {
+fn options() -> Options {
     let options = Options { nodes: 2, ..Options::new(version()) };
     // Masters die often here.
     let attempts = "yarn.resourcemanager.am.max-attempts";
-    shared(options.set(File::Yarn, attempts, "100"))
+    options.set(File::Yarn, attempts, "100")
 }
 
-/// Held for writing by whoever disturbs the cluster.
-static PEACE: RwLock<()> = RwLock::new(());
-
-fn among_others() -> RwLockReadGuard<'static, ()> {
-    PEACE.read().unwrap_or_else(PoisonError::into_inner)
+/// Leases the cluster for a test that disturbs no other.
+fn shared_cluster() -> Lease {
+    shared(options())
 }
 
-fn alone() -> RwLockWriteGuard<'static, ()> {
-    PEACE.write().unwrap_or_else(PoisonError::into_inner)
+/// Leases the cluster for one test alone, which restores what it takes away.
+fn exclusive_cluster() -> Lease {
+    exclusive(options())
 }
 
 fn containers_of(programs: &[Program]) -> BTreeSet<String> {
@@ -43,22 +36,22 @@ fn containers_of(programs: &[Program]) -> BTreeSet<String> {
 }
 
 /// The programs and their containers are those that there were; nothing else was given to the job.
-fn all_as_before(job: &Job, before: &[Program]) {
-    let words = job.words();
-    assert_eq!(job.programs(0), before, "{words}: {:#?}", job.kept());
+fn all_as_before(job: &ClusterJob, before: &[Program]) {
+    let words = job.describe();
+    assert_eq!(job.programs(0), before, "{words}: {:#?}", job.stored_history());
     let containers = containers_of(before);
     wait_for(&format!("the same containers of {words}"), || {
         (job.containers() == containers).then_some(())
     });
-    assert_eq!(job.given(), containers, "{words}");
+    assert_eq!(job.allocated_containers(), containers, "{words}");
 }
 
 #[test]
 fn a_job_runs_to_its_end() {
-    let _peace = among_others();
-    let job = Job::submit(cluster(), 2, "echo done >> $SHARED/done", SMALL, "");
-    job.succeeded();
-    let report = wait_over(job.cluster, &job.id);
+    let cluster = &*shared_cluster();
+    let job = ClusterJob::submit(cluster, 2, "echo done >> $SHARED/done", SMALL, "");
+    job.assert_succeeded();
+    let report = wait_finished(job.cluster, &job.id);
     assert_eq!(job.lines("done").len(), 2);
     let result = job.read(&job.place.result()).expect("a result");
     assert!(result.contains("succeeded"), "{result}");
@@ -68,11 +61,11 @@ fn a_job_runs_to_its_end() {
 
 #[test]
 fn a_job_that_fails_says_why_in_the_cluster_s_page() {
-    let _peace = among_others();
-    let job = Job::submit(cluster(), 1, "exit 3", SMALL, "");
-    let report = wait_over(job.cluster, &job.id);
+    let cluster = &*shared_cluster();
+    let job = ClusterJob::submit(cluster, 1, "exit 3", SMALL, "");
+    let report = wait_finished(job.cluster, &job.id);
     assert_eq!(report.final_status, FinalStatus::Failed, "{report:?}");
-    let started = job.started();
+    let started = job.starts();
     let (node, logs) = (&started[0].node, job.place.logs());
     assert_eq!(
         report.diagnostics,
@@ -80,81 +73,81 @@ fn a_job_that_fails_says_why_in_the_cluster_s_page() {
             "the job failed: worker:0 exited with code 3 on `{node}` (attempt 1); logs are in `{logs}`"
         )
     );
-    assert_eq!(job.attempts().len(), 1, "no other master tries it again");
+    assert_eq!(job.master_attempts().len(), 1, "no other master tries it again");
 }
 
 #[test]
 fn a_master_that_is_asked_to_leave_is_followed_by_another() {
-    let _peace = among_others();
-    let job = Job::submit(cluster(), 2, WAITS, SMALL, "");
+    let cluster = &*shared_cluster();
+    let job = ClusterJob::submit(cluster, 2, WAIT_SCRIPT, SMALL, "");
     let before = job.programs(2);
-    job.all_started(2);
-    job.heard_of(before.iter().map(|it| &it.container));
+    job.wait_starts(2);
+    job.wait_reported_running(before.iter().map(|it| &it.container));
     signal("-TERM", &[job.master(1)]);
-    job.led_by(2);
+    job.wait_led_by(2);
     all_as_before(&job, &before);
-    job.go();
-    job.succeeded();
+    job.release();
+    job.assert_succeeded();
     assert_eq!(job.programs(0), before);
     // It did not end the job: the cluster takes that for a failure of this attempt.
     assert_eq!(
-        job.ends_of_masters(),
+        job.wait_masters_ended(),
         [AttemptState::Failed, AttemptState::Finished],
         "{:?}",
-        job.attempts()
+        job.master_attempts()
     );
 }
 
 #[test]
 fn the_example_s_training_goes_on_while_masters_die() {
-    let _peace = among_others();
-    let desk = Desk::at(cluster());
-    example::lay_out(&desk);
-    let job = desk.path().join("job.yaml");
+    let cluster = &*shared_cluster();
+    let workspace = Workspace::new(cluster);
+    digits::copy_example(&workspace);
+    let job = workspace.path().join("job.yaml");
     let yaml = fs::read_to_string(&job).expect("the example's job");
     // Slower, and what it prints is here at once. However long a master is away, the job does not end without it.
-    let seen = desk.path().display();
+    let seen = workspace.path().display();
     let slow = format!(
         "shell: python train.py --epochs 12 --pause 0.1 | tee -a {seen}/$YDL_ROLE.$YDL_INDEX; \
          until test -e {seen}/go; do sleep 0.1; done}}"
     );
     let slow = yaml.replace("run: python train.py --epochs 12}", &slow);
     assert_ne!(slow, yaml);
-    let id = desk.detach(&slow);
-    let job = Job::of(desk, id);
+    let id = workspace.detach(&slow);
+    let job = ClusterJob::of(workspace, id);
 
     let printed = |worker: u32| {
         let seen = job.file(&format!("worker.{worker}"));
         fs::read_to_string(seen).unwrap_or_default()
     };
     let wait_epoch = |epoch: u32| {
-        wait_for(&format!("epoch {epoch} of {}", job.words()), || {
+        wait_for(&format!("epoch {epoch} of {}", job.describe()), || {
             let line = format!("epoch {epoch} accuracy");
             printed(0).contains(&line).then_some(())
         });
     };
     let training = || {
-        let all = example::processes(&job.id).into_iter();
+        let all = digits::processes(&job.id).into_iter();
         // The shells around them start others now and then.
         let training = all.filter(|(_, it)| it.contains("train.py") && !it.contains(" -c "));
-        let each = training.filter_map(|(pid, _)| Some((pid, began(pid as i32)?)));
+        let each = training.filter_map(|(pid, _)| Some((pid, start_time(pid as i32)?)));
         each.collect::<BTreeSet<_>>()
     };
     wait_epoch(1);
     let before = training();
-    assert!(before.len() >= example::TASKS.len(), "{before:?}");
+    assert!(before.len() >= digits::TASKS.len(), "{before:?}");
     job.kill_master(1);
-    job.led_by(2);
+    job.wait_led_by(2);
     // Whoever is done by now is missed, and nobody has begun anew.
     let after = training();
     assert!(after.is_subset(&before), "{after:?} after {before:?}");
     wait_epoch(6);
     job.kill_master(2);
-    job.led_by(3);
-    job.go();
-    let report = wait_over(job.cluster, &job.id);
+    job.wait_led_by(3);
+    job.release();
+    let report = wait_finished(job.cluster, &job.id);
     assert_eq!(report.final_status, FinalStatus::Succeeded, "{report:?}");
-    example::wait_gone(job.cluster, &job.id);
+    digits::wait_cleaned_up(job.cluster, &job.id);
 
     for worker in 0..2 {
         let text = printed(worker);
@@ -167,47 +160,47 @@ fn the_example_s_training_goes_on_while_masters_die() {
         let attempts = job.names_in(&format!("{}/worker/{worker}", job.place.logs()));
         assert_eq!(attempts, ["1"]);
     }
-    assert_eq!(job.count("round-started"), 1, "{:#?}", job.kept());
-    assert_eq!(job.count("attempt-started"), example::TASKS.len());
+    assert_eq!(job.count("round-started"), 1, "{:#?}", job.stored_history());
+    assert_eq!(job.count("attempt-started"), digits::TASKS.len());
     assert!(job.count("master-recovered") >= 1);
-    assert_eq!(job.given().len(), example::TASKS.len());
+    assert_eq!(job.allocated_containers().len(), digits::TASKS.len());
 }
 
 #[test]
 fn a_master_that_dies_with_the_resource_manager_is_followed_by_another() {
-    let _alone = alone();
-    let job = Job::submit(cluster(), 2, WAITS, SMALL, "");
+    let cluster = &*exclusive_cluster();
+    let job = ClusterJob::submit(cluster, 2, WAIT_SCRIPT, SMALL, "");
     let before = job.programs(2);
-    job.led_by(1);
+    job.wait_led_by(1);
     job.cluster.kill("rm").expect("it can be killed");
     job.kill_master(1);
     job.cluster.start_daemon("rm").expect("it can be started");
     job.cluster.wait_nodes(2).expect("all nodes are back");
-    job.led_by(2);
+    job.wait_led_by(2);
     all_as_before(&job, &before);
-    job.go();
-    job.succeeded();
-    assert_eq!(job.programs(0), before, "{}", job.words());
+    job.release();
+    job.assert_succeeded();
+    assert_eq!(job.programs(0), before, "{}", job.describe());
 }
 
 #[test]
 fn a_master_that_dies_while_there_is_no_file_system_is_followed_by_another() {
-    let _alone = alone();
-    let job = Job::submit(cluster(), 2, WAITS, SMALL, "");
+    let cluster = &*exclusive_cluster();
+    let job = ClusterJob::submit(cluster, 2, WAIT_SCRIPT, SMALL, "");
     let before = job.programs(2);
-    job.led_by(1);
-    job.heard_of(before.iter().map(|it| &it.container));
+    job.wait_led_by(1);
+    job.wait_reported_running(before.iter().map(|it| &it.container));
     job.cluster.kill("nn").expect("it can be killed");
     job.kill_master(1);
     // The time that a NameNode is away, not one that is waited for.
     std::thread::sleep(Duration::from_secs(20));
     job.cluster.start_daemon("nn").expect("it can be started");
     job.cluster.wait_hdfs().expect("files can be written");
-    let what = format!("another master of {}", job.words());
+    let what = format!("another master of {}", job.describe());
     // While the files are away one or the other may give up.
     wait_for(&what, || (2..10).any(|it| job.is_registered(it)).then_some(()));
     all_as_before(&job, &before);
-    job.go();
-    job.succeeded();
-    assert_eq!(job.programs(0), before, "{}", job.words());
+    job.release();
+    job.assert_succeeded();
+    assert_eq!(job.programs(0), before, "{}", job.describe());
 }

@@ -6,24 +6,24 @@ mod pending;
 mod rejected;
 mod traffic;
 
-use crate::yarn_support::{Alone, Together, shared, version};
 use std::{process::Command, time::Duration};
-use testbed::{Cluster, Failover, File, Options, Queue};
+use testbed::{Failover, File, Lease, Options, Queue};
+use ydl_testkit::yarn::{exclusive, shared, version};
 
-/// The cluster for a test that disturbs nobody.
-fn together() -> Together {
-    crate::yarn_support::together(cluster)
+/// Leases the cluster for a test that disturbs no other.
+fn shared_cluster() -> Lease {
+    shared(options())
 }
 
-/// The cluster for one test alone. What it takes away it brings back.
-fn alone() -> Alone {
-    crate::yarn_support::alone(cluster)
+/// Leases the cluster for one test alone, which restores what it takes away.
+fn exclusive_cluster() -> Lease {
+    exclusive(options())
 }
 
 /// Two nodes of 4 GiB and two ResourceManagers. Of the queues, `tiny` never has more than a tenth, `stopped` takes no
 /// jobs, `closed` none of ordinary users, below `users` queues are made as they are needed, and what `loan` has beyond a
 /// tenth others take back.
-fn cluster() -> &'static Cluster {
+fn options() -> Options {
     let options = Options {
         nodes: 2,
         node_memory_mib: 4096,
@@ -72,7 +72,7 @@ fn cluster() -> &'static Cluster {
         let key = format!("yarn.scheduler.capacity.root.{key}");
         options.set(File::Queues, &key, value)
     });
-    shared(yarn.iter().fold(options, |options, (key, value)| options.set(File::Yarn, key, value)))
+    yarn.iter().fold(options, |options, (key, value)| options.set(File::Yarn, key, value))
 }
 
 fn must<T>(outcome: Result<T, testbed::Error>) -> T {

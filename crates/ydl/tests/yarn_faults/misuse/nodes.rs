@@ -1,12 +1,6 @@
 //! Nodes that cannot run what they are given.
 
-use super::{alone, must, together};
-use crate::yarn_support::{
-    Desk,
-    attached::{go, wait_began, waiting},
-    example::wait_gone,
-    wait_for, wait_over,
-};
+use super::{exclusive_cluster, must, shared_cluster};
 use std::{
     fs,
     io::{Read, Seek, SeekFrom, Write},
@@ -14,6 +8,12 @@ use std::{
     process::Command,
 };
 use yarn_native::types::FinalStatus;
+use ydl_testkit::yarn::{
+    Workspace,
+    attached::{release, wait_started, waiting_job},
+    digits::wait_cleaned_up,
+    wait_finished, wait_for,
+};
 
 /// What the header of a program says for processors of another kind.
 const AARCH64: u16 = 183;
@@ -40,12 +40,12 @@ fn fetched(dir: &Path, found: &mut Vec<PathBuf>) {
 
 #[test]
 fn a_program_for_another_kind_of_processor_is_told_as_that() {
-    let (cluster, _quiet) = together();
-    let desk = Desk::of(cluster, "foreign");
+    let cluster = &*shared_cluster();
+    let workspace = Workspace::of(cluster, "foreign");
     // More than one node holds, so that both have fetched the program.
-    let id = desk.detach("roles: {worker: {instances: 9, memory: 512 MiB, run: 'true'}}");
-    wait_over(cluster, &id);
-    wait_gone(cluster, &id);
+    let id = workspace.detach("roles: {worker: {instances: 9, memory: 512 MiB, run: 'true'}}");
+    wait_finished(cluster, &id);
+    wait_cleaned_up(cluster, &id);
     let mut programs = Vec::new();
     for node in cluster.nodes() {
         let cache = format!("{}/local/usercache/foreign/filecache", node.daemon);
@@ -58,13 +58,16 @@ fn a_program_for_another_kind_of_processor_is_told_as_that() {
         file.seek(SeekFrom::Start(MACHINE_AT)).expect("its header");
         file.write_all(&other.to_le_bytes()).expect("written");
     }
-    let ran = desk.submit("roles: {worker: {memory: 128 MiB, run: 'true'}}");
+    let ran = workspace.submit("roles: {worker: {memory: 128 MiB, run: 'true'}}");
     assert_eq!(ran.code, 120, "{ran:#?}");
     assert!(
-        ran.err.contains(" failed and left no result: the node of its master cannot execute `ydl`: it is made for another kind of processor\n"),
+        ran.stderr.contains(" failed and left no result: the node of its master cannot execute `ydl`: it is made for another kind of processor\n"),
         "{ran:#?}"
     );
-    assert!(ran.err.contains("hint: `uname -m` tells a machine's kind of processor"), "{ran:#?}");
+    assert!(
+        ran.stderr.contains("hint: `uname -m` tells a machine's kind of processor"),
+        "{ran:#?}"
+    );
 }
 
 /// A directory mounted over itself so that nothing in it can be executed.
@@ -113,24 +116,24 @@ impl Drop for Failed {
 
 #[test]
 fn a_node_that_executes_nothing_and_one_whose_disk_fails_are_left_for_others() {
-    let (cluster, _alone) = alone();
-    let desk = Desk::at(cluster);
+    let cluster = &*exclusive_cluster();
+    let workspace = Workspace::new(cluster);
     let node = &cluster.nodes()[1];
     let host = node.address.ip().to_string();
     let local = cluster.directory().join(&node.daemon).join("local");
-    let yaml = waiting(&desk, 1, "").replace(
+    let yaml = waiting_job(&workspace, 1, "").replace(
         "memory: 64 MiB",
         &format!("memory: 128 MiB, restart: {{limit: 0}}, placement: {{nodes: [\"{host}\"]}}"),
     );
-    let job = desk.detach(&yaml);
-    wait_began(&desk, 1);
-    let status = || desk.run(&["status", "--events", "1000", &job]).out;
+    let job = workspace.detach(&yaml);
+    wait_started(&workspace, 1);
+    let status = || workspace.run(&["status", "--events", "1000", &job]).stdout;
     let mut workers = 1;
     let mut scale = |more: u32| {
         workers += more;
         // A master whose node was lost is started anew.
         wait_for("a larger job", || {
-            let ran = desk.run(&["scale", &job, &format!("worker={workers}")]);
+            let ran = workspace.run(&["scale", &job, &format!("worker={workers}")]);
             (ran.code == 0).then_some(())
         });
         workers as usize
@@ -142,25 +145,25 @@ fn a_node_that_executes_nothing_and_one_whose_disk_fails_are_left_for_others() {
                 let told = "cannot execute `ydl`: the node's directory is mounted `noexec`";
                 status().contains(told).then_some(())
             });
-            wait_began(&desk, all);
+            wait_started(&workspace, all);
             drop(mounted);
         }
         None => println!("this user may not mount: nodes that execute nothing are left out"),
     }
     let failed = Failed::disk(&local);
     must(cluster.wait_node(&node.daemon, "UNHEALTHY"));
-    let nodes = desk.run(&["nodes"]).out;
+    let nodes = workspace.run(&["nodes"]).stdout;
     let row = nodes.lines().find(|line| line.contains(&host));
     assert!(row.is_some_and(|row| row.contains("unhealthy")), "{nodes}");
     let all = scale(1);
-    wait_began(&desk, all + 1);
+    wait_started(&workspace, all + 1);
     let told = status();
     assert!(told.contains(&format!("`{host}`")) || told.contains(&host), "{told}");
     println!("{told}");
     drop(failed);
     must(cluster.wait_node(&node.daemon, "RUNNING"));
-    go(&desk);
-    let report = wait_over(cluster, &job);
+    release(&workspace);
+    let report = wait_finished(cluster, &job);
     assert_eq!(report.final_status, FinalStatus::Succeeded, "{report:?}");
-    wait_gone(cluster, &job);
+    wait_cleaned_up(cluster, &job);
 }

@@ -1,63 +1,63 @@
 //! Jobs that wait, and masters that do not answer.
 
-use super::{alone, together};
-use crate::yarn_support::{
-    Desk, application,
-    attached::{Attached, go, wait_began, waiting},
-    example::{processes, wait_gone},
-    wait_for, wait_over, wait_running,
-};
+use super::{exclusive_cluster, shared_cluster};
 use std::process::Command;
 use yarn_native::types::FinalStatus;
+use ydl_testkit::yarn::{
+    Workspace, application,
+    attached::{AttachedSubmit, release, wait_started, waiting_job},
+    digits::{processes, wait_cleaned_up},
+    wait_finished, wait_for, wait_running,
+};
 
 #[test]
 fn who_waits_in_a_full_queue_hears_its_place_and_a_master_without_its_files_says_which() {
-    let (cluster, _quiet) = together();
-    let desk = Desk::at(cluster);
+    let cluster = &*shared_cluster();
+    let workspace = Workspace::new(cluster);
     // 819 MiB is a tenth of two nodes; a master takes 256.
-    let full = waiting(&desk, 1, "queue: tiny").replace("64 MiB", "384 MiB");
-    let holder = desk.detach(&full);
-    wait_began(&desk, 1);
+    let full = waiting_job(&workspace, 1, "queue: tiny").replace("64 MiB", "384 MiB");
+    let holder = workspace.detach(&full);
+    wait_started(&workspace, 1);
     let next = "{queue: tiny, roles: {worker: {memory: 128 MiB, run: 'true'}}}";
     // Of somebody whose files no node has yet.
-    let (second, gone) = Attached::submit(&Desk::of(cluster, "careless"), next);
-    wait_for("that the second waits", || second.said().contains("waiting: ").then_some(()));
-    let (third, late) = Attached::submit(&Desk::at(cluster), next);
+    let (second, gone) = AttachedSubmit::start(&Workspace::of(cluster, "careless"), next);
+    wait_for("that the second waits", || second.stderr().contains("waiting: ").then_some(()));
+    let (third, late) = AttachedSubmit::start(&Workspace::new(cluster), next);
     wait_for("that the third hears its place", || {
-        let said = third.said();
+        let said = third.stderr();
         said.contains("waiting, behind 1 other job of its queue: ").then_some(())
     });
     // Before the second's master has a node, somebody takes away what it needs.
     let content = "/user/careless/.ydl/content";
     cluster.fs(&["-rm", "-r", "-skipTrash", content]).expect("it goes");
-    go(&desk);
+    release(&workspace);
     let ran = second.finish();
     assert_eq!(ran.code, 120, "{ran:#?}");
     let what = format!(
         "error: {gone} failed and left no result: its master's node could not fetch `{}{content}/",
         cluster.default_fs()
     );
-    assert!(ran.err.contains(&what), "{ran:#?}");
+    assert!(ran.stderr.contains(&what), "{ran:#?}");
     let what = ".file`: there is no such file any more\n";
-    assert!(ran.err.contains(what), "{ran:#?}");
+    assert!(ran.stderr.contains(what), "{ran:#?}");
     assert!(
-        ran.err.contains("hint: somebody has deleted it; submit the job again; `ydl logs "),
+        ran.stderr.contains("hint: somebody has deleted it; submit the job again; `ydl logs "),
         "{ran:#?}"
     );
     let ran = third.finish();
     assert_eq!(ran.code, 0, "{ran:#?}");
-    wait_over(cluster, &holder);
+    wait_finished(cluster, &holder);
     for id in [&holder, &gone, &late] {
-        wait_gone(cluster, id);
+        wait_cleaned_up(cluster, id);
     }
 }
 
 #[test]
 fn of_a_master_that_does_not_answer_the_resource_manager_tells() {
-    let (cluster, _quiet) = together();
-    let desk = Desk::at(cluster);
-    let id = desk.detach(&waiting(&desk, 1, "name: deaf"));
-    wait_began(&desk, 1);
+    let cluster = &*shared_cluster();
+    let workspace = Workspace::new(cluster);
+    let id = workspace.detach(&waiting_job(&workspace, 1, "name: deaf"));
+    wait_started(&workspace, 1);
     let master = processes(&id).into_iter().find(|(_, words)| words.starts_with("./ydl master"));
     let (pid, _) = master.expect("a master");
     let signal = |name: &str| {
@@ -65,10 +65,10 @@ fn of_a_master_that_does_not_answer_the_resource_manager_tells() {
         assert!(sent.expect("kill can be started").success());
     };
     signal("-STOP");
-    let status = desk.run(&["status", &id]);
-    let scale = desk.run(&["scale", &id, "worker=2"]);
+    let status = workspace.run(&["status", &id]);
+    let scale = workspace.run(&["scale", &id, "worker=2"]);
     // It need not answer to be ended.
-    let kill = desk.run(&["kill", &id]);
+    let kill = workspace.run(&["kill", &id]);
     assert_eq!(status.code, 122, "{status:#?}");
     for part in [
         "state      no-answer",
@@ -78,62 +78,63 @@ fn of_a_master_that_does_not_answer_the_resource_manager_tells() {
         "containers 2, with ",
         "page       http",
     ] {
-        assert!(status.out.contains(part), "{part}: {status:#?}");
+        assert!(status.stdout.contains(part), "{part}: {status:#?}");
     }
     assert_eq!(scale.code, 122, "{scale:#?}");
-    assert!(scale.err.contains("error: the job's master: "), "{scale:#?}");
+    assert!(scale.stderr.contains("error: the job's master: "), "{scale:#?}");
     assert_eq!(kill.code, 0, "{kill:#?}");
     let told = format!("the master of {id} cannot be asked (");
-    assert!(kill.err.contains(&told), "{kill:#?}");
-    assert!(kill.err.contains(&format!("{id} ended: killed\n")), "{kill:#?}");
-    wait_gone(cluster, &id);
+    assert!(kill.stderr.contains(&told), "{kill:#?}");
+    assert!(kill.stderr.contains(&format!("{id} ended: killed\n")), "{kill:#?}");
+    wait_cleaned_up(cluster, &id);
 }
 
 #[test]
 fn a_master_whose_container_another_queue_takes_is_started_again_and_goes_on() {
-    let (cluster, _alone) = alone();
+    let cluster = &*exclusive_cluster();
     // It fills a node, and its queue has a right to less. There is one such job: the scheduler counts a second master
     // against a limit that it forgets to raise again.
-    let (desk, other) = (Desk::at(cluster), Desk::at(cluster));
-    let job = desk.detach(&waiting(&desk, 1, "queue: loan\nmaster: {memory: 3712 MiB}"));
-    wait_began(&desk, 1);
+    let (workspace, other) = (Workspace::new(cluster), Workspace::new(cluster));
+    let job =
+        workspace.detach(&waiting_job(&workspace, 1, "queue: loan\nmaster: {memory: 3712 MiB}"));
+    wait_started(&workspace, 1);
     // The other node is filled by somebody who has a right to it. What both leave free is less than the third needs even
     // if it is added up, as the scheduler does before it takes anything away.
-    let rightful = other.detach(&waiting(&other, 1, "").replace("64 MiB", "3648 MiB"));
-    wait_began(&other, 1);
-    let ran =
-        Desk::at(cluster).submit("{queue: tiny, roles: {worker: {memory: 512 MiB, run: 'true'}}}");
+    let rightful = other.detach(&waiting_job(&other, 1, "").replace("64 MiB", "3648 MiB"));
+    wait_started(&other, 1);
+    let ran = Workspace::new(cluster)
+        .submit("{queue: tiny, roles: {worker: {memory: 512 MiB, run: 'true'}}}");
     assert_eq!(ran.code, 0, "{ran:#?}");
     wait_for("a second master", || {
         let report = application(cluster, &job);
         (report.attempt.is_some_and(|attempt| attempt.number == 2)).then_some(())
     });
     wait_running(cluster, &job);
-    go(&desk);
-    go(&other);
+    release(&workspace);
+    release(&other);
     for id in [&job, &rightful] {
-        let report = wait_over(cluster, id);
+        let report = wait_finished(cluster, id);
         assert_eq!(report.final_status, FinalStatus::Succeeded, "{report:?}");
     }
-    let status = desk.run(&["status", "--events", "1000", &job]);
-    assert!(status.out.contains("a new master recovered "), "{status:#?}");
+    let status = workspace.run(&["status", "--events", "1000", &job]);
+    assert!(status.stdout.contains("a new master recovered "), "{status:#?}");
 }
 
 #[test]
 fn a_task_over_its_virtual_memory_is_told_which_limit_that_is() {
-    let (cluster, _quiet) = together();
-    let desk = Desk::at(cluster);
-    desk.write(
+    let cluster = &*shared_cluster();
+    let workspace = Workspace::new(cluster);
+    workspace.write(
         "vast.py",
         "import mmap, time\nMAP_NORESERVE = 0x4000\n\
          m = mmap.mmap(-1, 16 << 30, flags=mmap.MAP_PRIVATE | MAP_NORESERVE)\ntime.sleep(600)\n",
     );
-    let ran =
-        desk.submit("{files: [vast.py], roles: {worker: {memory: 128 MiB, run: python3 vast.py}}}");
+    let ran = workspace
+        .submit("{files: [vast.py], roles: {worker: {memory: 128 MiB, run: python3 vast.py}}}");
     assert_eq!(ran.code, 137, "{ran:#?}");
-    assert!(ran.err.contains(" of 2.5 GiB"), "{ran:#?}");
+    assert!(ran.stderr.contains(" of 2.5 GiB"), "{ran:#?}");
     assert!(
-        ran.err.contains("hint: raise `memory` of role `worker`, or set its `memory_growth`; that limit is one of virtual memory"),
+        ran.stderr.contains("hint: raise `memory` of role `worker`, or set its `memory_growth`; that limit is one of virtual memory"),
         "{ran:#?}"
     );
 }

@@ -1,16 +1,16 @@
 //! What is refused before anything runs, and what is not.
 
-use super::{alone, must, together};
-use crate::yarn_support::{Desk, PATIENCE, applications, hdfs_files};
+use super::{exclusive_cluster, must, shared_cluster};
 use std::{fs, time::Duration};
 use testbed::Cluster;
+use ydl_testkit::yarn::{WAIT_TIMEOUT, Workspace, applications, hdfs_files};
 
 const SMALL: &str = "roles: {worker: {memory: 128 MiB, run: 'true'}}";
 
 #[test]
 fn a_queue_that_takes_no_jobs_of_this_user_is_refused_and_one_that_can_be_made_is_not() {
-    let (cluster, _quiet) = together();
-    let alice = Desk::of(cluster, "alice");
+    let cluster = &*shared_cluster();
+    let alice = Workspace::of(cluster, "alice");
     let dry = |queue: &str| {
         alice.write("job.yaml", &format!("queue: {queue}\n{SMALL}"));
         alice.run(&["submit", "--dry-run", "job.yaml"])
@@ -19,32 +19,36 @@ fn a_queue_that_takes_no_jobs_of_this_user_is_refused_and_one_that_can_be_made_i
     let ran = dry("stopped");
     assert_eq!(ran.code, 2, "{ran:#?}");
     let what = "error: queue `stopped` takes no jobs: it is STOPPED\n\n";
-    assert!(ran.err.contains(&format!("{what}{hint}")), "{ran:#?}");
+    assert!(ran.stderr.contains(&format!("{what}{hint}")), "{ran:#?}");
     let ran = dry("closed");
     assert_eq!(ran.code, 2, "{ran:#?}");
     let what = "error: queue `closed` takes no jobs of user `alice`\n\n";
-    assert!(ran.err.contains(&format!("{what}{hint}")), "{ran:#?}");
+    assert!(ran.stderr.contains(&format!("{what}{hint}")), "{ran:#?}");
 
     let note = "note: there is no queue `root.users.alice` yet: the cluster makes it with the job if queue `root.users` may make queues";
     let ran = alice.submit(&format!("queue: root.users.alice\n{SMALL}"));
     assert_eq!(ran.code, 0, "{ran:#?}");
-    assert!(ran.err.contains(note), "{ran:#?}");
+    assert!(ran.stderr.contains(note), "{ran:#?}");
     // The second time it is there, like any other.
     let ran = dry("root.users.alice");
-    assert_eq!((ran.code, ran.err.contains("note:")), (0, false), "{ran:#?}");
+    assert_eq!((ran.code, ran.stderr.contains("note:")), (0, false), "{ran:#?}");
 
     // Where no queue may be made the cluster itself refuses, and nothing is left of the job.
     let before = hdfs_files(cluster, "/user/alice/.ydl/jobs");
     let ran = alice.submit(&format!("queue: root.default.alice\n{SMALL}"));
     assert_eq!(ran.code, 2, "{ran:#?}");
-    assert!(ran.err.contains("error: the cluster does not take the job: "), "{ran:#?}");
-    assert!(ran.err.contains("root.default.alice"), "{ran:#?}");
+    assert!(ran.stderr.contains("error: the cluster does not take the job: "), "{ran:#?}");
+    assert!(ran.stderr.contains("root.default.alice"), "{ran:#?}");
     assert_eq!(hdfs_files(cluster, "/user/alice/.ydl/jobs"), before);
 }
 
 /// The cluster's configuration with other values, as a machine may have it that nobody keeps up to date.
-fn outdated(desk: &Desk, cluster: &Cluster, values: &[(&str, &str)]) -> std::path::PathBuf {
-    let dir = desk.path().join("conf");
+fn outdated(
+    workspace: &Workspace,
+    cluster: &Cluster,
+    values: &[(&str, &str)],
+) -> std::path::PathBuf {
+    let dir = workspace.path().join("conf");
     fs::create_dir_all(&dir).expect("a directory");
     for entry in fs::read_dir(cluster.configuration()).expect("a directory") {
         let path = entry.expect("an entry").path();
@@ -69,28 +73,28 @@ fn outdated(desk: &Desk, cluster: &Cluster, values: &[(&str, &str)]) -> std::pat
 
 #[test]
 fn files_of_this_machine_that_are_wrong_refuse_no_job_that_fits() {
-    let (cluster, _quiet) = together();
-    let desk = Desk::of(cluster, "alice");
+    let cluster = &*shared_cluster();
+    let workspace = Workspace::of(cluster, "alice");
     let wrong = [
         ("yarn.scheduler.maximum-allocation-mb", "128"),
         ("yarn.scheduler.minimum-allocation-mb", "2048"),
         ("yarn.resourcemanager.am.max-attempts", "1"),
     ];
-    let conf = outdated(&desk, cluster, &wrong);
-    desk.write("job.yaml", "roles: {worker: {instances: 6, memory: 256 MiB, run: 'true'}}");
-    let mut command = desk.ydl();
+    let conf = outdated(&workspace, cluster, &wrong);
+    workspace.write("job.yaml", "roles: {worker: {instances: 6, memory: 256 MiB, run: 'true'}}");
+    let mut command = workspace.ydl();
     command.env("HADOOP_CONF_DIR", conf);
     command.args(["submit", "--dry-run", "job.yaml"]);
-    let ran = crate::yarn_support::Ran::from(command.output().expect("ydl can be started"));
+    let ran = ydl_testkit::CommandOutput::from(command.output().expect("ydl can be started"));
     assert_eq!(ran.code, 0, "{ran:#?}");
     assert!(
-        ran.err.contains(
+        ran.stderr.contains(
             "so it is if memory is given in steps of 2 GiB, as the configuration here says"
         ),
         "{ran:#?}"
     );
     assert!(
-        ran.err.contains(
+        ran.stderr.contains(
             "note: `master.attempts` is 4, and the cluster starts a master 1 times at most"
         ),
         "{ran:#?}"
@@ -99,12 +103,12 @@ fn files_of_this_machine_that_are_wrong_refuse_no_job_that_fits() {
 
 #[test]
 fn resource_managers_that_all_stand_by_are_said_to() {
-    let (cluster, _alone) = alone();
-    let desk = Desk::of(cluster, "alice");
+    let cluster = &*exclusive_cluster();
+    let workspace = Workspace::of(cluster, "alice");
     must(cluster.rm_admin(&["-transitionToStandby", "rm1"]));
-    desk.write("job.yaml", SMALL);
+    workspace.write("job.yaml", SMALL);
     let began = std::time::Instant::now();
-    let ran = desk.run(&["submit", "job.yaml"]);
+    let ran = workspace.run(&["submit", "job.yaml"]);
     let took = began.elapsed();
     must(cluster.fail_over("rm"));
     must(cluster.wait_nodes(2));
@@ -114,9 +118,9 @@ fn resource_managers_that_all_stand_by_are_said_to() {
         "error: no ResourceManager at `{}`, `{}` is active: all 2 run and stand by (connection refused)\n\nhint: an administrator makes one active",
         at[0].client, at[1].client
     );
-    assert!(ran.err.contains(&what), "{ran:#?}");
+    assert!(ran.stderr.contains(&what), "{ran:#?}");
     // Its own deadline ends it, and not the quarter of an hour that Hadoop's clients wait.
-    assert!(took < PATIENCE, "{took:?}");
+    assert!(took < WAIT_TIMEOUT, "{took:?}");
 }
 
 /// Everything of a user in HDFS, and whether any application is that user's.
@@ -134,16 +138,16 @@ fn dfs_admin(cluster: &Cluster, words: &[&str]) {
 
 #[test]
 fn hdfs_that_takes_nothing_leaves_no_half_job() {
-    let (cluster, _alone) = alone();
-    let poor = Desk::of(cluster, "poor");
+    let cluster = &*exclusive_cluster();
+    let poor = Workspace::of(cluster, "poor");
     // Less than this very program has.
     dfs_admin(cluster, &["-setSpaceQuota", "20m", "/user/poor"]);
     let ran = poor.submit(SMALL);
     assert_eq!(ran.code, 123, "{ran:#?}");
-    assert!(ran.err.contains("error: cannot write `hdfs://"), "{ran:#?}");
-    assert!(ran.err.contains("quota"), "{ran:#?}");
+    assert!(ran.stderr.contains("error: cannot write `hdfs://"), "{ran:#?}");
+    assert!(ran.stderr.contains("quota"), "{ran:#?}");
     assert!(
-        ran.err.contains("hint: delete what is no longer needed there, ask for a larger quota"),
+        ran.stderr.contains("hint: delete what is no longer needed there, ask for a larger quota"),
         "{ran:#?}"
     );
     let (files, jobs) = trace(cluster, "poor");
@@ -159,14 +163,14 @@ fn hdfs_that_takes_nothing_leaves_no_half_job() {
     let ran = poor.submit(SMALL);
     dfs_admin(cluster, &["-safemode", "leave"]);
     assert_eq!(ran.code, 122, "{ran:#?}");
-    assert!(ran.err.contains(" is in safe mode\n\nhint: it takes no changes until"), "{ran:#?}");
+    assert!(ran.stderr.contains(" is in safe mode\n\nhint: it takes no changes until"), "{ran:#?}");
 
     must(cluster.fs(&["-mkdir", "/shut"]));
     must(cluster.fs(&["-chmod", "700", "/shut"]));
     let ran = poor.submit(&format!("staging: /shut/poor\n{SMALL}"));
     assert_eq!(ran.code, 123, "{ran:#?}");
-    assert!(ran.err.contains("user `poor` has no "), "{ran:#?}");
-    assert!(ran.err.contains(" access to `/shut`"), "{ran:#?}");
-    assert!(ran.err.contains("or name another directory with `staging:`"), "{ran:#?}");
+    assert!(ran.stderr.contains("user `poor` has no "), "{ran:#?}");
+    assert!(ran.stderr.contains(" access to `/shut`"), "{ran:#?}");
+    assert!(ran.stderr.contains("or name another directory with `staging:`"), "{ran:#?}");
     assert_eq!(trace(cluster, "poor"), (files, 0));
 }

@@ -1,11 +1,13 @@
 //! What a submit sends, counted by those who receive it.
 
-use super::{alone, must};
-use crate::yarn_support::{Desk, application, block_on, config, soon, wait_for, wait_over};
+use super::{exclusive_cluster, must};
 use std::{collections::BTreeMap, fs, path::Path};
 use testbed::Cluster;
 use yarn_native::security::Identity;
 use ydl_storage::hdfs::{Entry, Hdfs, StagingLayout};
+use ydl_testkit::yarn::{
+    Workspace, application, block_on, config, deadline, wait_finished, wait_for,
+};
 
 /// Blocks on the disk of the DataNode, by number, and their bytes. Numbers are given one after the other, so that one
 /// that was written and deleted is missed.
@@ -44,26 +46,26 @@ fn received(cluster: &Cluster, last: u64) -> (Received, u64) {
 fn staged(cluster: &Cluster, id: &str) -> (Vec<Entry>, Vec<Entry>) {
     block_on(async {
         let identity = Identity::simple(cluster.own_user());
-        let hdfs = Hdfs::connect(&config(cluster), None, &identity, soon()).await;
+        let hdfs = Hdfs::connect(&config(cluster), None, &identity, deadline()).await;
         let hdfs = hdfs.expect("a file system");
-        let layout = StagingLayout::in_home(&hdfs.home(soon()).await.expect("a home"));
-        let own = hdfs.list(layout.job(id).dir(), soon()).await;
-        let shared = hdfs.list(&layout.contents(), soon()).await;
+        let layout = StagingLayout::in_home(&hdfs.home(deadline()).await.expect("a home"));
+        let own = hdfs.list(layout.job(id).dir(), deadline()).await;
+        let shared = hdfs.list(&layout.contents(), deadline()).await;
         (own.expect("a listing"), shared.expect("a listing"))
     })
 }
 
 #[test]
 fn a_second_submit_sends_nothing_that_is_there_and_a_changed_script_only_itself() {
-    let (cluster, _alone) = alone();
-    let desk = Desk::at(cluster);
-    desk.write("train.py", "print('one')\n");
-    desk.write("data.txt", &"0123456789".repeat(100_000));
+    let cluster = &*exclusive_cluster();
+    let workspace = Workspace::new(cluster);
+    workspace.write("train.py", "print('one')\n");
+    workspace.write("data.txt", &"0123456789".repeat(100_000));
     let yaml = "{files: [train.py, data.txt], roles: {worker: {memory: 128 MiB, run: 'true'}}}";
-    let first = desk.submit(yaml);
+    let first = workspace.submit(yaml);
     assert_eq!(first.code, 0, "{first:#?}");
     wait_for("that everything is collected", || {
-        let id = crate::yarn_support::example::id(&first);
+        let id = ydl_testkit::yarn::digits::job_id(&first);
         let logs = application(cluster, &id).logs;
         matches!(logs, Some(yarn_native::types::LogState::Succeeded)).then_some(())
     });
@@ -73,14 +75,14 @@ fn a_second_submit_sends_nothing_that_is_there_and_a_changed_script_only_itself(
     }
     let (_, mut last) = received(cluster, 0);
     let mut counted = |yaml: &str| {
-        let id = desk.detach(yaml);
+        let id = workspace.detach(yaml);
         let (sent, newest) = received(cluster, last);
         last = newest;
         (id, sent)
     };
     let again = counted(yaml);
     let (own, shared_before) = staged(cluster, &again.0);
-    desk.write("train.py", "print('second')\n");
+    workspace.write("train.py", "print('second')\n");
     let changed = counted(yaml);
     let (own_changed, shared_after) = staged(cluster, &changed.0);
     for node in cluster.nodes() {
@@ -101,7 +103,7 @@ fn a_second_submit_sends_nothing_that_is_there_and_a_changed_script_only_itself(
     assert_eq!(changed.1, expected, "{own_changed:?}");
     assert_eq!(shared_after.len(), shared_before.len() + 1);
     for (id, _) in [again, changed] {
-        let report = wait_over(cluster, &id);
+        let report = wait_finished(cluster, &id);
         assert_eq!(report.final_status.to_string(), "SUCCEEDED", "{report:?}");
     }
 }

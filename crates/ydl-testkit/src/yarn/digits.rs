@@ -1,32 +1,34 @@
-//! The MXNet example on a cluster, and what must be gone when a job is over.
+//! The MXNet example on a cluster, and what is left after a job.
 
-use super::{Desk, Ran, application, environment, wait_for};
-use std::{fs, path::Path};
+use super::{Workspace, application, wait_for};
+use crate::{CommandOutput, mxnet_environment, repository};
+use std::fs;
 use testbed::Cluster;
 
 /// The tasks of the example.
 pub const TASKS: [(&str, u32); 4] = [("worker", 0), ("worker", 1), ("server", 0), ("server", 1)];
 
-/// Lays the example out at this desk, as `make demo` does.
-pub fn lay_out(desk: &Desk) {
-    let from = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../examples/mxnet-digits");
+/// Copies the example to a workspace, as `make demo` does.
+pub fn copy_example(workspace: &Workspace) {
+    let from = repository().join("examples/mxnet-digits");
     for name in ["train.py", "job.yaml"] {
-        fs::copy(from.join(name), desk.path().join(name)).expect("the example's file");
+        fs::copy(from.join(name), workspace.path().join(name)).expect("the example's file");
     }
-    std::os::unix::fs::symlink(environment(), desk.path().join("venv")).expect("a link");
+    let link = workspace.path().join("venv");
+    std::os::unix::fs::symlink(mxnet_environment(), link).expect("a link");
 }
 
-/// The job's id, from what an attached submit has said.
-pub fn id(ran: &Ran) -> String {
-    let words = ran.err.split_whitespace();
+/// Returns the job's id from the stderr of an attached submit.
+pub fn job_id(output: &CommandOutput) -> String {
+    let words = output.stderr.split_whitespace();
     let mut ids = words
         .filter(|word| word.starts_with("application_"))
         .map(|word| word.trim_end_matches(':'));
-    ids.next_back().unwrap_or_else(|| panic!("no id in {ran:#?}")).to_owned()
+    ids.next_back().unwrap_or_else(|| panic!("no id in {output:#?}")).to_owned()
 }
 
-/// Both workers have printed how good they are.
-pub fn learned(printed: &str) {
+/// Asserts that both workers printed a good accuracy.
+pub fn assert_accuracy(printed: &str) {
     for worker in 0..2 {
         let prefix = format!("worker:{worker} | test accuracy ");
         let accuracy = printed.lines().find_map(|line| line.strip_prefix(&prefix));
@@ -38,14 +40,14 @@ pub fn learned(printed: &str) {
     }
 }
 
-/// How the containers of a job are named.
+/// Returns the common part of the ids of a job's containers.
 fn containers(id: &str) -> String {
     id.replace("application_", "container_")
 }
 
-/// Processes of that job: the number, and the words it was started with.
+/// Returns the processes of a job on this machine, with their command lines.
 pub fn processes(id: &str) -> Vec<(u32, String)> {
-    // Names of containers may have an epoch in them: `container_e02_…`.
+    // A container's id may contain an epoch: `container_e02_…`.
     let mark = id.trim_start_matches("application_");
     let mut found = Vec::new();
     for entry in fs::read_dir("/proc").expect("/proc").flatten() {
@@ -53,28 +55,28 @@ pub fn processes(id: &str) -> Vec<(u32, String)> {
             continue;
         };
         let read = |name: &str| fs::read(entry.path().join(name)).unwrap_or_default();
-        let place = fs::read_link(entry.path().join("cwd")).unwrap_or_default();
-        let words = String::from_utf8_lossy(&read("cmdline")).replace('\0', " ");
-        // NodeManagers stay, and a client that follows the job is no part of it.
-        let own = place.display().to_string().contains(mark)
+        let directory = fs::read_link(entry.path().join("cwd")).unwrap_or_default();
+        let command = String::from_utf8_lossy(&read("cmdline")).replace('\0', " ");
+        // Neither NodeManagers nor clients that follow the job belong to it.
+        let belongs = directory.display().to_string().contains(mark)
             || String::from_utf8_lossy(&read("environ")).contains(&format!("_{mark}_"));
-        if own && !words.is_empty() {
-            found.push((pid, words));
+        if belongs && !command.is_empty() {
+            found.push((pid, command));
         }
     }
     found
 }
 
-/// The ResourceManager counts no container of this job, no node has one, and no process is left.
-pub fn wait_gone(cluster: &Cluster, id: &str) {
+/// Waits until the ResourceManager and the nodes have no container of a job, and no process is left.
+pub fn wait_cleaned_up(cluster: &Cluster, id: &str) {
     wait_for(&format!("the end of all containers of {id}"), || {
         let usage = application(cluster, id).usage;
         let used = usage.map_or(0, |usage| usage.containers);
         (used <= 0).then_some(())
     });
     for node in cluster.nodes() {
-        let what = format!("that {} has no container of {id}", node.daemon);
-        wait_for(&what, || {
+        let event = format!("the removal of all containers of {id} from {}", node.daemon);
+        wait_for(&event, || {
             let page = testbed::get(node.web, "/ws/v1/node/containers").ok()?;
             (!page.contains(&containers(id))).then_some(())
         });

@@ -167,7 +167,7 @@ impl Scene {
             gpus: None,
         };
         let log = std::fs::File::create(dir.path().join("agent.log")).expect("a log");
-        let mut agent = Command::new(env!("CARGO_BIN_EXE_ydl"));
+        let mut agent = Command::new(ydl_testkit::ydl());
         agent.arg("agent").stdin(Stdio::null()).stderr(log);
         match store {
             None => {

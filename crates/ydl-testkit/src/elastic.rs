@@ -1,16 +1,16 @@
-//! What the elastic example says of itself, whichever machine or cluster it runs on.
+//! Output of the elastic example, on this machine or on a cluster.
 
 use std::collections::BTreeMap;
 
-/// So many steps teach enough to be seen in the loss.
-const LEARNED: u32 = 30;
+/// Steps after which the loss is visibly smaller.
+const MIN_STEPS: u32 = 30;
 
-/// A training, as its programs have told it.
+/// A training, according to the output of its programs.
 #[derive(Debug, Default)]
 pub struct Training {
-    /// By its number.
+    /// Rounds by number.
     rounds: BTreeMap<u32, Round>,
-    /// Every step with its loss, in the order of their numbers.
+    /// Losses by step.
     losses: BTreeMap<u32, f64>,
     weights: Vec<String>,
     accuracies: Vec<f64>,
@@ -20,13 +20,13 @@ pub struct Training {
 struct Round {
     world: u32,
     ranks: Vec<u32>,
-    /// The step that it went on after, and how many later ones were lost.
+    /// The step after which it resumed, and the number of later steps that were lost.
     after: u32,
     lost: u32,
 }
 
 impl Training {
-    /// From what each program has printed. A line that is still being written does not count.
+    /// Parses the output of each program. An incomplete last line does not count.
     pub fn read(printed: &[String]) -> Training {
         let mut training = Training::default();
         let whole = printed.iter().filter_map(|text| text.rsplit_once('\n'));
@@ -72,8 +72,8 @@ impl Training {
         self.rounds.values().map(|round| round.world).collect()
     }
 
-    /// Whether it has had rounds of these sizes, one after the other, others in between: a cluster may take or give one
-    /// by one.
+    /// Returns true if rounds of these sizes followed each other, possibly with others in between, and the last one
+    /// has the last size. A cluster may take or give containers one by one.
     fn has_had(&self, worlds: &[u32]) -> bool {
         let had = self.worlds();
         let mut left = worlds.iter().peekable();
@@ -83,18 +83,18 @@ impl Training {
         left.next().is_none() && had.last() == worlds.last()
     }
 
-    /// The same, and whether it learned something in the last.
+    /// Returns true after rounds of these sizes, once the last has trained for [`MIN_STEPS`].
     pub fn has_reached(&self, worlds: &[u32]) -> bool {
         let Some(newest) = self.rounds.values().next_back() else {
             return false;
         };
         let learned = self.losses.keys().next_back().copied().unwrap_or(0);
-        self.has_had(worlds) && learned >= newest.after + LEARNED
+        self.has_had(worlds) && learned >= newest.after + MIN_STEPS
     }
 
-    /// Rounds of these sizes had every rank once, each went on where the one before was stopped with at most so many steps
-    /// lost, and in the end all have learned the same.
-    pub fn went_well(&self, worlds: &[u32], lost_most: u32) {
+    /// Asserts that rounds of these sizes had every rank once, that each resumed where the one before stopped with at
+    /// most `lost_most` steps lost, and that all programs ended with the same weights.
+    pub fn assert_successful(&self, worlds: &[u32], lost_most: u32) {
         assert!(self.has_had(worlds), "{self:#?}");
         let mut after = 0;
         for round in self.rounds.values() {
@@ -109,8 +109,8 @@ impl Training {
         let steps = self.losses.len();
         let worlds = self.worlds();
         println!("rounds of {worlds:?}, {steps} steps, {lost} of them done twice");
-        // The loss goes on from where it was: what the first step cost is never seen again. Rank 0 tells that of its own
-        // share, which may be a hard one.
+        // The loss resumes where it was, well below the first step's. Rank 0 prints the loss of its own share, which may
+        // be a hard one.
         let first = self.losses[&1];
         for round in self.rounds.values().filter(|round| round.after > 0) {
             let next = self.losses.range(round.after + 1..).take(10);

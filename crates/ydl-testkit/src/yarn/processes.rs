@@ -1,9 +1,9 @@
-//! Processes of jobs on this machine.
+//! Processes of cluster jobs. The nodes are this machine.
 
 use super::wait_for;
 use std::{fs, process::Command};
 
-/// Sends a signal to processes of this test's jobs.
+/// Sends a signal to processes, all of which must exist.
 pub fn signal(name: &str, pids: &[i32]) {
     for pid in pids {
         let sent = Command::new("kill").args([name, &pid.to_string()]).status();
@@ -11,23 +11,23 @@ pub fn signal(name: &str, pids: &[i32]) {
     }
 }
 
-/// The same for processes of which some end by themselves, or with others.
-pub fn signal_those_left(name: &str, pids: &[i32]) {
+/// Sends a signal to processes, some of which may have ended.
+pub fn signal_remaining(name: &str, pids: &[i32]) {
     let words = pids.iter().map(ToString::to_string);
     let sent = Command::new("kill").arg(name).args(words).output();
     sent.expect("it can be tried");
 }
 
-/// Kills processes and waits until they are gone.
-pub fn end_all(pids: &[i32]) {
-    signal_those_left("-9", pids);
+/// Kills processes and waits until they have ended.
+pub fn kill_all(pids: &[i32]) {
+    signal_remaining("-9", pids);
     wait_for(&format!("the end of {pids:?}"), || {
-        (!pids.iter().any(|pid| lives(*pid))).then_some(())
+        (!pids.iter().any(|pid| is_alive(*pid))).then_some(())
     });
 }
 
-/// Whether the process lives; one that has ended and is not waited for yet does not.
-pub fn lives(pid: i32) -> bool {
+/// Returns true for a process that runs. A zombie does not.
+pub fn is_alive(pid: i32) -> bool {
     let stat = fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
     let state = stat.rsplit(')').next().and_then(|rest| rest.trim().chars().next());
     state.is_some_and(|state| state != 'Z')
@@ -39,14 +39,14 @@ fn pids() -> Vec<i32> {
     pids.collect()
 }
 
-/// The live processes that YARN started in containers with this in their names.
+/// Returns the processes that YARN started in containers whose id contains `container`.
 pub fn processes_in(container: &str) -> Vec<i32> {
     let inside = |pid: &i32| container_of(*pid).is_some_and(|it| it.contains(container));
-    let found = pids().into_iter().filter(inside).filter(|pid| lives(*pid));
+    let found = pids().into_iter().filter(inside).filter(|pid| is_alive(*pid));
     found.collect()
 }
 
-/// Everything that runs in a container, its programs included, children first.
+/// Returns all processes of a container and their descendants, children first.
 pub fn tree(container: &str) -> Vec<i32> {
     let parent = |pid: i32| {
         let stat = fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
@@ -69,25 +69,25 @@ pub fn tree(container: &str) -> Vec<i32> {
     tree
 }
 
-/// The process of that attempt's master of an application, given by what the names of its containers have in common.
+/// Returns the master process of an attempt of an application, given the common part of its container ids.
 pub fn master(digits: &str, attempt: u32) -> Option<i32> {
     let inside = processes_in(&format!("{digits}{attempt:02}_000001"));
     inside.into_iter().find(|pid| is_ydl(*pid, "master"))
 }
 
-/// Whether a process is `ydl` with that verb.
-fn is_ydl(pid: i32, verb: &str) -> bool {
-    let words = fs::read(format!("/proc/{pid}/cmdline")).unwrap_or_default();
-    words.starts_with(format!("./ydl\0{verb}").as_bytes())
+/// Returns true for a `ydl` process with that subcommand.
+fn is_ydl(pid: i32, subcommand: &str) -> bool {
+    let command = fs::read(format!("/proc/{pid}/cmdline")).unwrap_or_default();
+    command.starts_with(format!("./ydl\0{subcommand}").as_bytes())
 }
 
-/// The containers of an application in which an agent's process is.
+/// Returns the containers of an application with an agent process.
 pub fn agents(digits: &str) -> Vec<String> {
     let agents = processes_in(digits).into_iter().filter(|pid| is_ydl(*pid, "agent"));
     agents.filter_map(container_of).collect()
 }
 
-/// The container that a process is in.
+/// Returns the container of a process.
 fn container_of(pid: i32) -> Option<String> {
     let variables = fs::read(format!("/proc/{pid}/environ")).ok()?;
     let mut variables = variables.split(|byte| *byte == 0);
@@ -97,8 +97,8 @@ fn container_of(pid: i32) -> Option<String> {
     })
 }
 
-/// When a process began, which no other of that number did.
-pub fn began(pid: i32) -> Option<u64> {
+/// Returns the start time of a process, which tells processes with the same pid apart.
+pub fn start_time(pid: i32) -> Option<u64> {
     let stat = fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
     let rest = stat.rsplit(')').next()?;
     rest.split_whitespace().nth(19)?.parse().ok()
