@@ -29,20 +29,20 @@ pub async fn list(cluster: &ClusterClient) -> Result<Vec<ApplicationReport>, Rep
             ..ApplicationFilter::default()
         },
     };
-    let listed = cluster.rm.applications(&filter, cluster.deadline());
-    let mut all = cluster.ask(listed).await?;
+    let request = cluster.rm.applications(&filter, cluster.deadline());
+    let mut all = cluster.call(request).await?;
     all.sort_by_key(|report| std::cmp::Reverse((report.start_time, report.id)));
     Ok(all)
 }
 
-/// The caller, as a ticket alone knows.
+/// Returns the caller's short name, which on a secure cluster depends on the ticket.
 async fn user(cluster: &ClusterClient) -> Result<String, Report> {
     let (config, deadline) = (&cluster.config, cluster.deadline());
     let hdfs = Hdfs::connect(config, None, &cluster.identity, deadline).await?;
     Ok(hdfs.user(deadline).await?)
 }
 
-/// This user's newest job.
+/// Returns this user's newest job.
 pub async fn newest(cluster: &ClusterClient) -> Result<Option<ApplicationReport>, Report> {
     Ok(list(cluster).await?.into_iter().next())
 }
@@ -88,7 +88,7 @@ pub fn tasks_of(report: &ApplicationReport) -> Option<u64> {
     tasks_in(&report.tags)
 }
 
-/// One word for how an application stands.
+/// Returns an application's state as one word.
 pub fn state_of(report: &ApplicationReport) -> &'static str {
     match (report.state, report.final_status) {
         (ApplicationState::New | ApplicationState::NewSaving | ApplicationState::Submitted, _) => {

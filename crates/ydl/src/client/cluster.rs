@@ -1,4 +1,4 @@
-//! The way to a cluster: its configuration, its ResourceManager, and who we are there.
+//! Connection to a cluster: its configuration, its ResourceManager, and the caller's identity.
 
 use crate::{
     cli::{Cluster, GlobalArgs},
@@ -26,19 +26,19 @@ use ydl_os::{
 const ANSWER_MAX: Duration = Duration::from_secs(30);
 /// Connection timeout of a ResourceManager that refuses connections. Hadoop's own programs try for a quarter of an
 /// hour; an interactive command should fail sooner.
-const PATIENCE_MS: &str = "8000";
+const CONNECT_TIMEOUT_MS: &str = "8000";
 /// Timeout of the probe of the admin endpoint, and limit on the addresses tried per host.
 const ADMIN_PROBE_MAX: Duration = Duration::from_millis(500);
 const ADDRESSES_MAX: usize = 4;
-/// After so long a person is told what is being waited for.
+/// Delay of the notice that a response is slow.
 const NOTICE_DELAY: Duration = Duration::from_secs(2);
 /// Hint for the case that all ResourceManagers are on standby.
 const STANDBY: &str = "an administrator makes one active (`yarn rmadmin -getAllServiceState` tells), or wait for the failover to end";
 
-/// A way to one cluster.
+/// Connection to one cluster.
 #[derive(Clone, Debug)]
 pub struct ClusterClient {
-    /// As it was read, without changes.
+    /// The configuration as it was read, without changes.
     pub config: Config,
     /// The ResourceManager.
     pub rm: Client,
@@ -118,15 +118,15 @@ impl ClusterClient {
 
     /// The cluster of that configuration.
     pub fn with(config: Config) -> Result<ClusterClient, Report> {
-        let mut patient = config.clone();
+        let mut interactive = config.clone();
         let key = "yarn.resourcemanager.connect.max-wait.ms";
-        patient.set(key, PATIENCE_MS, "a person waits");
-        let made = || {
-            let identity = Identity::from_config(&patient)?;
-            let rm = Client::from_config(&patient, identity.clone())?;
+        interactive.set(key, CONNECT_TIMEOUT_MS, "interactive command");
+        let connect = || {
+            let identity = Identity::from_config(&interactive)?;
+            let rm = Client::from_config(&interactive, identity.clone())?;
             Ok((rm, identity))
         };
-        let (rm, identity) = made().map_err(|error: SetupError| match error {
+        let (rm, identity) = connect().map_err(|error: SetupError| match error {
             SetupError::Config(error) => unreadable(&error),
             error => Report::internal(format!("cannot call the ResourceManager: {error}")),
         })?;
@@ -137,7 +137,7 @@ impl ClusterClient {
         Ok(ClusterClient { config, rm, user, identity })
     }
 
-    /// Returns whether who calls must be proven, and calls from containers need tokens.
+    /// Returns whether callers must authenticate, and containers need tokens.
     pub fn is_secure(&self) -> bool {
         matches!(self.config.authentication(), Ok(Authentication::Kerberos))
     }
@@ -148,20 +148,20 @@ impl ClusterClient {
     }
 
     /// Waits for the ResourceManager's response. After a delay it prints a notice.
-    pub async fn ask<T>(
+    pub async fn call<T>(
         &self,
-        asked: impl Future<Output = Result<T, RpcError>>,
+        request: impl Future<Output = Result<T, RpcError>>,
     ) -> Result<T, Report> {
-        let mut asked = std::pin::pin!(asked);
-        let answer = match timeout(NOTICE_DELAY, &mut asked).await {
-            Ok(answer) => answer,
+        let mut request = std::pin::pin!(request);
+        let response = match timeout(NOTICE_DELAY, &mut request).await {
+            Ok(response) => response,
             Err(_) => {
                 let addresses = self.addresses();
                 terminal::message(format!("waiting for the ResourceManager at {addresses}"));
-                asked.await
+                request.await
             }
         };
-        answer.map_err(|error| self.report(error))
+        response.map_err(|error| self.report(error))
     }
 
     /// Converts a failed call to a report.
@@ -176,7 +176,7 @@ impl ClusterClient {
                 );
                 Report::new(Exit::Unreachable, what).hint(STANDBY)
             }
-            // No server has said anything yet, and none can help.
+            // The failure is on this machine: no server was asked.
             RpcError::Security {
                 source:
                     source @ (SecurityError::NoTicket { .. } | SecurityError::TicketExpired { .. }),
@@ -224,10 +224,10 @@ impl ClusterClient {
     }
 
     /// Reports an unreachable client endpoint. The admin endpoint may still be open: a ResourceManager on standby,
-    /// or is not up yet, closes the one door and leaves the other open. So does one whose address is another.
+    /// or still starting, closes the client endpoint and keeps the other open. So does one with another client address.
     fn unreachable(&self, reason: &str) -> Report {
         let managers = self.config.resource_managers().unwrap_or_default();
-        let open: Vec<_> = managers.iter().filter(|it| is_open(it)).collect();
+        let open: Vec<_> = managers.iter().filter(|it| admin_endpoint_is_open(it)).collect();
         let at = self.addresses();
         let reason = worded(reason.to_owned());
         let unreached = format!("no ResourceManager can be reached at {at}: {reason}");
@@ -273,8 +273,8 @@ impl ClusterClient {
     }
 }
 
-/// Returns whether the door for administrators is open.
-fn is_open(manager: &ResourceManager) -> bool {
+/// Returns whether the endpoint for administrators accepts connections.
+fn admin_endpoint_is_open(manager: &ResourceManager) -> bool {
     let admin = &manager.admin;
     let found = (admin.host.as_str(), admin.port).to_socket_addrs();
     let mut found = found.into_iter().flatten().take(ADDRESSES_MAX);

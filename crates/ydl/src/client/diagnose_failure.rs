@@ -1,4 +1,4 @@
-//! Why a job ended that has left no result: what YARN says of its master's containers, understood.
+//! Diagnoses why a job ended without a result, from YARN's diagnostics of its master's containers.
 
 use crate::backend::yarn::exec_failure_reason;
 
@@ -9,30 +9,30 @@ pub struct Diagnosis {
     pub hint: String,
 }
 
-/// The cause, where YARN's words have one that is known.
-pub fn diagnose(words: &str) -> Option<Diagnosis> {
-    let found = |what: String, hint: &str| {
+/// Returns the cause if the diagnostics show a known one.
+pub fn diagnose(diagnostics: &str) -> Option<Diagnosis> {
+    let diagnosis = |cause: String, hint: &str| {
         let hint = hint.to_owned();
-        Some(Diagnosis { what, hint })
+        Some(Diagnosis { what: cause, hint })
     };
-    let line = |mark: &str| words.lines().find(|line| line.contains(mark));
-    if let Some(why) = exec_failure_reason(words) {
-        return found(
+    let line = |marker: &str| diagnostics.lines().find(|line| line.contains(marker));
+    if let Some(why) = exec_failure_reason(diagnostics) {
+        return diagnosis(
             format!("the node of its master cannot execute `ydl`: {why}"),
             "`uname -m` tells a machine's kind of processor; an administrator can tell how the nodes' `yarn.nodemanager.local-dirs` are mounted",
         );
     }
-    if let Some(said) = line("File does not exist: ") {
-        let file = after(said, "File does not exist: ");
-        return found(
+    if let Some(line_text) = line("File does not exist: ") {
+        let file = word_after(line_text, "File does not exist: ");
+        return diagnosis(
             format!("its master's node could not fetch `{file}`: there is no such file any more"),
             "somebody has deleted it; submit the job again",
         );
     }
-    if let Some(said) = line(" changed on src filesystem") {
-        let file = said.split(" changed on src filesystem").next();
+    if let Some(line_text) = line(" changed on src filesystem") {
+        let file = line_text.split(" changed on src filesystem").next();
         let file = file.and_then(|before| before.split_whitespace().next_back());
-        return found(
+        return diagnosis(
             format!(
                 "its master's node could not fetch `{}`: it was changed after the job was submitted",
                 file.unwrap_or_default()
@@ -40,22 +40,24 @@ pub fn diagnose(words: &str) -> Option<Diagnosis> {
             "submit the job again",
         );
     }
-    if let Some(said) = line("Current usage: ") {
-        let usage = after_words(said, "Current usage: ");
+    if let Some(line_text) = line("Current usage: ") {
+        let usage = rest_after(line_text, "Current usage: ");
         let usage = usage.split(" Killing").next().unwrap_or(usage);
-        return found(
+        return diagnosis(
             format!("its master was killed for its memory: {}", usage.trim_end_matches('.')),
             "raise `master.memory`",
         );
     }
-    if line("ApplicationMaster for attempt").is_some_and(|said| said.contains(" timed out")) {
-        return found(
+    if line("ApplicationMaster for attempt")
+        .is_some_and(|line_text| line_text.contains(" timed out"))
+    {
+        return diagnosis(
             "its master was started and then not heard of for too long".to_owned(),
             "its node may have too much to do, or not reach the ResourceManager",
         );
     }
     if line("No space left on device").is_some() {
-        return found(
+        return diagnosis(
             "the disk of its master's node is full".to_owned(),
             "submit the job again, or tell the cluster's administrator",
         );
@@ -64,32 +66,32 @@ pub fn diagnose(words: &str) -> Option<Diagnosis> {
 }
 
 /// The word after a mark.
-fn after<'a>(line: &'a str, mark: &str) -> &'a str {
-    let rest = after_words(line, mark);
+fn word_after<'a>(line: &'a str, marker: &str) -> &'a str {
+    let rest = rest_after(line, marker);
     rest.split_whitespace().next().unwrap_or_default()
 }
 
 /// All after a mark.
-fn after_words<'a>(line: &'a str, mark: &str) -> &'a str {
-    line.split_once(mark).map_or("", |(_, rest)| rest)
+fn rest_after<'a>(line: &'a str, marker: &str) -> &'a str {
+    line.split_once(marker).map_or("", |(_, rest)| rest)
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    fn what(words: &str) -> Option<String> {
-        diagnose(words).map(|found| found.what)
+    fn cause(diagnostics: &str) -> Option<String> {
+        diagnose(diagnostics).map(|diagnosis| diagnosis.what)
     }
 
     #[test]
-    fn what_yarn_says_of_a_master_is_understood() {
+    fn yarn_diagnostics_of_a_master_are_diagnosed() {
         let exec = "Application application_1_0001 failed 2 times due to AM Container for appattempt_1_0001_000002 exited with  exitCode: 126\n\
             Failing this attempt.Diagnostics: [2026-11-16 00:20:11.101]Exception from container-launch.\n\
             [2026-11-16 00:20:11.103]Container exited with a non-zero exit code 126. Error file: prelaunch.err.\n\
             Last 4096 bytes of master.stderr :\n/bin/bash: line 1: /nm/ydl: cannot execute binary file: Exec format error\n";
         assert_eq!(
-            what(exec).as_deref(),
+            cause(exec).as_deref(),
             Some(
                 "the node of its master cannot execute `ydl`: it is made for another kind of processor"
             )
@@ -97,7 +99,7 @@ mod tests {
         let gone = "Failing this attempt.Diagnostics: [2026-11-16 00:20:11.101]File does not exist: hdfs://nn:8020/user/a/.ydl/content/1.file\n\
             java.io.FileNotFoundException: File does not exist: hdfs://nn:8020/user/a/.ydl/content/1.file\n\tat x";
         assert_eq!(
-            what(gone).as_deref(),
+            cause(gone).as_deref(),
             Some(
                 "its master's node could not fetch `hdfs://nn:8020/user/a/.ydl/content/1.file`: there is no such file any more"
             )
@@ -105,7 +107,7 @@ mod tests {
         let memory = "[2026-11-16 00:20:11.101]Container [pid=1,containerID=c] is running 10B beyond the 'PHYSICAL' memory limit. \
             Current usage: 200.1 MB of 128 MB physical memory used; 2.3 GB of 268.8 MB virtual memory used. Killing container.";
         assert_eq!(
-            what(memory).as_deref(),
+            cause(memory).as_deref(),
             Some(
                 "its master was killed for its memory: 200.1 MB of 128 MB physical memory used; 2.3 GB of 268.8 MB virtual memory used"
             )
@@ -113,10 +115,10 @@ mod tests {
         let late = "Application application_1_0001 failed 2 times due to ApplicationMaster for attempt \
             appattempt_1_0001_000002 timed out. Failing the application.";
         assert_eq!(
-            what(late).as_deref(),
+            cause(late).as_deref(),
             Some("its master was started and then not heard of for too long")
         );
-        assert_eq!(what("Application a was killed by user root at 127.0.0.1"), None);
+        assert_eq!(cause("Application a was killed by user root at 127.0.0.1"), None);
         for odd in ["", "File does not exist: ", "Current usage: ", " changed on src filesystem"] {
             // Unknown text must not cause a panic.
             let _ = diagnose(odd);

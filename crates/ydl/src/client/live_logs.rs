@@ -25,9 +25,9 @@ pub async fn attempts(
     client: &Client,
     task: &TaskId,
 ) -> Result<Option<Vec<LogAttempt>>, CallError> {
-    let answer = ask(client, &format!("/v1/logs?task={task}"), Duration::ZERO).await?;
-    match answer {
-        Some(answer) if answer.status == StatusCode::OK => answer.json().map(Some),
+    let response = request_logs(client, &format!("/v1/logs?task={task}"), Duration::ZERO).await?;
+    match response {
+        Some(response) if response.status == StatusCode::OK => response.json().map(Some),
         Some(_) => Ok(Some(Vec::new())),
         None => Ok(None),
     }
@@ -46,22 +46,26 @@ pub async fn read(
     let path = format!(
         "/v1/logs?task={task}&attempt={attempt}&file={file}&offset={offset}&wait_ms={wait_ms}"
     );
-    let Some(answer) = ask(client, &path, wait).await? else {
+    let Some(response) = request_logs(client, &path, wait).await? else {
         return Ok(None);
     };
-    let length = answer.header(LENGTH_HEADER).and_then(|text| text.parse().ok());
+    let length = response.header(LENGTH_HEADER).and_then(|text| text.parse().ok());
     Ok(Some(Piece {
         // Without a length nothing was answered in time.
         length: length.unwrap_or(offset),
-        ended: answer.header(ENDED_HEADER) == Some("1"),
-        bytes: answer.body,
+        ended: response.header(ENDED_HEADER) == Some("1"),
+        bytes: response.body,
     }))
 }
 
-async fn ask(client: &Client, path: &str, wait: Duration) -> Result<Option<Response>, CallError> {
-    let asked = client.call(Method::GET, path, Payload::Nothing, wait + CALL_MAX);
-    match asked.await {
-        Ok(answer) => Ok(Some(answer)),
+async fn request_logs(
+    client: &Client,
+    path: &str,
+    wait: Duration,
+) -> Result<Option<Response>, CallError> {
+    let call = client.call(Method::GET, path, Payload::Nothing, wait + CALL_MAX);
+    match call.await {
+        Ok(response) => Ok(Some(response)),
         Err(CallError::Refused { status: 404, .. }) => Ok(None),
         Err(error) => Err(error),
     }

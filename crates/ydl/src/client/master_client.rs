@@ -1,4 +1,4 @@
-//! Talking to a job's master.
+//! Client of a job's master.
 
 use crate::client::jobs::{JobHandle, JobStatus};
 use hyper::{Method, StatusCode};
@@ -30,14 +30,14 @@ use ydl_proto::{
 /// Maximum time for an answer that need not be waited for.
 pub const ANSWER_MAX: Duration = Duration::from_secs(20);
 /// Poll interval for a starting or ending master.
-const LOOK: Duration = Duration::from_millis(5);
+const POLL_INTERVAL: Duration = Duration::from_millis(5);
 /// Maximum wait for a starting master.
 const STARTING_MAX: Duration = Duration::from_secs(15);
 
 /// Maximum time for a master that has written its result to be gone.
 const LEAVING_MAX: Duration = Duration::from_secs(10);
 
-/// A way to one master.
+/// Connection to one master.
 #[derive(Debug)]
 pub struct MasterClient {
     client: Mutex<Arc<Client>>,
@@ -89,8 +89,8 @@ impl MasterClient {
         Ok(MasterClient { client: Mutex::new(Arc::new(client)), pin, token })
     }
 
-    /// The master is there now; on a cluster it moves.
-    pub fn point(&self, address: &str) {
+    /// Sets the master's address, which changes on a cluster.
+    pub fn set_address(&self, address: &str) {
         let mut client = self.client.lock().unwrap_or_else(PoisonError::into_inner);
         if client.address() == address {
             return;
@@ -101,41 +101,41 @@ impl MasterClient {
         }
     }
 
-    /// The caller the master.
+    /// Returns the HTTP client.
     pub fn client(&self) -> Arc<Client> {
         let client = self.client.lock();
         client.unwrap_or_else(PoisonError::into_inner).clone()
     }
 
-    /// The job as it is, when it is newer than `seen`; nothing if that takes longer than `wait`.
+    /// Returns the job's snapshot once it is newer than `seen`; none if that takes longer than `wait`.
     pub async fn view(&self, seen: u64, wait: Duration) -> Result<Option<JobSnapshot>, CallError> {
         let path = format!("/v1/view?seen={seen}&wait_ms={}", wait.as_millis());
-        self.asked(&path, wait).await
+        self.get(&path, wait).await
     }
 
-    /// Facts from number `after` on; nothing if there is none within `wait`.
-    pub async fn facts(
+    /// Returns events from number `after` on; none if there is none within `wait`.
+    pub async fn history(
         &self,
         after: u64,
         wait: Duration,
     ) -> Result<Option<HistoryPage>, CallError> {
         let path = format!("/v1/history?after={after}&wait_ms={}", wait.as_millis());
-        self.asked(&path, wait).await
+        self.get(&path, wait).await
     }
 
     /// Asks the job to end.
     pub async fn kill(&self, by: &str, now: bool) -> Result<(), CallError> {
         let kill = Kill { by: by.to_owned(), immediate: now };
-        self.told("/v1/kill", &kill).await
+        self.post("/v1/kill", &kill).await
     }
 
     /// Asks for another size of a role.
     pub async fn scale(&self, role: &str, instances: u32) -> Result<(), CallError> {
         let scale = Scale { role: role.to_owned(), instances };
-        self.told("/v1/scale", &scale).await
+        self.post("/v1/scale", &scale).await
     }
 
-    /// A question to the key-value store.
+    /// Sends a request, such as one to the key-value store.
     pub async fn call(
         &self,
         method: Method,
@@ -147,7 +147,7 @@ impl MasterClient {
         self.client().call(method, path, payload, deadline).await
     }
 
-    async fn asked<T: DeserializeOwned>(
+    async fn get<T: DeserializeOwned>(
         &self,
         path: &str,
         wait: Duration,
@@ -159,7 +159,7 @@ impl MasterClient {
         }
     }
 
-    async fn told(&self, path: &str, what: &impl serde::Serialize) -> Result<(), CallError> {
+    async fn post(&self, path: &str, what: &impl serde::Serialize) -> Result<(), CallError> {
         let payload =
             Payload::json(what).map_err(|error| CallError::Protocol { what: error.to_string() })?;
         let sent = self.call(Method::POST, path, payload, Duration::ZERO);
@@ -174,7 +174,7 @@ pub async fn settled_status(job: &JobHandle) -> JobStatus {
         match job.status() {
             // A cluster has been asked; a master in a queue may take hours.
             status if job.remote.is_some() => return status,
-            JobStatus::Starting if Instant::now() < end => sleep(LOOK).await,
+            JobStatus::Starting if Instant::now() < end => sleep(POLL_INTERVAL).await,
             status => return status,
         }
     }
@@ -184,7 +184,7 @@ pub async fn settled_status(job: &JobHandle) -> JobStatus {
 pub async fn wait_for_master_exit(job: &JobHandle) {
     let end = Instant::now() + LEAVING_MAX;
     while job.has_master() && Instant::now() < end {
-        sleep(LOOK).await;
+        sleep(POLL_INTERVAL).await;
     }
 }
 
@@ -233,13 +233,13 @@ pub fn call_report(error: CallError) -> Report {
     }
 }
 
-/// Runs a verb that waits for others, on this thread.
-pub fn block_on<T>(verb: impl Future<Output = Result<T, Report>>) -> Result<T, Report> {
+/// Runs a future on this thread.
+pub fn block_on<T>(future: impl Future<Output = Result<T, Report>>) -> Result<T, Report> {
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
         .build()
         .map_err(|error| Report::internal(format!("cannot start: {}", reason(&error))))?;
-    let done = runtime.block_on(verb);
+    let done = runtime.block_on(future);
     // Whatever is still being read was given up: a job that is refused need not wait until its files are packed.
     runtime.shutdown_background();
     done

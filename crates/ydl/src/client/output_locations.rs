@@ -19,7 +19,7 @@ const ASK_MAX: Duration = Duration::from_secs(10);
 /// Destinations of one output that are asked for.
 const ASKED_MAX: usize = 32;
 
-/// One output, for people.
+/// Location of one output, as shown to users.
 #[derive(Debug, PartialEq, Eq)]
 pub struct OutputLocation {
     /// `model/ → out-2`.
@@ -39,7 +39,7 @@ pub async fn output_locations(
         return Vec::new();
     }
     let deadline = Instant::now() + ASK_MAX;
-    let book = match (&job.submitted.target, mirror) {
+    let reservations = match (&job.submitted.target, mirror) {
         (JobTarget::Local(_), _) => Some(ReservationLog::Local(job.dir.reservations())),
         (JobTarget::Yarn(_), Some(mirror)) => {
             Some(ReservationLog::Hdfs(mirror.hdfs.clone(), mirror.place.reservations()))
@@ -52,16 +52,18 @@ pub async fn output_locations(
     }
     let succeeded = view.is_some_and(|view| view.outcome == Some(Outcome::Succeeded));
     let names: Vec<String> = outputs.iter().map(|output| output.from.clone()).collect();
-    let absent = match &book {
+    let absent = match &reservations {
         // What is not noted is not told: where something went wrong its cause is.
-        Some(book) if succeeded => book.absent(&names, deadline).await.unwrap_or_default(),
+        Some(reservations) if succeeded => {
+            reservations.absent(&names, deadline).await.unwrap_or_default()
+        }
         _ => Vec::new(),
     };
-    let mut told = Vec::new();
+    let mut locations = Vec::new();
     for (at, output) in outputs.iter().enumerate() {
         let tasks = tasks(job, output, &sizes);
-        let nobody = tasks > 0 && absent.get(at).is_some_and(|absent| *absent >= tasks);
-        let warning = nobody.then(|| {
+        let is_missing = tasks > 0 && absent.get(at).is_some_and(|absent| *absent >= tasks);
+        let warning = is_missing.then(|| {
             let whose = match tasks {
                 1 => "the task".to_owned(),
                 tasks => format!("none of {tasks} tasks"),
@@ -69,11 +71,11 @@ pub async fn output_locations(
             let not = if tasks == 1 { "left no" } else { "left a" };
             format!("{whose} {not} `{}`, so nothing was sent", clean(&output.from))
         });
-        let to = to(job, output, book.as_ref(), &sizes, deadline).await;
+        let to = to(job, output, reservations.as_ref(), &sizes, deadline).await;
         let line = format!("{} → {}", clean(&output.from), clean(&to));
-        told.push(OutputLocation { line, warning });
+        locations.push(OutputLocation { line, warning });
     }
-    told
+    locations
 }
 
 /// Counts the tasks that send it.
@@ -90,33 +92,35 @@ fn tasks(job: &JobHandle, output: &Output, sizes: &BTreeMap<RoleName, u32>) -> u
 async fn to(
     job: &JobHandle,
     output: &Output,
-    book: Option<&ReservationLog>,
+    reservations: Option<&ReservationLog>,
     sizes: &BTreeMap<RoleName, u32>,
     deadline: Instant,
 ) -> String {
-    let aim = Destinations {
+    let destinations = Destinations {
         id: Some(job.id()),
         home: match &job.submitted.target {
             JobTarget::Yarn(staged) => Some(&staged.home),
             JobTarget::Local(_) => None,
         },
     };
-    let all = aim.destinations(&job.submitted.spec, sizes, output);
-    let mut elsewhere = Vec::new();
-    if let (Some(book), false) = (book, output.existing == ExistingPolicy::Overwrite) {
+    let all = destinations.destinations(&job.submitted.spec, sizes, output);
+    let mut others = Vec::new();
+    if let (Some(reservations), false) =
+        (reservations, output.existing == ExistingPolicy::Overwrite)
+    {
         for to in all.iter().take(ASKED_MAX) {
-            let taken = book.read(to, deadline).await.ok().flatten();
-            elsewhere.extend(taken.filter(|taken| taken != to));
+            let taken = reservations.read(to, deadline).await.ok().flatten();
+            others.extend(taken.filter(|taken| taken != to));
         }
     }
-    match (all.len(), elsewhere.pop()) {
+    match (all.len(), others.pop()) {
         (1, Some(taken)) => taken,
         (1, None) => all.into_iter().next().unwrap_or_default(),
         (_, None) => job.destination(&output.to),
         (_, Some(taken)) => {
-            elsewhere.push(taken);
+            others.push(taken);
             let named = job.destination(&output.to);
-            format!("{named}, some to {}", elsewhere.join(", "))
+            format!("{named}, some to {}", others.join(", "))
         }
     }
 }

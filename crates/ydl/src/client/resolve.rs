@@ -1,4 +1,4 @@
-//! The job that a person means, wherever it is.
+//! Resolves the job that a command names, on a cluster or on this machine.
 
 use crate::{
     cli::GlobalArgs,
@@ -17,21 +17,21 @@ use ydl_os::report::Report;
 /// Jobs named when a name is that of several.
 const NAMED_MAX: usize = 8;
 
-/// A job, and as much of it as can be had.
+/// A job, as far as it is accessible.
 #[derive(Debug)]
 pub enum ResolvedJob {
     /// All of it; on a cluster with the place it is in.
-    Whole(Box<JobHandle>, Option<Arc<Mirror>>),
+    Full(Box<JobHandle>, Option<Arc<Mirror>>),
     /// The application report alone, and the reason.
-    Only { report: Box<ApplicationReport>, why: String, cluster: Box<ClusterClient> },
+    ReportOnly { report: Box<ApplicationReport>, why: String, cluster: Box<ClusterClient> },
 }
 
 impl ResolvedJob {
-    /// The whole job. What only a cluster knows of does for nothing here.
-    pub fn whole(self) -> Result<(Box<JobHandle>, Option<Arc<Mirror>>), Report> {
+    /// Returns the job with its files, or an error if only the application report is available.
+    pub fn into_full(self) -> Result<(Box<JobHandle>, Option<Arc<Mirror>>), Report> {
         match self {
-            ResolvedJob::Whole(job, mirror) => Ok((job, mirror)),
-            ResolvedJob::Only { report, why, .. } => {
+            ResolvedJob::Full(job, mirror) => Ok((job, mirror)),
+            ResolvedJob::ReportOnly { report, why, .. } => {
                 let what = format!("the files of `{}` cannot be had: {why}", report.id);
                 Err(Report::bad_input(what)
                     .hint(format!("`ydl status {}` shows what its cluster knows", report.id)))
@@ -43,15 +43,15 @@ impl ResolvedJob {
 /// The job of that id or name; without a word the newest. On a cluster, where there is one, before this machine.
 pub async fn resolve_job(word: Option<&str>, global: GlobalArgs) -> Result<ResolvedJob, Report> {
     let Some(cluster) = cluster::select(global)? else {
-        return here(word);
+        return find_local(word);
     };
-    let both = global.cluster.is_none();
+    let includes_local = global.cluster.is_none();
     // An id of this machine is unique and needs no cluster.
-    if let (true, Some(word)) = (both, word)
+    if let (true, Some(word)) = (includes_local, word)
         && let Ok(job) = jobs::find(word)
         && job.id() == word
     {
-        return Ok(ResolvedJob::Whole(Box::new(job), None));
+        return Ok(ResolvedJob::Full(Box::new(job), None));
     }
     let found = match word {
         Some(word) => applications::find(&cluster, word).await,
@@ -59,9 +59,11 @@ pub async fn resolve_job(word: Option<&str>, global: GlobalArgs) -> Result<Resol
     };
     match found {
         Ok(Some(report)) => open(cluster, report).await,
-        Ok(None) if both => here(word).map_err(|_| nothing(word, " nor on this machine")),
-        Ok(None) => Err(nothing(word, "")),
-        Err(unreachable) if both => match here(word) {
+        Ok(None) if includes_local => {
+            find_local(word).map_err(|_| not_found(word, " nor on this machine"))
+        }
+        Ok(None) => Err(not_found(word, "")),
+        Err(unreachable) if includes_local => match find_local(word) {
             Ok(job) if word.is_some() => Ok(job),
             _ => Err(unreachable),
         },
@@ -78,14 +80,14 @@ pub async fn resolve_running_job(
 ) -> Result<ResolvedJob, Report> {
     let cluster = cluster::select(global)?;
     let mut ids = Vec::new();
-    let is_here = cluster.is_none() || global.cluster.is_none();
-    if is_here {
+    let includes_local = cluster.is_none() || global.cluster.is_none();
+    if includes_local {
         let jobs = jobs::list()?.jobs;
         if jobs.iter().any(|job| job.id() == word) {
             return resolve_job(Some(word), global).await;
         }
         let runs =
-            |job: &&JobHandle| matches!(job.status(), JobStatus::Starting | JobStatus::Live(_));
+            |job: &&JobHandle| matches!(job.status(), JobStatus::Starting | JobStatus::Running(_));
         let named = jobs.iter().filter(|job| job.submitted.spec.name == word);
         ids.extend(named.filter(runs).map(|job| job.id().to_owned()));
     }
@@ -98,7 +100,7 @@ pub async fn resolve_running_job(
             }
             // Then it can only be one of this machine.
             Err(unreachable) if ids.is_empty() => {
-                let job = is_here.then(|| here(Some(word)).ok());
+                let job = includes_local.then(|| find_local(Some(word)).ok());
                 return job.flatten().ok_or(unreachable);
             }
             Err(_) => {}
@@ -109,19 +111,19 @@ pub async fn resolve_running_job(
         [id] => resolve_job(Some(id), global).await,
         [id, ..] => {
             let hint = format!("use an id: `ydl {verb} {id}`");
-            Err(several(word, &ids).hint(hint))
+            Err(ambiguous_name(word, &ids).hint(hint))
         }
     }
 }
 
-fn several(word: &str, ids: &[String]) -> Report {
+fn ambiguous_name(word: &str, ids: &[String]) -> Report {
     let named: Vec<_> = ids.iter().take(NAMED_MAX).map(|id| format!("`{id}`")).collect();
     let rest = if ids.len() > NAMED_MAX { ", …" } else { "" };
     let (n, named) = (ids.len(), named.join(", "));
     Report::bad_input(format!("{n} running jobs are named `{word}`: {named}{rest}"))
 }
 
-fn here(word: Option<&str>) -> Result<ResolvedJob, Report> {
+fn find_local(word: Option<&str>) -> Result<ResolvedJob, Report> {
     let job = match word {
         Some(word) if word.parse::<ApplicationId>().is_ok() => {
             let what = format!("`{word}` is on a cluster, and there is no Hadoop configuration");
@@ -130,10 +132,10 @@ fn here(word: Option<&str>) -> Result<ResolvedJob, Report> {
         Some(word) => jobs::find(word)?,
         None => jobs::newest()?,
     };
-    Ok(ResolvedJob::Whole(Box::new(job), None))
+    Ok(ResolvedJob::Full(Box::new(job), None))
 }
 
-fn nothing(word: Option<&str>, beside: &str) -> Report {
+fn not_found(word: Option<&str>, beside: &str) -> Report {
     match word {
         Some(word) => Report::bad_input(format!("there is no job `{word}` on the cluster{beside}"))
             .hint("`ydl ls` lists the jobs"),
@@ -147,10 +149,10 @@ async fn open(cluster: ClusterClient, report: ApplicationReport) -> Result<Resol
         let what = format!("`{}` is of type `{}`, and no job of ydl", report.id, report.kind);
         return Err(Report::bad_input(what).hint("`ydl ls` lists the jobs"));
     }
-    Ok(match JobAccess::of(&cluster, report).await? {
-        JobAccess::Whole(job, mirror) => ResolvedJob::Whole(job, Some(mirror)),
-        JobAccess::Only(report, why) => {
-            ResolvedJob::Only { report, why, cluster: Box::new(cluster) }
+    Ok(match JobAccess::open(&cluster, report).await? {
+        JobAccess::Full(job, mirror) => ResolvedJob::Full(job, Some(mirror)),
+        JobAccess::ReportOnly(report, why) => {
+            ResolvedJob::ReportOnly { report, why, cluster: Box::new(cluster) }
         }
     })
 }

@@ -10,7 +10,7 @@ use std::{sync::Arc, time::Duration};
 use tokio::time::{Instant, sleep, timeout};
 use yarn_native::types::ApplicationReport;
 
-/// No fact ever has this number: a master that is asked for it answers when the wait is over, or is gone before.
+/// No event ever has this number: a master that is asked for it answers when the wait is over, or is gone before.
 const NEVER: u64 = u64::MAX;
 /// Long-poll timeout of one request.
 const WAIT: Duration = Duration::from_secs(20);
@@ -20,10 +20,10 @@ const RETRY_DELAY: Duration = Duration::from_millis(50);
 const CLUSTER_RETRY_DELAY: (Duration, Duration) =
     (Duration::from_millis(200), Duration::from_secs(3));
 
-/// Returns when the job is over, and nothing of it is left on this machine; or when so much time is.
+/// Waits until the job is over and none of its processes is left on this machine, at most for `wait`.
 pub async fn wait_until_finished(job: &JobHandle, mirror: Option<&Arc<Mirror>>, wait: Duration) {
     let watching = mirror.map(Mirror::watch);
-    if timeout(wait, over(job)).await.is_ok() && job.remote.is_none() {
+    if timeout(wait, until_finished(job)).await.is_ok() && job.remote.is_none() {
         wait_for_master_exit(job).await;
     }
     if let Some(watching) = watching {
@@ -31,23 +31,23 @@ pub async fn wait_until_finished(job: &JobHandle, mirror: Option<&Arc<Mirror>>, 
     }
 }
 
-async fn over(job: &JobHandle) {
+async fn until_finished(job: &JobHandle) {
     loop {
         match job.status() {
-            JobStatus::Over(_) | JobStatus::Lost | JobStatus::Ended(_) => return,
+            JobStatus::Finished(_) | JobStatus::Lost | JobStatus::NoResult(_) => return,
             JobStatus::Starting => {}
-            JobStatus::Live(place) => {
+            JobStatus::Running(place) => {
                 let asked = Instant::now();
                 // A viewer without a token for the master sees its end in YARN.
                 if let Ok(master) = MasterClient::to(&job.dir, &place)
-                    && master.facts(NEVER, WAIT).await.is_ok()
+                    && master.history(NEVER, WAIT).await.is_ok()
                     && asked.elapsed() > WAIT / 2
                 {
                     continue;
                 }
                 // It is ending, or gone, or has moved.
-                if let Some(far) = &job.remote {
-                    far.nudge();
+                if let Some(remote) = &job.remote {
+                    remote.request_poll();
                 }
             }
         }
@@ -55,7 +55,7 @@ async fn over(job: &JobHandle) {
     }
 }
 
-/// The same for a job of which only its cluster tells; what it told last.
+/// Waits likewise for a job of which only the application report is available; returns the last report.
 pub async fn wait_until_reported_finished(
     cluster: &ClusterClient,
     mut report: ApplicationReport,

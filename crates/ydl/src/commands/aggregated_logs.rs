@@ -15,17 +15,17 @@ use ydl_os::report::{Exit, Report};
 use ydl_storage::hdfs::{Hdfs, Reader};
 
 /// Maximum wait for log aggregation, which begins when an application ends.
-const COLLECT_MAX: Duration = Duration::from_secs(20);
+const AGGREGATION_MAX: Duration = Duration::from_secs(20);
 /// Poll interval of log aggregation.
-const LOOK: Duration = Duration::from_millis(500);
+const POLL_INTERVAL: Duration = Duration::from_millis(500);
 /// Maximum time for one call to HDFS.
 const CALL_MAX: Duration = Duration::from_secs(30);
 /// So much of the end of each file is printed.
 const TAIL_BYTES: u64 = 1 << 20;
 /// Files written by NodeManagers that say nothing about a program.
-const DULL: [&str; 3] = ["prelaunch.out", "launch_container.sh", "directory.info"];
+const SKIPPED_FILES: [&str; 3] = ["prelaunch.out", "launch_container.sh", "directory.info"];
 
-/// Prints everything that was collected.
+/// Prints all aggregated logs.
 pub async fn print(
     cluster: &ClusterClient,
     report: &ApplicationReport,
@@ -36,7 +36,7 @@ pub async fn print(
         terminal::message(format!("nothing of {id} has been printed yet"));
         return Ok(Exit::Success);
     }
-    let files = collected(cluster, report).await?;
+    let files = list_files(cluster, report).await?;
     if files.is_empty() {
         terminal::message(format!("no logs of {id} are kept: nobody printed anything"));
         let logs = report.logs;
@@ -48,7 +48,7 @@ pub async fn print(
         return Ok(Exit::Success);
     }
     for (name, reader) in files {
-        if let Err(why) = one(Collected(reader), global).await? {
+        if let Err(why) = print_file(AggregatedFile(reader), global).await? {
             terminal::message(format!("note: cannot read `{name}`: {why}"));
         }
     }
@@ -56,11 +56,11 @@ pub async fn print(
 }
 
 /// The files of all nodes, once there are any.
-async fn collected(
+async fn list_files(
     cluster: &ClusterClient,
     report: &ApplicationReport,
 ) -> Result<Vec<(String, Reader)>, Report> {
-    let end = Instant::now() + COLLECT_MAX;
+    let end = Instant::now() + AGGREGATION_MAX;
     let deadline = || Instant::now() + CALL_MAX;
     let directories = cluster
         .config
@@ -68,25 +68,25 @@ async fn collected(
         .map_err(|error| Report::bad_input(error.to_string()))?;
     let hdfs = Hdfs::connect(&cluster.config, None, &cluster.identity, deadline()).await?;
     loop {
-        let now = cluster.rm.application(report.id, deadline()).await;
-        let state = now.ok().and_then(|report| report.logs);
-        let goes_on = matches!(
+        let current = cluster.rm.application(report.id, deadline()).await;
+        let state = current.ok().and_then(|report| report.logs);
+        let is_running = matches!(
             state,
             Some(LogState::NotStarted | LogState::Running | LogState::RunningWithFailure)
         );
-        if !goes_on || Instant::now() > end {
+        if !is_running || Instant::now() > end {
             break;
         }
-        sleep(LOOK).await;
+        sleep(POLL_INTERVAL).await;
     }
     let mut files = Vec::new();
-    let mut unseen = None;
+    let mut list_error = None;
     for directory in directories {
         // Most of these places do not exist: versions have changed them.
         let entries = match hdfs.list(&directory, deadline()).await {
             Ok(entries) => entries,
             Err(error) => {
-                unseen = Some(error);
+                list_error = Some(error);
                 continue;
             }
         };
@@ -97,7 +97,7 @@ async fn collected(
             files.push((entry.url.clone(), hdfs.open(&entry.url, deadline()).await?));
         }
     }
-    match unseen {
+    match list_error {
         // It cannot be concluded that nothing was printed.
         Some(error) if files.is_empty() => Err(error.into()),
         _ => Ok(files),
@@ -105,9 +105,9 @@ async fn collected(
 }
 
 /// A collected file as its reader wants it.
-struct Collected(Reader);
+struct AggregatedFile(Reader);
 
-impl Source for Collected {
+impl Source for AggregatedFile {
     fn length(&self) -> u64 {
         self.0.length()
     }
@@ -120,7 +120,10 @@ impl Source for Collected {
 }
 
 /// Prints one node's file; the inner failure is one of its bytes.
-async fn one(source: Collected, global: GlobalArgs) -> Result<Result<(), String>, Report> {
+async fn print_file(
+    source: AggregatedFile,
+    global: GlobalArgs,
+) -> Result<Result<(), String>, Report> {
     let mut file = match LogFile::open(source).await {
         Ok(file) => file,
         Err(error) => return Ok(Err(error.to_string())),
@@ -131,7 +134,7 @@ async fn one(source: Collected, global: GlobalArgs) -> Result<Result<(), String>
             Ok(None) => return Ok(Ok(())),
             Err(error) => return Ok(Err(error.to_string())),
         };
-        if entry.length == 0 || DULL.contains(&entry.file.as_str()) {
+        if entry.length == 0 || SKIPPED_FILES.contains(&entry.file.as_str()) {
             continue;
         }
         if let Err(error) = file.skip(entry.length.saturating_sub(TAIL_BYTES)).await {
@@ -150,7 +153,7 @@ async fn one(source: Collected, global: GlobalArgs) -> Result<Result<(), String>
             }
         }
         if global.json {
-            objects(&entry, &out)?;
+            print_objects(&entry, &out)?;
         } else {
             lines.finish(&mut out);
             terminal::print(out)?;
@@ -158,7 +161,7 @@ async fn one(source: Collected, global: GlobalArgs) -> Result<Result<(), String>
     }
 }
 
-fn objects(entry: &LogEntry, text: &[u8]) -> Result<(), Report> {
+fn print_objects(entry: &LogEntry, text: &[u8]) -> Result<(), Report> {
     for line in String::from_utf8_lossy(text).lines() {
         terminal::print_json(&serde_json::json!({ "output": {
             "container": entry.container, "file": entry.file, "line": line,

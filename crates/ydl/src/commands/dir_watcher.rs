@@ -9,18 +9,18 @@ use std::{io, mem::MaybeUninit, path::Path, sync::Arc, thread, time::Duration};
 use tokio::sync::mpsc;
 
 /// Changes that wait to be looked at. When there are more, the kernel's own queue holds them.
-const ROOM: usize = 16;
+const QUEUE_MAX: usize = 16;
 /// Batching delay for changes: a task that prints line by line would otherwise wake the client for each line.
-const PACE: Duration = Duration::from_millis(10);
+const BATCH_DELAY: Duration = Duration::from_millis(10);
 /// Interval at which the thread checks that the receiver still exists.
-const LOOK: Timespec = Timespec { tv_sec: 1, tv_nsec: 0 };
+const CHECK_INTERVAL: Timespec = Timespec { tv_sec: 1, tv_nsec: 0 };
 
 /// Changes reported by a [`DirWatcher`].
 #[derive(Debug)]
 pub enum DirChanges {
     /// These watches.
     Some(Vec<i32>),
-    /// So much that the kernel has lost count.
+    /// Any watch: the kernel's queue has overflowed.
     All,
 }
 
@@ -28,17 +28,19 @@ pub enum DirChanges {
 #[derive(Debug)]
 pub struct DirWatcher {
     fd: Arc<OwnedFd>,
-    told: mpsc::Receiver<DirChanges>,
+    changes: mpsc::Receiver<DirChanges>,
 }
 
 impl DirWatcher {
     pub fn new() -> io::Result<DirWatcher> {
         let flags = CreateFlags::NONBLOCK | CreateFlags::CLOEXEC;
         let fd = Arc::new(inotify::init(flags)?);
-        let (tell, told) = mpsc::channel(ROOM);
-        let own = fd.clone();
-        thread::Builder::new().name("changes".into()).spawn(move || listen(&own, &tell))?;
-        Ok(DirWatcher { fd, told })
+        let (sender, changes) = mpsc::channel(QUEUE_MAX);
+        let inotify_fd = fd.clone();
+        thread::Builder::new()
+            .name("changes".into())
+            .spawn(move || read_events(&inotify_fd, &sender))?;
+        Ok(DirWatcher { fd, changes })
     }
 
     /// Watches a directory; the number stands for it in what is told.
@@ -47,24 +49,24 @@ impl DirWatcher {
         Ok(inotify::add_watch(&*self.fd, dir, flags)?)
     }
 
-    /// Forgets a directory.
-    pub fn forget(&self, watch: i32) {
+    /// Stops watching a directory.
+    pub fn unwatch(&self, watch: i32) {
         // One that is gone need not be forgotten.
         let _ = inotify::remove_watch(&*self.fd, watch);
     }
 
     /// Returns the next changes; `None` once the thread has stopped.
     pub async fn next(&mut self) -> Option<DirChanges> {
-        self.told.recv().await
+        self.changes.recv().await
     }
 }
 
-fn listen(fd: &OwnedFd, tell: &mpsc::Sender<DirChanges>) {
+fn read_events(fd: &OwnedFd, sender: &mpsc::Sender<DirChanges>) {
     let mut buffer = [MaybeUninit::uninit(); 16 << 10];
-    while !tell.is_closed() {
-        match poll(&mut [PollFd::new(fd, PollFlags::IN)], Some(&LOOK)) {
+    while !sender.is_closed() {
+        match poll(&mut [PollFd::new(fd, PollFlags::IN)], Some(&CHECK_INTERVAL)) {
             Ok(0) | Err(rustix::io::Errno::INTR) => continue,
-            Ok(_) => thread::sleep(PACE),
+            Ok(_) => thread::sleep(BATCH_DELAY),
             Err(_) => return,
         }
         let mut changed = DirChanges::Some(Vec::new());
@@ -80,7 +82,7 @@ fn listen(fd: &OwnedFd, tell: &mpsc::Sender<DirChanges>) {
                 DirChanges::Some(_) | DirChanges::All => {}
             }
         }
-        if tell.blocking_send(changed).is_err() {
+        if sender.blocking_send(changed).is_err() {
             return;
         }
     }

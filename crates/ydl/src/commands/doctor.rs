@@ -19,7 +19,7 @@ use ydl_core::Span;
 use ydl_jobfile::span;
 use ydl_os::report::{Exit, Report};
 
-/// Looks at everything, and names the culprit where something is wrong.
+/// Runs every check and reports the first cause of failure.
 pub fn run(args: cli::DoctorArgs, global: GlobalArgs) -> Result<Exit, Report> {
     let wait = span(&args.wait).map_err(|(what, hint)| Report::bad_input(what).hint(hint))?;
     let Span(wait_ms) = wait;
@@ -27,27 +27,27 @@ pub fn run(args: cli::DoctorArgs, global: GlobalArgs) -> Result<Exit, Report> {
         let what = "`--wait` is 0: no job starts in no time";
         return Err(Report::bad_input(what).hint("write it as `30s` or `5m`"));
     }
-    let afar = match global.cluster {
+    let on_cluster = match global.cluster {
         Some(Cluster::Yarn) => true,
         Some(Cluster::Local) => false,
         // A configuration that cannot be read, or a directory that has none, was meant to lead somewhere.
         None => named_directory().is_some() || !matches!(configuration(), Ok(None)),
     };
-    let of_clusters =
+    let cluster_flags =
         [("--queue", &args.queue), ("--label", &args.label), ("--staging", &args.staging)];
-    if let Some((flag, _)) = of_clusters.iter().find(|(_, said)| said.is_some())
-        && !afar
+    if let Some((flag, _)) = cluster_flags.iter().find(|(_, value)| value.is_some())
+        && !on_cluster
     {
         let hint = "leave it out, or set `HADOOP_CONF_DIR` to a cluster's configuration";
         let what = format!("`{flag}` is for a cluster, and this machine is looked at");
         return Err(Report::bad_input(what).hint(hint));
     }
-    let mut sheet = Checklist::new(global);
+    let mut checklist = Checklist::new(global);
     block_on(async {
-        match afar {
-            true => yarn::examine(&args, wait, &mut sheet).await,
-            false => local::examine(&args, wait, &mut sheet).await,
+        match on_cluster {
+            true => yarn::examine(&args, wait, &mut checklist).await,
+            false => local::examine(&args, wait, &mut checklist).await,
         }
     })?;
-    sheet.conclude()
+    checklist.conclude()
 }

@@ -1,4 +1,4 @@
-//! `ydl fetch`: what a job has left behind comes to this machine.
+//! `ydl fetch`: downloads the outputs and logs of a job.
 
 use super::follow::recorded_history;
 use crate::{
@@ -38,7 +38,7 @@ use ydl_storage::{
 /// Maximum time for the whole download.
 const FETCH_MAX: Duration = Duration::from_secs(24 * 60 * 60);
 /// Maximum time for looking at what is there.
-const LOOK_MAX: Duration = Duration::from_secs(600);
+const LIST_MAX: Duration = Duration::from_secs(600);
 /// Maximum time for the master to report role sizes.
 const VIEW_MAX: Duration = Duration::from_secs(5);
 /// Redraw interval of the progress line.
@@ -66,20 +66,20 @@ pub fn run(args: cli::FetchArgs, global: GlobalArgs) -> Result<Exit, Report> {
     let dest = PathBuf::from(dest);
     block_on(async {
         let (job, mirror) = match resolve_job(Some(job), global).await? {
-            ResolvedJob::Whole(job, mirror) => (job, mirror),
-            only @ ResolvedJob::Only { .. } => only.whole()?,
+            ResolvedJob::Full(job, mirror) => (job, mirror),
+            report_only @ ResolvedJob::ReportOnly { .. } => report_only.into_full()?,
         };
-        let ways = match &mirror {
-            Some(mirror) => Some(ways(mirror)),
+        let file_systems = match &mirror {
+            Some(mirror) => Some(file_systems(mirror)),
             None => match configuration()? {
                 Some(config) => Some(FileSystems::of(config)?),
                 None => None,
             },
         };
-        let mut wishes = outputs(&job, ways.as_ref(), &dest).await?;
-        wishes.extend(logs(&job, mirror.as_ref(), &dest, pattern).await?);
-        wishes.retain(|wish| pattern::fits_anything(pattern.as_bytes(), wish.name.as_bytes()));
-        if wishes.is_empty() {
+        let mut items = outputs(&job, file_systems.as_ref(), &dest).await?;
+        items.extend(logs(&job, mirror.as_ref(), &dest, pattern).await?);
+        items.retain(|item| pattern::fits_anything(pattern.as_bytes(), item.name.as_bytes()));
+        if items.is_empty() {
             let what = match pattern {
                 "*" => format!("`{}` has no outputs or logs yet", job.id()),
                 _ => format!("no file of `{}` matches `{pattern}`", job.id()),
@@ -88,13 +88,13 @@ pub fn run(args: cli::FetchArgs, global: GlobalArgs) -> Result<Exit, Report> {
             return Err(Report::bad_input(what).hint(hint));
         }
         let record = FetchRecord::read(&dest, job.id());
-        record.check(&wishes)?;
-        record.plan(&wishes)?;
-        download(wishes, ways, global, &dest).await
+        record.check(&items)?;
+        record.plan(&items)?;
+        download(items, file_systems, global, &dest).await
     })
 }
 
-fn ways(mirror: &Arc<Mirror>) -> FileSystems {
+fn file_systems(mirror: &Arc<Mirror>) -> FileSystems {
     let cluster = &mirror.cluster;
     FileSystems::new(cluster.config.clone(), cluster.identity.clone())
 }
@@ -102,21 +102,22 @@ fn ways(mirror: &Arc<Mirror>) -> FileSystems {
 /// Lists the files at the destinations of the job's outputs.
 async fn outputs(
     job: &JobHandle,
-    ways: Option<&FileSystems>,
+    file_systems: Option<&FileSystems>,
     dest: &Path,
 ) -> Result<Vec<FetchItem>, Report> {
-    let deadline = Instant::now() + LOOK_MAX;
+    let deadline = Instant::now() + LIST_MAX;
     let submitted = &job.submitted;
-    let aim = Destinations {
+    let destinations = Destinations {
         id: Some(&submitted.id),
         home: match &submitted.target {
             JobTarget::Yarn(staged) => Some(&staged.home),
             JobTarget::Local(_) => None,
         },
     };
-    let (book, sizes) = (book(job, ways, deadline).await?, sizes(job).await);
-    let over = matches!(settled_status(job).await, JobStatus::Over(_) | JobStatus::Ended(_));
-    let mut wishes = Vec::new();
+    let (reservations, sizes) =
+        (reservations(job, file_systems, deadline).await?, sizes(job).await);
+    let over = matches!(settled_status(job).await, JobStatus::Finished(_) | JobStatus::NoResult(_));
+    let mut items = Vec::new();
     let mut roots = BTreeSet::new();
     let mut seen = BTreeSet::new();
     for output in &submitted.spec.outputs {
@@ -128,16 +129,16 @@ async fn outputs(
             number += 1;
             name = numbered(&root, number);
         }
-        for to in aim.destinations(&submitted.spec, &sizes, output) {
-            let on_nodes = aim.home.is_some() && !to.contains("://");
+        for to in destinations.destinations(&submitted.spec, &sizes, output) {
+            let on_nodes = destinations.home.is_some() && !to.contains("://");
             if on_nodes || to.starts_with("file://") {
                 terminal::message(format!("note: `{to}` is on the nodes, and is not fetched"));
                 // Nor is what other tasks have left there.
                 break;
             }
-            let hdfs = match (to.contains("://"), ways) {
+            let hdfs = match (to.contains("://"), file_systems) {
                 (false, _) => None,
-                (true, Some(ways)) => Some(ways.to(&to, deadline).await?),
+                (true, Some(file_systems)) => Some(file_systems.to(&to, deadline).await?),
                 (true, None) => {
                     let what = format!("`{to}` is in HDFS, and there is no Hadoop configuration");
                     return Err(Report::bad_input(what).hint("set `HADOOP_CONF_DIR`"));
@@ -147,46 +148,46 @@ async fn outputs(
                 ExistingPolicy::Overwrite => None,
                 // A viewer of the job may lack access to these files.
                 ExistingPolicy::Fail | ExistingPolicy::Number => {
-                    match book.read(&to, deadline).await {
+                    match reservations.read(&to, deadline).await {
                         Ok(taken) => taken,
-                        Err(trouble) if trouble.is_denied() => {
+                        Err(error) if error.is_denied() => {
                             let whose =
                                 "only the job's owner can see whether the output went elsewhere";
                             terminal::message(format!("note: reading `{to}`: {whose}"));
                             None
                         }
-                        Err(trouble) => return Err(told(trouble)),
+                        Err(error) => return Err(data_error_report(error)),
                     }
                 }
             };
             let to = taken.unwrap_or(to);
-            let walked = list_source(to.trim_end_matches('/'), hdfs, deadline).await?;
-            if !walked.there && over {
+            let listed = list_source(to.trim_end_matches('/'), hdfs, deadline).await?;
+            if !listed.there && over {
                 terminal::message(format!(
                     "note: output `{}` is missing: nothing at `{to}`",
                     output.from
                 ));
             }
             let tail = tail_of(&output.to, &to);
-            for file in walked.files {
+            for file in listed.files {
                 if file.name.split('/').any(is_temporary) || !seen.insert(file.url.clone()) {
                     continue;
                 }
-                let own = match walked.single {
+                let own = match listed.single {
                     true => String::new(),
                     false => format!("/{}", file.name),
                 };
                 let name = format!("outputs/{name}{tail}{own}");
-                wishes.push(wish(name, dest, file)?);
+                items.push(fetch_item(name, dest, file)?);
             }
         }
     }
-    Ok(wishes)
+    Ok(items)
 }
 
-fn told(trouble: DataError) -> Report {
-    let report = Report::internal(trouble.what);
-    match trouble.hint {
+fn data_error_report(error: DataError) -> Report {
+    let report = Report::internal(error.what);
+    match error.hint {
         Some(hint) => report.hint(hint),
         None => report,
     }
@@ -195,46 +196,46 @@ fn told(trouble: DataError) -> Report {
 /// The most tasks that each role ever had, where it was made larger.
 async fn sizes(job: &JobHandle) -> BTreeMap<RoleName, u32> {
     let mut sizes = BTreeMap::new();
-    let mut had = |role: &RoleName, instances: u32| {
+    let mut record_size = |role: &RoleName, instances: u32| {
         let most = sizes.entry(role.clone()).or_insert(0);
         *most = instances.max(*most);
     };
-    for fact in recorded_history(job, 0) {
-        if let HistoryKind::RoleScaled { role, to, .. } = &fact.kind {
-            had(role, *to);
+    for event in recorded_history(job, 0) {
+        if let HistoryKind::RoleScaled { role, to, .. } = &event.kind {
+            record_size(role, *to);
         }
     }
     let viewed = match settled_status(job).await {
-        JobStatus::Over(viewed) => Some(*viewed),
-        JobStatus::Live(place) => match MasterClient::to(&job.dir, &place) {
+        JobStatus::Finished(viewed) => Some(*viewed),
+        JobStatus::Running(place) => match MasterClient::to(&job.dir, &place) {
             // Without a token for the master, the recorded size counts.
             Ok(master) => master.view(0, VIEW_MAX).await.ok().flatten(),
             Err(_) => None,
         },
-        JobStatus::Starting | JobStatus::Lost | JobStatus::Ended(_) => None,
+        JobStatus::Starting | JobStatus::Lost | JobStatus::NoResult(_) => None,
     };
     for role in viewed.iter().flat_map(|viewed| &viewed.view.roles) {
-        had(&role.role, role.instances);
+        record_size(&role.role, role.instances);
     }
     sizes
 }
 
 /// Returns the job's log of reserved destinations.
-async fn book(
+async fn reservations(
     job: &JobHandle,
-    ways: Option<&FileSystems>,
+    file_systems: Option<&FileSystems>,
     deadline: Instant,
 ) -> Result<ReservationLog, Report> {
-    Ok(match (&job.submitted.target, ways) {
-        (JobTarget::Yarn(staged), Some(ways)) => {
+    Ok(match (&job.submitted.target, file_systems) {
+        (JobTarget::Yarn(staged), Some(file_systems)) => {
             let dir = JobLayout::at(staged.dir.clone()).reservations();
-            ReservationLog::Hdfs(ways.to(&dir, deadline).await?, dir)
+            ReservationLog::Hdfs(file_systems.to(&dir, deadline).await?, dir)
         }
         _ => ReservationLog::Local(job.dir.reservations()),
     })
 }
 
-fn wish(name: String, dest: &Path, file: ListedFile) -> Result<FetchItem, Report> {
+fn fetch_item(name: String, dest: &Path, file: ListedFile) -> Result<FetchItem, Report> {
     let out = || Report::internal(format!("`{name}` would be written outside of its directory"));
     let item = DownloadItem {
         to: below(dest, &name).ok_or_else(out)?,
@@ -278,7 +279,7 @@ async fn logs(
     if let Some(mirror) = mirror {
         // Without a token for the master, only HDFS is read.
         let master = match settled_status(job).await {
-            JobStatus::Live(place) => MasterClient::to(&job.dir, &place).ok(),
+            JobStatus::Running(place) => MasterClient::to(&job.dir, &place).ok(),
             _ => None,
         };
         let master = master.map(|master| master.client());
@@ -287,49 +288,49 @@ async fn logs(
         }
     }
     let root = job.dir.logs();
-    let walked = list_source(&root.to_string_lossy(), None, Instant::now() + LOOK_MAX).await?;
-    let files = walked.files.into_iter();
-    files.map(|file| wish(format!("logs/{}", file.name), dest, file)).collect()
+    let listed = list_source(&root.to_string_lossy(), None, Instant::now() + LIST_MAX).await?;
+    let files = listed.files.into_iter();
+    files.map(|file| fetch_item(format!("logs/{}", file.name), dest, file)).collect()
 }
 
 /// Record of the files fetched to a directory. A later fetch replaces only these.
 struct FetchRecord {
     file: PathBuf,
     /// Lengths and times of change, by name.
-    brought: BTreeMap<String, Vec<(u64, u64)>>,
+    fetched: BTreeMap<String, Vec<(u64, u64)>>,
 }
 
 impl FetchRecord {
-    /// One that cannot be read says nothing, and then nothing is replaced.
+    /// Reads the record. Without a readable one, nothing is replaced.
     fn read(dest: &Path, id: &str) -> FetchRecord {
         let file = dest.join(format!(".ydl-fetched-{id}"));
-        let brought = fs::read(&file).unwrap_or_default();
-        let brought = serde_json::from_slice(&brought).unwrap_or_default();
-        FetchRecord { file, brought }
+        let fetched = fs::read(&file).unwrap_or_default();
+        let fetched = serde_json::from_slice(&fetched).unwrap_or_default();
+        FetchRecord { file, fetched }
     }
 
-    /// Returns whether what is at a wish's place is what it wishes for, or an earlier state of that.
-    fn knows(&self, wish: &FetchItem, there: &fs::Metadata) -> bool {
+    /// Returns whether the existing file is the one to fetch, or an earlier state of it.
+    fn is_known_state(&self, item: &FetchItem, there: &fs::Metadata) -> bool {
         let modified = there.modified().ok();
         let modified = modified.and_then(|time| time.duration_since(UNIX_EPOCH).ok());
         let now = (there.len(), modified.map_or(0, |since| since.as_millis() as u64));
-        let before = self.brought.get(&wish.name);
+        let before = self.fetched.get(&item.name);
         there.is_file()
-            && (now == (wish.item.bytes, wish.item.modified_ms)
+            && (now == (item.item.bytes, item.item.modified_ms)
                 || before.is_some_and(|before| before.contains(&now)))
     }
 
     /// Fails if a file of another origin is in the way.
-    fn check(&self, wishes: &[FetchItem]) -> Result<(), Report> {
-        let foreign = |wish: &&FetchItem| {
-            let there = fs::symlink_metadata(&wish.item.to);
-            there.is_ok_and(|there| !self.knows(wish, &there))
+    fn check(&self, items: &[FetchItem]) -> Result<(), Report> {
+        let unknown = |item: &&FetchItem| {
+            let there = fs::symlink_metadata(&item.item.to);
+            there.is_ok_and(|there| !self.is_known_state(item, &there))
         };
-        let mut foreign = wishes.iter().filter(foreign);
-        let Some(first) = foreign.next() else {
+        let mut unknown = items.iter().filter(unknown);
+        let Some(first) = unknown.next() else {
             return Ok(());
         };
-        let more = match foreign.count() {
+        let more = match unknown.count() {
             0 => String::new(),
             more => format!(" (and {more} more)"),
         };
@@ -340,11 +341,11 @@ impl FetchRecord {
         Err(Report::bad_input(what).hint("name another directory, or move it away"))
     }
 
-    /// Writes down what comes, before it comes.
-    fn plan(mut self, wishes: &[FetchItem]) -> Result<(), Report> {
-        for wish in wishes {
-            let new = (wish.item.bytes, wish.item.modified_ms);
-            let states = self.brought.entry(wish.name.clone()).or_default();
+    /// Records the files before they are downloaded.
+    fn plan(mut self, items: &[FetchItem]) -> Result<(), Report> {
+        for item in items {
+            let new = (item.item.bytes, item.item.modified_ms);
+            let states = self.fetched.entry(item.name.clone()).or_default();
             states.retain(|state| *state != new);
             states.push(new);
             if states.len() > STATES_MAX {
@@ -356,7 +357,7 @@ impl FetchRecord {
                 fs::create_dir_all(dir)?;
             }
             let aside = self.file.with_extension("part");
-            fs::write(&aside, serde_json::to_vec(&self.brought)?)?;
+            fs::write(&aside, serde_json::to_vec(&self.fetched)?)?;
             fs::rename(aside, &self.file)
         };
         write().map_err(|error: io::Error| {
@@ -370,24 +371,28 @@ impl FetchRecord {
 }
 
 async fn download(
-    wishes: Vec<FetchItem>,
-    ways: Option<FileSystems>,
+    items: Vec<FetchItem>,
+    file_systems: Option<FileSystems>,
     global: GlobalArgs,
     dest: &Path,
 ) -> Result<Exit, Report> {
-    let files = wishes.len();
-    let items: Vec<DownloadItem> = wishes.into_iter().map(|wish| wish.item).collect();
-    let bytes: u64 = items.iter().map(|item| item.bytes).sum();
+    let files = items.len();
+    let downloads: Vec<DownloadItem> = items.into_iter().map(|item| item.item).collect();
+    let bytes: u64 = downloads.iter().map(|item| item.bytes).sum();
     let progress = Arc::new(Progress::default());
-    let bring =
-        Downloader::new(ways, LocalMode::Copy, progress.clone(), Instant::now() + FETCH_MAX);
-    let mut coming = std::pin::pin!(bring.all(items));
+    let downloader = Downloader::new(
+        file_systems,
+        LocalMode::Copy,
+        progress.clone(),
+        Instant::now() + FETCH_MAX,
+    );
+    let mut downloading = std::pin::pin!(downloader.all(downloads));
     let draws = io::stderr().is_terminal() && !global.json;
     let mut frame = interval(FRAME);
     frame.set_missed_tick_behavior(MissedTickBehavior::Delay);
-    let brought = loop {
+    let fetched = loop {
         tokio::select! {
-            brought = &mut coming => break brought,
+            fetched = &mut downloading => break fetched,
             _ = frame.tick() => if draws {
                 let (done, all) = progress.bytes();
                 let text = format!("\r\x1b[Kfetching {} of {}", counted_bytes(done), counted_bytes(all));
@@ -399,13 +404,12 @@ async fn download(
     if draws {
         let _ = io::stderr().lock().write_all(b"\r\x1b[K");
     }
-    brought.map_err(|trouble| match (&trouble.hint, trouble.is_transient()) {
-        (Some(_), _) => told(trouble),
-        (None, true) => {
-            told(trouble).hint("run the same command again: it continues where this one stopped")
-        }
+    fetched.map_err(|error| match (&error.hint, error.is_transient()) {
+        (Some(_), _) => data_error_report(error),
+        (None, true) => data_error_report(error)
+            .hint("run the same command again: it continues where this one stopped"),
         // It is this disk, or what is wanted is not there any more.
-        (None, false) => told(trouble)
+        (None, false) => data_error_report(error)
             .hint("fix this and run the same command again: it continues where this one stopped"),
     })?;
     match global.json {
@@ -428,7 +432,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_fetched_is_called_by_the_end_of_its_destination() {
+    fn fetched_files_are_named_after_the_end_of_their_destination() {
         for (to, filled, root, tail) in [
             ("out", "out", "out", ""),
             ("hdfs:///user/me/model/", "hdfs:///user/me/model/", "model", ""),

@@ -1,4 +1,4 @@
-//! Following a job until it is over, or until the person has had enough.
+//! Follows a job until it is over or the user interrupts.
 
 mod events;
 mod remote_output;
@@ -15,8 +15,8 @@ use crate::client::{
     jobs::{JobHandle, JobStatus, RemoteEnd},
     master_client::{MasterClient, signal_master},
 };
-use events::{JobEvent, watch_facts, watch_views};
-use remote_output::came;
+use events::{JobEvent, watch_history, watch_views};
+use remote_output::next_copied;
 use std::{
     collections::BTreeMap,
     fs::{self, File},
@@ -35,23 +35,23 @@ use ydl_os::report::{Exit, Report};
 use ydl_proto::{files::HISTORY_BYTES_MAX, messages::JobSnapshot, version::from_json};
 
 /// Refresh interval of a job without events: resource usage changes all the time.
-const LOOK: Duration = Duration::from_secs(1);
-/// After so long a person is told why nothing comes.
+const REFRESH_INTERVAL: Duration = Duration::from_secs(1);
+/// Delay of the notice why nothing happens.
 const NOTICE_DELAY: Duration = Duration::from_secs(3);
 
 /// Reason why following ended.
 #[derive(Debug)]
 pub enum FollowEnd {
     /// The job is over.
-    Over(Box<JobSnapshot>),
+    Finished(Box<JobSnapshot>),
     /// The job's master died.
     Lost,
-    /// The job is over, and the cluster's words are all there is.
-    Ended(RemoteEnd),
-    /// The person left; the job is being stopped.
+    /// The job is over without a result; the cluster's report is all there is.
+    NoResult(RemoteEnd),
+    /// The user interrupted twice; the job is being stopped.
     Interrupted,
     /// Stdout is closed.
-    Gone,
+    OutputClosed,
 }
 
 /// Effect of termination signals on the job.
@@ -60,7 +60,7 @@ pub enum OnInterrupt {
     /// The first asks the job to stop, the second leaves.
     StopJob,
     /// The first leaves.
-    Leave,
+    Detach,
 }
 
 /// Client side of a followed job.
@@ -74,7 +74,7 @@ pub struct Follower {
     /// The most memory each task was seen to use, in MiB.
     pub peaks: BTreeMap<TaskId, u64>,
     /// Keep following after stdout is closed.
-    pub deaf: bool,
+    pub output_closed: bool,
     /// The number of the next fact to come.
     pub next: u64,
     pub signals: InterruptSignals,
@@ -85,16 +85,16 @@ pub struct Follower {
 /// Prints the resources that a job waits for, where no table shows them.
 #[derive(Debug, Default)]
 struct WaitReason {
-    said: Option<(Instant, String)>,
+    reported: Option<(Instant, String)>,
 }
 
 impl WaitReason {
-    fn tell(&mut self, viewed: &JobSnapshot, renderer: &mut Renderer) {
+    fn print(&mut self, viewed: &JobSnapshot, renderer: &mut Renderer) {
         let view = &viewed.view;
         if renderer.is_live() || view.phase != JobPhase::Pending {
             return;
         }
-        let (when, what) = self.said.get_or_insert_with(|| (Instant::now(), String::new()));
+        let (when, what) = self.reported.get_or_insert_with(|| (Instant::now(), String::new()));
         if when.elapsed() > NOTICE_DELAY && *what != view.why {
             let (mut all, mut missing) = (0, 0);
             for role in &view.roles {
@@ -103,13 +103,13 @@ impl WaitReason {
             }
             let have = all.saturating_sub(missing);
             renderer.note(&format!("{have} of {all} containers allocated; {}", view.why));
-            self.said = Some((Instant::now(), view.why.clone()));
+            self.reported = Some((Instant::now(), view.why.clone()));
         }
     }
 }
 
 impl Follower {
-    /// One who has not heard anything yet, and who stops the job when he is interrupted.
+    /// Creates a follower that stops the job when interrupted.
     pub fn new(
         job: Arc<JobHandle>,
         master: Arc<MasterClient>,
@@ -124,7 +124,7 @@ impl Follower {
             tails,
             on_interrupt: OnInterrupt::StopJob,
             peaks: BTreeMap::new(),
-            deaf: false,
+            output_closed: false,
             next: 0,
             signals,
             mirror: None,
@@ -133,32 +133,32 @@ impl Follower {
 
     /// Follows to the end.
     pub async fn run(&mut self) -> Result<FollowEnd, Report> {
-        let (tell, mut news) = mpsc::channel(16);
-        tokio::spawn(watch_facts(self.job.clone(), self.master.clone(), tell.clone()));
+        let (sender, mut events_in) = mpsc::channel(16);
+        tokio::spawn(watch_history(self.job.clone(), self.master.clone(), sender.clone()));
         // A cluster may grant containers slowly; print how many there are.
         if self.renderer.is_live() || self.job.remote.is_some() {
-            tokio::spawn(watch_views(self.master.clone(), tell.clone()));
+            tokio::spawn(watch_views(self.master.clone(), sender.clone()));
         }
-        drop(tell);
-        let mut asked = None;
-        let mut gathering = WaitReason::default();
-        let mut look = interval(LOOK);
-        look.set_missed_tick_behavior(MissedTickBehavior::Delay);
+        drop(sender);
+        let mut stopping = None;
+        let mut wait_reason = WaitReason::default();
+        let mut refresh = interval(REFRESH_INTERVAL);
+        refresh.set_missed_tick_behavior(MissedTickBehavior::Delay);
         loop {
             let by = tokio::select! {
-                told = news.recv() => match told {
-                    Some(JobEvent::History(facts)) => {
-                        self.next = facts.next;
-                        for fact in &facts.events {
-                            if self.on_fact(fact).is_err() && self.leaves() {
-                                return Ok(FollowEnd::Gone);
+                job_event = events_in.recv() => match job_event {
+                    Some(JobEvent::History(history)) => {
+                        self.next = history.next;
+                        for event in &history.events {
+                            if self.on_event(event).is_err() && self.detaches() {
+                                return Ok(FollowEnd::OutputClosed);
                             }
                         }
                         continue;
                     }
                     Some(JobEvent::View(view)) => {
-                        gathering.tell(&view, &mut self.renderer);
-                        self.deaf |= self.renderer.viewed(view).is_err();
+                        wait_reason.print(&view, &mut self.renderer);
+                        self.output_closed |= self.renderer.update(view).is_err();
                         continue;
                     }
                     Some(JobEvent::Ended(status)) => {
@@ -169,42 +169,42 @@ impl Follower {
                         }
                         return self.on_end(status);
                     }
-                    Some(JobEvent::NoAnswer(error)) => {
+                    Some(JobEvent::NotResponding(error)) => {
                         self.renderer.note(&format!("waiting for the job's master: {error}"));
                         continue;
                     }
-                    Some(JobEvent::OutOfReach(error)) => return Err(out_of_reach(&self.job, &error)),
+                    Some(JobEvent::Unreachable(error)) => return Err(unreachable_report(&self.job, &error)),
                     None => return self.on_end(self.job.status()),
                 },
-                (task, attempt) = came(&mut self.mirror) => {
+                (task, attempt) = next_copied(&mut self.mirror) => {
                     self.tails.end(&task, attempt);
-                    if self.drain().is_err() && self.leaves() {
-                        return Ok(FollowEnd::Gone);
+                    if self.drain().is_err() && self.detaches() {
+                        return Ok(FollowEnd::OutputClosed);
                     }
                     continue;
                 }
                 () = self.tails.wait() => {
-                    if self.drain().is_err() && self.leaves() {
-                        return Ok(FollowEnd::Gone);
+                    if self.drain().is_err() && self.detaches() {
+                        return Ok(FollowEnd::OutputClosed);
                     }
                     continue;
                 }
-                _ = look.tick() => {
+                _ = refresh.tick() => {
                     self.tails.all_changed();
-                    self.deaf |= self.renderer.redraw().is_err();
+                    self.output_closed |= self.renderer.redraw().is_err();
                     continue;
                 }
                 by = self.signals.next() => by,
             };
-            if asked.is_some() || self.on_interrupt == OnInterrupt::Leave {
-                if let Some(asking) = asked {
+            if stopping.is_some() || self.on_interrupt == OnInterrupt::Detach {
+                if let Some(stop_request) = stopping {
                     // `timeout` signals twice in one moment: the job must hear of it all the same.
-                    let _ = timeout(NOTICE_DELAY, asking).await;
+                    let _ = timeout(NOTICE_DELAY, stop_request).await;
                 }
                 self.renderer.close();
                 return Ok(FollowEnd::Interrupted);
             }
-            asked = Some(self.stop_job(by));
+            stopping = Some(self.stop_job(by));
         }
     }
 
@@ -218,10 +218,10 @@ impl Follower {
             };
             // A master that cannot be reached is reported by those who watch it.
             match (mirror, job.status()) {
-                (Some(mirror), JobStatus::Live(_) | JobStatus::Starting) => {
+                (Some(mirror), JobStatus::Running(_) | JobStatus::Starting) => {
                     let _ = mirror.kill(by).await;
                 }
-                (None, JobStatus::Live(place)) => {
+                (None, JobStatus::Running(place)) => {
                     let _ = signal_master(&place, false);
                 }
                 _ => {}
@@ -230,19 +230,19 @@ impl Follower {
     }
 
     /// Returns whether to stop following now that stdout is closed.
-    fn leaves(&mut self) -> bool {
-        self.deaf = true;
-        self.on_interrupt == OnInterrupt::Leave
+    fn detaches(&mut self) -> bool {
+        self.output_closed = true;
+        self.on_interrupt == OnInterrupt::Detach
     }
 
-    fn on_fact(&mut self, fact: &HistoryEvent) -> Result<(), OutputClosed> {
+    fn on_event(&mut self, event: &HistoryEvent) -> Result<(), OutputClosed> {
         if let (HistoryKind::AttemptStarted { task, attempt, .. }, Some(_)) =
-            (&fact.kind, &self.mirror)
+            (&event.kind, &self.mirror)
         {
             // What is not there cannot be watched. Without it, all are looked at once a second.
             let _ = fs::create_dir_all(self.job.dir.attempt_logs(task, *attempt));
         }
-        match &fact.kind {
+        match &event.kind {
             HistoryKind::AttemptStarted { task, attempt, .. } => {
                 self.tails.add_newer(task, *attempt);
                 if let Some(remote_output) = &mut self.mirror {
@@ -273,50 +273,50 @@ impl Follower {
             }
             _ => {}
         }
-        if self.deaf { Ok(()) } else { self.renderer.fact(fact) }
+        if self.output_closed { Ok(()) } else { self.renderer.event(event) }
     }
 
     fn drain(&mut self) -> Result<(), OutputClosed> {
-        let (deaf, renderer) = (self.deaf, &mut self.renderer);
+        let (output_closed, renderer) = (self.output_closed, &mut self.renderer);
         let mut take =
-            |id: &_, lines: &[u8]| if deaf { Ok(()) } else { renderer.output(id, lines) };
+            |id: &_, lines: &[u8]| if output_closed { Ok(()) } else { renderer.output(id, lines) };
         // What does not fit into one turn is marked as changed and comes with the next.
         self.tails.drain(&mut take)?;
-        if deaf { Ok(()) } else { self.renderer.flush() }
+        if output_closed { Ok(()) } else { self.renderer.flush() }
     }
 
     /// Prints what is left to print.
     fn on_end(&mut self, status: JobStatus) -> Result<FollowEnd, Report> {
         // The master may have gone before it could tell the last ones.
-        for fact in recorded_history(&self.job, self.next) {
-            if self.on_fact(&fact).is_err() && self.leaves() {
-                return Ok(FollowEnd::Gone);
+        for event in recorded_history(&self.job, self.next) {
+            if self.on_event(&event).is_err() && self.detaches() {
+                return Ok(FollowEnd::OutputClosed);
             }
         }
         self.tails.scan_newer();
-        if !self.deaf {
+        if !self.output_closed {
             let renderer = &mut self.renderer;
             let finished = self
                 .tails
                 .finish(&mut |id, lines| renderer.output(id, lines))
                 .and_then(|()| self.renderer.flush());
-            if finished.is_err() && self.leaves() {
-                return Ok(FollowEnd::Gone);
+            if finished.is_err() && self.detaches() {
+                return Ok(FollowEnd::OutputClosed);
             }
         }
         self.renderer.close();
-        if let Some(trouble) = self.renderer.trouble() {
-            return Err(trouble);
+        if let Some(error) = self.renderer.error() {
+            return Err(error);
         }
         match status {
-            JobStatus::Over(last) => Ok(FollowEnd::Over(last)),
-            JobStatus::Ended(ended) => Ok(FollowEnd::Ended(ended)),
-            JobStatus::Lost | JobStatus::Starting | JobStatus::Live(_) => Ok(FollowEnd::Lost),
+            JobStatus::Finished(last) => Ok(FollowEnd::Finished(last)),
+            JobStatus::NoResult(ended) => Ok(FollowEnd::NoResult(ended)),
+            JobStatus::Lost | JobStatus::Starting | JobStatus::Running(_) => Ok(FollowEnd::Lost),
         }
     }
 }
 
-/// The facts in the job's directory from that number on. A line that was torn by the master's death is left out.
+/// Returns the events in the job's directory from that number on, without a line that the master's death cut off.
 pub fn recorded_history(job: &JobHandle, from: u64) -> impl Iterator<Item = HistoryEvent> + use<> {
     let file = File::open(job.dir.history_file()).ok();
     let lines = file.map(|file| BufReader::new(file.take(HISTORY_BYTES_MAX)).split(b'\n'));
@@ -324,7 +324,7 @@ pub fn recorded_history(job: &JobHandle, from: u64) -> impl Iterator<Item = Hist
     lines.skip(usize::try_from(from).unwrap_or(usize::MAX)).filter_map(|line| from_json(&line).ok())
 }
 
-fn out_of_reach(job: &JobHandle, error: &CallError) -> Report {
+fn unreachable_report(job: &JobHandle, error: &CallError) -> Report {
     let what = format!("the master of `{}` is out of reach: {error}", job.id());
     Report::new(Exit::Unreachable, what)
         .hint(format!("the job may go on; `ydl status {}` tells", job.id()))

@@ -26,20 +26,20 @@ use ydl_os::report::{Exit, Report};
 /// Margin for the release of resources beyond the job's own timeouts.
 const MARGIN: Duration = Duration::from_secs(30);
 /// Poll interval.
-const LOOK: Duration = Duration::from_millis(20);
+const POLL_INTERVAL: Duration = Duration::from_millis(20);
 /// The same on a cluster, whose ResourceManager has other things to do.
-const CLUSTER_LOOK: Duration = Duration::from_millis(300);
+const CLUSTER_POLL_INTERVAL: Duration = Duration::from_millis(300);
 
 /// Asks the job to end and waits.
 pub fn run(args: cli::KillArgs, global: GlobalArgs) -> Result<Exit, Report> {
     block_on(async {
         match resolve_running_job(&args.job, "kill", global).await? {
-            ResolvedJob::Whole(job, None) => kill(*job, args.now, global).await,
-            ResolvedJob::Whole(job, Some(mirror)) => {
+            ResolvedJob::Full(job, None) => kill(*job, args.now, global).await,
+            ResolvedJob::Full(job, Some(mirror)) => {
                 let (id, cluster) = (mirror.id, mirror.cluster.clone());
                 kill_on_cluster(id, &cluster, Some((*job, mirror)), args.now, global).await
             }
-            ResolvedJob::Only { report, cluster, .. } => {
+            ResolvedJob::ReportOnly { report, cluster, .. } => {
                 kill_on_cluster(report.id, &cluster, None, args.now, global).await
             }
         }
@@ -55,11 +55,11 @@ async fn kill_on_cluster(
     global: GlobalArgs,
 ) -> Result<Exit, Report> {
     let by = if now { "`ydl kill --now`" } else { "`ydl kill`" };
-    let look = async || {
+    let poll = async || {
         let report = cluster.rm.application(id, cluster.deadline()).await;
         report.map_err(|error| cluster.report(error))
     };
-    let over = |report: &ApplicationReport, killed: bool| -> Result<Exit, Report> {
+    let report_end = |report: &ApplicationReport, killed: bool| -> Result<Exit, Report> {
         let state = applications::state_of(report);
         let before = if killed { "is" } else { "was" };
         let already = if killed { "" } else { " already" };
@@ -74,24 +74,24 @@ async fn kill_on_cluster(
         }
         Ok(Exit::Success)
     };
-    let report = look().await?;
+    let report = poll().await?;
     if report.state.is_over() {
-        return over(&report, false);
+        return report_end(&report, false);
     }
-    let mut patience = MARGIN;
-    let asked = match &job {
+    let mut timeout = MARGIN;
+    let stop_request = match &job {
         Some((job, _)) => match job.status() {
-            JobStatus::Live(place) => {
-                let deadlines = &job.submitted.spec.timeouts;
-                let Span(ms) = deadlines.grace + deadlines.stop + deadlines.upload;
-                patience += Duration::from_millis(ms);
+            JobStatus::Running(place) => {
+                let timeouts = &job.submitted.spec.timeouts;
+                let Span(ms) = timeouts.grace + timeouts.stop + timeouts.upload;
+                timeout += Duration::from_millis(ms);
                 match MasterClient::to(&job.dir, &place) {
                     Ok(master) => match master.kill(by, now).await {
                         // A client that the master rejects must not bypass it through the ResourceManager.
                         Err(error @ CallError::Refused { status: 403, .. }) => {
                             return Err(call_report(error));
                         }
-                        asked => asked.map_err(|error| error.to_string()),
+                        stop_request => stop_request.map_err(|error| error.to_string()),
                     },
                     Err(report) => Err(report.what),
                 }
@@ -100,7 +100,7 @@ async fn kill_on_cluster(
         },
         None => Err("its files cannot be had".to_owned()),
     };
-    if let Err(why) = asked {
+    if let Err(why) = stop_request {
         terminal::message(format!(
             "the master of {id} cannot be asked ({why}); the ResourceManager is"
         ));
@@ -108,27 +108,27 @@ async fn kill_on_cluster(
         let ended = cluster.rm.kill_and_wait(id, &why, cluster.deadline()).await;
         ended.map_err(|error| cluster.report(error))?;
     }
-    let end = Instant::now() + patience;
+    let end = Instant::now() + timeout;
     loop {
-        let report = look().await?;
+        let report = poll().await?;
         if report.state.is_over() {
-            return over(&report, true);
+            return report_end(&report, true);
         }
         if Instant::now() > end {
-            let what = format!("`{id}` has not ended after {}s", patience.as_secs());
+            let what = format!("`{id}` has not ended after {}s", timeout.as_secs());
             let hint = format!("`ydl status {id}` shows what it waits for");
             return Err(Report::new(Exit::Unreachable, what).hint(hint));
         }
-        sleep(CLUSTER_LOOK).await;
+        sleep(CLUSTER_POLL_INTERVAL).await;
     }
 }
 
 async fn kill(job: JobHandle, now: bool, global: GlobalArgs) -> Result<Exit, Report> {
-    let over = |status: JobStatus, killed: bool| -> Result<Exit, Report> {
+    let report_end = |status: JobStatus, killed: bool| -> Result<Exit, Report> {
         let state = match &status {
-            JobStatus::Over(last) => state_of(last),
-            JobStatus::Ended(ended) => ended.state,
-            JobStatus::Starting | JobStatus::Live(_) | JobStatus::Lost => "lost",
+            JobStatus::Finished(last) => state_of(last),
+            JobStatus::NoResult(ended) => ended.state,
+            JobStatus::Starting | JobStatus::Running(_) | JobStatus::Lost => "lost",
         };
         if global.json {
             terminal::print_json(
@@ -142,17 +142,17 @@ async fn kill(job: JobHandle, now: bool, global: GlobalArgs) -> Result<Exit, Rep
         Ok(Exit::Success)
     };
     let place = match settled_status(&job).await {
-        JobStatus::Live(place) => place,
-        status => return over(status, false),
+        JobStatus::Running(place) => place,
+        status => return report_end(status, false),
     };
     let by = if now { "`ydl kill --now`" } else { "`ydl kill`" };
     match MasterClient::to(&job.dir, &place)?.kill(by, now).await {
         Ok(()) => {}
         // It ended while we asked.
         Err(CallError::Refused { status: 410, .. } | CallError::Unreachable { .. })
-            if !matches!(job.status(), JobStatus::Live(_)) =>
+            if !matches!(job.status(), JobStatus::Running(_)) =>
         {
-            return over(job.status(), false);
+            return report_end(job.status(), false);
         }
         Err(CallError::Unreachable { .. } | CallError::Timeout { .. }) => {
             let (name, hint) = match now {
@@ -168,21 +168,23 @@ async fn kill(job: JobHandle, now: bool, global: GlobalArgs) -> Result<Exit, Rep
         }
         Err(error) => return Err(call_report(error)),
     }
-    let deadlines = &job.submitted.spec.timeouts;
-    let Span(ms) = deadlines.grace + deadlines.stop + deadlines.upload;
-    let patience = Duration::from_millis(ms) + MARGIN;
-    let end = Instant::now() + patience;
+    let timeouts = &job.submitted.spec.timeouts;
+    let Span(ms) = timeouts.grace + timeouts.stop + timeouts.upload;
+    let timeout = Duration::from_millis(ms) + MARGIN;
+    let end = Instant::now() + timeout;
     loop {
         match job.status() {
-            JobStatus::Live(_) | JobStatus::Starting if Instant::now() < end => sleep(LOOK).await,
-            JobStatus::Live(_) | JobStatus::Starting => {
-                let what = format!("`{}` has not ended after {}s", job.id(), patience.as_secs());
+            JobStatus::Running(_) | JobStatus::Starting if Instant::now() < end => {
+                sleep(POLL_INTERVAL).await
+            }
+            JobStatus::Running(_) | JobStatus::Starting => {
+                let what = format!("`{}` has not ended after {}s", job.id(), timeout.as_secs());
                 let hint = format!("`ydl status {}` shows what it waits for", job.id());
                 return Err(Report::new(Exit::Unreachable, what).hint(hint));
             }
             status => {
                 wait_for_master_exit(&job).await;
-                return over(status, true);
+                return report_end(status, true);
             }
         }
     }

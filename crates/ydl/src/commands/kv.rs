@@ -26,17 +26,17 @@ use ydl_proto::kv::{Change, Changes, Entries, Entry, Event, Events, REVISION_HEA
 const WAIT: Duration = Duration::from_secs(20);
 /// A value is at most as large as the master takes; one byte more tells that it is too large.
 const VALUE_BYTES_MAX: u64 = (16 << 20) + 1;
-/// The pause before a question is asked again that was answered too early.
+/// Delay before a long poll that returned early is repeated.
 const RETRY_DELAY: Duration = Duration::from_millis(50);
 
 /// The answer is no: the key is not there, or not as it was expected.
-const NO: Exit = Exit::Program(1);
+const NOT_FOUND_OR_CONFLICT: Exit = Exit::Program(1);
 
-/// Does one thing with the store.
+/// Runs a command on the store.
 pub fn run(args: cli::KvArgs, global: GlobalArgs) -> Result<Exit, Report> {
     block_on(async {
         let store =
-            KvClient { master: reach_to(args.job.as_deref(), global).await?, json: global.json };
+            KvClient { master: connect(args.job.as_deref(), global).await?, json: global.json };
         match args.command {
             KvCommand::Get { key, wait } => store.get(&key, wait.as_deref()).await,
             KvCommand::Put { key, value, if_absent, if_revision, owned } => {
@@ -62,18 +62,18 @@ pub fn run(args: cli::KvArgs, global: GlobalArgs) -> Result<Exit, Report> {
 }
 
 /// The job that is named; without a name the one in whose task we run.
-async fn reach_to(job: Option<&str>, global: GlobalArgs) -> Result<MasterClient, Report> {
+async fn connect(job: Option<&str>, global: GlobalArgs) -> Result<MasterClient, Report> {
     let Some(word) = job else {
         return MasterClient::of_this_task()?.ok_or_else(|| {
             Report::bad_input("no job given, and this process is not a task of a job")
                 .hint("write `ydl kv --job JOB …`; `ydl ls` lists the jobs")
         });
     };
-    let (job, _mirror) = resolve_job(Some(word), global).await?.whole()?;
+    let (job, _mirror) = resolve_job(Some(word), global).await?.into_full()?;
     match settled_status(&job).await {
-        JobStatus::Live(place) => MasterClient::to(&job.dir, &place),
+        JobStatus::Running(place) => MasterClient::to(&job.dir, &place),
         JobStatus::Starting => Err(master_client::no_master(&job)),
-        JobStatus::Over(_) | JobStatus::Lost | JobStatus::Ended(_) => {
+        JobStatus::Finished(_) | JobStatus::Lost | JobStatus::NoResult(_) => {
             let what = format!("`{}` has ended, and its store with it", job.id());
             Err(Report::new(Exit::Unreachable, what))
         }
@@ -99,7 +99,7 @@ struct KvClient {
 
 impl KvClient {
     async fn get(&self, key: &str, wait: Option<&str>) -> Result<Exit, Report> {
-        let patience = match wait {
+        let timeout = match wait {
             Some(text) => {
                 let span = span(text).map_err(|(what, hint)| Report::bad_input(what).hint(hint))?;
                 Some(Duration::from_millis(span.0))
@@ -108,12 +108,12 @@ impl KvClient {
         };
         let began = Instant::now();
         loop {
-            let left = patience.map(|patience| patience.saturating_sub(began.elapsed()).min(WAIT));
+            let left = timeout.map(|timeout| timeout.saturating_sub(began.elapsed()).min(WAIT));
             let mut path = format!("/v1/kv/{}", percent(key));
             if let Some(left) = left {
                 path += &format!("?wait_ms={}", left.as_millis());
             }
-            let asked = Instant::now();
+            let requested_at = Instant::now();
             let wait = left.unwrap_or_default();
             let answer = self.master.call(Method::GET, &path, Payload::Nothing, wait).await;
             let answer = answer.map_err(report)?;
@@ -134,12 +134,12 @@ impl KvClient {
                 }
                 return Ok(Exit::Success);
             }
-            if patience.is_none_or(|patience| began.elapsed() >= patience) {
-                let waited = wait_text(patience.unwrap_or_default());
+            if timeout.is_none_or(|timeout| began.elapsed() >= timeout) {
+                let waited = wait_text(timeout.unwrap_or_default());
                 let what = format!("the key `{}` did not come within {waited}", clean(key));
-                return Err(Report::new(NO, what));
+                return Err(Report::new(NOT_FOUND_OR_CONFLICT, what));
             }
-            pause(asked).await;
+            pause(requested_at).await;
         }
     }
 
@@ -179,7 +179,7 @@ impl KvClient {
             if let Some(last) = all.last() {
                 path += &format!("&after_key={}", percent(&last.key));
             }
-            let page: Entries = self.ask(&path, Duration::ZERO).await?.ok_or_else(no_answer)?;
+            let page: Entries = self.request(&path, Duration::ZERO).await?.ok_or_else(no_answer)?;
             let more = page.more && !page.entries.is_empty();
             all.extend(page.entries);
             if !more {
@@ -224,8 +224,8 @@ impl KvClient {
             }
             let wait = WAIT.as_millis();
             let path = format!("/v1/watch?prefix={}&after={after}&wait_ms={wait}", percent(prefix));
-            let asked = Instant::now();
-            match self.ask(&path, WAIT).await? {
+            let requested_at = Instant::now();
+            match self.request(&path, WAIT).await? {
                 Some(Changes::Current { revision, changes }) => {
                     after = revision;
                     for change in changes.iter().take(left.try_into().unwrap_or(usize::MAX)) {
@@ -234,7 +234,7 @@ impl KvClient {
                     }
                 }
                 Some(Changes::Resync { .. }) => anew = true,
-                None => pause(asked).await,
+                None => pause(requested_at).await,
             }
         }
         Ok(Exit::Success)
@@ -264,9 +264,9 @@ impl KvClient {
             if follow {
                 path += &format!("&wait_ms={}", wait.as_millis());
             }
-            let asked = Instant::now();
-            let Some(page) = self.ask::<Events>(&path, wait).await? else {
-                pause(asked).await;
+            let requested_at = Instant::now();
+            let Some(page) = self.request::<Events>(&path, wait).await? else {
+                pause(requested_at).await;
                 continue;
             };
             if page.missed {
@@ -290,7 +290,7 @@ impl KvClient {
         terminal::print(format!("{}\t{}\t{data}\n", event.sequence, clean(&event.name)))
     }
 
-    async fn ask<T: serde::de::DeserializeOwned>(
+    async fn request<T: serde::de::DeserializeOwned>(
         &self,
         path: &str,
         wait: Duration,
@@ -305,9 +305,9 @@ impl KvClient {
 }
 
 fn report(error: CallError) -> Report {
-    let no = matches!(error, CallError::Refused { status: 404 | 409 | 412, .. });
+    let is_no = matches!(error, CallError::Refused { status: 404 | 409 | 412, .. });
     let report = master_client::call_report(error);
-    if no { Report { exit: NO, ..report } } else { report }
+    if is_no { Report { exit: NOT_FOUND_OR_CONFLICT, ..report } } else { report }
 }
 
 fn no_answer() -> Report {
@@ -318,9 +318,9 @@ fn wait_text(wait: Duration) -> String {
     ydl_core::Span(wait.as_millis() as u64).to_string()
 }
 
-/// A question that was answered too early is not asked again at once.
-async fn pause(asked: Instant) {
-    if asked.elapsed() < WAIT / 2 {
+/// Waits before a long poll that returned early is repeated.
+async fn pause(requested_at: Instant) {
+    if requested_at.elapsed() < WAIT / 2 {
         tokio::time::sleep(RETRY_DELAY).await;
     }
 }

@@ -20,7 +20,7 @@ use ydl_core::{RoleName, TaskId};
 use ydl_proto::files::JobDir;
 
 /// Read from one stream before the next has its turn, so that one task cannot silence the others.
-const TURN_BYTES: usize = 1 << 20;
+const READ_BYTES_MAX: usize = 1 << 20;
 /// With more streams than this none is kept open while it is quiet: descriptors are few.
 const OPEN_MAX: usize = 200;
 /// Poll interval without change notifications from the kernel.
@@ -54,7 +54,7 @@ pub struct StreamId {
 
 /// Selection of streams and lines.
 #[derive(Clone, Debug, Default)]
-pub struct Select {
+pub struct LogSelection {
     pub role: Option<String>,
     pub index: Option<u32>,
     pub attempt: Option<u32>,
@@ -63,8 +63,8 @@ pub struct Select {
     pub tail: Option<usize>,
 }
 
-impl Select {
-    fn wants(&self, task: &TaskId, attempt: u32) -> bool {
+impl LogSelection {
+    fn includes(&self, task: &TaskId, attempt: u32) -> bool {
         let role = self.role.as_ref().is_none_or(|role| task.role.as_str() == role);
         let index = self.index.is_none_or(|index| task.index == index);
         role && index && self.attempt.is_none_or(|wanted| wanted == attempt)
@@ -94,18 +94,18 @@ struct StreamTail {
     reader: Option<LogReader>,
     offset: u64,
     lines: Option<LinePrefixer>,
-    /// The attempt is over: whatever comes now is its last.
-    over: bool,
+    /// The attempt has ended: its output is complete.
+    ended: bool,
 }
 
 /// Every stream that is followed.
 #[derive(Debug)]
 pub struct LogTails {
     dir: JobDir,
-    select: Select,
+    select: LogSelection,
     prefix: Prefix,
     tails: BTreeMap<StreamId, StreamTail>,
-    /// Without it, or where some attempt could not be watched, all are looked at.
+    /// Change notifications; without them all streams are polled.
     watcher: Option<DirWatcher>,
     watched: BTreeMap<i32, (TaskId, u32)>,
     changed: BTreeSet<(TaskId, u32)>,
@@ -113,7 +113,7 @@ pub struct LogTails {
 
 impl LogTails {
     /// Nothing is followed yet.
-    pub fn new(dir: &JobDir, select: Select, prefix: Prefix) -> LogTails {
+    pub fn new(dir: &JobDir, select: LogSelection, prefix: Prefix) -> LogTails {
         LogTails {
             dir: dir.clone(),
             select,
@@ -126,7 +126,7 @@ impl LogTails {
     }
 
     /// Returns the selection of logs to copy from a cluster.
-    pub fn wanted(&self) -> LogFilter {
+    pub fn filter(&self) -> LogFilter {
         LogFilter {
             role: self.select.role.clone(),
             index: self.select.index,
@@ -138,7 +138,7 @@ impl LogTails {
 
     /// The streams of an attempt that are wanted.
     pub fn streams(&self, task: &TaskId, attempt: u32) -> Vec<&'static str> {
-        match self.select.wants(task, attempt) {
+        match self.select.includes(task, attempt) {
             true => self.select.streams().map(Stream::name).collect(),
             false => Vec::new(),
         }
@@ -146,7 +146,7 @@ impl LogTails {
 
     /// Follows an attempt, if it is wanted and not followed already.
     pub fn add(&mut self, task: &TaskId, attempt: u32) {
-        if !self.select.wants(task, attempt) {
+        if !self.select.includes(task, attempt) {
             return;
         }
         let dir = self.dir.attempt_logs(task, attempt);
@@ -167,7 +167,7 @@ impl LogTails {
                 Prefix::Lines => Some(LinePrefixer::new("")),
             };
             let offset = reader.offset();
-            let tail = StreamTail { reader: Some(reader), offset, lines, over: false };
+            let tail = StreamTail { reader: Some(reader), offset, lines, ended: false };
             self.tails.insert(id, tail);
         }
         if new {
@@ -191,7 +191,7 @@ impl LogTails {
 
     fn watch(&mut self, task: &TaskId, attempt: u32) {
         let dir = self.dir.attempt_logs(task, attempt);
-        let watch = self.watcher.as_ref().map(|changes| changes.watch(&dir));
+        let watch = self.watcher.as_ref().map(|watcher| watcher.watch(&dir));
         match watch {
             Some(Ok(watch)) => {
                 self.watched.insert(watch, (task.clone(), attempt));
@@ -207,13 +207,13 @@ impl LogTails {
         for stream in self.select.streams() {
             let id = StreamId { task: task.clone(), attempt, stream };
             if let Some(tail) = self.tails.get_mut(&id) {
-                tail.over = true;
+                tail.ended = true;
             }
         }
         let over = (task.clone(), attempt);
         if let Some(watcher) = &self.watcher {
             let watches = self.watched.extract_if(.., |_, watched| *watched == over);
-            watches.for_each(|(watch, _)| watcher.forget(watch));
+            watches.for_each(|(watch, _)| watcher.unwatch(watch));
         }
         self.changed.insert(over);
     }
@@ -243,19 +243,19 @@ impl LogTails {
         }
     }
 
-    /// Waits until something may have been printed.
+    /// Waits until a stream may have grown.
     pub async fn wait(&mut self) {
         if !self.changed.is_empty() {
             return;
         }
-        let told = match &mut self.watcher {
-            Some(changes) => changes.next().await,
+        let changes = match &mut self.watcher {
+            Some(watcher) => watcher.next().await,
             None => {
                 sleep(POLL).await;
                 Some(DirChanges::All)
             }
         };
-        match told {
+        match changes {
             Some(DirChanges::Some(watches)) => {
                 let attempts = watches.iter().filter_map(|watch| self.watched.get(watch));
                 self.changed.extend(attempts.cloned());
@@ -290,7 +290,7 @@ impl LogTails {
                 if full {
                     more = true;
                     self.changed.insert((task.clone(), attempt));
-                } else if tail.over || many {
+                } else if tail.ended || many {
                     tail.reader = None;
                 }
                 if !out.is_empty() {
@@ -328,7 +328,7 @@ impl StreamTail {
         let offset = self.offset;
         let reader = self.reader.get_or_insert_with(|| LogReader::new(dir, stream.name(), offset));
         let mut full = true;
-        while out.len() < TURN_BYTES {
+        while out.len() < READ_BYTES_MAX {
             match reader.read_some() {
                 Ok(Chunk::Data { bytes, .. }) => match &mut self.lines {
                     Some(lines) => lines.push(&bytes, out),

@@ -1,11 +1,11 @@
-//! `ydl logs`: what tasks have printed.
+//! `ydl logs`: prints the output of tasks.
 
 use super::{
     aggregated_logs,
     follow::{FollowEnd, Follower, InterruptSignals, OnInterrupt, RemoteOutput},
-    log_tails::{LogTails, Prefix, Select, Stream, attempts},
+    log_tails::{LogSelection, LogTails, Prefix, Stream, attempts},
     renderer::Renderer,
-    wait_for_master::{WaitOutcome, wait_to_look},
+    wait_for_master::{WaitOutcome, wait_as_observer},
 };
 use crate::{
     cli::{self, GlobalArgs},
@@ -23,17 +23,17 @@ use yarn_native::types::ApplicationReport;
 use ydl_core::TaskId;
 use ydl_os::report::{Exit, Report};
 
-/// Prints, and goes on printing where that is asked for.
+/// Prints logs, and follows them if requested.
 pub fn run(args: cli::LogsArgs, global: GlobalArgs) -> Result<Exit, Report> {
     block_on(async {
-        let (job, mirror, mut select) = match chosen(&args, global).await? {
-            LogTarget::Part(job, mirror, select) => (job, mirror, select),
+        let (job, mirror, mut select) = match resolve_target(&args, global).await? {
+            LogTarget::Job(job, mirror, select) => (job, mirror, select),
             // What a job prints is in its files until the cluster has collected it.
-            LogTarget::Only { report, why, .. } if !report.state.is_over() => {
+            LogTarget::ReportOnly { report, why, .. } if !report.state.is_over() => {
                 let what = format!("cannot see what {} prints: {why}", report.id);
                 return Err(Report::new(Exit::Unreachable, what));
             }
-            LogTarget::Only { report, cluster, .. } => {
+            LogTarget::ReportOnly { report, cluster, .. } => {
                 return aggregated_logs::print(&cluster, &report, global).await;
             }
         };
@@ -53,7 +53,7 @@ async fn print(
     global: GlobalArgs,
     job: JobHandle,
     mirror: Option<Arc<Mirror>>,
-    select: Select,
+    select: LogSelection,
 ) -> Result<Exit, Report> {
     let mut renderer = Renderer::output_only(job.id(), global);
     // One task alone needs no name before its lines.
@@ -64,9 +64,10 @@ async fn print(
     let mut status = settled_status(&job).await;
     if let (true, JobStatus::Starting, Some(mirror)) = (args.follow, &status, &mirror) {
         let watching = mirror.watch();
-        let arrived = wait_to_look(mirror, &mut renderer, &mut InterruptSignals::listen()?).await;
+        let outcome =
+            wait_as_observer(mirror, &mut renderer, &mut InterruptSignals::listen()?).await;
         watching.abort();
-        if matches!(arrived, WaitOutcome::Interrupted) {
+        if matches!(outcome, WaitOutcome::Interrupted) {
             return Ok(Exit::Interrupted);
         }
         status = settled_status(&job).await;
@@ -74,10 +75,10 @@ async fn print(
     let mut tails = LogTails::new(&job.dir, select.clone(), prefix);
     if let Some(mirror) = &mirror {
         let wanted =
-            LogFilter { last_only: !args.all_attempts, tail: select.tail, ..tails.wanted() };
+            LogFilter { last_only: !args.all_attempts, tail: select.tail, ..tails.filter() };
         // Without a token for the master, only HDFS is read.
         let master = match &status {
-            JobStatus::Live(place) => MasterClient::to(&job.dir, place).ok(),
+            JobStatus::Running(place) => MasterClient::to(&job.dir, place).ok(),
             _ => None,
         };
         let master = master.map(|master| master.client());
@@ -86,47 +87,48 @@ async fn print(
         }
     }
     tails.scan(args.all_attempts);
-    let live = matches!(status, JobStatus::Live(_));
-    if let (true, JobStatus::Live(place)) = (args.follow, status) {
+    let live = matches!(status, JobStatus::Running(_));
+    if let (true, JobStatus::Running(place)) = (args.follow, status) {
         let master = Arc::new(MasterClient::to(&job.dir, &place)?);
         let signals = InterruptSignals::listen()?;
         let mut follower = Follower {
-            on_interrupt: OnInterrupt::Leave,
+            on_interrupt: OnInterrupt::Detach,
             mirror: mirror.clone().map(RemoteOutput::new),
             ..Follower::new(Arc::new(job), master, renderer, tails, signals)
         };
         let _watching = mirror.map(|mirror| mirror.watch());
         return match follower.run().await? {
-            FollowEnd::Over(_) | FollowEnd::Ended(_) | FollowEnd::Gone | FollowEnd::Lost => {
-                Ok(Exit::Success)
-            }
+            FollowEnd::Finished(_)
+            | FollowEnd::NoResult(_)
+            | FollowEnd::OutputClosed
+            | FollowEnd::Lost => Ok(Exit::Success),
             FollowEnd::Interrupted => Ok(Exit::Interrupted),
         };
     }
-    let mut any = false;
+    let mut printed_any = false;
     let printed = tails.finish(&mut |id, lines| {
-        any = true;
+        printed_any = true;
         renderer.output(id, lines)
     });
     let printed = printed.and_then(|()| renderer.flush());
-    if let (Err(_), Some(trouble)) = (&printed, renderer.trouble()) {
+    if let (Err(_), Some(trouble)) = (&printed, renderer.error()) {
         return Err(trouble);
     }
-    if !any && printed.is_ok() {
+    if !printed_any && printed.is_ok() {
         if let Some(mirror) = mirror.filter(|_| !live)
-            && let Some(report) = mirror.last()
-            && !mirror.has_attempts(&tails.wanted()).await
+            && let Some(report) = mirror.last_report()
+            && !mirror.has_attempts(&tails.filter()).await
         {
-            known(&job, &select)?;
+            check_task(&job, &select)?;
             return aggregated_logs::print(&mirror.cluster, &report, global).await;
         }
-        nothing(&job, &select, live)?;
+        report_no_output(&job, &select, live)?;
     }
     Ok(Exit::Success)
 }
 
-/// A task that the job never had is no task that printed nothing.
-fn known(job: &JobHandle, select: &Select) -> Result<(), Report> {
+/// Fails if the job has no such task.
+fn check_task(job: &JobHandle, select: &LogSelection) -> Result<(), Report> {
     let there = attempts(&job.dir);
     if let (Some(role), Some(index)) = (&select.role, select.index) {
         // A role that was grown has more tasks than were submitted, and each of them has left a directory.
@@ -146,9 +148,9 @@ fn known(job: &JobHandle, select: &Select) -> Result<(), Report> {
     Ok(())
 }
 
-/// Says why there is nothing, or that the task does not exist.
-fn nothing(job: &JobHandle, select: &Select, live: bool) -> Result<(), Report> {
-    known(job, select)?;
+/// Reports that there is no output, or that the task does not exist.
+fn report_no_output(job: &JobHandle, select: &LogSelection, live: bool) -> Result<(), Report> {
+    check_task(job, select)?;
     if let Some(wanted) = select.attempt {
         let there = attempts(&job.dir);
         let highest = there.values().flatten().max();
@@ -167,21 +169,21 @@ fn nothing(job: &JobHandle, select: &Select, live: bool) -> Result<(), Report> {
 /// Target of the command.
 enum LogTarget {
     /// A part of a job.
-    Part(Box<JobHandle>, Option<Arc<Mirror>>, Select),
+    Job(Box<JobHandle>, Option<Arc<Mirror>>, LogSelection),
     /// A job of which only its cluster knows.
-    Only { report: Box<ApplicationReport>, cluster: Box<ClusterClient>, why: String },
+    ReportOnly { report: Box<ApplicationReport>, cluster: Box<ClusterClient>, why: String },
 }
 
 /// The job and the part of it that is meant. One word alone may be either; a job is tried first.
-async fn chosen(args: &cli::LogsArgs, global: GlobalArgs) -> Result<LogTarget, Report> {
+async fn resolve_target(args: &cli::LogsArgs, global: GlobalArgs) -> Result<LogTarget, Report> {
     let (found, word) = match args.which.as_slice() {
         [] => (resolve_job(None, global).await?, None),
-        [word] if part(word).1.is_some() => (resolve_job(None, global).await?, Some(word)),
+        [word] if parse_part(word).1.is_some() => (resolve_job(None, global).await?, Some(word)),
         [word] => match resolve_job(Some(word), global).await {
             Ok(found) => (found, None),
             Err(unknown) => match resolve_job(None, global).await {
-                Ok(ResolvedJob::Whole(job, mirror)) if has_role(&job, word) => {
-                    (ResolvedJob::Whole(job, mirror), Some(word))
+                Ok(ResolvedJob::Full(job, mirror)) if has_role(&job, word) => {
+                    (ResolvedJob::Full(job, mirror), Some(word))
                 }
                 Ok(_) | Err(_) => return Err(unknown),
             },
@@ -189,19 +191,21 @@ async fn chosen(args: &cli::LogsArgs, global: GlobalArgs) -> Result<LogTarget, R
         [job, word, ..] => (resolve_job(Some(job), global).await?, Some(word)),
     };
     match found {
-        ResolvedJob::Whole(job, mirror) => {
+        ResolvedJob::Full(job, mirror) => {
             let select = match word {
-                Some(word) => with_part(&job, word)?,
-                None => Select::default(),
+                Some(word) => select_part(&job, word)?,
+                None => LogSelection::default(),
             };
-            Ok(LogTarget::Part(job, mirror, select))
+            Ok(LogTarget::Job(job, mirror, select))
         }
-        ResolvedJob::Only { report, cluster, why } => Ok(LogTarget::Only { report, cluster, why }),
+        ResolvedJob::ReportOnly { report, cluster, why } => {
+            Ok(LogTarget::ReportOnly { report, cluster, why })
+        }
     }
 }
 
 /// `worker:3` is a role and an index, `worker` a role alone.
-fn part(word: &str) -> (String, Option<u32>) {
+fn parse_part(word: &str) -> (String, Option<u32>) {
     match word.parse::<TaskId>() {
         Ok(task) => (task.role.to_string(), Some(task.index)),
         Err(_) => (word.to_owned(), None),
@@ -212,13 +216,13 @@ fn has_role(job: &JobHandle, role: &str) -> bool {
     job.submitted.spec.roles.iter().any(|known| known.name.as_str() == role)
 }
 
-fn with_part(job: &JobHandle, word: &str) -> Result<Select, Report> {
-    let (role, index) = part(word);
+fn select_part(job: &JobHandle, word: &str) -> Result<LogSelection, Report> {
+    let (role, index) = parse_part(word);
     if !has_role(job, &role) {
         let roles = job.submitted.spec.roles.iter();
         let roles: Vec<_> = roles.map(|role| format!("`{}`", role.name)).collect();
         let what = format!("`{}` has no role `{role}`", job.id());
         return Err(Report::bad_input(what).hint(format!("it has {}", roles.join(", "))));
     }
-    Ok(Select { role: Some(role), index, ..Select::default() })
+    Ok(LogSelection { role: Some(role), index, ..LogSelection::default() })
 }

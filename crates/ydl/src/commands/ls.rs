@@ -17,11 +17,11 @@ use ydl_os::report::{Exit, Report};
 use ydl_proto::messages::JobSnapshot;
 
 /// Jobs shown unless all are asked for.
-const SHOWN: usize = 20;
+const SHOWN_MAX: usize = 20;
 /// Maximum time for a live master to report its job.
 const ANSWER_MAX: Duration = Duration::from_secs(2);
 /// So many masters are asked at a time.
-const ASKED_MAX: usize = 32;
+const REQUESTS_MAX: usize = 32;
 
 /// A job in the list.
 struct Row {
@@ -41,7 +41,7 @@ impl Row {
         let containers = report.usage.as_ref().map(|usage| usage.containers);
         let all = applications::tasks_of(&report);
         let tasks = match (report.state, containers) {
-            (ApplicationState::Running, Some(n)) => counted(n, all),
+            (ApplicationState::Running, Some(n)) => task_counts(n, all),
             _ => all.map_or(String::new(), |all| all.to_string()),
         };
         let outcome = match state {
@@ -84,7 +84,7 @@ impl Row {
         };
         let outcome = match (&viewed, state) {
             (_, "lost") => "its master died".to_string(),
-            (Some(viewed), _) => viewed.view.outcome.as_ref().map_or(String::new(), short),
+            (Some(viewed), _) => viewed.view.outcome.as_ref().map_or(String::new(), outcome_text),
             (None, _) => String::new(),
         };
         Row {
@@ -110,20 +110,20 @@ pub fn run(args: cli::LsArgs, global: GlobalArgs) -> Result<Exit, Report> {
         terminal::message(report.to_string());
     }
     if !args.all {
-        jobs.truncate(SHOWN);
+        jobs.truncate(SHOWN_MAX);
     }
     let cluster = cluster::select(global)?;
     let (rows, exit) = block_on(async {
-        let mut rows = look(jobs).await?;
+        let mut rows = rows_of(jobs).await?;
         let mut exit = Exit::Success;
-        let afar = match &cluster {
+        let listed = match &cluster {
             Some(cluster) => applications::list(cluster).await,
             None => Ok(Vec::new()),
         };
-        match afar {
-            Ok(afar) => {
-                all += afar.len();
-                rows.extend(afar.into_iter().map(Row::from_application));
+        match listed {
+            Ok(reports) => {
+                all += reports.len();
+                rows.extend(reports.into_iter().map(Row::from_application));
             }
             // The jobs of this machine are there, whatever the cluster does; but they are not all.
             Err(report) if !rows.is_empty() => {
@@ -134,7 +134,7 @@ pub fn run(args: cli::LsArgs, global: GlobalArgs) -> Result<Exit, Report> {
         }
         rows.sort_by_key(|row| std::cmp::Reverse(row.submitted));
         if !args.all {
-            rows.truncate(SHOWN);
+            rows.truncate(SHOWN_MAX);
         }
         Ok((rows, exit))
     })?;
@@ -162,27 +162,27 @@ pub fn run(args: cli::LsArgs, global: GlobalArgs) -> Result<Exit, Report> {
 }
 
 /// Asks every live master at once; a slow one must not hold up the others.
-async fn look(jobs: Vec<JobHandle>) -> Result<Vec<Row>, Report> {
+async fn rows_of(jobs: Vec<JobHandle>) -> Result<Vec<Row>, Report> {
     let mut rows: Vec<Option<Row>> = Vec::new();
-    let mut asking = JoinSet::new();
+    let mut requests = JoinSet::new();
     for (n, job) in jobs.into_iter().enumerate() {
         rows.push(None);
-        while asking.len() >= ASKED_MAX {
-            if let Some(Ok((n, row))) = asking.join_next().await {
-                place(&mut rows, n, row);
+        while requests.len() >= REQUESTS_MAX {
+            if let Some(Ok((n, row))) = requests.join_next().await {
+                set_row(&mut rows, n, row);
             }
         }
-        asking.spawn(async move { (n, row(job).await) });
+        requests.spawn(async move { (n, row(job).await) });
     }
-    while let Some(asked) = asking.join_next().await {
-        if let Ok((n, row)) = asked {
-            place(&mut rows, n, row);
+    while let Some(response) = requests.join_next().await {
+        if let Ok((n, row)) = response {
+            set_row(&mut rows, n, row);
         }
     }
     Ok(rows.into_iter().flatten().collect())
 }
 
-fn place(rows: &mut [Option<Row>], n: usize, row: Row) {
+fn set_row(rows: &mut [Option<Row>], n: usize, row: Row) {
     if let Some(place) = rows.get_mut(n) {
         *place = Some(row);
     }
@@ -196,12 +196,12 @@ async fn row(job: JobHandle) -> Row {
     let (state, viewed) = match job.status() {
         JobStatus::Starting => ("starting", None),
         JobStatus::Lost => ("lost", None),
-        JobStatus::Ended(ended) => (ended.state, None),
-        JobStatus::Over(last) => (state_of(&last), Some(last)),
-        JobStatus::Live(at) => {
-            let asked =
+        JobStatus::NoResult(ended) => (ended.state, None),
+        JobStatus::Finished(last) => (state_of(&last), Some(last)),
+        JobStatus::Running(at) => {
+            let response =
                 async { MasterClient::to(&job.dir, &at).ok()?.view(0, ANSWER_MAX).await.ok()? };
-            match tokio::time::timeout(ANSWER_MAX, asked).await {
+            match tokio::time::timeout(ANSWER_MAX, response).await {
                 Ok(Some(viewed)) => (state_of(&viewed), Some(Box::new(viewed))),
                 Ok(None) | Err(_) => ("no-answer", None),
             }
@@ -243,7 +243,7 @@ fn cells(row: &Row, paint: Paint) -> Vec<Cell> {
 
 /// Formats the number of running tasks, without the master's container, and of all tasks. A job may have grown since it
 /// recorded its size.
-fn counted(containers: i32, all: Option<u64>) -> String {
+fn task_counts(containers: i32, all: Option<u64>) -> String {
     let running = u64::try_from(i64::from(containers) - 1).unwrap_or(0);
     match all {
         Some(all) => format!("{running}/{}", all.max(running)),
@@ -252,7 +252,7 @@ fn counted(containers: i32, all: Option<u64>) -> String {
 }
 
 /// Shortens the outcome to the part that the state does not show.
-fn short(outcome: &Outcome) -> String {
+fn outcome_text(outcome: &Outcome) -> String {
     match outcome {
         Outcome::Succeeded => String::new(),
         Outcome::Failed(cause) => cause.to_string(),

@@ -14,7 +14,7 @@ use ydl_os::report::{Exit, Report};
 pub fn run(args: cli::NodesArgs, global: GlobalArgs) -> Result<Exit, Report> {
     let cluster = cluster::require(global)?;
     let asked = cluster.rm.nodes(&[], cluster.deadline());
-    let mut nodes = block_on(cluster.ask(asked))?;
+    let mut nodes = block_on(cluster.call(asked))?;
     let all = nodes.len();
     if !args.all {
         nodes.retain(|node| is_in_service(node.state));

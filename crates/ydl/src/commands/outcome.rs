@@ -25,7 +25,7 @@ const SIGKILL: i32 = 9;
 /// Lines of a cluster's words that are shown.
 const WHY_LINES_MAX: usize = 20;
 
-/// The code that tells a shell how the job ended.
+/// Returns the exit status for an outcome.
 pub fn exit(outcome: &Outcome) -> Exit {
     let signalled = |signal: i32| Exit::Program(128u8.saturating_add(signal.clamp(0, 64) as u8));
     match outcome {
@@ -53,30 +53,30 @@ pub fn exit(outcome: &Outcome) -> Exit {
     }
 }
 
-/// Says how following a job ended; the code for the shell.
+/// Prints the end of a followed job and returns the exit status.
 pub async fn conclude(
-    left: FollowEnd,
+    follow_end: FollowEnd,
     follower: &mut Follower,
     global: GlobalArgs,
 ) -> Result<Exit, Report> {
     let job = follower.job.clone();
     let paint = Paint::of(global.use_color(), &io::stderr());
-    match left {
-        FollowEnd::Over(last) => {
+    match follow_end {
+        FollowEnd::Finished(last) => {
             master_client::wait_for_master_exit(&job).await;
             if global.json {
                 let result = serde_json::json!({ "result": last.view });
                 // Stdout may be closed; the exit code still tells the outcome.
                 let _ = follower.renderer.object(&result);
             } else {
-                let mirror = follower.mirror.as_ref().map(|afar| &*afar.mirror);
+                let mirror = follower.mirror.as_ref().map(|remote_output| &*remote_output.mirror);
                 let outputs = output_locations(&job, mirror, Some(&last.view)).await;
-                tell(&job, &last, &follower.peaks, &outputs, paint);
-                tell_usage(follower);
+                print_outcome(&job, &last, &follower.peaks, &outputs, paint);
+                print_usage(follower);
             }
             Ok(last.view.outcome.as_ref().map_or(Exit::Internal, exit))
         }
-        FollowEnd::Ended(ended) => {
+        FollowEnd::NoResult(ended) => {
             if global.json {
                 let result =
                     serde_json::json!({ "ended": { "state": ended.state, "why": ended.why } });
@@ -96,7 +96,7 @@ pub async fn conclude(
             ));
             Ok(Exit::Interrupted)
         }
-        FollowEnd::Gone => Ok(Exit::Success),
+        FollowEnd::OutputClosed => Ok(Exit::Success),
     }
 }
 
@@ -128,8 +128,9 @@ fn print_remote_end(job: &JobHandle, ended: &RemoteEnd, paint: Paint) -> Exit {
 }
 
 /// Prints the resource usage of the job.
-fn tell_usage(follower: &Follower) {
-    let report = follower.mirror.as_ref().and_then(|afar| afar.mirror.last());
+fn print_usage(follower: &Follower) {
+    let report =
+        follower.mirror.as_ref().and_then(|remote_output| remote_output.mirror.last_report());
     let Some(usage) = report.and_then(|report| report.usage) else {
         return;
     };
@@ -146,8 +147,8 @@ fn tell_usage(follower: &Follower) {
     ));
 }
 
-/// Says how the job ended and where to look next.
-fn tell(
+/// Prints the outcome of a job, and the commands that show more.
+fn print_outcome(
     job: &JobHandle,
     last: &JobSnapshot,
     peaks: &BTreeMap<TaskId, u64>,
@@ -177,7 +178,7 @@ fn tell(
             let error = paint.red("error:");
             let cause_text = clean(&cause.to_string());
             terminal::message(format!("{error} {id} failed after {after}: {cause_text}"));
-            tell_cause(job, cause);
+            print_cause(job, cause);
         }
     }
     terminal::message(format!("logs:    ydl logs {id}    ({})", job.logs()));
@@ -194,7 +195,7 @@ fn tell(
     }
 }
 
-fn tell_cause(job: &JobHandle, cause: &Cause) {
+fn print_cause(job: &JobHandle, cause: &Cause) {
     let id = job.id();
     let Cause::Task { task, container, ending, stderr_tail, .. } = cause else {
         return;
@@ -234,7 +235,7 @@ fn tell_cause(job: &JobHandle, cause: &Cause) {
         }
         (Ending::SetupFailed { .. }, _) => "check `ports` and the resources of the role".to_owned(),
         (Ending::NodeFault { reason: why }, _) => match job.submitted.spec.image_of(&task.role) {
-            Some(image) => image_hint(why).map_or_else(|| nodes_for(image), str::to_owned),
+            Some(image) => image_hint(why).map_or_else(|| image_node_hint(image), str::to_owned),
             None => format!("`ydl logs {id} {task}` shows all it printed"),
         },
         // A cluster removes a container's directory with the container.
@@ -252,7 +253,7 @@ fn tell_cause(job: &JobHandle, cause: &Cause) {
 }
 
 /// Names the node configuration that an image needs. Nodes that lack it mostly give no reason.
-fn nodes_for(image: &Image) -> String {
+fn image_node_hint(image: &Image) -> String {
     let runtime = image.runtime;
     format!(
         "nodes run images with {runtime} only if `{runtime}` is in their `yarn.nodemanager.runtime.linux.allowed-runtimes`, \

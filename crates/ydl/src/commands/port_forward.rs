@@ -38,18 +38,18 @@ use ydl_os::{
 /// Connections at once; a browser has some six to a server.
 const CONNECTIONS_MAX: usize = 64;
 /// Maximum time for connecting to the program.
-const JOIN_MAX: Duration = Duration::from_secs(30);
+const CONNECT_MAX: Duration = Duration::from_secs(30);
 /// Maximum wait of a connection for a program that does not listen yet, or for a master that moves.
 const TIMEOUT: Duration = Duration::from_secs(60);
 /// Between two tries.
 const RETRY_DELAY: Duration = Duration::from_millis(500);
 /// Poll interval for the job's end.
-const LOOK: Duration = Duration::from_secs(2);
+const POLL_INTERVAL: Duration = Duration::from_secs(2);
 
 /// Listens until the job is over.
 pub fn run(args: cli::PortForwardArgs, global: GlobalArgs) -> Result<Exit, Report> {
     block_on(async {
-        let (job, mirror) = resolve_job(args.job.as_deref(), global).await?.whole()?;
+        let (job, mirror) = resolve_job(args.job.as_deref(), global).await?.into_full()?;
         // On a cluster a master may move, and the cluster knows where to and when the job is over.
         let _watching = mirror.map(|mirror| mirror.watch());
         let spec = &job.submitted.spec;
@@ -57,9 +57,9 @@ pub fn run(args: cli::PortForwardArgs, global: GlobalArgs) -> Result<Exit, Repor
         let port = port_of(spec, &task, args.name.as_deref())?;
         let most = spec.role(&task.role).map_or(0, RoleSpec::max_instances);
         let place = match settled_status(&job).await {
-            JobStatus::Live(place) => place,
+            JobStatus::Running(place) => place,
             JobStatus::Starting => return Err(no_master(&job)),
-            JobStatus::Over(_) | JobStatus::Lost | JobStatus::Ended(_) => {
+            JobStatus::Finished(_) | JobStatus::Lost | JobStatus::NoResult(_) => {
                 let what = format!("`{}` has ended", job.id());
                 return Err(Report::bad_input(what).hint("submit it again"));
             }
@@ -104,7 +104,7 @@ pub fn run(args: cli::PortForwardArgs, global: GlobalArgs) -> Result<Exit, Repor
         }
         tokio::select! {
             () = serve(&listener, at, &forwarder, &task) => {}
-            () = over(&forwarder) => terminal::message(format!("{} has ended", forwarder.job.id())),
+            () = until_finished(&forwarder) => terminal::message(format!("{} has ended", forwarder.job.id())),
             _ = signals.next() => {}
         }
         Ok(Exit::Success)
@@ -114,9 +114,9 @@ pub fn run(args: cli::PortForwardArgs, global: GlobalArgs) -> Result<Exit, Repor
 /// The task that is meant, of those that have ports.
 fn task_of(spec: &JobSpec, word: Option<&str>) -> Result<TaskId, Report> {
     let first = |role: &RoleSpec| TaskId { role: role.name.clone(), index: 0 };
-    let known = || {
-        let with = spec.roles.iter().filter(|role| !role.ports.is_empty());
-        let names: Vec<_> = with.map(|role| format!("`{}`", first(role))).collect();
+    let port_hint = || {
+        let with_ports = spec.roles.iter().filter(|role| !role.ports.is_empty());
+        let names: Vec<_> = with_ports.map(|role| format!("`{}`", first(role))).collect();
         match names.is_empty() {
             true => "give a role `ports: [http]`, or the job `tensorboard: true`".to_owned(),
             false => format!("those with ports are {}", names.join(", ")),
@@ -129,16 +129,18 @@ fn task_of(spec: &JobSpec, word: Option<&str>) -> Result<TaskId, Report> {
             Err(_) => role(word).map(first),
         };
         return found.ok_or_else(|| {
-            Report::bad_input(format!("the job has no task `{word}`")).hint(known())
+            Report::bad_input(format!("the job has no task `{word}`")).hint(port_hint())
         });
     }
-    let with: Vec<_> = (spec.roles.iter()).filter(|role| !role.ports.is_empty()).collect();
-    let beside = with.iter().find(|role| role.is_sidecar());
-    match (beside, &with[..]) {
+    let with_ports: Vec<_> = (spec.roles.iter()).filter(|role| !role.ports.is_empty()).collect();
+    let sidecar = with_ports.iter().find(|role| role.is_sidecar());
+    match (sidecar, &with_ports[..]) {
         (Some(role), _) => Ok(first(role)),
         (None, [role]) if role.instances == 1 => Ok(first(role)),
-        (None, []) => Err(Report::bad_input("no task of the job has a port").hint(known())),
-        (None, _) => Err(Report::bad_input("several tasks of the job have ports").hint(known())),
+        (None, []) => Err(Report::bad_input("no task of the job has a port").hint(port_hint())),
+        (None, _) => {
+            Err(Report::bad_input("several tasks of the job have ports").hint(port_hint()))
+        }
     }
 }
 
@@ -183,27 +185,27 @@ struct Forwarder {
 
 impl Forwarder {
     async fn try_once(&self) -> Result<UpgradedStream, CallError> {
-        self.master.client().join(&self.path, JOIN_MAX).await
+        self.master.client().join(&self.path, CONNECT_MAX).await
     }
 
     /// A way to the program. One that has just been started, and a master that moves, are waited for.
-    async fn join(&self) -> Result<UpgradedStream, CallError> {
+    async fn connect(&self) -> Result<UpgradedStream, CallError> {
         let end = Instant::now() + TIMEOUT;
         loop {
             let error = match self.try_once().await {
-                Ok(joined) => return Ok(joined),
+                Ok(stream_to_task) => return Ok(stream_to_task),
                 Err(error) => error,
             };
-            let lasting = matches!(&error, CallError::Refused { status, .. } if *status < 404)
+            let is_permanent = matches!(&error, CallError::Refused { status, .. } if *status < 404)
                 || matches!(error, CallError::WrongCertificate { .. } | CallError::Version { .. });
-            if lasting || Instant::now() + RETRY_DELAY > end {
+            if is_permanent || Instant::now() + RETRY_DELAY > end {
                 return Err(error);
             }
-            if let Some(far) = &self.job.remote {
-                far.nudge();
+            if let Some(remote) = &self.job.remote {
+                remote.request_poll();
             }
-            if let JobStatus::Live(place) = self.job.status() {
-                self.master.point(&place.address);
+            if let JobStatus::Running(place) = self.job.status() {
+                self.master.set_address(&place.address);
             }
             sleep(RETRY_DELAY).await;
         }
@@ -214,7 +216,7 @@ async fn serve(listener: &TcpListener, at: SocketAddr, forwarder: &Arc<Forwarder
     let free = Arc::new(Semaphore::new(CONNECTIONS_MAX));
     loop {
         // Those beyond wait in the system's queue.
-        let Ok(turn) = Arc::clone(&free).acquire_owned().await else {
+        let Ok(permit) = Arc::clone(&free).acquire_owned().await else {
             return;
         };
         let (stream, peer) = match listener.accept().await {
@@ -225,44 +227,44 @@ async fn serve(listener: &TcpListener, at: SocketAddr, forwarder: &Arc<Forwarder
                 continue;
             }
         };
-        if !is_own(peer, at) {
+        if !is_own_connection(peer, at) {
             terminal::message("a connection of another user was closed");
             continue;
         }
         let (forwarder, task) = (forwarder.clone(), task.clone());
         tokio::spawn(async move {
-            let _turn = turn;
-            pass(&forwarder, stream, &task).await;
+            let _permit = permit;
+            forward_connection(&forwarder, stream, &task).await;
         });
     }
 }
 
-async fn pass(forwarder: &Forwarder, stream: TcpStream, task: &TaskId) {
+async fn forward_connection(forwarder: &Forwarder, stream: TcpStream, task: &TaskId) {
     let _ = stream.set_nodelay(true);
-    match forwarder.join().await {
+    match forwarder.connect().await {
         // That either end breaks is how such connections end.
-        Ok(joined) => drop(splice(stream, joined).await),
+        Ok(stream_to_task) => drop(splice(stream, stream_to_task).await),
         Err(error) => terminal::message(format!("no way to {task}: {}", call_report(error).what)),
     }
 }
 
-/// Until the job is over.
-async fn over(forwarder: &Forwarder) {
+/// Waits until the job is over.
+async fn until_finished(forwarder: &Forwarder) {
     loop {
-        sleep(LOOK).await;
+        sleep(POLL_INTERVAL).await;
         match forwarder.job.status() {
-            JobStatus::Live(_) | JobStatus::Starting => {}
-            JobStatus::Over(_) | JobStatus::Lost | JobStatus::Ended(_) => return,
+            JobStatus::Running(_) | JobStatus::Starting => {}
+            JobStatus::Finished(_) | JobStatus::Lost | JobStatus::NoResult(_) => return,
         }
-        if let Some(far) = &forwarder.job.remote {
-            far.nudge();
+        if let Some(remote) = &forwarder.job.remote {
+            remote.request_poll();
         }
     }
 }
 
 /// Returns whether the other end of a connection on this machine is of this user: on a machine that many share, a port
 /// is open to all of them.
-fn is_own(peer: SocketAddr, at: SocketAddr) -> bool {
+fn is_own_connection(peer: SocketAddr, at: SocketAddr) -> bool {
     let own = rustix::process::geteuid().as_raw();
     tcp_table::sockets().is_ok_and(|all| owner(&all, peer, at) == Some(own))
 }
@@ -278,18 +280,18 @@ mod tests {
     use super::*;
 
     #[tokio::test]
-    async fn a_connection_of_this_user_is_known_and_one_that_is_not_there_is_not() {
+    async fn only_connections_of_this_user_are_recognized() {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let at = listener.local_addr().unwrap();
         let stream = TcpStream::connect(at).await.unwrap();
         let (_accepted, peer) = listener.accept().await.unwrap();
         assert_eq!(stream.local_addr().unwrap(), peer);
-        assert!(is_own(peer, at));
-        assert!(!is_own(SocketAddr::from(([127, 0, 0, 1], 1)), at));
+        assert!(is_own_connection(peer, at));
+        assert!(!is_own_connection(SocketAddr::from(([127, 0, 0, 1], 1)), at));
     }
 
     #[test]
-    fn the_systems_table_is_read() {
+    fn the_owner_of_a_connection_is_read_from_the_tcp_table() {
         let table = "  sl  local_address rem_address   st tx_queue rx_queue tr tm->when retrnsmt   uid  timeout inode\n   0: 0100007F:1F90 0100007F:0050 01 00000000:00000000 00:00000000 00000000  1000        0 4242 1\n";
         let (local, remote) = ("127.0.0.1:8080", "127.0.0.1:80");
         let of = |local: &str, remote: &str| {

@@ -17,7 +17,7 @@ pub fn run(global: GlobalArgs) -> Result<Exit, Report> {
     let cluster = cluster::require(global)?;
     let (rm, config) = (&cluster.rm, &cluster.config);
     let asked = preflight::gather(rm, config, &cluster.user, cluster.deadline());
-    let has = block_on(cluster.ask(asked))?;
+    let has = block_on(cluster.call(asked))?;
     if global.json {
         for queue in &has.queues {
             terminal::print_json(&object(queue))?;

@@ -27,18 +27,23 @@ pub struct Renderer {
     id: String,
     /// Colours on stderr.
     paint: Paint,
-    kind: RenderMode,
+    mode: RenderMode,
     /// Lines that wait to be written.
     pending: Vec<u8>,
     /// Write error on stdout other than a closed pipe.
-    broken: Option<io::Error>,
+    write_error: Option<io::Error>,
 }
 
 #[derive(Debug)]
 enum RenderMode {
     /// A table that is redrawn, and lines above it.
-    Live { screen: Screen, paint: Paint, viewed: Option<Box<JobSnapshot>>, drawn: Option<Instant> },
-    /// Output on stdout, facts on stderr.
+    Live {
+        screen: Screen,
+        paint: Paint,
+        snapshot: Option<Box<JobSnapshot>>,
+        drawn: Option<Instant>,
+    },
+    /// Output on stdout, events on stderr.
     Plain,
     /// Everything on stdout, an object a line.
     Json,
@@ -49,36 +54,36 @@ enum RenderMode {
 impl Renderer {
     /// Creates a renderer for a followed job.
     pub fn following(id: &str, global: GlobalArgs) -> Renderer {
-        let kind = if global.json {
+        let mode = if global.json {
             RenderMode::Json
         } else if let Some(screen) = Screen::open() {
             let paint = Paint::of(global.use_color(), &io::stdout());
-            RenderMode::Live { screen, paint, viewed: None, drawn: None }
+            RenderMode::Live { screen, paint, snapshot: None, drawn: None }
         } else {
             RenderMode::Plain
         };
-        Renderer::new(id, global, kind)
+        Renderer::new(id, global, mode)
     }
 
     /// Creates a renderer for task output alone.
     pub fn output_only(id: &str, global: GlobalArgs) -> Renderer {
-        let kind = if global.json { RenderMode::Json } else { RenderMode::Output };
-        Renderer::new(id, global, kind)
+        let mode = if global.json { RenderMode::Json } else { RenderMode::Output };
+        Renderer::new(id, global, mode)
     }
 
-    fn new(id: &str, global: GlobalArgs, kind: RenderMode) -> Renderer {
+    fn new(id: &str, global: GlobalArgs, mode: RenderMode) -> Renderer {
         let paint = Paint::of(global.use_color(), &io::stderr());
-        Renderer { id: id.to_owned(), paint, kind, pending: Vec::new(), broken: None }
+        Renderer { id: id.to_owned(), paint, mode, pending: Vec::new(), write_error: None }
     }
 
     /// Returns whether views are of use.
     pub fn is_live(&self) -> bool {
-        matches!(self.kind, RenderMode::Live { .. })
+        matches!(self.mode, RenderMode::Live { .. })
     }
 
     /// Returns the prefix of output lines.
     pub fn prefix(&self, global: GlobalArgs) -> Prefix {
-        match self.kind {
+        match self.mode {
             RenderMode::Json => Prefix::Lines,
             RenderMode::Live { .. } | RenderMode::Plain | RenderMode::Output => {
                 Prefix::Task(Paint::of(global.use_color(), &io::stdout()))
@@ -88,7 +93,7 @@ impl Renderer {
 
     /// Whole lines that a task has printed. They are seen after [`Renderer::flush`].
     pub fn output(&mut self, from: &StreamId, lines: &[u8]) -> Result<(), OutputClosed> {
-        match self.kind {
+        match self.mode {
             RenderMode::Live { .. } | RenderMode::Plain | RenderMode::Output => {
                 self.pending.extend_from_slice(lines)
             }
@@ -106,73 +111,73 @@ impl Renderer {
             return Ok(());
         }
         let lines = std::mem::take(&mut self.pending);
-        let written = match &mut self.kind {
-            RenderMode::Live { screen, paint, viewed, drawn } => {
+        let written = match &mut self.mode {
+            RenderMode::Live { screen, paint, snapshot, drawn } => {
                 *drawn = Some(Instant::now());
-                let table = table(&self.id, screen, *paint, viewed);
+                let table = table(&self.id, screen, *paint, snapshot);
                 screen.show(&lines, &table)
             }
             RenderMode::Plain | RenderMode::Output | RenderMode::Json => write(&lines),
         };
-        self.written(written)
+        self.check_written(written)
     }
 
-    /// A fact. On a terminal the table shows what is usual, so only the rest is worth a line.
-    pub fn fact(&mut self, fact: &HistoryEvent) -> Result<(), OutputClosed> {
-        let text = clean(&fact.kind.to_string());
-        match &mut self.kind {
+    /// Prints an event. On a terminal the table shows ordinary events, so only notable ones get a line.
+    pub fn event(&mut self, event: &HistoryEvent) -> Result<(), OutputClosed> {
+        let text = clean(&event.kind.to_string());
+        match &mut self.mode {
             RenderMode::Output => Ok(()),
             RenderMode::Plain => {
                 terminal::message(self.paint.dim(&text));
                 Ok(())
             }
-            RenderMode::Live { screen, paint, viewed, .. } if is_notable(&fact.kind) => {
+            RenderMode::Live { screen, paint, snapshot, .. } if is_notable(&event.kind) => {
                 let line = format!("{}\n", paint.dim(&text));
-                let table = table(&self.id, screen, *paint, viewed);
+                let table = table(&self.id, screen, *paint, snapshot);
                 let written = screen.show(line.as_bytes(), &table);
-                self.written(written)
+                self.check_written(written)
             }
             RenderMode::Live { .. } => Ok(()),
-            RenderMode::Json => self.object(&serde_json::json!({ "event": fact })),
+            RenderMode::Json => self.object(&serde_json::json!({ "event": event })),
         }
     }
 
     /// An object of its own, where JSON is wanted.
     pub fn object(&mut self, value: &serde_json::Value) -> Result<(), OutputClosed> {
-        if !matches!(self.kind, RenderMode::Json) {
+        if !matches!(self.mode, RenderMode::Json) {
             return Ok(());
         }
         let written = write(format!("{value}\n").as_bytes());
-        self.written(written)
+        self.check_written(written)
     }
 
     /// The job as it is now.
-    pub fn viewed(&mut self, new: Box<JobSnapshot>) -> Result<(), OutputClosed> {
-        if let RenderMode::Live { viewed, .. } = &mut self.kind {
-            *viewed = Some(new);
+    pub fn update(&mut self, new: Box<JobSnapshot>) -> Result<(), OutputClosed> {
+        if let RenderMode::Live { snapshot, .. } = &mut self.mode {
+            *snapshot = Some(new);
         }
         self.redraw()
     }
 
     /// Draws the table again if it is time to.
     pub fn redraw(&mut self) -> Result<(), OutputClosed> {
-        let RenderMode::Live { screen, paint, viewed, drawn } = &mut self.kind else {
+        let RenderMode::Live { screen, paint, snapshot, drawn } = &mut self.mode else {
             return Ok(());
         };
         if drawn.is_some_and(|at| at.elapsed() < FRAME) {
             return Ok(());
         }
         *drawn = Some(Instant::now());
-        let table = table(&self.id, screen, *paint, viewed);
+        let table = table(&self.id, screen, *paint, snapshot);
         let written = screen.show(b"", &table);
-        self.written(written)
+        self.check_written(written)
     }
 
-    /// Says something to the person.
+    /// Prints a note to the user.
     pub fn note(&mut self, text: &str) {
-        match &mut self.kind {
-            RenderMode::Live { screen, paint, viewed, .. } => {
-                let table = table(&self.id, screen, *paint, viewed);
+        match &mut self.mode {
+            RenderMode::Live { screen, paint, snapshot, .. } => {
+                let table = table(&self.id, screen, *paint, snapshot);
                 // A terminal that is gone needs no note.
                 let _ = screen.show(format!("{text}\n").as_bytes(), &table);
             }
@@ -182,21 +187,21 @@ impl Renderer {
 
     /// Takes the table away, so that what follows stands alone.
     pub fn close(&mut self) {
-        if let RenderMode::Live { screen, .. } = &mut self.kind {
+        if let RenderMode::Live { screen, .. } = &mut self.mode {
             let _ = screen.close();
         }
     }
 
     /// Returns the error that stopped output to stdout.
-    pub fn trouble(&self) -> Option<Report> {
-        let error = self.broken.as_ref()?;
+    pub fn error(&self) -> Option<Report> {
+        let error = self.write_error.as_ref()?;
         Some(Report::internal(format!("cannot write to stdout: {}", reason(error))))
     }
 
-    fn written(&mut self, written: io::Result<()>) -> Result<(), OutputClosed> {
+    fn check_written(&mut self, written: io::Result<()>) -> Result<(), OutputClosed> {
         written.map_err(|error| {
             if error.kind() != io::ErrorKind::BrokenPipe {
-                self.broken = Some(error);
+                self.write_error = Some(error);
             }
             OutputClosed
         })
@@ -213,15 +218,15 @@ fn table(
     id: &str,
     screen: &Screen,
     paint: Paint,
-    viewed: &mut Option<Box<JobSnapshot>>,
+    snapshot: &mut Option<Box<JobSnapshot>>,
 ) -> Vec<String> {
     let (width, height) = screen.size();
-    let Some(viewed) = viewed else {
+    let Some(snapshot) = snapshot else {
         return Vec::new();
     };
     // The view ages with the clock until the next one comes.
-    viewed.view.now = viewed.view.now.max(terminal::now());
-    terminal::live_table(id, viewed, paint, width.saturating_sub(1), height / 2)
+    snapshot.view.now = snapshot.view.now.max(terminal::now());
+    terminal::live_table(id, snapshot, paint, width.saturating_sub(1), height / 2)
 }
 
 /// Returns whether it is worth a line above the table.

@@ -86,7 +86,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn only_devices_that_may_be_seen_are_offered() {
+    fn only_visible_devices_are_offered() {
         let all = || -> Vec<Device> { (0..4).map(|n| Device::counted(&format!("d{n}"))).collect() };
         let offered = |visible| visible_gpus(all(), visible);
         assert_eq!(offered(None), ["d0", "d1", "d2", "d3"]);

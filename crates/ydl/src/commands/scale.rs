@@ -21,17 +21,17 @@ pub fn run(args: cli::ScaleArgs, global: GlobalArgs) -> Result<Exit, Report> {
     };
     block_on(async {
         let found = resolve_running_job(&args.job, "scale", global).await?;
-        let (job, _mirror) = found.whole()?;
+        let (job, _mirror) = found.into_full()?;
         let place = match settled_status(&job).await {
-            JobStatus::Live(place) => place,
+            JobStatus::Running(place) => place,
             JobStatus::Starting => return Err(no_master(&job)),
-            JobStatus::Over(_) | JobStatus::Lost | JobStatus::Ended(_) => {
+            JobStatus::Finished(_) | JobStatus::Lost | JobStatus::NoResult(_) => {
                 let what = format!("`{}` has ended", job.id());
                 return Err(Report::bad_input(what).hint("submit it again"));
             }
         };
-        let asked = MasterClient::to(&job.dir, &place)?.scale(role, instances).await;
-        asked.map_err(call_report)?;
+        let request = MasterClient::to(&job.dir, &place)?.scale(role, instances).await;
+        request.map_err(call_report)?;
         match global.json {
             true => terminal::print_json(&serde_json::json!({
                 "id": job.id(), "role": role, "instances": instances,

@@ -1,4 +1,4 @@
-//! `ydl status`: how a job stands, and why.
+//! `ydl status`: shows the state of a job, and why.
 
 use super::{follow::recorded_history, ls::state_of};
 use crate::{
@@ -27,29 +27,29 @@ const WAIT: Duration = Duration::from_secs(5);
 /// Lines of YARN's diagnostics that are shown.
 const DIAGNOSTICS_MAX: usize = 12;
 /// More than this is read of no live master.
-const FACTS_BYTES_MAX: usize = 64 << 20;
+const HISTORY_BYTES_MAX: usize = 64 << 20;
 
 /// Agents end their programs with grace when their master is gone, so this may take a moment to become true.
 const LOST: &str =
     "the job's master died without leaving a result; its programs are ended by their agents";
 
-/// Prints what is known. That a job failed is no failure of this command.
+/// Prints the state of a job. A failed job is not a failure of this command.
 pub fn run(args: cli::StatusArgs, global: GlobalArgs) -> Result<Exit, Report> {
     let wait = args.wait.as_deref().map(span).transpose();
     let wait = wait.map_err(|(what, hint)| Report::bad_input(what).hint(hint))?;
     let wait = wait.map(|Span(ms)| Duration::from_millis(ms));
     block_on(async {
         match resolve_job(args.job.as_deref(), global).await? {
-            ResolvedJob::Whole(job, mirror) => {
+            ResolvedJob::Full(job, mirror) => {
                 if let Some(wait) = wait {
                     wait_until_finished(&job, mirror.as_ref(), wait).await;
                 }
                 show_job(&args, global, &job, mirror.as_deref()).await
             }
-            ResolvedJob::Only { report, why, cluster } => {
+            ResolvedJob::ReportOnly { report, why, cluster } => {
                 let wait = wait.unwrap_or_default();
                 let report = wait_until_reported_finished(&cluster, *report, wait).await;
-                only(&report, &why, global)
+                print_report(&report, &why, global)
             }
         }
     })
@@ -61,13 +61,13 @@ async fn show_job(
     job: &JobHandle,
     mirror: Option<&Mirror>,
 ) -> Result<Exit, Report> {
-    let StatusReport { state, viewed, unreachable, ended } = look(job).await?;
-    let report = mirror.and_then(Mirror::last);
+    let StatusReport { state, snapshot, unreachable, ended } = query(job).await?;
+    let report = mirror.and_then(Mirror::last_report);
     let exit = match &unreachable {
         Some(_) => Exit::Unreachable,
         None => Exit::Success,
     };
-    let facts = last_history(job, args.events);
+    let events = last_history(job, args.events);
     if global.json {
         terminal::print_json(&serde_json::json!({
             "id": job.id(),
@@ -75,11 +75,11 @@ async fn show_job(
             "submitted": job.submitted.at,
             "directory": directory(job),
             "application": report.as_ref().map(application),
-            "view": viewed.as_ref().map(|viewed| &viewed.view),
-            "usage": viewed.as_ref().map(|viewed| &viewed.usage),
-            "metrics": viewed.as_ref().map(|viewed| &viewed.metrics),
+            "view": snapshot.as_ref().map(|snapshot| &snapshot.view),
+            "usage": snapshot.as_ref().map(|snapshot| &snapshot.usage),
+            "metrics": snapshot.as_ref().map(|snapshot| &snapshot.metrics),
             "unreachable": unreachable,
-            "events": facts,
+            "events": events,
         }))?;
         return Ok(exit);
     }
@@ -89,15 +89,16 @@ async fn show_job(
         (_, None) => ended,
         (_, Some(why)) => Some(format!("its master runs and does not answer: {why}")),
     };
-    let view = viewed.as_ref().map(|viewed| &viewed.view);
+    let view = snapshot.as_ref().map(|snapshot| &snapshot.view);
     let outputs = output_locations(job, mirror, view).await;
-    let page = text(job, state, viewed.as_deref(), why, &outputs, &facts, report.as_ref(), paint);
+    let page =
+        text(job, state, snapshot.as_deref(), why, &outputs, &events, report.as_ref(), paint);
     terminal::print(page)?;
     Ok(exit)
 }
 
 /// Prints the application report alone, where the job's own files are unavailable.
-fn only(report: &ApplicationReport, why: &str, global: GlobalArgs) -> Result<Exit, Report> {
+fn print_report(report: &ApplicationReport, why: &str, global: GlobalArgs) -> Result<Exit, Report> {
     if global.json {
         terminal::print_json(&serde_json::json!({
             "id": report.id.to_string(),
@@ -114,13 +115,13 @@ fn only(report: &ApplicationReport, why: &str, global: GlobalArgs) -> Result<Exi
     line("name", &report.name);
     line("state", applications::state_of(report));
     line("files", &format!("cannot be had: {why}"));
-    told(report, &mut line);
+    application_lines(report, &mut line);
     terminal::print(lines.join("\n") + "\n")?;
     Ok(Exit::Success)
 }
 
 /// Prints an application report.
-fn told(report: &ApplicationReport, line: &mut dyn FnMut(&str, &str)) {
+fn application_lines(report: &ApplicationReport, line: &mut dyn FnMut(&str, &str)) {
     line("user", &report.user);
     line("queue", &report.queue);
     if let Some(attempt) = &report.attempt {
@@ -170,7 +171,7 @@ fn entry(name: &str, value: &str, paint: Paint) -> String {
 /// Known state of a job.
 struct StatusReport {
     state: &'static str,
-    viewed: Option<Box<JobSnapshot>>,
+    snapshot: Option<Box<JobSnapshot>>,
     /// Why its master, which runs, could not be asked.
     unreachable: Option<String>,
     /// Why it has not begun, or how it ended, where only its cluster knows.
@@ -178,10 +179,10 @@ struct StatusReport {
 }
 
 impl StatusReport {
-    fn view(viewed: Box<JobSnapshot>) -> StatusReport {
+    fn view(snapshot: Box<JobSnapshot>) -> StatusReport {
         StatusReport {
-            state: state_of(&viewed),
-            viewed: Some(viewed),
+            state: state_of(&snapshot),
+            snapshot: Some(snapshot),
             unreachable: None,
             ended: None,
         }
@@ -190,7 +191,7 @@ impl StatusReport {
     fn ended(ended: RemoteEnd) -> StatusReport {
         StatusReport {
             ended: Some("the job left no result; the cluster's report is below".to_owned()),
-            ..StatusReport::only(ended.state)
+            ..StatusReport::state_only(ended.state)
         }
     }
 
@@ -198,24 +199,24 @@ impl StatusReport {
         match job.remote {
             Some(_) => StatusReport {
                 ended: Some("waiting for the master's container".to_owned()),
-                ..StatusReport::only("accepted")
+                ..StatusReport::state_only("accepted")
             },
-            None => StatusReport::only("starting"),
+            None => StatusReport::state_only("starting"),
         }
     }
 
-    fn only(state: &'static str) -> StatusReport {
-        StatusReport { state, viewed: None, unreachable: None, ended: None }
+    fn state_only(state: &'static str) -> StatusReport {
+        StatusReport { state, snapshot: None, unreachable: None, ended: None }
     }
 }
 
-async fn look(job: &JobHandle) -> Result<StatusReport, Report> {
+async fn query(job: &JobHandle) -> Result<StatusReport, Report> {
     let place = match settled_status(job).await {
-        JobStatus::Over(last) => return Ok(StatusReport::view(last)),
-        JobStatus::Lost => return Ok(StatusReport::only("lost")),
-        JobStatus::Ended(ended) => return Ok(StatusReport::ended(ended)),
+        JobStatus::Finished(last) => return Ok(StatusReport::view(last)),
+        JobStatus::Lost => return Ok(StatusReport::state_only("lost")),
+        JobStatus::NoResult(ended) => return Ok(StatusReport::ended(ended)),
         JobStatus::Starting => return Ok(StatusReport::starting(job)),
-        JobStatus::Live(place) => place,
+        JobStatus::Running(place) => place,
     };
     let master = match MasterClient::to(&job.dir, &place) {
         Ok(master) => master,
@@ -223,28 +224,28 @@ async fn look(job: &JobHandle) -> Result<StatusReport, Report> {
         Err(report) if job.remote.is_some() => {
             return Ok(StatusReport {
                 unreachable: Some(report.what),
-                ..StatusReport::only("running")
+                ..StatusReport::state_only("running")
             });
         }
         Err(report) => return Err(report),
     };
     let why = match master.view(0, WAIT).await {
-        Ok(Some(viewed)) => {
+        Ok(Some(snapshot)) => {
             if job.remote.is_some() {
                 copy_history(job, &master).await;
             }
-            return Ok(StatusReport::view(Box::new(viewed)));
+            return Ok(StatusReport::view(Box::new(snapshot)));
         }
         Ok(None) => format!("nothing came within {}s", WAIT.as_secs()),
         Err(error) => error.to_string(),
     };
     // It may have ended while we asked.
     Ok(match job.status() {
-        JobStatus::Over(last) => StatusReport::view(last),
-        JobStatus::Lost => StatusReport::only("lost"),
-        JobStatus::Ended(ended) => StatusReport::ended(ended),
-        JobStatus::Starting | JobStatus::Live(_) => {
-            StatusReport { unreachable: Some(why), ..StatusReport::only("no-answer") }
+        JobStatus::Finished(last) => StatusReport::view(last),
+        JobStatus::Lost => StatusReport::state_only("lost"),
+        JobStatus::NoResult(ended) => StatusReport::ended(ended),
+        JobStatus::Starting | JobStatus::Running(_) => {
+            StatusReport { unreachable: Some(why), ..StatusReport::state_only("no-answer") }
         }
     })
 }
@@ -252,16 +253,16 @@ async fn look(job: &JobHandle) -> Result<StatusReport, Report> {
 /// Writes the facts of a live master where those of a job on this machine are. Without them the view says enough.
 async fn copy_history(job: &JobHandle, master: &MasterClient) {
     let (mut lines, mut after) = (Vec::new(), 0);
-    while let Ok(Some(facts)) = master.facts(after, Duration::ZERO).await {
-        for fact in &facts.events {
-            if serde_json::to_writer(&mut lines, fact).is_ok() {
+    while let Ok(Some(events)) = master.history(after, Duration::ZERO).await {
+        for event in &events.events {
+            if serde_json::to_writer(&mut lines, event).is_ok() {
                 lines.push(b'\n');
             }
         }
-        if facts.events.is_empty() || facts.next <= after || lines.len() > FACTS_BYTES_MAX {
+        if events.events.is_empty() || events.next <= after || lines.len() > HISTORY_BYTES_MAX {
             break;
         }
-        after = facts.next;
+        after = events.next;
     }
     let _ = std::fs::write(job.dir.history_file(), lines);
 }
@@ -269,8 +270,8 @@ async fn copy_history(job: &JobHandle, master: &MasterClient) {
 /// The last facts that were written down.
 fn last_history(job: &JobHandle, count: usize) -> Vec<HistoryEvent> {
     let mut last = VecDeque::new();
-    for fact in recorded_history(job, 0) {
-        last.push_back(fact);
+    for event in recorded_history(job, 0) {
+        last.push_back(event);
         if last.len() > count {
             last.pop_front();
         }
@@ -282,10 +283,10 @@ fn last_history(job: &JobHandle, count: usize) -> Vec<HistoryEvent> {
 fn text(
     job: &JobHandle,
     state: &str,
-    viewed: Option<&JobSnapshot>,
+    snapshot: Option<&JobSnapshot>,
     why: Option<String>,
     outputs: &[OutputLocation],
-    facts: &[HistoryEvent],
+    events: &[HistoryEvent],
     report: Option<&ApplicationReport>,
     paint: Paint,
 ) -> String {
@@ -299,20 +300,20 @@ fn text(
             line("master log", &job.dir.master_log().display().to_string());
         }
     }
-    if let Some(viewed) = viewed {
-        line("why", &viewed.view.why);
-        line("round", &viewed.view.round.to_string());
-        line("ran", &(viewed.view.now - viewed.view.started).to_string());
-        for (n, text) in terminal::sizes_of_roles(viewed).iter().enumerate() {
+    if let Some(snapshot) = snapshot {
+        line("why", &snapshot.view.why);
+        line("round", &snapshot.view.round.to_string());
+        line("ran", &(snapshot.view.now - snapshot.view.started).to_string());
+        for (n, text) in terminal::sizes_of_roles(snapshot).iter().enumerate() {
             line(if n == 0 { "elastic" } else { "" }, text);
         }
-        for (n, text) in terminal::metrics_of_roles(viewed).iter().enumerate() {
+        for (n, text) in terminal::metrics_of_roles(snapshot).iter().enumerate() {
             line(if n == 0 { "metrics" } else { "" }, text);
         }
     }
     line("submitted", &format!("{} ago", terminal::span_since(job.submitted.at)));
     line("directory", &directory(job));
-    for task in viewed.iter().flat_map(|viewed| &viewed.view.tasks) {
+    for task in snapshot.iter().flat_map(|snapshot| &snapshot.view.tasks) {
         let role = job.submitted.spec.role(&task.task.role);
         let has_ports = role.is_some_and(|role| !role.ports.is_empty());
         if has_ports && task.state == TaskState::Running {
@@ -326,18 +327,18 @@ fn text(
         line("warning", warning);
     }
     if let Some(report) = report {
-        told(report, &mut line);
+        application_lines(report, &mut line);
     }
-    if let Some(viewed) = viewed {
+    if let Some(snapshot) = snapshot {
         lines.push(String::new());
-        lines.extend(terminal::task_table(viewed, paint));
+        lines.extend(terminal::task_table(snapshot, paint));
     }
-    if !facts.is_empty() {
+    if !events.is_empty() {
         lines.push(String::new());
         lines.push(paint.dim("last events"));
-        for fact in facts {
-            let ago = terminal::span_since(fact.at).to_string();
-            lines.push(format!("  {ago:>8} ago  {}", clean(&fact.kind.to_string())));
+        for event in events {
+            let ago = terminal::span_since(event.at).to_string();
+            lines.push(format!("  {ago:>8} ago  {}", clean(&event.kind.to_string())));
         }
     }
     lines.join("\n") + "\n"

@@ -1,9 +1,9 @@
-//! `ydl submit`: from a job file to a job that runs.
+//! `ydl submit`: submits a job and follows it.
 
 use super::{
     fetch,
     follow::{Follower, InterruptSignals},
-    log_tails::{LogTails, Select},
+    log_tails::{LogSelection, LogTails},
     outcome::conclude,
     renderer::Renderer,
     resources::local_resources,
@@ -42,7 +42,7 @@ use ydl_proto::files::{JobDir, LocalResources, SubmittedJob};
 pub fn run(args: cli::SubmitArgs, global: GlobalArgs) -> Result<Exit, Report> {
     match source(&args)? {
         Ok(source) => run_source(source, args, global),
-        Err(diagnostics) => Ok(refuse(&diagnostics)),
+        Err(diagnostics) => Ok(print_diagnostics(&diagnostics)),
     }
 }
 
@@ -70,18 +70,18 @@ pub fn run_source(
     let notes = source.notes().to_vec();
     let spec = match source.job() {
         Ok(spec) => spec,
-        Err(diagnostics) => return Ok(refuse(&diagnostics)),
+        Err(diagnostics) => return Ok(print_diagnostics(&diagnostics)),
     };
     for note in notes {
         terminal::message(format!("note: {note}"));
     }
-    look_through(&spec)?;
+    validate_archives(&spec)?;
     let fetch = args.fetch.clone();
     let mut id = None;
     let exit = block_on(async {
         match cluster {
             Some(cluster) => submit_yarn::run(args, global, spec, &from, &cluster, &mut id).await,
-            None => begin(args, global, spec, &from, &mut id).await,
+            None => submit_local(args, global, spec, &from, &mut id).await,
         }
     })?;
     // Who left before the job's end has nothing to fetch yet.
@@ -97,16 +97,16 @@ pub fn run_source(
 /// Prints the job as it is understood. No cluster is asked, and none need be known: what this machine cannot run is
 /// shown as a cluster would have it, unless this machine is what was asked for.
 fn show_source(mut source: Source, global: GlobalArgs) -> Result<Exit, Report> {
-    let mut anywhere = false;
+    let mut may_be_for_cluster = false;
     match global.cluster {
         Some(Cluster::Yarn) => source.for_cluster(),
         Some(Cluster::Local) => {}
         None if configuration()?.is_some() => source.for_cluster(),
-        None => anywhere = true,
+        None => may_be_for_cluster = true,
     }
     let page = source.page();
     let mut read = source.clone().job();
-    if read.is_err() && anywhere {
+    if read.is_err() && may_be_for_cluster {
         source.for_cluster();
         read = source.job();
         if read.is_ok() {
@@ -117,7 +117,7 @@ fn show_source(mut source: Source, global: GlobalArgs) -> Result<Exit, Report> {
     }
     let spec = match read {
         Ok(spec) => spec,
-        Err(diagnostics) => return Ok(refuse(&diagnostics)),
+        Err(diagnostics) => return Ok(print_diagnostics(&diagnostics)),
     };
     match global.json {
         true => terminal::print_json(&spec)?,
@@ -127,7 +127,7 @@ fn show_source(mut source: Source, global: GlobalArgs) -> Result<Exit, Report> {
 }
 
 /// Archives of this machine that nodes would unpack: none may harm them.
-fn look_through(spec: &JobSpec) -> Result<(), Report> {
+fn validate_archives(spec: &JobSpec) -> Result<(), Report> {
     let mut environment = None;
     if let Environment::Archive(path) = &spec.environment {
         environment = Some((path, Expected::Environment));
@@ -144,8 +144,8 @@ fn look_through(spec: &JobSpec) -> Result<(), Report> {
 
 /// The job with an environment that is there: what is to be made of packages is made here, after everything else is
 /// known to fit.
-pub(super) fn made(spec: JobSpec) -> Result<JobSpec, Report> {
-    let environment = pack::build(&spec.environment, &|said| terminal::message(said))?;
+pub(super) fn build_environment(spec: JobSpec) -> Result<JobSpec, Report> {
+    let environment = pack::build(&spec.environment, &|message| terminal::message(message))?;
     let mut draft = JobSpecBuilder::from(spec);
     draft.environment = environment;
     draft.build().map_err(|_| Report::internal("the job does not fit its own environment"))
@@ -160,7 +160,7 @@ fn source(args: &cli::SubmitArgs) -> Result<Result<Source, Diagnostics>, Report>
                 let hint = "put a value on top of the file with `--set`, as in `--set roles.worker.memory=2GiB`";
                 return Err(Report::bad_input(what).hint(hint));
             }
-            jobfile::load(file).map(understood)
+            jobfile::load(file).map(translate_skein)
         }
         None => flags.source(),
     };
@@ -171,13 +171,13 @@ fn source(args: &cli::SubmitArgs) -> Result<Result<Source, Diagnostics>, Report>
 }
 
 /// A specification of skein's is a job file in other words.
-fn understood(source: Source) -> Source {
+fn translate_skein(source: Source) -> Source {
     if !skein::is_specification(source.root()) {
         return source;
     }
     let variables = ["HADOOP_PROXY_USER", "HADOOP_USER_NAME", "USER"].into_iter();
-    let mut said = variables.filter_map(|name| std::env::var(name).ok());
-    let submitter = said.find(|name| !name.is_empty());
+    let mut message = variables.filter_map(|name| std::env::var(name).ok());
+    let submitter = message.find(|name| !name.is_empty());
     let job = skein::translate(source.root(), submitter.as_deref());
     source.translated(job.root, job.notes, job.diagnostics)
 }
@@ -201,12 +201,12 @@ fn flags(args: &cli::SubmitArgs) -> Flags {
 }
 
 /// Every mistake at once; there may be many.
-pub fn refuse(diagnostics: &Diagnostics) -> Exit {
+pub fn print_diagnostics(diagnostics: &Diagnostics) -> Exit {
     terminal::message(diagnostics.to_string());
     Exit::BadInput
 }
 
-fn refuse_size(misfit: Misfit, was_offered: bool) -> Report {
+fn misfit_report(misfit: Misfit, was_offered: bool) -> Report {
     let (what, hint) = match (misfit, was_offered) {
         (Misfit::TooLarge(what), true) => (what, "raise `--resources`, or ask for less"),
         (Misfit::TooLarge(what), false) => {
@@ -223,20 +223,20 @@ async fn create(
     spec: JobSpec,
     offer: LocalResources,
     from: &Path,
-    beside: Vec<(&'static str, Vec<u8>)>,
+    extra_files: Vec<(&'static str, Vec<u8>)>,
     signals: &mut InterruptSignals,
 ) -> Result<(JobDir, SubmittedJob), Report> {
     let stop = Arc::new(AtomicBool::new(false));
     let (from, stopped) = (from.to_path_buf(), stop.clone());
     let mut creating =
-        spawn_blocking(move || create_job_dir(spec, offer, &from, &beside, &stopped));
-    let ended = |error| Report::internal(format!("cannot make the job's directory: {error}"));
+        spawn_blocking(move || create_job_dir(spec, offer, &from, &extra_files, &stopped));
+    let join_error = |error| Report::internal(format!("cannot make the job's directory: {error}"));
     let by = tokio::select! {
-        created = &mut creating => return created.map_err(ended)?,
+        created = &mut creating => return created.map_err(join_error)?,
         by = signals.next() => by,
     };
     stop.store(true, Ordering::Relaxed);
-    if let Ok((dir, _)) = creating.await.map_err(ended)? {
+    if let Ok((dir, _)) = creating.await.map_err(join_error)? {
         // It was complete already. If removal fails, a directory without a started job stays.
         let _ = std::fs::remove_dir_all(dir.path());
     }
@@ -244,7 +244,7 @@ async fn create(
     Err(Report::new(Exit::Interrupted, what))
 }
 
-async fn begin(
+async fn submit_local(
     args: cli::SubmitArgs,
     global: GlobalArgs,
     spec: JobSpec,
@@ -253,18 +253,18 @@ async fn begin(
 ) -> Result<Exit, Report> {
     let offer = local_resources(args.resources.as_deref())?;
     if let Some(misfit) = check_fit(&spec, &offer) {
-        return Err(refuse_size(misfit, args.resources.is_some()));
+        return Err(misfit_report(misfit, args.resources.is_some()));
     }
-    docker::check(&spec, args.dry_run, &|said| terminal::message(said)).await?;
-    let (spec, beside) = inputs::list_local(spec).await?;
+    docker::check(&spec, args.dry_run, &|message| terminal::message(message)).await?;
+    let (spec, extra_files) = inputs::list_local(spec).await?;
     if args.dry_run {
         terminal::message("the job could run on this machine; nothing was started");
         return Ok(Exit::Success);
     }
-    let spec = made(spec)?;
+    let spec = build_environment(spec)?;
     // Before the master starts: Ctrl-C must not leave it running alone.
     let mut signals = InterruptSignals::listen()?;
-    let (dir, submitted) = create(spec, offer, from, beside, &mut signals).await?;
+    let (dir, submitted) = create(spec, offer, from, extra_files, &mut signals).await?;
     *id = Some(submitted.id.clone());
     let (_child, place) = start_master(&dir).await?;
     let job = Arc::new(JobHandle { dir, submitted, remote: None });
@@ -278,13 +278,13 @@ async fn begin(
     }
     let master = Arc::new(MasterClient::to(&job.dir, &place)?);
     let mut renderer = Renderer::following(job.id(), global);
-    let deaf = renderer.object(&about).is_err();
+    let output_closed = renderer.object(&about).is_err();
     if !global.json {
         renderer.note(&format!("{} started", job.id()));
     }
-    let tails = LogTails::new(&job.dir, Select::default(), renderer.prefix(global));
+    let tails = LogTails::new(&job.dir, LogSelection::default(), renderer.prefix(global));
     let mut follower =
-        Follower { deaf, ..Follower::new(job.clone(), master, renderer, tails, signals) };
-    let left = follower.run().await?;
-    conclude(left, &mut follower, global).await
+        Follower { output_closed, ..Follower::new(job.clone(), master, renderer, tails, signals) };
+    let follow_end = follower.run().await?;
+    conclude(follow_end, &mut follower, global).await
 }

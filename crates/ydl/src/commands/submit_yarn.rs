@@ -1,12 +1,12 @@
-//! A job on a cluster, from what was typed to its end.
+//! Submits a job to a cluster and follows it.
 
 use super::findings::{dry_run, print_findings};
 use super::{
     follow::{Follower, InterruptSignals, RemoteOutput},
-    log_tails::{LogTails, Select},
+    log_tails::{LogSelection, LogTails},
     outcome::conclude,
     renderer::Renderer,
-    submit::made,
+    submit::build_environment,
     wait_for_master::{WaitOutcome, wait_for_master},
 };
 use crate::{
@@ -60,9 +60,9 @@ const ACCEPT_MAX: Duration = Duration::from_secs(120);
 const FRAME: Duration = Duration::from_millis(200);
 /// Time limit of a cleanup, and how much longer to wait for it before leaving: a cleanup that is
 /// interrupted leaves a lock behind, for which other clients wait.
-const CLEAN_MAX: (Duration, Duration) = (Duration::from_secs(20), Duration::from_secs(35));
+const CLEANUP_MAX: (Duration, Duration) = (Duration::from_secs(20), Duration::from_secs(35));
 /// Maximum time for removing the files of a job that was not submitted.
-const TIDY_MAX: Duration = Duration::from_secs(10);
+const ROLLBACK_MAX: Duration = Duration::from_secs(10);
 
 /// Checks, stages, submits and follows.
 pub async fn run(
@@ -71,7 +71,7 @@ pub async fn run(
     spec: JobSpec,
     from: &Path,
     cluster: &ClusterClient,
-    begun_as: &mut Option<String>,
+    submitted_id: &mut Option<String>,
 ) -> Result<Exit, Report> {
     if args.resources.is_some() {
         return Err(Report::bad_input("`--resources` is for a job on this machine")
@@ -81,7 +81,7 @@ pub async fn run(
     // What is only looked at need not wait for what the cluster says of the job. An environment that must be made first
     // may take minutes; check the cluster first.
     let early = !args.dry_run && !pack::needs_build(&spec.environment);
-    let looking = early.then(|| tokio::spawn(look(cluster.clone(), spec.clone())));
+    let planning = early.then(|| tokio::spawn(plan_staging(cluster.clone(), spec.clone())));
     // Only with an id does a ResourceManager tell the largest container it gives. An id that is not used is seen by
     // harmless; a rejection based on this machine's configuration could be wrong.
     let asked = async {
@@ -90,56 +90,56 @@ pub async fn run(
             cluster.rm.new_application(deadline),
         )
     };
-    let (mut has, new) = cluster.ask(asked).await?;
-    has.largest = Some((&new.capability_max).into());
-    let findings = preflight::check(&spec, &has);
+    let (mut cluster_info, new) = cluster.call(asked).await?;
+    cluster_info.largest = Some((&new.capability_max).into());
+    let findings = preflight::check(&spec, &cluster_info);
     if args.dry_run {
         inputs::list_for_cluster(&spec, cluster).await?;
         if findings.refusals.is_empty() {
-            could_stage(&spec, cluster).await?;
+            check_staging(&spec, cluster).await?;
         }
         return dry_run(&spec, &findings, global);
     }
     if let Some(exit) = print_findings(&findings) {
         return Ok(exit);
     }
-    let (spec, looking) = match looking {
-        Some(looking) => (spec, looking),
+    let (spec, planning) = match planning {
+        Some(planning) => (spec, planning),
         None => {
-            let spec = made(spec)?;
-            let looking = tokio::spawn(look(cluster.clone(), spec.clone()));
-            (spec, looking)
+            let spec = build_environment(spec)?;
+            let planning = tokio::spawn(plan_staging(cluster.clone(), spec.clone()));
+            (spec, planning)
         }
     };
     // Before anything is touched: Ctrl-C must not leave half a job.
     let mut signals = InterruptSignals::listen()?;
-    let mut job = Submission { cluster, id: new.id, place: None, cleaning_is_due: false };
-    let hosts = has.nodes.iter().map(|node| node.host.clone()).collect();
-    let begun = tokio::select! {
-        begun = job.begin(spec, from, &hosts, looking) => begun.map_err(SubmitFailure::Failed),
-        by = signals.next() => Err(SubmitFailure::By(by)),
+    let mut job = Submission { cluster, id: new.id, place: None, cleanup_is_due: false };
+    let hosts = cluster_info.nodes.iter().map(|node| node.host.clone()).collect();
+    let submitted = tokio::select! {
+        submitted = job.submit(spec, from, &hosts, planning) => submitted.map_err(SubmitFailure::Failed),
+        by = signals.next() => Err(SubmitFailure::Interrupted(by)),
     };
-    let accepted = match begun {
+    let accepted = match submitted {
         Ok(accepted) => accepted,
-        Err(left) => {
-            let was_submitted = job.tidy().await;
-            return Err(left.report(new.id, was_submitted));
+        Err(failure) => {
+            let was_submitted = job.roll_back().await;
+            return Err(failure.report(new.id, was_submitted));
         }
     };
     let (id, dir) = (&accepted.submitted.id, accepted.place.dir());
-    *begun_as = Some(id.clone());
+    *submitted_id = Some(id.clone());
     let about = serde_json::json!({ "job": { "id": id, "directory": dir } });
-    let due = job.cleaning_is_due;
-    let cleaning = tokio::spawn(clean(cluster.clone(), job.place.filter(|_| due)));
+    let due = job.cleanup_is_due;
+    let cleaning = tokio::spawn(clean_up(cluster.clone(), job.place.filter(|_| due)));
     if args.detach {
         match global.json {
             true => terminal::print_json(&about)?,
             false => terminal::print(format!("{id}\n"))?,
         }
-        let _ = timeout(CLEAN_MAX.1, cleaning).await;
+        let _ = timeout(CLEANUP_MAX.1, cleaning).await;
         return Ok(Exit::Success);
     }
-    let (known, mirror) = Mirror::begun(
+    let (handle, mirror) = Mirror::of_submitted(
         cluster,
         job.id,
         accepted.hdfs,
@@ -148,16 +148,16 @@ pub async fn run(
         &accepted.submit_credentials.certificate,
         &accepted.submit_credentials.client_token,
     )?;
-    let exit = follow(known, mirror, global, signals, &about).await;
-    // Who leaves at once does so without order.
+    let exit = follow(handle, mirror, global, signals, &about).await;
+    // After a second interrupt nothing is waited for.
     if !matches!(exit, Ok(Exit::Interrupted)) {
-        let _ = timeout(CLEAN_MAX.1, cleaning).await;
+        let _ = timeout(CLEANUP_MAX.1, cleaning).await;
     }
     exit
 }
 
-/// Once a day, what no job uses any more goes. That it could not be done is no matter: the next day comes.
-async fn clean(cluster: ClusterClient, place: Option<stage::Place>) {
+/// Removes unused files once a day. Failures are ignored: the next submission tries again.
+async fn clean_up(cluster: ClusterClient, place: Option<stage::StagingDir>) {
     let Some(place) = place else {
         return;
     };
@@ -167,24 +167,24 @@ async fn clean(cluster: ClusterClient, place: Option<stage::Place>) {
     let live = all.iter().filter(|report| !report.state.is_over());
     let live: BTreeSet<_> = live.map(|report| report.id.to_string()).collect();
     let is_running = |id: &str| live.contains(id);
-    let deadline = Instant::now() + CLEAN_MAX.0;
-    // That it could not be done is no matter, and who submitted has nothing to do with it.
+    let deadline = Instant::now() + CLEANUP_MAX.0;
+    // The result does not concern the submission.
     let _ = stage::clean(&place, stage::AGE, is_running, deadline).await;
 }
 
-/// Why a job did not come to its cluster.
+/// Reason why a job was not submitted.
 enum SubmitFailure {
     /// It could not.
     Failed(Report),
     /// The user interrupted it.
-    By(&'static str),
+    Interrupted(&'static str),
 }
 
 impl SubmitFailure {
     fn report(self, id: ApplicationId, was_submitted: bool) -> Report {
         let by = match self {
             SubmitFailure::Failed(report) => return report,
-            SubmitFailure::By(by) => by,
+            SubmitFailure::Interrupted(by) => by,
         };
         let what = match was_submitted {
             true => format!("{by}: {id} was submitted a moment ago, and is ended"),
@@ -195,12 +195,12 @@ impl SubmitFailure {
 }
 
 /// Returns whether the job's files could be put where they would be; nothing of it stays.
-async fn could_stage(spec: &JobSpec, cluster: &ClusterClient) -> Result<(), Report> {
+async fn check_staging(spec: &JobSpec, cluster: &ClusterClient) -> Result<(), Report> {
     let ClusterClient { config, identity, .. } = cluster;
     let deadline = Instant::now() + CALL_MAX;
     let staging = spec.cluster_options.staging.as_deref();
-    let place = stage::Place::find(config, identity, staging, deadline).await?;
-    place.could_be_made(deadline).await
+    let place = stage::StagingDir::find(config, identity, staging, deadline).await?;
+    place.check_creatable(deadline).await
 }
 
 /// A job that the cluster has taken.
@@ -216,37 +216,37 @@ struct Submission<'a> {
     cluster: &'a ClusterClient,
     id: ApplicationId,
     /// Staging directory, once it may have files of the job.
-    place: Option<stage::Place>,
+    place: Option<stage::StagingDir>,
     /// True if the last cleanup was more than a day ago.
-    cleaning_is_due: bool,
+    cleanup_is_due: bool,
 }
 
 impl Submission<'_> {
     /// Stages and submits. Dropped half-way, it has submitted nothing, unless it was about to return.
-    async fn begin(
+    async fn submit(
         &mut self,
         spec: JobSpec,
         from: &Path,
         hosts: &BTreeSet<String>,
-        looking: JoinHandle<Result<(StagingPlan, Listing), Report>>,
+        planning: JoinHandle<Result<(StagingPlan, Listing), Report>>,
     ) -> Result<AcceptedJob, Report> {
         let ClusterClient { config, rm, .. } = self.cluster;
-        let looked = looking.await;
-        let (looked, listing) = looked
-            .map_err(|_| Report::internal("the job's files could not be looked through"))??;
-        let place = looked.place.clone();
+        let plan = planning.await;
+        let (plan, listing) =
+            plan.map_err(|_| Report::internal("the job's files could not be looked through"))??;
+        let place = plan.staging_dir.clone();
         self.place = Some(place.clone());
-        self.cleaning_is_due = looked.cleaning_is_due;
+        self.cleanup_is_due = plan.cleanup_is_due;
         let id = self.id.to_string();
         let job = place.job(&id);
-        let spec = inputs::settled(spec, self.cluster, &id, &place.home).await?;
-        let spec = inputs::near(spec, &listing, self.cluster, hosts).await;
+        let spec = inputs::resolve_outputs(spec, self.cluster, &id, &place.home).await?;
+        let spec = inputs::prefer_data_hosts(spec, &listing, self.cluster, hosts).await;
         let (upload, mut submit_credentials) = tokio::try_join!(
-            upload(looked, &id),
+            upload(plan, &id),
             submit_credentials(self.cluster, &spec, job.dir())
         )?;
         let staged = upload.staged;
-        let listing = inputs::written(listing, upload.inputs)?;
+        let listing = inputs::uploaded_listing(listing, upload.inputs)?;
         let submitted = SubmittedJob {
             id: id.clone(),
             at: terminal::now(),
@@ -283,7 +283,7 @@ impl Submission<'_> {
             }
             None => {
                 let notes = writing.await?;
-                let own = stage::carried(&place.hdfs, &job, Instant::now() + CALL_MAX).await?;
+                let own = stage::own_files(&place.hdfs, &job, Instant::now() + CALL_MAX).await?;
                 (submitting(ask(&own, &submit_credentials)?).await?, notes)
             }
         };
@@ -297,62 +297,65 @@ impl Submission<'_> {
         Ok(AcceptedJob { submitted, submit_credentials, hdfs: place.hdfs, place: job })
     }
 
-    /// Takes back what was begun. What cannot be taken back is cleaned up by age. Says whether the cluster had the job
-    /// already.
-    async fn tidy(&self) -> bool {
-        let deadline = Instant::now() + TIDY_MAX;
+    /// Rolls back the submission; a later cleanup removes the rest. Returns whether the cluster had the job already.
+    async fn roll_back(&self) -> bool {
+        let deadline = Instant::now() + ROLLBACK_MAX;
         let reached = self.cluster.rm.application(self.id, deadline).await;
         let was_submitted = reached.is_ok();
         if reached.is_ok_and(|report| !report.state.is_over()) {
             // It was interrupted in the moment between submitting and knowing it.
-            let why = "ended by whoever submitted it";
+            let why = "ended by its submitter";
             let _ = self.cluster.rm.kill_and_wait(self.id, why, deadline).await;
         }
         if let Some(place) = &self.place {
             let dir = place.job(&self.id.to_string());
             let _ = place.hdfs.delete(dir.dir(), deadline).await;
-            let _ = stage::give_up(place, &self.id.to_string(), deadline).await;
+            let _ = stage::remove_partial_uploads(place, &self.id.to_string(), deadline).await;
         }
         was_submitted
     }
 }
 
 /// Lists the files that the job needs and those already in HDFS.
-async fn look(cluster: ClusterClient, spec: JobSpec) -> Result<(StagingPlan, Listing), Report> {
+async fn plan_staging(
+    cluster: ClusterClient,
+    spec: JobSpec,
+) -> Result<(StagingPlan, Listing), Report> {
     let listing = inputs::list_for_cluster(&spec, &cluster).await?;
     let ClusterClient { config, identity, .. } = &cluster;
     let deadline = Instant::now() + CALL_MAX;
     let binary = std::env::current_exe().map_err(|error| {
-        Report::internal(format!("cannot find this very program: {}", reason(&error)))
+        Report::internal(format!("cannot find the path of this program: {}", reason(&error)))
     })?;
     let staging = spec.cluster_options.staging.as_deref();
-    let place = stage::Place::find(config, identity, staging, deadline).await?;
+    let place = stage::StagingDir::find(config, identity, staging, deadline).await?;
     let request = StageRequest {
-        place: &place,
+        staging_dir: &place,
         config,
         identity,
         spec: &spec,
         binary: &binary,
-        inputs: &inputs::on_this_machine(&listing),
-        tell: terminal::message,
+        inputs: &inputs::local_files(&listing),
+        progress: terminal::message,
     };
-    Ok((stage::look(request, deadline).await?, listing))
+    Ok((stage::plan(request, deadline).await?, listing))
 }
 
-/// Brings everything to HDFS, with a bar on a terminal.
-async fn upload(looked: StagingPlan, id: &str) -> Result<stage::Upload, Report> {
-    let far = Arc::new(Mutex::new(Progress::default()));
-    let heard = far.clone();
-    let tell = move |progress| *heard.lock().unwrap_or_else(PoisonError::into_inner) = progress;
+/// Uploads missing files, with a progress bar on a terminal.
+async fn upload(plan: StagingPlan, id: &str) -> Result<stage::Upload, Report> {
+    let progress = Arc::new(Mutex::new(Progress::default()));
+    let shared_progress = progress.clone();
+    let sink =
+        move |progress| *shared_progress.lock().unwrap_or_else(PoisonError::into_inner) = progress;
     let began = Instant::now();
-    let mut staging = std::pin::pin!(stage::stage(looked, id, tell, began + UPLOAD_MAX));
+    let mut staging = std::pin::pin!(stage::stage(plan, id, sink, began + UPLOAD_MAX));
     let mut bar = ProgressBar::new();
     let mut frame = interval(FRAME);
     frame.set_missed_tick_behavior(MissedTickBehavior::Delay);
     let upload = loop {
         tokio::select! {
             done = &mut staging => break done,
-            _ = frame.tick() => bar.draw(*far.lock().unwrap_or_else(PoisonError::into_inner)),
+            _ = frame.tick() => bar.draw(*progress.lock().unwrap_or_else(PoisonError::into_inner)),
         }
     };
     bar.clear();
@@ -375,15 +378,15 @@ async fn upload(looked: StagingPlan, id: &str) -> Result<stage::Upload, Report> 
 struct ProgressBar {
     on: bool,
     drawn: bool,
-    told: Instant,
+    last_message: Instant,
 }
 
 impl ProgressBar {
     const WIDTH: u64 = 30;
-    const TOLD_EVERY: Duration = Duration::from_secs(10);
+    const MESSAGE_INTERVAL: Duration = Duration::from_secs(10);
 
     fn new() -> ProgressBar {
-        ProgressBar { on: io::stderr().is_terminal(), drawn: false, told: Instant::now() }
+        ProgressBar { on: io::stderr().is_terminal(), drawn: false, last_message: Instant::now() }
     }
 
     fn draw(&mut self, progress: Progress) {
@@ -392,8 +395,8 @@ impl ProgressBar {
         }
         let sent = progress.sent.min(progress.total);
         if !self.on {
-            if self.told.elapsed() > ProgressBar::TOLD_EVERY {
-                self.told = Instant::now();
+            if self.last_message.elapsed() > ProgressBar::MESSAGE_INTERVAL {
+                self.last_message = Instant::now();
                 let (sent, total) = (counted_bytes(sent), counted_bytes(progress.total));
                 terminal::message(format!("uploading: {sent} of {total}"));
             }
@@ -422,15 +425,15 @@ impl ProgressBar {
 
 /// Waits for the master, then follows the job to its end.
 async fn follow(
-    known: JobHandle,
+    handle: JobHandle,
     mirror: Arc<Mirror>,
     global: GlobalArgs,
     mut signals: InterruptSignals,
     about: &serde_json::Value,
 ) -> Result<Exit, Report> {
-    let job = Arc::new(known);
+    let job = Arc::new(handle);
     let mut renderer = Renderer::following(job.id(), global);
-    let deaf = renderer.object(about).is_err();
+    let output_closed = renderer.object(about).is_err();
     if !global.json {
         let queue = job.submitted.spec.cluster_options.queue.as_deref();
         let queue = queue.unwrap_or("default");
@@ -439,8 +442,8 @@ async fn follow(
     let watching = mirror.watch();
     let arrived = wait_for_master(&job, &mirror, &mut renderer, &mut signals).await?;
     let address = match arrived {
-        WaitOutcome::Live(address) => address,
-        WaitOutcome::Over => {
+        WaitOutcome::Running(address) => address,
+        WaitOutcome::Finished => {
             // A short job may be over before its master was seen.
             let wanted = LogFilter::default();
             for failure in mirror.copy_logs(&wanted, None).await {
@@ -457,17 +460,17 @@ async fn follow(
             return Ok(Exit::Interrupted);
         }
     };
-    let tails = LogTails::new(&job.dir, Select::default(), renderer.prefix(global));
+    let tails = LogTails::new(&job.dir, LogSelection::default(), renderer.prefix(global));
     let master = Arc::new(MasterClient::at(&job.dir, address)?);
     let mut follower = Follower {
-        deaf,
+        output_closed,
         mirror: Some(RemoteOutput::new(mirror.clone())),
         ..Follower::new(job.clone(), master, renderer, tails, signals)
     };
-    let left = follower.run().await;
+    let follow_end = follower.run().await;
     watching.abort();
-    let left = left?;
-    conclude(left, &mut follower, global).await
+    let follow_end = follow_end?;
+    conclude(follow_end, &mut follower, global).await
 }
 
 #[cfg(test)]
@@ -475,12 +478,13 @@ mod tests {
     use super::*;
 
     #[test]
-    fn who_interrupts_is_told_whether_the_cluster_had_the_job() {
+    fn an_interrupt_reports_whether_the_job_was_submitted() {
         let id: ApplicationId = "application_1700000000000_0007".parse().expect("an id");
-        let told =
-            |was_submitted| SubmitFailure::By("Ctrl-C").report(id, was_submitted).to_string();
-        assert_eq!(told(false), "error: Ctrl-C: nothing was submitted");
+        let last_message = |was_submitted| {
+            SubmitFailure::Interrupted("Ctrl-C").report(id, was_submitted).to_string()
+        };
+        assert_eq!(last_message(false), "error: Ctrl-C: nothing was submitted");
         let ended = "error: Ctrl-C: application_1700000000000_0007 was submitted a moment ago, and is ended";
-        assert_eq!(told(true), ended);
+        assert_eq!(last_message(true), ended);
     }
 }

@@ -31,9 +31,9 @@ pub fn run(args: cli::BoardArgs) -> Result<Exit, Report> {
     }
     let port = variable(&format!("{}HTTP", env::PORT_PREFIX))?;
     let job = variable(env::JOB)?;
-    let said = args.logdir.map(|dir| dir.replace("{job}", &job));
-    let saved = || std::env::var(env::CHECKPOINT_URL).ok();
-    let dir = match said.or_else(saved) {
+    let named = args.logdir.map(|dir| dir.replace("{job}", &job));
+    let checkpoint_url = || std::env::var(env::CHECKPOINT_URL).ok();
+    let dir = match named.or_else(checkpoint_url) {
         Some(dir) => dir,
         None => variable(env::CHECKPOINT)?,
     };
@@ -41,19 +41,19 @@ pub fn run(args: cli::BoardArgs) -> Result<Exit, Report> {
         false => dir,
         true => {
             // It ends with the task, as everything does that a program leaves behind.
-            let begun = std::env::current_exe().and_then(|this| {
+            let spawned = std::env::current_exe().and_then(|this| {
                 fs::create_dir_all(MIRRORED)?;
-                let words = ["board", "--mirror", &dir, "--logdir", MIRRORED];
-                Command::new(this).args(words).spawn()
+                let args = ["board", "--mirror", &dir, "--logdir", MIRRORED];
+                Command::new(this).args(args).spawn()
             });
-            begun.map_err(|error| {
+            spawned.map_err(|error| {
                 Report::internal(format!("cannot bring `{dir}` here: {}", reason(&error)))
             })?;
             MIRRORED.to_owned()
         }
     };
-    let words = ["--logdir", &dir, "--host", "127.0.0.1", "--port", &port];
-    let error = Command::new("tensorboard").args(words).exec();
+    let args = ["--logdir", &dir, "--host", "127.0.0.1", "--port", &port];
+    let error = Command::new("tensorboard").args(args).exec();
     if error.kind() == io::ErrorKind::NotFound {
         let what = "there is no `tensorboard` in the job's environment";
         let hint = "install it there: `pip install tensorboard`";

@@ -1,4 +1,4 @@
-//! The time between a cluster's taking a job and its master's first word.
+//! Waits for the master of a job that a cluster has accepted.
 
 use super::{follow::InterruptSignals, renderer::Renderer};
 use crate::{
@@ -18,23 +18,23 @@ use ydl_core::Span;
 use ydl_os::report::{Exit, Report};
 
 /// Poll interval of the recorded state.
-const LOOK: Duration = Duration::from_millis(50);
+const POLL_INTERVAL: Duration = Duration::from_millis(50);
 /// Interval at which the applications ahead in the queue are counted.
-const COUNT: Duration = Duration::from_secs(5);
+const COUNT_INTERVAL: Duration = Duration::from_secs(5);
 /// YARN's diagnostics of an application whose master was launched and has not registered yet. The cluster's own timeout
 /// applies then.
 const LAUNCHED: &str = "AM container is launched";
-/// After so long a person is told why nothing comes.
+/// Delay of the notice why nothing happens.
 const NOTICE_DELAY: Duration = Duration::from_secs(2);
 
 /// Outcome of the wait.
 #[derive(Debug)]
 pub enum WaitOutcome {
     /// The master listens there.
-    Live(String),
+    Running(String),
     /// The job is over.
-    Over,
-    /// The person left.
+    Finished,
+    /// The user interrupted.
     Interrupted,
 }
 
@@ -45,69 +45,69 @@ pub async fn wait_for_master(
     renderer: &mut Renderer,
     signals: &mut InterruptSignals,
 ) -> Result<WaitOutcome, Report> {
-    let Span(patience) = job.submitted.spec.timeouts.allocation;
+    let Span(limit) = job.submitted.spec.timeouts.allocation;
     let mut reporter = WaitReporter::new();
-    let end = Instant::now() + Duration::from_millis(patience);
-    let (mut asked, mut has_container) = (false, false);
+    let end = Instant::now() + Duration::from_millis(limit);
+    let (mut stopping, mut has_container) = (false, false);
     loop {
-        match mirror.remote.seen() {
-            RemoteState::Live(address) => return Ok(WaitOutcome::Live(address)),
-            RemoteState::Ended(_) => return Ok(WaitOutcome::Over),
-            RemoteState::Nothing => {}
+        match mirror.remote.state() {
+            RemoteState::Running(address) => return Ok(WaitOutcome::Running(address)),
+            RemoteState::Finished(_) => return Ok(WaitOutcome::Finished),
+            RemoteState::Unknown => {}
             RemoteState::Waiting(why) => {
-                reporter.tell(&why, mirror, renderer).await;
+                reporter.report(&why, mirror, renderer).await;
                 has_container = why.contains(LAUNCHED);
             }
         }
-        if Instant::now() > end && !asked && !has_container {
-            let by = format!("its deadline `allocation` of {}", Span(patience));
+        if Instant::now() > end && !stopping && !has_container {
+            let by = format!("its deadline `allocation` of {}", Span(limit));
             mirror.kill(&by).await?;
-            let why = match mirror.remote.seen() {
+            let why = match mirror.remote.state() {
                 RemoteState::Waiting(why) => one_line(&why),
                 _ => String::new(),
             };
             let what = format!(
                 "{} had no container for its master after {}: {why}",
                 job.id(),
-                Span(patience)
+                Span(limit)
             );
             return Err(Report::new(Exit::JobFailed, what)
                 .hint("raise `timeouts.allocation`, or choose another queue: `ydl queues`"));
         }
         let by = tokio::select! {
-            () = sleep(LOOK) => continue,
+            () = sleep(POLL_INTERVAL) => continue,
             by = signals.next() => by,
         };
-        if asked {
+        if stopping {
             return Ok(WaitOutcome::Interrupted);
         }
-        asked = true;
+        stopping = true;
         renderer.note(&format!("{by}: stopping the job ({by} again to leave at once)"));
         let (cluster, id) = (mirror.cluster.clone(), mirror.id);
         tokio::spawn(async move {
             let why = format!("ended by {by}");
-            // What became of it is seen by those who watch.
+            // The poller of the application sees the result.
             let _ = cluster.rm.kill_and_wait(id, &why, cluster.deadline()).await;
         });
     }
 }
 
 /// Waits likewise as an observer: the job is left alone, however long it waits and even if the observer leaves.
-pub async fn wait_to_look(
+pub async fn wait_as_observer(
     mirror: &Mirror,
     renderer: &mut Renderer,
     signals: &mut InterruptSignals,
 ) -> WaitOutcome {
     let mut reporter = WaitReporter::new();
     loop {
-        match mirror.remote.seen() {
-            RemoteState::Live(address) => return WaitOutcome::Live(address),
-            RemoteState::Ended(_) => return WaitOutcome::Over,
-            RemoteState::Nothing => {}
-            RemoteState::Waiting(why) => reporter.tell(&why, mirror, renderer).await,
+        match mirror.remote.state() {
+            RemoteState::Running(address) => return WaitOutcome::Running(address),
+            RemoteState::Finished(_) => return WaitOutcome::Finished,
+            RemoteState::Unknown => {}
+            RemoteState::Waiting(why) => reporter.report(&why, mirror, renderer).await,
         }
         tokio::select! {
-            () = sleep(LOOK) => {}
+            () = sleep(POLL_INTERVAL) => {}
             _ = signals.next() => return WaitOutcome::Interrupted,
         }
     }
@@ -116,34 +116,39 @@ pub async fn wait_to_look(
 /// Prints the reason for waiting.
 struct WaitReporter {
     began: Instant,
-    said: String,
+    reported: String,
     counted: Option<Instant>,
     position: Option<usize>,
 }
 
 impl WaitReporter {
     fn new() -> WaitReporter {
-        WaitReporter { began: Instant::now(), said: String::new(), counted: None, position: None }
+        WaitReporter {
+            began: Instant::now(),
+            reported: String::new(),
+            counted: None,
+            position: None,
+        }
     }
 
-    /// Says it once, and again when it has changed.
-    async fn tell(&mut self, why: &str, mirror: &Mirror, renderer: &mut Renderer) {
+    /// Prints the reason once, and again when it has changed.
+    async fn report(&mut self, why: &str, mirror: &Mirror, renderer: &mut Renderer) {
         if self.began.elapsed() <= NOTICE_DELAY {
             return;
         }
-        if self.counted.is_none_or(|at| at.elapsed() > COUNT) {
+        if self.counted.is_none_or(|at| at.elapsed() > COUNT_INTERVAL) {
             self.counted = Some(Instant::now());
-            self.position = before_us(mirror).await;
+            self.position = applications_ahead(mirror).await;
         }
-        let text = words(why, self.position);
-        if text != self.said {
+        let text = wait_text(why, self.position);
+        if text != self.reported {
             renderer.note(&text);
-            self.said = text;
+            self.reported = text;
         }
     }
 }
 
-fn words(why: &str, position: Option<usize>) -> String {
+fn wait_text(why: &str, position: Option<usize>) -> String {
     let position = match position {
         Some(0) | None => String::new(),
         Some(1) => ", behind 1 other job of its queue".to_owned(),
@@ -169,8 +174,8 @@ fn one_line(why: &str) -> String {
 }
 
 /// Counts the applications ahead in the same queue; `None` where that is unknown.
-async fn before_us(mirror: &Mirror) -> Option<usize> {
-    let own = mirror.last()?;
+async fn applications_ahead(mirror: &Mirror) -> Option<usize> {
+    let own = mirror.last_report()?;
     let filter = ApplicationFilter {
         states: vec![ApplicationState::Accepted],
         queues: vec![own.queue.clone()],
@@ -191,13 +196,13 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_cluster_says_in_one_sentence_what_it_waits_for() {
+    fn the_reason_for_waiting_is_one_sentence() {
         let why = "[Sun Nov 15 21:36:55 +0000 2026] Application is Activated, waiting for resources to be assigned \
                    for AM.  Last Node which was processed : 127.0.0.11:21084 ( Partition : [] ). Details : AM = 1";
         assert_eq!(
-            words(why, Some(2)),
+            wait_text(why, Some(2)),
             "waiting, behind 2 other jobs of its queue: Application is Activated, waiting for resources to be assigned for AM"
         );
-        assert_eq!(words("", None), "waiting for its master's container");
+        assert_eq!(wait_text("", None), "waiting for its master's container");
     }
 }

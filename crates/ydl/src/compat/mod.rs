@@ -124,7 +124,7 @@ fn submit_job(mut builder: JobFileBuilder, args: &ParsedArgs, line: &str) -> Res
             source.job()
         });
         if let Err(diagnostics) = checked {
-            return Ok(submit::refuse(&diagnostics));
+            return Ok(submit::print_diagnostics(&diagnostics));
         }
     }
     if shown {
@@ -151,7 +151,7 @@ fn submit_job(mut builder: JobFileBuilder, args: &ParsedArgs, line: &str) -> Res
                 _ => report,
             }
         }),
-        Err(diagnostics) => Ok(submit::refuse(&diagnostics)),
+        Err(diagnostics) => Ok(submit::print_diagnostics(&diagnostics)),
     }
 }
 

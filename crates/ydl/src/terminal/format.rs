@@ -1,4 +1,4 @@
-//! Numbers and texts as people read them.
+//! Formats numbers and texts for users.
 
 use std::time::{SystemTime, UNIX_EPOCH};
 use ydl_core::{Span, Time};
@@ -45,7 +45,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn bytes_have_a_unit_that_fits() {
+    fn bytes_are_formatted_with_a_fitting_unit() {
         let cases = [
             (0, "0 B"),
             (999, "999 B"),

@@ -1,4 +1,4 @@
-//! Whole lines out of chunks, each behind the name of the task that printed it.
+//! Prefixes complete lines with the name of the task that printed them.
 
 use std::io::{self, Write};
 
@@ -77,7 +77,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_line_is_printed_when_it_is_whole() {
+    fn only_complete_lines_are_printed() {
         let mut lines = LinePrefixer::new("worker:0");
         let mut out = Vec::new();
         lines.push(b"one\ntw", &mut out);

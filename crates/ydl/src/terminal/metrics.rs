@@ -10,25 +10,25 @@ const SHOWN: (usize, usize) = (4, 8);
 /// A task's metrics: `acc 0.91, loss 0.31 @ 120`.
 pub(super) fn of_task(metrics: &BTreeMap<String, Metric>) -> String {
     let each = metrics.iter().take(SHOWN.0).map(|(name, metric)| {
-        let value = figure(metric.value.0);
+        let value = format_number(metric.value.0);
         match metric.step {
             Some(step) => format!("{} {value} @ {step}", clean(name)),
             None => format!("{} {value}", clean(name)),
         }
     });
-    let mut said: Vec<_> = each.collect();
+    let mut text: Vec<_> = each.collect();
     if metrics.len() > SHOWN.0 {
-        said.push("…".to_owned());
+        text.push("…".to_owned());
     }
-    said.join(", ")
+    text.join(", ")
 }
 
 /// A line for each role with several tasks that report: the mean of each metric, and how far apart they are.
-pub fn metrics_of_roles(viewed: &JobSnapshot) -> Vec<String> {
+pub fn metrics_of_roles(snapshot: &JobSnapshot) -> Vec<String> {
     let mut lines = Vec::new();
-    for role in &viewed.view.roles {
+    for role in &snapshot.view.roles {
         let mut named: BTreeMap<&str, Vec<f64>> = BTreeMap::new();
-        let of_role = viewed.metrics.iter();
+        let of_role = snapshot.metrics.iter();
         let mut tasks = 0;
         for (_, metrics) in of_role.filter(|(task, _)| task.role == role.role) {
             tasks += 1;
@@ -43,11 +43,11 @@ pub fn metrics_of_roles(viewed: &JobSnapshot) -> Vec<String> {
             let mean = values.iter().sum::<f64>() / values.len() as f64;
             let least = values.iter().copied().fold(f64::INFINITY, f64::min);
             let most = values.iter().copied().fold(f64::NEG_INFINITY, f64::max);
-            let said = format!("{} {}", clean(name), figure(mean));
+            let text = format!("{} {}", clean(name), format_number(mean));
             // Where one is no number the mean is none, and says enough.
             match mean.is_nan() || least == most {
-                true => said,
-                false => format!("{said} ({} to {})", figure(least), figure(most)),
+                true => text,
+                false => format!("{text} ({} to {})", format_number(least), format_number(most)),
             }
         });
         let shown: Vec<_> = shown.collect();
@@ -57,7 +57,7 @@ pub fn metrics_of_roles(viewed: &JobSnapshot) -> Vec<String> {
 }
 
 /// A number with four digits that mean something.
-fn figure(value: f64) -> String {
+fn format_number(value: f64) -> String {
     if value == 0.0 || !value.is_finite() {
         return value.to_string();
     }
@@ -88,7 +88,7 @@ mod tests {
     }
 
     #[test]
-    fn a_number_has_as_many_digits_as_say_something() {
+    fn numbers_have_four_significant_digits() {
         for (value, text) in [
             (0.0, "0"),
             (0.312_345, "0.3123"),
@@ -98,12 +98,12 @@ mod tests {
             (3e12, "3.000e12"),
             (f64::NAN, "NaN"),
         ] {
-            assert_eq!(figure(value), text);
+            assert_eq!(format_number(value), text);
         }
     }
 
     #[test]
-    fn a_role_is_summed_up_where_several_of_its_tasks_report() {
+    fn metrics_are_aggregated_for_roles_with_several_reporting_tasks() {
         assert_eq!(of_task(&metrics(0.3)), "acc 0.5, loss 0.3 @ 120");
         let role = RoleView {
             role: "worker".into(),
@@ -115,7 +115,7 @@ mod tests {
             succeeded: 0,
             failed: 0,
         };
-        let mut viewed = JobSnapshot {
+        let mut snapshot = JobSnapshot {
             number: 1,
             view: JobView {
                 name: "j".to_owned(),
@@ -131,9 +131,9 @@ mod tests {
             usage: BTreeMap::new(),
             metrics: BTreeMap::from([("worker:0".parse().unwrap(), metrics(0.25))]),
         };
-        assert!(metrics_of_roles(&viewed).is_empty());
+        assert!(metrics_of_roles(&snapshot).is_empty());
         let second = ("worker:1".parse().unwrap(), metrics(0.75));
-        viewed.metrics.extend([second]);
-        assert_eq!(metrics_of_roles(&viewed), ["2 × `worker`: acc 0.5, loss 0.5 (0.25 to 0.75)"]);
+        snapshot.metrics.extend([second]);
+        assert_eq!(metrics_of_roles(&snapshot), ["2 × `worker`: acc 0.5, loss 0.5 (0.25 to 0.75)"]);
     }
 }

@@ -67,7 +67,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn columns_line_up_and_the_last_is_cut() {
+    fn columns_are_aligned_and_the_last_is_truncated() {
         let rows = vec![
             vec!["worker:0".into(), "running".into(), "a long reason".into()],
             vec!["w".into(), "x\x1b[2J".into(), "".into()],

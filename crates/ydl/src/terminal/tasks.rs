@@ -18,19 +18,19 @@ use ydl_proto::{
 const HEAD: [&str; 7] = ["TASK", "STATE", "ATTEMPT", "NODE", "FOR", "CPU", "MEMORY"];
 
 /// The columns there are: one for GPUs where any task has some, one for metrics where any reports some.
-fn head(viewed: &JobSnapshot) -> Vec<&'static str> {
+fn head(snapshot: &JobSnapshot) -> Vec<&'static str> {
     let mut head = HEAD.to_vec();
-    if has_gpus(viewed) {
+    if has_gpus(snapshot) {
         head.push("GPU");
     }
-    if !viewed.metrics.is_empty() {
+    if !snapshot.metrics.is_empty() {
         head.push("METRICS");
     }
     head
 }
 
-fn has_gpus(viewed: &JobSnapshot) -> bool {
-    viewed.usage.values().any(|usage| !usage.gpus.is_empty())
+fn has_gpus(snapshot: &JobSnapshot) -> bool {
+    snapshot.usage.values().any(|usage| !usage.gpus.is_empty())
 }
 
 /// Each device's share and memory: `0: 97% 1.2 GiB`.
@@ -42,13 +42,13 @@ fn gpus(usage: &Usage) -> String {
     each.collect::<Vec<_>>().join(", ")
 }
 
-fn row(task: &TaskView, viewed: &JobSnapshot, paint: Paint) -> Vec<Cell> {
-    let usage = viewed.usage.get(&task.task);
+fn row(task: &TaskView, snapshot: &JobSnapshot, paint: Paint) -> Vec<Cell> {
+    let usage = snapshot.usage.get(&task.task);
     let cpu = usage.map_or(String::new(), |usage| format!("{}%", usage.cpu_percent));
     let memory = usage.map_or(String::new(), |usage| counted_bytes(usage.memory_bytes));
     let over = matches!(task.state, TaskState::Succeeded | TaskState::Failed | TaskState::Stopped);
     let state = state(task, usage);
-    let span = seconds(viewed.view.now - task.since).to_string();
+    let span = seconds(snapshot.view.now - task.since).to_string();
     let mut cells: Vec<Cell> = vec![
         task.task.to_string().into(),
         Cell::painted(&state, |word| paint.state(task.state, word)),
@@ -58,12 +58,12 @@ fn row(task: &TaskView, viewed: &JobSnapshot, paint: Paint) -> Vec<Cell> {
         if over { String::new() } else { cpu }.into(),
         if over { String::new() } else { memory }.into(),
     ];
-    if has_gpus(viewed) {
+    if has_gpus(snapshot) {
         let used = usage.filter(|_| !over).map(gpus).unwrap_or_default();
         cells.push(used.into());
     }
-    if !viewed.metrics.is_empty() {
-        let reported = viewed.metrics.get(&task.task).map(metrics::of_task);
+    if !snapshot.metrics.is_empty() {
+        let reported = snapshot.metrics.get(&task.task).map(metrics::of_task);
         cells.push(reported.unwrap_or_default().into());
     }
     if let Some(ending) = &task.last_ending {
@@ -86,8 +86,8 @@ fn state(task: &TaskView, usage: Option<&Usage>) -> String {
 }
 
 /// A line for each elastic role: how many tasks it should have, and between which numbers that may change.
-pub fn sizes_of_roles(viewed: &JobSnapshot) -> Vec<String> {
-    let roles = viewed.view.roles.iter();
+pub fn sizes_of_roles(snapshot: &JobSnapshot) -> Vec<String> {
+    let roles = snapshot.view.roles.iter();
     let elastic = roles.filter_map(|role| Some((role, role.elastic?)));
     let each = elastic.map(|(role, Range { min, max })| {
         let (name, instances) = (&role.role, role.instances);
@@ -97,24 +97,24 @@ pub fn sizes_of_roles(viewed: &JobSnapshot) -> Vec<String> {
 }
 
 /// Every task, a line each.
-pub fn task_table(viewed: &JobSnapshot, paint: Paint) -> Vec<String> {
-    let mut head = head(viewed);
-    if viewed.view.tasks.iter().any(|task| task.last_ending.is_some()) {
+pub fn task_table(snapshot: &JobSnapshot, paint: Paint) -> Vec<String> {
+    let mut head = head(snapshot);
+    if snapshot.view.tasks.iter().any(|task| task.last_ending.is_some()) {
         head.push("LAST ENDING");
     }
-    let rows = viewed.view.tasks.iter();
-    table(&head, rows.map(|task| row(task, viewed, paint)).collect(), None)
+    let rows = snapshot.view.tasks.iter();
+    table(&head, rows.map(|task| row(task, snapshot, paint)).collect(), None)
 }
 
 /// Returns the rows that fit on part of a terminal, unfinished tasks first.
 pub fn live_table(
     id: &str,
-    viewed: &JobSnapshot,
+    snapshot: &JobSnapshot,
     paint: Paint,
     width: usize,
     height: usize,
 ) -> Vec<String> {
-    let view = &viewed.view;
+    let view = &snapshot.view;
     let phase = match view.phase {
         JobPhase::Pending => "pending",
         JobPhase::Running => "running",
@@ -131,8 +131,8 @@ pub fn live_table(
     let shown = order.len().min(height.saturating_sub(3).clamp(1, 12));
     let mut chosen: Vec<_> = order[..shown].to_vec();
     chosen.sort_by_key(|task| view.tasks.iter().position(|other| other.task == task.task));
-    let rows = chosen.iter().map(|task| row(task, viewed, paint)).collect();
-    lines.extend(table(&head(viewed), rows, Some(width)));
+    let rows = chosen.iter().map(|task| row(task, snapshot, paint)).collect();
+    lines.extend(table(&head(snapshot), rows, Some(width)));
     if shown < order.len() {
         let roles = view.roles.iter().map(|role| {
             let parts = [
@@ -174,7 +174,7 @@ mod tests {
     use ydl_proto::usage::GpuUsage;
 
     #[test]
-    fn a_task_whose_inputs_come_says_how_far_they_are() {
+    fn the_state_of_a_task_shows_the_progress_of_its_inputs() {
         let task = TaskView {
             task: "worker:0".parse().unwrap(),
             state: TaskState::Launching,
@@ -196,7 +196,7 @@ mod tests {
     }
 
     #[test]
-    fn a_gpu_is_shown_by_its_share_and_its_memory() {
+    fn gpus_are_shown_with_load_and_memory() {
         let gpu = |device: &str, busy_percent| GpuUsage {
             device: device.to_owned(),
             busy_percent,

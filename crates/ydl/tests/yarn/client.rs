@@ -281,8 +281,8 @@ fn the_last_lines_of_a_long_log_are_fetched_alone() {
         let client = ClusterClient::with(config(cluster)).expect("a client");
         let report = job_applications::find(&client, "chatty").await;
         let report = report.expect("an answer").expect("the job");
-        let opened = JobAccess::of(&client, report).await.expect("the job");
-        let JobAccess::Whole(known, mirror) = opened else {
+        let opened = JobAccess::open(&client, report).await.expect("the job");
+        let JobAccess::Full(known, mirror) = opened else {
             panic!("{opened:?}");
         };
         let wanted = LogFilter { tail: Some(3), ..LogFilter::default() };

@@ -12,7 +12,7 @@ use yarn_native::{
     namenode::fetch_tokens,
     security::{Identity, TicketSource},
 };
-use ydl::client::stage::Place;
+use ydl::client::stage::StagingDir;
 use ydl_storage::hdfs::{Hdfs, Kind};
 
 const NAME: &str = "credentials::proof_is_a_ticket_a_keytab_or_a_token";
@@ -105,7 +105,7 @@ async fn writes_and_reads(hdfs: &Hdfs, file: &str) {
 async fn with_a_ticket() {
     let config = config();
     let identity = Identity::from_config(&config).expect("an identity");
-    let place = Place::find(&config, &identity, None, soon()).await.expect("a place");
+    let place = StagingDir::find(&config, &identity, None, soon()).await.expect("a place");
     assert_eq!(place.home, format!("{}/user/alice", systems()[0]));
     assert_eq!(place.layout.root(), format!("{}/user/alice/.ydl", systems()[0]));
     writes_and_reads(&place.hdfs, "/user/alice/by-ticket").await;

@@ -40,13 +40,13 @@ pub enum JobStatus {
     /// It was submitted a moment ago; its master has not said where it is.
     Starting,
     /// Its master runs there.
-    Live(MasterAddress),
+    Running(MasterAddress),
     /// It is over, and this is the last that was seen of it.
-    Over(Box<JobSnapshot>),
+    Finished(Box<JobSnapshot>),
     /// Its master is gone and has left no result.
     Lost,
     /// Its cluster says that it is over, and it has left no result.
-    Ended(RemoteEnd),
+    NoResult(RemoteEnd),
 }
 
 impl JobHandle {
@@ -72,19 +72,19 @@ impl JobHandle {
 
     /// Returns the current status.
     pub fn status(&self) -> JobStatus {
-        if let Some(far) = &self.remote {
+        if let Some(remote) = &self.remote {
             return match read_json(&self.dir.result_file()) {
-                Some(last) => JobStatus::Over(last),
-                None => far.status(),
+                Some(last) => JobStatus::Finished(last),
+                None => remote.status(),
             };
         }
         // A result comes before the master goes, so looking again after it has gone misses nothing.
         for _ in 0..2 {
             if let Some(last) = read_json(&self.dir.result_file()) {
-                return JobStatus::Over(last);
+                return JobStatus::Finished(last);
             }
             match read_json::<MasterAddress>(&self.dir.master_file()) {
-                Some(place) if is_alive(&place) => return JobStatus::Live(place),
+                Some(place) if is_alive(&place) => return JobStatus::Running(place),
                 Some(_) => {}
                 None if self.is_young() => return JobStatus::Starting,
                 None => {}

@@ -8,8 +8,8 @@ use ydl_proto::files::MasterAddress;
 /// Last known state of a job on a cluster; shared by the poller and its readers.
 #[derive(Clone, Debug, Default)]
 pub struct RemoteJob {
-    seen: Arc<Mutex<RemoteState>>,
-    nudge: Arc<Notify>,
+    state: Arc<Mutex<RemoteState>>,
+    poll_request: Arc<Notify>,
 }
 
 /// State of a job on a cluster, from its ResourceManager.
@@ -17,13 +17,13 @@ pub struct RemoteJob {
 pub enum RemoteState {
     /// Not queried yet.
     #[default]
-    Nothing,
+    Unknown,
     /// Its master does not run yet, or not any more and soon again: why, in YARN's words.
     Waiting(String),
     /// Its master listens there.
-    Live(String),
+    Running(String),
     /// It is over.
-    Ended(RemoteEnd),
+    Finished(RemoteEnd),
 }
 
 /// The end of a job, as its cluster tells it.
@@ -37,36 +37,36 @@ pub struct RemoteEnd {
 
 impl RemoteJob {
     /// Returns the last known state.
-    pub fn seen(&self) -> RemoteState {
+    pub fn state(&self) -> RemoteState {
         self.lock().clone()
     }
 
     /// Writes down what was seen.
-    pub fn see(&self, seen: RemoteState) {
-        *self.lock() = seen;
+    pub fn set_state(&self, state: RemoteState) {
+        *self.lock() = state;
     }
 
     /// Requests an early poll, since the state has probably changed.
-    pub fn nudge(&self) {
-        self.nudge.notify_one();
+    pub fn request_poll(&self) {
+        self.poll_request.notify_one();
     }
 
     /// Waits for that.
-    pub async fn nudged(&self) {
-        self.nudge.notified().await;
+    pub async fn poll_requested(&self) {
+        self.poll_request.notified().await;
     }
 
     pub(super) fn status(&self) -> JobStatus {
-        match self.seen() {
-            RemoteState::Nothing | RemoteState::Waiting(_) => JobStatus::Starting,
-            RemoteState::Live(address) => {
-                JobStatus::Live(MasterAddress { address, attempt: 0, pid: 0, pid_started: 0 })
+        match self.state() {
+            RemoteState::Unknown | RemoteState::Waiting(_) => JobStatus::Starting,
+            RemoteState::Running(address) => {
+                JobStatus::Running(MasterAddress { address, attempt: 0, pid: 0, pid_started: 0 })
             }
-            RemoteState::Ended(ended) => JobStatus::Ended(ended),
+            RemoteState::Finished(ended) => JobStatus::NoResult(ended),
         }
     }
 
     fn lock(&self) -> MutexGuard<'_, RemoteState> {
-        self.seen.lock().unwrap_or_else(PoisonError::into_inner)
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

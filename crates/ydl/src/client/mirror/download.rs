@@ -1,4 +1,4 @@
-//! Copies of what tasks have printed, from where their agents have carried it.
+//! Copies logs of tasks from HDFS, to which their agents have shipped them.
 
 use super::job::Mirror;
 use crate::client::jobs::RemoteState;
@@ -20,8 +20,8 @@ use ydl_storage::hdfs::{Entry, HdfsError, Reader};
 
 /// Maximum time for one call.
 const CALL_MAX: Duration = Duration::from_secs(30);
-/// Attempts that are copied side by side. Closing what a dead agent left open is mostly waiting.
-const SIDE_BY_SIDE: usize = 64;
+/// Attempts that are copied concurrently. Closing what a dead agent left open is mostly waiting.
+const COPIES_MAX: usize = 64;
 /// So long after a job's end its last agents may still be writing.
 const FINAL_LOG_DELAY: Duration = Duration::from_secs(2);
 /// Read in one call.
@@ -32,10 +32,10 @@ const ATTEMPTS_MAX: usize = 100_000;
 /// State of an attempt's log writer. What an agent has not closed is hardly readable, and closing it
 /// shuts the agent out.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Writer {
-    /// Perhaps: its files are left alone.
-    Lives,
-    /// No: what was left open is closed.
+pub(super) enum LogWriter {
+    /// It may still write: its files are left alone.
+    Active,
+    /// It is gone: files that it left open are closed.
     Gone,
 }
 
@@ -56,8 +56,8 @@ pub struct LogFilter {
 
 impl Mirror {
     /// Returns whether an agent has lived for any of it: each leaves at least a record of how its program ended.
-    pub async fn has_attempts(&self, wanted: &LogFilter) -> bool {
-        let attempts = self.attempts(wanted).await;
+    pub async fn has_attempts(&self, filter: &LogFilter) -> bool {
+        let attempts = self.attempts(filter).await;
         attempts.is_ok_and(|attempts| !attempts.is_empty())
     }
 
@@ -65,30 +65,30 @@ impl Mirror {
     /// be had now is left out; a sentence says so.
     pub async fn copy_logs(
         self: &Arc<Self>,
-        wanted: &LogFilter,
+        filter: &LogFilter,
         master: Option<Arc<Client>>,
     ) -> Vec<String> {
-        let attempts = match self.attempts(wanted).await {
+        let attempts = match self.attempts(filter).await {
             Ok(attempts) => attempts,
             Err(error) => return vec![error.to_string()],
         };
-        let over = matches!(self.remote.seen(), RemoteState::Ended(_));
-        let turns = Arc::new(Semaphore::new(SIDE_BY_SIDE));
-        let mut copying = JoinSet::new();
+        let over = matches!(self.remote.state(), RemoteState::Finished(_));
+        let permits = Arc::new(Semaphore::new(COPIES_MAX));
+        let mut tasks = JoinSet::new();
         for (task, attempt, is_last) in attempts {
-            let (mirror, turns, master) = (self.clone(), turns.clone(), master.clone());
-            let tail = wanted.tail;
-            copying.spawn(async move {
-                let _turn = turns.acquire_owned().await;
+            let (mirror, permits, master) = (self.clone(), permits.clone(), master.clone());
+            let tail = filter.tail;
+            tasks.spawn(async move {
+                let _permit = permits.acquire_owned().await;
                 // Of a task that goes on only the last attempt can have an agent.
                 let mut writer = match over || !is_last {
-                    true => Writer::Gone,
-                    false => Writer::Lives,
+                    true => LogWriter::Gone,
+                    false => LogWriter::Active,
                 };
-                if let (Some(master), Writer::Lives) = (master, writer) {
+                if let (Some(master), LogWriter::Active) = (master, writer) {
                     match mirror.copy_live_logs(&task, attempt, &master, tail).await {
                         Ok(true) => return Ok(()),
-                        Ok(false) => writer = Writer::Gone,
+                        Ok(false) => writer = LogWriter::Gone,
                         // HDFS may have some of it all the same.
                         Err(_) => {}
                     }
@@ -97,7 +97,7 @@ impl Mirror {
             });
         }
         let mut failures = Vec::new();
-        while let Some(copied) = copying.join_next().await {
+        while let Some(copied) = tasks.join_next().await {
             if let Ok(Err(why)) = copied {
                 failures.push(why);
             }
@@ -108,15 +108,15 @@ impl Mirror {
     }
 
     /// Every attempt in HDFS that is wanted, and whether it is the last of its task.
-    async fn attempts(&self, wanted: &LogFilter) -> Result<Vec<(TaskId, u32, bool)>, HdfsError> {
-        let roles = match &wanted.role {
+    async fn attempts(&self, filter: &LogFilter) -> Result<Vec<(TaskId, u32, bool)>, HdfsError> {
+        let roles = match &filter.role {
             Some(role) => vec![role.clone()],
             None => self.names(&self.place.logs()).await?,
         };
         let mut found = Vec::new();
         for role in roles {
             let at = format!("{}/{role}", self.place.logs());
-            let indexes = match wanted.index {
+            let indexes = match filter.index {
                 Some(index) => vec![index],
                 None => numbers(&self.names(&at).await?),
             };
@@ -124,9 +124,9 @@ impl Mirror {
                 let task = TaskId { role: RoleName::from(role.as_str()), index };
                 let mut attempts = numbers(&self.names(&format!("{at}/{index}")).await?);
                 let last = attempts.iter().max().copied();
-                match wanted.attempt {
+                match filter.attempt {
                     Some(wanted) => attempts.retain(|attempt| *attempt == wanted),
-                    None if wanted.last_only => attempts = last.into_iter().collect(),
+                    None if filter.last_only => attempts = last.into_iter().collect(),
                     None => attempts.sort_unstable(),
                 }
                 let is_last = |attempt| Some(attempt) == last;
@@ -159,7 +159,7 @@ impl Mirror {
         &self,
         task: &TaskId,
         attempt: u32,
-        writer: Writer,
+        writer: LogWriter,
         tail: Option<usize>,
     ) -> Result<(), String> {
         let here = self.dir.attempt_logs(task, attempt);
@@ -202,11 +202,11 @@ impl Mirror {
     pub(super) async fn open_log(
         &self,
         entry: &Entry,
-        writer: Writer,
+        writer: LogWriter,
     ) -> Result<Reader, HdfsError> {
         let open = || self.hdfs.open(&entry.url, Instant::now() + CALL_MAX);
         let reader = open().await?;
-        if writer == Writer::Lives || reader.length() >= entry.bytes {
+        if writer == LogWriter::Active || reader.length() >= entry.bytes {
             return Ok(reader);
         }
         sleep(self.final_log_delay()).await;
@@ -220,7 +220,7 @@ impl Mirror {
 
     /// Returns the remaining time in which agents of a finished job may still write.
     fn final_log_delay(&self) -> Duration {
-        let ended = self.last().map_or(0, |report| report.finish_time);
+        let ended = self.last_report().map_or(0, |report| report.finish_time);
         let ended = Duration::from_millis(u64::try_from(ended).unwrap_or(0));
         let now = SystemTime::now().duration_since(UNIX_EPOCH);
         let until = (ended + FINAL_LOG_DELAY).saturating_sub(now.unwrap_or_default());
@@ -233,7 +233,7 @@ impl Mirror {
         entry: &Entry,
         path: &Path,
         from: u64,
-        writer: Writer,
+        writer: LogWriter,
     ) -> Result<(), String> {
         if from > 0 && from >= entry.bytes {
             return Ok(());

@@ -1,9 +1,9 @@
-//! Copies of what live tasks print, as they print it; and of the rest once they have ended.
+//! Copies the output of running tasks while it is printed, and the rest once they have ended.
 
 use super::{
-    download::{Writer, append},
+    download::{LogWriter, append},
     job::Mirror,
-    tail::{TAIL_BYTES_MAX, stretch, write_at},
+    tail::{TAIL_BYTES_MAX, extend_file, write_at},
 };
 use crate::client::live_logs;
 use hyper::body::Bytes;
@@ -16,36 +16,36 @@ use ydl_core::TaskId;
 use ydl_net::client::{CallError, Client};
 use ydl_proto::messages::{LOG_BYTES_MAX, LogFile};
 
-/// Streams that are waited for at once; a master lets a few hundred wait.
-const WAITING_MAX: usize = 96;
-/// Attempts whose rest is copied at once.
-const COPYING_MAX: usize = 8;
+/// Concurrent long polls; a master accepts a few hundred.
+const READS_MAX: usize = 96;
+/// Attempts whose rest is copied concurrently.
+const COPIES_MAX: usize = 8;
 /// Long-poll timeout of an agent's log read.
 const WAIT: Duration = Duration::from_secs(15);
 /// The same where more streams are followed than may wait.
 const SHORT_WAIT: Duration = Duration::from_millis(200);
 /// After a failure, the next try.
 const RETRY_DELAY: Duration = Duration::from_millis(500);
-/// So often a master may not answer, and an agent not know of a file, before HDFS is looked at.
+/// Failed requests, and responses without the file, before the rest is copied from HDFS.
 const FAILURES_MAX: u32 = 20;
 const ABSENCES_MAX: u32 = 2;
-/// Maximum time for an attempt's last lines to get to HDFS once its agent has no more of them.
-const CARRIED_MAX: Duration = Duration::from_secs(15);
+/// Maximum time until an attempt's last lines are in HDFS, once its agent no longer has them.
+const SHIPPING_MAX: Duration = Duration::from_secs(15);
 /// Poll interval for them.
-const LOOK: Duration = Duration::from_millis(300);
-/// Left beside an attempt's logs when they are whole.
+const POLL_INTERVAL: Duration = Duration::from_millis(300);
+/// File next to an attempt's logs that marks them complete.
 const RECORD: &str = "exit.json";
 
-/// The turns of those who follow streams.
+/// Limits on concurrent reads and copies.
 #[derive(Debug)]
 pub struct FollowPermits {
-    waiting: Semaphore,
-    copying: Semaphore,
+    reads: Semaphore,
+    copies: Semaphore,
 }
 
 impl Default for FollowPermits {
     fn default() -> FollowPermits {
-        FollowPermits { waiting: Semaphore::new(WAITING_MAX), copying: Semaphore::new(COPYING_MAX) }
+        FollowPermits { reads: Semaphore::new(READS_MAX), copies: Semaphore::new(COPIES_MAX) }
     }
 }
 
@@ -80,18 +80,18 @@ impl Mirror {
         client: &(impl Fn() -> Arc<Client> + Send + Sync),
     ) {
         let dir = self.dir.attempt_logs(task, attempt);
-        // What was copied before is not copied again. Of a long stream its middle is nowhere any more.
-        let mut segment = newest(&dir, stream);
+        // Continue after what was copied before. The middle of a long stream may have been deleted.
+        let mut segment = newest_segment(&dir, stream);
         let (mut failures, mut absences) = (0, 0);
         while failures < FAILURES_MAX {
             let file = format!("{stream}.{segment}");
             let path = dir.join(&file);
             let offset = fs::metadata(&path).map_or(0, |about| about.len());
-            let wait = match self.turns.waiting.available_permits() {
+            let wait = match self.permits.reads.available_permits() {
                 0 => SHORT_WAIT,
                 _ => WAIT,
             };
-            let Ok(_turn) = self.turns.waiting.acquire().await else {
+            let Ok(_permit) = self.permits.reads.acquire().await else {
                 return;
             };
             match live_logs::read(&client(), task, attempt, &file, offset, wait).await {
@@ -104,15 +104,17 @@ impl Mirror {
                         segment += 1;
                     }
                 }
-                // No agent has it, or not this file of it: HDFS has the rest. One that has just begun may come late.
-                Ok(None) => match self.later(task, attempt, (stream, segment), &client()).await {
-                    Some(later) => segment = later,
-                    None if absences >= ABSENCES_MAX => return,
-                    None => {
-                        absences += 1;
-                        sleep(RETRY_DELAY).await;
+                // No agent has the file: HDFS has the rest. An attempt that has just started may be late.
+                Ok(None) => {
+                    match self.next_segment(task, attempt, (stream, segment), &client()).await {
+                        Some(next_segment) => segment = next_segment,
+                        None if absences >= ABSENCES_MAX => return,
+                        None => {
+                            absences += 1;
+                            sleep(RETRY_DELAY).await;
+                        }
                     }
-                },
+                }
                 Err(_) => {
                     failures += 1;
                     sleep(RETRY_DELAY).await;
@@ -122,7 +124,7 @@ impl Mirror {
     }
 
     /// The next segment of a stream that its agent still has, after one that it has not.
-    async fn later(
+    async fn next_segment(
         &self,
         task: &TaskId,
         attempt: u32,
@@ -131,9 +133,9 @@ impl Mirror {
     ) -> Option<u64> {
         let all = live_logs::attempts(master, task).await.ok()??;
         let found = all.into_iter().find(|it| it.attempt == attempt)?;
-        let files = found.files.iter().filter_map(numbered);
-        let later = files.filter(|(of, number, _)| *of == stream && *number > segment);
-        later.map(|(_, number, _)| number).min()
+        let files = found.files.iter().filter_map(parse_segment);
+        let next_segment = files.filter(|(name, number, _)| *name == stream && *number > segment);
+        next_segment.map(|(_, number, _)| number).min()
     }
 
     /// Copies what a live agent has of an attempt at this moment, or the last lines of it; false where there is no such
@@ -151,15 +153,15 @@ impl Mirror {
             return Ok(false);
         };
         let dir = self.dir.attempt_logs(task, attempt);
-        let mut files: Vec<_> = found.files.iter().filter_map(numbered).collect();
+        let mut files: Vec<_> = found.files.iter().filter_map(parse_segment).collect();
         files.sort_unstable();
         for stream in files.chunk_by(|one, two| one.0 == two.0) {
             let from = LiveAttempt { mirror: self, task, attempt, master };
-            let brought = match tail {
+            let copied = match tail {
                 Some(lines) => from.copy_tail(stream, &dir, lines).await,
                 None => from.download(stream, &dir).await,
             };
-            match brought {
+            match copied {
                 Ok(()) => {}
                 Err(CopyError::Call(error)) => return Err(error),
                 // What cannot be kept here is not shown; there is room for the rest perhaps.
@@ -172,25 +174,25 @@ impl Mirror {
     /// Copies the rest from HDFS, once it is complete there.
     async fn copy_remaining_logs(&self, task: &TaskId, attempt: u32) {
         let record = format!("{}/{RECORD}", self.place.attempt_logs(task, attempt));
-        let end = Instant::now() + CARRIED_MAX;
+        let end = Instant::now() + SHIPPING_MAX;
         loop {
-            let Ok(turn) = self.turns.copying.acquire().await else {
+            let Ok(permit) = self.permits.copies.acquire().await else {
                 return;
             };
-            let there = self.hdfs.stat(&record, Instant::now() + CARRIED_MAX).await;
-            let whole = matches!(there, Ok(Some(_)));
-            if whole || Instant::now() > end {
+            let record_entry = self.hdfs.stat(&record, Instant::now() + SHIPPING_MAX).await;
+            let is_complete = matches!(record_entry, Ok(Some(_)));
+            if is_complete || Instant::now() > end {
                 // What could not be had now is had when the job is over.
-                let _ = self.copy_attempt(task, attempt, Writer::Gone, None).await;
+                let _ = self.copy_attempt(task, attempt, LogWriter::Gone, None).await;
                 return;
             }
-            drop(turn);
-            sleep(LOOK).await;
+            drop(permit);
+            sleep(POLL_INTERVAL).await;
         }
     }
 }
 
-/// A live agent's attempt, and the way there.
+/// Attempt of a live agent, read through the master.
 struct LiveAttempt<'a> {
     mirror: &'a Mirror,
     task: &'a TaskId,
@@ -209,7 +211,7 @@ impl From<io::Error> for CopyError {
     }
 }
 
-/// A segment of a stream: whose, the how manieth, and how long.
+/// A segment of a stream: stream name, number and length.
 type Segment = (&'static str, u64, u64);
 
 impl LiveAttempt<'_> {
@@ -243,9 +245,9 @@ impl LiveAttempt<'_> {
         fs::create_dir_all(dir)?;
         let file = |(name, number, _): &Segment| format!("{name}.{number}");
         for segment in stream {
-            stretch(&dir.join(file(segment)), segment.2)?;
+            extend_file(&dir.join(file(segment)), segment.2)?;
         }
-        let (mut ends, mut fetched) = (0, 0);
+        let (mut newlines, mut fetched) = (0, 0);
         for segment in stream.iter().rev() {
             let (file, mut until) = (file(segment), segment.2);
             while until > 0 {
@@ -253,9 +255,9 @@ impl LiveAttempt<'_> {
                 let mut piece = self.read(&file, from).await?;
                 piece.truncate((until - from) as usize);
                 write_at(&dir.join(&file), &piece, from)?;
-                ends += piece.iter().filter(|byte| **byte == b'\n').count();
+                newlines += piece.iter().filter(|byte| **byte == b'\n').count();
                 fetched += until - from;
-                if ends > lines || fetched > TAIL_BYTES_MAX {
+                if newlines > lines || fetched > TAIL_BYTES_MAX {
                     return Ok(());
                 }
                 until = from;
@@ -266,7 +268,7 @@ impl LiveAttempt<'_> {
 
     /// A piece of a file; nothing of one that was rotated away meanwhile.
     async fn read(&self, file: &str, offset: u64) -> Result<Bytes, CopyError> {
-        let _turn = self.mirror.turns.waiting.acquire().await;
+        let _permit = self.mirror.permits.reads.acquire().await;
         let (task, wait) = (self.task, Duration::ZERO);
         let piece = live_logs::read(self.master, task, self.attempt, file, offset, wait).await;
         let piece = piece.map_err(CopyError::Call)?;
@@ -275,18 +277,18 @@ impl LiveAttempt<'_> {
 }
 
 /// The newest segment of a stream in a directory.
-fn newest(dir: &Path, stream: &str) -> u64 {
+fn newest_segment(dir: &Path, stream: &str) -> u64 {
     let names = fs::read_dir(dir).into_iter().flatten().flatten();
     let numbers = names.filter_map(|entry| {
         let name = entry.file_name().into_string().ok()?;
-        let (of, number) = name.rsplit_once('.')?;
-        (of == stream).then(|| number.parse().ok())?
+        let (name, number) = name.rsplit_once('.')?;
+        (name == stream).then(|| number.parse().ok())?
     });
     numbers.max().unwrap_or(0)
 }
 
 /// Parses a file name into its stream and segment number.
-fn numbered(file: &LogFile) -> Option<Segment> {
+fn parse_segment(file: &LogFile) -> Option<Segment> {
     let (stream, number) = file.name.rsplit_once('.')?;
     let streams = ["stdout", "stderr"].into_iter();
     let stream = streams.into_iter().find(|known| *known == stream)?;
@@ -298,16 +300,16 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_stream_goes_on_after_its_newest_segment_whatever_is_missing_before() {
+    fn a_stream_continues_after_its_newest_segment_despite_missing_ones() {
         let dir = tempfile::tempdir().unwrap();
-        assert_eq!(newest(&dir.path().join("none"), "stdout"), 0);
+        assert_eq!(newest_segment(&dir.path().join("none"), "stdout"), 0);
         for name in ["stdout.0", "stdout.9", "stdout.10", "stderr.11", "exit.json"] {
             fs::write(dir.path().join(name), "").unwrap();
         }
-        assert_eq!(newest(dir.path(), "stdout"), 10);
+        assert_eq!(newest_segment(dir.path(), "stdout"), 10);
         let segment = |name: &str| {
             let (name, bytes) = (name.to_owned(), 7);
-            numbered(&LogFile { name, bytes })
+            parse_segment(&LogFile { name, bytes })
         };
         assert_eq!(segment("stderr.12"), Some(("stderr", 12, 7)));
         assert_eq!(segment("exit.json"), None);

@@ -30,9 +30,9 @@ use ydl_proto::{
 use ydl_storage::hdfs::{Hdfs, JobLayout, StagingLayout};
 
 /// Poll interval of the ResourceManager while idle.
-const LOOK: Duration = Duration::from_secs(1);
-/// And how often at most.
-const LOOK_LEAST: Duration = Duration::from_millis(100);
+const POLL_INTERVAL: Duration = Duration::from_secs(1);
+/// Minimum poll interval.
+const POLL_INTERVAL_MIN: Duration = Duration::from_millis(100);
 /// Maximum time for a file in HDFS to be read.
 const READ_MAX: Duration = Duration::from_secs(30);
 /// A view of the largest job is far below this.
@@ -55,7 +55,7 @@ pub struct Mirror {
     pub remote: RemoteJob,
     /// Copies of them.
     pub dir: JobDir,
-    pub(super) turns: FollowPermits,
+    pub(super) permits: FollowPermits,
     last: Mutex<Option<ApplicationReport>>,
     _private: PrivateDir,
 }
@@ -64,20 +64,20 @@ pub struct Mirror {
 #[derive(Debug)]
 pub enum JobAccess {
     /// All of it.
-    Whole(Box<JobHandle>, Arc<Mirror>),
+    Full(Box<JobHandle>, Arc<Mirror>),
     /// The application report alone, and the reason.
-    Only(Box<ApplicationReport>, String),
+    ReportOnly(Box<ApplicationReport>, String),
 }
 
 impl JobAccess {
-    /// The job of that application.
-    pub async fn of(
+    /// Opens the job of an application.
+    pub async fn open(
         cluster: &ClusterClient,
         report: ApplicationReport,
     ) -> Result<JobAccess, Report> {
         let (hdfs, place) = match place(cluster, &report).await {
             Ok(found) => found,
-            Err(why) => return Ok(JobAccess::Only(Box::new(report), why)),
+            Err(why) => return Ok(JobAccess::ReportOnly(Box::new(report), why)),
         };
         let deadline = Instant::now() + READ_MAX;
         let read = |file: String| {
@@ -99,25 +99,25 @@ impl JobAccess {
         };
         let submitted = match submitted {
             Ok(submitted) => submitted,
-            Err(why) => return Ok(JobAccess::Only(Box::new(report), why)),
+            Err(why) => return Ok(JobAccess::ReportOnly(Box::new(report), why)),
         };
         let mirror = Mirror::new(cluster, report.id, hdfs, place)?;
         if let Ok(certificate) = certificate {
-            mirror.keep(mirror.dir.certificate_file(), &certificate)?;
+            mirror.write_copy(mirror.dir.certificate_file(), &certificate)?;
         }
         // A viewer in YARN has no token; that is reported when one is needed.
         if let Ok(token) = token {
-            mirror.keep_private(mirror.dir.token_file(), &token)?;
+            mirror.write_private_copy(mirror.dir.token_file(), &token)?;
         }
-        mirror.note(report.clone()).await;
+        mirror.record(report.clone()).await;
         if let Err(it) = mirror.dir.check_versions() {
-            return Ok(JobAccess::Only(
+            return Ok(JobAccess::ReportOnly(
                 Box::new(report),
                 unreadable(&it.path.display(), &it.error),
             ));
         }
-        let known = Box::new(mirror.known(submitted));
-        Ok(JobAccess::Whole(known, Arc::new(mirror)))
+        let handle = Box::new(mirror.handle(submitted));
+        Ok(JobAccess::Full(handle, Arc::new(mirror)))
     }
 }
 
@@ -164,14 +164,14 @@ impl Mirror {
             place,
             remote: RemoteJob::default(),
             dir,
-            turns: FollowPermits::default(),
+            permits: FollowPermits::default(),
             last: Mutex::default(),
             _private: private,
         })
     }
 
-    /// A job that was submitted by us a moment ago.
-    pub fn begun(
+    /// Creates the mirror of a job that this process has just submitted.
+    pub fn of_submitted(
         cluster: &ClusterClient,
         id: ApplicationId,
         hdfs: Hdfs,
@@ -181,51 +181,51 @@ impl Mirror {
         token: &Token,
     ) -> Result<(JobHandle, Arc<Mirror>), Report> {
         let mirror = Mirror::new(cluster, id, hdfs, place)?;
-        mirror.keep(mirror.dir.certificate_file(), certificate.as_bytes())?;
-        mirror.keep_private(mirror.dir.token_file(), token.as_str().as_bytes())?;
-        Ok((mirror.known(submitted), Arc::new(mirror)))
+        mirror.write_copy(mirror.dir.certificate_file(), certificate.as_bytes())?;
+        mirror.write_private_copy(mirror.dir.token_file(), token.as_str().as_bytes())?;
+        Ok((mirror.handle(submitted), Arc::new(mirror)))
     }
 
-    fn known(&self, submitted: SubmittedJob) -> JobHandle {
+    fn handle(&self, submitted: SubmittedJob) -> JobHandle {
         JobHandle { dir: self.dir.clone(), submitted, remote: Some(self.remote.clone()) }
     }
 
-    fn keep(&self, path: PathBuf, bytes: &[u8]) -> Result<(), Report> {
-        let aside = path.with_extension("aside");
-        let kept = fs::write(&aside, bytes).and_then(|()| fs::rename(&aside, &path));
-        kept.map_err(|error| {
+    fn write_copy(&self, path: PathBuf, bytes: &[u8]) -> Result<(), Report> {
+        let temporary = path.with_extension("aside");
+        let written = fs::write(&temporary, bytes).and_then(|()| fs::rename(&temporary, &path));
+        written.map_err(|error| {
             Report::internal(format!("cannot write `{}`: {}", path.display(), reason(&error)))
         })
     }
 
-    fn keep_private(&self, path: PathBuf, bytes: &[u8]) -> Result<(), Report> {
+    fn write_private_copy(&self, path: PathBuf, bytes: &[u8]) -> Result<(), Report> {
         private::write(&path, bytes).map_err(|error| Report::internal(error.to_string()))
     }
 
     /// Returns the last report of the ResourceManager.
-    pub fn last(&self) -> Option<ApplicationReport> {
+    pub fn last_report(&self) -> Option<ApplicationReport> {
         let last = self.last.lock();
         last.unwrap_or_else(PoisonError::into_inner).clone()
     }
 
-    /// Asks the ResourceManager once, and writes down what it says. Of a job that is over everything is brought.
-    pub async fn look(&self) -> Result<ApplicationReport, RpcError> {
+    /// Polls the ResourceManager once and records its report. Copies the final files of a finished job.
+    pub async fn poll(&self) -> Result<ApplicationReport, RpcError> {
         let deadline = self.cluster.deadline();
         let report = self.cluster.rm.application(self.id, deadline).await?;
-        self.note(report.clone()).await;
+        self.record(report.clone()).await;
         Ok(report)
     }
 
-    async fn note(&self, report: ApplicationReport) {
-        let seen = seen(&report);
-        if matches!(seen, RemoteState::Ended(_))
-            && !matches!(self.remote.seen(), RemoteState::Ended(_))
+    async fn record(&self, report: ApplicationReport) {
+        let state = remote_state(&report);
+        if matches!(state, RemoteState::Finished(_))
+            && !matches!(self.remote.state(), RemoteState::Finished(_))
         {
             // Copies are complete before the end is reported.
             self.copy_result().await;
         }
         *self.last.lock().unwrap_or_else(PoisonError::into_inner) = Some(report);
-        self.remote.see(seen);
+        self.remote.set_state(state);
     }
 
     /// Copies the files that a job leaves at its end. Missing files were never written.
@@ -237,27 +237,28 @@ impl Mirror {
             self.hdfs.read_file(&result, FILE_BYTES_MAX, deadline),
         );
         if let Ok(bytes) = events {
-            let _ = self.keep(self.dir.history_file(), &bytes);
+            let _ = self.write_copy(self.dir.history_file(), &bytes);
         }
         if let Ok(bytes) = result {
-            let _ = self.keep(self.dir.result_file(), &bytes);
+            let _ = self.write_copy(self.dir.result_file(), &bytes);
         }
     }
 
-    /// Goes on looking until the job is over.
+    /// Polls until the job is over.
     pub fn watch(self: &Arc<Self>) -> JoinHandle<()> {
         let mirror = self.clone();
         tokio::spawn(async move {
-            while !matches!(mirror.remote.seen(), RemoteState::Ended(_)) {
+            while !matches!(mirror.remote.state(), RemoteState::Finished(_)) {
                 // A ResourceManager that does not answer now may do so later; followers get the error elsewhere.
-                let _ = mirror.look().await;
-                sleep(LOOK_LEAST).await;
-                let _ = timeout(LOOK - LOOK_LEAST, mirror.remote.nudged()).await;
+                let _ = mirror.poll().await;
+                sleep(POLL_INTERVAL_MIN).await;
+                let _ = timeout(POLL_INTERVAL - POLL_INTERVAL_MIN, mirror.remote.poll_requested())
+                    .await;
             }
         })
     }
 
-    /// Has the ResourceManager end the application, and waits until it has.
+    /// Kills the application through the ResourceManager, and waits until it has ended.
     pub async fn kill(&self, by: &str) -> Result<bool, Report> {
         let why = format!("ended by {by}");
         let deadline = Instant::now() + KILL_MAX;
@@ -266,12 +267,12 @@ impl Mirror {
     }
 }
 
-fn seen(report: &ApplicationReport) -> RemoteState {
+fn remote_state(report: &ApplicationReport) -> RemoteState {
     match report.state {
         ApplicationState::Running if report.rpc_port > 0 => {
-            RemoteState::Live(format!("{}:{}", report.host, report.rpc_port))
+            RemoteState::Running(format!("{}:{}", report.host, report.rpc_port))
         }
-        state if state.is_over() => RemoteState::Ended(RemoteEnd {
+        state if state.is_over() => RemoteState::Finished(RemoteEnd {
             state: state_of(report),
             why: report.diagnostics.trim().to_owned(),
         }),

@@ -33,7 +33,7 @@ pub struct PrivateDir {
 impl PrivateDir {
     pub fn new(id: &str) -> Result<PrivateDir, Report> {
         let below = std::env::temp_dir();
-        remove_left(&below);
+        remove_abandoned(&below);
         PrivateDir::below(&below, id)
     }
 
@@ -60,7 +60,7 @@ impl PrivateDir {
 
 impl Drop for PrivateDir {
     fn drop(&mut self) {
-        // What cannot be removed is the system's to clean, as everything there.
+        // The system cleans up what cannot be removed here.
         let _ = fs::remove_dir_all(self.path.parent().unwrap_or(&self.path));
     }
 }
@@ -69,31 +69,31 @@ fn make(above: &Path, path: &Path) -> io::Result<File> {
     let make = |path: &Path| DirBuilder::new().mode(0o700).create(path);
     make(above)?;
     // It gets its name only once locked, so that another process never finds it unlocked.
-    let aside = above.join("aside");
-    let lock = File::create_new(&aside)?;
+    let temporary = above.join("aside");
+    let lock = File::create_new(&temporary)?;
     flock(&lock, FlockOperation::NonBlockingLockExclusive)?;
-    fs::rename(&aside, above.join(LOCK))?;
+    fs::rename(&temporary, above.join(LOCK))?;
     make(path)?;
     Ok(lock)
 }
 
 /// Removes the directories of processes that are no more.
-fn remove_left(below: &Path) {
+fn remove_abandoned(below: &Path) {
     let entries = fs::read_dir(below).into_iter().flatten().flatten();
-    let left = entries.filter(|entry| {
+    let abandoned = entries.filter(|entry| {
         let name = entry.file_name();
         let random = name.to_str().and_then(|name| name.strip_prefix(NAME));
         random.is_some_and(|it| it.len() == 16 && it.bytes().all(|c| c.is_ascii_hexdigit()))
-            && is_left(&entry.path())
+            && is_abandoned(&entry.path())
     });
-    for entry in left.take(REMOVED_MAX) {
+    for entry in abandoned.take(REMOVED_MAX) {
         // Another may be at it, too.
         let _ = fs::remove_dir_all(entry.path());
     }
 }
 
 /// Returns whether a directory is ours and unlocked.
-fn is_left(dir: &Path) -> bool {
+fn is_abandoned(dir: &Path) -> bool {
     let Ok(about) = fs::symlink_metadata(dir) else {
         return false;
     };
@@ -117,7 +117,7 @@ mod tests {
     use std::fs::FileTimes;
 
     #[test]
-    fn what_killed_processes_left_is_removed_by_the_next_and_nothing_else() {
+    fn only_directories_of_killed_processes_are_removed() {
         let below = tempfile::tempdir().unwrap();
         let alive = PrivateDir::below(below.path(), "application_1_0001").unwrap();
         let dead = below.path().join("ydl-00112233aabbccdd");
@@ -133,7 +133,7 @@ mod tests {
         let long_ago = SystemTime::now() - 2 * UNLOCKED_MAX;
         let times = FileTimes::new().set_modified(long_ago);
         File::open(&old).unwrap().set_times(times).unwrap();
-        remove_left(below.path());
+        remove_abandoned(below.path());
         assert!(alive.path().is_dir());
         assert!(!dead.exists() && !old.exists());
         assert!(new.exists() && others.exists());

@@ -3,7 +3,7 @@
 //! A copy is as long as the original and has a hole where nothing was fetched, so that readers find every byte where it
 //! is in the original.
 
-use super::{download::Writer, job::Mirror};
+use super::{download::LogWriter, job::Mirror};
 use std::{
     fs::OpenOptions,
     io,
@@ -30,31 +30,31 @@ impl Mirror {
         segments: &[Entry],
         here: &Path,
         lines: usize,
-        writer: Writer,
+        writer: LogWriter,
     ) -> Result<(), String> {
         for segment in segments {
-            stretch(&here.join(segment.name()), segment.bytes)
-                .map_err(|error| kept(here, &error))?;
+            extend_file(&here.join(segment.name()), segment.bytes)
+                .map_err(|error| copy_error(here, &error))?;
         }
-        let (mut ends, mut fetched) = (0, 0);
+        let (mut newlines, mut fetched) = (0, 0);
         for segment in segments.iter().rev() {
             let path = here.join(segment.name());
-            let told = |error: HdfsError| error.to_string();
-            let reader = self.open_log(segment, writer).await.map_err(told)?;
+            let to_text = |error: HdfsError| error.to_string();
+            let reader = self.open_log(segment, writer).await.map_err(to_text)?;
             // Of one that is still written a part may be read.
             let mut until = reader.length();
             if until != segment.bytes {
-                stretch(&path, until).map_err(|error| kept(here, &error))?;
+                extend_file(&path, until).map_err(|error| copy_error(here, &error))?;
             }
             while until > 0 {
                 let from = until.saturating_sub(PIECE_BYTES);
                 let length = (until - from) as usize;
                 let read = reader.read_at(from, length, Instant::now() + CALL_MAX);
-                let bytes = read.await.map_err(told)?;
-                write_at(&path, &bytes, from).map_err(|error| kept(here, &error))?;
-                ends += bytes.iter().filter(|byte| **byte == b'\n').count();
+                let bytes = read.await.map_err(to_text)?;
+                write_at(&path, &bytes, from).map_err(|error| copy_error(here, &error))?;
+                newlines += bytes.iter().filter(|byte| **byte == b'\n').count();
                 fetched += bytes.len() as u64;
-                if ends > lines || fetched > TAIL_BYTES_MAX {
+                if newlines > lines || fetched > TAIL_BYTES_MAX {
                     return Ok(());
                 }
                 until = from;
@@ -64,13 +64,13 @@ impl Mirror {
     }
 }
 
-fn kept(here: &Path, error: &io::Error) -> String {
+fn copy_error(here: &Path, error: &io::Error) -> String {
     let why = reason(error);
     format!("cannot keep a copy in `{}`: {why}", here.display())
 }
 
 /// Makes a file that long, without taking room for it.
-pub(super) fn stretch(path: &Path, bytes: u64) -> io::Result<()> {
+pub(super) fn extend_file(path: &Path, bytes: u64) -> io::Result<()> {
     let mut options = OpenOptions::new();
     options.create(true).append(true).mode(0o600);
     options.open(path)?.set_len(bytes)

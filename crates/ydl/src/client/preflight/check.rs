@@ -1,4 +1,4 @@
-//! From a job and a cluster to complaints.
+//! Compares a job with a cluster.
 
 use super::{
     capacity,
@@ -56,7 +56,7 @@ impl fmt::Display for Findings {
 #[derive(Debug)]
 pub(super) struct ContainerGroup<'a> {
     /// As a sentence names it: `role `worker``.
-    pub who: String,
+    pub name: String,
     /// Its key in the job file: `roles.worker`.
     pub key: String,
     pub count: u64,
@@ -72,11 +72,11 @@ pub(super) struct ContainerGroup<'a> {
 
 impl ContainerGroup<'_> {
     /// Returns whether the node could be one of its own.
-    pub fn takes(&self, node: &Node, has: &ClusterInfo) -> bool {
+    pub fn accepts(&self, node: &Node, cluster: &ClusterInfo) -> bool {
         let label = node.label == self.label
             // Nodes of a label that is not exclusive are lent to asks without one.
             || self.label.is_empty()
-                && has
+                && cluster
                     .labels
                     .iter()
                     .any(|label| label.name == node.label && !label.exclusive);
@@ -96,57 +96,58 @@ fn whole_attribute(name: &str) -> String {
     }
 }
 
-/// Everything that keeps the job from running there, and what else is worth knowing.
-pub fn check(spec: &JobSpec, has: &ClusterInfo) -> Findings {
-    let mut found = Findings::default();
-    let queue = queue::check(spec, has, &mut found);
-    attempts(spec, has, &mut found);
-    let wants = wants(spec, queue);
+/// Returns everything that keeps the job from running there, and notes.
+pub fn check(spec: &JobSpec, cluster: &ClusterInfo) -> Findings {
+    let mut findings = Findings::default();
+    let queue = queue::check(spec, cluster, &mut findings);
+    check_attempts(spec, cluster, &mut findings);
+    let groups = container_groups(spec, queue);
     if let Some(queue) = queue {
-        queue::labels(&wants, queue, has, &mut found);
+        queue::labels(&groups, queue, cluster, &mut findings);
     }
-    constraints(spec, has, &mut found);
-    images::check(spec, has, &mut found);
-    sizes::kinds(&wants, has, &mut found);
+    check_constraints(spec, cluster, &mut findings);
+    images::check(spec, cluster, &mut findings);
+    sizes::kinds(&groups, cluster, &mut findings);
     // What a label or a kind does not exist for has no place to be counted in.
-    let wants: Vec<_> = wants
+    let groups: Vec<_> = groups
         .into_iter()
-        .filter(|want| {
-            let known = want.label.is_empty() || has.labels.iter().any(|l| l.name == want.label);
-            known && sizes::are_counted(&want.each, has)
+        .filter(|group| {
+            let known =
+                group.label.is_empty() || cluster.labels.iter().any(|l| l.name == group.label);
+            known && sizes::are_counted(&group.each, cluster)
         })
         .collect();
-    places(wants, queue, has, &mut found);
-    wishes(spec, has, &mut found);
-    found
+    check_capacity(groups, queue, cluster, &mut findings);
+    check_preferred_nodes(spec, cluster, &mut findings);
+    findings
 }
 
 /// Returns whether everything has a place. What is too much only because memory is given in steps is no reason to
 /// refuse: the step is from the configuration here, and the ResourceManager's may say otherwise.
-fn places(
-    mut wants: Vec<ContainerGroup>,
+fn check_capacity(
+    mut groups: Vec<ContainerGroup>,
     queue: Option<&Queue>,
-    has: &ClusterInfo,
-    found: &mut Findings,
+    cluster: &ClusterInfo,
+    findings: &mut Findings,
 ) {
-    let before = found.refusals.clone();
-    let placed = |wants: &[ContainerGroup]| {
+    let before = findings.refusals.clone();
+    let placed = |groups: &[ContainerGroup]| {
         // What was found before decides how much of the rest is worth saying.
         let (refusals, notes) = (before.clone(), Vec::new());
-        let mut found = Findings { refusals, notes };
-        sizes::largest(wants, has, &mut found);
-        capacity::check(wants, queue, has, &mut found);
-        found.refusals.drain(..before.len());
-        found
+        let mut findings = Findings { refusals, notes };
+        sizes::largest(groups, cluster, &mut findings);
+        capacity::check(groups, queue, cluster, &mut findings);
+        findings.refusals.drain(..before.len());
+        findings
     };
-    let mut plain = placed(&wants);
+    let mut plain = placed(&groups);
     let fits = plain.refusals.is_empty();
-    if let Some(step) = has.step_mib.filter(|step| *step > 0 && fits) {
-        for want in &mut wants {
-            let steps = want.each.memory_mib.div_ceil(step);
-            want.each.memory_mib = steps.saturating_mul(step);
+    if let Some(step) = cluster.step_mib.filter(|step| *step > 0 && fits) {
+        for group in &mut groups {
+            let steps = group.each.memory_mib.div_ceil(step);
+            group.each.memory_mib = steps.saturating_mul(step);
         }
-        let rounded = placed(&wants);
+        let rounded = placed(&groups);
         plain.notes = rounded.notes;
         let step = Memory(step);
         plain.notes.extend(rounded.refusals.iter().map(|complaint| {
@@ -156,15 +157,15 @@ fn places(
             )
         }));
     }
-    found.refusals.extend(plain.refusals);
-    found.notes.extend(plain.notes);
+    findings.refusals.extend(plain.refusals);
+    findings.notes.extend(plain.notes);
 }
 
 /// A master that fails more often than the cluster lets it is not started again, whatever the job says.
-fn attempts(spec: &JobSpec, has: &ClusterInfo, found: &mut Findings) {
+fn check_attempts(spec: &JobSpec, cluster: &ClusterInfo, findings: &mut Findings) {
     let asked = spec.cluster_options.master.attempts;
-    if let Some(most) = has.attempts_max.filter(|most| *most < asked) {
-        found.note(format!(
+    if let Some(most) = cluster.attempts_max.filter(|most| *most < asked) {
+        findings.note(format!(
             "`master.attempts` is {asked}, and the cluster starts a master {most} times at most: \
              `yarn.resourcemanager.am.max-attempts`, which an administrator may raise"
         ));
@@ -172,7 +173,7 @@ fn attempts(spec: &JobSpec, has: &ClusterInfo, found: &mut Findings) {
 }
 
 /// All containers of the job, the master's first.
-fn wants<'a>(spec: &'a JobSpec, queue: Option<&Queue>) -> Vec<ContainerGroup<'a>> {
+fn container_groups<'a>(spec: &'a JobSpec, queue: Option<&Queue>) -> Vec<ContainerGroup<'a>> {
     let on = &spec.cluster_options;
     let usual = queue.and_then(|queue| queue.label.clone());
     let label = |own: &Option<String>, key: &str| {
@@ -185,7 +186,7 @@ fn wants<'a>(spec: &'a JobSpec, queue: Option<&Queue>) -> Vec<ContainerGroup<'a>
     };
     let (master_label, master_key) = label(&on.master.node_label, "master");
     let master = ContainerGroup {
-        who: "the master".into(),
+        name: "the master".into(),
         key: "master".into(),
         count: 1,
         each: Amount::new(on.master.memory_mib, u64::from(on.master.vcores)),
@@ -204,7 +205,7 @@ fn wants<'a>(spec: &'a JobSpec, queue: Option<&Queue>) -> Vec<ContainerGroup<'a>
         let key = format!("roles.{}", role.name);
         let (label, label_key) = label(&role.placement.node_label, &key);
         ContainerGroup {
-            who: format!("role `{}`", role.name),
+            name: format!("role `{}`", role.name),
             key,
             count: u64::from(role.min_instances()),
             each: Amount::of(&counted(&role.resources)),
@@ -218,7 +219,7 @@ fn wants<'a>(spec: &'a JobSpec, queue: Option<&Queue>) -> Vec<ContainerGroup<'a>
     std::iter::once(master).chain(roles).collect()
 }
 
-fn constraints(spec: &JobSpec, has: &ClusterInfo, found: &mut Findings) {
+fn check_constraints(spec: &JobSpec, cluster: &ClusterInfo, findings: &mut Findings) {
     for role in &spec.roles {
         let placement = &role.placement;
         let asks = match (placement.max_per_node, placement.attributes.is_empty()) {
@@ -229,17 +230,17 @@ fn constraints(spec: &JobSpec, has: &ClusterInfo, found: &mut Findings) {
         let what = format!("role `{}` asks for {asks}", role.name);
         let hint = format!("leave `roles.{}.placement` out", role.name);
         let handler = "`yarn.resourcemanager.placement-constraints.handler`";
-        match has.constraints {
+        match cluster.constraints {
             Constraints::Yes => {}
-            Constraints::TooOld => found.refuse(
+            Constraints::TooOld => findings.refuse(
                 format!("{what}, which this Hadoop is too old for: that came with 3.1 and 3.2"),
                 hint,
             ),
-            Constraints::Off => found.refuse(
+            Constraints::Off => findings.refuse(
                 format!("{what}, and {handler} of this cluster is `disabled`"),
                 format!("{hint}, or have an administrator set it to `scheduler`"),
             ),
-            Constraints::Unknown => found.note(format!(
+            Constraints::Unknown => findings.note(format!(
                 "{what}: that works only where the ResourceManager's {handler} is set, which the configuration here does not say"
             )),
         }
@@ -247,10 +248,10 @@ fn constraints(spec: &JobSpec, has: &ClusterInfo, found: &mut Findings) {
 }
 
 /// Nodes and racks that tasks would best run on, and that are not there.
-fn wishes(spec: &JobSpec, has: &ClusterInfo, found: &mut Findings) {
+fn check_preferred_nodes(spec: &JobSpec, cluster: &ClusterInfo, findings: &mut Findings) {
     for role in &spec.roles {
         let missing = |names: &[String], there: &dyn Fn(&Node) -> &str| -> Vec<String> {
-            let absent = |name: &&String| !has.nodes.iter().any(|node| there(node) == *name);
+            let absent = |name: &&String| !cluster.nodes.iter().any(|node| there(node) == *name);
             let absent = names.iter().filter(absent);
             absent.map(|name| format!("`{name}`")).collect()
         };
@@ -258,7 +259,7 @@ fn wishes(spec: &JobSpec, has: &ClusterInfo, found: &mut Findings) {
         let racks = missing(&role.placement.racks, &|node| &node.rack);
         for (kind, names) in [("node", nodes), ("rack", racks)] {
             if !names.is_empty() {
-                found.note(format!(
+                findings.note(format!(
                     "role `{}` would best run on {} {}, which the cluster does not have",
                     role.name,
                     if names.len() == 1 { kind.to_owned() } else { format!("{kind}s") },

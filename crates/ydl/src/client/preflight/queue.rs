@@ -13,27 +13,31 @@ const USUAL: &str = "default";
 const NAMED_MAX: usize = 8;
 
 /// The queue of the job, if it exists; or the one that may make it, whose limits hold for it, too.
-pub fn check<'a>(spec: &JobSpec, has: &'a ClusterInfo, found: &mut Findings) -> Option<&'a Queue> {
+pub fn check<'a>(
+    spec: &JobSpec,
+    cluster: &'a ClusterInfo,
+    findings: &mut Findings,
+) -> Option<&'a Queue> {
     let name = spec.cluster_options.queue.as_deref().unwrap_or(USUAL);
-    let Some(queue) = find(name, has) else {
-        if let Some(above) = above(name, has) {
-            found.note(format!(
+    let Some(queue) = find(name, cluster) else {
+        if let Some(above) = above(name, cluster) {
+            findings.note(format!(
                 "there is no queue `{name}` yet: the cluster makes it with the job if queue `{}` may make queues, and refuses the job if not",
                 above.path
             ));
             return Some(above);
         }
-        let all = has.queues.iter().filter(|queue| queue.is_leaf()).count();
+        let all = cluster.queues.iter().filter(|queue| queue.is_leaf()).count();
         let what = match all {
             1 => format!("there is no queue `{name}`: the cluster has one"),
             n => format!("there is no queue `{name}` among the {n} of the cluster"),
         };
-        found.refuse(what, format!("set `queue` to one of {}", open(has)));
+        findings.refuse(what, format!("set `queue` to one of {}", open(cluster)));
         return None;
     };
     if queue.has_children {
         let below = format!("{}.", queue.path);
-        let below: Vec<_> = has
+        let below: Vec<_> = cluster
             .queues
             .iter()
             .filter(|other| other.is_leaf() && other.path.starts_with(&below))
@@ -41,37 +45,37 @@ pub fn check<'a>(spec: &JobSpec, has: &'a ClusterInfo, found: &mut Findings) -> 
             .collect();
         let what =
             format!("queue `{name}` takes no jobs itself: it holds {} other queues", below.len());
-        found.refuse(what, format!("set `queue` to one of {}", list(below)));
+        findings.refuse(what, format!("set `queue` to one of {}", list(below)));
     } else if queue.state != "RUNNING" {
         let what = format!("queue `{name}` takes no jobs: it is {}", queue.state);
-        found.refuse(what, format!("set `queue` to another: {}", open(has)));
+        findings.refuse(what, format!("set `queue` to another: {}", open(cluster)));
     } else if queue.open_to_user == Some(false) {
-        let what = format!("queue `{name}` takes no jobs of user `{}`", has.user);
-        found.refuse(what, format!("set `queue` to another: {}", open(has)));
+        let what = format!("queue `{name}` takes no jobs of user `{}`", cluster.user);
+        findings.refuse(what, format!("set `queue` to another: {}", open(cluster)));
     }
     Some(queue)
 }
 
 /// By its whole path, or by its own name where only one has it.
-fn find<'a>(name: &str, has: &'a ClusterInfo) -> Option<&'a Queue> {
+fn find<'a>(name: &str, cluster: &'a ClusterInfo) -> Option<&'a Queue> {
     let path = match name.starts_with("root.") || name == "root" {
         true => name.to_owned(),
         false => format!("root.{name}"),
     };
-    let exact = has.queues.iter().find(|queue| queue.path == path);
-    exact.or_else(|| has.queues.iter().find(|queue| queue.name() == name))
+    let exact = cluster.queues.iter().find(|queue| queue.path == path);
+    exact.or_else(|| cluster.queues.iter().find(|queue| queue.name() == name))
 }
 
 /// The queue below which a queue of that name would be. No ResourceManager tells whether it makes queues by itself, and
 /// one that does and has made none yet looks like any other.
-fn above<'a>(name: &str, has: &'a ClusterInfo) -> Option<&'a Queue> {
+fn above<'a>(name: &str, cluster: &'a ClusterInfo) -> Option<&'a Queue> {
     let (above, own) = name.rsplit_once('.')?;
-    find(above, has).filter(|queue| !own.is_empty() && queue.state == "RUNNING")
+    find(above, cluster).filter(|queue| !own.is_empty() && queue.state == "RUNNING")
 }
 
 /// The queues that would take this user's job.
-fn open(has: &ClusterInfo) -> String {
-    let open = has.queues.iter().filter(|queue| {
+fn open(cluster: &ClusterInfo) -> String {
+    let open = cluster.queues.iter().filter(|queue| {
         queue.is_leaf() && queue.state == "RUNNING" && queue.open_to_user != Some(false)
     });
     list(open.map(Queue::name))
@@ -88,30 +92,35 @@ fn list<'a>(names: impl IntoIterator<Item = &'a str>) -> String {
 }
 
 /// Returns whether each label exists, and whether the queue may use it.
-pub fn labels(wants: &[ContainerGroup], queue: &Queue, has: &ClusterInfo, found: &mut Findings) {
-    let mut told = BTreeSet::new();
-    for want in wants.iter().filter(|want| !want.label.is_empty()) {
+pub fn labels(
+    groups: &[ContainerGroup],
+    queue: &Queue,
+    cluster: &ClusterInfo,
+    findings: &mut Findings,
+) {
+    let mut reported = BTreeSet::new();
+    for group in groups.iter().filter(|group| !group.label.is_empty()) {
         // One label of the whole job is one mistake.
-        if !told.insert((&want.label, &want.label_key)) {
+        if !reported.insert((&group.label, &group.label_key)) {
             continue;
         }
-        let (who, label, key) = (&want.who, &want.label, &want.label_key);
-        if !has.labels.iter().any(|known| known.name == *label) {
+        let (name, label, key) = (&group.name, &group.label, &group.label_key);
+        if !cluster.labels.iter().any(|known| known.name == *label) {
             let what = format!(
-                "{who} asks for nodes with label `{label}`, which the cluster does not have"
+                "{name} asks for nodes with label `{label}`, which the cluster does not have"
             );
-            let hint = match has.labels.is_empty() {
+            let hint = match cluster.labels.is_empty() {
                 true => format!("leave `{key}` out: the cluster has no labels"),
                 false => {
-                    let names = has.labels.iter().map(|label| label.name.as_str());
+                    let names = cluster.labels.iter().map(|label| label.name.as_str());
                     format!("set `{key}` to one of {}", list(names))
                 }
             };
-            found.refuse(what, hint);
+            findings.refuse(what, hint);
             continue;
         }
         if !may_use(queue, label) {
-            let may = has.queues.iter().filter(|queue| queue.is_leaf());
+            let may = cluster.queues.iter().filter(|queue| queue.is_leaf());
             let may = may.filter(|queue| may_use(queue, label));
             let own = match queue.labels.iter().any(|own| own == "*") {
                 true => "has 0% of its nodes".to_owned(),
@@ -122,12 +131,12 @@ pub fn labels(wants: &[ContainerGroup], queue: &Queue, has: &ClusterInfo, found:
                 ),
             };
             let what = format!(
-                "{who} asks for nodes with label `{label}`, and queue `{}` {own}",
+                "{name} asks for nodes with label `{label}`, and queue `{}` {own}",
                 queue.name()
             );
             let hint =
                 format!("set `queue` to one that may use it: {}", list(may.map(Queue::name)));
-            found.refuse(what, hint);
+            findings.refuse(what, hint);
         }
     }
 }

@@ -7,26 +7,26 @@ use super::{
 use ydl_core::spec::Memory;
 
 /// Returns whether everything asked for is something the cluster counts.
-pub fn kinds(wants: &[ContainerGroup], has: &ClusterInfo, found: &mut Findings) {
-    for want in wants {
-        for (name, count) in &want.each.others {
-            let who = &want.who;
-            let key = match name.as_str() {
-                super::cluster::GPU => format!("{}.gpus", want.key),
-                _ => format!("{}.resources", want.key),
+pub fn kinds(groups: &[ContainerGroup], cluster: &ClusterInfo, findings: &mut Findings) {
+    for group in groups {
+        for (kind, count) in &group.each.others {
+            let name = &group.name;
+            let key = match kind.as_str() {
+                super::cluster::GPU => format!("{}.gpus", group.key),
+                _ => format!("{}.resources", group.key),
             };
-            match &has.kinds {
-                None => found.refuse(
+            match &cluster.kinds {
+                None => findings.refuse(
                     format!(
-                        "{who} asks for {count} `{name}`, and this Hadoop is too old to count anything but memory and cores"
+                        "{name} asks for {count} `{kind}`, and this Hadoop is too old to count anything but memory and cores"
                     ),
                     format!("leave `{key}` out; `node_label` may lead to nodes that have it"),
                 ),
-                Some(kinds) if !kinds.contains(name) => {
+                Some(kinds) if !kinds.contains(kind) => {
                     let there = kinds.iter().map(|kind| format!(", `{kind}`"));
                     let there: String = there.collect();
-                    found.refuse(
-                        format!("{who} asks for {count} `{name}`, which the cluster does not count"),
+                    findings.refuse(
+                        format!("{name} asks for {count} `{kind}`, which the cluster does not count"),
                         format!("leave `{key}` out: the cluster counts memory, vcores{there}"),
                     );
                 }
@@ -37,24 +37,24 @@ pub fn kinds(wants: &[ContainerGroup], has: &ClusterInfo, found: &mut Findings) 
 }
 
 /// Returns whether the cluster counts everything in it.
-pub fn are_counted(each: &Amount, has: &ClusterInfo) -> bool {
-    let kinds = has.kinds.as_deref().unwrap_or_default();
+pub fn are_counted(each: &Amount, cluster: &ClusterInfo) -> bool {
+    let kinds = cluster.kinds.as_deref().unwrap_or_default();
     each.others.keys().all(|name| kinds.contains(name))
 }
 
 /// No container may be larger than the largest of its nodes, nor than the scheduler's largest. The nodes go first: a
 /// ResourceManager gives as its own largest what its largest node has, which no administrator can raise.
-pub fn largest(wants: &[ContainerGroup], has: &ClusterInfo, found: &mut Findings) {
-    for want in wants {
-        let (who, key) = (&want.who, &want.key);
-        if !fits_a_node(want, has, found) {
+pub fn largest(groups: &[ContainerGroup], cluster: &ClusterInfo, findings: &mut Findings) {
+    for group in groups {
+        let (name, key) = (&group.name, &group.key);
+        if !fits_a_node(group, cluster, findings) {
             continue;
         }
-        let over = has.largest.as_ref();
-        let over = over.and_then(|largest| exceeds(&want.each, largest));
+        let over = cluster.largest.as_ref();
+        let over = over.and_then(|largest| exceeds(&group.each, largest));
         if let Some((thing, asked, there)) = over {
-            found.refuse(
-                format!("{who} asks for containers of {asked}, and the largest the cluster gives has {there}"),
+            findings.refuse(
+                format!("{name} asks for containers of {asked}, and the largest the cluster gives has {there}"),
                 format!("lower `{key}.{thing}`, or have an administrator raise the scheduler's maximum"),
             );
         }
@@ -62,10 +62,10 @@ pub fn largest(wants: &[ContainerGroup], has: &ClusterInfo, found: &mut Findings
 }
 
 /// Returns whether there is a node that could hold one of them, or no node at all, which is said elsewhere.
-fn fits_a_node(want: &ContainerGroup, has: &ClusterInfo, found: &mut Findings) -> bool {
-    let (who, key) = (&want.who, &want.key);
-    let nodes: Vec<_> = has.nodes.iter().filter(|node| want.takes(node, has)).collect();
-    let holds = |node: &&Node| node.all.holds(&want.each, true) > 0;
+fn fits_a_node(group: &ContainerGroup, cluster: &ClusterInfo, findings: &mut Findings) -> bool {
+    let (name, key) = (&group.name, &group.key);
+    let nodes: Vec<_> = cluster.nodes.iter().filter(|node| group.accepts(node, cluster)).collect();
+    let holds = |node: &&Node| node.all.holds(&group.each, true) > 0;
     if nodes.is_empty() || nodes.iter().any(holds) {
         return true;
     }
@@ -78,18 +78,18 @@ fn fits_a_node(want: &ContainerGroup, has: &ClusterInfo, found: &mut Findings) -
             *there = (*there).max(*count);
         }
     }
-    let places = super::capacity::places(nodes.len(), &want.label);
-    match exceeds(&want.each, &most) {
-        Some((thing, asked, there)) => found.refuse(
+    let nodes_text = super::capacity::node_count(nodes.len(), &group.label);
+    match exceeds(&group.each, &most) {
+        Some((thing, asked, there)) => findings.refuse(
             format!(
-                "{who} asks for containers of {asked}, and the largest of {places} has {there}"
+                "{name} asks for containers of {asked}, and the largest of {nodes_text} has {there}"
             ),
             format!("lower `{key}.{thing}`"),
         ),
-        None => found.refuse(
+        None => findings.refuse(
             format!(
-                "{who} asks for containers of {}, and none of {places} has all of that",
-                want.each
+                "{name} asks for containers of {}, and none of {nodes_text} has all of that",
+                group.each
             ),
             "`ydl nodes` shows what each node has",
         ),

@@ -20,7 +20,7 @@ use ydl_proto::version::{from_json, write_json};
 const BYTES_MIN: u64 = 1 << 20;
 /// A file that was changed so short a time ago may change again without its time being another.
 const SETTLED: Duration = Duration::from_secs(2);
-/// More is none of ours.
+/// Larger files are not records of this cache.
 const RECORD_BYTES_MAX: u64 = 4096;
 
 #[derive(Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -36,38 +36,38 @@ pub(super) fn hashes() -> Option<PathBuf> {
 }
 
 /// Returns the cached hash of an unchanged file.
-pub(super) fn recall(dir: &Path, path: &Path, was: FileStamp) -> Option<Hashed> {
-    let place = place(dir, path, was)?;
-    let about = fs::metadata(&place).ok()?;
+pub(super) fn lookup(dir: &Path, path: &Path, stamp: FileStamp) -> Option<Hashed> {
+    let record_path = record_path(dir, path, stamp)?;
+    let about = fs::metadata(&record_path).ok()?;
     if about.len() > RECORD_BYTES_MAX {
         return None;
     }
-    let record: HashRecord = from_json(&fs::read(&place).ok()?).ok()?;
+    let record: HashRecord = from_json(&fs::read(&record_path).ok()?).ok()?;
     let is_hash = |hash: &str| hash.len() == 64 && hash.bytes().all(|b| b.is_ascii_hexdigit());
-    let fits = record.path == path && record.stamp == was.to_bytes() && is_hash(&record.hash);
-    fits.then_some(Hashed { hash: record.hash, bytes: was.bytes })
+    let fits = record.path == path && record.stamp == stamp.to_bytes() && is_hash(&record.hash);
+    fits.then_some(Hashed { hash: record.hash, bytes: stamp.bytes })
 }
 
-/// Remembers it. That this cannot be done is no matter: it will be read again.
-pub(super) fn remember(dir: &Path, path: &Path, was: FileStamp, hashed: &Hashed) {
+/// Stores a hash. Failures are ignored: the file is read again.
+pub(super) fn store(dir: &Path, path: &Path, stamp: FileStamp, hashed: &Hashed) {
     let now = SystemTime::now().duration_since(UNIX_EPOCH);
-    let age = now.unwrap_or_default().checked_sub(was.changed_at());
+    let age = now.unwrap_or_default().checked_sub(stamp.changed_at());
     if age.is_none_or(|age| age < SETTLED) {
         return;
     }
-    if let Some(place) = place(dir, path, was) {
+    if let Some(record_path) = record_path(dir, path, stamp) {
         let record = HashRecord {
             path: path.to_path_buf(),
-            stamp: was.to_bytes().to_vec(),
+            stamp: stamp.to_bytes().to_vec(),
             hash: hashed.hash.clone(),
         };
-        let _ = fs::create_dir_all(dir).and_then(|()| write_json(&place, &record));
+        let _ = fs::create_dir_all(dir).and_then(|()| write_json(&record_path, &record));
     }
 }
 
 /// One for each path, so that they do not become more with every change.
-fn place(dir: &Path, path: &Path, was: FileStamp) -> Option<PathBuf> {
-    if was.bytes < BYTES_MIN || !path.is_absolute() {
+fn record_path(dir: &Path, path: &Path, stamp: FileStamp) -> Option<PathBuf> {
+    if stamp.bytes < BYTES_MIN || !path.is_absolute() {
         return None;
     }
     let hash = digest(&SHA256, path.as_os_str().as_bytes());
@@ -78,16 +78,16 @@ fn place(dir: &Path, path: &Path, was: FileStamp) -> Option<PathBuf> {
 mod tests {
     use super::*;
 
-    fn stamp(path: &Path) -> FileStamp {
+    fn stamp_of(path: &Path) -> FileStamp {
         FileStamp::of(&fs::metadata(path).unwrap())
     }
 
     /// Until a file that was changed a moment ago counts as settled.
-    fn settle(path: &Path) {
+    fn wait_until_settled(path: &Path) {
         while SystemTime::now()
             .duration_since(UNIX_EPOCH)
             .unwrap()
-            .saturating_sub(stamp(path).changed_at())
+            .saturating_sub(stamp_of(path).changed_at())
             < SETTLED
         {
             std::thread::sleep(Duration::from_millis(20));
@@ -95,22 +95,22 @@ mod tests {
     }
 
     #[test]
-    fn a_file_that_has_not_changed_is_not_read_again() {
-        let place = tempfile::tempdir().unwrap();
-        let (dir, path) = (place.path().join("hashes"), place.path().join("large"));
+    fn the_hash_of_an_unchanged_file_is_cached() {
+        let record_path = tempfile::tempdir().unwrap();
+        let (dir, path) = (record_path.path().join("hashes"), record_path.path().join("large"));
         fs::write(&path, vec![1; 1 << 20]).unwrap();
         let hashed = Hashed { hash: "0a".repeat(32), bytes: 1 << 20 };
-        remember(&dir, &path, stamp(&path), &hashed);
-        assert_eq!(recall(&dir, &path, stamp(&path)), None, "too fresh");
-        settle(&path);
-        remember(&dir, &path, stamp(&path), &hashed);
-        assert_eq!(recall(&dir, &path, stamp(&path)), Some(hashed));
+        store(&dir, &path, stamp_of(&path), &hashed);
+        assert_eq!(lookup(&dir, &path, stamp_of(&path)), None, "too fresh");
+        wait_until_settled(&path);
+        store(&dir, &path, stamp_of(&path), &hashed);
+        assert_eq!(lookup(&dir, &path, stamp_of(&path)), Some(hashed));
         let other = path.with_file_name("other");
-        assert_eq!(recall(&dir, &other, stamp(&path)), None);
+        assert_eq!(lookup(&dir, &other, stamp_of(&path)), None);
         fs::write(&path, vec![2; 1 << 20]).unwrap();
-        assert_eq!(recall(&dir, &path, stamp(&path)), None, "of the same length");
+        assert_eq!(lookup(&dir, &path, stamp_of(&path)), None, "of the same length");
         let record = fs::read_dir(&dir).unwrap().next().unwrap().unwrap().path();
         fs::write(record, "half").unwrap();
-        assert_eq!(recall(&dir, &path, stamp(&path)), None);
+        assert_eq!(lookup(&dir, &path, stamp_of(&path)), None);
     }
 }

@@ -1,6 +1,6 @@
 //! The files of one job alone.
 
-use super::staging_dir::Place;
+use super::staging_dir::StagingDir;
 use bytes::Bytes;
 use std::{collections::BTreeMap, fmt};
 use tokio::time::Instant;
@@ -60,21 +60,21 @@ impl fmt::Debug for JobFiles<'_> {
 
 /// Writes the files of a job that was staged. Returns what could not be done and is not worth failing for.
 pub async fn write_job(
-    place: &Place,
+    staging_dir: &StagingDir,
     files: JobFiles<'_>,
     deadline: Instant,
 ) -> Result<Vec<String>, Report> {
-    let hdfs = &place.hdfs;
-    let job = place.job(&files.submitted.id);
+    let hdfs = &staging_dir.hdfs;
+    let job = staging_dir.job(&files.submitted.id);
     let on_cluster = &files.submitted.spec.cluster_options;
     let read = |list: &Option<String>| list.as_deref().map(Grant::parse).unwrap_or_default();
     let (viewers, modifiers) = (read(&on_cluster.viewers), read(&on_cluster.modifiers));
-    let grant_access = grant_access(place, &job, &viewers, &modifiers, deadline).await;
+    let grant_access = grant_access(staging_dir, &job, &viewers, &modifiers, deadline).await;
     let submitted = json(files.submitted)?;
     let hadoop = json(&HadoopConfig { properties: pairs(files.config) })?;
     // Apart from each other's: five such calls in one future are more than a small stack takes.
-    let write = |place: String, bytes: Bytes, permission: u32| {
-        Box::pin(async move { hdfs.write_atomic(&place, bytes, permission, deadline).await })
+    let write = |path: String, bytes: Bytes, permission: u32| {
+        Box::pin(async move { hdfs.write_atomic(&path, bytes, permission, deadline).await })
     };
     let own = |text: &str| Bytes::copy_from_slice(text.as_bytes());
     let inputs = async {
@@ -125,15 +125,15 @@ async fn write_tokens(
 ) -> Result<(), HdfsError> {
     if !viewers.is_empty() {
         let token = Bytes::copy_from_slice(files.viewer_token.as_bytes());
-        let place = job.viewer_token();
-        hdfs.write_atomic(&place, token, layout::PRIVATE, deadline).await?;
-        hdfs.grant_file_read(&place, viewers, deadline).await?;
+        let path = job.viewer_token();
+        hdfs.write_atomic(&path, token, layout::PRIVATE, deadline).await?;
+        hdfs.grant_file_read(&path, viewers, deadline).await?;
     }
     hdfs.grant_file_read(&job.token(), modifiers, deadline).await
 }
 
 async fn grant_access(
-    place: &Place,
+    staging_dir: &StagingDir,
     job: &JobLayout,
     viewers: &[Grant],
     modifiers: &[Grant],
@@ -143,15 +143,15 @@ async fn grant_access(
     if all.is_empty() {
         return Ok(());
     }
-    let hdfs = &place.hdfs;
-    hdfs.grant_traverse(place.layout.root(), &all, deadline).await?;
-    hdfs.grant_traverse(&place.layout.jobs(), &all, deadline).await?;
+    let hdfs = &staging_dir.hdfs;
+    hdfs.grant_traverse(staging_dir.layout.root(), &all, deadline).await?;
+    hdfs.grant_traverse(&staging_dir.layout.jobs(), &all, deadline).await?;
     hdfs.grant_read(job.dir(), &all, deadline).await
 }
 
 /// Returns the job's own files that its containers need, by their names there: for the case that they do not come with
 /// its credentials, and a master looks it up for its agents.
-pub async fn carried(
+pub async fn own_files(
     hdfs: &Hdfs,
     job: &JobLayout,
     deadline: Instant,

@@ -21,8 +21,8 @@ mod source;
 mod staging_dir;
 mod upload;
 
-pub use clean::{AGE, CleanupStats, clean, give_up, is_due};
-pub use job::{JobFiles, carried, write_job};
-pub use plan::{StageRequest, StagingPlan, look};
-pub use staging_dir::Place;
+pub use clean::{AGE, CleanupStats, clean, is_due, remove_partial_uploads};
+pub use job::{JobFiles, own_files, write_job};
+pub use plan::{StageRequest, StagingPlan, plan};
+pub use staging_dir::StagingDir;
 pub use upload::{Progress, Upload, stage};

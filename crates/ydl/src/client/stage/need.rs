@@ -14,7 +14,7 @@ use ydl_proto::files::StagedFile;
 use ydl_storage::hdfs::{Entry, Hdfs};
 
 /// Extensions of archives that NodeManagers can unpack.
-const ARCHIVES: [&str; 5] = ["tar.gz", "tgz", "tar", "zip", "jar"];
+const ARCHIVE_EXTENSIONS: [&str; 5] = ["tar.gz", "tgz", "tar", "zip", "jar"];
 
 /// Purpose of a file in the job.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -39,7 +39,7 @@ pub(super) fn needs(
     spec: &JobSpec,
     binary: &Path,
     inputs: &[PathBuf],
-    tell: fn(String),
+    progress: fn(String),
 ) -> Result<(Vec<Need>, Vec<String>), Report> {
     let mut notes = Vec::new();
     let mut needs = vec![Need::new(Purpose::Binary, binary, false)?];
@@ -59,7 +59,7 @@ pub(super) fn needs(
         }
         Environment::System | Environment::Archive(_) | Environment::Image(_) => {}
         Environment::Directory(_) | Environment::Requirements(_) | Environment::Pex(_) => {
-            let packed = pack::pack(&spec.environment, &Cache::of_user()?.with_progress(tell))?;
+            let packed = pack::pack(&spec.environment, &Cache::of_user()?.with_progress(progress))?;
             for layer in &packed.layers {
                 needs.push(Need {
                     purpose: Purpose::Environment(format!("{ENVIRONMENT}/{}", layer.name)),
@@ -94,9 +94,9 @@ impl Need {
 
 /// The ending by which a NodeManager knows how to unpack a file.
 fn archive(path: &str) -> Result<&'static str, Report> {
-    let low = path.to_lowercase();
-    let fits = |ending: &&&str| low.ends_with(&format!(".{ending}"));
-    ARCHIVES.iter().find(fits).copied().ok_or_else(|| {
+    let lower = path.to_lowercase();
+    let matches = |ending: &&&str| lower.ends_with(&format!(".{ending}"));
+    ARCHIVE_EXTENSIONS.iter().find(matches).copied().ok_or_else(|| {
         let what = format!("`{path}` is not an archive that nodes can unpack");
         Report::bad_input(what).hint("name a .tar.gz, .tgz, .tar, .zip or .jar file")
     })

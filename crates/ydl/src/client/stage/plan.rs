@@ -4,8 +4,8 @@ use super::{
     clean::is_due,
     need::{Need, Purpose, needs, remote},
     source::Hashed,
-    staging_dir::Place,
-    upload::{SIDE_BY_SIDE, all},
+    staging_dir::StagingDir,
+    upload::{UPLOADS_MAX, all},
 };
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -28,7 +28,7 @@ use ydl_storage::hdfs::Entry;
 #[derive(Clone, Debug)]
 pub struct StageRequest<'a> {
     /// The staging directory.
-    pub place: &'a Place,
+    pub staging_dir: &'a StagingDir,
     /// Access to other file systems that the job's files are in already.
     pub config: &'a Config,
     /// The caller.
@@ -39,16 +39,16 @@ pub struct StageRequest<'a> {
     pub binary: &'a Path,
     /// Files of the job's inputs that are on this machine.
     pub inputs: &'a [PathBuf],
-    /// Hears what takes long.
-    pub tell: fn(String),
+    /// Receives messages about slow steps.
+    pub progress: fn(String),
 }
 
 /// Files that a job needs, and those in HDFS already. Nothing was written for it yet.
 pub struct StagingPlan {
     /// The staging directory.
-    pub place: Place,
+    pub staging_dir: StagingDir,
     /// True if the user's directory was there.
-    pub(super) is_made: bool,
+    pub(super) exists: bool,
     /// True if there was any shared file.
     pub(super) is_empty: bool,
     pub(super) needs: Vec<Needed>,
@@ -56,7 +56,7 @@ pub struct StagingPlan {
     pub(super) remote: Vec<(Purpose, StagedFile)>,
     pub(super) notes: Vec<String>,
     /// True if the last cleanup was more than a day ago.
-    pub cleaning_is_due: bool,
+    pub cleanup_is_due: bool,
 }
 
 /// One thing that a job needs, and what is in it; not known of what nothing in HDFS can be, which is read when it is
@@ -68,40 +68,41 @@ pub(super) struct Needed {
 
 impl fmt::Debug for StagingPlan {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "Looked({:?})", self.place)
+        write!(f, "StagingPlan({:?})", self.staging_dir)
     }
 }
 
-/// Looks through the job's files, and at what is in HDFS. It can run while the cluster is asked other things.
-pub async fn look(request: StageRequest<'_>, deadline: Instant) -> Result<StagingPlan, Report> {
+/// Lists the job's files and those already in HDFS. Changes nothing, so it can run during preflight.
+pub async fn plan(request: StageRequest<'_>, deadline: Instant) -> Result<StagingPlan, Report> {
     let (spec, binary) = (request.spec.clone(), request.binary.to_path_buf());
-    let (place, inputs, tell) = (request.place, request.inputs.to_vec(), request.tell);
-    let contents = place.layout.contents();
+    let (staging_dir, inputs, progress) =
+        (request.staging_dir, request.inputs.to_vec(), request.progress);
+    let contents = staging_dir.layout.contents();
     // Looking through large directories takes a while.
-    let finding = async {
-        let needs = spawn_blocking(move || needs(&spec, &binary, &inputs, tell)).await;
+    let local = async {
+        let needs = spawn_blocking(move || needs(&spec, &binary, &inputs, progress)).await;
         needs.map_err(|_| Report::internal("the job's files could not be looked through"))?
     };
-    let asking = async {
-        let listing = async { Ok::<_, Report>(place.hdfs.list(&contents, deadline).await?) };
-        let due = async { Ok::<_, Report>(is_due(place, deadline).await?) };
-        let asked = tokio::join!(place.is_made(deadline), listing, due);
+    let remote_state = async {
+        let listing = async { Ok::<_, Report>(staging_dir.hdfs.list(&contents, deadline).await?) };
+        let due = async { Ok::<_, Report>(is_due(staging_dir, deadline).await?) };
+        let results = tokio::join!(staging_dir.exists(deadline), listing, due);
         // Whose directory it is says more than what may not be seen in it.
-        Ok::<_, Report>((asked.0?, asked.1?, asked.2?))
+        Ok::<_, Report>((results.0?, results.1?, results.2?))
     };
-    let ((needs, notes), (is_made, there, cleaning_is_due), remote) =
-        tokio::try_join!(finding, asking, remote(&request, deadline))?;
-    let there = by_name(there);
+    let ((needs, notes), (exists, stored, cleanup_is_due), remote) =
+        tokio::try_join!(local, remote_state, remote(&request, deadline))?;
+    let stored = by_name(stored);
     // What is of a length that nothing has is not there; it need not be read twice.
-    let lengths: BTreeSet<u64> = there.values().map(|entry| entry.bytes).collect();
-    let turns = Arc::new(Semaphore::new(SIDE_BY_SIDE));
+    let lengths: BTreeSet<u64> = stored.values().map(|entry| entry.bytes).collect();
+    let permits = Arc::new(Semaphore::new(UPLOADS_MAX));
     let mut tasks = JoinSet::new();
     for need in needs {
         let is_new = |bytes| !lengths.contains(&bytes);
         let is_new = need.source.bytes().is_some_and(is_new);
-        let turns = turns.clone();
+        let permits = permits.clone();
         tasks.spawn(async move {
-            let _turn = turns.acquire().await;
+            let _permit = permits.acquire().await;
             let hashed = match is_new {
                 true => None,
                 false => Some(hash(&need).await?),
@@ -111,13 +112,13 @@ pub async fn look(request: StageRequest<'_>, deadline: Instant) -> Result<Stagin
     }
     let needs = all(tasks).await?;
     Ok(StagingPlan {
-        place: place.clone(),
-        is_made,
-        is_empty: there.is_empty(),
+        staging_dir: staging_dir.clone(),
+        exists,
+        is_empty: stored.is_empty(),
         needs,
         remote,
         notes,
-        cleaning_is_due,
+        cleanup_is_due,
     })
 }
 
@@ -131,8 +132,8 @@ async fn hash(need: &Need) -> Result<Hashed, Report> {
     let source = need.source.clone();
     let hashed = spawn_blocking(move || source.hash()).await;
     let hashed = hashed.map_err(|_| Report::internal("a file could not be read"))?;
-    hashed.map_err(|error| Report::bad_input(reason(&error)).hint(STILL))
+    hashed.map_err(|error| Report::bad_input(reason(&error)).hint(CHANGING_HINT))
 }
 
 /// Hint for files that change during the upload.
-pub(super) const STILL: &str = "submit when nothing writes to the job's files any more";
+pub(super) const CHANGING_HINT: &str = "submit when nothing writes to the job's files any more";

@@ -1,6 +1,6 @@
 //! Upload source: a file, or a directory packed as an archive.
 
-use super::hash_cache::{hashes, recall, remember};
+use super::hash_cache::{hashes, lookup, store};
 use ring::digest::{Context, SHA256};
 use std::{
     fs,
@@ -78,7 +78,7 @@ impl Source {
             Source::File { hashed: Some(hashed), .. } => return Ok(hashed.clone()),
             Source::File { path, was, .. } => {
                 let hashes = hashes();
-                let known = hashes.as_ref().and_then(|dir| recall(dir, path, *was));
+                let known = hashes.as_ref().and_then(|dir| lookup(dir, path, *was));
                 if let Some(known) = known {
                     return Ok(known);
                 }
@@ -92,7 +92,7 @@ impl Source {
                 }
                 let hashed = hasher.hashed();
                 if let Some(dir) = &hashes {
-                    remember(dir, path, *was, &hashed);
+                    store(dir, path, *was, &hashed);
                 }
                 return Ok(hashed);
             }

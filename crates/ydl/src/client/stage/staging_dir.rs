@@ -11,7 +11,7 @@ const LOOK_MAX: Duration = Duration::from_secs(10);
 
 /// A user's staging directory.
 #[derive(Clone, Debug)]
-pub struct Place {
+pub struct StagingDir {
     /// The file system.
     pub hdfs: Hdfs,
     /// The names in it.
@@ -20,14 +20,14 @@ pub struct Place {
     pub home: String,
 }
 
-impl Place {
+impl StagingDir {
     /// The directory that `staging` names, or the one in the user's home directory.
     pub async fn find(
         config: &Config,
         identity: &Identity,
         staging: Option<&str>,
         deadline: Instant,
-    ) -> Result<Place, HdfsError> {
+    ) -> Result<StagingDir, HdfsError> {
         let elsewhere = staging.filter(|text| text.contains("://"));
         let hdfs = Hdfs::connect(config, elsewhere, identity, deadline).await?;
         let home = hdfs.home(deadline).await?;
@@ -38,7 +38,7 @@ impl Place {
             }
             Some(path) => StagingLayout::at(format!("{home}/{path}")),
         };
-        Ok(Place { hdfs, layout, home })
+        Ok(StagingDir { hdfs, layout, home })
     }
 
     /// A job's own directory.
@@ -47,7 +47,7 @@ impl Place {
     }
 
     /// Returns whether the directory is there. One that others could put something into is refused.
-    pub(super) async fn is_made(&self, deadline: Instant) -> Result<bool, Report> {
+    pub(super) async fn exists(&self, deadline: Instant) -> Result<bool, Report> {
         let (hdfs, layout) = (&self.hdfs, &self.layout);
         let Some(entry) = hdfs.stat(layout.root(), deadline).await? else {
             return Ok(false);
@@ -70,15 +70,15 @@ impl Place {
 
     /// Returns whether a job's files could be put there: makes the directory where there is none, writes a small file
     /// into it, reads it and removes it.
-    pub async fn try_out(&self, deadline: Instant) -> Result<(), Report> {
-        const WORDS: &[u8] = b"a job's files would be here";
-        if !self.is_made(deadline).await? {
-            self.make(deadline).await?;
+    pub async fn check_write(&self, deadline: Instant) -> Result<(), Report> {
+        const PROBE_CONTENT: &[u8] = b"a job's files would be here";
+        if !self.exists(deadline).await? {
+            self.create(deadline).await?;
         }
         let probe = self.layout.probe()?;
-        let written = self.hdfs.write_atomic(&probe, WORDS, PRIVATE, deadline).await;
+        let written = self.hdfs.write_atomic(&probe, PROBE_CONTENT, PRIVATE, deadline).await;
         if let Err(error) = written {
-            let why = self.culprit(error).await;
+            let why = self.explain(error).await;
             // The rest is an unused file; the write error explains more than the removal error.
             let _ = self.hdfs.delete(&probe, Instant::now() + LOOK_MAX).await;
             return Err(why);
@@ -86,18 +86,18 @@ impl Place {
         let read = self.hdfs.read_file(&probe, 1 << 10, deadline).await;
         self.hdfs.delete(&probe, deadline.max(Instant::now() + LOOK_MAX)).await?;
         match read {
-            Ok(read) if *read == *WORDS => Ok(()),
+            Ok(read) if *read == *PROBE_CONTENT => Ok(()),
             Ok(_) => {
                 let what = format!("`{probe}` was not read as it was written");
                 Err(Report::internal(what))
             }
-            Err(error) => Err(self.culprit(error).await),
+            Err(error) => Err(self.explain(error).await),
         }
     }
 
     /// Returns whether the directory is there, or could be made, which is tried beside it: nothing of that stays.
-    pub async fn could_be_made(&self, deadline: Instant) -> Result<(), Report> {
-        if self.is_made(deadline).await? {
+    pub async fn check_creatable(&self, deadline: Instant) -> Result<(), Report> {
+        if self.exists(deadline).await? {
             return Ok(());
         }
         let mut above = self.layout.root();
@@ -114,11 +114,11 @@ impl Place {
     }
 
     /// Why bytes do not come or go. Where the NameNode still answers, it is the DataNodes who do not.
-    async fn culprit(&self, error: HdfsError) -> Report {
-        let soon = Instant::now() + LOOK_MAX;
+    async fn explain(&self, error: HdfsError) -> Report {
+        let deadline_of_probe = Instant::now() + LOOK_MAX;
         let root = self.layout.root();
         let named = error.kind != Kind::Unreachable || error.what.contains("DataNode");
-        if named || self.hdfs.stat(root, soon).await.is_err() {
+        if named || self.hdfs.stat(root, deadline_of_probe).await.is_err() {
             return error.into();
         }
         let what = format!("the NameNode of `{root}` answers, and no DataNode does");
@@ -127,7 +127,7 @@ impl Place {
     }
 
     /// Makes the directory, accessible to its owner only.
-    pub(super) async fn make(&self, deadline: Instant) -> Result<(), HdfsError> {
+    pub(super) async fn create(&self, deadline: Instant) -> Result<(), HdfsError> {
         let (hdfs, root) = (&self.hdfs, self.layout.root());
         hdfs.mkdirs(root, 0o700, deadline).await?;
         hdfs.set_permission(root, 0o700, deadline).await

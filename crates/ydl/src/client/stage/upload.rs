@@ -5,11 +5,11 @@
 //! that began earlier has ended.
 
 use super::{
-    clean::{STALE, is_stale, uses},
+    clean::{STALE, is_stale, use_names},
     need::{Need, Purpose, content},
-    plan::{Needed, STILL, StagingPlan, by_name},
+    plan::{CHANGING_HINT, Needed, StagingPlan, by_name},
     source::Hashed,
-    staging_dir::Place,
+    staging_dir::StagingDir,
 };
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -30,13 +30,13 @@ use ydl_proto::files::{StagedFile, StagedFiles};
 use ydl_storage::hdfs::{Entry, Hdfs, JobLayout, Kind, UploadTotals, layout};
 
 /// Files that are read and sent at the same time.
-pub(super) const SIDE_BY_SIDE: usize = 4;
+pub(super) const UPLOADS_MAX: usize = 4;
 /// Maximum wait for a cleaner: longer than a dead one's lock stays valid.
-const CLEANING_MAX: Duration = Duration::from_secs(STALE.as_secs() + 30);
+const CLEANUP_MAX: Duration = Duration::from_secs(STALE.as_secs() + 30);
 /// Interval between checks for the cleaner's end.
-const CLEANING_PAUSE: Duration = Duration::from_millis(200);
+const CLEANUP_POLL_INTERVAL: Duration = Duration::from_millis(200);
 /// Maximum time for removing what a failure left behind.
-const TIDY_MAX: Duration = Duration::from_secs(5);
+const ROLLBACK_MAX: Duration = Duration::from_secs(5);
 /// Result of an upload.
 #[derive(Clone, Debug)]
 pub struct Upload {
@@ -63,7 +63,7 @@ pub struct Progress {
 struct HashedNeed {
     need: Need,
     hashed: Hashed,
-    aside: Option<String>,
+    temporary: Option<String>,
 }
 
 impl HashedNeed {
@@ -75,82 +75,82 @@ impl HashedNeed {
 /// State shared by the uploads of one job.
 struct UploadContext {
     hdfs: Hdfs,
-    place: Place,
+    staging_dir: StagingDir,
     /// The job's id.
     id: String,
-    turns: Semaphore,
+    permits: Semaphore,
     sent_files: AtomicU64,
     sent: AtomicU64,
     total: AtomicU64,
-    tell: Box<dyn Fn(Progress) + Send + Sync>,
-    asides: Mutex<BTreeSet<String>>,
+    progress_sink: Box<dyn Fn(Progress) + Send + Sync>,
+    temporaries: Mutex<BTreeSet<String>>,
     deadline: Instant,
 }
 
 impl fmt::Debug for UploadContext {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "Shared({:?})", self.place)
+        write!(f, "UploadContext({:?})", self.staging_dir)
     }
 }
 
-/// Brings what the job of that id needs to HDFS, unless it is there. `tell` hears how far it is.
+/// Uploads the files of a job that are not in HDFS yet. `progress_sink` receives the progress.
 pub async fn stage(
-    looked: StagingPlan,
+    plan: StagingPlan,
     id: &str,
-    tell: impl Fn(Progress) + Send + Sync + 'static,
+    progress_sink: impl Fn(Progress) + Send + Sync + 'static,
     deadline: Instant,
 ) -> Result<Upload, Report> {
     let shared = Arc::new(UploadContext {
-        hdfs: looked.place.hdfs.clone(),
-        place: looked.place.clone(),
+        hdfs: plan.staging_dir.hdfs.clone(),
+        staging_dir: plan.staging_dir.clone(),
         id: id.to_owned(),
-        turns: Semaphore::new(SIDE_BY_SIDE),
+        permits: Semaphore::new(UPLOADS_MAX),
         sent_files: AtomicU64::new(0),
         sent: AtomicU64::new(0),
         total: AtomicU64::new(0),
-        tell: Box::new(tell),
-        asides: Mutex::default(),
+        progress_sink: Box::new(progress_sink),
+        temporaries: Mutex::default(),
         deadline,
     });
-    let result = run(looked, &shared).await;
+    let result = run(plan, &shared).await;
     if result.is_err() {
-        let until = Instant::now() + TIDY_MAX;
-        for aside in shared.asides() {
+        let until = Instant::now() + ROLLBACK_MAX;
+        for temporary in shared.temporaries() {
             // Report the first failure; a later cleanup removes the rest.
-            let _ = shared.hdfs.delete(&aside, until).await;
+            let _ = shared.hdfs.delete(&temporary, until).await;
         }
     }
     result
 }
 
-async fn run(looked: StagingPlan, shared: &Arc<UploadContext>) -> Result<Upload, Report> {
-    let (place, deadline) = (&shared.place, shared.deadline);
-    if !looked.is_made {
-        place.make(deadline).await?;
+async fn run(plan: StagingPlan, shared: &Arc<UploadContext>) -> Result<Upload, Report> {
+    let (staging_dir, deadline) = (&shared.staging_dir, shared.deadline);
+    if !plan.exists {
+        staging_dir.create(deadline).await?;
     }
-    if looked.is_empty {
-        let contents = place.layout.contents();
+    if plan.is_empty {
+        let contents = staging_dir.layout.contents();
         shared.hdfs.mkdirs(&contents, 0o700, deadline).await?;
     }
-    let job = place.job(&shared.id);
+    let job = staging_dir.job(&shared.id);
     let mut tasks = JoinSet::new();
-    for needed in looked.needs {
-        tasks.spawn(shared.clone().know(needed));
+    for needed in plan.needs {
+        tasks.spawn(shared.clone().hash(needed));
     }
-    let known: Vec<HashedNeed> = all(tasks).await?;
-    write_uses(shared, &job, &known).await?;
-    let there = shared.hdfs.list(&place.layout.contents(), deadline).await?;
-    let there = by_name(there);
+    let hashed_need: Vec<HashedNeed> = all(tasks).await?;
+    write_uses(shared, &job, &hashed_need).await?;
+    let stored = shared.hdfs.list(&staging_dir.layout.contents(), deadline).await?;
+    let stored = by_name(stored);
     let mut tasks = JoinSet::new();
-    for one in known {
-        let entry = there.get(&one.name()).cloned();
-        tasks.spawn(shared.clone().settle(one, entry));
+    for one in hashed_need {
+        let entry = stored.get(&one.name()).cloned();
+        tasks.spawn(shared.clone().publish(one, entry));
     }
     let mut contents = all(tasks).await?;
-    contents.extend(looked.remote);
+    contents.extend(plan.remote);
     let mut staged = StagedFiles {
         dir: job.dir().to_owned(),
-        home: shared.place.home.clone(),
+        home: shared.staging_dir.home.clone(),
         binary: StagedFile {
             url: String::new(),
             bytes: 0,
@@ -174,25 +174,25 @@ async fn run(looked: StagingPlan, shared: &Arc<UploadContext>) -> Result<Upload,
         files: shared.sent_files.load(Ordering::Relaxed),
         bytes: shared.sent.load(Ordering::Relaxed),
     };
-    Ok(Upload { staged, inputs: inputs.into_values().collect(), sent, notes: looked.notes })
+    Ok(Upload { staged, inputs: inputs.into_values().collect(), sent, notes: plan.notes })
 }
 
 /// Records the files that the job uses, then waits for a running cleaner.
 async fn write_uses(
     shared: &UploadContext,
     job: &JobLayout,
-    known: &[HashedNeed],
+    hashed_need: &[HashedNeed],
 ) -> Result<(), Report> {
     let (hdfs, deadline) = (&shared.hdfs, shared.deadline);
     let mut tasks = JoinSet::new();
-    for name in uses(known.iter().map(|one| one.hashed.hash.as_str())) {
+    for name in use_names(hashed_need.iter().map(|one| one.hashed.hash.as_str())) {
         let (hdfs, dir) = (hdfs.clone(), format!("{}/{name}", job.uses()));
         tasks.spawn(async move { Ok(hdfs.mkdirs(&dir, 0o700, deadline).await?) });
     }
     all(tasks).await?;
-    let lock = shared.place.layout.cleaning();
+    let lock = shared.staging_dir.layout.cleaning();
     let began = Instant::now();
-    let until = deadline.min(began + CLEANING_MAX);
+    let until = deadline.min(began + CLEANUP_MAX);
     let mut written_ms = None;
     while let Some(entry) = hdfs.stat(&lock, deadline).await? {
         let written_ms = match written_ms {
@@ -211,95 +211,98 @@ async fn write_uses(
             let what = format!("`{lock}` says that old files are being cleaned up, for too long");
             return Err(Report::internal(what).hint("try again, or delete it if nothing cleans"));
         }
-        sleep(CLEANING_PAUSE).await;
+        sleep(CLEANUP_POLL_INTERVAL).await;
     }
     Ok(())
 }
 
 impl UploadContext {
-    fn asides(&self) -> BTreeSet<String> {
-        let asides = self.asides.lock();
-        asides.unwrap_or_else(PoisonError::into_inner).clone()
+    fn temporaries(&self) -> BTreeSet<String> {
+        let temporaries = self.temporaries.lock();
+        temporaries.unwrap_or_else(PoisonError::into_inner).clone()
     }
 
-    fn mark(&self, aside: &str, there: bool) {
-        let mut asides = self.asides.lock().unwrap_or_else(PoisonError::into_inner);
-        match there {
-            true => drop(asides.insert(aside.to_owned())),
-            false => drop(asides.remove(aside)),
+    fn mark(&self, temporary: &str, stored: bool) {
+        let mut temporaries = self.temporaries.lock().unwrap_or_else(PoisonError::into_inner);
+        match stored {
+            true => drop(temporaries.insert(temporary.to_owned())),
+            false => drop(temporaries.remove(temporary)),
         }
     }
 
     fn progress(&self, sent: u64, total: u64) {
         let sent = self.sent.fetch_add(sent, Ordering::Relaxed) + sent;
         let total = self.total.fetch_add(total, Ordering::Relaxed) + total;
-        (self.tell)(Progress { sent, total });
+        (self.progress_sink)(Progress { sent, total });
     }
 
-    async fn know(self: Arc<Self>, needed: Needed) -> Result<HashedNeed, Report> {
+    async fn hash(self: Arc<Self>, needed: Needed) -> Result<HashedNeed, Report> {
         let Needed { need, hashed } = needed;
         if let Some(hashed) = hashed {
-            return Ok(HashedNeed { need, hashed, aside: None });
+            return Ok(HashedNeed { need, hashed, temporary: None });
         }
-        let _turn = self.turns.acquire().await;
+        let _permit = self.permits.acquire().await;
         let bytes = need.source.bytes().unwrap_or_default();
-        let (aside, hashed) = self.send(&need, bytes).await?;
-        Ok(HashedNeed { need, hashed, aside: Some(aside) })
+        let (temporary, hashed) = self.send(&need, bytes).await?;
+        Ok(HashedNeed { need, hashed, temporary: Some(temporary) })
     }
 
     async fn send(&self, need: &Need, bytes: u64) -> Result<(String, Hashed), Report> {
-        let aside = self.place.layout.temporary(&self.id)?;
-        self.mark(&aside, true);
+        let temporary = self.staging_dir.layout.temporary(&self.id)?;
+        self.mark(&temporary, true);
         self.progress(0, bytes);
         let source = need.source.clone();
         let produce = move |out: &mut ydl_storage::hdfs::UploadBuffer| source.send(out);
-        let tell = |more| self.progress(more, 0);
-        let sent = self.hdfs.send(produce, &aside, layout::PRIVATE, &tell, self.deadline);
+        let progress_sink = |more| self.progress(more, 0);
+        let sent =
+            self.hdfs.send(produce, &temporary, layout::PRIVATE, &progress_sink, self.deadline);
         let (_, hashed) = sent.await?;
         self.sent_files.fetch_add(1, Ordering::Relaxed);
-        Ok((aside, hashed))
+        Ok((temporary, hashed))
     }
 
-    /// Sees to it that a content is there under its name.
-    async fn settle(
+    /// Publishes a file under the name of its content, unless it is there.
+    async fn publish(
         self: Arc<Self>,
-        mut known: HashedNeed,
+        mut hashed_need: HashedNeed,
         entry: Option<Entry>,
     ) -> Result<(Purpose, StagedFile), Report> {
-        let _turn = self.turns.acquire().await;
-        let place = self.place.layout.content(&known.name());
-        let whole = entry.filter(|entry| entry.bytes == known.hashed.bytes);
-        if whole.is_none() && known.aside.is_none() {
-            let (aside, hashed) = self.send(&known.need, known.hashed.bytes).await?;
-            if hashed != known.hashed {
+        let _permit = self.permits.acquire().await;
+        let path = self.staging_dir.layout.content(&hashed_need.name());
+        let whole = entry.filter(|entry| entry.bytes == hashed_need.hashed.bytes);
+        if whole.is_none() && hashed_need.temporary.is_none() {
+            let (temporary, hashed) =
+                self.send(&hashed_need.need, hashed_need.hashed.bytes).await?;
+            if hashed != hashed_need.hashed {
                 let what = "a file of the job changed while it was read";
-                return Err(Report::bad_input(what).hint(STILL));
+                return Err(Report::bad_input(what).hint(CHANGING_HINT));
             }
-            known.aside = Some(aside);
+            hashed_need.temporary = Some(temporary);
         }
-        if let Some(aside) = &known.aside {
+        if let Some(temporary) = &hashed_need.temporary {
             if whole.is_none() {
-                match self.hdfs.rename(aside, &place, self.deadline).await {
-                    Ok(()) => self.mark(aside, false),
-                    // Another job brought the same a moment ago.
+                match self.hdfs.rename(temporary, &path, self.deadline).await {
+                    Ok(()) => self.mark(temporary, false),
+                    // Another job has uploaded the same content meanwhile.
                     Err(error) if error.kind == Kind::Exists => {}
                     Err(error) => return Err(error.into()),
                 }
             }
-            if self.asides().contains(aside) {
-                self.hdfs.delete(aside, self.deadline).await?;
-                self.mark(aside, false);
+            if self.temporaries().contains(temporary) {
+                self.hdfs.delete(temporary, self.deadline).await?;
+                self.mark(temporary, false);
             }
         }
         let entry = match whole {
             Some(entry) => Some(entry),
-            None => self.hdfs.stat(&place, self.deadline).await?,
+            None => self.hdfs.stat(&path, self.deadline).await?,
         };
-        let entry = entry.filter(|entry| entry.bytes == known.hashed.bytes).ok_or_else(|| {
-            let what = format!("`{place}` was just sent and is not there whole");
-            Report::internal(what).hint("delete it if it is there, and try again")
-        })?;
-        Ok((known.need.purpose, content(&entry, known.need.unpack)))
+        let entry =
+            entry.filter(|entry| entry.bytes == hashed_need.hashed.bytes).ok_or_else(|| {
+                let what = format!("`{path}` is missing or incomplete right after its upload");
+                Report::internal(what).hint("delete it if it is there, and try again")
+            })?;
+        Ok((hashed_need.need.purpose, content(&entry, hashed_need.need.unpack)))
     }
 }
 

@@ -21,7 +21,7 @@ use ydl_storage::hdfs::{job_file_systems, token_owner};
 
 /// The name under which a keytab travels among a master's credentials.
 const KEYTAB: &str = "ydl.keytab";
-/// No keytab of a person comes near this.
+/// Keytabs of users are far smaller.
 const KEYTAB_BYTES_MAX: u64 = 1 << 20;
 
 /// Credentials of a job's masters and clients.
@@ -63,7 +63,7 @@ pub async fn submit_credentials(
     if let Some(keytab) = &spec.cluster_options.keytab {
         let bytes = read_keytab(&keytab.path)?;
         if cluster.is_secure() {
-            prove(cluster, keytab, &credentials, staging).await?;
+            verify_keytab(cluster, keytab, &credentials, staging).await?;
         }
         credentials.set_secret(KEYTAB, bytes);
     }
@@ -115,14 +115,14 @@ fn read_keytab(path: &str) -> Result<Vec<u8>, Report> {
 }
 
 /// Returns whether the keytab gets tokens for the user whose job it is. A master would find out days later.
-async fn prove(
+async fn verify_keytab(
     cluster: &ClusterClient,
     keytab: &Keytab,
     credentials: &Credentials,
     staging: &str,
 ) -> Result<(), Report> {
     let Keytab { path, principal } = keytab;
-    let useless = |why: String| {
+    let keytab_error = |why: String| {
         let what = format!("the keytab `{path}` gets no tokens for `{principal}`: {why}");
         Report::bad_input(what).hint("check `keytab`; `klist -k` shows whose keys a keytab has")
     };
@@ -130,10 +130,10 @@ async fn prove(
     let mut identity = Identity::kerberos(tickets);
     identity.acting_for = cluster.identity.acting_for.clone();
     let namenodes = NameNodes::from_config(&cluster.config, staging, identity);
-    let namenodes = namenodes.map_err(|error| useless(error.to_string()))?;
+    let namenodes = namenodes.map_err(|error| keytab_error(error.to_string()))?;
     let deadline = cluster.deadline();
     let token = namenodes.delegation_token("", deadline).await;
-    let Some(token) = token.map_err(|error| useless(error.to_string()))? else {
+    let Some(token) = token.map_err(|error| keytab_error(error.to_string()))? else {
         return Ok(());
     };
     // The token is unused; without cancellation it would expire later.
@@ -151,8 +151,9 @@ async fn prove(
 
 async fn fetch(cluster: &ClusterClient, systems: &[String]) -> Result<Credentials, Report> {
     let (config, deadline) = (&cluster.config, cluster.deadline());
-    let unclear = |error: yarn_native::config::ConfigError| Report::bad_input(error.to_string());
-    let renewer = config.renewer().map_err(unclear)?.unwrap_or_default();
+    let config_error =
+        |error: yarn_native::config::ConfigError| Report::bad_input(error.to_string());
+    let renewer = config.renewer().map_err(config_error)?.unwrap_or_default();
     let fetched = fetch_tokens(config, systems, &cluster.identity, &renewer, deadline);
     let mut credentials = fetched.await.map_err(|error| match &error {
         TokensError::Rpc { source, .. } => {
@@ -180,11 +181,11 @@ fn renewal_of(config: &Config, systems: &[String]) -> Vec<u8> {
             continue;
         }
         names.push(name.to_owned());
-        let wanted = [
+        let ha_keys = [
             format!("dfs.ha.namenodes.{name}"),
             format!("dfs.client.failover.proxy.provider.{name}"),
         ];
-        let mut keys: Vec<String> = wanted.into();
+        let mut keys: Vec<String> = ha_keys.into();
         let addresses = format!("dfs.namenode.rpc-address.{name}.");
         keys.extend(config.keys_under(&addresses).map(str::to_owned));
         for key in keys {
@@ -229,7 +230,7 @@ mod tests {
     use yarn_native::config::Environment;
 
     #[test]
-    fn counts_have_hadoops_form() {
+    fn counts_are_encoded_as_hadoop_varints() {
         let written = |number| {
             let mut bytes = Vec::new();
             write_number(&mut bytes, number);
@@ -242,7 +243,7 @@ mod tests {
     }
 
     #[test]
-    fn only_names_that_stand_for_several_servers_need_explaining() {
+    fn renewal_configuration_describes_only_highly_available_namenodes() {
         let mut config = Config::defaults(Environment::default());
         for (key, value) in [
             ("dfs.nameservices", "far"),

@@ -32,11 +32,11 @@ use ydl_storage::{
 /// Maximum time for looking through all sources.
 const LOOK_MAX: Duration = Duration::from_secs(600);
 /// Limit on input bytes uploaded from this machine. Larger data should be put on the cluster once.
-const SENT_BYTES_MAX: u64 = 4 << 30;
-const SENT_FILES_MAX: usize = 2000;
+const UPLOAD_BYTES_MAX: u64 = 4 << 30;
+const UPLOAD_FILES_MAX: usize = 2000;
 /// Files whose places are asked for, and how many at once.
 const LOCATED_MAX: usize = 500;
-const ASKED_AT_ONCE: usize = 16;
+const REQUESTS_MAX: usize = 16;
 /// Time limit for locating them, and limit on the preferred hosts.
 const LOCATE_MAX: Duration = Duration::from_secs(20);
 const HOSTS_MAX: usize = 64;
@@ -44,41 +44,41 @@ const HOSTS_MAX: usize = 64;
 /// Looks at the data of a job on this machine. Returns the job with its outputs settled, and what its directory holds
 /// because of it.
 pub async fn list_local(spec: JobSpec) -> Result<(JobSpec, Vec<(&'static str, Vec<u8>)>), Report> {
-    let far = |text: &String| text.starts_with("hdfs://");
+    let is_hdfs = |text: &String| text.starts_with("hdfs://");
     let mut sources = spec.inputs.iter().map(|input| &input.source);
     let mut destinations = spec.outputs.iter().map(|output| &output.to);
-    let config = match sources.any(far) || destinations.any(far) {
+    let config = match sources.any(is_hdfs) || destinations.any(is_hdfs) {
         true => configuration()?,
         false => None,
     };
-    let mut beside = Vec::new();
+    let mut extra_files = Vec::new();
     if let Some(secret) = tracking_secret(&spec)? {
-        beside.push((TRACKING_SECRET, secret));
+        extra_files.push((TRACKING_SECRET, secret));
     }
-    let ways = match config {
+    let file_systems = match config {
         Some(config) => {
-            beside.push(("hadoop.json", json(&HadoopConfig { properties: pairs(&config) })?));
+            extra_files.push(("hadoop.json", json(&HadoopConfig { properties: pairs(&config) })?));
             Some(FileSystems::of(config)?)
         }
         None => None,
     };
     let deadline = Instant::now() + LOOK_MAX;
-    let listing = list_inputs(&spec, ways.as_ref(), deadline).await?;
-    tell_notes(&listing);
+    let listing = list_inputs(&spec, file_systems.as_ref(), deadline).await?;
+    print_notes(&listing);
     if !listing.inputs.is_empty() {
-        beside.push(("inputs.json", json(&listing)?));
+        extra_files.push(("inputs.json", json(&listing)?));
     }
-    let aim = Destinations { id: None, home: None };
-    let spec = resolve_existing(spec, aim, ways.as_ref(), deadline).await?;
-    if ways.is_none() && spec.outputs.iter().any(|output| far(&output.to)) {
+    let destinations = Destinations { id: None, home: None };
+    let spec = resolve_existing(spec, destinations, file_systems.as_ref(), deadline).await?;
+    if file_systems.is_none() && spec.outputs.iter().any(|output| is_hdfs(&output.to)) {
         let what = "an output goes to HDFS, and there is no Hadoop configuration for it";
         let hint = "set `HADOOP_CONF_DIR` to the directory with `core-site.xml`, or name a local directory";
         return Err(Report::bad_input(what).hint(hint));
     }
-    Ok((spec, beside))
+    Ok((spec, extra_files))
 }
 
-fn tell_notes(listing: &Listing) {
+fn print_notes(listing: &Listing) {
     for note in &listing.notes {
         terminal::message(format!("note: {note}"));
     }
@@ -89,13 +89,13 @@ pub async fn list_for_cluster(spec: &JobSpec, cluster: &ClusterClient) -> Result
     if spec.inputs.is_empty() {
         return Ok(Listing::default());
     }
-    let ways = ways(cluster);
-    let listing = list_inputs(spec, Some(&ways), Instant::now() + LOOK_MAX).await?;
-    tell_notes(&listing);
+    let file_systems = file_systems(cluster);
+    let listing = list_inputs(spec, Some(&file_systems), Instant::now() + LOOK_MAX).await?;
+    print_notes(&listing);
     let local = listing.inputs.iter().flat_map(|input| &input.files);
     let local: Vec<_> = local.filter(|file| !file.url.contains("://")).collect();
     let bytes: u64 = local.iter().map(|file| file.bytes).sum();
-    if bytes > SENT_BYTES_MAX || local.len() > SENT_FILES_MAX {
+    if bytes > UPLOAD_BYTES_MAX || local.len() > UPLOAD_FILES_MAX {
         let what = format!(
             "the inputs of this machine are {} files with {}, which is too much to send with every job",
             local.len(),
@@ -108,31 +108,35 @@ pub async fn list_for_cluster(spec: &JobSpec, cluster: &ClusterClient) -> Result
 }
 
 /// Settles the outputs of a job on a cluster.
-pub async fn settled(
+pub async fn resolve_outputs(
     spec: JobSpec,
     cluster: &ClusterClient,
     id: &str,
     home: &str,
 ) -> Result<JobSpec, Report> {
-    let aim = Destinations { id: Some(id), home: Some(home) };
-    resolve_existing(spec, aim, Some(&ways(cluster)), Instant::now() + LOOK_MAX).await
+    let destinations = Destinations { id: Some(id), home: Some(home) };
+    resolve_existing(spec, destinations, Some(&file_systems(cluster)), Instant::now() + LOOK_MAX)
+        .await
 }
 
 /// The files of a listing that are on this machine.
-pub fn on_this_machine(listing: &Listing) -> Vec<PathBuf> {
+pub fn local_files(listing: &Listing) -> Vec<PathBuf> {
     let files = listing.inputs.iter().flat_map(|input| &input.files);
     let local = files.filter(|file| !file.url.contains("://"));
     local.map(|file| PathBuf::from(&file.url)).collect()
 }
 
 /// The listing as agents read it, once those files are where `sent` says.
-pub fn written(mut listing: Listing, sent: Vec<StagedFile>) -> Result<Option<Vec<u8>>, Report> {
+pub fn uploaded_listing(
+    mut listing: Listing,
+    uploaded: Vec<StagedFile>,
+) -> Result<Option<Vec<u8>>, Report> {
     if listing.inputs.is_empty() {
         return Ok(None);
     }
     let files = listing.inputs.iter_mut().flat_map(|input| &mut input.files);
     let local = files.filter(|file| !file.url.contains("://"));
-    for (file, content) in local.zip(sent) {
+    for (file, content) in local.zip(uploaded) {
         file.url = content.url;
         file.bytes = content.bytes;
         file.modified_ms = content.modified_ms;
@@ -142,7 +146,7 @@ pub fn written(mut listing: Listing, sent: Vec<StagedFile>) -> Result<Option<Vec
 
 /// The job with a wish for its containers: near the files that its tasks get a share or a list of. Only where the job
 /// says nothing of it, and only as far as it can be found out: it is no more than a wish.
-pub async fn near(
+pub async fn prefer_data_hosts(
     spec: JobSpec,
     listing: &Listing,
     cluster: &ClusterClient,
@@ -179,19 +183,19 @@ async fn hosts(
 ) -> Vec<String> {
     let deadline = Instant::now() + LOCATE_MAX;
     let mut bytes = Hosts::new();
-    let mut asking = JoinSet::new();
+    let mut requests = JoinSet::new();
     for file in files {
         let namenodes =
             NameNodes::from_config(&cluster.config, &file.url, cluster.identity.clone());
         let Ok(namenodes) = namenodes else { continue };
         let path = url_path(&file.url).to_owned();
-        asking.spawn(async move { namenodes.block_hosts(&path, deadline).await });
-        if asking.len() >= ASKED_AT_ONCE {
-            count(&mut bytes, asking.join_next().await);
+        requests.spawn(async move { namenodes.block_hosts(&path, deadline).await });
+        if requests.len() >= REQUESTS_MAX {
+            count(&mut bytes, requests.join_next().await);
         }
     }
-    while let Some(one) = asking.join_next().await {
-        count(&mut bytes, Some(one));
+    while let Some(response) = requests.join_next().await {
+        count(&mut bytes, Some(response));
     }
     let mut hosts: Vec<_> = bytes.into_iter().collect();
     hosts.retain(|(host, _)| known.contains(host));
@@ -200,15 +204,15 @@ async fn hosts(
 }
 
 /// A NameNode that does not say where a file is costs a wish, and nothing else.
-fn count(bytes: &mut Hosts, one: Option<Result<Result<Hosts, RpcError>, JoinError>>) {
-    if let Some(Ok(Ok(hosts))) = one {
+fn count(bytes: &mut Hosts, response: Option<Result<Result<Hosts, RpcError>, JoinError>>) {
+    if let Some(Ok(Ok(hosts))) = response {
         for (host, more) in hosts {
             *bytes.entry(host).or_default() += more;
         }
     }
 }
 
-fn ways(cluster: &ClusterClient) -> FileSystems {
+fn file_systems(cluster: &ClusterClient) -> FileSystems {
     FileSystems::new(cluster.config.clone(), cluster.identity.clone())
 }
 

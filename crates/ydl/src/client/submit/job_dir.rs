@@ -22,17 +22,17 @@ const COPY_BYTES_MAX: u64 = 256 << 20;
 /// Deeper than any sensible directory, and shallow enough for the stack.
 const DEPTH_MAX: usize = 100;
 /// Two jobs of one name meet in one of a billion tries; this many times in a row they do not.
-const TRIES: usize = 16;
+const TRIES_MAX: usize = 16;
 /// Letters and digits that are not taken for each other.
-const LETTERS: &[u8; 32] = b"abcdefghijkmnpqrstuvwxyz23456789";
+const ALPHABET: &[u8; 32] = b"abcdefghijkmnpqrstuvwxyz23456789";
 
 /// Makes the directory of a new job and everything its master needs. On failure nothing is left behind. Copying files
-/// may take minutes; it ends soon after `stop` says so. `beside` are small files of those names.
+/// may take minutes; it ends soon after `stop` says so. `extra_files` are small files of those names.
 pub fn create_job_dir(
     spec: JobSpec,
     offer: LocalResources,
     from: &Path,
-    beside: &[(&'static str, Vec<u8>)],
+    extra_files: &[(&'static str, Vec<u8>)],
     stop: &AtomicBool,
 ) -> Result<(JobDir, SubmittedJob), Report> {
     let dir = make_directory(&spec.name)?;
@@ -44,7 +44,7 @@ pub fn create_job_dir(
         target: JobTarget::Local(offer),
     };
     let filled = copy_files(&dir, &submitted.spec, stop)
-        .and_then(|()| write_beside(&dir, beside))
+        .and_then(|()| write_extra_files(&dir, extra_files))
         .and_then(|()| write_submitted(&dir, &submitted));
     if let Err(report) = filled {
         // The failure to fill it is what the user must hear of, not that of cleaning up after it.
@@ -61,7 +61,7 @@ fn now() -> Time {
 
 fn make_directory(name: &str) -> Result<JobDir, Report> {
     let root = root()?;
-    let refused = |path: &Path, error: &io::Error| {
+    let failure = |path: &Path, error: &io::Error| {
         let hint = "make it writable, or set `XDG_STATE_HOME` to a directory that is";
         let what =
             format!("cannot create the job's directory in `{}`: {}", path.display(), reason(error));
@@ -69,25 +69,25 @@ fn make_directory(name: &str) -> Result<JobDir, Report> {
     };
     let mut builder = DirBuilder::new();
     builder.mode(0o700);
-    builder.recursive(true).create(&root).map_err(|error| refused(&root, &error))?;
+    builder.recursive(true).create(&root).map_err(|error| failure(&root, &error))?;
     builder.recursive(false);
-    for _ in 0..TRIES {
-        let path = root.join(format!("{name}-{}", six_letters()?));
+    for _ in 0..TRIES_MAX {
+        let path = root.join(format!("{name}-{}", random_suffix()?));
         match builder.create(&path) {
             Ok(()) => return Ok(JobDir::at(path)),
             Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {}
-            Err(error) => return Err(refused(&root, &error)),
+            Err(error) => return Err(failure(&root, &error)),
         }
     }
     Err(Report::internal(format!("no free name was found in `{}`", root.display())))
 }
 
-fn six_letters() -> Result<String, Report> {
+fn random_suffix() -> Result<String, Report> {
     let mut random = [0; 6];
     SystemRandom::new()
         .fill(&mut random)
         .map_err(|_| Report::internal("the system gives no random bytes"))?;
-    let letter = |byte: &u8| LETTERS[usize::from(*byte) % LETTERS.len()] as char;
+    let letter = |byte: &u8| ALPHABET[usize::from(*byte) % ALPHABET.len()] as char;
     Ok(random.iter().map(letter).collect())
 }
 
@@ -152,8 +152,8 @@ fn copy(
     Ok(())
 }
 
-fn write_beside(dir: &JobDir, beside: &[(&'static str, Vec<u8>)]) -> Result<(), Report> {
-    for (name, bytes) in beside {
+fn write_extra_files(dir: &JobDir, extra_files: &[(&'static str, Vec<u8>)]) -> Result<(), Report> {
+    for (name, bytes) in extra_files {
         let path = dir.path().join(name);
         match name.ends_with(".secret") {
             true => {

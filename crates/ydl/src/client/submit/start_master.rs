@@ -53,18 +53,18 @@ pub async fn start_master(dir: &JobDir) -> Result<(Child, MasterAddress), Report
         return Err(Report::internal("the job's master has no stdout"));
     };
     let mut line = String::new();
-    let mut first = BufReader::new(stdout.take(LINE_BYTES_MAX));
-    let said = match timeout(READY_MAX, first.read_line(&mut line)).await {
+    let mut reader = BufReader::new(stdout.take(LINE_BYTES_MAX));
+    let message = match timeout(READY_MAX, reader.read_line(&mut line)).await {
         Ok(Ok(_)) => from_json::<ReadyMessage>(line.as_bytes()).ok(),
         Ok(Err(_)) => None,
         Err(_) => {
             // It would continue unattended.
             let _ = child.start_kill();
             let what = format!("the job's master was not ready after {}s", READY_MAX.as_secs());
-            return Err(Report::internal(what).hint(look(dir)));
+            return Err(Report::internal(what).hint(log_hint(dir)));
         }
     };
-    match said {
+    match message {
         Some(ReadyMessage { address: Some(address), .. }) => {
             let this = child.id().and_then(Identity::of);
             let place = MasterAddress {
@@ -77,15 +77,15 @@ pub async fn start_master(dir: &JobDir) -> Result<(Child, MasterAddress), Report
         }
         Some(ReadyMessage { error: Some(error), hint, .. }) => {
             let report = Report::new(Exit::Internal, error);
-            Err(report.hint(hint.unwrap_or_else(|| look(dir))))
+            Err(report.hint(hint.unwrap_or_else(|| log_hint(dir))))
         }
         _ => {
             let what = "the job's master ended before it was ready";
-            Err(Report::internal(what).hint(look(dir)))
+            Err(Report::internal(what).hint(log_hint(dir)))
         }
     }
 }
 
-fn look(dir: &JobDir) -> String {
+fn log_hint(dir: &JobDir) -> String {
     format!("its own words are in `{}`", dir.master_log().display())
 }

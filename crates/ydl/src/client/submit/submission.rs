@@ -27,7 +27,7 @@ const STAGING_TAG: &str = "ydl-staging:";
 const TASKS_TAG: &str = "ydl-tasks:";
 /// Limits of a ResourceManager.
 const TAGS_MAX: usize = 10;
-const TAG_LETTERS_MAX: usize = 100;
+const TAG_BYTES_MAX: usize = 100;
 
 /// The application that is the job. `own` are files of its own directory, by the names they have in containers.
 pub fn submission(
@@ -89,7 +89,7 @@ fn staging_tag(staging: &str) -> Result<String, Report> {
             _ => tag += &format!("%{byte:02x}"),
         }
     }
-    if tag.len() > TAG_LETTERS_MAX {
+    if tag.len() > TAG_BYTES_MAX {
         let what =
             format!("the path `{staging}` of `staging` is too long to be told to the cluster");
         return Err(Report::bad_input(what).hint("name a directory with a shorter path"));
@@ -99,8 +99,8 @@ fn staging_tag(staging: &str) -> Result<String, Report> {
 
 /// Returns the job's number of tasks, if a tag records it.
 pub fn tasks_in(tags: &[String]) -> Option<u64> {
-    let mut said = tags.iter().filter_map(|tag| tag.strip_prefix(TASKS_TAG));
-    said.next()?.parse().ok()
+    let mut tagged = tags.iter().filter_map(|tag| tag.strip_prefix(TASKS_TAG));
+    tagged.next()?.parse().ok()
 }
 
 /// Parses the tag of [`staging_tag`].
@@ -126,7 +126,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_job_says_how_many_tasks_it_has() {
+    fn the_task_count_round_trips_as_a_tag() {
         let tags = |all: &[&str]| all.iter().map(|tag| (*tag).to_owned()).collect::<Vec<_>>();
         assert_eq!(tasks_in(&tags(&["nightly", "ydl-tasks:4"])), Some(4));
         assert_eq!(tasks_in(&tags(&["ydl-tasks:many"])), None);
@@ -134,7 +134,7 @@ mod tests {
     }
 
     #[test]
-    fn a_place_survives_as_a_tag() {
+    fn the_staging_directory_round_trips_as_a_tag() {
         for place in ["/data/Stage", "hdfs://nn:8020/a,b c/ü"] {
             let tag = staging_tag(place).unwrap();
             assert_eq!(tag, tag.to_lowercase());

@@ -19,7 +19,7 @@ const STATE_WIDTH: usize = 7;
 enum CheckState {
     Ok,
     Warning,
-    Wrong,
+    Failed,
     /// It could not be made.
     Skipped {
         because: &'static str,
@@ -31,7 +31,7 @@ impl CheckState {
         match self {
             CheckState::Ok => "ok",
             CheckState::Warning => "warning",
-            CheckState::Wrong => "wrong",
+            CheckState::Failed => "wrong",
             CheckState::Skipped { .. } => "skipped",
         }
     }
@@ -44,7 +44,7 @@ pub struct Checklist {
     paint: Paint,
     checks: Vec<(&'static str, CheckState)>,
     /// Failures, in the order found.
-    wrong: Vec<(&'static str, Report)>,
+    failed: Vec<(&'static str, Report)>,
     began: Instant,
 }
 
@@ -54,14 +54,14 @@ impl Checklist {
             global,
             paint: Paint::of(global.use_color(), &io::stdout()),
             checks: Vec::new(),
-            wrong: Vec::new(),
+            failed: Vec::new(),
             began: Instant::now(),
         }
     }
 
     /// All is well, with what was found.
     pub fn ok(&mut self, name: &'static str, found: impl Into<String>) -> Result<(), Report> {
-        self.tell(name, CheckState::Ok, &found.into(), None, None)
+        self.print(name, CheckState::Ok, &found.into(), None, None)
     }
 
     /// The same, with more for machines.
@@ -71,39 +71,39 @@ impl Checklist {
         found: impl Into<String>,
         more: (&'static str, Value),
     ) -> Result<(), Report> {
-        self.tell(name, CheckState::Ok, &found.into(), None, Some(more))
+        self.print(name, CheckState::Ok, &found.into(), None, Some(more))
     }
 
     /// A job may run all the same.
     pub fn warn(&mut self, name: &'static str, found: impl Into<String>) -> Result<(), Report> {
-        self.tell(name, CheckState::Warning, &found.into(), None, None)
+        self.print(name, CheckState::Warning, &found.into(), None, None)
     }
 
     /// No job can run.
-    pub fn wrong(&mut self, name: &'static str, why: Report) -> Result<(), Report> {
-        let told = self.tell(name, CheckState::Wrong, &why.what, why.hint.as_deref(), None);
-        self.wrong.push((name, why));
-        told
+    pub fn fail(&mut self, name: &'static str, why: Report) -> Result<(), Report> {
+        let printed = self.print(name, CheckState::Failed, &why.what, why.hint.as_deref(), None);
+        self.failed.push((name, why));
+        printed
     }
 
     /// Either, as it came out.
-    pub fn told(
+    pub fn record(
         &mut self,
         name: &'static str,
         found: Result<String, Report>,
     ) -> Result<(), Report> {
         match found {
             Ok(found) => self.ok(name, found),
-            Err(why) => self.wrong(name, why),
+            Err(why) => self.fail(name, why),
         }
     }
 
     /// Returns whether all of these are well enough for the check `name`; where they are not, it is said to be skipped
     /// because of the first one that is wrong.
-    pub fn may(&mut self, name: &'static str, needs: &[&str]) -> Result<bool, Report> {
+    pub fn can_run(&mut self, name: &'static str, needs: &[&str]) -> Result<bool, Report> {
         let mut known = self.checks.iter();
         let blocker = known.find_map(|(known, state)| match state {
-            CheckState::Wrong if needs.contains(known) => Some(*known),
+            CheckState::Failed if needs.contains(known) => Some(*known),
             CheckState::Skipped { because } if needs.contains(known) => Some(*because),
             _ => None,
         });
@@ -112,11 +112,11 @@ impl Checklist {
             return Ok(true);
         };
         let found = format!("because of `{because}`");
-        self.tell(name, CheckState::Skipped { because }, &found, None, None)?;
+        self.print(name, CheckState::Skipped { because }, &found, None, None)?;
         Ok(false)
     }
 
-    fn tell(
+    fn print(
         &mut self,
         name: &'static str,
         state: CheckState,
@@ -126,7 +126,7 @@ impl Checklist {
     ) -> Result<(), Report> {
         let took = self.began.elapsed();
         let word = state.word();
-        let told = if self.global.json {
+        let printed = if self.global.json {
             let mut check = json!({
                 "check": name, "state": word, "found": found, "took_ms": millis(took),
             });
@@ -144,7 +144,7 @@ impl Checklist {
             let padded = format!("{word:STATE_WIDTH$}");
             let painted = match state {
                 CheckState::Ok => self.paint.green(&padded),
-                CheckState::Wrong => self.paint.red(&padded),
+                CheckState::Failed => self.paint.red(&padded),
                 CheckState::Warning => self.paint.bold(&padded),
                 CheckState::Skipped { .. } => self.paint.dim(&padded),
             };
@@ -153,19 +153,18 @@ impl Checklist {
         };
         self.checks.push((name, state));
         self.began = Instant::now();
-        told
+        printed
     }
 
     /// Prints the summary, first cause first. Returns the exit code that `submit` would have ended with.
     pub fn conclude(self) -> Result<Exit, Report> {
-        let exit = self.wrong.first().map_or(Exit::Success, |(_, why)| why.exit);
-        let culprit = self.wrong.first().map(|(name, _)| *name);
+        let exit = self.failed.first().map_or(Exit::Success, |(_, why)| why.exit);
+        let first_failed = self.failed.first().map(|(name, _)| *name);
         if self.global.json {
-            let result =
-                json!({ "ok": culprit.is_none(), "culprit": culprit, "exit": exit.code() });
+            let result = json!({ "ok": first_failed.is_none(), "culprit": first_failed, "exit": exit.code() });
             terminal::print_json(&json!({ "result": result }))?;
         }
-        if culprit.is_none() {
+        if first_failed.is_none() {
             if !self.global.json {
                 let warned = |(_, state): &&(_, CheckState)| matches!(state, CheckState::Warning);
                 terminal::message(match self.checks.iter().filter(warned).count() {
@@ -176,7 +175,7 @@ impl Checklist {
             }
             return Ok(exit);
         }
-        let all = self.wrong.into_iter().map(|(name, why)| {
+        let all = self.failed.into_iter().map(|(name, why)| {
             let named = Report { what: format!("{name}: {}", why.what), ..why };
             named.to_string()
         });

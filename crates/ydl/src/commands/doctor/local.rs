@@ -31,23 +31,23 @@ const FREE_MIB_MIN: u64 = 512;
 pub async fn examine(
     args: &cli::DoctorArgs,
     wait: Span,
-    sheet: &mut Checklist,
+    checklist: &mut Checklist,
 ) -> Result<(), Report> {
-    machine(sheet)?;
-    docker(sheet).await?;
-    sheet.told(STATE, state())?;
-    if !args.no_job && sheet.may(JOB, &[MACHINE, STATE])? {
-        let trial =
+    machine(checklist)?;
+    docker(checklist).await?;
+    checklist.record(STATE, state())?;
+    if !args.no_job && checklist.can_run(JOB, &[MACHINE, STATE])? {
+        let test_job =
             TestJob { cluster: Cluster::Local, queue: None, label: None, staging: None, wait };
-        test_job::examine(&trial, sheet).await?;
+        test_job::examine(&test_job, checklist).await?;
     }
     Ok(())
 }
 
-fn machine(sheet: &mut Checklist) -> Result<(), Report> {
+fn machine(checklist: &mut Checklist) -> Result<(), Report> {
     let offer = match local_resources(None) {
         Ok(offer) => offer,
-        Err(why) => return sheet.wrong(MACHINE, why),
+        Err(why) => return checklist.fail(MACHINE, why),
     };
     let gpus = match offer.gpus.len() {
         0 => "no GPUs".to_owned(),
@@ -57,9 +57,9 @@ fn machine(sheet: &mut Checklist) -> Result<(), Report> {
     match available_mib() {
         Some(free) if free < FREE_MIB_MIN => {
             let free = Memory(free);
-            sheet.warn(MACHINE, format!("{found}; only {free} of the memory is free"))
+            checklist.warn(MACHINE, format!("{found}; only {free} of the memory is free"))
         }
-        _ => sheet.ok(MACHINE, found),
+        _ => checklist.ok(MACHINE, found),
     }
 }
 
@@ -71,14 +71,14 @@ fn available_mib() -> Option<u64> {
 }
 
 /// Only jobs in images need it.
-async fn docker(sheet: &mut Checklist) -> Result<(), Report> {
+async fn docker(checklist: &mut Checklist) -> Result<(), Report> {
     let Some(engine) = Engine::find() else {
-        return sheet.ok(DOCKER, "none; only jobs in images need it");
+        return checklist.ok(DOCKER, "none; only jobs in images need it");
     };
     match engine.answers().await {
-        Ok(()) => sheet.ok(DOCKER, "an engine answers"),
+        Ok(()) => checklist.ok(DOCKER, "an engine answers"),
         Err(why) => {
-            sheet.warn(DOCKER, format!("jobs in images cannot run, no engine answers: {why}"))
+            checklist.warn(DOCKER, format!("jobs in images cannot run, no engine answers: {why}"))
         }
     }
 }

@@ -27,7 +27,7 @@ const NAME: &str = "ydl-doctor";
 const MEMORY: &str = "128MiB";
 const COMMAND: &str = "true";
 /// Time for a job in addition to its queue wait: checks, uploading the binary, container starts.
-const BESIDES: Duration = Duration::from_secs(5 * 60);
+const OVERHEAD_MAX: Duration = Duration::from_secs(5 * 60);
 /// Maximum time for a job that is stopped to be gone.
 const STOPPING_MAX: Duration = Duration::from_secs(60);
 /// Longer than any line that such a job prints, and more lines than it has.
@@ -104,23 +104,23 @@ impl TestJob {
 }
 
 /// Runs it, and says how long each part of its life took.
-pub async fn examine(trial: &TestJob, sheet: &mut Checklist) -> Result<(), Report> {
-    match lived(trial).await {
-        Err(why) => sheet.wrong(JOB, why),
-        Ok(life) => {
-            let phases = life.phases();
-            let told: Vec<_> =
+pub async fn examine(test_job: &TestJob, checklist: &mut Checklist) -> Result<(), Report> {
+    match run_job(test_job).await {
+        Err(why) => checklist.fail(JOB, why),
+        Ok(timings) => {
+            let phases = timings.phases();
+            let parts: Vec<_> =
                 phases.iter().map(|(name, took)| format!("{name} {}", seconds(*took))).collect();
             let found = format!(
                 "{} ran on `{}` in {}: {}",
-                life.id,
-                life.node,
-                seconds(life.total),
-                told.join(", ")
+                timings.id,
+                timings.node,
+                seconds(timings.total),
+                parts.join(", ")
             );
             let phases =
                 phases.map(|(name, took)| (name.replace(' ', "_") + "_ms", json!(millis(took))));
-            sheet.ok_with(JOB, found, ("phases", phases.into_iter().collect()))
+            checklist.ok_with(JOB, found, ("phases", phases.into_iter().collect()))
         }
     }
 }
@@ -185,39 +185,39 @@ struct EndLine {
 #[derive(Debug, Default)]
 struct TestJobOutput {
     id: Option<(String, Duration)>,
-    facts: Vec<HistoryEvent>,
+    events: Vec<HistoryEvent>,
     result: Option<JobView>,
     ended: Option<EndLine>,
 }
 
-async fn lived(trial: &TestJob) -> Result<JobTimings, Report> {
+async fn run_job(test_job: &TestJob) -> Result<JobTimings, Report> {
     let failed =
         |error: io::Error| Report::internal(format!("cannot submit a job: {}", reason(&error)));
     let began = Instant::now();
-    let mut child = trial.command().map_err(failed)?.spawn().map_err(failed)?;
+    let mut child = test_job.command().map_err(failed)?.spawn().map_err(failed)?;
     let (out, err) = (child.stdout.take(), child.stderr.take());
     let (Some(out), Some(err)) = (out, err) else {
         return Err(Report::internal("cannot hear a job that was submitted"));
     };
-    let mut heard = TestJobOutput::default();
-    let mut said = VecDeque::new();
-    let deadline = began + Duration::from_millis(trial.wait.0) + BESIDES;
-    let listening = async {
-        tokio::join!(listen(out, began, &mut heard), complaints(err, &mut said));
+    let mut output = TestJobOutput::default();
+    let mut stderr_lines = VecDeque::new();
+    let deadline = began + Duration::from_millis(test_job.wait.0) + OVERHEAD_MAX;
+    let reading = async {
+        tokio::join!(read_stdout(out, began, &mut output), read_stderr(err, &mut stderr_lines));
         child.wait().await
     };
-    let ended = timeout_at(deadline, listening).await;
+    let ended = timeout_at(deadline, reading).await;
     let code = match ended {
         Ok(status) => status.map_err(failed)?.code(),
         Err(_) => {
             stop(child).await;
-            return Err(late(&heard, began.elapsed()));
+            return Err(timeout_report(&output, began.elapsed()));
         }
     };
     let total = began.elapsed();
-    match life(&heard, total) {
-        Some(life) if code == Some(0) => Ok(life),
-        _ => Err(why(heard, &said, code)),
+    match timings(&output, total) {
+        Some(timings) if code == Some(0) => Ok(timings),
+        _ => Err(failure_report(output, &stderr_lines, code)),
     }
 }
 
@@ -232,8 +232,8 @@ async fn stop(mut child: Child) {
     }
 }
 
-fn late(heard: &TestJobOutput, after: Duration) -> Report {
-    let Some((id, _)) = &heard.id else {
+fn timeout_report(output: &TestJobOutput, after: Duration) -> Report {
+    let Some((id, _)) = &output.id else {
         let what = format!("no job was submitted after {}", seconds(after));
         return Report::new(Exit::Unreachable, what)
             .hint("check the network between this machine and the cluster");
@@ -244,7 +244,7 @@ fn late(heard: &TestJobOutput, after: Duration) -> Report {
     Report::new(Exit::JobFailed, what).hint(hint)
 }
 
-async fn listen(out: impl AsyncRead + Unpin, began: Instant, heard: &mut TestJobOutput) {
+async fn read_stdout(out: impl AsyncRead + Unpin, began: Instant, output: &mut TestJobOutput) {
     let mut out = BufReader::new(out.take(BYTES_MAX));
     let mut line = Vec::new();
     loop {
@@ -259,15 +259,15 @@ async fn listen(out: impl AsyncRead + Unpin, began: Instant, heard: &mut TestJob
             continue;
         };
         if let Some(job) = line.job {
-            heard.id = Some((job.id, began.elapsed()));
+            output.id = Some((job.id, began.elapsed()));
         }
-        heard.facts.extend(line.event);
-        heard.result = line.result.or(heard.result.take());
-        heard.ended = line.ended.or(heard.ended.take());
+        output.events.extend(line.event);
+        output.result = line.result.or(output.result.take());
+        output.ended = line.ended.or(output.ended.take());
     }
 }
 
-async fn complaints(err: impl AsyncRead + Unpin, said: &mut VecDeque<String>) {
+async fn read_stderr(err: impl AsyncRead + Unpin, stderr_lines: &mut VecDeque<String>) {
     let mut err = BufReader::new(err.take(BYTES_MAX));
     let mut line = Vec::new();
     loop {
@@ -276,26 +276,26 @@ async fn complaints(err: impl AsyncRead + Unpin, said: &mut VecDeque<String>) {
             Ok(0) | Err(_) => return,
             Ok(_) => {}
         }
-        said.push_back(String::from_utf8_lossy(&line).trim_end().to_owned());
-        if said.len() > LINES_MAX {
-            said.pop_front();
+        stderr_lines.push_back(String::from_utf8_lossy(&line).trim_end().to_owned());
+        if stderr_lines.len() > LINES_MAX {
+            stderr_lines.pop_front();
         }
     }
 }
 
 /// The job's times, if it has come all the way.
-fn life(heard: &TestJobOutput, total: Duration) -> Option<JobTimings> {
+fn timings(output: &TestJobOutput, total: Duration) -> Option<JobTimings> {
     let when = |is: fn(&HistoryKind) -> bool| {
-        let mut facts = heard.facts.iter();
-        facts.find(|fact| is(&fact.kind)).map(|fact| fact.at)
+        let mut events = output.events.iter();
+        events.find(|event| is(&event.kind)).map(|event| event.at)
     };
-    let node = heard.facts.iter().find_map(|fact| match &fact.kind {
+    let node = output.events.iter().find_map(|event| match &event.kind {
         HistoryKind::AttemptStarted { node, .. } => Some(node.clone()),
         _ => None,
     })?;
-    let (id, submitting) = heard.id.clone()?;
-    let is_well = matches!(heard.result.as_ref()?.outcome, Some(Outcome::Succeeded));
-    let finished = heard.result.as_ref()?.now;
+    let (id, submitting) = output.id.clone()?;
+    let is_well = matches!(output.result.as_ref()?.outcome, Some(Outcome::Succeeded));
+    let finished = output.result.as_ref()?.now;
     is_well.then_some(JobTimings {
         id,
         node,
@@ -312,8 +312,12 @@ fn life(heard: &TestJobOutput, total: Duration) -> Option<JobTimings> {
 }
 
 /// Why it did not: what the job says, else what the cluster says of it, else what `submit` said last.
-fn why(heard: TestJobOutput, said: &VecDeque<String>, code: Option<i32>) -> Report {
-    let id = heard.id.as_ref().map(|(id, _)| id.clone());
+fn failure_report(
+    output: TestJobOutput,
+    stderr_lines: &VecDeque<String>,
+    code: Option<i32>,
+) -> Report {
+    let id = output.id.as_ref().map(|(id, _)| id.clone());
     let hint = id.as_ref().map(|id| format!("`ydl status {id}` and `ydl logs {id}` say more"));
     let exit = match code {
         Some(2) => Exit::BadInput,
@@ -322,15 +326,15 @@ fn why(heard: TestJobOutput, said: &VecDeque<String>, code: Option<i32>) -> Repo
         Some(_) => Exit::JobFailed,
     };
     let id = id.unwrap_or_default();
-    let what = match (&heard.result, &heard.ended) {
+    let what = match (&output.result, &output.ended) {
         (Some(JobView { outcome: Some(outcome), .. }), _) => format!("{id} {outcome}"),
         (_, Some(ended)) => format!("{id} {}: {}", ended.state, ended.why.trim()),
         _ => {
             let line = |mark: &str| {
-                let found = said.iter().find_map(|line| line.strip_prefix(mark));
+                let found = stderr_lines.iter().find_map(|line| line.strip_prefix(mark));
                 found.map(str::to_owned)
             };
-            let what = line("error: ").or_else(|| said.back().cloned());
+            let what = line("error: ").or_else(|| stderr_lines.back().cloned());
             return Report {
                 what: clean(&what.unwrap_or_else(|| "it said nothing".to_owned())),
                 hint: line("hint: ").or(hint),
@@ -346,8 +350,8 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_parts_of_a_life_add_up_and_clocks_that_differ_make_none_of_them_negative() {
-        let life = JobTimings {
+    fn phases_add_up_and_are_never_negative() {
+        let timings = JobTimings {
             id: "j".into(),
             node: NodeName::from("n1"),
             total: Duration::from_secs(10),
@@ -357,27 +361,27 @@ mod tests {
             ended: Time(1_003_000),
             finished: Time(1_004_000),
         };
-        let took: Vec<_> = life.phases().iter().map(|(_, took)| took.as_secs()).collect();
+        let took: Vec<_> = timings.phases().iter().map(|(_, took)| took.as_secs()).collect();
         assert_eq!(took, [1, 5, 2, 1, 1]);
-        let odd = JobTimings { ran: Time(9), total: Duration::from_secs(1), ..life };
+        let odd = JobTimings { ran: Time(9), total: Duration::from_secs(1), ..timings };
         assert!(odd.phases().iter().all(|(_, took)| took.as_secs() < 3000));
     }
 
     #[tokio::test]
-    async fn what_a_job_says_of_its_end_is_told_and_else_what_submit_said() {
-        let mut said = VecDeque::new();
+    async fn the_failure_report_prefers_the_jobs_end_to_the_stderr_of_submit() {
+        let mut stderr_lines = VecDeque::new();
         let err: &[u8] = b"note: so\nerror: cannot write `x`\n\nhint: make room\n";
-        complaints(err, &mut said).await;
-        let report = why(TestJobOutput::default(), &said, Some(123));
+        read_stderr(err, &mut stderr_lines).await;
+        let report = failure_report(TestJobOutput::default(), &stderr_lines, Some(123));
         assert_eq!(report.what, "cannot write `x`");
         assert_eq!(report.hint.as_deref(), Some("make room"));
         assert_eq!(report.exit, Exit::Internal);
 
-        let mut heard = TestJobOutput::default();
+        let mut output = TestJobOutput::default();
         let out: &[u8] = b"{\"job\": {\"id\": \"a1\", \"directory\": \"d\"}}\nnoise\n\
             {\"ended\": {\"state\": \"failed\", \"why\": \"no such class\"}}\n";
-        listen(out, Instant::now(), &mut heard).await;
-        let report = why(heard, &said, Some(120));
+        read_stdout(out, Instant::now(), &mut output).await;
+        let report = failure_report(output, &stderr_lines, Some(120));
         assert_eq!(report.what, "a1 failed: no such class");
         assert_eq!(report.exit, Exit::JobFailed);
     }

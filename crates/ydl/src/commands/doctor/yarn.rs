@@ -9,7 +9,7 @@ use crate::{
     client::{
         cluster::{ClusterClient, configuration, missing_configuration},
         preflight::{self, ClusterInfo, Findings},
-        stage::Place,
+        stage::StagingDir,
     },
 };
 use std::time::Duration;
@@ -46,24 +46,24 @@ const LIFE_MIN: Duration = Duration::from_secs(60 * 60);
 pub async fn examine(
     args: &cli::DoctorArgs,
     wait: Span,
-    sheet: &mut Checklist,
+    checklist: &mut Checklist,
 ) -> Result<(), Report> {
-    let cluster = settings(sheet)?;
-    let user = ticket(cluster.as_ref(), sheet).await?;
-    let has = manager(cluster.as_ref(), user, sheet).await?;
-    let trial = TestJob {
+    let cluster = settings(checklist)?;
+    let user = ticket(cluster.as_ref(), checklist).await?;
+    let has = manager(cluster.as_ref(), user, checklist).await?;
+    let test_job = TestJob {
         cluster: Cluster::Yarn,
         queue: args.queue.clone(),
         label: args.label.clone(),
         staging: args.staging.clone(),
         wait,
     };
-    nodes(has.as_ref(), sheet)?;
-    queue(has.as_ref(), &trial, sheet)?;
-    namenode(cluster.as_ref(), &trial, sheet).await?;
-    staging(cluster.as_ref(), &trial, sheet).await?;
-    if !args.no_job && sheet.may(JOB, &[NODES, QUEUE, LABEL, STAGING])? {
-        test_job::examine(&trial, sheet).await?;
+    nodes(has.as_ref(), checklist)?;
+    queue(has.as_ref(), &test_job, checklist)?;
+    namenode(cluster.as_ref(), &test_job, checklist).await?;
+    staging(cluster.as_ref(), &test_job, checklist).await?;
+    if !args.no_job && checklist.can_run(JOB, &[NODES, QUEUE, LABEL, STAGING])? {
+        test_job::examine(&test_job, checklist).await?;
     }
     Ok(())
 }
@@ -80,7 +80,7 @@ async fn within<T>(
 }
 
 /// The configuration, and the way to the cluster that it describes.
-fn settings(sheet: &mut Checklist) -> Result<Option<ClusterClient>, Report> {
+fn settings(checklist: &mut Checklist) -> Result<Option<ClusterClient>, Report> {
     let found = configuration().and_then(|config| match config {
         Some(config) => {
             described(&config).and_then(|found| Ok((ClusterClient::with(config)?, found)))
@@ -91,13 +91,13 @@ fn settings(sheet: &mut Checklist) -> Result<Option<ClusterClient>, Report> {
         )),
     });
     match found {
-        Err(why) => sheet.wrong(CONFIGURATION, why).map(|()| None),
+        Err(why) => checklist.fail(CONFIGURATION, why).map(|()| None),
         Ok((cluster, (found, None))) => {
-            sheet.ok(CONFIGURATION, found)?;
+            checklist.ok(CONFIGURATION, found)?;
             Ok(Some(cluster))
         }
         Ok((cluster, (found, Some(odd)))) => {
-            sheet.warn(CONFIGURATION, format!("{found}; {odd}"))?;
+            checklist.warn(CONFIGURATION, format!("{found}; {odd}"))?;
             Ok(Some(cluster))
         }
     }
@@ -155,9 +155,12 @@ fn odd(config: &Config, files: &[String]) -> Option<String> {
 }
 
 /// Returns whether this user can prove who it is, and whose jobs these are.
-async fn ticket(cluster: Option<&ClusterClient>, sheet: &mut Checklist) -> Result<String, Report> {
+async fn ticket(
+    cluster: Option<&ClusterClient>,
+    checklist: &mut Checklist,
+) -> Result<String, Report> {
     let nobody = String::new();
-    if !sheet.may(TICKET, &[CONFIGURATION])? {
+    if !checklist.can_run(TICKET, &[CONFIGURATION])? {
         return Ok(nobody);
     }
     let Some(cluster) = cluster else {
@@ -166,12 +169,12 @@ async fn ticket(cluster: Option<&ClusterClient>, sheet: &mut Checklist) -> Resul
     let user = cluster.user.clone();
     let AuthMethod::Kerberos(kerberos) = &cluster.identity.auth else {
         let found = format!("not needed: simple authentication as `{user}`");
-        sheet.ok(TICKET, found)?;
+        checklist.ok(TICKET, found)?;
         return Ok(user);
     };
     let held = within("looking for a Kerberos ticket", held(kerberos.clone())).await;
     let (principal, life) = match held {
-        Err(why) => return sheet.wrong(TICKET, why).map(|()| nobody),
+        Err(why) => return checklist.fail(TICKET, why).map(|()| nobody),
         Ok(held) => held,
     };
     let (user, acting) = match cluster.config.proxy_user() {
@@ -183,8 +186,8 @@ async fn ticket(cluster: Option<&ClusterClient>, sheet: &mut Checklist) -> Resul
     };
     let found = format!("`{principal}`{acting}, {} left", Span(millis(life)));
     match life < LIFE_MIN {
-        true => sheet.warn(TICKET, format!("{found}: renew it with `kinit` soon"))?,
-        false => sheet.ok(TICKET, found)?,
+        true => checklist.warn(TICKET, format!("{found}: renew it with `kinit` soon"))?,
+        false => checklist.ok(TICKET, found)?,
     }
     Ok(user)
 }
@@ -207,9 +210,9 @@ async fn held(kerberos: Kerberos) -> Result<(String, Duration), Report> {
 async fn manager(
     cluster: Option<&ClusterClient>,
     user: String,
-    sheet: &mut Checklist,
+    checklist: &mut Checklist,
 ) -> Result<Option<ClusterInfo>, Report> {
-    if !sheet.may(MANAGER, &[CONFIGURATION, TICKET])? {
+    if !checklist.can_run(MANAGER, &[CONFIGURATION, TICKET])? {
         return Ok(None);
     }
     let Some(cluster) = cluster else {
@@ -223,18 +226,18 @@ async fn manager(
             cluster.rm.new_application(deadline),
         )
     };
-    match within("asking the ResourceManager", cluster.ask(asked)).await {
-        Err(why) => sheet.wrong(MANAGER, why).map(|()| None),
+    match within("asking the ResourceManager", cluster.call(asked)).await {
+        Err(why) => checklist.fail(MANAGER, why).map(|()| None),
         Ok((mut has, new)) => {
             has.largest = Some((&new.capability_max).into());
-            sheet.ok(MANAGER, format!("answered in {}", Span(millis(began.elapsed()))))?;
+            checklist.ok(MANAGER, format!("answered in {}", Span(millis(began.elapsed()))))?;
             Ok(Some(has))
         }
     }
 }
 
-fn nodes(has: Option<&ClusterInfo>, sheet: &mut Checklist) -> Result<(), Report> {
-    if !sheet.may(NODES, &[MANAGER])? {
+fn nodes(has: Option<&ClusterInfo>, checklist: &mut Checklist) -> Result<(), Report> {
+    if !checklist.can_run(NODES, &[MANAGER])? {
         return Ok(());
     }
     let Some(has) = has else {
@@ -249,7 +252,7 @@ fn nodes(has: Option<&ClusterInfo>, sheet: &mut Checklist) -> Result<(), Report>
             n => format!("none of the cluster's {n} nodes is running"),
         };
         let why = Report::new(Exit::Unreachable, what);
-        return sheet.wrong(
+        return checklist.fail(
             NODES,
             why.hint("`ydl nodes --all` shows each; an administrator starts NodeManagers"),
         );
@@ -258,38 +261,42 @@ fn nodes(has: Option<&ClusterInfo>, sheet: &mut Checklist) -> Result<(), Report>
     let vcores: u64 = running.iter().map(|node| node.free.vcores).sum();
     let found = format!("{} running, {} and {vcores} vcores free", running.len(), Memory(memory));
     match all - running.len() {
-        0 => sheet.ok(NODES, found),
-        1 => sheet.warn(NODES, format!("{found}; 1 is not running: `ydl nodes --all`")),
-        n => sheet.warn(NODES, format!("{found}; {n} are not running: `ydl nodes --all`")),
+        0 => checklist.ok(NODES, found),
+        1 => checklist.warn(NODES, format!("{found}; 1 is not running: `ydl nodes --all`")),
+        n => checklist.warn(NODES, format!("{found}; {n} are not running: `ydl nodes --all`")),
     }
 }
 
 /// Returns whether this user's jobs are taken there.
-fn queue(has: Option<&ClusterInfo>, trial: &TestJob, sheet: &mut Checklist) -> Result<(), Report> {
-    let name = trial.queue.as_deref().unwrap_or("default");
+fn queue(
+    has: Option<&ClusterInfo>,
+    test_job: &TestJob,
+    checklist: &mut Checklist,
+) -> Result<(), Report> {
+    let name = test_job.queue.as_deref().unwrap_or("default");
     // Where its files lie is another check's matter.
-    let unstaged = TestJob { staging: None, ..trial.clone() };
-    if sheet.may(QUEUE, &[MANAGER, NODES])?
+    let unstaged = TestJob { staging: None, ..test_job.clone() };
+    if checklist.can_run(QUEUE, &[MANAGER, NODES])?
         && let Some(has) = has
     {
         let unlabelled = TestJob { label: None, ..unstaged.clone() };
         match findings(&unlabelled, has) {
-            Err(why) => sheet.wrong(QUEUE, why)?,
+            Err(why) => checklist.fail(QUEUE, why)?,
             Ok(notes) if notes.is_empty() => {
                 let found = format!("`{name}` accepts jobs of `{}`", has.user);
-                sheet.ok(QUEUE, found)?;
+                checklist.ok(QUEUE, found)?;
             }
-            Ok(notes) => sheet.warn(QUEUE, notes.join("; "))?,
+            Ok(notes) => checklist.warn(QUEUE, notes.join("; "))?,
         }
     }
-    let Some(label) = &trial.label else {
+    let Some(label) = &test_job.label else {
         return Ok(());
     };
-    if sheet.may(LABEL, &[MANAGER, NODES, QUEUE])?
+    if checklist.can_run(LABEL, &[MANAGER, NODES, QUEUE])?
         && let Some(has) = has
     {
         match findings(&unstaged, has) {
-            Err(why) => sheet.wrong(LABEL, why)?,
+            Err(why) => checklist.fail(LABEL, why)?,
             Ok(_) => {
                 let nodes = has.nodes.iter().filter(|node| node.running);
                 let found = match nodes.filter(|node| node.label == *label).count() {
@@ -297,7 +304,7 @@ fn queue(has: Option<&ClusterInfo>, trial: &TestJob, sheet: &mut Checklist) -> R
                     n => format!("{n} running nodes have"),
                 };
                 let found = format!("queue `{name}` may use `{label}`, which {found}");
-                sheet.ok(LABEL, found)?;
+                checklist.ok(LABEL, found)?;
             }
         }
     }
@@ -305,8 +312,8 @@ fn queue(has: Option<&ClusterInfo>, trial: &TestJob, sheet: &mut Checklist) -> R
 }
 
 /// Returns the findings of `submit`'s preflight check for the test job.
-fn findings(trial: &TestJob, has: &ClusterInfo) -> Result<Vec<String>, Report> {
-    let spec: JobSpec = trial.spec()?;
+fn findings(test_job: &TestJob, has: &ClusterInfo) -> Result<Vec<String>, Report> {
+    let spec: JobSpec = test_job.spec()?;
     let Findings { refusals, notes } = preflight::check(&spec, has);
     match refusals.into_iter().next() {
         Some(first) => {
@@ -321,16 +328,16 @@ fn findings(trial: &TestJob, has: &ClusterInfo) -> Result<Vec<String>, Report> {
 
 async fn namenode(
     cluster: Option<&ClusterClient>,
-    trial: &TestJob,
-    sheet: &mut Checklist,
+    test_job: &TestJob,
+    checklist: &mut Checklist,
 ) -> Result<(), Report> {
-    if !sheet.may(NAMENODE, &[CONFIGURATION, TICKET])? {
+    if !checklist.can_run(NAMENODE, &[CONFIGURATION, TICKET])? {
         return Ok(());
     }
     let Some(cluster) = cluster else {
         return Ok(());
     };
-    let staging = trial.staging.as_deref();
+    let staging = test_job.staging.as_deref();
     // What is in no HDFS is refused by the check of the staging directory.
     let elsewhere = staging.filter(|it| it.starts_with("hdfs://") || it.starts_with("viewfs://"));
     let began = Instant::now();
@@ -353,20 +360,20 @@ async fn namenode(
         Ok::<_, Report>((found, homeless))
     };
     match within("asking the NameNode", asked).await {
-        Err(why) => sheet.wrong(NAMENODE, why),
-        Ok((found, None)) => sheet.ok(NAMENODE, found),
+        Err(why) => checklist.fail(NAMENODE, why),
+        Ok((found, None)) => checklist.ok(NAMENODE, found),
         Ok((found, Some(home))) => {
-            sheet.warn(NAMENODE, format!("{found}; there is no home `{home}` yet"))
+            checklist.warn(NAMENODE, format!("{found}; there is no home `{home}` yet"))
         }
     }
 }
 
 async fn staging(
     cluster: Option<&ClusterClient>,
-    trial: &TestJob,
-    sheet: &mut Checklist,
+    test_job: &TestJob,
+    checklist: &mut Checklist,
 ) -> Result<(), Report> {
-    if !sheet.may(STAGING, &[NAMENODE])? {
+    if !checklist.can_run(STAGING, &[NAMENODE])? {
         return Ok(());
     }
     let Some(cluster) = cluster else {
@@ -376,12 +383,13 @@ async fn staging(
     let tried = async {
         let ClusterClient { config, identity, .. } = cluster;
         // As `submit` understands it, which refuses what is no place in HDFS.
-        let unqueued = TestJob { queue: None, label: None, ..trial.clone() };
+        let unqueued = TestJob { queue: None, label: None, ..test_job.clone() };
         unqueued.spec()?;
-        let place = Place::find(config, identity, trial.staging.as_deref(), deadline).await?;
-        place.try_out(deadline).await?;
+        let place =
+            StagingDir::find(config, identity, test_job.staging.as_deref(), deadline).await?;
+        place.check_write(deadline).await?;
         Ok::<_, Report>(place.layout.root().to_owned())
     };
     let tried = within("writing to the staging directory", tried).await;
-    sheet.told(STAGING, tried.map(|root| format!("`{root}` can be written and read")))
+    checklist.record(STAGING, tried.map(|root| format!("`{root}` can be written and read")))
 }

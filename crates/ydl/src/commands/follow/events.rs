@@ -1,6 +1,6 @@
 //! Events of a followed job: its history, its snapshots and its end.
 
-use super::{LOOK, NOTICE_DELAY};
+use super::{NOTICE_DELAY, REFRESH_INTERVAL};
 use crate::client::{
     jobs::{JobHandle, JobStatus},
     master_client::MasterClient,
@@ -19,7 +19,7 @@ const WAIT: Duration = Duration::from_secs(20);
 const TIMEOUT: Duration = Duration::from_secs(60);
 /// The same on a cluster, which may need long to see that a node is lost and to start a master elsewhere.
 const CLUSTER_TIMEOUT: Duration = Duration::from_secs(30 * 60);
-/// The pause before a question is asked again.
+/// Delay before a request is repeated.
 const RETRY_DELAY: Duration = Duration::from_millis(20);
 /// The same for a master that may have to be started on another node first.
 const CLUSTER_RETRY_DELAY: Duration = Duration::from_millis(200);
@@ -30,93 +30,93 @@ pub(super) enum JobEvent {
     History(HistoryPage),
     View(Box<JobSnapshot>),
     Ended(JobStatus),
-    NoAnswer(CallError),
-    OutOfReach(CallError),
+    NotResponding(CallError),
+    Unreachable(CallError),
 }
 
-/// Tells the facts, and at last how the job ended.
-pub(super) async fn watch_facts(
+/// Sends the job's history, and finally its end.
+pub(super) async fn watch_history(
     job: Arc<JobHandle>,
     master: Arc<MasterClient>,
-    tell: mpsc::Sender<JobEvent>,
+    sender: mpsc::Sender<JobEvent>,
 ) {
     let mut after = 0;
-    let mut heard = Instant::now();
-    let mut said = false;
+    let mut last_response = Instant::now();
+    let mut reported = false;
     loop {
-        let asked = Instant::now();
-        let error = match master.facts(after, WAIT).await {
-            Ok(Some(facts)) => {
-                (after, heard, said) = (facts.next, Instant::now(), false);
-                if tell.send(JobEvent::History(facts)).await.is_err() {
+        let requested_at = Instant::now();
+        let error = match master.history(after, WAIT).await {
+            Ok(Some(history)) => {
+                (after, last_response, reported) = (history.next, Instant::now(), false);
+                if sender.send(JobEvent::History(history)).await.is_err() {
                     return;
                 }
                 continue;
             }
             // Nothing new for the whole wait.
-            Ok(None) if asked.elapsed() > WAIT / 2 => {
-                heard = Instant::now();
+            Ok(None) if requested_at.elapsed() > WAIT / 2 => {
+                last_response = Instant::now();
                 continue;
             }
             Ok(None) => None,
             Err(error) => Some(error),
         };
         // The master is ending, or gone, or cannot answer; or it has moved.
-        if let Some(far) = &job.remote {
-            far.nudge();
+        if let Some(remote) = &job.remote {
+            remote.request_poll();
         }
-        if let JobStatus::Live(place) = job.status() {
-            master.point(&place.address);
+        if let JobStatus::Running(place) = job.status() {
+            master.set_address(&place.address);
         }
-        let patience = match job.remote {
+        let timeout = match job.remote {
             Some(_) => CLUSTER_TIMEOUT,
             None => TIMEOUT,
         };
         let last = match (job.status(), error) {
-            (JobStatus::Live(_) | JobStatus::Starting, Some(error))
-                if heard.elapsed() > patience =>
+            (JobStatus::Running(_) | JobStatus::Starting, Some(error))
+                if last_response.elapsed() > timeout =>
             {
-                Some(JobEvent::OutOfReach(error))
+                Some(JobEvent::Unreachable(error))
             }
-            (JobStatus::Live(_) | JobStatus::Starting, Some(error))
-                if heard.elapsed() > NOTICE_DELAY && !said =>
+            (JobStatus::Running(_) | JobStatus::Starting, Some(error))
+                if last_response.elapsed() > NOTICE_DELAY && !reported =>
             {
-                said = true;
-                if tell.send(JobEvent::NoAnswer(error)).await.is_err() {
+                reported = true;
+                if sender.send(JobEvent::NotResponding(error)).await.is_err() {
                     return;
                 }
                 None
             }
-            (JobStatus::Live(_) | JobStatus::Starting, _) => None,
+            (JobStatus::Running(_) | JobStatus::Starting, _) => None,
             (status, _) => Some(JobEvent::Ended(status)),
         };
         if let Some(last) = last {
             // The receiver may be gone.
-            let _ = tell.send(last).await;
+            let _ = sender.send(last).await;
             return;
         }
         sleep(if job.remote.is_some() { CLUSTER_RETRY_DELAY } else { RETRY_DELAY }).await;
     }
 }
 
-/// Tells how the job looks, whenever that changes and once a second.
-pub(super) async fn watch_views(master: Arc<MasterClient>, tell: mpsc::Sender<JobEvent>) {
+/// Sends the job's snapshot whenever it changes, and once a second.
+pub(super) async fn watch_views(master: Arc<MasterClient>, sender: mpsc::Sender<JobEvent>) {
     let mut seen = 0;
     loop {
-        match master.view(seen, LOOK).await {
+        match master.view(seen, REFRESH_INTERVAL).await {
             Ok(Some(view)) => {
                 seen = view.number;
-                if tell.send(JobEvent::View(Box::new(view))).await.is_err() {
+                if sender.send(JobEvent::View(Box::new(view))).await.is_err() {
                     return;
                 }
             }
             // Nothing has happened, but what the tasks use has changed.
             Ok(None) => seen = 0,
             Err(_) => {
-                if tell.is_closed() {
+                if sender.is_closed() {
                     return;
                 }
-                sleep(LOOK).await;
+                sleep(REFRESH_INTERVAL).await;
             }
         }
     }

@@ -6,17 +6,17 @@ use std::{collections::BTreeSet, sync::Arc};
 use tokio::task::JoinSet;
 use ydl_core::TaskId;
 
-/// Copies of what a job on a cluster prints, on their way.
+/// Running copies of the output of a job on a cluster.
 #[derive(Debug)]
 pub struct RemoteOutput {
     pub mirror: Arc<Mirror>,
-    coming: JoinSet<(TaskId, u32)>,
-    known: BTreeSet<(TaskId, u32)>,
+    copies: JoinSet<(TaskId, u32)>,
+    started: BTreeSet<(TaskId, u32)>,
 }
 
 impl RemoteOutput {
     pub fn new(mirror: Arc<Mirror>) -> RemoteOutput {
-        RemoteOutput { mirror, coming: JoinSet::new(), known: BTreeSet::new() }
+        RemoteOutput { mirror, copies: JoinSet::new(), started: BTreeSet::new() }
     }
 
     /// Has the wanted streams of an attempt copied, unless they are already.
@@ -28,19 +28,19 @@ impl RemoteOutput {
         master: &Arc<MasterClient>,
     ) {
         let streams = tails.streams(task, attempt);
-        if streams.is_empty() || !self.known.insert((task.clone(), attempt)) {
+        if streams.is_empty() || !self.started.insert((task.clone(), attempt)) {
             return;
         }
         let (mirror, master) = (self.mirror.clone(), master.clone());
         let client = move || master.client();
         let copying = mirror.follow_attempt(task.clone(), attempt, streams, client);
-        self.coming.spawn(copying);
+        self.copies.spawn(copying);
     }
 
-    /// The next attempt of which everything has come.
-    pub(super) async fn came(&mut self) -> (TaskId, u32) {
+    /// Waits for the next attempt that is copied completely.
+    pub(super) async fn next_copied(&mut self) -> (TaskId, u32) {
         loop {
-            match self.coming.join_next().await {
+            match self.copies.join_next().await {
                 Some(Ok(attempt)) => return attempt,
                 Some(Err(_)) => {}
                 None => std::future::pending().await,
@@ -48,18 +48,18 @@ impl RemoteOutput {
         }
     }
 
-    /// The job is over: whatever is still on its way is fetched whole. What cannot be had is told in sentences.
+    /// Copies everything that is left of a finished job. Returns messages about what is unavailable.
     pub(super) async fn finish(&mut self, tails: &LogTails) -> Vec<String> {
-        // Two who write to one copy would write everything twice.
-        self.coming.shutdown().await;
-        self.mirror.copy_logs(&tails.wanted(), None).await
+        // Concurrent writers to one copy would write everything twice.
+        self.copies.shutdown().await;
+        self.mirror.copy_logs(&tails.filter(), None).await
     }
 }
 
-/// The next attempt on a cluster of which everything has come.
-pub(super) async fn came(remote_output: &mut Option<RemoteOutput>) -> (TaskId, u32) {
+/// Waits for the next attempt on a cluster that is copied completely.
+pub(super) async fn next_copied(remote_output: &mut Option<RemoteOutput>) -> (TaskId, u32) {
     match remote_output {
-        Some(remote_output) => remote_output.came().await,
+        Some(remote_output) => remote_output.next_copied().await,
         None => std::future::pending().await,
     }
 }

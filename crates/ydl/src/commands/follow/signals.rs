@@ -1,4 +1,4 @@
-//! The signals by which a person ends a program.
+//! Signals that interrupt a command.
 
 use tokio::signal::unix::{Signal, SignalKind, signal};
 use ydl_os::{reason, report::Report};

@@ -20,27 +20,27 @@ use ydl_storage::{
 };
 
 /// Between two looks at what is in HDFS, at least and at most.
-const EVERY: (Duration, Duration) = (Duration::from_secs(5), Duration::from_secs(300));
+const INTERVAL: (Duration, Duration) = (Duration::from_secs(5), Duration::from_secs(300));
 /// A look is followed by so many times its own length without one: a NameNode has others to serve.
-const REST: u32 = 10;
+const PAUSE_FACTOR: u32 = 10;
 /// Maximum time for one listing.
-const LOOK_MAX: Duration = Duration::from_secs(300);
+const REFRESH_MAX: Duration = Duration::from_secs(300);
 /// Read at once.
 const PIECE_BYTES: usize = 2 << 20;
 /// The end of what is here is compared before more is added to it.
-const SEAM_BYTES: u64 = 4 << 10;
+const OVERLAP_BYTES: u64 = 4 << 10;
 /// All that is brought: nodes are shared, and TensorBoard reads all of it into its memory.
 const BYTES_MAX: u64 = 4 << 30;
 
-/// Brings what TensorBoard reads.
+/// Downloads the files that TensorBoard reads.
 pub(super) async fn follow(config: Config, url: String, to: PathBuf) -> Result<Exit, Report> {
-    let mut brought = LogdirCopy { to, room: BYTES_MAX, known: BTreeMap::new() };
-    let mut ways = FileSystems::of(config.clone())?;
-    let mut said = String::new();
+    let mut copies = LogdirCopy { to, bytes_max: BYTES_MAX, files: BTreeMap::new() };
+    let mut file_systems = FileSystems::of(config.clone())?;
+    let mut last_message = String::new();
     loop {
         let began = Instant::now();
-        let looked = brought.look(&ways, &url, began + LOOK_MAX).await;
-        let news = match looked {
+        let refreshed = copies.refresh(&file_systems, &url, began + REFRESH_MAX).await;
+        let message = match refreshed {
             Ok(0) => String::new(),
             Ok(left) => {
                 let mib = BYTES_MAX >> 20;
@@ -48,18 +48,18 @@ pub(super) async fn follow(config: Config, url: String, to: PathBuf) -> Result<E
             }
             Err(report) => {
                 // The tokens that it was opened with may have ended.
-                ways = FileSystems::of(config.clone())?;
+                file_systems = FileSystems::of(config.clone())?;
                 format!("cannot be shown yet: {}", report.what)
             }
         };
         // Said once: what stands in the way may stand there for hours.
-        if news != said {
-            if !news.is_empty() {
-                eprintln!("ydl: `{url}` {news}");
+        if message != last_message {
+            if !message.is_empty() {
+                eprintln!("ydl: `{url}` {message}");
             }
-            said = news;
+            last_message = message;
         }
-        sleep((began.elapsed() * REST).clamp(EVERY.0, EVERY.1)).await;
+        sleep((began.elapsed() * PAUSE_FACTOR).clamp(INTERVAL.0, INTERVAL.1)).await;
     }
 }
 
@@ -75,24 +75,24 @@ struct FileCopy {
 #[derive(Debug)]
 struct LogdirCopy {
     to: PathBuf,
-    room: u64,
-    known: BTreeMap<String, FileCopy>,
+    bytes_max: u64,
+    files: BTreeMap<String, FileCopy>,
 }
 
 impl LogdirCopy {
     /// Brings what is new, and takes away what is gone. How many files there is no room for.
-    async fn look(
+    async fn refresh(
         &mut self,
-        ways: &FileSystems,
+        file_systems: &FileSystems,
         url: &str,
         deadline: Instant,
     ) -> Result<usize, Report> {
-        let hdfs = ways.to(url, deadline).await?;
+        let hdfs = file_systems.to(url, deadline).await?;
         let found = list_source(url.trim_end_matches('/'), Some(hdfs.clone()), deadline).await?;
         let shown = found.files.iter().filter(|file| is_shown(&file.name));
-        let (fits, left) = fitting(shown.collect(), self.room);
+        let (fits, left) = newest_within(shown.collect(), self.bytes_max);
         if found.there {
-            self.forget(&fits);
+            self.remove_deleted(&fits);
         }
         let mut failed = None;
         for file in fits {
@@ -104,10 +104,10 @@ impl LogdirCopy {
     }
 
     /// Removes what is not to be here any more.
-    fn forget(&mut self, stay: &[&ListedFile]) {
+    fn remove_deleted(&mut self, stay: &[&ListedFile]) {
         let to = &self.to;
         let names: BTreeSet<_> = stay.iter().map(|file| &file.name).collect();
-        self.known.retain(|name, _| {
+        self.files.retain(|name, _| {
             let stays = names.contains(name);
             if !stays && let Some(place) = data::below(to, name) {
                 // What cannot be removed is only shown for longer.
@@ -123,28 +123,28 @@ impl LogdirCopy {
         file: &ListedFile,
         deadline: Instant,
     ) -> Result<(), Report> {
-        let known = self.known.get(&file.name).copied().unwrap_or_default();
-        let is_same = (known.modified_ms, known.bytes) == (file.modified_ms, file.bytes);
+        let files = self.files.get(&file.name).copied().unwrap_or_default();
+        let is_same = (files.modified_ms, files.bytes) == (file.modified_ms, file.bytes);
         let Some(place) = data::below(&self.to, &file.name) else {
             return Ok(());
         };
-        if is_same && known.here == known.bytes {
+        if is_same && files.here == files.bytes {
             return Ok(());
         }
-        let here = copy(hdfs, file, &place, known.here, deadline).await?;
+        let here = copy(hdfs, file, &place, files.here, deadline).await?;
         let now = FileCopy { modified_ms: file.modified_ms, bytes: file.bytes, here };
-        self.known.insert(file.name.clone(), now);
+        self.files.insert(file.name.clone(), now);
         Ok(())
     }
 }
 
-/// The newest files that there is room for, and how many others there are.
-fn fitting(mut files: Vec<&ListedFile>, mut room: u64) -> (Vec<&ListedFile>, usize) {
+/// Returns the newest files within the limit, and the number of the others.
+fn newest_within(mut files: Vec<&ListedFile>, mut bytes_max: u64) -> (Vec<&ListedFile>, usize) {
     let all = files.len();
     files.sort_by_key(|file| std::cmp::Reverse(file.modified_ms));
-    files.retain(|file| match room.checked_sub(file.bytes) {
+    files.retain(|file| match bytes_max.checked_sub(file.bytes) {
         Some(rest) => {
-            room = rest;
+            bytes_max = rest;
             true
         }
         None => false,
@@ -175,14 +175,14 @@ async fn copy(
         Report::internal(format!("cannot write `{}`: {why}", to.display()))
     };
     let length = reader.length().min(file.bytes);
-    let seam = here.saturating_sub(SEAM_BYTES);
-    let goes_on = here > 0
+    let overlap = here.saturating_sub(OVERLAP_BYTES);
+    let continues = here > 0
         && here <= length
-        && match piece(to, seam, here) {
-            Ok(ours) => ours == reader.read_at(seam, ours.len(), deadline).await?,
+        && match piece(to, overlap, here) {
+            Ok(ours) => ours == reader.read_at(overlap, ours.len(), deadline).await?,
             Err(_) => false,
         };
-    let mut here = if goes_on { here } else { 0 };
+    let mut here = if continues { here } else { 0 };
     if let Some(dir) = to.parent() {
         fs::create_dir_all(dir).map_err(cannot)?;
     }
@@ -214,7 +214,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_large_and_not_shown_stays_where_it_is() {
+    fn only_files_that_tensorboard_reads_are_downloaded() {
         for name in [
             "events.out.tfevents.1.host",
             "train/events.out.tfevents.1.host.v2",
@@ -228,7 +228,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_newest_has_room_first() {
+    fn the_newest_files_are_chosen_first() {
         let file = |name: &str, bytes, modified_ms| ListedFile {
             name: name.to_owned(),
             url: String::new(),
@@ -236,7 +236,7 @@ mod tests {
             modified_ms,
         };
         let all = [file("old", 5, 1), file("new", 4, 9), file("huge", 90, 8), file("middle", 5, 7)];
-        let (fits, left) = fitting(all.iter().collect(), 10);
+        let (fits, left) = newest_within(all.iter().collect(), 10);
         let names: Vec<_> = fits.iter().map(|file| &*file.name).collect();
         assert_eq!((names, left), (vec!["new", "middle"], 2));
     }

@@ -148,7 +148,7 @@ async fn an_upload_that_was_broken_off_leaves_nothing() {
         let writer = hdfs.create(aside, layout::PRIVATE, soon()).await;
         writer.expect("a file").close(soon()).await.expect("closed");
     }
-    let given_up = stage::give_up(&alice.place, "application_1_0002", soon()).await;
+    let given_up = stage::remove_partial_uploads(&alice.place, "application_1_0002", soon()).await;
     given_up.expect("given up");
     let left = alice.contents().await;
     assert_eq!(left.len(), before.len() + 1, "{left:?}");

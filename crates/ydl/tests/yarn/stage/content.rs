@@ -126,7 +126,7 @@ async fn the_files_of_a_job_are_read_by_those_who_may() {
     let notes = stage::write_job(&alice.place, files, soon()).await.expect("written");
     assert_eq!(notes, Vec::<String>::new());
     let job = alice.place.job("application_1_0001");
-    let carried = stage::carried(&alice.place.hdfs, &job, soon()).await;
+    let carried = stage::own_files(&alice.place.hdfs, &job, soon()).await;
     let carried = carried.expect("a listing");
     let names: Vec<_> = carried.keys().map(String::as_str).collect();
     assert_eq!(names, ["certificate.pem", "hadoop.json", "job.json"]);

@@ -16,7 +16,7 @@ use yarn_native::{
     config::{Config, Environment},
     security::Identity,
 };
-use ydl::client::stage::{self, Place, StageRequest, Upload};
+use ydl::client::stage::{self, StageRequest, StagingDir, Upload};
 use ydl_core::JobSpec;
 use ydl_jobfile as jobfile;
 use ydl_os::report::Report;
@@ -104,7 +104,7 @@ impl Playground {
     async fn submitter(&self, user: &str, staging: &str) -> Submitter {
         let config = self.config();
         let identity = Identity::simple(user);
-        let place = Place::find(&config, &identity, Some(staging), soon()).await;
+        let place = StagingDir::find(&config, &identity, Some(staging), soon()).await;
         let folder = tempfile::tempdir().expect("a folder");
         let place = place.expect("a place");
         let submitter = Submitter { folder, place, identity, config };
@@ -120,7 +120,7 @@ impl Playground {
 /// A submitter with a folder of files and a directory in HDFS.
 struct Submitter {
     folder: TempDir,
-    place: Place,
+    place: StagingDir,
     identity: Identity,
     config: Config,
 }
@@ -157,16 +157,16 @@ impl Submitter {
         tell: impl Fn(stage::Progress) + Send + Sync + 'static,
     ) -> Result<Upload, Report> {
         let request = StageRequest {
-            place: &self.place,
+            staging_dir: &self.place,
             config: &self.config,
             identity: &self.identity,
             spec,
             binary: &self.path("ydl"),
             inputs: &[],
-            tell: drop,
+            progress: drop,
         };
-        let looked = stage::look(request, soon()).await?;
-        stage::stage(looked, id, tell, soon()).await
+        let plan = stage::plan(request, soon()).await?;
+        stage::stage(plan, id, tell, soon()).await
     }
 
     async fn contents(&self) -> Vec<Entry> {
