@@ -9,7 +9,7 @@ use super::{
 };
 use std::path::Path;
 use ydl_jobfile::{
-    Diagnostic, Diagnostics, Key, Location, Node, Source, Value, name_of, size_mib, written,
+    Diagnostic, Diagnostics, Key, Location, Node, Source, Value, print_tree, size_mib, valid_name,
 };
 
 /// Order of the first keys of a printed job file; the rest keeps its order.
@@ -223,10 +223,10 @@ impl JobFileBuilder {
         let is_script = |word: &&String| SCRIPT_ENDINGS.iter().any(|end| word.ends_with(end));
         let program = words.iter().find(is_script).or(words.first());
         let stem = program.and_then(|word| Path::new(word).file_stem());
-        self.name = name_of(&stem.map(|stem| stem.to_string_lossy()).unwrap_or_default());
+        self.name = valid_name(&stem.map(|stem| stem.to_string_lossy()).unwrap_or_default());
         let mut at = Location::Whole;
         if let Some(arg) = arg {
-            self.name = name_of(&arg.value);
+            self.name = valid_name(&arg.value);
             at = arg.location();
             if self.name != arg.value {
                 self.notes.push(format!(
@@ -261,7 +261,7 @@ impl JobFileBuilder {
             let rank = |name: &str| FIRST_KEYS.iter().position(|known| *known == name);
             entries.sort_by_key(|(key, _)| rank(&key.name).unwrap_or(FIRST_KEYS.len()));
         }
-        yaml + &written(&root)
+        yaml + &print_tree(&root)
     }
 
     /// Converts it into a source that is parsed like any other job file.

@@ -6,7 +6,7 @@ use super::{
     text::{file_name, shell_quoted},
 };
 use std::{fs, path::Path};
-use ydl_jobfile::{Location, words as words_of};
+use ydl_jobfile::{Location, split_words};
 use ydl_os::report::Report;
 
 /// Programs of nodes: their absolute paths are kept and they are not shipped.
@@ -15,7 +15,7 @@ const INTERPRETERS: [&str; 9] =
 
 /// Splits a shell line into words. A line with shell syntax is run by a shell, with further arguments appended.
 pub fn split_line(args: &ParsedArgs, line: &str) -> Result<Vec<String>, Report> {
-    match words_of(line) {
+    match split_words(line) {
         Ok(words) => Ok(words),
         // Without a hint it is not a valid line of a shell, either.
         Err((what, hint)) if hint.is_empty() => Err(args.error(what)),

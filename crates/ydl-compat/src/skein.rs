@@ -15,7 +15,7 @@ mod service;
 
 use context::{Context, MapBuilder, find, text_of};
 use quantities::{count, memory};
-use ydl_jobfile::{Diagnostic, Location, Node, Value, name_of};
+use ydl_jobfile::{Diagnostic, Location, Node, Value, valid_name};
 
 /// Result of the translation.
 #[derive(Debug)]
@@ -57,7 +57,7 @@ pub fn translate(root: &Node, submitter: Option<&str>) -> Translated {
     let mut job = MapBuilder::at(&root.at);
     let entries = context.known_entries(root, "", APPLICATION);
     if let Some(name) = find(root, "name").and_then(|name| context.text(name, "name")) {
-        let clean = name_of(&name);
+        let clean = valid_name(&name);
         if clean != name {
             context.note(format!(
                 "`name`: the job is named `{clean}`: names consist of letters, digits, `-`, `_` and `.`"

@@ -3,11 +3,11 @@
 use super::{
     fields::{Map, Reader},
     files::{absolute, hdfs_url},
-    formats::{Choice, Context, Format, List, NAME, SIZE, Scalar, text_of},
+    formats::{Choice, Context, Describe, Format, List, NAME, SIZE, Scalar, text_of},
     keys::KEYTAB,
+    printer::YamlValue,
     tree::Node,
     units::{Rejection, size_mib},
-    write::Printed,
 };
 use std::fs::File;
 use ydl_core::{
@@ -67,26 +67,26 @@ pub struct Tags;
 const TAG_LIST: List<String> =
     List { kind: "list of texts", item: text_of("tag", |text, _| tag(text)) };
 
-impl Tags {
-    pub fn kind(&self) -> String {
+impl Describe for Tags {
+    fn kind(&self) -> String {
         TAG_LIST.kind()
     }
 
-    pub fn python(&self) -> String {
+    fn python(&self) -> String {
         TAG_LIST.python()
     }
 }
 
 impl Format<Vec<String>> for Tags {
-    fn read(&self, reader: &mut Reader, node: &Node, path: &str, place: &mut Vec<String>) {
-        TAG_LIST.read(reader, node, path, place);
-        if place.len() > TAGS_MAX {
-            let what = format!("{} tags exceed the maximum of {TAGS_MAX}", place.len());
+    fn read(&self, reader: &mut Reader, node: &Node, path: &str, value: &mut Vec<String>) {
+        TAG_LIST.read(reader, node, path, value);
+        if value.len() > TAGS_MAX {
+            let what = format!("{} tags exceed the maximum of {TAGS_MAX}", value.len());
             reader.reject(&node.at, path, what, "");
         }
     }
 
-    fn print(&self, tags: &Vec<String>) -> Printed {
+    fn print(&self, tags: &Vec<String>) -> YamlValue {
         TAG_LIST.print(tags)
     }
 }
@@ -111,12 +111,12 @@ impl Reader {
 }
 
 fn keytab_file(path: &str, context: &Context) -> Result<String, Rejection> {
-    let whole = absolute(path, &context.base);
-    match File::open(&whole).and_then(|file| file.metadata()) {
+    let file = absolute(path, &context.base);
+    match File::open(&file).and_then(|opened| opened.metadata()) {
         Ok(found) if found.is_dir() => Err((format!("`{path}` is a directory"), String::new())),
-        Ok(_) => Ok(whole),
+        Ok(_) => Ok(file),
         // Unused on one machine.
-        Err(_) if !context.cluster => Ok(whole),
+        Err(_) if !context.cluster => Ok(file),
         Err(error) => Err((format!("`{path}` cannot be read: {}", reason(&error)), String::new())),
     }
 }

@@ -5,9 +5,9 @@ use super::{
     files::{absolute, hdfs_url},
     formats::{Choice, Context, Format, Scalar, text_of},
     keys::{INPUT, OUTPUT},
+    printer::{YamlValue, text},
     tree::{Node, Value},
     units::Rejection,
-    write::{Printed, text},
 };
 use ydl_core::{
     JobSpecBuilder, RoleName, TaskId,
@@ -150,17 +150,17 @@ fn destination(to: &str, context: &Context) -> Result<String, Rejection> {
 }
 
 /// Prints all inputs.
-pub fn printed_inputs(job: &JobSpecBuilder) -> Printed {
+pub fn print_inputs(job: &JobSpecBuilder) -> YamlValue {
     let input = |input: &Input| (input.name.clone(), INPUT.print(input));
-    Printed::Block(job.inputs.iter().map(input).collect())
+    YamlValue::Block(job.inputs.iter().map(input).collect())
 }
 
 /// Prints all outputs, as `path: destination` if they have no options.
-pub fn printed_outputs(job: &JobSpecBuilder) -> Printed {
+pub fn print_outputs(job: &JobSpecBuilder) -> YamlValue {
     let output = |output: &Output| {
         let plain = *output == Output::new(&output.from, &output.to);
         let printed = if plain { DESTINATION.print(&output.to) } else { OUTPUT.print(output) };
         (output.from.clone(), printed)
     };
-    Printed::Block(job.outputs.iter().map(output).collect())
+    YamlValue::Block(job.outputs.iter().map(output).collect())
 }

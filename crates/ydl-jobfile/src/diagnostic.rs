@@ -68,7 +68,7 @@ impl Diagnostics {
     }
 
     /// Creates an error about the file as a whole.
-    pub fn whole(file: impl Into<String>, what: impl Into<String>, hint: &str) -> Diagnostics {
+    pub fn of_file(file: impl Into<String>, what: impl Into<String>, hint: &str) -> Diagnostics {
         Diagnostics::new(file, vec![Diagnostic::new(Location::Whole, what).hint(hint)])
     }
 }

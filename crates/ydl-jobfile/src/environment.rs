@@ -5,9 +5,9 @@ use super::{
     files::{absolute, archives_hint, is_archive, is_url, last_of, source_of},
     formats::{Choice, Context},
     image,
+    printer::{YamlValue, text},
     tree::{Node, Value},
     units::Rejection,
-    write::{Printed, text},
 };
 use std::{fs, io, path::Path};
 use ydl_core::{
@@ -140,12 +140,12 @@ fn interpreter(venv: &Path) -> Result<(), (String, &'static str)> {
     };
     let link = venv.join(name);
     fs::metadata(&link).map(drop).map_err(|error| {
-        let leads = fs::read_link(&link).unwrap_or(link);
-        let its = format!("its interpreter `{}`", leads.display());
+        let target = fs::read_link(&link).unwrap_or(link);
+        let interpreter = format!("its interpreter `{}`", target.display());
         match error.kind() {
-            io::ErrorKind::NotFound => (format!("{its} does not exist"), create_again),
+            io::ErrorKind::NotFound => (format!("{interpreter} does not exist"), create_again),
             _ => (
-                format!("{its} cannot be accessed: {}", reason(&error)),
+                format!("{interpreter} cannot be accessed: {}", reason(&error)),
                 "ask its owner for access, or use another interpreter",
             ),
         }
@@ -189,14 +189,14 @@ fn directory_with_bin(text: &str, base: &str) -> Result<String, Rejection> {
 }
 
 /// Prints an environment.
-pub fn printed(environment: &Environment) -> Printed {
-    Printed::Line(match environment {
+pub fn print(environment: &Environment) -> YamlValue {
+    YamlValue::Line(match environment {
         Environment::System => "system".to_string(),
         Environment::Archive(path) => text(path),
         Environment::Directory(from) | Environment::Requirements(from) | Environment::Pex(from) => {
             packed(from)
         }
-        Environment::Image(image) => return image::printed(image),
+        Environment::Image(image) => return image::print(image),
     })
 }
 

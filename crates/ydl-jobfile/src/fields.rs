@@ -74,10 +74,10 @@ impl Reader {
             _ => what += &format!(" in `{}`", map.path),
         }
         let synonym = keys::below(table).find(|known| known.also.contains(&key.name.as_str()));
-        let meant = synonym
+        let suggestion = synonym
             .map(|known| known.name())
             .or_else(|| nearest(&key.name, keys::below(table).map(|known| known.name())));
-        let hint = match meant {
+        let hint = match suggestion {
             Some(name) => {
                 self.reported.insert(map.key(name));
                 format!("did you mean `{name}`?")

@@ -4,9 +4,9 @@ use super::{
     fields::{Map, Reader},
     formats::{Context, Scalar, text_of},
     keys::FILE,
+    printer::{YamlValue, text},
     tree::{Node, Value},
     units::Rejection,
-    write::{Printed, text},
 };
 use std::{
     fs::{self, File},
@@ -179,7 +179,7 @@ pub fn source_of(text: &str, context: &Context) -> Result<String, Rejection> {
 }
 
 /// Prints all files.
-pub fn printed(job: &JobSpecBuilder) -> Printed {
+pub fn print(job: &JobSpecBuilder) -> YamlValue {
     let item = |file: &spec::File| {
         let (name, source) = (text(&file.name), text(&file.source));
         match (file.unpack, last_of(&file.source) == file.name) {
@@ -188,5 +188,5 @@ pub fn printed(job: &JobSpecBuilder) -> Printed {
             (false, false) => format!("{name}: {source}"),
         }
     };
-    Printed::Items(job.files.iter().map(item).collect())
+    YamlValue::Items(job.files.iter().map(item).collect())
 }

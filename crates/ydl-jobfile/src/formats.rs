@@ -1,14 +1,18 @@
 //! Formats of values: how a value is read, printed and described.
 
+mod collections;
+
+pub use collections::{BlockMap, Entries, FlowMap, List, OmitDefault, TEXTS};
+
 use super::{
     fields::{Map, Reader},
     keys::Section,
     nearest::nearest,
+    printer::{YamlValue, text},
     tree::Node,
     units::{Rejection, size_mib, size_text, span, span_text},
-    write::{Printed, flow, list, text},
 };
-use std::{collections::BTreeMap, fmt::Display};
+use std::fmt::Display;
 use ydl_core::Span;
 
 /// Target of a job: its values are checked against it.
@@ -22,11 +26,20 @@ pub struct Context {
 
 /// Format of a value of type `V`.
 pub trait Format<V> {
-    /// Reads a value; `place` is unchanged if the value is invalid, which is reported.
-    fn read(&self, reader: &mut Reader, node: &Node, path: &str, place: &mut V);
+    /// Reads a value; `value` is unchanged if the new one is invalid, which is reported.
+    fn read(&self, reader: &mut Reader, node: &Node, path: &str, value: &mut V);
 
     /// Prints a value such that it reads back as the same.
-    fn print(&self, value: &V) -> Printed;
+    fn print(&self, value: &V) -> YamlValue;
+}
+
+/// Description of a format.
+pub trait Describe {
+    /// Returns the type of values in the reference.
+    fn kind(&self) -> String;
+
+    /// Returns the type of values in Python.
+    fn python(&self) -> String;
 }
 
 /// Value on one line. An optional value is not printed if it is absent.
@@ -41,15 +54,17 @@ pub struct Scalar<V> {
     pub print: fn(&V) -> String,
 }
 
-impl<V> Scalar<V> {
-    pub fn kind(&self) -> String {
+impl<V> Describe for Scalar<V> {
+    fn kind(&self) -> String {
         self.kind.to_owned()
     }
 
-    pub fn python(&self) -> String {
+    fn python(&self) -> String {
         self.python.to_owned()
     }
+}
 
+impl<V> Scalar<V> {
     /// Reads a value; reports and returns `None` if it is invalid.
     pub fn value(&self, reader: &mut Reader, node: &Node, path: &str) -> Option<V> {
         let context = reader.context.clone();
@@ -58,26 +73,26 @@ impl<V> Scalar<V> {
 }
 
 impl<V> Format<V> for Scalar<V> {
-    fn read(&self, reader: &mut Reader, node: &Node, path: &str, place: &mut V) {
-        if let Some(value) = self.value(reader, node, path) {
-            *place = value;
+    fn read(&self, reader: &mut Reader, node: &Node, path: &str, value: &mut V) {
+        if let Some(new) = self.value(reader, node, path) {
+            *value = new;
         }
     }
 
-    fn print(&self, value: &V) -> Printed {
-        Printed::Line((self.print)(value))
+    fn print(&self, value: &V) -> YamlValue {
+        YamlValue::Line((self.print)(value))
     }
 }
 
 impl<V> Format<Option<V>> for Scalar<V> {
-    fn read(&self, reader: &mut Reader, node: &Node, path: &str, place: &mut Option<V>) {
-        if let Some(value) = self.value(reader, node, path) {
-            *place = Some(value);
+    fn read(&self, reader: &mut Reader, node: &Node, path: &str, value: &mut Option<V>) {
+        if let Some(new) = self.value(reader, node, path) {
+            *value = Some(new);
         }
     }
 
-    fn print(&self, value: &Option<V>) -> Printed {
-        value.as_ref().map_or(Printed::Omitted, |value| Printed::Line((self.print)(value)))
+    fn print(&self, value: &Option<V>) -> YamlValue {
+        value.as_ref().map_or(YamlValue::Omitted, |value| YamlValue::Line((self.print)(value)))
     }
 }
 
@@ -106,12 +121,12 @@ pub const SIZE: Scalar<u64> = Scalar {
 };
 
 /// Whole number, from 0.
-pub const COUNT: Scalar<u32> = whole();
+pub const COUNT: Scalar<u32> = count_of();
 
 /// Whole number of any resource.
-pub const AMOUNT: Scalar<u64> = whole();
+pub const AMOUNT: Scalar<u64> = count_of();
 
-const fn whole<N: TryFrom<u64> + Display>() -> Scalar<N> {
+const fn count_of<N: TryFrom<u64> + Display>() -> Scalar<N> {
     Scalar { kind: "count", python: "int", parse: |text, _| count(text), print: N::to_string }
 }
 
@@ -175,15 +190,17 @@ pub fn boolean(text: &str) -> Result<bool, Rejection> {
 /// One of several words.
 pub struct Choice<T: 'static>(pub &'static [(&'static str, T)]);
 
-impl<T: Copy + PartialEq> Choice<T> {
-    pub fn kind(&self) -> String {
+impl<T> Describe for Choice<T> {
+    fn kind(&self) -> String {
         alternatives(self.0.iter().map(|(word, _)| *word))
     }
 
-    pub fn python(&self) -> String {
+    fn python(&self) -> String {
         "str".to_owned()
     }
+}
 
+impl<T: Copy + PartialEq> Choice<T> {
     /// Parses a word, and suggests a similar one if it is unknown.
     pub fn parse(&self, text: &str) -> Result<T, Rejection> {
         if let Some((_, value)) = self.0.iter().find(|(word, _)| *word == text) {
@@ -213,176 +230,26 @@ pub fn alternatives<'a>(words: impl Iterator<Item = &'a str>) -> String {
 }
 
 impl<T: Copy + PartialEq> Format<T> for Choice<T> {
-    fn read(&self, reader: &mut Reader, node: &Node, path: &str, place: &mut T) {
-        if let Some(value) = reader.value_of(node, path, |text| self.parse(text)) {
-            *place = value;
+    fn read(&self, reader: &mut Reader, node: &Node, path: &str, value: &mut T) {
+        if let Some(new) = reader.value_of(node, path, |text| self.parse(text)) {
+            *value = new;
         }
     }
 
-    fn print(&self, value: &T) -> Printed {
-        Printed::Line(self.word(*value).to_owned())
+    fn print(&self, value: &T) -> YamlValue {
+        YamlValue::Line(self.word(*value).to_owned())
     }
 }
 
 impl<T: Copy + PartialEq> Format<Option<T>> for Choice<T> {
-    fn read(&self, reader: &mut Reader, node: &Node, path: &str, place: &mut Option<T>) {
-        if let Some(value) = reader.value_of(node, path, |text| self.parse(text)) {
-            *place = Some(value);
+    fn read(&self, reader: &mut Reader, node: &Node, path: &str, value: &mut Option<T>) {
+        if let Some(new) = reader.value_of(node, path, |text| self.parse(text)) {
+            *value = Some(new);
         }
     }
 
-    fn print(&self, value: &Option<T>) -> Printed {
-        value.map_or(Printed::Omitted, |value| Printed::Line(self.word(value).to_owned()))
-    }
-}
-
-/// Format of a value that is not printed if it is the default of its type.
-pub struct OmitDefault<F>(pub F);
-
-impl<V: Default + PartialEq, F: Format<V>> Format<V> for OmitDefault<F> {
-    fn read(&self, reader: &mut Reader, node: &Node, path: &str, place: &mut V) {
-        self.0.read(reader, node, path, place);
-    }
-
-    fn print(&self, value: &V) -> Printed {
-        if *value == V::default() { Printed::Omitted } else { self.0.print(value) }
-    }
-}
-
-impl OmitDefault<Scalar<bool>> {
-    pub fn kind(&self) -> String {
-        self.0.kind()
-    }
-
-    pub fn python(&self) -> String {
-        self.0.python()
-    }
-}
-
-impl<T: Copy + PartialEq> OmitDefault<Choice<T>> {
-    pub fn kind(&self) -> String {
-        self.0.kind()
-    }
-
-    pub fn python(&self) -> String {
-        self.0.python()
-    }
-}
-
-/// List of values. An empty one is not printed.
-pub struct List<V> {
-    /// Type in the reference.
-    pub kind: &'static str,
-    /// Format of an item.
-    pub item: Scalar<V>,
-}
-
-impl<V> List<V> {
-    pub fn kind(&self) -> String {
-        self.kind.to_owned()
-    }
-
-    pub fn python(&self) -> String {
-        format!("Sequence[{}]", self.item.python)
-    }
-}
-
-impl<V: PartialEq> Format<Vec<V>> for List<V> {
-    fn read(&self, reader: &mut Reader, node: &Node, path: &str, place: &mut Vec<V>) {
-        for item in reader.list(node, path) {
-            place.extend(self.item.value(reader, item, path));
-        }
-    }
-
-    fn print(&self, values: &Vec<V>) -> Printed {
-        if values.is_empty() {
-            return Printed::Omitted;
-        }
-        list(values.iter().map(|value| (self.item.print)(value)))
-    }
-}
-
-/// Map of user-defined names to values. An empty one is not printed.
-pub struct Entries<V> {
-    /// Type in the reference.
-    pub kind: &'static str,
-    /// Format of a value.
-    pub item: Scalar<V>,
-}
-
-/// Map of names to texts.
-pub const TEXTS: Entries<String> = Entries { kind: "map of texts", item: TEXT };
-
-impl<V> Entries<V> {
-    pub fn kind(&self) -> String {
-        self.kind.to_owned()
-    }
-
-    pub fn python(&self) -> String {
-        "Mapping[str, object]".to_owned()
-    }
-}
-
-impl<V> Format<BTreeMap<String, V>> for Entries<V> {
-    fn read(&self, reader: &mut Reader, node: &Node, path: &str, place: &mut BTreeMap<String, V>) {
-        for (name, node) in reader.entries(node, path) {
-            if let Some(value) = self.item.value(reader, node, &format!("{path}.{}", name.name)) {
-                place.insert(name.name.clone(), value);
-            }
-        }
-    }
-
-    fn print(&self, values: &BTreeMap<String, V>) -> Printed {
-        let line =
-            |(name, value): (&String, &V)| (name.clone(), Printed::Line((self.item.print)(value)));
-        Printed::Block(values.iter().map(line).collect())
-    }
-}
-
-/// Map with the keys of a section.
-pub struct Nested<T: 'static>(pub &'static Section<T>);
-
-impl<T> Nested<T> {
-    pub fn kind(&self) -> String {
-        "map".to_owned()
-    }
-
-    pub fn python(&self) -> String {
-        "Keys".to_owned()
-    }
-}
-
-impl<T> Format<T> for Nested<T> {
-    fn read(&self, reader: &mut Reader, node: &Node, path: &str, place: &mut T) {
-        let map = reader.map(node, path, self.0.path());
-        reader.section(&map, self.0, place);
-    }
-
-    fn print(&self, value: &T) -> Printed {
-        self.0.print(value)
-    }
-}
-
-/// Map with the keys of a section, printed on one line.
-pub struct Flow<T: 'static>(pub &'static Section<T>);
-
-impl<T> Flow<T> {
-    pub fn kind(&self) -> String {
-        "map".to_owned()
-    }
-
-    pub fn python(&self) -> String {
-        "Keys".to_owned()
-    }
-}
-
-impl<T> Format<T> for Flow<T> {
-    fn read(&self, reader: &mut Reader, node: &Node, path: &str, place: &mut T) {
-        Nested(self.0).read(reader, node, path, place);
-    }
-
-    fn print(&self, value: &T) -> Printed {
-        Printed::Line(flow(&self.0.print(value)))
+    fn print(&self, value: &Option<T>) -> YamlValue {
+        value.map_or(YamlValue::Omitted, |value| YamlValue::Line(self.word(value).to_owned()))
     }
 }
 
@@ -395,9 +262,9 @@ impl Reader {
     }
 
     /// Reads the value of a key if it is present.
-    pub fn read<V>(&mut self, map: &Map, name: &str, format: &impl Format<V>, place: &mut V) {
+    pub fn read<V>(&mut self, map: &Map, name: &str, format: &impl Format<V>, value: &mut V) {
         if let Some(node) = map.find(name) {
-            format.read(self, node, &map.key(name), place);
+            format.read(self, node, &map.key(name), value);
         }
     }
 }

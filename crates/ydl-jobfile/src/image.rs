@@ -6,9 +6,9 @@ use super::{
     files::hdfs_url,
     formats::{Context, Scalar, text_of},
     keys::IMAGE,
+    printer::{YamlValue, flow, text},
     tree::{Node, Value},
     units::Rejection,
-    write::{Printed, flow, text},
 };
 use std::{fs, io};
 use ydl_core::spec::{Environment, Image, Mount, RoleSpec, Runtime};
@@ -97,17 +97,17 @@ pub fn named(text: &str, cluster: bool) -> Option<Result<Environment, Rejection>
     let (scheme, name) = text.split_once("://")?;
     let (key, runtime) = RUNTIMES.iter().find(|(key, _)| *key == scheme)?;
     let image = Image::new(*runtime, name);
-    let refused = unsupported(&image, key, cluster).into_iter().next();
-    Some(match refused {
-        Some((_, refusal)) => Err(refusal),
+    let rejection = unsupported(&image, key, cluster).into_iter().next();
+    Some(match rejection {
+        Some((_, rejection)) => Err(rejection),
         None => Ok(Environment::Image(image)),
     })
 }
 
 /// Returns what the target of the job does not support, by key.
 fn unsupported(image: &Image, key: &'static str, cluster: bool) -> Vec<(&'static str, Rejection)> {
-    let mut wrong = Vec::new();
-    let mut add = |key, what: &str, hint: &str| wrong.push((key, (what.into(), hint.into())));
+    let mut rejections = Vec::new();
+    let mut add = |key, what: &str, hint: &str| rejections.push((key, (what.into(), hint.into())));
     if cluster {
         if image.has_digest() && image.runtime == Runtime::Docker {
             let what = "YARN's `container-executor` does not support image digests";
@@ -117,7 +117,7 @@ fn unsupported(image: &Image, key: &'static str, cluster: bool) -> Vec<(&'static
             let what = "agents need a network to reach the master";
             add("network", what, "remove it, or use another network");
         }
-        return wrong;
+        return rejections;
     }
     if image.runtime == Runtime::Runc {
         let what = "runc images are supported on a cluster only";
@@ -127,14 +127,14 @@ fn unsupported(image: &Image, key: &'static str, cluster: bool) -> Vec<(&'static
         let what = "containers are not kept on one machine";
         add("keep", what, "remove it");
     }
-    wrong
+    rejections
 }
 
 fn mount(text: &str, context: &Context) -> Result<Mount, Rejection> {
     let mount = Mount::parse(text)?;
     // Invalid paths are reported by the check of the job.
-    let odd = !mount.from.starts_with('/') || mount.from.split('/').any(|it| it == "..");
-    match context.cluster || odd {
+    let is_invalid = !mount.from.starts_with('/') || mount.from.split('/').any(|it| it == "..");
+    match context.cluster || is_invalid {
         true => Ok(mount),
         false => check_exists(&mount.from).map(|()| mount),
     }
@@ -166,15 +166,15 @@ fn check_exists(path: &str) -> Result<(), Rejection> {
 }
 
 /// Prints an image.
-pub fn printed(image: &Image) -> Printed {
-    let mut entries = vec![(image.runtime.to_string(), Printed::Line(text(&image.name)))];
-    if let Printed::Block(options) = IMAGE.print(image) {
+pub fn print(image: &Image) -> YamlValue {
+    let mut entries = vec![(image.runtime.to_string(), YamlValue::Line(text(&image.name)))];
+    if let YamlValue::Block(options) = IMAGE.print(image) {
         entries.extend(options);
     }
-    Printed::Line(flow(&Printed::Block(entries)))
+    YamlValue::Line(flow(&YamlValue::Block(entries)))
 }
 
 /// Prints the environment of a role, if it has its own.
-pub fn printed_of_role(role: &RoleSpec) -> Printed {
-    role.environment.as_ref().map_or(Printed::Omitted, environment::printed)
+pub fn print_of_role(role: &RoleSpec) -> YamlValue {
+    role.environment.as_ref().map_or(YamlValue::Omitted, environment::print)
 }

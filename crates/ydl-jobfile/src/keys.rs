@@ -28,12 +28,12 @@ macro_rules! field {
         $crate::keys::Field {
             key: spec!($path, || ($kind).into(), || $python.into(), [$($about),+], $($rest)+),
             read: |_, _, _| {},
-            print: |_| $crate::write::Printed::Omitted,
+            print: |_| $crate::printer::YamlValue::Omitted,
         }
     };
     ($(#[doc = $about:literal])+ $path:literal = $format:expr => $($place:ident).+, $($rest:tt)+) => {
         $crate::keys::Field {
-            key: spec!($path, || ($format).kind(), || ($format).python(), [$($about),+], $($rest)+),
+            key: spec!($path, || $crate::formats::Describe::kind(&$format), || $crate::formats::Describe::python(&$format), [$($about),+], $($rest)+),
             read: |reader, map, part| {
                 reader.read(map, $crate::keys::last($path), &$format, &mut part.$($place).+);
             },
@@ -77,7 +77,7 @@ pub use tracking::{MLFLOW, TENSORBOARD};
 
 use super::{
     fields::{Map, Reader},
-    write::Printed,
+    printer::YamlValue,
 };
 
 /// Description of a job-file key.
@@ -128,7 +128,7 @@ pub struct Field<T: 'static> {
     /// Reads the key from a map.
     pub read: fn(&mut Reader, &Map, &mut T),
     /// Prints the value.
-    pub print: fn(&T) -> Printed,
+    pub print: fn(&T) -> YamlValue,
 }
 
 /// Keys of a part of a job's specification.
@@ -145,14 +145,14 @@ impl<T> Section<T> {
     }
 
     /// Prints an optional part.
-    pub fn optional(&self, part: Option<&T>) -> Printed {
-        part.map_or(Printed::Omitted, |part| self.print(part))
+    pub fn optional(&self, part: Option<&T>) -> YamlValue {
+        part.map_or(YamlValue::Omitted, |part| self.print(part))
     }
 
     /// Prints all values that are not omitted.
-    pub fn print(&self, part: &T) -> Printed {
+    pub fn print(&self, part: &T) -> YamlValue {
         let print = |field: &Field<T>| (field.key.name().to_owned(), (field.print)(part));
-        Printed::Block(self.fields.iter().map(print).collect())
+        YamlValue::Block(self.fields.iter().map(print).collect())
     }
 }
 
@@ -172,8 +172,8 @@ impl<T> AnySection for Section<T> {
     fn defaults(&self) -> Vec<String> {
         let part = (self.default)();
         let default = |field: &Field<T>| match ((field.print)(&part), field.key.default) {
-            (Printed::Line(value), "") => format!("`{value}`"),
-            (Printed::Block(entries), "") if !entries.is_empty() => "see below".to_owned(),
+            (YamlValue::Line(value), "") => format!("`{value}`"),
+            (YamlValue::Block(entries), "") if !entries.is_empty() => "see below".to_owned(),
             (_, "") => "none".to_owned(),
             (_, words) => words.to_owned(),
         };

@@ -9,6 +9,7 @@ mod words;
 
 mod keys;
 mod nearest;
+mod printer;
 mod python;
 mod reference;
 
@@ -27,16 +28,14 @@ mod roles;
 mod tensorboard;
 mod tracking;
 
-mod write;
-
 pub use diagnostic::{Diagnostic, Diagnostics, Location};
 pub use environment::named_environment;
-pub use load::{Source, clean as name_of, load};
+pub use load::{Source, load, valid_name};
 pub use nearest::nearest;
 pub use overrides::Flags;
+pub use printer::{print_tree, show};
 pub use python::python_keys;
-pub use reference::page;
+pub use reference::reference_page;
 pub use tree::{Key, Node, Value};
 pub use units::{size_mib, span};
-pub use words::split as words;
-pub use write::{show, written};
+pub use words::split_words;

@@ -2,9 +2,10 @@
 
 use super::{
     diagnostic::{Diagnostic, Diagnostics, Location},
-    overrides, read,
+    overrides,
+    printer::print_tree,
+    read,
     tree::{self, Node},
-    write::written,
 };
 use std::{
     env,
@@ -80,7 +81,7 @@ impl Source {
     pub fn page(&self) -> Option<String> {
         let notes = self.notes.as_ref()?.iter();
         let notes: String = notes.map(|note| format!("# note: {note}\n")).collect();
-        Some(format!("# {}\n{notes}{}", self.file, written(&self.root)))
+        Some(format!("# {}\n{notes}{}", self.file, print_tree(&self.root)))
     }
 
     /// Allows what only a cluster supports.
@@ -104,7 +105,7 @@ impl Source {
     pub fn job(self) -> Result<JobSpec, Diagnostics> {
         let Some(base) = self.base.to_str() else {
             let what = format!("the path `{}` is not UTF-8", self.base.display());
-            return Err(Diagnostics::whole(self.file, what, "move the job to another directory"));
+            return Err(Diagnostics::of_file(self.file, what, "move the job to another directory"));
         };
         let mut diagnostics = self.diagnostics;
         if self.notes.is_some() && !diagnostics.is_empty() {
@@ -124,29 +125,30 @@ impl Source {
 pub fn load(path: &Path) -> Result<Source, Diagnostics> {
     let stdin = path == Path::new("-");
     let file = if stdin { "stdin".to_string() } else { path.display().to_string() };
-    let whole = |what: String, hint: &str| Diagnostics::whole(file.clone(), what, hint);
+    let unreadable = |what: String, hint: &str| Diagnostics::of_file(file.clone(), what, hint);
     let bytes = if stdin { read_limited(io::stdin().lock()) } else { read_file(path) };
     let bytes = bytes.map_err(|error| match error.kind() {
-        io::ErrorKind::NotFound => whole(
+        io::ErrorKind::NotFound => unreadable(
             "no such file".into(),
             "`ydl submit -- COMMAND` runs a command without a job file",
         ),
-        io::ErrorKind::IsADirectory => {
-            whole("is a directory, not a job file".into(), "use a file in it, such as `job.yaml`")
-        }
-        io::ErrorKind::FileTooLarge => whole(
+        io::ErrorKind::IsADirectory => unreadable(
+            "is a directory, not a job file".into(),
+            "use a file in it, such as `job.yaml`",
+        ),
+        io::ErrorKind::FileTooLarge => unreadable(
             "larger than 1 MiB, the maximum of a job file".into(),
             "use a YAML file that describes the job",
         ),
-        _ => whole(format!("the job file cannot be read: {}", reason(&error)), ""),
+        _ => unreadable(format!("the job file cannot be read: {}", reason(&error)), ""),
     })?;
-    let text = text_of(bytes).map_err(|what| whole(what.into(), "a job file is YAML text"))?;
+    let text = text_of(bytes).map_err(|what| unreadable(what.into(), "a job file is YAML text"))?;
     let mut diagnostics = Vec::new();
-    let place = |line, column| Location::File { line, column };
-    let root = tree::parse(&text, place, &mut diagnostics)
+    let location = |line, column| Location::File { line, column };
+    let root = tree::parse(&text, location, &mut diagnostics)
         .map_err(|diagnostic| Diagnostics::new(file.clone(), vec![diagnostic]))?
         .ok_or_else(|| {
-            whole(
+            unreadable(
                 "the job file is empty".into(),
                 "the minimum is `roles: {worker: {run: COMMAND}}`",
             )
@@ -188,7 +190,7 @@ fn text_of(bytes: Vec<u8>) -> Result<String, &'static str> {
 
 fn working_directory() -> Result<PathBuf, Diagnostics> {
     env::current_dir().map_err(|error| {
-        Diagnostics::whole(
+        Diagnostics::of_file(
             "",
             format!("the working directory cannot be found: {}", reason(&error)),
             "",
@@ -199,15 +201,15 @@ fn working_directory() -> Result<PathBuf, Diagnostics> {
 /// Derives a name from the file, or from its directory for `job.yaml`.
 fn default_name(stem: Option<&std::ffi::OsStr>, base: &Path) -> String {
     let stem = stem.filter(|stem| *stem != "job").or(base.file_name());
-    clean(&stem.map(|stem| stem.to_string_lossy()).unwrap_or_default())
+    valid_name(&stem.map(|stem| stem.to_string_lossy()).unwrap_or_default())
 }
 
 /// Replaces characters that are not allowed in a name.
-pub fn clean(text: &str) -> String {
-    let fits = |c: char| {
+pub fn valid_name(text: &str) -> String {
+    let replace = |c: char| {
         if c.is_ascii_alphanumeric() || "-_.".contains(c) { c } else { '-' }
     };
-    let name: String = text.chars().map(fits).take(64).collect();
+    let name: String = text.chars().map(replace).take(64).collect();
     let name = name.trim_start_matches(|c: char| !c.is_ascii_alphanumeric());
     if name.is_empty() { "job".to_string() } else { name.to_string() }
 }

@@ -2,7 +2,7 @@
 
 use super::{
     diagnostic::{Diagnostic, Diagnostics, Location},
-    load::{Source, clean},
+    load::{Source, valid_name},
     tree::{self, Key, Node, Value},
 };
 use std::path::Path;
@@ -18,8 +18,8 @@ pub fn set(
         let what = "missing `=`";
         return Err(Diagnostic::new(at, what).hint("write `--set roles.worker.instances=4`"));
     };
-    let place = |_, _| at.clone();
-    let value = tree::parse(value, place, diagnostics)?;
+    let location = |_, _| at.clone();
+    let value = tree::parse(value, location, diagnostics)?;
     let value = value.unwrap_or(Node { at: at.clone(), value: Value::Null });
     put(root, path.trim(), value, &at)
 }
@@ -228,6 +228,6 @@ impl Flags {
         let script =
             self.command.iter().find(|word| word.ends_with(".py") || word.ends_with(".sh"));
         let stem = script.or(self.command.first()).and_then(|word| Path::new(word).file_stem());
-        clean(&stem.map(|stem| stem.to_string_lossy()).unwrap_or_default())
+        valid_name(&stem.map(|stem| stem.to_string_lossy()).unwrap_or_default())
     }
 }

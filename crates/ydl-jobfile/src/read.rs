@@ -3,13 +3,13 @@
 use super::{
     diagnostic::Diagnostic,
     fields::{Map, Reader},
-    formats::{Context, Flow, Format, Scalar, alternatives, boolean},
+    formats::{Context, Describe, FlowMap, Format, Scalar, alternatives, boolean},
     keys::{GANG, GANG_BACKOFF, JOB},
     nearest::nearest,
+    printer::YamlValue,
     roles::PartialBackoff,
     tree::{self, Node, Value},
     units::port_range,
-    write::Printed,
 };
 use std::rc::Rc;
 use ydl_core::{
@@ -58,19 +58,19 @@ pub const PORTS: Scalar<PortRange> = Scalar {
 /// Name of a framework.
 pub struct FrameworkName;
 
-impl FrameworkName {
-    pub fn kind(&self) -> String {
+impl Describe for FrameworkName {
+    fn kind(&self) -> String {
         let names: Vec<_> = Framework::ALL.iter().map(ToString::to_string).collect();
         alternatives(names.iter().map(String::as_str))
     }
 
-    pub fn python(&self) -> String {
+    fn python(&self) -> String {
         "str".to_owned()
     }
 }
 
 impl Format<Framework> for FrameworkName {
-    fn read(&self, reader: &mut Reader, node: &Node, path: &str, place: &mut Framework) {
+    fn read(&self, reader: &mut Reader, node: &Node, path: &str, value: &mut Framework) {
         let parse = |text: &str| {
             text.parse::<Framework>().map_err(|what| {
                 let hint = suggest(text).map(|near| format!("did you mean `{near}`?"));
@@ -78,14 +78,14 @@ impl Format<Framework> for FrameworkName {
             })
         };
         match reader.value_of(node, path, parse) {
-            Some(framework) => *place = framework,
+            Some(framework) => *value = framework,
             // Roles and gang cannot be checked without a framework.
             None => reader.reported.extend(["roles".to_owned(), "gang".to_owned()]),
         }
     }
 
-    fn print(&self, framework: &Framework) -> Printed {
-        Printed::Line(framework.to_string())
+    fn print(&self, framework: &Framework) -> YamlValue {
+        YamlValue::Line(framework.to_string())
     }
 }
 
@@ -131,7 +131,7 @@ impl Reader {
 
     pub fn gang_backoff(&mut self, map: &Map, gang: &mut Gang) {
         let mut partial = PartialBackoff::default();
-        self.read(map, "backoff", &Flow(&GANG_BACKOFF), &mut partial);
+        self.read(map, "backoff", &FlowMap(&GANG_BACKOFF), &mut partial);
         gang.backoff = partial.complete(gang.backoff);
         if let (true, Some(node)) = (gang.backoff.initial > gang.backoff.max, map.find("backoff")) {
             let what = "`initial` is longer than `max`";

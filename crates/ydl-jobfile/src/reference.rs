@@ -37,7 +37,7 @@ is read as YAML and checked like the file. Quote names that contain dots or `=`:
 ";
 
 /// Renders `docs/reference/job-file.md`.
-pub fn page() -> String {
+pub fn reference_page() -> String {
     let mut page = HEAD.to_string();
     section(&mut page, "## The job", "");
     section(&mut page, "## A file with options: `files.NAME`", "files.*");

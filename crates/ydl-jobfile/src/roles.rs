@@ -2,12 +2,12 @@
 
 use super::{
     fields::{Map, Reader},
-    formats::{Choice, Flow, Format, SIZE, Scalar, count},
+    formats::{Choice, FlowMap, Format, SIZE, Scalar, count},
     keys::{INSTANCES, MEMORY_GROWTH, RESTART, ROLE},
+    printer::{YamlValue, list, text},
     tree::{Node, Value},
     units::Rejection,
-    words,
-    write::{Printed, list, text},
+    words::split_words,
 };
 use std::collections::BTreeSet;
 use ydl_core::{
@@ -157,10 +157,11 @@ impl Reader {
     fn share_commands(&mut self, framework: Framework, roles: &mut [RoleSpec]) {
         let commands: Vec<_> = roles.iter().map(|r| (r.name.clone(), r.command.clone())).collect();
         for role in roles {
-            let of = framework.command_fallbacks(role.name.as_str()).iter();
-            let there = of.filter_map(|of| commands.iter().find(|(name, _)| name.as_str() == *of));
+            let others = framework.command_fallbacks(role.name.as_str()).iter();
+            let present = others
+                .filter_map(|other| commands.iter().find(|(name, _)| name.as_str() == *other));
             // The first with a command, otherwise the first.
-            let other = there.min_by_key(|(_, command)| is_empty(command));
+            let other = present.min_by_key(|(_, command)| is_empty(command));
             if let (true, Some((_, command))) = (is_empty(&role.command), other) {
                 role.command = command.clone();
                 if is_empty(command) {
@@ -255,7 +256,7 @@ impl Reader {
             let words = items.iter().map(|item| self.text_of(item, &path));
             return Command::Program(words.collect::<Option<_>>().unwrap_or_default());
         }
-        Command::Program(self.value_of(run, &path, words::split).unwrap_or_default())
+        Command::Program(self.value_of(run, &path, split_words).unwrap_or_default())
     }
 
     pub fn memory_growth(&mut self, map: &Map, role: &mut RoleSpec) {
@@ -295,35 +296,35 @@ fn is_empty(command: &Command) -> bool {
 }
 
 /// Prints all roles.
-pub fn printed(job: &JobSpecBuilder) -> Printed {
+pub fn print(job: &JobSpecBuilder) -> YamlValue {
     let role = |role: &RoleSpec| (role.name.to_string(), ROLE.print(role));
-    Printed::Block(job.roles.iter().map(role).collect())
+    YamlValue::Block(job.roles.iter().map(role).collect())
 }
 
-pub fn printed_instances(role: &RoleSpec) -> Printed {
+pub fn print_instances(role: &RoleSpec) -> YamlValue {
     match role.elastic {
         None => INSTANCE_COUNT.print(&role.instances),
         Some(Range { min, max }) => {
             let size = Instances { min: Some(min), max: Some(max), start: Some(role.instances) };
-            Flow(&INSTANCES).print(&size)
+            FlowMap(&INSTANCES).print(&size)
         }
     }
 }
 
-pub fn printed_run(role: &RoleSpec) -> Printed {
+pub fn print_run(role: &RoleSpec) -> YamlValue {
     match &role.command {
         Command::Program(words) => list(words.iter().map(|word| text(word))),
-        Command::Shell(_) => Printed::Omitted,
+        Command::Shell(_) => YamlValue::Omitted,
     }
 }
 
-pub fn printed_shell(role: &RoleSpec) -> Printed {
+pub fn print_shell(role: &RoleSpec) -> YamlValue {
     match &role.command {
-        Command::Program(_) => Printed::Omitted,
-        Command::Shell(script) => Printed::Line(text(script)),
+        Command::Program(_) => YamlValue::Omitted,
+        Command::Shell(script) => YamlValue::Line(text(script)),
     }
 }
 
-pub fn printed_restart(role: &RoleSpec) -> Printed {
+pub fn print_restart(role: &RoleSpec) -> YamlValue {
     RESTART.print(&role.restart.into())
 }

@@ -3,11 +3,11 @@
 use super::{
     fields::{Map, Reader},
     files::absolute,
-    formats::{Context, Format, Scalar, TEXTS, boolean, text_of},
+    formats::{Context, Describe, Format, Scalar, TEXTS, boolean, text_of},
     keys::MLFLOW,
+    printer::YamlValue,
     tree::{Key, Node, Value},
     units::Rejection,
-    write::Printed,
 };
 use http::Uri;
 use std::{collections::BTreeMap, fs};
@@ -48,12 +48,12 @@ pub fn default_run() -> Mlflow {
 /// Tags of the run.
 pub struct RunTags;
 
-impl RunTags {
-    pub fn kind(&self) -> String {
+impl Describe for RunTags {
+    fn kind(&self) -> String {
         TEXTS.kind()
     }
 
-    pub fn python(&self) -> String {
+    fn python(&self) -> String {
         TEXTS.python()
     }
 }
@@ -64,7 +64,7 @@ impl Format<BTreeMap<String, String>> for RunTags {
         reader: &mut Reader,
         node: &Node,
         path: &str,
-        place: &mut BTreeMap<String, String>,
+        value: &mut BTreeMap<String, String>,
     ) {
         let all = reader.entries(node, path);
         if all.len() > TAGS_MAX {
@@ -72,23 +72,23 @@ impl Format<BTreeMap<String, String>> for RunTags {
             reader.reject(&node.at, path, what, "remove some");
             return;
         }
-        for (key, value) in all {
+        for (key, node) in all {
             let path = format!("{path}.{}", key.name);
             if let Err((what, hint)) = tag(&key.name) {
                 reader.reject(&key.at, &path, what, hint);
-            } else if let Some(value) = reader.value_of(value, &path, tagged) {
-                place.insert(key.name.clone(), value);
+            } else if let Some(tag) = reader.value_of(node, &path, tag_value) {
+                value.insert(key.name.clone(), tag);
             }
         }
     }
 
-    fn print(&self, tags: &BTreeMap<String, String>) -> Printed {
+    fn print(&self, tags: &BTreeMap<String, String>) -> YamlValue {
         TEXTS.print(tags)
     }
 }
 
 /// Prints the run.
-pub fn printed(job: &JobSpecBuilder) -> Printed {
+pub fn print(job: &JobSpecBuilder) -> YamlValue {
     MLFLOW.optional(job.cluster_options.mlflow.as_ref())
 }
 
@@ -258,7 +258,7 @@ fn tag(text: &str) -> Result<(), Rejection> {
     }
 }
 
-fn tagged(text: &str) -> Result<String, Rejection> {
+fn tag_value(text: &str) -> Result<String, Rejection> {
     match text.chars().count() > VALUE_MAX {
         true => Err((
             format!("the value has more than {VALUE_MAX} characters"),
@@ -271,16 +271,16 @@ fn tagged(text: &str) -> Result<String, Rejection> {
 /// Checks a token file. Its content is read at submit.
 fn token(path: &str, context: &Context) -> Result<String, Rejection> {
     let hint = || "use a file with one line: the token or the password".to_owned();
-    let whole = match (path.strip_prefix("~/"), std::env::var("HOME")) {
+    let file = match (path.strip_prefix("~/"), std::env::var("HOME")) {
         (Some(rest), Ok(home)) => format!("{home}/{rest}"),
         _ => absolute(path, &context.base),
     };
-    match fs::metadata(&whole) {
+    match fs::metadata(&file) {
         Ok(found) if !found.is_file() => Err((format!("`{path}` is not a file"), hint())),
         Ok(found) if found.len() > TOKEN_BYTES_MAX => {
             Err((format!("`{path}` is too large for a token"), hint()))
         }
-        Ok(_) => Ok(whole),
+        Ok(_) => Ok(file),
         Err(error) => Err((format!("`{path}` cannot be read: {}", reason(&error)), hint())),
     }
 }
@@ -304,8 +304,8 @@ mod tests {
             ("mlruns", "does not start with"),
             ("databricks://x", "does not start with"),
         ] {
-            let (said, hint) = address(bad).unwrap_err();
-            assert!(said.contains(what) && said.contains(bad), "{said}");
+            let (message, hint) = address(bad).unwrap_err();
+            assert!(message.contains(what) && message.contains(bad), "{message}");
             assert!(!hint.is_empty());
         }
         // Messages do not repeat secrets.
@@ -316,9 +316,9 @@ mod tests {
             "http://host/?token=word",
             "http://host#word",
         ] {
-            let (said, hint) = address(secret).unwrap_err();
-            assert!(!said.contains("word=") && !said.contains("=word"), "{said}");
-            assert!(said.contains("would be visible"), "{said}");
+            let (message, hint) = address(secret).unwrap_err();
+            assert!(!message.contains("word=") && !message.contains("=word"), "{message}");
+            assert!(message.contains("would be visible"), "{message}");
             assert!(!hint.is_empty());
         }
     }
@@ -336,6 +336,6 @@ mod tests {
             assert!(name(bad).is_err(), "{bad}");
         }
         assert!(user("me:word").is_err() && user("me").is_ok());
-        assert!(tagged(&"x".repeat(5001)).is_err());
+        assert!(tag_value(&"x".repeat(5001)).is_err());
     }
 }

@@ -91,11 +91,11 @@ fn scalar(text: String, plain: bool) -> Value {
 /// Parses one document; `Ok(None)` if it is empty. Recoverable errors are added to `diagnostics`.
 pub fn parse(
     text: &str,
-    place: impl Fn(usize, usize) -> Location,
+    location: impl Fn(usize, usize) -> Location,
     diagnostics: &mut Vec<Diagnostic>,
 ) -> Result<Option<Node>, Diagnostic> {
-    let mut builder = Builder {
-        place: &place,
+    let mut builder = TreeBuilder {
+        location: &location,
         diagnostics,
         open: Vec::new(),
         anchors: BTreeMap::new(),
@@ -104,7 +104,7 @@ pub fn parse(
     };
     let mut documents = 0;
     for next in Parser::new_from_str(text) {
-        let (event, span) = next.map_err(|error| unreadable(&error, &place))?;
+        let (event, span) = next.map_err(|error| invalid_yaml(&error, &location))?;
         let at = builder.at(&span);
         match event {
             Event::DocumentStart(..) => {
@@ -117,16 +117,16 @@ pub fn parse(
                 }
             }
             Event::Scalar(text, style, anchor, tag) => {
-                builder.refuse_tag(&at, tag.as_deref());
+                builder.reject_tag(&at, tag.as_deref());
                 let value = scalar(text.into_owned(), style == ScalarStyle::Plain);
                 builder.complete(Node { at, value }, anchor)?;
             }
             Event::SequenceStart(_, anchor, tag) => {
-                builder.refuse_tag(&at, tag.as_deref());
+                builder.reject_tag(&at, tag.as_deref());
                 builder.begin(Node { at, value: Value::List(Vec::new()) }, anchor)?;
             }
             Event::MappingStart(_, anchor, tag) => {
-                builder.refuse_tag(&at, tag.as_deref());
+                builder.reject_tag(&at, tag.as_deref());
                 builder.begin(Node::map(at), anchor)?;
             }
             Event::SequenceEnd | Event::MappingEnd => builder.end()?,
@@ -137,17 +137,18 @@ pub fn parse(
     Ok(builder.root.filter(|root| root.value != Value::Null))
 }
 
-fn unreadable(error: &ScanError, place: &impl Fn(usize, usize) -> Location) -> Diagnostic {
+fn invalid_yaml(error: &ScanError, location: &impl Fn(usize, usize) -> Location) -> Diagnostic {
     let mark = error.marker();
     let what = format!("invalid YAML: {}", error.info());
     let hint = match error.kind() {
         ErrorKind::MappingValueNotAllowed => "quote text that contains `: `",
         _ => "",
     };
-    Diagnostic::new(place(mark.line(), mark.col() + 1), what).hint(hint)
+    Diagnostic::new(location(mark.line(), mark.col() + 1), what).hint(hint)
 }
 
-struct Open {
+/// Collection whose end has not been read.
+struct OpenCollection {
     node: Node,
     anchor: usize,
     /// In a map: the key of the next value.
@@ -156,21 +157,21 @@ struct Open {
     merges: Vec<Node>,
 }
 
-struct Builder<'a, P> {
-    place: &'a P,
+struct TreeBuilder<'a, P> {
+    location: &'a P,
     diagnostics: &'a mut Vec<Diagnostic>,
-    open: Vec<Open>,
+    open: Vec<OpenCollection>,
     anchors: BTreeMap<usize, Node>,
     weight: usize,
     root: Option<Node>,
 }
 
-impl<P: Fn(usize, usize) -> Location> Builder<'_, P> {
+impl<P: Fn(usize, usize) -> Location> TreeBuilder<'_, P> {
     fn at(&self, span: &Span) -> Location {
-        (self.place)(span.start.line(), span.start.col() + 1)
+        (self.location)(span.start.line(), span.start.col() + 1)
     }
 
-    fn refuse_tag(&mut self, at: &Location, tag: Option<&Tag>) {
+    fn reject_tag(&mut self, at: &Location, tag: Option<&Tag>) {
         if let Some(tag) = tag.filter(|tag| !tag.is_yaml_core_schema()) {
             let what = format!("unsupported tag `{}`", tag.original());
             self.diagnostics.push(Diagnostic::new(at.clone(), what));
@@ -192,7 +193,7 @@ impl<P: Fn(usize, usize) -> Location> Builder<'_, P> {
             let what = format!("nested more than {DEPTH_MAX} levels deep");
             return Err(Diagnostic::new(node.at, what));
         }
-        self.open.push(Open { node, anchor, key: None, merges: Vec::new() });
+        self.open.push(OpenCollection { node, anchor, key: None, merges: Vec::new() });
         Ok(())
     }
 
@@ -203,12 +204,12 @@ impl<P: Fn(usize, usize) -> Location> Builder<'_, P> {
         if let Value::Map(entries) = &mut open.node.value {
             open.merges.into_iter().try_for_each(|other| merge(entries, other))?;
         }
-        self.place_in_parent(open.node, open.anchor)
+        self.add_to_parent(open.node, open.anchor)
     }
 
     fn complete(&mut self, node: Node, anchor: usize) -> Result<(), Diagnostic> {
         self.add_weight(&node.at, node.weight())?;
-        self.place_in_parent(node, anchor)
+        self.add_to_parent(node, anchor)
     }
 
     fn alias(&mut self, at: Location, anchor: usize) -> Result<(), Diagnostic> {
@@ -219,10 +220,10 @@ impl<P: Fn(usize, usize) -> Location> Builder<'_, P> {
         let weight = target.weight();
         self.add_weight(&at, weight)?;
         let node = Node { at, ..self.anchors[&anchor].clone() };
-        self.place_in_parent(node, 0)
+        self.add_to_parent(node, 0)
     }
 
-    fn place_in_parent(&mut self, node: Node, anchor: usize) -> Result<(), Diagnostic> {
+    fn add_to_parent(&mut self, node: Node, anchor: usize) -> Result<(), Diagnostic> {
         if anchor != 0 {
             self.add_weight(&node.at, node.weight())?;
             self.anchors.insert(anchor, node.clone());
@@ -291,13 +292,13 @@ pub fn locate(root: &Node, path: &str) -> Location {
             let Some(after) = rest.strip_prefix(key.name.as_str()) else {
                 continue;
             };
-            let whole = after.is_empty();
-            if !whole && !after.starts_with('.') {
+            let is_last = after.is_empty();
+            if !is_last && !after.starts_with('.') {
                 continue;
             }
             let simple = matches!(value.value, Value::Scalar { .. } | Value::List(_));
-            at = if whole && simple { &value.at } else { &key.at };
-            if whole {
+            at = if is_last && simple { &value.at } else { &key.at };
+            if is_last {
                 break 'down;
             }
             (node, rest) = (value, &after[1..]);

@@ -19,9 +19,9 @@ fn split_unit(text: &str) -> (&str, &str) {
 /// Parses a size, rounded up to MiB.
 pub fn size_mib(text: &str) -> Result<u64, Rejection> {
     let (number, unit) = split_unit(text);
-    let refuse = || (format!("`{text}` is not a size"), "write it as `2 GiB` or `512 MiB`".into());
+    let reject = || (format!("`{text}` is not a size"), "write it as `2 GiB` or `512 MiB`".into());
     if number.is_empty() {
-        return Err(refuse());
+        return Err(reject());
     }
     // Single letters are powers of 1024, as in Hadoop and Java.
     let bytes: u128 = match unit.to_ascii_lowercase().as_str() {
@@ -43,14 +43,14 @@ pub fn size_mib(text: &str) -> Result<u64, Rejection> {
             let hint = "sizes are in `MiB`, `GiB`, `TiB` (`m`, `g`, `t` for short), or in `MB`, `GB`, `TB`".into();
             return Err((format!("`{unit}` is not a unit of size"), hint));
         }
-        _ => return Err(refuse()),
+        _ => return Err(reject()),
     };
     let (whole, fraction) = number.split_once('.').unwrap_or((number, "0"));
     let (Ok(whole), Ok(part)) = (whole.parse::<u64>(), fraction.parse::<u64>()) else {
-        return Err(refuse());
+        return Err(reject());
     };
     if fraction.len() > 6 {
-        return Err(refuse());
+        return Err(reject());
     }
     let total =
         u128::from(whole) * bytes + u128::from(part) * bytes / 10u128.pow(fraction.len() as u32);
@@ -74,12 +74,12 @@ const SPAN_UNITS: [(&str, u64); 5] =
 
 /// Parses a time such as `1h 30m`.
 pub fn span(text: &str) -> Result<Span, Rejection> {
-    let refuse =
+    let reject =
         || (format!("`{text}` is not a time"), "write it as `30s`, `5m` or `1h 30m`".into());
     let mut rest = text.trim();
     let (mut total, mut last) = (0u64, u64::MAX);
     if rest.is_empty() {
-        return Err(refuse());
+        return Err(reject());
     }
     while !rest.is_empty() {
         let digits = rest.find(|c: char| !c.is_ascii_digit()).unwrap_or(rest.len());
@@ -89,7 +89,7 @@ pub fn span(text: &str) -> Result<Span, Rejection> {
         let (unit, after) = after.split_at(letters);
         rest = after.trim_start();
         if number.is_empty() {
-            return Err(refuse());
+            return Err(reject());
         }
         if unit.is_empty() && rest.is_empty() && last == u64::MAX {
             let hint = format!("write `{number}s` or `{number}m`");
@@ -101,7 +101,7 @@ pub fn span(text: &str) -> Result<Span, Rejection> {
         };
         // Each unit once, largest first: `30m 1h` is probably a typo.
         if *size >= last {
-            return Err(refuse());
+            return Err(reject());
         }
         last = *size;
         let part = number.parse::<u64>().ok().and_then(|n| n.checked_mul(*size));

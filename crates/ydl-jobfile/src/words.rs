@@ -6,7 +6,7 @@ use super::units::Rejection;
 const SHELL_CHARS: &str = "|><&;$`*?()";
 
 /// Splits a line into words. Quotes group words; shell syntax is rejected.
-pub fn split(line: &str) -> Result<Vec<String>, Rejection> {
+pub fn split_words(line: &str) -> Result<Vec<String>, Rejection> {
     let mut words = Vec::new();
     let mut word: Option<String> = None;
     let mut chars = line.trim().chars().peekable();
@@ -85,7 +85,8 @@ mod tests {
 
     #[test]
     fn quotes_group_words() {
-        let check = |line: &str, words: &[&str]| assert_eq!(split(line).unwrap(), words, "{line}");
+        let check =
+            |line: &str, words: &[&str]| assert_eq!(split_words(line).unwrap(), words, "{line}");
         check("python train.py --lr 0.1", &["python", "train.py", "--lr", "0.1"]);
         check("  a   b\t", &["a", "b"]);
         check("say 'a b' \"c d\" e\\ f", &["say", "a b", "c d", "e f"]);
@@ -112,14 +113,14 @@ mod tests {
             "echo \"$X\"",
             "(a)",
         ] {
-            let (what, hint) = split(line).unwrap_err();
+            let (what, hint) = split_words(line).unwrap_err();
             assert!(what.ends_with("requires a shell, but `run` uses none"), "{line}: {what}");
             assert!(hint.contains("`shell:`"));
         }
-        assert_eq!(split("X=1 python a.py").unwrap_err().0, "`X=1` is not a program");
-        assert_eq!(split("say 'a").unwrap_err().0, "unterminated quote in `say 'a`");
+        assert_eq!(split_words("X=1 python a.py").unwrap_err().0, "`X=1` is not a program");
+        assert_eq!(split_words("say 'a").unwrap_err().0, "unterminated quote in `say 'a`");
         assert_eq!(
-            split("a\nb").unwrap_err().0,
+            split_words("a\nb").unwrap_err().0,
             "`run` is a single command, but has several lines"
         );
     }

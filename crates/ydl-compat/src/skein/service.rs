@@ -8,7 +8,7 @@ use super::{
     quantities::count,
     role::Role,
 };
-use ydl_jobfile::{Node, Value, name_of};
+use ydl_jobfile::{Node, Value, valid_name};
 
 const SERVICE: &[&str] = &[
     "resources",
@@ -101,7 +101,7 @@ fn check_dependencies(context: &mut Context, services: Option<&Node>, roles: &[R
 
 fn service(context: &mut Context, name: &str, node: &Node, files: &mut Vec<ServiceFile>) -> Role {
     let path = format!("services.{name}");
-    let role_name = name_of(name);
+    let role_name = valid_name(name);
     if role_name != name {
         context.note_at(&node.at, &format!("service `{name}` becomes role `{role_name}`"));
     }
@@ -128,7 +128,7 @@ fn service(context: &mut Context, name: &str, node: &Node, files: &mut Vec<Servi
     if let Some(depends) = depends {
         role.depends = context.strings(depends, &format!("{path}.depends"));
         let names = role.depends.iter();
-        let names = names.map(|name| Node::text(depends.at.clone(), name_of(name)));
+        let names = names.map(|name| Node::text(depends.at.clone(), valid_name(name)));
         let value = Value::List(names.collect());
         let at = depends.at.clone();
         role.tree.put("depends_on", Node { at, value });

@@ -6,10 +6,10 @@ use crate::{
     data, environment,
     fields::Reader,
     files,
-    formats::{BOOL, List, NAME, Nested, OmitDefault, SIZE, TEXT, TEXTS},
+    formats::{BOOL, BlockMap, List, NAME, OmitDefault, SIZE, TEXT, TEXTS},
+    printer::YamlValue,
     read::{FrameworkName, PORTS},
     roles, tracking,
-    write::Printed,
 };
 use ydl_core::JobSpecBuilder;
 
@@ -43,7 +43,7 @@ pub const JOB: Section<JobSpecBuilder> = Section {
             "environment" = by_hand(
                 "`system`, a path, or a map",
                 "Union[PathLike, Keys]",
-                Reader::environment, |job| environment::printed(&job.environment)
+                Reader::environment, |job| environment::print(&job.environment)
             ),
             example "system", also ["venv", "virtualenv", "python", "image", "docker", "container"]
         },
@@ -54,7 +54,7 @@ pub const JOB: Section<JobSpecBuilder> = Section {
             "files" = by_hand(
                 "list of paths, or of `name: path`",
                 "Union[Sequence[Union[PathLike, Keys]], Mapping[str, Union[PathLike, Keys]]]",
-                Reader::files, files::printed
+                Reader::files, files::print
             ),
             example "[{data.csv: ./data.csv}]"
         },
@@ -70,7 +70,7 @@ pub const JOB: Section<JobSpecBuilder> = Section {
             "inputs" = by_hand(
                 "map of name to source",
                 "Mapping[str, Union[PathLike, Keys]]",
-                Reader::inputs, data::printed_inputs
+                Reader::inputs, data::print_inputs
             ),
             example "{train: hdfs:///data/train}", also ["input", "data", "datasets"]
         },
@@ -79,7 +79,7 @@ pub const JOB: Section<JobSpecBuilder> = Section {
             "roles" = by_hand(
                 "map of roles",
                 "Mapping[str, RoleLike]",
-                Reader::roles, roles::printed
+                Reader::roles, roles::print
             ),
             example "{worker: {run: \"true\"}}", default "required"
         },
@@ -102,7 +102,7 @@ pub const JOB: Section<JobSpecBuilder> = Section {
             "outputs" = by_hand(
                 "map of path to destination",
                 "Mapping[str, Union[PathLike, Keys]]",
-                Reader::outputs, data::printed_outputs
+                Reader::outputs, data::print_outputs
             ),
             example "{model/: \"out/{role}-{index}\"}", also ["output", "results"]
         },
@@ -117,12 +117,12 @@ pub const JOB: Section<JobSpecBuilder> = Section {
         },
         field! {
             /// Timeouts of each phase.
-            "timeouts" = Nested(&TIMEOUTS) => timeouts,
+            "timeouts" = BlockMap(&TIMEOUTS) => timeouts,
             example "{run: 2h}", also ["timeout", "timeouts", "limits"]
         },
         field! {
             /// Excludes nodes on which programs fail.
-            "node_exclusion" = Nested(&NODE_EXCLUSION) => node_exclusion,
+            "node_exclusion" = BlockMap(&NODE_EXCLUSION) => node_exclusion,
             example "{failures: 3}"
         },
         field! {
@@ -136,7 +136,7 @@ pub const JOB: Section<JobSpecBuilder> = Section {
             "tensorboard" = by_hand(
                 "`true`, a directory, or a map",
                 "Union[bool, str, Keys]",
-                Reader::tensorboard, |_| Printed::Omitted
+                Reader::tensorboard, |_| YamlValue::Omitted
             ),
             example "true", default "`false`", also ["tb", "board", "tensor_board"]
         },
@@ -169,7 +169,7 @@ pub const JOB: Section<JobSpecBuilder> = Section {
         },
         field! {
             /// Access of other users to the job on a cluster.
-            "acls" = Nested(&ACLS) => cluster_options,
+            "acls" = BlockMap(&ACLS) => cluster_options,
             example "{view: \"*\"}", default "see below", also ["acl", "permissions"]
         },
         field! {
@@ -217,13 +217,13 @@ pub const JOB: Section<JobSpecBuilder> = Section {
             "mlflow" = by_hand(
                 "`true`, an address, or a map",
                 "Union[bool, str, Keys]",
-                Reader::mlflow, tracking::printed
+                Reader::mlflow, tracking::print
             ),
             example "http://mlflow.example.com:5000", default "`false`"
         },
         field! {
             /// Container of the job's master on a cluster.
-            "master" = Nested(&MASTER) => cluster_options.master,
+            "master" = BlockMap(&MASTER) => cluster_options.master,
             example "{memory: 512 MiB}", also ["am", "application_master"]
         },
     ],

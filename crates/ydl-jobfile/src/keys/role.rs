@@ -4,7 +4,7 @@ use super::Section;
 use crate::{
     cluster::RACK,
     fields::Reader,
-    formats::{AMOUNT, COUNT, Entries, List, NAME, Nested, POSITIVE, SIZE, TEXT, TEXTS},
+    formats::{AMOUNT, BlockMap, COUNT, Entries, List, NAME, POSITIVE, SIZE, TEXT, TEXTS},
     image,
     roles::{self, COMPLETION, INSTANCE_COUNT, Instances, ROLE_NAME, TASK_MEMORY, TOLERATED},
 };
@@ -20,7 +20,7 @@ pub const ROLE: Section<RoleSpec> = Section {
             "roles.*.instances" = by_hand(
                 "count, or a map",
                 "Union[int, Keys]",
-                Reader::instances, roles::printed_instances
+                Reader::instances, roles::print_instances
             ),
             example "2", also ["replicas", "count", "tasks", "number", "num"]
         },
@@ -59,14 +59,14 @@ pub const ROLE: Section<RoleSpec> = Section {
             "roles.*.run" = by_hand(
                 "text or list of words",
                 "Union[str, Sequence[str]]",
-                Reader::command, roles::printed_run
+                Reader::command, roles::print_run
             ),
             example "python train.py --lr 0.1", default "required, here or in `shell`",
             also ["command", "cmd", "exec", "args", "entrypoint"]
         },
         field! {
             /// Script for `/bin/sh -c`, instead of `run`.
-            "roles.*.shell" = by_hand("text", "str", |_, _, _| {}, roles::printed_shell),
+            "roles.*.shell" = by_hand("text", "str", |_, _, _| {}, roles::print_shell),
             example "python train.py > log", also ["script", "sh", "bash"]
         },
         field! {
@@ -75,7 +75,7 @@ pub const ROLE: Section<RoleSpec> = Section {
             "roles.*.environment" = by_hand(
                 "`system`, or a map with `docker` or `runc`",
                 "Union[str, Keys]",
-                Reader::role_environment, image::printed_of_role
+                Reader::role_environment, image::print_of_role
             ),
             example "{docker: python:3.11}", default "the job's `environment`",
             also ["image", "docker"]
@@ -90,7 +90,7 @@ pub const ROLE: Section<RoleSpec> = Section {
             "roles.*.restart" = by_hand(
                 "map",
                 "Keys",
-                Reader::role_restart, roles::printed_restart
+                Reader::role_restart, roles::print_restart
             ),
             example "{limit: 3}", default "the job's `restart`",
             also ["restarts", "retry", "retries"]
@@ -139,7 +139,7 @@ pub const ROLE: Section<RoleSpec> = Section {
         },
         field! {
             /// Placement of the role's tasks on a cluster. Ignored on one machine.
-            "roles.*.placement" = Nested(&PLACEMENT) => placement,
+            "roles.*.placement" = BlockMap(&PLACEMENT) => placement,
             example "{max_per_node: 1}", default "none"
         },
     ],

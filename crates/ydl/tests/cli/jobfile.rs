@@ -7,7 +7,7 @@ use ydl_core::{
     JobSpec, Span,
     spec::{Command, Completion, ExistingPolicy, RestartScope},
 };
-use ydl_jobfile::{load, page, python_keys, show};
+use ydl_jobfile::{load, python_keys, reference_page, show};
 
 fn folder() -> TempDir {
     let dir = tempfile::tempdir().unwrap();
@@ -55,7 +55,7 @@ fn check_bad_set(sets: &[&str], expected: Expect) {
 
 #[test]
 fn the_reference_page_is_what_the_code_says() {
-    expect_file!["../../../../docs/reference/job-file.md"].assert_eq(&page());
+    expect_file!["../../../../docs/reference/job-file.md"].assert_eq(&reference_page());
 }
 
 #[test]

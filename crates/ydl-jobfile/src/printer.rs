@@ -10,19 +10,19 @@ use ydl_core::JobSpec;
 /// Prints a job with all defaults.
 pub fn show(spec: &JobSpec) -> String {
     let mut page = Page::default();
-    page.printed(0, &JOB.print(spec));
+    page.block(0, &JOB.print(spec));
     page.0
 }
 
 /// Prints a tree.
-pub fn written(root: &Node) -> String {
+pub fn print_tree(root: &Node) -> String {
     let mut page = Page::default();
     page.node(0, root);
     page.0
 }
 
-/// Printed value of a key.
-pub enum Printed {
+/// YamlValue value of a key.
+pub enum YamlValue {
     /// The key is not printed.
     Omitted,
     /// Value on the line of the key.
@@ -30,27 +30,27 @@ pub enum Printed {
     /// List with an item per line. An empty one is not printed.
     Items(Vec<String>),
     /// Map with an entry per line. An empty one is not printed.
-    Block(Vec<(String, Printed)>),
+    Block(Vec<(String, YamlValue)>),
 }
 
-impl Printed {
+impl YamlValue {
     fn is_omitted(&self) -> bool {
         match self {
-            Printed::Omitted => true,
-            Printed::Line(_) => false,
-            Printed::Items(items) => items.is_empty(),
-            Printed::Block(entries) => entries.iter().all(|(_, value)| value.is_omitted()),
+            YamlValue::Omitted => true,
+            YamlValue::Line(_) => false,
+            YamlValue::Items(items) => items.is_empty(),
+            YamlValue::Block(entries) => entries.iter().all(|(_, value)| value.is_omitted()),
         }
     }
 }
 
 /// Prints a value on one line.
-pub fn flow(value: &Printed) -> String {
+pub fn flow(value: &YamlValue) -> String {
     match value {
-        Printed::Omitted => "null".to_owned(),
-        Printed::Line(line) => line.clone(),
-        Printed::Items(items) => format!("[{}]", items.join(", ")),
-        Printed::Block(entries) => {
+        YamlValue::Omitted => "null".to_owned(),
+        YamlValue::Line(line) => line.clone(),
+        YamlValue::Items(items) => format!("[{}]", items.join(", ")),
+        YamlValue::Block(entries) => {
             let entries = entries.iter().filter(|(_, value)| !value.is_omitted());
             let entries: Vec<_> =
                 entries.map(|(key, value)| format!("{}: {}", text(key), flow(value))).collect();
@@ -60,8 +60,8 @@ pub fn flow(value: &Printed) -> String {
 }
 
 /// Prints a list on one line.
-pub fn list(items: impl Iterator<Item = String>) -> Printed {
-    Printed::Line(flow(&Printed::Items(items.collect())))
+pub fn list(items: impl Iterator<Item = String>) -> YamlValue {
+    YamlValue::Line(flow(&YamlValue::Items(items.collect())))
 }
 
 #[derive(Default)]
@@ -69,21 +69,21 @@ struct Page(String);
 
 impl Page {
     /// Prints the entries of a block.
-    fn printed(&mut self, depth: usize, block: &Printed) {
-        let Printed::Block(entries) = block else {
+    fn block(&mut self, depth: usize, block: &YamlValue) {
+        let YamlValue::Block(entries) = block else {
             return;
         };
         for (key, value) in entries.iter().filter(|(_, value)| !value.is_omitted()) {
             match value {
-                Printed::Omitted => {}
-                Printed::Line(line) => self.line(depth, &text(key), line),
-                Printed::Items(items) => {
+                YamlValue::Omitted => {}
+                YamlValue::Line(line) => self.line(depth, &text(key), line),
+                YamlValue::Items(items) => {
                     self.open(depth, &text(key));
                     items.iter().for_each(|item| self.item(depth + 1, item));
                 }
-                Printed::Block(_) => {
+                YamlValue::Block(_) => {
                     self.open(depth, &text(key));
-                    self.printed(depth + 1, value);
+                    self.block(depth + 1, value);
                 }
             }
         }
@@ -136,9 +136,9 @@ const FLOW_MAX: usize = 96;
 fn flow_node(node: &Node) -> String {
     match &node.value {
         Value::Null => "null".to_string(),
-        Value::Scalar { text: said, plain } => match said.as_str() {
-            "true" | "false" if *plain => said.clone(),
-            _ => text(said),
+        Value::Scalar { text: value, plain } => match value.as_str() {
+            "true" | "false" if *plain => value.clone(),
+            _ => text(value),
         },
         Value::List(items) => {
             let items: Vec<_> = items.iter().map(flow_node).collect();
@@ -155,10 +155,11 @@ fn flow_node(node: &Node) -> String {
 
 /// Prints text, quoted where YAML would interpret it.
 pub fn text(text: &str) -> String {
-    let letter = |c: char| c.is_ascii_alphanumeric() || "_./+=@%-".contains(c);
-    let begins = text.starts_with(|c: char| c.is_ascii_alphanumeric() || "_./".contains(c));
-    let null = matches!(text.to_ascii_lowercase().as_str(), "null" | "true" | "false");
-    if begins && text.chars().all(letter) && !null {
+    let is_plain = |c: char| c.is_ascii_alphanumeric() || "_./+=@%-".contains(c);
+    let has_plain_start =
+        text.starts_with(|c: char| c.is_ascii_alphanumeric() || "_./".contains(c));
+    let is_keyword = matches!(text.to_ascii_lowercase().as_str(), "null" | "true" | "false");
+    if has_plain_start && text.chars().all(is_plain) && !is_keyword {
         return text.to_string();
     }
     let mut quoted = String::from("\"");
