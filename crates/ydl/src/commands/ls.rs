@@ -18,6 +18,8 @@ use ydl_proto::messages::JobSnapshot;
 
 /// Jobs shown unless all are asked for.
 const SHOWN_MAX: usize = 20;
+/// Jobs of another version that are reported one by one.
+const UNSUPPORTED_MAX: usize = 3;
 /// Maximum time for a live master to report its job.
 const ANSWER_MAX: Duration = Duration::from_secs(2);
 /// So many masters are asked at a time.
@@ -106,8 +108,12 @@ pub fn run(args: cli::LsArgs, global: GlobalArgs) -> Result<Exit, Report> {
         Some(Cluster::Local) | None => jobs::list()?,
     };
     let mut all = jobs.len();
-    for report in unsupported.values() {
+    for report in unsupported.values().take(UNSUPPORTED_MAX) {
         terminal::message(report.to_string());
+    }
+    if unsupported.len() > UNSUPPORTED_MAX {
+        let n = unsupported.len() - UNSUPPORTED_MAX;
+        terminal::message(format!("… and {n} more of another version"));
     }
     if !args.all {
         jobs.truncate(SHOWN_MAX);

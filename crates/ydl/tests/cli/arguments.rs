@@ -135,7 +135,7 @@ fn misspelled_command_is_suggested() {
     check(
         &["dmlc-sumbit", "--cluster", "local"],
         expect![[r#"
-            error: there is no command `dmlc-sumbit`
+            error: unknown command `dmlc-sumbit`
 
             hint: did you mean `dmlc-submit`?
             exit 2

@@ -264,7 +264,11 @@ impl Backend for LocalBackend {
                 self.events.push_back(Event::Launched { container });
             }
             Err(error) => {
-                let why = format!("cannot start an agent: {}", ydl_os::reason(&error));
+                let why = format!(
+                    "cannot start the agent `{}`: {}",
+                    self.binary.display(),
+                    ydl_os::reason(&error)
+                );
                 self.events.push_back(Event::LaunchFailed { container, reason: why });
             }
         }
