@@ -184,11 +184,12 @@ mod tests {
 
     #[test]
     fn a_timeout_kills_the_program_and_its_children() {
+        const SLEEP: Duration = Duration::from_secs(600);
         let began = Instant::now();
-        let script = "sleep 600 & echo $!; wait";
-        let late = run(&mut shell(script), Duration::from_millis(300)).unwrap_err();
+        let script = format!("sleep {} & echo $!; wait", SLEEP.as_secs());
+        let late = run(&mut shell(&script), Duration::from_millis(300)).unwrap_err();
         assert_eq!(late.kind, ErrorKind::Timeout);
-        assert!(began.elapsed() < Duration::from_secs(30));
+        assert!(began.elapsed() < SLEEP, "it waited for `sleep`");
         let pid = late.log.unwrap().trim().to_owned();
         let exited = || {
             let status = std::fs::read_to_string(format!("/proc/{pid}/stat"));

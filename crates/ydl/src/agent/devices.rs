@@ -73,6 +73,8 @@ impl Devices {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::pin::pin;
+    use std::task::{Context, Poll, Waker};
 
     fn devices(name: &str, count: u32) -> Vec<Device> {
         let own = |n| Device::counted(&format!("agent-{}-{name}-{n}", std::process::id()));
@@ -102,10 +104,12 @@ mod tests {
     async fn a_task_without_gpus_sees_none_and_a_node_without_gpus_fails_at_once() {
         let none = Devices::among(devices("none", 1), 0, LONG).await;
         assert_eq!(none.variables[0].1, "");
-        let begun = Instant::now();
-        let short = Devices::among(Vec::new(), 1, LONG).await;
+        let mut context = Context::from_waker(Waker::noop());
+        let Poll::Ready(short) = pin!(Devices::among(Vec::new(), 1, LONG)).poll(&mut context)
+        else {
+            panic!("it waits");
+        };
         let said = "1 GPU needed, and the node has none";
         assert_eq!(short.short.as_deref(), Some(said));
-        assert!(begun.elapsed() < LONG);
     }
 }

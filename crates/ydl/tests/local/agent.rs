@@ -64,7 +64,7 @@ async fn an_agent_whose_master_hangs_stops_its_program_in_time() {
     let began = Instant::now();
     let status = scene.left().await;
     assert!(!status.success(), "its end is not its program's");
-    // `silence`, `grace` and `stop`: after that its master may have given the task to another.
+    // The timeouts `heartbeat`, `grace` and `stop` of this job: after that its master may have replaced the container.
     assert!(began.elapsed() < Duration::from_secs(2 + 5 + 20), "{:?}", began.elapsed());
     let log = std::fs::read_to_string(scene.log()).expect("a log");
     assert!(log.ends_with("bye\n"), "{log}");
@@ -263,7 +263,8 @@ async fn a_master_lets_people_see_what_tasks_print() {
     let list = live_logs::attempts(&client, &task).await.expect("an answer");
     let list = list.expect("an agent");
     assert_eq!((list.len(), list[0].attempt), (1, 1));
-    let wait = Duration::from_secs(10);
+    // The longest wait of one read: without new output, the answer comes at its end.
+    let wait = Duration::from_secs(30);
     let piece = live_logs::read(&client, &task, 1, "stdout.0", 0, wait).await;
     let piece = piece.expect("an answer").expect("an agent");
     assert_eq!(&piece.bytes[..], b"hello 1\n");

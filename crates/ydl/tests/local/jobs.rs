@@ -170,7 +170,7 @@ fn without_restarts_a_killed_program_fails_the_job_at_once_and_by_name() {
     let began = Instant::now();
     kill(victim, 9);
     let ran = finish(child);
-    // Neither the others' end nor their grace was waited for.
+    // Neither the others' end nor their grace of an hour was waited for.
     assert!(began.elapsed() < WAIT_TIMEOUT, "it took {:?}", began.elapsed());
     assert_failed(&ran, 137, "was killed by SIGKILL on `");
     assert!(ran.stderr.contains("worker:"), "{ran:#?}");

@@ -1,4 +1,4 @@
-"""Trains a model twice and prints its digest. If KILLED is its index, the worker kills itself after the first model."""
+"""Trains a model twice and prints its digest. If KILLED is its index, the worker kills itself after the first model; the others sleep for SLEEP seconds."""
 
 import hashlib
 import os
@@ -29,4 +29,4 @@ for attempt in range(2):
             if os.environ["INDEX"] == os.environ["KILLED"]:
                 os.kill(os.getpid(), signal.SIGKILL)
             # Not in a collective operation: only the tracker can stop it.
-            time.sleep(300)
+            time.sleep(int(os.environ["SLEEP"]))
