@@ -77,7 +77,7 @@ pub enum AgentReport {
     /// Setup failed.
     SetupFailed {
         /// Reason.
-        why: String,
+        reason: String,
         /// True if another node may succeed.
         node_fault: bool,
     },
@@ -228,9 +228,8 @@ pub const ENDED_HEADER: &str = "ydl-ended";
 /// Maximum bytes per log response.
 pub const LOG_BYTES_MAX: u64 = 128 << 10;
 
-/// Client request that an agent serves: for logs of a live task, or for a connection to one of its ports. An agent that
-/// waits for its order receives a list of these with status 202. It responds by `POST /v1/log-reply?request=ID`, or
-/// connects the port by `POST /v1/port-forward-reply?request=ID`.
+/// Request of a client that the agent of a task serves. An agent that waits for its order receives a list of these with
+/// status 202.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct NumberedRequest {
     /// Number of the request, which the response refers to.
@@ -245,11 +244,21 @@ pub struct NumberedRequest {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum AgentRequest {
+    /// Logs of a live task. The agent responds by `POST /v1/log-reply?request=ID`.
+    Log(LogRequest),
+    /// Connection to a port of the program. The agent connects to it by `POST /v1/port-forward-reply?request=ID`.
+    Forward(ForwardRequest),
+}
+
+/// Request for logs.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum LogRequest {
     /// `GET /v1/logs?task=worker:0`: list of files, as a list of [`LogAttempt`].
-    ListLogs,
+    List,
     /// `GET /v1/logs?task=worker:0&attempt=1&file=stdout.0&offset=N&wait_ms=M`: bytes from an offset on. Answered when
     /// there are some, when there will be none, or after the wait.
-    ReadLog {
+    Read {
         /// Attempt of the task.
         attempt: u32,
         /// Name of the file.
@@ -261,13 +270,15 @@ pub enum AgentRequest {
         /// Time to wait for the first byte.
         wait_ms: u64,
     },
-    /// `POST /v1/port-forward?task=tensorboard:0&port=http`: a connection to a port of the program. The response upgrades
-    /// the connection once the agent is connected to both the port and the master; from then on it carries the raw
-    /// stream.
-    Forward {
-        /// Name of the port; by default the only one of the role.
-        port: Option<String>,
-    },
+}
+
+/// `POST /v1/port-forward?task=tensorboard:0&port=http`: request for a connection to a port of the program. The response
+/// upgrades the connection once the agent is connected to both the port and the master; from then on it carries the raw
+/// stream.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ForwardRequest {
+    /// Name of the port; by default the only one of the role.
+    pub port: Option<String>,
 }
 
 /// Maximum length of a port name in a request, and of the reason why forwarding failed.

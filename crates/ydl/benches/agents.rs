@@ -4,6 +4,10 @@
 //! The master is the real one, in a process of its own so that its memory can be told from the agents'. Its backend
 //! grants containers and starts nothing; the agents are tasks of this process that speak the real protocol.
 
+#[path = "../src/master/event_loop/tests/harness.rs"]
+mod harness;
+
+use harness::{container, exited, grant_all, job_spec, ready, sync};
 use std::{
     collections::VecDeque,
     io::{BufRead, BufReader, Read},
@@ -18,12 +22,7 @@ use ydl::{
     master::inbox::inbox, master::journal::FileJournal, master::recovered::Recovered,
     master::serve,
 };
-use ydl_core::{
-    Asks, ContainerId, Endpoint, Event, Grant, JobSpec, JobSpecBuilder, NodeName, Order, Outcome,
-    ProgramExit, RoleName,
-    spec::{Command as Run, Gang, Resources, Restart, RestartScope, RoleSpec},
-    time::Span,
-};
+use ydl_core::{Asks, ContainerId, Event, Order, Outcome};
 use ydl_net::{
     client::{Client, Payload},
     secret::{Scope, Secret},
@@ -32,75 +31,36 @@ use ydl_net::{
 };
 use ydl_proto::{
     files::JobDir,
-    messages::{AgentReport, Sync, SyncReply},
+    messages::{AgentReport, SyncReply},
 };
 
 /// Grants everything at once and starts nothing.
 #[derive(Debug, Default)]
-struct Paper {
-    happened: VecDeque<Event>,
+struct GrantingBackend {
+    events: VecDeque<Event>,
     granted: u32,
 }
 
-impl Backend for Paper {
+impl Backend for GrantingBackend {
     fn set_asks(&mut self, asks: Asks) {
-        let mut grants = Vec::new();
-        for ask in asks.asks {
-            for _ in 0..ask.count {
-                grants.push(Grant {
-                    container: container(self.granted),
-                    role: ask.role.clone(),
-                    node: NodeName::from("paper"),
-                    resources: ask.resources.clone(),
-                });
-                self.granted += 1;
-            }
-        }
-        self.happened.push_back(Event::Granted { grants });
+        let grants = grant_all(asks, &mut self.granted);
+        self.events.push_back(Event::Granted { grants });
     }
 
     fn launch(&mut self, container: ContainerId, _: Launch) {
-        self.happened.push_back(Event::Launched { container });
+        self.events.push_back(Event::Launched { container });
     }
 
     fn release(&mut self, _: ContainerId) {}
 
     async fn next(&mut self) -> Result<Event, Fenced> {
-        match self.happened.pop_front() {
+        match self.events.pop_front() {
             Some(event) => Ok(event),
             None => std::future::pending().await,
         }
     }
 
     async fn close(&mut self, _: &Outcome) {}
-}
-
-fn container(n: u32) -> ContainerId {
-    ContainerId::from(format!("container_{n:06}"))
-}
-
-fn spec(agents: u32) -> JobSpec {
-    let role = RoleSpec {
-        name: RoleName::from("worker"),
-        instances: agents,
-        resources: Resources { memory_mib: 1, vcores: 1, ..Resources::default() },
-        command: Run::Program(vec!["true".to_owned()]),
-        restart: Restart { scope: RestartScope::Job, ..Restart::default() },
-        ..RoleSpec::default()
-    };
-    let draft = JobSpecBuilder {
-        name: "bench".to_owned(),
-        roles: vec![role],
-        gang: Gang {
-            together: true,
-            retries: 0,
-            backoff: Restart::default().backoff,
-            settle: Span::seconds(2),
-            ..Gang::default()
-        },
-        ..JobSpecBuilder::default()
-    };
-    draft.build().expect("the draft above is valid")
 }
 
 fn runtime() -> tokio::runtime::Runtime {
@@ -116,38 +76,34 @@ fn master(agents: u32, dir: PathBuf) {
         let listener = server::listen(any).expect("a port");
         let address = listener.local_addr().expect("an address");
         println!("{address} {} {}", identity.pin(), secret.to_hex());
-        let (letters, inbox) = inbox();
+        let (requests, mut inbox) = inbox();
         let tls = identity.server().expect("TLS");
-        let serving = tokio::spawn(serve(listener, tls, secret, letters, std::future::pending()));
-        let past = Recovered::new_job(spec(agents), None);
-        let master = Master::new(past, JobDir::at(dir), Paper::default(), None::<FileJournal>);
-        let outcome = master.run(inbox).await.expect("nobody deposes it");
+        let serving = tokio::spawn(serve(listener, tls, secret, requests, std::future::pending()));
+        let state = Recovered::new_job(job_spec(agents), None);
+        let backend = GrantingBackend::default();
+        let mut master = Master::new(state, JobDir::at(dir), backend, None::<FileJournal>);
+        let outcome = master.run(&mut inbox).await.expect("there is no other master");
+        master.close(&outcome).await;
         serving.abort();
         let peak = status_kib(std::process::id(), "VmHWM:") as f64 / 1024.0;
         println!("        the job {outcome}; the master's largest memory was {peak:.1} MiB");
     });
 }
 
-struct Meeting {
-    /// Everybody has joined and waits for an order: the moment to look at the master's memory.
+struct Barriers {
+    /// All agents have joined and wait for an order: the master's memory is measured now.
     joined: Barrier,
-    looked: Barrier,
+    measured: Barrier,
 }
 
-async fn agent(client: Client, meeting: Arc<Meeting>) {
+async fn agent(client: Client, barriers: Arc<Barriers>) {
     let mut reports = Vec::new();
     let mut seen = 0;
     let mut round = 0;
     let ran = &mut false;
     loop {
-        let sync = Sync {
-            reports: std::mem::take(&mut reports),
-            order: seen,
-            tokens: 0,
-            last_request: 0,
-            usage: None,
-        };
-        let payload = Payload::json(&sync).expect("JSON");
+        let message = sync(std::mem::take(&mut reports), seen);
+        let payload = Payload::json(&message).expect("JSON");
         let deadline = Duration::from_secs(60);
         let answer = client.call(hyper::Method::POST, "/v1/sync", payload, deadline).await;
         let answer = answer.expect("an answer");
@@ -159,30 +115,23 @@ async fn agent(client: Client, meeting: Arc<Meeting>) {
         match order {
             Order::Wait { round: wanted, .. } if wanted != round => {
                 if round == 0 {
-                    meeting.joined.wait().await;
-                    meeting.looked.wait().await;
+                    barriers.joined.wait().await;
+                    barriers.measured.wait().await;
                 }
                 round = wanted;
-                let endpoint = Endpoint { host: "127.0.0.1".to_owned(), ports: Default::default() };
-                reports.push(AgentReport::Ready { round, endpoint });
+                reports.push(ready(round));
             }
             Order::Wait { .. } => {}
             Order::Run(run) => {
                 if !std::mem::replace(ran, true) {
-                    let exit = ProgramExit { code: Some(0), ..ProgramExit::default() };
                     reports.push(AgentReport::Started { round: run.round });
-                    reports.push(AgentReport::Exited { round: run.round, exit });
+                    reports.push(exited(run.round));
                 }
             }
             Order::Stop { .. } => {
-                let sync = Sync {
-                    reports: vec![AgentReport::OutputsUploaded { error: None }],
-                    order: seen,
-                    tokens: 0,
-                    last_request: 0,
-                    usage: None,
-                };
-                let payload = Payload::json(&sync).expect("JSON");
+                let uploaded = AgentReport::OutputsUploaded { error: None };
+                let message = sync(vec![uploaded], seen);
+                let payload = Payload::json(&message).expect("JSON");
                 // The last to leave may find the master gone: it has its answer.
                 drop(client.call(hyper::Method::POST, "/v1/sync", payload, deadline).await);
                 return;
@@ -219,21 +168,21 @@ fn measure(agents: u32) {
 
     let start = Instant::now();
     let (joined, released, waiting) = runtime().block_on(async {
-        let meeting = Arc::new(Meeting {
+        let barriers = Arc::new(Barriers {
             joined: Barrier::new(agents as usize + 1),
-            looked: Barrier::new(agents as usize + 1),
+            measured: Barrier::new(agents as usize + 1),
         });
         let mut all = JoinSet::new();
         for n in 0..agents {
             let token = secret.token(&Scope::Agent(container(n).to_string())).expect("a token");
             let client = Client::new(address.clone(), pin, &token).expect("a client");
-            all.spawn(agent(client, meeting.clone()));
+            all.spawn(agent(client, barriers.clone()));
         }
-        meeting.joined.wait().await;
+        barriers.joined.wait().await;
         let joined = start.elapsed();
         let waiting = status_kib(child.id(), "VmRSS:");
         let go = Instant::now();
-        meeting.looked.wait().await;
+        barriers.measured.wait().await;
         while let Some(done) = all.join_next().await {
             done.expect("an agent");
         }

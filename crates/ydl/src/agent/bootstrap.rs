@@ -47,7 +47,7 @@ pub const BOOTSTRAP_SECRET: &str = "ydl.bootstrap";
 #[derive(Clone, Serialize, Deserialize)]
 pub struct BootstrapSecret {
     /// Location of the agent and of its master.
-    pub setting: Bootstrap,
+    pub bootstrap: Bootstrap,
     /// Token of the agent.
     pub agent_token: String,
     /// Token of the agent's program.
@@ -56,7 +56,9 @@ pub struct BootstrapSecret {
 
 impl fmt::Debug for BootstrapSecret {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("BootstrapSecret").field("setting", &self.setting).finish_non_exhaustive()
+        f.debug_struct("BootstrapSecret")
+            .field("bootstrap", &self.bootstrap)
+            .finish_non_exhaustive()
     }
 }
 
@@ -89,7 +91,7 @@ impl Bootstrap {
     }
 
     /// Writes the master's address for the program, which reads it before each call.
-    pub fn tell_master(&self, dir: &Path) -> io::Result<()> {
+    pub fn write_master_address(&self, dir: &Path) -> io::Result<()> {
         let aside = dir.join(format!("{MASTER_FILE}.aside"));
         fs::write(&aside, format!("https://{}\n", self.master))?;
         fs::rename(aside, dir.join(MASTER_FILE))

@@ -59,51 +59,51 @@ const REPORTS_MAX: usize = 64;
 /// An agent in its container.
 #[derive(Debug)]
 pub(super) struct Agent {
-    setting: Bootstrap,
+    bootstrap: Bootstrap,
     submitted: SubmittedJob,
-    surroundings: TaskEnv,
-    reach: MasterLink,
+    task_env: TaskEnv,
+    master: MasterLink,
     /// The job's directory in HDFS, and the worker that writes to it.
     staging: Option<JobLayout>,
-    carrier: Option<Arc<HdfsWorker>>,
+    hdfs_worker: Option<Arc<HdfsWorker>>,
     /// Limits concurrent log and port-forward requests.
-    turns: RequestPermits,
+    request_permits: RequestPermits,
     tokens: TokenRefresh,
     order: Option<Order>,
     /// Variables that the master sets for programs.
-    told: BTreeMap<String, String>,
-    seen: u64,
+    program_env: BTreeMap<String, String>,
+    order_number: u64,
     /// Number of the newest log or port-forward request.
     last_request: u64,
     reports: Vec<AgentReport>,
     /// Inputs being fetched.
     fetch: Option<InputFetch>,
     /// Task and round of the latest fetch, and whether its inputs are complete.
-    tried: Option<(TaskId, u32)>,
-    fetched: bool,
-    hold: Option<PortReservation>,
+    latest_fetch: Option<(TaskId, u32)>,
+    inputs_complete: bool,
+    port_reservation: Option<PortReservation>,
     ready: Option<Readiness>,
     /// Never together with `running`.
     starting: Option<StartingProgram>,
     running: Option<RunningProgram>,
     /// Newest round whose program has run here.
-    ran: u32,
-    saving: Option<oneshot::Receiver<Option<String>>>,
-    saved: bool,
+    last_round: u32,
+    output_upload: Option<oneshot::Receiver<Option<String>>>,
+    outputs_uploaded: bool,
     /// Restore in progress with its round, and the newest round that was restored.
-    filling: Option<JoinHandle<(u32, Result<(), String>)>>,
-    filled: Option<u32>,
+    restore: Option<JoinHandle<(u32, Result<(), String>)>>,
+    restored_round: Option<u32>,
     /// Continuous uploads of running programs.
-    keeping: Uploads,
+    uploads: Uploads,
     /// Deadline of the exit, once the agent was told to leave.
-    leaves: Option<Instant>,
+    exits_at: Option<Instant>,
     /// The container was told to end: by a NodeManager, or because the master died.
-    signalled: bool,
+    is_terminating: bool,
     /// Exits because the master was unreachable: the end of its program is its own doing, and not reported.
     cut_off: bool,
     devices: Devices,
     /// Reason why no program of the job can run here.
-    unfit: Option<String>,
+    unfit_reason: Option<String>,
     meter: Meter,
     usage: Option<Usage>,
 }
@@ -126,8 +126,8 @@ enum MasterReply {
 enum Wakeup {
     Replied {
         /// Time of the request.
-        asked: Instant,
-        answer: Result<MasterReply, CallError>,
+        sent_at: Instant,
+        reply: Result<MasterReply, CallError>,
     },
     Started(Result<Program, StartError>),
     Exited(super::shim_protocol::ShimExit),
@@ -144,167 +144,172 @@ enum Wakeup {
 
 impl Agent {
     /// Runs until nothing is left to do.
-    pub(super) async fn live(mut self) -> Result<AgentEnd, String> {
+    pub(super) async fn run(mut self) -> Result<AgentEnd, String> {
         let mut term = signal(SignalKind::terminate()).map_err(|e| e.to_string())?;
-        let deadlines = &self.submitted.spec.timeouts;
-        let silence = Duration::from_millis(deadlines.heartbeat.0);
+        let timeouts = &self.submitted.spec.timeouts;
+        let heartbeat_timeout = Duration::from_millis(timeouts.heartbeat.0);
         // Before the first reply nothing runs here, and on a machine where a thousand agents start at once it may take
         // a while.
-        let mut patience = silence.max(Duration::from_millis(deadlines.join.0));
-        let mut heard = Instant::now();
+        let mut timeout = heartbeat_timeout.max(Duration::from_millis(timeouts.join.0));
+        let mut last_reply = Instant::now();
         let mut retry = RETRY.0;
-        let mut not_before = Instant::now();
-        let mut left = AgentEnd::Done;
+        let mut next_sync = Instant::now();
+        let mut end = AgentEnd::Done;
         loop {
-            match self.wake(&mut term, not_before, heard + patience).await {
-                Wakeup::Replied { asked, answer: Ok(told) } => {
+            match self.next_wakeup(&mut term, next_sync, last_reply + timeout).await {
+                Wakeup::Replied { sent_at, reply: Ok(reply) } => {
                     // The master counts from the arrival of the request, which was after it was sent and perhaps long
                     // before the reply.
-                    heard = asked;
-                    self.reach.heard(self.beat());
-                    patience = silence;
+                    last_reply = sent_at;
+                    self.master.on_reply(self.heartbeat_interval());
+                    timeout = heartbeat_timeout;
                     retry = RETRY.0;
-                    let news = self.on_answer(told);
+                    let news = self.on_reply(reply);
                     // The reply acknowledges all reports, including the saved outputs.
-                    if self.saved {
+                    if self.outputs_uploaded {
                         return Ok(AgentEnd::Done);
                     }
                     // A master without news holds the request for a heartbeat interval. If it replies early, the next
                     // request is delayed.
-                    not_before = match news {
+                    next_sync = match news {
                         true => Instant::now(),
-                        false => asked + self.beat().min(RETRY.1),
+                        false => sent_at + self.heartbeat_interval().min(RETRY.1),
                     };
                 }
-                Wakeup::Replied { asked, answer: Err(error) } => {
+                Wakeup::Replied { sent_at, reply: Err(error) } => {
                     match &error {
                         CallError::Refused { status, error, .. } if *status < 500 => {
                             tracing::warn!("rejected by the master: {error}");
-                            self.end();
+                            self.begin_exit();
                         }
                         CallError::Version { .. } => {
                             tracing::error!("{error}");
-                            self.end();
+                            self.begin_exit();
                         }
                         CallError::Refused { status, .. } if *status == NOT_DURABLE => {
-                            heard = asked
+                            last_reply = sent_at
                         }
                         _ => {}
                     }
                     if !matches!(error, CallError::Refused { .. }) {
-                        self.reach.missed();
+                        self.master.on_error();
                     }
                     tracing::debug!("no reply from the master: {error}");
-                    not_before = Instant::now() + retry;
+                    next_sync = Instant::now() + retry;
                     retry = (retry * 2).min(RETRY.1);
                 }
                 Wakeup::Started(started) => {
                     self.on_started(started);
-                    not_before = Instant::now();
+                    next_sync = Instant::now();
                 }
                 Wakeup::Exited(exit) => {
                     self.on_exited(exit);
-                    not_before = Instant::now();
+                    next_sync = Instant::now();
                 }
                 Wakeup::KillIsDue => self.on_kill_due(),
-                Wakeup::InputsFetched(brought) => {
-                    self.on_brought(brought);
-                    not_before = Instant::now();
+                Wakeup::InputsFetched(fetched) => {
+                    self.on_inputs_fetched(fetched);
+                    next_sync = Instant::now();
                 }
-                Wakeup::Restored(filled) => {
-                    self.on_filled(filled);
-                    not_before = Instant::now();
+                Wakeup::Restored(restored) => {
+                    self.on_restored(restored);
+                    next_sync = Instant::now();
                 }
                 Wakeup::CheckpointsSaved => {}
                 Wakeup::OutputsSaved(error) => {
-                    self.saving = None;
-                    self.saved = true;
+                    self.output_upload = None;
+                    self.outputs_uploaded = true;
                     self.report(AgentReport::OutputsUploaded { error });
-                    not_before = Instant::now();
+                    next_sync = Instant::now();
                 }
                 Wakeup::MasterMoved(address) => {
                     tracing::info!("the master has moved to `{address}`");
-                    self.reach.go(address.clone())?;
-                    self.setting.master = address;
+                    self.master.connect_to(address.clone())?;
+                    self.bootstrap.master = address;
                     // The new master numbers its own requests.
                     self.last_request = 0;
-                    if let Err(error) = self.setting.tell_master(self.surroundings.dir()) {
+                    if let Err(error) = self.bootstrap.write_master_address(self.task_env.dir()) {
                         // Running programs keep using the previous address.
                         tracing::warn!("cannot write the master's address: {error}");
                     }
                     retry = RETRY.0;
-                    not_before = Instant::now();
+                    next_sync = Instant::now();
                 }
-                Wakeup::TokensFetched(fetched) => self.on_fetched(fetched),
+                Wakeup::TokensFetched(fetched) => self.on_tokens_fetched(fetched),
                 Wakeup::Terminated => {
                     tracing::info!("termination signal received");
-                    left = AgentEnd::Terminated;
-                    self.end();
+                    end = AgentEnd::Terminated;
+                    self.begin_exit();
                 }
                 Wakeup::CutOff => {
-                    tracing::warn!("no master for {patience:?}; leaving");
-                    self.end();
+                    tracing::warn!("no master for {timeout:?}; leaving");
+                    self.begin_exit();
                     self.cut_off = true;
                 }
             }
             self.reconcile();
-            if self.signalled && !self.is_busy() {
-                let deadline = self.leave_by();
+            if self.is_terminating && !self.is_busy() {
+                let deadline = self.exit_deadline();
                 let logs = self.finish_logs(LEAVE_MAX);
-                let kept = self.keeping.finish(deadline, deadline);
-                let saving = self.saving.take();
+                let kept = self.uploads.finish(deadline, deadline);
+                let saving = self.output_upload.take();
                 let saved = async {
                     if let Some(saving) = saving {
                         // Uploads that miss the deadline are lost with the container.
                         let _ = timeout_at(deadline, saving).await;
                     }
                 };
-                tokio::join!(self.say_last_words(), logs, kept, saved);
+                tokio::join!(self.send_last_reports(), logs, kept, saved);
                 return match self.cut_off {
                     true => Err("cut off from its master".to_owned()),
-                    false => Ok(left),
+                    false => Ok(end),
                 };
             }
         }
     }
 
     /// Prepares to exit. Time may be short: ships the newest output first.
-    fn end(&mut self) {
-        if !self.signalled {
-            self.leaves = None;
-            self.leave_by();
+    fn begin_exit(&mut self) {
+        if !self.is_terminating {
+            self.exits_at = None;
+            self.exit_deadline();
         }
-        self.signalled = true;
-        if let Some(carrier) = &self.carrier {
-            carrier.hurry();
+        self.is_terminating = true;
+        if let Some(worker) = &self.hdfs_worker {
+            worker.hurry();
         }
     }
 
     /// Sends the remaining reports once: the master may be gone.
-    async fn say_last_words(&mut self) {
+    async fn send_last_reports(&mut self) {
         let last = self.sync();
         if let Some(last) = last.filter(|_| !self.reports.is_empty()) {
             let path = "/v1/sync?wait_ms=0";
-            let call = self.reach.client.call(Method::POST, path, last, CALL_MAX / 10);
+            let call = self.master.client.call(Method::POST, path, last, CALL_MAX / 10);
             if let Err(error) = call.await {
                 tracing::debug!("cannot send the last reports: {error}");
             }
         }
     }
 
-    async fn wake(&mut self, term: &mut Signal, not_before: Instant, cut_off: Instant) -> Wakeup {
-        let question = self.sync();
-        let beat = self.beat();
-        let path = format!("/v1/sync?wait_ms={}", beat.as_millis());
-        let (client, mut moved) = self.reach.split();
+    async fn next_wakeup(
+        &mut self,
+        term: &mut Signal,
+        next_sync: Instant,
+        cut_off: Instant,
+    ) -> Wakeup {
+        let payload = self.sync();
+        let interval = self.heartbeat_interval();
+        let path = format!("/v1/sync?wait_ms={}", interval.as_millis());
+        let (client, mut moved) = self.master.split();
         let ask = async {
-            sleep_until(not_before).await;
-            let Some(question) = question else {
+            sleep_until(next_sync).await;
+            let Some(payload) = payload else {
                 return std::future::pending().await;
             };
-            let asked = Instant::now();
-            let call = client.call(Method::POST, &path, question, beat + CALL_MAX);
-            let answer = match call.await {
+            let sent_at = Instant::now();
+            let call = client.call(Method::POST, &path, payload, interval + CALL_MAX);
+            let reply = match call.await {
                 Ok(answer) if answer.status == StatusCode::NO_CONTENT => Ok(MasterReply::NoChange),
                 Ok(answer) if answer.status == StatusCode::ACCEPTED => {
                     answer.json().map(MasterReply::Requests)
@@ -312,11 +317,11 @@ impl Agent {
                 Ok(answer) => answer.json().map(MasterReply::Order),
                 Err(error) => Err(error),
             };
-            Wakeup::Replied { asked, answer }
+            Wakeup::Replied { sent_at, reply }
         };
-        let give_up_at = self.starting.as_ref().and_then(|it| it.give_up_at);
+        let abort_at = self.starting.as_ref().and_then(|it| it.abort_at);
         let kill_at = self.running.as_ref().and_then(|it| it.kill_at);
-        let kill_at = kill_at.or(give_up_at);
+        let kill_at = kill_at.or(abort_at);
         let start = async {
             match &mut self.starting {
                 Some(starting) => (&mut starting.program).await,
@@ -324,13 +329,13 @@ impl Agent {
             }
         };
         // After a termination signal there may be no master: on one machine there is no successor.
-        let patience = match self.signalled {
+        let timeout = match self.is_terminating {
             true => LEAVE_MAX,
             false => Duration::from_millis(self.submitted.spec.timeouts.heartbeat.0),
         };
         let exit = async {
             match &mut self.running {
-                Some(running) => running.over(patience).await,
+                Some(running) => running.over(timeout).await,
                 None => std::future::pending().await,
             }
         };
@@ -341,49 +346,49 @@ impl Agent {
             }
         };
         let saved = async {
-            match &mut self.saving {
+            match &mut self.output_upload {
                 Some(saving) => saving.await,
                 None => std::future::pending().await,
             }
         };
-        let fetched = async {
+        let tokens_fetched = async {
             match &mut self.tokens.fetching {
                 Some(fetching) => fetching.await.unwrap_or(false),
                 None => std::future::pending().await,
             }
         };
-        let brought = async {
+        let inputs_fetched = async {
             match &mut self.fetch {
                 Some(fetch) => fetch.wait().await,
                 None => std::future::pending().await,
             }
         };
-        let filled = async {
-            match &mut self.filling {
+        let restored = async {
+            match &mut self.restore {
                 Some(filling) => filling.await.ok(),
                 None => std::future::pending().await,
             }
         };
         let waits = matches!(self.order, Some(Order::Wait { .. }));
-        let saving = waits && !self.keeping.is_saved();
+        let saving = waits && !self.uploads.is_saved();
         let lost = |_| Err(StartError::Program(ExecError::of("starting it failed".into())));
         tokio::select! {
             started = start => Wakeup::Started(started.unwrap_or_else(lost)),
             exit = exit => Wakeup::Exited(exit),
             () = kill => Wakeup::KillIsDue,
-            brought = brought => Wakeup::InputsFetched(brought),
-            filled = filled => Wakeup::Restored(filled),
-            () = self.keeping.saved(), if saving => Wakeup::CheckpointsSaved,
+            fetched = inputs_fetched => Wakeup::InputsFetched(fetched),
+            restored = restored => Wakeup::Restored(restored),
+            () = self.uploads.saved(), if saving => Wakeup::CheckpointsSaved,
             saved = saved => Wakeup::OutputsSaved(saved.unwrap_or_else(|_| Some("copying them failed".into()))),
             Some(()) = term.recv() => Wakeup::Terminated,
-            () = sleep_until(cut_off), if !self.signalled => Wakeup::CutOff,
-            fetched = fetched => Wakeup::TokensFetched(fetched),
+            () = sleep_until(cut_off), if !self.is_terminating => Wakeup::CutOff,
+            fetched = tokens_fetched => Wakeup::TokensFetched(fetched),
             address = MasterLink::moved(&mut moved) => Wakeup::MasterMoved(address),
             woken = ask => woken,
         }
     }
 
-    fn beat(&self) -> Duration {
+    fn heartbeat_interval(&self) -> Duration {
         heartbeat_interval(self.submitted.spec.timeouts.heartbeat)
     }
 
@@ -401,7 +406,7 @@ impl Agent {
         let usage = self.usage.take();
         Payload::json(&Sync {
             reports,
-            order: self.seen,
+            order: self.order_number,
             tokens: self.tokens.number,
             last_request: self.last_request,
             usage,
@@ -416,21 +421,21 @@ impl Agent {
     }
 
     /// Handles a reply. Returns true if it contained news.
-    fn on_answer(&mut self, told: MasterReply) -> bool {
+    fn on_reply(&mut self, reply: MasterReply) -> bool {
         // Any reply acknowledges all reports sent.
         self.reports.clear();
-        match told {
+        match reply {
             MasterReply::NoChange => false,
             MasterReply::Order(SyncReply { number, order, tokens, env }) => {
-                self.told = env;
+                self.program_env = env;
                 self.on_tokens(tokens);
                 self.order = Some(order);
-                std::mem::replace(&mut self.seen, number) != number
+                std::mem::replace(&mut self.order_number, number) != number
             }
-            MasterReply::Requests(wishes) => {
-                let newest = wishes.iter().map(|wish| wish.id).max();
+            MasterReply::Requests(requests) => {
+                let newest = requests.iter().map(|request| request.id).max();
                 self.last_request = newest.unwrap_or(self.last_request);
-                self.grant(wishes);
+                self.serve(requests);
                 newest.is_some()
             }
         }
@@ -438,7 +443,7 @@ impl Agent {
 
     /// Acts on the difference between the order and the current state.
     fn reconcile(&mut self) {
-        if self.signalled {
+        if self.is_terminating {
             self.fetch = None;
             let grace = self.submitted.spec.timeouts.grace;
             self.stop_program(grace);
@@ -451,25 +456,28 @@ impl Agent {
             Order::Wait { round, task, ports, slot, grace } => {
                 if self.is_busy() {
                     self.stop_program(grace);
-                } else if self.has_inputs(&task, round) && self.keeping.is_saved() {
+                } else if self.has_inputs(&task, round) && self.uploads.is_saved() {
                     // A task finds what all others have saved, so none is ready before all uploads are done.
-                    self.get_ready(round, ports, slot);
+                    self.prepare_round(round, ports, slot);
                 }
             }
             Order::Run(run) => {
-                if self.is_busy() && self.ran != run.round {
+                if self.is_busy() && self.last_round != run.round {
                     self.stop_program(self.submitted.spec.timeouts.grace);
-                } else if !self.is_busy() && self.ran < run.round && self.has_checkpoint(&run) {
+                } else if !self.is_busy()
+                    && self.last_round < run.round
+                    && self.has_checkpoint(&run)
+                {
                     self.start(run);
                 }
             }
-            Order::Stop { grace, upload: save } => {
-                self.leave_by();
+            Order::Stop { grace, upload } => {
+                self.exit_deadline();
                 self.fetch = None;
                 if self.is_busy() {
                     self.stop_program(grace);
-                } else if self.saving.is_none() && !self.saved {
-                    self.save(save);
+                } else if self.output_upload.is_none() && !self.outputs_uploaded {
+                    self.upload_outputs(upload);
                 }
             }
         }

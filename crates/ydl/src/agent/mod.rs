@@ -38,19 +38,19 @@ const TERMINATED: u8 = 128 + 15;
 /// One small thread is enough: slow work runs in processes and pipes.
 pub fn run(dir: Option<PathBuf>) -> ExitCode {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
-    let lived = match runtime {
+    let ended = match runtime {
         Ok(runtime) => {
-            let lived = runtime.block_on(async {
-                let dir = dir.map_or_else(yarn_container::arrive, Ok)?;
-                lifecycle::Agent::new(dir).await?.live().await
+            let ended = runtime.block_on(async {
+                let dir = dir.map_or_else(yarn_container::prepare_directory, Ok)?;
+                lifecycle::Agent::new(dir).await?.run().await
             });
             // Outputs still being copied at the exit are abandoned.
             runtime.shutdown_background();
-            lived
+            ended
         }
         Err(error) => Err(format!("cannot start: {error}")),
     };
-    match lived {
+    match ended {
         Ok(lifecycle::AgentEnd::Done) => ExitCode::SUCCESS,
         // A NodeManager treats another status as the container's own exit, and loses its reason for the kill.
         Ok(lifecycle::AgentEnd::Terminated) => ExitCode::from(TERMINATED),

@@ -46,11 +46,11 @@ pub(super) struct TaskEnv {
 #[derive(Debug)]
 pub(super) struct LaunchContext<'a> {
     /// Port of the rendezvous listener.
-    pub(super) door: Option<u16>,
+    pub(super) rendezvous_port: Option<u16>,
     /// Reserved ports.
     pub(super) ports: BTreeMap<String, u16>,
     /// Variables set by the master.
-    pub(super) told: &'a BTreeMap<String, String>,
+    pub(super) program_env: &'a BTreeMap<String, String>,
 }
 
 impl TaskEnv {
@@ -69,7 +69,7 @@ impl TaskEnv {
     /// Prepares the environment of `run`.
     pub(super) fn prepare(
         &mut self,
-        setting: &Bootstrap,
+        bootstrap: &Bootstrap,
         devices: &Devices,
         submitted: &SubmittedJob,
         run: &Run,
@@ -81,9 +81,9 @@ impl TaskEnv {
         self.link_files(spec).map_err(|e| format!("cannot lay out the job's files: {e}"))?;
         let plan = self.plan(submitted, &run.task)?;
         plan.link(&self.work()).map_err(|e| format!("cannot lay out the job's inputs: {e}"))?;
-        let container = self.container(submitted, setting, role, run)?;
-        let mut env = self.variables(setting, submitted, run)?;
-        env.extend(has.told.clone());
+        let container = self.container(submitted, bootstrap, role, run)?;
+        let mut env = self.variables(bootstrap, submitted, run)?;
+        env.extend(has.program_env.clone());
         for (name, port) in &has.ports {
             let name = format!("{}{}", env::PORT_PREFIX, name.to_uppercase());
             env.insert(name, port.to_string());
@@ -104,7 +104,7 @@ impl TaskEnv {
                 local,
                 elastic: role.elastic.is_some(),
                 attempt: run.attempt,
-                rendezvous_port: has.door,
+                rendezvous_port: has.rendezvous_port,
                 flags: spec.cluster_flags,
             });
             let rank = run.cluster.first_process_rank(&run.task) + local;
@@ -132,7 +132,7 @@ impl TaskEnv {
             let said = env.entry((*name).to_owned());
             said.or_insert_with(|| threads.to_string());
         }
-        if let Some(interface) = interface_of(&setting.host) {
+        if let Some(interface) = interface_of(&bootstrap.host) {
             for name in framework.interface_variables() {
                 let said = env.entry((*name).to_owned());
                 said.or_insert_with(|| interface.clone());
@@ -175,7 +175,7 @@ impl TaskEnv {
     /// Returns the node's own variables, then the environment's, then ydl's.
     fn variables(
         &self,
-        setting: &Bootstrap,
+        bootstrap: &Bootstrap,
         submitted: &SubmittedJob,
         run: &Run,
     ) -> Result<BTreeMap<String, String>, String> {
@@ -236,9 +236,9 @@ impl TaskEnv {
         let role = run.cluster.role(run.task.role.as_str());
         let each = role.map_or(1, |member| member.processes);
         set(env::LOCAL_WORLD_SIZE, each.to_string());
-        set(env::MASTER, format!("https://{}", setting.master));
-        let told = setting.tell_master(&self.dir);
-        told.map_err(|e| format!("cannot write the master's address: {e}"))?;
+        set(env::MASTER, format!("https://{}", bootstrap.master));
+        let written = bootstrap.write_master_address(&self.dir);
+        written.map_err(|e| format!("cannot write the master's address: {e}"))?;
         set(env::MASTER_FILE, path(self.dir.join(MASTER_FILE)));
         set(env::TOKEN_FILE, path(self.dir.join(PROGRAM_TOKEN)));
         set(env::CERTIFICATE_FILE, path(self.job.certificate_file()));
@@ -247,7 +247,7 @@ impl TaskEnv {
             set(env::CHECKPOINT_URL, url);
         }
         set(env::BINARY, path(this_program()?));
-        set(env::CONTAINER, setting.container.to_string());
+        set(env::CONTAINER, bootstrap.container.to_string());
         let file = self.dir.join("cluster.json");
         fs::write(&file, &cluster)
             .map_err(|e| format!("cannot write `{}`: {e}", file.display()))?;
@@ -307,7 +307,7 @@ impl TaskEnv {
     fn container(
         &self,
         submitted: &SubmittedJob,
-        setting: &Bootstrap,
+        bootstrap: &Bootstrap,
         role: &RoleSpec,
         run: &Run,
     ) -> Result<Option<Container>, String> {
@@ -317,7 +317,7 @@ impl TaskEnv {
         let engine = Engine::find().ok_or("the `docker` command is gone")?;
         Ok(Some(Container {
             engine,
-            name: docker::name(&submitted.id, setting.container.as_str(), run.round),
+            name: docker::name(&submitted.id, bootstrap.container.as_str(), run.round),
             job: submitted.id.clone(),
             job_dir: self.job.path().to_owned(),
             dir: self.dir.clone(),

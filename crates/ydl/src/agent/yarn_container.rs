@@ -22,16 +22,16 @@ use ydl_proto::{
 };
 
 /// Creates the container's directory from the bootstrap secret and returns its path.
-pub(super) fn arrive() -> Result<PathBuf, String> {
+pub(super) fn prepare_directory() -> Result<PathBuf, String> {
     let cwd = std::env::current_dir()
         .map_err(|e| format!("cannot determine the working directory: {e}"))?;
     let file = std::env::var_os(env::HADOOP_TOKEN_FILE_LOCATION).ok_or_else(|| {
         let name = env::HADOOP_TOKEN_FILE_LOCATION;
         format!("not running in a YARN container: `{name}` is not set")
     })?;
-    // The administrator's setting takes precedence over the node's own name.
-    let said = |name| std::env::var(name).ok();
-    let host = said(env::NODE_ADDRESS).or_else(|| said(env::NM_HOST));
+    // The administrator's bootstrap takes precedence over the node's own name.
+    let variable = |name| std::env::var(name).ok();
+    let host = variable(env::NODE_ADDRESS).or_else(|| variable(env::NM_HOST));
     unpack(&cwd, Path::new(&file), host.as_deref())
 }
 
@@ -51,20 +51,20 @@ fn unpack(cwd: &Path, file: &Path, host: Option<&str>) -> Result<PathBuf, String
         inline_files::unpack(files.expose(), cwd)
             .map_err(|e| format!("cannot unpack `{INLINE_FILES}` of `{}`: {e}", file.display()))?;
     }
-    let mut setting = delivered.setting;
-    setting.job = cwd.to_owned();
+    let mut bootstrap = delivered.bootstrap;
+    bootstrap.job = cwd.to_owned();
     if let Some(host) = host {
-        let own = image::own_address(host, &setting.master);
-        setting.host = own.unwrap_or_else(|| address_of(host, &setting.master));
+        let own = image::own_address(host, &bootstrap.master);
+        bootstrap.host = own.unwrap_or_else(|| address_of(host, &bootstrap.master));
     }
-    let dir = JobDir::at(cwd).container(&setting.container);
+    let dir = JobDir::at(cwd).container(&bootstrap.container);
     let cannot = |e: &dyn std::fmt::Display| format!("cannot prepare `{}`: {e}", dir.display());
     let token = |scope| match scope {
         Scope::Agent(_) => Token::new(&delivered.agent_token),
         Scope::Program(_) => Token::new(&delivered.program_token),
         _ => None,
     };
-    setting.write(&dir, token).map_err(|e| cannot(&e))?;
+    bootstrap.write(&dir, token).map_err(|e| cannot(&e))?;
     // The program needs the cluster's tokens, but not the agent's bootstrap secret.
     credentials
         .write(&dir.join(bootstrap::PROGRAM_CREDENTIALS), Format::Writable)
@@ -102,7 +102,7 @@ mod tests {
     fn the_bootstrap_secret_becomes_a_directory_and_is_hidden_from_the_program() {
         let place = tempfile::tempdir().unwrap();
         let sent = BootstrapSecret {
-            setting: Bootstrap {
+            bootstrap: Bootstrap {
                 gpus: None,
                 job: PathBuf::new(),
                 container: ContainerId::from("container_7"),
@@ -116,9 +116,9 @@ mod tests {
         let sent = String::from_utf8(to_json_line(&sent).unwrap()).unwrap();
         let file = delivered(place.path(), Some(&sent));
         let dir = unpack(place.path(), &file, Some("127.0.0.9")).unwrap();
-        let setting = Bootstrap::read(&dir).unwrap();
-        assert_eq!(setting.job, place.path());
-        assert_eq!(setting.host, "127.0.0.9");
+        let bootstrap = Bootstrap::read(&dir).unwrap();
+        assert_eq!(bootstrap.job, place.path());
+        assert_eq!(bootstrap.host, "127.0.0.9");
         assert_eq!(dir, place.path().join("containers/container_7"));
         assert!(dir.join("work").is_dir());
         for name in

@@ -3,17 +3,18 @@
 //! It makes no decisions. It feeds events to the core, journals them, and performs the core's actions only
 //! once the journal is durable. Responses are no exception, because requesters rely on them.
 
+mod requests;
 mod view;
 
 use super::{
     agent_requests::AgentRequests,
-    agents::{AgentVersions, Agents},
+    agents::Agents,
     clock::Clock,
     history::HistoryFile,
-    inbox::{DurableFlag, Envelope, MasterRequest, MasterResponse},
+    inbox::Envelope,
     journal::{Journal, JournalRecord},
-    kv_service::{KvRequest, KvService},
-    links::{ConnectionId, OutgoingFrame, RendezvousLinks},
+    kv_service::KvService,
+    links::{OutgoingFrame, RendezvousLinks},
     metrics::Metrics,
     outbox::{Effect, Outbox},
     recovered::{self, Recovered},
@@ -23,18 +24,12 @@ use super::{
 use crate::backend::{Backend, Fenced, Launch};
 use std::{collections::BTreeMap, time::Duration};
 use tokio::{
-    sync::{mpsc, oneshot, watch},
+    sync::{mpsc, watch},
     time::{Instant, MissedTickBehavior, interval, sleep_until},
 };
 use view::snapshot;
-use yarn_native::credentials::Format;
-use ydl_core::{Action, Asks, ContainerId, Event, Job, Outcome, RoleName};
-use ydl_net::request::Reply;
-use ydl_proto::{
-    files::JobDir,
-    messages::{AgentReport, AgentRequest, JobSnapshot, MetricsReport, Sync},
-};
-use ydl_rendezvous::ClientFrame;
+use ydl_core::{Action, Asks, ContainerId, Event, Job, Outcome};
+use ydl_proto::{files::JobDir, messages::JobSnapshot};
 use ydl_storage::hdfs::AgentTokens;
 
 /// Interval of checks for missed heartbeats.
@@ -108,17 +103,12 @@ impl<B: Backend, D: Journal> Master<B, D> {
         self.renew();
     }
 
-    /// Runs the job to its end. When this returns an outcome, everything is released and no process of the job
-    /// is left.
-    pub async fn run(mut self, mut inbox: mpsc::Receiver<Envelope>) -> Result<Outcome, Fenced> {
+    /// Reserves disk space for the result, which is written even if the disk is full.
+    pub(super) fn reserve_result(&self) {
         if let Err(error) = result::reserve(&self.dir, self.job.spec().task_count()) {
             // Some file systems do not support this; the result may then be lost on a full disk.
             tracing::debug!("cannot reserve space for the result: {error}");
         }
-        let outcome = self.run_loop(&mut inbox).await?;
-        self.close(&outcome).await;
-        self.write_result();
-        Ok(outcome)
     }
 
     /// Starts recovery with the containers that survived the earlier master.
@@ -129,10 +119,7 @@ impl<B: Backend, D: Journal> Master<B, D> {
     }
 
     /// Runs the event loop until the job is over.
-    pub(super) async fn run_loop(
-        &mut self,
-        inbox: &mut mpsc::Receiver<Envelope>,
-    ) -> Result<Outcome, Fenced> {
+    pub async fn run(&mut self, inbox: &mut mpsc::Receiver<Envelope>) -> Result<Outcome, Fenced> {
         let mut check = interval(CHECK_INTERVAL);
         check.set_missed_tick_behavior(MissedTickBehavior::Delay);
         loop {
@@ -156,7 +143,7 @@ impl<B: Backend, D: Journal> Master<B, D> {
     }
 
     /// Releases everything.
-    pub(super) async fn close(&mut self, outcome: &Outcome) {
+    pub async fn close(&mut self, outcome: &Outcome) {
         self.backend.close(outcome).await;
     }
 
@@ -261,142 +248,6 @@ impl<B: Backend, D: Journal> Master<B, D> {
         }
     }
 
-    fn on_request(&mut self, envelope: Envelope) {
-        let Envelope { request, respond_to, durable } = envelope;
-        match request {
-            MasterRequest::Sync(container, sync) => {
-                self.on_sync(container, sync, respond_to, durable)
-            }
-            MasterRequest::Tokens(container) => {
-                let reply = self.tokens_for(&container);
-                self.outbox.respond(respond_to, reply);
-            }
-            MasterRequest::Disconnected => self.backend.expect_exit(),
-            MasterRequest::View { seen } => self.watchers.view(seen, respond_to),
-            MasterRequest::Snapshot => {
-                let (job, links, now) = (&self.job, &self.links, self.clock.now());
-                let all = JobSnapshot {
-                    metrics: self.metrics.all(),
-                    ..snapshot(0, job, &self.agents, links, now)
-                };
-                // This response has no effects, so it need not wait for the journal.
-                drop(respond_to.send(Reply::json(&all).into()));
-            }
-            MasterRequest::History { after } => self.watchers.history(after, respond_to),
-            MasterRequest::Kill(kill) => {
-                let by = kill.by.chars().filter(|c| !c.is_control()).take(200).collect();
-                self.handle_event(Event::KillRequested { by, immediate: kill.immediate });
-                self.outbox.respond(respond_to, Reply::empty());
-            }
-            MasterRequest::Scale { role, instances } => self.on_scale(role, instances, respond_to),
-            MasterRequest::Metrics { container, report } => {
-                let reply = self.on_metrics(&container, report);
-                self.outbox.respond(respond_to, reply);
-            }
-            MasterRequest::Kv { by: Some(container), request: KvRequest::Apply(_) }
-                if self.job.task_in_container(&container).is_none() =>
-            {
-                let what = format!("container `{container}` has ended and cannot change keys");
-                self.outbox.respond(respond_to, Reply::error(410, what, None));
-            }
-            MasterRequest::Logs { task, request } => {
-                let (job, agents) = (&self.job, &mut self.agents);
-                self.agent_requests.submit(task, request, respond_to, job, agents);
-            }
-            MasterRequest::Forward { task, port } => {
-                let (request, job, agents) =
-                    (AgentRequest::Forward { port }, &self.job, &mut self.agents);
-                self.agent_requests.submit(task, request, respond_to, job, agents);
-            }
-            MasterRequest::Forwarded { container, id, failed } => {
-                let reply = self.agent_requests.on_forward_reply(&container, id, failed);
-                self.outbox.respond(respond_to, reply);
-            }
-            MasterRequest::Links { container, at, frames } => {
-                self.on_links(&container, at, frames, respond_to)
-            }
-            MasterRequest::ListenLinks { container, at } => {
-                let listening = self.links.listen(&self.job, &container, at, respond_to);
-                if let Err((respond_to, rejected)) = listening {
-                    self.outbox.respond(respond_to, rejected);
-                }
-            }
-            MasterRequest::LogReply { container, id, reply: found } => {
-                let reply = self.agent_requests.on_log_reply(&container, id, found);
-                self.outbox.respond(respond_to, reply);
-            }
-            MasterRequest::Kv { request, .. } => {
-                if let Some(op) = self.kv.handle(request, respond_to, &mut self.outbox) {
-                    self.journal.append(&JournalRecord::Kv(op));
-                }
-            }
-        }
-    }
-
-    fn on_sync(
-        &mut self,
-        container: ContainerId,
-        sync: Sync,
-        respond_to: oneshot::Sender<MasterResponse>,
-        durable: DurableFlag,
-    ) {
-        if self.job.task_in_container(&container).is_some() {
-            let awaited = self.job.expects_first_report(&container);
-            if self.agents.on_heartbeat(&container, sync.usage) || awaited {
-                self.handle_event(Event::HeartbeatResumed { container: container.clone() });
-            }
-        }
-        for report in sync.reports {
-            let container = container.clone();
-            self.handle_event(match report {
-                AgentReport::Ready { round, endpoint } => {
-                    Event::Ready { container, round, endpoint }
-                }
-                AgentReport::SetupFailed { why, node_fault: node } => {
-                    Event::SetupFailed { container, reason: why, node_fault: node }
-                }
-                AgentReport::Started { round } => Event::Started { container, round },
-                AgentReport::Exited { round, exit } => Event::Exited { container, round, exit },
-                AgentReport::OutputsUploaded { error } => {
-                    Event::OutputsUploaded { container, error }
-                }
-            });
-        }
-        self.outbox.push(Effect::ReportsDurable {
-            container,
-            versions: AgentVersions {
-                order: sync.order,
-                tokens: sync.tokens,
-                last_request: sync.last_request,
-            },
-            respond_to,
-            durable,
-        });
-    }
-
-    fn on_links(
-        &mut self,
-        container: &ContainerId,
-        at: ConnectionId,
-        frames: Vec<ClientFrame>,
-        respond_to: oneshot::Sender<MasterResponse>,
-    ) {
-        match self.links.receive(&self.job, container, at, frames) {
-            Ok(output) => {
-                self.journal_and_send(output);
-                match self.job.task_in_container(container) {
-                    Some(task) => self.outbox.push(Effect::FramesDurable {
-                        task,
-                        number: at.number,
-                        respond_to,
-                    }),
-                    None => self.outbox.respond(respond_to, Reply::empty()),
-                }
-            }
-            Err(rejected) => self.outbox.respond(respond_to, rejected),
-        }
-    }
-
     fn journal_and_send(
         &mut self,
         (records, frames_out): (Vec<ydl_rendezvous::LinkRecord>, Vec<OutgoingFrame>),
@@ -407,62 +258,11 @@ impl<B: Backend, D: Journal> Master<B, D> {
         self.outbox.send_frames(frames_out);
     }
 
-    fn on_metrics(&mut self, container: &ContainerId, report: MetricsReport) -> Reply {
-        let job = &self.job;
-        let (Some(task), Some(attempt)) =
-            (job.task_in_container(container), job.attempt_in_container(container))
-        else {
-            let what = format!("container `{container}` has ended and cannot report metrics");
-            return Reply::error(410, what, None);
-        };
-        match self.metrics.store(task, attempt, report, Instant::now()) {
-            Ok(()) => Reply::empty(),
-            Err(rejected) => rejected,
-        }
-    }
-
-    fn on_scale(
-        &mut self,
-        role: RoleName,
-        instances: u32,
-        respond_to: oneshot::Sender<MasterResponse>,
-    ) {
-        let answered = match self.job.check_scale(&role, instances) {
-            Ok(()) if self.job.outcome().is_some() => Reply::error(400, "the job is ending", None),
-            Ok(()) => {
-                self.handle_event(Event::ScaleRequested { role, instances });
-                Reply::empty()
-            }
-            Err(complaints) => {
-                let what: Vec<_> =
-                    complaints.iter().map(|complaint| complaint.message.clone()).collect();
-                let hint = complaints.into_iter().find_map(|complaint| complaint.hint);
-                Reply::error(400, what.join("; "), hint)
-            }
-        };
-        self.outbox.respond(respond_to, answered);
-    }
-
     /// Notifies agents with outdated tokens.
     fn renew(&mut self) {
         if let Some(tokens) = &mut self.tokens {
             let number = tokens.borrow_and_update().number;
             self.agents.set_tokens(number, &self.job);
-        }
-    }
-
-    /// Returns the current tokens, for an agent of this job.
-    fn tokens_for(&self, container: &ContainerId) -> Reply {
-        if self.job.task_in_container(container).is_none() {
-            let what = format!("container `{container}` has ended and cannot fetch tokens");
-            return Reply::error(410, what, None);
-        }
-        match &self.tokens {
-            Some(tokens) => {
-                let bytes = tokens.borrow().credentials.to_bytes(Format::Writable);
-                Reply::new("application/octet-stream", bytes.to_vec())
-            }
-            None => Reply::error(404, "this job's tokens are not renewed", None),
         }
     }
 

@@ -120,17 +120,17 @@ pub enum MasterRequest {
         /// Task that prints the logs.
         task: TaskId,
         /// Log request.
-        request: talk::AgentRequest,
+        request: talk::LogRequest,
     },
     /// A client connects to a port of a task.
     Forward {
         /// Task that listens on the port.
         task: TaskId,
-        /// Name of the port, if given.
-        port: Option<String>,
+        /// Port-forward request.
+        request: talk::ForwardRequest,
     },
     /// An agent connected the requested port, or failed to.
-    Forwarded {
+    ForwardReply {
         /// Container of the agent.
         container: ContainerId,
         /// Number of the request.
@@ -185,7 +185,7 @@ impl MasterRequest {
             | MasterRequest::LogReply { .. }
             | MasterRequest::Metrics { .. }
             | MasterRequest::Forward { .. }
-            | MasterRequest::Forwarded { .. }
+            | MasterRequest::ForwardReply { .. }
             | MasterRequest::Links { .. }
             | MasterRequest::Tokens(_) => false,
         }

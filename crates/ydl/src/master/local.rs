@@ -1,10 +1,10 @@
-//! Lifecycle of a master on this machine.
+//! Master on this machine.
 
 use super::{
-    api::serve,
     event_loop::Master,
-    inbox::{DurableFlag, Envelope, MasterRequest, inbox},
+    inbox::{DurableFlag, Envelope, MasterRequest},
     journal::{self, FileJournal},
+    lifecycle::{self, ApiServer, Deployment},
     mlflow,
     recovered::Recovered,
 };
@@ -24,6 +24,7 @@ use std::{
 use tokio::{
     signal::unix::{Signal, SignalKind, signal},
     sync::{mpsc, oneshot},
+    task::JoinSet,
     time::{Instant, MissedTickBehavior, interval},
 };
 use ydl_core::Outcome;
@@ -46,8 +47,6 @@ use ydl_storage::data;
 
 /// Timeout for removing partial uploads.
 const TIDY_TIMEOUT: Duration = Duration::from_secs(20);
-/// Timeout for the final report to MLflow: clients that follow the job wait for its master to exit.
-const TRACKING_TIMEOUT: Duration = Duration::from_secs(8);
 /// File with the credentials for MLflow's server in the job's directory, and the maximum size of a token.
 const TRACKING_SECRET: &str = "mlflow.secret";
 const SECRET_BYTES_MAX: usize = 64 << 10;
@@ -57,17 +56,7 @@ const DIR_CHECK_INTERVAL: Duration = Duration::from_secs(1);
 /// Runs the master of the job in `dir`. Prints its address, or the reason of a failure, as the first line on
 /// stdout.
 pub fn run(dir: PathBuf) -> ExitCode {
-    // Use a single thread: an agent dies with the thread that started it.
-    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
-    let ran = match &runtime {
-        Ok(runtime) => runtime.block_on(run_master(JobDir::at(dir))),
-        Err(error) => Err(Report::internal(format!("cannot start the master: {error}"))),
-    };
-    if let Ok(runtime) = runtime {
-        // Do not wait for name lookups in progress.
-        runtime.shutdown_background();
-    }
-    match ran {
+    match lifecycle::block_on(run_master(JobDir::at(dir))) {
         Ok(_) => ExitCode::SUCCESS,
         Err(report) => {
             let line = serde_json::json!({ "error": report.what, "hint": report.hint });
@@ -122,65 +111,69 @@ async fn run_master(dir: JobDir) -> Result<Outcome, Report> {
         .map_err(|e| Report::internal(format!("cannot listen to signals: {e}")))?;
     write_address(&dir, &address)?;
     print_line(&serde_json::json!({ "address": address }));
-    let (requests, inbox) = inbox();
-    let kill_signals = tokio::spawn(signals.end(requests.clone()));
-    let dir_watch = tokio::spawn(watch_dir(dir.clone(), requests.clone()));
-    let images = submitted.spec.images().next().is_some();
-    let spec = submitted.spec.clone();
-    let tracking = tokio::spawn(track(submitted.clone(), dir.clone()));
-    let state = Recovered::new_job(submitted.spec, Some(events));
-    let mut master = Master::new(state, dir.clone(), backend, Some(journal));
-    let tracking = tracking.await.ok().flatten();
-    let tracking = tracking.map(|tracker| {
-        master.set_program_env(tracker.variables());
-        tracker.follow(requests.clone())
-    });
-    let (stop, ended) = oneshot::channel::<()>();
-    let mut serving = tokio::spawn(serve(listener, tls, secret, requests, async {
-        // Sent or dropped, it has the same meaning.
-        let _ = ended.await;
-    }));
-    let outcome = tokio::select! {
-        outcome = master.run(inbox) => outcome.map_err(|fenced| Report::internal(fenced.why))?,
-        // A master without its API would only wait for the timeouts of its agents.
-        ended = &mut serving => {
-            let why = ended.map_or_else(|error| error.to_string(), |()| "it closed".to_owned());
-            return Err(Report::internal(format!("the API server stopped: {why}")));
-        }
-    };
-    if let Some(tracking) = tracking {
-        let last = fs::read(dir.result_file()).ok();
-        let last = last.and_then(|bytes| from_json::<JobSnapshot>(&bytes).ok());
-        let logs = last.as_ref().map(|last| mlflow::local_logs(&dir, last));
-        let logs = logs.unwrap_or_default();
-        tracking.end(&outcome, last.as_ref(), logs, &dir, TRACKING_TIMEOUT).await;
-    }
-    if images {
-        docker::clean(&submitted.id).await;
-    }
-    if outcome != Outcome::Succeeded {
-        data::remove_partial_uploads(
-            &spec,
-            &submitted.id,
-            None,
-            None,
-            Instant::now() + TIDY_TIMEOUT,
-        )
-        .await;
-    }
-    kill_signals.abort();
-    dir_watch.abort();
-    drop(stop);
-    if let Err(error) = serving.await {
-        tracing::error!("the API server failed: {error}");
-    }
-    Ok(outcome)
+    let secret_of_tracking = private::read(&dir.path().join(TRACKING_SECRET), SECRET_BYTES_MAX);
+    let tracker = lifecycle::start_tracker(submitted.clone(), secret_of_tracking.ok());
+    let state = Recovered::new_job(submitted.spec.clone(), Some(events));
+    let master = Master::new(state, dir.clone(), backend, Some(journal));
+    master.reserve_result();
+    let deployment = LocalDeployment { dir, submitted, signals: Some(signals) };
+    lifecycle::run(deployment, master, ApiServer { listener, tls, secret }, tracker).await
 }
 
-/// Starts the job's run in MLflow, if it has one.
-async fn track(submitted: SubmittedJob, dir: JobDir) -> Option<mlflow::Tracker> {
-    let secret = private::read(&dir.path().join(TRACKING_SECRET), SECRET_BYTES_MAX).ok();
-    mlflow::Tracker::start(&submitted, secret.as_deref()).await
+/// Master on this machine.
+struct LocalDeployment {
+    dir: JobDir,
+    submitted: SubmittedJob,
+    signals: Option<KillSignals>,
+}
+
+impl Deployment for LocalDeployment {
+    type Backend = LocalBackend;
+    type Journal = Option<FileJournal>;
+    /// Clients that follow the job wait for its master to exit.
+    const TRACKING_TIMEOUT: Duration = Duration::from_secs(8);
+
+    fn dir(&self) -> &JobDir {
+        &self.dir
+    }
+
+    fn start_tasks(&mut self, requests: &mpsc::Sender<Envelope>) -> JoinSet<()> {
+        let mut tasks = JoinSet::new();
+        if let Some(signals) = self.signals.take() {
+            tasks.spawn(signals.end(requests.clone()));
+        }
+        tasks.spawn(watch_dir(self.dir.clone(), requests.clone()));
+        tasks
+    }
+
+    /// Never returns: the journal's lock keeps other masters out.
+    async fn superseded(&self) {
+        std::future::pending().await
+    }
+
+    /// Writes the result when no process of the job is left.
+    async fn write_result(
+        &mut self,
+        master: &mut Master<LocalBackend, Option<FileJournal>>,
+        outcome: &Outcome,
+    ) {
+        master.close(outcome).await;
+        master.write_result();
+    }
+
+    async fn logs(&self, last: &JobSnapshot) -> mlflow::Artifacts {
+        mlflow::local_logs(&self.dir, last)
+    }
+
+    async fn finish(self, _: &mut Master<LocalBackend, Option<FileJournal>>, outcome: &Outcome) {
+        let SubmittedJob { id, spec, .. } = &self.submitted;
+        if spec.images().next().is_some() {
+            docker::clean(id).await;
+        }
+        if *outcome != Outcome::Succeeded {
+            data::remove_partial_uploads(spec, id, None, None, Instant::now() + TIDY_TIMEOUT).await;
+        }
+    }
 }
 
 /// Signals that end the job: they come from users, or at system shutdown.

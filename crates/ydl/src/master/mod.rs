@@ -5,8 +5,8 @@
 //! * `agents`, `watchers`, `kv_service`, `agent_requests`, `links`, `metrics`: state of its clients. `api`:
 //!   HTTP API. `kv`: key-value store.
 //! * `clock`: time. `history`, `result`: files it leaves.
-//! * `local`: lifecycle on this machine. `yarn`: lifecycle in a container of a cluster. `publisher`: files in
-//!   HDFS.
+//! * `lifecycle`: what masters on this machine (`local`) and in a container of a cluster (`yarn`) share.
+//!   `publisher`: files in HDFS.
 
 mod agent_requests;
 mod agents;
@@ -18,6 +18,7 @@ pub mod inbox;
 pub mod journal;
 pub mod kv;
 pub mod kv_service;
+mod lifecycle;
 pub mod links;
 mod local;
 mod metrics;

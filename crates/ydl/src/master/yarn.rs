@@ -7,10 +7,10 @@ mod bootstrap;
 mod tokens;
 
 use super::{
-    api::serve,
     event_loop::Master,
-    inbox::inbox,
+    inbox::Envelope,
     journal::{HdfsJournal, RecoverError, is_replaced, recover},
+    lifecycle::{self, ApiServer, Deployment},
     mlflow,
     publisher::HdfsPublisher,
     recovered::{Recovered, Replay},
@@ -18,7 +18,7 @@ use super::{
 use crate::backend::yarn::{YarnBackend, YarnSetup};
 use bootstrap::MasterBootstrap;
 use std::{
-    fs::{self, File},
+    fs::File,
     net::{IpAddr, SocketAddr},
     process::ExitCode,
     time::Duration,
@@ -27,7 +27,8 @@ use tokens::TokenRenewer;
 use tokio::{
     net::{TcpListener, lookup_host},
     signal::unix::{SignalKind, signal},
-    sync::oneshot,
+    sync::mpsc,
+    task::JoinSet,
     time::{Instant, sleep, timeout},
 };
 use ydl_core::Outcome;
@@ -38,9 +39,8 @@ use ydl_os::{
     report::{Exit, Report},
 };
 use ydl_proto::{
-    files::{MasterAddress, SubmittedJob},
+    files::{JobDir, MasterAddress},
     messages::JobSnapshot,
-    version::from_json,
 };
 use ydl_storage::{
     data,
@@ -73,16 +73,7 @@ impl From<Report> for MasterError {
 pub fn run() -> ExitCode {
     // Each agent keeps a connection open.
     Descriptors::raise();
-    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
-    let ran = match &runtime {
-        Ok(runtime) => runtime.block_on(run_master()),
-        Err(error) => Err(Report::internal(format!("cannot start the master: {error}"))),
-    };
-    if let Ok(runtime) = runtime {
-        // Do not wait for file system calls in progress.
-        runtime.shutdown_background();
-    }
-    match ran {
+    match lifecycle::block_on(run_master()) {
         Ok(outcome) => {
             tracing::info!("the job {outcome}");
             ExitCode::SUCCESS
@@ -173,8 +164,8 @@ async fn run_job(bootstrap: &MasterBootstrap) -> Result<Outcome, MasterError> {
             HdfsPublisher::retry_publish_address(away, place, published).await;
         }
     });
-    let tracking =
-        tokio::spawn(track(bootstrap.submitted.clone(), bootstrap.tracking_secret.clone()));
+    let (submitted, secret) = (bootstrap.submitted.clone(), bootstrap.tracking_secret.clone());
+    let tracker = lifecycle::start_tracker(submitted, secret);
     let (backend, live) = YarnBackend::register(yarn).await?;
 
     let (place, attempt) = (bootstrap.place.clone(), bootstrap.attempt);
@@ -184,70 +175,64 @@ async fn run_job(bootstrap: &MasterBootstrap) -> Result<Outcome, MasterError> {
     if bootstrap.attempt > 1 {
         master.recover(live);
     }
-    let (requests, mut inbox) = inbox();
-    let tracking = tracking.await.ok().flatten();
-    let tracking = tracking.map(|tracker| {
-        master.set_program_env(tracker.variables());
-        tracker.follow(requests.clone())
-    });
-    let (stop, ended) = oneshot::channel::<()>();
-    let secret = bootstrap.secret.clone();
-    let mut serving = tokio::spawn(serve(listener, tls, secret, requests, async {
-        // Sent or dropped, it has the same meaning.
-        let _ = ended.await;
-    }));
-    let outcome = tokio::select! {
-        outcome = master.run_loop(&mut inbox) => {
-            outcome.map_err(|fenced| Report::internal(fenced.why))?
-        }
-        () = replaced(&hdfs, bootstrap) => {
-            return Err(Report::internal("another master has taken over").into());
-        }
-        // Another master, perhaps on another node, may be reachable.
-        ended = &mut serving => {
-            let why = ended.map_or_else(|error| error.to_string(), |()| "it closed".to_owned());
-            return Err(Report::internal(format!("the API server stopped: {why}")).into());
-        }
-    };
-    // Clients look for the result as soon as the ResourceManager reports the end.
-    master.write_result();
-    if outcome != Outcome::Succeeded {
-        let (submitted, home) = (&bootstrap.submitted, &bootstrap.staged.home);
-        let ways = FileSystems::new(bootstrap.config.clone(), bootstrap.hdfs_identity.clone());
-        let deadline = Instant::now() + REQUEST_TIMEOUT;
-        data::remove_partial_uploads(
-            &submitted.spec,
-            &submitted.id,
-            Some(home),
-            Some(&ways),
-            deadline,
-        )
-        .await;
-    }
-    if let Some(tracking) = tracking {
-        let last = fs::read(bootstrap.dir.result_file()).ok();
-        let last = last.and_then(|bytes| from_json::<JobSnapshot>(&bytes).ok());
-        let logs = match &last {
-            Some(last) => {
-                let deadline = Instant::now() + REQUEST_TIMEOUT;
-                mlflow::yarn_logs(&hdfs, &bootstrap.place, last, deadline).await
-            }
-            None => mlflow::Artifacts::new(),
-        };
-        tracking.end(&outcome, last.as_ref(), logs, &bootstrap.dir, REQUEST_TIMEOUT).await;
-    }
-    publisher.end(&bootstrap.dir).await;
-    master.close(&outcome).await;
-    drop(stop);
-    if let Err(error) = serving.await {
-        tracing::error!("the API server failed: {error}");
-    }
-    Ok(outcome)
+    let api = ApiServer { listener, tls, secret: bootstrap.secret.clone() };
+    let deployment = YarnDeployment { bootstrap, hdfs, publisher };
+    Ok(lifecycle::run(deployment, master, api, tracker).await?)
 }
 
-/// Starts the job's run in MLflow, if it has one.
-async fn track(submitted: SubmittedJob, secret: Option<Vec<u8>>) -> Option<mlflow::Tracker> {
-    mlflow::Tracker::start(&submitted, secret.as_deref()).await
+/// Master in a container of a cluster.
+struct YarnDeployment<'a> {
+    bootstrap: &'a MasterBootstrap,
+    hdfs: Hdfs,
+    publisher: HdfsPublisher,
+}
+
+impl Deployment for YarnDeployment<'_> {
+    type Backend = YarnBackend;
+    type Journal = HdfsJournal;
+    const TRACKING_TIMEOUT: Duration = REQUEST_TIMEOUT;
+
+    fn dir(&self) -> &JobDir {
+        &self.bootstrap.dir
+    }
+
+    /// Starts none: signals end this master, not the job.
+    fn start_tasks(&mut self, _: &mpsc::Sender<Envelope>) -> JoinSet<()> {
+        JoinSet::new()
+    }
+
+    async fn superseded(&self) {
+        replaced(&self.hdfs, self.bootstrap).await;
+    }
+
+    /// Writes the result before the ResourceManager learns of the end: clients look for it then.
+    async fn write_result(&mut self, master: &mut Master<YarnBackend, HdfsJournal>, _: &Outcome) {
+        master.write_result();
+    }
+
+    async fn logs(&self, last: &JobSnapshot) -> mlflow::Artifacts {
+        let deadline = Instant::now() + REQUEST_TIMEOUT;
+        mlflow::yarn_logs(&self.hdfs, &self.bootstrap.place, last, deadline).await
+    }
+
+    async fn finish(self, master: &mut Master<YarnBackend, HdfsJournal>, outcome: &Outcome) {
+        let YarnDeployment { bootstrap, publisher, .. } = self;
+        if *outcome != Outcome::Succeeded {
+            let (submitted, home) = (&bootstrap.submitted, &bootstrap.staged.home);
+            let ways = FileSystems::new(bootstrap.config.clone(), bootstrap.hdfs_identity.clone());
+            let deadline = Instant::now() + REQUEST_TIMEOUT;
+            data::remove_partial_uploads(
+                &submitted.spec,
+                &submitted.id,
+                Some(home),
+                Some(&ways),
+                deadline,
+            )
+            .await;
+        }
+        publisher.end(&bootstrap.dir).await;
+        master.close(outcome).await;
+    }
 }
 
 /// Returns when there is a later master. The ResourceManager and the next journal entry also detect it. But if

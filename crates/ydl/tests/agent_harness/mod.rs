@@ -158,7 +158,7 @@ impl Scene {
         let (address, master) = doors.clone().open();
         let container = ContainerId::from("container_1");
         let place = job.container(&container);
-        let setting = Bootstrap {
+        let bootstrap = Bootstrap {
             job: dir.path().to_owned(),
             container,
             master: address,
@@ -172,7 +172,7 @@ impl Scene {
         match store {
             None => {
                 let token = |scope: Scope| secret.token(&scope);
-                setting.write(&place, token).expect("a setting");
+                bootstrap.write(&place, token).expect("a directory");
                 agent.arg(&place);
             }
             Some(store) => {
@@ -183,7 +183,7 @@ impl Scene {
                     .env("NM_HOST", "127.0.0.1")
                     .env("USER", &store.user)
                     .env("CUDA_VISIBLE_DEVICES", "3,5");
-                deliver(dir.path(), setting, store, &secret);
+                deliver(dir.path(), bootstrap, store, &secret);
             }
         }
         let agent = agent.spawn().expect("an agent");
@@ -334,18 +334,18 @@ fn place(store: Option<&Store>) -> JobTarget {
     })
 }
 
-/// What an agent on a cluster finds: credentials with its setting in them, and the client's configuration.
-fn deliver(dir: &Path, setting: Bootstrap, store: Store, secret: &Secret) {
-    let name = setting.container.as_str().to_owned();
+/// What an agent on a cluster finds: credentials with its bootstrap secret in them, and the client's configuration.
+fn deliver(dir: &Path, bootstrap: Bootstrap, store: Store, secret: &Secret) {
+    let name = bootstrap.container.as_str().to_owned();
     let token = |scope: Scope| secret.token(&scope).expect("a token").as_str().to_owned();
     let delivered = BootstrapSecret {
         agent_token: token(Scope::Agent(name.clone())),
         program_token: token(Scope::Program(name)),
-        setting: Bootstrap {
+        bootstrap: Bootstrap {
             job: PathBuf::new(),
             host: String::new(),
             staging: Some(store.dir),
-            ..setting
+            ..bootstrap
         },
     };
     let mut credentials = Credentials::default();

@@ -11,7 +11,7 @@ use ydl::client::live_logs;
 use ydl_net::{client::Client, request::Reply, secret::Token, tls::Pin};
 use ydl_proto::{
     files::{JobDir, MasterAddress},
-    messages::{AgentReport, AgentRequest, LogAttempt, NumberedRequest},
+    messages::{AgentReport, AgentRequest, LogAttempt, LogRequest, NumberedRequest},
 };
 use ydl_testkit::local::Home;
 
@@ -184,7 +184,13 @@ fn read(id: u64, file: &str, offset: u64, wait_ms: u64) -> NumberedRequest {
     NumberedRequest {
         id,
         task: task(),
-        request: AgentRequest::ReadLog { attempt: 1, file, offset, bytes_max: 1 << 20, wait_ms },
+        request: AgentRequest::Log(LogRequest::Read {
+            attempt: 1,
+            file,
+            offset,
+            bytes_max: 1 << 20,
+            wait_ms,
+        }),
     }
 }
 
@@ -199,7 +205,8 @@ async fn an_agent_shows_what_its_program_prints_while_it_runs_and_until_it_leave
     scene
         .until("line", async |scene| std::fs::metadata(scene.log()).is_ok_and(|log| log.len() == 4))
         .await;
-    let list = NumberedRequest { id: 7, task: task(), request: AgentRequest::ListLogs };
+    let list =
+        NumberedRequest { id: 7, task: task(), request: AgentRequest::Log(LogRequest::List) };
     let wishes = [
         list,
         read(8, "stdout.0", 0, 0),

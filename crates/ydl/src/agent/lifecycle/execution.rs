@@ -30,24 +30,24 @@ use ydl_proto::{
 #[derive(Debug)]
 pub(super) struct StartingProgram {
     pub(super) program: JoinHandle<Result<Program, StartError>>,
-    doing: AttemptContext,
+    attempt: AttemptContext,
     /// Deadline of the start, once the program should no longer run.
-    pub(super) give_up_at: Option<Instant>,
+    pub(super) abort_at: Option<Instant>,
 }
 
 #[derive(Debug)]
 pub(super) struct RunningProgram {
     pub(super) program: Program,
-    doing: AttemptContext,
-    pub(super) since: Instant,
+    attempt: AttemptContext,
+    pub(super) started_at: Instant,
     /// Time of SIGKILL after SIGTERM.
     pub(super) kill_at: Option<Instant>,
     /// Set if it was told to stop; and the files it had open for writing when it was killed.
-    asked: bool,
-    open: BTreeSet<(u64, u64)>,
+    stop_requested: bool,
+    open_files: BTreeSet<(u64, u64)>,
     ended: Option<SystemTime>,
     /// Deadline for its last output to its rendezvous, once it has exited.
-    said_by: Option<Instant>,
+    output_deadline: Option<Instant>,
     /// Time it had been stopped by SIGSTOP, if it was killed for that.
     halted: Option<Duration>,
 }
@@ -59,7 +59,7 @@ struct AttemptContext {
     attempt: u32,
     round: u32,
     /// Handle of its log shipper.
-    followed: Option<LogShipperHandle>,
+    log_shipper: Option<LogShipperHandle>,
     /// Links of the program to its framework's rendezvous.
     links: Option<LinkTasks>,
 }
@@ -67,12 +67,12 @@ struct AttemptContext {
 impl RunningProgram {
     /// Waits until the program has exited and its last output to its rendezvous has arrived: other tasks may wait for
     /// that.
-    pub(super) async fn over(&mut self, patience: Duration) -> ShimExit {
+    pub(super) async fn over(&mut self, timeout: Duration) -> ShimExit {
         let exit = self.program.wait().await;
         self.ended.get_or_insert_with(SystemTime::now);
         // Repeated calls share the deadline of the first.
-        let end = *self.said_by.get_or_insert(Instant::now() + patience);
-        if let Some(links) = &mut self.doing.links
+        let end = *self.output_deadline.get_or_insert(Instant::now() + timeout);
+        if let Some(links) = &mut self.attempt.links
             && timeout_at(end, links.drained()).await.is_err()
         {
             tracing::warn!("the program's last output to its rendezvous was not delivered");
@@ -88,14 +88,14 @@ impl Agent {
 
     pub(super) fn on_kill_due(&mut self) {
         if let Some(running) = &mut self.running {
-            running.open = self.keeping.sent.look().files;
+            running.open_files = self.uploads.sent.look().files;
             running.program.kill();
             running.kill_at = None;
         }
         if let Some(starting) = self.starting.take() {
             // Aborted during its start, it does not run.
             starting.program.abort();
-            self.report_not_started(starting.doing, "it was stopped before it started".into());
+            self.report_not_started(starting.attempt, "it was stopped before it started".into());
         }
     }
 
@@ -135,8 +135,8 @@ impl Agent {
             );
             stderr_tail = format!("{stderr_tail}\n{note}");
         }
-        let failed = exit.code != Some(0) && !running.asked;
-        let hold = self.hold.as_ref().filter(|_| failed);
+        let failed = exit.code != Some(0) && !running.stop_requested;
+        let hold = self.port_reservation.as_ref().filter(|_| failed);
         let port_taken = hold.and_then(PortReservation::taken);
         let mib = (exit.peak_memory_bytes.max(self.meter.peak_bytes()) >> 20).max(1);
         let exit = ProgramExit {
@@ -146,42 +146,42 @@ impl Agent {
             port_taken,
             // Decided by the master.
             outdated: false,
-            container_signalled: self.signalled,
+            container_signalled: self.is_terminating,
             peak_memory_mib: mib,
-            ran: Span(running.since.elapsed().as_millis() as u64),
+            ran: Span(running.started_at.elapsed().as_millis() as u64),
             stderr_tail,
         };
-        let in_order = is_in_order(exit.code, running.asked);
+        let in_order = is_in_order(exit.code, running.stop_requested);
         let ended = running.ended.unwrap_or_else(SystemTime::now);
-        self.keeping.sent.ended(in_order, ended, running.open);
-        self.on_ended(running.doing, exit);
+        self.uploads.sent.ended(in_order, ended, running.open_files);
+        self.on_ended(running.attempt, exit);
     }
 
     /// Writes the exit record and reports the exit.
-    fn on_ended(&mut self, doing: AttemptContext, exit: ProgramExit) {
+    fn on_ended(&mut self, attempt: AttemptContext, exit: ProgramExit) {
         let record = ExitRecord {
-            task: &doing.task,
-            attempt: doing.attempt,
-            round: doing.round,
-            container: &self.setting.container,
-            host: &self.setting.host,
+            task: &attempt.task,
+            attempt: attempt.attempt,
+            round: attempt.round,
+            container: &self.bootstrap.container,
+            host: &self.bootstrap.host,
             at_ms: record::now_ms(),
             exit: &exit,
         };
-        let dir = self.surroundings.logs(&doing.task, doing.attempt);
+        let dir = self.task_env.logs(&attempt.task, attempt.attempt);
         let kept = std::fs::create_dir_all(&dir)
             .and_then(|()| write_json(&dir.join(record::FILE), &record));
         if let Err(error) = kept {
             tracing::warn!("cannot write the exit record: {error}");
         }
-        self.turns.wake();
-        self.keeping.over();
-        if let Some(followed) = doing.followed {
-            followed.over(to_json(&record).ok());
+        self.request_permits.wake();
+        self.uploads.over();
+        if let Some(log_shipper) = attempt.log_shipper {
+            log_shipper.over(to_json(&record).ok());
         }
         // An agent cut off from its master has ended its program itself; that is not reported.
         if !self.cut_off {
-            let round = doing.round;
+            let round = attempt.round;
             self.report(AgentReport::Exited { round, exit });
         }
     }
@@ -190,92 +190,95 @@ impl Agent {
         let end = Instant::now() + Duration::from_millis(grace.0);
         // A starting program is terminated once it runs, and aborted if it never does.
         if let Some(starting) = &mut self.starting {
-            starting.give_up_at.get_or_insert(end);
+            starting.abort_at.get_or_insert(end);
         }
         if let Some(running) = &mut self.running
             && running.kill_at.is_none()
         {
             running.program.terminate();
-            running.asked = true;
+            running.stop_requested = true;
             running.kill_at = Some(end);
         }
     }
 
     pub(super) fn start(&mut self, run: Run) {
-        self.ran = run.round;
+        self.last_round = run.round;
         self.meter.begin();
         let spec = &self.submitted.spec;
-        let beside = self.is_beside(&run.task);
-        let meets = !beside && spec.framework.uses_rendezvous(&spec.roles);
-        let listener = meets.then(LinkListener::bind);
+        let is_sidecar = self.is_sidecar(&run.task);
+        let has_rendezvous = !is_sidecar && spec.framework.uses_rendezvous(&spec.roles);
+        let listener = has_rendezvous.then(LinkListener::bind);
         let listener = listener.transpose().map_err(|error| {
             let error = reason(&error);
             format!("cannot bind the rendezvous port: {error}")
         });
-        let (setting, devices, submitted) = (&self.setting, &self.devices, &self.submitted);
-        let ports = self.hold.as_ref().map(PortReservation::ports).unwrap_or_default();
-        let told = &self.told;
+        let (bootstrap, devices, submitted) = (&self.bootstrap, &self.devices, &self.submitted);
+        let ports = self.port_reservation.as_ref().map(PortReservation::ports).unwrap_or_default();
+        let program_env = &self.program_env;
         let prepared = listener.and_then(|listener| {
-            let has =
-                LaunchContext { door: listener.as_ref().map(LinkListener::port), ports, told };
-            let prepared = self.surroundings.prepare(setting, devices, submitted, &run, &has)?;
+            let has = LaunchContext {
+                rendezvous_port: listener.as_ref().map(LinkListener::port),
+                ports,
+                program_env,
+            };
+            let prepared = self.task_env.prepare(bootstrap, devices, submitted, &run, &has)?;
             Ok((prepared, listener))
         });
-        let mut doing = AttemptContext {
+        let mut attempt = AttemptContext {
             task: run.task,
             attempt: run.attempt,
             round: run.round,
-            followed: None,
+            log_shipper: None,
             links: None,
         };
         match prepared {
             Ok(((program, output), listener)) => {
                 // A program in an image is a descendant of its engine, not of this agent.
                 let guarded = program.container.is_none();
-                let host = self.setting.host.clone();
-                let client = self.reach.follow();
-                doing.links =
-                    listener.map(|listener| listener.serve(client, doing.round, host, guarded));
-                if let (Some(carrier), Some(staging)) = (&self.carrier, &self.staging) {
-                    let remote = staging.attempt_logs(&doing.task, doing.attempt);
+                let host = self.bootstrap.host.clone();
+                let client = self.master.follow();
+                attempt.links =
+                    listener.map(|listener| listener.serve(client, attempt.round, host, guarded));
+                if let (Some(worker), Some(staging)) = (&self.hdfs_worker, &self.staging) {
+                    let remote = staging.attempt_logs(&attempt.task, attempt.attempt);
                     let (dir, rotation) = (output.dir.clone(), output.rotation);
-                    doing.followed = Some(carrier.follow(dir, remote, rotation));
+                    attempt.log_shipper = Some(worker.follow(dir, remote, rotation));
                 }
-                self.keep_outputs();
-                if !beside {
-                    self.keep_checkpoint();
+                self.start_output_uploads();
+                if !is_sidecar {
+                    self.start_checkpoint_upload();
                 }
-                if let Some(hold) = &mut self.hold {
+                if let Some(hold) = &mut self.port_reservation {
                     hold.release_for_start();
                 }
                 self.starting = Some(StartingProgram {
                     program: tokio::spawn(Program::start(program, output)),
-                    doing,
-                    give_up_at: None,
+                    attempt,
+                    abort_at: None,
                 });
             }
-            Err(why) => self.report_not_started(doing, why),
+            Err(why) => self.report_not_started(attempt, why),
         }
     }
 
     pub(super) fn on_started(&mut self, started: Result<Program, StartError>) {
-        let Some(StartingProgram { doing, .. }) = self.starting.take() else {
+        let Some(StartingProgram { attempt, .. }) = self.starting.take() else {
             return;
         };
         match started {
             Ok(program) => {
                 self.meter.outside(program.outside());
-                self.keeping.sent.program(program.outside());
-                let round = doing.round;
+                self.uploads.sent.program(program.outside());
+                let round = attempt.round;
                 self.running = Some(RunningProgram {
                     program,
-                    doing,
-                    since: Instant::now(),
+                    attempt,
+                    started_at: Instant::now(),
                     kill_at: None,
-                    asked: false,
-                    open: BTreeSet::new(),
+                    stop_requested: false,
+                    open_files: BTreeSet::new(),
                     ended: None,
-                    said_by: None,
+                    output_deadline: None,
                     halted: None,
                 });
                 self.report(AgentReport::Started { round });
@@ -283,30 +286,30 @@ impl Agent {
             Err(error) => {
                 let hint = error.hint().map(|hint| format!(" ({hint})"));
                 let hint = hint.unwrap_or_default();
-                self.report_not_started(doing, format!("{error}{hint}"));
+                self.report_not_started(attempt, format!("{error}{hint}"));
             }
         }
     }
 
     /// Reports a program as failed without starting it.
-    pub(super) fn give_up(&mut self, run: Run, why: String) {
-        self.ran = run.round;
-        let doing = AttemptContext {
+    pub(super) fn fail_start(&mut self, run: Run, why: String) {
+        self.last_round = run.round;
+        let attempt = AttemptContext {
             task: run.task,
             attempt: run.attempt,
             round: run.round,
-            followed: None,
+            log_shipper: None,
             links: None,
         };
-        self.report_not_started(doing, why);
+        self.report_not_started(attempt, why);
     }
 
-    fn report_not_started(&mut self, doing: AttemptContext, why: String) {
+    fn report_not_started(&mut self, attempt: AttemptContext, why: String) {
         let exit = ProgramExit {
             not_started: Some(why),
-            container_signalled: self.signalled,
+            container_signalled: self.is_terminating,
             ..ProgramExit::default()
         };
-        self.on_ended(doing, exit);
+        self.on_ended(attempt, exit);
     }
 }

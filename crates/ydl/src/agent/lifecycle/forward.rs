@@ -19,30 +19,33 @@ use ydl_net::{
 use ydl_os::reason;
 
 /// Maximum number of concurrent connections to ports of one program.
-pub(super) const OPEN_MAX: usize = 128;
+pub(super) const FORWARDS_MAX: usize = 128;
 /// Timeout of a connection to the program.
-const DIAL_MAX: Duration = Duration::from_secs(3);
+const CONNECT_MAX: Duration = Duration::from_secs(3);
 /// Timeout of calls to the master.
 const CALL_MAX: Duration = Duration::from_secs(10);
 
 impl Agent {
     /// Forwards a connection to a port of the running program, outside the loop.
-    pub(super) fn open(&self, id: u64, task: &TaskId, port: Option<&str>) {
-        let client = Arc::clone(&self.reach.client);
-        let found = match (Arc::clone(&self.turns.open).try_acquire_owned(), &self.hold) {
+    pub(super) fn forward(&self, id: u64, task: &TaskId, port: Option<&str>) {
+        let client = Arc::clone(&self.master.client);
+        let selected = match (
+            Arc::clone(&self.request_permits.forwards).try_acquire_owned(),
+            &self.port_reservation,
+        ) {
             (Err(_), _) => Err(format!("too many connections to `{task}` at once")),
             (Ok(_), _) if self.running.is_none() => Err(format!("`{task}` is not running")),
-            (Ok(turn), hold) => {
+            (Ok(permit), hold) => {
                 let ports = hold.as_ref().map(|hold| hold.ports()).unwrap_or_default();
-                let wanted = self.wanted_ports(task);
-                chosen(task, &ports, &wanted, port).map(|port| (turn, port))
+                let requested = self.requested_ports(task);
+                select_port(task, &ports, &requested, port).map(|port| (permit, port))
             }
         };
-        let host = self.setting.host.clone();
+        let host = self.bootstrap.host.clone();
         tokio::spawn(async move {
-            let dialled = match found {
-                Ok((turn, (name, port))) => match dial(&host, port).await {
-                    Ok(stream) => Ok((turn, stream)),
+            let connected = match selected {
+                Ok((permit, (name, port))) => match connect(&host, port).await {
+                    Ok(stream) => Ok((permit, stream)),
                     Err(error) => {
                         let why = reason(&error);
                         Err(format!("cannot connect to its port `{name}`: {why}"))
@@ -50,8 +53,8 @@ impl Agent {
                 },
                 Err(why) => Err(why),
             };
-            match dialled {
-                Ok((_turn, stream)) => lead(&client, id, stream).await,
+            match connected {
+                Ok((_permit, stream)) => splice_with_master(&client, id, stream).await,
                 Err(why) => {
                     let path = format!("/v1/port-forward-reply?request={id}&failed");
                     let payload = Payload::Raw(why.into_bytes().into());
@@ -64,20 +67,20 @@ impl Agent {
     }
 
     /// Returns the ports that the role requested in addition to its framework's own.
-    fn wanted_ports(&self, task: &TaskId) -> Vec<String> {
+    fn requested_ports(&self, task: &TaskId) -> Vec<String> {
         let role = self.submitted.spec.role(&task.role);
         role.map(|role| role.ports.clone()).unwrap_or_default()
     }
 }
 
 /// Selects a port by name; without a name the first that the role requested.
-fn chosen(
+fn select_port(
     task: &TaskId,
     ports: &BTreeMap<String, u16>,
-    wanted: &[String],
+    requested: &[String],
     name: Option<&str>,
 ) -> Result<(String, u16), String> {
-    let name = name.or_else(|| wanted.first().map(String::as_str));
+    let name = name.or_else(|| requested.first().map(String::as_str));
     let found = name.and_then(|name| Some((name.to_owned(), *ports.get(name)?)));
     found.ok_or_else(|| {
         let names: Vec<_> = ports.keys().map(|name| format!("`{name}`")).collect();
@@ -93,12 +96,12 @@ fn chosen(
 }
 
 /// Connects to the loopback interface or the node's address: a program may listen on one of them alone.
-async fn dial(host: &str, port: u16) -> io::Result<TcpStream> {
+async fn connect(host: &str, port: u16) -> io::Result<TcpStream> {
     let loopback = IpAddr::V4(Ipv4Addr::LOCALHOST);
     let own = host.parse().ok().filter(|ip| *ip != loopback);
     let mut last = io::ErrorKind::ConnectionRefused.into();
     for ip in [Some(loopback), own].into_iter().flatten() {
-        match timeout(DIAL_MAX, TcpStream::connect(SocketAddr::from((ip, port)))).await {
+        match timeout(CONNECT_MAX, TcpStream::connect(SocketAddr::from((ip, port)))).await {
             Ok(Ok(stream)) => {
                 stream.set_nodelay(true)?;
                 return Ok(stream);
@@ -110,7 +113,7 @@ async fn dial(host: &str, port: u16) -> io::Result<TcpStream> {
     Err(last)
 }
 
-async fn lead(client: &Client, id: u64, stream: TcpStream) {
+async fn splice_with_master(client: &Client, id: u64, stream: TcpStream) {
     let path = format!("/v1/port-forward-reply?request={id}");
     match client.join(&path, CALL_MAX).await {
         // Such connections end when either side closes.
@@ -127,16 +130,16 @@ mod tests {
     fn a_port_is_selected_by_name_or_is_the_first_requested() {
         let task: TaskId = "web:0".parse().unwrap();
         let ports = BTreeMap::from([("http".to_owned(), 80), ("tf".to_owned(), 90)]);
-        let asked = ["http".to_owned()];
-        let port = |wanted: &[String], name| chosen(&task, &ports, wanted, name);
-        assert_eq!(port(&asked, None).unwrap().1, 80);
+        let sent_at = ["http".to_owned()];
+        let port = |requested: &[String], name| select_port(&task, &ports, requested, name);
+        assert_eq!(port(&sent_at, None).unwrap().1, 80);
         assert_eq!(port(&[], Some("tf")).unwrap().1, 90);
         assert_eq!(port(&[], None).unwrap_err(), "no port of `web:0` chosen; it has `http`, `tf`");
         assert_eq!(
-            port(&asked, Some("x")).unwrap_err(),
+            port(&sent_at, Some("x")).unwrap_err(),
             "`web:0` has no port `x`; it has `http`, `tf`"
         );
-        let none = chosen(&task, &BTreeMap::new(), &[], None);
+        let none = select_port(&task, &BTreeMap::new(), &[], None);
         assert_eq!(none.unwrap_err(), "`web:0` has no ports");
     }
 }

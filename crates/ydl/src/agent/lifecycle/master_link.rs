@@ -17,7 +17,7 @@ use ydl_storage::hdfs::JobLayout;
 /// Delay of a reply after which the agent looks for a new master, even without an error.
 const OVERDUE: Duration = Duration::from_secs(3);
 /// Interval of lookups: at first, and after that many of them.
-const LOOKS: (Duration, u32, Duration) = (Duration::from_secs(1), 15, Duration::from_secs(5));
+const PROBES: (Duration, u32, Duration) = (Duration::from_secs(1), 15, Duration::from_secs(5));
 
 /// Connection to the master.
 #[derive(Debug)]
@@ -27,13 +27,13 @@ pub(super) struct MasterLink {
     shared: watch::Sender<Arc<Client>>,
     pin: Pin,
     token: Token,
-    lookout: Option<MasterWatch>,
+    master_watch: Option<MasterWatch>,
 }
 
 /// Looks for a new master while the current one does not reply. Runs outside the agent's loop, and reports only a move.
 #[derive(Debug)]
 struct MasterWatch {
-    told: watch::Sender<ProbeSchedule>,
+    schedule: watch::Sender<ProbeSchedule>,
     found: mpsc::Receiver<String>,
 }
 
@@ -45,27 +45,33 @@ struct ProbeSchedule {
 }
 
 impl MasterLink {
-    pub(super) fn new(setting: &Bootstrap, pin: Pin, token: Token) -> Result<MasterLink, String> {
-        let client = Client::new(setting.master.clone(), pin, &token).map_err(|e| e.to_string())?;
+    pub(super) fn new(bootstrap: &Bootstrap, pin: Pin, token: Token) -> Result<MasterLink, String> {
+        let client =
+            Client::new(bootstrap.master.clone(), pin, &token).map_err(|e| e.to_string())?;
         let client = Arc::new(client);
         Ok(MasterLink {
             shared: watch::Sender::new(Arc::clone(&client)),
             client,
             pin,
             token,
-            lookout: None,
+            master_watch: None,
         })
     }
 
     /// Starts watching for a new master. This container was started by the job's `attempt`th.
-    pub(super) fn look_out(&mut self, carrier: Arc<HdfsWorker>, place: JobLayout, attempt: u32) {
-        let (told, hears) = watch::channel(ProbeSchedule {
+    pub(super) fn watch_for_successor(
+        &mut self,
+        worker: Arc<HdfsWorker>,
+        place: JobLayout,
+        attempt: u32,
+    ) {
+        let (schedule, scheduled) = watch::channel(ProbeSchedule {
             address: self.client.address().to_owned(),
             due: Instant::now() + OVERDUE,
         });
-        let (says, found) = mpsc::channel(1);
-        tokio::spawn(look(carrier, place, attempt, hears, says));
-        self.lookout = Some(MasterWatch { told, found });
+        let (found_tx, found) = mpsc::channel(1);
+        tokio::spawn(probe(worker, place, attempt, scheduled, found_tx));
+        self.master_watch = Some(MasterWatch { schedule, found });
     }
 
     /// Returns the client, updated after each move.
@@ -73,24 +79,24 @@ impl MasterLink {
         self.shared.subscribe()
     }
 
-    /// Records a reply of the master; the next one is expected within `beat`.
-    pub(super) fn heard(&self, beat: Duration) {
-        self.expect(Instant::now() + beat + OVERDUE);
+    /// Records a reply of the master; the next one is expected within `interval`.
+    pub(super) fn on_reply(&self, interval: Duration) {
+        self.expect(Instant::now() + interval + OVERDUE);
     }
 
     /// Records that the master could not be reached.
-    pub(super) fn missed(&self) {
+    pub(super) fn on_error(&self) {
         let now = Instant::now();
-        if let Some(lookout) = &self.lookout
-            && lookout.told.borrow().due > now
+        if let Some(master_watch) = &self.master_watch
+            && master_watch.schedule.borrow().due > now
         {
             self.expect(now);
         }
     }
 
     fn expect(&self, due: Instant) {
-        if let Some(lookout) = &self.lookout {
-            lookout.told.send_modify(|told| told.due = due);
+        if let Some(master_watch) = &self.master_watch {
+            master_watch.schedule.send_modify(|schedule| schedule.due = due);
         }
     }
 
@@ -107,17 +113,17 @@ impl MasterLink {
 
     /// Splits the link into client and address channel, for concurrent use.
     pub(super) fn split(&mut self) -> (&Client, NewAddress<'_>) {
-        let found = self.lookout.as_mut().map(|lookout| &mut lookout.found);
+        let found = self.master_watch.as_mut().map(|master_watch| &mut master_watch.found);
         (&self.client, found)
     }
 
-    pub(super) fn go(&mut self, address: String) -> Result<(), String> {
+    pub(super) fn connect_to(&mut self, address: String) -> Result<(), String> {
         let client = Client::new(address.clone(), self.pin, &self.token);
         self.client = Arc::new(client.map_err(|e| e.to_string())?);
         self.shared.send_replace(Arc::clone(&self.client));
-        if let Some(lookout) = &self.lookout {
+        if let Some(master_watch) = &self.master_watch {
             let due = Instant::now() + OVERDUE;
-            lookout.told.send_replace(ProbeSchedule { address, due });
+            master_watch.schedule.send_replace(ProbeSchedule { address, due });
         }
         Ok(())
     }
@@ -126,38 +132,38 @@ impl MasterLink {
 /// Channel of new master addresses.
 pub(super) type NewAddress<'a> = Option<&'a mut mpsc::Receiver<String>>;
 
-async fn look(
-    carrier: Arc<HdfsWorker>,
+async fn probe(
+    worker: Arc<HdfsWorker>,
     place: JobLayout,
     mut attempt: u32,
-    mut told: watch::Receiver<ProbeSchedule>,
-    says: mpsc::Sender<String>,
+    mut schedule: watch::Receiver<ProbeSchedule>,
+    found_tx: mpsc::Sender<String>,
 ) {
-    let spread = spread();
-    let mut looks = 0;
-    let mut not_before = Instant::now();
+    let jitter = jitter();
+    let mut probes = 0;
+    let mut next_probe = Instant::now();
     loop {
-        let ProbeSchedule { address, due } = told.borrow_and_update().clone();
+        let ProbeSchedule { address, due } = schedule.borrow_and_update().clone();
         tokio::select! {
-            changed = told.changed() => match changed {
+            changed = schedule.changed() => match changed {
                 Ok(()) => {
                     // Reachable again: the next lookups start with the short interval.
-                    if told.borrow().due > Instant::now() {
-                        looks = 0;
+                    if schedule.borrow().due > Instant::now() {
+                        probes = 0;
                     }
                     continue;
                 }
                 Err(_) => return,
             },
-            () = sleep_until(due.max(not_before)) => {}
+            () = sleep_until(due.max(next_probe)) => {}
         }
-        let found = carrier.find_master(place.clone()).await;
-        looks += 1;
-        let pause = if looks > LOOKS.1 { LOOKS.2 } else { LOOKS.0 };
-        not_before = Instant::now() + pause.mul_f64(spread);
+        let found = worker.find_master(place.clone()).await;
+        probes += 1;
+        let pause = if probes > PROBES.1 { PROBES.2 } else { PROBES.0 };
+        next_probe = Instant::now() + pause.mul_f64(jitter);
         if let Some(found) = found.filter(|found| has_moved(found, attempt, &address)) {
             attempt = found.attempt;
-            if says.send(found.address).await.is_err() {
+            if found_tx.send(found.address).await.is_err() {
                 return;
             }
         }
@@ -166,7 +172,7 @@ async fn look(
 
 /// Returns a jitter factor for the pauses: all agents of a job lose their master at the same moment, and there may be
 /// thousands.
-fn spread() -> f64 {
+fn jitter() -> f64 {
     let mut byte = [0];
     // Without randomness all agents poll at once, which is harmless.
     let _ = SystemRandom::new().fill(&mut byte);

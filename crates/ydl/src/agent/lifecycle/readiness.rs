@@ -23,53 +23,58 @@ impl Agent {
     pub(super) fn has_inputs(&mut self, task: &TaskId, round: u32) -> bool {
         let wanted = Some((task.clone(), round));
         // A failure is reported once per round; the master decides what follows.
-        if self.tried == wanted {
-            return self.fetched;
+        if self.latest_fetch == wanted {
+            return self.inputs_complete;
         }
         // Files that a program has changed or removed are fetched again for the next round; the rest is verified and
         // stays.
-        self.tried = wanted;
-        self.fetched = false;
+        self.latest_fetch = wanted;
+        self.inputs_complete = false;
         if self.fetch.as_ref().is_some_and(|fetch| fetch.task == *task) {
             return false;
         }
         self.fetch = None;
-        let plan = match self.surroundings.plan(&self.submitted, task) {
+        let plan = match self.task_env.plan(&self.submitted, task) {
             Ok(plan) if plan.is_empty() => {
-                self.fetched = true;
+                self.inputs_complete = true;
                 return true;
             }
             Ok(plan) => plan,
             Err(why) => {
-                self.report(AgentReport::SetupFailed { why, node_fault: false });
+                self.report(AgentReport::SetupFailed { reason: why, node_fault: false });
                 return false;
             }
         };
-        let started = self.surroundings.fetch(plan, &self.submitted, task.clone());
+        let started = self.task_env.fetch(plan, &self.submitted, task.clone());
         match started {
             Ok(fetch) => self.fetch = Some(fetch),
             Err(error) => {
                 let why = format!("cannot fetch its inputs: {error}");
-                self.report(AgentReport::SetupFailed { why, node_fault: true });
+                self.report(AgentReport::SetupFailed { reason: why, node_fault: true });
             }
         }
         false
     }
 
-    pub(super) fn on_brought(&mut self, brought: Result<(), DataError>) {
+    pub(super) fn on_inputs_fetched(&mut self, fetched: Result<(), DataError>) {
         self.fetch = None;
-        match brought {
-            Ok(()) => self.fetched = true,
+        match fetched {
+            Ok(()) => self.inputs_complete = true,
             // Another node may have space, or access to HDFS. An input that is unavailable everywhere is the task's
             // failure.
             Err(trouble) => {
                 let (why, node) = (trouble.sentence(), trouble.of_node);
-                self.report(AgentReport::SetupFailed { why, node_fault: node });
+                self.report(AgentReport::SetupFailed { reason: why, node_fault: node });
             }
         }
     }
 
-    pub(super) fn get_ready(&mut self, round: u32, ports: Vec<(String, bool)>, slot: (u32, u32)) {
+    pub(super) fn prepare_round(
+        &mut self,
+        round: u32,
+        ports: Vec<(String, bool)>,
+        slot: (u32, u32),
+    ) {
         let ready = Readiness { round, ports, slot };
         if self.ready.as_ref() == Some(&ready) {
             return;
@@ -77,12 +82,12 @@ impl Agent {
         let held =
             self.ready.as_ref().is_some_and(|old| old.ports == ready.ports && old.slot == slot);
         let report = match (
-            self.unfit.clone().or_else(|| self.devices.short.clone()),
+            self.unfit_reason.clone().or_else(|| self.devices.short.clone()),
             self.take_ports(&ready.ports, slot, held),
         ) {
             (None, Ok(endpoint)) => AgentReport::Ready { round, endpoint },
-            (None, Err(why)) => AgentReport::SetupFailed { why, node_fault: false },
-            (Some(why), _) => AgentReport::SetupFailed { why, node_fault: true },
+            (None, Err(why)) => AgentReport::SetupFailed { reason: why, node_fault: false },
+            (Some(why), _) => AgentReport::SetupFailed { reason: why, node_fault: true },
         };
         // Reported once per round; the master decides what follows.
         self.ready = Some(ready);
@@ -95,24 +100,24 @@ impl Agent {
         slot: (u32, u32),
         same: bool,
     ) -> Result<Endpoint, String> {
-        let host = self.setting.host.clone();
+        let host = self.bootstrap.host.clone();
         // A node that peers reach by name, or by an address that is not its own, listens on all interfaces.
         let own = host.parse().ok().filter(|ip| is_of_this_node(*ip));
         let ip = own.unwrap_or(IpAddr::V4(Ipv4Addr::UNSPECIFIED));
         let range = self.submitted.spec.ports;
-        match &mut self.hold {
+        match &mut self.port_reservation {
             Some(hold) if same => hold.retake().map_err(|e| e.to_string())?,
             _ => {
-                self.hold = None;
+                self.port_reservation = None;
                 let need =
                     |(name, keep): &(String, bool)| PortRequest { name: name.clone(), keep: *keep };
                 let needs: Vec<_> = ports.iter().map(need).collect();
                 let slot = PortSlot { index: slot.0, of: slot.1 };
                 let hold = PortReservation::take(ip, &needs, range.first..=range.last, slot);
-                self.hold = Some(hold.map_err(|e| e.to_string())?);
+                self.port_reservation = Some(hold.map_err(|e| e.to_string())?);
             }
         }
-        let ports = self.hold.as_ref().map(PortReservation::ports).unwrap_or_default();
+        let ports = self.port_reservation.as_ref().map(PortReservation::ports).unwrap_or_default();
         Ok(Endpoint { host, ports })
     }
 }

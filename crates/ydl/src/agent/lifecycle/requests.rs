@@ -1,4 +1,4 @@
-//! Serves log requests of clients.
+//! Serves requests of clients.
 
 use super::Agent;
 use hyper::Method;
@@ -20,7 +20,7 @@ use ydl_net::client::{Client, Payload};
 use ydl_os::reason;
 use ydl_proto::{
     files::JobDir,
-    messages::{AgentRequest, LOG_BYTES_MAX, LogAttempt, LogFile, NumberedRequest},
+    messages::{AgentRequest, LOG_BYTES_MAX, LogAttempt, LogFile, LogRequest, NumberedRequest},
 };
 
 /// Maximum number of concurrent requests; further ones are dropped and retried by the client.
@@ -37,25 +37,26 @@ const LIST_MAX: usize = 256;
 /// Permits of concurrent requests, and their wake-up signal.
 #[derive(Clone, Debug)]
 pub(super) struct RequestPermits {
-    free: Arc<Semaphore>,
+    logs: Arc<Semaphore>,
     /// Permits of port-forward connections, each held while it lasts.
-    pub(super) open: Arc<Semaphore>,
-    ended: Arc<Notify>,
+    pub(super) forwards: Arc<Semaphore>,
+    program_ended: Arc<Notify>,
 }
 
 impl Default for RequestPermits {
     fn default() -> RequestPermits {
-        let free = Arc::new(Semaphore::new(REQUESTS_MAX));
-        let open = Arc::new(Semaphore::new(super::forward::OPEN_MAX));
-        let ended = Arc::default();
-        RequestPermits { free, open, ended }
+        RequestPermits {
+            logs: Arc::new(Semaphore::new(REQUESTS_MAX)),
+            forwards: Arc::new(Semaphore::new(super::forward::FORWARDS_MAX)),
+            program_ended: Arc::default(),
+        }
     }
 }
 
 impl RequestPermits {
     /// Wakes pending log requests because a program has ended.
     pub(super) fn wake(&self) {
-        self.ended.notify_waiters();
+        self.program_ended.notify_waiters();
     }
 }
 
@@ -66,39 +67,44 @@ enum LogReply {
 }
 
 impl Agent {
-    /// Serves requests outside the loop.
-    pub(super) fn grant(&self, wishes: Vec<NumberedRequest>) {
-        for wish in wishes {
-            if let AgentRequest::Forward { port } = &wish.request {
-                self.open(wish.id, &wish.task, port.as_deref());
-                continue;
+    /// Serves requests outside the agent's loop.
+    pub(super) fn serve(&self, requests: Vec<NumberedRequest>) {
+        for NumberedRequest { id, task, request } in requests {
+            match request {
+                AgentRequest::Log(request) => self.serve_log(id, task, request),
+                AgentRequest::Forward(request) => self.forward(id, &task, request.port.as_deref()),
             }
-            let Ok(turn) = Arc::clone(&self.turns.free).try_acquire_owned() else {
-                tracing::debug!("log request dropped: too many concurrent requests");
-                continue;
-            };
-            let (client, job) = (Arc::clone(&self.reach.client), self.surroundings.job().clone());
-            let ended = Arc::clone(&self.turns.ended);
-            tokio::spawn(async move {
-                let _turn = turn;
-                let id = wish.id;
-                let found = find(&job, wish, &ended).await;
-                hand_in(&client, id, found).await;
-            });
         }
+    }
+
+    fn serve_log(&self, id: u64, task: TaskId, request: LogRequest) {
+        let Ok(permit) = Arc::clone(&self.request_permits.logs).try_acquire_owned() else {
+            tracing::debug!("log request dropped: too many concurrent requests");
+            return;
+        };
+        let (client, job) = (Arc::clone(&self.master.client), self.task_env.job().clone());
+        let program_ended = Arc::clone(&self.request_permits.program_ended);
+        tokio::spawn(async move {
+            let _permit = permit;
+            let reply = read_logs(&job, task, request, &program_ended).await;
+            send_reply(&client, id, reply).await;
+        });
     }
 }
 
-async fn find(job: &JobDir, wish: NumberedRequest, program_ended: &Notify) -> LogReply {
-    let task = wish.task;
-    let (dir, file, offset, bytes_max, wait_ms) = match wish.request {
-        AgentRequest::Forward { .. } => return LogReply::Absent,
-        AgentRequest::ListLogs => {
-            let (job, task) = (job.clone(), task.clone());
+async fn read_logs(
+    job: &JobDir,
+    task: TaskId,
+    request: LogRequest,
+    program_ended: &Notify,
+) -> LogReply {
+    let (dir, file, offset, bytes_max, wait_ms) = match request {
+        LogRequest::List => {
+            let job = job.clone();
             let listed = tokio::task::spawn_blocking(move || list(&job, &task)).await;
             return LogReply::List(listed.unwrap_or_default());
         }
-        AgentRequest::ReadLog { attempt, file, offset, bytes_max, wait_ms } => {
+        LogRequest::Read { attempt, file, offset, bytes_max, wait_ms } => {
             (job.attempt_logs(&task, attempt), file, offset, bytes_max, wait_ms)
         }
     };
@@ -143,7 +149,7 @@ fn is_plain(file: &str) -> bool {
 /// Returns bytes from the offset, the length of the file, and whether it is complete.
 fn read(dir: &Path, file: &str, offset: u64, bytes_max: u64) -> io::Result<(Vec<u8>, u64, bool)> {
     // Checked first: output printed before the end is then included.
-    let ended = dir.join(crate::agent::record::FILE).exists() || follower(dir, file);
+    let ended = dir.join(crate::agent::record::FILE).exists() || has_next_segment(dir, file);
     let file = File::open(dir.join(file))?;
     let about = file.metadata()?;
     if !about.is_file() {
@@ -152,21 +158,21 @@ fn read(dir: &Path, file: &str, offset: u64, bytes_max: u64) -> io::Result<(Vec<
     let length = about.len();
     let left = length.saturating_sub(offset).min(bytes_max);
     let mut bytes = vec![0; left as usize];
-    let mut filled = 0;
-    while filled < bytes.len() {
-        match file.read_at(&mut bytes[filled..], offset + filled as u64) {
+    let mut restored = 0;
+    while restored < bytes.len() {
+        match file.read_at(&mut bytes[restored..], offset + restored as u64) {
             Ok(0) => break,
-            Ok(more) => filled += more,
+            Ok(more) => restored += more,
             Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
             Err(error) => return Err(error),
         }
     }
-    bytes.truncate(filled);
+    bytes.truncate(restored);
     Ok((bytes, length, ended))
 }
 
 /// Returns true if the next segment exists, so that this one is complete.
-fn follower(dir: &Path, file: &str) -> bool {
+fn has_next_segment(dir: &Path, file: &str) -> bool {
     let next = file.rsplit_once('.').and_then(|(stream, number)| {
         let next = number.parse::<u64>().ok()?.checked_add(1)?;
         Some(dir.join(format!("{stream}.{next}")))
@@ -195,8 +201,8 @@ fn list(job: &JobDir, task: &TaskId) -> Vec<LogAttempt> {
     each.collect()
 }
 
-async fn hand_in(client: &Client, id: u64, found: LogReply) {
-    let (about, payload) = match found {
+async fn send_reply(client: &Client, id: u64, reply: LogReply) {
+    let (query, payload) = match reply {
         LogReply::Absent => ("&not-found".to_owned(), Payload::Nothing),
         LogReply::List(list) => match Payload::json(&list) {
             Ok(list) => (String::new(), list),
@@ -204,11 +210,11 @@ async fn hand_in(client: &Client, id: u64, found: LogReply) {
         },
         LogReply::Piece { bytes, length, ended } => {
             let ended = if ended { "&ended" } else { "" };
-            let about = format!("&length={length}{ended}");
-            (about, Payload::Raw(bytes.into()))
+            let query = format!("&length={length}{ended}");
+            (query, Payload::Raw(bytes.into()))
         }
     };
-    let path = format!("/v1/log-reply?request={id}{about}");
+    let path = format!("/v1/log-reply?request={id}{query}");
     if let Err(error) = client.call(Method::POST, &path, payload, CALL_MAX).await {
         tracing::debug!("the log request was cancelled: {error}");
     }

@@ -58,14 +58,14 @@ impl Agent {
         self.tokens.number = number;
         let (done, fetching) = oneshot::channel();
         self.tokens.fetching = Some(fetching);
-        let (client, files) = (Arc::clone(&self.reach.client), self.tokens.files.clone());
+        let (client, files) = (Arc::clone(&self.master.client), self.tokens.files.clone());
         tokio::spawn(async move {
             // The receiver is gone if the agent is exiting.
             let _ = done.send(fetch(&client, &files).await);
         });
     }
 
-    pub(super) fn on_fetched(&mut self, fetched: bool) {
+    pub(super) fn on_tokens_fetched(&mut self, fetched: bool) {
         self.tokens.fetching = None;
         match fetched {
             true => self.tokens.held = self.tokens.number,

@@ -72,7 +72,7 @@ impl Uploads {
         }
     }
 
-    /// Waits for the remaining uploads and checkpoints, up to their deadlines.
+    /// Waits for the remaining uploads and checkpoints, up to their timeouts.
     pub(super) fn finish(
         &self,
         deadline: Instant,
@@ -92,19 +92,19 @@ impl Uploads {
 }
 
 /// Returns how long an agent may stay after it was told to leave: as long as the master waits for it.
-pub(super) fn patience(deadlines: &Timeouts) -> Duration {
-    let stop = Duration::from_millis(deadlines.stop.0);
-    let whole = Duration::from_millis(deadlines.grace.0) + stop;
+pub(super) fn exit_timeout(timeouts: &Timeouts) -> Duration {
+    let stop = Duration::from_millis(timeouts.stop.0);
+    let whole = Duration::from_millis(timeouts.grace.0) + stop;
     whole.saturating_sub(SPARE.min(stop / 4))
 }
 
 impl Agent {
     /// Copies the outputs outside the loop: it may take minutes, and the heartbeat must continue.
-    pub(super) fn save(&mut self, wanted: bool) {
+    pub(super) fn upload_outputs(&mut self, wanted: bool) {
         let (done, saving) = oneshot::channel();
-        self.saving = Some(saving);
+        self.output_upload = Some(saving);
         let outputs = match (&self.order, wanted) {
-            (Some(_), true) => self.surroundings.outputs(&self.submitted),
+            (Some(_), true) => self.task_env.outputs(&self.submitted),
             _ => Vec::new(),
         };
         let (mut near, mut far, mut names) = (Vec::new(), Vec::new(), Vec::new());
@@ -116,25 +116,25 @@ impl Agent {
                 Destination::Hdfs(to) => far.push(HdfsUpload { from, to, existing, kept, shared }),
             }
         }
-        let claims = self.surroundings.claims(&self.submitted);
+        let claims = self.task_env.claims(&self.submitted);
         let logs = self.finish_logs(if wanted { LOGS_MAX } else { LOGS_MAX_UNSAVED });
         let save = Duration::from_millis(self.submitted.spec.timeouts.upload.0);
         let deadline = Instant::now() + save;
-        let work = self.surroundings.work();
+        let work = self.task_env.work();
         // Continuous uploads send the rest themselves, unless all outputs are uploaded now.
         let until = match wanted {
             true => {
-                self.keeping.phase.send_replace(ProgramPhase::HandedOver);
+                self.uploads.phase.send_replace(ProgramPhase::HandedOver);
                 deadline
             }
-            false => self.leave_by(),
+            false => self.exit_deadline(),
         };
         // A job without outputs waits no longer than this.
-        let saved_by = self.leave_by();
-        let kept = self.keeping.finish(until, saved_by);
-        let sent = self.keeping.sent.clone();
-        let carrier = self.carrier.clone();
-        let whose = self.surroundings.whose(&self.submitted);
+        let saved_by = self.exit_deadline();
+        let kept = self.uploads.finish(until, saved_by);
+        let sent = self.uploads.sent.clone();
+        let worker = self.hdfs_worker.clone();
+        let whose = self.task_env.whose(&self.submitted);
         tokio::spawn(async move {
             let copying = async {
                 kept.await;
@@ -142,10 +142,10 @@ impl Agent {
                     if far.is_empty() {
                         return Ok(Vec::new());
                     }
-                    let Some(carrier) = &carrier else {
+                    let Some(worker) = &worker else {
                         return Err("no access to HDFS from this node".to_owned());
                     };
-                    let sending = carrier.send(UploadRequest {
+                    let sending = worker.send(UploadRequest {
                         whose,
                         outputs: far,
                         claims: claims.clone(),
@@ -164,8 +164,8 @@ impl Agent {
                 let (near, far) = tokio::join!(near, far);
                 let mut absent = near?;
                 absent.extend(far?);
-                if let Some(carrier) = &carrier {
-                    carrier.note(&claims, &names, &absent).await;
+                if let Some(worker) = &worker {
+                    worker.note(&claims, &names, &absent).await;
                 } else {
                     claims.note(None, &names, &absent).await;
                 }
@@ -178,122 +178,119 @@ impl Agent {
     }
 
     /// Returns the deadline of the exit after the agent was told to leave.
-    pub(super) fn leave_by(&mut self) -> Instant {
-        let patience = patience(&self.submitted.spec.timeouts);
-        *self.leaves.get_or_insert_with(|| Instant::now() + patience)
+    pub(super) fn exit_deadline(&mut self) -> Instant {
+        let timeout = exit_timeout(&self.submitted.spec.timeouts);
+        *self.exits_at.get_or_insert_with(|| Instant::now() + timeout)
     }
 
     /// Uploads outputs of the program that is about to start while it runs. Cancels the uploads of an earlier program.
-    pub(super) fn keep_outputs(&mut self) {
-        self.keeping.phase = Arc::new(watch::Sender::new(ProgramPhase::Running));
-        self.keeping.sent.program(None);
-        let Some(carrier) = &self.carrier else {
+    pub(super) fn start_output_uploads(&mut self) {
+        self.uploads.phase = Arc::new(watch::Sender::new(ProgramPhase::Running));
+        self.uploads.sent.program(None);
+        let Some(worker) = &self.hdfs_worker else {
             return;
         };
-        let whose = self.surroundings.whose(&self.submitted);
-        let outputs = self.surroundings.outputs(&self.submitted).into_iter();
+        let whose = self.task_env.whose(&self.submitted);
+        let outputs = self.task_env.outputs(&self.submitted).into_iter();
         for (at, leaving) in outputs.enumerate() {
             if let Some(every) = leaving.every {
-                carrier.keep(ContinuousUpload {
+                worker.keep(ContinuousUpload {
                     // A separate owner: half-uploaded files of the final upload or of another output must not be
                     // removed.
                     whose: format!("kept{at}-{whose}"),
-                    work: self.surroundings.work(),
+                    work: self.task_env.work(),
                     from: leaving.from,
                     to: leaving.to,
                     existing: leaving.existing,
                     shared: leaving.shared,
                     mirror: false,
-                    claims: self.surroundings.claims(&self.submitted),
+                    claims: self.task_env.claims(&self.submitted),
                     every: Duration::from_millis(every.0),
-                    sent: self.keeping.sent.clone(),
-                    phase: self.keeping.phase.subscribe(),
+                    sent: self.uploads.sent.clone(),
+                    phase: self.uploads.phase.subscribe(),
                 });
             }
         }
     }
 
     /// Uploads checkpoints of the program that is about to start while it runs.
-    pub(super) fn keep_checkpoint(&mut self) {
-        self.keeping.checkpoint = Arc::new(watch::Sender::new(ProgramPhase::Running));
-        let (Some(carrier), Some(url)) =
-            (&self.carrier, self.surroundings.checkpoint(&self.submitted).url)
+    pub(super) fn start_checkpoint_upload(&mut self) {
+        self.uploads.checkpoint = Arc::new(watch::Sender::new(ProgramPhase::Running));
+        let (Some(worker), Some(url)) =
+            (&self.hdfs_worker, self.task_env.checkpoint(&self.submitted).url)
         else {
             return;
         };
-        carrier.keep(ContinuousUpload {
-            whose: format!("saved-{}", self.surroundings.whose(&self.submitted)),
-            work: self.surroundings.dir().to_owned(),
+        worker.keep(ContinuousUpload {
+            whose: format!("saved-{}", self.task_env.whose(&self.submitted)),
+            work: self.task_env.dir().to_owned(),
             from: CHECKPOINT.to_owned(),
             to: Destination::Hdfs(url),
             existing: ExistingPolicy::Overwrite,
             shared: false,
             mirror: true,
-            claims: self.surroundings.claims(&self.submitted),
+            claims: self.task_env.claims(&self.submitted),
             every: CHECKPOINT_EVERY,
-            sent: self.keeping.sent.clone(),
-            phase: self.keeping.checkpoint.subscribe(),
+            sent: self.uploads.sent.clone(),
+            phase: self.uploads.checkpoint.subscribe(),
         });
     }
 
     /// Returns true for a sidecar: it only reads what the job's tasks save.
-    pub(super) fn is_beside(&self, task: &TaskId) -> bool {
+    pub(super) fn is_sidecar(&self, task: &TaskId) -> bool {
         let role = self.submitted.spec.role(&task.role);
         role.is_some_and(RoleSpec::is_sidecar)
     }
 
     /// Returns true if the program's checkpoint is restored; otherwise starts the restore.
     pub(super) fn has_checkpoint(&mut self, run: &Run) -> bool {
-        if self.filled == Some(run.round) {
+        if self.restored_round == Some(run.round) {
             return true;
         }
-        if self.filling.is_some() {
+        if self.restore.is_some() {
             return false;
         }
-        if self.is_beside(&run.task) {
+        if self.is_sidecar(&run.task) {
             return true;
         }
-        let place = self.surroundings.checkpoint(&self.submitted);
+        let place = self.task_env.checkpoint(&self.submitted);
         // A job's own directory is empty before its first programs have run.
         let own = self.submitted.spec.cluster_options.checkpoint.is_none();
         let first = own && run.round == 1 && run.attempt == 1;
-        let (Some(carrier), Some(from), false) = (&self.carrier, place.url, first) else {
-            self.filled = Some(run.round);
+        let (Some(worker), Some(from), false) = (&self.hdfs_worker, place.url, first) else {
+            self.restored_round = Some(run.round);
             return true;
         };
         let start = Duration::from_millis(self.submitted.spec.timeouts.start.0);
-        let fill = carrier.fill(Restore {
+        let fill = worker.fill(Restore {
             from,
             to: place.dir,
-            sent: self.keeping.sent.clone(),
+            sent: self.uploads.sent.clone(),
             deadline: Instant::now() + start.saturating_sub(SPARE),
         });
         let round = run.round;
-        self.filling = Some(tokio::spawn(async move { (round, fill.await) }));
+        self.restore = Some(tokio::spawn(async move { (round, fill.await) }));
         false
     }
 
     /// Handles the end of a restore.
-    pub(super) fn on_filled(&mut self, filled: Option<(u32, Result<(), String>)>) {
-        self.filling = None;
-        let Some((round, filled)) = filled else {
+    pub(super) fn on_restored(&mut self, restored: Option<(u32, Result<(), String>)>) {
+        self.restore = None;
+        let Some((round, restored)) = restored else {
             return;
         };
-        self.filled = Some(round);
-        if let (Err(why), Some(Order::Run(run))) = (filled, self.order.clone())
+        self.restored_round = Some(round);
+        if let (Err(why), Some(Order::Run(run))) = (restored, self.order.clone())
             && run.round == round
         {
-            self.give_up(run, why);
+            self.fail_start(run, why);
         }
     }
 
     /// Waits until the logs are in HDFS, up to the timeout.
-    pub(super) fn finish_logs(
-        &self,
-        patience: Duration,
-    ) -> impl Future<Output = ()> + Send + use<> {
-        let deadline = Instant::now() + patience;
-        let finish = self.carrier.as_ref().map(|carrier| carrier.finish(deadline));
+    pub(super) fn finish_logs(&self, timeout: Duration) -> impl Future<Output = ()> + Send + use<> {
+        let deadline = Instant::now() + timeout;
+        let finish = self.hdfs_worker.as_ref().map(|worker| worker.finish(deadline));
         async {
             if let Some(finish) = finish
                 && !finish.await
@@ -356,7 +353,7 @@ mod tests {
     #[test]
     fn an_agent_exits_shortly_before_the_stop_timeout() {
         let of = |grace, stop| {
-            patience(&Timeouts {
+            exit_timeout(&Timeouts {
                 grace: Span::seconds(grace),
                 stop: Span::seconds(stop),
                 ..Timeouts::default()

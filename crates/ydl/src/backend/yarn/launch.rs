@@ -190,7 +190,7 @@ impl Launcher {
         let delivered = BootstrapSecret {
             agent_token: token(Scope::Agent(id.clone()))?,
             program_token: token(Scope::Program(id.clone()))?,
-            setting: Bootstrap {
+            bootstrap: Bootstrap {
                 job: PathBuf::new(),
                 container: id.into(),
                 master: self.master.clone(),

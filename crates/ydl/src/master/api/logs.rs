@@ -8,7 +8,7 @@ use crate::master::{
 use std::{str::FromStr, time::Duration};
 use ydl_core::{ContainerId, TaskId};
 use ydl_net::request::{Head, Reply};
-use ydl_proto::messages::{AgentRequest, FORWARD_TEXT_MAX, LOG_BYTES_MAX};
+use ydl_proto::messages::{FORWARD_TEXT_MAX, ForwardRequest, LOG_BYTES_MAX, LogRequest};
 
 /// Maximum time that an agent waits for output.
 const WAIT_MAX: Duration = Duration::from_secs(30);
@@ -21,8 +21,8 @@ pub(super) fn parse_request(
     let task = task(head)?;
     let wait = wait.unwrap_or_default().min(WAIT_MAX);
     let request = match head.query.get("file") {
-        None => AgentRequest::ListLogs,
-        Some(file) => AgentRequest::ReadLog {
+        None => LogRequest::List,
+        Some(file) => LogRequest::Read {
             attempt: number(head, "attempt")?.unwrap_or(1),
             file: file.clone(),
             offset: number(head, "offset")?.unwrap_or(0),
@@ -59,7 +59,8 @@ pub(super) fn parse_forward(head: &Head) -> Result<MasterRequest, Reply> {
     if port.is_some_and(|name| name.len() > FORWARD_TEXT_MAX) {
         return Err(bad("the port name is too long"));
     }
-    Ok(MasterRequest::Forward { task: task(head)?, port: port.cloned() })
+    let request = ForwardRequest { port: port.cloned() };
+    Ok(MasterRequest::Forward { task: task(head)?, request })
 }
 
 /// Parses an agent's response to a port-forward request.
@@ -74,7 +75,7 @@ pub(super) fn parse_forward_reply(
         let plain = why.chars().filter(|letter| !letter.is_control());
         plain.take(FORWARD_TEXT_MAX).collect()
     });
-    Ok(MasterRequest::Forwarded { container, id, failed })
+    Ok(MasterRequest::ForwardReply { container, id, failed })
 }
 
 fn task(head: &Head) -> Result<TaskId, Reply> {

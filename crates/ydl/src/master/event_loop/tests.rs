@@ -1,19 +1,22 @@
 //! Event loop with a slow or failing journal: no effect may precede the durability of its cause.
 
+mod harness;
+
 use super::*;
-use crate::master::{inbox::inbox, recovered::Replay};
+use crate::master::{
+    inbox::{DurableFlag, MasterRequest, MasterResponse, inbox},
+    recovered::Replay,
+};
+pub(in crate::master) use harness::job_spec;
+use harness::{container, exited, grant_all, ready, sync};
 use std::{
     cell::RefCell,
     collections::{BTreeMap, VecDeque},
     rc::Rc,
 };
-use tokio::sync::oneshot::Receiver;
-use ydl_core::{
-    ContainerExit, Endpoint, Grant, JobSpec, JobSpecBuilder, NodeName, Order, ProgramExit,
-    spec::{Command, Gang, Resources, Restart, RestartScope, RoleSpec},
-    time::Span,
-};
-use ydl_proto::messages::SyncReply;
+use tokio::sync::oneshot::{self, Receiver};
+use ydl_core::{ContainerExit, Order};
+use ydl_proto::messages::{AgentReport, SyncReply};
 
 /// Recorded calls and upcoming events.
 #[derive(Debug, Default)]
@@ -40,19 +43,9 @@ impl Backend for FakeBackend {
         let mut cluster = self.0.borrow_mut();
         let count: u32 = asks.asks.iter().map(|ask| ask.count).sum();
         cluster.done.push(format!("want {count}"));
-        let mut grants = Vec::new();
-        for ask in asks.asks {
-            for _ in 0..ask.count {
-                let container = ContainerId::from(format!("c{}", cluster.granted));
-                cluster.live.insert(container.clone(), false);
-                grants.push(Grant {
-                    container,
-                    role: ask.role.clone(),
-                    node: NodeName::from("paper"),
-                    resources: ask.resources.clone(),
-                });
-                cluster.granted += 1;
-            }
+        let grants = grant_all(asks, &mut cluster.granted);
+        for grant in &grants {
+            cluster.live.insert(grant.container.clone(), false);
         }
         if !grants.is_empty() {
             cluster.happens.push_back(Event::Granted { grants });
@@ -126,29 +119,6 @@ impl Journal for SlowJournal {
     }
 }
 
-pub(in crate::master) fn spec() -> JobSpec {
-    let role = RoleSpec {
-        name: RoleName::from("worker"),
-        resources: Resources { memory_mib: 1, vcores: 1, ..Resources::default() },
-        command: Command::Program(vec!["true".to_owned()]),
-        restart: Restart { scope: RestartScope::Job, ..Restart::default() },
-        ..RoleSpec::default()
-    };
-    let draft = JobSpecBuilder {
-        name: "paper".to_owned(),
-        roles: vec![role],
-        gang: Gang {
-            together: true,
-            retries: 0,
-            backoff: Restart::default().backoff,
-            settle: Span::seconds(2),
-            ..Gang::default()
-        },
-        ..JobSpecBuilder::default()
-    };
-    draft.build().expect("the draft above is valid")
-}
-
 struct MasterHarness {
     folder: tempfile::TempDir,
     cluster: SharedCluster,
@@ -174,7 +144,7 @@ impl MasterHarness {
     }
 
     fn fresh(flushes: usize) -> MasterHarness {
-        let state = |events| Recovered::new_job(spec(), Some(events));
+        let state = |events| Recovered::new_job(job_spec(1), Some(events));
         MasterHarness::new(flushes, state, FakeCluster::default())
     }
 
@@ -188,7 +158,7 @@ impl MasterHarness {
         };
         let records = cluster.journaled.clone();
         let state = |events| {
-            let mut replay = Replay::new(spec(), Some(events));
+            let mut replay = Replay::new(job_spec(1), Some(events));
             records.into_iter().for_each(|record| replay.apply(record));
             replay.finish()
         };
@@ -200,31 +170,25 @@ impl MasterHarness {
 
     /// Runs the master until it blocks.
     async fn run(&mut self) -> Option<Result<Outcome, Fenced>> {
-        let mut attending = std::pin::pin!(self.master.run_loop(&mut self.inbox));
+        let mut running = std::pin::pin!(self.master.run(&mut self.inbox));
         // The master waits for this test only, so a few polls suffice.
         for _ in 0..50 {
             tokio::select! {
                 biased;
-                ended = &mut attending => return Some(ended),
+                ended = &mut running => return Some(ended),
                 () = tokio::task::yield_now() => {}
             }
         }
         None
     }
 
-    async fn say(
+    async fn sync(
         &self,
         container: &ContainerId,
         report: Option<AgentReport>,
-        seen: u64,
+        order: u64,
     ) -> (Receiver<MasterResponse>, DurableFlag) {
-        let sync = Sync {
-            reports: report.into_iter().collect(),
-            order: seen,
-            tokens: 0,
-            last_request: 0,
-            usage: None,
-        };
+        let sync = sync(report.into_iter().collect(), order);
         let (respond_to, response) = oneshot::channel();
         let durable = DurableFlag::default();
         let envelope = Envelope {
@@ -248,20 +212,6 @@ impl MasterHarness {
     fn grant_flushes(&self, flushes: usize) {
         self.cluster.borrow_mut().flushes = flushes;
     }
-}
-
-fn ready(round: u32) -> Option<AgentReport> {
-    let endpoint = Endpoint { host: "127.0.0.1".to_owned(), ports: Default::default() };
-    Some(AgentReport::Ready { round, endpoint })
-}
-
-fn exited(round: u32) -> Option<AgentReport> {
-    let exit = ProgramExit { code: Some(0), ..ProgramExit::default() };
-    Some(AgentReport::Exited { round, exit })
-}
-
-fn first() -> ContainerId {
-    ContainerId::from("c0")
 }
 
 fn order(respond_to: &mut Receiver<MasterResponse>) -> Option<Order> {
@@ -292,7 +242,7 @@ async fn reports_are_acknowledged_only_after_they_are_durable() {
     let mut harness = MasterHarness::fresh(usize::MAX);
     harness.run().await;
     harness.grant_flushes(0);
-    let (mut respond_to, durable) = harness.say(&first(), ready(1), 0).await;
+    let (mut respond_to, durable) = harness.sync(&container(0), Some(ready(1)), 0).await;
     harness.run().await;
     assert!(!durable.is_set());
     assert_eq!(order(&mut respond_to), None);
@@ -307,10 +257,10 @@ async fn reports_are_acknowledged_only_after_they_are_durable() {
 async fn ready_events_are_journaled_in_one_flush() {
     let mut harness = MasterHarness::fresh(usize::MAX);
     harness.run().await;
-    harness.say(&first(), ready(1), 0).await;
+    harness.sync(&container(0), Some(ready(1)), 0).await;
     let started = AgentReport::Started { round: 1 };
-    harness.say(&first(), Some(started), 0).await;
-    harness.say(&first(), exited(1), 0).await;
+    harness.sync(&container(0), Some(started), 0).await;
+    harness.sync(&container(0), Some(exited(1)), 0).await;
     harness.grant_flushes(1);
     harness.run().await;
     assert_eq!(harness.cluster.borrow().flushes, 0);
@@ -324,24 +274,24 @@ async fn ready_events_are_journaled_in_one_flush() {
 #[derive(Debug)]
 struct FakeAgent {
     container: ContainerId,
-    seen: u64,
+    order: u64,
     report: Option<AgentReport>,
-    asked: Option<(Receiver<MasterResponse>, DurableFlag)>,
+    pending: Option<(Receiver<MasterResponse>, DurableFlag)>,
 }
 
 impl FakeAgent {
     fn on_order(&mut self, synced: SyncReply) {
-        self.seen = synced.number;
+        self.order = synced.number;
         self.report = match synced.order {
-            Order::Wait { round, .. } => ready(round),
-            Order::Run(run) => exited(run.round),
+            Order::Wait { round, .. } => Some(ready(round)),
+            Order::Run(run) => Some(exited(run.round)),
             Order::Stop { .. } => Some(AgentReport::OutputsUploaded { error: None }),
         };
     }
 
     /// Handles a response, if there is one, and polls again.
-    async fn turn(&mut self, harness: &MasterHarness) {
-        if let Some((respond_to, durable)) = &mut self.asked {
+    async fn poll(&mut self, harness: &MasterHarness) {
+        if let Some((respond_to, durable)) = &mut self.pending {
             if durable.is_set() {
                 self.report = None;
             }
@@ -352,13 +302,13 @@ impl FakeAgent {
                 Err(oneshot::error::TryRecvError::Empty) => return,
             }
         }
-        let asked = harness.say(&self.container, self.report.clone(), self.seen);
-        self.asked = Some(asked.await);
+        let pending = harness.sync(&self.container, self.report.clone(), self.order);
+        self.pending = Some(pending.await);
     }
 }
 
 /// Runs a whole job. The master dies after that many flushes and another recovers.
-async fn with_a_death_after(flushes: usize) -> (bool, String) {
+async fn run_with_failover_after(flushes: usize) -> (bool, String) {
     let mut harness = MasterHarness::fresh(flushes);
     harness.cluster.borrow_mut().dies = true;
     let mut agents: Vec<FakeAgent> = Vec::new();
@@ -382,11 +332,11 @@ async fn with_a_death_after(flushes: usize) -> (bool, String) {
         agents.retain(|agent| launched.get(&agent.container) == Some(&true));
         for (container, launched) in launched {
             if launched && !agents.iter().any(|agent| agent.container == container) {
-                agents.push(FakeAgent { container, seen: 0, report: None, asked: None });
+                agents.push(FakeAgent { container, order: 0, report: None, pending: None });
             }
         }
         for agent in &mut agents {
-            agent.turn(&harness).await;
+            agent.poll(&harness).await;
         }
     }
     panic!("the job did not end: {}", harness.history());
@@ -395,7 +345,7 @@ async fn with_a_death_after(flushes: usize) -> (bool, String) {
 #[tokio::test]
 async fn a_successor_finishes_the_job_wherever_the_master_died() {
     for flushes in 0.. {
-        let (died, history) = with_a_death_after(flushes).await;
+        let (died, history) = run_with_failover_after(flushes).await;
         assert!(history.contains("job-finished"), "{flushes}: {history}");
         if !died {
             assert!(flushes > 3, "{flushes}");

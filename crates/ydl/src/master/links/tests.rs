@@ -4,7 +4,7 @@ mod reminders;
 
 use super::*;
 use crate::master::{
-    event_loop::tests::spec,
+    event_loop::tests::job_spec,
     journal::JournalRecord,
     kv_service::KvService,
     outbox::{Effect, Outbox},
@@ -39,7 +39,7 @@ impl LinksHarness {
 
     /// Creates a job with that many workers in a range, and a sidecar.
     fn of(instances: u32, range: Range) -> LinksHarness {
-        let mut draft = JobSpecBuilder::from(spec());
+        let mut draft = JobSpecBuilder::from(job_spec(1));
         draft.framework = Framework::Horovod;
         draft.gang.reform = ResizePolicy::Notify;
         // A round starts with all members or not at all.

@@ -1,7 +1,7 @@
 //! Tracker against a server that fails, rejects and forgets on demand.
 
 use super::tracker::{Tracker, late};
-use crate::master::event_loop::tests::spec;
+use crate::master::event_loop::tests::job_spec;
 use serde_json::{Value, json};
 use std::{
     path::PathBuf,
@@ -41,7 +41,7 @@ impl FaultyServer {
     }
 
     async fn tracker(&self) -> Tracker {
-        let mut draft = JobSpecBuilder::from(spec());
+        let mut draft = JobSpecBuilder::from(job_spec(1));
         draft.cluster_options.mlflow = Some(Mlflow {
             uri: format!("http://{}", self.at),
             experiment: "e".to_owned(),

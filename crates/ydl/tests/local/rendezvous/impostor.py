@@ -12,7 +12,7 @@ trusting = ssl.create_default_context()
 trusting.check_hostname, trusting.verify_mode = False, ssl.CERT_NONE
 for attempt in sys.argv[2:]:
     token, round_, connection, body = attempt.split(",")
-    headers = {}
+    headers = {"ydl-version": "1"}
     if token != "-":
         headers["authorization"] = "Bearer " + pathlib.Path(token).read_text().strip()
     master = http.client.HTTPSConnection("127.0.0.1", int(sys.argv[1]), timeout=60, context=trusting)

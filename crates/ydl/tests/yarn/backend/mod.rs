@@ -107,9 +107,9 @@ async fn containers_are_granted_started_and_their_ends_are_told() {
     let credentials = Credentials::read(&job.scratch().join("token")).expect("credentials");
     let delivered = credentials.secret(BOOTSTRAP_SECRET).expect("a setting");
     let delivered: BootstrapSecret = from_json(delivered.expose()).expect("a setting");
-    assert_eq!(delivered.setting.container, fine.container);
-    assert_eq!(delivered.setting.master, "127.0.0.1:4711");
-    assert_eq!(delivered.setting.host, fine.node.as_str());
+    assert_eq!(delivered.bootstrap.container, fine.container);
+    assert_eq!(delivered.bootstrap.master, "127.0.0.1:4711");
+    assert_eq!(delivered.bootstrap.host, fine.node.as_str());
     let scope = job.secret.verify(&delivered.agent_token);
     assert_eq!(scope, Some(Scope::Agent(fine.container.to_string())));
     let scope = job.secret.verify(&delivered.program_token);
