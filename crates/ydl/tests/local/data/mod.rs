@@ -482,7 +482,7 @@ fn outputs_are_old_or_new_and_whole_wherever_the_copying_is_killed() {
     }
     let child = |dir: &Path| {
         Command::new(env::current_exe().expect("this test"))
-            .args(["--exact", "a_child_copies_what_it_is_told_to"])
+            .args(["--exact", "data::a_child_copies_what_it_is_told_to"])
             .env(COPY, dir)
             .stdout(Stdio::null())
             .stderr(Stdio::null())
