@@ -9,34 +9,34 @@ import unittest
 
 import ydl
 
-from . import own_module
+from . import user_module
 
 PYTHON = os.path.realpath(getattr(sys, "_base_executable", sys.executable))
-HOW = {"environment": "system", "python": PYTHON, "memory": 256}
+JOB_KEYS = {"environment": "system", "python": PYTHON, "memory": 256}
 
 
 class OnYarn(unittest.TestCase):
-    def test_a_closure_over_a_module_of_the_users_own_raises_where_it_was_submitted(self) -> None:
+    def test_an_exception_of_a_closure_is_raised_at_the_client(self) -> None:
         wanted = 1
 
         def train(what):
             if ydl.task().index == wanted:
-                own_module.refuse(what)
+                user_module.reject(what)
             ydl.kv.wait("never")
 
-        run = ydl.Job.from_function(train, ("no more data",), instances=2, **HOW).submit(cluster="yarn")
+        run = ydl.Job.from_function(train, ("no more data",), instances=2, **JOB_KEYS).submit(cluster="yarn")
         with self.assertRaises(ydl.JobFailed) as raised:
             run.wait()
         failure = raised.exception
         self.assertEqual(failure.task, "worker:1")
-        self.assertIn("own_module.refuse(what)", failure.traceback)
-        self.assertIn("Refused: no more data", str(failure))
-        self.assertIsInstance(failure.exception, own_module.Refused)
+        self.assertIn("user_module.reject(what)", failure.traceback)
+        self.assertIn("Rejected: no more data", str(failure))
+        self.assertIsInstance(failure.exception, user_module.Rejected)
 
-    def test_results_are_its_owner_s_alone_to_read(self) -> None:
+    def test_results_are_readable_by_the_owner_only(self) -> None:
         # Other outputs may go where anybody writes; the job's own directory is not among them.
-        keys = {"outputs": {"*.txt": "hdfs:///tmp/"}, "acls": {"view": "*"}, **HOW}
-        run = ydl.Job.from_function(own_module.double, (21,), **keys).submit(cluster="yarn")
+        keys = {"outputs": {"*.txt": "hdfs:///tmp/"}, "acls": {"view": "*"}, **JOB_KEYS}
+        run = ydl.Job.from_function(user_module.double, (21,), **keys).submit(cluster="yarn")
         self.assertEqual(run.results(), {"worker:0": 42})
         # Who submitted it need not be this very object.
         self.assertEqual(ydl.Run(run.id, cluster="yarn").results(), {"worker:0": 42})
@@ -44,7 +44,7 @@ class OnYarn(unittest.TestCase):
         self.assertTrue(other.wait().succeeded)
         with self.assertRaises(ydl.Error) as raised:
             other.results()
-        self.assertIn("what its functions returned is not read", raised.exception.message)
+        self.assertIn("so its results are not read", raised.exception.message)
 
 
 def through_deaths() -> None:
@@ -61,7 +61,7 @@ def through_deaths() -> None:
         assert ydl.report_flush(120)
         return me.rank, word
 
-    run = ydl.Job.from_function(train, instances=2, **HOW).submit(cluster="yarn")
+    run = ydl.Job.from_function(train, instances=2, **JOB_KEYS).submit(cluster="yarn")
     print(run.id, flush=True)
     for index in range(2):
         run.kv.wait(f"begun/{index}")

@@ -19,26 +19,26 @@ from ydl.compat import cluster_pack
 from ydl.compat.cluster_pack import filesystem, packaging, uploader, yarn_launcher
 from ydl.compat.tf_yarn import plan
 
-from . import own_module
+from . import user_module
 
 
 class Archives(unittest.TestCase):
     def setUp(self):
         folder = tempfile.TemporaryDirectory()
         self.addCleanup(folder.cleanup)
-        self.place = folder.name
-        patch = mock.patch.dict(os.environ, XDG_CACHE_HOME=os.path.join(self.place, "cache"))
+        self.directory = folder.name
+        patch = mock.patch.dict(os.environ, XDG_CACHE_HOME=os.path.join(self.directory, "cache"))
         patch.start()
         self.addCleanup(patch.stop)
 
     def write(self, name, text=""):
-        path = os.path.join(self.place, name)
+        path = os.path.join(self.directory, name)
         os.makedirs(os.path.dirname(path), exist_ok=True)
         with open(path, "w") as file:
             file.write(text)
         return path
 
-    def test_an_archive_is_used_as_its_name_says(self):
+    def test_the_use_of_an_archive_follows_its_name(self):
         usage = packaging.get_pyenv_usage_from_archive
         self.assertEqual(usage("hdfs:///e/x.pex"), ("hdfs:///e/x.pex", "./x.pex", "x.pex", False))
         self.assertEqual(usage("x.pex.zip")[1:], ("pyenv/__main__.py", "pyenv", True))
@@ -52,16 +52,16 @@ class Archives(unittest.TestCase):
         for name in ("package/a.py", "package/inner/b.py", "package/a.pyc", "package/__pycache__/a.pyc"):
             self.write(name)
         for named, expected in ((True, ["package/a.py", "package/inner/b.py"]), (False, ["a.py", "inner/b.py"])):
-            path = cluster_pack.zip_path(os.path.join(self.place, "package"), named, self.place)
+            path = cluster_pack.zip_path(os.path.join(self.directory, "package"), named, self.directory)
             with zipfile.ZipFile(path) as archive:
                 self.assertEqual(sorted(archive.namelist()), expected)
 
-    def test_a_ready_archive_is_handed_on(self):
+    def test_an_existing_archive_is_used_unchanged(self):
         path = self.write("ready.pex")
         self.assertEqual(cluster_pack.upload_zip(path), path)
         self.assertEqual(cluster_pack.upload_zip("hdfs:///envs/e.tar.gz"), "hdfs:///envs/e.tar.gz")
         with self.assertRaises(FileNotFoundError):
-            cluster_pack.upload_zip(os.path.join(self.place, "none.pex"))
+            cluster_pack.upload_zip(os.path.join(self.directory, "none.pex"))
 
     def test_an_archive_behind_an_address_is_downloaded_once(self):
         asked = []
@@ -90,7 +90,7 @@ class Archives(unittest.TestCase):
             self.assertEqual(file.read(), b"pex")
         self.assertEqual(asked, ["/x.pex"])
 
-    def test_other_packages_than_are_installed_make_a_list(self):
+    def test_other_packages_make_a_requirements_file(self):
         installed = {"Alpha_Beta": "1.0", "gamma": "2.0", "pip": "24", "gamma-more": "3.0"}
         # No index has ydl's own, and they travel with every job.
         installed.update({"ydl-yarn": "0.1.0", "ydl_tf_yarn": "0.1.0"})
@@ -104,15 +104,15 @@ class Archives(unittest.TestCase):
         )
 
     def test_the_environment_is_packed_and_named(self):
-        with mock.patch.object(ydl, "binary_call", return_value=[{"layers": 1}]) as packed:
+        with mock.patch.object(ydl, "run_binary", return_value=[{"layers": 1}]) as packed:
             path, name = cluster_pack.upload_env()
         packed.assert_called_once_with(["pack", path])
         self.assertEqual(path, os.environ.get("PEX") or sys.prefix)
         self.assertTrue(re.match(r"^.+_[0-9a-f]{7}$", name), name)
 
-    def test_a_list_lies_in_the_cache_and_is_the_same_for_the_same(self):
+    def test_equal_requirements_have_the_same_cached_file(self):
         with mock.patch.object(packaging, "get_non_editable_requirements", return_value={"a": "1", "b": "2"}):
-            with mock.patch.object(ydl, "binary_call", return_value=[]):
+            with mock.patch.object(ydl, "run_binary", return_value=[]):
                 first, _ = cluster_pack.upload_env(ignored_packages=["b"])
                 again, _ = cluster_pack.upload_env(ignored_packages=["b"])
                 other, _ = cluster_pack.upload_env(additional_packages={"c": "3"})
@@ -121,32 +121,32 @@ class Archives(unittest.TestCase):
         with open(first) as file:
             self.assertEqual(file.read(), "a==1\n")
 
-    def test_a_list_with_a_password_in_it_is_its_owner_s_alone(self):
+    def test_a_requirements_file_is_readable_by_the_owner_only(self):
         with mock.patch.object(packaging, "get_non_editable_requirements", return_value={"a": "1"}):
-            with mock.patch.object(ydl, "binary_call", return_value=[]):
+            with mock.patch.object(ydl, "run_binary", return_value=[]):
                 path, _ = cluster_pack.upload_env(additional_indexes=["https://me:secret@index/simple"])
         self.assertEqual(os.stat(path).st_mode & 0o777, 0o600)
         self.assertEqual(os.stat(os.path.dirname(path)).st_mode & 0o777, 0o700)
         self.assertEqual(os.listdir(os.path.dirname(path)), ["requirements.txt"])
 
-    def test_a_part_of_an_archive_is_not_taken_for_it(self):
+    def test_an_incomplete_download_is_an_error(self):
         answer = io.BytesIO(b"pex")
         answer.headers = {"content-length": "1000"}
         url = "http://me:secret@127.0.0.1/x.pex"
         with mock.patch.object(uploader.urllib.request, "urlopen", return_value=answer):
             with self.assertRaises(OSError) as refused:
                 cluster_pack.upload_zip(url)
-        self.assertIn("1000 bytes, and 3 came", str(refused.exception))
+        self.assertIn("1000 bytes, but 3 were received", str(refused.exception))
         self.assertNotIn("secret", str(refused.exception))
         whole = io.BytesIO(b"pex")
         whole.headers = {"content-length": "3"}
         with mock.patch.object(uploader.urllib.request, "urlopen", return_value=whole):
             path = cluster_pack.upload_zip(url)
         self.assertEqual(os.listdir(os.path.dirname(path)), ["x.pex"])
-        with mock.patch.object(uploader, "DOWNLOAD_BYTES_MAX", 2), self.assertRaises(OSError):
-            list(uploader._whole(io.BytesIO(b"pex"), url))
+        with mock.patch.object(uploader, "MAX_DOWNLOAD_BYTES", 2), self.assertRaises(OSError):
+            list(uploader._blocks(io.BytesIO(b"pex"), url))
 
-    def test_every_name_of_cluster_pack_is_there(self):
+    def test_every_name_of_cluster_pack_exists(self):
         names = (
             "settings filesystem yarn_launcher upload_env upload_zip zip_path PEX_PACKER CONDA_PACKER Packer get_default_fs "
             "get_editable_requirements get_non_editable_requirements detect_packer_from_file get_pyenv_usage_from_archive "
@@ -158,21 +158,21 @@ class Archives(unittest.TestCase):
         for name in ("submit", "submit_func", "get_application_logs", "wait_for_finished", "upload_logs_to_hdfs"):
             self.assertIs(getattr(launcher, name), getattr(yarn_launcher, name))
 
-    def test_what_is_set_for_a_pex_can_be_asked_for_again(self):
+    def test_pex_settings_are_stored(self):
         cluster_pack.set_layout_optimization("FAST_MID_BIG")
         cluster_pack.set_venv_optimization_level(2)
-        self.addCleanup(cluster_pack.settings._set.clear)
+        self.addCleanup(cluster_pack.settings._settings.clear)
         self.assertIs(cluster_pack.get_layout_optimization(), cluster_pack.LayoutOptimization.FAST_MID_BIG)
         self.assertEqual(cluster_pack.get_venv_optimization_level(), 2)
         with self.assertRaises(ValueError):
             cluster_pack.set_layout_optimization("FASTEST")
 
-    def test_an_index_that_is_set_is_in_every_list(self):
-        self.addCleanup(cluster_pack.settings._set.clear)
+    def test_the_package_index_is_in_every_requirements_file(self):
+        self.addCleanup(cluster_pack.settings._settings.clear)
 
         def indexes():
             with mock.patch.object(packaging, "get_non_editable_requirements", return_value={"a": "1"}):
-                with mock.patch.object(ydl, "binary_call", return_value=[]):
+                with mock.patch.object(ydl, "run_binary", return_value=[]):
                     path, _ = cluster_pack.upload_env(only_packages=["a"])
             with open(path) as file:
                 return [line.split()[-1] for line in file if line.startswith("--extra-index-url")]
@@ -185,38 +185,38 @@ class Archives(unittest.TestCase):
             cluster_pack.settings.set_pypi_index(None)
             self.assertEqual((indexes(), cluster_pack.settings.get_pypi_index()), ([], None))
 
-    def test_files_of_this_machine_need_no_fsspec(self):
+    def test_local_files_need_no_fsspec(self):
         files = filesystem.LocalFileSystem()
         path = self.write("folder/a.txt", "abc")
-        files.put(os.path.dirname(path), os.path.join(self.place, "copy"))
-        copy = os.path.join(self.place, "copy", "a.txt")
-        self.assertEqual(files.glob(os.path.join(self.place, "copy", "*")), [copy])
+        files.put(os.path.dirname(path), os.path.join(self.directory, "copy"))
+        copy = os.path.join(self.directory, "copy", "a.txt")
+        self.assertEqual(files.glob(os.path.join(self.directory, "copy", "*")), [copy])
         self.assertEqual((files.info(copy)["size"], files.isdir(copy), files.exists(copy)), (3, False, True))
-        yarn_launcher.upload_logs_to_hdfs(os.path.join(self.place, "logs", "b.txt"), copy)
-        with open(os.path.join(self.place, "logs", "b.txt")) as file:
+        yarn_launcher.upload_logs_to_hdfs(os.path.join(self.directory, "logs", "b.txt"), copy)
+        with open(os.path.join(self.directory, "logs", "b.txt")) as file:
             self.assertEqual(file.read(), "abc")
 
-    def test_a_path_that_is_not_written_is_said(self):
+    def test_an_ignored_package_path_is_a_warning(self):
         named = "hdfs:///user/me/envs/e.pex"
-        self.addCleanup(uploader._handed_on.clear)
-        with mock.patch.object(ydl, "binary_call", return_value=[]), self.assertLogs(uploader.logger, "WARNING") as logs:
+        self.addCleanup(uploader._redirected.clear)
+        with mock.patch.object(ydl, "run_binary", return_value=[]), self.assertLogs(uploader.logger, "WARNING") as logs:
             path, _ = cluster_pack.upload_env(named)
         self.assertIn("`{}` is not written".format(named), logs.output[-1])
         # Whoever hands on the path that he named gets what was packed.
         self.assertEqual(plan.environment_of(named, {}), plan.environment_of(path, {}))
-        self.assertNotEqual(plan.environment_of(named, {}).what, "system")
+        self.assertNotEqual(plan.environment_of(named, {}).source, "system")
 
     def test_editable_packages_are_found_by_their_directories(self):
         self.write("project/own/__init__.py")
         self.write("project/tests/__init__.py")
         self.write("other/src/further/__init__.py")
-        rows = [{"name": "p", "editable_project_location": os.path.join(self.place, name)} for name in ("project", "other")]
+        rows = [{"name": "p", "editable_project_location": os.path.join(self.directory, name)} for name in ("project", "other")]
         with mock.patch.object(packaging, "_pip_list", return_value=rows):
             found = cluster_pack.get_editable_requirements()
-        expected = {"own": os.path.join(self.place, "project/own"), "further": os.path.join(self.place, "other/src/further")}
+        expected = {"own": os.path.join(self.directory, "project/own"), "further": os.path.join(self.directory, "other/src/further")}
         self.assertEqual(found, expected)
 
-    def test_the_default_file_system_is_the_configuration_s(self):
+    def test_the_default_file_system_comes_from_the_configuration(self):
         text = "<configuration><property><name>fs.defaultFS</name><value>hdfs://nn:8020</value></property></configuration>"
         folder = os.path.dirname(self.write("conf/core-site.xml", text))
         with mock.patch.dict(os.environ, HADOOP_CONF_DIR=folder):
@@ -226,7 +226,7 @@ class Archives(unittest.TestCase):
                 os.environ.pop(name, None)
             self.assertEqual(cluster_pack.get_default_fs(), "file:///")
 
-    def test_spark_is_refused_with_a_remedy(self):
+    def test_spark_is_rejected_with_a_hint(self):
         with self.assertRaises(ImportError) as refused:
             import ydl.compat.cluster_pack.spark  # noqa: F401
         self.assertIn("install the distribution `cluster-pack` itself", str(refused.exception))
@@ -241,7 +241,7 @@ class Launcher(unittest.TestCase):
             self.assertEqual(function(*args, package_path=sys.executable, **options), "job")
         return submit.call_args[0][0]
 
-    def test_arguments_by_position_are_where_cluster_pack_has_them(self):
+    def test_positional_arguments_have_the_order_of_cluster_pack(self):
         named = list(inspect.signature(yarn_launcher.submit).parameters)
         expected = (
             "skein_client module_name args name num_cores memory package_path hadoop_file_systems queue env_vars "
@@ -251,7 +251,7 @@ class Launcher(unittest.TestCase):
         self.assertEqual(named[: len(expected)], expected)
         self.assertEqual(list(inspect.signature(yarn_launcher.submit_func).parameters)[3:], named[3:])
 
-    def test_nobody_submits_in_another_s_name(self):
+    def test_submitting_as_another_user_is_rejected(self):
         with self.assertRaises(ValueError) as refused:
             self.made(yarn_launcher.submit, None, "module", user="somebody-else")
         self.assertIn("HADOOP_PROXY_USER", str(refused.exception))
@@ -260,18 +260,18 @@ class Launcher(unittest.TestCase):
     def test_modules_and_functions_have_the_same_options(self):
         options = {"pre_script_hook": "export A=1", "max_attempts": 2, "max_restarts": 3, "env_vars": {"B": "2"}}
         module = self.made(yarn_launcher.submit, None, "module", ["--x"], **options)
-        function = self.made(yarn_launcher.submit_func, None, own_module.double, [4], **options)
+        function = self.made(yarn_launcher.submit_func, None, user_module.double, [4], **options)
         for job in (module, function):
             keys = job.keys()
             self.assertEqual((keys["restart"], keys["master"], keys["env"]), ({"limit": 3}, {"attempts": 2}, {"B": "2"}))
         words = module.keys()["roles"]["worker"]["run"]
         self.assertEqual(words[:2] + words[-3:], ["bash", "-c", "-m", "module", "--x"])
-        packed = function._bundle.pack(function.keys(), {"cluster": "local"})
-        self.addCleanup(function._bundle.unpack)
+        packed = function._bundle.create(function.keys(), {"cluster": "local"})
+        self.addCleanup(function._bundle.remove)
         words = packed["roles"]["worker"]["run"]
         self.assertEqual(words[:3] + words[-1:], ["bash", "-c", 'export A=1\nexec "$@"', "ydl-function"])
 
-    def test_a_cluster_that_does_not_answer_is_waited_for(self):
+    def test_an_unreachable_cluster_is_retried(self):
         outcome = ydl.Outcome("failed", "because")
         failed = ydl.JobFailed(ydl.Run("job"), outcome)
         with mock.patch.object(ydl.Run, "wait", side_effect=failed):

@@ -13,10 +13,10 @@ from pathlib import Path
 from unittest import mock
 
 import ydl
-from ydl import functions, program, returned, run_function
+from ydl import function_results, functions, program, run_function
 
-from . import own_module
-from .place import PATIENCE_S, OnThisMachine
+from . import user_module
+from .harness import TEST_TIMEOUT_S, LocalJobTestCase
 
 try:
     import cloudpickle
@@ -24,31 +24,31 @@ except ImportError:
     cloudpickle = None
 
 
-class Functions(OnThisMachine):
+class Functions(LocalJobTestCase):
     def test_a_function_of_a_module_is_called_in_every_task_without_cloudpickle(self) -> None:
-        job = ydl.Job.from_function(own_module.by_index, (40,), roles={"worker": 2, "chief": 1})
+        job = ydl.Job.from_function(user_module.by_index, (40,), roles={"worker": 2, "chief": 1})
         results = self.submit(job).results()
         self.assertEqual(results, {"chief:0": 40, "worker:0": 40, "worker:1": 41})
 
-    def test_roles_have_functions_of_their_own_or_commands(self) -> None:
+    def test_roles_may_have_their_own_functions_or_commands(self) -> None:
         roles = {
-            "worker": ydl.Role(function=own_module.double, args=[4]),
-            "other": ydl.Role(function=own_module.double, kwargs={"number": 5}),
+            "worker": ydl.Role(function=user_module.double, args=[4]),
+            "other": ydl.Role(function=user_module.double, kwargs={"number": 5}),
             "plain": ydl.Role("true"),
         }
         run = self.submit(ydl.Job.from_function(None, roles=roles))
         self.assertEqual(run.results(), {"other:0": 10, "worker:0": 8})
         self.assertEqual(run.result(), 8)
 
-    def test_what_every_task_would_fail_with_is_refused_here(self) -> None:
-        double = own_module.double
+    def test_invalid_arguments_of_a_function_are_rejected_at_creation(self) -> None:
+        double = user_module.double
         role = lambda *args, **kwargs: ydl.Job.from_function(None, roles={"chief": ydl.Role(*args, **kwargs)})  # noqa: E731
         for make, said in (
-            (lambda: ydl.Job.from_function(double, 10), "`args` is `10`, and not a list of arguments\n\nhint: write `(10,)`"),
+            (lambda: ydl.Job.from_function(double, 10), "`args` is `10`, expected a sequence of arguments\n\nhint: write `(10,)`"),
             (lambda: ydl.Job.from_function(double, "ab"), "write `('ab',)`"),
-            (lambda: ydl.Job.from_function(double, {"number": 1}), "arguments by their names are `kwargs`"),
-            (lambda: ydl.Job.from_function(double, (), [1]), "`kwargs` is `[1]`, and not a map"),
-            (lambda: ydl.Job.from_function(double, (), {1: 2}), "arguments have names"),
+            (lambda: ydl.Job.from_function(double, {"number": 1}), "pass named arguments as `kwargs`"),
+            (lambda: ydl.Job.from_function(double, (), [1]), "`kwargs` is `[1]`, expected a mapping"),
+            (lambda: ydl.Job.from_function(double, (), {1: 2}), "the keys of `kwargs` must be strings"),
             (lambda: ydl.Job.from_function(double, (1, "x" * 99)), "cannot call `double(1, 'xxx"),
             (lambda: ydl.Job.from_function(double), "cannot call `double()`: missing a required argument: 'number'"),
             (lambda: ydl.Job.from_function(double, kwargs={"nummer": 1}), "cannot call `double(nummer=1)`"),
@@ -60,24 +60,24 @@ class Functions(OnThisMachine):
                 make()
             self.assertIn(said, str(raised.exception))
 
-    def test_what_may_be_called_so_is_not_refused(self) -> None:
+    def test_valid_or_unknown_signatures_are_accepted(self) -> None:
         # Of the last ones nobody can tell: a wrapper calls what it wraps as it likes, and functions of C need not say.
-        wrapped = functools.wraps(own_module.double)(lambda: own_module.double(1))
+        wrapped = functools.wraps(user_module.double)(lambda: user_module.double(1))
         for fn, args in (
-            (own_module.double, [4]), (own_module.double, iter((4,))), (functools.partial(own_module.double, 4), ()),
-            (own_module.Refused, ("a", "b")), (wrapped, ()), (max, (1, 2)), (print, (1, 2, 3)),
+            (user_module.double, [4]), (user_module.double, iter((4,))), (functools.partial(user_module.double, 4), ()),
+            (user_module.Rejected, ("a", "b")), (wrapped, ()), (max, (1, 2)), (print, (1, 2, 3)),
         ):  # fmt: skip
             with self.subTest(fn):
                 functions.check_call("worker", fn, tuple(args), {})
 
     @unittest.skipIf(cloudpickle is None, "cloudpickle is not installed")
-    def test_a_closure_over_a_module_of_the_users_own_is_called_and_its_exception_reaches_the_caller(self) -> None:
+    def test_a_closure_over_a_user_module_is_called_and_its_exception_reaches_the_caller(self) -> None:
         wanted = 1
 
         def train(what):
             if ydl.task().index == wanted:
-                own_module.refuse(what)
-            return own_module.double(21)
+                user_module.reject(what)
+            return user_module.double(21)
 
         run = self.submit(ydl.Job.from_function(train, ("no more data",), instances=2, name="closure"))
         with self.assertRaises(ydl.JobFailed) as raised:
@@ -85,30 +85,30 @@ class Functions(OnThisMachine):
         failure = raised.exception
         self.assertEqual(failure.task, "worker:1")
         self.assertIn("in train", failure.traceback)
-        self.assertIn("own_module.refuse(what)", failure.traceback)
-        self.assertIn("Refused: no more data", str(failure))
-        self.assertIsInstance(failure.exception, own_module.Refused)
+        self.assertIn("user_module.reject(what)", failure.traceback)
+        self.assertIn("Rejected: no more data", str(failure))
+        self.assertIsInstance(failure.exception, user_module.Rejected)
         self.assertIs(failure.__cause__, failure.exception)
 
     @unittest.skipIf(cloudpickle is None, "cloudpickle is not installed")
-    def test_what_cannot_be_brought_back_fails_no_job(self) -> None:
+    def test_a_result_that_cannot_be_pickled_does_not_fail_the_job(self) -> None:
         run = self.submit(ydl.Job.from_function(lambda: threading.Lock(), name="lock"))
-        self.assertTrue(run.wait(PATIENCE_S).succeeded)
+        self.assertTrue(run.wait(TEST_TIMEOUT_S).succeeded)
         with self.assertRaises(ydl.Error) as raised:
             run.results()
         self.assertIn("cannot be pickled", raised.exception.message)
 
-    def test_what_cannot_be_sent_is_refused_before_anything_starts(self) -> None:
+    def test_a_function_that_cannot_be_pickled_is_rejected_before_submission(self) -> None:
         if cloudpickle is None:
             with self.assertRaises(ydl.Error) as raised:
                 ydl.Job.from_function(lambda: 1)
-            self.assertIn("cannot be sent without `cloudpickle`", raised.exception.message)
+            self.assertIn("cannot be shipped without `cloudpickle`", raised.exception.message)
         with self.assertRaises(ydl.Error) as raised:
-            ydl.Job.from_function(own_module.double, (threading.Lock(),))
+            ydl.Job.from_function(user_module.double, (threading.Lock(),))
         self.assertIn("cannot be pickled", raised.exception.message)
         with self.assertRaises(ydl.Error):
             ydl.Job.from_function(None, roles={"worker": 1})
-        self.assertFalse(os.path.exists(os.path.join(self.place, "ydl")))
+        self.assertFalse(os.path.exists(os.path.join(self.directory, "ydl")))
 
 
 class Calls(unittest.TestCase):
@@ -128,38 +128,38 @@ class Calls(unittest.TestCase):
         with open("folder/functions/worker.pickle", "wb") as file:
             pickle.dump((*call, {}), file)
         with open("folder/functions/about.json", "w") as file:
-            file.write(functions.about())
+            file.write(functions.pickle_info())
         try:
             self.assertEqual(run_function.main("folder"), 0)
         except SystemExit:
             pass
         os.makedirs("results/worker-0")
-        for name in os.listdir(returned.PLACE):
-            os.rename(os.path.join(returned.PLACE, name), os.path.join("results/worker-0", name))
-        return returned.read(Path("results"))
+        for name in os.listdir(function_results.TASK_DIR):
+            os.rename(os.path.join(function_results.TASK_DIR, name), os.path.join("results/worker-0", name))
+        return function_results.read(Path("results"))
 
-    def test_a_function_that_ends_its_program_well_returns_nothing(self) -> None:
-        self.assertEqual(returned.values(self.called(sys.exit, (0,))), {"worker:0": None})
+    def test_a_function_that_exits_successfully_returns_none(self) -> None:
+        self.assertEqual(function_results.values(self.called(sys.exit, (0,))), {"worker:0": None})
 
-    def test_what_is_too_large_to_be_brought_back_is_lost_with_a_reason(self) -> None:
-        with mock.patch.object(returned, "BYTES_MAX", 1000):
+    def test_a_result_above_the_limit_is_lost_with_a_reason(self) -> None:
+        with mock.patch.object(function_results, "MAX_BYTES", 1000):
             found = self.called(bytes, (2000,))
         with self.assertRaises(ydl.Error) as raised:
-            returned.values(found)
+            function_results.values(found)
         self.assertIn("write it to `outputs`", raised.exception.message)
 
-    def test_more_than_can_be_brought_back_is_not_read(self) -> None:
+    def test_a_result_file_above_the_limit_is_not_read(self) -> None:
         found = self.called(bytes, (2000,))
-        with mock.patch.object(returned, "BYTES_MAX", 1000):
-            again = returned.read(Path("results"))
+        with mock.patch.object(function_results, "MAX_BYTES", 1000):
+            again = function_results.read(Path("results"))
         self.assertEqual([one.kind for one in (*found, *again)], ["value", "lost"])
 
-    def test_what_somebody_else_has_left_is_not_read(self) -> None:
+    def test_result_files_of_another_user_are_not_read(self) -> None:
         self.called(bytes, (3,))
         with mock.patch.object(os, "fstat", return_value=types.SimpleNamespace(st_uid=4711)):
             with self.assertRaises(ydl.Error) as raised:
-                returned.read(Path("results"))
-        self.assertIn("a file of user 4711, and is not read", raised.exception.message)
+                function_results.read(Path("results"))
+        self.assertIn("belongs to user 4711 and is not read", raised.exception.message)
 
     def fetched(self, run, user, jobs, places):
         """What a run on a cluster finds, where its outputs are these pickles and its cluster lists these jobs."""
@@ -172,40 +172,40 @@ class Calls(unittest.TestCase):
 
         raw = {"id": "application_1_0001", "state": "succeeded", "application": {"user": user}}
         with mock.patch.object(run, "fetch", fetch), \
-                mock.patch.object(program, "one", return_value=raw), \
+                mock.patch.object(program, "call_one", return_value=raw), \
                 mock.patch.object(program, "call", return_value=[{"id": id} for id in jobs]):
             return run.results()
 
-    def test_results_of_another_s_job_are_not_read(self) -> None:
-        left = {"outputs/jobs/application_1_0001/results/worker-0/0.returned": 7}
+    def test_results_of_another_users_job_are_not_read(self) -> None:
+        left = {"outputs/jobs/application_1_0001/results/worker-0/0.result": 7}
         with self.assertRaises(ydl.Error) as raised:
             self.fetched(ydl.Run("application_1_0001"), "mallory", ["application_1_0002"], left)
-        self.assertIn("is a job of `mallory`, and what its functions returned is not read", raised.exception.message)
+        self.assertIn("is a job of `mallory`, so its results are not read", raised.exception.message)
         own = self.fetched(ydl.Run("application_1_0001"), "me", ["application_1_0001"], left)
         self.assertEqual(own, {"worker:0": 7})
         submitted = ydl.Run("application_1_0001")
-        submitted._own = True
+        submitted._submitted_here = True
         self.assertEqual(self.fetched(submitted, "me", [], left), {"worker:0": 7})
 
-    def test_what_lies_among_other_outputs_is_no_result(self) -> None:
+    def test_files_in_other_outputs_are_not_results(self) -> None:
         left = {
-            "outputs/jobs/application_1_0001/results/worker-0/0.returned": 7,
-            "outputs/jobs/application_1_0001/results/deeper/worker-1/0.returned": 8,
-            "outputs/shared/application_1_0001/results/worker-2/0.returned": 9,
-            "outputs/jobs~2/application_1_0001/results/worker-3/0.returned": 10,
-            "outputs/jobs/application_1_0002/results/worker-4/0.returned": 11,
+            "outputs/jobs/application_1_0001/results/worker-0/0.result": 7,
+            "outputs/jobs/application_1_0001/results/deeper/worker-1/0.result": 8,
+            "outputs/shared/application_1_0001/results/worker-2/0.result": 9,
+            "outputs/jobs~2/application_1_0001/results/worker-3/0.result": 10,
+            "outputs/jobs/application_1_0002/results/worker-4/0.result": 11,
         }
         found = self.fetched(ydl.Run("application_1_0001"), "me", ["application_1_0001"], left)
         self.assertEqual(found, {"worker:0": 7})
 
-    def test_a_task_that_left_no_result_is_named(self) -> None:
+    def test_a_task_without_a_result_is_logged(self) -> None:
         run = ydl.Run("job")
         run._roles = ("worker",)
         tasks = [types.SimpleNamespace(task=name) for name in ("worker:0", "worker:1", "plain:0")]
-        left = [returned.Returned("worker:0", 0, "value", "", pickle.dumps(1))]
-        with mock.patch.multiple(run, wait=mock.DEFAULT, status=mock.DEFAULT, _returned=mock.DEFAULT) as made:
+        left = [function_results.FunctionResult("worker:0", 0, "value", "", pickle.dumps(1))]
+        with mock.patch.multiple(run, wait=mock.DEFAULT, status=mock.DEFAULT, _read_results=mock.DEFAULT) as made:
             made["status"].return_value.tasks = tasks
-            made["_returned"].return_value = left
+            made["_read_results"].return_value = left
             with self.assertLogs("ydl", "WARNING") as logs:
                 self.assertEqual(run.results(), {"worker:0": 1})
         self.assertEqual(len(logs.output), 1)

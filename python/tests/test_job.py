@@ -16,11 +16,11 @@ from unittest import mock
 import ydl
 from ydl import program
 
-from .place import PATIENCE_S, OnThisMachine, until
+from .harness import TEST_TIMEOUT_S, LocalJobTestCase, until
 
 
-class Jobs(OnThisMachine):
-    def test_a_job_is_shown_as_its_job_file_would_be(self) -> None:
+class Jobs(LocalJobTestCase):
+    def test_a_job_is_shown_as_a_job_file(self) -> None:
         job = ydl.Job(
             "digits",
             {"worker": ydl.Role("true", instances=2, memory=512, env={"A": 1}), "server": {"shell": "exit 0"}},
@@ -40,7 +40,7 @@ class Jobs(OnThisMachine):
             self.assertGreater(len(keys), 10)
             self.assertLessEqual(keys, set(inspect.signature(kind.__init__).parameters))
 
-    def test_what_is_wrong_is_an_error_with_a_remedy(self) -> None:
+    def test_errors_have_a_message_and_a_hint(self) -> None:
         with self.assertRaises(ydl.Error) as raised:
             ydl.Job("j", {"worker": {"rum": "true"}}).check(cluster="local")
         self.assertIn("unknown key `rum`", raised.exception.message)
@@ -55,28 +55,28 @@ class Jobs(OnThisMachine):
         said = ["unknown key `framwork`", "  hint: did you mean `framework`?"]
         said += ["unknown key `rum` in role `worker`", "  hint: did you mean `run`?"]
         self.assertEqual(str(raised.exception).splitlines(), said)
-        file = Path(self.place) / "job.yaml"
+        file = Path(self.directory) / "job.yaml"
         file.write_text("roles: {worker: {rum: true}}\n")
         with self.assertRaises(ydl.Error) as raised:
             ydl.Job.from_file(file).check(cluster="local")
         self.assertIn("job.yaml:1:18: unknown key `rum`", raised.exception.message)
         with self.assertRaises(ydl.Error) as raised:
             ydl.Job("j", {"worker": {"run": object()}}).to_json()
-        self.assertIn("a job cannot hold", raised.exception.message)
+        self.assertIn("unsupported value", raised.exception.message)
         with self.assertRaises(ydl.Error) as raised:
             ydl.Run("nobody-has-this-one", cluster="local").status()
         self.assertIn("there is no job", str(raised.exception))
 
-    def test_a_job_file_is_a_job(self) -> None:
-        file = Path(self.place) / "job.yaml"
+    def test_a_job_can_be_created_from_a_job_file(self) -> None:
+        file = Path(self.directory) / "job.yaml"
         file.write_text("name: from-file\nroles: {worker: {run: [sh, -c, 'cat data']}}\nfiles: [data]\n")
-        (Path(self.place) / "data").write_text("content\n")
+        (Path(self.directory) / "data").write_text("content\n")
         run = self.submit(ydl.Job.from_file(file, set=["roles.worker.instances=2"]))
-        self.assertTrue(run.wait(PATIENCE_S).succeeded)
+        self.assertTrue(run.wait(TEST_TIMEOUT_S).succeeded)
         self.assertEqual([(line.task, line.text) for line in run.logs()], [("worker:0", "content"), ("worker:1", "content")])
 
-    def test_files_come_from_the_base_and_outputs_go_there(self) -> None:
-        base = Path(self.place) / "base"
+    def test_paths_of_files_and_outputs_are_relative_to_the_base(self) -> None:
+        base = Path(self.directory) / "base"
         base.mkdir()
         (base / "in.txt").write_text("7")
         job = ydl.Job(
@@ -87,18 +87,18 @@ class Jobs(OnThisMachine):
             base=base,
         )
         run = self.submit(job)
-        run.wait(PATIENCE_S)
+        run.wait(TEST_TIMEOUT_S)
         self.assertEqual((base / "results/out.txt").read_text(), "7")
-        fetched = run.fetch(Path(self.place) / "fetched")
+        fetched = run.fetch(Path(self.directory) / "fetched")
         self.assertTrue(list(fetched.rglob("stdout.0")) and list(fetched.rglob("out.txt")))
 
 
-class Runs(OnThisMachine):
-    def test_a_job_that_fails_says_which_task_and_how(self) -> None:
+class Runs(LocalJobTestCase):
+    def test_a_failed_job_reports_task_and_log(self) -> None:
         script = 'echo out; if [ "$YDL_INDEX" = 1 ]; then echo "what went wrong" >&2; exit 7; fi; sleep 600'
         run = self.submit(ydl.Job("fails", {"worker": ydl.Role(shell=script, instances=2)}))
         with self.assertRaises(ydl.JobFailed) as raised:
-            run.wait(PATIENCE_S)
+            run.wait(TEST_TIMEOUT_S)
         failure = raised.exception
         self.assertEqual((failure.task, failure.code, failure.outcome.state), ("worker:1", 7, "failed"))
         self.assertIn("what went wrong", failure.log)
@@ -111,15 +111,15 @@ class Runs(OnThisMachine):
     def test_jobs_are_listed_as_runs(self) -> None:
         first, second = (self.submit(ydl.Job(name, {"worker": ydl.Role(shell=f"echo {name}")})) for name in ("one", "two"))
         for run in (first, second):
-            run.wait(PATIENCE_S)
+            run.wait(TEST_TIMEOUT_S)
         listed = ydl.runs(cluster="local")
         self.assertEqual([(run.id, run.name) for run in listed], [(second.id, "two"), (first.id, "one")])
         self.assertEqual([line.text for line in listed[0].logs()], ["two"])
         self.assertEqual(repr(listed[1]), f"<Run {first.id}, succeeded>")
-        self.assertEqual((listed[1].listed["state"], dict(first.listed)), ("succeeded", {}))
+        self.assertEqual((listed[1].summary["state"], dict(first.summary)), ("succeeded", {}))
         self.assertEqual((first.name, ydl.Run(second.id, cluster="local").name), ("one", "two"))
 
-    def test_what_a_job_prints_comes_while_it_runs_until_it_is_killed(self) -> None:
+    def test_output_is_streamed_until_the_job_is_killed(self) -> None:
         script = "echo begun; echo aside >&2; sleep 600"
         run = self.submit(ydl.Job("waits", {"worker": ydl.Role(shell=script)}))
         lines = run.logs("worker:0", follow=True)
@@ -127,13 +127,13 @@ class Runs(OnThisMachine):
         # What a program prints can be read before its agent has said that it runs.
         until(lambda: run.status().state == "running")
         status = run.status()
-        self.assertEqual((status.state, status.tasks[0].state, run.over), ("running", "running", False))
+        self.assertEqual((status.state, status.tasks[0].state, run.done), ("running", "running", False))
         with self.assertRaises(ydl.WaitTimeout):
             run.wait(0.0)
         run.kill(now=True)
         self.assertEqual(list(lines), [])
         with self.assertRaises(ydl.JobKilled):
-            run.wait(PATIENCE_S)
+            run.wait(TEST_TIMEOUT_S)
         self.assertEqual([line.text for line in run.logs(stream="stderr")], ["aside"])
 
     def test_a_role_is_scaled(self) -> None:
@@ -146,17 +146,17 @@ class Runs(OnThisMachine):
             run.scale("worker", 9)
         self.assertIn("worker", raised.exception.message)
 
-    def test_a_run_shows_itself(self) -> None:
+    def test_a_run_has_a_repr_and_html(self) -> None:
         run = self.submit(ydl.Job("shown", {"worker": ydl.Role("true", instances=2)}))
         self.assertEqual(repr(run), f"<Run {run.id}>")
-        run.wait(PATIENCE_S)
+        run.wait(TEST_TIMEOUT_S)
         page = run._repr_html_()
         self.assertIn("<td>worker:1</td>", page)
         self.assertIn("succeeded", page)
         self.assertEqual(repr(run), f"<Run {run.id}, succeeded>")
 
 
-    def test_in_a_notebook_the_table_moves_until_the_job_is_over(self) -> None:
+    def test_a_notebook_table_is_updated_until_the_job_ends(self) -> None:
         shown = []
         ended = threading.Event()
 
@@ -179,11 +179,11 @@ class Runs(OnThisMachine):
             run._ipython_display_()
         self.assertIn("running", shown[0])
         ydl.Run(run.id, cluster="local").kill(now=True)
-        self.assertTrue(ended.wait(PATIENCE_S))
+        self.assertTrue(ended.wait(TEST_TIMEOUT_S))
 
 
 class Program(unittest.TestCase):
-    def test_the_binary_is_the_one_that_is_named(self) -> None:
+    def test_the_binary_is_read_from_its_variable(self) -> None:
         self.assertEqual(ydl.binary(), os.environ["YDL_BINARY"])
         before = os.environ["YDL_BINARY"]
         self.addCleanup(os.environ.__setitem__, "YDL_BINARY", before)
@@ -192,12 +192,12 @@ class Program(unittest.TestCase):
             ydl.binary()
         self.assertIn("/nowhere/ydl", raised.exception.message)
 
-    def test_a_complaint_has_its_sentence_and_its_remedy(self) -> None:
+    def test_errors_of_the_binary_are_parsed_into_message_and_hint(self) -> None:
         said = "note: something\nerror: cannot read `x`: gone\n  | the line\n\nhint: make it\n"
-        self.assertEqual(program.told(said), ("cannot read `x`: gone\n  | the line", "make it"))
-        self.assertEqual(program.told("panic"), ("", None))
+        self.assertEqual(program.parse_errors(said), ("cannot read `x`: gone\n  | the line", "make it"))
+        self.assertEqual(program.parse_errors("panic"), ("", None))
         two = "error: one\n\nhint: a\n\nerror: two\n  | its line\n\nerror: three\n\nhint: c\n"
-        self.assertEqual(program.told(two), ("one\n  hint: a\ntwo\n  | its line\nthree\n  hint: c", None))
+        self.assertEqual(program.parse_errors(two), ("one\n  hint: a\ntwo\n  | its line\nthree\n  hint: c", None))
 
 
 if __name__ == "__main__":

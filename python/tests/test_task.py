@@ -10,7 +10,7 @@ from unittest import mock
 import ydl
 from ydl.metrics import Reporter
 
-from .place import PATIENCE_S, OnThisMachine, until
+from .harness import TEST_TIMEOUT_S, LocalJobTestCase, until
 
 # These run in tasks, and travel with their module.
 
@@ -18,7 +18,7 @@ from .place import PATIENCE_S, OnThisMachine, until
 def who():
     me = ydl.task()
     peers = me.cluster.hosts("worker", "http")
-    return str(me), me.rank, me.world, me.attempt, me.round, len(peers), me.ports["http"] > 0, me.checkpoint.is_dir()
+    return str(me), me.rank, me.world_size, me.attempt, me.round, len(peers), me.ports["http"] > 0, me.checkpoint.is_dir()
 
 
 def store():
@@ -74,21 +74,21 @@ def reached(metrics, tasks, step):
     return len(metrics) == tasks and all(of["loss"].step >= step for of in metrics.values()) and metrics
 
 
-class Tasks(OnThisMachine):
-    def test_a_task_knows_who_it_is(self) -> None:
+class Tasks(LocalJobTestCase):
+    def test_a_task_has_its_identity(self) -> None:
         roles = {"worker": ydl.Role(instances=2, ports=["http"])}
         results = self.submit(ydl.Job.from_function(who, roles=roles, gang=True)).results()
         self.assertEqual(results["worker:0"], ("worker:0", 0, 2, 1, 1, 2, True, True))
         self.assertEqual(results["worker:1"], ("worker:1", 1, 2, 1, 1, 2, True, True))
 
-    def test_tasks_meet_in_the_store(self) -> None:
+    def test_tasks_exchange_values_through_the_store(self) -> None:
         results = self.submit(ydl.Job.from_function(store, instances=2)).results()
         keys = ["address/0 of two", "address/1 of two"]
         for index, other in enumerate((False, True)):
             expected = (b"\xff\x00", keys, ["put", "put"], True, True, True, ["worker:0", "worker:1"], other)
             self.assertEqual(results[f"worker:{index}"], expected)
 
-    def test_what_tasks_report_is_seen_while_they_run_and_afterwards(self) -> None:
+    def test_reported_metrics_are_visible_during_and_after_the_run(self) -> None:
         run = self.submit(ydl.Job.from_function(training, instances=2))
         seen = until(lambda: reached(run.metrics(), tasks=2, step=4))
         for task in ("worker:0", "worker:1"):
@@ -104,11 +104,11 @@ class Tasks(OnThisMachine):
             run.kv.get("another key")
         # The job ends with this, and its store with it.
         run.kv.put("seen", "")
-        run.wait(PATIENCE_S)
+        run.wait(TEST_TIMEOUT_S)
         last = run.metrics()["worker:1"]["loss"]
         self.assertEqual((last.value, last.step), (0.125, 9))
 
-    def test_events_of_tasks_are_followed_from_outside(self) -> None:
+    def test_events_of_tasks_can_be_followed_from_outside(self) -> None:
         script = f"{ydl.binary()} kv emit begun $YDL_INDEX && {ydl.binary()} kv get --wait 10m end"
         run = self.submit(ydl.Job("emits", {"worker": ydl.Role(shell=script, instances=2)}))
         # The store is there as soon as the master is.
@@ -117,18 +117,18 @@ class Tasks(OnThisMachine):
         events.close()
         self.assertEqual([event.sequence for event in run.events(after=1)], [2])
         run.kv.put("end", "")
-        run.wait(PATIENCE_S)
+        run.wait(TEST_TIMEOUT_S)
 
 
 class Elsewhere(unittest.TestCase):
-    def test_outside_of_tasks_there_is_nobody_to_ask(self) -> None:
+    def test_calls_outside_of_tasks_raise_not_in_task(self) -> None:
         if ydl.in_task():
             self.skipTest("these tests run in a task")
         for asked in (ydl.task, lambda: ydl.kv.get("a"), lambda: ydl.event.emit("a")):
             with self.assertRaises(ydl.NotInTask):
                 asked()
 
-    def test_a_report_outside_of_tasks_does_nothing_but_look_at_it(self) -> None:
+    def test_a_report_outside_of_tasks_is_only_validated(self) -> None:
         ydl.report(step=1, loss=0.5)
         self.assertTrue(ydl.report_flush(0.0))
         for wrong in ({"loss": "much"}, {"a b": 1.0}, {"n" * 65: 1.0}):
@@ -150,11 +150,11 @@ class Reports(unittest.TestCase):
 
     def answer(self, call) -> None:
         # The reporter's thread outlives the test, and so does the master that it knows.
-        patch = mock.patch("ydl.metrics.Master", return_value=types.SimpleNamespace(call=call))
+        patch = mock.patch("ydl.metrics.MasterClient", return_value=types.SimpleNamespace(call=call))
         patch.start()
         self.addCleanup(patch.stop)
 
-    def test_a_master_that_does_not_answer_holds_up_no_training(self) -> None:
+    def test_an_unresponsive_master_does_not_delay_reports(self) -> None:
         asked, gate = threading.Event(), threading.Event()
         self.addCleanup(gate.set)
 
@@ -164,15 +164,15 @@ class Reports(unittest.TestCase):
 
         self.answer(call)
         self.reporter.report(0, {"loss": 1.0})
-        self.assertTrue(asked.wait(PATIENCE_S))
+        self.assertTrue(asked.wait(TEST_TIMEOUT_S))
         for step in range(1000):
             self.reporter.report(step, {"loss": 1.0})
         # All of them were taken while the master has not yet answered the first.
         self.assertFalse(self.reporter.flush(0.0))
         gate.set()
-        self.assertTrue(self.reporter.flush(PATIENCE_S))
+        self.assertTrue(self.reporter.flush(TEST_TIMEOUT_S))
 
-    def test_what_is_refused_is_said_once_and_silences_nothing(self) -> None:
+    def test_a_rejected_report_is_logged_once_and_later_reports_are_sent(self) -> None:
         sent = []
 
         def call(*_, body, **__):
@@ -185,15 +185,15 @@ class Reports(unittest.TestCase):
         with self.assertLogs("ydl", "WARNING") as logs:
             for _ in range(2):
                 self.reporter.report(1, {"bad": 1.0, "loss": 1.0})
-                self.assertFalse(self.reporter.flush(PATIENCE_S))
+                self.assertFalse(self.reporter.flush(TEST_TIMEOUT_S))
         self.assertEqual(len(logs.output), 1, logs.output)
         self.assertIn("`bad`", logs.output[0])
         self.reporter.report(2, {"loss": 0.5})
-        self.assertTrue(self.reporter.flush(PATIENCE_S))
+        self.assertTrue(self.reporter.flush(TEST_TIMEOUT_S))
         # It was not said again and again, and what is good went alone.
         self.assertEqual(sent, [["bad", "loss"], ["bad", "loss"], ["loss"]])
 
-    def test_what_was_said_to_nobody_is_said_again(self) -> None:
+    def test_unsent_reports_are_sent_again(self) -> None:
         sent = []
 
         def call(*_, body, **__):
@@ -203,7 +203,7 @@ class Reports(unittest.TestCase):
 
         self.answer(call)
         self.reporter.report(1, {"loss": 1.0})
-        self.assertTrue(self.reporter.flush(PATIENCE_S))
+        self.assertTrue(self.reporter.flush(TEST_TIMEOUT_S))
         self.assertEqual(len(sent), 2)
 
 

@@ -38,7 +38,7 @@ from ydl.compat.tf_yarn.topologies import (
     single_server_topology,
 )
 
-from . import own_module
+from . import user_module
 
 
 def call(**given):
@@ -53,14 +53,14 @@ def keys_of(**given):
 
 
 class Topologies(unittest.TestCase):
-    def test_sizes_have_units_or_count_mib(self):
+    def test_sizes_have_units_or_are_in_mib(self):
         for given, mib in (("2 GiB", 2048), (512, 512), ("1.5GiB", 1536), ("1 GB", 954), ("700 MiB", 700), ("64", 64)):
             self.assertEqual(memory_mib(given), mib, given)
         for wrong in ("much", "", "-1 GiB", 0, True):
             with self.assertRaises(ValueError):
                 memory_mib(wrong)
 
-    def test_a_task_s_size_can_be_changed(self):
+    def test_the_resources_of_a_task_can_be_changed(self):
         spec = TaskSpec("1 GiB", 2)
         spec.memory, spec.vcores = "2 GiB", 4
         self.assertEqual((spec.memory, spec.vcores), (2048, 4))
@@ -80,12 +80,12 @@ class Topologies(unittest.TestCase):
         with self.assertRaises(TypeError):
             TaskSpec("1 GiB", 1, 1, 1, NodeLabel.CPU, "dir")
 
-    def test_ready_topologies_have_their_tasks(self):
+    def test_predefined_topologies_have_the_expected_tasks(self):
         self.assertEqual(set(single_server_topology()), {"chief", "evaluator", "tensorboard"})
         many = ps_strategy_topology(nb_workers=3, nb_ps=2)
         self.assertEqual(many["worker"].instances + many["ps"].instances, 5)
 
-    def test_what_no_container_can_be_is_refused(self):
+    def test_invalid_sizes_and_topologies_are_rejected(self):
         for make in (
             lambda: single_server_topology(memory=48 * 1024 + 1),
             lambda: single_server_topology(vcores=49),
@@ -96,7 +96,7 @@ class Topologies(unittest.TestCase):
             with self.assertRaises(ValueError):
                 make()
 
-    def test_evaluator_and_tensorboard_are_in_nobody_s_cluster(self):
+    def test_evaluator_and_tensorboard_are_not_part_of_the_cluster(self):
         for told, expected in (
             ([("chief", 1, 1), ("evaluator", 1, 1)], [("chief", 1, 1)]),
             ([("evaluator", 1, 1)], []),
@@ -114,7 +114,7 @@ class Topologies(unittest.TestCase):
 
 
 class Plans(unittest.TestCase):
-    def test_wrong_arguments_are_refused_before_anything_is_sent(self):
+    def test_invalid_arguments_are_rejected_before_submission(self):
         for wrong in (
             {"nb_retries": -1},
             {"task_specs": {}},
@@ -125,7 +125,7 @@ class Plans(unittest.TestCase):
             with self.assertRaises(ValueError):
                 keys_of(**wrong)
 
-    def test_roles_come_in_the_order_of_ranks_and_end_as_tf_yarn_s_do(self):
+    def test_roles_are_in_the_order_of_ranks_with_the_completion_rules_of_tf_yarn(self):
         one = TaskSpec(512, 1)
         names = ("tensorboard", "evaluator", "ps", "worker", "chief")
         roles = keys_of(task_specs={name: one for name in names})["roles"]
@@ -144,14 +144,14 @@ class Plans(unittest.TestCase):
         self.assertEqual(roles["roles"]["chief"]["run"][-1], "tf_yarn.tasks.gloo_allred_task")
         self.assertTrue(roles["roles"]["tensorboard"]["run"][-1].endswith("_tensorboard_task"))
 
-    def test_a_label_leads_to_labelled_nodes_and_its_queue(self):
+    def test_a_label_sets_node_label_and_queue(self):
         specs = {"chief": TaskSpec(512, 1, label=NodeLabel.GPU), "evaluator": TaskSpec(512, 1)}
         keys = keys_of(task_specs=specs, queue="ml-gpu")
         self.assertEqual(keys["queue"], "ml-gpu")
         self.assertEqual(keys["roles"]["chief"]["node_label"], "gpu")
         self.assertNotIn("node_label", keys["roles"]["evaluator"])
 
-    def test_the_caller_s_variables_stay_as_they_are(self):
+    def test_variables_of_the_caller_are_kept(self):
         env = {"LIBHDFS_OPTS": "-Xmx1g", "HADOOP_CONF_DIR": "/etc/hadoop/conf.all"}
         before = dict(env)
         first, second = keys_of(env=env)["env"], keys_of(env=env)["env"]
@@ -168,7 +168,7 @@ class Plans(unittest.TestCase):
         self.assertEqual(run[:2], ["bash", "-c"])
         self.assertTrue(run[2].startswith("set -x\nexport A=1\nexec python3 -m "))
 
-    def test_cuda_is_fetched_where_libraries_are_looked_for(self):
+    def test_cuda_is_fetched_into_the_library_path(self):
         hook = plan.cuda_hook("echo x", "hdfs://a/cuda.tar.gz", {"LD_LIBRARY_PATH": "cuda"})
         self.assertEqual(
             hook, "hdfs dfs -get hdfs://a/cuda.tar.gz;          mkdir cuda; tar -xf cuda.tar.gz -C ./cuda;echo x"
@@ -176,14 +176,14 @@ class Plans(unittest.TestCase):
         with self.assertLogs(plan.logger, logging.WARNING):
             self.assertEqual(plan.cuda_hook(None, "hdfs://a/cuda.tar.gz", {}), "")
 
-    def test_lists_of_users_become_ydl_s(self):
+    def test_acls_are_translated(self):
         acls = tf_yarn.ACLs(enable=True, view_users=["a", "b"], view_groups=["g"], modify_users=["*"])
         self.assertEqual(keys_of(acls=acls)["acls"], {"view": "a,b g", "modify": "*"})
         self.assertNotIn("acls", keys_of())
         everybody = tf_yarn.ACLs(enable=True, ui_users=["*"], view_users=["*"])
         self.assertEqual(keys_of(acls=everybody)["acls"], {"view": "*"})
 
-    def test_further_file_systems_retries_and_names_are_handed_on(self):
+    def test_file_systems_retries_and_names_are_passed_on(self):
         keys = keys_of(file_systems=["hdfs://preprod"], nb_retries=2, name="my job!")
         self.assertEqual(keys["file_systems"], ["hdfs://preprod"])
         # Whoever has tokens instead of a ticket cannot ask for further ones.
@@ -192,7 +192,7 @@ class Plans(unittest.TestCase):
         self.assertEqual(keys["restart"], {"limit": 2, "scope": "job"})
         self.assertEqual(keys["name"], "my-job")
 
-    def test_environments_are_what_they_look_like(self):
+    def test_the_kind_of_an_environment_is_detected(self):
         specs = {"chief": TaskSpec(512, 1)}
         for given, what, python in (
             (sys.executable, "system", (os.path.abspath(sys.executable),)),
@@ -204,13 +204,13 @@ class Plans(unittest.TestCase):
             self.assertEqual(plan.environment_of(given, specs)[:2], (what, python))
         self.assertEqual(plan.environment_of("hdfs:///e/my.pex", specs).files, {"my.pex": "hdfs:///e/my.pex"})
         one = {NodeLabel.CPU: "hdfs:///a.zip", NodeLabel.GPU: "hdfs:///b.zip"}
-        self.assertEqual(plan.environment_of(one, specs).what, "hdfs:///a.zip")
+        self.assertEqual(plan.environment_of(one, specs).source, "hdfs:///a.zip")
         with self.assertRaises(ValueError):
             plan.environment_of(one, {**specs, "worker": TaskSpec(512, 1, label=NodeLabel.GPU)})
         with self.assertRaises(ValueError):
             plan.environment_of({NodeLabel.GPU: "hdfs:///b.zip"}, specs)
 
-    def test_tensorboard_is_told_what_it_shows_and_for_how_long(self):
+    def test_tensorboard_gets_directory_and_termination_timeout(self):
         board = TaskSpec(512, 1, tb_termination_timeout_seconds=4000, tb_model_dir="hdfs:///m", tb_extra_args="--a 1")
         keys = keys_of(task_specs={"chief": TaskSpec(512, 1), "tensorboard": board})
         told = {"TB_TERMINATION_TIMEOUT_SECONDS": "4000", "TB_MODEL_DIR": "hdfs:///m", "TB_EXTRA_ARGS": "--a 1"}
@@ -225,7 +225,7 @@ class Calls(unittest.TestCase):
         (experiment, made), more = run.call_args
         return experiment, made, more["key"]
 
-    def test_both_generations_of_the_signature_mean_the_same(self):
+    def test_both_signatures_give_the_same_job(self):
         def fn():
             return None
 
@@ -246,16 +246,16 @@ class Calls(unittest.TestCase):
             self.assertEqual(made.task_specs, specs)
             self.assertEqual(as_key("chief:0"), key)
 
-    def test_without_tasks_there_is_one_server(self):
+    def test_the_default_topology_has_a_single_server(self):
         _, made, _ = self.called(tf_yarn.run_on_yarn, "e.pex", lambda: None)
         self.assertEqual(set(made.task_specs), {"chief", "evaluator", "tensorboard"})
 
-    def test_what_is_no_function_or_given_twice_is_refused(self):
+    def test_a_missing_function_or_duplicate_argument_is_rejected(self):
         for args, options in ((("e.pex", 3), {}), (("e.pex", print), {"experiment_fn": print}), ((), {}), ((1, 2, 3, 4), {})):
             with self.assertRaises(TypeError):
                 tf_yarn.run_on_yarn(*args, **options)
 
-    def test_a_function_by_its_name_is_imported_where_it_is_called(self):
+    def test_a_function_given_by_name_is_imported_when_called(self):
         fn = get_safe_experiment_fn("not_installed_here.experiment", 1)
         fn = pickle.loads(pickle.dumps(fn))
         with self.assertRaises(ImportError):
@@ -263,16 +263,16 @@ class Calls(unittest.TestCase):
         fn = get_safe_experiment_fn("tests.tf_yarn_functions.experiment_with", "data")
         self.assertEqual(fn(), ("experiment", "data"))
 
-    def test_what_cannot_be_pickled_is_never_submitted(self):
+    def test_an_experiment_that_cannot_be_pickled_is_not_submitted(self):
         with socket.socket() as open_one, mock.patch.object(client_module, "_submit") as submit:
             with self.assertRaises(ydl.Error) as raised:
                 tf_yarn.run_on_yarn(sys.executable, lambda: open_one, {"chief": TaskSpec(512, 1)})
         without = functions._cloudpickle() is None
-        expected = "cannot be sent without `cloudpickle`" if without else "cannot be pickled: TypeError: cannot pickle"
+        expected = "cannot be shipped without `cloudpickle`" if without else "cannot be pickled: TypeError: cannot pickle"
         self.assertIn(expected, raised.exception.message)
         submit.assert_not_called()
 
-    def test_packages_that_can_be_edited_travel_though_nobody_has_loaded_them(self):
+    def test_editable_packages_are_shipped_even_if_not_loaded(self):
         with tempfile.TemporaryDirectory() as place:
             for name in ("not_loaded", "tf_yarn"):
                 os.mkdir(os.path.join(place, name))
@@ -291,14 +291,14 @@ class Calls(unittest.TestCase):
         with mock.patch.object(packaging, "_pip_list", side_effect=RuntimeError("no pip")):
             self.assertEqual(bundle.editable_packages(), {})
 
-    def test_only_another_environment_needs_what_can_be_edited(self):
+    def test_editable_packages_are_shipped_only_with_another_environment(self):
         for what, expected in ((sys.prefix, {}), ("/some/made.tar.gz", {"own": Path("/own")})):
             where = plan.Environment(what, ("python",))
             with mock.patch.object(client_module, "environment_of", return_value=where), \
                     mock.patch.object(client_module, "editable_packages", return_value={"own": Path("/own")}), \
                     mock.patch.object(client_module, "_submit") as submit, \
                     mock.patch.object(client_module, "_follow", return_value=("metrics", False)):
-                self.assertEqual(tf_yarn.run_on_yarn("e", own_module.double, {"chief": TaskSpec(512, 1)}), "metrics")
+                self.assertEqual(tf_yarn.run_on_yarn("e", user_module.double, {"chief": TaskSpec(512, 1)}), "metrics")
             self.assertEqual(submit.call_args[0][1].more, expected)
 
     def test_files_may_be_paths(self):
@@ -308,20 +308,20 @@ class Calls(unittest.TestCase):
         files = job.call_args[1]["files"]
         self.assertEqual((files["a.py"], files["b"]), (os.path.abspath("a.py"), "hdfs:///b"))
 
-    def test_what_is_too_large_is_never_submitted_and_leaves_nothing_behind(self):
+    def test_a_too_large_experiment_is_not_submitted_and_leaves_no_files(self):
         place = tempfile.mkdtemp()
         self.addCleanup(shutil.rmtree, place)
-        with mock.patch.object(functions, "_PICKLE_BYTES_MAX", 1), self.assertRaises(ydl.Error):
+        with mock.patch.object(functions, "_MAX_PICKLE_BYTES", 1), self.assertRaises(ydl.Error):
             bundle.pickled(print)
-        with mock.patch.object(tempfile, "tempdir", place), mock.patch.object(functions, "_MODULES_BYTES_MAX", -1):
-            job = ydl.Job.from_function(own_module.double, (1,))
+        with mock.patch.object(tempfile, "tempdir", place), mock.patch.object(functions, "_MAX_MODULES_BYTES", -1):
+            job = ydl.Job.from_function(user_module.double, (1,))
             with self.assertRaises(ydl.Error):
                 job.submit(cluster="local")
             with mock.patch.object(functions, "add_package", side_effect=OSError("no space")), self.assertRaises(OSError):
                 bundle.Bundle(b"").__enter__()
         self.assertEqual(os.listdir(place), [])
 
-    def test_every_function_shows_its_options_and_knows_which_it_has_not(self):
+    def test_run_on_yarn_functions_have_signatures_and_reject_unknown_options(self):
         for module in ("tensorflow.client", "pytorch.client", "distributed.client"):
             function = importlib.import_module("ydl.compat.tf_yarn." + module).run_on_yarn
             self.assertIn("nb_retries", inspect.signature(function).parameters)
@@ -329,7 +329,7 @@ class Calls(unittest.TestCase):
                 function(print, {"chief": TaskSpec(512, 1)}, nb_retry=3)
             self.assertEqual(str(refused.exception), "run_on_yarn has no option `nb_retry`")
 
-    def test_the_check_of_a_set_up_without_the_binary_says_ko_and_why(self):
+    def test_check_hadoop_env_without_the_binary_reports_ko_and_the_reason(self):
         before = os.getcwd()
         with tempfile.TemporaryDirectory() as place, mock.patch.dict(os.environ, YDL_BINARY="/nowhere/ydl"):
             os.chdir(place)
@@ -340,14 +340,14 @@ class Calls(unittest.TestCase):
         self.assertIn("/nowhere/ydl", logs.output[-2])
         self.assertTrue(logs.output[-1].endswith("Hadoop setup: KO"))
 
-    def test_containers_are_found_by_the_addresses_of_their_logs(self):
+    def test_container_ids_are_read_from_log_addresses(self):
         urls = {"chief:0": "http://node:8042/node/containerlogs/container_1_2_01_000002/alice"}
         found = ContainerLogStatus(urls, {"chief:0": "SUCCEEDED"}).by_container_id()
         self.assertEqual(found, {"container_1_2_01_000002": ("chief:0", "SUCCEEDED")})
 
 
 class Names(unittest.TestCase):
-    def test_a_second_name_is_the_same_package(self):
+    def test_an_alias_is_the_same_package(self):
         before = list(sys.meta_path), dict(sys.modules)
         self.addCleanup(lambda: (sys.meta_path.__setitem__(slice(None), before[0])))
         alias("tf_yarn_alias", "ydl.compat.tf_yarn")
@@ -357,7 +357,7 @@ class Names(unittest.TestCase):
         with self.assertRaises(ModuleNotFoundError):
             importlib.import_module("tf_yarn_alias.nothing")
 
-    def test_every_name_of_both_layouts_is_there(self):
+    def test_every_name_of_both_layouts_exists(self):
         names = {
             "": "run_on_yarn Experiment TaskSpec NodeLabel Metrics RunFailed single_server_topology ps_strategy_topology "
             "get_safe_experiment_fn",
@@ -388,7 +388,7 @@ class Names(unittest.TestCase):
             for task in ("_independent_workers_task", "_tensorboard_task", "evaluator_task", "gloo_allred_task"):
                 self.assertTrue(importlib.util.find_spec("ydl.compat.tf_yarn.{}.{}".format(module, task)))
 
-    def test_the_shim_gives_both_their_old_names(self):
+    def test_the_shim_provides_the_old_package_names(self):
         program = (
             "import sys, tf_yarn, cluster_pack, ydl.compat.tf_yarn\n"
             "from tf_yarn.topologies import TaskSpec\nimport tf_yarn.tensorflow, tf_yarn.pytorch, tf_yarn.distributed.client\n"
@@ -408,7 +408,7 @@ class Names(unittest.TestCase):
         )
         self.shimmed(program)
 
-    def test_an_installed_skein_is_found_before_the_shim_s(self):
+    def test_an_installed_skein_has_priority_over_the_shim(self):
         with tempfile.TemporaryDirectory() as place:
             os.mkdir(os.path.join(place, "skein"))
             with open(os.path.join(place, "skein", "__init__.py"), "w") as file:
@@ -434,7 +434,7 @@ class Names(unittest.TestCase):
         self.assertEqual(said.getvalue(), caught.readout + "\n")
         self.assertGreater(caught.time, 0)
 
-    def test_nothing_here_imports_a_framework(self):
+    def test_the_package_imports_no_framework(self):
         self.assertFalse({"tensorflow", "torch", "horovod"} & set(sys.modules))
 
 

@@ -14,7 +14,7 @@ from ydl.compat.tf_yarn.follow import Listener
 from ydl.compat.tf_yarn.metrics import OneShotMetricsLogger, metrics_from, status_of
 from ydl.compat.tf_yarn.topologies import ContainerKey, TaskSpec
 
-from .place import PATIENCE_S
+from .harness import TEST_TIMEOUT_S
 from .test_tf_yarn_tasks import Job
 
 
@@ -33,12 +33,12 @@ class Durations(unittest.TestCase):
         self.assertIsNone(metrics.container_duration[ContainerKey("ps", 0)])
         self.assertIn("container_duration_chief_0_3: 12.0 secs", metrics.lines(3))
 
-    def test_nobody_knows_how_long_a_training_lasted_that_failed(self):
+    def test_a_failed_training_has_no_duration(self):
         events = {"chief:0": self.said(10, 20), "worker:0": self.said(12, 26, stop="Traceback")}
         self.assertIsNone(metrics_from(events, events).total_training_duration)
         self.assertIsNone(metrics_from({"chief:0": {"start": ""}}, ["chief:0"]).total_training_duration)
 
-    def test_a_task_stands_as_it_said_last(self):
+    def test_the_status_of_a_task_follows_its_last_report(self):
         told = [None, {"start": ""}, {"start": "", "stop": ""}, {"stop": "Traceback"}]
         self.assertEqual([status_of(one) for one in told], ["REQUESTED", "KILLED", "SUCCEEDED", "FAILED"])
 
@@ -49,21 +49,21 @@ class Listening(unittest.TestCase):
         once = OneShotMetricsLogger(None, [("tensorboard:0/url", "listens at")])
         return Listener(None, ["chief:0", "tensorboard:0", "evaluator:0"], evaluators, once)
 
-    def test_the_last_word_counts_and_an_address_is_told_once(self):
+    def test_the_latest_report_is_kept_and_an_address_is_logged_once(self):
         heard = self.listener()
         with self.assertLogs("ydl.compat.tf_yarn", logging.INFO) as logs:
             for value in (b"http://a:1", b"http://a:1"):
-                heard.told("put", "tensorboard:0/url", value)
-            heard.told("put", "chief:0/stop", b"Traceback\nArithmeticError: 1\n")
-            heard.told("deleted", "chief:0/stop", None)
-            heard.told("put", "stranger/key", b"x")
+                heard.update("put", "tensorboard:0/url", value)
+            heard.update("put", "chief:0/stop", b"Traceback\nArithmeticError: 1\n")
+            heard.update("deleted", "chief:0/stop", None)
+            heard.update("put", "stranger/key", b"x")
         self.assertEqual(heard.events, {"tensorboard:0": {"url": "http://a:1"}, "chief:0": {}})
         lines = [line.split(":", 2)[2] for line in logs.output]
         self.assertEqual(lines, ["listens at http://a:1", "chief:0 failed: ArithmeticError: 1"])
 
-    def test_last_words_that_were_lost_are_what_the_master_wrote_down(self):
+    def test_lost_last_reports_are_filled_in_from_the_history(self):
         heard = self.listener()
-        heard.told("put", "chief:0/train_eval_start_time", b"1.0")
+        heard.update("put", "chief:0/train_eval_start_time", b"1.0")
         heard.fill_in([{"at": 5000, "kind": {"attempt-ended": {"task": "chief:0", "ending": "succeeded"}}}, {"kind": "else"}])
         self.assertEqual(heard.events["chief:0"]["train_eval_stop_time"], "5.0")
         self.assertEqual(status_of(heard.events["chief:0"]), "SUCCEEDED")
@@ -71,55 +71,55 @@ class Listening(unittest.TestCase):
     def ended(self, at, task, ending, attempt=1):
         return {"at": at, "kind": {"attempt-ended": {"task": task, "attempt": attempt, "ending": ending}}}
 
-    def test_an_attempt_that_was_killed_is_not_saved_by_one_before(self):
+    def test_an_earlier_success_does_not_hide_a_killed_attempt(self):
         begun = {"at": 200_000, "kind": {"attempt-started": {"task": "chief:0", "attempt": 2}}}
         killed = self.ended(300_000, "chief:0", {"signalled": {"signal": 9}}, 2)
         # Where the clocks of nodes differ, the order of facts is what counts.
         for later, start in (([begun, killed], b"200"), ([begun], b"90"), ([killed], b"90"), ([], b"200")):
             heard = self.listener()
-            heard.told("put", "chief:0/container_start_time", start)
-            heard.told("put", "chief:0/train_eval_start_time", start)
+            heard.update("put", "chief:0/container_start_time", start)
+            heard.update("put", "chief:0/train_eval_start_time", start)
             heard.fill_in([self.ended(100_000, "chief:0", "succeeded"), *later])
             self.assertEqual(status_of(heard.events["chief:0"]), "KILLED", later)
             self.assertIsNone(metrics_from(heard.events, ["chief:0"]).total_training_duration)
 
-    def test_nothing_ends_before_it_began(self):
+    def test_an_end_before_the_start_is_ignored(self):
         said = {"train_eval_start_time": "200.0", "train_eval_stop_time": "100.0", "stop": ""}
         found = metrics_from({"chief:0": said}, ["chief:0"])
         self.assertEqual((found.total_training_duration, found.train_eval_time_per_node["chief:0"]), (None, None))
 
-    def test_in_a_later_try_everything_is_said_anew(self):
+    def test_a_later_try_resets_all_reports(self):
         heard = self.listener()
         with self.assertLogs("ydl.compat.tf_yarn", logging.INFO) as logs, mock.patch.object(follow.logger, "error"):
-            heard.told("put", "tensorboard:0/url", b"http://a:1")
-            heard.told("put", "tensorboard:0/logs", b"there")
-            heard.told("put", "chief:0/stop", b"Traceback")
-            heard.told("put", "try-1/chief:0/start", b"")
-            heard.told("put", "try-1/tensorboard:0/url", b"http://b:2")
-            heard.told("put", "chief:0/late", b"of the first try")
+            heard.update("put", "tensorboard:0/url", b"http://a:1")
+            heard.update("put", "tensorboard:0/logs", b"there")
+            heard.update("put", "chief:0/stop", b"Traceback")
+            heard.update("put", "try-1/chief:0/start", b"")
+            heard.update("put", "try-1/tensorboard:0/url", b"http://b:2")
+            heard.update("put", "chief:0/late", b"of the first try")
             # One that only looks may not have noticed.
-            heard.told("put", "evaluator:0/nb_eval_steps", b"7")
+            heard.update("put", "evaluator:0/nb_eval_steps", b"7")
         expected = {"tensorboard:0": {"url": "http://b:2"}, "chief:0": {"start": ""}, "evaluator:0": {"nb_eval_steps": "7"}}
         self.assertEqual(heard.events, expected)
         self.assertEqual((heard.n_try, heard.evaluators.n_try, heard.once.n_try), (1, 1, 1))
         self.assertTrue(any("listens at http://b:2" in line for line in logs.output))
 
-    def test_a_word_that_is_not_understood_makes_no_other_unheard(self):
+    def test_an_invalid_report_does_not_stop_the_listener(self):
         heard = self.listener()
         with self.assertLogs(follow.logger, "ERROR") as logs:
-            heard.told("put", "chief:0/stop", b" \n")
-        self.assertIn("it did not say how", logs.output[0])
+            heard.update("put", "chief:0/stop", b" \n")
+        self.assertIn("unknown error", logs.output[0])
         changes = [ydl.Change("put", "chief:0/stop", b" \n", 1), ydl.Change("put", "chief:0/start", b"", 2)]
         heard.run = mock.Mock()
         heard.run.kv.watch.side_effect = [iter(changes), ydl.Unreachable("gone")]
-        with mock.patch.object(heard, "_over") as over, self.assertLogs(follow.logger, "ERROR"):
+        with mock.patch.object(heard, "_ended") as over, self.assertLogs(follow.logger, "ERROR"):
             over.wait.side_effect = [False, True]
             heard._listen()
         self.assertEqual(heard.events["chief:0"], {"stop": " \n", "start": ""})
-        with mock.patch.object(heard, "told", side_effect=IndexError), self.assertLogs(follow.logger, "ERROR"):
-            heard._hear(changes[0])
+        with mock.patch.object(heard, "update", side_effect=IndexError), self.assertLogs(follow.logger, "ERROR"):
+            heard._handle(changes[0])
 
-    def test_whoever_stops_listening_leaves_no_process(self):
+    def test_a_closed_listener_leaves_no_process(self):
         class Watch:
             def __init__(self):
                 self.begun, self.closed = threading.Event(), threading.Event()
@@ -136,13 +136,13 @@ class Listening(unittest.TestCase):
         self.addCleanup(watch.close)
         heard.run = mock.Mock()
         heard.run.kv.watch.return_value = watch
-        with mock.patch.object(follow, "LAST_WORDS_SECONDS", 0.1):
+        with mock.patch.object(follow, "FLUSH_SECONDS", 0.1):
             with heard:
-                self.assertTrue(watch.begun.wait(PATIENCE_S))
-        heard._thread.join(PATIENCE_S)
+                self.assertTrue(watch.begun.wait(TEST_TIMEOUT_S))
+        heard._thread.join(TEST_TIMEOUT_S)
         self.assertFalse(heard._thread.is_alive())
 
-    def test_a_store_may_be_asked_for_what_is_told_once(self):
+    def test_one_shot_metrics_can_be_read_from_the_store(self):
         once = OneShotMetricsLogger(Job(**{"tensorboard:0/url": b"http://a:1"}), [("tensorboard:0/url", "listens at")], 2)
         with self.assertLogs("ydl.compat.tf_yarn.metrics", logging.INFO) as logs:
             once.log()
@@ -157,14 +157,14 @@ class Following(unittest.TestCase):
             listener.return_value.events, listener.return_value.n_try = {}, 0
             return client_module._follow(run, {"chief": TaskSpec(512, 1)}, str, None)
 
-    def test_what_happened_to_a_job_that_succeeded_need_not_be_known(self):
+    def test_a_successful_job_needs_no_history(self):
         run = mock.Mock(id="job")
         run.history.side_effect = ydl.Unreachable("the cluster does not answer")
         with self.assertLogs(client_module.logger, "WARNING"):
             metrics, killed = self.follow(run)
         self.assertEqual((metrics.total_training_duration, killed), (None, False))
 
-    def test_a_killed_job_is_known_as_such(self):
+    def test_a_killed_job_is_reported_as_killed(self):
         run = mock.Mock(id="job")
         run.history.return_value, run.status.return_value.round = [], 1
         run.wait.side_effect = ydl.JobKilled(run, ydl.Outcome("killed", "somebody ended it"))
@@ -182,25 +182,25 @@ class Evaluators(unittest.TestCase):
             logging.getLogger("ydl.compat.tf_yarn.evaluator_metrics").info("begin")
             for row in told:
                 for name, value in row.items():
-                    logger.told("evaluator:0", name, value)
+                    logger.update("evaluator:0", name, value)
                 logger.log()
         return [record.getMessage() for record in logs.records][1:]
 
-    def test_only_what_has_changed_is_logged(self):
+    def test_only_changed_metrics_are_logged(self):
         told = [{"nb_eval_steps": "10", "awake_time_ratio": "0.5"}, {"nb_eval_steps": "10"}, {"nb_eval_steps": "11"}]
         lines = self.lines(None, *told)
         first = "Statistics for evaluator:0: Awake/idle ratio: 0.5 Number of evaluation steps done: 10"
         self.assertEqual(lines, [first, "Statistics for evaluator:0: Number of evaluation steps done: 11"])
 
-    def test_bounds_are_included_and_either_may_be_missing(self):
+    def test_thresholds_are_inclusive_and_optional(self):
         for bounds, logged in (((10, 10), 1), ((None, 9), 0), ((11, None), 0), ((None, None), 1), ((0, 100), 1)):
             self.assertEqual(len(self.lines({"nb_eval_steps": bounds}, {"nb_eval_steps": "10"})), logged, bounds)
 
-    def test_a_threshold_of_nothing_is_warned_of(self):
+    def test_a_threshold_of_an_unknown_metric_is_a_warning(self):
         with self.assertLogs("ydl.compat.tf_yarn.evaluator_metrics", logging.WARNING):
             EvaluatorMetricsLogger([], None, {"speed": (0, 1)})
 
-    def test_a_store_may_be_asked_instead(self):
+    def test_evaluator_metrics_can_be_read_from_the_store(self):
         logger = EvaluatorMetricsLogger([ContainerKey("evaluator", 0)], Job(**{"evaluator:0/last_training_step": b"7"}))
         with self.assertLogs("ydl.compat.tf_yarn.evaluator_metrics", logging.INFO) as logs:
             logger.log()

@@ -12,7 +12,7 @@ from unittest import mock
 
 from ydl.compat.tf_yarn import mlflow
 
-from .place import PATIENCE_S
+from .harness import TEST_TIMEOUT_S
 
 
 class Mlflow(unittest.TestCase):
@@ -25,9 +25,9 @@ class Mlflow(unittest.TestCase):
         modules = mock.patch.dict(sys.modules, mlflow=self.fake)
         modules.start()
         self.addCleanup(modules.stop)
-        self.addCleanup(setattr, mlflow, "_given_up", False)
+        self.addCleanup(setattr, mlflow, "_disabled", False)
 
-    def test_it_is_off_unless_a_server_is_named(self):
+    def test_mlflow_is_disabled_without_a_server(self):
         self.assertTrue(mlflow.use_mlflow())
         with mock.patch.dict(os.environ, TF_YARN_USE_MLFLOW="False"):
             self.assertFalse(mlflow.use_mlflow())
@@ -35,7 +35,7 @@ class Mlflow(unittest.TestCase):
         self.assertFalse(mlflow.use_mlflow())
         mlflow.log_metric("a", 1.0)
 
-    def test_a_server_may_be_named_by_the_program_itself(self):
+    def test_the_program_may_set_the_server(self):
         del os.environ["MLFLOW_TRACKING_URI"]
         self.fake.tracking = types.SimpleNamespace(is_tracking_uri_set=lambda: True)
         self.assertTrue(mlflow.use_mlflow())
@@ -44,7 +44,7 @@ class Mlflow(unittest.TestCase):
         self.fake.tracking.is_tracking_uri_set = None
         self.assertFalse(mlflow.use_mlflow())
 
-    def test_a_dead_server_is_asked_once_and_hurts_nobody(self):
+    def test_an_unreachable_server_is_tried_once(self):
         asked = []
 
         def gone(*args, **kwargs):
@@ -59,7 +59,7 @@ class Mlflow(unittest.TestCase):
         self.assertEqual(mlflow.variables(), {})
         self.assertEqual(len(asked), 1)
 
-    def test_a_refusal_is_a_line_in_the_log_and_the_next_call_is_made(self):
+    def test_a_rejected_call_is_logged_and_the_next_is_made(self):
         asked = []
 
         def refuses(key, value, step):
@@ -72,7 +72,7 @@ class Mlflow(unittest.TestCase):
             mlflow.log_metric("b", 1.0)
         self.assertEqual(asked, [("evaluator_0_a", 3), ("b", None)])
 
-    def test_a_training_waits_for_no_server(self):
+    def test_a_slow_server_does_not_delay_the_training(self):
         asked, gate, seen = threading.Event(), threading.Event(), []
         self.addCleanup(gate.set)
 
@@ -84,30 +84,30 @@ class Mlflow(unittest.TestCase):
         self.fake.log_metric = slow
         background = mlflow.Background(limit=2)
         background.log_metric("a", 1.0, 0)
-        self.assertTrue(asked.wait(PATIENCE_S))
+        self.assertTrue(asked.wait(TEST_TIMEOUT_S))
         with self.assertLogs(mlflow.logger, logging.WARNING) as logs:
             for step in range(1, 10):
                 background.log_metric("a", 1.0, step)
         self.assertEqual(len(logs.output), 7)
         # The queue is full, and that is when there is something to wait for.
         threading.Timer(0.1, gate.set).start()
-        background.flush(PATIENCE_S)
+        background.flush(TEST_TIMEOUT_S)
         self.assertEqual(seen, [0, 1, 2])
 
-    def test_a_call_that_hangs_holds_up_no_other(self):
+    def test_a_hanging_call_does_not_block_others(self):
         asked, gate, tagged = threading.Event(), threading.Event(), []
         self.addCleanup(gate.set)
         self.fake.log_metric = lambda *_: (asked.set(), gate.wait())
         self.fake.set_tag = lambda *told: tagged.append(told)
         hangs = threading.Thread(target=mlflow.log_metric, args=("a", 1.0), daemon=True)
         hangs.start()
-        self.assertTrue(asked.wait(PATIENCE_S))
+        self.assertTrue(asked.wait(TEST_TIMEOUT_S))
         mlflow.set_tag("a", "b")
         self.assertEqual(tagged, [("a", "b")])
         gate.set()
-        hangs.join(PATIENCE_S)
+        hangs.join(TEST_TIMEOUT_S)
 
-    def test_the_program_s_own_calls_are_as_patient_as_they_were(self):
+    def test_timeouts_of_the_programs_own_calls_are_unchanged(self):
         name = "MLFLOW_HTTP_REQUEST_MAX_RETRIES"
         os.environ.pop(name, None)
         seen = []
@@ -118,7 +118,7 @@ class Mlflow(unittest.TestCase):
         mlflow.set_tag("a", "b")
         self.assertEqual((seen[1:], os.environ[name]), (["7"], "7"))
 
-    def test_a_run_ends_as_its_job_did(self):
+    def test_a_run_has_the_final_status_of_its_job(self):
         ends = []
         self.fake.active_run = mock.Mock(side_effect=[None, "run"] * 4)
         self.fake.end_run = ends.append
@@ -131,7 +131,7 @@ class Mlflow(unittest.TestCase):
                 raise failure
         self.assertEqual(ends, ["FINISHED", "KILLED", "FAILED", "KILLED"])
 
-    def test_passwords_do_not_travel_in_variables(self):
+    def test_passwords_are_not_shipped_in_variables(self):
         run = types.SimpleNamespace(info=types.SimpleNamespace(run_id="r1"))
         self.fake.active_run, self.fake.get_tracking_uri = lambda: run, lambda: "http://me:pw@127.0.0.1:1/x"
         given = {"MLFLOW_TRACKING_PASSWORD": "x", "MLFLOW_TRACKING_TOKEN": "y", "MLFLOW_S3_ENDPOINT_URL": "https://a:b@s3"}

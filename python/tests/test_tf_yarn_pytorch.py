@@ -69,7 +69,7 @@ def torch(**more):
 
 
 class PyTorch(unittest.TestCase):
-    def test_processes_share_devices_and_gloo_where_there_are_too_few(self):
+    def test_processes_share_devices_with_gloo_if_there_are_too_few(self):
         self.assertEqual([worker._get_device(local, 2) for local in range(4)], [0, 1, 0, 1])
         self.assertEqual([worker.backend(2, 2), worker.backend(2, 1), worker.backend(1, 0)], ["nccl", "gloo", "gloo"])
 
@@ -105,7 +105,7 @@ class PyTorch(unittest.TestCase):
         self.assertFalse({"shuffle", "prefetch_factor", "persistent_workers", "timeout"} & set(made.options))
         self.assertEqual(self.loader(Iterable(), num_workers=2).options["prefetch_factor"], 2)
 
-    def test_there_is_always_a_writer_and_only_what_is_wanted_is_sent(self):
+    def test_a_writer_always_exists_and_is_uploaded_only_if_configured(self):
         written = {"torch.utils.tensorboard": {"SummaryWriter": mock.Mock()}}
         for directory, sent in ((None, 0), ("hdfs:///board", 1)):
             with mock.patch.dict(sys.modules, torch(**written)), mock.patch.object(worker, "upload") as upload:
@@ -117,13 +117,13 @@ class PyTorch(unittest.TestCase):
             self.assertFalse(os.path.exists(place))
         self.assertEqual(upload.call_args[0][1], "hdfs:///board/worker3")
 
-    def test_without_tensorboard_a_program_that_writes_goes_on(self):
+    def test_a_program_with_a_writer_runs_without_tensorboard(self):
         with mock.patch.dict(sys.modules, torch(**{"torch.utils.tensorboard": None})):
             with worker.Board(None, 0) as writer:
                 writer.add_scalar("loss", 1.0, 1)
                 writer.flush()
 
-    def test_an_epoch_is_saved_twice_where_nothing_is_moved_onto_what_is_there(self):
+    def test_a_checkpoint_can_be_replaced_without_overwriting_renames(self):
         class Hdfs(filesystem.LocalFileSystem):
             def mv(self, old, new):
                 if os.path.exists(new):

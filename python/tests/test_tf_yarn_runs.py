@@ -18,15 +18,15 @@ from ydl.compat.tf_yarn.bin import check_hadoop_env
 from ydl.compat.tf_yarn.distributed.client import run_on_yarn
 from ydl.compat.cluster_pack import yarn_launcher
 
-from . import own_module, tf_yarn_functions
-from .place import OnThisMachine, until
+from . import user_module, tf_yarn_functions
+from .harness import LocalJobTestCase, until
 
 
 def tasks(kind="worker", **more):
     return {kind: tf_yarn.TaskSpec(128, 2, **more)}
 
 
-class Runs(OnThisMachine):
+class Runs(LocalJobTestCase):
     def setUp(self):
         super().setUp()
         self.seen = tempfile.mkdtemp(prefix="tf_yarn-seen-")
@@ -36,7 +36,7 @@ class Runs(OnThisMachine):
     def jobs(self):
         return ydl.runs(cluster="local")
 
-    def test_every_process_knows_its_rank_and_durations_come_back(self):
+    def test_every_process_has_its_rank_and_durations_are_returned(self):
         specs = {**tasks("chief"), **tasks(instances=2, nb_proc_per_worker=2)}
         metrics = run_on_yarn(tf_yarn_functions.meet, specs, **self.options)
         expected = {"0": "chief 0 5", "1": "worker 1 5", "2": "worker 2 5", "3": "worker 3 5", "4": "worker 4 5"}
@@ -48,7 +48,7 @@ class Runs(OnThisMachine):
         self.assertIsNotNone(metrics.total_training_duration)
         self.assertEqual(self.options["env"], {"SEEN": self.seen})
 
-    def test_an_experiment_is_tried_as_often_as_it_fails_and_may(self):
+    def test_a_failing_experiment_is_retried_up_to_the_limit(self):
         for retries, failures, tries in ((0, 0, 1), (1, 1, 2), (1, 2, 2)):
             path = os.path.join(self.seen, "tries")
             if os.path.exists(path):
@@ -67,7 +67,7 @@ class Runs(OnThisMachine):
             with open(path) as file:
                 self.assertEqual(file.read().split(), [str(number) for number in range(tries)])
 
-    def test_one_dead_process_of_a_container_fails_the_job_and_nobody_waits(self):
+    def test_one_dead_process_of_a_container_fails_the_job_at_once(self):
         began = time.monotonic()
         with self.assertRaises(tf_yarn.RunFailed) as failed:
             run_on_yarn(tf_yarn_functions.one_rank_dies, tasks(instances=2, nb_proc_per_worker=2), **self.options)
@@ -93,24 +93,24 @@ class Runs(OnThisMachine):
         killer.join()
         self.assertIsNone(metrics.total_training_duration)
 
-    def test_an_interrupt_ends_the_job_and_submits_no_other(self):
+    def test_an_interrupt_kills_the_job_without_a_retry(self):
         child = self.program()
         until(lambda: any(self.runs_well(one) for one in self.jobs()))
         child.send_signal(signal.SIGINT)
         _, said = child.communicate(timeout=180)
         self.assertIn(b"KeyboardInterrupt", said)
-        until(lambda: [one.listed.get("state") for one in self.jobs()] == ["killed"])
+        until(lambda: [one.summary.get("state") for one in self.jobs()] == ["killed"])
 
-    def test_sigterm_ends_the_job_too_and_then_the_program(self):
+    def test_sigterm_kills_the_job_and_ends_the_program(self):
         child = self.program()
         until(lambda: any(self.runs_well(one) for one in self.jobs()))
         child.send_signal(signal.SIGTERM)
         _, said = child.communicate(timeout=180)
         self.assertEqual((child.returncode, b"Traceback" in said), (128 + signal.SIGTERM, False), said)
         # `kill` waits for the end of the job: nothing is left to wait for.
-        self.assertEqual([one.listed.get("state") for one in self.jobs()], ["killed"])
+        self.assertEqual([one.summary.get("state") for one in self.jobs()], ["killed"])
 
-    def test_who_handles_sigterm_himself_goes_on_doing_so(self):
+    def test_an_existing_sigterm_handler_is_kept(self):
         heard = []
         before = signal.signal(signal.SIGTERM, lambda *_: heard.append(True))
         self.addCleanup(signal.signal, signal.SIGTERM, before)
@@ -146,7 +146,7 @@ class Runs(OnThisMachine):
         except ydl.Error:
             return False
 
-    def test_the_check_of_the_set_up_says_ok_and_writes_its_log(self):
+    def test_check_hadoop_env_reports_ok_and_writes_its_log(self):
         before = os.getcwd()
         os.chdir(self.seen)
         self.addCleanup(os.chdir, before)
@@ -159,7 +159,7 @@ class Runs(OnThisMachine):
         self.assertIn("Hadoop setup: OK", written.splitlines()[-1])
 
     def test_the_launcher_calls_functions_and_runs_modules(self):
-        one = yarn_launcher.submit_func(None, own_module.double, [4], package_path=sys.executable, cluster="local")
+        one = yarn_launcher.submit_func(None, user_module.double, [4], package_path=sys.executable, cluster="local")
         two = yarn_launcher.submit(None, "platform", package_path=sys.executable, cluster="local", memory="128 MiB")
         self.assertTrue(yarn_launcher.wait_for_finished(None, one, 0.2))
         self.assertTrue(yarn_launcher.wait_for_finished(None, two, 0.2))

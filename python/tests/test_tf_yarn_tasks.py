@@ -13,20 +13,20 @@ import unittest
 from unittest import mock
 
 import ydl
-from ydl.compat.tf_yarn import cluster, event, hadoop, life, start
+from ydl.compat.tf_yarn import cluster, event, hadoop, lifecycle, start
 from ydl.compat.tf_yarn._internal import MonitoredThread, own_address, reserve_sock_addr, xset_environ
 from ydl.compat.tf_yarn._task_commons import _get_experiment, choose_master, get_task_key
 from ydl.compat.tf_yarn.application import Application
 from ydl.compat.tf_yarn.bundle import EXPERIMENT, FOLDER
 from ydl.compat.tf_yarn.constants import KV_EXPERIMENT_FN
-from ydl.compat.tf_yarn.life import live
-from ydl.compat.tf_yarn.start import surroundings
+from ydl.compat.tf_yarn.lifecycle import run_task
+from ydl.compat.tf_yarn.start import task_environment
 from ydl.compat.tf_yarn.tensorflow.cluster import start_cluster, start_tf_server
 from ydl.compat.tf_yarn.tensorflow.tasks import evaluator_task
 from ydl.compat.tf_yarn.tensorflow.tasks.evaluator_task import missing, step_of
 from ydl.compat.tf_yarn.topologies import ContainerKey, ContainerTask
 
-from .place import PATIENCE_S
+from .harness import TEST_TIMEOUT_S
 
 
 class Kv(dict):
@@ -90,7 +90,7 @@ class Tasks(unittest.TestCase):
                 del os.environ[name]
         os.environ["SKEIN_CONTAINER_ID"] = "worker_1"
 
-    def test_a_task_knows_who_it_is(self):
+    def test_a_task_has_its_identity(self):
         self.assertEqual(get_task_key(), ContainerKey("worker", 1))
         self.assertEqual(cluster.get_task(), "worker:1")
         self.assertEqual(cluster.get_task_description(), ("worker", 1))
@@ -98,22 +98,22 @@ class Tasks(unittest.TestCase):
         os.environ.update(YDL_ROLE="evaluator", YDL_INDEX="0")
         self.assertTrue(cluster.is_evaluator())
 
-    def test_addresses_come_in_the_order_of_numbers(self):
+    def test_addresses_are_in_the_order_of_task_numbers(self):
         job = Job(**{"worker:0/init": b"b:2", "worker:1/init": b"a:1", "chief:0/init": b"c:3"})
         tasks = [ContainerTask("worker", 1, 1), ContainerTask("chief", 0, 1), ContainerTask("worker", 0, 1)]
         self.assertEqual(cluster.aggregate_spec(job, tasks), {"worker": ["b:2", "a:1"], "chief": ["c:3"]})
 
-    def test_a_task_says_where_it_is_before_it_waits_for_others(self):
+    def test_a_task_reports_its_address_before_waiting_for_others(self):
         job = Job()
         spec = start_cluster(("10.0.0.1", 4711), job, ["worker:1"])
         self.assertEqual(job.kv["worker:1/init"], b"10.0.0.1:4711")
         self.assertEqual(spec, {"worker": ["10.0.0.1:4711"]})
 
-    def test_servers_of_parameters_get_no_server_from_us(self):
+    def test_parameter_servers_start_no_second_server(self):
         os.environ["SKEIN_CONTAINER_ID"] = "ps_0"
         self.assertIsNone(start_tf_server({"ps": ["a:1"]}))
 
-    def test_an_experiment_that_cannot_be_made_is_told_to_all(self):
+    def test_a_failing_experiment_function_is_reported(self):
         job = Job()
         with tempfile.TemporaryDirectory() as place:
             before = os.getcwd()
@@ -124,15 +124,15 @@ class Tasks(unittest.TestCase):
         self.assertEqual(job.kv["worker:1/start"], b"")
         self.assertIn(b"FileNotFoundError", job.kv["worker:1/stop"])
 
-    def test_rank_0_chooses_where_all_meet(self):
+    def test_rank_0_chooses_the_master_address(self):
         job = Job()
         host, port = choose_master(job, 0)
         self.assertEqual(choose_master(job, 1), (host, port))
 
-    def test_the_life_of_a_task_is_told_and_its_end_is_the_work_s(self):
+    def test_the_lifecycle_of_a_task_is_reported_and_ends_with_its_work(self):
         os.environ.update(YDL_ROLE="worker", YDL_INDEX="1", YDL_ROUND="2", YDL_CLUSTER='{"round": 2, "roles": []}')
         job = Job()
-        live(lambda: None, "10.0.0.1:1", job)
+        run_task(lambda: None, "10.0.0.1:1", job)
         self.assertEqual(job.kv["worker:1/stop"], b"")
         words = ("init", "start", "logs", "container_start_time", "container_stop_time", "train_eval_stop_time")
         self.assertTrue(all("worker:1/" + word in job.kv for word in words))
@@ -142,28 +142,28 @@ class Tasks(unittest.TestCase):
             raise ArithmeticError("no such number")
 
         with self.assertRaises(ArithmeticError):
-            live(fails, client=job)
+            run_task(fails, client=job)
         self.assertIn(b"no such number", job.kv["worker:1/stop"])
 
-    def test_those_who_only_look_are_no_ranks(self):
+    def test_side_tasks_have_no_ranks(self):
         roles = '{"round": 1, "roles": [%s]}' % ", ".join(
             '{"role": "%s", "instances": %d, "processes": %d, "endpoints": []}' % row
             for row in (("chief", 1, 1), ("worker", 2, 2), ("evaluator", 1, 1), ("tensorboard", 1, 1))
         )
         os.environ.update(YDL_ROLE="worker", YDL_INDEX="1", YDL_CLUSTER=roles, WORLD_SIZE="7", HOROVOD_SIZE="7")
         os.environ.update(HOROVOD_CROSS_SIZE="5", HOROVOD_LOCAL_RANK="1", YDL_ROUND="3")
-        told = surroundings(os.environ)
+        told = task_environment(os.environ)
         self.assertEqual((told["WORLD_SIZE"], told["HOROVOD_SIZE"], told["HOROVOD_CROSS_SIZE"]), ("5", "5", "2"))
         self.assertEqual(told["TF_YARN_N_TRY"], "2")
 
-    def test_a_thread_keeps_what_it_raised(self):
+    def test_a_thread_stores_its_exception(self):
         thread = MonitoredThread(target=lambda: 1 / 0)
         thread.start()
         thread.join()
         self.assertIsInstance(thread.exception, ZeroDivisionError)
         self.assertEqual(thread.state, "FAILED")
 
-    def test_a_reserved_port_is_nobody_else_s(self):
+    def test_a_reserved_port_is_exclusive(self):
         with reserve_sock_addr() as (_, port), socket.socket() as other:
             with self.assertRaises(OSError):
                 other.bind(("", port))
@@ -174,7 +174,7 @@ class Tasks(unittest.TestCase):
         with self.assertRaises(RuntimeError):
             xset_environ(TF_YARN_TEST_VARIABLE="2")
 
-    def test_only_checkpoints_that_were_not_evaluated_are(self):
+    def test_only_new_checkpoints_are_evaluated(self):
         names = ["m/model.ckpt-{}".format(step) for step in (200, 0, 1000)]
         self.assertEqual([step_of(name) for name in missing(names, [])], [0, 200, 1000])
         self.assertEqual(missing(names, [0, 1000]), ["m/model.ckpt-200"])
@@ -211,52 +211,52 @@ class Tasks(unittest.TestCase):
         self.assertEqual((slept[0], len(slept)), (3, 3))
         self.assertTrue(all(500 < seconds <= 600 for seconds in slept[1:]))
 
-    def test_an_evaluator_to_which_nothing_comes_ends(self):
+    def test_an_evaluator_without_new_checkpoints_ends(self):
         done, slept = self.evaluated([[100]], before=[100], name="idle")
         self.assertEqual((done, slept), ([], [3]))
 
-    def test_an_exception_is_told_as_its_traceback(self):
+    def test_an_exception_is_reported_as_a_traceback(self):
         self.assertEqual(event.maybe_format_exception(None), "")
         try:
             raise ArithmeticError("no such number")
         except ArithmeticError as failure:
             self.assertRegex(event.maybe_format_exception(failure), "(?s)Traceback.*no such number")
 
-    def test_a_store_that_is_away_delays_neither_a_training_nor_its_end(self):
+    def test_an_unreachable_store_delays_neither_training_nor_exit(self):
         os.environ.update(YDL_ROLE="worker", YDL_INDEX="1", YDL_CLUSTER='{"round": 1, "roles": []}')
         deaf, worked = Deaf(), []
         self.addCleanup(deaf.gate.set)
-        with mock.patch.object(life, "LAST_WORDS_SECONDS", 0.1), self.assertLogs("ydl.compat.tf_yarn", "WARNING") as logs:
+        with mock.patch.object(lifecycle, "FLUSH_SECONDS", 0.1), self.assertLogs("ydl.compat.tf_yarn", "WARNING") as logs:
             # All of it happens while the store has not taken one word.
-            live(lambda: worked.append(deaf.asked.wait(PATIENCE_S)), client=deaf)
+            run_task(lambda: worked.append(deaf.asked.wait(TEST_TIMEOUT_S)), client=deaf)
         self.assertEqual((worked, deaf.taken), ([True], {}))
-        self.assertIn("has not taken", logs.output[-1])
+        self.assertIn("not written to the job's store", logs.output[-1])
 
-    def test_words_that_had_to_wait_are_told_in_their_order(self):
+    def test_delayed_reports_are_written_in_order(self):
         os.environ.update(YDL_ROLE="worker", YDL_INDEX="1", YDL_CLUSTER='{"round": 1, "roles": []}')
         deaf = Deaf()
 
         def work():
-            deaf.asked.wait(PATIENCE_S)
+            deaf.asked.wait(TEST_TIMEOUT_S)
             deaf.gate.set()
 
-        with mock.patch.object(life, "LAST_WORDS_SECONDS", PATIENCE_S):
-            live(work, client=deaf)
+        with mock.patch.object(lifecycle, "FLUSH_SECONDS", TEST_TIMEOUT_S):
+            run_task(work, client=deaf)
         told = [key for key in deaf.taken if key.startswith("worker:1/")]
         self.assertEqual((told[0], told[-1]), ("worker:1/container_start_time", "worker:1/stop"))
         self.assertEqual(list(deaf.taken)[-1], "over/worker:1")
 
-    def test_who_has_done_its_work_and_is_asked_to_go_goes(self):
+    def test_a_finished_task_exits_on_sigterm(self):
         program = (
-            "import sys, threading\nfrom ydl.compat.tf_yarn import life\n"
+            "import sys, threading\nfrom ydl.compat.tf_yarn import lifecycle\n"
             "class Deaf:\n"
             "    def __setitem__(self, key, value):\n"
             "        threading.Event().wait()\n"
             "class Job:\n    kv = Deaf()\n"
-            "flush = life.Outbox.flush\n"
-            "def told(self, seconds):\n    print('over', flush=True)\n    return flush(self, seconds)\n"
-            "life.Outbox.flush, life.LAST_WORDS_SECONDS = told, 100000.0\n"
-            "life.live(lambda: None, client=Job())\n"
+            "flush = lifecycle.Outbox.flush\n"
+            "def report_flush(self, seconds):\n    print('over', flush=True)\n    return flush(self, seconds)\n"
+            "lifecycle.Outbox.flush, lifecycle.FLUSH_SECONDS = report_flush, 100000.0\n"
+            "lifecycle.run_task(lambda: None, client=Job())\n"
         )
         root = os.path.dirname(os.path.dirname(os.path.abspath(ydl.__file__)))
         env = {**os.environ, "PYTHONPATH": root, "YDL_ROLE": "worker", "YDL_CLUSTER": '{"round": 1, "roles": []}'}
@@ -265,12 +265,12 @@ class Tasks(unittest.TestCase):
         self.addCleanup(child.kill)
         self.assertEqual(child.stdout.readline(), b"over\n")
         child.send_signal(signal.SIGTERM)
-        self.assertEqual(child.wait(PATIENCE_S), life.TERMINATED)
+        self.assertEqual(child.wait(TEST_TIMEOUT_S), lifecycle.TERMINATED)
 
-    def test_after_a_life_signals_mean_what_they_meant(self):
+    def test_signal_handlers_are_restored_after_a_task(self):
         os.environ.update(YDL_ROLE="worker", YDL_INDEX="1", YDL_CLUSTER='{"round": 1, "roles": []}')
         before = signal.getsignal(signal.SIGTERM)
-        live(lambda: None, client=Job())
+        run_task(lambda: None, client=Job())
         self.assertEqual(signal.getsignal(signal.SIGTERM), before)
 
     def test_libhdfs_finds_the_classes_of_its_node(self):
@@ -289,14 +289,14 @@ class Tasks(unittest.TestCase):
             says("echo a warning; echo \"$HADOOP_CONF_DIR:$HADOOP_HOME/*::$1\"\n")
             expected = ":".join(["/conf", os.path.join(home, "a.jar"), os.path.join(home, "b.jar"), "classpath"])
             self.assertEqual(hadoop.classes(env), {"CLASSPATH": expected})
-            with mock.patch.object(hadoop, "CHARACTERS_MAX", 10):
+            with mock.patch.object(hadoop, "MAX_CHARACTERS", 10):
                 self.assertEqual(hadoop.classes(env), {"CLASSPATH": "/conf:{}/*::classpath".format(home)})
             # Who knows better is not asked, and nobody need be there to ask.
             self.assertEqual(hadoop.classes({**env, "CLASSPATH": "own.jar"}), {})
             self.assertEqual(hadoop.classes({"PATH": "/nowhere"}), {})
             for script in ("exit 3\n", "exec sleep 1000\n"):
                 says(script)
-                with mock.patch.object(hadoop, "ANSWER_SECONDS", 0.2), self.assertLogs(hadoop.logger, "WARNING"):
+                with mock.patch.object(hadoop, "TIMEOUT_SECONDS", 0.2), self.assertLogs(hadoop.logger, "WARNING"):
                     self.assertEqual(hadoop.classes(env), {})
 
     def test_task_modules_of_users_find_the_experiment_under_its_key(self):
@@ -313,7 +313,7 @@ class Tasks(unittest.TestCase):
                 self.assertEqual((kv.wait(KV_EXPERIMENT_FN), kv[KV_EXPERIMENT_FN]), (b"the caller's", b"the caller's"))
             os.chdir(before)
 
-    def test_a_try_reads_nothing_of_the_one_before(self):
+    def test_a_try_reads_no_keys_of_an_earlier_try(self):
         native = Native()
         first, second = Application(native, "job", 0), Application(native, "job", 1)
         self.assertEqual(choose_master(first, 0), choose_master(first, 1))
@@ -334,12 +334,12 @@ class Tasks(unittest.TestCase):
             Application.from_current().kv["a"] = b"b"
             self.assertEqual(dict(ydl.kv), {"try-2/a": b"b"})
 
-    def test_a_module_of_the_user_s_own_is_over_when_it_returns_or_raises(self):
+    def test_the_end_of_a_user_module_is_reported(self):
         os.environ.update(YDL_JOB="job", YDL_ROLE="worker", YDL_INDEX="1")
         told = Native()
         current = mock.patch.object(Application, "from_current", side_effect=lambda *_: Application(told, "job"))
         runs = mock.patch.object(start.runpy, "run_module", side_effect=[None, SystemExit(3)])
-        said = mock.patch.object(life.Life, "said_over", False)
+        said = mock.patch.object(lifecycle.TaskLifecycle, "end_reported", False)
         argv = mock.patch.object(sys, "argv", [])
         with current, runs, said, argv, mock.patch("ydl.compat.alias.alias"):
             start.main(["my.module"])
@@ -349,7 +349,7 @@ class Tasks(unittest.TestCase):
                 start.main(["my.module"])
             self.assertEqual(told, {"over/worker:1": b""})
 
-    def test_a_store_that_is_away_keeps_no_task_from_beginning(self):
+    def test_an_unreachable_store_does_not_block_the_start_of_a_task(self):
         os.environ.update(YDL_JOB="job", YDL_ROLE="worker", YDL_INDEX="1", YDL_ATTEMPT="2")
         asked = []
 
@@ -358,12 +358,12 @@ class Tasks(unittest.TestCase):
             raise ydl.Unreachable("nobody is there")
 
         with mock.patch.object(Application, "from_current", side_effect=away), self.assertLogs(start.logger, "WARNING"):
-            start._forget_earlier_attempts()
-            with mock.patch.object(life.Life, "said_over", False):
-                start._say_over()
-        self.assertEqual(asked, [start.PATIENCE_SECONDS] * 2)
+            start._delete_earlier_reports()
+            with mock.patch.object(lifecycle.TaskLifecycle, "end_reported", False):
+                start._report_end()
+        self.assertEqual(asked, [start.RETRY_SECONDS] * 2)
 
-    def test_a_task_s_address_is_the_one_that_others_are_told(self):
+    def test_the_address_of_a_task_is_the_one_in_the_cluster(self):
         endpoints = [{"host": "10.0.0.{}".format(number), "ports": {}} for number in range(2)]
         told = {"round": 1, "roles": [{"role": "worker", "instances": 2, "endpoints": endpoints}]}
         os.environ.update(YDL_JOB="job", YDL_ROLE="worker", YDL_INDEX="1", YDL_CLUSTER=json.dumps(told))

@@ -1,4 +1,4 @@
-"""The name that tf-yarn's programs import beside it; all of it is `ydl.compat.skein`.
+"""Name under which programs of tf-yarn import it; see `ydl.compat.skein`.
 
 A file and not a package: where skein itself is installed its package is found first, and neither replaces the other.
 """

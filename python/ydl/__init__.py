@@ -1,6 +1,6 @@
 """Distributed deep learning on YARN and on one machine: jobs from Python.
 
-Outside of tasks: :class:`Job`, :class:`Role`, :class:`Run`. Inside of them: :func:`task`, :data:`kv`, :data:`event`,
+Outside of tasks: :class:`Job`, :class:`Role`, :class:`Run`. Inside of tasks: :func:`task`, :data:`kv`, :data:`event`,
 :func:`report`. `docs/reference/python.md` is the guide.
 """
 
@@ -8,16 +8,16 @@ from .errors import Conflict, Error, JobFailed, JobKilled, KeyMissing, NotInTask
 from .job import Job, Role
 from .metrics import report, report_flush
 from .program import binary
-from .program import call as binary_call
+from .program import call as run_binary
 from .run import Line, Metric, Outcome, Run, Status, TaskStatus, runs
 from .store import Change, Entry, Event, KeyValue, TaskEvents, TaskStore
 from .tasks import Cluster, ClusterRole, Endpoint, Task, in_task, task
 
 __version__ = "0.1.0"
 
-#: The key-value store of the job whose task this process is.
+#: Key-value store of this task's job.
 kv = TaskStore()
-#: Its events.
+#: Events of this task's job.
 event = TaskEvents(kv)
 
 __all__ = [
@@ -47,12 +47,12 @@ __all__ = [
     "Unreachable",
     "WaitTimeout",
     "binary",
-    "binary_call",
     "event",
     "in_task",
     "kv",
     "report",
     "report_flush",
+    "run_binary",
     "runs",
     "task",
 ]

@@ -1,4 +1,4 @@
-"""`python -m ydl …` is `ydl …`."""
+"""`python -m ydl …` runs `ydl …`."""
 
 import os
 import sys
@@ -8,7 +8,7 @@ from .program import binary
 
 
 def main() -> int:
-    """Becomes the binary."""
+    """Replaces this process by the binary."""
     try:
         program = binary()
     except Error as error:

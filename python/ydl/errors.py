@@ -1,4 +1,4 @@
-"""What can go wrong, cut by what a caller can do about it."""
+"""Exceptions, by what a caller can do about them."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ if TYPE_CHECKING:
 
 
 class Error(Exception):
-    """One sentence, a remedy where there is one, and the code the binary ended with where it did."""
+    """Base class: a message, an optional hint, and the exit code of the binary if it failed."""
 
     def __init__(self, message: str, hint: Optional[str] = None, code: Optional[int] = None) -> None:
         super().__init__(message, hint, code)
@@ -22,27 +22,27 @@ class Error(Exception):
 
 
 class Unreachable(Error):
-    """The job's master, or the cluster, cannot be reached; it may be again later."""
+    """The job's master or the cluster cannot be reached. A retry may succeed."""
 
 
 class NotInTask(Error):
-    """Something was asked for that only programs of a task have."""
+    """The call works only inside of a task."""
 
 
 class KeyMissing(Error, KeyError):
-    """There is no such key."""
+    """The key does not exist."""
 
 
 class Conflict(Error):
-    """The key is not as it was expected to be."""
+    """The condition of a write does not hold."""
 
 
 class WaitTimeout(Error, TimeoutError):
-    """What was waited for has not come in time."""
+    """A wait exceeded its timeout."""
 
 
 class JobFailed(Error):
-    """The job is over, and has not succeeded."""
+    """The job ended without success."""
 
     def __init__(
         self,
@@ -53,15 +53,15 @@ class JobFailed(Error):
         exception: Optional[BaseException] = None,
     ) -> None:
         super().__init__(outcome.why, code=outcome.exit)
-        # An exception is copied by its arguments; these are the ones that this class takes.
+        # Exceptions are copied by their arguments, which are those of this class.
         self.args = (run, outcome, log, traceback, exception)
         self.run = run
         self.outcome = outcome
         #: The last lines of the task that failed.
         self.log = log
-        #: How the function of that task failed, where it was one.
+        #: The traceback, if the task ran a function.
         self.traceback = traceback
-        #: The exception itself, where it could be brought here.
+        #: The exception, if it could be transferred.
         self.exception = exception
 
     @property
@@ -79,4 +79,4 @@ class JobFailed(Error):
 
 
 class JobKilled(JobFailed):
-    """Somebody has ended the job."""
+    """The job was killed."""

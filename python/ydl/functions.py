@@ -1,8 +1,8 @@
-"""Functions as jobs: what must travel so that a task can call them.
+"""Functions as jobs: packs what tasks need to call them.
 
-A task finds a directory that is also a program: `python ydl-function`. In it are this package, the functions and their
-arguments as pickles, the files of the user's own modules, and `cloudpickle` if it was used, so that the environment of the
-task needs nothing for it.
+A task gets a directory that is also a program: `python ydl-function`. It contains this package, the functions and their
+arguments as pickles, the files of the user's own modules, and `cloudpickle` if it was used. The environment of the task
+needs none of them.
 """
 
 from __future__ import annotations
@@ -21,22 +21,22 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any, Callable, Dict, Iterator, List, Mapping, Optional, Sequence, Set, Tuple
 
-from . import program, returned
+from . import function_results, program
 from .errors import Error
 
-#: What tasks find in their directory.
+#: Name of the directory in tasks.
 FOLDER = "ydl-function"
-#: Larger arguments are data, and have a better way.
-_PICKLE_BYTES_MAX = 128 << 20
-#: What the user's own modules may take together.
-_MODULES_BYTES_MAX = 64 << 20
-_MODULE_FILES_MAX = 5000
-#: Letters of an argument in a message.
-_SHOWN_MAX = 40
-#: What of a package's directory is no part of it.
-_LEFT_OUT = ("__pycache__", ".git", ".venv", "venv", "node_modules", ".mypy_cache", ".pytest_cache", ".tox")
-#: What can be imported.
-_CODE = (".py", ".so", ".pyi")
+#: Limit of a pickle; larger data belongs in `inputs` or `files`.
+_MAX_PICKLE_BYTES = 128 << 20
+#: Limits of the user's own modules together.
+_MAX_MODULES_BYTES = 64 << 20
+_MAX_MODULE_FILES = 5000
+#: Maximum length of an argument in a message.
+_MAX_ARGUMENT_CHARS = 40
+#: Directories that are not part of a package.
+_EXCLUDED = ("__pycache__", ".git", ".venv", "venv", "node_modules", ".mypy_cache", ".pytest_cache", ".tox")
+#: Suffixes of code.
+_CODE_SUFFIXES = (".py", ".so", ".pyi")
 
 _MAIN = """\
 import os
@@ -52,7 +52,7 @@ if __name__ == "__main__":
 
 
 class Bundle:
-    """Functions by role, pickled when the job is made: what changes later changes nothing."""
+    """Functions by role, pickled when the job is created: later changes have no effect."""
 
     def __init__(
         self,
@@ -64,149 +64,148 @@ class Bundle:
         python: Optional[str],
     ) -> None:
         self._python = python
-        #: A script of bash that tasks run before.
-        self.before: Optional[str] = None
-        self._place: Optional[str] = None
+        #: Bash script that tasks run before.
+        self.setup_script: Optional[str] = None
+        self._temporary: Optional[str] = None
         self._pickles: Dict[str, bytes] = {}
         calls: Dict[str, Tuple[Any, Any, Any]] = {}
         for name, role in roles.items():
             if role.function is not None:
                 calls[name] = (role.function, role.args, role.kwargs)
-            elif not role.runs_something:
+            elif not role.has_command:
                 if fn is None:
                     raise Error(f"role `{name}` has neither a function nor `run`")
                 calls[name] = (fn, tuple(args), dict(kwargs))
             if name in calls:
                 check_call(name, *calls[name])
         if not calls:
-            raise Error("no role runs the function: each says itself what it runs")
+            raise Error("no role runs the function: all roles have a command of their own")
         self.roles = tuple(calls)
-        self._modules = own_modules(modules)
+        self._modules = user_modules(modules)
         for name, call in calls.items():
-            self._pickles[name] = pickled(call[0], call)
+            self._pickles[name] = pickle_call(call[0], call)
 
-    def pack(self, keys: Dict[str, Any], how: Mapping[str, Any]) -> Dict[str, Any]:
-        """Writes the directory, and adds to a job's keys what tasks need of it."""
-        cluster = _is_cluster(how)
-        self._place = tempfile.mkdtemp(prefix="ydl-function-")
-        folder = Path(self._place) / FOLDER
+    def create(self, keys: Dict[str, Any], options: Mapping[str, Any]) -> Dict[str, Any]:
+        """Writes the directory, and adds the keys that tasks need to those of a job."""
+        cluster = _is_cluster(options)
+        self._temporary = tempfile.mkdtemp(prefix="ydl-function-")
+        folder = Path(self._temporary) / FOLDER
         folder.mkdir()
         (folder / "__main__.py").write_text(_MAIN, encoding="utf-8")
-        room = add_package(folder)
+        package = add_package(folder)
         for name, path in self._modules.items():
-            room.add(name, path)
+            package.add(name, path)
         (folder / "functions").mkdir()
         for role, content in self._pickles.items():
             (folder / "functions" / f"{role}.pickle").write_bytes(content)
-        (folder / "functions" / "about.json").write_text(about(), encoding="utf-8")
-        return self._keys(keys, folder, cluster, how)
+        (folder / "functions" / "about.json").write_text(pickle_info(), encoding="utf-8")
+        return self._keys(keys, folder, cluster, options)
 
     def _keys(
-        self, keys: Dict[str, Any], folder: Path, cluster: bool, how: Mapping[str, Any]
+        self, keys: Dict[str, Any], folder: Path, cluster: bool, options: Mapping[str, Any]
     ) -> Dict[str, Any]:
         keys = dict(keys)
         keys["files"] = [*(keys.get("files") or []), {FOLDER: str(folder)}]
         python = self._python
         if python is None:
-            # On this machine `python3` may be another one than ours.
-            own = keys.get("environment", "system") == "system" and not cluster
-            python = (sys.executable if own else None) or "python3"
-        run = after(self.before, [python, FOLDER])
+            # On this machine `python3` may be another interpreter.
+            same = keys.get("environment", "system") == "system" and not cluster
+            python = (sys.executable if same else None) or "python3"
+        run = with_setup(self.setup_script, [python, FOLDER])
         for role in self.roles:
             keys["roles"][role] = {**keys["roles"][role], "run": run}
         if cluster:
-            jobs = f"{str(keys.get('staging') or '.ydl').rstrip('/')}/{returned.JOBS}"
+            jobs = f"{str(keys.get('staging') or '.ydl').rstrip('/')}/{function_results.JOBS_DIR}"
         else:
-            jobs = str(_state(how.get("env")) / returned.JOBS)
-        to = f"{jobs}/{{job}}/{returned.FOLDER}/{{role}}-{{index}}/"
-        # The first of its name is fetched under it, and later ones under others.
-        keys["outputs"] = {f"{returned.PLACE}/*{returned.ENDING}": to, **(keys.get("outputs") or {})}
+            jobs = str(_state_dir(options.get("env")) / function_results.JOBS_DIR)
+        to = f"{jobs}/{{job}}/{function_results.RESULTS_DIR}/{{role}}-{{index}}/"
+        # Listed first, so that `fetch` keeps its name if another output has the same.
+        keys["outputs"] = {f"{function_results.TASK_DIR}/*{function_results.SUFFIX}": to, **(keys.get("outputs") or {})}
         return keys
 
-    def unpack(self) -> None:
-        """Removes the directory: what is sent was copied at submit."""
-        place, self._place = self._place, None
-        if place is not None:
-            shutil.rmtree(place, ignore_errors=True)
+    def remove(self) -> None:
+        """Removes the directory, which was copied at submit."""
+        path, self._temporary = self._temporary, None
+        if path is not None:
+            shutil.rmtree(path, ignore_errors=True)
 
 
 def check_call(role: str, fn: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -> None:
-    """Refuses here what every task would fail with."""
+    """Rejects arguments with which all tasks would fail."""
     name = getattr(fn, "__qualname__", None) or repr(fn)
     if not callable(fn):
-        raise Error(f"role `{role}` cannot call `{fn!r}`, a `{type(fn).__name__}`", "give a function, not what it returns")
+        raise Error(f"role `{role}` cannot call `{fn!r}`, a `{type(fn).__name__}`", "pass the function, not its return value")
     if hasattr(fn, "__signature__"):
-        # What somebody wrote down need not be true.
+        # An explicit signature may be wrong.
         return
     try:
-        # What decorators have wrapped may be called with other arguments than they are.
+        # Decorated functions may have other arguments than the wrapped ones.
         signature = inspect.signature(fn, follow_wrapped=False)
     except (TypeError, ValueError):
-        # Functions of C may have none.
+        # C functions may have no signature.
         return
     try:
         signature.bind(*args, **kwargs)
     except TypeError as error:
         given = ", ".join([*map(_short, args), *(f"{key}={_short(value)}" for key, value in kwargs.items())])
-        hint = f"its arguments are `{signature}`: give them as `args` and `kwargs`"
+        hint = f"its signature is `{signature}`; pass arguments as `args` and `kwargs`"
         raise Error(f"role `{role}` cannot call `{name}({given})`: {error}", hint) from None
 
 
 def _short(value: object) -> str:
     text = repr(value)
-    return text if len(text) <= _SHOWN_MAX else text[: _SHOWN_MAX - 1] + "…"
+    return text if len(text) <= _MAX_ARGUMENT_CHARS else text[: _MAX_ARGUMENT_CHARS - 1] + "…"
 
 
-def pickled(fn: Callable[..., object], what: object) -> bytes:
-    """A function, with what it is called with, as bytes. Closures and what is defined in the main program travel with
-    `cloudpickle` alone."""
+def pickle_call(fn: Callable[..., object], call: object) -> bytes:
+    """Pickles a function with its arguments. Closures and definitions of the main program need `cloudpickle`."""
     name = getattr(fn, "__qualname__", repr(fn))
-    with_code = _cloudpickle()
-    if with_code is None:
+    cloudpickle = _cloudpickle()
+    if cloudpickle is None:
         _needs_cloudpickle(fn, name)
     try:
-        content: bytes = (with_code or pickle).dumps(what)
+        content: bytes = (cloudpickle or pickle).dumps(call)
     except Exception as error:
-        hint = "install `cloudpickle` here, or use a function of a module" if with_code is None else None
+        hint = "install `cloudpickle` here, or use a function of a module" if cloudpickle is None else None
         raise Error(f"`{name}` and its arguments cannot be pickled: {type(error).__name__}: {error}", hint) from error
-    if len(content) > _PICKLE_BYTES_MAX:
+    if len(content) > _MAX_PICKLE_BYTES:
         size = len(content) >> 20
-        raise Error(f"`{name}` and its arguments take {size} MiB", "hand large data over by `inputs` or `files`")
+        raise Error(f"`{name}` and its arguments take {size} MiB", "pass large data as `inputs` or `files`")
     return content
 
 
-def about() -> str:
-    """What a task must know before it reads a pickle."""
+def pickle_info() -> str:
+    """Returns the versions that a task checks before it reads a pickle, as JSON."""
     return json.dumps({"python": list(sys.version_info[:2]), "cloudpickle": _cloudpickle() is not None})
 
 
-def after(before: Optional[str], words: Sequence[str]) -> List[str]:
-    """A command, after a script of bash where there is one; its end is the command's."""
-    return list(words) if not before else ["bash", "-c", before + '\nexec "$@"', "bash", *words]
+def with_setup(script: Optional[str], words: Sequence[str]) -> List[str]:
+    """Returns a command that runs after an optional bash script, with the command's exit code."""
+    return list(words) if not script else ["bash", "-c", script + '\nexec "$@"', "bash", *words]
 
 
-def add_package(folder: Path) -> "Room":
-    """Puts this package into a task's folder, and `cloudpickle` if it was used; the room that is left for modules."""
+def add_package(folder: Path) -> "ModuleFolder":
+    """Copies this package into a task's folder, and `cloudpickle` if it is installed. Returns the folder to add modules."""
     _copy(Path(__file__).parent, folder / "ydl")
-    with_code = _cloudpickle()
-    if with_code is not None:
-        _copy(Path(with_code.__file__).parent, folder / "cloudpickle")
-    return Room(folder)
+    cloudpickle = _cloudpickle()
+    if cloudpickle is not None:
+        _copy(Path(cloudpickle.__file__).parent, folder / "cloudpickle")
+    return ModuleFolder(folder)
 
 
-def _is_cluster(how: Mapping[str, Any]) -> bool:
-    """Whether the job will be for a cluster, as the binary would decide."""
-    if how.get("cluster") is not None:
-        return bool(how["cluster"] == "yarn")
+def _is_cluster(options: Mapping[str, Any]) -> bool:
+    """Returns True if the job will run on a cluster, as the binary decides it."""
+    if options.get("cluster") is not None:
+        return bool(options["cluster"] == "yarn")
     probe = {"name": "probe", "roles": {"worker": {"run": "true"}}, "outputs": {"probe": "probe"}}
-    more = {key: value for key, value in how.items() if key in ("env", "cwd")}
-    shown = program.one(["submit", "-", "--show"], input=json.dumps(probe).encode(), **more)
-    # On this machine destinations are paths from its root.
+    more = {key: value for key, value in options.items() if key in ("env", "cwd")}
+    shown = program.call_one(["submit", "-", "--show"], input=json.dumps(probe).encode(), **more)
+    # On this machine destinations are absolute paths.
     return not str(shown["outputs"][0]["to"]).startswith("/")
 
 
-def _state(given: Optional[Mapping[str, str]]) -> Path:
-    """Where the binary keeps jobs of this machine."""
+def _state_dir(given: Optional[Mapping[str, str]]) -> Path:
+    """Returns the directory with the jobs of this machine."""
     env = {**os.environ, **(given or {})}
     state = env.get("XDG_STATE_HOME") or ""
     base = Path(state) if os.path.isabs(state) else Path(env.get("HOME") or Path.home()) / ".local/state"
@@ -214,7 +213,7 @@ def _state(given: Optional[Mapping[str, str]]) -> Path:
 
 
 def default_environment() -> str:
-    """What this process runs in, where it can be sent."""
+    """Returns the environment of this process if it can be shipped, otherwise `system`."""
     if sys.prefix != sys.base_prefix or os.environ.get("CONDA_PREFIX") == sys.prefix:
         return sys.prefix
     return "system"
@@ -228,21 +227,21 @@ def _cloudpickle() -> Optional[Any]:
 
 
 def _needs_cloudpickle(fn: Any, name: str) -> None:
-    """Says so before pickle says something about `<locals>`."""
+    """Raises a clearer error than pickle's about `<locals>`."""
     module = getattr(fn, "__module__", None)
     local = "<locals>" in name or "<lambda>" in name
     if local or module == "__main__" or getattr(fn, "__closure__", None):
-        what = "is defined in the main program" if module == "__main__" and not local else "is a closure or a lambda"
+        reason = "is defined in the main program" if module == "__main__" and not local else "is a closure or a lambda"
         raise Error(
-            f"`{name}` {what}, and cannot be sent without `cloudpickle`",
+            f"`{name}` {reason}, and cannot be shipped without `cloudpickle`",
             "install `cloudpickle` here (tasks need nothing), or move the function to a module",
         )
 
 
-def own_modules(further: Sequence[object]) -> Dict[str, Path]:
-    """The user's own modules: those that are loaded from elsewhere than the installation, by their topmost names."""
+def user_modules(further: Sequence[object]) -> Dict[str, Path]:
+    """Returns the user's own modules, which are loaded and not installed, by their top-level names."""
     found: Dict[str, Path] = {}
-    installed = _installed_places()
+    installed = _installed_paths()
     for name in list(sys.modules):
         top = name.partition(".")[0]
         if top in found or top in ("__main__", "ydl", "cloudpickle"):
@@ -255,87 +254,87 @@ def own_modules(further: Sequence[object]) -> Dict[str, Path]:
         top = module.__name__.partition(".")[0]
         path = _source(importlib.import_module(top))
         if path is None:
-            raise Error(f"the module `{module.__name__}` has no file that could be sent")
+            raise Error(f"the module `{module.__name__}` has no file to ship")
         found[top] = path
     return found
 
 
 def _source(module: Optional[ModuleType]) -> Optional[Path]:
-    """The file of a module, or the directory of a package."""
+    """Returns the file of a module, or the directory of a package."""
     if module is None:
         return None
     file = getattr(module, "__file__", None)
     if file:
         path = Path(file).absolute()
         return path.parent if path.name.startswith("__init__.") else path
-    # A package without `__init__` may have several directories; the first has what was loaded.
-    places = list(getattr(module, "__path__", None) or [])
-    return Path(places[0]).absolute() if places else None
+    # A namespace package may have several directories; use the first.
+    paths = list(getattr(module, "__path__", None) or [])
+    return Path(paths[0]).absolute() if paths else None
 
 
-def _installed_places() -> Set[str]:
+def _installed_paths() -> Set[str]:
     paths = {sysconfig.get_path(name) for name in ("stdlib", "platstdlib", "purelib", "platlib")}
     paths.update(getattr(site, "getsitepackages", list)())
     paths.add(getattr(site, "getusersitepackages", str)())
     return {os.path.realpath(path) for path in paths if path}
 
 
-def _is_installed(path: Path, places: Set[str]) -> bool:
+def _is_installed(path: Path, installed: Set[str]) -> bool:
     real = os.path.realpath(path)
     if {"site-packages", "dist-packages"} & set(Path(real).parts):
         return True
     if not os.path.exists(real):
-        # Part of a zip, or made in memory.
+        # Part of a zip, or created in memory.
         return True
-    return any(real.startswith(place + os.sep) for place in places)
+    return any(real.startswith(root + os.sep) for root in installed)
 
 
-class Room:
-    """A task's folder, and what the user's modules may still take in it."""
+class ModuleFolder:
+    """A task's folder, with the remaining limits for the user's modules."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
-        self.bytes = _MODULES_BYTES_MAX
-        self.files = _MODULE_FILES_MAX
+        self.bytes = _MAX_MODULES_BYTES
+        self.files = _MAX_MODULE_FILES
 
     def add(self, name: str, path: Path) -> None:
         """Copies a module or a package."""
         if path.is_file():
-            self._take(name, path)
+            self._count(name, path)
             shutil.copyfile(path, self.folder / path.name)
             return
-        # A directory without `__init__` may be anything that holds modules, data among them.
+        # A directory without `__init__` may contain large data.
         only_code = not any(path.glob("__init__.*"))
         for source in _files(path):
-            if only_code and source.suffix not in _CODE:
+            if only_code and source.suffix not in _CODE_SUFFIXES:
                 continue
-            self._take(name, source)
+            self._count(name, source)
             target = self.folder / name / source.relative_to(path)
             target.parent.mkdir(parents=True, exist_ok=True)
             shutil.copyfile(source, target)
 
-    def _take(self, name: str, path: Path) -> None:
+    def _count(self, name: str, path: Path) -> None:
         self.bytes -= path.stat().st_size
         self.files -= 1
         if self.bytes < 0 or self.files < 0:
             raise Error(
-                f"the modules of your own are too large to be sent with the function; the last one was `{name}`",
-                f"at most {_MODULES_BYTES_MAX >> 20} MiB and {_MODULE_FILES_MAX} files are; install it into the environment",
+                f"your modules are too large to ship with the function; the last one was `{name}`",
+                f"the limits are {_MAX_MODULES_BYTES >> 20} MiB and {_MAX_MODULE_FILES} files; install it into the environment",
             )
 
 
 def _files(path: Path) -> Iterator[Path]:
-    for place, folders, names in os.walk(path):
-        folders[:] = sorted(name for name in folders if name not in _LEFT_OUT)
+    for root, folders, names in os.walk(path):
+        folders[:] = sorted(name for name in folders if name not in _EXCLUDED)
         for name in sorted(names):
-            source = Path(place) / name
+            source = Path(root) / name
             if source.is_file() and not name.endswith((".pyc", ".pyo")):
                 yield source
 
 
 def _copy(source: Path, target: Path) -> None:
-    """A package of pure Python."""
-    def left_out(_: str, names: List[str]) -> List[str]:
-        return [name for name in names if name in _LEFT_OUT or name == "tests"]
+    """Copies a package of pure Python."""
+    def excluded(_: str, names: List[str]) -> List[str]:
+        return [name for name in names if name in _EXCLUDED or name == "tests"]
 
-    shutil.copytree(source, target, ignore=left_out)
+    shutil.copytree(source, target, ignore=excluded)

@@ -1,4 +1,4 @@
-"""Jobs: what a job file says, as Python values."""
+"""Job files as Python values."""
 
 from __future__ import annotations
 
@@ -22,9 +22,9 @@ if TYPE_CHECKING:
 
 
 class Role:
-    """A role of a job. Every argument is the key of that name in a job file; what is left out has its default there.
+    """A role of a job. Every argument is the key of that name in a job file, with the same default.
 
-    `memory` is a size such as `"2 GiB"`; a number counts MiB. In a job made from a function a role without `run` and
+    `memory` is a size such as `"2 GiB"`; a number is in MiB. In a job made from a function a role without `run` and
     `shell` runs that function, or its own `function` with its own `args` and `kwargs`.
     """
 
@@ -41,25 +41,25 @@ class Role:
         given: Dict[str, Any] = {"instances": instances, "run": run, **keys}
         self._given = {key: value for key, value in given.items() if value is not None}
         self.function = function
-        self.args = positional(args)
-        self.kwargs = by_name(kwargs)
+        self.args = checked_args(args)
+        self.kwargs = checked_kwargs(kwargs)
 
     @classmethod
-    def of(cls, given: "RoleLike") -> "Role":
-        """A role as it may be written: itself, a map of its keys, or its number of tasks."""
-        if isinstance(given, Role):
-            return given
-        if isinstance(given, int):
-            return cls(instances=given)
-        return cls(**dict(given))
+    def of(cls, value: "RoleLike") -> "Role":
+        """Converts a role, a map of its keys, or its number of tasks into a role."""
+        if isinstance(value, Role):
+            return value
+        if isinstance(value, int):
+            return cls(instances=value)
+        return cls(**dict(value))
 
     @property
-    def runs_something(self) -> bool:
-        """Whether it says itself what it runs."""
+    def has_command(self) -> bool:
+        """True if the role has a `run` or `shell` of its own."""
         return "run" in self._given or "shell" in self._given
 
     def keys(self) -> Dict[str, Any]:
-        """The role as in a job file."""
+        """Returns the keys of the role in a job file."""
         keys = {key: plain(value) for key, value in self._given.items()}
         if isinstance(keys.get("memory"), int):
             keys["memory"] = f"{keys['memory']} MiB"
@@ -75,8 +75,8 @@ RoleLike = Union[Role, Keys, int]
 class Job:
     """A job that can be submitted. Every argument is the key of that name in a job file (`docs/reference/job-file.md`).
 
-    Relative paths count from `base`, the working directory if it is left out. What is wrong is said by the binary, at
-    :meth:`show`, :meth:`check` or :meth:`submit`, as an :class:`ydl.Error`.
+    Paths are relative to `base`, by default the working directory. :meth:`show`, :meth:`check` and :meth:`submit` validate
+    the job with the binary and raise :class:`ydl.Error`.
     """
 
     def __init__(
@@ -97,7 +97,7 @@ class Job:
 
     @classmethod
     def from_file(cls, path: PathLike, *, set: Sequence[str] = ()) -> "Job":
-        """The job that a job file describes, with values on top such as `roles.worker.instances=4`."""
+        """Creates the job of a job file, with overrides such as `roles.worker.instances=4`."""
         job = cls(base=Path(path).absolute().parent)
         job._file = os.path.abspath(os.fspath(path))
         job._set = list(set)
@@ -121,12 +121,11 @@ class Job:
         modules: Sequence[object] = (),
         **keys: Any,
     ) -> "Job":
-        """A job whose tasks call `fn(*args, **kwargs)`; :meth:`Run.results` has what they returned.
+        """Creates a job whose tasks call `fn(*args, **kwargs)`; :meth:`Run.results` returns the results.
 
-        Without `roles` there is one, `worker`, with so many `instances`. Functions of modules, and modules of the
-        user's own that are loaded, travel as their files; closures, lambdas and what was defined in a notebook need
-        `cloudpickle` here, and only here. `modules` names further modules, those that functions import only later.
-        Without `environment` tasks have the one that this process runs in.
+        The default of `roles` is one role `worker` with `instances` tasks. Functions of modules, and the user's own loaded
+        modules, are shipped as files. Closures, lambdas and definitions of a notebook need `cloudpickle` in this process
+        only. `modules` adds modules that functions import later. The default `environment` is that of this process.
         """
         from .functions import Bundle, default_environment
 
@@ -137,13 +136,13 @@ class Job:
         if environment is None:
             environment = default_environment()
         job = cls(name=name, roles=roles, environment=environment, **keys)
-        job._bundle = Bundle(fn, positional(args), by_name(kwargs), job.roles, modules, python)
+        job._bundle = Bundle(fn, checked_args(args), checked_kwargs(kwargs), job.roles, modules, python)
         return job
 
     def keys(self) -> Dict[str, Any]:
-        """The job as in a job file."""
+        """Returns the keys of the job in a job file."""
         if self._file is not None:
-            raise Error(f"the job is what `{self._file}` says, and was not read here", "`show()` prints it")
+            raise Error(f"the job is in `{self._file}`, which Python does not read", "`show()` returns it")
         keys = {key: plain(value) for key, value in self._given.items()}
         files = keys.get("files")
         if isinstance(files, dict):
@@ -152,18 +151,18 @@ class Job:
         return keys
 
     def to_json(self) -> str:
-        """The job file, as JSON; that is YAML, too."""
+        """Returns the job file as JSON, which is also YAML."""
         return json.dumps(self.keys(), indent=2, ensure_ascii=False)
 
     def show(self, *, cluster: Optional[str] = None, env: Optional[Mapping[str, str]] = None) -> str:
-        """The job as it is understood, with every default filled in."""
+        """Returns the job file with all defaults."""
         with self._source(cluster, env) as source:
-            return program.text(["submit", *source.words, "--show"], **source.how)
+            return program.text(["submit", *source.words, "--show"], **source.options)
 
     def check(self, *, cluster: Optional[str] = None, env: Optional[Mapping[str, str]] = None) -> None:
-        """Whether the job could run; nothing is started. Raises what is wrong."""
+        """Checks whether the job could run, and raises errors. Nothing is started."""
         with self._source(cluster, env) as source:
-            program.call(["submit", *source.words, "--dry-run"], **source.how)
+            program.call(["submit", *source.words, "--dry-run"], **source.options)
 
     def submit(
         self,
@@ -172,21 +171,21 @@ class Job:
         resources: Optional[str] = None,
         env: Optional[Mapping[str, str]] = None,
     ) -> Run:
-        """Starts the job. `cluster` is `"yarn"` or `"local"`; without it, a cluster if a Hadoop configuration is found.
+        """Submits the job. `cluster` is `"yarn"` or `"local"`, by default a cluster if there is a Hadoop configuration.
 
-        `resources` is how much of this machine a local job may use. `env` are variables of the client for this job, such
+        `resources` limits what a local job may use of this machine. `env` sets variables of the client for this job, such
         as `HADOOP_CONF_DIR`.
         """
         with self._source(cluster, env) as source:
-            verb = ["submit", *source.words, "--detach"]
+            arguments = ["submit", *source.words, "--detach"]
             if resources is not None:
-                verb += ["--resources", resources]
-            answer = program.one(verb, **source.how)
+                arguments += ["--resources", resources]
+            answer = program.call_one(arguments, **source.options)
         job = answer.get("job") or {}
         if not job.get("id"):
-            raise Error(f"`ydl submit` has named no job: {answer}")
+            raise Error(f"`ydl submit` returned no job id: {answer}")
         run = Run(str(job["id"]), cluster=cluster, env=env)
-        run._own = True
+        run._submitted_here = True
         if self._bundle is not None:
             run._functions, run._roles = True, self._bundle.roles
         return run
@@ -221,56 +220,56 @@ _describe(Role, ROLE_KEYS, ROLE_DOC)
 
 
 class _Source:
-    """A job on its way to the binary, and what must lie on the disk meanwhile."""
+    """Input of the binary for a job, with the temporary files that it needs."""
 
     def __init__(self, job: Job, cluster: Optional[str], env: Optional[Mapping[str, str]]) -> None:
         self._job = job
         self.words: List[str] = []
-        self.how: Dict[str, Any] = {"cluster": cluster, "env": env, "cwd": job._base}
+        self.options: Dict[str, Any] = {"cluster": cluster, "env": env, "cwd": job._base}
 
     def __enter__(self) -> "_Source":
         job = self._job
         if job._file is not None:
-            # The option's value may not be taken for a file.
+            # In one word, so that the value is not read as a file.
             self.words = [job._file, *[f"--set={one}" for one in job._set]]
             return self
         keys = job.keys()
         if job._bundle is not None:
-            # What `__enter__` does not come back from is never left.
+            # `__exit__` is not called if this fails.
             try:
-                keys = job._bundle.pack(keys, self.how)
+                keys = job._bundle.create(keys, self.options)
             except BaseException:
-                job._bundle.unpack()
+                job._bundle.remove()
                 raise
         self.words = ["-"]
-        self.how["input"] = json.dumps(keys).encode("utf-8")
+        self.options["input"] = json.dumps(keys).encode("utf-8")
         return self
 
     def __exit__(self, *_: object) -> None:
         if self._job._bundle is not None:
-            self._job._bundle.unpack()
+            self._job._bundle.remove()
 
 
-def positional(args: Any) -> Tuple[Any, ...]:
-    """What a function is called with. A single value is a slip, and a text would be its letters."""
+def checked_args(args: Any) -> Tuple[Any, ...]:
+    """Returns positional arguments as a tuple. Rejects a single value and a string, which are mistakes."""
     if isinstance(args, Mapping):
-        raise Error("`args` is a map", "arguments by their names are `kwargs`")
+        raise Error("`args` is a mapping", "pass named arguments as `kwargs`")
     if isinstance(args, (str, bytes)) or not isinstance(args, Iterable):
-        raise Error(f"`args` is `{args!r}`, and not a list of arguments", f"write `({args!r},)`")
+        raise Error(f"`args` is `{args!r}`, expected a sequence of arguments", f"write `({args!r},)`")
     return tuple(args)
 
 
-def by_name(kwargs: Any) -> Dict[str, Any]:
-    """What it is called with by name."""
+def checked_kwargs(kwargs: Any) -> Dict[str, Any]:
+    """Returns keyword arguments as a dict."""
     if kwargs is not None and not isinstance(kwargs, Mapping):
-        raise Error(f"`kwargs` is `{kwargs!r}`, and not a map", "`args` is the list of arguments")
+        raise Error(f"`kwargs` is `{kwargs!r}`, expected a mapping", "pass positional arguments as `args`")
     if not all(isinstance(name, str) for name in kwargs or ()):
-        raise Error(f"`kwargs` is `{kwargs!r}`, and arguments have names")
+        raise Error(f"the keys of `kwargs` must be strings, got `{kwargs!r}`")
     return dict(kwargs or {})
 
 
 def plain(value: Any) -> Any:
-    """A value as JSON has it."""
+    """Converts a value for JSON."""
     if value is None or isinstance(value, (str, bool, int, float)):
         return value
     if isinstance(value, os.PathLike):
@@ -281,4 +280,4 @@ def plain(value: Any) -> Any:
         return {str(key): plain(inner) for key, inner in value.items()}
     if isinstance(value, (list, tuple, set, frozenset, range)):
         return [plain(inner) for inner in value]
-    raise Error(f"a job cannot hold `{value!r}`, a `{type(value).__name__}`")
+    raise Error(f"unsupported value `{value!r}` of type `{type(value).__name__}` in a job")

@@ -1,4 +1,4 @@
-"""The binary: where it is, and how it is asked. Everything outside of tasks goes through it."""
+"""Runs the binary, which everything outside of tasks uses."""
 
 from __future__ import annotations
 
@@ -16,41 +16,42 @@ from typing import Any, Dict, Iterator, List, Mapping, NoReturn, Optional, Seque
 
 from .errors import Error, Unreachable
 
-#: What the binary says beside its answers goes there.
+#: Logger for the notes of the binary.
 LOG = logging.getLogger("ydl")
 
+#: Exit code of the binary if the cluster or master cannot be reached.
 UNREACHABLE = 122
-#: What is kept of what the binary says on stderr.
-_SAID_BYTES_MAX = 1 << 20
-#: What a verb may take. Those that carry files have as long as files take, and `kill` the grace of programs that end.
-_DEADLINES_S = {"submit": 6 * 3600.0, "pack": 6 * 3600.0, "fetch": 24 * 3600.0, "kill": 1800.0, "doctor": 1800.0}
-_DEADLINE_S = 300.0
-#: How long a verb that was asked to end, or that has nothing more to say, may take to do so.
-_END_MAX_S = 10.0
+#: Limit of the binary's stderr in memory.
+_MAX_STDERR_BYTES = 1 << 20
+#: Timeouts of commands: long for file transfers, and for `kill`, which includes the grace period of programs.
+_TIMEOUTS_S = {"submit": 6 * 3600.0, "pack": 6 * 3600.0, "fetch": 24 * 3600.0, "kill": 1800.0, "doctor": 1800.0}
+_TIMEOUT_S = 300.0
+#: Timeout for the exit of a command after SIGTERM or after the end of its output.
+_EXIT_TIMEOUT_S = 10.0
 
 
 def binary() -> str:
-    """The path of the binary: `$YDL_BINARY`, the one that came with this package, or the first in `PATH`."""
+    """Returns the path of the binary: `$YDL_BINARY`, the one of this package, or the first in `PATH`."""
     named = os.environ.get("YDL_BINARY")
     if named:
         if not os.access(named, os.X_OK):
-            raise Error(f"`YDL_BINARY` names `{named}`, which cannot be executed")
+            raise Error(f"`YDL_BINARY` is `{named}`, which cannot be executed")
         return named
-    # A wheel's scripts are installed beside the interpreter, or where the scheme of this installation has them.
-    places = [Path(sys.executable or "python").parent, Path(sysconfig.get_path("scripts"))]
-    places.append(Path(sysconfig.get_path("scripts", f"{os.name}_user")))
-    for place in places:
-        candidate = place / "ydl"
+    # A wheel's scripts are installed beside the interpreter, or in the directory of the installation scheme.
+    folders = [Path(sys.executable or "python").parent, Path(sysconfig.get_path("scripts"))]
+    folders.append(Path(sysconfig.get_path("scripts", f"{os.name}_user")))
+    for folder in folders:
+        candidate = folder / "ydl"
         if _is_binary(candidate):
             return str(candidate)
     found = shutil.which("ydl")
     if found is None:
-        raise Error("the program `ydl` was not found", "install the wheel, put `ydl` into `PATH` or set `YDL_BINARY`")
+        raise Error("program `ydl` not found", "install the wheel, put `ydl` into `PATH` or set `YDL_BINARY`")
     return found
 
 
 def _is_binary(path: Path) -> bool:
-    """Whether it is the binary, and not a script of the same name."""
+    """Returns True for the binary, False for a script of the same name."""
     try:
         with open(path, "rb") as file:
             return file.read(4) == b"\x7fELF" and os.access(path, os.X_OK)
@@ -58,116 +59,116 @@ def _is_binary(path: Path) -> bool:
         return False
 
 
-def words(verb: Sequence[str], cluster: Optional[str], *manners: str) -> List[str]:
-    """The command line of a verb."""
-    line = [binary(), verb[0], *manners, "--color", "never"]
+def command_line(arguments: Sequence[str], cluster: Optional[str], *flags: str) -> List[str]:
+    """Returns the command line of a command with its arguments."""
+    line = [binary(), arguments[0], *flags, "--color", "never"]
     if cluster is not None:
         line += ["--cluster", cluster]
-    return line + list(verb[1:])
+    return line + list(arguments[1:])
 
 
-def surroundings(env: Optional[Mapping[str, str]]) -> Optional[Dict[str, str]]:
-    """The variables of a call: ours, and those that are given."""
+def environment(env: Optional[Mapping[str, str]]) -> Optional[Dict[str, str]]:
+    """Returns the variables of a process: those of this process, and `env`."""
     return None if env is None else {**os.environ, **{str(name): str(value) for name, value in env.items()}}
 
 
-def call(verb: Sequence[str], *, cluster: Optional[str] = None, **how: Any) -> List[Dict[str, Any]]:
-    """Runs a verb to its end: the objects that it printed. What it complains about is raised."""
-    printed = _run(words(verb, cluster, "--json"), verb[0], **how)
+def call(arguments: Sequence[str], *, cluster: Optional[str] = None, **options: Any) -> List[Dict[str, Any]]:
+    """Runs a command to its end and returns the objects that it printed. Raises its errors."""
+    printed = _run(command_line(arguments, cluster, "--json"), arguments[0], **options)
     return [parsed for parsed in map(_parse, printed.splitlines()) if parsed is not None]
 
 
-def text(verb: Sequence[str], *, cluster: Optional[str] = None, **how: Any) -> str:
-    """The same for what people read."""
-    return _run(words(verb, cluster), verb[0], **how).decode("utf-8", "replace")
+def text(arguments: Sequence[str], *, cluster: Optional[str] = None, **options: Any) -> str:
+    """Runs a command to its end and returns its output without `--json`."""
+    return _run(command_line(arguments, cluster), arguments[0], **options).decode("utf-8", "replace")
 
 
 def _run(
     line: List[str],
-    verb: str,
+    command: str,
     *,
     env: Optional[Mapping[str, str]] = None,
     input: Optional[bytes] = None,
     cwd: Optional[str] = None,
     timeout: Optional[float] = None,
-    fine: Sequence[int] = (0,),
+    accepted_codes: Sequence[int] = (0,),
 ) -> bytes:
     if timeout is None:
-        timeout = _DEADLINES_S.get(verb, _DEADLINE_S)
+        timeout = _TIMEOUTS_S.get(command, _TIMEOUT_S)
     try:
         process = subprocess.Popen(
             line,
             stdin=subprocess.DEVNULL if input is None else subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
-            env=surroundings(env),
+            env=environment(env),
             cwd=cwd,
         )
     except OSError as error:
         raise Error(f"cannot run `{line[0]}`: {error.strerror}") from None
     with process:
         try:
-            printed, complaints = process.communicate(input, timeout)
+            printed, errors = process.communicate(input, timeout)
         except subprocess.TimeoutExpired:
             process.kill()
-            raise Unreachable(f"`ydl {verb}` has not ended within {timeout:.0f} s") from None
+            raise Unreachable(f"`ydl {command}` did not end within {timeout:.0f} s") from None
         except BaseException:
-            # A submit that is interrupted takes back what it has begun, if it is let.
-            _end(process)
+            # An interrupted submit cleans up after SIGTERM.
+            _terminate(process)
             raise
-    said = complaints[-_SAID_BYTES_MAX:].decode("utf-8", "replace")
+    stderr = errors[-_MAX_STDERR_BYTES:].decode("utf-8", "replace")
     if input is not None:
-        said = _without_places(said)
-    # Some codes come with an answer all the same.
-    if process.returncode not in fine or (process.returncode != 0 and not printed):
-        fail(verb, process.returncode, said)
-    for note in filter(None, said.splitlines()):
+        stderr = _without_positions(stderr)
+    # Some error codes come with output.
+    if process.returncode not in accepted_codes or (process.returncode != 0 and not printed):
+        raise_error(command, process.returncode, stderr)
+    for note in filter(None, stderr.splitlines()):
         LOG.info("%s", note)
     return bytes(printed)
 
 
-def _end(process: "subprocess.Popen[bytes]") -> None:
-    """Ends a verb: by a word that it may heed, and soon by one that it must."""
+def _terminate(process: "subprocess.Popen[bytes]") -> None:
+    """Ends a command by SIGTERM, after a timeout by SIGKILL."""
     if process.poll() is not None:
         return
     process.terminate()
     try:
-        process.wait(_END_MAX_S)
+        process.wait(_EXIT_TIMEOUT_S)
     except subprocess.TimeoutExpired:
         process.kill()
         process.wait()
 
 
-def one(verb: Sequence[str], **how: Any) -> Dict[str, Any]:
-    """The same for verbs that answer with one object."""
-    answers = call(verb, **how)
+def call_one(arguments: Sequence[str], **options: Any) -> Dict[str, Any]:
+    """Runs a command and returns the one object that it printed."""
+    answers = call(arguments, **options)
     if not answers:
-        raise Error(f"`ydl {verb[0]}` has answered nothing")
+        raise Error(f"`ydl {arguments[0]}` printed nothing")
     return answers[0]
 
 
 def stream(
-    verb: Sequence[str], *, cluster: Optional[str] = None, env: Optional[Mapping[str, str]] = None
+    arguments: Sequence[str], *, cluster: Optional[str] = None, env: Optional[Mapping[str, str]] = None
 ) -> "Stream":
-    """The objects that a verb prints, as they come. Whoever leaves the loop ends the verb."""
-    return Stream(verb[0], words(verb, cluster, "--json"), env)
+    """Starts a command and yields the objects that it prints. Closing the stream ends the command."""
+    return Stream(arguments[0], command_line(arguments, cluster, "--json"), env)
 
 
 class Stream(Iterator[Dict[str, Any]]):
-    """A verb that goes on printing. :meth:`close` ends it, from any thread."""
+    """Running command and its output. :meth:`close` ends it, from any thread."""
 
-    def __init__(self, verb: str, line: List[str], env: Optional[Mapping[str, str]]) -> None:
+    def __init__(self, command: str, line: List[str], env: Optional[Mapping[str, str]]) -> None:
         self._process: Optional["subprocess.Popen[bytes]"] = None
-        self._verb = verb
+        self._command = command
         self._closed = False
-        # A file, because nobody reads a pipe meanwhile.
-        self._said = tempfile.TemporaryFile()
+        # A file, because a pipe that is not read may block the command.
+        self._stderr = tempfile.TemporaryFile()
         try:
             self._process = subprocess.Popen(
-                line, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=self._said, env=surroundings(env)
+                line, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=self._stderr, env=environment(env)
             )
         except OSError as error:
-            self._said.close()
+            self._stderr.close()
             raise Error(f"cannot run `{line[0]}`: {error.strerror}") from None
 
     def __next__(self) -> Dict[str, Any]:
@@ -176,42 +177,42 @@ class Stream(Iterator[Dict[str, Any]]):
             try:
                 line = self._process.stdout.readline()
             except ValueError:
-                # It was closed meanwhile.
+                # Closed by another thread.
                 break
             parsed = _parse(line) if line else None
             if parsed is not None:
                 return parsed
             if not line:
-                self._over()
+                self._check_exit()
                 break
         raise StopIteration
 
-    def _over(self) -> None:
-        """What it says at its end is an error, unless we ended it."""
+    def _check_exit(self) -> None:
+        """Raises the error of a command that failed, unless it was closed."""
         assert self._process is not None
         try:
-            code = self._process.wait(_END_MAX_S)
+            code = self._process.wait(_EXIT_TIMEOUT_S)
         except subprocess.TimeoutExpired:
             code = 0
         if self._closed:
             return
-        said = ""
+        stderr = ""
         if code != 0:
-            self._said.seek(max(0, self._said.seek(0, os.SEEK_END) - _SAID_BYTES_MAX))
-            said = self._said.read().decode("utf-8", "replace")
+            self._stderr.seek(max(0, self._stderr.seek(0, os.SEEK_END) - _MAX_STDERR_BYTES))
+            stderr = self._stderr.read().decode("utf-8", "replace")
         self.close()
         if code != 0:
-            fail(self._verb, code, said)
+            raise_error(self._command, code, stderr)
 
     def close(self) -> None:
-        """Ends it. Whoever waits for its next object finds none."""
+        """Ends the command. A thread that waits for its next object gets StopIteration."""
         process, self._closed = self._process, True
-        if process is None or self._said.closed:
+        if process is None or self._stderr.closed:
             return
-        _end(process)
+        _terminate(process)
         assert process.stdout is not None
         process.stdout.close()
-        self._said.close()
+        self._stderr.close()
 
     def __del__(self) -> None:
         self.close()
@@ -225,34 +226,32 @@ def _parse(line: bytes) -> Optional[Dict[str, Any]]:
     return parsed if isinstance(parsed, dict) else None
 
 
-def _without_places(said: str) -> str:
-    """What is said of a job that was made here, without lines and columns of a file that nobody has seen: every complaint
-    names its key, too."""
-    return re.sub(r"^((?:[a-z]+: )?)stdin(?::\d+:\d+)?: ", r"\1", said, flags=re.MULTILINE)
+def _without_positions(stderr: str) -> str:
+    """Removes line and column of a job file that exists only in memory. Every error names its key, too."""
+    return re.sub(r"^((?:[a-z]+: )?)stdin(?::\d+:\d+)?: ", r"\1", stderr, flags=re.MULTILINE)
 
 
-def told(said: str) -> Tuple[str, Optional[str]]:
-    """The sentence and the remedy in what the binary says when it gives up. Of several complaints each has its own remedy
-    below it."""
-    complaints: List[Tuple[List[str], List[str]]] = []
-    for line in said.splitlines():
+def parse_errors(stderr: str) -> Tuple[str, Optional[str]]:
+    """Returns message and hint in the binary's stderr. Of several errors each has its own hint in the message."""
+    errors: List[Tuple[List[str], List[str]]] = []
+    for line in stderr.splitlines():
         if line.startswith("error: "):
-            complaints.append(([line[len("error: ") :]], []))
-        elif complaints and line.startswith("hint: "):
-            complaints[-1][1].append(line[len("hint: ") :])
-        elif complaints and line.strip() and not complaints[-1][1]:
-            # A complaint about a job file shows the line it is about.
-            complaints[-1][0].append(line.rstrip())
-    if len(complaints) == 1:
-        sentences, hints = complaints[0]
+            errors.append(([line[len("error: ") :]], []))
+        elif errors and line.startswith("hint: "):
+            errors[-1][1].append(line[len("hint: ") :])
+        elif errors and line.strip() and not errors[-1][1]:
+            # An error in a job file shows the line.
+            errors[-1][0].append(line.rstrip())
+    if len(errors) == 1:
+        sentences, hints = errors[0]
         return "\n".join(sentences), hints[0] if hints else None
-    lines = [line for sentences, hints in complaints for line in (*sentences, *(f"  hint: {hint}" for hint in hints))]
+    lines = [line for sentences, hints in errors for line in (*sentences, *(f"  hint: {hint}" for hint in hints))]
     return "\n".join(lines), None
 
 
-def fail(verb: str, code: int, said: str) -> NoReturn:
-    """Raises what the binary said when it gave up."""
-    message, hint = told(said)
-    message = message or said.strip() or f"`ydl {verb}` ended with code {code}"
+def raise_error(command: str, code: int, stderr: str) -> NoReturn:
+    """Raises the error in the binary's stderr."""
+    message, hint = parse_errors(stderr)
+    message = message or stderr.strip() or f"`ydl {command}` ended with exit code {code}"
     kind = Unreachable if code == UNREACHABLE else Error
     raise kind(message, hint, code)

@@ -1,4 +1,4 @@
-"""A job that was submitted: how it stands, what it prints, how it ended."""
+"""Submitted jobs: status, output, results and outcome."""
 
 from __future__ import annotations
 
@@ -9,21 +9,21 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Callable, Dict, Iterator, List, Mapping, Optional, Tuple
 
-from . import notebook, program, returned
+from . import function_results, notebook, program
 from .errors import Error, JobFailed, JobKilled, Unreachable, WaitTimeout
 from .store import Event, KeyValue, RunStore, event_of
 
-#: Words for a job that is over.
-_OVER = ("succeeded", "failed", "killed", "lost", "finished")
-#: So long the binary waits for a job's end at a time: whoever is killed meanwhile leaves it behind for no longer.
+#: States of a job that has ended.
+_ENDED = ("succeeded", "failed", "killed", "lost", "finished")
+#: Maximum wait of one call of the binary, which outlives this process for no longer if it is killed.
 _WAIT_S = 60.0
-#: Before it is asked again.
-_AGAIN_S = 0.2
-#: What a look takes beside waiting, at most; and less where a caller has little time.
-_LOOK_MAX_S, _LOOK_MIN_S = 300.0, 30.0
-#: How long a job may be out of sight before waiting for it is given up.
-_UNSEEN_MAX_S = 900.0
-#: The last lines of a failed task.
+#: Pause between calls.
+_RETRY_INTERVAL_S = 0.2
+#: Timeouts of a status call beyond its wait, without and with a timeout of the caller.
+_STATUS_TIMEOUT_S, _SHORT_STATUS_TIMEOUT_S = 300.0, 30.0
+#: Waiting fails after the job was unreachable for this time.
+_MAX_UNREACHABLE_S = 900.0
+#: Number of last lines of a failed task.
 _TAIL = 40
 
 
@@ -33,35 +33,35 @@ class Metric:
 
     value: float
     step: Optional[int]
-    #: When it was reported, in ms since 1970.
+    #: Time of the report, in ms since 1970.
     at: int
 
 
 @dataclass(frozen=True)
 class TaskStatus:
-    """A task, as `ydl status` shows it."""
+    """Status of a task."""
 
     task: str
     state: str
     attempt: int
     node: Optional[str]
     last_ending: Optional[str]
-    #: What its processes use, where known: `cpu_percent`, `memory_bytes`, `gpus`, …
+    #: Resources that its processes use, if known: `cpu_percent`, `memory_bytes`, `gpus`, …
     usage: Mapping[str, Any]
     metrics: Mapping[str, Metric]
 
 
 @dataclass(frozen=True)
 class Outcome:
-    """How a job ended."""
+    """Outcome of a job."""
 
-    #: `succeeded`, `failed` or `killed`; `lost` where nobody knows.
+    #: `succeeded`, `failed` or `killed`; `lost` if unknown.
     state: str
-    #: One sentence.
+    #: The reason, in one sentence.
     why: str
-    #: The task that failed, such as `worker:3`, where it was one.
+    #: The task that failed, such as `worker:3`, if a task did.
     task: Optional[str] = None
-    #: Its exit code, or 128 and the signal.
+    #: Its exit code, or 128 plus the signal.
     exit: Optional[int] = None
     #: The last lines that it wrote to stderr.
     stderr_tail: str = ""
@@ -69,41 +69,41 @@ class Outcome:
 
     @property
     def succeeded(self) -> bool:
-        """Whether all went well."""
+        """True if the job succeeded."""
         return self.state == "succeeded"
 
 
 @dataclass(frozen=True)
 class Status:
-    """How a job stands."""
+    """Status of a job."""
 
     id: str
     name: str
     #: `pending`, `running`, …, `succeeded`, `failed`, `killed`, `lost`.
     state: str
-    #: What it waits for, or how it ended, in one sentence.
+    #: What the job waits for, or its outcome, in one sentence.
     why: str
     round: int
     tasks: Tuple[TaskStatus, ...]
     outcome: Optional[Outcome]
-    #: Where the job keeps its files.
+    #: The directory of the job.
     directory: str
     raw: Mapping[str, Any] = field(repr=False)
 
     @property
-    def over(self) -> bool:
-        """Whether it is over."""
-        return self.state in _OVER
+    def done(self) -> bool:
+        """True if the job has ended."""
+        return self.state in _ENDED
 
     @property
     def metrics(self) -> Dict[str, Dict[str, Metric]]:
-        """What tasks have reported: task, name, latest value."""
+        """Reported metrics: the latest value by task and name."""
         return {task.task: dict(task.metrics) for task in self.tasks if task.metrics}
 
 
 @dataclass(frozen=True)
 class Line:
-    """A line that a task has printed."""
+    """Line of a task's output."""
 
     task: str
     attempt: int
@@ -116,98 +116,98 @@ class Line:
 
 
 class Run:
-    """A job that was submitted, by its id, the beginning of it, or its name: the newest of that name.
+    """Submitted job, given by its id, the beginning of the id, or its name (the newest of that name).
 
-    `cluster` and `env` are as at :meth:`Job.submit`. In a notebook it shows itself as a table that moves.
+    `cluster` and `env` are those of :meth:`Job.submit`. A notebook shows it as a table that is updated until the job ends.
     """
 
     def __init__(self, id: str, *, cluster: Optional[str] = None, env: Optional[Mapping[str, str]] = None) -> None:
         self.id = id
-        #: What :func:`runs` saw of it, `name`, `state` and `submitted` (in ms since 1970) among it; of others nothing.
-        self.listed: Mapping[str, Any] = {}
-        self._how: Dict[str, Any] = {"cluster": cluster, "env": None if env is None else dict(env)}
+        #: Row of `ydl ls --json` if the run comes from :func:`runs`: `name`, `state`, `submitted` (in ms since 1970) and others.
+        self.summary: Mapping[str, Any] = {}
+        self._options: Dict[str, Any] = {"cluster": cluster, "env": None if env is None else dict(env)}
         self._last: Optional[Status] = None
         self._functions = False
-        #: Whether it was submitted here; of others its cluster is asked.
-        self._own = False
-        #: The roles whose tasks call functions, where that is known.
+        #: True if this process submitted it.
+        self._submitted_here = False
+        #: Roles whose tasks call functions, if known.
         self._roles: Tuple[str, ...] = ()
 
     def status(self) -> Status:
-        """How it stands now."""
-        return self._look(0.0, None)
+        """Returns the current status."""
+        return self._wait_status(0.0, None)
 
-    def _look(self, wait: float, more: Optional[float]) -> Status:
-        """How it stands when it is over, or after so long; to tell it may take so much more."""
-        if self._last is not None and self._last.over:
+    def _wait_status(self, wait: float, extra: Optional[float]) -> Status:
+        """Returns the status when the job has ended, or after `wait`. The call may take `extra` seconds longer."""
+        if self._last is not None and self._last.done:
             return self._last
-        waits = [f"--wait={int(wait * 1000)}ms"] if wait > 0 else []
-        # A master that does not answer is something to be told, too.
-        fine = (0, program.UNREACHABLE)
-        most = None if more is None else wait + more
-        raw = program.one(["status", *waits, self.id], fine=fine, timeout=most, **self._how)
+        wait_flags = [f"--wait={int(wait * 1000)}ms"] if wait > 0 else []
+        # An unreachable master is part of the status.
+        accepted_codes = (0, program.UNREACHABLE)
+        timeout = None if extra is None else wait + extra
+        raw = program.call_one(["status", *wait_flags, self.id], accepted_codes=accepted_codes, timeout=timeout, **self._options)
         self._last = _status(raw)
         return self._last
 
     @property
-    def over(self) -> bool:
-        """Whether it is over."""
-        return self.status().over
+    def done(self) -> bool:
+        """True if the job has ended."""
+        return self.status().done
 
     @property
     def name(self) -> str:
-        """The job's name."""
-        return str(self.listed.get("name") or (self._last or self.status()).name)
+        """Name of the job."""
+        return str(self.summary.get("name") or (self._last or self.status()).name)
 
     def wait(
         self, timeout: Optional[float] = None, *, on_output: Optional[Callable[[Line], None]] = None
     ) -> Outcome:
-        """Waits until the job is over: its outcome where it succeeded, otherwise :class:`JobFailed` or
-        :class:`JobKilled`. With `on_output` that is called with every line that tasks print meanwhile.
+        """Waits until the job ends. Returns its outcome if it succeeded, otherwise raises :class:`JobFailed` or
+        :class:`JobKilled`. `on_output` is called with each line that tasks print meanwhile.
 
-        After `timeout` seconds :class:`WaitTimeout` is raised; the job goes on, as it does when waiting is interrupted
-        (Ctrl-C): :meth:`kill` ends it.
+        After `timeout` seconds it raises :class:`WaitTimeout`. The job continues then, and also after an interrupt
+        (Ctrl-C); :meth:`kill` ends it.
         """
         end = None if timeout is None else time.monotonic() + timeout
         if on_output is not None:
             if timeout is not None:
-                raise Error("`wait` has either a timeout or `on_output`")
+                raise Error("`timeout` and `on_output` exclude each other")
             for line in self.logs(follow=True):
                 on_output(line)
-        status = self._until_over(end, timeout)
+        status = self._wait_end(end, timeout)
         outcome = status.outcome or Outcome(status.state, status.why)
         if outcome.succeeded:
             return outcome
         failure = self._failure(outcome)
         raise failure from failure.exception
 
-    def _until_over(self, end: Optional[float], timeout: Optional[float]) -> Status:
-        seen = time.monotonic()
+    def _wait_end(self, end: Optional[float], timeout: Optional[float]) -> Status:
+        reached_at = time.monotonic()
         while True:
             left = _WAIT_S if end is None else max(0.0, min(_WAIT_S, end - time.monotonic()))
             try:
-                status = self._look(left, _LOOK_MAX_S if end is None else _LOOK_MIN_S)
-                seen = time.monotonic()
-                if status.over:
+                status = self._wait_status(left, _STATUS_TIMEOUT_S if end is None else _SHORT_STATUS_TIMEOUT_S)
+                reached_at = time.monotonic()
+                if status.done:
                     return status
             except Unreachable:
-                # A cluster that is being started anew comes back.
-                if time.monotonic() - seen > _UNSEEN_MAX_S:
+                # The cluster may be restarting.
+                if time.monotonic() - reached_at > _MAX_UNREACHABLE_S:
                     raise
             if end is not None and time.monotonic() >= end:
-                raise WaitTimeout(f"`{self.id}` was not over within {timeout} s")
-            time.sleep(_AGAIN_S if end is None else max(0.0, min(_AGAIN_S, end - time.monotonic())))
+                raise WaitTimeout(f"`{self.id}` did not end within {timeout} s")
+            time.sleep(_RETRY_INTERVAL_S if end is None else max(0.0, min(_RETRY_INTERVAL_S, end - time.monotonic())))
 
     def _failure(self, outcome: Outcome) -> JobFailed:
         kind = JobKilled if outcome.state == "killed" else JobFailed
         log, traceback, exception = outcome.stderr_tail, None, None
-        # How it failed is worth telling even if the rest cannot be had.
+        # Report the failure even if its log cannot be read.
         with contextlib.suppress(Error):
             if outcome.task and not log:
                 log = "\n".join(line.text for line in self.logs(outcome.task, tail=_TAIL))
         if self._functions and outcome.task:
             with contextlib.suppress(Error):
-                traceback, exception = returned.failure(self._returned(), outcome.task)
+                traceback, exception = function_results.failure(self._read_results(), outcome.task)
         return kind(self, outcome, log, traceback, exception)
 
     def logs(
@@ -220,108 +220,108 @@ class Run:
         stream: Optional[str] = None,
         tail: Optional[int] = None,
     ) -> Iterator[Line]:
-        """What tasks have printed: of all, of a role (`worker`) or of a task (`worker:0`). With `follow` until the job is
-        over. `stream` is `stdout` or `stderr`."""
-        verb = ["logs"]
+        """Yields the output of all tasks, of a role (`worker`) or of a task (`worker:0`), with `follow` until the job ends.
+        `stream` is `stdout` or `stderr`."""
+        arguments = ["logs"]
         if follow:
-            verb.append("--follow")
+            arguments.append("--follow")
         if attempt is not None:
-            verb.append(f"--attempt={attempt}")
+            arguments.append(f"--attempt={attempt}")
         if all_attempts:
-            verb.append("--all-attempts")
+            arguments.append("--all-attempts")
         if stream is not None:
             if stream not in ("stdout", "stderr"):
-                raise Error(f"there is no stream `{stream}`", "it is `stdout` or `stderr`")
-            verb.append(f"--{stream}")
+                raise Error(f"unknown stream `{stream}`", "use `stdout` or `stderr`")
+            arguments.append(f"--{stream}")
         if tail is not None:
-            verb.append(f"--tail={tail}")
-        verb += [self.id, *([] if task is None else [task])]
-        return self._lines(verb)
+            arguments.append(f"--tail={tail}")
+        arguments += [self.id, *([] if task is None else [task])]
+        return self._lines(arguments)
 
-    def _lines(self, verb: List[str]) -> Iterator[Line]:
-        with contextlib.closing(program.stream(verb, **self._how)) as objects:
-            for told in objects:
-                line = told.get("output")
+    def _lines(self, arguments: List[str]) -> Iterator[Line]:
+        with contextlib.closing(program.stream(arguments, **self._options)) as objects:
+            for record in objects:
+                line = record.get("output")
                 if line is not None:
                     yield Line(str(line["task"]), int(line["attempt"]), str(line["stream"]), str(line["line"]))
 
     def kill(self, now: bool = False) -> None:
-        """Ends the job, and waits until it has; with `now` without the grace that programs have."""
-        program.call(["kill", *(["--now"] if now else []), self.id], **self._how)
+        """Ends the job and waits for its end. `now` skips the grace period of programs."""
+        program.call(["kill", *(["--now"] if now else []), self.id], **self._options)
 
     def scale(self, role: str, instances: int) -> None:
-        """Asks for another number of tasks of a role."""
-        program.call(["scale", self.id, f"{role}={instances}"], **self._how)
+        """Changes the number of tasks of a role."""
+        program.call(["scale", self.id, f"{role}={instances}"], **self._options)
 
     def metrics(self) -> Dict[str, Dict[str, Metric]]:
-        """What tasks have reported: `{"worker:0": {"loss": Metric(value=0.3, step=100, at=…)}}`."""
+        """Returns reported metrics: `{"worker:0": {"loss": Metric(value=0.3, step=100, at=…)}}`."""
         return self.status().metrics
 
     def events(self, name: Optional[str] = None, *, after: int = 0, follow: bool = False) -> Iterator[Event]:
-        """Events that programs have emitted. They go with the job."""
-        verb = ["kv", "--job", self.id, "events", f"--after={after}"]
+        """Yields the events that programs emitted. They are lost when the job ends."""
+        arguments = ["kv", "--job", self.id, "events", f"--after={after}"]
         if name is not None:
-            verb.append(f"--name={name}")
+            arguments.append(f"--name={name}")
         if follow:
-            verb.append("--follow")
-        with contextlib.closing(program.stream(verb, **self._how)) as objects:
-            for told in objects:
-                yield event_of(told)
+            arguments.append("--follow")
+        with contextlib.closing(program.stream(arguments, **self._options)) as objects:
+            for record in objects:
+                yield event_of(record)
 
     def history(self, count: int = 10_000) -> List[Dict[str, Any]]:
-        """What happened to the job, oldest first, as in `ydl status --json`."""
-        raw = program.one(["status", f"--events={count}", self.id], fine=(0, program.UNREACHABLE), **self._how)
+        """Returns the history of the job, oldest event first, as in `ydl status --json`."""
+        raw = program.call_one(["status", f"--events={count}", self.id], accepted_codes=(0, program.UNREACHABLE), **self._options)
         return list(raw.get("events") or [])
 
     def fetch(self, directory: Any, pattern: Optional[str] = None) -> Path:
-        """Downloads outputs and logs, or what of them fits, into a directory."""
-        place = Path(directory)
-        program.call(["fetch", self.id, *([] if pattern is None else [pattern]), str(place)], **self._how)
-        return place
+        """Downloads outputs and logs, or those that match a pattern, into a directory."""
+        target = Path(directory)
+        program.call(["fetch", self.id, *([] if pattern is None else [pattern]), str(target)], **self._options)
+        return target
 
     @property
     def kv(self) -> KeyValue:
-        """The job's key-value store, as long as it runs."""
-        return RunStore(self.id, self._how["cluster"], self._how["env"])
+        """Key-value store of the job, while it runs."""
+        return RunStore(self.id, self._options["cluster"], self._options["env"])
 
     def results(self) -> Dict[str, Any]:
-        """What the functions of a job from functions returned, by task; of a task with several `processes`, a list. Waits
-        for the job's end, and raises :class:`JobFailed` where it failed.
+        """Returns the results of functions by task; a list for a task with several `processes`. Waits for the job's end,
+        and raises :class:`JobFailed` if it failed.
 
-        They are pickles, and reading a pickle runs what it says: those of somebody else's job are not read."""
+        Results are pickles, and reading a pickle runs its code: results of another user's job are not read."""
         self._functions = True
         self.wait()
-        found = returned.values(self._returned())
+        found = function_results.values(self._read_results())
         for task in self.status().tasks:
             if task.task.rpartition(":")[0] in self._roles and task.task not in found:
-                program.LOG.warning("%s of `%s` has left no result", task.task, self.id)
+                program.LOG.warning("%s of `%s` has no result", task.task, self.id)
         return found
 
     def result(self) -> Any:
-        """The same of the first task alone."""
+        """Returns the result of the first task."""
         results = self.results()
         status = self.status()
         for task in status.tasks:
             if task.task in results:
                 return results[task.task]
-        raise Error(f"no task of `{self.id}` has returned anything")
+        raise Error(f"no task of `{self.id}` has a result")
 
-    def _returned(self) -> List["returned.Returned"]:
+    def _read_results(self) -> List["function_results.FunctionResult"]:
         status = self.status()
         application = status.raw.get("application")
         if not application:
-            return returned.read(Path(status.directory) / returned.FOLDER)
-        if not self._own and all(run.id != status.id for run in runs(**self._how)):
+            return function_results.read(Path(status.directory) / function_results.RESULTS_DIR)
+        if not self._submitted_here and all(run.id != status.id for run in runs(**self._options)):
             raise Error(
-                f"`{status.id}` is a job of `{application.get('user')}`, and what its functions returned is not read: "
-                "reading a pickle runs what it says",
-                "`fetch` brings the files themselves",
+                f"`{status.id}` is a job of `{application.get('user')}`, so its results are not read: "
+                "reading a pickle runs its code",
+                "`fetch` downloads the files",
             )
-        # Other outputs may go to directories in which anybody leaves files; the job's own is nobody else's.
-        below = f"outputs/{returned.JOBS}/{status.id}/{returned.FOLDER}"
-        with tempfile.TemporaryDirectory(prefix="ydl-") as place:
-            self.fetch(place, f"{below}/*{returned.ENDING}")
-            return returned.read(Path(place) / below)
+        # Only the job's own directory: other users may write to the destinations of other outputs.
+        below = f"outputs/{function_results.JOBS_DIR}/{status.id}/{function_results.RESULTS_DIR}"
+        with tempfile.TemporaryDirectory(prefix="ydl-") as folder:
+            self.fetch(folder, f"{below}/*{function_results.SUFFIX}")
+            return function_results.read(Path(folder) / below)
 
     def _repr_html_(self) -> str:
         return notebook.html(self.status())
@@ -330,23 +330,23 @@ class Run:
         notebook.show(self)
 
     def __repr__(self) -> str:
-        state = self.listed.get("state") if self._last is None else self._last.state
+        state = self.summary.get("state") if self._last is None else self._last.state
         return f"<Run {self.id}, {state}>" if state else f"<Run {self.id}>"
 
     def __reduce__(self) -> Any:
-        return _again, (self.id, self._how["cluster"], self._how["env"])
+        return _unpickle, (self.id, self._options["cluster"], self._options["env"])
 
 
-def _again(id: str, cluster: Optional[str], env: Optional[Mapping[str, str]]) -> Run:
+def _unpickle(id: str, cluster: Optional[str], env: Optional[Mapping[str, str]]) -> Run:
     return Run(id, cluster=cluster, env=env)
 
 
 def runs(*, cluster: Optional[str] = None, env: Optional[Mapping[str, str]] = None) -> List[Run]:
-    """The jobs there are, newest first. What the list says of each is its :attr:`Run.listed`."""
+    """Returns all jobs, newest first. :attr:`Run.summary` of each has its row of the list."""
     found = []
     for row in program.call(["ls", "--all"], cluster=cluster, env=env):
         run = Run(str(row["id"]), cluster=cluster, env=env)
-        run.listed = row
+        run.summary = row
         found.append(run)
     return found
 
@@ -365,7 +365,7 @@ def _status(raw: Dict[str, Any]) -> Status:
             node=task.get("node"),
             last_ending=task.get("last_ending"),
             usage=usage.get(task["task"]) or {},
-            metrics={name: _metric(told) for name, told in (metrics.get(task["task"]) or {}).items()},
+            metrics={name: _metric(record) for name, record in (metrics.get(task["task"]) or {}).items()},
         )
         for task in view.get("tasks", [])
     )
@@ -376,20 +376,20 @@ def _status(raw: Dict[str, Any]) -> Status:
         why=str(why).strip(),
         round=int(view.get("round") or 0),
         tasks=tasks,
-        outcome=_outcome(state, str(why).strip(), view.get("outcome")) if state in _OVER else None,
+        outcome=_outcome(state, str(why).strip(), view.get("outcome")) if state in _ENDED else None,
         directory=str(raw.get("directory") or ""),
         raw=raw,
     )
 
 
-def _metric(told: Mapping[str, Any]) -> Metric:
-    return Metric(value=float(told["value"]), step=told.get("step"), at=int(told.get("at") or 0))
+def _metric(record: Mapping[str, Any]) -> Metric:
+    return Metric(value=float(record["value"]), step=record.get("step"), at=int(record.get("at") or 0))
 
 
-def _outcome(state: str, why: str, told: Any) -> Outcome:
+def _outcome(state: str, why: str, recorded: Any) -> Outcome:
     cause: Mapping[str, Any] = {}
-    if isinstance(told, dict) and isinstance(told.get("failed"), dict):
-        cause = told["failed"].get("task") or {}
+    if isinstance(recorded, dict) and isinstance(recorded.get("failed"), dict):
+        cause = recorded["failed"].get("task") or {}
     ending = cause.get("ending")
     exit_code = None
     if isinstance(ending, dict) and "exited" in ending:
@@ -397,11 +397,11 @@ def _outcome(state: str, why: str, told: Any) -> Outcome:
     elif isinstance(ending, dict) and "signalled" in ending:
         exit_code = 128 + int(ending["signalled"]["signal"])
     return Outcome(
-        # What ended without leaving how is as lost as what nobody can find.
+        # A job that finished without an outcome counts as lost.
         state="lost" if state == "finished" else state,
         why=why,
         task=cause.get("task"),
         exit=exit_code,
         stderr_tail=str(cause.get("stderr_tail") or ""),
-        raw={"outcome": told},
+        raw={"outcome": recorded},
     )

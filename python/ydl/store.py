@@ -1,4 +1,4 @@
-"""The job's key-value store and its events: inside of a task over the master's door, outside through the binary."""
+"""Key-value store and events of a job: inside of a task through the master's HTTP API, outside through the binary."""
 
 from __future__ import annotations
 
@@ -10,31 +10,31 @@ from urllib.parse import quote
 
 from . import program
 from .errors import Conflict, Error, KeyMissing, Unreachable, WaitTimeout
-from .wire import ANSWER_MAX_S, PATIENCE_S, Master
+from .master_client import RESPONSE_TIMEOUT_S, RETRY_TIMEOUT_S, MasterClient
 
 Value = Union[str, bytes]
 
-#: How long one question waits; longer waits are several questions.
+#: Maximum wait of one request.
 _WAIT_S = 20.0
-#: Between two tries to reach a master that is not there.
-_AGAIN_S = 0.5
+#: Delay between retries while the master cannot be reached.
+_RETRY_DELAY_S = 0.5
 _MISSING: Any = object()
 
 
 @dataclass(frozen=True)
 class Entry:
-    """A key, its value, and the store's revision that it came with."""
+    """Key with its value and the revision of its last change."""
 
     key: str
     value: bytes
     revision: int
-    #: The container with which the key goes away.
+    #: Container at whose end the key is deleted.
     owner: Optional[str] = None
 
 
 @dataclass(frozen=True)
 class Change:
-    """What became of a key: `put` or `deleted`."""
+    """Change of a key: `put` or `deleted`."""
 
     kind: str
     key: str
@@ -44,26 +44,26 @@ class Change:
 
 @dataclass(frozen=True)
 class Event:
-    """Something that a program wanted to be known."""
+    """Event that a program emitted."""
 
-    #: Counts from 1, over all names.
+    #: Number of the event over all names, from 1.
     sequence: int
     name: str
     data: bytes
-    #: The container it came from; none if it was a person's command.
-    by: Optional[str] = None
+    #: Container of the sender; None if a command emitted it.
+    container: Optional[str] = None
 
     @property
     def text(self) -> str:
-        """Its data as text."""
+        """Data as text."""
         return self.data.decode("utf-8", "replace")
 
 
 class KeyValue:
-    """The job's key-value store. A key has at most 512 bytes, a value 1 MiB."""
+    """Key-value store of a job. Limits: 512 bytes for a key, 1 MiB for a value."""
 
     def get(self, key: str, default: Any = _MISSING) -> Any:
-        """The value of a key as bytes; :class:`KeyMissing` where there is none and no default is given."""
+        """Returns the value of a key as bytes, or the default. Raises :class:`KeyMissing` without a default."""
         try:
             return self.entry(key).value
         except KeyMissing:
@@ -72,51 +72,50 @@ class KeyValue:
             return default
 
     def get_text(self, key: str, default: Any = _MISSING) -> Any:
-        """The same as text."""
+        """Returns the value of a key as text, or the default."""
         value = self.get(key, default)
         return value.decode("utf-8") if isinstance(value, bytes) else value
 
     def wait(self, key: str, timeout: Optional[float] = None) -> bytes:
-        """The value of a key, as soon as it is there; :class:`WaitTimeout` if that takes longer."""
+        """Waits for a key and returns its value. Raises :class:`WaitTimeout` after the timeout."""
         raise NotImplementedError
 
     def entry(self, key: str) -> Entry:
-        """A key with its value and revision."""
+        """Returns a key with its value and revision."""
         raise NotImplementedError
 
     def put(self, key: str, value: Value, *, owned: bool = False) -> int:
-        """Sets a key; the store's new revision. An owned key goes away with this task's container."""
+        """Sets a key and returns the new revision. An owned key is deleted at the end of this task's container."""
         return self._put(key, value, owned, None)
 
     def put_if(
         self, key: str, value: Value, *, absent: bool = False, revision: Optional[int] = None, owned: bool = False
     ) -> int:
-        """Sets a key only if there is none, or if its revision is still that; otherwise :class:`Conflict`."""
+        """Sets a key if it is absent, or if its revision matches. Raises :class:`Conflict` otherwise."""
         if absent == (revision is not None):
-            raise Error("a key is set if it is absent or if it has a revision: say one of these")
+            raise Error("pass either `absent=True` or `revision`")
         return self._put(key, value, owned, "absent" if absent else str(revision))
 
     def delete(self, key: str) -> bool:
-        """Deletes a key; whether it was there."""
+        """Deletes a key. Returns True if it existed."""
         raise NotImplementedError
 
     def delete_prefix(self, prefix: str) -> int:
-        """Deletes all keys that begin so; how many these were."""
+        """Deletes all keys with a prefix and returns their number."""
         raise NotImplementedError
 
     def list(self, prefix: str = "") -> Dict[str, bytes]:
-        """Keys that begin so, and their values."""
+        """Returns keys with a prefix and their values."""
         return {entry.key: entry.value for entry in self.entries(prefix)}
 
     def entries(self, prefix: str = "") -> List[Entry]:
-        """The same with revisions and owners."""
+        """Returns keys with a prefix, with revisions and owners."""
         raise NotImplementedError
 
     def watch(
         self, prefix: str = "", *, after: Optional[int] = None, timeout: Optional[float] = None
     ) -> Iterator[Change]:
-        """Changes as they come; without `after` what is there comes first. With a timeout it ends when nothing has
-        changed for so long."""
+        """Yields changes; without `after` existing keys come first. Ends if nothing changes within the timeout."""
         raise NotImplementedError
 
     def _put(self, key: str, value: Value, owned: bool, only_if: Optional[str]) -> int:
@@ -124,17 +123,19 @@ class KeyValue:
 
 
 class TaskStore(KeyValue):
-    """The store of the job whose task this process is. Nothing is asked before it is used."""
+    """Store of this task's job. It connects at the first call.
 
-    def __init__(self, *, patience: float = PATIENCE_S, answer_max: float = ANSWER_MAX_S) -> None:
-        self._master: Optional[Master] = None
-        #: How long a master that is away is looked for, and how long one that is there may take.
-        self._how = {"patience": patience, "answer_max": answer_max}
+    `retry_timeout` limits retries while the master cannot be reached, `response_timeout` limits one request.
+    """
+
+    def __init__(self, *, retry_timeout: float = RETRY_TIMEOUT_S, response_timeout: float = RESPONSE_TIMEOUT_S) -> None:
+        self._master: Optional[MasterClient] = None
+        self._timeouts = {"retry_timeout": retry_timeout, "response_timeout": response_timeout}
 
     def _call(self, method: str, path: str, query: Optional[Mapping[str, object]] = None, **more: Any) -> Any:
         if self._master is None:
-            self._master = Master()
-        return self._master.call(method, path, query, **{**self._how, **more})
+            self._master = MasterClient()
+        return self._master.call(method, path, query, **{**self._timeouts, **more})
 
     def entry(self, key: str) -> Entry:
         answer = self._call("GET", _path(key))
@@ -148,7 +149,7 @@ class TaskStore(KeyValue):
             if answer.status != 204:
                 return bytes(answer.body)
             if end is not None and time.monotonic() >= end:
-                raise WaitTimeout(f"the key `{key}` did not come within {timeout} s")
+                raise WaitTimeout(f"key `{key}` was not set within {timeout} s")
 
     def _put(self, key: str, value: Value, owned: bool, only_if: Optional[str]) -> int:
         query: Dict[str, object] = {}
@@ -156,7 +157,7 @@ class TaskStore(KeyValue):
             query["if"] = only_if
         if owned:
             query["owned"] = "1"
-        # A condition that was met before its answer was lost would be in its own way.
+        # Not repeated with a condition: if the response was lost, the condition no longer holds.
         answer = self._call("PUT", _path(key), query, body=_bytes(value), repeat=only_if is None)
         return int(answer.json()["revision"])
 
@@ -170,9 +171,9 @@ class TaskStore(KeyValue):
         return int(self._call("DELETE", "/v1/kv", {"prefix": prefix}).json()["keys"])
 
     def entries(self, prefix: str = "") -> List[Entry]:
-        return self._picture(prefix)[0]
+        return self._snapshot(prefix)[0]
 
-    def _picture(self, prefix: str) -> Tuple[List[Entry], int]:
+    def _snapshot(self, prefix: str) -> Tuple[List[Entry], int]:
         found: List[Entry] = []
         while True:
             query: Dict[str, object] = {"prefix": prefix}
@@ -190,39 +191,39 @@ class TaskStore(KeyValue):
         end = None if timeout is None else time.monotonic() + timeout
         while True:
             if after is None:
-                entries, after = self._picture(prefix)
+                entries, after = self._snapshot(prefix)
                 for entry in entries:
                     yield Change("put", entry.key, entry.value, entry.revision)
             left = _left(end)
             query = {"prefix": prefix, "after": after, "wait_ms": int(left * 1000)}
             answer = self._call("GET", "/v1/watch", query, wait=left)
-            nothing: Dict[str, Any] = {"state": "current", "revision": after, "changes": []}
-            told = nothing if answer.status == 204 else answer.json()
-            if told["state"] == "resync":
+            unchanged: Dict[str, Any] = {"state": "current", "revision": after, "changes": []}
+            update = unchanged if answer.status == 204 else answer.json()
+            if update["state"] == "resync":
                 after = None
                 continue
-            after = int(told["revision"])
-            for change in told["changes"]:
+            after = int(update["revision"])
+            for change in update["changes"]:
                 yield _change(change)
-            if told["changes"] and timeout is not None:
+            if update["changes"] and timeout is not None:
                 end = time.monotonic() + timeout
             elif end is not None and time.monotonic() >= end:
                 return
 
 
 class TaskEvents:
-    """The events of the job whose task this process is."""
+    """Events of this task's job."""
 
     def __init__(self, store: TaskStore) -> None:
         self._store = store
 
     def emit(self, name: str, data: Value = b"") -> int:
-        """Tells everybody; the event's number."""
+        """Emits an event and returns its number."""
         answer = self._store._call("POST", f"/v1/events/{quote(name, safe='')}", body=_bytes(data), repeat=False)
         return int(answer.json()["sequence"])
 
     def list(self, name: Optional[str] = None, *, after: int = 0) -> List[Event]:
-        """Those there are after that number. The newest 10,000 are kept."""
+        """Returns the events after a number. The newest 10,000 are kept."""
         found: List[Event] = []
         while True:
             query: Dict[str, object] = {"after": after}
@@ -237,8 +238,7 @@ class TaskEvents:
     def follow(
         self, name: Optional[str] = None, *, after: int = 0, timeout: Optional[float] = None
     ) -> Iterator[Event]:
-        """Those after that number, and further ones as they come. With a timeout it ends when none has come for so
-        long."""
+        """Yields the events after a number, and new ones. Ends if there is none within the timeout."""
         end = None if timeout is None else time.monotonic() + timeout
         while True:
             left = _left(end)
@@ -259,55 +259,55 @@ class TaskEvents:
 
 
 class RunStore(KeyValue):
-    """The store of a job that runs, for its owner. It goes with the job."""
+    """Store of a running job, for its owner. It ends with the job."""
 
     def __init__(self, job: str, cluster: Optional[str], env: Optional[Mapping[str, str]]) -> None:
         self._job = job
-        self._how: Dict[str, Any] = {"cluster": cluster, "env": env}
+        self._options: Dict[str, Any] = {"cluster": cluster, "env": env}
 
-    def _call(self, verb: Sequence[str], **more: Any) -> List[Dict[str, Any]]:
-        return program.call(["kv", "--job", self._job, *verb], **self._how, **more)
+    def _call(self, arguments: Sequence[str], **more: Any) -> List[Dict[str, Any]]:
+        return program.call(["kv", "--job", self._job, *arguments], **self._options, **more)
 
     def entry(self, key: str) -> Entry:
-        return _entry(self._one(["get", "--", key], KeyMissing))
+        return _entry(self._call_one(["get", "--", key], KeyMissing))
 
     def wait(self, key: str, timeout: Optional[float] = None) -> bytes:
         end = None if timeout is None else time.monotonic() + timeout
         while True:
             try:
-                told = self._one(["get", f"--wait={int(_left(end) * 1000)}ms", "--", key], WaitTimeout)
-                return _blob(told["value"])
+                record = self._call_one(["get", f"--wait={int(_left(end) * 1000)}ms", "--", key], WaitTimeout)
+                return _decode(record["value"])
             except WaitTimeout:
                 if end is not None and time.monotonic() >= end:
                     raise
             except Unreachable:
-                # Its master may not run yet, or not again yet.
-                if self._is_over():
+                # The master may be starting or restarting.
+                if self._has_ended():
                     raise
                 if end is not None and time.monotonic() >= end:
-                    raise WaitTimeout(f"the key `{key}` did not come within {timeout} s") from None
-                time.sleep(_AGAIN_S)
+                    raise WaitTimeout(f"key `{key}` was not set within {timeout} s") from None
+                time.sleep(_RETRY_DELAY_S)
 
-    def _is_over(self) -> bool:
+    def _has_ended(self) -> bool:
         from .run import Run
 
-        return Run(self._job, **self._how).over
+        return Run(self._job, **self._options).done
 
-    def _one(self, verb: Sequence[str], no: Any) -> Dict[str, Any]:
-        """One answer; the binary ends with 1 where it is no."""
+    def _call_one(self, arguments: Sequence[str], negative: Any) -> Dict[str, Any]:
+        """Returns one object. Raises `negative` if the binary ends with code 1."""
         try:
-            answers = self._call(verb)
+            answers = self._call(arguments)
         except Error as error:
             if error.code == 1:
-                raise no(error.message, error.hint, error.code) from None
+                raise negative(error.message, error.hint, error.code) from None
             raise
         if not answers:
-            raise Error(f"`ydl kv {verb[0]}` has answered nothing")
+            raise Error(f"`ydl kv {arguments[0]}` printed nothing")
         return answers[0]
 
     def _put(self, key: str, value: Value, owned: bool, only_if: Optional[str]) -> int:
         if owned:
-            raise Error("only a task can own a key, which goes away with its container")
+            raise Error("only a task can own a key, which is deleted at the end of its container")
         condition = []
         if only_if is not None:
             condition = ["--if-absent"] if only_if == "absent" else [f"--if-revision={only_if}"]
@@ -321,12 +321,12 @@ class RunStore(KeyValue):
 
     def delete(self, key: str) -> bool:
         try:
-            return int(self._one(["rm", "--", key], KeyMissing)["keys"]) > 0
+            return int(self._call_one(["rm", "--", key], KeyMissing)["keys"]) > 0
         except KeyMissing:
             return False
 
     def delete_prefix(self, prefix: str) -> int:
-        return int(self._one(["rm", "--prefix", "--", prefix], KeyMissing)["keys"])
+        return int(self._call_one(["rm", "--prefix", "--", prefix], KeyMissing)["keys"])
 
     def entries(self, prefix: str = "") -> List[Entry]:
         return [_entry(entry) for entry in self._call(["ls", "--", prefix])]
@@ -335,23 +335,23 @@ class RunStore(KeyValue):
         self, prefix: str = "", *, after: Optional[int] = None, timeout: Optional[float] = None
     ) -> Iterator[Change]:
         if timeout is not None:
-            raise Error("a watch from outside of tasks has no timeout: leave the loop")
-        since = [] if after is None else [f"--after={after}"]
-        return Changes(program.stream(["kv", "--job", self._job, "watch", *since, "--", prefix], **self._how))
+            raise Error("`timeout` of `watch` works only in tasks")
+        after_flag = [] if after is None else [f"--after={after}"]
+        return Changes(program.stream(["kv", "--job", self._job, "watch", *after_flag, "--", prefix], **self._options))
 
 
 class Changes(Iterator[Change]):
-    """Changes as they come. :meth:`close` ends them, from any thread."""
+    """Iterator of changes. :meth:`close` ends it, from any thread."""
 
-    def __init__(self, told: "program.Stream") -> None:
-        self._told = told
+    def __init__(self, stream: "program.Stream") -> None:
+        self._stream = stream
 
     def __next__(self) -> Change:
-        return _change(next(self._told))
+        return _change(next(self._stream))
 
     def close(self) -> None:
-        """Ends it."""
-        self._told.close()
+        """Ends the iterator."""
+        self._stream.close()
 
     def __del__(self) -> None:
         self.close()
@@ -370,24 +370,24 @@ def _bytes(value: Value) -> bytes:
         return value.encode("utf-8")
     if isinstance(value, (bytes, bytearray, memoryview)):
         return bytes(value)
-    raise Error(f"a value is text or bytes, not a `{type(value).__name__}`")
+    raise Error(f"expected text or bytes, got `{type(value).__name__}`")
 
 
-def _blob(told: Mapping[str, str]) -> bytes:
-    return told["text"].encode("utf-8") if "text" in told else base64.b64decode(told["base64"])
+def _decode(value: Mapping[str, str]) -> bytes:
+    return value["text"].encode("utf-8") if "text" in value else base64.b64decode(value["base64"])
 
 
-def _entry(told: Mapping[str, Any]) -> Entry:
-    return Entry(str(told["key"]), _blob(told["value"]), int(told["revision"] or 0), told.get("owner"))
+def _entry(record: Mapping[str, Any]) -> Entry:
+    return Entry(str(record["key"]), _decode(record["value"]), int(record["revision"] or 0), record.get("owner"))
 
 
-def _change(told: Mapping[str, Any]) -> Change:
-    if "put" in told:
-        entry = _entry(told["put"])
+def _change(record: Mapping[str, Any]) -> Change:
+    if "put" in record:
+        entry = _entry(record["put"])
         return Change("put", entry.key, entry.value, entry.revision)
-    return Change("deleted", str(told["deleted"]["key"]), None, int(told["deleted"]["revision"]))
+    return Change("deleted", str(record["deleted"]["key"]), None, int(record["deleted"]["revision"]))
 
 
-def event_of(told: Mapping[str, Any]) -> Event:
-    """An event as it travels."""
-    return Event(int(told["sequence"]), str(told["name"]), _blob(told["data"]), told.get("by"))
+def event_of(record: Mapping[str, Any]) -> Event:
+    """Parses an event."""
+    return Event(int(record["sequence"]), str(record["name"]), _decode(record["data"]), record.get("by"))

@@ -1,4 +1,4 @@
-"""Who this process is, inside of a task."""
+"""Identity of a task's process, and the addresses of its peers."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _INPUT = "YDL_INPUT_"
 
 @dataclass(frozen=True)
 class Endpoint:
-    """Where a task of this round is reached."""
+    """Addresses of a task of this round."""
 
     index: int
     host: str
@@ -29,29 +29,29 @@ class ClusterRole:
 
     role: str
     instances: int
-    #: Empty in jobs whose tasks start on their own.
+    #: Empty in jobs without a gang.
     endpoints: Tuple[Endpoint, ...]
 
 
 @dataclass(frozen=True)
 class Cluster:
-    """Everybody in this round."""
+    """All roles of this round."""
 
     round: int
     roles: Tuple[ClusterRole, ...]
 
     def __getitem__(self, role: str) -> ClusterRole:
-        for known in self.roles:
-            if known.role == role:
-                return known
-        names = ", ".join(f"`{known.role}`" for known in self.roles)
-        raise KeyError(f"there is no role `{role}`; there are {names}")
+        for candidate in self.roles:
+            if candidate.role == role:
+                return candidate
+        names = ", ".join(f"`{other.role}`" for other in self.roles)
+        raise KeyError(f"unknown role `{role}`; the roles are {names}")
 
     def __contains__(self, role: object) -> bool:
-        return any(known.role == role for known in self.roles)
+        return any(other.role == role for other in self.roles)
 
     def hosts(self, role: str, port: Optional[str] = None) -> List[str]:
-        """The hosts of a role, or with the name of a port `host:port`, in the order of their indexes."""
+        """Returns the hosts of a role, with the name of a port as `host:port`, in the order of their indexes."""
         endpoints = self[role].endpoints
         if port is None:
             return [endpoint.host for endpoint in endpoints]
@@ -60,33 +60,33 @@ class Cluster:
 
 @dataclass(frozen=True)
 class Task:
-    """Who this process is."""
+    """Identity of this process."""
 
     job: str
     role: str
     index: int
-    #: Which try of this task this is, from 1.
+    #: Number of the attempt, from 1.
     attempt: int
-    #: Which gathering of everybody this is, from 1.
+    #: Number of the round, from 1.
     round: int
-    #: Its number among all processes of the job.
+    #: Number of this process among all processes of the job.
     rank: int
-    #: How many processes the job has.
-    world: int
+    #: Number of processes of the job.
+    world_size: int
     local_rank: int
-    local_world: int
+    local_world_size: int
     cluster: Cluster
     #: A directory that survives attempts, rounds and nodes.
     checkpoint: Optional[Path]
     container: str
-    #: The ports that the role asked for, by their names in lower case.
+    #: Ports of the task, by name in lower case.
     ports: Mapping[str, int]
-    #: The role's inputs, by their names in lower case.
+    #: Inputs of the role, by name in lower case.
     inputs: Mapping[str, Path]
 
     @property
     def name(self) -> str:
-        """As in `ydl status`: `worker:3`."""
+        """Name in `ydl status`: `worker:3`."""
         return f"{self.role}:{self.index}"
 
     def __str__(self) -> str:
@@ -94,16 +94,16 @@ class Task:
 
 
 def in_task() -> bool:
-    """Whether this process runs in a task."""
+    """Returns True if this process runs in a task."""
     return bool(os.environ.get("YDL_JOB")) and bool(os.environ.get("YDL_ROLE"))
 
 
 def task() -> Task:
-    """Who this process is. Outside of a task that is an error; :func:`in_task` asks."""
+    """Returns the identity of this process. Raises :class:`NotInTask` outside of a task, see :func:`in_task`."""
     if not in_task():
         raise NotInTask(
-            "this process is not a task of a job, so there is nothing to say about it",
-            "`ydl.in_task()` tells; `ydl submit` starts tasks",
+            "this process is not a task of a job",
+            "check with `ydl.in_task()`; `ydl submit` starts tasks",
         )
     env = os.environ
     checkpoint = env.get("YDL_CHECKPOINT")
@@ -114,9 +114,9 @@ def task() -> Task:
         attempt=_number("YDL_ATTEMPT", 1),
         round=_number("YDL_ROUND", 1),
         rank=_number("YDL_RANK", 0),
-        world=_number("YDL_WORLD_SIZE", 1),
+        world_size=_number("YDL_WORLD_SIZE", 1),
         local_rank=_number("YDL_LOCAL_RANK", 0),
-        local_world=_number("YDL_LOCAL_WORLD_SIZE", 1),
+        local_world_size=_number("YDL_LOCAL_WORLD_SIZE", 1),
         cluster=_cluster(),
         checkpoint=Path(checkpoint) if checkpoint else None,
         container=env.get("YDL_CONTAINER", ""),
@@ -130,7 +130,7 @@ def _number(name: str, default: int) -> int:
     try:
         return int(text) if text else default
     except ValueError:
-        raise Error(f"`{name}` is `{text}`, which is no number") from None
+        raise Error(f"`{name}` is `{text}`, which is not a number") from None
 
 
 def _cluster() -> Cluster:
@@ -139,19 +139,19 @@ def _cluster() -> Cluster:
     try:
         if not text and file:
             text = Path(file).read_text(encoding="utf-8")
-        told: Any = json.loads(text or '{"round": 1, "roles": []}')
-        return Cluster(round=int(told["round"]), roles=tuple(_role(role) for role in told["roles"]))
+        cluster: Any = json.loads(text or '{"round": 1, "roles": []}')
+        return Cluster(round=int(cluster["round"]), roles=tuple(_role(role) for role in cluster["roles"]))
     except (OSError, ValueError, KeyError, TypeError) as error:
         raise Error(f"cannot read the cluster in `YDL_CLUSTER`: {error}") from None
 
 
-def _role(told: Any) -> ClusterRole:
-    endpoints = told.get("endpoints") or []
-    # A role with holes says who is there.
-    indexes = told.get("indexes") or range(len(endpoints))
+def _role(role: Any) -> ClusterRole:
+    endpoints = role.get("endpoints") or []
+    # A role with gaps lists its indexes.
+    indexes = role.get("indexes") or range(len(endpoints))
     return ClusterRole(
-        role=str(told["role"]),
-        instances=int(told["instances"]),
+        role=str(role["role"]),
+        instances=int(role["instances"]),
         endpoints=tuple(
             Endpoint(index=int(index), host=str(endpoint["host"]), ports=dict(endpoint.get("ports") or {}))
             for index, endpoint in zip(indexes, endpoints)

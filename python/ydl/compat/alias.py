@@ -1,6 +1,6 @@
-"""One package under a second name: `tf_yarn.x` is the very module `ydl.compat.tf_yarn.x`, not a copy of it.
+"""Second name for a package: `tf_yarn.x` is the same module object as `ydl.compat.tf_yarn.x`.
 
-A copy would have classes of its own, and an experiment made with one of them would be a stranger to the other.
+A copy would have different classes, so `isinstance` would fail between the two names.
 """
 
 import importlib
@@ -18,12 +18,12 @@ class _Loader(importlib.abc.InspectLoader):
 
     def create_module(self, spec: importlib.machinery.ModuleSpec) -> ModuleType:
         module = importlib.import_module(self.real)
-        self.own = {name: getattr(module, name, None) for name in ("__spec__", "__loader__", "__package__")}
+        self.original = {name: getattr(module, name, None) for name in ("__spec__", "__loader__", "__package__")}
         return module
 
     def exec_module(self, module: ModuleType) -> None:
-        # It has run under its own name already; what importing wrote over it is put back.
-        for name, value in self.own.items():
+        # Already executed under its own name: restore the attributes that the import system has overwritten.
+        for name, value in self.original.items():
             setattr(module, name, value)
 
     def is_package(self, fullname: str) -> bool:
@@ -64,7 +64,7 @@ class _Finder(importlib.abc.MetaPathFinder):
 
 def alias(name: str, real: str) -> None:
     """Makes the package `real`, and every module below it, importable as `name`."""
-    known = [finder for finder in sys.meta_path if isinstance(finder, _Finder)]
-    if not any(finder.name == name for finder in known):
+    finders = [finder for finder in sys.meta_path if isinstance(finder, _Finder)]
+    if not any(finder.name == name for finder in finders):
         sys.meta_path.insert(0, _Finder(name, real))
     sys.modules[name] = importlib.import_module(real)

@@ -1,5 +1,5 @@
-"""cluster-pack's interface on top of `ydl pack`: what is packed is kept by its content, here and on the cluster, and sent with
-the first job that needs it. `docs/moving/tf-yarn.md` says what each name became."""
+"""cluster-pack's API on top of `ydl pack`. Environments are stored by content, on this machine and on the cluster, and uploaded
+with the first job that needs them. See `docs/moving/tf-yarn.md`."""
 
 from . import filesystem, settings, yarn_launcher
 from .packaging import (

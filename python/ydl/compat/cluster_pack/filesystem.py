@@ -1,4 +1,4 @@
-"""Files by their addresses: through fsspec where that is installed; those of this machine without any help."""
+"""File systems by address: through fsspec if it is installed, otherwise only local files."""
 
 import glob
 import os
@@ -8,7 +8,7 @@ from urllib.parse import urlparse
 
 
 class LocalFileSystem:
-    """What of fsspec's interface programs use most, for this machine's files where fsspec is not installed."""
+    """Common methods of fsspec for local files, if fsspec is not installed."""
 
     def exists(self, path: str) -> bool:
         return os.path.exists(path)
@@ -60,20 +60,20 @@ class LocalFileSystem:
 
 
 class EnhancedFileSystem:
-    """The wrapper that cluster-pack had around a file system, with the names of its own; all others are the file system's."""
+    """Wrapper of cluster-pack around a file system. Other names are those of the file system."""
 
     def __init__(self, filesystem: Any) -> None:
         self.base_fs = filesystem
 
     def put(self, filename: str, path: str, chunk: int = 1 << 16, preserve_acl: bool = True) -> None:
-        """Copies a file of this machine there."""
+        """Uploads a local file."""
         self.base_fs.makedirs(os.path.dirname(path) or ".", exist_ok=True)
         self.base_fs.put(filename, path)
         if preserve_acl and hasattr(self.base_fs, "chmod"):
             self.base_fs.chmod(path, os.stat(filename).st_mode & 0o777)
 
     def get(self, path: str, filename: str, chunk: int = 1 << 16) -> None:
-        """Copies a file from there to this machine."""
+        """Downloads a file."""
         self.base_fs.get(path, filename)
 
     def __getattr__(self, name: str) -> Any:
@@ -83,14 +83,14 @@ class EnhancedFileSystem:
 
 
 def resolve_filesystem_and_path(uri: str, **kwargs: Any) -> Tuple[Any, str]:
-    """The file system of an address, and the path in it."""
+    """Returns the file system of an address, and the path in it."""
     parsed = urlparse(os.fspath(uri))
-    here = parsed.scheme in ("", "file")
+    is_local = parsed.scheme in ("", "file")
     try:
         import fsspec.core
     except ImportError:
-        if here:
+        if is_local:
             return LocalFileSystem(), parsed.path if parsed.scheme else os.fspath(uri)
-        raise ImportError("`{}` is reached through `fsspec`, which is not installed here".format(uri)) from None
+        raise ImportError("`{}` needs `fsspec`, which is not installed".format(uri)) from None
     files, path = fsspec.core.url_to_fs(os.fspath(uri), **kwargs)
     return files, path

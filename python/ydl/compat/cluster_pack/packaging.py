@@ -1,4 +1,4 @@
-"""What a Python environment consists of, and how an archive of one is used."""
+"""Packages of Python environments, and use of their archives."""
 
 import atexit
 import json
@@ -13,7 +13,7 @@ from typing import Dict, List, NamedTuple, Optional
 
 
 class Packer(NamedTuple):
-    """How an environment is packed. ydl packs all in its own way; a packer says what kind of archive somebody has made."""
+    """Kind of an existing archive. ydl packs environments in its own format."""
 
     name: str
     extensions: List[str]
@@ -31,7 +31,7 @@ ARCHIVES = (".zip", ".tar.gz", ".tgz", ".tar")
 
 
 class PythonEnvDescription(NamedTuple):
-    """How a task uses an archive: what it runs, under which name the archive lies there, and whether it is unpacked."""
+    """Use of an archive in a task: interpreter, name, and unpacking."""
 
     path_to_archive: str
     interpreter_cmd: str
@@ -40,7 +40,7 @@ class PythonEnvDescription(NamedTuple):
 
 
 def get_pyenv_usage_from_archive(path_to_archive: str) -> PythonEnvDescription:
-    """How tasks use an archive, by its name."""
+    """Returns the use of an archive by its name."""
     name = os.path.basename(path_to_archive)
     if name.endswith(".pex"):
         return PythonEnvDescription(path_to_archive, "./" + name, name, False)
@@ -48,28 +48,28 @@ def get_pyenv_usage_from_archive(path_to_archive: str) -> PythonEnvDescription:
         return PythonEnvDescription(path_to_archive, "pyenv/__main__.py", "pyenv", True)
     if name.endswith(ARCHIVES):
         return PythonEnvDescription(path_to_archive, "pyenv/bin/python", "pyenv", True)
-    raise ValueError("`{}` is no archive of an environment: it ends in `.pex`, `.pex.zip`, `.zip` or `.tar.gz`".format(name))
+    raise ValueError("`{}` is not an archive of an environment: its name must end in `.pex`, `.pex.zip`, `.zip` or `.tar.gz`".format(name))
 
 
 def detect_packer_from_file(zip_file: str) -> Packer:
-    """What made an archive, by its name."""
+    """Returns the kind of an archive by its name."""
     if zip_file.endswith((".pex", ".pex.zip")):
         return PEX_PACKER
     if zip_file.endswith(ARCHIVES):
         return CONDA_PACKER
-    raise ValueError("`{}` is no archive of an environment".format(zip_file))
+    raise ValueError("`{}` is not an archive of an environment".format(zip_file))
 
 
 def zip_path(py_dir: str, include_base_name: bool = True, tmp_dir: Optional[str] = None) -> str:
-    """A directory as a zip file in `tmp_dir`, without byte code; with its own name in it, or only what it holds."""
+    """Packs a directory into a zip file in `tmp_dir`, without bytecode, with or without its own name."""
     py_dir = os.path.abspath(py_dir)
     base = os.path.basename(py_dir)
-    place = tmp_dir
-    if place is None:
-        place = tempfile.mkdtemp(prefix="zip-")
-        # Whoever asked for no directory removes none.
-        atexit.register(shutil.rmtree, place, ignore_errors=True)
-    target = os.path.join(place, base + ".zip")
+    target_dir = tmp_dir
+    if target_dir is None:
+        target_dir = tempfile.mkdtemp(prefix="zip-")
+        # The caller removes only a directory of its own.
+        atexit.register(shutil.rmtree, target_dir, ignore_errors=True)
+    target = os.path.join(target_dir, base + ".zip")
     with zipfile.ZipFile(target, "w", zipfile.ZIP_DEFLATED) as archive:
         for folder, names, files in os.walk(py_dir):
             names[:] = sorted(name for name in names if name not in ("__pycache__", ".git"))
@@ -86,17 +86,17 @@ def _pip_list(executable: str, *words: str) -> List[Dict[str, str]]:
     line = [executable, "-m", "pip", "list", "--format", "json", "--disable-pip-version-check", *words]
     done = subprocess.run(line, stdout=subprocess.PIPE, stderr=subprocess.PIPE, timeout=120)
     if done.returncode != 0:
-        said = done.stderr.decode("utf-8", "replace").strip().splitlines()
-        raise RuntimeError("`{}` failed: {}".format(" ".join(line), said[-1] if said else "no word why"))
+        errors = done.stderr.decode("utf-8", "replace").strip().splitlines()
+        raise RuntimeError("`{}` failed: {}".format(" ".join(line), errors[-1] if errors else "unknown error"))
     return json.loads(done.stdout.decode("utf-8"))
 
 
 def get_editable_requirements(executable: str = sys.executable) -> Dict[str, str]:
-    """Packages that can be edited: the directory of each, by its name. Those with several packages have several."""
+    """Returns the directories of editable packages by name. A project may have several."""
     found: Dict[str, str] = {}
     for row in _pip_list(executable, "-e"):
-        place = row.get("editable_project_location") or row.get("location") or ""
-        for root in (place, os.path.join(place, "src")):
+        location = row.get("editable_project_location") or row.get("location") or ""
+        for root in (location, os.path.join(location, "src")):
             if not os.path.isdir(root):
                 continue
             for name in sorted(os.listdir(root)):
@@ -106,12 +106,12 @@ def get_editable_requirements(executable: str = sys.executable) -> Dict[str, str
 
 
 def get_non_editable_requirements(executable: str = sys.executable) -> Dict[str, str]:
-    """All others: the version of each, by its name."""
+    """Returns the versions of other packages by name."""
     return {row["name"]: row["version"] for row in _pip_list(executable, "-l", "--exclude-editable")}
 
 
 def get_default_fs() -> str:
-    """`fs.defaultFS` of the Hadoop configuration; `file:///` without one."""
+    """Returns `fs.defaultFS` of the Hadoop configuration, by default `file:///`."""
     folders = [os.environ.get("HADOOP_CONF_DIR", "")]
     if os.environ.get("HADOOP_HOME"):
         folders.append(os.path.join(os.environ["HADOOP_HOME"], "etc", "hadoop"))

@@ -1,3 +1,3 @@
-"""The launcher's older name."""
+"""Older name of the launcher."""
 
 from .yarn_launcher import *  # noqa: F401,F403

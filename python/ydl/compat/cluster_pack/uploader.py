@@ -1,7 +1,7 @@
-"""`upload_env` and `upload_zip`: what they return is what a job is given.
+"""`upload_env` and `upload_zip`, which return paths for jobs.
 
-Nothing is sent here. `ydl` packs an environment in layers and keeps each by its content, so the first job that needs one
-sends it and no later one does; there is no archive that two users could overwrite for each other.
+They upload nothing. `ydl` packs an environment in layers and stores them by content. The first job that needs a layer uploads
+it, so there is no archive that users could overwrite.
 """
 
 import hashlib
@@ -20,11 +20,11 @@ from . import packaging, settings
 logger = logging.getLogger(__name__)
 
 DOWNLOAD_SECONDS = 3600
-DOWNLOAD_BYTES_MAX = 32 << 30
-# Every environment has the first of these, and what is ydl's travels with each job.
-LEFT_OUT = ("pip", "setuptools", "wheel", "ydl-yarn", "ydl-tf-yarn", "tf-yarn", "cluster-pack")
-SILENCE_SECONDS = 60
-"""How long a server may say nothing."""
+MAX_DOWNLOAD_BYTES = 32 << 30
+# Part of every environment, or shipped with each job.
+EXCLUDED_PACKAGES = ("pip", "setuptools", "wheel", "ydl-yarn", "ydl-tf-yarn", "tf-yarn", "cluster-pack")
+READ_TIMEOUT_SECONDS = 60
+"""Timeout of a read from a server."""
 
 
 def upload_env(
@@ -41,18 +41,17 @@ def upload_env(
     additional_repo: Any = None,
     additional_indexes: Optional[Sequence[str]] = None,
 ) -> Tuple[str, str]:
-    """The environment that this process runs in, looked through and packed: `(path, name)`, whose path is what
-    `run_on_yarn` and `environment:` of a job take.
+    """Packs the environment of this process. Returns `(path, name)`; the path is for `run_on_yarn` and `environment:` of a job.
 
-    With other packages than are installed here the path is that of a list, from which ydl makes an environment.
+    With packages other than the installed ones the path is that of a requirements file, from which ydl builds an environment.
     """
     for name, value in (("packer", packer), ("fs_args", fs_args), ("allow_large_pex", allow_large_pex or None),
                         ("include_pex_tools", include_pex_tools or None), ("force_upload", force_upload or None)):  # fmt: skip
         if value is not None:
-            logger.info("upload_env: `%s` changes nothing, ydl packs by itself and sends what is not there yet", name)
+            logger.info("upload_env: `%s` has no effect: ydl packs by itself and uploads missing layers", name)
     for name in ("C_PACK_USER", "C_PACK_ENV_FALLBACK_PATH"):
         if os.environ.get(name):
-            logger.warning("upload_env: `%s` is not looked at: an environment is its owner's, and is packed as it is", name)
+            logger.warning("upload_env: `%s` is ignored: ydl packs the environment of the current user unchanged", name)
     name = env_name()
     if additional_packages or ignored_packages or only_packages or additional_repo or additional_indexes:
         repositories = [additional_repo] if isinstance(additional_repo, str) else list(additional_repo or [])
@@ -64,51 +63,51 @@ def upload_env(
             repositories + list(additional_indexes or []) + list(filter(None, [settings.get_pypi_index()])),
             packaging_roots() if include_editable else [],
         )
-        path = _kept(name, text)
+        path = _write_requirements(name, text)
     else:
         path = os.environ.get("PEX") or sys.prefix
         if path == sys.prefix and sys.prefix == sys.base_prefix and "CONDA_PREFIX" not in os.environ:
-            logger.warning("this is no virtual environment: all of `%s` is packed", sys.prefix)
+            logger.warning("no virtual environment is active: packing all of `%s`", sys.prefix)
     _pack(path)
     if package_path is not None:
-        _hand_on(package_path, path, "upload_env")
+        _redirect(package_path, path, "upload_env")
     return path, name
 
 
-_handed_on: Dict[str, str] = {}
-"""What stands for paths that this process named and nobody writes."""
+_redirected: Dict[str, str] = {}
+"""Real paths by the `package_path` that was passed and is not written."""
 
 
-def _hand_on(named: str, path: str, function: str) -> None:
-    _handed_on[named] = path
+def _redirect(package_path: str, path: str, function: str) -> None:
+    _redirected[package_path] = path
     logger.warning(
-        "`%s` is not written: what a job needs is kept by its content in the staging directory. "
-        "In this program that path means what %s returns; elsewhere hand on that", named, function
+        "`%s` is not written, because environments are stored by content in the staging directory. "
+        "This program uses the path that %s returns instead; use that path in other programs", package_path, function
     )  # fmt: skip
 
 
-def meant_by(path: str) -> str:
-    """The environment that a path means: itself, unless :func:`upload_env` or :func:`upload_zip` was to write it."""
-    return _handed_on.get(path, path)
+def local_path(path: str) -> str:
+    """Returns the real path of an environment, if `path` was passed to :func:`upload_env` or :func:`upload_zip`."""
+    return _redirected.get(path, path)
 
 
 def _pack(path: str) -> None:
-    """Packs, so that what is wrong with the environment is said here and a submit finds it packed."""
+    """Packs an environment, so that errors are reported early and a submit reuses the result."""
     import ydl
 
-    for told in ydl.binary_call(["pack", path]):
-        logger.info("packed `%s`: %s", path, {key: told[key] for key in ("size", "bytes", "layers") if key in told} or "ready")
+    for packed in ydl.run_binary(["pack", path]):
+        logger.info("packed `%s`: %s", path, {key: packed[key] for key in ("size", "bytes", "layers") if key in packed} or "ready")
 
 
 def env_name() -> str:
-    """The environment's name, with a mark of where it lies: two of one name stay two."""
-    place = os.environ.get("VIRTUAL_ENV") or os.environ.get("CONDA_PREFIX") or sys.prefix
-    mark = hashlib.sha1(os.path.realpath(place).encode()).hexdigest()[:7]
-    return "{}_{}".format(os.path.basename(place.rstrip("/")) or "default", mark)
+    """Returns the name of the environment with a hash of its path, which makes it unique."""
+    path = os.environ.get("VIRTUAL_ENV") or os.environ.get("CONDA_PREFIX") or sys.prefix
+    digest = hashlib.sha1(os.path.realpath(path).encode()).hexdigest()[:7]
+    return "{}_{}".format(os.path.basename(path.rstrip("/")) or "default", digest)
 
 
 def normal(name: str) -> str:
-    """A package's name as all spellings of it are compared."""
+    """Normalizes the name of a package."""
     return re.sub(r"[-_.]+", "-", name).lower()
 
 
@@ -120,25 +119,25 @@ def requirements(
     indexes: Sequence[str],
     editable: Sequence[str],
 ) -> str:
-    """The list that another environment is made from."""
-    left_out = {normal(name) for name in ignored} | {normal(name) for name in additional}
-    chosen = None if only is None else {normal(name) for name in only}
+    """Returns the text of a requirements file."""
+    excluded = {normal(name) for name in ignored} | {normal(name) for name in additional}
+    selected = None if only is None else {normal(name) for name in only}
     lines: List[str] = ["--extra-index-url {}".format(index) for index in indexes]
-    lines += ["-e {}".format(place) for place in editable]
+    lines += ["-e {}".format(path) for path in editable]
     for name, version in sorted(installed.items()):
-        if normal(name) in left_out or (chosen is not None and normal(name) not in chosen):
+        if normal(name) in excluded or (selected is not None and normal(name) not in selected):
             continue
-        if normal(name) not in LEFT_OUT:
+        if normal(name) not in EXCLUDED_PACKAGES:
             lines.append("{}=={}".format(name, version))
     for name, version in sorted(additional.items()):
-        # A value may be a version, or all of what pip takes after a name or instead of one.
+        # A value is a version, a version specifier, or an address.
         exact = re.match(r"^[\w.!+*]+$", version or "")
         lines.append("{}=={}".format(name, version) if exact else version if "://" in (version or "") else name + (version or ""))
     return "".join(line + "\n" for line in lines)
 
 
 def packaging_roots() -> List[str]:
-    """The projects that can be edited."""
+    """Returns the directories of editable projects."""
     rows = packaging._pip_list(sys.executable, "-e")
     return sorted({row["editable_project_location"] for row in rows if row.get("editable_project_location")})
 
@@ -148,33 +147,33 @@ def _cache() -> str:
     return os.path.join(base, "ydl", "cluster_pack")
 
 
-def _kept(name: str, text: str) -> str:
-    """The list as a file, which is the same as long as it says the same."""
-    mark = hashlib.sha256(text.encode()).hexdigest()[:12]
-    folder = os.path.join(_cache(), "{}-{}".format(name, mark))
-    path = os.path.join(_own_folder(folder), "requirements.txt")
+def _write_requirements(name: str, text: str) -> str:
+    """Writes a requirements file whose path depends on its content."""
+    digest = hashlib.sha256(text.encode()).hexdigest()[:12]
+    folder = os.path.join(_cache(), "{}-{}".format(name, digest))
+    path = os.path.join(_private_dir(folder), "requirements.txt")
     if not os.path.exists(path):
         _write(path, iter([text.encode("utf-8")]))
     return path
 
 
-def _own_folder(folder: str) -> str:
-    """A directory that only its owner reads: addresses in lists and archives may have passwords in them."""
+def _private_dir(folder: str) -> str:
+    """Creates a directory that only its owner can read, since addresses may contain passwords."""
     os.makedirs(folder, exist_ok=True)
     os.chmod(folder, 0o700)
     return folder
 
 
 def _write(path: str, blocks: Iterator[bytes]) -> None:
-    """Writes a file, whole or not at all, whoever else writes it just now."""
-    number, aside = tempfile.mkstemp(dir=os.path.dirname(path), prefix=".new-")
+    """Writes a file atomically, also with concurrent writers."""
+    descriptor, temporary = tempfile.mkstemp(dir=os.path.dirname(path), prefix=".new-")
     try:
-        with os.fdopen(number, "wb") as file:
+        with os.fdopen(descriptor, "wb") as file:
             for block in blocks:
                 file.write(block)
-        os.replace(aside, path)
+        os.replace(temporary, path)
     except BaseException:
-        os.unlink(aside)
+        os.unlink(temporary)
         raise
 
 
@@ -184,51 +183,51 @@ def upload_zip(
     force_upload: bool = False,
     fs_args: Optional[Dict[str, Any]] = None,
 ) -> str:
-    """An archive that somebody has made: the path that a job is given. One behind `http://` or `https://` is downloaded
-    first; one in HDFS is used where it is."""
+    """Returns the path of an existing archive for a job. An archive at `http://` or `https://` is downloaded; one in HDFS is used
+    unchanged."""
     packaging.detect_packer_from_file(zip_file)
-    path = _found(zip_file, force_upload)
+    path = _resolve(zip_file, force_upload)
     if package_path is not None and package_path != path:
-        _hand_on(package_path, path, "upload_zip")
+        _redirect(package_path, path, "upload_zip")
     return path
 
 
-def _found(zip_file: str, again: bool) -> str:
+def _resolve(zip_file: str, force: bool) -> str:
     if re.match(r"^https?://", zip_file):
-        return _download(zip_file, again)
+        return _download(zip_file, force)
     if "://" in zip_file:
         return zip_file
     path = os.path.abspath(zip_file)
     if not os.path.isfile(path):
-        raise FileNotFoundError("there is no file `{}`".format(path))
+        raise FileNotFoundError("file `{}` not found".format(path))
     return path
 
 
-def _download(url: str, again: bool) -> str:
-    mark = hashlib.sha256(url.encode()).hexdigest()[:12]
-    folder = os.path.join(_cache(), mark)
-    path = os.path.join(_own_folder(folder), os.path.basename(urllib.parse.urlparse(url).path))
-    if again or not os.path.exists(path):
-        with urllib.request.urlopen(url, timeout=SILENCE_SECONDS) as answer:
-            _write(path, _whole(answer, url))
+def _download(url: str, force: bool) -> str:
+    digest = hashlib.sha256(url.encode()).hexdigest()[:12]
+    folder = os.path.join(_cache(), digest)
+    path = os.path.join(_private_dir(folder), os.path.basename(urllib.parse.urlparse(url).path))
+    if force or not os.path.exists(path):
+        with urllib.request.urlopen(url, timeout=READ_TIMEOUT_SECONDS) as response:
+            _write(path, _blocks(response, url))
     return path
 
 
-def _whole(answer: Any, url: str) -> Iterator[bytes]:
-    """All of an answer, or an error: a part of an archive must not be taken for it."""
+def _blocks(response: Any, url: str) -> Iterator[bytes]:
+    """Yields the blocks of a response. Raises an error if it is incomplete."""
     end, size = time.monotonic() + DOWNLOAD_SECONDS, 0
-    for block in iter(lambda: answer.read(1 << 20), b""):
+    for block in iter(lambda: response.read(1 << 20), b""):
         size += len(block)
-        if size > DOWNLOAD_BYTES_MAX:
-            raise OSError("`{}` is larger than {} GiB".format(_shown(url), DOWNLOAD_BYTES_MAX >> 30))
+        if size > MAX_DOWNLOAD_BYTES:
+            raise OSError("`{}` is larger than {} GiB".format(_without_login(url), MAX_DOWNLOAD_BYTES >> 30))
         if time.monotonic() > end:
-            raise OSError("`{}` was not here after {} s".format(_shown(url), DOWNLOAD_SECONDS))
+            raise OSError("`{}` was not downloaded within {} s".format(_without_login(url), DOWNLOAD_SECONDS))
         yield block
-    promised = answer.headers.get("content-length")
-    if promised is not None and promised.isdigit() and int(promised) != size:
-        raise OSError("`{}` has {} bytes, and {} came".format(_shown(url), promised, size))
+    expected = response.headers.get("content-length")
+    if expected is not None and expected.isdigit() and int(expected) != size:
+        raise OSError("`{}` has {} bytes, but {} were received".format(_without_login(url), expected, size))
 
 
-def _shown(url: str) -> str:
-    """An address as it may be told: without a password in it."""
+def _without_login(url: str) -> str:
+    """Removes user name and password from an address."""
     return re.sub(r"//[^/?#]*@", "//", url)

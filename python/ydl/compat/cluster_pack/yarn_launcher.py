@@ -1,4 +1,4 @@
-"""One function or module on the cluster, as cluster-pack's launcher for skein had it. The ticket of whoever calls stays here:
+"""Runs a function or module on the cluster, with the API of cluster-pack's launcher for skein. The Kerberos ticket is not shipped:
 tasks get tokens."""
 
 import getpass
@@ -14,8 +14,8 @@ logger = logging.getLogger(__name__)
 __all__ = ["get_application_logs", "submit", "submit_func", "upload_logs_to_hdfs", "wait_for_finished"]
 
 
-class _Asked(NamedTuple):
-    """What both ways to submit have in common."""
+class _Request(NamedTuple):
+    """Common arguments of `submit` and `submit_func`."""
 
     name: str
     num_cores: int
@@ -58,12 +58,12 @@ def submit(
     *,
     cluster: Optional[str] = None,
 ) -> str:
-    """Runs `python -m module_name` in containers, and comes back with the job's id at once."""
-    asked = _Asked(
+    """Runs `python -m module_name` in containers. Returns the job's id without waiting."""
+    request = _Request(
         name, num_cores, memory, package_path, hadoop_file_systems, queue, env_vars, additional_files, node_label,
         num_containers, user, pre_script_hook, max_attempts, max_restarts, process_logs,
     )  # fmt: skip
-    return _submitted(asked, cluster, lambda make: make.of_words(["-m", module_name, *map(str, args or [])]))
+    return _submit_job(request, cluster, lambda builder: builder.for_command(["-m", module_name, *map(str, args or [])]))
 
 
 def submit_func(
@@ -90,67 +90,67 @@ def submit_func(
     *,
     cluster: Optional[str] = None,
 ) -> str:
-    """Calls a function in containers, and comes back with the job's id at once."""
-    asked = _Asked(
+    """Calls a function in containers. Returns the job's id without waiting."""
+    request = _Request(
         name, num_cores, memory, package_path, hadoop_file_systems, queue, env_vars, additional_files, node_label,
         num_containers, user, pre_script_hook, max_attempts, max_restarts, process_logs,
     )  # fmt: skip
-    return _submitted(asked, cluster, lambda make: make.of_function(func, args))
+    return _submit_job(request, cluster, lambda builder: builder.for_function(func, args))
 
 
-class _Make:
-    """The job that is asked for."""
+class _JobBuilder:
+    """Builder of the job."""
 
-    def __init__(self, asked: _Asked) -> None:
+    def __init__(self, request: _Request) -> None:
         from ..tf_yarn.plan import environment_of, job_name
 
-        self.where = environment_of(asked.package_path, {})
-        self.before = asked.pre_script_hook
+        self.environment = environment_of(request.package_path, {})
+        self.setup_script = request.pre_script_hook
         self.role: Dict[str, Any] = {
-            "instances": asked.num_containers, "memory": asked.memory, "vcores": asked.num_cores,
-            "node_label": asked.node_label or None,
+            "instances": request.num_containers, "memory": request.memory, "vcores": request.num_cores,
+            "node_label": request.node_label or None,
         }  # fmt: skip
         self.keys: Dict[str, Any] = {
-            "name": job_name(asked.name),
-            "environment": self.where.what,
-            "files": {**self.where.files, **_files(asked.additional_files)},
-            "env": {**self.where.env, **(asked.env_vars or {})},
-            "queue": asked.queue,
-            "file_systems": asked.hadoop_file_systems,
-            "restart": {"limit": max(0, asked.max_restarts)},
-            "master": {"attempts": max(1, asked.max_attempts)},
+            "name": job_name(request.name),
+            "environment": self.environment.source,
+            "files": {**self.environment.files, **_files(request.additional_files)},
+            "env": {**self.environment.env, **(request.env_vars or {})},
+            "queue": request.queue,
+            "file_systems": request.hadoop_file_systems,
+            "restart": {"limit": max(0, request.max_restarts)},
+            "master": {"attempts": max(1, request.max_attempts)},
         }
 
-    def of_words(self, words: Sequence[str]) -> Any:
+    def for_command(self, words: Sequence[str]) -> Any:
         import ydl
-        from ydl.functions import after
+        from ydl.functions import with_setup
 
-        run = after(self.before, [*self.where.python, *words])
+        run = with_setup(self.setup_script, [*self.environment.python, *words])
         return ydl.Job(roles={"worker": ydl.Role(run, **self.role)}, **self.keys)
 
-    def of_function(self, function: Callable[..., Any], args: Sequence[Any]) -> Any:
+    def for_function(self, function: Callable[..., Any], args: Sequence[Any]) -> Any:
         import ydl
 
-        python = self.where.python
+        python = self.environment.python
         if len(python) > 1:
-            raise ValueError("a function cannot be sent to a pex in HDFS: give its path on this machine")
+            raise ValueError("a function cannot run in a pex in HDFS: pass the path of a pex on this machine")
         job = ydl.Job.from_function(
             function, args, roles={"worker": ydl.Role(**self.role)},
             python=None if python[0] == sys.executable else python[0], **self.keys,
         )  # fmt: skip
-        if self.before and job._bundle is not None:
-            job._bundle.before = self.before
+        if self.setup_script and job._bundle is not None:
+            job._bundle.setup_script = self.setup_script
         return job
 
 
-def _submitted(asked: _Asked, cluster: Optional[str], make: Callable[[_Make], Any]) -> str:
-    if asked.user is not None and asked.user not in (getpass.getuser(), os.environ.get("HADOOP_USER_NAME")):
+def _submit_job(request: _Request, cluster: Optional[str], build: Callable[[_JobBuilder], Any]) -> str:
+    if request.user is not None and request.user not in (getpass.getuser(), os.environ.get("HADOOP_USER_NAME")):
         raise ValueError(
-            "a job is its submitter's, and not `{}`'s: HADOOP_PROXY_USER says for whom one acts".format(asked.user)
+            "the job would not be submitted as `{}`: set HADOOP_PROXY_USER".format(request.user)
         )
-    if asked.process_logs is not None:
-        logger.warning("process_logs is not called: `ydl logs` and get_application_logs have what tasks print")
-    return str(make(_Make(asked)).submit(cluster=cluster).id)
+    if request.process_logs is not None:
+        logger.warning("process_logs is not called: use `ydl logs` or get_application_logs")
+    return str(build(_JobBuilder(request)).submit(cluster=cluster).id)
 
 
 def _files(paths: Optional[Sequence[str]]) -> Dict[str, str]:
@@ -160,7 +160,7 @@ def _files(paths: Optional[Sequence[str]]) -> Dict[str, str]:
 def get_application_logs(
     client: Any, app_id: str, wait_for_nb_logs: Optional[int] = None, log_tries: int = 15
 ) -> Dict[str, str]:
-    """What each task has printed. Nobody need wait for it: logs can be read while a job runs."""
+    """Returns the output of each task, also while the job runs."""
     import ydl
 
     found: Dict[str, List[str]] = {}
@@ -170,7 +170,7 @@ def get_application_logs(
 
 
 def wait_for_finished(client: Any, app_id: str, poll_every_secs: float = 5) -> bool:
-    """Waits for the job's end; whether it succeeded. A cluster that does not answer for a while is waited for, too."""
+    """Waits for the job's end. Returns True if it succeeded. Temporary connection failures are retried."""
     import ydl
 
     try:
@@ -180,6 +180,6 @@ def wait_for_finished(client: Any, app_id: str, poll_every_secs: float = 5) -> b
 
 
 def upload_logs_to_hdfs(path_on_hdfs: str, local_log_path: str) -> None:
-    """Copies a log of this machine into a file system."""
+    """Uploads a local log."""
     files, path = filesystem.resolve_filesystem_and_path(path_on_hdfs)
     filesystem.EnhancedFileSystem(files).put(local_log_path, path, preserve_acl=False)

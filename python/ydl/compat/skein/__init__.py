@@ -1,8 +1,8 @@
-"""What programs of tf-yarn's use of skein: `skein.ApplicationClient.from_current().kv` and `skein.properties` inside of a task;
-`skein.Client()` and `skein.model.ACLs` where one calls `run_on_yarn`.
+"""Parts of skein that programs of tf-yarn use: `skein.ApplicationClient.from_current().kv` and `skein.properties` in tasks,
+`skein.Client()` and `skein.model.ACLs` in callers of `run_on_yarn`.
 
-Tasks of tf-yarn's jobs find it as `skein`, and so does every program of whoever has the distribution `ydl-tf-yarn` and no skein.
-Applications themselves are submitted with `ydl submit`, which reads skein's files.
+It is importable as `skein` in tasks of tf-yarn's jobs, and where the distribution `ydl-tf-yarn` is installed without skein.
+`ydl submit` accepts skein's specifications.
 """
 
 import os
@@ -12,15 +12,15 @@ from ..tf_yarn.application import ACLs
 from ..tf_yarn.application import Application as ApplicationClient
 
 __version__ = "0.8.2"
-"""Whose names these are."""
+"""Version of skein that has these names."""
 
 
 def missing(name: str) -> AttributeError:
-    return AttributeError("`{}` is not a part of what ydl has of skein: see docs/moving/skein.md".format(name))
+    return AttributeError("`{}` is not supported by ydl's replacement of skein: see docs/moving/skein.md".format(name))
 
 
 class Client:
-    """What `run_on_yarn` takes as `skein_client`. No driver runs, so that there is nothing to start, to share or to close."""
+    """Argument `skein_client` of `run_on_yarn`. There is no driver, so its methods do nothing."""
 
     def __init__(self, *args: Any, **options: Any) -> None:
         pass
@@ -43,7 +43,7 @@ class Client:
 
 
 class _Properties:
-    """Facts about the task that asks."""
+    """Properties of the current task."""
 
     @property
     def application_id(self) -> Optional[str]:

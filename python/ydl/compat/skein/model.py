@@ -1,4 +1,4 @@
-"""Where skein has what applications consist of."""
+"""Module `skein.model`."""
 
 from typing import Any
 

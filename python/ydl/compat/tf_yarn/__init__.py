@@ -1,4 +1,4 @@
-"""tf-yarn's interface on top of ydl, in both of its layouts: `docs/moving/tf-yarn.md` says what each name became."""
+"""tf-yarn's API on top of ydl, in both of its layouts, see `docs/moving/tf-yarn.md`."""
 
 from . import cluster, event, mlflow, packaging
 from .application import ACLs, Application

@@ -1,4 +1,4 @@
-"""Small things that tasks need."""
+"""Helper functions of tasks."""
 
 import os
 import socket
@@ -10,7 +10,7 @@ from .topologies import ContainerTask
 
 
 class MonitoredThread(Thread):
-    """A thread that keeps the exception it ended with."""
+    """Thread that stores its exception."""
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
@@ -29,21 +29,21 @@ class MonitoredThread(Thread):
     def run(self) -> None:
         try:
             super().run()
-        except BaseException as failure:  # a SystemExit is an end, too, and its code counts
+        except BaseException as failure:  # includes SystemExit, whose code matters
             self._exception = failure
 
 
 @contextmanager
 def reserve_sock_addr() -> Iterator[Tuple[str, int]]:
-    """A free port of this node that nobody else gets while it is held; whoever shares it says SO_REUSEPORT."""
-    with socket.socket(socket.AF_INET, socket.SOCK_STREAM) as held:
-        held.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)
-        held.bind(("", 0))
-        yield own_address(), held.getsockname()[1]
+    """Reserves a free port of this node. It can be shared with SO_REUSEPORT."""
+    with socket.socket(socket.AF_INET, socket.SOCK_STREAM) as sock:
+        sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)
+        sock.bind(("", 0))
+        yield own_address(), sock.getsockname()[1]
 
 
 def own_address() -> str:
-    """An address at which other nodes reach this one: what the others are told of this task, or what the node thinks itself."""
+    """Returns an address at which other nodes reach this one: that of this task in the cluster, or that of the host name."""
     try:
         import ydl
 
@@ -60,14 +60,14 @@ def own_address() -> str:
 
 
 def iter_tasks(tasks: List[Tuple[str, int, int]]) -> Iterable[ContainerTask]:
-    """Every task of (type, instances, processes) in order."""
+    """Yields the tasks of (type, instances, processes) in order."""
     for kind, instances, processes in tasks:
         for number in range(instances):
             yield ContainerTask(kind, number, processes)
 
 
 def xset_environ(**variables: str) -> None:
-    """Sets variables that nobody has set yet; RuntimeError for one that is."""
+    """Sets variables. Raises RuntimeError if one is set already."""
     for name, value in variables.items():
         if name in os.environ:
             raise RuntimeError("`{}` is set already, to `{}`".format(name, os.environ[name]))

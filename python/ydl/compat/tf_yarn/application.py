@@ -1,7 +1,7 @@
-"""A job as its hooks see it: an object with a mapping `kv`, which the tasks of a try share.
+"""Application for hooks: an object with a mapping `kv`, which the tasks of a try share.
 
-tf-yarn gave every try an application, and so a store, of its own. Here tries are rounds of one job: what the first one writes
-has its own names, and what later ones write lies below `try-1/`, `try-2/`, … so that nobody reads what is not true any more.
+In tf-yarn each try is an application with its own store. Here tries are rounds of one job: keys of the first try keep their
+names, and those of later tries are below `try-1/`, `try-2/`, …, so that tasks never read values of an earlier try.
 """
 
 import os
@@ -18,71 +18,71 @@ else:
     _Mapping = MutableMapping
 
 
-def of_try(n_try: int) -> str:
-    """What the keys of a try begin with."""
+def try_prefix(n_try: int) -> str:
+    """Returns the prefix of the keys of a try."""
     return "try-{}/".format(n_try) if n_try > 0 else ""
 
 
 def try_and_key(key: str) -> Tuple[int, str]:
-    """Which try a key of the job's store is of, and its name there."""
+    """Splits a key of the job's store into its try and its name in the try."""
     found = re.match(r"^try-(\d{1,9})/", key)
     return (int(found.group(1)), key[found.end() :]) if found else (0, key)
 
 
 class Store(_Mapping):  # type: ignore[misc]
-    """Keys and values of a try: texts to bytes. `wait` waits for a key to come."""
+    """Mapping of the keys of a try to values in bytes. `wait` waits for a key."""
 
-    def __init__(self, native: Any, below: str = "") -> None:
-        self._native, self._below = native, below
+    def __init__(self, native: Any, prefix: str = "") -> None:
+        self._native, self._prefix = native, prefix
 
     def __getitem__(self, key: str) -> bytes:
         if key == KV_EXPERIMENT_FN and os.path.exists(EXPERIMENT):
             return self._experiment()
-        return bytes(self._native.get(self._below + key))  # KeyMissing is a KeyError
+        return bytes(self._native.get(self._prefix + key))  # KeyMissing is a KeyError
 
     def __setitem__(self, key: str, value: Union[bytes, str]) -> None:
-        self._native.put(self._below + key, value)
+        self._native.put(self._prefix + key, value)
 
     def __delitem__(self, key: str) -> None:
-        if not self._native.delete(self._below + key):
+        if not self._native.delete(self._prefix + key):
             raise KeyError(key)
 
     def __iter__(self) -> Iterator[str]:
-        return iter([key[len(self._below) :] for key in self._native.list(self._below)])
+        return iter([key[len(self._prefix) :] for key in self._native.list(self._prefix)])
 
     def __len__(self) -> int:
-        return len(self._native.list(self._below))
+        return len(self._native.list(self._prefix))
 
     def wait(self, key: str, timeout: Optional[float] = None) -> bytes:
-        """The key's value, once it is there."""
+        """Waits for a key and returns its value."""
         if key == KV_EXPERIMENT_FN and os.path.exists(EXPERIMENT):
             return self._experiment()
-        return bytes(self._native.wait(self._below + key, timeout))
+        return bytes(self._native.wait(self._prefix + key, timeout))
 
     @staticmethod
     def _experiment() -> bytes:
-        """What task modules of users read as any other key is a file of the job: everybody in it can write to the store."""
+        """Reads the experiment from a file of the job instead of the store, which all tasks can write."""
         with open(EXPERIMENT, "rb") as file:
             return file.read()
 
     def clear_prefix(self, prefix: str) -> int:
-        return int(self._native.delete_prefix(self._below + prefix))
+        return int(self._native.delete_prefix(self._prefix + prefix))
 
 
 class Application:
-    """What hooks were given as skein's ApplicationClient: its `kv` is all of it that tf-yarn's tasks use."""
+    """Replacement of skein's ApplicationClient with `kv`, which is all that tf-yarn's tasks use."""
 
     def __init__(self, native: Any, id: str, n_try: int = 0) -> None:
-        self.kv = Store(native, of_try(n_try))
+        self.kv = Store(native, try_prefix(n_try))
         self.id = id
 
     @classmethod
-    def from_current(cls, patience: Optional[float] = None) -> "Application":
-        """The job in whose task this runs. With `patience` a store that is away is not waited for any longer."""
+    def from_current(cls, retry_timeout: Optional[float] = None) -> "Application":
+        """Returns the application of this task. `retry_timeout` limits retries while its store cannot be reached."""
         import ydl
 
         task = ydl.task()
-        native = ydl.kv if patience is None else ydl.TaskStore(patience=patience, answer_max=patience)
+        native = ydl.kv if retry_timeout is None else ydl.TaskStore(retry_timeout=retry_timeout, response_timeout=retry_timeout)
         return cls(native, task.job, task.round - 1)
 
     def __enter__(self) -> "Application":
@@ -93,7 +93,7 @@ class Application:
 
 
 class ACLs:
-    """Who may see an application, and who may change it, as skein writes it. `*` is everybody."""
+    """Users and groups that may view or modify an application, as in skein. `*` allows all users."""
 
     def __init__(
         self,

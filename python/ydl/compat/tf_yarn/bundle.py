@@ -1,4 +1,4 @@
-"""What travels with a job so that its tasks need nothing of ydl in their environment: one folder beside the user's files."""
+"""Folder shipped with a job, so that the environment of its tasks needs nothing of ydl."""
 
 import logging
 import shutil
@@ -14,69 +14,69 @@ FOLDER = "tf_yarn-task"
 EXPERIMENT = FOLDER + "/experiment.pickle"
 ABOUT = FOLDER + "/about.json"
 
-# A task's hooks may ask skein for the job's store.
+# Hooks of a task may use the job's store through skein.
 SHIMS = ("tf_yarn", "cluster_pack", "skein")
 _SHIM = "from ydl.compat.alias import alias\n\nalias({name!r}, {real!r})\n"
 
 
 def pickled(experiment_fn: Callable[..., Any]) -> bytes:
-    """The function as bytes."""
+    """Pickles the experiment function."""
     from ydl import functions
 
-    return functions.pickled(experiment_fn, experiment_fn)
+    return functions.pickle_call(experiment_fn, experiment_fn)
 
 
 def editable_packages() -> Dict[str, Path]:
-    """Packages of this environment that can be edited, loaded or not."""
+    """Returns the editable packages of this environment, loaded or not."""
     from ..cluster_pack import get_editable_requirements
 
     try:
         return {name: Path(path) for name, path in get_editable_requirements().items()}
     except (RuntimeError, ValueError, OSError, subprocess.SubprocessError) as unknown:
-        logger.debug("which packages can be edited is not known: %s", unknown)
+        logger.debug("cannot determine the editable packages: %s", unknown)
         return {}
 
 
 class Bundle:
-    """The folder, for as long as it takes to submit the job. `more` are packages that travel beside those that are loaded."""
+    """Context manager for the folder while the job is submitted. `more` adds packages to those that are loaded."""
 
     def __init__(self, experiment: bytes, more: Optional[Mapping[str, Path]] = None) -> None:
         self.experiment = experiment
         self.more = dict(more or {})
 
     def __enter__(self) -> Dict[str, str]:
-        self.place = tempfile.mkdtemp(prefix="tf_yarn-")
+        self.directory = tempfile.mkdtemp(prefix="tf_yarn-")
         try:
-            return {FOLDER: str(self._filled(Path(self.place)))}
+            return {FOLDER: str(self._fill(Path(self.directory)))}
         except BaseException:
-            # What `__enter__` does not come back from is never left.
-            shutil.rmtree(self.place, ignore_errors=True)
+            # `__exit__` is not called if this fails.
+            shutil.rmtree(self.directory, ignore_errors=True)
             raise
 
-    def _filled(self, place: Path) -> Path:
+    def _fill(self, directory: Path) -> Path:
         from ydl import Error, functions
 
-        folder = place / FOLDER
+        folder = directory / FOLDER
         folder.mkdir()
-        room = functions.add_package(folder)
-        # Processes that a task starts find them in its PYTHONPATH.
+        package = functions.add_package(folder)
+        # In PYTHONPATH for processes that a task starts.
         for name in SHIMS:
             (folder / name).mkdir()
             text = _SHIM.format(name=name, real="ydl.compat." + name)
             (folder / name / "__init__.py").write_text(text, encoding="utf-8")
-        for name, path in {**self.more, **functions.own_modules([])}.items():
+        for name, path in {**self.more, **functions.user_modules([])}.items():
             if name in (*SHIMS, "ydl", "cloudpickle"):
                 continue
             try:
-                room.add(name, path)
+                package.add(name, path)
             except Error as too_large:
-                # tf-yarn sent none of them: whoever named his `files` needs nothing else.
-                logger.warning("`%s` does not travel by itself: %s", name, too_large.message)
-        (place / EXPERIMENT).write_bytes(self.experiment)
-        (place / ABOUT).write_text(functions.about(), encoding="utf-8")
+                # tf-yarn ships none of them, so programs with `files` still work.
+                logger.warning("`%s` is not shipped automatically: %s", name, too_large.message)
+        (directory / EXPERIMENT).write_bytes(self.experiment)
+        (directory / ABOUT).write_text(functions.pickle_info(), encoding="utf-8")
         return folder
 
     def __exit__(
         self, kind: Optional[Type[BaseException]], failure: Optional[BaseException], trace: Optional[TracebackType]
     ) -> None:
-        shutil.rmtree(self.place, ignore_errors=True)
+        shutil.rmtree(self.directory, ignore_errors=True)

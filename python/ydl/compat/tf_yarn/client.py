@@ -1,4 +1,4 @@
-"""`run_on_yarn`: an experiment becomes a job, and its end metrics or :class:`RunFailed`."""
+"""`run_on_yarn`: runs an experiment as a job, and returns its metrics or raises :class:`RunFailed`."""
 
 import collections
 import contextlib
@@ -16,7 +16,7 @@ from . import mlflow
 from .bundle import Bundle, editable_packages, pickled
 from .evaluator_metrics import EvaluatorMetricsLogger, Thresholds
 from .follow import Listener
-from .life import TERMINATED
+from .lifecycle import TERMINATED
 from .metrics import Metrics, OneShotMetricsLogger, metrics_from, status_of
 from .plan import Call, PathLike, PyEnv, checked, environment_of, job_keys
 from .tensorboard import URL_EVENT_LABEL
@@ -24,16 +24,16 @@ from .topologies import ContainerKey, TaskSpecs
 
 logger = logging.getLogger(__name__)
 
-LOG_CHARACTERS_MAX = 64 << 20
-"""So much of the end of a task's log goes to MLflow."""
+MAX_LOG_CHARACTERS = 64 << 20
+"""Maximum length of the end of a task's log that is sent to MLflow."""
 ExperimentFn = Callable[..., Any]
 CLUSTER = "TF_YARN_CLUSTER"
-"""`local` or `yarn`, where the caller does not say; without either, a cluster if a Hadoop configuration is found."""
+"""Variable with the default of `cluster`: `local` or `yarn`. Without it, a cluster if there is a Hadoop configuration."""
 
 
 class RunFailed(Exception):
-    """The job has failed: `task` is who, `traceback` what its program raised, `log` its last lines, `metrics` what is known
-    of durations, `run` the job itself."""
+    """The job failed. `task` is the failed task, with `traceback` and the last lines of its `log`; `metrics` has the known
+    durations, and `run` is the job."""
 
     def __init__(
         self,
@@ -62,17 +62,17 @@ def run(
     skein_client: Any = None,
     cluster: Optional[str] = None,
 ) -> Metrics:
-    """Runs a job to its end. Ctrl-C and SIGTERM end it, once and for all."""
+    """Runs a job to its end. Ctrl-C and SIGTERM kill it."""
     call = checked(call)
     if skein_client is not None:
         logger.debug("skein_client is not needed: there is no driver to share")
     experiment = pickled(experiment_fn)
-    where = environment_of(call.pyenv_zip_path, call.task_specs)
+    environment = environment_of(call.pyenv_zip_path, call.task_specs)
     with mlflow.ended_run() as tracked:
-        keys = {**job_keys(call, where), "files": dict(where.files)}
-        # They are part of the environment that this process runs in, and of no other.
-        more = {} if where.what == sys.prefix else editable_packages()
-        with _terminated(), _left_to_nobody() as jobs:
+        keys = {**job_keys(call, environment), "files": dict(environment.files)}
+        # The environment of this process contains its editable packages; other environments do not.
+        more = {} if environment.source == sys.prefix else editable_packages()
+        with _exit_on_sigterm(), _kill_on_interrupt() as jobs:
             jobs.append(_submit(call, Bundle(experiment, more), keys, cluster or os.environ.get(CLUSTER)))
             metrics, killed = _follow(jobs[0], call.task_specs, key, eval_monitor_log_thresholds)
         tracked.status = "KILLED" if killed else tracked.status
@@ -80,11 +80,11 @@ def run(
 
 
 @contextlib.contextmanager
-def _terminated() -> Iterator[None]:
-    """SIGTERM, by which `timeout` and schedulers end a program, ends this one as Ctrl-C does, by an exception: its job must
-    not be left behind. Who handles that signal himself goes on doing so."""
-    here = threading.current_thread() is threading.main_thread()
-    if not here or signal.getsignal(signal.SIGTERM) is not signal.SIG_DFL:
+def _exit_on_sigterm() -> Iterator[None]:
+    """Turns SIGTERM, which `timeout` and schedulers send, into an exception like Ctrl-C, so that the job is killed. An existing
+    handler is kept."""
+    is_main = threading.current_thread() is threading.main_thread()
+    if not is_main or signal.getsignal(signal.SIGTERM) is not signal.SIG_DFL:
         yield
         return
 
@@ -99,14 +99,14 @@ def _terminated() -> Iterator[None]:
 
 
 @contextlib.contextmanager
-def _left_to_nobody() -> Iterator[List[Any]]:
-    """Who is interrupted ends the jobs that he has submitted, whatever he was about to do with them."""
+def _kill_on_interrupt() -> Iterator[List[Any]]:
+    """Kills the submitted jobs if the program is interrupted."""
     jobs: List[Any] = []
     try:
         yield jobs
     except (KeyboardInterrupt, SystemExit):
         for run in jobs:
-            logger.warning("interrupted: %s is ended", run.id)
+            logger.warning("interrupted: killing %s", run.id)
             run.kill()
         raise
 
@@ -115,9 +115,9 @@ def _submit(call: Call, bundle: Bundle, keys: Dict[str, Any], cluster: Optional[
     import ydl
 
     with bundle as folder:
-        given = {name: os.fspath(path) for name, path in (call.files or {}).items()}
-        own = {name: path if "://" in path else os.path.abspath(path) for name, path in given.items()}
-        job = ydl.Job(**{**keys, "files": {**keys["files"], **own, **folder}})
+        files = {name: os.fspath(path) for name, path in (call.files or {}).items()}
+        absolute = {name: path if "://" in path else os.path.abspath(path) for name, path in files.items()}
+        job = ydl.Job(**{**keys, "files": {**keys["files"], **absolute, **folder}})
         submitted = job.submit(cluster=cluster)
     logger.info("%s is submitted", submitted.id)
     return submitted
@@ -130,7 +130,7 @@ def task_names(specs: TaskSpecs) -> List[str]:
 def _follow(
     run: Any, specs: TaskSpecs, key: Callable[[str], Any], thresholds: Optional[Thresholds]
 ) -> Tuple[Metrics, bool]:
-    """How long a job took, once it is over, and whether it was killed."""
+    """Waits for a job. Returns its metrics, and True if it was killed."""
     import ydl
 
     tasks = task_names(specs)
@@ -144,25 +144,25 @@ def _follow(
         except ydl.JobFailed as ended:
             failure = ended
     n_try = listener.n_try
-    # How the job ended is known; what is only nice to know must not hide it.
+    # Errors in additional data must not hide the outcome of the job.
     try:
         listener.fill_in(run.history())
         n_try = max(0, run.status().round - 1)
-    except (ydl.Error, ValueError, TypeError) as unknown:
-        logger.warning("what happened to %s could not be had: %s", run.id, unknown)
+    except (ydl.Error, ValueError, TypeError) as error:
+        logger.warning("cannot read the history of %s: %s", run.id, error)
     metrics = metrics_from(listener.events, tasks, key)
-    _tell_mlflow(run, metrics, listener.events, tasks, n_try)
+    _log_to_mlflow(run, metrics, listener.events, tasks, n_try)
     if failure is None or isinstance(failure, ydl.JobKilled):
         logger.info("%s: %s", run.id, "succeeded" if failure is None else failure.message)
         return metrics, failure is not None
-    said = listener.events.get(failure.task or "", {}).get("stop", "")
-    message = "\n\n".join(filter(None, [failure.message, (said or failure.log).rstrip()]))
+    traceback = listener.events.get(failure.task or "", {}).get("stop", "")
+    message = "\n\n".join(filter(None, [failure.message, (traceback or failure.log).rstrip()]))
     raise RunFailed(
-        message, run=run, task=failure.task, traceback=said, log=failure.log, metrics=metrics
+        message, run=run, task=failure.task, traceback=traceback, log=failure.log, metrics=metrics
     ) from failure
 
 
-def _tell_mlflow(run: Any, metrics: Metrics, events: Mapping[str, Mapping[str, str]], tasks: List[str], n_try: int) -> None:
+def _log_to_mlflow(run: Any, metrics: Metrics, events: Mapping[str, Mapping[str, str]], tasks: List[str], n_try: int) -> None:
     if not mlflow.use_mlflow():
         return
     import ydl
@@ -171,15 +171,15 @@ def _tell_mlflow(run: Any, metrics: Metrics, events: Mapping[str, Mapping[str, s
     for task in tasks:
         name = "{}_{}_{}".format(mlflow.format_key(task), status_of(events.get(task)), n_try)
         try:
-            text = tail((line.text for line in run.logs(task)), LOG_CHARACTERS_MAX)
-        except ydl.Error as away:
-            logger.warning("the log of %s was not found: %s", task, away)
+            text = tail((line.text for line in run.logs(task)), MAX_LOG_CHARACTERS)
+        except ydl.Error as error:
+            logger.warning("cannot read the log of %s: %s", task, error)
             continue
         mlflow.save_text_to_mlflow(text, name)
 
 
 def tail(lines: Iterable[str], characters_max: int) -> str:
-    """The last lines, as many as there is room for."""
+    """Returns the last lines within a limit of characters."""
     kept: Deque[str] = collections.deque()
     size = 0
     for line in lines:
@@ -190,8 +190,8 @@ def tail(lines: Iterable[str], characters_max: int) -> str:
     return "".join(kept)
 
 
-class _Named:
-    """A function by its name, imported where it is called: what it needs need not be installed where it is sent from."""
+class _NamedFunction:
+    """Function given by name and imported when called, so that the caller need not have its dependencies."""
 
     def __init__(self, name: str, args: Sequence[Any]) -> None:
         self.name, self.args = name, tuple(args)
@@ -202,20 +202,20 @@ class _Named:
 
 
 def get_safe_experiment_fn(full_fn_name: str, *args: Any) -> Callable[[], Any]:
-    """The experiment function `"package.module.function"`, with these arguments."""
+    """Returns the experiment function `"package.module.function"` with these arguments."""
     if "." not in full_fn_name:
-        raise ValueError("`{}` is no function of a module; write `module.function`".format(full_fn_name))
-    return _Named(full_fn_name, args)
+        raise ValueError("`{}` has no module; write `module.function`".format(full_fn_name))
+    return _NamedFunction(full_fn_name, args)
 
 
 class ContainerLogStatus(NamedTuple):
-    """Where containers' logs are, and how the containers ended, by task."""
+    """Log addresses and final statuses of containers, by task."""
 
     log_urls: Dict[Any, str] = {}
     container_status: Dict[Any, str] = {}
 
     def by_container_id(self) -> Dict[str, Any]:
-        """The same by container: it is the last but one part of its log's address."""
+        """Returns both by container id, the last but one part of the log's address."""
         found = {}
         for task, url in self.log_urls.items():
             parts = url.rstrip("/").split("/")
@@ -247,7 +247,7 @@ def run_on_yarn(
 ) -> Metrics:
     """Runs an experiment on a cluster, or on this machine with `cluster="local"`, and waits for its end.
 
-    What tf-yarn has is in its documentation; `cluster`, `framework` and `key` are ydl's own.
+    tf-yarn documents its arguments; ydl adds `cluster`, `framework` and `key`.
     """
     default = "tf_yarn.tensorflow.tasks._independent_workers_task"
     call = Call(
@@ -261,10 +261,9 @@ def run_on_yarn(
 
 
 def like_run_on_yarn(function: Callable[..., Metrics]) -> Callable[..., Metrics]:
-    """A function that hands its options on to :func:`run_on_yarn`: it shows its parameters as its own, and says itself
-    which of them it has not."""
-    shown = inspect.signature(run_on_yarn)
-    known = [one for name, one in shown.parameters.items() if name != "framework"]
+    """Decorates a function that passes its options to :func:`run_on_yarn`: sets the signature and rejects unknown options."""
+    signature = inspect.signature(run_on_yarn)
+    known = [one for name, one in signature.parameters.items() if name != "framework"]
 
     @functools.wraps(function)
     def checked_options(*args: Any, **options: Any) -> Metrics:
@@ -273,5 +272,5 @@ def like_run_on_yarn(function: Callable[..., Metrics]) -> Callable[..., Metrics]
             raise TypeError("run_on_yarn has no option `{}`".format(unknown[0]))
         return function(*args, **options)
 
-    checked_options.__signature__ = shown.replace(parameters=known)  # type: ignore[attr-defined]
+    checked_options.__signature__ = signature.replace(parameters=known)  # type: ignore[attr-defined]
     return checked_options

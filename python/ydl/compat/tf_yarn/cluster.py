@@ -1,4 +1,4 @@
-"""Where the older layout has what tasks know of each other."""
+"""Functions of the cluster in the older layout."""
 
 from typing import Optional, Tuple
 
@@ -13,17 +13,17 @@ from .tensorflow.cluster import (
 
 
 def get_task() -> str:
-    """Which task this is, as `type:id`."""
+    """Returns the name of this task, `type:id`."""
     return get_task_key().to_kv_str()
 
 
 def get_task_type(task: Optional[str] = None) -> str:
-    """The type of a task, of this one if none is given."""
+    """Returns the type of a task, by default of this one."""
     return (task or get_task()).split(":")[0]
 
 
 def get_task_description() -> Tuple[str, int]:
-    """Type and number of this task."""
+    """Returns type and number of this task."""
     key = get_task_key()
     return key.type, key.id
 

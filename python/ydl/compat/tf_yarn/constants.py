@@ -1,4 +1,4 @@
-"""Names that tf-yarn's own modules share."""
+"""Common names of tf-yarn's modules."""
 
 KV_CLUSTER_INSTANCES = "cluster_instances"
 KV_TF_SESSION_CONFIG = "tf_session_config"

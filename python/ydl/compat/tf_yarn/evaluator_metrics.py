@@ -1,4 +1,4 @@
-"""What evaluators tell while they evaluate, as lines of the caller's log and metrics of MLflow."""
+"""Metrics of evaluators, logged by the caller and to MLflow."""
 
 import logging
 import sys
@@ -20,7 +20,7 @@ Thresholds = Dict[str, Tuple[Optional[float], Optional[float]]]
 
 
 class EvaluatorMetricsLogger:
-    """Keeps what evaluators said last; `log` writes what has changed and lies between its thresholds, both included."""
+    """Stores the latest metrics of evaluators. `log` writes changed values within their thresholds, both inclusive."""
 
     def __init__(
         self,
@@ -35,25 +35,25 @@ class EvaluatorMetricsLogger:
         self.thresholds: Dict[str, Tuple[float, float]] = {}
         for metric, (low, high) in (log_thresholds or {}).items():
             if metric not in MONITORED_METRICS:
-                logger.warning("`%s` is no metric of an evaluator; there are %s", metric, ", ".join(MONITORED_METRICS))
+                logger.warning("unknown metric `%s` of an evaluator; the metrics are %s", metric, ", ".join(MONITORED_METRICS))
                 continue
             self.thresholds[metric] = (0.0 if low is None else low, sys.float_info.max if high is None else high)
-        self.said: Dict[str, Dict[str, str]] = {task: {} for task in self.evaluators}
+        self.latest: Dict[str, Dict[str, str]] = {task: {} for task in self.evaluators}
         self.logged: Dict[str, Dict[str, str]] = {task: {} for task in self.evaluators}
 
-    def told(self, task: str, metric: str, value: str) -> None:
-        """Takes a change of the store."""
-        if task in self.said and metric in MONITORED_METRICS:
-            self.said[task][metric] = value
+    def update(self, task: str, metric: str, value: str) -> None:
+        """Handles a change of the store."""
+        if task in self.latest and metric in MONITORED_METRICS:
+            self.latest[task][metric] = value
 
     def log(self) -> None:
-        """Writes one line for each evaluator that has something new to say."""
+        """Writes one line for each evaluator with new values."""
         for task in self.evaluators:
             if self.app is not None:
                 self._read(task)
             parts = []
             for metric, label in MONITORED_METRICS.items():
-                value = self.said[task].get(metric)
+                value = self.latest[task].get(metric)
                 if value is None or value == self.logged[task].get(metric):
                     continue
                 self.logged[task][metric] = value
@@ -76,11 +76,11 @@ class EvaluatorMetricsLogger:
         for metric in MONITORED_METRICS:
             value = self.app.kv.get("{}/{}".format(task, metric))  # type: ignore[attr-defined]
             if value is not None:
-                self.said[task][metric] = value.decode() if isinstance(value, bytes) else value
+                self.latest[task][metric] = value.decode() if isinstance(value, bytes) else value
 
 
 def __getattr__(name: str) -> Any:
-    """Where the older layout has what needs TensorFlow."""
+    """Resolves names of the older layout that need TensorFlow."""
     if name == "EvalMonitorHook":
         from .tensorflow.metrics import EvalMonitorHook
 

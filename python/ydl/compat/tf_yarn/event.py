@@ -1,6 +1,6 @@
-"""What tasks tell each other and the caller, as keys of the job's store: `chief:0/start`, `chief:0/stop`, …
+"""Reports of tasks as keys of the job's store: `chief:0/start`, `chief:0/stop`, …
 
-`client` is whatever has a mapping `kv` with a `wait`; a task is `"type:id"`, a ContainerKey or a ContainerTask.
+`client` is any object with a mapping `kv` that has a `wait`; a task is `"type:id"`, a ContainerKey or a ContainerTask.
 """
 
 import time
@@ -9,13 +9,13 @@ from typing import Any, Optional, Union
 
 from .topologies import ContainerKey, ContainerTask
 
-TRACEBACK_CHARACTERS_MAX = 100_000
+MAX_TRACEBACK_CHARACTERS = 100_000
 
 Task = Union[str, ContainerKey, ContainerTask]
 
 
 def task_name(task: Task) -> str:
-    """The task as it stands in keys: `type:id`."""
+    """Returns the name of a task in keys: `type:id`."""
     if isinstance(task, str):
         return task
     if isinstance(task, ContainerTask):
@@ -24,12 +24,12 @@ def task_name(task: Task) -> str:
 
 
 def wait(client: Any, key: str) -> str:
-    """The text of a key, once somebody has written it."""
+    """Waits for a key and returns its text."""
     return client.kv.wait(key).decode()
 
 
 def broadcast(client: Any, key: str, value: Union[str, bytes] = "") -> None:
-    """Writes a text, or bytes, to a key, for all to see."""
+    """Writes a text, or bytes, to a key."""
     client.kv[key] = value.encode() if isinstance(value, str) else value
 
 
@@ -74,9 +74,9 @@ def broadcast_container_stop_time(client: Any, task: Task) -> None:
 
 
 def maybe_format_exception(e: Optional[BaseException]) -> str:
-    """The traceback as a text; nothing where nothing was raised."""
+    """Formats a traceback; empty without an exception."""
     if e is None:
         return ""
     text = "".join(traceback.format_exception(type(e), e, e.__traceback__))
-    # A value of the store has a mebibyte at most, and the end of a traceback says what happened.
-    return text[-TRACEBACK_CHARACTERS_MAX:]
+    # Values are limited to 1 MiB, and the end of a traceback is the important part.
+    return text[-MAX_TRACEBACK_CHARACTERS:]

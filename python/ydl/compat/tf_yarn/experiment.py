@@ -1,4 +1,4 @@
-"""Where the older layout has it."""
+"""Experiment in the older layout."""
 
 from .tensorflow.experiment import Experiment
 

@@ -1,4 +1,4 @@
-"""How long a job and its tasks took, from what the tasks said."""
+"""Durations of a job and its tasks, from the reports of tasks."""
 
 import logging
 from datetime import timedelta
@@ -10,11 +10,11 @@ from .topologies import ContainerKey
 logger = logging.getLogger(__name__)
 
 Events = Mapping[str, Mapping[str, str]]
-"""By task (`chief:0`), what it said last, by the last word of the key."""
+"""Latest reports by task (`chief:0`) and last part of the key."""
 
 
 class Metrics(NamedTuple):
-    """Durations; None where they are not known. Tasks are keys as the caller's generation of tf-yarn had them."""
+    """Durations, None if unknown. The keys of tasks have the type of the caller's version of tf-yarn."""
 
     total_training_duration: Optional[timedelta]
     total_eval_duration: Optional[timedelta]
@@ -22,7 +22,7 @@ class Metrics(NamedTuple):
     train_eval_time_per_node: Dict[Any, Optional[timedelta]]
 
     def log_mlflow(self, n_try: int) -> None:
-        """Sends all of it to MLflow as one text."""
+        """Logs all durations to MLflow as one text."""
         content = "".join(line + "\n" for line in self.lines(n_try))
         mlflow.save_text_to_mlflow(content, "tf_yarn_duration_stats")
 
@@ -41,26 +41,26 @@ def key_text(task: Any) -> str:
     return task.to_kv_str() if isinstance(task, ContainerKey) else str(task)
 
 
-def _time(said: Mapping[str, str], word: str) -> Optional[float]:
+def _time(reports: Mapping[str, str], name: str) -> Optional[float]:
     try:
-        return float(said[word])
+        return float(reports[name])
     except (KeyError, ValueError):
         return None
 
 
-def _span(said: Mapping[str, str], begin: str, end: str) -> Optional[Tuple[float, float]]:
-    first, last = _time(said, begin), _time(said, end)
-    # What ended before it began is of an attempt before.
+def _span(reports: Mapping[str, str], begin: str, end: str) -> Optional[Tuple[float, float]]:
+    first, last = _time(reports, begin), _time(reports, end)
+    # An end before the start belongs to an earlier attempt.
     return None if first is None or last is None or last < first else (first, last)
 
 
 def _whole(events: Events, tasks: Iterable[str]) -> Optional[timedelta]:
-    """From the earliest start to the latest stop; nothing if somebody is missing or has failed."""
+    """Returns the time from the earliest start to the latest end; None if a task is missing or failed."""
     spans = []
     for task in tasks:
-        said = events.get(task, {})
-        span = _span(said, "train_eval_start_time", "train_eval_stop_time")
-        if span is None or said.get("stop"):
+        reports = events.get(task, {})
+        span = _span(reports, "train_eval_start_time", "train_eval_stop_time")
+        if span is None or reports.get("stop"):
             return None
         spans.append(span)
     if not spans:
@@ -68,35 +68,35 @@ def _whole(events: Events, tasks: Iterable[str]) -> Optional[timedelta]:
     return timedelta(seconds=max(last for _, last in spans) - min(first for first, _ in spans))
 
 
-def status_of(said: Optional[Mapping[str, str]]) -> str:
-    """How a task stands by what it has said."""
-    if not said:
+def status_of(reports: Optional[Mapping[str, str]]) -> str:
+    """Returns the status of a task from its reports."""
+    if not reports:
         return "REQUESTED"
-    if "stop" in said:
-        return "FAILED" if said["stop"] else "SUCCEEDED"
+    if "stop" in reports:
+        return "FAILED" if reports["stop"] else "SUCCEEDED"
     return "KILLED"
 
 
 def metrics_from(events: Events, tasks: Iterable[str], key: Callable[[str], Any] = str) -> Metrics:
-    """The metrics of a job of these tasks."""
+    """Returns the metrics of a job with these tasks."""
     tasks = list(tasks)
     of = {kind: [task for task in tasks if task.split(":")[0] == kind] for kind in ("chief", "worker", "evaluator")}
     durations: Dict[Any, Optional[timedelta]] = {}
     trained: Dict[Any, Optional[timedelta]] = {}
     for task in tasks:
-        said = events.get(task, {})
+        reports = events.get(task, {})
         for table, begin, end in (
             (durations, "container_start_time", "container_stop_time"),
             (trained, "train_eval_start_time", "train_eval_stop_time"),
         ):
-            span = _span(said, begin, end)
+            span = _span(reports, begin, end)
             table[key(task)] = None if span is None else timedelta(seconds=span[1] - span[0])
     training = _whole(events, of["chief"] + of["worker"])
     return Metrics(training, _whole(events, of["evaluator"]), durations, trained)
 
 
 class OneShotMetricsLogger:
-    """Logs each of these keys once, as soon as it is there: `[(key, words)]`. With an `app` it looks itself, at `log`."""
+    """Logs each of the keys `[(key, label)]` once when it appears. With an `app`, `log` reads the store."""
 
     def __init__(self, app: Any, events: Iterable[Tuple[str, str]], n_try: int = 0) -> None:
         self.app = app
@@ -104,19 +104,19 @@ class OneShotMetricsLogger:
         self.begin(n_try)
 
     def begin(self, n_try: int) -> None:
-        """A new try, in which each may come again."""
+        """Starts a new try, in which each key is logged again."""
         self.n_try = n_try
         self.waited = dict(self.events)
 
     def log(self) -> None:
-        """Looks which are there."""
+        """Reads the keys from the store."""
         for key in list(self.waited):
             value = self.app.kv.get(key)
             if value is not None:
-                self.told(key, value.decode() if isinstance(value, bytes) else value)
+                self.update(key, value.decode() if isinstance(value, bytes) else value)
 
-    def told(self, key: str, value: str) -> None:
-        """Takes a change of the store."""
+    def update(self, key: str, value: str) -> None:
+        """Handles a change of the store."""
         label = self.waited.pop(key, None)
         if label is not None:
             logger.info("%s %s", label, value)
@@ -124,7 +124,7 @@ class OneShotMetricsLogger:
 
 
 def __getattr__(name: str) -> Any:
-    """Where the older layout has what needs TensorFlow."""
+    """Resolves names of the older layout that need TensorFlow."""
     if name in ("StepPerSecondHook", "get_all_metrics"):
         from .tensorflow import metrics
 

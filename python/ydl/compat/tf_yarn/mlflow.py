@@ -1,8 +1,7 @@
-"""MLflow, where it is: it is on if it can be imported, a tracking server is named (by `MLFLOW_TRACKING_URI` or by the program
-itself), and `TF_YARN_USE_MLFLOW` is not `False`.
+"""Optional logging to MLflow. It is enabled if `mlflow` can be imported, a tracking server is set (by `MLFLOW_TRACKING_URI` or
+by the program), and `TF_YARN_USE_MLFLOW` is not `False`.
 
-Nothing here raises, and a server that is away costs a few seconds once: after the first call that finds none, the rest of
-the process does without.
+No function raises. After the first connection failure logging is disabled for the rest of the process.
 """
 
 import importlib.util
@@ -19,8 +18,8 @@ from typing import Any, Callable, Dict, Iterator, Optional
 
 logger = logging.getLogger(__name__)
 
-# MLflow itself asks for minutes before it gives up.
-_PATIENCE = {
+# By default MLflow retries for minutes.
+_TIMEOUTS = {
     "MLFLOW_HTTP_REQUEST_TIMEOUT": "10",
     "MLFLOW_HTTP_REQUEST_MAX_RETRIES": "1",
     "MLFLOW_HTTP_REQUEST_BACKOFF_FACTOR": "1",
@@ -30,29 +29,29 @@ _PATIENCE = {
 _SECRET = ("PASSWORD", "TOKEN", "SECRET")
 
 _lock = threading.Lock()
-_given_up = False
-_patient = 0
-"""How many calls are being made with our patience."""
-_before: Dict[str, Optional[str]] = {}
+_disabled = False
+_active_calls = 0
+"""Number of running calls with these timeouts."""
+_original: Dict[str, Optional[str]] = {}
 
 
 @contextmanager
-def _patience() -> Iterator[None]:
-    """MLflow reads how patient it is from variables at each call. What the program's own calls find there is the program's."""
-    global _patient
+def _short_timeouts() -> Iterator[None]:
+    """Sets timeouts in the variables that MLflow reads at each call, and restores them for the program's own calls."""
+    global _active_calls
     with _lock:
-        _patient += 1
-        if _patient == 1:
-            _before.update({name: os.environ.get(name) for name in _PATIENCE})
-            for name, value in _PATIENCE.items():
+        _active_calls += 1
+        if _active_calls == 1:
+            _original.update({name: os.environ.get(name) for name in _TIMEOUTS})
+            for name, value in _TIMEOUTS.items():
                 os.environ.setdefault(name, value)
     try:
         yield
     finally:
         with _lock:
-            _patient -= 1
-            if _patient == 0:
-                for name, value in _before.items():
+            _active_calls -= 1
+            if _active_calls == 0:
+                for name, value in _original.items():
                     if value is None:
                         os.environ.pop(name, None)
 
@@ -65,59 +64,59 @@ def _installed() -> bool:
 
 
 def use_mlflow() -> bool:
-    """Whether anything is logged."""
-    if _given_up or os.environ.get("TF_YARN_USE_MLFLOW", "").lower() == "false":
+    """Returns True if logging is enabled."""
+    if _disabled or os.environ.get("TF_YARN_USE_MLFLOW", "").lower() == "false":
         return False
-    return _is_named() and _installed()
+    return _has_server() and _installed()
 
 
-def _is_named() -> bool:
-    """Whether a server is named: by the variable, or by the program itself with `mlflow.set_tracking_uri`."""
+def _has_server() -> bool:
+    """Returns True if a server is set, by the variable or with `mlflow.set_tracking_uri`."""
     if os.environ.get("MLFLOW_TRACKING_URI"):
         return True
-    # Not every version of MLflow sets the variable then.
+    # Not all versions of MLflow set the variable.
     tracking = getattr(sys.modules.get("mlflow"), "tracking", None)
     try:
         return tracking is not None and bool(tracking.is_tracking_uri_set())
-    except Exception:  # whatever MLflow raises, a training does not care
+    except Exception:  # errors of MLflow must not end the training
         return False
 
 
 def variables() -> Dict[str, str]:
-    """What a task must know to log into the run of this process. Empty if nothing is logged."""
+    """Returns the variables with which tasks log to the run of this process. Empty if logging is disabled."""
     run = active_run_id() if use_mlflow() else ""
     if not run:
         return {}
-    told = {name: os.environ[name] for name in os.environ if name.startswith("MLFLOW_")}
-    told.update(MLFLOW_RUN_ID=run, MLFLOW_TRACKING_URI=get_tracking_uri(), GIT_PYTHON_REFRESH="quiet")
-    # What a job's variables hold is shown to whoever may look at the job.
-    clean = {name: _without_login(value) for name, value in told.items() if not any(word in name for word in _SECRET)}
-    if clean != told:
+    found = {name: os.environ[name] for name in os.environ if name.startswith("MLFLOW_")}
+    found.update(MLFLOW_RUN_ID=run, MLFLOW_TRACKING_URI=get_tracking_uri(), GIT_PYTHON_REFRESH="quiet")
+    # Viewers of a job see its variables.
+    clean = {name: _without_login(value) for name, value in found.items() if not any(word in name for word in _SECRET)}
+    if clean != found:
         logger.warning(
-            "mlflow: a job's variables are no place for secrets: tasks get no password, and their calls may be refused; "
-            "`mlflow: {token_file: …}` of a job is for its master alone"
+            "mlflow: viewers of a job see its variables, so tasks get no password and their calls may be rejected; "
+            "`mlflow: {token_file: …}` of a job applies to its master only"
         )
     return clean
 
 
 def _without_login(address: str) -> str:
-    """An address without the name and password in it."""
+    """Removes user name and password from an address."""
     return re.sub(r"([A-Za-z][A-Za-z0-9+.-]*://)[^/?#\s]*@", r"\1", address)
 
 
 def _try(what: str, call: Callable[[Any], Any], default: Any = None) -> Any:
-    global _given_up
+    global _disabled
     if not use_mlflow():
         return default
     try:
-        with _patience():
+        with _short_timeouts():
             import mlflow
 
             return call(mlflow)
-    except Exception as failure:  # whatever MLflow raises, a training does not care
-        gone = isinstance(failure, ImportError) or _unreachable(failure)
-        _given_up = _given_up or gone
-        end = "; nothing more is logged there" if gone else ""
+    except Exception as failure:  # errors of MLflow must not end the training
+        unreachable = isinstance(failure, ImportError) or _unreachable(failure)
+        _disabled = _disabled or unreachable
+        end = "; logging to it is disabled" if unreachable else ""
         logger.warning("mlflow: %s failed: %s%s", what, _without_login(_first_line(failure)), end)
         return default
 
@@ -137,13 +136,13 @@ def _unreachable(failure: Optional[BaseException]) -> bool:
 
 
 def active_run_id() -> str:
-    """The run that is active; a new one if there is none. Empty if nothing is logged."""
+    """Returns the id of the active run, or of a new one. Empty if logging is disabled."""
 
-    def ask(mlflow: Any) -> str:
+    def get_id(mlflow: Any) -> str:
         run = mlflow.active_run() or mlflow.start_run()
         return run.info.run_id
 
-    return _try("finding the run", ask, "") or ""
+    return _try("finding the run", get_id, "") or ""
 
 
 def get_tracking_uri() -> str:
@@ -186,23 +185,23 @@ def log_artifacts(local_dir: str, artifact_path: Optional[str] = None) -> None:
 
 
 def format_key(key: str) -> str:
-    """A key that MLflow takes: without `:` and `/`."""
+    """Replaces `:` and `/`, which MLflow does not allow in keys."""
     return key.replace(":", "_").replace("/", "_") if key else ""
 
 
 def save_text_to_mlflow(content: str, filename: str) -> None:
-    """A text as an artifact of that name."""
+    """Logs a text as an artifact."""
     if not use_mlflow():
         return
-    with tempfile.TemporaryDirectory() as place:
-        path = os.path.join(place, format_key(filename))
+    with tempfile.TemporaryDirectory() as folder:
+        path = os.path.join(folder, format_key(filename))
         with open(path, "w", encoding="utf-8", errors="replace") as file:
             file.write(content)
         log_artifact(path)
 
 
 class Background:
-    """Logs metrics beside a training that must not wait for a server: at most a thousand wait, and the newest is dropped then."""
+    """Logs metrics in the background. With `limit` pending metrics, new ones are dropped."""
 
     def __init__(self, limit: int = 1000) -> None:
         self._queue: "queue.Queue[Any]" = queue.Queue(limit)
@@ -227,7 +226,7 @@ class Background:
             log_metric(*row)
 
     def flush(self, seconds: float = 10.0) -> None:
-        """Waits for what is left, so long at most."""
+        """Waits until pending metrics are logged, for at most `seconds`."""
         if self._thread is None:
             return
         end = time.monotonic() + seconds
@@ -239,17 +238,17 @@ class Background:
         self._thread = None
 
 
-class Tracked:
-    """How a run will have ended, as far as is known."""
+class RunStatus:
+    """Final status of a run."""
 
     status = "FINISHED"
 
 
 @contextmanager
-def ended_run() -> Iterator[Tracked]:
-    """A run that was begun inside is ended at the end; one that the caller has made stays his."""
-    before = _try("finding the run", lambda mlflow: mlflow.active_run())
-    tracked = Tracked()
+def ended_run() -> Iterator[RunStatus]:
+    """Ends a run that was started inside; a run of the caller stays active."""
+    existing = _try("finding the run", lambda mlflow: mlflow.active_run())
+    tracked = RunStatus()
     try:
         yield tracked
     except (KeyboardInterrupt, SystemExit):
@@ -259,5 +258,5 @@ def ended_run() -> Iterator[Tracked]:
         tracked.status = "FAILED"
         raise
     finally:
-        if before is None:
+        if existing is None:
             _try("ending the run", lambda mlflow: mlflow.end_run(tracked.status) if mlflow.active_run() else None)

@@ -1,8 +1,8 @@
-"""Where tf-yarn's modules are."""
+"""Names of tf-yarn's modules in this package."""
 
-OWN = "ydl.compat."
+PREFIX = "ydl.compat."
 
 
 def real_name(module: str) -> str:
-    """The module that has the program: tf-yarn's own are here."""
-    return OWN + module if module.split(".")[0] == "tf_yarn" else module
+    """Returns the real name of a module; those of tf-yarn are in this package."""
+    return PREFIX + module if module.split(".")[0] == "tf_yarn" else module

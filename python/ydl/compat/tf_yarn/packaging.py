@@ -1,4 +1,4 @@
-"""Where tf-yarn has what it takes from cluster-pack, under older names, too."""
+"""Functions of cluster-pack in tf-yarn, with their older names."""
 
 import sys
 from typing import Any, Dict, Optional, Tuple
@@ -16,7 +16,7 @@ from ..cluster_pack import (
 
 
 def upload_zip_to_hdfs(zip_file: str, archive_on_hdfs: Optional[str] = None) -> str:
-    """An archive that somebody has made: the path that `run_on_yarn` takes."""
+    """Returns the path of an existing archive for `run_on_yarn`."""
     return upload_zip(zip_file, archive_on_hdfs)
 
 
@@ -26,14 +26,14 @@ def upload_env_to_hdfs(
     additional_packages: Optional[Dict[str, str]] = None,
     ignored_packages: Any = None,
 ) -> Tuple[str, str]:
-    """The environment that this process runs in: its path, and its name."""
+    """Packs the environment of this process. Returns its path and name."""
     return upload_env(archive_on_hdfs, packer, additional_packages, ignored_packages)
 
 
 def get_editable_requirements_from_current_venv(
     executable: str = sys.executable, editable_packages_dir: Optional[str] = None
 ) -> Dict[str, str]:
-    """Packages that can be edited: the directory of each, by its name."""
+    """Returns the directories of editable packages by name."""
     return get_editable_requirements(executable)
 
 

@@ -1,4 +1,4 @@
-"""From tf-yarn's arguments to a job of ydl's: what is wrong with them is said here, before anything is sent."""
+"""Translates tf-yarn's arguments into a job, and rejects invalid ones before anything is uploaded."""
 
 import logging
 import os
@@ -7,20 +7,20 @@ import shlex
 import sys
 from typing import Any, Dict, List, Mapping, NamedTuple, Optional, Sequence, Tuple, Union
 
-from ..cluster_pack.uploader import meant_by
+from ..cluster_pack.uploader import local_path
 from . import mlflow
 from .bundle import FOLDER
 from .names import real_name
-from .topologies import ALL_TASK_TYPES, OUTSIDE, NodeLabel, TaskSpec, TaskSpecs, check_types
+from .topologies import ALL_TASK_TYPES, SIDE_TASKS, NodeLabel, TaskSpec, TaskSpecs, check_types
 
 logger = logging.getLogger(__name__)
 
 TENSORBOARD_MODULE = "tf_yarn.tensorflow.tasks._tensorboard_task"
 GLOO_MODULE = "gloo_allred_task"
 LINGER_SECONDS = 30
-"""How long TensorBoard stays when everybody else has ended."""
+"""Default time for which TensorBoard continues after the other tasks."""
 
-# What is not in the pex is looked for beside it, where the job's own folder is; and what it unpacks goes with the task.
+# Lets a pex import the job's own folder, and unpack its files in the task's directory.
 PEX = {"PEX_INHERIT_PATH": "fallback", "PEX_ROOT": ".pex"}
 
 PathLike = Union[str, "os.PathLike[str]"]
@@ -28,11 +28,11 @@ PyEnv = Union[PathLike, Mapping[NodeLabel, str], None]
 
 
 class Call(NamedTuple):
-    """What `run_on_yarn` was asked for, whichever of them it was."""
+    """Arguments of any `run_on_yarn`."""
 
     task_specs: TaskSpecs
     framework: str
-    """`tensorflow`, `pytorch` or `none`; the module may know better."""
+    """`tensorflow`, `pytorch` or `none`; Horovod is recognized by the module."""
     module: str
     pyenv_zip_path: PyEnv = None
     files: Optional[Mapping[str, PathLike]] = None
@@ -47,54 +47,54 @@ class Call(NamedTuple):
 
 
 class Environment(NamedTuple):
-    """What ydl calls the environment, how its Python is called in a task, and what that needs there."""
+    """Key `environment` of the job, command of its Python in a task, and the files and variables that it needs."""
 
-    what: str
+    source: str
     python: Tuple[str, ...]
     files: Mapping[str, Any] = {}
     env: Mapping[str, str] = {}
 
 
 def checked(call: Call) -> Call:
-    """ValueError for what cannot be run."""
+    """Validates a call. Raises ValueError."""
     if call.nb_retries < 0:
-        raise ValueError("nb_retries is 0 or more, not {}".format(call.nb_retries))
+        raise ValueError("nb_retries must not be negative, got {}".format(call.nb_retries))
     if not call.task_specs:
-        raise ValueError("task_specs names no task")
+        raise ValueError("task_specs is empty")
     check_types(call.task_specs)
     for kind, spec in call.task_specs.items():
         if not isinstance(spec, TaskSpec):
-            raise ValueError("task_specs[`{}`] is a `{}`, not a TaskSpec".format(kind, type(spec).__name__))
+            raise ValueError("task_specs[`{}`] is a `{}`, expected a TaskSpec".format(kind, type(spec).__name__))
         if spec.instances < 1:
-            raise ValueError("task_specs[`{}`] has {} instances".format(kind, spec.instances))
+            raise ValueError("task_specs[`{}`] has {} instances, expected at least 1".format(kind, spec.instances))
     return call
 
 
 def environment_of(pyenv: PyEnv, specs: TaskSpecs) -> Environment:
-    """The environment of all tasks. The path of an interpreter means one that every node has at that place."""
+    """Returns the environment of all tasks. The path of an interpreter must exist on every node."""
     if isinstance(pyenv, Mapping):
         missing = [spec.label for spec in specs.values() if spec.label not in pyenv]
         if missing:
             raise ValueError("pyenv_zip_path has no environment for {}".format(missing[0]))
-        wanted = sorted({os.fspath(pyenv[spec.label]) for spec in specs.values()})
-        if len(wanted) > 1:
+        paths = sorted({os.fspath(pyenv[spec.label]) for spec in specs.values()})
+        if len(paths) > 1:
             raise ValueError(
-                "tasks of one job have one environment, and pyenv_zip_path has `{}` and `{}`: "
-                "TensorFlow from 1.15 on runs on both kinds of nodes from one".format(*wanted[:2])
+                "all tasks of a job have the same environment, but pyenv_zip_path has `{}` and `{}`: "
+                "TensorFlow from 1.15 on supports CPUs and GPUs in one environment".format(*paths[:2])
             )
-        pyenv = wanted[0]
+        pyenv = paths[0]
     if pyenv is None:
         from ydl.functions import default_environment
 
-        what = default_environment()
-        return Environment(what, (sys.executable if what == "system" else "python",))
-    path = meant_by(os.fspath(pyenv))
+        source = default_environment()
+        return Environment(source, (sys.executable if source == "system" else "python",))
+    path = local_path(os.fspath(pyenv))
     if re.match(r"^python[\d.]*$", os.path.basename(path)) and os.access(path, os.X_OK) and not os.path.isdir(path):
         return Environment("system", (os.path.abspath(path),))
     if "://" not in path:
         return Environment(os.path.abspath(path), ("python",))
     name = os.path.basename(path)
-    # A pex at home is packed; one that lies in HDFS is started as it is, by the node's own Python.
+    # A pex on this machine is packed; one in HDFS is run by the Python of the node.
     if name.endswith(".pex"):
         return Environment("system", ("python3", name), {name: path}, PEX)
     if name.endswith(".pex.zip"):
@@ -103,17 +103,17 @@ def environment_of(pyenv: PyEnv, specs: TaskSpecs) -> Environment:
 
 
 def framework_of(call: Call) -> str:
-    """Horovod's tasks say by their module that they are such."""
+    """Returns the framework; Horovod is recognized by the task module."""
     return "horovod" if call.module.split(".")[-1] == GLOO_MODULE else call.framework
 
 
 def cuda_hook(hook: Optional[str], path: Optional[str], env: Mapping[str, str]) -> str:
-    """What is run before a task's own command, the CUDA that is fetched from HDFS first."""
+    """Returns the script to run before a task's command, which fetches CUDA from HDFS first."""
     hook = hook or ""
     if not path:
         return hook
     if "LD_LIBRARY_PATH" not in env:
-        logger.warning("cuda_runtime_hdfs_path is of no use without LD_LIBRARY_PATH in env")
+        logger.warning("cuda_runtime_hdfs_path has no effect without LD_LIBRARY_PATH in env")
         return hook
     name = os.path.basename(path)
     fetch = "hdfs dfs -get {};{}mkdir cuda; tar -xf {} -C ./cuda;".format(path, " " * 10, name)
@@ -121,21 +121,21 @@ def cuda_hook(hook: Optional[str], path: Optional[str], env: Mapping[str, str]) 
 
 
 def command(python: Sequence[str], module: str, hook: str) -> List[str]:
-    """A task's command; with a hook, the script of a shell whose end is the command's."""
+    """Returns a task's command, with a hook as a shell script that ends with the command."""
     words = [*python, "-m", real_name("tf_yarn.start"), module]
     if not hook:
         return words
     return ["bash", "-c", "set -x\n{}\nexec {}".format(hook, " ".join(map(shlex.quote, words)))]
 
 
-def variables(call: Call, where: Environment) -> Dict[str, str]:
-    """The variables of every task. The caller's own are not touched, and win."""
-    env = {**where.env, **{str(name): str(value) for name, value in (call.env or {}).items()}}
+def variables(call: Call, environment: Environment) -> Dict[str, str]:
+    """Returns the variables of all tasks. Variables of the caller win."""
+    env = {**environment.env, **{str(name): str(value) for name, value in (call.env or {}).items()}}
     env["PYTHONPATH"] = ":".join(filter(None, [".", FOLDER, env.get("PYTHONPATH")]))
     env["LIBHDFS_OPTS"] = " ".join(filter(None, ["-Xms64m -Xmx512m", env.get("LIBHDFS_OPTS")]))
     more = dict(mlflow.variables())
     if call.framework == "pytorch":
-        # tf-yarn's tasks say how NCCL finds its peers.
+        # Set by tf-yarn, too.
         more["NCCL_DEBUG"] = "INFO"
     for name, value in more.items():
         env.setdefault(name, value)
@@ -143,26 +143,26 @@ def variables(call: Call, where: Environment) -> Dict[str, str]:
 
 
 def acls_of(acls: Any) -> Optional[Dict[str, str]]:
-    """ydl's lists from skein's object; a map is taken as it is. Without any the owner alone sees the job."""
+    """Converts skein's ACLs; a mapping is used unchanged. Without ACLs only the owner sees the job."""
     if acls is None or isinstance(acls, Mapping):
         return None if acls is None else dict(acls)
     if not getattr(acls, "enable", True):
         return None
 
-    def both(what: str) -> str:
-        users = ",".join(getattr(acls, what + "_users", None) or [])
-        groups = ",".join(getattr(acls, what + "_groups", None) or [])
+    def users_and_groups(kind: str) -> str:
+        users = ",".join(getattr(acls, kind + "_users", None) or [])
+        groups = ",".join(getattr(acls, kind + "_groups", None) or [])
         return "*" if "*" in (users, groups) else "{} {}".format(users, groups).rstrip()
 
-    lists = {what: both(what) for what in ("view", "modify")}
-    # Whoever sees skein's page sees the job; ydl has one list for both.
+    lists = {kind: users_and_groups(kind) for kind in ("view", "modify")}
+    # ydl has one list for skein's page and the job.
     if not lists["view"] and getattr(acls, "ui_users", None):
         lists["view"] = "*" if "*" in acls.ui_users else ",".join(acls.ui_users)
-    return {what: text for what, text in lists.items() if text} or None
+    return {kind: text for kind, text in lists.items() if text} or None
 
 
 def file_systems_of(call: Call) -> Optional[List[str]]:
-    """Further file systems that tokens are wanted for. Whoever has tokens instead of a ticket cannot ask for others."""
+    """Returns additional file systems that need tokens. A process with tokens and no ticket cannot get others."""
     if call.file_systems and os.environ.get("HADOOP_TOKEN_FILE_LOCATION"):
         logger.info("file_systems is ignored: the tokens are those in HADOOP_TOKEN_FILE_LOCATION")
         return None
@@ -170,38 +170,38 @@ def file_systems_of(call: Call) -> Optional[List[str]]:
 
 
 def job_name(name: str) -> str:
-    """The name with what ydl's names may have in them."""
+    """Replaces characters that are not allowed in the name of a job."""
     return re.sub(r"[^A-Za-z0-9_.-]+", "-", name).strip("-_.") or "RunOnYarn"
 
 
 def completion_of(kind: str, specs: TaskSpecs) -> str:
-    """What a task's end means. Workers end by themselves, as their chief does; servers are stopped then."""
+    """Returns the completion rule of a role. Servers are stopped when workers and chief have ended."""
     trains = any(kind in specs for kind in ("chief", "worker"))
     if kind == "tensorboard" or (kind == "evaluator" and trains):
         return "follows"
     return "service" if kind == "ps" and trains else "all"
 
 
-def job_keys(call: Call, where: Environment) -> Dict[str, Any]:
-    """The job, as the arguments of `ydl.Job`, without the files."""
+def job_keys(call: Call, environment: Environment) -> Dict[str, Any]:
+    """Returns the arguments of `ydl.Job` without files."""
     framework = framework_of(call)
     hook = cuda_hook(call.pre_script_hook, call.cuda_runtime_hdfs_path, call.env or {})
     roles: Dict[str, Dict[str, Any]] = {}
     for kind in ALL_TASK_TYPES:
         if kind in call.task_specs:
-            roles[kind] = _role(kind, call, framework, where.python, hook)
+            roles[kind] = _role(kind, call, framework, environment.python, hook)
     linger = max([_linger(call.task_specs["tensorboard"])] if "tensorboard" in call.task_specs else [0])
     keys = {
         "name": job_name(call.name),
         "roles": roles,
         "framework": framework,
-        "environment": where.what,
-        "env": variables(call, where),
+        "environment": environment.source,
+        "env": variables(call, environment),
         "queue": call.queue,
         "acls": acls_of(call.acls),
         "file_systems": file_systems_of(call),
         "restart": {"limit": call.nb_retries, "scope": "job"} if call.nb_retries else None,
-        "timeouts": {"follow": "{}s".format(max(1800, linger + 300))} if any(k in roles for k in OUTSIDE) else None,
+        "timeouts": {"follow": "{}s".format(max(1800, linger + 300))} if any(k in roles for k in SIDE_TASKS) else None,
         "gang": True if framework == "none" else None,
     }
     return {name: value for name, value in keys.items() if value is not None}
@@ -221,13 +221,13 @@ def _role(kind: str, call: Call, framework: str, python: Sequence[str], hook: st
         role["node_label"] = spec.label.value
     if spec.gpus:
         role["gpus"] = spec.gpus
-    if kind not in OUTSIDE and spec.nb_proc_per_worker > 1:
+    if kind not in SIDE_TASKS and spec.nb_proc_per_worker > 1:
         if framework == "tensorflow":
-            logger.warning("nb_proc_per_worker means nothing to TensorFlow: a task is one process")
+            logger.warning("nb_proc_per_worker has no effect with TensorFlow: a task is one process")
         else:
             role["processes"] = spec.nb_proc_per_worker
-    if kind in OUTSIDE:
-        # They come back alone, and nobody else begins anew for them.
+    if kind in SIDE_TASKS:
+        # Side tasks restart alone.
         role["restart"] = {"scope": "task", "limit": call.nb_retries}
     if kind == "tensorboard":
         role["ports"] = ["http"]

@@ -1,5 +1,4 @@
-"""`python -m ydl.compat.tf_yarn.start MODULE`: what every task runs. It makes the task's surroundings those of tf-yarn, and runs
-the module as the program."""
+"""`python -m ydl.compat.tf_yarn.start MODULE` is the program of every task: sets the variables of tf-yarn and runs the module."""
 
 import logging
 import os
@@ -9,111 +8,110 @@ from pathlib import Path
 from typing import Dict, List
 
 from .hadoop import classes
-from .names import OWN, real_name
+from .names import PREFIX, real_name
 
 logger = logging.getLogger(__name__)
 
-PATIENCE_SECONDS = 10.0
-"""How long a store that is away may hold up a task's beginning, or its end."""
+RETRY_SECONDS = 10.0
+"""Maximum delay of a task's start and end by an unreachable store."""
 
 
 def main(words: List[str]) -> None:
     module = words[0]
-    os.environ.update(surroundings(os.environ))
-    _fits()
+    os.environ.update(task_environment(os.environ))
+    _check_pickle()
     os.environ.update(classes(os.environ))
     from ydl.compat.alias import alias
 
     from .bundle import SHIMS
 
     for name in SHIMS:
-        alias(name, OWN + name)
-    _forget_earlier_attempts()
+        alias(name, PREFIX + name)
+    _delete_earlier_reports()
     sys.argv = list(words)
     try:
         runpy.run_module(real_name(module), run_name="__main__", alter_sys=True)
     finally:
-        _say_over()
+        _report_end()
 
 
-def surroundings(env: "os._Environ[str]") -> Dict[str, str]:
-    """Variables that tf-yarn's tasks have and ydl's have not, or that count those who only look."""
+def task_environment(env: "os._Environ[str]") -> Dict[str, str]:
+    """Returns variables of tf-yarn that ydl does not set, and sizes without side tasks."""
     from ._task_commons import get_task_key, rank_and_world
-    from .topologies import OUTSIDE
+    from .topologies import SIDE_TASKS
 
     key = get_task_key()
-    told = {
+    variables = {
         "SKEIN_CONTAINER_ID": "{}_{}".format(key.type, key.id),
         "SKEIN_APPLICATION_ID": env.get("YDL_JOB", ""),
-        # A round is a try: everybody begins anew.
+        # Each round is a try.
         "TF_YARN_N_TRY": str(max(0, int(env.get("YDL_ROUND", "1")) - 1)),
     }
-    # Evaluator and TensorBoard come last and are no ranks, whatever the framework thinks.
-    if key.type not in OUTSIDE and ("WORLD_SIZE" in env or "HOROVOD_SIZE" in env):
+    # Evaluator and TensorBoard have the last ranks, which do not count.
+    if key.type not in SIDE_TASKS and ("WORLD_SIZE" in env or "HOROVOD_SIZE" in env):
         _, world = rank_and_world()
         for name in ("WORLD_SIZE", "HOROVOD_SIZE"):
             if name in env:
-                told[name] = str(world)
+                variables[name] = str(world)
         if "HOROVOD_CROSS_SIZE" in env:
-            told["HOROVOD_CROSS_SIZE"] = str(_across(int(env.get("HOROVOD_LOCAL_RANK", "0"))))
+            variables["HOROVOD_CROSS_SIZE"] = str(_nodes_with(int(env.get("HOROVOD_LOCAL_RANK", "0"))))
         if "GROUP_WORLD_SIZE" in env:
-            told["GROUP_WORLD_SIZE"] = str(_across(0))
-    return told
+            variables["GROUP_WORLD_SIZE"] = str(_nodes_with(0))
+    return variables
 
 
-def _across(local: int) -> int:
+def _nodes_with(local: int) -> int:
     from ._task_commons import cluster_instances
 
     return sum(instances for _, instances, processes in cluster_instances() if processes > local)
 
 
-def _fits() -> None:
-    """Code travels as bytecode, which each version of Python has its own of."""
-    from ydl.run_function import UNFIT, misfit
+def _check_pickle() -> None:
+    """Exits if this version of Python cannot read the pickle."""
+    from ydl.run_function import INCOMPATIBLE, incompatibility
 
     from .bundle import ABOUT
 
     if not os.path.exists(ABOUT):
         return
-    unfit = misfit(Path(ABOUT), "the experiment")
-    if unfit:
-        print("error: " + unfit, file=sys.stderr)
-        sys.exit(UNFIT)
+    problem = incompatibility(Path(ABOUT), "the experiment")
+    if problem:
+        print("error: " + problem, file=sys.stderr)
+        sys.exit(INCOMPATIBLE)
 
 
-def _speaks() -> bool:
+def _is_first_process() -> bool:
     return os.environ.get("YDL_LOCAL_RANK", "0") == "0"
 
 
-def _forget_earlier_attempts() -> None:
-    """What this task said in an earlier attempt is not true any more. A try's words are its own, but a task may also come back
-    alone."""
-    if int(os.environ.get("YDL_ATTEMPT", "1")) > 1 and _speaks():
+def _delete_earlier_reports() -> None:
+    """Deletes the reports of an earlier attempt in the same try, in which a task may restart alone."""
+    if int(os.environ.get("YDL_ATTEMPT", "1")) > 1 and _is_first_process():
         from ydl import Error
 
         from ._task_commons import get_task_key
         from .application import Application
 
         try:
-            Application.from_current(PATIENCE_SECONDS).kv.clear_prefix(get_task_key().to_kv_str() + "/")
-        except Error as away:
-            logger.warning("what this task said before is still in the job's store: %s", away.message)
+            Application.from_current(RETRY_SECONDS).kv.clear_prefix(get_task_key().to_kv_str() + "/")
+        except Error as error:
+            logger.warning("cannot delete earlier reports of this task: %s", error.message)
 
 
-def _say_over() -> None:
-    """TensorBoard waits for everybody's end, and a module of the user's own need not know of it."""
+def _report_end() -> None:
+    """Reports the end of the task, for which TensorBoard waits, if the user's module has not."""
     from ydl import Error
 
     from ._task_commons import get_task_key
     from .application import Application
-    from .life import Life, over_key
+    from .lifecycle import TaskLifecycle, end_key
 
-    if Life.said_over or not _speaks():
+    if TaskLifecycle.end_reported or not _is_first_process():
         return
     try:
-        Application.from_current(PATIENCE_SECONDS).kv[over_key(get_task_key().to_kv_str())] = b""
-    except Error as away:
-        logger.warning("nobody was told that this task has ended: %s", away.message)
+        Application.from_current(RETRY_SECONDS).kv[end_key(get_task_key().to_kv_str())] = b""
+    except Error as error:
+        logger.warning("cannot report the end of this task: %s", error.message)
 
 
 if __name__ == "__main__":

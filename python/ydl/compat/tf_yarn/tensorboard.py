@@ -1,4 +1,4 @@
-"""TensorBoard as a task: where it listens is told to everybody."""
+"""TensorBoard as a task, which reports its address."""
 
 import logging
 import os
@@ -12,25 +12,25 @@ from . import event
 logger = logging.getLogger(__name__)
 
 DEFAULT_TERMINATION_TIMEOUT_SECONDS = 30
-ANSWER_SECONDS = 120
+TIMEOUT_SECONDS = 120
 URL_EVENT_LABEL = "Tensorboard listening on"
 
 
 def get_termination_timeout() -> int:
-    """How long it stays when everybody else has ended, in seconds."""
-    given = os.environ.get("TB_TERMINATION_TIMEOUT_SECONDS")
-    seconds = int(given) if given else -1
+    """Returns the time in seconds for which TensorBoard continues after the other tasks."""
+    value = os.environ.get("TB_TERMINATION_TIMEOUT_SECONDS")
+    seconds = int(value) if value else -1
     return seconds if seconds >= 0 else DEFAULT_TERMINATION_TIMEOUT_SECONDS
 
 
 def url_event_name(tasks: Iterable[event.Task]) -> Optional[str]:
-    """The key of TensorBoard's address, where one of these tasks is it."""
+    """Returns the key of TensorBoard's address, if exactly one of the tasks is TensorBoard."""
     names = [name for name in map(event.task_name, tasks) if name.split(":")[0] == "tensorboard"]
     return names[0] + "/url" if len(names) == 1 else None
 
 
 def start_tf_board(client: Any, model_dir: str) -> None:
-    """Starts it in this process, and announces where."""
+    """Starts TensorBoard in this process and reports its address."""
     os.environ["GCS_READ_CACHE_DISABLED"] = "1"
     from tensorboard import default, program
 
@@ -43,19 +43,19 @@ def start_tf_board(client: Any, model_dir: str) -> None:
     board.configure(words)
     board.launch()
     url = "http://{}:{}".format(host, port)
-    wait_until_answered(url)
+    wait_until_ready(url)
     logger.info("TensorBoard shows %s at %s", model_dir, url)
     event.url_event(client, get_task_key(), url)
 
 
-def wait_until_answered(url: str) -> None:
-    """An address that is announced is one that shows something."""
-    end = time.monotonic() + ANSWER_SECONDS
+def wait_until_ready(url: str) -> None:
+    """Waits until an address responds."""
+    end = time.monotonic() + TIMEOUT_SECONDS
     while True:
         try:
-            # Not by way of a proxy: it is this very process.
-            with urllib.request.build_opener(urllib.request.ProxyHandler({})).open(url, timeout=10) as answer:
-                answer.read()
+            # Without a proxy, since it is this process.
+            with urllib.request.build_opener(urllib.request.ProxyHandler({})).open(url, timeout=10) as response:
+                response.read()
             return
         except OSError:
             if time.monotonic() > end:
@@ -64,7 +64,7 @@ def wait_until_answered(url: str) -> None:
 
 
 def own_endpoint() -> Any:
-    """The address at which others reach this task, and the port that it was given."""
+    """Returns address and port of this task."""
     from ._internal import own_address, reserve_sock_addr
     from ._task_commons import get_task_key, roles
 

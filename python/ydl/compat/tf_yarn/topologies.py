@@ -1,4 +1,4 @@
-"""What a job consists of: how many tasks of which type, and how large each is."""
+"""Topology of a job: number and size of the tasks of each type."""
 
 import math
 import re
@@ -10,27 +10,27 @@ MiB = 2**20
 GiB = 2**30
 
 GB = 2**10
-"""What tf-yarn calls so: as much in MiB, in which memory is counted."""
+"""A gigabyte of tf-yarn, in MiB."""
 MAX_MEMORY_CONTAINER = 48 * GB
 MAX_VCORES_CONTAINER = 48
 
-# The order is that of ranks, where a framework has such: those who train come first.
+# In the order of ranks: tasks that train come first.
 ALL_TASK_TYPES = ("chief", "worker", "ps", "evaluator", "tensorboard")
-OUTSIDE = ("evaluator", "tensorboard")
-"""They look at what the others write, and are in nobody's cluster."""
+SIDE_TASKS = ("evaluator", "tensorboard")
+"""Types that read what the others write and are not part of the cluster."""
 
 _UNITS = {"k": KiB, "m": MiB, "g": GiB, "t": 2**40, "p": 2**50}
 
 
 class NodeLabel(Enum):
-    """On which nodes a task runs: those without a label, or those labelled `gpu`."""
+    """Label of the nodes of a task: none, or `gpu`."""
 
     CPU = ""
     GPU = "gpu"
 
 
 class ContainerKey(NamedTuple):
-    """Which task: the number `id` of a type."""
+    """Type and number of a task."""
 
     type: str
     id: int
@@ -45,7 +45,7 @@ class ContainerKey(NamedTuple):
 
 
 class ContainerTask(NamedTuple):
-    """A task, and how many processes it has."""
+    """Type, number and process count of a task."""
 
     type: str
     id: int
@@ -59,15 +59,15 @@ class ContainerTask(NamedTuple):
 
 
 def memory_mib(memory: Union[int, float, str]) -> int:
-    """A size in MiB: a number is one, a text has a unit (`"2 GiB"`, `"512 MB"`)."""
+    """Parses a size into MiB. A number is in MiB, a text has a unit (`"2 GiB"`, `"512 MB"`)."""
     if isinstance(memory, bool):
-        raise ValueError("memory is a size, not `{}`".format(memory))
+        raise ValueError("`{}` is not a size of memory".format(memory))
     if isinstance(memory, (int, float)):
         size = float(memory) * MiB
     else:
         found = re.match(r"^\s*(\d+(?:\.\d+)?)\s*(?:([kmgtp])(i?b)?|b)?\s*$", memory, re.IGNORECASE)
         if not found:
-            raise ValueError("`{}` is no size; write it like `2 GiB`".format(memory))
+            raise ValueError("`{}` is not a size; write it like `2 GiB`".format(memory))
         number, unit, kind = found.groups()
         if unit is None:
             size = float(number) * (1 if memory.strip().lower().endswith("b") else MiB)
@@ -77,15 +77,15 @@ def memory_mib(memory: Union[int, float, str]) -> int:
             size = float(number) * _UNITS[unit.lower()]
     mib = math.ceil(size / MiB)
     if mib < 1:
-        raise ValueError("`{}` is too little memory".format(memory))
+        raise ValueError("`{}` is less than 1 MiB of memory".format(memory))
     return mib
 
 
 class TaskSpec:
-    """How many tasks of a type there are, and what each of them gets.
+    """Number and resources of the tasks of a type.
 
-    `memory` is a number of MiB or a text with a unit. `gpus` is ydl's own: so many devices for each task, where the cluster
-    counts them; with the label alone a task sees all that its node has.
+    `memory` is a number of MiB or a text with a unit. `gpus` is an addition of ydl: the GPUs of each task if the cluster
+    counts them. With the label alone a task sees all GPUs of its node.
     """
 
     __slots__ = (
@@ -106,7 +106,7 @@ class TaskSpec:
         *,
         gpus: int = 0,
     ) -> None:
-        # The older signature has the label in the fourth place, and all that follows one place earlier, too.
+        # The older signature has no `nb_proc_per_worker`, so later positional arguments are one position earlier.
         if isinstance(nb_proc_per_worker, NodeLabel):
             if isinstance(label, int):
                 if isinstance(tb_termination_timeout_seconds, str):
@@ -115,7 +115,7 @@ class TaskSpec:
                 tb_termination_timeout_seconds = label
             label, nb_proc_per_worker = nb_proc_per_worker, 1
         if not isinstance(tb_termination_timeout_seconds, (int, type(None))):
-            raise TypeError("`{!r}` is no number of seconds".format(tb_termination_timeout_seconds))
+            raise TypeError("`{!r}` is not a number of seconds".format(tb_termination_timeout_seconds))
         self.memory = memory
         self.vcores = vcores
         self.instances = instances
@@ -141,7 +141,7 @@ class TaskSpec:
     @vcores.setter
     def vcores(self, value: int) -> None:
         if int(value) != value or value < 1:
-            raise ValueError("a task has one virtual core at least, not `{}`".format(value))
+            raise ValueError("a task needs at least one virtual core, got `{}`".format(value))
         self._vcores = int(value)
 
     def __repr__(self) -> str:
@@ -154,11 +154,11 @@ TaskSpecs = Dict[str, TaskSpec]
 
 
 def check_types(task_specs: TaskSpecs) -> None:
-    """Every type is one of the five; ValueError otherwise."""
+    """Checks the types of tasks. Raises ValueError."""
     unknown = [kind for kind in task_specs if kind not in ALL_TASK_TYPES]
     if unknown:
         known = ", ".join("`{}`".format(kind) for kind in ALL_TASK_TYPES)
-        raise ValueError("`{}` is no type of task; there are {}".format(unknown[0], known))
+        raise ValueError("unknown type of task `{}`; the types are {}".format(unknown[0], known))
 
 
 def _check_general(task_specs: TaskSpecs) -> None:
@@ -176,18 +176,18 @@ def _check_general(task_specs: TaskSpecs) -> None:
 
 def _check_ps(task_specs: TaskSpecs) -> None:
     _check_general(task_specs)
-    for kind in OUTSIDE:
+    for kind in SIDE_TASKS:
         if kind in task_specs and task_specs[kind].instances > 1:
-            raise ValueError("a topology has one {} at most".format(kind))
+            raise ValueError("a topology has at most one {}".format(kind))
     if "ps" not in task_specs or task_specs["ps"].instances < 1:
-        raise ValueError("parameter servers are needed: `nb_ps` is one at least")
+        raise ValueError("parameter servers are missing: `nb_ps` must be at least 1")
 
 
 def single_server_topology(
     memory: Union[int, str] = MAX_MEMORY_CONTAINER, vcores: int = MAX_VCORES_CONTAINER
 ) -> TaskSpecs:
-    """One task that trains, one that evaluates, and TensorBoard."""
-    topology = {kind: TaskSpec(memory, vcores) for kind in ("chief", *OUTSIDE)}
+    """Returns a chief, an evaluator and TensorBoard."""
+    topology = {kind: TaskSpec(memory, vcores) for kind in ("chief", *SIDE_TASKS)}
     _check_general(topology)
     return topology
 
@@ -198,8 +198,8 @@ def ps_strategy_topology(
     memory: Union[int, str] = MAX_MEMORY_CONTAINER,
     vcores: int = MAX_VCORES_CONTAINER,
 ) -> TaskSpecs:
-    """A chief and workers that train, servers that hold the variables, an evaluator, and TensorBoard."""
-    several = {"worker": nb_workers, "ps": nb_ps}
-    topology = {kind: TaskSpec(memory, vcores, several.get(kind, 1)) for kind in ALL_TASK_TYPES}
+    """Returns a chief, workers, parameter servers, an evaluator and TensorBoard."""
+    counts = {"worker": nb_workers, "ps": nb_ps}
+    topology = {kind: TaskSpec(memory, vcores, counts.get(kind, 1)) for kind in ALL_TASK_TYPES}
     _check_ps(topology)
     return topology

@@ -1,1 +1,1 @@
-"""Where cluster-pack itself has its launcher."""
+"""Package of the launcher in cluster-pack."""

@@ -1,3 +1,3 @@
-"""Where cluster-pack itself has its launcher."""
+"""Launcher in cluster-pack's own layout."""
 
 from ..yarn_launcher import *  # noqa: F401,F403

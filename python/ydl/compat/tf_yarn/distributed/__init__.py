@@ -1,4 +1,4 @@
-"""Any function, in any number of processes."""
+"""Runs any function in any number of processes."""
 
 from .client import run_on_yarn
 

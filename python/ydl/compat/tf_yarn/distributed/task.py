@@ -1,17 +1,17 @@
-"""A process of a distributed function: who it is, and where rank 0 may listen for the others."""
+"""Process of a distributed function."""
 
 import logging
 import os
 from typing import NamedTuple
 
 from .._task_commons import cluster_instances, get_task_key, load_experiment_fn, rank_and_world, roles, setup_logging
-from ..life import live
+from ..lifecycle import run_task
 
 logger = logging.getLogger(__name__)
 
 
 class TaskParameters(NamedTuple):
-    """`task_id` is the rank: the number among all processes, chiefs before workers."""
+    """Identity of a process. `task_id` is its rank, with chiefs before workers."""
 
     task_type: str
     task_id: int
@@ -22,7 +22,7 @@ class TaskParameters(NamedTuple):
 
 
 def get_task(local_rank: int) -> TaskParameters:
-    """What a function asks about itself. The port was free on the node of rank 0 when its program was started."""
+    """Returns the identity of this process, for functions. The master port was free when the program of rank 0 started."""
     key = get_task_key()
     rank, world = rank_and_world(local_rank)
     processes = {kind: each for kind, _, each in cluster_instances()}[key.type]
@@ -33,7 +33,7 @@ def get_task(local_rank: int) -> TaskParameters:
 def main() -> None:
     setup_logging()
     local = int(os.environ.get("YDL_LOCAL_RANK", "0"))
-    live(lambda: load_experiment_fn()(local))
+    run_task(lambda: load_experiment_fn()(local))
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""PyTorch's experiments. torch itself is imported in tasks only."""
+"""Experiments with PyTorch, which is imported in tasks only."""
 
 from ..client import RunFailed, get_safe_experiment_fn
 from ..metrics import Metrics

@@ -1,4 +1,4 @@
-"""Checkpoints of a model and its optimizer: `model_<epoch>.pt` in a directory, here or wherever fsspec reaches."""
+"""Checkpoints of a model and its optimizer: `model_<epoch>.pt` in a local directory or one of fsspec."""
 
 import inspect
 import logging
@@ -12,7 +12,7 @@ logger = logging.getLogger(__name__)
 
 
 def find_latest_ckpt(model_dir: str) -> Optional[str]:
-    """The checkpoint of the latest epoch."""
+    """Returns the checkpoint of the latest epoch."""
     files, path = resolve_filesystem_and_path(model_dir)
     if not files.exists(path):
         return None
@@ -25,7 +25,7 @@ def find_latest_ckpt(model_dir: str) -> Optional[str]:
 
 
 def load_latest_ckpt(model_dir: str, model: Any, optimizer: Any, device: Any) -> Optional[Dict[Any, Any]]:
-    """Loads it into model and optimizer; what it holds, or nothing if there is none."""
+    """Loads the latest checkpoint into model and optimizer. Returns its content, or None."""
     latest = find_latest_ckpt(model_dir)
     if latest is None:
         logger.info("there is no checkpoint in %s", model_dir)
@@ -34,11 +34,11 @@ def load_latest_ckpt(model_dir: str, model: Any, optimizer: Any, device: Any) ->
 
 
 def load_ckpt(model_ckpt_path: str, model: Any, optimizer: Any, device: Any) -> Dict[Any, Any]:
-    """Loads that one, which is a pickle: it must be one of your own."""
+    """Loads a checkpoint. It is a pickle and must come from a trusted source."""
     import torch
 
     files, path = resolve_filesystem_and_path(model_ckpt_path)
-    # `save_ckpt` takes any value, and torch since 2.6 reads tensors alone unless it is told that the file is trusted.
+    # `save_ckpt` accepts any value; torch since 2.6 reads only tensors by default.
     trusted = {"weights_only": False} if "weights_only" in inspect.signature(torch.load).parameters else {}
     with files.open(path, "rb") as file:
         state = torch.load(file, map_location=torch.device(device), **trusted)
@@ -48,7 +48,7 @@ def load_ckpt(model_ckpt_path: str, model: Any, optimizer: Any, device: Any) -> 
 
 
 def save_ckpt(model_dir: str, model: Any, optimizer: Any, epoch: int, **kwargs: Any) -> str:
-    """Saves the state after an epoch, and whatever else is given. The name is there only when the file is whole."""
+    """Saves the state after an epoch and additional values, atomically."""
     import torch
 
     state = {"model": unwrapped(model).state_dict(), "optimizer": optimizer.state_dict(), "epoch": epoch, **kwargs}
@@ -60,14 +60,14 @@ def save_ckpt(model_dir: str, model: Any, optimizer: Any, epoch: int, **kwargs: 
         torch.save(state, file)
     final = os.path.join(path, name)
     if files.exists(final):
-        # A try before has got as far. HDFS moves nothing onto what is there.
+        # An earlier try may have written it. HDFS does not replace files on rename.
         files.rm(final)
     files.mv(aside, final)
     return os.path.join(model_dir, name)
 
 
 def unwrapped(model: Any) -> Any:
-    """The model inside of DistributedDataParallel."""
+    """Returns the model in DistributedDataParallel."""
     from torch.nn.parallel import DistributedDataParallel
 
     return model.module if isinstance(model, DistributedDataParallel) else model

@@ -1,4 +1,4 @@
-"""A dataset of Parquet files, of which every rank reads its share."""
+"""Dataset of Parquet files, divided over the ranks."""
 
 from typing import Any, Iterator, List, Optional
 
@@ -9,8 +9,8 @@ from ...cluster_pack.filesystem import resolve_filesystem_and_path
 
 
 class ParquetDataset(IterableDataset):  # type: ignore[misc]
-    """Batches of the files in a directory. Each file's are divided evenly over the ranks, and what is left over is dropped:
-    all ranks take the same number of steps."""
+    """Batches of the files in a directory. The batches of a file are divided evenly over the ranks. The rest is dropped, so that
+    all ranks have the same number of steps."""
 
     def __init__(
         self,

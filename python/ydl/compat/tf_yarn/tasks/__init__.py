@@ -1,1 +1,1 @@
-"""Where the older layout has the tasks."""
+"""Tasks in the older layout."""

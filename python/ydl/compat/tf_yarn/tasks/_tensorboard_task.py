@@ -1,4 +1,4 @@
-"""Where the older layout has it."""
+"""Task in the older layout."""
 
 from ..tensorflow.tasks._tensorboard_task import *  # noqa: F401,F403
 from ..tensorflow.tasks._tensorboard_task import main

@@ -1,4 +1,4 @@
-"""TensorFlow's experiments. TensorFlow itself is imported in tasks only."""
+"""Experiments with TensorFlow, which is imported in tasks only."""
 
 from ..client import RunFailed, get_safe_experiment_fn
 from ..metrics import Metrics

@@ -1,4 +1,4 @@
-"""`run_on_yarn` for TensorFlow, as both generations of tf-yarn call it."""
+"""`run_on_yarn` for TensorFlow, in the signatures of both tf-yarn layouts."""
 
 from typing import Any, Callable, Dict, Optional, Tuple
 
@@ -19,12 +19,12 @@ def run_on_yarn(*args: Any, **options: Any) -> Metrics:
 
 @client.like_run_on_yarn
 def run_on_yarn_of_old(*args: Any, **options: Any) -> Metrics:
-    """The same where the older layout has it: tasks are `"type:id"` in the metrics of whoever calls it as before."""
+    """`run_on_yarn` of the older layout: with positional arguments the keys of metrics are `"type:id"`."""
     return _run(args, options, str)
 
 
 def _run(args: Tuple[Any, ...], options: Dict[str, Any], key: Key) -> Metrics:
-    """`key` is what tasks are in the metrics of a call that names all of its arguments."""
+    """Normalizes both signatures. `key` converts the keys of metrics if all arguments are named."""
     names: Tuple[str, ...] = ()
     if args and (callable(args[0]) or "pyenv_zip_path" in options):
         names, key = ("experiment_fn", "task_specs"), ContainerKey.from_kv_str

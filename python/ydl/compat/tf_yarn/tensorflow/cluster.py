@@ -1,4 +1,4 @@
-"""A task's place among TensorFlow's processes. ydl sets `TF_CONFIG` and holds the ports; these are for hooks that ask."""
+"""TensorFlow's cluster for hooks. ydl itself sets `TF_CONFIG` and reserves the ports."""
 
 import json
 import os
@@ -7,11 +7,11 @@ from typing import Any, Dict, Iterable, List, Optional, Tuple
 from .. import event
 from .._internal import xset_environ
 from .._task_commons import get_task_key
-from ..topologies import OUTSIDE
+from ..topologies import SIDE_TASKS
 
 
 def aggregate_spec(client: Any, all_tasks: Iterable[Any]) -> Dict[str, List[str]]:
-    """Everybody's address by type, in the order of their numbers; waits for each."""
+    """Waits for the addresses of all tasks, and returns them by type in the order of their numbers."""
     found: Dict[str, List[Tuple[int, str]]] = {}
     for task in all_tasks:
         name = event.task_name(task)
@@ -21,13 +21,13 @@ def aggregate_spec(client: Any, all_tasks: Iterable[Any]) -> Dict[str, List[str]
 
 
 def start_cluster(host_port: Tuple[str, int], client: Any, all_tasks: Iterable[Any]) -> Dict[str, List[str]]:
-    """Says where this task is, and waits until everybody has."""
+    """Reports the address of this task and waits for those of all tasks."""
     event.init_event(client, get_task_key(), "{}:{}".format(*host_port))
     return aggregate_spec(client, all_tasks)
 
 
 def is_fake_google_env(task_type: str) -> bool:
-    """Whether TensorFlow is told that its server runs already."""
+    """Returns True if `TF_CONFIG` makes TensorFlow use an existing server."""
     return task_type not in ("ps", "evaluator")
 
 
@@ -35,10 +35,10 @@ _is_fake_google_env = is_fake_google_env
 
 
 def setup_tf_config(cluster_spec: Dict[str, List[str]]) -> None:
-    """Sets `TF_CONFIG` of a task that has none."""
+    """Sets `TF_CONFIG` if it is not set."""
     key = get_task_key()
     config = {
-        "cluster": {kind: addresses for kind, addresses in cluster_spec.items() if kind not in OUTSIDE},
+        "cluster": {kind: addresses for kind, addresses in cluster_spec.items() if kind not in SIDE_TASKS},
         "environment": "google" if is_fake_google_env(key.type) else "",
         "task": {"type": key.type, "index": key.id},
     }
@@ -49,7 +49,7 @@ def start_tf_server(cluster_spec: Dict[str, List[str]], session_config: Any = No
     """Starts TensorFlow's server where this task needs one of its own: neither servers of parameters, which start theirs
     themselves, nor those outside of the cluster do."""
     key = get_task_key()
-    if key.type == "ps" or key.type in OUTSIDE:
+    if key.type == "ps" or key.type in SIDE_TASKS:
         return None
     import tensorflow as tf
 

@@ -2,7 +2,7 @@ from typing import Any, NamedTuple
 
 
 class Experiment(NamedTuple):
-    """An Estimator, and how it is trained and evaluated."""
+    """Estimator with its training and evaluation specs."""
 
     estimator: Any
     train_spec: Any
@@ -10,5 +10,5 @@ class Experiment(NamedTuple):
 
     @property
     def config(self) -> Any:
-        """The estimator's configuration."""
+        """Configuration of the estimator."""
         return self.estimator.config

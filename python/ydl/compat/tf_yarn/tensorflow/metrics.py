@@ -1,4 +1,4 @@
-"""Hooks that tell how an Estimator's training and evaluation get on. Only tasks import this: it needs TensorFlow."""
+"""Hooks that report the progress of an Estimator. Imported in tasks only, since it needs TensorFlow."""
 
 import logging
 import os
@@ -9,18 +9,18 @@ import tensorflow as tf
 
 from .. import event, mlflow
 from .._task_commons import get_task_key, is_chief, n_try
-from ..life import Life
+from ..lifecycle import TaskLifecycle
 from .experiment import Experiment
 from .keras_experiment import KerasExperiment
 
 logger = logging.getLogger(__name__)
 
 TELL_SECONDS = 1.0
-"""Evaluators take many steps a second; what they tell about them need not come as often."""
+"""Minimum interval between reports of an evaluator, which makes many steps per second."""
 
 
 class StepPerSecondHook(tf.estimator.StepCounterHook):
-    """The chief tells how fast it is: to MLflow, and to `ydl status`."""
+    """Reports the speed of the chief to MLflow and to `ydl status`."""
 
     def __init__(self, every_n_steps: int = 100) -> None:
         super().__init__(every_n_steps=every_n_steps)
@@ -41,11 +41,11 @@ class StepPerSecondHook(tf.estimator.StepCounterHook):
 
 
 class EvalMonitorHook(tf.estimator.SessionRunHook):
-    """The evaluator tells how busy it is and how far it has come."""
+    """Reports load and progress of the evaluator."""
 
     def __init__(self, client: Any = None) -> None:
         self.client = client
-        self.life: Optional[Life] = None
+        self.lifecycle: Optional[TaskLifecycle] = None
         self.created = self.told = time.monotonic()
         self.awake = 0.0
         self.steps = 0
@@ -72,15 +72,15 @@ class EvalMonitorHook(tf.estimator.SessionRunHook):
     def tell(self) -> None:
         self.told = time.monotonic()
         whole = max(self.told - self.created, 1e-9)
-        # Made in the task, and not where the hook is made: hooks travel.
-        self.life = self.life or Life(self.client)
+        # Created in the task, since hooks are pickled.
+        self.lifecycle = self.lifecycle or TaskLifecycle(self.client)
         for name, value in (
             ("awake_time_ratio", self.awake / whole),
             ("eval_step_mean_duration", self.awake / max(self.steps, 1)),
             ("last_training_step", self.global_step),
             ("nb_eval_steps", self.steps),
         ):
-            self.life.say(event.broadcast, "{}/{}".format(get_task_key().to_kv_str(), name), str(value))
+            self.lifecycle.report(event.broadcast, "{}/{}".format(get_task_key().to_kv_str(), name), str(value))
 
 
 def _has(hooks: List[Any], kind: type) -> bool:
@@ -88,7 +88,7 @@ def _has(hooks: List[Any], kind: type) -> bool:
 
 
 def monitored(experiment: Any) -> Any:
-    """The experiment with these hooks; a user's own hook of the same name stands."""
+    """Adds hooks to the experiment. A user's hook of the same name is kept."""
     if isinstance(experiment, KerasExperiment):
         return experiment
     if not isinstance(experiment, Experiment):
@@ -110,7 +110,7 @@ _add_monitor_to_experiment = monitored
 
 
 def get_all_metrics(model_path: str) -> Dict[str, List[Any]]:
-    """What the event files of a directory say, as columns: `step`, `name` and `value`."""
+    """Reads the event files of a directory into columns `step`, `name` and `value`."""
     columns: Dict[str, List[Any]] = {"step": [], "name": [], "value": []}
     for name in sorted(tf.io.gfile.listdir(model_path)):
         if ".tfevents." not in name:
@@ -125,7 +125,7 @@ def get_all_metrics(model_path: str) -> Dict[str, List[Any]]:
 
 
 def _number(value: Any) -> Optional[float]:
-    """What one of a summary's values says, where that is one number; TensorFlow 2 writes it as a tensor."""
+    """Returns the number in a value of a summary, if it is one. TensorFlow 2 writes tensors."""
     if value.HasField("simple_value"):
         return float(value.simple_value)
     if value.HasField("tensor"):
@@ -160,5 +160,5 @@ def _records(path: str) -> Iterator[Any]:
     try:
         yield from tf.compat.v1.train.summary_iterator(path)
     except tf.errors.DataLossError:
-        # Somebody is just writing it: the whole records before were read.
+        # The last record is incomplete because the file is being written.
         pass

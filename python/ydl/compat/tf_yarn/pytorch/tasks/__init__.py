@@ -1,1 +1,1 @@
-"""What tasks run."""
+"""Programs of tasks."""

@@ -1,4 +1,4 @@
-"""A process of PyTorch's: it joins the others, wraps the model, takes its part of the data, and trains."""
+"""Process of PyTorch: joins the process group, wraps the model, selects its data, and trains."""
 
 import inspect
 import logging
@@ -8,19 +8,19 @@ import tempfile
 from typing import Any, Callable, Optional
 
 from ..._task_commons import load_experiment_fn, setup_logging
-from ...life import live
+from ...lifecycle import run_task
 from ..experiment import DataLoaderArgs, DistributedDataParallelArgs, PytorchExperiment
 
 logger = logging.getLogger(__name__)
 
 
 def backend(processes: int, gpus: int) -> str:
-    """NCCL where each process of a container has a GPU of its own."""
+    """Returns NCCL if each process of a container has its own GPU, otherwise Gloo."""
     return "nccl" if 0 < processes <= gpus else "gloo"
 
 
 def _get_device(worker_id: int, gpus: Optional[int] = None) -> int:
-    """The number of a process's device; several share one where there are too few."""
+    """Returns the device of a process. Processes share devices if there are too few."""
     if gpus is None:
         import torch
 
@@ -35,18 +35,18 @@ def device_name(local_rank: int) -> str:
 
 
 def _create_dataloader(dataset: Any, args: DataLoaderArgs, rank: int, world: int) -> Any:
-    """A loader of this rank's part: by a sampler, or as a dataset that divides itself."""
+    """Returns a loader of this rank's data, by a sampler or by an iterable dataset that divides itself."""
     from torch.utils.data import DataLoader, IterableDataset
 
     given = args._asdict()
     shuffle = given.pop("shuffle")
     if args.batch_size is None:
-        # Batches that come ready are never short, and torch refuses to be told to drop one.
+        # torch rejects `drop_last` without automatic batching.
         del given["drop_last"]
     elif not args.drop_last:
         logger.warning("drop_last is off: ranks with different numbers of batches wait for each other for ever")
     if not given["num_workers"]:
-        # Without processes of its own a loader has no use for these, and newer versions of torch refuse them.
+        # Newer versions of torch reject these without worker processes.
         for name in ("prefetch_factor", "persistent_workers", "timeout"):
             given.pop(name)
     if type(dataset).__module__.split(".")[0] == "webdataset":
@@ -62,7 +62,7 @@ def _create_dataloader(dataset: Any, args: DataLoaderArgs, rank: int, world: int
 
 
 def takes_writer(main_fn: Any) -> bool:
-    """Whether the user's function has a place for TensorBoard's writer."""
+    """Returns True if the user's function accepts a TensorBoard writer."""
     try:
         parameters = inspect.signature(main_fn).parameters.values()
     except (TypeError, ValueError):
@@ -97,7 +97,7 @@ def train(local_rank: int) -> None:
 
 
 class NoWriter:
-    """Takes what would be written, and writes nothing."""
+    """Writer that discards everything."""
 
     def __getattr__(self, name: str) -> Callable[..., None]:
         if name.startswith("__"):
@@ -132,14 +132,14 @@ class Board:
             self.writer.close()
             if self.directory:
                 upload(self.place, os.path.join(self.directory, "worker{}".format(self.rank)))
-        except Exception as failure:  # what was learned is worth more than its picture
+        except Exception as failure:  # errors of TensorBoard must not end the training
             logger.warning("TensorBoard's files did not reach %s: %s", self.directory, failure)
         finally:
             shutil.rmtree(self.place, ignore_errors=True)
 
 
 def upload(local: str, to: str) -> None:
-    """Copies a directory's files to another, here or wherever fsspec reaches."""
+    """Copies the files of a directory to a local directory or one of fsspec."""
     from ....cluster_pack.filesystem import resolve_filesystem_and_path
 
     files, path = resolve_filesystem_and_path(to)
@@ -151,7 +151,7 @@ def upload(local: str, to: str) -> None:
 def main() -> None:
     setup_logging()
     local = int(os.environ.get("LOCAL_RANK", "0"))
-    live(lambda: train(local))
+    run_task(lambda: train(local))
 
 
 if __name__ == "__main__":

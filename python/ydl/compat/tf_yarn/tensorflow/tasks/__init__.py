@@ -1,1 +1,1 @@
-"""What tasks run: one module for each kind, started with `python -m`."""
+"""Programs of tasks, one module for each kind, run with `python -m`."""

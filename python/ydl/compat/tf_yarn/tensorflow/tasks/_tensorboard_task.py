@@ -1,4 +1,4 @@
-"""TensorBoard, until everybody else has ended and a while longer."""
+"""TensorBoard, which ends some time after the other tasks."""
 
 import logging
 import os
@@ -7,14 +7,14 @@ from typing import Any, List
 
 from ..._task_commons import get_task_key, load_experiment_fn, roles, setup_logging
 from ...application import Application
-from ...life import live, over_key
+from ...lifecycle import run_task, end_key
 from ...tensorboard import get_termination_timeout, start_tf_board
 
 logger = logging.getLogger(__name__)
 
 
 def model_dir() -> str:
-    """What it shows: as it was told, or where the experiment keeps what it learns."""
+    """Returns the directory to show: the given one, or the model directory of the experiment."""
     told = os.environ.get("TB_MODEL_DIR")
     if told:
         return told
@@ -26,7 +26,7 @@ def model_dir() -> str:
 
 
 def others() -> List[str]:
-    """Those whose end is waited for. Servers of parameters end with the job alone."""
+    """Returns the tasks to wait for. Parameter servers end only with the job."""
     mine = get_task_key().type
     counted = [role for role in roles() if role["role"] not in (mine, "ps")]
     return ["{}:{}".format(role["role"], number) for role in counted for number in range(role["instances"])]
@@ -35,7 +35,7 @@ def others() -> List[str]:
 def show(client: Any) -> None:
     start_tf_board(client, model_dir())
     for task in others():
-        client.kv.wait(over_key(task))
+        client.kv.wait(end_key(task))
     seconds = get_termination_timeout()
     logger.info("everybody has ended; TensorBoard stays for %s s", seconds)
     time.sleep(seconds)
@@ -43,13 +43,13 @@ def show(client: Any) -> None:
 
 def main() -> None:
     setup_logging()
-    # It is no part of TensorFlow's cluster, and an experiment that is made here must not look for its place in it.
+    # The experiment must not read `TF_CONFIG`, since this task is not part of TensorFlow's cluster.
     os.environ.pop("TF_CONFIG", None)
     client = Application.from_current()
     try:
-        live(lambda: show(client), client=client)
+        run_task(lambda: show(client), client=client)
     except Exception:
-        # A picture that cannot be shown is no reason to stop learning.
+        # An error of TensorBoard must not stop the training.
         logger.exception("TensorBoard failed; the others go on without it")
 
 

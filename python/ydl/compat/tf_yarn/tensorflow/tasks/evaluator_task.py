@@ -1,4 +1,4 @@
-"""An evaluator of its own: it evaluates every checkpoint of a model that has not been evaluated yet, whoever trains it."""
+"""Stand-alone evaluator: evaluates each new checkpoint of a model."""
 
 import logging
 import os
@@ -7,19 +7,19 @@ import time
 from typing import Any, Iterable, List, Optional, Set
 
 from ..._task_commons import get_task_key
-from ...life import live
+from ...lifecycle import run_task
 from ..cluster import own_address
 from . import tf_task_common
 
 logger = logging.getLogger(__name__)
 
 IDLE_SECONDS = 1200
-"""So long without a new checkpoint, and it ends."""
+"""Ends after this time without a new checkpoint."""
 KERAS_SECONDS = 30
 
 
 def step_of(checkpoint: str) -> int:
-    """The training step in the name of a checkpoint: `…/model.ckpt-300`."""
+    """Returns the training step in the name of a checkpoint: `…/model.ckpt-300`."""
     found = re.search(r"-(\d+)(?:\.index|\.keras|\.h5|\.weights\.h5)?$", checkpoint)
     if found is None:
         raise ValueError("`{}` is not named as a checkpoint is".format(checkpoint))
@@ -27,7 +27,7 @@ def step_of(checkpoint: str) -> int:
 
 
 def _get_all_checkpoints(model_dir: str) -> Set[str]:
-    """The checkpoints that are there, as TensorFlow's list has them."""
+    """Returns the checkpoints in TensorFlow's list that exist."""
     import tensorflow as tf
 
     state = tf.train.get_checkpoint_state(model_dir)
@@ -35,13 +35,13 @@ def _get_all_checkpoints(model_dir: str) -> Set[str]:
 
 
 def missing(checkpoints: Iterable[str], evaluated: Iterable[int]) -> List[str]:
-    """Those that are to be evaluated, the oldest first."""
+    """Returns the checkpoints to evaluate, oldest first."""
     done = set(evaluated)
     return sorted((name for name in checkpoints if step_of(name) not in done), key=step_of)
 
 
 class Idle:
-    """How long nothing new has come."""
+    """Timeout for new checkpoints."""
 
     def __init__(self, seconds: float = IDLE_SECONDS) -> None:
         self.seconds, self.since = seconds, time.monotonic()
@@ -54,7 +54,7 @@ class Idle:
 
 
 def evaluate(experiment: Any, idle: Optional[Idle] = None) -> None:
-    """Evaluates until the last step has been, or nothing comes any more."""
+    """Evaluates until the last step, or until no new checkpoint appears."""
     from ..metrics import EvaluatedSteps
 
     estimator, train, spec = experiment.estimator, experiment.train_spec, experiment.eval_spec
@@ -88,7 +88,7 @@ def evaluate(experiment: Any, idle: Optional[Idle] = None) -> None:
 
 
 def evaluate_keras(experiment: Any, idle: Optional[Idle] = None, pause: float = KERAS_SECONDS) -> None:
-    """The same for a Keras model, whose checkpoints are `model.ckpt-<step>` in its directory."""
+    """Evaluates a Keras model, whose checkpoints are `model.ckpt-<step>` in its directory."""
     import tensorflow as tf
 
     if experiment.validation_data_fn is None:
@@ -116,7 +116,7 @@ def evaluate_keras(experiment: Any, idle: Optional[Idle] = None, pause: float = 
 def evaluator_fn() -> None:
     from ..keras_experiment import KerasExperiment
 
-    # It talks to nobody, and TensorFlow refuses an evaluator of a cluster in which nobody trains.
+    # It communicates with no other task, and TensorFlow rejects an evaluator in a cluster without training tasks.
     os.environ.pop("TF_CONFIG", None)
     experiment = tf_task_common.experiment()
     (evaluate_keras if isinstance(experiment, KerasExperiment) else evaluate)(experiment)
@@ -125,9 +125,9 @@ def evaluator_fn() -> None:
 def main() -> None:
     tf_task_common.prepare()
     if get_task_key().type == "evaluator":
-        live(evaluator_fn)
+        run_task(evaluator_fn)
     else:
-        live(lambda: tf_task_common.train_and_evaluate(tf_task_common.experiment()), own_address())
+        run_task(lambda: tf_task_common.train_and_evaluate(tf_task_common.experiment()), own_address())
 
 
 if __name__ == "__main__":

@@ -9,7 +9,7 @@ import tempfile
 from typing import Any
 
 from ..._task_commons import get_task_key
-from ...life import live
+from ...lifecycle import run_task
 from ..keras_experiment import KerasExperiment
 from . import tf_task_common
 from .evaluator_task import evaluator_fn
@@ -31,7 +31,7 @@ def train() -> None:
 
 
 def train_keras(experiment: KerasExperiment) -> None:
-    """`fit` with the parameters of the experiment, and the data of its functions."""
+    """Calls `fit` with the parameters of the experiment and the data of its functions."""
     params = dict(experiment.train_params)
     for name, make in (
         ("x", experiment.input_data_fn),
@@ -44,11 +44,11 @@ def train_keras(experiment: KerasExperiment) -> None:
 
 
 def train_estimator(experiment: Any, rank: int) -> None:
-    """Trains until its last step. Only rank 0 keeps checkpoints; the others' variables come from it."""
+    """Trains until the last step. Only rank 0 writes checkpoints; the others get its variables."""
     estimator, spec = experiment.estimator, experiment.train_spec
     place = None
     if rank != 0:
-        # Two who write checkpoints into one directory destroy each other's.
+        # Several writers in one directory would corrupt the checkpoints.
         place = estimator._model_dir = tempfile.mkdtemp(prefix="rank-{}-".format(rank))
     try:
         estimator.train(spec.input_fn, hooks=spec.hooks, max_steps=spec.max_steps)
@@ -59,7 +59,7 @@ def train_estimator(experiment: Any, rank: int) -> None:
 
 def main() -> None:
     tf_task_common.prepare()
-    live(evaluator_fn if get_task_key().type == "evaluator" else train)
+    run_task(evaluator_fn if get_task_key().type == "evaluator" else train)
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""What TensorFlow's tasks have in common."""
+"""Common functions of TensorFlow's tasks."""
 
 import logging
 import platform
@@ -17,14 +17,14 @@ def prepare() -> None:
 
 
 def experiment() -> Any:
-    """What the experiment function returns, with the hooks that tell how it gets on."""
+    """Calls the experiment function and adds the hooks that report progress."""
     from ..metrics import monitored
 
     return monitored(load_experiment_fn()())
 
 
 def train_and_evaluate(experiment: Any) -> None:
-    """The call that a program makes without any cluster; TensorFlow finds its part in `TF_CONFIG`."""
+    """Runs the experiment; TensorFlow reads its role from `TF_CONFIG`."""
     import tensorflow as tf
 
     from ..keras_experiment import KerasExperiment

@@ -10,9 +10,9 @@ import unittest
 from unittest import mock
 
 import ydl
-from ydl import wire
+from ydl import master_client
 
-from .place import PATIENCE_S
+from .harness import TEST_TIMEOUT_S
 
 CERTIFICATE = "-----BEGIN CERTIFICATE-----\nAAAA\n-----END CERTIFICATE-----\n"
 
@@ -53,36 +53,36 @@ class Masters(unittest.TestCase):
         self.addCleanup(server.shutdown)
         return f"https://127.0.0.1:{server.server_port}"
 
-    def test_patience_is_the_caller_s(self) -> None:
+    def test_the_retry_timeout_limits_retries(self) -> None:
         with socket.socket() as nobody:
             # Bound and not listening: every call is refused.
             nobody.bind(("127.0.0.1", 0))
             self.write("YDL_MASTER_FILE", f"https://127.0.0.1:{nobody.getsockname()[1]}")
             pauses = []
-            with mock.patch.object(wire.time, "sleep", side_effect=pauses.append):
+            with mock.patch.object(master_client.time, "sleep", side_effect=pauses.append):
                 with self.assertRaises(ydl.Unreachable):
-                    ydl.TaskStore(patience=0.05, answer_max=1.0).put("a", "b")
+                    ydl.TaskStore(retry_timeout=0.05, response_timeout=1.0).put("a", "b")
             self.assertLessEqual(max(pauses, default=0.0), 0.05)
 
-    def test_one_that_has_moved_is_found_where_it_is_now(self) -> None:
+    def test_a_moved_master_is_found_at_its_new_address(self) -> None:
         new = self.serve()
         for before in ("", "garbage", "https://host:1e9", "https://127.0.0.1:99999999"):
             self.write("YDL_MASTER_FILE", before or "https://127.0.0.1:1")
             # Between two tries the agent writes the new address.
-            with mock.patch.object(wire.time, "sleep", side_effect=lambda _: self.write("YDL_MASTER_FILE", new)):
-                with mock.patch.object(wire, "_trusted", side_effect=lambda plain: plain):
-                    answer = wire.Master().call("GET", "/v1/kv/a", patience=PATIENCE_S)
+            with mock.patch.object(master_client.time, "sleep", side_effect=lambda _: self.write("YDL_MASTER_FILE", new)):
+                with mock.patch.object(master_client, "_tls", side_effect=lambda plain: plain):
+                    answer = master_client.MasterClient().call("GET", "/v1/kv/a", retry_timeout=TEST_TIMEOUT_S)
             self.assertEqual(answer.body, b"Bearer token")
 
-    def test_another_job_s_master_at_the_old_address_is_told_nothing_and_looked_past(self) -> None:
+    def test_another_jobs_master_gets_no_token_and_is_skipped(self) -> None:
         new = self.serve()
         self.write("YDL_MASTER_FILE", new)
         stranger = mock.Mock()
         stranger.getpeercert.return_value = b"another"
-        with mock.patch.object(wire.ssl, "SSLContext") as context:
+        with mock.patch.object(master_client.ssl, "SSLContext") as context:
             context.return_value.wrap_socket.return_value = stranger
             with self.assertRaises(ydl.Unreachable) as raised:
-                wire.Master().call("GET", "/v1/kv/a", patience=0.0)
+                master_client.MasterClient().call("GET", "/v1/kv/a", retry_timeout=0.0)
         self.assertIn("another certificate", raised.exception.message)
         stranger.sendall.assert_not_called()
         found = [ssl.SSLError(1, "another certificate"), None]
@@ -93,8 +93,8 @@ class Masters(unittest.TestCase):
                 raise error
             return plain
 
-        with mock.patch.object(wire, "_trusted", side_effect=trusted):
-            self.assertEqual(wire.Master().call("GET", "/v1/kv/a", patience=PATIENCE_S).status, 200)
+        with mock.patch.object(master_client, "_tls", side_effect=trusted):
+            self.assertEqual(master_client.MasterClient().call("GET", "/v1/kv/a", retry_timeout=TEST_TIMEOUT_S).status, 200)
 
 
 if __name__ == "__main__":
