@@ -2,8 +2,8 @@
 
 use super::{
     diagnostic::{Diagnostic, Location},
-    formats::Context,
-    keys,
+    formats::{Context, Format},
+    keys::{self, Section},
     nearest::nearest,
     roles::PartialRestart,
     tree::{Key, Node, Value},
@@ -89,6 +89,20 @@ impl Reader {
             }
         };
         self.diagnostics.push(Diagnostic::new(key.at.clone(), what).hint(hint));
+    }
+
+    /// Reads all keys of a section, in their order.
+    pub fn section<T>(&mut self, map: &Map, section: &Section<T>, part: &mut T) {
+        for field in section.fields {
+            (field.read)(self, map, part);
+        }
+    }
+
+    /// Reads the value of a key if it is present.
+    pub fn read<V>(&mut self, map: &Map, name: &str, format: &impl Format<V>, value: &mut V) {
+        if let Some(node) = map.find(name) {
+            format.read(self, node, &map.key(name), value);
+        }
     }
 
     /// Reads a map with user-defined keys.

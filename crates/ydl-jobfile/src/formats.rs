@@ -2,11 +2,10 @@
 
 mod collections;
 
-pub use collections::{BlockMap, Entries, FlowMap, List, OmitDefault, TEXTS};
+pub use collections::{Entries, List, OmitDefault, OneLine, TEXTS};
 
 use super::{
-    fields::{Map, Reader},
-    keys::Section,
+    fields::Reader,
     nearest::nearest,
     printer::{YamlValue, text},
     tree::Node,
@@ -250,21 +249,5 @@ impl<T: Copy + PartialEq> Format<Option<T>> for Choice<T> {
 
     fn print(&self, value: &Option<T>) -> YamlValue {
         value.map_or(YamlValue::Omitted, |value| YamlValue::Line(self.word(value).to_owned()))
-    }
-}
-
-impl Reader {
-    /// Reads all keys of a section, in their order.
-    pub fn section<T>(&mut self, map: &Map, section: &Section<T>, part: &mut T) {
-        for field in section.fields {
-            (field.read)(self, map, part);
-        }
-    }
-
-    /// Reads the value of a key if it is present.
-    pub fn read<V>(&mut self, map: &Map, name: &str, format: &impl Format<V>, value: &mut V) {
-        if let Some(node) = map.find(name) {
-            format.read(self, node, &map.key(name), value);
-        }
     }
 }

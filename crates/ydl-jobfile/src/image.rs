@@ -4,7 +4,7 @@ use super::{
     environment,
     fields::{Map, Reader},
     files::hdfs_url,
-    formats::{Context, Scalar, text_of},
+    formats::{Context, Format, Scalar, text_of},
     keys::IMAGE,
     printer::{YamlValue, flow, text},
     tree::{Node, Value},

@@ -1,19 +1,19 @@
 //! Table of all job-file keys, in the order in which they are read, printed and documented.
 //!
-//! A key is one [`field!`]: its path, format, place in the job's specification and description. The reader, the printer,
-//! the reference page and the keywords of the Python package come from it. Each section is a file in `keys/`.
+//! A key is one [`field!`]: its path, format, field of the job's specification and description. The reader, the printer,
+//! the reference page and the keywords of the Python package come from it. Sections are in the files of `keys/`.
 
 /// Defines a key:
 ///
 /// ```text
 /// field! {
 ///     /// Description.
-///     "path.of.key" = FORMAT => place.in.the.part,
+///     "path.of.key" = FORMAT => field.of.the.part,
 ///     example "value", default "text if it cannot be computed", also ["names that users may try instead"]
 /// }
 /// ```
 ///
-/// A structured key has `by_hand(KIND, PYTHON, READ, PRINT)` instead of a format and a place: `READ` gets the map with
+/// A structured key has `by_hand(KIND, PYTHON, READ, PRINT)` instead of a format and a field: `READ` gets the map with
 /// the key, also if the key is absent. A key that another one reads has `described(KIND, PYTHON)`.
 macro_rules! field {
     ($(#[doc = $about:literal])+ $path:literal = by_hand($kind:expr, $python:literal, $read:expr, $print:expr),
@@ -31,13 +31,19 @@ macro_rules! field {
             print: |_| $crate::printer::YamlValue::Omitted,
         }
     };
-    ($(#[doc = $about:literal])+ $path:literal = $format:expr => $($place:ident).+, $($rest:tt)+) => {
+    ($(#[doc = $about:literal])+ $path:literal = $format:expr => $($field:ident).+, $($rest:tt)+) => {
         $crate::keys::Field {
-            key: spec!($path, || $crate::formats::Describe::kind(&$format), || $crate::formats::Describe::python(&$format), [$($about),+], $($rest)+),
+            key: spec!(
+                $path,
+                || $crate::formats::Describe::kind(&$format),
+                || $crate::formats::Describe::python(&$format),
+                [$($about),+],
+                $($rest)+
+            ),
             read: |reader, map, part| {
-                reader.read(map, $crate::keys::last($path), &$format, &mut part.$($place).+);
+                reader.read(map, $crate::keys::last($path), &$format, &mut part.$($field).+);
             },
-            print: |part| $crate::formats::Format::print(&$format, &part.$($place).+),
+            print: |part| $crate::formats::Format::print(&$format, &part.$($field).+),
         }
     };
 }
@@ -77,6 +83,7 @@ pub use tracking::{MLFLOW, TENSORBOARD};
 
 use super::{
     fields::{Map, Reader},
+    formats::Format,
     printer::YamlValue,
 };
 
@@ -122,7 +129,7 @@ pub fn last(path: &str) -> &str {
     path.rsplit('.').next().unwrap_or(path)
 }
 
-/// A key and its place in `T`, a part of a job's specification.
+/// A key and its field of `T`, a part of a job's specification.
 pub struct Field<T: 'static> {
     pub key: KeySpec,
     /// Reads the key from a map.
@@ -147,12 +154,6 @@ impl<T> Section<T> {
     /// Prints an optional part.
     pub fn optional(&self, part: Option<&T>) -> YamlValue {
         part.map_or(YamlValue::Omitted, |part| self.print(part))
-    }
-
-    /// Prints all values that are not omitted.
-    pub fn print(&self, part: &T) -> YamlValue {
-        let print = |field: &Field<T>| (field.key.name().to_owned(), (field.print)(part));
-        YamlValue::Block(self.fields.iter().map(print).collect())
     }
 }
 

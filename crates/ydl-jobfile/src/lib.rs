@@ -22,11 +22,11 @@ mod files;
 mod formats;
 mod image;
 mod load;
+mod mlflow;
 mod overrides;
 mod read;
 mod roles;
 mod tensorboard;
-mod tracking;
 
 pub use diagnostic::{Diagnostic, Diagnostics, Location};
 pub use environment::named_environment;

@@ -1,6 +1,7 @@
 //! Prints jobs and trees as job files that read back as the same job or tree.
 
 use super::{
+    formats::Format,
     keys::JOB,
     tree::{Key, Node, Value},
 };

@@ -3,7 +3,7 @@
 use super::{
     diagnostic::Diagnostic,
     fields::{Map, Reader},
-    formats::{Context, Describe, FlowMap, Format, Scalar, alternatives, boolean},
+    formats::{Context, Describe, Format, OneLine, Scalar, alternatives, boolean},
     keys::{GANG, GANG_BACKOFF, JOB},
     nearest::nearest,
     printer::YamlValue,
@@ -131,7 +131,7 @@ impl Reader {
 
     pub fn gang_backoff(&mut self, map: &Map, gang: &mut Gang) {
         let mut partial = PartialBackoff::default();
-        self.read(map, "backoff", &FlowMap(&GANG_BACKOFF), &mut partial);
+        self.read(map, "backoff", &OneLine(GANG_BACKOFF), &mut partial);
         gang.backoff = partial.complete(gang.backoff);
         if let (true, Some(node)) = (gang.backoff.initial > gang.backoff.max, map.find("backoff")) {
             let what = "`initial` is longer than `max`";

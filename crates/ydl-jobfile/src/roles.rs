@@ -2,7 +2,7 @@
 
 use super::{
     fields::{Map, Reader},
-    formats::{Choice, FlowMap, Format, SIZE, Scalar, count},
+    formats::{Choice, Format, OneLine, SIZE, Scalar, count},
     keys::{INSTANCES, MEMORY_GROWTH, RESTART, ROLE},
     printer::{YamlValue, list, text},
     tree::{Node, Value},
@@ -306,7 +306,7 @@ pub fn print_instances(role: &RoleSpec) -> YamlValue {
         None => INSTANCE_COUNT.print(&role.instances),
         Some(Range { min, max }) => {
             let size = Instances { min: Some(min), max: Some(max), start: Some(role.instances) };
-            FlowMap(&INSTANCES).print(&size)
+            OneLine(INSTANCES).print(&size)
         }
     }
 }

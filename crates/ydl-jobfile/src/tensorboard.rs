@@ -3,7 +3,7 @@
 use super::{
     fields::{Map, Reader},
     files::{absolute, hdfs_url},
-    formats::{BlockMap, Context, Format, Scalar, boolean, text_of},
+    formats::{Context, Format, Scalar, boolean, text_of},
     keys,
     tree::Value,
     units::Rejection,
@@ -40,7 +40,7 @@ impl Reader {
         };
         let mut board = TensorBoard::default();
         match &node.value {
-            Value::Map(_) => BlockMap(&keys::TENSORBOARD).read(self, node, ROLE, &mut board),
+            Value::Map(_) => keys::TENSORBOARD.read(self, node, ROLE, &mut board),
             Value::Scalar { text, .. } if boolean(text).is_ok() => {
                 if self.value_of(node, ROLE, boolean) == Some(false) {
                     return;

@@ -3,7 +3,7 @@
 use super::{Describe, Format, Scalar, TEXT};
 use crate::{
     fields::Reader,
-    keys::Section,
+    keys::{Field, Section},
     printer::{YamlValue, flow, list},
     tree::Node,
 };
@@ -104,10 +104,7 @@ impl<V> Format<BTreeMap<String, V>> for Entries<V> {
     }
 }
 
-/// Map with the keys of a section.
-pub struct BlockMap<T: 'static>(pub &'static Section<T>);
-
-impl<T> Describe for BlockMap<T> {
+impl<T> Describe for Section<T> {
     fn kind(&self) -> String {
         "map".to_owned()
     }
@@ -117,36 +114,37 @@ impl<T> Describe for BlockMap<T> {
     }
 }
 
-impl<T> Format<T> for BlockMap<T> {
+impl<T> Format<T> for Section<T> {
     fn read(&self, reader: &mut Reader, node: &Node, path: &str, value: &mut T) {
-        let map = reader.map(node, path, self.0.path());
-        reader.section(&map, self.0, value);
+        let map = reader.map(node, path, self.path());
+        reader.section(&map, self, value);
     }
 
-    fn print(&self, value: &T) -> YamlValue {
-        self.0.print(value)
+    fn print(&self, part: &T) -> YamlValue {
+        let print = |field: &Field<T>| (field.key.name().to_owned(), (field.print)(part));
+        YamlValue::Block(self.fields.iter().map(print).collect())
     }
 }
 
-/// Map with the keys of a section, printed on one line.
-pub struct FlowMap<T: 'static>(pub &'static Section<T>);
+/// Format of a map that is printed on one line.
+pub struct OneLine<F>(pub F);
 
-impl<T> Describe for FlowMap<T> {
-    fn kind(&self) -> String {
-        "map".to_owned()
+impl<V, F: Format<V>> Format<V> for OneLine<F> {
+    fn read(&self, reader: &mut Reader, node: &Node, path: &str, value: &mut V) {
+        self.0.read(reader, node, path, value);
     }
 
-    fn python(&self) -> String {
-        "Keys".to_owned()
-    }
-}
-
-impl<T> Format<T> for FlowMap<T> {
-    fn read(&self, reader: &mut Reader, node: &Node, path: &str, value: &mut T) {
-        BlockMap(self.0).read(reader, node, path, value);
-    }
-
-    fn print(&self, value: &T) -> YamlValue {
+    fn print(&self, value: &V) -> YamlValue {
         YamlValue::Line(flow(&self.0.print(value)))
+    }
+}
+
+impl<F: Describe> Describe for OneLine<F> {
+    fn kind(&self) -> String {
+        self.0.kind()
+    }
+
+    fn python(&self) -> String {
+        self.0.python()
     }
 }

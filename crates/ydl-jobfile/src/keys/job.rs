@@ -6,10 +6,11 @@ use crate::{
     data, environment,
     fields::Reader,
     files,
-    formats::{BOOL, BlockMap, List, NAME, OmitDefault, SIZE, TEXT, TEXTS},
+    formats::{BOOL, Format, List, NAME, OmitDefault, SIZE, TEXT, TEXTS},
+    mlflow,
     printer::YamlValue,
     read::{FrameworkName, PORTS},
-    roles, tracking,
+    roles,
 };
 use ydl_core::JobSpecBuilder;
 
@@ -43,7 +44,8 @@ pub const JOB: Section<JobSpecBuilder> = Section {
             "environment" = by_hand(
                 "`system`, a path, or a map",
                 "Union[PathLike, Keys]",
-                Reader::environment, |job| environment::print(&job.environment)
+                Reader::environment,
+                |job| environment::print(&job.environment)
             ),
             example "system", also ["venv", "virtualenv", "python", "image", "docker", "container"]
         },
@@ -54,7 +56,8 @@ pub const JOB: Section<JobSpecBuilder> = Section {
             "files" = by_hand(
                 "list of paths, or of `name: path`",
                 "Union[Sequence[Union[PathLike, Keys]], Mapping[str, Union[PathLike, Keys]]]",
-                Reader::files, files::print
+                Reader::files,
+                files::print
             ),
             example "[{data.csv: ./data.csv}]"
         },
@@ -70,7 +73,8 @@ pub const JOB: Section<JobSpecBuilder> = Section {
             "inputs" = by_hand(
                 "map of name to source",
                 "Mapping[str, Union[PathLike, Keys]]",
-                Reader::inputs, data::print_inputs
+                Reader::inputs,
+                data::print_inputs
             ),
             example "{train: hdfs:///data/train}", also ["input", "data", "datasets"]
         },
@@ -79,7 +83,8 @@ pub const JOB: Section<JobSpecBuilder> = Section {
             "roles" = by_hand(
                 "map of roles",
                 "Mapping[str, RoleLike]",
-                Reader::roles, roles::print
+                Reader::roles,
+                roles::print
             ),
             example "{worker: {run: \"true\"}}", default "required"
         },
@@ -102,7 +107,8 @@ pub const JOB: Section<JobSpecBuilder> = Section {
             "outputs" = by_hand(
                 "map of path to destination",
                 "Mapping[str, Union[PathLike, Keys]]",
-                Reader::outputs, data::print_outputs
+                Reader::outputs,
+                data::print_outputs
             ),
             example "{model/: \"out/{role}-{index}\"}", also ["output", "results"]
         },
@@ -111,18 +117,19 @@ pub const JOB: Section<JobSpecBuilder> = Section {
             "gang" = by_hand(
                 "`true`, `false` or a map",
                 "Union[bool, Keys]",
-                Reader::gang, |job| GANG.print(&job.gang)
+                Reader::gang,
+                |job| GANG.print(&job.gang)
             ),
             example "{together: true}", default "`true` with a framework, otherwise `false`"
         },
         field! {
             /// Timeouts of each phase.
-            "timeouts" = BlockMap(&TIMEOUTS) => timeouts,
+            "timeouts" = TIMEOUTS => timeouts,
             example "{run: 2h}", also ["timeout", "timeouts", "limits"]
         },
         field! {
             /// Excludes nodes on which programs fail.
-            "node_exclusion" = BlockMap(&NODE_EXCLUSION) => node_exclusion,
+            "node_exclusion" = NODE_EXCLUSION => node_exclusion,
             example "{failures: 3}"
         },
         field! {
@@ -136,7 +143,8 @@ pub const JOB: Section<JobSpecBuilder> = Section {
             "tensorboard" = by_hand(
                 "`true`, a directory, or a map",
                 "Union[bool, str, Keys]",
-                Reader::tensorboard, |_| YamlValue::Omitted
+                Reader::tensorboard,
+                |_| YamlValue::Omitted
             ),
             example "true", default "`false`", also ["tb", "board", "tensor_board"]
         },
@@ -169,7 +177,7 @@ pub const JOB: Section<JobSpecBuilder> = Section {
         },
         field! {
             /// Access of other users to the job on a cluster.
-            "acls" = BlockMap(&ACLS) => cluster_options,
+            "acls" = ACLS => cluster_options,
             example "{view: \"*\"}", default "see below", also ["acl", "permissions"]
         },
         field! {
@@ -207,7 +215,8 @@ pub const JOB: Section<JobSpecBuilder> = Section {
             "keytab" = by_hand(
                 "map",
                 "Keys",
-                Reader::keytab, |job| KEYTAB.optional(job.cluster_options.keytab.as_ref())
+                Reader::keytab,
+                |job| KEYTAB.optional(job.cluster_options.keytab.as_ref())
             ),
             example "{principal: alice@EXAMPLE.COM, path: ./alice.keytab}"
         },
@@ -217,13 +226,14 @@ pub const JOB: Section<JobSpecBuilder> = Section {
             "mlflow" = by_hand(
                 "`true`, an address, or a map",
                 "Union[bool, str, Keys]",
-                Reader::mlflow, tracking::print
+                Reader::mlflow,
+                mlflow::print
             ),
             example "http://mlflow.example.com:5000", default "`false`"
         },
         field! {
             /// Container of the job's master on a cluster.
-            "master" = BlockMap(&MASTER) => cluster_options.master,
+            "master" = MASTER => cluster_options.master,
             example "{memory: 512 MiB}", also ["am", "application_master"]
         },
     ],

@@ -3,7 +3,7 @@
 use super::Section;
 use crate::{
     fields::Reader,
-    formats::{BOOL, COUNT, FlowMap, Format, TIME, TIME_OR_NONE},
+    formats::{BOOL, COUNT, Format, OneLine, TIME, TIME_OR_NONE},
     roles::PartialBackoff,
 };
 use ydl_core::spec::{Gang, NodeExclusion, Timeouts};
@@ -32,7 +32,8 @@ pub const GANG: Section<Gang> = Section {
             "gang.backoff" = by_hand(
                 "map",
                 "Keys",
-                Reader::gang_backoff, |gang| FlowMap(&GANG_BACKOFF).print(&gang.backoff.into())
+                Reader::gang_backoff,
+                |gang| OneLine(GANG_BACKOFF).print(&gang.backoff.into())
             ),
             example "{initial: 30s, max: 10m}"
         },

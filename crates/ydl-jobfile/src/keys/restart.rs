@@ -2,7 +2,7 @@
 
 use super::Section;
 use crate::{
-    formats::{COUNT, FlowMap, TIME, TIME_OR_NONE},
+    formats::{COUNT, OneLine, TIME, TIME_OR_NONE},
     roles::{PartialBackoff, PartialRestart, RESTART_SCOPE},
 };
 use ydl_core::spec::Restart;
@@ -25,7 +25,7 @@ pub const RESTART: Section<PartialRestart> = Section {
         },
         field! {
             /// Delay before the next attempt; doubles each time.
-            "restart.backoff" = FlowMap(&RESTART_BACKOFF) => backoff,
+            "restart.backoff" = OneLine(RESTART_BACKOFF) => backoff,
             example "{initial: 1s, max: 1m}"
         },
         field! {

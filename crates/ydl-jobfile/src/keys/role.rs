@@ -4,7 +4,7 @@ use super::Section;
 use crate::{
     cluster::RACK,
     fields::Reader,
-    formats::{AMOUNT, BlockMap, COUNT, Entries, List, NAME, POSITIVE, SIZE, TEXT, TEXTS},
+    formats::{AMOUNT, COUNT, Entries, List, NAME, POSITIVE, SIZE, TEXT, TEXTS},
     image,
     roles::{self, COMPLETION, INSTANCE_COUNT, Instances, ROLE_NAME, TASK_MEMORY, TOLERATED},
 };
@@ -20,7 +20,8 @@ pub const ROLE: Section<RoleSpec> = Section {
             "roles.*.instances" = by_hand(
                 "count, or a map",
                 "Union[int, Keys]",
-                Reader::instances, roles::print_instances
+                Reader::instances,
+                roles::print_instances
             ),
             example "2", also ["replicas", "count", "tasks", "number", "num"]
         },
@@ -59,7 +60,8 @@ pub const ROLE: Section<RoleSpec> = Section {
             "roles.*.run" = by_hand(
                 "text or list of words",
                 "Union[str, Sequence[str]]",
-                Reader::command, roles::print_run
+                Reader::command,
+                roles::print_run
             ),
             example "python train.py --lr 0.1", default "required, here or in `shell`",
             also ["command", "cmd", "exec", "args", "entrypoint"]
@@ -75,7 +77,8 @@ pub const ROLE: Section<RoleSpec> = Section {
             "roles.*.environment" = by_hand(
                 "`system`, or a map with `docker` or `runc`",
                 "Union[str, Keys]",
-                Reader::role_environment, image::print_of_role
+                Reader::role_environment,
+                image::print_of_role
             ),
             example "{docker: python:3.11}", default "the job's `environment`",
             also ["image", "docker"]
@@ -90,7 +93,8 @@ pub const ROLE: Section<RoleSpec> = Section {
             "roles.*.restart" = by_hand(
                 "map",
                 "Keys",
-                Reader::role_restart, roles::print_restart
+                Reader::role_restart,
+                roles::print_restart
             ),
             example "{limit: 3}", default "the job's `restart`",
             also ["restarts", "retry", "retries"]
@@ -116,7 +120,8 @@ pub const ROLE: Section<RoleSpec> = Section {
             "roles.*.memory_growth" = by_hand(
                 "map",
                 "Keys",
-                Reader::memory_growth, |role| MEMORY_GROWTH.optional(role.memory_growth.as_ref())
+                Reader::memory_growth,
+                |role| MEMORY_GROWTH.optional(role.memory_growth.as_ref())
             ),
             example "{percent: 50, max: 4 GiB}"
         },
@@ -139,7 +144,7 @@ pub const ROLE: Section<RoleSpec> = Section {
         },
         field! {
             /// Placement of the role's tasks on a cluster. Ignored on one machine.
-            "roles.*.placement" = BlockMap(&PLACEMENT) => placement,
+            "roles.*.placement" = PLACEMENT => placement,
             example "{max_per_node: 1}", default "none"
         },
     ],

@@ -3,8 +3,8 @@
 use super::Section;
 use crate::{
     formats::{COUNT, SIZE},
+    mlflow::{self, ADDRESS, MLFLOW_NAME, RunTags, TOKEN_FILE, USER},
     tensorboard::{LOGDIR, TensorBoard},
-    tracking::{self, ADDRESS, MLFLOW_NAME, RunTags, TOKEN_FILE, USER},
 };
 use ydl_core::spec::Mlflow;
 
@@ -34,7 +34,7 @@ pub const TENSORBOARD: Section<TensorBoard> = Section {
 
 /// Keys of `mlflow`.
 pub const MLFLOW: Section<Mlflow> = Section {
-    default: tracking::default_run,
+    default: mlflow::default_run,
     fields: &[
         field! {
             /// Address of the server.
