@@ -5,11 +5,13 @@ use std::{
     sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError},
 };
 
-/// Values by key. A value is created by the first thread that asks for its key. At most `limit` values
-/// exist at a time: to create one more, a value that is not in use is dropped.
+/// Values by key. A value is created by the first thread that asks for its key. At most `values_max` values
+/// exist at a time: to create one more, a value that is not in use is dropped. At most `leases_max` threads
+/// use values at a time.
 #[derive(Debug)]
 pub(crate) struct Pool<K, V, E> {
-    limit: usize,
+    values_max: usize,
+    leases_max: usize,
     entries: Mutex<Vec<Entry<K, V, E>>>,
     changed: Condvar,
 }
@@ -41,12 +43,12 @@ pub(crate) struct PoolLease<K: PartialEq + 'static, V: 'static, E: 'static> {
 }
 
 impl<K: PartialEq + Clone, V, E: Clone> Pool<K, V, E> {
-    pub(crate) const fn new(limit: usize) -> Pool<K, V, E> {
-        Pool { limit, entries: Mutex::new(Vec::new()), changed: Condvar::new() }
+    pub(crate) const fn new(values_max: usize, leases_max: usize) -> Pool<K, V, E> {
+        Pool { values_max, leases_max, entries: Mutex::new(Vec::new()), changed: Condvar::new() }
     }
 
-    /// Waits for the value of `key`. An exclusive lease excludes all others of the value. A shared lease
-    /// does not wait for threads that wait for an exclusive one, so a thread may hold several.
+    /// Waits for the value of `key`. An exclusive lease excludes all others of the value. A thread holds at
+    /// most one lease, otherwise threads may wait for each other.
     pub(crate) fn lease(
         &'static self,
         key: K,
@@ -55,10 +57,14 @@ impl<K: PartialEq + Clone, V, E: Clone> Pool<K, V, E> {
     ) -> Result<PoolLease<K, V, E>, E> {
         let mut entries = self.lock();
         loop {
+            if entries.iter().map(Entry::leases).sum::<usize>() >= self.leases_max {
+                entries = self.wait(entries);
+                continue;
+            }
             let Some(at) = entries.iter().position(|entry| entry.key == key) else {
                 let existing =
                     entries.iter().filter(|entry| !matches!(entry.state, State::Failed(_)));
-                if existing.count() < self.limit {
+                if existing.count() < self.values_max {
                     break;
                 }
                 entries = match entries.iter().position(Entry::is_idle) {
@@ -90,7 +96,10 @@ impl<K: PartialEq + Clone, V, E: Clone> Pool<K, V, E> {
         if let Some(entry) = entries.iter_mut().find(|entry| entry.key == key) {
             entry.state = match &created {
                 Ok(value) => State::Ready(Arc::clone(value)),
-                Err(error) => State::Failed(error.clone()),
+                Err(error) => {
+                    (entry.shared, entry.exclusive) = (0, false);
+                    State::Failed(error.clone())
+                }
             };
         }
         self.changed.notify_all();
@@ -129,8 +138,12 @@ impl<K, V, E> Pool<K, V, E> {
 }
 
 impl<K, V, E> Entry<K, V, E> {
+    fn leases(&self) -> usize {
+        self.shared + usize::from(self.exclusive)
+    }
+
     fn is_idle(&self) -> bool {
-        matches!(self.state, State::Ready(_)) && self.shared == 0 && !self.exclusive
+        matches!(self.state, State::Ready(_)) && self.leases() == 0
     }
 }
 
@@ -180,8 +193,8 @@ mod tests {
 
     type Counting = Pool<u32, Counted, String>;
 
-    fn pool(limit: usize) -> (&'static Counting, Arc<AtomicUsize>) {
-        (Box::leak(Box::new(Pool::new(limit))), Arc::default())
+    fn pool(values_max: usize) -> (&'static Counting, Arc<AtomicUsize>) {
+        (Box::leak(Box::new(Pool::new(values_max, 3))), Arc::default())
     }
 
     fn create(count: &Arc<AtomicUsize>) -> impl FnOnce(u32) -> Result<Counted, String> + use<> {
@@ -205,7 +218,7 @@ mod tests {
     }
 
     #[test]
-    fn threads_wait_for_a_place_and_never_exceed_the_limit() {
+    fn threads_wait_for_a_place_and_never_exceed_the_limits() {
         let (pool, count) = pool(2);
         thread::scope(|scope| {
             for number in 0..12 {
@@ -213,6 +226,8 @@ mod tests {
                 scope.spawn(move || {
                     let lease = pool.lease(number % 4, number % 3 == 0, create(count)).unwrap();
                     assert!(lease.0.load(Ordering::SeqCst) <= 2);
+                    let leases: usize = pool.lock().iter().map(super::Entry::leases).sum();
+                    assert!(leases <= 3);
                     thread::yield_now();
                 });
             }

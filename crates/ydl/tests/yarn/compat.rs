@@ -1,21 +1,12 @@
 //! Older systems' own examples on a real cluster, by their own command lines.
 
+use crate::common_cluster;
 use std::{fs, path::Path, process::Command};
-use testbed::{Cluster, Lease, Options};
+use testbed::Cluster;
 use ydl_testkit::{
     CommandOutput, example_environment, mxnet_environment, requirements_environment,
-    yarn::{ClusterJob, Workspace, digits, shared, version},
+    yarn::{ClusterJob, Workspace, digits},
 };
-
-fn cluster() -> Lease {
-    shared(Options {
-        nodes: 2,
-        // Room for all of them at once.
-        node_memory_mib: 24 << 10,
-        node_vcores: 32,
-        ..Options::new(version())
-    })
-}
 
 /// A workspace with files of an example on it.
 fn example_workspace<'a>(cluster: &'a Cluster, example: &str, files: &[&str]) -> Workspace<'a> {
@@ -54,7 +45,7 @@ fn python(environment: &Path) -> String {
 
 #[test]
 fn dmlc_yarn_trains_mxnet_although_a_container_fails_and_avoids_its_node() {
-    let cluster = &*cluster();
+    let cluster = &*common_cluster();
     let workspace = example_workspace(cluster, "mxnet-digits", &["train.py"]);
     workspace.write(
         "once.py",
@@ -102,7 +93,7 @@ fn dmlc_yarn_trains_mxnet_although_a_container_fails_and_avoids_its_node() {
 
 #[test]
 fn ydl_mx_trains_with_as_many_servers_and_brings_results_and_logs() {
-    let cluster = &*cluster();
+    let cluster = &*common_cluster();
     let workspace = example_workspace(cluster, "mxnet-digits", &["train.py"]);
     // As MXNet's own examples take it.
     workspace.write(
@@ -136,7 +127,7 @@ fn ydl_mx_trains_with_as_many_servers_and_brings_results_and_logs() {
 
 #[test]
 fn dmlc_submit_without_servers_is_a_rabit_job() {
-    let cluster = &*cluster();
+    let cluster = &*common_cluster();
     let workspace = example_workspace(cluster, "xgboost1-digits", &["train.py"]);
     let python = python(&example_environment("xgboost1"));
     let words = [
@@ -161,7 +152,7 @@ fn dmlc_submit_without_servers_is_a_rabit_job() {
 
 /// The code travels in a tar, the program is told of the others by four flags, and what it makes is copied.
 fn yarn_tf(environment: &Path, program: &str, name: &str) {
-    let cluster = &*cluster();
+    let cluster = &*common_cluster();
     let workspace = example_workspace(cluster, "tensorflow1-digits", &["train.py"]);
     // What was written for TensorFlow 1 runs with 2 by its own door to the past.
     workspace.write(
@@ -218,7 +209,7 @@ fn yarn_tf_trains_with_tensorflow_2() {
 
 #[test]
 fn what_the_cluster_can_never_hold_is_refused_with_the_master_counted() {
-    let cluster = &*cluster();
+    let cluster = &*common_cluster();
     let workspace = example_workspace(cluster, "mxnet-digits", &["train.py"]);
     // 47 of 1 GiB would fit on both nodes, 24 on each; 48 and a master do not.
     let line = "ydl-mx --n 24 --environment system --dry-run train.py";

@@ -1,5 +1,8 @@
 //! Jobs, and the modules they pass through, on real Hadoop daemons.
 
+#[path = "../agent_harness/mod.rs"]
+mod agent_harness;
+
 mod agent;
 mod backend;
 mod client;
@@ -17,5 +20,22 @@ mod skein;
 mod stage;
 mod tf_yarn;
 
-#[path = "../agent_harness/mod.rs"]
-mod agent_harness;
+use testbed::{File, Label, Lease, Options, Queue};
+use ydl_testkit::yarn::{shared, version};
+
+/// Leases the cluster of all modules that need nothing special: two nodes with room for several jobs, and one
+/// whose label only the queue `ml-gpu` may use.
+fn common_cluster() -> Lease {
+    let labels = vec!["gpu".to_owned()];
+    let options = Options {
+        nodes: 3,
+        node_memory_mib: 24 << 10,
+        node_vcores: 60,
+        labels: vec![Label { name: "gpu".to_owned(), nodes: vec![3], exclusive: true }],
+        queues: vec![Queue::new("default", 80), Queue { labels, ..Queue::new("ml-gpu", 20) }],
+        users: vec!["alice".to_owned()],
+        ..Options::new(version())
+    };
+    // Tests kill masters.
+    shared(options.set(File::Yarn, "yarn.resourcemanager.am.max-attempts", "100"))
+}

@@ -1,19 +1,16 @@
 //! Environments that travel to a real cluster, whose nodes have no MXNet.
 
+use crate::common_cluster;
 use std::{
     fs,
     path::{Path, PathBuf},
     process::Command,
 };
-use testbed::{Cluster, Lease, Options};
+use testbed::Cluster;
 use ydl_testkit::{
     CommandOutput, mxnet_environment, packed_mxnet_environments,
-    yarn::{Workspace, digits, shared, version},
+    yarn::{Workspace, digits},
 };
-
-fn cluster() -> Lease {
-    shared(Options { nodes: 2, node_memory_mib: 8192, node_vcores: 60, ..Options::new(version()) })
-}
 
 /// A workspace with the example, a cache of its own, and an environment called so. The program also says where MXNet came from.
 fn workspace<'a>(cluster: &'a Cluster, environment: &str) -> Workspace<'a> {
@@ -86,7 +83,7 @@ fn copied(workspace: &Workspace, from: &Path, name: &str) -> PathBuf {
 
 #[test]
 fn the_nodes_have_no_mxnet() {
-    let cluster = &*cluster();
+    let cluster = &*common_cluster();
     let workspace = Workspace::new(cluster);
     let shell = "if python3 -c 'import mxnet'; then exit 9; fi";
     let ran =
@@ -96,7 +93,7 @@ fn the_nodes_have_no_mxnet() {
 
 #[test]
 fn what_the_cluster_refuses_is_told_before_an_environment_is_made() {
-    let cluster = &*cluster();
+    let cluster = &*common_cluster();
     let workspace = Workspace::new(cluster);
     workspace.write("requirements.txt", "numpy\n");
     let yaml = "environment: requirements.txt\nroles: {worker: {memory: 9000 GiB, run: 'true'}}\n";
@@ -110,7 +107,7 @@ fn what_the_cluster_refuses_is_told_before_an_environment_is_made() {
 
 #[test]
 fn a_virtual_environment_carries_the_digits_job_and_is_sent_once() {
-    let cluster = &*cluster();
+    let cluster = &*common_cluster();
     let workspace = workspace(cluster, "./venv");
     let own = add_own_package(&workspace, &copied(&workspace, mxnet_environment(), "venv"));
     carries(&workspace);
@@ -144,13 +141,13 @@ fn a_virtual_environment_carries_the_digits_job_and_is_sent_once() {
 
 #[test]
 fn a_virtual_environment_of_uvs_carries_the_digits_job() {
-    let cluster = &*cluster();
+    let cluster = &*common_cluster();
     carries(&workspace(cluster, &packed_mxnet_environments().join("venv").display().to_string()));
 }
 
 #[test]
 fn a_list_of_packages_carries_the_digits_job() {
-    let cluster = &*cluster();
+    let cluster = &*common_cluster();
     let workspace = workspace(cluster, "requirements.txt");
     let packages =
         fs::read_to_string(packed_mxnet_environments().join("requirements.txt")).expect("a list");
@@ -166,7 +163,7 @@ fn a_list_of_packages_carries_the_digits_job() {
 
 #[test]
 fn a_pex_carries_the_digits_job() {
-    let cluster = &*cluster();
+    let cluster = &*common_cluster();
     carries(&workspace(
         cluster,
         &packed_mxnet_environments().join("job.pex").display().to_string(),
@@ -175,7 +172,7 @@ fn a_pex_carries_the_digits_job() {
 
 #[test]
 fn a_prefix_as_conda_makes_it_carries_the_digits_job_and_its_texts_name_the_new_place() {
-    let cluster = &*cluster();
+    let cluster = &*common_cluster();
     let workspace = workspace(cluster, "./prefix");
     let prefix = copied(&workspace, &packed_mxnet_environments().join("prefix"), "prefix");
     fs::create_dir_all(prefix.join("conda-meta")).expect("a directory");

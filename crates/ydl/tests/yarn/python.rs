@@ -1,21 +1,15 @@
 //! The Python package on a real cluster.
 
+use crate::common_cluster;
 use std::{
     io::{BufRead, BufReader, Write},
     path::Path,
     process::{Command, Stdio},
 };
-use testbed::{File, Lease, Options};
 use ydl_testkit::{
     CommandOutput, requirements_environment,
-    yarn::{ClusterJob, Workspace, shared, version},
+    yarn::{ClusterJob, Workspace},
 };
-
-fn cluster() -> Lease {
-    let options = Options { nodes: 2, ..Options::new(version()) };
-    let attempts = "yarn.resourcemanager.am.max-attempts";
-    shared(options.set(File::Yarn, attempts, "100"))
-}
 
 /// A Python program of a user at this workspace.
 fn python(workspace: &Workspace, words: &[&str]) -> Command {
@@ -39,7 +33,7 @@ fn python(workspace: &Workspace, words: &[&str]) -> Command {
 
 #[test]
 fn the_exception_of_a_function_reaches_whoever_submitted_it() {
-    let cluster = &*cluster();
+    let cluster = &*common_cluster();
     let workspace = Workspace::new(cluster);
     let mut python = python(&workspace, &["unittest", "tests.on_yarn"]);
     let ran = CommandOutput::from(python.stdin(Stdio::null()).output().expect("Python"));
@@ -48,7 +42,7 @@ fn the_exception_of_a_function_reaches_whoever_submitted_it() {
 
 #[test]
 fn functions_ask_and_report_while_masters_die() {
-    let cluster = &*cluster();
+    let cluster = &*common_cluster();
     let workspace = Workspace::new(cluster);
     let mut python = python(&workspace, &["tests.on_yarn", "through-deaths"]);
     python.stdin(Stdio::piped()).stdout(Stdio::piped());

@@ -1,11 +1,7 @@
 //! An application of skein's on a real cluster.
 
-use testbed::{Lease, Options};
-use ydl_testkit::yarn::{Workspace, application, digits, shared, version, wait_finished};
-
-fn cluster() -> Lease {
-    shared(Options { nodes: 2, users: vec!["alice".into()], ..Options::new(version()) })
-}
+use crate::common_cluster;
+use ydl_testkit::yarn::{Workspace, application, digits, wait_finished};
 
 /// Two services, one of which depends on the other: it finds its address in the key-value store, which is what people did
 /// with skein's.
@@ -36,7 +32,7 @@ services:
 
 #[test]
 fn two_services_of_which_one_depends_on_the_other_run_as_a_job() {
-    let cluster = &*cluster();
+    let cluster = &*common_cluster();
     let workspace = Workspace::of(cluster, "alice");
     workspace.write("greeting.txt", "good morning");
     workspace.write("app.yaml", APP);

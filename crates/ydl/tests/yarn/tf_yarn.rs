@@ -1,31 +1,18 @@
 //! tf-yarn's examples on a real cluster, through its own Python interface: small data, real TensorFlow 2.15, PyTorch and Horovod,
 //! and a real MLflow server.
 
+use crate::common_cluster;
 use std::{
     fs,
     os::unix::process::CommandExt,
     path::{Path, PathBuf},
     process::{Child, Command, Stdio},
 };
-use testbed::{Label, Lease, Options, Queue};
 use yarn_native::types::FinalStatus;
 use ydl_testkit::{
     CommandOutput, example_environment, packed_mxnet_environments,
-    yarn::{Workspace, application, applications, digits, shared, version, wait_for},
+    yarn::{Workspace, application, applications, digits, wait_for},
 };
-
-/// Two nodes for everybody, and one that is labelled, with a queue of its own.
-fn cluster() -> Lease {
-    let gpu = Label { name: "gpu".to_owned(), nodes: vec![3], exclusive: true };
-    let labelled = Queue { labels: vec!["gpu".to_owned()], ..Queue::new("ml-gpu", 20) };
-    shared(Options {
-        nodes: 3,
-        node_memory_mib: 16384,
-        labels: vec![gpu],
-        queues: vec![Queue::new("default", 80), labelled],
-        ..Options::new(version())
-    })
-}
 
 fn root() -> PathBuf {
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
@@ -172,7 +159,7 @@ fn last_accuracy(log: &str, step: u32) -> f64 {
 
 #[test]
 fn the_linear_classifier_is_trained_evaluated_shown_and_logged() {
-    let cluster = &*cluster();
+    let cluster = &*common_cluster();
     let workspace = Workspace::new(cluster);
     let mlflow = Mlflow::start(workspace.path().join("mlflow"));
     let interpreter = example_environment("tensorflow").join("bin/python");
@@ -223,7 +210,7 @@ fn the_linear_classifier_is_trained_evaluated_shown_and_logged() {
 
 #[test]
 fn a_keras_model_becomes_an_estimator_with_a_parameter_server() {
-    let cluster = &*cluster();
+    let cluster = &*common_cluster();
     let workspace = Workspace::new(cluster);
     let ran = runs_well(&workspace, "tf-yarn-keras/keras_estimator.py", "tensorflow");
     assert!(ran.stdout.starts_with("trained for 0:"), "{ran:#?}");
@@ -236,7 +223,7 @@ fn a_keras_model_becomes_an_estimator_with_a_parameter_server() {
 
 #[test]
 fn pytorch_s_processes_learn_the_same() {
-    let cluster = &*cluster();
+    let cluster = &*common_cluster();
     let workspace = Workspace::new(cluster);
     let ran = runs_well(&workspace, "tf-yarn-pytorch/pytorch_example.py", "horovod");
     let id = digits::job_id(&ran);
@@ -251,7 +238,7 @@ fn pytorch_s_processes_learn_the_same() {
 
 #[test]
 fn horovod_s_ranks_meet_over_gloo_and_learn_the_same() {
-    let cluster = &*cluster();
+    let cluster = &*common_cluster();
     let workspace = Workspace::new(cluster);
     let ran = runs_well(&workspace, "tf-yarn-horovod/keras_with_gloo.py", "horovod");
     assert!(ran.stdout.starts_with("trained for 0:"), "{ran:#?}");
@@ -297,7 +284,7 @@ fn sent(workspace: &Workspace, own: &Path, words: &[&str]) -> PathBuf {
 
 #[test]
 fn a_packed_environment_travels_to_nodes_with_a_label_and_the_check_says_ok() {
-    let cluster = &*cluster();
+    let cluster = &*common_cluster();
     let workspace = Workspace::new(cluster);
     let checked = python(&workspace, Path::new("python3"))
         .args(["-m", "ydl.compat.tf_yarn.bin.check_hadoop_env"])

@@ -179,7 +179,7 @@ fn an_input_that_changed_after_submit_fails_its_task_by_name() {
     ));
     assert_ne!(ran.code, 0, "{ran:#?}");
     assert!(ran.stderr.contains("a.csv` was changed after it was listed"), "{ran:#?}");
-    assert!(ran.stderr.contains("hint: submit the job anew"), "{ran:#?}");
+    assert!(ran.stderr.contains("hint: submit the job again"), "{ran:#?}");
 }
 
 #[test]
@@ -396,7 +396,7 @@ fn results_and_logs_are_fetched_and_fetching_again_changes_nothing() {
     assert!(!home.path().join("some/logs").exists());
     assert_rejected(
         &home.run(&["fetch", "t", "*.none", "some"]),
-        "nothing of `t-",
+        "no file of `t-",
         "names look like `outputs/",
     );
 }

@@ -1,4 +1,4 @@
-"""Ask the master's door for links as somebody who may not, and print how it answers.
+"""Sends unauthorized or invalid requests to the master's link endpoint, and prints the status of each response.
 
 Each argument after the port is `token file or -`,`round`,`connection`,`body in hexadecimal`.
 """
