@@ -12,14 +12,14 @@
 
 pub mod applications;
 pub mod cluster;
-pub mod diagnose_failure;
-pub mod jobs;
+pub(crate) mod diagnose_failure;
+pub(crate) mod jobs;
 pub mod live_logs;
-pub mod master_client;
+pub(crate) mod master_client;
 pub mod mirror;
-pub mod output_locations;
+pub(crate) mod output_locations;
 pub mod preflight;
-pub mod resolve;
+pub(crate) mod resolve;
 pub mod stage;
-pub mod submit;
-pub mod wait;
+pub(crate) mod submit;
+pub(crate) mod wait;

@@ -61,8 +61,7 @@ async fn kill_on_cluster(
     };
     let report_end = |report: &ApplicationReport, killed: bool| -> Result<Exit, Report> {
         let state = applications::state_of(report);
-        let before = if killed { "is" } else { "was" };
-        let already = if killed { "" } else { " already" };
+        let ended = if killed { "ended" } else { "had already ended" };
         match global.json {
             true => {
                 let id = id.to_string();
@@ -70,7 +69,7 @@ async fn kill_on_cluster(
                     &serde_json::json!({ "id": id, "state": state, "stopped": killed }),
                 )?;
             }
-            false => terminal::message(format!("{id} {before} over{already}: {state}")),
+            false => terminal::message(format!("{id} {ended}: {state}")),
         }
         Ok(Exit::Success)
     };

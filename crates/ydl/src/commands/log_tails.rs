@@ -3,10 +3,12 @@
 //! The kernel says which directories have changed, so a thousand quiet tasks cost nothing; where it cannot, all of
 //! them are looked at several times a second.
 
+mod stream_tail;
+
 use super::dir_watcher::{DirChanges, DirWatcher};
 use crate::{
     client::mirror::LogFilter,
-    logs::{Chunk, LogReader},
+    logs::LogReader,
     terminal::{LinePrefixer, Paint},
 };
 use std::{
@@ -15,18 +17,15 @@ use std::{
     path::Path,
     time::Duration,
 };
+use stream_tail::{StreamTail, seek_to_lines};
 use tokio::time::sleep;
 use ydl_core::{RoleName, TaskId};
 use ydl_proto::files::JobDir;
 
-/// Read from one stream before the next has its turn, so that one task cannot silence the others.
-const READ_BYTES_MAX: usize = 1 << 20;
 /// With more streams than this none is kept open while it is quiet: descriptors are few.
 const OPEN_MAX: usize = 200;
 /// Poll interval without change notifications from the kernel.
 const POLL: Duration = Duration::from_millis(100);
-/// Bytes of a stream searched for its last lines.
-const TAIL_BYTES_MAX: u64 = 64 << 20;
 
 /// Output stream of a program.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -87,15 +86,6 @@ pub enum Prefix {
     Task(Paint),
     /// Nothing, but lines are whole.
     Lines,
-}
-
-#[derive(Debug)]
-struct StreamTail {
-    reader: Option<LogReader>,
-    offset: u64,
-    lines: Option<LinePrefixer>,
-    /// The attempt has ended: its output is complete.
-    ended: bool,
 }
 
 /// Every stream that is followed.
@@ -319,70 +309,6 @@ impl LogTails {
             }
         }
         Ok(())
-    }
-}
-
-impl StreamTail {
-    /// Reads what there is, up to a turn's worth. True if there may be more.
-    fn read(&mut self, dir: &Path, stream: Stream, out: &mut Vec<u8>) -> bool {
-        let offset = self.offset;
-        let reader = self.reader.get_or_insert_with(|| LogReader::new(dir, stream.name(), offset));
-        let mut full = true;
-        while out.len() < READ_BYTES_MAX {
-            match reader.read_some() {
-                Ok(Chunk::Data { bytes, .. }) => match &mut self.lines {
-                    Some(lines) => lines.push(&bytes, out),
-                    None => out.extend_from_slice(&bytes),
-                },
-                Ok(Chunk::Gap { bytes, .. }) => {
-                    let note = format!("[{bytes} bytes were not kept]\n");
-                    match &mut self.lines {
-                        Some(lines) => {
-                            lines.finish(out);
-                            lines.push(note.as_bytes(), out);
-                        }
-                        None => out.extend_from_slice(note.as_bytes()),
-                    }
-                }
-                // A stream that cannot be read now may be read later; at the end it is tried once more.
-                Ok(Chunk::End) | Err(_) => {
-                    full = false;
-                    break;
-                }
-            }
-        }
-        self.offset = reader.offset();
-        full
-    }
-}
-
-/// Steps to where the last `wanted` lines begin.
-fn seek_to_lines(reader: &mut LogReader, wanted: usize) {
-    let mut span: u64 = 64 << 10;
-    loop {
-        if reader.seek_to_last(span).is_err() {
-            return;
-        }
-        let start = reader.offset();
-        let mut ends = Vec::new();
-        let mut last = start;
-        while let Ok(Chunk::Data { offset, bytes }) = reader.read_some() {
-            let here = bytes.iter().enumerate().filter(|(_, byte)| **byte == b'\n');
-            ends.extend(here.map(|(n, _)| offset + n as u64 + 1));
-            last = offset + bytes.len() as u64;
-        }
-        // The last line may lack its end.
-        let lines = ends.len() + usize::from(ends.last().is_none_or(|end| *end != last));
-        let enough = lines > wanted;
-        if enough || start == 0 || span >= TAIL_BYTES_MAX {
-            let skip = lines.saturating_sub(wanted);
-            let from = if skip == 0 { start } else { ends.get(skip - 1).copied().unwrap_or(last) };
-            let back = reader.end().unwrap_or(last).saturating_sub(from);
-            // What cannot be looked at now is read from where the reader stands.
-            let _ = reader.seek_to_last(back);
-            return;
-        }
-        span *= 8;
     }
 }
 

@@ -8,5 +8,5 @@ mod engine;
 mod run;
 
 pub use check::check;
-pub use engine::{Engine, UserMapping, clean};
-pub use run::{BINARY, Container, SOCKET, name};
+pub use engine::{Engine, clean};
+pub use run::{Container, SOCKET, name};

@@ -1,7 +1,5 @@
 //! Prefixes complete lines with the name of the task that printed them.
 
-use std::io::{self, Write};
-
 /// A longer line is cut into pieces of this size, so that one task cannot fill the memory.
 pub const LINE_BYTES_MAX: usize = 64 * 1024;
 
@@ -54,13 +52,6 @@ impl LinePrefixer {
             self.emit(out);
         }
         self.cut = false;
-    }
-
-    /// As [`push`](Self::push), written in one call, so that other writers cannot break a line.
-    pub fn write(&mut self, chunk: &[u8], to: &mut impl Write) -> io::Result<()> {
-        let mut lines = Vec::new();
-        self.push(chunk, &mut lines);
-        to.write_all(&lines)
     }
 
     /// A piece that goes on from the one before is marked by `+` where `|` begins a line.

@@ -1,0 +1,87 @@
+//! Reads one stream of one attempt.
+
+use super::Stream;
+use crate::{
+    logs::{Chunk, LogReader},
+    terminal::LinePrefixer,
+};
+use std::path::Path;
+
+/// Read from one stream before the next has its turn, so that one task cannot silence the others.
+const READ_BYTES_MAX: usize = 1 << 20;
+/// Bytes of a stream searched for its last lines.
+const TAIL_BYTES_MAX: u64 = 64 << 20;
+
+/// Reader of one stream.
+#[derive(Debug)]
+pub(super) struct StreamTail {
+    pub(super) reader: Option<LogReader>,
+    pub(super) offset: u64,
+    pub(super) lines: Option<LinePrefixer>,
+    /// The attempt has ended: its output is complete.
+    pub(super) ended: bool,
+}
+
+impl StreamTail {
+    /// Reads what there is, up to a turn's worth. True if there may be more.
+    pub(super) fn read(&mut self, dir: &Path, stream: Stream, out: &mut Vec<u8>) -> bool {
+        let offset = self.offset;
+        let reader = self.reader.get_or_insert_with(|| LogReader::new(dir, stream.name(), offset));
+        let mut full = true;
+        while out.len() < READ_BYTES_MAX {
+            match reader.read_some() {
+                Ok(Chunk::Data { bytes, .. }) => match &mut self.lines {
+                    Some(lines) => lines.push(&bytes, out),
+                    None => out.extend_from_slice(&bytes),
+                },
+                Ok(Chunk::Gap { bytes, .. }) => {
+                    let note = format!("[{bytes} bytes were not kept]\n");
+                    match &mut self.lines {
+                        Some(lines) => {
+                            lines.finish(out);
+                            lines.push(note.as_bytes(), out);
+                        }
+                        None => out.extend_from_slice(note.as_bytes()),
+                    }
+                }
+                // A stream that cannot be read now may be read later; at the end it is tried once more.
+                Ok(Chunk::End) | Err(_) => {
+                    full = false;
+                    break;
+                }
+            }
+        }
+        self.offset = reader.offset();
+        full
+    }
+}
+
+/// Steps to where the last `wanted` lines begin.
+pub(super) fn seek_to_lines(reader: &mut LogReader, wanted: usize) {
+    let mut span: u64 = 64 << 10;
+    loop {
+        if reader.seek_to_last(span).is_err() {
+            return;
+        }
+        let start = reader.offset();
+        let mut ends = Vec::new();
+        let mut last = start;
+        while let Ok(Chunk::Data { offset, bytes }) = reader.read_some() {
+            let here = bytes.iter().enumerate().filter(|(_, byte)| **byte == b'\n');
+            ends.extend(here.map(|(n, _)| offset + n as u64 + 1));
+            last = offset + bytes.len() as u64;
+        }
+        // The last line may lack its end.
+        let lines = ends.len() + usize::from(ends.last().is_none_or(|end| *end != last));
+        let enough = lines > wanted;
+        if enough || start == 0 || span >= TAIL_BYTES_MAX {
+            let skip = lines.saturating_sub(wanted);
+            let from = if skip == 0 { start } else { ends.get(skip - 1).copied().unwrap_or(last) };
+            let back = reader.end().unwrap_or(last).saturating_sub(from);
+            // What cannot be looked at now is read from where the reader stands.
+            let _ = reader.seek_to_last(back);
+            return;
+        }
+        span *= 8;
+    }
+}
