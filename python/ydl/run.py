@@ -356,7 +356,7 @@ def _status(raw: Dict[str, Any]) -> Status:
     usage = raw.get("usage") or {}
     metrics = raw.get("metrics") or {}
     state = str(raw.get("state"))
-    why = view.get("why") or raw.get("unreachable") or (raw.get("application") or {}).get("diagnostics") or state
+    why = view.get("reason") or raw.get("unreachable") or (raw.get("application") or {}).get("diagnostics") or state
     tasks = tuple(
         TaskStatus(
             task=str(task["task"]),

@@ -202,8 +202,8 @@ impl fmt::Display for Ending {
                 write!(f, "failed because another process took its port {port}")
             }
             Ending::Outdated => write!(f, "was too late to join its round"),
-            Ending::NotStarted { reason: why } => write!(f, "could not be started: {why}"),
-            Ending::SetupFailed { reason: why } => write!(f, "could not be set up: {why}"),
+            Ending::NotStarted { reason } => write!(f, "could not be started: {reason}"),
+            Ending::SetupFailed { reason } => write!(f, "could not be set up: {reason}"),
             Ending::AgentDied { status } if *status > 128 => {
                 write!(f, "lost its agent, which was killed by {}", signal_name(*status - 128))
             }
@@ -221,7 +221,7 @@ impl fmt::Display for Ending {
             }
             Ending::Preempted => write!(f, "was preempted by the cluster"),
             Ending::Lost => write!(f, "was lost with its container"),
-            Ending::NodeFault { reason: why } => write!(f, "could not run on its node: {why}"),
+            Ending::NodeFault { reason } => write!(f, "could not run on its node: {reason}"),
             Ending::HeartbeatTimeout { silent_for } => {
                 write!(f, "sent no heartbeat for {silent_for}")
             }
@@ -231,8 +231,8 @@ impl fmt::Display for Ending {
                 TimeoutKind::Start => write!(f, "did not start its program within {after}"),
                 TimeoutKind::Stop => write!(f, "did not stop within {after}"),
             },
-            Ending::UploadFailed { reason: why } => {
-                write!(f, "succeeded, but its outputs were not uploaded: {why}")
+            Ending::UploadFailed { reason } => {
+                write!(f, "succeeded, but its outputs were not uploaded: {reason}")
             }
         }
     }

@@ -24,7 +24,7 @@ pub struct JobView {
     /// number of their own.
     pub round: u32,
     /// Description of what the job waits for.
-    pub why: String,
+    pub reason: String,
     /// Outcome, once the job has ended.
     pub outcome: Option<Outcome>,
     /// All roles.
@@ -97,7 +97,7 @@ pub enum TaskState {
     /// It waits for its backoff.
     BackingOff,
     /// It waits for a container.
-    Asked,
+    Requested,
     /// Its container is being started.
     Launching,
     /// Its agent is ready and waits for its peers.
@@ -123,7 +123,7 @@ impl TaskState {
     pub fn word(self) -> &'static str {
         match self {
             TaskState::BackingOff => "backing-off",
-            TaskState::Asked => "asked",
+            TaskState::Requested => "requested",
             TaskState::Launching => "launching",
             TaskState::Ready => "ready",
             TaskState::Starting => "starting",

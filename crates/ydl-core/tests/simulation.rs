@@ -19,10 +19,10 @@ const SEEDS: u64 = 2_000;
 /// Number of trace lines printed.
 const TAIL: usize = 120;
 
-/// A schedule that went wrong, and how.
-struct Wrong {
+/// A schedule that violated an invariant.
+struct Violation {
     seed: u64,
-    why: String,
+    reason: String,
 }
 
 /// Many schedules in numbers.
@@ -47,7 +47,7 @@ impl Tally {
 }
 
 /// Lives one schedule.
-fn live(seed: u64, mutant: Mutant) -> Result<World, Wrong> {
+fn simulate(seed: u64, mutant: Mutant) -> Result<World, Violation> {
     let lived = panic::catch_unwind(|| {
         let mut world = World::new(seed, mutant, false);
         world.live();
@@ -56,11 +56,11 @@ fn live(seed: u64, mutant: Mutant) -> Result<World, Wrong> {
     match lived {
         Ok(world) => Ok(world),
         Err(payload) => {
-            let why = payload
+            let reason = payload
                 .downcast_ref::<String>()
                 .cloned()
                 .or_else(|| payload.downcast_ref::<&str>().map(ToString::to_string));
-            Err(Wrong { seed, why: why.unwrap_or_else(|| "it panicked".into()) })
+            Err(Violation { seed, reason: reason.unwrap_or_else(|| "it panicked".into()) })
         }
     }
 }
@@ -68,7 +68,7 @@ fn live(seed: u64, mutant: Mutant) -> Result<World, Wrong> {
 /// Trace of a schedule, line by line.
 fn trace(seed: u64, mutant: Mutant) -> Vec<String> {
     let Ok(mut world) = panic::catch_unwind(|| World::new(seed, mutant, true)) else {
-        return vec!["it went wrong before anything happened".into()];
+        return vec!["it failed before anything happened".into()];
     };
     let _ = panic::catch_unwind(AssertUnwindSafe(|| world.live()));
     let mut lines = vec![format!("{:#?}", world.plan.faults)];
@@ -76,7 +76,7 @@ fn trace(seed: u64, mutant: Mutant) -> Vec<String> {
     lines
 }
 
-/// A schedule that goes wrong is told by its own words, not by a panic's.
+/// Reports a violation by its own message, not by a panic's.
 fn quietly() {
     static ONCE: Once = Once::new();
     ONCE.call_once(|| panic::set_hook(Box::new(|_| {})));
@@ -108,24 +108,24 @@ fn every_fault_schedule_keeps_the_invariants_and_every_job_ends() {
     quietly();
     let mut tally = Tally::default();
     for seed in seeds.clone() {
-        match live(seed, mutant) {
+        match simulate(seed, mutant) {
             Ok(world) => {
                 tally.add(&world);
                 if one.is_some() {
                     println!("{}", trace(seed, mutant).join("\n"));
                 }
             }
-            Err(wrong) => {
-                let lines = trace(wrong.seed, mutant);
+            Err(violation) => {
+                let lines = trace(violation.seed, mutant);
                 let from = lines.len().saturating_sub(TAIL);
                 for line in &lines[if one.is_some() { 0 } else { from }..] {
                     println!("{line}");
                 }
-                println!("\nseed {}: {}", wrong.seed, wrong.why);
+                println!("\nseed {}: {}", violation.seed, violation.reason);
                 if mutant == Mutant::None {
-                    println!("to see it again: make sim SEED={}", wrong.seed);
+                    println!("to see it again: make sim SEED={}", violation.seed);
                 }
-                std::panic::resume_unwind(Box::new(wrong.why));
+                std::panic::resume_unwind(Box::new(violation.reason));
             }
         }
     }
@@ -146,8 +146,10 @@ fn every_mutant_is_caught() {
     quietly();
     let mut survivors = Vec::new();
     for mutant in Mutant::ALL {
-        match (0..SEEDS).find_map(|seed| live(seed, *mutant).err()) {
-            Some(wrong) => println!("{mutant:?}: seed {}: {}", wrong.seed, wrong.why),
+        match (0..SEEDS).find_map(|seed| simulate(seed, *mutant).err()) {
+            Some(violation) => {
+                println!("{mutant:?}: seed {}: {}", violation.seed, violation.reason)
+            }
             None => survivors.push(mutant),
         }
     }

@@ -116,7 +116,7 @@ impl Reader {
     /// Reads `true`, `false` or a map.
     pub fn gang(&mut self, map: &Map, job: &mut JobSpecBuilder) {
         job.gang.together = job.framework.starts_together();
-        job.gang.reform = job.framework.resize_policy().unwrap_or_default();
+        job.gang.resize = job.framework.resize_policy().unwrap_or_default();
         let Some(node) = map.find("gang") else {
             return;
         };

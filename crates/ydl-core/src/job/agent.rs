@@ -39,7 +39,7 @@ impl Job {
             | Phase::Stopping { .. }
             | Phase::Releasing { .. }
             | Phase::BackingOff { .. }
-            | Phase::Asked { .. }
+            | Phase::Requested { .. }
             | Phase::Finished { .. } => {}
         }
     }
@@ -47,7 +47,7 @@ impl Job {
     pub(super) fn on_setup_failed(
         &mut self,
         container: &ContainerId,
-        why: String,
+        reason: String,
         node: bool,
         out: &mut Vec<Action>,
     ) {
@@ -60,8 +60,8 @@ impl Job {
             | Phase::Ready { .. }
             | Phase::Restarting { .. } => {
                 let ending = match node {
-                    true => Ending::NodeFault { reason: why },
-                    false => Ending::SetupFailed { reason: why },
+                    true => Ending::NodeFault { reason },
+                    false => Ending::SetupFailed { reason },
                 };
                 self.on_fault(key, ending, ContainerFate::AgentAlive, out);
             }
@@ -71,7 +71,7 @@ impl Job {
             | Phase::Stopping { .. }
             | Phase::Releasing { .. }
             | Phase::BackingOff { .. }
-            | Phase::Asked { .. }
+            | Phase::Requested { .. }
             | Phase::Finished { .. } => {}
         }
     }
@@ -198,7 +198,7 @@ impl Job {
             | Phase::Running { .. }
             | Phase::Restarting { .. }
             | Phase::BackingOff { .. }
-            | Phase::Asked { .. }
+            | Phase::Requested { .. }
             | Phase::Finished { .. } => {}
         }
     }

@@ -11,7 +11,7 @@ impl Job {
         let Some(pending) = self.pending_rounds.get(&round) else {
             return;
         };
-        let asking = pending.share.asked > 0 && self.lacks_containers(pending);
+        let asking = pending.share.requested > 0 && self.lacks_containers(pending);
         let holding = asking && pending.share.holds > 0;
         let since = |old: Option<Time>, still: bool| still.then(|| old.unwrap_or(now));
         if let Some(pending) = self.pending_rounds.get_mut(&round) {
@@ -35,7 +35,7 @@ impl Job {
         }
         self.starvation_since = self.starvation_since.map(|_| now);
         for key in self.task_keys(None) {
-            if let Phase::Asked { since } = &mut self.task_mut(key).phase {
+            if let Phase::Requested { since } = &mut self.task_mut(key).phase {
                 *since = now;
                 self.arm(key);
             }
@@ -109,7 +109,9 @@ impl Job {
                         out,
                     );
                 }
-                Phase::Asked { .. } => self.set_phase(key, Phase::BackingOff { since: now, until }),
+                Phase::Requested { .. } => {
+                    self.set_phase(key, Phase::BackingOff { since: now, until })
+                }
                 Phase::BackingOff { .. }
                 | Phase::Starting { .. }
                 | Phase::Running { .. }
@@ -126,7 +128,7 @@ impl Job {
         let mut missing = Vec::new();
         let roles = self.spec.roles.iter().zip(&self.roles).enumerate();
         for (_, (spec, role)) in roles.filter(|(at, _)| !self.is_blocked(*at)) {
-            for (memory_mib, tasks) in &role.asked {
+            for (memory_mib, tasks) in &role.requested {
                 let size = Resources { memory_mib: *memory_mib, ..spec.resources.clone() };
                 missing.push(format!("{} × `{}` ({size})", tasks.len(), spec.name));
             }

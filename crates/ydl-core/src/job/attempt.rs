@@ -26,8 +26,8 @@ enum Verdict {
 impl Ending {
     /// Returns the ending for a program's exit.
     pub(super) fn from_exit(exit: &ProgramExit) -> Ending {
-        if let Some(why) = &exit.not_started {
-            return Ending::NotStarted { reason: why.clone() };
+        if let Some(reason) = &exit.not_started {
+            return Ending::NotStarted { reason: reason.clone() };
         }
         match (exit.code, exit.signal) {
             (Some(0), _) => Ending::Succeeded,
@@ -50,7 +50,7 @@ impl Ending {
             }
             ContainerExit::Preempted => Ending::Preempted,
             ContainerExit::NodeLost | ContainerExit::Released => Ending::Lost,
-            ContainerExit::NodeFault { reason: why } => Ending::NodeFault { reason: why },
+            ContainerExit::NodeFault { reason } => Ending::NodeFault { reason },
         }
     }
 
@@ -73,13 +73,13 @@ impl Job {
         &mut self,
         key: TaskKey,
         ending: Ending,
-        gone: ContainerFate,
+        fate: ContainerFate,
         out: &mut Vec<Action>,
     ) {
         if self.stage == Stage::Active {
-            self.on_attempt_over(key, ending, gone, out);
+            self.on_attempt_over(key, ending, fate, out);
         } else {
-            self.release(key, NextStep::Finish(TaskResult::Stopped), gone, false, out);
+            self.release(key, NextStep::Finish(TaskResult::Stopped), fate, false, out);
         }
     }
 
@@ -87,21 +87,21 @@ impl Job {
         &mut self,
         key: TaskKey,
         ending: Ending,
-        gone: ContainerFate,
+        fate: ContainerFate,
         out: &mut Vec<Action>,
     ) {
         let ending = self.excuse(key, ending);
         self.task_mut(key).last_ending = Some(ending.to_string());
         if ending == Ending::Succeeded {
             // The task has succeeded once its outputs are uploaded; see `on_stopped`.
-            self.release(key, NextStep::Finish(TaskResult::Succeeded), gone, true, out);
+            self.release(key, NextStep::Finish(TaskResult::Succeeded), fate, true, out);
             self.continue_without_finished(key.role, out);
             return;
         }
         if self.is_spare(key) {
             self.record_ended(key, &ending, Disposition::NoAction, out);
             self.leave_pending_round(key);
-            self.release(key, NextStep::Finish(TaskResult::Stopped), gone, true, out);
+            self.release(key, NextStep::Finish(TaskResult::Stopped), fate, true, out);
             return;
         }
         let ran = matches!(
@@ -137,7 +137,7 @@ impl Job {
                 self.grow_memory(key, &ending, out);
                 let at = self.now + after;
                 let alone = self.restarts_alone(key);
-                self.release(key, NextStep::Retry { at }, gone, false, out);
+                self.release(key, NextStep::Retry { at }, fate, false, out);
                 if alone {
                     self.restart_exonerated(exonerated, out);
                     return;
@@ -157,13 +157,13 @@ impl Job {
             Verdict::Tolerate => {
                 self.leave_pending_round(key);
                 self.roles[key.role].failed += 1;
-                self.release(key, NextStep::Finish(TaskResult::Failed(ending)), gone, true, out);
+                self.release(key, NextStep::Finish(TaskResult::Failed(ending)), fate, true, out);
             }
             Verdict::Suspect => {
                 let cause = self.cause(key, ending.clone());
                 self.roles[key.role].failures.pop_back();
                 self.roles[key.role].failed += 1;
-                self.release(key, NextStep::Finish(TaskResult::Failed(ending)), gone, true, out);
+                self.release(key, NextStep::Finish(TaskResult::Failed(ending)), fate, true, out);
                 self.suspect(key, cause);
             }
             Verdict::FailJob => {
@@ -171,7 +171,7 @@ impl Job {
                 let cause = suspected.unwrap_or_else(|| self.cause(key, ending.clone()));
                 self.leave_pending_round(key);
                 self.roles[key.role].failed += 1;
-                self.release(key, NextStep::Finish(TaskResult::Failed(ending)), gone, true, out);
+                self.release(key, NextStep::Finish(TaskResult::Failed(ending)), fate, true, out);
                 self.begin_ending(Outcome::Failed(cause), out);
             }
         }
@@ -273,7 +273,7 @@ impl Job {
             | Phase::Stopping { .. }
             | Phase::Releasing { .. }
             | Phase::BackingOff { .. }
-            | Phase::Asked { .. }
+            | Phase::Requested { .. }
             | Phase::Finished { .. } => task.pending.is_some(),
         }
     }

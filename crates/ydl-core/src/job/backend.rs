@@ -57,8 +57,8 @@ impl Job {
         }
         // The largest ask that fits: a small task must not use a container that a larger one waits
         // for.
-        let asked = &self.roles[role].asked;
-        let (_, tasks) = asked.range(..=grant.resources.memory_mib).next_back()?;
+        let requested = &self.roles[role].requested;
+        let (_, tasks) = requested.range(..=grant.resources.memory_mib).next_back()?;
         let index = *tasks.first()?;
         Some(TaskKey { role, index })
     }
@@ -78,7 +78,7 @@ impl Job {
     pub(super) fn on_launch_failed(
         &mut self,
         container: &ContainerId,
-        why: String,
+        reason: String,
         out: &mut Vec<Action>,
     ) {
         let Some(key) = self.task_in(container) else {
@@ -86,7 +86,7 @@ impl Job {
         };
         let phase = &self.task(key).phase;
         if matches!(phase, Phase::Launching { .. } | Phase::Joining { .. }) {
-            self.on_fault(key, Ending::NodeFault { reason: why }, ContainerFate::Unknown, out);
+            self.on_fault(key, Ending::NodeFault { reason }, ContainerFate::Unknown, out);
         }
     }
 
@@ -99,44 +99,44 @@ impl Job {
         let Some(key) = self.task_in(container) else {
             return;
         };
-        let gone = self.gone_by(key, &end);
+        let fate = self.container_fate(key, &end);
         match self.task(key).phase.clone() {
             Phase::Launching { .. } | Phase::Joining { .. } => {
-                self.on_fault(key, Ending::before_join(end), gone, out);
+                self.on_fault(key, Ending::before_join(end), fate, out);
             }
             Phase::Ready { .. }
             | Phase::Restarting { .. }
             | Phase::Starting { .. }
             | Phase::Running { .. } => {
-                self.on_fault(key, Ending::from_container(end), gone, out);
+                self.on_fault(key, Ending::from_container(end), fate, out);
             }
             // A fault that prevents the upload is not a failure of the task.
             Phase::Stopping { then: NextStep::Finish(TaskResult::Succeeded), .. }
                 if !self.spec.outputs.is_empty()
                     && !Ending::from_container(end.clone()).counts_as_failure() =>
             {
-                self.on_fault(key, Ending::from_container(end), gone, out);
+                self.on_fault(key, Ending::from_container(end), fate, out);
             }
             // The agent was told to stop and will report when it has.
-            Phase::Stopping { .. } if gone == ContainerFate::AgentAlive => {}
-            Phase::Stopping { then, .. } => self.on_stopped(key, then, gone, None, out),
+            Phase::Stopping { .. } if fate == ContainerFate::AgentAlive => {}
+            Phase::Stopping { then, .. } => self.on_stopped(key, then, fate, None, out),
             Phase::Releasing { then: NextStep::Diagnose, .. } => {
                 let ending = self.diagnose(key, Some(end));
                 self.on_fault(key, ending, ContainerFate::Ended, out);
             }
-            Phase::Releasing { then, .. } if gone == ContainerFate::Ended => {
+            Phase::Releasing { then, .. } if fate == ContainerFate::Ended => {
                 self.advance(key, then, out)
             }
             // The release ends by its timeout: a lost node proves nothing.
             Phase::Releasing { .. } => {}
-            Phase::BackingOff { .. } | Phase::Asked { .. } | Phase::Finished { .. } => {}
+            Phase::BackingOff { .. } | Phase::Requested { .. } | Phase::Finished { .. } => {}
         }
     }
 
     /// Returns what the exit of a container proves. The cluster reports a node as lost when its
     /// heartbeats stop; programs there may run until their agent, partitioned or ordered to, stops
     /// them.
-    fn gone_by(&self, key: TaskKey, end: &ContainerExit) -> ContainerFate {
+    fn container_fate(&self, key: TaskKey, end: &ContainerExit) -> ContainerFate {
         let lost = *end == ContainerExit::NodeLost && !self.mutant.is(Mutant::TrustsLostNode);
         if !lost || !self.may_run(key) {
             return ContainerFate::Ended;
@@ -163,7 +163,7 @@ impl Job {
                 self.on_attempt_over(key, Ending::Preempted, ContainerFate::Unknown, out);
             }
             Phase::BackingOff { .. }
-            | Phase::Asked { .. }
+            | Phase::Requested { .. }
             | Phase::Stopping { .. }
             | Phase::Releasing { .. }
             | Phase::Finished { .. } => {}
@@ -235,7 +235,7 @@ impl Job {
                 | Phase::Ready { .. }
                 | Phase::Running { .. }
                 | Phase::BackingOff { .. }
-                | Phase::Asked { .. }
+                | Phase::Requested { .. }
                 | Phase::Finished { .. } => {}
             }
             self.arm(key);

@@ -55,7 +55,7 @@ impl Job {
         let ends = |spec: &RoleSpec| !optional.contains(&spec.completion);
         let needed = |at: usize, spec: &RoleSpec| ends(spec) || self.blocks_others(at);
         let mut relevant = roles().filter(|(at, (spec, _))| needed(*at, spec)).peekable();
-        let asks = |role: &RoleState| !role.asked.is_empty();
+        let asks = |role: &RoleState| !role.requested.is_empty();
         if relevant.peek().is_none() {
             // Containers of sidecars are not released for them, and sidecars are not required.
             let mut held = self.held.values();
@@ -63,7 +63,7 @@ impl Job {
             let mut own = roles().filter(|(at, _)| !self.stands_beside(*at));
             return none && own.any(|(_, (_, role))| asks(role));
         }
-        let mut asked = false;
+        let mut requested = false;
         for (at, (spec, role)) in relevant {
             if self.is_blocked(at) {
                 continue;
@@ -72,9 +72,9 @@ impl Job {
             if role.holding() > 0 && (ends(spec) || !asks(role)) {
                 return false;
             }
-            asked |= asks(role);
+            requested |= asks(role);
         }
-        asked
+        requested
     }
 
     /// Returns true if other roles depend on it and it has not run.

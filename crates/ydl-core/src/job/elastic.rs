@@ -23,7 +23,7 @@ impl Job {
 
     /// Returns true if the role's tasks keep running and are notified when members change.
     pub(super) fn is_notified(&self, role: usize) -> bool {
-        self.range(role).is_some() && self.spec.gang.reform == ResizePolicy::Notify
+        self.range(role).is_some() && self.spec.gang.resize == ResizePolicy::Notify
     }
 
     /// Returns true if a pending round holds fewer containers than it needs.
@@ -39,7 +39,7 @@ impl Job {
         let mut shares = pending.shares.iter();
         shares.any(|(role, share)| match self.range(*role) {
             Some(range) => share.holds < range.min,
-            None => share.asked > 0,
+            None => share.requested > 0,
         })
     }
 
@@ -179,7 +179,7 @@ impl Job {
                 | Phase::Ready { on, .. }
                 | Phase::Restarting { on, .. } => out.push(Action::OrderChanged(on.clone())),
                 Phase::BackingOff { .. }
-                | Phase::Asked { .. }
+                | Phase::Requested { .. }
                 | Phase::Starting { .. }
                 | Phase::Running { .. }
                 | Phase::Stopping { .. }

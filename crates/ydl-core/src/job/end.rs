@@ -165,7 +165,7 @@ impl Job {
             return;
         }
         match self.task(key).phase.clone() {
-            Phase::BackingOff { .. } | Phase::Asked { .. } => self.advance(key, stopped, out),
+            Phase::BackingOff { .. } | Phase::Requested { .. } => self.advance(key, stopped, out),
             // No program runs there yet.
             Phase::Launching { .. } | Phase::Joining { .. } | Phase::Ready { .. } => {
                 self.release(key, stopped, ContainerFate::Unknown, false, out);

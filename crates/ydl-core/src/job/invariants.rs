@@ -49,9 +49,9 @@ impl Job {
             let by = self.held.get(on).map(|held| held.task);
             assert_eq!(by, Some(key), "a task's container is held by that task");
         }
-        let asked = self.roles[key.role].asked.get(&task.memory_mib);
-        let listed = asked.is_some_and(|asked| asked.contains(&key.index));
-        let asks = matches!(task.phase, Phase::Asked { .. });
+        let requested = self.roles[key.role].requested.get(&task.memory_mib);
+        let listed = requested.is_some_and(|tasks| tasks.contains(&key.index));
+        let asks = matches!(task.phase, Phase::Requested { .. });
         assert_eq!(asks, listed, "the asks are the tasks that ask");
         if self.spec.roles[key.role].elastic.is_none() {
             let beyond = key.index >= self.roles[key.role].want;
@@ -83,7 +83,7 @@ impl Job {
             assert_eq!(share, pending.share, "the counts of a pending round are consistent");
             assert_eq!(
                 pending.asking_since.is_some(),
-                pending.share.asked > 0 && self.lacks_containers(pending),
+                pending.share.requested > 0 && self.lacks_containers(pending),
                 "a pending round that lacks required containers has a timeout"
             );
             let runs = self.roles.iter().any(|role| role.runs() > 0);

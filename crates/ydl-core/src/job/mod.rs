@@ -204,8 +204,8 @@ impl Job {
                 }
             }
             Event::Launched { container } => self.on_launched(&container),
-            Event::LaunchFailed { container, reason: why } => {
-                self.on_launch_failed(&container, why, out)
+            Event::LaunchFailed { container, reason } => {
+                self.on_launch_failed(&container, reason, out)
             }
             Event::Ended { containers } => {
                 for (container, end) in containers {
@@ -216,14 +216,14 @@ impl Job {
                 }
             }
             Event::PreemptionWarned { container } => self.on_preemption_warned(&container, out),
-            Event::RequestUnsatisfiable { reason: why } => {
-                self.fail(Cause::NoContainers { missing: why }, out)
+            Event::RequestUnsatisfiable { reason } => {
+                self.fail(Cause::NoContainers { missing: reason }, out)
             }
             Event::Ready { container, round, endpoint } => {
                 self.on_agent_ready(&container, round, endpoint, out)
             }
-            Event::SetupFailed { container, reason: why, node_fault: node } => {
-                self.on_setup_failed(&container, why, node, out)
+            Event::SetupFailed { container, reason, node_fault: node } => {
+                self.on_setup_failed(&container, reason, node, out)
             }
             Event::Started { container, round } => self.on_started(&container, round, out),
             Event::Exited { container, round, exit } => {

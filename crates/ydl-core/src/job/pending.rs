@@ -49,7 +49,7 @@ pub(super) struct RoundCounts {
     /// Ready tasks.
     pub(super) ready: u32,
     /// Tasks that wait for a container.
-    pub(super) asked: u32,
+    pub(super) requested: u32,
     /// Tasks with a container that they can keep.
     pub(super) holds: u32,
     /// Tasks that are being stopped for the round.
@@ -64,7 +64,7 @@ impl RoundCounts {
         RoundCounts {
             members: self.members + is.members - was.members,
             ready: self.ready + is.ready - was.ready,
-            asked: self.asked + is.asked - was.asked,
+            requested: self.requested + is.requested - was.requested,
             holds: self.holds + is.holds - was.holds,
             restarting: self.restarting + is.restarting - was.restarting,
             releasing: self.releasing + is.releasing - was.releasing,

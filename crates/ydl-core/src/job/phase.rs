@@ -32,7 +32,7 @@ pub(super) struct RoleState {
     /// Current tasks, followed by dropped ones.
     pub(super) tasks: Vec<Task>,
     /// Tasks that wait for a container, by memory size.
-    pub(super) asked: BTreeMap<u64, BTreeSet<u32>>,
+    pub(super) requested: BTreeMap<u64, BTreeSet<u32>>,
     /// Number of tasks in each state, without dropped ones.
     counts: [u32; STATES],
     /// Times of recent failures, within the restart window.
@@ -116,7 +116,7 @@ pub(super) enum Phase {
     /// Waits for its backoff.
     BackingOff { since: Time, until: Time },
     /// Waits for a container.
-    Asked { since: Time },
+    Requested { since: Time },
     /// Its container is starting.
     Launching { on: ContainerId, since: Time },
     /// Its container runs, and its agent is not ready.
@@ -170,7 +170,7 @@ impl Phase {
 
     pub(super) fn container(&self) -> Option<&ContainerId> {
         match self {
-            Phase::BackingOff { .. } | Phase::Asked { .. } | Phase::Finished { .. } => None,
+            Phase::BackingOff { .. } | Phase::Requested { .. } | Phase::Finished { .. } => None,
             Phase::Launching { on, .. }
             | Phase::Joining { on, .. }
             | Phase::Ready { on, .. }
@@ -196,7 +196,7 @@ impl Phase {
     pub(super) fn since(&self) -> Time {
         match self {
             Phase::BackingOff { since, .. }
-            | Phase::Asked { since }
+            | Phase::Requested { since }
             | Phase::Launching { since, .. }
             | Phase::Joining { since, .. }
             | Phase::Ready { since, .. }
@@ -212,7 +212,7 @@ impl Phase {
     pub(super) fn state(&self) -> TaskState {
         match self {
             Phase::BackingOff { .. } => TaskState::BackingOff,
-            Phase::Asked { .. } => TaskState::Asked,
+            Phase::Requested { .. } => TaskState::Requested,
             Phase::Launching { .. } | Phase::Joining { .. } => TaskState::Launching,
             Phase::Ready { .. } => TaskState::Ready,
             Phase::Starting { .. } => TaskState::Starting,
@@ -233,7 +233,7 @@ impl Phase {
             | Phase::Running { .. }
             | Phase::Restarting { .. } => true,
             Phase::BackingOff { .. }
-            | Phase::Asked { .. }
+            | Phase::Requested { .. }
             | Phase::Stopping { .. }
             | Phase::Releasing { .. }
             | Phase::Finished { .. } => false,
@@ -242,7 +242,7 @@ impl Phase {
         RoundCounts {
             members: 1,
             ready: u32::from(matches!(self, Phase::Ready { .. })),
-            asked: u32::from(matches!(self, Phase::Asked { .. })),
+            requested: u32::from(matches!(self, Phase::Requested { .. })),
             holds: u32::from(holds),
             restarting: u32::from(matches!(self, Phase::Restarting { .. })),
             releasing: u32::from(releasing),
@@ -262,21 +262,21 @@ impl Job {
             role.counts[old.state() as usize] -= 1;
             role.counts[new.state() as usize] += 1;
         }
-        if let Phase::Asked { .. } = old
-            && let Some(asked) = role.asked.get_mut(&task.memory_mib)
+        if let Phase::Requested { .. } = old
+            && let Some(tasks) = role.requested.get_mut(&task.memory_mib)
         {
-            asked.remove(&key.index);
-            if asked.is_empty() {
-                role.asked.remove(&task.memory_mib);
+            tasks.remove(&key.index);
+            if tasks.is_empty() {
+                role.requested.remove(&task.memory_mib);
             }
         }
-        if let Phase::Asked { .. } = new {
-            role.asked.entry(task.memory_mib).or_default().insert(key.index);
+        if let Phase::Requested { .. } = new {
+            role.requested.entry(task.memory_mib).or_default().insert(key.index);
         }
-        if let Some(gone) = old.container()
-            && new.container() != Some(gone)
+        if let Some(old_container) = old.container()
+            && new.container() != Some(old_container)
         {
-            self.held.remove(gone);
+            self.held.remove(old_container);
         }
         let won = old.has_succeeded() != new.has_succeeded();
         // A task that is told to stop may need its peers until its program has ended.
@@ -333,7 +333,7 @@ impl Job {
             let state = &mut self.roles[role];
             let index = state.tasks.len() as u32;
             state.tasks.push(Task {
-                phase: Phase::Asked { since: self.now },
+                phase: Phase::Requested { since: self.now },
                 attempt: 1,
                 round,
                 pending: None,
@@ -350,8 +350,8 @@ impl Job {
                 live_run: None,
             });
             state.want += 1;
-            state.counts[TaskState::Asked as usize] += 1;
-            state.asked.entry(memory_mib).or_default().insert(index);
+            state.counts[TaskState::Requested as usize] += 1;
+            state.requested.entry(memory_mib).or_default().insert(index);
             let key = TaskKey { role, index };
             if self.starts_together(role) {
                 self.join_pending_round(key, round);
@@ -368,7 +368,7 @@ impl Job {
 
     /// Asks for a container.
     pub(super) fn ask(&mut self, key: TaskKey) {
-        self.set_phase(key, Phase::Asked { since: self.now });
+        self.set_phase(key, Phase::Requested { since: self.now });
     }
 
     /// Returns true if a program may run in the task's container.
@@ -381,7 +381,7 @@ impl Job {
             | Phase::Joining { .. }
             | Phase::Ready { .. }
             | Phase::BackingOff { .. }
-            | Phase::Asked { .. }
+            | Phase::Requested { .. }
             | Phase::Finished { .. } => false,
         }
     }

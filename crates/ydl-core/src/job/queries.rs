@@ -28,7 +28,7 @@ impl Job {
             if forgets && spec.elastic.is_some() && role.runs() > 0 {
                 continue;
             }
-            for (memory_mib, tasks) in &role.asked {
+            for (memory_mib, tasks) in &role.requested {
                 let resources = Resources { memory_mib: *memory_mib, ..spec.resources.clone() };
                 asks.asks.push(Ask {
                     role: spec.name.clone(),
@@ -65,7 +65,7 @@ impl Job {
             Phase::Starting { .. } | Phase::Running { .. } => Order::Run(self.run(key)),
             Phase::Stopping { save, .. } => Order::Stop { grace, upload: *save },
             Phase::Releasing { .. } => Order::Stop { grace, upload: false },
-            Phase::BackingOff { .. } | Phase::Asked { .. } | Phase::Finished { .. } => {
+            Phase::BackingOff { .. } | Phase::Requested { .. } | Phase::Finished { .. } => {
                 Order::Stop { grace, upload: false }
             }
         }
@@ -119,13 +119,13 @@ impl Job {
     pub fn current_attempt(&self, task: &TaskId) -> Option<u32> {
         let role = self.spec.roles.iter().position(|it| it.name == task.role)?;
         let task = self.roles[role].tasks.get(task.index as usize)?;
-        let gone = task.dropped && task.phase.container().is_none();
+        let is_dropped = task.dropped && task.phase.container().is_none();
         let over = matches!(
             task.phase,
             Phase::Stopping { then: NextStep::Retry { .. }, .. }
                 | Phase::Releasing { then: NextStep::Retry { .. }, .. }
         );
-        (!gone && !over).then_some(task.attempt)
+        (!is_dropped && !over).then_some(task.attempt)
     }
 
     /// Returns the outcome, once decided.
@@ -187,7 +187,7 @@ impl Job {
             started: self.started,
             now: self.now,
             round: self.newest,
-            why: self.why(),
+            reason: self.waiting_reason(),
             outcome: self.outcome().cloned(),
             roles: self.role_views(),
             tasks,
@@ -200,7 +200,7 @@ impl Job {
             role: spec.name.clone(),
             instances: role.want,
             elastic: spec.elastic,
-            waiting: role.count(TaskState::Asked) + role.count(TaskState::BackingOff),
+            waiting: role.count(TaskState::Requested) + role.count(TaskState::BackingOff),
             preparing: role.count(TaskState::Launching) + role.count(TaskState::Restarting),
             running: role.count(TaskState::Running) + role.count(TaskState::Starting),
             succeeded: role.count(TaskState::Succeeded),
@@ -209,7 +209,7 @@ impl Job {
         each.collect()
     }
     /// Describes what the job waits for.
-    pub fn why(&self) -> String {
+    pub fn waiting_reason(&self) -> String {
         if let Some(outcome) = self.outcome() {
             let left = self.held_containers();
             let over = outcome.sentence();
@@ -223,9 +223,9 @@ impl Job {
         for (at, (spec, role)) in self.spec.roles.iter().zip(&self.roles).enumerate() {
             for (state, kind) in WAITS {
                 let tasks = role.count(state);
-                if tasks > 0 && state == TaskState::Asked && self.waits_for_job_start(at) {
+                if tasks > 0 && state == TaskState::Requested && self.waits_for_job_start(at) {
                     waits.push(format!("{tasks} × `{}` for the job to start", spec.name));
-                } else if tasks > 0 && state == TaskState::Asked && self.is_blocked(at) {
+                } else if tasks > 0 && state == TaskState::Requested && self.is_blocked(at) {
                     let after: Vec<_> =
                         spec.depends_on.iter().map(|it| format!("`{it}`")).collect();
                     let after = after.join(", ");
@@ -285,7 +285,7 @@ impl Job {
         }
         let to_come = |key: &TaskKey| match state(key) {
             TaskState::BackingOff
-            | TaskState::Asked
+            | TaskState::Requested
             | TaskState::Launching
             | TaskState::Ready
             | TaskState::Starting
@@ -322,7 +322,7 @@ const MAX_NAMED: usize = 4;
 
 /// Descriptions of waits, by task state. Ready tasks wait for these.
 const WAITS: [(TaskState, &str); 6] = [
-    (TaskState::Asked, "for a container"),
+    (TaskState::Requested, "for a container"),
     (TaskState::BackingOff, "to retry"),
     (TaskState::Launching, "for its agent"),
     (TaskState::Starting, "for its program to start"),

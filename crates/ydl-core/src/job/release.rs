@@ -32,12 +32,12 @@ impl Job {
         &mut self,
         key: TaskKey,
         then: NextStep,
-        gone: ContainerFate,
+        fate: ContainerFate,
         error: Option<String>,
         out: &mut Vec<Action>,
     ) {
-        let unsaved = match (error, gone) {
-            (Some(why), _) => Some(why),
+        let unsaved = match (error, fate) {
+            (Some(reason), _) => Some(reason),
             (None, ContainerFate::AgentLeft) => None,
             (None, _) if self.spec.outputs.is_empty() => None,
             (None, _) if self.mutant.is(Mutant::IgnoresUploadFailure) => None,
@@ -48,16 +48,16 @@ impl Job {
         };
         let succeeded = then == NextStep::Finish(TaskResult::Succeeded);
         match unsaved {
-            Some(why) if succeeded && self.stage == Stage::Active => {
-                self.on_attempt_over(key, Ending::UploadFailed { reason: why }, gone, out);
+            Some(reason) if succeeded && self.stage == Stage::Active => {
+                self.on_attempt_over(key, Ending::UploadFailed { reason }, fate, out);
             }
-            Some(why) if succeeded => {
-                let ending = Ending::UploadFailed { reason: why };
+            Some(reason) if succeeded => {
+                let ending = Ending::UploadFailed { reason };
                 self.record_ended(key, &ending, Disposition::NoAction, out);
                 let then = NextStep::Finish(TaskResult::Failed(ending));
-                self.release(key, then, gone, false, out);
+                self.release(key, then, fate, false, out);
             }
-            Some(_) | None => self.release(key, then, gone, false, out),
+            Some(_) | None => self.release(key, then, fate, false, out),
         }
     }
 
@@ -66,7 +66,7 @@ impl Job {
         &mut self,
         key: TaskKey,
         then: NextStep,
-        gone: ContainerFate,
+        fate: ContainerFate,
         save: bool,
         out: &mut Vec<Action>,
     ) {
@@ -74,7 +74,7 @@ impl Job {
             self.advance(key, then, out);
             return;
         };
-        match gone {
+        match fate {
             ContainerFate::AgentAlive => {
                 let phase = Phase::Stopping { on: on.clone(), since: self.now, save, then };
                 self.set_phase(key, phase);

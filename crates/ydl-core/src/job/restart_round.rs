@@ -85,7 +85,7 @@ impl Job {
                 out.push(Action::OrderChanged(on));
             }
             Phase::BackingOff { .. }
-            | Phase::Asked { .. }
+            | Phase::Requested { .. }
             | Phase::Stopping { then: NextStep::Retry { .. } | NextStep::Diagnose, .. }
             | Phase::Releasing { then: NextStep::Retry { .. } | NextStep::Diagnose, .. } => {
                 self.join_round(key, round);

@@ -98,19 +98,15 @@ impl Job {
         &mut self,
         role: usize,
         to: u32,
-        because: Option<String>,
+        reason: Option<String>,
         out: &mut Vec<Action>,
     ) {
         let from = self.roles[role].want;
         if from == to {
             return;
         }
-        let kind = HistoryKind::RoleScaled {
-            role: self.spec.roles[role].name.clone(),
-            from,
-            to,
-            reason: because,
-        };
+        let kind =
+            HistoryKind::RoleScaled { role: self.spec.roles[role].name.clone(), from, to, reason };
         self.record(kind, out);
         if to > from {
             self.grow(role, to);
@@ -168,7 +164,7 @@ impl Job {
         match &mut self.task_mut(key).phase {
             Phase::Stopping { then, .. } | Phase::Releasing { then, .. } => *then = again,
             Phase::BackingOff { .. }
-            | Phase::Asked { .. }
+            | Phase::Requested { .. }
             | Phase::Launching { .. }
             | Phase::Joining { .. }
             | Phase::Ready { .. }
@@ -193,7 +189,7 @@ impl Job {
             self.drop_suspect(key);
             self.uncount(key);
             match &mut self.task_mut(key).phase {
-                Phase::BackingOff { .. } | Phase::Asked { .. } => {
+                Phase::BackingOff { .. } | Phase::Requested { .. } => {
                     self.finish_task(key, TaskResult::Stopped);
                 }
                 Phase::Launching { .. } | Phase::Joining { .. } | Phase::Ready { .. } => {
@@ -225,18 +221,18 @@ impl Job {
         }
         self.fail_if_too_many_lost(role, out);
         let alone = !self.starts_together(role) || self.stage != Stage::Active;
-        let Some(gone) = ran.filter(|_| !alone && !self.role_is_done(role)) else {
+        let Some(removed) = ran.filter(|_| !alone && !self.role_is_done(role)) else {
             return;
         };
         if self.is_notified(role) && self.roles[role].runs() > 0 {
             self.on_members_left(role, out);
             return;
         }
-        let because = (gone, RestartCause::TaskLeft);
+        let cause = (removed, RestartCause::TaskLeft);
         match self.spec.roles[role].restart.scope {
             RestartScope::Task => {}
-            RestartScope::Role => self.restart_round(Some(role), because, out),
-            RestartScope::Job => self.restart_round(None, because, out),
+            RestartScope::Role => self.restart_round(Some(role), cause, out),
+            RestartScope::Job => self.restart_round(None, cause, out),
         }
     }
 
@@ -250,7 +246,7 @@ impl Job {
             let knows = !self.mutant.is(Mutant::DropsRunningTasks);
             let is_new = |key: &TaskKey| knows && Some(self.task(*key).round) == newcomers;
             keys.sort_by_key(|key| match &self.task(*key).phase {
-                Phase::BackingOff { .. } | Phase::Asked { .. } => 0,
+                Phase::BackingOff { .. } | Phase::Requested { .. } => 0,
                 Phase::Stopping { .. } | Phase::Releasing { .. } => 1,
                 Phase::Launching { .. } | Phase::Joining { .. } => 2,
                 Phase::Ready { .. } if is_new(key) => 2,

@@ -30,7 +30,7 @@ impl Job {
             Phase::BackingOff { until, .. } => Some(*until),
             // A pending round has one timeout for all its members, and tasks that start on their
             // own may wait for each other's containers as long as any of them has one.
-            Phase::Asked { since } => {
+            Phase::Requested { since } => {
                 let alone = task.pending.is_none() && self.starts_together(key.role);
                 alone.then(|| *since + d.allocation)
             }
@@ -93,7 +93,7 @@ impl Job {
             | Phase::Joining { .. }
             | Phase::Releasing { .. }
             | Phase::BackingOff { .. }
-            | Phase::Asked { .. }
+            | Phase::Requested { .. }
             | Phase::Finished { .. } => None,
         }
     }
@@ -134,7 +134,7 @@ impl Job {
         let phase = self.task(key).phase.clone();
         match &phase {
             Phase::BackingOff { .. } => self.ask(key),
-            Phase::Asked { since } => {
+            Phase::Requested { since } => {
                 let missing = self.describe_missing(Some(*since));
                 self.fail(Cause::NoContainers { missing }, out);
             }

@@ -108,7 +108,7 @@ pub struct Gang {
     pub settle: Span,
     /// Reaction of running members when others join or leave.
     #[serde(default)]
-    pub reform: ResizePolicy,
+    pub resize: ResizePolicy,
 }
 
 impl Default for Gang {
@@ -119,7 +119,7 @@ impl Default for Gang {
             retries: 3,
             backoff: Backoff { initial: Span::seconds(30), max: Span::minutes(10) },
             settle: Span::seconds(10),
-            reform: ResizePolicy::Restart,
+            resize: ResizePolicy::Restart,
         }
     }
 }

@@ -15,13 +15,13 @@ fn an_ended_attempt_is_not_the_current_attempt_of_its_task() {
         attempts worker:0 c1
         exited c1 sig9
         attempts worker:0 c1
-        saved c1
+        uploaded c1
         attempts worker:0 c1
         up c2 worker
         started c2
         attempts worker:0 c2
         exited c2 0
-        saved c2
+        uploaded c2
         attempts worker:0 c2",
         expect![[r#"
             · the job started
@@ -40,7 +40,7 @@ fn an_ended_attempt_is_not_the_current_attempt_of_its_task() {
             tell c2: run worker:0 in round 1, attempt 2, of 1 worker
             · worker:0 runs on `n1` (attempt 2)
             worker:0 is at 2, c2 has 2
-            tell c2: stop and save
+            tell c2: stop and upload
             release c2
             · worker:0 succeeded on `n1` (attempt 2)
             · the job is ending: succeeded
@@ -94,7 +94,7 @@ fn a_removed_task_has_no_current_attempt() {
         started c2
         scale worker 1
         attempts worker:1 c2
-        saved c2
+        uploaded c2
         attempts worker:1 c2
         scale worker 2
         attempts worker:1 c2",
@@ -108,7 +108,7 @@ fn a_removed_task_has_no_current_attempt() {
             · worker:1 runs on `n1` (attempt 1)
             · role `worker` scaled from 2 to 1
             · worker:1 is stopped (attempt 1)
-            tell c2: stop and save
+            tell c2: stop and upload
             worker:1 is at 1, c2 has 1
             release c2
             worker:1 is at none, c2 has none

@@ -110,7 +110,7 @@ fn preemption_and_lost_nodes_are_not_counted() {
         ended c1 preempted
         up c2 worker
         started c2
-        quiet c2
+        missed c2
         ended c2 lost
         +60s
         up c3 worker
@@ -140,9 +140,9 @@ fn a_preemption_warning_stops_the_program_with_grace() {
         "
         role worker 1
         running
-        warned c1
+        preemption-warned c1
         order c1
-        saved c1
+        uploaded c1
         asks",
         expect![[r#"
             running: worker:0 in c1 in round 1, of 1 worker
@@ -202,7 +202,7 @@ fn a_task_is_replaced_only_after_its_old_program_has_surely_ended() {
         timeouts heartbeat=30s grace=10s stop=20s
         role worker 1 limit=1
         running
-        quiet c1
+        missed c1
         +30s
         states
         asks
@@ -233,7 +233,7 @@ fn a_responding_agent_on_a_lost_node_is_told_to_stop() {
         ended c1 lost
         order c1
         asks
-        saved c1
+        uploaded c1
         asks",
         expect![[r#"
             running: worker:0 in c1 in round 1, of 1 worker

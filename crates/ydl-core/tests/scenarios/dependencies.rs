@@ -10,16 +10,16 @@ fn a_role_asks_for_nothing_until_every_task_of_another_has_run() {
         role server 2 service
         role worker 2 after=server
         asks
-        why
+        reason
         up c1 server
         started c1
         granted c9 worker
         up c2 server
         asks
-        why
+        reason
         started c2
         asks
-        why
+        reason
         up c3 worker
         up c4 worker
         started c3
@@ -27,7 +27,7 @@ fn a_role_asks_for_nothing_until_every_task_of_another_has_run() {
         expect![[r#"
             · the job started
             asks: 2 × server (1 GiB, 1 vcore)
-            why: 0 tasks running; waiting: 2 × `server` for a container, 2 × `worker` for `server` to run
+            reason: 0 tasks running; waiting: 2 × `server` for a container, 2 × `worker` for `server` to run
             launch c1 server:0
             tell c1: run server:0 in round 1, attempt 1, of 2 server, 2 worker
             · server:0 runs on `n1` (attempt 1)
@@ -35,10 +35,10 @@ fn a_role_asks_for_nothing_until_every_task_of_another_has_run() {
             launch c2 server:1
             tell c2: run server:1 in round 1, attempt 1, of 2 server, 2 worker
             asks: nothing
-            why: 1 task running; waiting: 1 × `server` for its program to start, 2 × `worker` for `server` to run
+            reason: 1 task running; waiting: 1 × `server` for its program to start, 2 × `worker` for `server` to run
             · server:1 runs on `n1` (attempt 1)
             asks: 2 × worker (1 GiB, 1 vcore)
-            why: 2 tasks running; waiting: 2 × `worker` for a container
+            reason: 2 tasks running; waiting: 2 × `worker` for a container
             launch c3 worker:0
             tell c3: run worker:0 in round 1, attempt 1, of 2 server, 2 worker
             launch c4 worker:1
@@ -56,8 +56,8 @@ fn a_failed_task_satisfies_dependencies_and_a_retried_task_waits_for_none() {
         role worker 1 limit=3 after=server
         running server 1
         exited c1 1
-        saved c1
-        why
+        uploaded c1
+        reason
         up c2 server
         started c2
         asks
@@ -70,7 +70,7 @@ fn a_failed_task_satisfies_dependencies_and_a_retried_task_waits_for_none() {
             · server:0 exited with code 1 on `n1` (attempt 1); retrying in 5s
             tell c1: stop
             release c1
-            why: 0 tasks running; waiting: 1 × `server` for a container, 1 × `server` to retry, 1 × `worker` for `server` to run
+            reason: 0 tasks running; waiting: 1 × `server` for a container, 1 × `server` to retry, 1 × `worker` for `server` to run
             launch c2 server:1
             tell c2: run server:1 in round 1, attempt 1, of 2 server, 1 worker
             · server:1 runs on `n1` (attempt 1)
@@ -95,16 +95,16 @@ fn a_chain_of_dependent_roles_starts_in_order_and_ends() {
         started c1
         asks
         exited c1 0
-        saved c1
+        uploaded c1
         up c2 b
         started c2
         asks
         exited c2 0
-        saved c2
+        uploaded c2
         up c3 c
         started c3
         exited c3 0
-        saved c3",
+        uploaded c3",
         expect![[r#"
             · the job started
             asks: 1 × a (1 GiB, 1 vcore)
@@ -112,20 +112,20 @@ fn a_chain_of_dependent_roles_starts_in_order_and_ends() {
             tell c1: run a:0 in round 1, attempt 1, of 1 a, 1 b, 1 c
             · a:0 runs on `n1` (attempt 1)
             asks: 1 × b (1 GiB, 1 vcore)
-            tell c1: stop and save
+            tell c1: stop and upload
             release c1
             · a:0 succeeded on `n1` (attempt 1)
             launch c2 b:0
             tell c2: run b:0 in round 1, attempt 1, of 1 a, 1 b, 1 c
             · b:0 runs on `n1` (attempt 1)
             asks: 1 × c (1 GiB, 1 vcore)
-            tell c2: stop and save
+            tell c2: stop and upload
             release c2
             · b:0 succeeded on `n1` (attempt 1)
             launch c3 c:0
             tell c3: run c:0 in round 1, attempt 1, of 1 a, 1 b, 1 c
             · c:0 runs on `n1` (attempt 1)
-            tell c3: stop and save
+            tell c3: stop and upload
             release c3
             · c:0 succeeded on `n1` (attempt 1)
             · the job is ending: succeeded
@@ -143,16 +143,16 @@ fn a_service_without_containers_fails_its_dependents_by_timeout() {
         role worker 1 after=server
         running server 1
         +30s
-        why
+        reason
         +61s",
         expect![[r#"
             running: server:0 in c1 in round 1, of 2 server, 1 worker
             [30s]
-            why: 1 task running; waiting: 1 × `server` for a container, 1 × `worker` for `server` to run
+            reason: 1 task running; waiting: 1 × `server` for a container, 1 × `worker` for `server` to run
             [1m 31s]
             · the job is ending: failed: 1 of 3 containers granted after 1m 31s; missing: 1 × `server` (1 GiB, 1 vcore)
             · server:0 is stopped (attempt 1)
-            tell c1: stop and save"#]],
+            tell c1: stop and upload"#]],
     );
 }
 
@@ -197,6 +197,6 @@ fn a_running_service_does_not_extend_the_allocation_timeout() {
             [1m]
             · the job is ending: failed: 1 of 3 containers granted after 1m; missing: 1 × `server` (1 GiB, 1 vcore)
             · chief:0 is stopped (attempt 1)
-            tell c1: stop and save"#]],
+            tell c1: stop and upload"#]],
     );
 }

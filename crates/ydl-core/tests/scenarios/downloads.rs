@@ -13,7 +13,7 @@ fn a_download_may_exceed_the_join_timeout_up_to_the_fetch_timeout() {
         granted c1 worker
         launched c1
         +19s
-        heard c1
+        resumed c1
         +60s
         states
         +1s
@@ -39,13 +39,13 @@ fn a_heartbeat_timeout_applies_during_a_download() {
         role worker 1
         nodes 2
         granted c1 worker
-        heard c1
+        resumed c1
         launched c1
         +5m
-        quiet c1
+        missed c1
         +29s
-        heard c1
-        quiet c1
+        resumed c1
+        missed c1
         +29s
         states
         +1s
@@ -72,11 +72,11 @@ fn a_recovered_master_gives_unreported_agents_the_join_timeout() {
         role worker 1
         granted c1 worker
         launched c1
-        heard c1
+        resumed c1
         +60s
         recovered c1
         +19s
-        heard c1
+        resumed c1
         +60s
         states
         ready c1",
@@ -127,7 +127,7 @@ fn a_repeated_download_has_its_timeout_after_the_program_stopped() {
         role worker 2 scope=job limit=1
         running
         exited c2 1
-        saved c2
+        uploaded c2
         {stopped}
         up c3 worker
         +29s

@@ -13,10 +13,10 @@ fn a_round_starts_with_its_minimum_after_the_settle_time_and_restarts_with_more(
         +5s
         up c2 worker
         +4s
-        why
+        reason
         +1s
         asks
-        why
+        reason
         started c1
         started c2
         up c3 worker
@@ -30,13 +30,13 @@ fn a_round_starts_with_its_minimum_after_the_settle_time_and_restarts_with_more(
             [5s]
             launch c2 worker:1
             [9s]
-            why: 2 of 4 tasks ready; `worker` starts with 2 unless more join within 5s; waiting: 2 × `worker` for a container
+            reason: 2 of 4 tasks ready; `worker` starts with 2 unless more join within 5s; waiting: 2 × `worker` for a container
             [10s]
             · round 1 started with 2 tasks
             tell c1: run worker:0 in round 1, attempt 1, of 2 worker at 2 of 2 addresses
             tell c2: run worker:1 in round 1, attempt 1, of 2 worker at 2 of 2 addresses
             asks: 2 × worker (1 GiB, 1 vcore)
-            why: 0 tasks running; `worker` continues with 2 of 4; waiting: 2 × `worker` for a container, 2 × `worker` for its program to start
+            reason: 0 tasks running; `worker` continues with 2 of 4; waiting: 2 × `worker` for a container, 2 × `worker` for its program to start
             · worker:0 runs on `n1` (attempt 1)
             · worker:1 runs on `n1` (attempt 1)
             launch c3 worker:2
@@ -69,7 +69,7 @@ fn newcomers_are_admitted_after_the_settle_time() {
         +4s
         +1s
         ready c1
-        why
+        reason
         asks",
         expect![[r#"
             running: worker:0 in c1 in round 1, of 1 worker at 1 of 1 addresses
@@ -83,7 +83,7 @@ fn newcomers_are_admitted_after_the_settle_time() {
             · round 3 started with 2 tasks
             tell c1: run worker:0 in round 3, attempt 2, of 2 worker at 2 of 2 addresses
             tell c2: run worker:1 in round 3, attempt 1, of 2 worker at 2 of 2 addresses
-            why: 0 tasks running; `worker` continues with 2 of 3; waiting: 1 × `worker` for a container, 2 × `worker` for its program to start
+            reason: 0 tasks running; `worker` continues with 2 of 3; waiting: 1 × `worker` for a container, 2 × `worker` for its program to start
             asks: 1 × worker (1 GiB, 1 vcore)"#]],
     );
 }
@@ -101,7 +101,7 @@ fn a_round_continues_without_a_lost_task_that_joins_later() {
         ready c3
         started c1
         started c3
-        why
+        reason
         up c4 worker
         ready c1
         ready c3",
@@ -119,7 +119,7 @@ fn a_round_continues_without_a_lost_task_that_joins_later() {
             tell c3: run worker:2 as rank 1 in round 2, attempt 2, of 2 worker [0, 2] at 2 of 2 addresses
             · worker:0 runs on `n1` (attempt 2)
             · worker:2 runs on `n1` (attempt 2)
-            why: 2 tasks running; `worker` continues with 2 of 3; waiting: 1 × `worker` for a container
+            reason: 2 tasks running; `worker` continues with 2 of 3; waiting: 1 × `worker` for a container
             launch c4 worker:1
             · round 4 restarts with 3 tasks: worker:1 joined
             · worker:0 is stopped (attempt 2)
@@ -144,7 +144,7 @@ fn a_round_below_its_minimum_waits_and_names_the_missing_tasks() {
         running
         ended c1 preempted, c2 preempted
         ready c3
-        why
+        reason
         deadline
         up c4 worker
         +5s",
@@ -157,7 +157,7 @@ fn a_round_below_its_minimum_waits_and_names_the_missing_tasks() {
             · worker:2 is stopped (attempt 1)
             tell c3: wait as worker:2 for round 2
             · worker:1 was preempted by the cluster on `n1` (attempt 2); retrying
-            why: 1 of 3 tasks ready; `worker` needs 1 more of worker:0, worker:1; waiting: 2 × `worker` for a container
+            reason: 1 of 3 tasks ready; `worker` needs 1 more of worker:0, worker:1; waiting: 2 × `worker` for a container
             next deadline: 30s
             launch c4 worker:0
             [5s]
@@ -195,10 +195,10 @@ fn a_round_does_not_start_while_an_old_program_may_run() {
         timeouts heartbeat=10s grace=1s stop=2s
         role worker 1..2 scope=job
         running
-        quiet c2
+        missed c2
         +10s
         ready c1
-        why
+        reason
         +3s",
         expect![[r#"
             running: worker:0 in c1, worker:1 in c2 in round 1, of 2 worker at 2 of 2 addresses
@@ -208,7 +208,7 @@ fn a_round_does_not_start_while_an_old_program_may_run() {
             · round 2 restarts with 2 tasks: worker:1 ended
             · worker:0 is stopped (attempt 1)
             tell c1: wait as worker:0 for round 2
-            why: 1 of 2 tasks ready; `worker` starts with 1 unless more join within 1s; waiting: 1 × `worker` to upload and stop
+            reason: 1 of 2 tasks ready; `worker` starts with 1 unless more join within 1s; waiting: 1 × `worker` to upload and stop
             [13s]
             · round 2 started with 1 task
             tell c1: run worker:0 in round 2, attempt 2, of 1 worker at 1 of 1 addresses"#]],
@@ -227,8 +227,8 @@ fn a_recovered_master_restarts_the_settle_time() {
         up c2 worker
         +4s
         recovered c1 c2
-        heard c1
-        heard c2
+        resumed c1
+        resumed c2
         +4s
         states
         +1s",
@@ -243,7 +243,7 @@ fn a_recovered_master_restarts_the_settle_time() {
             [9s]
             · a new master recovered 2 containers
             [13s]
-            worker:0 running, worker:1 ready, worker:2 asked
+            worker:0 running, worker:1 ready, worker:2 requested
             [14s]
             · round 3 restarts with 3 tasks: worker:1 joined
             · worker:0 is stopped (attempt 1)

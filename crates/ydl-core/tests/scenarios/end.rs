@@ -12,23 +12,23 @@ fn a_service_is_stopped_when_the_workers_are_done() {
         role server 1 service scope=job
         running
         exited c1 0
-        saved c1
+        uploaded c1
         exited c2 0
-        saved c2
-        why
-        saved c3",
+        uploaded c2
+        reason
+        uploaded c3",
         expect![[r#"
             running: worker:0 in c1, worker:1 in c2, server:0 in c3 in round 1, of 2 worker at 2 of 2 addresses, 1 server at 1 of 1 addresses
-            tell c1: stop and save
+            tell c1: stop and upload
             release c1
             · worker:0 succeeded on `n1` (attempt 1)
-            tell c2: stop and save
+            tell c2: stop and upload
             release c2
             · worker:1 succeeded on `n1` (attempt 1)
             · the job is ending: succeeded
             · server:0 is stopped (attempt 1)
-            tell c3: stop and save
-            why: the job succeeded; 1 container still stopping
+            tell c3: stop and upload
+            reason: the job succeeded; 1 container still stopping
             release c3
             · the job succeeded
             finish: succeeded"#]],
@@ -45,8 +45,8 @@ fn a_primary_role_ends_the_job_regardless_of_other_roles() {
         up c2 worker
         started c2
         exited c1 0
-        saved c1
-        saved c2",
+        uploaded c1
+        uploaded c2",
         expect![[r#"
             · the job started
             launch c1 chief:0
@@ -54,12 +54,12 @@ fn a_primary_role_ends_the_job_regardless_of_other_roles() {
             launch c2 worker:0
             tell c2: run worker:0 in round 1, attempt 1, of 1 chief, 1 worker
             · worker:0 runs on `n1` (attempt 1)
-            tell c1: stop and save
+            tell c1: stop and upload
             release c1
             · chief:0 succeeded on `n1` (attempt 1)
             · the job is ending: succeeded
             · worker:0 is stopped (attempt 1)
-            tell c2: stop and save
+            tell c2: stop and upload
             release c2
             · the job succeeded
             finish: succeeded"#]],
@@ -74,9 +74,9 @@ fn one_success_is_enough_with_completion_any() {
         up c1 worker
         up c2 worker
         exited c1 1
-        saved c1
+        uploaded c1
         exited c2 0
-        saved c2",
+        uploaded c2",
         expect![[r#"
             · the job started
             launch c1 worker:0
@@ -84,9 +84,9 @@ fn one_success_is_enough_with_completion_any() {
             launch c2 worker:1
             tell c2: run worker:1 in round 1, attempt 1, of 2 worker
             · worker:0 exited with code 1 on `n1` (attempt 1); the job continues without it
-            tell c1: stop and save
+            tell c1: stop and upload
             release c1
-            tell c2: stop and save
+            tell c2: stop and upload
             release c2
             · worker:1 succeeded on `n1` (attempt 1)
             · the job is ending: succeeded
@@ -104,8 +104,8 @@ fn no_success_with_completion_any_fails_the_job() {
         up c2 worker
         exited c1 1
         exited c2 2
-        saved c1
-        saved c2",
+        uploaded c1
+        uploaded c2",
         expect![[r#"
             · the job started
             launch c1 worker:0
@@ -113,9 +113,9 @@ fn no_success_with_completion_any_fails_the_job() {
             launch c2 worker:1
             tell c2: run worker:1 in round 1, attempt 1, of 2 worker
             · worker:0 exited with code 1 on `n1` (attempt 1); the job continues without it
-            tell c1: stop and save
+            tell c1: stop and upload
             · worker:1 exited with code 2 on `n1` (attempt 1); the job fails
-            tell c2: stop and save
+            tell c2: stop and upload
             · the job is ending: failed: worker:1 exited with code 2 on `n1` (attempt 1)
             release c1
             release c2
@@ -135,19 +135,19 @@ fn a_sidecar_is_in_no_round_and_its_end_does_not_affect_the_job() {
         up c2 board
         started c2
         exited c1 1
-        saved c1
+        uploaded c1
         ended c1 released
         up c3 chief
         started c3
         exited c2 1
-        saved c2
+        uploaded c2
         ended c2 released
         up c4 board
         started c4
         exited c4 1
-        saved c4
+        uploaded c4
         exited c3 0
-        saved c3",
+        uploaded c3",
         expect![[r#"
             running: chief:0 in c1 in round 1, of 1 chief at 1 of 1 addresses
             launch c2 board:0
@@ -168,9 +168,9 @@ fn a_sidecar_is_in_no_round_and_its_end_does_not_affect_the_job() {
             tell c4: run board:0 in round 1, attempt 2, of 1 chief
             · board:0 runs on `n1` (attempt 2)
             · board:0 exited with code 1 on `n1` (attempt 2); the job continues without it
-            tell c4: stop and save
+            tell c4: stop and upload
             release c4
-            tell c3: stop and save
+            tell c3: stop and upload
             release c3
             · chief:0 succeeded on `n1` (attempt 2)
             · the job is ending: succeeded
@@ -186,19 +186,19 @@ fn a_sidecar_is_in_no_round_and_its_end_does_not_affect_the_job() {
         up c2 board
         started c2
         exited c1 0
-        saved c1
-        saved c2",
+        uploaded c1
+        uploaded c2",
         expect![[r#"
             running: chief:0 in c1 in round 1, of 1 chief at 1 of 1 addresses
             launch c2 board:0
             tell c2: run board:0 in round 1, attempt 1, of 1 chief
             · board:0 runs on `n1` (attempt 1)
-            tell c1: stop and save
+            tell c1: stop and upload
             release c1
             · chief:0 succeeded on `n1` (attempt 1)
             · the job is ending: succeeded
             · board:0 is stopped (attempt 1)
-            tell c2: stop and save
+            tell c2: stop and upload
             release c2
             · the job succeeded
             finish: succeeded"#]],
@@ -213,21 +213,21 @@ fn a_job_of_services_ends_when_they_have_all_ended() {
         up c1 web
         up c2 web
         exited c1 0
-        saved c1
+        uploaded c1
         states
         exited c2 0
-        saved c2",
+        uploaded c2",
         expect![[r#"
             · the job started
             launch c1 web:0
             tell c1: run web:0 in round 1, attempt 1, of 2 web
             launch c2 web:1
             tell c2: run web:1 in round 1, attempt 1, of 2 web
-            tell c1: stop and save
+            tell c1: stop and upload
             release c1
             · web:0 succeeded on `n1` (attempt 1)
             web:0 succeeded, web:1 starting
-            tell c2: stop and save
+            tell c2: stop and upload
             release c2
             · web:1 succeeded on `n1` (attempt 1)
             · the job is ending: succeeded
@@ -247,9 +247,9 @@ fn a_kill_stops_tasks_uploads_outputs_and_releases_containers() {
         kill ada
         order c2
         granted c4 worker
-        why
-        saved c2
-        why",
+        reason
+        uploaded c2
+        reason",
         expect![[r#"
             · the job started
             launch c1 worker:0
@@ -259,14 +259,14 @@ fn a_kill_stops_tasks_uploads_outputs_and_releases_containers() {
             · the job is ending: killed by ada
             release c1
             · worker:1 is stopped (attempt 1)
-            tell c2: stop and save
-            order c2: stop and save
+            tell c2: stop and upload
+            order c2: stop and upload
             release c4
-            why: the job was killed by ada; 1 container still stopping
+            reason: the job was killed by ada; 1 container still stopping
             release c2
             · the job was killed by ada
             finish: killed by ada
-            why: the job was killed by ada"#]],
+            reason: the job was killed by ada"#]],
     );
 }
 
@@ -282,7 +282,7 @@ fn an_immediate_kill_releases_running_containers() {
             running: worker:0 in c1 in round 1, of 1 worker
             · the job is ending: killed by ada
             · worker:0 is stopped (attempt 1)
-            tell c1: stop and save
+            tell c1: stop and upload
             release c1
             · the job was killed by ada
             finish: killed by ada"#]],
@@ -294,7 +294,7 @@ fn an_unsatisfiable_request_fails_the_job_with_the_reason() {
     check(
         "
         role worker 1
-        impossible a task of `worker` needs 2 GPUs and the largest node has 1",
+        unsatisfiable a task of `worker` needs 2 GPUs and the largest node has 1",
         expect![[r#"
             · the job started
             · the job is ending: failed: a task of `worker` needs 2 GPUs and the largest node has 1
@@ -310,7 +310,7 @@ fn after_the_end_only_late_grants_are_released() {
         role worker 1
         up c1 worker
         exited c1 0
-        saved c1
+        uploaded c1
         exited c1 1
         ended c1 completed 1
         kill ada
@@ -324,7 +324,7 @@ fn after_the_end_only_late_grants_are_released() {
             · the job started
             launch c1 worker:0
             tell c1: run worker:0 in round 1, attempt 1, of 1 worker
-            tell c1: stop and save
+            tell c1: stop and upload
             release c1
             · worker:0 succeeded on `n1` (attempt 1)
             · the job is ending: succeeded
@@ -347,7 +347,7 @@ fn a_job_that_ends_while_awaiting_a_container_exit_releases_the_container() {
         up c2 worker
         exited c1 sig15 container
         kill ada
-        saved c2",
+        uploaded c2",
         expect![[r#"
             · the job started
             launch c1 worker:0
@@ -357,7 +357,7 @@ fn a_job_that_ends_while_awaiting_a_container_exit_releases_the_container() {
             · the job is ending: killed by ada
             release c1
             · worker:1 is stopped (attempt 1)
-            tell c2: stop and save
+            tell c2: stop and upload
             release c2
             · the job was killed by ada
             finish: killed by ada"#]],

@@ -14,7 +14,7 @@ fn a_failed_task_restarts_alone_with_scope_task() {
         started c2
         exited c2 sig9
         order c2
-        saved c2
+        uploaded c2
         asks
         up c3 worker",
         expect![[r#"
@@ -46,7 +46,7 @@ fn a_failed_task_restarts_its_role_with_scope_role() {
         exited c2 1
         states
         ready c1
-        saved c2
+        uploaded c2
         up c4 worker",
         expect![[r#"
             running: worker:0 in c1, worker:1 in c2, server:0 in c3 in round 1, of 2 worker at 2 of 2 addresses, 1 server at 1 of 1 addresses
@@ -75,7 +75,7 @@ fn a_failed_task_restarts_the_job_with_scope_job() {
         exited c2 sig11
         ready c1
         ready c3
-        saved c2
+        uploaded c2
         up c4 worker",
         expect![[r#"
             running: worker:0 in c1, worker:1 in c2, server:0 in c3 in round 1, of 2 worker at 2 of 2 addresses, 1 server at 1 of 1 addresses
@@ -103,15 +103,15 @@ fn a_successful_worker_runs_again_in_a_new_round() {
         role worker 2 scope=job limit=1
         running
         exited c1 0
-        saved c1
+        uploaded c1
         states
         exited c2 1
-        saved c2
+        uploaded c2
         asks
         states",
         expect![[r#"
             running: worker:0 in c1, worker:1 in c2 in round 1, of 2 worker at 2 of 2 addresses
-            tell c1: stop and save
+            tell c1: stop and upload
             release c1
             · worker:0 succeeded on `n1` (attempt 1)
             worker:0 succeeded, worker:1 running
@@ -120,7 +120,7 @@ fn a_successful_worker_runs_again_in_a_new_round() {
             · round 2 restarts with 2 tasks: worker:1 ended
             release c2
             asks: 2 × worker (1 GiB, 1 vcore)
-            worker:0 asked, worker:1 asked"#]],
+            worker:0 requested, worker:1 requested"#]],
     );
 }
 
@@ -138,7 +138,7 @@ fn a_task_that_never_ran_does_not_restart_running_tasks() {
             launch c2 worker:1
             · worker:1 could not run on its node: no disk on `n1` (attempt 1); retrying
             release c2
-            worker:0 running, worker:1 asked"#]],
+            worker:0 running, worker:1 requested"#]],
     );
 }
 
@@ -150,7 +150,7 @@ fn a_port_taken_by_another_process_restarts_the_round_and_uses_up_no_restart() {
         role worker 2 scope=task limit=0
         running
         exited c1 1 port=20001
-        saved c1
+        uploaded c1
         exited c2 sig15 round=1",
         expect![[r#"
             running: worker:0 in c1, worker:1 in c2 in round 1, of 2 worker at 2 of 2 addresses
@@ -175,7 +175,7 @@ fn a_newcomer_whose_round_changed_before_it_joined_uses_up_no_restart() {
         +1s
         started c2
         exited c2 1 outdated
-        saved c2
+        uploaded c2
         +1m
         asks",
         expect![[r#"

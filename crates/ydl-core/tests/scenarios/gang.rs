@@ -12,10 +12,10 @@ fn an_incomplete_gang_releases_backs_off_retries_and_fails_with_the_missing_cont
         role server 1 service scope=job
         up c1 worker
         granted c2 server
-        why
+        reason
         +30s
         asks
-        why
+        reason
         +5s
         asks
         up c3 worker
@@ -24,13 +24,13 @@ fn an_incomplete_gang_releases_backs_off_retries_and_fails_with_the_missing_cont
             · the job started
             launch c1 worker:0
             launch c2 server:0
-            why: 1 of 3 tasks ready, not yet worker:1, server:0; waiting: 1 × `worker` for a container, 1 × `server` for its agent
+            reason: 1 of 3 tasks ready, not yet worker:1, server:0; waiting: 1 × `worker` for a container, 1 × `server` for its agent
             [30s]
             · released its containers (try 1); asking again in 5s: 2 of 3 containers granted after 30s; missing: 1 × `worker` (1 GiB, 1 vcore)
             release c1
             release c2
             asks: nothing
-            why: 0 of 3 tasks ready; waiting: 2 × `worker` to retry, 1 × `server` to retry
+            reason: 0 of 3 tasks ready; waiting: 2 × `worker` to retry, 1 × `server` to retry
             [35s]
             asks: 2 × worker (1 GiB, 1 vcore), 1 × server (1 GiB, 1 vcore)
             launch c3 worker:0
@@ -75,7 +75,7 @@ fn a_round_starts_with_fresh_retries() {
         started c2
         started c3
         exited c2 1
-        saved c2
+        uploaded c2
         ready c3
         +30s
         asks",
@@ -114,7 +114,7 @@ fn the_backoff_does_not_use_up_the_hold_time() {
         role worker 2 scope=job limit=1 backoff=60s
         running
         exited c1 1
-        saved c1
+        uploaded c1
         ready c2
         +59s
         states
@@ -144,9 +144,9 @@ fn a_single_restart_in_a_gang_has_the_allocation_timeout() {
         role worker 2 scope=task limit=1
         running
         exited c1 1
-        saved c1
+        uploaded c1
         +60s
-        saved c2",
+        uploaded c2",
         expect![[r#"
             running: worker:0 in c1, worker:1 in c2 in round 1, of 2 worker at 2 of 2 addresses
             · worker:0 exited with code 1 on `n1` (attempt 1); retrying
@@ -155,7 +155,7 @@ fn a_single_restart_in_a_gang_has_the_allocation_timeout() {
             [1m]
             · the job is ending: failed: 1 of 2 containers granted after 1m; missing: 1 × `worker` (1 GiB, 1 vcore)
             · worker:1 is stopped (attempt 1)
-            tell c2: stop and save
+            tell c2: stop and upload
             release c2
             · the job failed: 1 of 2 containers granted after 1m; missing: 1 × `worker` (1 GiB, 1 vcore)
             finish: failed: 1 of 2 containers granted after 1m; missing: 1 × `worker` (1 GiB, 1 vcore)"#]],
@@ -170,7 +170,7 @@ fn a_single_restart_in_a_gang_gets_the_addresses_of_its_peers() {
         role worker 2 scope=task limit=1
         running
         exited c1 1
-        saved c1
+        uploaded c1
         up c3 worker",
         expect![[r#"
             running: worker:0 in c1, worker:1 in c2 in round 1, of 2 worker at 2 of 2 addresses
@@ -192,8 +192,8 @@ fn a_round_waits_until_all_peers_have_addresses() {
         running
         exited c1 1
         exited c2 1
-        saved c1
-        saved c2
+        uploaded c1
+        uploaded c2
         up c3 worker
         states
         up c4 server",
@@ -208,7 +208,7 @@ fn a_round_waits_until_all_peers_have_addresses() {
             release c1
             release c2
             launch c3 worker:0
-            worker:0 ready, server:0 asked
+            worker:0 ready, server:0 requested
             launch c4 server:0
             · round 2 started with 1 task
             tell c3: run worker:0 in round 2, attempt 2, of 1 worker at 1 of 1 addresses, 1 server at 1 of 1 addresses

@@ -1,4 +1,4 @@
-//! Agents that are not heard of.
+//! Agents whose heartbeats are missed.
 
 use super::script::check;
 use expect_test::expect;
@@ -11,11 +11,11 @@ fn a_heartbeat_timeout_is_attributed_to_the_node_and_a_resumed_heartbeat_is_not(
         role worker 1
         nodes 2
         running
-        quiet c1
+        missed c1
         +29s
-        heard c1
+        resumed c1
         +5s
-        quiet c1
+        missed c1
         +29s
         states
         +1s
@@ -41,32 +41,32 @@ fn repeated_heartbeat_timeouts_fail_the_task() {
         timeouts heartbeat=10s
         role worker 1
         running
-        quiet c1
+        missed c1
         +10s
         ended c1 released
         up c2 worker
         started c2
-        quiet c2
+        missed c2
         +10s
         ended c2 released
         up c3 worker
         started c3
-        quiet c3
+        missed c3
         +10s
         ended c3 released
         up c4 worker
         started c4
-        quiet c4
+        missed c4
         +10s
         ended c4 released
         up c5 worker
         started c5
-        quiet c5
+        missed c5
         +10s
         ended c5 released
         up c6 worker
         started c6
-        quiet c6
+        missed c6
         +10s
         ended c6 released",
         expect![[r#"
@@ -112,19 +112,20 @@ fn repeated_heartbeat_timeouts_fail_the_task() {
 
 #[test]
 fn consecutive_node_faults_are_counted() {
-    let silent = "
+    let missed = "
         up C worker
         started C
-        quiet C
+        missed C
         +10s
         ended C released";
-    let fails = "
+    let failed = "
         up C worker
         exited C 1
-        saved C";
+        uploaded C";
     let mut script = String::from("timeouts heartbeat=10s\nrole worker 1 limit=1");
-    for (n, life) in [silent, silent, silent, fails, silent, silent, silent].iter().enumerate() {
-        script += &life.replace('C', &format!("c{n}"));
+    for (n, attempt) in [missed, missed, missed, failed, missed, missed, missed].iter().enumerate()
+    {
+        script += &attempt.replace('C', &format!("c{n}"));
     }
     check(
         &(script + "\nstates"),
@@ -171,7 +172,7 @@ fn consecutive_node_faults_are_counted() {
         [1m]
         · worker:0 sent no heartbeat for 10s on `n1` (attempt 7); retrying
         release c6
-        worker:0 asked"#]],
+        worker:0 requested"#]],
     );
 }
 
@@ -186,10 +187,10 @@ fn a_silent_agent_that_does_not_stop_is_a_heartbeat_timeout() {
         up c2 worker n2
         started c1
         started c2
-        quiet c2
+        missed c2
         +5s
         exited c1 1
-        saved c1
+        uploaded c1
         +10s
         states",
         expect![[r#"
@@ -211,7 +212,7 @@ fn a_silent_agent_that_does_not_stop_is_a_heartbeat_timeout() {
             [15s]
             · worker:1 sent no heartbeat for 15s on `n2` (attempt 2); retrying
             release c2
-            worker:0 asked, worker:1 stopping"#]],
+            worker:0 requested, worker:1 stopping"#]],
     );
 }
 
@@ -224,13 +225,13 @@ fn outputs_lost_with_a_silent_agent_are_produced_again() {
         role worker 1
         running
         exited c1 0
-        quiet c1
+        missed c1
         +20s
         ended c1 released
         asks",
         expect![[r#"
             running: worker:0 in c1 in round 1, of 1 worker
-            tell c1: stop and save
+            tell c1: stop and upload
             [20s]
             · worker:0 sent no heartbeat for 20s on `n1` (attempt 1); retrying
             release c1

@@ -70,9 +70,9 @@ fn repeated_setup_failures_of_an_agent_are_counted_once() {
         role worker 1 limit=1
         granted c1 worker
         launched c1
-        unready c1 all ports are taken
-        unready c1 all ports are taken
-        saved c1
+        setup-failed c1 all ports are taken
+        setup-failed c1 all ports are taken
+        uploaded c1
         states",
         expect![[r#"
             · the job started
@@ -80,7 +80,7 @@ fn repeated_setup_failures_of_an_agent_are_counted_once() {
             · worker:0 could not be set up: all ports are taken on `n1` (attempt 1); retrying
             tell c1: stop
             release c1
-            worker:0 asked"#]],
+            worker:0 requested"#]],
     );
 }
 
@@ -92,8 +92,8 @@ fn a_node_caused_setup_failure_excludes_the_node_and_is_not_charged() {
         nodes 4
         granted c1 worker
         launched c1
-        unfit c1 no GPU is free
-        saved c1
+        node-fault c1 no GPU is free
+        uploaded c1
         states",
         expect![[r#"
             · the job started
@@ -102,6 +102,6 @@ fn a_node_caused_setup_failure_excludes_the_node_and_is_not_charged() {
             · node `n1` is excluded: worker:0 could not run on its node: no GPU is free
             tell c1: stop
             release c1
-            worker:0 asked"#]],
+            worker:0 requested"#]],
     );
 }

@@ -14,15 +14,15 @@ fn a_failure_beyond_the_limit_fails_the_job_and_the_cause_names_task_signal_and_
         started c1
         started c2
         exited c1 1
-        saved c1
+        uploaded c1
         ready c2
         up c3 worker n3
         started c2
         started c3
         exited c2 sig9
-        saved c3
-        saved c2
-        why",
+        uploaded c3
+        uploaded c2
+        reason",
         expect![[r#"
             · the job started
             launch c1 worker:0
@@ -45,15 +45,15 @@ fn a_failure_beyond_the_limit_fails_the_job_and_the_cause_names_task_signal_and_
             · worker:1 runs on `n2` (attempt 2)
             · worker:0 runs on `n3` (attempt 2)
             · worker:1 was killed by SIGKILL on `n2` (attempt 2); the job fails
-            tell c2: stop and save
+            tell c2: stop and upload
             · the job is ending: failed: worker:1 was killed by SIGKILL on `n2` (attempt 2)
             · worker:0 is stopped (attempt 2)
-            tell c3: stop and save
+            tell c3: stop and upload
             release c3
             release c2
             · the job failed: worker:1 was killed by SIGKILL on `n2` (attempt 2)
             finish: failed: worker:1 was killed by SIGKILL on `n2` (attempt 2)
-            why: the job failed: worker:1 was killed by SIGKILL on `n2` (attempt 2)"#]],
+            reason: the job failed: worker:1 was killed by SIGKILL on `n2` (attempt 2)"#]],
     );
 }
 
@@ -64,13 +64,13 @@ fn a_program_that_cannot_be_started_fails_the_job_with_the_reason() {
         role worker 1
         up c1 worker
         exited c1 not-started
-        saved c1",
+        uploaded c1",
         expect![[r#"
             · the job started
             launch c1 worker:0
             tell c1: run worker:0 in round 1, attempt 1, of 1 worker
             · worker:0 could not be started: `trian.py` was not found on `n1` (attempt 1); the job fails
-            tell c1: stop and save
+            tell c1: stop and upload
             · the job is ending: failed: worker:0 could not be started: `trian.py` was not found on `n1` (attempt 1)
             release c1
             · the job failed: worker:0 could not be started: `trian.py` was not found on `n1` (attempt 1)
@@ -87,12 +87,12 @@ fn tolerated_failures_do_not_fail_the_job() {
         up c2 worker
         up c3 worker
         exited c1 1
-        saved c1
+        uploaded c1
         exited c2 0
-        saved c2
+        uploaded c2
         states
         exited c3 0
-        saved c3",
+        uploaded c3",
         expect![[r#"
             · the job started
             launch c1 worker:0
@@ -102,13 +102,13 @@ fn tolerated_failures_do_not_fail_the_job() {
             launch c3 worker:2
             tell c3: run worker:2 in round 1, attempt 1, of 3 worker
             · worker:0 exited with code 1 on `n1` (attempt 1); the job continues without it
-            tell c1: stop and save
+            tell c1: stop and upload
             release c1
-            tell c2: stop and save
+            tell c2: stop and upload
             release c2
             · worker:1 succeeded on `n1` (attempt 1)
             worker:0 failed, worker:1 succeeded, worker:2 starting
-            tell c3: stop and save
+            tell c3: stop and upload
             release c3
             · worker:2 succeeded on `n1` (attempt 1)
             · the job is ending: succeeded
@@ -127,9 +127,9 @@ fn one_failure_more_than_tolerated_fails_the_job() {
         up c3 worker
         exited c1 1
         exited c2 1
-        saved c1
-        saved c2
-        saved c3",
+        uploaded c1
+        uploaded c2
+        uploaded c3",
         expect![[r#"
             · the job started
             launch c1 worker:0
@@ -139,12 +139,12 @@ fn one_failure_more_than_tolerated_fails_the_job() {
             launch c3 worker:2
             tell c3: run worker:2 in round 1, attempt 1, of 3 worker
             · worker:0 exited with code 1 on `n1` (attempt 1); the job continues without it
-            tell c1: stop and save
+            tell c1: stop and upload
             · worker:1 exited with code 1 on `n1` (attempt 1); the job fails
-            tell c2: stop and save
+            tell c2: stop and upload
             · the job is ending: failed: worker:1 exited with code 1 on `n1` (attempt 1)
             · worker:2 is stopped (attempt 1)
-            tell c3: stop and save
+            tell c3: stop and upload
             release c1
             release c2
             release c3
@@ -160,11 +160,11 @@ fn failures_outside_the_window_are_not_counted() {
         role worker 1 limit=1 window=60s
         up c1 worker
         exited c1 1
-        saved c1
+        uploaded c1
         up c2 worker
         +70s
         exited c2 1
-        saved c2
+        uploaded c2
         up c3 worker
         +10s
         exited c3 1",
@@ -185,7 +185,7 @@ fn failures_outside_the_window_are_not_counted() {
             tell c3: run worker:0 in round 1, attempt 3, of 1 worker
             [1m 20s]
             · worker:0 exited with code 1 on `n1` (attempt 3); the job fails
-            tell c3: stop and save
+            tell c3: stop and upload
             · the job is ending: failed: worker:0 exited with code 1 on `n1` (attempt 3)"#]],
     );
 }
@@ -197,18 +197,18 @@ fn the_restart_backoff_doubles_up_to_its_maximum() {
         role worker 1 limit=9 backoff=2s..5s
         up c1 worker
         exited c1 1
-        saved c1
+        uploaded c1
         asks
         +2s
         asks
         up c2 worker
         exited c2 1
-        saved c2
+        uploaded c2
         deadline
         +4s
         up c3 worker
         exited c3 1
-        saved c3
+        uploaded c3
         deadline",
         expect![[r#"
             · the job started

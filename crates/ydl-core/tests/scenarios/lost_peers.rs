@@ -13,7 +13,7 @@ fn a_failed_program_uses_up_a_restart_and_its_peers_continue() {
         exited c1 1
         exited c2 1
         ready c2
-        saved c1
+        uploaded c1
         up c3 worker
         ready c2
         exited c2 1
@@ -37,9 +37,9 @@ fn a_failed_program_uses_up_a_restart_and_its_peers_continue() {
             tell c3: run worker:0 in round 4, attempt 2, of 2 worker at 2 of 2 addresses
             tell c2: run worker:1 in round 4, attempt 3, of 2 worker at 2 of 2 addresses
             · worker:1 exited with code 1 on `n1` (attempt 3); the job fails unless a peer was lost
-            tell c2: stop and save
+            tell c2: stop and upload
             · worker:0 exited with code 1 on `n1` (attempt 2); the job fails
-            tell c3: stop and save
+            tell c3: stop and upload
             · the job is ending: failed: worker:1 exited with code 1 on `n1` (attempt 3)"#]],
     );
 }
@@ -74,14 +74,14 @@ fn a_failure_before_a_peer_is_known_to_be_preempted_uses_up_no_restart() {
         role worker 1..2 scope=job limit=1
         running
         exited c1 1
-        saved c1
+        uploaded c1
         ended c2 preempted
         up c3 worker
         up c4 worker
         started c3
         started c4
         exited c3 1
-        saved c3
+        uploaded c3
         ready c4
         exited c4 1",
         expect![[r#"
@@ -109,7 +109,7 @@ fn a_failure_before_a_peer_is_known_to_be_preempted_uses_up_no_restart() {
             · round 3 started with 1 task
             tell c4: run worker:1 as rank 0 in round 3, attempt 4, of 1 worker [1] at 1 of 1 addresses
             · worker:1 exited with code 1 on `n1` (attempt 4); the job fails
-            tell c4: stop and save
+            tell c4: stop and upload
             · the job is ending: failed: worker:1 exited with code 1 on `n1` (attempt 4)"#]],
     );
 }
@@ -128,7 +128,7 @@ fn the_node_of_a_task_that_failed_with_a_lost_peer_is_not_charged() {
         started c2
         exited c1 1
         asks
-        saved c1
+        uploaded c1
         ended c2 preempted
         asks
         up c3 worker n1
@@ -136,7 +136,7 @@ fn the_node_of_a_task_that_failed_with_a_lost_peer_is_not_charged() {
         started c3
         started c4
         exited c3 1
-        saved c3
+        uploaded c3
         ready c4
         asks",
         expect![[r#"
@@ -197,8 +197,7 @@ fn a_failure_without_restarts_left_is_suspect_while_a_peer_may_be_lost() {
         {end}"
         )
     };
-    let taken =
-        "saved c1\n exited c2 1\n why\n ended c3 preempted\n asks\n saved c2\n up c4 worker\n +5s";
+    let taken = "uploaded c1\n exited c2 1\n reason\n ended c3 preempted\n asks\n uploaded c2\n up c4 worker\n +5s";
     check(
         &job(taken),
         expect![[r#"
@@ -214,11 +213,11 @@ fn a_failure_without_restarts_left_is_suspect_while_a_peer_may_be_lost() {
         · worker:1 runs on `n2` (attempt 1)
         · worker:2 runs on `n3` (attempt 1)
         · worker:0 exited with code 1 on `n1` (attempt 1); the job fails unless a peer was lost
-        tell c1: stop and save
+        tell c1: stop and upload
         release c1
         · worker:1 exited with code 1 on `n2` (attempt 1); the job fails unless a peer was lost
-        tell c2: stop and save
-        why: 1 task running; worker:0 exited with code 1 on `n1` (attempt 1), and the job fails unless a peer was lost; waiting: 1 × `worker` to upload and stop
+        tell c2: stop and upload
+        reason: 1 task running; worker:0 exited with code 1 on `n1` (attempt 1), and the job fails unless a peer was lost; waiting: 1 × `worker` to upload and stop
         · worker:2 was preempted by the cluster on `n3` (attempt 1); retrying
         · round 2 restarts with 3 tasks: worker:2 ended
         asks: 2 × worker (1 GiB, 1 vcore)
@@ -228,7 +227,7 @@ fn a_failure_without_restarts_left_is_suspect_while_a_peer_may_be_lost() {
         · round 2 started with 1 task
         tell c4: run worker:0 in round 2, attempt 2, of 1 worker at 1 of 1 addresses"#]],
     );
-    let signalled = "exited c3 sig15 container\n saved c1\n ready c2";
+    let signalled = "exited c3 sig15 container\n uploaded c1\n ready c2";
     check(
         &job(signalled),
         expect![[r#"
@@ -244,7 +243,7 @@ fn a_failure_without_restarts_left_is_suspect_while_a_peer_may_be_lost() {
         · worker:1 runs on `n2` (attempt 1)
         · worker:2 runs on `n3` (attempt 1)
         · worker:0 exited with code 1 on `n1` (attempt 1); the job fails unless a peer was lost
-        tell c1: stop and save
+        tell c1: stop and upload
         · round 2 restarts with 3 tasks: worker:2 ended
         · worker:1 is stopped (attempt 1)
         tell c2: wait as worker:1 for round 2
@@ -267,14 +266,14 @@ fn a_failure_without_restarts_left_is_suspect_while_a_peer_may_be_lost() {
         · worker:1 runs on `n2` (attempt 1)
         · worker:2 runs on `n3` (attempt 1)
         · worker:0 exited with code 1 on `n1` (attempt 1); the job fails unless a peer was lost
-        tell c1: stop and save
+        tell c1: stop and upload
         [15s]
         release c1
         · the job is ending: failed: worker:0 exited with code 1 on `n1` (attempt 1)
         · worker:1 is stopped (attempt 1)
-        tell c2: stop and save
+        tell c2: stop and upload
         · worker:2 is stopped (attempt 1)
-        tell c3: stop and save"#]],
+        tell c3: stop and upload"#]],
     );
     check(
         &job("exited c2 1\n exited c3 1"),
@@ -291,14 +290,14 @@ fn a_failure_without_restarts_left_is_suspect_while_a_peer_may_be_lost() {
         · worker:1 runs on `n2` (attempt 1)
         · worker:2 runs on `n3` (attempt 1)
         · worker:0 exited with code 1 on `n1` (attempt 1); the job fails unless a peer was lost
-        tell c1: stop and save
+        tell c1: stop and upload
         · worker:1 exited with code 1 on `n2` (attempt 1); the job fails unless a peer was lost
-        tell c2: stop and save
+        tell c2: stop and upload
         · worker:2 exited with code 1 on `n3` (attempt 1); the job fails
-        tell c3: stop and save
+        tell c3: stop and upload
         · the job is ending: failed: worker:0 exited with code 1 on `n1` (attempt 1)"#]],
     );
-    let away = "+10s\n recovered c1 c2 c3\n heard c2\n heard c3\n +14s\n +1s";
+    let away = "+10s\n recovered c1 c2 c3\n resumed c2\n resumed c3\n +14s\n +1s";
     check(
         &job(away),
         expect![[r#"
@@ -314,15 +313,15 @@ fn a_failure_without_restarts_left_is_suspect_while_a_peer_may_be_lost() {
         · worker:1 runs on `n2` (attempt 1)
         · worker:2 runs on `n3` (attempt 1)
         · worker:0 exited with code 1 on `n1` (attempt 1); the job fails unless a peer was lost
-        tell c1: stop and save
+        tell c1: stop and upload
         [10s]
         · a new master recovered 3 containers
         [25s]
         release c1
         · the job is ending: failed: worker:0 exited with code 1 on `n1` (attempt 1)
         · worker:1 is stopped (attempt 1)
-        tell c2: stop and save
+        tell c2: stop and upload
         · worker:2 is stopped (attempt 1)
-        tell c3: stop and save"#]],
+        tell c3: stop and upload"#]],
     );
 }

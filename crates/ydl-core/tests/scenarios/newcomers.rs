@@ -14,7 +14,7 @@ fn a_gang_is_interrupted_only_when_all_newcomers_are_ready() {
         asks
         up c3 worker
         states
-        why
+        reason
         round
         up c4 worker
         round
@@ -27,8 +27,8 @@ fn a_gang_is_interrupted_only_when_all_newcomers_are_ready() {
             · role `worker` scaled from 2 to 4
             asks: 2 × worker (1 GiB, 1 vcore)
             launch c3 worker:2
-            worker:0 running, worker:1 running, worker:2 ready, worker:3 asked
-            why: 1 of 2 tasks ready, not yet worker:3; 2 tasks running; waiting: 1 × `worker` for a container
+            worker:0 running, worker:1 running, worker:2 ready, worker:3 requested
+            reason: 1 of 2 tasks ready, not yet worker:3; 2 tasks running; waiting: 1 × `worker` for a container
             round 1
             launch c4 worker:3
             · round 3 restarts with 4 tasks: worker:2 joined
@@ -132,12 +132,12 @@ fn a_gang_that_is_scaled_down_starts_a_new_round() {
         scale worker 2
         ready c1
         ready c2
-        saved c3",
+        uploaded c3",
         expect![[r#"
             running: worker:0 in c1, worker:1 in c2, worker:2 in c3 in round 1, of 3 worker at 3 of 3 addresses
             · role `worker` scaled from 3 to 2
             · worker:2 is stopped (attempt 1)
-            tell c3: stop and save
+            tell c3: stop and upload
             · round 2 restarts with 2 tasks: worker:2 left
             · worker:0 is stopped (attempt 1)
             tell c1: wait as worker:0 for round 2
@@ -160,7 +160,7 @@ fn a_round_that_starts_while_newcomers_are_pending_excludes_them() {
         running
         scale worker 2
         exited c2 1
-        saved c2
+        uploaded c2
         up c3 server",
         expect![[r#"
             running: worker:0 in c1, server:0 in c2 in round 1, of 1 worker at 1 of 1 addresses, 1 server at 1 of 1 addresses
@@ -184,7 +184,7 @@ fn newcomers_join_the_next_round_of_the_job() {
         running
         scale worker 3
         exited c1 1
-        saved c1
+        uploaded c1
         ready c2
         up c3 worker
         states
@@ -199,7 +199,7 @@ fn newcomers_join_the_next_round_of_the_job() {
             tell c2: wait as worker:1 for round 3
             release c1
             launch c3 worker:0
-            worker:0 ready, worker:1 ready, worker:2 asked
+            worker:0 ready, worker:1 ready, worker:2 requested
             launch c4 worker:2
             · round 3 started with 3 tasks
             tell c3: run worker:0 in round 3, attempt 2, of 3 worker at 3 of 3 addresses

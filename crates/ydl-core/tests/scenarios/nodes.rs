@@ -12,11 +12,11 @@ fn a_node_is_excluded_after_several_failures_and_readmitted_later() {
         nodes 4
         up c1 worker n1
         exited c1 1
-        saved c1
+        uploaded c1
         asks
         up c2 worker n1
         exited c2 1
-        saved c2
+        uploaded c2
         asks
         granted c3 worker n1
         granted c4 worker n2
@@ -144,14 +144,14 @@ fn a_required_node_is_readmitted_and_not_excluded_again() {
         nodes 4
         granted c1 worker n1
         ended c1 fault disk
-        why
-        needed n1
+        reason
+        nodes-required n1
         asks
-        why
+        reason
         granted c2 worker n1
         ended c2 fault disk
         asks
-        needed
+        nodes-required
         granted c3 worker n1
         ended c3 fault disk
         asks",
@@ -160,10 +160,10 @@ fn a_required_node_is_readmitted_and_not_excluded_again() {
             launch c1 worker:0
             · worker:0 could not run on its node: disk on `n1` (attempt 1); retrying
             · node `n1` is excluded: worker:0 could not run on its node: disk
-            why: 0 tasks running; waiting: 1 × `worker` for a container; excluded nodes: `n1`
+            reason: 0 tasks running; waiting: 1 × `worker` for a container; excluded nodes: `n1`
             · node `n1` is no longer excluded
             asks: 1 × worker (1 GiB, 1 vcore)
-            why: 0 tasks running; waiting: 1 × `worker` for a container
+            reason: 0 tasks running; waiting: 1 × `worker` for a container
             launch c2 worker:0
             · worker:0 could not run on its node: disk on `n1` (attempt 2); retrying
             asks: 1 × worker (1 GiB, 1 vcore)

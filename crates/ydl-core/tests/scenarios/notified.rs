@@ -16,14 +16,14 @@ fn notified_tasks_keep_running() {
         started c4
         round
         scale worker 2
-        saved c3
+        uploaded c3
         ended c1 preempted
-        why
+        reason
         up c5 worker
         exited c4 0
-        saved c4
+        uploaded c4
         exited c5 0
-        saved c5",
+        uploaded c5",
         expect![[r#"
             running: worker:0 in c1, worker:1 in c2, worker:2 in c3 in round 1, of 3 worker at 3 of 3 addresses
             · worker:1 was preempted by the cluster on `n1` (attempt 1); retrying
@@ -38,21 +38,21 @@ fn notified_tasks_keep_running() {
             round 1
             · role `worker` scaled from 3 to 2
             · worker:2 is stopped (attempt 1)
-            tell c3: stop and save
+            tell c3: stop and upload
             · round 1 continues with 2 tasks
             changed: 2 worker at 2 of 2 addresses
             release c3
             · worker:0 was preempted by the cluster on `n1` (attempt 1); retrying
-            why: 1 task running; `worker` needs 1 more of worker:0; waiting: 1 × `worker` for a container
+            reason: 1 task running; `worker` needs 1 more of worker:0; waiting: 1 × `worker` for a container
             launch c5 worker:0
             · round 1 continues with 2 tasks
             changed: 2 worker [1, 0] at 2 of 2 addresses
             tell c5: run worker:0 as rank 1 in round 3, attempt 2, of 2 worker [1, 0] at 2 of 2 addresses
-            tell c4: stop and save
+            tell c4: stop and upload
             changed: 1 worker at 1 of 1 addresses
             release c4
             · worker:1 succeeded on `n1` (attempt 2)
-            tell c5: stop and save
+            tell c5: stop and upload
             release c5
             · worker:0 succeeded on `n1` (attempt 2)
             · the job is ending: succeeded
@@ -76,29 +76,29 @@ fn notified_tasks_restart_when_a_successful_task_loses_its_outputs() {
         )
     };
     check(
-        &job("saved c1 the disk is full"),
+        &job("uploaded c1 the disk is full"),
         expect![[r#"
             running: worker:0 in c1, worker:1 in c2 in round 1, of 2 worker at 2 of 2 addresses
-            tell c1: stop and save
+            tell c1: stop and upload
             changed: 1 worker [1] at 1 of 1 addresses
             · worker:0 succeeded, but its outputs were not uploaded: the disk is full on `n1` (attempt 1); retrying
             release c1
             · round 2 restarts with 2 tasks: worker:0 ended
             · worker:1 is stopped (attempt 1)
             tell c2: wait as worker:1 for round 2
-            worker:0 asked, worker:1 restarting"#]],
+            worker:0 requested, worker:1 restarting"#]],
     );
     check(
         &job("ended c1 preempted"),
         expect![[r#"
             running: worker:0 in c1, worker:1 in c2 in round 1, of 2 worker at 2 of 2 addresses
-            tell c1: stop and save
+            tell c1: stop and upload
             changed: 1 worker [1] at 1 of 1 addresses
             · worker:0 was preempted by the cluster on `n1` (attempt 1); retrying
             · round 2 restarts with 2 tasks: worker:0 ended
             · worker:1 is stopped (attempt 1)
             tell c2: wait as worker:1 for round 2
-            worker:0 asked, worker:1 restarting"#]],
+            worker:0 requested, worker:1 restarting"#]],
     );
 }
 
@@ -147,7 +147,7 @@ fn a_notified_role_keeps_running_tasks_when_scaled_down() {
             changed: 2 worker [2, 3] at 2 of 2 addresses
             launch c5 worker:0
             launch c6 worker:1
-            worker:0 ready, worker:1 ready, worker:2 running, worker:3 running, worker:4 asked
+            worker:0 ready, worker:1 ready, worker:2 running, worker:3 running, worker:4 requested
             · role `worker` scaled from 5 to 2
             release c6
             release c5
@@ -183,7 +183,7 @@ fn a_notified_role_below_its_minimum_after_scaling_down_has_a_timeout() {
             [1m]
             · the job is ending: failed: 1 of 3 containers granted after 1m; missing: 2 × `worker` (1 GiB, 1 vcore)
             · worker:0 is stopped (attempt 1)
-            tell c1: stop and save"#]],
+            tell c1: stop and upload"#]],
     );
 }
 
@@ -196,25 +196,25 @@ fn a_finished_notified_role_lets_other_roles_restart_below_its_minimum() {
         role server 1 scope=role
         running
         exited c1 0
-        saved c1
+        uploaded c1
         ended c2 preempted
         exited c3 0
-        saved c3
+        uploaded c3
         ended c4 preempted
         up c5 server
         started c5
         exited c5 0
-        saved c5",
+        uploaded c5",
         expect![[r#"
             running: worker:0 in c1, worker:1 in c2, worker:2 in c3, server:0 in c4 in round 1, of 3 worker at 3 of 3 addresses, 1 server at 1 of 1 addresses
-            tell c1: stop and save
+            tell c1: stop and upload
             changed: 2 worker [1, 2] at 2 of 2 addresses, 1 server at 1 of 1 addresses
             release c1
             · worker:0 succeeded on `n1` (attempt 1)
             · worker:1 was preempted by the cluster on `n1` (attempt 1); retrying
             · round 1 continues with 2 tasks
             changed: 1 worker [2] at 1 of 1 addresses, 1 server at 1 of 1 addresses
-            tell c3: stop and save
+            tell c3: stop and upload
             release c3
             · worker:2 succeeded on `n1` (attempt 1)
             · server:0 was preempted by the cluster on `n1` (attempt 1); retrying
@@ -223,7 +223,7 @@ fn a_finished_notified_role_lets_other_roles_restart_below_its_minimum() {
             · round 3 started with 1 task
             tell c5: run server:0 as rank 2 in round 3, attempt 2, of 2 worker [0, 2] at 2 of 2 addresses, 1 server at 1 of 1 addresses
             · server:0 runs on `n1` (attempt 2)
-            tell c5: stop and save
+            tell c5: stop and upload
             release c5
             · server:0 succeeded on `n1` (attempt 2)
             · the job is ending: succeeded
@@ -246,14 +246,14 @@ fn after_a_success_the_remaining_tasks_wait_for_no_newcomers() {
         up c4 worker
         states
         exited c3 0
-        saved c3"
+        uploaded c3"
         )
     };
     check(
-        &job("exited c1 0\nsaved c1\nended c2 preempted"),
+        &job("exited c1 0\nuploaded c1\nended c2 preempted"),
         expect![[r#"
             running: worker:0 in c1, worker:1 in c2, worker:2 in c3 in round 1, of 3 worker at 3 of 3 addresses
-            tell c1: stop and save
+            tell c1: stop and upload
             changed: 2 worker [1, 2] at 2 of 2 addresses
             release c1
             · worker:0 succeeded on `n1` (attempt 1)
@@ -263,7 +263,7 @@ fn after_a_success_the_remaining_tasks_wait_for_no_newcomers() {
             next deadline: none
             launch c4 worker:1
             worker:0 succeeded, worker:1 ready, worker:2 running
-            tell c3: stop and save
+            tell c3: stop and upload
             release c3
             · worker:2 succeeded on `n1` (attempt 1)
             · the job is ending: succeeded
@@ -273,19 +273,19 @@ fn after_a_success_the_remaining_tasks_wait_for_no_newcomers() {
     );
     // Or the other way round: they have waited, and need not any longer.
     check(
-        &job("ended c2 preempted\ndeadline\nexited c1 0\nsaved c1"),
+        &job("ended c2 preempted\ndeadline\nexited c1 0\nuploaded c1"),
         expect![[r#"
             running: worker:0 in c1, worker:1 in c2, worker:2 in c3 in round 1, of 3 worker at 3 of 3 addresses
             · worker:1 was preempted by the cluster on `n1` (attempt 1); retrying
             next deadline: 1m
-            tell c1: stop and save
+            tell c1: stop and upload
             changed: 1 worker [2] at 1 of 1 addresses
             release c1
             · worker:0 succeeded on `n1` (attempt 1)
             next deadline: none
             launch c4 worker:1
             worker:0 succeeded, worker:1 ready, worker:2 running
-            tell c3: stop and save
+            tell c3: stop and upload
             release c3
             · worker:2 succeeded on `n1` (attempt 1)
             · the job is ending: succeeded

@@ -13,7 +13,7 @@ fn a_recovered_master_keeps_live_containers_and_replaces_lost_ones() {
         granted c3 worker
         recovered c1 c3 c9
         states
-        heard c1
+        resumed c1
         asks
         +60s
         asks
@@ -27,11 +27,11 @@ fn a_recovered_master_keeps_live_containers_and_replaces_lost_ones() {
             · worker:2 was lost with its container on `n1` (attempt 1); retrying
             release c3
             release c9
-            worker:0 running, worker:1 stopping, worker:2 asked
+            worker:0 running, worker:1 stopping, worker:2 requested
             asks: 1 × worker (1 GiB, 1 vcore)
             [1m]
             asks: 2 × worker (1 GiB, 1 vcore)
-            worker:0 running, worker:1 asked, worker:2 asked"#]],
+            worker:0 running, worker:1 requested, worker:2 requested"#]],
     );
 }
 
@@ -42,7 +42,7 @@ fn a_timeout_that_expired_without_a_master_is_not_charged() {
         timeouts start=10s
         role worker 1
         up c1 worker
-        later 10m
+        without-master 10m
         recovered c1
         states
         started c1
@@ -98,7 +98,7 @@ fn a_release_lost_with_the_old_master_is_repeated() {
         timeouts heartbeat=10s
         role worker 1 limit=1
         running
-        quiet c1
+        missed c1
         +10s
         recovered c1",
         expect![[r#"
@@ -119,8 +119,8 @@ fn a_gang_is_complete_again_when_its_agents_report() {
         role worker 2 scope=job
         running
         recovered c1 c2
-        heard c1
-        heard c2
+        resumed c1
+        resumed c2
         +10m
         states",
         expect![[r#"
@@ -138,13 +138,13 @@ fn a_recovered_master_of_a_finished_job_releases_leftovers() {
         role worker 1
         up c1 worker
         exited c1 0
-        saved c1
+        uploaded c1
         recovered c1",
         expect![[r#"
             · the job started
             launch c1 worker:0
             tell c1: run worker:0 in round 1, attempt 1, of 1 worker
-            tell c1: stop and save
+            tell c1: stop and upload
             release c1
             · worker:0 succeeded on `n1` (attempt 1)
             · the job is ending: succeeded

@@ -12,14 +12,14 @@ fn the_rendezvous_is_notified_of_ended_attempts_before_new_members() {
         timeouts heartbeat=60s
         role worker 2..3 scope=job limit=3
         running
-        linked
+        rendezvous
         {end}
         states"
         )
     };
     // Its node has no power.
     check(
-        &job("quiet c3\n+60s\nended c3 lost"),
+        &job("missed c3\n+60s\nended c3 lost"),
         expect![[r#"
             running: worker:0 in c1, worker:1 in c2, worker:2 in c3 in round 1, of 3 worker at 3 of 3 addresses
             [1m]
@@ -32,7 +32,7 @@ fn the_rendezvous_is_notified_of_ended_attempts_before_new_members() {
     );
     // Its node is to be emptied: it has its grace, and then it says so.
     check(
-        &job("warned c3\nexited c3 sig15 round=1\nsaved c3"),
+        &job("preemption-warned c3\nexited c3 sig15 round=1\nuploaded c3"),
         expect![[r#"
             running: worker:0 in c1, worker:1 in c2, worker:2 in c3 in round 1, of 3 worker at 3 of 3 addresses
             · worker:2 was preempted by the cluster on `n1` (attempt 1); retrying
@@ -41,7 +41,7 @@ fn the_rendezvous_is_notified_of_ended_attempts_before_new_members() {
             over: worker:2 (attempt 1)
             changed: 2 worker at 2 of 2 addresses
             release c3
-            worker:0 running, worker:1 running, worker:2 asked"#]],
+            worker:0 running, worker:1 running, worker:2 requested"#]],
     );
     // It has gone with the master.
     check(
@@ -65,16 +65,16 @@ fn the_rendezvous_is_notified_of_ended_attempts_before_new_members() {
             over: worker:2 (attempt 1)
             changed: 2 worker at 2 of 2 addresses
             · worker:2 was preempted by the cluster on `n1` (attempt 1); retrying
-            worker:0 running, worker:1 running, worker:2 asked"#]],
+            worker:0 running, worker:1 running, worker:2 requested"#]],
     );
     // Its role has no use for it: it speaks until its program has ended.
     check(
-        &job("scale worker 2\nexited c3 0\nsaved c3"),
+        &job("scale worker 2\nexited c3 0\nuploaded c3"),
         expect![[r#"
             running: worker:0 in c1, worker:1 in c2, worker:2 in c3 in round 1, of 3 worker at 3 of 3 addresses
             · role `worker` scaled from 3 to 2
             · worker:2 is stopped (attempt 1)
-            tell c3: stop and save
+            tell c3: stop and upload
             · round 1 continues with 2 tasks
             changed: 2 worker at 2 of 2 addresses
             over: worker:2 (attempt 1)
@@ -87,7 +87,7 @@ fn the_rendezvous_is_notified_of_ended_attempts_before_new_members() {
             running: worker:0 in c1, worker:1 in c2, worker:2 in c3 in round 1, of 3 worker at 3 of 3 addresses
             · role `worker` scaled from 3 to 2
             · worker:2 is stopped (attempt 1)
-            tell c3: stop and save
+            tell c3: stop and upload
             · round 1 continues with 2 tasks
             changed: 2 worker at 2 of 2 addresses
             [40s]
@@ -105,7 +105,7 @@ fn a_newcomer_that_does_not_start_is_reported_as_ended() {
         timeouts start=20s
         role worker 1..2:1 scope=job limit=3
         running
-        linked
+        rendezvous
         scale worker 2
         up c2 worker
         +20s",
@@ -132,15 +132,15 @@ fn finished_tasks_are_not_members_for_the_remaining_tasks() {
         gang settle=5s told
         role worker 1..3 scope=job
         running
-        linked
+        rendezvous
         exited c1 0
-        saved c1
+        uploaded c1
         ended c2 preempted
         exited c3 0
-        saved c3",
+        uploaded c3",
         expect![[r#"
             running: worker:0 in c1, worker:1 in c2, worker:2 in c3 in round 1, of 3 worker at 3 of 3 addresses
-            tell c1: stop and save
+            tell c1: stop and upload
             over: worker:0 (attempt 1)
             changed: 2 worker [1, 2] at 2 of 2 addresses
             release c1
@@ -149,7 +149,7 @@ fn finished_tasks_are_not_members_for_the_remaining_tasks() {
             · round 1 continues with 1 task
             over: worker:1 (attempt 1)
             changed: 1 worker [2] at 1 of 1 addresses
-            tell c3: stop and save
+            tell c3: stop and upload
             over: worker:2 (attempt 1)
             release c3
             · worker:2 succeeded on `n1` (attempt 1)

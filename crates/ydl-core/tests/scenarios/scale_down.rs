@@ -15,11 +15,11 @@ fn finished_tasks_are_not_interrupted_and_missing_tasks_are_not_waited_for() {
         started c1
         started c2
         exited c1 0
-        saved c1
+        uploaded c1
         up c3 worker
         +5s
         exited c2 0
-        saved c2",
+        uploaded c2",
         expect![[r#"
             · the job started
             launch c1 worker:0
@@ -30,12 +30,12 @@ fn finished_tasks_are_not_interrupted_and_missing_tasks_are_not_waited_for() {
             tell c2: run worker:1 in round 1, attempt 1, of 2 worker at 2 of 2 addresses
             · worker:0 runs on `n1` (attempt 1)
             · worker:1 runs on `n1` (attempt 1)
-            tell c1: stop and save
+            tell c1: stop and upload
             release c1
             · worker:0 succeeded on `n1` (attempt 1)
             launch c3 worker:2
             [10s]
-            tell c2: stop and save
+            tell c2: stop and upload
             release c2
             · worker:1 succeeded on `n1` (attempt 1)
             · the job is ending: succeeded
@@ -98,7 +98,7 @@ fn scaling_down_an_elastic_role_removes_missing_tasks_first() {
             worker:0 starting, worker:2 starting
             · role `worker` scaled from 2 to 1
             · worker:2 is stopped (attempt 2)
-            tell c3: stop and save
+            tell c3: stop and upload
             · round 5 restarts with 1 task: worker:2 left
             · worker:0 is stopped (attempt 2)
             tell c1: wait as worker:0 for round 5
@@ -126,11 +126,11 @@ fn two_elastic_roles_restart_with_the_remaining_tasks_of_both() {
         started c3
         started c4
         ended c2 lost, c4 lost
-        saved c2
-        saved c4
+        uploaded c2
+        uploaded c4
         ready c1
         ready c3
-        why",
+        reason",
         expect![[r#"
             · the job started
             launch c1 actor:0
@@ -162,7 +162,7 @@ fn two_elastic_roles_restart_with_the_remaining_tasks_of_both() {
             · round 2 started with 2 tasks
             tell c1: run actor:0 in round 2, attempt 2, of 1 actor at 1 of 1 addresses, 1 learner at 1 of 1 addresses
             tell c3: run learner:0 in round 2, attempt 2, of 1 actor at 1 of 1 addresses, 1 learner at 1 of 1 addresses
-            why: 0 tasks running; `actor` continues with 1 of 2; `learner` continues with 1 of 2; waiting: 1 × `actor` for a container, 1 × `actor` for its program to start, 1 × `learner` for a container, 1 × `learner` for its program to start"#]],
+            reason: 0 tasks running; `actor` continues with 1 of 2; `learner` continues with 1 of 2; waiting: 1 × `actor` for a container, 1 × `actor` for its program to start, 1 × `learner` for a container, 1 × `learner` for its program to start"#]],
     );
 }
 
@@ -179,12 +179,12 @@ fn newcomers_of_one_role_do_not_interrupt_a_finished_role() {
         started c1
         started c2
         exited c2 0
-        saved c2
+        uploaded c2
         up c3 worker
         +5s
         states
         exited c1 0
-        saved c1",
+        uploaded c1",
         expect![[r#"
             · the job started
             launch c1 worker:0
@@ -195,13 +195,13 @@ fn newcomers_of_one_role_do_not_interrupt_a_finished_role() {
             tell c2: run chief:0 in round 1, attempt 1, of 1 worker at 1 of 1 addresses, 1 chief at 1 of 1 addresses
             · worker:0 runs on `n1` (attempt 1)
             · chief:0 runs on `n1` (attempt 1)
-            tell c2: stop and save
+            tell c2: stop and upload
             release c2
             · chief:0 succeeded on `n1` (attempt 1)
             launch c3 worker:1
             [10s]
             worker:0 running, worker:1 ready, chief:0 succeeded
-            tell c1: stop and save
+            tell c1: stop and upload
             release c1
             · worker:0 succeeded on `n1` (attempt 1)
             · the job is ending: succeeded
@@ -235,7 +235,7 @@ fn a_round_waits_for_the_programs_of_dropped_tasks() {
             running: worker:0 in c1, worker:1 in c2, worker:2 in c3 in round 1, of 3 worker at 3 of 3 addresses
             · role `worker` scaled from 3 to 2
             · worker:2 is stopped (attempt 1)
-            tell c3: stop and save
+            tell c3: stop and upload
             · round 2 restarts with 2 tasks: worker:2 left
             · worker:0 is stopped (attempt 1)
             tell c1: wait as worker:0 for round 2
@@ -248,7 +248,7 @@ fn a_round_waits_for_the_programs_of_dropped_tasks() {
             tell c2: run worker:1 in round 2, attempt 2, of 2 worker at 2 of 2 addresses
             · role `worker` scaled from 2 to 1
             · worker:1 is stopped (attempt 2)
-            tell c2: stop and save
+            tell c2: stop and upload
             · round 3 restarts with 1 task: worker:1 left
             · worker:0 is stopped (attempt 2)
             tell c1: wait as worker:0 for round 3

@@ -14,11 +14,11 @@ fn a_job_without_a_gang_scales_without_restarting_tasks() {
         up c3 worker
         started c3
         scale worker 1
-        saved c3
-        saved c2
+        uploaded c3
+        uploaded c2
         states
         exited c1 0
-        saved c1",
+        uploaded c1",
         expect![[r#"
             running: worker:0 in c1, worker:1 in c2 in round 1, of 2 worker
             · role `worker` scaled from 2 to 3
@@ -28,13 +28,13 @@ fn a_job_without_a_gang_scales_without_restarting_tasks() {
             · worker:2 runs on `n1` (attempt 1)
             · role `worker` scaled from 3 to 1
             · worker:2 is stopped (attempt 1)
-            tell c3: stop and save
+            tell c3: stop and upload
             · worker:1 is stopped (attempt 1)
-            tell c2: stop and save
+            tell c2: stop and upload
             release c3
             release c2
             worker:0 running
-            tell c1: stop and save
+            tell c1: stop and upload
             release c1
             · worker:0 succeeded on `n1` (attempt 1)
             · the job is ending: succeeded
@@ -107,7 +107,7 @@ fn a_revived_task_waits_until_its_old_container_has_ended() {
         scale worker 1
         scale worker 2
         asks
-        saved c2
+        uploaded c2
         asks",
         expect![[r#"
             · the job started
@@ -118,7 +118,7 @@ fn a_revived_task_waits_until_its_old_container_has_ended() {
             · worker:1 runs on `n1` (attempt 1)
             · role `worker` scaled from 2 to 1
             · worker:1 is stopped (attempt 1)
-            tell c2: stop and save
+            tell c2: stop and upload
             · role `worker` scaled from 1 to 2
             asks: nothing
             release c2
@@ -151,11 +151,11 @@ fn a_role_scaled_down_to_its_failed_tasks_fails_the_job() {
         up c2 worker
         up c3 worker
         exited c1 1
-        saved c1
+        uploaded c1
         exited c2 1
-        saved c2
+        uploaded c2
         scale worker 2
-        saved c3",
+        uploaded c3",
         expect![[r#"
             · the job started
             launch c1 worker:0
@@ -165,14 +165,14 @@ fn a_role_scaled_down_to_its_failed_tasks_fails_the_job() {
             launch c3 worker:2
             tell c3: run worker:2 in round 1, attempt 1, of 3 worker
             · worker:0 exited with code 1 on `n7` (attempt 1); the job continues without it
-            tell c1: stop and save
+            tell c1: stop and upload
             release c1
             · worker:1 exited with code 1 on `n1` (attempt 1); the job continues without it
-            tell c2: stop and save
+            tell c2: stop and upload
             release c2
             · role `worker` scaled from 3 to 2
             · worker:2 is stopped (attempt 1)
-            tell c3: stop and save
+            tell c3: stop and upload
             · the job is ending: failed: worker:0 exited with code 1 on `n7` (attempt 1)
             release c3
             · the job failed: worker:0 exited with code 1 on `n7` (attempt 1)

@@ -1,103 +1,103 @@
-//! A life of a job as text: what is specified, then what happens, line by line; out comes what is done.
+//! Runs scripts: a job specification and events, one per line. The output lists the core's actions.
 
 mod events;
 mod orders;
 mod spec;
 
 use crate::builder::builder;
-use events::event;
+use events::parse_event;
 use expect_test::Expect;
-use orders::{members, ordered};
+use orders::{format_order, members};
 use spec::{span, specified};
 use std::fmt::Write;
 use ydl_core::{Action, ContainerId, Event, Framework, Job, JobSpecBuilder, Order, RoleName, Time};
 
-/// Lives the script and compares what was done.
+/// Runs the script and compares its output.
 pub fn check(script: &str, expected: Expect) {
-    let mut life = Life::default();
+    let mut scenario = Scenario::default();
     for line in script.lines() {
         let line = line.trim();
         if !line.is_empty() {
-            life.line(line);
+            scenario.run_line(line);
         }
     }
-    expected.assert_eq(life.said.trim_end());
+    expected.assert_eq(scenario.output.trim_end());
 }
 
-struct Life {
+struct Scenario {
     builder: JobSpecBuilder,
     job: Option<Job>,
     journal: Vec<(Time, Event)>,
     now: Time,
     /// The time that was last printed.
     shown: Time,
-    said: String,
+    output: String,
     /// Actions for the rendezvous are printed, too.
-    linked: bool,
+    with_rendezvous: bool,
 }
 
-impl Default for Life {
+impl Default for Scenario {
     fn default() -> Self {
-        Life {
+        Scenario {
             builder: builder(Framework::None, &[]),
             job: None,
             journal: Vec::new(),
             now: Time(0),
             shown: Time(0),
-            said: String::new(),
-            linked: false,
+            output: String::new(),
+            with_rendezvous: false,
         }
     }
 }
 
-impl Life {
-    fn line(&mut self, line: &str) {
+impl Scenario {
+    fn run_line(&mut self, line: &str) {
         let words: Vec<&str> = line.split_whitespace().collect();
         if specified(&mut self.builder, &words) {
             return;
         }
         match words[0] {
-            "linked" => self.linked = true,
+            "rendezvous" => self.with_rendezvous = true,
             "asks" => self.asks(),
-            "why" => {
-                let why = self.job().why();
-                self.say(&format!("why: {why}"));
+            "reason" => {
+                let reason = self.job().waiting_reason();
+                self.print(&format!("reason: {reason}"));
             }
             "round" => {
                 let round = self.job().view().round;
-                self.say(&format!("round {round}"));
+                self.print(&format!("round {round}"));
             }
             "scalable" => {
                 let (role, instances) = (RoleName::from(words[1]), words[2].parse().unwrap());
-                let said = match self.job().check_scale(&role, instances) {
+                let verdict = match self.job().check_scale(&role, instances) {
                     Ok(()) => "yes".to_owned(),
                     Err(all) => all[0].message.clone(),
                 };
-                self.say(&format!("{role} to {instances}: {said}"));
+                self.print(&format!("{role} to {instances}: {verdict}"));
             }
             "attempts" => self.attempts(words[1], words[2]),
             "order" => self.order(words[1]),
             "deadline" => {
                 let next = self.job().next_wakeup();
                 let text = next.map_or("none".into(), |at| (at - Time(0)).to_string());
-                self.say(&format!("next deadline: {text}"));
+                self.print(&format!("next deadline: {text}"));
             }
             "states" => {
                 let tasks = self.job().view().tasks;
                 let states = tasks.iter().map(|it| format!("{} {}", it.task, it.state.word()));
                 let text = states.collect::<Vec<_>>().join(", ");
-                self.say(&text);
+                self.print(&text);
             }
             word if word.starts_with('+') => {
                 self.now = self.now + span(&word[1..]);
-                self.happened(Event::Ticked);
+                self.handle(Event::Ticked);
             }
             // Time that passes without a master.
-            "later" => self.now = self.now + span(words[1]),
+            "without-master" => self.now = self.now + span(words[1]),
             word if word.starts_with('-') => self.now = Time(self.now.0 - span(&word[1..]).0),
             "up" => self.up(&words[1..]),
             "running" => self.running(&words[1..]),
-            _ => self.happens(&words),
+            _ => self.run_event(&words),
         }
     }
 
@@ -106,34 +106,34 @@ impl Life {
             let spec = self.builder.clone().build().expect("the script's job is valid");
             let (job, actions) = Job::new(spec, Time(0));
             self.job = Some(job);
-            self.done(actions);
+            self.print_actions(actions);
         }
         self.job.as_mut().unwrap()
     }
 
-    fn happened(&mut self, event: Event) {
+    fn handle(&mut self, event: Event) {
         let now = self.now;
         let actions = self.job().handle(now, event.clone());
         self.journal.push((now, event));
-        self.done(actions);
+        self.print_actions(actions);
         let spec = self.builder.clone().build().unwrap();
         let replayed = Job::replay(spec, Time(0), &self.journal);
         assert_eq!(replayed, *self.job(), "a replayed job is the same job");
     }
 
-    fn done(&mut self, actions: Vec<Action>) {
+    fn print_actions(&mut self, actions: Vec<Action>) {
         for action in actions {
             let text = match action {
                 Action::Launch { container, task, .. } => format!("launch {container} {task}"),
                 Action::Release(container) => format!("release {container}"),
                 Action::OrderChanged(container) => {
                     let order = self.job().order(&container);
-                    format!("tell {container}: {}", ordered(&order))
+                    format!("tell {container}: {}", format_order(&order))
                 }
-                Action::RoundStarted(cluster) if self.linked => {
+                Action::RoundStarted(cluster) if self.with_rendezvous => {
                     format!("began round {}: {}", cluster.round, members(&cluster))
                 }
-                Action::AttemptOver(run) if self.linked => {
+                Action::AttemptOver(run) if self.with_rendezvous => {
                     format!("over: {} (attempt {})", run.task, run.attempt)
                 }
                 Action::RoundStarted(_) | Action::AttemptOver(_) => continue,
@@ -141,16 +141,16 @@ impl Life {
                 Action::Record(fact) => format!("· {}", fact.kind),
                 Action::Finish(outcome) => format!("finish: {outcome}"),
             };
-            self.say(&text);
+            self.print(&text);
         }
     }
 
-    fn say(&mut self, text: &str) {
+    fn print(&mut self, text: &str) {
         if self.now != self.shown {
             self.shown = self.now;
-            let _ = writeln!(self.said, "[{}]", self.now - Time(0));
+            let _ = writeln!(self.output, "[{}]", self.now - Time(0));
         }
-        let _ = writeln!(self.said, "{text}");
+        let _ = writeln!(self.output, "{text}");
     }
 
     fn asks(&mut self) {
@@ -164,12 +164,12 @@ impl Life {
         for node in asks.avoid {
             let _ = write!(text, ", not on {node}");
         }
-        self.say(&format!("asks: {text}"));
+        self.print(&format!("asks: {text}"));
     }
 
     fn order(&mut self, container: &str) {
         let order = self.job().order(&ContainerId::from(container));
-        self.say(&format!("order {container}: {}", ordered(&order)));
+        self.print(&format!("order {container}: {}", format_order(&order)));
     }
 
     /// The attempt that a task is at, and the one whose program is in a container.
@@ -177,9 +177,9 @@ impl Life {
         let job = self.job();
         let of = job.current_attempt(&task.parse().unwrap());
         let inside = job.attempt_in_container(&ContainerId::from(container));
-        let said = |it: Option<u32>| it.map_or("none".to_owned(), |it| it.to_string());
-        let text = format!("{task} is at {}, {container} has {}", said(of), said(inside));
-        self.say(&text);
+        let format = |it: Option<u32>| it.map_or("none".to_owned(), |it| it.to_string());
+        let text = format!("{task} is at {}, {container} has {}", format(of), format(inside));
+        self.print(&text);
     }
 
     /// The round that the container's order names now, which is what an agent would answer with.
@@ -191,16 +191,16 @@ impl Life {
         }
     }
 
-    fn happens(&mut self, words: &[&str]) {
+    fn run_event(&mut self, words: &[&str]) {
         let round = self.round(words.get(1).copied().unwrap_or(""));
-        self.happened(event(words, round));
+        self.handle(parse_event(words, round));
     }
 
     /// Granted, launched and ready: the three that nearly always follow each other.
     fn up(&mut self, words: &[&str]) {
-        self.happens(&[&["granted"], words].concat());
+        self.run_event(&[&["granted"], words].concat());
         for word in ["launched", "ready"] {
-            self.happens(&[word, words[0]]);
+            self.run_event(&[word, words[0]]);
         }
     }
 
@@ -222,31 +222,31 @@ impl Life {
         let tasks = roles.iter().flat_map(|(role, n)| (0..*n).map(move |_| role));
         let containers: Vec<_> =
             tasks.enumerate().map(|(n, role)| (format!("c{}", n + 1), role.as_str())).collect();
-        let before = self.said.len();
+        let before = self.output.len();
         for (container, role) in &containers {
             self.up(&[container, role]);
         }
         for (container, _) in &containers {
-            self.happens(&["started", container]);
+            self.run_event(&["started", container]);
         }
-        for line in self.said.split_off(before).lines() {
+        for line in self.output.split_off(before).lines() {
             let begins = ["· the job started", "launch c", "· round 1 started with "];
             let expected = begins.iter().any(|it| line.starts_with(it))
                 || line.starts_with("tell c") && line.contains(": run ")
                 || line.ends_with(" runs on `n1` (attempt 1)");
-            assert!(expected, "more happened than that everybody runs: {line}");
+            assert!(expected, "unexpected output of a start: {line}");
         }
         let (mut all, mut whole) = (Vec::new(), Vec::new());
         for (container, _) in &containers {
             let order = self.job().order(&ContainerId::from(container.as_str()));
             let Order::Run(run) = order else {
-                panic!("{container} does not run: {}", ordered(&order));
+                panic!("{container} does not run: {}", format_order(&order));
             };
             all.push(format!("{} in {container}", run.task));
             whole.push(format!("round {}, of {}", run.round, members(&run.cluster)));
         }
         whole.dedup();
-        assert_eq!(whole.len(), 1, "they run in different rounds: {whole:?}");
-        self.say(&format!("running: {} in {}", all.join(", "), whole[0]));
+        assert_eq!(whole.len(), 1, "tasks run in different rounds: {whole:?}");
+        self.print(&format!("running: {} in {}", all.join(", "), whole[0]));
     }
 }

@@ -10,9 +10,9 @@ fn sidecars_of_a_gang_ask_for_containers_only_after_its_start() {
         gang hold=30s retries=1 backoff=5s
         role worker 2 scope=job
         role board 1 beside
-        linked
+        rendezvous
         asks
-        why
+        reason
         up c1 worker
         granted c9 board
         +30s
@@ -24,7 +24,7 @@ fn sidecars_of_a_gang_ask_for_containers_only_after_its_start() {
         expect![[r#"
             · the job started
             asks: 2 × worker (1 GiB, 1 vcore)
-            why: 0 of 2 tasks ready; waiting: 2 × `worker` for a container, 1 × `board` for the job to start
+            reason: 0 of 2 tasks ready; waiting: 2 × `worker` for a container, 1 × `board` for the job to start
             launch c1 worker:0
             release c9
             [30s]
@@ -61,13 +61,13 @@ fn sidecars_of_a_gang_ask_for_containers_only_after_its_start() {
         asks
         up c1 board
         exited c1 0
-        saved c1",
+        uploaded c1",
         expect![[r#"
             · the job started
             asks: 1 × board (1 GiB, 1 vcore)
             launch c1 board:0
             tell c1: run board:0 in round 1, attempt 1, of 
-            tell c1: stop and save
+            tell c1: stop and upload
             release c1
             · board:0 succeeded on `n1` (attempt 1)
             · the job is ending: succeeded
@@ -99,7 +99,7 @@ fn only_gang_tasks_start_a_round() {
         gang
         role worker 2 scope=job
         role board 1 beside limit=3
-        linked
+        rendezvous
         up c1 worker
         up c2 worker
         started c1
@@ -108,7 +108,7 @@ fn only_gang_tasks_start_a_round() {
         up c3 board
         started c3
         exited c3 1
-        saved c3
+        uploaded c3
         up c4 board",
         expect![[r#"
             · the job started
@@ -143,19 +143,19 @@ fn sidecars_of_services_do_not_keep_the_job_running() {
         up c2 board
         started c2
         exited c1 0
-        saved c1
-        saved c2",
+        uploaded c1
+        uploaded c2",
         expect![[r#"
             running: web:0 in c1 in round 1, of 1 web
             launch c2 board:0
             tell c2: run board:0 in round 1, attempt 1, of 1 web
             · board:0 runs on `n1` (attempt 1)
-            tell c1: stop and save
+            tell c1: stop and upload
             release c1
             · web:0 succeeded on `n1` (attempt 1)
             · the job is ending: succeeded
             · board:0 is stopped (attempt 1)
-            tell c2: stop and save
+            tell c2: stop and upload
             release c2
             · the job succeeded
             finish: succeeded"#]],
@@ -185,7 +185,7 @@ fn sidecars_do_not_extend_the_allocation_timeout_of_services() {
             [1m]
             · the job is ending: failed: 1 of 2 containers granted after 1m; missing: 1 × `web` (1 GiB, 1 vcore)
             · board:0 is stopped (attempt 1)
-            tell c2: stop and save"#]],
+            tell c2: stop and upload"#]],
     );
     // Missing sidecars do not fail the job.
     check(
@@ -214,7 +214,7 @@ fn sidecars_neither_make_failures_suspect_nor_exonerate_them() {
         up c2 board
         started c2
         exited c1 1
-        saved c1",
+        uploaded c1",
         expect![[r#"
             · the job started
             launch c1 worker:0
@@ -226,10 +226,10 @@ fn sidecars_neither_make_failures_suspect_nor_exonerate_them() {
             tell c2: run board:0 in round 1, attempt 1, of 2 worker
             · board:0 runs on `n1` (attempt 1)
             · worker:0 exited with code 1 on `n1` (attempt 1); the job fails
-            tell c1: stop and save
+            tell c1: stop and upload
             · the job is ending: failed: worker:0 exited with code 1 on `n1` (attempt 1)
             · board:0 is stopped (attempt 1)
-            tell c2: stop and save
+            tell c2: stop and upload
             release c1"#]],
     );
     check(
@@ -241,9 +241,9 @@ fn sidecars_neither_make_failures_suspect_nor_exonerate_them() {
         up c3 board
         started c3
         exited c1 1
-        saved c1
+        uploaded c1
         ended c3 preempted
-        why
+        reason
         ended c2 preempted
         states",
         expect![[r#"
@@ -252,13 +252,13 @@ fn sidecars_neither_make_failures_suspect_nor_exonerate_them() {
             tell c3: run board:0 in round 1, attempt 1, of 2 worker
             · board:0 runs on `n1` (attempt 1)
             · worker:0 exited with code 1 on `n1` (attempt 1); the job fails unless a peer was lost
-            tell c1: stop and save
+            tell c1: stop and upload
             release c1
             · board:0 was preempted by the cluster on `n1` (attempt 1); retrying
-            why: 1 task running; worker:0 exited with code 1 on `n1` (attempt 1), and the job fails unless a peer was lost; waiting: 1 × `board` for a container
+            reason: 1 task running; worker:0 exited with code 1 on `n1` (attempt 1), and the job fails unless a peer was lost; waiting: 1 × `board` for a container
             · worker:1 was preempted by the cluster on `n1` (attempt 1); retrying
             · round 2 restarts with 2 tasks: worker:1 ended
-            worker:0 asked, worker:1 asked, board:0 asked"#]],
+            worker:0 requested, worker:1 requested, board:0 requested"#]],
     );
 }
 
@@ -270,7 +270,7 @@ fn a_suspect_that_is_dropped_and_revived_is_counted_once() {
         role worker 2..4:3 scope=job limit=0
         running
         exited c3 1
-        saved c3
+        uploaded c3
         scale worker 2
         scale worker 3
         up c4 worker
@@ -283,7 +283,7 @@ fn a_suspect_that_is_dropped_and_revived_is_counted_once() {
         expect![[r#"
             running: worker:0 in c1, worker:1 in c2, worker:2 in c3 in round 1, of 3 worker at 3 of 3 addresses
             · worker:2 exited with code 1 on `n1` (attempt 1); the job fails unless a peer was lost
-            tell c3: stop and save
+            tell c3: stop and upload
             release c3
             · role `worker` scaled from 3 to 2
             · role `worker` scaled from 2 to 3
@@ -293,7 +293,7 @@ fn a_suspect_that_is_dropped_and_revived_is_counted_once() {
             · worker:0 is stopped (attempt 1)
             tell c1: wait as worker:0 for round 3
             tell c4: wait as worker:2 for round 3
-            worker:0 restarting, worker:1 asked, worker:2 ready
+            worker:0 restarting, worker:1 requested, worker:2 ready
             · worker:0 was preempted by the cluster on `n1` (attempt 2); retrying
             launch c5 worker:0
             launch c6 worker:1

@@ -11,7 +11,7 @@ fn a_gang_starts_when_all_tasks_are_ready() {
         role worker 2 scope=job
         role server 1 service scope=job
         asks
-        why
+        reason
         granted c1 worker
         launched c1
         ready c1
@@ -19,21 +19,21 @@ fn a_gang_starts_when_all_tasks_are_ready() {
         granted c3 server
         asks
         ready c2
-        why
+        reason
         ready c3
         started c1
         started c2
         started c3
-        why",
+        reason",
         expect![[r#"
             · the job started
             asks: 2 × worker (1 GiB, 1 vcore), 1 × server (1 GiB, 1 vcore)
-            why: 0 of 3 tasks ready; waiting: 2 × `worker` for a container, 1 × `server` for a container
+            reason: 0 of 3 tasks ready; waiting: 2 × `worker` for a container, 1 × `server` for a container
             launch c1 worker:0
             launch c2 worker:1
             launch c3 server:0
             asks: nothing
-            why: 2 of 3 tasks ready, not yet server:0; waiting: 1 × `server` for its agent
+            reason: 2 of 3 tasks ready, not yet server:0; waiting: 1 × `server` for its agent
             · round 1 started with 3 tasks
             tell c1: run worker:0 in round 1, attempt 1, of 2 worker at 2 of 2 addresses, 1 server at 1 of 1 addresses
             tell c2: run worker:1 in round 1, attempt 1, of 2 worker at 2 of 2 addresses, 1 server at 1 of 1 addresses
@@ -41,7 +41,7 @@ fn a_gang_starts_when_all_tasks_are_ready() {
             · worker:0 runs on `n1` (attempt 1)
             · worker:1 runs on `n1` (attempt 1)
             · server:0 runs on `n1` (attempt 1)
-            why: 3 tasks running"#]],
+            reason: 3 tasks running"#]],
     );
 }
 
@@ -57,27 +57,27 @@ fn missing_tasks_are_named_when_programs_find_each_other() {
                 role evaluator 1 scope=task limit=1
                 up c1 worker
                 up c2 worker
-                why
+                reason
                 up c3 worker
-                why
+                reason
                 up c4 evaluator
                 started c1
-                why
+                reason
                 started c2
-                why
+                reason
                 started c3
-                why
+                reason
                 started c4
                 exited c4 1
-                why"
+                reason"
             ),
             expect![[r#"
                 · the job started
                 launch c1 worker:0
                 launch c2 worker:1
-                why: 2 of 4 tasks ready, not yet worker:2, evaluator:0; waiting: 1 × `worker` for a container, 1 × `evaluator` for a container
+                reason: 2 of 4 tasks ready, not yet worker:2, evaluator:0; waiting: 1 × `worker` for a container, 1 × `evaluator` for a container
                 launch c3 worker:2
-                why: 3 of 4 tasks ready, not yet evaluator:0; waiting: 1 × `evaluator` for a container
+                reason: 3 of 4 tasks ready, not yet evaluator:0; waiting: 1 × `evaluator` for a container
                 launch c4 evaluator:0
                 · round 1 started with 4 tasks
                 tell c1: run worker:0 in round 1, attempt 1, of 3 worker at 3 of 3 addresses, 1 evaluator at 1 of 1 addresses
@@ -85,15 +85,15 @@ fn missing_tasks_are_named_when_programs_find_each_other() {
                 tell c3: run worker:2 in round 1, attempt 1, of 3 worker at 3 of 3 addresses, 1 evaluator at 1 of 1 addresses
                 tell c4: run evaluator:0 in round 1, attempt 1, of 3 worker at 3 of 3 addresses, 1 evaluator at 1 of 1 addresses
                 · worker:0 runs on `n1` (attempt 1)
-                why: 1 task running; programs may wait for worker:1, worker:2, which have not started; waiting: 2 × `worker` for its program to start, 1 × `evaluator` for its program to start
+                reason: 1 task running; programs may wait for worker:1, worker:2, which have not started; waiting: 2 × `worker` for its program to start, 1 × `evaluator` for its program to start
                 · worker:1 runs on `n1` (attempt 1)
-                why: 2 tasks running; programs may wait for worker:2, which has not started; waiting: 1 × `worker` for its program to start, 1 × `evaluator` for its program to start
+                reason: 2 tasks running; programs may wait for worker:2, which has not started; waiting: 1 × `worker` for its program to start, 1 × `evaluator` for its program to start
                 · worker:2 runs on `n1` (attempt 1)
-                why: 3 tasks running; waiting: 1 × `evaluator` for its program to start
+                reason: 3 tasks running; waiting: 1 × `evaluator` for its program to start
                 · evaluator:0 runs on `n1` (attempt 1)
                 · evaluator:0 exited with code 1 on `n1` (attempt 1); retrying
                 tell c4: stop
-                why: 3 tasks running; waiting: 1 × `evaluator` to upload and stop"#]],
+                reason: 3 tasks running; waiting: 1 × `evaluator` to upload and stop"#]],
         );
     }
     // Where the master serves a rendezvous it knows who has come there.
@@ -103,20 +103,20 @@ fn missing_tasks_are_named_when_programs_find_each_other() {
         gang
         role worker 2 scope=job
         up c1 worker
-        why
+        reason
         up c2 worker
         started c1
-        why",
+        reason",
         expect![[r#"
             · the job started
             launch c1 worker:0
-            why: 1 of 2 tasks ready, not yet worker:1; waiting: 1 × `worker` for a container
+            reason: 1 of 2 tasks ready, not yet worker:1; waiting: 1 × `worker` for a container
             launch c2 worker:1
             · round 1 started with 2 tasks
             tell c1: run worker:0 in round 1, attempt 1, of 2 worker at 2 of 2 addresses
             tell c2: run worker:1 in round 1, attempt 1, of 2 worker at 2 of 2 addresses
             · worker:0 runs on `n1` (attempt 1)
-            why: 1 task running; waiting: 1 × `worker` for its program to start"#]],
+            reason: 1 task running; waiting: 1 × `worker` for its program to start"#]],
     );
 }
 
@@ -230,7 +230,7 @@ fn a_late_exit_from_an_earlier_round_changes_nothing() {
         started c2
         exited c1 1
         ready c2
-        saved c1
+        uploaded c1
         up c3 worker
         started c2
         exited c2 1 round=1
@@ -269,7 +269,7 @@ fn an_agent_ready_for_an_earlier_round_is_not_ready() {
         up c2 worker
         exited c1 1
         ready c2 1
-        saved c1
+        uploaded c1
         up c3 worker
         ready c2 1
         states
@@ -303,14 +303,14 @@ fn a_message_from_a_container_no_longer_held_changes_nothing() {
         up c1 worker
         started c1
         exited c1 1
-        saved c1
+        uploaded c1
         up c2 worker
         started c2
         exited c1 0 round=1
-        saved c1
+        uploaded c1
         ended c1 completed 0
         ready c1 1
-        unready c1 no ports
+        setup-failed c1 no ports
         states
         order c1",
         expect![[r#"

@@ -13,7 +13,7 @@ fn a_job_without_a_gang_fails_without_any_container_at_the_allocation_timeout() 
         up c1 worker
         +60s
         exited c1 0
-        saved c1
+        uploaded c1
         +59s
         +1s",
         expect![[r#"
@@ -22,7 +22,7 @@ fn a_job_without_a_gang_fails_without_any_container_at_the_allocation_timeout() 
             launch c1 worker:0
             tell c1: run worker:0 in round 1, attempt 1, of 2 worker
             [1m 30s]
-            tell c1: stop and save
+            tell c1: stop and upload
             release c1
             · worker:0 succeeded on `n1` (attempt 1)
             [2m 30s]
@@ -41,13 +41,13 @@ fn a_job_without_a_gang_does_not_wait_for_the_containers_of_its_services() {
         role server 1 service
         running server 1
         +60s
-        saved c1",
+        uploaded c1",
         expect![[r#"
             running: server:0 in c1 in round 1, of 1 worker, 1 server
             [1m]
             · the job is ending: failed: 1 of 2 containers granted after 1m; missing: 1 × `worker` (1 GiB, 1 vcore)
             · server:0 is stopped (attempt 1)
-            tell c1: stop and save
+            tell c1: stop and upload
             release c1
             · the job failed: 1 of 2 containers granted after 1m; missing: 1 × `worker` (1 GiB, 1 vcore)
             finish: failed: 1 of 2 containers granted after 1m; missing: 1 × `worker` (1 GiB, 1 vcore)"#]],
@@ -123,13 +123,13 @@ fn a_job_that_runs_too_long_fails() {
         running
         +59m
         +1m
-        saved c1",
+        uploaded c1",
         expect![[r#"
             running: worker:0 in c1 in round 1, of 1 worker
             [1h]
             · the job is ending: failed: the job ran longer than its limit of 1h
             · worker:0 is stopped (attempt 1)
-            tell c1: stop and save
+            tell c1: stop and upload
             release c1
             · the job failed: the job ran longer than its limit of 1h
             finish: failed: the job ran longer than its limit of 1h"#]],
@@ -144,7 +144,7 @@ fn an_agent_without_a_report_is_late_and_not_silent() {
         role worker 1
         granted c1 worker
         launched c1
-        quiet c1
+        missed c1
         +30s
         states",
         expect![[r#"
@@ -164,7 +164,7 @@ fn an_agent_that_does_not_stop_its_program_for_a_new_round_is_a_failure() {
         role worker 2 scope=job limit=2
         running
         exited c1 1
-        saved c1
+        uploaded c1
         +10s
         states
         +20s
@@ -180,7 +180,7 @@ fn an_agent_that_does_not_stop_its_program_for_a_new_round_is_a_failure() {
             [10s]
             · worker:1 did not stop within 10s on `n1` (attempt 2); retrying
             release c2
-            worker:0 asked, worker:1 stopping
+            worker:0 requested, worker:1 stopping
             [30s]
             asks: 2 × worker (1 GiB, 1 vcore)"#]],
     );
@@ -197,7 +197,7 @@ fn an_agent_that_does_not_exit_is_released() {
         +10s",
         expect![[r#"
             running: worker:0 in c1 in round 1, of 1 worker
-            tell c1: stop and save
+            tell c1: stop and upload
             [10s]
             release c1
             · worker:0 succeeded on `n1` (attempt 1)

@@ -12,11 +12,11 @@ fn a_failed_upload_is_a_failure() {
         running
         exited c1 0
         order c1
-        saved c1 no space left on `/out`",
+        uploaded c1 no space left on `/out`",
         expect![[r#"
             running: worker:0 in c1 in round 1, of 1 worker
-            tell c1: stop and save
-            order c1: stop and save
+            tell c1: stop and upload
+            order c1: stop and upload
             · worker:0 succeeded, but its outputs were not uploaded: no space left on `/out` on `n1` (attempt 1); the job fails
             release c1
             · the job is ending: failed: worker:0 succeeded, but its outputs were not uploaded: no space left on `/out` on `n1` (attempt 1)
@@ -37,7 +37,7 @@ fn a_container_that_ends_before_its_upload_is_a_failure() {
         asks",
         expect![[r#"
             running: worker:0 in c1 in round 1, of 1 worker
-            tell c1: stop and save
+            tell c1: stop and upload
             · worker:0 succeeded, but its outputs were not uploaded: the container ended first on `n1` (attempt 1); retrying
             asks: 1 × worker (1 GiB, 1 vcore)"#]],
     );
@@ -55,7 +55,7 @@ fn a_container_preempted_before_its_upload_is_not_counted() {
         asks",
         expect![[r#"
             running: worker:0 in c1 in round 1, of 1 worker
-            tell c1: stop and save
+            tell c1: stop and upload
             · worker:0 was preempted by the cluster on `n1` (attempt 1); retrying
             asks: 1 × worker (1 GiB, 1 vcore)"#]],
     );
@@ -71,7 +71,7 @@ fn a_container_that_ends_after_success_without_outputs_is_a_success() {
         ended c1 completed 0",
         expect![[r#"
             running: worker:0 in c1 in round 1, of 1 worker
-            tell c1: stop and save
+            tell c1: stop and upload
             · worker:0 succeeded on `n1` (attempt 1)
             · the job is ending: succeeded
             · the job succeeded
@@ -92,7 +92,7 @@ fn an_upload_timeout_is_a_failure() {
         +1s",
         expect![[r#"
             running: worker:0 in c1 in round 1, of 1 worker
-            tell c1: stop and save
+            tell c1: stop and upload
             [1m 10s]
             · worker:0 succeeded, but its outputs were not uploaded: the upload timed out on `n1` (attempt 1); the job fails
             release c1

@@ -18,7 +18,7 @@ pub const WHOLE_AFTER: u64 = 300_000;
 impl Checks {
     /// Returns true if running tasks of this role are notified of other members.
     pub fn is_told(&self, role: &RoleSpec) -> bool {
-        role.elastic.is_some() && self.spec.gang.reform == ResizePolicy::Notify
+        role.elastic.is_some() && self.spec.gang.resize == ResizePolicy::Notify
     }
 
     /// Notified rounds have a valid size and ranks without gaps, unless a notified task is done, as
@@ -131,7 +131,10 @@ impl Checks {
         }
         let mut tasks = view.tasks.iter().filter(theirs);
         let missing = tasks.find(|task| {
-            matches!(task.state, TaskState::Asked | TaskState::BackingOff | TaskState::Launching)
+            matches!(
+                task.state,
+                TaskState::Requested | TaskState::BackingOff | TaskState::Launching
+            )
         });
         assert!(missing.is_none(), "interrupted for one while others may come: {missing:?}");
     }
@@ -166,7 +169,7 @@ impl World {
         assert!(
             missing.is_none(),
             "there is room, and one is still missing: {missing:?}; {}",
-            view.why
+            view.reason
         );
     }
 

@@ -161,7 +161,7 @@ impl Plan {
         let changes = spec.roles.iter().any(|role| role.elastic.is_some());
         let tasks = spec.task_count();
         let mut faults = if calm { Faults::default() } else { Faults::some(random) };
-        let told = changes && spec.gang.reform == ResizePolicy::Notify;
+        let told = changes && spec.gang.resize == ResizePolicy::Notify;
         if told && !calm && apart.percent(50) {
             // Those who are told lose each other more often: they have more to get wrong.
             faults.scarcity = true;

@@ -69,7 +69,7 @@ pub fn spec(random: &mut Random, calm: bool) -> JobSpec {
             retries: random.below(3) as u32,
             backoff: Backoff { initial: Span::seconds(2), max: Span::seconds(10) },
             settle: Span::seconds(2),
-            reform: Default::default(),
+            resize: Default::default(),
         },
         timeouts: deadlines,
         node_exclusion: NodeExclusion {
@@ -162,7 +162,7 @@ pub fn elastic(spec: JobSpec, bereaved: bool, random: &mut Random) -> JobSpec {
         }
     }
     if random.percent(40) {
-        builder.gang.reform = ResizePolicy::Notify;
+        builder.gang.resize = ResizePolicy::Notify;
         if random.percent(50) {
             builder.outputs = vec![Output::new("model/", "/out")];
         }

@@ -175,9 +175,10 @@ impl Checks {
         let mut tasks = view.tasks.iter().filter(|it| it.task.role == role.name);
         // Who had succeeded begins anew only now.
         let idle = tasks.find(|task| match task.state {
-            TaskState::Asked | TaskState::BackingOff | TaskState::Launching | TaskState::Ready => {
-                task.since < self.now
-            }
+            TaskState::Requested
+            | TaskState::BackingOff
+            | TaskState::Launching
+            | TaskState::Ready => task.since < self.now,
             _ => false,
         });
         assert!(idle.is_none(), "dropped one that ran and kept {idle:?}");

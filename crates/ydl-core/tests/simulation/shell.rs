@@ -75,9 +75,9 @@ impl Shell {
         }
     }
 
-    pub fn why(&self) -> String {
-        let why = self.job.as_ref().map(Job::why);
-        why.unwrap_or_else(|| "there is no master".into())
+    pub fn waiting_reason(&self) -> String {
+        let reason = self.job.as_ref().map(Job::waiting_reason);
+        reason.unwrap_or_else(|| "there is no master".into())
     }
 }
 

@@ -135,7 +135,7 @@ impl World {
     fn over(&mut self) -> bool {
         let Some(ended) = self.checks.finished_at else {
             let last = self.plan.hostile + PATIENCE;
-            assert!(self.now < last, "the job does not end: {}", self.shell.why());
+            assert!(self.now < last, "the job does not end: {}", self.shell.waiting_reason());
             return false;
         };
         let rest = self.containers.iter().find(|it| it.allocated || !it.dead);

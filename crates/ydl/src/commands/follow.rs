@@ -95,15 +95,15 @@ impl WaitReason {
             return;
         }
         let (when, what) = self.reported.get_or_insert_with(|| (Instant::now(), String::new()));
-        if when.elapsed() > NOTICE_DELAY && *what != view.why {
+        if when.elapsed() > NOTICE_DELAY && *what != view.reason {
             let (mut all, mut missing) = (0, 0);
             for role in &view.roles {
                 all += role.instances;
                 missing += role.waiting;
             }
             let have = all.saturating_sub(missing);
-            renderer.note(&format!("{have} of {all} containers allocated; {}", view.why));
-            self.reported = Some((Instant::now(), view.why.clone()));
+            renderer.note(&format!("{have} of {all} containers allocated; {}", view.reason));
+            self.reported = Some((Instant::now(), view.reason.clone()));
         }
     }
 }

@@ -301,7 +301,7 @@ fn text(
         }
     }
     if let Some(snapshot) = snapshot {
-        line("why", &snapshot.view.why);
+        line("why", &snapshot.view.reason);
         line("round", &snapshot.view.round.to_string());
         line("ran", &(snapshot.view.now - snapshot.view.started).to_string());
         for (n, text) in terminal::sizes_of_roles(snapshot).iter().enumerate() {

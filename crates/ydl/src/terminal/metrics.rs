@@ -123,7 +123,7 @@ mod tests {
                 started: Time(0),
                 now: Time(0),
                 round: 1,
-                why: String::new(),
+                reason: String::new(),
                 outcome: None,
                 roles: vec![role],
                 tasks: Vec::new(),

@@ -65,7 +65,7 @@ impl Paint {
             TaskState::Succeeded => self.green(word),
             TaskState::Failed => self.red(word),
             TaskState::BackingOff
-            | TaskState::Asked
+            | TaskState::Requested
             | TaskState::Launching
             | TaskState::Ready
             | TaskState::Starting

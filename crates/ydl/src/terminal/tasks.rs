@@ -122,7 +122,7 @@ pub fn live_table(
         JobPhase::Finished => "finished",
     };
     let elapsed = seconds(view.now - view.started);
-    let why = clean(&view.why);
+    let why = clean(&view.reason);
     let title = format!("{id}  {phase}  {elapsed}  {why}");
     let title: String = title.chars().take(width).collect();
     let mut lines = vec![paint.bold(&title)];
@@ -162,7 +162,7 @@ fn urgency(state: TaskState) -> u8 {
         TaskState::Failed => 0,
         TaskState::BackingOff | TaskState::Restarting | TaskState::Stopping => 1,
         TaskState::Starting | TaskState::Launching | TaskState::Ready | TaskState::Running => 2,
-        TaskState::Asked => 3,
+        TaskState::Requested => 3,
         TaskState::Succeeded | TaskState::Stopped => 4,
     }
 }

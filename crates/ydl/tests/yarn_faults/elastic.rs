@@ -108,7 +108,7 @@ fn pytorch_goes_on_with_two_four_one_and_two_workers() {
     let own = application(cluster, &job.id).host;
     nodes_are(cluster, &[&own]);
     reaches(&job, &[2, 4, 1]);
-    let why = job.status()["view"]["why"].to_string();
+    let why = job.status()["view"]["reason"].to_string();
     assert!(why.contains("`worker` continues with 1 of 4"), "{why}");
     let hosts = cluster.nodes().iter();
     let mut hosts = hosts.map(|node| node.address.ip().to_string());

@@ -7,37 +7,37 @@ use ydl_core::{
 };
 
 /// Parses an event. Agents report the round of their standing order, unless the line has another.
-pub fn event(words: &[&str], round: u32) -> Event {
+pub fn parse_event(words: &[&str], round: u32) -> Event {
     let at = |n: usize| words.get(n).copied().unwrap_or("");
     let rest = |n: usize| words.get(n..).unwrap_or_default().join(" ");
     let container = ContainerId::from(at(1));
     match words[0] {
         "nodes" => Event::NodesCounted { nodes: at(1).parse().unwrap() },
-        "needed" => {
+        "nodes-required" => {
             Event::NodesRequired { nodes: words[1..].iter().copied().map(NodeName::from).collect() }
         }
         "granted" => Event::Granted { grants: vec![grant(&words[1..])] },
         "launched" => Event::Launched { container },
         "launch-failed" => Event::LaunchFailed { container, reason: rest(2) },
         "ended" => Event::Ended { containers: rest(1).split(", ").map(ended).collect() },
-        "warned" => Event::PreemptionWarned { container },
-        "impossible" => Event::RequestUnsatisfiable { reason: rest(1) },
+        "preemption-warned" => Event::PreemptionWarned { container },
+        "unsatisfiable" => Event::RequestUnsatisfiable { reason: rest(1) },
         "ready" => Event::Ready {
             round: at(2).parse().unwrap_or(round),
             endpoint: Endpoint { host: format!("host-of-{container}"), ports: BTreeMap::new() },
             container,
         },
-        "unready" | "unfit" => {
-            Event::SetupFailed { container, reason: rest(2), node_fault: at(0) == "unfit" }
+        "setup-failed" | "node-fault" => {
+            Event::SetupFailed { container, reason: rest(2), node_fault: at(0) == "node-fault" }
         }
         "started" => Event::Started { round: at(2).parse().unwrap_or(round), container },
         "exited" => {
             let (exit, own) = exit(&words[2..]);
             Event::Exited { round: own.unwrap_or(round), container, exit }
         }
-        "saved" => Event::OutputsUploaded { container, error: words.get(2).map(|_| rest(2)) },
-        "quiet" => Event::HeartbeatMissed { container },
-        "heard" => Event::HeartbeatResumed { container },
+        "uploaded" => Event::OutputsUploaded { container, error: words.get(2).map(|_| rest(2)) },
+        "missed" => Event::HeartbeatMissed { container },
+        "resumed" => Event::HeartbeatResumed { container },
         "kill" => Event::KillRequested { by: at(1).into(), immediate: false },
         "kill-now" => Event::KillRequested { by: at(1).into(), immediate: true },
         "scale" => {

@@ -3,7 +3,7 @@
 use ydl_core::{Cluster, Order};
 
 /// Formats an order.
-pub fn ordered(order: &Order) -> String {
+pub fn format_order(order: &Order) -> String {
     match order {
         Order::Wait { round, task, .. } => format!("wait as {task} for round {round}"),
         Order::Run(run) => {
@@ -19,7 +19,7 @@ pub fn ordered(order: &Order) -> String {
                 members(&run.cluster)
             )
         }
-        Order::Stop { upload: true, .. } => "stop and save".into(),
+        Order::Stop { upload: true, .. } => "stop and upload".into(),
         Order::Stop { upload: false, .. } => "stop".into(),
     }
 }

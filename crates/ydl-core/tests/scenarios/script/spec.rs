@@ -23,7 +23,7 @@ pub fn specified(builder: &mut JobSpecBuilder, words: &[&str]) -> bool {
                     "retries" => gang.retries = value.parse().unwrap(),
                     "backoff" => gang.backoff = backoff(value),
                     "settle" => gang.settle = span(value),
-                    "told" => gang.reform = ResizePolicy::Notify,
+                    "told" => gang.resize = ResizePolicy::Notify,
                     _ => panic!("no option `{key}`"),
                 }
             }

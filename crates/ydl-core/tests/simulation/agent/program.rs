@@ -156,7 +156,7 @@ impl World {
     /// The others of a round fail soon after one of them.
     fn bereave(&mut self, role: &RoleName, round: u32) {
         let elastic = self.plan.spec.role(role).and_then(|role| role.elastic);
-        if elastic.is_none() || self.plan.spec.gang.reform == ResizePolicy::Notify {
+        if elastic.is_none() || self.plan.spec.gang.resize == ResizePolicy::Notify {
             return;
         }
         for at in 0..self.containers.len() {

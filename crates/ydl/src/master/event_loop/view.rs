@@ -24,7 +24,7 @@ pub(super) fn snapshot(
     let running = running.filter(|task| task.state == TaskState::Running);
     let running: Vec<_> = running.map(|task| &task.task).collect();
     if let Some(wait) = describe_missing(&links.missing(), view.phase, &running) {
-        view.why = format!("{}; {wait}", view.why);
+        view.reason = format!("{}; {wait}", view.reason);
     }
     let usage = agents.usage(job);
     for role in &view.roles {
@@ -35,7 +35,7 @@ pub(super) fn snapshot(
             usage.is_some_and(|usage| usage.download.is_some())
         };
         let (fetching, others): (Vec<_>, Vec<_>) = launching.partition(is_fetching);
-        view.why = describe_fetching(&view.why, &role.role, fetching.len(), others.len());
+        view.reason = describe_fetching(&view.reason, &role.role, fetching.len(), others.len());
     }
     JobSnapshot { number, view, usage, metrics: BTreeMap::new() }
 }

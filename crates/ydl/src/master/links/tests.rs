@@ -41,7 +41,7 @@ impl LinksHarness {
     fn of(instances: u32, range: Range) -> LinksHarness {
         let mut draft = JobSpecBuilder::from(job_spec(1));
         draft.framework = Framework::Horovod;
-        draft.gang.reform = ResizePolicy::Notify;
+        draft.gang.resize = ResizePolicy::Notify;
         // A round starts with all members or not at all.
         draft.gang.settle = Span::hours(1);
         let mut board = draft.roles[0].clone();
