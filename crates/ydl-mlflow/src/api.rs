@@ -87,7 +87,7 @@ impl Server {
         let mut tags = tags.into_iter().flatten();
         match tags.any(|it| it["key"] == tag.0 && it["value"] == tag.1) {
             true => run(found, experiment).map(Some),
-            false => Err(Failure::Nonsense("a run that was not asked for".to_owned())),
+            false => Err(Failure::Nonsense("a run that was not requested".to_owned())),
         }
     }
 

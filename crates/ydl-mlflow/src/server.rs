@@ -74,7 +74,7 @@ impl<T: AsyncRead + AsyncWrite + Send> Duplex for T {}
 impl Server {
     /// The server at that address, to whom the caller proves itself with a token, or as a user with a password.
     pub fn new(uri: &str, user: Option<&str>, secret: Option<&str>) -> Result<Self, String> {
-        let parsed: Uri = uri.parse().map_err(|_| format!("`{uri}` is no address"))?;
+        let parsed: Uri = uri.parse().map_err(|_| format!("`{uri}` is not an address"))?;
         let secure = match parsed.scheme_str() {
             Some("https") => true,
             Some("http") => false,
@@ -201,8 +201,7 @@ impl Server {
                 let name = ServerName::try_from(self.host.clone());
                 let name = name.map_err(|error| Failure::Nonsense(error.to_string()))?;
                 let shaken = TlsConnector::from(tls).connect(name, stream).await;
-                let untold =
-                    |error: std::io::Error| away(format!("it cannot be told over TLS: {error}"));
+                let untold = |error: std::io::Error| away(format!("TLS failed: {error}"));
                 Box::pin(shaken.map_err(untold)?)
             }
         };

@@ -363,12 +363,12 @@ async fn why_a_program_cannot_be_executed_is_told_in_different_sentences() {
         ),
         (
             script("text", b"echo no first line\n", 0o755),
-            "`./text` is neither a program this machine knows nor a script beginning with `#!`"
+            "`./text` is neither an executable of this machine nor a script that begins with `#!`"
                 .into(),
         ),
         (
             script("empty", b"", 0o755),
-            "`./empty` is neither a program this machine knows nor a script beginning with `#!`"
+            "`./empty` is neither an executable of this machine nor a script that begins with `#!`"
                 .into(),
         ),
         (

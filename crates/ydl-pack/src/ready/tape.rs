@@ -55,7 +55,7 @@ impl ArchiveScan {
             skip(&mut from, stored)?;
         }
         match first {
-            true => Err(wrong("it is no tar archive, or empty")),
+            true => Err(wrong("not a tar archive, or empty")),
             false => Ok(()),
         }
     }
@@ -92,7 +92,7 @@ fn check(block: &Header) -> io::Result<()> {
     let all = bytes.iter().map(|byte| u32::from(*byte)).sum::<u32>();
     match block.cksum() {
         Ok(said) if said == all - own.sum::<u32>() + 8 * u32::from(b' ') => Ok(()),
-        _ => Err(wrong("it is no tar archive, or broken")),
+        _ => Err(wrong("not a tar archive, or corrupt")),
     }
 }
 
@@ -100,7 +100,7 @@ fn check(block: &Header) -> io::Result<()> {
 fn skip(from: &mut impl Read, bytes: u64) -> io::Result<()> {
     let whole = bytes
         .checked_next_multiple_of(BLOCK_BYTES as u64)
-        .ok_or_else(|| wrong("it is no tar archive, or broken"))?;
+        .ok_or_else(|| wrong("not a tar archive, or corrupt"))?;
     match io::copy(&mut from.take(whole), &mut io::sink()).map_err(cut)? {
         some if some == whole => Ok(()),
         _ => Err(cut(io::ErrorKind::UnexpectedEof.into())),
@@ -109,7 +109,7 @@ fn skip(from: &mut impl Read, bytes: u64) -> io::Result<()> {
 
 /// Skips the map of a sparse file and returns its unpacked length.
 fn holes(block: &Header, from: &mut impl Read) -> io::Result<u64> {
-    let gnu = block.as_gnu().ok_or_else(|| wrong("it is no tar archive, or broken"))?;
+    let gnu = block.as_gnu().ok_or_else(|| wrong("not a tar archive, or corrupt"))?;
     let mut more = gnu.is_extended();
     let mut count = 0;
     while more {
@@ -164,7 +164,7 @@ impl ExtendedHeader {
 
     /// Parses pax records: length, blank, keyword, `=`, value, newline. The value may contain newlines, too.
     fn records(&mut self, said: &[u8]) -> io::Result<()> {
-        let broken = || wrong("it is no tar archive, or broken");
+        let broken = || wrong("not a tar archive, or corrupt");
         let mut rest = said;
         while !rest.is_empty() && rest[0] != 0 {
             let blank = rest.iter().position(|byte| *byte == b' ');

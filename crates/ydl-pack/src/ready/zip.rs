@@ -89,7 +89,7 @@ fn long_length(extra: &[u8]) -> io::Result<u64> {
 }
 
 fn broken() -> io::Error {
-    wrong("it is no zip, or cut off")
+    wrong("not a zip file, or truncated")
 }
 
 fn short(bytes: &[u8], at: usize) -> usize {

@@ -71,7 +71,7 @@ pub async fn reserve(
             release(ground, &free, deadline).await;
         }
         if existing == ExistingPolicy::Fail {
-            let what = format!("`{to}` was made by somebody else after the job was submitted");
+            let what = format!("`{to}` was created by another process after the job was submitted");
             let hint = "name another place, move it away, or say `existing: overwrite`";
             return Err(DataError::permanent(what).hint(hint));
         }
@@ -355,7 +355,7 @@ mod tests {
         }
         assert_eq!(take(ExistingPolicy::Fail, &to("free")), Ok(to("free")));
         let refused = take(ExistingPolicy::Fail, &to("theirs")).unwrap_err();
-        let sentence = "theirs` was made by somebody else after the job was submitted";
+        let sentence = "theirs` was created by another process after the job was submitted";
         assert!(refused.what.ends_with(sentence), "{refused:?}");
         assert_eq!(take(ExistingPolicy::Overwrite, &to("theirs")), Ok(to("theirs")));
         assert_eq!(take(ExistingPolicy::Number, &to("theirs")), Ok(to("theirs-3")));

@@ -85,7 +85,7 @@ impl CallContext {
     fn exists(&self, words: &str) -> HdfsError {
         // hdfs-native maps two exceptions to one: the other one is a concurrent writer.
         match words.contains("being created") || words.contains("ecovery") {
-            true => self.failed(Kind::Exists, "somebody else is writing it"),
+            true => self.failed(Kind::Exists, "another process is writing it"),
             false => self.failed(Kind::Exists, "it exists already"),
         }
     }
@@ -147,7 +147,7 @@ impl CallContext {
     }
 
     fn lease_lost(&self) -> HdfsError {
-        self.failed(Kind::LeaseLost, "somebody else has taken it over")
+        self.failed(Kind::LeaseLost, "another process has taken over its lease")
     }
 
     fn safe_mode(&self) -> HdfsError {

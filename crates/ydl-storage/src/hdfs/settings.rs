@@ -41,7 +41,7 @@ pub fn pairs(config: &Config) -> BTreeMap<String, String> {
 pub fn config(pairs: &BTreeMap<String, String>, environment: Environment) -> Config {
     let mut config = Config::defaults(environment);
     for (key, value) in pairs {
-        config.set(key, value.as_str(), "the configuration of whoever submitted");
+        config.set(key, value.as_str(), "the submitter's configuration");
     }
     config
 }

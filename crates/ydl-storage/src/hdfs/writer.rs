@@ -111,7 +111,7 @@ impl Writer {
     async fn resume(&mut self, rest: &mut Bytes, deadline: Instant) -> Result<(), HdfsError> {
         let about = self.hdfs.about("write", &self.place);
         if !self.holds_lease(deadline).await {
-            return Err(about.failed(Kind::LeaseLost, "somebody else has taken it over"));
+            return Err(about.failed(Kind::LeaseLost, "another process has taken over its lease"));
         }
         self.hdfs.recover(&self.place, deadline).await?;
         let again = self.hdfs.append(&self.place, deadline).await?;
@@ -181,7 +181,7 @@ impl Writer {
             let error = about.translate(error);
             return Err(match error.kind {
                 Kind::Unreachable if !self.holds_lease(deadline).await => {
-                    about.failed(Kind::LeaseLost, "somebody else has taken it over")
+                    about.failed(Kind::LeaseLost, "another process has taken over its lease")
                 }
                 _ => error,
             });

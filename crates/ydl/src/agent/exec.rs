@@ -186,7 +186,7 @@ fn wrong_format(path: &str) -> ExecError {
         return ExecError::new(Errno::NOEXEC, sentence);
     }
     let sentence = format!(
-        "`{path}` is neither a program this machine knows nor a script beginning with `#!`"
+        "`{path}` is neither an executable of this machine nor a script that begins with `#!`"
     );
     ExecError::new(Errno::NOEXEC, sentence)
         .hint("name its interpreter first, or begin it with a line such as `#!/bin/sh`")

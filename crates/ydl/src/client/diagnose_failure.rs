@@ -25,8 +25,8 @@ pub fn diagnose(diagnostics: &str) -> Option<Diagnosis> {
     if let Some(line_text) = line("File does not exist: ") {
         let file = word_after(line_text, "File does not exist: ");
         return diagnosis(
-            format!("its master's node could not fetch `{file}`: there is no such file any more"),
-            "somebody has deleted it; submit the job again",
+            format!("its master's node could not fetch `{file}`: the file does not exist any more"),
+            "it was deleted; submit the job again",
         );
     }
     if let Some(line_text) = line(" changed on src filesystem") {
@@ -101,7 +101,7 @@ mod tests {
         assert_eq!(
             cause(gone).as_deref(),
             Some(
-                "its master's node could not fetch `hdfs://nn:8020/user/a/.ydl/content/1.file`: there is no such file any more"
+                "its master's node could not fetch `hdfs://nn:8020/user/a/.ydl/content/1.file`: the file does not exist any more"
             )
         );
         let memory = "[2026-11-16 00:20:11.101]Container [pid=1,containerID=c] is running 10B beyond the 'PHYSICAL' memory limit. \

@@ -203,10 +203,8 @@ pub fn signal_master(place: &MasterAddress, now: bool) -> Result<(), Report> {
 /// Reports that the request needs a running master.
 pub fn no_master(job: &JobHandle) -> Report {
     let what = format!("no master of `{}` runs now", job.id());
-    Report::new(Exit::Unreachable, what).hint(format!(
-        "it waits for a container, or is being started anew; `ydl status {}` says more",
-        job.id()
-    ))
+    Report::new(Exit::Unreachable, what)
+        .hint(format!("it waits for a container or is restarting; see `ydl status {}`", job.id()))
 }
 
 /// Converts a failed call to a report.

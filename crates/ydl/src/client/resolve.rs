@@ -34,7 +34,7 @@ impl ResolvedJob {
             ResolvedJob::ReportOnly { report, why, .. } => {
                 let what = format!("the files of `{}` cannot be had: {why}", report.id);
                 Err(Report::bad_input(what)
-                    .hint(format!("`ydl status {}` shows what its cluster knows", report.id)))
+                    .hint(format!("`ydl status {}` shows its state on the cluster", report.id)))
             }
         }
     }

@@ -38,7 +38,7 @@ pub async fn print(
     }
     let files = list_files(cluster, report).await?;
     if files.is_empty() {
-        terminal::message(format!("no logs of {id} are kept: nobody printed anything"));
+        terminal::message(format!("job {id} has no logs: no task printed anything"));
         let logs = report.logs;
         if matches!(logs, Some(LogState::Disabled) | None) {
             terminal::message(

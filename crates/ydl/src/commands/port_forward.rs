@@ -153,7 +153,7 @@ fn port_of(spec: &JobSpec, task: &TaskId, name: Option<&str>) -> Result<String, 
     let names: Vec<_> = all.iter().map(|(name, _)| format!("`{name}`")).collect();
     let hint = match names.is_empty() {
         true => format!("give the role `{}` some: `ports: [http]`", role.name),
-        false => format!("it has {}: `--name` says which", names.join(", ")),
+        false => format!("it has {}: select one with `--name`", names.join(", ")),
     };
     let name = name.or_else(|| role.ports.first().map(String::as_str));
     let what = match (name, names.is_empty()) {

@@ -65,7 +65,9 @@ pub fn run(args: cli::BoardArgs) -> Result<Exit, Report> {
 
 fn variable(name: &str) -> Result<String, Report> {
     let found = std::env::var(name).ok();
-    found.ok_or_else(|| Report::bad_input(format!("`{name}` is not set: this is no task of a job")))
+    found.ok_or_else(|| {
+        Report::bad_input(format!("`{name}` is not set: this process is not a task of a job"))
+    })
 }
 
 /// The configuration that came with the job, or that of this machine.

@@ -100,7 +100,7 @@ impl std::fmt::Display for GpuShortage {
             n => write!(out, "{n} are other tasks'")?,
         }
         for (device, pid) in &self.strangers {
-            write!(out, ", and on GPU `{device}` process {pid}, which is no task, computes")?;
+            write!(out, ", and process {pid}, which is not a task, uses GPU `{device}`")?;
         }
         Ok(())
     }

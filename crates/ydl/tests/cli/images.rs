@@ -382,7 +382,7 @@ fn what_can_be_known_of_a_cluster_is_told_before_it_is_asked() {
         notes: []
         refused: []
         notes: [
-            "images for docker run only on nodes whose `yarn.nodemanager.runtime.linux.allowed-runtimes` has `docker`; the configuration here says `default`",
+            "images for docker run only on nodes whose `yarn.nodemanager.runtime.linux.allowed-runtimes` has `docker`; in this configuration it is `default`",
         ]
         refused: [
             "role `w` runs in an image with runc, which this Hadoop is too old for: that came with 3.3",

@@ -142,7 +142,7 @@ fn a_queue_that_is_not_there_yet_may_be_made_by_the_one_above_it() {
 fn what_only_the_files_of_this_machine_say_is_no_reason_to_refuse() {
     let mut has = cluster();
     has.step_mib = Some(2048);
-    expect!["note: role `w` needs 10 containers of 2 GiB, 1 vcore, and at most 8 fit on 2 nodes; the job needs 11 in all, for 10 tasks and its master: so it is if memory is given in steps of 2 GiB, as the configuration here says"]
+    expect!["note: role `w` needs 10 containers of 2 GiB, 1 vcore, and at most 8 fit on 2 nodes; the job needs 11 in all, for 10 tasks and its master, assuming that memory is allocated in steps of 2 GiB, as in this configuration"]
         .assert_eq(&said("roles: {w: {instances: 10, memory: 256 MiB, run: sleep 1}}", &has));
     has.attempts_max = Some(2);
     has.step_mib = None;

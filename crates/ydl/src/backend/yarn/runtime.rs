@@ -121,7 +121,7 @@ const IMAGE_ERRORS: [(&str, &str, &str); 24] = [
     (
         "below threshold:",
         "the node runs no images as this user",
-        "an administrator knows `yarn.nodemanager.runtime.linux.docker.userremapping-uid-threshold`",
+        "ask an administrator for `yarn.nodemanager.runtime.linux.docker.userremapping-uid-threshold`",
     ),
     (
         "Cannot connect to the Docker daemon",

@@ -152,7 +152,7 @@ fn check_capacity(
         let step = Memory(step);
         plain.notes.extend(rounded.refusals.iter().map(|complaint| {
             format!(
-                "{}: so it is if memory is given in steps of {step}, as the configuration here says",
+                "{}, assuming that memory is allocated in steps of {step}, as in this configuration",
                 complaint.what
             )
         }));

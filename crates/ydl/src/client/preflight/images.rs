@@ -42,7 +42,7 @@ pub(super) fn check(spec: &JobSpec, cluster: &ClusterInfo, findings: &mut Findin
         match &cluster.runtimes {
             Some(allowed) if allowed.contains(&runtime) => {}
             Some(allowed) => findings.note(format!(
-                "images for {runtime} run only on nodes whose `{ALLOWED}` has `{runtime}`; the configuration here says `{}`",
+                "images for {runtime} run only on nodes whose `{ALLOWED}` has `{runtime}`; in this configuration it is `{}`",
                 allowed.join(",")
             )),
             None => findings.note(format!(

@@ -208,7 +208,8 @@ async fn write_uses(
             break;
         }
         if Instant::now() > until {
-            let what = format!("`{lock}` says that old files are being cleaned up, for too long");
+            let what =
+                format!("`{lock}` has existed for too long: it marks a cleanup of old files");
             return Err(Report::internal(what).hint("try again, or delete it if nothing cleans"));
         }
         sleep(CLEANUP_POLL_INTERVAL).await;

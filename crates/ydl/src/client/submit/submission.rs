@@ -90,8 +90,7 @@ fn staging_tag(staging: &str) -> Result<String, Report> {
         }
     }
     if tag.len() > TAG_BYTES_MAX {
-        let what =
-            format!("the path `{staging}` of `staging` is too long to be told to the cluster");
+        let what = format!("the path `{staging}` of `staging` is too long for the cluster");
         return Err(Report::bad_input(what).hint("name a directory with a shorter path"));
     }
     Ok(tag)

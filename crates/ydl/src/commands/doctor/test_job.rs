@@ -239,8 +239,7 @@ fn timeout_report(output: &TestJobOutput, after: Duration) -> Report {
             .hint("check the network between this machine and the cluster");
     };
     let what = format!("{id} was not over after {}, and was stopped", seconds(after));
-    let hint =
-        format!("`ydl status {id}` says how far it came; `--wait` gives the next one longer");
+    let hint = format!("see `ydl status {id}` for its progress; `--wait` sets a longer timeout");
     Report::new(Exit::JobFailed, what).hint(hint)
 }
 

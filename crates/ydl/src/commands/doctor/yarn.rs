@@ -122,7 +122,7 @@ fn described(config: &Config) -> Result<(String, Option<String>), Report> {
     let system = config.default_fs().map_err(unusable)?;
     if !system.starts_with("hdfs://") && !system.starts_with("viewfs://") {
         let origin = config.origin("fs.defaultFS");
-        let origin = origin.map_or_else(|| "nobody set it".to_owned(), ToString::to_string);
+        let origin = origin.map_or_else(|| "not set".to_owned(), ToString::to_string);
         let what = format!("`fs.defaultFS` is `{system}` ({origin}), and jobs need HDFS");
         let hint = "set it in `core-site.xml`, as in `hdfs://namenode:8020`; is this the cluster's own directory?";
         return Err(Report::bad_input(what).hint(hint));

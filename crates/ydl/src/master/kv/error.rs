@@ -95,7 +95,7 @@ impl fmt::Display for KvError {
                 write!(f, "`{key}` was not written: it has revision {revision} by now")
             }
             Self::Changed { key, found: None } => {
-                write!(f, "`{key}` was not written: there is no such key by now")
+                write!(f, "`{key}` was not written: the key does not exist any more")
             }
             Self::TooManyKeys => write!(f, "there are {KEYS_MAX} keys, and no room for another"),
             Self::Full => {

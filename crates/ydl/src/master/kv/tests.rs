@@ -199,7 +199,7 @@ fn puts_check_their_precondition() {
             put a 2 absent → `a` was not written: it has revision 1 by now
             put a 2 1 → 1 at 2
             put a 3 1 → `a` was not written: it has revision 2 by now
-            put b 1 7 → `b` was not written: there is no such key by now
+            put b 1 7 → `b` was not written: the key does not exist any more
             delete a → 1 at 3
             put a 4 absent → 1 at 4
         "#]],

@@ -258,7 +258,7 @@ fn what_somebody_makes_while_a_job_runs_is_neither_replaced_nor_keeps_a_numbered
     fs::write(home.job().join("go"), "").expect("a file");
     let ran = finish(child);
     assert_ne!(ran.code, 0, "{ran:#?}");
-    let sentence = "other.bin` was made by somebody else after the job was submitted";
+    let sentence = "other.bin` was created by another process after the job was submitted";
     assert!(ran.stderr.contains(sentence), "{ran:#?}");
     let read = |name: &str| fs::read_to_string(home.path().join(name)).unwrap_or_default();
     assert_eq!(read("model.bin"), "theirs\n");

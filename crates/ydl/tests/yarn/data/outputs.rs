@@ -322,7 +322,7 @@ fn what_somebody_else_has_made_in_hdfs_meanwhile_is_refused_by_name() {
     workspace.write("go", "");
     let ran = finish(child);
     assert_ne!(ran.code, 0, "{ran:#?}");
-    let sentence = "/refused/model` was made by somebody else after the job was submitted";
+    let sentence = "/refused/model` was created by another process after the job was submitted";
     assert!(ran.stderr.contains(sentence), "{ran:#?}");
     let text = runtime.block_on(text_at(&hdfs, "/refused/model"));
     assert_eq!(text.as_deref(), Some("theirs\n"));

@@ -38,10 +38,10 @@ fn who_waits_in_a_full_queue_hears_its_place_and_a_master_without_its_files_says
         cluster.default_fs()
     );
     assert!(ran.stderr.contains(&what), "{ran:#?}");
-    let what = ".file`: there is no such file any more\n";
+    let what = ".file`: the file does not exist any more\n";
     assert!(ran.stderr.contains(what), "{ran:#?}");
     assert!(
-        ran.stderr.contains("hint: somebody has deleted it; submit the job again; `ydl logs "),
+        ran.stderr.contains("hint: it was deleted; submit the job again; `ydl logs "),
         "{ran:#?}"
     );
     let ran = third.finish();

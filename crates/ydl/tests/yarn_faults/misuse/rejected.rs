@@ -89,7 +89,7 @@ fn files_of_this_machine_that_are_wrong_refuse_no_job_that_fits() {
     assert_eq!(ran.code, 0, "{ran:#?}");
     assert!(
         ran.stderr.contains(
-            "so it is if memory is given in steps of 2 GiB, as the configuration here says"
+            "assuming that memory is allocated in steps of 2 GiB, as in this configuration"
         ),
         "{ran:#?}"
     );

@@ -37,7 +37,7 @@ def show(client: Any) -> None:
     for task in others():
         client.kv.wait(end_key(task))
     seconds = get_termination_timeout()
-    logger.info("everybody has ended; TensorBoard stays for %s s", seconds)
+    logger.info("all other tasks have ended; TensorBoard continues for %s s", seconds)
     time.sleep(seconds)
 
 
