@@ -19,7 +19,7 @@ use yarn_native::types::{ApplicationReport, ApplicationState};
 use ydl_core::{HistoryEvent, Span, view::TaskState};
 use ydl_jobfile::span;
 use ydl_os::report::{Exit, Report};
-use ydl_proto::{files::JobTarget, messages::JobSnapshot};
+use ydl_proto::{files::JobTarget, messages::JobSnapshot, version::to_json_line};
 
 /// Maximum time for a master to show its job.
 const WAIT: Duration = Duration::from_secs(5);
@@ -255,9 +255,7 @@ async fn copy_history(job: &JobHandle, master: &MasterClient) {
     let (mut lines, mut after) = (Vec::new(), 0);
     while let Ok(Some(events)) = master.history(after, Duration::ZERO).await {
         for event in &events.events {
-            if serde_json::to_writer(&mut lines, event).is_ok() {
-                lines.push(b'\n');
-            }
+            lines.extend(to_json_line(event).unwrap_or_default());
         }
         if events.events.is_empty() || events.next <= after || lines.len() > HISTORY_BYTES_MAX {
             break;
