@@ -117,7 +117,7 @@ fn inputs_in_hdfs_that_make_no_sense_are_refused_before_anything_is_submitted() 
     };
     assert_rejected(
         &dry(1, "inputs: {a: 'hdfs:///data/none/*'}"),
-        "nothing matches `hdfs:///data/none/*`",
+        "no files match `hdfs:///data/none/*`",
         "hint: check the pattern",
     );
     assert_rejected(
