@@ -132,10 +132,10 @@ class TaskStore(KeyValue):
         self._master: Optional[MasterClient] = None
         self._timeouts = {"retry_timeout": retry_timeout, "response_timeout": response_timeout}
 
-    def _call(self, method: str, path: str, query: Optional[Mapping[str, object]] = None, **more: Any) -> Any:
+    def _call(self, method: str, path: str, query: Optional[Mapping[str, object]] = None, **options: Any) -> Any:
         if self._master is None:
             self._master = MasterClient()
-        return self._master.call(method, path, query, **{**self._timeouts, **more})
+        return self._master.call(method, path, query, **{**self._timeouts, **options})
 
     def entry(self, key: str) -> Entry:
         answer = self._call("GET", _path(key))
@@ -265,8 +265,8 @@ class RunStore(KeyValue):
         self._job = job
         self._options: Dict[str, Any] = {"cluster": cluster, "env": env}
 
-    def _call(self, arguments: Sequence[str], **more: Any) -> List[Dict[str, Any]]:
-        return program.call(["kv", "--job", self._job, *arguments], **self._options, **more)
+    def _call(self, arguments: Sequence[str], **options: Any) -> List[Dict[str, Any]]:
+        return program.call(["kv", "--job", self._job, *arguments], **self._options, **options)
 
     def entry(self, key: str) -> Entry:
         return _entry(self._call_one(["get", "--", key], KeyMissing))
@@ -298,8 +298,8 @@ class RunStore(KeyValue):
         try:
             answers = self._call(arguments)
         except Error as error:
-            if error.code == 1:
-                raise negative(error.message, error.hint, error.code) from None
+            if error.exit_code == 1:
+                raise negative(error.message, error.hint, error.exit_code) from None
             raise
         if not answers:
             raise Error(f"`ydl kv {arguments[0]}` printed nothing")
@@ -314,8 +314,8 @@ class RunStore(KeyValue):
         try:
             answers = self._call(["put", *condition, "--", key], input=_bytes(value))
         except Error as error:
-            if error.code == 1:
-                raise Conflict(error.message, error.hint, error.code) from None
+            if error.exit_code == 1:
+                raise Conflict(error.message, error.hint, error.exit_code) from None
             raise
         return int(answers[0]["revision"])
 
