@@ -55,8 +55,8 @@ class Environment(NamedTuple):
     env: Mapping[str, str] = {}
 
 
-def checked(call: Call) -> Call:
-    """Validates a call. Raises ValueError."""
+def validated(call: Call) -> Call:
+    """Returns a valid call unchanged. Raises ValueError otherwise."""
     if call.nb_retries < 0:
         raise ValueError("nb_retries must not be negative, got {}".format(call.nb_retries))
     if not call.task_specs:
