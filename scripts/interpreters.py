@@ -49,7 +49,7 @@ print("%d.%d" % sys.version_info[:2], os.path.realpath(base), ",".join(missing),
 
 
 class Unavailable(Exception):
-    """A message with a hint."""
+    """Error of a missing interpreter or download, with a hint."""
 
     def __init__(self, message, hint=""):
         super().__init__(message)
