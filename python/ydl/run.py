@@ -81,7 +81,7 @@ class Status:
     name: str
     #: `pending`, `running`, …, `succeeded`, `failed`, `killed`, `lost`.
     state: str
-    #: What the job waits for, or its outcome, in one sentence.
+    #: Reason of the state, in one sentence: the resource that a pending job waits for, or the outcome.
     reason: str
     round: int
     tasks: Tuple[TaskStatus, ...]
