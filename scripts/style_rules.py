@@ -28,26 +28,27 @@ class Figures:
         self.types, self.docs, self.comments = {}, 0, 0
         self.questions, self.pronouns = [], []
 
-    def add_type(self, name, place):
-        self.types.setdefault(name, []).append(place)
+    def add_type(self, name, location):
+        self.types.setdefault(name, []).append(location)
 
-    def add_comment(self, text, place, opens):
+    def add_comment(self, text, location, opens):
         """Adds one line of a comment, without its marker. `opens` is true for the first line of documentation."""
         self.comments += 1
         if opens:
             self.docs += 1
             if QUESTION.match(text):
-                self.questions.append(f"{place}: comment opens with a question word: {text}")
+                self.questions.append(f"{location}: comment opens with a question word: {text}")
         if PRONOUN.search(text):
-            self.pronouns.append(f"{place}: pronoun for a person: {text}")
+            self.pronouns.append(f"{location}: pronoun for a person: {text}")
 
     def offences(self):
         """Yields the figure, the limit and the offences of each rule."""
         if self.types:
-            total = sum(len(places) for places in self.types.values())
-            shared = {name: places for name, places in self.types.items() if len(places) > 1}
-            count = sum(len(places) for places in shared.values())
-            listed = [f"{place}: type name `{name}` is used {len(places)} times" for name, places in shared.items() for place in places]
+            total = sum(len(locations) for locations in self.types.values())
+            shared = {name: locations for name, locations in self.types.items() if len(locations) > 1}
+            count = sum(len(locations) for locations in shared.values())
+            listed = [f"{location}: type name `{name}` is used {len(locations)} times"
+                      for name, locations in shared.items() for location in locations]
             yield "type names shared", count, total, 100 * count / total, SHARED_TYPES, "%", listed
         question_limit, pronoun_limit = self.limits
         count = len(self.questions)
@@ -57,7 +58,7 @@ class Figures:
         yield "pronouns for persons", count, self.comments, figure, pronoun_limit, "per 1,000 lines", self.pronouns
 
 
-def shown(path):
+def relative(path):
     return path.relative_to(ROOT) if path.is_relative_to(ROOT) else path
 
 
@@ -70,7 +71,7 @@ def add_rust_comments(figures, path, lines):
             in_docs = False
             continue
         is_doc = re.match(r"//[/!](?!/)", text) is not None
-        figures.add_comment(text.lstrip("/!").strip(), f"{shown(path)}:{number}", is_doc and not in_docs)
+        figures.add_comment(text.lstrip("/!").strip(), f"{relative(path)}:{number}", is_doc and not in_docs)
         in_docs = is_doc
 
 
@@ -82,7 +83,7 @@ def measure_crate(src, name):
             declared = TYPE.match(code)
             # An indented `type` is an associated type, whose name the trait gives.
             if declared and not (declared.group(1) == "type" and code.startswith(" ")):
-                figures.add_type(declared.group(2), f"{shown(path)}:{number}")
+                figures.add_type(declared.group(2), f"{relative(path)}:{number}")
     return figures
 
 
@@ -134,14 +135,15 @@ def measure_scripts(paths, name):
         if not is_python and not re.match(r"#!.*sh\b", first):
             continue
         for number, line, opens in python_comments(text) if is_python else shell_comments(text):
-            figures.add_comment(line, f"{shown(path)}:{number}", opens)
+            figures.add_comment(line, f"{relative(path)}:{number}", opens)
     return figures
 
 
 def long_subjects(log):
     """Returns the rule about commit subjects for lines of `hash subject`, as in `Figures.offences`."""
     commits = [line.split(" ", 1) for line in dict.fromkeys(log) if " " in line]
-    listed = [f"{commit}: subject has {len(subject)} characters: {subject}" for commit, subject in commits if len(subject) > MAX_SUBJECT]
+    listed = [f"{commit}: subject has {len(subject)} characters: {subject}"
+              for commit, subject in commits if len(subject) > MAX_SUBJECT]
     return f"subjects over {MAX_SUBJECT} characters", len(listed), len(commits), len(listed), 0, "commits", listed
 
 

@@ -105,7 +105,10 @@ def self_test():
             found = check(rules(measure_scripts((folder / "python").rglob("*.py"), "copy")), quiet=True)
             expect(f"python/ydl with {addition!r}", found, [("copy", rule)])
     subject = "Skip the lookup when the master rejects the token, and retry"
-    for log, expected in (([f"1a2b {subject}"], []), ([f"1a2b {subject}.", f"1a2b {subject}."], [("log", "subjects over 60 characters")])):
+    for log, expected in (
+        ([f"1a2b {subject}"], []),
+        ([f"1a2b {subject}.", f"1a2b {subject}."], [("log", "subjects over 60 characters")]),
+    ):
         expect(log, check([("log", long_subjects(log))], quiet=True), expected)
     for error in errors:
         print(f"error: {error}", file=sys.stderr)

@@ -127,9 +127,9 @@ def _first_line(failure: BaseException) -> str:
 
 
 def _unreachable(failure: Optional[BaseException]) -> bool:
-    words = ("max retries exceeded", "connection refused", "timed out", "failed to establish", "name resolution")
+    messages = ("max retries exceeded", "connection refused", "timed out", "failed to establish", "name resolution")
     while failure is not None:
-        if isinstance(failure, (ConnectionError, TimeoutError)) or any(word in str(failure).lower() for word in words):
+        if isinstance(failure, (ConnectionError, TimeoutError)) or any(message in str(failure).lower() for message in messages):
             return True
         failure = failure.__cause__ or failure.__context__
     return False
