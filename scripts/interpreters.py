@@ -49,7 +49,7 @@ print("%d.%d" % sys.version_info[:2], os.path.realpath(base), ",".join(missing),
 
 
 class Unavailable(Exception):
-    """A message with a hint."""
+    """Error of a missing interpreter or download, with a hint."""
 
     def __init__(self, message, hint=""):
         super().__init__(message)
@@ -165,8 +165,8 @@ def describe(error):
 def from_uv(version, pythons):
     log(f"downloading Python {version} with uv")
     variables = {**os.environ, "UV_CACHE_DIR": str(cache() / "uv-cache"), "UV_HTTP_RETRIES": "1"}
-    words = [uv(), "python", "install", "--install-dir", pythons, "--no-bin", version]
-    subprocess.run([str(word) for word in words], env=variables, stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
+    command = [uv(), "python", "install", "--install-dir", pythons, "--no-bin", version]
+    subprocess.run([str(argument) for argument in command], env=variables, stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
                    text=True, check=True, timeout=UV_TIMEOUT)
 
 

@@ -1,9 +1,9 @@
-"""Drives skein by lines of JSON: one command in, one response out.
+"""Control skein with lines of JSON: reads one command, prints one response.
 
 {"do": "submit", "tasks": 4, "script": "…"} → {"id": "application_…", "seconds": 1.8}
 {"do": "kill", "id": "application_…"}       → {}
 
-The driver, a JVM, starts before the first command and keeps running, so that only the submit is timed.
+The driver, a JVM, starts before the first command and keeps running, so that the time of a submit does not include it.
 """
 
 import json

@@ -1,10 +1,10 @@
 #!/usr/bin/env python3
-"""Draws the diagrams of the concept pages: docs/diagrams/draw.py writes docs/concepts/*.svg."""
+"""Draw the diagrams of the concept pages: docs/diagrams/draw.py writes docs/concepts/*.svg."""
 
 from html import escape
 from pathlib import Path
 
-PLACE = Path(__file__).resolve().parent.parent / "concepts"
+OUTPUT = Path(__file__).resolve().parent.parent / "concepts"
 FONT = "DejaVu Sans, Verdana, sans-serif"
 INK, LINE = "#1f2937", "#475569"
 FILLS = {
@@ -14,11 +14,13 @@ FILLS = {
 
 
 class Drawing:
+    """Elements of an SVG image."""
+
     def __init__(self, width, height, title):
         self.width, self.height, self.title, self.parts = width, height, title, []
 
     def box(self, x, y, w, h, text="", fill="plain", size=14, bold=False, top=False, dash=False):
-        """A rectangle with lines of text in its middle, or at its top."""
+        """Draws a rectangle with lines of text in its middle, or at its top."""
         dashes = ' stroke-dasharray="6 4"' if dash else ""
         self.parts.append(
             f'<rect x="{x}" y="{y}" width="{w}" height="{h}" rx="6" fill="{FILLS[fill]}" stroke="{LINE}"{dashes}/>'
@@ -37,7 +39,7 @@ class Drawing:
         )
 
     def arrow(self, *points, text="", at=None, dash=False, both=False, anchor="middle"):
-        """A line through the points with a head at its end."""
+        """Draws a line through the points with a head at its end."""
         path = "M" + " L".join(f"{x} {y}" for x, y in points)
         dashes = ' stroke-dasharray="6 4"' if dash else ""
         start = ' marker-start="url(#head)"' if both else ""
@@ -57,7 +59,7 @@ class Drawing:
 
     def write(self, name):
         body = "\n".join(self.parts)
-        PLACE.joinpath(name).write_text(
+        OUTPUT.joinpath(name).write_text(
             f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {self.width} {self.height}" '
             f'width="{self.width}" height="{self.height}" font-family="{FONT}" role="img">\n'
             f"<title>{escape(self.title)}</title>\n"
@@ -92,7 +94,7 @@ def cluster():
     d.box(20, 330, 170, 110, "HDFS\nfiles, journal,\nlogs, outputs", "amber", bold=True)
     d.box(310, 20, 220, 70, "ResourceManager", "grey", bold=True)
     d.box(270, 160, 300, 110, "container of the master", "grey", 12, top=True, dash=True)
-    d.box(300, 192, 240, 64, "ydl master\nholds the state, serves rendezvous", "blue", 12)
+    d.box(300, 192, 240, 64, "ydl master\nkeeps the state, serves rendezvous", "blue", 12)
     for number, y in enumerate((20, 250)):
         d.box(650, y, 190, 200, f"container of worker:{number}", "grey", 12, top=True, dash=True)
         d.box(670, y + 34, 150, 40, "ydl agent", "blue", 13)
@@ -113,8 +115,8 @@ def cluster():
     d.write("cluster.svg")
 
 
-def life():
-    d = Drawing(860, 640, "The life of a job, from submit to its end")
+def lifecycle():
+    d = Drawing(860, 640, "Lifecycle of a job, from submit to its end")
     lanes = [("client", 90), ("master", 300), ("cluster or this machine", 520), ("agent", 690), ("program", 801)]
     for name, x in lanes:
         w = 200 if len(name) > 10 else 90
@@ -128,9 +130,9 @@ def life():
 
     d.box(20, 62, 140, 34, "check the job file", "plain", 12)
     step(122, c, m, "start the master")
-    step(152, m, b, "ask for containers")
+    step(152, m, b, "request containers")
     step(182, b, a, "start agents")
-    d.box(625, 198, 130, 48, "fetch inputs,\nhold ports", "plain", 12)
+    d.box(625, 198, 130, 48, "download inputs,\nreserve ports", "plain", 12)
     step(276, a, m, "ready, at this address")
     d.box(215, 290, 170, 34, "all ready: round 1", "green", 12)
     step(352, m, a, "run: peers, ranks")
@@ -145,15 +147,15 @@ def life():
 
 
 def failures():
-    d = Drawing(860, 430, "From the end of an attempt to what happens next")
+    d = Drawing(860, 430, "Decisions after the end of an attempt")
     d.box(330, 15, 200, 44, "an attempt ended", "grey", 14, bold=True)
-    d.box(20, 100, 230, 78, "taken by the cluster\npreempted, node lost,\nreleased", "blue", 13)
-    d.box(315, 100, 230, 78, "the node's fault\nno launch, agent lost,\nno disk", "violet", 13)
-    d.box(610, 100, 230, 78, "the program's failure\nexit code, signal,\nmemory limit", "red", 13)
+    d.box(20, 100, 230, 78, "ended by the cluster\npreempted, node lost,\nreleased", "blue", 13)
+    d.box(315, 100, 230, 78, "node failure\nno launch, agent lost,\nno disk", "violet", 13)
+    d.box(610, 100, 230, 78, "program failure\nexit code, signal,\nmemory limit", "red", 13)
     for x in (135, 430, 725):
         d.arrow((430, 59), (430, 78), (x, 78), (x, 100))
     d.box(20, 230, 230, 60, "not counted", "plain", 13)
-    d.box(315, 230, 230, 60, "not counted until it happens\nfive times in a row;\nthe node is excluded", "plain", 12)
+    d.box(315, 230, 230, 60, "not counted before five\nconsecutive failures;\nthe node is excluded", "plain", 12)
     d.box(610, 230, 230, 60, "counted against\nrestart: limit", "plain", 13)
     for x in (135, 430, 725):
         d.arrow((x, 178), (x, 230))
@@ -188,5 +190,5 @@ def rendezvous():
 
 
 if __name__ == "__main__":
-    for draw in (job, cluster, life, failures, rendezvous):
+    for draw in (job, cluster, lifecycle, failures, rendezvous):
         draw()

@@ -1,4 +1,4 @@
-"""Common parts of the tests: a temporary state directory, and jobs on this machine."""
+"""Test harness: a temporary state directory, and jobs on this machine."""
 
 import os
 import shutil
@@ -13,22 +13,22 @@ TEST_TIMEOUT_S = 180.0
 
 
 class LocalJobTestCase(unittest.TestCase):
-    """Tests that submit jobs, whose files and processes are removed afterwards."""
+    """Test case that submits jobs and afterwards removes their files and processes."""
 
     def setUp(self) -> None:
         directory = tempfile.mkdtemp(prefix="ydl-python-")
         self.addCleanup(shutil.rmtree, directory, ignore_errors=True)
         self.directory = directory
-        before = {name: os.environ.get(name) for name in ("XDG_STATE_HOME", "HADOOP_CONF_DIR", "HADOOP_HOME")}
-        self.addCleanup(restore, before)
-        for name in before:
+        previous = {name: os.environ.get(name) for name in ("XDG_STATE_HOME", "HADOOP_CONF_DIR", "HADOOP_HOME")}
+        self.addCleanup(restore_variables, previous)
+        for name in previous:
             os.environ.pop(name, None)
         os.environ["XDG_STATE_HOME"] = directory
         self.runs = []
         self.addCleanup(self.kill_all)
 
     def submit(self, job: ydl.Job) -> ydl.Run:
-        # More cores than the machine may have, so that all tests fit.
+        # Resources beyond those of a small machine, so that no job waits.
         run = job.submit(cluster="local", resources="vcores=16,memory=4GiB,gpus=0")
         self.runs.append(run)
         return run
@@ -39,7 +39,7 @@ class LocalJobTestCase(unittest.TestCase):
                 run.kill(now=True)
 
 
-def restore(variables) -> None:
+def restore_variables(variables) -> None:
     for name, value in variables.items():
         if value is None:
             os.environ.pop(name, None)
@@ -55,5 +55,5 @@ def until(condition):
         if value:
             return value
         if time.monotonic() >= end:
-            raise AssertionError("the condition was not met in time")
+            raise AssertionError(f"the condition was not met within {TEST_TIMEOUT_S} s")
         time.sleep(0.05)

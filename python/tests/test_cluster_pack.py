@@ -1,4 +1,4 @@
-"""cluster-pack's interface: lists, archives, and what a job is given."""
+"""cluster-pack's interface: requirements, archives, and the keys of jobs."""
 
 import getpass
 import http.server
@@ -38,7 +38,7 @@ class Archives(unittest.TestCase):
             file.write(text)
         return path
 
-    def test_the_use_of_an_archive_follows_its_name(self):
+    def test_the_usage_of_an_archive_depends_on_its_extension(self):
         usage = packaging.get_pyenv_usage_from_archive
         self.assertEqual(usage("hdfs:///e/x.pex"), ("hdfs:///e/x.pex", "./x.pex", "x.pex", False))
         self.assertEqual(usage("x.pex.zip")[1:], ("pyenv/__main__.py", "pyenv", True))
@@ -48,7 +48,7 @@ class Archives(unittest.TestCase):
         self.assertIs(packaging.detect_packer_from_file("x.pex"), cluster_pack.PEX_PACKER)
         self.assertIs(packaging.detect_packer_from_file("x.tar.gz"), cluster_pack.CONDA_PACKER)
 
-    def test_a_directory_becomes_a_zip_without_byte_code(self):
+    def test_zip_path_excludes_bytecode(self):
         for name in ("package/a.py", "package/inner/b.py", "package/a.pyc", "package/__pycache__/a.pyc"):
             self.write(name)
         for named, expected in ((True, ["package/a.py", "package/inner/b.py"]), (False, ["a.py", "inner/b.py"])):
@@ -63,12 +63,12 @@ class Archives(unittest.TestCase):
         with self.assertRaises(FileNotFoundError):
             cluster_pack.upload_zip(os.path.join(self.directory, "none.pex"))
 
-    def test_an_archive_behind_an_address_is_downloaded_once(self):
-        asked = []
+    def test_an_archive_at_a_url_is_downloaded_once(self):
+        requests = []
 
-        class Answers(http.server.BaseHTTPRequestHandler):
+        class Handler(http.server.BaseHTTPRequestHandler):
             def do_GET(self):
-                asked.append(self.path)
+                requests.append(self.path)
                 self.send_response(200)
                 self.send_header("content-length", "3")
                 self.end_headers()
@@ -77,7 +77,7 @@ class Archives(unittest.TestCase):
             def log_message(self, *_):
                 pass
 
-        server = http.server.HTTPServer(("127.0.0.1", 0), Answers)
+        server = http.server.HTTPServer(("127.0.0.1", 0), Handler)
         self.addCleanup(server.server_close)
         thread = threading.Thread(target=server.serve_forever, daemon=True)
         thread.start()
@@ -88,22 +88,22 @@ class Archives(unittest.TestCase):
             self.assertEqual(cluster_pack.upload_zip(url), path)
         with open(path, "rb") as file:
             self.assertEqual(file.read(), b"pex")
-        self.assertEqual(asked, ["/x.pex"])
+        self.assertEqual(requests, ["/x.pex"])
 
-    def test_other_packages_make_a_requirements_file(self):
+    def test_changed_packages_are_written_to_a_requirements_file(self):
         installed = {"Alpha_Beta": "1.0", "gamma": "2.0", "pip": "24", "gamma-more": "3.0"}
-        # No index has ydl's own, and they travel with every job.
+        # ydl's own packages are in no index and are shipped with every job.
         installed.update({"ydl-yarn": "0.1.0", "ydl_tf_yarn": "0.1.0"})
-        make = uploader.requirements
-        self.assertEqual(make(installed, {}, ["alpha-beta"], None, [], []), "gamma==2.0\ngamma-more==3.0\n")
-        # Names are compared as names, not as parts of each other.
-        text = make(installed, {"gamma": "2.5", "delta": ">=1,<2"}, [], ["Gamma", "alpha.beta"], ["https://i/simple"], ["/src/p"])
+        requirements = uploader.requirements
+        self.assertEqual(requirements(installed, {}, ["alpha-beta"], None, [], []), "gamma==2.0\ngamma-more==3.0\n")
+        # Names are compared as a whole.
+        text = requirements(installed, {"gamma": "2.5", "delta": ">=1,<2"}, [], ["Gamma", "alpha.beta"], ["https://i/simple"], ["/src/p"])
         self.assertEqual(
             text.splitlines(),
             ["--extra-index-url https://i/simple", "-e /src/p", "Alpha_Beta==1.0", "delta>=1,<2", "gamma==2.5"],
         )
 
-    def test_the_environment_is_packed_and_named(self):
+    def test_the_environment_is_packed_and_gets_a_unique_name(self):
         with mock.patch.object(ydl, "run_binary", return_value=[{"layers": 1}]) as packed:
             path, name = cluster_pack.upload_env()
         packed.assert_called_once_with(["pack", path])
@@ -130,17 +130,17 @@ class Archives(unittest.TestCase):
         self.assertEqual(os.listdir(os.path.dirname(path)), ["requirements.txt"])
 
     def test_an_incomplete_download_is_an_error(self):
-        answer = io.BytesIO(b"pex")
-        answer.headers = {"content-length": "1000"}
+        truncated = io.BytesIO(b"pex")
+        truncated.headers = {"content-length": "1000"}
         url = "http://me:secret@127.0.0.1/x.pex"
-        with mock.patch.object(uploader.urllib.request, "urlopen", return_value=answer):
-            with self.assertRaises(OSError) as refused:
+        with mock.patch.object(uploader.urllib.request, "urlopen", return_value=truncated):
+            with self.assertRaises(OSError) as raised:
                 cluster_pack.upload_zip(url)
-        self.assertIn("1000 bytes, but 3 were received", str(refused.exception))
-        self.assertNotIn("secret", str(refused.exception))
-        whole = io.BytesIO(b"pex")
-        whole.headers = {"content-length": "3"}
-        with mock.patch.object(uploader.urllib.request, "urlopen", return_value=whole):
+        self.assertIn("1000 bytes, but 3 were received", str(raised.exception))
+        self.assertNotIn("secret", str(raised.exception))
+        complete = io.BytesIO(b"pex")
+        complete.headers = {"content-length": "3"}
+        with mock.patch.object(uploader.urllib.request, "urlopen", return_value=complete):
             path = cluster_pack.upload_zip(url)
         self.assertEqual(os.listdir(os.path.dirname(path)), ["x.pex"])
         with mock.patch.object(uploader, "MAX_DOWNLOAD_BYTES", 2), self.assertRaises(OSError):
@@ -202,7 +202,7 @@ class Archives(unittest.TestCase):
         with mock.patch.object(ydl, "run_binary", return_value=[]), self.assertLogs(uploader.logger, "WARNING") as logs:
             path, _ = cluster_pack.upload_env(named)
         self.assertIn("`{}` is not written".format(named), logs.output[-1])
-        # Whoever hands on the path that he named gets what was packed.
+        # The requested path resolves to the packed environment.
         self.assertEqual(plan.environment_of(named, {}), plan.environment_of(path, {}))
         self.assertNotEqual(plan.environment_of(named, {}).source, "system")
 
@@ -227,15 +227,15 @@ class Archives(unittest.TestCase):
             self.assertEqual(cluster_pack.get_default_fs(), "file:///")
 
     def test_spark_is_rejected_with_a_hint(self):
-        with self.assertRaises(ImportError) as refused:
+        with self.assertRaises(ImportError) as raised:
             import ydl.compat.cluster_pack.spark  # noqa: F401
-        self.assertIn("install the distribution `cluster-pack` itself", str(refused.exception))
+        self.assertIn("install the distribution `cluster-pack` itself", str(raised.exception))
 
 
 class Launcher(unittest.TestCase):
-    """The job that both ways to submit make."""
+    """Jobs of `submit` and `submit_func`."""
 
-    def made(self, function, *args, **options):
+    def submitted_job(self, function, *args, **options):
         with mock.patch.object(ydl.Job, "submit", autospec=True) as submit:
             submit.return_value.id = "job"
             self.assertEqual(function(*args, package_path=sys.executable, **options), "job")
@@ -252,15 +252,15 @@ class Launcher(unittest.TestCase):
         self.assertEqual(list(inspect.signature(yarn_launcher.submit_func).parameters)[3:], named[3:])
 
     def test_submitting_as_another_user_is_rejected(self):
-        with self.assertRaises(ValueError) as refused:
-            self.made(yarn_launcher.submit, None, "module", user="somebody-else")
-        self.assertIn("HADOOP_PROXY_USER", str(refused.exception))
-        self.made(yarn_launcher.submit, None, "module", user=getpass.getuser())
+        with self.assertRaises(ValueError) as raised:
+            self.submitted_job(yarn_launcher.submit, None, "module", user="mallory")
+        self.assertIn("HADOOP_PROXY_USER", str(raised.exception))
+        self.submitted_job(yarn_launcher.submit, None, "module", user=getpass.getuser())
 
     def test_modules_and_functions_have_the_same_options(self):
         options = {"pre_script_hook": "export A=1", "max_attempts": 2, "max_restarts": 3, "env_vars": {"B": "2"}}
-        module = self.made(yarn_launcher.submit, None, "module", ["--x"], **options)
-        function = self.made(yarn_launcher.submit_func, None, user_module.double, [4], **options)
+        module = self.submitted_job(yarn_launcher.submit, None, "module", ["--x"], **options)
+        function = self.submitted_job(yarn_launcher.submit_func, None, user_module.double, [4], **options)
         for job in (module, function):
             keys = job.keys()
             self.assertEqual((keys["restart"], keys["master"], keys["env"]), ({"limit": 3}, {"attempts": 2}, {"B": "2"}))
@@ -271,8 +271,8 @@ class Launcher(unittest.TestCase):
         words = packed["roles"]["worker"]["run"]
         self.assertEqual(words[:3] + words[-1:], ["bash", "-c", 'export A=1\nexec "$@"', "ydl-function"])
 
-    def test_an_unreachable_cluster_is_retried(self):
-        outcome = ydl.Outcome("failed", "because")
+    def test_wait_for_finished_returns_whether_the_job_succeeded(self):
+        outcome = ydl.Outcome("failed", "reason")
         failed = ydl.JobFailed(ydl.Run("job"), outcome)
         with mock.patch.object(ydl.Run, "wait", side_effect=failed):
             self.assertFalse(yarn_launcher.wait_for_finished(None, "job"))

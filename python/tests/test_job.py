@@ -45,16 +45,16 @@ class Jobs(LocalJobTestCase):
             ydl.Job("j", {"worker": {"rum": "true"}}).check(cluster="local")
         self.assertIn("unknown key `rum`", raised.exception.message)
         self.assertEqual(raised.exception.hint, "did you mean `run`?")
-        self.assertEqual(raised.exception.code, 2)
-        # Nobody has seen the file that a job from Python becomes: its lines are not named, but its keys are.
+        self.assertEqual(raised.exception.exit_code, 2)
+        # The job file of a job from Python exists only in memory, so messages name keys instead of lines.
         with self.assertRaises(ydl.Error) as raised:
             ydl.Job("j", {"worker": {"run": "true", "memory": "much"}}).check(cluster="local")
         self.assertEqual(raised.exception.message, "`roles.worker.memory`: `much` is not a size")
         with self.assertRaises(ydl.Error) as raised:
             ydl.Job("j", {"worker": {"rum": "true"}}, framwork="pytorch").submit(cluster="local")
-        said = ["unknown key `framwork`", "  hint: did you mean `framework`?"]
-        said += ["unknown key `rum` in role `worker`", "  hint: did you mean `run`?"]
-        self.assertEqual(str(raised.exception).splitlines(), said)
+        lines = ["unknown key `framwork`", "  hint: did you mean `framework`?"]
+        lines += ["unknown key `rum` in role `worker`", "  hint: did you mean `run`?"]
+        self.assertEqual(str(raised.exception).splitlines(), lines)
         file = Path(self.directory) / "job.yaml"
         file.write_text("roles: {worker: {rum: true}}\n")
         with self.assertRaises(ydl.Error) as raised:
@@ -64,7 +64,7 @@ class Jobs(LocalJobTestCase):
             ydl.Job("j", {"worker": {"run": object()}}).to_json()
         self.assertIn("unsupported value", raised.exception.message)
         with self.assertRaises(ydl.Error) as raised:
-            ydl.Run("nobody-has-this-one", cluster="local").status()
+            ydl.Run("unknown-job", cluster="local").status()
         self.assertIn("there is no job", str(raised.exception))
 
     def test_a_job_can_be_created_from_a_job_file(self) -> None:
@@ -95,18 +95,18 @@ class Jobs(LocalJobTestCase):
 
 class Runs(LocalJobTestCase):
     def test_a_failed_job_reports_task_and_log(self) -> None:
-        script = 'echo out; if [ "$YDL_INDEX" = 1 ]; then echo "what went wrong" >&2; exit 7; fi; sleep 600'
+        script = 'echo out; if [ "$YDL_INDEX" = 1 ]; then echo "disk full" >&2; exit 7; fi; sleep 600'
         run = self.submit(ydl.Job("fails", {"worker": ydl.Role(shell=script, instances=2)}))
         with self.assertRaises(ydl.JobFailed) as raised:
             run.wait(TEST_TIMEOUT_S)
         failure = raised.exception
-        self.assertEqual((failure.task, failure.code, failure.outcome.state), ("worker:1", 7, "failed"))
-        self.assertIn("what went wrong", failure.log)
+        self.assertEqual((failure.task, failure.exit_code, failure.outcome.state), ("worker:1", 7, "failed"))
+        self.assertIn("disk full", failure.log)
         self.assertIn("worker:1 exited with code 7", str(failure))
         again = pickle.loads(pickle.dumps(failure))
         self.assertEqual((again.task, again.run.id), ("worker:1", run.id))
         self.assertIn(run.id, [listed.id for listed in ydl.runs(cluster="local")])
-        self.assertTrue(any("job-finished" in fact["kind"] for fact in run.history()))
+        self.assertTrue(any("job-finished" in event["kind"] for event in run.history()))
 
     def test_jobs_are_listed_as_runs(self) -> None:
         first, second = (self.submit(ydl.Job(name, {"worker": ydl.Role(shell=f"echo {name}")})) for name in ("one", "two"))
@@ -120,11 +120,11 @@ class Runs(LocalJobTestCase):
         self.assertEqual((first.name, ydl.Run(second.id, cluster="local").name), ("one", "two"))
 
     def test_output_is_streamed_until_the_job_is_killed(self) -> None:
-        script = "echo begun; echo aside >&2; sleep 600"
+        script = "echo out; echo err >&2; sleep 600"
         run = self.submit(ydl.Job("waits", {"worker": ydl.Role(shell=script)}))
         lines = run.logs("worker:0", follow=True)
-        self.assertEqual({next(lines).text, next(lines).text}, {"begun", "aside"})
-        # What a program prints can be read before its agent has said that it runs.
+        self.assertEqual({next(lines).text, next(lines).text}, {"out", "err"})
+        # Output can be read before the agent reports that the program runs.
         until(lambda: run.status().state == "running")
         status = run.status()
         self.assertEqual((status.state, status.tasks[0].state, run.done), ("running", "running", False))
@@ -134,7 +134,7 @@ class Runs(LocalJobTestCase):
         self.assertEqual(list(lines), [])
         with self.assertRaises(ydl.JobKilled):
             run.wait(TEST_TIMEOUT_S)
-        self.assertEqual([line.text for line in run.logs(stream="stderr")], ["aside"])
+        self.assertEqual([line.text for line in run.logs(stream="stderr")], ["err"])
 
     def test_a_role_is_scaled(self) -> None:
         role = ydl.Role(shell="sleep 600", instances={"min": 1, "max": 3, "start": 1})
@@ -155,7 +155,6 @@ class Runs(LocalJobTestCase):
         self.assertIn("succeeded", page)
         self.assertEqual(repr(run), f"<Run {run.id}, succeeded>")
 
-
     def test_a_notebook_table_is_updated_until_the_job_ends(self) -> None:
         shown = []
         ended = threading.Event()
@@ -172,10 +171,10 @@ class Runs(LocalJobTestCase):
 
         kernel = types.SimpleNamespace(kernel=object())
         notebook = types.SimpleNamespace(HTML=str, display=display)
-        fake = {"IPython": types.SimpleNamespace(get_ipython=lambda: kernel), "IPython.display": notebook}
+        modules = {"IPython": types.SimpleNamespace(get_ipython=lambda: kernel), "IPython.display": notebook}
         run = self.submit(ydl.Job("moves", {"worker": ydl.Role(shell="sleep 600")}))
         until(lambda: run.status().state == "running")
-        with mock.patch.dict(sys.modules, fake):
+        with mock.patch.dict(sys.modules, modules):
             run._ipython_display_()
         self.assertIn("running", shown[0])
         ydl.Run(run.id, cluster="local").kill(now=True)
@@ -183,21 +182,21 @@ class Runs(LocalJobTestCase):
 
 
 class Program(unittest.TestCase):
-    def test_the_binary_is_read_from_its_variable(self) -> None:
+    def test_the_binary_is_taken_from_ydl_binary(self) -> None:
         self.assertEqual(ydl.binary(), os.environ["YDL_BINARY"])
-        before = os.environ["YDL_BINARY"]
-        self.addCleanup(os.environ.__setitem__, "YDL_BINARY", before)
-        os.environ["YDL_BINARY"] = "/nowhere/ydl"
+        previous = os.environ["YDL_BINARY"]
+        self.addCleanup(os.environ.__setitem__, "YDL_BINARY", previous)
+        os.environ["YDL_BINARY"] = "/missing/ydl"
         with self.assertRaises(ydl.Error) as raised:
             ydl.binary()
-        self.assertIn("/nowhere/ydl", raised.exception.message)
+        self.assertIn("/missing/ydl", raised.exception.message)
 
     def test_errors_of_the_binary_are_parsed_into_message_and_hint(self) -> None:
-        said = "note: something\nerror: cannot read `x`: gone\n  | the line\n\nhint: make it\n"
-        self.assertEqual(program.parse_errors(said), ("cannot read `x`: gone\n  | the line", "make it"))
+        stderr = "note: something\nerror: cannot read `x`: gone\n  | the line\n\nhint: make it\n"
+        self.assertEqual(program.parse_errors(stderr), ("cannot read `x`: gone\n  | the line", "make it"))
         self.assertEqual(program.parse_errors("panic"), ("", None))
-        two = "error: one\n\nhint: a\n\nerror: two\n  | its line\n\nerror: three\n\nhint: c\n"
-        self.assertEqual(program.parse_errors(two), ("one\n  hint: a\ntwo\n  | its line\nthree\n  hint: c", None))
+        several = "error: one\n\nhint: a\n\nerror: two\n  | its line\n\nerror: three\n\nhint: c\n"
+        self.assertEqual(program.parse_errors(several), ("one\n  hint: a\ntwo\n  | its line\nthree\n  hint: c", None))
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""Masters that are away, have moved, or are another's."""
+"""Client of a master that is unreachable, has moved, or belongs to another job."""
 
 import http.server
 import os
@@ -34,30 +34,30 @@ class Masters(unittest.TestCase):
             file.write(text)
 
     def serve(self) -> str:
-        """A master without TLS, which answers with its token."""
+        """Starts a master without TLS that responds with the request's authorization. Returns its address."""
 
-        class Answers(http.server.BaseHTTPRequestHandler):
+        class Handler(http.server.BaseHTTPRequestHandler):
             def do_GET(self) -> None:
-                said = self.headers["authorization"].encode()
+                body = self.headers["authorization"].encode()
                 self.send_response(200)
-                self.send_header("content-length", str(len(said)))
+                self.send_header("content-length", str(len(body)))
                 self.end_headers()
-                self.wfile.write(said)
+                self.wfile.write(body)
 
             def log_message(self, *_) -> None:
                 pass
 
-        server = http.server.HTTPServer(("127.0.0.1", 0), Answers)
+        server = http.server.HTTPServer(("127.0.0.1", 0), Handler)
         self.addCleanup(server.server_close)
         threading.Thread(target=server.serve_forever, daemon=True).start()
         self.addCleanup(server.shutdown)
         return f"https://127.0.0.1:{server.server_port}"
 
     def test_the_retry_timeout_limits_retries(self) -> None:
-        with socket.socket() as nobody:
-            # Bound and not listening: every call is refused.
-            nobody.bind(("127.0.0.1", 0))
-            self.write("YDL_MASTER_FILE", f"https://127.0.0.1:{nobody.getsockname()[1]}")
+        with socket.socket() as bound:
+            # Bound and not listening: connections are refused.
+            bound.bind(("127.0.0.1", 0))
+            self.write("YDL_MASTER_FILE", f"https://127.0.0.1:{bound.getsockname()[1]}")
             pauses = []
             with mock.patch.object(master_client.time, "sleep", side_effect=pauses.append):
                 with self.assertRaises(ydl.Unreachable):
@@ -66,34 +66,34 @@ class Masters(unittest.TestCase):
 
     def test_a_moved_master_is_found_at_its_new_address(self) -> None:
         new = self.serve()
-        for before in ("", "garbage", "https://host:1e9", "https://127.0.0.1:99999999"):
-            self.write("YDL_MASTER_FILE", before or "https://127.0.0.1:1")
-            # Between two tries the agent writes the new address.
+        for old in ("", "garbage", "https://host:1e9", "https://127.0.0.1:99999999"):
+            self.write("YDL_MASTER_FILE", old or "https://127.0.0.1:1")
+            # Between two attempts the agent writes the new address.
             with mock.patch.object(master_client.time, "sleep", side_effect=lambda _: self.write("YDL_MASTER_FILE", new)):
                 with mock.patch.object(master_client, "_tls", side_effect=lambda plain: plain):
-                    answer = master_client.MasterClient().call("GET", "/v1/kv/a", retry_timeout=TEST_TIMEOUT_S)
-            self.assertEqual(answer.body, b"Bearer token")
+                    response = master_client.MasterClient().call("GET", "/v1/kv/a", retry_timeout=TEST_TIMEOUT_S)
+            self.assertEqual(response.body, b"Bearer token")
 
     def test_another_jobs_master_gets_no_token_and_is_skipped(self) -> None:
         new = self.serve()
         self.write("YDL_MASTER_FILE", new)
-        stranger = mock.Mock()
-        stranger.getpeercert.return_value = b"another"
+        other = mock.Mock()
+        other.getpeercert.return_value = b"another"
         with mock.patch.object(master_client.ssl, "SSLContext") as context:
-            context.return_value.wrap_socket.return_value = stranger
+            context.return_value.wrap_socket.return_value = other
             with self.assertRaises(ydl.Unreachable) as raised:
                 master_client.MasterClient().call("GET", "/v1/kv/a", retry_timeout=0.0)
         self.assertIn("another certificate", raised.exception.message)
-        stranger.sendall.assert_not_called()
-        found = [ssl.SSLError(1, "another certificate"), None]
+        other.sendall.assert_not_called()
+        errors = [ssl.SSLError(1, "another certificate"), None]
 
-        def trusted(plain):
-            error = found.pop(0)
+        def tls(plain):
+            error = errors.pop(0)
             if error is not None:
                 raise error
             return plain
 
-        with mock.patch.object(master_client, "_tls", side_effect=trusted):
+        with mock.patch.object(master_client, "_tls", side_effect=tls):
             self.assertEqual(master_client.MasterClient().call("GET", "/v1/kv/a", retry_timeout=TEST_TIMEOUT_S).status, 200)
 
 

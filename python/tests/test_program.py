@@ -1,4 +1,4 @@
-"""The binary when it does not do what it should: a script stands for it."""
+"""Errors of the binary, which a script replaces."""
 
 import os
 import shutil
@@ -17,9 +17,9 @@ from .harness import TEST_TIMEOUT_S, until
 
 class Scripts(unittest.TestCase):
     def setUp(self) -> None:
-        place = tempfile.mkdtemp(prefix="ydl-script-")
-        self.addCleanup(shutil.rmtree, place, ignore_errors=True)
-        self.path = os.path.join(place, "ydl")
+        directory = tempfile.mkdtemp(prefix="ydl-script-")
+        self.addCleanup(shutil.rmtree, directory, ignore_errors=True)
+        self.path = os.path.join(directory, "ydl")
         patch = mock.patch.dict(os.environ, YDL_BINARY=self.path)
         patch.start()
         self.addCleanup(patch.stop)
@@ -49,7 +49,7 @@ class Scripts(unittest.TestCase):
             ydl.Run("job").wait(0.1)
 
     def test_a_stream_can_be_closed_from_another_thread(self) -> None:
-        # One that does not hear the first word, too.
+        # The second one ignores SIGTERM.
         for text in ("exec sleep 1000", "trap '' TERM; echo {}; while :; do sleep 1; done"):
             self.script(f'#!/bin/sh\necho \'{{"first": 1}}\'\n{text}\n')
             self.patch(program, _EXIT_TIMEOUT_S=0.2)
@@ -57,8 +57,8 @@ class Scripts(unittest.TestCase):
             first, found = threading.Event(), []
 
             def read(stream=stream, first=first, found=found) -> None:
-                for told in stream:
-                    found.append(told)
+                for record in stream:
+                    found.append(record)
                     first.set()
 
             reader = threading.Thread(target=read, daemon=True)
@@ -80,46 +80,46 @@ class Scripts(unittest.TestCase):
         self.assertEqual(list(stream), [])
 
     def test_a_binary_that_cannot_start_raises_an_error(self) -> None:
-        self.script("#!/nowhere/interpreter\n")
-        for asked in (lambda: program.call(["ls"]), lambda: next(program.stream(["kv"]))):
+        self.script("#!/missing/interpreter\n")
+        for call in (lambda: program.call(["ls"]), lambda: next(program.stream(["kv"]))):
             with self.assertRaises(ydl.Error) as raised:
-                asked()
+                call()
             self.assertIn("cannot run", raised.exception.message)
 
     def test_a_permanent_error_is_not_retried(self) -> None:
-        # Whoever has no ticket needs one: nobody is unreachable.
+        # A missing Kerberos ticket is not a connection failure.
         self.script("#!/bin/sh\necho 'error: no Kerberos ticket was found' >&2\necho 'hint: kinit' >&2\nexit 2\n")
-        for asked in (lambda: ydl.Run("job").wait(TEST_TIMEOUT_S), ydl.runs, ydl.Job("job", {"worker": 1}).submit):
+        for call in (lambda: ydl.Run("job").wait(TEST_TIMEOUT_S), ydl.runs, ydl.Job("job", {"worker": 1}).submit):
             with self.assertRaises(ydl.Error) as raised:
-                asked()
+                call()
             self.assertNotIsInstance(raised.exception, (ydl.Unreachable, ydl.WaitTimeout))
-            self.assertEqual((raised.exception.code, raised.exception.hint), (2, "kinit"))
+            self.assertEqual((raised.exception.exit_code, raised.exception.hint), (2, "kinit"))
 
-    def test_an_interrupted_command_may_clean_up(self) -> None:
-        place = os.path.dirname(self.path)
-        trap = f"trap 'echo back > {place}/taken; exit 0' TERM"
-        self.script(f"#!/bin/sh\n{trap}\ntouch {place}/begun\nwhile :; do sleep 0.1; done\n")
+    def test_an_interrupted_command_can_clean_up(self) -> None:
+        directory = os.path.dirname(self.path)
+        trap = f"trap 'touch {directory}/cleaned; exit 0' TERM"
+        self.script(f"#!/bin/sh\n{trap}\ntouch {directory}/started\nwhile :; do sleep 0.1; done\n")
 
-        # A verb that is only being started has nobody yet who could end it.
-        waits, communicate = threading.Event(), program.subprocess.Popen.communicate
+        # Interrupt only after `communicate` is called: before it no handler ends the command.
+        waiting, communicate = threading.Event(), program.subprocess.Popen.communicate
 
-        def waited_for(process, *how):
-            waits.set()
-            return communicate(process, *how)
+        def signalling(process, *arguments):
+            waiting.set()
+            return communicate(process, *arguments)
 
         def interrupt() -> None:
-            waits.wait(TEST_TIMEOUT_S)
-            until(lambda: os.path.exists(os.path.join(place, "begun")))
+            waiting.wait(TEST_TIMEOUT_S)
+            until(lambda: os.path.exists(os.path.join(directory, "started")))
             os.kill(os.getpid(), signal.SIGINT)
 
         self.patch(program, _EXIT_TIMEOUT_S=TEST_TIMEOUT_S)
-        self.patch(program.subprocess.Popen, communicate=waited_for)
+        self.patch(program.subprocess.Popen, communicate=signalling)
         interrupter = threading.Thread(target=interrupt)
         interrupter.start()
         with self.assertRaises(KeyboardInterrupt):
             ydl.Job("job", {"worker": 1}).submit(cluster="local")
         interrupter.join()
-        self.assertTrue(os.path.exists(os.path.join(place, "taken")))
+        self.assertTrue(os.path.exists(os.path.join(directory, "cleaned")))
 
     def test_a_job_that_is_not_found_is_lost(self) -> None:
         self.script('#!/bin/sh\necho \'{"id": "job", "state": "lost"}\'\n')

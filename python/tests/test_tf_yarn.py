@@ -1,4 +1,4 @@
-"""tf-yarn's interface without any cluster: arguments, topologies, what becomes of them."""
+"""tf-yarn's interface without a cluster: arguments, topologies and the resulting job."""
 
 import contextlib
 import importlib
@@ -41,24 +41,24 @@ from ydl.compat.tf_yarn.topologies import (
 from . import user_module
 
 
-def call(**given):
-    given.setdefault("task_specs", {"chief": TaskSpec(512, 1)})
-    given.setdefault("framework", "tensorflow")
-    given.setdefault("module", "tf_yarn.tensorflow.tasks._independent_workers_task")
-    return plan.Call(**given)
+def call(**arguments):
+    arguments.setdefault("task_specs", {"chief": TaskSpec(512, 1)})
+    arguments.setdefault("framework", "tensorflow")
+    arguments.setdefault("module", "tf_yarn.tensorflow.tasks._independent_workers_task")
+    return plan.Call(**arguments)
 
 
-def keys_of(**given):
-    return plan.job_keys(plan.checked(call(**given)), plan.Environment("system", ("python3",)))
+def keys_of(**arguments):
+    return plan.job_keys(plan.validated(call(**arguments)), plan.Environment("system", ("python3",)))
 
 
 class Topologies(unittest.TestCase):
     def test_sizes_have_units_or_are_in_mib(self):
-        for given, mib in (("2 GiB", 2048), (512, 512), ("1.5GiB", 1536), ("1 GB", 954), ("700 MiB", 700), ("64", 64)):
-            self.assertEqual(memory_mib(given), mib, given)
-        for wrong in ("much", "", "-1 GiB", 0, True):
+        for memory, mib in (("2 GiB", 2048), (512, 512), ("1.5GiB", 1536), ("1 GB", 954), ("700 MiB", 700), ("64", 64)):
+            self.assertEqual(memory_mib(memory), mib, memory)
+        for invalid in ("much", "", "-1 GiB", 0, True):
             with self.assertRaises(ValueError):
-                memory_mib(wrong)
+                memory_mib(invalid)
 
     def test_the_resources_of_a_task_can_be_changed(self):
         spec = TaskSpec("1 GiB", 2)
@@ -75,8 +75,8 @@ class Topologies(unittest.TestCase):
             TaskSpec("1 GiB", 1, 1, 1, NodeLabel.GPU, 60, "dir", "--x"),
             TaskSpec("1 GiB", 1, label="gpu", tb_termination_timeout_seconds=60, tb_model_dir="dir", tb_extra_args="--x"),
         ):
-            told = (spec.label, spec.tb_termination_timeout_seconds, spec.tb_model_dir, spec.tb_extra_args)
-            self.assertEqual(told, (NodeLabel.GPU, 60, "dir", "--x"))
+            options = (spec.label, spec.tb_termination_timeout_seconds, spec.tb_model_dir, spec.tb_extra_args)
+            self.assertEqual(options, (NodeLabel.GPU, 60, "dir", "--x"))
         with self.assertRaises(TypeError):
             TaskSpec("1 GiB", 1, 1, 1, NodeLabel.CPU, "dir")
 
@@ -86,7 +86,7 @@ class Topologies(unittest.TestCase):
         self.assertEqual(many["worker"].instances + many["ps"].instances, 5)
 
     def test_invalid_sizes_and_topologies_are_rejected(self):
-        for make in (
+        for topology in (
             lambda: single_server_topology(memory=48 * 1024 + 1),
             lambda: single_server_topology(vcores=49),
             lambda: ps_strategy_topology(memory=48 * 1024 + 1),
@@ -94,15 +94,15 @@ class Topologies(unittest.TestCase):
             lambda: ps_strategy_topology(nb_ps=0),
         ):
             with self.assertRaises(ValueError):
-                make()
+                topology()
 
     def test_evaluator_and_tensorboard_are_not_part_of_the_cluster(self):
-        for told, expected in (
+        for roles, expected in (
             ([("chief", 1, 1), ("evaluator", 1, 1)], [("chief", 1, 1)]),
             ([("evaluator", 1, 1)], []),
             ([("chief", 1, 1), ("worker", 2, 3), ("tensorboard", 1, 1)], [("chief", 1, 1), ("worker", 2, 3)]),
         ):
-            rows = [{"role": role, "instances": number, "processes": each} for role, number, each in told]
+            rows = [{"role": role, "instances": number, "processes": each} for role, number, each in roles]
             with mock.patch.dict(os.environ, YDL_CLUSTER=json.dumps({"round": 1, "roles": rows})):
                 self.assertEqual(cluster_instances(), expected)
 
@@ -115,15 +115,15 @@ class Topologies(unittest.TestCase):
 
 class Plans(unittest.TestCase):
     def test_invalid_arguments_are_rejected_before_submission(self):
-        for wrong in (
+        for invalid in (
             {"nb_retries": -1},
             {"task_specs": {}},
-            {"task_specs": {"boss": TaskSpec(512, 1)}},
+            {"task_specs": {"unknown": TaskSpec(512, 1)}},
             {"task_specs": {"chief": 3}},
             {"task_specs": {"chief": TaskSpec(512, 1, instances=0)}},
         ):
             with self.assertRaises(ValueError):
-                keys_of(**wrong)
+                keys_of(**invalid)
 
     def test_roles_are_in_the_order_of_ranks_with_the_completion_rules_of_tf_yarn(self):
         one = TaskSpec(512, 1)
@@ -153,15 +153,15 @@ class Plans(unittest.TestCase):
 
     def test_variables_of_the_caller_are_kept(self):
         env = {"LIBHDFS_OPTS": "-Xmx1g", "HADOOP_CONF_DIR": "/etc/hadoop/conf.all"}
-        before = dict(env)
+        original = dict(env)
         first, second = keys_of(env=env)["env"], keys_of(env=env)["env"]
-        self.assertEqual(env, before)
+        self.assertEqual(env, original)
         self.assertEqual(first, second)
         self.assertEqual(first["LIBHDFS_OPTS"], "-Xms64m -Xmx512m -Xmx1g")
         self.assertEqual(first["HADOOP_CONF_DIR"], "/etc/hadoop/conf.all")
         self.assertNotIn("NCCL_DEBUG", first)
-        for given, found in (({}, "INFO"), ({"NCCL_DEBUG": "WARN"}, "WARN")):
-            self.assertEqual(keys_of(env=given, framework="pytorch")["env"]["NCCL_DEBUG"], found)
+        for env, expected in (({}, "INFO"), ({"NCCL_DEBUG": "WARN"}, "WARN")):
+            self.assertEqual(keys_of(env=env, framework="pytorch")["env"]["NCCL_DEBUG"], expected)
 
     def test_a_hook_runs_before_the_program_in_one_shell(self):
         run = keys_of(pre_script_hook="export A=1")["roles"]["chief"]["run"]
@@ -180,13 +180,13 @@ class Plans(unittest.TestCase):
         acls = tf_yarn.ACLs(enable=True, view_users=["a", "b"], view_groups=["g"], modify_users=["*"])
         self.assertEqual(keys_of(acls=acls)["acls"], {"view": "a,b g", "modify": "*"})
         self.assertNotIn("acls", keys_of())
-        everybody = tf_yarn.ACLs(enable=True, ui_users=["*"], view_users=["*"])
-        self.assertEqual(keys_of(acls=everybody)["acls"], {"view": "*"})
+        all_users = tf_yarn.ACLs(enable=True, ui_users=["*"], view_users=["*"])
+        self.assertEqual(keys_of(acls=all_users)["acls"], {"view": "*"})
 
     def test_file_systems_retries_and_names_are_passed_on(self):
         keys = keys_of(file_systems=["hdfs://preprod"], nb_retries=2, name="my job!")
         self.assertEqual(keys["file_systems"], ["hdfs://preprod"])
-        # Whoever has tokens instead of a ticket cannot ask for further ones.
+        # A process with tokens and no ticket cannot get tokens of other file systems.
         with mock.patch.dict(os.environ, HADOOP_TOKEN_FILE_LOCATION="/tokens"):
             self.assertNotIn("file_systems", keys_of(file_systems=["hdfs://preprod"]))
         self.assertEqual(keys["restart"], {"limit": 2, "scope": "job"})
@@ -194,36 +194,36 @@ class Plans(unittest.TestCase):
 
     def test_the_kind_of_an_environment_is_detected(self):
         specs = {"chief": TaskSpec(512, 1)}
-        for given, what, python in (
+        for path, source, python in (
             (sys.executable, "system", (os.path.abspath(sys.executable),)),
             ("hdfs:///envs/e.tar.gz", "hdfs:///envs/e.tar.gz", ("python",)),
             ("my.pex", os.path.abspath("my.pex"), ("python",)),
             ("hdfs:///e/my.pex", "system", ("python3", "my.pex")),
             ("hdfs:///e/my.pex.zip", "system", ("python3", "pyenv")),
         ):
-            self.assertEqual(plan.environment_of(given, specs)[:2], (what, python))
+            self.assertEqual(plan.environment_of(path, specs)[:2], (source, python))
         self.assertEqual(plan.environment_of("hdfs:///e/my.pex", specs).files, {"my.pex": "hdfs:///e/my.pex"})
-        one = {NodeLabel.CPU: "hdfs:///a.zip", NodeLabel.GPU: "hdfs:///b.zip"}
-        self.assertEqual(plan.environment_of(one, specs).source, "hdfs:///a.zip")
+        by_label = {NodeLabel.CPU: "hdfs:///a.zip", NodeLabel.GPU: "hdfs:///b.zip"}
+        self.assertEqual(plan.environment_of(by_label, specs).source, "hdfs:///a.zip")
         with self.assertRaises(ValueError):
-            plan.environment_of(one, {**specs, "worker": TaskSpec(512, 1, label=NodeLabel.GPU)})
+            plan.environment_of(by_label, {**specs, "worker": TaskSpec(512, 1, label=NodeLabel.GPU)})
         with self.assertRaises(ValueError):
             plan.environment_of({NodeLabel.GPU: "hdfs:///b.zip"}, specs)
 
     def test_tensorboard_gets_directory_and_termination_timeout(self):
         board = TaskSpec(512, 1, tb_termination_timeout_seconds=4000, tb_model_dir="hdfs:///m", tb_extra_args="--a 1")
         keys = keys_of(task_specs={"chief": TaskSpec(512, 1), "tensorboard": board})
-        told = {"TB_TERMINATION_TIMEOUT_SECONDS": "4000", "TB_MODEL_DIR": "hdfs:///m", "TB_EXTRA_ARGS": "--a 1"}
-        self.assertEqual(keys["roles"]["tensorboard"]["env"], told)
+        env = {"TB_TERMINATION_TIMEOUT_SECONDS": "4000", "TB_MODEL_DIR": "hdfs:///m", "TB_EXTRA_ARGS": "--a 1"}
+        self.assertEqual(keys["roles"]["tensorboard"]["env"], env)
         self.assertEqual(keys["timeouts"], {"follow": "4300s"})
 
 
 class Calls(unittest.TestCase):
-    def called(self, function, *args, **options):
+    def arguments_of(self, function, *args, **options):
         with mock.patch.object(client_module, "run") as run:
             function(*args, **options)
-        (experiment, made), more = run.call_args
-        return experiment, made, more["key"]
+        (experiment, call), options = run.call_args
+        return experiment, call, options["key"]
 
     def test_both_signatures_give_the_same_job(self):
         def fn():
@@ -240,15 +240,15 @@ class Calls(unittest.TestCase):
             (new, (fn, specs), {"pyenv_zip_path": "e.pex"}, ContainerKey("chief", 0)),
             (new, (fn,), {"task_specs": specs, "pyenv_zip_path": "e.pex"}, ContainerKey("chief", 0)),
         ):
-            experiment, made, as_key = self.called(function, *args, queue="q", **options)
+            experiment, call, as_key = self.arguments_of(function, *args, queue="q", **options)
             self.assertIs(experiment, fn)
-            self.assertEqual((made.pyenv_zip_path, made.queue), ("e.pex", "q"))
-            self.assertEqual(made.task_specs, specs)
+            self.assertEqual((call.pyenv_zip_path, call.queue), ("e.pex", "q"))
+            self.assertEqual(call.task_specs, specs)
             self.assertEqual(as_key("chief:0"), key)
 
     def test_the_default_topology_has_a_single_server(self):
-        _, made, _ = self.called(tf_yarn.run_on_yarn, "e.pex", lambda: None)
-        self.assertEqual(set(made.task_specs), {"chief", "evaluator", "tensorboard"})
+        _, call, _ = self.arguments_of(tf_yarn.run_on_yarn, "e.pex", lambda: None)
+        self.assertEqual(set(call.task_specs), {"chief", "evaluator", "tensorboard"})
 
     def test_a_missing_function_or_duplicate_argument_is_rejected(self):
         for args, options in ((("e.pex", 3), {}), (("e.pex", print), {"experiment_fn": print}), ((), {}), ((1, 2, 3, 4), {})):
@@ -264,80 +264,80 @@ class Calls(unittest.TestCase):
         self.assertEqual(fn(), ("experiment", "data"))
 
     def test_an_experiment_that_cannot_be_pickled_is_not_submitted(self):
-        with socket.socket() as open_one, mock.patch.object(client_module, "_submit") as submit:
+        with socket.socket() as open_socket, mock.patch.object(client_module, "_submit") as submit:
             with self.assertRaises(ydl.Error) as raised:
-                tf_yarn.run_on_yarn(sys.executable, lambda: open_one, {"chief": TaskSpec(512, 1)})
+                tf_yarn.run_on_yarn(sys.executable, lambda: open_socket, {"chief": TaskSpec(512, 1)})
         without = functions._cloudpickle() is None
         expected = "cannot be shipped without `cloudpickle`" if without else "cannot be pickled: TypeError: cannot pickle"
         self.assertIn(expected, raised.exception.message)
         submit.assert_not_called()
 
     def test_editable_packages_are_shipped_even_if_not_loaded(self):
-        with tempfile.TemporaryDirectory() as place:
+        with tempfile.TemporaryDirectory() as directory:
             for name in ("not_loaded", "tf_yarn"):
-                os.mkdir(os.path.join(place, name))
-                with open(os.path.join(place, name, "__init__.py"), "w") as file:
-                    file.write("real = True\n")
-            listed = [{"name": "project", "version": "1", "editable_project_location": place}]
+                os.mkdir(os.path.join(directory, name))
+                with open(os.path.join(directory, name, "__init__.py"), "w") as file:
+                    file.write("original = True\n")
+            listed = [{"name": "project", "version": "1", "editable_project_location": directory}]
             with mock.patch.object(packaging, "_pip_list", return_value=listed):
-                more = bundle.editable_packages()
-            self.assertEqual(set(more), {"not_loaded", "tf_yarn"})
-            with bundle.Bundle(b"", more) as folder:
-                inside = folder[bundle.FOLDER]
-                self.assertTrue(os.path.exists(os.path.join(inside, "not_loaded", "__init__.py")))
-                # Ours is the one that tasks need.
-                with open(os.path.join(inside, "tf_yarn", "__init__.py")) as file:
+                packages = bundle.editable_packages()
+            self.assertEqual(set(packages), {"not_loaded", "tf_yarn"})
+            with bundle.Bundle(b"", packages) as folder:
+                shipped = folder[bundle.FOLDER]
+                self.assertTrue(os.path.exists(os.path.join(shipped, "not_loaded", "__init__.py")))
+                # Tasks need the package of ydl.
+                with open(os.path.join(shipped, "tf_yarn", "__init__.py")) as file:
                     self.assertIn("ydl.compat", file.read())
         with mock.patch.object(packaging, "_pip_list", side_effect=RuntimeError("no pip")):
             self.assertEqual(bundle.editable_packages(), {})
 
     def test_editable_packages_are_shipped_only_with_another_environment(self):
-        for what, expected in ((sys.prefix, {}), ("/some/made.tar.gz", {"own": Path("/own")})):
-            where = plan.Environment(what, ("python",))
-            with mock.patch.object(client_module, "environment_of", return_value=where), \
+        for source, expected in ((sys.prefix, {}), ("/envs/env.tar.gz", {"own": Path("/own")})):
+            environment = plan.Environment(source, ("python",))
+            with mock.patch.object(client_module, "environment_of", return_value=environment), \
                     mock.patch.object(client_module, "editable_packages", return_value={"own": Path("/own")}), \
                     mock.patch.object(client_module, "_submit") as submit, \
                     mock.patch.object(client_module, "_follow", return_value=("metrics", False)):
                 self.assertEqual(tf_yarn.run_on_yarn("e", user_module.double, {"chief": TaskSpec(512, 1)}), "metrics")
-            self.assertEqual(submit.call_args[0][1].more, expected)
+            self.assertEqual(submit.call_args[0][1].additional, expected)
 
     def test_files_may_be_paths(self):
         with mock.patch.object(ydl, "Job") as job:
-            made = call(files={"a.py": Path("a.py"), "b": "hdfs:///b"})
-            client_module._submit(made, bundle.Bundle(b""), {"files": {}}, "local")
+            arguments = call(files={"a.py": Path("a.py"), "b": "hdfs:///b"})
+            client_module._submit(arguments, bundle.Bundle(b""), {"files": {}}, "local")
         files = job.call_args[1]["files"]
         self.assertEqual((files["a.py"], files["b"]), (os.path.abspath("a.py"), "hdfs:///b"))
 
     def test_a_too_large_experiment_is_not_submitted_and_leaves_no_files(self):
-        place = tempfile.mkdtemp()
-        self.addCleanup(shutil.rmtree, place)
+        directory = tempfile.mkdtemp()
+        self.addCleanup(shutil.rmtree, directory)
         with mock.patch.object(functions, "_MAX_PICKLE_BYTES", 1), self.assertRaises(ydl.Error):
-            bundle.pickled(print)
-        with mock.patch.object(tempfile, "tempdir", place), mock.patch.object(functions, "_MAX_MODULES_BYTES", -1):
+            bundle.pickle_experiment(print)
+        with mock.patch.object(tempfile, "tempdir", directory), mock.patch.object(functions, "_MAX_MODULES_BYTES", -1):
             job = ydl.Job.from_function(user_module.double, (1,))
             with self.assertRaises(ydl.Error):
                 job.submit(cluster="local")
             with mock.patch.object(functions, "add_package", side_effect=OSError("no space")), self.assertRaises(OSError):
                 bundle.Bundle(b"").__enter__()
-        self.assertEqual(os.listdir(place), [])
+        self.assertEqual(os.listdir(directory), [])
 
     def test_run_on_yarn_functions_have_signatures_and_reject_unknown_options(self):
         for module in ("tensorflow.client", "pytorch.client", "distributed.client"):
             function = importlib.import_module("ydl.compat.tf_yarn." + module).run_on_yarn
             self.assertIn("nb_retries", inspect.signature(function).parameters)
-            with self.assertRaises(TypeError) as refused:
+            with self.assertRaises(TypeError) as raised:
                 function(print, {"chief": TaskSpec(512, 1)}, nb_retry=3)
-            self.assertEqual(str(refused.exception), "run_on_yarn has no option `nb_retry`")
+            self.assertEqual(str(raised.exception), "run_on_yarn got an unknown option `nb_retry`")
 
     def test_check_hadoop_env_without_the_binary_reports_ko_and_the_reason(self):
-        before = os.getcwd()
-        with tempfile.TemporaryDirectory() as place, mock.patch.dict(os.environ, YDL_BINARY="/nowhere/ydl"):
-            os.chdir(place)
-            self.addCleanup(os.chdir, before)
+        previous = os.getcwd()
+        with tempfile.TemporaryDirectory() as directory, mock.patch.dict(os.environ, YDL_BINARY="/missing/ydl"):
+            os.chdir(directory)
+            self.addCleanup(os.chdir, previous)
             with self.assertLogs("tf_yarn.bin.check_hadoop_env", logging.INFO) as logs:
                 self.assertEqual(check_hadoop_env.main([]), 1)
-            os.chdir(before)
-        self.assertIn("/nowhere/ydl", logs.output[-2])
+            os.chdir(previous)
+        self.assertIn("/missing/ydl", logs.output[-2])
         self.assertTrue(logs.output[-1].endswith("Hadoop setup: KO"))
 
     def test_container_ids_are_read_from_log_addresses(self):
@@ -348,12 +348,12 @@ class Calls(unittest.TestCase):
 
 class Names(unittest.TestCase):
     def test_an_alias_is_the_same_package(self):
-        before = list(sys.meta_path), dict(sys.modules)
-        self.addCleanup(lambda: (sys.meta_path.__setitem__(slice(None), before[0])))
+        meta_path = list(sys.meta_path)
+        self.addCleanup(lambda: sys.meta_path.__setitem__(slice(None), meta_path))
         alias("tf_yarn_alias", "ydl.compat.tf_yarn")
-        again = importlib.import_module("tf_yarn_alias.tensorflow.experiment")
-        self.assertIs(again.Experiment, tf_yarn.Experiment)
-        self.assertEqual(again.__spec__.name, "ydl.compat.tf_yarn.tensorflow.experiment")
+        aliased = importlib.import_module("tf_yarn_alias.tensorflow.experiment")
+        self.assertIs(aliased.Experiment, tf_yarn.Experiment)
+        self.assertEqual(aliased.__spec__.name, "ydl.compat.tf_yarn.tensorflow.experiment")
         with self.assertRaises(ModuleNotFoundError):
             importlib.import_module("tf_yarn_alias.nothing")
 
@@ -395,32 +395,32 @@ class Names(unittest.TestCase):
             "assert tf_yarn is ydl.compat.tf_yarn and tf_yarn.TaskSpec is TaskSpec\n"
             "assert not {'tensorflow', 'torch', 'cloudpickle'} & set(sys.modules)\n"
         )
-        self.shimmed(program)
+        self.run_with_shim(program)
 
     def test_programs_that_import_skein_run_without_it(self):
-        # As tf-yarn's own examples do, before they import tf_yarn.
+        # tf-yarn's own examples import skein before tf_yarn.
         program = (
             "import skein\nfrom skein.model import ACLs\nimport tf_yarn\nassert ACLs is tf_yarn.ACLs is skein.ACLs\n"
             "with skein.Client() as client: client.close()\nassert skein.ApplicationClient is tf_yarn.Application\n"
             "for missing in (lambda: client.submit, lambda: skein.recipes, lambda: skein.model.Service):\n"
             "    try: missing()\n    except AttributeError as error: assert 'see docs/moving/skein.md' in str(error)\n"
-            "    else: raise SystemExit('it is there')\n"
+            "    else: raise SystemExit('no AttributeError')\n"
         )
-        self.shimmed(program)
+        self.run_with_shim(program)
 
     def test_an_installed_skein_has_priority_over_the_shim(self):
-        with tempfile.TemporaryDirectory() as place:
-            os.mkdir(os.path.join(place, "skein"))
-            with open(os.path.join(place, "skein", "__init__.py"), "w") as file:
-                file.write("real = True\n")
-            # Both lie where pip puts them: in one directory.
-            shutil.copy(os.path.join(self.root, "tf_yarn-shim", "skein.py"), place)
-            self.shimmed("import skein, tf_yarn\nassert skein.real\n", place)
+        with tempfile.TemporaryDirectory() as directory:
+            os.mkdir(os.path.join(directory, "skein"))
+            with open(os.path.join(directory, "skein", "__init__.py"), "w") as file:
+                file.write("original = True\n")
+            # pip installs both into one directory.
+            shutil.copy(os.path.join(self.root, "tf_yarn-shim", "skein.py"), directory)
+            self.run_with_shim("import skein, tf_yarn\nassert skein.original\n", directory)
 
     root = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
 
-    def shimmed(self, program, *before):
-        env = {**os.environ, "PYTHONPATH": os.pathsep.join([*before, self.root, os.path.join(self.root, "tf_yarn-shim")])}
+    def run_with_shim(self, program, *folders):
+        env = {**os.environ, "PYTHONPATH": os.pathsep.join([*folders, self.root, os.path.join(self.root, "tf_yarn-shim")])}
         done = subprocess.run([sys.executable, "-B", "-c", program], env=env, stderr=subprocess.PIPE)
         self.assertEqual((done.returncode, done.stderr), (0, b""))
 
@@ -429,10 +429,10 @@ class Names(unittest.TestCase):
         self.assertEqual(url_event_name(tasks), "tensorboard:0/url")
         self.assertEqual(url_event_name(["tensorboard:0"]), "tensorboard:0/url")
         self.assertIsNone(url_event_name(["chief:0"]))
-        with contextlib.redirect_stdout(io.StringIO()) as said, catchtime() as caught:
+        with contextlib.redirect_stdout(io.StringIO()) as stdout, catchtime() as timer:
             pass
-        self.assertEqual(said.getvalue(), caught.readout + "\n")
-        self.assertGreater(caught.time, 0)
+        self.assertEqual(stdout.getvalue(), timer.readout + "\n")
+        self.assertGreater(timer.time, 0)
 
     def test_the_package_imports_no_framework(self):
         self.assertFalse({"tensorflow", "torch", "horovod"} & set(sys.modules))

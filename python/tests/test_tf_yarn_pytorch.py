@@ -1,4 +1,4 @@
-"""PyTorch's tasks of tf-yarn, with a torch that only writes down what it is asked for."""
+"""PyTorch's tasks of tf-yarn, with a fake torch that records its calls."""
 
 import os
 import pickle
@@ -15,22 +15,22 @@ from ydl.compat.tf_yarn.pytorch.tasks import worker
 
 
 class Iterable:
-    """torch's IterableDataset."""
+    """Fake of torch's IterableDataset."""
 
 
-class Asked:
-    """Whatever is made of it keeps what it was made with."""
+class Recorder:
+    """Base class that records its arguments."""
 
     def __init__(self, *args, **options):
         self.args, self.options = args, options
 
 
 class Parallel:
-    """torch's DistributedDataParallel."""
+    """Fake of torch's DistributedDataParallel."""
 
 
 class Model:
-    """A model, or an optimizer."""
+    """Fake of a model or an optimizer."""
 
     def __init__(self, state=None):
         self.state = state
@@ -48,17 +48,17 @@ def load(file, map_location=None, weights_only=True):
     return pickle.load(file)
 
 
-def torch(**more):
-    """The modules of a torch, by their names."""
-    data = {"DataLoader": type("DataLoader", (Asked,), {}), "IterableDataset": Iterable}
+def torch(**additional):
+    """Returns the modules of a fake torch by name."""
+    data = {"DataLoader": type("DataLoader", (Recorder,), {}), "IterableDataset": Iterable}
     parts = {
         "torch": {"load": load, "save": lambda state, file: pickle.dump(state, file), "device": str},
         "torch.nn": {},
         "torch.nn.parallel": {"DistributedDataParallel": Parallel},
         "torch.utils": {},
         "torch.utils.data": data,
-        "torch.utils.data.distributed": {"DistributedSampler": type("DistributedSampler", (Asked,), {})},
-        **more,
+        "torch.utils.data.distributed": {"DistributedSampler": type("DistributedSampler", (Recorder,), {})},
+        **additional,
     }
     modules = {}
     for name, values in parts.items():
@@ -74,72 +74,72 @@ class PyTorch(unittest.TestCase):
         self.assertEqual([worker.backend(2, 2), worker.backend(2, 1), worker.backend(1, 0)], ["nccl", "gloo", "gloo"])
 
     def test_a_function_of_four_arguments_gets_no_writer(self):
-        self.assertTrue(worker.takes_writer(lambda a, b, c, d, e: None))
-        self.assertFalse(worker.takes_writer(lambda a, b, c, d: None))
-        self.assertTrue(worker.takes_writer(lambda *all: None))
+        self.assertTrue(worker.accepts_writer(lambda a, b, c, d, e: None))
+        self.assertFalse(worker.accepts_writer(lambda a, b, c, d: None))
+        self.assertTrue(worker.accepts_writer(lambda *all: None))
 
     def test_the_latest_checkpoint_is_that_of_the_latest_epoch(self):
-        with tempfile.TemporaryDirectory() as place:
-            self.assertIsNone(find_latest_ckpt(os.path.join(place, "none")))
+        with tempfile.TemporaryDirectory() as directory:
+            self.assertIsNone(find_latest_ckpt(os.path.join(directory, "none")))
             for name in ("model_2.pt", "model_10.pt", "model_9.pt", ".model_11.pt.new", "other.pt"):
-                open(os.path.join(place, name), "w").close()
-            self.assertEqual(find_latest_ckpt(place), os.path.join(place, "model_10.pt"))
+                open(os.path.join(directory, name), "w").close()
+            self.assertEqual(find_latest_ckpt(directory), os.path.join(directory, "model_10.pt"))
 
     def loader(self, dataset, **args):
-        with mock.patch.dict(sys.modules, torch(webdataset={"WebLoader": type("WebLoader", (Asked,), {})})):
+        with mock.patch.dict(sys.modules, torch(webdataset={"WebLoader": type("WebLoader", (Recorder,), {})})):
             return worker._create_dataloader(dataset, DataLoaderArgs(**args), 1, 4)
 
-    def test_the_last_short_batch_is_dropped_whatever_the_dataset_is(self):
+    def test_the_last_short_batch_of_any_dataset_is_dropped(self):
         web = type("WebDataset", (), {"__module__": "webdataset.compat"})()
         for dataset in ([1, 2, 3], Iterable(), web):
             self.assertIs(self.loader(dataset, batch_size=2).options["drop_last"], True)
             with self.assertLogs(worker.logger, "WARNING"):
                 self.assertIs(self.loader(dataset, batch_size=2, drop_last=False).options["drop_last"], False)
-            # torch refuses it where batches come ready.
+            # torch rejects it without automatic batching.
             self.assertNotIn("drop_last", self.loader(dataset, batch_size=None).options)
 
     def test_a_dataset_with_a_length_is_divided_by_a_sampler(self):
-        made = self.loader([1, 2, 3], shuffle=True)
-        sampled = {"num_replicas": 4, "rank": 1, "shuffle": True, "drop_last": True}
-        self.assertEqual(made.options["sampler"].options, sampled)
-        self.assertFalse({"shuffle", "prefetch_factor", "persistent_workers", "timeout"} & set(made.options))
+        loader = self.loader([1, 2, 3], shuffle=True)
+        sampler = {"num_replicas": 4, "rank": 1, "shuffle": True, "drop_last": True}
+        self.assertEqual(loader.options["sampler"].options, sampler)
+        self.assertFalse({"shuffle", "prefetch_factor", "persistent_workers", "timeout"} & set(loader.options))
         self.assertEqual(self.loader(Iterable(), num_workers=2).options["prefetch_factor"], 2)
 
     def test_a_writer_always_exists_and_is_uploaded_only_if_configured(self):
-        written = {"torch.utils.tensorboard": {"SummaryWriter": mock.Mock()}}
-        for directory, sent in ((None, 0), ("hdfs:///board", 1)):
-            with mock.patch.dict(sys.modules, torch(**written)), mock.patch.object(worker, "upload") as upload:
-                with worker.Board(directory, 3) as writer:
+        tensorboard = {"torch.utils.tensorboard": {"SummaryWriter": mock.Mock()}}
+        for directory, uploads in ((None, 0), ("hdfs:///board", 1)):
+            with mock.patch.dict(sys.modules, torch(**tensorboard)), mock.patch.object(worker, "upload") as upload:
+                with worker.UploadingWriter(directory, 3) as writer:
                     writer.add_scalar("loss", 1.0, 1)
-                    place = written["torch.utils.tensorboard"]["SummaryWriter"].call_args[0][0]
-                    self.assertTrue(os.path.isdir(place))
-            self.assertEqual(upload.call_count, sent)
-            self.assertFalse(os.path.exists(place))
+                    local = tensorboard["torch.utils.tensorboard"]["SummaryWriter"].call_args[0][0]
+                    self.assertTrue(os.path.isdir(local))
+            self.assertEqual(upload.call_count, uploads)
+            self.assertFalse(os.path.exists(local))
         self.assertEqual(upload.call_args[0][1], "hdfs:///board/worker3")
 
     def test_a_program_with_a_writer_runs_without_tensorboard(self):
         with mock.patch.dict(sys.modules, torch(**{"torch.utils.tensorboard": None})):
-            with worker.Board(None, 0) as writer:
+            with worker.UploadingWriter(None, 0) as writer:
                 writer.add_scalar("loss", 1.0, 1)
                 writer.flush()
 
-    def test_a_checkpoint_can_be_replaced_without_overwriting_renames(self):
+    def test_a_checkpoint_is_replaced_even_if_rename_does_not_overwrite(self):
         class Hdfs(filesystem.LocalFileSystem):
             def mv(self, old, new):
                 if os.path.exists(new):
                     raise FileExistsError(new)
                 os.rename(old, new)
 
-        with tempfile.TemporaryDirectory() as place, mock.patch.dict(sys.modules, torch()):
+        with tempfile.TemporaryDirectory() as directory, mock.patch.dict(sys.modules, torch()):
             resolved = mock.patch.object(model_ckpt, "resolve_filesystem_and_path", side_effect=lambda path: (Hdfs(), path))
             with resolved:
-                model_ckpt.save_ckpt(place, Model({"w": 1}), Model({"lr": 1}), 3)
-                path = model_ckpt.save_ckpt(place, Model({"w": 2}), Model({"lr": 1}), 3, best=object)
-                self.assertEqual(os.listdir(place), ["model_3.pt"])
-                # What else was saved is read, too, though it is no tensor.
+                model_ckpt.save_ckpt(directory, Model({"w": 1}), Model({"lr": 1}), 3)
+                path = model_ckpt.save_ckpt(directory, Model({"w": 2}), Model({"lr": 1}), 3, best=object)
+                self.assertEqual(os.listdir(directory), ["model_3.pt"])
+                # Values other than tensors are loaded, too.
                 model = Model()
-                state = model_ckpt.load_latest_ckpt(place, model, Model(), "cpu")
-        self.assertEqual((path, model.state), (os.path.join(place, "model_3.pt"), {"w": 2}))
+                state = model_ckpt.load_latest_ckpt(directory, model, Model(), "cpu")
+        self.assertEqual((path, model.state), (os.path.join(directory, "model_3.pt"), {"w": 2}))
         self.assertEqual((state["epoch"], state["best"]), (3, object))
 
 

@@ -1,4 +1,4 @@
-"""What tf-yarn's tasks do and say, without any cluster."""
+"""tf-yarn's tasks without a cluster."""
 
 import json
 import os
@@ -23,21 +23,21 @@ from ydl.compat.tf_yarn.lifecycle import run_task
 from ydl.compat.tf_yarn.start import task_environment
 from ydl.compat.tf_yarn.tensorflow.cluster import start_cluster, start_tf_server
 from ydl.compat.tf_yarn.tensorflow.tasks import evaluator_task
-from ydl.compat.tf_yarn.tensorflow.tasks.evaluator_task import missing, step_of
+from ydl.compat.tf_yarn.tensorflow.tasks.evaluator_task import pending, step_of
 from ydl.compat.tf_yarn.topologies import ContainerKey, ContainerTask
 
 from .harness import TEST_TIMEOUT_S
 
 
 class Kv(dict):
-    """A job's store, as a task sees it; whoever waits for a key that never comes fails."""
+    """Fake store of a try. `wait` for a missing key raises KeyError."""
 
     def wait(self, key):
         return self[key]
 
 
-class Native(dict):
-    """The job's own store, which all tries share."""
+class JobStore(dict):
+    """Fake store of the job, which all tries share."""
 
     def put(self, key, value):
         self[key] = value.encode() if isinstance(value, str) else value
@@ -61,18 +61,18 @@ class Native(dict):
         return len(found)
 
 
-class Deaf:
-    """A job whose store takes nothing before it is told to."""
+class BlockedJob:
+    """Fake job whose store blocks writes until the gate is opened."""
 
     def __init__(self):
-        self.gate, self.asked = threading.Event(), threading.Event()
-        self.taken = {}
+        self.gate, self.requested = threading.Event(), threading.Event()
+        self.written = {}
         self.kv = self
 
     def __setitem__(self, key, value):
-        self.asked.set()
+        self.requested.set()
         self.gate.wait()
-        self.taken[key] = value
+        self.written[key] = value
 
 
 class Job:
@@ -115,10 +115,10 @@ class Tasks(unittest.TestCase):
 
     def test_a_failing_experiment_function_is_reported(self):
         job = Job()
-        with tempfile.TemporaryDirectory() as place:
-            before = os.getcwd()
-            os.chdir(place)
-            self.addCleanup(os.chdir, before)
+        with tempfile.TemporaryDirectory() as directory:
+            previous = os.getcwd()
+            os.chdir(directory)
+            self.addCleanup(os.chdir, previous)
             with self.assertRaises(FileNotFoundError):
                 _get_experiment(job)
         self.assertEqual(job.kv["worker:1/start"], b"")
@@ -134,15 +134,15 @@ class Tasks(unittest.TestCase):
         job = Job()
         run_task(lambda: None, "10.0.0.1:1", job)
         self.assertEqual(job.kv["worker:1/stop"], b"")
-        words = ("init", "start", "logs", "container_start_time", "container_stop_time", "train_eval_stop_time")
-        self.assertTrue(all("worker:1/" + word in job.kv for word in words))
-        self.assertIn("over/worker:1", job.kv)
+        names = ("init", "start", "logs", "container_start_time", "container_stop_time", "train_eval_stop_time")
+        self.assertTrue(all("worker:1/" + name in job.kv for name in names))
+        self.assertIn("ended/worker:1", job.kv)
 
-        def fails():
+        def fail():
             raise ArithmeticError("no such number")
 
         with self.assertRaises(ArithmeticError):
-            run_task(fails, client=job)
+            run_task(fail, client=job)
         self.assertIn(b"no such number", job.kv["worker:1/stop"])
 
     def test_side_tasks_have_no_ranks(self):
@@ -152,9 +152,9 @@ class Tasks(unittest.TestCase):
         )
         os.environ.update(YDL_ROLE="worker", YDL_INDEX="1", YDL_CLUSTER=roles, WORLD_SIZE="7", HOROVOD_SIZE="7")
         os.environ.update(HOROVOD_CROSS_SIZE="5", HOROVOD_LOCAL_RANK="1", YDL_ROUND="3")
-        told = task_environment(os.environ)
-        self.assertEqual((told["WORLD_SIZE"], told["HOROVOD_SIZE"], told["HOROVOD_CROSS_SIZE"]), ("5", "5", "2"))
-        self.assertEqual(told["TF_YARN_N_TRY"], "2")
+        env = task_environment(os.environ)
+        self.assertEqual((env["WORLD_SIZE"], env["HOROVOD_SIZE"], env["HOROVOD_CROSS_SIZE"]), ("5", "5", "2"))
+        self.assertEqual(env["TF_YARN_N_TRY"], "2")
 
     def test_a_thread_stores_its_exception(self):
         thread = MonitoredThread(target=lambda: 1 / 0)
@@ -176,44 +176,44 @@ class Tasks(unittest.TestCase):
 
     def test_only_new_checkpoints_are_evaluated(self):
         names = ["m/model.ckpt-{}".format(step) for step in (200, 0, 1000)]
-        self.assertEqual([step_of(name) for name in missing(names, [])], [0, 200, 1000])
-        self.assertEqual(missing(names, [0, 1000]), ["m/model.ckpt-200"])
-        self.assertEqual(missing(names, [0, 200, 1000]), [])
+        self.assertEqual([step_of(name) for name in pending(names, [])], [0, 200, 1000])
+        self.assertEqual(pending(names, [0, 1000]), ["m/model.ckpt-200"])
+        self.assertEqual(pending(names, [0, 200, 1000]), [])
 
-    def evaluated(self, checkpoints, before=(), **spec):
-        """What an evaluator does with checkpoints that come, turn by turn, until the last step was evaluated."""
+    def evaluate(self, checkpoints, evaluated=(), **spec):
+        """Runs an evaluator that finds these lists of checkpoints, one per poll. Returns its evaluations and exports, and its pauses."""
         done = []
         estimator = mock.Mock(model_dir="m")
         estimator.evaluate.side_effect = lambda *_, checkpoint_path, **__: done.append(step_of(checkpoint_path))
         exporter = mock.Mock()
-        exporter.export.side_effect = lambda _, where, path, __, last: done.append((where, step_of(path), last))
+        exporter.export.side_effect = lambda _, path, checkpoint, __, last: done.append((path, step_of(checkpoint), last))
         exporter.name = "best"
-        given = {"start_delay_secs": 3, "throttle_secs": 600, "exporters": [exporter], "name": None, "hooks": (), **spec}
-        experiment = mock.Mock(estimator=estimator, eval_spec=mock.Mock(**given))
+        values = {"start_delay_secs": 3, "throttle_secs": 600, "exporters": [exporter], "name": None, "hooks": (), **spec}
+        experiment = mock.Mock(estimator=estimator, eval_spec=mock.Mock(**values))
         experiment.eval_spec.name = None
         experiment.train_spec.max_steps = 300
         fake = types.ModuleType("metrics")
         fake.EvaluatedSteps = mock.Mock()
-        fake.EvaluatedSteps.return_value.now.return_value = set(before)
-        turns = [{"m/model.ckpt-{}".format(step) for step in turn} for turn in checkpoints]
-        slept = []
+        fake.EvaluatedSteps.return_value.steps.return_value = set(evaluated)
+        polls = [{"m/model.ckpt-{}".format(step) for step in poll} for poll in checkpoints]
+        pauses = []
         with mock.patch.dict(sys.modules, {"ydl.compat.tf_yarn.tensorflow.metrics": fake}), mock.patch.object(
-            evaluator_task, "_get_all_checkpoints", side_effect=turns
-        ), mock.patch.object(evaluator_task.time, "sleep", side_effect=slept.append):
-            evaluator_task.evaluate(experiment, evaluator_task.Idle(0.0 if spec.get("name") == "idle" else 1e9))
-        return done, slept
+            evaluator_task, "_get_all_checkpoints", side_effect=polls
+        ), mock.patch.object(evaluator_task.time, "sleep", side_effect=pauses.append):
+            evaluator_task.evaluate(experiment, evaluator_task.IdleTimeout(0.0 if spec.get("name") == "idle" else 1e9))
+        return done, pauses
 
     def test_every_checkpoint_is_evaluated_and_exported_once_until_the_last_step(self):
-        done, slept = self.evaluated([[100], [100, 200], [200, 300]], before=[100])
-        where = os.path.join("m", "export", "best")
-        self.assertEqual(done, [200, (where, 200, False), 300, (where, 300, True)])
-        # It waits before it begins, and between two looks.
-        self.assertEqual((slept[0], len(slept)), (3, 3))
-        self.assertTrue(all(500 < seconds <= 600 for seconds in slept[1:]))
+        done, pauses = self.evaluate([[100], [100, 200], [200, 300]], evaluated=[100])
+        path = os.path.join("m", "export", "best")
+        self.assertEqual(done, [200, (path, 200, False), 300, (path, 300, True)])
+        # It waits before the first poll and between polls.
+        self.assertEqual((pauses[0], len(pauses)), (3, 3))
+        self.assertTrue(all(500 < seconds <= 600 for seconds in pauses[1:]))
 
     def test_an_evaluator_without_new_checkpoints_ends(self):
-        done, slept = self.evaluated([[100]], before=[100], name="idle")
-        self.assertEqual((done, slept), ([], [3]))
+        done, pauses = self.evaluate([[100]], evaluated=[100], name="idle")
+        self.assertEqual((done, pauses), ([], [3]))
 
     def test_an_exception_is_reported_as_a_traceback(self):
         self.assertEqual(event.maybe_format_exception(None), "")
@@ -224,37 +224,37 @@ class Tasks(unittest.TestCase):
 
     def test_an_unreachable_store_delays_neither_training_nor_exit(self):
         os.environ.update(YDL_ROLE="worker", YDL_INDEX="1", YDL_CLUSTER='{"round": 1, "roles": []}')
-        deaf, worked = Deaf(), []
-        self.addCleanup(deaf.gate.set)
+        blocked, results = BlockedJob(), []
+        self.addCleanup(blocked.gate.set)
         with mock.patch.object(lifecycle, "FLUSH_SECONDS", 0.1), self.assertLogs("ydl.compat.tf_yarn", "WARNING") as logs:
-            # All of it happens while the store has not taken one word.
-            run_task(lambda: worked.append(deaf.asked.wait(TEST_TIMEOUT_S)), client=deaf)
-        self.assertEqual((worked, deaf.taken), ([True], {}))
+            # The task runs and ends while the first write is blocked.
+            run_task(lambda: results.append(blocked.requested.wait(TEST_TIMEOUT_S)), client=blocked)
+        self.assertEqual((results, blocked.written), ([True], {}))
         self.assertIn("not written to the job's store", logs.output[-1])
 
     def test_delayed_reports_are_written_in_order(self):
         os.environ.update(YDL_ROLE="worker", YDL_INDEX="1", YDL_CLUSTER='{"round": 1, "roles": []}')
-        deaf = Deaf()
+        blocked = BlockedJob()
 
         def work():
-            deaf.asked.wait(TEST_TIMEOUT_S)
-            deaf.gate.set()
+            blocked.requested.wait(TEST_TIMEOUT_S)
+            blocked.gate.set()
 
         with mock.patch.object(lifecycle, "FLUSH_SECONDS", TEST_TIMEOUT_S):
-            run_task(work, client=deaf)
-        told = [key for key in deaf.taken if key.startswith("worker:1/")]
-        self.assertEqual((told[0], told[-1]), ("worker:1/container_start_time", "worker:1/stop"))
-        self.assertEqual(list(deaf.taken)[-1], "over/worker:1")
+            run_task(work, client=blocked)
+        keys = [key for key in blocked.written if key.startswith("worker:1/")]
+        self.assertEqual((keys[0], keys[-1]), ("worker:1/container_start_time", "worker:1/stop"))
+        self.assertEqual(list(blocked.written)[-1], "ended/worker:1")
 
     def test_a_finished_task_exits_on_sigterm(self):
         program = (
             "import sys, threading\nfrom ydl.compat.tf_yarn import lifecycle\n"
-            "class Deaf:\n"
+            "class BlockedStore:\n"
             "    def __setitem__(self, key, value):\n"
             "        threading.Event().wait()\n"
-            "class Job:\n    kv = Deaf()\n"
+            "class Job:\n    kv = BlockedStore()\n"
             "flush = lifecycle.Outbox.flush\n"
-            "def report_flush(self, seconds):\n    print('over', flush=True)\n    return flush(self, seconds)\n"
+            "def report_flush(self, seconds):\n    print('flushing', flush=True)\n    return flush(self, seconds)\n"
             "lifecycle.Outbox.flush, lifecycle.FLUSH_SECONDS = report_flush, 100000.0\n"
             "lifecycle.run_task(lambda: None, client=Job())\n"
         )
@@ -263,15 +263,15 @@ class Tasks(unittest.TestCase):
         child = subprocess.Popen([sys.executable, "-B", "-c", program], env=env, stdout=subprocess.PIPE)
         self.addCleanup(child.stdout.close)
         self.addCleanup(child.kill)
-        self.assertEqual(child.stdout.readline(), b"over\n")
+        self.assertEqual(child.stdout.readline(), b"flushing\n")
         child.send_signal(signal.SIGTERM)
         self.assertEqual(child.wait(TEST_TIMEOUT_S), lifecycle.TERMINATED)
 
     def test_signal_handlers_are_restored_after_a_task(self):
         os.environ.update(YDL_ROLE="worker", YDL_INDEX="1", YDL_CLUSTER='{"round": 1, "roles": []}')
-        before = signal.getsignal(signal.SIGTERM)
+        handler = signal.getsignal(signal.SIGTERM)
         run_task(lambda: None, client=Job())
-        self.assertEqual(signal.getsignal(signal.SIGTERM), before)
+        self.assertEqual(signal.getsignal(signal.SIGTERM), handler)
 
     def test_libhdfs_finds_the_classes_of_its_node(self):
         with tempfile.TemporaryDirectory() as home:
@@ -280,95 +280,95 @@ class Tasks(unittest.TestCase):
                 open(os.path.join(home, name), "w").close()
             program = os.path.join(home, "bin", "hadoop")
 
-            def says(script):
+            def write_hadoop(script):
                 with open(program, "w") as file:
                     file.write("#!/bin/sh\n" + script)
                 os.chmod(program, 0o755)
 
             env = {"PATH": "/usr/bin:/bin", "HADOOP_HOME": home, "HADOOP_CONF_DIR": "/conf"}
-            says("echo a warning; echo \"$HADOOP_CONF_DIR:$HADOOP_HOME/*::$1\"\n")
+            write_hadoop("echo a warning; echo \"$HADOOP_CONF_DIR:$HADOOP_HOME/*::$1\"\n")
             expected = ":".join(["/conf", os.path.join(home, "a.jar"), os.path.join(home, "b.jar"), "classpath"])
-            self.assertEqual(hadoop.classes(env), {"CLASSPATH": expected})
+            self.assertEqual(hadoop.hadoop_class_path(env), {"CLASSPATH": expected})
             with mock.patch.object(hadoop, "MAX_CHARACTERS", 10):
-                self.assertEqual(hadoop.classes(env), {"CLASSPATH": "/conf:{}/*::classpath".format(home)})
-            # Who knows better is not asked, and nobody need be there to ask.
-            self.assertEqual(hadoop.classes({**env, "CLASSPATH": "own.jar"}), {})
-            self.assertEqual(hadoop.classes({"PATH": "/nowhere"}), {})
+                self.assertEqual(hadoop.hadoop_class_path(env), {"CLASSPATH": "/conf:{}/*::classpath".format(home)})
+            # A given class path is kept, and a missing `hadoop` command is no error.
+            self.assertEqual(hadoop.hadoop_class_path({**env, "CLASSPATH": "own.jar"}), {})
+            self.assertEqual(hadoop.hadoop_class_path({"PATH": "/missing"}), {})
             for script in ("exit 3\n", "exec sleep 1000\n"):
-                says(script)
+                write_hadoop(script)
                 with mock.patch.object(hadoop, "TIMEOUT_SECONDS", 0.2), self.assertLogs(hadoop.logger, "WARNING"):
-                    self.assertEqual(hadoop.classes(env), {})
+                    self.assertEqual(hadoop.hadoop_class_path(env), {})
 
     def test_task_modules_of_users_find_the_experiment_under_its_key(self):
-        before = os.getcwd()
-        native = Native(experiment_fn=b"what any task could have written")
-        with tempfile.TemporaryDirectory() as place:
-            os.chdir(place)
-            self.addCleanup(os.chdir, before)
+        previous = os.getcwd()
+        store = JobStore(experiment_fn=b"untrusted")
+        with tempfile.TemporaryDirectory() as directory:
+            os.chdir(directory)
+            self.addCleanup(os.chdir, previous)
             os.mkdir(FOLDER)
             with open(EXPERIMENT, "wb") as file:
-                file.write(b"the caller's")
+                file.write(b"trusted")
             for n_try in (0, 1):
-                kv = Application(native, "job", n_try).kv
-                self.assertEqual((kv.wait(KV_EXPERIMENT_FN), kv[KV_EXPERIMENT_FN]), (b"the caller's", b"the caller's"))
-            os.chdir(before)
+                kv = Application(store, "job", n_try).kv
+                self.assertEqual((kv.wait(KV_EXPERIMENT_FN), kv[KV_EXPERIMENT_FN]), (b"trusted", b"trusted"))
+            os.chdir(previous)
 
     def test_a_try_reads_no_keys_of_an_earlier_try(self):
-        native = Native()
-        first, second = Application(native, "job", 0), Application(native, "job", 1)
+        store = JobStore()
+        first, second = Application(store, "job", 0), Application(store, "job", 1)
         self.assertEqual(choose_master(first, 0), choose_master(first, 1))
         event.init_event(first, "chief:0", "old:1")
-        for asked in (lambda: choose_master(second, 1), lambda: cluster.aggregate_spec(second, ["chief:0"])):
+        for call in (lambda: choose_master(second, 1), lambda: cluster.aggregate_spec(second, ["chief:0"])):
             with self.assertRaises(KeyError):
-                asked()
+                call()
         event.init_event(second, "chief:0", "new:1")
         self.assertEqual(cluster.aggregate_spec(second, ["chief:0"]), {"chief": ["new:1"]})
-        self.assertEqual(native["chief:0/init"], b"old:1")
+        self.assertEqual(store["chief:0/init"], b"old:1")
         self.assertEqual((list(second.kv), len(second.kv)), (["chief:0/init"], 1))
         self.assertEqual(second.kv.clear_prefix("chief:0/"), 1)
-        self.assertIn("chief:0/init", native)
+        self.assertIn("chief:0/init", store)
 
-    def test_the_current_job_s_store_is_that_of_its_round(self):
+    def test_the_store_of_the_current_job_is_that_of_its_round(self):
         os.environ.update(YDL_JOB="job", YDL_ROLE="worker", YDL_ROUND="3")
-        with mock.patch.object(ydl, "kv", Native()):
+        with mock.patch.object(ydl, "kv", JobStore()):
             Application.from_current().kv["a"] = b"b"
             self.assertEqual(dict(ydl.kv), {"try-2/a": b"b"})
 
     def test_the_end_of_a_user_module_is_reported(self):
         os.environ.update(YDL_JOB="job", YDL_ROLE="worker", YDL_INDEX="1")
-        told = Native()
-        current = mock.patch.object(Application, "from_current", side_effect=lambda *_: Application(told, "job"))
+        store = JobStore()
+        current = mock.patch.object(Application, "from_current", side_effect=lambda *_: Application(store, "job"))
         runs = mock.patch.object(start.runpy, "run_module", side_effect=[None, SystemExit(3)])
-        said = mock.patch.object(lifecycle.TaskLifecycle, "end_reported", False)
+        reported = mock.patch.object(lifecycle.TaskLifecycle, "end_reported", False)
         argv = mock.patch.object(sys, "argv", [])
-        with current, runs, said, argv, mock.patch("ydl.compat.alias.alias"):
+        with current, runs, reported, argv, mock.patch("ydl.compat.alias.alias"):
             start.main(["my.module"])
-            self.assertEqual(told, {"over/worker:1": b""})
-            told.clear()
+            self.assertEqual(store, {"ended/worker:1": b""})
+            store.clear()
             with self.assertRaises(SystemExit):
                 start.main(["my.module"])
-            self.assertEqual(told, {"over/worker:1": b""})
+            self.assertEqual(store, {"ended/worker:1": b""})
 
     def test_an_unreachable_store_does_not_block_the_start_of_a_task(self):
         os.environ.update(YDL_JOB="job", YDL_ROLE="worker", YDL_INDEX="1", YDL_ATTEMPT="2")
-        asked = []
+        timeouts = []
 
-        def away(patience):
-            asked.append(patience)
-            raise ydl.Unreachable("nobody is there")
+        def unreachable(retry_timeout):
+            timeouts.append(retry_timeout)
+            raise ydl.Unreachable("connection refused")
 
-        with mock.patch.object(Application, "from_current", side_effect=away), self.assertLogs(start.logger, "WARNING"):
+        with mock.patch.object(Application, "from_current", side_effect=unreachable), self.assertLogs(start.logger, "WARNING"):
             start._delete_earlier_reports()
             with mock.patch.object(lifecycle.TaskLifecycle, "end_reported", False):
                 start._report_end()
-        self.assertEqual(asked, [start.RETRY_SECONDS] * 2)
+        self.assertEqual(timeouts, [start.RETRY_SECONDS] * 2)
 
     def test_the_address_of_a_task_is_the_one_in_the_cluster(self):
         endpoints = [{"host": "10.0.0.{}".format(number), "ports": {}} for number in range(2)]
-        told = {"round": 1, "roles": [{"role": "worker", "instances": 2, "endpoints": endpoints}]}
-        os.environ.update(YDL_JOB="job", YDL_ROLE="worker", YDL_INDEX="1", YDL_CLUSTER=json.dumps(told))
+        roles = {"round": 1, "roles": [{"role": "worker", "instances": 2, "endpoints": endpoints}]}
+        os.environ.update(YDL_JOB="job", YDL_ROLE="worker", YDL_INDEX="1", YDL_CLUSTER=json.dumps(roles))
         self.assertEqual(own_address(), "10.0.0.1")
-        os.environ["YDL_ROLE"] = "stranger"
+        os.environ["YDL_ROLE"] = "unknown"
         self.assertNotEqual(own_address(), "10.0.0.1")
 
     def test_bytes_are_broadcast_as_they_are(self):

@@ -1,33 +1,33 @@
-"""Experiments of the tests: functions of a module, which travel without cloudpickle."""
+"""Experiments of the tests: functions of a module, which need no cloudpickle."""
 
 import os
 
 LONG_S = 1000
 
 
-def meet(local_rank):
-    """Every process writes down who it is."""
+def write_identity(local_rank):
+    """Writes the type, rank and world size of this process to a file."""
     from tf_yarn.distributed.task import get_task
 
     task = get_task(local_rank)
     assert os.environ["SKEIN_CONTAINER_ID"] == "{}_{}".format(os.environ["YDL_ROLE"], os.environ["YDL_INDEX"])
-    told = "{} {} {}\n".format(task.task_type, task.task_id, task.world_size)
-    with open(os.path.join(os.environ["SEEN"], str(task.task_id)), "w") as file:
-        file.write(told)
+    identity = "{} {} {}\n".format(task.task_type, task.task_id, task.world_size)
+    with open(os.path.join(os.environ["RESULTS_DIR"], str(task.task_id)), "w") as file:
+        file.write(identity)
 
 
-def fail_at_first(local_rank):
-    """Fails as often as it is told."""
+def fail_first_tries(local_rank):
+    """Fails in the first `FAILURES` tries."""
     from tf_yarn.cluster import n_try
 
-    with open(os.path.join(os.environ["SEEN"], "tries"), "a") as file:
+    with open(os.path.join(os.environ["RESULTS_DIR"], "tries"), "a") as file:
         file.write("{}\n".format(n_try()))
     if n_try() < int(os.environ["FAILURES"]):
-        raise ArithmeticError("try {} was in vain".format(n_try()))
+        raise ArithmeticError("try {} failed".format(n_try()))
 
 
-def one_rank_dies(local_rank):
-    """The second process of a container dies, the first would wait for long."""
+def one_process_exits(local_rank):
+    """Exits in the second process of a container; the first one runs for long."""
     import time
 
     if local_rank == 1:
@@ -35,17 +35,18 @@ def one_rank_dies(local_rank):
     time.sleep(LONG_S)
 
 
-def for_ever(local_rank):
+def run_until_killed(local_rank):
+    """Uses the job's store through skein, and waits to be killed."""
     import time
 
     import skein
     from tf_yarn import event
 
     client = skein.ApplicationClient.from_current()
-    event.broadcast(client, "hook", "here")
-    assert client.kv["hook"] == b"here" and "hook" in client.kv and skein.properties.container_id == "worker_0"
-    time.sleep(1000)
+    event.broadcast(client, "hook", "value")
+    assert client.kv["hook"] == b"value" and "hook" in client.kv and skein.properties.container_id == "worker_0"
+    time.sleep(LONG_S)
 
 
-def experiment_with(what):
-    return "experiment", what
+def experiment_with(data):
+    return "experiment", data

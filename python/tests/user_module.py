@@ -1,4 +1,4 @@
-"""Module of a user, which is not installed in tasks."""
+"""Module of a user that is not installed in tasks."""
 
 
 class Rejected(Exception):

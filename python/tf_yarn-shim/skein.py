@@ -1,6 +1,6 @@
-"""Name under which programs of tf-yarn import it; see `ydl.compat.skein`.
+"""Alias of `ydl.compat.skein`.
 
-A file and not a package: where skein itself is installed its package is found first, and neither replaces the other.
+A module and not a package: if skein is installed, Python finds its package first, and neither overwrites the other.
 """
 
 from ydl.compat.alias import alias

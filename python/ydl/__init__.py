@@ -9,7 +9,7 @@ from .job import Job, Role
 from .metrics import report, report_flush
 from .program import binary
 from .program import call as run_binary
-from .run import Line, Metric, Outcome, Run, Status, TaskStatus, runs
+from .run import LogLine, Metric, Outcome, Run, Status, TaskStatus, runs
 from .store import Change, Entry, Event, KeyValue, TaskEvents, TaskStore
 from .tasks import Cluster, ClusterRole, Endpoint, Task, in_task, task
 
@@ -34,7 +34,7 @@ __all__ = [
     "JobKilled",
     "KeyMissing",
     "KeyValue",
-    "Line",
+    "LogLine",
     "Metric",
     "NotInTask",
     "Outcome",

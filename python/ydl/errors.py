@@ -11,11 +11,11 @@ if TYPE_CHECKING:
 class Error(Exception):
     """Base class: a message, an optional hint, and the exit code of the binary if it failed."""
 
-    def __init__(self, message: str, hint: Optional[str] = None, code: Optional[int] = None) -> None:
-        super().__init__(message, hint, code)
+    def __init__(self, message: str, hint: Optional[str] = None, exit_code: Optional[int] = None) -> None:
+        super().__init__(message, hint, exit_code)
         self.message = message
         self.hint = hint
-        self.code = code
+        self.exit_code = exit_code
 
     def __str__(self) -> str:
         return self.message if self.hint is None else f"{self.message}\n\nhint: {self.hint}"
@@ -52,7 +52,7 @@ class JobFailed(Error):
         traceback: Optional[str] = None,
         exception: Optional[BaseException] = None,
     ) -> None:
-        super().__init__(outcome.why, code=outcome.exit)
+        super().__init__(outcome.reason, exit_code=outcome.exit_code)
         # Exceptions are copied by their arguments, which are those of this class.
         self.args = (run, outcome, log, traceback, exception)
         self.run = run

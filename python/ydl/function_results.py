@@ -91,8 +91,8 @@ def read(folder: Path) -> List[FunctionResult]:
 def values(found: List[FunctionResult]) -> Dict[str, Any]:
     """Returns the value of each task: one value, or a list if it has several processes."""
     tasks: Dict[str, List[FunctionResult]] = {}
-    for one in found:
-        tasks.setdefault(one.task, []).append(one)
+    for result in found:
+        tasks.setdefault(result.task, []).append(result)
 
     def order(task: str) -> Tuple[str, int]:
         role, _, index = task.rpartition(":")
@@ -100,19 +100,19 @@ def values(found: List[FunctionResult]) -> Dict[str, Any]:
 
     results: Dict[str, Any] = {}
     for task in sorted(tasks, key=order):
-        each = [one.value() for one in sorted(tasks[task], key=lambda one: one.process)]
-        results[task] = each[0] if len(each) == 1 else each
+        processes = [result.value() for result in sorted(tasks[task], key=lambda result: result.process)]
+        results[task] = processes[0] if len(processes) == 1 else processes
     return results
 
 
 def failure(found: List[FunctionResult], task: str) -> Tuple[Optional[str], Optional[BaseException]]:
     """Returns the traceback of a task, and the exception if it can be read."""
-    for one in found:
-        if one.task == task and one.kind == "error":
+    for result in found:
+        if result.task == task and result.kind == "error":
             try:
-                exception = pickle.loads(one.content)
+                exception = pickle.loads(result.content)
             except Exception:
                 # Its class may exist only in the task.
                 exception = None
-            return one.text, exception if isinstance(exception, BaseException) else None
+            return result.text, exception if isinstance(exception, BaseException) else None
     return None, None

@@ -98,7 +98,7 @@ class Bundle:
         (folder / "functions").mkdir()
         for role, content in self._pickles.items():
             (folder / "functions" / f"{role}.pickle").write_bytes(content)
-        (folder / "functions" / "about.json").write_text(pickle_info(), encoding="utf-8")
+        (folder / "functions" / "metadata.json").write_text(pickle_info(), encoding="utf-8")
         return self._keys(keys, folder, cluster, options)
 
     def _keys(
@@ -179,9 +179,9 @@ def pickle_info() -> str:
     return json.dumps({"python": list(sys.version_info[:2]), "cloudpickle": _cloudpickle() is not None})
 
 
-def with_setup(script: Optional[str], words: Sequence[str]) -> List[str]:
+def with_setup(script: Optional[str], command: Sequence[str]) -> List[str]:
     """Returns a command that runs after an optional bash script, with the command's exit code."""
-    return list(words) if not script else ["bash", "-c", script + '\nexec "$@"', "bash", *words]
+    return list(command) if not script else ["bash", "-c", script + '\nexec "$@"', "bash", *command]
 
 
 def add_package(folder: Path) -> "ModuleFolder":
@@ -198,17 +198,17 @@ def _is_cluster(options: Mapping[str, Any]) -> bool:
     if options.get("cluster") is not None:
         return bool(options["cluster"] == "yarn")
     probe = {"name": "probe", "roles": {"worker": {"run": "true"}}, "outputs": {"probe": "probe"}}
-    more = {key: value for key, value in options.items() if key in ("env", "cwd")}
-    shown = program.call_one(["submit", "-", "--show"], input=json.dumps(probe).encode(), **more)
+    probe_options = {key: value for key, value in options.items() if key in ("env", "cwd")}
+    shown = program.call_one(["submit", "-", "--show"], input=json.dumps(probe).encode(), **probe_options)
     # On this machine destinations are absolute paths.
     return not str(shown["outputs"][0]["to"]).startswith("/")
 
 
-def _state_dir(given: Optional[Mapping[str, str]]) -> Path:
+def _state_dir(env: Optional[Mapping[str, str]]) -> Path:
     """Returns the directory with the jobs of this machine."""
-    env = {**os.environ, **(given or {})}
-    state = env.get("XDG_STATE_HOME") or ""
-    base = Path(state) if os.path.isabs(state) else Path(env.get("HOME") or Path.home()) / ".local/state"
+    variables = {**os.environ, **(env or {})}
+    state = variables.get("XDG_STATE_HOME") or ""
+    base = Path(state) if os.path.isabs(state) else Path(variables.get("HOME") or Path.home()) / ".local/state"
     return base / "ydl"
 
 
@@ -238,7 +238,7 @@ def _needs_cloudpickle(fn: Any, name: str) -> None:
         )
 
 
-def user_modules(further: Sequence[object]) -> Dict[str, Path]:
+def user_modules(additional: Sequence[object]) -> Dict[str, Path]:
     """Returns the user's own modules, which are loaded and not installed, by their top-level names."""
     found: Dict[str, Path] = {}
     installed = _installed_paths()
@@ -249,8 +249,8 @@ def user_modules(further: Sequence[object]) -> Dict[str, Path]:
         path = _source(sys.modules.get(top))
         if path is not None and not _is_installed(path, installed):
             found[top] = path
-    for given in further:
-        module = given if isinstance(given, ModuleType) else importlib.import_module(str(given))
+    for named in additional:
+        module = named if isinstance(named, ModuleType) else importlib.import_module(str(named))
         top = module.__name__.partition(".")[0]
         path = _source(importlib.import_module(top))
         if path is None:
@@ -318,8 +318,8 @@ class ModuleFolder:
         self.files -= 1
         if self.bytes < 0 or self.files < 0:
             raise Error(
-                f"your modules are too large to ship with the function; the last one was `{name}`",
-                f"the limits are {_MAX_MODULES_BYTES >> 20} MiB and {_MAX_MODULE_FILES} files; install it into the environment",
+                f"the user's modules exceed the size limit for shipping at `{name}`",
+                f"the limits are {_MAX_MODULES_BYTES >> 20} MiB and {_MAX_MODULE_FILES} files; install the module into the environment",
             )
 
 

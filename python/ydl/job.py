@@ -157,12 +157,12 @@ class Job:
     def show(self, *, cluster: Optional[str] = None, env: Optional[Mapping[str, str]] = None) -> str:
         """Returns the job file with all defaults."""
         with self._source(cluster, env) as source:
-            return program.text(["submit", *source.words, "--show"], **source.options)
+            return program.text(["submit", *source.arguments, "--show"], **source.options)
 
     def check(self, *, cluster: Optional[str] = None, env: Optional[Mapping[str, str]] = None) -> None:
         """Checks whether the job could run, and raises errors. Nothing is started."""
         with self._source(cluster, env) as source:
-            program.call(["submit", *source.words, "--dry-run"], **source.options)
+            program.call(["submit", *source.arguments, "--dry-run"], **source.options)
 
     def submit(
         self,
@@ -177,13 +177,13 @@ class Job:
         as `HADOOP_CONF_DIR`.
         """
         with self._source(cluster, env) as source:
-            arguments = ["submit", *source.words, "--detach"]
+            arguments = ["submit", *source.arguments, "--detach"]
             if resources is not None:
                 arguments += ["--resources", resources]
-            answer = program.call_one(arguments, **source.options)
-        job = answer.get("job") or {}
+            record = program.call_one(arguments, **source.options)
+        job = record.get("job") or {}
         if not job.get("id"):
-            raise Error(f"`ydl submit` returned no job id: {answer}")
+            raise Error(f"`ydl submit` returned no job id: {record}")
         run = Run(str(job["id"]), cluster=cluster, env=env)
         run._submitted_here = True
         if self._bundle is not None:
@@ -224,14 +224,14 @@ class _Source:
 
     def __init__(self, job: Job, cluster: Optional[str], env: Optional[Mapping[str, str]]) -> None:
         self._job = job
-        self.words: List[str] = []
+        self.arguments: List[str] = []
         self.options: Dict[str, Any] = {"cluster": cluster, "env": env, "cwd": job._base}
 
     def __enter__(self) -> "_Source":
         job = self._job
         if job._file is not None:
-            # In one word, so that the value is not read as a file.
-            self.words = [job._file, *[f"--set={one}" for one in job._set]]
+            # As one argument, so that the value is not read as a file.
+            self.arguments = [job._file, *[f"--set={one}" for one in job._set]]
             return self
         keys = job.keys()
         if job._bundle is not None:
@@ -241,7 +241,7 @@ class _Source:
             except BaseException:
                 job._bundle.remove()
                 raise
-        self.words = ["-"]
+        self.arguments = ["-"]
         self.options["input"] = json.dumps(keys).encode("utf-8")
         return self
 

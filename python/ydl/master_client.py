@@ -77,7 +77,7 @@ class MasterClient:
         """Sends one request. While the master cannot be reached, retries for `retry_timeout` if `repeat` allows it."""
         target = path + ("?" + urlencode(dict(query), quote_via=quote) if query else "")
         end = time.monotonic() + retry_timeout
-        tried = 0
+        attempts = 0
         while True:
             sent = False
             try:
@@ -97,8 +97,8 @@ class MasterClient:
                 reason = str(error) or type(error).__name__
             if (sent and not repeat) or time.monotonic() >= end:
                 raise Unreachable(f"the job's master does not respond: {reason}")
-            time.sleep(min(_RETRY_DELAYS_S[min(tried, len(_RETRY_DELAYS_S) - 1)], max(0.0, end - time.monotonic())))
-            tried += 1
+            time.sleep(min(_RETRY_DELAYS_S[min(attempts, len(_RETRY_DELAYS_S) - 1)], max(0.0, end - time.monotonic())))
+            attempts += 1
 
     def _send(self, connection: http.client.HTTPConnection, method: str, target: str, body: Optional[bytes]) -> Response:
         headers = {"authorization": f"Bearer {_token()}", "content-length": str(len(body or b""))}

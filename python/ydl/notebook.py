@@ -33,7 +33,7 @@ def html(status: "Status") -> str:
         rows.append("<tr>" + "".join(f"<td>{_colored(cell)}</td>" for cell in cells) + "</tr>")
     if len(status.tasks) > _MAX_ROWS:
         rows.append(f"<tr><td colspan={len(head)}>… and {len(status.tasks) - _MAX_ROWS} more</td></tr>")
-    title = f"<b>{markup.escape(status.id)}</b> {_colored(status.state)} — {markup.escape(status.why)}"
+    title = f"<b>{markup.escape(status.id)}</b> {_colored(status.state)} — {markup.escape(status.reason)}"
     columns = "".join(f"<th>{markup.escape(name)}</th>" for name in head)
     return f"<div>{title}<table><thead><tr>{columns}</tr></thead><tbody>{''.join(rows)}</tbody></table></div>"
 

@@ -141,10 +141,10 @@ def _terminate(process: "subprocess.Popen[bytes]") -> None:
 
 def call_one(arguments: Sequence[str], **options: Any) -> Dict[str, Any]:
     """Runs a command and returns the one object that it printed."""
-    answers = call(arguments, **options)
-    if not answers:
+    records = call(arguments, **options)
+    if not records:
         raise Error(f"`ydl {arguments[0]}` printed nothing")
-    return answers[0]
+    return records[0]
 
 
 def stream(

@@ -58,11 +58,11 @@ class Outcome:
     #: `succeeded`, `failed` or `killed`; `lost` if unknown.
     state: str
     #: The reason, in one sentence.
-    why: str
+    reason: str
     #: The task that failed, such as `worker:3`, if a task did.
     task: Optional[str] = None
     #: Its exit code, or 128 plus the signal.
-    exit: Optional[int] = None
+    exit_code: Optional[int] = None
     #: The last lines that it wrote to stderr.
     stderr_tail: str = ""
     raw: Mapping[str, Any] = field(default_factory=dict, repr=False)
@@ -81,8 +81,8 @@ class Status:
     name: str
     #: `pending`, `running`, …, `succeeded`, `failed`, `killed`, `lost`.
     state: str
-    #: What the job waits for, or its outcome, in one sentence.
-    why: str
+    #: Reason of the state, in one sentence: the resource that a pending job waits for, or the outcome.
+    reason: str
     round: int
     tasks: Tuple[TaskStatus, ...]
     outcome: Optional[Outcome]
@@ -102,7 +102,7 @@ class Status:
 
 
 @dataclass(frozen=True)
-class Line:
+class LogLine:
     """Line of a task's output."""
 
     task: str
@@ -160,7 +160,7 @@ class Run:
         return str(self.summary.get("name") or (self._last or self.status()).name)
 
     def wait(
-        self, timeout: Optional[float] = None, *, on_output: Optional[Callable[[Line], None]] = None
+        self, timeout: Optional[float] = None, *, on_output: Optional[Callable[[LogLine], None]] = None
     ) -> Outcome:
         """Waits until the job ends. Returns its outcome if it succeeded, otherwise raises :class:`JobFailed` or
         :class:`JobKilled`. `on_output` is called with each line that tasks print meanwhile.
@@ -175,7 +175,7 @@ class Run:
             for line in self.logs(follow=True):
                 on_output(line)
         status = self._wait_end(end, timeout)
-        outcome = status.outcome or Outcome(status.state, status.why)
+        outcome = status.outcome or Outcome(status.state, status.reason)
         if outcome.succeeded:
             return outcome
         failure = self._failure(outcome)
@@ -219,7 +219,7 @@ class Run:
         all_attempts: bool = False,
         stream: Optional[str] = None,
         tail: Optional[int] = None,
-    ) -> Iterator[Line]:
+    ) -> Iterator[LogLine]:
         """Yields the output of all tasks, of a role (`worker`) or of a task (`worker:0`), with `follow` until the job ends.
         `stream` is `stdout` or `stderr`."""
         arguments = ["logs"]
@@ -238,12 +238,12 @@ class Run:
         arguments += [self.id, *([] if task is None else [task])]
         return self._lines(arguments)
 
-    def _lines(self, arguments: List[str]) -> Iterator[Line]:
+    def _lines(self, arguments: List[str]) -> Iterator[LogLine]:
         with contextlib.closing(program.stream(arguments, **self._options)) as objects:
             for record in objects:
                 line = record.get("output")
                 if line is not None:
-                    yield Line(str(line["task"]), int(line["attempt"]), str(line["stream"]), str(line["line"]))
+                    yield LogLine(str(line["task"]), int(line["attempt"]), str(line["stream"]), str(line["line"]))
 
     def kill(self, now: bool = False) -> None:
         """Ends the job and waits for its end. `now` skips the grace period of programs."""
@@ -356,7 +356,7 @@ def _status(raw: Dict[str, Any]) -> Status:
     usage = raw.get("usage") or {}
     metrics = raw.get("metrics") or {}
     state = str(raw.get("state"))
-    why = view.get("reason") or raw.get("unreachable") or (raw.get("application") or {}).get("diagnostics") or state
+    reason = view.get("reason") or raw.get("unreachable") or (raw.get("application") or {}).get("diagnostics") or state
     tasks = tuple(
         TaskStatus(
             task=str(task["task"]),
@@ -373,10 +373,10 @@ def _status(raw: Dict[str, Any]) -> Status:
         id=str(raw.get("id")),
         name=str(view.get("name") or ""),
         state=state,
-        why=str(why).strip(),
+        reason=str(reason).strip(),
         round=int(view.get("round") or 0),
         tasks=tasks,
-        outcome=_outcome(state, str(why).strip(), view.get("outcome")) if state in _ENDED else None,
+        outcome=_outcome(state, str(reason).strip(), view.get("outcome")) if state in _ENDED else None,
         directory=str(raw.get("directory") or ""),
         raw=raw,
     )
@@ -386,7 +386,7 @@ def _metric(record: Mapping[str, Any]) -> Metric:
     return Metric(value=float(record["value"]), step=record.get("step"), at=int(record.get("at") or 0))
 
 
-def _outcome(state: str, why: str, recorded: Any) -> Outcome:
+def _outcome(state: str, reason: str, recorded: Any) -> Outcome:
     cause: Mapping[str, Any] = {}
     if isinstance(recorded, dict) and isinstance(recorded.get("failed"), dict):
         cause = recorded["failed"].get("task") or {}
@@ -399,9 +399,9 @@ def _outcome(state: str, why: str, recorded: Any) -> Outcome:
     return Outcome(
         # A job that finished without an outcome counts as lost.
         state="lost" if state == "finished" else state,
-        why=why,
+        reason=reason,
         task=cause.get("task"),
-        exit=exit_code,
+        exit_code=exit_code,
         stderr_tail=str(cause.get("stderr_tail") or ""),
         raw={"outcome": recorded},
     )

@@ -30,7 +30,7 @@ def main(folder: Optional[str] = None) -> int:
         old.unlink()
     role = os.environ.get("YDL_ROLE", "worker")
     content = (directory / "functions" / f"{role}.pickle").read_bytes()
-    problem = incompatibility(directory / "functions" / "about.json", "the function")
+    problem = incompatibility(directory / "functions" / "metadata.json", "the function")
     if problem:
         print(f"error: {problem}", file=sys.stderr)
         return INCOMPATIBLE
@@ -48,7 +48,7 @@ def main(folder: Optional[str] = None) -> int:
         metrics.report_flush(3.0)
     kind, text, content = _pickled(value)
     if kind == "lost":
-        print(f"note: the return value cannot be transferred: {text}", file=sys.stderr)
+        print(f"warning: cannot transfer the return value: {text}", file=sys.stderr)
     function_results.write(results, process, kind, text, content)
     return 0
 
@@ -84,13 +84,13 @@ def _pickled(value: Any) -> Any:
 
 def incompatibility(path: Path, what: str) -> Optional[str]:
     """Returns the reason why this interpreter cannot read the pickles beside `path`, if there is one."""
-    about = json.loads(path.read_text(encoding="utf-8"))
-    theirs, ours = tuple(about["python"]), tuple(sys.version_info[:2])
+    metadata = json.loads(path.read_text(encoding="utf-8"))
+    pickled, current = tuple(metadata["python"]), tuple(sys.version_info[:2])
     # cloudpickle ships bytecode, which differs between versions; pickle ships names.
-    if not about["cloudpickle"] or theirs == ours:
+    if not metadata["cloudpickle"] or pickled == current:
         return None
-    pickled, current = ".".join(map(str, theirs)), ".".join(map(str, ours))
-    return f"{what} was pickled with Python {pickled}, but `{sys.executable}` is Python {current}"
+    before, now = (".".join(map(str, version)) for version in (pickled, current))
+    return f"{what} was pickled with Python {before}, but `{sys.executable}` is Python {now}"
 
 
 def _add_to_python_path(directory: str) -> None:

@@ -132,22 +132,22 @@ class TaskStore(KeyValue):
         self._master: Optional[MasterClient] = None
         self._timeouts = {"retry_timeout": retry_timeout, "response_timeout": response_timeout}
 
-    def _call(self, method: str, path: str, query: Optional[Mapping[str, object]] = None, **more: Any) -> Any:
+    def _call(self, method: str, path: str, query: Optional[Mapping[str, object]] = None, **options: Any) -> Any:
         if self._master is None:
             self._master = MasterClient()
-        return self._master.call(method, path, query, **{**self._timeouts, **more})
+        return self._master.call(method, path, query, **{**self._timeouts, **options})
 
     def entry(self, key: str) -> Entry:
-        answer = self._call("GET", _path(key))
-        return Entry(key, answer.body, int(answer.headers.get("ydl-revision", "0")))
+        response = self._call("GET", _path(key))
+        return Entry(key, response.body, int(response.headers.get("ydl-revision", "0")))
 
     def wait(self, key: str, timeout: Optional[float] = None) -> bytes:
         end = None if timeout is None else time.monotonic() + timeout
         while True:
             left = _left(end)
-            answer = self._call("GET", _path(key), {"wait_ms": int(left * 1000)}, wait=left)
-            if answer.status != 204:
-                return bytes(answer.body)
+            response = self._call("GET", _path(key), {"wait_ms": int(left * 1000)}, wait=left)
+            if response.status != 204:
+                return bytes(response.body)
             if end is not None and time.monotonic() >= end:
                 raise WaitTimeout(f"key `{key}` was not set within {timeout} s")
 
@@ -158,8 +158,8 @@ class TaskStore(KeyValue):
         if owned:
             query["owned"] = "1"
         # Not repeated with a condition: if the response was lost, the condition no longer holds.
-        answer = self._call("PUT", _path(key), query, body=_bytes(value), repeat=only_if is None)
-        return int(answer.json()["revision"])
+        response = self._call("PUT", _path(key), query, body=_bytes(value), repeat=only_if is None)
+        return int(response.json()["revision"])
 
     def delete(self, key: str) -> bool:
         try:
@@ -196,9 +196,9 @@ class TaskStore(KeyValue):
                     yield Change("put", entry.key, entry.value, entry.revision)
             left = _left(end)
             query = {"prefix": prefix, "after": after, "wait_ms": int(left * 1000)}
-            answer = self._call("GET", "/v1/watch", query, wait=left)
+            response = self._call("GET", "/v1/watch", query, wait=left)
             unchanged: Dict[str, Any] = {"state": "current", "revision": after, "changes": []}
-            update = unchanged if answer.status == 204 else answer.json()
+            update = unchanged if response.status == 204 else response.json()
             if update["state"] == "resync":
                 after = None
                 continue
@@ -219,8 +219,8 @@ class TaskEvents:
 
     def emit(self, name: str, data: Value = b"") -> int:
         """Emits an event and returns its number."""
-        answer = self._store._call("POST", f"/v1/events/{quote(name, safe='')}", body=_bytes(data), repeat=False)
-        return int(answer.json()["sequence"])
+        response = self._store._call("POST", f"/v1/events/{quote(name, safe='')}", body=_bytes(data), repeat=False)
+        return int(response.json()["sequence"])
 
     def list(self, name: Optional[str] = None, *, after: int = 0) -> List[Event]:
         """Returns the events after a number. The newest 10,000 are kept."""
@@ -245,10 +245,10 @@ class TaskEvents:
             query: Dict[str, object] = {"after": after, "wait_ms": int(left * 1000)}
             if name is not None:
                 query["name"] = name
-            answer = self._store._call("GET", "/v1/events", query, wait=left)
+            response = self._store._call("GET", "/v1/events", query, wait=left)
             events: List[Event] = []
-            if answer.status != 204:
-                page = answer.json()
+            if response.status != 204:
+                page = response.json()
                 after = max(after, int(page["through"]))
                 events = [event_of(event) for event in page["events"]]
                 yield from events
@@ -265,8 +265,8 @@ class RunStore(KeyValue):
         self._job = job
         self._options: Dict[str, Any] = {"cluster": cluster, "env": env}
 
-    def _call(self, arguments: Sequence[str], **more: Any) -> List[Dict[str, Any]]:
-        return program.call(["kv", "--job", self._job, *arguments], **self._options, **more)
+    def _call(self, arguments: Sequence[str], **options: Any) -> List[Dict[str, Any]]:
+        return program.call(["kv", "--job", self._job, *arguments], **self._options, **options)
 
     def entry(self, key: str) -> Entry:
         return _entry(self._call_one(["get", "--", key], KeyMissing))
@@ -293,17 +293,17 @@ class RunStore(KeyValue):
 
         return Run(self._job, **self._options).done
 
-    def _call_one(self, arguments: Sequence[str], negative: Any) -> Dict[str, Any]:
-        """Returns one object. Raises `negative` if the binary ends with code 1."""
+    def _call_one(self, arguments: Sequence[str], not_found: Any) -> Dict[str, Any]:
+        """Returns one object. Raises `not_found` if the binary exits with code 1."""
         try:
-            answers = self._call(arguments)
+            records = self._call(arguments)
         except Error as error:
-            if error.code == 1:
-                raise negative(error.message, error.hint, error.code) from None
+            if error.exit_code == 1:
+                raise not_found(error.message, error.hint, error.exit_code) from None
             raise
-        if not answers:
+        if not records:
             raise Error(f"`ydl kv {arguments[0]}` printed nothing")
-        return answers[0]
+        return records[0]
 
     def _put(self, key: str, value: Value, owned: bool, only_if: Optional[str]) -> int:
         if owned:
@@ -312,12 +312,12 @@ class RunStore(KeyValue):
         if only_if is not None:
             condition = ["--if-absent"] if only_if == "absent" else [f"--if-revision={only_if}"]
         try:
-            answers = self._call(["put", *condition, "--", key], input=_bytes(value))
+            records = self._call(["put", *condition, "--", key], input=_bytes(value))
         except Error as error:
-            if error.code == 1:
-                raise Conflict(error.message, error.hint, error.code) from None
+            if error.exit_code == 1:
+                raise Conflict(error.message, error.hint, error.exit_code) from None
             raise
-        return int(answers[0]["revision"])
+        return int(records[0]["revision"])
 
     def delete(self, key: str) -> bool:
         try:

@@ -1,9 +1,9 @@
-//! What a job of many tasks leaves behind: nothing. Alone in its binary, so that counts mean something.
+//! A job of many tasks leaves nothing behind. The only test of its binary, because others would change the counts.
 
 use std::fs;
 use ydl_testkit::local::Home;
 
-/// What this process has open.
+/// Returns the open files of this process.
 fn open() -> Vec<String> {
     let mine = fs::read_dir("/proc/self/fd").expect("descriptors").flatten();
     let mut open: Vec<_> = mine

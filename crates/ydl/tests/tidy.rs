@@ -1,5 +1,5 @@
-//! Which module may use which: the code map of ARCHITECTURE.md, checked by reading the sources. What another crate may
-//! use is checked by Cargo.
+//! Dependencies between modules: checks the sources against the code map of ARCHITECTURE.md. Cargo checks dependencies
+//! between crates.
 
 use std::{
     collections::BTreeMap,

@@ -1,4 +1,4 @@
-"""The name that programs know; all of it is `ydl.compat.cluster_pack`."""
+"""Alias of `ydl.compat.cluster_pack`."""
 
 from ydl.compat.alias import alias
 

@@ -1,4 +1,4 @@
-"""The name that programs know; all of it is `ydl.compat.tf_yarn`."""
+"""Alias of `ydl.compat.tf_yarn`."""
 
 from ydl.compat.alias import alias
 

@@ -1,4 +1,4 @@
-//! Roles whose tasks come and go, and who begin anew each time.
+//! Elastic roles: tasks are added and removed, and each change starts a new round.
 
 use super::script::check;
 use expect_test::expect;

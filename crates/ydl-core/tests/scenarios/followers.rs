@@ -1,4 +1,4 @@
-//! Roles that follow others, and who is needed while they do.
+//! Roles with `completion: follows`, and the tasks that they need.
 
 use super::script::check;
 use expect_test::expect;

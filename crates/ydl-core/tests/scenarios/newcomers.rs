@@ -1,4 +1,4 @@
-//! Gangs that change their size: when newcomers are let in, and who goes.
+//! Resized gangs: admission of new tasks, and selection of the tasks to remove.
 
 use super::script::check;
 use expect_test::expect;

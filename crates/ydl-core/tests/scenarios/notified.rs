@@ -1,4 +1,4 @@
-//! Roles whose tasks come and go while those who stay run on and are told.
+//! Elastic roles whose remaining tasks keep running and are notified of changes.
 
 use super::script::check;
 use expect_test::expect;

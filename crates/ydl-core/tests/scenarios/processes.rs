@@ -1,4 +1,4 @@
-//! Tasks of several processes: how they are numbered, and who may have them.
+//! Tasks of several processes: ranks, and the frameworks that support them.
 
 use ydl_core::{
     Cluster, Framework, TaskId,

@@ -96,7 +96,7 @@ fn missing_tasks_are_named_when_programs_find_each_other() {
                 reason: 3 tasks running; waiting: 1 × `evaluator` to upload and stop"#]],
         );
     }
-    // Where the master serves a rendezvous it knows who has come there.
+    // If the master serves the rendezvous, it knows which tasks have joined.
     check(
         "
         framework pytorch

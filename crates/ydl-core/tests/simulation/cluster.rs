@@ -168,7 +168,7 @@ impl World {
         }
     }
 
-    /// Whatever ran in a container is gone.
+    /// Ends a container with all of its processes.
     pub fn container_dies(&mut self, at: usize, end: ContainerExit) {
         self.kill_inside(at);
         let container = &mut self.containers[at];

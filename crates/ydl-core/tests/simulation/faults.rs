@@ -163,7 +163,7 @@ impl Plan {
         let mut faults = if calm { Faults::default() } else { Faults::some(random) };
         let told = changes && spec.gang.resize == ResizePolicy::Notify;
         if told && !calm && apart.percent(50) {
-            // Those who are told lose each other more often: they have more to get wrong.
+            // More faults for notified tasks, whose protocol is more complex.
             faults.scarcity = true;
             faults.scales = true;
             faults.preempts = true;

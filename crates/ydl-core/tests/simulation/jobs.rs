@@ -130,7 +130,7 @@ pub fn elastic(spec: JobSpec, bereaved: bool, random: &mut Random) -> JobSpec {
         return builder.build().expect("a simulated job is valid");
     }
     for role in &mut builder.roles {
-        // More of those who end beside an elastic role, and sooner.
+        // More tasks that end next to an elastic role, and earlier.
         if role.completion == Completion::Service && random.percent(40) {
             role.completion = Completion::All;
             role.tolerate = 0;

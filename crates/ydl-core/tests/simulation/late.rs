@@ -27,7 +27,7 @@ pub struct Late {
 
 impl Checks {
     pub fn nobody_is_late(&mut self, job: &Job, event: &Event, actions: &[Action]) {
-        // Whom its role has dropped and called back is not done any more.
+        // A task that was removed and added again has no outcome any more.
         for action in actions {
             if let Action::Launch { task, .. } = action {
                 self.late.won.remove(task);
@@ -173,7 +173,7 @@ impl Checks {
         }
         let view = job.view();
         let mut tasks = view.tasks.iter().filter(|it| it.task.role == role.name);
-        // Who had succeeded begins anew only now.
+        // Tasks that had succeeded restart only now.
         let idle = tasks.find(|task| match task.state {
             TaskState::Requested
             | TaskState::BackingOff

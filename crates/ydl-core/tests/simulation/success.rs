@@ -10,7 +10,7 @@ use ydl_core::{
 impl Checks {
     /// Returns true if the actual program exits meet the completion rules.
     pub fn success(&self) -> bool {
-        // Those who follow others are waited for, for a while.
+        // The job waits for followers until their timeout.
         let beside = [Completion::Service, Completion::Follows, Completion::Sidecar];
         let needed = |role: &&RoleSpec| !beside.contains(&role.completion);
         let decides = |role: &&RoleSpec| role.completion == Completion::Primary;
@@ -25,7 +25,7 @@ impl Checks {
 
     fn role_done(&self, role: &RoleSpec) -> bool {
         let indexes: Vec<u32> = match (role.elastic, self.newest_cluster()) {
-            // Those who are not in the round are not waited for.
+            // The job does not wait for tasks outside of the round.
             (Some(_), Some(cluster)) => {
                 let member = cluster.role(role.name.as_str());
                 member.map_or(Vec::new(), |member| member.indexes().collect())

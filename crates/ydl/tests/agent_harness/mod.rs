@@ -46,7 +46,7 @@ pub const PATIENCE: Duration = Duration::from_secs(30);
 /// A question of the agent, and where its answer goes.
 pub struct Asked {
     pub sync: Sync,
-    /// How long a master without news keeps it.
+    /// Time for which a master without news holds the request.
     pub hold: Duration,
     answer: oneshot::Sender<Reply>,
 }
@@ -57,7 +57,7 @@ impl Asked {
     }
 
     pub fn answer(self, reply: Reply) {
-        // It asks anew when something happens meanwhile, and then nobody waits for this any more.
+        // The agent may have sent a new request meanwhile and dropped the receiver of this response.
         drop(self.answer.send(reply));
     }
 
@@ -76,12 +76,12 @@ pub struct Store {
     /// Hadoop's configuration.
     pub config: BTreeMap<String, String>,
     pub user: String,
-    /// What is copied where.
+    /// Outputs and their destinations.
     pub outputs: Vec<(String, String)>,
 }
 
 impl Store {
-    /// Nobody listens at port 1.
+    /// Returns a file system that is unreachable: port 1 has no listener.
     pub fn none() -> Store {
         let root = "hdfs://127.0.0.1:1";
         Store {
@@ -99,7 +99,7 @@ pub struct Scene {
     pub dir: TempDir,
     pub agent: Child,
     pub questions: mpsc::Receiver<Asked>,
-    /// What the agent has found in its logs.
+    /// Results of log searches by the agent.
     pub logged: mpsc::Receiver<Request>,
     doors: Doors,
     master: AbortHandle,
@@ -198,7 +198,7 @@ impl Scene {
         address
     }
 
-    /// What the agent itself has to say.
+    /// Returns the log of the agent.
     pub fn words(&self) -> String {
         std::fs::read_to_string(self.dir.path().join("agent.log")).unwrap_or_default()
     }
@@ -275,7 +275,7 @@ impl Scene {
     pub async fn left(&mut self) -> ExitStatus {
         let end = Instant::now() + PATIENCE;
         loop {
-            // Questions that nobody will answer are thrown away.
+            // Drop pending requests without a response.
             while self.questions.try_recv().is_ok() {}
             if let Some(status) = self.agent.try_wait().expect("a child") {
                 return status;
@@ -285,7 +285,7 @@ impl Scene {
         }
     }
 
-    /// What the agent has found, by the wish's number.
+    /// Returns the agent's next search result, with the number of its request.
     pub async fn found(&mut self) -> (u64, BTreeMap<String, String>, Vec<u8>) {
         let end = Instant::now() + PATIENCE;
         loop {
@@ -334,7 +334,7 @@ fn place(store: Option<&Store>) -> JobTarget {
     })
 }
 
-/// What an agent on a cluster finds: credentials with its bootstrap secret in them, and the client's configuration.
+/// Writes the files of an agent on a cluster: credentials with its bootstrap secret, and the client's configuration.
 fn deliver(dir: &Path, bootstrap: Bootstrap, store: Store, secret: &Secret) {
     let name = bootstrap.container.as_str().to_owned();
     let token = |scope: Scope| secret.token(&scope).expect("a token").as_str().to_owned();

@@ -424,7 +424,7 @@ fn a_doctor_looks_at_this_machine_and_runs_a_job_on_it() {
     assert!(phases["container_ms"].as_u64().is_some(), "{said:#?}");
     assert_eq!(said[4]["result"]["exit"], 0, "{said:#?}");
 
-    // Whoever cannot keep jobs is told so before one is tried.
+    // A state directory that is not writable is reported before the test job runs.
     fs::write(home.path().join("occupied"), "").expect("a file");
     let mut command = home.ydl();
     command.args(["doctor", "--cluster", "local"]);
@@ -464,7 +464,7 @@ fn a_directory_without_a_configuration_is_said_to_be_one() {
         assert_eq!(ran.code, 2, "{ran:#?}");
         assert!(ran.stderr.starts_with(&format!("error: {named}\n")), "{ran:#?}");
     }
-    // Nobody asked for a cluster: the job runs here, and it is said why.
+    // Without `--cluster` the job runs on this machine, with a note.
     let ran = run(&["submit", "--memory", "64MiB", "--", "true"]);
     assert_eq!(ran.code, 0, "{ran:#?}");
     let note = format!("note: {named}; the job is for this machine\n");

@@ -1,4 +1,4 @@
-//! What people do to a job that it was not made for, through the binary alone.
+//! Misuse of jobs through the command line.
 
 use std::{fs, fs::File, path::PathBuf};
 use ydl_testkit::{

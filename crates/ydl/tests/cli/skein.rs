@@ -17,7 +17,7 @@ fn show_in(home: &Home, yaml: &str) -> CommandOutput {
     let mut command = home.ydl();
     command.args(["submit", "--show", "app.yaml"]);
     command.env("USER", "alice").env_remove("HADOOP_USER_NAME");
-    // For a cluster, which nobody asks anything.
+    // The configuration of a cluster, which is never contacted.
     std::fs::create_dir_all(home.path().join("conf")).expect("a directory");
     let address = "<property><name>fs.defaultFS</name><value>hdfs://nn:8020</value></property>";
     home.write("conf/core-site.xml", &format!("<configuration>{address}</configuration>"));
@@ -31,13 +31,13 @@ fn check(yaml: &str, expected: Expect) {
     let ran = show_in(&home, yaml);
     assert_eq!(ran.code, 0, "{ran:#?}");
     expected.assert_eq(&ran.stdout);
-    // Whoever keeps it has a job file.
+    // The output is a valid job file.
     let again = show_in(&home, &ran.stdout);
     assert_eq!(again.code, 0, "{again:#?}");
     assert!(again.stdout.contains("roles:"), "{again:#?}");
 }
 
-/// What is said to this service of an application.
+/// Checks the error for an invalid service of an application.
 fn refused(yaml: &str, expected: Expect) {
     let ran = show(yaml);
     assert_eq!(ran.code, 2, "{ran:#?}");
@@ -450,7 +450,7 @@ services:
     for line in ["second_0: others", "second_1: others"] {
         assert!(ran.stdout.contains(line), "{ran:#?}");
     }
-    // Whoever depends on others starts when they run.
+    // Dependent services start when their dependencies run.
     let facts = home.history();
     let started = |task: &str| {
         let mut lines = facts.lines();

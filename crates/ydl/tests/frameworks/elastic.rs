@@ -6,7 +6,7 @@ use ydl_testkit::{
     local::{Home, copy_example},
 };
 
-/// What every attempt of every worker has printed.
+/// Returns the output of every attempt of every worker.
 fn printed(home: &Home) -> Vec<String> {
     let mut all = Vec::new();
     let workers = home.job().join("logs/worker");
@@ -29,7 +29,7 @@ fn pytorch_goes_on_with_two_four_one_and_two_workers() {
     let root = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
     let train = root.join("examples/pytorch-digits/train.py");
     fs::copy(train, home.path().join("train.py")).expect("the example's file");
-    // Everybody who is asked for comes, however long it takes: nobody begins without them.
+    // With a long settle time a round starts only with all requested workers.
     words.extend(["--set", "gang.settle=1h", "--detach"].map(String::from));
     let ran = ydl_testkit::CommandOutput::from(home.ydl().args(&words).output().expect("ydl"));
     assert_eq!(ran.code, 0, "{ran:#?}");

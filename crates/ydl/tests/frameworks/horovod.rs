@@ -149,7 +149,7 @@ fn a_killed_worker_comes_back_into_the_world_of_the_others() {
         wait_for_world(&home, worker, 1, &format!("2 as rank {worker}"));
     }
     kill(program_with_variable(&home, "python elastic.py", "HOROVOD_RANK=0"), 9);
-    // One is too few to go on. Whoever was first comes back as the last, and takes the state of the other.
+    // One worker is below the minimum. The restarted rank 0 becomes the last rank and gets the state of the other.
     wait_for_world(&home, 0, 2, "2 as rank 1");
     let ran = ended_in_one_round(&home, child, 1);
     assert_eq!(printed_value(&ran, 0, "worlds"), printed_value(&ran, 1, "worlds"));

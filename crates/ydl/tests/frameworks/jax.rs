@@ -5,7 +5,7 @@ use ydl_testkit::{
     local::{Home, example_arguments, kill_then_stop, printed_value, run_example, with_pauses},
 };
 
-/// Everybody is who he is and knows that all are there, is good enough, and has the same network as the others.
+/// Checks that each worker has its rank, sees all processes, and has learned the same accurate network.
 fn learned(ran: &CommandOutput) {
     for worker in 0..2 {
         let rank = printed_value(ran, worker, "rank");

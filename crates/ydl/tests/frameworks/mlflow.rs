@@ -78,7 +78,7 @@ fn a_job_that_fails_is_a_run_that_failed() {
 #[test]
 fn without_a_server_a_job_runs_as_if_nobody_had_asked() {
     let home = Home::new();
-    // Nobody listens there, and nobody else's program is given that port.
+    // Port 1 has no listener and is not assigned to other programs.
     let at = "127.0.0.1:1";
     let ran = home.submit(&format!(
         "name: alone\nmlflow: {{uri: 'http://{at}'}}\n\
@@ -89,7 +89,7 @@ fn without_a_server_a_job_runs_as_if_nobody_had_asked() {
     assert_eq!(complaint(&home), "connection refused");
 }
 
-/// What the master says of a server that is away, which it says once.
+/// Returns the master's error about an unreachable server, which it logs only once.
 fn complaint(home: &Home) -> String {
     let log = fs::read_to_string(home.job().join("master.log")).expect("its log");
     let mut all = log.split("update failed: ").skip(1);
@@ -101,7 +101,7 @@ fn complaint(home: &Home) -> String {
 #[test]
 fn a_server_that_never_answers_is_given_up_each_time() {
     let home = Home::new();
-    // Nobody takes the connections that are made here.
+    // Connections to this listener are never accepted.
     let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
     let at = listener.local_addr().expect("an address");
     let ran = home.submit(&format!(
@@ -112,7 +112,7 @@ fn a_server_that_never_answers_is_given_up_each_time() {
     assert_eq!(complaint(&home), "it has not answered in 10 s");
 }
 
-/// Answers everybody with this.
+/// Starts a server that sends this response to every request. Returns its address.
 fn lies(answer: &'static [u8]) -> String {
     let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
     let at = listener.local_addr().expect("an address").to_string();
@@ -120,7 +120,7 @@ fn lies(answer: &'static [u8]) -> String {
         for stream in listener.incoming() {
             let Ok(mut stream) = stream else { return };
             let mut head = [0; 4096];
-            // Whatever it is that was asked, and whoever has gone meanwhile.
+            // The request is ignored, and the client may have disconnected.
             let _ = stream.read(&mut head);
             let _ = stream.write_all(answer);
         }
@@ -245,7 +245,7 @@ fn a_server_is_told_over_https_by_those_who_trust_its_certificate() {
     assert!(!server.artifacts(id).is_empty());
     fs::remove_dir_all(home.job()).expect("the job that is over");
 
-    // Whoever does not trust it tells it nothing, neither a token nor anything else.
+    // A master that does not trust the server sends neither the token nor any data.
     let ran = submit("strange", None);
     let said = fs::read_to_string(home.job().join("master.log")).expect("its log");
     assert!(said.contains("TLS failed: invalid peer certificate"), "{said}");
@@ -255,8 +255,8 @@ fn a_server_is_told_over_https_by_those_who_trust_its_certificate() {
     assert_eq!(ran.code, 0, "{ran:#?}");
 }
 
-/// One program that says what MLflow does not understand takes nothing from the others; and what an attempt has said that is
-/// over is in MLflow, and not shown to those who look at the job now.
+/// Metrics that MLflow rejects do not affect other metrics. Metrics of an ended attempt stay in MLflow, and are not
+/// part of the job's current status.
 #[test]
 fn whatever_programs_say_arrives_as_far_as_it_can_and_goes_with_them() {
     let home = Home::new();
@@ -319,7 +319,7 @@ fn whatever_programs_say_arrives_as_far_as_it_can_and_goes_with_them() {
     assert_eq!(steps, [Some(1), Some(2)]);
 }
 
-/// A token reaches the server and nobody else.
+/// Only the server receives the token.
 #[test]
 fn a_token_goes_to_the_server_and_into_no_file_that_others_read() {
     let home = Home::new();

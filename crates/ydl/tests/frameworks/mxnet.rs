@@ -52,7 +52,7 @@ fn trains(run: &str, more: &str) -> [(f64, String); 2] {
 #[test]
 fn workers_of_dist_async_and_of_the_module_api_learn_as_well() {
     let run = "python train.py --epochs 8 --lr 0.05 --kv-store dist_async";
-    // Nobody waits for the other, so that one may be through before the other has begun.
+    // Workers do not synchronize, so one may finish before the other starts.
     let best = trains(run, "test accuracy").map(|(accuracy, _)| accuracy);
     assert!(best[0].max(best[1]) > 0.9, "{best:?}");
     let run = "python train_module.py --epochs 8 --kv-store dist_device_sync";

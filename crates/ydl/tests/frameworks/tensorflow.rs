@@ -24,7 +24,7 @@ fn ended_well(home: &Home, ran: &CommandOutput) {
     assert!(home.processes().is_empty(), "{:?}", home.processes());
 }
 
-/// What that task has printed last after that word.
+/// Returns the text after the last occurrence of a word in the output of a task.
 fn told<'a>(ran: &'a CommandOutput, task: &str, word: &str) -> &'a str {
     let prefix = format!("{task} | {word} ");
     let mut lines = ran.stdout.lines().rev();
@@ -36,7 +36,7 @@ fn number(text: &str) -> f64 {
     text.parse().unwrap_or_else(|_| panic!("`{text}` is no number"))
 }
 
-/// Both workers are who they are, are good enough, and have the same network.
+/// Checks that both workers have their ranks and have learned the same accurate network.
 fn mirrored(ran: &CommandOutput) {
     for worker in 0..2 {
         let rank = printed_value(ran, worker, "rank");
@@ -109,7 +109,7 @@ fn a_killed_parameter_server_takes_the_chief_back_to_its_checkpoint() {
 fn an_estimator_s_evaluator_sees_the_last_checkpoint() {
     let run = "python train.py --steps 300";
     let ran = trains("tensorflow-estimator", run);
-    // Chief and worker count one after the other: whoever is under way at the last step takes one more.
+    // Chief and worker count steps one after the other: a step that has started at the last one is finished.
     let last = told(&ran, "evaluator:0", "step");
     let (step, accuracy) = last.split_once(" test accuracy ").expect("step and accuracy");
     assert!((300.0..=302.0).contains(&number(step)), "{last}");
@@ -120,7 +120,7 @@ fn an_estimator_s_evaluator_sees_the_last_checkpoint() {
     assert!(ran.stderr.contains("ps:0 is stopped"), "{ran:#?}");
 }
 
-/// Both workers of a job of TensorFlow 1 are good enough; everybody learns at his own pace.
+/// Checks the accuracy of both workers of a TensorFlow 1 job, which train asynchronously.
 fn replicated(ran: &CommandOutput) {
     for worker in ["worker:0", "worker:1"] {
         assert!(number(told(ran, worker, "test accuracy")) >= 0.88);
@@ -141,7 +141,7 @@ fn programs_of_tensorflow_1_learn_by_their_flags() {
     }
 }
 
-/// The first worker, who makes checkpoints: the servers' weights are gone with the round.
+/// The first worker writes checkpoints, because the servers lose their weights at the end of a round.
 #[test]
 fn programs_of_tensorflow_1_go_on_from_the_checkpoint_when_one_is_killed() {
     let home = Home::new();

@@ -57,7 +57,7 @@ async fn an_agent_whose_master_hangs_stops_its_program_in_time() {
     scene.report().await.order(2, &run(1));
     scene.report().await.answer(Reply::empty());
     while !std::fs::read_to_string(scene.log()).is_ok_and(|log| log.contains("up")) {
-        // Nobody tells when a file is written.
+        // Poll, since there is no notification of a written file.
         scene.next().await.answer(Reply::empty());
     }
     // From here on questions are taken, and never answered.
@@ -73,7 +73,7 @@ async fn an_agent_whose_master_hangs_stops_its_program_in_time() {
 #[tokio::test]
 async fn an_agent_with_a_short_silence_asks_often_enough() {
     let mut scene = Scene::new("true", "timeouts: {heartbeat: 1s}");
-    // Its first question says so, and before the answer to that nobody is cut off, however slow the machine is.
+    // Its first request contains the interval. No timeout applies before its response, so that slow machines pass.
     let asked = scene.next().await;
     assert!(asked.hold * 4 <= Duration::from_secs(1), "{:?}", asked.hold);
 }
@@ -123,7 +123,7 @@ async fn an_agent_whose_container_is_ended_says_so() {
         }
     };
     assert_eq!(said, (true, Some(15)));
-    // A NodeManager keeps its own reason only for who ends like this.
+    // A NodeManager keeps its own diagnostics only for containers with this exit code.
     assert_eq!(scene.left().await.code(), Some(143));
 }
 

@@ -136,7 +136,7 @@ fn with_an_engine_programs_run_in_their_image_and_nothing_is_left() {
     let place = tempfile::tempdir().expect("a directory");
     let docker = match Docker::start(place.path(), &mut |line| eprintln!("{line}")) {
         Ok(docker) => docker,
-        // Whoever has none and may start none has nothing to test here. An engine that does not start is a failure.
+        // Skipped if no engine is installed. An engine that does not start is a failure.
         Err(failure) if failure.kind == ErrorKind::Missing => {
             eprintln!("no container is run here: {failure}");
             return;

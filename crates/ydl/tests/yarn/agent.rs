@@ -1,5 +1,5 @@
-//! What an agent leaves in a real HDFS: logs while they grow, how programs ended, outputs. And how it finds a master that
-//! has moved.
+//! Files of an agent in a real HDFS: growing logs, exit records and outputs. Also the search for a master that has
+//! moved.
 
 use crate::agent_harness::{PATIENCE, Scene, Store};
 use std::{
@@ -81,7 +81,7 @@ impl World {
         format!("{}/logs/worker/0/1/{name}", self.dir)
     }
 
-    /// How much of a file is sure to be there.
+    /// Returns the visible length of a file.
     async fn bytes(&self, place: &str) -> u64 {
         let entry = self.hdfs.stat(place, deadline()).await.expect("an answer");
         entry.map_or(0, |entry| entry.bytes)

@@ -1,5 +1,5 @@
-//! What a client does on a real cluster: it looks, refuses with numbers, leaves no trace where it should not, submits,
-//! follows, and finds jobs again from elsewhere.
+//! Client on a real cluster: queries, rejections with numbers, cleanup, submission, following, and access to jobs from
+//! other machines.
 
 use std::{
     io::{BufRead, BufReader},
@@ -170,7 +170,7 @@ fn a_resource_manager_out_of_reach_is_told_with_its_addresses() {
     let property = |name: &str, value: &str| {
         format!("<property><name>{name}</name><value>{value}</value></property>")
     };
-    // Nobody listens on the discard port.
+    // The discard port has no listener.
     let site = format!(
         "<configuration>{}</configuration>",
         property("yarn.resourcemanager.address", "127.0.0.1:9")
@@ -240,7 +240,7 @@ fn a_job_is_submitted_followed_and_found_again() {
         rest = after;
     }
 
-    // From elsewhere, by whoever has the configuration.
+    // Access from another machine with the same configuration.
     let other = Workspace::new(cluster);
     let status = other.run(&["status", "--json", id]);
     let status: serde_json::Value = serde_json::from_str(&status.stdout).expect("an object");
@@ -326,7 +326,7 @@ fn a_running_job_is_shown_scaled_and_ended_from_elsewhere() {
         assert_eq!(logs.code, 0, "{logs:?}");
         (logs.stdout == "begun\n").then_some(())
     });
-    // Whoever follows sees what is printed while it is.
+    // A follower sees output while the program runs.
     let mut follower = other.start(&["logs", "-f", &id, "worker:0"]);
     let mut line = String::new();
     let out = follower.stdout.take().expect("a pipe");
@@ -398,7 +398,7 @@ roles:
     assert_eq!(logs.stdout, "last words\n", "{logs:?}");
 }
 
-/// The end of a child whose output nobody reads any more.
+/// Waits for a child whose output is not read any more. Returns its exit code.
 fn finish_quietly(mut child: std::process::Child) -> Option<i32> {
     child.wait().expect("a child can be waited for").code()
 }

@@ -26,7 +26,7 @@ fn ran(workspace: &Workspace, words: &[&str]) -> CommandOutput {
     ran
 }
 
-/// What each worker has printed after these words.
+/// Returns the accuracy that each worker has printed.
 fn accuracies(ran: &CommandOutput, workers: u32) -> Vec<f64> {
     let of = |worker| {
         let prefix = format!("worker:{worker} | test accuracy ");

@@ -14,7 +14,7 @@ fn cluster() -> Lease {
     shared(Options { nodes: 2, logs: Logs::Local, ..Options::new(version()) })
 }
 
-/// What every job here is: its programs find Python with both boards, which all nodes have.
+/// Returns the common keys of the jobs. Their programs find a Python with both dashboards, which all nodes have.
 fn keys(name: &str, mlflow: &str) -> String {
     let bin = ydl_testkit::dashboards::dashboard_environment().join("bin");
     format!(
@@ -60,7 +60,7 @@ fn run_where(
     })
 }
 
-/// Whether both workers have told of their losses, the first of this one.
+/// Returns true if both workers have reported their losses, with this one as the first.
 fn has_loss(run: &Value, loss: f64) -> bool {
     let metrics = run["data"]["metrics"].as_array();
     (0..2).all(|rank| {
@@ -98,7 +98,7 @@ fn a_job_is_one_run_and_stays_on_its_boards_whatever_becomes_of_its_master() {
     shows_scalars(&opened);
 
     job.kill_master(1);
-    // Whoever is told to stop meanwhile is told so in MLflow.
+    // The run of a job that was killed meanwhile has that status in MLflow.
     run_where(&server, "stopped", "the other's run", |_| true);
     wait_for("what the other prints", || {
         let ran = workspace.run(&["logs", &other]);
@@ -168,7 +168,7 @@ fn artifact(server: &MlflowServer, run: &str, name: &str, part: &str) {
 #[test]
 fn without_a_server_a_job_runs_as_if_nobody_had_asked_and_its_master_says_so_once() {
     let cluster = &*cluster();
-    // Nobody listens there, and nobody is given that port meanwhile.
+    // Port 1 has no listener and is not assigned to other programs.
     let at = "127.0.0.1:1";
     let workspace = Workspace::new(cluster);
     let script = "shell: 'echo at $MLFLOW_TRACKING_URI run $MLFLOW_RUN_ID.'";
@@ -183,7 +183,7 @@ fn without_a_server_a_job_runs_as_if_nobody_had_asked_and_its_master_says_so_onc
     assert!(said.contains("connection refused"), "{said}");
 }
 
-/// What brings files for TensorBoard, for as long as the test.
+/// Process that provides files for TensorBoard until the end of the test.
 struct Bringing(Child);
 
 impl Drop for Bringing {
@@ -234,7 +234,7 @@ fn what_is_brought_for_tensorboard_follows_what_is_in_hdfs() {
     is(None);
 }
 
-/// What the masters of a job have logged.
+/// Returns the logs of the masters of a job.
 fn of_masters(cluster: &Cluster, id: &str) -> String {
     let mut all = String::new();
     for node in 1..=cluster.nodes().len() {

@@ -1,4 +1,4 @@
-//! GPUs on a cluster, each one task's: counted by the cluster or by nobody.
+//! GPUs on a cluster, assigned exclusively, both with and without accounting by the cluster.
 
 use rustix::process::Pid;
 use std::{
@@ -9,7 +9,7 @@ use std::{
 use testbed::{File, Lease, Options};
 use ydl_testkit::yarn::{Workspace, shared, version, wait_finished, wait_for};
 
-/// Devices that no other cluster of this machine has: who has which is seen by all of it.
+/// Returns device names that are unique on this machine, because assignments are visible to all of its clusters.
 fn devices() -> [String; 2] {
     [0, 1].map(|n| format!("d{}-{n}", std::process::id()))
 }
@@ -21,7 +21,7 @@ fn cluster() -> Lease {
     shared(options.set(File::Yarn, name, &devices().join(",")))
 }
 
-/// What the tasks said, once so many have: the device each sees, and its container.
+/// Waits until this number of tasks has reported. Returns the device and the container of each.
 fn seen(place: &Path, count: usize) -> Vec<(String, String)> {
     wait_for("every task's word", || {
         let files = fs::read_dir(place).expect("a directory");

@@ -1,4 +1,4 @@
-//! `ydl doctor` on a good cluster and on bad ones: each time the culprit is named first. Who comes without a ticket is in
+//! `ydl doctor` on healthy and faulty clusters: each time it names the cause first. The test without a ticket is in
 //! `yarn_kerberos`.
 
 use serde_json::Value;
@@ -21,7 +21,7 @@ fn must<T>(outcome: Result<T, testbed::Error>) -> T {
     outcome.unwrap_or_else(|failure| panic!("{failure}"))
 }
 
-/// What was found of each check, in their order: its state and the words.
+/// Returns the state and the text of each check, in order.
 fn lines(ran: &CommandOutput) -> Vec<(String, String)> {
     let lines = ran.stdout.lines().map(|line| {
         let (state, rest) = line.split_once(' ').unwrap_or((line, ""));
@@ -135,7 +135,7 @@ fn staging_that_cannot_be_written(cluster: &Cluster, alice: &Workspace) {
     blames(&ran, "staging", 123, what, "name another directory with `staging:`");
     is_skipped(&ran, "job", "staging");
 
-    // It is no place in HDFS, which is nobody's fault but its own.
+    // A staging directory outside of HDFS fails only its own check.
     let ran = alice.run(&["doctor", "--staging", "file:///tmp/x"]);
     blames(&ran, "staging", 2, "file:///tmp/x", "hdfs://");
     for name in ["queue", "NameNode"] {
@@ -143,7 +143,7 @@ fn staging_that_cannot_be_written(cluster: &Cluster, alice: &Workspace) {
     }
 }
 
-/// Whoever may not look into the directory of all homes can name another place, and the NameNode is well.
+/// A user without access to `/user` can name another staging directory. The check of the NameNode succeeds.
 fn a_home_that_cannot_be_reached(cluster: &Cluster, alice: &Workspace) {
     must(cluster.fs(&["-mkdir", "/open"]));
     must(cluster.fs(&["-chmod", "777", "/open"]));

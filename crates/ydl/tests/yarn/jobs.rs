@@ -23,8 +23,8 @@ use ydl_testkit::{
     },
 };
 
-/// Three nodes for everybody and a fourth with a label and two GPUs, which the queue `gpu` alone may use; the queue
-/// `narrow` gets a tenth and never more.
+/// Three nodes for all queues, and a fourth with a label and two GPUs, which only the queue `gpu` may use. The queue
+/// `narrow` is limited to a tenth.
 fn cluster() -> Lease {
     let options = Options {
         nodes: 4,
@@ -38,7 +38,7 @@ fn cluster() -> Lease {
             Queue::new("narrow", 10),
         ],
         users: vec!["alice".into(), "bob".into()],
-        // On a busy machine a master may need long to begin; nobody is lost here.
+        // On a busy machine a master may start slowly; no container is lost in these tests.
         expiry: Duration::from_secs(60),
         ..Options::new(version())
     };
@@ -50,7 +50,7 @@ fn cluster() -> Lease {
     let root = root.set(File::Yarn, &node("container-monitor.interval-ms"), "300");
     // Off by default before 3.3.
     let root = root.set(File::Hdfs, "dfs.namenode.acls.enabled", "true");
-    // Who may see and end a job is asked; by default every queue lets everybody.
+    // Enforce ACLs; by default every queue allows all users.
     let own = Command::new("id").arg("-un").output().expect("a name");
     let own = String::from_utf8(own.stdout).expect("text");
     let queues = "yarn.scheduler.capacity.root.acl_administer_queue";
@@ -110,7 +110,7 @@ fn the_example_learns_its_digits_on_three_nodes_and_leaves_nothing() {
         let log = |file: &str| format!("{logs}/{role}/{index}/1/{file}");
         let record = read(cluster, &log("exit.json")).unwrap_or_else(|| panic!("{role}:{index}"));
         assert!(record.contains(r#""code": 0"#), "{record}");
-        // Who prints nothing has no file.
+        // A task without output has no file.
         let text = read(cluster, &log("stdout.0")).unwrap_or_default();
         let other = Workspace::new(cluster);
         let task = format!("{role}:{index}");
@@ -347,7 +347,7 @@ fn a_client_that_dies_changes_nothing_and_one_that_is_asked_ends_its_job() {
 fn a_job_is_seen_scaled_and_ended_from_anywhere_by_those_who_may() {
     let cluster = &*cluster();
     let workspace = Workspace::of(cluster, "alice");
-    // `began` and `go` are written by the containers' user, who is this process's.
+    // `began` and `go` are written by the containers' user, which is the user of this process.
     let yaml = waiting_job(&workspace, 1, "name: shared\nacls: {view: bob}");
     let job = workspace.detach(&yaml);
     wait_started(&workspace, 1);

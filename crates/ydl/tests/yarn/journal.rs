@@ -100,10 +100,10 @@ fn a_master_reads_what_all_before_it_wrote_and_they_write_no_more() {
         }
         second.flush().await.expect("it is written");
 
-        // What the first one could still write somewhere is nobody's.
+        // Later writes of the first master are not part of the journal.
         let (_, read) = fixture.master(3).await;
         assert_eq!(read, 8);
-        // And whoever comes too late knows it at once.
+        // A stale master is rejected at once.
         let mut reading = Replay::new(spec(), None);
         let late = recover(&fixture.hdfs, &fixture.place, 2, &mut reading).await;
         assert!(matches!(late, Err(RecoverError::Fenced)), "{late:?}");

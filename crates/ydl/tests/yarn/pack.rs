@@ -30,7 +30,7 @@ fn workspace<'a>(cluster: &'a Cluster, environment: &str) -> Workspace<'a> {
 
 fn run(workspace: &Workspace, words: &[&str]) -> CommandOutput {
     let mut command = workspace.ydl();
-    // Whoever makes environments finds uv, and what it has fetched for the others.
+    // `ydl pack` finds uv and its shared cache.
     let tools = packed_mxnet_environments().join("tools").canonicalize().expect("the tools");
     let path = std::env::var("PATH").unwrap_or_default();
     command

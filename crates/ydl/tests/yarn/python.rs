@@ -44,7 +44,7 @@ fn the_exception_of_a_function_reaches_whoever_submitted_it() {
 fn functions_ask_and_report_while_masters_die() {
     let cluster = &*common_cluster();
     let workspace = Workspace::new(cluster);
-    let mut python = python(&workspace, &["tests.on_yarn", "through-deaths"]);
+    let mut python = python(&workspace, &["tests.on_yarn", "across-master-restart"]);
     python.stdin(Stdio::piped()).stdout(Stdio::piped());
     let mut child = python.spawn().expect("Python");
     let mut lines = BufReader::new(child.stdout.take().expect("a pipe")).lines();

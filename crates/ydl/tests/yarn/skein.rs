@@ -51,7 +51,7 @@ fn two_services_of_which_one_depends_on_the_other_run_as_a_job() {
     let report = wait_finished(cluster, &id);
     assert!(report.tags.iter().any(|tag| tag == "demo"), "{report:?}");
     assert_eq!(application(cluster, &id).name, "hello");
-    // Nobody was asked for before those they depend on ran.
+    // No container was requested before its dependencies ran.
     let started = |task: &str| {
         let said = format!("{task} runs on");
         let at = ran.stderr.lines().position(|line| line.contains(&said));

@@ -71,7 +71,7 @@ fn ended_well(workspace: &Workspace, ran: &CommandOutput) -> String {
     id
 }
 
-/// What tasks printed after these words, each number once.
+/// Returns the distinct texts after a word in the output of all tasks, sorted.
 fn printed(workspace: &Workspace, id: &str, word: &str) -> Vec<String> {
     let ran = workspace.run(&["logs", id, "--stdout"]);
     let mut found: Vec<_> =
@@ -143,8 +143,8 @@ impl Drop for Mlflow {
     }
 }
 
-/// What an evaluator said of the last checkpoint, which is that of this step at least: of two who train, one may be a step
-/// further when the other sees that it is enough.
+/// Returns the accuracy that an evaluator logged for the last checkpoint, of this step or later: with two training
+/// tasks one may take another step before the other stops.
 fn last_accuracy(log: &str, step: u32) -> f64 {
     let mark = "Saving dict for global step ";
     let found = log.rsplit_once(mark);
@@ -168,7 +168,7 @@ fn the_linear_classifier_is_trained_evaluated_shown_and_logged() {
     command.env("MLFLOW_TRACKING_URI", &mlflow.url);
     let ran = run(&mut command, name, "tensorflow", &[]);
     ended_well(&workspace, &ran);
-    // Durations of everybody came back.
+    // The durations of all tasks were returned.
     let durations: serde_json::Value = serde_json::from_str(ran.stdout.trim()).expect("JSON");
     for task in ["chief:0", "evaluator:0", "tensorboard:0"] {
         let seconds = durations["containers"][task].as_f64();
@@ -193,7 +193,7 @@ fn the_linear_classifier_is_trained_evaluated_shown_and_logged() {
     }
     assert!(last_accuracy(&mlflow.file("evaluator_0_SUCCEEDED_0"), 200) >= 0.9);
 
-    // Evaluated again by an evaluator alone, and MLflow's server is gone: nobody cares.
+    // An evaluator alone evaluates again. The unreachable MLflow server does not affect it.
     let gone = mlflow.url.clone();
     drop(mlflow);
     fs::remove_dir_all(workspace.path().join("model/eval")).expect("what was evaluated");
@@ -307,7 +307,7 @@ fn a_packed_environment_travels_to_nodes_with_a_label_and_the_check_says_ok() {
     let seen = sent(&workspace, &own, &[]);
     assert!(!seen.starts_with(&own), "it did not travel: {seen:?}");
 
-    // What somebody has made and put into HDFS is used as it is.
+    // An existing pex in HDFS is used unchanged.
     let pex = workspace.path().join("made.pex");
     let made =
         Command::new(packed_mxnet_environments().join("tools/pex")).arg("-o").arg(&pex).output();

@@ -11,7 +11,7 @@ use ydl_testkit::{
     yarn::{ClusterJob, Workspace, application, shared, version, wait_for},
 };
 
-/// How often the program saves when nobody tells it to.
+/// Steps between regular checkpoints of the program.
 const SAVE_EVERY: u32 = 10;
 
 fn cluster() -> Lease {
@@ -99,7 +99,7 @@ fn nodes_are(cluster: &Cluster, welcome: &[&str]) {
 
 #[test]
 fn pytorch_goes_on_with_two_four_one_and_two_workers() {
-    // Everybody who is asked for comes, however long it takes: nobody begins without them.
+    // With a long settle time a round starts only with all requested workers.
     let cluster = &*cluster();
     let job = submit(cluster, "{min: 1, max: 4, start: 2}", "1h");
     reaches(&job, &[2]);

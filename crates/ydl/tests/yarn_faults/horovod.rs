@@ -1,4 +1,4 @@
-//! Elastic Horovod on a real cluster: workers come and go while masters die, and those who stay are the same processes.
+//! Elastic Horovod on a real cluster: workers join and leave while masters fail. The remaining processes keep running.
 
 use std::{fs, path::Path};
 use testbed::{Cluster, File, Lease, Options};
@@ -57,7 +57,7 @@ fn workers_come_and_go_while_masters_die() {
     wait_for("the third worker", || (job.count("attempt-started") == 3).then_some(()));
     let started = job.starts();
     job.wait_reported_running(started.iter().map(|it| &it.container));
-    // The newcomer loads, or waits for the others: who comes next must know of it.
+    // The new worker is loading or waiting for the others. The next master must know of it.
     job.kill_master(2);
     wait_for_world(&job, 3, 3);
     job.wait_led_by(3);

@@ -100,7 +100,7 @@ fn a_program_that_is_killed_starts_again_and_that_counts() {
 #[test]
 fn a_node_where_programs_die_is_avoided_and_later_forgiven() {
     let cluster = &*cluster();
-    // No node has room for more than two. Nobody starts again before both failures are known.
+    // A node has resources for two tasks. No task restarts before both failures are known.
     let role = "memory: 3 GiB, restart: {limit: 3, backoff: {initial: 2s, max: 2s}}";
     let more = "node_exclusion: {failures: 2, timeout: 15s}";
     let job = ClusterJob::submit(cluster, 4, WAIT_SCRIPT, role, more);
@@ -243,7 +243,7 @@ fn a_node_that_is_lost_for_good_costs_a_restart_and_no_failure() {
     let all = job.wait_starts(6 + there.len());
     // The other has tried to take what it holds.
     job.program(index(&frozen.task), 2);
-    // It comes back when another has its place, finds that nobody has waited, and stops by itself.
+    // The frozen agent continues after its replacement has started, learns that it was replaced, and exits.
     assert!(is_alive(old));
     signal_remaining("-CONT", &ice);
     let both = time_until("the end of the one that was frozen", || !is_alive(old));
@@ -292,7 +292,7 @@ fn a_checkpoint_outlives_its_node_and_everybody_goes_on_from_it_elsewhere() {
     let started = job.wait_starts(2);
     let saved = || job.names_in(&job.place.checkpoint());
     wait_for("both checkpoints", || (saved() == ["steps.0", "steps.1"]).then_some(()));
-    // The whole node goes, with nobody left who could save anything.
+    // The whole node fails, so no process can save a checkpoint.
     let (_, masters) = masters_node(&job);
     let victim = started.iter().find(|it| it.node != masters);
     let victim = victim.expect("two workers are on two nodes");
@@ -388,7 +388,7 @@ fn a_master_that_dies_with_its_node_is_followed_elsewhere() {
         kill_all(&tree(&start.container));
     }
     signal("-9", &[job.master(1)]);
-    // Whether the cluster counts it depends on whom it misses first, the master or the node.
+    // The cluster counts the failure depending on which timeout it notices first: of the master or of the node.
     job.wait_led_by(2);
     job.wait_starts(4 + there.len());
     job.release();

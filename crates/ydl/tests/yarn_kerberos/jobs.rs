@@ -1,4 +1,4 @@
-//! Jobs of an ordinary user on a cluster that asks everybody for proof and lets nobody listen.
+//! Jobs of an ordinary user on a cluster with authentication and encryption.
 
 use std::{
     fs,
@@ -14,7 +14,7 @@ use ydl_testkit::{
     },
 };
 
-/// For so long tokens live that nobody renews.
+/// Lifetime of tokens that are not renewed.
 const UNRENEWED: Duration = Duration::from_secs(30);
 
 /// Three nodes, and two file systems.
@@ -33,13 +33,13 @@ fn cluster() -> Lease {
     let options = options.set(File::Hdfs, unrenewed, &UNRENEWED.as_millis().to_string());
     // Off by default before 3.3.
     let options = options.set(File::Hdfs, "dfs.namenode.acls.enabled", "true");
-    // By default the test bed and every queue let everybody end a job.
+    // By default the test bed and every queue allow all users to kill a job.
     let queues = "yarn.scheduler.capacity.root.acl_administer_queue";
     let options = options.set(File::Queues, queues, "yarn");
     shared(options.set(File::Yarn, "yarn.admin.acl", "yarn"))
 }
 
-/// The second file system, with a directory for everybody.
+/// Returns the second file system, with a directory that all users can write.
 fn other_system(cluster: &Cluster) -> String {
     let other = format!("hdfs://{}", cluster.namenodes()[1].rpc);
     let open = "fs.permissions.umask-mode=000";
@@ -158,7 +158,7 @@ fn those_who_may_see_and_end_a_job_do_and_no_others() {
     assert!(denied.contains("user `dave` has no"), "{status:?}");
     refused(&dave.run(&["kill", &job]), "MODIFY_APP");
     assert_ne!(dave.run(&["logs", &job]).code, 0);
-    // Who has no ticket is nobody.
+    // Without a ticket the user is not authenticated.
     dave.destroy_ticket();
     let ran = dave.run(&["status", &job]);
     assert_ne!(ran.code, 0, "{ran:?}");
@@ -167,7 +167,7 @@ fn those_who_may_see_and_end_a_job_do_and_no_others() {
     let killed = Workspace::of(cluster, "carol").run(&["kill", &job]);
     assert_eq!(killed.code, 0, "{killed:?}");
     wait_gone(&job);
-    // Everybody sees what is for everybody.
+    // All users can view a job whose ACL allows all users.
     let dave = Workspace::of(cluster, "dave");
     wait_for("the end of the other job", || {
         let status = dave.run(&["status", &open]);
@@ -215,7 +215,7 @@ fn a_doctor_tells_how_long_a_ticket_lives_and_names_the_one_that_is_missing_firs
     let ticket = ticket.expect("a line about the ticket");
     assert!(ticket.contains("`dave@"), "{ran:#?}");
     assert!(ticket.ends_with(" left"), "{ran:#?}");
-    // Whoever sits at the keyboard, jobs are whose ticket it is.
+    // The ticket determines the user of a job, not the local account.
     let mine = "`default` accepts jobs of `dave`";
     assert!(ran.stdout.contains(mine), "{ran:#?}");
 
@@ -227,7 +227,7 @@ fn a_doctor_tells_how_long_a_ticket_lives_and_names_the_one_that_is_missing_firs
     let first = first.expect("an error");
     let what = "error: ticket: no Kerberos ticket was found: ";
     assert!(first.starts_with(what), "{ran:#?}");
-    // It ends as `submit` does, which has nobody else to blame.
+    // The exit code is that of `submit`.
     assert_eq!(submitted.code, ran.code, "{submitted:#?}");
     let what = "error: no Kerberos ticket was found: ";
     assert!(submitted.stderr.contains(what), "{submitted:#?}");
@@ -262,7 +262,7 @@ fn a_service_submits_for_others_where_the_cluster_lets_it() {
     assert!(files.all(|line| line.contains(" alice ")), "{listed}");
     let output = cluster.fs(&["-ls", "/user/alice/out-by-proxy"]).expect("it");
     assert!(output.contains(" alice "), "{output}");
-    // It is alice's in YARN: she sees it among hers.
+    // The job belongs to alice in YARN, so `ydl ls` of alice lists it.
     let hers = Workspace::of(cluster, "alice").run(&["ls", "--all"]);
     assert!(hers.stdout.contains(&id), "{hers:?}");
     wait_gone(&id);

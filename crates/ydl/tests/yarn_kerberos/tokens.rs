@@ -37,7 +37,7 @@ fn cluster() -> Lease {
     }))
 }
 
-/// The second file system, with a directory for everybody.
+/// Returns the second file system, with a directory that all users can write.
 fn other_system(cluster: &Cluster) -> String {
     let other = format!("hdfs://{}", cluster.namenodes()[1].rpc);
     let open = "fs.permissions.umask-mode=000";
@@ -46,7 +46,7 @@ fn other_system(cluster: &Cluster) -> String {
     other
 }
 
-/// A job of alice's that waits for the file `go`, and leaves an output in a file system that nobody has asked before.
+/// Job of the user alice that waits for the file `go`, and writes an output to a file system without a token yet.
 struct Job<'a> {
     workspace: Workspace<'a>,
     id: String,
@@ -108,7 +108,7 @@ impl<'a> Job<'a> {
         master
     }
 
-    /// What is told of it at a workspace with a ticket, once it is over.
+    /// Waits for the end of the job. Returns its status as seen by a workspace with a ticket.
     fn over(&self, workspace: &Workspace) -> CommandOutput {
         wait_for(&format!("the end of {}", self.id), || {
             let ran = workspace.run(&["status", &self.id]);

@@ -1,5 +1,5 @@
-"""cluster-pack's API on top of `ydl pack`. Environments are stored by content, on this machine and on the cluster, and uploaded
-with the first job that needs them. See `docs/moving/tf-yarn.md`."""
+"""cluster-pack's API on top of `ydl pack`. Environments are stored by content, on this machine and on the cluster. The first job
+that needs one uploads it. See `docs/moving/tf-yarn.md`."""
 
 from . import filesystem, settings, yarn_launcher
 from .packaging import (

@@ -82,8 +82,8 @@ def zip_path(py_dir: str, include_base_name: bool = True, tmp_dir: Optional[str]
     return target
 
 
-def _pip_list(executable: str, *words: str) -> List[Dict[str, str]]:
-    line = [executable, "-m", "pip", "list", "--format", "json", "--disable-pip-version-check", *words]
+def _pip_list(executable: str, *options: str) -> List[Dict[str, str]]:
+    line = [executable, "-m", "pip", "list", "--format", "json", "--disable-pip-version-check", *options]
     done = subprocess.run(line, stdout=subprocess.PIPE, stderr=subprocess.PIPE, timeout=120)
     if done.returncode != 0:
         errors = done.stderr.decode("utf-8", "replace").strip().splitlines()
@@ -121,7 +121,7 @@ def get_default_fs() -> str:
             properties = xml.etree.ElementTree.parse(path).getroot().iter("property")
         except (OSError, xml.etree.ElementTree.ParseError):
             continue
-        found = {one.findtext("name", "").strip(): one.findtext("value", "").strip() for one in properties}
+        found = {entry.findtext("name", "").strip(): entry.findtext("value", "").strip() for entry in properties}
         for name in ("fs.defaultFS", "fs.default.name"):
             if found.get(name):
                 return found[name]

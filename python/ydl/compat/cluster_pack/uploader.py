@@ -48,7 +48,7 @@ def upload_env(
     for name, value in (("packer", packer), ("fs_args", fs_args), ("allow_large_pex", allow_large_pex or None),
                         ("include_pex_tools", include_pex_tools or None), ("force_upload", force_upload or None)):  # fmt: skip
         if value is not None:
-            logger.info("upload_env: `%s` has no effect: ydl packs by itself and uploads missing layers", name)
+            logger.info("upload_env: `%s` has no effect: ydl packs the environment in layers and uploads missing ones", name)
     for name in ("C_PACK_USER", "C_PACK_ENV_FALLBACK_PATH"):
         if os.environ.get(name):
             logger.warning("upload_env: `%s` is ignored: ydl packs the environment of the current user unchanged", name)
@@ -106,7 +106,7 @@ def env_name() -> str:
     return "{}_{}".format(os.path.basename(path.rstrip("/")) or "default", digest)
 
 
-def normal(name: str) -> str:
+def normalized(name: str) -> str:
     """Normalizes the name of a package."""
     return re.sub(r"[-_.]+", "-", name).lower()
 
@@ -120,14 +120,14 @@ def requirements(
     editable: Sequence[str],
 ) -> str:
     """Returns the text of a requirements file."""
-    excluded = {normal(name) for name in ignored} | {normal(name) for name in additional}
-    selected = None if only is None else {normal(name) for name in only}
+    excluded = {normalized(name) for name in ignored} | {normalized(name) for name in additional}
+    selected = None if only is None else {normalized(name) for name in only}
     lines: List[str] = ["--extra-index-url {}".format(index) for index in indexes]
     lines += ["-e {}".format(path) for path in editable]
     for name, version in sorted(installed.items()):
-        if normal(name) in excluded or (selected is not None and normal(name) not in selected):
+        if normalized(name) in excluded or (selected is not None and normalized(name) not in selected):
             continue
-        if normal(name) not in EXCLUDED_PACKAGES:
+        if normalized(name) not in EXCLUDED_PACKAGES:
             lines.append("{}=={}".format(name, version))
     for name, version in sorted(additional.items()):
         # A value is a version, a version specifier, or an address.

@@ -121,11 +121,11 @@ class _JobBuilder:
             "master": {"attempts": max(1, request.max_attempts)},
         }
 
-    def for_command(self, words: Sequence[str]) -> Any:
+    def for_command(self, arguments: Sequence[str]) -> Any:
         import ydl
         from ydl.functions import with_setup
 
-        run = with_setup(self.setup_script, [*self.environment.python, *words])
+        run = with_setup(self.setup_script, [*self.environment.python, *arguments])
         return ydl.Job(roles={"worker": ydl.Role(run, **self.role)}, **self.keys)
 
     def for_function(self, function: Callable[..., Any], args: Sequence[Any]) -> Any:

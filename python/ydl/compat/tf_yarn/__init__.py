@@ -4,7 +4,7 @@ from . import cluster, event, mlflow, packaging
 from .application import ACLs, Application
 from .client import RunFailed, get_safe_experiment_fn
 from .metrics import Metrics
-from .tensorflow.client import run_on_yarn_of_old as run_on_yarn
+from .tensorflow.client import run_on_yarn_legacy as run_on_yarn
 from .tensorflow.experiment import Experiment
 from .tensorflow.keras_experiment import KerasExperiment
 from .topologies import ContainerKey, NodeLabel, TaskSpec, ps_strategy_topology, single_server_topology

@@ -12,14 +12,14 @@ logger = logging.getLogger(__name__)
 
 FOLDER = "tf_yarn-task"
 EXPERIMENT = FOLDER + "/experiment.pickle"
-ABOUT = FOLDER + "/about.json"
+METADATA = FOLDER + "/metadata.json"
 
 # Hooks of a task may use the job's store through skein.
 SHIMS = ("tf_yarn", "cluster_pack", "skein")
 _SHIM = "from ydl.compat.alias import alias\n\nalias({name!r}, {real!r})\n"
 
 
-def pickled(experiment_fn: Callable[..., Any]) -> bytes:
+def pickle_experiment(experiment_fn: Callable[..., Any]) -> bytes:
     """Pickles the experiment function."""
     from ydl import functions
 
@@ -32,28 +32,28 @@ def editable_packages() -> Dict[str, Path]:
 
     try:
         return {name: Path(path) for name, path in get_editable_requirements().items()}
-    except (RuntimeError, ValueError, OSError, subprocess.SubprocessError) as unknown:
-        logger.debug("cannot determine the editable packages: %s", unknown)
+    except (RuntimeError, ValueError, OSError, subprocess.SubprocessError) as error:
+        logger.debug("cannot determine the editable packages: %s", error)
         return {}
 
 
 class Bundle:
-    """Context manager for the folder while the job is submitted. `more` adds packages to those that are loaded."""
+    """Context manager for the folder while the job is submitted. `additional` are packages that are shipped even if not loaded."""
 
-    def __init__(self, experiment: bytes, more: Optional[Mapping[str, Path]] = None) -> None:
+    def __init__(self, experiment: bytes, additional: Optional[Mapping[str, Path]] = None) -> None:
         self.experiment = experiment
-        self.more = dict(more or {})
+        self.additional = dict(additional or {})
 
     def __enter__(self) -> Dict[str, str]:
         self.directory = tempfile.mkdtemp(prefix="tf_yarn-")
         try:
-            return {FOLDER: str(self._fill(Path(self.directory)))}
+            return {FOLDER: str(self._write(Path(self.directory)))}
         except BaseException:
             # `__exit__` is not called if this fails.
             shutil.rmtree(self.directory, ignore_errors=True)
             raise
 
-    def _fill(self, directory: Path) -> Path:
+    def _write(self, directory: Path) -> Path:
         from ydl import Error, functions
 
         folder = directory / FOLDER
@@ -64,16 +64,16 @@ class Bundle:
             (folder / name).mkdir()
             text = _SHIM.format(name=name, real="ydl.compat." + name)
             (folder / name / "__init__.py").write_text(text, encoding="utf-8")
-        for name, path in {**self.more, **functions.user_modules([])}.items():
+        for name, path in {**self.additional, **functions.user_modules([])}.items():
             if name in (*SHIMS, "ydl", "cloudpickle"):
                 continue
             try:
                 package.add(name, path)
-            except Error as too_large:
+            except Error as error:
                 # tf-yarn ships none of them, so programs with `files` still work.
-                logger.warning("`%s` is not shipped automatically: %s", name, too_large.message)
+                logger.warning("`%s` is not shipped automatically: %s", name, error.message)
         (directory / EXPERIMENT).write_bytes(self.experiment)
-        (directory / ABOUT).write_text(functions.pickle_info(), encoding="utf-8")
+        (directory / METADATA).write_text(functions.pickle_info(), encoding="utf-8")
         return folder
 
     def __exit__(

@@ -13,12 +13,12 @@ import threading
 from typing import Any, Callable, Deque, Dict, Iterable, Iterator, List, Mapping, NamedTuple, Optional, Sequence, Tuple
 
 from . import mlflow
-from .bundle import Bundle, editable_packages, pickled
+from .bundle import Bundle, editable_packages, pickle_experiment
 from .evaluator_metrics import EvaluatorMetricsLogger, Thresholds
 from .follow import Listener
 from .lifecycle import TERMINATED
 from .metrics import Metrics, OneShotMetricsLogger, metrics_from, status_of
-from .plan import Call, PathLike, PyEnv, checked, environment_of, job_keys
+from .plan import Call, PathLike, PyEnv, environment_of, job_keys, validated
 from .tensorboard import URL_EVENT_LABEL
 from .topologies import ContainerKey, TaskSpecs
 
@@ -63,17 +63,17 @@ def run(
     cluster: Optional[str] = None,
 ) -> Metrics:
     """Runs a job to its end. Ctrl-C and SIGTERM kill it."""
-    call = checked(call)
+    call = validated(call)
     if skein_client is not None:
-        logger.debug("skein_client is not needed: there is no driver to share")
-    experiment = pickled(experiment_fn)
+        logger.debug("skein_client is ignored: ydl has no driver")
+    experiment = pickle_experiment(experiment_fn)
     environment = environment_of(call.pyenv_zip_path, call.task_specs)
-    with mlflow.ended_run() as tracked:
+    with mlflow.managed_run() as tracked:
         keys = {**job_keys(call, environment), "files": dict(environment.files)}
         # The environment of this process contains its editable packages; other environments do not.
-        more = {} if environment.source == sys.prefix else editable_packages()
+        additional = {} if environment.source == sys.prefix else editable_packages()
         with _exit_on_sigterm(), _kill_on_interrupt() as jobs:
-            jobs.append(_submit(call, Bundle(experiment, more), keys, cluster or os.environ.get(CLUSTER)))
+            jobs.append(_submit(call, Bundle(experiment, additional), keys, cluster or os.environ.get(CLUSTER)))
             metrics, killed = _follow(jobs[0], call.task_specs, key, eval_monitor_log_thresholds)
         tracked.status = "KILLED" if killed else tracked.status
         return metrics
@@ -88,10 +88,10 @@ def _exit_on_sigterm() -> Iterator[None]:
         yield
         return
 
-    def leave(*_: object) -> None:
+    def on_term(*_: object) -> None:
         raise SystemExit(TERMINATED)
 
-    signal.signal(signal.SIGTERM, leave)
+    signal.signal(signal.SIGTERM, on_term)
     try:
         yield
     finally:
@@ -135,18 +135,18 @@ def _follow(
 
     tasks = task_names(specs)
     evaluators = EvaluatorMetricsLogger([task for task in tasks if task.startswith("evaluator:")], None, thresholds)
-    boards = [(task + "/url", URL_EVENT_LABEL) for task in tasks if task.startswith("tensorboard:")]
-    listener = Listener(run, tasks, evaluators, OneShotMetricsLogger(None, boards))
+    dashboards = [(task + "/url", URL_EVENT_LABEL) for task in tasks if task.startswith("tensorboard:")]
+    listener = Listener(run, tasks, evaluators, OneShotMetricsLogger(None, dashboards))
     failure: Optional[ydl.JobFailed] = None
     with listener:
         try:
             run.wait()
-        except ydl.JobFailed as ended:
-            failure = ended
+        except ydl.JobFailed as error:
+            failure = error
     n_try = listener.n_try
     # Errors in additional data must not hide the outcome of the job.
     try:
-        listener.fill_in(run.history())
+        listener.add_history(run.history())
         n_try = max(0, run.status().round - 1)
     except (ydl.Error, ValueError, TypeError) as error:
         logger.warning("cannot read the history of %s: %s", run.id, error)
@@ -178,14 +178,14 @@ def _log_to_mlflow(run: Any, metrics: Metrics, events: Mapping[str, Mapping[str,
         mlflow.save_text_to_mlflow(text, name)
 
 
-def tail(lines: Iterable[str], characters_max: int) -> str:
+def tail(lines: Iterable[str], max_characters: int) -> str:
     """Returns the last lines within a limit of characters."""
     kept: Deque[str] = collections.deque()
     size = 0
     for line in lines:
         kept.append(line + "\n")
         size += len(kept[-1])
-        while size > characters_max:
+        while size > max_characters:
             size -= len(kept.popleft())
     return "".join(kept)
 
@@ -260,16 +260,16 @@ def run_on_yarn(
     )  # fmt: skip
 
 
-def like_run_on_yarn(function: Callable[..., Metrics]) -> Callable[..., Metrics]:
-    """Decorates a function that passes its options to :func:`run_on_yarn`: sets the signature and rejects unknown options."""
+def with_run_on_yarn_signature(function: Callable[..., Metrics]) -> Callable[..., Metrics]:
+    """Decorates a function that passes its options to :func:`run_on_yarn`: sets its signature and rejects unknown options."""
     signature = inspect.signature(run_on_yarn)
-    known = [one for name, one in signature.parameters.items() if name != "framework"]
+    known = [parameter for name, parameter in signature.parameters.items() if name != "framework"]
 
     @functools.wraps(function)
     def checked_options(*args: Any, **options: Any) -> Metrics:
-        unknown = [name for name in options if name not in {one.name for one in known}]
+        unknown = [name for name in options if name not in {parameter.name for parameter in known}]
         if unknown:
-            raise TypeError("run_on_yarn has no option `{}`".format(unknown[0]))
+            raise TypeError("run_on_yarn got an unknown option `{}`".format(unknown[0]))
         return function(*args, **options)
 
     checked_options.__signature__ = signature.replace(parameters=known)  # type: ignore[attr-defined]

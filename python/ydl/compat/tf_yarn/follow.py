@@ -22,7 +22,7 @@ class Listener:
     """Follows the changes of a job's store in its own thread, and keeps the last reports of each task in its latest try."""
 
     def __init__(
-        self, run: Any, tasks: List[str], evaluators: EvaluatorMetricsLogger, once: OneShotMetricsLogger
+        self, run: Any, tasks: List[str], evaluators: EvaluatorMetricsLogger, one_shot: OneShotMetricsLogger
     ) -> None:
         self.run = run
         self.tasks = set(tasks)
@@ -30,7 +30,7 @@ class Listener:
         self._tries: Dict[str, int] = {}
         self.events: Dict[str, Dict[str, str]] = {}
         self.evaluators = evaluators
-        self.once = once
+        self.one_shot = one_shot
         self._ended = threading.Event()
         self._revision: Optional[int] = None
         self._changes: Any = None
@@ -78,7 +78,7 @@ class Listener:
             return
         if n_try > self.n_try:
             self.n_try = self.evaluators.n_try = n_try
-            self.once.begin(n_try)
+            self.one_shot.begin(n_try)
         if n_try > self._tries.get(task, 0):
             # The task has restarted. Side tasks may run through several tries.
             self._tries[task] = n_try
@@ -93,13 +93,13 @@ class Listener:
             logger.info("Logs of %s: %s", task, text)
         elif name == "stop" and text:
             logger.error("%s failed: %s", task, (text.strip().splitlines() or ["unknown error"])[-1])
-        self.once.update(key, text)
+        self.one_shot.update(key, text)
         self.evaluators.update(task, name, text)
         if name == LAST_EVALUATION_KEY:
             self.evaluators.log()
 
-    def fill_in(self, history: List[Dict[str, Any]]) -> None:
-        """Adds the ends of tasks whose last reports were lost with the job's master, from the history of the job. Only the
+    def add_history(self, history: List[Dict[str, Any]]) -> None:
+        """Adds the ends of tasks from the job's history, in case their last reports were lost with the job's master. Only the
         last event of a task counts, and only if it is its end."""
         last: Dict[str, Dict[str, Any]] = {}
         for event in history:

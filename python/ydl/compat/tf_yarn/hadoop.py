@@ -14,7 +14,7 @@ MAX_CHARACTERS = 100_000
 """Linux limits a variable to 128 KiB."""
 
 
-def classes(env: Mapping[str, str]) -> Dict[str, str]:
+def hadoop_class_path(env: Mapping[str, str]) -> Dict[str, str]:
     """Returns `CLASSPATH` if it is not set and this node has a `hadoop` command. Without it libhdfs only reports
     `Unknown error 255`."""
     if env.get("CLASSPATH"):
@@ -31,14 +31,14 @@ def classes(env: Mapping[str, str]) -> Dict[str, str]:
             env=dict(env), timeout=TIMEOUT_SECONDS, check=True,
         )  # fmt: skip
     except (OSError, subprocess.SubprocessError) as failure:
-        logger.warning("no class path for libhdfs: %s", failure)
+        logger.warning("cannot determine the class path for libhdfs: %s", failure)
         return {}
     lines = done.stdout.decode("utf-8", "replace").split("\n")
     class_path = next((line.strip() for line in reversed(lines) if line.strip()), "")
-    whole = os.pathsep.join(part for entry in class_path.split(os.pathsep) for part in _expanded(entry))
-    return {"CLASSPATH": class_path if len(whole) > MAX_CHARACTERS else whole} if class_path else {}
+    expanded = os.pathsep.join(part for entry in class_path.split(os.pathsep) for part in _expand(entry))
+    return {"CLASSPATH": class_path if len(expanded) > MAX_CHARACTERS else expanded} if class_path else {}
 
 
-def _expanded(entry: str) -> List[str]:
+def _expand(entry: str) -> List[str]:
     """Expands wildcards, which libhdfs does not support before Hadoop 3."""
     return sorted(glob.glob(entry + ".jar")) if entry.endswith("/*") else [entry] if entry else []

@@ -27,7 +27,7 @@ FLUSH_SECONDS = 20.0
 
 def end_key(task: str) -> str:
     """Returns the key that reports the end of a task in this try."""
-    return "over/" + task
+    return "ended/" + task
 
 
 @functools.lru_cache(maxsize=None)

@@ -54,7 +54,7 @@ def _span(reports: Mapping[str, str], begin: str, end: str) -> Optional[Tuple[fl
     return None if first is None or last is None or last < first else (first, last)
 
 
-def _whole(events: Events, tasks: Iterable[str]) -> Optional[timedelta]:
+def _total(events: Events, tasks: Iterable[str]) -> Optional[timedelta]:
     """Returns the time from the earliest start to the latest end; None if a task is missing or failed."""
     spans = []
     for task in tasks:
@@ -80,19 +80,19 @@ def status_of(reports: Optional[Mapping[str, str]]) -> str:
 def metrics_from(events: Events, tasks: Iterable[str], key: Callable[[str], Any] = str) -> Metrics:
     """Returns the metrics of a job with these tasks."""
     tasks = list(tasks)
-    of = {kind: [task for task in tasks if task.split(":")[0] == kind] for kind in ("chief", "worker", "evaluator")}
+    by_kind = {kind: [task for task in tasks if task.split(":")[0] == kind] for kind in ("chief", "worker", "evaluator")}
     durations: Dict[Any, Optional[timedelta]] = {}
-    trained: Dict[Any, Optional[timedelta]] = {}
+    train_eval: Dict[Any, Optional[timedelta]] = {}
     for task in tasks:
         reports = events.get(task, {})
         for table, begin, end in (
             (durations, "container_start_time", "container_stop_time"),
-            (trained, "train_eval_start_time", "train_eval_stop_time"),
+            (train_eval, "train_eval_start_time", "train_eval_stop_time"),
         ):
             span = _span(reports, begin, end)
             table[key(task)] = None if span is None else timedelta(seconds=span[1] - span[0])
-    training = _whole(events, of["chief"] + of["worker"])
-    return Metrics(training, _whole(events, of["evaluator"]), durations, trained)
+    training = _total(events, by_kind["chief"] + by_kind["worker"])
+    return Metrics(training, _total(events, by_kind["evaluator"]), durations, train_eval)
 
 
 class OneShotMetricsLogger:
@@ -106,18 +106,18 @@ class OneShotMetricsLogger:
     def begin(self, n_try: int) -> None:
         """Starts a new try, in which each key is logged again."""
         self.n_try = n_try
-        self.waited = dict(self.events)
+        self.pending = dict(self.events)
 
     def log(self) -> None:
         """Reads the keys from the store."""
-        for key in list(self.waited):
+        for key in list(self.pending):
             value = self.app.kv.get(key)
             if value is not None:
                 self.update(key, value.decode() if isinstance(value, bytes) else value)
 
     def update(self, key: str, value: str) -> None:
         """Handles a change of the store."""
-        label = self.waited.pop(key, None)
+        label = self.pending.pop(key, None)
         if label is not None:
             logger.info("%s %s", label, value)
             mlflow.set_tag("{}_{}".format(mlflow.format_key(key), self.n_try), value)

@@ -127,9 +127,9 @@ def _first_line(failure: BaseException) -> str:
 
 
 def _unreachable(failure: Optional[BaseException]) -> bool:
-    words = ("max retries exceeded", "connection refused", "timed out", "failed to establish", "name resolution")
+    messages = ("max retries exceeded", "connection refused", "timed out", "failed to establish", "name resolution")
     while failure is not None:
-        if isinstance(failure, (ConnectionError, TimeoutError)) or any(word in str(failure).lower() for word in words):
+        if isinstance(failure, (ConnectionError, TimeoutError)) or any(message in str(failure).lower() for message in messages):
             return True
         failure = failure.__cause__ or failure.__context__
     return False
@@ -142,11 +142,11 @@ def active_run_id() -> str:
         run = mlflow.active_run() or mlflow.start_run()
         return run.info.run_id
 
-    return _try("finding the run", get_id, "") or ""
+    return _try("reading the active run", get_id, "") or ""
 
 
 def get_tracking_uri() -> str:
-    return _try("finding the server", lambda mlflow: mlflow.get_tracking_uri(), "") or ""
+    return _try("reading the server's address", lambda mlflow: mlflow.get_tracking_uri(), "") or ""
 
 
 def set_tag(key: str, value: Any) -> None:
@@ -154,8 +154,8 @@ def set_tag(key: str, value: Any) -> None:
 
 
 def set_tags(tags: Dict[str, Any]) -> None:
-    cleaned = {format_key(key): value for key, value in tags.items()}
-    _try("setting tags", lambda mlflow: mlflow.set_tags(cleaned))
+    valid = {format_key(key): value for key, value in tags.items()}
+    _try("setting tags", lambda mlflow: mlflow.set_tags(valid))
 
 
 def log_param(key: str, value: Any) -> None:
@@ -163,8 +163,8 @@ def log_param(key: str, value: Any) -> None:
 
 
 def log_params(params: Dict[str, Any]) -> None:
-    cleaned = {format_key(key): value for key, value in params.items()}
-    _try("logging parameters", lambda mlflow: mlflow.log_params(cleaned))
+    valid = {format_key(key): value for key, value in params.items()}
+    _try("logging parameters", lambda mlflow: mlflow.log_params(valid))
 
 
 def log_metric(key: str, value: float, step: Optional[int] = None) -> None:
@@ -172,8 +172,8 @@ def log_metric(key: str, value: float, step: Optional[int] = None) -> None:
 
 
 def log_metrics(metrics: Dict[str, Any], step: Optional[int] = None) -> None:
-    cleaned = {format_key(key): value for key, value in metrics.items()}
-    _try("logging metrics", lambda mlflow: mlflow.log_metrics(cleaned, step))
+    valid = {format_key(key): value for key, value in metrics.items()}
+    _try("logging metrics", lambda mlflow: mlflow.log_metrics(valid, step))
 
 
 def log_artifact(local_path: str, artifact_path: Optional[str] = None) -> None:
@@ -245,9 +245,9 @@ class RunStatus:
 
 
 @contextmanager
-def ended_run() -> Iterator[RunStatus]:
+def managed_run() -> Iterator[RunStatus]:
     """Ends a run that was started inside; a run of the caller stays active."""
-    existing = _try("finding the run", lambda mlflow: mlflow.active_run())
+    existing = _try("reading the active run", lambda mlflow: mlflow.active_run())
     tracked = RunStatus()
     try:
         yield tracked

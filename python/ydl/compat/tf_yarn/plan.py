@@ -55,8 +55,8 @@ class Environment(NamedTuple):
     env: Mapping[str, str] = {}
 
 
-def checked(call: Call) -> Call:
-    """Validates a call. Raises ValueError."""
+def validated(call: Call) -> Call:
+    """Returns a valid call unchanged. Raises ValueError otherwise."""
     if call.nb_retries < 0:
         raise ValueError("nb_retries must not be negative, got {}".format(call.nb_retries))
     if not call.task_specs:
@@ -122,10 +122,10 @@ def cuda_hook(hook: Optional[str], path: Optional[str], env: Mapping[str, str]) 
 
 def command(python: Sequence[str], module: str, hook: str) -> List[str]:
     """Returns a task's command, with a hook as a shell script that ends with the command."""
-    words = [*python, "-m", real_name("tf_yarn.start"), module]
+    program = [*python, "-m", real_name("tf_yarn.start"), module]
     if not hook:
-        return words
-    return ["bash", "-c", "set -x\n{}\nexec {}".format(hook, " ".join(map(shlex.quote, words)))]
+        return program
+    return ["bash", "-c", "set -x\n{}\nexec {}".format(hook, " ".join(map(shlex.quote, program)))]
 
 
 def variables(call: Call, environment: Environment) -> Dict[str, str]:

@@ -7,7 +7,7 @@ import sys
 from pathlib import Path
 from typing import Dict, List
 
-from .hadoop import classes
+from .hadoop import hadoop_class_path
 from .names import PREFIX, real_name
 
 logger = logging.getLogger(__name__)
@@ -16,11 +16,11 @@ RETRY_SECONDS = 10.0
 """Maximum delay of a task's start and end by an unreachable store."""
 
 
-def main(words: List[str]) -> None:
-    module = words[0]
+def main(arguments: List[str]) -> None:
+    module = arguments[0]
     os.environ.update(task_environment(os.environ))
     _check_pickle()
-    os.environ.update(classes(os.environ))
+    os.environ.update(hadoop_class_path(os.environ))
     from ydl.compat.alias import alias
 
     from .bundle import SHIMS
@@ -28,7 +28,7 @@ def main(words: List[str]) -> None:
     for name in SHIMS:
         alias(name, PREFIX + name)
     _delete_earlier_reports()
-    sys.argv = list(words)
+    sys.argv = list(arguments)
     try:
         runpy.run_module(real_name(module), run_name="__main__", alter_sys=True)
     finally:
@@ -36,7 +36,7 @@ def main(words: List[str]) -> None:
 
 
 def task_environment(env: "os._Environ[str]") -> Dict[str, str]:
-    """Returns variables of tf-yarn that ydl does not set, and sizes without side tasks."""
+    """Returns variables of tf-yarn that ydl does not set, and world sizes without side tasks."""
     from ._task_commons import get_task_key, rank_and_world
     from .topologies import SIDE_TASKS
 
@@ -70,11 +70,11 @@ def _check_pickle() -> None:
     """Exits if this version of Python cannot read the pickle."""
     from ydl.run_function import INCOMPATIBLE, incompatibility
 
-    from .bundle import ABOUT
+    from .bundle import METADATA
 
-    if not os.path.exists(ABOUT):
+    if not os.path.exists(METADATA):
         return
-    problem = incompatibility(Path(ABOUT), "the experiment")
+    problem = incompatibility(Path(METADATA), "the experiment")
     if problem:
         print("error: " + problem, file=sys.stderr)
         sys.exit(INCOMPATIBLE)

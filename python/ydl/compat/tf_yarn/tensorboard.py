@@ -37,10 +37,10 @@ def start_tf_board(client: Any, model_dir: str) -> None:
     from ._task_commons import get_task_key
 
     host, port = own_endpoint()
-    words = ["tensorboard", "--logdir", model_dir, "--host", host, "--port", str(port)]
-    words += shlex.split(os.environ.get("TB_EXTRA_ARGS", ""))
+    arguments = ["tensorboard", "--logdir", model_dir, "--host", host, "--port", str(port)]
+    arguments += shlex.split(os.environ.get("TB_EXTRA_ARGS", ""))
     board = program.TensorBoard(default.get_plugins())
-    board.configure(words)
+    board.configure(arguments)
     board.launch()
     url = "http://{}:{}".format(host, port)
     wait_until_ready(url)

@@ -1,4 +1,4 @@
-//! Programs: how they start, what becomes of them, and who fails of whose end.
+//! Programs: start, exit, and failures caused by the exits of their peers.
 
 use super::{
     super::{
@@ -57,7 +57,7 @@ impl World {
             agent.program = Some(Program { round, plan, stopping: false });
         }
         self.report(at, Report::Started { round });
-        // Some of those who should follow the others never end either.
+        // Some followers never exit either.
         let service = match self.plan.spec.role(&task.role).map(|role| role.completion) {
             Some(Completion::Service | Completion::Sidecar) => true,
             Some(Completion::Follows) => task.index == 0,
@@ -207,7 +207,7 @@ impl World {
         }
     }
 
-    /// Whatever ran in a container is gone, without a word.
+    /// Kills all processes of a container without a report.
     pub fn kill_inside(&mut self, at: usize) {
         let container = &mut self.containers[at];
         container.dead = true;

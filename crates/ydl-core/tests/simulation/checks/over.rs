@@ -41,7 +41,7 @@ impl Checks {
         assert!(job.is_finished() && job.asks().asks.is_empty(), "nothing is asked for");
         if self.calm {
             let tasks = self.spec.task_count() as usize;
-            // Who begins after others may never be asked for.
+            // Tasks that start after others may never be requested.
             let waits = |role: &RoleSpec| !role.depends_on.is_empty() || role.is_sidecar();
             let wait = self.spec.roles.iter().any(waits);
             for used in [self.granted.len(), self.launched.len()] {

@@ -1,4 +1,4 @@
-//! How doors are found: help, links and their names.
+//! Compat commands: help, links and their names.
 
 use super::workspace::{Desk, runs, told};
 use expect_test::expect;
@@ -54,7 +54,7 @@ fn links_are_made_for_every_door_and_nothing_of_others_is_replaced() {
             assert!(help.contains(&format!("Usage: {name} -n N")), "{help}");
         }
     }
-    // Names that nobody lists, as people have had them.
+    // Unlisted names of older versions.
     for name in ["dmlc_submit.py", "yarn_tf.py", "dmlc_tracker.py"] {
         let help = desk.said(&[name, "--help"]);
         assert!(help.contains(&format!("Usage: {name} ")), "{help}");

@@ -1,4 +1,4 @@
-//! What is said to wrong words, and to what is not here.
+//! Messages for invalid arguments and unsupported features.
 
 use super::workspace::{Desk, runs};
 use expect_test::{Expect, expect};

@@ -1,4 +1,4 @@
-//! What single flags mean, and which wins.
+//! Meaning of single flags, and their precedence.
 
 use super::workspace::{Desk, runs, told};
 use expect_test::expect;

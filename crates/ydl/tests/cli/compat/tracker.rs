@@ -18,7 +18,7 @@ impl Drop for Tracker {
     }
 }
 
-/// The variables that a tracker prints, which somebody else's program reads line by line.
+/// Returns the variables that a tracker prints. Other programs parse this format line by line.
 fn block(tracker: &mut Child) -> Vec<(String, String)> {
     let out = tracker.stdout.take().expect("a pipe");
     let lines: Vec<_> = BufReader::new(out)
@@ -47,7 +47,7 @@ fn rabit_s_own_workers_meet_at_the_stand_alone_tracker_whoever_else_knocks() {
     assert_eq!(names, expected);
     assert_eq!(variables[0].1, "3");
     assert_eq!(variables[1].1, "0");
-    // Somebody probes the port, somebody speaks another language, and somebody says half of a word.
+    // Invalid clients: a port scan, another protocol, and an incomplete message.
     let address = format!("{}:{}", variables[2].1, variables[3].1);
     drop(TcpStream::connect(&address).expect("it listens"));
     let mut stranger = TcpStream::connect(&address).expect("it listens");

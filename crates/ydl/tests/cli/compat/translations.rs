@@ -1,4 +1,4 @@
-//! What a command line of each door stands for: the job file that `--show` prints.
+//! Job files that `--show` prints for the command lines of each compat command.
 
 use super::workspace::Desk;
 use expect_test::expect;

@@ -53,7 +53,7 @@ impl Desk {
         self.command(words).output().unwrap()
     }
 
-    /// What it says and how it ends, with this desk's own path hidden.
+    /// Returns the output and the exit code, with the path of the workspace replaced.
     pub fn said(&self, words: &[&str]) -> String {
         let said = told(&self.run(words));
         said.replace(&self.path().display().to_string(), "HERE")

@@ -15,7 +15,7 @@ use std::{
 
 const PATIENCE: Duration = Duration::from_secs(60);
 
-/// What builds a project without fetching anything: it comes with the project.
+/// Build backend inside the project, which needs no download.
 const BACKEND: &str = r#"import os, zipfile
 def build_editable(to, settings=None, metadata=None):
     with zipfile.ZipFile(os.path.join(to, 'mine-1.0-py3-none-any.whl'), 'w') as out:

@@ -1,4 +1,4 @@
-//! What cannot be packed, and what is told of what can.
+//! Environments that cannot be packed, and notes about those that can.
 
 use super::workspace::{Bench, hashes, said, write};
 use std::{
@@ -168,11 +168,11 @@ print(b'\\xff not text\\n.bin' in names, b'data file.txt' in names, their.mödü
     assert_eq!(there.python(code), "True True ü");
 }
 
-/// `ydl pack` as somebody who is not allowed everything, whoever runs this test: how it ended, and what it told.
+/// Runs `ydl pack` as an unprivileged user, even if the test runs as root. Returns its exit code and its output.
 fn packed_by_another(bench: &Bench, what: &Path) -> (Option<i32>, String) {
     let dir = bench.dir.path();
     let ydl = dir.join("ydl");
-    // By another process: who forks here while a file is open for writing keeps it from being run.
+    // Copied by another process: a fork of this one could hold the file open for writing (`ETXTBSY`).
     let mut copy = Command::new("cp");
     said(&copy.arg(ydl_testkit::ydl()).arg(&ydl).output().expect("cp is there"));
     for (path, mode) in [(dir.to_path_buf(), 0o755), (dir.join("cache"), 0o777)] {

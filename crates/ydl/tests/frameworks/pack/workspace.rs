@@ -79,7 +79,7 @@ impl Bench {
         version.expect("a version").join("site-packages")
     }
 
-    /// A file of a package of somebody else.
+    /// Writes a file of an installed package.
     pub fn put(&self, name: &str, text: &str) {
         write(&self.site().join(name), text);
     }

@@ -1,4 +1,4 @@
-//! Where outputs go: nobody overwrites what is somebody else's, and everybody is told the truth about it.
+//! Destinations of outputs: tasks and jobs do not overwrite each other's files, and conflicts are reported.
 
 use super::script;
 use std::{collections::BTreeSet, fs, path::Path};

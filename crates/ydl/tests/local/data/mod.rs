@@ -32,7 +32,7 @@ fn ten_files(home: &Home) {
     home.write("data/_SUCCESS", "");
 }
 
-/// What each task printed after that word, by attempt.
+/// Returns the texts after a word in the output of an attempt.
 fn printed(home: &Home, index: u32, attempt: u32, word: &str) -> Vec<String> {
     let log = home.job().join(format!("logs/worker/{index}/{attempt}/stdout.0"));
     let text = fs::read_to_string(log).expect("a log");

@@ -1,6 +1,6 @@
-"""Hold very many connections to a port, each after the beginning of a handshake and then in silence.
+"""Hold many connections to a port, each idle after an incomplete handshake.
 
-A process may have few files, so that a crowd is many of these.
+The limit of open files requires several of these processes.
 """
 
 import socket
@@ -13,7 +13,7 @@ for _ in range(count):
     try:
         one.sendall(said)
     except ConnectionError:
-        pass  # It was sent away already.
+        pass  # The server has closed it already.
     held.append(one)
 print("held", flush=True)
 sys.stdin.read()

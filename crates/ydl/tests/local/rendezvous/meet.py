@@ -1,4 +1,4 @@
-"""Meet at the store of the job's rendezvous with nothing but sockets, to be able to do it wrongly."""
+"""Join the job's rendezvous store with plain sockets, which can also send invalid messages."""
 
 import os
 import pathlib
@@ -17,7 +17,7 @@ def text(value):
 
 def connect():
     address = (os.environ["MASTER_ADDR"], int(os.environ["MASTER_PORT"]))
-    # Nobody knows how long a crowd takes to gather; a job that hangs has a deadline.
+    # Without a timeout: the test limits the time of the job.
     return socket.create_connection(address)
 
 
@@ -50,7 +50,7 @@ class Store:
 
 
 def misbehave():
-    """What a broken library might say; each of these on a connection of its own."""
+    """Sends invalid messages, each on its own connection, and leaves an incomplete one."""
     for said in b"\xee\xee\xee\xee\xee", HELLO + SET + struct.pack("<Q", 1 << 32), HELLO + b"\x77":
         broken = connect()
         broken.sendall(said)

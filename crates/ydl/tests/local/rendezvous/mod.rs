@@ -1,4 +1,4 @@
-//! The rendezvous of a job on this machine: who may speak there, and what becomes of nonsense.
+//! Rendezvous of a job on this machine: authorization and invalid messages.
 
 use std::{
     fs,
@@ -35,7 +35,7 @@ fn doors(home: &Home) -> (Vec<u16>, u16) {
     (all.into_iter().map(|(door, _)| door).collect(), master)
 }
 
-/// What somebody else on this machine could say: that everybody may go, in the words of the protocol.
+/// Connects as another process of this machine and tries to release all ranks with a valid message.
 fn as_a_stranger(port: u16) {
     let mut stream = TcpStream::connect((Ipv4Addr::LOCALHOST, port)).expect("a connection");
     let limit = Some(Duration::from_secs(60));
@@ -54,8 +54,8 @@ fn as_a_stranger(port: u16) {
     assert!(answer.is_empty(), "a stranger was answered");
 }
 
-/// What the master's own door says to those who come with the wrong token, of an earlier or a later round, or over a
-/// connection that nobody has opened.
+/// Sends requests with a wrong token, of an earlier or later round, or for an unknown connection to the master's link
+/// endpoint, which rejects them.
 fn as_an_impostor(home: &Home, master: u16) {
     let containers = fs::read_dir(home.job().join("containers")).expect("containers");
     let one = containers.flatten().next().expect("a container").path();
@@ -111,7 +111,7 @@ impl Drop for Crowd {
     }
 }
 
-/// The job went as if nobody else had been there, and of those who were the log has one line.
+/// Checks that the job succeeded despite the invalid clients, and that the log has one line about them.
 fn met(home: &Home, child: Child) -> String {
     let ran = ydl_testkit::finish(child);
     assert_eq!(ran.code, 0, "{ran:#?}");

@@ -19,7 +19,7 @@ use ydl_net::tls::{self, Identity};
 pub const LONG: Duration = Duration::from_secs(20);
 pub const SHORT: Duration = Duration::from_millis(500);
 
-/// Deadlines that nobody misses, however busy the machine is.
+/// Returns timeouts that are long enough for a busy machine.
 pub fn limits() -> Limits {
     Limits {
         handshake: LONG,
@@ -43,7 +43,7 @@ pub struct Place {
     pub address: SocketAddr,
     pub identity: Identity,
     pub secret: Arc<Secret>,
-    /// What the server's long polls have to tell: that one began, and that one is over.
+    /// Start and end of the server's long polls.
     pub polls: mpsc::UnboundedReceiver<&'static str>,
     pub release: Arc<Notify>,
     pub stop: Option<oneshot::Sender<()>>,

@@ -44,7 +44,7 @@ fn a_wrong_certificate_is_refused_before_anything_is_said() {
         let client = Client::new(place.address.to_string(), other, &token).unwrap();
         let error = ask(&client, "/who").await.unwrap_err();
         assert_eq!(error, CallError::WrongCertificate { address: place.address.to_string() });
-        // The pinned certificate shown by someone without its key is of no use either.
+        // A server with the pinned certificate but without its key is rejected, too.
         let shown = CertificateDer::from_pem_slice(place.identity.certificate_pem().as_bytes());
         let thief = thief(shown.unwrap()).await;
         let client = Client::new(thief.to_string(), place.identity.pin(), &token).unwrap();
@@ -160,7 +160,7 @@ fn a_body_that_is_too_long_is_answered_with_a_sentence() {
             let CallError::Refused { status, error, .. } = error else { panic!("{error}") };
             assert_eq!((status, &*error), (413, "the request's body is longer than 65536 bytes"));
         }
-        // A length that nobody could keep is refused before a byte of it has come.
+        // An oversized body is rejected by its length, before it is read.
         let mut stream = place.raw().await;
         let length = "content-length: 4294967296\r\n\r\n";
         let head = format!("PUT /length HTTP/1.1\r\n{}{length}", place.bearer());
@@ -300,7 +300,7 @@ fn a_deadline_that_passes_is_told_apart_from_a_server_that_is_gone() {
         let gone = client.call(Method::POST, "/who", Payload::Nothing, LONG).await.unwrap_err();
         assert!(matches!(gone, CallError::Unreachable { .. }), "{gone}");
 
-        // Somebody who accepts and says nothing is not reached either, in bounded time.
+        // A server that accepts and never responds is reported as unreachable after the timeout.
         let mute = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let address = mute.local_addr().unwrap().to_string();
         let token = place.secret.token(&Scope::Client).unwrap();
@@ -381,7 +381,7 @@ fn a_crowd_of_strangers_pushes_out_itself() {
                 hung_up(Box::new(oldest)).await;
             }
         }
-        // Who is known stays, and who comes is heard.
+        // Authenticated connections stay open, and new ones are accepted.
         assert_eq!(ask(&first, "/port").await.unwrap(), port);
         assert_eq!(ask(&place.client(), "/who").await.unwrap(), "agent.c1");
     });

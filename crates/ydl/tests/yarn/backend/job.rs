@@ -39,8 +39,8 @@ pub fn soon() -> Instant {
     Instant::now() + WAIT
 }
 
-/// What stands in the place of the agent: it does what a file named like its container says, once there is one.
-/// It goes with the cluster, whose directory that is.
+/// Replacement of the agent: runs the file named after its container once it exists.
+/// Exits when the directory of the cluster is removed.
 const SCRIPT: &str = "#!/bin/bash\nwhile test -d SCRATCH; do\n\
     test -e SCRATCH/$CONTAINER_ID && . SCRATCH/$CONTAINER_ID\nsleep 0.05\ndone\nexit 99\n";
 
@@ -52,7 +52,7 @@ pub struct Job {
     scratch: PathBuf,
     /// Everything that happened.
     pub events: Vec<Event>,
-    /// What is still wanted, by role and size.
+    /// Outstanding containers, by role and size.
     wanted: BTreeMap<(RoleName, Resources), u32>,
     avoid: Vec<NodeName>,
     said: Asks,
@@ -60,7 +60,7 @@ pub struct Job {
     granted: Vec<Grant>,
 }
 
-/// What a test may want to be otherwise.
+/// Options of a test job.
 pub struct Plan {
     pub name: &'static str,
     pub queue: &'static str,
@@ -154,7 +154,7 @@ async fn submit(client: &Client, plan: &Plan) -> (ApplicationId, Token) {
     }
 }
 
-/// What a job begins with; what an application needs to begin again is kept.
+/// State of a submitted job, from which its application can register again.
 pub struct Begin {
     config: Config,
     pub client: Client,
@@ -272,7 +272,7 @@ impl Job {
         self.say();
     }
 
-    /// What happens next, within reason.
+    /// Returns the next event; fails after a timeout.
     pub async fn next(&mut self) -> Event {
         let event = timeout(WAIT, self.yarn.next()).await;
         let event = event.unwrap_or_else(|_| panic!("nothing happened; before: {:?}", self.events));

@@ -388,7 +388,7 @@ async fn a_new_master_gets_the_containers_of_the_one_before() {
     drop(first);
     let held = vec![one.clone(), two.clone(), three.clone()];
     let (mut second, live) = begin.register(held.clone()).await;
-    // One was granted and not started; it is nobody's, or is not there any more.
+    // A container that was allocated and not launched has no owner, or is released already.
     let live: Vec<_> = live.into_iter().filter(|id| held.contains(id)).collect();
     assert_eq!(live, held);
     second.tell(&one, "exit 21");

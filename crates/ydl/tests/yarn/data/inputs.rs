@@ -157,7 +157,7 @@ fn one_machine_reads_and_writes_hdfs_too_and_a_changed_input_is_named() {
         let written = hdfs.write_atomic("/data/one", "old", 0o644, deadline()).await;
         written.expect("written");
     });
-    // The program waits for nobody: its second attempt begins after the file was changed.
+    // The second attempt starts after the file has changed.
     let script = "test $YDL_ATTEMPT = 1; touch ../../../gone; while ! test -e ../../../go; do sleep 0.1; done; exit 1";
     let more =
         "inputs: {one: 'hdfs:///data/one'}\nrestart: {limit: 1, backoff: {initial: 1ms, max: 1ms}}";
@@ -181,14 +181,14 @@ fn one_machine_reads_and_writes_hdfs_too_and_a_changed_input_is_named() {
     assert!(ran.stderr.contains(sentence), "{ran:#?}");
 }
 
-/// Holds questions for one file, and lets nobody in, as it is told.
+/// Delays requests for one file, or rejects connections, as configured.
 #[derive(Debug, Default)]
 struct Watch {
     rule: Mutex<Rule>,
     changed: Condvar,
     /// Questions for that file.
     asked: AtomicUsize,
-    /// Who was not let in.
+    /// Number of rejected connections.
     turned_away: AtomicUsize,
 }
 

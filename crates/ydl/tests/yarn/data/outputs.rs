@@ -1,4 +1,4 @@
-//! Outputs in HDFS: whole at every moment, there while their programs run, and nobody else's.
+//! Outputs in HDFS: always complete, visible while their programs run, and separate from other users' files.
 
 use super::{
     agent_below, connect, exists, job, proxy,
@@ -39,7 +39,7 @@ struct Counted {
     /// At which of them the agent dies, and whether it is answered first.
     at: usize,
     answered: bool,
-    /// Whether it has.
+    /// True if the agent was killed.
     dead: bool,
 }
 
@@ -152,7 +152,7 @@ fn outputs_in_hdfs_are_old_or_new_and_whole_wherever_their_agent_is_killed() {
     assert!(moments >= 50, "killed at {moments} moments");
 }
 
-/// What must be true at every moment; and when all is over, that all of it is there and nothing else.
+/// Checks that all files are complete, and at the end that exactly the expected files exist.
 async fn check(hdfs: &Hdfs, what: &str, over: bool) {
     let letter = async |name: &str| {
         let place = format!("/kill/{name}");
@@ -230,7 +230,7 @@ fn a_running_job_is_fetched_from_and_what_somebody_else_made_meanwhile_is_not_to
     assert_eq!(read(workspace.path().join("got/outputs/live-model")), "new\n");
 }
 
-/// Nobody gets through while HDFS is away.
+/// Rejects connections while HDFS is unavailable.
 #[derive(Debug, Default)]
 struct Away {
     is_away: AtomicBool,

@@ -13,7 +13,7 @@ use std::{
 };
 use testbed::Cluster;
 
-/// What becomes of a question.
+/// Decision about a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Passing {
     /// It gets there, and so does the answer.
@@ -22,13 +22,13 @@ pub enum Passing {
     Cut,
     /// It gets there, and when it is answered the connection is cut.
     Unanswered,
-    /// It gets there when the keeper has had his time; others pass it by.
+    /// It is forwarded when the keeper releases it; later requests overtake it.
     Held,
 }
 
-/// Who decides.
+/// Policy of the proxy.
 pub trait Keeper: Send + Sync + 'static {
-    /// Whether somebody may connect.
+    /// Returns true if a client may connect.
     fn lets_in(&self) -> bool {
         true
     }
@@ -36,7 +36,7 @@ pub trait Keeper: Send + Sync + 'static {
     /// A question, as it is on the wire: names of methods and files can be read in it.
     fn asked(&self, question: &[u8]) -> Passing;
 
-    /// The answer is there that nobody will hear.
+    /// Called when a response arrives that is not forwarded.
     fn answered(&self) {}
 
     /// Comes back when a question that is held may pass.
@@ -50,7 +50,7 @@ pub fn open(to: SocketAddr, keeper: Arc<impl Keeper>) -> SocketAddr {
     thread::spawn(move || {
         for stream in listener.incoming().flatten() {
             let keeper = Arc::clone(&keeper);
-            // Whoever is not let in finds his connection closed.
+            // A rejected connection is closed.
             if keeper.lets_in() {
                 thread::spawn(move || pass(stream, to, keeper));
             }
@@ -145,8 +145,8 @@ fn questions(
     }
 }
 
-/// Whether it says who asks, and for what: such words have negative numbers, and no answers of their own. Its length and
-/// that of its head, a kind and an operation come before the number.
+/// Returns true for a connection header, which has a negative call id and no response. Its length, the length of its
+/// header, a kind and an operation precede the call id.
 fn is_greeting(question: &[u8]) -> bool {
     matches!(question, [_, _, _, _, _, 0x08, _, 0x10, _, 0x18, number, ..] if number & 1 == 1)
 }

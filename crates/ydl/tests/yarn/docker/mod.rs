@@ -8,7 +8,7 @@ use ydl_testkit::yarn::{Workspace, shared, version};
 
 const HELPER: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/yarn/docker/container-executor");
 
-/// What tags of images for runc mean.
+/// File that maps tags of runc images to hashes.
 const TAGS: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/yarn/docker/image-tag-to-hash");
 const PLUGIN: &str = "runtime.linux.runc.image-tag-to-manifest-plugin";
 
@@ -37,7 +37,7 @@ fn job(image: &str) -> String {
     )
 }
 
-/// What the NodeManager would have docker do, by container.
+/// Returns the docker commands of the NodeManager, by container.
 fn commands(cluster: &Cluster) -> BTreeMap<String, BTreeMap<String, String>> {
     let seen = cluster.directory().join("nm1/docker");
     let files = fs::read_dir(seen).into_iter().flatten().flatten();
@@ -104,7 +104,7 @@ roles:
 }
 
 /// Puts an image for runc into HDFS, as administrators do: its manifest, its configuration and one layer.
-/// Nobody here looks into the layer.
+/// The content of the layer is not used.
 fn runc_image(cluster: &Cluster) {
     let dir = tempfile::tempdir().expect("a directory");
     let [hash, config, layer] = ["a1", "b2", "c3"].map(|part| part.repeat(32));

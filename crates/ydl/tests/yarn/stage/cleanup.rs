@@ -1,4 +1,4 @@
-//! What nobody needs goes, what somebody needs stays.
+//! Cleanup of the staging directory: unused files are deleted, used files are kept.
 
 use super::{Playground, soon};
 use std::time::Duration;
@@ -67,7 +67,7 @@ async fn cleaning_leaves_what_jobs_use() {
     assert!(!there(&alice.place.layout.cleaning()).await, "the lock is gone");
     assert!(!due().await, "once a day is enough");
 
-    // Somebody else cleans: we do not, and a submit waits until that one has ended.
+    // Another process holds the cleanup lock: no second cleanup runs, and a submit waits for the lock.
     let lock = alice.place.layout.cleaning();
     let writer = hdfs.create(&lock, layout::PRIVATE, soon()).await.expect("a lock");
     writer.close(soon()).await.expect("closed");
@@ -170,7 +170,7 @@ async fn a_submit_that_races_with_cleaning_finds_all_it_needs() {
         }
         let all: Vec<_> = alice.contents().await.into_iter().map(|entry| entry.url).collect();
         playground.make_old(&all).await;
-        // Old, and used by nobody until this very moment.
+        // Old, and unused until this moment.
         let next = format!("application_{round}_0002");
         let submitting = alice.submit(&next, &spec);
         let cleaning = stage::clean(&alice.place, AGE, |_| true, soon());

@@ -1,4 +1,4 @@
-//! What a job needs is sent once, arrives whole, and is read by those who may.
+//! Files of a job are uploaded once, completely, and readable only for permitted users.
 
 use super::{Playground, soon};
 use std::{

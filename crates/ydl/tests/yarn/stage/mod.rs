@@ -1,4 +1,4 @@
-//! A job's files in a real HDFS: sent once, never half, cleaned when nobody needs them, and bad days have sentences.
+//! Files of a job in a real HDFS: uploaded once and completely, cleaned up when unused, and errors with clear messages.
 
 mod cleanup;
 mod content;

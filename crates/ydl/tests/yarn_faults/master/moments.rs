@@ -39,7 +39,7 @@ fn living(job: &ClusterJob) -> Vec<Program> {
     all
 }
 
-/// Which attempt was given that container.
+/// Returns the number of the application attempt that got a container.
 fn giver(container: &str) -> u32 {
     let words: Vec<_> = container.rsplit('_').collect();
     words[1].parse().expect("a number")
@@ -51,7 +51,7 @@ fn endings(job: &ClusterJob) -> Vec<Value> {
     ended.collect()
 }
 
-/// How often a program was lost with the container that YARN dropped. In some of those none has begun yet.
+/// Returns the number of programs that were lost with a container that YARN dropped. Some of these had none yet.
 fn lost(job: &ClusterJob, ran: &[Program]) -> usize {
     let endings = endings(job);
     let lost = endings.iter().filter(|it| it["ending"] == "lost");

@@ -1,5 +1,5 @@
-//! What a user sees on bad days: queues that take no jobs, a ResourceManager that stands by, HDFS that takes nothing,
-//! nodes that cannot run what they are given.
+//! Messages for users about faulty clusters: stopped queues, a ResourceManager in standby, a read-only HDFS, and nodes
+//! that cannot run the binary.
 
 mod nodes;
 mod pending;

@@ -15,10 +15,10 @@ use ydl_testkit::yarn::{
     wait_finished, wait_for,
 };
 
-/// What the header of a program says for processors of another kind.
+/// Machine type of another processor in the header of a program.
 const AARCH64: u16 = 183;
 const X86_64: u16 = 62;
-/// Where in the header it says so.
+/// Offset of the machine type in the header.
 const MACHINE_AT: u64 = 18;
 
 /// Programs of this user that the nodes have fetched.

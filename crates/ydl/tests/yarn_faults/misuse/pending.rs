@@ -19,7 +19,7 @@ fn who_waits_in_a_full_queue_hears_its_place_and_a_master_without_its_files_says
     let holder = workspace.detach(&full);
     wait_started(&workspace, 1);
     let next = "{queue: tiny, roles: {worker: {memory: 128 MiB, run: 'true'}}}";
-    // Of somebody whose files no node has yet.
+    // By a user whose files no node has downloaded yet.
     let (second, gone) = AttachedSubmit::start(&Workspace::of(cluster, "careless"), next);
     wait_for("that the second waits", || second.stderr().contains("waiting: ").then_some(()));
     let (third, late) = AttachedSubmit::start(&Workspace::new(cluster), next);
@@ -27,7 +27,7 @@ fn who_waits_in_a_full_queue_hears_its_place_and_a_master_without_its_files_says
         let said = third.stderr();
         said.contains("waiting, behind 1 other job of its queue: ").then_some(())
     });
-    // Before the second's master has a node, somebody takes away what it needs.
+    // Before the second job's master has a node, its files are deleted.
     let content = "/user/careless/.ydl/content";
     cluster.fs(&["-rm", "-r", "-skipTrash", content]).expect("it goes");
     release(&workspace);
@@ -98,8 +98,8 @@ fn a_master_whose_container_another_queue_takes_is_started_again_and_goes_on() {
     let job =
         workspace.detach(&waiting_job(&workspace, 1, "queue: loan\nmaster: {memory: 3712 MiB}"));
     wait_started(&workspace, 1);
-    // The other node is filled by somebody who has a right to it. What both leave free is less than the third needs even
-    // if it is added up, as the scheduler does before it takes anything away.
+    // The other node is filled by a job within its queue's guarantee. Even the sum of the free memory of both nodes,
+    // which the scheduler considers before a preemption, is less than the third job needs.
     let rightful = other.detach(&waiting_job(&other, 1, "").replace("64 MiB", "3648 MiB"));
     wait_started(&other, 1);
     let ran = Workspace::new(cluster)

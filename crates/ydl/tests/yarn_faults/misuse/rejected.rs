@@ -1,4 +1,4 @@
-//! What is refused before anything runs, and what is not.
+//! Jobs that are rejected before they run, and jobs that are not.
 
 use super::{exclusive_cluster, must, shared_cluster};
 use std::{fs, time::Duration};
@@ -42,7 +42,7 @@ fn a_queue_that_takes_no_jobs_of_this_user_is_refused_and_one_that_can_be_made_i
     assert_eq!(hdfs_files(cluster, "/user/alice/.ydl/jobs"), before);
 }
 
-/// The cluster's configuration with other values, as a machine may have it that nobody keeps up to date.
+/// Returns a copy of the cluster's configuration with other values, as on an outdated machine.
 fn outdated(
     workspace: &Workspace,
     cluster: &Cluster,

@@ -1,4 +1,4 @@
-//! What a submit sends, counted by those who receive it.
+//! Traffic of a submit, measured at the DataNodes.
 
 use super::{exclusive_cluster, must};
 use std::{collections::BTreeMap, fs, path::Path};
@@ -25,14 +25,14 @@ fn blocks(dir: &Path, found: &mut BTreeMap<u64, u64>) {
     }
 }
 
-/// What a DataNode has received.
+/// Blocks and bytes that a DataNode has received.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Received {
     bytes: u64,
     blocks: u64,
 }
 
-/// What was received after `last`, which is the number of the last block before; the number of the last one now.
+/// Returns the traffic after the block `last`, and the number of the newest block.
 fn received(cluster: &Cluster, last: u64) -> (Received, u64) {
     let mut found = BTreeMap::new();
     blocks(&cluster.directory().join("dn"), &mut found);

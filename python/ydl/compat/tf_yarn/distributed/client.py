@@ -1,4 +1,4 @@
-"""`run_on_yarn` for any function of one argument, its local rank."""
+"""`run_on_yarn` for any function whose one argument is its local rank."""
 
 from typing import Any, Callable, Optional
 
@@ -9,7 +9,7 @@ from ..topologies import TaskSpecs
 TASK = "tf_yarn.distributed.task"
 
 
-@client.like_run_on_yarn
+@client.with_run_on_yarn_signature
 def run_on_yarn(
     experiment_fn: Callable[[int], Any],
     task_specs: TaskSpecs,

@@ -25,9 +25,9 @@ class DistributedDataParallelArgs(NamedTuple):
 
 
 class PytorchExperiment(NamedTuple):
-    """A model, and what trains it: `main_fn(model, dataloader, device, rank, tb_writer)` is called in every process, with the
-    model in DistributedDataParallel and its part of the data. One of four arguments gets no `tb_writer`; where TensorBoard is not
-    installed, what is written to it goes nowhere."""
+    """Model, training function and data. Every process calls `main_fn(model, dataloader, device, rank, tb_writer)` with the model
+    in DistributedDataParallel and the process's share of the data. A function of four arguments gets no `tb_writer`. If
+    TensorBoard is not installed, the writer discards its input."""
 
     model: Any
     main_fn: Callable[..., None]

@@ -1,4 +1,4 @@
-"""Checkpoints of a model and its optimizer: `model_<epoch>.pt` in a local directory or one of fsspec."""
+"""Checkpoints of a model and its optimizer: `model_<epoch>.pt` in a local directory or in a file system of fsspec."""
 
 import inspect
 import logging
@@ -42,7 +42,7 @@ def load_ckpt(model_ckpt_path: str, model: Any, optimizer: Any, device: Any) -> 
     trusted = {"weights_only": False} if "weights_only" in inspect.signature(torch.load).parameters else {}
     with files.open(path, "rb") as file:
         state = torch.load(file, map_location=torch.device(device), **trusted)
-    unwrapped(model).load_state_dict(state["model"])
+    _unwrap(model).load_state_dict(state["model"])
     optimizer.load_state_dict(state["optimizer"])
     return state
 
@@ -51,23 +51,23 @@ def save_ckpt(model_dir: str, model: Any, optimizer: Any, epoch: int, **kwargs: 
     """Saves the state after an epoch and additional values, atomically."""
     import torch
 
-    state = {"model": unwrapped(model).state_dict(), "optimizer": optimizer.state_dict(), "epoch": epoch, **kwargs}
+    state = {"model": _unwrap(model).state_dict(), "optimizer": optimizer.state_dict(), "epoch": epoch, **kwargs}
     files, path = resolve_filesystem_and_path(model_dir)
     files.makedirs(path, exist_ok=True)
     name = "model_{}.pt".format(epoch)
-    aside = os.path.join(path, ".{}.new".format(name))
-    with files.open(aside, "wb") as file:
+    temporary = os.path.join(path, ".{}.new".format(name))
+    with files.open(temporary, "wb") as file:
         torch.save(state, file)
     final = os.path.join(path, name)
     if files.exists(final):
         # An earlier try may have written it. HDFS does not replace files on rename.
         files.rm(final)
-    files.mv(aside, final)
+    files.mv(temporary, final)
     return os.path.join(model_dir, name)
 
 
-def unwrapped(model: Any) -> Any:
-    """Returns the model in DistributedDataParallel."""
+def _unwrap(model: Any) -> Any:
+    """Returns the model inside DistributedDataParallel."""
     from torch.nn.parallel import DistributedDataParallel
 
     return model.module if isinstance(model, DistributedDataParallel) else model

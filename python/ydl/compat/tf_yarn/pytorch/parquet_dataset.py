@@ -23,9 +23,9 @@ class ParquetDataset(IterableDataset):  # type: ignore[misc]
         self.columns, self.batch_size = columns, batch_size
         self.paths = sorted(str(name) for name in self.fs.ls(path, detail=False) if str(name).endswith(".parquet"))
         self.num_samples = num_samples or sum(self._rows(name) for name in self.paths)
-        there = torch.distributed.is_available() and torch.distributed.is_initialized()
-        self.rank = torch.distributed.get_rank() if there else 0
-        self.num_workers = torch.distributed.get_world_size() if there else 1
+        initialized = torch.distributed.is_available() and torch.distributed.is_initialized()
+        self.rank = torch.distributed.get_rank() if initialized else 0
+        self.num_workers = torch.distributed.get_world_size() if initialized else 1
 
     def _rows(self, path: str) -> int:
         import pyarrow.parquet as parquet

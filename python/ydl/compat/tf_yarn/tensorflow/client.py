@@ -9,16 +9,16 @@ from ..topologies import ContainerKey, TaskSpecs, single_server_topology
 Key = Callable[[str], Any]
 
 
-@client.like_run_on_yarn
+@client.with_run_on_yarn_signature
 def run_on_yarn(*args: Any, **options: Any) -> Metrics:
-    """`run_on_yarn(experiment_fn, task_specs=…, *, pyenv_zip_path=None, …)`, or as it was before
-    `run_on_yarn(pyenv_zip_path, experiment_fn, task_specs=…, *, …)`. The options are those of
+    """Runs an experiment. Accepts the newer signature `run_on_yarn(experiment_fn, task_specs=…, *, pyenv_zip_path=None, …)`
+    and the older one `run_on_yarn(pyenv_zip_path, experiment_fn, task_specs=…, *, …)`. The options are those of
     :func:`ydl.compat.tf_yarn.client.run_on_yarn`."""
     return _run(args, options, ContainerKey.from_kv_str)
 
 
-@client.like_run_on_yarn
-def run_on_yarn_of_old(*args: Any, **options: Any) -> Metrics:
+@client.with_run_on_yarn_signature
+def run_on_yarn_legacy(*args: Any, **options: Any) -> Metrics:
     """`run_on_yarn` of the older layout: with positional arguments the keys of metrics are `"type:id"`."""
     return _run(args, options, str)
 
@@ -31,14 +31,14 @@ def _run(args: Tuple[Any, ...], options: Dict[str, Any], key: Key) -> Metrics:
     elif args:
         names, key = ("pyenv_zip_path", "experiment_fn", "task_specs"), str
     if len(args) > len(names):
-        raise TypeError("run_on_yarn takes {} positional arguments, and {} were given".format(len(names), len(args)))
+        raise TypeError("run_on_yarn takes {} positional arguments but {} were given".format(len(names), len(args)))
     for name, value in zip(names, args):
         if name in options:
-            raise TypeError("run_on_yarn got two values for `{}`".format(name))
+            raise TypeError("run_on_yarn got multiple values for argument `{}`".format(name))
         options[name] = value
     experiment_fn = options.pop("experiment_fn", None)
     if not callable(experiment_fn):
-        raise TypeError("experiment_fn is a function without arguments, not `{!r}`".format(experiment_fn))
+        raise TypeError("experiment_fn is `{!r}`, expected a function without arguments".format(experiment_fn))
     specs: Optional[TaskSpecs] = options.pop("task_specs", None)
     specs = single_server_topology() if specs is None else specs
     return client.run_on_yarn(experiment_fn, specs, framework="tensorflow", **{"key": key, **options})

@@ -46,8 +46,8 @@ def setup_tf_config(cluster_spec: Dict[str, List[str]]) -> None:
 
 
 def start_tf_server(cluster_spec: Dict[str, List[str]], session_config: Any = None) -> Optional[Any]:
-    """Starts TensorFlow's server where this task needs one of its own: neither servers of parameters, which start theirs
-    themselves, nor those outside of the cluster do."""
+    """Starts TensorFlow's server and returns it. Returns None for parameter servers, which start their own, and for tasks outside
+    of the cluster."""
     key = get_task_key()
     if key.type == "ps" or key.type in SIDE_TASKS:
         return None
@@ -61,7 +61,7 @@ def start_tf_server(cluster_spec: Dict[str, List[str]], session_config: Any = No
 
 
 def own_address() -> str:
-    """Where this task listens, as `TF_CONFIG` has it."""
+    """Returns the address of this task in `TF_CONFIG`."""
     key = get_task_key()
     config = json.loads(os.environ.get("TF_CONFIG", "{}"))
     addresses = config.get("cluster", {}).get(key.type, [])

@@ -2,7 +2,7 @@ from typing import Any, Callable, Dict, NamedTuple, Optional
 
 
 class KerasExperiment(NamedTuple):
-    """A compiled Keras model, and what its `fit` is called with; data come from functions that are called in the task."""
+    """Compiled Keras model, and the arguments of its `fit`. The task calls the functions to get the data."""
 
     model: Any
     model_dir: str

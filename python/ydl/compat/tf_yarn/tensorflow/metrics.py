@@ -15,7 +15,7 @@ from .keras_experiment import KerasExperiment
 
 logger = logging.getLogger(__name__)
 
-TELL_SECONDS = 1.0
+REPORT_INTERVAL_SECONDS = 1.0
 """Minimum interval between reports of an evaluator, which makes many steps per second."""
 
 
@@ -46,14 +46,14 @@ class EvalMonitorHook(tf.estimator.SessionRunHook):
     def __init__(self, client: Any = None) -> None:
         self.client = client
         self.lifecycle: Optional[TaskLifecycle] = None
-        self.created = self.told = time.monotonic()
+        self.created = self.reported_at = time.monotonic()
         self.awake = 0.0
         self.steps = 0
         self.global_step = 0
 
     def begin(self) -> None:
         self.step = tf.compat.v1.train.get_global_step()
-        self.told = time.monotonic()
+        self.reported_at = time.monotonic()
 
     def before_run(self, run_context: Any) -> Any:
         self.began = time.monotonic()
@@ -63,19 +63,19 @@ class EvalMonitorHook(tf.estimator.SessionRunHook):
         self.awake += time.monotonic() - self.began
         self.steps += 1
         self.global_step = int(run_values.results)
-        if time.monotonic() - self.told >= TELL_SECONDS:
-            self.tell()
+        if time.monotonic() - self.reported_at >= REPORT_INTERVAL_SECONDS:
+            self.report()
 
     def end(self, session: Any) -> None:
-        self.tell()
+        self.report()
 
-    def tell(self) -> None:
-        self.told = time.monotonic()
-        whole = max(self.told - self.created, 1e-9)
+    def report(self) -> None:
+        self.reported_at = time.monotonic()
+        elapsed = max(self.reported_at - self.created, 1e-9)
         # Created in the task, since hooks are pickled.
         self.lifecycle = self.lifecycle or TaskLifecycle(self.client)
         for name, value in (
-            ("awake_time_ratio", self.awake / whole),
+            ("awake_time_ratio", self.awake / elapsed),
             ("eval_step_mean_duration", self.awake / max(self.steps, 1)),
             ("last_training_step", self.global_step),
             ("nb_eval_steps", self.steps),
@@ -87,13 +87,13 @@ def _has(hooks: List[Any], kind: type) -> bool:
     return any(type(hook).__name__ == kind.__name__ for hook in hooks)
 
 
-def monitored(experiment: Any) -> Any:
+def add_monitoring_hooks(experiment: Any) -> Any:
     """Adds hooks to the experiment. A user's hook of the same name is kept."""
     if isinstance(experiment, KerasExperiment):
         return experiment
     if not isinstance(experiment, Experiment):
         kind = type(experiment).__name__
-        raise ValueError("an experiment function returns an Experiment or a KerasExperiment, not a `{}`".format(kind))
+        raise ValueError("the experiment function returned a `{}`, expected an Experiment or a KerasExperiment".format(kind))
     training, every = list(experiment.train_spec.hooks), experiment.config.log_step_count_steps
     if every is not None and not _has(training, StepPerSecondHook):
         training.append(StepPerSecondHook(every))
@@ -106,7 +106,7 @@ def monitored(experiment: Any) -> Any:
     )
 
 
-_add_monitor_to_experiment = monitored
+_add_monitor_to_experiment = add_monitoring_hooks
 
 
 def get_all_metrics(model_path: str) -> Dict[str, List[Any]]:
@@ -115,12 +115,12 @@ def get_all_metrics(model_path: str) -> Dict[str, List[Any]]:
     for name in sorted(tf.io.gfile.listdir(model_path)):
         if ".tfevents." not in name:
             continue
-        for told in _records(os.path.join(model_path, name)):
-            for value in told.summary.value:
+        for event_record in _records(os.path.join(model_path, name)):
+            for value in event_record.summary.value:
                 number = _number(value)
                 if number is not None:
-                    for column, one in (("step", int(told.step)), ("name", value.tag), ("value", number)):
-                        columns[column].append(one)
+                    for column, cell in (("step", int(event_record.step)), ("name", value.tag), ("value", number)):
+                        columns[column].append(cell)
     return columns
 
 
@@ -135,13 +135,13 @@ def _number(value: Any) -> Optional[float]:
 
 
 class EvaluatedSteps:
-    """The steps whose evaluation stands in the event files of a directory. A file is read again when it has grown."""
+    """Reader of the evaluated steps in the event files of a directory. A file is read again when it has grown."""
 
     def __init__(self, directory: str) -> None:
         self.directory = directory
         self.read: Dict[str, Tuple[int, Set[int]]] = {}
 
-    def now(self) -> Set[int]:
+    def steps(self) -> Set[int]:
         names = tf.io.gfile.listdir(self.directory) if tf.io.gfile.isdir(self.directory) else []
         for name in names:
             path = os.path.join(self.directory, name)
@@ -153,7 +153,7 @@ class EvaluatedSteps:
 
 
 def _steps_in(path: str) -> Set[int]:
-    return {int(told.step) for told in _records(path) if told.HasField("summary")}
+    return {int(event_record.step) for event_record in _records(path) if event_record.HasField("summary")}
 
 
 def _records(path: str) -> Iterator[Any]:

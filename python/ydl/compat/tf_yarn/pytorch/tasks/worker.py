@@ -44,7 +44,7 @@ def _create_dataloader(dataset: Any, args: DataLoaderArgs, rank: int, world: int
         # torch rejects `drop_last` without automatic batching.
         del given["drop_last"]
     elif not args.drop_last:
-        logger.warning("drop_last is off: ranks with different numbers of batches wait for each other for ever")
+        logger.warning("drop_last is off: ranks with different numbers of batches deadlock")
     if not given["num_workers"]:
         # Newer versions of torch reject these without worker processes.
         for name in ("prefetch_factor", "persistent_workers", "timeout"):
@@ -61,15 +61,16 @@ def _create_dataloader(dataset: Any, args: DataLoaderArgs, rank: int, world: int
     return DataLoader(dataset, sampler=sampler, **given)
 
 
-def takes_writer(main_fn: Any) -> bool:
+def accepts_writer(main_fn: Any) -> bool:
     """Returns True if the user's function accepts a TensorBoard writer."""
     try:
         parameters = inspect.signature(main_fn).parameters.values()
     except (TypeError, ValueError):
         return True
-    if any(one.kind == one.VAR_POSITIONAL for one in parameters):
+    if any(parameter.kind == parameter.VAR_POSITIONAL for parameter in parameters):
         return True
-    return len([one for one in parameters if one.kind in (one.POSITIONAL_ONLY, one.POSITIONAL_OR_KEYWORD)]) >= 5
+    positional = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
+    return sum(parameter.kind in positional for parameter in parameters) >= 5
 
 
 def train(local_rank: int) -> None:
@@ -90,13 +91,13 @@ def train(local_rank: int) -> None:
     if any(parameter.requires_grad for parameter in model.parameters()):
         model = DistributedDataParallel(model, device_ids=None if device == "cpu" else [device], **options)
     loader = _create_dataloader(experiment.train_dataset, experiment.dataloader_args, rank, world)
-    with Board(experiment.tensorboard_hdfs_dir, rank) as writer:
-        words = [model, loader, device, rank] + ([writer] if takes_writer(experiment.main_fn) else [])
-        experiment.main_fn(*words)
+    with UploadingWriter(experiment.tensorboard_hdfs_dir, rank) as writer:
+        arguments = [model, loader, device, rank] + ([writer] if accepts_writer(experiment.main_fn) else [])
+        experiment.main_fn(*arguments)
     dist.destroy_process_group()
 
 
-class NoWriter:
+class NullWriter:
     """Writer that discards everything."""
 
     def __getattr__(self, name: str) -> Callable[..., None]:
@@ -105,25 +106,25 @@ class NoWriter:
         return lambda *args, **options: None
 
 
-class Board:
-    """TensorBoard's writer. What it wrote goes to `<directory>/worker<rank>` at the end, where there is such a directory.
-    Without TensorBoard a program writes all the same, and nothing comes of it."""
+class UploadingWriter:
+    """Context manager for TensorBoard's writer. At exit uploads its files to `<directory>/worker<rank>`, if a directory is given.
+    Without TensorBoard the writer discards its input."""
 
     def __init__(self, directory: Optional[str], rank: int) -> None:
         self.directory, self.rank = directory, rank
 
     def __enter__(self) -> Any:
-        self.place = tempfile.mkdtemp(prefix="tensorboard-")
+        self.local = tempfile.mkdtemp(prefix="tensorboard-")
         try:
             from torch.utils.tensorboard import SummaryWriter
 
-            self.writer: Any = SummaryWriter(self.place)
+            self.writer: Any = SummaryWriter(self.local)
         except ImportError as missing:
             log = logger.warning if self.directory else logger.info
-            log("TensorBoard's files are not written: %s", missing)
-            self.writer = NoWriter()
+            log("no files for TensorBoard are written: %s", missing)
+            self.writer = NullWriter()
         except BaseException:
-            shutil.rmtree(self.place, ignore_errors=True)
+            shutil.rmtree(self.local, ignore_errors=True)
             raise
         return self.writer
 
@@ -131,15 +132,15 @@ class Board:
         try:
             self.writer.close()
             if self.directory:
-                upload(self.place, os.path.join(self.directory, "worker{}".format(self.rank)))
+                upload(self.local, os.path.join(self.directory, "worker{}".format(self.rank)))
         except Exception as failure:  # errors of TensorBoard must not end the training
-            logger.warning("TensorBoard's files did not reach %s: %s", self.directory, failure)
+            logger.warning("cannot upload TensorBoard's files to %s: %s", self.directory, failure)
         finally:
-            shutil.rmtree(self.place, ignore_errors=True)
+            shutil.rmtree(self.local, ignore_errors=True)
 
 
 def upload(local: str, to: str) -> None:
-    """Copies the files of a directory to a local directory or one of fsspec."""
+    """Copies the files of a directory to a local directory or to a file system of fsspec."""
     from ....cluster_pack.filesystem import resolve_filesystem_and_path
 
     files, path = resolve_filesystem_and_path(to)

@@ -15,9 +15,9 @@ logger = logging.getLogger(__name__)
 
 def model_dir() -> str:
     """Returns the directory to show: the given one, or the model directory of the experiment."""
-    told = os.environ.get("TB_MODEL_DIR")
-    if told:
-        return told
+    configured = os.environ.get("TB_MODEL_DIR")
+    if configured:
+        return configured
     experiment = load_experiment_fn()()
     for found in (getattr(experiment, "model_dir", None), getattr(experiment, "tensorboard_hdfs_dir", None)):
         if found:
@@ -25,16 +25,16 @@ def model_dir() -> str:
     return str(experiment.estimator.model_dir)
 
 
-def others() -> List[str]:
+def awaited_tasks() -> List[str]:
     """Returns the tasks to wait for. Parameter servers end only with the job."""
-    mine = get_task_key().type
-    counted = [role for role in roles() if role["role"] not in (mine, "ps")]
-    return ["{}:{}".format(role["role"], number) for role in counted for number in range(role["instances"])]
+    own = get_task_key().type
+    awaited = [role for role in roles() if role["role"] not in (own, "ps")]
+    return ["{}:{}".format(role["role"], number) for role in awaited for number in range(role["instances"])]
 
 
-def show(client: Any) -> None:
+def serve(client: Any) -> None:
     start_tf_board(client, model_dir())
-    for task in others():
+    for task in awaited_tasks():
         client.kv.wait(end_key(task))
     seconds = get_termination_timeout()
     logger.info("all other tasks have ended; TensorBoard continues for %s s", seconds)
@@ -47,10 +47,10 @@ def main() -> None:
     os.environ.pop("TF_CONFIG", None)
     client = Application.from_current()
     try:
-        run_task(lambda: show(client), client=client)
+        run_task(lambda: serve(client), client=client)
     except Exception:
         # An error of TensorBoard must not stop the training.
-        logger.exception("TensorBoard failed; the others go on without it")
+        logger.exception("TensorBoard failed; the other tasks continue")
 
 
 if __name__ == "__main__":

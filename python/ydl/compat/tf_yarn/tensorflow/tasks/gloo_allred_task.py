@@ -1,6 +1,6 @@
-"""Horovod over Gloo: chief and workers are its ranks, and ydl's master is where they meet.
+"""Horovod over Gloo: chief and workers are its ranks, and ydl's master serves the rendezvous.
 
-`hvd.init()` is called before the experiment function, so that it can ask for its rank and wrap its optimizer.
+`hvd.init()` is called before the experiment function, which can then read its rank and wrap its optimizer.
 """
 
 import logging
@@ -46,15 +46,15 @@ def train_keras(experiment: KerasExperiment) -> None:
 def train_estimator(experiment: Any, rank: int) -> None:
     """Trains until the last step. Only rank 0 writes checkpoints; the others get its variables."""
     estimator, spec = experiment.estimator, experiment.train_spec
-    place = None
+    directory = None
     if rank != 0:
         # Several writers in one directory would corrupt the checkpoints.
-        place = estimator._model_dir = tempfile.mkdtemp(prefix="rank-{}-".format(rank))
+        directory = estimator._model_dir = tempfile.mkdtemp(prefix="rank-{}-".format(rank))
     try:
         estimator.train(spec.input_fn, hooks=spec.hooks, max_steps=spec.max_steps)
     finally:
-        if place is not None:
-            shutil.rmtree(place, ignore_errors=True)
+        if directory is not None:
+            shutil.rmtree(directory, ignore_errors=True)
 
 
 def main() -> None:

@@ -18,9 +18,9 @@ def prepare() -> None:
 
 def experiment() -> Any:
     """Calls the experiment function and adds the hooks that report progress."""
-    from ..metrics import monitored
+    from ..metrics import add_monitoring_hooks
 
-    return monitored(load_experiment_fn()())
+    return add_monitoring_hooks(load_experiment_fn()())
 
 
 def train_and_evaluate(experiment: Any) -> None:
@@ -31,7 +31,7 @@ def train_and_evaluate(experiment: Any) -> None:
 
     if isinstance(experiment, KerasExperiment):
         raise ValueError(
-            "a KerasExperiment is trained by custom_task_module=\"tf_yarn.tensorflow.tasks.gloo_allred_task\"; "
-            "for other strategies make an Estimator of the model: tf.keras.estimator.model_to_estimator"
+            "a KerasExperiment requires custom_task_module=\"tf_yarn.tensorflow.tasks.gloo_allred_task\"; "
+            "for other strategies convert the model with tf.keras.estimator.model_to_estimator"
         )
     tf.estimator.train_and_evaluate(experiment.estimator, experiment.train_spec, experiment.eval_spec)
