@@ -127,7 +127,7 @@ class Calls(unittest.TestCase):
         os.makedirs("folder/functions")
         with open("folder/functions/worker.pickle", "wb") as file:
             pickle.dump((*call, {}), file)
-        with open("folder/functions/about.json", "w") as file:
+        with open("folder/functions/metadata.json", "w") as file:
             file.write(functions.pickle_info())
         try:
             self.assertEqual(run_function.main("folder"), 0)
