@@ -88,7 +88,7 @@ mod tests {
         let one = Devices::among(devices("wait", 1), 1, LONG).await;
         assert_eq!(one.short, None);
         let two = Devices::among(devices("wait", 1), 1, Duration::ZERO).await;
-        let said = "1 GPU needed, and of the node's 1 1 is another task's";
+        let said = "1 GPU needed; the node has 1, 1 in use by other tasks";
         assert_eq!(two.short.as_deref(), Some(said));
         let waiting = tokio::spawn(Devices::among(devices("wait", 1), 1, LONG));
         tokio::task::yield_now().await;
@@ -109,7 +109,7 @@ mod tests {
         else {
             panic!("it waits");
         };
-        let said = "1 GPU needed, and the node has none";
+        let said = "1 GPU needed; the node has none";
         assert_eq!(short.short.as_deref(), Some(said));
     }
 }

@@ -25,7 +25,7 @@ impl Device {
     }
 
     /// Returns a process that computes on the device, if there is one.
-    pub(super) fn stranger(&self) -> Option<u32> {
+    pub(super) fn foreign_process(&self) -> Option<u32> {
         let running = handle(&self.name)?.running_compute_processes().ok()?;
         running.first().map(|process| process.pid)
     }

@@ -29,40 +29,40 @@ impl Pool {
 
     /// Locks that many free devices and returns their names for CUDA.
     pub fn take(&mut self, count: u32) -> Result<Vec<String>, GpuShortage> {
-        let mut claimed: Vec<(String, DeviceLock)> = Vec::new();
+        let mut locks: Vec<(String, DeviceLock)> = Vec::new();
         let mut short =
-            GpuShortage { wanted: count, there: self.devices.len(), ..GpuShortage::default() };
+            GpuShortage { wanted: count, present: self.devices.len(), ..GpuShortage::default() };
         for device in &self.devices {
-            if claimed.len() == count as usize {
+            if locks.len() == count as usize {
                 break;
             }
             if self.taken.contains_key(&device.name) {
-                short.claimed += 1;
+                short.locked += 1;
                 continue;
             }
             match DeviceLock::take(&device.key) {
                 // Checked only after the lock: otherwise the process may belong to a task that has just started.
-                Ok(Some(claim)) => match device.stranger() {
-                    None => claimed.push((device.name.clone(), claim)),
-                    Some(pid) => short.strangers.push((device.name.clone(), pid)),
+                Ok(Some(lock)) => match device.foreign_process() {
+                    None => locks.push((device.name.clone(), lock)),
+                    Some(pid) => short.foreign.push((device.name.clone(), pid)),
                 },
-                Ok(None) => short.claimed += 1,
+                Ok(None) => short.locked += 1,
                 Err(error) => {
                     tracing::warn!("cannot lock GPU `{}`: {error}", device.name);
-                    short.claimed += 1;
+                    short.locked += 1;
                 }
             }
         }
-        if claimed.len() < count as usize {
+        if locks.len() < count as usize {
             return Err(short);
         }
-        let names = claimed.iter().map(|(name, _)| name.clone()).collect();
-        self.taken.extend(claimed);
+        let names = locks.iter().map(|(name, _)| name.clone()).collect();
+        self.taken.extend(locks);
         Ok(names)
     }
 
     /// Releases devices.
-    pub fn give_back(&mut self, names: &[String]) {
+    pub fn release(&mut self, names: &[String]) {
         for name in names {
             self.taken.remove(name);
         }
@@ -78,29 +78,27 @@ impl Pool {
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct GpuShortage {
     wanted: u32,
-    there: usize,
+    present: usize,
     /// Number of devices locked by other tasks.
-    claimed: usize,
+    locked: usize,
     /// Devices in use without a lock, and the process that uses them.
-    strangers: Vec<(String, u32)>,
+    foreign: Vec<(String, u32)>,
 }
 
 impl std::fmt::Display for GpuShortage {
     fn fmt(&self, out: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         let s = |count: usize| if count == 1 { "" } else { "s" };
-        let (wanted, there) = (self.wanted as usize, self.there);
-        write!(out, "{wanted} GPU{} needed, and ", s(wanted))?;
-        if there == 0 {
-            return write!(out, "the node has none");
+        let (needed, present) = (self.wanted as usize, self.present);
+        write!(out, "{needed} GPU{} needed; the node has ", s(needed))?;
+        if present == 0 {
+            return write!(out, "none");
         }
-        write!(out, "of the node's {there} ")?;
-        match self.claimed {
-            0 => write!(out, "none is another task's")?,
-            1 => write!(out, "1 is another task's")?,
-            n => write!(out, "{n} are other tasks'")?,
+        write!(out, "{present}")?;
+        if self.locked > 0 {
+            write!(out, ", {} in use by other tasks", self.locked)?;
         }
-        for (device, pid) in &self.strangers {
-            write!(out, ", and process {pid}, which is not a task, uses GPU `{device}`")?;
+        for (device, pid) in &self.foreign {
+            write!(out, ", GPU `{device}` in use by process {pid}, which is not a task")?;
         }
         Ok(())
     }
@@ -135,9 +133,8 @@ mod tests {
         let second = two.take(1).expect("the other");
         assert_ne!(first, second);
         let short = two.take(1).expect_err("none is left");
-        let said = "1 GPU needed, and of the node's 2 2 are other tasks'";
-        assert_eq!(short.to_string(), said);
-        one.give_back(&first);
+        assert_eq!(short.to_string(), "1 GPU needed; the node has 2, 2 in use by other tasks");
+        one.release(&first);
         assert_eq!(two.take(1).expect("given back"), first);
     }
 
@@ -158,15 +155,12 @@ mod tests {
     #[test]
     fn a_shortage_names_its_reason() {
         let none = Pool::new(Vec::new()).take(2).expect_err("none");
-        assert_eq!(none.to_string(), "2 GPUs needed, and the node has none");
-        let short = GpuShortage {
-            wanted: 1,
-            there: 1,
-            claimed: 0,
-            strangers: vec![("0".to_owned(), 4711)],
-        };
-        let said = "1 GPU needed, and of the node's 1 none is another task's, and on GPU `0` process 4711, which is no \
-                    task, computes";
-        assert_eq!(short.to_string(), said);
+        assert_eq!(none.to_string(), "2 GPUs needed; the node has none");
+        let short =
+            GpuShortage { wanted: 1, present: 1, locked: 0, foreign: vec![("0".to_owned(), 4711)] };
+        assert_eq!(
+            short.to_string(),
+            "1 GPU needed; the node has 1, GPU `0` in use by process 4711, which is not a task"
+        );
     }
 }

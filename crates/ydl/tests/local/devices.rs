@@ -52,7 +52,7 @@ fn a_job_waits_for_the_device_of_another_and_has_it_when_that_one_was_killed() {
     let mut waiting = ydl(&two, &device);
     let mut waiting = waiting.args(["submit", "job.yaml"]).spawn().expect("ydl");
     two.wait_for_job();
-    let said = "waits: 1 GPU needed, and of the node's 1 1 is another task's";
+    let said = "waits: 1 GPU needed; the node has 1, 1 in use by other tasks";
     two.wait_for_text(|home| home.job().join("master.log"), said);
     for master in one.find("master") {
         kill(master.pid, 9);

@@ -198,7 +198,7 @@ impl LocalBackend {
             return;
         };
         self.capacity.release(&gone.resources);
-        self.gpus.give_back(&gone.gpus);
+        self.gpus.release(&gone.gpus);
         let exit = gone.killed_for.unwrap_or(ContainerExit::Completed { status });
         self.events.push_back(Event::Ended { containers: vec![(container, exit)] });
         self.grant();
