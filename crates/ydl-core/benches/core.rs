@@ -1,4 +1,4 @@
-//! How fast the core decides. `cargo bench -p ydl-core` prints two tables and how they were measured.
+//! Speed of the core. `cargo bench -p ydl-core` prints two tables and how they were measured.
 
 #[path = "../tests/simulation/mod.rs"]
 mod simulation;
@@ -17,32 +17,32 @@ use ydl_core::{
 };
 
 const SIZES: [u32; 4] = [10, 100, 1_000, 10_000];
-/// Each figure is the best of so many runs, or of as many as fit into the patience.
+/// Each figure is the best of `RUNS` runs, or of as many as fit into `TIME_BUDGET`.
 const RUNS: usize = 20;
-const PATIENCE: Duration = Duration::from_secs(2);
+const TIME_BUDGET: Duration = Duration::from_secs(2);
 
 fn main() {
     schedules();
-    whole_lives(true);
-    whole_lives(false);
-    new_rounds();
+    whole_jobs(true);
+    whole_jobs(false);
+    restarts();
 }
 
 fn schedules() {
     let began = Instant::now();
-    let (mut schedules, mut happenings) = (0u64, 0);
-    while began.elapsed() < 2 * PATIENCE {
+    let (mut schedules, mut events) = (0u64, 0);
+    while began.elapsed() < 2 * TIME_BUDGET {
         let mut world = World::new(schedules, Mutant::None, false);
         world.live();
         schedules += 1;
-        happenings += world.happened;
+        events += world.happened;
     }
     let seconds = began.elapsed().as_secs_f64();
     println!(
-        "simulation: seeds 0 to {schedules} of the fault simulation, one thread, every check on"
+        "simulation: seeds 0 to {schedules} of the fault simulation, one thread, all checks enabled"
     );
     println!("  {:.0} schedules/s", schedules as f64 / seconds);
-    println!("  {:.0} happenings/s\n", happenings as f64 / seconds);
+    println!("  {:.0} events/s\n", events as f64 / seconds);
 }
 
 /// The best time of several runs, each with fresh input.
@@ -54,26 +54,28 @@ fn best<T>(prepare: impl Fn() -> T, run: impl Fn(T)) -> Duration {
         let start = Instant::now();
         run(input);
         best = best.min(start.elapsed());
-        if began.elapsed() > PATIENCE {
+        if began.elapsed() > TIME_BUDGET {
             break;
         }
     }
     best
 }
 
-fn whole_lives(together: bool) {
-    let kind = if together { "that start together" } else { "that start on their own" };
+fn whole_jobs(together: bool) {
+    let kind = if together { "that start together" } else { "that start independently" };
     println!("the core: one job of n tasks {kind}, from its first grant to its end;");
-    println!("  per task: granted, launched, ready, started, quiet, heard, exited, saved;");
-    println!("  after each event the next deadline, the asks and the orders to be told are read");
+    println!(
+        "  per task: granted, launched, ready, started, heartbeat missed, heartbeat resumed, exited, uploaded;"
+    );
+    println!("  after each event the next deadline, the asks and the changed orders are read");
     println!("  {:>8} {:>10} {:>12} {:>10}", "tasks", "events", "events/s", "ns/event");
     for tasks in SIZES {
-        let events = life(tasks);
+        let events = job_events(tasks);
         let took = best(
             || (job(tasks, together), events.clone()),
             |(mut job, events)| {
                 for (at, event) in events.into_iter().enumerate() {
-                    one(&mut job, at as u64, event);
+                    handle(&mut job, at as u64, event);
                 }
                 assert!(job.is_finished());
             },
@@ -83,16 +85,18 @@ fn whole_lives(together: bool) {
     println!();
 }
 
-/// One program fails and everybody starts again.
-fn new_rounds() {
-    println!("the core: one of n running tasks fails and the whole job is told to start again");
+/// One program fails and all tasks restart.
+fn restarts() {
+    println!("the core: one of n running tasks fails and the whole job restarts");
     println!("  {:>8} {:>10} {:>12} {:>10}", "tasks", "tasks", "tasks/s", "ns/task");
     for tasks in SIZES {
         let took = best(
             || {
                 let mut job = job(tasks, true);
-                for (at, event) in life(tasks).into_iter().take(6 * tasks as usize).enumerate() {
-                    one(&mut job, at as u64, event);
+                for (at, event) in
+                    job_events(tasks).into_iter().take(6 * tasks as usize).enumerate()
+                {
+                    handle(&mut job, at as u64, event);
                 }
                 job
             },
@@ -100,7 +104,7 @@ fn new_rounds() {
                 let exit = ProgramExit { code: Some(1), ..ProgramExit::default() };
                 let container = ContainerId::from("c0");
                 let failed = Event::Exited { container, round: 1, exit };
-                one(&mut job, 6 * u64::from(tasks), failed);
+                handle(&mut job, 6 * u64::from(tasks), failed);
             },
         );
         line(tasks, tasks as usize, took);
@@ -112,7 +116,7 @@ fn line(tasks: u32, count: usize, took: Duration) {
     println!("  {tasks:>8} {count:>10} {:>12.0} {per:>10.0}", 1e9 / per);
 }
 
-fn one(job: &mut Job, now: u64, event: Event) {
+fn handle(job: &mut Job, now: u64, event: Event) {
     for action in job.handle(Time(now), event) {
         if let Action::OrderChanged(container) = &action {
             black_box(job.order(container));
@@ -132,8 +136,8 @@ fn job(tasks: u32, together: bool) -> Job {
     Job::new(builder.build().expect("the job is valid"), Time(0)).0
 }
 
-/// Everything that happens to a job that goes well, kind by kind, as in a large job that starts at once.
-fn life(tasks: u32) -> Vec<Event> {
+/// Returns all events of a job that succeeds, kind by kind, as in a large job that starts at once.
+fn job_events(tasks: u32) -> Vec<Event> {
     let ids: Vec<_> = (0..tasks).map(|at| ContainerId::from(format!("c{at}"))).collect();
     let mut events = Vec::new();
     let mut each = |event: &dyn Fn(usize, ContainerId) -> Event| {

@@ -1,8 +1,8 @@
-//! A thousand agents on real sockets with TLS: how long until all have joined, run and been released, and what the
-//! master's memory is while they wait.
+//! A thousand agents on real sockets with TLS: time until all have joined, run and been released, and the master's
+//! memory while they wait.
 //!
-//! The master is the real one, in a process of its own so that its memory can be told from the agents'. Its backend
-//! grants containers and starts nothing; the agents are tasks of this process that speak the real protocol.
+//! The real master runs in a separate process, so that its memory is separate from the agents'. Its backend grants
+//! containers and starts nothing; the agents are tasks of this process that use the real protocol.
 
 #[path = "../src/master/event_loop/tests/harness.rs"]
 mod harness;
@@ -67,7 +67,7 @@ fn runtime() -> tokio::runtime::Runtime {
     tokio::runtime::Builder::new_current_thread().enable_all().build().expect("a runtime")
 }
 
-/// The master's side: prints where it is, its pin and its secret, and runs the job to its end.
+/// Runs the master: prints its address, pin and secret, and runs the job to its end.
 fn master(agents: u32, dir: PathBuf) {
     runtime().block_on(async {
         let secret = Arc::new(Secret::random().expect("random bytes"));
@@ -132,7 +132,7 @@ async fn agent(client: Client, barriers: Arc<Barriers>) {
                 let uploaded = AgentReport::OutputsUploaded { error: None };
                 let message = sync(vec![uploaded], seen);
                 let payload = Payload::json(&message).expect("JSON");
-                // The last to leave may find the master gone: it has its answer.
+                // The master may end before it has answered the last agent.
                 drop(client.call(hyper::Method::POST, "/v1/sync", payload, deadline).await);
                 return;
             }
@@ -189,7 +189,7 @@ fn measure(agents: u32) {
         (joined, go.elapsed(), waiting)
     });
     let mut last = String::new();
-    stdout.read_to_string(&mut last).expect("the master's last words");
+    stdout.read_to_string(&mut last).expect("the master's output");
     child.wait().expect("the master's end");
     drop(std::fs::remove_dir_all(&dir));
     println!(

@@ -1,7 +1,7 @@
-//! How long inputs take to come from HDFS, against Hadoop's own `FsShell -get`, in turn and in one run.
+//! Download of inputs from HDFS, compared with Hadoop's `FsShell -get`, alternately in one run.
 //!
-//! Whole processes on both sides: a job of one task on this machine whose program does nothing, from `ydl submit` to the
-//! end of everything, and a JVM of the test bed, which starts from an archive of its classes and so sooner than most.
+//! Both sides are whole processes: a job of one task on this machine whose program does nothing, from `ydl submit` to its
+//! end, and a JVM of the test bed, which starts from a class archive and so faster than usual.
 
 use std::{
     fs,
@@ -21,11 +21,11 @@ const RUNS: usize = 3;
 const LARGE_MIB: u64 = 500;
 const SMALL_FILES: usize = 1000;
 const SMALL_BYTES: usize = 20 << 10;
-/// How many of the small ones are laid out at once, and how long all of it may take.
-const TOGETHER: usize = 16;
-const LAY_OUT_MAX: Duration = Duration::from_secs(120);
+/// Concurrent uploads of small files, and the timeout of the preparation.
+const CONCURRENT: usize = 16;
+const PREPARE_TIMEOUT: Duration = Duration::from_secs(120);
 
-/// With the word `tiny` it only shows that it works.
+/// The argument `tiny` only checks that the benchmark works.
 fn main() {
     let tiny = std::env::args().any(|word| word == "tiny");
     let (runs, large_mib, small_files) = match tiny {
@@ -35,36 +35,36 @@ fn main() {
     let options = Options { nodes: 1, ..Options::new(Version::NEWEST) };
     let cluster = Cluster::start(options).unwrap_or_else(|failure| panic!("{failure}"));
     let home = tempfile::tempdir().expect("a directory");
-    lay_out(&cluster, home.path(), large_mib, small_files);
+    prepare(&cluster, home.path(), large_mib, small_files);
     for (what, place) in [
         (format!("one file of {large_mib} MiB"), "large"),
         (format!("{small_files} files of 20 KiB"), "small"),
     ] {
-        let (mut ours, mut theirs) = (Vec::new(), Vec::new());
+        let (mut ydl, mut fs_shell) = (Vec::new(), Vec::new());
         for _ in 0..runs {
-            ours.push(job(&cluster, home.path(), place));
+            ydl.push(job(&cluster, home.path(), place));
             let got = home.path().join("got");
             let began = Instant::now();
             let (from, to) = (format!("/bench/{place}"), got.to_string_lossy());
             cluster.fs(&["-get", &from, &to]).expect("get");
-            theirs.push(began.elapsed().as_secs_f64());
-            // A file or a directory, whichever it is.
+            fs_shell.push(began.elapsed().as_secs_f64());
+            // `got` is a file or a directory.
             let _ = fs::remove_file(&got).or_else(|_| fs::remove_dir_all(&got));
         }
-        let middle = |times: &mut Vec<f64>| {
+        let median = |times: &mut Vec<f64>| {
             times.sort_by(f64::total_cmp);
             times[runs / 2]
         };
-        let (ours, theirs) = (middle(&mut ours), middle(&mut theirs));
+        let (ydl, fs_shell) = (median(&mut ydl), median(&mut fs_shell));
         println!(
-            "{what:<24} ours {ours:.2} s   FsShell -get {theirs:.2} s   {:.1} times",
-            theirs / ours
+            "{what:<24} ydl {ydl:.2} s   FsShell -get {fs_shell:.2} s   {:.1} times",
+            fs_shell / ydl
         );
     }
 }
 
-/// One large file and many small ones in HDFS, by our own calls: Hadoop's shell takes minutes for the small ones.
-fn lay_out(cluster: &Cluster, home: &Path, large_mib: u64, small_files: usize) {
+/// Writes one large file and many small ones to HDFS by library calls: Hadoop's shell takes minutes for the small ones.
+fn prepare(cluster: &Cluster, home: &Path, large_mib: u64, small_files: usize) {
     let mut noise: Vec<u8> =
         (0..1 << 20).map(|n: u32| (n.wrapping_mul(2654435761) >> 13) as u8).collect();
     let large = home.join("large");
@@ -77,7 +77,7 @@ fn lay_out(cluster: &Cluster, home: &Path, large_mib: u64, small_files: usize) {
     let config = Config::from_directories(&[cluster.configuration()], environment);
     let config = config.expect("its configuration");
     let identity = Identity::simple(cluster.own_user());
-    let until = tokio::time::Instant::now() + LAY_OUT_MAX;
+    let until = tokio::time::Instant::now() + PREPARE_TIMEOUT;
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
     runtime.expect("a runtime").block_on(async {
         let hdfs = Hdfs::connect(&config, None, &identity, until).await;
@@ -88,7 +88,7 @@ fn lay_out(cluster: &Cluster, home: &Path, large_mib: u64, small_files: usize) {
         let mut left = 0..small_files;
         let mut writing = JoinSet::new();
         loop {
-            while let Some(n) = left.next().filter(|_| writing.len() < TOGETHER) {
+            while let Some(n) = left.next().filter(|_| writing.len() < CONCURRENT) {
                 let hdfs = hdfs.clone();
                 let bytes = noise[n..n + SMALL_BYTES].to_vec();
                 writing.spawn(async move {
@@ -105,7 +105,7 @@ fn lay_out(cluster: &Cluster, home: &Path, large_mib: u64, small_files: usize) {
     fs::remove_file(large).expect("a file");
 }
 
-/// Seconds of a job that does nothing but fetch.
+/// Returns the seconds of a job that only downloads its inputs.
 fn job(cluster: &Cluster, home: &Path, place: &str) -> f64 {
     let file = home.join("job.yaml");
     let text = format!(

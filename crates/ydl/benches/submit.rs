@@ -1,7 +1,7 @@
-//! From `ydl submit` to user code, and what the processes of a job weigh.
+//! Time from `ydl submit` to user code, and memory of a job's processes.
 //!
-//! The time is taken before `ydl` is started; each of four tasks prints the system's clock; the last of them counts.
-//! The same four programs started by a shell are the floor, in the same run.
+//! The clock starts before `ydl`. Each of four tasks prints the time; the last one counts. The baseline is the same four
+//! programs, started by a shell in the same run.
 
 use std::{
     fs,
@@ -16,12 +16,12 @@ fn now_ns() -> u128 {
     SystemTime::now().duration_since(UNIX_EPOCH).expect("a clock after 1970").as_nanos()
 }
 
-/// The latest of the times that were printed, after so many nanoseconds.
+/// Returns the latest printed time as milliseconds since `began`.
 fn last_ms(out: &[u8], began: u128) -> f64 {
     let text = String::from_utf8_lossy(out);
     let words = text.split_whitespace().filter_map(|word| word.parse::<u128>().ok());
     let times: Vec<_> = words.filter(|ns| *ns > began).collect();
-    assert_eq!(times.len(), 4, "four tasks say when they run: {text}");
+    assert_eq!(times.len(), 4, "four tasks print their start: {text}");
     times.into_iter().max().map_or(0.0, |last| (last - began) as f64 / 1e6)
 }
 
@@ -39,13 +39,13 @@ fn status_kib(pid: u32, what: &str) -> u64 {
     line.and_then(|line| line.split_whitespace().nth(1)?.parse().ok()).unwrap_or(0)
 }
 
-/// Processes whose command line has this word as the verb of this `ydl`.
-fn find(verb: &str) -> Vec<u32> {
+/// Returns the processes of a subcommand of this `ydl`.
+fn find(subcommand: &str) -> Vec<u32> {
     let each = fs::read_dir("/proc").expect("/proc").flatten().filter_map(|entry| {
         let pid = entry.file_name().to_str()?.parse().ok()?;
         let words = fs::read(entry.path().join("cmdline")).ok()?;
         let mut words = words.split(|b| *b == 0);
-        (words.next()? == YDL.as_bytes() && words.next()? == verb.as_bytes()).then_some(pid)
+        (words.next()? == YDL.as_bytes() && words.next()? == subcommand.as_bytes()).then_some(pid)
     });
     each.collect()
 }
@@ -63,7 +63,7 @@ fn main() {
         "name: bench\nroles: {worker: {instances: 4, memory: 64 MiB, run: date +%s%N}}\n",
     )
     .expect("a job file");
-    let (mut user_code, mut whole, mut floor) = (Vec::new(), Vec::new(), Vec::new());
+    let (mut user_code, mut whole, mut baseline) = (Vec::new(), Vec::new(), Vec::new());
     for _ in 0..RUNS {
         let began = now_ns();
         let start = Instant::now();
@@ -75,12 +75,12 @@ fn main() {
         let began = now_ns();
         let shell = "date +%s%N & date +%s%N & date +%s%N & date +%s%N & wait";
         let output = Command::new("sh").args(["-c", shell]).output().expect("sh");
-        floor.push(last_ms(&output.stdout, began));
+        baseline.push(last_ms(&output.stdout, began));
     }
-    let ours = line("ydl submit → all 4 tasks of a `none` job in user code", user_code);
-    line("ydl submit → the job is over and ydl has ended", whole);
-    let theirs = line("the same four programs started by a shell", floor);
-    println!("{:<52} {:>7.1} ×", "ratio", ours / theirs);
+    let ydl_ms = line("ydl submit → all 4 tasks of a `none` job in user code", user_code);
+    line("ydl submit → the job and ydl have ended", whole);
+    let shell_ms = line("the same four programs started by a shell", baseline);
+    println!("{:<52} {:>7.1} ×", "ratio", ydl_ms / shell_ms);
 
     fs::write(
         &job,
@@ -93,13 +93,13 @@ fn main() {
     while find("shim").len() < 4 && Instant::now() < end {
         std::thread::park_timeout(Duration::from_millis(10));
     }
-    // A beat later everybody has measured and reported at least once.
+    // By then every agent has measured and reported at least once.
     std::thread::park_timeout(Duration::from_secs(5));
-    for (verb, pids) in ["master", "agent", "shim"].map(|verb| (verb, find(verb))) {
+    for (name, pids) in ["master", "agent", "shim"].map(|name| (name, find(name))) {
         let largest = |what| pids.iter().map(|pid| status_kib(*pid, what)).max().unwrap_or(0);
         let (rss, file) = (largest("VmRSS:"), largest("RssFile:"));
         println!(
-            "resident memory of `ydl {verb}`{:>22.1} MiB  (of which {:.1} MiB are the binary's own pages, shared by all)",
+            "resident memory of `ydl {name}`{:>22.1} MiB  (of which {:.1} MiB are shared pages of the binary)",
             rss as f64 / 1024.0,
             file as f64 / 1024.0
         );

@@ -1,4 +1,4 @@
-//! Calls per second on one connection, ours and Hadoop's in turn.
+//! Calls per second on one connection, yarn-native and Hadoop's client alternately.
 
 use std::process::Command;
 use std::time::{Duration, Instant};
@@ -16,25 +16,25 @@ const CALLS: usize = 4_000;
 /// Measures `getClusterMetrics`, sequential and with many calls in flight.
 pub async fn per_second(cluster: &Cluster) {
     // Warms up the server and its JIT with as many calls as are measured.
-    let (_, _) = (ours(cluster, 1).await, ours(cluster, IN_FLIGHT).await);
+    let (_, _) = (native(cluster, 1).await, native(cluster, IN_FLIGHT).await);
     let mut figures = [const { Vec::new() }; 4];
     for _ in 0..ROUNDS {
-        let [one, many] = hadoops(cluster);
-        let rates = [one, ours(cluster, 1).await, many, ours(cluster, IN_FLIGHT).await];
+        let [one, many] = java(cluster);
+        let rates = [one, native(cluster, 1).await, many, native(cluster, IN_FLIGHT).await];
         for (all, rate) in figures.iter_mut().zip(rates) {
             all.push(rate);
         }
     }
-    let [java_one, ours_one, java_many, ours_many] = figures;
-    let java = line("calls one after the other, Hadoop's client", "calls/s", java_one);
-    let one = line("calls one after the other, ours", "calls/s", ours_one);
+    let [java_one, native_one, java_many, native_many] = figures;
+    let java = line("sequential calls, Hadoop's client", "calls/s", java_one);
+    let one = line("sequential calls, yarn-native", "calls/s", native_one);
     println!("{:<58} {:>9.1} times as many", "", one / java);
     let java = line("calls, 64 in flight, Hadoop's client (64 threads)", "calls/s", java_many);
-    let many = line("calls, 64 in flight, ours (one thread)", "calls/s", ours_many);
+    let many = line("calls, 64 in flight, yarn-native (one thread)", "calls/s", native_many);
     println!("{:<58} {:>9.1} times as many", "", many / java);
 }
 
-async fn ours(cluster: &Cluster, in_flight: usize) -> f64 {
+async fn native(cluster: &Cluster, in_flight: usize) -> f64 {
     let client = client(cluster);
     client.cluster_metrics(soon()).await.expect("metrics");
     let began = Instant::now();
@@ -54,15 +54,15 @@ async fn ours(cluster: &Cluster, in_flight: usize) -> f64 {
 }
 
 /// Measures the same calls with a small Java program, which prints both rates.
-fn hadoops(cluster: &Cluster) -> [f64; 2] {
+fn java(cluster: &Cluster) -> [f64; 2] {
     let source = concat!(env!("CARGO_MANIFEST_DIR"), "/../../bench/Calls.java");
     let prepared = cluster.hadoop(source).expect("a command");
     // The test bed's flags trade peak speed for a fast start of the JVM; drop them here.
     let mut command = Command::new(prepared.get_program());
-    let hasty = ["-XX:TieredStopAtLevel=1", "-Xshare"];
+    let quick_start = ["-XX:TieredStopAtLevel=1", "-Xshare"];
     let arguments = prepared.get_args().filter(|argument| {
         let text = argument.to_string_lossy();
-        !hasty.iter().any(|flag| text.starts_with(flag))
+        !quick_start.iter().any(|flag| text.starts_with(flag))
     });
     command.args(arguments);
     for (name, value) in prepared.get_envs() {

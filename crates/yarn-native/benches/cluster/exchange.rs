@@ -10,7 +10,7 @@ use yarn_native::scheduler::{AllocateRequest, AmRmClient, Ask, Registration};
 use yarn_native::security::Identity;
 use yarn_native::types::Resource;
 
-use crate::figures::{forget_peak, line, status_mib};
+use crate::figures::{line, reset_peak, status_mib};
 use crate::tap::{Echo, Tap, last_message};
 use crate::{client, master, soon};
 
@@ -24,7 +24,7 @@ pub async fn of_ten_thousand(cluster: &Cluster) {
         asks: vec![Ask::anywhere(1, Resource::new(64, 1), CONTAINERS)],
         ..AllocateRequest::default()
     };
-    let first = scheduler.allocate(ask, soon()).await.expect("an answer");
+    let first = scheduler.allocate(ask, soon()).await.expect("a response");
     assert!(first.granted.is_empty(), "grants come with a later heartbeat");
     // The scheduler grants between two heartbeats; the nodes report when it is done.
     let (client, deadline) = (client(cluster), soon());
@@ -36,21 +36,21 @@ pub async fn of_ten_thousand(cluster: &Cluster) {
     }
     tap.received.lock().expect("a heap").clear();
     let began = Instant::now();
-    let answer = scheduler.allocate(AllocateRequest::default, soon()).await.expect("an answer");
+    let response = scheduler.allocate(AllocateRequest::default, soon()).await.expect("a response");
     let took = began.elapsed().as_secs_f64() * 1e3;
-    let granted = answer.granted.len();
-    let answer = last_message(&tap.received.lock().expect("a heap"));
-    let mib = answer.len() as f64 / f64::from(1 << 20);
+    let granted = response.granted.len();
+    let response = last_message(&tap.received.lock().expect("a heap"));
+    let mib = response.len() as f64 / f64::from(1 << 20);
     println!(
         "one heartbeat of a real ResourceManager: {granted} containers, {mib:.1} MiB, {took:.0} ms"
     );
-    replayed(answer).await;
+    measure_replay(response).await;
 }
 
 /// Replays the response from memory, so that only the client is measured.
-async fn replayed(answer: Vec<u8>) {
+async fn measure_replay(response: Vec<u8>) {
     let (address, identity) = (Address::new("memory", 1), Identity::simple("bench"));
-    let dial = Arc::new(Echo { answer });
+    let dial = Arc::new(Echo { response });
     let options = rpc::Options::default();
     let protocol = Protocol::APPLICATION_MASTER;
     let channel = Channel::over(dial, protocol, vec![address], identity, options);
@@ -60,14 +60,15 @@ async fn replayed(answer: Vec<u8>) {
     let own = std::process::id();
     let (mut times, mut peaks) = (Vec::new(), Vec::new());
     for _ in 0..REPEATS {
-        forget_peak();
+        reset_peak();
         let before = status_mib(own, "VmRSS");
         let began = Instant::now();
-        let answer = scheduler.allocate(AllocateRequest::default, soon()).await.expect("an answer");
+        let response =
+            scheduler.allocate(AllocateRequest::default, soon()).await.expect("a response");
         times.push(began.elapsed().as_secs_f64() * 1e3);
         peaks.push(status_mib(own, "VmHWM") - before);
-        assert!(!answer.granted.is_empty());
+        assert!(!response.granted.is_empty());
     }
-    line("the same answer from memory, frame to types", "ms", times);
-    println!("{:<58} {:>9.1} MiB more at most, the first time", "", peaks[0]);
+    line("the same response from memory, frame to types", "ms", times);
+    println!("{:<58} {:>9.1} MiB peak growth, first call", "", peaks[0]);
 }

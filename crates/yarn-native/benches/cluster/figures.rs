@@ -21,6 +21,6 @@ pub fn status_mib(pid: u32, what: &str) -> f64 {
 }
 
 /// Resets `VmHWM` of this process.
-pub fn forget_peak() {
-    fs::write("/proc/self/clear_refs", "5").expect("Linux lets a process forget its peak");
+pub fn reset_peak() {
+    fs::write("/proc/self/clear_refs", "5").expect("Linux resets the peak of a process");
 }

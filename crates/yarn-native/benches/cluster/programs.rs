@@ -35,7 +35,7 @@ fn listed(command: &mut Command) -> f64 {
     took
 }
 
-/// Measures listing applications from process start, ours and Hadoop's in turn.
+/// Measures listing applications from process start, the example and Hadoop's alternately.
 pub fn listing(cluster: &Cluster) {
     let java = || {
         let class = "org.apache.hadoop.yarn.client.cli.ApplicationCLI";
@@ -46,16 +46,16 @@ pub fn listing(cluster: &Cluster) {
     // One run each to fill the disk cache.
     listed(&mut example(cluster, "applications"));
     listed(&mut java());
-    let (mut ours, mut hadoops) = (Vec::new(), Vec::new());
+    let (mut example_ms, mut java_ms) = (Vec::new(), Vec::new());
     for _ in 0..LISTINGS {
-        hadoops.push(listed(&mut java()));
+        java_ms.push(listed(&mut java()));
         for _ in 0..3 {
-            ours.push(listed(&mut example(cluster, "applications")));
+            example_ms.push(listed(&mut example(cluster, "applications")));
         }
     }
-    let hadoops = line("applications listed by Hadoop's ApplicationCLI", "ms", hadoops);
-    let ours = line("applications listed by the example `applications`", "ms", ours);
-    println!("{:<58} {:>9.0} times as soon", "", hadoops / ours);
+    let java_ms = line("applications listed by Hadoop's ApplicationCLI", "ms", java_ms);
+    let example_ms = line("applications listed by the example `applications`", "ms", example_ms);
+    println!("{:<58} {:>9.0} times faster", "", java_ms / example_ms);
 }
 
 /// Measures the memory of the example `run` while its containers run.
@@ -66,9 +66,9 @@ pub async fn memory_of_run(cluster: &Cluster) {
         .spawn()
         .expect("a program");
     let mut resident = Vec::new();
-    let (mut peak, mut own) = (0.0, 0.0);
+    let (mut peak, mut private) = (0.0, 0.0);
     let status = loop {
-        if let Some(status) = run.try_wait().expect("a child of ours") {
+        if let Some(status) = run.try_wait().expect("a child process") {
             break status;
         }
         let now = status_mib(run.id(), "VmRSS");
@@ -76,11 +76,11 @@ pub async fn memory_of_run(cluster: &Cluster) {
         if now > 1.0 {
             resident.push(now);
             peak = status_mib(run.id(), "VmHWM");
-            own = status_mib(run.id(), "RssAnon");
+            private = status_mib(run.id(), "RssAnon");
         }
         sleep(Duration::from_millis(100)).await;
     };
     assert!(status.success(), "{status}");
     line("resident memory of the example `run`, 8 containers", "MiB", resident);
-    println!("{:<58} {peak:>9.1} MiB at most, {own:.1} of it its own", "");
+    println!("{:<58} {peak:>9.1} MiB peak, {private:.1} of it private", "");
 }

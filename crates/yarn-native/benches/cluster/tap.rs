@@ -87,20 +87,20 @@ pub fn last_message(mut received: &[u8]) -> Vec<u8> {
 /// heartbeat.
 #[derive(Debug)]
 pub struct Echo {
-    pub answer: Vec<u8>,
+    pub response: Vec<u8>,
 }
 
 impl Dial for Echo {
     fn dial<'a>(&'a self, _: &'a Address) -> Dialing<'a> {
-        let (ours, mut theirs) = duplex(256 << 10);
-        let answer = self.answer.clone();
+        let (client, mut server) = duplex(256 << 10);
+        let response = self.response.clone();
         tokio::spawn(async move {
             let mut greeting = [0; 7];
-            theirs.read_exact(&mut greeting).await.ok()?;
-            let _context = wire::read_frame(&mut theirs).await?;
+            server.read_exact(&mut greeting).await.ok()?;
+            let _context = wire::read_frame(&mut server).await?;
             let mut heartbeats = 0;
             loop {
-                let frame = wire::read_frame(&mut theirs).await?;
+                let frame = wire::read_frame(&mut server).await?;
                 let mut rest = &frame[..];
                 let header = Fields::parse(&wire::take_delimited(&mut rest));
                 let call = u32::try_from(header.signed(3)?).ok()?;
@@ -108,7 +108,7 @@ impl Dial for Echo {
                 let (body, number) = if method == "allocate" {
                     heartbeats += 1;
                     // Of a repeated field the last value counts.
-                    (&answer[..], wire::number(2, heartbeats))
+                    (&response[..], wire::number(2, heartbeats))
                 } else {
                     let largest = [wire::number(1, 1024), wire::number(2, 1)].concat();
                     (&[][..], wire::bytes(1, largest))
@@ -119,13 +119,13 @@ impl Dial for Echo {
                 let head = [header, wire::varint(body_length as u64)].concat();
                 let length = (head.len() + body_length) as u32;
                 for piece in [&length.to_be_bytes()[..], &head, body, &number] {
-                    theirs.write_all(piece).await.ok()?;
+                    server.write_all(piece).await.ok()?;
                 }
             }
             #[allow(unreachable_code)]
             Some(())
         });
-        let stream = Box::new(ours);
+        let stream = Box::new(client);
         Box::pin(async { Ok(DialedStream { stream, peer: None }) })
     }
 }

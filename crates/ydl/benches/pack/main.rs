@@ -1,10 +1,10 @@
-//! The MXNet example's environment, packed by ydl, by venv-pack and by pex, all in the same run; and what it costs on a node.
+//! The environment of the MXNet example, packed by ydl, venv-pack and pex in the same run, and its cost on a node.
 //!
-//! `cargo bench -p ydl --bench pack -- pack` measures packing alone, `-- node` a real cluster alone. `once` after it runs
-//! everything once, to see that it works.
+//! `cargo bench -p ydl --bench pack -- pack` measures only packing, `-- node` only a real cluster. The argument `once` runs
+//! everything once, to check that the benchmark works.
 
 #[path = "../yarn/figures.rs"]
-#[allow(dead_code)] // It is the other bench's.
+#[allow(dead_code)] // Shared with the benchmark `yarn`.
 mod figures;
 mod node;
 
@@ -16,13 +16,13 @@ use std::{
 };
 
 const YDL: &str = env!("CARGO_BIN_EXE_ydl");
-/// How often what takes seconds is measured, and what takes milliseconds.
+/// Runs of what takes seconds, and of what takes milliseconds.
 const SLOW_RUNS: usize = 5;
 const QUICK_RUNS: usize = 25;
 
 fn main() {
-    let words: Vec<String> = std::env::args().skip(1).collect();
-    let has = |word: &str| words.iter().any(|one| one == word);
+    let arguments: Vec<String> = std::env::args().skip(1).collect();
+    let has = |word: &str| arguments.iter().any(|argument| argument == word);
     let all = !has("pack") && !has("node");
     let bench = Bench::new(has("once"));
     if all || has("pack") {
@@ -33,7 +33,7 @@ fn main() {
     }
 }
 
-/// The environment in every form, and a directory for what is made of it.
+/// The environment in every form, and a directory for the archives.
 #[derive(Debug)]
 pub struct Bench {
     pub environment: PathBuf,
@@ -45,16 +45,16 @@ pub struct Bench {
 impl Bench {
     fn new(once: bool) -> Bench {
         let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
-        let made = |script: &str, words: &[&str]| {
+        let run = |script: &str, arguments: &[&str]| {
             let mut command = Command::new(root.join(script));
-            command.args(words).current_dir(&root).stderr(Stdio::inherit());
+            command.args(arguments).current_dir(&root).stderr(Stdio::inherit());
             let output = command.output().expect("a script of the project");
             assert!(output.status.success(), "`{script}` failed");
             PathBuf::from(String::from_utf8_lossy(&output.stdout).trim())
         };
         Bench {
-            environment: made("scripts/python-env", &["examples/mxnet-digits/requirements.txt"]),
-            kinds: made("scripts/python-fixtures", &[]),
+            environment: run("scripts/python-env", &["examples/mxnet-digits/requirements.txt"]),
+            kinds: run("scripts/python-fixtures", &[]),
             once,
             dir: tempfile::tempdir().expect("a directory"),
         }
@@ -75,7 +75,7 @@ impl Bench {
         Command::new(self.kinds.join("tools").join(name))
     }
 
-    /// `ydl pack` with that cache.
+    /// Returns `ydl pack` with that cache.
     fn ydl(&self, cache: &str, interpreter: &str) -> Command {
         let mut command = Command::new(YDL);
         command.env("XDG_CACHE_HOME", self.path(cache));
@@ -103,10 +103,10 @@ impl Bench {
     }
 
     fn bytes(&self, name: &str) -> u64 {
-        fs::metadata(self.path(name)).map_or(0, |about| about.len())
+        fs::metadata(self.path(name)).map_or(0, |metadata| metadata.len())
     }
 
-    /// What ydl has packed into that cache.
+    /// Returns the bytes of the archives in that cache.
     fn packed(&self, cache: &str) -> u64 {
         let all = fs::read_dir(self.path(cache).join("ydl/packed"));
         let all = all.into_iter().flatten().flatten();
@@ -114,29 +114,29 @@ impl Bench {
         archives.filter_map(|entry| Some(entry.metadata().ok()?.len())).sum()
     }
 
-    /// Packing by itself. Everything was read before, so that no disk is measured.
+    /// Measures packing. All files are in the page cache, so that no disk is measured.
     fn pack(&self) {
         let (files, bytes) = size(&self.environment);
         println!("-- packing {files} files of {} MB, load {}", bytes / 1_000_000, load());
         timed(&mut self.ydl("first", "auto"));
         timed(&mut self.venv_pack());
         timed(&mut self.pex("first-pex"));
-        let (mut ours, mut whole, mut venv_packs, mut pexes) = (vec![], vec![], vec![], vec![]);
+        let (mut ydl, mut whole, mut venv_packs, mut pexes) = (vec![], vec![], vec![], vec![]);
         for _ in 0..self.runs(SLOW_RUNS) {
-            self.forget("cold");
-            ours.push(timed(&mut self.ydl("cold", "node")));
-            self.forget("whole");
+            self.remove("cold");
+            ydl.push(timed(&mut self.ydl("cold", "node")));
+            self.remove("whole");
             whole.push(timed(&mut self.ydl("whole", "auto")));
             venv_packs.push(timed(&mut self.venv_pack()));
-            self.forget("cold-pex");
+            self.remove("cold-pex");
             pexes.push(timed(&mut self.pex("cold-pex")));
         }
-        let ours = line("cold: ydl, interpreter left out as by the others", "s", &ours);
-        line("cold: ydl, interpreter included", "s", &whole);
+        let ydl = line("cold: ydl, without the interpreter, as the others", "s", &ydl);
+        line("cold: ydl, with the interpreter", "s", &whole);
         let venv_pack = line("cold: venv-pack", "s", &venv_packs);
         let pex = line("cold: pex, from wheels", "s", &pexes);
-        ratio("as soon as venv-pack", venv_pack, ours);
-        ratio("as soon as pex", pex, ours);
+        ratio("speedup over venv-pack", venv_pack, ydl);
+        ratio("speedup over pex", pex, ydl);
         let mib = |bytes: u64| bytes as f64 / (1 << 20) as f64;
         println!(
             "packed: ydl {:.1} MiB ({:.1} with the interpreter), venv-pack {:.1}, pex {:.1}\n",
@@ -145,48 +145,48 @@ impl Bench {
             mib(self.bytes("venv.tar.gz")),
             mib(self.bytes("job.pex")),
         );
-        let (mut ours, mut pexes) = (vec![], vec![]);
+        let (mut ydl, mut pexes) = (vec![], vec![]);
         for _ in 0..self.runs(QUICK_RUNS) {
-            ours.push(timed(&mut self.ydl("whole", "auto")));
+            ydl.push(timed(&mut self.ydl("whole", "auto")));
         }
         for _ in 0..self.runs(SLOW_RUNS) {
             pexes.push(timed(&mut self.pex("cold-pex")));
         }
-        let ours = line("nothing changed: ydl, all of it", "s", &ours);
-        let pex = line("nothing changed: pex, its wheels built before", "s", &pexes);
+        let ydl = line("nothing changed: ydl, with the interpreter", "s", &ydl);
+        let pex = line("nothing changed: pex, with built wheels", "s", &pexes);
         let venv_pack = median(&venv_packs);
         println!("{:<62} {venv_pack:>8.3} s", "nothing changed: venv-pack, which packs again");
-        ratio("as soon as venv-pack", venv_pack, ours);
-        ratio("as soon as pex", pex, ours);
+        ratio("speedup over venv-pack", venv_pack, ydl);
+        ratio("speedup over pex", pex, ydl);
         println!("load {}\n", load());
     }
 
-    /// What was kept goes.
-    pub fn forget(&self, name: &str) {
-        // It may never have been there.
+    /// Removes a cache.
+    pub fn remove(&self, name: &str) {
+        // It may not exist.
         let _ = fs::remove_dir_all(self.path(name));
     }
 }
 
 fn timed(command: &mut Command) -> f64 {
-    // What the one before has written would be measured with it, while it is on its way to the disk.
+    // Pending writes of the previous run would be measured, too.
     rustix::fs::sync();
     let began = now_ns();
     let output = command.stdin(Stdio::null()).output().expect("it can be started");
     let took = seconds(began, now_ns());
-    let told = String::from_utf8_lossy(&output.stderr);
-    assert!(output.status.success(), "{command:?}: {told}");
+    let stderr = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success(), "{command:?}: {stderr}");
     took
 }
 
-/// Files in a directory, and how long they are together.
+/// Returns the number of files in a directory, and their bytes.
 fn size(dir: &Path) -> (u64, u64) {
     let mut sum = (0, 0);
     for entry in fs::read_dir(dir).expect("a directory").flatten() {
-        let about = entry.metadata().expect("a file");
-        let more = match about.is_dir() {
+        let metadata = entry.metadata().expect("a file");
+        let more = match metadata.is_dir() {
             true => size(&entry.path()),
-            false => (1, about.len()),
+            false => (1, metadata.len()),
         };
         sum = (sum.0 + more.0, sum.1 + more.1);
     }

@@ -1,4 +1,4 @@
-//! What an environment costs on a node: bytes that a submit sends, and the time from a container's start to user code.
+//! Cost of an environment on a node: bytes that a submit sends, and time from the start of a container to user code.
 
 use crate::{
     Bench, YDL,
@@ -12,20 +12,20 @@ use std::{
 };
 use testbed::{Cluster, Options, Version};
 
-/// How often the node is emptied, and how often each job runs with what it has then.
-const EMPTIED: usize = 3;
+/// Runs with an empty node, and runs of each job on a warm node after each.
+const COLD_RUNS: usize = 3;
 const WARM_RUNS: usize = 2;
-const PATIENCE: Duration = Duration::from_secs(120);
+const TIMEOUT: Duration = Duration::from_secs(120);
 const DAY_MS: i64 = 24 * 60 * 60 * 1000;
 
-/// The first line says when it ran, the last when MXNet was there.
+/// Prints the time of its first line, and the time after MXNet's import.
 const PROGRAM: &str = "import time; first = time.time_ns()
 import mxnet
 print('first', first, 'imported', time.time_ns(), flush=True)
 ";
 
-/// How an environment comes to the node.
-struct Way {
+/// One way to bring an environment to the node, and its times.
+struct Method {
     name: &'static str,
     yaml: String,
     cold: Vec<f64>,
@@ -39,46 +39,46 @@ pub fn measure(bench: &Bench) {
         node_memory_mib: 8192,
         node_vcores: 16,
         heartbeat: Duration::from_secs(1),
-        // A node that was restarted has nothing of before.
+        // A restarted node has an empty cache.
         nm_recovery: false,
         ..Options::new(Version::NEWEST)
     };
     let cluster = Cluster::start(options).unwrap_or_else(|failure| panic!("{failure}"));
     let site = Site { bench, cluster };
     println!("-- one node of Hadoop {}, load {}", Version::NEWEST, load());
-    site.lay_out();
-    site.bytes();
-    let mut ways = site.ways();
-    for round in 0..bench.runs(EMPTIED) {
-        site.empty();
-        // A node that has just started removes what it had before: who comes first waits for that, so all take turns.
-        let count = ways.len();
+    site.prepare();
+    site.uploaded_bytes();
+    let mut methods = site.methods();
+    for round in 0..bench.runs(COLD_RUNS) {
+        site.restart_node();
+        // A restarted node first removes its old cache, which delays the first job, so the order rotates.
+        let count = methods.len();
         for at in 0..count {
-            let way = &mut ways[(at + round) % count];
-            let (first, _) = site.run(&way.yaml);
-            way.cold.push(first);
+            let method = &mut methods[(at + round) % count];
+            let (first, _) = site.run(&method.yaml);
+            method.cold.push(first);
         }
         for _ in 0..bench.runs(WARM_RUNS) {
-            for way in &mut ways {
-                let (first, imported) = site.run(&way.yaml);
-                way.warm.push(first);
-                way.imported.push(imported);
+            for method in &mut methods {
+                let (first, imported) = site.run(&method.yaml);
+                method.warm.push(first);
+                method.imported.push(imported);
             }
         }
     }
     println!();
-    let mut middles = Vec::new();
-    for way in &ways {
-        let say = |what: &str, values| line(&format!("{what}: {}", way.name), "s", values);
-        let cold = say("container start → user code, cold node", &way.cold);
-        let warm = say("container start → user code, warm node", &way.warm);
-        say("user code → MXNet imported, warm node", &way.imported);
-        middles.push((way.name, cold, warm));
+    let mut medians = Vec::new();
+    for method in &methods {
+        let print = |what: &str, values| line(&format!("{what}: {}", method.name), "s", values);
+        let cold = print("container start → user code, cold node", &method.cold);
+        let warm = print("container start → user code, warm node", &method.warm);
+        print("user code → MXNet imported, warm node", &method.imported);
+        medians.push((method.name, cold, warm));
     }
-    let (_, cold, warm) = middles[0];
-    for (name, their_cold, their_warm) in &middles[1..] {
-        ratio(&format!("as soon as {name}, cold"), *their_cold, cold);
-        ratio(&format!("as soon as {name}, warm"), *their_warm, warm);
+    let (_, cold, warm) = medians[0];
+    for (name, other_cold, other_warm) in &medians[1..] {
+        ratio(&format!("speedup over {name}, cold"), *other_cold, cold);
+        ratio(&format!("speedup over {name}, warm"), *other_warm, warm);
     }
     println!("load {}\n", load());
 }
@@ -89,8 +89,8 @@ struct Site<'a> {
 }
 
 impl Site<'_> {
-    /// The environment with a package of the user's, archives of the others, and a program.
-    fn lay_out(&self) {
+    /// Creates the environment with a package of the user, archives of the other tools, and a program.
+    fn prepare(&self) {
         let venv = self.bench.path("venv");
         let copied = Command::new("cp").arg("-al").arg(&self.bench.environment).arg(&venv).status();
         assert!(copied.expect("cp is there").success());
@@ -110,8 +110,8 @@ impl Site<'_> {
         }
     }
 
-    fn ways(&self) -> Vec<Way> {
-        let way = |name, environment: &str, files: &str, run: &str| Way {
+    fn methods(&self) -> Vec<Method> {
+        let method = |name, environment: &str, files: &str, run: &str| Method {
             name,
             yaml: format!(
                 "environment: {environment}\nfiles: [{files}]\n\
@@ -125,10 +125,10 @@ impl Site<'_> {
         let python = python.expect("an interpreter");
         let by_pex = format!("{} job.pex program.py", python.display());
         vec![
-            // With its interpreter, which the others leave to the node.
-            way("ydl", "./venv", "program.py", "python program.py"),
-            way("venv-pack's archive", "venv.tar.gz", "program.py", "python program.py"),
-            way("a pex", "system", "program.py, job.pex", &by_pex),
+            // With the interpreter, which the others take from the node.
+            method("ydl", "./venv", "program.py", "python program.py"),
+            method("venv-pack's archive", "venv.tar.gz", "program.py", "python program.py"),
+            method("a pex", "system", "program.py, job.pex", &by_pex),
         ]
     }
 
@@ -150,14 +150,14 @@ impl Site<'_> {
         command
     }
 
-    /// Where a pex unpacks itself: on a node, what it has done before.
+    /// Directory in which a pex unpacks itself, as a cache on the node.
     fn pex_root(&self) -> PathBuf {
         self.bench.path("node-pex")
     }
 
-    /// Bytes that submits add to what is in HDFS: the first, the same again, and after one line of the user's has changed.
-    fn bytes(&self) {
-        let yaml = &self.ways()[0].yaml;
+    /// Prints the bytes that submits add to HDFS: the first, the same again, and after one changed line of the user's code.
+    fn uploaded_bytes(&self) {
+        let yaml = &self.methods()[0].yaml;
         let mut before = self.stored();
         for what in ["the first submit", "the same again", "one line changed"] {
             if what == "one line changed" {
@@ -172,43 +172,43 @@ impl Site<'_> {
     }
 
     fn stored(&self) -> u64 {
-        let said = self.cluster.fs(&["-du", "-s", "/user/*/.ydl/content"]);
-        let said = said.unwrap_or_default();
-        let first = said.split_whitespace().next();
+        let output = self.cluster.fs(&["-du", "-s", "/user/*/.ydl/content"]);
+        let output = output.unwrap_or_default();
+        let first = output.split_whitespace().next();
         first.and_then(|word| word.parse().ok()).unwrap_or(0)
     }
 
-    /// A node that has nothing, but whose machine has run something before.
-    fn empty(&self) {
+    /// Restarts the node with an empty cache, and runs a job to warm up the daemons.
+    fn restart_node(&self) {
         self.cluster.stop("nm1").expect("it ends");
         self.cluster.start_daemon("nm1").expect("it starts");
-        self.bench.forget("node-pex");
-        let end = Instant::now() + PATIENCE;
+        self.bench.remove("node-pex");
+        let end = Instant::now() + TIMEOUT;
         let ready = || {
-            let said = self.cluster.rest("/ws/v1/cluster/metrics");
-            said.is_ok_and(|said| said.contains("\"activeNodes\":1"))
+            let metrics = self.cluster.rest("/ws/v1/cluster/metrics");
+            metrics.is_ok_and(|metrics| metrics.contains("\"activeNodes\":1"))
         };
         while !ready() {
-            assert!(Instant::now() < end, "the node did not come back");
+            assert!(Instant::now() < end, "the node did not register again");
             std::thread::park_timeout(Duration::from_millis(100));
         }
         let plain = "roles: {worker: {memory: 128 MiB, run: date}}\n";
         crate::timed(&mut self.ydl(plain));
     }
 
-    /// Seconds from the start of the task's container to user code, and from there until MXNet was imported.
+    /// Returns the seconds from the start of the task's container to user code, and from there to the end of MXNet's import.
     fn run(&self, yaml: &str) -> (f64, f64) {
         let output = self.ydl(yaml).output().expect("ydl can be started");
-        let told = String::from_utf8_lossy(&output.stderr).into_owned();
-        assert!(output.status.success(), "{told}");
-        let said = String::from_utf8_lossy(&output.stdout).into_owned();
+        let stderr = String::from_utf8_lossy(&output.stderr).into_owned();
+        assert!(output.status.success(), "{stderr}");
+        let stdout = String::from_utf8_lossy(&output.stdout).into_owned();
         let after = |word: &str| {
-            let mut words = said.split_whitespace().skip_while(|one| *one != word);
+            let mut words = stdout.split_whitespace().skip_while(|part| *part != word);
             let found = words.nth(1).and_then(|number| number.parse::<i64>().ok());
-            found.unwrap_or_else(|| panic!("no `{word}` in {said}"))
+            found.unwrap_or_else(|| panic!("no `{word}` in {stdout}"))
         };
         let (first, imported) = (after("first"), after("imported"));
-        let mut ids = told.split(|c: char| !c.is_alphanumeric() && c != '_');
+        let mut ids = stderr.split(|c: char| !c.is_alphanumeric() && c != '_');
         let id = ids.rfind(|word| word.starts_with("application_"));
         let id = id.expect("an id").trim_start_matches("application");
         let started = self.started(&format!("{id}_01_000002"));
@@ -216,7 +216,7 @@ impl Site<'_> {
         (since as f64 / 1e3, (imported - first) as f64 / 1e9)
     }
 
-    /// When the node was told to start that container, in milliseconds since a midnight.
+    /// Returns the time of the node's log entry about that container's start, in milliseconds since midnight.
     fn started(&self, container: &str) -> i64 {
         let log = self.cluster.directory().join("logs/nm1.log");
         let log = fs::read_to_string(log).expect("the node's log");

@@ -1,17 +1,17 @@
-//! A job on a real cluster beside skein and beside the least that YARN itself takes, all in the same run.
+//! Jobs on a real cluster, compared with skein and with a minimal master (the baseline) in the same run.
 //!
-//! `cargo bench -p ydl --bench yarn -- 3.5.0 3.4.2` takes these versions; a word such as `start`, `replace`, `first` or
-//! `upload` leaves the other parts out.
+//! `cargo bench -p ydl --bench yarn -- 3.5.0 3.4.2` selects Hadoop versions; the arguments `start`, `replace`, `first` and
+//! `upload` select parts.
 
+mod baseline;
+mod bench_cluster;
 mod figures;
-mod floor;
-mod scene;
 mod skein;
 mod spans;
 mod upload;
 
+use bench_cluster::{BenchCluster, replacements};
 use figures::{Process, line, load, now_ns, ratio, seconds};
-use scene::{Scene, replacements};
 use skein::Skein;
 use spans::Spans;
 use std::{
@@ -22,189 +22,196 @@ use std::{
 use testbed::{Scheduling, Version};
 
 const YDL: &str = env!("CARGO_BIN_EXE_ydl");
-/// Applications before anything is measured: the daemons' first ones are slow.
+/// Warm-up applications: the daemons' first ones are slow.
 const WARM_UPS: usize = 3;
-/// How many tasks, and how often each is measured.
+/// Numbers of tasks, and runs of each.
 const SIZES: [(usize, usize); 2] = [(4, 9), (40, 5)];
 const REPLACEMENTS: usize = 7;
 const FIRST_JOBS: usize = 5;
 const UPLOADS: usize = 5;
 
 fn main() {
-    let words: Vec<String> = std::env::args().skip(1).collect();
-    if words.first().is_some_and(|word| word == floor::VERB) {
-        return floor::lead(&words[1..]);
+    let arguments: Vec<String> = std::env::args().skip(1).collect();
+    if arguments.first().is_some_and(|argument| argument == baseline::SUBCOMMAND) {
+        return baseline::run_master(&arguments[1..]);
     }
-    let versions: Vec<Version> = words.iter().filter_map(|word| word.parse().ok()).collect();
+    let versions: Vec<Version> =
+        arguments.iter().filter_map(|argument| argument.parse().ok()).collect();
     let versions = match versions.is_empty() {
         true => vec![Version::NEWEST, "3.4.2".parse().expect("a version")],
         false => versions,
     };
     let parts = ["start", "replace", "first", "upload"];
-    let named = parts.iter().any(|part| words.iter().any(|word| word == part));
-    let wanted = |part: &str| !named || words.iter().any(|word| word == part);
+    let named = parts.iter().any(|part| arguments.iter().any(|argument| argument == part));
+    let wanted = |part: &str| !named || arguments.iter().any(|argument| argument == part);
     for version in versions {
-        let scene = Scene::set(version, Scheduling::VersionDefault);
-        println!("-- Hadoop {version}, 3 NodeManagers that beat once a second, load {}", load());
-        let mut skein = Skein::start(&scene);
-        println!("skein's driver was there after {:.1} s", skein.driver_seconds);
+        let bench = BenchCluster::start(version, Scheduling::VersionDefault);
+        println!("-- Hadoop {version}, 3 NodeManagers with heartbeats of 1 s, load {}", load());
+        let mut skein = Skein::start(&bench);
+        println!("skein's driver started in {:.1} s", skein.driver_seconds);
         for _ in 0..WARM_UPS {
-            start(&scene, &mut skein, 4, 1);
+            start(&bench, &mut skein, 4, 1);
         }
         if wanted("start") {
             for (tasks, runs) in SIZES {
                 println!();
-                start(&scene, &mut skein, tasks, runs).print(tasks);
+                start(&bench, &mut skein, tasks, runs).print(tasks);
             }
         }
         if wanted("replace") {
             println!();
-            replace(&scene, &mut skein);
+            replace(&bench, &mut skein);
         }
         if wanted("first") {
             println!();
-            first(&scene);
+            first(&bench);
         }
         if wanted("upload") && version == Version::NEWEST {
             println!();
             drop(skein);
-            upload::measure(&scene, Path::new(YDL), UPLOADS);
+            upload::measure(&bench, Path::new(YDL), UPLOADS);
         }
         println!("load {}\n", load());
     }
 }
 
-/// What was measured of jobs that start, in seconds and MiB.
+/// Results of starting jobs, in seconds and MiB.
 #[derive(Default)]
 struct Starts {
-    floor: Vec<f64>,
-    ours: Vec<f64>,
-    skeins: Vec<f64>,
-    our_submit: Vec<f64>,
-    skeins_submit: Vec<f64>,
-    our_master: Vec<f64>,
-    skeins_master: Vec<f64>,
-    floor_spans: Vec<Spans>,
-    our_spans: Vec<Spans>,
+    baseline: Vec<f64>,
+    ydl_values: Vec<f64>,
+    skein_values: Vec<f64>,
+    ydl_submit: Vec<f64>,
+    skein_submit: Vec<f64>,
+    ydl_master: Vec<f64>,
+    skein_master: Vec<f64>,
+    baseline_spans: Vec<Spans>,
+    ydl_spans: Vec<Spans>,
 }
 
 impl Starts {
     fn print(&self, tasks: usize) {
-        let ours = line("submit returns: ydl (process)", "s", &self.our_submit);
-        let skeins = line("submit returns: skein (call, driver running)", "s", &self.skeins_submit);
-        ratio("as soon", skeins, ours);
-        let in_user_code = |who: &str| format!("submit → all {tasks} tasks in user code: {who}");
-        let floor = line(&in_user_code("the floor"), "s", &self.floor);
-        let ours = line(&in_user_code("ydl"), "s", &self.ours);
-        let skeins = line(&in_user_code("skein"), "s", &self.skeins);
-        ratio("the floor's time", ours, floor);
-        ratio("as soon as skein", skeins, ours);
-        let ours = line("the master's resident memory: ydl", "MiB", &self.our_master);
-        let skeins = line("the master's resident memory: skein", "MiB", &self.skeins_master);
-        ratio("as little", skeins, ours);
-        spans::print(&self.floor_spans, &self.our_spans);
+        let ydl_values = line("submit returns: ydl (process)", "s", &self.ydl_submit);
+        let skein_values =
+            line("submit returns: skein (call, driver running)", "s", &self.skein_submit);
+        ratio("speedup", skein_values, ydl_values);
+        let in_user_code =
+            |system: &str| format!("submit → all {tasks} tasks in user code: {system}");
+        let baseline = line(&in_user_code("the baseline"), "s", &self.baseline);
+        let ydl_values = line(&in_user_code("ydl"), "s", &self.ydl_values);
+        let skein_values = line(&in_user_code("skein"), "s", &self.skein_values);
+        ratio("relative to the baseline", ydl_values, baseline);
+        ratio("speedup over skein", skein_values, ydl_values);
+        let ydl_values = line("the master's resident memory: ydl", "MiB", &self.ydl_master);
+        let skein_values = line("the master's resident memory: skein", "MiB", &self.skein_master);
+        ratio("memory of skein's master relative to ydl's", skein_values, ydl_values);
+        spans::print(&self.baseline_spans, &self.ydl_spans);
     }
 }
 
-/// The memory of a job's master.
-fn master(id: &str, words: &str) -> f64 {
+/// Returns the resident memory of a job's master.
+fn master_memory(id: &str, name: &str) -> f64 {
     let mut all = Process::all();
-    let master = all.find(|one| {
-        let said = one.words();
-        said.contains(words) && !said.starts_with("/bin/bash") && one.is_of(id)
+    let master = all.find(|process| {
+        let command_line = process.command_line();
+        command_line.contains(name)
+            && !command_line.starts_with("/bin/bash")
+            && process.is_in_application(id)
     });
     master.map_or(f64::NAN, Process::resident)
 }
 
-/// A job file at the desk, with the script that all run.
-fn write_job(scene: &Scene, tasks: usize, more: &str) {
-    let script = serde_json::to_string(&scene.script()).expect("a string");
+/// Writes a job file with the script that all tasks run.
+fn write_job(bench: &BenchCluster, tasks: usize, more: &str) {
+    let script = serde_json::to_string(&bench.script()).expect("a string");
     let role = format!("{{instances: {tasks}, memory: 128 MiB, shell: {script}}}");
     let yaml = format!("name: bench\nroles: {{worker: {role}}}\n{more}");
-    fs::write(scene.path("job.yaml"), yaml).expect("a job file");
+    fs::write(bench.path("job.yaml"), yaml).expect("a job file");
 }
 
-/// Submits the job file at the desk; when that began, when it was over, and the id.
-fn submit(scene: &Scene, binary: &Path) -> (u128, u128, String) {
-    let mut command = scene.ydl(binary);
+/// Submits the job file; returns the times before and after, and the id.
+fn submit(bench: &BenchCluster, binary: &Path) -> (u128, u128, String) {
+    let mut command = bench.ydl(binary);
     command.args(["submit", "--detach", "job.yaml"]);
     let began = now_ns();
     let output = command.output().expect("ydl");
-    let over = now_ns();
+    let ended = now_ns();
     assert!(output.status.success(), "{output:?}");
     let id = String::from_utf8_lossy(&output.stdout).trim().to_owned();
-    (began, over, id)
+    (began, ended, id)
 }
 
-fn start(scene: &Scene, skein: &mut Skein, tasks: usize, runs: usize) -> Starts {
+fn start(bench: &BenchCluster, skein: &mut Skein, tasks: usize, runs: usize) -> Starts {
     let mut starts = Starts::default();
     for _ in 0..runs {
-        let script = scene.script();
+        let script = bench.script();
         let began = now_ns();
-        let id = floor::submit(scene, tasks, &script);
-        let took = scene.wait_arrivals(tasks, began);
-        starts.floor.push(took);
-        let spans = spans::of(scene, &id, began, tasks, took);
-        starts.floor_spans.extend(spans);
-        scene.end(&id);
+        let id = baseline::submit(bench, tasks, &script);
+        let took = bench.wait_for_tasks(tasks, began);
+        starts.baseline.push(took);
+        let spans = spans::of(bench, &id, began, tasks, took);
+        starts.baseline_spans.extend(spans);
+        bench.end(&id);
 
-        write_job(scene, tasks, "");
-        let (began, over, id) = submit(scene, Path::new(YDL));
-        starts.our_submit.push(seconds(began, over));
-        let took = scene.wait_arrivals(tasks, began);
-        starts.ours.push(took);
-        let spans = spans::of(scene, &id, began, tasks, took);
-        starts.our_spans.extend(spans);
-        starts.our_master.push(master(&id, "ydl master"));
-        scene.end(&id);
+        write_job(bench, tasks, "");
+        let (began, ended, id) = submit(bench, Path::new(YDL));
+        starts.ydl_submit.push(seconds(began, ended));
+        let took = bench.wait_for_tasks(tasks, began);
+        starts.ydl_values.push(took);
+        let spans = spans::of(bench, &id, began, tasks, took);
+        starts.ydl_spans.extend(spans);
+        starts.ydl_master.push(master_memory(&id, "ydl master"));
+        bench.end(&id);
 
-        let script = scene.script();
+        let script = bench.script();
         let began = now_ns();
         let (id, took) = skein.submit(tasks, &script);
-        starts.skeins_submit.push(took);
-        starts.skeins.push(scene.wait_arrivals(tasks, began));
-        starts.skeins_master.push(master(&id, "skein.ApplicationMaster"));
-        scene.end(&id);
+        starts.skein_submit.push(took);
+        starts.skein_values.push(bench.wait_for_tasks(tasks, began));
+        starts.skein_master.push(master_memory(&id, "skein.ApplicationMaster"));
+        bench.end(&id);
     }
     starts
 }
 
-/// From a death to the replacement in user code.
-fn replace(scene: &Scene, skein: &mut Skein) {
+/// Measures the time from the kill of a process to its replacement in user code.
+fn replace(bench: &BenchCluster, skein: &mut Skein) {
     let itself = |pid| pid;
-    let script = scene.script();
-    let id = floor::submit(scene, 2, &script);
-    scene.wait_arrivals(2, now_ns());
-    let floor = replacements(scene, REPLACEMENTS, itself);
-    scene.end(&id);
+    let script = bench.script();
+    let id = baseline::submit(bench, 2, &script);
+    bench.wait_for_tasks(2, now_ns());
+    let baseline = replacements(bench, REPLACEMENTS, itself);
+    bench.end(&id);
 
     let more = "restart: {limit: 100, backoff: {initial: 1ms, max: 1ms}}\nnode_exclusion: {failures: 1000}\n";
-    write_job(scene, 2, more);
-    let (_, _, id) = submit(scene, Path::new(YDL));
-    scene.wait_arrivals(2, now_ns());
-    let programs = replacements(scene, REPLACEMENTS, itself);
-    let containers = replacements(scene, REPLACEMENTS, agent_of);
-    scene.end(&id);
+    write_job(bench, 2, more);
+    let (_, _, id) = submit(bench, Path::new(YDL));
+    bench.wait_for_tasks(2, now_ns());
+    let programs = replacements(bench, REPLACEMENTS, itself);
+    let containers = replacements(bench, REPLACEMENTS, agent_of);
+    bench.end(&id);
 
-    let script = scene.script();
+    let script = bench.script();
     let (id, _) = skein.submit(2, &script);
-    scene.wait_arrivals(2, now_ns());
-    let skeins = replacements(scene, REPLACEMENTS, itself);
-    scene.end(&id);
+    bench.wait_for_tasks(2, now_ns());
+    let skein_values = replacements(bench, REPLACEMENTS, itself);
+    bench.end(&id);
 
-    let floor = line("container killed → replacement in user code: the floor", "s", &floor);
-    let ours = line("container killed → replacement in user code: ydl", "s", &containers);
-    let skeins = line("container killed → replacement in user code: skein", "s", &skeins);
-    println!("{:<62} {:>8.3} s", "beyond the floor: ydl", ours - floor);
-    println!("{:<62} {:>8.3} s", "beyond the floor: skein", skeins - floor);
+    let baseline =
+        line("container killed → replacement in user code: the baseline", "s", &baseline);
+    let ydl_values = line("container killed → replacement in user code: ydl", "s", &containers);
+    let skein_values =
+        line("container killed → replacement in user code: skein", "s", &skein_values);
+    println!("{:<62} {:>8.3} s", "difference to the baseline: ydl", ydl_values - baseline);
+    println!("{:<62} {:>8.3} s", "difference to the baseline: skein", skein_values - baseline);
     line("program killed → its replacement in user code: ydl", "s", &programs);
 }
 
-/// The agent above a program.
+/// Returns the agent of a program.
 fn agent_of(pid: u32) -> u32 {
     let mut at = Some(Process(pid));
     while let Some(process) = at {
-        if process.words().starts_with("./ydl agent") {
+        if process.command_line().starts_with("./ydl agent") {
             return process.0;
         }
         at = process.parent();
@@ -212,30 +219,30 @@ fn agent_of(pid: u32) -> u32 {
     panic!("{pid} has no agent")
 }
 
-/// Jobs of a binary that nobody has seen: nothing is staged, and the nodes have nothing of it.
-fn first(scene: &Scene) {
+/// Measures jobs of a new binary: nothing is staged, and no node has it cached.
+fn first(bench: &BenchCluster) {
     let (mut submits, mut all) = (Vec::new(), Vec::new());
     for _ in 0..FIRST_JOBS {
-        let binary = new_binary(scene);
-        scene
+        let binary = new_binary(bench);
+        bench
             .cluster
             .fs(&["-rm", "-r", "-f", "-skipTrash", "/user/*/.ydl"])
             .expect("nothing staged");
-        // What would be remembered here of an earlier job.
-        let _ = fs::remove_dir_all(scene.path("state"));
-        write_job(scene, 4, "");
-        let (began, over, id) = submit(scene, &binary);
-        submits.push(seconds(began, over));
-        all.push(scene.wait_arrivals(4, began));
-        scene.end(&id);
+        // Clears the client's caches of earlier jobs.
+        let _ = fs::remove_dir_all(bench.path("state"));
+        write_job(bench, 4, "");
+        let (began, ended, id) = submit(bench, &binary);
+        submits.push(seconds(began, ended));
+        all.push(bench.wait_for_tasks(4, began));
+        bench.end(&id);
     }
     line("first job of a day: submit returns", "s", &submits);
     line("first job of a day: all 4 tasks in user code", "s", &all);
 }
 
-/// This binary with another end, which changes nothing but its hash.
-fn new_binary(scene: &Scene) -> PathBuf {
-    let path = scene.path("ydl-of-today");
+/// Returns a copy of this binary with other trailing bytes: same behaviour, another hash.
+fn new_binary(bench: &BenchCluster) -> PathBuf {
+    let path = bench.path("new-ydl");
     fs::copy(YDL, &path).expect("a copy");
     let mut file = fs::OpenOptions::new().append(true).open(&path).expect("the copy");
     file.write_all(&now_ns().to_be_bytes()).expect("its end");

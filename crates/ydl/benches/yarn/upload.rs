@@ -1,8 +1,8 @@
-//! 500 MB into HDFS: by Hadoop's own shell, by the call below everything, and by a submit that has to send them.
+//! Uploads of 500 MB to HDFS: by Hadoop's shell, by the library call, and by a whole submit.
 
 use crate::{
+    bench_cluster::BenchCluster,
     figures::{line, now_ns, ratio, seconds},
-    scene::Scene,
 };
 use std::{
     fs::File,
@@ -16,9 +16,9 @@ use ydl_storage::hdfs::Hdfs;
 
 const BYTES: usize = 500_000_000;
 
-/// A file that is in nobody's store yet; read once, so that no disk is measured.
-fn fresh(scene: &Scene, name: &str) -> PathBuf {
-    let path = scene.path(name);
+/// Creates a file with new content, in the page cache, so that no disk is measured.
+fn fresh(bench: &BenchCluster, name: &str) -> PathBuf {
+    let path = bench.path(name);
     let mut random = File::open("/dev/urandom").expect("random bytes");
     let mut piece = vec![0; 1 << 20];
     random.read_exact(&mut piece).expect("random bytes");
@@ -29,58 +29,58 @@ fn fresh(scene: &Scene, name: &str) -> PathBuf {
         file.write_all(&piece[..most]).expect("room on the disk");
         left -= most;
     }
-    // What is still on its way to the disk would be measured, too.
+    // Pending writes would be measured, too.
     file.sync_all().expect("a disk");
     path
 }
 
-fn timed(scene: &Scene, what: impl FnOnce(&Path)) -> f64 {
-    let path = fresh(scene, "large");
+fn timed(bench: &BenchCluster, upload: impl FnOnce(&Path)) -> f64 {
+    let path = fresh(bench, "large");
     let began = now_ns();
-    what(&path);
+    upload(&path);
     let took = seconds(began, now_ns());
     rustix::fs::sync();
     took
 }
 
-pub fn measure(scene: &Scene, binary: &Path, runs: usize) {
+pub fn measure(bench: &BenchCluster, binary: &Path, runs: usize) {
     let (mut shell, mut call, mut submit) = (Vec::new(), Vec::new(), Vec::new());
-    let identity = Identity::simple(scene.cluster.own_user());
-    let soon = || Instant::now() + Duration::from_secs(300);
+    let identity = Identity::simple(bench.cluster.own_user());
+    let deadline = || Instant::now() + Duration::from_secs(300);
     let yaml = "files: [large]\nroles: {worker: {memory: 128 MiB, run: \"true\"}}\n";
-    std::fs::write(scene.path("large.yaml"), yaml).expect("a job file");
+    std::fs::write(bench.path("large.yaml"), yaml).expect("a job file");
     for run in 0..runs {
-        shell.push(timed(scene, |path| {
-            let mut put = scene.cluster.hadoop("org.apache.hadoop.fs.FsShell").expect("a command");
+        shell.push(timed(bench, |path| {
+            let mut put = bench.cluster.hadoop("org.apache.hadoop.fs.FsShell").expect("a command");
             put.arg("-put").arg(path).arg(format!("/put-{run}"));
             assert!(put.status().expect("it runs").success());
         }));
-        call.push(timed(scene, |path| {
-            scene.block_on(async {
-                let hdfs = Hdfs::connect(&scene.config, None, &identity, soon()).await;
+        call.push(timed(bench, |path| {
+            bench.block_on(async {
+                let hdfs = Hdfs::connect(&bench.config, None, &identity, deadline()).await;
                 let hdfs = hdfs.expect("a file system");
                 let place = format!("/call-{run}");
-                let sent = hdfs.upload_file(path, &place, 0o600, &|_| {}, soon()).await;
+                let sent = hdfs.upload_file(path, &place, 0o600, &|_| {}, deadline()).await;
                 sent.expect("sent");
             });
         }));
         let mut id = String::new();
-        submit.push(timed(scene, |_| {
-            let mut command = scene.ydl(binary);
+        submit.push(timed(bench, |_| {
+            let mut command = bench.ydl(binary);
             let command = command.args(["submit", "--detach", "large.yaml"]);
             let output = command.output().expect("ydl");
             assert!(output.status.success(), "{output:?}");
             id = String::from_utf8_lossy(&output.stdout).trim().to_owned();
         }));
-        scene.end(&id);
-        scene
+        bench.end(&id);
+        bench
             .cluster
             .fs(&["-rm", "-r", "-skipTrash", "/put-*", "/call-*", "/user/*/.ydl/content/*"])
             .expect("room in HDFS");
     }
     let shell = line("500 MB by `FsShell -put`", "s", &shell);
-    let call = line("500 MB by our call, `upload_file`", "s", &call);
-    let submit = line("500 MB by `ydl submit --detach`, all of it", "s", &submit);
-    ratio("as soon by `upload_file`", shell, call);
-    ratio("as soon by `ydl submit`", shell, submit);
+    let call = line("500 MB by the library call `upload_file`", "s", &call);
+    let submit = line("500 MB by `ydl submit --detach`, hashing included", "s", &submit);
+    ratio("speedup of `upload_file`", shell, call);
+    ratio("speedup of `ydl submit`", shell, submit);
 }

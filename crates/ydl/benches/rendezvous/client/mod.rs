@@ -1,11 +1,11 @@
-//! One client, in a process of its own.
+//! One client, in a separate process.
 
 mod c10d;
 mod pslite;
 mod rabit;
 mod xgboost;
 
-use super::starter::Turns;
+use super::steps::StepSignals;
 use std::{
     env,
     io::{Read, Write},
@@ -13,7 +13,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-/// What a client speaks.
+/// Protocol of a client.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
     C10d,
@@ -34,7 +34,7 @@ impl Kind {
         }
     }
 
-    pub fn theirs(self) -> &'static str {
+    pub fn framework_server(self) -> &'static str {
         match self {
             Kind::C10d => "torch's store",
             Kind::Rabit => "dmlc's tracker",
@@ -44,20 +44,20 @@ impl Kind {
     }
 }
 
-/// Who a client is.
-pub struct Own {
+/// Identity of a client and port of its server.
+pub struct ClientInfo {
     pub rank: u32,
     pub world: u32,
     pub role: String,
     port: u16,
 }
 
-impl Own {
-    fn read() -> Own {
+impl ClientInfo {
+    fn read() -> ClientInfo {
         let number = |name: &str| env::var(name).ok()?.parse::<u32>().ok();
         let names = ["PORT_OF_SERVER", "MASTER_PORT", "DMLC_TRACKER_PORT", "DMLC_PS_ROOT_PORT"];
         let port = names.into_iter().find_map(number).expect("a port");
-        Own {
+        ClientInfo {
             rank: number("YDL_RANK").expect("a rank"),
             world: number("YDL_WORLD_SIZE").expect("a world"),
             role: env::var("YDL_ROLE").unwrap_or_default(),
@@ -65,7 +65,7 @@ impl Own {
         }
     }
 
-    /// The server, which may be starting still.
+    /// Connects to the server; retries while it is starting.
     pub fn connect(&self) -> TcpStream {
         let end = Instant::now() + Duration::from_secs(60);
         loop {
@@ -81,35 +81,35 @@ impl Own {
     }
 }
 
-pub fn run(kind: &str, starter: &str) {
-    let own = Own::read();
+pub fn run(kind: &str, coordinator: &str) {
+    let info = ClientInfo::read();
     let kind = Kind::ALL.into_iter().find(|known| known.name() == kind);
-    let turns = Turns::at(starter);
+    let signals = StepSignals::connect(coordinator);
     match kind.expect("a kind of client") {
-        Kind::C10d => c10d::run(&own, turns),
-        Kind::Rabit => rabit::run(&own, turns),
-        Kind::Xgboost => xgboost::run(&own, turns),
-        Kind::Pslite => pslite::run(&own, turns),
+        Kind::C10d => c10d::run(&info, signals),
+        Kind::Rabit => rabit::run(&info, signals),
+        Kind::Xgboost => xgboost::run(&info, signals),
+        Kind::Pslite => pslite::run(&info, signals),
     }
 }
 
-fn say(mut stream: &TcpStream, bytes: &[u8]) {
+fn send(mut stream: &TcpStream, bytes: &[u8]) {
     stream.write_all(bytes).expect("the server");
 }
 
-fn hear<const LENGTH: usize>(mut stream: &TcpStream) -> [u8; LENGTH] {
+fn receive<const LENGTH: usize>(mut stream: &TcpStream) -> [u8; LENGTH] {
     let mut bytes = [0; LENGTH];
-    stream.read_exact(&mut bytes).expect("an answer");
+    stream.read_exact(&mut bytes).expect("a response");
     bytes
 }
 
-fn hear_bytes(mut stream: &TcpStream, length: usize) -> Vec<u8> {
+fn receive_bytes(mut stream: &TcpStream, length: usize) -> Vec<u8> {
     let mut bytes = vec![0; length];
-    stream.read_exact(&mut bytes).expect("an answer");
+    stream.read_exact(&mut bytes).expect("a response");
     bytes
 }
 
-/// As both of XGBoost's trackers want a text: after its length.
+/// Encodes text for XGBoost's trackers: after its length.
 fn text(text: &str) -> Vec<u8> {
     [&(text.len() as i32).to_le_bytes()[..], text.as_bytes()].concat()
 }

@@ -1,7 +1,8 @@
-//! What nodes of ps-lite say: each tells where it listens, is called back and told everybody, and waits at barriers.
+//! Messages of ps-lite nodes: each sends its address, receives those of all others on a connection from the scheduler, and
+//! waits at barriers.
 
-use super::{Own, say};
-use crate::{BARRIERS, starter::Turns};
+use super::{ClientInfo, send};
+use crate::{BARRIERS, steps::StepSignals};
 use std::{
     io::Read,
     net::{Ipv4Addr, TcpListener, TcpStream},
@@ -11,10 +12,10 @@ use ydl_rendezvous::{
     zmtp::{self, SocketType, ZmtpEvent, ZmtpSession},
 };
 
-/// Servers, workers and the scheduler: the barrier that all begin with.
-const EVERYBODY: i32 = 7;
+/// Servers, workers and the scheduler: the first barrier.
+const ALL_NODES: i32 = 7;
 /// Servers and workers.
-const NODES: i32 = 6;
+const WORKERS_AND_SERVERS: i32 = 6;
 
 fn barrier(group: i32) -> Vec<u8> {
     let control = PsControl { command: PsCommand::Barrier, nodes: vec![], group };
@@ -32,7 +33,7 @@ fn message(control: PsControl, request: bool) -> Vec<u8> {
     zmtp::message(&meta.write())
 }
 
-/// What comes over a connection.
+/// Received bytes and session of a connection.
 struct Incoming {
     stream: TcpStream,
     session: ZmtpSession,
@@ -40,19 +41,19 @@ struct Incoming {
 }
 
 impl Incoming {
-    fn new(stream: TcpStream, theirs: SocketType) -> Incoming {
+    fn new(stream: TcpStream, server: SocketType) -> Incoming {
         stream.set_nodelay(true).expect("a stream");
-        Incoming { stream, session: ZmtpSession::new(theirs), bytes: Vec::new() }
+        Incoming { stream, session: ZmtpSession::new(server), bytes: Vec::new() }
     }
 
-    /// The next command of control, or nothing when the other side is ready.
+    /// Returns the next control command, or `None` when the peer is ready.
     fn next(&mut self) -> Option<PsCommand> {
         loop {
             let taken = self.session.receive(&self.bytes, 1 << 20).expect("ZMTP");
-            if let Some((length, heard)) = taken {
-                let found = match heard {
+            if let Some((length, event)) = taken {
+                let found = match event {
                     ZmtpEvent::Message(frames) => {
-                        // What a ROUTER has sent may begin with an identity.
+                        // A ROUTER's message may begin with an identity.
                         let frame = frames.last().expect("a frame");
                         let meta = PsMeta::parse(frame).expect("a message");
                         Some(meta.control.map(|control| control.command))
@@ -68,21 +69,21 @@ impl Incoming {
             }
             let mut piece = [0; 16 << 10];
             let length = self.stream.read(&mut piece).expect("a message");
-            assert!(length > 0, "the scheduler has gone");
+            assert!(length > 0, "the scheduler closed the connection");
             self.bytes.extend(&piece[..length]);
         }
     }
 }
 
-pub fn run(own: &Own, mut turns: Turns) {
+pub fn run(info: &ClientInfo, mut signals: StepSignals) {
     let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).expect("a port");
     let port = listener.local_addr().expect("an address").port();
-    turns.next();
-    let mut up = Incoming::new(own.connect(), SocketType::Router);
-    say(&up.stream, &zmtp::handshake(SocketType::Dealer, b""));
-    assert_eq!(up.next(), None);
+    signals.next();
+    let mut to_scheduler = Incoming::new(info.connect(), SocketType::Router);
+    send(&to_scheduler.stream, &zmtp::handshake(SocketType::Dealer, b""));
+    assert_eq!(to_scheduler.next(), None);
     let node = PsNode {
-        role: if own.role == "server" { PsRole::Server } else { PsRole::Worker },
+        role: if info.role == "server" { PsRole::Server } else { PsRole::Worker },
         id: EMPTY,
         host: "127.0.0.1".to_owned(),
         port: port.into(),
@@ -90,22 +91,22 @@ pub fn run(own: &Own, mut turns: Turns) {
         customer: 0,
     };
     let control = PsControl { command: PsCommand::AddNode, nodes: vec![node], group: 0 };
-    say(&up.stream, &message(control, false));
+    send(&to_scheduler.stream, &message(control, false));
     let (stream, _) = listener.accept().expect("the scheduler");
-    let mut down = Incoming::new(stream, SocketType::Dealer);
-    say(&down.stream, &zmtp::handshake(SocketType::Router, b""));
-    assert_eq!(down.next(), None);
-    assert_eq!(down.next(), Some(PsCommand::AddNode));
-    say(&up.stream, &barrier(EVERYBODY));
-    assert_eq!(down.next(), Some(PsCommand::Barrier));
-    turns.done();
-    turns.next();
-    let again = barrier(NODES);
+    let mut from_scheduler = Incoming::new(stream, SocketType::Dealer);
+    send(&from_scheduler.stream, &zmtp::handshake(SocketType::Router, b""));
+    assert_eq!(from_scheduler.next(), None);
+    assert_eq!(from_scheduler.next(), Some(PsCommand::AddNode));
+    send(&to_scheduler.stream, &barrier(ALL_NODES));
+    assert_eq!(from_scheduler.next(), Some(PsCommand::Barrier));
+    signals.done();
+    signals.next();
+    let again = barrier(WORKERS_AND_SERVERS);
     for _ in 0..BARRIERS {
-        say(&up.stream, &again);
-        assert_eq!(down.next(), Some(PsCommand::Barrier));
+        send(&to_scheduler.stream, &again);
+        assert_eq!(from_scheduler.next(), Some(PsCommand::Barrier));
     }
-    turns.done();
-    turns.next();
-    turns.done();
+    signals.done();
+    signals.next();
+    signals.done();
 }

@@ -1,4 +1,4 @@
-//! When clients begin, and when they are done: each is connected here, takes a byte for a step and gives it back after.
+//! Synchronizes clients: each is connected to the benchmark, receives a byte to begin a step, and returns it when done.
 
 use std::{
     io::{Read, Write},
@@ -6,31 +6,31 @@ use std::{
     time::{Duration, Instant},
 };
 
-/// Whatever takes longer has gone wrong.
-const PATIENCE: Duration = Duration::from_secs(120);
+/// Timeout of each step.
+const TIMEOUT: Duration = Duration::from_secs(120);
 
-pub struct Starter(TcpListener);
+pub struct Coordinator(TcpListener);
 
 pub struct Clients(Vec<TcpStream>);
 
-impl Starter {
-    pub fn new() -> Starter {
-        Starter(TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).expect("a port"))
+impl Coordinator {
+    pub fn new() -> Coordinator {
+        Coordinator(TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).expect("a port"))
     }
 
     pub fn address(&self) -> SocketAddr {
         self.0.local_addr().expect("an address")
     }
 
-    /// So many clients, when all are there.
+    /// Waits for `count` clients.
     pub fn gather(&self, count: usize) -> Clients {
         self.0.set_nonblocking(true).expect("a listener");
-        let (mut all, end) = (Vec::new(), Instant::now() + PATIENCE);
+        let (mut all, end) = (Vec::new(), Instant::now() + TIMEOUT);
         while all.len() < count {
             match self.0.accept() {
                 Ok((stream, _)) => {
                     stream.set_nonblocking(false).expect("a stream");
-                    stream.set_read_timeout(Some(PATIENCE)).expect("a stream");
+                    stream.set_read_timeout(Some(TIMEOUT)).expect("a stream");
                     all.push(stream);
                 }
                 Err(_) => {
@@ -44,7 +44,7 @@ impl Starter {
 }
 
 impl Clients {
-    /// All do the next thing; how long until the last is done.
+    /// Starts the next step of all clients; returns the time until the last is done.
     pub fn step(&self) -> Duration {
         let began = Instant::now();
         for mut client in &self.0 {
@@ -57,16 +57,16 @@ impl Clients {
     }
 }
 
-/// The other end.
-pub struct Turns(TcpStream);
+/// A client's end of the connection.
+pub struct StepSignals(TcpStream);
 
-impl Turns {
-    pub fn at(address: &str) -> Turns {
-        Turns(TcpStream::connect(address).expect("the bench"))
+impl StepSignals {
+    pub fn connect(address: &str) -> StepSignals {
+        StepSignals(TcpStream::connect(address).expect("the bench"))
     }
 
     pub fn next(&mut self) {
-        self.0.read_exact(&mut [0]).expect("a turn");
+        self.0.read_exact(&mut [0]).expect("a signal");
     }
 
     pub fn done(&mut self) {

@@ -1,7 +1,7 @@
-//! What any launcher on YARN can reach: a master that localises nothing, asks for just anywhere, beats every 100 ms
-//! and starts the script itself. It is this very program in another role, found at its own path: all nodes are here.
+//! A minimal master as the baseline: it localises nothing, asks for containers on any node, sends a heartbeat every
+//! 100 ms and starts the script directly. It is this program in another role; all nodes are on this machine.
 
-use crate::scene::Scene;
+use crate::bench_cluster::BenchCluster;
 use std::{fs, path::Path, time::Duration};
 use tokio::time::{Instant, sleep};
 use yarn_native::{
@@ -14,65 +14,65 @@ use yarn_native::{
     types::{Container, LaunchContext, NodeId, Resource},
 };
 
-const BEAT: Duration = Duration::from_millis(100);
+const HEARTBEAT: Duration = Duration::from_millis(100);
 const KEY: Key = Key { priority: 0, allocation: 1 };
-/// The word by which this program knows that it is the master.
-pub const VERB: &str = "floor-master";
+/// First argument of this program as master.
+pub const SUBCOMMAND: &str = "baseline-master";
 
-fn soon() -> Instant {
+fn deadline() -> Instant {
     Instant::now() + Duration::from_secs(120)
 }
 
-/// Submits an application with so many tasks; its id.
-pub fn submit(scene: &Scene, tasks: usize, script: &str) -> String {
+/// Submits an application with `tasks` tasks; returns its id.
+pub fn submit(bench: &BenchCluster, tasks: usize, script: &str) -> String {
     let own = std::env::current_exe().expect("a program has a path");
-    // In a file, because a node's shell would fill in its own time and process.
-    let file = scene.path("script");
+    // In a file, because the shell of the NodeManager would expand the date and the process id.
+    let file = bench.path("script");
     fs::write(&file, script).expect("a file");
     let command = format!(
-        "exec {} {VERB} {tasks} {} 1><LOG_DIR>/stdout 2><LOG_DIR>/stderr",
+        "exec {} {SUBCOMMAND} {tasks} {} 1><LOG_DIR>/stdout 2><LOG_DIR>/stderr",
         own.display(),
         file.display()
     );
     let mut launch = LaunchContext::command(command);
     let variables = [
-        ("HADOOP_CONF_DIR", scene.cluster.configuration().display().to_string()),
-        ("HADOOP_USER_NAME", scene.cluster.own_user()),
+        ("HADOOP_CONF_DIR", bench.cluster.configuration().display().to_string()),
+        ("HADOOP_USER_NAME", bench.cluster.own_user()),
     ];
     let variables = variables.map(|(name, value)| (name.to_owned(), value));
     launch.environment.extend(variables);
-    scene.block_on(async {
-        let id = scene.client.new_application(soon()).await.expect("an id").id;
+    bench.block_on(async {
+        let id = bench.client.new_application(deadline()).await.expect("an id").id;
         let submission = Submission {
             launch,
             resource: Resource::new(256, 1),
             attempts_max: Some(1),
-            ..Submission::new(id, "floor")
+            ..Submission::new(id, "baseline")
         };
-        scene.client.submit(&submission, soon()).await.expect("submitted");
+        bench.client.submit(&submission, deadline()).await.expect("submitted");
         id.to_string()
     })
 }
 
-/// The master: starts so many, and another one whenever one ends, until it is ended.
-pub fn lead(words: &[String]) {
-    let [tasks, file] = words else {
-        panic!("`{VERB}` needs two words");
+/// Runs the master: starts the tasks and replaces each that ends, until it is killed.
+pub fn run_master(arguments: &[String]) {
+    let [tasks, file] = arguments else {
+        panic!("`{SUBCOMMAND}` needs two arguments");
     };
     let script = &fs::read_to_string(file).expect("a script");
     let tasks = tasks.parse().expect("a number");
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
-    runtime.expect("a runtime").block_on(beat(tasks, script));
+    runtime.expect("a runtime").block_on(run_loop(tasks, script));
 }
 
-async fn beat(tasks: u32, script: &str) {
+async fn run_loop(tasks: u32, script: &str) {
     let config = Config::load(Environment::of_process()).expect("a configuration");
     let file = std::env::var("HADOOP_TOKEN_FILE_LOCATION").expect("credentials");
     let credentials = Credentials::read(Path::new(&file)).expect("credentials");
     let token = credentials.of_kind("YARN_AM_RM_TOKEN").expect("a token");
     let mut scheduler = AmRmClient::from_config(&config, token.clone()).expect("a scheduler");
     let registration = Registration::new("localhost");
-    scheduler.register(&registration, soon()).await.expect("registered");
+    scheduler.register(&registration, deadline()).await.expect("registered");
     let nodes = NmClient::new(NmClientOptions::from_config(&config).expect("options"));
     let launch = LaunchContext::command(format!("{script} 1><LOG_DIR>/stdout 2><LOG_DIR>/stderr"));
     let mut ledger = Ledger::new();
@@ -82,21 +82,21 @@ async fn beat(tasks: u32, script: &str) {
         let wants = [(KEY, Want::anywhere(wanted, size))];
         ledger.set_wants(wants.into(), ledger.reply_count());
         let began = Instant::now();
-        let answer = scheduler.exchange(&mut ledger, AllocateRequest::default, soon());
-        let (answer, _) = answer.await.expect("an answer");
-        nodes.add_tokens(answer.node_tokens);
-        let granted = u32::try_from(answer.granted.len()).unwrap_or(u32::MAX);
+        let response = scheduler.exchange(&mut ledger, AllocateRequest::default, deadline());
+        let (response, _) = response.await.expect("a response");
+        nodes.add_tokens(response.node_tokens);
+        let granted = u32::try_from(response.granted.len()).unwrap_or(u32::MAX);
         wanted = wanted.saturating_sub(granted);
-        start(&nodes, &answer.granted, &launch);
-        let ended = u32::try_from(answer.completed.len()).unwrap_or(u32::MAX);
+        start(&nodes, &response.granted, &launch);
+        let ended = u32::try_from(response.completed.len()).unwrap_or(u32::MAX);
         wanted += ended;
         if ended == 0 {
-            sleep(BEAT.saturating_sub(began.elapsed())).await;
+            sleep(HEARTBEAT.saturating_sub(began.elapsed())).await;
         }
     }
 }
 
-/// One call per node, side by side.
+/// Starts containers with one call per node, in parallel.
 fn start(nodes: &NmClient, granted: &[Container], launch: &LaunchContext) {
     let mut on: Vec<&NodeId> = granted.iter().map(|container| &container.node).collect();
     on.sort();
@@ -108,7 +108,7 @@ fn start(nodes: &NmClient, granted: &[Container], launch: &LaunchContext) {
         tokio::spawn(async move {
             let starts: Vec<_> =
                 here.iter().map(|container| Start { container, launch: &launch }).collect();
-            nodes.start(&node, &starts, soon()).await.expect("started");
+            nodes.start(&node, &starts, deadline()).await.expect("started");
         });
     }
 }

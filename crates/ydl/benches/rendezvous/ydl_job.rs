@@ -1,30 +1,30 @@
-//! A job on this machine whose tasks are the clients.
+//! A job on this machine; its tasks are the clients.
 
-use super::{client::Kind, starter::Starter};
+use super::{client::Kind, steps::Coordinator};
 use std::{
     fs,
     process::{Child, Command, Stdio},
 };
 use tempfile::TempDir;
 
-/// Ends when it is dropped; every task has had its last turn then.
-pub struct Ours(Child, #[expect(dead_code, reason = "removed with it")] TempDir);
+/// Running job. Dropping it waits for its end, after the last step.
+pub struct JobClients(Child, #[expect(dead_code, reason = "removed with it")] TempDir);
 
-impl Drop for Ours {
+impl Drop for JobClients {
     fn drop(&mut self) {
         let ended = self.0.wait().expect("the job's end");
         assert!(ended.success(), "{ended}");
     }
 }
 
-pub fn start(kind: Kind, count: usize, starter: &Starter) -> Ours {
+pub fn start(kind: Kind, count: usize, coordinator: &Coordinator) -> JobClients {
     let home = tempfile::tempdir().expect("a directory");
-    let own = std::env::current_exe().expect("this program");
+    let program = std::env::current_exe().expect("this program");
     let run = format!(
         "memory: 32 MiB, run: '{} client {} {}'",
-        own.display(),
+        program.display(),
         kind.name(),
-        starter.address()
+        coordinator.address()
     );
     let (framework, roles) = match kind {
         Kind::C10d => ("pytorch", format!("worker: {{instances: {count}, {run}}}")),
@@ -49,5 +49,5 @@ pub fn start(kind: Kind, count: usize, starter: &Starter) -> Ours {
         .stderr(Stdio::null())
         .spawn()
         .expect("ydl");
-    Ours(child, home)
+    JobClients(child, home)
 }

@@ -1,6 +1,6 @@
 //! The frameworks' own servers, in their own environments.
 
-use super::{client::Kind, starter::Starter};
+use super::{client::Kind, steps::Coordinator};
 use std::{
     io::{BufRead, BufReader},
     net::{Ipv4Addr, TcpListener},
@@ -8,10 +8,10 @@ use std::{
     process::{Child, Command, Stdio},
 };
 
-/// A server and its clients, which end when it is dropped.
-pub struct Theirs(Vec<Child>);
+/// A server and its clients. Dropping it kills them.
+pub struct FrameworkServer(Vec<Child>);
 
-impl Drop for Theirs {
+impl Drop for FrameworkServer {
     fn drop(&mut self) {
         for child in &mut self.0 {
             let _ = child.kill();
@@ -45,7 +45,7 @@ print(tracker.worker_args()['dmlc_tracker_port'], flush=True)
 sys.stdin.read()
 ";
 
-pub fn start(kind: Kind, count: usize, starter: &Starter) -> Theirs {
+pub fn start(kind: Kind, count: usize, coordinator: &Coordinator) -> FrameworkServer {
     let (framework, script) = match kind {
         Kind::C10d => ("pytorch", STORE),
         Kind::Rabit => ("mxnet", RABIT),
@@ -72,21 +72,21 @@ pub fn start(kind: Kind, count: usize, starter: &Starter) -> Theirs {
     } else {
         String::new()
     };
-    let mut all = Theirs(vec![server.spawn().expect("a Python")]);
+    let mut all = FrameworkServer(vec![server.spawn().expect("a Python")]);
     let port = if port.is_empty() {
-        let out = all.0[0].stdout.take().expect("what it prints");
+        let out = all.0[0].stdout.take().expect("a pipe");
         let mut line = String::new();
         BufReader::new(out).read_line(&mut line).expect("a line");
-        assert!(!line.is_empty(), "no server of {framework}");
+        assert!(!line.is_empty(), "the server of {framework} printed no port");
         line.trim().to_owned()
     } else {
         port
     };
-    let own = std::env::current_exe().expect("this program");
+    let program = std::env::current_exe().expect("this program");
     for rank in 0..count {
-        let mut client = Command::new(&own);
+        let mut client = Command::new(&program);
         client
-            .args(["client", kind.name(), &starter.address().to_string()])
+            .args(["client", kind.name(), &coordinator.address().to_string()])
             .env("PORT_OF_SERVER", &port)
             .env("YDL_RANK", rank.to_string())
             .env("YDL_ROLE", if rank + 1 == count { "server" } else { "worker" })
