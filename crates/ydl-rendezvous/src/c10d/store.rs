@@ -1,4 +1,5 @@
-//! The protocol: executes commands and responds.
+//! The protocol: executes commands and responds. `C10dStore::receive` parses a message, `execute` runs it. Commands such
+//! as SET and APPEND have no response: the agent alone gets an acknowledgement, once they are durable.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -285,7 +286,7 @@ impl Protocol for C10dStore {
     }
 
     // A legacy client has a second link that stays silent. It stays open.
-    fn open(&mut self, link: LinkId, peer: &Peer, _reaction: &mut Effects) {
+    fn open(&mut self, link: LinkId, peer: &Peer, _effects: &mut Effects) {
         self.links.insert(link, C10dLink::default());
         self.present.insert(peer.task.clone());
     }
@@ -344,7 +345,7 @@ impl Protocol for C10dStore {
         }
     }
 
-    fn attempt_ended(&mut self, peer: &Peer, _reaction: &mut Effects) {
+    fn attempt_ended(&mut self, peer: &Peer, _effects: &mut Effects) {
         self.present.remove(&peer.task);
     }
 

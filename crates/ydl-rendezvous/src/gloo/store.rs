@@ -303,7 +303,7 @@ impl Protocol for GlooStore {
         }
     }
 
-    fn attempt_ended(&mut self, peer: &Peer, _reaction: &mut Effects) {
+    fn attempt_ended(&mut self, peer: &Peer, _effects: &mut Effects) {
         self.outbox.task_ended(&peer.task);
         let world = &self.world;
         self.endpoints

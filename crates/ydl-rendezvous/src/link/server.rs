@@ -1,13 +1,17 @@
 //! The master's end of the links of one protocol.
 //!
 //! Assembles messages from the bytes that agents send, passes them to the protocol and turns its actions into a
-//! [`LinkOutput`]. The runner handles outputs in order: it persists the records of an output, and sends frames only
-//! when all earlier records are durable. So a new master knows every response that a program has received. Frames go
-//! over the session that is attached when the output is produced, or are dropped: the next session resends what is
-//! missing.
+//! [`LinkOutput`]. The master (its `RendezvousLinks`) handles outputs in order: it persists the records of an
+//! output, and sends frames only when all earlier records are durable. So a new master knows every response that a
+//! program has received. Frames go over the session that is attached when the output is produced, or are dropped: the
+//! next session resends what is missing.
+//!
+//! * `input`: bytes of links. `actions`: actions of the protocol, and the ends of links.
+//! * `attach`: new links and sessions. `state`: state of a link. `output`: records and frames for the master.
 
 mod actions;
 mod attach;
+mod input;
 mod output;
 mod state;
 
@@ -118,7 +122,7 @@ impl LinkServer {
                 }
             }
             ClientFrame::Data(conn, offset, bytes) => {
-                self.data(peer, conn, offset, &bytes, &mut output);
+                self.receive_data(peer, conn, offset, &bytes, &mut output);
             }
             ClientFrame::Ack(conn, seq) => {
                 if let Some(link) = self.find(peer, conn) {
@@ -140,7 +144,7 @@ impl LinkServer {
         output
     }
 
-    /// Handles the end of a task attempt and of all its links. Produces no records: the runner has its own, and calls
+    /// Handles the end of a task attempt and of all its links. Produces no records: the master has its own, and calls
     /// this again at the same position of a replay. For the same reason no other link is rejected here, which would
     /// need a record; that happens with the next frame.
     pub fn attempt_ended(&mut self, peer: &Peer) -> LinkOutput {
@@ -174,7 +178,7 @@ impl LinkServer {
         output
     }
 
-    /// Returns the protocol's retry timer. The runner has the clock.
+    /// Returns the protocol's retry timer. The master has the clock.
     pub fn retry_timer(&self) -> Option<RetryTimer> {
         self.protocol.retry_timer()
     }
