@@ -1,7 +1,7 @@
 //! Output for users: text for a terminal or a pipe, and the live table.
 
 mod format;
-mod lines;
+mod line_prefixer;
 mod metrics;
 mod paint;
 mod print;
@@ -11,7 +11,7 @@ mod table;
 mod tasks;
 
 pub(crate) use format::{clean, counted_bytes, now, span_since};
-pub(crate) use lines::LinePrefixer;
+pub(crate) use line_prefixer::LinePrefixer;
 pub(crate) use metrics::metrics_of_roles;
 pub(crate) use paint::Paint;
 pub use print::message;

@@ -10,17 +10,17 @@ pub const LINE_BYTES_MAX: usize = 64 * 1024;
 pub struct LinePrefixer {
     label: Vec<u8>,
     partial: Vec<u8>,
-    /// The line in `partial` goes on from a piece already handed out.
+    /// `partial` continues a line of which a part was emitted already.
     cut: bool,
 }
 
 impl LinePrefixer {
-    /// `label` stands before every line; the caller pads or colours it.
+    /// Creates a prefixer. The caller pads or colours `label`.
     pub fn new(label: impl Into<Vec<u8>>) -> LinePrefixer {
         LinePrefixer { label: label.into(), partial: Vec::new(), cut: false }
     }
 
-    /// Appends to `out` the lines that `chunk` completes; the rest waits for the next chunk.
+    /// Appends the lines that `chunk` completes to `out`, and buffers the rest.
     pub fn push(&mut self, chunk: &[u8], out: &mut Vec<u8>) {
         for piece in chunk.split_inclusive(|&byte| byte == b'\n') {
             let (mut text, ends) = match piece.strip_suffix(b"\n") {
@@ -46,7 +46,7 @@ impl LinePrefixer {
         }
     }
 
-    /// Appends the last line if the task ended it with no line end.
+    /// Appends an unterminated last line.
     pub fn finish(&mut self, out: &mut Vec<u8>) {
         if !self.partial.is_empty() {
             self.emit(out);
@@ -54,7 +54,7 @@ impl LinePrefixer {
         self.cut = false;
     }
 
-    /// A piece that goes on from the one before is marked by `+` where `|` begins a line.
+    /// Emits a line, or part of one. ` + ` instead of ` | ` marks the continuation of a line.
     fn emit(&mut self, out: &mut Vec<u8>) {
         out.extend_from_slice(&self.label);
         out.extend_from_slice(if self.cut { b" + " } else { b" | " });
