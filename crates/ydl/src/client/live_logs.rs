@@ -1,4 +1,4 @@
-//! Reads a task's output from its live agent through the master.
+//! Reads a task's output from its live agent, through the master: `GET /v1/logs`.
 
 use hyper::{Method, StatusCode, body::Bytes};
 use std::time::Duration;
@@ -6,21 +6,21 @@ use ydl_core::TaskId;
 use ydl_net::client::{CallError, Client, Payload, Response};
 use ydl_proto::messages::{ENDED_HEADER, LENGTH_HEADER, LogAttempt};
 
-/// Maximum time for an answer beyond what its agent was asked to wait.
+/// Timeout of a call, in addition to the time that the agent waits for output.
 const CALL_MAX: Duration = Duration::from_secs(20);
 
-/// A piece of a file that may still grow.
+/// Part of a log file that may still grow.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Piece {
-    /// Its bytes; none if nothing came within the wait.
+pub struct LogChunk {
+    /// Content; empty if nothing was printed in time.
     pub bytes: Bytes,
     /// Length of the file.
     pub length: u64,
-    /// True if it stays so.
+    /// True if the length is final.
     pub ended: bool,
 }
 
-/// Lists the logs that a live agent has of a task; `None` without such an agent: they are in HDFS then.
+/// Lists the logs that a task's live agent has. Returns `None` without such an agent: the logs are then in HDFS.
 pub async fn attempts(
     client: &Client,
     task: &TaskId,
@@ -33,7 +33,8 @@ pub async fn attempts(
     }
 }
 
-/// Bytes of a file such as `stdout.0` from `offset` on, waited for at most so long; `None` where no live agent has it.
+/// Reads a file such as `stdout.0` from `offset` on. Waits up to `wait` for output. Returns `None` if no live agent has
+/// the file.
 pub async fn read(
     client: &Client,
     task: &TaskId,
@@ -41,7 +42,7 @@ pub async fn read(
     file: &str,
     offset: u64,
     wait: Duration,
-) -> Result<Option<Piece>, CallError> {
+) -> Result<Option<LogChunk>, CallError> {
     let wait_ms = wait.as_millis();
     let path = format!(
         "/v1/logs?task={task}&attempt={attempt}&file={file}&offset={offset}&wait_ms={wait_ms}"
@@ -50,8 +51,8 @@ pub async fn read(
         return Ok(None);
     };
     let length = response.header(LENGTH_HEADER).and_then(|text| text.parse().ok());
-    Ok(Some(Piece {
-        // Without a length nothing was answered in time.
+    Ok(Some(LogChunk {
+        // A response without a length means that the agent did not answer in time.
         length: length.unwrap_or(offset),
         ended: response.header(ENDED_HEADER) == Some("1"),
         bytes: response.body,

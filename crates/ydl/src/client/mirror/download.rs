@@ -1,4 +1,4 @@
-//! Copies logs of tasks from HDFS, to which their agents have shipped them.
+//! Copies logs of tasks from HDFS, where their agents have shipped them.
 
 use super::job::Mirror;
 use crate::client::jobs::RemoteState;
@@ -22,47 +22,47 @@ use ydl_storage::hdfs::{Entry, HdfsError, Reader};
 const CALL_MAX: Duration = Duration::from_secs(30);
 /// Attempts that are copied concurrently. Closing what a dead agent left open is mostly waiting.
 const COPIES_MAX: usize = 64;
-/// So long after a job's end its last agents may still be writing.
+/// Time after a job's end in which its last agents may still write.
 const FINAL_LOG_DELAY: Duration = Duration::from_secs(2);
-/// Read in one call.
+/// Size of one read.
 const PIECE_BYTES: usize = 4 << 20;
-/// Directories of roles, tasks and attempts that are looked into.
+/// Maximum number of directories of roles, tasks and attempts that are listed.
 const ATTEMPTS_MAX: usize = 100_000;
 
-/// State of an attempt's log writer. What an agent has not closed is hardly readable, and closing it
-/// shuts the agent out.
+/// State of an attempt's log writer, its agent. Of a file that is open in HDFS, readers see little. Closing it for the
+/// agent revokes the agent's lease.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum LogWriter {
-    /// It may still write: its files are left alone.
+    /// The agent may still write: open files stay open.
     Active,
-    /// It is gone: files that it left open are closed.
+    /// The agent is gone: its open files are closed.
     Gone,
 }
 
 /// Selection of logs.
 #[derive(Clone, Debug, Default)]
 pub struct LogFilter {
-    /// Of this role alone.
+    /// Only this role.
     pub role: Option<String>,
-    /// Of this task alone.
+    /// Only tasks with this index.
     pub index: Option<u32>,
-    /// Of this attempt alone.
+    /// Only this attempt.
     pub attempt: Option<u32>,
-    /// The last attempt of each task, where none is named.
+    /// Only the last attempt of each task, unless `attempt` is set.
     pub last_only: bool,
-    /// Only so many of the last lines of each stream.
+    /// Only this number of last lines of each stream.
     pub tail: Option<usize>,
 }
 
 impl Mirror {
-    /// Returns whether an agent has lived for any of it: each leaves at least a record of how its program ended.
+    /// Returns true if there are logs of any of these attempts: each has at least an exit record.
     pub async fn has_attempts(&self, filter: &LogFilter) -> bool {
         let attempts = self.attempts(filter).await;
         attempts.is_ok_and(|attempts| !attempts.is_empty())
     }
 
-    /// Copies what is wanted, as far as it is not here: from live agents by way of `master`, and from HDFS. What cannot
-    /// be had now is left out; a sentence says so.
+    /// Copies the selected logs that are not here yet: from live agents through `master`, and from HDFS. Returns messages
+    /// about logs that are unavailable.
     pub async fn copy_logs(
         self: &Arc<Self>,
         filter: &LogFilter,
@@ -80,7 +80,7 @@ impl Mirror {
             let tail = filter.tail;
             tasks.spawn(async move {
                 let _permit = permits.acquire_owned().await;
-                // Of a task that goes on only the last attempt can have an agent.
+                // While the job runs, only the last attempt of a task can have an agent.
                 let mut writer = match over || !is_last {
                     true => LogWriter::Gone,
                     false => LogWriter::Active,
@@ -89,7 +89,7 @@ impl Mirror {
                     match mirror.copy_live_logs(&task, attempt, &master, tail).await {
                         Ok(true) => return Ok(()),
                         Ok(false) => writer = LogWriter::Gone,
-                        // HDFS may have some of it all the same.
+                        // HDFS may have a part.
                         Err(_) => {}
                     }
                 }
@@ -153,8 +153,8 @@ impl Mirror {
         }
     }
 
-    /// Copies the streams of one attempt, each segment after the other: readers take every segment but the newest
-    /// for whole. Or the last lines of each.
+    /// Copies the streams of one attempt, or their last lines. Copies one segment after the other, because readers expect
+    /// all segments except the newest to be complete.
     pub(super) async fn copy_attempt(
         &self,
         task: &TaskId,
@@ -197,8 +197,8 @@ impl Mirror {
         Ok(())
     }
 
-    /// A file to be read whole. One that its agent has not closed shows little of what was synced to it; where the
-    /// agent is gone it is closed first.
+    /// Opens a file to read it whole. If its agent left it open and is gone, closes it first: readers see little of an
+    /// open file.
     pub(super) async fn open_log(
         &self,
         entry: &Entry,
@@ -213,7 +213,7 @@ impl Mirror {
         let deadline = Instant::now() + CALL_MAX;
         match self.hdfs.recover(&entry.url, deadline).await {
             Ok(()) => open().await,
-            // Those who may only look cannot close it; its NameNode does, an hour later at the latest.
+            // Viewers cannot close it. The NameNode does, within an hour.
             Err(_) => Ok(reader),
         }
     }
@@ -227,7 +227,7 @@ impl Mirror {
         until.min(FINAL_LOG_DELAY)
     }
 
-    /// Copies a file from where the copy ends.
+    /// Copies a file from the end of the earlier copy.
     async fn copy_file(
         &self,
         entry: &Entry,

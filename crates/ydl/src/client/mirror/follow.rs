@@ -1,4 +1,5 @@
-//! Copies the output of running tasks while it is printed, and the rest once they have ended.
+//! Copies the output of running tasks while it is printed, through the master, and the rest from HDFS once they have
+//! ended. `commands/log_tails.rs` prints the copies.
 
 use super::{
     download::{LogWriter, append},
@@ -18,20 +19,20 @@ use ydl_proto::messages::{LOG_BYTES_MAX, LogFile};
 
 /// Concurrent long polls; a master accepts a few hundred.
 const READS_MAX: usize = 96;
-/// Attempts whose rest is copied concurrently.
+/// Maximum number of ended attempts that are copied from HDFS concurrently.
 const COPIES_MAX: usize = 8;
 /// Long-poll timeout of an agent's log read.
 const WAIT: Duration = Duration::from_secs(15);
-/// The same where more streams are followed than may wait.
+/// The same while more streams are followed than long polls are allowed.
 const SHORT_WAIT: Duration = Duration::from_millis(200);
-/// After a failure, the next try.
+/// Delay between retries.
 const RETRY_DELAY: Duration = Duration::from_millis(500);
-/// Failed requests, and responses without the file, before the rest is copied from HDFS.
+/// Consecutive failed requests, and consecutive responses without the file, before the rest is copied from HDFS.
 const FAILURES_MAX: u32 = 20;
 const ABSENCES_MAX: u32 = 2;
 /// Maximum time until an attempt's last lines are in HDFS, once its agent no longer has them.
 const SHIPPING_MAX: Duration = Duration::from_secs(15);
-/// Poll interval for them.
+/// Interval of checks whether they are there.
 const POLL_INTERVAL: Duration = Duration::from_millis(300);
 /// File next to an attempt's logs that marks them complete.
 const RECORD: &str = "exit.json";
@@ -50,8 +51,8 @@ impl Default for FollowPermits {
 }
 
 impl Mirror {
-    /// Follows the streams of an attempt until its end, and copies what is left of them. `client` says which master to
-    /// ask, which may move.
+    /// Follows the streams of an attempt until its end, and then copies the rest. `client` returns a client of the
+    /// current master, which may move.
     pub async fn follow_attempt(
         self: Arc<Self>,
         task: TaskId,
@@ -60,7 +61,7 @@ impl Mirror {
         client: impl Fn() -> Arc<Client> + Send + Sync,
     ) -> (TaskId, u32) {
         let dir = self.dir.attempt_logs(&task, attempt);
-        // Readers watch the directory from the beginning.
+        // Created before the first copy: readers watch the directory.
         if fs::create_dir_all(&dir).is_ok() {
             let follow = |stream| self.follow_stream(&task, attempt, stream, &client);
             match streams.as_slice() {
@@ -80,13 +81,13 @@ impl Mirror {
         client: &(impl Fn() -> Arc<Client> + Send + Sync),
     ) {
         let dir = self.dir.attempt_logs(task, attempt);
-        // Continue after what was copied before. The middle of a long stream may have been deleted.
+        // Continues at the end of an earlier copy. The middle of a long stream may have been deleted.
         let mut segment = newest_segment(&dir, stream);
         let (mut failures, mut absences) = (0, 0);
         while failures < FAILURES_MAX {
             let file = format!("{stream}.{segment}");
             let path = dir.join(&file);
-            let offset = fs::metadata(&path).map_or(0, |about| about.len());
+            let offset = fs::metadata(&path).map_or(0, |metadata| metadata.len());
             let wait = match self.permits.reads.available_permits() {
                 0 => SHORT_WAIT,
                 _ => WAIT,
@@ -95,16 +96,16 @@ impl Mirror {
                 return;
             };
             match live_logs::read(&client(), task, attempt, &file, offset, wait).await {
-                Ok(Some(piece)) => {
+                Ok(Some(chunk)) => {
                     (failures, absences) = (0, 0);
-                    if append(&path, &piece.bytes).is_err() {
+                    if append(&path, &chunk.bytes).is_err() {
                         return;
                     }
-                    if piece.ended && offset + piece.bytes.len() as u64 >= piece.length {
+                    if chunk.ended && offset + chunk.bytes.len() as u64 >= chunk.length {
                         segment += 1;
                     }
                 }
-                // No agent has the file: HDFS has the rest. An attempt that has just started may be late.
+                // No agent has the file: the rest is in HDFS, or the attempt has just started.
                 Ok(None) => {
                     match self.next_segment(task, attempt, (stream, segment), &client()).await {
                         Some(next_segment) => segment = next_segment,
@@ -123,7 +124,7 @@ impl Mirror {
         }
     }
 
-    /// The next segment of a stream that its agent still has, after one that it has not.
+    /// Returns the first segment after `segment` that the agent still has.
     async fn next_segment(
         &self,
         task: &TaskId,
@@ -138,7 +139,7 @@ impl Mirror {
         next_segment.map(|(_, number, _)| number).min()
     }
 
-    /// Copies what a live agent has of an attempt at this moment, or the last lines of it; false where there is no such
+    /// Copies an attempt's logs, or their last lines, as its live agent has them now. Returns false without such an
     /// agent.
     pub(super) async fn copy_live_logs(
         &self,
@@ -164,7 +165,7 @@ impl Mirror {
             match copied {
                 Ok(()) => {}
                 Err(CopyError::Call(error)) => return Err(error),
-                // What cannot be kept here is not shown; there is room for the rest perhaps.
+                // A stream that cannot be written here is skipped; there may be space for the others.
                 Err(CopyError::Disk) => {}
             }
         }
@@ -182,7 +183,7 @@ impl Mirror {
             let record_entry = self.hdfs.stat(&record, Instant::now() + SHIPPING_MAX).await;
             let is_complete = matches!(record_entry, Ok(Some(_)));
             if is_complete || Instant::now() > end {
-                // What could not be had now is had when the job is over.
+                // On an error the rest is copied at the end of the job.
                 let _ = self.copy_attempt(task, attempt, LogWriter::Gone, None).await;
                 return;
             }
@@ -215,7 +216,7 @@ impl From<io::Error> for CopyError {
 type Segment = (&'static str, u64, u64);
 
 impl LiveAttempt<'_> {
-    /// All of a stream, as far as it is not there.
+    /// Downloads the part of a stream that is not here yet.
     async fn download(&self, stream: &[Segment], dir: &Path) -> Result<(), CopyError> {
         fs::create_dir_all(dir)?;
         for (name, number, bytes) in stream {
@@ -224,18 +225,18 @@ impl LiveAttempt<'_> {
             append(&path, b"")?;
             let mut offset = fs::metadata(&path)?.len();
             while offset < *bytes {
-                let piece = self.read(&file, offset).await?;
-                if piece.is_empty() {
+                let chunk = self.read(&file, offset).await?;
+                if chunk.is_empty() {
                     break;
                 }
-                append(&path, &piece)?;
-                offset += piece.len() as u64;
+                append(&path, &chunk)?;
+                offset += chunk.len() as u64;
             }
         }
         Ok(())
     }
 
-    /// Its last lines, and a hole before them.
+    /// Downloads the last lines of a stream and leaves a hole before them.
     async fn copy_tail(
         &self,
         stream: &[Segment],
@@ -252,10 +253,10 @@ impl LiveAttempt<'_> {
             let (file, mut until) = (file(segment), segment.2);
             while until > 0 {
                 let from = until.saturating_sub(LOG_BYTES_MAX);
-                let mut piece = self.read(&file, from).await?;
-                piece.truncate((until - from) as usize);
-                write_at(&dir.join(&file), &piece, from)?;
-                newlines += piece.iter().filter(|byte| **byte == b'\n').count();
+                let mut chunk = self.read(&file, from).await?;
+                chunk.truncate((until - from) as usize);
+                write_at(&dir.join(&file), &chunk, from)?;
+                newlines += chunk.iter().filter(|byte| **byte == b'\n').count();
                 fetched += until - from;
                 if newlines > lines || fetched > TAIL_BYTES_MAX {
                     return Ok(());
@@ -266,17 +267,17 @@ impl LiveAttempt<'_> {
         Ok(())
     }
 
-    /// A piece of a file; nothing of one that was rotated away meanwhile.
+    /// Reads part of a file. Returns nothing if the file was rotated away meanwhile.
     async fn read(&self, file: &str, offset: u64) -> Result<Bytes, CopyError> {
         let _permit = self.mirror.permits.reads.acquire().await;
         let (task, wait) = (self.task, Duration::ZERO);
-        let piece = live_logs::read(self.master, task, self.attempt, file, offset, wait).await;
-        let piece = piece.map_err(CopyError::Call)?;
-        Ok(piece.map(|piece| piece.bytes).unwrap_or_default())
+        let chunk = live_logs::read(self.master, task, self.attempt, file, offset, wait).await;
+        let chunk = chunk.map_err(CopyError::Call)?;
+        Ok(chunk.map(|chunk| chunk.bytes).unwrap_or_default())
     }
 }
 
-/// The newest segment of a stream in a directory.
+/// Returns the number of a stream's newest segment in a directory.
 fn newest_segment(dir: &Path, stream: &str) -> u64 {
     let names = fs::read_dir(dir).into_iter().flatten().flatten();
     let numbers = names.filter_map(|entry| {

@@ -2,7 +2,7 @@
 //! of a job on this machine.
 //!
 //! * `job`: the mirror and the copies of small files. * `private_dir`: the directory.
-//! * `download`, `tail`: copies logs from HDFS. * `follow`: copies logs of running tasks.
+//! * `follow`: copies logs of running tasks, through the master. * `download`, `tail`: copies logs from HDFS.
 
 mod download;
 mod follow;

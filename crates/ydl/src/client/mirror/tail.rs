@@ -17,14 +17,13 @@ use ydl_storage::hdfs::{Entry, HdfsError};
 
 /// Maximum time for one call.
 const CALL_MAX: Duration = Duration::from_secs(30);
-/// Read in one call.
+/// Size of one read.
 const PIECE_BYTES: u64 = 256 << 10;
-/// So much of a stream is searched for its last lines.
+/// Maximum number of bytes of a stream that are searched for its last lines.
 pub(super) const TAIL_BYTES_MAX: u64 = 64 << 20;
 
 impl Mirror {
-    /// Copies the end of a stream whose segments these are, in order: the last `lines` lines and the end of the one
-    /// before.
+    /// Copies the end of a stream with these segments: the last `lines` lines and the end of the line before.
     pub(super) async fn copy_tail(
         &self,
         segments: &[Entry],
@@ -41,7 +40,7 @@ impl Mirror {
             let path = here.join(segment.name());
             let to_text = |error: HdfsError| error.to_string();
             let reader = self.open_log(segment, writer).await.map_err(to_text)?;
-            // Of one that is still written a part may be read.
+            // A segment that is still written may be readable in part.
             let mut until = reader.length();
             if until != segment.bytes {
                 extend_file(&path, until).map_err(|error| copy_error(here, &error))?;
@@ -69,7 +68,7 @@ fn copy_error(here: &Path, error: &io::Error) -> String {
     format!("cannot keep a copy in `{}`: {why}", here.display())
 }
 
-/// Makes a file that long, without taking room for it.
+/// Sets the length of a file without using disk space.
 pub(super) fn extend_file(path: &Path, bytes: u64) -> io::Result<()> {
     let mut options = OpenOptions::new();
     options.create(true).append(true).mode(0o600);
