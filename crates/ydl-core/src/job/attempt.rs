@@ -1,4 +1,7 @@
-//! Consequences of the end of an attempt: applies the failure table.
+//! Consequences of the end of an attempt: applies the failure table of ARCHITECTURE.md.
+//!
+//! An attempt ends by its program (`agent`), by its container (`backend`) or by a timeout
+//! (`timeouts`). All of them lead to [`Job::on_attempt_over`].
 
 use super::{Job, Mutant, NextStep, Phase, Stage, TaskKey, release::ContainerFate};
 use crate::{

@@ -2,15 +2,17 @@
 //!
 //! * `mod.rs` (here): the job, its public interface, and the dispatch of events.
 //! * `phase`: phases of tasks, and all counters about them, changed in one function.
-//! * `backend`, `agent`: events from the backend and from agents. `timeouts`: expired timers.
-//! * `attempt`: consequences of the end of an attempt. `release`: release of a container.
+//! * `backend`, `agent`: events from the backend (grants, ended containers) and from agents (ready,
+//!   started, exited). `timeouts`: expired timers.
+//! * `attempt`: consequences of the end of an attempt. `release`: release of a container, and the
+//!   task's next step.
 //! * `suspect`: failures that may follow from the loss of a peer.
-//! * `pending`: rounds that wait for their members. `allocation`: waits for containers.
-//!   `restart_round`: restarts.
+//! * `pending`: rounds that wait for their members, and their start. `restart_round`: restarts of
+//!   rounds. `allocation`: time limits of waits for containers.
 //! * `scale`: scaling of roles. `elastic`: elastic roles. `end`: end of a job.
 //! * `dependencies`: roles that depend on others. `queries`: asks, orders, views and what a job
 //!   waits for.
-//! * `nodes`: excluded nodes. `timers`: armed timers. `grants`: log of grants.
+//! * `nodes`: excluded nodes. `timers`: armed timers. `grants`: detection of repeated grants.
 //! * `invariants`: checks of the state. `mutant`: injected faults that test the simulation.
 
 mod agent;

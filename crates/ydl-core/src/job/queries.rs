@@ -16,7 +16,7 @@ use alloc::{
 };
 
 impl Job {
-    /// Returns the outstanding asks.
+    /// Returns the outstanding asks. The master passes changed asks to its backend.
     pub fn asks(&self) -> Asks {
         let mut asks = Asks { asks: Vec::new(), avoid: self.nodes.excluded() };
         if self.stage != Stage::Active {

@@ -1,8 +1,13 @@
 //! Lifecycle of an agent: it asks the master for its order, compares it with the current state, and acts on the
-//! difference.
+//! difference (`Agent::reconcile`).
 //!
 //! One loop owns all state. Slow work (starting or stopping a program, copying outputs) runs outside the loop, so that
 //! the heartbeat continues.
+//!
+//! * `startup`: the start of an agent. `master_link`: connection to the master, which may move.
+//! * `readiness`: inputs and ports for a round. `execution`: start, stop and end of programs.
+//! * `upload`: checkpoints and outputs. `tokens`: new tokens.
+//! * `requests`, `forward`: requests of clients, for logs and ports.
 
 mod execution;
 mod forward;

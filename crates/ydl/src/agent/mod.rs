@@ -1,4 +1,15 @@
 //! The agent: runs in every container and executes a program there.
+//!
+//! * `lifecycle`: the loop: asks the master for its order and acts on it.
+//! * `bootstrap`, `yarn_container`: what an agent is given, on this machine and by YARN.
+//! * `program`: starts a program through its shim. `shim`: the process `ydl shim`. `shim_protocol`: messages between
+//!   both. `container_shim`: a shim in a container of an image. `exec`: finds and checks executables.
+//! * `output`, `segments`: capture of stdout and stderr into rotated files. `tail`: their last lines. `output_mux`: output
+//!   of several processes. `record`: exit records. `shipping`: logs and outputs to HDFS.
+//! * `links`: the program's rendezvous port.
+//! * `task_env`, `environment`, `inputs`: a program's files and variables. `image`: checks that a cluster has used the
+//!   image. `ports`, `devices`, `network`: what it reserves on the node. `outputs`: copies its outputs. `measure`: its
+//!   resource usage.
 
 pub mod bootstrap;
 mod container_shim;

@@ -1,7 +1,7 @@
 //! Captures the output of a program to files of bounded size, even while the disk fails.
 //!
-//! Runs in a thread of its own, because writing to a slow disk would block the agent's loop. [`crate::logs`] reads the
-//! files.
+//! Runs in a thread of its own, because writing to a slow disk would block the agent's loop. [`super::program`] starts
+//! it, [`super::segments`] writes the files, and [`crate::logs`] reads them.
 
 use std::io::{self, PipeReader, PipeWriter, Read};
 use std::os::fd::AsFd;

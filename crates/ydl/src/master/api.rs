@@ -23,7 +23,7 @@ use ydl_net::{
     server::{self, Limits},
 };
 use ydl_proto::kv::Blob;
-use ydl_proto::messages::{self as talk, HEARTBEAT_MS, NOT_DURABLE};
+use ydl_proto::messages::{HEARTBEAT_MS, NOT_DURABLE, Scale};
 use ydl_proto::version::{VERSION_HINT, check_protocol};
 use ydl_rendezvous::link::codec::decode_all;
 
@@ -247,7 +247,7 @@ fn parse_request(
         },
         (&Method::POST, ["kill"]) => MasterRequest::Kill(parse(&body)?),
         (&Method::POST, ["scale"]) => {
-            let talk::Scale { role, instances } = parse(&body)?;
+            let Scale { role, instances } = parse(&body)?;
             MasterRequest::Scale { role: RoleName::from(role), instances }
         }
         (&Method::GET, ["kv"]) => {

@@ -8,7 +8,7 @@ use std::sync::{
 use tokio::sync::{mpsc, oneshot};
 use ydl_core::{ContainerId, RoleName, TaskId};
 use ydl_net::request::Reply;
-use ydl_proto::messages as talk;
+use ydl_proto::messages;
 use ydl_rendezvous::ClientFrame;
 
 /// Capacity of the inbox. Senders wait when it is full.
@@ -48,9 +48,9 @@ pub enum MasterResponse {
     Http(Reply),
     /// Order of an agent. It is serialized only when it is sent: in a round with a thousand members each order
     /// lists all of them, and a thousand such texts would fill the master's memory.
-    Order(talk::SyncReply),
+    Order(messages::SyncReply),
     /// Client requests for an agent, which then asks for its order again.
-    Requests(Vec<talk::NumberedRequest>),
+    Requests(Vec<messages::NumberedRequest>),
 }
 
 impl From<Reply> for MasterResponse {
@@ -75,7 +75,7 @@ impl From<MasterResponse> for Reply {
 #[derive(Debug)]
 pub enum MasterRequest {
     /// An agent reports events and waits for its order.
-    Sync(ContainerId, talk::Sync),
+    Sync(ContainerId, messages::Sync),
     /// An agent fetches the current tokens.
     Tokens(ContainerId),
     /// A waiting agent disconnected or died.
@@ -93,7 +93,7 @@ pub enum MasterRequest {
         after: u64,
     },
     /// A client kills the job.
-    Kill(talk::Kill),
+    Kill(messages::Kill),
     /// A client resizes a role.
     Scale {
         /// Role to resize.
@@ -113,21 +113,21 @@ pub enum MasterRequest {
         /// Container of the program.
         container: ContainerId,
         /// Reported metrics.
-        report: talk::MetricsReport,
+        report: messages::MetricsReport,
     },
     /// A client reads logs of a task.
     Logs {
         /// Task that prints the logs.
         task: TaskId,
         /// Log request.
-        request: talk::LogRequest,
+        request: messages::LogRequest,
     },
     /// A client connects to a port of a task.
     Forward {
         /// Task that listens on the port.
         task: TaskId,
         /// Port-forward request.
-        request: talk::ForwardRequest,
+        request: messages::ForwardRequest,
     },
     /// An agent connected the requested port, or failed to.
     ForwardReply {

@@ -1,4 +1,5 @@
-//! Serves requests of clients.
+//! Serves requests of clients, which the master sends in response to a sync: reads logs, and opens connections to ports
+//! (in `forward`). The content of a log goes to the master by `POST /v1/log-reply`.
 
 use super::Agent;
 use hyper::Method;
