@@ -177,7 +177,7 @@ processes: Number of processes of the command in each task, up to 64, in one con
 memory: Memory of each task, at least 32 MiB. A task that exceeds it is killed. On one machine this covers the program
     and all its child processes. On a cluster the node enforces it, if configured to, and includes about 20 MiB for
     ydl's own two processes.
-vcores: Virtual cores of each task: a share, not a limit. One machine has four per physical core.
+vcores: Virtual cores of each task: a share, not a limit. On one machine there are four for each CPU.
 gpus: GPUs of each task, assigned exclusively.
 resources: Other countable resources, by their name on the cluster.
 shell: Script for `/bin/sh -c`, instead of `run`.

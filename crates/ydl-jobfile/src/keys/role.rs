@@ -40,7 +40,7 @@ pub const ROLE: Section<RoleSpec> = Section {
             example "512 MiB", also ["mem", "ram"]
         },
         field! {
-            /// Virtual cores of each task: a share, not a limit. One machine has four per physical core.
+            /// Virtual cores of each task: a share, not a limit. On one machine there are four for each CPU.
             "roles.*.vcores" = COUNT => resources.vcores,
             example "1", also ["cores", "cpu", "cpus", "vcpu", "vcpus"]
         },
