@@ -2,7 +2,7 @@
 //! `--json` read.
 
 use crate::{
-    ending::{Ending, Outcome},
+    ending::{Cause, Ending, Outcome},
     id::{ContainerId, NodeName, RoleName, TaskId},
     time::{Span, Time},
 };
@@ -157,6 +157,11 @@ pub enum HistoryKind {
         /// Outcome of the job.
         outcome: Outcome,
     },
+    /// The job fails because of another task, whose failure was reported later.
+    CauseFound {
+        /// The first cause.
+        cause: Cause,
+    },
     /// The job has finished.
     JobFinished {
         /// Outcome of the job.
@@ -249,6 +254,7 @@ impl fmt::Display for HistoryKind {
                 write!(f, "a new master recovered {}", counted(*live, "container"))
             }
             HistoryKind::JobEnding { outcome } => write!(f, "the job is ending: {outcome}"),
+            HistoryKind::CauseFound { cause } => write!(f, "the first cause: {cause}"),
             HistoryKind::JobFinished { outcome } => write!(f, "{}", outcome.sentence()),
         }
     }

@@ -136,8 +136,12 @@ impl Job {
         if let Phase::Stopping { .. } = &task.phase
             && round == task.round
         {
+            if task.exit.is_none() {
+                let ending = Ending::from_exit(&exit);
+                self.task_mut(key).exit = Some(exit);
+                self.revise_cause(key, ending, out);
+            }
             // Peers may wait for the end of the program; the upload may take longer.
-            self.task_mut(key).exit.get_or_insert(exit);
             self.retire_run(key);
             return;
         }

@@ -164,6 +164,9 @@ impl Job {
             }
             Verdict::Suspect => {
                 let cause = self.cause(key, ending.clone());
+                if self.suspicion.is_none() {
+                    self.failed_at = Some(self.ended_at(key));
+                }
                 self.roles[key.role].failures.pop_back();
                 self.roles[key.role].failed += 1;
                 self.release(key, NextStep::Finish(TaskResult::Failed(ending)), fate, true, out);
@@ -171,7 +174,13 @@ impl Job {
             }
             Verdict::FailJob => {
                 let suspected = self.suspicion.as_ref().map(|suspicion| suspicion.cause.clone());
-                let cause = suspected.unwrap_or_else(|| self.cause(key, ending.clone()));
+                let cause = match suspected {
+                    Some(cause) => cause,
+                    None => {
+                        self.failed_at = Some(self.ended_at(key));
+                        self.cause(key, ending.clone())
+                    }
+                };
                 self.leave_pending_round(key);
                 self.roles[key.role].failed += 1;
                 self.release(key, NextStep::Finish(TaskResult::Failed(ending)), fate, true, out);

@@ -100,6 +100,9 @@ impl Job {
             return;
         };
         let fate = self.container_fate(key, &end);
+        if let ContainerExit::MemoryLimit { .. } = end {
+            self.revise_cause(key, Ending::from_container(end.clone()), out);
+        }
         match self.task(key).phase.clone() {
             Phase::Launching { .. } | Phase::Joining { .. } => {
                 self.on_fault(key, Ending::before_join(end), fate, out);

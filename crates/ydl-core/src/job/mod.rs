@@ -6,7 +6,8 @@
 //!   started, exited). `timeouts`: expired timers.
 //! * `attempt`: consequences of the end of an attempt. `release`: release of a container, and the
 //!   task's next step.
-//! * `suspect`: failures that may follow from the loss of a peer.
+//! * `suspect`: failures that may follow from the loss of a peer. `first_cause`: the failure that the
+//!   others follow from.
 //! * `pending`: rounds that wait for their members, and their start. `restart_round`: restarts of
 //!   rounds. `allocation`: time limits of waits for containers.
 //! * `scale`: scaling of roles. `elastic`: elastic roles. `end`: end of a job.
@@ -22,6 +23,7 @@ mod backend;
 mod dependencies;
 mod elastic;
 mod end;
+mod first_cause;
 mod grants;
 mod invariants;
 mod mutant;
@@ -83,6 +85,8 @@ pub struct Job {
     followers_since: Option<Time>,
     /// Failures that fail the job unless they follow from the loss of a peer.
     suspicion: Option<Suspicion>,
+    /// Estimated time of the failure that is the cause of the job's.
+    failed_at: Option<Time>,
     nodes: Nodes,
     timers: Timers,
     /// Cluster for tasks that start on their own: sizes without addresses.
@@ -137,6 +141,7 @@ impl Job {
             starvation_since: None,
             followers_since: None,
             suspicion: None,
+            failed_at: None,
             nodes: Nodes::default(),
             timers: Timers::default(),
             sizes: Arc::default(),

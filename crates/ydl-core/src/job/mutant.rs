@@ -111,6 +111,8 @@ mutants! {
     HidesLostAttempts,
     /// Finished tasks are reported to peers as members.
     WaitsForFinishedTasks,
+    /// The failure that is reported first is taken for the cause.
+    KeepsReportedCause,
     /// A sidecar asks for a container before the job has started.
     StartsSidecarsFirst,
 }

@@ -106,6 +106,8 @@ pub(super) struct Task {
     pub(super) last_ending: Option<String>,
     /// True once its program has run.
     pub(super) has_run: bool,
+    /// Time at which its current or last program was reported to run.
+    pub(super) ran_from: Option<Time>,
     /// Attempt it was told to run, until it has ended for its peers.
     pub(super) live_run: Option<Run>,
 }
@@ -258,6 +260,11 @@ impl Job {
         let old = mem::replace(&mut task.phase, phase);
         let new = &task.phase;
         task.has_run |= matches!(new, Phase::Running { .. });
+        match new {
+            Phase::Starting { .. } => task.ran_from = None,
+            Phase::Running { since, .. } => task.ran_from = Some(*since),
+            _ => {}
+        }
         if !task.dropped {
             role.counts[old.state() as usize] -= 1;
             role.counts[new.state() as usize] += 1;
@@ -347,6 +354,7 @@ impl Job {
                 exit: None,
                 last_ending: None,
                 has_run: false,
+                ran_from: None,
                 live_run: None,
             });
             state.want += 1;

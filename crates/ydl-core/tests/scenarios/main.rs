@@ -12,6 +12,7 @@ mod downloads;
 mod elastic;
 mod end;
 mod failure;
+mod first_cause;
 mod followers;
 mod gang;
 mod heartbeats;

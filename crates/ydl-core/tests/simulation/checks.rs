@@ -1,6 +1,7 @@
 //! Invariants of every schedule, checked independently of the core where possible.
 
 mod beginnings;
+pub mod causes;
 mod endings;
 mod over;
 mod programs;
@@ -30,6 +31,7 @@ pub struct Checks {
     pub killed: bool,
     finishes: u32,
     pub outcome: Option<Outcome>,
+    causes_heard: causes::Causes,
     pub now: Time,
     pub failures: Failures,
     granted: BTreeSet<ContainerId>,
@@ -85,6 +87,7 @@ impl Checks {
             killed: false,
             finishes: 0,
             outcome: None,
+            causes_heard: causes::Causes::default(),
             now: Time(0),
             failures: Failures::new(&plan.spec),
             granted: BTreeSet::new(),
@@ -135,6 +138,7 @@ impl Checks {
         self.watch_beginnings(job);
         self.no_fault_of_theirs(event, actions);
         self.happened(event);
+        let outcome = self.outcome.clone();
         for action in actions {
             match action {
                 Action::Launch { container, task, .. } => {
@@ -167,6 +171,7 @@ impl Checks {
                 }
             }
         }
+        self.cause_is_first(job, event, outcome.as_ref(), actions);
         self.ends_are_said(job, actions);
         self.changes_have_causes(job, event, actions);
         self.nobody_is_late(job, event, actions);
@@ -241,6 +246,7 @@ impl Checks {
                 self.outcome = Some(outcome.clone());
                 self.decided(outcome);
             }
+            HistoryKind::CauseFound { cause } => self.cause_found(cause),
             HistoryKind::RoleScaled { role, to, .. } => {
                 self.dropping = true;
                 self.failures.scaled(role, *to);

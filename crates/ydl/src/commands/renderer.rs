@@ -242,7 +242,8 @@ fn is_notable(what: &HistoryKind) -> bool {
         | HistoryKind::NodeReadmitted { .. }
         | HistoryKind::MemoryIncreased { .. }
         | HistoryKind::RoleScaled { .. }
-        | HistoryKind::MasterRecovered { .. } => true,
+        | HistoryKind::MasterRecovered { .. }
+        | HistoryKind::CauseFound { .. } => true,
         HistoryKind::JobStarted
         | HistoryKind::RoundStarted { .. }
         | HistoryKind::AttemptStarted { .. }

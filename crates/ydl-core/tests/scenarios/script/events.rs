@@ -1,8 +1,9 @@
 //! Events in scenario scripts.
 
+use super::spec::span;
 use std::collections::BTreeMap;
 use ydl_core::{
-    ContainerExit, ContainerId, Endpoint, Event, Grant, NodeName, ProgramExit, RoleName,
+    ContainerExit, ContainerId, Endpoint, Event, Grant, NodeName, ProgramExit, RoleName, Span,
     spec::Resources,
 };
 
@@ -80,7 +81,7 @@ fn ended(text: &str) -> (ContainerId, ContainerExit) {
 }
 
 /// `0`, `1`, `sig9`, `not-started`, then `container` where the container was signalled, `round=2` where it is not
-/// the round of the standing order.
+/// the round of the standing order, `ran=3s`, and what it printed: `own-error` or `peer-loss`.
 fn exit(words: &[&str]) -> (ProgramExit, Option<u32>) {
     let mut exit = ProgramExit { stderr_tail: "last words".into(), ..ProgramExit::default() };
     if let Some(signal) = words[0].strip_prefix("sig") {
@@ -90,6 +91,14 @@ fn exit(words: &[&str]) -> (ProgramExit, Option<u32>) {
     } else {
         exit.code = Some(words[0].parse().unwrap());
     }
+    if words.contains(&"own-error") {
+        exit.stderr_tail =
+            "Traceback (most recent call last):\n  File \"train.py\"\nOSError: disk full".into();
+    } else if words.contains(&"peer-loss") {
+        exit.stderr_tail = "RuntimeError: Connection closed by peer".into();
+    }
+    let ran = words.iter().find_map(|word| word.strip_prefix("ran="));
+    exit.ran = ran.map_or(Span(0), span);
     exit.container_signalled = words.contains(&"container");
     let port = words.iter().find_map(|word| word.strip_prefix("port="));
     exit.port_taken = port.map(|it| it.parse().unwrap());

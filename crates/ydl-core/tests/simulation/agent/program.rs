@@ -2,6 +2,7 @@
 
 use super::{
     super::{
+        checks::causes,
         elastic::WHOLE_AFTER,
         report::{Fate, Report},
         world::{Happening, World},
@@ -9,7 +10,7 @@ use super::{
     Wants,
 };
 use ydl_core::{
-    ContainerExit, ProgramExit, RoleName,
+    ContainerExit, ProgramExit, RoleName, Span,
     spec::{Completion, ResizePolicy},
 };
 
@@ -19,6 +20,8 @@ pub struct Program {
     /// Index of the planned exit that applies.
     pub plan: u64,
     pub stopping: bool,
+    /// Time of its start.
+    pub since: u64,
 }
 
 impl World {
@@ -52,9 +55,9 @@ impl World {
             return;
         }
         self.checks.program_starts(&task, round, at, &self.containers);
-        let plan = self.stamp();
+        let (plan, since) = (self.stamp(), self.now);
         if let Some(agent) = self.agent(at) {
-            agent.program = Some(Program { round, plan, stopping: false });
+            agent.program = Some(Program { round, plan, stopping: false, since });
         }
         self.report(at, Report::Started { round });
         // Some followers never exit either.
@@ -111,7 +114,12 @@ impl World {
         }
         let stubborn = self.struck(faults.stubborn, 30);
         let wait = if stubborn { grace } else { self.random.below(grace.min(800)) };
-        let fate = Fate::Signal(if stubborn { 9 } else { 15 });
+        let fate = match stubborn {
+            true => Fate::Signal(9),
+            // It had failed by itself, and was cleaning up.
+            false if self.struck(faults.fails, 15) => Fate::Code(2),
+            false => Fate::Signal(15),
+        };
         let ends = Happening::ProgramEnds { at, round, fate, plan };
         self.after(wait, ends);
     }
@@ -123,13 +131,17 @@ impl World {
         if agent.program.as_ref().map(|it| it.plan) != Some(plan) {
             return;
         }
-        agent.program = None;
+        let program = agent.program.take();
         let (hung, task) = (agent.hung, agent.task.clone());
+        let code = match fate {
+            Fate::Code(code) => Some(code),
+            Fate::Signal(_) | Fate::WithContainer => None,
+        };
+        let since = program.map_or(self.now, |program| program.since);
         let exit = ProgramExit {
-            code: match fate {
-                Fate::Code(code) => Some(code),
-                Fate::Signal(_) | Fate::WithContainer => None,
-            },
+            code,
+            ran: Span(self.now.saturating_sub(since)),
+            stderr_tail: causes::stderr_tail(code).into(),
             signal: match fate {
                 Fate::Code(_) => None,
                 Fate::Signal(signal) => Some(signal),
