@@ -1,5 +1,6 @@
 """cluster-pack's interface: requirements, archives, and the keys of jobs."""
 
+import gc
 import getpass
 import http.server
 import importlib
@@ -10,7 +11,9 @@ import re
 import sys
 import tempfile
 import threading
+import types
 import unittest
+import weakref
 import zipfile
 from unittest import mock
 
@@ -103,10 +106,47 @@ class Archives(unittest.TestCase):
             ["--extra-index-url https://i/simple", "-e /src/p", "Alpha_Beta==1.0", "delta>=1,<2", "gamma==2.5"],
         )
 
+    def test_indexes_and_links_are_written_as_pip_knows_them(self):
+        text = uploader.requirements({"a": "1"}, {}, [], None, ["https://i/simple", "wheels"], [], ["https://l/index.html", "more"])
+        local = os.getcwd()
+        expected = [
+            "--extra-index-url https://i/simple",
+            "--extra-index-url " + os.path.join(local, "wheels"),
+            "--find-links https://l/index.html",
+            "--find-links " + os.path.join(local, "more"),
+            "a==1",
+        ]
+        self.assertEqual(text.splitlines(), expected)
+
+    def test_packing_shows_progress_while_it_runs(self):
+        seen = os.path.join(self.directory, "seen")
+        # Ends only after its note was shown.
+        script = "#!/bin/sh\necho 'note: building' >&2\nwhile [ ! -e {} ]; do sleep 0.05; done\necho '{{}}'\n".format(seen)
+        binary = self.write("ydl", script)
+        os.chmod(binary, 0o755)
+        shown = []
+
+        def show(note):
+            shown.append(note)
+            self.write("seen")
+
+        with mock.patch.dict(os.environ, YDL_BINARY=binary), mock.patch.object(uploader, "_show", show):
+            uploader._pack("environment")
+        self.assertEqual(shown, ["note: building"])
+
+    def test_an_error_is_raised_and_not_shown_as_progress(self):
+        binary = self.write("ydl", "#!/bin/sh\nprintf 'note: a\\nerror: no space\\n\\nhint: free some\\n' >&2\nexit 2\n")
+        os.chmod(binary, 0o755)
+        shown = []
+        with mock.patch.dict(os.environ, YDL_BINARY=binary), mock.patch.object(uploader, "_show", shown.append):
+            with self.assertRaises(ydl.Error) as raised:
+                uploader._pack("environment")
+        self.assertEqual((shown, raised.exception.message, raised.exception.hint), (["note: a"], "no space", "free some"))
+
     def test_the_environment_is_packed_and_gets_a_unique_name(self):
         with mock.patch.object(ydl, "run_binary", return_value=[{"layers": 1}]) as packed:
             path, name = cluster_pack.upload_env()
-        packed.assert_called_once_with(["pack", path])
+        packed.assert_called_once_with(["pack", path], on_note=uploader._show)
         self.assertEqual(path, os.environ.get("PEX") or sys.prefix)
         self.assertTrue(re.match(r"^.+_[0-9a-f]{7}$", name), name)
 
@@ -195,6 +235,61 @@ class Archives(unittest.TestCase):
         yarn_launcher.upload_logs_to_hdfs(os.path.join(self.directory, "logs", "b.txt"), copy)
         with open(os.path.join(self.directory, "logs", "b.txt")) as file:
             self.assertEqual(file.read(), "abc")
+
+    def fsspec(self, **attributes):
+        """Returns a fake fsspec that records the file systems it is asked for."""
+        asked = []
+
+        def file_system(protocol, **options):
+            asked.append((protocol, options))
+            if "error" in attributes:
+                raise attributes["error"]
+            return type("FileSystem", (), {"_strip_protocol": lambda _, uri: uri.partition("://")[2]})()
+
+        module = types.ModuleType("fsspec")
+        module.filesystem = file_system
+        return asked, mock.patch.dict(sys.modules, fsspec=module)
+
+    def test_file_systems_of_hadoop_are_those_of_libhdfs(self):
+        asked, fake = self.fsspec()
+        self.addCleanup(filesystem._kept.clear)
+        with fake, mock.patch.dict(os.environ, CLASSPATH="own.jar"):
+            for uri, host, port, path in (
+                ("hdfs://nn:8020/a/b", "hdfs://nn", 8020, "/a/b"),
+                ("viewfs://root/user/me", "viewfs://root", 0, "/user/me"),
+                ("hdfs:///a", "default", 0, "/a"),
+            ):
+                files, found = filesystem.resolve_filesystem_and_path(uri)
+                self.assertEqual((asked[-1], found), (("hdfs", {"host": host, "port": port}), path))
+                # Its name in older versions.
+                self.assertIs(files.base_fs, files)
+            self.assertEqual(filesystem.resolve_filesystem_and_path("s3://bucket/key")[1], "bucket/key")
+            self.assertEqual(filesystem.resolve_filesystem_and_path("file:///a")[1], "/a")
+
+    def test_a_file_system_of_libhdfs_lives_as_long_as_the_process(self):
+        _, fake = self.fsspec()
+        self.addCleanup(filesystem._kept.clear)
+        with fake, mock.patch.dict(os.environ, CLASSPATH="own.jar"):
+            alive = weakref.ref(filesystem.resolve_filesystem_and_path("hdfs://nn:8020/a")[0])
+            gone = weakref.ref(filesystem.resolve_filesystem_and_path("s3://bucket/a")[0])
+            gc.collect()
+        # A forked worker of a data loader would hang in its destructor.
+        self.assertIsNotNone(alive())
+        self.assertIsNone(gone())
+
+    def test_a_missing_package_is_named_with_its_installation(self):
+        with mock.patch.dict(sys.modules, fsspec=None), self.assertRaises(ImportError) as raised:
+            filesystem.resolve_filesystem_and_path("hdfs://nn/a")
+        self.assertIn("`hdfs://nn/a` needs `fsspec`", str(raised.exception))
+        self.assertIn("hint: `pip install fsspec pyarrow`", str(raised.exception))
+        for error, kind, hint in (
+            (ImportError("no pyarrow"), ImportError, "hint: `pip install fsspec pyarrow`"),
+            (OSError("Unable to load libhdfs"), OSError, "hint: libhdfs needs `JAVA_HOME`"),
+        ):
+            _, fake = self.fsspec(error=error)
+            with fake, mock.patch.dict(os.environ, CLASSPATH="own.jar"), self.assertRaises(kind) as raised:
+                filesystem.resolve_filesystem_and_path("viewfs://root/a")
+            self.assertIn(hint, str(raised.exception))
 
     def test_an_ignored_package_path_is_a_warning(self):
         named = "hdfs:///user/me/envs/e.pex"

@@ -11,8 +11,9 @@ import subprocess
 import sys
 import sysconfig
 import tempfile
+import threading
 from pathlib import Path
-from typing import Any, Dict, Iterator, List, Mapping, NoReturn, Optional, Sequence, Tuple
+from typing import Any, Callable, Dict, Iterator, List, Mapping, NoReturn, Optional, Sequence, Tuple
 
 from .errors import Error, Unreachable
 
@@ -92,7 +93,9 @@ def _run(
     cwd: Optional[str] = None,
     timeout: Optional[float] = None,
     accepted_codes: Sequence[int] = (0,),
+    on_note: Optional[Callable[[str], None]] = None,
 ) -> bytes:
+    """`on_note` is called with each line of stderr as it is written, instead of logging the notes at the end."""
     if timeout is None:
         timeout = _TIMEOUTS_S.get(command, _TIMEOUT_S)
     try:
@@ -108,7 +111,9 @@ def _run(
         raise Error(f"cannot run `{line[0]}`: {error.strerror}") from None
     with process:
         try:
-            printed, errors = process.communicate(input, timeout)
+            printed, errors = (
+                process.communicate(input, timeout) if on_note is None else _communicate(process, on_note, timeout)
+            )
         except subprocess.TimeoutExpired:
             process.kill()
             raise Unreachable(f"`ydl {command}` did not end within {timeout:.0f} s") from None
@@ -122,9 +127,46 @@ def _run(
     # Some error codes come with output.
     if process.returncode not in accepted_codes or (process.returncode != 0 and not printed):
         raise_error(command, process.returncode, stderr)
-    for note in filter(None, stderr.splitlines()):
-        LOG.info("%s", note)
+    if on_note is None:
+        for note in filter(None, stderr.splitlines()):
+            LOG.info("%s", note)
     return bytes(printed)
+
+
+def _communicate(
+    process: "subprocess.Popen[bytes]", on_note: Callable[[str], None], timeout: float
+) -> Tuple[bytes, bytes]:
+    """Reads the output of a process to its end, and passes on each line of its stderr. Returns stdout and the end of stderr."""
+    assert process.stdout is not None and process.stderr is not None
+    printed: List[bytes] = []
+    stdout = process.stdout
+    reader = threading.Thread(target=lambda: printed.append(stdout.read()), daemon=True)
+    reader.start()
+    overdue = threading.Event()
+
+    def end() -> None:
+        overdue.set()
+        process.kill()
+
+    timer = threading.Timer(timeout, end)
+    timer.daemon = True
+    timer.start()
+    errors, failed = b"", False
+    try:
+        for line in process.stderr:
+            errors = (errors + line)[-_MAX_STDERR_BYTES:]
+            note = line.decode("utf-8", "replace").rstrip()
+            # Errors are raised.
+            failed = failed or note.startswith("error: ")
+            if note and not failed:
+                on_note(note)
+        reader.join()
+        process.wait()
+    finally:
+        timer.cancel()
+    if overdue.is_set():
+        raise subprocess.TimeoutExpired(process.args, timeout)
+    return b"".join(printed), errors
 
 
 def _terminate(process: "subprocess.Popen[bytes]") -> None:

@@ -27,6 +27,8 @@ pub(super) const READY: &str = ".ydl-ready";
 const AGE_MAX: Duration = Duration::from_secs(60 * 24 * 60 * 60);
 /// Poll interval while a tool runs.
 const PAUSE: Duration = Duration::from_millis(50);
+/// Interval between progress messages while a tool runs.
+const PROGRESS_INTERVAL: Duration = Duration::from_secs(3);
 /// Lines and bytes of a failed tool's output that are shown.
 const TAIL_LINES: usize = 5;
 const TAIL_BYTES: u64 = 4096;
@@ -131,7 +133,8 @@ fn with_uv(build: &Build, uv: &Path, path: &Path, dir: &Path, project: bool) -> 
     let mut words = vec!["pip", "install", "--python", &*python];
     match project {
         true => words.extend(["-e", &*here]),
-        false => words.extend(["-r", &*from]),
+        // Like pip, take each package from the index that has its version, not from the first index that has its name.
+        false => words.extend(["--index-strategy", "unsafe-best-match", "-r", &*from]),
     }
     build.run("uv pip install", &mut run(&words))
 }
@@ -187,8 +190,9 @@ pub(super) struct BuildSlot {
 }
 
 /// Environment being built.
-pub(super) struct Build {
+pub(super) struct Build<'a> {
     pub dir: PathBuf,
+    notify: &'a dyn Fn(String),
     log: PathBuf,
     until: Instant,
     /// Build lock, inherited by the tools: one that outlives this process still writes there.
@@ -220,7 +224,7 @@ impl BuildSlot {
                 notify(format!("waiting for another process that builds `{}`", self.dir.display()));
             })?;
             if !usable() {
-                self.rebuild(lock, how)?;
+                self.rebuild(lock, notify, how)?;
             }
         }
         // The modification time records the last use. If it cannot be set, the entry only expires sooner.
@@ -231,6 +235,7 @@ impl BuildSlot {
     fn rebuild(
         &self,
         lock: File,
+        notify: &dyn Fn(String),
         how: impl FnOnce(&Build) -> Result<(), Report>,
     ) -> Result<(), Report> {
         self.clean();
@@ -241,6 +246,7 @@ impl BuildSlot {
         }
         let build = Build {
             dir: self.dir.clone(),
+            notify,
             log: self.dir.with_extension("log"),
             until: Instant::now() + cache::BUILD_TIMEOUT,
             lock,
@@ -271,8 +277,8 @@ impl BuildSlot {
     }
 }
 
-impl Build {
-    /// Runs a tool to completion. Its output goes to the log, and the last lines to the user if it fails.
+impl Build<'_> {
+    /// Runs a tool to completion. Its output goes to the log. The user sees its current line, and the last lines if it fails.
     pub fn run(&self, name: &str, command: &mut Command) -> Result<(), Report> {
         let failed = |error: &io::Error| {
             let what = format!("cannot run `{name}`: {}", reason(error));
@@ -291,7 +297,16 @@ impl Build {
         let lock = self.lock.try_clone().map_err(|error| failed(&error))?;
         let child = command.stdin(lock).stdout(out).stderr(err).spawn();
         let mut child = child.map_err(|error| failed(&error))?;
+        let (mut next, mut shown) = (Instant::now() + PROGRESS_INTERVAL, String::new());
         loop {
+            if Instant::now() >= next {
+                next = Instant::now() + PROGRESS_INTERVAL;
+                let line = self.output_tail(1);
+                if !line.is_empty() && line != shown {
+                    (self.notify)(format!("{name}: {line}"));
+                    shown = line;
+                }
+            }
             match child.try_wait().map_err(|error| failed(&error))? {
                 Some(status) if status.success() => return Ok(()),
                 Some(_) => break,
@@ -304,7 +319,7 @@ impl Build {
                 }
             }
         }
-        let what = format!("`{name}` failed:\n{}", self.output_tail());
+        let what = format!("`{name}` failed:\n{}", self.output_tail(TAIL_LINES));
         Err(Report::bad_input(what).hint(self.hint()))
     }
 
@@ -312,7 +327,8 @@ impl Build {
         format!("its output is in `{}`", self.log.display())
     }
 
-    fn output_tail(&self) -> String {
+    /// Returns the last lines of the log.
+    fn output_tail(&self, count: usize) -> String {
         let mut text = Vec::new();
         // Unreadable output is skipped; the hint names the file.
         let _ = File::open(&self.log).and_then(|mut file| {
@@ -322,7 +338,7 @@ impl Build {
         });
         let text = String::from_utf8_lossy(&text);
         let lines: Vec<_> = text.lines().filter(|line| !line.trim().is_empty()).collect();
-        let from = lines.len().saturating_sub(TAIL_LINES);
+        let from = lines.len().saturating_sub(count);
         lines.get(from..).unwrap_or_default().join("\n")
     }
 }

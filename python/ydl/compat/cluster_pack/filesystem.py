@@ -4,7 +4,9 @@ import glob
 import os
 import shutil
 from typing import Any, Dict, List, Tuple
-from urllib.parse import urlparse
+from urllib.parse import ParseResult, urlparse
+
+HADOOP_SCHEMES = ("hdfs", "viewfs")
 
 
 class LocalFileSystem:
@@ -82,15 +84,53 @@ class EnhancedFileSystem:
         return getattr(self.base_fs, name)
 
 
+_kept: Dict[str, Any] = {}
+"""Returned file systems of libhdfs, by their roots. A forked process, such as a worker of a data loader, empties fsspec's
+cache. It must not drop the last reference to one of these, whose destructor calls a JVM that does not run in that process."""
+
+
 def resolve_filesystem_and_path(uri: str, **kwargs: Any) -> Tuple[Any, str]:
-    """Returns the file system of an address, and the path in it."""
+    """Returns the file system of an address, and the path in it. `hdfs://` and `viewfs://` need fsspec, pyarrow and libhdfs."""
     parsed = urlparse(os.fspath(uri))
-    is_local = parsed.scheme in ("", "file")
-    try:
-        import fsspec.core
-    except ImportError:
-        if is_local:
-            return LocalFileSystem(), parsed.path if parsed.scheme else os.fspath(uri)
-        raise ImportError("`{}` needs `fsspec`, which is not installed".format(uri)) from None
-    files, path = fsspec.core.url_to_fs(os.fspath(uri), **kwargs)
+    path = parsed.path if parsed.scheme in ("file", *HADOOP_SCHEMES) else os.fspath(uri)
+    files = _file_system(parsed, uri, kwargs)
+    if not hasattr(files, "base_fs"):
+        # Its name in cluster-pack up to 0.2.
+        files.base_fs = files
+    if parsed.scheme in HADOOP_SCHEMES:
+        _kept["{}://{}".format(parsed.scheme, parsed.netloc)] = files
+    elif parsed.scheme not in ("", "file"):
+        path = files._strip_protocol(os.fspath(uri))
     return files, path
+
+
+def _file_system(parsed: ParseResult, uri: str, options: Dict[str, Any]) -> Any:
+    try:
+        import fsspec
+    except ImportError:
+        if parsed.scheme in ("", "file"):
+            return LocalFileSystem()
+        raise ImportError(_missing(uri, "fsspec", parsed.scheme)) from None
+    if parsed.scheme not in HADOOP_SCHEMES:
+        return fsspec.filesystem(parsed.scheme or "file", **options)
+    host, _, port = parsed.netloc.partition(":")
+    from ..tf_yarn.hadoop import hadoop_class_path
+
+    # libhdfs starts a JVM with this class path.
+    os.environ.update(hadoop_class_path(os.environ))
+    # libhdfs takes the scheme from the host; `default` is `fs.defaultFS`.
+    host = "{}://{}".format(parsed.scheme, host) if host else "default"
+    try:
+        return fsspec.filesystem("hdfs", host=host, port=int(port) if port.isdigit() else 0, **options)
+    except ImportError as error:
+        raise ImportError("{} ({})".format(_missing(uri, "pyarrow", parsed.scheme), error)) from error
+    except OSError as error:
+        raise OSError(
+            "cannot open the file system of `{}`: {}\n\nhint: libhdfs needs `JAVA_HOME`, `HADOOP_HOME` with "
+            "`lib/native/libhdfs.so`, and `CLASSPATH`, which `hadoop classpath` prints".format(uri, error)
+        ) from error
+
+
+def _missing(uri: str, package: str, scheme: str) -> str:
+    needed = "fsspec pyarrow" if scheme in HADOOP_SCHEMES else "fsspec"
+    return "`{}` needs `{}`, which is not installed\n\nhint: `pip install {}`".format(uri, package, needed)

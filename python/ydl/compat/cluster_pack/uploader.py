@@ -60,8 +60,9 @@ def upload_env(
             dict(additional_packages or {}),
             list(ignored_packages or []),
             None if only_packages is None else list(only_packages),
-            repositories + list(additional_indexes or []) + list(filter(None, [settings.get_pypi_index()])),
+            repositories + list(filter(None, [settings.get_pypi_index()])),
             packaging_roots() if include_editable else [],
+            list(additional_indexes or []),
         )
         path = _write_requirements(name, text)
     else:
@@ -95,8 +96,13 @@ def _pack(path: str) -> None:
     """Packs an environment, so that errors are reported early and a submit reuses the result."""
     import ydl
 
-    for packed in ydl.run_binary(["pack", path]):
+    for packed in ydl.run_binary(["pack", path], on_note=_show):
         logger.info("packed `%s`: %s", path, {key: packed[key] for key in ("size", "bytes", "layers") if key in packed} or "ready")
+
+
+def _show(note: str) -> None:
+    """Shows progress: programs of tf-yarn call this before anything configures a logger."""
+    print(note, file=sys.stderr, flush=True)
 
 
 def env_name() -> str:
@@ -118,11 +124,13 @@ def requirements(
     only: Optional[Sequence[str]],
     indexes: Sequence[str],
     editable: Sequence[str],
+    links: Sequence[str] = (),
 ) -> str:
-    """Returns the text of a requirements file."""
+    """Returns the text of a requirements file. `indexes` are package indexes, `links` are pages or directories with packages."""
     excluded = {normalized(name) for name in ignored} | {normalized(name) for name in additional}
     selected = None if only is None else {normalized(name) for name in only}
-    lines: List[str] = ["--extra-index-url {}".format(index) for index in indexes]
+    lines: List[str] = ["--extra-index-url {}".format(_location(index)) for index in indexes]
+    lines += ["--find-links {}".format(_location(link)) for link in links]
     lines += ["-e {}".format(path) for path in editable]
     for name, version in sorted(installed.items()):
         if normalized(name) in excluded or (selected is not None and normalized(name) not in selected):
@@ -134,6 +142,11 @@ def requirements(
         exact = re.match(r"^[\w.!+*]+$", version or "")
         lines.append("{}=={}".format(name, version) if exact else version if "://" in (version or "") else name + (version or ""))
     return "".join(line + "\n" for line in lines)
+
+
+def _location(text: str) -> str:
+    """Returns an address, or the absolute path of a local directory: the requirements file is elsewhere."""
+    return text if "://" in text else os.path.abspath(text)
 
 
 def packaging_roots() -> List[str]:

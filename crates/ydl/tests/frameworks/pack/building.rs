@@ -133,7 +133,7 @@ fn what_a_killed_maker_has_started_keeps_the_next_away_until_it_has_ended() {
     script(
         &programs.join("uv"),
         &format!(
-            "echo > '{}'\nwhile [ ! -e '{}' ]; do /bin/sleep 0.05; done\nexit 1",
+            "echo collecting their; echo > '{}'\nwhile [ ! -e '{}' ]; do /bin/sleep 0.05; done\nexit 1",
             here.display(),
             go.display()
         ),
@@ -147,6 +147,10 @@ fn what_a_killed_maker_has_started_keeps_the_next_away_until_it_has_ended() {
     };
     let mut first = start(&bench.path("first.log"));
     wait_for("the tool", || here.exists().then_some(()));
+    wait_for("its progress", || {
+        let said = fs::read_to_string(bench.path("first.log")).ok()?;
+        said.contains("uv venv: collecting their").then_some(())
+    });
     first.0.kill().expect("killed");
     first.0.wait().expect("ended");
     let made = fs::read_dir(bench.path("cache/ydl/environments")).expect("a list");
