@@ -133,7 +133,8 @@ gpu_assignment: Component that assigns GPUs to tasks on a cluster. `cluster`: YA
 tags: Tags of the application on a cluster, up to ten.
 priority: Priority among the jobs of a queue; the highest number goes first.
 acls: Access of other users to the job on a cluster.
-file_systems: Additional file systems that programs use; on a secure cluster the job gets a token for each.
+file_systems: Additional file systems that programs use. On a secure cluster the job gets a token for each, and for a
+    `viewfs` one for each file system that it mounts; elsewhere no token is needed.
 staging: Directory in HDFS for files that are sent to the nodes.
 network: Network of a node that tasks use to reach each other, if it has several: an interface such as `eth1`, or its
     address range, such as `10.1.0.0/16`. Nodes without this network are excluded. Lower precedence: `YDL_NODE_ADDRESS`,

@@ -29,8 +29,9 @@ pub const GPU_ASSIGNMENT: Choice<GpuAssignment> =
 pub const RACK: Scalar<String> = text_of("rack", rack);
 /// Access control list.
 pub const ACL: Scalar<String> = text_of("users, a space, groups; or `*`", |text, _| acl(text));
-/// File system of a NameNode.
-pub const FILE_SYSTEM: Scalar<String> = text_of("`hdfs://…`", |text, _| file_system(text));
+/// File system that issues tokens.
+pub const FILE_SYSTEM: Scalar<String> =
+    text_of("`hdfs://…` or `viewfs://…`", |text, _| file_system(text));
 /// Staging directory.
 pub const STAGING: Scalar<String> = text_of("path in HDFS", |text, _| staging(text));
 /// Directory of checkpoints.
@@ -159,14 +160,25 @@ fn acl(text: &str) -> Result<String, Rejection> {
     Ok(text.to_string())
 }
 
+/// Parses the root of a file system. Only a secure cluster needs to know it, so its scheme is checked at submit.
 fn file_system(text: &str) -> Result<String, Rejection> {
-    let name = text.strip_prefix("hdfs://").map(|rest| rest.trim_end_matches('/'));
-    match name {
-        Some(name) if !name.is_empty() && !name.contains('/') => Ok(format!("hdfs://{name}")),
-        _ => Err((
-            format!("`{text}` is not a file system"),
-            "write it as `hdfs://namenode:8020` or `hdfs://nameservice`".into(),
-        )),
+    let rejection = (
+        format!("`{text}` is not a file system"),
+        "write it as `hdfs://namenode:8020`, `hdfs://nameservice` or `viewfs://name`".to_owned(),
+    );
+    let Some((scheme, rest)) = text.split_once("://") else {
+        return Err(rejection);
+    };
+    let name = rest.trim_end_matches('/');
+    let is_scheme = scheme.starts_with(|c: char| c.is_ascii_lowercase())
+        && scheme
+            .chars()
+            .all(|c| c.is_ascii_lowercase() || c.is_ascii_digit() || "+.-".contains(c));
+    // `viewfs:///` has a default mount table.
+    let is_name = (!name.is_empty() || scheme == "viewfs") && !name.contains('/');
+    match is_scheme && is_name {
+        true => Ok(format!("{scheme}://{name}")),
+        false => Err(rejection),
     }
 }
 

@@ -9,7 +9,8 @@
 //! * `defaults` and `deprecated`: default values and renamed keys.
 //! * `expand` and `value`: variable expansion and value parsers.
 //! * `connect`: identity and RPC options of a client.
-//! * typed getters by topic: `rpc`, `resource_manager`, `node_manager`, `hdfs`, `limits`, `logs`.
+//! * typed getters by topic: `rpc`, `resource_manager`, `node_manager`, `hdfs`, `viewfs`, `limits`,
+//!   `logs`.
 //!
 //! ```
 //! use yarn_native::config::{Config, Environment};
@@ -41,6 +42,7 @@ mod logs;
 mod node_manager;
 mod resource_manager;
 mod rpc;
+mod viewfs;
 
 pub use crate::address::{Address, AddressError};
 pub use connect::SetupError;

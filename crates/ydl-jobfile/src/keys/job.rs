@@ -181,8 +181,9 @@ pub const JOB: Section<JobSpecBuilder> = Section {
             example "{view: \"*\"}", default "see below", also ["acl", "permissions"]
         },
         field! {
-            /// Additional file systems that programs use; on a secure cluster the job gets a token for each.
-            "file_systems" = List { kind: "list of `hdfs://…`", item: FILE_SYSTEM } => cluster_options.file_systems,
+            /// Additional file systems that programs use. On a secure cluster the job gets a token for each, and for a
+            /// `viewfs` one for each file system that it mounts; elsewhere no token is needed.
+            "file_systems" = List { kind: "list of `hdfs://…` or `viewfs://…`", item: FILE_SYSTEM } => cluster_options.file_systems,
             example "[\"hdfs://other:8020\"]", also ["namenodes", "filesystems"]
         },
         field! {

@@ -63,25 +63,44 @@ pub fn url_path(url: &str) -> &str {
     }
 }
 
-/// Returns all file systems that a job uses: of its staging directory, files, inputs, outputs and environment.
-pub fn job_file_systems(spec: &JobSpec, staging: &str) -> Vec<String> {
-    let mut all = BTreeSet::new();
-    let mut add = |url: &str| {
-        if let Some(rest) = url.strip_prefix("hdfs://") {
-            let name = rest.split('/').next().unwrap_or_default();
-            if !name.is_empty() {
-                all.insert(format!("hdfs://{name}"));
-            }
+/// Returns the file systems whose NameNodes issue tokens for a URL: its own, or all that a viewfs mounts.
+pub fn token_systems(config: &Config, url: &str) -> Result<Vec<String>, HdfsError> {
+    let (scheme, rest) = url.split_once("://").unwrap_or_default();
+    let authority = rest.split('/').next().unwrap_or_default();
+    match scheme {
+        "hdfs" if authority.is_empty() => Ok(Vec::new()),
+        "hdfs" => Ok(vec![format!("hdfs://{authority}")]),
+        "viewfs" => {
+            let mounted = config.mounted_file_systems(authority).map_err(|error| {
+                let what = format!("cannot resolve `viewfs://{authority}`: {error}");
+                let hint = "set the mount table in the Hadoop configuration, or name the file systems behind it";
+                HdfsError::new(Kind::BadInput, what).hint(hint)
+            })?;
+            let of_namenodes = mounted.into_iter().filter(|root| root.starts_with("hdfs://"));
+            Ok(of_namenodes.collect())
         }
-    };
-    add(staging);
-    spec.cluster_options.file_systems.iter().for_each(|url| add(url));
-    spec.files.iter().for_each(|file| add(&file.source));
-    spec.inputs.iter().for_each(|input| add(&input.source));
-    spec.outputs.iter().for_each(|output| add(&output.to));
-    spec.cluster_options.checkpoint.iter().for_each(|url| add(url));
+        _ => {
+            let what = format!("no token can be fetched for `{url}`");
+            let hint = "leave it out: only NameNodes issue tokens, for `hdfs://…` and `viewfs://…`";
+            Err(HdfsError::new(Kind::BadInput, what).hint(hint))
+        }
+    }
+}
+
+/// Returns all file systems that a job needs tokens for: those of its staging directory, files, inputs, outputs and
+/// environment, and those that it names.
+pub fn job_file_systems(
+    config: &Config,
+    spec: &JobSpec,
+    staging: &str,
+) -> Result<Vec<String>, HdfsError> {
+    let mut urls: Vec<&str> = vec![staging];
+    urls.extend(spec.files.iter().map(|file| file.source.as_str()));
+    urls.extend(spec.inputs.iter().map(|input| input.source.as_str()));
+    urls.extend(spec.outputs.iter().map(|output| output.to.as_str()));
+    urls.extend(spec.cluster_options.checkpoint.as_deref());
     match &spec.environment {
-        Environment::Archive(url) => add(url),
+        Environment::Archive(url) => urls.push(url),
         // They are on the submitter's machine, or fetched by the nodes as themselves.
         Environment::System
         | Environment::Directory(_)
@@ -89,5 +108,47 @@ pub fn job_file_systems(spec: &JobSpec, staging: &str) -> Vec<String> {
         | Environment::Pex(_)
         | Environment::Image(_) => {}
     }
-    all.into_iter().collect()
+    // Paths and URLs of other systems need no token.
+    urls.retain(|url| url.starts_with("hdfs://") || url.starts_with("viewfs://"));
+    urls.extend(spec.cluster_options.file_systems.iter().map(String::as_str));
+    let mut all = BTreeSet::new();
+    for url in urls {
+        all.extend(token_systems(config, url)?);
+    }
+    Ok(all.into_iter().collect())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use yarn_native::config::Environment;
+
+    fn systems(url: &str) -> Result<Vec<String>, String> {
+        let mut config = Config::defaults(Environment::default());
+        for (key, value) in [
+            ("fs.viewfs.mounttable.root.link./user", "hdfs://one/user"),
+            ("fs.viewfs.mounttable.root.link./data", "hdfs://two:8020/data"),
+            ("fs.viewfs.mounttable.root.linkFallback", "s3a://bucket/"),
+        ] {
+            config.set(key, value, "a test");
+        }
+        token_systems(&config, url).map_err(|error| error.what)
+    }
+
+    #[test]
+    fn tokens_of_a_viewfs_are_those_of_its_mounted_namenodes() {
+        let both = Ok(vec!["hdfs://one".to_owned(), "hdfs://two:8020".to_owned()]);
+        assert_eq!(systems("viewfs://root"), both);
+        assert_eq!(systems("viewfs://root/user/me/.ydl"), both);
+        assert_eq!(systems("hdfs://one/user"), Ok(vec!["hdfs://one".to_owned()]));
+        assert_eq!(systems("hdfs:///user"), Ok(Vec::new()));
+    }
+
+    #[test]
+    fn file_systems_without_tokens_are_rejected() {
+        let missing = systems("viewfs://nowhere").unwrap_err();
+        assert!(missing.starts_with("cannot resolve `viewfs://nowhere`: "), "{missing}");
+        let other = systems("s3a://bucket").unwrap_err();
+        assert_eq!(other, "no token can be fetched for `s3a://bucket`");
+    }
 }

@@ -32,7 +32,7 @@ mod writer;
 pub use connect::Hdfs;
 pub use entries::{Entry, Grant};
 pub use error::{HdfsError, Kind};
-pub use file_systems::{FileSystems, job_file_systems, url_path};
+pub use file_systems::{FileSystems, job_file_systems, token_systems, url_path};
 pub use layout::{JobLayout, StagingLayout};
 pub use reader::Reader;
 pub use settings::{config, pairs};

@@ -58,7 +58,10 @@ pub async fn run(
     };
     let (mut cluster_info, new) = cluster.call(asked).await?;
     cluster_info.largest = Some((&new.capability_max).into());
-    let findings = preflight::check(&spec, &cluster_info);
+    let mut findings = preflight::check(&spec, &cluster_info);
+    let is_secure = cluster.is_secure();
+    let file_systems = &spec.cluster_options.file_systems;
+    preflight::check_file_systems(file_systems, &cluster.config, is_secure, &mut findings);
     if args.dry_run {
         inputs::list_for_cluster(&spec, cluster).await?;
         if findings.refusals.is_empty() {

@@ -172,7 +172,7 @@ node_label: fast
 tags: [nightly, mnist]
 priority: -3
 acls: {view: 'alice,bob ml', modify: '*'}
-file_systems: ['hdfs://other:8020/']
+file_systems: ['hdfs://other:8020/', 'viewfs://root/', 'viewfs:///']
 staging: /tmp/stage/
 keytab: {principal: alice@EXAMPLE.COM, path: alice.keytab}
 master: {memory: 512 MiB, vcores: 2, node_label: stable, attempts: 2}
@@ -184,7 +184,7 @@ outputs: {model/: './out/{index}', log: 'hdfs:///logs', own: 'file:///tmp/own'}
     }
     let spec = read_for_cluster(dir.path(), yaml).unwrap();
     let on = &spec.cluster_options;
-    assert_eq!(on.file_systems, ["hdfs://other:8020"]);
+    assert_eq!(on.file_systems, ["hdfs://other:8020", "viewfs://root", "viewfs://"]);
     assert_eq!(on.staging.as_deref(), Some("/tmp/stage"));
     assert_eq!((on.priority, on.master.attempts), (Some(-3), 2));
     assert_eq!(on.viewers.as_deref(), Some("alice,bob ml"));
@@ -264,7 +264,7 @@ outputs: {a: 's3://x/y', b: 'hdfs://x'}
 
         error: job.yaml:14:16: `file_systems`: `other` is not a file system
 
-        hint: write it as `hdfs://namenode:8020` or `hdfs://nameservice`
+        hint: write it as `hdfs://namenode:8020`, `hdfs://nameservice` or `viewfs://name`
 
         error: job.yaml:15:10: `staging`: `here` is not an absolute path
 

@@ -264,14 +264,18 @@ from tf_yarn.distributed.client import run_on_yarn
 logging.basicConfig(level=logging.INFO, format="%(message)s")
 path = sys.argv[1] if len(sys.argv) > 1 else cluster_pack.upload_env()[0]
 run_on_yarn(where.where, {"worker": TaskSpec("256 MiB", 1, label=NodeLabel.GPU)}, pyenv_zip_path=path, queue="ml-gpu",
-            env={"SEEN": os.getcwd()}, files={"data.txt": "here.txt"}, pre_script_hook="export HOOKED=yes")
+            env={"SEEN": os.getcwd()}, files={"data.txt": "here.txt"}, pre_script_hook="export HOOKED=yes",
+            file_systems=["viewfs://root", "hdfs://root"])
 "#;
 
 /// Runs the function from that environment, and looks at what it has seen; the environment that it ran in.
 fn sent(workspace: &Workspace, own: &Path, words: &[&str]) -> PathBuf {
     let mut command = python(workspace, &own.join("bin/python"));
     let ran = command.arg("send.py").args(words).output();
-    ended_well(workspace, &CommandOutput::from(ran.expect("Python can be started")));
+    let ran = CommandOutput::from(ran.expect("Python can be started"));
+    ended_well(workspace, &ran);
+    // tf-yarn's own examples name file systems that an insecure cluster need not know.
+    assert!(ran.stderr.contains("`file_systems` has no effect"), "{ran:#?}");
     let path = workspace.path().join("where");
     let seen = fs::read_to_string(&path).expect("what it wrote");
     fs::remove_file(path).expect("it was there");

@@ -1,10 +1,13 @@
 //! Jobs of an ordinary user on a cluster with authentication and encryption.
 
 use std::{
+    collections::BTreeSet,
     fs,
+    path::PathBuf,
     time::{Duration, Instant},
 };
 use testbed::{Cluster, File, Hdfs, Lease, Options, Protection};
+use yarn_native::credentials::Credentials;
 use ydl_testkit::{
     CommandOutput,
     yarn::{
@@ -110,6 +113,54 @@ fn refused(ran: &CommandOutput, why: &str) {
     assert_ne!(ran.code, 0, "{ran:?}");
     assert!(ran.stderr.contains("error: "), "{ran:?}");
     assert!(ran.stderr.contains(why), "{ran:?}");
+}
+
+/// Returns a copy of the cluster's configuration in which `viewfs://root` mounts a file system.
+fn with_mount_table(workspace: &Workspace, mounted: &str) -> PathBuf {
+    let copy = workspace.path().join("configuration");
+    fs::create_dir(&copy).expect("a directory");
+    for entry in fs::read_dir(workspace.cluster.configuration()).expect("a list") {
+        let path = entry.expect("an entry").path();
+        let name = path.file_name().expect("a name");
+        fs::copy(&path, copy.join(name)).expect("a copy");
+    }
+    let core = copy.join("core-site.xml");
+    let link = format!(
+        "<property><name>fs.viewfs.mounttable.root.link./data</name><value>{mounted}/data</value>\
+         </property></configuration>"
+    );
+    let text = fs::read_to_string(&core).expect("a configuration");
+    fs::write(core, text.replace("</configuration>", &link)).expect("a file");
+    copy
+}
+
+#[test]
+fn a_viewfs_gives_a_job_the_tokens_of_its_mounted_file_systems() {
+    let cluster = &*cluster();
+    let other = other_system(cluster);
+    let workspace = Workspace::of(cluster, "alice");
+    let configuration = with_mount_table(&workspace, &other);
+    let shared = workspace.path().display().to_string();
+    let submit = |systems: &str| {
+        let script = format!("cp $HADOOP_TOKEN_FILE_LOCATION {shared}/tokens");
+        workspace.write(
+            "job.yaml",
+            &format!(
+                "file_systems: [\"{systems}\"]\n\
+                 roles: {{worker: {{memory: 64 MiB, shell: '{script}'}}}}\n"
+            ),
+        );
+        let mut command = workspace.ydl();
+        command.args(["submit", "job.yaml"]).env("HADOOP_CONF_DIR", &configuration);
+        CommandOutput::from(command.output().expect("ydl can be started"))
+    };
+    let ran = submit("viewfs://root");
+    assert_eq!(ran.code, 0, "{ran:#?}");
+    let tokens = Credentials::read(&workspace.path().join("tokens")).expect("tokens");
+    let of_namenodes = tokens.tokens().filter(|(_, token)| token.kind == "HDFS_DELEGATION_TOKEN");
+    let distinct: BTreeSet<_> = of_namenodes.map(|(_, token)| token.identifier.clone()).collect();
+    assert_eq!(distinct.len(), 2, "one for the staging directory, one for the mounted system");
+    refused(&submit("viewfs://nowhere"), "`file_systems`: cannot resolve `viewfs://nowhere`: ");
 }
 
 #[test]

@@ -56,7 +56,7 @@ pub async fn submit_credentials(
     let mut credentials = Credentials::default();
     let mut renewal = Vec::new();
     if cluster.is_secure() {
-        let systems = job_file_systems(spec, staging);
+        let systems = job_file_systems(&cluster.config, spec, staging)?;
         credentials = fetch(cluster, &systems).await?;
         renewal = renewal_of(&cluster.config, &systems);
     }

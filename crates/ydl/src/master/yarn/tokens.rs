@@ -86,7 +86,7 @@ impl TokenRenewer {
             identity,
             owner,
             config: config.clone(),
-            systems: job_file_systems(spec, staging),
+            systems: job_file_systems(config, spec, staging)?,
             file,
             fresh,
             last: Vec::new(),
