@@ -141,6 +141,8 @@ class Plans(unittest.TestCase):
             task_specs={"chief": one, "tensorboard": one}, module="tf_yarn.tasks.gloo_allred_task"
         )  # fmt: skip
         self.assertEqual(roles["framework"], "horovod")
+        older = keys_of(task_specs={"chief": one}, module="tf_yarn.tasks._gloo_allred_task")
+        self.assertEqual(older["framework"], "horovod")
         self.assertEqual(roles["roles"]["chief"]["run"][-1], "tf_yarn.tasks.gloo_allred_task")
         self.assertTrue(roles["roles"]["tensorboard"]["run"][-1].endswith("_tensorboard_task"))
 
@@ -245,6 +247,17 @@ class Calls(unittest.TestCase):
             self.assertEqual((call.pyenv_zip_path, call.queue), ("e.pex", "q"))
             self.assertEqual(call.task_specs, specs)
             self.assertEqual(as_key("chief:0"), key)
+
+    def test_options_of_the_first_generation_are_accepted(self):
+        specs = {"chief": TaskSpec(512, 1, termination_timeout_seconds=60)}
+        self.assertEqual(specs["chief"].tb_termination_timeout_seconds, 60)
+        with self.assertLogs(client_module.logger, logging.WARNING) as logs:
+            _, call, _ = self.arguments_of(
+                tf_yarn.run_on_yarn, "e.pex", print, specs, log_conf_file="conf/log.conf", path_to_log_hdfs="hdfs:///logs",
+                env={"A": "1"},
+            )  # fmt: skip
+        self.assertIn("`path_to_log_hdfs` has no effect", logs.output[0])
+        self.assertEqual((call.files, call.env), ({"log.conf": "conf/log.conf"}, {"TF_YARN_LOG_CONF": "log.conf", "A": "1"}))
 
     def test_the_default_topology_has_a_single_server(self):
         _, call, _ = self.arguments_of(tf_yarn.run_on_yarn, "e.pex", lambda: None)
@@ -360,7 +373,7 @@ class Names(unittest.TestCase):
     def test_every_name_of_both_layouts_exists(self):
         names = {
             "": "run_on_yarn Experiment TaskSpec NodeLabel Metrics RunFailed single_server_topology ps_strategy_topology "
-            "get_safe_experiment_fn",
+            "get_safe_experiment_fn standalone_client_mode",
             ".tensorflow": "run_on_yarn Experiment KerasExperiment TaskSpec NodeLabel Metrics RunFailed get_safe_experiment_fn",
             ".pytorch": "run_on_yarn PytorchExperiment DataLoaderArgs DistributedDataParallelArgs TaskSpec NodeLabel Metrics "
             "RunFailed get_safe_experiment_fn",
@@ -375,11 +388,16 @@ class Names(unittest.TestCase):
             ".mlflow": "use_mlflow active_run_id get_tracking_uri set_tag set_tags log_param log_params log_metric log_metrics "
             "log_artifact log_artifacts format_key save_text_to_mlflow",
             ".packaging": "zip_path get_editable_requirements get_non_editable_requirements upload_zip_to_hdfs upload_env "
-            "upload_env_to_hdfs detect_packer_from_file get_editable_requirements_from_current_venv get_default_fs",
+            "upload_env_to_hdfs upload_env_to_hdfs_from_venv CONDA_PACKER PEX_PACKER detect_packer_from_file get_editable_requirements_from_current_venv get_default_fs",
             "._task_commons": "n_try get_task_key is_worker is_evaluator is_chief catchtime _setup_container_logs "
             "_get_cluster_tasks _compute_world_size _get_nb_workers _get_experiment compute_rank choose_master setup_logging",
             ".tensorboard": "url_event_name get_termination_timeout start_tf_board",
             ".topologies": "ContainerKey ContainerTask GB",
+            ".tasks.evaluator_fn": "evaluator_fn evaluate",
+            ".tasks.logging": "setup",
+            ".tensorflow.tasks.evaluator_task": "evaluate keras_evaluate evaluator_fn get_ckpt_to_eval "
+            "get_initial_evaluated_checkpoints",
+            ".keras_experiment": "KerasExperiment",
         }
         for module, wanted in names.items():
             found = importlib.import_module("ydl.compat.tf_yarn" + module)
@@ -387,6 +405,8 @@ class Names(unittest.TestCase):
         for module in ("tasks", "tensorflow.tasks"):
             for task in ("_independent_workers_task", "_tensorboard_task", "evaluator_task", "gloo_allred_task"):
                 self.assertTrue(importlib.util.find_spec("ydl.compat.tf_yarn.{}.{}".format(module, task)))
+
+        self.assertTrue(importlib.util.find_spec("ydl.compat.tf_yarn.tasks._gloo_allred_task"))
 
     def test_the_shim_provides_the_old_package_names(self):
         program = (
@@ -433,6 +453,32 @@ class Names(unittest.TestCase):
             pass
         self.assertEqual(stdout.getvalue(), timer.readout + "\n")
         self.assertGreater(timer.time, 0)
+
+    def test_skein_model_needs_no_import_of_its_own(self):
+        self.run_with_shim("import skein\nassert skein.model.ACLs is skein.ACLs\n")
+
+    def test_modules_of_the_examples_are_imported_without_tensorflow(self):
+        program = (
+            "import sys\nfrom tf_yarn.examples import winequality\n"
+            "assert len(winequality.FEATURES) == 11 and winequality.get_n_classes() == 10\n"
+            "assert winequality.__file__.endswith('winequality.py') and 'tensorflow' not in sys.modules\n"
+            "try: winequality.get_dataset('x.csv', split='all')\n"
+            "except ValueError as error: assert '`all`' in str(error)\n"
+            "else: raise SystemExit('no ValueError')\n"
+        )
+        self.run_with_shim(program)
+
+    def test_functions_without_a_counterpart_name_their_replacement(self):
+        for function, replacement in (
+            (tf_yarn.standalone_client_mode, "custom_task_module"),
+            (tf_yarn.skein_global_daemon, "leave it out"),
+            (tf_yarn.app_logs, "`ydl logs ID`"),
+            (tf_yarn.packaging.pack_in_pex, "upload_env_to_hdfs"),
+        ):
+            with self.assertRaises(NotImplementedError) as raised:
+                function("e.pex", task_specs={})
+            self.assertTrue(str(raised.exception).startswith("`{}` is not supported: ".format(function.__name__)))
+            self.assertIn(replacement, str(raised.exception))
 
     def test_the_package_imports_no_framework(self):
         self.assertFalse({"tensorflow", "torch", "horovod"} & set(sys.modules))

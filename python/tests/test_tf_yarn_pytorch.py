@@ -85,9 +85,9 @@ class PyTorch(unittest.TestCase):
                 open(os.path.join(directory, name), "w").close()
             self.assertEqual(find_latest_ckpt(directory), os.path.join(directory, "model_10.pt"))
 
-    def loader(self, dataset, **args):
+    def loader(self, dataset, ranks=(1, 4), **args):
         with mock.patch.dict(sys.modules, torch(webdataset={"WebLoader": type("WebLoader", (Recorder,), {})})):
-            return worker._create_dataloader(dataset, DataLoaderArgs(**args), 1, 4)
+            return worker._create_dataloader(dataset, DataLoaderArgs(**args), *ranks)
 
     def test_the_last_short_batch_of_any_dataset_is_dropped(self):
         web = type("WebDataset", (), {"__module__": "webdataset.compat"})()
@@ -100,8 +100,10 @@ class PyTorch(unittest.TestCase):
 
     def test_a_dataset_with_a_length_is_divided_by_a_sampler(self):
         loader = self.loader([1, 2, 3], shuffle=True)
-        sampler = {"num_replicas": 4, "rank": 1, "shuffle": True, "drop_last": True}
+        sampler = {"num_replicas": 4, "rank": 1, "shuffle": True}
         self.assertEqual(loader.options["sampler"].options, sampler)
+        # The ranks are those of the process group.
+        self.assertIsNone(self.loader([1], ranks=()).options["sampler"].options["rank"])
         self.assertFalse({"shuffle", "prefetch_factor", "persistent_workers", "timeout"} & set(loader.options))
         self.assertEqual(self.loader(Iterable(), num_workers=2).options["prefetch_factor"], 2)
 

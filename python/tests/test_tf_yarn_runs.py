@@ -75,6 +75,17 @@ class Runs(LocalJobTestCase):
         # The other processes would run longer.
         self.assertLess(time.monotonic() - started, tf_yarn_functions.LONG_S)
 
+    def test_the_first_of_two_failures_is_the_cause(self):
+        with self.assertRaises(tf_yarn.RunFailed) as raised:
+            run_on_yarn(tf_yarn_functions.fail_with_a_peer, tasks(instances=2), **self.options)
+        failure = raised.exception
+        self.assertEqual(failure.task, "worker:0")
+        self.assertIn("OSError: disk full", failure.traceback)
+        self.assertIn("OSError: disk full", str(failure))
+        status = failure.run.status()
+        self.assertIn("OSError: disk full", status.outcome.stderr_tail)
+        self.assertTrue(any("cause-found" in event["kind"] for event in failure.run.history()))
+
     def test_a_killed_job_ends_without_an_exception_and_hooks_share_its_store(self):
         def kill():
             run = until(lambda: next((job for job in self.jobs() if job.name == "killed"), None))

@@ -1,6 +1,8 @@
 """tf-yarn's tasks without a cluster."""
 
+import importlib
 import json
+import logging
 import os
 import signal
 import socket
@@ -13,18 +15,21 @@ import unittest
 from unittest import mock
 
 import ydl
-from ydl.compat.tf_yarn import cluster, event, hadoop, lifecycle, start
+from ydl.compat.tf_yarn import cluster, event, hadoop, lifecycle, start, training_end
 from ydl.compat.tf_yarn._internal import MonitoredThread, own_address, reserve_sock_addr, xset_environ
-from ydl.compat.tf_yarn._task_commons import _get_experiment, choose_master, get_task_key
+from ydl.compat.tf_yarn._task_commons import LOG_CONF, _get_experiment, choose_master, get_task_key, setup_logging, use_spawn
 from ydl.compat.tf_yarn.application import Application
 from ydl.compat.tf_yarn.bundle import EXPERIMENT, FOLDER
 from ydl.compat.tf_yarn.constants import KV_EXPERIMENT_FN
 from ydl.compat.tf_yarn.lifecycle import run_task
 from ydl.compat.tf_yarn.start import task_environment
 from ydl.compat.tf_yarn.tensorflow.cluster import start_cluster, start_tf_server
-from ydl.compat.tf_yarn.tensorflow.tasks import evaluator_task
-from ydl.compat.tf_yarn.tensorflow.tasks.evaluator_task import pending, step_of
+from ydl.compat.tf_yarn.tensorflow.keras_experiment import KerasExperiment
+from ydl.compat.tf_yarn.tensorflow.tasks import evaluator_task, gloo_allred_task
+from ydl.compat.tf_yarn.tensorflow.tasks.evaluator_task import pending
+from ydl.compat.tf_yarn.tensorflow.tasks.keras_checkpoints import checkpoint_step, keras_checkpoints, load_checkpoint
 from ydl.compat.tf_yarn.topologies import ContainerKey, ContainerTask
+from ydl.compat.tf_yarn.training_end import TrainingEnd
 
 from .harness import TEST_TIMEOUT_S
 
@@ -176,44 +181,247 @@ class Tasks(unittest.TestCase):
 
     def test_only_new_checkpoints_are_evaluated(self):
         names = ["m/model.ckpt-{}".format(step) for step in (200, 0, 1000)]
-        self.assertEqual([step_of(name) for name in pending(names, [])], [0, 200, 1000])
+        self.assertEqual([checkpoint_step(name) for name in pending(names, [])], [0, 200, 1000])
         self.assertEqual(pending(names, [0, 1000]), ["m/model.ckpt-200"])
         self.assertEqual(pending(names, [0, 200, 1000]), [])
 
-    def evaluate(self, checkpoints, evaluated=(), **spec):
+    def evaluate(self, checkpoints, evaluated=(), stop=None, timeout=None, **spec):
         """Runs an evaluator that finds these lists of checkpoints, one per poll. Returns its evaluations and exports, and its pauses."""
         done = []
         estimator = mock.Mock(model_dir="m")
-        estimator.evaluate.side_effect = lambda *_, checkpoint_path, **__: done.append(step_of(checkpoint_path))
+        estimator.evaluate.side_effect = lambda *_, checkpoint_path, **__: done.append(checkpoint_step(checkpoint_path))
         exporter = mock.Mock()
-        exporter.export.side_effect = lambda _, path, checkpoint, __, last: done.append((path, step_of(checkpoint), last))
+        exporter.export.side_effect = lambda _, path, checkpoint, __, last: done.append((path, checkpoint_step(checkpoint), last))
         exporter.name = "best"
-        values = {"start_delay_secs": 3, "throttle_secs": 600, "exporters": [exporter], "name": None, "hooks": (), **spec}
+        values = {"start_delay_secs": 3, "throttle_secs": 600, "exporters": (exporter,), "hooks": (), **spec}
         experiment = mock.Mock(estimator=estimator, eval_spec=mock.Mock(**values))
         experiment.eval_spec.name = None
         experiment.train_spec.max_steps = 300
-        fake = types.ModuleType("metrics")
-        fake.EvaluatedSteps = mock.Mock()
-        fake.EvaluatedSteps.return_value.steps.return_value = set(evaluated)
         polls = [{"m/model.ckpt-{}".format(step) for step in poll} for poll in checkpoints]
         pauses = []
-        with mock.patch.dict(sys.modules, {"ydl.compat.tf_yarn.tensorflow.metrics": fake}), mock.patch.object(
+        with mock.patch.object(evaluator_task, "get_initial_evaluated_checkpoints", return_value=set(evaluated)), mock.patch.object(
             evaluator_task, "_get_all_checkpoints", side_effect=polls
         ), mock.patch.object(evaluator_task.time, "sleep", side_effect=pauses.append):
-            evaluator_task.evaluate(experiment, evaluator_task.IdleTimeout(0.0 if spec.get("name") == "idle" else 1e9))
+            evaluator_task.evaluate(experiment, stop, timeout)
         return done, pauses
 
     def test_every_checkpoint_is_evaluated_and_exported_once_until_the_last_step(self):
         done, pauses = self.evaluate([[100], [100, 200], [200, 300]], evaluated=[100])
-        path = os.path.join("m", "export", "best")
+        path = os.path.join("m", "best")
         self.assertEqual(done, [200, (path, 200, False), 300, (path, 300, True)])
         # It waits before the first poll and between polls.
         self.assertEqual((pauses[0], len(pauses)), (3, 3))
         self.assertTrue(all(500 < seconds <= 600 for seconds in pauses[1:]))
 
+    def test_an_evaluator_of_a_complete_training_ends_at_once(self):
+        self.assertEqual(self.evaluate([], evaluated=[100, 300]), ([], []))
+
     def test_an_evaluator_without_new_checkpoints_ends(self):
-        done, pauses = self.evaluate([[100]], evaluated=[100], name="idle")
+        done, pauses = self.evaluate([[100]], evaluated=[100], timeout=-1)
         self.assertEqual((done, pauses), ([], [3]))
+
+    def test_an_evaluator_ends_with_the_training_after_its_last_checkpoint(self):
+        # The training is shorter than `max_steps`, and the last checkpoint appears before its end.
+        ends = iter([False, True])
+        done, _ = self.evaluate([[100], [100, 200]], stop=lambda: next(ends), exporters=())
+        self.assertEqual(done, [100, 200])
+
+    def test_the_training_has_ended_when_chief_and_workers_have(self):
+        roles = [{"role": name, "instances": number, "processes": 1} for name, number in (("chief", 1), ("worker", 2), ("ps", 1))]
+        os.environ["YDL_CLUSTER"] = json.dumps({"round": 1, "roles": [*roles, {"role": "evaluator", "instances": 1}]})
+
+        class EndedKeys(dict):
+            def wait(self, key, timeout):
+                if key not in self:
+                    raise ydl.WaitTimeout("key `{}` was not set".format(key))
+                return self[key]
+
+        job = Job()
+        job.kv = EndedKeys({"ended/chief:0": b"", "ended/worker:1": b""})
+        training = TrainingEnd(job)
+        with mock.patch.object(training_end.time, "sleep") as sleep:
+            self.assertEqual((training.has_ended(), training.wait(30)), (False, False))
+            self.assertEqual(sleep.call_count, 1)
+            job.kv["ended/worker:0"] = b""
+            self.assertEqual((training.wait(30), training.has_ended()), (True, True))
+        # Without such tasks only the idle timeout ends an evaluator.
+        self.assertFalse(TrainingEnd(job, []).has_ended())
+
+    def test_a_job_of_an_evaluator_alone_trains_nothing(self):
+        for kind, expected in (("evaluator", evaluator_task.evaluator_fn), ("chief", None)):
+            os.environ.update(YDL_ROLE=kind, YDL_INDEX="0")
+            with mock.patch.object(evaluator_task.tf_task_common, "prepare"), mock.patch.object(evaluator_task, "run_task") as runs:
+                evaluator_task.main()
+            work = runs.call_args[0][0]
+            if expected is not None:
+                self.assertIs(work, expected)
+            else:
+                with self.assertLogs(evaluator_task.logger, "INFO") as logs:
+                    work()
+                self.assertIn("chief:0: nothing to do", logs.output[0])
+
+    def tensorflow(self, **attributes):
+        """Returns a fake TensorFlow with local files."""
+        gfile = types.SimpleNamespace(exists=os.path.exists, isdir=os.path.isdir, listdir=os.listdir)
+        module = types.ModuleType("tensorflow")
+        module.io = types.SimpleNamespace(gfile=gfile)
+        module.errors = types.SimpleNamespace(OpError=ArithmeticError)
+        for name, value in attributes.items():
+            setattr(module, name, value)
+        patch = mock.patch.dict(sys.modules, tensorflow=module)
+        patch.start()
+        self.addCleanup(patch.stop)
+        return module
+
+    def test_checkpoints_of_keras_are_weights_and_whole_models(self):
+        self.tensorflow()
+        with tempfile.TemporaryDirectory() as directory:
+            for name in ("model.ckpt-1.index", "model.ckpt-1.data-00000-of-00001", "checkpoint", "m-2.keras", "m-3.h5", "m-4.weights.h5"):
+                open(os.path.join(directory, name), "w").close()
+            # tf-yarn's example writes whole models. One of them is incomplete.
+            for name in ("checkpoint-5", "checkpoint-6", "eval"):
+                os.mkdir(os.path.join(directory, name))
+            open(os.path.join(directory, "checkpoint-5", "saved_model.pb"), "w").close()
+            found = pending(keras_checkpoints(directory), [])
+            names = ["model.ckpt-1", "m-2.keras", "m-3.h5", "m-4.weights.h5", "checkpoint-5"]
+            self.assertEqual(found, [os.path.join(directory, name) for name in names])
+            self.assertEqual(keras_checkpoints(os.path.join(directory, "none")), set())
+
+    def test_a_saved_optimizer_is_not_loaded(self):
+        loaded = mock.Mock()
+        loaded.get_weights.return_value = [1, 2]
+        models = mock.Mock()
+        models.load_model.return_value = loaded
+        self.tensorflow(keras=types.SimpleNamespace(models=models))
+        model = mock.Mock()
+        load_checkpoint(model, "m/m-2.keras")
+        models.load_model.assert_called_once_with("m/m-2.keras", compile=False)
+        model.set_weights.assert_called_once_with([1, 2])
+        for weights in ("m/model.ckpt-1", "m/m-4.weights.h5"):
+            load_checkpoint(model, weights)
+            model.load_weights.assert_called_with(weights)
+
+    def keras_evaluate(self, loads, ends):
+        """Runs an evaluator of a Keras model whose loads have these effects. Returns evaluated data and written scalars."""
+        data, scalars, number = [], [], iter(range(100))
+        writer = mock.MagicMock()
+        writer.as_default.side_effect = lambda step: scalars.append(step) or mock.MagicMock()
+        summary = mock.Mock(scalar=lambda name, value: scalars.append((name, value)))
+        summary.create_file_writer.return_value = writer
+        self.tensorflow(summary=summary)
+        model = mock.Mock()
+        model.evaluate.side_effect = lambda *arguments, **_: data.append(arguments) or {"loss": 0.5}
+        experiment = mock.Mock(model=model, model_dir="m", validation_data_fn=lambda: (next(number), "y"))
+        ended = iter(ends)
+        checkpoints = mock.patch.object(evaluator_task, "keras_checkpoints", return_value={"m/c-1", "m/c-2"})
+        with checkpoints, mock.patch.object(evaluator_task, "load_checkpoint", side_effect=loads):
+            evaluator_task.keras_evaluate(experiment, lambda: next(ended), None, lambda _: None)
+        return data, scalars
+
+    def test_a_keras_model_is_evaluated_with_new_data_for_each_checkpoint(self):
+        data, scalars = self.keras_evaluate([None, None], [True])
+        self.assertEqual(data, [(0, "y"), (1, "y")])
+        self.assertEqual(scalars, [1, ("loss", 0.5), 2, ("loss", 0.5)])
+
+    def test_an_incomplete_checkpoint_is_read_again_until_the_training_has_ended(self):
+        with self.assertLogs(evaluator_task.logger, "WARNING"):
+            data, _ = self.keras_evaluate([OSError("incomplete"), None, None], [False, True])
+        self.assertEqual(len(data), 2)
+        with self.assertRaises(OSError):
+            self.keras_evaluate([OSError("broken")], [True])
+        with self.assertLogs(evaluator_task.logger, "WARNING"), self.assertRaises(OSError):
+            self.keras_evaluate([OSError("broken")] * 3, [False] * 3)
+
+    def speed(self, steps, reported):
+        """Runs the chief's hook in a training of so many steps. Returns the logged metrics."""
+
+        class StepCounterHook:
+            def __init__(self, every_n_steps, every_n_secs, output_dir, summary_writer):
+                self.options = (every_n_steps, every_n_secs, output_dir, summary_writer)
+                self._global_step_tensor = "global step"
+
+            def after_run(self, context, values):
+                if values.results in reported:
+                    self._log_and_record(2, 0.5, values.results)
+
+            def end(self, session):
+                pass
+
+        self.tensorflow(estimator=types.SimpleNamespace(StepCounterHook=StepCounterHook, SessionRunHook=object))
+        os.environ.update(YDL_ROLE="chief", YDL_INDEX="0")
+        name = "ydl.compat.tf_yarn.tensorflow.metrics"
+        self.addCleanup(sys.modules.pop, name, None)
+        sys.modules.pop(name, None)
+        metrics = importlib.import_module(name)
+        logged = []
+        with mock.patch.object(metrics.mlflow.Background, "log_metric", lambda _, *row: logged.append(row)), mock.patch.object(
+            ydl, "report"
+        ), mock.patch.object(metrics.time, "monotonic", side_effect=[10.0, 14.0]):
+            hook = metrics.StepPerSecondHook()
+            self.assertEqual(hook.options, (100, None, None, None))
+            for step in range(steps):
+                hook.after_run(None, mock.Mock(results=step))
+            session = mock.Mock()
+            session.run.side_effect = {"global step": steps}.get
+            hook.end(session)
+        return logged
+
+    def test_a_training_shorter_than_the_interval_reports_its_mean_speed(self):
+        self.assertEqual(self.speed(20, []), [("steps_per_sec_0", 5.0, 20)])
+        self.assertEqual(self.speed(20, [9]), [("steps_per_sec_0", 4.0, 9)])
+        self.assertEqual(self.speed(0, []), [])
+
+    def gloo(self, experiment, rank):
+        """Trains an experiment in Horovod's task of a rank."""
+        hvd = types.ModuleType("horovod.tensorflow")
+        hvd.init, hvd.shutdown, hvd.rank, hvd.size = mock.Mock(), mock.Mock(), lambda: rank, lambda: 2
+        horovod = types.ModuleType("horovod")
+        horovod.tensorflow = hvd
+        with mock.patch.dict(sys.modules, {"horovod": horovod, "horovod.tensorflow": hvd}):
+            with mock.patch.object(gloo_allred_task.tf_task_common, "experiment", return_value=experiment):
+                gloo_allred_task.train()
+
+    def test_only_the_chief_of_keras_with_gloo_writes_checkpoints(self):
+        checkpoint = type("ModelCheckpoint", (), {})
+        self.tensorflow(keras=types.SimpleNamespace(callbacks=types.SimpleNamespace(ModelCheckpoint=checkpoint)))
+        callbacks = [checkpoint(), "broadcast", type("Own", (checkpoint,), {})()]
+        for rank, expected in ((0, callbacks), (1, ["broadcast"])):
+            model = mock.Mock()
+            params = {"callbacks": callbacks, "steps_per_epoch": 100}
+            experiment = KerasExperiment(model, "m", params, lambda: "x", None, lambda: self.fail("for the evaluator only"))
+            self.gloo(experiment, rank)
+            model.fit.assert_called_once_with(callbacks=expected, steps_per_epoch=100, x="x")
+            self.assertIs(params["callbacks"], callbacks)
+        # Callbacks are optional.
+        model = mock.Mock()
+        self.gloo(KerasExperiment(model, "m", {"epochs": 1}, lambda: "x", lambda: "y", None), 1)
+        model.fit.assert_called_once_with(epochs=1, x="x", y="y")
+
+    def test_only_the_chief_of_an_estimator_with_gloo_writes_into_the_model_directory(self):
+        for rank in (0, 1):
+            estimator = mock.Mock(_model_dir="m", _config="own")
+            estimator.config.replace.return_value = "silent"
+            directories = []
+            estimator.train.side_effect = lambda *_, **__: directories.append(estimator._model_dir)
+            self.gloo(mock.Mock(estimator=estimator), rank)
+            silent = dict.fromkeys(("save_summary_steps", "save_checkpoints_steps", "save_checkpoints_secs", "log_step_count_steps"))
+            if rank == 0:
+                self.assertEqual((directories, estimator._config), (["m"], "own"))
+            else:
+                self.assertNotEqual(directories, ["m"])
+                self.assertFalse(os.path.exists(directories[0]))
+                self.assertEqual(estimator._config, "silent")
+                estimator.config.replace.assert_called_once_with(**silent)
+
+    def test_the_evaluator_of_gloo_ends_with_the_training(self):
+        os.environ.update(YDL_ROLE="evaluator", YDL_INDEX="0")
+        with mock.patch.object(gloo_allred_task.tf_task_common, "prepare"), mock.patch.object(
+            gloo_allred_task, "run_task", side_effect=lambda work: work()
+        ), mock.patch.object(gloo_allred_task, "TrainingEnd", return_value="training"), mock.patch.object(
+            gloo_allred_task, "evaluator_fn"
+        ) as evaluates:
+            gloo_allred_task.main()
+        evaluates.assert_called_once_with(training="training")
 
     def test_an_exception_is_reported_as_a_traceback(self):
         self.assertEqual(event.maybe_format_exception(None), "")
@@ -266,6 +474,75 @@ class Tasks(unittest.TestCase):
         self.assertEqual(child.stdout.readline(), b"flushing\n")
         child.send_signal(signal.SIGTERM)
         self.assertEqual(child.wait(TEST_TIMEOUT_S), lifecycle.TERMINATED)
+
+    def test_a_failed_task_prints_its_failure_when_it_is_stopped_while_it_reports(self):
+        # Its peers fail because of it, and their reports arrive first.
+        program = (
+            "import os, sys\nfrom ydl.compat.tf_yarn import lifecycle\n"
+            "class Job:\n    kv = {}\n"
+            "def flush(self, seconds):\n    print('flushing', flush=True)\n    sys.stdin.read()\n"
+            "lifecycle.Outbox.flush = flush\n"
+            "def fail():\n    raise OSError('disk full')\n"
+            "lifecycle.run_task(fail, client=Job())\n"
+        )
+        child = self.child(program)
+        self.assertEqual(child.stdout.readline(), b"flushing\n")
+        child.send_signal(signal.SIGTERM)
+        _, stderr = child.communicate(timeout=TEST_TIMEOUT_S)
+        self.assertEqual(child.returncode, 1)
+        self.assertTrue(stderr.rstrip().endswith(b"OSError: disk full"), stderr)
+
+    def test_a_forked_child_of_a_task_ends_on_sigterm(self):
+        program = (
+            "import os, signal\nfrom ydl.compat.tf_yarn import lifecycle\n"
+            "class Job:\n    kv = {}\n"
+            "def work():\n"
+            "    child = os.fork()\n"
+            "    if child == 0:\n        signal.pause()\n        os._exit(0)\n"
+            "    os.kill(child, signal.SIGTERM)\n"
+            "    print(os.WTERMSIG(os.waitpid(child, 0)[1]), flush=True)\n"
+            "lifecycle.run_task(work, client=Job())\n"
+        )
+        child = self.child(program)
+        stdout, _ = child.communicate(timeout=TEST_TIMEOUT_S)
+        self.assertEqual((stdout, child.returncode), (b"15\n", 0))
+
+    def child(self, program):
+        """Starts a program of a task."""
+        root = os.path.dirname(os.path.dirname(os.path.abspath(ydl.__file__)))
+        env = {**os.environ, "PYTHONPATH": root, "YDL_ROLE": "worker", "YDL_CLUSTER": '{"round": 1, "roles": []}'}
+        pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
+        child = subprocess.Popen([sys.executable, "-B", "-c", program], env=env, **pipes)
+        for pipe in (child.stdin, child.stdout, child.stderr):
+            self.addCleanup(pipe.close)
+        self.addCleanup(child.kill)
+        return child
+
+    def test_a_task_of_several_processes_spawns_its_children(self):
+        roles = [{"role": "chief", "instances": 1}, {"role": "worker", "instances": 1, "processes": 2}]
+        os.environ["YDL_CLUSTER"] = json.dumps({"round": 1, "roles": roles})
+        for kind, calls in (("chief", 0), ("worker", 1)):
+            os.environ.update(YDL_ROLE=kind, YDL_INDEX="0")
+            with mock.patch("multiprocessing.set_start_method") as method:
+                use_spawn()
+            self.assertEqual(method.call_count, calls)
+        method.assert_called_once_with("spawn", force=True)
+
+    def test_a_logging_configuration_of_the_program_is_used(self):
+        with tempfile.TemporaryDirectory() as directory:
+            path = os.path.join(directory, "log.conf")
+            with open(path, "w") as file:
+                file.write(
+                    "[loggers]\nkeys=root,own\n[handlers]\nkeys=\n[formatters]\nkeys=\n"
+                    "[logger_root]\nlevel=WARNING\nhandlers=\n[logger_own]\nlevel=ERROR\nhandlers=\nqualname=tf_yarn_test\n"
+                )
+            os.environ[LOG_CONF] = path
+            root = logging.getLogger()
+            handlers, level = list(root.handlers), root.level
+            setup_logging()
+            self.assertEqual(logging.getLogger("tf_yarn_test").level, logging.ERROR)
+            root.handlers[:] = handlers
+            root.setLevel(level)
 
     def test_signal_handlers_are_restored_after_a_task(self):
         os.environ.update(YDL_ROLE="worker", YDL_INDEX="1", YDL_CLUSTER='{"round": 1, "roles": []}')

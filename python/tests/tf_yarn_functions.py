@@ -35,6 +35,29 @@ def one_process_exits(local_rank):
     time.sleep(LONG_S)
 
 
+def fail_with_a_peer(local_rank):
+    """The first worker fails and cleans up for long. The second one loses its connection to it, and ends first."""
+    import atexit
+    import time
+
+    import skein
+    from tf_yarn import event
+    from tf_yarn.distributed.task import get_task
+
+    client = skein.ApplicationClient.from_current()
+
+    def clean_up():
+        # Python has printed the traceback.
+        event.broadcast(client, "failed", "")
+        time.sleep(LONG_S)
+
+    if get_task(local_rank).task_id == 0:
+        atexit.register(clean_up)
+        raise OSError("disk full")
+    event.wait(client, "failed")
+    raise ConnectionError("Connection closed by peer")
+
+
 def run_until_killed(local_rank):
     """Uses the job's store through skein, and waits to be killed."""
     import time

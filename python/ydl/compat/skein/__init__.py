@@ -69,4 +69,7 @@ def __getattr__(name: str) -> Any:
     raise missing("skein." + name)
 
 
-__all__ = ["ACLs", "ApplicationClient", "Client", "properties"]
+# Programs use `skein.model.ACLs` after `import skein` alone.
+from . import model  # noqa: E402
+
+__all__ = ["ACLs", "ApplicationClient", "Client", "model", "properties"]

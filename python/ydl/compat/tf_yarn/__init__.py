@@ -8,6 +8,7 @@ from .tensorflow.client import run_on_yarn_legacy as run_on_yarn
 from .tensorflow.experiment import Experiment
 from .tensorflow.keras_experiment import KerasExperiment
 from .topologies import ContainerKey, NodeLabel, TaskSpec, ps_strategy_topology, single_server_topology
+from .unsupported import app_logs, skein_global_daemon, standalone_client_mode
 
 __all__ = [
     "ACLs",
@@ -19,6 +20,7 @@ __all__ = [
     "NodeLabel",
     "RunFailed",
     "TaskSpec",
+    "app_logs",
     "cluster",
     "event",
     "get_safe_experiment_fn",
@@ -27,4 +29,6 @@ __all__ = [
     "ps_strategy_topology",
     "run_on_yarn",
     "single_server_topology",
+    "skein_global_daemon",
+    "standalone_client_mode",
 ]

@@ -2,14 +2,16 @@
 
 import json
 import logging
+import logging.config
+import multiprocessing
 import os
 import pickle
 import sys
 import time
 from typing import Any, Dict, List, Optional, Tuple
 
-from . import event
-from ._internal import iter_tasks, reserve_sock_addr
+from . import _internal, event
+from ._internal import iter_tasks
 from .bundle import EXPERIMENT
 from .topologies import SIDE_TASKS, ContainerKey, ContainerTask
 
@@ -19,11 +21,27 @@ MASTER_PORT = "MASTER_PORT"
 logger = logging.getLogger(__name__)
 
 
+LOG_CONF = "TF_YARN_LOG_CONF"
+"""Variable with the file of a logging configuration, which a program of tf-yarn 0.3 passes as `log_conf_file`."""
+
+
 def setup_logging() -> None:
-    """Logs to stderr with timestamps."""
+    """Logs as configured by the program, otherwise to stderr with timestamps."""
+    configuration = os.environ.get(LOG_CONF)
+    if configuration:
+        logging.config.fileConfig(configuration, disable_existing_loggers=False)
+        return
     logging.basicConfig(
         level=logging.INFO, stream=sys.stderr, format="%(asctime)s:%(levelname)s:%(name)s: %(message)s"
     )
+
+
+def use_spawn() -> None:
+    """Starts child processes by `spawn` if the task has several processes, as tf-yarn's processes inherit it. Workers of data
+    loaders that are forked may inherit the locks and threads of libraries such as libhdfs."""
+    key = get_task_key()
+    if any(kind == key.type and processes > 1 for kind, _, processes in cluster_instances()):
+        multiprocessing.set_start_method("spawn", force=True)
 
 
 def n_try() -> int:
@@ -40,6 +58,22 @@ def get_task_key() -> ContainerKey:
         raise RuntimeError("this process is not a task: neither `YDL_ROLE` nor `SKEIN_CONTAINER_ID` is set")
     kind, _, number = skein.rpartition("_")
     return ContainerKey(kind, int(number))
+
+
+def get_task() -> str:
+    """Returns the name of this task, `type:id`."""
+    return get_task_key().to_kv_str()
+
+
+def get_task_type(task: Optional[str] = None) -> str:
+    """Returns the type of a task, by default of this one."""
+    return (task or get_task()).split(":")[0]
+
+
+def get_task_description() -> Tuple[str, int]:
+    """Returns type and number of this task."""
+    key = get_task_key()
+    return key.type, key.id
 
 
 def _is(kind: str, task_type: Optional[str]) -> bool:
@@ -155,7 +189,7 @@ def _get_experiment(client: Any) -> Any:
 def choose_master(client: Any, rank: int) -> Tuple[str, int]:
     """Returns the address of rank 0, which it publishes in the store for the others."""
     if rank == 0:
-        with reserve_sock_addr() as (host, port):
+        with _internal.reserve_sock_addr() as (host, port):
             event.broadcast(client, MASTER_ADDR, host)
             event.broadcast(client, MASTER_PORT, str(port))
             return host, port

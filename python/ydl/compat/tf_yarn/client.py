@@ -13,6 +13,7 @@ import threading
 from typing import Any, Callable, Deque, Dict, Iterable, Iterator, List, Mapping, NamedTuple, Optional, Sequence, Tuple
 
 from . import mlflow
+from ._task_commons import LOG_CONF
 from .bundle import Bundle, editable_packages, pickle_experiment
 from .evaluator_metrics import EvaluatorMetricsLogger, Thresholds
 from .follow import Listener
@@ -242,13 +243,21 @@ def run_on_yarn(
     name: str = "RunOnYarn",
     pre_script_hook: Optional[str] = None,
     cuda_runtime_hdfs_path: Optional[str] = None,
+    log_conf_file: Optional[PathLike] = None,
+    path_to_log_hdfs: Optional[str] = None,
     cluster: Optional[str] = None,
     key: Callable[[str], Any] = ContainerKey.from_kv_str,
 ) -> Metrics:
     """Runs an experiment on a cluster, or on this machine with `cluster="local"`, and waits for its end.
 
-    tf-yarn documents its arguments; ydl adds `cluster`, `framework` and `key`.
+    tf-yarn documents its arguments; ydl adds `cluster`, `framework` and `key`. `log_conf_file` and `path_to_log_hdfs` are those of
+    tf-yarn up to 0.4.3.
     """
+    if path_to_log_hdfs is not None:
+        logger.warning("`path_to_log_hdfs` has no effect: `ydl logs ID` prints the logs, `ydl fetch ID DIRECTORY` downloads them")
+    if log_conf_file is not None:
+        name = os.path.basename(os.fspath(log_conf_file))
+        files, env = {name: log_conf_file, **(files or {})}, {LOG_CONF: name, **(env or {})}
     default = "tf_yarn.tensorflow.tasks._independent_workers_task"
     call = Call(
         task_specs, framework, custom_task_module or default, pyenv_zip_path, files, env, queue, acls, file_systems,

@@ -81,8 +81,8 @@ class EvaluatorMetricsLogger:
 
 def __getattr__(name: str) -> Any:
     """Resolves names of the older layout that need TensorFlow."""
-    if name == "EvalMonitorHook":
-        from .tensorflow.metrics import EvalMonitorHook
+    if name in ("EvalMonitorHook", "add_monitor_to_experiment"):
+        from .tensorflow import metrics
 
-        return EvalMonitorHook
+        return metrics.EvalMonitorHook if name == "EvalMonitorHook" else metrics.add_monitoring_hooks
     raise AttributeError("module `{}` has no `{}`".format(__name__, name))

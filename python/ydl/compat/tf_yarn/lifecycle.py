@@ -10,6 +10,7 @@ import os
 import signal
 import sys
 import threading
+import traceback
 from typing import Any, Callable, Optional
 
 from . import event
@@ -74,12 +75,18 @@ def run_task(work: Callable[[], None], address: str = "127.0.0.1:0", client: Any
     lifecycle = TaskLifecycle(client)
     done = threading.Event()
     terminated = []
+    pid = os.getpid()
 
     def on_term(*_: object) -> None:
+        if os.getpid() != pid:
+            # A forked process inherits this handler, and its parent ends it by this signal.
+            signal.signal(signal.SIGTERM, signal.SIG_DFL)
+            os.kill(os.getpid(), signal.SIGTERM)
+            return
         terminated.append(True)
         if done.is_set():
             # The work has ended. Exit before SIGKILL, even if reports are pending.
-            os._exit(TERMINATED)
+            os._exit(_print_failure(thread.exception))
         done.set()
 
     def watched_work() -> None:
@@ -88,11 +95,11 @@ def run_task(work: Callable[[], None], address: str = "127.0.0.1:0", client: Any
         finally:
             done.set()
 
+    # C++ code that never returns, as in servers, cannot be interrupted by a signal. Waiting for a thread can.
+    thread = MonitoredThread(target=watched_work, name="training", daemon=True)
     previous = signal.signal(signal.SIGTERM, on_term)
     try:
         lifecycle.begin(address)
-        # C++ code that never returns, as in servers, cannot be interrupted by a signal. Waiting for a thread can.
-        thread = MonitoredThread(target=watched_work, name="training", daemon=True)
         lifecycle.report(event.start_event, lifecycle.task)
         lifecycle.report(event.broadcast_train_eval_start_timer, lifecycle.task)
         thread.start()
@@ -108,6 +115,15 @@ def run_task(work: Callable[[], None], address: str = "127.0.0.1:0", client: Any
         signal.signal(signal.SIGTERM, signal.SIG_DFL if previous is None else previous)
     if failure is not None:
         raise failure
+
+
+def _print_failure(failure: Optional[BaseException]) -> int:
+    """Prints a failure that nothing else will print. Returns the exit code of a task that is ended after its work."""
+    if failure is None or isinstance(failure, SystemExit):
+        return TERMINATED
+    traceback.print_exception(type(failure), failure, failure.__traceback__)
+    sys.stderr.flush()
+    return 1
 
 
 def _handle_termination(lifecycle: TaskLifecycle) -> None:

@@ -4,6 +4,8 @@ import sys
 from typing import Any, Dict, Optional, Tuple
 
 from ..cluster_pack import (
+    CONDA_PACKER,
+    PEX_PACKER,
     Packer,
     detect_packer_from_file,
     get_default_fs,
@@ -13,6 +15,13 @@ from ..cluster_pack import (
     upload_zip,
     zip_path,
 )
+from .unsupported import unsupported
+
+_HINT = "ydl packs environments itself. Use `upload_env_to_hdfs`, or pass a virtual environment as `pyenv_zip_path`"
+create_and_pack_conda_env = unsupported("create_and_pack_conda_env", _HINT)
+pack_current_venv_in_pex = unsupported("pack_current_venv_in_pex", _HINT)
+pack_in_pex = unsupported("pack_in_pex", _HINT)
+pack_venv_in_conda = unsupported("pack_venv_in_conda", _HINT)
 
 
 def upload_zip_to_hdfs(zip_file: str, archive_on_hdfs: Optional[str] = None) -> str:
@@ -30,6 +39,16 @@ def upload_env_to_hdfs(
     return upload_env(archive_on_hdfs, packer, additional_packages, ignored_packages)
 
 
+def upload_env_to_hdfs_from_venv(
+    archive_on_hdfs: str,
+    packer: Optional[Packer] = PEX_PACKER,
+    additional_packages: Optional[Dict[str, str]] = None,
+    ignored_packages: Any = None,
+) -> None:
+    """Packs the environment of this process. A job of this program that names `archive_on_hdfs` uses it."""
+    upload_env(archive_on_hdfs, packer, additional_packages, ignored_packages)
+
+
 def get_editable_requirements_from_current_venv(
     executable: str = sys.executable, editable_packages_dir: Optional[str] = None
 ) -> Dict[str, str]:
@@ -38,13 +57,20 @@ def get_editable_requirements_from_current_venv(
 
 
 __all__ = [
+    "CONDA_PACKER",
+    "PEX_PACKER",
+    "create_and_pack_conda_env",
     "detect_packer_from_file",
     "get_default_fs",
     "get_editable_requirements",
     "get_editable_requirements_from_current_venv",
     "get_non_editable_requirements",
+    "pack_current_venv_in_pex",
+    "pack_in_pex",
+    "pack_venv_in_conda",
     "upload_env",
     "upload_env_to_hdfs",
+    "upload_env_to_hdfs_from_venv",
     "upload_zip",
     "upload_zip_to_hdfs",
     "zip_path",

@@ -104,7 +104,8 @@ def environment_of(pyenv: PyEnv, specs: TaskSpecs) -> Environment:
 
 def framework_of(call: Call) -> str:
     """Returns the framework; Horovod is recognized by the task module."""
-    return "horovod" if call.module.split(".")[-1] == GLOO_MODULE else call.framework
+    # tf-yarn 0.4 has `_gloo_allred_task`.
+    return "horovod" if call.module.split(".")[-1].lstrip("_") == GLOO_MODULE else call.framework
 
 
 def cuda_hook(hook: Optional[str], path: Optional[str], env: Mapping[str, str]) -> str:

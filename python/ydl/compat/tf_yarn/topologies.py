@@ -105,6 +105,7 @@ class TaskSpec:
         tb_extra_args: Optional[str] = None,
         *,
         gpus: int = 0,
+        termination_timeout_seconds: Optional[int] = None,
     ) -> None:
         # The older signature has no `nb_proc_per_worker`, so later positional arguments are one position earlier.
         if isinstance(nb_proc_per_worker, NodeLabel):
@@ -114,6 +115,9 @@ class TaskSpec:
                     tb_model_dir = tb_termination_timeout_seconds
                 tb_termination_timeout_seconds = label
             label, nb_proc_per_worker = nb_proc_per_worker, 1
+        if termination_timeout_seconds is not None:
+            # Its name up to 0.4.3.
+            tb_termination_timeout_seconds = termination_timeout_seconds
         if not isinstance(tb_termination_timeout_seconds, (int, type(None))):
             raise TypeError("`{!r}` is not a number of seconds".format(tb_termination_timeout_seconds))
         self.memory = memory

@@ -4,7 +4,7 @@ import logging
 import os
 from typing import NamedTuple
 
-from .._task_commons import cluster_instances, get_task_key, load_experiment_fn, rank_and_world, roles, setup_logging
+from .._task_commons import cluster_instances, get_task_key, load_experiment_fn, rank_and_world, roles, setup_logging, use_spawn
 from ..lifecycle import run_task
 
 logger = logging.getLogger(__name__)
@@ -32,6 +32,7 @@ def get_task(local_rank: int) -> TaskParameters:
 
 def main() -> None:
     setup_logging()
+    use_spawn()
     local = int(os.environ.get("YDL_LOCAL_RANK", "0"))
     run_task(lambda: load_experiment_fn()(local))
 

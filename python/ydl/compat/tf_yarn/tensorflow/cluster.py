@@ -7,6 +7,7 @@ from typing import Any, Dict, Iterable, List, Optional, Tuple
 from .. import event
 from .._internal import xset_environ
 from .._task_commons import get_task_key
+from ..event import task_name
 from ..topologies import SIDE_TASKS
 
 
@@ -14,7 +15,7 @@ def aggregate_spec(client: Any, all_tasks: Iterable[Any]) -> Dict[str, List[str]
     """Waits for the addresses of all tasks, and returns them by type in the order of their numbers."""
     found: Dict[str, List[Tuple[int, str]]] = {}
     for task in all_tasks:
-        name = event.task_name(task)
+        name = task_name(task)
         kind, _, number = name.partition(":")
         found.setdefault(kind, []).append((int(number), event.wait(client, name + "/init")))
     return {kind: [address for _, address in sorted(rows)] for kind, rows in found.items()}
@@ -53,11 +54,9 @@ def start_tf_server(cluster_spec: Dict[str, List[str]], session_config: Any = No
         return None
     import tensorflow as tf
 
-    server = tf.distribute.Server(
-        tf.train.ClusterSpec(cluster_spec), job_name=key.type, task_index=key.id, config=session_config, start=False
+    return tf.distribute.Server(
+        tf.train.ClusterSpec(cluster_spec), job_name=key.type, task_index=key.id, config=session_config, start=True
     )
-    server.start()
-    return server
 
 
 def own_address() -> str:
@@ -66,3 +65,12 @@ def own_address() -> str:
     config = json.loads(os.environ.get("TF_CONFIG", "{}"))
     addresses = config.get("cluster", {}).get(key.type, [])
     return addresses[key.id] if key.id < len(addresses) else "127.0.0.1:0"
+
+
+def __getattr__(name: str) -> Any:
+    """Resolves `tf`, which the module has in tf-yarn."""
+    if name == "tf":
+        import tensorflow
+
+        return tensorflow
+    raise AttributeError("module `{}` has no `{}`".format(__name__, name))

@@ -20,16 +20,31 @@ REPORT_INTERVAL_SECONDS = 1.0
 
 
 class StepPerSecondHook(tf.estimator.StepCounterHook):
-    """Reports the speed of the chief to MLflow and to `ydl status`."""
+    """Reports the speed of the chief to MLflow and to `ydl status`. A training that is shorter than the interval reports its mean
+    speed at its end."""
 
-    def __init__(self, every_n_steps: int = 100) -> None:
-        super().__init__(every_n_steps=every_n_steps)
+    def __init__(
+        self,
+        every_n_steps: Optional[int] = 100,
+        every_n_secs: Optional[float] = None,
+        output_dir: Optional[str] = None,
+        summary_writer: Any = None,
+    ) -> None:
+        super().__init__(every_n_steps, every_n_secs, output_dir, summary_writer)
         self.background = mlflow.Background()
+        self.has_reported = False
+        self.first: Optional[Tuple[int, float]] = None
+        """Step and time of the first call."""
+
+    def after_run(self, run_context: Any, run_values: Any) -> None:
+        if self.first is None:
+            self.first = (int(run_values.results), time.monotonic())
+        super().after_run(run_context, run_values)
 
     def _log_and_record(self, elapsed_steps: int, elapsed_time: float, global_step: int) -> None:
-        super()._log_and_record(elapsed_steps, elapsed_time, global_step)
         if elapsed_time > 0 and is_chief():
             speed = elapsed_steps / elapsed_time
+            self.has_reported = True
             self.background.log_metric("steps_per_sec_{}".format(n_try()), speed, int(global_step))
             import ydl
 
@@ -37,6 +52,11 @@ class StepPerSecondHook(tf.estimator.StepCounterHook):
 
     def end(self, session: Any) -> None:
         super().end(session)
+        if self.first is not None and not self.has_reported:
+            step, since = self.first
+            last = int(session.run(self._global_step_tensor))
+            if last > step:
+                self._log_and_record(last - step, time.monotonic() - since, last)
         self.background.flush()
 
 
@@ -134,22 +154,11 @@ def _number(value: Any) -> Optional[float]:
     return None
 
 
-class EvaluatedSteps:
-    """Reader of the evaluated steps in the event files of a directory. A file is read again when it has grown."""
-
-    def __init__(self, directory: str) -> None:
-        self.directory = directory
-        self.read: Dict[str, Tuple[int, Set[int]]] = {}
-
-    def steps(self) -> Set[int]:
-        names = tf.io.gfile.listdir(self.directory) if tf.io.gfile.isdir(self.directory) else []
-        for name in names:
-            path = os.path.join(self.directory, name)
-            if ".tfevents." in name:
-                size = int(tf.io.gfile.stat(path).length)
-                if self.read.get(path, (-1, set()))[0] != size:
-                    self.read[path] = (size, _steps_in(path))
-        return {step for _, steps in self.read.values() for step in steps}
+def evaluated_steps(directory: str) -> Set[int]:
+    """Returns the evaluated steps in the event files of a directory."""
+    names = tf.io.gfile.listdir(directory) if tf.io.gfile.isdir(directory) else []
+    paths = [os.path.join(directory, name) for name in names if ".tfevents." in name]
+    return {step for path in paths for step in _steps_in(path)}
 
 
 def _steps_in(path: str) -> Set[int]:

@@ -7,9 +7,9 @@ import shutil
 import tempfile
 from typing import Any, Callable, Optional
 
-from ..._task_commons import load_experiment_fn, setup_logging
+from ..._task_commons import load_experiment_fn, setup_logging, use_spawn
 from ...lifecycle import run_task
-from ..experiment import DataLoaderArgs, DistributedDataParallelArgs, PytorchExperiment
+from ..experiment import DataLoaderArgs, PytorchExperiment
 
 logger = logging.getLogger(__name__)
 
@@ -34,10 +34,14 @@ def device_name(local_rank: int) -> str:
     return "cuda:{}".format(_get_device(local_rank)) if torch.cuda.is_available() else "cpu"
 
 
-def _create_dataloader(dataset: Any, args: DataLoaderArgs, rank: int, world: int) -> Any:
-    """Returns a loader of this rank's data, by a sampler or by an iterable dataset that divides itself."""
+def _create_dataloader(
+    dataset: Any, dataloader_args: DataLoaderArgs, rank: Optional[int] = None, world: Optional[int] = None
+) -> Any:
+    """Returns a loader of this rank's data, by a sampler or by an iterable dataset that divides itself. Without `rank` and `world`
+    they are those of the process group."""
     from torch.utils.data import DataLoader, IterableDataset
 
+    args = dataloader_args
     given = args._asdict()
     shuffle = given.pop("shuffle")
     if args.batch_size is None:
@@ -57,7 +61,7 @@ def _create_dataloader(dataset: Any, args: DataLoaderArgs, rank: int, world: int
         return DataLoader(dataset, **given)
     from torch.utils.data.distributed import DistributedSampler
 
-    sampler = DistributedSampler(dataset, num_replicas=world, rank=rank, shuffle=shuffle, drop_last=args.drop_last)
+    sampler = DistributedSampler(dataset, num_replicas=world, rank=rank, shuffle=shuffle)
     return DataLoader(dataset, sampler=sampler, **given)
 
 
@@ -86,7 +90,7 @@ def train(local_rank: int) -> None:
     device = device_name(local_rank)
     if device != "cpu":
         torch.cuda.set_device(device)
-    options = (experiment.ddp_args or DistributedDataParallelArgs())._asdict()
+    options = experiment.ddp_args._asdict() if experiment.ddp_args else {}
     model = experiment.model.to(device)
     if any(parameter.requires_grad for parameter in model.parameters()):
         model = DistributedDataParallel(model, device_ids=None if device == "cpu" else [device], **options)
@@ -151,6 +155,7 @@ def upload(local: str, to: str) -> None:
 
 def main() -> None:
     setup_logging()
+    use_spawn()
     local = int(os.environ.get("LOCAL_RANK", "0"))
     run_task(lambda: train(local))
 

@@ -6,10 +6,11 @@
 import logging
 import shutil
 import tempfile
-from typing import Any
+from typing import Any, Iterable, List
 
 from ..._task_commons import get_task_key
 from ...lifecycle import run_task
+from ...training_end import TrainingEnd
 from ..keras_experiment import KerasExperiment
 from . import tf_task_common
 from .evaluator_task import evaluator_fn
@@ -24,32 +25,41 @@ def train() -> None:
     logger.info("Horovod: rank %s of %s", hvd.rank(), hvd.size())
     experiment = tf_task_common.experiment()
     if isinstance(experiment, KerasExperiment):
-        train_keras(experiment)
+        train_keras(experiment, hvd.rank())
     else:
         train_estimator(experiment, hvd.rank())
     hvd.shutdown()
 
 
-def train_keras(experiment: KerasExperiment) -> None:
-    """Calls `fit` with the parameters of the experiment and the data of its functions."""
+def train_keras(experiment: KerasExperiment, rank: int) -> None:
+    """Calls `fit` with the parameters of the experiment and its data. Only rank 0 writes checkpoints. The validation data are for
+    the evaluator."""
     params = dict(experiment.train_params)
-    for name, make in (
-        ("x", experiment.input_data_fn),
-        ("y", experiment.target_data_fn),
-        ("validation_data", experiment.validation_data_fn),
-    ):
+    if rank != 0 and params.get("callbacks"):
+        params["callbacks"] = without_checkpoints(params["callbacks"])
+    for name, make in (("x", experiment.input_data_fn), ("y", experiment.target_data_fn)):
         if make is not None:
             params[name] = make()
     experiment.model.fit(**params)
 
 
+def without_checkpoints(callbacks: Iterable[Any]) -> List[Any]:
+    """Returns the callbacks that write no checkpoints."""
+    import tensorflow as tf
+
+    return [callback for callback in callbacks if not isinstance(callback, tf.keras.callbacks.ModelCheckpoint)]
+
+
 def train_estimator(experiment: Any, rank: int) -> None:
-    """Trains until the last step. Only rank 0 writes checkpoints; the others get its variables."""
+    """Trains until the last step. Only rank 0 writes checkpoints and summaries; the others get its variables."""
     estimator, spec = experiment.estimator, experiment.train_spec
     directory = None
     if rank != 0:
         # Several writers in one directory would corrupt the checkpoints.
         directory = estimator._model_dir = tempfile.mkdtemp(prefix="rank-{}-".format(rank))
+        estimator._config = estimator.config.replace(
+            save_summary_steps=None, save_checkpoints_steps=None, save_checkpoints_secs=None, log_step_count_steps=None
+        )
     try:
         estimator.train(spec.input_fn, hooks=spec.hooks, max_steps=spec.max_steps)
     finally:
@@ -59,7 +69,8 @@ def train_estimator(experiment: Any, rank: int) -> None:
 
 def main() -> None:
     tf_task_common.prepare()
-    run_task(evaluator_fn if get_task_key().type == "evaluator" else train)
+    is_evaluator = get_task_key().type == "evaluator"
+    run_task((lambda: evaluator_fn(training=TrainingEnd())) if is_evaluator else train)
 
 
 if __name__ == "__main__":
