@@ -497,8 +497,11 @@ class Tasks(unittest.TestCase):
             "import os, signal\nfrom ydl.compat.tf_yarn import lifecycle\n"
             "class Job:\n    kv = {}\n"
             "def work():\n"
+            "    ready, started = os.pipe()\n"
             "    child = os.fork()\n"
-            "    if child == 0:\n        signal.pause()\n        os._exit(0)\n"
+            "    if child == 0:\n        os.write(started, b'.')\n        signal.pause()\n        os._exit(0)\n"
+            # Python drops signals that arrive while it forks.
+            "    os.read(ready, 1)\n"
             "    os.kill(child, signal.SIGTERM)\n"
             "    print(os.WTERMSIG(os.waitpid(child, 0)[1]), flush=True)\n"
             "lifecycle.run_task(work, client=Job())\n"
