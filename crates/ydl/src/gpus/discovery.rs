@@ -43,8 +43,8 @@ fn handle(name: &str) -> Option<Handle<'static>> {
 /// Returns this node's devices: those configured by its administrator (`YDL_GPUS=0,1`), or otherwise those found by
 /// NVML.
 pub fn devices() -> Vec<Device> {
-    if let Ok(said) = std::env::var(env::GPUS) {
-        return named(&said);
+    if let Ok(list) = std::env::var(env::GPUS) {
+        return named(&list);
     }
     let count = nvml().and_then(|nvml| nvml.device_count().ok());
     let all = (0..count.unwrap_or(0)).filter(|index| is_open(*index));
@@ -66,11 +66,12 @@ fn is_open(index: u32) -> bool {
 
 /// Parses a list of devices. An invalid name ends it, as it does for CUDA.
 fn named(list: &str) -> Vec<Device> {
-    let letter = |c: char| c.is_ascii_alphanumeric() || "-_.:/".contains(c);
-    let good = |name: &&str| !name.is_empty() && name.len() <= NAME_MAX && name.chars().all(letter);
+    let valid = |c: char| c.is_ascii_alphanumeric() || "-_.:/".contains(c);
+    let is_valid =
+        |name: &&str| !name.is_empty() && name.len() <= NAME_MAX && name.chars().all(valid);
     let mut devices: Vec<Device> = Vec::new();
     // A NodeManager before 3.2 accepts no comma in the value of a variable.
-    let names = list.split([',', ';']).map(str::trim).take_while(good);
+    let names = list.split([',', ';']).map(str::trim).take_while(is_valid);
     for name in names.take(DEVICES_MAX) {
         let device = Device::counted(name);
         if !devices.iter().any(|other| other.key == device.key) {

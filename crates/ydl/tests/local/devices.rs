@@ -1,4 +1,4 @@
-//! GPUs of one machine, each one task's, over all jobs.
+//! Assignment of GPUs to tasks, over all jobs of this machine.
 
 use std::{collections::BTreeSet, process::Command};
 use ydl_testkit::{
@@ -6,7 +6,7 @@ use ydl_testkit::{
     local::{Home, kill},
 };
 
-/// The binary on a machine with these devices, whatever this one has.
+/// Returns a `ydl` command that sees these GPUs instead of the machine's.
 fn ydl(home: &Home, devices: &str) -> Command {
     let mut command = home.ydl();
     command.env("YDL_GPUS", devices).env_remove("CUDA_VISIBLE_DEVICES");
@@ -18,10 +18,10 @@ fn name(test: &str, n: u32) -> String {
 }
 
 #[test]
-fn two_tasks_see_a_device_each_and_a_third_that_needs_none_sees_none() {
+fn tasks_see_only_their_own_gpus() {
     let home = Home::new();
     let all = [name("two", 0), name("two", 1)];
-    // Both are there before either ends.
+    // A gang, so that both tasks run at the same time.
     let together = "gang: true\n";
     let yaml = format!(
         "name: t\n{together}roles:\n  \
@@ -40,7 +40,7 @@ fn two_tasks_see_a_device_each_and_a_third_that_needs_none_sees_none() {
 }
 
 #[test]
-fn a_job_waits_for_the_device_of_another_and_has_it_when_that_one_was_killed() {
+fn a_job_waits_for_a_gpu_of_another_job_until_that_is_killed() {
     let (one, two) = (Home::new(), Home::new());
     let device = name("wait", 0);
     one.write("job.yaml", "name: t\nroles: {w: {gpus: 1, shell: 'echo here; exec sleep 600'}}\n");
@@ -52,10 +52,10 @@ fn a_job_waits_for_the_device_of_another_and_has_it_when_that_one_was_killed() {
     let mut waiting = ydl(&two, &device);
     let mut waiting = waiting.args(["submit", "job.yaml"]).spawn().expect("ydl");
     two.wait_for_job();
-    let said = "waits: 1 GPU needed; the node has 1, 1 in use by other tasks";
-    two.wait_for_text(|home| home.job().join("master.log"), said);
+    let expected = "waits: 1 GPU needed; the node has 1, 1 in use by other tasks";
+    two.wait_for_text(|home| home.job().join("master.log"), expected);
     for master in one.find("master") {
         kill(master.pid, 9);
     }
-    assert!(waiting.wait().expect("its end").success());
+    assert!(waiting.wait().expect("an exit").success());
 }
