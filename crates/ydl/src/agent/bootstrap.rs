@@ -92,9 +92,9 @@ impl Bootstrap {
 
     /// Writes the master's address for the program, which reads it before each call.
     pub fn write_master_address(&self, dir: &Path) -> io::Result<()> {
-        let aside = dir.join(format!("{MASTER_FILE}.aside"));
-        fs::write(&aside, format!("https://{}\n", self.master))?;
-        fs::rename(aside, dir.join(MASTER_FILE))
+        let temporary = dir.join(format!("{MASTER_FILE}.tmp"));
+        fs::write(&temporary, format!("https://{}\n", self.master))?;
+        fs::rename(temporary, dir.join(MASTER_FILE))
     }
 
     /// Reads the bootstrap file of a container's directory.

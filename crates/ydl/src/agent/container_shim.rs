@@ -30,25 +30,25 @@ pub(super) async fn start(
     stdout: io::PipeWriter,
     stderr: io::PipeWriter,
 ) -> Result<(ShimConnection, Capture), StartError> {
-    let broken = |what| move |error| StartError::Shim { what, error };
+    let shim_error = |what| move |error| StartError::Shim { what, error };
     let users = container.engine.users().await;
-    let listener = ShimListener::new(container.dir.join(SOCKET)).map_err(broken("prepare"))?;
+    let listener = ShimListener::new(container.dir.join(SOCKET)).map_err(shim_error("prepare"))?;
     let mut command = container.command(users);
     command.stdin(Stdio::null()).stdout(stdout).stderr(stderr);
     // Keeps signals to the agent's group away from it.
     spawn::own_session(&mut command);
     let mut command = Command::from(command);
-    let mut child = children::spawn(&mut command).map_err(broken("start"))?;
+    let mut child = children::spawn(&mut command).map_err(shim_error("start"))?;
     // It holds the other ends of the pipes, which must close when docker does.
     drop(command);
-    let calling = tokio::select! {
-        called = timeout(START_MAX, listener.0.accept()) => called.map_err(|_| None),
+    let connected = tokio::select! {
+        accepted = timeout(START_MAX, listener.0.accept()) => accepted.map_err(|_| None),
         // Docker has exited: it could not start the container, or the shim could not start in it.
         _ = child.wait() => Err(Some(())),
     };
-    match calling {
-        Ok(called) => {
-            let (socket, _) = called.map_err(broken("talk to"))?;
+    match connected {
+        Ok(accepted) => {
+            let (socket, _) = accepted.map_err(shim_error("talk to"))?;
             let pid = socket.peer_cred().ok().and_then(|peer| peer.pid());
             let pid = pid.and_then(|pid| u32::try_from(pid).ok()).filter(|pid| *pid > 0);
             let inside = ShimConnection { socket, command: child, pid };
@@ -58,16 +58,16 @@ pub(super) async fn start(
             // Kills docker if it still runs, and removes the container by name.
             let _ = child.start_kill();
             container.remove().await;
-            let said = capture.finish(OUTPUT_MAX).await.stderr_tail;
+            let stderr_tail = capture.finish(OUTPUT_MAX).await.stderr_tail;
             let sentence = match ended {
-                Some(()) => container.why(&said),
+                Some(()) => container.why(&stderr_tail),
                 None => format!(
                     "docker did not run the image `{}` within {} s",
                     container.image.name,
                     START_MAX.as_secs()
                 ),
             };
-            Err(StartError::Program(ExecError::of(sentence)))
+            Err(StartError::Program(ExecError::other(sentence)))
         }
     }
 }

@@ -6,8 +6,8 @@ use std::time::Duration;
 use tokio::time::{Instant, sleep};
 
 /// Timeout of the wait for devices: their previous owner may be exiting. After that, another node is better.
-const PATIENCE: Duration = Duration::from_secs(30);
-const PAUSE: Duration = Duration::from_millis(200);
+const WAIT_MAX: Duration = Duration::from_secs(30);
+const POLL_INTERVAL: Duration = Duration::from_millis(200);
 
 /// Devices reserved for this container while its agent lives.
 #[derive(Debug, Default)]
@@ -26,14 +26,14 @@ impl Devices {
         match wanted {
             None => Devices::default(),
             Some(GpuRequest { count, counted: false }) => {
-                Devices::among(gpus::devices(), count, PATIENCE).await
+                Devices::among(gpus::devices(), count, WAIT_MAX).await
             }
             Some(GpuRequest { count, .. }) => {
                 let set = |name| std::env::var_os(name).is_some();
                 if count == 0 || set(gpus::VISIBLE) || set("NVIDIA_VISIBLE_DEVICES") {
                     return Devices::default();
                 }
-                let mut found = Devices::among(gpus::devices(), count, PATIENCE).await;
+                let mut found = Devices::among(gpus::devices(), count, WAIT_MAX).await;
                 // The cluster has assigned them: devices that cannot be identified here may still be right.
                 if let Some(short) = found.short.take() {
                     tracing::warn!("using the GPUs as the cluster presents them: {short}");
@@ -43,8 +43,8 @@ impl Devices {
         }
     }
 
-    async fn among(all: Vec<Device>, count: u32, patience: Duration) -> Devices {
-        let end = Instant::now() + patience;
+    async fn among(all: Vec<Device>, count: u32, timeout: Duration) -> Devices {
+        let end = Instant::now() + timeout;
         let mut devices = Devices { pool: Pool::new(all), ..Devices::default() };
         let names = loop {
             match devices.pool.take(count) {
@@ -53,7 +53,7 @@ impl Devices {
                     devices.short = Some(short.to_string());
                     return devices;
                 }
-                Err(_) => sleep(PAUSE).await,
+                Err(_) => sleep(POLL_INTERVAL).await,
             }
         };
         // A task that requests no GPU sees none.
@@ -88,8 +88,8 @@ mod tests {
         let one = Devices::among(devices("wait", 1), 1, LONG).await;
         assert_eq!(one.short, None);
         let two = Devices::among(devices("wait", 1), 1, Duration::ZERO).await;
-        let said = "1 GPU needed; the node has 1, 1 in use by other tasks";
-        assert_eq!(two.short.as_deref(), Some(said));
+        let expected = "1 GPU needed; the node has 1, 1 in use by other tasks";
+        assert_eq!(two.short.as_deref(), Some(expected));
         let waiting = tokio::spawn(Devices::among(devices("wait", 1), 1, LONG));
         tokio::task::yield_now().await;
         drop(one);
@@ -109,7 +109,7 @@ mod tests {
         else {
             panic!("it waits");
         };
-        let said = "1 GPU needed; the node has none";
-        assert_eq!(short.short.as_deref(), Some(said));
+        let expected = "1 GPU needed; the node has none";
+        assert_eq!(short.short.as_deref(), Some(expected));
     }
 }

@@ -28,7 +28,7 @@ const MANIFEST_BYTES_MAX: u64 = 16 << 20;
 /// Maximum size of a C library.
 const LIBRARY_BYTES_MAX: u64 = 64 << 20;
 /// Directories searched for interpreters in addition to `PATH`.
-const PLACES: [&str; 2] = ["/usr/bin", "/usr/local/bin"];
+const SYSTEM_PATHS: [&str; 2] = ["/usr/bin", "/usr/local/bin"];
 
 /// Settings that activate an environment.
 #[derive(Debug, Default, PartialEq, Eq)]
@@ -41,7 +41,7 @@ pub struct Activation {
 
 impl Activation {
     /// Activates an existing environment in place.
-    pub fn of(prefix: PathBuf) -> Activation {
+    pub fn in_place(prefix: PathBuf) -> Activation {
         Activation { prefix, ..Activation::default() }
     }
 
@@ -86,7 +86,7 @@ pub fn unpack(submitted: &SubmittedJob, job: &Path, container: &Path) {
         return;
     }
     let own = own_layers(&prefix(container));
-    let all = [INTERPRETER, PACKAGES, LOCAL].map(|name| brought(job).join(name));
+    let all = [INTERPRETER, PACKAGES, LOCAL].map(|name| shipped(job).join(name));
     thread::scope(|scope| {
         for layer in all.iter().filter(|layer| layer.exists()) {
             scope.spawn(|| unpacked(layer, &own));
@@ -95,7 +95,7 @@ pub fn unpack(submitted: &SubmittedJob, job: &Path, container: &Path) {
 }
 
 /// Returns the directory of the shipped environment in a job's directory.
-pub fn brought(job: &Path) -> PathBuf {
+pub fn shipped(job: &Path) -> PathBuf {
     job.join(ENVIRONMENT)
 }
 
@@ -111,16 +111,16 @@ fn own_layers(prefix: &Path) -> PathBuf {
 
 /// Composes the layers below `layers` at `prefix`. Keeps an existing result.
 pub fn compose(layers: &Path, prefix: &Path) -> Result<Activation, String> {
-    let own = own_layers(prefix);
-    let layer = |name: &str| unpacked(&layers.join(name), &own);
+    let fallback = own_layers(prefix);
+    let layer = |name: &str| unpacked(&layers.join(name), &fallback);
     let local = layer(LOCAL)?;
     let manifest = manifest(&local.join(MANIFEST))?;
     let machine = uname();
     let machine = machine.machine().to_string_lossy();
-    fits(&manifest, &machine, glibc())?;
+    check_node(&manifest, &machine, glibc())?;
     let packages = layer(PACKAGES)?;
     let Some(python) = &manifest.python else {
-        return Ok(Activation::of(packages));
+        return Ok(Activation::in_place(packages));
     };
     let installation = match python.bundled {
         true => Some(layer(INTERPRETER)?),
@@ -128,21 +128,23 @@ pub fn compose(layers: &Path, prefix: &Path) -> Result<Activation, String> {
     };
     let executable = match &installation {
         Some(dir) => bundled(dir, python)?,
-        None => look_for(python, env::var_os("PATH").unwrap_or_default())?,
+        None => find_interpreter(python, env::var_os("PATH").unwrap_or_default())?,
     };
     let whole = installation.clone().filter(|_| python.whole);
     let sources: Vec<PathBuf> = whole.into_iter().chain([packages, local]).collect();
     Composition::new(&manifest, python, prefix, &sources)
         .build(&executable)
         .map_err(|e| format!("cannot put the environment together: {e}"))?;
-    let own = python.packages_need_library_path || (python.needs_library_path && python.whole);
-    let own = own.then(|| prefix.to_path_buf());
-    let beside = installation.filter(|_| python.needs_library_path && !python.whole);
+    let prefix_libraries =
+        python.packages_need_library_path || (python.needs_library_path && python.whole);
+    let prefix_libraries = prefix_libraries.then(|| prefix.to_path_buf());
+    let base = installation.filter(|_| python.needs_library_path && !python.whole);
     let libraries = |dir: PathBuf| match dir.join("lib64").is_dir() {
         true => dir.join("lib64"),
         false => dir.join("lib"),
     };
-    let libraries = own.map(|dir| dir.join("lib")).into_iter().chain(beside.map(libraries));
+    let libraries =
+        prefix_libraries.map(|dir| dir.join("lib")).into_iter().chain(base.map(libraries));
     Ok(Activation { prefix: prefix.to_path_buf(), libraries: libraries.collect() })
 }
 
@@ -160,20 +162,20 @@ fn manifest(path: &Path) -> Result<Manifest, String> {
 }
 
 /// Checks that this node can run the environment.
-fn fits(manifest: &Manifest, machine: &str, glibc: Option<(u32, u32)>) -> Result<(), String> {
-    if let Some(wanted) = manifest.machine.as_ref().filter(|it| *it != machine) {
+fn check_node(manifest: &Manifest, machine: &str, glibc: Option<(u32, u32)>) -> Result<(), String> {
+    if let Some(required) = manifest.machine.as_ref().filter(|required| *required != machine) {
         return Err(format!(
-            "the environment was built for {wanted}, but this node is {machine}; build it on a machine like the nodes"
+            "the environment was built for {required}, but this node is {machine}; build it on a machine like the nodes"
         ));
     }
-    if let (Some(wanted), Some(here)) = (manifest.glibc, glibc)
-        && wanted > here
+    if let (Some(required), Some(available)) = (manifest.glibc, glibc)
+        && required > available
     {
         let file = manifest.glibc_file.as_deref().unwrap_or("something in it");
         return Err(format!(
             "the environment needs glibc {}.{} (`{file}`), but this node has {}.{}; install wheels for an older Linux, \
              or use nodes with a newer one",
-            wanted.0, wanted.1, here.0, here.1
+            required.0, required.1, available.0, available.1
         ));
     }
     Ok(())
@@ -189,10 +191,10 @@ fn glibc() -> Option<(u32, u32)> {
     let mut bytes = Vec::new();
     let file = File::open(path).ok()?;
     file.take(LIBRARY_BYTES_MAX).read_to_end(&mut bytes).ok()?;
-    let mark = b"GNU C Library ";
-    let at = bytes.windows(mark.len()).position(|part| part == mark)?;
-    let said = String::from_utf8_lossy(bytes.get(at..at + 200)?).into_owned();
-    let version = said.split("release version ").nth(1)?;
+    let marker = b"GNU C Library ";
+    let at = bytes.windows(marker.len()).position(|part| part == marker)?;
+    let banner = String::from_utf8_lossy(bytes.get(at..at + 200)?).into_owned();
+    let version = banner.split("release version ").nth(1)?;
     let version = version.split(|c: char| !c.is_ascii_digit() && c != '.').next()?;
     let mut parts = version.split('.');
     Some((parts.next()?.parse().ok()?, parts.next()?.parse().ok()?))
@@ -209,11 +211,11 @@ fn bundled(dir: &Path, python: &Python) -> Result<PathBuf, String> {
 }
 
 /// Finds an interpreter on this node: first at its original path, then in `PATH` and the usual directories.
-fn look_for(python: &Python, path: OsString) -> Result<PathBuf, String> {
+fn find_interpreter(python: &Python, path: OsString) -> Result<PathBuf, String> {
     let name = format!("python{}", python.minor);
     let mut candidates = vec![PathBuf::from(&python.executable)];
     candidates.extend(env::split_paths(&path).map(|dir| dir.join(&name)));
-    candidates.extend(PLACES.map(|dir| Path::new(dir).join(&name)));
+    candidates.extend(SYSTEM_PATHS.map(|dir| Path::new(dir).join(&name)));
     let mut seen = Vec::new();
     for candidate in candidates {
         let text = candidate.display().to_string();

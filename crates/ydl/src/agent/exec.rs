@@ -27,8 +27,8 @@ pub struct ExecError {
 }
 
 impl ExecError {
-    /// Creates an error without a system error: the program's surroundings are not as required.
-    pub fn of(sentence: String) -> ExecError {
+    /// Creates an error without an error number: the environment of the program is not as required.
+    pub fn other(sentence: String) -> ExecError {
         ExecError { errno: 0, sentence, hint: None }
     }
 
@@ -122,7 +122,7 @@ pub fn explain(path: &str, errno: Errno) -> ExecError {
     if metadata.is_dir() {
         return ExecError::new(errno, format!("`{path}` is a directory, not a program"));
     }
-    let known = match errno {
+    let explained = match errno {
         Errno::ACCESS => not_executable(path, &metadata),
         Errno::NOENT => missing_interpreter(path),
         Errno::NOEXEC => Some(wrong_format(path)),
@@ -133,7 +133,7 @@ pub fn explain(path: &str, errno: Errno) -> ExecError {
         Errno::TXTBSY => Some(ExecError::new(errno, format!("`{path}` is still being written"))),
         _ => None,
     };
-    known.unwrap_or_else(|| {
+    explained.unwrap_or_else(|| {
         let sentence = format!("cannot execute `{path}`: {}", reason(&errno.into()));
         ExecError::new(errno, sentence)
     })
@@ -160,14 +160,15 @@ fn not_executable(path: &str, metadata: &Metadata) -> Option<ExecError> {
 /// Explains ENOENT for an existing file: its interpreter or loader is missing.
 fn missing_interpreter(path: &str) -> Option<ExecError> {
     if let Some(interpreter) = shebang(path) {
-        let shown = interpreter.replace('\r', "\\r");
-        let sentence =
-            format!("the script `{path}` asks for the interpreter `{shown}`, which does not exist");
-        let refusal = ExecError::new(Errno::NOENT, sentence);
-        return Some(if shown == interpreter {
-            refusal
+        let printable = interpreter.replace('\r', "\\r");
+        let sentence = format!(
+            "the script `{path}` asks for the interpreter `{printable}`, which does not exist"
+        );
+        let error = ExecError::new(Errno::NOENT, sentence);
+        return Some(if printable == interpreter {
+            error
         } else {
-            refusal.hint(format!("its lines end as on Windows; try `sed -i 's/\\r$//' {path}`"))
+            error.hint(format!("its lines end as on Windows; try `sed -i 's/\\r$//' {path}`"))
         });
     }
     let loader = elf_loader(path).ok().flatten()?;
@@ -178,11 +179,11 @@ fn missing_interpreter(path: &str) -> Option<ExecError> {
 
 fn wrong_format(path: &str) -> ExecError {
     let machines = (elf_machine(path), elf_machine("/proc/self/exe"));
-    if let (Ok(Some(its)), Ok(Some(ours))) = machines
-        && its != ours
+    if let (Ok(Some(program)), Ok(Some(host))) = machines
+        && program != host
     {
-        let (its, ours) = (machine_name(its), machine_name(ours));
-        let sentence = format!("`{path}` is built for `{its}`, and this machine is `{ours}`");
+        let (program, host) = (machine_name(program), machine_name(host));
+        let sentence = format!("`{path}` is built for `{program}`, and this machine is `{host}`");
         return ExecError::new(Errno::NOEXEC, sentence);
     }
     let sentence = format!(
@@ -198,8 +199,8 @@ fn shebang(path: &str) -> Option<String> {
     // The limit of the kernel.
     File::open(path).ok()?.take(256).read_to_end(&mut first).ok()?;
     let line = first.strip_prefix(b"#!")?.split(|&byte| byte == b'\n').next()?;
-    let words = line.split(|&byte| byte == b' ' || byte == b'\t');
-    let interpreter = words.into_iter().find(|word| !word.is_empty())?;
+    let parts = line.split(|&byte| byte == b' ' || byte == b'\t');
+    let interpreter = parts.into_iter().find(|part| !part.is_empty())?;
     Some(String::from_utf8_lossy(interpreter).into_owned())
 }
 
@@ -228,18 +229,18 @@ fn elf_loader(path: &str) -> io::Result<Option<String>> {
     let Some(head) = elf_head(&mut file)?.filter(|head| head[4] == 2 && head[5] == 1) else {
         return Ok(None);
     };
-    let word = |bytes: &[u8], at: usize| {
-        bytes[at..at + 8].iter().rev().fold(0_u64, |word, byte| word << 8 | u64::from(*byte))
+    let read_u64 = |bytes: &[u8], at: usize| {
+        bytes[at..at + 8].iter().rev().fold(0_u64, |value, byte| value << 8 | u64::from(*byte))
     };
-    let (table, count) = (word(&head, 32), u16::from_le_bytes([head[56], head[57]]));
+    let (table, count) = (read_u64(&head, 32), u16::from_le_bytes([head[56], head[57]]));
     file.seek(SeekFrom::Start(table))?;
     for _ in 0..count.min(64) {
         let mut entry = [0; 56];
         file.read_exact(&mut entry)?;
         if u32::from_le_bytes([entry[0], entry[1], entry[2], entry[3]]) == INTERP {
             let mut name = Vec::new();
-            file.seek(SeekFrom::Start(word(&entry, 8)))?;
-            file.take(word(&entry, 32).min(4096)).read_to_end(&mut name)?;
+            file.seek(SeekFrom::Start(read_u64(&entry, 8)))?;
+            file.take(read_u64(&entry, 32).min(4096)).read_to_end(&mut name)?;
             name.truncate(name.iter().position(|&byte| byte == 0).unwrap_or(name.len()));
             return Ok(Some(String::from_utf8_lossy(&name).into_owned()));
         }

@@ -1,6 +1,6 @@
 //! Agents in container images on a cluster: detects an ignored image, and the address of the container's network.
 
-use super::{network::towards, yarn_container::is_of_this_node};
+use super::{network::source_address_to, yarn_container::is_of_this_node};
 use std::{fs, net::ToSocketAddrs};
 use ydl_os::env;
 
@@ -39,19 +39,19 @@ fn process(pid: u32) -> Option<(String, u32)> {
 /// Returns none if it shares the network of its node.
 pub(super) fn own_address(node: &str, master: &str) -> Option<String> {
     std::env::var_os(env::RUNTIME_TYPE)?;
-    let said = std::env::var(env::DOCKER_NETWORK).ok();
-    let shares = match said.as_deref() {
+    let network = std::env::var(env::DOCKER_NETWORK).ok();
+    let shares = match network.as_deref() {
         Some(network) => network == "host",
-        None => is_here(node),
+        None => is_this_node(node),
     };
     match shares {
         true => None,
-        false => towards(master).map(|ip| ip.to_string()),
+        false => source_address_to(master).map(|ip| ip.to_string()),
     }
 }
 
 /// Returns true if a node's name resolves to this network, or does not resolve.
-fn is_here(node: &str) -> bool {
+fn is_this_node(node: &str) -> bool {
     let Ok(found) = (node, 0).to_socket_addrs() else {
         return true;
     };
@@ -73,7 +73,7 @@ mod tests {
 
     #[test]
     fn a_node_is_local_if_its_name_resolves_to_an_own_address() {
-        assert!(is_here("127.0.0.1"));
-        assert!(!is_here("192.0.2.1"));
+        assert!(is_this_node("127.0.0.1"));
+        assert!(!is_this_node("192.0.2.1"));
     }
 }

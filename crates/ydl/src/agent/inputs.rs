@@ -3,7 +3,7 @@
 //! A runtime with its own threads fetches them, so that the agent's heartbeat continues. Files are stored in the
 //! container's `inputs`, with links in the program's directory; a restarted program reuses them.
 
-use super::shipping::of_job;
+use super::shipping::file_systems_of_job;
 use std::{
     collections::BTreeMap,
     fs, io,
@@ -36,14 +36,14 @@ pub(super) struct InputFetch {
     progress: Arc<Progress>,
     done: oneshot::Receiver<Result<(), DataError>>,
     /// The thread ends when this is dropped.
-    _held: oneshot::Sender<()>,
+    _cancel: oneshot::Sender<()>,
 }
 
 /// Layout of a task's inputs on this node.
 #[derive(Debug, Default)]
 pub(super) struct InputPlan {
     items: Vec<DownloadItem>,
-    near: LocalMode,
+    local_mode: LocalMode,
     /// Directories to create even if they stay empty.
     dirs: Vec<PathBuf>,
     /// Files that list the paths of an input's files.
@@ -65,7 +65,7 @@ impl InputPlan {
         let mut plan = InputPlan::default();
         // A container of an image on this machine cannot see files outside its mounts.
         if submitted.spec.image_of(&task.role).is_some() {
-            plan.near = LocalMode::Copy;
+            plan.local_mode = LocalMode::Copy;
         }
         if submitted.spec.inputs.is_empty() {
             return Ok(plan);
@@ -80,7 +80,7 @@ impl InputPlan {
             if files.is_empty() && !input.allow_empty {
                 return Err(format!("no file of the input `{}` is left for this task", input.name));
             }
-            let place = match input.form {
+            let path = match input.form {
                 InputForm::Copy | InputForm::Split => {
                     let root = dir.join("inputs").join(&input.name);
                     for file in files {
@@ -104,14 +104,14 @@ impl InputPlan {
                     root
                 }
                 InputForm::List | InputForm::SplitList => {
-                    let path = dir.join("lists").join(&input.name);
+                    let list_file = dir.join("lists").join(&input.name);
                     let lines = files.iter().map(|file| format!("{}\n", file.url));
-                    plan.lists.push((path.clone(), lines.collect()));
-                    path
+                    plan.lists.push((list_file.clone(), lines.collect()));
+                    list_file
                 }
             };
-            let place = place.to_string_lossy().into_owned();
-            plan.variables.insert(input.env_variable(), place);
+            let path = path.to_string_lossy().into_owned();
+            plan.variables.insert(input.env_variable(), path);
         }
         Ok(plan)
     }
@@ -124,8 +124,8 @@ impl InputPlan {
     /// Creates the links in the program's directory.
     pub(super) fn link(&self, work: &Path) -> io::Result<()> {
         fs::create_dir_all(work)?;
-        for (name, place) in &self.links {
-            match std::os::unix::fs::symlink(place, work.join(name)) {
+        for (name, target) in &self.links {
+            match std::os::unix::fs::symlink(target, work.join(name)) {
                 Err(error) if error.kind() != io::ErrorKind::AlreadyExists => return Err(error),
                 // It exists from an earlier round, or the program has replaced it.
                 Ok(()) | Err(_) => {}
@@ -135,39 +135,44 @@ impl InputPlan {
     }
 
     fn bytes_missing(&self) -> u64 {
-        let length = |path: &Path| fs::symlink_metadata(path).map(|about| about.len()).ok();
+        let length_of =
+            |path: &Path| fs::symlink_metadata(path).map(|metadata| metadata.len()).ok();
         let missing = |item: &DownloadItem| {
-            let is_link = self.near == LocalMode::Link && !item.url.contains("://");
-            if is_link || length(&item.to) == Some(item.bytes) {
+            let is_link = self.local_mode == LocalMode::Link && !item.url.contains("://");
+            if is_link || length_of(&item.to) == Some(item.bytes) {
                 return 0;
             }
             // Partial downloads already occupy their space.
-            item.bytes.saturating_sub(length(&item.part()).unwrap_or_default())
+            item.bytes.saturating_sub(length_of(&item.part()).unwrap_or_default())
         };
         self.items.iter().map(missing).sum()
     }
 
     /// Checks that the disk has space for the remaining data.
-    fn check_room(&self, dir: &Path, limit_mib: Option<u64>) -> Result<(), DataError> {
+    fn check_space(&self, dir: &Path, limit_mib: Option<u64>) -> Result<(), DataError> {
         let needed = self.bytes_missing();
-        let here = |error: io::Error| DataError::local_write(dir, &error);
-        let about = rustix::fs::statvfs(dir).map_err(|error| here(error.into()))?;
-        let free = about.f_bavail.saturating_mul(about.f_frsize);
-        let (room, limit) = match limit_mib {
+        let write_error = |error: io::Error| DataError::local_write(dir, &error);
+        let statistics = rustix::fs::statvfs(dir).map_err(|error| write_error(error.into()))?;
+        let free = statistics.f_bavail.saturating_mul(statistics.f_frsize);
+        let (space, limit) = match limit_mib {
             Some(mib) => (free.min(mib << 20), mib << 20 < free),
             None => (free - free / FREE_SHARE, false),
         };
-        if needed <= room {
+        if needed <= space {
             return Ok(());
         }
-        let text = |bytes: u64| Memory(bytes.div_ceil(1 << 20));
+        let format_size = |bytes: u64| Memory(bytes.div_ceil(1 << 20));
         let what = match limit {
-            true => format!("its inputs need {}, and `disk` allows {}", text(needed), text(room)),
+            true => format!(
+                "its inputs need {}, and `disk` allows {}",
+                format_size(needed),
+                format_size(space)
+            ),
             false => format!(
                 "its inputs need {}, and `{}` has {} free",
-                text(needed),
+                format_size(needed),
                 dir.display(),
-                text(free)
+                format_size(free)
             ),
         };
         Err(DataError::of_this_node(what))
@@ -178,11 +183,11 @@ impl InputPlan {
             fs::create_dir_all(dir).map_err(|error| DataError::local_write(dir, &error))?;
         }
         for (path, text) in &self.lists {
-            let here = |error: io::Error| DataError::local_write(path, &error);
+            let write_error = |error: io::Error| DataError::local_write(path, &error);
             if let Some(dir) = path.parent() {
-                fs::create_dir_all(dir).map_err(here)?;
+                fs::create_dir_all(dir).map_err(write_error)?;
             }
-            fs::write(path, text).map_err(here)?;
+            fs::write(path, text).map_err(write_error)?;
         }
         Ok(())
     }
@@ -197,68 +202,68 @@ impl InputFetch {
         dir: &Path,
         task: TaskId,
     ) -> io::Result<InputFetch> {
-        let (done, told) = oneshot::channel();
-        let (held, dropped) = oneshot::channel::<()>();
+        let (done, result) = oneshot::channel();
+        let (cancel, cancelled) = oneshot::channel::<()>();
         let progress = Arc::new(Progress::default());
         let (own, job, dir) = (progress.clone(), job.clone(), dir.to_owned());
         let limit = submitted.spec.disk_mib;
-        let patience = Duration::from_millis(submitted.spec.timeouts.fetch.0);
+        let timeout = Duration::from_millis(submitted.spec.timeouts.fetch.0);
         let runtime = tokio::runtime::Builder::new_multi_thread()
             .worker_threads(FETCH_THREADS)
             .enable_all()
             .build()?;
         let thread = thread::Builder::new().name("fetch".into());
         thread.spawn(move || {
-            let brought = runtime.block_on(async {
+            let fetched = runtime.block_on(async {
                 tokio::select! {
-                    brought = bring(plan, own, &job, &dir, limit, patience) => Some(brought),
-                    _ = dropped => None,
+                    fetched = fetch(plan, own, &job, &dir, limit, timeout) => Some(fetched),
+                    _ = cancelled => None,
                 }
             });
             runtime.shutdown_background();
-            if let Some(brought) = brought {
+            if let Some(fetched) = fetched {
                 // The receiver is gone if the agent was given another order.
-                let _ = done.send(brought);
+                let _ = done.send(fetched);
             }
         })?;
-        Ok(InputFetch { task, progress, done: told, _held: held })
+        Ok(InputFetch { task, progress, done: result, _cancel: cancel })
     }
 
     /// Waits until the fetch succeeds or fails. Cancel-safe until it returns.
     pub(super) async fn wait(&mut self) -> Result<(), DataError> {
         match (&mut self.done).await {
-            Ok(brought) => brought,
+            Ok(fetched) => fetched,
             Err(_) => Err(DataError::of_this_node("fetching its inputs failed")),
         }
     }
 
-    pub(super) fn so_far(&self) -> DownloadProgress {
-        let (bytes, of) = self.progress.bytes();
-        DownloadProgress { bytes, total: of }
+    pub(super) fn progress(&self) -> DownloadProgress {
+        let (bytes, total) = self.progress.bytes();
+        DownloadProgress { bytes, total }
     }
 }
 
-async fn bring(
+async fn fetch(
     plan: InputPlan,
     progress: Arc<Progress>,
     job: &JobDir,
     dir: &Path,
     limit_mib: Option<u64>,
-    patience: Duration,
+    timeout: Duration,
 ) -> Result<(), DataError> {
-    plan.check_room(dir, limit_mib)?;
+    plan.check_space(dir, limit_mib)?;
     plan.write_lists()?;
-    let far = plan.items.iter().any(|item| item.url.contains("://"));
-    let ways = match far {
-        true => Some(of_job(job)?),
+    let has_remote = plan.items.iter().any(|item| item.url.contains("://"));
+    let file_systems = match has_remote {
+        true => Some(file_systems_of_job(job)?),
         false => None,
     };
-    let deadline = Instant::now() + patience;
-    let bring = Downloader::new(ways, plan.near, progress, deadline);
-    match timeout_at(deadline, bring.all(plan.items)).await {
-        Ok(brought) => brought,
+    let deadline = Instant::now() + timeout;
+    let downloader = Downloader::new(file_systems, plan.local_mode, progress, deadline);
+    match timeout_at(deadline, downloader.all(plan.items)).await {
+        Ok(fetched) => fetched,
         Err(_) => {
-            let within = ydl_core::Span(patience.as_millis() as u64);
+            let within = ydl_core::Span(timeout.as_millis() as u64);
             let what = format!("fetching its inputs timed out after {within} (`timeouts.fetch`)");
             Err(DataError::of_this_node(what))
         }
@@ -281,19 +286,19 @@ mod tests {
             }],
             ..InputPlan::default()
         };
-        let room = |bytes, limit| plan(bytes).check_room(dir.path(), limit);
-        assert_eq!(room(2 << 20, Some(2)), Ok(()));
-        let trouble = room(3 << 20, Some(2)).unwrap_err();
-        assert_eq!(trouble.what, "its inputs need 3 MiB, and `disk` allows 2 MiB");
-        assert!(trouble.of_node);
-        let trouble = room(1 << 60, None).unwrap_err();
-        assert!(trouble.what.starts_with("its inputs need "), "{trouble:?}");
-        assert!(trouble.what.ends_with(" free"), "{trouble:?}");
+        let space = |bytes, limit| plan(bytes).check_space(dir.path(), limit);
+        assert_eq!(space(2 << 20, Some(2)), Ok(()));
+        let error = space(3 << 20, Some(2)).unwrap_err();
+        assert_eq!(error.what, "its inputs need 3 MiB, and `disk` allows 2 MiB");
+        assert!(error.of_node);
+        let error = space(1 << 60, None).unwrap_err();
+        assert!(error.what.starts_with("its inputs need "), "{error:?}");
+        assert!(error.what.ends_with(" free"), "{error:?}");
         // Existing data needs no more space.
         fs::write(dir.path().join("a"), [0; 4096]).unwrap();
-        assert_eq!(room(4096, Some(0)), Ok(()));
+        assert_eq!(space(4096, Some(0)), Ok(()));
         let part = plan(3 << 20).items[0].part();
         fs::File::create(part).unwrap().set_len(1 << 20).unwrap();
-        assert_eq!(room(3 << 20, Some(2)), Ok(()));
+        assert_eq!(space(3 << 20, Some(2)), Ok(()));
     }
 }

@@ -9,6 +9,7 @@
 //! * `upload`: checkpoints and outputs. `tokens`: new tokens.
 //! * `requests`, `forward`: requests of clients, for logs and ports.
 
+mod events;
 mod execution;
 mod forward;
 mod master_link;
@@ -19,38 +20,33 @@ mod tokens;
 mod upload;
 
 use super::{
-    bootstrap::Bootstrap,
-    devices::Devices,
-    exec::ExecError,
-    inputs::InputFetch,
-    ports::PortReservation,
-    program::{Program, StartError},
-    shipping::HdfsWorker,
-    task_env::TaskEnv,
+    bootstrap::Bootstrap, devices::Devices, inputs::InputFetch, ports::PortReservation,
+    shipping::HdfsWorker, task_env::TaskEnv,
 };
 use crate::agent::measure::Meter;
+use events::{AgentEvent, MasterReply};
 use execution::{RunningProgram, StartingProgram};
-use hyper::{Method, StatusCode};
+use hyper::Method;
 use master_link::MasterLink;
 use readiness::Readiness;
 use requests::RequestPermits;
 use std::{collections::BTreeMap, sync::Arc, time::Duration};
 use tokens::TokenRefresh;
 use tokio::{
-    signal::unix::{Signal, SignalKind, signal},
+    signal::unix::{SignalKind, signal},
     sync::oneshot,
     task::JoinHandle,
-    time::{Instant, sleep_until, timeout_at},
+    time::{Instant, timeout_at},
 };
 use upload::Uploads;
 use ydl_core::{Order, TaskId};
 use ydl_net::client::{CallError, Payload};
 use ydl_proto::{
     files::SubmittedJob,
-    messages::{AgentReport, NOT_DURABLE, NumberedRequest, Sync, SyncReply, heartbeat_interval},
+    messages::{AgentReport, NOT_DURABLE, Sync, SyncReply, heartbeat_interval},
     usage::Usage,
 };
-use ydl_storage::{data::DataError, hdfs::JobLayout};
+use ydl_storage::hdfs::JobLayout;
 
 /// Timeout of one call to the master, in addition to the long poll.
 const CALL_MAX: Duration = Duration::from_secs(10);
@@ -121,32 +117,6 @@ pub(super) enum AgentEnd {
     Terminated,
 }
 
-/// Reply of the master to a sync.
-enum MasterReply {
-    NoChange,
-    Order(SyncReply),
-    Requests(Vec<NumberedRequest>),
-}
-
-enum Wakeup {
-    Replied {
-        /// Time of the request.
-        sent_at: Instant,
-        reply: Result<MasterReply, CallError>,
-    },
-    Started(Result<Program, StartError>),
-    Exited(super::shim_protocol::ShimExit),
-    KillIsDue,
-    InputsFetched(Result<(), DataError>),
-    Restored(Option<(u32, Result<(), String>)>),
-    CheckpointsSaved,
-    OutputsSaved(Option<String>),
-    MasterMoved(String),
-    TokensFetched(bool),
-    Terminated,
-    CutOff,
-}
-
 impl Agent {
     /// Runs until nothing is left to do.
     pub(super) async fn run(mut self) -> Result<AgentEnd, String> {
@@ -161,8 +131,8 @@ impl Agent {
         let mut next_sync = Instant::now();
         let mut end = AgentEnd::Done;
         loop {
-            match self.next_wakeup(&mut term, next_sync, last_reply + timeout).await {
-                Wakeup::Replied { sent_at, reply: Ok(reply) } => {
+            match self.next_event(&mut term, next_sync, last_reply + timeout).await {
+                AgentEvent::Replied { sent_at, reply: Ok(reply) } => {
                     // The master counts from the arrival of the request, which was after it was sent and perhaps long
                     // before the reply.
                     last_reply = sent_at;
@@ -181,7 +151,7 @@ impl Agent {
                         false => sent_at + self.heartbeat_interval().min(RETRY.1),
                     };
                 }
-                Wakeup::Replied { sent_at, reply: Err(error) } => {
+                AgentEvent::Replied { sent_at, reply: Err(error) } => {
                     match &error {
                         CallError::Refused { status, error, .. } if *status < 500 => {
                             tracing::warn!("rejected by the master: {error}");
@@ -203,31 +173,31 @@ impl Agent {
                     next_sync = Instant::now() + retry;
                     retry = (retry * 2).min(RETRY.1);
                 }
-                Wakeup::Started(started) => {
+                AgentEvent::Started(started) => {
                     self.on_started(started);
                     next_sync = Instant::now();
                 }
-                Wakeup::Exited(exit) => {
+                AgentEvent::Exited(exit) => {
                     self.on_exited(exit);
                     next_sync = Instant::now();
                 }
-                Wakeup::KillIsDue => self.on_kill_due(),
-                Wakeup::InputsFetched(fetched) => {
+                AgentEvent::KillIsDue => self.on_kill_due(),
+                AgentEvent::InputsFetched(fetched) => {
                     self.on_inputs_fetched(fetched);
                     next_sync = Instant::now();
                 }
-                Wakeup::Restored(restored) => {
+                AgentEvent::Restored(restored) => {
                     self.on_restored(restored);
                     next_sync = Instant::now();
                 }
-                Wakeup::CheckpointsSaved => {}
-                Wakeup::OutputsSaved(error) => {
+                AgentEvent::CheckpointsSaved => {}
+                AgentEvent::OutputsSaved(error) => {
                     self.output_upload = None;
                     self.outputs_uploaded = true;
                     self.report(AgentReport::OutputsUploaded { error });
                     next_sync = Instant::now();
                 }
-                Wakeup::MasterMoved(address) => {
+                AgentEvent::MasterMoved(address) => {
                     tracing::info!("the master has moved to `{address}`");
                     self.master.connect_to(address.clone())?;
                     self.bootstrap.master = address;
@@ -240,13 +210,13 @@ impl Agent {
                     retry = RETRY.0;
                     next_sync = Instant::now();
                 }
-                Wakeup::TokensFetched(fetched) => self.on_tokens_fetched(fetched),
-                Wakeup::Terminated => {
+                AgentEvent::TokensFetched(fetched) => self.on_tokens_fetched(fetched),
+                AgentEvent::Terminated => {
                     tracing::info!("termination signal received");
                     end = AgentEnd::Terminated;
                     self.begin_exit();
                 }
-                Wakeup::CutOff => {
+                AgentEvent::CutOff => {
                     tracing::warn!("no master for {timeout:?}; leaving");
                     self.begin_exit();
                     self.cut_off = true;
@@ -256,7 +226,7 @@ impl Agent {
             if self.is_terminating && !self.is_busy() {
                 let deadline = self.exit_deadline();
                 let logs = self.finish_logs(LEAVE_MAX);
-                let kept = self.uploads.finish(deadline, deadline);
+                let uploads = self.uploads.finish(deadline, deadline);
                 let saving = self.output_upload.take();
                 let saved = async {
                     if let Some(saving) = saving {
@@ -264,7 +234,7 @@ impl Agent {
                         let _ = timeout_at(deadline, saving).await;
                     }
                 };
-                tokio::join!(self.send_last_reports(), logs, kept, saved);
+                tokio::join!(self.send_last_reports(), logs, uploads, saved);
                 return match self.cut_off {
                     true => Err("cut off from its master".to_owned()),
                     false => Ok(end),
@@ -297,102 +267,6 @@ impl Agent {
         }
     }
 
-    async fn next_wakeup(
-        &mut self,
-        term: &mut Signal,
-        next_sync: Instant,
-        cut_off: Instant,
-    ) -> Wakeup {
-        let payload = self.sync();
-        let interval = self.heartbeat_interval();
-        let path = format!("/v1/sync?wait_ms={}", interval.as_millis());
-        let (client, mut moved) = self.master.split();
-        let ask = async {
-            sleep_until(next_sync).await;
-            let Some(payload) = payload else {
-                return std::future::pending().await;
-            };
-            let sent_at = Instant::now();
-            let call = client.call(Method::POST, &path, payload, interval + CALL_MAX);
-            let reply = match call.await {
-                Ok(answer) if answer.status == StatusCode::NO_CONTENT => Ok(MasterReply::NoChange),
-                Ok(answer) if answer.status == StatusCode::ACCEPTED => {
-                    answer.json().map(MasterReply::Requests)
-                }
-                Ok(answer) => answer.json().map(MasterReply::Order),
-                Err(error) => Err(error),
-            };
-            Wakeup::Replied { sent_at, reply }
-        };
-        let abort_at = self.starting.as_ref().and_then(|it| it.abort_at);
-        let kill_at = self.running.as_ref().and_then(|it| it.kill_at);
-        let kill_at = kill_at.or(abort_at);
-        let start = async {
-            match &mut self.starting {
-                Some(starting) => (&mut starting.program).await,
-                None => std::future::pending().await,
-            }
-        };
-        // After a termination signal there may be no master: on one machine there is no successor.
-        let timeout = match self.is_terminating {
-            true => LEAVE_MAX,
-            false => Duration::from_millis(self.submitted.spec.timeouts.heartbeat.0),
-        };
-        let exit = async {
-            match &mut self.running {
-                Some(running) => running.over(timeout).await,
-                None => std::future::pending().await,
-            }
-        };
-        let kill = async {
-            match kill_at {
-                Some(at) => sleep_until(at).await,
-                None => std::future::pending().await,
-            }
-        };
-        let saved = async {
-            match &mut self.output_upload {
-                Some(saving) => saving.await,
-                None => std::future::pending().await,
-            }
-        };
-        let tokens_fetched = async {
-            match &mut self.tokens.fetching {
-                Some(fetching) => fetching.await.unwrap_or(false),
-                None => std::future::pending().await,
-            }
-        };
-        let inputs_fetched = async {
-            match &mut self.fetch {
-                Some(fetch) => fetch.wait().await,
-                None => std::future::pending().await,
-            }
-        };
-        let restored = async {
-            match &mut self.restore {
-                Some(filling) => filling.await.ok(),
-                None => std::future::pending().await,
-            }
-        };
-        let waits = matches!(self.order, Some(Order::Wait { .. }));
-        let saving = waits && !self.uploads.is_saved();
-        let lost = |_| Err(StartError::Program(ExecError::of("starting it failed".into())));
-        tokio::select! {
-            started = start => Wakeup::Started(started.unwrap_or_else(lost)),
-            exit = exit => Wakeup::Exited(exit),
-            () = kill => Wakeup::KillIsDue,
-            fetched = inputs_fetched => Wakeup::InputsFetched(fetched),
-            restored = restored => Wakeup::Restored(restored),
-            () = self.uploads.saved(), if saving => Wakeup::CheckpointsSaved,
-            saved = saved => Wakeup::OutputsSaved(saved.unwrap_or_else(|_| Some("copying them failed".into()))),
-            Some(()) = term.recv() => Wakeup::Terminated,
-            () = sleep_until(cut_off), if !self.is_terminating => Wakeup::CutOff,
-            fetched = tokens_fetched => Wakeup::TokensFetched(fetched),
-            address = MasterLink::moved(&mut moved) => Wakeup::MasterMoved(address),
-            woken = ask => woken,
-        }
-    }
-
     fn heartbeat_interval(&self) -> Duration {
         heartbeat_interval(self.submitted.spec.timeouts.heartbeat)
     }
@@ -404,7 +278,7 @@ impl Agent {
         }
         if let Some(fetch) = &self.fetch {
             let mut usage = self.meter.sample().unwrap_or_default();
-            usage.download = Some(fetch.so_far());
+            usage.download = Some(fetch.progress());
             self.usage = Some(usage);
         }
         let reports = self.reports.clone();

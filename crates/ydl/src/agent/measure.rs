@@ -187,7 +187,7 @@ mod tests {
     }
 
     #[test]
-    fn a_process_that_is_gone_uses_nothing() {
+    fn an_ended_process_uses_nothing() {
         assert_eq!(Meter::new(u32::MAX, None).sample().unwrap(), Usage::default());
     }
 }

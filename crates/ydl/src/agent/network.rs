@@ -12,15 +12,15 @@ pub(super) fn address_of(name: &str, master: &str) -> String {
     }
     let found = (name, 0).to_socket_addrs().ok();
     let found = found.into_iter().flatten().map(|address| address.ip());
-    let useful = |ip: &IpAddr| ip.is_ipv4() && !ip.is_loopback() && is_of_this_node(*ip);
-    let address = towards(master).into_iter().chain(found).find(useful);
+    let is_usable = |ip: &IpAddr| ip.is_ipv4() && !ip.is_loopback() && is_of_this_node(*ip);
+    let address = source_address_to(master).into_iter().chain(found).find(is_usable);
     address.map_or_else(|| name.to_owned(), |ip| ip.to_string())
 }
 
 /// Returns the source address of packets to that destination. No packet is sent.
-pub(super) fn towards(place: &str) -> Option<IpAddr> {
+pub(super) fn source_address_to(destination: &str) -> Option<IpAddr> {
     let socket = UdpSocket::bind((Ipv4Addr::UNSPECIFIED, 0)).ok()?;
-    socket.connect(place).ok()?;
+    socket.connect(destination).ok()?;
     Some(socket.local_addr().ok()?.ip())
 }
 
@@ -28,11 +28,11 @@ pub(super) fn towards(place: &str) -> Option<IpAddr> {
 pub(super) fn address_in(network: &str) -> Result<String, String> {
     let all =
         Interface::all().map_err(|e| format!("cannot list this node's network interfaces: {e}"))?;
-    let mut fit = all.iter().filter(|one| match range(network) {
+    let mut matching = all.iter().filter(|one| match range(network) {
         Some((first, mask)) => one.ip & mask == first & mask,
         None => one.name == network,
     });
-    let found = fit.next().map(|one| one.ip.to_string());
+    let found = matching.next().map(|one| one.ip.to_string());
     found.ok_or_else(|| format!("this node has no address in the network `{network}`"))
 }
 
@@ -50,11 +50,11 @@ pub(super) fn interface_of(host: &str) -> Option<String> {
     let all = Interface::all().ok()?;
     let exact = all.iter().find(|one| one.ip == ip);
     // A node may own all addresses of a network without listing them, as with the loopback interface.
-    let near = || {
+    let containing = || {
         let own = is_of_this_node(ip.into());
         all.iter().find(|one| own && one.contains(ip))
     };
-    exact.or_else(near).map(|one| one.name.clone())
+    exact.or_else(containing).map(|one| one.name.clone())
 }
 
 #[cfg(test)]
@@ -63,8 +63,8 @@ mod tests {
 
     #[test]
     fn the_source_address_matches_the_destination() {
-        assert_eq!(towards("127.0.0.1:1"), Some(Ipv4Addr::LOCALHOST.into()));
-        assert_eq!(towards("nowhere"), None);
+        assert_eq!(source_address_to("127.0.0.1:1"), Some(Ipv4Addr::LOCALHOST.into()));
+        assert_eq!(source_address_to("nowhere"), None);
     }
 
     #[test]

@@ -21,7 +21,7 @@ const READ_BYTES: usize = 64 * 1024;
 /// Reads of the remaining pipe content when the capture is cut short.
 const LAST_READS_MAX: usize = 64;
 /// Timeout for the thread to exit after it was told to.
-const LEAVE_MAX: Duration = Duration::from_secs(1);
+const EXIT_TIMEOUT: Duration = Duration::from_secs(1);
 
 /// Retention of a stream.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -53,14 +53,14 @@ pub struct Captured {
     /// Bytes that could not be written.
     pub dropped_bytes: u64,
     /// Error of the last write; `None` if it succeeded.
-    pub trouble: Option<String>,
+    pub last_error: Option<String>,
 }
 
 #[derive(Debug, Default)]
 struct CaptureState {
     tail: LineTail,
     dropped_bytes: u64,
-    trouble: Option<String>,
+    last_error: Option<String>,
 }
 
 /// Shared view of a running capture.
@@ -73,7 +73,7 @@ impl CaptureView {
         Captured {
             stderr_tail: shared.tail.text(),
             dropped_bytes: shared.dropped_bytes,
-            trouble: shared.trouble.clone(),
+            last_error: shared.last_error.clone(),
         }
     }
 }
@@ -95,12 +95,12 @@ impl Capture {
         let (stopped, stop) = io::pipe()?;
         let (finished, done) = oneshot::channel();
         let shared = Arc::new(Mutex::new(CaptureState::default()));
-        let theirs = Arc::clone(&shared);
+        let thread_state = Arc::clone(&shared);
         thread::Builder::new().name("output".into()).stack_size(256 << 10).spawn(move || {
             let writer = |stream| SegmentWriter::new(&spec, stream);
             let streams =
                 [(stdout, writer("stdout"), false), (stderr, writer("stderr"), true)].map(Some);
-            drain(streams, &stopped, &theirs);
+            drain(streams, &stopped, &thread_state);
             // The agent may have stopped waiting.
             let _ = finished.send(());
         })?;
@@ -111,14 +111,14 @@ impl Capture {
         CaptureView(Arc::clone(&self.shared))
     }
 
-    /// Waits until all output is written, at most `patience`: a process outside the program's tree may hold the pipes
+    /// Waits until all output is written, at most `timeout`: a process outside the program's tree may hold the pipes
     /// open.
-    pub async fn finish(&mut self, patience: Duration) -> Captured {
+    pub async fn finish(&mut self, timeout: Duration) -> Captured {
         if self.stop.is_some() {
             // An error means that the thread has exited.
-            if tokio::time::timeout(patience, &mut self.done).await.is_err() {
+            if tokio::time::timeout(timeout, &mut self.done).await.is_err() {
                 self.stop = None;
-                let _ = tokio::time::timeout(LEAVE_MAX, &mut self.done).await;
+                let _ = tokio::time::timeout(EXIT_TIMEOUT, &mut self.done).await;
             }
             self.stop = None;
         }
@@ -170,10 +170,10 @@ fn drain(
                         shared.tail.push(bytes);
                     }
                     match failed {
-                        Ok(()) => shared.trouble = None,
+                        Ok(()) => shared.last_error = None,
                         Err((dropped, error)) => {
                             shared.dropped_bytes += dropped;
-                            shared.trouble = Some(error);
+                            shared.last_error = Some(error);
                         }
                     }
                 }
@@ -189,21 +189,21 @@ fn ready(
     stopping: bool,
 ) -> io::Result<[bool; 3]> {
     let mut fds = Vec::with_capacity(3);
-    let mut whose = Vec::with_capacity(3);
+    let mut indexes = Vec::with_capacity(3);
     for (at, stream) in streams.iter().enumerate() {
         if let Some((pipe, ..)) = stream {
             fds.push(PollFd::from_borrowed_fd(pipe.as_fd(), PollFlags::IN));
-            whose.push(at);
+            indexes.push(at);
         }
     }
     if !stopping {
         fds.push(PollFd::from_borrowed_fd(stopped.as_fd(), PollFlags::IN));
-        whose.push(2);
+        indexes.push(2);
     }
     let at_once = Timespec { tv_sec: 0, tv_nsec: 0 };
     poll(&mut fds, stopping.then_some(&at_once))?;
     let mut ready = [false; 3];
-    for (fd, at) in fds.iter().zip(whose) {
+    for (fd, at) in fds.iter().zip(indexes) {
         ready[at] = !fd.revents().is_empty();
     }
     Ok(ready)
@@ -215,7 +215,7 @@ mod tests {
     use crate::logs::{Chunk, LogReader, LogSegments};
     use std::io::Write;
 
-    const PATIENCE: Duration = Duration::from_secs(10);
+    const TIMEOUT: Duration = Duration::from_secs(10);
 
     fn spec(dir: PathBuf, segment_bytes: u64, newest: u64) -> OutputSpec {
         OutputSpec { dir, rotation: Rotation { segment_bytes, newest } }
@@ -242,7 +242,7 @@ mod tests {
         let all: Vec<u8> = (0..95).map(|at| b'!' + at).collect();
         stdout.write_all(&all).unwrap();
         drop((stdout, stderr));
-        assert_eq!(capture.finish(PATIENCE).await, Captured::default());
+        assert_eq!(capture.finish(TIMEOUT).await, Captured::default());
 
         assert_eq!(LogSegments::new(dir.path(), "stdout").list().unwrap(), [0, 8, 9]);
         assert_eq!(read(dir.path(), "stdout"), ([&all[..10], &all[80..]].concat(), 70));
@@ -257,23 +257,23 @@ mod tests {
         std::fs::write(&logs, "in the way").unwrap();
         let (mut capture, mut stdout, mut stderr) =
             Capture::start(spec(logs.clone(), 1000, 1)).unwrap();
-        let lost = vec![b'x'; 1 << 20];
-        stderr.write_all(&lost).unwrap();
+        let dropped_output = vec![b'x'; 1 << 20];
+        stderr.write_all(&dropped_output).unwrap();
         stderr.write_all(b"\nlast words\n").unwrap();
-        let dropped = lost.len() as u64 + 12;
+        let dropped = dropped_output.len() as u64 + 12;
         while capture.view().so_far().dropped_bytes < dropped {
             tokio::time::sleep(Duration::from_millis(1)).await;
         }
         let so_far = capture.view().so_far();
         assert_eq!(so_far.stderr_tail, "last words");
-        assert!(so_far.trouble.is_some());
+        assert!(so_far.last_error.is_some());
 
         std::fs::remove_file(&logs).unwrap();
         stderr.write_all(b"back again\n").unwrap();
         stdout.write_all(b"hello\n").unwrap();
         drop((stdout, stderr));
-        let captured = capture.finish(PATIENCE).await;
-        assert_eq!((captured.dropped_bytes, captured.trouble), (dropped, None));
+        let captured = capture.finish(TIMEOUT).await;
+        assert_eq!((captured.dropped_bytes, captured.last_error), (dropped, None));
         let (stderr, _) = read(&logs, "stderr");
         let stderr = String::from_utf8(stderr).unwrap();
         let note = format!("\nydl: {dropped} bytes of output are missing here: ");

@@ -29,28 +29,28 @@ pub(super) struct OutputMux(Receiver<()>);
 impl OutputMux {
     /// Forwards to this process' own output. Returns the pipes of that many processes.
     pub(super) fn start(processes: usize) -> io::Result<(OutputMux, Vec<ProcessOutput>)> {
-        let (mut mouths, mut heard) = (Vec::new(), Vec::new());
+        let (mut writers, mut sources) = (Vec::new(), Vec::new());
         for process in 0..processes {
             let (from_stdout, stdout) = io::pipe()?;
             let (from_stderr, stderr) = io::pipe()?;
-            mouths.push(ProcessOutput { stdout, stderr });
-            heard.push(MuxSource::new(process, from_stdout, false));
-            heard.push(MuxSource::new(process, from_stderr, true));
+            writers.push(ProcessOutput { stdout, stderr });
+            sources.push(MuxSource::new(process, from_stdout, false));
+            sources.push(MuxSource::new(process, from_stderr, true));
         }
-        let (over, voices) = channel();
-        let listen = move || {
-            pass_on(heard, &mut io::stdout(), &mut io::stderr());
+        let (done, finished) = channel();
+        let run = move || {
+            forward(sources, &mut io::stdout(), &mut io::stderr());
             // The receiver may have stopped waiting.
-            let _ = over.send(());
+            let _ = done.send(());
         };
-        let thread = thread::Builder::new().name("voices".into());
-        thread.stack_size(128 << 10).spawn(listen)?;
-        Ok((OutputMux(voices), mouths))
+        let thread = thread::Builder::new().name("output-mux".into());
+        thread.stack_size(128 << 10).spawn(run)?;
+        Ok((OutputMux(finished), writers))
     }
 
     /// Waits until all output is forwarded, up to the timeout: another process may hold a pipe open.
-    pub(super) fn finish(self, patience: Duration) {
-        let _ = self.0.recv_timeout(patience);
+    pub(super) fn finish(self, timeout: Duration) {
+        let _ = self.0.recv_timeout(timeout);
     }
 }
 
@@ -58,48 +58,48 @@ impl OutputMux {
 struct MuxSource {
     pipe: PipeReader,
     is_stderr: bool,
-    before: String,
+    prefix: String,
     /// Start of an unterminated line.
-    begun: Vec<u8>,
+    partial: Vec<u8>,
 }
 
 impl MuxSource {
     fn new(process: usize, pipe: PipeReader, is_stderr: bool) -> MuxSource {
-        MuxSource { pipe, is_stderr, before: format!("[{process}] "), begun: Vec::new() }
+        MuxSource { pipe, is_stderr, prefix: format!("[{process}] "), partial: Vec::new() }
     }
 
     /// Buffers input and appends the complete lines to `lines`.
     fn take(&mut self, bytes: &[u8], lines: &mut Vec<u8>) {
-        for piece in bytes.split_inclusive(|byte| is_end(*byte)) {
-            self.begun.extend_from_slice(piece);
-            let whole = self.begun.last().is_some_and(|byte| is_end(*byte));
-            if whole || self.begun.len() >= LINE_BYTES_MAX {
-                self.say(lines);
+        for part in bytes.split_inclusive(|byte| is_line_end(*byte)) {
+            self.partial.extend_from_slice(part);
+            let is_complete = self.partial.last().is_some_and(|byte| is_line_end(*byte));
+            if is_complete || self.partial.len() >= LINE_BYTES_MAX {
+                self.flush_line(lines);
             }
         }
     }
 
-    fn say(&mut self, lines: &mut Vec<u8>) {
-        if self.begun.is_empty() {
+    fn flush_line(&mut self, lines: &mut Vec<u8>) {
+        if self.partial.is_empty() {
             return;
         }
-        lines.extend_from_slice(self.before.as_bytes());
-        lines.append(&mut self.begun);
-        if !lines.last().is_some_and(|byte| is_end(*byte)) {
+        lines.extend_from_slice(self.prefix.as_bytes());
+        lines.append(&mut self.partial);
+        if !lines.last().is_some_and(|byte| is_line_end(*byte)) {
             lines.push(b'\n');
         }
     }
 }
 
 /// Progress bars overwrite their line and end it with a carriage return.
-fn is_end(byte: u8) -> bool {
+fn is_line_end(byte: u8) -> bool {
     matches!(byte, b'\n' | b'\r')
 }
 
-fn pass_on(mut voices: Vec<MuxSource>, stdout: &mut impl Write, stderr: &mut impl Write) {
+fn forward(mut sources: Vec<MuxSource>, stdout: &mut impl Write, stderr: &mut impl Write) {
     let mut buffer = vec![0; READ_BYTES];
-    while !voices.is_empty() {
-        let ready = match ready(&voices) {
+    while !sources.is_empty() {
+        let ready = match ready(&sources) {
             Ok(ready) => ready,
             Err(error) if error.kind() == io::ErrorKind::Interrupted => continue,
             // The kernel is short of memory for the moment.
@@ -108,38 +108,38 @@ fn pass_on(mut voices: Vec<MuxSource>, stdout: &mut impl Write, stderr: &mut imp
                 continue;
             }
         };
-        let mut open = Vec::with_capacity(voices.len());
-        for (mut voice, ready) in voices.into_iter().zip(ready) {
+        let mut still_open = Vec::with_capacity(sources.len());
+        for (mut source, ready) in sources.into_iter().zip(ready) {
             let mut lines = Vec::new();
-            let mut over = false;
+            let mut done = false;
             if ready {
-                match voice.pipe.read(&mut buffer) {
+                match source.pipe.read(&mut buffer) {
                     Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
                     Ok(0) | Err(_) => {
-                        voice.say(&mut lines);
-                        over = true;
+                        source.flush_line(&mut lines);
+                        done = true;
                     }
-                    Ok(length) => voice.take(&buffer[..length], &mut lines),
+                    Ok(length) => source.take(&buffer[..length], &mut lines),
                 }
             }
             // An agent that is gone does not read, and its programs are about to be killed.
-            let _ = match voice.is_stderr {
+            let _ = match source.is_stderr {
                 true => stderr.write_all(&lines).and_then(|()| stderr.flush()),
                 false => stdout.write_all(&lines).and_then(|()| stdout.flush()),
             };
-            if !over {
-                open.push(voice);
+            if !done {
+                still_open.push(source);
             }
         }
-        voices = open;
+        sources = still_open;
     }
 }
 
 /// Returns which pipes are readable. Blocks until one is.
-fn ready(voices: &[MuxSource]) -> io::Result<Vec<bool>> {
-    let mut fds: Vec<_> = voices
+fn ready(sources: &[MuxSource]) -> io::Result<Vec<bool>> {
+    let mut fds: Vec<_> = sources
         .iter()
-        .map(|voice| PollFd::from_borrowed_fd(voice.pipe.as_fd(), PollFlags::IN))
+        .map(|source| PollFd::from_borrowed_fd(source.pipe.as_fd(), PollFlags::IN))
         .collect();
     poll(&mut fds, None)?;
     Ok(fds.iter().map(|fd| !fd.revents().is_empty()).collect())
@@ -160,16 +160,16 @@ mod tests {
         to_third.write_all(&long).unwrap();
         to_first.write_all(b"o\nend").unwrap();
         drop((to_first, to_second, to_third));
-        let voices = vec![
+        let sources = vec![
             MuxSource::new(0, first, false),
             MuxSource::new(1, second, false),
             MuxSource::new(2, third, true),
         ];
         let (mut stdout, mut stderr) = (Vec::new(), Vec::new());
-        pass_on(voices, &mut stdout, &mut stderr);
-        let said = String::from_utf8(stdout).unwrap();
+        forward(sources, &mut stdout, &mut stderr);
+        let stdout_text = String::from_utf8(stdout).unwrap();
         let of = |number: &str| -> Vec<_> {
-            let lines = said.split_inclusive(['\n', '\r']);
+            let lines = stdout_text.split_inclusive(['\n', '\r']);
             lines.filter(|line| line.starts_with(number)).collect()
         };
         assert_eq!(of("[0] "), ["[0] one\n", "[0] two\n", "[0] end\n"]);

@@ -254,8 +254,8 @@ mod tests {
 
     #[test]
     fn a_reserved_port_is_available_only_with_so_reuseaddr() {
-        let hold = take(&[("main", true)], 0, 1);
-        let port = hold.ports()["main"];
+        let reservation = take(&[("main", true)], 0, 1);
+        let port = reservation.ports()["main"];
         assert_eq!(listen_plainly(port).unwrap_err(), Errno::ADDRINUSE);
         assert_eq!(hold_port(HOST, port).unwrap_err(), Errno::ADDRINUSE);
         // The standard library sets SO_REUSEADDR, as zmq, grpc and Python's servers do.
@@ -267,52 +267,52 @@ mod tests {
 
     #[test]
     fn a_port_taken_by_another_process_is_distinguished_from_time_wait() {
-        let mut hold = take(&[("plain", false)], 0, 1);
-        let port = hold.ports()["plain"];
-        assert_eq!(hold.taken(), None, "it is still held");
-        hold.release_for_start();
-        assert_eq!(hold.taken(), None);
-        let thief = listen_plainly(port).unwrap();
-        assert_eq!(hold.taken(), Some(port));
-        drop(thief);
+        let mut reservation = take(&[("plain", false)], 0, 1);
+        let port = reservation.ports()["plain"];
+        assert_eq!(reservation.taken(), None, "an own port is reported as taken");
+        reservation.release_for_start();
+        assert_eq!(reservation.taken(), None);
+        let listener = listen_plainly(port).unwrap();
+        assert_eq!(reservation.taken(), Some(port));
+        drop(listener);
         let other = hold_port(HOST, port).unwrap();
-        assert_eq!(hold.taken(), Some(port), "another agent holds it");
+        assert_eq!(reservation.taken(), Some(port), "the port of another agent is not detected");
         drop(other);
         // The program's own connections, one end of which is in TIME_WAIT.
         let server = TcpListener::bind((HOST, port)).unwrap();
         let client = TcpStream::connect((HOST, port)).unwrap();
         drop(server.accept().unwrap());
         drop((server, client));
-        assert_eq!(hold.taken(), None);
+        assert_eq!(reservation.taken(), None);
     }
 
     #[test]
     fn a_port_without_keep_is_released_at_the_start_and_reserved_again() {
-        let mut hold = take(&[("plain", false), ("shared", true)], 3, 8);
-        let before = hold.ports();
-        hold.release_for_start();
+        let mut reservation = take(&[("plain", false), ("shared", true)], 3, 8);
+        let before = reservation.ports();
+        reservation.release_for_start();
         let program = listen_plainly(before["plain"]).unwrap();
         assert_eq!(listen_plainly(before["shared"]).unwrap_err(), Errno::ADDRINUSE);
 
         // The old program still has it: the new round gets another one of the same slot.
-        hold.retake().unwrap();
-        let after = hold.ports();
+        reservation.retake().unwrap();
+        let after = reservation.ports();
         assert_ne!(after["plain"], before["plain"]);
         assert_eq!(after["shared"], before["shared"]);
 
-        hold.release_for_start();
+        reservation.release_for_start();
         drop(program);
-        hold.retake().unwrap();
-        assert_eq!(hold.ports(), after);
+        reservation.retake().unwrap();
+        assert_eq!(reservation.ports(), after);
         assert_eq!(listen_plainly(after["plain"]).unwrap_err(), Errno::ADDRINUSE);
     }
 
     #[test]
     fn ports_ascend_with_the_tasks_indexes() {
-        let holds: Vec<PortReservation> =
+        let reservations: Vec<PortReservation> =
             (0..50).map(|index| take(&[("a", true), ("b", true)], index, 50)).collect();
-        let highest_and_lowest = holds.iter().map(|hold| {
-            let ports = hold.ports();
+        let highest_and_lowest = reservations.iter().map(|reservation| {
+            let ports = reservation.ports();
             (ports["a"].min(ports["b"]), ports["a"].max(ports["b"]))
         });
         let mut before = 0;
@@ -348,8 +348,8 @@ mod tests {
         let none =
             PortReservation::take(HOST, &two, 20_000..=20_009, PortSlot { index: 30, of: 80 });
         assert!(none.is_err());
-        let foreign = IpAddr::V4(Ipv4Addr::new(192, 0, 2, 1));
-        let refused = PortReservation::take(foreign, &two, RANGE_DEFAULT, slot).unwrap_err();
+        let other_address = IpAddr::V4(Ipv4Addr::new(192, 0, 2, 1));
+        let refused = PortReservation::take(other_address, &two, RANGE_DEFAULT, slot).unwrap_err();
         assert!(refused.to_string().ends_with("cannot assign requested address"), "{refused}");
     }
 

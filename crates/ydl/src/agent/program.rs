@@ -19,7 +19,7 @@ use super::container_shim::{self, ShimConnection};
 use super::exec::ExecError;
 use super::output::{Capture, CaptureView, Captured, OutputSpec};
 use super::shim_protocol::{
-    self, START_BYTES_MAX, ShimCommand, ShimEvent, ShimExit, StartRequest, WORD_BYTES_MAX,
+    self, FRAME_BYTES_MAX, START_BYTES_MAX, ShimCommand, ShimEvent, ShimExit, StartRequest,
 };
 use crate::docker::Container;
 use ydl_os::process::{Signal, become_subreaper};
@@ -30,7 +30,7 @@ pub(super) const START_MAX: Duration = Duration::from_secs(60);
 /// Timeout of the shim's exit report after a kill; then the shim is killed itself.
 const KILL_MAX: Duration = Duration::from_secs(15);
 /// Timeout of the shim's exit after its last event.
-const LEAVE_MAX: Duration = Duration::from_secs(5);
+const EXIT_TIMEOUT: Duration = Duration::from_secs(5);
 /// Timeout of the remaining output after the last process has exited.
 pub(super) const OUTPUT_MAX: Duration = Duration::from_secs(5);
 
@@ -64,7 +64,7 @@ pub enum StartError {
 impl StartError {
     pub fn hint(&self) -> Option<&str> {
         match self {
-            StartError::Program(refusal) => refusal.hint.as_deref(),
+            StartError::Program(error) => error.hint.as_deref(),
             StartError::Shim { .. } => None,
         }
     }
@@ -73,7 +73,7 @@ impl StartError {
 impl fmt::Display for StartError {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            StartError::Program(refusal) => refusal.fmt(out),
+            StartError::Program(error) => error.fmt(out),
             StartError::Shim { what, error } => {
                 write!(out, "cannot {what} the program's shim: {}", reason(error))
             }
@@ -89,7 +89,7 @@ pub struct Program {
     pid: u32,
     outside: Option<u32>,
     grace: Duration,
-    words: mpsc::Sender<ShimCommand>,
+    commands: mpsc::Sender<ShimCommand>,
     exit: watch::Receiver<Option<ShimExit>>,
     output: CaptureView,
 }
@@ -97,7 +97,7 @@ pub struct Program {
 impl Program {
     /// Returns when the program runs. If the future is dropped before, nothing runs.
     pub async fn start(spec: ProgramSpec, output: OutputSpec) -> Result<Program, StartError> {
-        let broken = |what| move |error| StartError::Shim { what, error };
+        let shim_error = |what| move |error| StartError::Shim { what, error };
         let start = StartRequest {
             argv: spec.argv,
             env: spec.env,
@@ -110,20 +110,20 @@ impl Program {
             grace_ms: u64::try_from(spec.grace.as_millis()).unwrap_or(u64::MAX),
         };
         // Before the start: orphans cannot be adopted later.
-        become_subreaper().map_err(broken("prepare"))?;
-        let (capture, stdout, stderr) = Capture::start(output).map_err(broken("prepare"))?;
-        let (begun, capture) = match &spec.container {
+        become_subreaper().map_err(shim_error("prepare"))?;
+        let (capture, stdout, stderr) = Capture::start(output).map_err(shim_error("prepare"))?;
+        let (connection, capture) = match &spec.container {
             Some(container) => container_shim::start(container, capture, stdout, stderr).await?,
             None => {
-                let begun = here(&spec.shim, stdout, stderr);
-                (begun.map_err(|(what, error)| broken(what)(error))?, capture)
+                let connection = start_local(&spec.shim, stdout, stderr);
+                (connection.map_err(|(what, error)| shim_error(what)(error))?, capture)
             }
         };
-        let ShimConnection { socket, command: mut shim, pid: outside } = begun;
-        let (mut ears, mut mouth) = socket.into_split();
+        let ShimConnection { socket, command: mut shim, pid: outside } = connection;
+        let (mut reader, mut writer) = socket.into_split();
         let exchange = async {
-            mouth.write_all(&shim_protocol::frame(&start, START_BYTES_MAX)?).await?;
-            read_report(&mut ears).await
+            writer.write_all(&shim_protocol::frame(&start, START_BYTES_MAX)?).await?;
+            read_report(&mut reader).await
         };
         let report = timeout(START_MAX, exchange).await;
         let report = match report.unwrap_or_else(|_| Err(io::ErrorKind::TimedOut.into())) {
@@ -131,32 +131,33 @@ impl Program {
             Err(error) => {
                 // The shim may have started the program before it was lost.
                 let _ = shim.start_kill();
-                let _ = timeout(LEAVE_MAX, shim.wait()).await;
+                let _ = timeout(EXIT_TIMEOUT, shim.wait()).await;
                 sweep().await;
-                return Err(broken("talk to")(error));
+                return Err(shim_error("talk to")(error));
             }
         };
         let pid = match report {
             ShimEvent::Started { pid } => pid,
-            ShimEvent::Failed(refusal) => {
+            ShimEvent::Failed(error) => {
                 // The shim exits by itself; waiting reaps it.
-                let _ = timeout(LEAVE_MAX, shim.wait()).await;
-                return Err(StartError::Program(refusal));
+                let _ = timeout(EXIT_TIMEOUT, shim.wait()).await;
+                return Err(StartError::Program(error));
             }
             ShimEvent::Exited(_) => {
-                return Err(broken("talk to")(io::ErrorKind::InvalidData.into()));
+                return Err(shim_error("talk to")(io::ErrorKind::InvalidData.into()));
             }
         };
-        let (words, told) = mpsc::channel(8);
+        let (commands, commands_rx) = mpsc::channel(8);
         let (exited, exit) = watch::channel(None);
         let output = capture.view();
-        let tender = ShimClient { shim, ears, mouth, told, capture, container: spec.container };
+        let client =
+            ShimClient { shim, reader, writer, commands_rx, capture, container: spec.container };
         tokio::spawn(async move {
-            let exit = tender.tend().await;
+            let exit = client.run().await;
             // The receiver is gone if the program was dropped.
             let _ = exited.send(Some(exit));
         });
-        Ok(Program { pid, outside, grace: spec.grace, words, exit, output })
+        Ok(Program { pid, outside, grace: spec.grace, commands, exit, output })
     }
 
     /// Returns the pid of the first process; in a container, as seen inside.
@@ -174,7 +175,7 @@ impl Program {
         match self.exit.wait_for(Option::is_some).await {
             Ok(exit) => exit.clone().unwrap_or_default(),
             // The runtime is shutting down, and the program with it.
-            Err(_) => lost(),
+            Err(_) => lost_shim_exit(),
         }
     }
 
@@ -185,12 +186,12 @@ impl Program {
 
     /// Sends SIGTERM to the program's groups.
     pub fn terminate(&self) {
-        self.say(ShimCommand::Terminate);
+        self.send_command(ShimCommand::Terminate);
     }
 
     /// Sends SIGKILL to all processes of the program.
     pub fn kill(&self) {
-        self.say(ShimCommand::Kill);
+        self.send_command(ShimCommand::Kill);
     }
 
     /// Stops the program; kills it after the grace period it was started with.
@@ -208,48 +209,52 @@ impl Program {
         self.wait().await
     }
 
-    fn say(&self, word: ShimCommand) {
+    fn send_command(&self, command: ShimCommand) {
         // Full: the same commands are already queued. Closed: the program has exited.
-        let _ = self.words.try_send(word);
+        let _ = self.commands.try_send(command);
     }
 }
 
 /// Client of one shim. Runs from start to exit, so that callers may stop waiting.
 struct ShimClient {
     shim: Child,
-    ears: OwnedReadHalf,
-    mouth: OwnedWriteHalf,
-    told: mpsc::Receiver<ShimCommand>,
+    reader: OwnedReadHalf,
+    writer: OwnedWriteHalf,
+    commands_rx: mpsc::Receiver<ShimCommand>,
     capture: Capture,
     container: Option<Container>,
 }
 
 impl ShimClient {
-    async fn tend(mut self) -> ShimExit {
-        let ended = self.listen().await;
+    async fn run(mut self) -> ShimExit {
+        let ended = self.wait_for_exit().await;
         // The pipes close when the shim exits. It may have been killed, or hang.
-        let left = timeout(LEAVE_MAX, self.shim.wait()).await;
-        if left.is_err() {
+        let exit_status = timeout(EXIT_TIMEOUT, self.shim.wait()).await;
+        if exit_status.is_err() {
             let _ = self.shim.start_kill();
-            let _ = timeout(LEAVE_MAX, self.shim.wait()).await;
+            let _ = timeout(EXIT_TIMEOUT, self.shim.wait()).await;
         }
         // The engine removes containers that exited normally.
         if let Some(container) = &self.container
-            && (ended.is_err() || !left.is_ok_and(|left| left.is_ok_and(|status| status.success())))
+            && (ended.is_err()
+                || !exit_status.is_ok_and(|status| status.is_ok_and(|status| status.success())))
         {
             container.remove().await;
         }
         let exit = match ended {
             Ok(exited) => {
-                if exited.left > 0 {
-                    tracing::warn!("{} processes of the program survived SIGKILL", exited.left);
+                if exited.survivors > 0 {
+                    tracing::warn!(
+                        "{} processes of the program survived SIGKILL",
+                        exited.survivors
+                    );
                 }
                 exited
             }
             Err(error) => {
                 tracing::warn!("lost the connection to the program's shim: {}", reason(&error));
                 sweep().await;
-                lost()
+                lost_shim_exit()
             }
         };
         let captured = self.capture.finish(OUTPUT_MAX).await;
@@ -261,11 +266,11 @@ impl ShimClient {
     }
 
     /// Forwards commands until the shim reports the exit, or the connection ends.
-    async fn listen(&mut self) -> io::Result<ShimExit> {
-        let mut report = pin!(read_report(&mut self.ears));
+    async fn wait_for_exit(&mut self) -> io::Result<ShimExit> {
+        let mut report = pin!(read_report(&mut self.reader));
         let mut deadline: Option<Instant> = None;
-        let mut owned = true;
-        let contained = self.container.is_some();
+        let mut is_owned = true;
+        let in_container = self.container.is_some();
         loop {
             tokio::select! {
                 report = &mut report => return match report? {
@@ -275,27 +280,27 @@ impl ShimClient {
                         Err(io::Error::new(io::ErrorKind::InvalidData, sentence))
                     }
                 },
-                word = self.told.recv(), if owned => match word {
-                    Some(word) => {
-                        if word == ShimCommand::Kill {
+                command = self.commands_rx.recv(), if is_owned => match command {
+                    Some(command) => {
+                        if command == ShimCommand::Kill {
                             deadline.get_or_insert(Instant::now() + KILL_MAX);
                         }
-                        let frame = shim_protocol::frame(&word, WORD_BYTES_MAX)?;
+                        let frame = shim_protocol::frame(&command, FRAME_BYTES_MAX)?;
                         // If the shim has exited, its side of the socket ends.
-                        let _ = timeout(LEAVE_MAX, self.mouth.write_all(&frame)).await;
+                        let _ = timeout(EXIT_TIMEOUT, self.writer.write_all(&frame)).await;
                     }
                     None => {
                         // The program was dropped; closing our side tells the shim to kill.
-                        owned = false;
+                        is_owned = false;
                         deadline.get_or_insert(Instant::now() + KILL_MAX);
-                        let _ = self.mouth.shutdown().await;
+                        let _ = self.writer.shutdown().await;
                     }
                 },
                 // A killed docker command takes the output with it. Events of its shim arrived before.
-                _ = self.shim.wait(), if contained && deadline.is_none() => {
-                    deadline = Some(Instant::now() + LEAVE_MAX);
+                _ = self.shim.wait(), if in_container && deadline.is_none() => {
+                    deadline = Some(Instant::now() + EXIT_TIMEOUT);
                 }
-                () = until(deadline) => {
+                () = sleep_until_some(deadline) => {
                     let _ = self.shim.start_kill();
                     return Err(io::ErrorKind::TimedOut.into());
                 }
@@ -305,22 +310,22 @@ impl ShimClient {
 }
 
 /// Starts the shim of a program that runs on this machine.
-fn here(
+fn start_local(
     shim: &Path,
     stdout: io::PipeWriter,
     stderr: io::PipeWriter,
 ) -> Result<ShimConnection, (&'static str, io::Error)> {
     let prepare = |error| ("prepare", error);
-    let (socket, theirs) = UnixStream::pair().map_err(prepare)?;
-    let theirs = theirs.into_std().and_then(|theirs| {
-        theirs.set_nonblocking(false)?;
-        Ok(std::os::fd::OwnedFd::from(theirs))
+    let (socket, shim_end) = UnixStream::pair().map_err(prepare)?;
+    let shim_end = shim_end.into_std().and_then(|shim_end| {
+        shim_end.set_nonblocking(false)?;
+        Ok(std::os::fd::OwnedFd::from(shim_end))
     });
     let mut command = Command::new(shim);
     command
         .arg("shim")
         .env_clear()
-        .stdin(Stdio::from(theirs.map_err(prepare)?))
+        .stdin(Stdio::from(shim_end.map_err(prepare)?))
         .stdout(stdout)
         .stderr(stderr);
     // Keeps signals to the agent's group away from the shim, which has to clean up after it.
@@ -330,7 +335,7 @@ fn here(
     Ok(ShimConnection { socket, command, pid: None })
 }
 
-async fn until(deadline: Option<Instant>) {
+async fn sleep_until_some(deadline: Option<Instant>) {
     match deadline {
         Some(deadline) => sleep_until(deadline).await,
         None => std::future::pending().await,
@@ -339,12 +344,12 @@ async fn until(deadline: Option<Instant>) {
 
 /// Kills the orphans of a lost shim, which were adopted by this process as a subreaper.
 async fn sweep() {
-    let deadline = Instant::now() + LEAVE_MAX;
+    let deadline = Instant::now() + EXIT_TIMEOUT;
     loop {
         match children::sweep() {
             Ok(0) => return,
-            Ok(left) if Instant::now() > deadline => {
-                tracing::warn!("{left} processes of the program survived SIGKILL");
+            Ok(survivors) if Instant::now() > deadline => {
+                tracing::warn!("{survivors} processes of the program survived SIGKILL");
                 return;
             }
             Ok(_) => sleep(Duration::from_millis(5)).await,
@@ -356,14 +361,14 @@ async fn sweep() {
     }
 }
 
-fn lost() -> ShimExit {
+fn lost_shim_exit() -> ShimExit {
     ShimExit { signal: Some(Signal::KILL.as_raw()), shim_lost: true, ..ShimExit::default() }
 }
 
-async fn read_report(ears: &mut OwnedReadHalf) -> io::Result<ShimEvent> {
+async fn read_report(reader: &mut OwnedReadHalf) -> io::Result<ShimEvent> {
     let mut head = [0; 4];
-    ears.read_exact(&mut head).await?;
-    let mut body = vec![0; shim_protocol::length(head, WORD_BYTES_MAX)?];
-    ears.read_exact(&mut body).await?;
+    reader.read_exact(&mut head).await?;
+    let mut body = vec![0; shim_protocol::length(head, FRAME_BYTES_MAX)?];
+    reader.read_exact(&mut body).await?;
     shim_protocol::message(&body)
 }

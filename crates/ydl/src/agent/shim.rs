@@ -26,7 +26,7 @@ use rustix::process::{WaitId, WaitIdOptions, WaitOptions, WaitStatus};
 use super::exec::{self, ExecError};
 use super::output_mux::{OutputMux, ProcessOutput};
 use super::shim_protocol::{
-    self, START_BYTES_MAX, ShimCommand, ShimEvent, ShimExit, StartRequest, WORD_BYTES_MAX,
+    self, FRAME_BYTES_MAX, START_BYTES_MAX, ShimCommand, ShimEvent, ShimExit, StartRequest,
 };
 use ydl_os::proc_tree::Tree;
 use ydl_os::process::{self, Signal};
@@ -51,12 +51,12 @@ type SharedProcesses = Arc<Mutex<Processes>>;
 struct Processes {
     pids: Vec<u32>,
     /// Set after SIGTERM was sent. It is sent once: a second signal could interrupt a process that is saving its work.
-    asked: bool,
+    terminated: bool,
 }
 
 /// Runs one program as requested on the agent's socket: standard input, or the socket at that path.
 pub fn run(socket: Option<&Path>) -> ExitCode {
-    match keep(socket) {
+    match run_shim(socket) {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
             // Standard error may be closed.
@@ -66,7 +66,7 @@ pub fn run(socket: Option<&Path>) -> ExitCode {
     }
 }
 
-fn keep(socket: Option<&Path>) -> io::Result<()> {
+fn run_shim(socket: Option<&Path>) -> io::Result<()> {
     let parent = process::parent();
     process::become_subreaper()?;
     let mut agent = match socket {
@@ -81,35 +81,35 @@ fn keep(socket: Option<&Path>) -> io::Result<()> {
         inherit(&mut start.env);
     }
 
-    let (voices, mouths) = match start.each.len() {
+    let (mux, outputs) = match start.each.len() {
         0 | 1 => (None, Vec::new()),
-        several => OutputMux::start(several).map(|(voices, mouths)| (Some(voices), mouths))?,
+        several => OutputMux::start(several).map(|(mux, outputs)| (Some(mux), outputs))?,
     };
-    let pids = match launch(&start, mouths) {
+    let pids = match launch(&start, outputs) {
         Ok(pids) => pids,
-        Err(refusal) => {
-            end_all();
-            return shim_protocol::write(&mut agent, &ShimEvent::Failed(refusal));
+        Err(error) => {
+            kill_all();
+            return shim_protocol::write(&mut agent, &ShimEvent::Failed(error));
         }
     };
     let grace = Duration::from_millis(start.grace_ms);
     drop(start);
     let pid = pids.first().copied().unwrap_or_default();
-    let running: SharedProcesses = Arc::new(Mutex::new(Processes { pids, asked: false }));
+    let running: SharedProcesses = Arc::new(Mutex::new(Processes { pids, terminated: false }));
     // The death of the agent is detected below, and the processes are killed.
     let _ = shim_protocol::write(&mut agent, &ShimEvent::Started { pid });
 
     agent.set_read_timeout(Some(PARENT_CHECK))?;
-    let (ears, told) = (agent.try_clone()?, Arc::clone(&running));
+    let (commands, shared) = (agent.try_clone()?, Arc::clone(&running));
     thread::Builder::new()
-        .name("ears".into())
+        .name("commands".into())
         .stack_size(128 << 10)
-        .spawn(move || listen(ears, parent, &told))?;
+        .spawn(move || listen(commands, parent, &shared))?;
 
     let status = reap_until_program_ends(&running, grace)?;
-    let left = end_all();
-    if let Some(voices) = voices {
-        voices.finish(MUX_MAX);
+    let survivors = kill_all();
+    if let Some(mux) = mux {
+        mux.finish(MUX_MAX);
     }
     let used = usage::of_reaped_children().unwrap_or_default();
     let exited = ShimExit {
@@ -117,7 +117,7 @@ fn keep(socket: Option<&Path>) -> io::Result<()> {
         signal: status.terminating_signal(),
         peak_memory_bytes: used.peak_rss_bytes,
         cpu_ms: used.user_ms + used.system_ms,
-        left,
+        survivors,
         memory_short: socket.is_some() && memory_was_short(),
         ..ShimExit::default()
     };
@@ -133,13 +133,15 @@ fn inherit(env: &mut BTreeMap<String, String>) {
             continue;
         };
         match env.entry(name) {
-            Entry::Vacant(free) => {
-                free.insert(value);
+            Entry::Vacant(entry) => {
+                entry.insert(value);
             }
             // Module search paths are concatenated.
-            Entry::Occupied(mut said) if said.key() == "PYTHONPATH" && !value.is_empty() => {
-                let both = format!("{}:{value}", said.get());
-                said.insert(both);
+            Entry::Occupied(mut requested)
+                if requested.key() == "PYTHONPATH" && !value.is_empty() =>
+            {
+                let both = format!("{}:{value}", requested.get());
+                requested.insert(both);
             }
             Entry::Occupied(_) => {}
         }
@@ -157,16 +159,16 @@ fn memory_was_short() -> bool {
 }
 
 /// Starts all processes of the program. On an error some of them may be running.
-fn launch(start: &StartRequest, mouths: Vec<ProcessOutput>) -> Result<Vec<u32>, ExecError> {
+fn launch(start: &StartRequest, outputs: Vec<ProcessOutput>) -> Result<Vec<u32>, ExecError> {
     exec::enter(&start.cwd)?;
     let name = start.argv.first().map_or("", String::as_str);
     let path = exec::find(name, &start.env)?;
-    let mut mouths = mouths.into_iter();
+    let mut outputs = outputs.into_iter();
     let mut pids = Vec::new();
     for local in 0..start.each.len().max(1) {
         let mut env = start.env.clone();
         env.extend(start.each.get(local).cloned().unwrap_or_default());
-        pids.push(launch_one(&path, &start.argv, &env, mouths.next())?);
+        pids.push(launch_one(&path, &start.argv, &env, outputs.next())?);
     }
     Ok(pids)
 }
@@ -175,7 +177,7 @@ fn launch_one(
     path: &str,
     argv: &[String],
     env: &BTreeMap<String, String>,
-    mouth: Option<ProcessOutput>,
+    output: Option<ProcessOutput>,
 ) -> Result<u32, ExecError> {
     exec::check_lengths(argv, env)?;
     let image = spawn::Image::new(
@@ -191,7 +193,7 @@ fn launch_one(
 
     let mut command = Command::new(path);
     command.stdin(Stdio::null());
-    if let Some(ProcessOutput { stdout, stderr }) = mouth {
+    if let Some(ProcessOutput { stdout, stderr }) = output {
         command.stdout(stdout).stderr(stderr);
     }
     spawn::own_group(&mut command);
@@ -238,7 +240,7 @@ fn reap_until_program_ends(running: &SharedProcesses, grace: Duration) -> io::Re
 impl Processes {
     /// Sends SIGTERM to the program's processes; returns false if it was sent before.
     fn terminate(&mut self) -> bool {
-        if std::mem::replace(&mut self.asked, true) {
+        if std::mem::replace(&mut self.terminated, true) {
             return false;
         }
         for process in &self.pids {
@@ -262,7 +264,7 @@ fn kill_after(grace: Duration) {
 }
 
 /// Kills and reaps all descendants; returns the number that would not die in time.
-fn end_all() -> usize {
+fn kill_all() -> usize {
     let deadline = Instant::now() + KILL_MAX;
     let mut pause = Duration::from_millis(1);
     loop {
@@ -274,9 +276,9 @@ fn end_all() -> usize {
                 Ok(None) => break,
             }
         }
-        let left = kill_below();
+        let survivors = kill_below();
         if Instant::now() > deadline {
-            return left;
+            return survivors;
         }
         thread::sleep(pause);
         pause = (pause * 2).min(Duration::from_millis(50));
@@ -304,7 +306,7 @@ fn kill_below() -> usize {
 /// Executes the agent's commands until the connection ends.
 fn listen(mut agent: UnixStream, parent: Option<u32>, running: &SharedProcesses) {
     loop {
-        match shim_protocol::read(&mut agent, WORD_BYTES_MAX) {
+        match shim_protocol::read(&mut agent, FRAME_BYTES_MAX) {
             Ok(ShimCommand::Terminate) => {
                 let mut running = running.lock().unwrap_or_else(PoisonError::into_inner);
                 running.terminate();

@@ -13,8 +13,8 @@ use super::exec::ExecError;
 
 /// Linux rejects arguments and environments beyond a few MiB anyway.
 pub const START_BYTES_MAX: usize = 16 << 20;
-/// Maximum length of all other frames.
-pub const WORD_BYTES_MAX: usize = 64 << 10;
+/// Maximum length of all later frames.
+pub const FRAME_BYTES_MAX: usize = 64 << 10;
 
 /// First frame to the shim: the program to run.
 #[derive(Clone, Debug, Serialize, Deserialize)]
@@ -63,7 +63,7 @@ pub struct ShimExit {
     pub peak_memory_bytes: u64,
     pub cpu_ms: u64,
     /// Processes that survived SIGKILL past its timeout.
-    pub left: usize,
+    pub survivors: usize,
     /// Set if the kernel killed a process of the container for lack of memory.
     #[serde(default)]
     pub memory_short: bool,
@@ -100,7 +100,7 @@ pub fn message<T: DeserializeOwned>(body: &[u8]) -> io::Result<T> {
 }
 
 pub fn write(to: &mut impl Write, message: &impl Serialize) -> io::Result<()> {
-    to.write_all(&frame(message, WORD_BYTES_MAX)?)
+    to.write_all(&frame(message, FRAME_BYTES_MAX)?)
 }
 
 pub fn read<T: DeserializeOwned>(from: &mut impl Read, limit: usize) -> io::Result<T> {
@@ -126,15 +126,15 @@ mod tests {
     #[test]
     fn a_frame_round_trips() {
         let exited = ShimEvent::Exited(ShimExit { code: Some(3), ..ShimExit::default() });
-        let bytes = frame(&exited, WORD_BYTES_MAX).unwrap();
-        let back: ShimEvent = read(&mut &bytes[..], WORD_BYTES_MAX).unwrap();
+        let bytes = frame(&exited, FRAME_BYTES_MAX).unwrap();
+        let back: ShimEvent = read(&mut &bytes[..], FRAME_BYTES_MAX).unwrap();
         assert_eq!(back, exited);
     }
 
     #[test]
     fn an_oversized_frame_is_rejected_before_it_is_read() {
         let mut bytes: &[u8] = &[0xff, 0xff, 0xff, 0x7f];
-        let error = read::<ShimCommand>(&mut bytes, WORD_BYTES_MAX).unwrap_err();
+        let error = read::<ShimCommand>(&mut bytes, FRAME_BYTES_MAX).unwrap_err();
         assert_eq!(error.kind(), io::ErrorKind::InvalidData);
         assert!(read::<ShimCommand>(&mut &b"\x02\0\0\0{"[..], 9).is_err());
         assert!(read::<ShimCommand>(&mut &b"\x02\0\0\0{}"[..], 9).is_err());

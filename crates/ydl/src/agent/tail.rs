@@ -15,11 +15,11 @@ pub struct LineTail {
 
 impl LineTail {
     pub fn push(&mut self, bytes: &[u8]) {
-        let kept = &bytes[bytes.len().saturating_sub(BYTES_MAX)..];
-        let surplus = (self.last.len() + kept.len()).saturating_sub(BYTES_MAX);
-        self.cut |= surplus > 0 || kept.len() < bytes.len();
+        let end = &bytes[bytes.len().saturating_sub(BYTES_MAX)..];
+        let surplus = (self.last.len() + end.len()).saturating_sub(BYTES_MAX);
+        self.cut |= surplus > 0 || end.len() < bytes.len();
         self.last.drain(..surplus);
-        self.last.extend(kept);
+        self.last.extend(end);
     }
 
     /// Returns at most 20 complete lines; of a single longer line, its end.
@@ -30,10 +30,10 @@ impl LineTail {
         let lines: Vec<&str> = text.lines().map(as_shown).collect();
         let whole = usize::from(self.cut && lines.len() > 1);
         let from = lines.len().saturating_sub(LINES_MAX).max(whole);
-        let mut shown = lines[from..].join("\n");
+        let mut text = lines[from..].join("\n");
         // Replacement characters for invalid bytes increase the length.
-        shown.drain(..shown.ceil_char_boundary(shown.len().saturating_sub(BYTES_MAX)));
-        shown
+        text.drain(..text.ceil_char_boundary(text.len().saturating_sub(BYTES_MAX)));
+        text
     }
 }
 

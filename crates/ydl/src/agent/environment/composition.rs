@@ -86,14 +86,14 @@ impl Composition<'_> {
             true => bin.as_path(),
             false => executable.parent().unwrap_or(Path::new("/")),
         };
-        let said = format!(
+        let config = format!(
             "home = {}\ninclude-system-site-packages = {}\nversion = {}\nexecutable = {}\n",
             home.display(),
             self.python.system_packages,
             self.python.version,
             executable.display()
         );
-        fs::write(ready, said)
+        fs::write(ready, config)
     }
 
     /// Links the entries of the sources into `to`. Merges a directory that several sources have, or that the container
@@ -116,7 +116,7 @@ impl Composition<'_> {
                 self.overlay(&directories, &to, &below)?;
             } else if let Some(last) = found.last() {
                 match self.naming.contains(&below) {
-                    true => self.rename(last, &to)?,
+                    true => self.relocate(last, &to)?,
                     false if self.is_stale(&below) => {}
                     false => symlink(last, &to)?,
                 }
@@ -126,14 +126,14 @@ impl Composition<'_> {
     }
 
     /// Writes a relocated copy of a text file.
-    fn rename(&self, from: &Path, to: &Path) -> io::Result<()> {
+    fn relocate(&self, from: &Path, to: &Path) -> io::Result<()> {
         let mut file = File::open(from)?;
         let mode = file.metadata()?.permissions().mode() & 0o777;
         let mut text = String::new();
         file.by_ref().take(TEXT_BYTES_MAX).read_to_string(&mut text)?;
-        let here = self.prefix.display().to_string();
-        for place in self.was_at {
-            if let Some(new) = replace_path(&text, place, &here) {
+        let prefix = self.prefix.display().to_string();
+        for old_prefix in self.was_at {
+            if let Some(new) = replace_path(&text, old_prefix, &prefix) {
                 text = new;
             }
         }

@@ -27,16 +27,16 @@ fn activation_puts_the_environment_first_in_the_path() {
         ("PATH".to_owned(), "/usr/bin".to_owned()),
         ("PYTHONHOME".to_owned(), "/old".to_owned()),
     ]);
-    Activation::of("/venv".into()).apply(&mut env);
+    Activation::in_place("/venv".into()).apply(&mut env);
     assert_eq!(env["PATH"], "/venv/bin:/usr/bin");
     assert_eq!(env["VIRTUAL_ENV"], "/venv");
     assert!(!env.contains_key("PYTHONHOME"));
     assert!(!env.contains_key("LD_LIBRARY_PATH"));
-    let told = Activation {
+    let activation = Activation {
         prefix: "/venv".into(),
         libraries: vec!["/venv/lib".into(), "/cache/1/lib".into()],
     };
-    told.apply(&mut env);
+    activation.apply(&mut env);
     assert_eq!(env["LD_LIBRARY_PATH"], "/venv/lib:/cache/1/lib");
 }
 
@@ -47,13 +47,13 @@ fn activation_of_a_conda_environment_sets_condas_variables() {
     put(dir.path(), "ssl/cacert.pem", "");
     let mut env = BTreeMap::new();
     let prefix = dir.path().to_path_buf();
-    Activation::of(prefix.clone()).apply(&mut env);
+    Activation::in_place(prefix.clone()).apply(&mut env);
     assert_eq!(env["CONDA_PREFIX"], prefix.display().to_string());
     assert!(!env.contains_key("VIRTUAL_ENV"), "{env:?}");
     assert!(env["SSL_CERT_FILE"].ends_with("/ssl/cacert.pem"));
     env.insert("SSL_CERT_FILE".to_owned(), "/mine".to_owned());
-    Activation::of(prefix).apply(&mut env);
-    assert_eq!(env["SSL_CERT_FILE"], "/mine", "what the user says stays");
+    Activation::in_place(prefix).apply(&mut env);
+    assert_eq!(env["SSL_CERT_FILE"], "/mine", "the user's value was replaced");
 }
 
 /// A manifest without relocated files.
@@ -123,7 +123,7 @@ fn a_namespace_package_of_two_layers_is_merged() {
     let read = |name: &str| fs::read_to_string(to.join(name)).expect("a file");
     assert_eq!(read(&format!("{site}/space/theirs/x.py")), "theirs");
     assert_eq!(read(&format!("{site}/space/mine/y.py")), "mine");
-    assert_eq!(read("bin/tool"), "two", "the user's own wins");
+    assert_eq!(read("bin/tool"), "two", "the user's value was replaced");
     let numpy = fs::read_link(to.join(site).join("numpy")).expect("a link");
     assert_eq!(numpy, one.join(site).join("numpy"));
     assert_eq!(fs::read_link(to.join("bin/python")).expect("a link"), executable);
@@ -140,7 +140,7 @@ fn a_missing_interpreter_lists_the_paths_tried() {
     let path = dir.path().as_os_str().to_owned();
     let here = dir.path().display();
     assert_eq!(
-        look_for(&wanted, path.clone()).expect_err("none"),
+        find_interpreter(&wanted, path.clone()).expect_err("none"),
         format!(
             "this node has no Python 3.99: tried `/home/me/bin/python3.99`, `{here}/python3.99`, \
              `/usr/bin/python3.99`, `/usr/local/bin/python3.99`; set `interpreter: bundle` below `environment` to ship one"
@@ -148,13 +148,13 @@ fn a_missing_interpreter_lists_the_paths_tried() {
     );
     // A script that starts another interpreter is not one.
     put(dir.path(), "python3.99", "#!/bin/sh\n");
-    look_for(&wanted, path).expect_err("none");
+    find_interpreter(&wanted, path).expect_err("none");
     let found = dir.path().join("found");
     put(&found, "bin/python3.99", "\x7fELF…");
     put(&found, "lib/python3.99/os.py", "");
     let path = found.join("bin").into_os_string();
     let real = found.canonicalize().expect("a path").join("bin/python3.99");
-    assert_eq!(look_for(&wanted, path).expect("one"), real);
+    assert_eq!(find_interpreter(&wanted, path).expect("one"), real);
 }
 
 #[test]
@@ -165,14 +165,14 @@ fn an_incompatible_node_is_rejected_with_the_reason() {
         glibc_file: Some("lib/a.so".into()),
         ..plain(None)
     };
-    assert_eq!(fits(&manifest, "x86_64", Some((2, 28))), Ok(()));
-    assert_eq!(fits(&manifest, "x86_64", None), Ok(()));
-    let old = fits(&manifest, "x86_64", Some((2, 17))).expect_err("too old");
+    assert_eq!(check_node(&manifest, "x86_64", Some((2, 28))), Ok(()));
+    assert_eq!(check_node(&manifest, "x86_64", None), Ok(()));
+    let old = check_node(&manifest, "x86_64", Some((2, 17))).expect_err("too old");
     assert!(
         old.starts_with("the environment needs glibc 2.28 (`lib/a.so`), but this node has 2.17"),
         "{old}"
     );
-    let other = fits(&manifest, "aarch64", Some((2, 40))).expect_err("another machine");
+    let other = check_node(&manifest, "aarch64", Some((2, 40))).expect_err("another machine");
     assert!(other.starts_with("the environment was built for x86_64, but this node is aarch64"));
 }
 
@@ -198,5 +198,5 @@ fn an_incomplete_environment_is_rejected() {
     assert!(compose().expect_err("no layer").contains("has no layer `"));
     fs::create_dir(dir.path().join("packages")).expect("a directory");
     let packages = dir.path().join("packages").canonicalize().expect("a path");
-    assert_eq!(compose(), Ok(Activation::of(packages)));
+    assert_eq!(compose(), Ok(Activation::in_place(packages)));
 }

@@ -22,12 +22,12 @@ use tar::{Archive, EntryType};
 use ydl_os::reason;
 
 /// Timeout of the wait for another container that unpacks the same layer.
-const OTHERS_MAX: Duration = Duration::from_secs(10 * 60);
+const LOCK_TIMEOUT: Duration = Duration::from_secs(10 * 60);
 /// Poll interval of that wait.
-const PAUSE: Duration = Duration::from_millis(50);
+const POLL_INTERVAL: Duration = Duration::from_millis(50);
 /// Size and maximum number of buffered blocks. The memory of a container may be small.
-const PIECE_BYTES: usize = 256 << 10;
-const PIECES_MAX: usize = 4;
+const BLOCK_BYTES: usize = 256 << 10;
+const BLOCKS_MAX: usize = 4;
 /// Maximum number of entries of a layer.
 const ENTRIES_MAX: usize = 2_000_000;
 
@@ -44,10 +44,10 @@ pub(super) fn unpacked(layer: &Path, own: &Path) -> Result<PathBuf, String> {
     if archive.is_dir() {
         return Ok(archive);
     }
-    let beside = archive.parent().unwrap_or(Path::new("/"));
-    let unpacked = match put(&archive, beside) {
+    let cache = archive.parent().unwrap_or(Path::new("/"));
+    let unpacked = match unpack_below(&archive, cache) {
         Err(error) if cannot_be_written(&error) => {
-            fs::create_dir_all(own).and_then(|()| put(&archive, own))
+            fs::create_dir_all(own).and_then(|()| unpack_below(&archive, own))
         }
         other => other,
     };
@@ -65,32 +65,32 @@ fn cannot_be_written(error: &io::Error) -> bool {
 }
 
 /// Unpacks an archive below that directory: into a temporary directory that is renamed when complete.
-fn put(archive: &Path, dir: &Path) -> io::Result<PathBuf> {
+fn unpack_below(archive: &Path, dir: &Path) -> io::Result<PathBuf> {
     let name = archive.file_name().unwrap_or_default().to_os_string();
     let named = |ending: &str| {
         let mut name = name.clone();
         name.push(ending);
         dir.join(name)
     };
-    let (ready, aside) = (named(".unpacked"), named(".aside"));
+    let (ready, temporary) = (named(".unpacked"), named(".tmp"));
     if ready.is_dir() {
         return Ok(ready);
     }
     let mut file = File::open(archive)?;
     // The lock is released when its owner exits.
-    lock(&file, Instant::now() + OTHERS_MAX)?;
+    lock(&file, Instant::now() + LOCK_TIMEOUT)?;
     if ready.is_dir() {
         return Ok(ready);
     }
-    match fs::remove_dir_all(&aside) {
+    match fs::remove_dir_all(&temporary) {
         Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
         Ok(()) | Err(_) => {}
     }
-    directory(&aside)?;
-    let done = fill(&mut file, &aside).and_then(|()| fs::rename(&aside, &ready));
+    directory(&temporary)?;
+    let done = extract(&mut file, &temporary).and_then(|()| fs::rename(&temporary, &ready));
     if done.is_err() {
         // A partial result is of no use. If it cannot be removed, the next attempt removes it.
-        let _ = fs::remove_dir_all(&aside);
+        let _ = fs::remove_dir_all(&temporary);
     }
     done.map(|()| ready)
 }
@@ -100,11 +100,13 @@ fn lock(file: &File, until: Instant) -> io::Result<()> {
     loop {
         match flock(file, FlockOperation::NonBlockingLockExclusive) {
             Ok(()) => return Ok(()),
-            Err(rustix::io::Errno::WOULDBLOCK) if Instant::now() < until => thread::sleep(PAUSE),
+            Err(rustix::io::Errno::WOULDBLOCK) if Instant::now() < until => {
+                thread::sleep(POLL_INTERVAL)
+            }
             Err(rustix::io::Errno::WOULDBLOCK) => {
                 return Err(io::Error::other(format!(
                     "another container has been unpacking it for {} minutes",
-                    OTHERS_MAX.as_secs() / 60
+                    LOCK_TIMEOUT.as_secs() / 60
                 )));
             }
             Err(error) => return Err(error.into()),
@@ -113,11 +115,11 @@ fn lock(file: &File, until: Instant) -> io::Result<()> {
 }
 
 /// Inflates in one thread and writes in another.
-fn fill(file: &mut File, to: &Path) -> io::Result<()> {
-    let (pieces, taken) = sync_channel(PIECES_MAX);
+fn extract(file: &mut File, to: &Path) -> io::Result<()> {
+    let (blocks, receiver) = sync_channel(BLOCKS_MAX);
     thread::scope(|scope| {
-        let inflating = scope.spawn(move || inflate(file, &pieces));
-        let mut read = Pieces { taken, piece: Vec::new(), at: 0 };
+        let inflating = scope.spawn(move || inflate(file, &blocks));
+        let mut read = BlockReader { receiver, block: Vec::new(), at: 0 };
         let mut written = entries(&mut read, to);
         if written.is_ok() {
             // Data after the last entry is verified, too.
@@ -134,38 +136,38 @@ fn fill(file: &mut File, to: &Path) -> io::Result<()> {
     })
 }
 
-fn inflate(file: &mut File, pieces: &SyncSender<Vec<u8>>) -> io::Result<()> {
-    let mut from = MultiGzDecoder::new(io::BufReader::with_capacity(PIECE_BYTES, file));
+fn inflate(file: &mut File, blocks: &SyncSender<Vec<u8>>) -> io::Result<()> {
+    let mut from = MultiGzDecoder::new(io::BufReader::with_capacity(BLOCK_BYTES, file));
     loop {
-        let mut piece = Vec::with_capacity(PIECE_BYTES);
-        from.by_ref().take(PIECE_BYTES as u64).read_to_end(&mut piece)?;
+        let mut block = Vec::with_capacity(BLOCK_BYTES);
+        from.by_ref().take(BLOCK_BYTES as u64).read_to_end(&mut block)?;
         // The receiver is gone if an entry was rejected, and reports that itself.
-        if piece.is_empty() || pieces.send(piece).is_err() {
+        if block.is_empty() || blocks.send(block).is_err() {
             return Ok(());
         }
     }
 }
 
 /// Reader of the inflated blocks.
-struct Pieces {
-    taken: Receiver<Vec<u8>>,
-    piece: Vec<u8>,
+struct BlockReader {
+    receiver: Receiver<Vec<u8>>,
+    block: Vec<u8>,
     at: usize,
 }
 
-impl Read for Pieces {
+impl Read for BlockReader {
     fn read(&mut self, to: &mut [u8]) -> io::Result<usize> {
-        if self.at == self.piece.len() {
-            let Ok(piece) = self.taken.recv() else {
+        if self.at == self.block.len() {
+            let Ok(block) = self.receiver.recv() else {
                 return Ok(0);
             };
-            (self.piece, self.at) = (piece, 0);
+            (self.block, self.at) = (block, 0);
         }
-        let left = self.piece.get(self.at..).unwrap_or_default();
-        let some = left.len().min(to.len());
-        to[..some].copy_from_slice(&left[..some]);
-        self.at += some;
-        Ok(some)
+        let left = self.block.get(self.at..).unwrap_or_default();
+        let length = left.len().min(to.len());
+        to[..length].copy_from_slice(&left[..length]);
+        self.at += length;
+        Ok(length)
     }
 }
 
@@ -176,10 +178,10 @@ fn entries(from: &mut impl Read, to: &Path) -> io::Result<()> {
     for (count, entry) in archive.entries()?.enumerate() {
         let mut entry = entry?;
         let name = entry.path()?.into_owned();
-        let wrong = |why: &str| io::Error::other(format!("`{}` in it {why}", name.display()));
-        let inside = name.components().all(|part| matches!(part, Component::Normal(_)));
-        if !inside || name.ancestors().skip(1).any(|dir| links.contains(dir)) {
-            return Err(wrong("leads out of it"));
+        let invalid = |why: &str| io::Error::other(format!("`{}` in it {why}", name.display()));
+        let is_below = name.components().all(|part| matches!(part, Component::Normal(_)));
+        if !is_below || name.ancestors().skip(1).any(|dir| links.contains(dir)) {
+            return Err(invalid("leads out of it"));
         }
         if count >= ENTRIES_MAX {
             return Err(io::Error::other("it has too many entries"));
@@ -188,7 +190,7 @@ fn entries(from: &mut impl Read, to: &Path) -> io::Result<()> {
         match entry.header().entry_type() {
             EntryType::Directory => directory(&path)?,
             EntryType::Symlink => {
-                let target = entry.link_name()?.ok_or_else(|| wrong("leads nowhere"))?;
+                let target = entry.link_name()?.ok_or_else(|| invalid("leads nowhere"))?;
                 symlink(target, &path)?;
                 links.insert(name);
             }
@@ -201,7 +203,7 @@ fn entries(from: &mut impl Read, to: &Path) -> io::Result<()> {
                 let written = Duration::from_secs(entry.header().mtime()?);
                 file.set_modified(SystemTime::UNIX_EPOCH + written)?;
             }
-            _ => return Err(wrong("is neither file, directory nor link")),
+            _ => return Err(invalid("is neither file, directory nor link")),
         }
     }
     Ok(())
@@ -257,19 +259,22 @@ mod tests {
         archive(&file, &FILES);
         let own = dir.path().join("own");
         // Left by a killed process.
-        fs::create_dir_all(dir.path().join("layer.tar.gz.aside/lib")).expect("a directory");
-        let at = unpacked(&file, &own).expect("unpacked");
-        assert_eq!(at, dir.path().canonicalize().expect("a path").join("layer.tar.gz.unpacked"));
-        assert_eq!(fs::read(at.join("lib/b.py")).expect("a link"), b"a = 1\n");
-        let about = fs::metadata(at.join("lib/a.py")).expect("a file");
-        assert_eq!(about.permissions().mode() & 0o777, 0o500);
-        let written = about.modified().expect("a time");
+        fs::create_dir_all(dir.path().join("layer.tar.gz.tmp/lib")).expect("a directory");
+        let unpacked_dir = unpacked(&file, &own).expect("unpacked");
+        assert_eq!(
+            unpacked_dir,
+            dir.path().canonicalize().expect("a path").join("layer.tar.gz.unpacked")
+        );
+        assert_eq!(fs::read(unpacked_dir.join("lib/b.py")).expect("a link"), b"a = 1\n");
+        let metadata = fs::metadata(unpacked_dir.join("lib/a.py")).expect("a file");
+        assert_eq!(metadata.permissions().mode() & 0o777, 0o500);
+        let written = metadata.modified().expect("a time");
         let since = written.duration_since(SystemTime::UNIX_EPOCH);
         assert_eq!(since.expect("after 1970").as_secs(), 315_532_800);
-        fs::write(at.join("mark"), "").expect("a file");
-        assert_eq!(unpacked(&file, &own), Ok(at.clone()));
-        assert!(at.join("mark").exists(), "it was not unpacked again");
-        assert_eq!(unpacked(&at, &own), Ok(at), "a directory is taken as it is");
+        fs::write(unpacked_dir.join("mark"), "").expect("a file");
+        assert_eq!(unpacked(&file, &own), Ok(unpacked_dir.clone()));
+        assert!(unpacked_dir.join("mark").exists(), "unpacked again");
+        assert_eq!(unpacked(&unpacked_dir, &own), Ok(unpacked_dir), "a directory was copied");
     }
 
     #[test]
@@ -297,39 +302,39 @@ mod tests {
         archive(&file, &FILES);
         let own = dir.path().join("own");
         fs::create_dir(&own).expect("a directory");
-        let at = put(&file, &own).expect("unpacked");
-        assert_eq!(at, own.join("layer.tar.gz.unpacked"));
-        assert_eq!(fs::read(at.join("lib/a.py")).expect("a file"), b"a = 1\n");
+        let unpacked_dir = unpack_below(&file, &own).expect("unpacked");
+        assert_eq!(unpacked_dir, own.join("layer.tar.gz.unpacked"));
+        assert_eq!(fs::read(unpacked_dir.join("lib/a.py")).expect("a file"), b"a = 1\n");
     }
 
     #[test]
     fn truncated_and_escaping_archives_are_rejected_and_leave_nothing() {
         let dir = tempfile::tempdir().expect("a directory");
         let file = dir.path().join("layer.tar.gz");
-        let refused = |why: &str| {
-            let said = unpacked(&file, dir.path()).expect_err("refused");
-            assert!(said.starts_with("cannot unpack `") && said.contains(why), "{said}");
+        let check_rejected = |why: &str| {
+            let error = unpacked(&file, dir.path()).expect_err("refused");
+            assert!(error.starts_with("cannot unpack `") && error.contains(why), "{error}");
             assert_eq!(fs::read_dir(dir.path()).expect("a list").count(), 1);
         };
-        for out in ["../out", "/out", "lib/b.py/out"] {
+        for name in ["../out", "/out", "lib/b.py/out"] {
             let mut entries = FILES.to_vec();
-            entries.push((EntryType::Regular, out, "x"));
+            entries.push((EntryType::Regular, name, "x"));
             archive(&file, &entries);
-            refused("leads out of it");
+            check_rejected("leads out of it");
         }
         archive(&file, &[(EntryType::Fifo, "pipe", "")]);
-        refused("is neither file");
+        check_rejected("is neither file");
         archive(&file, &FILES);
         let bytes = fs::read(&file).expect("a file");
         // A wrong checksum leaves nothing behind.
         let mut other = bytes.clone();
-        let at = other.len() - 8;
-        other[at] ^= 1;
+        let checksum = other.len() - 8;
+        other[checksum] ^= 1;
         fs::write(&file, other).expect("a file");
-        refused("corrupt");
+        check_rejected("corrupt");
         fs::write(&file, &bytes[..bytes.len() / 2]).expect("a file");
-        refused("");
-        let gone = unpacked(&dir.path().join("none"), dir.path()).expect_err("nothing");
-        assert!(gone.starts_with("the environment has no layer `"), "{gone}");
+        check_rejected("");
+        let absent = unpacked(&dir.path().join("none"), dir.path()).expect_err("nothing");
+        assert!(absent.starts_with("the environment has no layer `"), "{absent}");
     }
 }

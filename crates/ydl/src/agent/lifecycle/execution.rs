@@ -67,7 +67,7 @@ struct AttemptContext {
 impl RunningProgram {
     /// Waits until the program has exited and its last output to its rendezvous has arrived: other tasks may wait for
     /// that.
-    pub(super) async fn over(&mut self, timeout: Duration) -> ShimExit {
+    pub(super) async fn exited(&mut self, timeout: Duration) -> ShimExit {
         let exit = self.program.wait().await;
         self.ended.get_or_insert_with(SystemTime::now);
         // Repeated calls share the deadline of the first.
@@ -136,8 +136,8 @@ impl Agent {
             stderr_tail = format!("{stderr_tail}\n{note}");
         }
         let failed = exit.code != Some(0) && !running.stop_requested;
-        let hold = self.port_reservation.as_ref().filter(|_| failed);
-        let port_taken = hold.and_then(PortReservation::taken);
+        let reservation = self.port_reservation.as_ref().filter(|_| failed);
+        let port_taken = reservation.and_then(PortReservation::taken);
         let mib = (exit.peak_memory_bytes.max(self.meter.peak_bytes()) >> 20).max(1);
         let exit = ProgramExit {
             code: exit.code,
@@ -169,15 +169,15 @@ impl Agent {
             exit: &exit,
         };
         let dir = self.task_env.logs(&attempt.task, attempt.attempt);
-        let kept = std::fs::create_dir_all(&dir)
+        let written = std::fs::create_dir_all(&dir)
             .and_then(|()| write_json(&dir.join(record::FILE), &record));
-        if let Err(error) = kept {
+        if let Err(error) = written {
             tracing::warn!("cannot write the exit record: {error}");
         }
         self.request_permits.wake();
-        self.uploads.over();
+        self.uploads.program_ended();
         if let Some(log_shipper) = attempt.log_shipper {
-            log_shipper.over(to_json(&record).ok());
+            log_shipper.end(to_json(&record).ok());
         }
         // An agent cut off from its master has ended its program itself; that is not reported.
         if !self.cut_off {
@@ -216,12 +216,12 @@ impl Agent {
         let ports = self.port_reservation.as_ref().map(PortReservation::ports).unwrap_or_default();
         let program_env = &self.program_env;
         let prepared = listener.and_then(|listener| {
-            let has = LaunchContext {
+            let context = LaunchContext {
                 rendezvous_port: listener.as_ref().map(LinkListener::port),
                 ports,
                 program_env,
             };
-            let prepared = self.task_env.prepare(bootstrap, devices, submitted, &run, &has)?;
+            let prepared = self.task_env.prepare(bootstrap, devices, submitted, &run, &context)?;
             Ok((prepared, listener))
         });
         let mut attempt = AttemptContext {
@@ -248,8 +248,8 @@ impl Agent {
                 if !is_sidecar {
                     self.start_checkpoint_upload();
                 }
-                if let Some(hold) = &mut self.port_reservation {
-                    hold.release_for_start();
+                if let Some(reservation) = &mut self.port_reservation {
+                    reservation.release_for_start();
                 }
                 self.starting = Some(StartingProgram {
                     program: tokio::spawn(Program::start(program, output)),

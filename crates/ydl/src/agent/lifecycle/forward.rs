@@ -35,8 +35,9 @@ impl Agent {
         ) {
             (Err(_), _) => Err(format!("too many connections to `{task}` at once")),
             (Ok(_), _) if self.running.is_none() => Err(format!("`{task}` is not running")),
-            (Ok(permit), hold) => {
-                let ports = hold.as_ref().map(|hold| hold.ports()).unwrap_or_default();
+            (Ok(permit), reservation) => {
+                let ports =
+                    reservation.as_ref().map(|reservation| reservation.ports()).unwrap_or_default();
                 let requested = self.requested_ports(task);
                 select_port(task, &ports, &requested, port).map(|port| (permit, port))
             }
@@ -130,13 +131,13 @@ mod tests {
     fn a_port_is_selected_by_name_or_is_the_first_requested() {
         let task: TaskId = "web:0".parse().unwrap();
         let ports = BTreeMap::from([("http".to_owned(), 80), ("tf".to_owned(), 90)]);
-        let sent_at = ["http".to_owned()];
+        let requested = ["http".to_owned()];
         let port = |requested: &[String], name| select_port(&task, &ports, requested, name);
-        assert_eq!(port(&sent_at, None).unwrap().1, 80);
+        assert_eq!(port(&requested, None).unwrap().1, 80);
         assert_eq!(port(&[], Some("tf")).unwrap().1, 90);
         assert_eq!(port(&[], None).unwrap_err(), "no port of `web:0` chosen; it has `http`, `tf`");
         assert_eq!(
-            port(&sent_at, Some("x")).unwrap_err(),
+            port(&requested, Some("x")).unwrap_err(),
             "`web:0` has no port `x`; it has `http`, `tf`"
         );
         let none = select_port(&task, &BTreeMap::new(), &[], None);

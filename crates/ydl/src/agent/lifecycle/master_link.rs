@@ -62,7 +62,7 @@ impl MasterLink {
     pub(super) fn watch_for_successor(
         &mut self,
         worker: Arc<HdfsWorker>,
-        place: JobLayout,
+        layout: JobLayout,
         attempt: u32,
     ) {
         let (schedule, scheduled) = watch::channel(ProbeSchedule {
@@ -70,7 +70,7 @@ impl MasterLink {
             due: Instant::now() + OVERDUE,
         });
         let (found_tx, found) = mpsc::channel(1);
-        tokio::spawn(probe(worker, place, attempt, scheduled, found_tx));
+        tokio::spawn(probe(worker, layout, attempt, scheduled, found_tx));
         self.master_watch = Some(MasterWatch { schedule, found });
     }
 
@@ -134,7 +134,7 @@ pub(super) type NewAddress<'a> = Option<&'a mut mpsc::Receiver<String>>;
 
 async fn probe(
     worker: Arc<HdfsWorker>,
-    place: JobLayout,
+    layout: JobLayout,
     mut attempt: u32,
     mut schedule: watch::Receiver<ProbeSchedule>,
     found_tx: mpsc::Sender<String>,
@@ -157,7 +157,7 @@ async fn probe(
             },
             () = sleep_until(due.max(next_probe)) => {}
         }
-        let found = worker.find_master(place.clone()).await;
+        let found = worker.find_master(layout.clone()).await;
         probes += 1;
         let pause = if probes > PROBES.1 { PROBES.2 } else { PROBES.0 };
         next_probe = Instant::now() + pause.mul_f64(jitter);

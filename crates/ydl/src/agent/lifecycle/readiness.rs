@@ -62,9 +62,9 @@ impl Agent {
             Ok(()) => self.inputs_complete = true,
             // Another node may have space, or access to HDFS. An input that is unavailable everywhere is the task's
             // failure.
-            Err(trouble) => {
-                let (why, node) = (trouble.sentence(), trouble.of_node);
-                self.report(AgentReport::SetupFailed { reason: why, node_fault: node });
+            Err(error) => {
+                let (reason, node_fault) = (error.sentence(), error.of_node);
+                self.report(AgentReport::SetupFailed { reason, node_fault });
             }
         }
     }
@@ -106,15 +106,15 @@ impl Agent {
         let ip = own.unwrap_or(IpAddr::V4(Ipv4Addr::UNSPECIFIED));
         let range = self.submitted.spec.ports;
         match &mut self.port_reservation {
-            Some(hold) if same => hold.retake().map_err(|e| e.to_string())?,
+            Some(reservation) if same => reservation.retake().map_err(|e| e.to_string())?,
             _ => {
                 self.port_reservation = None;
                 let need =
                     |(name, keep): &(String, bool)| PortRequest { name: name.clone(), keep: *keep };
                 let needs: Vec<_> = ports.iter().map(need).collect();
                 let slot = PortSlot { index: slot.0, of: slot.1 };
-                let hold = PortReservation::take(ip, &needs, range.first..=range.last, slot);
-                self.port_reservation = Some(hold.map_err(|e| e.to_string())?);
+                let reservation = PortReservation::take(ip, &needs, range.first..=range.last, slot);
+                self.port_reservation = Some(reservation.map_err(|e| e.to_string())?);
             }
         }
         let ports = self.port_reservation.as_ref().map(PortReservation::ports).unwrap_or_default();

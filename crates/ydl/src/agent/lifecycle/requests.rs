@@ -27,7 +27,7 @@ use ydl_proto::{
 /// Maximum number of concurrent requests; further ones are dropped and retried by the client.
 const REQUESTS_MAX: usize = 64;
 /// Poll interval of a file that does not grow.
-const LOOK: Duration = Duration::from_millis(100);
+const POLL_INTERVAL: Duration = Duration::from_millis(100);
 /// Maximum long-poll time.
 const WAIT_MAX: Duration = Duration::from_secs(30);
 /// Timeout of the call that returns the result.
@@ -61,10 +61,10 @@ impl RequestPermits {
     }
 }
 
-enum LogReply {
-    Absent,
+enum LogResult {
+    NotFound,
     List(Vec<LogAttempt>),
-    Piece { bytes: Vec<u8>, length: u64, ended: bool },
+    Chunk { bytes: Vec<u8>, length: u64, ended: bool },
 }
 
 impl Agent {
@@ -98,19 +98,19 @@ async fn read_logs(
     task: TaskId,
     request: LogRequest,
     program_ended: &Notify,
-) -> LogReply {
+) -> LogResult {
     let (dir, file, offset, bytes_max, wait_ms) = match request {
         LogRequest::List => {
             let job = job.clone();
             let listed = tokio::task::spawn_blocking(move || list(&job, &task)).await;
-            return LogReply::List(listed.unwrap_or_default());
+            return LogResult::List(listed.unwrap_or_default());
         }
         LogRequest::Read { attempt, file, offset, bytes_max, wait_ms } => {
             (job.attempt_logs(&task, attempt), file, offset, bytes_max, wait_ms)
         }
     };
     if !is_plain(&file) {
-        return LogReply::Absent;
+        return LogResult::NotFound;
     }
     let end = Instant::now() + Duration::from_millis(wait_ms).min(WAIT_MAX);
     let bytes_max = bytes_max.min(LOG_BYTES_MAX);
@@ -123,19 +123,19 @@ async fn read_logs(
         match read {
             Ok(Ok((bytes, length, ended))) => {
                 if !bytes.is_empty() || ended || Instant::now() >= end {
-                    return LogReply::Piece { bytes, length, ended };
+                    return LogResult::Chunk { bytes, length, ended };
                 }
             }
             Ok(Err(error)) => {
                 if error.kind() != io::ErrorKind::NotFound {
                     tracing::debug!("cannot read a log: {}", reason(&error));
                 }
-                return LogReply::Absent;
+                return LogResult::NotFound;
             }
-            Err(_) => return LogReply::Absent,
+            Err(_) => return LogResult::NotFound,
         }
         tokio::select! {
-            () = sleep(LOOK) => {}
+            () = sleep(POLL_INTERVAL) => {}
             () = woken => {}
         }
     }
@@ -143,8 +143,8 @@ async fn read_logs(
 
 /// Returns true for the plain name of a log file in its directory.
 fn is_plain(file: &str) -> bool {
-    let known = |c: char| c.is_ascii_alphanumeric() || matches!(c, '.' | '-' | '_');
-    !file.is_empty() && file.len() <= 100 && !file.starts_with('.') && file.chars().all(known)
+    let is_valid = |c: char| c.is_ascii_alphanumeric() || matches!(c, '.' | '-' | '_');
+    !file.is_empty() && file.len() <= 100 && !file.starts_with('.') && file.chars().all(is_valid)
 }
 
 /// Returns bytes from the offset, the length of the file, and whether it is complete.
@@ -152,23 +152,23 @@ fn read(dir: &Path, file: &str, offset: u64, bytes_max: u64) -> io::Result<(Vec<
     // Checked first: output printed before the end is then included.
     let ended = dir.join(crate::agent::record::FILE).exists() || has_next_segment(dir, file);
     let file = File::open(dir.join(file))?;
-    let about = file.metadata()?;
-    if !about.is_file() {
+    let metadata = file.metadata()?;
+    if !metadata.is_file() {
         return Err(io::ErrorKind::NotFound.into());
     }
-    let length = about.len();
-    let left = length.saturating_sub(offset).min(bytes_max);
-    let mut bytes = vec![0; left as usize];
-    let mut restored = 0;
-    while restored < bytes.len() {
-        match file.read_at(&mut bytes[restored..], offset + restored as u64) {
+    let length = metadata.len();
+    let length_wanted = length.saturating_sub(offset).min(bytes_max);
+    let mut bytes = vec![0; length_wanted as usize];
+    let mut filled = 0;
+    while filled < bytes.len() {
+        match file.read_at(&mut bytes[filled..], offset + filled as u64) {
             Ok(0) => break,
-            Ok(more) => restored += more,
+            Ok(more) => filled += more,
             Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
             Err(error) => return Err(error),
         }
     }
-    bytes.truncate(restored);
+    bytes.truncate(filled);
     Ok((bytes, length, ended))
 }
 
@@ -202,14 +202,14 @@ fn list(job: &JobDir, task: &TaskId) -> Vec<LogAttempt> {
     each.collect()
 }
 
-async fn send_reply(client: &Client, id: u64, reply: LogReply) {
+async fn send_reply(client: &Client, id: u64, reply: LogResult) {
     let (query, payload) = match reply {
-        LogReply::Absent => ("&not-found".to_owned(), Payload::Nothing),
-        LogReply::List(list) => match Payload::json(&list) {
+        LogResult::NotFound => ("&not-found".to_owned(), Payload::Nothing),
+        LogResult::List(list) => match Payload::json(&list) {
             Ok(list) => (String::new(), list),
             Err(_) => ("&not-found".to_owned(), Payload::Nothing),
         },
-        LogReply::Piece { bytes, length, ended } => {
+        LogResult::Chunk { bytes, length, ended } => {
             let ended = if ended { "&ended" } else { "" };
             let query = format!("&length={length}{ended}");
             (query, Payload::Raw(bytes.into()))

@@ -66,10 +66,12 @@ impl Agent {
             Some(Err(why)) => unfit_reason = unfit_reason.or(Some(why)),
             None => {}
         }
-        let saved = spec.cluster_options.checkpoint.iter();
-        let saved = saved.filter(|to| to.starts_with("hdfs://")).count() > 0;
-        let far = |output: &Output| output.every.is_some() || output.to.starts_with("hdfs://");
-        if worker.is_none() && (saved || spec.outputs.iter().any(far)) {
+        let has_hdfs_checkpoint = spec.cluster_options.checkpoint.iter();
+        let has_hdfs_checkpoint =
+            has_hdfs_checkpoint.filter(|to| to.starts_with("hdfs://")).count() > 0;
+        let is_remote =
+            |output: &Output| output.every.is_some() || output.to.starts_with("hdfs://");
+        if worker.is_none() && (has_hdfs_checkpoint || spec.outputs.iter().any(is_remote)) {
             let started = HdfsWorker::start(job.clone(), spec.task_count());
             let started = started.map_err(|e| format!("cannot start: {e}"))?;
             worker = Some(Arc::new(started));

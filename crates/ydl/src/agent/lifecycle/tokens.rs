@@ -19,8 +19,8 @@ use ydl_os::env;
 /// Timeout of one request.
 const CALL_MAX: Duration = Duration::from_secs(10);
 /// Retries and their interval; afterwards the master announces the tokens again.
-const TRIES: u32 = 5;
-const PAUSE: Duration = Duration::from_secs(1);
+const ATTEMPTS: u32 = 5;
+const RETRY_DELAY: Duration = Duration::from_secs(1);
 
 /// Tokens of this container.
 #[derive(Debug)]
@@ -77,7 +77,7 @@ impl Agent {
 
 /// Fetches the newest tokens and writes them to their files; returns true on success.
 async fn fetch(client: &Client, files: &[PathBuf]) -> bool {
-    for _ in 0..TRIES {
+    for _ in 0..ATTEMPTS {
         match try_fetch(client, files).await {
             Ok(()) => {
                 tracing::info!("tokens replaced");
@@ -85,7 +85,7 @@ async fn fetch(client: &Client, files: &[PathBuf]) -> bool {
             }
             Err(why) => tracing::warn!("cannot fetch new tokens: {why}"),
         }
-        sleep(PAUSE).await;
+        sleep(RETRY_DELAY).await;
     }
     false
 }
@@ -93,15 +93,15 @@ async fn fetch(client: &Client, files: &[PathBuf]) -> bool {
 async fn try_fetch(client: &Client, files: &[PathBuf]) -> Result<(), String> {
     let path = "/v1/tokens";
     let call = client.call(Method::GET, path, ydl_net::client::Payload::Nothing, CALL_MAX);
-    let answer = call.await.map_err(|e| e.to_string())?;
-    let newest = Credentials::from_bytes(&answer.body).map_err(|e| e.to_string())?;
+    let reply = call.await.map_err(|e| e.to_string())?;
+    let newest = Credentials::from_bytes(&reply.body).map_err(|e| e.to_string())?;
     let files = files.to_vec();
-    let kept = tokio::task::spawn_blocking(move || keep(&newest, &files));
-    kept.await.map_err(|e| e.to_string())?
+    let replaced = tokio::task::spawn_blocking(move || replace_tokens(&newest, &files));
+    replaced.await.map_err(|e| e.to_string())?
 }
 
 /// Replaces the tokens in each file atomically: concurrent readers see all old or all new ones.
-fn keep(newest: &Credentials, files: &[PathBuf]) -> Result<(), String> {
+fn replace_tokens(newest: &Credentials, files: &[PathBuf]) -> Result<(), String> {
     for file in files {
         let mut all = Credentials::read(file).map_err(|e| e.to_string())?;
         for (alias, token) in newest.tokens() {
@@ -139,14 +139,14 @@ mod tests {
         let mut newest = Credentials::default();
         newest.add("nn:1", token("new"));
         newest.set_secret("users.own", b"not theirs".to_vec());
-        keep(&newest, std::slice::from_ref(&file)).unwrap();
-        let kept = Credentials::read(&file).unwrap();
-        assert_eq!(kept.token("nn:1"), Some(&token("new")));
-        assert_eq!(kept.token("else"), Some(&token("else")));
-        assert_eq!(kept.secret("users.own").unwrap().expose(), b"theirs");
+        replace_tokens(&newest, std::slice::from_ref(&file)).unwrap();
+        let tokens = Credentials::read(&file).unwrap();
+        assert_eq!(tokens.token("nn:1"), Some(&token("new")));
+        assert_eq!(tokens.token("else"), Some(&token("else")));
+        assert_eq!(tokens.secret("users.own").unwrap().expose(), b"theirs");
         let mode = file.metadata().unwrap().permissions().mode();
         assert_eq!(mode & 0o777, 0o600);
         let absent = dir.path().join("none");
-        assert!(keep(&newest, &[absent]).unwrap_err().contains("none`"));
+        assert!(replace_tokens(&newest, &[absent]).unwrap_err().contains("none`"));
     }
 }

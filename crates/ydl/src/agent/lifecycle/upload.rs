@@ -52,7 +52,7 @@ impl Default for Uploads {
 
 impl Uploads {
     /// Signals that the program has ended.
-    pub(super) fn over(&mut self) {
+    pub(super) fn program_ended(&mut self) {
         self.phase.send_replace(ProgramPhase::Ended);
         self.checkpoint.send_replace(ProgramPhase::Ended);
         self.saved_by = Some(Instant::now() + CHECKPOINT_MAX);
@@ -134,7 +134,7 @@ impl Agent {
         let kept = self.uploads.finish(until, saved_by);
         let sent = self.uploads.sent.clone();
         let worker = self.hdfs_worker.clone();
-        let whose = self.task_env.whose(&self.submitted);
+        let whose = self.task_env.owner_id(&self.submitted);
         tokio::spawn(async move {
             let copying = async {
                 kept.await;
@@ -190,7 +190,7 @@ impl Agent {
         let Some(worker) = &self.hdfs_worker else {
             return;
         };
-        let whose = self.task_env.whose(&self.submitted);
+        let whose = self.task_env.owner_id(&self.submitted);
         let outputs = self.task_env.outputs(&self.submitted).into_iter();
         for (at, leaving) in outputs.enumerate() {
             if let Some(every) = leaving.every {
@@ -222,7 +222,7 @@ impl Agent {
             return;
         };
         worker.keep(ContinuousUpload {
-            whose: format!("saved-{}", self.task_env.whose(&self.submitted)),
+            whose: format!("saved-{}", self.task_env.owner_id(&self.submitted)),
             work: self.task_env.dir().to_owned(),
             from: CHECKPOINT.to_owned(),
             to: Destination::Hdfs(url),

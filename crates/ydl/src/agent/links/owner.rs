@@ -15,25 +15,25 @@ use ydl_os::{
 /// Number of scans of the processes for the owner of a connection.
 const SCANS: usize = 2;
 
-/// Returns the remote addresses among `theirs` of connections to `ours` that belong to this process or a descendant.
+/// Returns the remote addresses among `remotes` of connections to `local` that belong to this process or a descendant.
 /// A batch costs little more than a single connection.
 pub(super) fn of_this_tree(
-    theirs: &[SocketAddr],
-    ours: SocketAddr,
+    remotes: &[SocketAddr],
+    local: SocketAddr,
 ) -> io::Result<HashSet<SocketAddr>> {
-    let SocketAddr::V4(ours) = ours else {
+    let SocketAddr::V4(local) = local else {
         return Ok(HashSet::new());
     };
     // A kernel without socket diagnostics reports no socket either, but it has the table.
-    let mut inodes = diagnosed(theirs, ours).unwrap_or_default();
-    if inodes.len() < theirs.len() {
-        inodes.extend(from_table(theirs, ours)?);
+    let mut inodes = diagnosed(remotes, local).unwrap_or_default();
+    if inodes.len() < remotes.len() {
+        inodes.extend(from_table(remotes, local)?);
     }
     of_processes(&inodes, || {
         let this = std::process::id();
         let tree = Tree::below(this)?;
-        let below = tree.descendants(this).into_iter().map(|entry| entry.pid);
-        Ok(below.chain([this]).collect())
+        let descendants = tree.descendants(this).into_iter().map(|entry| entry.pid);
+        Ok(descendants.chain([this]).collect())
     })
 }
 
@@ -57,12 +57,12 @@ fn of_processes(
 
 type Inodes = HashMap<u64, SocketAddr>;
 
-fn diagnosed(theirs: &[SocketAddr], ours: SocketAddrV4) -> io::Result<Inodes> {
+fn diagnosed(remotes: &[SocketAddr], local: SocketAddrV4) -> io::Result<Inodes> {
     let sockets = Sockets::open()?;
     let mut inodes = Inodes::new();
-    for address in theirs {
-        if let SocketAddr::V4(their) = address
-            && let Some(inode) = sockets.inode(*their, ours)?
+    for address in remotes {
+        if let SocketAddr::V4(remote) = address
+            && let Some(inode) = sockets.inode(*remote, local)?
         {
             inodes.insert(inode, *address);
         }
@@ -70,27 +70,28 @@ fn diagnosed(theirs: &[SocketAddr], ours: SocketAddrV4) -> io::Result<Inodes> {
     Ok(inodes)
 }
 
-fn from_table(theirs: &[SocketAddr], ours: SocketAddrV4) -> io::Result<Inodes> {
+fn from_table(remotes: &[SocketAddr], local: SocketAddrV4) -> io::Result<Inodes> {
     // A program can connect to an IPv4 address through an IPv6 socket, as torch does. The table has both.
-    Ok(find(&tcp_table::sockets()?, theirs, ours))
+    Ok(find(&tcp_table::sockets()?, remotes, local))
 }
 
 /// Returns the inodes of a process's sockets. Empty for a process that has ended or belongs to another user.
 fn sockets(pid: u32) -> impl Iterator<Item = u64> {
-    let all = fs::read_dir(format!("/proc/{pid}/fd")).into_iter().flatten();
-    all.flatten().filter_map(|one| {
-        let to = fs::read_link(one.path()).ok()?;
-        let inode = to.to_str()?.strip_prefix("socket:[")?.strip_suffix(']')?;
+    let entries = fs::read_dir(format!("/proc/{pid}/fd")).into_iter().flatten();
+    entries.flatten().filter_map(|entry| {
+        let target = fs::read_link(entry.path()).ok()?;
+        let inode = target.to_str()?.strip_prefix("socket:[")?.strip_suffix(']')?;
         inode.parse().ok()
     })
 }
 
-/// Returns the inodes of the sockets between one of `theirs` and `other`.
-fn find(all: &[Socket], theirs: &[SocketAddr], other: SocketAddrV4) -> Inodes {
-    let theirs: HashSet<&SocketAddr> = theirs.iter().collect();
+/// Returns the inodes of the sockets between one of `remotes` and `local`.
+fn find(entries: &[Socket], remotes: &[SocketAddr], local: SocketAddrV4) -> Inodes {
+    let remotes: HashSet<&SocketAddr> = remotes.iter().collect();
     // A socket without an inode has no owner any more.
-    let ours = |it: &&Socket| it.inode != 0 && it.other == other.into() && theirs.contains(&it.own);
-    all.iter().filter(ours).map(|it| (it.inode, it.own)).collect()
+    let is_of_program =
+        |it: &&Socket| it.inode != 0 && it.other == local.into() && remotes.contains(&it.own);
+    entries.iter().filter(is_of_program).map(|it| (it.inode, it.own)).collect()
 }
 
 #[cfg(test)]
@@ -111,8 +112,8 @@ mod tests {
         let at = |port| SocketAddrV4::new(Ipv4Addr::LOCALHOST, port);
         let all = tcp_table::parse(table);
         let found = |own: &[u16], other| {
-            let theirs: Vec<_> = own.iter().map(|port| SocketAddr::V4(at(*port))).collect();
-            let inodes = find(&all, &theirs, at(other));
+            let peer: Vec<_> = own.iter().map(|port| SocketAddr::V4(at(*port))).collect();
+            let inodes = find(&all, &peer, at(other));
             let mut inodes: Vec<_> =
                 inodes.into_iter().map(|(inode, own)| (own.port(), inode)).collect();
             inodes.sort_unstable();
@@ -127,46 +128,46 @@ mod tests {
     #[test]
     fn a_process_that_is_missing_in_one_list_is_found_in_the_next() {
         let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).expect("a port");
-        let ours = listener.local_addr().expect("an address");
-        let own = TcpStream::connect(ours).expect("a connection");
-        let theirs = own.local_addr().expect("an address");
-        let SocketAddr::V4(ours) = ours else { panic!("{ours}") };
-        let inodes = from_table(&[theirs], ours).expect("a table");
+        let local = listener.local_addr().expect("an address");
+        let own = TcpStream::connect(local).expect("a connection");
+        let peer = own.local_addr().expect("an address");
+        let SocketAddr::V4(local) = local else { panic!("{local}") };
+        let inodes = from_table(&[peer], local).expect("a table");
         let mut lists = vec![vec![std::process::id()], Vec::new()];
         let mut next = || Ok(lists.pop().expect("not more than two are made"));
         let found = of_processes(&inodes, &mut next).expect("an answer");
-        assert_eq!(found, HashSet::from([theirs]));
-        let mut strangers = vec![Vec::new(); SCANS];
-        let found = of_processes(&inodes, || Ok(strangers.pop().expect("no more scans")));
+        assert_eq!(found, HashSet::from([peer]));
+        let mut empty_lists = vec![Vec::new(); SCANS];
+        let found = of_processes(&inodes, || Ok(empty_lists.pop().expect("no more scans")));
         assert!(found.expect("an answer").is_empty());
     }
 
     #[test]
     fn own_connections_are_distinguished_from_others() {
         let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).expect("a port");
-        let ours = listener.local_addr().expect("an address");
-        let own = TcpStream::connect(ours).expect("a connection");
-        let theirs = own.local_addr().expect("an address");
+        let local = listener.local_addr().expect("an address");
+        let own = TcpStream::connect(local).expect("a connection");
+        let peer = own.local_addr().expect("an address");
         listener.accept().expect("a connection");
-        let is_ours = |theirs| {
-            let both = [theirs, SocketAddr::from((Ipv4Addr::LOCALHOST, 1))];
-            let found = of_this_tree(&both, ours).expect("an answer");
+        let is_own = |peer| {
+            let both = [peer, SocketAddr::from((Ipv4Addr::LOCALHOST, 1))];
+            let found = of_this_tree(&both, local).expect("an answer");
             // Both lookups have the same result.
-            let SocketAddr::V4(ours) = ours else { panic!("{ours}") };
-            let table = from_table(&both, ours).expect("a table");
-            assert_eq!(diagnosed(&both, ours).expect("an answer"), table);
-            assert!(found.iter().all(|address| *address == theirs), "{found:?}");
+            let SocketAddr::V4(local) = local else { panic!("{local}") };
+            let table = from_table(&both, local).expect("a table");
+            assert_eq!(diagnosed(&both, local).expect("an answer"), table);
+            assert!(found.iter().all(|address| *address == peer), "{found:?}");
             !found.is_empty()
         };
-        assert!(is_ours(theirs));
+        assert!(is_own(peer));
 
         // An IPv6 socket to the same address.
         let new = socket_with(AddressFamily::INET6, SocketType::STREAM, SocketFlags::CLOEXEC, None);
         let new = new.expect("a socket");
-        let mapped = SocketAddr::from((Ipv4Addr::LOCALHOST.to_ipv6_mapped(), ours.port()));
+        let mapped = SocketAddr::from((Ipv4Addr::LOCALHOST.to_ipv6_mapped(), local.port()));
         connect(&new, &mapped).expect("a connection");
         let (_, theirs_too) = listener.accept().expect("a connection");
-        assert!(is_ours(theirs_too));
+        assert!(is_own(theirs_too));
 
         // A child inherits it, and then is its only owner.
         let mut child = Command::new("sleep")
@@ -174,9 +175,9 @@ mod tests {
             .stdin(Stdio::from(std::os::fd::OwnedFd::from(own)))
             .spawn()
             .expect("a child");
-        assert!(is_ours(theirs));
+        assert!(is_own(peer));
         child.kill().expect("a dead child");
         child.wait().expect("an end");
-        assert!(!is_ours(theirs));
+        assert!(!is_own(peer));
     }
 }

@@ -15,18 +15,18 @@ const CONFIG_BYTES_MAX: u64 = 16 << 20;
 #[derive(Debug)]
 pub(in crate::agent) struct HdfsClients {
     job: JobDir,
-    known: OnceCell<hdfs::FileSystems>,
+    file_systems: OnceCell<hdfs::FileSystems>,
 }
 
 impl HdfsClients {
     pub(in crate::agent) fn new(job: JobDir) -> HdfsClients {
-        let known = OnceCell::new();
-        HdfsClients { job, known }
+        let file_systems = OnceCell::new();
+        HdfsClients { job, file_systems }
     }
 
     /// Creates a separate set of clients.
     pub(in crate::agent) fn fresh(&self) -> Result<hdfs::FileSystems, HdfsError> {
-        of_job(&self.job)
+        file_systems_of_job(&self.job)
     }
 
     /// Returns a client for the file system of a URL.
@@ -35,13 +35,14 @@ impl HdfsClients {
         url: &str,
         deadline: Instant,
     ) -> Result<Hdfs, HdfsError> {
-        let ways = self.known.get_or_try_init(async || of_job(&self.job));
-        ways.await?.to(url, deadline).await
+        let file_systems =
+            self.file_systems.get_or_try_init(async || file_systems_of_job(&self.job));
+        file_systems.await?.to(url, deadline).await
     }
 }
 
 /// Creates clients from the configuration of a job.
-pub(in crate::agent) fn of_job(job: &JobDir) -> Result<hdfs::FileSystems, HdfsError> {
+pub(in crate::agent) fn file_systems_of_job(job: &JobDir) -> Result<hdfs::FileSystems, HdfsError> {
     let file = job.hadoop_file();
     let cannot = |e: &dyn std::fmt::Display| HdfsError {
         kind: Kind::BadInput,
@@ -70,7 +71,7 @@ mod tests {
             (r#"{"fs.defaultFS":"x"}"#, "the file has no version: this `ydl` reads version 1"),
         ] {
             std::fs::write(job.hadoop_file(), text).unwrap();
-            let found = of_job(&job).unwrap_err();
+            let found = file_systems_of_job(&job).unwrap_err();
             assert_eq!(
                 found.what,
                 format!("cannot read `{}`: {error}", job.hadoop_file().display())

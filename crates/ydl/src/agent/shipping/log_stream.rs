@@ -15,7 +15,7 @@ use ydl_storage::hdfs::{Hdfs, HdfsError, Kind, Writer, layout};
 /// have acknowledged it, so this bounds the memory of a stream while HDFS is slow.
 pub const UNSYNCED_BYTES_MAX: u64 = 4 << 20;
 /// Segments retained in HDFS besides the first: together half a GiB of each stream of an attempt.
-const NEWEST: u64 = 31;
+const NEWEST_SEGMENTS: u64 = 31;
 /// A shipper in a hurry skips output that is further behind than this.
 const BEHIND_MAX: u64 = 8 << 20;
 /// Timeout of one step.
@@ -61,20 +61,20 @@ impl LogStream {
     }
 
     /// Ships new output and syncs it. Returns true if nothing is left for now.
-    pub(super) async fn carry(&mut self, hdfs: &Hdfs) -> Result<bool, HdfsError> {
-        let carried = self.carry_some(hdfs).await;
-        if carried.is_err() {
+    pub(super) async fn ship(&mut self, hdfs: &Hdfs) -> Result<bool, HdfsError> {
+        let shipped = self.ship_some(hdfs).await;
+        if shipped.is_err() {
             // The length of the last piece is checked when the file is reopened.
             self.open = None;
             self.dirty = false;
             self.reader = LogReader::new(&self.dir, self.name, self.synced);
         }
-        carried
+        shipped
     }
 
-    async fn carry_some(&mut self, hdfs: &Hdfs) -> Result<bool, HdfsError> {
-        let mut carried = 0;
-        while carried < UNSYNCED_BYTES_MAX {
+    async fn ship_some(&mut self, hdfs: &Hdfs) -> Result<bool, HdfsError> {
+        let mut shipped = 0;
+        while shipped < UNSYNCED_BYTES_MAX {
             let chunk = self.reader.read_some().map_err(|error| self.unreadable(&error))?;
             match chunk {
                 Chunk::Data { offset, bytes } => {
@@ -84,10 +84,10 @@ impl LogStream {
                     {
                         continue;
                     }
-                    carried += bytes.len() as u64;
+                    shipped += bytes.len() as u64;
                     if let Some((_, writer)) = &mut self.open {
                         self.dirty = true;
-                        writer.write(bytes, soon()).await?;
+                        writer.write(bytes, step_deadline()).await?;
                     }
                 }
                 Chunk::Gap { .. } => {}
@@ -105,7 +105,7 @@ impl LogStream {
         if self.dirty
             && let Some((_, writer)) = &mut self.open
         {
-            writer.sync(soon()).await?;
+            writer.sync(step_deadline()).await?;
             self.dirty = false;
         }
         self.synced = self.reader.offset();
@@ -116,11 +116,11 @@ impl LogStream {
     /// continues at its end.
     async fn open(&mut self, hdfs: &Hdfs, segment: u64, offset: u64) -> Result<bool, HdfsError> {
         self.close(hdfs).await?;
-        let place = self.place(segment);
-        if let Some(oldest) = segment.checked_sub(NEWEST).filter(|oldest| *oldest > 0) {
-            hdfs.delete(&self.place(oldest), soon()).await?;
+        let path = self.path(segment);
+        if let Some(oldest) = segment.checked_sub(NEWEST_SEGMENTS).filter(|oldest| *oldest > 0) {
+            hdfs.delete(&self.path(oldest), step_deadline()).await?;
         }
-        match hdfs.create(&place, layout::FILE, soon()).await {
+        match hdfs.create(&path, layout::FILE, step_deadline()).await {
             Ok(writer) => {
                 self.open = Some((segment, writer));
                 return Ok(true);
@@ -129,10 +129,10 @@ impl LogStream {
             Err(error) => return Err(error),
         }
         // Created by this stream before an error.
-        hdfs.recover(&place, soon()).await?;
-        let entry = hdfs.stat(&place, soon()).await?;
+        hdfs.recover(&path, step_deadline()).await?;
+        let entry = hdfs.stat(&path, step_deadline()).await?;
         let end = segment * self.rotation.segment_bytes + entry.map_or(0, |entry| entry.bytes);
-        let writer = hdfs.append(&place, soon()).await?;
+        let writer = hdfs.append(&path, step_deadline()).await?;
         self.open = Some((segment, writer));
         if end != offset {
             self.reader = LogReader::new(&self.dir, self.name, end);
@@ -145,10 +145,10 @@ impl LogStream {
         if let Some((segment, writer)) = self.open.take() {
             self.dirty = false;
             self.unclosed = Some(segment);
-            writer.close(soon()).await?;
+            writer.close(step_deadline()).await?;
         } else if let Some(segment) = self.unclosed {
             // All data was synced; only the close failed.
-            match hdfs.recover(&self.place(segment), soon()).await {
+            match hdfs.recover(&self.path(segment), step_deadline()).await {
                 Err(error) if error.kind != Kind::NotFound => return Err(error),
                 _ => {}
             }
@@ -167,7 +167,7 @@ impl LogStream {
         }
     }
 
-    fn place(&self, segment: u64) -> String {
+    fn path(&self, segment: u64) -> String {
         format!("{}/{}.{segment}", self.remote, self.name)
     }
 
@@ -180,6 +180,6 @@ impl LogStream {
     }
 }
 
-fn soon() -> Instant {
+fn step_deadline() -> Instant {
     Instant::now() + STEP_MAX
 }

@@ -12,7 +12,7 @@ mod log_shipper;
 mod log_stream;
 mod worker;
 
-pub(super) use clients::{HdfsClients, of_job};
+pub(super) use clients::{HdfsClients, file_systems_of_job};
 pub(super) use log_shipper::LogShipperHandle;
 pub use log_stream::UNSYNCED_BYTES_MAX;
 pub(super) use worker::{HdfsUpload, HdfsWorker, UploadRequest};

@@ -2,7 +2,7 @@
 
 use super::{
     clients::HdfsClients,
-    log_shipper::{LogShipper, LogShipperHandle, lag},
+    log_shipper::{LogShipper, LogShipperHandle, log_delay},
 };
 use crate::agent::{
     output::Rotation,
@@ -26,9 +26,9 @@ const REQUESTS_MAX: usize = 64;
 /// Maximum number of concurrent attempts. Older ones are aborted.
 const ATTEMPTS_MAX: usize = 16;
 /// Timeout of a lookup of the master.
-const LOOK_MAX: Duration = Duration::from_secs(5);
+const LOOKUP_MAX: Duration = Duration::from_secs(5);
 /// Maximum size of `master.json`.
-const PLACE_BYTES_MAX: u64 = 64 << 10;
+const ADDRESS_BYTES_MAX: u64 = 64 << 10;
 
 enum WorkerRequest {
     ShipLogs(Box<LogShipper>),
@@ -78,23 +78,28 @@ pub(in crate::agent) struct HdfsUpload {
 /// Handle of the worker thread. Dropping it ends the thread at once.
 #[derive(Debug)]
 pub(in crate::agent) struct HdfsWorker {
-    ways: Arc<HdfsClients>,
-    errands: mpsc::Sender<WorkerRequest>,
-    lag: Duration,
+    clients: Arc<HdfsClients>,
+    requests: mpsc::Sender<WorkerRequest>,
+    delay: Duration,
     hurry: watch::Sender<bool>,
 }
 
 impl HdfsWorker {
     /// Starts a worker for one of that many tasks.
     pub(in crate::agent) fn start(job: JobDir, tasks: u64) -> std::io::Result<HdfsWorker> {
-        let ways = Arc::new(HdfsClients::new(job));
-        let (errands, told) = mpsc::channel(REQUESTS_MAX);
+        let clients = Arc::new(HdfsClients::new(job));
+        let (requests, requests_rx) = mpsc::channel(REQUESTS_MAX);
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
-        let own = Arc::clone(&ways);
+        let own = Arc::clone(&clients);
         thread::Builder::new()
-            .name("carrier".into())
-            .spawn(move || runtime.block_on(work(&own, told)))?;
-        Ok(HdfsWorker { ways, errands, lag: lag(tasks), hurry: watch::Sender::new(false) })
+            .name("hdfs".into())
+            .spawn(move || runtime.block_on(work(&own, requests_rx)))?;
+        Ok(HdfsWorker {
+            clients,
+            requests,
+            delay: log_delay(tasks),
+            hurry: watch::Sender::new(false),
+        })
     }
 
     /// Ships the output of a program to the directory `remote` until the program has ended.
@@ -105,20 +110,21 @@ impl HdfsWorker {
         rotation: Rotation,
     ) -> LogShipperHandle {
         let hurry = self.hurry.subscribe();
-        let ways = Arc::clone(&self.ways);
-        let (attempt, followed) = LogShipper::new(ways, local, remote, rotation, self.lag, hurry);
-        self.tell(WorkerRequest::ShipLogs(Box::new(attempt)));
+        let clients = Arc::clone(&self.clients);
+        let (attempt, followed) =
+            LogShipper::new(clients, local, remote, rotation, self.delay, hurry);
+        self.send_request(WorkerRequest::ShipLogs(Box::new(attempt)));
         followed
     }
 
     /// Reads the address of the master from the job's directory.
     pub(in crate::agent) fn find_master(
         &self,
-        place: JobLayout,
+        layout: JobLayout,
     ) -> impl Future<Output = Option<MasterAddress>> + Send + use<> {
-        let (answer, answered) = oneshot::channel();
-        self.tell(WorkerRequest::FindMaster(place, answer));
-        async { answered.await.ok().flatten() }
+        let (respond_to, response) = oneshot::channel();
+        self.send_request(WorkerRequest::FindMaster(layout, respond_to));
+        async { response.await.ok().flatten() }
     }
 
     /// Uploads outputs to their URLs.
@@ -126,9 +132,9 @@ impl HdfsWorker {
         &self,
         outputs: UploadRequest,
     ) -> impl Future<Output = Option<Result<Copied, OutputError>>> + Send + use<> {
-        let (answer, answered) = oneshot::channel();
-        self.tell(WorkerRequest::Upload(Box::new(outputs), answer));
-        async { answered.await.ok() }
+        let (respond_to, response) = oneshot::channel();
+        self.send_request(WorkerRequest::Upload(Box::new(outputs), respond_to));
+        async { response.await.ok() }
     }
 
     /// Records which outputs were absent.
@@ -138,16 +144,16 @@ impl HdfsWorker {
         outputs: &[String],
         absent: &[String],
     ) -> impl Future<Output = ()> + Send + use<> {
-        let (answer, answered) = oneshot::channel();
+        let (respond_to, response) = oneshot::channel();
         let (claims, outputs, absent) = (claims.clone(), outputs.to_vec(), absent.to_vec());
-        let noting = AbsentOutputs { claims, outputs, absent };
-        self.tell(WorkerRequest::RecordAbsent(Box::new(noting), answer));
-        async { drop(answered.await) }
+        let absent_outputs = AbsentOutputs { claims, outputs, absent };
+        self.send_request(WorkerRequest::RecordAbsent(Box::new(absent_outputs), respond_to));
+        async { drop(response.await) }
     }
 
     /// Uploads an output continuously until its program has ended.
     pub(in crate::agent) fn keep(&self, kept: ContinuousUpload) {
-        self.tell(WorkerRequest::UploadContinuously(Box::new(kept)));
+        self.send_request(WorkerRequest::UploadContinuously(Box::new(kept)));
     }
 
     /// Restores a checkpoint directory.
@@ -155,11 +161,11 @@ impl HdfsWorker {
         &self,
         fill: Restore,
     ) -> impl Future<Output = Result<(), String>> + Send + use<> {
-        let (answer, answered) = oneshot::channel();
-        self.tell(WorkerRequest::Restore(Box::new(fill), answer));
+        let (respond_to, response) = oneshot::channel();
+        self.send_request(WorkerRequest::Restore(Box::new(fill), respond_to));
         async {
             let lost = Err("restoring its checkpoint failed".to_owned());
-            answered.await.unwrap_or(lost)
+            response.await.unwrap_or(lost)
         }
     }
 
@@ -173,39 +179,39 @@ impl HdfsWorker {
         &self,
         deadline: Instant,
     ) -> impl Future<Output = bool> + Send + use<> {
-        let (answer, answered) = oneshot::channel();
-        self.tell(WorkerRequest::Flush(answer));
-        async move { matches!(timeout_at(deadline, answered).await, Ok(Ok(()))) }
+        let (respond_to, response) = oneshot::channel();
+        self.send_request(WorkerRequest::Flush(respond_to));
+        async move { matches!(timeout_at(deadline, response).await, Ok(Ok(()))) }
     }
 
-    fn tell(&self, errand: WorkerRequest) {
-        if self.errands.try_send(errand).is_err() {
+    fn send_request(&self, request: WorkerRequest) {
+        if self.requests.try_send(request).is_err() {
             tracing::warn!("HDFS request dropped: too many pending requests");
         }
     }
 }
 
-async fn work(ways: &Arc<HdfsClients>, mut errands: mpsc::Receiver<WorkerRequest>) {
+async fn work(clients: &Arc<HdfsClients>, mut requests: mpsc::Receiver<WorkerRequest>) {
     let mut attempts = JoinSet::new();
     let mut handles = std::collections::VecDeque::new();
     let mut others = JoinSet::new();
     let mut finishing: Vec<oneshot::Sender<()>> = Vec::new();
     loop {
         if attempts.is_empty() {
-            for answer in finishing.drain(..) {
+            for respond_to in finishing.drain(..) {
                 // The caller may have stopped waiting.
-                let _ = answer.send(());
+                let _ = respond_to.send(());
             }
         }
-        let errand = tokio::select! {
-            errand = errands.recv() => errand,
+        let request = tokio::select! {
+            request = requests.recv() => request,
             Some(_) = attempts.join_next() => continue,
             Some(_) = others.join_next() => continue,
         };
-        match errand {
+        match request {
             None => return,
             Some(WorkerRequest::ShipLogs(attempt)) => {
-                handles.push_back(attempts.spawn(attempt.carry()));
+                handles.push_back(attempts.spawn(attempt.ship()));
                 handles.retain(|handle: &tokio::task::AbortHandle| !handle.is_finished());
                 if handles.len() > ATTEMPTS_MAX
                     && let Some(oldest) = handles.pop_front()
@@ -216,55 +222,58 @@ async fn work(ways: &Arc<HdfsClients>, mut errands: mpsc::Receiver<WorkerRequest
                     oldest.abort();
                 }
             }
-            Some(WorkerRequest::FindMaster(place, answer)) => {
-                let ways = Arc::clone(ways);
+            Some(WorkerRequest::FindMaster(layout, respond_to)) => {
+                let clients = Arc::clone(clients);
                 others.spawn(async move {
-                    let found = find(&ways, &place).await;
+                    let found = find(&clients, &layout).await;
                     if let Err(error) = &found {
                         tracing::debug!("cannot look up the master: {error}");
                     }
-                    let _ = answer.send(found.ok().flatten());
+                    let _ = respond_to.send(found.ok().flatten());
                 });
             }
-            Some(WorkerRequest::Upload(it, answer)) => {
-                let ways = Arc::clone(ways);
+            Some(WorkerRequest::Upload(it, respond_to)) => {
+                let clients = Arc::clone(clients);
                 others.spawn(async move {
-                    let _ = answer.send(send(&ways, &it).await);
+                    let _ = respond_to.send(send(&clients, &it).await);
                 });
             }
-            Some(WorkerRequest::RecordAbsent(it, answer)) => {
-                let ways = Arc::clone(ways);
+            Some(WorkerRequest::RecordAbsent(it, respond_to)) => {
+                let clients = Arc::clone(clients);
                 others.spawn(async move {
-                    let noted = it.claims.note(Some(&ways), &it.outputs, &it.absent);
-                    noted.await;
-                    let _ = answer.send(());
+                    let recorded = it.claims.note(Some(&clients), &it.outputs, &it.absent);
+                    recorded.await;
+                    let _ = respond_to.send(());
                 });
             }
             Some(WorkerRequest::UploadContinuously(kept)) => {
-                drop(others.spawn(kept.run(Arc::clone(ways))))
+                drop(others.spawn(kept.run(Arc::clone(clients))))
             }
-            Some(WorkerRequest::Restore(fill, answer)) => {
-                let ways = Arc::clone(ways);
+            Some(WorkerRequest::Restore(fill, respond_to)) => {
+                let clients = Arc::clone(clients);
                 others.spawn(async move {
-                    let _ = answer.send(fill.run(ways).await);
+                    let _ = respond_to.send(fill.run(clients).await);
                 });
             }
-            Some(WorkerRequest::Flush(answer)) => finishing.push(answer),
+            Some(WorkerRequest::Flush(respond_to)) => finishing.push(respond_to),
         }
     }
 }
 
-async fn find(ways: &HdfsClients, place: &JobLayout) -> Result<Option<MasterAddress>, HdfsError> {
-    let deadline = Instant::now() + LOOK_MAX;
-    let hdfs = ways.to(place.dir(), deadline).await?;
-    let found = hdfs.read_if_exists(&place.master(), PLACE_BYTES_MAX, deadline).await?;
+async fn find(
+    clients: &HdfsClients,
+    layout: &JobLayout,
+) -> Result<Option<MasterAddress>, HdfsError> {
+    let deadline = Instant::now() + LOOKUP_MAX;
+    let hdfs = clients.to(layout.dir(), deadline).await?;
+    let found = hdfs.read_if_exists(&layout.master(), ADDRESS_BYTES_MAX, deadline).await?;
     let Some(bytes) = found else {
         return Ok(None);
     };
     match from_json(&bytes) {
         Ok(address) => Ok(Some(address)),
         Err(error) => {
-            tracing::warn!("cannot read `{}`: {error}", place.master());
+            tracing::warn!("cannot read `{}`: {error}", layout.master());
             Ok(None)
         }
     }
