@@ -120,19 +120,19 @@ pub(super) async fn respond(
     let envelope = Envelope { request, respond_to, durable: durable.clone() };
     // While the master cannot write its journal, it takes no requests and the inbox fills up. Agents must still
     // learn that the master is alive.
-    let asked = async {
+    let handled = async {
         match inbox.send(envelope).await {
             Ok(()) => (&mut response).await.ok(),
             Err(_) => Some(job_over().into()),
         }
     };
-    let asked = timeout(wait, asked).await;
+    let handled = timeout(wait, handled).await;
     // Close the channel first: the sender then sees that a later response is not delivered, and the last
     // response is not lost.
     response.close();
-    let response = match (asked, response.try_recv()) {
+    let response = match (handled, response.try_recv()) {
         (Err(_), Ok(response)) => Ok(Some(response)),
-        (asked, _) => asked,
+        (handled, _) => handled,
     };
     pending.0 = None;
     match response {

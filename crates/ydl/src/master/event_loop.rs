@@ -239,10 +239,10 @@ impl<B: Backend, D: Journal> Master<B, D> {
             Action::OrderChanged(container) => self.agents.notify(&container, &self.job),
             // The rendezvous was updated with the event.
             Action::RoundStarted(_) | Action::AttemptOver(_) | Action::MembersChanged(_) => {}
-            Action::Record(fact) => {
-                tracing::info!("{}", fact.kind);
-                self.history.add(&fact);
-                self.watchers.add(fact);
+            Action::Record(event) => {
+                tracing::info!("{}", event.kind);
+                self.history.add(&event);
+                self.watchers.add(event);
             }
             Action::Finish(outcome) => self.outcome = Some(outcome),
         }

@@ -187,19 +187,18 @@ impl RendezvousLinks {
     }
 
     /// Queues a frame for its agent, once its cause is durable.
-    pub(super) fn deliver(&mut self, frames_out: &OutgoingFrame) {
-        let connection = self.connections.get_mut(&frames_out.task);
-        let Some(connection) =
-            connection.filter(|connection| connection.number == frames_out.number)
+    pub(super) fn deliver(&mut self, outgoing: &OutgoingFrame) {
+        let connection = self.connections.get_mut(&outgoing.task);
+        let Some(connection) = connection.filter(|connection| connection.number == outgoing.number)
         else {
             return;
         };
-        frames_out.frame.encode(&mut connection.pending);
+        outgoing.frame.encode(&mut connection.pending);
         if connection.pending.len() > PENDING_MAX {
-            self.connections.remove(&frames_out.task);
+            self.connections.remove(&outgoing.task);
             return;
         }
-        self.dirty.insert(frames_out.task.clone());
+        self.dirty.insert(outgoing.task.clone());
     }
 
     /// Answers an agent after its frames became durable, with the frames that wait for it.
@@ -268,8 +267,8 @@ impl RendezvousLinks {
     }
 
     fn outgoing(&mut self, output: LinkOutput) -> Vec<OutgoingFrame> {
-        for connection in output.log {
-            tracing::info!("rendezvous: {connection}");
+        for line in output.log {
+            tracing::info!("rendezvous: {line}");
         }
         for (peer, why) in output.rejected {
             if self.rejected.insert(peer.task.clone()) {

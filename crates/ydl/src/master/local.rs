@@ -232,14 +232,14 @@ async fn kill(requests: &mpsc::Sender<Envelope>, by: String, now: bool) -> bool 
 /// Writes the address of this master atomically.
 fn write_address(dir: &JobDir, address: &str) -> Result<(), Report> {
     let this = Identity::this().ok_or_else(|| Report::internal("cannot read `/proc`"))?;
-    let place = MasterAddress {
+    let master_address = MasterAddress {
         address: address.to_owned(),
         attempt: 1,
         pid: this.pid,
         pid_started: this.started,
     };
     let path = dir.master_file();
-    write_json(&path, &place)
+    write_json(&path, &master_address)
         .map_err(|e| Report::internal(format!("cannot write `{}`: {e}", path.display())))
 }
 

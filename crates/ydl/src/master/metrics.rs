@@ -43,9 +43,9 @@ struct TaskMetrics {
 struct StoredMetric {
     metric: Metric,
     reported_at: Instant,
-    /// Attempt of the program, and the time since it is known to be over.
+    /// Attempt of the program, and the time since it is known to have ended.
     attempt: u32,
-    over: Option<Instant>,
+    ended_at: Option<Instant>,
 }
 
 impl Metrics {
@@ -72,7 +72,7 @@ impl Metrics {
         }
         let (mut invalid, mut over_limit) = (Vec::new(), Vec::new());
         for (name, metric) in report.metrics.into_iter().map(Metric::of) {
-            let stored = StoredMetric { metric, reported_at: now, attempt, over: None };
+            let stored = StoredMetric { metric, reported_at: now, attempt, ended_at: None };
             if !is_valid_name(&name) {
                 invalid.push(name);
             } else if let Some(known) = task_metrics.latest.get_mut(&name) {
@@ -109,13 +109,13 @@ impl Metrics {
             let current = current(task);
             task_metrics.latest.retain(|_, stored| {
                 if current == Some(stored.attempt) {
-                    stored.over = None;
+                    stored.ended_at = None;
                     return true;
                 }
-                let since = *stored.over.get_or_insert(now);
-                let stays = now.duration_since(since) < RETENTION;
-                *all -= usize::from(!stays);
-                stays
+                let since = *stored.ended_at.get_or_insert(now);
+                let is_retained = now.duration_since(since) < RETENTION;
+                *all -= usize::from(!is_retained);
+                is_retained
             });
             !task_metrics.latest.is_empty() || current.is_some()
         });
@@ -134,18 +134,18 @@ impl Metrics {
         self.select(|_| |_: &StoredMetric| true)
     }
 
-    fn select<W: Fn(&StoredMetric) -> bool>(&self, which: impl Fn(&TaskId) -> W) -> Latest {
-        let mut select = Latest::new();
+    fn select<W: Fn(&StoredMetric) -> bool>(&self, filter: impl Fn(&TaskId) -> W) -> Latest {
+        let mut selected = Latest::new();
         for (task, task_metrics) in &self.tasks {
-            let which = which(task);
-            let latest = task_metrics.latest.iter().filter(|(_, stored)| which(stored));
+            let filter = filter(task);
+            let latest = task_metrics.latest.iter().filter(|(_, stored)| filter(stored));
             let latest: BTreeMap<_, _> =
                 latest.map(|(name, stored)| (name.clone(), stored.metric)).collect();
             if !latest.is_empty() {
-                select.insert(task.clone(), latest);
+                selected.insert(task.clone(), latest);
             }
         }
-        select
+        selected
     }
 }
 
@@ -166,8 +166,8 @@ fn is_valid_name(name: &str) -> bool {
 }
 
 fn list_names(names: &[String]) -> String {
-    let shown = names.iter().take(NAMES_SHOWN_MAX);
-    let shown: Vec<_> = shown
+    let listed = names.iter().take(NAMES_SHOWN_MAX);
+    let listed: Vec<_> = listed
         .map(|name| {
             let clean = name.chars().filter(|c| !c.is_control());
             let clean: String = clean.take(METRIC_NAME_BYTES_MAX).collect();
@@ -175,8 +175,8 @@ fn list_names(names: &[String]) -> String {
         })
         .collect();
     match names.len().saturating_sub(NAMES_SHOWN_MAX) {
-        0 => shown.join(", "),
-        more => format!("{} and {more} more", shown.join(", ")),
+        0 => listed.join(", "),
+        more => format!("{} and {more} more", listed.join(", ")),
     }
 }
 
@@ -220,8 +220,8 @@ mod tests {
         }
         let status = |metrics: &mut Metrics, name: &str, now| {
             let json = serde_json::json!({ "metrics": [{ "name": name, "value": 1, "at": 0 }] });
-            let taken = metrics.store(worker(), 1, serde_json::from_value(json).unwrap(), now);
-            taken.err().map(|reply| reply.status.as_u16())
+            let stored = metrics.store(worker(), 1, serde_json::from_value(json).unwrap(), now);
+            stored.err().map(|reply| reply.status.as_u16())
         };
         assert_eq!(status(&mut metrics, "one-more", now), Some(409));
         assert_eq!(status(&mut metrics, "a b", now), Some(400));
@@ -248,16 +248,16 @@ mod tests {
     #[test]
     fn stale_metrics_are_dropped_for_new_ones() {
         let (mut metrics, now) = (Metrics::default(), Instant::now());
-        let say = |metrics: &mut Metrics, name: &str, now| {
+        let report_one = |metrics: &mut Metrics, name: &str, now| {
             let json = serde_json::json!({ "metrics": [{ "name": name, "value": 1, "at": 0 }] });
             metrics.store(worker(), 1, serde_json::from_value(json).unwrap(), now).is_ok()
         };
         for n in 0..METRICS_MAX {
-            assert!(say(&mut metrics, &format!("m{n}"), now));
+            assert!(report_one(&mut metrics, &format!("m{n}"), now));
         }
-        assert!(say(&mut metrics, "m0", now + STALE_AFTER / 2));
-        assert!(!say(&mut metrics, "new", now + STALE_AFTER / 2));
-        assert!(say(&mut metrics, "new", now + STALE_AFTER));
+        assert!(report_one(&mut metrics, "m0", now + STALE_AFTER / 2));
+        assert!(!report_one(&mut metrics, "new", now + STALE_AFTER / 2));
+        assert!(report_one(&mut metrics, "new", now + STALE_AFTER));
         let names: Vec<_> = metrics.all()[&worker()].keys().cloned().collect();
         assert_eq!((names, metrics.count), (vec!["m0".to_string(), "new".to_string()], 2));
     }

@@ -35,42 +35,47 @@ const PERMISSION: u32 = layout::FILE;
 #[derive(Debug)]
 pub(super) struct HdfsPublisher {
     hdfs: Hdfs,
-    place: JobLayout,
+    layout: JobLayout,
     stop: oneshot::Sender<()>,
     copying: JoinHandle<()>,
 }
 
 impl HdfsPublisher {
     /// Starts to copy the history of the job in `dir`.
-    pub(super) fn start(hdfs: Hdfs, place: JobLayout, attempt: u32, dir: &JobDir) -> HdfsPublisher {
+    pub(super) fn start(
+        hdfs: Hdfs,
+        layout: JobLayout,
+        attempt: u32,
+        dir: &JobDir,
+    ) -> HdfsPublisher {
         let (stop, stopped) = oneshot::channel();
         let copier = HistoryCopier {
             hdfs: hdfs.clone(),
-            place: place.clone(),
+            layout: layout.clone(),
             attempt,
             file: File::open(dir.history_file()),
             writer: None,
             copied: 0,
         };
-        HdfsPublisher { hdfs, place, stop, copying: tokio::spawn(copier.copy(stopped)) }
+        HdfsPublisher { hdfs, layout, stop, copying: tokio::spawn(copier.copy(stopped)) }
     }
 
     /// Publishes the address of this master.
     pub(super) async fn publish_address(
         hdfs: &Hdfs,
-        place: &JobLayout,
+        layout: &JobLayout,
         address: &MasterAddress,
     ) -> Result<(), HdfsError> {
         let bytes = to_json(address).unwrap_or_default();
         let deadline = Instant::now() + STEP_TIMEOUT;
-        hdfs.write_atomic(&place.master(), bytes, PERMISSION, deadline).await
+        hdfs.write_atomic(&layout.master(), bytes, PERMISSION, deadline).await
     }
 
     /// Retries to publish the address: agents have no other way to find a new master. Stops when a later master
     /// takes over.
     pub(super) async fn retry_publish_address(
         hdfs: Hdfs,
-        place: JobLayout,
+        layout: JobLayout,
         address: MasterAddress,
     ) {
         let mut delay = PUBLISH_INTERVAL;
@@ -78,10 +83,10 @@ impl HdfsPublisher {
             tokio::time::sleep(delay).await;
             delay = (delay * 2).min(ADDRESS_RETRY_MAX);
             let deadline = Instant::now() + STEP_TIMEOUT;
-            let replaced = is_replaced(&hdfs, &place, address.attempt, deadline).await;
+            let replaced = is_replaced(&hdfs, &layout, address.attempt, deadline).await;
             let published = match replaced {
                 Ok(true) => return,
-                Ok(false) => HdfsPublisher::publish_address(&hdfs, &place, &address).await,
+                Ok(false) => HdfsPublisher::publish_address(&hdfs, &layout, &address).await,
                 Err(error) => Err(error),
             };
             match published {
@@ -108,11 +113,11 @@ impl HdfsPublisher {
                 return;
             }
         };
-        let place = self.place.result();
+        let path = self.layout.result();
         loop {
             let step = (Instant::now() + STEP_TIMEOUT).min(deadline);
-            let kept = self.hdfs.write_atomic(&place, result.clone(), PERMISSION, step);
-            match kept.await {
+            let write = self.hdfs.write_atomic(&path, result.clone(), PERMISSION, step);
+            match write.await {
                 Ok(()) => return,
                 Err(error)
                     if error.is_transient() && Instant::now() + PUBLISH_INTERVAL < deadline =>
@@ -131,7 +136,7 @@ impl HdfsPublisher {
 
 struct HistoryCopier {
     hdfs: Hdfs,
-    place: JobLayout,
+    layout: JobLayout,
     attempt: u32,
     file: io::Result<File>,
     writer: Option<Writer>,
@@ -202,24 +207,24 @@ impl HistoryCopier {
     /// Continues at the end of the file, or creates it.
     async fn open(&self, length: u64, deadline: Instant) -> Result<(Writer, u64), String> {
         let failed = |error: HdfsError| error.what;
-        let HistoryCopier { hdfs, place, .. } = self;
-        let there = place.events();
-        if hdfs.stat(&there, deadline).await.map_err(failed)?.is_some() {
+        let HistoryCopier { hdfs, layout, .. } = self;
+        let path = layout.events();
+        if hdfs.stat(&path, deadline).await.map_err(failed)?.is_some() {
             // Another master writes the same events, but must keep its lease on the file.
-            if is_replaced(hdfs, place, self.attempt, deadline).await.map_err(failed)? {
+            if is_replaced(hdfs, layout, self.attempt, deadline).await.map_err(failed)? {
                 return Err("another master has taken over".to_owned());
             }
-            hdfs.recover(&there, deadline).await.map_err(failed)?;
+            hdfs.recover(&path, deadline).await.map_err(failed)?;
             let written =
-                hdfs.stat(&there, deadline).await.map_err(failed)?.map_or(0, |it| it.bytes);
+                hdfs.stat(&path, deadline).await.map_err(failed)?.map_or(0, |it| it.bytes);
             if written <= length
-                && let Ok(writer) = hdfs.append(&there, deadline).await
+                && let Ok(writer) = hdfs.append(&path, deadline).await
             {
                 return Ok((writer, written));
             }
-            hdfs.delete(&there, deadline).await.map_err(failed)?;
+            hdfs.delete(&path, deadline).await.map_err(failed)?;
         }
-        let writer = hdfs.create(&there, PERMISSION, deadline).await.map_err(failed)?;
+        let writer = hdfs.create(&path, PERMISSION, deadline).await.map_err(failed)?;
         Ok((writer, 0))
     }
 }

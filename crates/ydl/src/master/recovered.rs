@@ -72,9 +72,9 @@ impl Recovered {
     fn apply_actions(&mut self, actions: Vec<Action>) {
         for action in actions {
             match action {
-                Action::Record(fact) => {
-                    self.history.add(&fact);
-                    self.watchers.add(fact);
+                Action::Record(event) => {
+                    self.history.add(&event);
+                    self.watchers.add(event);
                 }
                 Action::Finish(outcome) => self.outcome = Some(outcome),
                 Action::Launch { .. }

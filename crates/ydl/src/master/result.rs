@@ -34,7 +34,7 @@ pub(super) fn write(dir: &JobDir, last: &impl Serialize) -> io::Result<()> {
 }
 
 fn temporary_file(dir: &JobDir) -> PathBuf {
-    dir.result_file().with_extension("temporary_file")
+    dir.result_file().with_extension("tmp")
 }
 
 #[cfg(test)]
@@ -51,10 +51,10 @@ mod tests {
         assert!(room.blocks() * 512 >= 80 << 10, "{} blocks", room.blocks());
 
         write(&dir, &serde_json::json!({ "outcome": "succeeded" })).unwrap();
-        let kept = dir.result_file();
+        let result = dir.result_file();
         let expected = b"{\n  \"version\": 1,\n  \"outcome\": \"succeeded\"\n}";
-        assert_eq!(std::fs::read(&kept).unwrap(), expected);
-        assert_eq!(std::fs::metadata(&kept).unwrap().ino(), room.ino());
+        assert_eq!(std::fs::read(&result).unwrap(), expected);
+        assert_eq!(std::fs::metadata(&result).unwrap().ino(), room.ino());
         assert!(!temporary_file(&dir).exists());
     }
 

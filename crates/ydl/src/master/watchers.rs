@@ -147,7 +147,7 @@ mod tests {
         assert_eq!(times(&page(&mut watchers, 7).unwrap()), (7, limit, 7 + limit));
         let last = page(&mut watchers, kept + 4).unwrap();
         assert_eq!(times(&last), (kept + 4, 1, kept + 5));
-        assert!(page(&mut watchers, kept + 5).is_none(), "there is none yet");
+        assert!(page(&mut watchers, kept + 5).is_none(), "a page beyond the end");
         assert!(page(&mut watchers, u64::MAX).is_none());
     }
 }

@@ -155,21 +155,22 @@ async fn run_job(bootstrap: &MasterBootstrap) -> Result<Outcome, MasterError> {
         pid_started: this.started,
     };
     // Agents of this master know its address, so nothing waits for this.
-    let (away, place) = (hdfs.clone(), bootstrap.place.clone());
+    let (hdfs_client, layout) = (hdfs.clone(), bootstrap.layout.clone());
     tokio::spawn(async move {
-        if let Err(error) = HdfsPublisher::publish_address(&away, &place, &published).await {
+        if let Err(error) = HdfsPublisher::publish_address(&hdfs_client, &layout, &published).await
+        {
             tracing::error!(
                 "cannot publish the address of this master, only new agents know it: {error}"
             );
-            HdfsPublisher::retry_publish_address(away, place, published).await;
+            HdfsPublisher::retry_publish_address(hdfs_client, layout, published).await;
         }
     });
     let (submitted, secret) = (bootstrap.submitted.clone(), bootstrap.tracking_secret.clone());
     let tracker = lifecycle::start_tracker(submitted, secret);
     let (backend, live) = YarnBackend::register(yarn).await?;
 
-    let (place, attempt) = (bootstrap.place.clone(), bootstrap.attempt);
-    let publisher = HdfsPublisher::start(hdfs.clone(), place, attempt, &bootstrap.dir);
+    let (layout, attempt) = (bootstrap.layout.clone(), bootstrap.attempt);
+    let publisher = HdfsPublisher::start(hdfs.clone(), layout, attempt, &bootstrap.dir);
     let mut master = Master::new(state, bootstrap.dir.clone(), backend, journal);
     master.distribute_tokens(bootstrap.agent_credentials.clone());
     if bootstrap.attempt > 1 {
@@ -212,20 +213,21 @@ impl Deployment for YarnDeployment<'_> {
 
     async fn logs(&self, last: &JobSnapshot) -> mlflow::Artifacts {
         let deadline = Instant::now() + REQUEST_TIMEOUT;
-        mlflow::yarn_logs(&self.hdfs, &self.bootstrap.place, last, deadline).await
+        mlflow::yarn_logs(&self.hdfs, &self.bootstrap.layout, last, deadline).await
     }
 
     async fn finish(self, master: &mut Master<YarnBackend, HdfsJournal>, outcome: &Outcome) {
         let YarnDeployment { bootstrap, publisher, .. } = self;
         if *outcome != Outcome::Succeeded {
             let (submitted, home) = (&bootstrap.submitted, &bootstrap.staged.home);
-            let ways = FileSystems::new(bootstrap.config.clone(), bootstrap.hdfs_identity.clone());
+            let file_systems =
+                FileSystems::new(bootstrap.config.clone(), bootstrap.hdfs_identity.clone());
             let deadline = Instant::now() + REQUEST_TIMEOUT;
             data::remove_partial_uploads(
                 &submitted.spec,
                 &submitted.id,
                 Some(home),
-                Some(&ways),
+                Some(&file_systems),
                 deadline,
             )
             .await;
@@ -243,7 +245,7 @@ async fn replaced(hdfs: &Hdfs, bootstrap: &MasterBootstrap) {
         sleep(TAKEOVER_CHECK_INTERVAL).await;
         let deadline = Instant::now() + REQUEST_TIMEOUT;
         // An error is retried at the next check.
-        if let Ok(true) = is_replaced(hdfs, &bootstrap.place, bootstrap.attempt, deadline).await {
+        if let Ok(true) = is_replaced(hdfs, &bootstrap.layout, bootstrap.attempt, deadline).await {
             return;
         }
     }
@@ -252,7 +254,7 @@ async fn replaced(hdfs: &Hdfs, bootstrap: &MasterBootstrap) {
 async fn connected(bootstrap: &MasterBootstrap) -> Result<Hdfs, MasterError> {
     let connect = Hdfs::connect(
         &bootstrap.config,
-        Some(bootstrap.place.dir()),
+        Some(bootstrap.layout.dir()),
         &bootstrap.hdfs_identity,
         Instant::now() + REQUEST_TIMEOUT,
     );
@@ -276,8 +278,8 @@ async fn recover_state(
     let path = bootstrap.dir.history_file();
     let events = File::create(&path)
         .map_err(|e| Report::internal(format!("cannot create `{}`: {e}", path.display())))?;
-    let mut reading = Replay::new(bootstrap.submitted.spec.clone(), Some(events));
-    let recovered = recover(hdfs, &bootstrap.place, bootstrap.attempt, &mut reading).await;
+    let mut replay = Replay::new(bootstrap.submitted.spec.clone(), Some(events));
+    let recovered = recover(hdfs, &bootstrap.layout, bootstrap.attempt, &mut replay).await;
     let journal = recovered.map_err(|error| match error {
         RecoverError::Fenced => MasterError::Superseded(Report::internal(error.to_string())),
         RecoverError::Hdfs(error) => classify(error),
@@ -285,7 +287,7 @@ async fn recover_state(
             MasterError::JobFailed(Report::internal(error.to_string()))
         }
     })?;
-    Ok((reading.finish(), journal))
+    Ok((replay.finish(), journal))
 }
 
 /// Listens on the address by which other machines know this node.

@@ -80,7 +80,7 @@ async fn agents_get_a_response_while_the_master_cannot_write() {
         assert_eq!(reply.status, 204);
         let started = vec![AgentReport::Started { round: 1 }];
         let reply = respond(agent(), request("sync", &sync(started)), requests.clone()).await;
-        assert_eq!(reply.status, NOT_DURABLE, "it is said again");
+        assert_eq!(reply.status, NOT_DURABLE, "acknowledged before it was durable");
     }
     drop(inbox);
     let reply = respond(agent(), request("sync", &sync(Vec::new())), requests).await;

@@ -175,20 +175,19 @@ impl<B: Backend, D: Journal> Master<B, D> {
         instances: u32,
         respond_to: oneshot::Sender<MasterResponse>,
     ) {
-        let answered = match self.job.check_scale(&role, instances) {
+        let reply = match self.job.check_scale(&role, instances) {
             Ok(()) if self.job.outcome().is_some() => Reply::error(400, "the job is ending", None),
             Ok(()) => {
                 self.handle_event(Event::ScaleRequested { role, instances });
                 Reply::empty()
             }
-            Err(complaints) => {
-                let what: Vec<_> =
-                    complaints.iter().map(|complaint| complaint.message.clone()).collect();
-                let hint = complaints.into_iter().find_map(|complaint| complaint.hint);
+            Err(errors) => {
+                let what: Vec<_> = errors.iter().map(|error| error.message.clone()).collect();
+                let hint = errors.into_iter().find_map(|error| error.hint);
                 Reply::error(400, what.join("; "), hint)
             }
         };
-        self.outbox.respond(respond_to, answered);
+        self.outbox.respond(respond_to, reply);
     }
 
     /// Returns the current tokens, for an agent of this job.

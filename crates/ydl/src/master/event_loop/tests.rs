@@ -21,13 +21,13 @@ use ydl_proto::messages::{AgentReport, SyncReply};
 /// Recorded calls and upcoming events.
 #[derive(Debug, Default)]
 struct FakeCluster {
-    done: Vec<String>,
-    happens: VecDeque<Event>,
+    calls: Vec<String>,
+    events: VecDeque<Event>,
     journaled: Vec<JournalRecord>,
     /// Number of flushes that succeed; later ones block.
     flushes: usize,
     /// The master dies at the last flush, after it is durable.
-    dies: bool,
+    dies_at_last_flush: bool,
     /// Containers, and whether they were launched.
     live: BTreeMap<ContainerId, bool>,
     granted: u32,
@@ -42,33 +42,33 @@ impl Backend for FakeBackend {
     fn set_asks(&mut self, asks: Asks) {
         let mut cluster = self.0.borrow_mut();
         let count: u32 = asks.asks.iter().map(|ask| ask.count).sum();
-        cluster.done.push(format!("want {count}"));
+        cluster.calls.push(format!("want {count}"));
         let grants = grant_all(asks, &mut cluster.granted);
         for grant in &grants {
             cluster.live.insert(grant.container.clone(), false);
         }
         if !grants.is_empty() {
-            cluster.happens.push_back(Event::Granted { grants });
+            cluster.events.push_back(Event::Granted { grants });
         }
     }
 
     fn launch(&mut self, container: ContainerId, _: Launch) {
         let mut cluster = self.0.borrow_mut();
-        cluster.done.push(format!("launch {container}"));
+        cluster.calls.push(format!("launch {container}"));
         cluster.live.insert(container.clone(), true);
-        cluster.happens.push_back(Event::Launched { container });
+        cluster.events.push_back(Event::Launched { container });
     }
 
     fn release(&mut self, container: ContainerId) {
         let mut cluster = self.0.borrow_mut();
-        cluster.done.push(format!("release {container}"));
+        cluster.calls.push(format!("release {container}"));
         cluster.live.remove(&container);
         let containers = vec![(container, ContainerExit::Released)];
-        cluster.happens.push_back(Event::Ended { containers });
+        cluster.events.push_back(Event::Ended { containers });
     }
 
     async fn next(&mut self) -> Result<Event, Fenced> {
-        std::future::poll_fn(|_| match self.0.borrow_mut().happens.pop_front() {
+        std::future::poll_fn(|_| match self.0.borrow_mut().events.pop_front() {
             Some(event) => std::task::Poll::Ready(Ok(event)),
             None => std::task::Poll::Pending,
         })
@@ -97,12 +97,12 @@ impl Journal for SlowJournal {
         if self.batch.is_empty() {
             return Ok(());
         }
-        let (flushes, dies) = {
+        let (flushes, dies_at_last_flush) = {
             let cluster = self.cluster.borrow();
-            (cluster.flushes, cluster.dies)
+            (cluster.flushes, cluster.dies_at_last_flush)
         };
         match flushes {
-            0 if dies => {
+            0 if dies_at_last_flush => {
                 // As if the master died just after the last byte was durable.
                 self.cluster.borrow_mut().journaled.append(&mut self.batch);
                 let why = "it is dead".to_owned();
@@ -143,7 +143,7 @@ impl MasterHarness {
         MasterHarness { folder, cluster, requests, inbox, master }
     }
 
-    fn fresh(flushes: usize) -> MasterHarness {
+    fn new_job(flushes: usize) -> MasterHarness {
         let state = |events| Recovered::new_job(job_spec(1), Some(events));
         MasterHarness::new(flushes, state, FakeCluster::default())
     }
@@ -200,8 +200,8 @@ impl MasterHarness {
         (response, durable)
     }
 
-    fn done(&self) -> String {
-        self.cluster.borrow_mut().done.drain(..).collect::<Vec<_>>().join(", ")
+    fn calls(&self) -> String {
+        self.cluster.borrow_mut().calls.drain(..).collect::<Vec<_>>().join(", ")
     }
 
     fn history(&self) -> String {
@@ -214,8 +214,8 @@ impl MasterHarness {
     }
 }
 
-fn order(respond_to: &mut Receiver<MasterResponse>) -> Option<Order> {
-    match respond_to.try_recv().ok()? {
+fn order(response: &mut Receiver<MasterResponse>) -> Option<Order> {
+    match response.try_recv().ok()? {
         MasterResponse::Order(SyncReply { order, .. }) => Some(order),
         MasterResponse::Http(_) | MasterResponse::Requests(_) => None,
     }
@@ -223,39 +223,39 @@ fn order(respond_to: &mut Receiver<MasterResponse>) -> Option<Order> {
 
 #[tokio::test]
 async fn no_effect_precedes_the_journal() {
-    let mut harness = MasterHarness::fresh(0);
+    let mut harness = MasterHarness::new_job(0);
     assert_eq!(harness.run().await, None);
-    assert_eq!((harness.done(), harness.history()), (String::new(), String::new()));
+    assert_eq!((harness.calls(), harness.history()), (String::new(), String::new()));
 
     harness.grant_flushes(1);
     harness.run().await;
-    assert_eq!(harness.done(), "want 1");
+    assert_eq!(harness.calls(), "want 1");
     assert!(harness.history().contains("job-started"), "{}", harness.history());
 
     harness.grant_flushes(1);
     harness.run().await;
-    assert_eq!(harness.done(), "launch c0, want 0");
+    assert_eq!(harness.calls(), "launch c0, want 0");
 }
 
 #[tokio::test]
 async fn reports_are_acknowledged_only_after_they_are_durable() {
-    let mut harness = MasterHarness::fresh(usize::MAX);
+    let mut harness = MasterHarness::new_job(usize::MAX);
     harness.run().await;
     harness.grant_flushes(0);
-    let (mut respond_to, durable) = harness.sync(&container(0), Some(ready(1)), 0).await;
+    let (mut response, durable) = harness.sync(&container(0), Some(ready(1)), 0).await;
     harness.run().await;
     assert!(!durable.is_set());
-    assert_eq!(order(&mut respond_to), None);
+    assert_eq!(order(&mut response), None);
 
     harness.grant_flushes(usize::MAX);
     harness.run().await;
     assert!(durable.is_set());
-    assert!(matches!(order(&mut respond_to), Some(Order::Run(_))));
+    assert!(matches!(order(&mut response), Some(Order::Run(_))));
 }
 
 #[tokio::test]
 async fn ready_events_are_journaled_in_one_flush() {
-    let mut harness = MasterHarness::fresh(usize::MAX);
+    let mut harness = MasterHarness::new_job(usize::MAX);
     harness.run().await;
     harness.sync(&container(0), Some(ready(1)), 0).await;
     let started = AgentReport::Started { round: 1 };
@@ -267,7 +267,7 @@ async fn ready_events_are_journaled_in_one_flush() {
     let durable = harness.cluster.borrow().journaled.len();
     harness.grant_flushes(1);
     harness.run().await;
-    assert_eq!(harness.cluster.borrow().journaled.len(), durable, "nothing was left over");
+    assert_eq!(harness.cluster.borrow().journaled.len(), durable, "actions were left over");
 }
 
 /// Agent that follows its orders and repeats reports until they are acknowledged.
@@ -291,11 +291,11 @@ impl FakeAgent {
 
     /// Handles a response, if there is one, and polls again.
     async fn poll(&mut self, harness: &MasterHarness) {
-        if let Some((respond_to, durable)) = &mut self.pending {
+        if let Some((response, durable)) = &mut self.pending {
             if durable.is_set() {
                 self.report = None;
             }
-            match respond_to.try_recv() {
+            match response.try_recv() {
                 Ok(MasterResponse::Order(synced)) => self.on_order(synced),
                 Ok(MasterResponse::Http(_) | MasterResponse::Requests(_))
                 | Err(oneshot::error::TryRecvError::Closed) => {}
@@ -309,8 +309,8 @@ impl FakeAgent {
 
 /// Runs a whole job. The master dies after that many flushes and another recovers.
 async fn run_with_failover_after(flushes: usize) -> (bool, String) {
-    let mut harness = MasterHarness::fresh(flushes);
-    harness.cluster.borrow_mut().dies = true;
+    let mut harness = MasterHarness::new_job(flushes);
+    harness.cluster.borrow_mut().dies_at_last_flush = true;
     let mut agents: Vec<FakeAgent> = Vec::new();
     let mut died = false;
     for _ in 0..40 {

@@ -129,8 +129,8 @@ impl FileJournal {
         if self.batch.len() >= BATCH_BYTES_MAX {
             self.flush()?;
         }
-        let place = self.length + self.batch.len() as u64;
-        if place + (FRAME_BYTES + payload.len()) as u64 > JOURNAL_BYTES_MAX {
+        let offset = self.length + self.batch.len() as u64;
+        if offset + (FRAME_BYTES + payload.len()) as u64 > JOURNAL_BYTES_MAX {
             return Err(JournalError::Full { path: self.path.clone() });
         }
         format::add(&mut self.batch, self.salt, self.length, payload);

@@ -62,7 +62,7 @@ pub(in crate::master) fn scan(
             RecordRead::Damage => {
                 let limit = SEARCH_BYTES_MAX as u64 + 1;
                 reader.take(limit).read_to_end(&mut record).map_err(failed)?;
-                if goes_on(salt, length, &record) {
+                if has_later_record(salt, length, &record) {
                     return Err(JournalError::Damaged { path: path.to_owned(), offset: length });
                 }
                 let tail = JournalTail::Torn { bytes: record.len() as u64 };
@@ -84,14 +84,15 @@ fn read_header(path: &Path, head: &[u8]) -> Result<Option<u64>, JournalError> {
     if &head[..8] != MAGIC {
         return Err(JournalError::NotAJournal { path: path.to_owned() });
     }
-    let word = |at: usize| u32::from_le_bytes([head[at], head[at + 1], head[at + 2], head[at + 3]]);
-    if crc32c(&[&head[..20]]) != word(20) {
+    let u32_at =
+        |at: usize| u32::from_le_bytes([head[at], head[at + 1], head[at + 2], head[at + 3]]);
+    if crc32c(&[&head[..20]]) != u32_at(20) {
         return Err(JournalError::Damaged { path: path.to_owned(), offset: 0 });
     }
-    if word(8) != VERSION {
-        return Err(JournalError::Version { path: path.to_owned(), version: word(8) });
+    if u32_at(8) != VERSION {
+        return Err(JournalError::Version { path: path.to_owned(), version: u32_at(8) });
     }
-    Ok(Some(u64::from(word(12)) | u64::from(word(16)) << 32))
+    Ok(Some(u64::from(u32_at(12)) | u64::from(u32_at(16)) << 32))
 }
 
 enum RecordRead {
@@ -104,14 +105,14 @@ enum RecordRead {
 fn read_record(
     reader: &mut impl Read,
     salt: u64,
-    place: u64,
+    offset: u64,
     record: &mut Vec<u8>,
 ) -> io::Result<RecordRead> {
     record.clear();
     record.resize(FRAME_BYTES, 0);
-    let got = read_up_to(reader, record)?;
-    record.truncate(got);
-    match got {
+    let length_read = read_up_to(reader, record)?;
+    record.truncate(length_read);
+    match length_read {
         0 => return Ok(RecordRead::End),
         FRAME_BYTES => {}
         _ => return Ok(RecordRead::Damage),
@@ -120,23 +121,23 @@ fn read_record(
         return Ok(RecordRead::Damage);
     };
     record.resize(FRAME_BYTES + length, 0);
-    let got = read_up_to(reader, &mut record[FRAME_BYTES..])?;
-    record.truncate(FRAME_BYTES + got);
-    let whole = got == length && checksum(salt, place, &record[FRAME_BYTES..]) == sum;
+    let length_read = read_up_to(reader, &mut record[FRAME_BYTES..])?;
+    record.truncate(FRAME_BYTES + length_read);
+    let whole = length_read == length && checksum(salt, offset, &record[FRAME_BYTES..]) == sum;
     Ok(if whole { RecordRead::Record } else { RecordRead::Damage })
 }
 
 fn read_up_to(reader: &mut impl Read, buffer: &mut [u8]) -> io::Result<usize> {
-    let mut got = 0;
-    while got < buffer.len() {
-        match reader.read(&mut buffer[got..]) {
+    let mut length_read = 0;
+    while length_read < buffer.len() {
+        match reader.read(&mut buffer[length_read..]) {
             Ok(0) => break,
-            Ok(more) => got += more,
+            Ok(more) => length_read += more,
             Err(error) if error.kind() == ErrorKind::Interrupted => {}
             Err(error) => return Err(error),
         }
     }
-    Ok(got)
+    Ok(length_read)
 }
 
 /// Returns length and checksum of a frame, if they are possible.
@@ -150,7 +151,7 @@ fn frame(bytes: &[u8]) -> Option<(usize, u32)> {
 
 /// Returns true if a valid record follows the damaged one that `rest` begins with. Assumes so if the file is
 /// too long to search, because then nothing is cut off.
-fn goes_on(salt: u64, place: u64, rest: &[u8]) -> bool {
+fn has_later_record(salt: u64, offset: u64, rest: &[u8]) -> bool {
     let mut budget = SEARCH_BYTES_MAX;
     for at in 1..rest.len() {
         let Some((length, sum)) = frame(&rest[at..]) else {
@@ -163,7 +164,7 @@ fn goes_on(salt: u64, place: u64, rest: &[u8]) -> bool {
             Some(left) => budget = left,
             None => return true,
         }
-        if checksum(salt, place + at as u64, payload) == sum {
+        if checksum(salt, offset + at as u64, payload) == sum {
             return true;
         }
     }
@@ -179,17 +180,17 @@ pub(in crate::master) fn salt() -> io::Result<u64> {
     Ok(u64::from_le_bytes(salt))
 }
 
-/// Adds a record to a batch that will be written at `place`.
-pub(in crate::master) fn add(batch: &mut Vec<u8>, salt: u64, place: u64, payload: &[u8]) {
-    let checksum = checksum(salt, place + batch.len() as u64, payload);
+/// Adds a record to a batch that will be written at `offset`.
+pub(in crate::master) fn add(batch: &mut Vec<u8>, salt: u64, offset: u64, payload: &[u8]) {
+    let checksum = checksum(salt, offset + batch.len() as u64, payload);
     batch.extend_from_slice(&(payload.len() as u32).to_le_bytes());
     batch.extend_from_slice(&checksum.to_le_bytes());
     batch.extend_from_slice(payload);
 }
 
-fn checksum(salt: u64, place: u64, payload: &[u8]) -> u32 {
+fn checksum(salt: u64, offset: u64, payload: &[u8]) -> u32 {
     let length = (payload.len() as u32).to_le_bytes();
-    crc32c(&[&salt.to_le_bytes(), &place.to_le_bytes(), &length, payload])
+    crc32c(&[&salt.to_le_bytes(), &offset.to_le_bytes(), &length, payload])
 }
 
 /// Computes CRC-32C (Castagnoli), which detects every burst of up to 32 bits.

@@ -31,7 +31,7 @@ const PERMISSION: u32 = 0o600;
 #[derive(Debug)]
 pub struct HdfsJournal {
     hdfs: Hdfs,
-    place: JobLayout,
+    layout: JobLayout,
     attempt: u32,
     /// Number of the next file.
     next: u32,
@@ -62,12 +62,12 @@ impl HdfsJournal {
     /// Creates the first file of this master. From then on earlier masters detect that they are fenced.
     pub async fn create(
         hdfs: Hdfs,
-        place: JobLayout,
+        layout: JobLayout,
         attempt: u32,
     ) -> Result<HdfsJournal, HdfsError> {
         let mut journal = HdfsJournal {
             hdfs,
-            place,
+            layout,
             attempt,
             next: 0,
             open: None,
@@ -100,8 +100,8 @@ impl HdfsJournal {
 
     async fn create_part(&mut self) -> Result<(), HdfsError> {
         loop {
-            let place = self.place.journal(self.attempt, self.next);
-            let created = self.hdfs.create(&place, PERMISSION, Instant::now() + STEP_TIMEOUT).await;
+            let path = self.layout.journal(self.attempt, self.next);
+            let created = self.hdfs.create(&path, PERMISSION, Instant::now() + STEP_TIMEOUT).await;
             match created {
                 Ok(writer) => {
                     self.next += 1;
@@ -152,7 +152,7 @@ impl HdfsJournal {
         self.bytes += length;
         open.unfenced &= !open.writer.was_resumed();
         if !open.unfenced {
-            if is_replaced(&self.hdfs, &self.place, self.attempt, deadline).await? {
+            if is_replaced(&self.hdfs, &self.layout, self.attempt, deadline).await? {
                 return Err(WriteError::Fenced);
             }
             open.unfenced = true;

@@ -62,11 +62,11 @@ impl From<JournalError> for RecoverError {
 /// Returns true if a later master has started its journal.
 pub async fn is_replaced(
     hdfs: &Hdfs,
-    place: &JobLayout,
+    layout: &JobLayout,
     attempt: u32,
     deadline: Instant,
 ) -> Result<bool, HdfsError> {
-    let entries = hdfs.list(place.dir(), deadline).await?;
+    let entries = hdfs.list(layout.dir(), deadline).await?;
     let mut parts = entries.iter().filter_map(|it| JournalPart::parse(it.name()));
     Ok(parts.any(|part| part.attempt > attempt))
 }
@@ -74,15 +74,15 @@ pub async fn is_replaced(
 /// Starts the journal of this master and replays those of all earlier ones.
 pub async fn recover(
     hdfs: &Hdfs,
-    place: &JobLayout,
+    layout: &JobLayout,
     attempt: u32,
     replay: &mut Replay,
 ) -> Result<HdfsJournal, RecoverError> {
     // Create the own file first: an earlier master that starts another file after this sees that it is fenced.
-    let mut journal = HdfsJournal::create(hdfs.clone(), place.clone(), attempt).await?;
+    let mut journal = HdfsJournal::create(hdfs.clone(), layout.clone(), attempt).await?;
     let end = Instant::now() + RETRY_MAX;
     let entries =
-        with_retries(end, async |deadline| hdfs.list(place.dir(), deadline).await).await?;
+        with_retries(end, async |deadline| hdfs.list(layout.dir(), deadline).await).await?;
     let mut parts: Vec<JournalPart> = entries
         .iter()
         .filter_map(|entry| JournalPart::parse(entry.name()))
@@ -95,7 +95,7 @@ pub async fn recover(
 
     let mut beginnings = Vec::with_capacity(parts.len());
     for part in &parts {
-        let file = place.journal(part.attempt, part.number);
+        let file = layout.journal(part.attempt, part.number);
         let recover = async |deadline| hdfs.recover(&file, deadline).await;
         with_retries(end, recover).await?;
         let head = async |deadline| {
@@ -111,7 +111,7 @@ pub async fn recover(
         let (Some(before), true) = (*begins, limit > 0) else {
             continue;
         };
-        let file = place.journal(part.attempt, part.number);
+        let file = layout.journal(part.attempt, part.number);
         if before > count {
             let why = format!("`{file}` begins after {before} entries, but there are only {count}");
             return Err(RecoverError::Entries(why));

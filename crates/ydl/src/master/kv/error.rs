@@ -62,7 +62,7 @@ impl KvError {
                 Some("keep large data in a file and give its path")
             }
             Self::TooManyKeys | Self::Full => Some("delete unused keys, or give them an owner"),
-            Self::Changed { .. } => Some("read the key again and decide anew"),
+            Self::Changed { .. } => Some("read the key again before you write it"),
             _ => None,
         }
     }
@@ -97,11 +97,11 @@ impl fmt::Display for KvError {
             Self::Changed { key, found: None } => {
                 write!(f, "`{key}` was not written: the key does not exist any more")
             }
-            Self::TooManyKeys => write!(f, "there are {KEYS_MAX} keys, and no room for another"),
+            Self::TooManyKeys => write!(f, "the store has {KEYS_MAX} keys, the most it can hold"),
             Self::Full => {
-                write!(f, "keys and values would be more than {STORE_BYTES_MAX} bytes together")
+                write!(f, "keys and values would take more than {STORE_BYTES_MAX} bytes")
             }
-            Self::TooManyWaiters => write!(f, "{WAITERS_MAX} others are waiting already"),
+            Self::TooManyWaiters => write!(f, "{WAITERS_MAX} requests are waiting, the maximum"),
         }
     }
 }

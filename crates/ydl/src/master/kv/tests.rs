@@ -24,25 +24,25 @@ fn format_changes(changes: &Changes) -> String {
     match changes {
         Changes::Resync { revision } => format!("resync at {revision}"),
         Changes::Current { revision, changes } => {
-            let mut words = format!("to {revision}:");
+            let mut line = format!("to {revision}:");
             for change in changes {
-                let said = match change {
+                let formatted = match change {
                     Change::Put(entry) => format!(" {}={}", entry.key, text(&entry.value)),
                     Change::Deleted { key, .. } => format!(" -{key}"),
                 };
-                words += &format!("{said}@{}", change.revision());
+                line += &format!("{formatted}@{}", change.revision());
             }
-            words
+            line
         }
     }
 }
 
 fn format_events(events: &Events) -> String {
-    let mut words = format!("through {}{}:", events.through, if events.missed { "!" } else { "" });
+    let mut line = format!("through {}{}:", events.through, if events.missed { "!" } else { "" });
     for event in &events.events {
-        words += &format!(" {}={}@{}", event.name, text(&event.data), event.sequence);
+        line += &format!(" {}={}@{}", event.name, text(&event.data), event.sequence);
     }
-    words
+    line
 }
 
 fn format_result(found: &WaitResult) -> String {
@@ -58,7 +58,7 @@ fn format_result(found: &WaitResult) -> String {
 /// Applies a script line by line and prints the results.
 fn check(script: &str, expected: Expect) {
     let mut store = KvStore::new();
-    let mut said = String::new();
+    let mut output = String::new();
     for line in script.lines().map(str::trim) {
         let words: Vec<&str> = line.split(' ').collect();
         let number = |word: &str| word.parse::<u64>().unwrap();
@@ -99,24 +99,24 @@ fn check(script: &str, expected: Expect) {
             }
             _ => panic!("{line}"),
         };
-        said += &format!("{line} → {result}\n");
+        output += &format!("{line} → {result}\n");
         store.check();
     }
-    expected.assert_eq(&said);
+    expected.assert_eq(&output);
 }
 
 fn apply(store: &mut KvStore, op: Op) -> String {
     match store.apply(op) {
         Err(error) => error.to_string(),
         Ok(Applied { done, wakeups }) => {
-            let mut words = match done {
+            let mut text = match done {
                 Done::Changed(Changed { revision, keys }) => format!("{keys} at {revision}"),
                 Done::Emitted(Emitted { sequence }) => format!("event {sequence}"),
             };
             for Wakeup { waiter, result: found } in &wakeups {
-                words += &format!("; {waiter} {}", format_result(found));
+                text += &format!("; {waiter} {}", format_result(found));
             }
-            words
+            text
         }
     }
 }
@@ -346,7 +346,7 @@ fn sizes_are_limited() {
     }
     let wait = Wait::Key { key: "later".into() };
     assert_eq!(store.wait(WaiterId(u64::MAX), wait.clone()), Err(KvError::TooManyWaiters));
-    assert_eq!(store.wait(WaiterId(0), wait), Ok(None), "the same waiter may ask again");
+    assert_eq!(store.wait(WaiterId(0), wait), Ok(None), "a repeated request of the same waiter");
     store.apply(Op::Delete { key: "k/0".into() }).unwrap();
     assert_eq!(store.apply(put("later", "")).unwrap().wakeups.len(), WAITERS_MAX);
     store.check();
@@ -365,8 +365,8 @@ fn old_events_are_dropped_and_reported_as_missed() {
     for _ in 0..HISTORY_BYTES_MAX / EVENT_BYTES_MAX + 1 {
         store.apply(emit("large", &data)).unwrap();
     }
-    let kept = store.events.since(0, None, Page { items: usize::MAX, bytes: usize::MAX });
-    assert_eq!(kept.events.len(), HISTORY_BYTES_MAX / EVENT_BYTES_MAX);
+    let stored = store.events.since(0, None, Page { items: usize::MAX, bytes: usize::MAX });
+    assert_eq!(stored.events.len(), HISTORY_BYTES_MAX / EVENT_BYTES_MAX);
 }
 
 #[test]

@@ -50,10 +50,10 @@ impl LinksHarness {
         draft.roles[0].instances = instances;
         draft.roles[0].elastic = Some(range);
         draft.roles.push(board);
-        LinksHarness::begun(draft.build().expect("this is valid"))
+        LinksHarness::with_spec(draft.build().expect("this is valid"))
     }
 
-    fn begun(spec: JobSpec) -> LinksHarness {
+    fn with_spec(spec: JobSpec) -> LinksHarness {
         LinksHarness {
             job: Job::new(spec, Time(0)).0,
             kv: KvService::default(),
@@ -65,9 +65,9 @@ impl LinksHarness {
 
     fn apply(&mut self, event: Event) -> Vec<OutgoingFrame> {
         self.now += 10_000;
-        let noted = journal_record(&self.job, &self.links, Time(self.now), event);
-        let JournalRecord::Event(_, event) = noted else {
-            panic!("{noted:?}");
+        let record = journal_record(&self.job, &self.links, Time(self.now), event);
+        let JournalRecord::Event(_, event) = record else {
+            panic!("{record:?}");
         };
         self.journal.push(JournalEntry::Event(self.now, event.clone()));
         self.take(self.now, event)
@@ -111,12 +111,12 @@ impl LinksHarness {
     }
 
     /// Sends frames of a container's agent and returns the resulting frames.
-    fn say(&mut self, name: &str, frames: Vec<ClientFrame>) -> Vec<OutgoingFrame> {
+    fn send(&mut self, name: &str, frames: Vec<ClientFrame>) -> Vec<OutgoingFrame> {
         let container = ContainerId::from(name);
         let run = self.job.run_in(&container).expect("it runs");
         let at = ConnectionId { round: run.round, number: 1 };
-        let heard = self.links.receive(&self.job, &container, at, frames);
-        let (records, frames_out) = heard.expect("it is heard");
+        let received = self.links.receive(&self.job, &container, at, frames);
+        let (records, frames_out) = received.expect("accepted");
         let round = self.links.round();
         let linked = records.into_iter().map(|record| JournalEntry::Link(round, record));
         self.journal.extend(linked);
@@ -124,28 +124,30 @@ impl LinksHarness {
     }
 
     fn attach(&mut self, name: &str) {
-        self.say(name, vec![ClientFrame::Attach(Vec::new())]);
+        self.send(name, vec![ClientFrame::Attach(Vec::new())]);
     }
 
     fn put(&mut self, name: &str, rank: u32) -> usize {
         let call = ConnId::Inbound(1);
-        let said = format!("PUT /global/rank_{rank} HTTP/1.1\r\nContent-Length: 1\r\n\r\nx");
-        let frames = vec![ClientFrame::Open(call), ClientFrame::Data(call, 0, said.into_bytes())];
-        let frames_out = self.say(name, frames);
+        let request = format!("PUT /global/rank_{rank} HTTP/1.1\r\nContent-Length: 1\r\n\r\nx");
+        let frames =
+            vec![ClientFrame::Open(call), ClientFrame::Data(call, 0, request.into_bytes())];
+        let frames_out = self.send(name, frames);
         answers(&frames_out)
     }
 
     /// Asks for a worker's rank in the next world; returns how many workers get theirs.
     fn ask(&mut self, name: &str, index: u32) -> usize {
         let call = ConnId::Inbound(100);
-        let said = format!("GET /rank_and_size/worker-{index}:0 HTTP/1.1\r\n\r\n");
-        let frames = vec![ClientFrame::Open(call), ClientFrame::Data(call, 0, said.into_bytes())];
-        answers(&self.say(name, frames))
+        let request = format!("GET /rank_and_size/worker-{index}:0 HTTP/1.1\r\n\r\n");
+        let frames =
+            vec![ClientFrame::Open(call), ClientFrame::Data(call, 0, request.into_bytes())];
+        answers(&self.send(name, frames))
     }
 
     /// Recovers a new master from the journal.
     fn successor(&self) -> LinksHarness {
-        let mut successor = LinksHarness::begun(self.job.spec().clone());
+        let mut successor = LinksHarness::with_spec(self.job.spec().clone());
         for entry in self.journal.clone() {
             match entry {
                 JournalEntry::Event(now, event) => {
@@ -160,16 +162,15 @@ impl LinksHarness {
     }
 }
 
-fn answers(frames_out: &[OutgoingFrame]) -> usize {
-    let respond_to =
-        |frames_out: &&OutgoingFrame| matches!(frames_out.frame, ServerFrame::Data(..));
-    frames_out.iter().filter(respond_to).count()
+fn answers(frames: &[OutgoingFrame]) -> usize {
+    let is_data = |frames: &&OutgoingFrame| matches!(frames.frame, ServerFrame::Data(..));
+    frames.iter().filter(is_data).count()
 }
 
 #[test]
 fn remaining_workers_rendezvous_again_however_a_loss_is_detected() {
     let container = || ContainerId::from("c2");
-    let quieted = vec![
+    let missed_heartbeats = vec![
         Event::HeartbeatMissed { container: container() },
         Event::Ticked,
         Event::Ticked,
@@ -182,7 +183,7 @@ fn remaining_workers_rendezvous_again_however_a_loss_is_detected() {
     let recovered = vec![Event::MasterRecovered {
         live: vec![ContainerId::from("c0"), ContainerId::from("c1")],
     }];
-    for events in [quieted, warned, recovered] {
+    for events in [missed_heartbeats, warned, recovered] {
         let mut old = LinksHarness::of(3, Range { min: 2, max: 3 });
         for name in ["c0", "c1", "c2"] {
             old.up(name);
@@ -199,8 +200,8 @@ fn remaining_workers_rendezvous_again_however_a_loss_is_detected() {
         for master in [&mut old, &mut new] {
             master.attach("c0");
             master.attach("c1");
-            assert_eq!(master.ask("c0", 0), 0, "it waits for the other");
-            assert_eq!(master.ask("c1", 1), 2, "a world of two begins");
+            assert_eq!(master.ask("c0", 0), 0, "the worker does not wait");
+            assert_eq!(master.ask("c1", 1), 2, "no world of two");
         }
     }
 }
@@ -217,8 +218,8 @@ fn finished_workers_are_not_awaited_by_a_new_rendezvous() {
     let mut new = old.successor();
     new.attach("c1");
     new.attach("c2");
-    assert_eq!(new.ask("c1", 1), 0, "it waits for the other");
-    assert_eq!(new.ask("c2", 2), 2, "a world of two begins");
+    assert_eq!(new.ask("c1", 1), 0, "the worker does not wait");
+    assert_eq!(new.ask("c2", 2), 2, "no world of two");
     // Or another is lost as well.
     old.apply(Event::Ended {
         containers: vec![(ContainerId::from("c1"), ContainerExit::Preempted)],
@@ -226,7 +227,7 @@ fn finished_workers_are_not_awaited_by_a_new_rendezvous() {
     let mut new = old.successor();
     for master in [&mut old, &mut new] {
         master.attach("c2");
-        assert_eq!(master.ask("c2", 2), 1, "a world of one begins");
+        assert_eq!(master.ask("c2", 2), 1, "no world of one");
     }
 }
 
@@ -241,8 +242,8 @@ fn sidecars_neither_end_a_round_nor_take_part_in_it() {
         let run = harness.job.run_in(&container).expect("it runs");
         let at = ConnectionId { round: run.round, number: 1 };
         let frames = vec![ClientFrame::Attach(Vec::new())];
-        let heard = harness.links.receive(&harness.job, &container, at, frames);
-        heard.map(drop).expect_err("it is not heard").status
+        let received = harness.links.receive(&harness.job, &container, at, frames);
+        received.map(drop).expect_err("rejected").status
     };
     assert_eq!(rejected(&mut harness, "b0"), 410);
     harness.apply(Event::ScaleRequested { role: RoleName::from("worker"), instances: 2 });
@@ -252,7 +253,7 @@ fn sidecars_neither_end_a_round_nor_take_part_in_it() {
     harness.up_as("b1", "board");
     assert_eq!(rejected(&mut harness, "b1"), 410);
     assert_eq!(harness.links.round(), 1);
-    assert_eq!(harness.put("c0", 0), 1, "its links are as they were");
+    assert_eq!(harness.put("c0", 0), 1, "the links changed");
 }
 
 #[test]
@@ -268,13 +269,13 @@ fn a_recovered_round_has_its_original_members() {
     for master in [&mut old, &mut new] {
         master.attach("c0");
         master.attach("c1");
-        assert_eq!(master.put("c0", 0), 1, "the world of now is of one");
-        assert_eq!(master.put("c1", 1), 0, "the newcomer waits for the next");
+        assert_eq!(master.put("c0", 0), 1, "the current world has more than one worker");
+        assert_eq!(master.put("c1", 1), 0, "the new worker does not wait");
     }
     // And its successor.
     let mut third = new.successor();
     third.attach("c1");
-    assert_eq!(third.put("c1", 1), 0, "it waits still");
+    assert_eq!(third.put("c1", 1), 0, "the new worker does not wait");
 }
 
 #[test]
@@ -288,16 +289,16 @@ fn a_worker_with_peers_that_changed_before_it_joined_does_not_fail_the_job() {
     old.apply(Event::Ended {
         containers: vec![(ContainerId::from("c0"), ContainerExit::Preempted)],
     });
-    for lied in [false, true] {
+    for claim in [false, true] {
         let mut master = old.successor();
         // The agent's claim does not matter.
-        let exit = ProgramExit { code: Some(1), outdated: lied, ..ProgramExit::default() };
+        let exit = ProgramExit { code: Some(1), outdated: claim, ..ProgramExit::default() };
         master.apply(Event::Exited { container: ContainerId::from("c1"), round: run.round, exit });
         assert_eq!(master.job.outcome(), None);
         let Some(JournalEntry::Event(_, Event::Exited { exit, .. })) = master.journal.last() else {
-            panic!("it is written frame");
+            panic!("no exit is journaled");
         };
-        assert!(exit.outdated, "what the rendezvous knew is written frame");
+        assert!(exit.outdated, "the state of the rendezvous is not journaled");
     }
 }
 
@@ -309,10 +310,10 @@ fn a_replayed_exit_uses_the_journaled_state_of_the_rendezvous() {
     let exited = Event::Exited { container: ContainerId::from("c0"), round: 1, exit };
     let mut successor = harness.successor();
     successor.take(successor.now, exited.clone());
-    assert_eq!(successor.job.outcome(), None, "it was in vain and not a failure");
+    assert_eq!(successor.job.outcome(), None, "counted as a failure");
     // On a live event the agent's claim is ignored.
     harness.apply(exited);
-    assert!(harness.job.outcome().is_some(), "one failure is too many here");
+    assert!(harness.job.outcome().is_some(), "the failure is not counted");
 }
 
 #[test]
@@ -321,25 +322,25 @@ fn a_replaced_connection_is_rejected() {
     harness.up("c0");
     let container = ContainerId::from("c0");
     let round = harness.job.run_in(&container).expect("it runs").round;
-    let hear = |harness: &mut LinksHarness, number: u64, frames: Vec<ClientFrame>| {
+    let receive = |harness: &mut LinksHarness, number: u64, frames: Vec<ClientFrame>| {
         let at = ConnectionId { round, number };
         harness.links.receive(&harness.job, &container, at, frames)
     };
     let attach = || vec![ClientFrame::Attach(Vec::new())];
     let (first, rest) = ("GET /global/rank_0", " HTTP/1.1\r\n\r\n");
     let call = ConnId::Inbound(1);
-    assert!(hear(&mut harness, 5, attach()).is_ok());
-    assert!(hear(&mut harness, 6, attach()).is_ok());
+    assert!(receive(&mut harness, 5, attach()).is_ok());
+    assert!(receive(&mut harness, 6, attach()).is_ok());
     let frames = vec![ClientFrame::Open(call), ClientFrame::Data(call, 0, first.into())];
-    assert!(hear(&mut harness, 6, frames).is_ok());
+    assert!(receive(&mut harness, 6, frames).is_ok());
     // A late frame of the earlier connection does not know the link.
-    let rejected = hear(&mut harness, 5, attach()).expect_err("it is late");
+    let rejected = receive(&mut harness, 5, attach()).expect_err("it is late");
     assert_eq!(rejected.status, 409);
     let frames = vec![ClientFrame::Data(call, first.len() as u64, rest.into())];
-    let (_, frames_out) = hear(&mut harness, 6, frames).expect("it is known still");
-    let answered = |frames_out: &OutgoingFrame| matches!(frames_out.frame, ServerFrame::Data(..));
-    assert!(frames_out.iter().any(answered), "{frames_out:?}");
-    assert!(hear(&mut harness, 7, attach()).is_ok());
+    let (_, frames_out) = receive(&mut harness, 6, frames).expect("it is known still");
+    let response = |outgoing: &OutgoingFrame| matches!(outgoing.frame, ServerFrame::Data(..));
+    assert!(frames_out.iter().any(response), "{frames_out:?}");
+    assert!(receive(&mut harness, 7, attach()).is_ok());
 }
 
 /// Returns sequence number and frames of a response with frames.
@@ -353,7 +354,7 @@ fn sent(respond_to: &mut oneshot::Receiver<MasterResponse>) -> Option<(u64, Vec<
 }
 
 #[test]
-fn what_an_agent_is_to_be_told_comes_with_the_first_answer_it_is_given_and_is_never_lost() {
+fn frames_come_with_the_next_response_and_are_never_lost() {
     let mut harness = LinksHarness::new();
     harness.up("c0");
     harness.attach("c0");
@@ -361,41 +362,41 @@ fn what_an_agent_is_to_be_told_comes_with_the_first_answer_it_is_given_and_is_ne
     let run = harness.job.run_in(&container).expect("it runs");
     let (task, at) = (run.task, ConnectionId { round: run.round, number: 1 });
     let listen = |harness: &mut LinksHarness| {
-        let (respond_to, answered) = oneshot::channel();
+        let (respond_to, response) = oneshot::channel();
         let waiter = harness.links.listen(&harness.job, &container, at, respond_to);
         assert!(waiter.is_ok());
-        answered
+        response
     };
-    let say = |harness: &mut LinksHarness, call: u64| {
-        let said = b"GET /global/rank_0 HTTP/1.1\r\n\r\n".to_vec();
+    let send = |harness: &mut LinksHarness, call: u64| {
+        let request = b"GET /global/rank_0 HTTP/1.1\r\n\r\n".to_vec();
         let call = ConnId::Inbound(call);
         let frames_out =
-            harness.say("c0", vec![ClientFrame::Open(call), ClientFrame::Data(call, 0, said)]);
+            harness.send("c0", vec![ClientFrame::Open(call), ClientFrame::Data(call, 0, request)]);
         frames_out.iter().for_each(|one| harness.links.deliver(one));
     };
     // They come with the response to its own frames, even while it waits.
     let mut waiter = listen(&mut harness);
-    say(&mut harness, 1);
-    let (respond_to, mut answered) = oneshot::channel();
+    send(&mut harness, 1);
+    let (respond_to, mut response) = oneshot::channel();
     harness.links.respond(&task, 1, respond_to);
     harness.links.flush();
-    let (number, frames) = sent(&mut answered).expect("a response with frames");
+    let (number, frames) = sent(&mut response).expect("a response with frames");
     assert_eq!((number, frames.len()), (1, 2));
     assert!(sent(&mut waiter).is_none());
     // A response without frames confirms its own; the rest comes with the waiting request.
-    let (respond_to, mut answered) = oneshot::channel();
+    let (respond_to, mut response) = oneshot::channel();
     harness.links.respond(&task, 1, respond_to);
     assert!(
-        matches!(answered.try_recv(), Ok(MasterResponse::Http(reply)) if reply.body.is_empty())
+        matches!(response.try_recv(), Ok(MasterResponse::Http(reply)) if reply.body.is_empty())
     );
-    say(&mut harness, 2);
+    send(&mut harness, 2);
     harness.links.flush();
     let (number, frames) = sent(&mut waiter).expect("a response with frames");
     assert_eq!((number, frames.len()), (2, 2));
     // A request that was just cancelled leaves the frames to the next one.
     let mut waiter = listen(&mut harness);
     waiter.close();
-    say(&mut harness, 3);
+    send(&mut harness, 3);
     harness.links.flush();
     assert!(sent(&mut waiter).is_none());
     let mut waiter = listen(&mut harness);

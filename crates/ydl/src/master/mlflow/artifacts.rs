@@ -14,7 +14,7 @@ use ydl_storage::hdfs::{Hdfs, JobLayout};
 
 /// Maximum bytes of each stream and of the history.
 const LOG_BYTES: u64 = 64 << 10;
-const FACTS_BYTES: u64 = 4 << 20;
+const HISTORY_BYTES: u64 = 4 << 20;
 /// Maximum number of tasks with logs.
 const TASKS_MAX: usize = 64;
 const STREAMS: [&str; 2] = ["stdout", "stderr"];
@@ -26,12 +26,12 @@ pub(in crate::master) type Artifacts = Vec<(String, Bytes)>;
 pub(in crate::master) fn local_logs(dir: &JobDir, last: &JobSnapshot) -> Artifacts {
     let mut logs = Vec::new();
     for (task, attempt) in tasks(last) {
-        let place = dir.attempt_logs(&task, attempt);
-        let entries = fs::read_dir(&place).into_iter().flatten().flatten();
+        let attempt_dir = dir.attempt_logs(&task, attempt);
+        let entries = fs::read_dir(&attempt_dir).into_iter().flatten().flatten();
         let names: Vec<_> =
             entries.filter_map(|entry| entry.file_name().into_string().ok()).collect();
         for (stream, name) in newest(&names) {
-            if let Ok(bytes) = end_of(&place.join(name), LOG_BYTES) {
+            if let Ok(bytes) = end_of(&attempt_dir.join(name), LOG_BYTES) {
                 logs.push((artifact_name(&task, stream), bytes.into()));
             }
         }
@@ -42,13 +42,13 @@ pub(in crate::master) fn local_logs(dir: &JobDir, last: &JobSnapshot) -> Artifac
 /// Collects logs of a job on a cluster, as far as time permits.
 pub(in crate::master) async fn yarn_logs(
     hdfs: &Hdfs,
-    place: &JobLayout,
+    layout: &JobLayout,
     last: &JobSnapshot,
     deadline: Instant,
 ) -> Artifacts {
     let mut logs = Vec::new();
     for (task, attempt) in tasks(last) {
-        let dir = place.attempt_logs(&task, attempt);
+        let dir = layout.attempt_logs(&task, attempt);
         // A task that never ran has none.
         let Ok(entries) = hdfs.list(&dir, deadline).await else {
             continue;
@@ -79,8 +79,8 @@ pub(super) fn job_files(spec: &JobSpec, dir: &JobDir) -> Artifacts {
     }
     let job = serde_json::to_vec_pretty(&draft).unwrap_or_default();
     let mut all = vec![("ydl/job.json".to_owned(), job.into())];
-    if let Ok(facts) = end_of(&dir.history_file(), FACTS_BYTES) {
-        all.push(("ydl/history.jsonl".to_owned(), facts.into()));
+    if let Ok(history) = end_of(&dir.history_file(), HISTORY_BYTES) {
+        all.push(("ydl/history.jsonl".to_owned(), history.into()));
     }
     all
 }
@@ -97,11 +97,11 @@ fn artifact_name(task: &TaskId, stream: &str) -> String {
 /// Returns the last segment of each stream.
 fn newest(names: &[String]) -> impl Iterator<Item = (&'static str, &str)> {
     STREAMS.into_iter().filter_map(|stream| {
-        let of = |name: &&String| {
+        let number_of = |name: &&String| {
             let number = name.strip_prefix(stream)?.strip_prefix('.')?;
             number.parse::<u64>().ok()
         };
-        let last = names.iter().filter(|name| of(name).is_some()).max_by_key(of)?;
+        let last = names.iter().filter(|name| number_of(name).is_some()).max_by_key(number_of)?;
         Some((stream, last.as_str()))
     })
 }

@@ -52,7 +52,7 @@ pub(super) struct MasterBootstrap {
     pub(super) submitted: SubmittedJob,
     pub(super) staged: StagedFiles,
     /// Directory of the job in HDFS.
-    pub(super) place: JobLayout,
+    pub(super) layout: JobLayout,
     pub(super) config: Config,
     /// Host name of this node.
     pub(super) host: Option<String>,
@@ -163,11 +163,12 @@ impl MasterBootstrap {
         credentials.remove_kind(MASTER_TOKEN);
         credentials.remove_kind(RM_TOKEN);
         let number = 0;
-        let (fresh, agent_credentials) = watch::channel(AgentTokens { number, credentials });
+        let (current_tokens, agent_credentials) =
+            watch::channel(AgentTokens { number, credentials });
         let tokens = match keytab.filter(|_| secure) {
             Some(keytab) => {
                 let (spec, staging) = (&submitted.spec, staged.dir.as_str());
-                TokenRenewer::new(&keytab, spec, staging, &config, &dir, file, fresh)?
+                TokenRenewer::new(&keytab, spec, staging, &config, &dir, file, current_tokens)?
             }
             None => None,
         };
@@ -178,7 +179,7 @@ impl MasterBootstrap {
             false => Some(simple()),
         };
         Ok(MasterBootstrap {
-            place: JobLayout::at(staged.dir.clone()),
+            layout: JobLayout::at(staged.dir.clone()),
             inline_files,
             dir,
             submitted,
@@ -208,7 +209,7 @@ impl MasterBootstrap {
             return Ok(own);
         }
         for name in inline_files::INLINE_FILE_NAMES {
-            let url = format!("{}/{name}", self.place.dir());
+            let url = format!("{}/{name}", self.layout.dir());
             // A missing file is reported by the process that needs it.
             if let Some(entry) = hdfs.stat(&url, deadline).await? {
                 let content = StagedFile {
@@ -256,7 +257,7 @@ async fn report_failure(config: &Config, token: Token, host: Option<String>, why
         finished.map_err(|e| e.to_string())
     };
     if let Err(error) = reported.await {
-        tracing::error!("the ResourceManager could not be reported: {error}");
+        tracing::error!("cannot report the failure to the ResourceManager: {error}");
     }
 }
 

@@ -48,7 +48,7 @@ pub(super) struct TokenRenewer {
     /// Token file of this container.
     file: PathBuf,
     /// Channel that distributes new tokens.
-    fresh: watch::Sender<AgentTokens>,
+    current: watch::Sender<AgentTokens>,
     /// Last tokens of this master.
     last: Vec<(String, Token)>,
 }
@@ -62,7 +62,7 @@ impl TokenRenewer {
         config: &Config,
         dir: &JobDir,
         file: PathBuf,
-        fresh: watch::Sender<AgentTokens>,
+        current: watch::Sender<AgentTokens>,
     ) -> Result<Option<TokenRenewer>, Report> {
         let Some(named) = &spec.cluster_options.keytab else {
             return Ok(None);
@@ -70,7 +70,7 @@ impl TokenRenewer {
         let path = dir.path().join("ydl.keytab");
         private::write(&path, keytab.expose()).map_err(|e| Report::internal(e.to_string()))?;
         let principal = named.principal.clone();
-        let owners = owners(&fresh.borrow().credentials);
+        let owners = owners(&current.borrow().credentials);
         let mut identity = Identity::kerberos(TicketSource::Keytab { path, principal });
         let owner = match owners {
             Some((owner, real_user)) => {
@@ -88,7 +88,7 @@ impl TokenRenewer {
             config: config.clone(),
             systems: job_file_systems(config, spec, staging)?,
             file,
-            fresh,
+            current,
             last: Vec::new(),
         }))
     }
@@ -99,8 +99,8 @@ impl TokenRenewer {
         let now = since_1970();
         let life = self.config.hdfs_token_renew_interval().unwrap_or(LIFETIME);
         let (due, ends) = {
-            let fresh = self.fresh.borrow();
-            due(&fresh.credentials, life)
+            let current = self.current.borrow();
+            due(&current.credentials, life)
         };
         if due > now {
             return Ok(Instant::now() + (due - now));
@@ -158,11 +158,11 @@ impl TokenRenewer {
         own.write(&self.file, Format::Writable).map_err(|e| e.to_string())?;
         let last = fetched.tokens();
         self.last = last.map(|(to, token)| (to.to_owned(), token.clone())).collect();
-        self.fresh.send_modify(|fresh| {
+        self.current.send_modify(|current| {
             // Numbers of earlier masters are lower.
             let now = u64::try_from(since_1970().as_millis()).unwrap_or(u64::MAX);
-            fresh.number = now.max(fresh.number + 1);
-            fresh.credentials.extend(fetched);
+            current.number = now.max(current.number + 1);
+            current.credentials.extend(fetched);
         });
         Ok(Instant::now() + wait)
     }
@@ -199,8 +199,8 @@ impl TokenRenewer {
             let Ok(service) = timeout(CANCEL_TIMEOUT, namenodes.token_service()).await else {
                 continue;
             };
-            let ours = self.last.iter().find(|(_, token)| token.service == service);
-            if let Some((_, token)) = ours
+            let own = self.last.iter().find(|(_, token)| token.service == service);
+            if let Some((_, token)) = own
                 && let Err(error) = namenodes.cancel_token(token, deadline).await
             {
                 tracing::debug!("cannot cancel a token: {error}");
@@ -287,8 +287,8 @@ mod tests {
         let most = ms(3_600_000) - EXPIRY_MARGIN;
         assert_eq!(due(&hour, LIFETIME).0, ms(day) + most * 3 / 4);
         // A token that expired before it was issued is due at once.
-        let odd = credentials(token(day, 0));
-        assert_eq!(due(&odd, LIFETIME), (ms(day), Duration::ZERO));
+        let expired = credentials(token(day, 0));
+        assert_eq!(due(&expired, LIFETIME), (ms(day), Duration::ZERO));
         let (later, never) = due(&Credentials::default(), LIFETIME);
         assert!(later > since_1970() && never == Duration::MAX);
     }

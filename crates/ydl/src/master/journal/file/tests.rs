@@ -55,7 +55,7 @@ fn appended_records_are_read_in_order_and_continue_after_reopening() {
         FileJournal::open_append(&dir.path(), SyncPolicy::EachFlush, each).unwrap();
     assert_eq!((seen, tail), (records().map(<[u8]>::to_vec).to_vec(), JournalTail::Whole));
     journal.append(b"five").unwrap();
-    assert_eq!(FileJournal::read(&dir.path()).unwrap().0.len(), 4, "nothing before the flush");
+    assert_eq!(FileJournal::read(&dir.path()).unwrap().0.len(), 4, "an entry before the flush");
     journal.flush().unwrap();
     assert_eq!(journal.length(), dir.path().metadata().unwrap().len());
     let (read, tail) = FileJournal::read(&dir.path()).unwrap();
@@ -100,24 +100,24 @@ fn a_journal_with_any_byte_changed_returns_no_wrong_record() {
     let dir = JournalDir::new();
     let bytes = dir.journal(&records());
     let last = bytes.len() - FRAME_BYTES - 1;
-    for place in 0..bytes.len() {
-        for flip in [0x01, 0x80, 0xff, bytes[place], bytes[place] ^ 4] {
+    for position in 0..bytes.len() {
+        for flip in [0x01, 0x80, 0xff, bytes[position], bytes[position] ^ 4] {
             let mut changed = bytes.clone();
-            changed[place] ^= flip;
+            changed[position] ^= flip;
             if changed == bytes {
                 continue;
             }
             match dir.read(&changed, &records()) {
                 Ok(read) => {
                     let bytes = (bytes.len() - last) as u64;
-                    assert!(place >= last, "byte {place}");
-                    assert_eq!(read, (3, JournalTail::Torn { bytes }), "byte {place}");
+                    assert!(position >= last, "byte {position}");
+                    assert_eq!(read, (3, JournalTail::Torn { bytes }), "byte {position}");
                 }
-                Err(JournalError::NotAJournal { .. }) => assert!(place < 8, "byte {place}"),
+                Err(JournalError::NotAJournal { .. }) => assert!(position < 8, "byte {position}"),
                 Err(JournalError::Damaged { offset, .. }) => {
-                    assert!(offset <= place as u64 && place < last, "byte {place}");
+                    assert!(offset <= position as u64 && position < last, "byte {position}");
                 }
-                Err(error) => panic!("byte {place}: {error}"),
+                Err(error) => panic!("byte {position}: {error}"),
             }
         }
     }

@@ -16,9 +16,10 @@ impl LinksHarness {
     fn listens(&mut self) -> usize {
         let call = ConnId::Inbound(2);
         let (path, length) = ("/worker_addresses/worker-0:0", LISTENS.len());
-        let said = format!("PUT {path} HTTP/1.1\r\nContent-Length: {length}\r\n\r\n{LISTENS}");
-        let frames = vec![ClientFrame::Open(call), ClientFrame::Data(call, 0, said.into_bytes())];
-        calls(&self.say("c0", frames))
+        let request = format!("PUT {path} HTTP/1.1\r\nContent-Length: {length}\r\n\r\n{LISTENS}");
+        let frames =
+            vec![ClientFrame::Open(call), ClientFrame::Data(call, 0, request.into_bytes())];
+        calls(&self.send("c0", frames))
     }
 
     /// Accepts a connection and answers a notification without acting on it.
@@ -26,7 +27,7 @@ impl LinksHarness {
         let call = ConnId::Outbound(call);
         let taken = from_base64(TAKEN).expect("base64");
         let frames = vec![ClientFrame::Open(call), ClientFrame::Data(call, 0, taken)];
-        let sent = answers(&self.say("c0", frames));
+        let sent = answers(&self.send("c0", frames));
         assert_eq!(sent, 1);
     }
 
@@ -41,10 +42,10 @@ impl LinksHarness {
     }
 }
 
-fn calls(frames_out: &[OutgoingFrame]) -> usize {
-    let called =
-        |frames_out: &&OutgoingFrame| matches!(frames_out.frame, ServerFrame::Dial(_, 40_000));
-    frames_out.iter().filter(called).count()
+fn calls(frames: &[OutgoingFrame]) -> usize {
+    let is_dial =
+        |outgoing: &&OutgoingFrame| matches!(outgoing.frame, ServerFrame::Dial(_, 40_000));
+    frames.iter().filter(is_dial).count()
 }
 
 #[test]
@@ -57,13 +58,13 @@ fn an_ignored_newcomer_is_announced_again() {
     let mut now = Instant::now();
     harness.attach("c0");
     harness.attach("c1");
-    assert_eq!(harness.put("c1", 1), 0, "the newcomer waits");
-    assert_eq!(harness.second(&mut now), 0, "nobody listens yet");
+    assert_eq!(harness.put("c1", 1), 0, "the new worker does not wait");
+    assert_eq!(harness.second(&mut now), 0, "a reminder without a listener");
     assert_eq!(harness.listens(), 1);
     let seconds = |harness: &mut LinksHarness, now: &mut Instant, count: u32| -> Vec<usize> {
         (0..count).map(|_| harness.second(now)).collect()
     };
-    assert_eq!(seconds(&mut harness, &mut now, 3), [0, 0, 0], "one at a time");
+    assert_eq!(seconds(&mut harness, &mut now, 3), [0, 0, 0], "more than one reminder");
     harness.takes(1);
     // Detected as ignored, and repeated after one second, then two, then four.
     assert_eq!(seconds(&mut harness, &mut now, 2), [0, 1]);
@@ -75,10 +76,10 @@ fn an_ignored_newcomer_is_announced_again() {
     for name in ["c0", "c1"] {
         successor.attach(name);
     }
-    assert_eq!(successor.put("c1", 1), 0, "the newcomer waits still");
+    assert_eq!(successor.put("c1", 1), 0, "the new worker does not wait");
     assert_eq!(seconds(&mut successor, &mut now, 5), [0, 0, 0, 0, 1]);
     successor.takes(4);
     // Now the worker resets.
-    assert_eq!(successor.ask("c0", 0), 2, "a world of two begins");
+    assert_eq!(successor.ask("c0", 0), 2, "no world of two");
     assert_eq!(seconds(&mut successor, &mut now, 20), [0; 20]);
 }
