@@ -9,14 +9,18 @@ use ydl_core::JobSpec;
 use ydl_os::report::{Exit, Report};
 
 /// Timeout of an image pull over a slow network.
-const FETCH_MAX: Duration = Duration::from_secs(60 * 60);
+const PULL_MAX: Duration = Duration::from_secs(60 * 60);
 /// Timeout of one small container.
-const TRY_MAX: Duration = Duration::from_secs(120);
-const LOOK_MAX: Duration = Duration::from_secs(30);
+const RUN_MAX: Duration = Duration::from_secs(120);
+const INSPECT_MAX: Duration = Duration::from_secs(30);
 
-/// Checks that every image of the job is present and can run `ydl`. `only_look` pulls and runs nothing. `tell` reports
-/// slow steps.
-pub async fn check(spec: &JobSpec, only_look: bool, tell: &dyn Fn(String)) -> Result<(), Report> {
+/// Checks that every image of the job is present and can run `ydl`. A dry run pulls and runs nothing.
+/// `report_step` receives a message about each slow step.
+pub async fn check(
+    spec: &JobSpec,
+    dry_run: bool,
+    report_step: &dyn Fn(String),
+) -> Result<(), Report> {
     let images: BTreeSet<_> = spec.images().map(|(_, image)| image.name.as_str()).collect();
     let Some(first) = images.first() else {
         return Ok(());
@@ -38,24 +42,26 @@ pub async fn check(spec: &JobSpec, only_look: bool, tell: &dyn Fn(String)) -> Re
         return Err(Report::new(Exit::Unreachable, what).hint(hint));
     }
     for image in images {
-        let there = engine.ask(&["image", "inspect", image], LOOK_MAX).await;
-        match (there.failed, only_look) {
+        let found = engine.run(&["image", "inspect", image], INSPECT_MAX).await;
+        match (found.failed, dry_run) {
             (None, true) => {}
-            (None, false) => try_out(&engine, image).await?,
-            (Some(_), true) => tell(format!("note: the image `{image}` would be fetched first")),
+            (None, false) => test_run(&engine, image).await?,
+            (Some(_), true) => {
+                report_step(format!("note: the image `{image}` would be fetched first"))
+            }
             (Some(_), false) => {
-                fetch(&engine, image, tell).await?;
-                try_out(&engine, image).await?;
+                pull(&engine, image, report_step).await?;
+                test_run(&engine, image).await?;
             }
         }
     }
     Ok(())
 }
 
-async fn fetch(engine: &Engine, image: &str, tell: &dyn Fn(String)) -> Result<(), Report> {
-    tell(format!("fetching the image `{image}`"));
-    let said = engine.ask(&["pull", "--quiet", image], FETCH_MAX).await;
-    said.failed.map_or(Ok(()), |why| {
+async fn pull(engine: &Engine, image: &str, report_step: &dyn Fn(String)) -> Result<(), Report> {
+    report_step(format!("fetching the image `{image}`"));
+    let pulled = engine.run(&["pull", "--quiet", image], PULL_MAX).await;
+    pulled.failed.map_or(Ok(()), |why| {
         let what =
             format!("the image `{image}` is not on this machine and cannot be fetched: {why}");
         let hint = "check its name and tag; some registries want a `docker login` first";
@@ -64,11 +70,11 @@ async fn fetch(engine: &Engine, image: &str, tell: &dyn Fn(String)) -> Result<()
 }
 
 /// Runs this binary in the image once, to report missing requirements before any task does.
-async fn try_out(engine: &Engine, image: &str) -> Result<(), Report> {
+async fn test_run(engine: &Engine, image: &str) -> Result<(), Report> {
     let binary = std::env::current_exe()
         .map_err(|error| Report::internal(format!("cannot find ydl itself: {error}")))?;
     let bind = mount(&binary, Path::new(BINARY), false);
-    let words = [
+    let args = [
         "run",
         "--rm",
         "--network",
@@ -76,7 +82,7 @@ async fn try_out(engine: &Engine, image: &str) -> Result<(), Report> {
         "--log-driver",
         "none",
         "--label",
-        "ydl.trial",
+        "ydl.check",
         "--mount",
         &bind,
         "--entrypoint",
@@ -84,7 +90,7 @@ async fn try_out(engine: &Engine, image: &str) -> Result<(), Report> {
         image,
         "--version",
     ];
-    let CommandOutput { out, failed } = engine.ask(&words, TRY_MAX).await;
+    let CommandOutput { out, failed } = engine.run(&args, RUN_MAX).await;
     let Some(why) = failed else {
         if out.starts_with("ydl ") {
             return Ok(());

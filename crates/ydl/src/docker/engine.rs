@@ -16,7 +16,7 @@ use ydl_os::{children, reason};
 /// Maximum captured output of the command.
 const OUTPUT_BYTES_MAX: u64 = 256 << 10;
 /// Timeout of small commands.
-const SOON: Duration = Duration::from_secs(20);
+const COMMAND_MAX: Duration = Duration::from_secs(20);
 /// Label of a job's containers.
 pub(super) const LABEL: &str = "ydl.job";
 
@@ -55,35 +55,36 @@ impl Engine {
     }
 
     /// Creates a command with these arguments.
-    pub(super) fn command(&self, words: &[&str]) -> Command {
+    pub(super) fn command(&self, args: &[&str]) -> Command {
         let mut command = Command::new(&self.program);
-        command.args(words);
+        command.args(args);
         command
     }
 
     /// Runs a command with a timeout.
-    pub(super) async fn ask(&self, words: &[&str], within: Duration) -> CommandOutput {
-        let late = || CommandOutput {
+    pub(super) async fn run(&self, args: &[&str], within: Duration) -> CommandOutput {
+        let timed_out = || CommandOutput {
             out: String::new(),
             failed: Some(format!("timed out after {} s", within.as_secs())),
         };
-        let said = timeout(within, hear(self.command(words))).await;
-        said.unwrap_or_else(|_| late())
+        let output = timeout(within, run_command(self.command(args))).await;
+        output.unwrap_or_else(|_| timed_out())
     }
 
     /// Checks that an engine responds; otherwise returns the reason.
     pub async fn answers(&self) -> Result<(), String> {
-        let said = self.ask(&["version", "--format", "{{.Server.Version}}"], SOON).await;
-        said.failed.map_or(Ok(()), Err)
+        let output = self.run(&["version", "--format", "{{.Server.Version}}"], COMMAND_MAX).await;
+        output.failed.map_or(Ok(()), Err)
     }
 
     /// Returns the user mapping of the engine's containers.
     pub async fn users(&self) -> UserMapping {
-        let said = self.ask(&["info", "--format", "{{json .SecurityOptions}}"], SOON).await;
+        let output =
+            self.run(&["info", "--format", "{{json .SecurityOptions}}"], COMMAND_MAX).await;
         // Features unknown to the engine are off.
-        if said.out.contains("name=rootless") {
+        if output.out.contains("name=rootless") {
             UserMapping::Own
-        } else if said.out.contains("name=userns") {
+        } else if output.out.contains("name=userns") {
             UserMapping::Mapped
         } else {
             UserMapping::Same
@@ -92,9 +93,9 @@ impl Engine {
 
     /// Removes containers, even running ones. Absent ones are no error.
     pub async fn remove(&self, names: &[&str]) {
-        let words: Vec<_> = ["rm", "--force"].iter().chain(names).copied().collect();
-        let said = self.ask(&words, SOON).await;
-        if let Some(why) = said.failed.filter(|why| !why.contains("No such container")) {
+        let args: Vec<_> = ["rm", "--force"].iter().chain(names).copied().collect();
+        let output = self.run(&args, COMMAND_MAX).await;
+        if let Some(why) = output.failed.filter(|why| !why.contains("No such container")) {
             tracing::warn!("cannot remove the container `{}`: {why}", names.join("`, `"));
         }
     }
@@ -106,9 +107,9 @@ pub async fn clean(job: &str) {
         return;
     };
     let filter = format!("label={LABEL}={job}");
-    let words = ["ps", "--all", "--quiet", "--filter", filter.as_str()];
-    let said = engine.ask(&words, SOON).await;
-    let left: Vec<_> = said.out.split_whitespace().collect();
+    let args = ["ps", "--all", "--quiet", "--filter", filter.as_str()];
+    let output = engine.run(&args, COMMAND_MAX).await;
+    let left: Vec<_> = output.out.split_whitespace().collect();
     if !left.is_empty() {
         engine.remove(&left).await;
     }
@@ -119,7 +120,7 @@ fn is_program(path: &Path) -> bool {
     path.is_file() && access.is_ok()
 }
 
-async fn hear(mut command: Command) -> CommandOutput {
+async fn run_command(mut command: Command) -> CommandOutput {
     command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped()).kill_on_drop(true);
     let failed =
         |error: io::Error| CommandOutput { out: String::new(), failed: Some(reason(&error)) };
@@ -130,9 +131,10 @@ async fn hear(mut command: Command) -> CommandOutput {
     let (out, err) = tokio::join!(read(child.stdout.take()), read(child.stderr.take()));
     match child.wait().await {
         Ok(status) if status.success() => CommandOutput { out, failed: None },
-        Ok(status) => {
-            CommandOutput { failed: Some(telling(&err).unwrap_or_else(|| status.to_string())), out }
-        }
+        Ok(status) => CommandOutput {
+            failed: Some(error_line(&err).unwrap_or_else(|| status.to_string())),
+            out,
+        },
         Err(error) => failed(error),
     }
 }
@@ -147,9 +149,9 @@ async fn read(from: Option<impl AsyncRead + Unpin>) -> String {
 }
 
 /// Returns the most relevant line of docker's error output: the last that is not a usage hint.
-pub(super) fn telling(words: &str) -> Option<String> {
+pub(super) fn error_line(stderr: &str) -> Option<String> {
     let noise = ["See 'docker", "Run 'docker", "WARNING:", "errors pretty printing info"];
-    let mut lines = words.lines().map(str::trim).rev();
+    let mut lines = stderr.lines().map(str::trim).rev();
     let line =
         lines.find(|line| !line.is_empty() && !noise.iter().any(|it| line.starts_with(it)))?;
     let prefixes = ["docker: ", "ERROR: ", "Error response from daemon: ", "Error: "];
@@ -158,8 +160,8 @@ pub(super) fn telling(words: &str) -> Option<String> {
         line = line.strip_prefix(prefix).unwrap_or(line);
     }
     let line = line.trim_end_matches('.');
-    let kept = line.chars().filter(|c| !c.is_control()).take(400);
-    Some(kept.collect())
+    let printable = line.chars().filter(|c| !c.is_control()).take(400);
+    Some(printable.collect())
 }
 
 #[cfg(test)]
@@ -171,9 +173,9 @@ mod tests {
         let absent = "Unable to find image 'ydl/none:1' locally\ndocker: Error response from daemon: pull access denied for \
                       ydl/none, repository does not exist or may require 'docker login'.\nSee 'docker run --help'.\n";
         let expected = "pull access denied for ydl/none, repository does not exist or may require 'docker login'";
-        assert_eq!(telling(absent).as_deref(), Some(expected));
-        let away = "Cannot connect to the Docker daemon at unix:///var/run/docker.sock. Is the docker daemon running?";
-        assert_eq!(telling(away).as_deref(), Some(away));
-        assert_eq!(telling("\n \n"), None);
+        assert_eq!(error_line(absent).as_deref(), Some(expected));
+        let unreachable = "Cannot connect to the Docker daemon at unix:///var/run/docker.sock. Is the docker daemon running?";
+        assert_eq!(error_line(unreachable).as_deref(), Some(unreachable));
+        assert_eq!(error_line("\n \n"), None);
     }
 }

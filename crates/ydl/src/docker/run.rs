@@ -2,9 +2,9 @@
 //! through a socket in the container's directory, which both see at the same path.
 //!
 //! So the program has the same shim, paths and signals as anywhere. When the agent dies its socket closes: the shim
-//! kills everything and exits, and the engine removes the container, whatever happens to the docker command meanwhile.
+//! kills everything and exits, and the engine removes the container, even if the docker command is killed meanwhile.
 
-use super::engine::{Engine, LABEL, UserMapping, telling};
+use super::engine::{Engine, LABEL, UserMapping, error_line};
 use std::{
     collections::BTreeSet,
     fs,
@@ -87,8 +87,8 @@ impl Container {
     }
 
     /// Explains from docker's error output why the container did not start.
-    pub fn why(&self, words: &str) -> String {
-        let why = telling(words).unwrap_or_else(|| "no error output".to_owned());
+    pub fn why(&self, stderr: &str) -> String {
+        let why = error_line(stderr).unwrap_or_else(|| "no error output".to_owned());
         format!("docker does not run the image `{}`: {why}", self.image.name)
     }
 
@@ -171,7 +171,7 @@ mod tests {
             gpus: true,
         };
         let command = container.command(UserMapping::Own);
-        let words: Vec<_> = command.get_args().map(|word| word.to_string_lossy()).collect();
+        let args: Vec<_> = command.get_args().map(|arg| arg.to_string_lossy()).collect();
         let at = dir.path().canonicalize().unwrap();
         let (job, at) = (job.display(), at.display());
         let expected = format!(
@@ -181,7 +181,7 @@ mod tests {
              type=bind,src={at}/large,dst={at}/large,readonly --mount type=bind,src=/data,dst=/mnt/data,readonly \
              --workdir {job}/containers/container_000001 --entrypoint /run/ydl python:3.11 shim shim.sock"
         );
-        assert_eq!(words.join(" "), expected);
+        assert_eq!(args.join(" "), expected);
         let envs: Vec<(&std::ffi::OsStr, Option<&std::ffi::OsStr>)> = command.get_envs().collect();
         assert!(envs.is_empty(), "{envs:?}");
     }

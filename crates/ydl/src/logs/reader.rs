@@ -1,7 +1,7 @@
-//! Reading a stream that was written in segments, some of which are gone.
+//! Reader of a stream that was written in segments, some of which were removed.
 //!
-//! `stdout.0` is the start and is always kept. Every segment but the newest has exactly the length
-//! of the first, so a segment's number tells where in the stream it begins, and no index is needed.
+//! `stdout.0` is the start and is always kept. All segments but the newest have the length of the first, so the offset
+//! of a segment follows from its number, and no index is needed.
 
 use std::fs::File;
 use std::io;
@@ -9,16 +9,16 @@ use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 
 const CHUNK_BYTES: usize = 64 * 1024;
-const TURNS_MAX: usize = 64;
+const SEGMENTS_PER_READ_MAX: usize = 64;
 
 /// Result of one read.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Chunk {
-    /// Bytes of the stream, the first of which stands at `offset`.
+    /// Bytes of the stream, from `offset`.
     Data { offset: u64, bytes: Vec<u8> },
-    /// From `offset` on, so many bytes were rotated away before they could be read.
+    /// Number of bytes from `offset` that were rotated away before they were read.
     Gap { offset: u64, bytes: u64 },
-    /// Nothing more yet: ask again later, or take it as the end if the program has ended.
+    /// No more data for now. It is the end of the stream if the program has ended.
     End,
 }
 
@@ -42,7 +42,7 @@ impl LogSegments {
         &self.dir
     }
 
-    /// The numbers of the segments that exist, ascending. An absent directory has none.
+    /// Returns the numbers of the existing segments, ascending. An absent directory has none.
     pub fn list(&self) -> io::Result<Vec<u64>> {
         let names = match std::fs::read_dir(&self.dir) {
             Ok(names) => names,
@@ -68,15 +68,14 @@ impl LogSegments {
 pub struct LogReader {
     segments: LogSegments,
     offset: u64,
-    /// The segment being read. Kept open, so that it can be read to its end though it be rotated
-    /// away meanwhile.
+    /// Segment being read. It stays open, so that it can be read to its end even if it is removed meanwhile.
     open: Option<(u64, File)>,
-    /// Known once the first segment is full.
+    /// Length of a segment, known once the first one is full.
     segment_bytes: Option<u64>,
 }
 
 impl LogReader {
-    /// Nothing is touched yet: the stream need not exist.
+    /// Creates a reader that starts at `offset`. The stream need not exist yet.
     pub fn new(dir: impl Into<PathBuf>, stream: impl Into<String>, offset: u64) -> LogReader {
         let segments = LogSegments::new(dir, stream);
         LogReader { segments, offset, open: None, segment_bytes: None }
@@ -100,17 +99,17 @@ impl LogReader {
         }
     }
 
-    /// Steps back so that at most the last `bytes` of the stream are still to be read.
+    /// Moves to the last `bytes` of the stream.
     pub fn seek_to_last(&mut self, bytes: u64) -> io::Result<()> {
         self.offset = self.end()?.saturating_sub(bytes);
         self.open = None;
         Ok(())
     }
 
-    /// The next piece, at most 64 KiB of it. Never waits.
+    /// Reads the next chunk, at most 64 KiB. Never waits.
     pub fn read_some(&mut self) -> io::Result<Chunk> {
-        // Each turn moves on by a segment; rotation cannot outrun a reader for long.
-        for _ in 0..TURNS_MAX {
+        // Each iteration advances by one segment, and rotation cannot outrun a reader for long.
+        for _ in 0..SEGMENTS_PER_READ_MAX {
             if self.open.is_none()
                 && let Some(chunk) = self.open_next()?
             {
@@ -127,8 +126,8 @@ impl LogReader {
             let Some(next) = self.segments.list()?.into_iter().find(|found| *found > index) else {
                 return Ok(Chunk::End);
             };
-            // The writer may have filled this segment after the look above and before it began
-            // the next: only now is this one's end its end.
+            // The writer may have filled this segment after the read above and before it created the next one. Now that
+            // the next one exists, the length of this one is final.
             let bytes = self.read_at(file, index)?;
             if !bytes.is_empty() {
                 return Ok(self.data(bytes));
@@ -142,8 +141,8 @@ impl LogReader {
         Ok(Chunk::End)
     }
 
-    /// Opens the segment that holds `offset`. A chunk is returned where there is none; nothing is
-    /// open and none is returned if the segment went away meanwhile.
+    /// Opens the segment that contains `offset`. Returns a gap or the end if there is none. Returns none without an open
+    /// segment if it was removed meanwhile.
     fn open_next(&mut self) -> io::Result<Option<Chunk>> {
         let list = self.segments.list()?;
         let Some(&last) = list.last() else {
@@ -199,7 +198,7 @@ impl LogReader {
         Ok(index.saturating_mul(self.segment_bytes()?))
     }
 
-    /// To be asked only when there is a second segment, so that the first is full.
+    /// Returns the length of a segment. Call it only if there is a second segment: then the first is full.
     fn segment_bytes(&mut self) -> io::Result<u64> {
         if let Some(bytes) = self.segment_bytes {
             return Ok(bytes);
@@ -233,7 +232,7 @@ mod tests {
     }
 
     #[test]
-    fn a_stream_that_is_not_there_yet_ends_and_then_grows() {
+    fn an_absent_stream_has_no_data_and_may_grow_later() {
         let dir = tempfile::tempdir().unwrap();
         let logs = dir.path().join("later");
         let mut reader = LogReader::new(&logs, "stdout", 0);
@@ -249,7 +248,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_rotated_away_is_a_gap_of_known_size() {
+    fn removed_segments_are_a_gap_of_known_size() {
         let dir = tempfile::tempdir().unwrap();
         for (name, text) in [("out.0", "aaaa"), ("out.7", "hhhh"), ("out.8", "ii")] {
             write(dir.path().join(name), text).unwrap();
@@ -280,7 +279,7 @@ mod tests {
     }
 
     #[test]
-    fn a_segment_is_read_to_its_end_though_it_is_rotated_away() {
+    fn an_open_segment_is_read_to_its_end_after_its_removal() {
         let dir = tempfile::tempdir().unwrap();
         let piece = vec![b'x'; CHUNK_BYTES + 1];
         for name in ["out.0", "out.1", "out.2"] {

@@ -94,8 +94,8 @@ fn shortfall(size: &Resources, offer: &LocalResources) -> Option<String> {
     if let Some((name, count)) = size.other.iter().next() {
         Some(format!("{count} `{name}`, which this machine does not have"))
     } else if size.memory_mib > offer.memory_mib {
-        let (needed, there) = (Memory(size.memory_mib), Memory(offer.memory_mib));
-        Some(format!("{needed} of memory, but only {there} is available"))
+        let (needed, available) = (Memory(size.memory_mib), Memory(offer.memory_mib));
+        Some(format!("{needed} of memory, but only {available} is available"))
     } else if size.vcores > offer.vcores {
         Some(format!("{} vcores, but only {} are available", size.vcores, offer.vcores))
     } else if size.gpus > gpus {

@@ -24,9 +24,10 @@ pub(super) fn overruns(limits: impl Iterator<Item = (ContainerId, Identity, u64)
         }
     };
     let over_limit = limits.filter_map(|(container, agent, limit_mib)| {
-        let there = tree.entry(agent.pid)?.identity() == agent;
+        // Another process may have the agent's pid by now.
+        let is_same = tree.entry(agent.pid)?.identity() == agent;
         let used_mib = tree.sum_of_programs(agent.pid).rss_bytes >> 20;
-        (there && used_mib > limit_mib).then_some(Overrun { container, used_mib, limit_mib })
+        (is_same && used_mib > limit_mib).then_some(Overrun { container, used_mib, limit_mib })
     });
     over_limit.collect()
 }

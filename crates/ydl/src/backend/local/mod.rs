@@ -151,7 +151,7 @@ impl LocalBackend {
 
     fn start(&mut self, container: &ContainerId) -> io::Result<Identity> {
         let Some(held) = self.containers.get(container) else {
-            return Err(io::Error::other("it was given back"));
+            return Err(io::Error::other("the container was released"));
         };
         let dir = self.job.container(container);
         crate::agent::bootstrap::Bootstrap {
@@ -178,7 +178,7 @@ impl LocalBackend {
         let mut child = children::spawn(&mut Command::from(command))?;
         // The child is not reaped yet, so its entry in `/proc` exists even if it has exited.
         let agent = child.id().and_then(Identity::of);
-        let agent = agent.ok_or_else(|| io::Error::other("it cannot be found in `/proc`"))?;
+        let agent = agent.ok_or_else(|| io::Error::other("its process is not in `/proc`"))?;
         self.descriptors.apply_to(agent.pid);
         let (exit_tx, container) = (self.exit_tx.clone(), container.clone());
         tokio::spawn(async move {

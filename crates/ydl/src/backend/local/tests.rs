@@ -25,7 +25,11 @@ async fn a_process_that_reuses_an_agents_pid_is_not_killed() {
     local.check();
     local.release(container.clone());
     let killed_for = local.containers[&container].killed_for.clone();
-    assert_eq!(killed_for, Some(ContainerExit::Released), "its memory is not the agent's");
+    assert_eq!(
+        killed_for,
+        Some(ContainerExit::Released),
+        "the memory of another process was counted"
+    );
     assert!(now.is_alive());
     other.kill().unwrap();
     other.wait().unwrap();

@@ -171,9 +171,9 @@ impl RoleAsks {
         let mut all = Vec::new();
         if let Some(most) = self.placement.max_per_node {
             // The constraint counts the containers that are already on the node.
-            let beside = most.saturating_sub(1);
+            let others_max = most.saturating_sub(1);
             let tag = self.name.to_string();
-            all.push(Constraint::cardinality(PlacementScope::Node, [tag], 0, Some(beside)));
+            all.push(Constraint::cardinality(PlacementScope::Node, [tag], 0, Some(others_max)));
         }
         let attributes = self.placement.attributes.iter();
         all.extend(attributes.map(|(name, value)| attribute(name, value)));
@@ -291,8 +291,8 @@ mod tests {
         assert!(grown.iter().all(|key| named(*key) == Some("worker")));
         for allocation in [-1, 0, 5 << SIZE_BITS] {
             let priority = PRIORITY;
-            let strange = Key { priority, allocation };
-            assert_eq!(named(strange), None);
+            let unknown = Key { priority, allocation };
+            assert_eq!(named(unknown), None);
         }
     }
 
@@ -327,8 +327,8 @@ mod tests {
             ..Placement::default()
         };
         assert_eq!(role("w", Placement::default()).constraint(), None);
-        let away = Constraint::anti_affinity(PlacementScope::Node, ["w"]);
-        assert_eq!(role("w", alone.clone()).constraint(), Some(away));
+        let anti_affinity = Constraint::anti_affinity(PlacementScope::Node, ["w"]);
+        assert_eq!(role("w", alone.clone()).constraint(), Some(anti_affinity));
         let any = role("w", zone("zone")).constraint();
         assert!(matches!(any, Some(Constraint::Any(_))), "{any:?}");
         let unsupported_placement = |placement: Placement| {
@@ -356,7 +356,11 @@ mod tests {
         let names = |names: &[&str]| names.iter().map(|it| (*it).to_owned()).collect();
         let none: BTreeSet<String> = BTreeSet::new();
         let both: BTreeSet<String> = names(&["c", "d"]);
-        assert_eq!(builder.required_nodes(&many, &both), none, "nothing was asked for");
+        assert_eq!(
+            builder.required_nodes(&many, &both),
+            none,
+            "nodes are required without requests"
+        );
         let asks =
             Asks { asks: vec![ask("server", 64, 1), ask("worker", 1024, 1)], avoid: Vec::new() };
         builder.build(&asks, &mut many);

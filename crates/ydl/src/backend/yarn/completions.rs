@@ -107,9 +107,9 @@ pub(super) fn summary_line(diagnostics: &str) -> Option<String> {
 /// Hadoop 3 prefixes each line with the time: `[2026-01-31 12:00:00.123]Killed`.
 fn strip_timestamp(line: &str) -> &str {
     let timed = line.strip_prefix('[').and_then(|rest| {
-        let (time, diagnostics) = rest.split_once(']')?;
+        let (time, message) = rest.split_once(']')?;
         let is_time = time.starts_with(|c: char| c.is_ascii_digit()) && time.contains(':');
-        is_time.then_some(diagnostics)
+        is_time.then_some(message)
     });
     timed.unwrap_or(line)
 }
@@ -126,8 +126,8 @@ pub(super) fn truncate(line: &str) -> String {
 
 /// Returns used and allowed memory. The node rounds both; Hadoop 3 reports the excess in bytes.
 fn memory_exceeded(diagnostics: &str, kind: &str, memory_mib: u64) -> ContainerExit {
-    let lines = usage(diagnostics, kind);
-    let (used, limit) = lines.unwrap_or((memory_mib << 20, memory_mib << 20));
+    let figures = usage(diagnostics, kind);
+    let (used, limit) = figures.unwrap_or((memory_mib << 20, memory_mib << 20));
     let used = match excess(diagnostics, kind) {
         Some(excess) => limit.saturating_add(excess).max(used),
         None => used,
@@ -141,8 +141,8 @@ fn memory_exceeded(diagnostics: &str, kind: &str, memory_mib: u64) -> ContainerE
 /// Parses the figures of `Current usage: 148.7 MB of 128 MB physical memory used; 1.2 GB of 2 GB virtual memory
 /// used`.
 fn usage(diagnostics: &str, kind: &str) -> Option<(u64, u64)> {
-    let (_, lines) = diagnostics.split_once("Current usage: ")?;
-    let (before, _) = lines.split_once(&format!(" {kind} memory used"))?;
+    let (_, rest) = diagnostics.split_once("Current usage: ")?;
+    let (before, _) = rest.split_once(&format!(" {kind} memory used"))?;
     let figures = before.rsplit("; ").next()?;
     let (used, limit) = figures.split_once(" of ")?;
     Some((bytes(used)?, bytes(limit)?))

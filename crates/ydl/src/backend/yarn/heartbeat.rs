@@ -108,16 +108,16 @@ mod tests {
         let mut now = Instant::now();
         let mut interval = HeartbeatInterval::new(Duration::from_secs(600), now);
         interval.on_heartbeat(false, false, now);
-        let slower = delays(&mut interval, false, &mut now, 8);
-        assert_eq!(slower, [40, 80, 160, 320, 640, 1000, 1000, 1000]);
+        let idle_delays = delays(&mut interval, false, &mut now, 8);
+        assert_eq!(idle_delays, [40, 80, 160, 320, 640, 1000, 1000, 1000]);
         now += Duration::from_millis(300);
         interval.send_soon(now);
-        let asked = interval.due();
-        assert_eq!(asked - now, COALESCE);
-        interval.on_heartbeat(false, true, asked);
-        now = asked;
-        let waiting = delays(&mut interval, true, &mut now, 5);
-        assert_eq!(waiting, [20, 40, 80, 100, 100]);
+        let due_after_ask = interval.due();
+        assert_eq!(due_after_ask - now, COALESCE);
+        interval.on_heartbeat(false, true, due_after_ask);
+        now = due_after_ask;
+        let awaiting_delays = delays(&mut interval, true, &mut now, 5);
+        assert_eq!(awaiting_delays, [20, 40, 80, 100, 100]);
         now += ACTIVE_PERIOD;
         interval.on_heartbeat(false, true, now);
         assert!(interval.due() - now > AWAITING_INTERVAL);
@@ -131,8 +131,8 @@ mod tests {
         delays(&mut interval, false, &mut now, 8);
         now += Duration::from_millis(300);
         interval.poll_soon(now);
-        let listening = delays(&mut interval, false, &mut now, 4);
-        assert_eq!(listening, [20, 20, 40, 80]);
+        let delays_after_exit = delays(&mut interval, false, &mut now, 4);
+        assert_eq!(delays_after_exit, [20, 20, 40, 80]);
     }
 
     #[test]
@@ -142,7 +142,7 @@ mod tests {
         interval.on_heartbeat(true, true, now);
         interval.send_soon(now + Duration::from_millis(1));
         assert_eq!(interval.due(), now + MIN_INTERVAL);
-        let hasty = HeartbeatInterval::new(Duration::from_millis(900), now);
-        assert_eq!(hasty.idle, Duration::from_millis(300));
+        let short_expiry = HeartbeatInterval::new(Duration::from_millis(900), now);
+        assert_eq!(short_expiry.idle, Duration::from_millis(300));
     }
 }

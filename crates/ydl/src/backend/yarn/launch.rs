@@ -88,7 +88,7 @@ impl Launcher {
         let mut batch = Vec::new();
         loop {
             tokio::select! {
-                some = requests.recv_many(&mut batch, 4096) => if some == 0 {
+                count = requests.recv_many(&mut batch, 4096) => if count == 0 {
                     return;
                 },
                 Some(ended) = calls.join_next() => if let Err(error) = ended {
@@ -97,9 +97,9 @@ impl Launcher {
                 },
             }
             let mut by_node: BTreeMap<NodeId, Vec<LaunchRequest>> = BTreeMap::new();
-            for start in batch.drain(..) {
-                let on_node = by_node.entry(start.container.node.clone()).or_default();
-                on_node.push(start);
+            for request in batch.drain(..) {
+                let on_node = by_node.entry(request.container.node.clone()).or_default();
+                on_node.push(request);
             }
             for (node, starts) in by_node {
                 let mut starts = starts.into_iter().peekable();

@@ -136,8 +136,8 @@ async fn hosts(client: Option<&Client>) -> ClusterHosts {
 /// Returns the queue's default label if the ResourceManager answers quickly.
 async fn label(client: Option<&Client>, queue: &str) -> Option<String> {
     let deadline = Instant::now() + QUERY_TIMEOUT;
-    let asked = client?.queue(queue, QueueDetail::default(), deadline).await;
-    match asked {
+    let answer = client?.queue(queue, QueueDetail::default(), deadline).await;
+    match answer {
         Ok(queue) => queue.and_then(|queue| queue.label),
         Err(error) => {
             tracing::warn!("cannot read the queue's label: {error}");

@@ -50,8 +50,8 @@ fn variables(image: &Image) -> BTreeMap<String, String> {
             }
             if let Some(login) = &image.login {
                 // A NodeManager resolves a bare path in HDFS.
-                let here = if login.starts_with('/') { "file://" } else { "" };
-                set(env::DOCKER_CLIENT_CONFIG, &format!("{here}{login}"));
+                let scheme = if login.starts_with('/') { "file://" } else { "" };
+                set(env::DOCKER_CLIENT_CONFIG, &format!("{scheme}{login}"));
             }
             // `true` is the only value that NodeManagers recognize here.
             if image.privileged {
@@ -91,33 +91,33 @@ const IMAGE_ERRORS: [(&str, &str, &str); 24] = [
     ),
     (
         "Docker image is not trusted",
-        "the node does not trust the image so far as to give it mounts or privileges",
+        "the node does not trust the image, so it allows neither mounts nor privileges",
         "an administrator adds its registry to `docker.trusted.registries` in container-executor.cfg",
     ),
     (
         "Invalid docker read-only mount",
         "the node does not allow one of its mounts",
-        "an administrator adds what is above it to `docker.allowed.ro-mounts` in container-executor.cfg",
+        "an administrator adds a directory that contains it to `docker.allowed.ro-mounts` in container-executor.cfg",
     ),
     (
         "Invalid docker read-write mount",
         "the node does not allow one of its mounts to be changed",
-        "mount it with `:ro`; or an administrator adds what is above it to `docker.allowed.rw-mounts` in container-executor.cfg",
+        "mount it with `:ro`; or an administrator adds a directory that contains it to `docker.allowed.rw-mounts` in container-executor.cfg",
     ),
-    ("Invalid docker mount", "the node does not understand one of its mounts", "check `mounts`"),
+    ("Invalid docker mount", "the node rejects the syntax of one of its mounts", "check `mounts`"),
     (
         "Mount access error",
-        "the node cannot look at what is to be mounted",
-        "it must be there on every node, for the node's own user, too",
+        "the node cannot access the source of a mount",
+        "the source must exist on every node and be accessible for the NodeManager's user",
     ),
-    ("Unable to parse some mounts", "the node does not understand its mounts", "check `mounts`"),
+    ("Unable to parse some mounts", "the node rejects the syntax of its mounts", "check `mounts`"),
     (
         "Invalid docker network",
         "the node does not allow its network",
         "leave `network` out, or name one of `docker.allowed.networks` in container-executor.cfg",
     ),
-    ("Invalid docker image name", "the node does not take its name", ""),
-    ("doesn't match docker image name pattern", "the node does not take its name", ""),
+    ("Invalid docker image name", "the node rejects its name", ""),
+    ("doesn't match docker image name pattern", "the node rejects its name", ""),
     (
         "below threshold:",
         "the node runs no images as this user",
@@ -126,24 +126,28 @@ const IMAGE_ERRORS: [(&str, &str, &str); 24] = [
     (
         "Cannot connect to the Docker daemon",
         "no docker engine answers on the node",
-        "an administrator starts it, or leads jobs elsewhere with a label",
+        "an administrator starts it; or use `node_label` for nodes with a docker engine",
     ),
     (
         "Fail to read additional docker client config file",
         "the NodeManager cannot read the file that `login` names",
         "let the NodeManagers' user read it",
     ),
-    ("no basic auth credentials", "its registry asks for a login", LOGIN_HINT),
-    ("pull access denied", "there is no such image, or its registry asks for a login", LOGIN_HINT),
-    ("Unable to find image", "the node does not have it, and could not fetch it", LOGIN_HINT),
+    ("no basic auth credentials", "its registry requires a login", LOGIN_HINT),
+    (
+        "pull access denied",
+        "the image does not exist, or its registry requires a login",
+        LOGIN_HINT,
+    ),
+    ("Unable to find image", "the node does not have the image and could not pull it", LOGIN_HINT),
     (
         "manifest unknown",
-        "its registry has none of that name and tag",
+        "its registry has no image of that name and tag",
         "check the name and the tag",
     ),
     (
         "executable file not found in $PATH",
-        "it has no `bash`, with which YARN starts everything",
+        "it has no `bash`, with which YARN starts containers",
         "use an image that has `bash` and `find`",
     ),
     (
@@ -176,18 +180,18 @@ pub fn image_hint(why: &str) -> Option<&'static str> {
         return Some(CONTAINER_EXECUTOR_HINT);
     }
     let (_, message) = why.split_once(IMAGE_ERROR_PREFIX)?;
-    let (_, _, image_hint) = IMAGE_ERRORS
+    let (_, _, hint) = IMAGE_ERRORS
         .iter()
         // One meaning may be a prefix of another.
         .find(|(_, meaning, _)| message.starts_with(&format!("{meaning} (")))?;
-    Some(image_hint).copied().filter(|image_hint| !image_hint.is_empty())
+    Some(hint).copied().filter(|hint| !hint.is_empty())
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    fn shown(image: &Image) -> String {
+    fn variables_of(image: &Image) -> String {
         let all = variables(image);
         let all: Vec<_> = all.iter().map(|(name, value)| format!("{name}={value}")).collect();
         all.join("\n")
@@ -199,7 +203,7 @@ mod tests {
         let expected = "YARN_CONTAINER_RUNTIME_DOCKER_IMAGE=python:3.11\n\
                         YARN_CONTAINER_RUNTIME_DOCKER_RUN_OVERRIDE_DISABLE=false\n\
                         YARN_CONTAINER_RUNTIME_TYPE=docker";
-        assert_eq!(shown(&least), expected);
+        assert_eq!(variables_of(&least), expected);
         let mount = |text| Mount::parse(text).expect("a mount");
         let most = Image {
             mounts: vec![mount("/data:/data:ro"), mount("/scratch:/tmp/x:rw")],
@@ -217,20 +221,20 @@ mod tests {
                         YARN_CONTAINER_RUNTIME_DOCKER_RUN_OVERRIDE_DISABLE=false\n\
                         YARN_CONTAINER_RUNTIME_DOCKER_RUN_PRIVILEGED_CONTAINER=true\n\
                         YARN_CONTAINER_RUNTIME_TYPE=docker";
-        assert_eq!(shown(&most), expected);
+        assert_eq!(variables_of(&most), expected);
         let on_nodes = Image {
             login: Some("/etc/docker/config.json".into()),
             ..Image::new(Runtime::Docker, "python:3.11")
         };
         let expected =
             "YARN_CONTAINER_RUNTIME_DOCKER_CLIENT_CONFIG=file:///etc/docker/config.json\n";
-        assert!(shown(&on_nodes).starts_with(expected));
+        assert!(variables_of(&on_nodes).starts_with(expected));
         let runc =
             Image { mounts: vec![mount("/data:/data:ro")], ..Image::new(Runtime::Runc, "python") };
         let expected = "YARN_CONTAINER_RUNTIME_RUNC_IMAGE=python\n\
                         YARN_CONTAINER_RUNTIME_RUNC_MOUNTS=/data:/data:ro\n\
                         YARN_CONTAINER_RUNTIME_TYPE=runc";
-        assert_eq!(shown(&runc), expected);
+        assert_eq!(variables_of(&runc), expected);
     }
 
     #[test]
@@ -252,25 +256,23 @@ mod tests {
                      container failed\nShell error output: Configuration does not allow docker mount \
                      '/etc/krb5.conf:/etc/krb5.conf:ro', realpath=/etc/krb5.conf\nError constructing docker command, docker \
                      error code=14, error message='Invalid docker read-only mount'\n";
-        let pattern = image_error(diagnostics).expect("a reason");
+        let error = image_error(diagnostics).expect("a reason");
         let expected = "it does not run the image: the node does not allow one of its mounts (Error constructing docker \
                         command, docker error code=14, error message='Invalid docker read-only mount')";
-        assert_eq!(pattern, expected);
-        let message = format!("node fault: {pattern}");
+        assert_eq!(error, expected);
+        let message = format!("node fault: {error}");
         assert!(
-            image_hint(&message)
-                .is_some_and(|image_hint| image_hint.contains("`docker.allowed.ro-mounts`"))
+            image_hint(&message).is_some_and(|hint| hint.contains("`docker.allowed.ro-mounts`"))
         );
         let changed = "it does not run the image: the node does not allow one of its mounts to be changed (code=15)";
         assert!(
-            image_hint(changed)
-                .is_some_and(|image_hint| image_hint.contains("`docker.allowed.rw-mounts`"))
+            image_hint(changed).is_some_and(|hint| hint.contains("`docker.allowed.rw-mounts`"))
         );
         assert_eq!(image_hint("its disks have failed"), None);
         let bash = "Shell error output: /usr/bin/docker-current: Error response from daemon: oci runtime error: \
                     container_linux.go:235: starting container process caused \"exec: \\\"bash\\\": executable file not \
                     found in $PATH\".";
-        assert!(image_error(bash).is_some_and(|pattern| pattern.contains("has no `bash`")));
+        assert!(image_error(bash).is_some_and(|error| error.contains("has no `bash`")));
         assert_eq!(
             image_error("Exit code: 7\nContainer exited with a non-zero exit code 7."),
             None

@@ -126,14 +126,14 @@ mod tests {
             gpus,
             ..Resources::default()
         };
-        let said = |size| largest.exceeded(&RoleName::from("worker"), &size);
-        assert_eq!(said(size(8192, 8, 4)), None);
+        let exceeded_for = |size| largest.exceeded(&RoleName::from("worker"), &size);
+        assert_eq!(exceeded_for(size(8192, 8, 4)), None);
         let memory = "a task of role `worker` needs 16 GiB of memory, but the cluster's largest container has 8 GiB";
-        assert_eq!(said(size(16384, 8, 4)).as_deref(), Some(memory));
+        assert_eq!(exceeded_for(size(16384, 8, 4)).as_deref(), Some(memory));
         let vcores =
             "a task of role `worker` needs 9 vcores, but the cluster's largest container has 8";
-        assert_eq!(said(size(1, 9, 0)).as_deref(), Some(vcores));
+        assert_eq!(exceeded_for(size(1, 9, 0)).as_deref(), Some(vcores));
         let gpus = "a task of role `worker` needs 5 `yarn.io/gpu`, but the cluster's largest container has 4";
-        assert_eq!(said(size(1, 1, 5)).as_deref(), Some(gpus));
+        assert_eq!(exceeded_for(size(1, 1, 5)).as_deref(), Some(gpus));
     }
 }

@@ -30,12 +30,12 @@ fn memory_kills_report_used_and_allowed_bytes_for_every_hadoop_version() {
                used. Killing container.";
     assert_eq!(killed(-103, old, 128), limit(1536, 268));
     // 3.3.6, 3.4.2 and 3.5.0 report the excess in bytes.
-    let news = [
+    let reports = [
         (24_481_792, "151.3 MB of 128 MB physical memory used; 157.7 MB of 268.8 MB", 152),
         (83_660_800, "207.8 MB of 128 MB physical memory used; 211.5 MB of 268.8 MB", 208),
         (81_768_448, "206.0 MB of 128 MB physical memory used; 212.4 MB of 268.8 MB", 206),
     ];
-    for (excess, figures, used) in news {
+    for (excess, figures, used) in reports {
         let sentence = format!(
             "Container [pid=31987,containerID=container_1794778261818_0005_01_000004] is running {excess}B beyond \
              the 'PHYSICAL' memory limit. Current usage: {figures} virtual memory used. Killing container."
@@ -49,8 +49,8 @@ fn memory_kills_report_used_and_allowed_bytes_for_every_hadoop_version() {
     assert_eq!(killed(-104, close, 2048), limit(2049, 2048));
     // Unknown diagnostics still give a memory limit exit.
     assert_eq!(killed(-104, "Container was too hungry.", 512), limit(512, 512));
-    let strange = "Current usage: lots of 128 MB physical memory used";
-    assert_eq!(killed(-104, strange, 64), limit(64, 64));
+    let malformed = "Current usage: lots of 128 MB physical memory used";
+    assert_eq!(killed(-104, malformed, 64), limit(64, 64));
     let huge = "Current usage: 99999999999999999 PB of 9 PB physical memory used";
     assert_eq!(killed(-104, huge, 64), limit(64, 64));
 }
@@ -132,10 +132,10 @@ fn localization_failures_name_the_file_in_one_line() {
                  filesystem - expected: \"2026-11-15T21:24:41.689+0000\", was: \"2026-11-15T21:24:41.688+0000\"\n\
                  java.io.IOException: Resource hdfs://nn:8020/user/ada/.ydl/content/12.txt changed on src \
                  filesystem\n\tat org.apache.hadoop.yarn.util.FSDownload.verifyAndCopy(FSDownload.java:290)\n\n";
-    let lines = summary_line(diagnostics).expect("a line");
-    let begins = "Resource hdfs://nn:8020/user/ada/.ydl/content/12.txt changed on src filesystem";
-    assert!(lines.starts_with(begins), "{lines}");
-    assert!(!lines.contains('\n'), "{lines}");
+    let line = summary_line(diagnostics).expect("a line");
+    let expected = "Resource hdfs://nn:8020/user/ada/.ydl/content/12.txt changed on src filesystem";
+    assert!(line.starts_with(expected), "{line}");
+    assert!(!line.contains('\n'), "{line}");
     assert_eq!(summary_line("\n\tat org.apache.Hadoop\n"), None);
-    assert!(summary_line(&"x".repeat(100_000)).is_some_and(|lines| lines.len() < 1000));
+    assert!(summary_line(&"x".repeat(100_000)).is_some_and(|line| line.len() < 1000));
 }
