@@ -1,40 +1,41 @@
-//! Horovod's example with the real Horovod, built for PyTorch and for TensorFlow, as a user would run it.
+//! The Horovod examples with the real Horovod, for PyTorch and TensorFlow.
 
-use std::{fs, path::Path, process::Child, time::Duration};
+use std::{fs, path::Path, process::Child};
 use ydl_testkit::{
     CommandOutput, example_environment, finish,
     local::{
-        Home, assert_workers_agree, copy_example, example_arguments, kill, kill_then_stop,
-        printed_value, program_with_variable, run_example, submit_and_kill, with_pauses,
+        Home, WAIT_TIMEOUT, assert_workers_agree, copy_example, example_arguments, kill,
+        kill_then_stop, printed_value, program_with_variable, run_example, submit_and_kill,
+        with_pauses,
     },
 };
 
 #[test]
-fn pytorch_learns_its_digits() {
+fn the_pytorch_example_of_horovod_learns_its_digits() {
     let home = Home::new();
-    let words = example_arguments(&home, "horovod", "python train.py --epochs 12");
-    let ran = run_example(&home, &words);
+    let args = example_arguments(&home, "horovod", "python train.py --epochs 12");
+    let ran = run_example(&home, &args);
     assert_workers_agree(&ran, 2, 0.92, "weights");
 }
 
 #[test]
-fn tensorflow_learns_its_digits() {
+fn the_tensorflow_example_of_horovod_learns_its_digits() {
     let home = Home::new();
     let files = ["tensorflow.yaml", "train_tensorflow.py"];
     let run = "python train_tensorflow.py --epochs 12";
-    let words = copy_example(&home, "horovod", files, run);
-    let ran = run_example(&home, &words);
+    let args = copy_example(&home, "horovod", files, run);
+    let ran = run_example(&home, &args);
     assert_workers_agree(&ran, 2, 0.92, "weights");
 }
 
 #[test]
-fn processes_of_one_task_are_ranks_of_their_own() {
+fn processes_of_one_task_are_separate_ranks() {
     let home = Home::new();
-    let mut words = example_arguments(&home, "horovod", "python train.py --epochs 2");
+    let mut args = example_arguments(&home, "horovod", "python train.py --epochs 2");
     for set in ["roles.worker.instances=1", "roles.worker.processes=2"] {
-        words.extend(["--set", set].map(String::from));
+        args.extend(["--set", set].map(String::from));
     }
-    let ran = run_example(&home, &words);
+    let ran = run_example(&home, &args);
     assert!(printed_value(&ran, 0, "[0] rank").starts_with("0 of 2"), "{ran:#?}");
     assert!(printed_value(&ran, 0, "[1] rank").starts_with("1 of 2"), "{ran:#?}");
     assert_eq!(printed_value(&ran, 0, "[0] weights"), printed_value(&ran, 0, "[1] weights"));
@@ -43,9 +44,9 @@ fn processes_of_one_task_are_ranks_of_their_own() {
 #[test]
 fn a_killed_worker_starts_a_new_round_from_the_checkpoint() {
     let home = Home::new();
-    let words =
+    let args =
         example_arguments(&home, "horovod", &with_pauses("python train.py --epochs 12", 0.06));
-    let ran = kill_then_stop(&home, words, ["epoch 3 ", "epoch 6 "], "HOROVOD_RANK=1");
+    let ran = kill_then_stop(&home, args, ["epoch 3 ", "epoch 6 "], "HOROVOD_RANK=1");
     assert_workers_agree(&ran, 2, 0.92, "weights");
     let first = printed_value(&ran, 1, "rank 1 of 2, from epoch");
     let first: u32 = first.parse().expect("a number");
@@ -53,14 +54,14 @@ fn a_killed_worker_starts_a_new_round_from_the_checkpoint() {
 }
 
 #[test]
-fn without_restarts_a_killed_worker_fails_the_job_and_nobody_waits_for_it() {
+fn without_restarts_a_killed_worker_fails_the_job_at_once() {
     let home = Home::new();
-    let words = example_arguments(&home, "horovod", "python train.py --epochs 12 --pause 0.2");
-    let (ran, took) = submit_and_kill(&home, words, 0, "epoch 1 ", "HOROVOD_RANK=1");
-    // By its signal, or with what the other one made of it.
+    let args = example_arguments(&home, "horovod", "python train.py --epochs 12 --pause 0.2");
+    let (ran, took) = submit_and_kill(&home, args, 0, "epoch 1 ", "HOROVOD_RANK=1");
+    // The exit code is that of the signal, or of the other worker's error.
     assert_ne!(ran.code, 0, "{ran:#?}");
-    // Seconds, where Horovod's own patience is minutes.
-    assert!(took < Duration::from_secs(120), "it took {took:?}");
+    // The master does not wait for Horovod's own timeouts, or for a grace period.
+    assert!(took < WAIT_TIMEOUT, "it took {took:?}");
     assert!(home.processes().is_empty(), "{:?}", home.processes());
 }
 
@@ -91,21 +92,21 @@ fn wait_for_world(home: &Home, worker: u32, attempt: u32, world: &str) {
     home.wait_for_text(log, &format!("world of {world}\n"));
 }
 
-/// All programs have ended well, in the round in which they began.
+/// Asserts that all programs succeeded in one round.
 fn ended_in_one_round(home: &Home, child: Child, changes: usize) -> CommandOutput {
     let ran = finish(child);
     assert_eq!(ran.code, 0, "{ran:#?}");
-    let facts = home.history();
-    let count = |what: &str| facts.matches(what).count();
-    assert_eq!(count("\"round-started\""), 1, "{facts}");
-    assert_eq!(count("\"members-changed\""), changes, "{facts}");
-    assert_eq!(count("\"attempt-started\""), 3, "{facts}");
+    let history = home.history();
+    let count = |what: &str| history.matches(what).count();
+    assert_eq!(count("\"round-started\""), 1, "{history}");
+    assert_eq!(count("\"members-changed\""), changes, "{history}");
+    assert_eq!(count("\"attempt-started\""), 3, "{history}");
     assert!(home.processes().is_empty(), "{:?}", home.processes());
     ran
 }
 
 #[test]
-fn workers_come_and_go_while_the_others_run_on() {
+fn workers_join_and_leave_while_the_others_keep_running() {
     let home = Home::new();
     let child = elastic(&home, 3, false);
     home.wait_for_job();
@@ -123,7 +124,7 @@ fn workers_come_and_go_while_the_others_run_on() {
 }
 
 #[test]
-fn a_newcomer_whom_nobody_heeds_at_first_is_let_in_all_the_same() {
+fn a_newcomer_joins_although_its_first_notification_is_ignored() {
     let home = Home::new();
     let child = elastic(&home, 3, true);
     home.wait_for_job();
@@ -141,7 +142,7 @@ fn a_newcomer_whom_nobody_heeds_at_first_is_let_in_all_the_same() {
 }
 
 #[test]
-fn a_killed_worker_comes_back_into_the_world_of_the_others() {
+fn a_killed_worker_rejoins_the_running_round() {
     let home = Home::new();
     let child = elastic(&home, 2, false);
     home.wait_for_job();
@@ -160,10 +161,10 @@ fn the_elastic_example_learns_its_digits() {
     let home = Home::new();
     let files = ["elastic.yaml", "train_elastic.py"];
     let run = "python train_elastic.py --epochs 12";
-    let words = copy_example(&home, "horovod", files, run);
+    let args = copy_example(&home, "horovod", files, run);
     let train =
         Path::new(env!("CARGO_MANIFEST_DIR")).join("../../examples/horovod-digits/train.py");
     fs::copy(train, home.path().join("train.py")).expect("the example's file");
-    let ran = run_example(&home, &words);
+    let ran = run_example(&home, &args);
     assert_workers_agree(&ran, 2, 0.92, "weights");
 }

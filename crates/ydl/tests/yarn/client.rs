@@ -33,7 +33,7 @@ fn cluster() -> Lease {
         users: vec!["ghost".into()],
         ..Options::new(version())
     };
-    // Less than a node has.
+    // Lower than the memory of a node.
     shared(options.set(File::Yarn, "yarn.scheduler.maximum-allocation-mb", "3072"))
 }
 
@@ -43,13 +43,13 @@ fn refused(yaml: &str, what: &str, hint: &str) {
     workspace.write("job.yaml", yaml);
     let ran = workspace.run(&["submit", "--dry-run", "job.yaml"]);
     assert_eq!(ran.code, 2, "{yaml}\n{ran:?}");
-    let said = format!("error: {what}\n\nhint: {hint}\n");
-    assert!(ran.stderr.contains(&said), "{yaml}\n{}\nnot\n{said}", ran.stderr);
+    let output = format!("error: {what}\n\nhint: {hint}\n");
+    assert!(ran.stderr.contains(&output), "{yaml}\n{}\nnot\n{output}", ran.stderr);
     assert_eq!(ran.stdout, "");
 }
 
 #[test]
-fn what_the_cluster_cannot_give_is_refused_with_numbers() {
+fn requests_beyond_the_cluster_are_rejected_with_numbers() {
     refused(
         "roles: {worker: {instances: 40, memory: 512 MiB, run: sleep 1}}",
         "role `worker` needs 40 containers of 512 MiB, 1 vcore, and at most 16 fit on 2 nodes; the job needs 41 in all, for 40 tasks and its master",
@@ -103,13 +103,13 @@ fn what_the_cluster_cannot_give_is_refused_with_numbers() {
 }
 
 #[test]
-fn a_dry_run_leaves_no_trace() {
+fn a_dry_run_leaves_no_application_and_no_files() {
     let cluster = &*cluster();
     let workspace = Workspace::new(cluster);
-    // A user of its own, because other tests are at work on the same cluster.
-    let run = |words: &[&str]| {
+    // Its own user, because other tests submit jobs to the same cluster.
+    let run = |args: &[&str]| {
         let mut command = workspace.ydl();
-        command.env("HADOOP_USER_NAME", "ghost").args(words);
+        command.env("HADOOP_USER_NAME", "ghost").args(args);
         ydl_testkit::CommandOutput::from(command.output().expect("ydl can be started"))
     };
     workspace.write("train.py", "print(1)\n");
@@ -121,12 +121,12 @@ fn a_dry_run_leaves_no_trace() {
     assert_eq!(ran.code, 0, "{ran:?}");
     assert!(ran.stderr.contains("the job could run: 2 tasks and its master"), "{ran:?}");
     let json = run(&["submit", "--dry-run", "--json", "job.yaml"]);
-    let told: serde_json::Value = serde_json::from_str(&json.stdout).expect("an object");
-    assert_eq!(told["refusals"], serde_json::json!([]), "{told}");
+    let report: serde_json::Value = serde_json::from_str(&json.stdout).expect("an object");
+    assert_eq!(report["refusals"], serde_json::json!([]), "{report}");
     let applications = applications(cluster);
     assert!(applications.iter().all(|report| report.user != "ghost"));
     assert_eq!(hdfs_files(cluster, "/user/ghost"), Vec::<String>::new());
-    // Nor is there one of trying in vain.
+    // A rejected dry run leaves nothing, either.
     cluster.fs(&["-mkdir", "/shut"]).expect("a directory");
     cluster.fs(&["-chmod", "755", "/shut"]).expect("a mode");
     let staging = ["--set", "staging=/shut/deep/ghost"];
@@ -134,7 +134,7 @@ fn a_dry_run_leaves_no_trace() {
     assert_eq!(ran.code, 123, "{ran:?}");
     assert!(ran.stderr.contains("user `ghost` has no "), "{ran:?}");
     assert_eq!(hdfs_files(cluster, "/shut"), Vec::<String>::new());
-    assert!(!workspace.path().join("state").exists(), "nor here");
+    assert!(!workspace.path().join("state").exists(), "state was created");
 }
 
 #[test]
@@ -165,7 +165,7 @@ fn nodes_and_queues_are_shown() {
 }
 
 #[test]
-fn a_resource_manager_out_of_reach_is_told_with_its_addresses() {
+fn an_unreachable_resource_manager_is_reported_with_its_address() {
     let dir = tempfile::tempdir().expect("a directory");
     let property = |name: &str, value: &str| {
         format!("<property><name>{name}</name><value>{value}</value></property>")
@@ -182,14 +182,14 @@ fn a_resource_manager_out_of_reach_is_told_with_its_addresses() {
         .arg("nodes")
         .output()
         .expect("ydl can be started");
-    let said = String::from_utf8_lossy(&ran.stderr);
-    assert_eq!(ran.status.code(), Some(122), "{said}");
+    let text = String::from_utf8_lossy(&ran.stderr);
+    assert_eq!(ran.status.code(), Some(122), "{text}");
     let expected = "no ResourceManager can be reached at `127.0.0.1:9`: ";
-    assert!(said.contains(expected), "{said}");
-    assert!(said.contains("hint: check that it runs and that `"), "{said}");
+    assert!(text.contains(expected), "{text}");
+    assert!(text.contains("hint: check that it runs and that `"), "{text}");
 }
 
-/// A job whose tasks print, wait for a file to be killed by, and leave something.
+/// Job whose tasks print and produce an output.
 const SHORT: &str = "\
 name: short
 files: [note.txt]
@@ -202,7 +202,7 @@ roles:
 ";
 
 #[test]
-fn a_job_is_submitted_followed_and_found_again() {
+fn a_job_is_submitted_and_followed_and_visible_from_another_machine() {
     let cluster = &*cluster();
     let workspace = Workspace::new(cluster);
     workspace.write("note.txt", "a note\n");
@@ -217,7 +217,7 @@ fn a_job_is_submitted_followed_and_found_again() {
         .find_map(|line| line.strip_suffix(" submitted to queue `default`"))
         .unwrap_or_else(|| panic!("{ran:?}"));
     assert!(ran.stderr.contains(&format!("{id} succeeded after ")), "{ran:?}");
-    // Each phase has its line, and the end says where everything is and what it has cost.
+    // Each phase is reported, and the end with locations and resource usage.
     let home = format!("{}/user/{}", cluster.default_fs(), cluster.own_user());
     let mut rest = ran.stderr.as_str();
     for line in [
@@ -258,14 +258,14 @@ fn a_job_is_submitted_followed_and_found_again() {
     let home = format!("/user/{}/left/worker-1/note", cluster.own_user());
     assert_eq!(cluster.fs(&["-cat", &home]).expect("the output"), "a note\n");
 
-    // What has been sent is not sent again.
+    // Uploaded files are not uploaded again.
     let again = workspace.submit(SHORT);
     assert_eq!(again.code, 0, "{again:?}");
     assert!(!again.stderr.contains("uploaded"), "{again:?}");
 }
 
 #[test]
-fn the_last_lines_of_a_long_log_are_fetched_alone() {
+fn tail_downloads_only_the_end_of_a_long_log() {
     let cluster = &*cluster();
     let workspace = Workspace::new(cluster);
     let ran = workspace.submit(
@@ -280,7 +280,7 @@ fn the_last_lines_of_a_long_log_are_fetched_alone() {
     block_on(async {
         let client = ClusterClient::with(config(cluster)).expect("a client");
         let report = job_applications::find(&client, "chatty").await;
-        let report = report.expect("an answer").expect("the job");
+        let report = report.expect("a response").expect("the job");
         let opened = JobAccess::open(&client, report).await.expect("the job");
         let JobAccess::Full(known, mirror) = opened else {
             panic!("{opened:?}");
@@ -289,14 +289,16 @@ fn the_last_lines_of_a_long_log_are_fetched_alone() {
         assert_eq!(mirror.copy_logs(&wanted, None).await, Vec::<String>::new());
         let task = "worker:0".parse().expect("a task");
         let copy = known.dir.attempt_logs(&task, 1).join("stdout.0");
-        let about = std::fs::metadata(copy).expect("a copy");
-        assert!(about.len() > 4_000_000, "as long as the original: {about:?}");
-        assert!(about.blocks() * 512 < 1_000_000, "and mostly a hole: {about:?}");
+        let metadata = std::fs::metadata(copy).expect("a copy");
+        // As long as the original, and mostly a hole.
+        let bytes: usize = (1..=600_000).map(|number: u32| number.to_string().len() + 1).sum();
+        assert_eq!(metadata.len(), bytes as u64 + 3);
+        assert!(metadata.blocks() * 512 < metadata.len() / 4, "{metadata:?}");
     });
 }
 
 #[test]
-fn a_running_job_is_shown_scaled_and_ended_from_elsewhere() {
+fn a_running_job_is_inspected_scaled_and_killed_from_another_machine() {
     let cluster = &*cluster();
     let id = Workspace::new(cluster).detach(
         "{name: lasting, roles: {worker: {memory: 256 MiB, shell: 'echo begun; sleep 600'}}}",
@@ -320,7 +322,7 @@ fn a_running_job_is_shown_scaled_and_ended_from_elsewhere() {
     let put = other.run(&["kv", "--job", &id, "put", "key", "value"]);
     assert_eq!(put.code, 0, "{put:?}");
     assert_eq!(other.run(&["kv", "--job", &id, "get", "key"]).stdout, "value");
-    // What was printed so far is seen without waiting for more.
+    // `ydl logs` shows the output so far without waiting.
     wait_for("what it printed", || {
         let logs = other.run(&["logs", &id, "worker:0"]);
         assert_eq!(logs.code, 0, "{logs:?}");
@@ -340,7 +342,7 @@ fn a_running_job_is_shown_scaled_and_ended_from_elsewhere() {
 }
 
 #[test]
-fn a_job_is_followed_from_before_it_has_a_master() {
+fn logs_are_followed_before_the_master_runs() {
     let cluster = &*cluster();
     let workspace = Workspace::new(cluster);
     let id = workspace.detach("{roles: {worker: {memory: 256 MiB, shell: 'echo begun; sleep 1'}}}");
@@ -352,7 +354,7 @@ fn a_job_is_followed_from_before_it_has_a_master() {
 }
 
 #[test]
-fn what_begins_the_ids_of_several_jobs_ends_none_of_them() {
+fn an_ambiguous_id_prefix_kills_no_job() {
     let cluster = &*cluster();
     let workspace = Workspace::new(cluster);
     let job = "{roles: {worker: {memory: 256 MiB, run: 'true'}}}";
@@ -366,11 +368,11 @@ fn what_begins_the_ids_of_several_jobs_ends_none_of_them() {
 }
 
 #[test]
-fn what_a_task_printed_is_seen_though_its_agent_was_killed_outright() {
+fn logs_of_a_task_with_a_killed_agent_are_available() {
     let cluster = &*cluster();
     let workspace = Workspace::new(cluster);
     let go = workspace.path().join("go");
-    // The shell's parent keeps it, and the parent of that one is the agent.
+    // The shell's parent is the shim, and the parent of that is the agent.
     let id = workspace.detach(&format!(
         r"
 name: sudden
@@ -404,14 +406,14 @@ fn finish_quietly(mut child: std::process::Child) -> Option<i32> {
 }
 
 #[test]
-fn interrupted_while_it_waits_a_job_is_ended() {
+fn an_interrupt_during_submit_kills_the_job() {
     let cluster = &*cluster();
     let workspace = Workspace::new(cluster);
     workspace
         .write("job.yaml", "{name: stopped, roles: {worker: {memory: 256 MiB, run: sleep 600}}}");
     let mut child = workspace.start(&["submit", "job.yaml"]);
-    let mut said = BufReader::new(child.stderr.take().expect("a pipe")).lines();
-    let mut next = || said.next().expect("a line").expect("text");
+    let mut output = BufReader::new(child.stderr.take().expect("a pipe")).lines();
+    let mut next = || output.next().expect("a line").expect("text");
     let id = loop {
         if let Some(id) = next().strip_suffix(" submitted to queue `default`") {
             break id.to_owned();
@@ -420,13 +422,13 @@ fn interrupted_while_it_waits_a_job_is_ended() {
     let pid = child.id().to_string();
     let sent = Command::new("kill").args(["-INT", &pid]).status();
     assert!(sent.expect("kill can be started").success());
-    assert_eq!(child.wait().expect("its end").code(), Some(121));
+    assert_eq!(child.wait().expect("an exit").code(), Some(121));
     let report = wait_finished(cluster, &id);
     assert_eq!(report.final_status, FinalStatus::Killed, "{report:?}");
 }
 
 #[test]
-fn a_program_that_is_not_there_is_told_with_its_name() {
+fn a_missing_program_is_reported_by_name() {
     let cluster = &*cluster();
     let workspace = Workspace::new(cluster);
     let ran =
@@ -437,22 +439,22 @@ fn a_program_that_is_not_there_is_told_with_its_name() {
 }
 
 #[test]
-fn what_failed_before_any_agent_lived_is_in_the_logs_that_yarn_collected() {
+fn logs_collected_by_yarn_are_shown_for_jobs_without_files() {
     let cluster = &*cluster();
     let workspace = Workspace::new(cluster);
     let id =
         workspace.detach("{name: stillborn, roles: {worker: {memory: 256 MiB, run: sleep 600}}}");
     wait_running(cluster, &id);
-    // Its files go, and with them everything but what YARN itself knows.
+    // After this only YARN knows the job.
     let home = format!("/user/{}/.ydl/jobs/{id}", cluster.own_user());
     let killed = workspace.run(&["kill", "--now", &id]);
     assert_eq!(killed.code, 0, "{killed:?}");
-    cluster.fs(&["-rm", "-r", &home]).expect("it can be removed");
+    cluster.fs(&["-rm", "-r", &home]).expect("removed");
     let status = workspace.run(&["status", &id]);
     assert_eq!(status.code, 0, "{status:?}");
     assert!(status.stdout.contains("files      cannot be had"), "{status:?}");
     assert!(status.stdout.contains("state      killed"), "{status:?}");
-    // A busy node may take longer to collect them than a client waits.
+    // A busy node may upload the logs later than a client waits.
     wait_for("what YARN collected", || {
         let logs = workspace.run(&["logs", &id]);
         assert_eq!(logs.code, 0, "{logs:?}");
