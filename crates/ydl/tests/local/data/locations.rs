@@ -20,7 +20,7 @@ fn tasks_that_share_a_directory_do_not_overwrite_each_others_files() {
     assert!(ran.stderr.contains("m/model`: `m/` of worker:"), "{ran:#?}");
     let read = |name: &str| fs::read_to_string(home.path().join(name)).unwrap_or_default();
     assert_eq!(read("all/config"), "same\n");
-    // At the same moment none may be the first.
+    // If the tasks collide, none of them may write the file.
     let model = read("all/model");
     assert!(["", "0\n", "1\n", "2\n"].contains(&&*model), "{model}");
     let ran = home.submit(&script(
@@ -29,11 +29,11 @@ fn tasks_that_share_a_directory_do_not_overwrite_each_others_files() {
         "outputs: {m/: fine, 'm/own*': fine}",
     ));
     assert_eq!(ran.code, 0, "{ran:#?}");
-    assert_eq!(fs::read_dir(home.path().join("fine")).expect("it").count(), 4);
+    assert_eq!(fs::read_dir(home.path().join("fine")).expect("metadata").count(), 4);
 }
 
 #[test]
-fn an_output_that_nobody_has_left_is_told_and_one_that_some_have_is_not() {
+fn an_output_that_no_task_produced_is_reported() {
     let home = Home::new();
     let ran = home.submit(&script(
         2,
@@ -54,7 +54,7 @@ fn an_output_that_nobody_has_left_is_told_and_one_that_some_have_is_not() {
 }
 
 #[test]
-fn a_destination_that_cannot_be_written_is_refused_before_anything_starts() {
+fn an_unwritable_destination_is_rejected_before_the_start() {
     let home = Home::new();
     home.write("file", "");
     for (outputs, why) in [
@@ -70,7 +70,7 @@ fn a_destination_that_cannot_be_written_is_refused_before_anything_starts() {
 }
 
 #[test]
-fn jobs_that_number_their_outputs_at_once_lose_nothing_and_name_their_places() {
+fn concurrent_jobs_number_their_outputs_without_loss() {
     let home = Home::new();
     let job = script(
         1,
@@ -83,19 +83,19 @@ fn jobs_that_number_their_outputs_at_once_lose_nothing_and_name_their_places() {
         (jobs.count() == 3).then_some(())
     });
     home.write("state/ydl/jobs/go", "");
-    let mut told = BTreeSet::new();
+    let mut printed = BTreeSet::new();
     for child in children {
         let ran = finish(child);
         assert_eq!(ran.code, 0, "{ran:#?}");
         let mut lines = ran.stderr.lines();
         let line = lines.find_map(|line| line.strip_prefix("output:  m/ → "));
-        told.insert(line.expect("a place").to_owned());
+        printed.insert(line.expect("a path").to_owned());
     }
-    let place = |name: &str| home.path().join(name).to_string_lossy().into_owned();
-    let expected = ["two", "two-2", "two-3"].map(place);
-    assert_eq!(told, BTreeSet::from(expected.clone()));
-    for place in &expected {
-        assert!(Path::new(place).join("x").exists(), "{place}");
+    let path_of = |name: &str| home.path().join(name).to_string_lossy().into_owned();
+    let expected = ["two", "two-2", "two-3"].map(path_of);
+    assert_eq!(printed, BTreeSet::from(expected.clone()));
+    for path in &expected {
+        assert!(Path::new(path).join("x").exists(), "{path}");
     }
     let names = fs::read_dir(home.path()).expect("a directory").flatten();
     let names: Vec<_> = names.map(|entry| entry.file_name()).collect();
@@ -104,7 +104,7 @@ fn jobs_that_number_their_outputs_at_once_lose_nothing_and_name_their_places() {
 }
 
 #[test]
-fn fetch_replaces_only_what_it_has_brought() {
+fn fetch_replaces_only_files_it_fetched_before() {
     let home = Home::new();
     let ran =
         home.submit(&script(1, "mkdir m; echo new > m/a; echo b > m/b", "outputs: {m/: kept}"));
@@ -121,7 +121,7 @@ fn fetch_replaces_only_what_it_has_brought() {
     assert!(!home.path().join("got/outputs/kept/b").exists());
     let ran = home.run(&["fetch", "t", "outputs/*", "other"]);
     assert_eq!(ran.code, 0, "{ran:#?}");
-    // What it has brought is brought up to date.
+    // Files that it fetched before are updated.
     home.write("kept/a", "newer\n");
     let ran = home.run(&["fetch", "t", "outputs/*", "other"]);
     assert_eq!(ran.code, 0, "{ran:#?}");
@@ -132,7 +132,7 @@ fn fetch_replaces_only_what_it_has_brought() {
 }
 
 #[test]
-fn what_an_agent_that_is_killed_has_half_sent_is_gone_when_its_job_is() {
+fn partial_uploads_of_a_killed_agent_are_removed_at_the_end_of_the_job() {
     let home = Home::new();
     let child = home.start(&script(
         1,
@@ -142,12 +142,12 @@ fn what_an_agent_that_is_killed_has_half_sent_is_gone_when_its_job_is() {
     home.wait_for_job();
     home.wait_for("a file", |home| home.path().join("kept/a").exists().then_some(()));
     let agent = home.find(" agent ")[0].pid;
-    // As if it had been killed in the middle of sending.
-    let aside = outputs::aside_of(&home.path().join("kept/b"), agent);
-    fs::write(&aside, "half").expect("a file");
+    // A partial upload, as if the agent was killed during one.
+    let temporary = outputs::aside_of(&home.path().join("kept/b"), agent);
+    fs::write(&temporary, "partial").expect("a file");
     kill(agent, 9);
     let ran = finish(child);
     assert_ne!(ran.code, 0, "{ran:#?}");
-    assert!(!aside.exists());
+    assert!(!temporary.exists());
     assert!(home.path().join("kept/a").exists());
 }

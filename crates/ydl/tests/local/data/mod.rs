@@ -1,6 +1,7 @@
-//! Data in and out of jobs on this machine.
+//! Inputs and outputs of jobs on this machine.
 
 mod locations;
+mod results;
 
 use std::{
     collections::BTreeSet,
@@ -10,12 +11,9 @@ use std::{
     time::{Duration, Instant},
 };
 use ydl::agent::outputs;
-use ydl_testkit::{
-    assert_rejected, finish,
-    local::{Home, kill},
-};
+use ydl_testkit::{assert_rejected, local::Home};
 
-/// A job of one role that runs this shell script.
+/// Returns a job file with one role that runs this shell script.
 fn script(instances: u32, script: &str, more: &str) -> String {
     let script = serde_json::to_string(script).expect("a string");
     format!(
@@ -32,16 +30,16 @@ fn ten_files(home: &Home) {
     home.write("data/_SUCCESS", "");
 }
 
-/// Returns the texts after a word in the output of an attempt.
-fn printed(home: &Home, index: u32, attempt: u32, word: &str) -> Vec<String> {
+/// Returns the texts after a label in the output of an attempt.
+fn printed(home: &Home, index: u32, attempt: u32, label: &str) -> Vec<String> {
     let log = home.job().join(format!("logs/worker/{index}/{attempt}/stdout.0"));
     let text = fs::read_to_string(log).expect("a log");
-    let lines = text.lines().filter_map(|line| line.strip_prefix(word));
+    let lines = text.lines().filter_map(|line| line.strip_prefix(label));
     lines.map(str::to_owned).collect()
 }
 
 #[test]
-fn files_are_divided_over_tasks_and_a_task_that_starts_again_gets_the_same() {
+fn files_are_split_over_tasks_and_a_restarted_task_gets_the_same() {
     let home = Home::new();
     ten_files(&home);
     let ran = home.submit(&script(
@@ -55,16 +53,20 @@ fn files_are_divided_over_tasks_and_a_task_that_starts_again_gets_the_same() {
     for index in 0..3 {
         all.extend(printed(&home, index, 1, "file "));
     }
-    assert_eq!(printed(&home, 1, 1, "file "), printed(&home, 1, 2, "file "), "the same again");
+    assert_eq!(
+        printed(&home, 1, 1, "file "),
+        printed(&home, 1, 2, "file "),
+        "other files after a restart"
+    );
     let whole: BTreeSet<_> = all.iter().cloned().collect();
-    assert_eq!(whole.len(), all.len(), "none is there twice: {all:?}");
+    assert_eq!(whole.len(), all.len(), "a file was given to two tasks: {all:?}");
     let expected: BTreeSet<_> = (0..10).map(|n| format!("part-{n} {}", 100 * (n + 1))).collect();
-    assert_eq!(whole, expected, "none is lost");
+    assert_eq!(whole, expected, "a file is missing");
     assert!(home.processes().is_empty(), "{:?}", home.processes());
 }
 
 #[test]
-fn inputs_are_copies_lists_and_single_files_under_their_names_and_variables() {
+fn inputs_are_copies_lists_and_single_files_with_names_and_variables() {
     let home = Home::new();
     ten_files(&home);
     fs::create_dir(home.path().join("data/sub")).expect("a directory");
@@ -80,7 +82,7 @@ fn inputs_are_copies_lists_and_single_files_under_their_names_and_variables() {
          my-list: {source: 'data/p*', as: list}\n  share: {source: data, as: split-list}",
     ));
     assert_eq!(ran.code, 0, "{ran:#?}");
-    // `_SUCCESS` and the directory count in a copy; in lists they are no data.
+    // Copies contain `_SUCCESS` and the directory; lists contain data files only.
     assert_eq!(printed(&home, 0, 1, "all "), ["12 deep"]);
     let some: Vec<_> = (0..10).map(|n| format!("part-{n}")).collect();
     assert_eq!(printed(&home, 0, 1, "some "), [some.join(" ")]);
@@ -93,7 +95,7 @@ fn inputs_are_copies_lists_and_single_files_under_their_names_and_variables() {
 }
 
 #[test]
-fn inputs_that_make_no_sense_are_refused_before_anything_starts() {
+fn invalid_inputs_are_rejected_before_the_start() {
     let home = Home::new();
     ten_files(&home);
     let submit = |more: &str| home.submit(&script(3, "true", more));
@@ -151,7 +153,7 @@ fn inputs_that_make_no_sense_are_refused_before_anything_starts() {
 }
 
 #[test]
-fn a_task_may_be_allowed_to_find_nothing() {
+fn allow_empty_permits_inputs_without_files() {
     let home = Home::new();
     ten_files(&home);
     let ran = home.submit(&script(
@@ -170,7 +172,7 @@ fn an_input_that_changed_after_submit_fails_its_task_by_name() {
     let home = Home::new();
     home.write("a.csv", "one");
     home.write("gate", "");
-    // The second attempt begins after the change that the first one has made.
+    // The first attempt changes the input before the second starts.
     let change = home.path().join("a.csv");
     let ran = home.submit(&script(
         1,
@@ -183,97 +185,7 @@ fn an_input_that_changed_after_submit_fails_its_task_by_name() {
 }
 
 #[test]
-fn two_tasks_may_not_write_one_name() {
-    let home = Home::new();
-    assert_rejected(
-        &home.submit(&script(2, "true", "outputs: {model: out}")),
-        "2 tasks would write `model` to the same destination",
-        "take it from one task with `from: worker:0`",
-    );
-    assert_rejected(
-        &home.submit(&script(2, "true", "outputs: {model: {to: out, from: 'worker:7'}}")),
-        "the job has no task `worker:7`",
-        "its tasks are `worker:0` to `worker:1`",
-    );
-    assert_rejected(
-        &home.submit(&script(
-            2,
-            "true",
-            "outputs: {a: {to: out, from: 'worker:0'}, b: {to: out, from: 'worker:1'}}",
-        )),
-        "another output has the same destination",
-        "give one of them another name",
-    );
-    let ran = home.submit(&script(
-        2,
-        "echo $YDL_INDEX > model; mkdir logs; echo $YDL_INDEX > logs/$YDL_INDEX",
-        "outputs: {model: {to: out/model, from: 'worker:1'}, logs/: all}",
-    ));
-    assert_eq!(ran.code, 0, "{ran:#?}");
-    let read = |name: &str| fs::read_to_string(home.path().join(name)).unwrap_or_default();
-    assert_eq!(read("out/model"), "1\n");
-    assert_eq!((read("all/0"), read("all/1")), ("0\n".into(), "1\n".into()));
-}
-
-#[test]
-fn a_destination_that_is_there_is_refused_replaced_or_numbered() {
-    let home = Home::new();
-    let job = |existing: &str| {
-        script(
-            1,
-            "echo new > m",
-            &format!("outputs: {{m: {{to: model.bin, existing: {existing}}}}}"),
-        )
-    };
-    let read = |name: &str| fs::read_to_string(home.path().join(name)).unwrap_or_default();
-    home.write("model.bin", "old\n");
-    assert_rejected(
-        &home.submit(&job("fail")),
-        "model.bin`, where the output `m` goes, is there already",
-        "existing: number",
-    );
-    for number in 2..4 {
-        assert_eq!(home.submit(&job("number")).code, 0);
-        assert_eq!(read(&format!("model-{number}.bin")), "new\n");
-    }
-    assert_eq!(read("model.bin"), "old\n");
-    assert_eq!(home.submit(&job("overwrite")).code, 0);
-    assert_eq!(read("model.bin"), "new\n");
-}
-
-#[test]
-fn what_somebody_makes_while_a_job_runs_is_neither_replaced_nor_keeps_a_numbered_output_away() {
-    let home = Home::new();
-    let child = home.start(&script(
-        1,
-        "echo new > m; echo new > n; touch ../../../began; \
-         while ! test -e ../../../go; do sleep 0.1; done",
-        "outputs: {m: {to: model.bin, existing: number}, n: {to: other.bin, existing: fail}}\n\
-         restart: {limit: 0}",
-    ));
-    home.wait_for_job();
-    home.wait_for("the program", |home| home.job().join("began").exists().then_some(()));
-    home.write("model.bin", "theirs\n");
-    home.write("other.bin", "theirs\n");
-    fs::write(home.job().join("go"), "").expect("a file");
-    let ran = finish(child);
-    assert_ne!(ran.code, 0, "{ran:#?}");
-    let sentence = "other.bin` was created by another process after the job was submitted";
-    assert!(ran.stderr.contains(sentence), "{ran:#?}");
-    let read = |name: &str| fs::read_to_string(home.path().join(name)).unwrap_or_default();
-    assert_eq!(read("model.bin"), "theirs\n");
-    assert_eq!(read("other.bin"), "theirs\n");
-    assert_eq!(read("model-2.bin"), "new\n");
-    assert!(ran.stderr.contains("model-2.bin"), "the place is told: {ran:#?}");
-    let status = home.run(&["status", "t"]);
-    assert!(status.stdout.contains("model-2.bin"), "{status:#?}");
-    let ran = home.run(&["fetch", "t", "outputs/model.bin", "got"]);
-    assert_eq!(ran.code, 0, "{ran:#?}");
-    assert_eq!(read("got/outputs/model.bin"), "new\n");
-}
-
-#[test]
-fn a_task_that_starts_again_finds_its_inputs_whatever_it_did_to_them() {
+fn a_restarted_task_gets_its_inputs_again_after_changing_them() {
     let home = Home::new();
     ten_files(&home);
     // A gang keeps the container of the second worker when the first one fails.
@@ -295,145 +207,7 @@ fn a_task_that_starts_again_finds_its_inputs_whatever_it_did_to_them() {
 }
 
 #[test]
-fn checkpoints_arrive_while_the_program_runs_and_never_half_written() {
-    let home = Home::new();
-    let child = home.start(&script(
-        1,
-        "mkdir ckpt; echo one > ckpt/1; exec 3> ckpt/2; echo half >&3; \
-         while ! test -e ../../../go; do sleep 0.1; done; echo whole >&3; exec 3>&-; kill -9 $$",
-        "outputs: {ckpt/: {to: 'saved', every: 1s}}",
-    ));
-    home.wait_for_text(|home| home.path().join("saved/1"), "one\n");
-    assert!(!home.path().join("saved/2").exists(), "somebody still writes it");
-    let number = |name: &str| {
-        let about = fs::metadata(home.path().join(name)).expect("a file");
-        std::os::unix::fs::MetadataExt::ino(&about)
-    };
-    let first = number("saved/1");
-    fs::write(home.job().join("go"), "").expect("a file");
-    let ran = finish(child);
-    assert_eq!(ran.code, 137, "{ran:#?}");
-    let text = fs::read_to_string(home.path().join("saved/2")).expect("the last checkpoint");
-    assert_eq!(text, "half\nwhole\n");
-    assert_eq!(number("saved/1"), first, "what was sent is not sent again");
-}
-
-#[test]
-fn a_checkpoint_that_was_being_rewritten_when_its_program_was_killed_replaces_nothing() {
-    let home = Home::new();
-    let child = home.start(&script(
-        1,
-        "mkdir ckpt plain; for f in torn renamed; do echo old > ckpt/$f; done; \
-         while ! test -e ../../../go; do sleep 0.1; done; \
-         echo new > ckpt/.renamed; echo new > ckpt/fresh; echo new > plain/x; sleep 0.1; \
-         mv ckpt/.renamed ckpt/renamed; exec 3> ckpt/torn; printf ne >&3; kill -9 $$",
-        "outputs: {ckpt/: {to: saved, every: 1s}, plain/: plain}\nrestart: {limit: 0}",
-    ));
-    let read = |name: &str| fs::read_to_string(home.path().join(name)).unwrap_or_default();
-    home.wait_for_text(|home| home.path().join("saved/torn"), "old\n");
-    home.wait_for_text(|home| home.path().join("saved/renamed"), "old\n");
-    fs::create_dir(home.path().join("plain")).expect("a directory");
-    home.write("plain/x", "theirs\n");
-    fs::write(home.job().join("go"), "").expect("a file");
-    let ran = finish(child);
-    assert_eq!(ran.code, 137, "{ran:#?}");
-    assert_eq!(read("saved/torn"), "old\n");
-    assert_eq!(read("plain/x"), "theirs\n", "nor does any other output");
-    assert_eq!(read("saved/renamed"), "new\n");
-    assert_eq!(read("saved/fresh"), "new\n", "where nothing was");
-}
-
-#[test]
-fn a_container_that_is_told_to_end_leaves_its_last_checkpoint() {
-    let home = Home::new();
-    let child = home.start(&script(
-        1,
-        "mkdir ckpt; trap 'echo last > ckpt/last; echo down > ckpt/first; exit 1' TERM; \
-         echo up > ckpt/first; while true; do sleep 0.1; done",
-        "outputs: {ckpt/: {to: saved, every: 1s}}\nrestart: {limit: 0}",
-    ));
-    home.wait_for_text(|home| home.path().join("saved/first"), "up\n");
-    let agent = home.find(" agent ")[0].pid;
-    kill(agent, 15);
-    home.wait_for_text(|home| home.path().join("saved/last"), "last\n");
-    // It has ended in order, so what it has rewritten last is whole.
-    home.wait_for_text(|home| home.path().join("saved/first"), "down\n");
-    home.run(&["kill", "t", "--now"]);
-    finish(child);
-}
-
-#[test]
-fn results_and_logs_are_fetched_and_fetching_again_changes_nothing() {
-    let home = Home::new();
-    let ran = home.submit(&script(
-        2,
-        "mkdir m; echo p$YDL_INDEX > m/a.params; echo q > m/b.txt; echo hello",
-        "outputs: {m/: 'kept/{index}'}",
-    ));
-    assert_eq!(ran.code, 0, "{ran:#?}");
-    for half in ["kept/0/.a.params.ydl-7-7", "kept/0/.aside-another"] {
-        home.write(half, "half");
-    }
-    let ran = home.run(&["fetch", "t", "got"]);
-    assert_eq!(ran.code, 0, "{ran:#?}");
-    let got = fs::read_dir(home.path().join("got/outputs/kept/0")).expect("a directory");
-    assert_eq!(got.count(), 2, "what is half-written is not fetched");
-    let read = |name: &str| fs::read_to_string(home.path().join(name)).unwrap_or_default();
-    assert_eq!(read("got/outputs/kept/1/a.params"), "p1\n");
-    assert_eq!(read("got/logs/worker/0/1/stdout.0"), "hello\n");
-    let time = |name: &str| {
-        let about = fs::metadata(home.path().join(name)).expect("a file");
-        about.modified().expect("a time")
-    };
-    let before = time("got/outputs/kept/0/b.txt");
-    fs::remove_file(home.path().join("got/outputs/kept/0/a.params")).expect("a file");
-    assert_eq!(home.run(&["fetch", "t", "got"]).code, 0);
-    assert_eq!(read("got/outputs/kept/0/a.params"), "p0\n");
-    assert_eq!(time("got/outputs/kept/0/b.txt"), before);
-    let ran = home.run(&["fetch", "t", "outputs/*.params", "some"]);
-    assert_eq!(ran.code, 0, "{ran:#?}");
-    assert!(ran.stderr.contains("2 files with"), "{ran:#?}");
-    assert!(!home.path().join("some/logs").exists());
-    assert_rejected(
-        &home.run(&["fetch", "t", "*.none", "some"]),
-        "no file of `t-",
-        "names look like `outputs/",
-    );
-}
-
-#[test]
-fn what_added_tasks_leave_is_fetched_too_and_services_leave_what_they_are_asked_for() {
-    let home = Home::new();
-    let role = "memory: 256 MiB, shell: 'mkdir m; echo $YDL_ROLE > m/a; touch ../../../$YDL_ROLE-$YDL_INDEX; \
-                until test -e ../../../go; do sleep 0.1; done'";
-    let child = home.start(&format!(
-        "name: t\nroles:\n  worker: {{instances: 1, {role}}}\n  \
-         server: {{instances: 1, completion: service, {role}}}\n\
-         outputs:\n  m/: 'kept/{{role}}-{{index}}'\n  m/a: {{to: 'asked/{{index}}', from: server}}\n"
-    ));
-    home.wait_for_job();
-    let is_up = |name: &'static str| {
-        home.wait_for("a task", move |home| home.job().join(name).exists().then_some(()));
-    };
-    is_up("worker-0");
-    is_up("server-0");
-    let ran = home.run(&["scale", "t", "worker=2"]);
-    assert_eq!(ran.code, 0, "{ran:#?}");
-    is_up("worker-1");
-    fs::write(home.job().join("go"), "").expect("a file");
-    let ran = finish(child);
-    assert_eq!(ran.code, 0, "{ran:#?}");
-    let ran = home.run(&["fetch", "t", "outputs/*", "got"]);
-    assert_eq!(ran.code, 0, "{ran:#?}");
-    let read = |name: &str| fs::read_to_string(home.path().join(name)).unwrap_or_default();
-    assert_eq!(read("got/outputs/kept/worker-0/a"), "worker\n");
-    assert_eq!(read("got/outputs/kept/worker-1/a"), "worker\n");
-    assert_eq!(read("got/outputs/asked/0"), "server\n");
-    assert!(!home.path().join("kept/server-0").exists());
-}
-
-#[test]
-fn files_that_were_divided_are_not_left_to_nobody() {
+fn roles_with_split_inputs_cannot_be_scaled() {
     let home = Home::new();
     ten_files(&home);
     let id = home.detach(&script(
@@ -452,7 +226,7 @@ fn files_that_were_divided_are_not_left_to_nobody() {
     assert_eq!(home.run(&["kill", &id, "--now"]).code, 0);
 }
 
-/// Where a child of this test copies from and to; without it the test below has nothing to do.
+/// Variable with the directory of the child process; the test below does nothing without it.
 const COPY: &str = "YDL_TEST_COPY";
 const OLD: u8 = b'o';
 const NEW: u8 = b'n';
@@ -460,7 +234,7 @@ const BYTES: usize = 8 << 20;
 const MOMENTS: u32 = 50;
 
 #[test]
-fn a_child_copies_what_it_is_told_to() {
+fn child_process_copies_outputs() {
     let Some(dir) = env::var_os(COPY).map(PathBuf::from) else {
         return;
     };
@@ -470,7 +244,7 @@ fn a_child_copies_what_it_is_told_to() {
 }
 
 #[test]
-fn outputs_are_old_or_new_and_whole_wherever_the_copying_is_killed() {
+fn outputs_are_replaced_atomically_whenever_the_copy_is_killed() {
     let dir = tempfile::tempdir().expect("a directory");
     let write = |name: &str, byte: u8| {
         let path = dir.path().join(name);
@@ -482,7 +256,7 @@ fn outputs_are_old_or_new_and_whole_wherever_the_copying_is_killed() {
     }
     let child = |dir: &Path| {
         Command::new(env::current_exe().expect("this test"))
-            .args(["--exact", "data::a_child_copies_what_it_is_told_to"])
+            .args(["--exact", "data::child_process_copies_outputs"])
             .env(COPY, dir)
             .stdout(Stdio::null())
             .stderr(Stdio::null())
@@ -500,12 +274,12 @@ fn outputs_are_old_or_new_and_whole_wherever_the_copying_is_killed() {
         let _ = fs::remove_file(dir.path().join("out/dir/b"));
         let mut one = child(dir.path());
         let until = Instant::now() + whole * moment / 45;
-        // The last one is never killed: it may take longer than the one that was measured.
+        // The last copy is not killed, even if it takes longer than the measured one.
         let last = moment + 1 == MOMENTS;
         while (last || Instant::now() < until) && one.try_wait().expect("a child").is_none() {
             std::thread::park_timeout(Duration::from_micros(200));
         }
-        // It may have ended already, which is a moment, too.
+        // It may have finished already.
         let _ = one.kill();
         one.wait().expect("an end");
         for (name, may_be_absent) in [("file", false), ("dir/a", false), ("dir/b", true)] {

@@ -1,4 +1,4 @@
-//! A job of a test: the backend, driven as a master's loop drives it, with a script in the place of the agent.
+//! Harness of the YARN backend: the test plays the master's event loop, and a script replaces the agent.
 
 use std::{
     collections::BTreeMap,
@@ -50,33 +50,34 @@ pub struct Job {
     pub id: ApplicationId,
     pub secret: Arc<Secret>,
     scratch: PathBuf,
-    /// Everything that happened.
+    /// All events so far.
     pub events: Vec<Event>,
     /// Outstanding containers, by role and size.
     wanted: BTreeMap<(RoleName, Resources), u32>,
     avoid: Vec<NodeName>,
-    said: Asks,
-    /// Grants that were not handed out yet.
+    /// Asks sent last.
+    sent_asks: Asks,
+    /// Grants that the test has not taken yet.
     granted: Vec<Grant>,
 }
 
 /// Options of a test job.
-pub struct Plan {
+pub struct JobOptions {
     pub name: &'static str,
     pub queue: &'static str,
     pub roles: Vec<(&'static str, Placement)>,
-    pub on_cluster: ClusterOptions,
+    pub cluster_options: ClusterOptions,
     pub script: Option<&'static str>,
     pub files: BTreeMap<String, StagedFile>,
 }
 
-impl Plan {
-    pub fn new(name: &'static str) -> Plan {
-        Plan {
+impl JobOptions {
+    pub fn new(name: &'static str) -> JobOptions {
+        JobOptions {
             name,
             queue: "default",
             roles: vec![("worker", Placement::default())],
-            on_cluster: ClusterOptions::default(),
+            cluster_options: ClusterOptions::default(),
             script: None,
             files: BTreeMap::new(),
         }
@@ -91,7 +92,7 @@ pub fn small() -> Resources {
     size(64)
 }
 
-fn job_spec(plan: &Plan) -> JobSpec {
+fn job_spec(options: &JobOptions) -> JobSpec {
     let role = |(name, placement): &(&str, Placement)| RoleSpec {
         name: RoleName::from(*name),
         resources: small(),
@@ -100,26 +101,26 @@ fn job_spec(plan: &Plan) -> JobSpec {
         ..RoleSpec::default()
     };
     let draft = JobSpecBuilder {
-        name: plan.name.to_owned(),
-        roles: plan.roles.iter().map(role).collect(),
+        name: options.name.to_owned(),
+        roles: options.roles.iter().map(role).collect(),
         gang: Gang {
             retries: 0,
             backoff: Restart::default().backoff,
             settle: Span::seconds(2),
             ..Gang::default()
         },
-        cluster_options: plan.on_cluster.clone(),
+        cluster_options: options.cluster_options.clone(),
         ..JobSpecBuilder::default()
     };
     draft.build().expect("a valid job")
 }
 
 pub fn content(path: &Path) -> StagedFile {
-    let about = fs::metadata(path).expect("a file");
-    let modified = about.mtime() * 1000 + about.mtime_nsec() / 1_000_000;
+    let metadata = fs::metadata(path).expect("a file");
+    let modified = metadata.mtime() * 1000 + metadata.mtime_nsec() / 1_000_000;
     StagedFile {
         url: format!("file://{}", path.display()),
-        bytes: about.len(),
+        bytes: metadata.len(),
         modified_ms: modified as u64,
         unpack: false,
         own: true,
@@ -134,28 +135,28 @@ pub fn client(cluster: &Cluster) -> (Config, Client) {
     (config, client.expect("a client"))
 }
 
-async fn submit(client: &Client, plan: &Plan) -> (ApplicationId, Token) {
+async fn submit(client: &Client, options: &JobOptions) -> (ApplicationId, Token) {
     let id = client.new_application(soon()).await.expect("an id").id;
     let submission = Submission {
         unmanaged: true,
         keep_containers: true,
-        queue: plan.queue.into(),
-        ..Submission::new(id, plan.name)
+        queue: options.queue.into(),
+        ..Submission::new(id, options.name)
     };
     client.submit(&submission, soon()).await.expect("submitted");
     let deadline = soon();
     loop {
-        // It is there until the master registers.
+        // The token is available until the master registers.
         if let Some(token) = client.master_token(id, deadline).await.expect("a report") {
             return (id, token);
         }
-        assert!(Instant::now() < deadline, "no token came");
+        assert!(Instant::now() < deadline, "timed out waiting for the token");
         sleep(Duration::from_millis(20)).await;
     }
 }
 
 /// State of a submitted job, from which its application can register again.
-pub struct Begin {
+pub struct SubmittedJob {
     config: Config,
     pub client: Client,
     pub id: ApplicationId,
@@ -167,30 +168,30 @@ pub struct Begin {
     scratch: PathBuf,
 }
 
-impl Begin {
-    pub async fn new(cluster: &Cluster, plan: Plan) -> Begin {
-        let scratch = cluster.directory().join("scratch").join(plan.name);
+impl SubmittedJob {
+    pub async fn new(cluster: &Cluster, options: JobOptions) -> SubmittedJob {
+        let scratch = cluster.directory().join("scratch").join(options.name);
         fs::create_dir_all(&scratch).expect("a directory");
         let binary = scratch.join("ydl");
-        let script = plan.script.unwrap_or(SCRIPT);
+        let script = options.script.unwrap_or(SCRIPT);
         let script = script.replace("SCRATCH", &scratch.display().to_string());
         fs::write(&binary, script).expect("a script");
         fs::set_permissions(&binary, fs::Permissions::from_mode(0o755)).expect("a mode");
         fs::write(scratch.join("job.json"), "{}").expect("a file");
         let (config, client) = client(cluster);
-        let (id, token) = submit(&client, &plan).await;
-        Begin {
+        let (id, token) = submit(&client, &options).await;
+        SubmittedJob {
             config,
             client,
             id,
             token,
             user: cluster.own_user(),
-            spec: job_spec(&plan),
+            spec: job_spec(&options),
             staged: StagedFiles {
                 dir: format!("hdfs://nowhere/jobs/{id}"),
                 home: "hdfs://nowhere/".to_owned(),
                 binary: content(&binary),
-                files: plan.files,
+                files: options.files,
                 environment: BTreeMap::new(),
             },
             secret: Arc::new(Secret::random().expect("random bytes")),
@@ -198,23 +199,23 @@ impl Begin {
         }
     }
 
-    /// A master that knows of these containers, and those that it is told to be alive.
+    /// Registers a master with these held containers. Returns those that the cluster reports as live.
     pub async fn register(&self, held: Vec<ContainerId>) -> (Job, Vec<ContainerId>) {
-        let own = self.scratch.join("job.json");
-        let setting = YarnSetup {
+        let job_file = self.scratch.join("job.json");
+        let setup = YarnSetup {
             config: self.config.clone(),
             token: self.token.clone(),
             identity: Some(Identity::simple(self.user.clone())),
             spec: self.spec.clone(),
             staged: self.staged.clone(),
-            own: BTreeMap::from([("job.json".to_owned(), content(&own))]),
+            own: BTreeMap::from([("job.json".to_owned(), content(&job_file))]),
             secret: self.secret.clone(),
             agent_credentials: watch::channel(AgentTokens::default()).1,
             address: "127.0.0.1:4711".to_owned(),
             tracking_url: String::new(),
             held,
         };
-        let (yarn, live) = YarnBackend::register(setting).await.expect("registered");
+        let (yarn, live) = YarnBackend::register(setup).await.expect("registered");
         let job = Job {
             yarn,
             client: self.client.clone(),
@@ -224,7 +225,7 @@ impl Begin {
             events: Vec::new(),
             wanted: BTreeMap::new(),
             avoid: Vec::new(),
-            said: Asks::default(),
+            sent_asks: Asks::default(),
             granted: Vec::new(),
         };
         (job, live)
@@ -232,8 +233,8 @@ impl Begin {
 }
 
 impl Job {
-    pub async fn new(cluster: &Cluster, plan: Plan) -> Job {
-        let begin = Begin::new(cluster, plan).await;
+    pub async fn new(cluster: &Cluster, options: JobOptions) -> Job {
+        let begin = SubmittedJob::new(cluster, options).await;
         begin.register(Vec::new()).await.0
     }
 
@@ -241,7 +242,7 @@ impl Job {
         &self.scratch
     }
 
-    fn say(&mut self) {
+    fn send_asks(&mut self) {
         let asks = self.wanted.iter().filter(|(_, count)| **count > 0);
         let ask = |((role, resources), count): (&(RoleName, Resources), &u32)| Ask {
             role: role.clone(),
@@ -249,9 +250,9 @@ impl Job {
             count: *count,
         };
         let asks = Asks { asks: asks.map(ask).collect(), avoid: self.avoid.clone() };
-        // A master says what it wants when it has changed.
-        if asks != self.said {
-            self.said = asks.clone();
+        // Like a master, sends asks only when they have changed.
+        if asks != self.sent_asks {
+            self.sent_asks = asks.clone();
             self.yarn.set_asks(asks);
         }
     }
@@ -259,23 +260,23 @@ impl Job {
     pub fn set_asks(&mut self, role: &str, count: u32, size: &Resources) {
         let key = (RoleName::from(role), size.clone());
         *self.wanted.entry(key).or_default() += count;
-        self.say();
+        self.send_asks();
     }
 
-    pub fn forgo(&mut self) {
+    pub fn cancel_asks(&mut self) {
         self.wanted.clear();
-        self.say();
+        self.send_asks();
     }
 
     pub fn avoid(&mut self, hosts: &[&str]) {
         self.avoid = hosts.iter().map(|host| NodeName::from(*host)).collect();
-        self.say();
+        self.send_asks();
     }
 
     /// Returns the next event; fails after a timeout.
     pub async fn next(&mut self) -> Event {
         let event = timeout(WAIT, self.yarn.next()).await;
-        let event = event.unwrap_or_else(|_| panic!("nothing happened; before: {:?}", self.events));
+        let event = event.unwrap_or_else(|_| panic!("no event; before: {:?}", self.events));
         let event = event.expect("not fenced");
         if let Event::Granted { grants } = &event {
             for grant in grants {
@@ -291,33 +292,37 @@ impl Job {
                         *count -= 1;
                         self.granted.push(grant.clone());
                     }
-                    None => panic!("not asked for: {grant:?}; before: {:?}", self.events),
+                    None => panic!("not requested: {grant:?}; before: {:?}", self.events),
                 }
             }
-            self.say();
+            self.send_asks();
         }
         self.events.push(event.clone());
         event
     }
 
-    pub async fn until<T>(&mut self, what: &str, fact: impl Fn(&Job) -> Option<T>) -> T {
+    pub async fn wait_for<T>(&mut self, what: &str, check: impl Fn(&Job) -> Option<T>) -> T {
         let deadline = soon();
         loop {
-            if let Some(value) = fact(self) {
+            if let Some(value) = check(self) {
                 return value;
             }
-            assert!(Instant::now() < deadline, "no {what}; events: {:?}", self.events);
+            assert!(
+                Instant::now() < deadline,
+                "timed out waiting for {what}; events: {:?}",
+                self.events
+            );
             self.next().await;
         }
     }
 
-    /// Containers, once they are there.
+    /// Waits for that many grants and takes them.
     pub async fn granted(&mut self, count: usize) -> Vec<Grant> {
-        self.until("grants", |job| (job.granted.len() >= count).then_some(())).await;
+        self.wait_for("grants", |job| (job.granted.len() >= count).then_some(())).await;
         self.granted.drain(..count).collect()
     }
 
-    pub async fn obtain(&mut self, role: &str, count: u32, size: &Resources) -> Vec<Grant> {
+    pub async fn request(&mut self, role: &str, count: u32, size: &Resources) -> Vec<Grant> {
         self.set_asks(role, count, size);
         self.granted(count as usize).await
     }
@@ -330,7 +335,7 @@ impl Job {
         self.yarn.launch(grant.container.clone(), launch);
     }
 
-    /// Starts them all, and waits until that is known.
+    /// Launches all containers and waits until that is reported.
     pub async fn start(&mut self, grants: &[Grant]) {
         for grant in grants {
             self.launch(grant);
@@ -338,18 +343,18 @@ impl Job {
         for grant in grants {
             let container = grant.container.clone();
             let launched = Event::Launched { container };
-            self.until("launch", |job| job.events.contains(&launched).then_some(())).await;
+            self.wait_for("launch", |job| job.events.contains(&launched).then_some(())).await;
         }
     }
 
-    /// Tells a container what to do.
-    pub fn tell(&self, container: &ContainerId, what: &str) {
-        let aside = self.scratch.join("aside");
-        fs::write(&aside, format!("{what}\n")).expect("a file");
-        fs::rename(&aside, self.scratch.join(container.as_str())).expect("a name");
+    /// Writes the script that a container runs.
+    pub fn run_script(&self, container: &ContainerId, script: &str) {
+        let temporary = self.scratch.join("script.tmp");
+        fs::write(&temporary, format!("{script}\n")).expect("a file");
+        fs::rename(&temporary, self.scratch.join(container.as_str())).expect("a name");
     }
 
-    pub fn ended(&self, container: &ContainerId) -> Option<ContainerExit> {
+    pub fn exit_of(&self, container: &ContainerId) -> Option<ContainerExit> {
         self.events.iter().find_map(|event| match event {
             Event::Ended { containers } => {
                 containers.iter().find(|(id, _)| id == container).map(|(_, end)| end.clone())
@@ -358,8 +363,8 @@ impl Job {
         })
     }
 
-    pub async fn end_of(&mut self, container: &ContainerId) -> ContainerExit {
-        self.until("end", |job| job.ended(container)).await
+    pub async fn wait_for_exit(&mut self, container: &ContainerId) -> ContainerExit {
+        self.wait_for("end", |job| job.exit_of(container)).await
     }
 
     pub async fn close(mut self, outcome: Outcome) -> ApplicationReport {
