@@ -10,7 +10,7 @@ use std::{
 /// The heading of the code map in ARCHITECTURE.md.
 const CODE_MAP: &str = "## Code map of `crates/ydl/src`";
 
-/// Modules of the agent that others may use: formats that both sides share.
+/// Modules of the agent that other modules may use: shared formats.
 const AGENT_SHARES: [&str; 1] = ["bootstrap"];
 
 /// The modules of the code map, each with the other modules it may use.
@@ -21,8 +21,8 @@ fn code_map() -> BTreeMap<String, Vec<String>> {
     let rows = map.lines().skip_while(|line| !line.starts_with('|')).skip(2);
     let names = |cell: &str| {
         let quoted = cell.split('`').skip(1).step_by(2);
-        let words = quoted.flat_map(str::split_whitespace);
-        words.map(|name| name.trim_end_matches('/').to_owned()).collect::<Vec<_>>()
+        let args = quoted.flat_map(str::split_whitespace);
+        args.map(|name| name.trim_end_matches('/').to_owned()).collect::<Vec<_>>()
     };
     let mut modules = BTreeMap::new();
     for row in rows.take_while(|line| line.starts_with('|')) {
@@ -108,7 +108,7 @@ fn owner<'a>(map: &'a BTreeMap<String, Vec<String>>, path: &[String]) -> Option<
 }
 
 #[test]
-fn modules_use_only_the_modules_that_the_code_map_allows() {
+fn modules_use_only_modules_allowed_by_the_code_map() {
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("src");
     let map = code_map();
     let mut files = Vec::new();
@@ -135,7 +135,7 @@ fn modules_use_only_the_modules_that_the_code_map_allows() {
             let Some(other) = owner(&map, &target) else {
                 continue;
             };
-            // What may use a module may use those inside it, as the module itself may.
+            // A module that may use another may use its submodules.
             let inside_of = |name: &str| other == name || other.starts_with(&format!("{name}/"));
             let part = target.get(1).map_or("", String::as_str);
             let allowed = inside_of(module)
@@ -150,7 +150,7 @@ fn modules_use_only_the_modules_that_the_code_map_allows() {
 }
 
 #[test]
-fn uses_are_read_from_nested_lists_and_relative_paths() {
+fn paths_are_parsed_from_nested_lists_and_relative_uses() {
     let own: Vec<String> = ["client", "mirror", "tail"].map(str::to_owned).into();
     let text = "use crate::{cli, client::{jobs::{self, Job as J}, mirror::Mirror}, terminal};\n\
         // crate::master::api\nuse super::super::stage::Place;\nfn f() { super::job::open(crate::logs::read()) }";
@@ -170,13 +170,13 @@ fn uses_are_read_from_nested_lists_and_relative_paths() {
 }
 
 #[test]
-fn the_core_keeps_its_distance() {
+fn the_core_depends_on_serde_only_and_has_no_std() {
     let core = Path::new(env!("CARGO_MANIFEST_DIR")).join("../ydl-core");
     let manifest = fs::read_to_string(core.join("Cargo.toml")).expect("the core's manifest");
     let dependencies = manifest.split("[dependencies]").nth(1).expect("a table of dependencies");
     let own = dependencies.split('[').next().unwrap_or_default();
     let names: Vec<_> = own.lines().filter(|line| line.contains('=')).collect();
-    assert_eq!(names.len(), 1, "the core depends on serde alone: {names:?}");
+    assert_eq!(names.len(), 1, "the core depends on more than serde: {names:?}");
     let tour = fs::read_to_string(core.join("src/lib.rs")).expect("the core's tour");
     assert!(tour.contains("#![no_std]"), "the core has no clock and no I/O because it has no std");
 }

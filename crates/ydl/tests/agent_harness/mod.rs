@@ -1,4 +1,4 @@
-//! One real agent, and a master that a test plays.
+//! Harness of one real agent: the test plays its master.
 
 #![allow(dead_code, reason = "each test uses a part of it")]
 
@@ -40,38 +40,38 @@ use ydl_proto::{
     version::{to_json, write_json},
 };
 
-/// Far more than anything here takes; reached only when something is wrong.
-pub const PATIENCE: Duration = Duration::from_secs(30);
+/// Timeout of each wait, far more than any of them takes.
+pub const TIMEOUT: Duration = Duration::from_secs(30);
 
-/// A question of the agent, and where its answer goes.
-pub struct Asked {
+/// Sync request of the agent that waits for its response.
+pub struct PendingSync {
     pub sync: Sync,
     /// Time for which a master without news holds the request.
     pub hold: Duration,
-    answer: oneshot::Sender<Reply>,
+    respond: oneshot::Sender<Reply>,
 }
 
-impl Asked {
-    pub fn wish(self, wishes: &[NumberedRequest]) {
-        self.answer(Reply { status: StatusCode::ACCEPTED, ..Reply::json(wishes) });
+impl PendingSync {
+    pub fn send_requests(self, requests: &[NumberedRequest]) {
+        self.respond(Reply { status: StatusCode::ACCEPTED, ..Reply::json(requests) });
     }
 
-    pub fn answer(self, reply: Reply) {
+    pub fn respond(self, reply: Reply) {
         // The agent may have sent a new request meanwhile and dropped the receiver of this response.
-        drop(self.answer.send(reply));
+        drop(self.respond.send(reply));
     }
 
     pub fn order(self, number: u64, order: &Order) {
         let order = order.clone();
-        self.answer(Reply::json(&SyncReply { number, order, tokens: 0, env: BTreeMap::new() }));
+        self.respond(Reply::json(&SyncReply { number, order, tokens: 0, env: BTreeMap::new() }));
     }
 }
 
-/// A file system for an agent in a container of a cluster.
-pub struct Store {
-    /// The job's directory.
+/// Settings of an agent in a container of a cluster.
+pub struct ClusterSetup {
+    /// Directory of the job in HDFS.
     pub dir: String,
-    /// The user's.
+    /// Home directory of the user.
     pub home: String,
     /// Hadoop's configuration.
     pub config: BTreeMap<String, String>,
@@ -80,11 +80,11 @@ pub struct Store {
     pub outputs: Vec<(String, String)>,
 }
 
-impl Store {
-    /// Returns a file system that is unreachable: port 1 has no listener.
-    pub fn none() -> Store {
+impl ClusterSetup {
+    /// Returns settings with an unreachable file system: port 1 has no listener.
+    pub fn unreachable() -> ClusterSetup {
         let root = "hdfs://127.0.0.1:1";
-        Store {
+        ClusterSetup {
             dir: format!("{root}/user/me/.ydl/jobs/t-aaaaaa"),
             home: format!("{root}/user/me"),
             config: BTreeMap::from([("fs.defaultFS".to_owned(), root.to_owned())]),
@@ -94,38 +94,38 @@ impl Store {
     }
 }
 
-/// An agent of a job of one task that runs this script.
-pub struct Scene {
+/// Agent of a job with one task, and the endpoints of its master.
+pub struct AgentHarness {
     pub dir: TempDir,
     pub agent: Child,
-    pub questions: mpsc::Receiver<Asked>,
-    /// Results of log searches by the agent.
-    pub logged: mpsc::Receiver<Request>,
-    doors: Doors,
+    pub syncs: mpsc::Receiver<PendingSync>,
+    /// Log replies of the agent.
+    pub log_replies: mpsc::Receiver<Request>,
+    server: MasterServer,
     master: AbortHandle,
 }
 
-/// Where a master hands on what it is asked.
+/// Master API that passes requests to the test.
 #[derive(Clone)]
-struct Doors {
-    ask: mpsc::Sender<Asked>,
-    logged: mpsc::Sender<Request>,
+struct MasterServer {
+    syncs_tx: mpsc::Sender<PendingSync>,
+    log_replies: mpsc::Sender<Request>,
     tls: Arc<rustls::ServerConfig>,
     secret: Arc<Secret>,
 }
 
-impl Scene {
-    /// On this machine.
-    pub fn new(script: &str, more: &str) -> Scene {
-        Scene::at(script, more, None)
+impl AgentHarness {
+    /// Starts an agent as the local backend does. `script` is the program of the task; `more` is added to the job file.
+    pub fn new(script: &str, more: &str) -> AgentHarness {
+        AgentHarness::at(script, more, None)
     }
 
-    /// As a NodeManager starts it.
-    pub fn in_container(script: &str, more: &str, store: Store) -> Scene {
-        Scene::at(script, more, Some(store))
+    /// Starts an agent as a NodeManager does.
+    pub fn in_container(script: &str, more: &str, store: ClusterSetup) -> AgentHarness {
+        AgentHarness::at(script, more, Some(store))
     }
 
-    fn at(script: &str, more: &str, store: Option<Store>) -> Scene {
+    fn at(script: &str, more: &str, store: Option<ClusterSetup>) -> AgentHarness {
         let dir = tempfile::tempdir().expect("a directory");
         let job = JobDir::at(dir.path());
         let file = dir.path().join("job.yaml");
@@ -145,19 +145,24 @@ impl Scene {
             at: Time(0),
             from: dir.path().to_owned(),
             spec: draft.build().expect("a job"),
-            target: place(store.as_ref()),
+            target: job_target(store.as_ref()),
         };
         write_json(&job.submitted_file(), &submitted).expect("job.json");
 
         let (identity, secret) = (Identity::generate().unwrap(), Secret::random().unwrap());
         std::fs::write(job.certificate_file(), identity.certificate_pem()).unwrap();
         let (tls, secret) = (identity.server().unwrap(), Arc::new(secret));
-        let (ask, questions) = mpsc::channel::<Asked>(16);
-        let (found, logged) = mpsc::channel(16);
-        let doors = Doors { ask, logged: found, tls, secret: Arc::clone(&secret) };
-        let (address, master) = doors.clone().open();
+        let (syncs_tx, syncs) = mpsc::channel::<PendingSync>(16);
+        let (log_replies_tx, log_replies) = mpsc::channel(16);
+        let server = MasterServer {
+            syncs_tx,
+            log_replies: log_replies_tx,
+            tls,
+            secret: Arc::clone(&secret),
+        };
+        let (address, master) = server.clone().open();
         let container = ContainerId::from("container_1");
-        let place = job.container(&container);
+        let container_dir = job.container(&container);
         let bootstrap = Bootstrap {
             job: dir.path().to_owned(),
             container,
@@ -172,8 +177,8 @@ impl Scene {
         match store {
             None => {
                 let token = |scope: Scope| secret.token(&scope);
-                bootstrap.write(&place, token).expect("a directory");
-                agent.arg(&place);
+                bootstrap.write(&container_dir, token).expect("a directory");
+                agent.arg(&container_dir);
             }
             Some(store) => {
                 let tokens = dir.path().join("container_tokens");
@@ -183,61 +188,65 @@ impl Scene {
                     .env("NM_HOST", "127.0.0.1")
                     .env("USER", &store.user)
                     .env("CUDA_VISIBLE_DEVICES", "3,5");
-                deliver(dir.path(), bootstrap, store, &secret);
+                write_credentials(dir.path(), bootstrap, store, &secret);
             }
         }
         let agent = agent.spawn().expect("an agent");
-        Scene { dir, agent, questions, logged, doors, master }
+        AgentHarness { dir, agent, syncs, log_replies, server, master }
     }
 
-    /// The master is gone, and another is at the address that is returned.
-    pub fn another_master(&mut self) -> String {
+    /// Replaces the master by another one. Returns its address.
+    pub fn replace_master(&mut self) -> String {
         self.master.abort();
-        let (address, master) = self.doors.clone().open();
+        let (address, master) = self.server.clone().open();
         self.master = master;
         address
     }
 
     /// Returns the log of the agent.
-    pub fn words(&self) -> String {
+    pub fn agent_log(&self) -> String {
         std::fs::read_to_string(self.dir.path().join("agent.log")).unwrap_or_default()
     }
 
-    /// Orders the program to run. What comes of it is reported next, and may be its end already.
+    /// Orders the program to run. The next report is its start or already its exit.
     pub async fn start(&mut self) {
-        self.next().await.order(1, &wait(1));
-        self.report().await.order(2, &run(1));
+        self.next_sync().await.order(1, &wait(1));
+        self.next_report().await.order(2, &run(1));
     }
 
-    /// Keeps the agent content until `done`.
-    pub async fn until(&mut self, what: &str, mut done: impl AsyncFnMut(&mut Scene) -> bool) {
-        let end = Instant::now() + 2 * PATIENCE;
+    /// Answers syncs without news until `done`.
+    pub async fn wait_until(
+        &mut self,
+        what: &str,
+        mut done: impl AsyncFnMut(&mut AgentHarness) -> bool,
+    ) {
+        let deadline = Instant::now() + 2 * TIMEOUT;
         while !done(self).await {
-            assert!(Instant::now() < end, "no {what}; {}", self.words());
-            if let Ok(Some(asked)) = timeout(Duration::from_millis(50), self.questions.recv()).await
-            {
-                asked.answer(Reply::empty());
+            assert!(Instant::now() < deadline, "no {what}; {}", self.agent_log());
+            if let Ok(Some(pending)) = timeout(Duration::from_millis(50), self.syncs.recv()).await {
+                pending.respond(Reply::empty());
             }
         }
     }
 
-    /// Waits for the program's end, then has everything saved; what could not be is returned.
-    pub async fn end(&mut self) -> (ProgramExit, Option<String>) {
+    /// Waits for the program's exit, then orders the agent to upload outputs and stop. Returns the exit and the upload
+    /// error.
+    pub async fn finish(&mut self) -> (ProgramExit, Option<String>) {
         let exited = |it: &AgentReport| match it {
             AgentReport::Exited { exit, .. } => Some(exit.clone()),
             _ => None,
         };
-        let patience = Instant::now() + 2 * PATIENCE;
+        let deadline = Instant::now() + 2 * TIMEOUT;
         let exit = loop {
-            assert!(Instant::now() < patience, "no end; {}", self.words());
-            let asked = self.report().await;
-            let exit = asked.sync.reports.iter().find_map(exited);
+            assert!(Instant::now() < deadline, "the program did not exit; {}", self.agent_log());
+            let pending = self.next_report().await;
+            let exit = pending.sync.reports.iter().find_map(exited);
             match exit {
                 Some(exit) => {
-                    asked.order(9, &stop());
+                    pending.order(9, &stop());
                     break exit;
                 }
-                None => asked.answer(Reply::empty()),
+                None => pending.respond(Reply::empty()),
             }
         };
         let saved = |it: &AgentReport| match it {
@@ -245,57 +254,57 @@ impl Scene {
             _ => None,
         };
         loop {
-            let asked = self.report().await;
-            let error = asked.sync.reports.iter().find_map(saved);
-            asked.answer(Reply::empty());
+            let pending = self.next_report().await;
+            let error = pending.sync.reports.iter().find_map(saved);
+            pending.respond(Reply::empty());
             if let Some(error) = error {
                 return (exit, error);
             }
         }
     }
 
-    pub async fn next(&mut self) -> Asked {
-        let next = timeout(PATIENCE, self.questions.recv()).await;
-        next.expect("the agent asks").expect("the server lives")
+    pub async fn next_sync(&mut self) -> PendingSync {
+        let sync = timeout(TIMEOUT, self.syncs.recv()).await;
+        sync.expect("a sync request").expect("the server lives")
     }
 
-    /// The first question that says something; others are told that nothing is new, after a while.
-    pub async fn report(&mut self) -> Asked {
-        let end = Instant::now() + 2 * PATIENCE;
+    /// Returns the next sync with reports. Answers others without news.
+    pub async fn next_report(&mut self) -> PendingSync {
+        let deadline = Instant::now() + 2 * TIMEOUT;
         loop {
-            assert!(Instant::now() < end, "nothing to say; {}", self.words());
-            let asked = self.next().await;
-            if !asked.sync.reports.is_empty() {
-                return asked;
+            assert!(Instant::now() < deadline, "the agent sent no report; {}", self.agent_log());
+            let pending = self.next_sync().await;
+            if !pending.sync.reports.is_empty() {
+                return pending;
             }
-            asked.answer(Reply::empty());
+            pending.respond(Reply::empty());
         }
     }
 
-    pub async fn left(&mut self) -> ExitStatus {
-        let end = Instant::now() + PATIENCE;
+    pub async fn wait_for_exit(&mut self) -> ExitStatus {
+        let deadline = Instant::now() + TIMEOUT;
         loop {
             // Drop pending requests without a response.
-            while self.questions.try_recv().is_ok() {}
+            while self.syncs.try_recv().is_ok() {}
             if let Some(status) = self.agent.try_wait().expect("a child") {
                 return status;
             }
-            assert!(Instant::now() < end, "the agent does not leave");
+            assert!(Instant::now() < deadline, "the agent does not exit");
             sleep(Duration::from_millis(5)).await;
         }
     }
 
-    /// Returns the agent's next search result, with the number of its request.
-    pub async fn found(&mut self) -> (u64, BTreeMap<String, String>, Vec<u8>) {
-        let end = Instant::now() + PATIENCE;
+    /// Returns the agent's next log reply: number of the request, query, body.
+    pub async fn next_log_reply(&mut self) -> (u64, BTreeMap<String, String>, Vec<u8>) {
+        let deadline = Instant::now() + TIMEOUT;
         loop {
-            assert!(Instant::now() < end, "nothing found; {}", self.words());
+            assert!(Instant::now() < deadline, "the agent sent no log reply; {}", self.agent_log());
             tokio::select! {
-                Some(request) = self.logged.recv() => {
+                Some(request) = self.log_replies.recv() => {
                     let query = request.head.query;
                     return (query["request"].parse().expect("a number"), query, request.body);
                 }
-                Some(asked) = self.questions.recv() => asked.answer(Reply::empty()),
+                Some(pending) = self.syncs.recv() => pending.respond(Reply::empty()),
                 () = sleep(Duration::from_millis(100)) => {}
             }
         }
@@ -306,15 +315,15 @@ impl Scene {
     }
 }
 
-impl Drop for Scene {
+impl Drop for AgentHarness {
     fn drop(&mut self) {
-        // It may have left already.
+        // It may have exited already.
         let _ = self.agent.kill();
         let _ = self.agent.wait();
     }
 }
 
-fn place(store: Option<&Store>) -> JobTarget {
+fn job_target(store: Option<&ClusterSetup>) -> JobTarget {
     let Some(store) = store else {
         return JobTarget::Local(LocalResources { memory_mib: 1024, vcores: 1, gpus: Vec::new() });
     };
@@ -335,7 +344,7 @@ fn place(store: Option<&Store>) -> JobTarget {
 }
 
 /// Writes the files of an agent on a cluster: credentials with its bootstrap secret, and the client's configuration.
-fn deliver(dir: &Path, bootstrap: Bootstrap, store: Store, secret: &Secret) {
+fn write_credentials(dir: &Path, bootstrap: Bootstrap, store: ClusterSetup, secret: &Secret) {
     let name = bootstrap.container.as_str().to_owned();
     let token = |scope: Scope| secret.token(&scope).expect("a token").as_str().to_owned();
     let delivered = BootstrapSecret {
@@ -357,8 +366,8 @@ fn deliver(dir: &Path, bootstrap: Bootstrap, store: Store, secret: &Secret) {
     write_json(&dir.join("hadoop.json"), &config).expect("a configuration");
 }
 
-impl Doors {
-    /// A master at a new address, whose questions the test answers.
+impl MasterServer {
+    /// Serves the API at a new address. The test answers syncs.
     fn open(self) -> (String, AbortHandle) {
         let listener = listen("127.0.0.1:0".parse().unwrap()).expect("a socket");
         let address = listener.local_addr().unwrap().to_string();
@@ -367,29 +376,29 @@ impl Doors {
             let bearer = head.bearer.as_ref().map_or("", Token::as_str);
             secret.verify(bearer).ok_or_else(Reply::empty)
         };
-        let answer = move |_: Scope, request: Request| {
-            let (ask, logged) = (self.ask.clone(), self.logged.clone());
+        let respond = move |_: Scope, request: Request| {
+            let (syncs_tx, log_replies) = (self.syncs_tx.clone(), self.log_replies.clone());
             async move {
                 if request.head.path() == ["v1", "log-reply"] {
                     // The test may be over.
-                    let _ = logged.send(request).await;
+                    let _ = log_replies.send(request).await;
                     return Reply::empty();
                 }
-                let sync = serde_json::from_slice(&request.body).expect("a question");
+                let sync = serde_json::from_slice(&request.body).expect("a sync");
                 let hold = request.head.query["wait_ms"].parse().expect("a number");
                 let hold = Duration::from_millis(hold);
-                let (answer, answered) = oneshot::channel();
-                let _ = ask.send(Asked { sync, hold, answer }).await;
-                match answered.await {
+                let (respond, response) = oneshot::channel();
+                let _ = syncs_tx.send(PendingSync { sync, hold, respond }).await;
+                match response.await {
                     Ok(reply) => reply,
-                    // Thrown away: it is never answered.
+                    // Dropped by the test: the request gets no response.
                     Err(_) => std::future::pending().await,
                 }
             }
         };
         let never = std::future::pending();
         let limits = Limits::default();
-        let serving = tokio::spawn(serve(listener, self.tls, limits, never, admit, answer));
+        let serving = tokio::spawn(serve(listener, self.tls, limits, never, admit, respond));
         (address, serving.abort_handle())
     }
 }

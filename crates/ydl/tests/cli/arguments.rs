@@ -22,10 +22,10 @@ impl Workspace {
         self.dir.path()
     }
 
-    fn command(&self, words: &[&str]) -> Command {
+    fn command(&self, args: &[&str]) -> Command {
         let mut command = Command::new(ydl_testkit::ydl());
         command
-            .args(words)
+            .args(args)
             .current_dir(self.path())
             .env("XDG_STATE_HOME", self.path().join("state"))
             .env_remove("YDL_MASTER")
@@ -33,13 +33,13 @@ impl Workspace {
         command
     }
 
-    fn run(&self, words: &[&str]) -> Output {
-        self.command(words).output().unwrap()
+    fn run(&self, args: &[&str]) -> Output {
+        self.command(args).output().unwrap()
     }
 
     /// Returns output and exit code, with the workspace path replaced by `HERE`.
-    fn output_of(&self, words: &[&str]) -> String {
-        render(&self.run(words)).replace(&self.path().display().to_string(), "HERE")
+    fn output_of(&self, args: &[&str]) -> String {
+        render(&self.run(args)).replace(&self.path().display().to_string(), "HERE")
     }
 }
 
@@ -49,8 +49,8 @@ fn render(output: &Output) -> String {
     format!("{}{}exit {code}\n", text(&output.stdout), text(&output.stderr))
 }
 
-fn check(words: &[&str], expected: Expect) {
-    expected.assert_eq(&Workspace::new().output_of(words));
+fn check(args: &[&str], expected: Expect) {
+    expected.assert_eq(&Workspace::new().output_of(args));
 }
 
 #[test]
@@ -78,7 +78,7 @@ fn exit_code_page_lists_every_exit_code() {
 #[test]
 fn every_command_prints_help() {
     let workspace = Workspace::new();
-    for words in [
+    for args in [
         vec!["--help"],
         vec!["submit", "--help"],
         vec!["ls", "--help"],
@@ -89,11 +89,11 @@ fn every_command_prints_help() {
         vec!["kv", "--help"],
         vec!["kv", "put", "--help"],
     ] {
-        let output = workspace.run(&words);
-        assert!(output.status.success(), "{words:?}");
+        let output = workspace.run(&args);
+        assert!(output.status.success(), "{args:?}");
         let help = String::from_utf8(output.stdout).unwrap();
-        assert!(help.contains("Usage: ydl"), "{words:?}: {help}");
-        assert!(!help.contains("master <"), "hidden commands stay hidden");
+        assert!(help.contains("Usage: ydl"), "{args:?}: {help}");
+        assert!(!help.contains("master <"), "a hidden command is listed");
     }
 }
 
@@ -111,7 +111,7 @@ fn completions_are_generated_for_every_shell() {
 #[test]
 fn invalid_arguments_exit_with_2() {
     let workspace = Workspace::new();
-    for words in [
+    for args in [
         vec!["--nonsense"],
         vec!["nonsense"],
         vec!["submit"],
@@ -123,11 +123,11 @@ fn invalid_arguments_exit_with_2() {
         vec!["logs", "--stdout", "--stderr"],
         vec![],
     ] {
-        let output = workspace.run(&words);
-        assert_eq!(output.status.code(), Some(2), "{words:?}");
-        assert!(!output.stderr.is_empty(), "{words:?}");
+        let output = workspace.run(&args);
+        assert_eq!(output.status.code(), Some(2), "{args:?}");
+        assert!(!output.stderr.is_empty(), "{args:?}");
     }
-    assert!(!workspace.path().join("state").exists(), "nothing was touched");
+    assert!(!workspace.path().join("state").exists(), "files were created");
 }
 
 #[test]
@@ -191,7 +191,7 @@ fn job_file_error_names_its_location() {
         exit 2
     "#]]
     .assert_eq(&workspace.output_of(&["submit", "job.yaml", "--memory", "1GiB"]));
-    assert!(!workspace.path().join("state").exists(), "nothing was touched");
+    assert!(!workspace.path().join("state").exists(), "files were created");
 }
 
 #[test]
@@ -258,7 +258,7 @@ fn flag_error_names_the_flag() {
 fn job_larger_than_this_machine_is_rejected_at_submit() {
     let workspace = Workspace::new();
     let offer = ["--resources", "vcores=2,memory=1GiB,gpus=0"];
-    let said = |more: &[&str]| {
+    let output_with = |more: &[&str]| {
         workspace.output_of(&[&["submit"], &offer[..], more, &["--", "true"]].concat())
     };
     expect![[r#"
@@ -267,29 +267,29 @@ fn job_larger_than_this_machine_is_rejected_at_submit() {
         hint: raise `--resources`, or ask for less
         exit 2
     "#]]
-    .assert_eq(&said(&["--memory", "2GiB"]));
+    .assert_eq(&output_with(&["--memory", "2GiB"]));
     expect![[r#"
         error: a task of role `worker` needs 1 GPUs, but only 0 are available
 
         hint: raise `--resources`, or ask for less
         exit 2
     "#]]
-    .assert_eq(&said(&["--gpus", "1"]));
+    .assert_eq(&output_with(&["--gpus", "1"]));
     expect![[r#"
         error: a task of role `worker` needs 3 vcores, but only 2 are available
 
         hint: raise `--resources`, or ask for less
         exit 2
     "#]]
-    .assert_eq(&said(&["--vcores", "3"]));
+    .assert_eq(&output_with(&["--vcores", "3"]));
     expect![[r#"
         error: the job's 2 tasks start together and need 1.1 GiB of memory, but only 1 GiB is available
 
         hint: raise `--resources`, or ask for less
         exit 2
     "#]]
-    .assert_eq(&said(&["--memory", "600MiB", "--instances", "2", "--set", "gang=true"]));
-    assert!(!workspace.path().join("state").exists(), "nothing was touched");
+    .assert_eq(&output_with(&["--memory", "600MiB", "--instances", "2", "--set", "gang=true"]));
+    assert!(!workspace.path().join("state").exists(), "files were created");
     for offer in ["memory", "memory=8", "cores=1", "vcores=many", "gpus=10000"] {
         let output = workspace.run(&["submit", "--resources", offer, "--", "true"]);
         assert_eq!(output.status.code(), Some(2), "{offer}");
@@ -306,7 +306,7 @@ fn job_larger_than_this_machine_is_rejected_at_submit() {
 #[test]
 fn show_prints_the_job_with_defaults() {
     let workspace = Workspace::new();
-    let words = [
+    let args = [
         "submit",
         "--show",
         "--name",
@@ -326,8 +326,8 @@ fn show_prints_the_job_with_defaults() {
         "train.py",
         "a b",
     ];
-    let output = workspace.run(&words);
-    let shown = String::from_utf8(output.stdout).unwrap();
+    let output = workspace.run(&args);
+    let printed = String::from_utf8(output.stdout).unwrap();
     expect![[r#"
         name: demo
         framework: mxnet
@@ -391,13 +391,13 @@ fn show_prints_the_job_with_defaults() {
           vcores: 1
           attempts: 4
     "#]]
-    .assert_eq(&shown);
-    fs::write(workspace.path().join("again.yaml"), &shown).unwrap();
+    .assert_eq(&printed);
+    fs::write(workspace.path().join("again.yaml"), &printed).unwrap();
     let again = workspace.run(&["submit", "--show", "again.yaml"]);
-    assert_eq!(String::from_utf8(again.stdout).unwrap(), shown);
+    assert_eq!(String::from_utf8(again.stdout).unwrap(), printed);
     let stdin = fs::File::open(workspace.path().join("again.yaml")).unwrap();
     let again = workspace.command(&["submit", "--show", "-"]).stdin(stdin).output().unwrap();
-    assert_eq!(String::from_utf8(again.stdout).unwrap(), shown);
+    assert_eq!(String::from_utf8(again.stdout).unwrap(), printed);
     let json = workspace.run(&["submit", "--show", "--json", "again.yaml"]);
     let json: serde_json::Value = serde_json::from_slice(&json.stdout).unwrap();
     assert_eq!(json["name"], "demo");
@@ -414,8 +414,8 @@ fn unusable_state_directory_is_reported() {
         exit 123
     "#]]
     .assert_eq(&workspace.output_of(&["submit", "--", "true"]));
-    let mut homeless = workspace.command(&["submit", "--", "true"]);
-    let output = homeless.env_remove("XDG_STATE_HOME").env_remove("HOME").output().unwrap();
+    let mut without_home = workspace.command(&["submit", "--", "true"]);
+    let output = without_home.env_remove("XDG_STATE_HOME").env_remove("HOME").output().unwrap();
     expect![[r#"
         error: no directory for jobs: neither `XDG_STATE_HOME` nor `HOME` is set
 
@@ -524,22 +524,22 @@ fn jobs_of_another_version_are_reported_with_both_versions() {
         fs::create_dir_all(jobs.join(name)).unwrap();
         fs::write(jobs.join(name).join("job.json"), content).unwrap();
     }
-    let shown = |args: &[&str]| workspace.output_of(args);
+    let output_of = |args: &[&str]| workspace.output_of(args);
     expect![[r#"
         error: cannot read `HERE/state/ydl/jobs/a-111111/job.json`: unsupported file version 2: this `ydl` reads version 1
 
         hint: use the version of `ydl` that submitted the job
         exit 2
     "#]]
-    .assert_eq(&shown(&["status", "a-111111"]));
+    .assert_eq(&output_of(&["status", "a-111111"]));
     expect![[r#"
         error: cannot read `HERE/state/ydl/jobs/b-222222/job.json`: the file has no version: this `ydl` reads version 1
 
         hint: use the version of `ydl` that submitted the job
         exit 2
     "#]]
-    .assert_eq(&shown(&["kill", "b-2"]));
-    let listed = shown(&["ls"]);
+    .assert_eq(&output_of(&["kill", "b-2"]));
+    let listed = output_of(&["ls"]);
     for text in [
         "unsupported file version 2",
         "the file has no version",
@@ -548,7 +548,7 @@ fn jobs_of_another_version_are_reported_with_both_versions() {
     ] {
         assert!(listed.contains(text), "{listed}");
     }
-    let master = shown(&["master", &jobs.join("a-111111").display().to_string()]);
+    let master = output_of(&["master", &jobs.join("a-111111").display().to_string()]);
     assert!(master.contains("unsupported file version 2"), "{master}");
 }
 

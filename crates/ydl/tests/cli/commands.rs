@@ -1,4 +1,4 @@
-//! The verbs against jobs that run, and against what jobs leave behind.
+//! Commands on running jobs and on ended ones.
 
 use serde_json::Value;
 use std::{
@@ -18,14 +18,14 @@ fn job(name: &str, instances: u32, script: &str, more: &str) -> String {
     )
 }
 
-fn objects(ran: &CommandOutput) -> Vec<Value> {
-    let lines = ran.stdout.lines();
+fn objects(output: &CommandOutput) -> Vec<Value> {
+    let lines = output.stdout.lines();
     lines.map(|line| serde_json::from_str(line).unwrap_or_else(|e| panic!("{e}: {line}"))).collect()
 }
 
-fn object(ran: &CommandOutput) -> Value {
-    let mut all = objects(ran);
-    assert_eq!(all.len(), 1, "{ran:#?}");
+fn object(output: &CommandOutput) -> Value {
+    let mut all = objects(output);
+    assert_eq!(all.len(), 1, "{output:#?}");
     all.swap_remove(0)
 }
 
@@ -39,7 +39,7 @@ fn running(home: &Home, id: &str, tasks: usize) {
 }
 
 #[test]
-fn a_job_is_listed_looked_at_and_killed() {
+fn jobs_are_listed_inspected_and_killed() {
     let home = Home::new();
     let id = home.detach(&job("demo", 2, "sleep 1000", ""));
     assert!(id.starts_with("demo-") && id.len() == 11, "{id}");
@@ -69,7 +69,7 @@ fn a_job_is_listed_looked_at_and_killed() {
 }
 
 #[test]
-fn a_job_s_end_is_waited_for() {
+fn status_waits_for_the_end_of_a_job() {
     let home = Home::new();
     let id = home.detach(&job("long", 1, "ydl kv get --wait 5m go; exit 3", ""));
     running(&home, &id, 1);
@@ -80,20 +80,20 @@ fn a_job_s_end_is_waited_for() {
     waiting.stdout(Stdio::piped()).stderr(Stdio::piped());
     let waiting = waiting.spawn().expect("ydl");
     assert_eq!(home.run(&["kv", "--job", &id, "put", "go", "1"]).code, 0);
-    // It says how the job ended, and that is no failure of its own.
-    let ran = finish(waiting);
-    assert_eq!(ran.code, 0, "{ran:#?}");
-    assert_eq!(object(&ran)["state"], "failed");
+    // The command itself succeeds although the job failed.
+    let output = finish(waiting);
+    assert_eq!(output.code, 0, "{output:#?}");
+    assert_eq!(object(&output)["state"], "failed");
     assert!(home.processes().is_empty(), "{:?}", home.processes());
-    let ran = home.run(&["status", "--wait", "1h", &id]);
-    assert!(ran.stdout.contains("failed"), "{ran:#?}");
+    let output = home.run(&["status", "--wait", "1h", &id]);
+    assert!(output.stdout.contains("failed"), "{output:#?}");
     let wrong = home.run(&["status", "--wait", "soon", &id]);
     assert_eq!(wrong.code, 2, "{wrong:#?}");
     assert!(wrong.stderr.contains("`soon` is not a time"), "{wrong:#?}");
 }
 
 #[test]
-fn a_name_is_the_newest_job_of_that_name() {
+fn a_job_name_selects_the_newest_job_of_that_name() {
     let home = Home::new();
     let first = home.run(&["submit", "--name", "x", "--", "echo", "first"]);
     let second = home.run(&["submit", "--name", "x", "--", "echo", "second"]);
@@ -106,33 +106,33 @@ fn a_name_is_the_newest_job_of_that_name() {
 }
 
 #[test]
-fn a_name_of_several_jobs_that_run_is_none_of_them() {
+fn a_name_shared_by_running_jobs_is_rejected_as_ambiguous() {
     let home = Home::new();
     let first = home.detach(&job("x", 1, "sleep 1000", ""));
     let second = home.detach(&job("x", 1, "sleep 1000", ""));
-    for words in [&["kill", "x"][..], &["scale", "x", "worker=2"]] {
-        let refused = home.run(words);
+    for args in [&["kill", "x"][..], &["scale", "x", "worker=2"]] {
+        let refused = home.run(args);
         assert_eq!(refused.code, 2, "{refused:#?}");
-        let said = format!(
+        let expected = format!(
             "2 running jobs are named `x`: `{second}`, `{first}`\n\nhint: use an id: `ydl {} {second}`",
-            words[0]
+            args[0]
         );
-        assert!(refused.stderr.contains(&said), "{refused:#?}");
+        assert!(refused.stderr.contains(&expected), "{refused:#?}");
     }
     let killed = home.run(&["kill", &second]);
     assert!(killed.stderr.contains("ended: killed"), "{killed:#?}");
-    // The newest is over, and the other is the one that can be meant.
+    // The newest job has ended, so the name selects the running one.
     let killed = home.run(&["kill", "x"]);
-    let said = format!("{first} ended: killed");
-    assert!(killed.stderr.contains(&said), "{killed:#?}");
+    let expected = format!("{first} ended: killed");
+    assert!(killed.stderr.contains(&expected), "{killed:#?}");
     let again = home.run(&["kill", "x"]);
-    let said = format!("{second} had already ended: killed");
-    assert!(again.stderr.contains(&said), "{again:#?}");
+    let expected = format!("{second} had already ended: killed");
+    assert!(again.stderr.contains(&expected), "{again:#?}");
     assert!(home.processes().is_empty(), "{:?}", home.processes());
 }
 
 #[test]
-fn the_range_of_an_elastic_role_is_shown() {
+fn status_shows_the_range_of_an_elastic_role() {
     let home = Home::new();
     let id = home.detach(
         "name: x
@@ -153,16 +153,16 @@ roles:
 }
 
 #[test]
-fn logs_are_chosen_by_task_stream_attempt_and_length() {
+fn logs_are_filtered_by_task_stream_attempt_and_length() {
     let home = Home::new();
     let script = "echo out $YDL_ATTEMPT; echo more; echo err >&2; test $YDL_ATTEMPT = 2";
     let more = "restart: {limit: 1, backoff: {initial: 1ms, max: 1ms}}";
-    let ran = home.submit(&job("t", 2, script, more));
-    assert_eq!(ran.code, 0, "{ran:#?}");
-    let logs = |words: &[&str]| {
-        let ran = home.run(&[&["logs"], words].concat());
-        assert_eq!(ran.code, 0, "{ran:#?}");
-        ran.stdout
+    let output = home.submit(&job("t", 2, script, more));
+    assert_eq!(output.code, 0, "{output:#?}");
+    let logs = |args: &[&str]| {
+        let output = home.run(&[&["logs"], args].concat());
+        assert_eq!(output.code, 0, "{output:#?}");
+        output.stdout
     };
     assert_eq!(logs(&["worker:0"]), "out 2\nmore\nerr\n");
     assert_eq!(logs(&["worker:0", "--stderr"]), "err\n");
@@ -173,8 +173,8 @@ fn logs_are_chosen_by_task_stream_attempt_and_length() {
     let lines = objects(&home.run(&["logs", "worker:0", "--stdout", "--json"]));
     assert_eq!(lines[0]["output"]["line"], "out 2");
     assert_eq!(lines[0]["output"]["attempt"], 2);
-    for words in [["logs", "chief"], ["logs", "worker:x"]] {
-        assert_eq!(home.run(&words).code, 2, "{words:?}");
+    for args in [["logs", "chief"], ["logs", "worker:x"]] {
+        assert_eq!(home.run(&args).code, 2, "{args:?}");
     }
     let unknown = home.run(&["logs", "t", "chief"]);
     assert!(unknown.stderr.contains("hint: it has `worker`"), "{unknown:#?}");
@@ -199,11 +199,11 @@ fn logs_are_followed_until_the_job_is_over() {
     let mut rest = String::new();
     out.read_to_string(&mut rest).expect("the rest");
     assert_eq!(rest, "two");
-    assert!(child.wait().expect("its end").success());
+    assert!(child.wait().expect("an exit").success());
 }
 
 #[test]
-fn whoever_stops_reading_ends_neither_the_job_nor_its_code() {
+fn a_closed_output_pipe_changes_neither_the_job_nor_its_exit_code() {
     let home = Home::new();
     home.write("job.yaml", &job("t", 1, "yes | head -n 200000; exit 7", ""));
     let mut command = home.ydl();
@@ -213,17 +213,17 @@ fn whoever_stops_reading_ends_neither_the_job_nor_its_code() {
     let out = child.stdout.take().expect("a pipe");
     BufReader::new(out).read_line(&mut line).expect("a line");
     assert_eq!(line, "worker:0 | y\n");
-    let ran = finish(child);
-    assert_eq!(ran.code, 7, "{ran:#?}");
+    let output = finish(child);
+    assert_eq!(output.code, 7, "{output:#?}");
 
     let mut command = home.ydl();
     let mut child = command.arg("logs").stdout(Stdio::piped()).spawn().expect("ydl");
     drop(child.stdout.take());
-    assert_eq!(child.wait().expect("its end").code(), Some(0));
+    assert_eq!(child.wait().expect("an exit").code(), Some(0));
 }
 
 #[test]
-fn the_second_interrupt_leaves_at_once() {
+fn the_second_interrupt_detaches_at_once() {
     let home = Home::new();
     let script = "trap '' TERM; echo up; while :; do sleep 0.1; done";
     home.write("job.yaml", &job("t", 1, script, ""));
@@ -237,39 +237,39 @@ fn the_second_interrupt_leaves_at_once() {
     let mut err = BufReader::new(child.stderr.take().expect("a pipe"));
     while !line.contains("stopping the job") {
         line.clear();
-        assert_ne!(err.read_line(&mut line).expect("a line"), 0, "it ended without a word");
+        assert_ne!(err.read_line(&mut line).expect("a line"), 0, "no message at the end");
     }
     kill(child.id(), 2);
     let mut rest = String::new();
     err.read_to_string(&mut rest).expect("the rest");
-    assert_eq!(child.wait().expect("its end").code(), Some(130), "{rest}");
+    assert_eq!(child.wait().expect("an exit").code(), Some(130), "{rest}");
     assert!(rest.contains("is still stopping"), "{rest}");
     assert_eq!(home.run(&["kill", "--now", "t"]).code, 0);
     home.wait_until_empty();
 }
 
 #[test]
-fn a_program_can_follow_a_job_by_json() {
+fn json_output_lists_the_events_of_a_job() {
     let home = Home::new();
     home.write("job.yaml", &job("t", 2, "echo hi; exit $YDL_INDEX", ""));
-    let ran = home.run(&["submit", "--json", "job.yaml"]);
-    assert_eq!(ran.code, 1, "{ran:#?}");
-    let all = objects(&ran);
-    assert!(all[0]["job"]["id"].as_str().is_some_and(|id| id.starts_with("t-")), "{ran:#?}");
-    assert!(all.iter().any(|o| o["output"]["line"] == "hi"), "{ran:#?}");
-    assert!(all.iter().any(|o| !o["event"]["kind"]["job-finished"].is_null()), "{ran:#?}");
+    let output = home.run(&["submit", "--json", "job.yaml"]);
+    assert_eq!(output.code, 1, "{output:#?}");
+    let all = objects(&output);
+    assert!(all[0]["job"]["id"].as_str().is_some_and(|id| id.starts_with("t-")), "{output:#?}");
+    assert!(all.iter().any(|o| o["output"]["line"] == "hi"), "{output:#?}");
+    assert!(all.iter().any(|o| !o["event"]["kind"]["job-finished"].is_null()), "{output:#?}");
     let last = &all[all.len() - 1]["result"];
-    assert_eq!(last["outcome"]["failed"]["task"]["task"], "worker:1", "{ran:#?}");
+    assert_eq!(last["outcome"]["failed"]["task"]["task"], "worker:1", "{output:#?}");
     let detached = object(&home.run(&["submit", "--json", "--detach", "--", "true"]));
     assert!(detached["job"]["id"].is_string());
     home.wait_until_empty();
 }
 
 #[test]
-fn the_owner_uses_the_store_from_outside() {
+fn the_owner_accesses_the_key_value_store_from_the_command_line() {
     let home = Home::new();
     let id = home.detach(&job("t", 1, "sleep 1000", ""));
-    let kv = |words: &[&str]| home.run(&[&["kv", "--job", &id], words].concat());
+    let kv = |args: &[&str]| home.run(&[&["kv", "--job", &id], args].concat());
     assert_eq!(kv(&["put", "a/b c", "1"]).code, 0);
     assert_eq!(kv(&["get", "a/b c"]).stdout, "1");
     assert_eq!(object(&kv(&["put", "z", "2", "--json"]))["keys"], 1);
@@ -298,7 +298,7 @@ fn the_owner_uses_the_store_from_outside() {
 }
 
 #[test]
-fn files_are_those_of_the_moment_of_submit() {
+fn tasks_get_files_as_they_were_at_submit() {
     let home = Home::new();
     home.write("data.txt", "before");
     let script = "until test -e \"$YDL_CHECKPOINT/go\"; do sleep 0.01; done; cat data.txt";
@@ -312,7 +312,7 @@ fn files_are_those_of_the_moment_of_submit() {
 }
 
 #[test]
-fn links_in_a_directory_lead_neither_round_in_circles_nor_astray() {
+fn cyclic_and_broken_links_in_a_directory_are_handled() {
     use std::os::unix::fs::symlink;
     let home = Home::new();
     home.write("real.txt", "real");
@@ -321,16 +321,16 @@ fn links_in_a_directory_lead_neither_round_in_circles_nor_astray() {
     symlink("../real.txt", data.join("file")).expect("a link");
     symlink(".", data.join("circle")).expect("a link");
     symlink("nowhere", data.join("broken")).expect("a link");
-    let ran = home.submit(&job("t", 1, "cat data/file data/circle/file", "files: [data]"));
-    assert_eq!(ran.stdout, "worker:0 | realreal\n", "{ran:#?}");
-    let ran = home.submit(&job("t", 1, "true", "files: [{all: .}]"));
-    assert_eq!(ran.code, 2, "{ran:#?}");
-    assert!(ran.stderr.contains("holds the directory of the job itself"), "{ran:#?}");
-    assert_eq!(home.run(&["ls", "--json"]).stdout.lines().count(), 1, "nothing is left of it");
+    let output = home.submit(&job("t", 1, "cat data/file data/circle/file", "files: [data]"));
+    assert_eq!(output.stdout, "worker:0 | realreal\n", "{output:#?}");
+    let output = home.submit(&job("t", 1, "true", "files: [{all: .}]"));
+    assert_eq!(output.code, 2, "{output:#?}");
+    assert!(output.stderr.contains("holds the directory of the job itself"), "{output:#?}");
+    assert_eq!(home.run(&["ls", "--json"]).stdout.lines().count(), 1, "files are left");
 }
 
 #[test]
-fn an_interrupt_while_files_are_copied_starts_nothing_and_leaves_nothing() {
+fn an_interrupt_while_files_are_copied_starts_no_job_and_leaves_no_files() {
     let home = Home::new();
     let data = home.path().join("data");
     fs::create_dir(&data).expect("a directory");
@@ -344,15 +344,15 @@ fn an_interrupt_while_files_are_copied_starts_nothing_and_leaves_nothing() {
         job.join("files/data").exists().then_some(())
     });
     kill(child.id(), 2);
-    let ran = finish(child);
-    assert_eq!(ran.code, 130, "{ran:#?}");
-    assert!(ran.stderr.contains("nothing was started"), "{ran:#?}");
+    let output = finish(child);
+    assert_eq!(output.code, 130, "{output:#?}");
+    assert!(output.stderr.contains("nothing was started"), "{output:#?}");
     assert_eq!(fs::read_dir(&jobs).expect("jobs").count(), 0);
     assert!(home.processes().is_empty(), "{:?}", home.processes());
 }
 
 #[test]
-fn a_job_directory_is_nobody_elses() {
+fn a_job_directory_is_readable_by_its_owner_only() {
     use std::os::unix::fs::PermissionsExt;
     let home = Home::new();
     assert_eq!(home.run(&["submit", "--", "true"]).code, 0);
@@ -360,7 +360,7 @@ fn a_job_directory_is_nobody_elses() {
     assert_eq!(mode & 0o777, 0o700);
 }
 
-/// Runs a command on a terminal of its own and prints all that it wrote there.
+/// Runs a command on a new terminal and prints its output.
 const TERMINAL: &str = "
 import os, pty, sys
 pid, terminal = pty.fork()
@@ -376,7 +376,7 @@ sys.exit(os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]))
 ";
 
 #[test]
-fn on_a_terminal_a_table_stands_below_the_lines_and_is_gone_at_the_end() {
+fn a_terminal_shows_a_task_table_below_the_log_until_the_end() {
     let home = Home::new();
     let script = "echo one; until test -e \"$YDL_CHECKPOINT/go\"; do sleep 0.01; done; echo two";
     home.write("job.yaml", &job("t", 2, script, ""));
@@ -403,7 +403,7 @@ fn on_a_terminal_a_table_stands_below_the_lines_and_is_gone_at_the_end() {
     }
     std::fs::write(home.job().join("checkpoint/go"), "").expect("a file");
     out.read_to_end(&mut seen).expect("the rest");
-    assert_eq!(child.wait().expect("its end").code(), Some(0));
+    assert_eq!(child.wait().expect("an exit").code(), Some(0));
     let text = String::from_utf8_lossy(&seen);
     assert!(text.contains("TASK      STATE"), "{text}");
     let (_, last) = text.rsplit_once("\u{1b}[J").expect("the table was erased");
@@ -413,70 +413,70 @@ fn on_a_terminal_a_table_stands_below_the_lines_and_is_gone_at_the_end() {
 }
 
 #[test]
-fn a_doctor_looks_at_this_machine_and_runs_a_job_on_it() {
+fn doctor_checks_this_machine_and_runs_a_test_job() {
     let home = Home::new();
-    let said = objects(&home.run(&["doctor", "--cluster", "local", "--json"]));
-    let names: Vec<_> = said.iter().filter_map(|it| it["check"].as_str()).collect();
-    assert_eq!(names, ["machine", "docker", "state directory", "job"], "{said:#?}");
-    let ill = |it: &&Value| it["state"] == "wrong" || it["state"] == "skipped";
-    assert!(!said.iter().any(|it| ill(&it)), "{said:#?}");
-    let phases = said[3]["phases"].as_object().expect("its phases");
-    assert!(phases["container_ms"].as_u64().is_some(), "{said:#?}");
-    assert_eq!(said[4]["result"]["exit"], 0, "{said:#?}");
+    let checks = objects(&home.run(&["doctor", "--cluster", "local", "--json"]));
+    let names: Vec<_> = checks.iter().filter_map(|it| it["check"].as_str()).collect();
+    assert_eq!(names, ["machine", "docker", "state directory", "job"], "{checks:#?}");
+    let is_failed = |it: &&Value| it["state"] == "wrong" || it["state"] == "skipped";
+    assert!(!checks.iter().any(|it| is_failed(&it)), "{checks:#?}");
+    let phases = checks[3]["phases"].as_object().expect("phases");
+    assert!(phases["container_ms"].as_u64().is_some(), "{checks:#?}");
+    assert_eq!(checks[4]["result"]["exit"], 0, "{checks:#?}");
 
     // A state directory that is not writable is reported before the test job runs.
     fs::write(home.path().join("occupied"), "").expect("a file");
     let mut command = home.ydl();
     command.args(["doctor", "--cluster", "local"]);
     command.env("XDG_STATE_HOME", home.path().join("occupied"));
-    let ran = CommandOutput::from(command.output().expect("ydl can be started"));
-    assert_eq!(ran.code, 123, "{ran:#?}");
-    assert!(ran.stderr.starts_with("error: state directory: `"), "{ran:#?}");
-    assert!(ran.stderr.contains("hint: make it writable"), "{ran:#?}");
+    let output = CommandOutput::from(command.output().expect("ydl can be started"));
+    assert_eq!(output.code, 123, "{output:#?}");
+    assert!(output.stderr.starts_with("error: state directory: `"), "{output:#?}");
+    assert!(output.stderr.contains("hint: make it writable"), "{output:#?}");
     assert!(
-        ran.stdout.contains("skipped  job              because of `state directory`"),
-        "{ran:#?}"
+        output.stdout.contains("skipped  job              because of `state directory`"),
+        "{output:#?}"
     );
-    let ran = home.run(&["doctor", "--cluster", "local", "--queue", "q"]);
-    assert_eq!(ran.code, 2, "{ran:#?}");
-    assert!(ran.stderr.contains("`--queue` is for a cluster"), "{ran:#?}");
+    let output = home.run(&["doctor", "--cluster", "local", "--queue", "q"]);
+    assert_eq!(output.code, 2, "{output:#?}");
+    assert!(output.stderr.contains("`--queue` is for a cluster"), "{output:#?}");
 }
 
-/// A directory without Hadoop's files was meant to lead to a cluster.
+/// A configuration directory that is set but has no Hadoop files.
 #[test]
-fn a_directory_without_a_configuration_is_said_to_be_one() {
+fn a_directory_without_hadoop_configuration_is_reported() {
     let home = Home::new();
     let conf = home.path().join("conf");
     fs::create_dir(&conf).expect("a directory");
     let named = format!("there is no Hadoop configuration in `{}`", conf.display());
-    let run = |words: &[&str]| {
+    let run = |args: &[&str]| {
         let mut command = home.ydl();
-        command.args(words).env("HADOOP_CONF_DIR", &conf);
+        command.args(args).env("HADOOP_CONF_DIR", &conf);
         CommandOutput::from(command.output().expect("ydl can be started"))
     };
-    let ran = run(&["doctor"]);
-    assert_eq!(ran.code, 2, "{ran:#?}");
+    let output = run(&["doctor"]);
+    assert_eq!(output.code, 2, "{output:#?}");
     let first = format!("error: configuration: {named}\n\nhint: set `HADOOP_CONF_DIR`");
-    assert!(ran.stderr.starts_with(&first), "{ran:#?}");
-    assert!(ran.stderr.contains("`--cluster local`"), "{ran:#?}");
-    for words in [vec!["submit", "--cluster", "yarn", "--", "true"], vec!["nodes"]] {
-        let ran = run(&words);
-        assert_eq!(ran.code, 2, "{ran:#?}");
-        assert!(ran.stderr.starts_with(&format!("error: {named}\n")), "{ran:#?}");
+    assert!(output.stderr.starts_with(&first), "{output:#?}");
+    assert!(output.stderr.contains("`--cluster local`"), "{output:#?}");
+    for args in [vec!["submit", "--cluster", "yarn", "--", "true"], vec!["nodes"]] {
+        let output = run(&args);
+        assert_eq!(output.code, 2, "{output:#?}");
+        assert!(output.stderr.starts_with(&format!("error: {named}\n")), "{output:#?}");
     }
     // Without `--cluster` the job runs on this machine, with a note.
-    let ran = run(&["submit", "--memory", "64MiB", "--", "true"]);
-    assert_eq!(ran.code, 0, "{ran:#?}");
+    let output = run(&["submit", "--memory", "64MiB", "--", "true"]);
+    assert_eq!(output.code, 0, "{output:#?}");
     let note = format!("note: {named}; the job is for this machine\n");
-    assert!(ran.stderr.starts_with(&note), "{ran:#?}");
+    assert!(output.stderr.starts_with(&note), "{output:#?}");
 }
 
-/// The ResourceManager's door for administrators is open, as where it has another address for clients than is written here.
+/// The ResourceManager's port for administrators is open, and the configured client port refuses connections.
 #[test]
-fn a_resource_manager_that_refuses_clients_is_not_said_to_stand_by() {
+fn a_resource_manager_that_refuses_clients_is_not_reported_as_standby() {
     let home = Home::new();
     let admin = std::net::TcpListener::bind("127.0.0.1:0").expect("a port");
-    let admin = (admin.local_addr().expect("its address"), admin);
+    let admin = (admin.local_addr().expect("an address"), admin);
     let set = |key: &str, value: &str| {
         format!(
             "<property><name>yarn.resourcemanager.{key}</name><value>{value}</value></property>"
@@ -488,22 +488,22 @@ fn a_resource_manager_that_refuses_clients_is_not_said_to_stand_by() {
     let site = home.write("conf/yarn-site.xml", &format!("<configuration>{keys}</configuration>"));
     let mut command = home.ydl();
     command.arg("nodes").env("HADOOP_CONF_DIR", &conf);
-    let ran = CommandOutput::from(command.output().expect("ydl can be started"));
-    assert_eq!(ran.code, 122, "{ran:#?}");
+    let output = CommandOutput::from(command.output().expect("ydl can be started"));
+    assert_eq!(output.code, 122, "{output:#?}");
     let what = format!(
         "error: no ResourceManager can be reached at `127.0.0.1:1`: connection refused; administrators are answered at `{}`\n\n\
          hint: is `yarn.resourcemanager.address` in `{}` its address? Else it may still be starting\n",
         admin.0,
         site.display()
     );
-    assert!(ran.stderr.ends_with(&what), "{ran:#?}");
+    assert!(output.stderr.ends_with(&what), "{output:#?}");
 }
 
 #[test]
-fn a_list_without_the_cluster_s_jobs_is_not_the_whole_list() {
+fn ls_fails_if_jobs_of_the_cluster_cannot_be_listed() {
     let home = Home::new();
-    let ran = home.submit(&job("short", 1, "true", ""));
-    assert_eq!(ran.code, 0, "{ran:#?}");
+    let output = home.submit(&job("short", 1, "true", ""));
+    assert_eq!(output.code, 0, "{output:#?}");
     fs::create_dir(home.path().join("conf")).expect("a directory");
     let address =
         "<property><name>yarn.resourcemanager.address</name><value>127.0.0.1:1</value></property>";
@@ -511,8 +511,8 @@ fn a_list_without_the_cluster_s_jobs_is_not_the_whole_list() {
     let mut command = home.ydl();
     let conf = home.path().join("conf");
     command.arg("ls").env("HADOOP_CONF_DIR", conf);
-    let ran = CommandOutput::from(command.output().expect("ydl can be started"));
-    assert_eq!(ran.code, 122, "{ran:#?}");
-    assert!(ran.stdout.contains("short"), "{ran:#?}");
-    assert!(ran.stderr.contains("error: no ResourceManager can be reached"), "{ran:#?}");
+    let output = CommandOutput::from(command.output().expect("ydl can be started"));
+    assert_eq!(output.code, 122, "{output:#?}");
+    assert!(output.stdout.contains("short"), "{output:#?}");
+    assert!(output.stderr.contains("error: no ResourceManager can be reached"), "{output:#?}");
 }

@@ -1,5 +1,4 @@
-//! Images in job files: how they are written, what is wrong with them, and what can be known of a cluster that is to run
-//! them.
+//! Images in job files: syntax, errors, and preflight checks.
 
 use expect_test::{Expect, expect};
 use std::fs;
@@ -19,12 +18,12 @@ fn read(yaml: &str, cluster: bool) -> Result<JobSpec, String> {
     if cluster {
         source.for_cluster();
     }
-    let here = format!("{}/", dir.path().display());
+    let prefix = format!("{}/", dir.path().display());
     let job = source.job();
-    job.map_err(|diagnostics| diagnostics.to_string().replace(&here, ""))
+    job.map_err(|diagnostics| diagnostics.to_string().replace(&prefix, ""))
 }
 
-/// A job with that environment.
+/// Returns a job file with that environment.
 fn with(environment: &str) -> String {
     format!("environment: {environment}\nroles: {{w: {{run: sleep 1}}}}\n")
 }
@@ -32,14 +31,14 @@ fn with(environment: &str) -> String {
 fn bad(environments: &[&str], cluster: bool, expected: Expect) {
     let mut all = String::new();
     for environment in environments {
-        let told = read(&with(environment), cluster).unwrap_err();
-        all += &format!("{environment}\n{told}\n\n");
+        let message = read(&with(environment), cluster).unwrap_err();
+        all += &format!("{environment}\n{message}\n\n");
     }
     expected.assert_eq(all.trim_end());
 }
 
 #[test]
-fn an_image_is_read_and_shown_as_it_was_written() {
+fn image_settings_survive_show_and_reload() {
     let yaml = with(
         "{docker: 'registry.example.com:5000/team/image:1.2-gpu', mounts: ['/data/mnist:/data:ro', '/scratch:/scratch:rw'], \
          network: bridge, privileged: true, login: 'hdfs:///user/a/docker.json', keep: true}",
@@ -59,8 +58,8 @@ fn an_image_is_read_and_shown_as_it_was_written() {
         ..Image::new(Runtime::Docker, "registry.example.com:5000/team/image:1.2-gpu")
     };
     assert_eq!(*image, expected);
-    let shown = show(&spec);
-    assert_eq!(read(&shown, true).as_ref(), Ok(&spec), "{shown}");
+    let yaml_text = show(&spec);
+    assert_eq!(read(&yaml_text, true).as_ref(), Ok(&spec), "{yaml_text}");
     let short = read(&with("docker://python"), true).unwrap();
     let expected = Image::new(Runtime::Docker, "python");
     assert_eq!(short.environment, Environment::Image(expected));
@@ -70,7 +69,7 @@ fn an_image_is_read_and_shown_as_it_was_written() {
 }
 
 #[test]
-fn names_that_registries_take_are_taken() {
+fn valid_image_names_are_accepted() {
     let names = [
         "python",
         "python:3.11-slim",
@@ -89,7 +88,7 @@ fn names_that_registries_take_are_taken() {
 }
 
 #[test]
-fn a_role_may_have_an_image_of_its_own_or_none() {
+fn roles_override_the_image_of_the_job() {
     let yaml = "\
 environment: {docker: python}
 roles:
@@ -118,7 +117,7 @@ roles:
 }
 
 #[test]
-fn images_that_cannot_be_are_refused_with_a_remedy() {
+fn invalid_images_are_rejected_with_a_hint() {
     bad(
         &[
             "{docker: ''}",
@@ -197,7 +196,7 @@ fn images_that_cannot_be_are_refused_with_a_remedy() {
 }
 
 #[test]
-fn mounts_and_networks_are_checked_for_their_form() {
+fn malformed_mounts_and_networks_are_rejected() {
     bad(
         &[
             "{docker: a, mounts: '/a:/b:ro'}",
@@ -304,7 +303,7 @@ fn mounts_and_networks_are_checked_for_their_form() {
 }
 
 #[test]
-fn what_one_machine_cannot_do_is_refused_there() {
+fn image_settings_for_clusters_are_rejected_on_one_machine() {
     bad(
         &[
             "{runc: a}",
@@ -337,16 +336,16 @@ fn what_one_machine_cannot_do_is_refused_there() {
             error: job.yaml:1:34: `environment.mounts`: `/no/such/../directory` holds `..`"#]],
     );
     let digest = format!("{{docker: 'python@sha256:{}'}}", "0a".repeat(32));
-    let told = read(&with(&digest), true).unwrap_err();
+    let message = read(&with(&digest), true).unwrap_err();
     expect![[r#"
         error: job.yaml:1:23: `environment.docker`: YARN's `container-executor` does not support image digests
 
         hint: use a tag"#]]
-    .assert_eq(&told);
+    .assert_eq(&message);
 }
 
 #[test]
-fn what_can_be_known_of_a_cluster_is_told_before_it_is_asked() {
+fn preflight_reports_unsupported_image_runtimes() {
     let spec = |environment: &str| read(&with(environment), true).unwrap();
     let found = |environment: &str, has: &ClusterInfo| {
         let found = check(&spec(environment), has);

@@ -14,13 +14,13 @@ fn first_log(home: &Home) -> PathBuf {
 }
 
 #[test]
-fn a_master_whose_diary_is_on_a_full_disk_runs_its_job_all_the_same() {
+fn a_master_runs_its_job_although_its_log_is_on_a_full_disk() {
     let home = Home::new();
     home.submit("roles: {worker: {run: \"true\"}}");
     let again = home.path().join("again");
     fs::create_dir(&again).expect("a directory");
     fs::copy(home.job().join("job.json"), again.join("job.json")).expect("a copy");
-    let full = File::options().write(true).open("/dev/full").expect("it");
+    let full = File::options().write(true).open("/dev/full").expect("metadata");
     let mut master = home.ydl();
     master.arg("master").arg(&again).stderr(full);
     let ran = CommandOutput::from(master.output().expect("a master"));
@@ -29,7 +29,7 @@ fn a_master_whose_diary_is_on_a_full_disk_runs_its_job_all_the_same() {
     assert!(result.contains(r#""outcome": "succeeded""#), "{result}");
 }
 
-/// A job whose master runs and does not answer.
+/// Starts a job whose master is stopped by SIGSTOP. Returns its id.
 fn unanswered(home: &Home) -> String {
     let id = home.detach(SLEEPER);
     home.wait_for_text(first_log, "up");
@@ -38,7 +38,7 @@ fn unanswered(home: &Home) -> String {
 }
 
 #[test]
-fn the_status_of_a_job_whose_master_does_not_answer_is_what_its_files_tell() {
+fn status_reads_files_if_the_master_does_not_respond() {
     let home = Home::new();
     let id = unanswered(&home);
     let ran = home.run(&["status", "--json", &id]);
@@ -48,7 +48,7 @@ fn the_status_of_a_job_whose_master_does_not_answer_is_what_its_files_tell() {
 }
 
 #[test]
-fn a_master_that_does_not_answer_can_be_ended() {
+fn kill_ends_a_master_that_does_not_respond() {
     let home = Home::new();
     let id = unanswered(&home);
     let ran = home.run(&["kill", "--now", &id]);
@@ -58,23 +58,23 @@ fn a_master_that_does_not_answer_can_be_ended() {
 }
 
 #[test]
-fn a_job_whose_directory_is_removed_ends() {
+fn removing_its_directory_ends_a_job() {
     let home = Home::new();
     home.detach(SLEEPER);
     home.wait_for_text(first_log, "up");
     let job = home.job();
-    // What is still being written may be in the way.
+    // Files that are still being written may make the removal fail.
     home.wait_for("the removal", |_| {
         let _ = fs::remove_dir_all(&job);
         (!job.exists()).then_some(())
     });
-    // An agent that is only starting makes its directories wherever they are.
+    // A starting agent may create its directories again.
     fs::create_dir_all(job.join("containers")).expect("a directory");
     home.wait_until_empty();
 }
 
 #[test]
-fn logs_of_a_task_that_does_not_exist_are_refused() {
+fn logs_of_an_unknown_task_are_rejected() {
     let home = Home::new();
     home.submit("roles: {worker: {instances: 2, run: \"true\"}}");
     let ran = home.run(&["logs", "worker:2"]);
@@ -84,9 +84,9 @@ fn logs_of_a_task_that_does_not_exist_are_refused() {
 }
 
 #[test]
-fn a_size_that_does_not_fit_comes_with_the_hint_that_helps() {
+fn a_size_that_does_not_fit_is_rejected_with_a_matching_hint() {
     let home = Home::new();
-    let submit = |words: &[&str]| home.run(&[&["submit"], words, &["--", "true"]].concat());
+    let submit = |args: &[&str]| home.run(&[&["submit"], args, &["--", "true"]].concat());
     let least = submit(&["--memory", "16MiB"]);
     assert_rejected(&least, "the minimum is 32 MiB", "ask for more");
     let most = submit(&["--vcores", "9", "--resources", "vcores=8"]);

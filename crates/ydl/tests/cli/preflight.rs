@@ -1,4 +1,4 @@
-//! Clusters and jobs, and what is said about each pair.
+//! Preflight checks of jobs against clusters.
 
 use expect_test::{Expect, expect};
 use std::collections::BTreeMap;
@@ -6,7 +6,7 @@ use ydl::client::preflight::{Amount, ClusterInfo, Constraints, Label, Node, Queu
 use ydl_core::JobSpec;
 use ydl_jobfile::load;
 
-/// Two plain nodes and one with a label and GPUs; the queue `gpu` alone has the label.
+/// Returns a cluster of two plain nodes and one with a label and GPUs. Only the queue `gpu` may use the label.
 fn cluster() -> ClusterInfo {
     let node = |host: &str, label: &str, gpus: u64| {
         let mut all = Amount::new(8192, 8);
@@ -71,7 +71,7 @@ fn job(yaml: &str) -> JobSpec {
     source.job().unwrap_or_else(|diagnostics| panic!("{diagnostics}"))
 }
 
-fn said(yaml: &str, has: &ClusterInfo) -> String {
+fn output(yaml: &str, has: &ClusterInfo) -> String {
     let found = check(&job(yaml), has);
     let refusals = found.refusals.iter();
     let refusals = refusals.map(|c| format!("error: {}\nhint: {}", c.what, c.hint));
@@ -81,11 +81,11 @@ fn said(yaml: &str, has: &ClusterInfo) -> String {
 }
 
 fn check_said(yaml: &str, expected: Expect) {
-    expected.assert_eq(&said(yaml, &cluster()));
+    expected.assert_eq(&output(yaml, &cluster()));
 }
 
 #[test]
-fn a_job_that_fits_is_let_through() {
+fn a_job_that_fits_passes() {
     check_said("roles: {worker: {instances: 4, run: sleep 1}}", expect![""]);
     check_said(
         "{queue: root.gpu, roles: {worker: {gpus: 2, node_label: gpu, run: sleep 1}}}",
@@ -94,7 +94,7 @@ fn a_job_that_fits_is_let_through() {
 }
 
 #[test]
-fn a_queue_must_be_there_and_take_jobs_of_this_user() {
+fn missing_stopped_and_forbidden_queues_are_rejected() {
     check_said(
         "{queue: nowhere, roles: {w: {run: sleep 1}}}",
         expect![[r#"
@@ -122,7 +122,7 @@ fn a_queue_must_be_there_and_take_jobs_of_this_user() {
 }
 
 #[test]
-fn a_queue_that_is_not_there_yet_may_be_made_by_the_one_above_it() {
+fn a_missing_queue_below_an_existing_one_is_only_noted() {
     check_said(
         "{queue: root.small.alice, roles: {w: {instances: 5, memory: 1 GiB, run: sleep 1}}}",
         expect![[r#"
@@ -139,20 +139,20 @@ fn a_queue_that_is_not_there_yet_may_be_made_by_the_one_above_it() {
 }
 
 #[test]
-fn what_only_the_files_of_this_machine_say_is_no_reason_to_refuse() {
+fn values_known_only_from_local_files_cause_notes_not_errors() {
     let mut has = cluster();
     has.step_mib = Some(2048);
     expect!["note: role `w` needs 10 containers of 2 GiB, 1 vcore, and at most 8 fit on 2 nodes; the job needs 11 in all, for 10 tasks and its master, assuming that memory is allocated in steps of 2 GiB, as in this configuration"]
-        .assert_eq(&said("roles: {w: {instances: 10, memory: 256 MiB, run: sleep 1}}", &has));
+        .assert_eq(&output("roles: {w: {instances: 10, memory: 256 MiB, run: sleep 1}}", &has));
     has.attempts_max = Some(2);
     has.step_mib = None;
     expect!["note: `master.attempts` is 4, and the cluster starts a master 2 times at most: `yarn.resourcemanager.am.max-attempts`, which an administrator may raise"]
-        .assert_eq(&said("roles: {w: {run: sleep 1}}", &has));
-    expect![""].assert_eq(&said("{master: {attempts: 2}, roles: {w: {run: sleep 1}}}", &has));
+        .assert_eq(&output("roles: {w: {run: sleep 1}}", &has));
+    expect![""].assert_eq(&output("{master: {attempts: 2}, roles: {w: {run: sleep 1}}}", &has));
 }
 
 #[test]
-fn a_label_must_be_there_and_be_the_queues() {
+fn missing_and_forbidden_labels_are_rejected() {
     check_said(
         "{node_label: fast, roles: {w: {run: sleep 1}}}",
         expect![[r#"
@@ -180,7 +180,7 @@ fn a_label_must_be_there_and_be_the_queues() {
 }
 
 #[test]
-fn a_container_must_not_be_larger_than_the_largest() {
+fn containers_above_the_maximum_allocation_are_rejected() {
     check_said(
         "roles: {w: {memory: 7 GiB, run: sleep 1}}",
         expect![[r#"
@@ -220,14 +220,14 @@ fn a_container_must_not_be_larger_than_the_largest() {
 }
 
 #[test]
-fn all_containers_must_have_a_place_at_some_time() {
+fn jobs_that_can_never_fit_are_rejected() {
     check_said(
         "roles: {w: {instances: 20, memory: 1 GiB, run: sleep 1}}",
         expect![[r#"
             error: role `w` needs 20 containers of 1 GiB, 1 vcore, and at most 16 fit on 2 nodes; the job needs 21 in all, for 20 tasks and its master
             hint: lower `roles.w.instances`, or ask for less in each"#]],
     );
-    // 16 fit, and the master with them does not.
+    // 16 tasks fit, but not together with the master.
     check_said(
         "roles: {w: {instances: 16, memory: 1 GiB, run: sleep 1}}",
         expect![[r#"
@@ -267,22 +267,22 @@ fn all_containers_must_have_a_place_at_some_time() {
 }
 
 #[test]
-fn what_is_in_use_makes_a_job_wait_and_no_more() {
+fn resources_in_use_cause_a_note_about_waiting() {
     let mut has = cluster();
     has.nodes[0].free = Amount::new(1024, 8);
     has.nodes[1].running = false;
-    expect!["note: 1 of 5 containers fit on what is free now; the rest will wait: 3 of role `w`, the master"].assert_eq(&said("roles: {w: {instances: 4, run: sleep 1}}", &has));
+    expect!["note: 1 of 5 containers fit on what is free now; the rest will wait: 3 of role `w`, the master"].assert_eq(&output("roles: {w: {instances: 4, run: sleep 1}}", &has));
     has.nodes.clear();
     expect![[r#"
         error: the master needs a node, and the cluster has 0 that it may use
         hint: `ydl nodes` shows what each node has
         error: role `w` needs a node, and the cluster has 0 that it may use
         hint: `ydl nodes` shows what each node has"#]]
-    .assert_eq(&said("roles: {w: {run: sleep 1}}", &has));
+    .assert_eq(&output("roles: {w: {run: sleep 1}}", &has));
 }
 
 #[test]
-fn what_an_old_cluster_lacks_is_said() {
+fn features_missing_in_an_old_cluster_are_rejected() {
     let mut has = cluster();
     (has.kinds, has.constraints) = (None, Constraints::TooOld);
     let yaml = "roles: {w: {gpus: 1, placement: {max_per_node: 1}, run: sleep 1}}";
@@ -290,12 +290,12 @@ fn what_an_old_cluster_lacks_is_said() {
         error: role `w` asks for at most 1 tasks on a node, which this Hadoop is too old for: that came with 3.1 and 3.2
         hint: leave `roles.w.placement` out
         error: role `w` asks for 1 `yarn.io/gpu`, and this Hadoop is too old to count anything but memory and cores
-        hint: leave `roles.w.gpus` out; `node_label` may lead to nodes that have it"#]].assert_eq(&said(yaml, &has));
+        hint: leave `roles.w.gpus` out; `node_label` may lead to nodes that have it"#]].assert_eq(&output(yaml, &has));
     (has.kinds, has.constraints) = (Some(Vec::new()), Constraints::Off);
     let yaml = "roles: {w: {placement: {attributes: {os: a}}, run: sleep 1}}";
     expect![[r#"
         error: role `w` asks for nodes by their attributes, and `yarn.resourcemanager.placement-constraints.handler` of this cluster is `disabled`
-        hint: leave `roles.w.placement` out, or have an administrator set it to `scheduler`"#]].assert_eq(&said(yaml, &has));
+        hint: leave `roles.w.placement` out, or have an administrator set it to `scheduler`"#]].assert_eq(&output(yaml, &has));
     has.constraints = Constraints::Unknown;
-    expect!["note: role `w` asks for nodes by their attributes: that works only where the ResourceManager's `yarn.resourcemanager.placement-constraints.handler` is set, which the configuration here does not say"].assert_eq(&said(yaml, &has));
+    expect!["note: role `w` asks for nodes by their attributes: that works only where the ResourceManager's `yarn.resourcemanager.placement-constraints.handler` is set, which the configuration here does not say"].assert_eq(&output(yaml, &has));
 }

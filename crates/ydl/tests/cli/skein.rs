@@ -1,4 +1,4 @@
-//! Applications of skein's: how each key is understood, and that they run.
+//! Skein specifications: translation of each key, and runs.
 
 use expect_test::{Expect, expect};
 use ydl_testkit::{CommandOutput, local::Home};
@@ -25,7 +25,7 @@ fn show_in(home: &Home, yaml: &str) -> CommandOutput {
     CommandOutput::from(command.output().expect("ydl can be started"))
 }
 
-/// The job file that this specification stands for.
+/// Checks the job file that a specification is translated to.
 fn check(yaml: &str, expected: Expect) {
     let home = Home::new();
     let ran = show_in(&home, yaml);
@@ -136,7 +136,7 @@ services:
 }
 
 #[test]
-fn a_driver_is_a_role_whose_end_is_the_jobs() {
+fn a_driver_becomes_a_role_with_primary_completion() {
     check(
         "
 name: driven
@@ -177,24 +177,24 @@ services:
     );
 }
 
-/// Moving over begins at a workspace that knows no cluster yet.
+/// The translation needs no cluster.
 #[test]
-fn an_application_is_shown_where_there_is_no_cluster() {
+fn show_translates_an_application_without_a_cluster() {
     let home = Home::new();
     home.write("app.yaml", &of_service("files: {env: env.tar.gz}"));
     home.write("env.tar.gz", "");
-    for (words, told) in [
+    for (args, noted) in [
         (vec!["submit", "--show", "app.yaml"], true),
         (vec!["submit", "--show", "--cluster", "yarn", "app.yaml"], false),
     ] {
-        let ran = home.run(&words);
+        let ran = home.run(&args);
         assert_eq!(ran.code, 0, "{ran:#?}");
         assert!(ran.stdout.starts_with("# app.yaml\n"), "{ran:#?}");
         assert!(ran.stdout.contains("unpack: true"), "{ran:#?}");
         let note = "note: this machine cannot run the job; it is shown as a cluster would\n";
-        assert_eq!(ran.stderr == note, told, "{ran:#?}");
-        assert_eq!(ran.stderr.is_empty(), !told, "{ran:#?}");
-        // So is the job file that it stands for.
+        assert_eq!(ran.stderr == note, noted, "{ran:#?}");
+        assert_eq!(ran.stderr.is_empty(), !noted, "{ran:#?}");
+        // The resulting job file can be shown, too.
         home.write("job.yaml", &ran.stdout);
         let again = home.run(&["submit", "--show", "job.yaml"]);
         assert_eq!(again.code, 0, "{again:#?}");
@@ -203,7 +203,7 @@ fn an_application_is_shown_where_there_is_no_cluster() {
     let ran = home.run(&["submit", "--show", "--cluster", "local", "app.yaml"]);
     assert_eq!(ran.code, 2, "{ran:#?}");
     assert!(ran.stderr.contains("archives are unpacked on a cluster only"), "{ran:#?}");
-    // What is wrong with it anywhere is all that is told.
+    // Only errors that apply everywhere are reported.
     home.write("app.yaml", &of_service("files: {env: env.tar.gz}, instances: -1"));
     let ran = home.run(&["submit", "--show", "app.yaml"]);
     assert_eq!(ran.code, 2, "{ran:#?}");
@@ -211,7 +211,7 @@ fn an_application_is_shown_where_there_is_no_cluster() {
 }
 
 #[test]
-fn what_cannot_be_carried_over_is_refused_by_its_name() {
+fn unsupported_keys_of_an_application_are_rejected() {
     refused(
         "user: bob\nservices: {web: {resources: {memory: 1 GiB, vcores: 1}, script: x}}",
         expect![[r#"
@@ -335,7 +335,7 @@ fn what_cannot_be_carried_over_is_refused_by_its_name() {
 }
 
 #[test]
-fn what_has_no_meaning_any_more_is_noted() {
+fn ignored_keys_of_an_application_are_noted() {
     let notes = |yaml: &str| {
         let ran = show(yaml);
         assert_eq!(ran.code, 0, "{ran:#?}");
@@ -362,7 +362,7 @@ fn what_has_no_meaning_any_more_is_noted() {
 }
 
 #[test]
-fn what_yarn_is_told_of_an_image_becomes_the_role_s_environment() {
+fn image_variables_of_yarn_become_the_environment_of_the_role() {
     check(
         "
 services:
@@ -406,7 +406,7 @@ services:
 }
 
 #[test]
-fn a_job_file_of_our_own_is_none_of_skeins() {
+fn a_ydl_job_file_is_not_read_as_a_skein_specification() {
     let ran = show("master: {memory: 1 GiB}\nroles: {worker: {run: 'true'}}");
     assert_eq!(ran.code, 0, "{ran:#?}");
     assert!(ran.stdout.contains("name: "), "{ran:#?}");
@@ -414,7 +414,7 @@ fn a_job_file_of_our_own_is_none_of_skeins() {
 }
 
 #[test]
-fn services_run_in_their_order_with_their_files_and_variables() {
+fn services_start_after_their_dependencies_with_files_and_variables() {
     let home = Home::new();
     home.write("words.txt", "hello\n");
     home.write("others.txt", "others\n");
@@ -451,12 +451,12 @@ services:
         assert!(ran.stdout.contains(line), "{ran:#?}");
     }
     // Dependent services start when their dependencies run.
-    let facts = home.history();
+    let history = home.history();
     let started = |task: &str| {
-        let mut lines = facts.lines();
+        let mut lines = history.lines();
         let at = lines.position(|line| line.contains("attempt-started") && line.contains(task));
-        at.unwrap_or_else(|| panic!("{task} never ran: {facts}"))
+        at.unwrap_or_else(|| panic!("{task} never ran: {history}"))
     };
-    assert!(started("first:0") < started("second:0"), "{facts}");
-    assert!(started("first:0") < started("second:1"), "{facts}");
+    assert!(started("first:0") < started("second:0"), "{history}");
+    assert!(started("first:0") < started("second:1"), "{history}");
 }

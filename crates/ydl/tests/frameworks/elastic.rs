@@ -1,4 +1,4 @@
-//! Roles whose tasks come and go, with real programs.
+//! Elastic roles with real programs.
 
 use std::fs;
 use ydl_testkit::{
@@ -20,18 +20,18 @@ fn printed(home: &Home) -> Vec<String> {
 }
 
 #[test]
-fn pytorch_goes_on_with_two_four_one_and_two_workers() {
+fn pytorch_continues_with_two_four_one_and_two_workers() {
     let home = Home::new();
     let enough = home.path().join("enough");
     let run =
         format!("python train_elastic.py --epochs 6 --until {} --pause 0.01", enough.display());
-    let mut words = copy_example(&home, "pytorch", ["elastic.yaml", "train_elastic.py"], &run);
+    let mut args = copy_example(&home, "pytorch", ["elastic.yaml", "train_elastic.py"], &run);
     let root = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
     let train = root.join("examples/pytorch-digits/train.py");
     fs::copy(train, home.path().join("train.py")).expect("the example's file");
     // With a long settle time a round starts only with all requested workers.
-    words.extend(["--set", "gang.settle=1h", "--detach"].map(String::from));
-    let ran = ydl_testkit::CommandOutput::from(home.ydl().args(&words).output().expect("ydl"));
+    args.extend(["--set", "gang.settle=1h", "--detach"].map(String::from));
+    let ran = ydl_testkit::CommandOutput::from(home.ydl().args(&args).output().expect("ydl"));
     assert_eq!(ran.code, 0, "{ran:#?}");
     let id = ran.stdout.trim();
     let scale = |instances: u32| {
@@ -57,9 +57,9 @@ fn pytorch_goes_on_with_two_four_one_and_two_workers() {
     fs::write(enough, "").expect("a file");
     home.wait_until_empty();
     Training::read(&printed(&home)).assert_successful(&[2, 4, 1, 2], 10);
-    let facts = home.history();
-    assert!(facts.contains("job-finished\":{\"outcome\":\"succeeded"), "{facts}");
-    assert_eq!(facts.matches("\"role-scaled\"").count(), 3, "{facts}");
-    assert_eq!(facts.matches("\"attempt-ended\"").count(), 2, "{facts}");
+    let history = home.history();
+    assert!(history.contains("job-finished\":{\"outcome\":\"succeeded"), "{history}");
+    assert_eq!(history.matches("\"role-scaled\"").count(), 3, "{history}");
+    assert_eq!(history.matches("\"attempt-ended\"").count(), 2, "{history}");
     assert!(home.path().join("result/digits.pt").exists());
 }

@@ -1,5 +1,4 @@
-//! The frameworks' examples with the real frameworks, as a user would run them: their results by numbers, and a worker that
-//! is killed in the middle.
+//! The examples with the real frameworks: their results, and killed workers.
 
 use ydl_testkit::{
     CommandOutput,
@@ -11,39 +10,39 @@ use ydl_testkit::{
 
 fn trains(framework: &str, run: &str) -> CommandOutput {
     let home = Home::new();
-    let words = example_arguments(&home, framework, run);
-    run_example(&home, &words)
+    let args = example_arguments(&home, framework, run);
+    run_example(&home, &args)
 }
 
 #[test]
-fn pytorch_s_example_learns_its_digits() {
+fn the_pytorch_example_learns_its_digits() {
     let ran = trains("pytorch", "python train.py --epochs 12");
     assert_workers_agree(&ran, 2, 0.92, "weights");
 }
 
 #[test]
-fn pytorch_goes_on_from_its_checkpoint_when_a_worker_is_killed() {
+fn pytorch_resumes_from_its_checkpoint_after_a_worker_is_killed() {
     let home = Home::new();
-    let words =
+    let args =
         example_arguments(&home, "pytorch", &with_pauses("python train.py --epochs 12", 0.06));
-    let ran = kill_then_stop(&home, words, ["epoch 3 ", "epoch 6 "], "RANK=1");
+    let ran = kill_then_stop(&home, args, ["epoch 3 ", "epoch 6 "], "RANK=1");
     assert_workers_agree(&ran, 2, 0.92, "weights");
     let first = printed_value(&ran, 1, "rank 1 of 2, from epoch");
     let first: u32 = first.parse().expect("a number");
     assert!(first >= 6, "five epochs were done, and it began with {first}");
 }
 
-/// The last lines of that beginning of all processes, in whatever order.
-fn all_said<'a>(ran: &'a CommandOutput, word: &str) -> Vec<&'a str> {
+/// Returns the rest of all output lines after that label.
+fn all_printed<'a>(ran: &'a CommandOutput, label: &str) -> Vec<&'a str> {
     let lines = ran.stdout.lines();
-    let found = lines.filter_map(|line| Some(line.split_once(word)?.1));
+    let found = lines.filter_map(|line| Some(line.split_once(label)?.1));
     found.collect()
 }
 
-/// Another job file of PyTorch's example runs well, with four processes in two tasks.
+/// Runs another job file of the PyTorch example, with four processes in two tasks.
 fn four_processes(job: &str, epochs: u32) -> CommandOutput {
     let home = Home::new();
-    let mut words = example_arguments(&home, "pytorch", "");
+    let mut args = example_arguments(&home, "pytorch", "");
     let examples = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../../examples");
     for name in ["train_fsdp.py", job] {
         let from = examples.join("pytorch-digits").join(name);
@@ -52,56 +51,56 @@ fn four_processes(job: &str, epochs: u32) -> CommandOutput {
     let text = std::fs::read_to_string(home.path().join(job)).expect("a job");
     let text = text.replace("--epochs 12", &format!("--epochs {epochs}"));
     home.write(job, &text);
-    job.clone_into(&mut words[1]);
-    words.truncate(4);
-    let ran = CommandOutput::from(home.ydl().args(&words).output().expect("ydl"));
+    job.clone_into(&mut args[1]);
+    args.truncate(4);
+    let ran = CommandOutput::from(home.ydl().args(&args).output().expect("ydl"));
     assert_eq!(ran.code, 0, "{ran:#?}");
     assert!(home.processes().is_empty(), "{:?}", home.processes());
-    let weights = all_said(&ran, "weights ");
+    let weights = all_printed(&ran, "weights ");
     assert_eq!(weights, [weights[0]; 4], "{ran:#?}");
-    for accuracy in all_said(&ran, "test accuracy ") {
+    for accuracy in all_printed(&ran, "test accuracy ") {
         assert!(accuracy.parse::<f64>().expect("a number") > 0.85, "{ran:#?}");
     }
-    let mut ranks: Vec<_> = all_said(&ran, "rank ").iter().map(|it| &it[..6]).collect();
+    let mut ranks: Vec<_> = all_printed(&ran, "rank ").iter().map(|it| &it[..6]).collect();
     ranks.sort_unstable();
     assert_eq!(ranks, ["0 of 4", "1 of 4", "2 of 4", "3 of 4"]);
     ran
 }
 
 #[test]
-fn pytorch_s_processes_of_one_task_are_ranks_of_their_own_and_divide_a_network() {
+fn processes_of_one_pytorch_task_are_separate_ranks_and_shard_a_network() {
     let ran = four_processes("fsdp.yaml", 6);
     let second = "worker:1 | [0] rank 2 of 4 has 2467 of 9610 parameters, from epoch 1";
     assert!(ran.stdout.lines().any(|line| line == second), "{ran:#?}");
 }
 
 #[test]
-fn torchrun_and_its_workers_meet_at_the_master_s_store() {
+fn torchrun_and_its_workers_use_the_store_of_the_master() {
     four_processes("torchrun.yaml", 6);
 }
 
 #[test]
-fn xgboost_s_example_learns_its_digits() {
+fn the_xgboost_example_learns_its_digits() {
     let ran = trains("xgboost", "python train.py --rounds 10");
     assert_workers_agree(&ran, 3, 0.93, "gain");
 }
 
 #[test]
-fn xgboost_begins_anew_when_a_worker_is_killed() {
+fn xgboost_restarts_after_a_worker_is_killed() {
     let home = Home::new();
-    let words =
+    let args =
         example_arguments(&home, "xgboost", &with_pauses("python train.py --rounds 10", 1.0));
-    let ran = kill_then_stop(&home, words, ["round 2 "; 2], "DMLC_TASK_ID=1");
+    let ran = kill_then_stop(&home, args, ["round 2 "; 2], "DMLC_TASK_ID=1");
     assert_workers_agree(&ran, 3, 0.93, "gain");
 }
 
 #[test]
-fn xgboost_1_trains_and_a_worker_that_dies_comes_back_with_its_rank() {
+fn a_killed_worker_of_xgboost_1_rejoins_with_its_rank() {
     let home = Home::new();
     let run = with_pauses("python train.py --rounds 10", 1.5);
-    let words = example_arguments(&home, "xgboost1", &run);
+    let args = example_arguments(&home, "xgboost1", &run);
     let lines = ["round 3 ", "round 6 "];
-    let ran = kill_then_stop(&home, words, lines, "DMLC_TASK_ID=1");
+    let ran = kill_then_stop(&home, args, lines, "DMLC_TASK_ID=1");
     assert_workers_agree(&ran, 3, 0.93, "gain");
     for worker in 0..3 {
         let rank = printed_value(&ran, worker, "rank");
@@ -111,16 +110,16 @@ fn xgboost_1_trains_and_a_worker_that_dies_comes_back_with_its_rank() {
 }
 
 #[test]
-fn lightgbm_s_example_learns_its_digits() {
+fn the_lightgbm_example_learns_its_digits() {
     let ran = trains("lightgbm", "python train.py --rounds 20");
     assert_workers_agree(&ran, 3, 0.93, "gain");
 }
 
 #[test]
-fn lightgbm_begins_anew_when_a_worker_is_killed() {
+fn lightgbm_restarts_after_a_worker_is_killed() {
     let home = Home::new();
-    let words =
+    let args =
         example_arguments(&home, "lightgbm", &with_pauses("python train.py --rounds 20", 0.5));
-    let ran = kill_then_stop(&home, words, ["round 2"; 2], "YDL_INDEX=1");
+    let ran = kill_then_stop(&home, args, ["round 2"; 2], "YDL_INDEX=1");
     assert_workers_agree(&ran, 3, 0.93, "gain");
 }

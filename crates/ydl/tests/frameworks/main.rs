@@ -1,4 +1,4 @@
-//! The frameworks' own libraries in jobs on this machine.
+//! Jobs on this machine with the real frameworks.
 
 mod elastic;
 mod examples;

@@ -1,5 +1,4 @@
-//! MLflow's own server beside jobs on this machine: what the master tells it, what programs tell it themselves, and servers
-//! that are not there or talk nonsense.
+//! A real MLflow server and jobs on this machine: reports of the master and of programs, and faulty servers.
 
 use serde_json::Value;
 use std::{
@@ -41,11 +40,11 @@ fn a_job_is_a_run_with_its_parameters_metrics_artifacts_and_outcome() {
     assert_eq!(param("worker.instances"), "2");
     assert_eq!(param("worker.memory_mib"), "512");
     assert_eq!(param("worker.command"), "python tracked.py");
-    // What a program has told MLflow by itself.
+    // Logged by the program itself.
     assert_eq!(param("own"), "yes");
     let tag = |key: &str| ydl_testkit::dashboards::value_of(&run["data"]["tags"], key);
     assert_eq!((tag("team").as_str(), tag("mlflow.source.name").as_str()), ("vision", "tracked"));
-    // What it has reported to the master.
+    // Reported by the program to the master.
     for rank in 0..2 {
         let metric = ydl_testkit::dashboards::value_of(
             &run["data"]["metrics"],
@@ -57,14 +56,14 @@ fn a_job_is_a_run_with_its_parameters_metrics_artifacts_and_outcome() {
     for name in ["ydl/job.json", "ydl/history.jsonl", "ydl/logs/worker-0/stdout.txt"] {
         assert!(files.iter().any(|(path, _)| path.ends_with(name)), "{name} in {files:?}");
     }
-    let whole: String = files.iter().map(|(_, text)| text.as_str()).collect();
-    assert!(whole.contains(&format!("run {id}")) && !whole.contains("hidden"));
+    let text: String = files.iter().map(|(_, text)| text.as_str()).collect();
+    assert!(text.contains(&format!("run {id}")) && !text.contains("hidden"));
     drop(server);
     home.wait_until_empty();
 }
 
 #[test]
-fn a_job_that_fails_is_a_run_that_failed() {
+fn a_failed_job_is_a_failed_run() {
     let home = Home::new();
     let server = MlflowServer::start(home.path());
     let ran = home.submit(&format!(
@@ -76,7 +75,7 @@ fn a_job_that_fails_is_a_run_that_failed() {
 }
 
 #[test]
-fn without_a_server_a_job_runs_as_if_nobody_had_asked() {
+fn a_job_runs_without_its_mlflow_server() {
     let home = Home::new();
     // Port 1 has no listener and is not assigned to other programs.
     let at = "127.0.0.1:1";
@@ -86,12 +85,12 @@ fn without_a_server_a_job_runs_as_if_nobody_had_asked() {
     ));
     assert_eq!(ran.code, 0, "{ran:#?}");
     assert!(ran.stdout.contains(&format!("at http://{at} run .")), "{ran:#?}");
-    assert_eq!(complaint(&home), "connection refused");
+    assert_eq!(update_error(&home), "connection refused");
 }
 
 /// Returns the master's error about an unreachable server, which it logs only once.
-fn complaint(home: &Home) -> String {
-    let log = fs::read_to_string(home.job().join("master.log")).expect("its log");
+fn update_error(home: &Home) -> String {
+    let log = fs::read_to_string(home.job().join("master.log")).expect("a log");
     let mut all = log.split("update failed: ").skip(1);
     let first = all.next().unwrap_or_else(|| panic!("nothing in {log}"));
     assert!(all.next().is_none(), "{log}");
@@ -99,7 +98,7 @@ fn complaint(home: &Home) -> String {
 }
 
 #[test]
-fn a_server_that_never_answers_is_given_up_each_time() {
+fn requests_to_an_unresponsive_server_time_out() {
     let home = Home::new();
     // Connections to this listener are never accepted.
     let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
@@ -109,11 +108,11 @@ fn a_server_that_never_answers_is_given_up_each_time() {
     ));
     assert_eq!(ran.code, 0, "{ran:#?}");
     assert!(ran.stdout.contains("run ."), "{ran:#?}");
-    assert_eq!(complaint(&home), "it has not answered in 10 s");
+    assert_eq!(update_error(&home), "it has not answered in 10 s");
 }
 
 /// Starts a server that sends this response to every request. Returns its address.
-fn lies(answer: &'static [u8]) -> String {
+fn serve_response(response: &'static [u8]) -> String {
     let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
     let at = listener.local_addr().expect("an address").to_string();
     thread::spawn(move || {
@@ -122,21 +121,21 @@ fn lies(answer: &'static [u8]) -> String {
             let mut head = [0; 4096];
             // The request is ignored, and the client may have disconnected.
             let _ = stream.read(&mut head);
-            let _ = stream.write_all(answer);
+            let _ = stream.write_all(response);
         }
     });
     at
 }
 
 #[test]
-fn a_server_that_talks_nonsense_changes_nothing() {
-    let lies = [
-        lies(b"SSH-2.0-OpenSSH_9.0\r\n"),
-        lies(b"HTTP/1.1 200 OK\r\ncontent-length: 6\r\n\r\n<html>"),
-        lies(b"HTTP/1.1 302 Found\r\nlocation: http://127.0.0.1:1/\r\ncontent-length: 0\r\n\r\n"),
-        lies(b"HTTP/1.1 200 OK\r\ncontent-length: 50\r\n\r\n{\"experiment\": {\"experiment_id\": \"../../etc/passwd\"}}"),
+fn invalid_responses_of_the_server_do_not_affect_the_job() {
+    let servers = [
+        serve_response(b"SSH-2.0-OpenSSH_9.0\r\n"),
+        serve_response(b"HTTP/1.1 200 OK\r\ncontent-length: 6\r\n\r\n<html>"),
+        serve_response(b"HTTP/1.1 302 Found\r\nlocation: http://127.0.0.1:1/\r\ncontent-length: 0\r\n\r\n"),
+        serve_response(b"HTTP/1.1 200 OK\r\ncontent-length: 50\r\n\r\n{\"experiment\": {\"experiment_id\": \"../../etc/passwd\"}}"),
     ];
-    for at in lies {
+    for at in servers {
         let home = Home::new();
         let ran = home.submit(&format!(
             "name: lied\nmlflow: 'http://{at}'\nroles: {{worker: {{memory: 64 MiB, shell: 'echo run $MLFLOW_RUN_ID.'}}}}\n"
@@ -147,7 +146,7 @@ fn a_server_that_talks_nonsense_changes_nothing() {
 }
 
 #[test]
-fn secrets_are_refused_where_others_would_see_them() {
+fn secrets_in_visible_settings_are_rejected() {
     let home = Home::new();
     let check = |mlflow: &str, env: &str, sentence: &str| {
         let ran = home.submit(&format!(
@@ -174,43 +173,43 @@ fn secrets_are_refused_where_others_would_see_them() {
     check("{uri: 'http://host', token_file: nowhere}", "{}", "`nowhere` cannot be read");
 }
 
-/// TLS before that server, for as long as the test.
-struct Front {
+/// TLS proxy in front of a server, stopped at the end of the test.
+struct TlsProxy {
     child: Child,
     uri: String,
 }
 
-impl Front {
-    fn start(certificate: &Path, at: &str) -> Front {
+impl TlsProxy {
+    fn start(certificate: &Path, at: &str) -> TlsProxy {
         let mut command =
             Command::new(ydl_testkit::dashboards::dashboard_environment().join("bin/python"));
         command.arg(program("tls_front.py")).arg(certificate).arg(at).stdout(Stdio::piped());
         let mut child = command.spawn().expect("Python can be started");
         let mut line = String::new();
         let mut out = BufReader::new(child.stdout.take().expect("a pipe"));
-        out.read_line(&mut line).expect("its port");
+        out.read_line(&mut line).expect("a port");
         let uri = format!("https://127.0.0.1:{}", line.trim());
-        Front { child, uri }
+        TlsProxy { child, uri }
     }
 }
 
-impl Drop for Front {
+impl Drop for TlsProxy {
     fn drop(&mut self) {
-        // It may have ended already.
+        // It may have exited already.
         let _ = self.child.kill();
         let _ = self.child.wait();
     }
 }
 
 #[test]
-fn a_server_is_told_over_https_by_those_who_trust_its_certificate() {
+fn runs_are_sent_over_https_to_a_trusted_server_only() {
     let home = Home::new();
     let server = MlflowServer::start(home.path());
     let identity = Identity::generate().expect("a certificate");
     let own = home.path().join("own.pem");
-    identity.write(&own).expect("it can be written");
+    identity.write(&own).expect("written");
     let trusted = home.write("trusted.pem", &identity.certificate_pem());
-    let front = Front::start(&own, &server.address);
+    let proxy = TlsProxy::start(&own, &server.address);
     fs::copy(program("tracked.py"), home.path().join("tracked.py")).expect("the program");
     home.write("token", "very-secret-word\n");
     let submit = |experiment: &str, trust: Option<&Path>| {
@@ -221,7 +220,7 @@ fn a_server_is_told_over_https_by_those_who_trust_its_certificate() {
              roles: {{worker: {{memory: 512 MiB, run: python tracked.py}}}}\n",
             ydl_testkit::dashboards::dashboard_environment().display(),
             trusted.display(),
-            front.uri
+            proxy.uri
         );
         home.write("job.yaml", &yaml);
         let mut command = home.ydl();
@@ -247,18 +246,18 @@ fn a_server_is_told_over_https_by_those_who_trust_its_certificate() {
 
     // A master that does not trust the server sends neither the token nor any data.
     let ran = submit("strange", None);
-    let said = fs::read_to_string(home.job().join("master.log")).expect("its log");
-    assert!(said.contains("TLS failed: invalid peer certificate"), "{said}");
-    assert!(!said.contains("very-secret-word"), "{said}");
+    let text = fs::read_to_string(home.job().join("master.log")).expect("a log");
+    assert!(text.contains("TLS failed: invalid peer certificate"), "{text}");
+    assert!(!text.contains("very-secret-word"), "{text}");
     assert!(server.runs("strange").is_empty());
-    // The program, which has no run then, trusts it by a variable of its own.
+    // The program has no run, and trusts the server by its own variable.
     assert_eq!(ran.code, 0, "{ran:#?}");
 }
 
 /// Metrics that MLflow rejects do not affect other metrics. Metrics of an ended attempt stay in MLflow, and are not
 /// part of the job's current status.
 #[test]
-fn whatever_programs_say_arrives_as_far_as_it_can_and_goes_with_them() {
+fn valid_metrics_are_stored_and_expire_with_their_attempt() {
     let home = Home::new();
     let server = MlflowServer::start(home.path());
     fs::copy(program("wild.py"), home.path().join("wild.py")).expect("the program");
@@ -321,14 +320,14 @@ fn whatever_programs_say_arrives_as_far_as_it_can_and_goes_with_them() {
 
 /// Only the server receives the token.
 #[test]
-fn a_token_goes_to_the_server_and_into_no_file_that_others_read() {
+fn the_token_is_sent_to_the_server_and_kept_in_a_private_file() {
     let home = Home::new();
     let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
     let at = listener.local_addr().expect("an address");
-    let asked = thread::spawn(move || {
+    let request = thread::spawn(move || {
         let (mut stream, _) = listener.accept().expect("a call");
         let mut head = [0; 4096];
-        let length = stream.read(&mut head).expect("its head");
+        let length = stream.read(&mut head).expect("a request");
         let _ = stream.write_all(b"HTTP/1.1 401 No\r\ncontent-length: 0\r\n\r\n");
         String::from_utf8_lossy(&head[..length]).into_owned()
     });
@@ -338,12 +337,13 @@ fn a_token_goes_to_the_server_and_into_no_file_that_others_read() {
     ));
     let ran = finish(child);
     assert_eq!(ran.code, 0, "{ran:#?}");
-    let head = asked.join().expect("what was asked");
+    let head = request.join().expect("the request");
     assert!(head.contains("authorization: Bearer very-secret-word"), "{head}");
     assert!(!ran.stdout.contains("very-secret-word") && !ran.stderr.contains("very-secret-word"));
-    let kept = home.job().join("mlflow.secret");
-    let mode =
-        std::os::unix::fs::PermissionsExt::mode(&fs::metadata(&kept).expect("it").permissions());
+    let secret = home.job().join("mlflow.secret");
+    let mode = std::os::unix::fs::PermissionsExt::mode(
+        &fs::metadata(&secret).expect("metadata").permissions(),
+    );
     assert_eq!(mode & 0o777, 0o600);
     for name in ["job.json", "history.jsonl", "master.log", "result.json"] {
         let text = fs::read_to_string(home.job().join(name)).expect("a file");

@@ -1,4 +1,4 @@
-//! TensorBoard beside a job, and ports of tasks that are reached from elsewhere, on this machine.
+//! TensorBoard as a sidecar, and port forwarding, on this machine.
 
 use serde_json::Value;
 use std::fs;
@@ -8,7 +8,7 @@ use ydl_testkit::{
     local::Home,
 };
 
-/// Two peers that write for TensorBoard and wait for the file `go`.
+/// Returns a job of two workers that write TensorBoard events and wait for the file `go`.
 fn job(home: &Home, more: &str) -> String {
     for name in ["scalars.py", "events.py"] {
         fs::copy(program(name), home.path().join(name)).expect("a part of the program");
@@ -23,7 +23,7 @@ fn job(home: &Home, more: &str) -> String {
 }
 
 #[test]
-fn tensorboard_shows_a_job_and_is_no_part_of_it() {
+fn tensorboard_shows_a_job_as_a_sidecar() {
     let home = Home::new();
     let yaml = job(&home, "tensorboard: {memory: 512 MiB}");
     let submit = home.start(&yaml);
@@ -42,12 +42,12 @@ fn tensorboard_shows_a_job_and_is_no_part_of_it() {
     });
     let tags: Value = serde_json::from_str(&tags).expect("JSON");
     assert!(tags["train"]["loss"].is_object(), "{tags}");
-    let page = opened.read("/").expect("its page");
+    let page = opened.read("/").expect("a page");
     assert!(page.len() > 1000 && page.contains("TensorBoard"), "{} bytes", page.len());
     home.write("go", "");
     let ran = finish(submit);
     assert_eq!(ran.code, 0, "{ran:#?}");
-    // Peers know nothing of it.
+    // The sidecar has no rank.
     for rank in 0..2 {
         assert!(ran.stdout.contains(&format!("world 2 rank {rank}")), "{ran:#?}");
     }
@@ -58,7 +58,7 @@ fn tensorboard_shows_a_job_and_is_no_part_of_it() {
 }
 
 #[test]
-fn a_job_whose_environment_has_no_tensorboard_says_so_and_succeeds() {
+fn a_job_without_tensorboard_in_its_environment_succeeds_with_a_message() {
     let home = Home::new();
     let go = home.path().join("go");
     let id = home.detach(&format!(
@@ -83,7 +83,7 @@ fn a_job_whose_environment_has_no_tensorboard_says_so_and_succeeds() {
     assert_eq!(ended, "succeeded");
 }
 
-/// Answers a `GET` with as many letters as its path says, a `POST` with how many came.
+/// Server: a `GET` returns as many bytes as its path says, a `POST` the length of its body.
 const WEB: &str = r#"
 import http.server, os
 class Web(http.server.BaseHTTPRequestHandler):
@@ -101,7 +101,7 @@ http.server.ThreadingHTTPServer(("127.0.0.1", int(os.environ["YDL_PORT_WEB"])), 
 "#;
 
 #[test]
-fn any_port_of_any_task_is_reached_by_its_user() {
+fn port_forward_reaches_every_port_of_every_task() {
     let home = Home::new();
     home.write("web.py", WEB);
     let id = home.detach(
@@ -122,32 +122,32 @@ fn any_port_of_any_task_is_reached_by_its_user() {
 
     let opened = PortForward::start(home.ydl(), &[&id, "web:1"]);
     // The first connection waits for the program.
-    assert_eq!(opened.read("/5").expect("its answer"), "xxxxx");
+    assert_eq!(opened.read("/5").expect("a response"), "xxxxx");
     let (long, body) = (5_000_000, "y".repeat(3_000_000));
-    assert_eq!(opened.read(&format!("/{long}")).expect("all of it").len(), long);
-    let (status, came) = http_request(&opened.address, "POST", "/", &body).expect("its answer");
+    assert_eq!(opened.read(&format!("/{long}")).expect("the whole body").len(), long);
+    let (status, came) = http_request(&opened.address, "POST", "/", &body).expect("a response");
     assert_eq!((status, came.as_str()), (200, "3000000"));
-    // Connections that say nothing take nothing from the others.
-    let silent: Vec<_> = (0..20).map(|_| std::net::TcpStream::connect(&opened.address)).collect();
-    assert_eq!(opened.read("/5").expect("its answer"), "xxxxx");
-    drop(silent);
+    // Idle connections do not block others.
+    let idle: Vec<_> = (0..20).map(|_| std::net::TcpStream::connect(&opened.address)).collect();
+    assert_eq!(opened.read("/5").expect("a response"), "xxxxx");
+    drop(idle);
 
-    for (words, sentence) in [
+    for (args, sentence) in [
         (&["web:0", "--name", "nothing"][..], "`web:0` has no port `nothing`"),
         (&["plain:0"], "`plain:0` has no ports"),
         (&["web:7"], "the job has no task `web:7`"),
     ] {
-        let refused = home.run(&[&["port-forward", &id], words].concat());
+        let refused = home.run(&[&["port-forward", &id], args].concat());
         assert_eq!(refused.code, 2, "{refused:#?}");
         assert!(refused.stderr.contains(sentence), "{refused:#?}");
     }
-    // What no browser understands is no page.
+    // A port that does not serve HTTP is printed as an address, not as a URL.
     let raw = PortForward::start(home.ydl(), &[&id, "web:0", "--name", "raw"]);
     assert_eq!(raw.line, raw.address);
     drop(raw);
     let killed = home.run(&["kill", &id]);
     assert_eq!(killed.code, 0, "{killed:#?}");
-    // It ends with its job.
+    // `ydl port-forward` exits with the job.
     let mut opened = opened;
     home.wait_for("the end of `ydl port-forward`", |_| opened.child.try_wait().expect("a child"));
     drop(opened);

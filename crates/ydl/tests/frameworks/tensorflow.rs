@@ -1,5 +1,4 @@
-//! TensorFlow's examples with the real TensorFlow, as a user would run them: their results by numbers, and processes that are
-//! killed in the middle.
+//! The TensorFlow examples with the real TensorFlow: their results, and killed processes.
 
 use ydl_testkit::{
     CommandOutput,
@@ -12,21 +11,21 @@ use ydl_testkit::{
 
 fn trains(name: &str, run: &str) -> CommandOutput {
     let home = Home::new();
-    let words = example_arguments(&home, name, run);
-    run_example(&home, &words)
+    let args = example_arguments(&home, name, run);
+    run_example(&home, &args)
 }
 
-/// The job has succeeded, its model was copied, and nothing of it is left: what never ends by itself was ended.
-fn ended_well(home: &Home, ran: &CommandOutput) {
+/// Asserts that the job succeeded, its model was copied and no process is left.
+fn assert_success(home: &Home, ran: &CommandOutput) {
     assert_eq!(ran.code, 0, "{ran:#?}");
     let metrics = home.path().join("result/metrics.json");
     assert!(metrics.exists(), "the model was not copied");
     assert!(home.processes().is_empty(), "{:?}", home.processes());
 }
 
-/// Returns the text after the last occurrence of a word in the output of a task.
-fn told<'a>(ran: &'a CommandOutput, task: &str, word: &str) -> &'a str {
-    let prefix = format!("{task} | {word} ");
+/// Returns the text after the last occurrence of a label in the output of a task.
+fn last_printed<'a>(ran: &'a CommandOutput, task: &str, label: &str) -> &'a str {
+    let prefix = format!("{task} | {label} ");
     let mut lines = ran.stdout.lines().rev();
     let found = lines.find_map(|line| line.strip_prefix(&prefix));
     found.unwrap_or_else(|| panic!("no `{prefix}` in {ran:#?}"))
@@ -43,8 +42,8 @@ fn mirrored(ran: &CommandOutput) {
         assert!(rank.starts_with(&format!("{worker} of 2")), "{rank}");
         assert!(number(printed_value(ran, worker, "test accuracy")) >= 0.92);
         assert!(number(printed_value(ran, worker, "epoch 12 loss")) < 0.4);
-        for word in ["epoch 12 loss", "weights"] {
-            assert_eq!(printed_value(ran, worker, word), printed_value(ran, 0, word), "{ran:#?}");
+        for label in ["epoch 12 loss", "weights"] {
+            assert_eq!(printed_value(ran, worker, label), printed_value(ran, 0, label), "{ran:#?}");
         }
     }
 }
@@ -54,24 +53,24 @@ fn mirrored_workers_learn_the_same() {
     mirrored(&trains("tensorflow", "python train.py --epochs 12"));
 }
 
-/// The newest TensorFlow with the Keras that still knows the strategy.
+/// The newest TensorFlow, with legacy Keras, which supports the strategy.
 #[test]
 fn mirrored_workers_of_the_newest_version_learn_the_same() {
     let home = Home::new();
-    let mut words = example_arguments(&home, "tensorflow", "python train.py --epochs 12");
+    let mut args = example_arguments(&home, "tensorflow", "python train.py --epochs 12");
     let newest = requirements_environment("examples/tensorflow-digits/requirements-newest.txt");
     let newest = format!("environment={}", newest.display());
     let keras = "env.TF_USE_LEGACY_KERAS='1'";
-    words.extend(["--set", &newest, "--set", keras].map(String::from));
-    mirrored(&run_example(&home, &words));
+    args.extend(["--set", &newest, "--set", keras].map(String::from));
+    mirrored(&run_example(&home, &args));
 }
 
 #[test]
-fn mirrored_workers_go_on_from_their_checkpoint_when_one_is_killed() {
+fn mirrored_workers_resume_from_their_checkpoint_after_one_is_killed() {
     let home = Home::new();
     let run = with_pauses("python train.py --epochs 12", 0.06);
-    let words = example_arguments(&home, "tensorflow", &run);
-    let ran = kill_then_stop(&home, words, ["epoch 3 ", "epoch 6 "], "YDL_INDEX=1");
+    let args = example_arguments(&home, "tensorflow", &run);
+    let ran = kill_then_stop(&home, args, ["epoch 3 ", "epoch 6 "], "YDL_INDEX=1");
     mirrored(&ran);
     let first = number(printed_value(&ran, 1, "rank 1 of 2, from epoch"));
     assert!(first >= 6.0, "five epochs were done, and it began with {first}");
@@ -80,8 +79,8 @@ fn mirrored_workers_go_on_from_their_checkpoint_when_one_is_killed() {
 #[test]
 fn a_chief_trains_with_workers_and_servers_that_never_end() {
     let ran = trains("tensorflow-ps", "python train.py --epochs 12");
-    assert!(number(told(&ran, "chief:0", "epoch 12 loss")) < 0.4);
-    assert!(number(told(&ran, "chief:0", "test accuracy")) >= 0.92);
+    assert!(number(last_printed(&ran, "chief:0", "epoch 12 loss")) < 0.4);
+    assert!(number(last_printed(&ran, "chief:0", "test accuracy")) >= 0.92);
     for server in ["worker:0", "worker:1", "ps:0"] {
         let stopped = format!("{server} is stopped");
         assert!(ran.stderr.contains(&stopped), "no `{stopped}` in {ran:#?}");
@@ -89,28 +88,28 @@ fn a_chief_trains_with_workers_and_servers_that_never_end() {
 }
 
 #[test]
-fn a_killed_parameter_server_takes_the_chief_back_to_its_checkpoint() {
+fn the_chief_resumes_from_its_checkpoint_after_a_parameter_server_is_killed() {
     let home = Home::new();
     let run = "python train.py --epochs 12 --pause 0.2";
-    let mut words = example_arguments(&home, "tensorflow-ps", run);
+    let mut args = example_arguments(&home, "tensorflow-ps", run);
     let restart = "restart={limit: 1, backoff: {initial: 10ms, max: 10ms}}";
-    words.extend(["--set", restart].map(String::from));
-    let so = |said: &str| said.contains("epoch 3 ");
-    let (ran, _) = submit_and_signal(&home, &words, 9, "chief/0", so, "YDL_ROLE=ps");
-    ended_well(&home, &ran);
-    let facts = home.history();
-    assert!(facts.contains(r#""round-started":{"round":2,"#), "{facts}");
-    assert!(number(told(&ran, "chief:0", "test accuracy")) >= 0.92);
-    let first = number(told(&ran, "chief:0", "chief of 2 workers, from epoch"));
+    args.extend(["--set", restart].map(String::from));
+    let reached = |output: &str| output.contains("epoch 3 ");
+    let (ran, _) = submit_and_signal(&home, &args, 9, "chief/0", reached, "YDL_ROLE=ps");
+    assert_success(&home, &ran);
+    let history = home.history();
+    assert!(history.contains(r#""round-started":{"round":2,"#), "{history}");
+    assert!(number(last_printed(&ran, "chief:0", "test accuracy")) >= 0.92);
+    let first = number(last_printed(&ran, "chief:0", "chief of 2 workers, from epoch"));
     assert!(first >= 3.0, "two epochs were done, and it began with {first}");
 }
 
 #[test]
-fn an_estimator_s_evaluator_sees_the_last_checkpoint() {
+fn the_evaluator_of_an_estimator_sees_the_last_checkpoint() {
     let run = "python train.py --steps 300";
     let ran = trains("tensorflow-estimator", run);
     // Chief and worker count steps one after the other: a step that has started at the last one is finished.
-    let last = told(&ran, "evaluator:0", "step");
+    let last = last_printed(&ran, "evaluator:0", "step");
     let (step, accuracy) = last.split_once(" test accuracy ").expect("step and accuracy");
     assert!((300.0..=302.0).contains(&number(step)), "{last}");
     assert!(number(accuracy) >= 0.88, "{last}");
@@ -123,7 +122,7 @@ fn an_estimator_s_evaluator_sees_the_last_checkpoint() {
 /// Checks the accuracy of both workers of a TensorFlow 1 job, which train asynchronously.
 fn replicated(ran: &CommandOutput) {
     for worker in ["worker:0", "worker:1"] {
-        assert!(number(told(ran, worker, "test accuracy")) >= 0.88);
+        assert!(number(last_printed(ran, worker, "test accuracy")) >= 0.88);
     }
     for server in ["ps:0", "ps:1"] {
         let stopped = format!("{server} is stopped");
@@ -132,38 +131,38 @@ fn replicated(ran: &CommandOutput) {
 }
 
 #[test]
-fn programs_of_tensorflow_1_learn_by_their_flags() {
+fn tensorflow_1_programs_train_with_cluster_flags() {
     let ran = trains("tensorflow1", "python train.py --steps 600");
     replicated(&ran);
     for worker in 0..2 {
-        let who = format!("worker {worker} of 2, from step");
-        told(&ran, &format!("worker:{worker}"), &who);
+        let start = format!("worker {worker} of 2, from step");
+        last_printed(&ran, &format!("worker:{worker}"), &start);
     }
 }
 
 /// The first worker writes checkpoints, because the servers lose their weights at the end of a round.
 #[test]
-fn programs_of_tensorflow_1_go_on_from_the_checkpoint_when_one_is_killed() {
+fn tensorflow_1_programs_resume_from_the_checkpoint_after_one_is_killed() {
     let home = Home::new();
     let run = "python train.py --steps 600 --pause 0.01";
-    let mut words = example_arguments(&home, "tensorflow1", run);
+    let mut args = example_arguments(&home, "tensorflow1", run);
     let restart = "restart={limit: 1, backoff: {initial: 10ms, max: 10ms}}";
-    words.extend(["--set", restart].map(String::from));
+    args.extend(["--set", restart].map(String::from));
     // There is a checkpoint every fifty steps.
-    let so = |said: &str| {
-        let steps = said.lines().filter_map(|line| line.strip_prefix("step "));
+    let reached = |output: &str| {
+        let steps = output.lines().filter_map(|line| line.strip_prefix("step "));
         let mut steps = steps.filter_map(|rest| rest.split(' ').next()?.parse().ok());
         steps.any(|step: u32| step >= 100)
     };
-    let (ran, _) = submit_and_signal(&home, &words, 9, "worker/0", so, "YDL_RANK=0");
-    ended_well(&home, &ran);
+    let (ran, _) = submit_and_signal(&home, &args, 9, "worker/0", reached, "YDL_RANK=0");
+    assert_success(&home, &ran);
     replicated(&ran);
-    let first = number(told(&ran, "worker:0", "worker 0 of 2, from step"));
+    let first = number(last_printed(&ran, "worker:0", "worker 0 of 2, from step"));
     assert!(first >= 50.0, "it began with step {first}");
 }
 
 #[test]
-fn an_evaluator_that_never_ends_has_its_time_and_is_stopped() {
+fn an_evaluator_that_never_ends_is_stopped_after_the_follow_timeout() {
     let home = Home::new();
     let ran = home.submit(
         "framework: tensorflow\ntimeouts: {follow: 1s}\n\

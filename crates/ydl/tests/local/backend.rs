@@ -1,4 +1,4 @@
-//! The local backend as a master sees it.
+//! The local backend, driven like by a master.
 
 use std::{path::Path, sync::Arc, time::Duration};
 use tokio::time::timeout;
@@ -41,10 +41,10 @@ async fn a_gpu_released_by_another_job_is_granted() {
     let (mut one, mut two) = (local(root.path(), "one"), local(root.path(), "two"));
     one.set_asks(ask(2, 1));
     let held = granted(&mut one).await;
-    assert_eq!(held.len(), 1, "there is one device");
+    assert_eq!(held.len(), 1, "more than one device");
     two.set_asks(ask(1, 1));
     let early = timeout(Duration::from_millis(10), granted(&mut two)).await;
-    assert!(early.is_err(), "it is taken");
+    assert!(early.is_err(), "an assigned device was granted again");
     one.set_asks(Asks::default());
     one.release(held[0].clone());
     assert_eq!(granted(&mut two).await.len(), 1);
@@ -57,5 +57,5 @@ async fn closing_grants_no_released_resources() {
     local.set_asks(ask(9, 0));
     assert_eq!(granted(&mut local).await.len(), 4);
     let closed = timeout(Duration::from_secs(5), local.close(&Outcome::Succeeded)).await;
-    assert!(closed.is_ok(), "it waits for containers that it granted meanwhile");
+    assert!(closed.is_ok(), "closing timed out");
 }

@@ -1,5 +1,4 @@
-//! Jobs in images on one machine: with a real docker engine where there is one or one can be started, and what is said
-//! where there is none.
+//! Jobs in images on this machine: with a real docker engine if one is installed, and the errors without one.
 
 use std::{fs, os::unix::fs::PermissionsExt, path::Path, process::Command};
 use testbed::{Docker, ErrorKind};
@@ -10,7 +9,7 @@ use ydl_testkit::{
 
 const IMAGE: &str = "ydl-test/small:1";
 
-/// The binary with such a `docker` command and no other.
+/// Returns a `ydl` command whose `PATH` contains only this `docker` script.
 fn with_docker(home: &Home, script: Option<&str>) -> Command {
     let bin = home.path().join("bin");
     fs::create_dir_all(&bin).expect("a directory");
@@ -24,71 +23,74 @@ fn with_docker(home: &Home, script: Option<&str>) -> Command {
     command
 }
 
-fn said(home: &Home, script: Option<&str>, words: &[&str]) -> (i32, String) {
+fn run_with_docker(home: &Home, script: Option<&str>, args: &[&str]) -> (i32, String) {
     home.write(
         "job.yaml",
         "name: t\nenvironment: {docker: team/image:1}\nroles: {w: {run: 'true'}}\n",
     );
     let mut ydl = with_docker(home, script);
-    let ran = CommandOutput::from(ydl.args(words).output().expect("ydl can be started"));
+    let ran = CommandOutput::from(ydl.args(args).output().expect("ydl can be started"));
     (ran.code, ran.stderr)
 }
 
 #[test]
-fn a_machine_without_docker_says_so_and_starts_nothing() {
+fn a_missing_docker_engine_is_reported_before_the_start() {
     let home = Home::new();
     let submit = ["submit", "job.yaml"];
     let absent = "error: the job runs in the image `team/image:1`, and there is no `docker` command on this machine\n\n\
                   hint: install docker, or submit the job to a cluster that runs images\n";
-    assert_eq!(said(&home, None, &submit), (2, absent.to_owned()));
-    assert_eq!(said(&home, None, &["submit", "--dry-run", "job.yaml"]), (2, absent.to_owned()));
-    let away = "echo 'Cannot connect to the Docker daemon at unix:///var/run/docker.sock. Is the docker daemon running?' \
+    assert_eq!(run_with_docker(&home, None, &submit), (2, absent.to_owned()));
+    assert_eq!(
+        run_with_docker(&home, None, &["submit", "--dry-run", "job.yaml"]),
+        (2, absent.to_owned())
+    );
+    let unreachable = "echo 'Cannot connect to the Docker daemon at unix:///var/run/docker.sock. Is the docker daemon running?' \
                 >&2; exit 1";
     let expected = "error: the job runs in the image `team/image:1`, and no docker engine answers: Cannot connect to the \
                     Docker daemon at unix:///var/run/docker.sock. Is the docker daemon running?\n\nhint: start it, \
                     e.g. with `systemctl start docker`; check it with `docker version`\n";
-    assert_eq!(said(&home, Some(away), &submit), (122, expected.to_owned()));
+    assert_eq!(run_with_docker(&home, Some(unreachable), &submit), (122, expected.to_owned()));
     assert!(!home.path().join("state").exists());
 }
 
 #[test]
-fn an_image_that_cannot_be_had_or_cannot_run_ydl_is_told_at_submit() {
+fn unavailable_and_incompatible_images_are_rejected_at_submit() {
     let home = Home::new();
     let submit = ["submit", "job.yaml"];
     let unknown = "case $1 in version) echo 28;; image) exit 1;; *) echo 'Error response from daemon: pull access denied for \
                    team/image' >&2; exit 1;; esac";
-    let (code, err) = said(&home, Some(unknown), &submit);
+    let (code, err) = run_with_docker(&home, Some(unknown), &submit);
     let expected = "fetching the image `team/image:1`\nerror: the image `team/image:1` is not on this machine and cannot be \
                     fetched: pull access denied for team/image\n\nhint: check its name and tag; some registries want a \
                     `docker login` first\n";
     assert_eq!((code, err.as_str()), (2, expected));
     let musl = "case $1 in version) echo 28;; image) ;; *) echo 'exec /run/ydl: no such file or directory' >&2; exit 1;; esac";
-    let (code, err) = said(&home, Some(musl), &submit);
+    let (code, err) = run_with_docker(&home, Some(musl), &submit);
     let expected = "error: `ydl` cannot run in the image `team/image:1`: exec /run/ydl: no such file or directory\n\nhint: the \
                     image has no GNU C library, as those of Alpine Linux have none: use one based on Debian, Ubuntu or the \
                     like\n";
     assert_eq!((code, err.as_str()), (2, expected));
     let old = "case $1 in version) echo 28;; image) ;; *) echo \"/run/ydl: /lib/libc.so.6: version \\`GLIBC_2.34' not found \
                (required by /run/ydl)\" >&2; exit 1;; esac";
-    let (code, err) = said(&home, Some(old), &submit);
+    let (code, err) = run_with_docker(&home, Some(old), &submit);
     assert_eq!(code, 2, "{err}");
     assert!(err.contains("use a newer image"), "{err}");
 }
 
-/// An image of a shell, a few tools, and what they and `ydl` are linked with. There is no registry to have one from.
-fn import(docker: &Docker, place: &Path) {
+/// Imports an image with a shell, a few tools and their libraries, because the tests use no registry.
+fn import(docker: &Docker, dir: &Path) {
     let tools = ["/bin/sh", "/bin/cat", "/bin/sleep", "/bin/id", "/bin/mkdir", "/bin/tail"];
     let mut files: Vec<String> = tools.map(str::to_owned).to_vec();
     let ydl = ydl_testkit::ydl();
     for program in tools.iter().map(Path::new).chain([ydl.as_path()]) {
-        let told = Command::new("ldd").arg(program).output().expect("ldd");
-        let told = String::from_utf8_lossy(&told.stdout).into_owned();
-        let paths = told.split_whitespace().filter(|word| word.starts_with('/'));
+        let libraries = Command::new("ldd").arg(program).output().expect("ldd");
+        let libraries = String::from_utf8_lossy(&libraries.stdout).into_owned();
+        let paths = libraries.split_whitespace().filter(|word| word.starts_with('/'));
         files.extend(paths.map(str::to_owned));
     }
     files.sort();
     files.dedup();
-    let root = place.join("root");
+    let root = dir.join("root");
     for file in &files {
         let to = root.join(file.trim_start_matches('/'));
         fs::create_dir_all(to.parent().expect("a parent")).expect("a directory");
@@ -96,7 +98,7 @@ fn import(docker: &Docker, place: &Path) {
     }
     fs::create_dir_all(root.join("tmp")).expect("a directory");
     fs::write(root.join("mark"), "of the image\n").expect("a file");
-    let archive = place.join("image.tar");
+    let archive = dir.join("image.tar");
     let packed =
         Command::new("tar").arg("-C").arg(&root).arg("-cf").arg(&archive).arg(".").status();
     assert!(packed.expect("tar").success());
@@ -105,10 +107,10 @@ fn import(docker: &Docker, place: &Path) {
     docker.run(&["import", "--change", change, archive, IMAGE]).expect("an image");
 }
 
-/// Containers of jobs that are there, in whatever state.
+/// Lists the containers of jobs, in any state.
 fn containers(docker: &Docker) -> String {
-    let words = ["ps", "--all", "--filter", "label=ydl.job", "--format", "{{.Names}} {{.Status}}"];
-    docker.run(&words).expect("a list")
+    let args = ["ps", "--all", "--filter", "label=ydl.job", "--format", "{{.Names}} {{.Status}}"];
+    docker.run(&args).expect("a list")
 }
 
 fn wait_for_none(home: &Home, docker: &Docker) {
@@ -130,11 +132,11 @@ fn submit(home: &Home, docker: &Docker, yaml: &str) -> CommandOutput {
     CommandOutput::from(ran.expect("ydl can be started"))
 }
 
-/// One engine for all of it: starting one takes longer than everything else here.
+/// All cases share one engine, because starting it takes longest.
 #[test]
-fn with_an_engine_programs_run_in_their_image_and_nothing_is_left() {
-    let place = tempfile::tempdir().expect("a directory");
-    let docker = match Docker::start(place.path(), &mut |line| eprintln!("{line}")) {
+fn programs_run_in_their_image_and_leave_no_container() {
+    let dir = tempfile::tempdir().expect("a directory");
+    let docker = match Docker::start(dir.path(), &mut |line| eprintln!("{line}")) {
         Ok(docker) => docker,
         // Skipped if no engine is installed. An engine that does not start is a failure.
         Err(failure) if failure.kind == ErrorKind::Missing => {
@@ -143,7 +145,7 @@ fn with_an_engine_programs_run_in_their_image_and_nothing_is_left() {
         }
         Err(failure) => panic!("{failure}"),
     };
-    import(&docker, place.path());
+    import(&docker, dir.path());
     runs_in_its_image(&docker);
     roles_have_their_own(&docker);
     ends_as_anywhere(&docker);
@@ -229,7 +231,7 @@ fn ends_as_anywhere(docker: &Docker) {
     wait_for_none(&home, docker);
 }
 
-/// Kill -9 of the docker command, of the agent, and of the agent together with its master.
+/// Kills the docker command, then the agent, then the agent together with its master.
 fn leaves_nothing_when_killed(docker: &Docker) {
     let home = Home::new();
     let yaml = format!(
@@ -252,7 +254,7 @@ fn leaves_nothing_when_killed(docker: &Docker) {
         kill(agent.pid, 9);
     }
     attempt(&home, 3);
-    // The engine removes those that are over in its own time.
+    // The engine removes ended containers with a delay.
     home.wait_for("the end of the containers before", |_| {
         (containers(docker).lines().count() == 1).then_some(())
     });

@@ -1,4 +1,4 @@
-//! Jobs on this machine, and the modules they pass through, with real processes and sockets.
+//! Jobs on this machine and the modules on their path, with real processes and sockets.
 
 mod agent;
 mod backend;

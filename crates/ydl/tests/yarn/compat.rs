@@ -1,4 +1,4 @@
-//! Older systems' own examples on a real cluster, by their own command lines.
+//! Examples of older systems on a real cluster, by their command lines.
 
 use crate::common_cluster;
 use std::{fs, path::Path, process::Command};
@@ -8,7 +8,7 @@ use ydl_testkit::{
     yarn::{ClusterJob, Workspace, digits},
 };
 
-/// A workspace with files of an example on it.
+/// Returns a workspace with files of an example.
 fn example_workspace<'a>(cluster: &'a Cluster, example: &str, files: &[&str]) -> Workspace<'a> {
     let workspace = Workspace::new(cluster);
     let from = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../examples");
@@ -19,9 +19,9 @@ fn example_workspace<'a>(cluster: &'a Cluster, example: &str, files: &[&str]) ->
     workspace
 }
 
-/// Goes through a door to the job's end.
-fn ran(workspace: &Workspace, words: &[&str]) -> CommandOutput {
-    let ran = workspace.run(words);
+/// Runs a compat command, which must succeed.
+fn ran(workspace: &Workspace, args: &[&str]) -> CommandOutput {
+    let ran = workspace.run(args);
     assert_eq!(ran.code, 0, "{ran:#?}");
     ran
 }
@@ -38,7 +38,7 @@ fn accuracies(ran: &CommandOutput, workers: u32) -> Vec<f64> {
     (0..workers).map(of).collect()
 }
 
-/// Python of an environment on this machine, which is every node.
+/// Returns the Python of an environment of this machine, which all nodes have.
 fn python(environment: &Path) -> String {
     environment.join("bin/python").display().to_string()
 }
@@ -56,7 +56,7 @@ fn dmlc_yarn_trains_mxnet_although_a_container_fails_and_avoids_its_node() {
          runpy.run_path('train.py', run_name='__main__')\n",
     );
     let python = python(mxnet_environment());
-    let words = [
+    let args = [
         "dmlc-yarn",
         "-hip",
         "192.168.1.1",
@@ -75,7 +75,7 @@ fn dmlc_yarn_trains_mxnet_although_a_container_fails_and_avoids_its_node() {
         "--epochs",
         "12",
     ];
-    let ran = ran(&workspace, &words);
+    let ran = ran(&workspace, &args);
     assert!(ran.stderr.contains("note: `-hip` has no effect"), "{ran:#?}");
     assert!(ran.stdout.contains("worker:1 | worker 1 0 yarn 2 1024"), "{ran:#?}");
     assert!(ran.stdout.contains("worker:1 | worker 1 1 yarn 2 1024"), "{ran:#?}");
@@ -92,10 +92,10 @@ fn dmlc_yarn_trains_mxnet_although_a_container_fails_and_avoids_its_node() {
 }
 
 #[test]
-fn ydl_mx_trains_with_as_many_servers_and_brings_results_and_logs() {
+fn ydl_mx_trains_with_one_server_per_worker_and_downloads_results_and_logs() {
     let cluster = &*common_cluster();
     let workspace = example_workspace(cluster, "mxnet-digits", &["train.py"]);
-    // As MXNet's own examples take it.
+    // The flags of MXNet's own examples.
     workspace.write(
         "train_mnist.py",
         "import runpy, sys\n\
@@ -119,9 +119,9 @@ fn ydl_mx_trains_with_as_many_servers_and_brings_results_and_logs() {
     for name in ["logs/worker/0/1/stdout.0", "logs/worker/1/1/stdout.0", "/metrics.json"] {
         assert!(got.lines().any(|path| path.ends_with(name)), "{got}");
     }
-    let there = ydl_testkit::yarn::hdfs_files(workspace.cluster, &format!("results/{id}"));
+    let files = ydl_testkit::yarn::hdfs_files(workspace.cluster, &format!("results/{id}"));
     let metrics = |path: &&String| path.ends_with("/metrics.json");
-    assert_eq!(there.iter().filter(metrics).count(), 1, "{there:?}");
+    assert_eq!(files.iter().filter(metrics).count(), 1, "{files:?}");
     digits::wait_cleaned_up(workspace.cluster, &id);
 }
 
@@ -130,7 +130,7 @@ fn dmlc_submit_without_servers_is_a_rabit_job() {
     let cluster = &*common_cluster();
     let workspace = example_workspace(cluster, "xgboost1-digits", &["train.py"]);
     let python = python(&example_environment("xgboost1"));
-    let words = [
+    let args = [
         "dmlc-submit",
         "--cluster=yarn",
         "--num-workers",
@@ -144,17 +144,17 @@ fn dmlc_submit_without_servers_is_a_rabit_job() {
         "--rounds",
         "5",
     ];
-    let ran = ran(&workspace, &words);
+    let ran = ran(&workspace, &args);
     let all = accuracies(&ran, 3);
     assert!(all.iter().all(|it| *it > 0.8 && *it == all[0]), "{ran:#?}");
     digits::wait_cleaned_up(workspace.cluster, &digits::job_id(&ran));
 }
 
-/// The code travels in a tar, the program is told of the others by four flags, and what it makes is copied.
+/// Runs `yarn-tf` with the code in a tar archive, cluster flags and an output.
 fn yarn_tf(environment: &Path, program: &str, name: &str) {
     let cluster = &*common_cluster();
     let workspace = example_workspace(cluster, "tensorflow1-digits", &["train.py"]);
-    // What was written for TensorFlow 1 runs with 2 by its own door to the past.
+    // TensorFlow 2 runs programs for TensorFlow 1 through `tensorflow.compat.v1`.
     workspace.write(
         "past.py",
         "import runpy, sys\nimport tensorflow.compat.v1 as tf\ntf.disable_v2_behavior()\n\
@@ -165,7 +165,7 @@ fn yarn_tf(environment: &Path, program: &str, name: &str) {
     assert!(packed.expect("tar can be started").success());
     let command = format!("{} {program} --steps 200", python(environment));
     let to = format!("model:yarn-tf/{name}");
-    let words = [
+    let args = [
         "yarn-tf",
         "--num_parameter_servers",
         "1",
@@ -184,15 +184,15 @@ fn yarn_tf(environment: &Path, program: &str, name: &str) {
         "--shell_command",
         &command,
     ];
-    let ran = ran(&workspace, &words);
+    let ran = ran(&workspace, &args);
     for worker in 0..2 {
         let line = format!("worker:{worker} | worker {worker} of 2, from step ");
         assert!(ran.stdout.contains(&line), "{ran:#?}");
     }
     assert!(accuracies(&ran, 2).iter().all(|it| *it > 0.7), "{ran:#?}");
-    let there = ydl_testkit::yarn::hdfs_files(workspace.cluster, &format!("yarn-tf/{name}"));
+    let files = ydl_testkit::yarn::hdfs_files(workspace.cluster, &format!("yarn-tf/{name}"));
     let metrics = |path: &String| path.ends_with("/metrics.json");
-    assert!(there.iter().any(metrics), "{there:?}");
+    assert!(files.iter().any(metrics), "{files:?}");
     digits::wait_cleaned_up(workspace.cluster, &digits::job_id(&ran));
 }
 
@@ -208,17 +208,17 @@ fn yarn_tf_trains_with_tensorflow_2() {
 }
 
 #[test]
-fn what_the_cluster_can_never_hold_is_refused_with_the_master_counted() {
+fn a_job_too_large_with_its_master_is_rejected() {
     let cluster = &*common_cluster();
     let workspace = example_workspace(cluster, "mxnet-digits", &["train.py"]);
-    // 47 of 1 GiB would fit on both nodes, 24 on each; 48 and a master do not.
+    // Both nodes together have room for 48 containers of 1 GiB, but not for a master in addition.
     let line = "ydl-mx --n 24 --environment system --dry-run train.py";
-    let words: Vec<_> = line.split_whitespace().collect();
-    let ran = workspace.run(&words);
+    let args: Vec<_> = line.split_whitespace().collect();
+    let ran = workspace.run(&args);
     assert_eq!(ran.code, 2, "{ran:#?}");
     assert!(ran.stderr.contains("master"), "{ran:#?}");
     let fewer = "ydl-mx --n 24 --s 22 --environment system --dry-run train.py";
-    let words: Vec<_> = fewer.split_whitespace().collect();
-    let ran = workspace.run(&words);
+    let args: Vec<_> = fewer.split_whitespace().collect();
+    let ran = workspace.run(&args);
     assert_eq!(ran.code, 0, "{ran:#?}");
 }

@@ -1,4 +1,5 @@
-//! TensorBoard and MLflow's own server beside jobs on a real cluster, while masters die and servers are not there.
+//! TensorBoard and a real MLflow server with jobs on a real cluster, while masters are killed and servers are
+//! unavailable.
 
 use serde_json::Value;
 use std::{collections::BTreeSet, fs, path::Path, process::Child};
@@ -9,7 +10,7 @@ use ydl_testkit::{
     yarn::{ClusterJob, Workspace, shared, version, wait_finished, wait_for},
 };
 
-/// Masters say what they have to say in logs that stay on their nodes.
+/// Leases a cluster whose container logs stay on the nodes.
 fn cluster() -> Lease {
     shared(Options { nodes: 2, logs: Logs::Local, ..Options::new(version()) })
 }
@@ -24,13 +25,13 @@ fn keys(name: &str, mlflow: &str) -> String {
     )
 }
 
-/// A job whose tasks do what the test allows.
-fn shown<'a>(cluster: &'a Cluster, at: &str) -> ClusterJob<'a> {
+/// Submits a job whose tasks wait for files of the test.
+fn submit_training<'a>(cluster: &'a Cluster, at: &str) -> ClusterJob<'a> {
     let workspace = Workspace::new(cluster);
     for name in ["shown.py", "events.py"] {
-        fs::copy(program(name), workspace.path().join(name)).expect("a part of the program");
+        fs::copy(program(name), workspace.path().join(name)).expect("a program file");
     }
-    // The project's own package, which reports to whichever master there is.
+    // The `ydl` package, which reports to the current master.
     let package = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../python");
     let yaml = format!(
         "{}framework: pytorch\nfiles: [shown.py, events.py]\ntensorboard: {{memory: 512 MiB}}\n\
@@ -44,8 +45,8 @@ fn shown<'a>(cluster: &'a Cluster, at: &str) -> ClusterJob<'a> {
     ClusterJob::of(workspace, id)
 }
 
-/// The only run of an experiment, once this is true of it. Its job goes on meanwhile.
-fn run_where(
+/// Waits until the only run of an experiment satisfies a condition while its job runs.
+fn wait_for_run(
     server: &MlflowServer,
     experiment: &str,
     what: &str,
@@ -61,7 +62,7 @@ fn run_where(
 }
 
 /// Returns true if both workers have reported their losses, with this one as the first.
-fn has_loss(run: &Value, loss: f64) -> bool {
+fn has_losses(run: &Value, loss: f64) -> bool {
     let metrics = run["data"]["metrics"].as_array();
     (0..2).all(|rank| {
         let (key, value) = (format!("worker/{rank}/loss"), loss + f64::from(rank));
@@ -70,8 +71,8 @@ fn has_loss(run: &Value, loss: f64) -> bool {
     })
 }
 
-/// TensorBoard has something to show.
-fn shows_scalars(opened: &PortForward) {
+/// Waits until TensorBoard shows scalars.
+fn wait_for_scalars(opened: &PortForward) {
     let tags = wait_for("the scalars of its training", || {
         let tags = opened.read("/data/plugin/scalars/tags").ok()?;
         tags.contains("loss").then_some(tags)
@@ -81,11 +82,11 @@ fn shows_scalars(opened: &PortForward) {
 }
 
 #[test]
-fn a_job_is_one_run_and_stays_on_its_boards_whatever_becomes_of_its_master() {
+fn dashboards_of_a_job_survive_the_death_of_its_master() {
     let cluster = &*cluster();
-    let place = tempfile::tempdir().expect("a directory");
-    let server = MlflowServer::start(place.path());
-    let job = shown(cluster, &server.address);
+    let dir = tempfile::tempdir().expect("a directory");
+    let server = MlflowServer::start(dir.path());
+    let job = submit_training(cluster, &server.address);
     let workspace = Workspace::new(cluster);
     let waits = "shell: 'echo waits; sleep 600'";
     let other = workspace.detach(&format!(
@@ -93,14 +94,14 @@ fn a_job_is_one_run_and_stays_on_its_boards_whatever_becomes_of_its_master() {
         keys("stopped", &server.address)
     ));
 
-    let before = run_where(&server, "shown", "its first report", |run| has_loss(run, 0.5));
+    let before = wait_for_run(&server, "shown", "its first report", |run| has_losses(run, 0.5));
     let opened = PortForward::start(job.workspace.ydl(), &[&job.id]);
-    shows_scalars(&opened);
+    wait_for_scalars(&opened);
 
     job.kill_master(1);
-    // The run of a job that was killed meanwhile has that status in MLflow.
-    run_where(&server, "stopped", "the other's run", |_| true);
-    wait_for("what the other prints", || {
+    // The other job is killed while the first one has no master.
+    wait_for_run(&server, "stopped", "the run of the other job", |_| true);
+    wait_for("output of the other job", || {
         let ran = workspace.run(&["logs", &other]);
         ran.stdout.contains("waits").then_some(())
     });
@@ -108,16 +109,16 @@ fn a_job_is_one_run_and_stays_on_its_boards_whatever_becomes_of_its_master() {
     assert_eq!(ran.code, 0, "{ran:#?}");
 
     job.wait_led_by(2);
-    // The same `ydl port-forward` finds the new master, and the same run hears from it.
-    shows_scalars(&opened);
+    // `ydl port-forward` reconnects to the new master, which continues the run.
+    wait_for_scalars(&opened);
     fs::write(job.file("again"), "").expect("a file");
-    let after = run_where(&server, "shown", "its second report", |run| has_loss(run, 0.25));
+    let after = wait_for_run(&server, "shown", "its second report", |run| has_losses(run, 0.25));
     assert_eq!(after["info"]["run_id"], before["info"]["run_id"]);
     job.release();
     job.assert_succeeded();
     assert_eq!(job.master_attempts().len(), 2);
     drop(opened);
-    is_whole(&server);
+    assert_run_complete(&server);
 
     let report = wait_finished(cluster, &other);
     assert_eq!(report.final_status, FinalStatus::Killed, "{report:?}");
@@ -128,8 +129,8 @@ fn a_job_is_one_run_and_stays_on_its_boards_whatever_becomes_of_its_master() {
     artifact(&server, id, "ydl/logs/worker-0/stdout.txt", "waits");
 }
 
-/// The run of the job whose master died has everything that one whose master lived would have.
-fn is_whole(server: &MlflowServer) {
+/// Asserts that the run is complete although the master was killed.
+fn assert_run_complete(server: &MlflowServer) {
     let run = server.only_run("shown");
     assert_eq!(run["info"]["status"], "FINISHED", "{run}");
     assert!(run["info"]["end_time"].is_number(), "{run}");
@@ -144,11 +145,11 @@ fn is_whole(server: &MlflowServer) {
             &format!("worker/{rank}/loss"),
         );
         assert_eq!(metric, (0.25 + f64::from(rank)).to_string(), "{run}");
-        // Both masters have told what there was to tell, and nothing twice.
-        let told = server.history(id, &format!("worker/{rank}/loss"));
-        let steps: BTreeSet<_> = told.iter().map(|it| it["step"].as_u64()).collect();
-        assert_eq!(steps, BTreeSet::from([Some(1), Some(2)]), "{told:?}");
-        assert_eq!(told.len(), 2, "{told:?}");
+        // Both masters reported, and no value twice.
+        let points = server.history(id, &format!("worker/{rank}/loss"));
+        let steps: BTreeSet<_> = points.iter().map(|it| it["step"].as_u64()).collect();
+        assert_eq!(steps, BTreeSet::from([Some(1), Some(2)]), "{points:?}");
+        assert_eq!(points.len(), 2, "{points:?}");
         let log = format!("ydl/logs/worker-{rank}/stdout.txt");
         artifact(server, id, &log, &format!("run {id}"));
     }
@@ -166,7 +167,7 @@ fn artifact(server: &MlflowServer, run: &str, name: &str, part: &str) {
 }
 
 #[test]
-fn without_a_server_a_job_runs_as_if_nobody_had_asked_and_its_master_says_so_once() {
+fn a_missing_mlflow_server_is_logged_once_and_the_job_runs() {
     let cluster = &*cluster();
     // Port 1 has no listener and is not assigned to other programs.
     let at = "127.0.0.1:1";
@@ -177,52 +178,52 @@ fn without_a_server_a_job_runs_as_if_nobody_had_asked_and_its_master_says_so_onc
     assert_eq!(ran.code, 0, "{ran:#?}");
     let line = format!("at http://{at} run .");
     assert!(ran.stdout.contains(&line), "{ran:#?}");
-    let said = of_masters(cluster, &ydl_testkit::yarn::digits::job_id(&ran));
-    let complaints = said.matches("update failed").count();
-    assert_eq!(complaints, 1, "{said}");
-    assert!(said.contains("connection refused"), "{said}");
+    let output = master_logs(cluster, &ydl_testkit::yarn::digits::job_id(&ran));
+    let errors = output.matches("update failed").count();
+    assert_eq!(errors, 1, "{output}");
+    assert!(output.contains("connection refused"), "{output}");
 }
 
 /// Process that provides files for TensorBoard until the end of the test.
-struct Bringing(Child);
+struct MirrorProcess(Child);
 
-impl Drop for Bringing {
+impl Drop for MirrorProcess {
     fn drop(&mut self) {
-        // It may have ended already.
+        // It may have exited already.
         let _ = self.0.kill();
         let _ = self.0.wait();
     }
 }
 
 #[test]
-fn what_is_brought_for_tensorboard_follows_what_is_in_hdfs() {
+fn mirrored_tensorboard_files_follow_hdfs() {
     let cluster = &*cluster();
     let workspace = Workspace::new(cluster);
     let name = "run/events.stdout.tfevents.1.host";
     let put = |text: &str| {
         let file = workspace.write("file", text).display().to_string();
-        let place = format!("/boards/{name}");
-        let put = cluster.fs(&["-put", "-f", &file, &place]);
+        let path = format!("/boards/{name}");
+        let put = cluster.fs(&["-put", "-f", &file, &path]);
         put.expect("a file in HDFS");
     };
     let made = cluster.fs(&["-mkdir", "-p", "/boards/run", "/boards/checkpoint"]);
     made.expect("directories in HDFS");
     put("first");
-    let here = workspace.path().join("here");
-    let words = ["board", "--mirror", "hdfs:///boards", "--logdir"];
+    let mirror = workspace.path().join("mirror");
+    let args = ["board", "--mirror", "hdfs:///boards", "--logdir"];
     let mut command = workspace.ydl();
-    command.args(words).arg(&here);
-    let _bringing = Bringing(command.spawn().expect("ydl can be started"));
+    command.args(args).arg(&mirror);
+    let _mirror = MirrorProcess(command.spawn().expect("ydl can be started"));
     let is = |text: Option<&str>| {
         wait_for(&format!("{text:?} of {name}"), || {
-            let found = fs::read_to_string(here.join(name)).ok();
+            let found = fs::read_to_string(mirror.join(name)).ok();
             (found.as_deref() == text).then_some(())
         });
     };
     is(Some("first"));
     put("first, and then more");
     is(Some("first, and then more"));
-    // Another file of that name is no continuation, however long it is; nor is one of the same length.
+    // A replaced file is copied again, even with the same or a larger length.
     put("other, and longer than what was there before");
     is(Some("other, and longer than what was there before"));
     put("other, and longer than what was there after!");
@@ -230,16 +231,16 @@ fn what_is_brought_for_tensorboard_follows_what_is_in_hdfs() {
     put("short");
     is(Some("short"));
     let removed = cluster.fs(&["-rm", "-r", "/boards/run"]);
-    removed.expect("it was there");
+    removed.expect("removed");
     is(None);
 }
 
 /// Returns the logs of the masters of a job.
-fn of_masters(cluster: &Cluster, id: &str) -> String {
+fn master_logs(cluster: &Cluster, id: &str) -> String {
     let mut all = String::new();
     for node in 1..=cluster.nodes().len() {
-        let place = cluster.directory().join(format!("nm{node}/containers/{id}"));
-        for container in fs::read_dir(place).into_iter().flatten().flatten() {
+        let path = cluster.directory().join(format!("nm{node}/containers/{id}"));
+        for container in fs::read_dir(path).into_iter().flatten().flatten() {
             let log = container.path().join("master.stderr");
             all += &fs::read_to_string(log).unwrap_or_default();
         }

@@ -14,7 +14,7 @@ fn devices() -> [String; 2] {
     [0, 1].map(|n| format!("d{}-{n}", std::process::id()))
 }
 
-/// One node with two devices, which its administrator names.
+/// Leases a cluster with one node and two GPUs, named by its administrator.
 fn cluster() -> Lease {
     let options = Options { nodes: 1, gpus: vec![2], ..Options::new(version()) };
     let name = "yarn.nodemanager.admin-env.YDL_GPUS";
@@ -22,9 +22,9 @@ fn cluster() -> Lease {
 }
 
 /// Waits until this number of tasks has reported. Returns the device and the container of each.
-fn seen(place: &Path, count: usize) -> Vec<(String, String)> {
+fn wait_for_devices(dir: &Path, count: usize) -> Vec<(String, String)> {
     wait_for("every task's word", || {
-        let files = fs::read_dir(place).expect("a directory");
+        let files = fs::read_dir(dir).expect("a directory");
         let texts = files.map(|file| fs::read_to_string(file.expect("a file").path()));
         let texts: Vec<_> = texts.map(|text| text.expect("text")).collect();
         let whole = texts.iter().filter_map(|text| text.strip_suffix('\n'));
@@ -34,9 +34,9 @@ fn seen(place: &Path, count: usize) -> Vec<(String, String)> {
     })
 }
 
-/// A job whose tasks say what they see and wait until they are told that it is over.
-fn job(place: &Path, assignment: &str) -> String {
-    let place = place.display();
+/// Returns a job whose tasks report their GPU and wait for the end of the test.
+fn job(dir: &Path, assignment: &str) -> String {
+    let dir = dir.display();
     let lines = [
         format!("gpu_assignment: {assignment}"),
         "restart: {limit: 1}".to_owned(),
@@ -46,15 +46,13 @@ fn job(place: &Path, assignment: &str) -> String {
         "    gpus: 1".to_owned(),
         "    memory: 64 MiB".to_owned(),
         "    shell: |".to_owned(),
-        format!(
-            "      echo $CUDA_VISIBLE_DEVICES $YDL_CONTAINER > {place}/$YDL_INDEX-$YDL_ATTEMPT"
-        ),
-        format!("      while [ ! -e {place}.over ]; do sleep 0.1; done"),
+        format!("      echo $CUDA_VISIBLE_DEVICES $YDL_CONTAINER > {dir}/$YDL_INDEX-$YDL_ATTEMPT"),
+        format!("      while [ ! -e {dir}.over ]; do sleep 0.1; done"),
     ];
     lines.join("\n")
 }
 
-/// The agent in that container.
+/// Returns the pid of the agent in that container.
 fn agent(container: &str) -> i32 {
     let processes = fs::read_dir("/proc").expect("processes");
     let pids = processes.filter_map(|entry| entry.ok()?.file_name().to_str()?.parse().ok());
@@ -67,42 +65,42 @@ fn agent(container: &str) -> i32 {
     agents.next().expect("an agent")
 }
 
-fn names(seen: &[(String, String)]) -> BTreeSet<&str> {
-    seen.iter().map(|(device, _)| device.as_str()).collect()
+fn names(wait_for_devices: &[(String, String)]) -> BTreeSet<&str> {
+    wait_for_devices.iter().map(|(device, _)| device.as_str()).collect()
 }
 
-/// Tells the tasks that it is over, and sees to it that it went well.
+/// Ends the tasks and asserts that the job succeeds.
 fn finish(workspace: &Workspace<'_>, id: &str) {
     fs::write(workspace.path().join("seen.over"), "").expect("a file");
     let report = wait_finished(workspace.cluster, id);
     assert!(report.diagnostics.contains("succeeded"), "{report:?}");
 }
 
-fn begin(workspace: &Workspace<'_>, assignment: &str) -> (String, PathBuf) {
-    let place = workspace.path().join("seen");
-    fs::create_dir(&place).expect("a directory");
-    (workspace.detach(&job(&place, assignment)), place)
+fn start(workspace: &Workspace<'_>, assignment: &str) -> (String, PathBuf) {
+    let dir = workspace.path().join("seen");
+    fs::create_dir(&dir).expect("a directory");
+    (workspace.detach(&job(&dir, assignment)), dir)
 }
 
-/// One after the other: there are no more devices than one job needs.
+/// The jobs run one after another, because each needs both GPUs.
 #[test]
-fn tasks_on_one_node_have_different_devices_and_those_of_a_dead_agent_are_free() {
+fn tasks_on_one_node_have_different_gpus_which_a_dead_agent_releases() {
     let devices = devices();
     let both: BTreeSet<&str> = devices.iter().map(String::as_str).collect();
     let cluster = &*cluster();
     let counted = Workspace::new(cluster);
-    let (id, place) = begin(&counted, "cluster");
-    assert_eq!(names(&seen(&place, 2)), both);
+    let (id, dir) = start(&counted, "cluster");
+    assert_eq!(names(&wait_for_devices(&dir, 2)), both);
     finish(&counted, &id);
 
     let uncounted = Workspace::new(cluster);
-    let (id, place) = begin(&uncounted, "agent");
-    let first = seen(&place, 2);
+    let (id, dir) = start(&uncounted, "agent");
+    let first = wait_for_devices(&dir, 2);
     assert_eq!(names(&first), both);
     let pid = Pid::from_raw(agent(&first[0].1)).expect("a process");
     rustix::process::kill_process(pid, rustix::process::Signal::KILL).expect("killed");
-    let all = seen(&place, 3);
+    let all = wait_for_devices(&dir, 3);
     let again = all.iter().find(|one| !first.contains(one)).expect("a second attempt");
-    assert_eq!(again.0, first[0].0, "the device that was freed");
+    assert_eq!(again.0, first[0].0, "not the device that was freed");
     finish(&uncounted, &id);
 }

@@ -1,4 +1,4 @@
-//! Jobs on a real cluster, as their users see them: from `submit` to the last process gone, on good days and bad ones.
+//! Whole jobs on a real cluster, from submission to cleanup, successful and failed.
 
 use std::{
     fs,
@@ -45,7 +45,7 @@ fn cluster() -> Lease {
     let narrow = "yarn.scheduler.capacity.root.narrow.maximum-capacity";
     let node = |key: &str| format!("yarn.nodemanager.{key}");
     let root = options.set(File::Queues, narrow, "10");
-    // Without it 3.5 leaves memory to control groups, which the test bed does not have.
+    // Otherwise Hadoop 3.5 leaves memory limits to control groups, which the test bed does not have.
     let root = root.set(File::Yarn, &node("resource.memory.enforced"), "false");
     let root = root.set(File::Yarn, &node("container-monitor.interval-ms"), "300");
     // Off by default before 3.3.
@@ -65,22 +65,22 @@ async fn hdfs(cluster: &Cluster) -> Hdfs {
     hdfs.expect("a file system")
 }
 
-fn read(cluster: &Cluster, place: &str) -> Option<String> {
+fn read(cluster: &Cluster, path: &str) -> Option<String> {
     block_on(async {
         let hdfs = hdfs(cluster).await;
-        let read = hdfs.read_if_exists(place, 64 << 20, deadline()).await;
-        let bytes = read.expect("an answer")?;
+        let read = hdfs.read_if_exists(path, 64 << 20, deadline()).await;
+        let bytes = read.expect("a response")?;
         Some(String::from_utf8_lossy(&bytes).into_owned())
     })
 }
 
-fn place(cluster: &Cluster, id: &str) -> JobLayout {
+fn layout_of(cluster: &Cluster, id: &str) -> JobLayout {
     let home = block_on(async { hdfs(cluster).await.home(deadline()).await });
     StagingLayout::in_home(&home.expect("a home")).job(id)
 }
 
-fn facts(cluster: &Cluster, id: &str) -> String {
-    read(cluster, &place(cluster, id).events()).unwrap_or_default()
+fn history_of(cluster: &Cluster, id: &str) -> String {
+    read(cluster, &layout_of(cluster, id).events()).unwrap_or_default()
 }
 
 #[test]
@@ -105,7 +105,7 @@ fn the_example_learns_its_digits_on_three_nodes_and_leaves_nothing() {
     let model = read(cluster, &format!("{home}/result/digits.params"));
     assert!(model.is_some_and(|model| model.len() > 1000), "the model");
 
-    let logs = place(cluster, &id).logs();
+    let logs = layout_of(cluster, &id).logs();
     for (role, index) in digits::TASKS {
         let log = |file: &str| format!("{logs}/{role}/{index}/1/{file}");
         let record = read(cluster, &log("exit.json")).unwrap_or_else(|| panic!("{role}:{index}"));
@@ -114,15 +114,15 @@ fn the_example_learns_its_digits_on_three_nodes_and_leaves_nothing() {
         let text = read(cluster, &log("stdout.0")).unwrap_or_default();
         let other = Workspace::new(cluster);
         let task = format!("{role}:{index}");
-        let said = other.run(&["logs", &id, &task, "--stdout"]);
-        assert_eq!((said.code, &said.stdout), (0, &text), "{task}: {}", said.stderr);
+        let output = other.run(&["logs", &id, &task, "--stdout"]);
+        assert_eq!((output.code, &output.stdout), (0, &text), "{task}: {}", output.stderr);
         assert_eq!(text.contains("test accuracy 0.9"), role == "worker", "{task}: {text}");
     }
     wait_cleaned_up(cluster, &id);
 }
 
 #[test]
-fn gpus_and_labels_are_had_where_they_are() {
+fn gpus_and_labels_select_nodes() {
     let cluster = &*cluster();
     let workspace = Workspace::new(cluster);
     let ran = workspace.submit(
@@ -143,7 +143,7 @@ fn gpus_and_labels_are_had_where_they_are() {
 }
 
 #[test]
-fn what_an_old_hadoop_lacks_is_said_before_anything_is_submitted() {
+fn features_missing_in_an_old_hadoop_are_rejected_before_submission() {
     let cluster = &*cluster();
     let workspace = Workspace::new(cluster);
     let dry = |placement: &str| {
@@ -163,16 +163,16 @@ fn what_an_old_hadoop_lacks_is_said_before_anything_is_submitted() {
         [(spread, "at most 1 tasks on a node"), (by_attribute, "nodes by their attributes")]
     {
         assert_eq!(ran.code, 2, "{ran:#?}");
-        let said = format!(
+        let output = format!(
             "error: role `worker` asks for {what}, which this Hadoop is too old for: that came with 3.1 and 3.2\n\n\
              hint: leave `roles.worker.placement` out\n"
         );
-        assert!(ran.stderr.contains(&said), "{ran:#?}");
+        assert!(ran.stderr.contains(&output), "{ran:#?}");
     }
 }
 
 #[test]
-fn three_hundred_tasks_end_well() {
+fn three_hundred_tasks_succeed() {
     let cluster = &*cluster();
     let workspace = Workspace::new(cluster);
     let began = Instant::now();
@@ -181,11 +181,11 @@ fn three_hundred_tasks_end_well() {
         "roles: {worker: {instances: 300, memory: 64 MiB, run: 'true'}}",
     );
     let client = std::thread::spawn(|| child.finish());
-    // The master's largest size, as the kernel has it, until the master is gone.
+    // Track the peak memory of the master until it exits.
     let mut peak_kib = 0;
     while !client.is_finished() {
-        for (pid, words) in processes(&id) {
-            if words.starts_with("./ydl master") {
+        for (pid, args) in processes(&id) {
+            if args.starts_with("./ydl master") {
                 let status = fs::read_to_string(format!("/proc/{pid}/status")).unwrap_or_default();
                 let peak = status.lines().find_map(|line| line.strip_prefix("VmHWM:"));
                 let peak = peak.and_then(|text| text.trim().trim_end_matches(" kB").parse().ok());
@@ -198,9 +198,9 @@ fn three_hundred_tasks_end_well() {
     let took = began.elapsed().as_secs_f64();
     println!("300 tasks took {took:.1} s; the master had {} MiB at most", peak_kib >> 10);
     assert_eq!(ran.code, 0, "{ran:#?}");
-    let facts = facts(cluster, &id);
-    assert_eq!(facts.matches("attempt-started").count(), 300);
-    assert_eq!(facts.matches("attempt-ended").count(), 300);
+    let history_of = history_of(cluster, &id);
+    assert_eq!(history_of.matches("attempt-started").count(), 300);
+    assert_eq!(history_of.matches("attempt-ended").count(), 300);
     // Otherwise YARN would end the master's container.
     let memory_kib = MasterSpec::default().memory_mib << 10;
     assert!(peak_kib > 0 && peak_kib < memory_kib, "{peak_kib} KiB");
@@ -208,7 +208,7 @@ fn three_hundred_tasks_end_well() {
 }
 
 #[test]
-fn a_task_over_its_memory_is_told_with_both_figures() {
+fn a_task_over_its_memory_limit_is_reported_with_its_limit() {
     let cluster = &*cluster();
     let workspace = Workspace::new(cluster);
     let ran = workspace.submit(
@@ -221,24 +221,24 @@ fn a_task_over_its_memory_is_told_with_both_figures() {
 }
 
 #[test]
-fn what_cannot_be_brought_to_a_node_is_named_and_tried_elsewhere() {
+fn a_file_missing_on_a_node_is_named_and_the_task_runs_elsewhere() {
     let cluster = &*cluster();
     let workspace = Workspace::new(cluster);
     let home = block_on(async { hdfs(cluster).await.home(deadline()).await }).expect("a home");
     workspace.write("data.txt", "gone soon\n");
     let local = workspace.path().join("data.txt").display().to_string();
-    let far = format!("{home}/gone-soon.txt");
-    cluster.fs(&["-put", &local, &far]).expect("a file in HDFS");
-    // The first worker's node has the file; nodes that others come to cannot have it any more.
+    let remote = format!("{home}/gone-soon.txt");
+    cluster.fs(&["-put", &local, &remote]).expect("a file in HDFS");
+    // The first worker's node has the file; other nodes cannot fetch it any more.
     let yaml = waiting_job(
         &workspace,
         1,
-        &format!("files: [{{data.txt: \"{far}\"}}]\nrestart: {{limit: 0}}"),
+        &format!("files: [{{data.txt: \"{remote}\"}}]\nrestart: {{limit: 0}}"),
     );
     let job = workspace.detach(&yaml);
     wait_started(&workspace, 1);
-    cluster.fs(&["-rm", "-skipTrash", &far]).expect("it goes");
-    // All may come to where it is, at first.
+    cluster.fs(&["-rm", "-skipTrash", &remote]).expect("removed");
+    // The first additional workers may run on the node that has the file.
     let mut workers = 1;
     let status = wait_for("one that came to another node", || {
         workers += 5;
@@ -246,8 +246,8 @@ fn what_cannot_be_brought_to_a_node_is_named_and_tried_elsewhere() {
         assert_eq!(ran.code, 0, "{ran:?}");
         wait_started(&workspace, workers);
         let status = workspace.run(&["status", "--events", "1000", &job]);
-        let told = status.stdout.contains("could not run on its node: ");
-        told.then_some(status)
+        let reported = status.stdout.contains("could not run on its node: ");
+        reported.then_some(status)
     });
     assert!(status.stdout.contains("gone-soon.txt"), "{}", status.stdout);
     release(&workspace);
@@ -257,7 +257,7 @@ fn what_cannot_be_brought_to_a_node_is_named_and_tried_elsewhere() {
 }
 
 #[test]
-fn a_job_that_an_administrator_has_ended_says_so() {
+fn a_job_killed_by_an_administrator_is_reported_as_killed() {
     let cluster = &*cluster();
     let workspace = Workspace::new(cluster);
     let yaml = waiting_job(&workspace, 2, "");
@@ -269,8 +269,8 @@ fn a_job_that_an_administrator_has_ended_says_so() {
     assert!(killed.status.success(), "{killed:?}");
     let ran = child.finish();
     assert_eq!(ran.code, 121, "{ran:#?}");
-    let said = format!("{job} was killed: Application {job} was killed by user ");
-    assert!(ran.stderr.contains(&said), "{ran:#?}");
+    let text = format!("{job} was killed: Application {job} was killed by user ");
+    assert!(ran.stderr.contains(&text), "{ran:#?}");
     assert_eq!(application(cluster, &job).state, ApplicationState::Killed);
     wait_cleaned_up(cluster, &job);
     let status = Workspace::new(cluster).run(&["status", &job]);
@@ -278,7 +278,7 @@ fn a_job_that_an_administrator_has_ended_says_so() {
 }
 
 #[test]
-fn a_full_queue_is_waited_for_until_the_deadline() {
+fn a_job_waits_for_a_full_queue_until_the_allocation_timeout() {
     let cluster = &*cluster();
     let workspace = Workspace::new(cluster);
     // 4,915 MiB is a tenth of three nodes.
@@ -287,12 +287,12 @@ fn a_full_queue_is_waited_for_until_the_deadline() {
     wait_started(&workspace, 4);
 
     let other = Workspace::new(cluster);
-    // There is room for the master, and for no worker.
+    // The queue has room for the master, but for no worker.
     let workers = "roles: {worker: {memory: 1 GiB, run: 'true'}}";
     let (child, waits) = AttachedSubmit::start(&other, &format!("{{queue: narrow, {workers}}}"));
-    let told =
+    let message =
         "0 of 1 containers allocated; 0 tasks running; waiting: 1 × `worker` for a container\n";
-    wait_for("that it says what it waits for", || child.stderr().contains(told).then_some(()));
+    wait_for("the message about waiting", || child.stderr().contains(message).then_some(()));
     child.signal("-INT");
     assert_eq!(child.finish().code, 121);
     wait_cleaned_up(cluster, &waits);
@@ -303,7 +303,7 @@ fn a_full_queue_is_waited_for_until_the_deadline() {
             .contains("0 of 1 containers granted after 5s; missing: 1 × `worker` (1 GiB, 1 vcore)"),
         "{ran:#?}"
     );
-    // There is no room for the master either.
+    // The queue has no room for the master, either.
     let ran = other.submit(
         "{queue: narrow, timeouts: {allocation: 5s}, master: {memory: 600 MiB}, \
          roles: {worker: {memory: 64 MiB, run: 'true'}}}",
@@ -319,7 +319,7 @@ fn a_full_queue_is_waited_for_until_the_deadline() {
 }
 
 #[test]
-fn a_client_that_dies_changes_nothing_and_one_that_is_asked_ends_its_job() {
+fn a_killed_client_leaves_its_job_running_and_an_interrupted_one_ends_it() {
     let cluster = &*cluster();
     let workspace = Workspace::new(cluster);
     let yaml = waiting_job(&workspace, 2, "");
@@ -330,7 +330,7 @@ fn a_client_that_dies_changes_nothing_and_one_that_is_asked_ends_its_job() {
     release(&workspace);
     let report = wait_finished(cluster, &job);
     assert_eq!(report.final_status, FinalStatus::Succeeded, "{report:?}");
-    assert!(!facts(cluster, &job).contains("kill"), "nobody was asked to stop");
+    assert!(!history_of(cluster, &job).contains("kill"), "a task was stopped");
 
     let workspace = Workspace::new(cluster);
     let yaml = waiting_job(&workspace, 2, "");
@@ -344,7 +344,7 @@ fn a_client_that_dies_changes_nothing_and_one_that_is_asked_ends_its_job() {
 }
 
 #[test]
-fn a_job_is_seen_scaled_and_ended_from_anywhere_by_those_who_may() {
+fn access_lists_control_who_may_view_scale_and_kill_a_job() {
     let cluster = &*cluster();
     let workspace = Workspace::of(cluster, "alice");
     // `began` and `go` are written by the containers' user, which is the user of this process.
@@ -361,9 +361,9 @@ fn a_job_is_seen_scaled_and_ended_from_anywhere_by_those_who_may() {
         row.split_whitespace().nth(3).unwrap_or_default().to_owned()
     };
     assert_eq!(tasks(&listed), "1/1", "{listed:?}");
-    // A program is up a moment before its master hears so.
+    // The master learns of the start a moment later.
     let runs = |workspace: &Workspace, task: &str| {
-        wait_for(&format!("that {task} is seen to run"), || {
+        wait_for(&format!("the reported start of {task}"), || {
             let status = workspace.run(&["status", &job]);
             let running = format!("{task}  running");
             status.stdout.contains(&running).then_some(())
@@ -395,5 +395,5 @@ fn a_job_is_seen_scaled_and_ended_from_anywhere_by_those_who_may() {
     let status = bob.run(&["status", &job]);
     assert!(status.stdout.contains("state      killed"), "{status:?}");
     let listed = elsewhere.run(&["ls"]);
-    assert_eq!(tasks(&listed), "1", "as it was submitted: {listed:?}");
+    assert_eq!(tasks(&listed), "1", "not as submitted: {listed:?}");
 }

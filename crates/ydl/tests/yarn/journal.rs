@@ -1,5 +1,4 @@
-//! The master's diary in a real HDFS: what one master has written down the next one reads, once; and a master that has
-//! been replaced finds out before it does anything.
+//! The master's journal in a real HDFS: recovery by later masters, and fencing of earlier ones.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -26,7 +25,7 @@ fn options() -> Options {
 struct Fixture {
     cluster: Arc<Lease>,
     hdfs: Hdfs,
-    place: JobLayout,
+    layout: JobLayout,
 }
 
 impl Fixture {
@@ -34,7 +33,7 @@ impl Fixture {
         Fixture::with(shared(options())).await
     }
 
-    /// Without other tests on the cluster.
+    /// Leases the cluster exclusively.
     async fn exclusive() -> Fixture {
         Fixture::with(exclusive(options())).await
     }
@@ -45,16 +44,16 @@ impl Fixture {
         let hdfs = hdfs.expect("a file system");
         static COUNT: AtomicU32 = AtomicU32::new(0);
         let number = COUNT.fetch_add(1, Ordering::Relaxed);
-        let place = JobLayout::at(hdfs.url(&format!("/journal/{number}")));
-        let made = hdfs.mkdirs(place.dir(), 0o700, deadline()).await;
+        let layout = JobLayout::at(hdfs.url(&format!("/journal/{number}")));
+        let made = hdfs.mkdirs(layout.dir(), 0o700, deadline()).await;
         made.expect("a directory");
-        Fixture { cluster: Arc::new(cluster), hdfs, place }
+        Fixture { cluster: Arc::new(cluster), hdfs, layout }
     }
 
-    /// A master takes over; how many entries it has read.
+    /// Starts a master. Returns its journal and the number of recovered entries.
     async fn master(&self, attempt: u32) -> (HdfsJournal, u64) {
         let mut reading = Replay::new(spec(), None);
-        let journal = recover(&self.hdfs, &self.place, attempt, &mut reading).await;
+        let journal = recover(&self.hdfs, &self.layout, attempt, &mut reading).await;
         let journal = journal.unwrap_or_else(|unreadable| panic!("{unreadable}"));
         (journal, reading.finish().entries())
     }
@@ -78,16 +77,16 @@ fn entry(n: usize) -> JournalRecord {
 }
 
 #[test]
-fn a_master_reads_what_all_before_it_wrote_and_they_write_no_more() {
+fn a_new_master_reads_and_fences_the_journals_of_earlier_masters() {
     block_on(async {
         let fixture = Fixture::new().await;
         let (mut first, read) = fixture.master(1).await;
         assert_eq!(read, 0);
         first.append(&JournalRecord::Started(Time(1)));
-        first.flush().await.expect("it is written");
+        first.flush().await.expect("written");
         for n in 0..5 {
             first.append(&entry(n));
-            first.flush().await.expect("it is written");
+            first.flush().await.expect("written");
         }
 
         let (mut second, read) = fixture.master(2).await;
@@ -98,20 +97,20 @@ fn a_master_reads_what_all_before_it_wrote_and_they_write_no_more() {
         for n in 5..8 {
             second.append(&entry(n));
         }
-        second.flush().await.expect("it is written");
+        second.flush().await.expect("written");
 
         // Later writes of the first master are not part of the journal.
         let (_, read) = fixture.master(3).await;
         assert_eq!(read, 8);
         // A stale master is rejected at once.
         let mut reading = Replay::new(spec(), None);
-        let late = recover(&fixture.hdfs, &fixture.place, 2, &mut reading).await;
-        assert!(matches!(late, Err(RecoverError::Fenced)), "{late:?}");
+        let rejected = recover(&fixture.hdfs, &fixture.layout, 2, &mut reading).await;
+        assert!(matches!(rejected, Err(RecoverError::Fenced)), "{rejected:?}");
     });
 }
 
 #[test]
-fn a_master_that_never_wrote_anything_leaves_the_beginning_to_the_next() {
+fn a_successor_of_a_master_without_entries_starts_the_journal() {
     block_on(async {
         let fixture = Fixture::new().await;
         let _ = fixture.master(1).await;
@@ -119,43 +118,43 @@ fn a_master_that_never_wrote_anything_leaves_the_beginning_to_the_next() {
         assert_eq!(read, 0);
         second.append(&JournalRecord::Started(Time(1)));
         second.append(&entry(0));
-        second.flush().await.expect("it is written");
+        second.flush().await.expect("written");
         let (_, read) = fixture.master(3).await;
         assert_eq!(read, 1);
     });
 }
 
 #[test]
-fn a_diary_outlives_its_servers() {
+fn a_journal_survives_an_hdfs_outage() {
     block_on(async {
         let fixture = Fixture::exclusive().await;
         let (mut first, _) = fixture.master(1).await;
         first.append(&JournalRecord::Started(Time(1)));
         first.append(&entry(0));
-        first.flush().await.expect("it is written");
+        first.flush().await.expect("written");
 
         let cluster = Arc::clone(&fixture.cluster);
         let kill = move || {
-            cluster.kill("dn").expect("it can be killed");
-            cluster.kill("nn").expect("it can be killed");
+            cluster.kill("dn").expect("killed");
+            cluster.kill("nn").expect("killed");
         };
         tokio::task::spawn_blocking(kill).await.expect("both are dead");
         first.append(&entry(1));
         let waits = timeout(Duration::from_secs(5), first.flush()).await;
-        assert!(waits.is_err(), "there is nobody to write it down");
+        assert!(waits.is_err(), "an entry was stored without a DataNode");
 
         let cluster = Arc::clone(&fixture.cluster);
         let start = move || {
-            cluster.start_daemon("nn").expect("it can be started");
-            cluster.start_daemon("dn").expect("it can be started");
+            cluster.start_daemon("nn").expect("started");
+            cluster.start_daemon("dn").expect("started");
             cluster.wait_hdfs().expect("files can be written");
         };
         let (flushed, started) = tokio::join!(first.flush(), tokio::task::spawn_blocking(start));
         started.expect("both are back");
-        flushed.expect("it is written");
+        flushed.expect("written");
         first.append(&entry(2));
-        first.flush().await.expect("it is written");
+        first.flush().await.expect("written");
         let (_, read) = fixture.master(2).await;
-        assert_eq!(read, 3, "each entry counts once");
+        assert_eq!(read, 3, "an entry was read twice");
     });
 }

@@ -1,4 +1,4 @@
-//! Jobs, and the modules they pass through, on real Hadoop daemons.
+//! Jobs and the modules on their path, on real Hadoop daemons.
 
 #[path = "../agent_harness/mod.rs"]
 mod agent_harness;

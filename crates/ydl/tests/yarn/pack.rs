@@ -1,4 +1,4 @@
-//! Environments that travel to a real cluster, whose nodes have no MXNet.
+//! Packed environments on a real cluster whose nodes have no MXNet.
 
 use crate::common_cluster;
 use std::{
@@ -12,15 +12,15 @@ use ydl_testkit::{
     yarn::{Workspace, digits},
 };
 
-/// A workspace with the example, a cache of its own, and an environment called so. The program also says where MXNet came from.
+/// Returns a workspace with the example and this environment. The program also prints the path of MXNet.
 fn workspace<'a>(cluster: &'a Cluster, environment: &str) -> Workspace<'a> {
     let workspace = Workspace::new(cluster);
     let from = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../examples/mxnet-digits");
     let train = fs::read_to_string(from.join("train.py")).expect("the example");
-    let (first, rest) = train.split_once("import mxnet as mx\n").expect("what it imports first");
-    let asks =
+    let (first, rest) = train.split_once("import mxnet as mx\n").expect("an import");
+    let code =
         "import mxnet as mx, sys\nprint('mxnet from', mx.__file__, sys.prefix, flush=True)\n";
-    workspace.write("train.py", &format!("{first}{asks}{rest}"));
+    workspace.write("train.py", &format!("{first}{code}{rest}"));
     let job = fs::read_to_string(from.join("job.yaml")).expect("the example");
     let job = job.replace("environment: ./venv ", &format!("environment: {environment} "));
     assert!(job.contains(environment), "{job}");
@@ -28,7 +28,7 @@ fn workspace<'a>(cluster: &'a Cluster, environment: &str) -> Workspace<'a> {
     workspace
 }
 
-fn run(workspace: &Workspace, words: &[&str]) -> CommandOutput {
+fn run(workspace: &Workspace, args: &[&str]) -> CommandOutput {
     let mut command = workspace.ydl();
     // `ydl pack` finds uv and its shared cache.
     let tools = packed_mxnet_environments().join("tools").canonicalize().expect("the tools");
@@ -37,31 +37,31 @@ fn run(workspace: &Workspace, words: &[&str]) -> CommandOutput {
         .env("XDG_CACHE_HOME", workspace.path().join("cache"))
         .env("UV_CACHE_DIR", packed_mxnet_environments().join("uv-cache"))
         .env("PATH", format!("{}:{path}", tools.display()));
-    CommandOutput::from(command.args(words).output().expect("ydl can be started"))
+    CommandOutput::from(command.args(args).output().expect("ydl can be started"))
 }
 
-/// Bytes that the submit has said it sent.
+/// Returns the line about the upload, or `nothing`.
 fn sent(ran: &CommandOutput) -> String {
     let line = ran.stderr.lines().find(|line| line.contains("uploaded "));
     line.unwrap_or("nothing").to_owned()
 }
 
-/// The digits job in that environment learns, and MXNet comes from the container's own directory.
-fn carries(workspace: &Workspace) -> CommandOutput {
+/// Runs the example in its environment. Asserts that MXNet was imported from the container's directory.
+fn assert_packed_word(workspace: &Workspace) -> CommandOutput {
     let ran = run(workspace, &["submit", "job.yaml"]);
     assert_eq!(ran.code, 0, "{ran:#?}");
     digits::assert_accuracy(&ran.stdout);
-    let told = ran.stdout.lines().filter(|line| line.contains("mxnet from "));
-    let told: Vec<&str> = told.collect();
-    assert_eq!(told.len(), 2, "{ran:#?}");
-    for line in told {
+    let versions = ran.stdout.lines().filter(|line| line.contains("mxnet from "));
+    let versions: Vec<&str> = versions.collect();
+    assert_eq!(versions.len(), 2, "{ran:#?}");
+    for line in versions {
         let packed = line.contains("/container_") && line.contains("/venv/lib/python");
         assert!(packed, "{line}");
     }
     ran
 }
 
-/// The user's own package, installed so that it can be edited.
+/// Installs a package of the user in editable mode. Returns its source file.
 fn add_own_package(workspace: &Workspace, venv: &Path) -> PathBuf {
     let own = workspace.path().join("own");
     fs::create_dir_all(own.join("mine")).expect("a directory");
@@ -73,7 +73,7 @@ fn add_own_package(workspace: &Workspace, venv: &Path) -> PathBuf {
     own.join("mine/__init__.py")
 }
 
-/// A copy that a test may add to: hard links, so that it costs nothing.
+/// Copies an environment by hard links.
 fn copied(workspace: &Workspace, from: &Path, name: &str) -> PathBuf {
     let to = workspace.path().join(name);
     let status = Command::new("cp").arg("-al").arg(from).arg(&to).status();
@@ -92,7 +92,7 @@ fn the_nodes_have_no_mxnet() {
 }
 
 #[test]
-fn what_the_cluster_refuses_is_told_before_an_environment_is_made() {
+fn a_job_that_cannot_fit_is_rejected_before_its_environment_is_built() {
     let cluster = &*common_cluster();
     let workspace = Workspace::new(cluster);
     workspace.write("requirements.txt", "numpy\n");
@@ -106,18 +106,18 @@ fn what_the_cluster_refuses_is_told_before_an_environment_is_made() {
 }
 
 #[test]
-fn a_virtual_environment_carries_the_digits_job_and_is_sent_once() {
+fn a_virtual_environment_runs_the_example_and_is_uploaded_once() {
     let cluster = &*common_cluster();
     let workspace = workspace(cluster, "./venv");
     let own = add_own_package(&workspace, &copied(&workspace, mxnet_environment(), "venv"));
-    carries(&workspace);
-    // What is sent does not depend on what then runs there.
-    let asks = "import mine, sys; print('word', mine.word, 'with', sys.base_prefix)";
+    assert_packed_word(&workspace);
+    // The upload does not depend on the command.
+    let code = "import mine, sys; print('word', mine.word, 'with', sys.base_prefix)";
     workspace.write(
         "again.yaml",
         &format!(
             "environment: ./venv\nfiles: [train.py]\n\
-             roles: {{worker: {{memory: 128 MiB, run: [python, -c, \"{asks}\"]}}}}\n"
+             roles: {{worker: {{memory: 128 MiB, run: [python, -c, \"{code}\"]}}}}\n"
         ),
     );
     let again = || run(&workspace, &["submit", "again.yaml"]);
@@ -125,7 +125,7 @@ fn a_virtual_environment_carries_the_digits_job_and_is_sent_once() {
     assert_eq!(second.code, 0, "{second:#?}");
     assert_eq!(sent(&second), "nothing", "{second:#?}");
     assert!(second.stdout.contains("word 1 with "), "{second:#?}");
-    // What the first job has unpacked is what later ones use.
+    // Later jobs use the layers that the first one unpacked.
     let shared = |ran: &CommandOutput| {
         ran.stdout.contains("/filecache/") && ran.stdout.contains(".unpacked")
     };
@@ -134,19 +134,22 @@ fn a_virtual_environment_carries_the_digits_job_and_is_sent_once() {
     let third = again();
     assert_eq!(third.code, 0, "{third:#?}");
     assert!(third.stdout.contains("word 2 with ") && shared(&third), "{third:#?}");
-    let said = sent(&third);
-    let small = said.contains(" B in ") || said.contains(" KiB in ");
-    assert!(small, "one changed line sends kilobytes: {said}");
+    let output = sent(&third);
+    let small = output.contains(" B in ") || output.contains(" KiB in ");
+    assert!(small, "one changed line sends kilobytes: {output}");
 }
 
 #[test]
-fn a_virtual_environment_of_uvs_carries_the_digits_job() {
+fn a_uv_environment_runs_the_example() {
     let cluster = &*common_cluster();
-    carries(&workspace(cluster, &packed_mxnet_environments().join("venv").display().to_string()));
+    assert_packed_word(&workspace(
+        cluster,
+        &packed_mxnet_environments().join("venv").display().to_string(),
+    ));
 }
 
 #[test]
-fn a_list_of_packages_carries_the_digits_job() {
+fn a_requirements_file_runs_the_example() {
     let cluster = &*common_cluster();
     let workspace = workspace(cluster, "requirements.txt");
     let packages =
@@ -157,33 +160,33 @@ fn a_list_of_packages_carries_the_digits_job() {
     let python = packed_mxnet_environments().join("venv/bin/python").canonicalize();
     let python = python.expect("an interpreter");
     workspace.write(".python-version", &format!("{}\n", python.display()));
-    let ran = carries(&workspace);
+    let ran = assert_packed_word(&workspace);
     assert!(ran.stderr.contains("requirements.txt` with uv"), "{ran:#?}");
 }
 
 #[test]
-fn a_pex_carries_the_digits_job() {
+fn a_pex_runs_the_example() {
     let cluster = &*common_cluster();
-    carries(&workspace(
+    assert_packed_word(&workspace(
         cluster,
         &packed_mxnet_environments().join("job.pex").display().to_string(),
     ));
 }
 
 #[test]
-fn a_prefix_as_conda_makes_it_carries_the_digits_job_and_its_texts_name_the_new_place() {
+fn a_relocated_conda_prefix_runs_the_example() {
     let cluster = &*common_cluster();
     let workspace = workspace(cluster, "./prefix");
     let prefix = copied(&workspace, &packed_mxnet_environments().join("prefix"), "prefix");
     fs::create_dir_all(prefix.join("conda-meta")).expect("a directory");
     fs::write(prefix.join("conda-meta/history"), "").expect("a file");
     fs::create_dir_all(prefix.join("etc")).expect("a directory");
-    let here = prefix.display().to_string();
-    fs::write(prefix.join("etc/place.conf"), &here).expect("a file");
+    let text = prefix.display().to_string();
+    fs::write(prefix.join("etc/prefix.conf"), &text).expect("a file");
     let train = fs::read_to_string(workspace.path().join("train.py")).expect("the program");
-    let asks = "import os, sys\nplace = open(os.path.join(sys.prefix, 'etc/place.conf')).read()\n\
+    let code = "import os, sys\nplace = open(os.path.join(sys.prefix, 'etc/prefix.conf')).read()\n\
                 assert place == sys.prefix == sys.base_prefix == os.environ['CONDA_PREFIX'], place\n\
                 import mxnet as mx";
-    workspace.write("train.py", &train.replace("import mxnet as mx", asks));
-    carries(&workspace);
+    workspace.write("train.py", &train.replace("import mxnet as mx", code));
+    assert_packed_word(&workspace);
 }

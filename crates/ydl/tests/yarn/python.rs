@@ -11,8 +11,8 @@ use ydl_testkit::{
     yarn::{ClusterJob, Workspace},
 };
 
-/// A Python program of a user at this workspace.
-fn python(workspace: &Workspace, words: &[&str]) -> Command {
+/// Returns a command that runs a Python module in this workspace.
+fn python(workspace: &Workspace, args: &[&str]) -> Command {
     let package = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../python");
     let environment = requirements_environment("python/requirements.txt");
     let mut command = Command::new(environment.join("bin/python"));
@@ -24,7 +24,7 @@ fn python(workspace: &Workspace, words: &[&str]) -> Command {
     }
     command
         .args(["-B", "-m"])
-        .args(words)
+        .args(args)
         .current_dir(package)
         .env("YDL_BINARY", ydl_testkit::ydl())
         .env_remove("PYTHONPATH");
@@ -32,7 +32,7 @@ fn python(workspace: &Workspace, words: &[&str]) -> Command {
 }
 
 #[test]
-fn the_exception_of_a_function_reaches_whoever_submitted_it() {
+fn exceptions_of_functions_are_raised_in_the_submitter() {
     let cluster = &*common_cluster();
     let workspace = Workspace::new(cluster);
     let mut python = python(&workspace, &["unittest", "tests.on_yarn"]);
@@ -41,7 +41,7 @@ fn the_exception_of_a_function_reaches_whoever_submitted_it() {
 }
 
 #[test]
-fn functions_ask_and_report_while_masters_die() {
+fn functions_use_the_master_across_failovers() {
     let cluster = &*common_cluster();
     let workspace = Workspace::new(cluster);
     let mut python = python(&workspace, &["tests.on_yarn", "across-master-restart"]);
@@ -56,8 +56,8 @@ fn functions_ask_and_report_while_masters_die() {
     job.kill_master(1);
     job.wait_led_by(2);
     let mut stdin = child.stdin.take().expect("a pipe");
-    stdin.write_all(b"moved\n").expect("it listens");
+    stdin.write_all(b"moved\n").expect("a connection");
     assert_eq!(line(), "ended");
-    assert!(child.wait().expect("its end").success());
+    assert!(child.wait().expect("an exit").success());
     assert_eq!(job.master_attempts().len(), 2);
 }

@@ -1,10 +1,10 @@
-//! An application of skein's on a real cluster.
+//! A skein application on a real cluster.
 
 use crate::common_cluster;
 use ydl_testkit::yarn::{Workspace, application, digits, wait_finished};
 
-/// Two services, one of which depends on the other: it finds its address in the key-value store, which is what people did
-/// with skein's.
+/// Two services, one of which depends on the other and gets its greeting through the key-value store, as was usual
+/// with skein.
 const APP: &str = r#"
 name: hello
 queue: default
@@ -31,7 +31,7 @@ services:
 "#;
 
 #[test]
-fn two_services_of_which_one_depends_on_the_other_run_as_a_job() {
+fn an_application_with_dependent_services_runs() {
     let cluster = &*common_cluster();
     let workspace = Workspace::of(cluster, "alice");
     workspace.write("greeting.txt", "good morning");
@@ -53,9 +53,9 @@ fn two_services_of_which_one_depends_on_the_other_run_as_a_job() {
     assert_eq!(application(cluster, &id).name, "hello");
     // No container was requested before its dependencies ran.
     let started = |task: &str| {
-        let said = format!("{task} runs on");
-        let at = ran.stderr.lines().position(|line| line.contains(&said));
-        at.unwrap_or_else(|| panic!("`{said}` is not in {ran:#?}"))
+        let output = format!("{task} runs on");
+        let at = ran.stderr.lines().position(|line| line.contains(&output));
+        at.unwrap_or_else(|| panic!("`{output}` is not in {ran:#?}"))
     };
     assert!(started("server:0") < started("client:0"), "{ran:#?}");
     assert!(started("server:0") < started("client:1"), "{ran:#?}");

@@ -1,5 +1,5 @@
-//! tf-yarn's examples on a real cluster, through its own Python interface: small data, real TensorFlow 2.15, PyTorch and Horovod,
-//! and a real MLflow server.
+//! Examples of tf-yarn on a real cluster, through its Python API, with real TensorFlow 2.15, PyTorch and Horovod, and a
+//! real MLflow server.
 
 use crate::common_cluster;
 use std::{
@@ -19,7 +19,7 @@ fn root() -> PathBuf {
     root.canonicalize().expect("the project's directory")
 }
 
-/// A Python that finds the package, the names of tf-yarn, the binary and the cluster.
+/// Returns a Python command with the package, tf-yarn's module names, the binary and the cluster configuration.
 fn python(workspace: &Workspace, interpreter: &Path) -> Command {
     let python = root().join("python");
     let paths = [python.clone(), python.join("tf_yarn-shim")];
@@ -38,31 +38,31 @@ fn python(workspace: &Workspace, interpreter: &Path) -> Command {
     command
 }
 
-/// Runs an example to its end, with these words after the environment and the model's directory; tasks run the same
-/// interpreter, which all nodes have: what travels to nodes is tested elsewhere, and these environments are large.
-fn run(command: &mut Command, name: &str, framework: &str, words: &[&str]) -> CommandOutput {
+/// Runs an example with these additional arguments. Tasks use the same interpreter, which all nodes have, because these
+/// environments are large. Packed environments have their own tests.
+fn run(command: &mut Command, name: &str, framework: &str, args: &[&str]) -> CommandOutput {
     let interpreter = example_environment(framework).join("bin/python");
     command
         .arg(root().join("examples").join(name))
         .arg("--environment")
         .arg(interpreter)
         .args(["--model-dir", "model"])
-        .args(words);
+        .args(args);
     CommandOutput::from(command.output().expect("Python can be started"))
 }
 
-fn runs_well(workspace: &Workspace, name: &str, framework: &str) -> CommandOutput {
+fn run_successfully(workspace: &Workspace, name: &str, framework: &str) -> CommandOutput {
     let interpreter = example_environment(framework).join("bin/python");
     let ran = run(&mut python(workspace, &interpreter), name, framework, &[]);
-    ended_well(workspace, &ran);
+    assert_success(workspace, &ran);
     ran
 }
 
-/// It succeeded for its caller and for the cluster, and nothing of it is left there.
-fn ended_well(workspace: &Workspace, ran: &CommandOutput) -> String {
+/// Asserts that the command and its application succeeded and were cleaned up. Returns the application's id.
+fn assert_success(workspace: &Workspace, ran: &CommandOutput) -> String {
     assert_eq!(ran.code, 0, "{ran:#?}");
-    let words = ran.stderr.lines();
-    let mut submitted = words.filter_map(|line| line.strip_suffix(" is submitted"));
+    let args = ran.stderr.lines();
+    let mut submitted = args.filter_map(|line| line.strip_suffix(" is submitted"));
     let line = submitted.next().unwrap_or_else(|| panic!("no id in {ran:#?}"));
     let id = line.rsplit(' ').next().expect("a word").to_owned();
     let report = application(workspace.cluster, &id);
@@ -71,40 +71,40 @@ fn ended_well(workspace: &Workspace, ran: &CommandOutput) -> String {
     id
 }
 
-/// Returns the distinct texts after a word in the output of all tasks, sorted.
-fn printed(workspace: &Workspace, id: &str, word: &str) -> Vec<String> {
+/// Returns the distinct texts after a label in the output of all tasks, sorted.
+fn printed(workspace: &Workspace, id: &str, label: &str) -> Vec<String> {
     let ran = workspace.run(&["logs", id, "--stdout"]);
     let mut found: Vec<_> =
-        ran.stdout.lines().filter_map(|line| Some(line.split_once(word)?.1.to_owned())).collect();
-    assert!(!found.is_empty(), "no `{word}` in {ran:#?}");
+        ran.stdout.lines().filter_map(|line| Some(line.split_once(label)?.1.to_owned())).collect();
+    assert!(!found.is_empty(), "no `{label}` in {ran:#?}");
     found.sort();
     found.dedup();
     found
 }
 
-/// A tracking server and where it keeps everything. It goes with the test.
+/// A tracking server and its directory, stopped at the end of the test.
 struct Mlflow {
     server: Child,
     url: String,
-    place: PathBuf,
+    dir: PathBuf,
 }
 
 impl Mlflow {
-    fn start(place: PathBuf) -> Mlflow {
-        fs::create_dir(&place).expect("a directory");
+    fn start(dir: PathBuf) -> Mlflow {
+        fs::create_dir(&dir).expect("a directory");
         let bin = example_environment("tensorflow").join("bin");
         let path = std::env::var_os("PATH").unwrap_or_default();
         let paths = std::iter::once(bin.clone()).chain(std::env::split_paths(&path));
-        let said = place.join("said");
-        let log = fs::File::create(&said).expect("a file");
-        // Bounded by itself, too: a test that is killed cannot end it.
+        let output = dir.join("output");
+        let log = fs::File::create(&output).expect("a file");
+        // With a time limit, because a killed test cannot stop it.
         let server = Command::new("timeout")
             .args(["--foreground", "1800"])
             .arg(bin.join("mlflow"))
             .args("server --host 127.0.0.1 --port 0 --workers 1".split(' '))
             .args(["--backend-store-uri", "runs"])
             .args(["--artifacts-destination", "artifacts"])
-            .current_dir(&place)
+            .current_dir(&dir)
             .env("PATH", std::env::join_paths(paths).expect("paths"))
             .env_remove("PYTHONPATH")
             .stdout(Stdio::null())
@@ -113,31 +113,31 @@ impl Mlflow {
             .spawn()
             .expect("the server can be started");
         let url = wait_for("the address of MLflow's server", || {
-            let text = fs::read_to_string(&said).ok()?;
+            let text = fs::read_to_string(&output).ok()?;
             let rest = text.split_once("Listening at: ")?.1;
             Some(rest.split_once(' ')?.0.to_owned())
         });
-        Mlflow { server, url, place }
+        Mlflow { server, url, dir }
     }
 
-    /// The only file with that name, wherever the server keeps it.
+    /// Returns the content of the only file with that name.
     fn file(&self, name: &str) -> String {
         let listed =
-            Command::new("find").arg(&self.place).args(["-type", "f", "-name", name]).output();
+            Command::new("find").arg(&self.dir).args(["-type", "f", "-name", name]).output();
         let listed = String::from_utf8(listed.expect("a list").stdout).expect("paths");
         let path = listed.lines().next();
         let path = path.unwrap_or_else(|| panic!("MLflow has no `{name}`"));
-        fs::read_to_string(path).expect("it can be read")
+        fs::read_to_string(path).expect("read")
     }
 }
 
 impl Drop for Mlflow {
     fn drop(&mut self) {
-        // A number with a minus is a group of processes, and without the dashes it would be taken for an option.
+        // A negative number is a process group; after `--` it is not read as an option.
         let group = format!("-{}", self.server.id());
         let killed = Command::new("kill").args(["-9", "--", &group]).status();
         if killed.is_ok_and(|status| status.success()) {
-            // It was killed just now, and only has to be taken notice of.
+            // It was just killed and must be reaped.
             let _ = self.server.wait();
         }
     }
@@ -150,15 +150,15 @@ fn last_accuracy(log: &str, step: u32) -> f64 {
     let found = log.rsplit_once(mark);
     let rest = found.unwrap_or_else(|| panic!("no `{mark}` in {log}")).1;
     let line = rest.lines().next().unwrap_or_default();
-    let told = line.split_once(": accuracy = ");
-    let (seen, rest) = told.unwrap_or_else(|| panic!("no accuracy in `{line}`"));
-    assert!(seen.parse::<u32>().expect("a step") >= step, "{log}");
+    let parts = line.split_once(": accuracy = ");
+    let (logged, rest) = parts.unwrap_or_else(|| panic!("no accuracy in `{line}`"));
+    assert!(logged.parse::<u32>().expect("a step") >= step, "{log}");
     let number = rest.split(',').next().expect("a word");
     number.parse().expect("a number")
 }
 
 #[test]
-fn the_linear_classifier_is_trained_evaluated_shown_and_logged() {
+fn the_linear_classifier_is_trained_evaluated_and_logged() {
     let cluster = &*common_cluster();
     let workspace = Workspace::new(cluster);
     let mlflow = Mlflow::start(workspace.path().join("mlflow"));
@@ -167,7 +167,7 @@ fn the_linear_classifier_is_trained_evaluated_shown_and_logged() {
     let mut command = python(&workspace, &interpreter);
     command.env("MLFLOW_TRACKING_URI", &mlflow.url);
     let ran = run(&mut command, name, "tensorflow", &[]);
-    ended_well(&workspace, &ran);
+    assert_success(&workspace, &ran);
     // The durations of all tasks were returned.
     let durations: serde_json::Value = serde_json::from_str(ran.stdout.trim()).expect("JSON");
     for task in ["chief:0", "evaluator:0", "tensorboard:0"] {
@@ -175,12 +175,12 @@ fn the_linear_classifier_is_trained_evaluated_shown_and_logged() {
         assert!(seconds.is_some_and(|seconds| seconds > 0.0), "{ran:#?}");
     }
     assert_ne!(durations["training"], "None", "{ran:#?}");
-    // TensorBoard announces itself when it has answered, and the evaluator what it does.
+    // TensorBoard announces its URL, and the evaluator its progress.
     let announced = ran.stderr.contains("Tensorboard listening on http://127.0.0.1");
     assert!(announced, "{ran:#?}");
-    let told = "Training step of last checkpoint: 200";
-    assert!(ran.stderr.contains(told), "{ran:#?}");
-    // The same is in MLflow, and what every task printed.
+    let expected = "Training step of last checkpoint: 200";
+    assert!(ran.stderr.contains(expected), "{ran:#?}");
+    // MLflow has the same values and the logs of all tasks.
     assert!(mlflow.file("tensorboard_0_url_0").starts_with("http://127.0.0.1"));
     for metric in
         ["steps_per_sec_0", "evaluator_0_nb_eval_steps_0", "evaluator_0_last_training_step_0"]
@@ -196,11 +196,11 @@ fn the_linear_classifier_is_trained_evaluated_shown_and_logged() {
     // An evaluator alone evaluates again. The unreachable MLflow server does not affect it.
     let gone = mlflow.url.clone();
     drop(mlflow);
-    fs::remove_dir_all(workspace.path().join("model/eval")).expect("what was evaluated");
+    fs::remove_dir_all(workspace.path().join("model/eval")).expect("a result");
     let mut command = python(&workspace, &interpreter);
     command.env("MLFLOW_TRACKING_URI", gone);
     let ran = run(&mut command, name, "tensorflow", &["--evaluator-alone"]);
-    let id = ended_well(&workspace, &ran);
+    let id = assert_success(&workspace, &ran);
     assert!(ran.stderr.contains("mlflow: "), "{ran:#?}");
     let log = workspace.run(&["logs", &id, "evaluator:0"]).stdout;
     assert!(last_accuracy(&log, 200) >= 0.9);
@@ -209,10 +209,10 @@ fn the_linear_classifier_is_trained_evaluated_shown_and_logged() {
 }
 
 #[test]
-fn a_keras_model_becomes_an_estimator_with_a_parameter_server() {
+fn a_keras_model_trains_as_an_estimator_with_a_parameter_server() {
     let cluster = &*common_cluster();
     let workspace = Workspace::new(cluster);
-    let ran = runs_well(&workspace, "tf-yarn-keras/keras_estimator.py", "tensorflow");
+    let ran = run_successfully(&workspace, "tf-yarn-keras/keras_estimator.py", "tensorflow");
     assert!(ran.stdout.starts_with("trained for 0:"), "{ran:#?}");
     assert!(ran.stdout.contains("evaluated for 0:"), "{ran:#?}");
     assert!(ran.stderr.contains("Tensorboard listening on"), "{ran:#?}");
@@ -222,10 +222,10 @@ fn a_keras_model_becomes_an_estimator_with_a_parameter_server() {
 }
 
 #[test]
-fn pytorch_s_processes_learn_the_same() {
+fn pytorch_processes_learn_the_same_network() {
     let cluster = &*common_cluster();
     let workspace = Workspace::new(cluster);
-    let ran = runs_well(&workspace, "tf-yarn-pytorch/pytorch_example.py", "horovod");
+    let ran = run_successfully(&workspace, "tf-yarn-pytorch/pytorch_example.py", "horovod");
     let id = digits::job_id(&ran);
     let ranks = printed(&workspace, &id, "] rank ");
     assert_eq!(ranks.len(), 4, "{ranks:?}");
@@ -237,10 +237,10 @@ fn pytorch_s_processes_learn_the_same() {
 }
 
 #[test]
-fn horovod_s_ranks_meet_over_gloo_and_learn_the_same() {
+fn horovod_ranks_connect_over_gloo_and_learn_the_same_network() {
     let cluster = &*common_cluster();
     let workspace = Workspace::new(cluster);
-    let ran = runs_well(&workspace, "tf-yarn-horovod/keras_with_gloo.py", "horovod");
+    let ran = run_successfully(&workspace, "tf-yarn-horovod/keras_with_gloo.py", "horovod");
     assert!(ran.stdout.starts_with("trained for 0:"), "{ran:#?}");
     let id = digits::job_id(&ran);
     assert_eq!(printed(&workspace, &id, " | rank ").len(), 2);
@@ -249,7 +249,7 @@ fn horovod_s_ranks_meet_over_gloo_and_learn_the_same() {
     assert!(accuracy >= 0.8, "{accuracy}");
 }
 
-/// A function that says where it runs.
+/// A function that records where it runs.
 const WHERE: &str = r#"
 import os, sys
 def where(local_rank):
@@ -268,17 +268,17 @@ run_on_yarn(where.where, {"worker": TaskSpec("256 MiB", 1, label=NodeLabel.GPU)}
             file_systems=["viewfs://root", "hdfs://root"])
 "#;
 
-/// Runs the function from that environment, and looks at what it has seen; the environment that it ran in.
-fn sent(workspace: &Workspace, own: &Path, words: &[&str]) -> PathBuf {
+/// Runs the function from an environment. Returns the environment in which it ran.
+fn sent(workspace: &Workspace, own: &Path, args: &[&str]) -> PathBuf {
     let mut command = python(workspace, &own.join("bin/python"));
-    let ran = command.arg("send.py").args(words).output();
+    let ran = command.arg("send.py").args(args).output();
     let ran = CommandOutput::from(ran.expect("Python can be started"));
-    ended_well(workspace, &ran);
+    assert_success(workspace, &ran);
     // tf-yarn's own examples name file systems that an insecure cluster need not know.
     assert!(ran.stderr.contains("`file_systems` has no effect"), "{ran:#?}");
     let path = workspace.path().join("where");
-    let seen = fs::read_to_string(&path).expect("what it wrote");
-    fs::remove_file(path).expect("it was there");
+    let seen = fs::read_to_string(&path).expect("a file");
+    fs::remove_file(path).expect("removed");
     let lines: Vec<_> = seen.lines().collect();
     assert_eq!(lines.len(), 4, "{seen}");
     assert!(lines[0].starts_with("127.0.0.13"), "{seen}");
@@ -287,7 +287,7 @@ fn sent(workspace: &Workspace, own: &Path, words: &[&str]) -> PathBuf {
 }
 
 #[test]
-fn a_packed_environment_travels_to_nodes_with_a_label_and_the_check_says_ok() {
+fn a_packed_environment_runs_on_labelled_nodes_and_the_hadoop_check_passes() {
     let cluster = &*common_cluster();
     let workspace = Workspace::new(cluster);
     let checked = python(&workspace, Path::new("python3"))
@@ -295,7 +295,7 @@ fn a_packed_environment_travels_to_nodes_with_a_label_and_the_check_says_ok() {
         .output();
     let checked = CommandOutput::from(checked.expect("Python can be started"));
     assert_eq!(checked.code, 0, "{checked:#?}");
-    let log = fs::read_to_string(workspace.path().join("check_hadoop_env.log")).expect("its log");
+    let log = fs::read_to_string(workspace.path().join("check_hadoop_env.log")).expect("a log");
     assert!(log.contains("remote_check: True"), "{log}");
     assert!(log.trim_end().ends_with("Hadoop setup: OK"), "{log}");
 
@@ -309,7 +309,7 @@ fn a_packed_environment_travels_to_nodes_with_a_label_and_the_check_says_ok() {
     }
     let own = workspace.path().join("own");
     let seen = sent(&workspace, &own, &[]);
-    assert!(!seen.starts_with(&own), "it did not travel: {seen:?}");
+    assert!(!seen.starts_with(&own), "the module was not shipped: {seen:?}");
 
     // An existing pex in HDFS is used unchanged.
     let pex = workspace.path().join("made.pex");

@@ -1,4 +1,4 @@
-//! Frameworks whose rendezvous the master serves, on a real cluster, while masters die.
+//! Frameworks with a rendezvous in the master, on a real cluster, while masters are killed.
 
 use testbed::{Cluster, File, Lease, Options};
 use yarn_native::types::FinalStatus;
@@ -10,7 +10,7 @@ use ydl_testkit::yarn::{
 
 fn cluster() -> Lease {
     let options = Options { nodes: 2, ..Options::new(version()) };
-    // Masters die often here.
+    // The tests kill masters.
     let attempts = "yarn.resourcemanager.am.max-attempts";
     shared(options.set(File::Yarn, attempts, "100"))
 }
@@ -29,9 +29,9 @@ fn submit<'a>(
     submit_training(cluster, framework, arguments, more)
 }
 
-/// Two masters die: one before the programs meet, if it takes them any time to be loaded, and one when the first has
-/// printed that. The same programs end well.
-fn goes_on_while_masters_die(job: &ClusterJob, instances: u32, line: &str) {
+/// Kills two masters: the first while the programs load, the second after a program has printed `line`. Asserts that
+/// the same programs succeed.
+fn assert_survives_killed_masters(job: &ClusterJob, instances: u32, line: &str) {
     let started = job.wait_starts(instances as usize);
     job.wait_reported_running(started.iter().map(|it| &it.container));
     job.kill_master(1);
@@ -41,7 +41,7 @@ fn goes_on_while_masters_die(job: &ClusterJob, instances: u32, line: &str) {
     });
     job.kill_master(2);
     job.release();
-    // The third may find that the programs have ended, and be gone as soon as it is there.
+    // The third master may find that all programs have ended, and exit at once.
     let report = wait_finished(job.cluster, &job.id);
     assert_eq!(report.final_status, FinalStatus::Succeeded, "{report:?}");
     digits::wait_cleaned_up(job.cluster, &job.id);
@@ -51,28 +51,28 @@ fn goes_on_while_masters_die(job: &ClusterJob, instances: u32, line: &str) {
 }
 
 #[test]
-fn pytorch_s_training_goes_on_while_masters_die() {
+fn pytorch_training_survives_killed_masters() {
     let cluster = &*cluster();
     let job = submit(cluster, "pytorch", "--epochs 6 --pause 0.1", 2);
-    goes_on_while_masters_die(&job, 2, "epoch 2 ");
+    assert_survives_killed_masters(&job, 2, "epoch 2 ");
     let weights = |worker| printed_value(&job, worker, 1, "2, from epoch 1\n", "weights ");
     assert_eq!(weights(0), weights(1));
 }
 
 #[test]
-fn xgboost_s_training_goes_on_while_masters_die() {
+fn xgboost_training_survives_killed_masters() {
     let cluster = &*cluster();
     let job = submit(cluster, "xgboost", "--rounds 20 --pause 0.5", 3);
-    goes_on_while_masters_die(&job, 3, "round 2 ");
+    assert_survives_killed_masters(&job, 3, "round 2 ");
     let gain = |worker| printed_value(&job, worker, 1, "3\n", "gain ");
     assert_eq!([gain(0), gain(1)], [gain(1), gain(2)]);
 }
 
 #[test]
-fn horovod_s_training_goes_on_while_masters_die() {
+fn horovod_training_survives_killed_masters() {
     let cluster = &*cluster();
     let job = submit(cluster, "horovod", "--epochs 6 --pause 0.1", 2);
-    goes_on_while_masters_die(&job, 2, "epoch 2 ");
+    assert_survives_killed_masters(&job, 2, "epoch 2 ");
     let weights = |worker| printed_value(&job, worker, 1, "2, from epoch 1\n", "weights ");
     assert_eq!(weights(0), weights(1));
 }

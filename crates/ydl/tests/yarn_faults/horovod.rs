@@ -14,7 +14,7 @@ fn cluster() -> Lease {
     shared(options.set(File::Yarn, attempts, "100"))
 }
 
-/// Two workers that end when they were three and are two again.
+/// Submits two workers that exit after a world of three and then of two.
 fn submit<'a>(cluster: &'a Cluster) -> ClusterJob<'a> {
     let workspace = Workspace::new(cluster);
     let program = Path::new(env!("CARGO_MANIFEST_DIR"))
@@ -47,7 +47,7 @@ fn scale(job: &ClusterJob, role: &str) {
 }
 
 #[test]
-fn workers_come_and_go_while_masters_die() {
+fn workers_join_and_leave_while_masters_are_killed() {
     let cluster = &*cluster();
     let job = submit(cluster);
     wait_for_world(&job, 2, 2);

@@ -1,5 +1,4 @@
-//! Whole jobs on a real cluster of three nodes while programs die and nodes are taken away: the job ends right, and its
-//! facts say why anything was started again.
+//! Whole jobs on a real cluster of three nodes while programs are killed and nodes are lost: outcome and history.
 
 use serde_json::json;
 use std::{collections::BTreeSet, fs, path::PathBuf, sync::Once, time::Duration};
@@ -11,42 +10,42 @@ use ydl_testkit::yarn::{
     time_until, version, wait_for,
 };
 
-/// After so much silence the cluster takes a node or a master for lost.
+/// Heartbeat timeout of nodes and masters.
 const EXPIRY: Duration = Duration::from_secs(10);
 
-/// The cluster's list of nodes that are to be drained.
-fn excluded() -> PathBuf {
+/// Returns the path of the cluster's list of nodes to decommission.
+fn excluded_nodes() -> PathBuf {
     PathBuf::from(env!("CARGO_TARGET_TMPDIR")).join("faults-excluded")
 }
 
-/// Leases three nodes of 8 GiB with two queues for one test alone, which restores what it takes away.
+/// Leases a cluster of three nodes of 8 GiB with two queues exclusively. The test must repair what it breaks.
 fn cluster() -> Lease {
     static EXCLUDED: Once = Once::new();
-    EXCLUDED.call_once(|| fs::write(excluded(), "").expect("a file"));
+    EXCLUDED.call_once(|| fs::write(excluded_nodes(), "").expect("a file"));
     let options = Options {
         nodes: 3,
         queues: vec![Queue::new("default", 50), Queue::new("other", 50)],
-        // More than a busy machine takes to stop a program that ends when it is asked.
+        // Longer than programs take to exit after SIGTERM on a busy machine.
         preemption: Some(Duration::from_secs(20)),
         expiry: EXPIRY,
         ..Options::new(version())
     };
-    let path = excluded().display().to_string();
+    let path = excluded_nodes().display().to_string();
     let options = options.set(File::Yarn, "yarn.resourcemanager.nodes.exclude-path", &path);
     let cluster = exclusive(options);
-    fs::write(excluded(), "").expect("a file");
+    fs::write(excluded_nodes(), "").expect("a file");
     // A test may leave its node dead, and a failed one may leave it excluded.
     for node in cluster.nodes() {
-        if must(cluster.pid(&node.daemon)).is_none() {
-            must(cluster.rm_admin(&["-refreshNodes"]));
-            must(cluster.start_daemon(&node.daemon));
+        if expect_ok(cluster.pid(&node.daemon)).is_none() {
+            expect_ok(cluster.rm_admin(&["-refreshNodes"]));
+            expect_ok(cluster.start_daemon(&node.daemon));
         }
     }
-    must(cluster.wait_nodes(3));
+    expect_ok(cluster.wait_nodes(3));
     cluster
 }
 
-fn must<T>(outcome: Result<T, testbed::Error>) -> T {
+fn expect_ok<T>(outcome: Result<T, testbed::Error>) -> T {
     outcome.unwrap_or_else(|failure| panic!("{failure}"))
 }
 
@@ -55,35 +54,35 @@ fn index(task: &str) -> u32 {
     index.parse().expect("a number")
 }
 
-/// The newest start of that task.
+/// Returns the newest start of a task.
 fn newest(started: &[AttemptStart], task: &str) -> AttemptStart {
-    let mut mine = started.iter().rev().filter(|it| it.task == task);
-    mine.next().cloned().expect("a start")
+    let mut of_task = started.iter().rev().filter(|it| it.task == task);
+    of_task.next().cloned().expect("a start")
 }
 
 #[test]
-fn a_program_that_is_killed_starts_again_and_that_counts() {
+fn killed_programs_restart_up_to_their_limit() {
     let cluster = &*cluster();
     let role = "memory: 128 MiB, tolerate: 1, restart: {limit: 1, backoff: {initial: 100ms}}";
     let job = ClusterJob::submit(cluster, 3, WAIT_SCRIPT, role, "");
     let first = job.programs(3);
-    // One dies twice, which is once too often; one once; one never.
+    // The first task is killed twice, once more than allowed; the second once; the third never.
     signal("-9", &[first[0].pid, first[1].pid]);
     let second = job.program(0, 2);
     job.program(1, 2);
     assert!(!is_alive(first[0].pid));
     signal("-9", &[second]);
-    let gone_on = job.wait_end("worker:0", 2);
-    assert_eq!(gone_on.next, "tolerated");
-    // That a program runs is known to itself first.
-    let shown = [("failed", 2), ("running", 2), ("running", 1)];
-    let shown = shown.map(|(state, attempt)| (json!(state), json!(attempt)));
-    wait_for(&format!("{shown:?} of {}", job.describe()), || {
+    let tolerated = job.wait_end("worker:0", 2);
+    assert_eq!(tolerated.next, "tolerated");
+    // The master learns of the start a moment later.
+    let states = [("failed", 2), ("running", 2), ("running", 1)];
+    let states = states.map(|(state, attempt)| (json!(state), json!(attempt)));
+    wait_for(&format!("{states:?} of {}", job.describe()), || {
         let status = job.status();
         let tasks = status["view"]["tasks"].as_array()?.iter();
         let tasks = tasks.map(|it| (it["state"].clone(), it["attempt"].clone()));
         let failed = status["view"]["roles"][0]["failed"] == 1;
-        (failed && tasks.eq(shown.clone())).then_some(())
+        (failed && tasks.eq(states.clone())).then_some(())
     });
     job.release();
     job.assert_succeeded_alone();
@@ -98,7 +97,7 @@ fn a_program_that_is_killed_starts_again_and_that_counts() {
 }
 
 #[test]
-fn a_node_where_programs_die_is_avoided_and_later_forgiven() {
+fn a_node_with_failing_programs_is_excluded_and_later_readmitted() {
     let cluster = &*cluster();
     // A node has resources for two tasks. No task restarts before both failures are known.
     let role = "memory: 3 GiB, restart: {limit: 3, backoff: {initial: 2s, max: 2s}}";
@@ -108,40 +107,41 @@ fn a_node_where_programs_die_is_avoided_and_later_forgiven() {
     let started = job.wait_starts(4);
     let nodes: BTreeSet<_> = started.iter().map(|it| &it.node).collect();
     let on = |node: &String| {
-        let there = started.iter().filter(|it| it.node == *node);
-        there.collect::<Vec<_>>()
+        let on_node = started.iter().filter(|it| it.node == *node);
+        on_node.collect::<Vec<_>>()
     };
     let bad = nodes.into_iter().find(|node| on(node).len() == 2);
     let bad = bad.expect("four tasks are on three nodes");
-    let there = on(bad).into_iter();
-    let there: Vec<_> = there.map(|it| job.program(index(&it.task), 1)).collect();
-    signal("-9", &there);
+    let on_bad = on(bad).into_iter();
+    let on_bad: Vec<_> = on_bad.map(|it| job.program(index(&it.task), 1)).collect();
+    signal("-9", &on_bad);
     let again = job.wait_starts(6);
     assert!(again[4..].iter().all(|it| it.node != *bad), "{again:?}");
-    // There is no room for two more until the node is forgiven.
+    // Two more tasks do not fit until the node is readmitted.
     job.scale(6);
     let all = job.wait_starts(8);
     job.release();
     job.assert_succeeded_alone();
-    let facts = job.history();
-    let blamed: Vec<_> = facts.iter().filter_map(|(_, what)| what.get("node-excluded")).collect();
-    let [blamed] = &blamed[..] else {
-        panic!("{facts:#?}");
+    let history = job.history();
+    let exclusions: Vec<_> =
+        history.iter().filter_map(|(_, what)| what.get("node-excluded")).collect();
+    let [exclusion] = &exclusions[..] else {
+        panic!("{history:#?}");
     };
-    assert_eq!(blamed["node"], *bad);
-    assert_eq!(blamed["reason"], "2 programs failed there");
-    let forgiven = facts.iter().filter_map(|(at, what)| {
-        let forgiven = what.get("node-readmitted")?;
-        Some((*at, forgiven["node"].clone()))
+    assert_eq!(exclusion["node"], *bad);
+    assert_eq!(exclusion["reason"], "2 programs failed there");
+    let readmissions = history.iter().filter_map(|(at, what)| {
+        let readmission = what.get("node-readmitted")?;
+        Some((*at, readmission["node"].clone()))
     });
-    let forgiven: Vec<_> = forgiven.collect();
-    let until = blamed["until"].as_u64().expect("a time");
-    let [(at, node)] = &forgiven[..] else {
-        panic!("{facts:#?}");
+    let readmissions: Vec<_> = readmissions.collect();
+    let until = exclusion["until"].as_u64().expect("a time");
+    let [(at, node)] = &readmissions[..] else {
+        panic!("{history:#?}");
     };
-    assert!(*at >= until && *node == **bad, "{forgiven:?}, {blamed}");
+    assert!(*at >= until && *node == **bad, "{readmissions:?}, {exclusion}");
     for start in &all[6..] {
-        assert!(start.node == *bad && start.at >= until, "{start:?}, {blamed}");
+        assert!(start.node == *bad && start.at >= until, "{start:?}, {exclusion}");
     }
     for ended in job.ends().iter().filter(|it| it.next.get("retry").is_some()) {
         assert_eq!((&ended.node, &ended.ending), (bad, &json!({"signalled": {"signal": 9}})));
@@ -149,34 +149,34 @@ fn a_node_where_programs_die_is_avoided_and_later_forgiven() {
 }
 
 #[test]
-fn a_node_that_is_drained_gives_its_tasks_time_and_they_go_elsewhere() {
+fn tasks_of_a_decommissioning_node_save_and_move() {
     let cluster = &*cluster();
     let script =
         format!("trap 'sleep 0.5; echo saved >> $SHARED/saved; exit 1' TERM; {WAIT_SCRIPT}");
-    // At most three are beside the master.
+    // The master's node has room for three tasks.
     let role = "memory: 2 GiB";
     let job = ClusterJob::submit(cluster, 4, &script, role, "restart: {limit: 0}");
     let before = job.programs(4);
     let started = job.wait_starts(4);
-    let (number, there) = job.node_with_tasks(1, &started);
-    let node = &there[0].node;
-    fs::write(excluded(), node).expect("a file");
-    must(cluster.rm_admin(&["-refreshNodes", "-g", "120", "-server"]));
-    let all = job.wait_starts(4 + there.len());
-    fs::write(excluded(), "").expect("a file");
-    must(cluster.rm_admin(&["-refreshNodes"]));
-    must(cluster.wait_node(&format!("nm{number}"), "RUNNING"));
+    let (number, on_node) = job.node_with_tasks(1, &started);
+    let node = &on_node[0].node;
+    fs::write(excluded_nodes(), node).expect("a file");
+    expect_ok(cluster.rm_admin(&["-refreshNodes", "-g", "120", "-server"]));
+    let all = job.wait_starts(4 + on_node.len());
+    fs::write(excluded_nodes(), "").expect("a file");
+    expect_ok(cluster.rm_admin(&["-refreshNodes"]));
+    expect_ok(cluster.wait_node(&format!("nm{number}"), "RUNNING"));
     job.release();
     job.assert_succeeded_alone();
-    assert_eq!(job.lines("saved").len(), there.len());
-    for start in &there {
+    assert_eq!(job.lines("saved").len(), on_node.len());
+    for start in &on_node {
         let ended = job.wait_end(&start.task, 1);
         assert_eq!(ended.ending, "preempted", "{ended:?}");
         assert_ne!(newest(&all, &start.task).node, *node);
     }
-    let moved: Vec<_> = there.iter().map(|it| index(&it.task)).collect();
-    let after = job.programs(4 + there.len());
-    assert_eq!(after.len(), 4 + there.len());
+    let moved: Vec<_> = on_node.iter().map(|it| index(&it.task)).collect();
+    let after = job.programs(4 + on_node.len());
+    assert_eq!(after.len(), 4 + on_node.len());
     let stayed = |all: &[Program]| {
         let stayed = all.iter().filter(|it| !moved.contains(&it.index));
         stayed.cloned().collect::<Vec<_>>()
@@ -185,11 +185,11 @@ fn a_node_that_is_drained_gives_its_tasks_time_and_they_go_elsewhere() {
 }
 
 #[test]
-fn a_container_that_another_queue_takes_has_time_for_a_checkpoint() {
+fn a_preempted_container_has_time_for_a_checkpoint() {
     let cluster = &*cluster();
     let script =
         format!("trap 'sleep 0.5; echo $YDL_INDEX >> $SHARED/saved; exit 1' TERM; {WAIT_SCRIPT}");
-    // Two fill a node, and one that of the master.
+    // Two tasks fill a node, one fills the master's node.
     let role = "memory: 4 GiB";
     let rich = ClusterJob::submit(cluster, 5, &script, role, "restart: {limit: 0}");
     rich.programs(5);
@@ -202,24 +202,24 @@ fn a_container_that_another_queue_takes_has_time_for_a_checkpoint() {
     poor.assert_succeeded();
     rich.assert_succeeded_alone();
     let all = rich.starts();
-    let mut taken = rich.ends();
-    taken.retain(|ended| ended.ending != "succeeded");
-    let again = taken.iter().map(|ended| {
+    let mut preempted = rich.ends();
+    preempted.retain(|ended| ended.ending != "succeeded");
+    let restarted = preempted.iter().map(|ended| {
         assert_eq!(ended.ending, "preempted", "{ended:?}");
         assert!(ended.next.get("retry").is_some(), "{ended:?}");
         assert!(newest(&all, &ended.task).attempt > ended.attempt);
         index(&ended.task).to_string()
     });
-    let again: BTreeSet<_> = again.collect();
-    assert!(!again.is_empty(), "{taken:?}");
+    let restarted: BTreeSet<_> = restarted.collect();
+    assert!(!restarted.is_empty(), "{preempted:?}");
     let saved: BTreeSet<_> = rich.lines("saved").into_iter().collect();
-    assert_eq!(saved, again);
-    let words = status["view"]["tasks"].to_string();
-    assert!(words.contains("was preempted by the cluster"), "{words}");
+    assert_eq!(saved, restarted);
+    let tasks = status["view"]["tasks"].to_string();
+    assert!(tasks.contains("was preempted by the cluster"), "{tasks}");
 }
 
 #[test]
-fn a_node_that_is_lost_for_good_costs_a_restart_and_no_failure() {
+fn a_lost_node_causes_restarts_without_counting_failures() {
     let cluster = &*cluster();
     let role = "memory: 2 GiB, restart: {limit: 1, backoff: {initial: 100ms}}";
     let more = "timeouts: {heartbeat: 4s, grace: 1s, stop: 2s}";
@@ -227,51 +227,51 @@ fn a_node_that_is_lost_for_good_costs_a_restart_and_no_failure() {
     let before = job.programs(6);
     let started = job.wait_starts(6);
     // The master's node has room for three of them.
-    let (number, there) = job.node_with_tasks(2, &started);
+    let (number, on_node) = job.node_with_tasks(2, &started);
     let name = format!("nm{number}");
-    let node = &there[0].node;
-    // One of its tasks is frozen with it; the others can be told that they are given up.
-    let frozen = &there[0];
+    let node = &on_node[0].node;
+    // One of its agents is frozen; the others learn that they were replaced.
+    let frozen = &on_node[0];
     let old = job.program(index(&frozen.task), 1);
-    let mut ice = tree(&frozen.container);
-    assert!(ice.contains(&old), "{ice:?}");
-    // Parents first: they have no more children then.
-    ice.reverse();
-    // One right after the other: it is to be missed before its node is.
-    must(cluster.kill(&name));
-    signal_remaining("-STOP", &ice);
-    let all = job.wait_starts(6 + there.len());
-    // The other has tried to take what it holds.
+    let mut processes = tree(&frozen.container);
+    assert!(processes.contains(&old), "{processes:?}");
+    // Parents first, so that they start no more children.
+    processes.reverse();
+    // Right after each other: the agent must be missed before its node.
+    expect_ok(cluster.kill(&name));
+    signal_remaining("-STOP", &processes);
+    let all = job.wait_starts(6 + on_node.len());
+    // The replacement tried to take what the frozen program holds.
     job.program(index(&frozen.task), 2);
     // The frozen agent continues after its replacement has started, learns that it was replaced, and exits.
     assert!(is_alive(old));
-    signal_remaining("-CONT", &ice);
-    let both = time_until("the end of the one that was frozen", || !is_alive(old));
-    println!("both ran for {both:?}");
-    // While it was frozen it could not let go of what it held.
+    signal_remaining("-CONT", &processes);
+    let overlap = time_until("the end of the one that was frozen", || !is_alive(old));
+    println!("both ran for {overlap:?}");
+    // The frozen program could not release what it held.
     assert_eq!(job.lines("twice"), [index(&frozen.task).to_string()]);
-    fs::remove_file(job.file("twice")).expect("it is there");
-    for start in &there {
+    fs::remove_file(job.file("twice")).expect("the file");
+    for start in &on_node {
         assert_ne!(newest(&all, &start.task).node, *node);
         assert!(!is_alive(job.program(index(&start.task), 1)));
     }
-    for start in &there[1..] {
+    for start in &on_node[1..] {
         let ended = job.wait_end(&start.task, 1);
         assert_eq!(ended.ending, "lost", "{ended:?}");
     }
-    // It fell silent before the cluster called its node lost, and that is laid at the node's door.
+    // Its heartbeats stopped before the cluster reported the node as lost, and the failure is charged to the node.
     let ended = job.wait_end(&frozen.task, 1);
     assert!(ended.ending.get("heartbeat-timeout").is_some(), "{ended:?}");
     assert_eq!(job.count("node-excluded"), 1);
-    // The one failure that is allowed has not been used up.
-    for unlucky in &there[..2] {
-        let index = index(&unlucky.task);
+    // The allowed failure is not used up.
+    for start in &on_node[..2] {
+        let index = index(&start.task);
         signal("-9", &[job.program(index, 2)]);
         job.program(index, 3);
     }
     job.release();
     job.assert_succeeded_alone();
-    let moved: Vec<_> = there.iter().map(|it| index(&it.task)).collect();
+    let moved: Vec<_> = on_node.iter().map(|it| index(&it.task)).collect();
     let stayed = |all: &[Program]| {
         let stayed = all.iter().filter(|it| !moved.contains(&it.index));
         stayed.cloned().collect::<Vec<_>>()
@@ -280,7 +280,7 @@ fn a_node_that_is_lost_for_good_costs_a_restart_and_no_failure() {
 }
 
 #[test]
-fn a_checkpoint_outlives_its_node_and_everybody_goes_on_from_it_elsewhere() {
+fn a_checkpoint_survives_its_node_and_all_tasks_resume_from_it() {
     let cluster = &*cluster();
     let script = "cd $YDL_CHECKPOINT; echo $YDL_INDEX $YDL_ROUND $(cat steps.* 2>/dev/null) >> $SHARED/began; \
         if [ $YDL_ROUND = 1 ]; then \
@@ -298,7 +298,7 @@ fn a_checkpoint_outlives_its_node_and_everybody_goes_on_from_it_elsewhere() {
     let victim = victim.expect("two workers are on two nodes");
     let mut nodes = cluster.nodes().iter();
     let node = nodes.find(|node| node.address.ip().to_string() == victim.node);
-    must(cluster.kill(&node.expect("its node").daemon));
+    expect_ok(cluster.kill(&node.expect("its node").daemon));
     signal_remaining("-9", &tree(&victim.container));
     let all = job.wait_starts(4);
     assert_ne!(newest(&all, &victim.task).node, victim.node);
@@ -308,13 +308,13 @@ fn a_checkpoint_outlives_its_node_and_everybody_goes_on_from_it_elsewhere() {
     });
     began.sort_unstable();
     assert_eq!(began, ["0 1", "0 2 7 8", "1 1", "1 2 7 8"]);
-    // What a program removes is not there for the next one.
+    // Removed checkpoints are removed in HDFS, too.
     wait_for("no checkpoint", || saved().is_empty().then_some(()));
     job.release();
     job.assert_succeeded_alone();
 }
 
-/// The daemon of the node where the job's master is.
+/// Returns the daemon and the host of the master's node.
 fn masters_node(job: &ClusterJob) -> (String, String) {
     let host = application(job.cluster, &job.id).host;
     let mut nodes = job.cluster.nodes().iter();
@@ -322,16 +322,16 @@ fn masters_node(job: &ClusterJob) -> (String, String) {
     (node.expect("a node").daemon.clone(), host)
 }
 
-/// So many masters have died before the one that came to the end.
-fn had_deaths(job: &ClusterJob, deaths: usize) {
+/// Asserts the number of failed masters before the successful one.
+fn assert_failed_masters(job: &ClusterJob, failed: usize) {
     let mut states = job.wait_masters_ended();
     let attempts = job.master_attempts();
     assert_eq!(states.pop(), Some(AttemptState::Finished), "{attempts:#?}");
-    assert_eq!(states, vec![AttemptState::Failed; deaths], "{attempts:#?}");
+    assert_eq!(states, vec![AttemptState::Failed; failed], "{attempts:#?}");
 }
 
 #[test]
-fn a_master_whose_node_is_taken_out_of_service_is_followed_and_no_attempt_is_used_up() {
+fn a_master_on_a_decommissioned_node_is_replaced_without_using_an_attempt() {
     let cluster = &*cluster();
     let more = "master: {attempts: 2}\nrestart: {limit: 0}";
     let job = ClusterJob::submit(cluster, 4, WAIT_SCRIPT, "memory: 2 GiB", more);
@@ -340,24 +340,24 @@ fn a_master_whose_node_is_taken_out_of_service_is_followed_and_no_attempt_is_use
     job.wait_reported_running(started.iter().map(|it| &it.container));
     let (daemon, host) = masters_node(&job);
     let master = job.master(1);
-    // Not gracefully: its containers get SIGTERM at once.
-    fs::write(excluded(), &host).expect("a file");
-    must(cluster.rm_admin(&["-refreshNodes"]));
+    // Not gracefully: containers get SIGTERM at once.
+    fs::write(excluded_nodes(), &host).expect("a file");
+    expect_ok(cluster.rm_admin(&["-refreshNodes"]));
     job.wait_led_by(2);
-    // The cluster does not wait for its end, which is the node's affair.
+    // The cluster does not wait until the node has ended the master.
     wait_for("the end of the first master", || (!is_alive(master)).then_some(()));
     let gone: Vec<_> = started.iter().filter(|it| it.node == host).collect();
     job.wait_starts(4 + gone.len());
-    fs::write(excluded(), "").expect("a file");
-    must(cluster.rm_admin(&["-refreshNodes"]));
+    fs::write(excluded_nodes(), "").expect("a file");
+    expect_ok(cluster.rm_admin(&["-refreshNodes"]));
     let diagnostics = job.master_attempts()[0].diagnostics.clone();
     assert!(diagnostics.contains("exitCode: -100"), "{diagnostics}");
-    // This is the first of the two deaths that are allowed.
+    // This is the first of two allowed failures.
     job.kill_master(2);
     job.wait_led_by(3);
     job.release();
     job.assert_succeeded();
-    had_deaths(&job, 2);
+    assert_failed_masters(&job, 2);
     for start in &gone {
         let ended = job.wait_end(&start.task, 1);
         assert_eq!(ended.ending, "lost", "{ended:?}");
@@ -369,38 +369,40 @@ fn a_master_whose_node_is_taken_out_of_service_is_followed_and_no_attempt_is_use
         stayed.cloned().collect::<Vec<_>>()
     };
     assert_eq!(stayed(&before), stayed(&after));
-    // A NodeManager that is told to go ends by itself.
-    wait_for("the end of the node's daemon", || must(cluster.pid(&daemon)).is_none().then_some(()));
+    // A decommissioned NodeManager exits by itself.
+    wait_for("the end of the node's daemon", || {
+        expect_ok(cluster.pid(&daemon)).is_none().then_some(())
+    });
 }
 
 #[test]
-fn a_master_that_dies_with_its_node_is_followed_elsewhere() {
+fn a_master_killed_with_its_node_is_replaced_elsewhere() {
     let cluster = &*cluster();
     let job = ClusterJob::submit(cluster, 4, WAIT_SCRIPT, "memory: 2 GiB", "restart: {limit: 0}");
     let before = job.programs(4);
     let started = job.wait_starts(4);
     job.wait_reported_running(started.iter().map(|it| &it.container));
     let (daemon, host) = masters_node(&job);
-    let there: Vec<_> = started.iter().filter(|it| it.node == host).collect();
-    // As when the power goes: the daemon first, so that it cannot tell of the others.
-    must(cluster.kill(&daemon));
-    for start in &there {
+    let on_node: Vec<_> = started.iter().filter(|it| it.node == host).collect();
+    // Like a power failure: the daemon first, so that it cannot report the others.
+    expect_ok(cluster.kill(&daemon));
+    for start in &on_node {
         kill_all(&tree(&start.container));
     }
     signal("-9", &[job.master(1)]);
-    // The cluster counts the failure depending on which timeout it notices first: of the master or of the node.
+    // Whether the cluster counts this failure depends on which timeout expires first, of the master or of the node.
     job.wait_led_by(2);
-    job.wait_starts(4 + there.len());
+    job.wait_starts(4 + on_node.len());
     job.release();
     job.assert_succeeded();
-    had_deaths(&job, 1);
-    let moved: BTreeSet<_> = there.iter().map(|it| index(&it.task)).collect();
+    assert_failed_masters(&job, 1);
+    let moved: BTreeSet<_> = on_node.iter().map(|it| index(&it.task)).collect();
     for program in before.iter().filter(|it| !moved.contains(&it.index)) {
         let all = job.programs(0);
-        let mine: Vec<_> = all.iter().filter(|it| it.index == program.index).collect();
-        assert_eq!(mine, [program], "it was not disturbed");
+        let programs: Vec<_> = all.iter().filter(|it| it.index == program.index).collect();
+        assert_eq!(programs, [program], "the program was disturbed");
     }
-    for start in &there {
+    for start in &on_node {
         let ended = job.wait_end(&start.task, 1);
         assert_eq!(ended.ending, "lost", "{ended:?}");
         assert!(processes_in(&start.container).is_empty());

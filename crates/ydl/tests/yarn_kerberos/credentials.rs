@@ -1,7 +1,7 @@
-//! Files in an HDFS that asks for proof: by ticket, by keytab, by token, and what is said where there is none.
+//! Authentication in HDFS: by ticket, keytab and token, and the error without any.
 //!
-//! The Kerberos library reads its configuration from the environment, which a process has to be started with: the test
-//! starts the cluster, and then runs itself again for each part it plays.
+//! The Kerberos library reads its configuration from the environment of the process. So the test starts the cluster,
+//! and runs itself again for each case.
 
 use std::{path::PathBuf, process::Command, time::Duration};
 use testbed::{Cluster, Options, Protection, Version};
@@ -15,7 +15,7 @@ use yarn_native::{
 use ydl::client::stage::StagingDir;
 use ydl_storage::hdfs::{Hdfs, Kind};
 
-const NAME: &str = "credentials::proof_is_a_ticket_a_keytab_or_a_token";
+const NAME: &str = "credentials::hdfs_accepts_a_ticket_a_keytab_or_a_token";
 const PART: &str = "YDL_TEST_PART";
 const KEYTAB: &str = "YDL_TEST_KEYTAB";
 const TOKENS: &str = "YDL_TEST_TOKENS";
@@ -33,22 +33,22 @@ fn config() -> Config {
     Config::load(Environment::of_process()).expect("a configuration")
 }
 
-/// The two file systems; the first is the default one.
+/// Returns the two file systems; the first is the default.
 fn systems() -> Vec<String> {
     variable(SYSTEMS).split(' ').map(str::to_owned).collect()
 }
 
 #[test]
-fn proof_is_a_ticket_a_keytab_or_a_token() {
+fn hdfs_accepts_a_ticket_a_keytab_or_a_token() {
     if let Ok(part) = std::env::var(PART) {
         let mut runtime = tokio::runtime::Builder::new_current_thread();
         let runtime = runtime.enable_all().build().expect("a runtime");
         return runtime.block_on(async {
             match part.as_str() {
-                "ticket" => with_a_ticket().await,
-                "keytab" => with_a_keytab().await,
-                "token" => with_tokens_alone().await,
-                _ => with_nothing().await,
+                "ticket" => ticket_is_used().await,
+                "keytab" => keytab_is_used().await,
+                "token" => tokens_alone_suffice().await,
+                _ => missing_credentials_are_reported().await,
             }
         });
     }
@@ -94,21 +94,22 @@ fn proof_is_a_ticket_a_keytab_or_a_token() {
     play("nothing", none(), false);
 }
 
-async fn writes_and_reads(hdfs: &Hdfs, file: &str) {
+async fn write_and_read(hdfs: &Hdfs, file: &str) {
     let bytes = vec![5; 3 << 20];
     hdfs.write_atomic(file, bytes.clone(), 0o600, soon()).await.expect("written");
     assert_eq!(hdfs.read_file(file, 4 << 20, soon()).await.expect("read"), bytes);
-    let entry = hdfs.stat(file, soon()).await.expect("an answer").expect("a file");
+    let entry = hdfs.stat(file, soon()).await.expect("a response").expect("a file");
     assert_eq!(entry.owner, "alice");
 }
 
-async fn with_a_ticket() {
+async fn ticket_is_used() {
     let config = config();
     let identity = Identity::from_config(&config).expect("an identity");
-    let place = StagingDir::find(&config, &identity, None, soon()).await.expect("a place");
-    assert_eq!(place.home, format!("{}/user/alice", systems()[0]));
-    assert_eq!(place.layout.root(), format!("{}/user/alice/.ydl", systems()[0]));
-    writes_and_reads(&place.hdfs, "/user/alice/by-ticket").await;
+    let staging =
+        StagingDir::find(&config, &identity, None, soon()).await.expect("a staging directory");
+    assert_eq!(staging.home, format!("{}/user/alice", systems()[0]));
+    assert_eq!(staging.layout.root(), format!("{}/user/alice/.ydl", systems()[0]));
+    write_and_read(&staging.hdfs, "/user/alice/by-ticket").await;
     let other = Hdfs::connect(&config, Some(&systems()[1]), &identity, soon()).await;
     let other = other.expect("a file system");
     let refused = other.write_atomic("/by-ticket", "x", 0o600, soon()).await;
@@ -120,7 +121,7 @@ async fn with_a_ticket() {
     tokens.write(&file, Format::Writable).expect("a file of tokens");
 }
 
-async fn with_a_keytab() {
+async fn keytab_is_used() {
     let tickets = TicketSource::Keytab {
         path: variable(KEYTAB).into(),
         principal: "alice@TESTBED.LOCAL".into(),
@@ -128,14 +129,14 @@ async fn with_a_keytab() {
     let identity = Identity::kerberos(tickets);
     let hdfs = Hdfs::connect(&config(), None, &identity, soon()).await.expect("a file system");
     assert_eq!(hdfs.user(soon()).await.expect("a user"), "alice");
-    writes_and_reads(&hdfs, "/user/alice/by-keytab").await;
+    write_and_read(&hdfs, "/user/alice/by-keytab").await;
 }
 
-async fn with_tokens_alone() {
+async fn tokens_alone_suffice() {
     let config = config();
     let identity = Identity::from_config(&config).expect("an identity");
     for (system, path) in systems().iter().zip(["/user/alice/by-token", "/"]) {
-        // Tokens name their servers by address, URLs by name; either way it is the same server.
+        // Tokens contain addresses, URLs names of the same server.
         let port = system.rsplit(':').next().expect("a port");
         for host in ["localhost", "127.0.0.1"] {
             let url = format!("hdfs://{host}:{port}");
@@ -144,13 +145,13 @@ async fn with_tokens_alone() {
             assert_eq!(hdfs.user(soon()).await.expect("a user"), "alice");
             match path {
                 "/" => drop(hdfs.list(path, soon()).await.expect("a listing")),
-                path => writes_and_reads(&hdfs, path).await,
+                path => write_and_read(&hdfs, path).await,
             }
         }
     }
 }
 
-async fn with_nothing() {
+async fn missing_credentials_are_reported() {
     let config = config();
     let identity = Identity::from_config(&config).expect("an identity");
     let hdfs = Hdfs::connect(&config, None, &identity, soon()).await.expect("nothing was asked");

@@ -51,7 +51,7 @@ fn other_system(cluster: &Cluster) -> String {
     other
 }
 
-/// Nothing of the job is left on its nodes.
+/// Waits until no process of the job is left.
 fn wait_gone(id: &str) {
     wait_for(&format!("the end of all processes of {id}"), || {
         digits::processes(id).is_empty().then_some(())
@@ -65,9 +65,9 @@ fn the_example_runs_for_an_ordinary_user_with_two_file_systems() {
     let workspace = Workspace::of(cluster, "alice");
     digits::copy_example(&workspace);
     let program = workspace.path().join("train.py").display().to_string();
-    let far = format!("{other}/data/train.py");
-    cluster.fs(&["-put", &program, &far]).expect("a file");
-    fs::remove_file(&program).expect("it is elsewhere now");
+    let remote = format!("{other}/data/train.py");
+    cluster.fs(&["-put", &program, &remote]).expect("a file");
+    fs::remove_file(&program).expect("another node");
 
     let began = Instant::now();
     let ran = workspace.run(&[
@@ -76,7 +76,7 @@ fn the_example_runs_for_an_ordinary_user_with_two_file_systems() {
         "--set",
         &format!("file_systems=[\"{other}\"]"),
         "--set",
-        &format!("files=[\"{far}\"]"),
+        &format!("files=[\"{remote}\"]"),
         "--set",
         &format!("outputs={{model/: \"{other}/data/model\"}}"),
     ]);
@@ -96,17 +96,17 @@ fn the_example_runs_for_an_ordinary_user_with_two_file_systems() {
         let record = format!("{logs}/{role}/{index}/1/exit.json");
         assert!(listed.contains(&record), "{listed}");
     }
-    let said = Workspace::of(cluster, "alice").run(&["logs", &id, "worker:1", "--stdout"]);
-    assert!(said.stdout.contains("test accuracy 0.9"), "{said:#?}");
+    let output = Workspace::of(cluster, "alice").run(&["logs", &id, "worker:1", "--stdout"]);
+    assert!(output.stdout.contains("test accuracy 0.9"), "{output:#?}");
     wait_gone(&id);
 }
 
-/// Hadoop's own view of files, for that user.
-fn fs_as(cluster: &Cluster, user: &str, words: &[&str]) -> CommandOutput {
+/// Runs Hadoop's file system shell as that user.
+fn fs_as(cluster: &Cluster, user: &str, args: &[&str]) -> CommandOutput {
     let ticket = cluster.kerberos().expect("a realm").kinit(user, None);
     let mut shell = cluster.hadoop("org.apache.hadoop.fs.FsShell").expect("FsShell");
     shell.env("KRB5CCNAME", ticket.expect("a ticket"));
-    CommandOutput::from(shell.args(words).output().expect("it runs"))
+    CommandOutput::from(shell.args(args).output().expect("it runs"))
 }
 
 fn refused(ran: &CommandOutput, why: &str) {
@@ -164,7 +164,7 @@ fn a_viewfs_gives_a_job_the_tokens_of_its_mounted_file_systems() {
 }
 
 #[test]
-fn those_who_may_see_and_end_a_job_do_and_no_others() {
+fn access_lists_are_enforced_with_kerberos() {
     let cluster = &*cluster();
     let workspace = Workspace::of(cluster, "alice");
     let shared = workspace.path().display().to_string();
@@ -177,8 +177,8 @@ fn those_who_may_see_and_end_a_job_do_and_no_others() {
     );
     wait_for("the program", || workspace.path().join("began").exists().then_some(()));
     let bob = Workspace::of(cluster, "bob");
-    // The program is up a moment before its master hears so.
-    wait_for("that it is seen to run", || {
+    // The master learns of the start a moment later.
+    wait_for("its reported start", || {
         let status = bob.run(&["status", &job]);
         status.stdout.contains("worker:0  running").then_some(())
     });
@@ -191,13 +191,13 @@ fn those_who_may_see_and_end_a_job_do_and_no_others() {
     refused(&bob.run(&["scale", &job, "worker=2"]), only_looks);
     refused(&bob.run(&["kv", "--job", &job, "put", "key", "value"]), only_looks);
     refused(&bob.run(&["kv", "--job", &job, "get", "key"]), only_looks);
-    // Behind the master's back there is nothing to be had either.
-    let place = format!("/user/alice/.ydl/jobs/{job}");
-    let seen = fs_as(cluster, "bob", &["-ls", &place]);
+    // The files in HDFS are not readable, either.
+    let job_dir = format!("/user/alice/.ydl/jobs/{job}");
+    let seen = fs_as(cluster, "bob", &["-ls", &job_dir]);
     assert_eq!(seen.code, 0, "{seen:?}");
     for file in ["client.token", "journal.1"] {
-        assert!(seen.stdout.contains(&format!("{place}/{file}")), "{seen:?}");
-        let ran = fs_as(cluster, "bob", &["-cat", &format!("{place}/{file}")]);
+        assert!(seen.stdout.contains(&format!("{job_dir}/{file}")), "{seen:?}");
+        let ran = fs_as(cluster, "bob", &["-cat", &format!("{job_dir}/{file}")]);
         assert_ne!(ran.code, 0, "{ran:?}");
         assert!(ran.stderr.contains("Permission denied"), "{ran:?}");
     }
@@ -229,7 +229,7 @@ fn those_who_may_see_and_end_a_job_do_and_no_others() {
 }
 
 #[test]
-fn a_job_outlives_the_ticket_it_was_submitted_with() {
+fn a_job_runs_longer_than_the_ticket_of_its_submitter() {
     let cluster = &*cluster();
     let other = other_system(cluster);
     let workspace = Workspace::of(cluster, "alice");
@@ -240,7 +240,7 @@ fn a_job_outlives_the_ticket_it_was_submitted_with() {
          roles: {{worker: {{memory: 64 MiB, shell: 'until [ -e {go} ]; do sleep 0.2; done; echo late > out'}}}}\n"
     ));
     workspace.destroy_ticket();
-    // What is waited for is time itself: the tokens have been renewed by then, or have ended.
+    // Waits for a fixed time, after which the tokens were renewed or have expired.
     wait_for("the first renewal", || (began.elapsed() > UNRENEWED + UNRENEWED / 3).then_some(()));
     fs::write(&go, "").expect("a file");
     let alice = Workspace::of(cluster, "alice");
@@ -250,13 +250,13 @@ fn a_job_outlives_the_ticket_it_was_submitted_with() {
         status.stdout.contains("succeeded").then_some(())
     });
     let output = format!("{other}/data/{job}/out");
-    let said = cluster.fs(&["-cat", &output]).expect("an output");
-    // Hadoop warns in the same breath that it has no native library.
-    assert_eq!(said.lines().next_back(), Some("late"), "{said}");
+    let text = cluster.fs(&["-cat", &output]).expect("an output");
+    // The output also contains Hadoop's warning about its native library.
+    assert_eq!(text.lines().next_back(), Some("late"), "{text}");
 }
 
 #[test]
-fn a_doctor_tells_how_long_a_ticket_lives_and_names_the_one_that_is_missing_first() {
+fn doctor_shows_the_lifetime_of_a_ticket_and_names_a_missing_one_first() {
     let cluster = &*cluster();
     let workspace = Workspace::of(cluster, "dave");
     let ran = workspace.run(&["doctor", "--no-job"]);
@@ -267,8 +267,8 @@ fn a_doctor_tells_how_long_a_ticket_lives_and_names_the_one_that_is_missing_firs
     assert!(ticket.contains("`dave@"), "{ran:#?}");
     assert!(ticket.ends_with(" left"), "{ran:#?}");
     // The ticket determines the user of a job, not the local account.
-    let mine = "`default` accepts jobs of `dave`";
-    assert!(ran.stdout.contains(mine), "{ran:#?}");
+    let queue_message = "`default` accepts jobs of `dave`";
+    assert!(ran.stdout.contains(queue_message), "{ran:#?}");
 
     workspace.destroy_ticket();
     let submitted = workspace.run(&["submit", "--memory", "64MiB", "--", "true"]);
@@ -291,17 +291,17 @@ fn a_doctor_tells_how_long_a_ticket_lives_and_names_the_one_that_is_missing_firs
 }
 
 #[test]
-fn a_service_submits_for_others_where_the_cluster_lets_it() {
+fn a_proxy_user_submits_for_others_if_the_cluster_allows_it() {
     let cluster = &*cluster();
     let service = Workspace::of(cluster, "proxy");
     service.write(
         "job.yaml",
         "outputs: {out: out-by-proxy}\nroles: {worker: {memory: 64 MiB, shell: 'echo $USER | tee out'}}\n",
     );
-    let for_alice = |workspace: &Workspace, words: &[&str]| {
+    let for_alice = |workspace: &Workspace, args: &[&str]| {
         let mut command = workspace.ydl();
         command.env("HADOOP_PROXY_USER", "alice");
-        CommandOutput::from(command.args(words).output().expect("ydl can be started"))
+        CommandOutput::from(command.args(args).output().expect("ydl can be started"))
     };
     let ran = for_alice(&service, &["submit", "job.yaml"]);
     assert_eq!(ran.code, 0, "{ran:?}");
@@ -311,11 +311,11 @@ fn a_service_submits_for_others_where_the_cluster_lets_it() {
     let mut files = listed.lines().filter(|line| line.contains(&id)).peekable();
     assert!(files.peek().is_some(), "{listed}");
     assert!(files.all(|line| line.contains(" alice ")), "{listed}");
-    let output = cluster.fs(&["-ls", "/user/alice/out-by-proxy"]).expect("it");
+    let output = cluster.fs(&["-ls", "/user/alice/out-by-proxy"]).expect("metadata");
     assert!(output.contains(" alice "), "{output}");
     // The job belongs to alice in YARN, so `ydl ls` of alice lists it.
-    let hers = Workspace::of(cluster, "alice").run(&["ls", "--all"]);
-    assert!(hers.stdout.contains(&id), "{hers:?}");
+    let listed = Workspace::of(cluster, "alice").run(&["ls", "--all"]);
+    assert!(listed.stdout.contains(&id), "{listed:?}");
     wait_gone(&id);
 
     let bob = Workspace::of(cluster, "bob");
@@ -326,7 +326,7 @@ fn a_service_submits_for_others_where_the_cluster_lets_it() {
 }
 
 #[test]
-fn a_keytab_that_is_of_no_use_is_refused_before_anything_is_submitted() {
+fn an_unusable_keytab_is_rejected_before_submission() {
     let cluster = &*cluster();
     let kerberos = cluster.kerberos().expect("a realm");
     let workspace = Workspace::of(cluster, "alice");

@@ -1,4 +1,4 @@
-//! Jobs that outlive their tokens, on a cluster where these live for a minute and a half at most.
+//! Jobs that run longer than their tokens, which live for a minute and a half at most.
 
 use std::{
     collections::{BTreeSet, HashMap},
@@ -15,11 +15,11 @@ use ydl_testkit::{
     yarn::{Workspace, digits, shared, version, wait_for},
 };
 
-/// The longest life of a token.
-const LIFE: Duration = Duration::from_secs(90);
-/// And without renewal.
-const UNRENEWED: Duration = Duration::from_secs(30);
-const ENDED: &str =
+/// Maximum lifetime of a token.
+const LIFETIME: Duration = Duration::from_secs(90);
+/// Lifetime without renewal.
+const RENEW_INTERVAL: Duration = Duration::from_secs(30);
+const EXPIRED_MESSAGE: &str =
     "the job's tokens have reached the end of their life; a `keytab:` in the job file";
 
 /// One node, and two file systems.
@@ -30,10 +30,10 @@ fn cluster() -> Lease {
         users: vec!["alice".into()],
         ..Options::new(version())
     };
-    let lives = [("renew-interval", UNRENEWED), ("max-lifetime", LIFE)];
-    shared(lives.into_iter().fold(options, |options, (key, life)| {
+    let lifetimes = [("renew-interval", RENEW_INTERVAL), ("max-lifetime", LIFETIME)];
+    shared(lifetimes.into_iter().fold(options, |options, (key, lifetime)| {
         let key = format!("dfs.namenode.delegation.token.{key}");
-        options.set(File::Hdfs, &key, &life.as_millis().to_string())
+        options.set(File::Hdfs, &key, &lifetime.as_millis().to_string())
     }))
 }
 
@@ -60,7 +60,7 @@ impl<'a> Job<'a> {
         let shared = workspace.path().display().to_string();
         let script = format!(
             "S={shared}/$YDL_INDEX; echo $HADOOP_TOKEN_FILE_LOCATION > $S.new; mv $S.new $S.file; \
-             until [ -e {shared}/go ]; do sleep 0.2; done; mkdir out; echo done-$YDL_INDEX | tee out/said"
+             until [ -e {shared}/go ]; do sleep 0.2; done; mkdir out; echo done-$YDL_INDEX | tee out/text"
         );
         let id = workspace.detach(&format!(
             "{more}\nfile_systems: [\"{other}\"]\n\
@@ -72,7 +72,7 @@ impl<'a> Job<'a> {
             workspace,
             id,
             other: other.to_owned(),
-            // Its tokens are older than that, however long it took.
+            // After the submission, so its tokens are older.
             submitted: Instant::now(),
         }
     }
@@ -81,23 +81,23 @@ impl<'a> Job<'a> {
         fs::write(self.workspace.path().join("go"), "").expect("a file");
     }
 
-    /// Where the program of that task was told to look for tokens, once it runs.
+    /// Waits for a task's program. Returns the path of its token file.
     fn token_file(&self, index: u32) -> PathBuf {
-        let said = self.workspace.path().join(format!("{index}.file"));
+        let output = self.workspace.path().join(format!("{index}.file"));
         wait_for(&format!("worker:{index} of {}", self.id), || {
-            let path = fs::read_to_string(&said).ok()?;
+            let path = fs::read_to_string(&output).ok()?;
             Some(PathBuf::from(path.trim()))
         })
     }
 
     fn masters(&self) -> Vec<u32> {
         let mut all = digits::processes(&self.id);
-        all.retain(|(_, words)| words.starts_with("./ydl master"));
+        all.retain(|(_, args)| args.starts_with("./ydl master"));
         all.into_iter().map(|(pid, _)| pid).collect()
     }
 
     /// Kills the master.
-    fn behead(&self) -> u32 {
+    fn kill_master(&self) -> u32 {
         let masters = self.masters();
         let [master] = masters[..] else {
             panic!("{} has the masters {masters:?}", self.id);
@@ -109,21 +109,21 @@ impl<'a> Job<'a> {
     }
 
     /// Waits for the end of the job. Returns its status as seen by a workspace with a ticket.
-    fn over(&self, workspace: &Workspace) -> CommandOutput {
+    fn wait_for_end(&self, workspace: &Workspace) -> CommandOutput {
         wait_for(&format!("the end of {}", self.id), || {
             let ran = workspace.run(&["status", &self.id]);
             let state = ran.stdout.lines().find(|line| line.starts_with("state "))?;
-            let over = ["succeeded", "failed", "killed"];
-            over.into_iter().any(|end| state.contains(end)).then_some(ran)
+            let states = ["succeeded", "failed", "killed"];
+            states.into_iter().any(|end| state.contains(end)).then_some(ran)
         })
     }
 
-    /// All that containers of this job have on its node.
+    /// Returns the files of the job's containers on its node.
     fn files(&self) -> Vec<PathBuf> {
         let mut found = Vec::new();
         let all = self.workspace.cluster.directory();
-        for place in ["nm1/local/usercache/alice", "nm1/containers", "logs"] {
-            walk(&all.join(place), &mut found);
+        for path in ["nm1/local/usercache/alice", "nm1/containers", "logs"] {
+            walk(&all.join(path), &mut found);
         }
         found
     }
@@ -133,9 +133,9 @@ fn walk(dir: &Path, found: &mut Vec<PathBuf>) {
     for entry in fs::read_dir(dir).into_iter().flatten().flatten() {
         match entry.file_type() {
             Ok(kind) if kind.is_dir() => walk(&entry.path(), found),
-            // Larger ones are the binary and what it was unpacked from.
+            // Larger files are the binary and archives.
             Ok(kind) if kind.is_file() => {
-                let small = |about: fs::Metadata| about.len() < 8 << 20;
+                let small = |metadata: fs::Metadata| metadata.len() < 8 << 20;
                 found.extend(entry.metadata().is_ok_and(small).then(|| entry.path()));
             }
             _ => {}
@@ -148,17 +148,17 @@ fn issued(file: &Path) -> BTreeSet<(String, i64)> {
     let tokens = credentials.tokens();
     tokens
         .filter_map(|(alias, token)| match TokenIdentifier::decode(token).ok()? {
-            // Two NameNodes may have issued theirs in the same moment.
+            // With the alias, because two NameNodes may issue tokens at the same time.
             TokenIdentifier::Delegation { issued_ms, .. } => Some((alias.to_owned(), issued_ms)),
             _ => None,
         })
         .collect()
 }
 
-/// Secrets of a job, by how they begin: what each is called, and all of it.
+/// Secrets of a job by their first bytes: name and value.
 type Secrets = HashMap<[u8; 8], (String, Vec<u8>)>;
 
-/// The name of a secret that is in there. All are looked for in one pass: logs are long.
+/// Returns the name of a secret that the data contains. Searches for all in one pass, because logs are long.
 fn find<'a>(all: &[u8], secrets: &'a Secrets) -> Option<&'a str> {
     for (at, window) in all.windows(8).enumerate() {
         let Ok(start) = <&[u8; 8]>::try_from(window) else {
@@ -173,14 +173,14 @@ fn find<'a>(all: &[u8], secrets: &'a Secrets) -> Option<&'a str> {
     None
 }
 
-/// The secrets of a job, found where they should be.
+/// Collects the secrets of a job from its private files.
 fn secrets(job: &Job, keytab: &Path) -> Secrets {
     let mut secrets = Secrets::new();
     let mut add = |name: String, secret: &[u8]| {
         let start = secret[..8].try_into().expect("eight bytes");
         secrets.insert(start, (name, secret.to_owned()));
     };
-    // All keytabs begin alike; keys are at their end.
+    // The start of all keytabs is equal; keys are at the end.
     let keys = fs::read(keytab).expect("a keytab");
     add("the keytab".to_owned(), &keys[keys.len() - 24..]);
     for file in job.files() {
@@ -201,7 +201,7 @@ fn secrets(job: &Job, keytab: &Path) -> Secrets {
             if let Some(pem) = credentials.secret("ydl.identity") {
                 let pem = String::from_utf8_lossy(pem.expose()).into_owned();
                 let key = pem.split("PRIVATE KEY-----\n").nth(1).expect("a key");
-                // The beginning says only what kind of key it is.
+                // The start contains only the kind of the key.
                 add("the job's key".to_owned(), &key.as_bytes()[40..64]);
             }
         }
@@ -210,42 +210,42 @@ fn secrets(job: &Job, keytab: &Path) -> Secrets {
     secrets
 }
 
-/// No process, script or log shows one of these, and files that hold one are their owner's alone.
-fn keeps_them(job: &Job, secrets: &Secrets) {
+/// Asserts that no process, script or log shows a secret, and that files with secrets are private.
+fn assert_secrets_private(job: &Job, secrets: &Secrets) {
     let processes = digits::processes(&job.id);
     assert!(processes.len() >= 3, "{processes:?}");
-    for (pid, words) in processes {
+    for (pid, args) in processes {
         for what in ["environ", "cmdline"] {
-            // It may have ended meanwhile.
+            // The process may have exited.
             let text = fs::read(format!("/proc/{pid}/{what}")).unwrap_or_default();
-            assert_eq!(find(&text, secrets), None, "is in {what} of {words}");
+            assert_eq!(find(&text, secrets), None, "is in {what} of {args}");
         }
     }
-    let mut held = 0;
+    let mut holding = 0;
     for file in job.files() {
-        // Files of a container that ends go while we look.
-        let (Ok(about), Ok(bytes)) = (fs::metadata(&file), fs::read(&file)) else {
+        // Files of an ending container may disappear.
+        let (Ok(metadata), Ok(bytes)) = (fs::metadata(&file), fs::read(&file)) else {
             continue;
         };
         let Some(secret) = find(&bytes, secrets) else {
             continue;
         };
-        let (place, mode) = (file.display(), about.permissions().mode());
-        assert!(!is_log(&file), "{secret} is in {place}");
-        assert_eq!(mode & 0o077, 0, "{secret} is in {place}");
-        held += 1;
+        let (path, mode) = (file.display(), metadata.permissions().mode());
+        assert!(!is_log(&file), "{secret} is in {path}");
+        assert_eq!(mode & 0o077, 0, "{secret} is in {path}");
+        holding += 1;
     }
-    assert!(held >= 5, "{held} files hold secrets");
+    assert!(holding >= 5, "only {holding} files have secrets");
 }
 
 fn is_log(file: &Path) -> bool {
     let name = file.file_name().unwrap_or_default().to_string_lossy();
-    let ends = [".log", ".out", ".err", ".sh"];
-    ends.into_iter().any(|end| name.ends_with(end))
+    let suffixes = [".log", ".out", ".err", ".sh"];
+    suffixes.into_iter().any(|end| name.ends_with(end))
 }
 
-/// Of a job that is over, no log has kept a secret.
-fn keeps_none(job: &Job, secrets: &Secrets) {
+/// Asserts that no log of an ended job contains a secret.
+fn assert_no_secret_in_logs(job: &Job, secrets: &Secrets) {
     for file in job.files().into_iter().filter(|file| is_log(file)) {
         let bytes = fs::read(&file).unwrap_or_default();
         assert_eq!(find(&bytes, secrets), None, "is in {}", file.display());
@@ -253,59 +253,59 @@ fn keeps_none(job: &Job, secrets: &Secrets) {
 }
 
 #[test]
-fn a_job_with_a_keytab_outlives_its_tokens_and_one_without_says_why_it_did_not() {
+fn a_job_with_a_keytab_runs_longer_than_its_tokens_and_one_without_fails_with_the_reason() {
     let cluster = &*cluster();
     let other = other_system(cluster);
     let keytab = cluster.kerberos().expect("a realm").keytab("alice");
     let keytab_key =
         format!("keytab: {{principal: alice@TESTBED.LOCAL, path: {}}}", keytab.display());
-    let long = Job::submit(cluster, &other, &keytab_key);
-    let cut_off = Job::submit(cluster, &other, "");
-    let beheaded = Job::submit(cluster, &other, "");
-    let first = issued(&long.token_file(0));
-    for job in [&cut_off, &beheaded] {
+    let renewing = Job::submit(cluster, &other, &keytab_key);
+    let undisturbed = Job::submit(cluster, &other, "");
+    let without_keytab = Job::submit(cluster, &other, "");
+    let first = issued(&renewing.token_file(0));
+    for job in [&undisturbed, &without_keytab] {
         job.token_file(0);
     }
-    let secrets = secrets(&long, &keytab);
-    keeps_them(&long, &secrets);
+    let secrets = secrets(&renewing, &keytab);
+    assert_secrets_private(&renewing, &secrets);
 
-    // What is waited for is time itself: that the last tokens of all three have ended.
-    let ends = beheaded.submitted + LIFE + Duration::from_secs(10);
-    wait_for("the end of the first tokens", || (Instant::now() > ends).then_some(()));
-    let now = issued(&long.token_file(0));
+    // Waits for a fixed time, after which the first tokens of all three jobs have expired.
+    let expired_at = without_keytab.submitted + LIFETIME + Duration::from_secs(10);
+    wait_for("the end of the first tokens", || (Instant::now() > expired_at).then_some(()));
+    let now = issued(&renewing.token_file(0));
     assert!(now.is_disjoint(&first), "{now:?} after {first:?}");
-    assert_eq!(issued(&cut_off.token_file(0)).len(), 2);
+    assert_eq!(issued(&undisturbed.token_file(0)).len(), 2);
 
-    // Masters that begin with nothing but the first tokens, and perhaps a keytab.
-    let master = long.behead();
-    beheaded.behead();
+    // The new masters start with the first tokens, and one with a keytab.
+    let master = renewing.kill_master();
+    without_keytab.kill_master();
     wait_for("another master", || {
-        let masters = long.masters();
+        let masters = renewing.masters();
         masters.iter().any(|pid| *pid != master).then_some(())
     });
     let alice = Workspace::of(cluster, "alice");
-    // An agent that is started now gets the tokens of now.
+    // A new agent gets the current tokens.
     wait_for("another worker", || {
-        let ran = alice.run(&["scale", &long.id, "worker=2"]);
+        let ran = alice.run(&["scale", &renewing.id, "worker=2"]);
         (ran.code == 0).then_some(())
     });
-    let second = issued(&long.token_file(1));
+    let second = issued(&renewing.token_file(1));
     assert!(second.is_disjoint(&first), "{second:?} after {first:?}");
 
-    let failed = beheaded.over(&alice);
-    assert!(failed.stdout.contains(ENDED), "{failed:?}");
-    long.go();
-    cut_off.go();
-    let failed = cut_off.over(&alice);
-    assert!(failed.stdout.contains(ENDED), "{failed:?}");
-    let ended = long.over(&alice);
+    let failed = without_keytab.wait_for_end(&alice);
+    assert!(failed.stdout.contains(EXPIRED_MESSAGE), "{failed:?}");
+    renewing.go();
+    undisturbed.go();
+    let failed = undisturbed.wait_for_end(&alice);
+    assert!(failed.stdout.contains(EXPIRED_MESSAGE), "{failed:?}");
+    let ended = renewing.wait_for_end(&alice);
     assert!(ended.stdout.contains("succeeded"), "{ended:?}");
     for index in 0..2 {
-        let output = format!("{}/data/{}/{index}/said", long.other, long.id);
-        let said = cluster.fs(&["-cat", &output]).expect("an output");
-        assert_eq!(said.trim(), format!("done-{index}"));
-        let logs = alice.run(&["logs", &long.id, &format!("worker:{index}"), "--stdout"]);
+        let output = format!("{}/data/{}/{index}/text", renewing.other, renewing.id);
+        let text = cluster.fs(&["-cat", &output]).expect("an output");
+        assert_eq!(text.trim(), format!("done-{index}"));
+        let logs = alice.run(&["logs", &renewing.id, &format!("worker:{index}"), "--stdout"]);
         assert!(logs.stdout.contains(&format!("done-{index}")), "{logs:?}");
     }
-    keeps_none(&long, &secrets);
+    assert_no_secret_in_logs(&renewing, &secrets);
 }

@@ -1,4 +1,4 @@
-//! The doors of older systems: what a command line stands for, and what is said to a wrong one.
+//! Compat commands: their translations and their errors.
 
 mod installed;
 mod local_runs;
@@ -13,9 +13,9 @@ use std::{
     path::{Path, PathBuf},
 };
 
-/// Each promise has its row, no cell is empty, and every test that is named is there.
+/// Checks that each promise has a row without empty cells, and that every named test exists.
 #[test]
-fn every_promise_of_the_older_systems_has_its_row() {
+fn every_promise_of_the_older_systems_has_a_row_and_a_test() {
     let page = include_str!("../../../../../docs/moving/promises.md");
     let rows: Vec<Vec<&str>> = page
         .lines()
@@ -29,13 +29,13 @@ fn every_promise_of_the_older_systems_has_its_row() {
         }
     }
     let root = Path::new(env!("CARGO_MANIFEST_DIR"));
-    // Everything in which a promise of tf-yarn's is tested.
-    let places = ["tests", "../ydl-core/tests", "../ydl-core/src", "../../python/tests"];
-    let everything = sources(places.map(|place| root.join(place)).to_vec());
+    // Directories with tests of tf-yarn's promises.
+    let paths = ["tests", "../ydl-core/tests", "../ydl-core/src", "../../python/tests"];
+    let everything = sources(paths.map(|path| root.join(path)).to_vec());
     for row in &rows {
         assert!(row.len() >= 4 && row.iter().all(|cell| !cell.is_empty()), "{row:?}");
         if row[0] >= "004" {
-            // Tests of both languages, some by the beginning of their names.
+            // Rust and Python tests, some named by a prefix.
             for named in row[3].split('`').skip(1).step_by(2) {
                 let found = match named.contains('/') || named == "ydl-core" {
                     true => root.join("../..").join(named).exists() || named == "ydl-core",
@@ -52,9 +52,9 @@ fn every_promise_of_the_older_systems_has_its_row() {
         }
         for named in row[3].split(", ") {
             let (file, test) = named.split_once("::").unwrap_or_else(|| panic!("{row:?}"));
-            let places = [root.join("tests"), root.join("../ydl-core/tests")];
-            let text = |place: &PathBuf| {
-                let whole = place.join(file);
+            let paths = [root.join("tests"), root.join("../ydl-core/tests")];
+            let text = |path: &PathBuf| {
+                let whole = path.join(file);
                 let alone = fs::read_to_string(whole.with_extension("rs")).unwrap_or_default();
                 let parts = match whole.is_dir() {
                     true => sources(vec![whole]),
@@ -62,13 +62,13 @@ fn every_promise_of_the_older_systems_has_its_row() {
                 };
                 alone + &parts
             };
-            let found = places.iter().any(|place| text(place).contains(&format!("fn {test}(")));
+            let found = paths.iter().any(|path| text(path).contains(&format!("fn {test}(")));
             assert!(found, "there is no test `{named}`");
         }
     }
 }
 
-/// All that is written in these folders.
+/// Returns the text of all sources in these directories.
 fn sources(mut dirs: Vec<PathBuf>) -> String {
     let mut all = String::new();
     while let Some(dir) = dirs.pop() {

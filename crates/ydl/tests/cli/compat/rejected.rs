@@ -1,15 +1,15 @@
 //! Messages for invalid arguments and unsupported features.
 
-use super::workspace::{Desk, runs};
+use super::workspace::{CompatWorkspace, run_successfully};
 use expect_test::{Expect, expect};
 use std::{fs, process::Command};
 
 #[test]
-fn wrong_words_are_told_in_the_door_s_own_name() {
-    let desk = Desk::new();
+fn errors_name_the_compat_command_and_its_flag() {
+    let workspace = CompatWorkspace::new();
     let check = |line: &str, expected: Expect| {
-        let words: Vec<_> = line.split_whitespace().collect();
-        expected.assert_eq(&desk.said(&words));
+        let args: Vec<_> = line.split_whitespace().collect();
+        expected.assert_eq(&workspace.output_of(&args));
     };
     check(
         "dmlc-submit --cluster yarn --num-wrokers 2 python train.py",
@@ -243,16 +243,16 @@ fn wrong_words_are_told_in_the_door_s_own_name() {
             exit 2
         "#]],
     );
-    assert!(!desk.path().join("state").exists(), "nothing was touched");
+    assert!(!workspace.path().join("state").exists(), "files were created");
 }
 
 #[test]
-fn a_program_that_is_not_here_is_refused_before_anything_is_submitted() {
-    let desk = Desk::new();
-    desk.file("lib/inner.py").file("code.tar");
-    let said = |line: &str| {
-        let words: Vec<_> = line.split_whitespace().collect();
-        desk.said(&words)
+fn a_missing_program_is_rejected_before_submission() {
+    let workspace = CompatWorkspace::new();
+    workspace.file("lib/inner.py").file("code.tar");
+    let run_args = |line: &str| {
+        let args: Vec<_> = line.split_whitespace().collect();
+        workspace.output_of(&args)
     };
     expect![[r#"
         error: ydl-mx: program `nofile.py` not found on this machine
@@ -260,7 +260,7 @@ fn a_program_that_is_not_here_is_refused_before_anything_is_submitted() {
         hint: name a file on this machine, which is shipped, or the absolute path of a program on the nodes
         exit 2
     "#]]
-    .assert_eq(&said("ydl-mx --n 2 --jobname X nofile.py"));
+    .assert_eq(&run_args("ydl-mx --n 2 --jobname X nofile.py"));
     for line in [
         "ydl-mx local nofile.py --n 3",
         "dmlc-submit --cluster local --num-workers 1 python -u nofile.py",
@@ -268,11 +268,11 @@ fn a_program_that_is_not_here_is_refused_before_anything_is_submitted() {
         "dmlc-yarn -n 1 ./nofile --epochs 3",
         "launch.py -n 1 --launcher local sh nofile.sh",
     ] {
-        let told = said(line);
-        assert!(told.contains("not found on this machine\n"), "{line}: {told}");
-        assert!(told.ends_with("exit 2\n"), "{line}: {told}");
+        let output = run_args(line);
+        assert!(output.contains("not found on this machine\n"), "{line}: {output}");
+        assert!(output.ends_with("exit 2\n"), "{line}: {output}");
     }
-    // What may be there all the same is left to the task.
+    // Programs that may exist on the nodes are not checked.
     for line in [
         "ydl-mx --show --n 2 --launcher local /opt/nofile.py",
         "ydl-mx --show --n 2 --launcher local --archives code.tar nofile.py",
@@ -283,61 +283,66 @@ fn a_program_that_is_not_here_is_refused_before_anything_is_submitted() {
         "dmlc-submit --show --cluster local --num-workers 1 java Main",
         "dmlc-submit --show --cluster local --num-workers 1 nofile",
     ] {
-        let told = said(line);
-        assert!(told.ends_with("exit 0\n"), "{line}: {told}");
+        let output = run_args(line);
+        assert!(output.ends_with("exit 0\n"), "{line}: {output}");
     }
-    assert!(!desk.path().join("state").exists(), "nothing was touched");
+    assert!(!workspace.path().join("state").exists(), "files were created");
 }
 
 #[test]
-fn what_only_calls_itself_an_archive_is_refused() {
-    let desk = Desk::new();
+fn a_file_that_is_not_an_archive_is_rejected() {
+    let workspace = CompatWorkspace::new();
     for name in ["bad.tar", "bad.tar.gz", "bad.zip"] {
-        fs::write(desk.path().join(name), "just some text\n".repeat(100)).unwrap();
-        let words = ["yarn-tf", "--cluster", "local", "--shell_command", "date"];
-        let told = desk.said(&[&words[..], &["--tar", name]].concat());
+        fs::write(workspace.path().join(name), "just some text\n".repeat(100)).unwrap();
+        let args = ["yarn-tf", "--cluster", "local", "--shell_command", "date"];
+        let output = workspace.output_of(&[&args[..], &["--tar", name]].concat());
         let expected = format!(
             "error: yarn-tf --tar {name}: `{name}` is not a valid archive\n\n\
              hint: create one with `tar -cf code.tar …`\nexit 2\n"
         );
-        assert_eq!(told, expected);
+        assert_eq!(output, expected);
     }
     for format in ["v7", "ustar", "gnu", "pax"] {
         let format = format!("--format={format}");
         let made = Command::new("tar")
             .args([format.as_str(), "-cf", "good.tar", "train.py"])
-            .current_dir(desk.path())
+            .current_dir(workspace.path())
             .status();
         assert!(made.unwrap().success(), "{format}");
-        let told =
-            runs(&desk, "yarn-tf --show --cluster local --shell_command date --tar good.tar");
-        assert!(told.contains("files: [good.tar]"), "{told}");
+        let output = run_successfully(
+            &workspace,
+            "yarn-tf --show --cluster local --shell_command date --tar good.tar",
+        );
+        assert!(output.contains("files: [good.tar]"), "{output}");
     }
 }
 
 #[test]
-fn what_changes_nothing_or_is_not_here_is_said() {
-    let desk = Desk::new();
-    let told = runs(&desk, "ydl-mx --show --launcher local --n 2 --serve --s 1 --label x train.py");
+fn flags_without_effect_and_missing_mounts_are_reported() {
+    let workspace = CompatWorkspace::new();
+    let output = run_successfully(
+        &workspace,
+        "ydl-mx --show --launcher local --n 2 --serve --s 1 --label x train.py",
+    );
     for note in [
         "# note: `--s` has no effect: serving tasks have no parameter servers\n",
         "# note: `--label` has no effect: this machine has no labels\n",
     ] {
-        assert!(told.contains(note), "{told}");
+        assert!(output.contains(note), "{output}");
     }
-    let told = runs(
-        &desk,
+    let output = run_successfully(
+        &workspace,
         "yarn-tf --show --cluster local --shell_command date --output model:/somewhere/x",
     );
     let note = "# note: `model` goes to `/somewhere/x` on this machine, because `--cluster local` has no HDFS\n";
-    assert!(told.contains(note), "{told}");
-    let words = "yarn-tf --cluster local --shell_command date --mounts /nonexist:data";
-    let words: Vec<_> = words.split_whitespace().collect();
+    assert!(output.contains(note), "{output}");
+    let args = "yarn-tf --cluster local --shell_command date --mounts /nonexist:data";
+    let args: Vec<_> = args.split_whitespace().collect();
     expect![[r#"
         error: yarn-tf --mounts /nonexist:data: `/nonexist` does not exist on this machine
 
         hint: create it, or name another path
         exit 2
     "#]]
-    .assert_eq(&desk.said(&words));
+    .assert_eq(&workspace.output_of(&args));
 }

@@ -8,7 +8,7 @@ use std::{
 };
 use ydl_testkit::{example_environment, finish};
 
-/// A tracker that ends with its test.
+/// A tracker process that is killed at the end of the test.
 struct Tracker(Child);
 
 impl Drop for Tracker {
@@ -33,7 +33,7 @@ fn block(tracker: &mut Child) -> Vec<(String, String)> {
 }
 
 #[test]
-fn rabit_s_own_workers_meet_at_the_stand_alone_tracker_whoever_else_knocks() {
+fn rabit_workers_connect_to_the_stand_alone_tracker_despite_invalid_clients() {
     let mut tracker = Command::new(ydl_testkit::ydl());
     tracker
         .args(["dmlc-tracker", "--num-workers", "3"])
@@ -49,16 +49,16 @@ fn rabit_s_own_workers_meet_at_the_stand_alone_tracker_whoever_else_knocks() {
     assert_eq!(variables[1].1, "0");
     // Invalid clients: a port scan, another protocol, and an incomplete message.
     let address = format!("{}:{}", variables[2].1, variables[3].1);
-    drop(TcpStream::connect(&address).expect("it listens"));
-    let mut stranger = TcpStream::connect(&address).expect("it listens");
-    let _ = stranger.write_all(b"GET / HTTP/1.1\r\n\r\n");
-    let mut silent = TcpStream::connect(&address).expect("it listens");
-    let _ = silent.write_all(&[0x99, 0xff]);
+    drop(TcpStream::connect(&address).expect("a connection"));
+    let mut invalid = TcpStream::connect(&address).expect("a connection");
+    let _ = invalid.write_all(b"GET / HTTP/1.1\r\n\r\n");
+    let mut incomplete = TcpStream::connect(&address).expect("a connection");
+    let _ = incomplete.write_all(&[0x99, 0xff]);
     let example = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../examples/xgboost1-digits");
     let python = example_environment("xgboost1").join("bin/python");
-    let place = tempfile::tempdir().expect("a temporary directory");
+    let dir = tempfile::tempdir().expect("a temporary directory");
     let worker = |index: u32| {
-        let own = place.path().join(index.to_string());
+        let own = dir.path().join(index.to_string());
         std::fs::create_dir(&own).expect("a directory");
         let mut command = Command::new(&python);
         command
@@ -78,6 +78,6 @@ fn rabit_s_own_workers_meet_at_the_stand_alone_tracker_whoever_else_knocks() {
         assert_eq!(ran.code, 0, "{ran:#?}");
         assert!(ran.stdout.contains(&format!("rank {index} of 3")), "{ran:#?}");
     }
-    let ended = tracker.0.wait().expect("it can be waited for");
-    assert_eq!(ended.code(), Some(0), "it ends when all have shut down");
+    let ended = tracker.0.wait().expect("an exit status");
+    assert_eq!(ended.code(), Some(0), "the tracker runs after the shutdown of all workers");
 }

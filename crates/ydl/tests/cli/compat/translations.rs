@@ -1,13 +1,13 @@
 //! Job files that `--show` prints for the command lines of each compat command.
 
-use super::workspace::Desk;
+use super::workspace::CompatWorkspace;
 use expect_test::expect;
 
 #[test]
-fn dmlc_submit_is_a_job_with_parameter_servers_or_one_of_rabit() {
-    let desk = Desk::new();
-    desk.file("lib/data.txt").file("code.tar.gz").file("more.zip");
-    desk.shows(
+fn dmlc_submit_translates_to_an_mxnet_or_rabit_job() {
+    let workspace = CompatWorkspace::new();
+    workspace.file("lib/data.txt").file("code.tar.gz").file("more.zip");
+    workspace.shows(
         "dmlc-submit --cluster yarn --num-workers 2 --num-servers 1 --worker-mem 1.5g --server-cores 2 --queue ml \
          --hdfs-tempdir /tmp --files lib/data.txt#named --archives code.tar.gz --archives=more.zip --env A=1 --host-ip auto \
          --yarn-app-dir jars python train.py --lr 0.1 --jobname digits",
@@ -48,7 +48,7 @@ fn dmlc_submit_is_a_job_with_parameter_servers_or_one_of_rabit() {
             exit 0
         "##]],
     );
-    desk.shows(
+    workspace.shows(
         "dmlc-submit --cluster local --num-workers 3 --local-num-attempt 2 python train.py",
         expect![[r#"
             # dmlc-submit --cluster local --num-workers 3 --local-num-attempt 2 python train.py
@@ -70,10 +70,10 @@ fn dmlc_submit_is_a_job_with_parameter_servers_or_one_of_rabit() {
 }
 
 #[test]
-fn dmlc_yarn_s_short_flags_of_several_letters_are_understood() {
-    let desk = Desk::new();
-    desk.file("a.txt").file("b.txt");
-    desk.shows(
+fn dmlc_yarn_accepts_multi_letter_short_flags() {
+    let workspace = CompatWorkspace::new();
+    workspace.file("a.txt").file("b.txt");
+    workspace.shows(
         "dmlc-yarn.py -hip 192.168.1.1 -n 1 -s 1 --yarn-scripts xxx/mxnet/dmlc-core/yarn/ python train.py",
         expect![[r#"
             # dmlc-yarn.py -hip 192.168.1.1 -n 1 -s 1 --yarn-scripts xxx/mxnet/dmlc-core/yarn/ python train.py
@@ -96,7 +96,7 @@ fn dmlc_yarn_s_short_flags_of_several_letters_are_understood() {
             exit 0
         "#]],
     );
-    desk.shows(
+    workspace.shows(
         "dmlc-yarn -n2 -q ml -ac 0 -f a.txt#b.txt -mem 2048 --vcores 2 --tempdir /tmp/ --libhdfs-opts=-Xmx64m -hb hadoop \
          --max-attempts 5 python train.py",
         expect![[r##"
@@ -135,9 +135,9 @@ fn dmlc_yarn_s_short_flags_of_several_letters_are_understood() {
 }
 
 #[test]
-fn launch_py_has_as_many_servers_as_workers() {
-    let desk = Desk::new();
-    desk.shows(
+fn launch_py_defaults_to_one_server_per_worker() {
+    let workspace = CompatWorkspace::new();
+    workspace.shows(
         "launch.py -n 2 --launcher yarn --env-server A:1 --env-worker B:2 --env USER --p3 --worker-memory 2g python train.py",
         expect![[r#"
             # launch.py -n 2 --launcher yarn --env-server A:1 --env-worker B:2 --env USER --p3 --worker-memory 2g python train.py
@@ -170,9 +170,9 @@ fn launch_py_has_as_many_servers_as_workers() {
 }
 
 #[test]
-fn ydl_mx_is_python_with_as_many_servers_as_workers() {
-    let desk = Desk::new();
-    desk.shows(
+fn ydl_mx_runs_python_with_one_server_per_worker() {
+    let workspace = CompatWorkspace::new();
+    workspace.shows(
         "ydl-mx --n 2 --jobname MXNetOnYarn --jar ydl-mx.jar train.py --kv-store sync --data-dir .",
         expect![[r##"
             # ydl-mx --n 2 --jobname MXNetOnYarn --jar ydl-mx.jar train.py --kv-store sync --data-dir .
@@ -194,7 +194,7 @@ fn ydl_mx_is_python_with_as_many_servers_as_workers() {
             exit 0
         "##]],
     );
-    desk.shows(
+    workspace.shows(
         "ydl-mx --n 2 --s 1 --docker registry/mxnet:1.9 --gpus 1 --results model/ --queue ml train.py --n 7",
         expect![[r##"
             # ydl-mx --n 2 --s 1 --docker registry/mxnet:1.9 --gpus 1 --results model/ --queue ml train.py --n 7
@@ -219,8 +219,8 @@ fn ydl_mx_is_python_with_as_many_servers_as_workers() {
             exit 0
         "##]],
     );
-    desk.file("train");
-    desk.shows(
+    workspace.file("train");
+    workspace.shows(
         "ydl-mx --n 2 --label mxnet --native scala ./train --network mlp",
         expect![[r##"
             # ydl-mx --n 2 --label mxnet --native scala ./train --network mlp
@@ -241,7 +241,7 @@ fn ydl_mx_is_python_with_as_many_servers_as_workers() {
             exit 0
         "##]],
     );
-    desk.shows("ydl-mx --n 3 --serve train.py", expect![[r#"
+    workspace.shows("ydl-mx --n 3 --serve train.py", expect![[r#"
         # ydl-mx --n 3 --serve train.py
         # note: no virtual environment is active, so tasks use the `python` of their nodes; add `--environment ./venv` to ship one
         name: train
@@ -259,7 +259,7 @@ fn ydl_mx_is_python_with_as_many_servers_as_workers() {
         node_exclusion: {failures: 1, timeout: 30d}
         exit 0
     "#]]);
-    desk.shows("ydl-mx local train.py", expect![[r#"
+    workspace.shows("ydl-mx local train.py", expect![[r#"
         # ydl-mx local train.py
         # note: no virtual environment is active, so tasks use the `python` of their nodes; add `--environment ./venv` to ship one
         name: train
@@ -280,10 +280,10 @@ fn ydl_mx_is_python_with_as_many_servers_as_workers() {
 }
 
 #[test]
-fn yarn_tf_is_tensorflow_told_by_flags() {
-    let desk = Desk::new();
-    desk.file("code.tar").file("run.sh");
-    desk.shows(
+fn yarn_tf_translates_to_a_tensorflow_job_with_cluster_flags() {
+    let workspace = CompatWorkspace::new();
+    workspace.file("code.tar").file("run.sh");
+    workspace.shows(
         "yarn-tf -num_parameter_servers 2 --num_trainers=2 --tar code.tar --mounts /data/mnist:data --output \
          model:hdfs:///user/alice/model,logs/:data/logs --appname digits --container_memory 2048 --container_resources \
          yarn.io/gpu=1 --timeout 600000 --jar tf.jar --shell_env A=1 B=2 --shell_command python --shell_args trainer.py --lr 0.1",
@@ -319,7 +319,7 @@ fn yarn_tf_is_tensorflow_told_by_flags() {
             exit 0
         "##]],
     );
-    desk.shows(
+    workspace.shows(
         "yarn-tf --num_parameter_servers 1 --num_trainers 1 --shell_env YARN_CONTAINER_RUNTIME_TYPE=docker \
          YARN_CONTAINER_RUNTIME_DOCKER_IMAGE=tensorflow/tensorflow:1.15.5 --mounts /data:/mnt/data:rw --output out:/mnt/data/out \
          --container_retry_policy 1 --container_max_retries 2 --master_memory 512 --node_label_expression gpu \
@@ -343,7 +343,7 @@ fn yarn_tf_is_tensorflow_told_by_flags() {
             exit 0
         "##]],
     );
-    desk.shows(
+    workspace.shows(
         "yarn-tf --num_containers 3 --shell_command date|cat",
         expect![[r##"
             # yarn-tf --num_containers 3 --shell_command 'date|cat'

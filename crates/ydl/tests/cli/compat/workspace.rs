@@ -1,4 +1,4 @@
-//! A user's directory, and what doors say there.
+//! Workspace of the tests: a user's directory with a program.
 
 use expect_test::Expect;
 use std::{
@@ -9,25 +9,25 @@ use std::{
 use tempfile::TempDir;
 
 /// A user's directory with a program in it.
-pub struct Desk {
+pub struct CompatWorkspace {
     dir: TempDir,
 }
 
-impl Desk {
-    pub fn new() -> Desk {
+impl CompatWorkspace {
+    pub fn new() -> CompatWorkspace {
         let dir = tempfile::tempdir().unwrap();
         fs::write(dir.path().join("train.py"), "print('trained')\n").unwrap();
-        Desk { dir }
+        CompatWorkspace { dir }
     }
 
     pub fn path(&self) -> &Path {
         self.dir.path()
     }
 
-    pub fn file(&self, name: &str) -> &Desk {
+    pub fn file(&self, name: &str) -> &CompatWorkspace {
         let path = self.path().join(name);
         fs::create_dir_all(path.parent().unwrap()).unwrap();
-        // A tar with nothing in it is an empty file, too.
+        // An empty file is a valid tar archive.
         let bytes: &[u8] = match name.ends_with(".zip") {
             true => b"PK\x05\x06\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0",
             false => b"",
@@ -36,10 +36,10 @@ impl Desk {
         self
     }
 
-    pub fn command(&self, words: &[&str]) -> Command {
+    pub fn command(&self, args: &[&str]) -> Command {
         let mut command = Command::new(ydl_testkit::ydl());
         command
-            .args(words)
+            .args(args)
             .current_dir(self.path())
             .env_clear()
             .env("PATH", std::env::var_os("PATH").unwrap_or_default())
@@ -49,26 +49,26 @@ impl Desk {
         command
     }
 
-    pub fn run(&self, words: &[&str]) -> Output {
-        self.command(words).output().unwrap()
+    pub fn run(&self, args: &[&str]) -> Output {
+        self.command(args).output().unwrap()
     }
 
     /// Returns the output and the exit code, with the path of the workspace replaced.
-    pub fn said(&self, words: &[&str]) -> String {
-        let said = told(&self.run(words));
-        said.replace(&self.path().display().to_string(), "HERE")
+    pub fn output_of(&self, args: &[&str]) -> String {
+        let output = render(&self.run(args));
+        output.replace(&self.path().display().to_string(), "HERE")
     }
 
-    /// The job file that a command line stands for. It is one that `ydl submit` takes as it is.
+    /// Checks the job file that `--show` prints for a command line, and that `ydl submit` accepts it.
     pub fn shows(&self, line: &str, expected: Expect) {
-        let mut words: Vec<_> = line.split_whitespace().collect();
-        words.insert(1, "--show");
-        let shown = self.run(&words);
-        let page = self.said(&words);
+        let mut args: Vec<_> = line.split_whitespace().collect();
+        args.insert(1, "--show");
+        let shown = self.run(&args);
+        let page = self.output_of(&args);
         expected.assert_eq(&page.replace("--show ", ""));
         fs::write(self.path().join("shown.yaml"), &shown.stdout).unwrap();
         let mut again = self.command(&["submit", "--show", "shown.yaml"]);
-        // Clusters are asked for nothing; only that there is one must be known.
+        // The cluster is not contacted; only its configuration must exist.
         if !line.contains("local") {
             let site = "<configuration><property><name>yarn.resourcemanager.address</name>\
                 <value>127.0.0.1:1</value></property></configuration>";
@@ -77,21 +77,21 @@ impl Desk {
             again.env("HADOOP_CONF_DIR", self.path());
         }
         let again = again.output().unwrap();
-        assert_eq!(again.status.code(), Some(0), "{}", told(&again));
+        assert_eq!(again.status.code(), Some(0), "{}", render(&again));
     }
 }
 
-pub fn told(output: &Output) -> String {
+pub fn render(output: &Output) -> String {
     let text = |bytes: &[u8]| String::from_utf8(bytes.to_vec()).unwrap();
     let code = output.status.code().unwrap();
     let (out, err) = (text(&output.stdout), text(&output.stderr));
     format!("{out}{err}exit {code}\n")
 }
 
-/// Runs a line to its end, which must be a good one; what it said.
-pub fn runs(desk: &Desk, line: &str) -> String {
-    let words: Vec<_> = line.split_whitespace().collect();
-    let said = desk.said(&words);
-    assert!(said.ends_with("exit 0\n"), "{said}");
-    said
+/// Runs a command line, which must succeed. Returns its output.
+pub fn run_successfully(workspace: &CompatWorkspace, line: &str) -> String {
+    let args: Vec<_> = line.split_whitespace().collect();
+    let output = workspace.output_of(&args);
+    assert!(output.ends_with("exit 0\n"), "{output}");
+    output
 }

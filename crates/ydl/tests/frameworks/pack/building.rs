@@ -1,6 +1,6 @@
-//! Environments that are made first, from a list of packages or a project.
+//! Environments built from requirements or a project.
 
-use super::workspace::{Bench, said, write};
+use super::workspace::{PackWorkspace, stdout_of, write};
 use rustix::{
     fs::{FlockOperation, flock},
     io::Errno,
@@ -13,7 +13,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-const PATIENCE: Duration = Duration::from_secs(60);
+const WAIT_TIMEOUT: Duration = Duration::from_secs(60);
 
 /// Build backend inside the project, which needs no download.
 const BACKEND: &str = r#"import os, zipfile
@@ -28,8 +28,8 @@ def build_editable(to, settings=None, metadata=None):
     return 'mine-1.0-py3-none-any.whl'
 "#;
 
-fn project(bench: &Bench) -> PathBuf {
-    let dir = bench.path("mine");
+fn project(workspace: &PackWorkspace) -> PathBuf {
+    let dir = workspace.path("mine");
     let about = "[build-system]\nrequires = []\nbuild-backend = 'backend'\nbackend-path = ['.']\n\
                  [project]\nname = 'mine'\nversion = '1.0'\n";
     write(&dir.join("pyproject.toml"), about);
@@ -38,31 +38,31 @@ fn project(bench: &Bench) -> PathBuf {
     dir
 }
 
-/// `ydl pack` of that, with these programs and no others.
-fn ydl(bench: &Bench, programs: &Path, what: &Path) -> Command {
+/// Returns the command `ydl pack WHAT` with a `PATH` of these programs only.
+fn ydl(workspace: &PackWorkspace, programs: &Path, what: &Path) -> Command {
     let mut command = Command::new(ydl_testkit::ydl());
     command
         .arg("pack")
         .arg("--json")
         .arg(what)
-        .env("XDG_CACHE_HOME", bench.path("cache"))
+        .env("XDG_CACHE_HOME", workspace.path("cache"))
         .env("PATH", programs)
         .env("PIP_NO_INDEX", "1")
-        .current_dir(bench.path(""))
+        .current_dir(workspace.path(""))
         .stdin(Stdio::null());
     command
 }
 
 /// A directory with a link to this machine's Python, behind any shim.
-fn with_python(bench: &Bench) -> PathBuf {
-    let dir = bench.path("bin");
+fn with_python(workspace: &PackWorkspace) -> PathBuf {
+    let dir = workspace.path("bin");
     fs::create_dir_all(&dir).expect("a directory");
-    let real =
+    let interpreter =
         "import os, sys; print(os.path.realpath(getattr(sys, '_base_executable', sys.executable)))";
-    let asked = Command::new("python3").args(["-I", "-c", real]).output();
-    let real = said(&asked.expect("python3 is there"));
-    // A script, because what is behind a link looks for its library beside the link.
-    script(&dir.join("python3"), &format!("exec '{real}' \"$@\""));
+    let printed = Command::new("python3").args(["-I", "-c", interpreter]).output();
+    let interpreter = stdout_of(&printed.expect("python3 is found"));
+    // A script: through a link, Python would look for its library next to the link.
+    script(&dir.join("python3"), &format!("exec '{interpreter}' \"$@\""));
     dir
 }
 
@@ -72,102 +72,102 @@ fn script(path: &Path, text: &str) {
 }
 
 #[test]
-fn without_uv_a_list_and_a_project_are_installed_by_pip_and_once() {
-    let bench = Bench::bare();
-    let project = project(&bench);
-    let programs = with_python(&bench);
-    let list = bench.path("requirements.txt");
+fn without_uv_requirements_and_projects_are_installed_once_with_pip() {
+    let workspace = PackWorkspace::empty();
+    let project = project(&workspace);
+    let programs = with_python(&workspace);
+    let list = workspace.path("requirements.txt");
     write(&list, "-e ./mine\n");
     for (what, name) in
         [(list, "requirements.txt"), (project.join("pyproject.toml"), "pyproject.toml")]
     {
         let packed = || {
-            let ran = ydl(&bench, &programs, &what).output().expect("ydl");
-            let told = String::from_utf8_lossy(&ran.stderr).into_owned();
-            assert!(ran.status.success(), "{told}");
-            (told, String::from_utf8_lossy(&ran.stdout).into_owned())
+            let output = ydl(&workspace, &programs, &what).output().expect("ydl");
+            let messages = String::from_utf8_lossy(&output.stderr).into_owned();
+            assert!(output.status.success(), "{messages}");
+            (messages, String::from_utf8_lossy(&output.stdout).into_owned())
         };
-        let (told, about) = packed();
-        assert!(told.contains(&format!("{name}` with pip")), "{told}");
+        let (messages, about) = packed();
+        assert!(messages.contains(&format!("{name}` with pip")), "{messages}");
         let local = about.split("\"local\"").nth(1);
         assert!(local.is_some(), "{about}");
-        let (told, _) = packed();
-        assert!(!told.contains("with pip"), "it is there: {told}");
+        let (messages, _) = packed();
+        assert!(!messages.contains("with pip"), "installed again: {messages}");
     }
-    let anew = project.join("pyproject.toml");
-    let text = fs::read_to_string(&anew).expect("a project") + "# changed\n";
-    write(&anew, &text);
-    let ran = ydl(&bench, &programs, &bench.path("requirements.txt")).output();
-    let told = String::from_utf8_lossy(&ran.expect("ydl").stderr).into_owned();
-    assert!(told.contains("with pip"), "what it needs may have changed: {told}");
+    let changed = project.join("pyproject.toml");
+    let project_text = fs::read_to_string(&changed).expect("a project") + "# changed\n";
+    write(&changed, &project_text);
+    let output = ydl(&workspace, &programs, &workspace.path("requirements.txt")).output();
+    let messages = String::from_utf8_lossy(&output.expect("ydl").stderr).into_owned();
+    assert!(messages.contains("with pip"), "not installed again: {messages}");
 }
 
-fn wait_for<T>(what: &str, mut look: impl FnMut() -> Option<T>) -> T {
-    let until = Instant::now() + PATIENCE;
+fn wait_for<T>(what: &str, mut check: impl FnMut() -> Option<T>) -> T {
+    let deadline = Instant::now() + WAIT_TIMEOUT;
     loop {
-        if let Some(found) = look() {
-            return found;
+        if let Some(value) = check() {
+            return value;
         }
-        assert!(Instant::now() < until, "{what} did not come");
+        assert!(Instant::now() < deadline, "timed out waiting for {what}");
         std::thread::park_timeout(Duration::from_millis(20));
     }
 }
 
-/// Ends with the test, however that ends.
-struct Ends(Child);
+/// A process that is killed at the end of the test.
+struct KilledOnDrop(Child);
 
-impl Drop for Ends {
+impl Drop for KilledOnDrop {
     fn drop(&mut self) {
-        // It may have ended by itself.
+        // It may have exited already.
         let _ = self.0.kill();
         let _ = self.0.wait();
     }
 }
 
 #[test]
-fn what_a_killed_maker_has_started_keeps_the_next_away_until_it_has_ended() {
-    let bench = Bench::bare();
-    let programs = bench.path("bin");
-    let (here, go) = (bench.path("here"), bench.path("go"));
-    // One that installs until it is told to end.
+fn a_build_waits_for_the_tools_of_a_killed_build() {
+    let workspace = PackWorkspace::empty();
+    let programs = workspace.path("bin");
+    let (started, finish) = (workspace.path("started"), workspace.path("finish"));
+    // A tool that runs until the file `finish` exists.
     script(
         &programs.join("uv"),
         &format!(
             "echo collecting their; echo > '{}'\nwhile [ ! -e '{}' ]; do /bin/sleep 0.05; done\nexit 1",
-            here.display(),
-            go.display()
+            started.display(),
+            finish.display()
         ),
     );
-    let list = bench.path("requirements.txt");
+    let list = workspace.path("requirements.txt");
     write(&list, "their==1.0\n");
     let start = |log: &Path| {
         let log = File::create(log).expect("a file");
-        let mut command = ydl(&bench, &programs, &list);
-        Ends(command.stderr(log).stdout(Stdio::null()).spawn().expect("ydl"))
+        let mut command = ydl(&workspace, &programs, &list);
+        KilledOnDrop(command.stderr(log).stdout(Stdio::null()).spawn().expect("ydl"))
     };
-    let mut first = start(&bench.path("first.log"));
-    wait_for("the tool", || here.exists().then_some(()));
+    let mut first = start(&workspace.path("first.log"));
+    wait_for("the tool", || started.exists().then_some(()));
     wait_for("its progress", || {
-        let said = fs::read_to_string(bench.path("first.log")).ok()?;
-        said.contains("uv venv: collecting their").then_some(())
+        let output = fs::read_to_string(workspace.path("first.log")).ok()?;
+        output.contains("uv venv: collecting their").then_some(())
     });
     first.0.kill().expect("killed");
     first.0.wait().expect("ended");
-    let made = fs::read_dir(bench.path("cache/ydl/environments")).expect("a list");
-    let mut paths = made.flatten().map(|entry| entry.path());
+    let built = fs::read_dir(workspace.path("cache/ydl/environments")).expect("a list");
+    let mut paths = built.flatten().map(|entry| entry.path());
     let lock = paths.find(|path| path.extension().is_some_and(|it| it == "lock"));
     let lock = File::open(lock.expect("a lock")).expect("a lock");
-    let taken = flock(&lock, FlockOperation::NonBlockingLockExclusive);
-    assert_eq!(taken, Err(Errno::WOULDBLOCK), "it still writes there");
-    let log = bench.path("second.log");
+    let second_lock = flock(&lock, FlockOperation::NonBlockingLockExclusive);
+    assert_eq!(second_lock, Err(Errno::WOULDBLOCK), "the tool still runs");
+    let log = workspace.path("second.log");
     let mut second = start(&log);
-    wait_for("a word about the wait", || {
-        let said = fs::read_to_string(&log).ok()?;
-        said.contains("waiting for another process that builds `").then_some(())
+    wait_for("the message about the wait", || {
+        let output = fs::read_to_string(&log).ok()?;
+        output.contains("waiting for another process that builds `").then_some(())
     });
-    fs::write(&go, "").expect("a file");
-    // Then it tries by itself, and its tool fails like the first.
-    wait_for("the end", || second.0.try_wait().expect("a process"));
-    let said = fs::read_to_string(&log).expect("a log");
-    assert!(said.contains("`uv venv` failed"), "{said}");
+    fs::write(&finish, "").expect("a file");
+    // The second build then runs the tool itself, which fails.
+    wait_for("the exit of the second build", || second.0.try_wait().expect("a process"));
+    let output = fs::read_to_string(&log).expect("a log");
+    assert!(output.contains("`uv venv` failed"), "{output}");
 }

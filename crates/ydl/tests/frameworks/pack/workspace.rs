@@ -1,4 +1,4 @@
-//! A place with an environment, and other places where it arrives.
+//! Workspace of the tests: an environment to pack, and nodes that unpack it.
 
 use std::{
     collections::BTreeMap,
@@ -13,8 +13,8 @@ use ydl_core::spec::{self, Environment, Interpreter};
 use ydl_os::report::Report;
 use ydl_pack::{Cache, PackedEnvironment, pack};
 
-/// A place with a virtual environment, without pip, and a project beside it.
-pub struct Bench {
+/// Directory with a virtual environment without pip, and a project.
+pub struct PackWorkspace {
     pub dir: TempDir,
 }
 
@@ -26,36 +26,37 @@ pub fn python() -> Command {
     command
 }
 
-pub fn said(output: &Output) -> String {
+pub fn stdout_of(output: &Output) -> String {
     assert!(output.status.success(), "{output:?}");
     String::from_utf8(output.stdout.clone()).expect("text").trim().to_owned()
 }
 
-impl Bench {
-    /// A place with nothing in it.
-    pub fn bare() -> Bench {
+impl PackWorkspace {
+    /// Creates an empty workspace.
+    pub fn empty() -> PackWorkspace {
         let dir = tempfile::tempdir().expect("a directory");
-        let bench = Bench { dir };
-        fs::create_dir(bench.path("")).expect("a directory");
-        bench
+        let workspace = PackWorkspace { dir };
+        fs::create_dir(workspace.path("")).expect("a directory");
+        workspace
     }
 
-    /// A space and a letter beyond ASCII are in every path.
-    pub fn new() -> Bench {
+    /// Creates a workspace with a virtual environment. All paths contain a space and a non-ASCII letter.
+    pub fn new() -> PackWorkspace {
         let dir = tempfile::tempdir().expect("a directory");
-        let bench = Bench { dir };
-        let made = python().args(["-I", "-m", "venv", "--without-pip"]).arg(bench.venv()).output();
-        said(&made.expect("python3 is there"));
-        bench.put("their/__init__.py", "from .part import word\n");
-        bench.put("their/part.py", "word = 'their'\n");
-        bench.put("their-1.0.dist-info/METADATA", "Name: their\nVersion: 1.0\n");
-        bench.put("space/theirs.py", "word = 'theirs'\n");
-        let shebang = bench.shebang();
-        bench.script(
+        let workspace = PackWorkspace { dir };
+        let created =
+            python().args(["-I", "-m", "venv", "--without-pip"]).arg(workspace.venv()).output();
+        stdout_of(&created.expect("python3"));
+        workspace.put("their/__init__.py", "from .part import word\n");
+        workspace.put("their/part.py", "word = 'their'\n");
+        workspace.put("their-1.0.dist-info/METADATA", "Name: their\nVersion: 1.0\n");
+        workspace.put("space/theirs.py", "word = 'theirs'\n");
+        let shebang = workspace.shebang();
+        workspace.script(
             "their-tool",
             &(shebang + "import sys, their\nprint(their.word, *sys.argv[1:])\n"),
         );
-        bench
+        workspace
     }
 
     pub fn path(&self, name: &str) -> PathBuf {
@@ -66,7 +67,7 @@ impl Bench {
         self.path("venv")
     }
 
-    /// As pip writes it where a path has a space in it.
+    /// Returns the shebang that pip writes if the path contains a space.
     pub fn shebang(&self) -> String {
         let python = self.venv().join("bin/python");
         format!("#!/bin/sh\n'''exec' \"{}\" \"$0\" \"$@\"\n' '''\n", python.display())
@@ -90,7 +91,7 @@ impl Bench {
         fs::set_permissions(path, fs::Permissions::from_mode(0o755)).expect("a mode");
     }
 
-    /// A project of the user's that is installed so that it can be edited.
+    /// Installs projects of the user in editable mode.
     pub fn editable(&self) {
         write(&self.path("project/src/mine/__init__.py"), "word = 'mine'\n");
         write(&self.path("project/src/.git/large"), "history");
@@ -128,7 +129,7 @@ impl Bench {
         self.pack_at(&self.venv(), cache, interpreter)
     }
 
-    /// Packs another environment than the virtual one.
+    /// Packs another environment.
     pub fn pack_at(
         &self,
         path: &Path,
@@ -142,15 +143,15 @@ impl Bench {
         pack(&environment, &Cache::at(self.path(cache)))
     }
 
-    /// Lays the layers out as a node does, where nothing of the original is left, and puts them together.
-    pub fn arrive(&self, packed: &PackedEnvironment) -> Arrived {
+    /// Composes the layers as a node does, after the original was moved away.
+    pub fn unpack_on_node(&self, packed: &PackedEnvironment) -> NodeEnvironment {
         let dir = tempfile::tempdir().expect("a directory");
         let environment = dir.path().join("environment");
         fs::create_dir(&environment).expect("a directory");
         for layer in &packed.layers {
-            let at = dir.path().join("filecache").join(layer.name);
-            fs::create_dir_all(&at).expect("a directory");
-            let file = at.join("layer.tar.gz");
+            let cached = dir.path().join("filecache").join(layer.name);
+            fs::create_dir_all(&cached).expect("a directory");
+            let file = cached.join("layer.tar.gz");
             fs::copy(&layer.file, &file).expect("a copy");
             symlink(file, environment.join(layer.name)).expect("a link");
         }
@@ -160,30 +161,30 @@ impl Bench {
                 fs::rename(&path, path.with_extension("gone")).expect("a rename");
             }
         }
-        let long = "a-container-whose-path-is-longer-than-a-first-line-may-be-".repeat(3);
-        let prefix = dir.path().join(long).join("venv");
+        let long_name = "a-container-whose-path-is-longer-than-a-first-line-may-be-".repeat(3);
+        let prefix = dir.path().join(long_name).join("venv");
         let activation = compose(&dir.path().join("environment"), &prefix).expect("an environment");
         let mut env = BTreeMap::from([("PATH".to_owned(), "/usr/bin:/bin".to_owned())]);
         activation.apply(&mut env);
-        Arrived { dir, env }
+        NodeEnvironment { dir, env }
     }
 }
 
-/// An environment at another place.
-pub struct Arrived {
+/// Environment composed at another path.
+pub struct NodeEnvironment {
     pub dir: TempDir,
     pub env: BTreeMap<String, String>,
 }
 
-impl Arrived {
-    pub fn run(&self, words: &[&str]) -> Output {
+impl NodeEnvironment {
+    pub fn run(&self, args: &[&str]) -> Output {
         let mut command = Command::new("/usr/bin/env");
-        command.args(words).env_clear().envs(&self.env);
-        command.current_dir(self.dir.path()).output().expect("env is there")
+        command.args(args).env_clear().envs(&self.env);
+        command.current_dir(self.dir.path()).output().expect("env")
     }
 
     pub fn python(&self, code: &str) -> String {
-        said(&self.run(&["python", "-c", code]))
+        stdout_of(&self.run(&["python", "-c", code]))
     }
 }
 

@@ -31,7 +31,7 @@ class Store:
         while len(whole) < length:
             piece = self.socket.recv(length - len(whole))
             if not piece:
-                sys.exit("the store has gone")
+                sys.exit("the store closed the connection")
             whole += piece
         return whole
 
@@ -51,38 +51,38 @@ class Store:
 
 def misbehave():
     """Sends invalid messages, each on its own connection, and leaves an incomplete one."""
-    for said in b"\xee\xee\xee\xee\xee", HELLO + SET + struct.pack("<Q", 1 << 32), HELLO + b"\x77":
+    for message in b"\xee\xee\xee\xee\xee", HELLO + SET + struct.pack("<Q", 1 << 32), HELLO + b"\x77":
         broken = connect()
-        broken.sendall(said)
-        assert broken.recv(1) == b"", "it was answered"
-    half = connect()
-    half.sendall(HELLO[:3])
-    return half
+        broken.sendall(message)
+        assert broken.recv(1) == b"", "it got a response"
+    incomplete = connect()
+    incomplete.sendall(HELLO[:3])
+    return incomplete
 
 
 def main():
-    place = pathlib.Path(sys.argv[1])
+    dir = pathlib.Path(sys.argv[1])
     rank, world = int(os.environ["RANK"]), int(os.environ["WORLD_SIZE"])
     store = Store()
     store.set(b"at/%d" % rank, b"rank %d" % rank)
     assert [store.get(b"at/%d" % peer) for peer in range(world)] == [b"rank %d" % peer for peer in range(world)]
-    half = misbehave() if rank == 1 else None
-    whole = place / f"door.{rank}.part"
-    whole.write_text(os.environ["MASTER_PORT"] + " " + os.environ["YDL_MASTER"].rpartition(":")[2])
-    whole.rename(place / f"door.{rank}")
+    incomplete = misbehave() if rank == 1 else None
+    partial = dir / f"ports.{rank}.part"
+    partial.write_text(os.environ["MASTER_PORT"] + " " + os.environ["YDL_MASTER"].rpartition(":")[2])
+    partial.rename(dir / f"ports.{rank}")
     if rank == 0:
-        while not (place / "go").exists():
+        while not (dir / "go").exists():
             time.sleep(0.02)
-        store.set(b"go", b"ours")
-    said = store.get(b"go").decode()
+        store.set(b"go", b"value")
+    value = store.get(b"go").decode()
     store = Store()
     for _ in range(20):
         store.add(b"steps", 1)
     store.add(b"done", 1)
     while store.add(b"done", 0) < world:
         time.sleep(0.02)
-    print(f"rank {rank} of {world} was told {said} and counts {store.add(b'steps', 0)} steps", flush=True)
-    del half
+    print(f"rank {rank} of {world} read {value} and counts {store.add(b'steps', 0)} steps", flush=True)
+    del incomplete
 
 
 main()

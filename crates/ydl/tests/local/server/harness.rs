@@ -1,4 +1,4 @@
-//! A server to be tested against, and ways to reach it.
+//! Server under test and its clients.
 
 use std::future::Future;
 use std::net::SocketAddr;
@@ -33,13 +33,13 @@ pub fn limits() -> Limits {
     }
 }
 
-/// Deadlines that a test can wait for.
-pub fn impatient() -> Limits {
+/// Returns timeouts that a test can wait for.
+pub fn short_limits() -> Limits {
     Limits { handshake: SHORT, header: SHORT, body: SHORT, reply: SHORT, ..limits() }
 }
 
-/// A server under test, and the tokens it knows.
-pub struct Place {
+/// Server under test, and its secret.
+pub struct TestServer {
     pub address: SocketAddr,
     pub identity: Identity,
     pub secret: Arc<Secret>,
@@ -50,62 +50,63 @@ pub struct Place {
     pub serving: JoinHandle<()>,
 }
 
-pub async fn place(limits: Limits) -> Place {
+pub async fn start_server(limits: Limits) -> TestServer {
     let listener = listen("127.0.0.1:0".parse().unwrap()).unwrap();
-    place_at(listener, limits, Identity::generate().unwrap(), Secret::random().unwrap())
+    start_server_at(listener, limits, Identity::generate().unwrap(), Secret::random().unwrap())
 }
 
-pub fn place_at(
+pub fn start_server_at(
     listener: TcpListener,
     limits: Limits,
     identity: Identity,
     secret: Secret,
-) -> Place {
+) -> TestServer {
     let address = listener.local_addr().unwrap();
     let secret = Arc::new(secret);
-    let (told, polls) = mpsc::unbounded_channel();
+    let (poll_events, polls) = mpsc::unbounded_channel();
     let release = Arc::new(Notify::new());
     let (stop, stopped) = oneshot::channel::<()>();
     let stopped = async {
         let _ = stopped.await;
     };
-    let knowing = secret.clone();
+    let verifier = secret.clone();
     let admit = move |head: &Head| {
         let bearer = head.bearer.as_ref().map_or("", Token::as_str);
-        knowing.verify(bearer).ok_or_else(|| {
+        verifier.verify(bearer).ok_or_else(|| {
             Reply::error(401, "the token is not one of this job", Some("ask again".into()))
         })
     };
     let released = release.clone();
-    let answer =
-        move |who: Scope, request: Request| answer(who, request, told.clone(), released.clone());
+    let respond = move |scope: Scope, request: Request| {
+        respond(scope, request, poll_events.clone(), released.clone())
+    };
     let tls = identity.server().unwrap();
-    let serving = tokio::spawn(serve(listener, tls, limits, stopped, admit, answer));
-    Place { address, identity, secret, polls, release, stop: Some(stop), serving }
+    let serving = tokio::spawn(serve(listener, tls, limits, stopped, admit, respond));
+    TestServer { address, identity, secret, polls, release, stop: Some(stop), serving }
 }
 
-struct Told(mpsc::UnboundedSender<&'static str>);
+struct PollGuard(mpsc::UnboundedSender<&'static str>);
 
-impl Drop for Told {
+impl Drop for PollGuard {
     fn drop(&mut self) {
-        let _ = self.0.send("poll over");
+        let _ = self.0.send("poll ended");
     }
 }
 
-async fn answer(
-    who: Scope,
+async fn respond(
+    scope: Scope,
     request: Request,
-    told: mpsc::UnboundedSender<&'static str>,
+    poll_events: mpsc::UnboundedSender<&'static str>,
     release: Arc<Notify>,
 ) -> Reply {
     match request.head.path()[..] {
-        ["who"] => Reply::new("text/plain", who.to_string()),
+        ["who"] => Reply::new("text/plain", scope.to_string()),
         ["length"] => Reply::json(&request.body.len()),
         ["port"] => Reply::json(&request.head.peer.port()),
         ["big"] => Reply::new("application/octet-stream", vec![7; 1 << 20]),
         ["poll"] => {
-            let _ = told.send("poll began");
-            let _told = Told(told);
+            let _ = poll_events.send("poll started");
+            let _guard = PollGuard(poll_events);
             release.notified().await;
             Reply::empty()
         }
@@ -113,7 +114,7 @@ async fn answer(
     }
 }
 
-impl Place {
+impl TestServer {
     pub fn client(&self) -> Client {
         self.client_with(ClientLimits::default())
     }
@@ -123,33 +124,33 @@ impl Place {
         Client::with_limits(self.address.to_string(), self.identity.pin(), &token, limits).unwrap()
     }
 
-    /// A bare TLS connection, to misbehave inside of it.
+    /// Opens a TLS connection without HTTP, for invalid requests.
     pub async fn raw(&self) -> tokio_rustls::client::TlsStream<TcpStream> {
         let connector = tokio_rustls::TlsConnector::from(self.identity.pin().client().unwrap());
         let stream = TcpStream::connect(self.address).await.unwrap();
         connector.connect(tls::server_name(), stream).await.unwrap()
     }
 
-    /// The header line of a client that may ask.
+    /// Returns the header line of an authorized client.
     pub fn bearer(&self) -> String {
         let token = self.secret.token(&Scope::Client).unwrap();
         format!("authorization: Bearer {}\r\n", token.as_str())
     }
 }
 
-pub async fn ask(client: &Client, path: &str) -> Result<String, CallError> {
-    let answer = client.call(Method::GET, path, Payload::Nothing, LONG).await?;
-    Ok(String::from_utf8(answer.body.to_vec()).unwrap())
+pub async fn get(client: &Client, path: &str) -> Result<String, CallError> {
+    let response = client.call(Method::GET, path, Payload::Nothing, LONG).await?;
+    Ok(String::from_utf8(response.body.to_vec()).unwrap())
 }
 
-/// Runs a test on the runtime the product uses, and never for ever.
+/// Runs a test on the runtime of the product, with a timeout.
 pub fn run(test: impl Future<Output = ()>) {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
     runtime.block_on(async { tokio::time::timeout(LONG, test).await.unwrap() });
 }
 
-/// A server that shows another's certificate and signs with a key of its own.
-pub async fn thief(certificate: CertificateDer<'static>) -> SocketAddr {
+/// Starts a server that presents a copied certificate but signs with another key.
+pub async fn start_server_without_key(certificate: CertificateDer<'static>) -> SocketAddr {
     #[derive(Debug)]
     struct Stolen(Arc<rustls::sign::CertifiedKey>);
     impl rustls::server::ResolvesServerCert for Stolen {
@@ -179,8 +180,8 @@ pub async fn thief(certificate: CertificateDer<'static>) -> SocketAddr {
     address
 }
 
-/// The first bytes of a real handshake.
-pub fn hello() -> Vec<u8> {
+/// Returns the first message of a TLS handshake.
+pub fn client_hello() -> Vec<u8> {
     let config = Identity::generate().unwrap().pin().client().unwrap();
     let mut connection = rustls::ClientConnection::new(config, tls::server_name()).unwrap();
     let mut bytes = Vec::new();

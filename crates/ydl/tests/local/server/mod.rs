@@ -1,4 +1,4 @@
-//! The wire on real sockets: good peers are served whatever bad ones do.
+//! HTTP server and client on real sockets, with misbehaving peers.
 
 mod harness;
 
@@ -16,49 +16,52 @@ use ydl_net::secret::{Scope, Secret};
 use ydl_net::server::{Limits, listen};
 use ydl_net::tls::Identity;
 
-use harness::{LONG, SHORT, ask, hello, impatient, limits, place, place_at, run, thief};
+use harness::{
+    LONG, SHORT, client_hello, get, limits, run, short_limits, start_server, start_server_at,
+    start_server_without_key,
+};
 
 #[test]
-fn a_call_is_answered_and_its_connection_used_again() {
+fn a_connection_is_reused_after_a_response() {
     run(async {
-        let place = place(limits()).await;
-        let client = place.client();
-        assert_eq!(ask(&client, "/who").await.unwrap(), "agent.c1");
-        let port = ask(&client, "/port").await.unwrap();
+        let server = start_server(limits()).await;
+        let client = server.client();
+        assert_eq!(get(&client, "/who").await.unwrap(), "agent.c1");
+        let port = get(&client, "/port").await.unwrap();
         let body = Payload::Raw(vec![1; 64 << 10].into());
-        let answer = client.call(Method::PUT, "/length", body, LONG).await.unwrap();
-        assert_eq!(answer.json::<usize>().unwrap(), 64 << 10);
-        assert_eq!(answer.header("content-type"), Some("application/json"));
+        let response = client.call(Method::PUT, "/length", body, LONG).await.unwrap();
+        assert_eq!(response.json::<usize>().unwrap(), 64 << 10);
+        assert_eq!(response.header("content-type"), Some("application/json"));
         let big = client.call(Method::GET, "/big", Payload::Nothing, LONG).await.unwrap();
         assert_eq!(big.body, vec![7; 1 << 20]);
-        assert_eq!(ask(&client, "/port").await.unwrap(), port, "one connection for all");
+        assert_eq!(get(&client, "/port").await.unwrap(), port, "the connection was not reused");
     });
 }
 
 #[test]
-fn a_wrong_certificate_is_refused_before_anything_is_said() {
+fn a_wrong_certificate_is_rejected_before_a_request_is_sent() {
     run(async {
-        let place = place(limits()).await;
-        let token = place.secret.token(&Scope::Client).unwrap();
+        let server = start_server(limits()).await;
+        let token = server.secret.token(&Scope::Client).unwrap();
         let other = Identity::generate().unwrap().pin();
-        let client = Client::new(place.address.to_string(), other, &token).unwrap();
-        let error = ask(&client, "/who").await.unwrap_err();
-        assert_eq!(error, CallError::WrongCertificate { address: place.address.to_string() });
+        let client = Client::new(server.address.to_string(), other, &token).unwrap();
+        let error = get(&client, "/who").await.unwrap_err();
+        assert_eq!(error, CallError::WrongCertificate { address: server.address.to_string() });
         // A server with the pinned certificate but without its key is rejected, too.
-        let shown = CertificateDer::from_pem_slice(place.identity.certificate_pem().as_bytes());
-        let thief = thief(shown.unwrap()).await;
-        let client = Client::new(thief.to_string(), place.identity.pin(), &token).unwrap();
-        let error = ask(&client, "/who").await.unwrap_err();
-        assert_eq!(error, CallError::WrongCertificate { address: thief.to_string() });
-        assert_eq!(ask(&place.client(), "/who").await.unwrap(), "agent.c1");
+        let copied = CertificateDer::from_pem_slice(server.identity.certificate_pem().as_bytes());
+        let impostor = start_server_without_key(copied.unwrap()).await;
+        let client = Client::new(impostor.to_string(), server.identity.pin(), &token).unwrap();
+        let error = get(&client, "/who").await.unwrap_err();
+        assert_eq!(error, CallError::WrongCertificate { address: impostor.to_string() });
+        assert_eq!(get(&server.client(), "/who").await.unwrap(), "agent.c1");
     });
 }
 
 #[test]
-fn a_stranger_is_turned_away_before_the_body_is_read() {
+fn unauthenticated_requests_are_rejected_before_the_body_is_read() {
     run(async {
-        let place = place(limits()).await;
-        let mut stream = place.raw().await;
+        let server = start_server(limits()).await;
+        let mut stream = server.raw().await;
         let head = "PUT /length HTTP/1.1\r\nhost: x\r\ncontent-length: 60000\r\n\r\n";
         stream.write_all(head.as_bytes()).await.unwrap();
         let mut reply = [0; 12];
@@ -66,8 +69,9 @@ fn a_stranger_is_turned_away_before_the_body_is_read() {
         assert_eq!(&reply, b"HTTP/1.1 401");
 
         let token = Secret::random().unwrap().token(&Scope::Client).unwrap();
-        let client = Client::new(place.address.to_string(), place.identity.pin(), &token).unwrap();
-        let error = ask(&client, "/who").await.unwrap_err();
+        let client =
+            Client::new(server.address.to_string(), server.identity.pin(), &token).unwrap();
+        let error = get(&client, "/who").await.unwrap_err();
         let CallError::Refused { status: 401, error, hint } = error else { panic!("{error}") };
         assert_eq!(error, "the token is not one of this job");
         assert_eq!(hint.as_deref(), Some("ask again"));
@@ -75,26 +79,26 @@ fn a_stranger_is_turned_away_before_the_body_is_read() {
 }
 
 #[test]
-fn a_good_client_is_served_while_bad_ones_misbehave() {
+fn a_valid_client_is_served_while_others_misbehave() {
     run(async {
-        let place = place(impatient()).await;
-        let client = place.client();
-        assert_eq!(ask(&client, "/who").await.unwrap(), "agent.c1");
+        let server = start_server(short_limits()).await;
+        let client = server.client();
+        assert_eq!(get(&client, "/who").await.unwrap(), "agent.c1");
 
-        let mut bad: Vec<Bad> = Vec::new();
+        let mut bad: Vec<BadConnection> = Vec::new();
         for start in 0..8_u8 {
-            // Bytes that are no TLS, in a different disorder each time.
+            // Bytes that are not TLS, different each time.
             let noise: Vec<u8> = (0..2000_u32).map(|n| ((n * 31) >> start) as u8 ^ start).collect();
-            let mut stream = TcpStream::connect(place.address).await.unwrap();
+            let mut stream = TcpStream::connect(server.address).await.unwrap();
             let _ = stream.write_all(&noise).await;
             bad.push(Box::new(stream));
-            // A handshake that begins well and falls silent, then nothing at all.
-            let mut stream = TcpStream::connect(place.address).await.unwrap();
-            stream.write_all(&hello()[..40 + usize::from(start) * 8]).await.unwrap();
+            // An incomplete handshake, and a connection without any byte.
+            let mut stream = TcpStream::connect(server.address).await.unwrap();
+            stream.write_all(&client_hello()[..40 + usize::from(start) * 8]).await.unwrap();
             bad.push(Box::new(stream));
-            bad.push(Box::new(TcpStream::connect(place.address).await.unwrap()));
+            bad.push(Box::new(TcpStream::connect(server.address).await.unwrap()));
         }
-        let put = format!("PUT /length HTTP/1.1\r\n{}content-length: ", place.bearer());
+        let put = format!("PUT /length HTTP/1.1\r\n{}content-length: ", server.bearer());
         for text in [
             String::new(),
             "GET /who HTTP/1.1\r\nhost: x\r\nslow: ".to_owned(),
@@ -106,54 +110,54 @@ fn a_good_client_is_served_while_bad_ones_misbehave() {
             "\0\u{1}\u{2}\r\n\r\n".to_owned(),
             "GET http://[ HTTP/9.9\r\n\r\n".to_owned(),
         ] {
-            let mut stream = place.raw().await;
+            let mut stream = server.raw().await;
             let _ = stream.write_all(text.as_bytes()).await;
             bad.push(Box::new(stream));
         }
-        // One that sends a header's letter now and then, and is never silent for long.
-        let mut loris = place.raw().await;
-        let loris = tokio::spawn(async move {
-            loris.write_all(b"GET /who HTTP/1.1\r\n").await.unwrap();
-            while loris.write_all(b"x").await.is_ok() && loris.flush().await.is_ok() {
+        // A slow client that sends its header byte by byte (slowloris).
+        let mut slow_client = server.raw().await;
+        let slow_client = tokio::spawn(async move {
+            slow_client.write_all(b"GET /who HTTP/1.1\r\n").await.unwrap();
+            while slow_client.write_all(b"x").await.is_ok() && slow_client.flush().await.is_ok() {
                 tokio::time::sleep(Duration::from_millis(10)).await;
             }
         });
 
-        // The good client is answered until the last bad connection has been dropped.
+        // The valid client is served until the last bad connection is closed.
         let mut dropping = tokio::spawn(async move {
             for peer in bad {
-                hung_up(peer).await;
+                wait_until_closed(peer).await;
             }
-            loris.await.unwrap();
+            slow_client.await.unwrap();
         });
-        let mut answered = 0;
+        let mut rounds = 0;
         loop {
-            assert_eq!(ask(&client, "/who").await.unwrap(), "agent.c1");
-            assert_eq!(ask(&place.client(), "/who").await.unwrap(), "agent.c1");
-            answered += 1;
+            assert_eq!(get(&client, "/who").await.unwrap(), "agent.c1");
+            assert_eq!(get(&server.client(), "/who").await.unwrap(), "agent.c1");
+            rounds += 1;
             tokio::select! {
                 dropped = &mut dropping => break dropped.unwrap(),
                 () = tokio::time::sleep(Duration::from_millis(5)) => {}
             }
         }
-        assert!(answered > 1);
+        assert!(rounds > 1);
     });
 }
 
-/// A peer that misbehaved, and now waits for the end.
-type Bad = Box<dyn AsyncRead + Unpin + Send>;
+/// Connection that misbehaved and waits to be closed.
+type BadConnection = Box<dyn AsyncRead + Unpin + Send>;
 
-/// Waits until the server has hung up, with or without a word.
-async fn hung_up(mut peer: Bad) {
+/// Waits until the server has closed the connection.
+async fn wait_until_closed(mut peer: BadConnection) {
     let mut sink = Vec::new();
     let _ = peer.read_to_end(&mut sink).await;
 }
 
 #[test]
-fn a_body_that_is_too_long_is_answered_with_a_sentence() {
+fn an_oversized_body_is_rejected_with_a_message() {
     run(async {
-        let place = place(limits()).await;
-        let client = place.client();
+        let server = start_server(limits()).await;
+        let client = server.client();
         for length in [(64 << 10) + 1, 200 << 10] {
             let body = Payload::Raw(vec![1; length].into());
             let error = client.call(Method::PUT, "/length", body, LONG).await.unwrap_err();
@@ -161,23 +165,23 @@ fn a_body_that_is_too_long_is_answered_with_a_sentence() {
             assert_eq!((status, &*error), (413, "the request's body is longer than 65536 bytes"));
         }
         // An oversized body is rejected by its length, before it is read.
-        let mut stream = place.raw().await;
+        let mut stream = server.raw().await;
         let length = "content-length: 4294967296\r\n\r\n";
-        let head = format!("PUT /length HTTP/1.1\r\n{}{length}", place.bearer());
+        let head = format!("PUT /length HTTP/1.1\r\n{}{length}", server.bearer());
         stream.write_all(head.as_bytes()).await.unwrap();
         let mut reply = [0; 12];
         stream.read_exact(&mut reply).await.unwrap();
         assert_eq!(&reply, b"HTTP/1.1 413");
-        assert_eq!(ask(&client, "/who").await.unwrap(), "agent.c1");
+        assert_eq!(get(&client, "/who").await.unwrap(), "agent.c1");
     });
 }
 
 #[test]
-fn requests_sent_ahead_are_answered_in_their_order() {
+fn pipelined_requests_are_answered_in_order() {
     run(async {
-        let place = place(limits()).await;
-        let mut stream = place.raw().await;
-        let bearer = place.bearer();
+        let server = start_server(limits()).await;
+        let mut stream = server.raw().await;
+        let bearer = server.bearer();
         let text = format!(
             "\r\nHEAD /who HTTP/1.1\r\n{bearer}\r\n\
              PUT /length HTTP/1.1\r\n{bearer}content-length: 5\r\n\r\nhello\r\n\
@@ -185,15 +189,15 @@ fn requests_sent_ahead_are_answered_in_their_order() {
              PUT /length HTTP/1.1\r\n{bearer}content-length: 3\r\nexpect: 100-continue\r\n\
              connection: close\r\n\r\nbye"
         );
-        // However the bytes are cut into pieces.
+        // The requests arrive in pieces.
         for piece in text.as_bytes().chunks(37) {
             stream.write_all(piece).await.unwrap();
             stream.flush().await.unwrap();
         }
-        let mut said = String::new();
-        stream.read_to_string(&mut said).await.unwrap();
-        let said: Vec<_> =
-            said.split("\r\n").filter(|line| !line.starts_with("content-type")).collect();
+        let mut output = String::new();
+        stream.read_to_string(&mut output).await.unwrap();
+        let output: Vec<_> =
+            output.split("\r\n").filter(|line| !line.starts_with("content-type")).collect();
         let expected = [
             "HTTP/1.1 200 OK",
             "ydl-version: 1",
@@ -216,16 +220,16 @@ fn requests_sent_ahead_are_answered_in_their_order() {
             "",
             "3",
         ];
-        assert_eq!(said, expected);
+        assert_eq!(output, expected);
     });
 }
 
 #[test]
-fn a_peer_that_sends_everything_first_still_reads_why_it_was_refused() {
+fn a_client_that_sends_its_whole_body_reads_the_rejection() {
     run(async {
-        let place = place(limits()).await;
-        for bearer in [String::new(), place.bearer()] {
-            let mut stream = place.raw().await;
+        let server = start_server(limits()).await;
+        for bearer in [String::new(), server.bearer()] {
+            let mut stream = server.raw().await;
             let length = 200 << 10;
             let head = format!("PUT /length HTTP/1.1\r\n{bearer}content-length: {length}\r\n\r\n");
             stream.write_all(head.as_bytes()).await.unwrap();
@@ -240,216 +244,223 @@ fn a_peer_that_sends_everything_first_still_reads_why_it_was_refused() {
 }
 
 #[test]
-fn bodies_wait_for_room_and_those_who_hold_it_have_a_deadline() {
+fn bodies_wait_for_buffer_space_which_is_released_after_a_timeout() {
     run(async {
-        let place =
-            place(Limits { body: SHORT, reply: SHORT, bodies_bytes_max: 64 << 10, ..limits() })
-                .await;
-        let mut holder = place.raw().await;
+        let server = start_server(Limits {
+            body: SHORT,
+            reply: SHORT,
+            bodies_bytes_max: 64 << 10,
+            ..limits()
+        })
+        .await;
+        let mut first = server.raw().await;
         let length = "content-length: 65536\r\nexpect: 100-continue\r\n\r\n";
-        let head = format!("PUT /length HTTP/1.1\r\n{}{length}", place.bearer());
-        holder.write_all(head.as_bytes()).await.unwrap();
-        // With leave to send comes the room, which is not used.
-        holder.read_exact(&mut [0; 25]).await.unwrap();
-        let client = place.client();
+        let head = format!("PUT /length HTTP/1.1\r\n{}{length}", server.bearer());
+        first.write_all(head.as_bytes()).await.unwrap();
+        // After `100 Continue` the buffer space is reserved but not used.
+        first.read_exact(&mut [0; 25]).await.unwrap();
+        let client = server.client();
         let body = Payload::Raw(vec![1; 1000].into());
-        let mut answer = client.call(Method::PUT, "/length", body.clone(), LONG).await;
-        while answer.is_err() {
-            // Its own deadline ran out while it waited: the other one's has by now, or will soon.
-            answer = client.call(Method::PUT, "/length", body.clone(), LONG).await;
+        let mut response = client.call(Method::PUT, "/length", body.clone(), LONG).await;
+        while response.is_err() {
+            // It timed out while it waited for space; the other request times out soon, too.
+            response = client.call(Method::PUT, "/length", body.clone(), LONG).await;
         }
-        hung_up(Box::new(holder)).await;
+        wait_until_closed(Box::new(first)).await;
     });
 }
 
 #[test]
 fn dropping_a_long_poll_ends_it_on_the_server() {
     run(async {
-        let mut place = place(limits()).await;
-        let client = place.client();
-        assert_eq!(ask(&client, "/who").await.unwrap(), "agent.c1");
+        let mut server = start_server(limits()).await;
+        let client = server.client();
+        assert_eq!(get(&client, "/who").await.unwrap(), "agent.c1");
         let mut poll = Box::pin(client.call(Method::GET, "/poll", Payload::Nothing, LONG));
-        let began = tokio::select! {
-            _ = &mut poll => panic!("nobody released the poll"),
-            began = place.polls.recv() => began,
+        let started = tokio::select! {
+            _ = &mut poll => panic!("the poll ended early"),
+            started = server.polls.recv() => started,
         };
-        assert_eq!(began, Some("poll began"));
-        // Another call does not wait for the poll, nor end it.
-        assert_eq!(ask(&client, "/who").await.unwrap(), "agent.c1");
-        assert!(place.polls.try_recv().is_err());
+        assert_eq!(started, Some("poll started"));
+        // Another call neither waits for the poll nor ends it.
+        assert_eq!(get(&client, "/who").await.unwrap(), "agent.c1");
+        assert!(server.polls.try_recv().is_err());
         drop(poll);
-        assert_eq!(place.polls.recv().await, Some("poll over"));
-        assert_eq!(ask(&client, "/who").await.unwrap(), "agent.c1");
+        assert_eq!(server.polls.recv().await, Some("poll ended"));
+        assert_eq!(get(&client, "/who").await.unwrap(), "agent.c1");
     });
 }
 
 #[test]
-fn a_deadline_that_passes_is_told_apart_from_a_server_that_is_gone() {
+fn timeouts_and_unreachable_servers_are_different_errors() {
     run(async {
-        let mut place = place(limits()).await;
-        let client = place.client();
-        // So that it is late with an answer, and not with a connection.
-        assert_eq!(ask(&client, "/who").await.unwrap(), "agent.c1");
-        let late = client.call(Method::GET, "/poll", Payload::Nothing, SHORT).await.unwrap_err();
-        assert_eq!(late, CallError::Timeout { address: place.address.to_string() });
-        assert_eq!(place.polls.recv().await, Some("poll began"));
-        assert_eq!(place.polls.recv().await, Some("poll over"));
+        let mut server = start_server(limits()).await;
+        let client = server.client();
+        // A connection exists, so only the response can time out.
+        assert_eq!(get(&client, "/who").await.unwrap(), "agent.c1");
+        let timed_out =
+            client.call(Method::GET, "/poll", Payload::Nothing, SHORT).await.unwrap_err();
+        assert_eq!(timed_out, CallError::Timeout { address: server.address.to_string() });
+        assert_eq!(server.polls.recv().await, Some("poll started"));
+        assert_eq!(server.polls.recv().await, Some("poll ended"));
 
-        place.serving.abort();
-        let _ = (&mut place.serving).await;
-        let gone = client.call(Method::POST, "/who", Payload::Nothing, LONG).await.unwrap_err();
-        assert!(matches!(gone, CallError::Unreachable { .. }), "{gone}");
+        server.serving.abort();
+        let _ = (&mut server.serving).await;
+        let unreachable =
+            client.call(Method::POST, "/who", Payload::Nothing, LONG).await.unwrap_err();
+        assert!(matches!(unreachable, CallError::Unreachable { .. }), "{unreachable}");
 
         // A server that accepts and never responds is reported as unreachable after the timeout.
-        let mute = TcpListener::bind("127.0.0.1:0").await.unwrap();
-        let address = mute.local_addr().unwrap().to_string();
-        let token = place.secret.token(&Scope::Client).unwrap();
-        let client = Client::new(address.clone(), place.identity.pin(), &token).unwrap();
-        let silent = client.call(Method::GET, "/who", Payload::Nothing, SHORT).await.unwrap_err();
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let address = listener.local_addr().unwrap().to_string();
+        let token = server.secret.token(&Scope::Client).unwrap();
+        let client = Client::new(address.clone(), server.identity.pin(), &token).unwrap();
+        let timed_out_connect =
+            client.call(Method::GET, "/who", Payload::Nothing, SHORT).await.unwrap_err();
         let why = "connect timed out".to_owned();
-        assert_eq!(silent, CallError::Unreachable { address, why });
+        assert_eq!(timed_out_connect, CallError::Unreachable { address, why });
     });
 }
 
 #[test]
-fn a_client_finds_a_server_that_was_restarted() {
+fn a_client_reconnects_to_a_restarted_server() {
     run(async {
-        let first = place(limits()).await;
+        let first = start_server(limits()).await;
         let client = first.client();
-        assert_eq!(ask(&client, "/who").await.unwrap(), "agent.c1");
+        assert_eq!(get(&client, "/who").await.unwrap(), "agent.c1");
         first.serving.abort();
         let _ = first.serving.await;
         let listener = listen(first.address).unwrap();
         let secret = Secret::from_hex(&first.secret.to_hex()).unwrap();
-        let _again = place_at(listener, limits(), first.identity, secret);
+        let _restarted = start_server_at(listener, limits(), first.identity, secret);
         // A POST is never sent twice, so this also shows that the dead connection was noticed.
-        let answer = client.call(Method::POST, "/who", Payload::Nothing, LONG).await.unwrap();
-        assert_eq!(answer.body, "agent.c1");
+        let response = client.call(Method::POST, "/who", Payload::Nothing, LONG).await.unwrap();
+        assert_eq!(response.body, "agent.c1");
     });
 }
 
 #[test]
-fn a_stopped_server_gives_the_answers_under_way() {
+fn a_stopped_server_finishes_pending_responses() {
     run(async {
-        let mut place = place(limits()).await;
-        let client = place.client();
+        let mut server = start_server(limits()).await;
+        let client = server.client();
         let poll = client.call(Method::GET, "/poll", Payload::Nothing, LONG);
-        let ends = async {
-            assert_eq!(place.polls.recv().await, Some("poll began"));
-            place.stop.take().unwrap().send(()).unwrap();
+        let stop = async {
+            assert_eq!(server.polls.recv().await, Some("poll started"));
+            server.stop.take().unwrap().send(()).unwrap();
             // The listener is closed first, so from here on the server is draining.
-            while TcpStream::connect(place.address).await.is_ok() {
+            while TcpStream::connect(server.address).await.is_ok() {
                 tokio::task::yield_now().await;
             }
-            place.release.notify_one();
-            (&mut place.serving).await.unwrap();
+            server.release.notify_one();
+            (&mut server.serving).await.unwrap();
         };
-        let (answer, ()) = tokio::join!(poll, ends);
-        assert_eq!(answer.unwrap().status, 204);
+        let (response, ()) = tokio::join!(poll, stop);
+        assert_eq!(response.unwrap().status, 204);
     });
 }
 
 #[test]
-fn connections_beyond_the_limit_are_closed_at_once_and_room_comes_back() {
+fn connections_beyond_the_limit_are_closed_until_others_end() {
     run(async {
-        let place = place(Limits { connections_max: 3, ..limits() }).await;
-        let clients = [place.client(), place.client(), place.client()];
+        let server = start_server(Limits { connections_max: 3, ..limits() }).await;
+        let clients = [server.client(), server.client(), server.client()];
         for client in &clients {
-            assert_eq!(ask(client, "/who").await.unwrap(), "agent.c1");
+            assert_eq!(get(client, "/who").await.unwrap(), "agent.c1");
         }
-        let one_more = place.client();
-        let error = ask(&one_more, "/who").await.unwrap_err();
+        let one_more = server.client();
+        let error = get(&one_more, "/who").await.unwrap_err();
         assert!(matches!(error, CallError::Unreachable { .. }), "{error}");
         drop(clients);
-        while ask(&one_more, "/who").await.is_err() {
+        while get(&one_more, "/who").await.is_err() {
             tokio::task::yield_now().await;
         }
     });
 }
 
 #[test]
-fn a_crowd_of_strangers_pushes_out_itself() {
+fn unauthenticated_connections_displace_only_each_other() {
     run(async {
-        let place = place(Limits { unauthenticated_max: 3, ..limits() }).await;
-        let first = place.client();
-        let port = ask(&first, "/port").await.unwrap();
-        let mut crowd = VecDeque::new();
+        let server = start_server(Limits { unauthenticated_max: 3, ..limits() }).await;
+        let first = server.client();
+        let port = get(&first, "/port").await.unwrap();
+        let mut connections = VecDeque::new();
         for _ in 0..20 {
-            crowd.push_back(place.raw().await);
-            if crowd.len() > 3 {
-                let oldest = crowd.pop_front().expect("there are four");
-                hung_up(Box::new(oldest)).await;
+            connections.push_back(server.raw().await);
+            if connections.len() > 3 {
+                let oldest = connections.pop_front().expect("four connections");
+                wait_until_closed(Box::new(oldest)).await;
             }
         }
         // Authenticated connections stay open, and new ones are accepted.
-        assert_eq!(ask(&first, "/port").await.unwrap(), port);
-        assert_eq!(ask(&place.client(), "/who").await.unwrap(), "agent.c1");
+        assert_eq!(get(&first, "/port").await.unwrap(), port);
+        assert_eq!(get(&server.client(), "/who").await.unwrap(), "agent.c1");
     });
 }
 
 #[test]
-fn an_idle_connection_is_closed_and_nobody_notices() {
+fn an_idle_connection_is_closed_and_replaced() {
     run(async {
-        let place = place(Limits { idle: SHORT, ..limits() }).await;
-        let client = place.client();
-        let port = ask(&client, "/port").await.unwrap();
-        let mut raw = place.raw().await;
-        let text = format!("GET /who HTTP/1.1\r\n{}\r\n", place.bearer());
+        let server = start_server(Limits { idle: SHORT, ..limits() }).await;
+        let client = server.client();
+        let port = get(&client, "/port").await.unwrap();
+        let mut raw = server.raw().await;
+        let text = format!("GET /who HTTP/1.1\r\n{}\r\n", server.bearer());
         raw.write_all(text.as_bytes()).await.unwrap();
-        // Its end is the fact that shows that the client's older connection has ended too.
-        hung_up(Box::new(raw)).await;
-        let answer = client.call(Method::POST, "/port", Payload::Nothing, LONG).await.unwrap();
-        assert_ne!(answer.body, port);
+        // When this connection is closed, the older one of the client is closed, too.
+        wait_until_closed(Box::new(raw)).await;
+        let response = client.call(Method::POST, "/port", Payload::Nothing, LONG).await.unwrap();
+        assert_ne!(response.body, port);
     });
 }
 
 #[test]
-fn a_reply_that_nobody_takes_costs_its_connection_only() {
+fn an_unread_response_closes_only_its_connection() {
     run(async {
-        let place = place(Limits { reply: SHORT, ..limits() }).await;
-        let mut raw = place.raw().await;
-        let text = format!("GET /big HTTP/1.1\r\n{}\r\n", place.bearer());
-        // Some 40 MiB of answers, which no socket's buffer holds.
+        let server = start_server(Limits { reply: SHORT, ..limits() }).await;
+        let mut raw = server.raw().await;
+        let text = format!("GET /big HTTP/1.1\r\n{}\r\n", server.bearer());
+        // About 40 MiB of responses, more than socket buffers hold.
         for _ in 0..40 {
             raw.write_all(text.as_bytes()).await.unwrap();
         }
         raw.flush().await.unwrap();
-        let client = place.client();
-        // Nothing is read here, so only an error of the socket can tell of the end.
+        let client = server.client();
+        // Nothing is read, so only a socket error shows that the connection was closed.
         while raw.write_all(b"x").await.is_ok() && raw.flush().await.is_ok() {
-            assert_eq!(ask(&client, "/who").await.unwrap(), "agent.c1");
+            assert_eq!(get(&client, "/who").await.unwrap(), "agent.c1");
             tokio::time::sleep(Duration::from_millis(10)).await;
         }
     });
 }
 
 #[test]
-fn an_answer_that_is_too_long_or_no_http_is_a_protocol_error() {
+fn oversized_and_malformed_responses_are_protocol_errors() {
     run(async {
-        let place = place(limits()).await;
+        let server = start_server(limits()).await;
         let small = ClientLimits { body_bytes_max: 1000, ..ClientLimits::default() };
-        let error = ask(&place.client_with(small), "/big").await.unwrap_err();
+        let error = get(&server.client_with(small), "/big").await.unwrap_err();
         let what = "the response: longer than 1000 bytes".to_owned();
         assert_eq!(error, CallError::Protocol { what });
-        let error = ask(&place.client(), "no path").await.unwrap_err();
+        let error = get(&server.client(), "no path").await.unwrap_err();
         assert!(matches!(error, CallError::Protocol { .. }), "{error}");
 
         // A server that has the right key and does not use HTTP.
-        let (address, server) =
-            respond_once(&place.identity, "SMTP 250 pleased to meet you\r\n\r\n".to_owned());
-        let token = place.secret.token(&Scope::Client).unwrap();
-        let client = Client::new(address, place.identity.pin(), &token).unwrap();
-        let error = ask(&client, "/who").await.unwrap_err();
+        let (address, responder) =
+            respond_once(&server.identity, "SMTP 250 pleased to meet you\r\n\r\n".to_owned());
+        let token = server.secret.token(&Scope::Client).unwrap();
+        let client = Client::new(address, server.identity.pin(), &token).unwrap();
+        let error = get(&client, "/who").await.unwrap_err();
         assert!(matches!(error, CallError::Protocol { .. }), "{error}");
-        server.join().unwrap();
+        responder.join().unwrap();
     });
 }
 
 #[test]
 fn a_response_of_another_protocol_version_or_of_none_is_an_error() {
     run(async {
-        let place = place(limits()).await;
-        let token = place.secret.token(&Scope::Client).unwrap();
+        let server = start_server(limits()).await;
+        let token = server.secret.token(&Scope::Client).unwrap();
         let cases = [
             ("ydl-version: 2\r\n", "it uses protocol version 2, this `ydl` uses version 1"),
             ("", "it has no protocol version, this `ydl` uses version 1"),
@@ -457,21 +468,21 @@ fn a_response_of_another_protocol_version_or_of_none_is_an_error() {
         for (header, why) in cases {
             for status in ["200 OK", "404 Not Found"] {
                 let text = format!("HTTP/1.1 {status}\r\n{header}content-length: 2\r\n\r\n{{}}");
-                let (address, server) = respond_once(&place.identity, text);
-                let client = Client::new(address.clone(), place.identity.pin(), &token).unwrap();
-                let error = ask(&client, "/who").await.unwrap_err();
+                let (address, responder) = respond_once(&server.identity, text);
+                let client = Client::new(address.clone(), server.identity.pin(), &token).unwrap();
+                let error = get(&client, "/who").await.unwrap_err();
                 assert_eq!(error, CallError::Version { address, why: why.to_owned() });
-                server.join().unwrap();
+                responder.join().unwrap();
             }
             let text = format!(
                 "HTTP/1.1 101 Switching Protocols\r\n{header}connection: upgrade\r\n\
                  upgrade: ydl\r\n\r\n"
             );
-            let (address, server) = respond_once(&place.identity, text);
-            let client = Client::new(address, place.identity.pin(), &token).unwrap();
+            let (address, responder) = respond_once(&server.identity, text);
+            let client = Client::new(address, server.identity.pin(), &token).unwrap();
             let error = client.join("/join", LONG).await.unwrap_err();
             assert!(matches!(error, CallError::Version { .. }), "{error}");
-            server.join().unwrap();
+            responder.join().unwrap();
         }
     });
 }

@@ -1,10 +1,10 @@
-//! Inputs from HDFS: the same after every restart, whatever goes away meanwhile.
+//! Inputs from HDFS, also after restarts and outages.
 
 use super::{
     HOLDER, connect, exclusive_cluster, job,
     outputs::contains,
     proxy,
-    proxy::{Keeper, Passing},
+    proxy::{Decision, ProxyPolicy},
     read, shared_cluster, ten_files, text_at,
 };
 use std::{
@@ -23,11 +23,11 @@ use ydl_testkit::assert_rejected;
 use ydl_testkit::yarn::{Workspace, block_on, config, deadline, digits, wait_for};
 
 #[test]
-fn a_worker_that_is_killed_gets_the_same_files_again_and_results_come_back() {
+fn a_killed_worker_gets_the_same_inputs_and_results_are_fetched() {
     let cluster = &*shared_cluster();
     ten_files(cluster);
     let workspace = Workspace::new(cluster);
-    // The first attempt of the second worker is killed, the second dies with its agent and so with its container.
+    // The first attempt of the second worker is killed; the second attempt is lost with its agent and container.
     let script = "for f in train/*; do echo \"$(basename $f) $(md5sum < $f)\"; done > files; \
          mkdir out; cp files out/$YDL_ATTEMPT; cp files mine; \
          if test $YDL_INDEX = 1; then \
@@ -38,7 +38,7 @@ fn a_worker_that_is_killed_gets_the_same_files_again_and_results_come_back() {
     let more = "inputs: {train: {source: 'hdfs:///data/ten', as: split}}\n\
          restart: {limit: 3, backoff: {initial: 1ms, max: 1ms}}\n\
          outputs: {mine: {to: 'shares/{index}', existing: number}}";
-    // Other tests have jobs on the same cluster: it is found again by a name of its own.
+    // A unique name, because other tests submit jobs to the same cluster.
     let ran = workspace.submit(&job(3, script, more).replace("name: data", "name: shares"));
     assert_eq!(ran.code, 0, "{ran:#?}");
     let id = digits::job_id(&ran);
@@ -48,13 +48,13 @@ fn a_worker_that_is_killed_gets_the_same_files_again_and_results_come_back() {
     let mut all = Vec::new();
     for index in 0..3 {
         let share = read(got.join(format!("outputs/shares/{index}")));
-        assert!(!share.is_empty(), "worker {index} has files");
+        assert!(!share.is_empty(), "worker {index} has no files");
         all.extend(share.lines().map(str::to_owned));
     }
     let expected: BTreeSet<String> = (0..10).map(|n| format!("part-{n}")).collect();
     let names = all.iter().filter_map(|line| line.split(' ').next());
     let names: Vec<String> = names.map(str::to_owned).collect();
-    assert_eq!(names.len(), 10, "none is there twice: {all:?}");
+    assert_eq!(names.len(), 10, "a file was given to two workers: {all:?}");
     assert_eq!(names.into_iter().collect::<BTreeSet<_>>(), expected);
     let mut attempts = BTreeMap::new();
     for attempt in 1..=3 {
@@ -63,8 +63,8 @@ fn a_worker_that_is_killed_gets_the_same_files_again_and_results_come_back() {
         let seen: Vec<_> = seen.map(str::to_owned).collect();
         attempts.insert(attempt, seen);
     }
-    assert_eq!(attempts[&1], attempts[&3], "the same files, the same bytes");
-    // What was printed in the moment before its agent was killed may not be there.
+    assert_eq!(attempts[&1], attempts[&3], "other files after a restart");
+    // Output just before the agent was killed may be lost.
     let second = &attempts[&2];
     assert!(second.is_empty() || *second == attempts[&3], "{attempts:?}");
     let again = workspace.submit(&job(
@@ -78,17 +78,17 @@ fn a_worker_that_is_killed_gets_the_same_files_again_and_results_come_back() {
         let home = hdfs.home(deadline()).await.expect("a home");
         let text = text_at(&hdfs, &format!("{home}/shares-2")).await;
         assert_eq!(text.as_deref(), Some("again\n"));
-        // Its containers were wished for where the files are.
-        let about = text_at(&hdfs, &format!("{home}/.ydl/jobs/{id}/job.json")).await;
-        let about = about.expect("what was submitted");
-        let about: serde_json::Value = serde_json::from_str(&about).expect("JSON");
-        let nodes = &about["spec"]["roles"][0]["placement"]["nodes"];
-        assert_eq!(*nodes, serde_json::json!([HOLDER]), "{about:#}");
+        // Containers are requested on the nodes with the data.
+        let submitted = text_at(&hdfs, &format!("{home}/.ydl/jobs/{id}/job.json")).await;
+        let submitted = submitted.expect("the submitted job");
+        let submitted: serde_json::Value = serde_json::from_str(&submitted).expect("JSON");
+        let nodes = &submitted["spec"]["roles"][0]["placement"]["nodes"];
+        assert_eq!(*nodes, serde_json::json!([HOLDER]), "{submitted:#}");
     });
 }
 
 #[test]
-fn inputs_of_the_submitters_machine_travel_and_lists_name_whole_urls() {
+fn local_inputs_are_uploaded_and_lists_contain_urls() {
     let cluster = &*shared_cluster();
     ten_files(cluster);
     let workspace = Workspace::new(cluster);
@@ -107,7 +107,7 @@ fn inputs_of_the_submitters_machine_travel_and_lists_name_whole_urls() {
 }
 
 #[test]
-fn inputs_in_hdfs_that_make_no_sense_are_refused_before_anything_is_submitted() {
+fn invalid_hdfs_inputs_are_rejected_before_submission() {
     let cluster = &*shared_cluster();
     ten_files(cluster);
     let workspace = Workspace::new(cluster);
@@ -138,7 +138,7 @@ fn inputs_in_hdfs_that_make_no_sense_are_refused_before_anything_is_submitted() 
 }
 
 #[test]
-fn one_machine_reads_and_writes_hdfs_too_and_a_changed_input_is_named() {
+fn a_local_job_reads_and_writes_hdfs_and_names_a_changed_input() {
     let cluster = &*shared_cluster();
     ten_files(cluster);
     let workspace = Workspace::new(cluster);
@@ -152,8 +152,8 @@ fn one_machine_reads_and_writes_hdfs_too_and_a_changed_input_is_named() {
         let hdfs = connect(cluster).await;
         let sum = hdfs.read_file("/data/sum", 100, deadline()).await;
         assert_eq!(&sum.expect("a file")[..], b"16500000\n");
-        let kept = hdfs.read_file("/data/ckpt/1", 100, deadline()).await;
-        assert_eq!(&kept.expect("a file")[..], b"first\n");
+        let checkpoint = hdfs.read_file("/data/ckpt/1", 100, deadline()).await;
+        assert_eq!(&checkpoint.expect("a file")[..], b"first\n");
         let written = hdfs.write_atomic("/data/one", "old", 0o644, deadline()).await;
         written.expect("written");
     });
@@ -183,13 +183,13 @@ fn one_machine_reads_and_writes_hdfs_too_and_a_changed_input_is_named() {
 
 /// Delays requests for one file, or rejects connections, as configured.
 #[derive(Debug, Default)]
-struct Watch {
+struct DelayingProxy {
     rule: Mutex<Rule>,
     changed: Condvar,
-    /// Questions for that file.
-    asked: AtomicUsize,
+    /// Number of requests for that file.
+    requests: AtomicUsize,
     /// Number of rejected connections.
-    turned_away: AtomicUsize,
+    rejected: AtomicUsize,
 }
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -200,36 +200,36 @@ enum Rule {
     Closed,
 }
 
-/// The file that comes last.
+/// The file whose requests are held.
 const HELD: &[u8] = b"/data/ten/part-7";
 
-impl Watch {
+impl DelayingProxy {
     fn set(&self, rule: Rule) {
         *self.rule.lock().unwrap_or_else(PoisonError::into_inner) = rule;
         self.changed.notify_all();
     }
 }
 
-impl Keeper for Watch {
-    fn lets_in(&self) -> bool {
+impl ProxyPolicy for DelayingProxy {
+    fn accepts(&self) -> bool {
         let rule = self.rule.lock().unwrap_or_else(PoisonError::into_inner);
         if *rule == Rule::Closed {
-            self.turned_away.fetch_add(1, Ordering::SeqCst);
+            self.rejected.fetch_add(1, Ordering::SeqCst);
         }
         *rule != Rule::Closed
     }
 
-    fn asked(&self, question: &[u8]) -> Passing {
-        let is_held = contains(question, HELD);
-        self.asked.fetch_add(usize::from(is_held), Ordering::SeqCst);
+    fn on_request(&self, request: &[u8]) -> Decision {
+        let is_held = contains(request, HELD);
+        self.requests.fetch_add(usize::from(is_held), Ordering::SeqCst);
         match *self.rule.lock().unwrap_or_else(PoisonError::into_inner) {
-            Rule::Closed => Passing::Cut,
-            Rule::Hold if is_held => Passing::Held,
-            Rule::Hold | Rule::Open => Passing::Through,
+            Rule::Closed => Decision::Disconnect,
+            Rule::Hold if is_held => Decision::Hold,
+            Rule::Hold | Rule::Open => Decision::Forward,
         }
     }
 
-    fn holds(&self) {
+    fn wait_release(&self) {
         let rule = self.rule.lock().unwrap_or_else(PoisonError::into_inner);
         let held = self.changed.wait_while(rule, |rule| *rule == Rule::Hold);
         drop(held.unwrap_or_else(PoisonError::into_inner));
@@ -237,13 +237,13 @@ impl Keeper for Watch {
 }
 
 #[test]
-fn inputs_come_though_hdfs_goes_away_meanwhile_and_status_says_how_far_they_are() {
+fn inputs_are_fetched_despite_an_hdfs_outage_and_status_shows_progress() {
     let cluster = &*exclusive_cluster();
     ten_files(cluster);
     let workspace = Workspace::new(cluster);
-    let watch = Arc::new(Watch::default());
-    let gate = proxy::open(cluster.namenodes()[0].rpc, Arc::clone(&watch));
-    proxy::configure(cluster, gate, &workspace.path().join("conf"));
+    let policy = Arc::new(DelayingProxy::default());
+    let address = proxy::open(cluster.namenodes()[0].rpc, Arc::clone(&policy));
+    proxy::configure(cluster, address, &workspace.path().join("conf"));
     let script = "cat all/part-* | wc -c; tr -d h < all/part-7 | wc -c";
     let yaml = job(1, script, "inputs: {all: 'hdfs:///data/ten'}");
     workspace.write("job.yaml", &yaml.replace("name: data", "name: slow"));
@@ -255,37 +255,35 @@ fn inputs_come_though_hdfs_goes_away_meanwhile_and_status_says_how_far_they_are(
         .stderr(std::process::Stdio::piped())
         .spawn()
         .expect("ydl can be started");
-    // All but 2.4 of 16.5 MB have come.
-    wait_for("how far its inputs are", || {
+    // 14.1 of 16.5 MB are fetched.
+    wait_for("the progress of its inputs", || {
         let ran = workspace.run(&["status", "--cluster", "local", "slow"]);
         ran.stdout.contains("fetching 85% of 15.7 MiB").then_some(())
     });
     cluster.kill("dn").expect("a DataNode");
-    let asked = watch.asked.load(Ordering::SeqCst);
-    watch.set(Rule::Open);
-    wait_for("that it is tried again", || {
-        (watch.asked.load(Ordering::SeqCst) > asked + 2).then_some(())
+    let requests = policy.requests.load(Ordering::SeqCst);
+    policy.set(Rule::Open);
+    wait_for("retried requests", || {
+        (policy.requests.load(Ordering::SeqCst) > requests + 2).then_some(())
     });
-    watch.set(Rule::Closed);
-    wait_for("that nobody is there", || {
-        (watch.turned_away.load(Ordering::SeqCst) > 1).then_some(())
-    });
+    policy.set(Rule::Closed);
+    wait_for("rejected connections", || (policy.rejected.load(Ordering::SeqCst) > 1).then_some(()));
     cluster.start_daemon("dn").expect("a DataNode");
-    watch.set(Rule::Open);
+    policy.set(Rule::Open);
     let ran = ydl_testkit::finish(child);
     assert_eq!(ran.code, 0, "{ran:#?}");
     assert!(ran.stdout.contains("| 16500000\n"), "{ran:#?}");
-    assert!(ran.stdout.contains("| 0\n"), "its very bytes: {ran:#?}");
+    assert!(ran.stdout.contains("| 0\n"), "{ran:#?}");
 }
 
 #[test]
-fn a_download_goes_on_where_it_ended_and_what_is_there_is_not_read_again() {
+fn downloads_resume_and_complete_files_are_not_read_again() {
     let cluster = &*shared_cluster();
     ten_files(cluster);
     let dir = tempfile::tempdir().expect("a directory");
     block_on(async {
         let entry = connect(cluster).await.stat("/data/ten/part-3", deadline()).await;
-        let entry = entry.expect("an answer").expect("a file");
+        let entry = entry.expect("a response").expect("a file");
         let item = DownloadItem {
             url: "hdfs:///data/ten/part-3".to_owned(),
             to: dir.path().join("got/part-3"),
@@ -294,26 +292,33 @@ fn a_download_goes_on_where_it_ended_and_what_is_there_is_not_read_again() {
         };
         let part = item.part();
         fs::create_dir(dir.path().join("got")).expect("a directory");
-        let bring = async || {
-            let ways = FileSystems::of(config(cluster)).expect("a way");
+        let download = async || {
+            let file_systems = FileSystems::of(config(cluster)).expect("file systems");
             let progress = Arc::new(Progress::default());
-            let bring =
-                Downloader::new(Some(ways), LocalMode::Copy, Arc::clone(&progress), deadline());
-            let brought = bring.all(vec![item.clone()]).await;
-            assert_eq!(brought, Ok(()));
+            let downloader = Downloader::new(
+                Some(file_systems),
+                LocalMode::Copy,
+                Arc::clone(&progress),
+                deadline(),
+            );
+            let result = downloader.all(vec![item.clone()]).await;
+            assert_eq!(result, Ok(()));
             assert_eq!(progress.bytes(), (entry.bytes, entry.bytes));
             fs::read(&item.to).expect("a file")
         };
-        // What it has is told apart from what comes.
+        // The partial file differs from the source, so that resumed bytes are recognizable.
         fs::write(&part, vec![b'X'; 500_000]).expect("a file");
-        let got = bring().await;
+        let got = download().await;
         assert_eq!(got.len() as u64, entry.bytes);
         assert!(got[..500_000].iter().all(|byte| *byte == b'X'));
         assert!(got[500_000..].iter().all(|byte| *byte == b'd'));
         assert!(!part.exists());
-        assert_eq!(bring().await, got, "it is there");
+        assert_eq!(download().await, got, "downloaded again");
         fs::remove_file(&item.to).expect("a file");
         fs::write(&part, vec![b'X'; 2_000_000]).expect("a file");
-        assert!(bring().await.iter().all(|byte| *byte == b'd'), "it was too long");
+        assert!(
+            download().await.iter().all(|byte| *byte == b'd'),
+            "a too long partial file was kept"
+        );
     });
 }

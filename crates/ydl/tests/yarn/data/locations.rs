@@ -1,4 +1,4 @@
-//! Places in HDFS that tasks and jobs share.
+//! Destinations in HDFS that tasks and jobs share.
 
 use super::{connect, exists, job, shared_cluster, text_at};
 use std::{collections::BTreeSet, fs};
@@ -24,21 +24,21 @@ fn tasks_that_share_a_directory_in_hdfs_do_not_overwrite_each_others_files() {
     );
     let runtime = Runtime::new().expect("a runtime");
     let hdfs = runtime.block_on(connect(cluster));
-    let there = |name: &str| runtime.block_on(text_at(&hdfs, &format!("/shared/{name}")));
-    assert_eq!(there("all/config").as_deref(), Some("same\n"));
+    let text_of = |name: &str| runtime.block_on(text_at(&hdfs, &format!("/shared/{name}")));
+    assert_eq!(text_of("all/config").as_deref(), Some("same\n"));
     let script = "mkdir m; echo same > m/config; echo $YDL_INDEX > m/own-$YDL_INDEX";
     let more = "outputs: {m/: 'hdfs:///shared/fine', modle/: 'hdfs:///shared/typo'}";
     let ran = workspace.submit(&job(2, script, more));
     assert_eq!(ran.code, 0, "{ran:#?}");
     for (name, text) in [("config", "same\n"), ("own-0", "0\n"), ("own-1", "1\n")] {
-        assert_eq!(there(&format!("fine/{name}")).as_deref(), Some(text));
+        assert_eq!(text_of(&format!("fine/{name}")).as_deref(), Some(text));
     }
     let warning = "warning: none of 2 tasks left a `modle/`, so nothing was sent";
     assert!(ran.stderr.contains(warning), "{ran:#?}");
 }
 
 #[test]
-fn jobs_that_number_their_outputs_in_hdfs_at_once_lose_nothing() {
+fn concurrent_jobs_number_their_hdfs_outputs_without_loss() {
     let cluster = &*shared_cluster();
     let workspace = Workspace::new(cluster);
     let script = format!(
@@ -56,16 +56,16 @@ fn jobs_that_number_their_outputs_in_hdfs_at_once_lose_nothing() {
         (up.count() == 2).then_some(())
     });
     fs::write(workspace.path().join("go"), "").expect("a file");
-    let mut told = BTreeSet::new();
+    let mut printed = BTreeSet::new();
     for child in children {
         let ran = finish(child);
         assert_eq!(ran.code, 0, "{ran:#?}");
         let mut lines = ran.stderr.lines();
         let line = lines.find_map(|line| line.strip_prefix("output:  m/ → "));
-        told.insert(line.expect("a place").to_owned());
+        printed.insert(line.expect("a path").to_owned());
     }
     let expected = ["two", "two-2"].map(|name| format!("hdfs:///numbered/{name}"));
-    assert_eq!(told, BTreeSet::from(expected));
+    assert_eq!(printed, BTreeSet::from(expected));
     let all = runtime.block_on(hdfs.list("/numbered", deadline()));
     let all = all.expect("a list");
     let names: BTreeSet<_> = all.iter().map(|entry| entry.name()).collect();
@@ -73,7 +73,7 @@ fn jobs_that_number_their_outputs_in_hdfs_at_once_lose_nothing() {
 }
 
 #[test]
-fn what_a_job_that_failed_has_half_sent_is_gone_with_it() {
+fn partial_uploads_of_a_failed_job_are_removed() {
     let cluster = &*shared_cluster();
     let workspace = Workspace::new(cluster);
     let script = format!(
@@ -85,19 +85,19 @@ fn what_a_job_that_failed_has_half_sent_is_gone_with_it() {
     let runtime = Runtime::new().expect("a runtime");
     let hdfs = runtime.block_on(connect(cluster));
     wait_for("a file", || runtime.block_on(exists(&hdfs, "/left/m/x")).then_some(()));
-    let (ours, others) = (
+    let (own, others) = (
         format!("/left/m/.aside-kept0-{id}-worker=0-00"),
         "/left/m/.aside-application_1_0001-worker=0-00".to_owned(),
     );
     runtime.block_on(async {
-        for place in [&ours, &others] {
-            let written = hdfs.write_atomic(place, "half", 0o644, deadline()).await;
+        for path in [&own, &others] {
+            let written = hdfs.write_atomic(path, "partial", 0o644, deadline()).await;
             written.expect("written");
         }
     });
     fs::write(workspace.path().join("go"), "").expect("a file");
-    wait_for("the end of what is half-sent", || {
-        (!runtime.block_on(exists(&hdfs, &ours))).then_some(())
+    wait_for("the removal of the partial upload", || {
+        (!runtime.block_on(exists(&hdfs, &own))).then_some(())
     });
     assert!(runtime.block_on(exists(&hdfs, &others)));
 }

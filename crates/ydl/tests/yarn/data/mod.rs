@@ -1,4 +1,4 @@
-//! Data in and out on a real cluster: inputs from HDFS, outputs to it, and results back.
+//! Inputs from HDFS, outputs to it and fetched results, on a real cluster.
 
 mod inputs;
 mod locations;
@@ -15,7 +15,7 @@ use yarn_native::security::Identity;
 use ydl_storage::hdfs::Hdfs;
 use ydl_testkit::yarn::{block_on, config, deadline, exclusive, shared, version};
 
-/// The node that is said to hold all blocks.
+/// Configured host name of the DataNode, which is a node of the cluster.
 const HOLDER: &str = "127.0.0.12";
 
 /// Leases the cluster for a test that disturbs no other.
@@ -42,20 +42,20 @@ async fn connect(cluster: &Cluster) -> Hdfs {
     hdfs.expect("a file system")
 }
 
-async fn exists(hdfs: &Hdfs, place: &str) -> bool {
-    let there = hdfs.stat(place, deadline()).await;
-    there.expect("an answer").is_some()
+async fn exists(hdfs: &Hdfs, path: &str) -> bool {
+    let entry = hdfs.stat(path, deadline()).await;
+    entry.expect("a response").is_some()
 }
 
-async fn text_at(hdfs: &Hdfs, place: &str) -> Option<String> {
-    let found = hdfs.read_if_exists(place, 1 << 20, deadline()).await;
-    let bytes = found.expect("an answer")?;
+async fn text_at(hdfs: &Hdfs, path: &str) -> Option<String> {
+    let found = hdfs.read_if_exists(path, 1 << 20, deadline()).await;
+    let bytes = found.expect("a response")?;
     Some(String::from_utf8(bytes.to_vec()).expect("text"))
 }
 
-/// Ten files of different lengths at `/data/ten`, and what Hadoop itself leaves beside data.
+/// Creates ten files of different lengths in `/data/ten`, and Hadoop's `_SUCCESS`.
 fn ten_files(cluster: &Cluster) {
-    // The cluster that has them. It may have been replaced since another test created them.
+    // Cluster in which they exist. It may have been replaced since.
     static CREATED: Mutex<Option<PathBuf>> = Mutex::new(None);
     let mut created = CREATED.lock().unwrap_or_else(PoisonError::into_inner);
     if created.as_deref() == Some(cluster.directory()) {
@@ -66,8 +66,8 @@ fn ten_files(cluster: &Cluster) {
         hdfs.mkdirs("/data/ten", 0o755, deadline()).await.expect("made");
         for n in 0..10_usize {
             let bytes = vec![b'a' + n as u8; 300_000 * (n + 1)];
-            let place = format!("/data/ten/part-{n}");
-            let written = hdfs.write_atomic(&place, bytes, 0o644, deadline()).await;
+            let path = format!("/data/ten/part-{n}");
+            let written = hdfs.write_atomic(&path, bytes, 0o644, deadline()).await;
             written.expect("written");
         }
         let done = hdfs.write_atomic("/data/ten/_SUCCESS", "", 0o644, deadline());
@@ -87,14 +87,14 @@ fn read(path: impl AsRef<Path>) -> String {
     fs::read_to_string(path.as_ref()).unwrap_or_default()
 }
 
-/// The agent of the only job below that directory.
+/// Returns the pid of the agent of the only job below that directory.
 fn agent_below(dir: &Path) -> Option<String> {
     let mark = dir.join("state").to_string_lossy().into_owned();
     let all = fs::read_dir("/proc").ok()?.flatten();
     let mut pids = all.filter_map(|entry| entry.file_name().into_string().ok());
     pids.find(|pid| {
-        let words = fs::read(format!("/proc/{pid}/cmdline")).unwrap_or_default();
-        let words = String::from_utf8_lossy(&words);
-        words.contains("\0agent\0") && words.contains(&mark)
+        let args = fs::read(format!("/proc/{pid}/cmdline")).unwrap_or_default();
+        let args = String::from_utf8_lossy(&args);
+        args.contains("\0agent\0") && args.contains(&mark)
     })
 }

@@ -1,8 +1,8 @@
-//! Outputs in HDFS: always complete, visible while their programs run, and separate from other users' files.
+//! Outputs in HDFS: atomic, continuous, and without replacing other files.
 
 use super::{
     agent_below, connect, exists, job, proxy,
-    proxy::{Keeper, Passing},
+    proxy::{Decision, ProxyPolicy},
     read, shared_cluster, text_at,
 };
 use std::{
@@ -22,29 +22,29 @@ use ydl_testkit::{
     yarn::{Workspace, deadline, wait_for},
 };
 
-/// More than one piece, so that there is a middle.
+/// More than one packet, so that a kill can interrupt a file.
 const BYTES: usize = 600_000;
 
-/// Ends the agent at one question of those it asks from a certain moment on.
+/// Kills the agent at one of its requests to the NameNode.
 #[derive(Debug)]
-struct Death {
+struct KillingProxy {
     workspace: PathBuf,
-    state: Mutex<Counted>,
+    state: Mutex<KillState>,
 }
 
 #[derive(Clone, Copy, Debug, Default)]
-struct Counted {
-    /// Questions that were asked.
-    asked: usize,
-    /// At which of them the agent dies, and whether it is answered first.
-    at: usize,
-    answered: bool,
+struct KillState {
+    /// Number of requests so far.
+    requests: usize,
+    /// Request at which the agent is killed, and whether the NameNode answers it first.
+    kill_at: usize,
+    drop_response: bool,
     /// True if the agent was killed.
     dead: bool,
 }
 
-impl Death {
-    fn state(&self) -> std::sync::MutexGuard<'_, Counted> {
+impl KillingProxy {
+    fn state(&self) -> std::sync::MutexGuard<'_, KillState> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -57,31 +57,31 @@ impl Death {
     }
 }
 
-impl Keeper for Death {
-    fn asked(&self, question: &[u8]) -> Passing {
-        // It asks nothing else, but goes on to say that it lives.
-        if contains(question, b"renewLease") {
-            return Passing::Through;
+impl ProxyPolicy for KillingProxy {
+    fn on_request(&self, request: &[u8]) -> Decision {
+        // Lease renewals come at any time and are not counted.
+        if contains(request, b"renewLease") {
+            return Decision::Forward;
         }
         let mut state = self.state();
-        // Nothing that was on its way when it died gets there.
+        // Requests of the killed agent are not forwarded.
         if state.dead {
-            return Passing::Cut;
+            return Decision::Disconnect;
         }
-        state.asked += 1;
-        let Counted { asked, at, answered, .. } = *state;
+        state.requests += 1;
+        let KillState { requests, kill_at, drop_response, .. } = *state;
         drop(state);
-        match asked == at {
-            false => Passing::Through,
-            true if answered => Passing::Unanswered,
+        match requests == kill_at {
+            false => Decision::Forward,
+            true if drop_response => Decision::DropResponse,
             true => {
                 self.kill();
-                Passing::Cut
+                Decision::Disconnect
             }
         }
     }
 
-    fn answered(&self) {
+    fn on_dropped_response(&self) {
         self.kill();
     }
 }
@@ -91,23 +91,24 @@ pub fn contains(bytes: &[u8], part: &[u8]) -> bool {
 }
 
 #[test]
-fn outputs_in_hdfs_are_old_or_new_and_whole_wherever_their_agent_is_killed() {
+fn hdfs_outputs_are_replaced_atomically_whenever_the_agent_is_killed() {
     let cluster = &*shared_cluster();
     let runtime = Runtime::new().expect("a runtime");
     let hdfs = runtime.block_on(connect(cluster));
     let workspace = Workspace::new(cluster);
-    let death = Arc::new(Death { workspace: workspace.path().to_owned(), state: Mutex::default() });
-    let gate = proxy::open(cluster.namenodes()[0].rpc, Arc::clone(&death));
-    proxy::configure(cluster, gate, &workspace.path().join("conf"));
+    let policy =
+        Arc::new(KillingProxy { workspace: workspace.path().to_owned(), state: Mutex::default() });
+    let address = proxy::open(cluster.namenodes()[0].rpc, Arc::clone(&policy));
+    proxy::configure(cluster, address, &workspace.path().join("conf"));
     runtime.block_on(async {
         hdfs.mkdirs("/kill/merged", 0o755, deadline()).await.expect("made");
         for name in ["single", "merged/a"] {
-            let place = format!("/kill/{name}");
-            let written = hdfs.write_atomic(&place, vec![b'o'; BYTES], 0o644, deadline());
+            let path = format!("/kill/{name}");
+            let written = hdfs.write_atomic(&path, vec![b'o'; BYTES], 0o644, deadline());
             written.await.expect("written");
         }
     });
-    // Each attempt has a letter of its own, and begins when the test says so.
+    // Each attempt writes its own letter, and waits for the test.
     let script = format!(
         "touch {0}/up; until test -e {0}/go-$YDL_ATTEMPT; do sleep 0.02; done; \
          letter=$(printf \"\\\\$(printf %03o $((97 + YDL_ATTEMPT % 26)))\"); mkdir m n; \
@@ -125,53 +126,56 @@ fn outputs_in_hdfs_are_old_or_new_and_whole_wherever_their_agent_is_killed() {
         .stderr(Stdio::piped())
         .spawn()
         .expect("ydl can be started");
-    // What is asked at submit counts for nothing.
+    // Requests of the submission are not counted.
     wait_for("the program", || workspace.path().join("up").exists().then_some(()));
-    let mut moments = 0;
+    let mut kills = 0;
     loop {
         let deleted = runtime.block_on(hdfs.delete("/kill/fresh", deadline()));
-        deleted.expect("an answer");
-        *death.state() =
-            Counted { at: moments / 2 + 1, answered: moments % 2 == 1, ..Counted::default() };
-        workspace.write(&format!("go-{}", moments + 1), "");
-        let what = format!("a death, or the end of the job, at moment {moments}");
-        let over = wait_for(&what, || {
-            let over = child.try_wait().expect("a child").is_some();
-            (over || death.state().dead).then_some(over)
+        deleted.expect("a response");
+        *policy.state() = KillState {
+            kill_at: kills / 2 + 1,
+            drop_response: kills % 2 == 1,
+            ..KillState::default()
+        };
+        workspace.write(&format!("go-{}", kills + 1), "");
+        let what = format!("a kill, or the end of the job, after {kills} kills");
+        let ended = wait_for(&what, || {
+            let ended = child.try_wait().expect("a child").is_some();
+            (ended || policy.state().dead).then_some(ended)
         });
-        let what = format!("{:?}", death.state());
-        runtime.block_on(check(&hdfs, &what, over));
-        if over {
+        let what = format!("{:?}", policy.state());
+        runtime.block_on(check(&hdfs, &what, ended));
+        if ended {
             break;
         }
-        moments += 1;
+        kills += 1;
     }
     let ran = finish(child);
     assert_eq!(ran.code, 0, "{ran:#?}");
-    println!("killed at {moments} moments");
-    assert!(moments >= 50, "killed at {moments} moments");
+    println!("killed at {kills} requests");
+    assert!(kills >= 50, "killed at {kills} requests");
 }
 
 /// Checks that all files are complete, and at the end that exactly the expected files exist.
-async fn check(hdfs: &Hdfs, what: &str, over: bool) {
+async fn check(hdfs: &Hdfs, what: &str, ended: bool) {
     let letter = async |name: &str| {
-        let place = format!("/kill/{name}");
-        let found = hdfs.read_if_exists(&place, 2 * BYTES as u64, deadline()).await;
-        let bytes = found.expect("an answer")?;
+        let path = format!("/kill/{name}");
+        let found = hdfs.read_if_exists(&path, 2 * BYTES as u64, deadline()).await;
+        let bytes = found.expect("a response")?;
         assert_eq!(bytes.len(), BYTES, "{name}: {what}");
         assert!(bytes.iter().all(|byte| *byte == bytes[0]), "{name}: {what}");
         Some(bytes[0])
     };
     let single = letter("single").await;
-    assert!(single.is_some(), "the old one is never gone: {what}");
-    assert!(letter("merged/a").await.is_some(), "nor here: {what}");
-    let (last, fresh) = (letter("merged/b").await, letter("fresh/a").await);
-    let is_there = exists(hdfs, "/kill/fresh").await;
-    assert_eq!(is_there, fresh.is_some(), "a directory comes whole: {what}");
-    if !over {
+    assert!(single.is_some(), "single is missing: {what}");
+    assert!(letter("merged/a").await.is_some(), "merged/a is missing: {what}");
+    let (last, new) = (letter("merged/b").await, letter("fresh/a").await);
+    let directory_exists = exists(hdfs, "/kill/fresh").await;
+    assert_eq!(directory_exists, new.is_some(), "an incomplete directory: {what}");
+    if !ended {
         return;
     }
-    assert_eq!((last, fresh), (single, single), "all of the last attempt");
+    assert_eq!((last, new), (single, single), "not all of the last attempt");
     for dir in ["/kill", "/kill/merged", "/kill/fresh"] {
         let all = hdfs.list(dir, deadline()).await.expect("a list");
         let mut names: Vec<_> = all.iter().map(|entry| entry.name()).collect();
@@ -186,7 +190,7 @@ async fn check(hdfs: &Hdfs, what: &str, over: bool) {
 }
 
 #[test]
-fn a_running_job_is_fetched_from_and_what_somebody_else_made_meanwhile_is_not_touched() {
+fn fetch_works_on_a_running_job_and_other_files_are_not_replaced() {
     let cluster = &*shared_cluster();
     let workspace = Workspace::new(cluster);
     let script = format!(
@@ -202,29 +206,29 @@ fn a_running_job_is_fetched_from_and_what_somebody_else_made_meanwhile_is_not_to
     let runtime = Runtime::new().expect("a runtime");
     let hdfs = runtime.block_on(connect(cluster));
     let home = runtime.block_on(hdfs.home(deadline())).expect("a home");
-    let there = |name: &str| runtime.block_on(text_at(&hdfs, &format!("{home}/{name}")));
-    wait_for("a checkpoint", || (there("live/ckpt/1").as_deref() == Some("one\n")).then_some(()));
+    let text_of = |name: &str| runtime.block_on(text_at(&hdfs, &format!("{home}/{name}")));
+    wait_for("a checkpoint", || (text_of("live/ckpt/1").as_deref() == Some("one\n")).then_some(()));
     let ran = workspace.run(&["fetch", "live", "got"]);
     assert_eq!(ran.code, 0, "{ran:#?}");
     assert_eq!(read(workspace.path().join("got/outputs/ckpt/1")), "one\n");
     assert_eq!(read(workspace.path().join("got/logs/worker/0/1/stdout.0")), "hello\n");
     assert!(!workspace.path().join("got/outputs/live-model").exists());
     runtime.block_on(async {
-        let place = format!("{home}/live-model");
-        let theirs = hdfs.write_atomic(&place, "theirs\n", 0o644, deadline()).await;
-        theirs.expect("written");
+        let path = format!("{home}/live-model");
+        let written = hdfs.write_atomic(&path, "theirs\n", 0o644, deadline()).await;
+        written.expect("written");
     });
     let time = |name: &str| {
         let found = runtime.block_on(hdfs.stat(&format!("{home}/{name}"), deadline()));
-        found.expect("an answer").map(|entry| entry.modified_ms)
+        found.expect("a response").map(|entry| entry.modified_ms)
     };
     let sent = time("live/ckpt/1");
     fs::write(workspace.path().join("go"), "").expect("a file");
     let ran = finish(child);
     assert_eq!(ran.code, 0, "{ran:#?}");
-    assert_eq!(time("live/ckpt/1"), sent, "what was sent is not sent again");
-    assert_eq!(there("live-model").as_deref(), Some("theirs\n"));
-    assert_eq!(there("live-model-2").as_deref(), Some("new\n"));
+    assert_eq!(time("live/ckpt/1"), sent, "an unchanged file was sent again");
+    assert_eq!(text_of("live-model").as_deref(), Some("theirs\n"));
+    assert_eq!(text_of("live-model-2").as_deref(), Some("new\n"));
     let ran = workspace.run(&["fetch", "live", "outputs/*", "got"]);
     assert_eq!(ran.code, 0, "{ran:#?}");
     assert_eq!(read(workspace.path().join("got/outputs/live-model")), "new\n");
@@ -232,47 +236,47 @@ fn a_running_job_is_fetched_from_and_what_somebody_else_made_meanwhile_is_not_to
 
 /// Rejects connections while HDFS is unavailable.
 #[derive(Debug, Default)]
-struct Away {
-    is_away: AtomicBool,
+struct Outage {
+    active: AtomicBool,
     refused: AtomicUsize,
 }
 
-impl Away {
+impl Outage {
     fn refuses(&self) -> bool {
-        let is_away = self.is_away.load(Ordering::SeqCst);
-        if is_away {
+        let active = self.active.load(Ordering::SeqCst);
+        if active {
             self.refused.fetch_add(1, Ordering::SeqCst);
         }
-        is_away
+        active
     }
 }
 
-impl Keeper for Away {
-    fn lets_in(&self) -> bool {
+impl ProxyPolicy for Outage {
+    fn accepts(&self) -> bool {
         !self.refuses()
     }
 
-    fn asked(&self, _: &[u8]) -> Passing {
+    fn on_request(&self, _: &[u8]) -> Decision {
         match self.refuses() {
-            true => Passing::Cut,
-            false => Passing::Through,
+            true => Decision::Disconnect,
+            false => Decision::Forward,
         }
     }
 }
 
 #[test]
-fn the_last_checkpoint_of_a_program_that_failed_is_tried_again_as_long_as_the_grace_allows() {
+fn the_last_checkpoint_of_a_failed_program_is_retried_during_an_outage() {
     let cluster = &*shared_cluster();
     let workspace = Workspace::new(cluster);
-    let away = Arc::new(Away::default());
-    let gate = proxy::open(cluster.namenodes()[0].rpc, Arc::clone(&away));
-    proxy::configure(cluster, gate, &workspace.path().join("conf"));
+    let outage = Arc::new(Outage::default());
+    let address = proxy::open(cluster.namenodes()[0].rpc, Arc::clone(&outage));
+    proxy::configure(cluster, address, &workspace.path().join("conf"));
     let script = format!(
         "test $YDL_ATTEMPT = 1 || exit 0; mkdir ckpt; echo one > ckpt/1; \
          until test -e {}/go; do sleep 0.1; done; echo last > ckpt/last; exit 1",
         workspace.path().display()
     );
-    let more = "outputs: {ckpt/: {to: 'hdfs:///away/ckpt', every: 1s}}\n\
+    let more = "outputs: {ckpt/: {to: 'hdfs:///outage/ckpt', every: 1s}}\n\
          restart: {limit: 1, backoff: {initial: 1ms, max: 1ms}}";
     workspace.write("job.yaml", &job(1, &script, more));
     let child = workspace
@@ -285,23 +289,23 @@ fn the_last_checkpoint_of_a_program_that_failed_is_tried_again_as_long_as_the_gr
         .expect("ydl can be started");
     let runtime = Runtime::new().expect("a runtime");
     let hdfs = runtime.block_on(connect(cluster));
-    let there = |name: &str| runtime.block_on(text_at(&hdfs, &format!("/away/ckpt/{name}")));
-    wait_for("a checkpoint", || (there("1").as_deref() == Some("one\n")).then_some(()));
-    away.is_away.store(true, Ordering::SeqCst);
+    let text_of = |name: &str| runtime.block_on(text_at(&hdfs, &format!("/outage/ckpt/{name}")));
+    wait_for("a checkpoint", || (text_of("1").as_deref() == Some("one\n")).then_some(()));
+    outage.active.store(true, Ordering::SeqCst);
     workspace.write("go", "");
-    wait_for("the agent at the gate", || (away.refused.load(Ordering::SeqCst) > 0).then_some(()));
-    // Longer than logs are waited for after a failure.
-    let until = Instant::now() + Duration::from_secs(13);
-    wait_for("some time", || (Instant::now() > until).then_some(()));
-    assert_eq!(there("last"), None);
-    away.is_away.store(false, Ordering::SeqCst);
+    wait_for("a rejected request", || (outage.refused.load(Ordering::SeqCst) > 0).then_some(()));
+    // Longer than the agent waits for logs after a failure.
+    let resume_at = Instant::now() + Duration::from_secs(13);
+    wait_for("the delay", || (Instant::now() > resume_at).then_some(()));
+    assert_eq!(text_of("last"), None);
+    outage.active.store(false, Ordering::SeqCst);
     let ran = finish(child);
     assert_eq!(ran.code, 0, "{ran:#?}");
-    assert_eq!(there("last").as_deref(), Some("last\n"));
+    assert_eq!(text_of("last").as_deref(), Some("last\n"));
 }
 
 #[test]
-fn what_somebody_else_has_made_in_hdfs_meanwhile_is_refused_by_name() {
+fn a_file_created_in_hdfs_during_the_job_is_not_replaced() {
     let cluster = &*shared_cluster();
     let workspace = Workspace::new(cluster);
     let script = format!(
@@ -316,8 +320,8 @@ fn what_somebody_else_has_made_in_hdfs_meanwhile_is_refused_by_name() {
     let hdfs = runtime.block_on(connect(cluster));
     runtime.block_on(async {
         hdfs.mkdirs("/refused", 0o755, deadline()).await.expect("made");
-        let theirs = hdfs.write_atomic("/refused/model", "theirs\n", 0o644, deadline());
-        theirs.await.expect("written");
+        let written = hdfs.write_atomic("/refused/model", "theirs\n", 0o644, deadline());
+        written.await.expect("written");
     });
     workspace.write("go", "");
     let ran = finish(child);

@@ -1,4 +1,4 @@
-//! A gate before a NameNode: it sees what is asked, and decides when and whether it gets there.
+//! Proxy of a NameNode that delays or drops requests.
 
 use std::{
     fs,
@@ -15,83 +15,83 @@ use testbed::Cluster;
 
 /// Decision about a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Passing {
-    /// It gets there, and so does the answer.
-    Through,
-    /// It does not get there, and nothing more does on its connection.
-    Cut,
-    /// It gets there, and when it is answered the connection is cut.
-    Unanswered,
-    /// It is forwarded when the keeper releases it; later requests overtake it.
-    Held,
+pub enum Decision {
+    /// Forwards the request and its response.
+    Forward,
+    /// Drops the request and closes the connection.
+    Disconnect,
+    /// Forwards the request, and closes the connection instead of forwarding the response.
+    DropResponse,
+    /// Forwards the request after [`ProxyPolicy::wait_release`]; later requests overtake it.
+    Hold,
 }
 
 /// Policy of the proxy.
-pub trait Keeper: Send + Sync + 'static {
+pub trait ProxyPolicy: Send + Sync + 'static {
     /// Returns true if a client may connect.
-    fn lets_in(&self) -> bool {
+    fn accepts(&self) -> bool {
         true
     }
 
-    /// A question, as it is on the wire: names of methods and files can be read in it.
-    fn asked(&self, question: &[u8]) -> Passing;
+    /// Decides about a request. Its bytes contain the names of method and files as text.
+    fn on_request(&self, request: &[u8]) -> Decision;
 
     /// Called when a response arrives that is not forwarded.
-    fn answered(&self) {}
+    fn on_dropped_response(&self) {}
 
-    /// Comes back when a question that is held may pass.
-    fn holds(&self) {}
+    /// Blocks until held requests may be forwarded.
+    fn wait_release(&self) {}
 }
 
-/// Opens a gate for the rest of the process.
-pub fn open(to: SocketAddr, keeper: Arc<impl Keeper>) -> SocketAddr {
+/// Starts a proxy that runs until the process exits.
+pub fn open(to: SocketAddr, policy: Arc<impl ProxyPolicy>) -> SocketAddr {
     let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
     let address = listener.local_addr().expect("an address");
     thread::spawn(move || {
         for stream in listener.incoming().flatten() {
-            let keeper = Arc::clone(&keeper);
+            let policy = Arc::clone(&policy);
             // A rejected connection is closed.
-            if keeper.lets_in() {
-                thread::spawn(move || pass(stream, to, keeper));
+            if policy.accepts() {
+                thread::spawn(move || forward(stream, to, policy));
             }
         }
     });
     address
 }
 
-/// A directory with the cluster's configuration, by which its NameNode is found behind that gate.
-pub fn configure(cluster: &Cluster, gate: SocketAddr, dir: &Path) {
+/// Writes the cluster's configuration with the proxy's address as that of the NameNode.
+pub fn configure(cluster: &Cluster, proxy: SocketAddr, dir: &Path) {
     let (from, namenode) = (cluster.configuration(), cluster.namenodes()[0].rpc);
     fs::create_dir_all(dir).expect("a directory");
     for file in fs::read_dir(from).expect("a configuration").flatten() {
         let Ok(text) = fs::read_to_string(file.path()) else {
             continue;
         };
-        let text = text.replace(&namenode.to_string(), &gate.to_string());
+        let text = text.replace(&namenode.to_string(), &proxy.to_string());
         fs::write(dir.join(file.file_name()), text).expect("a file");
     }
 }
 
-fn pass(client: TcpStream, to: SocketAddr, keeper: Arc<impl Keeper>) {
+fn forward(client: TcpStream, to: SocketAddr, policy: Arc<impl ProxyPolicy>) {
     let Ok(server) = TcpStream::connect(to) else {
         return;
     };
-    let cut = Arc::new(AtomicBool::new(false));
+    let drop_response = Arc::new(AtomicBool::new(false));
     let (from, into) = (server.try_clone(), client.try_clone());
     let (Ok(from), Ok(into)) = (from, into) else {
         return;
     };
-    let (waits, hears) = (Arc::clone(&cut), Arc::clone(&keeper));
+    let (reader_drop_response, reader_policy) = (Arc::clone(&drop_response), Arc::clone(&policy));
     thread::spawn(move || {
-        // However it ends, both sides see it.
-        let _ = answers(&from, &into, &waits, &*hears);
+        // Close both sides on any end.
+        let _ = forward_responses(&from, &into, &reader_drop_response, &*reader_policy);
         close(&from, &into);
     });
     let server = Arc::new(Mutex::new(server));
-    let _ = questions(&client, &server, &cut, &keeper);
+    let _ = forward_requests(&client, &server, &drop_response, &policy);
     let server = server.lock().unwrap_or_else(PoisonError::into_inner);
-    // Where an answer is waited for, it is the answer that ends it.
-    if !cut.load(Ordering::SeqCst) {
+    // A connection that waits for its last response is closed after it.
+    if !drop_response.load(Ordering::SeqCst) {
         close(&client, &server);
     }
 }
@@ -102,43 +102,43 @@ fn close(one: &TcpStream, two: &TcpStream) {
     }
 }
 
-fn questions(
+fn forward_requests(
     mut client: &TcpStream,
     server: &Arc<Mutex<TcpStream>>,
-    cut: &AtomicBool,
-    keeper: &Arc<impl Keeper>,
+    drop_response: &AtomicBool,
+    policy: &Arc<impl ProxyPolicy>,
 ) -> io::Result<()> {
     let write = |server: &Mutex<TcpStream>, bytes: &[u8]| {
         let mut server = server.lock().unwrap_or_else(PoisonError::into_inner);
         server.write_all(bytes)
     };
-    // What every connection begins with: `hrpc`, a version, a class, a way of proof.
-    let mut greeting = [0; 7];
-    client.read_exact(&mut greeting)?;
-    write(server, &greeting)?;
+    // Each connection starts with `hrpc`, version, service class and authentication protocol.
+    let mut header = [0; 7];
+    client.read_exact(&mut header)?;
+    write(server, &header)?;
     loop {
         let mut length = [0; 4];
         client.read_exact(&mut length)?;
-        let mut question = length.to_vec();
-        question.resize(4 + u32::from_be_bytes(length) as usize, 0);
-        client.read_exact(&mut question[4..])?;
-        let passing = match is_greeting(&question) {
-            true => Passing::Through,
-            false => keeper.asked(&question),
+        let mut request = length.to_vec();
+        request.resize(4 + u32::from_be_bytes(length) as usize, 0);
+        client.read_exact(&mut request[4..])?;
+        let decision = match is_header(&request) {
+            true => Decision::Forward,
+            false => policy.on_request(&request),
         };
-        match passing {
-            Passing::Through => write(server, &question)?,
-            Passing::Cut => return Ok(()),
-            Passing::Unanswered => {
-                cut.store(true, Ordering::SeqCst);
-                return write(server, &question);
+        match decision {
+            Decision::Forward => write(server, &request)?,
+            Decision::Disconnect => return Ok(()),
+            Decision::DropResponse => {
+                drop_response.store(true, Ordering::SeqCst);
+                return write(server, &request);
             }
-            Passing::Held => {
-                let (keeper, server) = (Arc::clone(keeper), Arc::clone(server));
+            Decision::Hold => {
+                let (policy, server) = (Arc::clone(policy), Arc::clone(server));
                 thread::spawn(move || {
-                    keeper.holds();
-                    // The connection may be gone by now.
-                    let _ = write(&server, &question);
+                    policy.wait_release();
+                    // The connection may be closed already.
+                    let _ = write(&server, &request);
                 });
             }
         }
@@ -147,15 +147,15 @@ fn questions(
 
 /// Returns true for a connection header, which has a negative call id and no response. Its length, the length of its
 /// header, a kind and an operation precede the call id.
-fn is_greeting(question: &[u8]) -> bool {
-    matches!(question, [_, _, _, _, _, 0x08, _, 0x10, _, 0x18, number, ..] if number & 1 == 1)
+fn is_header(request: &[u8]) -> bool {
+    matches!(request, [_, _, _, _, _, 0x08, _, 0x10, _, 0x18, number, ..] if number & 1 == 1)
 }
 
-fn answers(
+fn forward_responses(
     mut server: &TcpStream,
     mut client: &TcpStream,
-    cut: &AtomicBool,
-    keeper: &impl Keeper,
+    drop_response: &AtomicBool,
+    policy: &impl ProxyPolicy,
 ) -> io::Result<()> {
     let mut bytes = vec![0; 64 << 10];
     loop {
@@ -163,8 +163,8 @@ fn answers(
         if read == 0 {
             return Ok(());
         }
-        if cut.load(Ordering::SeqCst) {
-            keeper.answered();
+        if drop_response.load(Ordering::SeqCst) {
+            policy.on_dropped_response();
             return Ok(());
         }
         client.write_all(&bytes[..read])?;

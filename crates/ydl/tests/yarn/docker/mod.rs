@@ -1,6 +1,6 @@
-//! Images on a real NodeManager. Its docker runtime reads what containers ask for, checks it, and makes the command for
-//! docker of it; what it would hand to its setuid helper, which needs root and is not to be had here, a script in the
-//! helper's place writes down. So everything is the NodeManager's own up to the point where docker itself would begin.
+//! Images on a real NodeManager. Its docker runtime validates the requests of containers and creates docker commands. A
+//! script replaces its setuid helper, which would need root: it records the commands and runs the container without
+//! docker.
 
 use std::{collections::BTreeMap, fs, path::Path};
 use testbed::{Cluster, File, Lease, Options};
@@ -12,7 +12,7 @@ const HELPER: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/yarn/docker/con
 const TAGS: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/yarn/docker/image-tag-to-hash");
 const PLUGIN: &str = "runtime.linux.runc.image-tag-to-manifest-plugin";
 
-/// One node that runs images.
+/// Leases a cluster with one node that runs images.
 fn cluster() -> Lease {
     let options = Options { nodes: 1, node_vcores: 60, ..Options::new(version()) };
     let class = "org.apache.hadoop.yarn.server.nodemanager.LinuxContainerExecutor";
@@ -21,7 +21,7 @@ fn cluster() -> Lease {
         ("linux-container-executor.path", HELPER),
         ("linux-container-executor.group", "root"),
         ("runtime.linux.allowed-runtimes", "default,docker,runc"),
-        // HDFS may not be there yet when the node reads it.
+        // A local file: HDFS may not run yet when the node reads it.
         (&format!("{PLUGIN}.hdfs-hash-file"), &format!("file://{TAGS}")),
     ];
     shared(keys.iter().fold(options, |options, (key, value)| {
@@ -29,7 +29,7 @@ fn cluster() -> Lease {
     }))
 }
 
-/// A job of one task in that image, which does not wait long before it tries again.
+/// Returns a job of one task in that image, with a short backoff.
 fn job(image: &str) -> String {
     format!(
         "environment: {image}\nrestart: {{backoff: {{initial: 50ms, max: 100ms}}}}\n\
@@ -53,7 +53,7 @@ fn commands(cluster: &Cluster) -> BTreeMap<String, BTreeMap<String, String>> {
 }
 
 #[test]
-fn a_node_manager_makes_of_an_image_what_was_asked_for() {
+fn a_node_manager_runs_docker_with_the_requested_image_settings() {
     let cluster = &*cluster();
     let workspace = Workspace::new(cluster);
     let yaml = "\
@@ -68,14 +68,14 @@ roles:
 ";
     let ran = workspace.submit(yaml);
     assert_eq!(ran.code, 0, "{ran:#?}");
-    let word = |end: &str| {
+    let image_of = |end: &str| {
         let line = ran.stdout.lines().find(|line| line.ends_with(end));
         let line = line.unwrap_or_else(|| panic!("{end}: {ran:#?}"));
-        let words: Vec<_> = line.trim_end_matches(end).split_whitespace().collect();
-        words.last().copied().unwrap_or_default().to_owned()
+        let args: Vec<_> = line.trim_end_matches(end).split_whitespace().collect();
+        args.last().copied().unwrap_or_default().to_owned()
     };
-    let (inside, other) = (word(" runs with docker"), word(" is other"));
-    word("plain runs with nothing");
+    let (inside, other) = (image_of(" runs with docker"), image_of(" is other"));
+    image_of("plain runs with nothing");
     let seen = commands(cluster);
     let of = |container: &str, key: &str| {
         let command = seen.get(container);
@@ -89,15 +89,15 @@ roles:
     assert_eq!(of(&inside, "privileged"), "");
     let mounts = of(&inside, "mounts");
     assert!(mounts.ends_with("/data/mnist:/data:ro,/scratch:/tmp/scratch:rw"), "{mounts}");
-    // The agent's program lies in a place that the NodeManager itself has docker see.
+    // The container's working directory is below a mount of the NodeManager.
     let work = of(&inside, "workdir");
     let above = |mount: &str| work.starts_with(mount.split(':').next().unwrap_or("none"));
     assert!(mounts.split(',').any(above), "{work} is not in {mounts}");
     let launched = format!("bash,{work}/launch_container.sh");
     assert_eq!(of(&inside, "launch-command"), launched);
     assert_eq!(of(&other, "image"), "ydl-test/other");
-    assert_eq!(of(&other, "net"), "host", "the node's own");
-    // The master and the plain role run without.
+    assert_eq!(of(&other, "net"), "host", "not the node's own file");
+    // The master and the role `plain` run without an image.
     let id = inside.rsplit_once("_01_").expect("a container").0;
     let of_this: Vec<_> = seen.keys().filter(|it| it.starts_with(id)).collect();
     assert_eq!(of_this.len(), 2, "{of_this:?}");
@@ -132,7 +132,7 @@ fn runc_image(cluster: &Cluster) {
 }
 
 #[test]
-fn a_node_manager_makes_of_an_image_for_runc_what_was_asked_for() {
+fn a_node_manager_runs_runc_with_the_requested_image_settings() {
     let cluster = &*cluster();
     runc_image(cluster);
     let workspace = Workspace::new(cluster);
@@ -152,7 +152,7 @@ fn a_node_manager_makes_of_an_image_for_runc_what_was_asked_for() {
     };
     let mounts = config["ociRuntimeConfig"]["mounts"].as_array();
     let mounts = mounts.unwrap_or_else(|| panic!("{config:#}"));
-    let ours: Vec<_> = mounts
+    let own_mounts: Vec<_> = mounts
         .iter()
         .filter(|mount| mount["destination"].as_str().is_some_and(|to| to.starts_with("/data/")))
         .map(|mount| {
@@ -160,18 +160,18 @@ fn a_node_manager_makes_of_an_image_for_runc_what_was_asked_for() {
         })
         .collect();
     let expected = [r#""/etc/hostname" "/data/a" "ro""#, r#""/var/log" "/data/b" "rw""#];
-    assert_eq!(ours, expected, "{config:#}");
+    assert_eq!(own_mounts, expected, "{config:#}");
     let layer = config["layers"][0]["path"].as_str().unwrap_or_default();
     assert!(layer.ends_with(".sqsh"), "{config:#}");
 }
 
 #[test]
-fn an_image_that_nodes_do_not_have_is_told_as_far_as_they_tell() {
+fn an_image_missing_on_the_nodes_is_reported_with_a_hint() {
     let cluster = &*cluster();
     let workspace = Workspace::new(cluster);
     let ran = workspace.submit(&job("{runc: ydl-test/unknown}"));
     assert_eq!(ran.code, 120, "{ran:#?}");
-    // The NodeManager itself says no more than that the container was not to be had.
+    // The NodeManager reports no details.
     let why = "worker:0 could not run on its node: its node could not prepare it";
     assert!(ran.stderr.contains(why), "{ran:#?}");
     let hint = "hint: nodes run images with runc only if `runc` is in their \
@@ -180,7 +180,7 @@ fn an_image_that_nodes_do_not_have_is_told_as_far_as_they_tell() {
 }
 
 #[test]
-fn privileges_that_nodes_do_not_give_are_told_as_that() {
+fn denied_privileges_are_reported_with_a_hint() {
     let cluster = &*cluster();
     let workspace = Workspace::new(cluster);
     let ran = workspace.submit(&job("{docker: ydl-test/ran, privileged: true}"));

@@ -40,29 +40,29 @@ fn soon() -> Instant {
 }
 
 /// A cluster, and a directory in its HDFS that all users may write to.
-struct Playground {
+struct StageFixture {
     cluster: Lease,
     path: String,
 }
 
-impl Playground {
-    /// Creates a directory for a test that disturbs no other.
-    async fn new(name: &str) -> Playground {
-        Playground::on(shared(options()), name).await
+impl StageFixture {
+    /// Creates a directory on the shared cluster.
+    async fn new(name: &str) -> StageFixture {
+        StageFixture::on(shared(options()), name).await
     }
 
-    /// Creates a directory for one test alone, which restores what it takes away.
-    async fn exclusive(name: &str) -> Playground {
-        Playground::on(exclusive(options()), name).await
+    /// Creates a directory on an exclusively leased cluster. The test must repair what it breaks.
+    async fn exclusive(name: &str) -> StageFixture {
+        StageFixture::on(exclusive(options()), name).await
     }
 
-    async fn on(cluster: Lease, name: &str) -> Playground {
-        let playground = Playground { path: format!("/test/{name}"), cluster };
-        let root = playground.hdfs(&playground.cluster.own_user()).await;
-        let path = &playground.path;
+    async fn on(cluster: Lease, name: &str) -> StageFixture {
+        let fixture = StageFixture { path: format!("/test/{name}"), cluster };
+        let root = fixture.hdfs(&fixture.cluster.own_user()).await;
+        let path = &fixture.path;
         root.mkdirs(path, 0o777, soon()).await.expect("a directory");
         root.set_permission(path, 0o777, soon()).await.expect("its permission");
-        playground
+        fixture
     }
 
     fn config(&self) -> Config {
@@ -104,10 +104,10 @@ impl Playground {
     async fn submitter(&self, user: &str, staging: &str) -> Submitter {
         let config = self.config();
         let identity = Identity::simple(user);
-        let place = StagingDir::find(&config, &identity, Some(staging), soon()).await;
+        let staging_dir = StagingDir::find(&config, &identity, Some(staging), soon()).await;
         let folder = tempfile::tempdir().expect("a folder");
-        let place = place.expect("a place");
-        let submitter = Submitter { folder, place, identity, config };
+        let staging_dir = staging_dir.expect("a place");
+        let submitter = Submitter { folder, staging_dir, identity, config };
         submitter.write("ydl", &[7; 3 << 20]);
         submitter.write("train.py", b"print(1)");
         submitter.write("code/model.py", b"layers = 3");
@@ -120,7 +120,7 @@ impl Playground {
 /// A submitter with a folder of files and a directory in HDFS.
 struct Submitter {
     folder: TempDir,
-    place: StagingDir,
+    staging_dir: StagingDir,
     identity: Identity,
     config: Config,
 }
@@ -147,17 +147,17 @@ impl Submitter {
     }
 
     async fn submit(&self, id: &str, spec: &JobSpec) -> Result<Upload, Report> {
-        self.submit_telling(id, spec, |_| {}).await
+        self.submit_with_progress(id, spec, |_| {}).await
     }
 
-    async fn submit_telling(
+    async fn submit_with_progress(
         &self,
         id: &str,
         spec: &JobSpec,
-        tell: impl Fn(stage::Progress) + Send + Sync + 'static,
+        on_progress: impl Fn(stage::Progress) + Send + Sync + 'static,
     ) -> Result<Upload, Report> {
         let request = StageRequest {
-            staging_dir: &self.place,
+            staging_dir: &self.staging_dir,
             config: &self.config,
             identity: &self.identity,
             spec,
@@ -166,12 +166,12 @@ impl Submitter {
             progress: drop,
         };
         let plan = stage::plan(request, soon()).await?;
-        stage::stage(plan, id, tell, soon()).await
+        stage::stage(plan, id, on_progress, soon()).await
     }
 
     async fn contents(&self) -> Vec<Entry> {
-        let contents = self.place.layout.contents();
-        let list = self.place.hdfs.list(&contents, soon()).await;
+        let contents = self.staging_dir.layout.contents();
+        let list = self.staging_dir.hdfs.list(&contents, soon()).await;
         list.expect("a listing")
     }
 }

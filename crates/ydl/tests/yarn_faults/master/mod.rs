@@ -1,5 +1,4 @@
-//! The master in a container of a real cluster, and its death: the same containers and the same programs afterwards, and
-//! the job ends right.
+//! Killed masters in containers of a real cluster: their successors keep containers and programs.
 
 mod moments;
 
@@ -16,17 +15,17 @@ const SMALL: &str = "memory: 128 MiB";
 
 fn options() -> Options {
     let options = Options { nodes: 2, ..Options::new(version()) };
-    // Masters die often here.
+    // The tests kill masters.
     let attempts = "yarn.resourcemanager.am.max-attempts";
     options.set(File::Yarn, attempts, "100")
 }
 
-/// Leases the cluster for a test that disturbs no other.
+/// Leases the shared cluster.
 fn shared_cluster() -> Lease {
     shared(options())
 }
 
-/// Leases the cluster for one test alone, which restores what it takes away.
+/// Leases the cluster exclusively. The test must repair what it breaks.
 fn exclusive_cluster() -> Lease {
     exclusive(options())
 }
@@ -35,19 +34,19 @@ fn containers_of(programs: &[Program]) -> BTreeSet<String> {
     programs.iter().map(|it| it.container.clone()).collect()
 }
 
-/// The programs and their containers are those that there were; nothing else was given to the job.
-fn all_as_before(job: &ClusterJob, before: &[Program]) {
-    let words = job.describe();
-    assert_eq!(job.programs(0), before, "{words}: {:#?}", job.stored_history());
+/// Asserts that programs and containers are unchanged and that no other container was allocated.
+fn assert_undisturbed(job: &ClusterJob, before: &[Program]) {
+    let description = job.describe();
+    assert_eq!(job.programs(0), before, "{description}: {:#?}", job.stored_history());
     let containers = containers_of(before);
-    wait_for(&format!("the same containers of {words}"), || {
+    wait_for(&format!("the same containers of {description}"), || {
         (job.containers() == containers).then_some(())
     });
-    assert_eq!(job.allocated_containers(), containers, "{words}");
+    assert_eq!(job.allocated_containers(), containers, "{description}");
 }
 
 #[test]
-fn a_job_runs_to_its_end() {
+fn a_job_succeeds() {
     let cluster = &*shared_cluster();
     let job = ClusterJob::submit(cluster, 2, "echo done >> $SHARED/done", SMALL, "");
     job.assert_succeeded();
@@ -60,7 +59,7 @@ fn a_job_runs_to_its_end() {
 }
 
 #[test]
-fn a_job_that_fails_says_why_in_the_cluster_s_page() {
+fn the_failure_of_a_job_is_in_the_diagnostics_of_its_application() {
     let cluster = &*shared_cluster();
     let job = ClusterJob::submit(cluster, 1, "exit 3", SMALL, "");
     let report = wait_finished(job.cluster, &job.id);
@@ -73,11 +72,11 @@ fn a_job_that_fails_says_why_in_the_cluster_s_page() {
             "the job failed: worker:0 exited with code 3 on `{node}` (attempt 1); logs are in `{logs}`"
         )
     );
-    assert_eq!(job.master_attempts().len(), 1, "no other master tries it again");
+    assert_eq!(job.master_attempts().len(), 1, "another master was started");
 }
 
 #[test]
-fn a_master_that_is_asked_to_leave_is_followed_by_another() {
+fn a_terminated_master_is_replaced() {
     let cluster = &*shared_cluster();
     let job = ClusterJob::submit(cluster, 2, WAIT_SCRIPT, SMALL, "");
     let before = job.programs(2);
@@ -85,11 +84,11 @@ fn a_master_that_is_asked_to_leave_is_followed_by_another() {
     job.wait_reported_running(before.iter().map(|it| &it.container));
     signal("-TERM", &[job.master(1)]);
     job.wait_led_by(2);
-    all_as_before(&job, &before);
+    assert_undisturbed(&job, &before);
     job.release();
     job.assert_succeeded();
     assert_eq!(job.programs(0), before);
-    // It did not end the job: the cluster takes that for a failure of this attempt.
+    // The master exited without ending the job, so YARN counts a failed attempt.
     assert_eq!(
         job.wait_masters_ended(),
         [AttemptState::Failed, AttemptState::Finished],
@@ -99,13 +98,13 @@ fn a_master_that_is_asked_to_leave_is_followed_by_another() {
 }
 
 #[test]
-fn the_example_s_training_goes_on_while_masters_die() {
+fn the_mxnet_example_survives_killed_masters() {
     let cluster = &*shared_cluster();
     let workspace = Workspace::new(cluster);
     digits::copy_example(&workspace);
     let job = workspace.path().join("job.yaml");
     let yaml = fs::read_to_string(&job).expect("the example's job");
-    // Slower, and what it prints is here at once. However long a master is away, the job does not end without it.
+    // Slower, with output in a local file. The tasks wait for the file `go`, so the job does not end during an outage.
     let seen = workspace.path().display();
     let slow = format!(
         "shell: python train.py --epochs 12 --pause 0.1 | tee -a {seen}/$YDL_ROLE.$YDL_INDEX; \
@@ -128,7 +127,7 @@ fn the_example_s_training_goes_on_while_masters_die() {
     };
     let training = || {
         let all = digits::processes(&job.id).into_iter();
-        // The shells around them start others now and then.
+        // Without the shells, which start other processes.
         let training = all.filter(|(_, it)| it.contains("train.py") && !it.contains(" -c "));
         let each = training.filter_map(|(pid, _)| Some((pid, start_time(pid as i32)?)));
         each.collect::<BTreeSet<_>>()
@@ -167,39 +166,39 @@ fn the_example_s_training_goes_on_while_masters_die() {
 }
 
 #[test]
-fn a_master_that_dies_with_the_resource_manager_is_followed_by_another() {
+fn a_master_killed_with_the_resource_manager_is_replaced() {
     let cluster = &*exclusive_cluster();
     let job = ClusterJob::submit(cluster, 2, WAIT_SCRIPT, SMALL, "");
     let before = job.programs(2);
     job.wait_led_by(1);
-    job.cluster.kill("rm").expect("it can be killed");
+    job.cluster.kill("rm").expect("killed");
     job.kill_master(1);
-    job.cluster.start_daemon("rm").expect("it can be started");
+    job.cluster.start_daemon("rm").expect("started");
     job.cluster.wait_nodes(2).expect("all nodes are back");
     job.wait_led_by(2);
-    all_as_before(&job, &before);
+    assert_undisturbed(&job, &before);
     job.release();
     job.assert_succeeded();
     assert_eq!(job.programs(0), before, "{}", job.describe());
 }
 
 #[test]
-fn a_master_that_dies_while_there_is_no_file_system_is_followed_by_another() {
+fn a_master_killed_during_an_hdfs_outage_is_replaced() {
     let cluster = &*exclusive_cluster();
     let job = ClusterJob::submit(cluster, 2, WAIT_SCRIPT, SMALL, "");
     let before = job.programs(2);
     job.wait_led_by(1);
     job.wait_reported_running(before.iter().map(|it| &it.container));
-    job.cluster.kill("nn").expect("it can be killed");
+    job.cluster.kill("nn").expect("killed");
     job.kill_master(1);
-    // The time that a NameNode is away, not one that is waited for.
+    // Duration of the simulated outage, not a wait for a condition.
     std::thread::sleep(Duration::from_secs(20));
-    job.cluster.start_daemon("nn").expect("it can be started");
+    job.cluster.start_daemon("nn").expect("started");
     job.cluster.wait_hdfs().expect("files can be written");
     let what = format!("another master of {}", job.describe());
-    // While the files are away one or the other may give up.
+    // During the outage further masters may give up.
     wait_for(&what, || (2..10).any(|it| job.is_registered(it)).then_some(()));
-    all_as_before(&job, &before);
+    assert_undisturbed(&job, &before);
     job.release();
     job.assert_succeeded();
     assert_eq!(job.programs(0), before, "{}", job.describe());

@@ -10,19 +10,19 @@ use std::{process::Command, time::Duration};
 use testbed::{Failover, File, Lease, Options, Queue};
 use ydl_testkit::yarn::{exclusive, shared, version};
 
-/// Leases the cluster for a test that disturbs no other.
+/// Leases the shared cluster.
 fn shared_cluster() -> Lease {
     shared(options())
 }
 
-/// Leases the cluster for one test alone, which restores what it takes away.
+/// Leases the cluster exclusively. The test must repair what it breaks.
 fn exclusive_cluster() -> Lease {
     exclusive(options())
 }
 
-/// Two nodes of 4 GiB and two ResourceManagers. Of the queues, `tiny` never has more than a tenth, `stopped` takes no
-/// jobs, `closed` none of ordinary users, below `users` queues are made as they are needed, and what `loan` has beyond a
-/// tenth others take back.
+/// Two nodes of 4 GiB and two ResourceManagers. Queues: `tiny` is limited to a tenth, `stopped` takes no jobs, `closed`
+/// none of ordinary users, below `users` queues are created on demand, and containers of `loan` beyond a tenth are
+/// preempted.
 fn options() -> Options {
     let options = Options {
         nodes: 2,
@@ -62,7 +62,7 @@ fn options() -> Options {
         ("yarn.acl.enable", "true"),
         ("yarn.admin.acl", own),
         ("yarn.nodemanager.disk-health-checker.interval-ms", "1000"),
-        // Without it 3.5 leaves memory to control groups, which the test bed does not have.
+        // Otherwise Hadoop 3.5 leaves memory limits to control groups, which the test bed does not have.
         ("yarn.nodemanager.resource.memory.enforced", "false"),
         ("yarn.nodemanager.vmem-check-enabled", "true"),
         ("yarn.nodemanager.vmem-pmem-ratio", "20"),
@@ -75,6 +75,6 @@ fn options() -> Options {
     yarn.iter().fold(options, |options, (key, value)| options.set(File::Yarn, key, value))
 }
 
-fn must<T>(outcome: Result<T, testbed::Error>) -> T {
+fn expect_ok<T>(outcome: Result<T, testbed::Error>) -> T {
     outcome.unwrap_or_else(|failure| panic!("{failure}"))
 }

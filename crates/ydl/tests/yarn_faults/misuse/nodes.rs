@@ -1,6 +1,6 @@
-//! Nodes that cannot run what they are given.
+//! Nodes that cannot run containers.
 
-use super::{exclusive_cluster, must, shared_cluster};
+use super::{exclusive_cluster, expect_ok, shared_cluster};
 use std::{
     fs,
     io::{Read, Seek, SeekFrom, Write},
@@ -21,14 +21,14 @@ const X86_64: u16 = 62;
 /// Offset of the machine type in the header.
 const MACHINE_AT: u64 = 18;
 
-/// Programs of this user that the nodes have fetched.
-fn fetched(dir: &Path, found: &mut Vec<PathBuf>) {
+/// Finds the programs in a node's cache.
+fn localized_programs(dir: &Path, found: &mut Vec<PathBuf>) {
     for entry in fs::read_dir(dir).into_iter().flatten().flatten() {
         let path = entry.path();
         let is_dir = entry.file_type().is_ok_and(|kind| kind.is_dir());
         let mut head = [0; 4];
         if is_dir {
-            fetched(&path, found);
+            localized_programs(&path, found);
         } else if let Ok(mut file) = fs::File::open(&path)
             && file.read_exact(&mut head).is_ok()
             && head == *b"\x7fELF"
@@ -39,17 +39,17 @@ fn fetched(dir: &Path, found: &mut Vec<PathBuf>) {
 }
 
 #[test]
-fn a_program_for_another_kind_of_processor_is_told_as_that() {
+fn a_binary_for_another_processor_is_reported() {
     let cluster = &*shared_cluster();
     let workspace = Workspace::of(cluster, "foreign");
-    // More than one node holds, so that both have fetched the program.
+    // More tasks than fit on one node, so that both nodes fetch the program.
     let id = workspace.detach("roles: {worker: {instances: 9, memory: 512 MiB, run: 'true'}}");
     wait_finished(cluster, &id);
     wait_cleaned_up(cluster, &id);
     let mut programs = Vec::new();
     for node in cluster.nodes() {
         let cache = format!("{}/local/usercache/foreign/filecache", node.daemon);
-        fetched(&cluster.directory().join(cache), &mut programs);
+        localized_programs(&cluster.directory().join(cache), &mut programs);
     }
     assert_eq!(programs.len(), 2, "{programs:?}");
     for path in &programs {
@@ -75,8 +75,8 @@ struct NoExec(PathBuf);
 
 impl NoExec {
     fn mount(dir: &Path) -> Option<NoExec> {
-        let mount = |words: &[&str]| {
-            let ran = Command::new("mount").args(words).arg(dir).output();
+        let mount = |args: &[&str]| {
+            let ran = Command::new("mount").args(args).arg(dir).output();
             ran.is_ok_and(|ran| ran.status.success())
         };
         let text = dir.display().to_string();
@@ -95,27 +95,27 @@ impl Drop for NoExec {
     }
 }
 
-/// A directory that is none for a while.
-struct Failed(PathBuf);
+/// A directory replaced by a file until dropped, like a failed disk.
+struct FailedDisk(PathBuf);
 
-impl Failed {
-    fn disk(dir: &Path) -> Failed {
-        fs::rename(dir, dir.with_extension("away")).expect("it goes");
-        fs::write(dir, "").expect("a file in its place");
-        Failed(dir.to_path_buf())
+impl FailedDisk {
+    fn replace(dir: &Path) -> FailedDisk {
+        fs::rename(dir, dir.with_extension("intact")).expect("renamed");
+        fs::write(dir, "").expect("a file");
+        FailedDisk(dir.to_path_buf())
     }
 }
 
-impl Drop for Failed {
+impl Drop for FailedDisk {
     fn drop(&mut self) {
         let back = fs::remove_file(&self.0)
-            .and_then(|()| fs::rename(self.0.with_extension("away"), &self.0));
-        back.expect("it comes back");
+            .and_then(|()| fs::rename(self.0.with_extension("intact"), &self.0));
+        back.expect("restored");
     }
 }
 
 #[test]
-fn a_node_that_executes_nothing_and_one_whose_disk_fails_are_left_for_others() {
+fn tasks_leave_nodes_with_noexec_or_failed_disks() {
     let cluster = &*exclusive_cluster();
     let workspace = Workspace::new(cluster);
     let node = &cluster.nodes()[1];
@@ -131,7 +131,7 @@ fn a_node_that_executes_nothing_and_one_whose_disk_fails_are_left_for_others() {
     let mut workers = 1;
     let mut scale = |more: u32| {
         workers += more;
-        // A master whose node was lost is started anew.
+        // The master restarts if its node was lost.
         wait_for("a larger job", || {
             let ran = workspace.run(&["scale", &job, &format!("worker={workers}")]);
             (ran.code == 0).then_some(())
@@ -141,27 +141,27 @@ fn a_node_that_executes_nothing_and_one_whose_disk_fails_are_left_for_others() {
     match NoExec::mount(&local) {
         Some(mounted) => {
             let all = scale(3);
-            wait_for("that a node is told to execute nothing", || {
-                let told = "cannot execute `ydl`: the node's directory is mounted `noexec`";
-                status().contains(told).then_some(())
+            wait_for("an excluded node", || {
+                let message = "cannot execute `ydl`: the node's directory is mounted `noexec`";
+                status().contains(message).then_some(())
             });
             wait_started(&workspace, all);
             drop(mounted);
         }
-        None => println!("this user may not mount: nodes that execute nothing are left out"),
+        None => println!("skipped: this user cannot mount a file system"),
     }
-    let failed = Failed::disk(&local);
-    must(cluster.wait_node(&node.daemon, "UNHEALTHY"));
+    let disk = FailedDisk::replace(&local);
+    expect_ok(cluster.wait_node(&node.daemon, "UNHEALTHY"));
     let nodes = workspace.run(&["nodes"]).stdout;
     let row = nodes.lines().find(|line| line.contains(&host));
     assert!(row.is_some_and(|row| row.contains("unhealthy")), "{nodes}");
     let all = scale(1);
     wait_started(&workspace, all + 1);
-    let told = status();
-    assert!(told.contains(&format!("`{host}`")) || told.contains(&host), "{told}");
-    println!("{told}");
-    drop(failed);
-    must(cluster.wait_node(&node.daemon, "RUNNING"));
+    let message = status();
+    assert!(message.contains(&format!("`{host}`")) || message.contains(&host), "{message}");
+    println!("{message}");
+    drop(disk);
+    expect_ok(cluster.wait_node(&node.daemon, "RUNNING"));
     release(&workspace);
     let report = wait_finished(cluster, &job);
     assert_eq!(report.final_status, FinalStatus::Succeeded, "{report:?}");

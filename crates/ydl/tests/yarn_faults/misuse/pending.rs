@@ -1,4 +1,4 @@
-//! Jobs that wait, and masters that do not answer.
+//! Waiting jobs, and masters that do not respond.
 
 use super::{exclusive_cluster, shared_cluster};
 use std::process::Command;
@@ -11,7 +11,7 @@ use ydl_testkit::yarn::{
 };
 
 #[test]
-fn who_waits_in_a_full_queue_hears_its_place_and_a_master_without_its_files_says_which() {
+fn waiting_jobs_show_their_queue_position_and_missing_files_are_named() {
     let cluster = &*shared_cluster();
     let workspace = Workspace::new(cluster);
     // 819 MiB is a tenth of two nodes; a master takes 256.
@@ -19,17 +19,17 @@ fn who_waits_in_a_full_queue_hears_its_place_and_a_master_without_its_files_says
     let holder = workspace.detach(&full);
     wait_started(&workspace, 1);
     let next = "{queue: tiny, roles: {worker: {memory: 128 MiB, run: 'true'}}}";
-    // By a user whose files no node has downloaded yet.
+    // Another user, whose files are not in the nodes' caches.
     let (second, gone) = AttachedSubmit::start(&Workspace::of(cluster, "careless"), next);
-    wait_for("that the second waits", || second.stderr().contains("waiting: ").then_some(()));
+    wait_for("the second job to wait", || second.stderr().contains("waiting: ").then_some(()));
     let (third, late) = AttachedSubmit::start(&Workspace::new(cluster), next);
-    wait_for("that the third hears its place", || {
-        let said = third.stderr();
-        said.contains("waiting, behind 1 other job of its queue: ").then_some(())
+    wait_for("the position of the third job", || {
+        let output = third.stderr();
+        output.contains("waiting, behind 1 other job of its queue: ").then_some(())
     });
-    // Before the second job's master has a node, its files are deleted.
+    // The files of the second job are deleted before its master starts.
     let content = "/user/careless/.ydl/content";
-    cluster.fs(&["-rm", "-r", "-skipTrash", content]).expect("it goes");
+    cluster.fs(&["-rm", "-r", "-skipTrash", content]).expect("removed");
     release(&workspace);
     let ran = second.finish();
     assert_eq!(ran.code, 120, "{ran:#?}");
@@ -53,12 +53,12 @@ fn who_waits_in_a_full_queue_hears_its_place_and_a_master_without_its_files_says
 }
 
 #[test]
-fn of_a_master_that_does_not_answer_the_resource_manager_tells() {
+fn status_uses_the_resource_manager_if_the_master_does_not_respond() {
     let cluster = &*shared_cluster();
     let workspace = Workspace::new(cluster);
-    let id = workspace.detach(&waiting_job(&workspace, 1, "name: deaf"));
+    let id = workspace.detach(&waiting_job(&workspace, 1, "name: paused"));
     wait_started(&workspace, 1);
-    let master = processes(&id).into_iter().find(|(_, words)| words.starts_with("./ydl master"));
+    let master = processes(&id).into_iter().find(|(_, args)| args.starts_with("./ydl master"));
     let (pid, _) = master.expect("a master");
     let signal = |name: &str| {
         let sent = Command::new("kill").args([name, &pid.to_string()]).status();
@@ -67,7 +67,7 @@ fn of_a_master_that_does_not_answer_the_resource_manager_tells() {
     signal("-STOP");
     let status = workspace.run(&["status", &id]);
     let scale = workspace.run(&["scale", &id, "worker=2"]);
-    // It need not answer to be ended.
+    // `ydl kill` works without a response of the master.
     let kill = workspace.run(&["kill", &id]);
     assert_eq!(status.code, 122, "{status:#?}");
     for part in [
@@ -83,24 +83,24 @@ fn of_a_master_that_does_not_answer_the_resource_manager_tells() {
     assert_eq!(scale.code, 122, "{scale:#?}");
     assert!(scale.stderr.contains("error: the job's master: "), "{scale:#?}");
     assert_eq!(kill.code, 0, "{kill:#?}");
-    let told = format!("the master of {id} cannot be asked (");
-    assert!(kill.stderr.contains(&told), "{kill:#?}");
+    let expected = format!("the master of {id} cannot be asked (");
+    assert!(kill.stderr.contains(&expected), "{kill:#?}");
     assert!(kill.stderr.contains(&format!("{id} ended: killed\n")), "{kill:#?}");
     wait_cleaned_up(cluster, &id);
 }
 
 #[test]
-fn a_master_whose_container_another_queue_takes_is_started_again_and_goes_on() {
+fn a_preempted_master_is_replaced() {
     let cluster = &*exclusive_cluster();
-    // It fills a node, and its queue has a right to less. There is one such job: the scheduler counts a second master
-    // against a limit that it forgets to raise again.
+    // This master fills a node, more than its queue's guarantee. Only one job does so, because the scheduler counts a
+    // second master against a limit that it does not raise again.
     let (workspace, other) = (Workspace::new(cluster), Workspace::new(cluster));
     let job =
         workspace.detach(&waiting_job(&workspace, 1, "queue: loan\nmaster: {memory: 3712 MiB}"));
     wait_started(&workspace, 1);
     // The other node is filled by a job within its queue's guarantee. Even the sum of the free memory of both nodes,
     // which the scheduler considers before a preemption, is less than the third job needs.
-    let rightful = other.detach(&waiting_job(&other, 1, "").replace("64 MiB", "3648 MiB"));
+    let within_guarantee = other.detach(&waiting_job(&other, 1, "").replace("64 MiB", "3648 MiB"));
     wait_started(&other, 1);
     let ran = Workspace::new(cluster)
         .submit("{queue: tiny, roles: {worker: {memory: 512 MiB, run: 'true'}}}");
@@ -112,7 +112,7 @@ fn a_master_whose_container_another_queue_takes_is_started_again_and_goes_on() {
     wait_running(cluster, &job);
     release(&workspace);
     release(&other);
-    for id in [&job, &rightful] {
+    for id in [&job, &within_guarantee] {
         let report = wait_finished(cluster, id);
         assert_eq!(report.final_status, FinalStatus::Succeeded, "{report:?}");
     }
@@ -121,7 +121,7 @@ fn a_master_whose_container_another_queue_takes_is_started_again_and_goes_on() {
 }
 
 #[test]
-fn a_task_over_its_virtual_memory_is_told_which_limit_that_is() {
+fn a_task_over_its_virtual_memory_limit_names_that_limit() {
     let cluster = &*shared_cluster();
     let workspace = Workspace::new(cluster);
     workspace.write(

@@ -1,6 +1,6 @@
 //! Jobs that are rejected before they run, and jobs that are not.
 
-use super::{exclusive_cluster, must, shared_cluster};
+use super::{exclusive_cluster, expect_ok, shared_cluster};
 use std::{fs, time::Duration};
 use testbed::Cluster;
 use ydl_testkit::yarn::{WAIT_TIMEOUT, Workspace, applications, hdfs_files};
@@ -8,7 +8,7 @@ use ydl_testkit::yarn::{WAIT_TIMEOUT, Workspace, applications, hdfs_files};
 const SMALL: &str = "roles: {worker: {memory: 128 MiB, run: 'true'}}";
 
 #[test]
-fn a_queue_that_takes_no_jobs_of_this_user_is_refused_and_one_that_can_be_made_is_not() {
+fn unusable_queues_are_rejected_and_creatable_ones_accepted() {
     let cluster = &*shared_cluster();
     let alice = Workspace::of(cluster, "alice");
     let dry = |queue: &str| {
@@ -29,11 +29,11 @@ fn a_queue_that_takes_no_jobs_of_this_user_is_refused_and_one_that_can_be_made_i
     let ran = alice.submit(&format!("queue: root.users.alice\n{SMALL}"));
     assert_eq!(ran.code, 0, "{ran:#?}");
     assert!(ran.stderr.contains(note), "{ran:#?}");
-    // The second time it is there, like any other.
+    // Now the queue exists.
     let ran = dry("root.users.alice");
     assert_eq!((ran.code, ran.stderr.contains("note:")), (0, false), "{ran:#?}");
 
-    // Where no queue may be made the cluster itself refuses, and nothing is left of the job.
+    // If the queue cannot be created, the cluster rejects the job, and nothing of it is left.
     let before = hdfs_files(cluster, "/user/alice/.ydl/jobs");
     let ran = alice.submit(&format!("queue: root.default.alice\n{SMALL}"));
     assert_eq!(ran.code, 2, "{ran:#?}");
@@ -65,14 +65,14 @@ fn outdated(
             format!("<property><name>{name}</name><value>{value}</value></property>")
         })
         .collect();
-    // Of two values the last one counts.
+    // The last value of a key counts.
     let text = text.replace("</configuration>", &format!("{more}</configuration>"));
     fs::write(site, text).expect("a file");
     dir
 }
 
 #[test]
-fn files_of_this_machine_that_are_wrong_refuse_no_job_that_fits() {
+fn outdated_local_configuration_rejects_no_job_that_fits() {
     let cluster = &*shared_cluster();
     let workspace = Workspace::of(cluster, "alice");
     let wrong = [
@@ -102,16 +102,16 @@ fn files_of_this_machine_that_are_wrong_refuse_no_job_that_fits() {
 }
 
 #[test]
-fn resource_managers_that_all_stand_by_are_said_to() {
+fn resource_managers_that_are_all_in_standby_are_reported() {
     let cluster = &*exclusive_cluster();
     let workspace = Workspace::of(cluster, "alice");
-    must(cluster.rm_admin(&["-transitionToStandby", "rm1"]));
+    expect_ok(cluster.rm_admin(&["-transitionToStandby", "rm1"]));
     workspace.write("job.yaml", SMALL);
     let began = std::time::Instant::now();
     let ran = workspace.run(&["submit", "job.yaml"]);
     let took = began.elapsed();
-    must(cluster.fail_over("rm"));
-    must(cluster.wait_nodes(2));
+    expect_ok(cluster.fail_over("rm"));
+    expect_ok(cluster.wait_nodes(2));
     assert_eq!(ran.code, 122, "{ran:#?}");
     let at: Vec<_> = cluster.resource_managers().iter().collect();
     let what = format!(
@@ -119,28 +119,28 @@ fn resource_managers_that_all_stand_by_are_said_to() {
         at[0].client, at[1].client
     );
     assert!(ran.stderr.contains(&what), "{ran:#?}");
-    // Its own deadline ends it, and not the quarter of an hour that Hadoop's clients wait.
+    // The command ends by its own timeout; Hadoop's clients wait for a quarter of an hour.
     assert!(took < WAIT_TIMEOUT, "{took:?}");
 }
 
-/// Everything of a user in HDFS, and whether any application is that user's.
+/// Returns the files of a user in HDFS, and the number of the user's applications.
 fn trace(cluster: &Cluster, user: &str) -> (Vec<String>, usize) {
     let files = hdfs_files(cluster, &format!("/user/{user}"));
     let all = applications(cluster);
     (files, all.iter().filter(|app| app.user == user).count())
 }
 
-fn dfs_admin(cluster: &Cluster, words: &[&str]) {
-    let mut command = must(cluster.hadoop("org.apache.hadoop.hdfs.tools.DFSAdmin"));
-    let said = must(testbed::run(command.args(words), Duration::from_secs(60)));
-    println!("{words:?}: {said:?}");
+fn dfs_admin(cluster: &Cluster, args: &[&str]) {
+    let mut command = expect_ok(cluster.hadoop("org.apache.hadoop.hdfs.tools.DFSAdmin"));
+    let output = expect_ok(testbed::run(command.args(args), Duration::from_secs(60)));
+    println!("{args:?}: {output:?}");
 }
 
 #[test]
-fn hdfs_that_takes_nothing_leaves_no_half_job() {
+fn an_unwritable_hdfs_leaves_no_partial_job() {
     let cluster = &*exclusive_cluster();
     let poor = Workspace::of(cluster, "poor");
-    // Less than this very program has.
+    // Less than the size of the binary.
     dfs_admin(cluster, &["-setSpaceQuota", "20m", "/user/poor"]);
     let ran = poor.submit(SMALL);
     assert_eq!(ran.code, 123, "{ran:#?}");
@@ -165,8 +165,8 @@ fn hdfs_that_takes_nothing_leaves_no_half_job() {
     assert_eq!(ran.code, 122, "{ran:#?}");
     assert!(ran.stderr.contains(" is in safe mode\n\nhint: it takes no changes until"), "{ran:#?}");
 
-    must(cluster.fs(&["-mkdir", "/shut"]));
-    must(cluster.fs(&["-chmod", "700", "/shut"]));
+    expect_ok(cluster.fs(&["-mkdir", "/shut"]));
+    expect_ok(cluster.fs(&["-chmod", "700", "/shut"]));
     let ran = poor.submit(&format!("staging: /shut/poor\n{SMALL}"));
     assert_eq!(ran.code, 123, "{ran:#?}");
     assert!(ran.stderr.contains("user `poor` has no "), "{ran:#?}");

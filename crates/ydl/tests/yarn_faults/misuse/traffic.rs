@@ -1,6 +1,6 @@
-//! Traffic of a submit, measured at the DataNodes.
+//! Traffic of a submission, measured at the DataNode.
 
-use super::{exclusive_cluster, must};
+use super::{exclusive_cluster, expect_ok};
 use std::{collections::BTreeMap, fs, path::Path};
 use testbed::Cluster;
 use yarn_native::security::Identity;
@@ -9,8 +9,8 @@ use ydl_testkit::yarn::{
     Workspace, application, block_on, config, deadline, wait_finished, wait_for,
 };
 
-/// Blocks on the disk of the DataNode, by number, and their bytes. Numbers are given one after the other, so that one
-/// that was written and deleted is missed.
+/// Finds the blocks on the disk of the DataNode, by number, and their sizes. Numbers are consecutive, so a deleted
+/// block leaves a gap.
 fn blocks(dir: &Path, found: &mut BTreeMap<u64, u64>) {
     for entry in fs::read_dir(dir).expect("a directory") {
         let entry = entry.expect("an entry");
@@ -42,7 +42,7 @@ fn received(cluster: &Cluster, last: u64) -> (Received, u64) {
     (received, newest)
 }
 
-/// The files of one job's own directory, and all that jobs share.
+/// Returns the files of a job's directory, and the contents that jobs share.
 fn staged(cluster: &Cluster, id: &str) -> (Vec<Entry>, Vec<Entry>) {
     block_on(async {
         let identity = Identity::simple(cluster.own_user());
@@ -55,23 +55,26 @@ fn staged(cluster: &Cluster, id: &str) -> (Vec<Entry>, Vec<Entry>) {
     })
 }
 
+const DATA: &str = "0123456789";
+const DATA_REPEATS: usize = 100_000;
+
 #[test]
-fn a_second_submit_sends_nothing_that_is_there_and_a_changed_script_only_itself() {
+fn a_second_submission_sends_only_changed_files_to_datanodes() {
     let cluster = &*exclusive_cluster();
     let workspace = Workspace::new(cluster);
     workspace.write("train.py", "print('one')\n");
-    workspace.write("data.txt", &"0123456789".repeat(100_000));
+    workspace.write("data.txt", &DATA.repeat(DATA_REPEATS));
     let yaml = "{files: [train.py, data.txt], roles: {worker: {memory: 128 MiB, run: 'true'}}}";
     let first = workspace.submit(yaml);
     assert_eq!(first.code, 0, "{first:#?}");
-    wait_for("that everything is collected", || {
+    wait_for("the log aggregation", || {
         let id = ydl_testkit::yarn::digits::job_id(&first);
         let logs = application(cluster, &id).logs;
         matches!(logs, Some(yarn_native::types::LogState::Succeeded)).then_some(())
     });
-    // While no node does anything, whatever is written is the client's.
+    // While the nodes are paused, only the client writes.
     for node in cluster.nodes() {
-        must(cluster.pause(&node.daemon));
+        expect_ok(cluster.pause(&node.daemon));
     }
     let (_, mut last) = received(cluster, 0);
     let mut counted = |yaml: &str| {
@@ -86,17 +89,17 @@ fn a_second_submit_sends_nothing_that_is_there_and_a_changed_script_only_itself(
     let changed = counted(yaml);
     let (own_changed, shared_after) = staged(cluster, &changed.0);
     for node in cluster.nodes() {
-        must(cluster.resume(&node.daemon));
+        expect_ok(cluster.resume(&node.daemon));
     }
-    // A job's own files: what it is, its certificate, its token, the cluster's configuration. The names of what it uses
-    // are a directory's, and no DataNode hears of them.
+    // A job's own files: specification, certificate, token, configuration. References to shared content are directory
+    // entries without data.
     let sum = |entries: &[Entry]| Received {
         bytes: entries.iter().map(|entry| entry.bytes).sum(),
         blocks: entries.iter().filter(|entry| !entry.directory).count() as u64,
     };
     println!("a job's own files: {:?}", sum(&own));
     assert_eq!(again.1, sum(&own), "{own:?}");
-    assert!(again.1.bytes < 64 << 10, "{again:?}");
+    assert!(again.1.bytes < (DATA.len() * DATA_REPEATS) as u64, "{again:?}");
     let mut expected = sum(&own_changed);
     expected.bytes += "print('second')\n".len() as u64;
     expected.blocks += 1;
