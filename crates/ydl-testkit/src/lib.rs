@@ -9,11 +9,13 @@ mod command;
 pub mod dashboards;
 pub mod elastic;
 pub mod local;
+mod own_process;
 mod python;
 mod wait;
 pub mod yarn;
 
 pub use command::{CommandOutput, assert_rejected, finish};
+pub use own_process::run_in_own_process;
 pub use python::{
     example_environment, mxnet_environment, packed_mxnet_environments, requirements_environment,
 };

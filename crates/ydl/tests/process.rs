@@ -15,6 +15,7 @@ use ydl::agent::shim_protocol::ShimExit;
 use ydl::agent::{outputs, program};
 use ydl::logs::{Chunk, LogReader};
 use ydl_os::process::{Identity, Signal};
+use ydl_testkit::run_in_own_process;
 
 /// Timeout of each wait, far more than any of them takes.
 const WAIT_TIMEOUT: Duration = Duration::from_secs(20);
@@ -113,27 +114,6 @@ fn wait_for<T>(what: &str, mut check: impl FnMut() -> Option<T>) -> T {
 
 fn wait_until_gone(process: Identity) {
     wait_for(&format!("the end of {process:?}"), || (!process.is_alive()).then_some(()));
-}
-
-/// Runs the body of a test in its own process, which is this test binary with this test only.
-/// `prepare` changes how that process is started.
-fn run_in_own_process(
-    test: &str,
-    body: impl AsyncFnOnce(),
-    prepare: impl FnOnce(Command) -> Command,
-) {
-    const TEST_VARIABLE: &str = "YDL_TEST_BODY";
-    if std::env::var(TEST_VARIABLE).as_deref() == Ok(test) {
-        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
-        return runtime.block_on(body());
-    }
-    let mut command = Command::new(std::env::current_exe().unwrap());
-    command.args([test, "--exact", "--nocapture"]).env(TEST_VARIABLE, test);
-    let output = prepare(command).stdin(Stdio::null()).output().unwrap();
-    let text = String::from_utf8_lossy(&output.stderr);
-    assert!(output.status.success(), "{test}: {}\n{text}", output.status);
-    let ran = String::from_utf8_lossy(&output.stdout);
-    assert!(ran.contains("1 passed"), "{test} is not the name of this test: {ran}");
 }
 
 /// Starts a daemon: forked twice, in its own session, without its parent.

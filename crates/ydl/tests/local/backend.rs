@@ -1,4 +1,5 @@
-//! The local backend, driven like by a master.
+//! The local backend, driven like by a master. It kills and reaps all children of its process that it did not start,
+//! so each test has its own process.
 
 use std::{path::Path, sync::Arc, time::Duration};
 use tokio::time::timeout;
@@ -6,6 +7,7 @@ use ydl::{backend::Backend, backend::local::LocalBackend};
 use ydl_core::{Ask, Asks, ContainerId, Event, Outcome, RoleName, spec::Resources};
 use ydl_net::secret::Secret;
 use ydl_proto::files::{JobDir, LocalResources};
+use ydl_testkit::run_in_own_process;
 
 fn local(root: &Path, job: &str) -> LocalBackend {
     let offer = LocalResources {
@@ -35,27 +37,35 @@ async fn granted(local: &mut LocalBackend) -> Vec<ContainerId> {
     timeout(Duration::from_secs(10), granted).await.unwrap()
 }
 
-#[tokio::test]
-async fn a_gpu_released_by_another_job_is_granted() {
-    let root = tempfile::tempdir().unwrap();
-    let (mut one, mut two) = (local(root.path(), "one"), local(root.path(), "two"));
-    one.set_asks(ask(2, 1));
-    let held = granted(&mut one).await;
-    assert_eq!(held.len(), 1, "more than one device");
-    two.set_asks(ask(1, 1));
-    let early = timeout(Duration::from_millis(10), granted(&mut two)).await;
-    assert!(early.is_err(), "an assigned device was granted again");
-    one.set_asks(Asks::default());
-    one.release(held[0].clone());
-    assert_eq!(granted(&mut two).await.len(), 1);
+#[test]
+fn a_gpu_released_by_another_job_is_granted() {
+    let body = async || {
+        let root = tempfile::tempdir().unwrap();
+        let (mut one, mut two) = (local(root.path(), "one"), local(root.path(), "two"));
+        one.set_asks(ask(2, 1));
+        let held = granted(&mut one).await;
+        assert_eq!(held.len(), 1, "more than one device");
+        two.set_asks(ask(1, 1));
+        let early = timeout(Duration::from_millis(10), granted(&mut two)).await;
+        assert!(early.is_err(), "an assigned device was granted again");
+        one.set_asks(Asks::default());
+        one.release(held[0].clone());
+        assert_eq!(granted(&mut two).await.len(), 1);
+    };
+    run_in_own_process("backend::a_gpu_released_by_another_job_is_granted", body, |command| {
+        command
+    });
 }
 
-#[tokio::test]
-async fn closing_grants_no_released_resources() {
-    let root = tempfile::tempdir().unwrap();
-    let mut local = local(root.path(), "job");
-    local.set_asks(ask(9, 0));
-    assert_eq!(granted(&mut local).await.len(), 4);
-    let closed = timeout(Duration::from_secs(5), local.close(&Outcome::Succeeded)).await;
-    assert!(closed.is_ok(), "closing timed out");
+#[test]
+fn closing_grants_no_released_resources() {
+    let body = async || {
+        let root = tempfile::tempdir().unwrap();
+        let mut local = local(root.path(), "job");
+        local.set_asks(ask(9, 0));
+        assert_eq!(granted(&mut local).await.len(), 4);
+        let closed = timeout(Duration::from_secs(5), local.close(&Outcome::Succeeded)).await;
+        assert!(closed.is_ok(), "closing timed out");
+    };
+    run_in_own_process("backend::closing_grants_no_released_resources", body, |command| command);
 }
