@@ -4,7 +4,8 @@
 //! One loop owns all state. Slow work (starting or stopping a program, copying outputs) runs outside the loop, so that
 //! the heartbeat continues.
 //!
-//! * `startup`: the start of an agent. `master_link`: connection to the master, which may move.
+//! * `startup`: the start of an agent. `master_link`: connection to the master, which may move. `events`: what the loop
+//!   waits for, and its requests to the master.
 //! * `readiness`: inputs and ports for a round. `execution`: start, stop and end of programs.
 //! * `upload`: checkpoints and outputs. `tokens`: new tokens.
 //! * `requests`, `forward`: requests of clients, for logs and ports.

@@ -25,7 +25,7 @@ mod network;
 pub mod output;
 mod output_mux;
 pub mod outputs;
-pub mod ports;
+mod ports;
 pub mod program;
 mod record;
 mod segments;

@@ -17,12 +17,9 @@ use rustix::net::{AddressFamily, SocketFlags, SocketType, bind, socket_with, soc
 
 use ydl_os::reason;
 
-/// Below the range from which Linux takes ports for outgoing connections.
-pub const RANGE_DEFAULT: RangeInclusive<u16> = 20_000..=32_767;
-
 /// One requested port.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct PortRequest {
+pub(super) struct PortRequest {
     pub name: String,
     /// Keeps the reservation while the program runs, which must then set SO_REUSEADDR; otherwise it is released at the
     /// start.
@@ -32,14 +29,14 @@ pub struct PortRequest {
 /// Part of the range that a task may use: the `index`th of `of` equal parts, in ascending order. So the ports of the
 /// tasks on one machine ascend with their indexes, by which MXNet ranks them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct PortSlot {
+pub(super) struct PortSlot {
     pub index: u32,
     pub of: u32,
 }
 
 /// Reserved ports of one task.
 #[derive(Debug)]
-pub struct PortReservation {
+pub(super) struct PortReservation {
     host: IpAddr,
     range: RangeInclusive<u16>,
     slot: PortSlot,
@@ -55,7 +52,7 @@ struct ReservedPort {
 }
 
 impl PortReservation {
-    pub fn take(
+    pub(super) fn take(
         host: IpAddr,
         needs: &[PortRequest],
         range: RangeInclusive<u16>,
@@ -70,12 +67,12 @@ impl PortReservation {
     }
 
     /// Returns the port of each name.
-    pub fn ports(&self) -> BTreeMap<String, u16> {
+    pub(super) fn ports(&self) -> BTreeMap<String, u16> {
         self.held.iter().map(|held| (held.need.name.clone(), held.port)).collect()
     }
 
     /// Releases the ports that the program binds without SO_REUSEADDR.
-    pub fn release_for_start(&mut self) {
+    pub(super) fn release_for_start(&mut self) {
         for held in self.held.iter_mut().filter(|held| !held.need.keep) {
             held.socket = None;
         }
@@ -83,7 +80,7 @@ impl PortReservation {
 
     /// Returns a released port of the ended program that another process has taken. Remaining connections of the
     /// program itself do not count.
-    pub fn taken(&self) -> Option<u16> {
+    pub(super) fn taken(&self) -> Option<u16> {
         let gone = self.held.iter().filter(|held| held.socket.is_none());
         let mut ports = gone.map(|held| held.port);
         ports.find(|port| {
@@ -102,7 +99,7 @@ impl PortReservation {
 
     /// Reserves released ports again for a new round: the same ports where possible. If old connections or another
     /// process block one, it is replaced by another of the slot.
-    pub fn retake(&mut self) -> Result<(), PortsExhausted> {
+    pub(super) fn retake(&mut self) -> Result<(), PortsExhausted> {
         for at in 0..self.held.len() {
             if self.held[at].socket.is_some() {
                 continue;
@@ -191,7 +188,7 @@ fn hold_port(host: IpAddr, port: u16) -> rustix::io::Result<OwnedFd> {
 
 /// Error of a port reservation.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct PortsExhausted {
+pub(super) struct PortsExhausted {
     pub host: IpAddr,
     pub range: RangeInclusive<u16>,
     pub slot: PortSlot,
@@ -234,13 +231,15 @@ mod tests {
     use std::net::{Ipv4Addr, TcpListener, TcpStream};
 
     const HOST: IpAddr = IpAddr::V4(Ipv4Addr::LOCALHOST);
+    /// Below the range from which Linux takes ports for outgoing connections.
+    const RANGE: RangeInclusive<u16> = 20_000..=32_767;
 
     fn needs(names: &[(&str, bool)]) -> Vec<PortRequest> {
         names.iter().map(|(name, keep)| PortRequest { name: (*name).into(), keep: *keep }).collect()
     }
 
     fn take(names: &[(&str, bool)], index: u32, of: u32) -> PortReservation {
-        PortReservation::take(HOST, &needs(names), RANGE_DEFAULT, PortSlot { index, of }).unwrap()
+        PortReservation::take(HOST, &needs(names), RANGE, PortSlot { index, of }).unwrap()
     }
 
     /// Listens like a program that does not set SO_REUSEADDR.
@@ -318,7 +317,7 @@ mod tests {
         let mut before = 0;
         for (low, high) in highest_and_lowest {
             assert!(before < low && low < high, "{before} {low} {high}");
-            assert!(RANGE_DEFAULT.contains(&high));
+            assert!(RANGE.contains(&high));
             before = high;
         }
     }
@@ -349,7 +348,7 @@ mod tests {
             PortReservation::take(HOST, &two, 20_000..=20_009, PortSlot { index: 30, of: 80 });
         assert!(none.is_err());
         let other_address = IpAddr::V4(Ipv4Addr::new(192, 0, 2, 1));
-        let refused = PortReservation::take(other_address, &two, RANGE_DEFAULT, slot).unwrap_err();
+        let refused = PortReservation::take(other_address, &two, RANGE, slot).unwrap_err();
         assert!(refused.to_string().ends_with("cannot assign requested address"), "{refused}");
     }
 

@@ -10,7 +10,7 @@ use ydl_os::reason;
 
 /// Writes one stream into segments of equal length.
 #[derive(Debug)]
-pub struct SegmentWriter {
+pub(super) struct SegmentWriter {
     segments: LogSegments,
     rotation: Rotation,
     /// Index and length of the newest segment.
@@ -22,7 +22,7 @@ pub struct SegmentWriter {
 }
 
 impl SegmentWriter {
-    pub fn new(spec: &OutputSpec, stream: &str) -> SegmentWriter {
+    pub(super) fn new(spec: &OutputSpec, stream: &str) -> SegmentWriter {
         let segments = LogSegments::new(&spec.dir, stream);
         let rotation = Rotation {
             segment_bytes: spec.rotation.segment_bytes.max(1),
@@ -39,7 +39,7 @@ impl SegmentWriter {
     }
 
     /// On failure returns the number of lost bytes and the reason; the next write retries.
-    pub fn write(&mut self, bytes: &[u8]) -> Result<(), (u64, String)> {
+    pub(super) fn write(&mut self, bytes: &[u8]) -> Result<(), (u64, String)> {
         if let Some((missing, why)) = &self.missing {
             let note = format!("\nydl: {missing} bytes of output are missing here: {why}\n");
             let why = why.clone();

@@ -7,14 +7,14 @@ const LINES_MAX: usize = 20;
 
 /// End of a failed program's output, for error messages.
 #[derive(Clone, Debug, Default)]
-pub struct LineTail {
+pub(super) struct LineTail {
     last: VecDeque<u8>,
     /// Set if bytes before `last` were dropped, so its first line may be incomplete.
     cut: bool,
 }
 
 impl LineTail {
-    pub fn push(&mut self, bytes: &[u8]) {
+    pub(super) fn push(&mut self, bytes: &[u8]) {
         let end = &bytes[bytes.len().saturating_sub(BYTES_MAX)..];
         let surplus = (self.last.len() + end.len()).saturating_sub(BYTES_MAX);
         self.cut |= surplus > 0 || end.len() < bytes.len();
@@ -23,7 +23,7 @@ impl LineTail {
     }
 
     /// Returns at most 20 complete lines; of a single longer line, its end.
-    pub fn text(&self) -> String {
+    pub(super) fn text(&self) -> String {
         let (front, back) = self.last.as_slices();
         let bytes = [front, back].concat();
         let text = String::from_utf8_lossy(&bytes);

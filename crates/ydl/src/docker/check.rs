@@ -16,7 +16,7 @@ const INSPECT_MAX: Duration = Duration::from_secs(30);
 
 /// Checks that every image of the job is present and can run `ydl`. A dry run pulls and runs nothing.
 /// `report_step` receives a message about each slow step.
-pub async fn check(
+pub(crate) async fn check(
     spec: &JobSpec,
     dry_run: bool,
     report_step: &dyn Fn(String),

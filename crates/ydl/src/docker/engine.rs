@@ -102,7 +102,7 @@ impl Engine {
 }
 
 /// Removes a job's remaining containers: the engine keeps those that were never started.
-pub async fn clean(job: &str) {
+pub(crate) async fn clean(job: &str) {
     let Some(engine) = Engine::find() else {
         return;
     };

@@ -7,6 +7,6 @@ mod check;
 mod engine;
 mod run;
 
-pub use check::check;
-pub use engine::{Engine, clean};
-pub use run::{Container, SOCKET, name};
+pub(crate) use check::check;
+pub(crate) use engine::{Engine, clean};
+pub(crate) use run::{Container, SOCKET, name};

@@ -14,9 +14,9 @@ use std::{
 use ydl_core::spec::Image;
 
 /// Path of this binary in every image.
-pub const BINARY: &str = "/run/ydl";
+pub(super) const BINARY: &str = "/run/ydl";
 /// Name of the shim's socket in the container's directory.
-pub const SOCKET: &str = "shim.sock";
+pub(crate) const SOCKET: &str = "shim.sock";
 /// Maximum number of links out of a job's files.
 const LINKS_MAX: usize = 256;
 const DEPTH_MAX: usize = 32;
@@ -136,7 +136,7 @@ fn links_out(files: &Path, job: &Path) -> BTreeSet<PathBuf> {
 }
 
 /// Returns a valid container name, unique on this machine: job, container and round.
-pub fn name(job: &str, container: &str, round: u32) -> String {
+pub(crate) fn name(job: &str, container: &str, round: u32) -> String {
     let fits = |c: char| c.is_ascii_alphanumeric() || "_.-".contains(c);
     let text = format!("ydl-{job}-{container}-{round}");
     text.chars().map(|c| if fits(c) { c } else { '-' }).collect()

@@ -10,7 +10,7 @@ const NAME_MAX: usize = 64;
 
 /// A GPU.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Device {
+pub(crate) struct Device {
     /// Name for `CUDA_VISIBLE_DEVICES`.
     pub name: String,
     /// Key of its lock: the same for all users of the machine.
@@ -19,7 +19,7 @@ pub struct Device {
 
 impl Device {
     /// Creates a device from its name.
-    pub fn counted(name: &str) -> Device {
+    pub(crate) fn counted(name: &str) -> Device {
         let handle = handle(name).and_then(|handle| handle.uuid().ok());
         Device { key: handle.unwrap_or_else(|| name.to_owned()), name: name.to_owned() }
     }
@@ -42,7 +42,7 @@ fn handle(name: &str) -> Option<Handle<'static>> {
 
 /// Returns this node's devices: those configured by its administrator (`YDL_GPUS=0,1`), or otherwise those found by
 /// NVML.
-pub fn devices() -> Vec<Device> {
+pub(crate) fn devices() -> Vec<Device> {
     if let Ok(list) = std::env::var(env::GPUS) {
         return named(&list);
     }

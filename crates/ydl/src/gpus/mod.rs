@@ -8,27 +8,27 @@
 mod discovery;
 mod lock;
 
-pub use discovery::{Device, devices};
+pub(crate) use discovery::{Device, devices};
 
 use lock::DeviceLock;
 use std::collections::BTreeMap;
 
 /// Devices available for assignment, and those locked by this pool.
 #[derive(Debug, Default)]
-pub struct Pool {
+pub(crate) struct Pool {
     devices: Vec<Device>,
     taken: BTreeMap<String, DeviceLock>,
 }
 
 impl Pool {
     /// Creates a pool with no device locked.
-    pub fn new(devices: Vec<Device>) -> Pool {
+    pub(crate) fn new(devices: Vec<Device>) -> Pool {
         let taken = BTreeMap::new();
         Pool { devices, taken }
     }
 
     /// Locks that many free devices and returns their names for CUDA.
-    pub fn take(&mut self, count: u32) -> Result<Vec<String>, GpuShortage> {
+    pub(crate) fn take(&mut self, count: u32) -> Result<Vec<String>, GpuShortage> {
         let mut locks: Vec<(String, DeviceLock)> = Vec::new();
         let mut short =
             GpuShortage { wanted: count, present: self.devices.len(), ..GpuShortage::default() };
@@ -62,21 +62,21 @@ impl Pool {
     }
 
     /// Releases devices.
-    pub fn release(&mut self, names: &[String]) {
+    pub(crate) fn release(&mut self, names: &[String]) {
         for name in names {
             self.taken.remove(name);
         }
     }
 
     /// Returns true if there is no device at all.
-    pub fn is_empty(&self) -> bool {
+    pub(crate) fn is_empty(&self) -> bool {
         self.devices.is_empty()
     }
 }
 
 /// Reason why devices are not available.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct GpuShortage {
+pub(crate) struct GpuShortage {
     wanted: u32,
     present: usize,
     /// Number of devices locked by other tasks.
@@ -105,10 +105,10 @@ impl std::fmt::Display for GpuShortage {
 }
 
 /// Variable that selects the devices visible to CUDA.
-pub const VISIBLE: &str = "CUDA_VISIBLE_DEVICES";
+pub(crate) const VISIBLE: &str = "CUDA_VISIBLE_DEVICES";
 
 /// Returns the variables that restrict a program to these devices.
-pub fn variables(names: &[String]) -> [(&'static str, String); 2] {
+pub(crate) fn variables(names: &[String]) -> [(&'static str, String); 2] {
     [
         (VISIBLE, names.join(",")),
         // Otherwise CUDA numbers the fastest device first, unlike NVML.

@@ -27,7 +27,7 @@ pub(super) struct Composition<'a> {
 }
 
 impl Composition<'_> {
-    pub fn new<'a>(
+    pub(super) fn new<'a>(
         manifest: &'a Manifest,
         python: &'a Python,
         prefix: &'a Path,
@@ -56,7 +56,7 @@ impl Composition<'_> {
     }
 
     /// Creates the environment; `pyvenv.cfg` comes last.
-    pub fn build(&self, executable: &Path) -> io::Result<()> {
+    pub(super) fn build(&self, executable: &Path) -> io::Result<()> {
         let ready = self.prefix.join("pyvenv.cfg");
         if ready.is_file() {
             return Ok(());
