@@ -3,7 +3,7 @@
 use std::time::{SystemTime, UNIX_EPOCH};
 use ydl_core::{Span, Time};
 
-/// Bytes with the unit a person would choose.
+/// Formats a number of bytes with a fitting unit.
 pub fn counted_bytes(bytes: u64) -> String {
     let (mut size, mut unit) = (bytes as f64, "B");
     for next in ["KiB", "MiB", "GiB", "TiB"] {
@@ -19,7 +19,7 @@ pub fn counted_bytes(bytes: u64) -> String {
     }
 }
 
-/// The time now, as people's clocks show it.
+/// Returns the current wall-clock time.
 pub fn now() -> Time {
     let since = SystemTime::now().duration_since(UNIX_EPOCH);
     Time(since.unwrap_or_default().as_millis() as u64)
@@ -30,12 +30,12 @@ pub fn span_since(then: Time) -> Span {
     seconds(now() - then)
 }
 
-/// Whole seconds: in a table that is looked at again and again, less is noise.
+/// Rounds down to whole seconds.
 pub fn seconds(span: Span) -> Span {
     Span(span.0 / 1000 * 1000)
 }
 
-/// Text that came from elsewhere, made fit for one line of a terminal: it may hold escapes that would act on it.
+/// Replaces control characters by blanks, so that foreign text cannot send escape sequences to the terminal.
 pub fn clean(text: &str) -> String {
     text.chars().map(|c| if c.is_control() { ' ' } else { c }).collect()
 }

@@ -1,63 +1,63 @@
 //! Prefixes complete lines with the name of the task that printed them.
 
-/// A longer line is cut into pieces of this size, so that one task cannot fill the memory.
+/// Maximum length of a line; longer ones are split, which bounds the memory.
 pub const LINE_BYTES_MAX: usize = 64 * 1024;
 
-/// Turns what one task prints into lines that begin with its name: `worker:0 | …`.
+/// Splits the output of one stream of a task into lines with the task's name as prefix: `worker:0 | …`.
 ///
-/// One for each stream of each task. The bytes of a line pass unchanged, be they UTF-8 or not.
+/// The bytes of a line are not changed and need not be UTF-8.
 #[derive(Clone, Debug)]
 pub struct LinePrefixer {
     label: Vec<u8>,
     partial: Vec<u8>,
-    /// `partial` continues a line of which a part was emitted already.
-    cut: bool,
+    /// True if `partial` continues a line whose beginning was already emitted.
+    is_continued: bool,
 }
 
 impl LinePrefixer {
     /// Creates a prefixer. The caller pads or colours `label`.
     pub fn new(label: impl Into<Vec<u8>>) -> LinePrefixer {
-        LinePrefixer { label: label.into(), partial: Vec::new(), cut: false }
+        LinePrefixer { label: label.into(), partial: Vec::new(), is_continued: false }
     }
 
-    /// Appends the lines that `chunk` completes to `out`, and buffers the rest.
+    /// Appends to `out` the lines that `chunk` completes, and buffers the rest.
     pub fn push(&mut self, chunk: &[u8], out: &mut Vec<u8>) {
         for piece in chunk.split_inclusive(|&byte| byte == b'\n') {
-            let (mut text, ends) = match piece.strip_suffix(b"\n") {
+            let (mut text, is_complete) = match piece.strip_suffix(b"\n") {
                 Some(text) => (text, true),
                 None => (piece, false),
             };
             loop {
-                let room = LINE_BYTES_MAX - self.partial.len();
-                if text.len() <= room {
+                let space = LINE_BYTES_MAX - self.partial.len();
+                if text.len() <= space {
                     break;
                 }
-                let (now, later) = text.split_at(room);
-                self.partial.extend_from_slice(now);
+                let (head, tail) = text.split_at(space);
+                self.partial.extend_from_slice(head);
                 self.emit(out);
-                self.cut = true;
-                text = later;
+                self.is_continued = true;
+                text = tail;
             }
             self.partial.extend_from_slice(text);
-            if ends {
+            if is_complete {
                 self.emit(out);
-                self.cut = false;
+                self.is_continued = false;
             }
         }
     }
 
-    /// Appends an unterminated last line.
+    /// Appends the last line if it has no line end.
     pub fn finish(&mut self, out: &mut Vec<u8>) {
         if !self.partial.is_empty() {
             self.emit(out);
         }
-        self.cut = false;
+        self.is_continued = false;
     }
 
-    /// Emits a line, or part of one. ` + ` instead of ` | ` marks the continuation of a line.
+    /// Appends the buffered line. The continuation of a split line is marked by `+` instead of `|`.
     fn emit(&mut self, out: &mut Vec<u8>) {
         out.extend_from_slice(&self.label);
-        out.extend_from_slice(if self.cut { b" + " } else { b" | " });
+        out.extend_from_slice(if self.is_continued { b" + " } else { b" | " });
         out.append(&mut self.partial);
         out.push(b'\n');
     }

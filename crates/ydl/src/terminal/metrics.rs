@@ -4,12 +4,13 @@ use super::format::clean;
 use std::collections::BTreeMap;
 use ydl_proto::messages::{JobSnapshot, Metric};
 
-/// Metrics of a task in its cell, and of a role in its line; the rest is in `--json`.
-const SHOWN: (usize, usize) = (4, 8);
+/// Number of metrics shown for a task and for a role. `--json` prints all.
+const TASK_METRICS_MAX: usize = 4;
+const ROLE_METRICS_MAX: usize = 8;
 
-/// A task's metrics: `acc 0.91, loss 0.31 @ 120`.
+/// Formats a task's metrics: `acc 0.91, loss 0.31 @ 120`.
 pub(super) fn of_task(metrics: &BTreeMap<String, Metric>) -> String {
-    let each = metrics.iter().take(SHOWN.0).map(|(name, metric)| {
+    let each = metrics.iter().take(TASK_METRICS_MAX).map(|(name, metric)| {
         let value = format_number(metric.value.0);
         match metric.step {
             Some(step) => format!("{} {value} @ {step}", clean(name)),
@@ -17,46 +18,46 @@ pub(super) fn of_task(metrics: &BTreeMap<String, Metric>) -> String {
         }
     });
     let mut text: Vec<_> = each.collect();
-    if metrics.len() > SHOWN.0 {
+    if metrics.len() > TASK_METRICS_MAX {
         text.push("…".to_owned());
     }
     text.join(", ")
 }
 
-/// A line for each role with several tasks that report: the mean of each metric, and how far apart they are.
+/// Formats a line for each role of which several tasks report metrics, with the mean and the range of each metric.
 pub fn metrics_of_roles(snapshot: &JobSnapshot) -> Vec<String> {
     let mut lines = Vec::new();
     for role in &snapshot.view.roles {
-        let mut named: BTreeMap<&str, Vec<f64>> = BTreeMap::new();
+        let mut values_of: BTreeMap<&str, Vec<f64>> = BTreeMap::new();
         let of_role = snapshot.metrics.iter();
         let mut tasks = 0;
         for (_, metrics) in of_role.filter(|(task, _)| task.role == role.role) {
             tasks += 1;
             for (name, metric) in metrics {
-                named.entry(name).or_default().push(metric.value.0);
+                values_of.entry(name).or_default().push(metric.value.0);
             }
         }
         if tasks < 2 {
             continue;
         }
-        let shown = named.iter().take(SHOWN.1).map(|(name, values)| {
+        let texts = values_of.iter().take(ROLE_METRICS_MAX).map(|(name, values)| {
             let mean = values.iter().sum::<f64>() / values.len() as f64;
-            let least = values.iter().copied().fold(f64::INFINITY, f64::min);
-            let most = values.iter().copied().fold(f64::NEG_INFINITY, f64::max);
+            let min = values.iter().copied().fold(f64::INFINITY, f64::min);
+            let max = values.iter().copied().fold(f64::NEG_INFINITY, f64::max);
             let text = format!("{} {}", clean(name), format_number(mean));
-            // Where one is no number the mean is none, and says enough.
-            match mean.is_nan() || least == most {
+            // If one value is NaN, so is the mean, and a range would mislead.
+            match mean.is_nan() || min == max {
                 true => text,
-                false => format!("{text} ({} to {})", format_number(least), format_number(most)),
+                false => format!("{text} ({} to {})", format_number(min), format_number(max)),
             }
         });
-        let shown: Vec<_> = shown.collect();
-        lines.push(format!("{} × `{}`: {}", tasks, role.role, shown.join(", ")));
+        let texts: Vec<_> = texts.collect();
+        lines.push(format!("{} × `{}`: {}", tasks, role.role, texts.join(", ")));
     }
     lines
 }
 
-/// A number with four digits that mean something.
+/// Formats a number with four significant digits.
 fn format_number(value: f64) -> String {
     if value == 0.0 || !value.is_finite() {
         return value.to_string();

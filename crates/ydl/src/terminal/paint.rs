@@ -1,26 +1,26 @@
-//! Colours, where they are wanted.
+//! Colours for terminals.
 
 use std::io::IsTerminal;
 use ydl_core::{TaskId, view::TaskState};
 use ydl_os::env;
 
-/// Colours or none.
+/// Colours, enabled or not.
 #[derive(Clone, Copy, Debug)]
 pub struct Paint {
     on: bool,
 }
 
-/// Colours that distinguish tasks; red and green have a meaning of their own.
+/// Colours that distinguish tasks. Red and green mark failure and success.
 const TASKS: [&str; 5] = ["36", "33", "35", "34", "96"];
 
 impl Paint {
-    /// Decides for text on that stream; by default a terminal gets colours unless `NO_COLOR` is set.
-    pub fn of(wanted: Option<bool>, stream: &impl IsTerminal) -> Paint {
-        let usual = || {
-            let refused = std::env::var_os(env::NO_COLOR).is_some_and(|v| !v.is_empty());
-            stream.is_terminal() && !refused && !terminal_is_dumb()
+    /// Creates the colours for a stream. By default they are enabled for a terminal unless `NO_COLOR` is set.
+    pub fn of(enabled: Option<bool>, stream: &impl IsTerminal) -> Paint {
+        let default = || {
+            let no_color = std::env::var_os(env::NO_COLOR).is_some_and(|v| !v.is_empty());
+            stream.is_terminal() && !no_color && !terminal_is_dumb()
         };
-        Paint { on: wanted.unwrap_or_else(usual) }
+        Paint { on: enabled.unwrap_or_else(default) }
     }
 
     fn with(self, code: &str, text: &str) -> String {
@@ -51,14 +51,14 @@ impl Paint {
         self.with("32", text)
     }
 
-    /// The name of a task before its output, always in the same colour.
+    /// Formats the name of a task, always in the same colour.
     pub fn task(self, task: &TaskId) -> String {
         let sum = task.role.as_str().bytes().map(usize::from).sum::<usize>();
         let code = TASKS[(sum + task.index as usize) % TASKS.len()];
         self.with(code, &task.to_string())
     }
 
-    /// A word in the colour of the state.
+    /// Formats a word in the colour of a task state.
     pub fn state(self, state: TaskState, word: &str) -> String {
         match state {
             TaskState::Running => self.bold(word),
@@ -76,7 +76,7 @@ impl Paint {
     }
 }
 
-/// A terminal on which nothing can be redrawn.
+/// Returns whether the terminal cannot redraw lines.
 pub(super) fn terminal_is_dumb() -> bool {
     std::env::var_os("TERM").is_none_or(|term| term.is_empty() || term == "dumb")
 }

@@ -6,7 +6,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-/// Upload progress: the last line of a terminal, or a line now and then.
+/// Upload progress: the last line of a terminal, or otherwise a line every [`ProgressBar::MESSAGE_INTERVAL`].
 #[derive(Debug)]
 pub struct ProgressBar {
     on: bool,
@@ -23,7 +23,7 @@ impl ProgressBar {
         ProgressBar { on: io::stderr().is_terminal(), drawn: false, last_message: Instant::now() }
     }
 
-    /// Draws the bar, or prints a line now and then where stderr is not a terminal.
+    /// Draws the bar, or prints a line at intervals if stderr is not a terminal.
     pub fn draw(&mut self, sent: u64, total: u64) {
         if total == 0 {
             return;
@@ -47,7 +47,7 @@ impl ProgressBar {
             counted_bytes(sent),
             counted_bytes(total)
         );
-        // A terminal that is gone needs no bar.
+        // A closed terminal shows no bar.
         let _ = io::stderr().lock().write_all(text.as_bytes());
     }
 

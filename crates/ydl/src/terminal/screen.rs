@@ -1,24 +1,24 @@
-//! Lines that scroll, above a table that is redrawn in place.
+//! Terminal with scrolling lines above a table that is redrawn in place.
 
 use super::paint::terminal_is_dumb;
 use rustix::termios::tcgetwinsize;
 use std::io::{self, IsTerminal, Write};
 
-/// A terminal with a table at its bottom.
+/// Terminal with a table at its bottom.
 #[derive(Debug, Default)]
 pub struct Screen {
-    /// Lines of the table that stand below the last scrolled line.
+    /// Number of lines of the table on the screen.
     drawn: usize,
 }
 
 impl Screen {
-    /// A screen, where there is a terminal that can be redrawn.
+    /// Returns a screen if stdout and stderr are a terminal that can be redrawn.
     pub fn open() -> Option<Screen> {
         let both = io::stdout().is_terminal() && io::stderr().is_terminal();
         (both && !terminal_is_dumb()).then(Screen::default)
     }
 
-    /// Columns and rows.
+    /// Returns the number of columns and rows.
     pub fn size(&self) -> (usize, usize) {
         match tcgetwinsize(io::stdout()) {
             Ok(size) if size.ws_col > 0 && size.ws_row > 0 => {
@@ -28,7 +28,7 @@ impl Screen {
         }
     }
 
-    /// Scrolls whole lines and draws the table anew, in one write, so that nothing flickers or mixes.
+    /// Prints lines above the table and redraws the table, in one write to avoid flickering.
     pub fn show(&mut self, scrolled: &[u8], table: &[String]) -> io::Result<()> {
         let mut frame = self.erased();
         frame.extend_from_slice(scrolled);
@@ -37,7 +37,7 @@ impl Screen {
         }
         for line in table {
             frame.extend_from_slice(line.as_bytes());
-            // What a longer line has left there.
+            // Erases the rest of a longer line.
             frame.extend_from_slice(b"\x1b[K\n");
         }
         self.drawn = table.len();
@@ -46,7 +46,7 @@ impl Screen {
         out.flush()
     }
 
-    /// Leaves the terminal as it was, without the table.
+    /// Removes the table.
     pub fn close(&mut self) -> io::Result<()> {
         self.show(b"", &[])
     }

@@ -1,17 +1,17 @@
-//! Columns that line up.
+//! Tables with aligned columns.
 
 use super::format::clean;
 
-/// A cell: what it says, and how it looks.
+/// Cell of a table.
 #[derive(Clone, Debug, Default)]
 pub struct Cell {
     text: String,
-    /// The same with colours; counted as wide as the text.
+    /// The text with colours, which do not count for its width.
     painted: Option<String>,
 }
 
 impl Cell {
-    /// Text and how it looks.
+    /// Creates a cell with colours.
     pub fn painted(text: &str, paint: impl FnOnce(&str) -> String) -> Cell {
         let text = clean(text);
         Cell { painted: Some(paint(&text)), text }
@@ -24,16 +24,16 @@ impl<T: AsRef<str>> From<T> for Cell {
     }
 }
 
-/// Lines of columns two spaces apart, none wider than `width` if there is one. The last column may be cut.
+/// Formats a table with two blanks between columns. Truncates the last column of lines longer than `width`.
 pub fn table(head: &[&str], rows: Vec<Vec<Cell>>, width: Option<usize>) -> Vec<String> {
     let mut lines: Vec<Vec<Cell>> = vec![head.iter().map(Cell::from).collect()];
     lines.extend(rows);
     let columns = lines.iter().map(Vec::len).max().unwrap_or(0);
-    let wide = |column: usize| {
+    let width_of = |column: usize| {
         let cells = lines.iter().filter_map(|line| line.get(column));
         cells.map(|cell| cell.text.chars().count()).max().unwrap_or(0)
     };
-    let widths: Vec<usize> = (0..columns).map(wide).collect();
+    let widths: Vec<usize> = (0..columns).map(width_of).collect();
     lines.iter().map(|line| row(line, &widths, width)).collect()
 }
 
@@ -42,21 +42,21 @@ fn row(cells: &[Cell], widths: &[usize], width: Option<usize>) -> String {
     let mut used = 0;
     for (n, cell) in cells.iter().enumerate() {
         let gap = if n == 0 { 0 } else { 2 };
-        let own = cell.text.chars().count();
-        let room = width.map_or(usize::MAX, |width| width.saturating_sub(used + gap));
-        if room == 0 {
+        let length = cell.text.chars().count();
+        let space = width.map_or(usize::MAX, |width| width.saturating_sub(used + gap));
+        if space == 0 {
             break;
         }
         text.push_str(&" ".repeat(gap));
-        if own > room {
-            let cut = cell.text.chars().take(room.saturating_sub(1));
-            text.extend(cut.chain(['…']));
+        if length > space {
+            let head = cell.text.chars().take(space.saturating_sub(1));
+            text.extend(head.chain(['…']));
             break;
         }
         text.push_str(cell.painted.as_deref().unwrap_or(&cell.text));
         used += gap + widths[n];
         if n + 1 < cells.len() {
-            text.push_str(&" ".repeat(widths[n] - own));
+            text.push_str(&" ".repeat(widths[n] - length));
         }
     }
     text.trim_end().to_string()

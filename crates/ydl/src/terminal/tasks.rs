@@ -1,4 +1,4 @@
-//! A job's tasks as a table: whole for `status`, a few lines for the live one.
+//! Table of a job's tasks: all of them for `status`, some for the live table.
 
 use super::{
     format::{clean, counted_bytes, seconds},
@@ -17,7 +17,7 @@ use ydl_proto::{
 
 const HEAD: [&str; 7] = ["TASK", "STATE", "ATTEMPT", "NODE", "FOR", "CPU", "MEMORY"];
 
-/// The columns there are: one for GPUs where any task has some, one for metrics where any reports some.
+/// Returns the column titles. The columns for GPUs and metrics exist only if a task has any.
 fn head(snapshot: &JobSnapshot) -> Vec<&'static str> {
     let mut head = HEAD.to_vec();
     if has_gpus(snapshot) {
@@ -33,7 +33,7 @@ fn has_gpus(snapshot: &JobSnapshot) -> bool {
     snapshot.usage.values().any(|usage| !usage.gpus.is_empty())
 }
 
-/// Each device's share and memory: `0: 97% 1.2 GiB`.
+/// Formats load and memory of each device: `0: 97% 1.2 GiB`.
 fn gpus(usage: &Usage) -> String {
     let each = usage.gpus.iter().map(|gpu| {
         let memory = counted_bytes(gpu.memory_bytes);
@@ -46,7 +46,8 @@ fn row(task: &TaskView, snapshot: &JobSnapshot, paint: Paint) -> Vec<Cell> {
     let usage = snapshot.usage.get(&task.task);
     let cpu = usage.map_or(String::new(), |usage| format!("{}%", usage.cpu_percent));
     let memory = usage.map_or(String::new(), |usage| counted_bytes(usage.memory_bytes));
-    let over = matches!(task.state, TaskState::Succeeded | TaskState::Failed | TaskState::Stopped);
+    let has_ended =
+        matches!(task.state, TaskState::Succeeded | TaskState::Failed | TaskState::Stopped);
     let state = state(task, usage);
     let span = seconds(snapshot.view.now - task.since).to_string();
     let mut cells: Vec<Cell> = vec![
@@ -54,13 +55,13 @@ fn row(task: &TaskView, snapshot: &JobSnapshot, paint: Paint) -> Vec<Cell> {
         Cell::painted(&state, |word| paint.state(task.state, word)),
         task.attempt.to_string().into(),
         task.node.as_ref().map_or("", |node| node.as_str()).into(),
-        if over { String::new() } else { span }.into(),
-        if over { String::new() } else { cpu }.into(),
-        if over { String::new() } else { memory }.into(),
+        if has_ended { String::new() } else { span }.into(),
+        if has_ended { String::new() } else { cpu }.into(),
+        if has_ended { String::new() } else { memory }.into(),
     ];
     if has_gpus(snapshot) {
-        let used = usage.filter(|_| !over).map(gpus).unwrap_or_default();
-        cells.push(used.into());
+        let gpus = usage.filter(|_| !has_ended).map(gpus).unwrap_or_default();
+        cells.push(gpus.into());
     }
     if !snapshot.metrics.is_empty() {
         let reported = snapshot.metrics.get(&task.task).map(metrics::of_task);
@@ -74,8 +75,8 @@ fn row(task: &TaskView, snapshot: &JobSnapshot, paint: Paint) -> Vec<Cell> {
 
 /// Returns the task's state, with progress while its inputs are downloaded.
 fn state(task: &TaskView, usage: Option<&Usage>) -> String {
-    let fetching = usage.and_then(|usage| usage.download);
-    match fetching.filter(|_| task.state == TaskState::Launching) {
+    let download = usage.and_then(|usage| usage.download);
+    match download.filter(|_| task.state == TaskState::Launching) {
         Some(DownloadProgress { total: 0, .. }) => "fetching".to_owned(),
         Some(DownloadProgress { bytes, total }) => {
             let percent = bytes.saturating_mul(100) / total.max(1);
@@ -85,7 +86,7 @@ fn state(task: &TaskView, usage: Option<&Usage>) -> String {
     }
 }
 
-/// A line for each elastic role: how many tasks it should have, and between which numbers that may change.
+/// Formats a line for each elastic role, with its target size and its limits.
 pub fn sizes_of_roles(snapshot: &JobSnapshot) -> Vec<String> {
     let roles = snapshot.view.roles.iter();
     let elastic = roles.filter_map(|role| Some((role, role.elastic?)));
@@ -96,7 +97,7 @@ pub fn sizes_of_roles(snapshot: &JobSnapshot) -> Vec<String> {
     each.collect()
 }
 
-/// Every task, a line each.
+/// Formats a line for each task.
 pub fn task_table(snapshot: &JobSnapshot, paint: Paint) -> Vec<String> {
     let mut head = head(snapshot);
     if snapshot.view.tasks.iter().any(|task| task.last_ending.is_some()) {
@@ -122,16 +123,16 @@ pub fn live_table(
         JobPhase::Finished => "finished",
     };
     let elapsed = seconds(view.now - view.started);
-    let why = clean(&view.reason);
-    let title = format!("{id}  {phase}  {elapsed}  {why}");
+    let reason = clean(&view.reason);
+    let title = format!("{id}  {phase}  {elapsed}  {reason}");
     let title: String = title.chars().take(width).collect();
     let mut lines = vec![paint.bold(&title)];
     let mut order: Vec<&TaskView> = view.tasks.iter().collect();
     order.sort_by_key(|task| urgency(task.state));
     let shown = order.len().min(height.saturating_sub(3).clamp(1, 12));
-    let mut chosen: Vec<_> = order[..shown].to_vec();
-    chosen.sort_by_key(|task| view.tasks.iter().position(|other| other.task == task.task));
-    let rows = chosen.iter().map(|task| row(task, snapshot, paint)).collect();
+    let mut selected: Vec<_> = order[..shown].to_vec();
+    selected.sort_by_key(|task| view.tasks.iter().position(|other| other.task == task.task));
+    let rows = selected.iter().map(|task| row(task, snapshot, paint)).collect();
     lines.extend(table(&head(snapshot), rows, Some(width)));
     if shown < order.len() {
         let roles = view.roles.iter().map(|role| {
