@@ -2,7 +2,7 @@
 
 use super::{
     cluster::ClusterClient,
-    submit::{APPLICATION_TYPE, staged_at, tasks_in},
+    submit::{APPLICATION_TYPE, staging_in, tasks_in},
 };
 use crate::client::jobs::ambiguous;
 use yarn_native::{
@@ -13,11 +13,11 @@ use yarn_native::{
 use ydl_os::report::Report;
 use ydl_storage::hdfs::Hdfs;
 
-/// This user's jobs, newest first.
+/// Returns this user's jobs, newest first.
 pub async fn list(cluster: &ClusterClient) -> Result<Vec<ApplicationReport>, Report> {
     let kinds = vec![APPLICATION_TYPE.into()];
     let filter = match cluster.is_secure() {
-        // A ResourceManager compares whole principals with the short names of owners there, and finds nothing.
+        // With Kerberos, a ResourceManager compares the caller's whole principal with short owner names and finds nothing.
         true => ApplicationFilter {
             kinds,
             users: vec![user(cluster).await?],
@@ -47,15 +47,14 @@ pub async fn newest(cluster: &ClusterClient) -> Result<Option<ApplicationReport>
     Ok(list(cluster).await?.into_iter().next())
 }
 
-/// Finds a job: by application id, of any user; or among the caller's jobs the newest of that name, or the
-/// only one whose id begins so.
+/// Finds a job by application id (of any user), or among the caller's jobs by name (the newest) or by unique id prefix.
 pub async fn find(
     cluster: &ClusterClient,
-    word: &str,
+    name: &str,
 ) -> Result<Option<ApplicationReport>, Report> {
-    // Half an id may read as another whole one: `application_1_003` as `application_1_0003`.
-    if let Ok(id) = word.parse::<ApplicationId>()
-        && id.to_string() == word
+    // A prefix may parse as another id: `application_1_003` as `application_1_0003`.
+    if let Ok(id) = name.parse::<ApplicationId>()
+        && id.to_string() == name
     {
         return match cluster.rm.application(id, cluster.deadline()).await {
             Ok(report) => Ok(Some(report)),
@@ -68,19 +67,19 @@ pub async fn find(
         };
     }
     let mut all = list(cluster).await?;
-    if let Some(at) = all.iter().position(|report| report.name == word) {
+    if let Some(at) = all.iter().position(|report| report.name == name) {
         return Ok(Some(all.swap_remove(at)));
     }
-    all.retain(|report| !word.is_empty() && report.id.to_string().starts_with(word));
+    all.retain(|report| !name.is_empty() && report.id.to_string().starts_with(name));
     match all.len() {
         0 | 1 => Ok(all.pop()),
-        _ => Err(ambiguous(word, all.iter().map(|report| report.id.to_string()))),
+        _ => Err(ambiguous(name, all.iter().map(|report| report.id.to_string()))),
     }
 }
 
 /// Returns the staging directory recorded by an application, if not in its owner's home directory.
 pub fn staging_of(report: &ApplicationReport) -> Option<String> {
-    staged_at(&report.tags)
+    staging_in(&report.tags)
 }
 
 /// Returns the job's number of tasks at submission, if its application records it.

@@ -1,9 +1,9 @@
-//! Submission: the steps between a job file and a running master.
+//! Submission: the steps from a job's spec to a running master.
 //!
-//! * `inputs`: lists inputs and settles destinations of outputs.
+//! * `inputs`: lists inputs and resolves the destinations of outputs.
 //! * On this machine: `job_dir` creates the job's directory, `start_master` starts its master.
-//! * On a cluster: `credentials` for the master's container; `submission`, the submission context; `yarn`, the steps in
-//!   order.
+//! * On a cluster: `credentials` creates the credentials of the master's container, `submission` builds the submission
+//!   context, `yarn` runs the steps in order.
 
 mod credentials;
 pub mod inputs;
@@ -16,4 +16,4 @@ pub use credentials::{TRACKING_SECRET, tracking_secret};
 pub use job_dir::create_job_dir;
 pub use start_master::start_master;
 pub use submission::APPLICATION_TYPE;
-pub(super) use submission::{staged_at, tasks_in};
+pub(super) use submission::{staging_in, tasks_in};

@@ -2,6 +2,7 @@
 
 use super::credentials::SubmitCredentials;
 use crate::backend::yarn::local_resource;
+use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, percent_decode_str, utf8_percent_encode};
 use std::{collections::BTreeMap, time::Duration};
 use yarn_native::{
     client::Submission,
@@ -12,24 +13,35 @@ use ydl_core::JobSpec;
 use ydl_os::report::Report;
 use ydl_proto::files::{StagedFile, StagedFiles};
 
-/// The type that all jobs have among the applications of a cluster.
+/// Application type of all jobs.
 pub const APPLICATION_TYPE: &str = "YDL";
-/// Command of the master's container. `<LOG_DIR>` is put in by its node. Of a container that fails, nodes tell the end
-/// of the file whose name has `stderr` in it.
+/// Command of the master's container. The node replaces `<LOG_DIR>`, and reports the end of the file with `stderr` in its
+/// name if the container fails.
 const COMMAND: &str = "exec ./ydl master 1><LOG_DIR>/master.stdout 2><LOG_DIR>/master.stderr";
-/// A master that failed longer ago than this has lived; its failure does not count towards the last.
+/// Time after which a failure of the master does not count towards its attempts any more.
 const FAILURE_WINDOW: Duration = Duration::from_secs(10 * 60);
 /// Default queue.
 const QUEUE: &str = "default";
-/// Begins the tag that says where a job is staged, if not in its owner's home directory.
+/// Prefix of the tag with the job's staging directory, if it is not in its owner's home directory.
 const STAGING_TAG: &str = "ydl-staging:";
-/// Begins the tag that says how many tasks a job has: of one that is over, a ResourceManager knows no containers.
+/// Prefix of the tag with the job's number of tasks. A ResourceManager does not report the containers of a finished job.
 const TASKS_TAG: &str = "ydl-tasks:";
-/// Limits of a ResourceManager.
+/// Bytes that are percent-encoded in the staging tag. ResourceManagers convert tags to lower case, so upper-case letters
+/// are encoded too.
+const STAGING_ENCODED: &AsciiSet = &{
+    let mut set = NON_ALPHANUMERIC.remove(b'/').remove(b'.').remove(b'-').remove(b'_').remove(b':');
+    let mut letter = b'A';
+    while letter <= b'Z' {
+        set = set.add(letter);
+        letter += 1;
+    }
+    set
+};
+/// Limits of a ResourceManager on the number and the length of tags.
 const TAGS_MAX: usize = 10;
 const TAG_BYTES_MAX: usize = 100;
 
-/// The application that is the job. `own` are files of its own directory, by the names they have in containers.
+/// Builds the submission context of a job. `own` are files of the job's directory, by their names in containers.
 pub fn submission(
     id: ApplicationId,
     spec: &JobSpec,
@@ -58,7 +70,7 @@ pub fn submission(
     }
     let mut tags = on.tags.clone();
     tags.extend(on.staging.as_deref().map(staging_tag).transpose()?);
-    // A list that shows one number less is better than a job that is refused.
+    // Without this tag `ydl ls` lacks a number; with too many tags the job would be rejected.
     if tags.len() < TAGS_MAX {
         tags.push(format!("{TASKS_TAG}{}", spec.task_count()));
     }
@@ -80,15 +92,10 @@ pub fn submission(
     })
 }
 
-/// Tags become lower case, so that everything else is written as its number.
+/// Returns the tag that records a staging directory.
 fn staging_tag(staging: &str) -> Result<String, Report> {
-    let mut tag = STAGING_TAG.to_owned();
-    for byte in staging.bytes() {
-        match byte {
-            b'a'..=b'z' | b'0'..=b'9' | b'/' | b'.' | b'-' | b'_' | b':' => tag.push(byte.into()),
-            _ => tag += &format!("%{byte:02x}"),
-        }
-    }
+    let path = utf8_percent_encode(staging, STAGING_ENCODED).to_string();
+    let tag = format!("{STAGING_TAG}{}", path.to_ascii_lowercase());
     if tag.len() > TAG_BYTES_MAX {
         let what = format!("the path `{staging}` of `staging` is too long for the cluster");
         return Err(Report::bad_input(what).hint("name a directory with a shorter path"));
@@ -98,26 +105,16 @@ fn staging_tag(staging: &str) -> Result<String, Report> {
 
 /// Returns the job's number of tasks, if a tag records it.
 pub fn tasks_in(tags: &[String]) -> Option<u64> {
-    let mut tagged = tags.iter().filter_map(|tag| tag.strip_prefix(TASKS_TAG));
-    tagged.next()?.parse().ok()
+    let mut counts = tags.iter().filter_map(|tag| tag.strip_prefix(TASKS_TAG));
+    counts.next()?.parse().ok()
 }
 
-/// Parses the tag of [`staging_tag`].
-pub fn staged_at(tags: &[String]) -> Option<String> {
-    let tag = tags.iter().find_map(|tag| tag.strip_prefix(STAGING_TAG))?;
-    let mut bytes = Vec::new();
-    let mut rest = tag.as_bytes();
-    while let Some((first, others)) = rest.split_first() {
-        rest = others;
-        if *first != b'%' {
-            bytes.push(*first);
-            continue;
-        }
-        let digits = std::str::from_utf8(rest.get(..2)?).ok()?;
-        bytes.push(u8::from_str_radix(digits, 16).ok()?);
-        rest = &rest[2..];
-    }
-    String::from_utf8(bytes).ok()
+/// Returns the staging directory recorded by [`staging_tag`], if a tag records one.
+pub fn staging_in(tags: &[String]) -> Option<String> {
+    let tag = tags.iter().find(|tag| tag.starts_with(STAGING_TAG))?;
+    let path = percent_decode_str(tag.strip_prefix(STAGING_TAG)?).decode_utf8().ok()?;
+    // A tag that encodes to something else is not one of ydl's.
+    (staging_tag(&path).ok().as_ref() == Some(tag)).then(|| path.into_owned())
 }
 
 #[cfg(test)]
@@ -134,12 +131,13 @@ mod tests {
 
     #[test]
     fn the_staging_directory_round_trips_as_a_tag() {
-        for place in ["/data/Stage", "hdfs://nn:8020/a,b c/ü"] {
-            let tag = staging_tag(place).unwrap();
+        for path in ["/data/Stage", "hdfs://nn:8020/a,b c/ü", "/a%41/-_.~Z"] {
+            let tag = staging_tag(path).unwrap();
             assert_eq!(tag, tag.to_lowercase());
-            assert_eq!(staged_at(&["x".into(), tag]).as_deref(), Some(place));
+            assert_eq!(staging_in(&["x".into(), tag]).as_deref(), Some(path));
         }
+        assert_eq!(staging_tag("/A b").unwrap(), "ydl-staging:/%41%20b");
         assert!(staging_tag(&"/long".repeat(30)).is_err());
-        assert_eq!(staged_at(&["ydl-staging:%f".into()]), None);
+        assert_eq!(staging_in(&["ydl-staging:%f".into()]), None);
     }
 }
