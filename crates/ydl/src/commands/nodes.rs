@@ -1,4 +1,4 @@
-//! `ydl nodes`: what the cluster has, node by node.
+//! `ydl nodes`: lists the cluster's nodes with their total and free resources.
 
 use crate::{
     cli::{self, GlobalArgs},
@@ -13,8 +13,8 @@ use ydl_os::report::{Exit, Report};
 /// Prints the table.
 pub fn run(args: cli::NodesArgs, global: GlobalArgs) -> Result<Exit, Report> {
     let cluster = cluster::require(global)?;
-    let asked = cluster.rm.nodes(&[], cluster.deadline());
-    let mut nodes = block_on(cluster.call(asked))?;
+    let query = cluster.rm.nodes(&[], cluster.deadline());
+    let mut nodes = block_on(cluster.call(query))?;
     let all = nodes.len();
     if !args.all {
         nodes.retain(|node| is_in_service(node.state));
@@ -27,7 +27,7 @@ pub fn run(args: cli::NodesArgs, global: GlobalArgs) -> Result<Exit, Report> {
         return Ok(Exit::Success);
     }
     if nodes.is_empty() {
-        terminal::message("the cluster has no node in service");
+        terminal::message("the cluster has no nodes in service");
     } else {
         let paint = Paint::of(global.use_color(), &io::stdout());
         terminal::print(table(&nodes, paint).join("\n") + "\n")?;
@@ -46,7 +46,7 @@ fn table(nodes: &[NodeReport], paint: Paint) -> Vec<String> {
     let kinds: BTreeSet<&String> = nodes.iter().flat_map(|n| n.capability.others.keys()).collect();
     let mut head = vec!["NODE", "STATE", "LABEL", "MEMORY", "FREE", "VCORES", "FREE"];
     for kind in &kinds {
-        head.extend([short(kind), "FREE"]);
+        head.extend([short_name(kind), "FREE"]);
     }
     head.extend(["CONTAINERS", "RACK", "NOTE"]);
     let rows = nodes.iter().map(|node| {
@@ -75,15 +75,15 @@ fn table(nodes: &[NodeReport], paint: Paint) -> Vec<String> {
     terminal::table(&head, rows.collect(), None)
 }
 
-/// `yarn.io/gpu` is known well enough without what stands before it.
-fn short(kind: &str) -> &str {
+/// Returns the name of a resource type without its namespace: `gpu` of `yarn.io/gpu`.
+fn short_name(kind: &str) -> &str {
     kind.rsplit('/').next().unwrap_or(kind)
 }
 
 fn amounts(node: &NodeReport) -> (Amount, Amount) {
     let all = Amount::from(&node.capability);
     let mut free = all.clone();
-    free.take(&Amount::from(&node.used));
+    free.subtract(&Amount::from(&node.used));
     (all, free)
 }
 

@@ -1,4 +1,4 @@
-//! `ydl queues`: the queues of the cluster, and what they may use.
+//! `ydl queues`: lists the cluster's queues with their capacities.
 
 use crate::{
     cli::GlobalArgs,
@@ -16,10 +16,10 @@ use ydl_os::report::{Exit, Report};
 pub fn run(global: GlobalArgs) -> Result<Exit, Report> {
     let cluster = cluster::require(global)?;
     let (rm, config) = (&cluster.rm, &cluster.config);
-    let asked = preflight::gather(rm, config, &cluster.user, cluster.deadline());
-    let has = block_on(cluster.call(asked))?;
+    let query = preflight::gather(rm, config, &cluster.user, cluster.deadline());
+    let info = block_on(cluster.call(query))?;
     if global.json {
-        for queue in &has.queues {
+        for queue in &info.queues {
             terminal::print_json(&object(queue))?;
         }
         return Ok(Exit::Success);
@@ -27,15 +27,15 @@ pub fn run(global: GlobalArgs) -> Result<Exit, Report> {
     let paint = Paint::of(global.use_color(), &io::stdout());
     let head = ["QUEUE", "STATE", "SUBMIT", "LABEL", "CAPACITY", "MAX"];
     let mut rows = Vec::new();
-    for queue in &has.queues {
+    for queue in &info.queues {
         for (n, (label, share)) in queue.shares.iter().enumerate() {
-            // A label that the queue cannot use says nothing.
-            if !label.is_empty() && share.most <= 0.0 {
+            // Skip labels that the queue cannot use.
+            if !label.is_empty() && share.max_capacity <= 0.0 {
                 continue;
             }
             let first = |text: String| if n == 0 { text } else { String::new() };
             let state = first(queue.state.to_lowercase());
-            let yours = match queue.open_to_user {
+            let can_submit = match queue.can_submit {
                 _ if queue.has_children => "-",
                 Some(true) => "yes",
                 Some(false) => "no",
@@ -48,10 +48,10 @@ pub fn run(global: GlobalArgs) -> Result<Exit, Report> {
                     "running" | "" => word.to_owned(),
                     _ => paint.red(word),
                 }),
-                first(yours.to_owned()).into(),
+                first(can_submit.to_owned()).into(),
                 label.as_str().into(),
-                percent(share.own).into(),
-                percent(share.most).into(),
+                percent(share.capacity).into(),
+                percent(share.max_capacity).into(),
             ]);
         }
     }
@@ -64,7 +64,9 @@ fn object(queue: &Queue) -> serde_json::Value {
         .shares
         .iter()
         .map(|(label, share)| {
-            let share = serde_json::json!({ "own": share.own, "most": share.most });
+            let share = serde_json::json!({
+                "capacity": share.capacity, "max_capacity": share.max_capacity,
+            });
             (label.as_str(), share)
         })
         .collect();
@@ -72,7 +74,7 @@ fn object(queue: &Queue) -> serde_json::Value {
         "queue": queue.path,
         "state": queue.state,
         "leaf": queue.is_leaf(),
-        "open_to_you": queue.open_to_user,
+        "can_submit": queue.can_submit,
         "labels": queue.labels,
         "label": queue.label,
         "shares": shares,

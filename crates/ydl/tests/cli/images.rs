@@ -375,25 +375,25 @@ fn preflight_reports_unsupported_image_runtimes() {
     expect![[r#"
         refused: []
         notes: [
-            "images for docker run only on nodes whose `yarn.nodemanager.runtime.linux.allowed-runtimes` has `docker`, which cannot be seen from here",
+            "images for docker run only on nodes whose `yarn.nodemanager.runtime.linux.allowed-runtimes` includes `docker`; the local configuration does not set it",
         ]
         refused: []
         notes: []
         refused: []
         notes: [
-            "images for docker run only on nodes whose `yarn.nodemanager.runtime.linux.allowed-runtimes` has `docker`; in this configuration it is `default`",
+            "images for docker run only on nodes whose `yarn.nodemanager.runtime.linux.allowed-runtimes` includes `docker`; in the local configuration it is `default`",
         ]
         refused: [
-            "role `w` runs in an image with runc, which this Hadoop is too old for: that came with 3.3",
+            "role `w` uses an image with runc, which needs Hadoop 3.3 or newer",
         ]
         notes: []
         refused: [
-            "role `w` asks for mounts in its image, which this Hadoop is too old for: they came with 3.1",
+            "role `w` asks for mounts in its image, which need Hadoop 3.1 or newer",
         ]
         notes: []
         refused: []
         notes: [
-            "images for docker run only on nodes whose `yarn.nodemanager.runtime.linux.allowed-runtimes` has `docker`, which cannot be seen from here",
+            "images for docker run only on nodes whose `yarn.nodemanager.runtime.linux.allowed-runtimes` includes `docker`; the local configuration does not set it",
         ]
     "#]].assert_eq(&all);
 }

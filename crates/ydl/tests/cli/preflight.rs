@@ -25,13 +25,13 @@ fn cluster() -> ClusterInfo {
         path: path.into(),
         state: "RUNNING".into(),
         has_children: path == "root",
-        open_to_user: Some(path != "root.closed"),
+        can_submit: Some(path != "root.closed"),
         labels: labels.iter().map(|l| l.to_string()).collect(),
         label: None,
         shares: shares
             .iter()
-            .map(|(label, own, most)| {
-                let share = Share { own: *own, most: *most };
+            .map(|(label, capacity, max_capacity)| {
+                let share = Share { capacity: *capacity, max_capacity: *max_capacity };
                 (label.to_string(), share)
             })
             .collect(),
@@ -104,19 +104,19 @@ fn missing_stopped_and_forbidden_queues_are_rejected() {
     check_said(
         "{queue: root, roles: {w: {run: sleep 1}}}",
         expect![[r#"
-        error: queue `root` takes no jobs itself: it holds 6 other queues
+        error: queue `root` is the parent of 6 queues and accepts no jobs
         hint: set `queue` to one of `root.closed`, `root.default`, `root.gpu`, `root.small`, `root.star`, `root.stopped`"#]],
     );
     check_said(
         "{queue: stopped, roles: {w: {run: sleep 1}}}",
         expect![[r#"
-            error: queue `stopped` takes no jobs: it is STOPPED
+            error: queue `stopped` accepts no jobs: it is STOPPED
             hint: set `queue` to another: `default`, `gpu`, `small`, `star`"#]],
     );
     check_said(
         "{queue: root.closed, roles: {w: {run: sleep 1}}}",
         expect![[r#"
-            error: queue `root.closed` takes no jobs of user `alice`
+            error: permission denied: queue `root.closed` accepts no jobs of user `alice`
             hint: set `queue` to another: `default`, `gpu`, `small`, `star`"#]],
     );
 }
@@ -126,9 +126,9 @@ fn a_missing_queue_below_an_existing_one_is_only_noted() {
     check_said(
         "{queue: root.small.alice, roles: {w: {instances: 5, memory: 1 GiB, run: sleep 1}}}",
         expect![[r#"
-            error: 6 containers (5 tasks and the master) need 5.2 GiB together, and queue `small` may have 4 GiB: 25% of 2 nodes
+            error: 6 containers (5 tasks and the master) need 5.2 GiB together, and the maximum of queue `small` is 4 GiB: 25% of 2 nodes
             hint: lower `instances` or the size of a role, or set `queue` to a larger one
-            note: there is no queue `root.small.alice` yet: the cluster makes it with the job if queue `root.small` may make queues, and refuses the job if not"#]],
+            note: there is no queue `root.small.alice` yet: the cluster creates it if queue `root.small` allows automatic creation, and otherwise rejects the job"#]],
     );
     check_said(
         "{queue: root.nowhere.alice, roles: {w: {run: sleep 1}}}",
@@ -146,7 +146,7 @@ fn values_known_only_from_local_files_cause_notes_not_errors() {
         .assert_eq(&output("roles: {w: {instances: 10, memory: 256 MiB, run: sleep 1}}", &has));
     has.attempts_max = Some(2);
     has.step_mib = None;
-    expect!["note: `master.attempts` is 4, and the cluster starts a master 2 times at most: `yarn.resourcemanager.am.max-attempts`, which an administrator may raise"]
+    expect!["note: `master.attempts` is 4, and the cluster starts a master at most 2 times: an administrator may raise `yarn.resourcemanager.am.max-attempts`"]
         .assert_eq(&output("roles: {w: {run: sleep 1}}", &has));
     expect![""].assert_eq(&output("{master: {attempts: 2}, roles: {w: {run: sleep 1}}}", &has));
 }
@@ -184,7 +184,7 @@ fn containers_above_the_maximum_allocation_are_rejected() {
     check_said(
         "roles: {w: {memory: 7 GiB, run: sleep 1}}",
         expect![[r#"
-        error: role `w` asks for containers of 7 GiB, and the largest the cluster gives has 6 GiB
+        error: role `w` asks for containers of 7 GiB, and the scheduler's maximum is 6 GiB
         hint: lower `roles.w.memory`, or have an administrator raise the scheduler's maximum"#]],
     );
     check_said(
@@ -208,8 +208,8 @@ fn containers_above_the_maximum_allocation_are_rejected() {
     check_said(
         "roles: {w: {resources: {fpga: 1}, run: sleep 1}}",
         expect![[r#"
-            error: role `w` asks for 1 `fpga`, which the cluster does not count
-            hint: leave `roles.w.resources` out: the cluster counts memory, vcores, `yarn.io/gpu`"#]],
+            error: role `w` asks for 1 `fpga`, which is not a resource type of the cluster
+            hint: leave `roles.w.resources` out: the cluster's resource types are memory, vcores, `yarn.io/gpu`"#]],
     );
     check_said(
         "{master: {memory: 10 GiB}, roles: {w: {run: sleep 1}}}",
@@ -225,7 +225,7 @@ fn jobs_that_can_never_fit_are_rejected() {
         "roles: {w: {instances: 20, memory: 1 GiB, run: sleep 1}}",
         expect![[r#"
             error: role `w` needs 20 containers of 1 GiB, 1 vcore, and at most 16 fit on 2 nodes; the job needs 21 in all, for 20 tasks and its master
-            hint: lower `roles.w.instances`, or ask for less in each"#]],
+            hint: lower `roles.w.instances`, or the resources of each"#]],
     );
     // 16 tasks fit, but not together with the master.
     check_said(
@@ -237,32 +237,32 @@ fn jobs_that_can_never_fit_are_rejected() {
     check_said(
         "{queue: small, roles: {w: {instances: 5, memory: 1 GiB, run: sleep 1}}}",
         expect![[r#"
-            error: 6 containers (5 tasks and the master) need 5.2 GiB together, and queue `small` may have 4 GiB: 25% of 2 nodes
+            error: 6 containers (5 tasks and the master) need 5.2 GiB together, and the maximum of queue `small` is 4 GiB: 25% of 2 nodes
             hint: lower `instances` or the size of a role, or set `queue` to a larger one"#]],
     );
     check_said(
         "roles: {w: {instances: 10, memory: 1 GiB, run: sleep 1}}",
         expect![
-            "note: 11 containers (10 tasks and the master) need 10.2 GiB together; queue `default` has 8 GiB of its own, the rest is borrowed and may be taken back"
+            "note: 11 containers (10 tasks and the master) need 10.2 GiB together; queue `default` is guaranteed 8 GiB, the rest is borrowed and may be preempted"
         ],
     );
     check_said(
         "roles: {w: {instances: 3, placement: {max_per_node: 1}, run: sleep 1}}",
         expect![[r#"
-            error: role `w` has 3 tasks with at most 1 on a node, and 2 nodes take 2
+            error: role `w` has 3 tasks with at most 1 on a node, and 2 fit on 2 nodes
             hint: lower `roles.w.instances` to 2, or raise `roles.w.placement.max_per_node`"#]],
     );
     check_said(
         "roles: {w: {placement: {attributes: {os: z}}, run: sleep 1}}",
         expect![[r#"
-            error: role `w` asks for nodes with `os=z`, and 0 have that
-            hint: `ydl nodes` shows what each node has"#]],
+            error: role `w` asks for nodes with `os=z`, and 0 nodes have them
+            hint: list the nodes with `ydl nodes --all`"#]],
     );
     check_said(
         "roles: {w: {placement: {attributes: {os: a}, nodes: [a, x], racks: [/r]}, run: sleep 1}}",
         expect![[r#"
-            note: role `w` would best run on node `x`, which the cluster does not have
-            note: role `w` would best run on rack `/r`, which the cluster does not have"#]],
+            note: role `w` prefers node `x`, which the cluster does not have
+            note: role `w` prefers rack `/r`, which the cluster does not have"#]],
     );
 }
 
@@ -271,13 +271,13 @@ fn resources_in_use_cause_a_note_about_waiting() {
     let mut has = cluster();
     has.nodes[0].free = Amount::new(1024, 8);
     has.nodes[1].running = false;
-    expect!["note: 1 of 5 containers fit on what is free now; the rest will wait: 3 of role `w`, the master"].assert_eq(&output("roles: {w: {instances: 4, run: sleep 1}}", &has));
+    expect!["note: 1 of 5 containers fit on the resources that are free now; the rest will wait: 3 of role `w`, the master"].assert_eq(&output("roles: {w: {instances: 4, run: sleep 1}}", &has));
     has.nodes.clear();
     expect![[r#"
-        error: the master needs a node, and the cluster has 0 that it may use
-        hint: `ydl nodes` shows what each node has
-        error: role `w` needs a node, and the cluster has 0 that it may use
-        hint: `ydl nodes` shows what each node has"#]]
+        error: the master needs a node, and the cluster has 0 usable ones
+        hint: list the nodes with `ydl nodes --all`
+        error: role `w` needs a node, and the cluster has 0 usable ones
+        hint: list the nodes with `ydl nodes --all`"#]]
     .assert_eq(&output("roles: {w: {run: sleep 1}}", &has));
 }
 
@@ -287,15 +287,15 @@ fn features_missing_in_an_old_cluster_are_rejected() {
     (has.kinds, has.constraints) = (None, Constraints::TooOld);
     let yaml = "roles: {w: {gpus: 1, placement: {max_per_node: 1}, run: sleep 1}}";
     expect![[r#"
-        error: role `w` asks for at most 1 tasks on a node, which this Hadoop is too old for: that came with 3.1 and 3.2
+        error: role `w` asks for at most 1 tasks on a node, which needs Hadoop 3.2 or newer
         hint: leave `roles.w.placement` out
-        error: role `w` asks for 1 `yarn.io/gpu`, and this Hadoop is too old to count anything but memory and cores
-        hint: leave `roles.w.gpus` out; `node_label` may lead to nodes that have it"#]].assert_eq(&output(yaml, &has));
+        error: role `w` asks for 1 `yarn.io/gpu`, and resource types other than memory and cores need Hadoop 3.1 or newer
+        hint: leave `roles.w.gpus` out, or select nodes with it by `node_label`"#]].assert_eq(&output(yaml, &has));
     (has.kinds, has.constraints) = (Some(Vec::new()), Constraints::Off);
     let yaml = "roles: {w: {placement: {attributes: {os: a}}, run: sleep 1}}";
     expect![[r#"
         error: role `w` asks for nodes by their attributes, and `yarn.resourcemanager.placement-constraints.handler` of this cluster is `disabled`
         hint: leave `roles.w.placement` out, or have an administrator set it to `scheduler`"#]].assert_eq(&output(yaml, &has));
     has.constraints = Constraints::Unknown;
-    expect!["note: role `w` asks for nodes by their attributes: that works only where the ResourceManager's `yarn.resourcemanager.placement-constraints.handler` is set, which the configuration here does not say"].assert_eq(&output(yaml, &has));
+    expect!["note: role `w` asks for nodes by their attributes, which works only if `yarn.resourcemanager.placement-constraints.handler` is set on the ResourceManager; the local configuration does not set it"].assert_eq(&output(yaml, &has));
 }

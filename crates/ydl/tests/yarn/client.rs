@@ -53,7 +53,7 @@ fn requests_beyond_the_cluster_are_rejected_with_numbers() {
     refused(
         "roles: {worker: {instances: 40, memory: 512 MiB, run: sleep 1}}",
         "role `worker` needs 40 containers of 512 MiB, 1 vcore, and at most 16 fit on 2 nodes; the job needs 41 in all, for 40 tasks and its master",
-        "lower `roles.worker.instances`, or ask for less in each",
+        "lower `roles.worker.instances`, or the resources of each",
     );
     refused(
         "roles: {worker: {memory: 5 GiB, run: sleep 1}}",
@@ -62,7 +62,7 @@ fn requests_beyond_the_cluster_are_rejected_with_numbers() {
     );
     refused(
         "roles: {worker: {memory: 3500 MiB, run: sleep 1}}",
-        "role `worker` asks for containers of 3.4 GiB, and the largest the cluster gives has 3 GiB",
+        "role `worker` asks for containers of 3.4 GiB, and the scheduler's maximum is 3 GiB",
         "lower `roles.worker.memory`, or have an administrator raise the scheduler's maximum",
     );
     refused(
@@ -82,8 +82,8 @@ fn requests_beyond_the_cluster_are_rejected_with_numbers() {
     );
     refused(
         "roles: {worker: {resources: {yarn.io/fpga: 2}, run: sleep 1}}",
-        "role `worker` asks for 2 `yarn.io/fpga`, which the cluster does not count",
-        "leave `roles.worker.resources` out: the cluster counts memory, vcores, `yarn.io/gpu`",
+        "role `worker` asks for 2 `yarn.io/fpga`, which is not a resource type of the cluster",
+        "leave `roles.worker.resources` out: the cluster's resource types are memory, vcores, `yarn.io/gpu`",
     );
     refused(
         "{queue: gpu, roles: {worker: {gpus: 3, node_label: gpu, run: sleep 1}}}",
@@ -93,11 +93,11 @@ fn requests_beyond_the_cluster_are_rejected_with_numbers() {
     refused(
         "{queue: gpu, roles: {worker: {gpus: 1, instances: 3, node_label: gpu, memory: 256 MiB, run: sleep 1}}}",
         "role `worker` needs 3 containers of 256 MiB, 1 vcore, 1 `yarn.io/gpu`, and at most 2 fit on 1 node with label `gpu`; the job needs 4 in all, for 3 tasks and its master",
-        "lower `roles.worker.instances`, or ask for less in each",
+        "lower `roles.worker.instances`, or the resources of each",
     );
     refused(
         "roles: {worker: {instances: 3, memory: 256 MiB, placement: {max_per_node: 1}, run: sleep 1}}",
-        "role `worker` has 3 tasks with at most 1 on a node, and 2 nodes take 2",
+        "role `worker` has 3 tasks with at most 1 on a node, and 2 fit on 2 nodes",
         "lower `roles.worker.instances` to 2, or raise `roles.worker.placement.max_per_node`",
     );
 }
@@ -161,7 +161,7 @@ fn nodes_and_queues_are_shown() {
     let gpu = objects.lines().find(|line| line.contains("root.gpu"));
     let gpu: serde_json::Value = serde_json::from_str(gpu.expect("the queue")).expect("an object");
     assert_eq!(gpu["labels"], serde_json::json!(["gpu"]));
-    assert_eq!(gpu["shares"]["gpu"]["most"], 1.0);
+    assert_eq!(gpu["shares"]["gpu"]["max_capacity"], 1.0);
 }
 
 #[test]
@@ -452,7 +452,7 @@ fn logs_collected_by_yarn_are_shown_for_jobs_without_files() {
     cluster.fs(&["-rm", "-r", &home]).expect("removed");
     let status = workspace.run(&["status", &id]);
     assert_eq!(status.code, 0, "{status:?}");
-    assert!(status.stdout.contains("files      cannot be had"), "{status:?}");
+    assert!(status.stdout.contains("files      unavailable"), "{status:?}");
     assert!(status.stdout.contains("state      killed"), "{status:?}");
     // A busy node may upload the logs later than a client waits.
     wait_for("what YARN collected", || {

@@ -155,7 +155,7 @@ fn features_missing_in_an_old_hadoop_are_rejected_before_submission() {
     let by_attribute = dry("{attributes: {os: odd}}");
     if version().has_placement_constraints() {
         assert_eq!(spread.code, 0, "{spread:#?}");
-        let what = "error: role `worker` asks for nodes with `os=odd`, and 0 have that\n";
+        let what = "error: role `worker` asks for nodes with `os=odd`, and 0 nodes have them\n";
         assert!(by_attribute.stderr.contains(what), "{by_attribute:#?}");
         return;
     }
@@ -164,7 +164,7 @@ fn features_missing_in_an_old_hadoop_are_rejected_before_submission() {
     {
         assert_eq!(ran.code, 2, "{ran:#?}");
         let output = format!(
-            "error: role `worker` asks for {what}, which this Hadoop is too old for: that came with 3.1 and 3.2\n\n\
+            "error: role `worker` asks for {what}, which needs Hadoop 3.2 or newer\n\n\
              hint: leave `roles.worker.placement` out\n"
         );
         assert!(ran.stderr.contains(&output), "{ran:#?}");

@@ -1,8 +1,8 @@
-//! Counts the containers that fit: now, and at the very most.
+//! Checks whether all containers fit on the cluster, empty and at present.
 //!
-//! A refusal must be certain, so it rests on what no order of packing can change: how often one size goes into
-//! each node, and how much all of them need together. Whether everything fits right now is only worth a note,
-//! and tried by putting the large ones first.
+//! A refusal must be certain. It rests on two limits that hold for every placement: how many containers of one size fit on
+//! each node, and the total of all resources. Whether everything fits right now is only a note, found by placing the
+//! largest containers first.
 
 use super::{
     check::{ContainerGroup, Findings},
@@ -11,7 +11,7 @@ use super::{
 use std::collections::BTreeMap;
 use ydl_core::spec::Memory;
 
-/// Nodes for a sentence: ``the 3 nodes with label `gpu` ``.
+/// Formats a number of nodes: ``3 nodes with label `gpu` ``.
 pub fn node_count(count: usize, label: &str) -> String {
     let nodes = if count == 1 { "node" } else { "nodes" };
     match label {
@@ -20,20 +20,20 @@ pub fn node_count(count: usize, label: &str) -> String {
     }
 }
 
-/// Counts what fits.
+/// Checks the containers of all groups against the nodes and the queue.
 pub fn check(
     groups: &[ContainerGroup],
     queue: Option<&Queue>,
     cluster: &ClusterInfo,
     findings: &mut Findings,
 ) {
-    // A cluster that counts more than memory counts cores, too; others may not, and give out more than there are.
+    // A cluster with further resource types also enforces cores. Others may schedule by memory alone.
     let count_vcores = cluster.kinds.as_ref().is_some_and(|kinds| !kinds.is_empty());
     let total: u64 = groups.iter().map(|group| group.count).sum();
     for group in groups {
         check_group(group, total, cluster, count_vcores, findings);
     }
-    // What follows counts all of them together, and would only repeat what is wrong with one.
+    // The checks of totals would only repeat these refusals.
     if !findings.refusals.is_empty() {
         return;
     }
@@ -49,7 +49,7 @@ pub fn check(
     }
 }
 
-/// Returns whether the containers of one role would fit if they had the cluster for themselves.
+/// Checks that the containers of one group fit on an empty cluster.
 fn check_group(
     group: &ContainerGroup,
     total: u64,
@@ -64,28 +64,30 @@ fn check_group(
         let what = match (attributes, group.label.as_str()) {
             (Some(attributes), _) => {
                 let all: Vec<_> = attributes.iter().map(|(n, v)| format!("`{n}={v}`")).collect();
-                format!("{name} asks for nodes with {}, and 0 have that", all.join(", "))
+                format!("{name} asks for nodes with {}, and 0 nodes have them", all.join(", "))
             }
-            (None, "") => format!("{name} needs a node, and the cluster has 0 that it may use"),
-            (None, label) => format!("{name} asks for nodes with label `{label}`, and 0 have it"),
+            (None, "") => format!("{name} needs a node, and the cluster has 0 usable ones"),
+            (None, label) => {
+                format!("{name} asks for nodes with label `{label}`, and 0 nodes have it")
+            }
         };
-        findings.refuse(what, "`ydl nodes` shows what each node has");
+        findings.refuse(what, "list the nodes with `ydl nodes --all`");
         return;
     }
     let max_per_node = group.max_per_node.map_or(u64::MAX, u64::from);
-    let fitting = |node: &&&Node| node.all.holds(&group.each, count_vcores);
-    let fit: u64 = nodes.iter().map(|node| fitting(&node)).fold(0, u64::saturating_add);
+    let capacity = |node: &&&Node| node.all.count_of(&group.each, count_vcores);
+    let fit: u64 = nodes.iter().map(|node| capacity(&node)).fold(0, u64::saturating_add);
     let spread: u64 =
-        nodes.iter().map(|node| fitting(&node).min(max_per_node)).fold(0, u64::saturating_add);
+        nodes.iter().map(|node| capacity(&node).min(max_per_node)).fold(0, u64::saturating_add);
     let node_count = node_count(nodes.len(), &group.label);
-    // A container too large for every node has been complained about.
+    // A container too large for every node has been refused already.
     if group.count <= spread || fit == 0 {
         return;
     }
     if group.count <= fit {
         findings.refuse(
             format!(
-                "{name} has {} tasks with at most {max_per_node} on a node, and {node_count} take {spread}",
+                "{name} has {} tasks with at most {max_per_node} on a node, and {spread} fit on {node_count}",
                 group.count
             ),
             format!("lower `{key}.instances` to {spread}, or raise `{key}.placement.max_per_node`"),
@@ -98,11 +100,11 @@ fn check_group(
             "{name} needs {} containers of {}, and at most {fit} fit on {node_count}; the job needs {total} in all, for {tasks} tasks and its master",
             group.count, group.each
         ),
-        format!("lower `{key}.instances`, or ask for less in each"),
+        format!("lower `{key}.instances`, or the resources of each"),
     );
 }
 
-/// Returns whether all containers of one label would fit together, and into the queue.
+/// Checks that all containers of one label fit together on an empty cluster, and into the queue's share.
 fn check_total(
     label: &str,
     groups: &[&ContainerGroup],
@@ -112,11 +114,11 @@ fn check_total(
     findings: &mut Findings,
 ) {
     let mut needed = Amount::default();
-    let mut there = Amount::default();
+    let mut total = Amount::default();
     let mut nodes = 0;
     for node in &cluster.nodes {
         if groups.iter().any(|group| group.accepts(node, cluster)) {
-            there.add(&node.all, 1);
+            total.add(&node.all, 1);
             nodes += 1;
         }
     }
@@ -125,11 +127,11 @@ fn check_total(
         needed.add(&group.each, group.count);
         count += group.count;
     }
-    let asking = containers(groups, count);
+    let containers = containers(groups, count);
     let node_count = node_count(nodes, label);
-    if let Some((asked, have)) = shortfall(&needed, &there, count_vcores) {
+    if let Some((requested, available)) = shortfall(&needed, &total, count_vcores) {
         findings.refuse(
-            format!("{asking} need {asked} together, and {node_count} have {have}"),
+            format!("{containers} need {requested} together, and {node_count} have {available}"),
             "lower `instances` or the size of a role",
         );
         return;
@@ -138,22 +140,22 @@ fn check_total(
         return;
     };
     let name = queue.map_or("", Queue::name);
-    // Shares are floats that went through percents; a MiB more or less is no reason to refuse.
-    let beyond = |part: f64| {
-        shortfall(&needed, &scaled(&there, part * 1.001), count_vcores)?;
-        shortfall(&needed, &scaled(&there, part), count_vcores)
+    // Shares are rounded percentages, so a tolerance keeps a difference of a MiB from being refused.
+    let excess = |part: f64| {
+        shortfall(&needed, &scaled(&total, part * 1.001), count_vcores)?;
+        shortfall(&needed, &scaled(&total, part), count_vcores)
     };
-    if let Some((asked, have)) = beyond(share.most) {
+    if let Some((requested, available)) = excess(share.max_capacity) {
         findings.refuse(
             format!(
-                "{asking} need {asked} together, and queue `{name}` may have {have}: {:.0}% of {node_count}",
-                share.most * 100.0
+                "{containers} need {requested} together, and the maximum of queue `{name}` is {available}: {:.0}% of {node_count}",
+                share.max_capacity * 100.0
             ),
             "lower `instances` or the size of a role, or set `queue` to a larger one",
         );
-    } else if let Some((asked, have)) = beyond(share.own) {
+    } else if let Some((requested, available)) = excess(share.capacity) {
         findings.note(format!(
-            "{asking} need {asked} together; queue `{name}` has {have} of its own, the rest is borrowed and may be taken back"
+            "{containers} need {requested} together; queue `{name}` is guaranteed {available}, the rest is borrowed and may be preempted"
         ));
     }
 }
@@ -180,24 +182,20 @@ fn scaled(all: &Amount, part: f64) -> Amount {
     }
 }
 
-/// Returns the shortfall, with both numbers.
-fn shortfall(needed: &Amount, there: &Amount, count_vcores: bool) -> Option<(String, String)> {
-    if needed.memory_mib > there.memory_mib {
-        let (asked, have) = (Memory(needed.memory_mib), Memory(there.memory_mib));
-        return Some((asked.to_string(), have.to_string()));
+/// Returns the first resource of which more is needed than available, with both amounts.
+fn shortfall(needed: &Amount, available: &Amount, count_vcores: bool) -> Option<(String, String)> {
+    if needed.memory_mib > available.memory_mib {
+        let (needed, available) = (Memory(needed.memory_mib), Memory(available.memory_mib));
+        return Some((needed.to_string(), available.to_string()));
     }
-    if count_vcores && needed.vcores > there.vcores {
-        let (asked, have) = (needed.vcores, there.vcores);
-        return Some((format!("{asked} vcores"), have.to_string()));
+    if count_vcores && needed.vcores > available.vcores {
+        return Some((format!("{} vcores", needed.vcores), available.vcores.to_string()));
     }
-    let short = needed.others.iter().find(|(name, count)| **count > there.other(name));
-    short.map(|(name, count)| {
-        let have = there.other(name).to_string();
-        (format!("{count} `{name}`"), have)
-    })
+    let short = needed.others.iter().find(|(name, count)| **count > available.other(name));
+    short.map(|(name, count)| (format!("{count} `{name}`"), available.other(name).to_string()))
 }
 
-/// Puts everything where there is room now, the large ones first.
+/// Places all containers on the free resources, the largest first, and notes those that do not fit.
 fn check_free(groups: &[ContainerGroup], cluster: &ClusterInfo, findings: &mut Findings) {
     let mut nodes: Vec<Node> = cluster.nodes.iter().filter(|n| n.running).cloned().collect();
     let mut order: Vec<_> = groups.iter().collect();
@@ -206,14 +204,14 @@ fn check_free(groups: &[ContainerGroup], cluster: &ClusterInfo, findings: &mut F
     let mut total = 0;
     let mut placed = 0;
     for group in order {
-        let most = group.max_per_node.map_or(u64::MAX, u64::from);
+        let max_per_node = group.max_per_node.map_or(u64::MAX, u64::from);
         let mut left = group.count;
         for node in nodes.iter_mut().filter(|node| group.accepts(node, cluster)) {
-            let here = node.free.holds(&group.each, true).min(most).min(left);
-            let mut taken = Amount::default();
-            taken.add(&group.each, here);
-            node.free.take(&taken);
-            left -= here;
+            let count = node.free.count_of(&group.each, true).min(max_per_node).min(left);
+            let mut used = Amount::default();
+            used.add(&group.each, count);
+            node.free.subtract(&used);
+            left -= count;
         }
         total += group.count;
         placed += group.count - left;
@@ -226,7 +224,7 @@ fn check_free(groups: &[ContainerGroup], cluster: &ClusterInfo, findings: &mut F
     }
     if !waiting.is_empty() {
         findings.note(format!(
-            "{placed} of {total} containers fit on what is free now; the rest will wait: {}",
+            "{placed} of {total} containers fit on the resources that are free now; the rest will wait: {}",
             waiting.join(", ")
         ));
     }

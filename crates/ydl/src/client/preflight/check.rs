@@ -11,10 +11,10 @@ use ydl_core::{
     spec::{GpuAssignment, Memory, Resources},
 };
 
-/// Something the cluster cannot do.
+/// Requirement of the job that the cluster does not meet.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Problem {
-    /// One sentence, with the number asked and the number there.
+    /// One sentence, with the requested and the available number.
     pub what: String,
     /// Hint.
     pub hint: String,
@@ -23,7 +23,7 @@ pub struct Problem {
 /// Result of the check.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Findings {
-    /// Why the job cannot run; none if it can.
+    /// Reasons why the job cannot run; empty if it can.
     pub refusals: Vec<Problem>,
     /// Notes that do not prevent the job.
     pub notes: Vec<String>,
@@ -52,18 +52,18 @@ impl fmt::Display for Findings {
     }
 }
 
-/// Containers that are alike: those of a role, or the master's.
+/// Equal containers: those of a role, or the master's.
 #[derive(Debug)]
 pub(super) struct ContainerGroup<'a> {
-    /// As a sentence names it: `role `worker``.
+    /// Name in messages: ``role `worker` ``.
     pub name: String,
-    /// Its key in the job file: `roles.worker`.
+    /// Key in the job file: `roles.worker`.
     pub key: String,
     pub count: u64,
     pub each: Amount,
-    /// The label of its nodes; empty for none.
+    /// Node label; empty for none.
     pub label: String,
-    /// The key that says so.
+    /// Key in the job file that sets the label.
     pub label_key: String,
     pub max_per_node: Option<u32>,
     pub attributes: Option<&'a BTreeMap<String, String>>,
@@ -71,32 +71,32 @@ pub(super) struct ContainerGroup<'a> {
 }
 
 impl ContainerGroup<'_> {
-    /// Returns whether the node could be one of its own.
+    /// Returns whether the group's containers may run on a node.
     pub fn accepts(&self, node: &Node, cluster: &ClusterInfo) -> bool {
         let label = node.label == self.label
-            // Nodes of a label that is not exclusive are lent to asks without one.
+            // Requests without a label may use nodes of a label that is not exclusive.
             || self.label.is_empty()
                 && cluster
                     .labels
                     .iter()
                     .any(|label| label.name == node.label && !label.exclusive);
-        let attributes = self.attributes.into_iter().flatten().all(|(name, value)| {
-            let whole = whole_attribute(name);
-            node.attributes.get(&whole) == Some(value)
-        });
+        let attributes =
+            self.attributes.into_iter().flatten().all(|(name, value)| {
+                node.attributes.get(&qualified_attribute(name)) == Some(value)
+            });
         label && attributes
     }
 }
 
-/// A name without a prefix is one that was given centrally.
-fn whole_attribute(name: &str) -> String {
+/// Returns the full name of a node attribute. A name without a prefix is one that the ResourceManager assigned.
+fn qualified_attribute(name: &str) -> String {
     match name.contains('/') {
         true => name.to_owned(),
         false => format!("rm.yarn.io/{name}"),
     }
 }
 
-/// Returns everything that keeps the job from running there, and notes.
+/// Compares a job with a cluster. Returns the reasons why it cannot run, and notes.
 pub fn check(spec: &JobSpec, cluster: &ClusterInfo) -> Findings {
     let mut findings = Findings::default();
     let queue = queue::check(spec, cluster, &mut findings);
@@ -108,13 +108,13 @@ pub fn check(spec: &JobSpec, cluster: &ClusterInfo) -> Findings {
     check_constraints(spec, cluster, &mut findings);
     images::check(spec, cluster, &mut findings);
     sizes::kinds(&groups, cluster, &mut findings);
-    // What a label or a kind does not exist for has no place to be counted in.
+    // Groups with an unknown label or resource type have been refused already.
     let groups: Vec<_> = groups
         .into_iter()
         .filter(|group| {
-            let known =
+            let has_label =
                 group.label.is_empty() || cluster.labels.iter().any(|l| l.name == group.label);
-            known && sizes::are_counted(&group.each, cluster)
+            has_label && sizes::has_kinds(&group.each, cluster)
         })
         .collect();
     check_capacity(groups, queue, cluster, &mut findings);
@@ -122,38 +122,38 @@ pub fn check(spec: &JobSpec, cluster: &ClusterInfo) -> Findings {
     findings
 }
 
-/// Returns whether everything has a place. What is too much only because memory is given in steps is no reason to
-/// refuse: the step is from the configuration here, and the ResourceManager's may say otherwise.
+/// Checks the sizes and numbers of the containers. What exceeds a limit only after rounding memory up to the allocation
+/// step is a note: the step is from the local configuration and may differ from the ResourceManager's.
 fn check_capacity(
     mut groups: Vec<ContainerGroup>,
     queue: Option<&Queue>,
     cluster: &ClusterInfo,
     findings: &mut Findings,
 ) {
-    let before = findings.refusals.clone();
-    let placed = |groups: &[ContainerGroup]| {
-        // What was found before decides how much of the rest is worth saying.
-        let (refusals, notes) = (before.clone(), Vec::new());
+    let earlier = findings.refusals.clone();
+    let place = |groups: &[ContainerGroup]| {
+        // `capacity::check` skips its later parts if there are refusals already.
+        let (refusals, notes) = (earlier.clone(), Vec::new());
         let mut findings = Findings { refusals, notes };
         sizes::largest(groups, cluster, &mut findings);
         capacity::check(groups, queue, cluster, &mut findings);
-        findings.refusals.drain(..before.len());
+        findings.refusals.drain(..earlier.len());
         findings
     };
-    let mut plain = placed(&groups);
+    let mut plain = place(&groups);
     let fits = plain.refusals.is_empty();
     if let Some(step) = cluster.step_mib.filter(|step| *step > 0 && fits) {
         for group in &mut groups {
             let steps = group.each.memory_mib.div_ceil(step);
             group.each.memory_mib = steps.saturating_mul(step);
         }
-        let rounded = placed(&groups);
+        let rounded = place(&groups);
         plain.notes = rounded.notes;
         let step = Memory(step);
-        plain.notes.extend(rounded.refusals.iter().map(|complaint| {
+        plain.notes.extend(rounded.refusals.iter().map(|refusal| {
             format!(
                 "{}, assuming that memory is allocated in steps of {step}, as in this configuration",
-                complaint.what
+                refusal.what
             )
         }));
     }
@@ -161,43 +161,43 @@ fn check_capacity(
     findings.notes.extend(plain.notes);
 }
 
-/// A master that fails more often than the cluster lets it is not started again, whatever the job says.
+/// Notes a lower limit of the cluster on the number of master attempts.
 fn check_attempts(spec: &JobSpec, cluster: &ClusterInfo, findings: &mut Findings) {
-    let asked = spec.cluster_options.master.attempts;
-    if let Some(most) = cluster.attempts_max.filter(|most| *most < asked) {
+    let requested = spec.cluster_options.master.attempts;
+    if let Some(max) = cluster.attempts_max.filter(|max| *max < requested) {
         findings.note(format!(
-            "`master.attempts` is {asked}, and the cluster starts a master {most} times at most: \
-             `yarn.resourcemanager.am.max-attempts`, which an administrator may raise"
+            "`master.attempts` is {requested}, and the cluster starts a master at most {max} times: \
+             an administrator may raise `yarn.resourcemanager.am.max-attempts`"
         ));
     }
 }
 
-/// All containers of the job, the master's first.
+/// Returns all containers of the job, the master's first.
 fn container_groups<'a>(spec: &'a JobSpec, queue: Option<&Queue>) -> Vec<ContainerGroup<'a>> {
-    let on = &spec.cluster_options;
-    let usual = queue.and_then(|queue| queue.label.clone());
-    let label = |own: &Option<String>, key: &str| {
-        let (label, key) = match (own, &on.node_label) {
-            (Some(own), _) => (Some(own.clone()), format!("{key}.node_label")),
-            (None, Some(jobs)) => (Some(jobs.clone()), "node_label".to_owned()),
-            (None, None) => (usual.clone(), "queue".to_owned()),
+    let options = &spec.cluster_options;
+    let queue_label = queue.and_then(|queue| queue.label.clone());
+    let label = |group_label: &Option<String>, key: &str| {
+        let (label, key) = match (group_label, &options.node_label) {
+            (Some(label), _) => (Some(label.clone()), format!("{key}.node_label")),
+            (None, Some(label)) => (Some(label.clone()), "node_label".to_owned()),
+            (None, None) => (queue_label.clone(), "queue".to_owned()),
         };
         (label.unwrap_or_default(), key)
     };
-    let (master_label, master_key) = label(&on.master.node_label, "master");
+    let (master_label, master_key) = label(&options.master.node_label, "master");
     let master = ContainerGroup {
         name: "the master".into(),
         key: "master".into(),
         count: 1,
-        each: Amount::new(on.master.memory_mib, u64::from(on.master.vcores)),
+        each: Amount::new(options.master.memory_mib, u64::from(options.master.vcores)),
         label: master_label,
         label_key: master_key,
         max_per_node: None,
         attributes: None,
         is_master: true,
     };
-    // What agents find by themselves the cluster does not count.
-    let counted = |size: &Resources| match on.gpu_assignment {
+    // With assignment by the agents, the cluster does not count GPUs.
+    let counted = |size: &Resources| match options.gpu_assignment {
         GpuAssignment::Cluster => size.clone(),
         GpuAssignment::Agent => Resources { gpus: 0, ..size.clone() },
     };
@@ -222,18 +222,18 @@ fn container_groups<'a>(spec: &'a JobSpec, queue: Option<&Queue>) -> Vec<Contain
 fn check_constraints(spec: &JobSpec, cluster: &ClusterInfo, findings: &mut Findings) {
     for role in &spec.roles {
         let placement = &role.placement;
-        let asks = match (placement.max_per_node, placement.attributes.is_empty()) {
-            (Some(most), _) => format!("at most {most} tasks on a node"),
+        let constraint = match (placement.max_per_node, placement.attributes.is_empty()) {
+            (Some(max), _) => format!("at most {max} tasks on a node"),
             (None, false) => "nodes by their attributes".to_owned(),
             (None, true) => continue,
         };
-        let what = format!("role `{}` asks for {asks}", role.name);
+        let what = format!("role `{}` asks for {constraint}", role.name);
         let hint = format!("leave `roles.{}.placement` out", role.name);
         let handler = "`yarn.resourcemanager.placement-constraints.handler`";
         match cluster.constraints {
             Constraints::Yes => {}
             Constraints::TooOld => findings.refuse(
-                format!("{what}, which this Hadoop is too old for: that came with 3.1 and 3.2"),
+                format!("{what}, which needs Hadoop 3.2 or newer"),
                 hint,
             ),
             Constraints::Off => findings.refuse(
@@ -241,26 +241,27 @@ fn check_constraints(spec: &JobSpec, cluster: &ClusterInfo, findings: &mut Findi
                 format!("{hint}, or have an administrator set it to `scheduler`"),
             ),
             Constraints::Unknown => findings.note(format!(
-                "{what}: that works only where the ResourceManager's {handler} is set, which the configuration here does not say"
+                "{what}, which works only if {handler} is set on the ResourceManager; the local configuration does not set it"
             )),
         }
     }
 }
 
-/// Nodes and racks that tasks would best run on, and that are not there.
+/// Notes preferred nodes and racks that the cluster does not have.
 fn check_preferred_nodes(spec: &JobSpec, cluster: &ClusterInfo, findings: &mut Findings) {
     for role in &spec.roles {
-        let missing = |names: &[String], there: &dyn Fn(&Node) -> &str| -> Vec<String> {
-            let absent = |name: &&String| !cluster.nodes.iter().any(|node| there(node) == *name);
-            let absent = names.iter().filter(absent);
-            absent.map(|name| format!("`{name}`")).collect()
+        let missing = |names: &[String], name_of: &dyn Fn(&Node) -> &str| -> Vec<String> {
+            let is_missing =
+                |name: &&String| !cluster.nodes.iter().any(|node| name_of(node) == *name);
+            let missing = names.iter().filter(is_missing);
+            missing.map(|name| format!("`{name}`")).collect()
         };
         let nodes = missing(&role.placement.nodes, &|node| &node.host);
         let racks = missing(&role.placement.racks, &|node| &node.rack);
         for (kind, names) in [("node", nodes), ("rack", racks)] {
             if !names.is_empty() {
                 findings.note(format!(
-                    "role `{}` would best run on {} {}, which the cluster does not have",
+                    "role `{}` prefers {} {}, which the cluster does not have",
                     role.name,
                     if names.len() == 1 { kind.to_owned() } else { format!("{kind}s") },
                     names.join(", ")

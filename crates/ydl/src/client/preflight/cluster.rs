@@ -3,64 +3,64 @@
 use std::{collections::BTreeMap, fmt};
 use ydl_core::spec::{Memory, Resources};
 
-/// The name under which YARN counts graphics processors.
+/// Name of YARN's resource type for GPUs.
 pub const GPU: &str = "yarn.io/gpu";
 
-/// A cluster, as far as its ResourceManager and the configuration tell.
+/// Resources and limits of a cluster, from its ResourceManager and the local configuration.
 #[derive(Clone, Debug, Default)]
 pub struct ClusterInfo {
-    /// The caller.
+    /// Name of the caller.
     pub user: String,
-    /// Every queue.
+    /// All queues.
     pub queues: Vec<Queue>,
-    /// The nodes that can be given work, and those that may come back.
+    /// Nodes that run, and those that may recover without an administrator.
     pub nodes: Vec<Node>,
-    /// The labels of nodes.
+    /// Node labels.
     pub labels: Vec<Label>,
-    /// Resource types beside memory and cores; `None` where the cluster is too old to report them.
+    /// Resource types other than memory and cores; `None` if the cluster is too old to report them.
     pub kinds: Option<Vec<String>>,
-    /// True if tasks can be placed by constraints.
+    /// Support of placement constraints.
     pub constraints: Constraints,
-    /// The largest container the scheduler gives, where that is known.
+    /// Largest container of the scheduler, if known.
     pub largest: Option<Amount>,
-    /// Memory is given in multiples of this, if the configuration here is the ResourceManager's.
+    /// Allocation step of memory, if the local configuration sets it.
     pub step_mib: Option<u64>,
-    /// Maximum number of master starts, if the configuration here is the ResourceManager's.
+    /// Maximum number of master attempts, if the local configuration sets it.
     pub attempts_max: Option<u32>,
-    /// With what its nodes run containers, if the configuration here is theirs.
+    /// Container runtimes of the nodes, if the local configuration sets them.
     pub runtimes: Option<Vec<String>>,
 }
 
 /// Support of placement constraints.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Constraints {
-    /// It does.
+    /// Supported.
     Yes,
-    /// Its configuration does not say.
+    /// Not set in the local configuration.
     #[default]
     Unknown,
-    /// They are switched off.
+    /// Disabled.
     Off,
-    /// It is too old.
+    /// Not supported by this version of Hadoop.
     TooOld,
 }
 
 /// A queue.
 #[derive(Clone, Debug, Default)]
 pub struct Queue {
-    /// With those above it: `root.research.vision`.
+    /// Full path: `root.research.vision`.
     pub path: String,
-    /// True if it takes jobs, in YARN's word.
+    /// State in YARN's terms: `RUNNING`, `STOPPED` or `DRAINING`.
     pub state: String,
-    /// True if it only holds other queues.
+    /// True for a parent queue, which accepts no jobs.
     pub has_children: bool,
-    /// True if this user may submit to it, where that is known.
-    pub open_to_user: Option<bool>,
-    /// Labels it may use; `*` is all.
+    /// True if this user may submit to it; `None` if unknown.
+    pub can_submit: Option<bool>,
+    /// Labels that it may use; `*` means all.
     pub labels: Vec<String>,
-    /// The label of asks that name none.
+    /// Default label of requests without one.
     pub label: Option<String>,
-    /// Its share of the nodes of each label; those without label under the empty name.
+    /// Shares by label; the empty name stands for nodes without a label.
     pub shares: BTreeMap<String, Share>,
 }
 
@@ -68,25 +68,25 @@ pub struct Queue {
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Share {
     /// Guaranteed share.
-    pub own: f64,
+    pub capacity: f64,
     /// Maximum share.
-    pub most: f64,
+    pub max_capacity: f64,
 }
 
 /// A node.
 #[derive(Clone, Debug, Default)]
 pub struct Node {
-    /// Its host.
+    /// Host name.
     pub host: String,
-    /// Its rack.
+    /// Rack.
     pub rack: String,
-    /// Its label; empty for none.
+    /// Label; empty for none.
     pub label: String,
-    /// Its attributes.
+    /// Attributes, by their full names.
     pub attributes: BTreeMap<String, String>,
-    /// True if it is well now.
+    /// True in the state `RUNNING`.
     pub running: bool,
-    /// All it has.
+    /// Total resources.
     pub all: Amount,
     /// Free resources.
     pub free: Amount,
@@ -95,37 +95,37 @@ pub struct Node {
 /// A label of nodes.
 #[derive(Clone, Debug, Default)]
 pub struct Label {
-    /// Its name.
+    /// Name.
     pub name: String,
-    /// True if asks without it stay off its nodes.
+    /// True if requests without the label cannot use its nodes.
     pub exclusive: bool,
 }
 
 impl Queue {
-    /// Its own name, without those above it.
+    /// Returns the last component of the path.
     pub fn name(&self) -> &str {
         self.path.rsplit('.').next().unwrap_or(&self.path)
     }
 
-    /// Returns whether it takes jobs by itself.
+    /// Returns whether the queue accepts jobs itself.
     pub fn is_leaf(&self) -> bool {
         !self.has_children
     }
 }
 
-/// So much of everything that is counted.
+/// Amount of each resource.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Amount {
     /// Memory in MiB.
     pub memory_mib: u64,
     /// Virtual cores.
     pub vcores: u64,
-    /// Everything else, by name.
+    /// Other resources, by type name.
     pub others: BTreeMap<String, u64>,
 }
 
 impl Amount {
-    /// Memory and cores.
+    /// Creates an amount of memory and cores.
     pub fn new(memory_mib: u64, vcores: u64) -> Amount {
         Amount { memory_mib, vcores, others: BTreeMap::new() }
     }
@@ -140,44 +140,44 @@ impl Amount {
         Amount { memory_mib: resources.memory_mib, vcores: u64::from(resources.vcores), others }
     }
 
-    /// So much of a thing beside memory and cores.
+    /// Returns the amount of a resource other than memory and cores.
     pub fn other(&self, name: &str) -> u64 {
         self.others.get(name).copied().unwrap_or(0)
     }
 
     /// Adds `count` times another.
     pub fn add(&mut self, other: &Amount, count: u64) {
-        let more = |there: u64, each: u64| there.saturating_add(each.saturating_mul(count));
-        self.memory_mib = more(self.memory_mib, other.memory_mib);
-        self.vcores = more(self.vcores, other.vcores);
+        let add = |sum: u64, each: u64| sum.saturating_add(each.saturating_mul(count));
+        self.memory_mib = add(self.memory_mib, other.memory_mib);
+        self.vcores = add(self.vcores, other.vcores);
         for (name, each) in &other.others {
-            let there = self.others.entry(name.clone()).or_default();
-            *there = more(*there, *each);
+            let sum = self.others.entry(name.clone()).or_default();
+            *sum = add(*sum, *each);
         }
     }
 
-    /// Takes another away; nothing goes below 0.
-    pub fn take(&mut self, other: &Amount) {
+    /// Subtracts another amount; no resource goes below 0.
+    pub fn subtract(&mut self, other: &Amount) {
         self.memory_mib = self.memory_mib.saturating_sub(other.memory_mib);
         self.vcores = self.vcores.saturating_sub(other.vcores);
         for (name, each) in &other.others {
-            if let Some(there) = self.others.get_mut(name) {
-                *there = there.saturating_sub(*each);
+            if let Some(rest) = self.others.get_mut(name) {
+                *rest = rest.saturating_sub(*each);
             }
         }
     }
 
-    /// Counts how many of that size fit. Cores count where the scheduler counts them.
-    pub fn holds(&self, each: &Amount, count_vcores: bool) -> u64 {
-        let of = |there: u64, each: u64| there.checked_div(each).unwrap_or(u64::MAX);
-        let mut most = of(self.memory_mib, each.memory_mib);
+    /// Returns how many containers of a size fit. Ignores cores unless the scheduler enforces them.
+    pub fn count_of(&self, each: &Amount, count_vcores: bool) -> u64 {
+        let divide = |total: u64, each: u64| total.checked_div(each).unwrap_or(u64::MAX);
+        let mut count = divide(self.memory_mib, each.memory_mib);
         if count_vcores {
-            most = most.min(of(self.vcores, each.vcores));
+            count = count.min(divide(self.vcores, each.vcores));
         }
         for (name, each) in &each.others {
-            most = most.min(of(self.other(name), *each));
+            count = count.min(divide(self.other(name), *each));
         }
-        most
+        count
     }
 }
 

@@ -1,4 +1,4 @@
-//! Asking a ResourceManager what its cluster has.
+//! Queries a ResourceManager for the resources and limits of its cluster.
 
 use super::cluster::{Amount, ClusterInfo, Constraints, Label, Node, Queue, Share};
 use std::collections::{BTreeMap, BTreeSet};
@@ -10,14 +10,14 @@ use yarn_native::{
     types::{self, NodeReport, NodeState, QueuePermission, QueuePermissions, Resource},
 };
 
-/// The key of that limit which every version has.
+/// Key of the limit on master attempts that every version has.
 const ATTEMPTS: &str = "yarn.resourcemanager.am.max-attempts";
 
-/// Container runtimes of NodeManagers.
+/// Key of the NodeManagers' container runtimes.
 const RUNTIMES: &str = "yarn.nodemanager.runtime.linux.allowed-runtimes";
 
-/// Everything a check needs but the largest container, which a ResourceManager tells only with an application's id.
-/// Nothing of the cluster is changed by it.
+/// Returns everything that a check needs except for the largest container, which a ResourceManager reports only with a new
+/// application id. Changes nothing on the cluster.
 pub async fn gather(
     client: &Client,
     config: &Config,
@@ -28,13 +28,13 @@ pub async fn gather(
         client.queues(deadline),
         client.queue_permissions(deadline),
         client.nodes(&[], deadline),
-        known(client.labels(deadline)),
-        known(client.resource_kinds(deadline)),
-        known(client.attributes(deadline)),
+        if_supported(client.labels(deadline)),
+        if_supported(client.resource_kinds(deadline)),
+        if_supported(client.attributes(deadline)),
     )?;
     let mut all = Vec::new();
-    flatten(&queues, "", Share { own: 1.0, most: 1.0 }, &mut all);
-    permit(&mut all, &permissions);
+    flatten(&queues, "", Share { capacity: 1.0, max_capacity: 1.0 }, &mut all);
+    set_permissions(&mut all, &permissions);
     let labels = labels.unwrap_or_default().into_iter();
     let kinds = kinds.map(|kinds| -> Vec<String> {
         let names = kinds.into_iter().map(|kind| kind.name);
@@ -56,45 +56,47 @@ pub async fn gather(
         largest: None,
         attempts_max: attempts_max(config),
         runtimes: runtimes(config),
-        step_mib: stated(config, "yarn.scheduler.minimum-allocation-mb")
+        step_mib: is_set(config, "yarn.scheduler.minimum-allocation-mb")
             .then(|| config.memory_mib_min().ok())
             .flatten(),
     })
 }
 
-/// Nothing where the server is too old to know the question.
-async fn known<T>(asked: impl Future<Output = Result<T, RpcError>>) -> Result<Option<T>, RpcError> {
-    match asked.await {
-        Ok(answer) => Ok(Some(answer)),
+/// Returns `None` if the server is too old to support the request.
+async fn if_supported<T>(
+    request: impl Future<Output = Result<T, RpcError>>,
+) -> Result<Option<T>, RpcError> {
+    match request.await {
+        Ok(response) => Ok(Some(response)),
         Err(RpcError::Unsupported { .. }) => Ok(None),
         Err(error) => Err(error),
     }
 }
 
-/// Returns whether a key is set here. A default is only a guess: the ResourceManager's files may differ.
-fn stated(config: &Config, key: &str) -> bool {
+/// Returns whether the local configuration sets a key. The ResourceManager's value may differ from a default.
+fn is_set(config: &Config, key: &str) -> bool {
     config.origin(key).is_some_and(|origin| !matches!(origin, Origin::Default))
 }
 
-/// Maximum number of master starts, as configured in the ResourceManager.
+/// Returns the maximum number of master attempts.
 fn attempts_max(config: &Config) -> Option<u32> {
     let keys = ["yarn.resourcemanager.am.global.max-attempts", ATTEMPTS];
-    let key = keys.into_iter().find(|key| stated(config, key))?;
+    let key = keys.into_iter().find(|key| is_set(config, key))?;
     config.value(key).ok()??.text.trim().parse().ok()
 }
 
-/// With what NodeManagers run containers; without a word about it, as plain processes.
+/// Returns the NodeManagers' container runtimes, if the local configuration sets them.
 fn runtimes(config: &Config) -> Option<Vec<String>> {
-    if !stated(config, RUNTIMES) {
+    if !is_set(config, RUNTIMES) {
         return None;
     }
     let text = config.value(RUNTIMES).ok()??.text;
-    let words = text.split(',').map(str::trim);
-    Some(words.filter(|word| !word.is_empty()).map(str::to_owned).collect())
+    let names = text.split(',').map(str::trim);
+    Some(names.filter(|name| !name.is_empty()).map(str::to_owned).collect())
 }
 
 fn constraints(config: &Config) -> Constraints {
-    if !stated(config, "yarn.resourcemanager.placement-constraints.handler") {
+    if !is_set(config, "yarn.resourcemanager.placement-constraints.handler") {
         return Constraints::Unknown;
     }
     match config.placement_handler() {
@@ -104,27 +106,32 @@ fn constraints(config: &Config) -> Constraints {
     }
 }
 
-/// The queue and all below it. A queue's share is told of the queue above it, or of the whole by label.
-fn flatten(queue: &types::Queue, above: &str, share: Share, all: &mut Vec<Queue>) {
-    let own_name = queue.name.rsplit('.').next().unwrap_or(&queue.name);
-    let path = match (&queue.path, above) {
+/// Collects a queue and its descendants. The ResourceManager reports shares relative to the parent queue, except for
+/// shares by label, which are absolute.
+fn flatten(queue: &types::Queue, parent: &str, parent_share: Share, all: &mut Vec<Queue>) {
+    let name = queue.name.rsplit('.').next().unwrap_or(&queue.name);
+    let path = match (&queue.path, parent) {
         (Some(path), _) => path.clone(),
-        (None, "") => own_name.to_owned(),
-        (None, above) => format!("{above}.{own_name}"),
+        (None, "") => name.to_owned(),
+        (None, parent) => format!("{parent}.{name}"),
     };
-    let of = |whole: f64, part: f32| match part {
-        // Without a limit of its own it has that of the queue above.
-        part if part < 0.0 => whole,
-        part => whole * f64::from(part),
+    let absolute = |parent: f64, relative: f32| match relative {
+        // A queue without a limit has that of its parent.
+        relative if relative < 0.0 => parent,
+        relative => parent * f64::from(relative),
     };
-    let share =
-        Share { own: of(share.own, queue.capacity), most: of(share.most, queue.capacity_max) };
+    let share = Share {
+        capacity: absolute(parent_share.capacity, queue.capacity),
+        max_capacity: absolute(parent_share.max_capacity, queue.capacity_max),
+    };
     let mut shares: BTreeMap<String, Share> = queue
         .shares
         .iter()
         .map(|(label, share)| {
-            let share =
-                Share { own: f64::from(share.capacity), most: f64::from(share.capacity_max) };
+            let share = Share {
+                capacity: f64::from(share.capacity),
+                max_capacity: f64::from(share.capacity_max),
+            };
             (label.clone(), share)
         })
         .collect();
@@ -133,7 +140,7 @@ fn flatten(queue: &types::Queue, above: &str, share: Share, all: &mut Vec<Queue>
         path: path.clone(),
         state: queue.state.to_string(),
         has_children: !queue.children.is_empty(),
-        open_to_user: None,
+        can_submit: None,
         labels: queue.labels.clone(),
         label: queue.label.clone().filter(|label| !label.trim().is_empty()),
         shares,
@@ -143,29 +150,29 @@ fn flatten(queue: &types::Queue, above: &str, share: Share, all: &mut Vec<Queue>
     }
 }
 
-/// Permissions name queues by their whole path or by the last part of it, depending on the version.
-fn permit(queues: &mut [Queue], permissions: &[QueuePermissions]) {
-    let mut open: BTreeMap<&str, bool> = BTreeMap::new();
+/// Sets who may submit. Depending on the version, permissions name queues by path or by the last component.
+fn set_permissions(queues: &mut [Queue], permissions: &[QueuePermissions]) {
+    let mut permitted: BTreeMap<&str, bool> = BTreeMap::new();
     for entry in permissions {
-        let may = entry.permissions.contains(&QueuePermission::Submit)
+        let can_submit = entry.permissions.contains(&QueuePermission::Submit)
             || entry.permissions.contains(&QueuePermission::Administer);
-        *open.entry(&entry.queue).or_default() |= may;
+        *permitted.entry(&entry.queue).or_default() |= can_submit;
     }
-    let twice: BTreeSet<String> = {
+    let ambiguous: BTreeSet<String> = {
         let mut seen = BTreeSet::new();
         let names = queues.iter().map(|queue| queue.name().to_owned());
         names.filter(|name| !seen.insert(name.clone())).collect()
     };
     for queue in queues {
-        let by_name = || match twice.contains(queue.name()) {
+        let by_name = || match ambiguous.contains(queue.name()) {
             true => None,
-            false => open.get(queue.name()),
+            false => permitted.get(queue.name()),
         };
-        queue.open_to_user = open.get(queue.path.as_str()).or_else(by_name).copied();
+        queue.can_submit = permitted.get(queue.path.as_str()).or_else(by_name).copied();
     }
 }
 
-/// Returns whether the node works, or may recover without an administrator.
+/// Returns whether a node runs, or may recover without an administrator.
 fn may_work(node: &NodeReport) -> bool {
     matches!(
         node.state,
@@ -175,7 +182,7 @@ fn may_work(node: &NodeReport) -> bool {
 
 fn node(report: &NodeReport) -> Node {
     let mut free = amount(&report.capability);
-    free.take(&amount(&report.used));
+    free.subtract(&amount(&report.used));
     Node {
         host: report.id.host.clone(),
         rack: report.rack.clone(),
@@ -191,7 +198,7 @@ fn node(report: &NodeReport) -> Node {
     }
 }
 
-/// Converts a report's amount, which is never below 0.
+/// Converts the resources of a report; negative numbers become 0.
 pub(super) fn amount(resource: &Resource) -> Amount {
     let count = |n: i64| u64::try_from(n).unwrap_or(0);
     Amount {

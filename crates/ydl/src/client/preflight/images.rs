@@ -1,4 +1,4 @@
-//! Images: what can be known of whether a cluster runs them. Which its nodes allow, no client is told.
+//! Checks images, as far as a client can: a cluster does not report the runtimes that its nodes allow.
 
 use super::{
     check::Findings,
@@ -16,16 +16,16 @@ pub(super) fn check(spec: &JobSpec, cluster: &ClusterInfo, findings: &mut Findin
             true => format!("roles.{}.environment", role.name),
             false => "environment".to_owned(),
         };
-        let who = format!("role `{}`", role.name);
-        // Attributes of nodes came with 3.2, kinds of resources with 3.1.
+        let subject = format!("role `{}`", role.name);
+        // Node attributes came with Hadoop 3.2, resource types with 3.1.
         if image.runtime == Runtime::Runc && cluster.constraints == Constraints::TooOld {
             findings.refuse(
-                format!("{who} runs in an image with runc, which this Hadoop is too old for: that came with 3.3"),
+                format!("{subject} uses an image with runc, which needs Hadoop 3.3 or newer"),
                 format!("use `{key}: {{docker: …}}`"),
             );
         } else if !image.mounts.is_empty() && cluster.kinds.is_none() {
             findings.refuse(
-                format!("{who} asks for mounts in its image, which this Hadoop is too old for: they came with 3.1"),
+                format!("{subject} asks for mounts in its image, which need Hadoop 3.1 or newer"),
                 format!("leave `{key}.mounts` out"),
             );
         } else {
@@ -34,7 +34,7 @@ pub(super) fn check(spec: &JobSpec, cluster: &ClusterInfo, findings: &mut Findin
         let network = image.network.as_deref().filter(|network| *network != "host");
         if let Some(network) = network.filter(|_| spec.task_count() > 1) {
             findings.note(format!(
-                "{who} is in the network `{network}`: tasks of other nodes reach its own only if that network leads there"
+                "{subject} uses the network `{network}`: tasks on different nodes can connect only if it spans the nodes"
             ));
         }
     }
@@ -42,11 +42,11 @@ pub(super) fn check(spec: &JobSpec, cluster: &ClusterInfo, findings: &mut Findin
         match &cluster.runtimes {
             Some(allowed) if allowed.contains(&runtime) => {}
             Some(allowed) => findings.note(format!(
-                "images for {runtime} run only on nodes whose `{ALLOWED}` has `{runtime}`; in this configuration it is `{}`",
+                "images for {runtime} run only on nodes whose `{ALLOWED}` includes `{runtime}`; in the local configuration it is `{}`",
                 allowed.join(",")
             )),
             None => findings.note(format!(
-                "images for {runtime} run only on nodes whose `{ALLOWED}` has `{runtime}`, which cannot be seen from here"
+                "images for {runtime} run only on nodes whose `{ALLOWED}` includes `{runtime}`; the local configuration does not set it"
             )),
         }
     }

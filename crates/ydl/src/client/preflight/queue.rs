@@ -1,4 +1,4 @@
-//! The job's queue, and the labels it may use.
+//! Checks the job's queue, and the labels that it may use.
 
 use super::{
     check::{ContainerGroup, Findings},
@@ -8,55 +8,56 @@ use std::collections::BTreeSet;
 use ydl_core::JobSpec;
 
 /// Default queue.
-const USUAL: &str = "default";
+const DEFAULT: &str = "default";
 /// Names listed in a hint.
 const NAMED_MAX: usize = 8;
 
-/// The queue of the job, if it exists; or the one that may make it, whose limits hold for it, too.
+/// Returns the job's queue. If it does not exist, returns its parent, which may create it and whose limits apply.
 pub fn check<'a>(
     spec: &JobSpec,
     cluster: &'a ClusterInfo,
     findings: &mut Findings,
 ) -> Option<&'a Queue> {
-    let name = spec.cluster_options.queue.as_deref().unwrap_or(USUAL);
+    let name = spec.cluster_options.queue.as_deref().unwrap_or(DEFAULT);
     let Some(queue) = find(name, cluster) else {
-        if let Some(above) = above(name, cluster) {
+        if let Some(parent) = parent_of(name, cluster) {
             findings.note(format!(
-                "there is no queue `{name}` yet: the cluster makes it with the job if queue `{}` may make queues, and refuses the job if not",
-                above.path
+                "there is no queue `{name}` yet: the cluster creates it if queue `{}` allows automatic creation, and otherwise rejects the job",
+                parent.path
             ));
-            return Some(above);
+            return Some(parent);
         }
         let all = cluster.queues.iter().filter(|queue| queue.is_leaf()).count();
         let what = match all {
             1 => format!("there is no queue `{name}`: the cluster has one"),
             n => format!("there is no queue `{name}` among the {n} of the cluster"),
         };
-        findings.refuse(what, format!("set `queue` to one of {}", open(cluster)));
+        findings.refuse(what, format!("set `queue` to one of {}", usable(cluster)));
         return None;
     };
     if queue.has_children {
-        let below = format!("{}.", queue.path);
-        let below: Vec<_> = cluster
+        let prefix = format!("{}.", queue.path);
+        let leaves: Vec<_> = cluster
             .queues
             .iter()
-            .filter(|other| other.is_leaf() && other.path.starts_with(&below))
+            .filter(|other| other.is_leaf() && other.path.starts_with(&prefix))
             .map(|other| other.path.as_str())
             .collect();
         let what =
-            format!("queue `{name}` takes no jobs itself: it holds {} other queues", below.len());
-        findings.refuse(what, format!("set `queue` to one of {}", list(below)));
+            format!("queue `{name}` is the parent of {} queues and accepts no jobs", leaves.len());
+        findings.refuse(what, format!("set `queue` to one of {}", list(leaves)));
     } else if queue.state != "RUNNING" {
-        let what = format!("queue `{name}` takes no jobs: it is {}", queue.state);
-        findings.refuse(what, format!("set `queue` to another: {}", open(cluster)));
-    } else if queue.open_to_user == Some(false) {
-        let what = format!("queue `{name}` takes no jobs of user `{}`", cluster.user);
-        findings.refuse(what, format!("set `queue` to another: {}", open(cluster)));
+        let what = format!("queue `{name}` accepts no jobs: it is {}", queue.state);
+        findings.refuse(what, format!("set `queue` to another: {}", usable(cluster)));
+    } else if queue.can_submit == Some(false) {
+        let what =
+            format!("permission denied: queue `{name}` accepts no jobs of user `{}`", cluster.user);
+        findings.refuse(what, format!("set `queue` to another: {}", usable(cluster)));
     }
     Some(queue)
 }
 
-/// By its whole path, or by its own name where only one has it.
+/// Finds a queue by path, or by its last component.
 fn find<'a>(name: &str, cluster: &'a ClusterInfo) -> Option<&'a Queue> {
     let path = match name.starts_with("root.") || name == "root" {
         true => name.to_owned(),
@@ -66,19 +67,19 @@ fn find<'a>(name: &str, cluster: &'a ClusterInfo) -> Option<&'a Queue> {
     exact.or_else(|| cluster.queues.iter().find(|queue| queue.name() == name))
 }
 
-/// The queue below which a queue of that name would be. No ResourceManager tells whether it makes queues by itself, and
-/// one that does and has made none yet looks like any other.
-fn above<'a>(name: &str, cluster: &'a ClusterInfo) -> Option<&'a Queue> {
-    let (above, own) = name.rsplit_once('.')?;
-    find(above, cluster).filter(|queue| !own.is_empty() && queue.state == "RUNNING")
+/// Returns the running parent of a queue that does not exist. A ResourceManager does not report whether a queue allows
+/// automatic creation of children.
+fn parent_of<'a>(name: &str, cluster: &'a ClusterInfo) -> Option<&'a Queue> {
+    let (parent, child) = name.rsplit_once('.')?;
+    find(parent, cluster).filter(|queue| !child.is_empty() && queue.state == "RUNNING")
 }
 
-/// The queues that would take this user's job.
-fn open(cluster: &ClusterInfo) -> String {
-    let open = cluster.queues.iter().filter(|queue| {
-        queue.is_leaf() && queue.state == "RUNNING" && queue.open_to_user != Some(false)
+/// Lists the queues that accept this user's jobs.
+fn usable(cluster: &ClusterInfo) -> String {
+    let usable = cluster.queues.iter().filter(|queue| {
+        queue.is_leaf() && queue.state == "RUNNING" && queue.can_submit != Some(false)
     });
-    list(open.map(Queue::name))
+    list(usable.map(Queue::name))
 }
 
 fn list<'a>(names: impl IntoIterator<Item = &'a str>) -> String {
@@ -91,7 +92,7 @@ fn list<'a>(names: impl IntoIterator<Item = &'a str>) -> String {
     format!("`{}`{more}", some.join("`, `"))
 }
 
-/// Returns whether each label exists, and whether the queue may use it.
+/// Checks that each label exists and that the queue may use it.
 pub fn labels(
     groups: &[ContainerGroup],
     queue: &Queue,
@@ -100,12 +101,12 @@ pub fn labels(
 ) {
     let mut reported = BTreeSet::new();
     for group in groups.iter().filter(|group| !group.label.is_empty()) {
-        // One label of the whole job is one mistake.
+        // Report a label of the whole job once.
         if !reported.insert((&group.label, &group.label_key)) {
             continue;
         }
         let (name, label, key) = (&group.name, &group.label, &group.label_key);
-        if !cluster.labels.iter().any(|known| known.name == *label) {
+        if !cluster.labels.iter().any(|existing| existing.name == *label) {
             let what = format!(
                 "{name} asks for nodes with label `{label}`, which the cluster does not have"
             );
@@ -120,9 +121,9 @@ pub fn labels(
             continue;
         }
         if !may_use(queue, label) {
-            let may = cluster.queues.iter().filter(|queue| queue.is_leaf());
-            let may = may.filter(|queue| may_use(queue, label));
-            let own = match queue.labels.iter().any(|own| own == "*") {
+            let others = cluster.queues.iter().filter(|queue| queue.is_leaf());
+            let others = others.filter(|queue| may_use(queue, label));
+            let reason = match queue.labels.iter().any(|label| label == "*") {
                 true => "has 0% of its nodes".to_owned(),
                 false => format!(
                     "may use {} labels: {}",
@@ -131,19 +132,19 @@ pub fn labels(
                 ),
             };
             let what = format!(
-                "{name} asks for nodes with label `{label}`, and queue `{}` {own}",
+                "{name} asks for nodes with label `{label}`, and queue `{}` {reason}",
                 queue.name()
             );
             let hint =
-                format!("set `queue` to one that may use it: {}", list(may.map(Queue::name)));
+                format!("set `queue` to one that may use it: {}", list(others.map(Queue::name)));
             findings.refuse(what, hint);
         }
     }
 }
 
-/// A queue that has no share of a label's nodes waits for ever, whatever it may name.
+/// Returns whether a queue may use a label. With a share of 0, its requests would wait forever.
 fn may_use(queue: &Queue, label: &str) -> bool {
-    let named = queue.labels.iter().any(|own| own == "*" || own == label);
+    let is_listed = queue.labels.iter().any(|listed| listed == "*" || listed == label);
     let share = queue.shares.get(label);
-    named && share.is_none_or(|share| share.most > 0.0)
+    is_listed && share.is_none_or(|share| share.max_capacity > 0.0)
 }

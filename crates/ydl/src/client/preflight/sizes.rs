@@ -6,7 +6,7 @@ use super::{
 };
 use ydl_core::spec::Memory;
 
-/// Returns whether everything asked for is something the cluster counts.
+/// Checks that the cluster has the requested resource types.
 pub fn kinds(groups: &[ContainerGroup], cluster: &ClusterInfo, findings: &mut Findings) {
     for group in groups {
         for (kind, count) in &group.each.others {
@@ -18,16 +18,16 @@ pub fn kinds(groups: &[ContainerGroup], cluster: &ClusterInfo, findings: &mut Fi
             match &cluster.kinds {
                 None => findings.refuse(
                     format!(
-                        "{name} asks for {count} `{kind}`, and this Hadoop is too old to count anything but memory and cores"
+                        "{name} asks for {count} `{kind}`, and resource types other than memory and cores need Hadoop 3.1 or newer"
                     ),
-                    format!("leave `{key}` out; `node_label` may lead to nodes that have it"),
+                    format!("leave `{key}` out, or select nodes with it by `node_label`"),
                 ),
                 Some(kinds) if !kinds.contains(kind) => {
-                    let there = kinds.iter().map(|kind| format!(", `{kind}`"));
-                    let there: String = there.collect();
+                    let all = kinds.iter().map(|kind| format!(", `{kind}`"));
+                    let all: String = all.collect();
                     findings.refuse(
-                        format!("{name} asks for {count} `{kind}`, which the cluster does not count"),
-                        format!("leave `{key}` out: the cluster counts memory, vcores{there}"),
+                        format!("{name} asks for {count} `{kind}`, which is not a resource type of the cluster"),
+                        format!("leave `{key}` out: the cluster's resource types are memory, vcores{all}"),
                     );
                 }
                 Some(_) => {}
@@ -36,84 +36,83 @@ pub fn kinds(groups: &[ContainerGroup], cluster: &ClusterInfo, findings: &mut Fi
     }
 }
 
-/// Returns whether the cluster counts everything in it.
-pub fn are_counted(each: &Amount, cluster: &ClusterInfo) -> bool {
+/// Returns whether the cluster has all resource types of an amount.
+pub fn has_kinds(each: &Amount, cluster: &ClusterInfo) -> bool {
     let kinds = cluster.kinds.as_deref().unwrap_or_default();
     each.others.keys().all(|name| kinds.contains(name))
 }
 
-/// No container may be larger than the largest of its nodes, nor than the scheduler's largest. The nodes go first: a
-/// ResourceManager gives as its own largest what its largest node has, which no administrator can raise.
+/// Checks that no container is larger than the largest of its nodes or than the scheduler's maximum. Nodes are checked
+/// first: the scheduler's maximum may be the size of the largest node, which an administrator cannot raise.
 pub fn largest(groups: &[ContainerGroup], cluster: &ClusterInfo, findings: &mut Findings) {
     for group in groups {
         let (name, key) = (&group.name, &group.key);
         if !fits_a_node(group, cluster, findings) {
             continue;
         }
-        let over = cluster.largest.as_ref();
-        let over = over.and_then(|largest| exceeds(&group.each, largest));
-        if let Some((thing, asked, there)) = over {
+        let largest = cluster.largest.as_ref();
+        let excess = largest.and_then(|largest| excess(&group.each, largest));
+        if let Some((resource, requested, limit)) = excess {
             findings.refuse(
-                format!("{name} asks for containers of {asked}, and the largest the cluster gives has {there}"),
-                format!("lower `{key}.{thing}`, or have an administrator raise the scheduler's maximum"),
+                format!("{name} asks for containers of {requested}, and the scheduler's maximum is {limit}"),
+                format!("lower `{key}.{resource}`, or have an administrator raise the scheduler's maximum"),
             );
         }
     }
 }
 
-/// Returns whether there is a node that could hold one of them, or no node at all, which is said elsewhere.
+/// Checks that a container fits on some node. Returns true if there is no node at all, which `capacity` reports.
 fn fits_a_node(group: &ContainerGroup, cluster: &ClusterInfo, findings: &mut Findings) -> bool {
     let (name, key) = (&group.name, &group.key);
     let nodes: Vec<_> = cluster.nodes.iter().filter(|node| group.accepts(node, cluster)).collect();
-    let holds = |node: &&Node| node.all.holds(&group.each, true) > 0;
-    if nodes.is_empty() || nodes.iter().any(holds) {
+    let fits = |node: &&Node| node.all.count_of(&group.each, true) > 0;
+    if nodes.is_empty() || nodes.iter().any(fits) {
         return true;
     }
-    let mut most = Amount::default();
+    let mut max = Amount::default();
     for node in &nodes {
-        most.memory_mib = most.memory_mib.max(node.all.memory_mib);
-        most.vcores = most.vcores.max(node.all.vcores);
+        max.memory_mib = max.memory_mib.max(node.all.memory_mib);
+        max.vcores = max.vcores.max(node.all.vcores);
         for (name, count) in &node.all.others {
-            let there = most.others.entry(name.clone()).or_default();
-            *there = (*there).max(*count);
+            let largest = max.others.entry(name.clone()).or_default();
+            *largest = (*largest).max(*count);
         }
     }
     let nodes_text = super::capacity::node_count(nodes.len(), &group.label);
-    match exceeds(&group.each, &most) {
-        Some((thing, asked, there)) => findings.refuse(
+    match excess(&group.each, &max) {
+        Some((resource, requested, limit)) => findings.refuse(
             format!(
-                "{name} asks for containers of {asked}, and the largest of {nodes_text} has {there}"
+                "{name} asks for containers of {requested}, and the largest of {nodes_text} has {limit}"
             ),
-            format!("lower `{key}.{thing}`"),
+            format!("lower `{key}.{resource}`"),
         ),
         None => findings.refuse(
             format!(
                 "{name} asks for containers of {}, and none of {nodes_text} has all of that",
                 group.each
             ),
-            "`ydl nodes` shows what each node has",
+            "compare the nodes with `ydl nodes`",
         ),
     }
     false
 }
 
-/// Returns the excess over the limit, with both numbers.
-fn exceeds(each: &Amount, largest: &Amount) -> Option<(String, String, String)> {
-    if each.memory_mib > largest.memory_mib {
-        let (asked, there) = (Memory(each.memory_mib), Memory(largest.memory_mib));
-        return Some(("memory".into(), asked.to_string(), there.to_string()));
+/// Returns the key of the first resource that exceeds a limit, the requested amount and the limit.
+fn excess(each: &Amount, limit: &Amount) -> Option<(String, String, String)> {
+    if each.memory_mib > limit.memory_mib {
+        let (requested, limit) = (Memory(each.memory_mib), Memory(limit.memory_mib));
+        return Some(("memory".into(), requested.to_string(), limit.to_string()));
     }
-    if each.vcores > largest.vcores {
-        let (asked, there) = (each.vcores, largest.vcores);
-        return Some(("vcores".into(), format!("{asked} vcores"), there.to_string()));
+    if each.vcores > limit.vcores {
+        let requested = format!("{} vcores", each.vcores);
+        return Some(("vcores".into(), requested, limit.vcores.to_string()));
     }
-    let over = each.others.iter().find(|(name, count)| **count > largest.other(name));
-    over.map(|(name, count)| {
+    let excess = each.others.iter().find(|(name, count)| **count > limit.other(name));
+    excess.map(|(name, count)| {
         let key = match name.as_str() {
             super::cluster::GPU => "gpus",
             _ => "resources",
         };
-        let there = largest.other(name).to_string();
-        (key.into(), format!("{count} `{name}`"), there)
+        (key.into(), format!("{count} `{name}`"), limit.other(name).to_string())
     })
 }
