@@ -203,7 +203,7 @@ impl Parser {
         let names = self.all_flags().flat_map(|flag| flag.names.iter().copied());
         let known = names.filter(|known| known.len() > 2);
         let hint = match nearest(name, known) {
-            Some(near) => format!("did you mean `{near}`?"),
+            Some(suggestion) => format!("did you mean `{suggestion}`?"),
             None if self.style == Style::Gnu => self.help_hint(),
             None => format!(
                 "flags of the program come after it, as in `{} … python train.py {name}`; {}",

@@ -19,7 +19,7 @@ use ydl_jobfile::{Diagnostic, Location, Node, Value, valid_name};
 
 /// Result of the translation.
 #[derive(Debug)]
-pub struct Translated {
+pub struct Translation {
     /// The job file.
     pub root: Node,
     /// Notes for the user.
@@ -52,7 +52,7 @@ pub fn is_specification(root: &Node) -> bool {
 }
 
 /// Translates a specification into a job file. `submitter` is the user who submits, if known.
-pub fn translate(root: &Node, submitter: Option<&str>) -> Translated {
+pub fn translate(root: &Node, submitter: Option<&str>) -> Translation {
     let mut context = Context::default();
     let mut job = MapBuilder::at(&root.at);
     let entries = context.known_entries(root, "", APPLICATION);
@@ -82,7 +82,7 @@ pub fn translate(root: &Node, submitter: Option<&str>) -> Translated {
     }
     let driver = find(root, "master").and_then(|node| master(&mut context, &mut job, node));
     service::roles(&mut context, &mut job, find(root, "services"), driver);
-    Translated { root: job.node(), notes: context.notes, diagnostics: context.diagnostics }
+    Translation { root: job.node(), notes: context.notes, diagnostics: context.diagnostics }
 }
 
 fn is_empty(node: &Node) -> bool {

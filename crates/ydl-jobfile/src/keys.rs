@@ -221,6 +221,7 @@ pub fn keys_with_defaults() -> impl Iterator<Item = (&'static KeySpec, String)> 
 pub fn below(parent: &str) -> impl Iterator<Item = &'static KeySpec> {
     keys().filter(move |key| key.parent() == parent)
 }
+
 #[cfg(test)]
 mod tests {
     use super::*;

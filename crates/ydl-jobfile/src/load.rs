@@ -60,7 +60,7 @@ impl Source {
 
     /// Replaces the tree by its translation, with notes and diagnostics.
     #[must_use]
-    pub fn translated(
+    pub fn with_translation(
         mut self,
         root: Node,
         notes: Vec<String>,

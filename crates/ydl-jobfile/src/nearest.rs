@@ -11,12 +11,12 @@ pub fn nearest<'a>(word: &str, known: impl IntoIterator<Item = &'a str>) -> Opti
     }
     let word = plain(word);
     // Longer words may contain more typos.
-    let allowed = (word.chars().count() / 3).clamp(1, 3);
+    let max_distance = (word.chars().count() / 3).clamp(1, 3);
     known
         .into_iter()
         .map(|candidate| (osa_distance(&word, &plain(candidate)), candidate))
-        .filter(|(far, _)| *far <= allowed)
-        .min_by_key(|(far, _)| *far)
+        .filter(|(distance, _)| *distance <= max_distance)
+        .min_by_key(|(distance, _)| *distance)
         .map(|(_, candidate)| candidate)
 }
 

@@ -73,7 +73,7 @@ impl Format<Framework> for FrameworkName {
     fn read(&self, reader: &mut Reader, node: &Node, path: &str, value: &mut Framework) {
         let parse = |text: &str| {
             text.parse::<Framework>().map_err(|what| {
-                let hint = suggest(text).map(|near| format!("did you mean `{near}`?"));
+                let hint = suggest(text).map(|suggestion| format!("did you mean `{suggestion}`?"));
                 (what, hint.unwrap_or_default())
             })
         };
@@ -103,13 +103,13 @@ fn suggest(text: &str) -> Option<Framework> {
     if let Some((_, framework)) = by_other(plain) {
         return Some(*framework);
     }
-    if let Some(near) = nearest(plain, names.iter().map(|(name, _)| name.as_str())) {
-        return near.parse().ok();
+    if let Some(suggestion) = nearest(plain, names.iter().map(|(name, _)| name.as_str())) {
+        return suggestion.parse().ok();
     }
     // Short names are similar to anything.
     let long = others.iter().map(|(name, _)| *name);
-    let near = nearest(plain, long.filter(|name| name.len() >= 5))?;
-    by_other(near).map(|(_, framework)| *framework)
+    let suggestion = nearest(plain, long.filter(|name| name.len() >= 5))?;
+    by_other(suggestion).map(|(_, framework)| *framework)
 }
 
 impl Reader {

@@ -38,48 +38,49 @@ struct Chunk {
 /// Writes the archive.
 pub(super) fn write(plan: &Plan, out: &mut dyn Write) -> io::Result<ArchiveInfo> {
     let cores = cores();
-    let (pieces, waiting) = sync_channel::<Chunk>(cores);
-    let (turns, order) = sync_channel(2 * cores);
-    let waiting = Mutex::new(waiting);
+    let (chunks, chunk_queue) = sync_channel::<Chunk>(cores);
+    let (members, member_queue) = sync_channel(2 * cores);
+    let chunk_queue = Mutex::new(chunk_queue);
     thread::scope(|scope| {
-        let cutting = scope.spawn(move || {
-            let mut cutter = ChunkWriter { bytes: Vec::with_capacity(CHUNK_BYTES), pieces, turns };
-            plan.write(&mut cutter)?;
-            cutter.flush_chunk()
+        let reader = scope.spawn(move || {
+            let mut writer =
+                ChunkWriter { bytes: Vec::with_capacity(CHUNK_BYTES), chunks, members };
+            plan.write(&mut writer)?;
+            writer.flush_chunk()
         });
         for _ in 0..cores {
-            scope.spawn(|| work(&waiting));
+            scope.spawn(|| compress_chunks(&chunk_queue));
         }
-        let collected = collect(&order, out);
+        let written = write_members(&member_queue, out);
         // Senders must not block on the full queue after a failure.
-        drop(order);
-        let cut =
-            cutting.join().unwrap_or_else(|_| Err(io::Error::other("writing an archive failed")));
-        // Report the unreadable file rather than the closed queue that follows from it.
-        match (cut, collected) {
-            (Err(cut), Err(error)) if cut.kind() == io::ErrorKind::BrokenPipe => Err(error),
+        drop(member_queue);
+        let read =
+            reader.join().unwrap_or_else(|_| Err(io::Error::other("writing an archive failed")));
+        // Report the write error rather than the closed queue that follows from it.
+        match (read, written) {
+            (Err(read), Err(error)) if read.kind() == io::ErrorKind::BrokenPipe => Err(error),
             (Err(error), Err(_)) | (Err(error), Ok(_)) | (Ok(()), Err(error)) => Err(error),
             (Ok(()), Ok(written)) => Ok(written),
         }
     })
 }
 
-/// Number of compression threads.
+/// Returns the number of compression threads.
 pub(super) fn cores() -> usize {
     thread::available_parallelism().map_or(1, NonZero::get)
 }
 
-fn work(waiting: &Mutex<Receiver<Chunk>>) {
+fn compress_chunks(queue: &Mutex<Receiver<Chunk>>) {
     loop {
-        let piece = {
-            let waiting = waiting.lock().unwrap_or_else(PoisonError::into_inner);
-            waiting.recv()
+        let chunk = {
+            let queue = queue.lock().unwrap_or_else(PoisonError::into_inner);
+            queue.recv()
         };
-        let Ok(piece) = piece else {
+        let Ok(chunk) = chunk else {
             return;
         };
         // The receiver is gone after a failure.
-        let _ = piece.to.send(compress(&piece.bytes));
+        let _ = chunk.to.send(compress(&chunk.bytes));
     }
 }
 
@@ -90,14 +91,15 @@ fn compress(bytes: &[u8]) -> io::Result<Vec<u8>> {
     encoder.finish()
 }
 
-fn collect(
-    order: &Receiver<Receiver<io::Result<Vec<u8>>>>,
+/// Writes the compressed chunks in their original order.
+fn write_members(
+    members: &Receiver<Receiver<io::Result<Vec<u8>>>>,
     out: &mut dyn Write,
 ) -> io::Result<ArchiveInfo> {
     let mut context = Context::new(&SHA256);
     let mut bytes = 0;
-    for turn in order {
-        let member = turn
+    for member in members {
+        let member = member
             .recv()
             .unwrap_or_else(|_| Err(io::Error::other("compressing an archive failed")))?;
         context.update(&member);
@@ -112,8 +114,9 @@ fn collect(
 /// Writer that splits its input into chunks.
 struct ChunkWriter {
     bytes: Vec<u8>,
-    pieces: SyncSender<Chunk>,
-    turns: SyncSender<Receiver<io::Result<Vec<u8>>>>,
+    chunks: SyncSender<Chunk>,
+    /// Receivers of the compressed chunks, in order.
+    members: SyncSender<Receiver<io::Result<Vec<u8>>>>,
 }
 
 impl ChunkWriter {
@@ -122,21 +125,21 @@ impl ChunkWriter {
             return Ok(());
         }
         let bytes = std::mem::replace(&mut self.bytes, Vec::with_capacity(CHUNK_BYTES));
-        let (to, turn) = sync_channel(1);
-        let gone = || io::Error::from(io::ErrorKind::BrokenPipe);
-        self.turns.send(turn).map_err(|_| gone())?;
-        self.pieces.send(Chunk { bytes, to }).map_err(|_| gone())
+        let (to, member) = sync_channel(1);
+        let closed = || io::Error::from(io::ErrorKind::BrokenPipe);
+        self.members.send(member).map_err(|_| closed())?;
+        self.chunks.send(Chunk { bytes, to }).map_err(|_| closed())
     }
 }
 
 impl Write for ChunkWriter {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
-        let some = bytes.len().min(CHUNK_BYTES - self.bytes.len());
-        self.bytes.extend_from_slice(&bytes[..some]);
+        let length = bytes.len().min(CHUNK_BYTES - self.bytes.len());
+        self.bytes.extend_from_slice(&bytes[..length]);
         if self.bytes.len() == CHUNK_BYTES {
             self.flush_chunk()?;
         }
-        Ok(some)
+        Ok(length)
     }
 
     fn flush(&mut self) -> io::Result<()> {
@@ -185,10 +188,10 @@ mod tests {
         let dir = tempfile::tempdir().expect("a directory");
         fs::write(dir.path().join("large"), vec![7; 64 << 20]).expect("a file");
         let plan = Plan::of(dir.path()).expect("a plan");
-        let error = write(&plan, &mut Full).expect_err("no place");
+        let error = write(&plan, &mut Full).expect_err("a write error");
         assert_eq!(error.kind(), io::ErrorKind::StorageFull, "{error}");
         fs::write(dir.path().join("large"), "changed").expect("a file");
-        let error = write(&plan, &mut io::sink()).expect_err("refused");
+        let error = write(&plan, &mut io::sink()).expect_err("a changed file");
         assert!(error.to_string().contains("changed while it was read"), "{error}");
     }
 }

@@ -1,14 +1,14 @@
 //! Environments that are built first: from a list of packages, or from a pex.
 //!
-//! They are cached under a name derived from their inputs and are complete once the file [`READY`] exists. They are built in
-//! place, because their scripts contain their own path; a lock serializes concurrent builds.
+//! They are cached under a name derived from their inputs and are complete once the file [`READY`] exists. They are built at
+//! their final path, because their scripts contain it; a lock serializes concurrent builds.
 
 use super::{
+    build_inputs::read_inputs,
     cache::{self, root},
-    lists::said,
     pex,
-    plan::unread,
-    same::FileStamp,
+    plan::read_error,
+    stable_file::FileStamp,
 };
 use ring::digest::{SHA256, digest};
 use std::{
@@ -33,7 +33,7 @@ const PROGRESS_INTERVAL: Duration = Duration::from_secs(3);
 const TAIL_LINES: usize = 5;
 const TAIL_BYTES: u64 = 4096;
 /// Variables that would make a tool install elsewhere.
-const MISLEADING: [&str; 7] = [
+const REMOVED_VARIABLES: [&str; 7] = [
     "PYTHONPATH",
     "PYTHONHOME",
     "PIP_USER",
@@ -53,7 +53,7 @@ pub fn needs_build(environment: &Environment) -> bool {
 pub fn build(environment: &Environment, notify: &dyn Fn(String)) -> Result<Environment, Report> {
     let (from, path) = match environment {
         Environment::Requirements(from) => (from, requirements(Path::new(&from.path), notify)?),
-        Environment::Pex(from) => (from, pex::make(Path::new(&from.path), notify)?),
+        Environment::Pex(from) => (from, pex::get_or_build(Path::new(&from.path), notify)?),
         Environment::System
         | Environment::Directory(_)
         | Environment::Archive(_)
@@ -68,33 +68,32 @@ pub fn build(environment: &Environment, notify: &dyn Fn(String)) -> Result<Envir
 }
 
 fn requirements(path: &Path, notify: &dyn Fn(String)) -> Result<PathBuf, Report> {
-    let path = path.canonicalize().map_err(|error| unread(path, &error))?;
+    let path = path.canonicalize().map_err(|error| read_error(path, &error))?;
     let dir = path.parent().unwrap_or(Path::new("/")).to_path_buf();
     let project = path.file_name().is_some_and(|name| name == "pyproject.toml");
     let uv = find_program("uv");
     let python = find_program("python3").or_else(|| find_program("python"));
-    let mut about = said(&path)?;
-    for beside in ["uv.lock", ".python-version"] {
-        about.extend(fs::read(dir.join(beside)).unwrap_or_default());
+    let mut inputs = read_inputs(&path)?;
+    for name in ["uv.lock", ".python-version"] {
+        inputs.extend(fs::read(dir.join(name)).unwrap_or_default());
     }
     for tool in [&uv, &python].into_iter().flatten() {
-        about.extend(tool.to_string_lossy().as_bytes());
+        inputs.extend(tool.to_string_lossy().as_bytes());
     }
-    // Another Python in the same place makes another environment, and the old one may not work with it.
-    if let Some(resolve_interpreter) = python.as_deref().and_then(resolve_interpreter) {
-        about.extend(resolve_interpreter.to_string_lossy().as_bytes());
-        about.extend(
-            fs::metadata(&resolve_interpreter).map_or([0; 56], |it| FileStamp::of(&it).known_by()),
-        );
+    // An interpreter that was replaced at the same path needs a new environment.
+    if let Some(interpreter) = python.as_deref().and_then(resolve_interpreter) {
+        inputs.extend(interpreter.to_string_lossy().as_bytes());
+        let metadata = fs::metadata(&interpreter);
+        inputs.extend(metadata.map_or([0; 56], |file| FileStamp::of(&file).fingerprint()));
     }
-    about.extend(std::env::var("PYENV_VERSION").unwrap_or_default().into_bytes());
+    inputs.extend(std::env::var("PYENV_VERSION").unwrap_or_default().into_bytes());
     if project {
-        // An editable install keeps the code of the project in its place.
-        about.extend(path.to_string_lossy().as_bytes());
+        // An editable install depends on the project's path.
+        inputs.extend(path.to_string_lossy().as_bytes());
     }
     let name = dir.file_name().unwrap_or_default().to_string_lossy().into_owned();
-    let site = BuildSlot::of(&name, &about)?;
-    site.make(notify, |build| {
+    let slot = BuildSlot::of(&name, &inputs)?;
+    slot.get_or_build(notify, |build| {
         let tool = match (&uv, &python) {
             (Some(_), _) => "uv",
             (None, Some(_)) => "pip",
@@ -114,29 +113,29 @@ fn requirements(path: &Path, notify: &dyn Fn(String)) -> Result<PathBuf, Report>
 }
 
 fn with_uv(build: &Build, uv: &Path, path: &Path, dir: &Path, project: bool) -> Result<(), Report> {
-    let run = |words: &[&str]| {
+    let run = |arguments: &[&str]| {
         let mut command = Command::new(uv);
-        command.args(words).current_dir(dir);
+        command.args(arguments).current_dir(dir);
         command
     };
     let to = build.dir.to_string_lossy();
     let python = build.dir.join("bin/python");
     let python = python.to_string_lossy();
     let from = path.to_string_lossy();
-    let here = dir.to_string_lossy();
+    let source_dir = dir.to_string_lossy();
     if project && dir.join("uv.lock").is_file() {
         let mut sync = run(&["sync", "--frozen", "--no-dev"]);
         sync.env("UV_PROJECT_ENVIRONMENT", &build.dir);
         return build.run("uv sync", &mut sync);
     }
     build.run("uv venv", &mut run(&["venv", &to]))?;
-    let mut words = vec!["pip", "install", "--python", &*python];
+    let mut arguments = vec!["pip", "install", "--python", &*python];
     match project {
-        true => words.extend(["-e", &*here]),
+        true => arguments.extend(["-e", &*source_dir]),
         // Like pip, take each package from the index that has its version, not from the first index that has its name.
-        false => words.extend(["--index-strategy", "unsafe-best-match", "-r", &*from]),
+        false => arguments.extend(["--index-strategy", "unsafe-best-match", "-r", &*from]),
     }
-    build.run("uv pip install", &mut run(&words))
+    build.run("uv pip install", &mut run(&arguments))
 }
 
 fn with_pip(
@@ -162,14 +161,14 @@ fn with_pip(
 /// Finds a program in `PATH`.
 pub(super) fn find_program(name: &str) -> Option<PathBuf> {
     let path = std::env::var_os("PATH")?;
-    let mut places = std::env::split_paths(&path).map(|dir| dir.join(name));
-    places.find(|place| place.is_file())
+    let mut candidates = std::env::split_paths(&path).map(|dir| dir.join(name));
+    candidates.find(|candidate| candidate.is_file())
 }
 
 /// Prints the real path of the interpreter.
 const PRINT_EXECUTABLE: &str = "import os, sys; print(os.path.realpath(getattr(sys, '_base_executable', '') or sys.executable))";
 
-/// Resolves the interpreter itself. A wrapper script, such as pyenv's, leads to one of several and must be asked.
+/// Resolves the interpreter itself. A wrapper script, such as pyenv's, selects one of several and must be run.
 fn resolve_interpreter(python: &Path) -> Option<PathBuf> {
     let real = python.canonicalize().ok()?;
     let mut head = [0; 2];
@@ -177,11 +176,11 @@ fn resolve_interpreter(python: &Path) -> Option<PathBuf> {
     if &head != b"#!" {
         return Some(real);
     }
-    let mut ask = Command::new(python);
-    ask.args(["-I", "-S", "-c", PRINT_EXECUTABLE]).stdin(Stdio::null());
-    let said = ask.stderr(Stdio::null()).output().ok()?;
-    let said = String::from_utf8(said.stdout).ok()?;
-    Some(PathBuf::from(said.trim())).filter(|path| path.is_absolute())
+    let mut command = Command::new(python);
+    command.args(["-I", "-S", "-c", PRINT_EXECUTABLE]).stdin(Stdio::null());
+    let output = command.stderr(Stdio::null()).output().ok()?;
+    let path = String::from_utf8(output.stdout).ok()?;
+    Some(PathBuf::from(path.trim())).filter(|path| path.is_absolute())
 }
 
 /// Cache entry of an environment to build.
@@ -201,8 +200,8 @@ pub(super) struct Build<'a> {
 
 impl BuildSlot {
     /// Creates the entry for a name and its inputs.
-    pub fn of(name: &str, about: &[u8]) -> Result<BuildSlot, Report> {
-        let key = hex::encode(digest(&SHA256, about).as_ref());
+    pub fn of(name: &str, inputs: &[u8]) -> Result<BuildSlot, Report> {
+        let key = hex::encode(digest(&SHA256, inputs).as_ref());
         let fits = |c: char| c.is_ascii_alphanumeric() || matches!(c, '-' | '_');
         let name: String = name.chars().filter(|c| fits(*c)).take(40).collect();
         let key = key.get(..16).unwrap_or_default().to_owned();
@@ -210,21 +209,21 @@ impl BuildSlot {
         Ok(BuildSlot { dir })
     }
 
-    /// Returns the environment and builds it with `how` if it is missing. `notify` receives progress messages.
-    pub fn make(
+    /// Returns the environment, built with `run` if it is missing. `notify` receives progress messages.
+    pub fn get_or_build(
         &self,
         notify: &dyn Fn(String),
-        how: impl FnOnce(&Build) -> Result<(), Report>,
+        run: impl FnOnce(&Build) -> Result<(), Report>,
     ) -> Result<PathBuf, Report> {
         let ready = self.dir.join(READY);
-        // The link to the interpreter dangles after that was removed.
+        // The link to an interpreter that was removed dangles.
         let usable = || ready.is_file() && self.dir.join("bin/python").exists();
         if !usable() {
             let lock = cache::lock(&self.dir.with_extension("lock"), &|| {
                 notify(format!("waiting for another process that builds `{}`", self.dir.display()));
             })?;
             if !usable() {
-                self.rebuild(lock, notify, how)?;
+                self.rebuild(lock, notify, run)?;
             }
         }
         // The modification time records the last use. If it cannot be set, the entry only expires sooner.
@@ -236,7 +235,7 @@ impl BuildSlot {
         &self,
         lock: File,
         notify: &dyn Fn(String),
-        how: impl FnOnce(&Build) -> Result<(), Report>,
+        run: impl FnOnce(&Build) -> Result<(), Report>,
     ) -> Result<(), Report> {
         self.clean();
         let failed = |error: io::Error| cache::failed(&self.dir, &error);
@@ -251,8 +250,8 @@ impl BuildSlot {
             until: Instant::now() + cache::BUILD_TIMEOUT,
             lock,
         };
-        let made = File::create(&build.log).map_err(failed).and_then(|_| how(&build));
-        if let Err(report) = made {
+        let result = File::create(&build.log).map_err(failed).and_then(|_| run(&build));
+        if let Err(report) = result {
             // A partial environment is useless; its log has the reason.
             let _ = fs::remove_dir_all(&self.dir);
             return Err(report);
@@ -267,7 +266,7 @@ impl BuildSlot {
         let all = self.dir.parent().and_then(|dir| fs::read_dir(dir).ok());
         for entry in all.into_iter().flatten().flatten() {
             let ready = fs::metadata(entry.path().join(READY));
-            let used = ready.and_then(|about| about.modified());
+            let used = ready.and_then(|file| file.modified());
             let age = used.ok().and_then(|then| then.elapsed().ok());
             if age.is_some_and(|age| age > AGE_MAX) {
                 // Entries that cannot be removed stay.
@@ -284,7 +283,7 @@ impl Build<'_> {
             let what = format!("cannot run `{name}`: {}", reason(error));
             Report::internal(what)
         };
-        for variable in MISLEADING {
+        for variable in REMOVED_VARIABLES {
             if variable != "UV_PROJECT_ENVIRONMENT" || !name.ends_with("sync") {
                 command.env_remove(variable);
             }
@@ -324,7 +323,7 @@ impl Build<'_> {
     }
 
     fn hint(&self) -> String {
-        format!("its output is in `{}`", self.log.display())
+        format!("see its output in `{}`", self.log.display())
     }
 
     /// Returns the last lines of the log.
@@ -358,8 +357,8 @@ mod tests {
         assert_eq!(resolve_interpreter(&link), Some(real));
         let script = |text: &str| {
             let path = dir.path().join("python3");
-            // By another process: what is open for writing here could be inherited by what another test starts just
-            // then, and would be busy.
+            // Written by another process: a file that is open for writing here could be inherited by a process that another
+            // test starts, and executing it would fail with `text file busy`.
             let mut write = Command::new("sh");
             write.args(["-c", "printf '#!/bin/sh\\n%s\\n' \"$1\" > \"$0\" && chmod 755 \"$0\""]);
             let written = write.arg(&path).arg(text).status();

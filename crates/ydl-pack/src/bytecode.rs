@@ -8,7 +8,7 @@
 use super::{
     archive::cores,
     plan::{EntryKind, Plan, ends},
-    same::FileStamp,
+    stable_file::FileStamp,
 };
 use ring::digest::{SHA256, digest};
 use std::{
@@ -22,7 +22,7 @@ use std::{
 /// Size of the header of a `.pyc`: magic, flags, then time and length of the source or its hash.
 const HEADER_BYTES: usize = 16;
 
-/// Reads lines of `[source, target, name]`. Files that fail to compile were written for another Python.
+/// Compiles the files in lines of `[source, target, name]`. Files for another version of Python fail to compile.
 const COMPILE: &str = "import sys, json, py_compile
 timed = py_compile.PycInvalidationMode.TIMESTAMP
 for line in sys.stdin.buffer:
@@ -35,10 +35,10 @@ for line in sys.stdin.buffer:
 
 /// Source without byte code.
 #[derive(Clone, Debug)]
-pub(super) struct Uncompiled {
+pub(super) struct MissingByteCode {
     name: PathBuf,
     from: PathBuf,
-    was: FileStamp,
+    stamp: FileStamp,
     /// Destination of the byte code.
     code: PathBuf,
 }
@@ -47,12 +47,12 @@ pub(super) struct Uncompiled {
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Compiler<'a> {
     pub python: &'a Path,
-    /// Fingerprint of the interpreter: another one writes other byte code.
-    pub python_was: FileStamp,
-    /// Directory that no other process uses.
-    pub aside: &'a Path,
+    /// Stamp of the interpreter: another one writes other byte code.
+    pub python_stamp: FileStamp,
+    /// Working directory that no other process uses.
+    pub work_dir: &'a Path,
     /// Cache directory of byte code, if any.
-    pub kept: Option<&'a Path>,
+    pub cache_dir: Option<&'a Path>,
 }
 
 /// Sets the source's modification time in byte code.
@@ -62,10 +62,10 @@ pub(super) fn set_time(bytes: &mut [u8], when: u32) {
     }
 }
 
-/// Keeps the byte code that matches its source and drops the rest. Returns the sources left without any. `tag` is the
-/// interpreter's part of the names, such as `cpython-311`. Optimised byte code, of which every standard library has two kinds,
-/// is only used by `python -O`: more files to unpack than sources.
-pub(super) fn sort_out(plan: &mut Plan, tag: &str) -> Vec<Uncompiled> {
+/// Keeps the byte code that matches its source and drops the rest. Returns the sources without byte code. `tag` is the
+/// interpreter's part of the names, such as `cpython-311`. Optimised byte code is dropped: it is only used by `python -O`, and
+/// each source of a standard library has two such files.
+pub(super) fn match_sources(plan: &mut Plan, tag: &str) -> Vec<MissingByteCode> {
     let cached = |name: &PathBuf| {
         ends(name, ".pyc") && name.parent().is_some_and(|dir| dir.ends_with("__pycache__"))
     };
@@ -76,18 +76,18 @@ pub(super) fn sort_out(plan: &mut Plan, tag: &str) -> Vec<Uncompiled> {
         };
         let source = source_of(&name, tag).filter(|_| !is_optimised(&name));
         let source = source.and_then(|source| plan.entries.get(&source));
-        let fate = match (&entry.what, source.map(|source| &source.what)) {
-            (EntryKind::File { from, was }, Some(EntryKind::File { was: source, .. })) => {
+        let kind = match (&entry.kind, source.map(|source| &source.kind)) {
+            (EntryKind::File { from, stamp }, Some(EntryKind::File { stamp: source, .. })) => {
                 matches_source(from, source).map(|timed| match timed {
-                    true => EntryKind::ByteCode { from: from.clone(), was: *was },
-                    false => entry.what.clone(),
+                    true => EntryKind::ByteCode { from: from.clone(), stamp: *stamp },
+                    false => entry.kind.clone(),
                 })
             }
             // Compiled below.
             _ => None,
         };
-        match (fate, plan.entries.get_mut(&name)) {
-            (Some(what), Some(entry)) => entry.what = what,
+        match (kind, plan.entries.get_mut(&name)) {
+            (Some(kind), Some(entry)) => entry.kind = kind,
             _ => drop(plan.entries.remove(&name)),
         }
     }
@@ -99,7 +99,7 @@ fn is_optimised(name: &Path) -> bool {
     name.to_string_lossy().contains(".opt-")
 }
 
-/// Source of byte code: `a/__pycache__/b.cpython-311.opt-1.pyc` belongs to `a/b.py`.
+/// Returns the source of byte code: `a/__pycache__/b.cpython-311.opt-1.pyc` belongs to `a/b.py`.
 fn source_of(name: &Path, tag: &str) -> Option<PathBuf> {
     let file = name.file_name()?.to_str()?.strip_suffix(".pyc")?;
     let file = match file.rsplit_once(".opt-") {
@@ -128,20 +128,25 @@ fn matches_source(from: &Path, source: &FileStamp) -> Option<bool> {
     }
 }
 
-fn missing(plan: &Plan, tag: &str) -> Vec<Uncompiled> {
+fn missing(plan: &Plan, tag: &str) -> Vec<MissingByteCode> {
     let mut missing = Vec::new();
     for (name, entry) in &plan.entries {
-        let (EntryKind::File { from, was }, true) = (&entry.what, ends(name, ".py")) else {
+        let (EntryKind::File { from, stamp }, true) = (&entry.kind, ends(name, ".py")) else {
             continue;
         };
-        let (Some(dir), Some(stem)) = (name.parent(), name.file_stem().and_then(|it| it.to_str()))
-        else {
+        let stem = name.file_stem().and_then(|stem| stem.to_str());
+        let (Some(dir), Some(stem)) = (name.parent(), stem) else {
             continue;
         };
         let code = dir.join("__pycache__").join(format!("{stem}.{tag}.pyc"));
         // Scripts are not imported.
         if !plan.entries.contains_key(&code) && !name.starts_with("bin") {
-            missing.push(Uncompiled { name: name.clone(), from: from.clone(), was: *was, code });
+            missing.push(MissingByteCode {
+                name: name.clone(),
+                from: from.clone(),
+                stamp: *stamp,
+                code,
+            });
         }
     }
     missing
@@ -149,28 +154,27 @@ fn missing(plan: &Plan, tag: &str) -> Vec<Uncompiled> {
 
 impl Compiler<'_> {
     /// Compiles the missing byte code on all cores and adds it to the plan.
-    pub fn compile(&self, plan: &mut Plan, missing: &[Uncompiled]) -> io::Result<()> {
-        let mut left = Vec::new();
-        for (at, one) in missing.iter().enumerate() {
-            let kept = self.cache_path(one);
-            // A unique name: cleaning up or compiling the same file concurrently does not interfere.
-            let own = self.aside.join(format!("{at}.kept"));
-            match &kept {
-                Some(kept) if fs::hard_link(kept, &own).is_ok() => add(plan, one, own),
-                _ => left.push((one, kept)),
+    pub fn compile(&self, plan: &mut Plan, missing: &[MissingByteCode]) -> io::Result<()> {
+        let mut uncached = Vec::new();
+        for (n, source) in missing.iter().enumerate() {
+            let cached = self.cache_path(source);
+            // A link of its own is not affected by concurrent cleanups or compilations.
+            let link = self.work_dir.join(format!("{n}.cached"));
+            match &cached {
+                Some(cached) if fs::hard_link(cached, &link).is_ok() => add(plan, source, link),
+                _ => uncached.push((source, cached)),
             }
         }
-        let missing = left;
-        let target = |at: usize| self.aside.join(format!("{at}.pyc"));
-        let workers = cores().min(missing.len().div_ceil(8));
+        let target = |n: usize| self.work_dir.join(format!("{n}.pyc"));
+        let workers = cores().min(uncached.len().div_ceil(8));
         let mut children = Vec::new();
         for worker in 0..workers {
-            let list = self.aside.join(format!("list-{worker}"));
+            let list = self.work_dir.join(format!("list-{worker}"));
             let mut lines = io::BufWriter::new(File::create(&list)?);
-            for (at, (one, _)) in missing.iter().enumerate().skip(worker).step_by(workers) {
+            for (n, (source, _)) in uncached.iter().enumerate().skip(worker).step_by(workers) {
                 // Names that are not UTF-8 get no byte code.
-                if let (Some(from), Some(name)) = (one.from.to_str(), one.name.to_str()) {
-                    serde_json::to_writer(&mut lines, &(from, target(at), name))?;
+                if let (Some(from), Some(name)) = (source.from.to_str(), source.name.to_str()) {
+                    serde_json::to_writer(&mut lines, &(from, target(n), name))?;
                     lines.write_all(b"\n")?;
                 }
             }
@@ -187,35 +191,36 @@ impl Compiler<'_> {
             // A failed compiler leaves files without byte code, which is slower but correct.
             child.wait()?;
         }
-        if let Some(dir) = self.kept {
+        if let Some(dir) = self.cache_dir {
             fs::create_dir_all(dir)?;
         }
-        for (at, (one, kept)) in missing.iter().enumerate() {
-            let made = target(at);
-            if let Some(kept) = kept {
-                // An existing file is complete and stays, since another process may be packing it. A file that cannot be cached is compiled
-                // again next time.
-                let _ = fs::hard_link(&made, kept);
+        for (n, (source, cached)) in uncached.iter().enumerate() {
+            let compiled = target(n);
+            if let Some(cached) = cached {
+                // An existing file is complete and stays, since another process may be packing it. A file that cannot be
+                // cached is compiled again next time.
+                let _ = fs::hard_link(&compiled, cached);
             }
-            add(plan, one, made);
+            add(plan, source, compiled);
         }
         Ok(())
     }
 
-    /// Path of cached byte code, unique to the source.
-    fn cache_path(&self, one: &Uncompiled) -> Option<PathBuf> {
-        let mut about = self.python_was.known_by().to_vec();
-        about.extend(one.was.known_by());
-        about.extend(one.name.as_os_str().as_bytes());
-        let key = hex::encode(digest(&SHA256, &about).as_ref());
-        Some(self.kept?.join(key))
+    /// Returns the path of cached byte code, unique to the source.
+    fn cache_path(&self, source: &MissingByteCode) -> Option<PathBuf> {
+        let mut key = self.python_stamp.fingerprint().to_vec();
+        key.extend(source.stamp.fingerprint());
+        key.extend(source.name.as_os_str().as_bytes());
+        let key = hex::encode(digest(&SHA256, &key).as_ref());
+        Some(self.cache_dir?.join(key))
     }
 }
 
-fn add(plan: &mut Plan, one: &Uncompiled, from: PathBuf) {
-    if let Ok(about) = fs::metadata(&from) {
-        let was = FileStamp::of(&about);
-        plan.put(one.code.clone(), 0o644, EntryKind::ByteCode { from, was });
+/// Adds compiled byte code to the plan. A source that failed to compile has none.
+fn add(plan: &mut Plan, source: &MissingByteCode, from: PathBuf) {
+    if let Ok(metadata) = fs::metadata(&from) {
+        let stamp = FileStamp::of(&metadata);
+        plan.put(source.code.clone(), 0o644, EntryKind::ByteCode { from, stamp });
     }
 }
 
@@ -235,35 +240,39 @@ mod tests {
     #[test]
     fn concurrent_compilations_of_one_source_do_not_interfere() {
         let dir = tempfile::tempdir().expect("a directory");
-        let (tree, kept) = (dir.path().join("tree"), dir.path().join("kept"));
+        let (tree, cache_dir) = (dir.path().join("tree"), dir.path().join("cache"));
         fs::create_dir(&tree).expect("a directory");
         fs::write(tree.join("mine.py"), "word = 1\n").expect("a source");
         let python = super::super::build::find_program("python3").expect("a Python");
-        let was = FileStamp::of(&fs::metadata(&python).expect("a file"));
-        let compiled = |name: &str| {
-            let aside = dir.path().join(name);
-            fs::create_dir(&aside).expect("a directory");
+        let python_stamp = FileStamp::of(&fs::metadata(&python).expect("a file"));
+        let compile = |name: &str| {
+            let work_dir = dir.path().join(name);
+            fs::create_dir(&work_dir).expect("a directory");
             let mut plan = Plan::of(&tree).expect("a plan");
-            let missing = sort_out(&mut plan, "cpython-311");
-            let compiler =
-                Compiler { python: &python, python_was: was, aside: &aside, kept: Some(&kept) };
+            let missing = match_sources(&mut plan, "cpython-311");
+            let compiler = Compiler {
+                python: &python,
+                python_stamp,
+                work_dir: &work_dir,
+                cache_dir: Some(&cache_dir),
+            };
             compiler.compile(&mut plan, &missing).expect("byte code");
             plan
         };
-        let written = |plan: &Plan| {
+        let archive = |plan: &Plan| {
             let mut bytes = Vec::new();
-            plan.write(&mut bytes).expect("nothing has changed");
+            plan.write(&mut bytes).expect("an archive");
             bytes
         };
-        let one = compiled("one");
-        // Another had begun before that was kept, and keeps its own now.
-        fs::remove_dir_all(&kept).expect("what is kept");
-        let two = compiled("two");
-        let three = compiled("three");
-        fs::remove_dir_all(&kept).expect("what is kept");
-        let first = written(&one);
-        assert_eq!(written(&two), first);
-        assert_eq!(written(&three), first, "what was kept is the same");
+        let one = compile("one");
+        // The second compilation starts with an empty cache, the third finds the second's byte code.
+        fs::remove_dir_all(&cache_dir).expect("a cache");
+        let two = compile("two");
+        let three = compile("three");
+        fs::remove_dir_all(&cache_dir).expect("a cache");
+        let first = archive(&one);
+        assert_eq!(archive(&two), first);
+        assert_eq!(archive(&three), first, "cached byte code is the same");
         assert!(first.windows(13).any(|part| part == b"__pycache__/m"));
     }
 
@@ -292,8 +301,9 @@ mod tests {
         fs::copy(fits, cache.join("fits.cpython-311.opt-1.pyc")).expect("byte code");
         fs::write(cache.join("fits.cpython-39.pyc"), "other").expect("byte code");
         let mut plan = Plan::of(dir.path()).expect("a plan");
-        let missing = sort_out(&mut plan, "cpython-311");
-        let missing: Vec<_> = missing.iter().map(|one| one.name.display().to_string()).collect();
+        let missing = match_sources(&mut plan, "cpython-311");
+        let missing: Vec<_> =
+            missing.iter().map(|source| source.name.display().to_string()).collect();
         assert_eq!(missing, ["bare.py", "old.py"]);
         let kept: Vec<_> = plan.entries.keys().filter(|name| ends(name, ".pyc")).collect();
         assert_eq!(kept.len(), 2, "{kept:?}");

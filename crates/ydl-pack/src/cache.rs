@@ -4,7 +4,7 @@
 //! the archive and then its description. Of two concurrent packers of one layer, one waits for the other; a stored archive is
 //! never modified, because another process may be uploading it.
 
-use super::same::FileStamp;
+use super::stable_file::FileStamp;
 use ring::{
     digest::{SHA256, digest},
     rand::{SecureRandom, SystemRandom},
@@ -56,13 +56,13 @@ pub struct LayerInfo {
     /// Largest packages, in descending order.
     pub largest: Vec<(String, u64)>,
     /// Text files that contain the path of the environment.
-    pub naming: Vec<String>,
+    pub texts_with_path: Vec<String>,
     /// Binaries that contain it, as recorded by conda.
-    pub written_into: Vec<String>,
+    pub binaries_with_path: Vec<String>,
     /// Libraries are looked up in the environment's own `lib` by its original path.
-    pub told: bool,
-    /// Files that look up libraries in another place of this machine, with that place.
-    pub searched: Vec<(String, String)>,
+    pub needs_library_path: bool,
+    /// Files that look up libraries in other directories of this machine, with the directory.
+    pub foreign_libraries: Vec<(String, String)>,
 }
 
 impl Cache {
@@ -84,104 +84,105 @@ impl Cache {
 
     /// Returns the archive of a key, if it is complete.
     pub(super) fn find(&self, key: &str) -> Option<(PathBuf, LayerInfo)> {
-        let about = fs::read(self.about(key)).ok()?;
-        let known: LayerInfo = serde_json::from_slice(&about).ok()?;
+        let description = fs::read(self.description(key)).ok()?;
+        let info: LayerInfo = serde_json::from_slice(&description).ok()?;
         let archive = self.archive(key);
-        if fs::metadata(&archive).ok()?.len() != known.bytes {
+        if fs::metadata(&archive).ok()?.len() != info.bytes {
             return None;
         }
         // The modification time of the description records the last use. If it cannot be set, the layer only expires sooner.
-        let _ = File::open(self.about(key)).and_then(|file| file.set_modified(SystemTime::now()));
-        Some((archive, known))
+        let _ =
+            File::open(self.description(key)).and_then(|file| file.set_modified(SystemTime::now()));
+        Some((archive, info))
     }
 
-    /// Waits until no other process packs that layer.
+    /// Waits until no other process packs the layer of a key.
     pub(super) fn lock(&self, key: &str) -> Result<File, Report> {
         lock(&self.dir.join(format!("{key}.lock")), &|| {
             (self.notify)("waiting for another process that packs this layer".to_owned());
         })
     }
 
-    /// Marker of a ready-made archive that was validated in its present state.
-    pub(super) fn checked(&self, what: &str, was: &FileStamp) -> PathBuf {
-        let mut about = was.to_bytes().to_vec();
-        about.extend(what.as_bytes());
-        let key = hex::encode(digest(&SHA256, &about).as_ref());
+    /// Returns the path of the marker that an archive was validated in its present state.
+    pub(super) fn validation_marker(&self, name: &str, stamp: &FileStamp) -> PathBuf {
+        let mut key = stamp.to_bytes().to_vec();
+        key.extend(name.as_bytes());
+        let key = hex::encode(digest(&SHA256, &key).as_ref());
         self.dir.with_file_name("checked").join(key)
     }
 
-    /// Directory of cached byte code of the user's own code.
-    pub(super) fn code(&self) -> PathBuf {
+    /// Returns the directory of cached byte code of the user's own code.
+    pub(super) fn byte_code_dir(&self) -> PathBuf {
         self.dir.with_file_name("code")
     }
 
     /// Creates a temporary directory in the cache, removed on drop.
-    pub(super) fn aside(&self) -> Result<TempDir, Report> {
+    pub(super) fn temporary_dir(&self) -> Result<TempDir, Report> {
         let failed = |error: &io::Error| failed(&self.dir, error);
         fs::create_dir_all(&self.dir).map_err(|error| failed(&error))?;
         let mut random = [0; 8];
-        let made = SystemRandom::new().fill(&mut random);
-        made.map_err(|_| Report::internal("no random bytes available"))?;
-        let dir = self.dir.join(format!("aside-{}", hex::encode(random)));
+        let filled = SystemRandom::new().fill(&mut random);
+        filled.map_err(|_| Report::internal("the system has no random number generator"))?;
+        let dir = self.dir.join(format!("tmp-{}", hex::encode(random)));
         fs::create_dir(&dir).map_err(|error| failed(&error))?;
         Ok(TempDir { dir })
     }
 
     /// Moves a finished archive into the cache.
-    pub(super) fn keep(
+    pub(super) fn insert(
         &self,
         key: &str,
         archive: &Path,
-        known: &LayerInfo,
+        info: &LayerInfo,
     ) -> Result<PathBuf, Report> {
-        let about = archive.with_extension("json");
-        let kept = serde_json::to_vec(known)
+        let description = archive.with_extension("json");
+        let result = serde_json::to_vec(info)
             .map_err(io::Error::from)
-            .and_then(|bytes| fs::write(&about, bytes))
+            .and_then(|bytes| fs::write(&description, bytes))
             .and_then(|()| fs::rename(archive, self.archive(key)))
-            .and_then(|()| fs::rename(&about, self.about(key)));
-        kept.map_err(|error| failed(&self.dir, &error))?;
+            .and_then(|()| fs::rename(&description, self.description(key)));
+        result.map_err(|error| failed(&self.dir, &error))?;
         self.clean(SystemTime::now(), BYTES_MAX);
         Ok(self.archive(key))
     }
 
     /// Removes old layers, then the oldest until the size is within the limit.
     fn clean(&self, now: SystemTime, bytes_max: u64) {
-        let mut kept = Vec::new();
+        let mut layers = Vec::new();
         let mut bytes = 0;
-        let age = |about: &fs::Metadata| {
-            let then = about.modified().ok();
+        let age = |metadata: &fs::Metadata| {
+            let then = metadata.modified().ok();
             let age = then.and_then(|then| now.duration_since(then).ok());
             age.unwrap_or_default()
         };
         for entry in fs::read_dir(&self.dir).into_iter().flatten().flatten() {
-            let Ok(about) = entry.metadata() else {
+            let Ok(metadata) = entry.metadata() else {
                 continue;
             };
             let path = entry.path();
-            let ends = |with: &str| path.extension().is_some_and(|ending| ending == with);
-            if about.is_dir() {
-                if age(&about) > AGE_MIN {
+            let has_extension = |wanted: &str| path.extension().is_some_and(|own| own == wanted);
+            if metadata.is_dir() {
+                if age(&metadata) > AGE_MIN {
                     // Left behind by a crashed process. Entries that cannot be removed stay.
                     let _ = fs::remove_dir_all(path);
                 }
-            } else if ends("gz") {
+            } else if has_extension("gz") {
                 let name = path.to_string_lossy().replace(".tar.gz", ".json");
-                let used = fs::metadata(name).as_ref().map_or(age(&about), age);
-                bytes += about.len();
-                kept.push((used, about.len(), path));
-            } else if ends("lock") && age(&about) > AGE_MAX {
+                let unused = fs::metadata(name).as_ref().map_or(age(&metadata), age);
+                bytes += metadata.len();
+                layers.push((unused, metadata.len(), path));
+            } else if has_extension("lock") && age(&metadata) > AGE_MAX {
                 // A lock held this long belongs to a stuck process.
                 let _ = fs::remove_file(path);
             }
         }
-        for entry in fs::read_dir(self.code()).into_iter().flatten().flatten() {
-            if entry.metadata().is_ok_and(|about| age(&about) > AGE_MAX) {
+        for entry in fs::read_dir(self.byte_code_dir()).into_iter().flatten().flatten() {
+            if entry.metadata().is_ok_and(|metadata| age(&metadata) > AGE_MAX) {
                 let _ = fs::remove_file(entry.path());
             }
         }
-        kept.sort();
-        while let Some((age, length, path)) = kept.pop() {
+        layers.sort();
+        while let Some((age, length, path)) = layers.pop() {
             if age < AGE_MAX && (bytes <= bytes_max || age < AGE_MIN) {
                 break;
             }
@@ -196,7 +197,7 @@ impl Cache {
         self.dir.join(format!("{key}.tar.gz"))
     }
 
-    fn about(&self, key: &str) -> PathBuf {
+    fn description(&self, key: &str) -> PathBuf {
         self.dir.join(format!("{key}.json"))
     }
 }
@@ -234,28 +235,28 @@ pub(super) fn lock(path: &Path, waiting: &dyn Fn()) -> Result<File, Report> {
         .open(path)
         .map_err(failed)?;
     let until = Instant::now() + BUILD_TIMEOUT;
-    let mut told = false;
+    let mut notified = false;
     loop {
         match flock(&file, FlockOperation::NonBlockingLockExclusive) {
             Ok(()) => return Ok(file),
             Err(rustix::io::Errno::WOULDBLOCK) if Instant::now() < until => {
-                if !told {
+                if !notified {
                     waiting();
-                    told = true;
+                    notified = true;
                 }
                 std::thread::sleep(PAUSE);
             }
             Err(rustix::io::Errno::WOULDBLOCK) => {
                 let what =
                     format!("another process has held the lock `{}` for an hour", path.display());
-                return Err(Report::internal(what).hint("find that process and end it"));
+                return Err(Report::internal(what).hint("find and stop that process"));
             }
             Err(error) => return Err(failed(error.into())),
         }
     }
 }
 
-/// Root of ydl's caches.
+/// Returns the root of ydl's caches.
 pub fn root() -> Result<PathBuf, Report> {
     let variable = |name: &str| std::env::var_os(name).map(PathBuf::from);
     let cache = variable(env::XDG_CACHE_HOME)
@@ -271,7 +272,7 @@ pub fn root() -> Result<PathBuf, Report> {
 }
 
 pub(super) fn failed(dir: &Path, error: &io::Error) -> Report {
-    let what = format!("cannot pack into `{}`: {}", dir.display(), reason(error));
+    let what = format!("cannot write to the cache `{}`: {}", dir.display(), reason(error));
     Report::internal(what).hint("set `XDG_CACHE_HOME` to a directory with enough space")
 }
 
@@ -280,11 +281,11 @@ mod tests {
     use super::*;
 
     fn put(cache: &Cache, key: &str, bytes: usize) -> PathBuf {
-        let aside = cache.aside().expect("a directory");
-        let archive = aside.path().join("layer.tar.gz");
+        let temporary = cache.temporary_dir().expect("a directory");
+        let archive = temporary.path().join("layer.tar.gz");
         fs::write(&archive, vec![1; bytes]).expect("a file");
-        let known = LayerInfo { bytes: bytes as u64, ..LayerInfo::default() };
-        cache.keep(key, &archive, &known).expect("kept")
+        let info = LayerInfo { bytes: bytes as u64, ..LayerInfo::default() };
+        cache.insert(key, &archive, &info).expect("a cached layer")
     }
 
     #[test]
@@ -296,28 +297,28 @@ mod tests {
         assert!(cache.find("a").is_some());
         assert_eq!(fs::read_dir(dir.path().join("packed")).expect("a list").count(), 2);
         fs::write(&path, "short").expect("a file");
-        assert_eq!(cache.find("a"), None, "half of it is none of it");
+        assert_eq!(cache.find("a"), None, "a truncated archive is not used");
     }
 
     #[test]
     fn waiting_for_another_packer_is_reported() {
-        static HEARD: std::sync::Mutex<Vec<String>> = std::sync::Mutex::new(Vec::new());
+        static MESSAGES: std::sync::Mutex<Vec<String>> = std::sync::Mutex::new(Vec::new());
         let dir = tempfile::tempdir().expect("a directory");
         let cache = Cache::at(dir.path().join("packed"));
-        let cache = cache.with_progress(|said| HEARD.lock().expect("a list").push(said));
+        let cache = cache.with_progress(|message| MESSAGES.lock().expect("a list").push(message));
         let first = cache.lock("a").expect("a lock");
-        let heard = || HEARD.lock().expect("a list").clone();
-        assert_eq!(heard(), Vec::<String>::new());
+        let messages = || MESSAGES.lock().expect("a list").clone();
+        assert_eq!(messages(), Vec::<String>::new());
         std::thread::scope(|scope| {
             let second = scope.spawn(|| cache.lock("a").map(drop));
             let until = Instant::now() + Duration::from_secs(60);
-            while heard().is_empty() && Instant::now() < until {
+            while messages().is_empty() && Instant::now() < until {
                 std::thread::park_timeout(PAUSE);
             }
             drop(first);
             second.join().expect("no panic").expect("a lock");
         });
-        assert_eq!(heard(), ["waiting for another process that packs this layer"]);
+        assert_eq!(messages(), ["waiting for another process that packs this layer"]);
     }
 
     #[test]
@@ -328,12 +329,13 @@ mod tests {
         for (key, hours) in [("new", 1), ("middle", 30), ("old", 40), ("ancient", 24 * 31)] {
             put(&cache, key, 100);
             let then = now - Duration::from_secs(hours * 3600);
-            File::open(cache.about(key)).expect("a file").set_modified(then).expect("a time");
+            let description = File::open(cache.description(key)).expect("a file");
+            description.set_modified(then).expect("a time");
         }
         cache.clean(now, 250);
-        let there = |key: &str| dir.path().join(format!("packed/{key}.tar.gz")).exists();
-        assert!(!there("ancient") && !there("old") && there("middle") && there("new"));
+        let exists = |key: &str| dir.path().join(format!("packed/{key}.tar.gz")).exists();
+        assert!(!exists("ancient") && !exists("old") && exists("middle") && exists("new"));
         cache.clean(now, 10);
-        assert!(!there("middle") && there("new"), "what is in use stays");
+        assert!(!exists("middle") && exists("new"), "a recently used layer stays");
     }
 }

@@ -2,11 +2,11 @@
 
 use std::{fs::File, io, os::unix::fs::FileExt, path::Path};
 
-/// Larger than the tables of any real file; limits memory for broken ones.
+/// Maximum size of a table; limits memory for corrupt files.
 const TABLE_BYTES_MAX: u64 = 4 << 20;
-/// More entries than any real file has.
+/// Maximum number of entries read from a table.
 const ENTRIES_MAX: usize = 4096;
-/// Longer than any name of a library or version.
+/// Maximum length of a library or version name.
 const NAME_BYTES_MAX: usize = 4096;
 
 /// Parsed requirements of a file.
@@ -202,7 +202,7 @@ mod tests {
         fs::write(&path, "#!/bin/sh\n").expect("a file");
         assert_eq!(read(&path), None);
         let whole = fs::read(std::env::current_exe().expect("a path")).expect("a program");
-        // Every byte of the header and of the first tables is anything.
+        // Corrupt headers and tables must not cause a panic.
         for at in (4..1024).step_by(7) {
             let mut bytes = whole[..64 << 10].to_vec();
             bytes[at] = 0xff;

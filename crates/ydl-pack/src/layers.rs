@@ -26,32 +26,32 @@ use ydl_os::{reason, report::Report};
 /// Part of the key: changes whenever the same files would be packed into other bytes.
 const FORMAT: &str = "ydl pack 3";
 /// Hint for files that change while they are packed.
-const RETRY_HINT: &str = "retry when nothing installs or builds there";
+const RETRY_HINT: &str = "retry when no other process installs or builds there";
 
-/// PackedEnvironment environment.
+/// Packed environment.
 #[derive(Clone, Debug)]
 pub struct PackedEnvironment {
     /// Layers, the most stable first.
     pub layers: Vec<Layer>,
-    /// Description that travels with the layers.
+    /// Description included in the layer `local`.
     pub manifest: Manifest,
     /// Warnings for the user.
     pub notes: Vec<String>,
 }
 
 impl PackedEnvironment {
-    /// Returns the `most` largest packages.
-    pub fn largest(&self, most: usize) -> Vec<&(String, u64)> {
-        largest(&self.layers, most)
+    /// Returns the `count` largest packages.
+    pub fn largest(&self, count: usize) -> Vec<&(String, u64)> {
+        largest(&self.layers, count)
     }
 }
 
-/// Largest packages of some layers.
-pub(super) fn largest(layers: &[Layer], most: usize) -> Vec<&(String, u64)> {
-    let all = layers.iter().flat_map(|layer| &layer.known.largest);
+/// Returns the `count` largest packages of some layers.
+pub(super) fn largest(layers: &[Layer], count: usize) -> Vec<&(String, u64)> {
+    let all = layers.iter().flat_map(|layer| &layer.info.largest);
     let mut all: Vec<_> = all.collect();
     all.sort_by_key(|(_, bytes)| std::cmp::Reverse(*bytes));
-    all.truncate(most);
+    all.truncate(count);
     all
 }
 
@@ -64,7 +64,7 @@ pub struct Layer {
     pub file: PathBuf,
     /// Description of its content.
     #[serde(flatten)]
-    pub known: LayerInfo,
+    pub info: LayerInfo,
     /// The layer was in the cache.
     pub cached: bool,
 }
@@ -94,8 +94,7 @@ fn pack_directory(
             "the environment `{}` cannot be packed: it is the system installation",
             root.display()
         );
-        let hint =
-            "say `system` to use what the nodes have, or make one with `python3 -m venv venv`";
+        let hint = "use `environment: system` for the nodes' installation, or create an environment with `python3 -m venv venv`";
         return Err(Report::bad_input(what).hint(hint));
     }
     let python = DetectedPython::of(root)?;
@@ -103,8 +102,8 @@ fn pack_directory(
         root,
         cache,
         python: python.as_ref(),
-        places: places(root),
-        about: FORMAT.to_owned(),
+        paths: paths(root),
+        key_prefix: FORMAT.to_owned(),
         layers: Vec::new(),
         notes: Vec::new(),
     };
@@ -112,16 +111,16 @@ fn pack_directory(
         job.layer(PACKAGES, Plan::of(root)?)?;
         return job.finish(None, Plan::default());
     };
-    let about = (python.tag(), python.was.known_by(), &job.places);
-    job.about += &format!(" {about:?}");
+    let interpreter_key = (python.tag(), python.stamp.fingerprint(), &job.paths);
+    job.key_prefix += &format!(" {interpreter_key:?}");
     let bundled = match (&python.kind, interpreter) {
         (EnvironmentKind::Prefix, Interpreter::Node) => {
             let what = format!(
-                "the environment `{}` cannot be packed without its interpreter: its packages need what lies beside it",
+                "the environment `{}` cannot be packed without its interpreter: its packages depend on the whole installation",
                 root.display()
             );
             let hint =
-                "leave `interpreter` out, or make a virtual environment with `python3 -m venv`";
+                "remove `interpreter`, or create a virtual environment with `python3 -m venv`";
             return Err(Report::bad_input(what).hint(hint));
         }
         (EnvironmentKind::Prefix, Interpreter::Auto) | (_, Interpreter::Bundle) => true,
@@ -139,38 +138,37 @@ fn pack_directory(
         EnvironmentKind::Venv if bundled => {
             let libraries = python.libraries();
             let unused = |below: &Path, _: &Path| python.is_unused(below, &libraries);
-            installation.add_tree(&python.base, Path::new(""), OutsideLinks::Leave, &unused)?;
+            installation.add_tree(&python.base, Path::new(""), OutsideLinks::Skip, &unused)?;
             installation.notes.clear();
         }
         EnvironmentKind::Venv => {}
         EnvironmentKind::Prefix => {
-            installation = prefix::part(&mut all, root, &python.site());
-            scripts::rewrite(&mut installation, &job.places);
+            installation = prefix::split_installation(&mut all, root, &python.site());
+            scripts::rewrite(&mut installation, &job.paths);
         }
     }
-    scripts::rewrite(&mut all, &job.places);
-    scripts::rewrite(&mut own, &job.places);
+    scripts::rewrite(&mut all, &job.paths);
+    scripts::rewrite(&mut own, &job.paths);
     if bundled {
         job.layer(INTERPRETER, installation)?;
     }
     job.layer(PACKAGES, all)?;
     if python.system_packages {
         job.notes.push(format!(
-            "the environment also sees the packages of `{}`, which do not travel with it",
+            "the environment also uses the packages of `{}`, which are not packed",
             python.base.display()
         ));
     }
-    let known = || job.layers.iter().map(|layer| &layer.known);
-    let written_into: Vec<String> = known().flat_map(|known| known.written_into.clone()).collect();
-    let searched = known().flat_map(|known| &known.searched);
-    let searched = searched.map(|(file, place)| {
-        format!("`{file}` looks for libraries in `{place}`, which must be on the nodes, too")
+    let infos = || job.layers.iter().map(|layer| &layer.info);
+    let binaries: Vec<String> = infos().flat_map(|info| info.binaries_with_path.clone()).collect();
+    let notes = infos().flat_map(|info| &info.foreign_libraries).map(|(file, dir)| {
+        format!("`{file}` looks for libraries in `{dir}`, which must exist on the nodes too")
     });
-    let searched: Vec<String> = searched.collect();
-    let packages_need_library_path = known().any(|known| known.told);
-    job.notes.extend(searched);
+    let notes: Vec<String> = notes.collect();
+    let packages_need_library_path = infos().any(|info| info.needs_library_path);
+    job.notes.extend(notes);
     if python.kind == EnvironmentKind::Prefix {
-        job.notes.extend(prefix::notes(root, &written_into));
+        job.notes.extend(prefix::notes(root, &binaries));
     }
     let python = Python {
         minor: python.minor.clone(),
@@ -222,30 +220,31 @@ fn is_full(error: &io::Error) -> bool {
     )
 }
 
-/// Names of a directory, the longest first since one may contain another. A link to an environment is no name for it, nor is a
-/// single directory below `/`.
-fn places(root: &Path) -> Vec<String> {
+/// Returns the absolute paths of an environment, the longest first since one may contain another. Excludes links to the
+/// environment and directories directly below `/`.
+fn paths(root: &Path) -> Vec<String> {
     let given = std::path::absolute(root).ok();
     let given = given.filter(|path| !path.is_symlink());
     let real = root.canonicalize().ok();
-    let mut places: Vec<String> = [given, real]
+    let mut paths: Vec<String> = [given, real]
         .into_iter()
         .flatten()
         .filter(|path| path.components().count() > 2)
         .filter_map(|path| Some(path.to_str()?.trim_end_matches('/').to_owned()))
         .collect();
-    places.sort_by_key(|place| std::cmp::Reverse(place.len()));
-    places.dedup();
-    places
+    paths.sort_by_key(|path| std::cmp::Reverse(path.len()));
+    paths.dedup();
+    paths
 }
 
 struct Packer<'a> {
     root: &'a Path,
     cache: &'a Cache,
     python: Option<&'a DetectedPython>,
-    /// Names of the directory of the environment.
-    places: Vec<String>,
-    about: String,
+    /// Absolute paths of the environment.
+    paths: Vec<String>,
+    /// Part of the key of every layer.
+    key_prefix: String,
     layers: Vec<Layer>,
     notes: Vec<String>,
 }
@@ -254,43 +253,43 @@ impl Packer<'_> {
     /// Packs one layer unless it is cached.
     fn layer(&mut self, name: &'static str, mut plan: Plan) -> Result<(), Report> {
         self.notes.append(&mut plan.notes);
-        let key = plan.key(&self.about);
-        let (file, known, cached) = match self.cache.find(&key) {
-            Some((file, known)) => (file, known, true),
+        let key = plan.key(&self.key_prefix);
+        let (file, info, cached) = match self.cache.find(&key) {
+            Some((file, info)) => (file, info, true),
             None => {
                 let _lock = self.cache.lock(&key)?;
                 // Another process may have packed it meanwhile.
                 match self.cache.find(&key) {
-                    Some((file, known)) => (file, known, true),
+                    Some((file, info)) => (file, info, true),
                     None => {
-                        let (file, known) = self.write(name, &key, plan)?;
-                        (file, known, false)
+                        let (file, info) = self.write(name, &key, plan)?;
+                        (file, info, false)
                     }
                 }
             }
         };
-        self.layers.push(Layer { name, file, known, cached });
+        self.layers.push(Layer { name, file, info, cached });
         Ok(())
     }
 
     fn write(&self, name: &str, key: &str, mut plan: Plan) -> Result<(PathBuf, LayerInfo), Report> {
-        let aside = self.cache.aside()?;
-        let archive = aside.path().join("layer.tar.gz");
-        let failed = |error: std::io::Error| super::cache::failed(aside.path(), &error);
+        let temporary = self.cache.temporary_dir()?;
+        let archive = temporary.path().join("layer.tar.gz");
+        let failed = |error: std::io::Error| super::cache::failed(temporary.path(), &error);
         if let Some(python) = self.python {
-            let missing = bytecode::sort_out(&mut plan, &python.tag());
-            let kept = self.cache.code();
+            let missing = bytecode::match_sources(&mut plan, &python.tag());
+            let cache_dir = self.cache.byte_code_dir();
             let compiler = Compiler {
                 python: &python.executable,
-                python_was: python.was,
-                aside: aside.path(),
-                kept: Some(kept.as_path()).filter(|_| name == LOCAL),
+                python_stamp: python.stamp,
+                work_dir: temporary.path(),
+                cache_dir: Some(cache_dir.as_path()).filter(|_| name == LOCAL),
             };
             compiler.compile(&mut plan, &missing).map_err(failed)?;
         }
-        let mut known = survey(&plan, self.python, &self.places);
+        let mut info = survey(&plan, self.python, &self.paths);
         if let Some(python) = self.python {
-            self.find_embedded_paths(name, &plan, python, &mut known);
+            self.find_embedded_paths(name, &plan, python, &mut info);
         }
         let file = File::create(&archive).map_err(failed)?;
         let mut out = BufWriter::new(file);
@@ -305,10 +304,10 @@ impl Packer<'_> {
             };
             Report::bad_input(what).hint(hint)
         })?;
-        known.hash = written.hash;
-        known.bytes = written.bytes;
-        let kept = self.cache.keep(key, &archive, &known)?;
-        Ok((kept, known))
+        info.hash = written.hash;
+        info.bytes = written.bytes;
+        let cached = self.cache.insert(key, &archive, &info)?;
+        Ok((cached, info))
     }
 
     /// Finds the files of a layer that contain the path of the environment.
@@ -317,18 +316,20 @@ impl Packer<'_> {
         name: &str,
         plan: &Plan,
         python: &DetectedPython,
-        known: &mut LayerInfo,
+        info: &mut LayerInfo,
     ) {
         let site = python.site();
         match (&python.kind, name) {
             (_, LOCAL) | (EnvironmentKind::Venv, INTERPRETER) => {}
             (EnvironmentKind::Venv, _) => {
-                known.naming = prefix::naming(plan, &self.places, Some(&site))
+                info.texts_with_path = prefix::texts_with_path(plan, &self.paths, Some(&site))
             }
-            (EnvironmentKind::Prefix, _) => known.naming = prefix::naming(plan, &self.places, None),
+            (EnvironmentKind::Prefix, _) => {
+                info.texts_with_path = prefix::texts_with_path(plan, &self.paths, None)
+            }
         }
         if (&python.kind, name) == (&EnvironmentKind::Prefix, INTERPRETER) {
-            known.written_into = prefix::written_into(self.root);
+            info.binaries_with_path = prefix::binaries_with_path(self.root);
         }
     }
 
@@ -338,29 +339,30 @@ impl Packer<'_> {
         python: Option<Python>,
         mut own: Plan,
     ) -> Result<PackedEnvironment, Report> {
-        let newest = |known: &LayerInfo| known.glibc.clone();
-        let here = self.python.and_then(|python| elf::read(&python.executable));
-        let here = here.map(|elf| elf.machine);
-        let surveyed = survey(&own, self.python, &self.places);
-        let known: Vec<&LayerInfo> = self.layers.iter().map(|layer| &layer.known).collect();
-        let glibc = known.iter().copied().chain([&surveyed]).filter_map(newest).max();
-        let machines = known.iter().copied().chain([&surveyed]).flat_map(|known| &known.machines);
+        let newest = |info: &LayerInfo| info.glibc.clone();
+        let interpreter = self.python.and_then(|python| elf::read(&python.executable));
+        let interpreter_machine = interpreter.map(|elf| elf.machine);
+        let own_info = survey(&own, self.python, &self.paths);
+        let infos: Vec<&LayerInfo> = self.layers.iter().map(|layer| &layer.info).collect();
+        let glibc = infos.iter().copied().chain([&own_info]).filter_map(newest).max();
+        let machines = infos.iter().copied().chain([&own_info]).flat_map(|info| &info.machines);
         for (machine, file) in machines {
-            if let Some(here) = here.as_ref().filter(|here| *here != machine) {
+            if let Some(expected) = interpreter_machine.as_ref().filter(|own| *own != machine) {
                 self.notes.push(format!(
-                    "`{file}` is for another machine: it is made for {machine}, the interpreter for {here}"
+                    "`{file}` is built for {machine}, and the interpreter for {expected}"
                 ));
             }
         }
-        let naming: Vec<String> = known.iter().flat_map(|known| known.naming.clone()).collect();
+        let texts = infos.iter().flat_map(|info| info.texts_with_path.clone());
+        let texts_with_path: Vec<String> = texts.collect();
         let manifest = Manifest {
-            was_at: match naming.is_empty() {
+            original_paths: match texts_with_path.is_empty() {
                 true => Vec::new(),
-                false => self.places.clone(),
+                false => self.paths.clone(),
             },
-            naming,
+            texts_with_path,
             format: Manifest::FORMAT,
-            machine: here,
+            machine: interpreter_machine,
             glibc: glibc.as_ref().map(|(version, _)| *version),
             glibc_file: glibc.map(|(_, file)| file),
             python,

@@ -3,7 +3,10 @@
 //! Nothing is edited on a node, so an editable package becomes an ordinary one, or a directory next to the others with a `.pth`
 //! file that leads to it from wherever the environment is.
 
-use super::plan::{EntryKind, OutsideLinks, Plan, ends, relative};
+use super::{
+    plan::{EntryKind, OutsideLinks, Plan, ends, relative},
+    stable_file::FileStamp,
+};
 use std::{
     collections::{BTreeMap, BTreeSet},
     fs,
@@ -26,24 +29,24 @@ const NOT_IMPORTED: [&str; 12] = [
     ".ipynb_checkpoints",
     "node_modules",
 ];
-/// Longer than any list of paths.
+/// Maximum size of a file that is read.
 const TEXT_BYTES_MAX: u64 = 4 << 20;
 
 /// The user's own code in an environment.
 #[derive(Debug, Default)]
 pub(super) struct LocalCode {
-    /// Directories and files elsewhere, by their name in the environment.
-    from: BTreeMap<PathBuf, PathBuf>,
-    /// Files that are rewritten.
-    written: BTreeMap<PathBuf, Vec<u8>>,
+    /// Directories and files outside the environment, by their new name in it.
+    included: BTreeMap<PathBuf, PathBuf>,
+    /// Files with new content.
+    rewritten: BTreeMap<PathBuf, Vec<u8>>,
     /// Files of the user's packages, moved unchanged.
-    own: BTreeSet<PathBuf>,
-    /// Files without use on a node.
-    gone: BTreeSet<PathBuf>,
+    moved: BTreeSet<PathBuf>,
+    /// Files that a node does not need.
+    dropped: BTreeSet<PathBuf>,
 }
 
 impl LocalCode {
-    /// Finds it in the `site` directory of an environment.
+    /// Finds the user's own code in the `site` directory of an environment.
     pub fn of(root: &Path, site: &Path, all: &Plan) -> Result<LocalCode, Report> {
         let mut local = LocalCode::default();
         let inside = |name: &&PathBuf| name.parent() == Some(site);
@@ -53,7 +56,7 @@ impl LocalCode {
             } else if ends(name, ".pth") {
                 local.add_path_file(root, site, name, all)?;
             } else if ends(name, ".egg-link") {
-                local.gone.insert(name.clone());
+                local.dropped.insert(name.clone());
             }
         }
         Ok(local)
@@ -65,31 +68,32 @@ impl LocalCode {
         let names: Vec<PathBuf> = all.entries.keys().cloned().collect();
         for name in names {
             let source = source_of(&name);
-            let is = |set: &BTreeSet<PathBuf>| {
+            let is_in = |set: &BTreeSet<PathBuf>| {
                 set.contains(&name) || source.as_ref().is_some_and(|source| set.contains(source))
             };
-            if is(&self.gone) || self.written.contains_key(&name) {
+            if is_in(&self.dropped) || self.rewritten.contains_key(&name) {
                 all.entries.remove(&name);
-            } else if is(&self.own)
+            } else if is_in(&self.moved)
                 && let Some(entry) = all.entries.remove(&name)
             {
-                match entry.what {
-                    // May contain third-party packages, too.
+                match entry.kind {
+                    // May contain third-party packages too.
                     EntryKind::Directory => drop(all.entries.insert(name, entry)),
-                    what => plan.put(name, entry.mode, what),
+                    kind => plan.put(name, entry.mode, kind),
                 }
             }
         }
-        for (name, from) in &self.from {
-            let about = fs::metadata(from).map_err(|error| super::plan::unread(from, &error))?;
-            if about.is_dir() {
-                plan.add_tree(from, name, OutsideLinks::Leave, &|_, path| is_aside(path))?;
+        for (name, from) in &self.included {
+            let metadata =
+                fs::metadata(from).map_err(|error| super::plan::read_error(from, &error))?;
+            if metadata.is_dir() {
+                plan.add_tree(from, name, OutsideLinks::Skip, &|_, path| is_not_imported(path))?;
             } else {
-                let (from, was) = (from.clone(), super::same::FileStamp::of(&about));
-                plan.put(name.clone(), 0o644, EntryKind::File { from, was });
+                let (from, stamp) = (from.clone(), FileStamp::of(&metadata));
+                plan.put(name.clone(), 0o644, EntryKind::File { from, stamp });
             }
         }
-        for (name, bytes) in &self.written {
+        for (name, bytes) in &self.rewritten {
             plan.put(name.clone(), 0o644, EntryKind::Bytes(bytes.clone()));
         }
         Ok(plan)
@@ -97,17 +101,17 @@ impl LocalCode {
 
     /// Handles a package that was installed from a directory of this machine.
     fn add_package(&mut self, root: &Path, site: &Path, info: &Path) {
-        let Some(said) = read(&root.join(info).join("direct_url.json")) else {
+        let Some(text) = read(&root.join(info).join("direct_url.json")) else {
             return;
         };
-        let said: serde_json::Value = serde_json::from_str(&said).unwrap_or_default();
-        let here = said["url"].as_str().is_some_and(|url| url.starts_with("file:"));
-        if !here || said["dir_info"].is_null() {
+        let origin: serde_json::Value = serde_json::from_str(&text).unwrap_or_default();
+        let is_local = origin["url"].as_str().is_some_and(|url| url.starts_with("file:"));
+        if !is_local || origin["dir_info"].is_null() {
             return;
         }
-        self.own.extend(record(root, site, info));
+        self.moved.extend(record(root, site, info));
         // Editable metadata has no meaning on a node.
-        self.own.insert(info.join("RECORD"));
+        self.moved.insert(info.join("RECORD"));
     }
 
     /// Handles a `.pth` file: directories outside the environment are included.
@@ -125,18 +129,18 @@ impl LocalCode {
         let mut lines = Vec::new();
         let mut changed = false;
         for line in text.lines() {
-            let words = line.trim_end();
-            if words.starts_with("import ") || words.starts_with("import\t") {
-                match self.add_import_line(root, site, words, all)? {
+            let line = line.trim_end();
+            if line.starts_with("import ") || line.starts_with("import\t") {
+                match self.add_import_line(root, site, line, all)? {
                     true => changed = true,
-                    false => lines.push(words.to_owned()),
+                    false => lines.push(line.to_owned()),
                 }
                 continue;
             }
-            if words.is_empty() || words.starts_with('#') {
+            if line.is_empty() || line.starts_with('#') {
                 continue;
             }
-            let Ok(path) = real.join(site).join(words).canonicalize() else {
+            let Ok(path) = real.join(site).join(line).canonicalize() else {
                 // Dangling on this machine and on the node.
                 continue;
             };
@@ -147,15 +151,15 @@ impl LocalCode {
                     self.include(&path)
                 }
             };
-            changed |= Path::new(words).is_absolute();
+            changed |= Path::new(line).is_absolute();
             lines.push(relative(site, &name).to_string_lossy().into_owned());
         }
         if changed {
             match lines.is_empty() {
-                true => drop(self.gone.insert(name.to_path_buf())),
+                true => drop(self.dropped.insert(name.to_path_buf())),
                 false => {
                     let text = lines.join("\n") + "\n";
-                    self.written.insert(name.to_path_buf(), text.into_bytes());
+                    self.rewritten.insert(name.to_path_buf(), text.into_bytes());
                 }
             }
         }
@@ -164,16 +168,17 @@ impl LocalCode {
 
     /// Includes a directory next to the packages.
     fn include(&mut self, path: &Path) -> PathBuf {
-        if let Some((name, _)) = self.from.iter().find(|(_, from)| from.as_path() == path) {
+        if let Some((name, _)) = self.included.iter().find(|(_, from)| from.as_path() == path) {
             return name.clone();
         }
         let own = path.file_name().unwrap_or_default().to_string_lossy();
-        let name = Path::new("local").join(format!("{}-{own}", self.from.len()));
-        self.from.insert(name.clone(), path.to_path_buf());
+        let name = Path::new("local").join(format!("{}-{own}", self.included.len()));
+        self.included.insert(name.clone(), path.to_path_buf());
         name
     }
 
-    /// Handles a line that runs code at startup. Returns whether it can be dropped, since what it finds is put in the import path.
+    /// Handles a line that runs code at startup. Returns true if the line can be dropped because the packages that it finds were
+    /// included.
     fn add_import_line(
         &mut self,
         root: &Path,
@@ -181,9 +186,9 @@ impl LocalCode {
         line: &str,
         all: &Plan,
     ) -> Result<bool, Report> {
-        let word = |c: char| c.is_alphanumeric() || c == '_';
+        let is_name = |c: char| c.is_alphanumeric() || c == '_';
         let module = line["import".len()..].trim_start();
-        let module = module.split(|c| !word(c)).next().unwrap_or_default();
+        let module = module.split(|c| !is_name(c)).next().unwrap_or_default();
         let file = site.join(format!("{module}.py"));
         if !module.contains("editable") || !all.entries.contains_key(&file) {
             return Ok(false);
@@ -191,7 +196,7 @@ impl LocalCode {
         let code = read(&root.join(&file)).unwrap_or_default();
         let Some(mapping) = mapping(&code) else {
             let what = format!(
-                "the environment `{}` cannot be packed: `{module}` finds an editable package by paths of this machine",
+                "the environment `{}` cannot be packed: `{module}` imports an editable package from paths of this machine",
                 root.display()
             );
             let hint = "install that package without `-e` (`--editable`)";
@@ -202,43 +207,43 @@ impl LocalCode {
             let path = PathBuf::from(path);
             let module = path.with_extension("py");
             if path.is_dir() {
-                self.from.insert(name, path);
+                self.included.insert(name, path);
             } else if path.is_file() {
-                let ending = path.extension().unwrap_or_default();
-                self.from.insert(name.with_extension(ending), path);
+                let extension = path.extension().unwrap_or_default();
+                self.included.insert(name.with_extension(extension), path);
             } else if module.is_file() {
-                self.from.insert(name.with_extension("py"), module);
+                self.included.insert(name.with_extension("py"), module);
             }
         }
-        self.gone.insert(file);
+        self.dropped.insert(file);
         Ok(true)
     }
 }
 
-/// Files of a package according to its `RECORD`.
+/// Returns the files of a package according to its `RECORD`.
 pub(super) fn record(root: &Path, site: &Path, info: &Path) -> Vec<PathBuf> {
-    let said = read(&root.join(info).join("RECORD")).unwrap_or_default();
+    let text = read(&root.join(info).join("RECORD")).unwrap_or_default();
     let name = |line: &str| match line.strip_prefix('"') {
         Some(quoted) => normal(&site.join(quoted.split('"').next()?)),
         None => normal(&site.join(line.split(',').next()?)),
     };
-    said.lines().filter_map(name).collect()
+    text.lines().filter_map(name).collect()
 }
 
 /// Returns whether a directory of a project is not imported: history, editor files, other environments.
-pub(super) fn is_aside(path: &Path) -> bool {
+pub(super) fn is_not_imported(path: &Path) -> bool {
     let name = path.file_name().unwrap_or_default();
-    NOT_IMPORTED.iter().any(|aside| name == *aside) || path.join("pyvenv.cfg").is_file()
+    NOT_IMPORTED.iter().any(|excluded| name == *excluded) || path.join("pyvenv.cfg").is_file()
 }
 
-/// Source of any byte code.
+/// Returns the source of byte code of any interpreter.
 pub(super) fn source_of(name: &Path) -> Option<PathBuf> {
     let dir = name.parent().filter(|dir| dir.ends_with("__pycache__"))?;
     let stem = name.file_name()?.to_str()?.split(".cpython-").next()?;
     Some(dir.parent()?.join(format!("{stem}.py")))
 }
 
-/// Normalizes `..` and `.`; `None` if the path leads out.
+/// Normalizes `..` and `.`. Returns `None` if the path escapes.
 fn normal(path: &Path) -> Option<PathBuf> {
     let mut parts = Vec::new();
     for part in path.components() {
@@ -253,8 +258,8 @@ fn normal(path: &Path) -> Option<PathBuf> {
 }
 
 pub(super) fn read(path: &Path) -> Option<String> {
-    let about = fs::metadata(path).ok()?;
-    if about.len() > TEXT_BYTES_MAX {
+    let metadata = fs::metadata(path).ok()?;
+    if metadata.len() > TEXT_BYTES_MAX {
         return None;
     }
     String::from_utf8(fs::read(path).ok()?).ok()
@@ -278,26 +283,26 @@ fn mapping(code: &str) -> Option<Vec<(String, String)>> {
 /// Parses a Python string literal; returns it with the rest.
 fn literal(text: &str) -> Option<(String, &str)> {
     let quote = text.chars().next().filter(|c| matches!(c, '\'' | '"'))?;
-    let mut found = String::new();
-    let mut letters = text.char_indices().skip(1);
-    while let Some((at, letter)) = letters.next() {
-        match letter {
-            '\\' => match letters.next()?.1 {
-                'n' => found.push('\n'),
-                't' => found.push('\t'),
-                short @ ('x' | 'u' | 'U') => {
-                    let digits = match short {
+    let mut value = String::new();
+    let mut chars = text.char_indices().skip(1);
+    while let Some((at, c)) = chars.next() {
+        match c {
+            '\\' => match chars.next()?.1 {
+                'n' => value.push('\n'),
+                't' => value.push('\t'),
+                escape @ ('x' | 'u' | 'U') => {
+                    let digits = match escape {
                         'x' => 2,
                         'u' => 4,
                         _ => 8,
                     };
-                    let digits: String = letters.by_ref().take(digits).map(|(_, c)| c).collect();
-                    found.push(char::from_u32(u32::from_str_radix(&digits, 16).ok()?)?);
+                    let digits: String = chars.by_ref().take(digits).map(|(_, c)| c).collect();
+                    value.push(char::from_u32(u32::from_str_radix(&digits, 16).ok()?)?);
                 }
-                other => found.push(other),
+                other => value.push(other),
             },
-            letter if letter == quote => return Some((found, text.get(at + 1..)?)),
-            letter => found.push(letter),
+            c if c == quote => return Some((value, text.get(at + 1..)?)),
+            c => value.push(c),
         }
     }
     None

@@ -28,10 +28,10 @@ pub struct Manifest {
     pub python: Option<Python>,
     /// Original paths of the environment.
     #[serde(default)]
-    pub was_at: Vec<String>,
+    pub original_paths: Vec<String>,
     /// Text files that contain an original path and are rewritten when the environment is restored.
     #[serde(default)]
-    pub naming: Vec<String>,
+    pub texts_with_path: Vec<String>,
 }
 
 /// Interpreter of an environment.
@@ -63,21 +63,21 @@ impl Manifest {
 /// Replaces the path `from` in a text. Returns `None` if the text does not contain it; longer paths with the same prefix do not
 /// count.
 pub fn replace_path(text: &str, from: &str, to: &str) -> Option<String> {
-    let mut found = None::<String>;
-    let mut done = 0;
+    let mut replaced = None::<String>;
+    let mut copied = 0;
     for (at, _) in text.match_indices(from) {
         let end = at + from.len();
         let next = text[end..].chars().next();
         if next.is_some_and(|c| c.is_alphanumeric() || matches!(c, '_' | '-' | '.')) {
             continue;
         }
-        let new = found.get_or_insert_default();
-        new.push_str(&text[done..at]);
+        let new = replaced.get_or_insert_default();
+        new.push_str(&text[copied..at]);
         new.push_str(to);
-        done = end;
+        copied = end;
     }
-    let mut new = found?;
-    new.push_str(&text[done..]);
+    let mut new = replaced?;
+    new.push_str(&text[copied..]);
     Some(new)
 }
 

@@ -1,9 +1,9 @@
-//! A pex as an environment: its wheels are installed, and byte code and scripts follow from that.
+//! Environment from a pex: its wheels are installed into a new virtual environment.
 
 use super::{
     build::{Build, BuildSlot, find_program},
-    plan::unread,
-    same::FileStamp,
+    plan::read_error,
+    stable_file::FileStamp,
 };
 use std::{
     fs,
@@ -15,21 +15,21 @@ use ydl_os::report::Report;
 /// Highest minor version of Python that is searched.
 const MINOR_MAX: u32 = 20;
 
-/// Prints the minor versions of Python 3 that the wheels of a pex require; nothing if any will do.
+/// Prints the minor versions of Python 3 that the wheels of a pex require, or nothing if they work with any.
 const VERSIONS: &str = "import json, re, sys, zipfile
 with zipfile.ZipFile(sys.argv[1]) as pex:
-    about = json.loads(pex.read('PEX-INFO'))
-tags = [re.findall(r'-cp3(\\d+)-(?!abi3)', name) for name in about.get('distributions', {})]
-wanted = sorted({int(minor) for found in tags for minor in found})
-rules = ' '.join(about.get('interpreter_constraints') or [])
-print(*wanted or re.findall(r'==3\\.(\\d+)', rules))
+    info = json.loads(pex.read('PEX-INFO'))
+tags = [re.findall(r'-cp3(\\d+)-(?!abi3)', name) for name in info.get('distributions', {})]
+minors = sorted({int(minor) for found in tags for minor in found})
+rules = ' '.join(info.get('interpreter_constraints') or [])
+print(*minors or re.findall(r'==3\\.(\\d+)', rules))
 ";
 
 /// Installs the wheels of a pex into the environment that runs this script. Files must stay inside it and within limits.
 const UNPACK: &str = "import configparser, os, sys, zipfile
 site = next(path for path in sys.path if path.endswith('site-packages'))
 prefix, limit = sys.prefix, 64 << 30
-def place(name):
+def target_of(name):
     parts = name.split('/')
     if parts[0] in ('.bootstrap', '__pex__', '__main__.py', 'PEX-INFO'):
         return None
@@ -41,7 +41,7 @@ def place(name):
         if not parts or parts[0] == '.layout.json' or parts[0].endswith('.pex-info'):
             return None
     if not all(part not in ('', '.', '..') and '\\0' not in part for part in parts):
-        sys.exit('`%s` in the pex leads out of it' % name)
+        sys.exit('the path `%s` in the pex escapes its directory' % name)
     path = os.path.join(base, *parts)
     if os.path.islink(path) or path == os.path.join(prefix, 'pyvenv.cfg'):
         sys.exit('`%s` in the pex would replace the interpreter' % name)
@@ -59,12 +59,12 @@ def script(path, data):
 names = []
 with zipfile.ZipFile(sys.argv[1]) as pex:
     for entry in pex.infolist():
-        path = None if entry.is_dir() else place(entry.filename)
+        path = None if entry.is_dir() else target_of(entry.filename)
         if path is None:
             continue
         limit -= entry.file_size
         if limit < 0:
-            sys.exit('the pex holds more than 64 GiB')
+            sys.exit('the pex contains more than 64 GiB')
         if os.path.dirname(path) == os.path.join(prefix, 'bin'):
             script(path, pex.read(entry))
             continue
@@ -96,14 +96,14 @@ for path in names:
 ";
 
 /// Returns the environment of a pex, built unless it is cached.
-pub(super) fn make(path: &Path, notify: &dyn Fn(String)) -> Result<PathBuf, Report> {
-    let path = path.canonicalize().map_err(|error| unread(path, &error))?;
-    let about = fs::metadata(&path).map_err(|error| unread(&path, &error))?;
-    let mut key = FileStamp::of(&about).known_by().to_vec();
+pub(super) fn get_or_build(path: &Path, notify: &dyn Fn(String)) -> Result<PathBuf, Report> {
+    let path = path.canonicalize().map_err(|error| read_error(path, &error))?;
+    let metadata = fs::metadata(&path).map_err(|error| read_error(&path, &error))?;
+    let mut key = FileStamp::of(&metadata).fingerprint().to_vec();
     key.extend(path.to_string_lossy().as_bytes());
     let name = path.file_stem().unwrap_or_default().to_string_lossy().into_owned();
-    let site = BuildSlot::of(&name, &key)?;
-    site.make(notify, |build| {
+    let slot = BuildSlot::of(&name, &key)?;
+    slot.get_or_build(notify, |build| {
         notify(format!("building an environment from `{}`", path.display()));
         let python = interpreter(&path)?;
         let mut venv = Command::new(&python);
@@ -126,25 +126,26 @@ fn interpreter(path: &Path) -> Result<PathBuf, Report> {
         let what = format!("no `python3` found to read `{}`", path.display());
         return Err(Report::bad_input(what).hint("install one"));
     };
-    let mut asked = Command::new(&any);
-    asked.args(["-I", "-X", "utf8", "-c", VERSIONS]).arg(path);
-    let said = asked.stdin(Stdio::null()).stderr(Stdio::null()).output();
-    let said = said.ok().filter(|said| said.status.success()).ok_or_else(|| {
+    let mut command = Command::new(&any);
+    command.args(["-I", "-X", "utf8", "-c", VERSIONS]).arg(path);
+    let output = command.stdin(Stdio::null()).stderr(Stdio::null()).output();
+    let output = output.ok().filter(|output| output.status.success()).ok_or_else(|| {
         let what = format!("`{}` is not a pex: it has no `PEX-INFO`", path.display());
         let hint = "build one with `pex -r requirements.txt -o job.pex`, in one file";
         Report::bad_input(what).hint(hint)
     })?;
-    let said = String::from_utf8_lossy(&said.stdout).into_owned();
-    let wanted: Vec<u32> = said.split_whitespace().filter_map(|word| word.parse().ok()).collect();
-    if wanted.is_empty() {
+    let text = String::from_utf8_lossy(&output.stdout).into_owned();
+    let minors: Vec<u32> = text.split_whitespace().filter_map(|word| word.parse().ok()).collect();
+    if minors.is_empty() {
         return Ok(any);
     }
-    for minor in wanted.iter().filter(|minor| **minor <= MINOR_MAX) {
-        if let Some(python) = find_program(&format!("python3.{minor}")).filter(|it| works(it)) {
+    for minor in minors.iter().filter(|minor| **minor <= MINOR_MAX) {
+        let python = find_program(&format!("python3.{minor}"));
+        if let Some(python) = python.filter(|python| starts(python)) {
             return Ok(python);
         }
     }
-    let minors: Vec<_> = wanted.iter().map(|minor| format!("3.{minor}")).collect();
+    let minors: Vec<_> = minors.iter().map(|minor| format!("3.{minor}")).collect();
     let what = format!(
         "`{}` is built for Python {}, which is not installed on this machine",
         path.display(),
@@ -153,8 +154,8 @@ fn interpreter(path: &Path) -> Result<PathBuf, Report> {
     Err(Report::bad_input(what).hint("install it, or build the pex with an installed Python"))
 }
 
-/// Returns whether it starts: a shim may lead to a version that is not installed.
-fn works(python: &Path) -> bool {
+/// Returns whether an interpreter starts: a wrapper script may select a version that is not installed.
+fn starts(python: &Path) -> bool {
     let mut command = Command::new(python);
     command.args(["-I", "-c", ""]);
     command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
@@ -174,31 +175,30 @@ mod tests {
         fs::write(&outside, "the interpreter").expect("a file");
         std::os::unix::fs::symlink(&outside, prefix.join("bin/python")).expect("a link");
         let python = find_program("python3").expect("a Python");
-        // Its own environment is not touched, whatever comes of this.
-        let pretend = "import sys\nprefix = sys.argv.pop()\nsys.prefix = prefix\n\
+        // Redirects the script to another environment, so that a failing test does not damage the interpreter's own.
+        let redirect = "import sys\nprefix = sys.argv.pop()\nsys.prefix = prefix\n\
                        sys.path.insert(0, prefix + '/lib/site-packages')\n";
         let unpack = |name: &str| {
             let pex = dir.path().join("a.pex");
             let zip = "import sys, zipfile\nwith zipfile.ZipFile(sys.argv[1], 'w') as pex:\n    \
                        pex.writestr(sys.argv[2], 'evil')\n";
-            let run = |code: &str, word: &Path| {
+            let run = |code: &str, argument: &Path| {
                 let mut command = Command::new(&python);
-                command.args(["-I", "-c", code]).arg(&pex).arg(word);
+                command.args(["-I", "-c", code]).arg(&pex).arg(argument);
                 command.output().expect("a Python")
             };
             assert!(run(zip, Path::new(name)).status.success());
-            run(&format!("{pretend}{UNPACK}"), &prefix)
+            run(&format!("{redirect}{UNPACK}"), &prefix)
         };
         for name in [".deps/a.whl/.prefix/bin/python", ".deps/a.whl/.prefix/pyvenv.cfg"] {
-            let said = unpack(name);
-            assert!(!said.status.success(), "{said:?}");
-            let told = String::from_utf8_lossy(&said.stderr).into_owned();
-            assert!(told.contains("would replace the interpreter"), "{told}");
+            let output = unpack(name);
+            assert!(!output.status.success(), "{output:?}");
+            let stderr = String::from_utf8_lossy(&output.stderr).into_owned();
+            assert!(stderr.contains("would replace the interpreter"), "{stderr}");
         }
-        let kept = fs::read_to_string(&outside).expect("a file");
-        assert_eq!(kept, "the interpreter");
-        let said = unpack(".deps/a.whl/a.py");
-        assert!(said.status.success(), "{said:?}");
+        assert_eq!(fs::read_to_string(&outside).expect("a file"), "the interpreter");
+        let output = unpack(".deps/a.whl/a.py");
+        assert!(output.status.success(), "{output:?}");
         assert!(prefix.join("lib/site-packages/a.py").is_file());
     }
 }

@@ -3,7 +3,7 @@
 use super::{
     bytecode,
     local::source_of,
-    same::{FileStamp, StableFile},
+    stable_file::{FileStamp, StableFile},
 };
 use ring::digest::{Context, SHA256};
 use std::{
@@ -17,7 +17,7 @@ use std::{
 use tar::{Builder, EntryType, Header};
 use ydl_os::{reason, report::Report};
 
-/// Deeper than any sensible directory.
+/// Maximum depth of a directory.
 const DEPTH_MAX: usize = 100;
 /// Maximum number of entries: a larger archive takes a node too long to unpack.
 const ENTRIES_MAX: usize = 500_000;
@@ -31,13 +31,13 @@ pub struct Plan {
     /// Messages about skipped files.
     pub(super) notes: Vec<String>,
     /// Dangling links.
-    lost: Vec<PathBuf>,
+    dangling_links: Vec<PathBuf>,
 }
 
 #[derive(Clone, Debug)]
 pub(super) struct PlanEntry {
     pub mode: u32,
-    pub what: EntryKind,
+    pub kind: EntryKind,
 }
 
 #[derive(Clone, Debug)]
@@ -45,12 +45,12 @@ pub(super) enum EntryKind {
     Directory,
     File {
         from: PathBuf,
-        was: FileStamp,
+        stamp: FileStamp,
     },
     /// Byte code that records the modification time of its source: in the archive that is [`MTIME`].
     ByteCode {
         from: PathBuf,
-        was: FileStamp,
+        stamp: FileStamp,
     },
     Bytes(Vec<u8>),
     Link {
@@ -63,7 +63,7 @@ pub(super) enum EntryKind {
 pub(super) enum OutsideLinks {
     Refuse,
     /// Skipped with a note.
-    Leave,
+    Skip,
 }
 
 impl Plan {
@@ -75,7 +75,7 @@ impl Plan {
         Ok(plan)
     }
 
-    /// Adds the content of a directory under a name. `skip` gets the path below the root and the whole path.
+    /// Adds the content of a directory under a name. `skip` receives the path relative to the root and the full path.
     pub(super) fn add_tree(
         &mut self,
         root: &Path,
@@ -83,14 +83,14 @@ impl Plan {
         outside: OutsideLinks,
         skip: &dyn Fn(&Path, &Path) -> bool,
     ) -> Result<(), Report> {
-        let real = root.canonicalize().map_err(|error| unread(root, &error))?;
+        let real = root.canonicalize().map_err(|error| read_error(root, &error))?;
         let walk = DirWalk { root: &real, name, outside, skip };
         let added = self.add_directory(&walk, &real, Path::new(""), 0);
-        self.notes.extend(dangling(&std::mem::take(&mut self.lost)));
+        self.notes.extend(dangling(&std::mem::take(&mut self.dangling_links)));
         added
     }
 
-    /// Messages about skipped files.
+    /// Returns messages about skipped files.
     pub fn notes(&self) -> &[String] {
         &self.notes
     }
@@ -103,12 +103,15 @@ impl Plan {
         depth: usize,
     ) -> Result<(), Report> {
         if depth > DEPTH_MAX {
-            let what = format!("cannot pack `{}`: it is nested too deep", dir.display());
-            return Err(Report::bad_input(what));
+            let what = format!(
+                "cannot pack `{}`: directories are nested more than {DEPTH_MAX} levels deep",
+                dir.display()
+            );
+            return Err(Report::bad_input(what).hint("list the needed files in `files` instead"));
         }
-        let listing = fs::read_dir(dir).map_err(|error| unread(dir, &error))?;
+        let listing = fs::read_dir(dir).map_err(|error| read_error(dir, &error))?;
         for entry in listing {
-            let entry = entry.map_err(|error| unread(dir, &error))?;
+            let entry = entry.map_err(|error| read_error(dir, &error))?;
             if self.entries.len() >= ENTRIES_MAX {
                 let what = format!(
                     "cannot pack `{}`: it has more than {ENTRIES_MAX} files",
@@ -122,48 +125,48 @@ impl Plan {
             if (walk.skip)(&below, &path) {
                 continue;
             }
-            let about = entry.metadata().map_err(|error| unread(&path, &error))?;
-            self.add_one(walk, &path, &below, &about, depth)?;
+            let metadata = entry.metadata().map_err(|error| read_error(&path, &error))?;
+            self.add_entry(walk, &path, &below, &metadata, depth)?;
         }
         Ok(())
     }
 
-    fn add_one(
+    fn add_entry(
         &mut self,
         walk: &DirWalk<'_>,
         path: &Path,
         below: &Path,
-        about: &fs::Metadata,
+        metadata: &fs::Metadata,
         depth: usize,
     ) -> Result<(), Report> {
-        let mut mode = about.permissions().mode() & 0o777;
+        let mut mode = metadata.permissions().mode() & 0o777;
         let name = walk.name.join(below);
-        if about.is_dir() {
+        if metadata.is_dir() {
             // Directories must be writable for the user who unpacks them.
             self.put(name, mode | 0o700, EntryKind::Directory);
             return self.add_directory(walk, path, below, depth + 1);
         }
-        let what = if about.is_symlink() {
+        let kind = if metadata.is_symlink() {
             match self.resolve_link(walk, path)? {
-                Some(what @ EntryKind::Link { .. }) => {
+                Some(kind @ EntryKind::Link { .. }) => {
                     mode = 0o777;
-                    what
+                    kind
                 }
-                Some(what) => {
-                    let target = fs::metadata(path).map_err(|error| unread(path, &error))?;
+                Some(kind) => {
+                    let target = fs::metadata(path).map_err(|error| read_error(path, &error))?;
                     mode = target.permissions().mode() & 0o777;
-                    what
+                    kind
                 }
                 None => return Ok(()),
             }
-        } else if about.is_file() {
+        } else if metadata.is_file() {
             let from = path.to_path_buf();
-            let was = FileStamp::of(about);
-            EntryKind::File { from, was }
+            let stamp = FileStamp::of(metadata);
+            EntryKind::File { from, stamp }
         } else {
             return Ok(());
         };
-        self.put(name, mode, what);
+        self.put(name, mode, kind);
         Ok(())
     }
 
@@ -179,11 +182,11 @@ impl Plan {
                 if error.kind() == io::ErrorKind::PermissionDenied
                     && walk.outside == OutsideLinks::Refuse =>
             {
-                return Err(unread(path, &error));
+                return Err(read_error(path, &error));
             }
             // Missing targets and link cycles.
             Err(_) => {
-                self.lost.push(path.to_path_buf());
+                self.dangling_links.push(path.to_path_buf());
                 return Ok(None);
             }
         };
@@ -192,69 +195,69 @@ impl Plan {
             let to = relative(from.unwrap_or(Path::new("")), inside);
             return Ok(Some(EntryKind::Link { to }));
         }
-        let about = fs::metadata(&target).map_err(|error| unread(path, &error))?;
-        if about.is_dir() {
-            let leads = format!("leads out of the directory to `{}`", target.display());
-            if walk.outside == OutsideLinks::Leave {
-                self.notes.push(format!("`{}` {leads}: it is left out", path.display()));
+        let metadata = fs::metadata(&target).map_err(|error| read_error(path, &error))?;
+        if metadata.is_dir() {
+            let description = format!("a link to the outside directory `{}`", target.display());
+            if walk.outside == OutsideLinks::Skip {
+                self.notes.push(format!("`{}` is {description}: skipped", path.display()));
                 return Ok(None);
             }
-            let what = format!("cannot pack `{}`: it {leads}", path.display());
-            let hint = "put the directory itself there, or list it in `files`";
+            let what = format!("cannot pack `{}`: it is {description}", path.display());
+            let hint = "replace the link by the directory itself, or list the directory in `files`";
             return Err(Report::bad_input(what).hint(hint));
         }
-        let was = FileStamp::of(&about);
-        Ok(about.is_file().then_some(EntryKind::File { from: target, was }))
+        let stamp = FileStamp::of(&metadata);
+        Ok(metadata.is_file().then_some(EntryKind::File { from: target, stamp }))
     }
 
     /// Adds one entry and its parent directories.
-    pub(super) fn put(&mut self, name: PathBuf, mode: u32, what: EntryKind) {
-        let mut above = name.parent();
-        while let Some(dir) = above.filter(|dir| !dir.as_os_str().is_empty()) {
+    pub(super) fn put(&mut self, name: PathBuf, mode: u32, kind: EntryKind) {
+        let mut parent = name.parent();
+        while let Some(dir) = parent.filter(|dir| !dir.as_os_str().is_empty()) {
             if self.entries.contains_key(dir) {
                 break;
             }
-            let what = EntryKind::Directory;
-            self.entries.insert(dir.to_path_buf(), PlanEntry { mode: 0o755, what });
-            above = dir.parent();
+            let kind = EntryKind::Directory;
+            self.entries.insert(dir.to_path_buf(), PlanEntry { mode: 0o755, kind });
+            parent = dir.parent();
         }
-        self.entries.insert(name, PlanEntry { mode, what });
+        self.entries.insert(name, PlanEntry { mode, kind });
     }
 
-    /// Total length of all files.
+    /// Returns the total length of all files.
     pub(super) fn bytes(&self) -> u64 {
-        self.entries.values().map(|entry| entry.what.bytes()).sum()
+        self.entries.values().map(|entry| entry.kind.bytes()).sum()
     }
 
-    /// Key of the content: names and file metadata. Byte code beside its source is left behind by Python when a program runs, and
-    /// is no change.
-    pub(super) fn key(&self, about: &str) -> String {
+    /// Returns a key of `prefix` and the content: names and file metadata. Byte code with a source is ignored, because Python
+    /// writes it whenever a program runs.
+    pub(super) fn key(&self, prefix: &str) -> String {
         let mut context = Context::new(&SHA256);
-        let mut see = |part: &[u8]| {
+        let mut update = |part: &[u8]| {
             context.update(&(part.len() as u64).to_le_bytes());
             context.update(part);
         };
-        see(about.as_bytes());
-        let is_left_behind = |name: &Path| {
+        update(prefix.as_bytes());
+        let is_byte_code = |name: &Path| {
             let source = source_of(name);
             name.ends_with("__pycache__")
                 || source.is_some_and(|source| self.entries.contains_key(&source))
         };
         for (name, entry) in &self.entries {
-            if is_left_behind(name) {
+            if is_byte_code(name) {
                 continue;
             }
-            see(name.as_os_str().as_bytes());
-            see(&entry.mode.to_le_bytes());
-            match &entry.what {
-                EntryKind::Directory => see(b"d"),
-                EntryKind::File { was, .. } => see(&was.known_by()),
-                EntryKind::ByteCode { was, .. } => {
-                    see(b"c");
-                    see(&was.known_by());
+            update(name.as_os_str().as_bytes());
+            update(&entry.mode.to_le_bytes());
+            match &entry.kind {
+                EntryKind::Directory => update(b"d"),
+                EntryKind::File { stamp, .. } => update(&stamp.fingerprint()),
+                EntryKind::ByteCode { stamp, .. } => {
+                    update(b"c");
+                    update(&stamp.fingerprint());
                 }
-                EntryKind::Bytes(bytes) => see(bytes),
-                EntryKind::Link { to } => see(to.as_os_str().as_bytes()),
+                EntryKind::Bytes(bytes) => update(bytes),
+                EntryKind::Link { to } => update(to.as_os_str().as_bytes()),
             }
         }
         hex::encode(context.finish().as_ref())
@@ -269,8 +272,8 @@ impl Plan {
             header.set_mtime(MTIME.into());
             header.set_uid(0);
             header.set_gid(0);
-            header.set_size(entry.what.bytes());
-            match &entry.what {
+            header.set_size(entry.kind.bytes());
+            match &entry.kind {
                 EntryKind::Directory => {
                     header.set_entry_type(EntryType::Directory);
                     archive.append_data(&mut header, name, io::empty())?;
@@ -279,14 +282,14 @@ impl Plan {
                     header.set_entry_type(EntryType::Symlink);
                     archive.append_link(&mut header, name, to)?;
                 }
-                EntryKind::File { from, was } => {
+                EntryKind::File { from, stamp } => {
                     header.set_entry_type(EntryType::Regular);
-                    archive.append_data(&mut header, name, StableFile::open(from, *was)?)?;
+                    archive.append_data(&mut header, name, StableFile::open(from, *stamp)?)?;
                 }
-                EntryKind::ByteCode { from, was } => {
+                EntryKind::ByteCode { from, stamp } => {
                     header.set_entry_type(EntryType::Regular);
-                    let mut bytes = Vec::with_capacity(was.bytes as usize);
-                    StableFile::open(from, *was)?.read_to_end(&mut bytes)?;
+                    let mut bytes = Vec::with_capacity(stamp.bytes as usize);
+                    StableFile::open(from, *stamp)?.read_to_end(&mut bytes)?;
                     bytecode::set_time(&mut bytes, MTIME);
                     archive.append_data(&mut header, name, bytes.as_slice())?;
                 }
@@ -304,7 +307,7 @@ impl EntryKind {
     fn bytes(&self) -> u64 {
         match self {
             EntryKind::Directory | EntryKind::Link { .. } => 0,
-            EntryKind::File { was, .. } | EntryKind::ByteCode { was, .. } => was.bytes,
+            EntryKind::File { stamp, .. } | EntryKind::ByteCode { stamp, .. } => stamp.bytes,
             EntryKind::Bytes(bytes) => bytes.len() as u64,
         }
     }
@@ -317,42 +320,41 @@ struct DirWalk<'a> {
     skip: &'a dyn Fn(&Path, &Path) -> bool,
 }
 
-/// Relative path from one directory below a root to another place below it.
+/// Returns the relative path from one directory below a root to another path below it.
 pub(super) fn relative(from: &Path, to: &Path) -> PathBuf {
-    let parts = |path: &'_ Path| -> Vec<PathBuf> {
-        let normal = path.components().filter(|one| matches!(one, Component::Normal(_)));
-        normal.map(|one| PathBuf::from(one.as_os_str())).collect()
+    let components = |path: &'_ Path| -> Vec<PathBuf> {
+        let normal = path.components().filter(|part| matches!(part, Component::Normal(_)));
+        normal.map(|part| PathBuf::from(part.as_os_str())).collect()
     };
-    let (from, to) = (parts(from), parts(to));
+    let (from, to) = (components(from), components(to));
     let common = from.iter().zip(&to).take_while(|(a, b)| a == b).count();
-    let mut way: PathBuf = from[common..].iter().map(|_| "..").collect();
-    way.extend(&to[common..]);
-    match way.as_os_str().is_empty() {
+    let mut path: PathBuf = from[common..].iter().map(|_| "..").collect();
+    path.extend(&to[common..]);
+    match path.as_os_str().is_empty() {
         true => PathBuf::from("."),
-        false => way,
+        false => path,
     }
 }
 
-/// Message about dangling links; some environments have hundreds.
+/// Returns a message about skipped dangling links; some environments have hundreds.
 fn dangling(links: &[PathBuf]) -> Option<String> {
     let first = links.iter().min()?.display();
     Some(match links.len() {
-        1 => format!("the link `{first}` leads nowhere: it is left out"),
-        2 => format!("the link `{first}` and another lead nowhere: they are left out"),
-        n => format!("the link `{first}` and {} others lead nowhere: they are left out", n - 1),
+        1 => format!("skipping the dangling link `{first}`"),
+        n => format!("skipping {n} dangling links, such as `{first}`"),
     })
 }
 
-/// Returns whether a name has the given ending.
-pub(super) fn ends(name: &Path, with: &str) -> bool {
+/// Returns whether a file name has a suffix.
+pub(super) fn ends(name: &Path, suffix: &str) -> bool {
     let bytes = name.file_name().map(OsStr::as_bytes).unwrap_or_default();
-    bytes.ends_with(with.as_bytes())
+    bytes.ends_with(suffix.as_bytes())
 }
 
 /// Hint for unreadable files.
 pub(super) const READABLE: &str = "make it readable, or remove it: the whole directory is packed";
 
-pub(super) fn unread(path: &Path, error: &io::Error) -> Report {
+pub(super) fn read_error(path: &Path, error: &io::Error) -> Report {
     let what = format!("cannot read `{}`: {}", path.display(), reason(error));
     let report = Report::bad_input(what);
     match error.kind() {

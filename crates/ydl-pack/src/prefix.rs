@@ -1,4 +1,4 @@
-//! Interpreters with their whole installation, as made by conda, and files of any environment that contain its path.
+//! Interpreters with their whole installation, as created by conda, and files of any environment that contain its path.
 //!
 //! Conda's libraries find each other by relative paths, so everything that conda installed stays together. Packages that pip
 //! installed next to it bring their own libraries and form a layer, as in a virtual environment.
@@ -17,13 +17,13 @@ use std::{
     thread,
 };
 
-/// Maximum size of a text that is searched for paths; longer files are data.
+/// Maximum size of a text that is searched for paths; larger files are data.
 const TEXT_BYTES_MAX: u64 = 4 << 20;
-/// Files that locate themselves at run time, whatever path was compiled in.
+/// Files that locate themselves at run time and ignore the compiled-in path.
 const RELOCATABLE: [&str; 2] = ["bin/python", "lib/libpython"];
 
-/// Moves the packages of pip and similar tools out of `all`.
-pub(super) fn part(all: &mut Plan, root: &Path, site: &Path) -> Plan {
+/// Moves the installation out of `all` and returns it. The packages of pip and similar tools remain in `all`.
+pub(super) fn split_installation(all: &mut Plan, root: &Path, site: &Path) -> Plan {
     let mut packages = BTreeSet::new();
     let inside = |name: &&PathBuf| name.parent() == Some(site) && ends(name, ".dist-info");
     for info in all.entries.keys().filter(inside) {
@@ -33,19 +33,18 @@ pub(super) fn part(all: &mut Plan, root: &Path, site: &Path) -> Plan {
         }
     }
     let is_package = |name: &PathBuf| {
-        packages.contains(name) || source_of(name).is_some_and(|it| packages.contains(&it))
+        packages.contains(name) || source_of(name).is_some_and(|source| packages.contains(&source))
     };
-    // A directory with other files must be composed file by file, since both layers have a part of it.
-    let mut theirs = BTreeSet::new();
-    let mut shared = BTreeSet::new();
+    // A directory with files of both is part of both layers.
+    let mut package_dirs = BTreeSet::new();
+    let mut installation_dirs = BTreeSet::new();
     for (name, entry) in &all.entries {
-        if !matches!(entry.what, EntryKind::Directory) {
-            let to = match is_package(name) {
-                true => &mut theirs,
-                false => &mut shared,
+        if !matches!(entry.kind, EntryKind::Directory) {
+            let dirs = match is_package(name) {
+                true => &mut package_dirs,
+                false => &mut installation_dirs,
             };
-            let above = name.ancestors().skip(1);
-            to.extend(above.map(Path::to_path_buf));
+            dirs.extend(name.ancestors().skip(1).map(Path::to_path_buf));
         }
     }
     let mut installation = Plan::default();
@@ -54,39 +53,41 @@ pub(super) fn part(all: &mut Plan, root: &Path, site: &Path) -> Plan {
         let Some(entry) = all.entries.get(&name) else {
             continue;
         };
-        let (stays, goes) = match entry.what {
-            EntryKind::Directory => (theirs.contains(&name), shared.contains(&name)),
+        let (in_packages, in_installation) = match entry.kind {
+            EntryKind::Directory => {
+                (package_dirs.contains(&name), installation_dirs.contains(&name))
+            }
             _ => (is_package(&name), false),
         };
-        if !stays || goes {
+        if !in_packages || in_installation {
             let entry = entry.clone();
-            installation.put(name.clone(), entry.mode, entry.what);
+            installation.put(name.clone(), entry.mode, entry.kind);
         }
-        if !stays {
+        if !in_packages {
             all.entries.remove(&name);
         }
     }
     installation
 }
 
-/// Text files that contain one of these paths. In a virtual environment `site` is skipped: pip embeds no paths there.
-pub(super) fn naming(plan: &Plan, places: &[String], site: Option<&Path>) -> Vec<String> {
+/// Returns the text files that contain one of the paths. In a virtual environment `site` is skipped: pip embeds no paths there.
+pub(super) fn texts_with_path(plan: &Plan, paths: &[String], site: Option<&Path>) -> Vec<String> {
     let texts: Vec<(&PathBuf, &EntryKind)> = plan
         .entries
         .iter()
         .filter(|(name, entry)| {
-            let small = match &entry.what {
-                EntryKind::File { was, .. } => was.bytes <= TEXT_BYTES_MAX,
+            let is_small = match &entry.kind {
+                EntryKind::File { stamp, .. } => stamp.bytes <= TEXT_BYTES_MAX,
                 EntryKind::Bytes(_) => true,
                 EntryKind::Directory | EntryKind::ByteCode { .. } | EntryKind::Link { .. } => false,
             };
-            let known = ends(name, ".pyc") || ends(name, ".so") || ends(name, ".a");
-            small && !known && site.is_none_or(|site| !name.starts_with(site))
+            let is_binary = ends(name, ".pyc") || ends(name, ".so") || ends(name, ".a");
+            is_small && !is_binary && site.is_none_or(|site| !name.starts_with(site))
         })
-        .map(|(name, entry)| (name, &entry.what))
+        .map(|(name, entry)| (name, &entry.kind))
         .collect();
-    let names = |(_, what): &&(&PathBuf, &EntryKind)| {
-        let text = match what {
+    let contains_path = |(_, kind): &&(&PathBuf, &EntryKind)| {
+        let text = match kind {
             EntryKind::File { from, .. } => read(from),
             EntryKind::Bytes(bytes) => String::from_utf8(bytes.clone()).ok(),
             EntryKind::Directory | EntryKind::ByteCode { .. } | EntryKind::Link { .. } => None,
@@ -94,39 +95,39 @@ pub(super) fn naming(plan: &Plan, places: &[String], site: Option<&Path>) -> Vec
         // Files with a zero byte are not text.
         let text = text.filter(|text| !text.contains('\0'));
         text.is_some_and(|text| {
-            let mut places = places.iter();
-            places.any(|place| replace_path(&text, place, "").is_some())
+            let mut paths = paths.iter();
+            paths.any(|path| replace_path(&text, path, "").is_some())
         })
     };
-    let each = texts.len().div_ceil(cores()).max(1);
+    let chunk_length = texts.len().div_ceil(cores()).max(1);
     thread::scope(|scope| {
-        let parts = texts.chunks(each).map(|part| {
+        let threads = texts.chunks(chunk_length).map(|chunk| {
             scope.spawn(move || {
-                let named = part.iter().filter(names);
-                let named = named.filter_map(|(name, _)| Some(name.to_str()?.to_owned()));
-                named.collect::<Vec<_>>()
+                let matches = chunk.iter().filter(contains_path);
+                let names = matches.filter_map(|(name, _)| Some(name.to_str()?.to_owned()));
+                names.collect::<Vec<_>>()
             })
         });
-        let parts: Vec<_> = parts.collect();
-        // A chunk that ended in the middle of a character contained no match.
-        let parts = parts.into_iter().filter_map(|part| part.join().ok());
-        parts.flatten().collect()
+        let threads: Vec<_> = threads.collect();
+        // A thread that panicked found nothing.
+        let names = threads.into_iter().filter_map(|thread| thread.join().ok());
+        names.flatten().collect()
     })
 }
 
-/// Binaries into which conda wrote its path.
-pub(super) fn written_into(root: &Path) -> Vec<String> {
+/// Returns the binaries into which conda wrote its path.
+pub(super) fn binaries_with_path(root: &Path) -> Vec<String> {
     let mut found = BTreeSet::new();
     let all = fs::read_dir(root.join("conda-meta"));
     for entry in all.into_iter().flatten().flatten() {
         let text = fs::read(entry.path()).unwrap_or_default();
-        let said: Value = serde_json::from_slice(&text).unwrap_or_default();
-        let paths = said["paths_data"]["paths"].as_array();
+        let package: Value = serde_json::from_slice(&text).unwrap_or_default();
+        let paths = package["paths_data"]["paths"].as_array();
         for path in paths.into_iter().flatten() {
             let name = path["_path"].as_str().unwrap_or_default();
-            let finds_itself = RELOCATABLE.iter().any(|own| name.starts_with(own));
-            let binary = path["file_mode"] == "binary" && !ends(Path::new(name), ".pyc");
-            if binary && !finds_itself && root.join(name).is_file() {
+            let is_relocatable = RELOCATABLE.iter().any(|own| name.starts_with(own));
+            let is_binary = path["file_mode"] == "binary" && !ends(Path::new(name), ".pyc");
+            if is_binary && !is_relocatable && root.join(name).is_file() {
                 found.insert(name.to_owned());
             }
         }
@@ -134,24 +135,24 @@ pub(super) fn written_into(root: &Path) -> Vec<String> {
     found.into_iter().collect()
 }
 
-/// Warnings about a conda environment.
-pub(super) fn notes(root: &Path, written_into: &[String]) -> Vec<String> {
+/// Returns warnings about a conda environment.
+pub(super) fn notes(root: &Path, binaries: &[String]) -> Vec<String> {
     let mut notes = Vec::new();
-    if let Some(first) = written_into.first() {
-        let others = match written_into.len() - 1 {
+    if let Some(first) = binaries.first() {
+        let others = match binaries.len() - 1 {
             0 => String::new(),
-            others => format!(" and {others} more"),
+            others => format!(" (and {others} more)"),
         };
         notes.push(format!(
-            "`{first}`{others} of the environment looks for its own files below `{}`, where they are not on a node",
+            "`{first}`{others} of the environment contains its path `{}`, which does not exist on the nodes",
             root.display()
         ));
     }
     let scripts = fs::read_dir(root.join("etc/conda/activate.d"));
     let mut scripts = scripts.into_iter().flatten().flatten();
     if scripts.any(|script| ends(&script.path(), ".sh")) {
-        let what = "scripts that conda runs at activation, in `etc/conda/activate.d`, do not run on a node";
-        notes.push(what.to_owned());
+        let note = "conda's activation scripts in `etc/conda/activate.d` do not run on the nodes";
+        notes.push(note.to_owned());
     }
     notes
 }
@@ -176,7 +177,7 @@ mod tests {
         put(&at("numpy/core/x.so"), "");
         put(&at("numpy-1.dist-info/INSTALLER"), "conda\n");
         put(&at("numpy-1.dist-info/RECORD"), "numpy/core/x.so,,\n");
-        put(&at("space/theirs.py"), "");
+        put(&at("space/conda.py"), "");
         put(&at("pure/a.py"), "");
         put(&at("pure/__pycache__/a.cpython-311.pyc"), "");
         put(&at("space/pure.py"), "");
@@ -185,7 +186,7 @@ mod tests {
         put(&at("pure-1.dist-info/RECORD"), record);
         put("bin/pure", "");
         let mut all = Plan::of(dir.path()).expect("a plan");
-        let installation = part(&mut all, dir.path(), site);
+        let installation = split_installation(&mut all, dir.path(), site);
         let names = |plan: &Plan| -> Vec<String> {
             let names = plan.entries.keys().map(|name| name.display().to_string());
             names.filter(|name| name.starts_with("lib/python3.11/site-packages/")).collect()
@@ -202,7 +203,7 @@ mod tests {
         let installed = names(&installation);
         assert!(!installed.contains(&at("pure")), "{installed:?}");
         assert!(installed.contains(&at("numpy/core/x.so")));
-        assert!(installed.contains(&at("space/theirs.py")));
+        assert!(installed.contains(&at("space/conda.py")));
         assert!(all.entries.contains_key(Path::new("bin/pure")));
         assert!(installation.entries.contains_key(Path::new("bin/python3.11")));
     }
@@ -210,15 +211,15 @@ mod tests {
     #[test]
     fn texts_with_embedded_paths_are_found_and_data_is_skipped() {
         let dir = tempfile::tempdir().expect("a directory");
-        let place = "/opt/env".to_owned();
+        let path = "/opt/env".to_owned();
         write(&dir.path().join("etc/a.conf"), "root=/opt/env/x\n");
         write(&dir.path().join("etc/b.conf"), "root=/opt/envy/x\n");
         write(&dir.path().join("etc/c.bin"), "\0/opt/env");
         write(&dir.path().join("site/d.py"), "'/opt/env'");
         let plan = Plan::of(dir.path()).expect("a plan");
-        let places = [place];
-        assert_eq!(naming(&plan, &places, None), ["etc/a.conf", "site/d.py"]);
-        let outside = naming(&plan, &places, Some(Path::new("site")));
+        let paths = [path];
+        assert_eq!(texts_with_path(&plan, &paths, None), ["etc/a.conf", "site/d.py"]);
+        let outside = texts_with_path(&plan, &paths, Some(Path::new("site")));
         assert_eq!(outside, ["etc/a.conf"]);
     }
 
@@ -238,13 +239,12 @@ mod tests {
         for name in ["lib/libcrypto.so.3", "bin/python3.11", "lib/x.pc"] {
             put(name, "");
         }
-        let found = written_into(dir.path());
+        let found = binaries_with_path(dir.path());
         assert_eq!(found, ["lib/libcrypto.so.3"]);
-        let said = notes(Path::new("/opt/env"), &found);
         assert_eq!(
-            said,
+            notes(Path::new("/opt/env"), &found),
             [
-                "`lib/libcrypto.so.3` of the environment looks for its own files below `/opt/env`, where they are not on a node"
+                "`lib/libcrypto.so.3` of the environment contains its path `/opt/env`, which does not exist on the nodes"
             ]
         );
     }

@@ -1,6 +1,6 @@
 //! Detects the Python of an environment without running it.
 
-use super::{elf, same::FileStamp};
+use super::{elf, plan, stable_file::FileStamp};
 use std::{
     collections::{BTreeMap, BTreeSet},
     ffi::{OsStr, OsString},
@@ -17,16 +17,16 @@ pub(super) fn is_system(dir: &Path) -> bool {
     SYSTEM.iter().any(|own| dir == Path::new(own))
 }
 
-/// Modules of the standard library that no job imports.
+/// Modules of the standard library that jobs do not need.
 const UNUSED: [&str; 6] =
     ["test", "idlelib", "turtledemo", "ensurepip", "site-packages", "dist-packages"];
 
-/// EnvironmentKind of an environment.
+/// Kind of an environment.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum EnvironmentKind {
-    /// Packages next to an interpreter elsewhere.
+    /// Virtual environment: packages for an interpreter that is installed separately.
     Venv,
-    /// An interpreter with its whole installation, as made by conda.
+    /// Interpreter with its whole installation, as created by conda.
     Prefix,
 }
 
@@ -39,7 +39,8 @@ pub(super) struct DetectedPython {
     pub version: String,
     /// The interpreter itself, with all links resolved.
     pub executable: PathBuf,
-    pub was: FileStamp,
+    /// Stamp of the interpreter.
+    pub stamp: FileStamp,
     /// Installation of the interpreter.
     pub base: PathBuf,
     pub system_packages: bool,
@@ -56,52 +57,52 @@ impl DetectedPython {
         match link.symlink_metadata() {
             Ok(_) => {}
             Err(error) if error.kind() == io::ErrorKind::PermissionDenied => {
-                return Err(super::plan::unread(&link, &error));
+                return Err(plan::read_error(&link, &error));
             }
             Err(_) => return Ok(None),
         }
-        let said = fs::read_to_string(root.join("pyvenv.cfg")).unwrap_or_default();
-        let said: BTreeMap<&str, &str> = said
+        let text = fs::read_to_string(root.join("pyvenv.cfg")).unwrap_or_default();
+        let settings: BTreeMap<&str, &str> = text
             .lines()
             .filter_map(|line| line.split_once('='))
             .map(|(key, value)| (key.trim(), value.trim()))
             .collect();
-        let whole = |what: String| {
+        let incomplete = |what: String| {
             let hint = "recreate the environment with an installed interpreter";
             Report::bad_input(what).hint(hint)
         };
         let executable = link.canonicalize().map_err(|error| {
-            let leads = fs::read_link(&link).unwrap_or_default();
+            let target = fs::read_link(&link).unwrap_or_default();
             let what = format!(
                 "the environment `{}` cannot be packed: its interpreter `{}`",
                 root.display(),
-                leads.display()
+                target.display()
             );
             match error.kind() {
                 io::ErrorKind::PermissionDenied => {
-                    Report::bad_input(format!("{what} is not readable")).hint(super::plan::READABLE)
+                    Report::bad_input(format!("{what} is not readable")).hint(plan::READABLE)
                 }
-                _ => whole(format!("{what} does not exist")),
+                _ => incomplete(format!("{what} does not exist")),
             }
         })?;
         // A copy in the environment needs the installation that it was copied from.
-        let copied = root.canonicalize().is_ok_and(|real| executable.starts_with(real));
-        let home = said.get("home").filter(|_| copied).map(Path::new);
+        let is_inside = root.canonicalize().is_ok_and(|real| executable.starts_with(real));
+        let home = settings.get("home").filter(|_| is_inside).map(Path::new);
         let original = home.and_then(|home| home.join(executable.file_name()?).canonicalize().ok());
         let executable = original.unwrap_or(executable);
-        let about =
-            fs::metadata(&executable).map_err(|error| super::plan::unread(&executable, &error))?;
-        let version = said.get("version_info").or(said.get("version")).copied();
+        let metadata =
+            fs::metadata(&executable).map_err(|error| plan::read_error(&executable, &error))?;
+        let version = settings.get("version_info").or(settings.get("version")).copied();
         let Some(minor) = minor(root, version) else {
             let what = format!(
                 "the environment `{}` cannot be packed: it has no `lib/python3.…/site-packages`",
                 root.display()
             );
-            return Err(whole(what));
+            return Err(incomplete(what));
         };
-        let own =
-            said.is_empty() && root.canonicalize().is_ok_and(|real| executable.starts_with(real));
-        let kind = match own {
+        let is_prefix = settings.is_empty()
+            && root.canonicalize().is_ok_and(|real| executable.starts_with(real));
+        let kind = match is_prefix {
             true => EnvironmentKind::Prefix,
             false => EnvironmentKind::Venv,
         };
@@ -109,8 +110,8 @@ impl DetectedPython {
         // Fedora and related distributions use `lib64`.
         let has_library = |lib| base.join(format!("{lib}/python{minor}/os.py")).is_file();
         if !["lib", "lib64"].into_iter().any(has_library) {
-            return Err(whole(format!(
-                "the environment `{}` cannot be packed: the interpreter `{}` has no standard library beside it",
+            return Err(incomplete(format!(
+                "the environment `{}` cannot be packed: the interpreter `{}` has no standard library next to it",
                 root.display(),
                 executable.display()
             )));
@@ -120,40 +121,40 @@ impl DetectedPython {
         Ok(Some(DetectedPython {
             kind,
             version: version.unwrap_or_else(|| minor.clone()),
-            was: FileStamp::of(&about),
+            stamp: FileStamp::of(&metadata),
             base: base.to_path_buf(),
             executable: executable.clone(),
-            system_packages: said
+            system_packages: settings
                 .get("include-system-site-packages")
                 .is_some_and(|value| value.eq_ignore_ascii_case("true")),
             minor,
         }))
     }
 
-    /// Tag of the interpreter in names of byte code.
+    /// Returns the interpreter's tag in names of byte code.
     pub fn tag(&self) -> String {
         format!("cpython-{}", self.minor.replace('.', ""))
     }
 
-    /// Directory of its packages, relative to the environment.
+    /// Returns the directory of the packages, relative to the environment.
     pub fn site(&self) -> PathBuf {
         format!("lib/python{}/site-packages", self.minor).into()
     }
 
-    /// Returns whether every node is expected to have it.
+    /// Returns whether every node is expected to have the interpreter.
     pub fn is_system(&self) -> bool {
         is_system(&self.base)
     }
 
-    /// Returns whether it finds its library only through `LD_LIBRARY_PATH`.
+    /// Returns whether the interpreter finds its library only through `LD_LIBRARY_PATH`.
     pub fn needs_library_path(&self) -> bool {
         let elf = elf::read(&self.executable).unwrap_or_default();
-        let shared = elf.needs.iter().any(|name| name.starts_with("libpython"));
-        shared && !elf.paths.iter().any(|path| path.starts_with("$ORIGIN"))
+        let is_shared = elf.needs.iter().any(|name| name.starts_with("libpython"));
+        is_shared && !elf.paths.iter().any(|path| path.starts_with("$ORIGIN"))
     }
 
-    /// Names in `lib` of libraries that the interpreter and its modules load, as with conda. Libraries of a system installation stay
-    /// there.
+    /// Returns the names in `lib` of the libraries that the interpreter and its modules load, as with conda. Empty for a system
+    /// installation, whose libraries are not packed.
     pub fn libraries(&self) -> BTreeSet<OsString> {
         let mut found = BTreeSet::new();
         if self.is_system() {
@@ -182,7 +183,7 @@ impl DetectedPython {
         found
     }
 
-    /// Returns whether a file of the installation is not needed on a node. `libraries` are.
+    /// Returns whether a file of the installation is not needed on a node. `libraries` are the needed ones in `lib`.
     pub fn is_unused(&self, below: &Path, libraries: &BTreeSet<OsString>) -> bool {
         let parts: Vec<_> = below.iter().map(|part| part.to_string_lossy()).collect();
         let parts: Vec<&str> = parts.iter().map(AsRef::as_ref).collect();
@@ -197,7 +198,7 @@ impl DetectedPython {
         }
     }
 
-    /// StableFile for files below `lib`.
+    /// Returns whether a file below `lib` is not needed on a node.
     fn is_unused_library(&self, parts: &[&str], libraries: &BTreeSet<OsString>) -> bool {
         let library = self.library();
         match parts {
@@ -212,12 +213,12 @@ impl DetectedPython {
         }
     }
 
-    /// Name of the directory of the standard library.
+    /// Returns the name of the standard library's directory.
     fn library(&self) -> String {
         format!("python{}", self.minor)
     }
 
-    /// Its parent directory. Fedora and related distributions use `lib64`.
+    /// Returns the parent of the standard library's directory. Fedora and related distributions use `lib64`.
     fn lib(&self) -> &'static str {
         let mut all = ["lib", "lib64"].into_iter();
         let has_library = |lib: &&str| {
@@ -228,15 +229,15 @@ impl DetectedPython {
     }
 }
 
-/// Full version, from the installation's headers.
+/// Returns the full version, from the installation's headers.
 fn version_of(base: &Path, minor: &str) -> Option<String> {
     let header = base.join(format!("include/python{minor}/patchlevel.h"));
-    let said = fs::read_to_string(header).ok()?;
-    let line = said.lines().find(|line| line.contains(" PY_VERSION "))?;
+    let text = fs::read_to_string(header).ok()?;
+    let line = text.lines().find(|line| line.contains(" PY_VERSION "))?;
     Some(line.split('"').nth(1)?.to_owned())
 }
 
-/// The `lib/python3.…` of an installation; the one in `pyvenv.cfg` if there are several.
+/// Returns the minor version of `lib/python3.…`. If there are several, the one in `pyvenv.cfg` has precedence.
 fn minor(root: &Path, version: Option<&str>) -> Option<String> {
     let mut all = Vec::new();
     for entry in fs::read_dir(root.join("lib")).into_iter().flatten().flatten() {
@@ -249,12 +250,12 @@ fn minor(root: &Path, version: Option<&str>) -> Option<String> {
         }
     }
     all.sort();
-    let named = |minor: &&String| {
+    let is_configured = |minor: &&String| {
         version.is_some_and(|version| {
             version == minor.as_str() || version.starts_with(&format!("{minor}."))
         })
     };
-    all.iter().find(named).or(all.last()).cloned()
+    all.iter().find(is_configured).or(all.last()).cloned()
 }
 
 #[cfg(test)]
@@ -273,21 +274,21 @@ mod tests {
                 minor: "3.12".into(),
                 version: "3.12.1".into(),
                 executable: dir.path().join("bin/python3.12"),
-                was: FileStamp::of(&fs::metadata(dir.path()).expect("a directory")),
+                stamp: FileStamp::of(&fs::metadata(dir.path()).expect("a directory")),
                 base: dir.path().to_owned(),
                 system_packages: false,
             };
-            let travels = |name: &str| !found.is_unused(Path::new(name), &BTreeSet::new());
+            let is_packed = |name: &str| !found.is_unused(Path::new(name), &BTreeSet::new());
             for name in ["", "/python3.12", "/python3.12/os.py", "/libpython3.12.so.1.0"] {
-                assert!(travels(&format!("{lib}{name}")), "{lib}{name}");
+                assert!(is_packed(&format!("{lib}{name}")), "{lib}{name}");
             }
             for name in ["/python3.12/test/x.py", "/python3.11", "/libssl.so"] {
-                assert!(!travels(&format!("{lib}{name}")), "{lib}{name}");
+                assert!(!is_packed(&format!("{lib}{name}")), "{lib}{name}");
             }
             let other = if lib == "lib" { "lib64" } else { "lib" };
-            assert!(!travels(&format!("{other}/python3.12/os.py")));
-            assert!(travels("bin/python3.12") && !travels("bin/perl"));
-            assert!(!travels("share") && travels("include/python3.12/Python.h"));
+            assert!(!is_packed(&format!("{other}/python3.12/os.py")));
+            assert!(is_packed("bin/python3.12") && !is_packed("bin/perl"));
+            assert!(!is_packed("share") && is_packed("include/python3.12/Python.h"));
         }
     }
 }

@@ -10,26 +10,26 @@ use std::{
     path::{Path, PathBuf},
 };
 
-/// Longer than any console script.
+/// Maximum size of a console script.
 const SCRIPT_BYTES_MAX: u64 = 1 << 20;
 /// Directories of system programs, which exist on every node.
 const SYSTEM: [&str; 3] = ["/usr/bin/", "/usr/local/bin/", "/bin/"];
 
 /// Rewrites the scripts in `bin` of an environment with one of these original paths. Unreadable scripts are reported when they
 /// are packed.
-pub(super) fn rewrite(plan: &mut Plan, places: &[String]) {
+pub(super) fn rewrite(plan: &mut Plan, paths: &[String]) {
     let in_bin = |name: &&PathBuf| name.parent() == Some(Path::new("bin"));
     let names: Vec<PathBuf> = plan.entries.keys().filter(in_bin).cloned().collect();
     for name in names {
         let Some(entry) = plan.entries.get_mut(&name) else {
             continue;
         };
-        if let EntryKind::File { from, was } = &entry.what
-            && was.bytes <= SCRIPT_BYTES_MAX
+        if let EntryKind::File { from, stamp } = &entry.kind
+            && stamp.bytes <= SCRIPT_BYTES_MAX
             && let Some(bytes) = read_script(from)
-            && let Some(bytes) = relocatable(&bytes).or_else(|| through_path(&bytes, places))
+            && let Some(bytes) = relocatable(&bytes).or_else(|| through_path(&bytes, paths))
         {
-            entry.what = EntryKind::Bytes(bytes);
+            entry.kind = EntryKind::Bytes(bytes);
         }
     }
 }
@@ -45,7 +45,7 @@ fn read_script(path: &Path) -> Option<Vec<u8>> {
     Some(bytes)
 }
 
-/// Returns the script with a relocatable first line; `None` if it is not one of the environment's own Python.
+/// Returns the script with a relocatable first line; `None` if its interpreter is not a Python of an environment.
 fn relocatable(bytes: &[u8]) -> Option<Vec<u8>> {
     let line = |from: usize| {
         let rest = bytes.get(from..)?;
@@ -73,10 +73,10 @@ fn relocatable(bytes: &[u8]) -> Option<Vec<u8>> {
             (arguments.trim(), second_at)
         }
     };
-    let plain = |c: char| c.is_ascii_alphanumeric() || "-_=.".contains(c);
+    let is_plain = |c: char| c.is_ascii_alphanumeric() || "-_=.".contains(c);
     let arguments = match arguments {
         "" => String::new(),
-        text if text.chars().all(plain) => format!("{text} "),
+        text if text.chars().all(is_plain) => format!("{text} "),
         _ => return None,
     };
     let mut script = format!(
@@ -87,18 +87,18 @@ fn relocatable(bytes: &[u8]) -> Option<Vec<u8>> {
     Some(script)
 }
 
-/// Returns the script of another program of the environment, started through `PATH`.
-fn through_path(bytes: &[u8], places: &[String]) -> Option<Vec<u8>> {
+/// Returns the script with its interpreter, another program of the environment, looked up in `PATH`.
+fn through_path(bytes: &[u8], paths: &[String]) -> Option<Vec<u8>> {
     let end = bytes.iter().position(|byte| *byte == b'\n')?;
     let first = std::str::from_utf8(bytes.get(..end)?).ok()?;
     let line = first.strip_prefix("#!")?.trim();
-    let inside = |place: &String| line.strip_prefix(place.as_str())?.strip_prefix("/bin/");
-    let words = places.iter().find_map(inside)?;
-    let several = match words.contains(' ') {
+    let inside = |path: &String| line.strip_prefix(path.as_str())?.strip_prefix("/bin/");
+    let command = paths.iter().find_map(inside)?;
+    let split = match command.contains(' ') {
         true => "-S ",
         false => "",
     };
-    let mut script = format!("#!/usr/bin/env {several}{words}").into_bytes();
+    let mut script = format!("#!/usr/bin/env {split}{command}").into_bytes();
     script.extend_from_slice(bytes.get(end..)?);
     Some(script)
 }
@@ -120,8 +120,8 @@ mod tests {
         assert_eq!(rewritten(&format!("#!/home/me/venv/bin/python3.11\n{body}")), expected);
         let long = format!("#!/bin/sh\n'''exec' \"/a b/bin/python\" \"$0\" \"$@\"\n' '''\n{body}");
         assert_eq!(rewritten(&long), expected);
-        let told = rewritten("#!/v/bin/python -I\nx\n").expect("a script");
-        assert!(told.contains("/python\" -I \"$0\""), "{told}");
+        let script = rewritten("#!/v/bin/python -I\nx\n").expect("a script");
+        assert!(script.contains("/python\" -I \"$0\""), "{script}");
     }
 
     #[test]
@@ -138,11 +138,12 @@ mod tests {
             assert_eq!(rewritten(text), None, "{text}");
         }
     }
+
     #[test]
     fn scripts_of_other_programs_use_the_path() {
-        let places = ["/opt/env".to_owned()];
+        let paths = ["/opt/env".to_owned()];
         let check = |text: &str, expected: Option<&str>| {
-            let script = through_path(text.as_bytes(), &places);
+            let script = through_path(text.as_bytes(), &paths);
             let script = script.map(|bytes| String::from_utf8(bytes).expect("text"));
             assert_eq!(script.as_deref(), expected);
         };

@@ -9,16 +9,16 @@ use super::{
 };
 use std::{collections::BTreeMap, path::Path};
 
-/// Size from which every node takes minutes to fetch an environment.
+/// Size above which nodes take minutes to download an environment.
 pub(super) const LARGE_BYTES: u64 = 5_000_000_000;
 /// Number of largest packages named in a message.
 const LARGEST: usize = 5;
-/// Maximum number of files with foreign library paths that are named.
-const SEARCHED_MAX: usize = 5;
+/// Maximum number of recorded files with foreign library paths.
+const FOREIGN_LIBRARIES_MAX: usize = 5;
 
 /// Returns a warning about a large environment.
 pub(super) fn too_large(layers: &[Layer], limit: u64) -> Option<String> {
-    let bytes: u64 = layers.iter().map(|layer| layer.known.unpacked).sum();
+    let bytes: u64 = layers.iter().map(|layer| layer.info.unpacked).sum();
     if bytes < limit {
         return None;
     }
@@ -34,66 +34,66 @@ pub(super) fn too_large(layers: &[Layer], limit: u64) -> Option<String> {
 }
 
 /// Inspects the content of a layer.
-pub(super) fn survey(plan: &Plan, python: Option<&DetectedPython>, places: &[String]) -> LayerInfo {
+pub(super) fn survey(plan: &Plan, python: Option<&DetectedPython>, paths: &[String]) -> LayerInfo {
     let site = python.map(DetectedPython::site).unwrap_or_default();
-    let mut known = LayerInfo { unpacked: plan.bytes(), ..LayerInfo::default() };
+    let mut info = LayerInfo { unpacked: plan.bytes(), ..LayerInfo::default() };
     let mut sizes: BTreeMap<String, u64> = BTreeMap::new();
     let mut machines: BTreeMap<String, String> = BTreeMap::new();
     for (name, entry) in &plan.entries {
-        let (from, bytes) = match &entry.what {
-            EntryKind::File { from, was } => (Some(from), was.bytes),
-            EntryKind::ByteCode { was, .. } => (None, was.bytes),
+        let (from, bytes) = match &entry.kind {
+            EntryKind::File { from, stamp } => (Some(from), stamp.bytes),
+            EntryKind::ByteCode { stamp, .. } => (None, stamp.bytes),
             EntryKind::Bytes(bytes) => (None, bytes.len() as u64),
             EntryKind::Directory | EntryKind::Link { .. } => continue,
         };
-        known.files += 1;
+        info.files += 1;
         let below = name.strip_prefix(&site).unwrap_or(name);
         if let Some(top) = below.iter().next() {
             *sizes.entry(top.to_string_lossy().into_owned()).or_default() += bytes;
         }
-        let program = ends(name, ".so")
+        let is_binary = ends(name, ".so")
             || name.to_string_lossy().contains(".so.")
             || (name.starts_with("bin") && entry.mode & 0o100 != 0);
-        if let Some(elf) = from.filter(|_| program).and_then(|from| elf::read(from)) {
+        if let Some(elf) = from.filter(|_| is_binary).and_then(|from| elf::read(from)) {
             let file = name.to_string_lossy().into_owned();
             if let Some(version) = elf.glibc
-                && known.glibc.as_ref().is_none_or(|(known, _)| *known < version)
+                && info.glibc.as_ref().is_none_or(|(newest, _)| *newest < version)
             {
-                known.glibc = Some((version, file.clone()));
+                info.glibc = Some((version, file.clone()));
             }
-            search(&elf, &file, python, places, &mut known);
+            check_library_paths(&elf, &file, python, paths, &mut info);
             machines.entry(elf.machine).or_insert(file);
         }
     }
-    known.machines = machines.into_iter().collect();
-    known.largest = sizes.into_iter().collect();
-    known.largest.sort_by_key(|(name, bytes)| (std::cmp::Reverse(*bytes), name.clone()));
-    known.largest.truncate(LARGEST);
-    known
+    info.machines = machines.into_iter().collect();
+    info.largest = sizes.into_iter().collect();
+    info.largest.sort_by_key(|(name, bytes)| (std::cmp::Reverse(*bytes), name.clone()));
+    info.largest.truncate(LARGEST);
+    info
 }
 
-/// Finds binaries that look up libraries by absolute paths, which differ on a node. Most such paths are of the build machine and
-/// dangle.
-fn search(
+/// Records a binary that looks up a library by an absolute path, which differs on a node. Paths without the library are ignored:
+/// most are leftovers of the build machine.
+fn check_library_paths(
     elf: &Elf,
     file: &str,
     python: Option<&DetectedPython>,
-    places: &[String],
-    known: &mut LayerInfo,
+    paths: &[String],
+    info: &mut LayerInfo,
 ) {
     for path in elf.paths.iter().filter(|path| path.starts_with('/')) {
         let dir = Path::new(path);
-        let system = ["/usr", "/lib", "/lib64"].iter().any(|own| dir.starts_with(own));
-        let own = python.is_some_and(|python| dir.starts_with(python.base.join("lib")));
+        let is_system = ["/usr", "/lib", "/lib64"].iter().any(|system| dir.starts_with(system));
+        let is_interpreters = python.is_some_and(|python| dir.starts_with(python.base.join("lib")));
         let found = elf.needs.iter().find(|name| dir.join(name).is_file());
-        let Some(name) = found.filter(|_| !system) else {
+        let Some(name) = found.filter(|_| !is_system) else {
             continue;
         };
-        let mut lib = places.iter().map(|place| Path::new(place).join("lib"));
-        if lib.any(|lib| lib.join(name).is_file()) {
-            known.told = true;
-        } else if !own && known.searched.len() < SEARCHED_MAX {
-            known.searched.push((file.to_owned(), path.clone()));
+        let mut lib_dirs = paths.iter().map(|path| Path::new(path).join("lib"));
+        if lib_dirs.any(|lib| lib.join(name).is_file()) {
+            info.needs_library_path = true;
+        } else if !is_interpreters && info.foreign_libraries.len() < FOREIGN_LIBRARIES_MAX {
+            info.foreign_libraries.push((file.to_owned(), path.clone()));
         }
     }
 }
@@ -105,12 +105,12 @@ mod tests {
     use std::path::PathBuf;
 
     #[test]
-    fn what_is_too_large_names_its_largest_packages() {
+    fn the_warning_about_a_large_environment_names_its_largest_packages() {
         let layer = |largest: &[(&str, u64)]| Layer {
             name: PACKAGES,
             file: PathBuf::new(),
             cached: false,
-            known: LayerInfo {
+            info: LayerInfo {
                 unpacked: largest.iter().map(|(_, bytes)| bytes).sum(),
                 largest: largest.iter().map(|(name, bytes)| ((*name).into(), *bytes)).collect(),
                 ..LayerInfo::default()

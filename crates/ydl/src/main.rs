@@ -15,14 +15,14 @@ use ydl::{
 use ydl_os::report::{Exit, Report};
 
 fn main() -> ExitCode {
-    panic::set_hook(Box::new(|about| {
-        let what = about.payload_as_str().unwrap_or("for no stated reason");
-        let place = about.location().map(|place| format!(" at {place}"));
-        let place = place.unwrap_or_default();
-        terminal::message(format!("error: ydl itself failed: {what}{place} (this is a bug)"));
+    panic::set_hook(Box::new(|panic| {
+        let reason = panic.payload_as_str().unwrap_or("unknown panic");
+        let location = panic.location().map(|location| format!(" at {location}"));
+        let location = location.unwrap_or_default();
+        terminal::message(format!("error: ydl itself failed: {reason}{location} (this is a bug)"));
     }));
-    let begin = || compat::run_if_named().unwrap_or_else(|| start(Cli::parse()));
-    if let Ok(code) = panic::catch_unwind(panic::AssertUnwindSafe(begin)) {
+    let dispatch = || compat::run_if_named().unwrap_or_else(|| start(Cli::parse()));
+    if let Ok(code) = panic::catch_unwind(panic::AssertUnwindSafe(dispatch)) {
         return code;
     }
     Exit::Internal.into()
@@ -31,11 +31,11 @@ fn main() -> ExitCode {
 fn start(cli: Cli) -> ExitCode {
     match cli.command {
         CliCommand::Master { dir } => {
-            log();
+            init_logging();
             dir.map_or_else(master::run_in_container, master::run)
         }
         CliCommand::Agent { dir } => {
-            log();
+            init_logging();
             agent::run(dir)
         }
         CliCommand::Shim { socket } => agent::shim::run(socket.as_deref()),
@@ -49,8 +49,8 @@ fn start(cli: Cli) -> ExitCode {
     }
 }
 
-/// Logs of master and agent go to stderr, which the parent process redirects to a file.
-fn log() {
+/// Sends the log of a master or an agent to stderr, which the parent process redirects to a file.
+fn init_logging() {
     tracing_subscriber::fmt()
         .with_writer(|| CappedStderr)
         .with_ansi(false)
@@ -58,8 +58,8 @@ fn log() {
         .init();
 }
 
-/// Stderr up to a limit: a job that restarts for a year must not fill the disk with what is said about it. And a disk
-/// that is full must not end the job: the subscriber panics where it cannot say that it could not write.
+/// Stderr up to a limit, so that a job that restarts for a year does not fill the disk with its log. Write errors are
+/// dropped: the subscriber panics when it cannot report one, and a full disk must not end the job.
 struct CappedStderr;
 
 const STDERR_BYTES_MAX: u64 = 64 << 20;

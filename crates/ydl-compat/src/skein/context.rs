@@ -61,7 +61,7 @@ impl Context {
                 path => format!("`{path}`"),
             };
             let hint = match nearest(&key.name, known.iter().copied()) {
-                Some(near) => format!("did you mean `{near}`?"),
+                Some(suggestion) => format!("did you mean `{suggestion}`?"),
                 None => format!("known keys: `{}`", known.join("`, `")),
             };
             let what = format!("unknown key `{}` in {map}", key.name);

@@ -29,6 +29,7 @@ const SERVICE: &[&str] = &[
 const DRIVER_MIB: u64 = 512;
 /// Retry limit for `-1`.
 const UNLIMITED: &str = "1000000";
+
 /// Adds the roles of all services and of the driver script.
 pub fn roles(
     context: &mut Context,

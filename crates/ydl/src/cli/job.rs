@@ -34,7 +34,7 @@ Examples:
 pub struct LogsArgs {
     /// Job, role (`worker`) or task (`worker:0`), or a job and one of these
     #[arg(value_name = "JOB|ROLE[:INDEX]", num_args = 0..=2)]
-    pub which: Vec<String>,
+    pub operands: Vec<String>,
     /// Follow the output until the job ends
     #[arg(long, short)]
     pub follow: bool,
@@ -71,7 +71,7 @@ files in DEST are never overwritten: the command lists them and downloads nothin
 pub struct FetchArgs {
     /// Job, optional pattern of names such as `outputs/model/a.params` or `logs/worker/0/1/stdout.0`, and directory
     #[arg(value_name = "JOB PATTERN DEST", num_args = 1..=3, required = true)]
-    pub words: Vec<String>,
+    pub operands: Vec<String>,
 }
 
 /// Arguments of `ydl kill`.

@@ -22,8 +22,8 @@ use ydl_os::{
     worded,
 };
 
-/// Maximum time for a ResourceManager to answer.
-const ANSWER_MAX: Duration = Duration::from_secs(30);
+/// Maximum time for a ResourceManager to respond.
+const RESPONSE_MAX: Duration = Duration::from_secs(30);
 /// Connection timeout of a ResourceManager that refuses connections. Hadoop's own programs try for a quarter of an
 /// hour; an interactive command should fail sooner.
 const CONNECT_TIMEOUT_MS: &str = "8000";
@@ -33,22 +33,22 @@ const ADDRESSES_MAX: usize = 4;
 /// Delay of the notice that a response is slow.
 const NOTICE_DELAY: Duration = Duration::from_secs(2);
 /// Hint for the case that all ResourceManagers are on standby.
-const STANDBY: &str = "an administrator makes one active (`yarn rmadmin -getAllServiceState` tells), or wait for the failover to end";
+const STANDBY: &str = "wait for the failover to finish, or ask an administrator to make one active (`yarn rmadmin -getAllServiceState` shows their states)";
 
 /// Connection to one cluster.
 #[derive(Clone, Debug)]
 pub struct ClusterClient {
-    /// The configuration as it was read, without changes.
+    /// Configuration as it was read, without changes.
     pub config: Config,
-    /// The ResourceManager.
+    /// Client of the ResourceManager.
     pub rm: Client,
-    /// The caller, as far as this machine knows.
+    /// Name of the caller according to the configuration; on a secure cluster the ticket decides.
     pub user: String,
-    /// Proof of the caller's identity.
+    /// Credentials of the caller.
     pub identity: Identity,
 }
 
-/// The Hadoop configuration that this process's variables name, if there is one.
+/// Loads the Hadoop configuration named by the environment variables, if there is one.
 pub fn configuration() -> Result<Option<Config>, Report> {
     let environment = Environment::of_process();
     if Config::directories(&environment).is_empty() {
@@ -58,8 +58,8 @@ pub fn configuration() -> Result<Option<Config>, Report> {
     Ok((!config.files().is_empty()).then_some(config))
 }
 
-/// Returns the cluster that a command is for, if it is not for this machine: asked for by `--cluster yarn`, or configured and
-/// not declined.
+/// Returns the cluster that a command applies to: with `--cluster yarn`, or with a configuration unless
+/// `--cluster local` is given. `None` means this machine.
 pub fn select(global: GlobalArgs) -> Result<Option<ClusterClient>, Report> {
     match global.cluster {
         Some(Cluster::Local) => Ok(None),
@@ -68,16 +68,16 @@ pub fn select(global: GlobalArgs) -> Result<Option<ClusterClient>, Report> {
     }
 }
 
-/// Returns the cluster of a command that is of no use on this machine.
+/// Returns the cluster of a command that needs one.
 pub fn require(global: GlobalArgs) -> Result<ClusterClient, Report> {
     if global.cluster == Some(Cluster::Local) {
-        let what = "this machine has neither nodes nor queues";
+        let what = "nodes and queues exist only on a cluster";
         return Err(Report::bad_input(what).hint("leave out `--cluster local`"));
     }
     ClusterClient::open()
 }
 
-/// Reports a missing configuration and the places searched.
+/// Reports a missing configuration and the directories searched.
 pub fn missing_configuration() -> Report {
     let named = Config::directories(&Environment::of_process());
     let named: Vec<_> = named.iter().map(|dir| format!("`{}`", dir.display())).collect();
@@ -102,13 +102,13 @@ fn unreadable(error: &ConfigError) -> Report {
         }
         error => error.to_string(),
     };
-    Report::bad_input(format!("the Hadoop configuration cannot be used: {why}")).hint(
+    Report::bad_input(format!("invalid Hadoop configuration: {why}")).hint(
         "check `HADOOP_CONF_DIR` and `YARN_CONF_DIR`, or use this machine with `--cluster local`",
     )
 }
 
 impl ClusterClient {
-    /// The cluster that this process's variables name.
+    /// Creates a client for the cluster whose configuration the environment variables name.
     pub fn open() -> Result<ClusterClient, Report> {
         match configuration()? {
             Some(config) => ClusterClient::with(config),
@@ -116,7 +116,7 @@ impl ClusterClient {
         }
     }
 
-    /// The cluster of that configuration.
+    /// Creates a client for the cluster of a configuration.
     pub fn with(config: Config) -> Result<ClusterClient, Report> {
         let mut interactive = config.clone();
         let key = "yarn.resourcemanager.connect.max-wait.ms";
@@ -144,7 +144,7 @@ impl ClusterClient {
 
     /// Returns the deadline of a call.
     pub fn deadline(&self) -> Instant {
-        Instant::now() + ANSWER_MAX
+        Instant::now() + RESPONSE_MAX
     }
 
     /// Waits for the ResourceManager's response. After a delay it prints a notice.
@@ -176,7 +176,7 @@ impl ClusterClient {
                 );
                 Report::new(Exit::Unreachable, what).hint(STANDBY)
             }
-            // The failure is on this machine: no server was asked.
+            // A failure on this machine, before any request.
             RpcError::Security {
                 source:
                     source @ (SecurityError::NoTicket { .. } | SecurityError::TicketExpired { .. }),
@@ -193,20 +193,22 @@ impl ClusterClient {
                 Report::new(Exit::Unreachable, what).hint(self.hint())
             }
             RpcError::Denied { exception, .. } => {
-                let what =
-                    format!("the ResourceManager denies that: {}", first_line(&exception.message));
+                let what = format!(
+                    "permission denied by the ResourceManager: {}",
+                    first_line(&exception.message)
+                );
                 let report = Report::bad_input(what);
                 match exception.message.contains("not allowed to impersonate") {
-                    true => report.hint("`HADOOP_PROXY_USER` is set, and the cluster's `hadoop.proxyuser` keys say who may act for whom"),
+                    true => report.hint("unset `HADOOP_PROXY_USER`, or have an administrator allow it in the cluster's `hadoop.proxyuser` keys"),
                     false => report,
                 }
             }
             RpcError::Rejected { exception, .. } => {
                 let what =
-                    format!("the ResourceManager refuses: {}", first_line(&exception.message));
+                    format!("rejected by the ResourceManager: {}", first_line(&exception.message));
                 match exception.kind() {
                     ExceptionKind::ApplicationNotFound => Report::bad_input(what)
-                        .hint("`ydl ls` shows the jobs that the ResourceManager remembers"),
+                        .hint("list the jobs known to the ResourceManager with `ydl ls`"),
                     _ => Report::bad_input(what),
                 }
             }
@@ -223,34 +225,34 @@ impl ClusterClient {
         }
     }
 
-    /// Reports an unreachable client endpoint. The admin endpoint may still be open: a ResourceManager on standby,
-    /// or still starting, closes the client endpoint and keeps the other open. So does one with another client address.
+    /// Reports an unreachable client endpoint. An open admin endpoint narrows the cause: the ResourceManager is on
+    /// standby, still starting, or has another client address.
     fn unreachable(&self, reason: &str) -> Report {
         let managers = self.config.resource_managers().unwrap_or_default();
-        let open: Vec<_> = managers.iter().filter(|it| admin_endpoint_is_open(it)).collect();
-        let at = self.addresses();
+        let open: Vec<_> = managers.iter().filter(|rm| admin_endpoint_is_open(rm)).collect();
+        let addresses = self.addresses();
         let reason = worded(reason.to_owned());
-        let unreached = format!("no ResourceManager can be reached at {at}: {reason}");
-        let names: Vec<_> = open.iter().map(|it| format!("`{}`", it.client)).collect();
-        let who = match (&open[..], managers.len()) {
-            ([], _) => return Report::new(Exit::Unreachable, unreached).hint(self.hint()),
+        let unreachable = format!("no ResourceManager can be reached at {addresses}: {reason}");
+        let names: Vec<_> = open.iter().map(|rm| format!("`{}`", rm.client)).collect();
+        let states = match (&open[..], managers.len()) {
+            ([], _) => return Report::new(Exit::Unreachable, unreachable).hint(self.hint()),
             ([one], 1) => {
-                let what = format!("{unreached}; administrators are answered at `{}`", one.admin);
+                let what = format!("{unreachable}; its admin endpoint `{}` is open", one.admin);
                 let hint = format!(
-                    "is `yarn.resourcemanager.address`{} its address? Else it may still be starting",
+                    "check `yarn.resourcemanager.address`{}; or the ResourceManager may still be starting",
                     self.site().map(|path| format!(" in `{path}`")).unwrap_or_default()
                 );
                 return Report::new(Exit::Unreachable, what).hint(hint);
             }
-            (all, n) if all.len() == n => format!("all {n} run and stand by"),
-            ([_], _) => format!("{} runs and stands by, the rest cannot be reached", names[0]),
-            _ => format!("{} run and stand by, the rest cannot be reached", names.join(", ")),
+            (all, n) if all.len() == n => format!("all {n} are on standby"),
+            ([_], _) => format!("{} is on standby, the others are unreachable", names[0]),
+            _ => format!("{} are on standby, the others are unreachable", names.join(", ")),
         };
-        let what = format!("no ResourceManager at {at} is active: {who} ({reason})");
+        let what = format!("no ResourceManager at {addresses} is active: {states} ({reason})");
         Report::new(Exit::Unreachable, what).hint(STANDBY)
     }
 
-    /// Every address that is tried.
+    /// Returns the addresses of all ResourceManagers.
     fn addresses(&self) -> String {
         let managers = self.config.resource_managers().unwrap_or_default();
         let all: Vec<_> = managers.iter().map(|manager| format!("`{}`", manager.client)).collect();
@@ -266,9 +268,9 @@ impl ClusterClient {
     fn hint(&self) -> String {
         match self.site() {
             Some(path) => format!(
-                "check that it runs and that `{path}` names it; `--cluster local` uses this machine instead"
+                "check that it runs and that `{path}` has its address; or use this machine with `--cluster local`"
             ),
-            None => "the configuration has no `yarn-site.xml`, so this address is a guess; set `HADOOP_CONF_DIR`".to_owned(),
+            None => "set `HADOOP_CONF_DIR`: the configuration has no `yarn-site.xml`, so this is a default address".to_owned(),
         }
     }
 }
@@ -276,9 +278,9 @@ impl ClusterClient {
 /// Returns whether the endpoint for administrators accepts connections.
 fn admin_endpoint_is_open(manager: &ResourceManager) -> bool {
     let admin = &manager.admin;
-    let found = (admin.host.as_str(), admin.port).to_socket_addrs();
-    let mut found = found.into_iter().flatten().take(ADDRESSES_MAX);
-    found.any(|at| TcpStream::connect_timeout(&at, ADMIN_PROBE_MAX).is_ok())
+    let addresses = (admin.host.as_str(), admin.port).to_socket_addrs();
+    let mut addresses = addresses.into_iter().flatten().take(ADDRESSES_MAX);
+    addresses.any(|address| TcpStream::connect_timeout(&address, ADMIN_PROBE_MAX).is_ok())
 }
 
 fn first_line(text: &str) -> &str {

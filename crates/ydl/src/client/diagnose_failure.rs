@@ -2,7 +2,7 @@
 
 use crate::backend::yarn::exec_failure_reason;
 
-/// A cause in one sentence, and what to do about it.
+/// Cause of a failure in one sentence, and a hint.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Diagnosis {
     pub what: String,
@@ -18,15 +18,15 @@ pub fn diagnose(diagnostics: &str) -> Option<Diagnosis> {
     let line = |marker: &str| diagnostics.lines().find(|line| line.contains(marker));
     if let Some(why) = exec_failure_reason(diagnostics) {
         return diagnosis(
-            format!("the node of its master cannot execute `ydl`: {why}"),
-            "`uname -m` tells a machine's kind of processor; an administrator can tell how the nodes' `yarn.nodemanager.local-dirs` are mounted",
+            format!("the master's node cannot execute `ydl`: {why}"),
+            "compare `uname -m` on this machine and on the nodes; ask an administrator whether the nodes' `yarn.nodemanager.local-dirs` are mounted `noexec`",
         );
     }
     if let Some(line_text) = line("File does not exist: ") {
         let file = word_after(line_text, "File does not exist: ");
         return diagnosis(
-            format!("its master's node could not fetch `{file}`: the file does not exist any more"),
-            "it was deleted; submit the job again",
+            format!("the master's node could not fetch `{file}`: the file was deleted"),
+            "submit the job again",
         );
     }
     if let Some(line_text) = line(" changed on src filesystem") {
@@ -34,7 +34,7 @@ pub fn diagnose(diagnostics: &str) -> Option<Diagnosis> {
         let file = file.and_then(|before| before.split_whitespace().next_back());
         return diagnosis(
             format!(
-                "its master's node could not fetch `{}`: it was changed after the job was submitted",
+                "the master's node could not fetch `{}`: the file was changed after the job was submitted",
                 file.unwrap_or_default()
             ),
             "submit the job again",
@@ -44,7 +44,7 @@ pub fn diagnose(diagnostics: &str) -> Option<Diagnosis> {
         let usage = rest_after(line_text, "Current usage: ");
         let usage = usage.split(" Killing").next().unwrap_or(usage);
         return diagnosis(
-            format!("its master was killed for its memory: {}", usage.trim_end_matches('.')),
+            format!("the master exceeded its memory limit: {}", usage.trim_end_matches('.')),
             "raise `master.memory`",
         );
     }
@@ -52,26 +52,27 @@ pub fn diagnose(diagnostics: &str) -> Option<Diagnosis> {
         .is_some_and(|line_text| line_text.contains(" timed out"))
     {
         return diagnosis(
-            "its master was started and then not heard of for too long".to_owned(),
-            "its node may have too much to do, or not reach the ResourceManager",
+            "the master was started, and its heartbeats to the ResourceManager timed out"
+                .to_owned(),
+            "check the load of the master's node and its network to the ResourceManager; then submit the job again",
         );
     }
     if line("No space left on device").is_some() {
         return diagnosis(
-            "the disk of its master's node is full".to_owned(),
-            "submit the job again, or tell the cluster's administrator",
+            "the disk of the master's node is full".to_owned(),
+            "submit the job again, or report the node to an administrator",
         );
     }
     None
 }
 
-/// The word after a mark.
+/// Returns the word after a marker.
 fn word_after<'a>(line: &'a str, marker: &str) -> &'a str {
     let rest = rest_after(line, marker);
     rest.split_whitespace().next().unwrap_or_default()
 }
 
-/// All after a mark.
+/// Returns the text after a marker.
 fn rest_after<'a>(line: &'a str, marker: &str) -> &'a str {
     line.split_once(marker).map_or("", |(_, rest)| rest)
 }
@@ -93,7 +94,7 @@ mod tests {
         assert_eq!(
             cause(exec).as_deref(),
             Some(
-                "the node of its master cannot execute `ydl`: it is made for another kind of processor"
+                "the master's node cannot execute `ydl`: it is made for another kind of processor"
             )
         );
         let gone = "Failing this attempt.Diagnostics: [2026-11-16 00:20:11.101]File does not exist: hdfs://nn:8020/user/a/.ydl/content/1.file\n\
@@ -101,7 +102,7 @@ mod tests {
         assert_eq!(
             cause(gone).as_deref(),
             Some(
-                "its master's node could not fetch `hdfs://nn:8020/user/a/.ydl/content/1.file`: the file does not exist any more"
+                "the master's node could not fetch `hdfs://nn:8020/user/a/.ydl/content/1.file`: the file was deleted"
             )
         );
         let memory = "[2026-11-16 00:20:11.101]Container [pid=1,containerID=c] is running 10B beyond the 'PHYSICAL' memory limit. \
@@ -109,19 +110,21 @@ mod tests {
         assert_eq!(
             cause(memory).as_deref(),
             Some(
-                "its master was killed for its memory: 200.1 MB of 128 MB physical memory used; 2.3 GB of 268.8 MB virtual memory used"
+                "the master exceeded its memory limit: 200.1 MB of 128 MB physical memory used; 2.3 GB of 268.8 MB virtual memory used"
             )
         );
         let late = "Application application_1_0001 failed 2 times due to ApplicationMaster for attempt \
             appattempt_1_0001_000002 timed out. Failing the application.";
         assert_eq!(
             cause(late).as_deref(),
-            Some("its master was started and then not heard of for too long")
+            Some("the master was started, and its heartbeats to the ResourceManager timed out")
         );
         assert_eq!(cause("Application a was killed by user root at 127.0.0.1"), None);
-        for odd in ["", "File does not exist: ", "Current usage: ", " changed on src filesystem"] {
-            // Unknown text must not cause a panic.
-            let _ = diagnose(odd);
+        for truncated in
+            ["", "File does not exist: ", "Current usage: ", " changed on src filesystem"]
+        {
+            // Truncated text must not cause a panic.
+            let _ = diagnose(truncated);
         }
     }
 }

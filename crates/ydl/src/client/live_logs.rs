@@ -1,4 +1,4 @@
-//! Reads a task's output from its live agent, through the master: `GET /v1/logs`.
+//! Reads a task's output from its live agent through the master.
 
 use hyper::{Method, StatusCode, body::Bytes};
 use std::time::Duration;
@@ -6,21 +6,21 @@ use ydl_core::TaskId;
 use ydl_net::client::{CallError, Client, Payload, Response};
 use ydl_proto::messages::{ENDED_HEADER, LENGTH_HEADER, LogAttempt};
 
-/// Timeout of a call, in addition to the time that the agent waits for output.
+/// Maximum time for a response in addition to the long-poll timeout.
 const CALL_MAX: Duration = Duration::from_secs(20);
 
 /// Part of a log file that may still grow.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct LogChunk {
-    /// Content; empty if nothing was printed in time.
+    /// Content; empty if the file did not grow within the timeout.
     pub bytes: Bytes,
     /// Length of the file.
     pub length: u64,
-    /// True if the length is final.
+    /// True if the file does not grow any more.
     pub ended: bool,
 }
 
-/// Lists the logs that a task's live agent has. Returns `None` without such an agent: the logs are then in HDFS.
+/// Lists the logs that a live agent has of a task. Returns `None` if no agent has the task: its logs are in HDFS.
 pub async fn attempts(
     client: &Client,
     task: &TaskId,
@@ -33,8 +33,8 @@ pub async fn attempts(
     }
 }
 
-/// Reads a file such as `stdout.0` from `offset` on. Waits up to `wait` for output. Returns `None` if no live agent has
-/// the file.
+/// Reads a file such as `stdout.0` from `offset` on, waiting up to `wait` for new bytes. Returns `None` if no live agent
+/// has the file.
 pub async fn read(
     client: &Client,
     task: &TaskId,
@@ -52,7 +52,7 @@ pub async fn read(
     };
     let length = response.header(LENGTH_HEADER).and_then(|text| text.parse().ok());
     Ok(Some(LogChunk {
-        // A response without a length means that the agent did not answer in time.
+        // A response without a length means that the long poll timed out.
         length: length.unwrap_or(offset),
         ended: response.header(ENDED_HEADER) == Some("1"),
         bytes: response.body,

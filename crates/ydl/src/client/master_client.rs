@@ -27,15 +27,15 @@ use ydl_proto::{
     version::VERSION_HINT,
 };
 
-/// Maximum time for an answer that need not be waited for.
-pub const ANSWER_MAX: Duration = Duration::from_secs(20);
+/// Maximum time for a response in addition to the long-poll timeout.
+pub const RESPONSE_MAX: Duration = Duration::from_secs(20);
 /// Poll interval for a starting or ending master.
 const POLL_INTERVAL: Duration = Duration::from_millis(5);
 /// Maximum wait for a starting master.
 const STARTING_MAX: Duration = Duration::from_secs(15);
 
-/// Maximum time for a master that has written its result to be gone.
-const LEAVING_MAX: Duration = Duration::from_secs(10);
+/// Maximum time for a master to exit after it has written its result.
+const EXIT_MAX: Duration = Duration::from_secs(10);
 
 /// Connection to one master.
 #[derive(Debug)]
@@ -46,24 +46,24 @@ pub struct MasterClient {
 }
 
 impl MasterClient {
-    /// The master of the job in that directory, which is at that place.
-    pub fn to(dir: &JobDir, place: &MasterAddress) -> Result<MasterClient, Report> {
-        MasterClient::at(dir, place.address.clone())
+    /// Creates a client for the master of the job in a directory.
+    pub fn to(dir: &JobDir, master: &MasterAddress) -> Result<MasterClient, Report> {
+        MasterClient::at(dir, master.address.clone())
     }
 
-    /// The master of the job in that directory, which is at that address.
+    /// Creates a client for the master at `address` of the job in a directory.
     pub fn at(dir: &JobDir, address: String) -> Result<MasterClient, Report> {
         MasterClient::new(address, &dir.token_file(), &dir.certificate_file())
     }
 
-    /// The master of the task in whose program we run, if we do.
+    /// Creates a client for the master of the task that this process belongs to, if it belongs to one.
     pub fn of_this_task() -> Result<Option<MasterClient>, Report> {
         let text = |name: &str| std::env::var(name).ok().filter(|value| !value.is_empty());
-        let Some(at_first) = text(env::MASTER) else {
+        let Some(initial) = text(env::MASTER) else {
             return Ok(None);
         };
-        let now = text(env::MASTER_FILE).and_then(|file| fs::read_to_string(file).ok());
-        let master = now.filter(|now| !now.trim().is_empty()).unwrap_or(at_first);
+        let current = text(env::MASTER_FILE).and_then(|file| fs::read_to_string(file).ok());
+        let master = current.filter(|master| !master.trim().is_empty()).unwrap_or(initial);
         let master = master.trim();
         let file = |name: &str| {
             text(name).map(PathBuf::from).ok_or_else(|| {
@@ -83,7 +83,7 @@ impl MasterClient {
             Report::new(Exit::Unreachable, what)
         };
         let pem = fs::read(certificate).map_err(|error: io::Error| unreadable(&reason(&error)))?;
-        let pin = Pin::of_pem(&pem).ok_or_else(|| unreadable(&"it holds none"))?;
+        let pin = Pin::of_pem(&pem).ok_or_else(|| unreadable(&"the file has no certificate"))?;
         let client = Client::new(address, pin, &token)
             .map_err(|error| Report::internal(format!("cannot set up TLS: {error}")))?;
         Ok(MasterClient { client: Mutex::new(Arc::new(client)), pin, token })
@@ -95,7 +95,7 @@ impl MasterClient {
         if client.address() == address {
             return;
         }
-        // What could be set up once can be set up again.
+        // Cannot fail: `new` succeeded with the same certificate and token.
         if let Ok(moved) = Client::new(address.to_owned(), self.pin, &self.token) {
             *client = Arc::new(moved);
         }
@@ -107,13 +107,13 @@ impl MasterClient {
         client.unwrap_or_else(PoisonError::into_inner).clone()
     }
 
-    /// Returns the job's snapshot once it is newer than `seen`; none if that takes longer than `wait`.
+    /// Returns the job's snapshot once it is newer than `seen`, or `None` after `wait`.
     pub async fn view(&self, seen: u64, wait: Duration) -> Result<Option<JobSnapshot>, CallError> {
         let path = format!("/v1/view?seen={seen}&wait_ms={}", wait.as_millis());
         self.get(&path, wait).await
     }
 
-    /// Returns events from number `after` on; none if there is none within `wait`.
+    /// Returns events from number `after` on, or `None` after `wait`.
     pub async fn history(
         &self,
         after: u64,
@@ -123,13 +123,13 @@ impl MasterClient {
         self.get(&path, wait).await
     }
 
-    /// Asks the job to end.
+    /// Stops the job.
     pub async fn kill(&self, by: &str, now: bool) -> Result<(), CallError> {
         let kill = Kill { by: by.to_owned(), immediate: now };
         self.post("/v1/kill", &kill).await
     }
 
-    /// Asks for another size of a role.
+    /// Changes the number of a role's tasks.
     pub async fn scale(&self, role: &str, instances: u32) -> Result<(), CallError> {
         let scale = Scale { role: role.to_owned(), instances };
         self.post("/v1/scale", &scale).await
@@ -143,7 +143,7 @@ impl MasterClient {
         payload: Payload,
         wait: Duration,
     ) -> Result<Response, CallError> {
-        let deadline = ANSWER_MAX + wait;
+        let deadline = RESPONSE_MAX + wait;
         self.client().call(method, path, payload, deadline).await
     }
 
@@ -152,18 +152,18 @@ impl MasterClient {
         path: &str,
         wait: Duration,
     ) -> Result<Option<T>, CallError> {
-        let answer = self.call(Method::GET, path, Payload::Nothing, wait).await?;
-        match answer.status {
+        let response = self.call(Method::GET, path, Payload::Nothing, wait).await?;
+        match response.status {
             StatusCode::NO_CONTENT => Ok(None),
-            _ => answer.json().map(Some),
+            _ => response.json().map(Some),
         }
     }
 
-    async fn post(&self, path: &str, what: &impl serde::Serialize) -> Result<(), CallError> {
+    async fn post(&self, path: &str, body: &impl serde::Serialize) -> Result<(), CallError> {
         let payload =
-            Payload::json(what).map_err(|error| CallError::Protocol { what: error.to_string() })?;
-        let sent = self.call(Method::POST, path, payload, Duration::ZERO);
-        sent.await.map(drop)
+            Payload::json(body).map_err(|error| CallError::Protocol { what: error.to_string() })?;
+        let request = self.call(Method::POST, path, payload, Duration::ZERO);
+        request.await.map(drop)
     }
 }
 
@@ -172,7 +172,7 @@ pub async fn settled_status(job: &JobHandle) -> JobStatus {
     let end = Instant::now() + STARTING_MAX;
     loop {
         match job.status() {
-            // A cluster has been asked; a master in a queue may take hours.
+            // On a cluster the status is final: a master may wait in its queue for hours.
             status if job.remote.is_some() => return status,
             JobStatus::Starting if Instant::now() < end => sleep(POLL_INTERVAL).await,
             status => return status,
@@ -180,31 +180,31 @@ pub async fn settled_status(job: &JobHandle) -> JobStatus {
     }
 }
 
-/// Waits until the master of a job that is over has left too, so that nothing of the job is left behind a command.
+/// Waits until the master of a finished job has exited, so that no process of the job outlives the command.
 pub async fn wait_for_master_exit(job: &JobHandle) {
-    let end = Instant::now() + LEAVING_MAX;
+    let end = Instant::now() + EXIT_MAX;
     while job.has_master() && Instant::now() < end {
         sleep(POLL_INTERVAL).await;
     }
 }
 
-/// Asks a master that runs and does not answer in the way that needs no answer: a signal ends its job in order, and
-/// without a master the agents end their programs themselves.
-pub fn signal_master(place: &MasterAddress, now: bool) -> Result<(), Report> {
-    let master = Identity { pid: place.pid, started: place.pid_started };
+/// Signals a local master that does not respond. SIGTERM makes it stop its job; after SIGKILL the agents stop their
+/// programs themselves.
+pub fn signal_master(address: &MasterAddress, now: bool) -> Result<(), Report> {
+    let master = Identity { pid: address.pid, started: address.pid_started };
     let signal = if now { Signal::KILL } else { Signal::TERM };
     master.signal(signal).map(drop).map_err(|error| {
         let what =
-            format!("cannot signal the job's master, process {}: {}", place.pid, reason(&error));
+            format!("cannot signal the job's master, process {}: {}", address.pid, reason(&error));
         Report::internal(what)
     })
 }
 
 /// Reports that the request needs a running master.
 pub fn no_master(job: &JobHandle) -> Report {
-    let what = format!("no master of `{}` runs now", job.id());
+    let what = format!("the master of `{}` is not running", job.id());
     Report::new(Exit::Unreachable, what)
-        .hint(format!("it waits for a container or is restarting; see `ydl status {}`", job.id()))
+        .hint(format!("it waits for a container or restarts; see `ydl status {}`", job.id()))
 }
 
 /// Converts a failed call to a report.
@@ -219,7 +219,7 @@ pub fn call_report(error: CallError) -> Report {
         }
         CallError::Unreachable { .. } | CallError::Timeout { .. } => {
             Report::new(Exit::Unreachable, format!("the job's master: {error}"))
-                .hint("`ydl status` tells whether it still runs")
+                .hint("check whether the job still runs with `ydl status`")
         }
         CallError::Version { .. } => {
             let what = format!("the job's master has another version: {error}");
@@ -237,8 +237,8 @@ pub fn block_on<T>(future: impl Future<Output = Result<T, Report>>) -> Result<T,
         .enable_all()
         .build()
         .map_err(|error| Report::internal(format!("cannot start: {}", reason(&error))))?;
-    let done = runtime.block_on(future);
-    // Whatever is still being read was given up: a job that is refused need not wait until its files are packed.
+    let output = runtime.block_on(future);
+    // Do not wait for blocking tasks: a rejected job does not need its files to be packed.
     runtime.shutdown_background();
-    done
+    output
 }

@@ -1,14 +1,17 @@
-//! The client side: what commands do with jobs, on this machine and on a cluster.
+//! Client side of jobs, on this machine and on a cluster.
 //!
-//! * `cluster`: connection to a cluster's ResourceManager, and its error reports. `applications`: lists and finds
-//!   applications there.
-//! * `jobs`: jobs of this machine, and the last known state of a job on a cluster. `mirror`: copies of the files of a job
-//!   on a cluster.
-//! * `resolve`: finds the job that a command names. `wait`: waits for its end. `output_locations`, `diagnose_failure`:
-//!   results and causes of its end.
-//! * `master_client`: calls a job's master. `live_logs`: reads logs of running tasks through it.
-//! * `preflight`: checks whether a cluster can run a job. `stage`: uploads its files. `submit`: everything else between a
-//!   job file and a running master.
+//! * `cluster`: connection to a cluster's ResourceManager, and its error reports.
+//! * `applications`: lists and finds a cluster's applications.
+//! * `jobs`: jobs of this machine, and the last known state of a job on a cluster.
+//! * `mirror`: copies of the files of a job on a cluster.
+//! * `resolve`: finds the job that a command names.
+//! * `wait`: waits for the end of a job.
+//! * `output_locations`, `diagnose_failure`: where outputs were written, and why a job failed.
+//! * `master_client`: calls a job's master.
+//! * `live_logs`: reads logs of running tasks through the master.
+//! * `preflight`: checks whether a cluster can run a job.
+//! * `stage`: uploads a job's files.
+//! * `submit`: the other steps from a job's spec to a running master.
 
 pub mod applications;
 pub mod cluster;

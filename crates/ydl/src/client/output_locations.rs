@@ -1,4 +1,4 @@
-//! Final locations of a job's outputs and missing outputs, from the agents' records.
+//! Final locations of a job's outputs, and missing outputs, from the agents' records.
 
 use crate::{
     client::{jobs::JobHandle, mirror::Mirror},
@@ -14,10 +14,10 @@ use ydl_core::{
 use ydl_proto::files::JobTarget;
 use ydl_storage::data::{Destinations, ReservationLog};
 
-/// Maximum time for reading the record, which is short.
-const ASK_MAX: Duration = Duration::from_secs(10);
-/// Destinations of one output that are asked for.
-const ASKED_MAX: usize = 32;
+/// Maximum time for reading the records.
+const READ_MAX: Duration = Duration::from_secs(10);
+/// Maximum number of destinations looked up for one output.
+const DESTINATIONS_MAX: usize = 32;
 
 /// Location of one output, as shown to users.
 #[derive(Debug, PartialEq, Eq)]
@@ -28,7 +28,7 @@ pub struct OutputLocation {
     pub warning: Option<String>,
 }
 
-/// All outputs of a job as they are now.
+/// Returns the current locations of a job's outputs.
 pub async fn output_locations(
     job: &JobHandle,
     mirror: Option<&Mirror>,
@@ -38,11 +38,11 @@ pub async fn output_locations(
     if outputs.is_empty() {
         return Vec::new();
     }
-    let deadline = Instant::now() + ASK_MAX;
+    let deadline = Instant::now() + READ_MAX;
     let reservations = match (&job.submitted.target, mirror) {
         (JobTarget::Local(_), _) => Some(ReservationLog::Local(job.dir.reservations())),
         (JobTarget::Yarn(_), Some(mirror)) => {
-            Some(ReservationLog::Hdfs(mirror.hdfs.clone(), mirror.place.reservations()))
+            Some(ReservationLog::Hdfs(mirror.hdfs.clone(), mirror.layout.reservations()))
         }
         (JobTarget::Yarn(_), None) => None,
     };
@@ -53,7 +53,7 @@ pub async fn output_locations(
     let succeeded = view.is_some_and(|view| view.outcome == Some(Outcome::Succeeded));
     let names: Vec<String> = outputs.iter().map(|output| output.from.clone()).collect();
     let absent = match &reservations {
-        // What is not noted is not told: where something went wrong its cause is.
+        // A failed job reports its cause instead of missing outputs.
         Some(reservations) if succeeded => {
             reservations.absent(&names, deadline).await.unwrap_or_default()
         }
@@ -61,35 +61,34 @@ pub async fn output_locations(
     };
     let mut locations = Vec::new();
     for (at, output) in outputs.iter().enumerate() {
-        let tasks = tasks(job, output, &sizes);
+        let tasks = task_count(job, output, &sizes);
         let is_missing = tasks > 0 && absent.get(at).is_some_and(|absent| *absent >= tasks);
         let warning = is_missing.then(|| {
-            let whose = match tasks {
-                1 => "the task".to_owned(),
-                tasks => format!("none of {tasks} tasks"),
-            };
-            let not = if tasks == 1 { "left no" } else { "left a" };
-            format!("{whose} {not} `{}`, so nothing was sent", clean(&output.from))
+            let path = clean(&output.from);
+            match tasks {
+                1 => format!("nothing was uploaded: the task wrote no `{path}`"),
+                tasks => format!("nothing was uploaded: none of {tasks} tasks wrote `{path}`"),
+            }
         });
-        let to = to(job, output, reservations.as_ref(), &sizes, deadline).await;
+        let to = destination(job, output, reservations.as_ref(), &sizes, deadline).await;
         let line = format!("{} → {}", clean(&output.from), clean(&to));
         locations.push(OutputLocation { line, warning });
     }
     locations
 }
 
-/// Counts the tasks that send it.
-fn tasks(job: &JobHandle, output: &Output, sizes: &BTreeMap<RoleName, u32>) -> usize {
-    let mut tasks = 0;
+/// Counts the tasks that produce an output.
+fn task_count(job: &JobHandle, output: &Output, sizes: &BTreeMap<RoleName, u32>) -> usize {
+    let mut count = 0;
     for role in &job.submitted.spec.roles {
         let instances = sizes.get(&role.name).copied().unwrap_or(role.instances);
-        let theirs = (0..instances).filter(|index| output.is_produced_by(role, *index));
-        tasks += theirs.count();
+        count += (0..instances).filter(|index| output.is_produced_by(role, *index)).count();
     }
-    tasks
+    count
 }
 
-async fn to(
+/// Returns the destination of an output, with the numbered directories that replaced it.
+async fn destination(
     job: &JobHandle,
     output: &Output,
     reservations: Option<&ReservationLog>,
@@ -108,19 +107,18 @@ async fn to(
     if let (Some(reservations), false) =
         (reservations, output.existing == ExistingPolicy::Overwrite)
     {
-        for to in all.iter().take(ASKED_MAX) {
-            let taken = reservations.read(to, deadline).await.ok().flatten();
-            others.extend(taken.filter(|taken| taken != to));
+        for to in all.iter().take(DESTINATIONS_MAX) {
+            let reserved = reservations.read(to, deadline).await.ok().flatten();
+            others.extend(reserved.filter(|reserved| reserved != to));
         }
     }
     match (all.len(), others.pop()) {
-        (1, Some(taken)) => taken,
+        (1, Some(numbered)) => numbered,
         (1, None) => all.into_iter().next().unwrap_or_default(),
         (_, None) => job.destination(&output.to),
-        (_, Some(taken)) => {
-            others.push(taken);
-            let named = job.destination(&output.to);
-            format!("{named}, some to {}", others.join(", "))
+        (_, Some(numbered)) => {
+            others.push(numbered);
+            format!("{}, some to {}", job.destination(&output.to), others.join(", "))
         }
     }
 }

@@ -10,17 +10,18 @@ use std::{sync::Arc, time::Duration};
 use tokio::time::{Instant, sleep, timeout};
 use yarn_native::types::ApplicationReport;
 
-/// No event ever has this number: a master that is asked for it answers when the wait is over, or is gone before.
+/// Number that no event has. A request for it returns when the long poll times out, or fails when the master exits.
 const NEVER: u64 = u64::MAX;
 /// Long-poll timeout of one request.
 const WAIT: Duration = Duration::from_secs(20);
-/// The pause before a master that does not answer is looked at again.
+/// Delay before the status of a local job is checked again.
 const RETRY_DELAY: Duration = Duration::from_millis(50);
-/// The same on a cluster, and how often its ResourceManager is asked for what only it knows.
-const CLUSTER_RETRY_DELAY: (Duration, Duration) =
-    (Duration::from_millis(200), Duration::from_secs(3));
+/// Same delay on a cluster.
+const CLUSTER_RETRY_DELAY: Duration = Duration::from_millis(200);
+/// Poll interval of the ResourceManager for a job of which only its report is available.
+const REPORT_INTERVAL: Duration = Duration::from_secs(3);
 
-/// Waits until the job is over and none of its processes is left on this machine, at most for `wait`.
+/// Waits up to `wait` until the job is over and none of its processes is left on this machine.
 pub async fn wait_until_finished(job: &JobHandle, mirror: Option<&Arc<Mirror>>, wait: Duration) {
     let watching = mirror.map(Mirror::watch);
     if timeout(wait, until_finished(job)).await.is_ok() && job.remote.is_none() {
@@ -36,26 +37,26 @@ async fn until_finished(job: &JobHandle) {
         match job.status() {
             JobStatus::Finished(_) | JobStatus::Lost | JobStatus::NoResult(_) => return,
             JobStatus::Starting => {}
-            JobStatus::Running(place) => {
-                let asked = Instant::now();
-                // A viewer without a token for the master sees its end in YARN.
-                if let Ok(master) = MasterClient::to(&job.dir, &place)
+            JobStatus::Running(address) => {
+                let requested_at = Instant::now();
+                // Viewers without a token for the master see its end in YARN.
+                if let Ok(master) = MasterClient::to(&job.dir, &address)
                     && master.history(NEVER, WAIT).await.is_ok()
-                    && asked.elapsed() > WAIT / 2
+                    && requested_at.elapsed() > WAIT / 2
                 {
                     continue;
                 }
-                // It is ending, or gone, or has moved.
+                // The master is exiting, has exited or has moved.
                 if let Some(remote) = &job.remote {
                     remote.request_poll();
                 }
             }
         }
-        sleep(if job.remote.is_some() { CLUSTER_RETRY_DELAY.0 } else { RETRY_DELAY }).await;
+        sleep(if job.remote.is_some() { CLUSTER_RETRY_DELAY } else { RETRY_DELAY }).await;
     }
 }
 
-/// Waits likewise for a job of which only the application report is available; returns the last report.
+/// Waits up to `wait` for the end of a job of which only the application report is available. Returns the last report.
 pub async fn wait_until_reported_finished(
     cluster: &ClusterClient,
     mut report: ApplicationReport,
@@ -63,8 +64,8 @@ pub async fn wait_until_reported_finished(
 ) -> ApplicationReport {
     let end = Instant::now() + wait;
     while !report.state.is_over() && Instant::now() < end {
-        sleep(CLUSTER_RETRY_DELAY.1.min(end - Instant::now())).await;
-        // A ResourceManager that does not answer now may do so later.
+        sleep(REPORT_INTERVAL.min(end - Instant::now())).await;
+        // Errors may be temporary.
         if let Ok(newer) = cluster.rm.application(report.id, cluster.deadline()).await {
             report = newer;
         }

@@ -20,9 +20,9 @@ const AGGREGATION_MAX: Duration = Duration::from_secs(20);
 const POLL_INTERVAL: Duration = Duration::from_millis(500);
 /// Maximum time for one call to HDFS.
 const CALL_MAX: Duration = Duration::from_secs(30);
-/// So much of the end of each file is printed.
+/// Bytes printed from the end of each file.
 const TAIL_BYTES: u64 = 1 << 20;
-/// Files written by NodeManagers that say nothing about a program.
+/// Files that NodeManagers write themselves, without output of the program.
 const SKIPPED_FILES: [&str; 3] = ["prelaunch.out", "launch_container.sh", "directory.info"];
 
 /// Prints all aggregated logs.
@@ -33,7 +33,7 @@ pub async fn print(
 ) -> Result<Exit, Report> {
     let id = report.id.to_string();
     if !report.state.is_over() {
-        terminal::message(format!("nothing of {id} has been printed yet"));
+        terminal::message(format!("{id} has no output yet"));
         return Ok(Exit::Success);
     }
     let files = list_files(cluster, report).await?;
@@ -42,7 +42,7 @@ pub async fn print(
         let logs = report.logs;
         if matches!(logs, Some(LogState::Disabled) | None) {
             terminal::message(
-                "hint: the cluster does not collect the logs of containers; they may still be on their nodes",
+                "hint: log aggregation is off on this cluster; the logs may still be on the nodes",
             );
         }
         return Ok(Exit::Success);
@@ -55,7 +55,7 @@ pub async fn print(
     Ok(Exit::Success)
 }
 
-/// The files of all nodes, once there are any.
+/// Lists the files of all nodes once the cluster has finished aggregating them.
 async fn list_files(
     cluster: &ClusterClient,
     report: &ApplicationReport,
@@ -82,7 +82,7 @@ async fn list_files(
     let mut files = Vec::new();
     let mut list_error = None;
     for directory in directories {
-        // Most of these places do not exist: versions have changed them.
+        // Most of these directories do not exist: Hadoop versions lay them out differently.
         let entries = match hdfs.list(&directory, deadline()).await {
             Ok(entries) => entries,
             Err(error) => {
@@ -98,13 +98,13 @@ async fn list_files(
         }
     }
     match list_error {
-        // It cannot be concluded that nothing was printed.
+        // A directory that cannot be listed may hold logs.
         Some(error) if files.is_empty() => Err(error.into()),
         _ => Ok(files),
     }
 }
 
-/// A collected file as its reader wants it.
+/// Aggregated log file in HDFS.
 struct AggregatedFile(Reader);
 
 impl Source for AggregatedFile {
@@ -119,7 +119,7 @@ impl Source for AggregatedFile {
     }
 }
 
-/// Prints one node's file; the inner failure is one of its bytes.
+/// Prints one node's file. The inner error means that the file is unreadable or corrupt.
 async fn print_file(
     source: AggregatedFile,
     global: GlobalArgs,

@@ -1,4 +1,4 @@
-//! `ydl completions`: a script that completes verbs and flags.
+//! `ydl completions`: prints a shell script that completes commands and flags.
 
 use crate::{cli::Cli, terminal};
 use clap::CommandFactory;

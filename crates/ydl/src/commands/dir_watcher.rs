@@ -8,7 +8,7 @@ use rustix::{
 use std::{io, mem::MaybeUninit, path::Path, sync::Arc, thread, time::Duration};
 use tokio::sync::mpsc;
 
-/// Changes that wait to be looked at. When there are more, the kernel's own queue holds them.
+/// Capacity of the queue of changes. When it is full, further changes wait in the kernel's own queue.
 const QUEUE_MAX: usize = 16;
 /// Batching delay for changes: a task that prints line by line would otherwise wake the client for each line.
 const BATCH_DELAY: Duration = Duration::from_millis(10);
@@ -18,13 +18,13 @@ const CHECK_INTERVAL: Timespec = Timespec { tv_sec: 1, tv_nsec: 0 };
 /// Changes reported by a [`DirWatcher`].
 #[derive(Debug)]
 pub enum DirChanges {
-    /// These watches.
+    /// The directories of these watches changed.
     Some(Vec<i32>),
-    /// Any watch: the kernel's queue has overflowed.
+    /// Any directory may have changed: the kernel's queue overflowed.
     All,
 }
 
-/// Watches directories from a thread of its own, because reading what the kernel says may wait.
+/// Watches directories from a thread of its own, because reading the kernel's queue blocks.
 #[derive(Debug)]
 pub struct DirWatcher {
     fd: Arc<OwnedFd>,
@@ -43,7 +43,7 @@ impl DirWatcher {
         Ok(DirWatcher { fd, changes })
     }
 
-    /// Watches a directory; the number stands for it in what is told.
+    /// Watches a directory. Returns the number that identifies it in [`DirChanges`].
     pub fn watch(&self, dir: &Path) -> io::Result<i32> {
         let flags = WatchFlags::MODIFY | WatchFlags::CREATE | WatchFlags::ONLYDIR;
         Ok(inotify::add_watch(&*self.fd, dir, flags)?)
@@ -51,7 +51,7 @@ impl DirWatcher {
 
     /// Stops watching a directory.
     pub fn unwatch(&self, watch: i32) {
-        // One that is gone need not be forgotten.
+        // The watch of a removed directory no longer exists.
         let _ = inotify::remove_watch(&*self.fd, watch);
     }
 

@@ -1,6 +1,9 @@
 //! `ydl doctor`: checks the prerequisites of a job and suggests fixes.
 //!
-//! * `checklist`: results of the checks. * `yarn`: a cluster. * `local`: this machine. * `test_job`: a job that does nothing.
+//! * `checklist`: results of the checks.
+//! * `yarn`: checks of a cluster.
+//! * `local`: checks of this machine.
+//! * `test_job`: the job that is submitted as the last check.
 
 mod checklist;
 mod local;
@@ -24,13 +27,13 @@ pub fn run(args: cli::DoctorArgs, global: GlobalArgs) -> Result<Exit, Report> {
     let wait = span(&args.wait).map_err(|(what, hint)| Report::bad_input(what).hint(hint))?;
     let Span(wait_ms) = wait;
     if wait_ms == 0 {
-        let what = "`--wait` is 0: no job starts in no time";
+        let what = "`--wait` is 0: a job needs time to start";
         return Err(Report::bad_input(what).hint("write it as `30s` or `5m`"));
     }
     let on_cluster = match global.cluster {
         Some(Cluster::Yarn) => true,
         Some(Cluster::Local) => false,
-        // A configuration that cannot be read, or a directory that has none, was meant to lead somewhere.
+        // An unreadable or missing configuration in a directory that the user named is an error of the cluster checks.
         None => named_directory().is_some() || !matches!(configuration(), Ok(None)),
     };
     let cluster_flags =
@@ -39,14 +42,14 @@ pub fn run(args: cli::DoctorArgs, global: GlobalArgs) -> Result<Exit, Report> {
         && !on_cluster
     {
         let hint = "leave it out, or set `HADOOP_CONF_DIR` to a cluster's configuration";
-        let what = format!("`{flag}` is for a cluster, and this machine is looked at");
+        let what = format!("`{flag}` applies to a cluster, and this run checks the local machine");
         return Err(Report::bad_input(what).hint(hint));
     }
     let mut checklist = Checklist::new(global);
     block_on(async {
         match on_cluster {
-            true => yarn::examine(&args, wait, &mut checklist).await,
-            false => local::examine(&args, wait, &mut checklist).await,
+            true => yarn::run_checks(&args, wait, &mut checklist).await,
+            false => local::run_checks(&args, wait, &mut checklist).await,
         }
     })?;
     checklist.conclude()

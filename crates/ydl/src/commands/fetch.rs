@@ -36,14 +36,14 @@ use ydl_storage::{
 
 /// Maximum time for the whole download.
 const FETCH_MAX: Duration = Duration::from_secs(24 * 60 * 60);
-/// Maximum time for looking at what is there.
+/// Maximum time for listing files.
 const LIST_MAX: Duration = Duration::from_secs(600);
 /// Maximum time for the master to report role sizes.
 const VIEW_MAX: Duration = Duration::from_secs(5);
 /// Redraw interval of the progress line.
 const FRAME: Duration = Duration::from_millis(200);
 
-/// Something to be fetched, by the name it gets.
+/// File to fetch, and its name below the destination.
 struct FetchItem {
     name: String,
     item: DownloadItem,
@@ -51,7 +51,7 @@ struct FetchItem {
 
 /// Downloads outputs and logs.
 pub fn run(args: cli::FetchArgs, global: GlobalArgs) -> Result<Exit, Report> {
-    let (job, pattern, dest) = match &args.words[..] {
+    let (job, pattern, dest) = match &args.operands[..] {
         [job, dest] => (job, "*", dest),
         [job, pattern, dest] => (job, pattern.as_str(), dest),
         _ => {
@@ -120,7 +120,7 @@ async fn outputs(
         let root = root_of(&output.to);
         let mut name = root.clone();
         let mut number = 1;
-        // Two outputs whose destinations have the same last name stay apart.
+        // Outputs whose destinations end in the same name get numbered directories.
         while !roots.insert(name.clone()) {
             number += 1;
             name = numbered(&root, number);
@@ -128,8 +128,8 @@ async fn outputs(
         for to in destinations.destinations(&submitted.spec, &sizes, output) {
             let on_nodes = destinations.home.is_some() && !to.contains("://");
             if on_nodes || to.starts_with("file://") {
-                terminal::message(format!("note: `{to}` is on the nodes, and is not fetched"));
-                // Nor is what other tasks have left there.
+                terminal::message(format!("note: `{to}` is on the nodes and is not fetched"));
+                // The same applies to the other tasks of this output.
                 break;
             }
             let hdfs = match (to.contains("://"), file_systems) {
@@ -140,23 +140,24 @@ async fn outputs(
                     return Err(Report::bad_input(what).hint("set `HADOOP_CONF_DIR`"));
                 }
             };
-            let taken = match output.existing {
+            let reserved = match output.existing {
                 ExistingPolicy::Overwrite => None,
                 // A viewer of the job may lack access to these files.
                 ExistingPolicy::Fail | ExistingPolicy::Number => {
                     match reservations.read(&to, deadline).await {
-                        Ok(taken) => taken,
+                        Ok(reserved) => reserved,
                         Err(error) if error.is_denied() => {
-                            let whose =
-                                "only the job's owner can see whether the output went elsewhere";
-                            terminal::message(format!("note: reading `{to}`: {whose}"));
+                            terminal::message(format!(
+                                "note: reading `{to}`: only the job's owner can see whether the output \
+                                 was written to a numbered directory instead"
+                            ));
                             None
                         }
                         Err(error) => return Err(data_error_report(error)),
                     }
                 }
             };
-            let to = taken.unwrap_or(to);
+            let to = reserved.unwrap_or(to);
             let listed = list_source(to.trim_end_matches('/'), hdfs, deadline).await?;
             if !listed.there && over {
                 terminal::message(format!(
@@ -189,28 +190,28 @@ fn data_error_report(error: DataError) -> Report {
     }
 }
 
-/// The most tasks that each role ever had, where it was made larger.
+/// Returns the largest size that each role has had, as far as it is known. Roles may have been scaled.
 async fn sizes(job: &JobHandle) -> BTreeMap<RoleName, u32> {
     let mut sizes = BTreeMap::new();
     let mut record_size = |role: &RoleName, instances: u32| {
-        let most = sizes.entry(role.clone()).or_insert(0);
-        *most = instances.max(*most);
+        let max = sizes.entry(role.clone()).or_insert(0);
+        *max = instances.max(*max);
     };
     for event in recorded_history(job, 0) {
         if let HistoryKind::RoleScaled { role, to, .. } = &event.kind {
             record_size(role, *to);
         }
     }
-    let viewed = match settled_status(job).await {
-        JobStatus::Finished(viewed) => Some(*viewed),
-        JobStatus::Running(place) => match MasterClient::to(&job.dir, &place) {
+    let snapshot = match settled_status(job).await {
+        JobStatus::Finished(snapshot) => Some(*snapshot),
+        JobStatus::Running(address) => match MasterClient::to(&job.dir, &address) {
             // Without a token for the master, the recorded size counts.
             Ok(master) => master.view(0, VIEW_MAX).await.ok().flatten(),
             Err(_) => None,
         },
         JobStatus::Starting | JobStatus::Lost | JobStatus::NoResult(_) => None,
     };
-    for role in viewed.iter().flat_map(|viewed| &viewed.view.roles) {
+    for role in snapshot.iter().flat_map(|snapshot| &snapshot.view.roles) {
         record_size(&role.role, role.instances);
     }
     sizes
@@ -232,9 +233,9 @@ async fn reservations(
 }
 
 fn fetch_item(name: String, dest: &Path, file: ListedFile) -> Result<FetchItem, Report> {
-    let out = || Report::internal(format!("`{name}` would be written outside of its directory"));
+    let escapes = || Report::internal(format!("`{name}` is a path outside of the destination"));
     let item = DownloadItem {
-        to: below(dest, &name).ok_or_else(out)?,
+        to: below(dest, &name).ok_or_else(escapes)?,
         url: file.url,
         bytes: file.bytes,
         modified_ms: file.modified_ms,
@@ -242,7 +243,7 @@ fn fetch_item(name: String, dest: &Path, file: ListedFile) -> Result<FetchItem, 
     Ok(FetchItem { name, item })
 }
 
-/// The last part of a destination that is the same for every task.
+/// Returns the last component of a destination before its first variable.
 fn root_of(to: &str) -> String {
     let parts = to.trim_end_matches('/').split('/');
     let fixed: Vec<&str> = parts.take_while(|part| !part.contains('{')).collect();
@@ -252,12 +253,12 @@ fn root_of(to: &str) -> String {
     }
 }
 
-/// Returns the rest of the destination after that part, filled in for one task.
-fn tail_of(to: &str, filled: &str) -> String {
+/// Returns the components of the expanded destination from the first variable on, each after a `/`.
+fn tail_of(to: &str, expanded: &str) -> String {
     let parts = to.trim_end_matches('/').split('/');
-    let open = parts.skip_while(|part| !part.contains('{')).count();
-    let filled: Vec<&str> = filled.trim_end_matches('/').split('/').collect();
-    let tail = &filled[filled.len().saturating_sub(open)..];
+    let tail_length = parts.skip_while(|part| !part.contains('{')).count();
+    let expanded: Vec<&str> = expanded.trim_end_matches('/').split('/').collect();
+    let tail = &expanded[expanded.len().saturating_sub(tail_length)..];
     tail.iter().map(|part| format!("/{part}")).collect()
 }
 
@@ -275,7 +276,7 @@ async fn logs(
     if let Some(mirror) = mirror {
         // Without a token for the master, only HDFS is read.
         let master = match settled_status(job).await {
-            JobStatus::Running(place) => MasterClient::to(&job.dir, &place).ok(),
+            JobStatus::Running(address) => MasterClient::to(&job.dir, &address).ok(),
             _ => None,
         };
         let master = master.map(|master| master.client());
@@ -305,31 +306,32 @@ async fn download(
         progress.clone(),
         Instant::now() + FETCH_MAX,
     );
-    let mut downloading = std::pin::pin!(downloader.all(downloads));
-    let draws = io::stderr().is_terminal() && !global.json;
+    let mut download = std::pin::pin!(downloader.all(downloads));
+    let shows_progress = io::stderr().is_terminal() && !global.json;
     let mut frame = interval(FRAME);
     frame.set_missed_tick_behavior(MissedTickBehavior::Delay);
-    let fetched = loop {
+    let result = loop {
         tokio::select! {
-            fetched = &mut downloading => break fetched,
-            _ = frame.tick() => if draws {
+            result = &mut download => break result,
+            _ = frame.tick() => if shows_progress {
                 let (done, all) = progress.bytes();
                 let text = format!("\r\x1b[Kfetching {} of {}", counted_bytes(done), counted_bytes(all));
-                // A terminal that is gone needs no line.
+                // A closed terminal shows no progress.
                 let _ = io::stderr().lock().write_all(text.as_bytes());
             },
         }
     };
-    if draws {
+    if shows_progress {
         let _ = io::stderr().lock().write_all(b"\r\x1b[K");
     }
-    fetched.map_err(|error| match (&error.hint, error.is_transient()) {
+    result.map_err(|error| match (&error.hint, error.is_transient()) {
         (Some(_), _) => data_error_report(error),
         (None, true) => data_error_report(error)
             .hint("run the same command again: it continues where this one stopped"),
-        // It is this disk, or what is wanted is not there any more.
-        (None, false) => data_error_report(error)
-            .hint("fix this and run the same command again: it continues where this one stopped"),
+        // An error of the local disk, or a file that was removed.
+        (None, false) => data_error_report(error).hint(
+            "resolve this and run the same command again: it continues where this one stopped",
+        ),
     })?;
     match global.json {
         true => terminal::print_json(&serde_json::json!({
@@ -352,7 +354,7 @@ mod tests {
 
     #[test]
     fn fetched_files_are_named_after_the_end_of_their_destination() {
-        for (to, filled, root, tail) in [
+        for (to, expanded, root, tail) in [
             ("out", "out", "out", ""),
             ("hdfs:///user/me/model/", "hdfs:///user/me/model/", "model", ""),
             ("a/out/{index}", "hdfs://nn/user/me/a/out/3", "out", "/3"),
@@ -360,7 +362,7 @@ mod tests {
             ("hdfs:///{job}/m", "hdfs:///j1/m", "out", "/j1/m"),
         ] {
             assert_eq!(root_of(to), root, "{to}");
-            assert_eq!(tail_of(to, filled), tail, "{to}");
+            assert_eq!(tail_of(to, expanded), tail, "{to}");
         }
     }
 }

@@ -22,7 +22,7 @@ pub fn dry_run(spec: &JobSpec, findings: &Findings, global: GlobalArgs) -> Resul
     if global.json {
         let refusals = findings.refusals.iter();
         let refusals: Vec<_> =
-            refusals.map(|c| serde_json::json!({ "what": c.what, "hint": c.hint })).collect();
+            refusals.map(|r| serde_json::json!({ "what": r.what, "hint": r.hint })).collect();
         terminal::print_json(
             &serde_json::json!({ "refusals": refusals, "notes": findings.notes }),
         )?;

@@ -36,7 +36,7 @@ use ydl_proto::{files::HISTORY_BYTES_MAX, messages::JobSnapshot, version::from_j
 
 /// Refresh interval of a job without events: resource usage changes all the time.
 const REFRESH_INTERVAL: Duration = Duration::from_secs(1);
-/// Delay of the notice why nothing happens.
+/// Delay of the notice that explains why nothing happens.
 const NOTICE_DELAY: Duration = Duration::from_secs(3);
 
 /// Reason why following ended.
@@ -46,7 +46,7 @@ pub enum FollowEnd {
     Finished(Box<JobSnapshot>),
     /// The job's master died.
     Lost,
-    /// The job is over without a result; the cluster's report is all there is.
+    /// The job ended without a result; only the cluster's report exists.
     NoResult(RemoteEnd),
     /// The user interrupted twice; the job is being stopped.
     Interrupted,
@@ -57,9 +57,9 @@ pub enum FollowEnd {
 /// Effect of termination signals on the job.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum OnInterrupt {
-    /// The first asks the job to stop, the second leaves.
+    /// The first signal stops the job, the second detaches.
     StopJob,
-    /// The first leaves.
+    /// The first signal detaches.
     Detach,
 }
 
@@ -71,38 +71,38 @@ pub struct Follower {
     pub renderer: Renderer,
     pub tails: LogTails,
     pub on_interrupt: OnInterrupt,
-    /// The most memory each task was seen to use, in MiB.
+    /// Peak memory of each task, in MiB.
     pub peaks: BTreeMap<TaskId, u64>,
     /// Keep following after stdout is closed.
     pub output_closed: bool,
-    /// The number of the next fact to come.
+    /// Number of the next event.
     pub next: u64,
     pub signals: InterruptSignals,
     /// Copies of a remote job's output.
     pub mirror: Option<RemoteOutput>,
 }
 
-/// Prints the resources that a job waits for, where no table shows them.
+/// Prints the resources that a job waits for unless a table shows them.
 #[derive(Debug, Default)]
 struct WaitReason {
     reported: Option<(Instant, String)>,
 }
 
 impl WaitReason {
-    fn print(&mut self, viewed: &JobSnapshot, renderer: &mut Renderer) {
-        let view = &viewed.view;
+    fn print(&mut self, snapshot: &JobSnapshot, renderer: &mut Renderer) {
+        let view = &snapshot.view;
         if renderer.is_live() || view.phase != JobPhase::Pending {
             return;
         }
-        let (when, what) = self.reported.get_or_insert_with(|| (Instant::now(), String::new()));
-        if when.elapsed() > NOTICE_DELAY && *what != view.reason {
+        let (when, reason) = self.reported.get_or_insert_with(|| (Instant::now(), String::new()));
+        if when.elapsed() > NOTICE_DELAY && *reason != view.reason {
             let (mut all, mut missing) = (0, 0);
             for role in &view.roles {
                 all += role.instances;
                 missing += role.waiting;
             }
-            let have = all.saturating_sub(missing);
-            renderer.note(&format!("{have} of {all} containers allocated; {}", view.reason));
+            let allocated = all.saturating_sub(missing);
+            renderer.note(&format!("{allocated} of {all} containers allocated; {}", view.reason));
             self.reported = Some((Instant::now(), view.reason.clone()));
         }
     }
@@ -131,11 +131,11 @@ impl Follower {
         }
     }
 
-    /// Follows to the end.
+    /// Follows the job to its end.
     pub async fn run(&mut self) -> Result<FollowEnd, Report> {
         let (sender, mut events_in) = mpsc::channel(16);
         tokio::spawn(watch_history(self.job.clone(), self.master.clone(), sender.clone()));
-        // A cluster may grant containers slowly; print how many there are.
+        // A cluster may allocate containers slowly: print the progress.
         if self.renderer.is_live() || self.job.remote.is_some() {
             tokio::spawn(watch_views(self.master.clone(), sender.clone()));
         }
@@ -198,7 +198,7 @@ impl Follower {
             };
             if stopping.is_some() || self.on_interrupt == OnInterrupt::Detach {
                 if let Some(stop_request) = stopping {
-                    // `timeout` signals twice in one moment: the job must hear of it all the same.
+                    // `timeout(1)` sends two signals at once: the request to stop must still reach the job.
                     let _ = timeout(NOTICE_DELAY, stop_request).await;
                 }
                 self.renderer.close();
@@ -209,20 +209,20 @@ impl Follower {
     }
 
     fn stop_job(&mut self, by: &'static str) -> JoinHandle<()> {
-        self.renderer.note(&format!("{by}: stopping the job ({by} again to leave at once)"));
+        self.renderer.note(&format!("{by}: stopping the job ({by} again to detach)"));
         let (job, master) = (self.job.clone(), self.master.clone());
         let mirror = self.mirror.as_ref().map(|remote_output| remote_output.mirror.clone());
         tokio::spawn(async move {
             let Err(_) = master.kill(by, false).await else {
                 return;
             };
-            // A master that cannot be reached is reported by those who watch it.
+            // The history watcher reports an unreachable master.
             match (mirror, job.status()) {
                 (Some(mirror), JobStatus::Running(_) | JobStatus::Starting) => {
                     let _ = mirror.kill(by).await;
                 }
-                (None, JobStatus::Running(place)) => {
-                    let _ = signal_master(&place, false);
+                (None, JobStatus::Running(address)) => {
+                    let _ = signal_master(&address, false);
                 }
                 _ => {}
             }
@@ -239,7 +239,7 @@ impl Follower {
         if let (HistoryKind::AttemptStarted { task, attempt, .. }, Some(_)) =
             (&event.kind, &self.mirror)
         {
-            // What is not there cannot be watched. Without it, all are looked at once a second.
+            // Only an existing directory can be watched. Without it, all streams are polled once a second.
             let _ = fs::create_dir_all(self.job.dir.attempt_logs(task, *attempt));
         }
         match &event.kind {
@@ -251,7 +251,7 @@ impl Follower {
                 let role = self.job.submitted.spec.role(&task.role);
                 if role.is_some_and(|role| role.is_sidecar() && !role.ports.is_empty()) {
                     let note = format!(
-                        "{task} is reached with `ydl port-forward {} {task}`",
+                        "{task} is available with `ydl port-forward {} {task}`",
                         self.job.id()
                     );
                     self.renderer.note(&note);
@@ -260,10 +260,10 @@ impl Follower {
             HistoryKind::AttemptEnded { task, attempt, peak_memory_mib, .. } => {
                 let peak = self.peaks.entry(task.clone()).or_default();
                 *peak = (*peak).max(*peak_memory_mib);
-                // Its output comes before the news of its end. One that could not be started was never announced.
+                // Print the attempt's output before its end. An attempt that failed to start is not followed yet.
                 self.tails.add_newer(task, *attempt);
                 match &mut self.mirror {
-                    // Its last lines are on their way.
+                    // The last lines are still being copied.
                     Some(remote_output) => {
                         remote_output.follow(task, *attempt, &self.tails, &self.master)
                     }
@@ -278,16 +278,16 @@ impl Follower {
 
     fn drain(&mut self) -> Result<(), OutputClosed> {
         let (output_closed, renderer) = (self.output_closed, &mut self.renderer);
-        let mut take =
+        let mut write =
             |id: &_, lines: &[u8]| if output_closed { Ok(()) } else { renderer.output(id, lines) };
-        // What does not fit into one turn is marked as changed and comes with the next.
-        self.tails.drain(&mut take)?;
+        // A stream with more data than one pass reads stays marked as changed.
+        self.tails.drain(&mut write)?;
         if output_closed { Ok(()) } else { self.renderer.flush() }
     }
 
-    /// Prints what is left to print.
+    /// Prints the remaining events and output.
     fn on_end(&mut self, status: JobStatus) -> Result<FollowEnd, Report> {
-        // The master may have gone before it could tell the last ones.
+        // The master may have exited before it sent the last events.
         for event in recorded_history(&self.job, self.next) {
             if self.on_event(&event).is_err() && self.detaches() {
                 return Ok(FollowEnd::OutputClosed);
@@ -316,7 +316,8 @@ impl Follower {
     }
 }
 
-/// Returns the events in the job's directory from that number on, without a line that the master's death cut off.
+/// Returns the events recorded in the job's directory, starting at number `from`. Skips a line that the master's death
+/// left incomplete.
 pub fn recorded_history(job: &JobHandle, from: u64) -> impl Iterator<Item = HistoryEvent> + use<> {
     let file = File::open(job.dir.history_file()).ok();
     let lines = file.map(|file| BufReader::new(file.take(HISTORY_BYTES_MAX)).split(b'\n'));
@@ -325,7 +326,7 @@ pub fn recorded_history(job: &JobHandle, from: u64) -> impl Iterator<Item = Hist
 }
 
 fn unreachable_report(job: &JobHandle, error: &CallError) -> Report {
-    let what = format!("the master of `{}` is out of reach: {error}", job.id());
+    let what = format!("cannot reach the master of `{}`: {error}", job.id());
     Report::new(Exit::Unreachable, what)
-        .hint(format!("the job may go on; `ydl status {}` tells", job.id()))
+        .hint(format!("the job may still be running: see `ydl status {}`", job.id()))
 }

@@ -1,4 +1,4 @@
-//! `ydl kill`: stops a job and waits until it has.
+//! `ydl kill`: stops a job and waits for its end.
 
 use super::ls::state_of;
 use crate::{
@@ -25,12 +25,12 @@ use ydl_os::report::{Exit, Report};
 
 /// Margin for the release of resources beyond the job's own timeouts.
 const MARGIN: Duration = Duration::from_secs(30);
-/// Poll interval.
+/// Poll interval of a local job.
 const POLL_INTERVAL: Duration = Duration::from_millis(20);
-/// The same on a cluster, whose ResourceManager has other things to do.
+/// Poll interval of a job on a cluster; longer, to limit the load on the ResourceManager.
 const CLUSTER_POLL_INTERVAL: Duration = Duration::from_millis(300);
 
-/// Asks the job to end and waits.
+/// Stops the job and waits for its end.
 pub fn run(args: cli::KillArgs, global: GlobalArgs) -> Result<Exit, Report> {
     block_on(async {
         match resolve_running_job(&args.job, "kill", global).await? {
@@ -46,7 +46,7 @@ pub fn run(args: cli::KillArgs, global: GlobalArgs) -> Result<Exit, Report> {
     })
 }
 
-/// Asks the master, and the ResourceManager where there is no master that answers.
+/// Stops the job through its master, or through the ResourceManager if the master does not respond.
 async fn kill_on_cluster(
     id: ApplicationId,
     cluster: &ClusterClient,
@@ -80,11 +80,11 @@ async fn kill_on_cluster(
     let mut timeout = MARGIN;
     let stop_request = match &job {
         Some((job, _)) => match job.status() {
-            JobStatus::Running(place) => {
+            JobStatus::Running(address) => {
                 let timeouts = &job.submitted.spec.timeouts;
                 let Span(ms) = timeouts.grace + timeouts.stop + timeouts.upload;
                 timeout += Duration::from_millis(ms);
-                match MasterClient::to(&job.dir, &place) {
+                match MasterClient::to(&job.dir, &address) {
                     Ok(master) => match master.kill(by, now).await {
                         // A client that the master rejects must not bypass it through the ResourceManager.
                         Err(error @ CallError::Refused { status: 403, .. }) => {
@@ -95,13 +95,13 @@ async fn kill_on_cluster(
                     Err(report) => Err(report.what),
                 }
             }
-            _ => Err("it does not run yet".to_owned()),
+            _ => Err("it is not running yet".to_owned()),
         },
-        None => Err("its files cannot be had".to_owned()),
+        None => Err("the job's files are unavailable".to_owned()),
     };
     if let Err(why) = stop_request {
         terminal::message(format!(
-            "the master of {id} cannot be asked ({why}); the ResourceManager is"
+            "cannot stop {id} through its master ({why}); stopping it through the ResourceManager"
         ));
         let why = format!("ended by {by}");
         let ended = cluster.rm.kill_and_wait(id, &why, cluster.deadline()).await;
@@ -114,8 +114,8 @@ async fn kill_on_cluster(
             return report_end(&report, true);
         }
         if Instant::now() > end {
-            let what = format!("`{id}` has not ended after {}s", timeout.as_secs());
-            let hint = format!("`ydl status {id}` shows what it waits for");
+            let what = format!("`{id}` is still running after {}s", timeout.as_secs());
+            let hint = format!("see `ydl status {id}` for its state");
             return Err(Report::new(Exit::Unreachable, what).hint(hint));
         }
         sleep(CLUSTER_POLL_INTERVAL).await;
@@ -140,14 +140,14 @@ async fn kill(job: JobHandle, now: bool, global: GlobalArgs) -> Result<Exit, Rep
         }
         Ok(Exit::Success)
     };
-    let place = match settled_status(&job).await {
-        JobStatus::Running(place) => place,
+    let address = match settled_status(&job).await {
+        JobStatus::Running(address) => address,
         status => return report_end(status, false),
     };
     let by = if now { "`ydl kill --now`" } else { "`ydl kill`" };
-    match MasterClient::to(&job.dir, &place)?.kill(by, now).await {
+    match MasterClient::to(&job.dir, &address)?.kill(by, now).await {
         Ok(()) => {}
-        // It ended while we asked.
+        // The job ended during the call.
         Err(CallError::Refused { status: 410, .. } | CallError::Unreachable { .. })
             if !matches!(job.status(), JobStatus::Running(_)) =>
         {
@@ -159,11 +159,11 @@ async fn kill(job: JobHandle, now: bool, global: GlobalArgs) -> Result<Exit, Rep
                 false => ("SIGTERM", " (if that does not help: `ydl kill --now`)"),
             };
             terminal::message(format!(
-                "the master of {} does not answer; its process {} is sent {name}{hint}",
+                "the master of {} does not respond; sending {name} to its process {}{hint}",
                 job.id(),
-                place.pid
+                address.pid
             ));
-            signal_master(&place, now)?;
+            signal_master(&address, now)?;
         }
         Err(error) => return Err(call_report(error)),
     }
@@ -177,8 +177,8 @@ async fn kill(job: JobHandle, now: bool, global: GlobalArgs) -> Result<Exit, Rep
                 sleep(POLL_INTERVAL).await
             }
             JobStatus::Running(_) | JobStatus::Starting => {
-                let what = format!("`{}` has not ended after {}s", job.id(), timeout.as_secs());
-                let hint = format!("`ydl status {}` shows what it waits for", job.id());
+                let what = format!("`{}` is still running after {}s", job.id(), timeout.as_secs());
+                let hint = format!("see `ydl status {}` for its state", job.id());
                 return Err(Report::new(Exit::Unreachable, what).hint(hint));
             }
             status => {

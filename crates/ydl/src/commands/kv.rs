@@ -24,12 +24,12 @@ use ydl_proto::kv::{Change, Changes, Entries, Entry, Event, Events, REVISION_HEA
 
 /// Long-poll timeout of one request; longer waits take several requests.
 const WAIT: Duration = Duration::from_secs(20);
-/// A value is at most as large as the master takes; one byte more tells that it is too large.
+/// Bytes read of a value: one more than the master accepts, so that it rejects a larger value.
 const VALUE_BYTES_MAX: u64 = (16 << 20) + 1;
 /// Delay before a long poll that returned early is repeated.
 const RETRY_DELAY: Duration = Duration::from_millis(50);
 
-/// The answer is no: the key is not there, or not as it was expected.
+/// Exit code for a missing key or a failed condition.
 const NOT_FOUND_OR_CONFLICT: Exit = Exit::Program(1);
 
 /// Runs a command on the store.
@@ -61,27 +61,28 @@ pub fn run(args: cli::KvArgs, global: GlobalArgs) -> Result<Exit, Report> {
     })
 }
 
-/// The job that is named; without a name the one in whose task we run.
+/// Connects to the master of the given job, or of the job whose task this process is.
 async fn connect(job: Option<&str>, global: GlobalArgs) -> Result<MasterClient, Report> {
-    let Some(word) = job else {
+    let Some(name) = job else {
         return MasterClient::of_this_task()?.ok_or_else(|| {
             Report::bad_input("no job given, and this process is not a task of a job")
                 .hint("write `ydl kv --job JOB …`; `ydl ls` lists the jobs")
         });
     };
-    let (job, _mirror) = resolve_job(Some(word), global).await?.into_full()?;
+    let (job, _mirror) = resolve_job(Some(name), global).await?.into_full()?;
     match settled_status(&job).await {
-        JobStatus::Running(place) => MasterClient::to(&job.dir, &place),
+        JobStatus::Running(address) => MasterClient::to(&job.dir, &address),
         JobStatus::Starting => Err(master_client::no_master(&job)),
         JobStatus::Finished(_) | JobStatus::Lost | JobStatus::NoResult(_) => {
-            let what = format!("`{}` has ended, and its store with it", job.id());
+            let what = format!("`{}` has ended: its key-value store is gone", job.id());
             Err(Report::new(Exit::Unreachable, what))
         }
     }
 }
 
-fn bytes(given: Option<String>) -> Result<Vec<u8>, Report> {
-    let Some(text) = given else {
+/// Returns the value of an argument, or reads it from stdin.
+fn bytes(argument: Option<String>) -> Result<Vec<u8>, Report> {
+    let Some(text) = argument else {
         let mut bytes = Vec::new();
         let read = io::stdin().lock().take(VALUE_BYTES_MAX).read_to_end(&mut bytes);
         read.map_err(|error| {
@@ -115,28 +116,28 @@ impl KvClient {
             }
             let requested_at = Instant::now();
             let wait = left.unwrap_or_default();
-            let answer = self.master.call(Method::GET, &path, Payload::Nothing, wait).await;
-            let answer = answer.map_err(report)?;
-            if answer.status != StatusCode::NO_CONTENT {
+            let response = self.master.call(Method::GET, &path, Payload::Nothing, wait).await;
+            let response = response.map_err(report)?;
+            if response.status != StatusCode::NO_CONTENT {
                 if self.json {
                     let revision: Option<u64> =
-                        answer.header(REVISION_HEADER).and_then(|text| text.parse().ok());
-                    let value = ydl_proto::kv::Blob::from(&answer.body[..]);
+                        response.header(REVISION_HEADER).and_then(|text| text.parse().ok());
+                    let value = ydl_proto::kv::Blob::from(&response.body[..]);
                     terminal::print_json(&serde_json::json!({
                         "key": key, "value": value, "revision": revision,
                     }))?;
                 } else {
-                    terminal::print(&answer.body)?;
-                    // On a terminal the prompt begins a line of its own.
-                    if io::stdout().is_terminal() && !answer.body.ends_with(b"\n") {
+                    terminal::print(&response.body)?;
+                    // Keeps a shell prompt from following the value on its line.
+                    if io::stdout().is_terminal() && !response.body.ends_with(b"\n") {
                         terminal::print("\n")?;
                     }
                 }
                 return Ok(Exit::Success);
             }
             if timeout.is_none_or(|timeout| began.elapsed() >= timeout) {
-                let waited = wait_text(timeout.unwrap_or_default());
-                let what = format!("the key `{}` did not come within {waited}", clean(key));
+                let timeout = span_text(timeout.unwrap_or_default());
+                let what = format!("key `{}` was not set within {timeout}", clean(key));
                 return Err(Report::new(NOT_FOUND_OR_CONFLICT, what));
             }
             pause(requested_at).await;
@@ -161,17 +162,17 @@ impl KvClient {
         self.change(Method::POST, &path, Payload::Raw(data.into())).await
     }
 
-    /// Something that changes the store; its answer is of interest to programs only.
+    /// Sends a change to the store. Prints the response only as JSON.
     async fn change(&self, method: Method, path: &str, payload: Payload) -> Result<Exit, Report> {
-        let answer = self.master.call(method, path, payload, Duration::ZERO).await;
-        let answer = answer.map_err(report)?;
+        let response = self.master.call(method, path, payload, Duration::ZERO).await;
+        let response = response.map_err(report)?;
         if self.json {
-            terminal::print_json(&answer.json::<serde_json::Value>().map_err(report)?)?;
+            terminal::print_json(&response.json::<serde_json::Value>().map_err(report)?)?;
         }
         Ok(Exit::Success)
     }
 
-    /// Every entry below a prefix, and the revision they are a picture of.
+    /// Returns every entry with a prefix, and the store's revision.
     async fn entries(&self, prefix: &str) -> Result<(Vec<Entry>, u64), Report> {
         let mut all: Vec<Entry> = Vec::new();
         loop {
@@ -179,7 +180,8 @@ impl KvClient {
             if let Some(last) = all.last() {
                 path += &format!("&after_key={}", percent(&last.key));
             }
-            let page: Entries = self.request(&path, Duration::ZERO).await?.ok_or_else(no_answer)?;
+            let page: Entries =
+                self.request(&path, Duration::ZERO).await?.ok_or_else(empty_response)?;
             let more = page.more && !page.entries.is_empty();
             all.extend(page.entries);
             if !more {
@@ -210,10 +212,10 @@ impl KvClient {
         count: Option<u64>,
     ) -> Result<Exit, Report> {
         let mut left = count.unwrap_or(u64::MAX);
-        let mut anew = after.is_none();
+        let mut resync = after.is_none();
         let mut after = after.unwrap_or(0);
         while left > 0 {
-            if std::mem::take(&mut anew) {
+            if std::mem::take(&mut resync) {
                 let (entries, revision) = self.entries(prefix).await?;
                 for entry in entries.into_iter().take(left.try_into().unwrap_or(usize::MAX)) {
                     self.print_change(&Change::Put(entry))?;
@@ -233,7 +235,7 @@ impl KvClient {
                         left -= 1;
                     }
                 }
-                Some(Changes::Resync { .. }) => anew = true,
+                Some(Changes::Resync { .. }) => resync = true,
                 None => pause(requested_at).await,
             }
         }
@@ -270,7 +272,7 @@ impl KvClient {
                 continue;
             };
             if page.missed {
-                terminal::message("older events were not kept");
+                terminal::message("note: older events were discarded");
             }
             for event in &page.events {
                 self.print_event(event)?;
@@ -295,27 +297,27 @@ impl KvClient {
         path: &str,
         wait: Duration,
     ) -> Result<Option<T>, Report> {
-        let answer = self.master.call(Method::GET, path, Payload::Nothing, wait).await;
-        let answer = answer.map_err(report)?;
-        match answer.status {
+        let response = self.master.call(Method::GET, path, Payload::Nothing, wait).await;
+        let response = response.map_err(report)?;
+        match response.status {
             StatusCode::NO_CONTENT => Ok(None),
-            _ => answer.json().map(Some).map_err(report),
+            _ => response.json().map(Some).map_err(report),
         }
     }
 }
 
 fn report(error: CallError) -> Report {
-    let is_no = matches!(error, CallError::Refused { status: 404 | 409 | 412, .. });
+    let is_condition = matches!(error, CallError::Refused { status: 404 | 409 | 412, .. });
     let report = master_client::call_report(error);
-    if is_no { Report { exit: NOT_FOUND_OR_CONFLICT, ..report } } else { report }
+    if is_condition { Report { exit: NOT_FOUND_OR_CONFLICT, ..report } } else { report }
 }
 
-fn no_answer() -> Report {
-    report(CallError::Protocol { what: "an empty answer".to_string() })
+fn empty_response() -> Report {
+    report(CallError::Protocol { what: "empty response".to_string() })
 }
 
-fn wait_text(wait: Duration) -> String {
-    ydl_core::Span(wait.as_millis() as u64).to_string()
+fn span_text(span: Duration) -> String {
+    ydl_core::Span(span.as_millis() as u64).to_string()
 }
 
 /// Waits before a long poll that returned early is repeated.

@@ -1,7 +1,7 @@
 //! Follows the output of a job's tasks.
 //!
-//! The kernel says which directories have changed, so a thousand quiet tasks cost nothing; where it cannot, all of
-//! them are looked at several times a second.
+//! The kernel reports which directories changed, so idle tasks cost nothing. Without its notifications, all streams are
+//! polled several times a second.
 
 mod stream_tail;
 
@@ -22,7 +22,7 @@ use tokio::time::sleep;
 use ydl_core::{RoleName, TaskId};
 use ydl_proto::files::JobDir;
 
-/// With more streams than this none is kept open while it is quiet: descriptors are few.
+/// Number of streams above which idle ones are closed, because file descriptors are limited.
 const OPEN_MAX: usize = 200;
 /// Poll interval without change notifications from the kernel.
 const POLL: Duration = Duration::from_millis(100);
@@ -58,7 +58,7 @@ pub struct LogSelection {
     pub index: Option<u32>,
     pub attempt: Option<u32>,
     pub stream: Option<Stream>,
-    /// Only so many of the last lines that are there already.
+    /// Number of existing lines to print, counted from the end.
     pub tail: Option<usize>,
 }
 
@@ -80,15 +80,15 @@ impl LogSelection {
 /// Prefix of each line.
 #[derive(Clone, Copy, Debug)]
 pub enum Prefix {
-    /// Nothing: bytes pass as they are.
+    /// No prefix: bytes are passed through unchanged.
     Raw,
     /// The name of the task.
     Task(Paint),
-    /// Nothing, but lines are whole.
+    /// No prefix, but only whole lines are passed on.
     Lines,
 }
 
-/// Every stream that is followed.
+/// Followed streams of a job.
 #[derive(Debug)]
 pub struct LogTails {
     dir: JobDir,
@@ -102,7 +102,7 @@ pub struct LogTails {
 }
 
 impl LogTails {
-    /// Nothing is followed yet.
+    /// Creates a set without streams.
     pub fn new(dir: &JobDir, select: LogSelection, prefix: Prefix) -> LogTails {
         LogTails {
             dir: dir.clone(),
@@ -126,7 +126,7 @@ impl LogTails {
         }
     }
 
-    /// The streams of an attempt that are wanted.
+    /// Returns the names of an attempt's selected streams.
     pub fn streams(&self, task: &TaskId, attempt: u32) -> Vec<&'static str> {
         match self.select.includes(task, attempt) {
             true => self.select.streams().map(Stream::name).collect(),
@@ -134,7 +134,7 @@ impl LogTails {
         }
     }
 
-    /// Follows an attempt, if it is wanted and not followed already.
+    /// Follows an attempt if it is selected and not followed yet.
     pub fn add(&mut self, task: &TaskId, attempt: u32) {
         if !self.select.includes(task, attempt) {
             return;
@@ -166,7 +166,7 @@ impl LogTails {
         }
     }
 
-    /// Follows an attempt unless a later one of its task is followed already: what was before is not wanted then.
+    /// Follows an attempt unless a later one of the same task is followed already.
     pub fn add_newer(&mut self, task: &TaskId, attempt: u32) {
         if self.newest(task).is_none_or(|newest| newest < attempt) {
             self.add(task, attempt);
@@ -186,13 +186,13 @@ impl LogTails {
             Some(Ok(watch)) => {
                 self.watched.insert(watch, (task.clone(), attempt));
             }
-            // An attempt that never began has left nothing to watch; the regular look is enough.
+            // An attempt that never started has no directory; polling suffices.
             Some(Err(error)) if error.kind() == io::ErrorKind::NotFound => {}
             Some(Err(_)) | None => self.watcher = None,
         }
     }
 
-    /// The attempt has ended: what it has printed is all there will be.
+    /// Marks an attempt as ended: its streams do not grow any more.
     pub fn end(&mut self, task: &TaskId, attempt: u32) {
         for stream in self.select.streams() {
             let id = StreamId { task: task.clone(), attempt, stream };
@@ -200,15 +200,15 @@ impl LogTails {
                 tail.ended = true;
             }
         }
-        let over = (task.clone(), attempt);
+        let ended = (task.clone(), attempt);
         if let Some(watcher) = &self.watcher {
-            let watches = self.watched.extract_if(.., |_, watched| *watched == over);
+            let watches = self.watched.extract_if(.., |_, watched| *watched == ended);
             watches.for_each(|(watch, _)| watcher.unwatch(watch));
         }
-        self.changed.insert(over);
+        self.changed.insert(ended);
     }
 
-    /// Follows every attempt that has left something, the last one of each task or all of them.
+    /// Follows the attempts that have a log directory: the last one of each task, or all of them.
     pub fn scan(&mut self, all_attempts: bool) {
         for (task, attempts) in attempts(&self.dir) {
             let last = attempts.last().copied();
@@ -221,12 +221,12 @@ impl LogTails {
         }
     }
 
-    /// Follows every attempt that has left something and is newer than those followed.
+    /// Follows the attempts that have a log directory and are newer than those followed.
     pub fn scan_newer(&mut self) {
         for (task, attempts) in attempts(&self.dir) {
-            let known = self.newest(&task);
+            let newest = self.newest(&task);
             for attempt in attempts {
-                if known.is_none_or(|known| known < attempt) {
+                if newest.is_none_or(|newest| newest < attempt) {
                     self.add(&task, attempt);
                 }
             }
@@ -255,18 +255,18 @@ impl LogTails {
         }
     }
 
-    /// Looks at every stream next time.
+    /// Marks every open stream as changed, so that the next [`LogTails::drain`] reads it.
     pub fn all_changed(&mut self) {
         let open = self.tails.iter().filter(|(_, tail)| tail.reader.is_some());
         self.changed.extend(open.map(|(id, _)| (id.task.clone(), id.attempt)));
     }
 
-    /// Hands what has come to `take`. True if there is more than fits into one turn.
+    /// Passes new output to `write`. Returns true if a stream has more data than one pass reads.
     pub fn drain<E>(
         &mut self,
-        take: &mut impl FnMut(&StreamId, &[u8]) -> Result<(), E>,
+        write: &mut impl FnMut(&StreamId, &[u8]) -> Result<(), E>,
     ) -> Result<bool, E> {
-        let many = self.tails.len() > OPEN_MAX;
+        let closes_idle = self.tails.len() > OPEN_MAX;
         let mut more = false;
         for (task, attempt) in std::mem::take(&mut self.changed) {
             for stream in self.select.streams() {
@@ -280,46 +280,46 @@ impl LogTails {
                 if full {
                     more = true;
                     self.changed.insert((task.clone(), attempt));
-                } else if tail.ended || many {
+                } else if tail.ended || closes_idle {
                     tail.reader = None;
                 }
                 if !out.is_empty() {
-                    take(&id, &out)?;
+                    write(&id, &out)?;
                 }
             }
         }
         Ok(more)
     }
 
-    /// Hands everything there is to `take`, and the lines that were never ended.
+    /// Passes all remaining output to `write`, including incomplete last lines.
     pub fn finish<E>(
         &mut self,
-        take: &mut impl FnMut(&StreamId, &[u8]) -> Result<(), E>,
+        write: &mut impl FnMut(&StreamId, &[u8]) -> Result<(), E>,
     ) -> Result<(), E> {
         let all = self.tails.keys().map(|id| (id.task.clone(), id.attempt));
         self.changed = all.collect();
-        while self.drain(take)? {}
+        while self.drain(write)? {}
         for (id, tail) in &mut self.tails {
             let mut out = Vec::new();
             if let Some(lines) = &mut tail.lines {
                 lines.finish(&mut out);
             }
             if !out.is_empty() {
-                take(id, &out)?;
+                write(id, &out)?;
             }
         }
         Ok(())
     }
 }
 
-/// Every attempt that has a directory, by task, in order.
+/// Returns every attempt that has a log directory, by task, in order.
 pub fn attempts(dir: &JobDir) -> BTreeMap<TaskId, Vec<u32>> {
     let mut found = BTreeMap::new();
     for role in names(&dir.logs()) {
         for index in numbers(&dir.logs().join(&role)) {
             let task = TaskId { role: RoleName::from(role.as_str()), index };
-            let of = dir.logs().join(&role).join(index.to_string());
-            let mut attempts = numbers(&of);
+            let task_dir = dir.logs().join(&role).join(index.to_string());
+            let mut attempts = numbers(&task_dir);
             attempts.sort_unstable();
             found.insert(task, attempts);
         }

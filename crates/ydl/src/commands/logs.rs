@@ -28,9 +28,9 @@ pub fn run(args: cli::LogsArgs, global: GlobalArgs) -> Result<Exit, Report> {
     block_on(async {
         let (job, mirror, mut select) = match resolve_target(&args, global).await? {
             LogTarget::Job(job, mirror, select) => (job, mirror, select),
-            // What a job prints is in its files until the cluster has collected it.
+            // Until the cluster has aggregated the logs, only the job's own files have them.
             LogTarget::ReportOnly { report, why, .. } if !report.state.is_over() => {
-                let what = format!("cannot see what {} prints: {why}", report.id);
+                let what = format!("cannot read the output of {}: {why}", report.id);
                 return Err(Report::new(Exit::Unreachable, what));
             }
             LogTarget::ReportOnly { report, cluster, .. } => {
@@ -56,7 +56,7 @@ async fn print(
     select: LogSelection,
 ) -> Result<Exit, Report> {
     let mut renderer = Renderer::output_only(job.id(), global);
-    // One task alone needs no name before its lines.
+    // The lines of a single task get no prefix.
     let prefix = match renderer.prefix(global) {
         Prefix::Task(_) if select.index.is_some() => Prefix::Raw,
         prefix => prefix,
@@ -111,8 +111,8 @@ async fn print(
         renderer.output(id, lines)
     });
     let printed = printed.and_then(|()| renderer.flush());
-    if let (Err(_), Some(trouble)) = (&printed, renderer.error()) {
-        return Err(trouble);
+    if let (Err(_), Some(error)) = (&printed, renderer.error()) {
+        return Err(error);
     }
     if !printed_any && printed.is_ok() {
         if let Some(mirror) = mirror.filter(|_| !live)
@@ -129,13 +129,13 @@ async fn print(
 
 /// Fails if the job has no such task.
 fn check_task(job: &JobHandle, select: &LogSelection) -> Result<(), Report> {
-    let there = attempts(&job.dir);
+    let existing = attempts(&job.dir);
     if let (Some(role), Some(index)) = (&select.role, select.index) {
-        // A role that was grown has more tasks than were submitted, and each of them has left a directory.
+        // A scaled role may have more tasks than were submitted; each of them has a log directory.
         let mut roles = job.submitted.spec.roles.iter();
         let role = roles.find(|known| known.name.as_str() == role);
         if let Some(role) = role.filter(|role| index >= role.instances)
-            && !there.keys().any(|task| task.role == role.name && task.index == index)
+            && !existing.keys().any(|task| task.role == role.name && task.index == index)
         {
             let what = format!("`{}` has no task `{}:{index}`", job.id(), role.name);
             let hint = match role.instances {
@@ -148,12 +148,12 @@ fn check_task(job: &JobHandle, select: &LogSelection) -> Result<(), Report> {
     Ok(())
 }
 
-/// Reports that there is no output, or that the task does not exist.
+/// Reports that existing is no output, or that the task does not exist.
 fn report_no_output(job: &JobHandle, select: &LogSelection, live: bool) -> Result<(), Report> {
     check_task(job, select)?;
     if let Some(wanted) = select.attempt {
-        let there = attempts(&job.dir);
-        let highest = there.values().flatten().max();
+        let existing = attempts(&job.dir);
+        let highest = existing.values().flatten().max();
         if highest.is_none_or(|highest| *highest < wanted) {
             let report = Report::bad_input(format!("no task has had an attempt {wanted}"));
             return Err(match highest {
@@ -168,15 +168,15 @@ fn report_no_output(job: &JobHandle, select: &LogSelection, live: bool) -> Resul
 
 /// Target of the command.
 enum LogTarget {
-    /// A part of a job.
+    /// A job, or some of its tasks.
     Job(Box<JobHandle>, Option<Arc<Mirror>>, LogSelection),
-    /// A job of which only its cluster knows.
+    /// A job without accessible files; only the cluster's report exists.
     ReportOnly { report: Box<ApplicationReport>, cluster: Box<ClusterClient>, why: String },
 }
 
-/// The job and the part of it that is meant. One word alone may be either; a job is tried first.
+/// Resolves the operands `[JOB] [ROLE[:INDEX]]`. A single operand may be either; a job is tried first.
 async fn resolve_target(args: &cli::LogsArgs, global: GlobalArgs) -> Result<LogTarget, Report> {
-    let (found, word) = match args.which.as_slice() {
+    let (found, word) = match args.operands.as_slice() {
         [] => (resolve_job(None, global).await?, None),
         [word] if parse_part(word).1.is_some() => (resolve_job(None, global).await?, Some(word)),
         [word] => match resolve_job(Some(word), global).await {
@@ -204,7 +204,7 @@ async fn resolve_target(args: &cli::LogsArgs, global: GlobalArgs) -> Result<LogT
     }
 }
 
-/// `worker:3` is a role and an index, `worker` a role alone.
+/// Splits `worker:3` into role and index. `worker` has no index.
 fn parse_part(word: &str) -> (String, Option<u32>) {
     match word.parse::<TaskId>() {
         Ok(task) => (task.role.to_string(), Some(task.index)),

@@ -1,4 +1,4 @@
-//! `ydl ls`: the jobs of this machine, and one's own on the cluster.
+//! `ydl ls`: lists the jobs of this machine and the user's jobs on the cluster.
 
 use crate::{
     cli::{self, Cluster, GlobalArgs},
@@ -16,13 +16,13 @@ use ydl_core::{Outcome, Time, view::JobPhase};
 use ydl_os::report::{Exit, Report};
 use ydl_proto::messages::JobSnapshot;
 
-/// Jobs shown unless all are asked for.
+/// Number of jobs shown without `--all`.
 const SHOWN_MAX: usize = 20;
-/// Jobs of another version that are reported one by one.
+/// Number of jobs of another version that are reported individually.
 const UNSUPPORTED_MAX: usize = 3;
-/// Maximum time for a live master to report its job.
-const ANSWER_MAX: Duration = Duration::from_secs(2);
-/// So many masters are asked at a time.
+/// Maximum time for a live master to respond.
+const RESPONSE_MAX: Duration = Duration::from_secs(2);
+/// Maximum number of masters queried concurrently.
 const REQUESTS_MAX: usize = 32;
 
 /// A job in the list.
@@ -37,7 +37,7 @@ struct Row {
 }
 
 impl Row {
-    /// A job on a cluster, as its ResourceManager tells.
+    /// Creates the row of a job on a cluster from the ResourceManager's report.
     fn from_application(report: ApplicationReport) -> Row {
         let state = applications::state_of(&report);
         let containers = report.usage.as_ref().map(|usage| usage.containers);
@@ -74,7 +74,7 @@ impl Row {
         }
     }
 
-    /// A job on this machine.
+    /// Creates the row of a job on this machine.
     fn from_local(job: JobHandle, state: &'static str, viewed: Option<Box<JobSnapshot>>) -> Row {
         let spec = &job.submitted.spec;
         let tasks = match &viewed {
@@ -131,7 +131,7 @@ pub fn run(args: cli::LsArgs, global: GlobalArgs) -> Result<Exit, Report> {
                 all += reports.len();
                 rows.extend(reports.into_iter().map(Row::from_application));
             }
-            // The jobs of this machine are there, whatever the cluster does; but they are not all.
+            // An unreachable cluster does not hide the jobs of this machine, but the list is incomplete.
             Err(report) if !rows.is_empty() => {
                 terminal::message(report.to_string());
                 exit = report.exit;
@@ -152,8 +152,8 @@ pub fn run(args: cli::LsArgs, global: GlobalArgs) -> Result<Exit, Report> {
     }
     if rows.is_empty() {
         terminal::message(match cluster {
-            Some(_) => "there is no job",
-            None => "there is no job on this machine",
+            Some(_) => "no jobs",
+            None => "no jobs on this machine",
         });
         return Ok(Exit::Success);
     }
@@ -167,7 +167,7 @@ pub fn run(args: cli::LsArgs, global: GlobalArgs) -> Result<Exit, Report> {
     Ok(exit)
 }
 
-/// Asks every live master at once; a slow one must not hold up the others.
+/// Queries the live masters concurrently, so that a slow one does not delay the others.
 async fn rows_of(jobs: Vec<JobHandle>) -> Result<Vec<Row>, Report> {
     let mut rows: Vec<Option<Row>> = Vec::new();
     let mut requests = JoinSet::new();
@@ -189,8 +189,8 @@ async fn rows_of(jobs: Vec<JobHandle>) -> Result<Vec<Row>, Report> {
 }
 
 fn set_row(rows: &mut [Option<Row>], n: usize, row: Row) {
-    if let Some(place) = rows.get_mut(n) {
-        *place = Some(row);
+    if let Some(slot) = rows.get_mut(n) {
+        *slot = Some(row);
     }
 }
 
@@ -204,10 +204,11 @@ async fn row(job: JobHandle) -> Row {
         JobStatus::Lost => ("lost", None),
         JobStatus::NoResult(ended) => (ended.state, None),
         JobStatus::Finished(last) => (state_of(&last), Some(last)),
-        JobStatus::Running(at) => {
-            let response =
-                async { MasterClient::to(&job.dir, &at).ok()?.view(0, ANSWER_MAX).await.ok()? };
-            match tokio::time::timeout(ANSWER_MAX, response).await {
+        JobStatus::Running(address) => {
+            let response = async {
+                MasterClient::to(&job.dir, &address).ok()?.view(0, RESPONSE_MAX).await.ok()?
+            };
+            match tokio::time::timeout(RESPONSE_MAX, response).await {
                 Ok(Some(viewed)) => (state_of(&viewed), Some(Box::new(viewed))),
                 Ok(None) | Err(_) => ("no-answer", None),
             }
@@ -216,7 +217,7 @@ async fn row(job: JobHandle) -> Row {
     Row::from_local(job, state, viewed)
 }
 
-/// One word for how a job stands.
+/// Returns the name of a job's state.
 pub(super) fn state_of(viewed: &JobSnapshot) -> &'static str {
     match (&viewed.view.outcome, viewed.view.phase) {
         (Some(Outcome::Succeeded), JobPhase::Finished) => "succeeded",

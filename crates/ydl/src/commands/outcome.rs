@@ -20,10 +20,10 @@ use ydl_core::{
 use ydl_os::report::{Exit, Report};
 use ydl_proto::messages::JobSnapshot;
 
-/// Signal that ends a task above its memory limit.
+/// Signal that the kernel sends to a task above its memory limit.
 const SIGKILL: i32 = 9;
-/// Lines of a cluster's words that are shown.
-const WHY_LINES_MAX: usize = 20;
+/// Number of lines shown of the cluster's diagnostics.
+const DIAGNOSTICS_LINES_MAX: usize = 20;
 
 /// Returns the exit status for an outcome.
 pub fn exit(outcome: &Outcome) -> Exit {
@@ -32,7 +32,7 @@ pub fn exit(outcome: &Outcome) -> Exit {
         Outcome::Succeeded => Exit::Success,
         Outcome::Killed { .. } => Exit::JobKilled,
         Outcome::Failed(Cause::Task { ending, .. }) => match ending {
-            // A shell sees the low eight bits, too.
+            // An exit code has eight bits.
             Ending::Exited { code } => Exit::Program((code & 0xff) as u8),
             Ending::Signalled { signal } => signalled(*signal),
             Ending::MemoryLimit { .. } => signalled(SIGKILL),
@@ -78,20 +78,19 @@ pub async fn conclude(
         }
         FollowEnd::NoResult(ended) => {
             if global.json {
-                let result =
-                    serde_json::json!({ "ended": { "state": ended.state, "why": ended.why } });
+                let result = serde_json::json!({ "ended": { "state": ended.state, "diagnostics": ended.diagnostics } });
                 let _ = follower.renderer.object(&result);
             }
             Ok(print_remote_end(&job, &ended, paint))
         }
         FollowEnd::Lost => {
             let what = format!("the master of `{}` died", job.id());
-            let hint = format!("its last words may be in `{}`", job.dir.master_log().display());
+            let hint = format!("see its log in `{}`", job.dir.master_log().display());
             Err(Report::new(Exit::Unreachable, what).hint(hint))
         }
         FollowEnd::Interrupted => {
             terminal::message(format!(
-                "{0} is still stopping; `ydl status {0}` shows how far",
+                "{0} is still stopping; check its state with `ydl status {0}`",
                 job.id()
             ));
             Ok(Exit::Interrupted)
@@ -100,16 +99,16 @@ pub async fn conclude(
     }
 }
 
-/// A job that has left no result: what its cluster says is all there is.
+/// Prints the end of a job that left no result, from the cluster's diagnostics.
 fn print_remote_end(job: &JobHandle, ended: &RemoteEnd, paint: Paint) -> Exit {
     let id = job.id();
     let hint = format!("`ydl logs {id}` shows the logs of its containers");
-    let (why, hint) = match diagnose_failure::diagnose(&ended.why) {
+    let (why, hint) = match diagnose_failure::diagnose(&ended.diagnostics) {
         Some(found) => (clean(&found.what), format!("{}; {hint}", found.hint)),
         None => {
-            let why = ended.why.lines().map(str::trim);
+            let why = ended.diagnostics.lines().map(str::trim);
             let why = why.filter(|line| !line.is_empty());
-            let why: Vec<_> = why.map(clean).take(WHY_LINES_MAX).collect();
+            let why: Vec<_> = why.map(clean).take(DIAGNOSTICS_LINES_MAX).collect();
             (why.join("\n  "), hint)
         }
     };
@@ -134,7 +133,7 @@ fn print_usage(follower: &Follower) {
     let Some(usage) = report.and_then(|report| report.usage) else {
         return;
     };
-    // Hours for what took hours.
+    // The unit fits the amount.
     let (seconds, unit) = match usage.vcore_seconds {
         ..120 => (1.0, "seconds"),
         120..7200 => (60.0, "minutes"),
@@ -182,13 +181,13 @@ fn print_outcome(
         }
     }
     terminal::message(format!("logs:    ydl logs {id}    ({})", job.logs()));
-    // What a failed task has not written cannot be there.
-    let part = match outcome {
+    // A failed task may have written nothing.
+    let condition = match outcome {
         Outcome::Succeeded => "",
         Outcome::Killed { .. } | Outcome::Failed(_) => "    (if the tasks wrote any)",
     };
     for output in outputs {
-        terminal::message(format!("output:  {}{part}", output.line));
+        terminal::message(format!("output:  {}{condition}", output.line));
     }
     for warning in outputs.iter().filter_map(|output| output.warning.as_ref()) {
         terminal::message(format!("warning: {warning}"));
@@ -209,13 +208,13 @@ fn print_cause(job: &JobHandle, cause: &Cause) {
     }
     let hint = match (ending, container) {
         (Ending::AgentDied { .. }, Some(container)) if job.remote.is_none() => format!(
-            "the agent's last messages may be in `{}`",
+            "see the agent's log in `{}`",
             job.dir.container(container).join("agent.log").display()
         ),
         (Ending::MemoryLimit { limit_mib, .. }, _) => {
             let more = match is_virtual(job, &task.role, *limit_mib) {
                 true => {
-                    "; that limit is one of virtual memory, which an administrator sets with `yarn.nodemanager.vmem-pmem-ratio` and `yarn.nodemanager.vmem-check-enabled`"
+                    "; the limit applies to virtual memory, and administrators set it with `yarn.nodemanager.vmem-pmem-ratio` and `yarn.nodemanager.vmem-check-enabled`"
                 }
                 false => "",
             };
@@ -224,7 +223,6 @@ fn print_cause(job: &JobHandle, cause: &Cause) {
         (Ending::NotStarted { .. }, _) => {
             format!("check `run` of role `{}`, `files` and `environment`", task.role)
         }
-        // What is known to be done about it is in the sentence already.
         (Ending::SetupFailed { reason: why }, _)
             if why.contains("was changed after it was listed") =>
         {
@@ -236,38 +234,40 @@ fn print_cause(job: &JobHandle, cause: &Cause) {
         (Ending::SetupFailed { .. }, _) => "check `ports` and the resources of the role".to_owned(),
         (Ending::NodeFault { reason: why }, _) => match job.submitted.spec.image_of(&task.role) {
             Some(image) => image_hint(why).map_or_else(|| image_node_hint(image), str::to_owned),
-            None => format!("`ydl logs {id} {task}` shows all it printed"),
+            None => format!("see its output with `ydl logs {id} {task}`"),
         },
         // A cluster removes a container's directory with the container.
         (Ending::UploadFailed { .. }, _) if job.remote.is_some() => {
-            "check `outputs`; `every:` sends what is finished while a program still runs".to_owned()
+            "check `outputs`; with `every:`, finished files are uploaded while the program still runs".to_owned()
         }
         (Ending::UploadFailed { .. }, Some(container)) => format!(
             "check `outputs`; what the task wrote is in `{}`",
             job.dir.container(container).display()
         ),
         (Ending::UploadFailed { .. }, None) => "check `outputs`".to_owned(),
-        _ => format!("`ydl logs {id} {task}` shows all it printed"),
+        _ => format!("see its output with `ydl logs {id} {task}`"),
     };
     terminal::message(format!("\nhint: {hint}\n"));
 }
 
-/// Names the node configuration that an image needs. Nodes that lack it mostly give no reason.
+/// Names the node configuration that an image needs. Nodes without it usually report no reason.
 fn image_node_hint(image: &Image) -> String {
     let runtime = image.runtime;
     format!(
-        "nodes run images with {runtime} only if `{runtime}` is in their `yarn.nodemanager.runtime.linux.allowed-runtimes`, \
-         and if they find the image; an administrator knows, and has their logs"
+        "ask an administrator whether `{runtime}` is in the nodes' `yarn.nodemanager.runtime.linux.allowed-runtimes` \
+         and whether the nodes can pull the image; the NodeManagers' logs have the details"
     )
 }
 
-/// Returns whether a limit is larger than the container, as it is of virtual memory alone. Containers that grow are as
-/// large as they have become, which is not known here.
+/// Returns whether the exceeded limit was one of virtual memory, which is larger than the container. False for roles
+/// with `memory_growth`, whose container size is unknown.
 fn is_virtual(job: &JobHandle, role: &RoleName, limit_mib: u64) -> bool {
     let mut roles = job.submitted.spec.roles.iter();
-    let role = roles.find(|known| known.name == *role);
-    role.is_some_and(|role| {
-        let stays = role.memory_growth.is_none();
-        job.remote.is_some() && stays && limit_mib > role.resources.memory_mib.saturating_mul(3) / 2
+    let spec = roles.find(|spec| spec.name == *role);
+    spec.is_some_and(|spec| {
+        let is_fixed = spec.memory_growth.is_none();
+        job.remote.is_some()
+            && is_fixed
+            && limit_mib > spec.resources.memory_mib.saturating_mul(3) / 2
     })
 }

@@ -1,7 +1,6 @@
-//! `ydl port-forward`: a port of a task, reached from a port of this machine.
+//! `ydl port-forward`: forwards a local port to a port of a task.
 //!
-//! Each connection goes to the job's master inside its TLS, from there to the task's agent, and from there to the
-//! program.
+//! Each connection goes to the job's master over TLS, from there to the task's agent, and from there to the program.
 
 use super::follow::InterruptSignals;
 use crate::{
@@ -35,13 +34,13 @@ use ydl_os::{
     tcp_table::{self, Socket},
 };
 
-/// Connections at once; a browser has some six to a server.
+/// Maximum number of concurrent connections. A browser opens about six to a server.
 const CONNECTIONS_MAX: usize = 64;
 /// Maximum time for connecting to the program.
 const CONNECT_MAX: Duration = Duration::from_secs(30);
 /// Maximum wait of a connection for a program that does not listen yet, or for a master that moves.
 const TIMEOUT: Duration = Duration::from_secs(60);
-/// Between two tries.
+/// Delay before a connection attempt is repeated.
 const RETRY_DELAY: Duration = Duration::from_millis(500);
 /// Poll interval for the job's end.
 const POLL_INTERVAL: Duration = Duration::from_secs(2);
@@ -50,14 +49,14 @@ const POLL_INTERVAL: Duration = Duration::from_secs(2);
 pub fn run(args: cli::PortForwardArgs, global: GlobalArgs) -> Result<Exit, Report> {
     block_on(async {
         let (job, mirror) = resolve_job(args.job.as_deref(), global).await?.into_full()?;
-        // On a cluster a master may move, and the cluster knows where to and when the job is over.
+        // On a cluster the master may move; the poller follows its address and sees the job's end.
         let _watching = mirror.map(|mirror| mirror.watch());
         let spec = &job.submitted.spec;
         let task = task_of(spec, args.task.as_deref())?;
         let port = port_of(spec, &task, args.name.as_deref())?;
-        let most = spec.role(&task.role).map_or(0, RoleSpec::max_instances);
-        let place = match settled_status(&job).await {
-            JobStatus::Running(place) => place,
+        let instances = spec.role(&task.role).map_or(0, RoleSpec::max_instances);
+        let address = match settled_status(&job).await {
+            JobStatus::Running(address) => address,
             JobStatus::Starting => return Err(no_master(&job)),
             JobStatus::Finished(_) | JobStatus::Lost | JobStatus::NoResult(_) => {
                 let what = format!("`{}` has ended", job.id());
@@ -65,7 +64,7 @@ pub fn run(args: cli::PortForwardArgs, global: GlobalArgs) -> Result<Exit, Repor
             }
         };
         let forwarder = Arc::new(Forwarder {
-            master: MasterClient::to(&job.dir, &place)?,
+            master: MasterClient::to(&job.dir, &address)?,
             path: format!(
                 "/v1/port-forward?task={}&port={}",
                 percent(&task.to_string()),
@@ -77,9 +76,10 @@ pub fn run(args: cli::PortForwardArgs, global: GlobalArgs) -> Result<Exit, Repor
         if let Err(error @ CallError::Refused { status, .. }) = forwarder.try_once().await {
             match status {
                 401 | 403 => return Err(call_report(error)),
-                404 if task.index >= most => {
+                404 if task.index >= instances => {
                     let what = format!("the job has no task `{task}`");
-                    let hint = format!("`{}` has {most}, counted from 0", task.role);
+                    let hint =
+                        format!("role `{}` has {instances} tasks, numbered from 0", task.role);
                     return Err(Report::bad_input(what).hint(hint));
                 }
                 _ => {}
@@ -99,7 +99,7 @@ pub fn run(args: cli::PortForwardArgs, global: GlobalArgs) -> Result<Exit, Repor
             }))?,
             false => terminal::print(format!(
                 "{}\n",
-                address(&forwarder.job.submitted.spec, &task, &port, at)
+                display_address(&forwarder.job.submitted.spec, &task, &port, at)
             ))?,
         }
         tokio::select! {
@@ -111,25 +111,25 @@ pub fn run(args: cli::PortForwardArgs, global: GlobalArgs) -> Result<Exit, Repor
     })
 }
 
-/// The task that is meant, of those that have ports.
-fn task_of(spec: &JobSpec, word: Option<&str>) -> Result<TaskId, Report> {
+/// Returns the given task, or the only candidate among the tasks with ports.
+fn task_of(spec: &JobSpec, name: Option<&str>) -> Result<TaskId, Report> {
     let first = |role: &RoleSpec| TaskId { role: role.name.clone(), index: 0 };
     let port_hint = || {
         let with_ports = spec.roles.iter().filter(|role| !role.ports.is_empty());
         let names: Vec<_> = with_ports.map(|role| format!("`{}`", first(role))).collect();
         match names.is_empty() {
             true => "give a role `ports: [http]`, or the job `tensorboard: true`".to_owned(),
-            false => format!("those with ports are {}", names.join(", ")),
+            false => format!("select one of those with ports: {}", names.join(", ")),
         }
     };
-    if let Some(word) = word {
+    if let Some(name) = name {
         let role = |name: &str| spec.role(&RoleName::from(name));
-        let found = match word.parse::<TaskId>() {
+        let task = match name.parse::<TaskId>() {
             Ok(task) => role(task.role.as_str()).map(|_| task),
-            Err(_) => role(word).map(first),
+            Err(_) => role(name).map(first),
         };
-        return found.ok_or_else(|| {
-            Report::bad_input(format!("the job has no task `{word}`")).hint(port_hint())
+        return task.ok_or_else(|| {
+            Report::bad_input(format!("the job has no task `{name}`")).hint(port_hint())
         });
     }
     let with_ports: Vec<_> = (spec.roles.iter()).filter(|role| !role.ports.is_empty()).collect();
@@ -144,7 +144,7 @@ fn task_of(spec: &JobSpec, word: Option<&str>) -> Result<TaskId, Report> {
     }
 }
 
-/// The port that is meant: the one of that name, or the first that the role asked for.
+/// Returns the port with the given name, or the first one of the role.
 fn port_of(spec: &JobSpec, task: &TaskId, name: Option<&str>) -> Result<String, Report> {
     let Some(role) = spec.role(&task.role) else {
         return Err(Report::bad_input(format!("the job has no task `{task}`")));
@@ -160,13 +160,13 @@ fn port_of(spec: &JobSpec, task: &TaskId, name: Option<&str>) -> Result<String, 
         (Some(name), _) if all.iter().any(|(own, _)| own == name) => return Ok(name.to_owned()),
         (_, true) => format!("`{task}` has no ports"),
         (Some(name), false) => format!("`{task}` has no port `{name}`"),
-        (None, false) => format!("it is not said which port of `{task}` is meant"),
+        (None, false) => format!("`{task}` has several ports"),
     };
     Err(Report::bad_input(what).hint(hint))
 }
 
-/// Formats the local address; a URL for a port that serves a browser.
-fn address(spec: &JobSpec, task: &TaskId, port: &str, at: SocketAddr) -> String {
+/// Formats the local address, as a URL for a port that serves a browser.
+fn display_address(spec: &JobSpec, task: &TaskId, port: &str, at: SocketAddr) -> String {
     let board = spec.role(&task.role).is_some_and(RoleSpec::is_sidecar);
     match () {
         () if port.starts_with("https") => format!("https://{at}/"),
@@ -188,7 +188,7 @@ impl Forwarder {
         self.master.client().join(&self.path, CONNECT_MAX).await
     }
 
-    /// A way to the program. One that has just been started, and a master that moves, are waited for.
+    /// Connects to the program. Retries while the program starts or the master moves.
     async fn connect(&self) -> Result<UpgradedStream, CallError> {
         let end = Instant::now() + TIMEOUT;
         loop {
@@ -204,8 +204,8 @@ impl Forwarder {
             if let Some(remote) = &self.job.remote {
                 remote.request_poll();
             }
-            if let JobStatus::Running(place) = self.job.status() {
-                self.master.set_address(&place.address);
+            if let JobStatus::Running(address) = self.job.status() {
+                self.master.set_address(&address.address);
             }
             sleep(RETRY_DELAY).await;
         }
@@ -215,7 +215,7 @@ impl Forwarder {
 async fn serve(listener: &TcpListener, at: SocketAddr, forwarder: &Arc<Forwarder>, task: &TaskId) {
     let free = Arc::new(Semaphore::new(CONNECTIONS_MAX));
     loop {
-        // Those beyond wait in the system's queue.
+        // Further connections wait in the kernel's accept queue.
         let Ok(permit) = Arc::clone(&free).acquire_owned().await else {
             return;
         };
@@ -242,9 +242,11 @@ async fn serve(listener: &TcpListener, at: SocketAddr, forwarder: &Arc<Forwarder
 async fn forward_connection(forwarder: &Forwarder, stream: TcpStream, task: &TaskId) {
     let _ = stream.set_nodelay(true);
     match forwarder.connect().await {
-        // That either end breaks is how such connections end.
+        // Either side may close the connection at any time.
         Ok(stream_to_task) => drop(splice(stream, stream_to_task).await),
-        Err(error) => terminal::message(format!("no way to {task}: {}", call_report(error).what)),
+        Err(error) => {
+            terminal::message(format!("cannot connect to {task}: {}", call_report(error).what));
+        }
     }
 }
 
@@ -262,8 +264,8 @@ async fn until_finished(forwarder: &Forwarder) {
     }
 }
 
-/// Returns whether the other end of a connection on this machine is of this user: on a machine that many share, a port
-/// is open to all of them.
+/// Returns whether the peer of a local connection is a process of this user. On a shared machine, other users can
+/// connect to the port too.
 fn is_own_connection(peer: SocketAddr, at: SocketAddr) -> bool {
     let own = rustix::process::geteuid().as_raw();
     tcp_table::sockets().is_ok_and(|all| owner(&all, peer, at) == Some(own))
@@ -271,8 +273,8 @@ fn is_own_connection(peer: SocketAddr, at: SocketAddr) -> bool {
 
 /// Returns the user id that owns the socket with these ends.
 fn owner(all: &[Socket], own: SocketAddr, other: SocketAddr) -> Option<u32> {
-    let found = all.iter().find(|it| (it.own, it.other) == (own, other));
-    found.map(|socket| socket.user)
+    let socket = all.iter().find(|socket| (socket.own, socket.other) == (own, other));
+    socket.map(|socket| socket.user)
 }
 
 #[cfg(test)]

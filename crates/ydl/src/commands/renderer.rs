@@ -13,9 +13,9 @@ use ydl_core::{HistoryEvent, history::Disposition, history::HistoryKind};
 use ydl_os::{reason, report::Report};
 use ydl_proto::messages::JobSnapshot;
 
-/// Output is gathered up to this size before it is written.
+/// Size of the output buffer.
 const PENDING_BYTES: usize = 256 << 10;
-/// The table is drawn at most so often.
+/// Minimum interval between two drawings of the table.
 const FRAME: Duration = Duration::from_millis(100);
 
 /// Error: stdout is closed.
@@ -28,7 +28,7 @@ pub struct Renderer {
     /// Colours on stderr.
     paint: Paint,
     mode: RenderMode,
-    /// Lines that wait to be written.
+    /// Buffered output.
     pending: Vec<u8>,
     /// Write error on stdout other than a closed pipe.
     write_error: Option<io::Error>,
@@ -45,9 +45,9 @@ enum RenderMode {
     },
     /// Output on stdout, events on stderr.
     Plain,
-    /// Everything on stdout, an object a line.
+    /// Everything on stdout, one JSON object per line.
     Json,
-    /// Output alone.
+    /// Output of tasks only.
     Output,
 }
 
@@ -76,7 +76,7 @@ impl Renderer {
         Renderer { id: id.to_owned(), paint, mode, pending: Vec::new(), write_error: None }
     }
 
-    /// Returns whether views are of use.
+    /// Returns whether a live table is shown, which needs snapshots of the job.
     pub fn is_live(&self) -> bool {
         matches!(self.mode, RenderMode::Live { .. })
     }
@@ -91,7 +91,7 @@ impl Renderer {
         }
     }
 
-    /// Whole lines that a task has printed. They are seen after [`Renderer::flush`].
+    /// Buffers whole lines of a task's output until [`Renderer::flush`].
     pub fn output(&mut self, from: &StreamId, lines: &[u8]) -> Result<(), OutputClosed> {
         match self.mode {
             RenderMode::Live { .. } | RenderMode::Plain | RenderMode::Output => {
@@ -105,7 +105,7 @@ impl Renderer {
         Ok(())
     }
 
-    /// Writes what is pending, in one piece.
+    /// Writes the buffered output.
     pub fn flush(&mut self) -> Result<(), OutputClosed> {
         if self.pending.is_empty() {
             return Ok(());
@@ -142,7 +142,7 @@ impl Renderer {
         }
     }
 
-    /// An object of its own, where JSON is wanted.
+    /// Prints a JSON object; does nothing in other modes.
     pub fn object(&mut self, value: &serde_json::Value) -> Result<(), OutputClosed> {
         if !matches!(self.mode, RenderMode::Json) {
             return Ok(());
@@ -151,7 +151,7 @@ impl Renderer {
         self.check_written(written)
     }
 
-    /// The job as it is now.
+    /// Shows a new snapshot of the job.
     pub fn update(&mut self, new: Box<JobSnapshot>) -> Result<(), OutputClosed> {
         if let RenderMode::Live { snapshot, .. } = &mut self.mode {
             *snapshot = Some(new);
@@ -159,7 +159,7 @@ impl Renderer {
         self.redraw()
     }
 
-    /// Draws the table again if it is time to.
+    /// Draws the table again unless the last drawing is more recent than [`FRAME`].
     pub fn redraw(&mut self) -> Result<(), OutputClosed> {
         let RenderMode::Live { screen, paint, snapshot, drawn } = &mut self.mode else {
             return Ok(());
@@ -178,14 +178,14 @@ impl Renderer {
         match &mut self.mode {
             RenderMode::Live { screen, paint, snapshot, .. } => {
                 let table = table(&self.id, screen, *paint, snapshot);
-                // A terminal that is gone needs no note.
+                // A closed terminal shows no note.
                 let _ = screen.show(format!("{text}\n").as_bytes(), &table);
             }
             RenderMode::Plain | RenderMode::Json | RenderMode::Output => terminal::message(text),
         }
     }
 
-    /// Takes the table away, so that what follows stands alone.
+    /// Removes the table.
     pub fn close(&mut self) {
         if let RenderMode::Live { screen, .. } = &mut self.mode {
             let _ = screen.close();
@@ -224,16 +224,16 @@ fn table(
     let Some(snapshot) = snapshot else {
         return Vec::new();
     };
-    // The view ages with the clock until the next one comes.
+    // Times in the view advance with the clock until the next view arrives.
     snapshot.view.now = snapshot.view.now.max(terminal::now());
     terminal::live_table(id, snapshot, paint, width.saturating_sub(1), height / 2)
 }
 
-/// Returns whether it is worth a line above the table.
-fn is_notable(what: &HistoryKind) -> bool {
-    match what {
-        HistoryKind::AttemptEnded { disposition: next, .. } => {
-            !matches!(next, Disposition::Done | Disposition::NoAction)
+/// Returns whether an event gets a line above the table.
+fn is_notable(kind: &HistoryKind) -> bool {
+    match kind {
+        HistoryKind::AttemptEnded { disposition, .. } => {
+            !matches!(disposition, Disposition::Done | Disposition::NoAction)
         }
         HistoryKind::RoundRestarted { .. }
         | HistoryKind::MembersChanged { .. }
@@ -253,12 +253,12 @@ fn is_notable(what: &HistoryKind) -> bool {
     }
 }
 
-/// Lines without a name before them, as objects.
+/// Formats lines of output as JSON objects.
 fn json_lines(from: &StreamId, lines: &[u8]) -> Vec<u8> {
     let mut out = Vec::new();
     for line in lines.split_inclusive(|byte| *byte == b'\n') {
         let line = line.strip_suffix(b"\n").unwrap_or(line);
-        // A prefixer without a name leaves ` | `, or ` + ` where a line goes on.
+        // A prefixer without a name still prints ` | `, or ` + ` for the continuation of a long line.
         let line = line.get(3..).unwrap_or_default();
         let object = serde_json::json!({ "output": {
             "task": from.task,

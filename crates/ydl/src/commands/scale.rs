@@ -1,4 +1,4 @@
-//! `ydl scale`: another number of tasks for a role.
+//! `ydl scale`: changes the number of tasks of a role.
 
 use crate::{
     cli::{self, GlobalArgs},
@@ -11,26 +11,26 @@ use crate::{
 };
 use ydl_os::report::{Exit, Report};
 
-/// Asks the master for it.
+/// Sends the new size to the master.
 pub fn run(args: cli::ScaleArgs, global: GlobalArgs) -> Result<Exit, Report> {
     let size = args.size.split_once('=');
     let size = size.and_then(|(role, n)| Some((role.trim(), n.trim().parse::<u32>().ok()?)));
     let Some((role, instances)) = size.filter(|(role, _)| !role.is_empty()) else {
-        let what = format!("`{}` is not a role and its size", args.size);
+        let what = format!("`{}` is not of the form ROLE=COUNT", args.size);
         return Err(Report::bad_input(what).hint("write `worker=4`"));
     };
     block_on(async {
         let found = resolve_running_job(&args.job, "scale", global).await?;
         let (job, _mirror) = found.into_full()?;
-        let place = match settled_status(&job).await {
-            JobStatus::Running(place) => place,
+        let address = match settled_status(&job).await {
+            JobStatus::Running(address) => address,
             JobStatus::Starting => return Err(no_master(&job)),
             JobStatus::Finished(_) | JobStatus::Lost | JobStatus::NoResult(_) => {
                 let what = format!("`{}` has ended", job.id());
                 return Err(Report::bad_input(what).hint("submit it again"));
             }
         };
-        let request = MasterClient::to(&job.dir, &place)?.scale(role, instances).await;
+        let request = MasterClient::to(&job.dir, &address)?.scale(role, instances).await;
         request.map_err(call_report)?;
         match global.json {
             true => terminal::print_json(&serde_json::json!({

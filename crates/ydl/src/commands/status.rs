@@ -1,4 +1,4 @@
-//! `ydl status`: shows the state of a job, and why.
+//! `ydl status`: shows the state of a job and the reason for it.
 
 use super::{follow::recorded_history, ls::state_of};
 use crate::{
@@ -21,17 +21,16 @@ use ydl_jobfile::span;
 use ydl_os::report::{Exit, Report};
 use ydl_proto::{files::JobTarget, messages::JobSnapshot, version::to_json_line};
 
-/// Maximum time for a master to show its job.
+/// Maximum time for a master to respond.
 const WAIT: Duration = Duration::from_secs(5);
 
-/// Lines of YARN's diagnostics that are shown.
+/// Number of lines shown of YARN's diagnostics.
 const DIAGNOSTICS_MAX: usize = 12;
-/// More than this is read of no live master.
+/// Maximum number of bytes of a live master's history.
 const HISTORY_BYTES_MAX: usize = 64 << 20;
 
-/// Agents end their programs with grace when their master is gone, so this may take a moment to become true.
-const LOST: &str =
-    "the job's master died without leaving a result; its programs are ended by their agents";
+/// Reason shown for a lost job. Its agents stop the programs with SIGTERM first, so some may still run.
+const LOST: &str = "the job's master died without a result; the agents stop the job's programs";
 
 /// Prints the state of a job. A failed job is not a failure of this command.
 pub fn run(args: cli::StatusArgs, global: GlobalArgs) -> Result<Exit, Report> {
@@ -87,7 +86,7 @@ async fn show_job(
     let why = match (state, unreachable) {
         ("lost", _) => Some(LOST.to_owned()),
         (_, None) => ended,
-        (_, Some(why)) => Some(format!("its master runs and does not answer: {why}")),
+        (_, Some(why)) => Some(format!("the master is running but does not respond: {why}")),
     };
     let view = snapshot.as_ref().map(|snapshot| &snapshot.view);
     let outputs = output_locations(job, mirror, view).await;
@@ -114,7 +113,7 @@ fn print_report(report: &ApplicationReport, why: &str, global: GlobalArgs) -> Re
     line("job", &report.id.to_string());
     line("name", &report.name);
     line("state", applications::state_of(report));
-    line("files", &format!("cannot be had: {why}"));
+    line("files", &format!("unavailable: {why}"));
     application_lines(report, &mut line);
     terminal::print(lines.join("\n") + "\n")?;
     Ok(Exit::Success)
@@ -172,9 +171,9 @@ fn entry(name: &str, value: &str, paint: Paint) -> String {
 struct StatusReport {
     state: &'static str,
     snapshot: Option<Box<JobSnapshot>>,
-    /// Why its master, which runs, could not be asked.
+    /// Reason why the running master could not be queried.
     unreachable: Option<String>,
-    /// Why it has not begun, or how it ended, where only its cluster knows.
+    /// Reason why the job has not started or left no result, for a job on a cluster.
     ended: Option<String>,
 }
 
@@ -211,14 +210,14 @@ impl StatusReport {
 }
 
 async fn query(job: &JobHandle) -> Result<StatusReport, Report> {
-    let place = match settled_status(job).await {
+    let address = match settled_status(job).await {
         JobStatus::Finished(last) => return Ok(StatusReport::view(last)),
         JobStatus::Lost => return Ok(StatusReport::state_only("lost")),
         JobStatus::NoResult(ended) => return Ok(StatusReport::ended(ended)),
         JobStatus::Starting => return Ok(StatusReport::starting(job)),
-        JobStatus::Running(place) => place,
+        JobStatus::Running(address) => address,
     };
-    let master = match MasterClient::to(&job.dir, &place) {
+    let master = match MasterClient::to(&job.dir, &address) {
         Ok(master) => master,
         // Viewers of other users' jobs have no token for the master.
         Err(report) if job.remote.is_some() => {
@@ -236,10 +235,10 @@ async fn query(job: &JobHandle) -> Result<StatusReport, Report> {
             }
             return Ok(StatusReport::view(Box::new(snapshot)));
         }
-        Ok(None) => format!("nothing came within {}s", WAIT.as_secs()),
+        Ok(None) => format!("no response within {}s", WAIT.as_secs()),
         Err(error) => error.to_string(),
     };
-    // It may have ended while we asked.
+    // The job may have ended during the call.
     Ok(match job.status() {
         JobStatus::Finished(last) => StatusReport::view(last),
         JobStatus::Lost => StatusReport::state_only("lost"),
@@ -250,7 +249,7 @@ async fn query(job: &JobHandle) -> Result<StatusReport, Report> {
     })
 }
 
-/// Writes the facts of a live master where those of a job on this machine are. Without them the view says enough.
+/// Copies the history of a live master to the job's local directory. A failure only shortens the list of events.
 async fn copy_history(job: &JobHandle, master: &MasterClient) {
     let (mut lines, mut after) = (Vec::new(), 0);
     while let Ok(Some(events)) = master.history(after, Duration::ZERO).await {
@@ -265,7 +264,7 @@ async fn copy_history(job: &JobHandle, master: &MasterClient) {
     let _ = std::fs::write(job.dir.history_file(), lines);
 }
 
-/// The last facts that were written down.
+/// Returns the last recorded events.
 fn last_history(job: &JobHandle, count: usize) -> Vec<HistoryEvent> {
     let mut last = VecDeque::new();
     for event in recorded_history(job, 0) {
@@ -293,13 +292,13 @@ fn text(
     line("job", job.id());
     line("state", state);
     if let Some(why) = why {
-        line("why", &why);
+        line("reason", &why);
         if job.remote.is_none() {
             line("master log", &job.dir.master_log().display().to_string());
         }
     }
     if let Some(snapshot) = snapshot {
-        line("why", &snapshot.view.reason);
+        line("reason", &snapshot.view.reason);
         line("round", &snapshot.view.round.to_string());
         line("ran", &(snapshot.view.now - snapshot.view.started).to_string());
         for (n, text) in terminal::sizes_of_roles(snapshot).iter().enumerate() {

@@ -35,7 +35,7 @@ use ydl_core::{
 };
 use ydl_jobfile::{self as jobfile, Diagnostics, Flags, Source};
 use ydl_os::report::{Exit, Report};
-use ydl_pack::{self as pack, Cache, Expected};
+use ydl_pack::{self as pack, Cache, ExpectedContent};
 use ydl_proto::files::{JobDir, LocalResources, SubmittedJob};
 
 /// Reads, checks, starts and follows a job.
@@ -46,7 +46,7 @@ pub fn run(args: cli::SubmitArgs, global: GlobalArgs) -> Result<Exit, Report> {
     }
 }
 
-/// The same for a job that was read already, wherever it was written.
+/// Submits a job from a source that has been read already.
 pub fn run_source(
     mut source: Source,
     args: cli::SubmitArgs,
@@ -62,7 +62,7 @@ pub fn run_source(
         && let Some(named) = named_directory()
     {
         terminal::message(format!(
-            "note: there is no Hadoop configuration in `{}`; the job is for this machine",
+            "note: there is no Hadoop configuration in `{}`; the job runs on this machine",
             named.display()
         ));
     }
@@ -84,18 +84,18 @@ pub fn run_source(
             None => submit_local(args, global, spec, &from, &mut id).await,
         }
     })?;
-    // Who left before the job's end has nothing to fetch yet.
+    // A user who detached before the job's end has nothing to fetch yet.
     if let (Some(dir), Some(id)) = (fetch, id)
         && exit != Exit::Interrupted
     {
-        let words = vec![id, dir.to_string_lossy().into_owned()];
-        fetch::run(cli::FetchArgs { words }, global)?;
+        let operands = vec![id, dir.to_string_lossy().into_owned()];
+        fetch::run(cli::FetchArgs { operands }, global)?;
     }
     Ok(exit)
 }
 
-/// Prints the job as it is understood. No cluster is asked, and none need be known: what this machine cannot run is
-/// shown as a cluster would have it, unless this machine is what was asked for.
+/// Prints the job as `submit` reads it, without contacting a cluster. A job that this machine cannot run is shown as a
+/// cluster would run it, unless `--cluster local` is given.
 fn show_source(mut source: Source, global: GlobalArgs) -> Result<Exit, Report> {
     let mut may_be_for_cluster = false;
     match global.cluster {
@@ -111,7 +111,7 @@ fn show_source(mut source: Source, global: GlobalArgs) -> Result<Exit, Report> {
         read = source.job();
         if read.is_ok() {
             terminal::message(
-                "note: this machine cannot run the job; it is shown as a cluster would",
+                "note: this machine cannot run the job; shown as it would run on a cluster",
             );
         }
     }
@@ -126,24 +126,23 @@ fn show_source(mut source: Source, global: GlobalArgs) -> Result<Exit, Report> {
     Ok(Exit::Success)
 }
 
-/// Archives of this machine that nodes would unpack: none may harm them.
+/// Rejects local archives that are unsafe to unpack on a node.
 fn validate_archives(spec: &JobSpec) -> Result<(), Report> {
     let mut environment = None;
     if let Environment::Archive(path) = &spec.environment {
-        environment = Some((path, Expected::Environment));
+        environment = Some((path, ExpectedContent::Environment));
     }
     let files = spec.files.iter().filter(|file| file.unpack);
-    let files = files.map(|file| (&file.source, Expected::Anything));
-    for (path, holds) in files.chain(environment) {
+    let files = files.map(|file| (&file.source, ExpectedContent::Anything));
+    for (path, content) in files.chain(environment) {
         if !path.contains("://") {
-            pack::validate(Path::new(path), holds, &Cache::of_user()?)?;
+            pack::validate(Path::new(path), content, &Cache::of_user()?)?;
         }
     }
     Ok(())
 }
 
-/// The job with an environment that is there: what is to be made of packages is made here, after everything else is
-/// known to fit.
+/// Builds the job's environment if it is a list of packages. Called after the other checks, because it may take minutes.
 pub(super) fn build_environment(spec: JobSpec) -> Result<JobSpec, Report> {
     let environment = pack::build(&spec.environment, &|message| terminal::message(message))?;
     let mut draft = JobSpecBuilder::from(spec);
@@ -157,7 +156,7 @@ fn source(args: &cli::SubmitArgs) -> Result<Result<Source, Diagnostics>, Report>
         Some(file) => {
             if let Some(flag) = flags.first() {
                 let what = format!("`{flag}` is for a job without a job file");
-                let hint = "put a value on top of the file with `--set`, as in `--set roles.worker.memory=2GiB`";
+                let hint = "override a value of the file with `--set`, as in `--set roles.worker.memory=2GiB`";
                 return Err(Report::bad_input(what).hint(hint));
             }
             jobfile::load(file).map(translate_skein)
@@ -170,19 +169,19 @@ fn source(args: &cli::SubmitArgs) -> Result<Result<Source, Diagnostics>, Report>
     }))
 }
 
-/// A specification of skein's is a job file in other words.
+/// Translates a skein specification to a job file. Other sources are returned unchanged.
 fn translate_skein(source: Source) -> Source {
     if !skein::is_specification(source.root()) {
         return source;
     }
     let variables = ["HADOOP_PROXY_USER", "HADOOP_USER_NAME", "USER"].into_iter();
-    let mut message = variables.filter_map(|name| std::env::var(name).ok());
-    let submitter = message.find(|name| !name.is_empty());
+    let mut users = variables.filter_map(|name| std::env::var(name).ok());
+    let submitter = users.find(|name| !name.is_empty());
     let job = skein::translate(source.root(), submitter.as_deref());
-    source.translated(job.root, job.notes, job.diagnostics)
+    source.with_translation(job.root, job.notes, job.diagnostics)
 }
 
-/// The flags that stand for a job file.
+/// Returns the flags that describe a job without a job file.
 fn flags(args: &cli::SubmitArgs) -> Flags {
     Flags {
         name: args.name.clone(),
@@ -200,20 +199,20 @@ fn flags(args: &cli::SubmitArgs) -> Flags {
     }
 }
 
-/// Every mistake at once; there may be many.
+/// Prints every diagnostic.
 pub fn print_diagnostics(diagnostics: &Diagnostics) -> Exit {
     terminal::message(diagnostics.to_string());
     Exit::BadInput
 }
 
-fn misfit_report(misfit: Misfit, was_offered: bool) -> Report {
-    let (what, hint) = match (misfit, was_offered) {
-        (Misfit::TooLarge(what), true) => (what, "raise `--resources`, or ask for less"),
+fn misfit_report(misfit: Misfit, has_flag: bool) -> Report {
+    let (what, hint) = match (misfit, has_flag) {
+        (Misfit::TooLarge(what), true) => (what, "raise `--resources`, or request less"),
         (Misfit::TooLarge(what), false) => {
-            (what, "ask for less, or allow more than this machine has with `--resources`")
+            (what, "request less, or allow more than this machine has with `--resources`")
         }
         (Misfit::Impossible(what), _) => (what, "leave it out of `resources`"),
-        (Misfit::TooSmall(what), _) => (what, "ask for more: ydl's own agent counts, too"),
+        (Misfit::TooSmall(what), _) => (what, "request more: it includes ydl's own agent"),
     };
     Report::bad_input(what).hint(hint)
 }
@@ -221,23 +220,24 @@ fn misfit_report(misfit: Misfit, was_offered: bool) -> Report {
 /// Creates the job's directory unless interrupted.
 async fn create(
     spec: JobSpec,
-    offer: LocalResources,
+    resources: LocalResources,
     from: &Path,
     extra_files: Vec<(&'static str, Vec<u8>)>,
     signals: &mut InterruptSignals,
 ) -> Result<(JobDir, SubmittedJob), Report> {
     let stop = Arc::new(AtomicBool::new(false));
     let (from, stopped) = (from.to_path_buf(), stop.clone());
-    let mut creating =
-        spawn_blocking(move || create_job_dir(spec, offer, &from, &extra_files, &stopped));
-    let join_error = |error| Report::internal(format!("cannot make the job's directory: {error}"));
+    let mut creation =
+        spawn_blocking(move || create_job_dir(spec, resources, &from, &extra_files, &stopped));
+    let join_error =
+        |error| Report::internal(format!("cannot create the job's directory: {error}"));
     let by = tokio::select! {
-        created = &mut creating => return created.map_err(join_error)?,
+        created = &mut creation => return created.map_err(join_error)?,
         by = signals.next() => by,
     };
     stop.store(true, Ordering::Relaxed);
-    if let Ok((dir, _)) = creating.await.map_err(join_error)? {
-        // It was complete already. If removal fails, a directory without a started job stays.
+    if let Ok((dir, _)) = creation.await.map_err(join_error)? {
+        // The directory was complete already. If its removal fails, it stays without a started job.
         let _ = std::fs::remove_dir_all(dir.path());
     }
     let what = format!("{by}: nothing was started");
@@ -251,8 +251,8 @@ async fn submit_local(
     from: &Path,
     id: &mut Option<String>,
 ) -> Result<Exit, Report> {
-    let offer = local_resources(args.resources.as_deref())?;
-    if let Some(misfit) = check_fit(&spec, &offer) {
+    let resources = local_resources(args.resources.as_deref())?;
+    if let Some(misfit) = check_fit(&spec, &resources) {
         return Err(misfit_report(misfit, args.resources.is_some()));
     }
     docker::check(&spec, args.dry_run, &|message| terminal::message(message)).await?;
@@ -262,23 +262,24 @@ async fn submit_local(
         return Ok(Exit::Success);
     }
     let spec = build_environment(spec)?;
-    // Before the master starts: Ctrl-C must not leave it running alone.
+    // Listen before the master starts: Ctrl-C must not leave the master running without a client.
     let mut signals = InterruptSignals::listen()?;
-    let (dir, submitted) = create(spec, offer, from, extra_files, &mut signals).await?;
+    let (dir, submitted) = create(spec, resources, from, extra_files, &mut signals).await?;
     *id = Some(submitted.id.clone());
-    let (_child, place) = start_master(&dir).await?;
+    let (_child, address) = start_master(&dir).await?;
     let job = Arc::new(JobHandle { dir, submitted, remote: None });
-    let about = serde_json::json!({ "job": { "id": job.id(), "directory": job.dir.path() } });
+    let submitted_line =
+        serde_json::json!({ "job": { "id": job.id(), "directory": job.dir.path() } });
     if args.detach {
         match global.json {
-            true => terminal::print_json(&about)?,
+            true => terminal::print_json(&submitted_line)?,
             false => terminal::print(format!("{}\n", job.id()))?,
         }
         return Ok(Exit::Success);
     }
-    let master = Arc::new(MasterClient::to(&job.dir, &place)?);
+    let master = Arc::new(MasterClient::to(&job.dir, &address)?);
     let mut renderer = Renderer::following(job.id(), global);
-    let output_closed = renderer.object(&about).is_err();
+    let output_closed = renderer.object(&submitted_line).is_err();
     if !global.json {
         renderer.note(&format!("{} started", job.id()));
     }

@@ -44,19 +44,19 @@ pub async fn run(
             .hint("leave it out, or use `--cluster local`"));
     }
     let deadline = cluster.deadline();
-    // What is only looked at need not wait for what the cluster says of the job. An environment that must be made first
-    // may take minutes; check the cluster first.
+    // Plan the staging while the cluster is queried, unless the environment must be built first: that may take minutes, so
+    // the job is checked before.
     let early = !args.dry_run && !pack::needs_build(&spec.environment);
     let planning = early.then(|| tokio::spawn(plan_staging(cluster.clone(), spec.clone())));
-    // Only with an id does a ResourceManager tell the largest container it gives. An id that is not used is seen by
-    // harmless; a rejection based on this machine's configuration could be wrong.
-    let asked = async {
+    // A ResourceManager reports its largest container only together with a new application id. An unused id is harmless.
+    // This machine's configuration may differ from the cluster's, so it is not used for the check.
+    let query = async {
         tokio::try_join!(
             preflight::gather(&cluster.rm, &cluster.config, &cluster.user, deadline),
             cluster.rm.new_application(deadline),
         )
     };
-    let (mut cluster_info, new) = cluster.call(asked).await?;
+    let (mut cluster_info, new) = cluster.call(query).await?;
     cluster_info.largest = Some((&new.capability_max).into());
     let mut findings = preflight::check(&spec, &cluster_info);
     let is_secure = cluster.is_secure();
@@ -80,7 +80,7 @@ pub async fn run(
             (spec, planning)
         }
     };
-    // Before anything is touched: Ctrl-C must not leave half a job.
+    // Listen before anything is written: Ctrl-C must not leave a partly submitted job.
     let mut signals = InterruptSignals::listen()?;
     let mut job = YarnSubmission::new(cluster, new.id);
     let hosts = cluster_info.nodes.iter().map(|node| node.host.clone()).collect();
@@ -97,11 +97,11 @@ pub async fn run(
     };
     let (id, dir) = (&accepted.submitted.id, accepted.layout.dir());
     *submitted_id = Some(id.clone());
-    let about = serde_json::json!({ "job": { "id": id, "directory": dir } });
+    let submitted_line = serde_json::json!({ "job": { "id": id, "directory": dir } });
     let cleanup = job.start_cleanup();
     if args.detach {
         match global.json {
-            true => terminal::print_json(&about)?,
+            true => terminal::print_json(&submitted_line)?,
             false => terminal::print(format!("{id}\n"))?,
         }
         let _ = timeout(CLEANUP_WAIT_MAX, cleanup).await;
@@ -116,8 +116,8 @@ pub async fn run(
         &accepted.submit_credentials.certificate,
         &accepted.submit_credentials.client_token,
     )?;
-    let exit = follow(handle, mirror, global, signals, &about).await;
-    // After a second interrupt nothing is waited for.
+    let exit = follow(handle, mirror, global, signals, &submitted_line).await;
+    // After a second interrupt, exit without waiting for the cleanup.
     if !matches!(exit, Ok(Exit::Interrupted)) {
         let _ = timeout(CLEANUP_WAIT_MAX, cleanup).await;
     }
@@ -130,22 +130,22 @@ async fn follow(
     mirror: Arc<Mirror>,
     global: GlobalArgs,
     mut signals: InterruptSignals,
-    about: &serde_json::Value,
+    submitted_line: &serde_json::Value,
 ) -> Result<Exit, Report> {
     let job = Arc::new(handle);
     let mut renderer = Renderer::following(job.id(), global);
-    let output_closed = renderer.object(about).is_err();
+    let output_closed = renderer.object(submitted_line).is_err();
     if !global.json {
         let queue = job.submitted.spec.cluster_options.queue.as_deref();
         let queue = queue.unwrap_or("default");
         renderer.note(&format!("{} submitted to queue `{queue}`", job.id()));
     }
     let watching = mirror.watch();
-    let arrived = wait_for_master(&job, &mirror, &mut renderer, &mut signals).await?;
-    let address = match arrived {
+    let outcome = wait_for_master(&job, &mirror, &mut renderer, &mut signals).await?;
+    let address = match outcome {
         WaitOutcome::Running(address) => address,
         WaitOutcome::Finished => {
-            // A short job may be over before its master was seen.
+            // A short job may end before its master was seen.
             let wanted = LogFilter::default();
             for failure in mirror.copy_logs(&wanted, None).await {
                 renderer.note(&format!("note: {failure}"));
@@ -155,7 +155,7 @@ async fn follow(
         WaitOutcome::Interrupted => {
             renderer.close();
             terminal::message(format!(
-                "{0} is still being stopped; `ydl status {0}` shows how far",
+                "{0} is still stopping; check its state with `ydl status {0}`",
                 job.id()
             ));
             return Ok(Exit::Interrupted);

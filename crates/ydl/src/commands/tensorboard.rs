@@ -1,7 +1,7 @@
-//! `ydl board`: TensorBoard inside a task, on the port that its agent holds and with the directory that is meant.
+//! `ydl board`: runs TensorBoard in a task, on the port reserved by the task's agent.
 //!
-//! TensorBoard reads HDFS only where TensorFlow, Hadoop's libraries and a JVM are in its environment. So what it looks
-//! at is brought to its node instead, by a second process that follows what others write.
+//! TensorBoard reads HDFS only if TensorFlow, Hadoop's libraries and a JVM are installed. Therefore a second process
+//! downloads the log directory to the node, and TensorBoard reads the local copy.
 
 mod download;
 
@@ -19,44 +19,47 @@ use ydl_proto::{files::HadoopConfig, version::from_json};
 use ydl_storage::hdfs;
 
 /// Directory of downloaded files, below the task's working directory.
-const MIRRORED: &str = "logdir";
-/// The largest configuration that is read.
+const MIRROR_DIR: &str = "logdir";
+/// Maximum size of the configuration file.
 const CONFIG_BYTES_MAX: u64 = 16 << 20;
 
-/// Becomes TensorBoard, or that which brings what it looks at.
+/// Executes TensorBoard, or with `--mirror` downloads its log directory.
 pub fn run(args: cli::BoardArgs) -> Result<Exit, Report> {
     if let Some(url) = &args.mirror {
-        let to = args.logdir.unwrap_or_else(|| MIRRORED.to_owned());
+        let to = args.logdir.unwrap_or_else(|| MIRROR_DIR.to_owned());
         return block_on(download::follow(config()?, url.clone(), PathBuf::from(to)));
     }
     let port = variable(&format!("{}HTTP", env::PORT_PREFIX))?;
     let job = variable(env::JOB)?;
-    let named = args.logdir.map(|dir| dir.replace("{job}", &job));
+    let logdir = args.logdir.map(|dir| dir.replace("{job}", &job));
     let checkpoint_url = || std::env::var(env::CHECKPOINT_URL).ok();
-    let dir = match named.or_else(checkpoint_url) {
+    let dir = match logdir.or_else(checkpoint_url) {
         Some(dir) => dir,
         None => variable(env::CHECKPOINT)?,
     };
     let dir = match dir.contains("://") {
         false => dir,
         true => {
-            // It ends with the task, as everything does that a program leaves behind.
-            let spawned = std::env::current_exe().and_then(|this| {
-                fs::create_dir_all(MIRRORED)?;
-                let args = ["board", "--mirror", &dir, "--logdir", MIRRORED];
-                Command::new(this).args(args).spawn()
+            // The agent ends this process with the task.
+            let spawned = std::env::current_exe().and_then(|program| {
+                fs::create_dir_all(MIRROR_DIR)?;
+                let args = ["board", "--mirror", &dir, "--logdir", MIRROR_DIR];
+                Command::new(program).args(args).spawn()
             });
             spawned.map_err(|error| {
-                Report::internal(format!("cannot bring `{dir}` here: {}", reason(&error)))
+                Report::internal(format!(
+                    "cannot start the download of `{dir}`: {}",
+                    reason(&error)
+                ))
             })?;
-            MIRRORED.to_owned()
+            MIRROR_DIR.to_owned()
         }
     };
     let args = ["--logdir", &dir, "--host", "127.0.0.1", "--port", &port];
     let error = Command::new("tensorboard").args(args).exec();
     if error.kind() == io::ErrorKind::NotFound {
-        let what = "there is no `tensorboard` in the job's environment";
-        let hint = "install it there: `pip install tensorboard`";
+        let what = "`tensorboard` is not installed in the job's environment";
+        let hint = "install it with `pip install tensorboard`";
         return Err(Report::bad_input(what).hint(hint));
     }
     let what = format!("cannot run `tensorboard`: {}", reason(&error));
@@ -70,7 +73,7 @@ fn variable(name: &str) -> Result<String, Report> {
     })
 }
 
-/// The configuration that came with the job, or that of this machine.
+/// Returns the Hadoop configuration sent with the job, or that of this machine.
 fn config() -> Result<Config, Report> {
     let certificate = std::env::var_os(env::CERTIFICATE_FILE).map(PathBuf::from);
     let file = certificate.and_then(|file| Some(file.parent()?.join("hadoop.json")));
@@ -87,6 +90,6 @@ fn config() -> Result<Config, Report> {
             .map_err(|error| Report { hint: error.hint().map(str::to_owned), ..cannot(&error) })?;
         return Ok(hdfs::config(&properties, Environment::of_process()));
     }
-    let here = configuration()?;
-    here.ok_or_else(|| Report::bad_input("there is no Hadoop configuration here"))
+    let local = configuration()?;
+    local.ok_or_else(|| Report::bad_input("this machine has no Hadoop configuration"))
 }

@@ -21,16 +21,16 @@ use ydl_os::report::{Exit, Report};
 const POLL_INTERVAL: Duration = Duration::from_millis(50);
 /// Interval at which the applications ahead in the queue are counted.
 const COUNT_INTERVAL: Duration = Duration::from_secs(5);
-/// YARN's diagnostics of an application whose master was launched and has not registered yet. The cluster's own timeout
-/// applies then.
+/// YARN's diagnostics of an application whose master was launched and has not registered yet. From then on the cluster's
+/// own timeout applies.
 const LAUNCHED: &str = "AM container is launched";
-/// Delay of the notice why nothing happens.
+/// Delay of the notice that explains why nothing happens.
 const NOTICE_DELAY: Duration = Duration::from_secs(2);
 
 /// Outcome of the wait.
 #[derive(Debug)]
 pub enum WaitOutcome {
-    /// The master listens there.
+    /// The master listens at this address.
     Running(String),
     /// The job is over.
     Finished,
@@ -38,7 +38,8 @@ pub enum WaitOutcome {
     Interrupted,
 }
 
-/// Waits until the master runs, and says what for. A job that waits for longer than it wants to is ended.
+/// Waits until the master runs, and prints the reason for the wait. Kills a job that waits longer than its timeout
+/// `allocation`.
 pub async fn wait_for_master(
     job: &JobHandle,
     mirror: &Mirror,
@@ -60,7 +61,7 @@ pub async fn wait_for_master(
             }
         }
         if Instant::now() > end && !stopping && !has_container {
-            let by = format!("its deadline `allocation` of {}", Span(limit));
+            let by = format!("its timeout `allocation` of {}", Span(limit));
             mirror.kill(&by).await?;
             let why = match mirror.remote.state() {
                 RemoteState::Waiting(why) => one_line(&why),
@@ -82,7 +83,7 @@ pub async fn wait_for_master(
             return Ok(WaitOutcome::Interrupted);
         }
         stopping = true;
-        renderer.note(&format!("{by}: stopping the job ({by} again to leave at once)"));
+        renderer.note(&format!("{by}: stopping the job ({by} again to detach)"));
         let (cluster, id) = (mirror.cluster.clone(), mirror.id);
         tokio::spawn(async move {
             let why = format!("ended by {by}");
@@ -92,7 +93,7 @@ pub async fn wait_for_master(
     }
 }
 
-/// Waits likewise as an observer: the job is left alone, however long it waits and even if the observer leaves.
+/// Waits as an observer: never kills the job, neither after a timeout nor on an interrupt.
 pub async fn wait_as_observer(
     mirror: &Mirror,
     renderer: &mut Renderer,
@@ -160,7 +161,7 @@ fn wait_text(why: &str, position: Option<usize>) -> String {
     }
 }
 
-/// YARN's diagnostics begin with the time and go on for lines about its own bookkeeping; the first sentence says it.
+/// Returns the first sentence of YARN's diagnostics, without the time before it and the details after it.
 fn one_line(why: &str) -> String {
     let text = why.trim();
     let text = match text.strip_prefix('[').and_then(|rest| rest.split_once(']')) {
@@ -173,7 +174,7 @@ fn one_line(why: &str) -> String {
     clean(text).trim_end_matches('.').chars().take(300).collect()
 }
 
-/// Counts the applications ahead in the same queue; `None` where that is unknown.
+/// Counts the applications ahead in the same queue; `None` if that is unknown.
 async fn applications_ahead(mirror: &Mirror) -> Option<usize> {
     let own = mirror.last_report()?;
     let filter = ApplicationFilter {

@@ -187,7 +187,7 @@ fn job_file_error_names_its_location() {
     expect![[r#"
         error: `--memory` is for a job without a job file
 
-        hint: put a value on top of the file with `--set`, as in `--set roles.worker.memory=2GiB`
+        hint: override a value of the file with `--set`, as in `--set roles.worker.memory=2GiB`
         exit 2
     "#]]
     .assert_eq(&workspace.output_of(&["submit", "job.yaml", "--memory", "1GiB"]));
@@ -264,28 +264,28 @@ fn job_larger_than_this_machine_is_rejected_at_submit() {
     expect![[r#"
         error: a task of role `worker` needs 2 GiB of memory, but only 1 GiB is available
 
-        hint: raise `--resources`, or ask for less
+        hint: raise `--resources`, or request less
         exit 2
     "#]]
     .assert_eq(&output_with(&["--memory", "2GiB"]));
     expect![[r#"
         error: a task of role `worker` needs 1 GPUs, but only 0 are available
 
-        hint: raise `--resources`, or ask for less
+        hint: raise `--resources`, or request less
         exit 2
     "#]]
     .assert_eq(&output_with(&["--gpus", "1"]));
     expect![[r#"
         error: a task of role `worker` needs 3 vcores, but only 2 are available
 
-        hint: raise `--resources`, or ask for less
+        hint: raise `--resources`, or request less
         exit 2
     "#]]
     .assert_eq(&output_with(&["--vcores", "3"]));
     expect![[r#"
         error: the job's 2 tasks start together and need 1.1 GiB of memory, but only 1 GiB is available
 
-        hint: raise `--resources`, or ask for less
+        hint: raise `--resources`, or request less
         exit 2
     "#]]
     .assert_eq(&output_with(&["--memory", "600MiB", "--instances", "2", "--set", "gang=true"]));
@@ -295,7 +295,7 @@ fn job_larger_than_this_machine_is_rejected_at_submit() {
         assert_eq!(output.status.code(), Some(2), "{offer}");
     }
     expect![[r#"
-        error: --resources cores=1: `cores` is nothing that can be offered
+        error: --resources cores=1: unknown resource `cores`
 
         hint: write `--resources vcores=4,memory=8GiB,gpus=0`
         exit 2
@@ -419,7 +419,7 @@ fn unusable_state_directory_is_reported() {
     expect![[r#"
         error: no directory for jobs: neither `XDG_STATE_HOME` nor `HOME` is set
 
-        hint: set `XDG_STATE_HOME` to a directory that you can write to
+        hint: set `XDG_STATE_HOME` to a writable directory
         exit 123
     "#]]
     .assert_eq(&render(&output));
@@ -430,9 +430,9 @@ fn missing_jobs_are_reported() {
     check(
         &["ls"],
         expect![[r#"
-        there is no job on this machine
-        exit 0
-    "#]],
+            no jobs on this machine
+            exit 0
+        "#]],
     );
     check(
         &["ls", "--json"],
@@ -443,7 +443,7 @@ fn missing_jobs_are_reported() {
     check(
         &["status"],
         expect![[r#"
-            error: there is no job on this machine
+            error: no jobs on this machine
 
             hint: start one with `ydl submit`
             exit 2
@@ -461,7 +461,7 @@ fn missing_jobs_are_reported() {
     check(
         &["logs"],
         expect![[r#"
-            error: there is no job on this machine
+            error: no jobs on this machine
 
             hint: start one with `ydl submit`
             exit 2
@@ -470,7 +470,7 @@ fn missing_jobs_are_reported() {
     check(
         &["logs", "worker:0"],
         expect![[r#"
-            error: there is no job on this machine
+            error: no jobs on this machine
 
             hint: start one with `ydl submit`
             exit 2
@@ -488,11 +488,11 @@ fn missing_jobs_are_reported() {
     check(
         &["scale", "x", "worker"],
         expect![[r#"
-        error: `worker` is not a role and its size
+            error: `worker` is not of the form ROLE=COUNT
 
-        hint: write `worker=4`
-        exit 2
-    "#]],
+            hint: write `worker=4`
+            exit 2
+        "#]],
     );
     check(
         &["kv", "ls"],
@@ -543,7 +543,7 @@ fn jobs_of_another_version_are_reported_with_both_versions() {
     for text in [
         "unsupported file version 2",
         "the file has no version",
-        "no job on this machine",
+        "no jobs on this machine",
         "exit 0",
     ] {
         assert!(listed.contains(text), "{listed}");
@@ -566,7 +566,7 @@ fn incomplete_job_directories_are_ignored() {
     }
     fs::write(jobs.join("a-file"), "").unwrap();
     expect![[r#"
-        there is no job on this machine
+        no jobs on this machine
         exit 0
     "#]]
     .assert_eq(&workspace.output_of(&["ls"]));

@@ -282,7 +282,7 @@ fn the_owner_accesses_the_key_value_store_from_the_command_line() {
     assert_eq!((missing.code, missing.stderr.as_str()), (1, "error: no such key `nothing`\n"));
     let waited = kv(&["get", "nothing", "--wait", "20ms"]);
     assert_eq!(waited.code, 1, "{waited:#?}");
-    assert!(waited.stderr.contains("did not come within 20ms"), "{waited:#?}");
+    assert!(waited.stderr.contains("was not set within 20ms"), "{waited:#?}");
     assert_eq!(kv(&["get", "nothing", "--wait", "soon"]).code, 2);
     assert_eq!(kv(&["rm", "z"]).code, 0);
     assert_eq!(kv(&["watch", "--after", "3", "--count", "1"]).stdout, "deleted\tz\n");
@@ -325,7 +325,7 @@ fn cyclic_and_broken_links_in_a_directory_are_handled() {
     assert_eq!(output.stdout, "worker:0 | realreal\n", "{output:#?}");
     let output = home.submit(&job("t", 1, "true", "files: [{all: .}]"));
     assert_eq!(output.code, 2, "{output:#?}");
-    assert!(output.stderr.contains("holds the directory of the job itself"), "{output:#?}");
+    assert!(output.stderr.contains("contains the directory of the job itself"), "{output:#?}");
     assert_eq!(home.run(&["ls", "--json"]).stdout.lines().count(), 1, "files are left");
 }
 
@@ -418,8 +418,8 @@ fn doctor_checks_this_machine_and_runs_a_test_job() {
     let checks = objects(&home.run(&["doctor", "--cluster", "local", "--json"]));
     let names: Vec<_> = checks.iter().filter_map(|it| it["check"].as_str()).collect();
     assert_eq!(names, ["machine", "docker", "state directory", "job"], "{checks:#?}");
-    let is_failed = |it: &&Value| it["state"] == "wrong" || it["state"] == "skipped";
-    assert!(!checks.iter().any(|it| is_failed(&it)), "{checks:#?}");
+    let passed = |check: &Value| check["state"] == "ok" || check["state"] == "warning";
+    assert!(checks[..4].iter().all(passed), "{checks:#?}");
     let phases = checks[3]["phases"].as_object().expect("phases");
     assert!(phases["container_ms"].as_u64().is_some(), "{checks:#?}");
     assert_eq!(checks[4]["result"]["exit"], 0, "{checks:#?}");
@@ -431,15 +431,15 @@ fn doctor_checks_this_machine_and_runs_a_test_job() {
     command.env("XDG_STATE_HOME", home.path().join("occupied"));
     let output = CommandOutput::from(command.output().expect("ydl can be started"));
     assert_eq!(output.code, 123, "{output:#?}");
-    assert!(output.stderr.starts_with("error: state directory: `"), "{output:#?}");
+    assert!(output.stderr.starts_with("error: state directory: cannot write `"), "{output:#?}");
     assert!(output.stderr.contains("hint: make it writable"), "{output:#?}");
     assert!(
-        output.stdout.contains("skipped  job              because of `state directory`"),
+        output.stdout.contains("skipped  job              because `state directory` failed"),
         "{output:#?}"
     );
     let output = home.run(&["doctor", "--cluster", "local", "--queue", "q"]);
     assert_eq!(output.code, 2, "{output:#?}");
-    assert!(output.stderr.contains("`--queue` is for a cluster"), "{output:#?}");
+    assert!(output.stderr.contains("`--queue` applies to a cluster"), "{output:#?}");
 }
 
 /// A configuration directory that is set but has no Hadoop files.
@@ -467,7 +467,7 @@ fn a_directory_without_hadoop_configuration_is_reported() {
     // Without `--cluster` the job runs on this machine, with a note.
     let output = run(&["submit", "--memory", "64MiB", "--", "true"]);
     assert_eq!(output.code, 0, "{output:#?}");
-    let note = format!("note: {named}; the job is for this machine\n");
+    let note = format!("note: {named}; the job runs on this machine\n");
     assert!(output.stderr.starts_with(&note), "{output:#?}");
 }
 
@@ -491,8 +491,8 @@ fn a_resource_manager_that_refuses_clients_is_not_reported_as_standby() {
     let output = CommandOutput::from(command.output().expect("ydl can be started"));
     assert_eq!(output.code, 122, "{output:#?}");
     let what = format!(
-        "error: no ResourceManager can be reached at `127.0.0.1:1`: connection refused; administrators are answered at `{}`\n\n\
-         hint: is `yarn.resourcemanager.address` in `{}` its address? Else it may still be starting\n",
+        "error: no ResourceManager can be reached at `127.0.0.1:1`: connection refused; its admin endpoint `{}` is open\n\n\
+         hint: check `yarn.resourcemanager.address` in `{}`; or the ResourceManager may still be starting\n",
         admin.0,
         site.display()
     );

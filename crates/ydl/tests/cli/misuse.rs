@@ -53,7 +53,7 @@ fn kill_ends_a_master_that_does_not_respond() {
     let id = unanswered(&home);
     let ran = home.run(&["kill", "--now", &id]);
     assert_eq!(ran.code, 0, "{ran:#?}");
-    assert!(ran.stderr.contains("does not answer"), "{ran:#?}");
+    assert!(ran.stderr.contains("does not respond"), "{ran:#?}");
     home.wait_until_empty();
 }
 
@@ -88,7 +88,7 @@ fn a_size_that_does_not_fit_is_rejected_with_a_matching_hint() {
     let home = Home::new();
     let submit = |args: &[&str]| home.run(&[&["submit"], args, &["--", "true"]].concat());
     let least = submit(&["--memory", "16MiB"]);
-    assert_rejected(&least, "the minimum is 32 MiB", "ask for more");
+    assert_rejected(&least, "the minimum is 32 MiB", "request more");
     let most = submit(&["--vcores", "9", "--resources", "vcores=8"]);
     assert_rejected(&most, "9 vcores, but only 8 are available", "raise `--resources`");
     let fpga = submit(&["--set", "roles.worker.resources.fpga=1"]);

@@ -191,7 +191,7 @@ fn show_translates_an_application_without_a_cluster() {
         assert_eq!(ran.code, 0, "{ran:#?}");
         assert!(ran.stdout.starts_with("# app.yaml\n"), "{ran:#?}");
         assert!(ran.stdout.contains("unpack: true"), "{ran:#?}");
-        let note = "note: this machine cannot run the job; it is shown as a cluster would\n";
+        let note = "note: this machine cannot run the job; shown as it would run on a cluster\n";
         assert_eq!(ran.stderr == note, noted, "{ran:#?}");
         assert_eq!(ran.stderr.is_empty(), !noted, "{ran:#?}");
         // The resulting job file can be shown, too.

@@ -51,7 +51,7 @@ fn tensorboard_shows_a_job_as_a_sidecar() {
     for rank in 0..2 {
         assert!(ran.stdout.contains(&format!("world 2 rank {rank}")), "{ran:#?}");
     }
-    let note = format!("tensorboard:0 is reached with `ydl port-forward {id} tensorboard:0`");
+    let note = format!("tensorboard:0 is available with `ydl port-forward {id} tensorboard:0`");
     assert!(ran.stderr.contains(&note), "{ran:#?}");
     drop(opened);
     home.wait_until_empty();
@@ -118,7 +118,7 @@ fn port_forward_reaches_every_port_of_every_task() {
     );
     let refused = home.run(&["port-forward", &id, "worker:0"]);
     assert!(refused.stderr.contains("the job has no task `worker:0`"), "{refused:#?}");
-    assert!(refused.stderr.contains("those with ports are `web:0`"), "{refused:#?}");
+    assert!(refused.stderr.contains("select one of those with ports: `web:0`"), "{refused:#?}");
 
     let opened = PortForward::start(home.ydl(), &[&id, "web:1"]);
     // The first connection waits for the program.

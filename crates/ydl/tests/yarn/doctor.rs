@@ -43,14 +43,14 @@ fn assert_only_failure(ran: &CommandOutput, name: &str, code: i32, message: &str
     assert!(errors[0].contains(message), "`{message}` is not in {ran:#?}");
     assert!(ran.stderr.contains("\n\nhint: "), "{ran:#?}");
     assert!(ran.stderr.contains(hint), "`{hint}` is not in {ran:#?}");
-    assert_eq!(state_of(&lines(ran), name).0, "wrong", "{ran:#?}");
+    assert_eq!(state_of(&lines(ran), name).0, "failed", "{ran:#?}");
 }
 
 fn assert_skipped(ran: &CommandOutput, name: &str, cause: &str) {
     let lines = lines(ran);
     let (state, rest) = state_of(&lines, name);
     assert_eq!(state, "skipped", "{ran:#?}");
-    assert!(rest.ends_with(&format!("because of `{cause}`")), "{ran:#?}");
+    assert!(rest.ends_with(&format!("because `{cause}` failed")), "{ran:#?}");
 }
 
 /// Breaks and repairs parts of one cluster, one after another.
@@ -104,7 +104,7 @@ fn check_healthy_cluster(alice: &Workspace) {
     let states = output.iter().filter_map(|check| check["state"].as_str());
     assert_eq!(states.collect::<Vec<_>>(), ["ok"; 7], "{ran:#?}");
     assert_eq!(output[7]["result"]["ok"], true, "{ran:#?}");
-    assert!(output[4]["found"].as_str().is_some_and(|it| it.contains("`other`")), "{ran:#?}");
+    assert!(output[4]["message"].as_str().is_some_and(|it| it.contains("`other`")), "{ran:#?}");
     assert_eq!(applications(alice.cluster).len(), before, "a job was submitted");
 }
 
@@ -113,7 +113,7 @@ fn check_unknown_queue_and_label(alice: &Workspace) {
     assert_eq!(ran.code, 2, "{ran:#?}");
     let last = ran.stdout.lines().last().expect("a line");
     let last: Value = serde_json::from_str(last).expect("JSON");
-    assert_eq!(last["result"]["culprit"], "queue", "{ran:#?}");
+    assert_eq!(last["result"]["first_failure"], "queue", "{ran:#?}");
     let ran = alice.run(&["doctor", "--queue", "reserch"]);
     let message = "there is no queue `reserch` among the 2 of the cluster";
     assert_only_failure(&ran, "queue", 2, message, "set `--queue` to one of `default`, `other`");
@@ -202,7 +202,7 @@ fn check_wrong_address(cluster: &Cluster, alice: &Workspace) {
         CommandOutput::from(command.output().expect("ydl can be started"))
     };
     let message = format!("can be reached at `{wrong}`: connection refused");
-    let hint = "is `yarn.resourcemanager.address` in `";
+    let hint = "check `yarn.resourcemanager.address` in `";
     assert_only_failure(&ran(&["doctor"]), "ResourceManager", 122, &message, hint);
     let nodes = ran(&["nodes"]);
     assert_eq!(nodes.code, 122, "{nodes:#?}");
@@ -216,7 +216,7 @@ fn check_stopped_datanode(cluster: &Cluster, alice: &Workspace) {
     let ran = alice.run(&["doctor"]);
     expect_ok(cluster.start_daemon("dn"));
     expect_ok(cluster.wait_hdfs());
-    let hint = "`hdfs dfsadmin -report` tells";
+    let hint = "`hdfs dfsadmin -report`";
     assert_only_failure(&ran, "staging", ran.code, "no DataNode ", hint);
     assert_skipped(&ran, "job", "staging");
     assert_eq!(state_of(&lines(&ran), "NameNode").0, "ok", "{ran:#?}");

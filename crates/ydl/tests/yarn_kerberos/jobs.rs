@@ -286,7 +286,7 @@ fn doctor_shows_the_lifetime_of_a_ticket_and_names_a_missing_one_first() {
     let skipped = ran.stdout.lines().filter(|line| line.starts_with("skipped"));
     let skipped: Vec<_> = skipped.collect();
     assert_eq!(skipped.len(), 6, "{ran:#?}");
-    let because = |line: &&str| line.ends_with("because of `ticket`");
+    let because = |line: &&str| line.ends_with("because `ticket` failed");
     assert!(skipped.iter().all(because), "{ran:#?}");
 }
 
@@ -337,6 +337,6 @@ fn an_unusable_keytab_is_rejected_before_submission() {
         ))
     };
     let bobs = kerberos.keytab("bob").display().to_string();
-    refused(&submit("bob", &bobs), "is for `bob`, and the job would be `alice`'s");
-    refused(&submit("alice", &bobs), "gets no tokens for `alice@TESTBED.LOCAL`");
+    refused(&submit("bob", &bobs), "is for `bob`, and the job runs as `alice`");
+    refused(&submit("alice", &bobs), "cannot authenticate as `alice@TESTBED.LOCAL`");
 }

@@ -22,8 +22,8 @@ pub(super) struct Composition<'a> {
     /// Directories that the container creates itself, because they contain a file of its own.
     own: BTreeSet<PathBuf>,
     /// Text files that contain the original path of the environment, to be relocated.
-    naming: BTreeSet<PathBuf>,
-    was_at: &'a [String],
+    texts: BTreeSet<PathBuf>,
+    original_paths: &'a [String],
 }
 
 impl Composition<'_> {
@@ -36,14 +36,14 @@ impl Composition<'_> {
         let site = PathBuf::from(format!("lib/python{}/site-packages", python.minor));
         let mut own: BTreeSet<PathBuf> = site.ancestors().map(Path::to_path_buf).collect();
         own.insert("bin".into());
-        let naming = manifest.naming.iter().map(PathBuf::from);
+        let texts = manifest.texts_with_path.iter().map(PathBuf::from);
         // Ignore paths outside the environment.
         let inside = |name: &PathBuf| {
             let mut parts = name.components();
             parts.all(|part| matches!(part, Component::Normal(_)))
         };
-        let naming: BTreeSet<PathBuf> = naming.filter(inside).collect();
-        for name in &naming {
+        let texts: BTreeSet<PathBuf> = texts.filter(inside).collect();
+        for name in &texts {
             own.extend(name.ancestors().skip(1).map(Path::to_path_buf));
             // Byte code of a relocated source is stale, and Python would write its own next to it.
             if name.extension().is_some_and(|ending| ending == "py")
@@ -52,7 +52,14 @@ impl Composition<'_> {
                 own.insert(dir.join("__pycache__"));
             }
         }
-        Composition { python, prefix, sources, own, naming, was_at: &manifest.was_at }
+        Composition {
+            python,
+            prefix,
+            sources,
+            own,
+            texts,
+            original_paths: &manifest.original_paths,
+        }
     }
 
     /// Creates the environment; `pyvenv.cfg` comes last.
@@ -115,7 +122,7 @@ impl Composition<'_> {
                 fs::create_dir_all(&to)?;
                 self.overlay(&directories, &to, &below)?;
             } else if let Some(last) = found.last() {
-                match self.naming.contains(&below) {
+                match self.texts.contains(&below) {
                     true => self.relocate(last, &to)?,
                     false if self.is_stale(&below) => {}
                     false => symlink(last, &to)?,
@@ -132,7 +139,7 @@ impl Composition<'_> {
         let mut text = String::new();
         file.by_ref().take(TEXT_BYTES_MAX).read_to_string(&mut text)?;
         let prefix = self.prefix.display().to_string();
-        for old_prefix in self.was_at {
+        for old_prefix in self.original_paths {
             if let Some(new) = replace_path(&text, old_prefix, &prefix) {
                 text = new;
             }
@@ -148,6 +155,6 @@ impl Composition<'_> {
             let stem = below.file_name()?.to_str()?.split(".cpython-").next()?;
             Some(dir.parent()?.join(format!("{stem}.py")))
         };
-        of().is_some_and(|source| self.naming.contains(&source))
+        of().is_some_and(|source| self.texts.contains(&source))
     }
 }

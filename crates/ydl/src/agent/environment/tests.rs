@@ -64,8 +64,8 @@ fn plain(python: Option<Python>) -> Manifest {
         glibc: None,
         glibc_file: None,
         python,
-        was_at: Vec::new(),
-        naming: Vec::new(),
+        original_paths: Vec::new(),
+        texts_with_path: Vec::new(),
     }
 }
 
@@ -80,8 +80,8 @@ fn relocated_texts_name_the_new_prefix_and_stale_byte_code_is_left_out() {
     put(&one, "lib/python3.11/site-packages/p/__pycache__/where.cpython-311.pyc", "x");
     put(&one, "lib/python3.11/site-packages/p/__pycache__/else.cpython-311.pyc", "x");
     let mut manifest = plain(Some(python("x")));
-    manifest.was_at = vec!["/old/env".into()];
-    manifest.naming = vec![
+    manifest.original_paths = vec!["/old/env".into()];
+    manifest.texts_with_path = vec![
         "etc/tool/a.conf".into(),
         "lib/python3.11/site-packages/p/where.py".into(),
         "../out".into(),

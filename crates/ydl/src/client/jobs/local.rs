@@ -16,41 +16,41 @@ use ydl_proto::{
     version::{FileError, from_json},
 };
 
-/// A view of the largest job is far below this.
+/// Maximum size of a job's file; the view of the largest job is far smaller.
 const FILE_BYTES_MAX: u64 = 64 << 20;
 /// Maximum time for a master to publish its address.
 const STARTING_MAX: Duration = Duration::from_secs(15);
-/// Jobs named when a word fits several.
+/// Number of jobs listed for an ambiguous name.
 const NAMED_MAX: usize = 8;
 
 /// A job.
 #[derive(Debug)]
 pub struct JobHandle {
-    /// The job's directory; of a job on a cluster, the local copy.
+    /// Directory of the job; for a job on a cluster, the local copy.
     pub dir: JobDir,
     /// The submission.
     pub submitted: SubmittedJob,
-    /// Last known state, of a job on a cluster.
+    /// Last known state of a job on a cluster; `None` for a local job.
     pub remote: Option<RemoteJob>,
 }
 
 /// Status of a job, from its files and the process table.
 #[derive(Debug)]
 pub enum JobStatus {
-    /// It was submitted a moment ago; its master has not said where it is.
+    /// The master has not published its address yet.
     Starting,
-    /// Its master runs there.
+    /// The master is running at this address.
     Running(MasterAddress),
-    /// It is over, and this is the last that was seen of it.
+    /// The job has ended with this snapshot.
     Finished(Box<JobSnapshot>),
-    /// Its master is gone and has left no result.
+    /// The master of a local job died without a result.
     Lost,
-    /// Its cluster says that it is over, and it has left no result.
+    /// The cluster reports that the job has ended, and there is no result.
     NoResult(RemoteEnd),
 }
 
 impl JobHandle {
-    /// Reads the job in a directory. Returns `None` if there is none, or not yet.
+    /// Reads the job in a directory. Returns `None` if the directory has no complete job.
     fn at(dir: JobDir) -> Result<Option<JobHandle>, FileError> {
         let submitted = match read_file(&dir.submitted_file()) {
             Ok(submitted) => submitted,
@@ -62,10 +62,10 @@ impl JobHandle {
 
     /// Checks that this version of ydl can read the files of the job.
     pub fn check_versions(&self) -> Result<(), Report> {
-        self.dir.check_versions().map_err(|it| unsupported(&it.path, &it.error))
+        self.dir.check_versions().map_err(|file| unsupported(&file.path, &file.error))
     }
 
-    /// The job's id.
+    /// Returns the job's id.
     pub fn id(&self) -> &str {
         &self.submitted.id
     }
@@ -78,13 +78,13 @@ impl JobHandle {
                 None => remote.status(),
             };
         }
-        // A result comes before the master goes, so looking again after it has gone misses nothing.
+        // The master writes its result before it exits, so a second look after its exit finds the result.
         for _ in 0..2 {
             if let Some(last) = read_json(&self.dir.result_file()) {
                 return JobStatus::Finished(last);
             }
             match read_json::<MasterAddress>(&self.dir.master_file()) {
-                Some(place) if is_alive(&place) => return JobStatus::Running(place),
+                Some(address) if is_alive(&address) => return JobStatus::Running(address),
                 Some(_) => {}
                 None if self.is_young() => return JobStatus::Starting,
                 None => {}
@@ -112,24 +112,24 @@ impl JobHandle {
         }
     }
 
-    /// Returns whether its master still runs, be it only to leave.
+    /// Returns whether the process of a local job's master still exists.
     pub fn has_master(&self) -> bool {
         self.remote.is_none()
-            && read_json(&self.dir.master_file()).is_some_and(|place| is_alive(&place))
+            && read_json(&self.dir.master_file()).is_some_and(|address| is_alive(&address))
     }
 
     fn is_young(&self) -> bool {
-        let written = fs::metadata(self.dir.submitted_file()).and_then(|about| about.modified());
-        // A clock that jumped back makes every file come from the future.
-        written.is_ok_and(|at| match SystemTime::now().duration_since(at) {
+        let modified = fs::metadata(self.dir.submitted_file()).and_then(|file| file.modified());
+        // After the clock was set back, files have times in the future.
+        modified.is_ok_and(|at| match SystemTime::now().duration_since(at) {
             Ok(age) => age < STARTING_MAX,
             Err(ahead) => ahead.duration() < STARTING_MAX,
         })
     }
 }
 
-fn is_alive(place: &MasterAddress) -> bool {
-    let master = Identity { pid: place.pid, started: place.pid_started };
+fn is_alive(address: &MasterAddress) -> bool {
+    let master = Identity { pid: address.pid, started: address.pid_started };
     master.is_alive()
 }
 
@@ -150,10 +150,10 @@ fn unsupported(path: &Path, error: &FileError) -> Report {
     Report { hint: error.hint().map(str::to_owned), ..report }
 }
 
-/// The directory of all jobs.
+/// Returns the directory of all local jobs.
 pub fn root() -> Result<PathBuf, Report> {
     let variable = |name: &str| std::env::var_os(name).map(PathBuf::from);
-    // The standard wants relative ones to be ignored.
+    // The XDG specification requires relative paths to be ignored.
     let state = variable(env::XDG_STATE_HOME)
         .filter(|path| path.is_absolute())
         .or_else(|| Some(variable("HOME")?.join(".local/state")));
@@ -162,7 +162,7 @@ pub fn root() -> Result<PathBuf, Report> {
         _ => Err(Report::internal(
             "no directory for jobs: neither `XDG_STATE_HOME` nor `HOME` is set",
         )
-        .hint("set `XDG_STATE_HOME` to a directory that you can write to")),
+        .hint("set `XDG_STATE_HOME` to a writable directory")),
     }
 }
 
@@ -183,7 +183,7 @@ pub fn list() -> Result<LocalJobs, Report> {
         Ok(entries) => entries,
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(list),
         Err(error) => {
-            let what = format!("cannot look for jobs in `{}`: {}", root.display(), reason(&error));
+            let what = format!("cannot list `{}`: {}", root.display(), reason(&error));
             return Err(Report::internal(what));
         }
     };
@@ -204,47 +204,47 @@ pub fn newest() -> Result<JobHandle, Report> {
     let LocalJobs { jobs, unsupported } = list()?;
     let job = jobs.into_iter().next().ok_or_else(|| {
         unsupported.into_values().next().unwrap_or_else(|| {
-            Report::bad_input("there is no job on this machine").hint("start one with `ydl submit`")
+            Report::bad_input("no jobs on this machine").hint("start one with `ydl submit`")
         })
     })?;
     job.check_versions()?;
     Ok(job)
 }
 
-/// The job that a person means: by its id, by its name (the newest of that name), or by how its id begins.
-pub fn find(word: &str) -> Result<JobHandle, Report> {
-    let job = find_any(word)?;
+/// Finds a job by id, by name (the newest) or by unique id prefix.
+pub fn find(name: &str) -> Result<JobHandle, Report> {
+    let job = find_any(name)?;
     job.check_versions()?;
     Ok(job)
 }
 
-fn find_any(word: &str) -> Result<JobHandle, Report> {
+fn find_any(name: &str) -> Result<JobHandle, Report> {
     let LocalJobs { mut jobs, mut unsupported } = list()?;
-    if let Some(report) = unsupported.remove(word) {
+    if let Some(report) = unsupported.remove(name) {
         return Err(report);
     }
-    let exact = jobs.iter().position(|job| job.id() == word);
-    let named = || jobs.iter().position(|job| job.submitted.spec.name == word);
-    if let Some(at) = exact.or_else(named) {
+    let exact = jobs.iter().position(|job| job.id() == name);
+    let by_name = || jobs.iter().position(|job| job.submitted.spec.name == name);
+    if let Some(at) = exact.or_else(by_name) {
         return Ok(jobs.swap_remove(at));
     }
-    jobs.retain(|job| !word.is_empty() && job.id().starts_with(word));
-    unsupported.retain(|id, _| !word.is_empty() && id.starts_with(word));
+    jobs.retain(|job| !name.is_empty() && job.id().starts_with(name));
+    unsupported.retain(|id, _| !name.is_empty() && id.starts_with(name));
     match jobs.len() {
         0 => Err(unsupported.into_values().next().unwrap_or_else(|| {
-            Report::bad_input(format!("there is no job `{word}` on this machine"))
+            Report::bad_input(format!("there is no job `{name}` on this machine"))
                 .hint("`ydl ls` lists the jobs")
         })),
         1 => Ok(jobs.swap_remove(0)),
-        _ => Err(ambiguous(word, jobs.iter().map(|job| job.id().to_owned()))),
+        _ => Err(ambiguous(name, jobs.iter().map(|job| job.id().to_owned()))),
     }
 }
 
 /// Reports an id prefix that matches several jobs.
-pub fn ambiguous(word: &str, ids: impl ExactSizeIterator<Item = String>) -> Report {
+pub fn ambiguous(name: &str, ids: impl ExactSizeIterator<Item = String>) -> Report {
     let n = ids.len();
     let some: Vec<_> = ids.take(NAMED_MAX).map(|id| format!("`{id}`")).collect();
     let rest = if n > NAMED_MAX { ", …" } else { "" };
-    Report::bad_input(format!("`{word}` matches {n} jobs"))
+    Report::bad_input(format!("`{name}` matches {n} jobs"))
         .hint(format!("use one of {}{rest}", some.join(", ")))
 }

@@ -1,4 +1,4 @@
-//! Jobs: those of this machine, and the last known state of a job on a cluster.
+//! Jobs of this machine, and the last known state of a job on a cluster.
 
 mod local;
 mod remote;

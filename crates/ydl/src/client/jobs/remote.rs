@@ -18,21 +18,21 @@ pub enum RemoteState {
     /// Not queried yet.
     #[default]
     Unknown,
-    /// Its master does not run yet, or not any more and soon again: why, in YARN's words.
+    /// The master is not running: it waits for its container or for a restart. Holds YARN's diagnostics.
     Waiting(String),
-    /// Its master listens there.
+    /// The master listens at this address.
     Running(String),
-    /// It is over.
+    /// The job has ended.
     Finished(RemoteEnd),
 }
 
-/// The end of a job, as its cluster tells it.
+/// End of a job, as reported by its cluster.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RemoteEnd {
     /// `succeeded`, `failed` or `killed`.
     pub state: &'static str,
-    /// Why.
-    pub why: String,
+    /// YARN's diagnostics.
+    pub diagnostics: String,
 }
 
 impl RemoteJob {
@@ -41,7 +41,7 @@ impl RemoteJob {
         self.lock().clone()
     }
 
-    /// Writes down what was seen.
+    /// Sets the state after a poll.
     pub fn set_state(&self, state: RemoteState) {
         *self.lock() = state;
     }
@@ -51,7 +51,7 @@ impl RemoteJob {
         self.poll_request.notify_one();
     }
 
-    /// Waits for that.
+    /// Waits for a request to poll.
     pub async fn poll_requested(&self) {
         self.poll_request.notified().await;
     }

@@ -1,4 +1,4 @@
-//! Copies logs of tasks from HDFS, where their agents have shipped them.
+//! Copies logs of tasks from HDFS, where their agents upload them.
 
 use super::job::Mirror;
 use crate::client::jobs::RemoteState;
@@ -20,49 +20,48 @@ use ydl_storage::hdfs::{Entry, HdfsError, Reader};
 
 /// Maximum time for one call.
 const CALL_MAX: Duration = Duration::from_secs(30);
-/// Attempts that are copied concurrently. Closing what a dead agent left open is mostly waiting.
+/// Number of attempts copied concurrently. Closing the files of dead agents is mostly waiting.
 const COPIES_MAX: usize = 64;
 /// Time after a job's end in which its last agents may still write.
 const FINAL_LOG_DELAY: Duration = Duration::from_secs(2);
-/// Size of one read.
+/// Maximum size of one read.
 const PIECE_BYTES: usize = 4 << 20;
-/// Maximum number of directories of roles, tasks and attempts that are listed.
+/// Maximum number of attempts of one job.
 const ATTEMPTS_MAX: usize = 100_000;
 
-/// State of an attempt's log writer, its agent. Of a file that is open in HDFS, readers see little. Closing it for the
-/// agent revokes the agent's lease.
+/// State of an attempt's log writer. An open file in HDFS shows little of its content, and closing it stops its writer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum LogWriter {
-    /// The agent may still write: open files stay open.
+    /// The agent may still write: its files stay open.
     Active,
-    /// The agent is gone: its open files are closed.
+    /// The agent has exited: files that it left open are closed.
     Gone,
 }
 
 /// Selection of logs.
 #[derive(Clone, Debug, Default)]
 pub struct LogFilter {
-    /// Only this role.
+    /// Role; all if `None`.
     pub role: Option<String>,
-    /// Only tasks with this index.
+    /// Index of the task; all if `None`.
     pub index: Option<u32>,
-    /// Only this attempt.
+    /// Attempt; all if `None`.
     pub attempt: Option<u32>,
-    /// Only the last attempt of each task, unless `attempt` is set.
+    /// Without `attempt`: only the last attempt of each task.
     pub last_only: bool,
-    /// Only this number of last lines of each stream.
+    /// Number of lines from the end of each stream; all if `None`.
     pub tail: Option<usize>,
 }
 
 impl Mirror {
-    /// Returns true if there are logs of any of these attempts: each has at least an exit record.
+    /// Returns whether HDFS has logs of a selected attempt. Each agent writes at least its program's exit status.
     pub async fn has_attempts(&self, filter: &LogFilter) -> bool {
         let attempts = self.attempts(filter).await;
         attempts.is_ok_and(|attempts| !attempts.is_empty())
     }
 
-    /// Copies the selected logs that are not here yet: from live agents through `master`, and from HDFS. Returns messages
-    /// about logs that are unavailable.
+    /// Copies the selected logs as far as they are not copied yet: from live agents through `master`, and from HDFS.
+    /// Skips unavailable logs and returns a message about each failure.
     pub async fn copy_logs(
         self: &Arc<Self>,
         filter: &LogFilter,
@@ -80,7 +79,7 @@ impl Mirror {
             let tail = filter.tail;
             tasks.spawn(async move {
                 let _permit = permits.acquire_owned().await;
-                // While the job runs, only the last attempt of a task can have an agent.
+                // Only the last attempt of a running task can have a live agent.
                 let mut writer = match over || !is_last {
                     true => LogWriter::Gone,
                     false => LogWriter::Active,
@@ -107,22 +106,22 @@ impl Mirror {
         failures
     }
 
-    /// Every attempt in HDFS that is wanted, and whether it is the last of its task.
+    /// Lists the selected attempts in HDFS. The flag is true for the last attempt of a task.
     async fn attempts(&self, filter: &LogFilter) -> Result<Vec<(TaskId, u32, bool)>, HdfsError> {
         let roles = match &filter.role {
             Some(role) => vec![role.clone()],
-            None => self.names(&self.place.logs()).await?,
+            None => self.names(&self.layout.logs()).await?,
         };
         let mut found = Vec::new();
         for role in roles {
-            let at = format!("{}/{role}", self.place.logs());
+            let role_dir = format!("{}/{role}", self.layout.logs());
             let indexes = match filter.index {
                 Some(index) => vec![index],
-                None => numbers(&self.names(&at).await?),
+                None => numbers(&self.names(&role_dir).await?),
             };
             for index in indexes {
                 let task = TaskId { role: RoleName::from(role.as_str()), index };
-                let mut attempts = numbers(&self.names(&format!("{at}/{index}")).await?);
+                let mut attempts = numbers(&self.names(&format!("{role_dir}/{index}")).await?);
                 let last = attempts.iter().max().copied();
                 match filter.attempt {
                     Some(wanted) => attempts.retain(|attempt| *attempt == wanted),
@@ -131,7 +130,7 @@ impl Mirror {
                 }
                 let is_last = |attempt| Some(attempt) == last;
                 let attempts = attempts.into_iter();
-                found.extend(attempts.map(|it| (task.clone(), it, is_last(it))));
+                found.extend(attempts.map(|attempt| (task.clone(), attempt, is_last(attempt))));
                 if found.len() > ATTEMPTS_MAX {
                     return Ok(found);
                 }
@@ -140,21 +139,21 @@ impl Mirror {
         Ok(found)
     }
 
-    async fn names(&self, place: &str) -> Result<Vec<String>, HdfsError> {
-        let entries = self.entries(place).await?;
+    async fn names(&self, dir: &str) -> Result<Vec<String>, HdfsError> {
+        let entries = self.entries(dir).await?;
         Ok(entries.iter().map(|entry| entry.name().to_owned()).collect())
     }
 
     /// Lists a directory; empty if it does not exist.
-    async fn entries(&self, place: &str) -> Result<Vec<Entry>, HdfsError> {
-        match self.hdfs.list(place, Instant::now() + CALL_MAX).await {
+    async fn entries(&self, dir: &str) -> Result<Vec<Entry>, HdfsError> {
+        match self.hdfs.list(dir, Instant::now() + CALL_MAX).await {
             Err(error) if error.kind == ydl_storage::hdfs::Kind::NotFound => Ok(Vec::new()),
-            listed => listed,
+            result => result,
         }
     }
 
-    /// Copies the streams of one attempt, or their last lines. Copies one segment after the other, because readers expect
-    /// all segments except the newest to be complete.
+    /// Copies the streams of one attempt, or their last lines. Segments are copied in order, because readers expect every
+    /// segment but the newest to be complete.
     pub(super) async fn copy_attempt(
         &self,
         task: &TaskId,
@@ -162,10 +161,10 @@ impl Mirror {
         writer: LogWriter,
         tail: Option<usize>,
     ) -> Result<(), String> {
-        let here = self.dir.attempt_logs(task, attempt);
-        let there = self.place.attempt_logs(task, attempt);
+        let dir = self.dir.attempt_logs(task, attempt);
+        let source = self.layout.attempt_logs(task, attempt);
         let mut files: Vec<(String, u64, Entry)> = self
-            .entries(&there)
+            .entries(&source)
             .await
             .map_err(|error| error.to_string())?
             .into_iter()
@@ -177,28 +176,24 @@ impl Mirror {
             })
             .collect();
         files.sort_by(|a, b| (&a.0, a.1).cmp(&(&b.0, b.1)));
-        let failed = |error: io::Error| {
-            let why = ydl_os::reason(&error);
-            format!("cannot keep a copy in `{}`: {why}", here.display())
-        };
-        fs::create_dir_all(&here).map_err(failed)?;
+        fs::create_dir_all(&dir).map_err(|error| copy_error(&dir, &error))?;
         if let Some(lines) = tail {
             for stream in files.chunk_by(|a, b| a.0 == b.0) {
                 let segments: Vec<_> = stream.iter().map(|(_, _, entry)| entry.clone()).collect();
-                self.copy_tail(&segments, &here, lines, writer).await?;
+                self.copy_tail(&segments, &dir, lines, writer).await?;
             }
             return Ok(());
         }
         for (_, _, entry) in files {
-            let path = here.join(entry.name());
-            let length = fs::metadata(&path).map_or(0, |about| about.len());
+            let path = dir.join(entry.name());
+            let length = fs::metadata(&path).map_or(0, |copy| copy.len());
             self.copy_file(&entry, &path, length, writer).await?;
         }
         Ok(())
     }
 
-    /// Opens a file to read it whole. If its agent left it open and is gone, closes it first: readers see little of an
-    /// open file.
+    /// Opens a log file. If its agent has exited without closing it, closes it first: the length of an open file in HDFS
+    /// does not include all synced bytes.
     pub(super) async fn open_log(
         &self,
         entry: &Entry,
@@ -213,7 +208,7 @@ impl Mirror {
         let deadline = Instant::now() + CALL_MAX;
         match self.hdfs.recover(&entry.url, deadline).await {
             Ok(()) => open().await,
-            // Viewers cannot close it. The NameNode does, within an hour.
+            // A viewer may not close it. The NameNode does so within an hour.
             Err(_) => Ok(reader),
         }
     }
@@ -227,7 +222,7 @@ impl Mirror {
         until.min(FINAL_LOG_DELAY)
     }
 
-    /// Copies a file from the end of the earlier copy.
+    /// Copies a file from offset `from` on.
     async fn copy_file(
         &self,
         entry: &Entry,
@@ -249,15 +244,19 @@ impl Mirror {
             if bytes.is_empty() {
                 break;
             }
-            append(path, &bytes)
-                .map_err(|error| format!("cannot keep a copy in `{}`: {error}", path.display()))?;
+            append(path, &bytes).map_err(|error| copy_error(path, &error))?;
             offset += bytes.len() as u64;
         }
         if from == 0 && reader.length() == 0 {
-            append(path, b"").map_err(|error| error.to_string())?;
+            append(path, b"").map_err(|error| copy_error(path, &error))?;
         }
         Ok(())
     }
+}
+
+/// Formats an error of writing a copy.
+pub(super) fn copy_error(path: &Path, error: &io::Error) -> String {
+    format!("cannot write `{}`: {}", path.display(), ydl_os::reason(error))
 }
 
 pub(super) fn append(path: &Path, bytes: &[u8]) -> io::Result<()> {

@@ -1,5 +1,4 @@
-//! Copies the output of running tasks while it is printed, through the master, and the rest from HDFS once they have
-//! ended. `commands/log_tails.rs` prints the copies.
+//! Copies the output of running tasks as it is printed, and the remainder after their end.
 
 use super::{
     download::{LogWriter, append},
@@ -19,20 +18,20 @@ use ydl_proto::messages::{LOG_BYTES_MAX, LogFile};
 
 /// Concurrent long polls; a master accepts a few hundred.
 const READS_MAX: usize = 96;
-/// Maximum number of ended attempts that are copied from HDFS concurrently.
+/// Number of ended attempts whose remaining output is copied concurrently.
 const COPIES_MAX: usize = 8;
 /// Long-poll timeout of an agent's log read.
 const WAIT: Duration = Duration::from_secs(15);
-/// The same while more streams are followed than long polls are allowed.
+/// Long-poll timeout when more streams are followed than [`READS_MAX`].
 const SHORT_WAIT: Duration = Duration::from_millis(200);
-/// Delay between retries.
+/// Delay before a failed request is repeated.
 const RETRY_DELAY: Duration = Duration::from_millis(500);
-/// Consecutive failed requests, and consecutive responses without the file, before the rest is copied from HDFS.
+/// Failed requests, and responses without the file, after which the rest is copied from HDFS.
 const FAILURES_MAX: u32 = 20;
 const ABSENCES_MAX: u32 = 2;
 /// Maximum time until an attempt's last lines are in HDFS, once its agent no longer has them.
 const SHIPPING_MAX: Duration = Duration::from_secs(15);
-/// Interval of checks whether they are there.
+/// Poll interval for them.
 const POLL_INTERVAL: Duration = Duration::from_millis(300);
 /// File next to an attempt's logs that marks them complete.
 const RECORD: &str = "exit.json";
@@ -51,7 +50,7 @@ impl Default for FollowPermits {
 }
 
 impl Mirror {
-    /// Follows the streams of an attempt until its end, and then copies the rest. `client` returns a client of the
+    /// Follows the streams of an attempt until its end, and then copies the remainder. `client` returns a client for the
     /// current master, which may move.
     pub async fn follow_attempt(
         self: Arc<Self>,
@@ -61,7 +60,7 @@ impl Mirror {
         client: impl Fn() -> Arc<Client> + Send + Sync,
     ) -> (TaskId, u32) {
         let dir = self.dir.attempt_logs(&task, attempt);
-        // Created before the first copy: readers watch the directory.
+        // Readers watch the directory before it has files.
         if fs::create_dir_all(&dir).is_ok() {
             let follow = |stream| self.follow_stream(&task, attempt, stream, &client);
             match streams.as_slice() {
@@ -81,13 +80,13 @@ impl Mirror {
         client: &(impl Fn() -> Arc<Client> + Send + Sync),
     ) {
         let dir = self.dir.attempt_logs(task, attempt);
-        // Continues at the end of an earlier copy. The middle of a long stream may have been deleted.
+        // Continue after the existing copy. Middle segments of a long stream may have been deleted.
         let mut segment = newest_segment(&dir, stream);
         let (mut failures, mut absences) = (0, 0);
         while failures < FAILURES_MAX {
             let file = format!("{stream}.{segment}");
             let path = dir.join(&file);
-            let offset = fs::metadata(&path).map_or(0, |metadata| metadata.len());
+            let offset = fs::metadata(&path).map_or(0, |copy| copy.len());
             let wait = match self.permits.reads.available_permits() {
                 0 => SHORT_WAIT,
                 _ => WAIT,
@@ -96,16 +95,16 @@ impl Mirror {
                 return;
             };
             match live_logs::read(&client(), task, attempt, &file, offset, wait).await {
-                Ok(Some(chunk)) => {
+                Ok(Some(piece)) => {
                     (failures, absences) = (0, 0);
-                    if append(&path, &chunk.bytes).is_err() {
+                    if append(&path, &piece.bytes).is_err() {
                         return;
                     }
-                    if chunk.ended && offset + chunk.bytes.len() as u64 >= chunk.length {
+                    if piece.ended && offset + piece.bytes.len() as u64 >= piece.length {
                         segment += 1;
                     }
                 }
-                // No agent has the file: the rest is in HDFS, or the attempt has just started.
+                // No agent has the file: HDFS has the rest. An attempt that has just started may be late.
                 Ok(None) => {
                     match self.next_segment(task, attempt, (stream, segment), &client()).await {
                         Some(next_segment) => segment = next_segment,
@@ -124,7 +123,7 @@ impl Mirror {
         }
     }
 
-    /// Returns the first segment after `segment` that the agent still has.
+    /// Returns the next segment of a stream that its agent still has.
     async fn next_segment(
         &self,
         task: &TaskId,
@@ -133,14 +132,13 @@ impl Mirror {
         master: &Client,
     ) -> Option<u64> {
         let all = live_logs::attempts(master, task).await.ok()??;
-        let found = all.into_iter().find(|it| it.attempt == attempt)?;
-        let files = found.files.iter().filter_map(parse_segment);
+        let logs = all.into_iter().find(|logs| logs.attempt == attempt)?;
+        let files = logs.files.iter().filter_map(parse_segment);
         let next_segment = files.filter(|(name, number, _)| *name == stream && *number > segment);
         next_segment.map(|(_, number, _)| number).min()
     }
 
-    /// Copies an attempt's logs, or their last lines, as its live agent has them now. Returns false without such an
-    /// agent.
+    /// Copies the current logs of a live agent's attempt, or their last lines. Returns false if there is no such agent.
     pub(super) async fn copy_live_logs(
         &self,
         task: &TaskId,
@@ -150,31 +148,31 @@ impl Mirror {
     ) -> Result<bool, CallError> {
         let all = live_logs::attempts(master, task).await?;
         let mut all = all.into_iter().flatten();
-        let Some(found) = all.find(|it| it.attempt == attempt) else {
+        let Some(logs) = all.find(|logs| logs.attempt == attempt) else {
             return Ok(false);
         };
         let dir = self.dir.attempt_logs(task, attempt);
-        let mut files: Vec<_> = found.files.iter().filter_map(parse_segment).collect();
+        let mut files: Vec<_> = logs.files.iter().filter_map(parse_segment).collect();
         files.sort_unstable();
-        for stream in files.chunk_by(|one, two| one.0 == two.0) {
-            let from = LiveAttempt { mirror: self, task, attempt, master };
+        for stream in files.chunk_by(|a, b| a.0 == b.0) {
+            let live = LiveAttempt { mirror: self, task, attempt, master };
             let copied = match tail {
-                Some(lines) => from.copy_tail(stream, &dir, lines).await,
-                None => from.download(stream, &dir).await,
+                Some(lines) => live.copy_tail(stream, &dir, lines).await,
+                None => live.download(stream, &dir).await,
             };
             match copied {
                 Ok(()) => {}
                 Err(CopyError::Call(error)) => return Err(error),
-                // A stream that cannot be written here is skipped; there may be space for the others.
+                // Skips a stream that does not fit on the local disk; a shorter one may fit.
                 Err(CopyError::Disk) => {}
             }
         }
         Ok(true)
     }
 
-    /// Copies the rest from HDFS, once it is complete there.
+    /// Copies the remaining output from HDFS, once it is complete there.
     async fn copy_remaining_logs(&self, task: &TaskId, attempt: u32) {
-        let record = format!("{}/{RECORD}", self.place.attempt_logs(task, attempt));
+        let record = format!("{}/{RECORD}", self.layout.attempt_logs(task, attempt));
         let end = Instant::now() + SHIPPING_MAX;
         loop {
             let Ok(permit) = self.permits.copies.acquire().await else {
@@ -183,7 +181,7 @@ impl Mirror {
             let record_entry = self.hdfs.stat(&record, Instant::now() + SHIPPING_MAX).await;
             let is_complete = matches!(record_entry, Ok(Some(_)));
             if is_complete || Instant::now() > end {
-                // On an error the rest is copied at the end of the job.
+                // After a failure, the logs are copied when the job has ended.
                 let _ = self.copy_attempt(task, attempt, LogWriter::Gone, None).await;
                 return;
             }
@@ -216,7 +214,7 @@ impl From<io::Error> for CopyError {
 type Segment = (&'static str, u64, u64);
 
 impl LiveAttempt<'_> {
-    /// Downloads the part of a stream that is not here yet.
+    /// Downloads a stream, continuing after an existing copy.
     async fn download(&self, stream: &[Segment], dir: &Path) -> Result<(), CopyError> {
         fs::create_dir_all(dir)?;
         for (name, number, bytes) in stream {
@@ -225,18 +223,18 @@ impl LiveAttempt<'_> {
             append(&path, b"")?;
             let mut offset = fs::metadata(&path)?.len();
             while offset < *bytes {
-                let chunk = self.read(&file, offset).await?;
-                if chunk.is_empty() {
+                let piece = self.read(&file, offset).await?;
+                if piece.is_empty() {
                     break;
                 }
-                append(&path, &chunk)?;
-                offset += chunk.len() as u64;
+                append(&path, &piece)?;
+                offset += piece.len() as u64;
             }
         }
         Ok(())
     }
 
-    /// Downloads the last lines of a stream and leaves a hole before them.
+    /// Downloads the last lines of a stream, with a hole in the file before them.
     async fn copy_tail(
         &self,
         stream: &[Segment],
@@ -253,10 +251,10 @@ impl LiveAttempt<'_> {
             let (file, mut until) = (file(segment), segment.2);
             while until > 0 {
                 let from = until.saturating_sub(LOG_BYTES_MAX);
-                let mut chunk = self.read(&file, from).await?;
-                chunk.truncate((until - from) as usize);
-                write_at(&dir.join(&file), &chunk, from)?;
-                newlines += chunk.iter().filter(|byte| **byte == b'\n').count();
+                let mut piece = self.read(&file, from).await?;
+                piece.truncate((until - from) as usize);
+                write_at(&dir.join(&file), &piece, from)?;
+                newlines += piece.iter().filter(|byte| **byte == b'\n').count();
                 fetched += until - from;
                 if newlines > lines || fetched > TAIL_BYTES_MAX {
                     return Ok(());
@@ -267,13 +265,13 @@ impl LiveAttempt<'_> {
         Ok(())
     }
 
-    /// Reads part of a file. Returns nothing if the file was rotated away meanwhile.
+    /// Reads a piece of a file. Returns no bytes if the file was rotated away meanwhile.
     async fn read(&self, file: &str, offset: u64) -> Result<Bytes, CopyError> {
         let _permit = self.mirror.permits.reads.acquire().await;
         let (task, wait) = (self.task, Duration::ZERO);
-        let chunk = live_logs::read(self.master, task, self.attempt, file, offset, wait).await;
-        let chunk = chunk.map_err(CopyError::Call)?;
-        Ok(chunk.map(|chunk| chunk.bytes).unwrap_or_default())
+        let piece = live_logs::read(self.master, task, self.attempt, file, offset, wait).await;
+        let piece = piece.map_err(CopyError::Call)?;
+        Ok(piece.map(|piece| piece.bytes).unwrap_or_default())
     }
 }
 
@@ -292,7 +290,7 @@ fn newest_segment(dir: &Path, stream: &str) -> u64 {
 fn parse_segment(file: &LogFile) -> Option<Segment> {
     let (stream, number) = file.name.rsplit_once('.')?;
     let streams = ["stdout", "stderr"].into_iter();
-    let stream = streams.into_iter().find(|known| *known == stream)?;
+    let stream = streams.into_iter().find(|name| *name == stream)?;
     Some((stream, number.parse().ok()?, file.bytes))
 }
 

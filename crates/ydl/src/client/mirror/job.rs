@@ -1,5 +1,4 @@
-//! One job on a cluster, with copies of its files in a private directory, so that the commands find them where
-//! they are of a job on this machine.
+//! Job on a cluster, with copies of its files in a private directory that is laid out like the directory of a local job.
 
 use super::{follow::FollowPermits, private_dir::PrivateDir};
 use crate::client::{
@@ -33,9 +32,9 @@ use ydl_storage::hdfs::{Hdfs, JobLayout, StagingLayout};
 const POLL_INTERVAL: Duration = Duration::from_secs(1);
 /// Minimum poll interval.
 const POLL_INTERVAL_MIN: Duration = Duration::from_millis(100);
-/// Maximum time for a file in HDFS to be read.
+/// Maximum time for reading a file from HDFS.
 const READ_MAX: Duration = Duration::from_secs(30);
-/// A view of the largest job is far below this.
+/// Maximum size of a file; the view of the largest job is far smaller.
 const FILE_BYTES_MAX: u64 = 64 << 20;
 /// Maximum time for the ResourceManager to end an application.
 const KILL_MAX: Duration = Duration::from_secs(30);
@@ -43,17 +42,17 @@ const KILL_MAX: Duration = Duration::from_secs(30);
 /// A job on a cluster.
 #[derive(Debug)]
 pub struct Mirror {
-    /// The way to its cluster.
+    /// Connection to the cluster.
     pub cluster: ClusterClient,
-    /// Its id there.
+    /// Application id of the job.
     pub id: ApplicationId,
-    /// The file system its files are in.
+    /// File system with the job's files.
     pub hdfs: Hdfs,
-    /// Their location.
-    pub place: JobLayout,
+    /// Paths of the job's files.
+    pub layout: JobLayout,
     /// Last known state.
     pub remote: RemoteJob,
-    /// Copies of them.
+    /// Directory with the copies.
     pub dir: JobDir,
     pub(super) permits: FollowPermits,
     last: Mutex<Option<ApplicationReport>>,
@@ -63,9 +62,9 @@ pub struct Mirror {
 /// Accessible part of a job.
 #[derive(Debug)]
 pub enum JobAccess {
-    /// All of it.
+    /// The job with its files.
     Full(Box<JobHandle>, Arc<Mirror>),
-    /// The application report alone, and the reason.
+    /// Only the application report, and the reason.
     ReportOnly(Box<ApplicationReport>, String),
 }
 
@@ -75,8 +74,8 @@ impl JobAccess {
         cluster: &ClusterClient,
         report: ApplicationReport,
     ) -> Result<JobAccess, Report> {
-        let (hdfs, place) = match place(cluster, &report).await {
-            Ok(found) => found,
+        let (hdfs, layout) = match locate(cluster, &report).await {
+            Ok(location) => location,
             Err(why) => return Ok(JobAccess::ReportOnly(Box::new(report), why)),
         };
         let deadline = Instant::now() + READ_MAX;
@@ -85,35 +84,35 @@ impl JobAccess {
             async move { hdfs.read_file(&file, FILE_BYTES_MAX, deadline).await }
         };
         let token = async {
-            match read(place.token()).await {
+            match read(layout.token()).await {
                 Ok(token) => Ok(token),
-                Err(_) => read(place.viewer_token()).await,
+                Err(_) => read(layout.viewer_token()).await,
             }
         };
         let (submitted, certificate, token) =
-            tokio::join!(read(place.submitted()), read(place.certificate()), token);
+            tokio::join!(read(layout.submitted()), read(layout.certificate()), token);
         let submitted = match submitted {
             Ok(bytes) => from_json::<SubmittedJob>(&bytes)
-                .map_err(|error| unreadable(&place.submitted(), &error)),
+                .map_err(|error| unreadable(&layout.submitted(), &error)),
             Err(error) => Err(error.to_string()),
         };
         let submitted = match submitted {
             Ok(submitted) => submitted,
             Err(why) => return Ok(JobAccess::ReportOnly(Box::new(report), why)),
         };
-        let mirror = Mirror::new(cluster, report.id, hdfs, place)?;
+        let mirror = Mirror::new(cluster, report.id, hdfs, layout)?;
         if let Ok(certificate) = certificate {
             mirror.write_copy(mirror.dir.certificate_file(), &certificate)?;
         }
-        // A viewer in YARN has no token; that is reported when one is needed.
+        // A viewer that only YARN admits has no token; commands that need one report that.
         if let Ok(token) = token {
             mirror.write_private_copy(mirror.dir.token_file(), &token)?;
         }
         mirror.record(report.clone()).await;
-        if let Err(it) = mirror.dir.check_versions() {
+        if let Err(file) = mirror.dir.check_versions() {
             return Ok(JobAccess::ReportOnly(
                 Box::new(report),
-                unreadable(&it.path.display(), &it.error),
+                unreadable(&file.path.display(), &file.error),
             ));
         }
         let handle = Box::new(mirror.handle(submitted));
@@ -128,14 +127,14 @@ fn unreadable(path: &impl std::fmt::Display, error: &FileError) -> String {
 }
 
 /// Returns the location of an application's files.
-async fn place(
+async fn locate(
     cluster: &ClusterClient,
     report: &ApplicationReport,
 ) -> Result<(Hdfs, JobLayout), String> {
     let deadline = Instant::now() + READ_MAX;
     let staging = staging_of(report);
-    let elsewhere = staging.as_deref().filter(|path| path.contains("://"));
-    let hdfs = Hdfs::connect(&cluster.config, elsewhere, &cluster.identity, deadline).await;
+    let url = staging.as_deref().filter(|path| path.contains("://"));
+    let hdfs = Hdfs::connect(&cluster.config, url, &cluster.identity, deadline).await;
     let hdfs = hdfs.map_err(|error| error.to_string())?;
     let layout = match &staging {
         Some(path) => StagingLayout::at(hdfs.url(path)),
@@ -153,7 +152,7 @@ impl Mirror {
         cluster: &ClusterClient,
         id: ApplicationId,
         hdfs: Hdfs,
-        place: JobLayout,
+        layout: JobLayout,
     ) -> Result<Mirror, Report> {
         let private = PrivateDir::new(&id.to_string())?;
         let dir = JobDir::at(private.path());
@@ -161,7 +160,7 @@ impl Mirror {
             cluster: cluster.clone(),
             id,
             hdfs,
-            place,
+            layout,
             remote: RemoteJob::default(),
             dir,
             permits: FollowPermits::default(),
@@ -175,12 +174,12 @@ impl Mirror {
         cluster: &ClusterClient,
         id: ApplicationId,
         hdfs: Hdfs,
-        place: JobLayout,
+        layout: JobLayout,
         submitted: SubmittedJob,
         certificate: &str,
         token: &Token,
     ) -> Result<(JobHandle, Arc<Mirror>), Report> {
-        let mirror = Mirror::new(cluster, id, hdfs, place)?;
+        let mirror = Mirror::new(cluster, id, hdfs, layout)?;
         mirror.write_copy(mirror.dir.certificate_file(), certificate.as_bytes())?;
         mirror.write_private_copy(mirror.dir.token_file(), token.as_str().as_bytes())?;
         Ok((mirror.handle(submitted), Arc::new(mirror)))
@@ -191,7 +190,7 @@ impl Mirror {
     }
 
     fn write_copy(&self, path: PathBuf, bytes: &[u8]) -> Result<(), Report> {
-        let temporary = path.with_extension("aside");
+        let temporary = path.with_extension("part");
         let written = fs::write(&temporary, bytes).and_then(|()| fs::rename(&temporary, &path));
         written.map_err(|error| {
             Report::internal(format!("cannot write `{}`: {}", path.display(), reason(&error)))
@@ -231,7 +230,7 @@ impl Mirror {
     /// Copies the files that a job leaves at its end. Missing files were never written.
     async fn copy_result(&self) {
         let deadline = Instant::now() + READ_MAX;
-        let (events, result) = (self.place.events(), self.place.result());
+        let (events, result) = (self.layout.events(), self.layout.result());
         let (events, result) = tokio::join!(
             self.hdfs.read_file(&events, HISTORY_BYTES_MAX, deadline),
             self.hdfs.read_file(&result, FILE_BYTES_MAX, deadline),
@@ -249,7 +248,7 @@ impl Mirror {
         let mirror = self.clone();
         tokio::spawn(async move {
             while !matches!(mirror.remote.state(), RemoteState::Finished(_)) {
-                // A ResourceManager that does not answer now may do so later; followers get the error elsewhere.
+                // Errors may be temporary; followers report an unreachable master themselves.
                 let _ = mirror.poll().await;
                 sleep(POLL_INTERVAL_MIN).await;
                 let _ = timeout(POLL_INTERVAL - POLL_INTERVAL_MIN, mirror.remote.poll_requested())
@@ -274,7 +273,7 @@ fn remote_state(report: &ApplicationReport) -> RemoteState {
         }
         state if state.is_over() => RemoteState::Finished(RemoteEnd {
             state: state_of(report),
-            why: report.diagnostics.trim().to_owned(),
+            diagnostics: report.diagnostics.trim().to_owned(),
         }),
         _ => RemoteState::Waiting(report.diagnostics.trim().to_owned()),
     }

@@ -1,8 +1,10 @@
 //! Mirror of a job on a cluster: copies of its files in a private directory of this process, laid out like the directory
 //! of a job on this machine.
 //!
-//! * `job`: the mirror and the copies of small files. * `private_dir`: the directory.
-//! * `follow`: copies logs of running tasks, through the master. * `download`, `tail`: copies logs from HDFS.
+//! * `job`: the mirror and the copies of small files.
+//! * `private_dir`: the directory.
+//! * `download`, `tail`: copies logs from HDFS.
+//! * `follow`: copies logs of running tasks.
 
 mod download;
 mod follow;

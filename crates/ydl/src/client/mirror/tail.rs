@@ -1,9 +1,11 @@
-//! Copies of the last lines of tasks' output, without downloading whole logs.
+//! Copies the last lines of tasks' output without downloading whole logs.
 //!
-//! A copy is as long as the original and has a hole where nothing was fetched, so that readers find every byte where it
-//! is in the original.
+//! A copy has the length of the original, with a hole before the downloaded part, so that offsets are the same in both.
 
-use super::{download::LogWriter, job::Mirror};
+use super::{
+    download::{LogWriter, copy_error},
+    job::Mirror,
+};
 use std::{
     fs::OpenOptions,
     io,
@@ -12,45 +14,44 @@ use std::{
     time::Duration,
 };
 use tokio::time::Instant;
-use ydl_os::reason;
 use ydl_storage::hdfs::{Entry, HdfsError};
 
 /// Maximum time for one call.
 const CALL_MAX: Duration = Duration::from_secs(30);
-/// Size of one read.
+/// Maximum size of one read.
 const PIECE_BYTES: u64 = 256 << 10;
-/// Maximum number of bytes of a stream that are searched for its last lines.
+/// Bytes of a stream searched for its last lines.
 pub(super) const TAIL_BYTES_MAX: u64 = 64 << 20;
 
 impl Mirror {
-    /// Copies the end of a stream with these segments: the last `lines` lines and the end of the line before.
+    /// Copies the end of a stream: its last `lines` lines and the newline before them. `segments` are in order.
     pub(super) async fn copy_tail(
         &self,
         segments: &[Entry],
-        here: &Path,
+        dir: &Path,
         lines: usize,
         writer: LogWriter,
     ) -> Result<(), String> {
         for segment in segments {
-            extend_file(&here.join(segment.name()), segment.bytes)
-                .map_err(|error| copy_error(here, &error))?;
+            extend_file(&dir.join(segment.name()), segment.bytes)
+                .map_err(|error| copy_error(dir, &error))?;
         }
         let (mut newlines, mut fetched) = (0, 0);
         for segment in segments.iter().rev() {
-            let path = here.join(segment.name());
+            let path = dir.join(segment.name());
             let to_text = |error: HdfsError| error.to_string();
             let reader = self.open_log(segment, writer).await.map_err(to_text)?;
-            // A segment that is still written may be readable in part.
+            // A segment that is still written may have grown.
             let mut until = reader.length();
             if until != segment.bytes {
-                extend_file(&path, until).map_err(|error| copy_error(here, &error))?;
+                extend_file(&path, until).map_err(|error| copy_error(dir, &error))?;
             }
             while until > 0 {
                 let from = until.saturating_sub(PIECE_BYTES);
                 let length = (until - from) as usize;
                 let read = reader.read_at(from, length, Instant::now() + CALL_MAX);
                 let bytes = read.await.map_err(to_text)?;
-                write_at(&path, &bytes, from).map_err(|error| copy_error(here, &error))?;
+                write_at(&path, &bytes, from).map_err(|error| copy_error(dir, &error))?;
                 newlines += bytes.iter().filter(|byte| **byte == b'\n').count();
                 fetched += bytes.len() as u64;
                 if newlines > lines || fetched > TAIL_BYTES_MAX {
@@ -63,12 +64,7 @@ impl Mirror {
     }
 }
 
-fn copy_error(here: &Path, error: &io::Error) -> String {
-    let why = reason(error);
-    format!("cannot keep a copy in `{}`: {why}", here.display())
-}
-
-/// Sets the length of a file without using disk space.
+/// Sets the length of a file without allocating space for it.
 pub(super) fn extend_file(path: &Path, bytes: u64) -> io::Result<()> {
     let mut options = OpenOptions::new();
     options.create(true).append(true).mode(0o600);

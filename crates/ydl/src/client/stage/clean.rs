@@ -1,8 +1,8 @@
 //! Removes files that no job uses.
 //!
-//! A cleaner creates the file `cleaning` exclusively and reads the files in use by every job. Jobs that are submitted
-//! meanwhile wait; see `upload`. A cleaner that died leaves the file behind: after a timeout it is stale,
-//! and the next one takes it over.
+//! A cleaner creates the lock file `cleaning` exclusively and reads the list of used files of every job. Jobs that are
+//! submitted meanwhile wait; see `upload`. The lock of a cleaner that died is stale after a timeout, and the next cleaner
+//! replaces it.
 
 use super::staging_dir::StagingDir;
 use std::{
@@ -15,51 +15,51 @@ use ydl_storage::hdfs::{Entry, Hdfs, HdfsError, Kind, layout};
 
 /// Age after which unused files are removed.
 pub const AGE: Duration = Duration::from_secs(30 * 24 * 60 * 60);
-/// No upload takes so long; what is still aside then was given up.
+/// Age after which temporary files count as abandoned; longer than any upload.
 const PARTIAL_UPLOAD_AGE: Duration = Duration::from_secs(2 * 24 * 60 * 60);
-/// A cleaner that takes longer than this has died. Who submits waits for so long at most.
+/// Age after which a lock is stale. Submissions wait at most this long for a cleaner.
 pub(super) const STALE: Duration = Duration::from_secs(90);
-/// A cleaner stops by itself before it is taken for dead, also one whose machine was asleep.
+/// Maximum time for a cleanup, so that it ends before its lock is stale, even if the machine was suspended.
 const CLEANUP_MAX: Duration = Duration::from_secs(60);
-/// Maximum time for releasing the lock then.
+/// Maximum time for releasing the lock.
 const RELEASE_MAX: Duration = Duration::from_secs(10);
-/// Jobs that are listed concurrently.
+/// Number of jobs listed concurrently.
 const LISTINGS_MAX: usize = 16;
 /// Minimum time between cleanups.
 const CLEANUP_INTERVAL: Duration = Duration::from_secs(24 * 60 * 60);
 
-/// As much of a hash tells contents apart: 80 bits.
+/// Length of the prefix that identifies a hash: 80 bits.
 const HASH_PREFIX_LEN: usize = 20;
-/// Hashes in one name; a NameNode takes 255 letters.
+/// Number of hashes in one name; HDFS limits names to 255 bytes.
 const HASHES_PER_NAME: usize = 12;
 
-/// The names of directories that say which contents a job uses. They are directories because one call makes a
-/// directory, whole or not at all, and no DataNode has to be waited for.
+/// Returns the names of the directories that record which contents a job uses. Directories are used because one call to
+/// the NameNode creates one atomically, without a DataNode.
 pub(super) fn use_names<'a>(hashes: impl Iterator<Item = &'a str>) -> Vec<String> {
-    let hashes: BTreeSet<&str> = hashes.map(short).collect();
+    let hashes: BTreeSet<&str> = hashes.map(hash_prefix).collect();
     let hashes: Vec<&str> = hashes.into_iter().collect();
-    let names = hashes.chunks(HASHES_PER_NAME).map(|some| some.join("-"));
+    let names = hashes.chunks(HASHES_PER_NAME).map(|chunk| chunk.join("-"));
     names.collect()
 }
 
-/// Parses a name from [`uses`]; `None` for other names.
+/// Parses a name from [`use_names`]; `None` for other names.
 fn parse_use_name(name: &str) -> Option<impl Iterator<Item = String>> {
     let is_hash = |part: &str| {
-        part.len() == HASH_PREFIX_LEN && part.bytes().all(|letter| letter.is_ascii_hexdigit())
+        part.len() == HASH_PREFIX_LEN && part.bytes().all(|byte| byte.is_ascii_hexdigit())
     };
     let parts = name.split('-');
     let all = parts.clone().all(is_hash);
     all.then(|| parts.map(str::to_owned))
 }
 
-fn short(hash: &str) -> &str {
+fn hash_prefix(hash: &str) -> &str {
     hash.get(..HASH_PREFIX_LEN).unwrap_or(hash)
 }
 
 /// Numbers of removed files.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct CleanupStats {
-    /// Shared files, given-up uploads among them.
+    /// Shared files, including abandoned temporary files.
     pub contents: u64,
     /// Directories of jobs.
     pub jobs: u64,
@@ -79,8 +79,8 @@ pub async fn is_due(staging_dir: &StagingDir, deadline: Instant) -> Result<bool,
     Ok(now_ms.saturating_sub(last_ms) >= CLEANUP_INTERVAL.as_millis() as u64)
 }
 
-/// Removes what is older than `age` and not in use: jobs that are not running, shared files that no job uses, uploads
-/// that were given up. `None` if another process is cleaning.
+/// Removes directories of finished jobs and unused shared files that are older than `age`, and abandoned temporary files.
+/// Returns `None` if another process is cleaning.
 pub async fn clean(
     staging_dir: &StagingDir,
     age: Duration,
@@ -96,49 +96,49 @@ pub async fn clean(
     let release = Instant::now() + RELEASE_MAX;
     if let Ok(cleaned) = result {
         let (hdfs, done) = (&staging_dir.hdfs, staging_dir.layout.cleaned());
-        let noted = hdfs.write_atomic(&done, "", layout::PRIVATE, release).await;
-        result = noted.map(|()| cleaned);
+        let recorded = hdfs.write_atomic(&done, "", layout::PRIVATE, release).await;
+        result = recorded.map(|()| cleaned);
     }
-    unlock(staging_dir, lock.made_ms, release).await?;
+    unlock(staging_dir, lock.created_ms, release).await?;
     Ok(Some(result?))
 }
 
-/// Releases the lock that was created at that time, unless another process holds it by now.
+/// Releases the lock created at `created_ms`, unless another process holds it by now.
 async fn unlock(
     staging_dir: &StagingDir,
-    made_ms: u64,
+    created_ms: u64,
     deadline: Instant,
 ) -> Result<(), HdfsError> {
     let name = staging_dir.layout.cleaning();
     let found = staging_dir.hdfs.stat(&name, deadline).await?;
-    if found.is_some_and(|lock| lock.modified_ms == made_ms) {
+    if found.is_some_and(|lock| lock.modified_ms == created_ms) {
         staging_dir.hdfs.delete(&name, deadline).await?;
     }
     Ok(())
 }
 
-/// The right to clean.
+/// Lock of a cleaner.
 struct Lock {
-    /// Its creation time, by the file system's clock.
-    made_ms: u64,
-    /// Name under which the lock of a dead cleaner was put aside.
+    /// Creation time, by the file system's clock.
+    created_ms: u64,
+    /// Path to which the stale lock of an earlier cleaner was renamed.
     stale: Option<String>,
 }
 
-/// Makes the lock; `None` if another process holds it.
+/// Acquires the lock; `None` if another process holds it.
 async fn lock(staging_dir: &StagingDir, deadline: Instant) -> Result<Option<Lock>, HdfsError> {
     let (hdfs, name) = (&staging_dir.hdfs, staging_dir.layout.cleaning());
     let mut stale = None;
     if let Some(found) = hdfs.stat(&name, deadline).await? {
-        // The file system's clock is read from a file that it writes now.
+        // A new file gives the current time of the file system's clock.
         let clock = staging_dir.layout.temporary("clock")?;
         let now_ms = create_lock_file(hdfs, &clock, deadline).await?;
         hdfs.delete(&clock, deadline).await?;
         if !is_stale(&found, now_ms) {
             return Ok(None);
         }
-        // Of several that find it stale one gives it another name. That name is this very lock's, and stays taken for
-        // longer than any process can be delayed: a late one cannot take the lock away from the first.
+        // One of several cleaners succeeds in renaming the stale lock. The new name contains the lock's time and exists for
+        // longer than any process can be delayed, so a late cleaner cannot rename the lock of its successor.
         let old = staging_dir.layout.stale(found.modified_ms);
         match hdfs.rename(&name, &old, deadline).await {
             Ok(()) => {}
@@ -148,9 +148,9 @@ async fn lock(staging_dir: &StagingDir, deadline: Instant) -> Result<Option<Lock
         stale = Some(old);
     }
     match create_lock_file(hdfs, &name, deadline).await {
-        Ok(made_ms) => Ok(Some(Lock { made_ms, stale })),
+        Ok(created_ms) => Ok(Some(Lock { created_ms, stale })),
         Err(error) if error.kind == Kind::Exists => Ok(None),
-        // The directory is not there: nothing was ever kept here.
+        // The staging directory does not exist.
         Err(error) if error.kind == Kind::NotFound => Ok(None),
         Err(error) => Err(error),
     }
@@ -160,8 +160,8 @@ async fn lock(staging_dir: &StagingDir, deadline: Instant) -> Result<Option<Lock
 async fn create_lock_file(hdfs: &Hdfs, name: &str, deadline: Instant) -> Result<u64, HdfsError> {
     let writer = hdfs.create(name, layout::PRIVATE, deadline).await?;
     writer.close(deadline).await?;
-    let made = hdfs.stat(name, deadline).await?;
-    Ok(made.map_or(0, |entry| entry.modified_ms))
+    let created = hdfs.stat(name, deadline).await?;
+    Ok(created.map_or(0, |entry| entry.modified_ms))
 }
 
 async fn sweep(
@@ -173,7 +173,7 @@ async fn sweep(
 ) -> Result<CleanupStats, HdfsError> {
     let (hdfs, layout) = (&staging_dir.hdfs, &staging_dir.layout);
     let older = |entry: &Entry, than: Duration| {
-        lock.made_ms.saturating_sub(entry.modified_ms) > than.as_millis() as u64
+        lock.created_ms.saturating_sub(entry.modified_ms) > than.as_millis() as u64
     };
     let began = SystemTime::now();
     let mut cleaned = CleanupStats::default();
@@ -185,39 +185,39 @@ async fn sweep(
         for entry in next {
             let (hdfs, job) = (hdfs.clone(), layout.job(entry.name()));
             listings.spawn(async move {
-                let inside = hdfs.list(job.dir(), deadline).await?;
-                let named = hdfs.list(&job.uses(), deadline).await?;
-                Ok::<_, HdfsError>((entry, job, inside, named))
+                let files = hdfs.list(job.dir(), deadline).await?;
+                let uses = hdfs.list(&job.uses(), deadline).await?;
+                Ok::<_, HdfsError>((entry, job, files, uses))
             });
         }
         let Some(listed) = listings.join_next().await else {
             break;
         };
-        let (entry, job, inside, named) = listed.map_err(|_| interrupted())??;
-        let old = older(&entry, age) && inside.iter().all(|one| older(one, age));
-        if old && !is_running(entry.name()) {
+        let (entry, job, files, uses) = listed.map_err(|_| interrupted())??;
+        let is_old = older(&entry, age) && files.iter().all(|file| older(file, age));
+        if is_old && !is_running(entry.name()) {
             hdfs.delete(job.dir(), deadline).await?;
             cleaned.jobs += 1;
             continue;
         }
-        for one in named {
-            let hashes = parse_use_name(one.name()).ok_or_else(|| HdfsError {
+        for entry in uses {
+            let hashes = parse_use_name(entry.name()).ok_or_else(|| HdfsError {
                 kind: Kind::Other,
-                what: format!("`{}` is not a list of contents that its job uses", one.url),
-                hint: Some("nothing is cleaned up until it is gone".into()),
+                what: format!("`{}` is not a list of content hashes", entry.url),
+                hint: Some("delete it: nothing is cleaned up while it exists".into()),
             })?;
             used_hashes.extend(hashes);
         }
     }
     for entry in hdfs.list(&layout.contents(), deadline).await? {
-        let temporary = layout.is_temporary(entry.name());
-        let old = older(&entry, if temporary { PARTIAL_UPLOAD_AGE } else { age });
-        // A clock that goes on while this machine sleeps: what was read before may be out of date by now.
+        let is_temporary = layout.is_temporary(entry.name());
+        let is_old = older(&entry, if is_temporary { PARTIAL_UPLOAD_AGE } else { age });
+        // The system clock also advances while the machine is suspended; the lists read above may be outdated then.
         if began.elapsed().unwrap_or_default() > CLEANUP_MAX {
             return Err(interrupted());
         }
-        let kept = lock.stale.as_ref() == Some(&entry.url);
-        if old && !kept && !used_hashes.contains(short(entry.name())) {
+        let is_stale_lock = lock.stale.as_ref() == Some(&entry.url);
+        if is_old && !is_stale_lock && !used_hashes.contains(hash_prefix(entry.name())) {
             hdfs.delete(&entry.url, deadline).await?;
             cleaned.contents += 1;
         }
@@ -259,10 +259,10 @@ mod tests {
             names.iter().flat_map(|name| parse_use_name(name).unwrap()).collect();
         assert_eq!(read.len(), 30);
         for hash in &hashes {
-            assert!(read.contains(short(&format!("{hash}.tar.gz"))));
+            assert!(read.contains(hash_prefix(&format!("{hash}.tar.gz"))));
         }
-        for odd in ["", "job.json", &"a".repeat(21), &format!("{}-", "a".repeat(20))] {
-            assert!(parse_use_name(odd).is_none(), "{odd}");
+        for other in ["", "job.json", &"a".repeat(21), &format!("{}-", "a".repeat(20))] {
+            assert!(parse_use_name(other).is_none(), "{other}");
         }
     }
 }

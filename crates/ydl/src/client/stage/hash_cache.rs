@@ -1,10 +1,10 @@
-//! The hashes of large files that were read before.
+//! Cache of the hashes of large local files.
 //!
-//! The binary goes with every submit and seldom changes, and reading it takes longer than all that is asked of a
-//! cluster. A file counts as unchanged by the same signs as while it is sent, above all the time of its last change,
-//! which programs cannot set.
+//! Every submission needs the hash of the binary, which seldom changes, and reading it takes longer than all requests to a
+//! cluster. A file counts as unchanged if its [`FileStamp`] is the same, which includes the time of its last status change:
+//! programs cannot set it.
 
-use super::source::Hashed;
+use super::source::ContentHash;
 use ring::digest::{SHA256, digest};
 use serde::{Deserialize, Serialize};
 use std::{
@@ -16,11 +16,11 @@ use std::{
 use ydl_pack::{self as pack, FileStamp};
 use ydl_proto::version::{from_json, write_json};
 
-/// Smaller files are read as quickly as their hashes.
+/// Minimum size of a cached file; hashing a smaller one is as fast as reading its record.
 const BYTES_MIN: u64 = 1 << 20;
-/// A file that was changed so short a time ago may change again without its time being another.
+/// Minimum age of a change: a file may change again within the resolution of its times.
 const SETTLED: Duration = Duration::from_secs(2);
-/// Larger files are not records of this cache.
+/// Maximum size of a record.
 const RECORD_BYTES_MAX: u64 = 4096;
 
 #[derive(Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -36,20 +36,20 @@ pub(super) fn hashes() -> Option<PathBuf> {
 }
 
 /// Returns the cached hash of an unchanged file.
-pub(super) fn lookup(dir: &Path, path: &Path, stamp: FileStamp) -> Option<Hashed> {
+pub(super) fn lookup(dir: &Path, path: &Path, stamp: FileStamp) -> Option<ContentHash> {
     let record_path = record_path(dir, path, stamp)?;
-    let about = fs::metadata(&record_path).ok()?;
-    if about.len() > RECORD_BYTES_MAX {
+    let metadata = fs::metadata(&record_path).ok()?;
+    if metadata.len() > RECORD_BYTES_MAX {
         return None;
     }
     let record: HashRecord = from_json(&fs::read(&record_path).ok()?).ok()?;
     let is_hash = |hash: &str| hash.len() == 64 && hash.bytes().all(|b| b.is_ascii_hexdigit());
     let fits = record.path == path && record.stamp == stamp.to_bytes() && is_hash(&record.hash);
-    fits.then_some(Hashed { hash: record.hash, bytes: stamp.bytes })
+    fits.then_some(ContentHash { hash: record.hash, bytes: stamp.bytes })
 }
 
 /// Stores a hash. Failures are ignored: the file is read again.
-pub(super) fn store(dir: &Path, path: &Path, stamp: FileStamp, hashed: &Hashed) {
+pub(super) fn store(dir: &Path, path: &Path, stamp: FileStamp, hashed: &ContentHash) {
     let now = SystemTime::now().duration_since(UNIX_EPOCH);
     let age = now.unwrap_or_default().checked_sub(stamp.changed_at());
     if age.is_none_or(|age| age < SETTLED) {
@@ -65,7 +65,7 @@ pub(super) fn store(dir: &Path, path: &Path, stamp: FileStamp, hashed: &Hashed) 
     }
 }
 
-/// One for each path, so that they do not become more with every change.
+/// Returns the path of a file's record. It depends only on the file's path, so that a change replaces the record.
 fn record_path(dir: &Path, path: &Path, stamp: FileStamp) -> Option<PathBuf> {
     if stamp.bytes < BYTES_MIN || !path.is_absolute() {
         return None;
@@ -82,7 +82,7 @@ mod tests {
         FileStamp::of(&fs::metadata(path).unwrap())
     }
 
-    /// Until a file that was changed a moment ago counts as settled.
+    /// Waits until the last change of a file is old enough to be cached.
     fn wait_until_settled(path: &Path) {
         while SystemTime::now()
             .duration_since(UNIX_EPOCH)
@@ -99,7 +99,7 @@ mod tests {
         let record_path = tempfile::tempdir().unwrap();
         let (dir, path) = (record_path.path().join("hashes"), record_path.path().join("large"));
         fs::write(&path, vec![1; 1 << 20]).unwrap();
-        let hashed = Hashed { hash: "0a".repeat(32), bytes: 1 << 20 };
+        let hashed = ContentHash { hash: "0a".repeat(32), bytes: 1 << 20 };
         store(&dir, &path, stamp_of(&path), &hashed);
         assert_eq!(lookup(&dir, &path, stamp_of(&path)), None, "too fresh");
         wait_until_settled(&path);

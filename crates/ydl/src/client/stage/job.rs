@@ -1,4 +1,4 @@
-//! The files of one job alone.
+//! Files that belong to one job.
 
 use super::staging_dir::StagingDir;
 use bytes::Bytes;
@@ -18,15 +18,15 @@ use ydl_storage::hdfs::{Grant, Hdfs, HdfsError, JobLayout, Kind, layout, pairs};
 pub struct JobFiles<'a> {
     /// The submission.
     pub submitted: &'a SubmittedJob,
-    /// The certificate of its masters, as PEM.
+    /// Certificate of the job's masters, as PEM.
     pub certificate: &'a str,
-    /// Owner's token for its masters.
+    /// Owner's token for the masters.
     pub client_token: &'a str,
-    /// Viewers' token for its masters.
+    /// Viewers' token for the masters.
     pub viewer_token: &'a str,
-    /// The cluster, as the submitter knows it.
+    /// Hadoop configuration of the submitter.
     pub config: &'a Config,
-    /// The files its inputs consist of, where it has some.
+    /// Listing of the inputs, if the job has any.
     pub inputs: Option<&'a [u8]>,
 }
 
@@ -58,7 +58,7 @@ impl fmt::Debug for JobFiles<'_> {
     }
 }
 
-/// Writes the files of a job that was staged. Returns what could not be done and is not worth failing for.
+/// Writes the job's files to its directory in HDFS. Returns notes about failures that do not prevent the job.
 pub async fn write_job(
     staging_dir: &StagingDir,
     files: JobFiles<'_>,
@@ -67,16 +67,16 @@ pub async fn write_job(
     let hdfs = &staging_dir.hdfs;
     let job = staging_dir.job(&files.submitted.id);
     let on_cluster = &files.submitted.spec.cluster_options;
-    let read = |list: &Option<String>| list.as_deref().map(Grant::parse).unwrap_or_default();
-    let (viewers, modifiers) = (read(&on_cluster.viewers), read(&on_cluster.modifiers));
+    let parse = |list: &Option<String>| list.as_deref().map(Grant::parse).unwrap_or_default();
+    let (viewers, modifiers) = (parse(&on_cluster.viewers), parse(&on_cluster.modifiers));
     let grant_access = grant_access(staging_dir, &job, &viewers, &modifiers, deadline).await;
     let submitted = json(files.submitted)?;
     let hadoop = json(&HadoopConfig { properties: pairs(files.config) })?;
-    // Apart from each other's: five such calls in one future are more than a small stack takes.
+    // Boxed: five such futures in one are too large for a small stack.
     let write = |path: String, bytes: Bytes, permission: u32| {
         Box::pin(async move { hdfs.write_atomic(&path, bytes, permission, deadline).await })
     };
-    let own = |text: &str| Bytes::copy_from_slice(text.as_bytes());
+    let bytes = |text: &str| Bytes::copy_from_slice(text.as_bytes());
     let inputs = async {
         match files.inputs {
             Some(inputs) => {
@@ -89,8 +89,8 @@ pub async fn write_job(
     let (one, two, three, four, five) = tokio::join!(
         write(job.submitted(), submitted, layout::FILE),
         write(job.hadoop(), hadoop, layout::FILE),
-        write(job.certificate(), own(files.certificate), layout::FILE),
-        write(job.token(), own(files.client_token), layout::PRIVATE),
+        write(job.certificate(), bytes(files.certificate), layout::FILE),
+        write(job.token(), bytes(files.client_token), layout::PRIVATE),
         inputs,
     );
     for written in [one, two, three, four, five] {
@@ -106,7 +106,7 @@ pub async fn write_job(
         Err(error) if matches!(error.kind, Kind::Unreachable | Kind::Unauthenticated) => {
             return Err(error.into());
         }
-        // Their cluster has no such lists; the job itself needs none.
+        // The cluster may not support ACLs; the job itself does not need them.
         Err(error) => notes.push(format!(
             "viewers and modifiers can see the job in YARN, but not its files: {error}"
         )),
@@ -149,8 +149,8 @@ async fn grant_access(
     hdfs.grant_read(job.dir(), &all, deadline).await
 }
 
-/// Returns the job's own files that its containers need, by their names there: for the case that they do not come with
-/// its credentials, and a master looks it up for its agents.
+/// Returns the files in the job's directory that its containers need, by name. They are used when the files are too large
+/// for the credentials.
 pub async fn own_files(
     hdfs: &Hdfs,
     job: &JobLayout,

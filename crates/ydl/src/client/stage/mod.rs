@@ -1,21 +1,21 @@
 //! Uploads the files that a job's containers need to HDFS, once.
 //!
 //! Shared files are stored under the hash of their content, so that a second job with the same binary, files and
-//! environment uploads nothing. They are written aside and renamed: a file under its final name is complete.
+//! environment uploads nothing. They are written to a temporary file and renamed: a file under its final name is complete.
 //!
 //! * `staging_dir`: a user's staging directory.
-//! * `hash_cache`: hashes of large files that were read before.
+//! * `hash_cache`: cached hashes of large local files.
 //! * `source`: a file or directory to upload; equal directories give equal archives.
-//! * `need`: files that a job needs, here and in HDFS.
-//! * `plan`: lists the files already in HDFS; nothing is written yet.
+//! * `item`: the files of a job, local and in HDFS.
+//! * `plan`: lists a job's local files and the files in HDFS, without writing.
 //! * `upload`: uploads missing files, several at a time.
-//! * `job`: the files of one job alone.
+//! * `job`: files that belong to one job.
 //! * `clean`: removes unused files without a race against submissions.
 
 mod clean;
 mod hash_cache;
+mod item;
 mod job;
-mod need;
 mod plan;
 mod source;
 mod staging_dir;

@@ -2,8 +2,8 @@
 
 use super::{
     clean::is_due,
-    need::{Need, Purpose, needs, remote},
-    source::Hashed,
+    item::{Purpose, StageItem, local_items, remote_files},
+    source::ContentHash,
     staging_dir::StagingDir,
     upload::{UPLOADS_MAX, all},
 };
@@ -24,18 +24,18 @@ use ydl_os::{reason, report::Report};
 use ydl_proto::files::StagedFile;
 use ydl_storage::hdfs::Entry;
 
-/// Files that a job needs in HDFS, and the caller.
+/// Job to stage, and the caller's credentials.
 #[derive(Clone, Debug)]
 pub struct StageRequest<'a> {
     /// The staging directory.
     pub staging_dir: &'a StagingDir,
-    /// Access to other file systems that the job's files are in already.
+    /// Hadoop configuration, for other file systems with files of the job.
     pub config: &'a Config,
-    /// The caller.
+    /// Credentials of the caller.
     pub identity: &'a Identity,
     /// The job.
     pub spec: &'a JobSpec,
-    /// This very binary.
+    /// Path of the `ydl` binary.
     pub binary: &'a Path,
     /// Files of the job's inputs that are on this machine.
     pub inputs: &'a [PathBuf],
@@ -43,27 +43,27 @@ pub struct StageRequest<'a> {
     pub progress: fn(String),
 }
 
-/// Files that a job needs, and those in HDFS already. Nothing was written for it yet.
+/// Files to upload for a job, and files that are in HDFS already.
 pub struct StagingPlan {
     /// The staging directory.
     pub staging_dir: StagingDir,
-    /// True if the user's directory was there.
+    /// True if the staging directory exists.
     pub(super) exists: bool,
-    /// True if there was any shared file.
+    /// True if it has no shared files.
     pub(super) is_empty: bool,
-    pub(super) needs: Vec<Needed>,
-    /// Files that stay in place.
+    pub(super) items: Vec<PlannedItem>,
+    /// Files in HDFS that are used in place.
     pub(super) remote: Vec<(Purpose, StagedFile)>,
     pub(super) notes: Vec<String>,
     /// True if the last cleanup was more than a day ago.
     pub cleanup_is_due: bool,
 }
 
-/// One thing that a job needs, and what is in it; not known of what nothing in HDFS can be, which is read when it is
-/// sent.
-pub(super) struct Needed {
-    pub need: Need,
-    pub hashed: Option<Hashed>,
+/// Local file or directory of a job. The hash is unknown if no file in HDFS has its length: it is computed during the
+/// upload.
+pub(super) struct PlannedItem {
+    pub item: StageItem,
+    pub hash: Option<ContentHash>,
 }
 
 impl fmt::Debug for StagingPlan {
@@ -78,62 +78,62 @@ pub async fn plan(request: StageRequest<'_>, deadline: Instant) -> Result<Stagin
     let (staging_dir, inputs, progress) =
         (request.staging_dir, request.inputs.to_vec(), request.progress);
     let contents = staging_dir.layout.contents();
-    // Looking through large directories takes a while.
+    // Reading large directories takes a while.
     let local = async {
-        let needs = spawn_blocking(move || needs(&spec, &binary, &inputs, progress)).await;
-        needs.map_err(|_| Report::internal("the job's files could not be looked through"))?
+        let items = spawn_blocking(move || local_items(&spec, &binary, &inputs, progress)).await;
+        items.map_err(|_| Report::internal("listing the job's files failed"))?
     };
     let remote_state = async {
         let listing = async { Ok::<_, Report>(staging_dir.hdfs.list(&contents, deadline).await?) };
         let due = async { Ok::<_, Report>(is_due(staging_dir, deadline).await?) };
         let results = tokio::join!(staging_dir.exists(deadline), listing, due);
-        // Whose directory it is says more than what may not be seen in it.
+        // The check of the owner comes first: its error is more specific than a denied listing.
         Ok::<_, Report>((results.0?, results.1?, results.2?))
     };
-    let ((needs, notes), (exists, stored, cleanup_is_due), remote) =
-        tokio::try_join!(local, remote_state, remote(&request, deadline))?;
+    let ((items, notes), (exists, stored, cleanup_is_due), remote) =
+        tokio::try_join!(local, remote_state, remote_files(&request, deadline))?;
     let stored = by_name(stored);
-    // What is of a length that nothing has is not there; it need not be read twice.
+    // A file whose length no stored file has is new. It is hashed during its upload, not read twice.
     let lengths: BTreeSet<u64> = stored.values().map(|entry| entry.bytes).collect();
     let permits = Arc::new(Semaphore::new(UPLOADS_MAX));
     let mut tasks = JoinSet::new();
-    for need in needs {
+    for item in items {
         let is_new = |bytes| !lengths.contains(&bytes);
-        let is_new = need.source.bytes().is_some_and(is_new);
+        let is_new = item.source.bytes().is_some_and(is_new);
         let permits = permits.clone();
         tasks.spawn(async move {
             let _permit = permits.acquire().await;
-            let hashed = match is_new {
+            let hash = match is_new {
                 true => None,
-                false => Some(hash(&need).await?),
+                false => Some(hash_of(&item).await?),
             };
-            Ok(Needed { need, hashed })
+            Ok(PlannedItem { item, hash })
         });
     }
-    let needs = all(tasks).await?;
+    let items = all(tasks).await?;
     Ok(StagingPlan {
         staging_dir: staging_dir.clone(),
         exists,
         is_empty: stored.is_empty(),
-        needs,
+        items,
         remote,
         notes,
         cleanup_is_due,
     })
 }
 
-/// Shared files by name.
+/// Returns the files among directory entries, by name.
 pub(super) fn by_name(entries: Vec<Entry>) -> BTreeMap<String, Entry> {
     let files = entries.into_iter().filter(|entry| !entry.directory);
     files.map(|entry| (entry.name().to_owned(), entry)).collect()
 }
 
-async fn hash(need: &Need) -> Result<Hashed, Report> {
-    let source = need.source.clone();
-    let hashed = spawn_blocking(move || source.hash()).await;
-    let hashed = hashed.map_err(|_| Report::internal("a file could not be read"))?;
-    hashed.map_err(|error| Report::bad_input(reason(&error)).hint(CHANGING_HINT))
+async fn hash_of(item: &StageItem) -> Result<ContentHash, Report> {
+    let source = item.source.clone();
+    let hash = spawn_blocking(move || source.hash()).await;
+    let hash = hash.map_err(|_| Report::internal("hashing a file failed"))?;
+    hash.map_err(|error| Report::bad_input(reason(&error)).hint(CHANGING_HINT))
 }
 
 /// Hint for files that change during the upload.
-pub(super) const CHANGING_HINT: &str = "submit when nothing writes to the job's files any more";
+pub(super) const CHANGING_HINT: &str = "submit when no process writes to the job's files";

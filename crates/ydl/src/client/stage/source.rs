@@ -11,24 +11,24 @@ use ydl_os::{reason, report::Report};
 use ydl_pack::{FileStamp, Layer, Plan, StableFile};
 use ydl_storage::hdfs::UploadBuffer;
 
-/// Read at once while hashing.
+/// Buffer size while hashing.
 const READ_BYTES: usize = 1 << 20;
 
-/// Something on this machine that goes to the cluster.
+/// Local file or directory to upload.
 #[derive(Debug)]
 pub(super) enum Source {
     File {
         path: PathBuf,
-        was: FileStamp,
-        /// Its hash, where known without reading it.
-        hashed: Option<Hashed>,
+        stamp: FileStamp,
+        /// Hash, if known without reading the file.
+        hash: Option<ContentHash>,
     },
     Directory(Plan),
 }
 
-/// A hash in hexadecimal, and how many bytes it is of.
+/// Hash of a content in hexadecimal, and the content's length.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Hashed {
+pub(super) struct ContentHash {
     pub hash: String,
     pub bytes: u64,
 }
@@ -36,83 +36,83 @@ pub(super) struct Hashed {
 impl Source {
     /// Opens the source at that path.
     pub fn of(path: &Path) -> Result<Source, Report> {
-        let unread = |error: &io::Error| {
+        let read_error = |error: &io::Error| {
             let what = format!("cannot read `{}`: {}", path.display(), reason(error));
             Report::bad_input(what)
         };
-        let about = fs::metadata(path).map_err(|error| unread(&error))?;
-        if about.is_dir() {
+        let metadata = fs::metadata(path).map_err(|error| read_error(&error))?;
+        if metadata.is_dir() {
             return Plan::of(path).map(Source::Directory);
         }
-        if !about.is_file() {
+        if !metadata.is_file() {
             let what = format!("`{}` is neither a file nor a directory", path.display());
             return Err(Report::bad_input(what));
         }
-        let was = FileStamp::of(&about);
+        let stamp = FileStamp::of(&metadata);
         let path = path.to_path_buf();
-        Ok(Source::File { path, was, hashed: None })
+        Ok(Source::File { path, stamp, hash: None })
     }
 
-    /// A layer of an environment, whose content is known.
-    pub fn packed(layer: &Layer) -> Result<Source, Report> {
+    /// Opens a layer of an environment, whose hash is known.
+    pub fn of_layer(layer: &Layer) -> Result<Source, Report> {
         let mut source = Source::of(&layer.file)?;
-        if let Source::File { hashed, .. } = &mut source {
-            *hashed = Some(Hashed { hash: layer.known.hash.clone(), bytes: layer.known.bytes });
+        if let Source::File { hash, .. } = &mut source {
+            *hash = Some(ContentHash { hash: layer.info.hash.clone(), bytes: layer.info.bytes });
         }
         Ok(source)
     }
 
-    /// Returns its length, where known without reading it.
+    /// Returns the length, if known without reading the source.
     pub fn bytes(&self) -> Option<u64> {
         match self {
-            Source::File { was, .. } => Some(was.bytes),
+            Source::File { stamp, .. } => Some(stamp.bytes),
             Source::Directory(_) => None,
         }
     }
 
-    /// Reads all of it, to know what is in it.
-    pub fn hash(&self) -> io::Result<Hashed> {
+    /// Returns the hash of the content, reading it unless the hash is known.
+    pub fn hash(&self) -> io::Result<ContentHash> {
         let mut hasher = Hasher::new(io::sink());
         match self {
             Source::Directory(plan) => plan.write(&mut hasher)?,
-            Source::File { hashed: Some(hashed), .. } => return Ok(hashed.clone()),
-            Source::File { path, was, .. } => {
+            Source::File { hash: Some(hash), .. } => return Ok(hash.clone()),
+            Source::File { path, stamp, .. } => {
                 let hashes = hashes();
-                let known = hashes.as_ref().and_then(|dir| lookup(dir, path, *was));
-                if let Some(known) = known {
-                    return Ok(known);
+                let cached = hashes.as_ref().and_then(|dir| lookup(dir, path, *stamp));
+                if let Some(cached) = cached {
+                    return Ok(cached);
                 }
-                let mut file = StableFile::open(path, *was)?;
+                let mut file = StableFile::open(path, *stamp)?;
                 let mut buffer = vec![0; READ_BYTES];
                 loop {
                     match file.read(&mut buffer)? {
                         0 => break,
-                        read => hasher.see(&buffer[..read]),
+                        read => hasher.update(&buffer[..read]),
                     }
                 }
-                let hashed = hasher.hashed();
+                let hash = hasher.finish();
                 if let Some(dir) = &hashes {
-                    store(dir, path, *was, &hashed);
+                    store(dir, path, *stamp, &hash);
                 }
-                return Ok(hashed);
+                return Ok(hash);
             }
         }
-        Ok(hasher.hashed())
+        Ok(hasher.finish())
     }
 
-    /// Sends all of it, and says what it was.
-    pub fn send(&self, out: &mut UploadBuffer) -> io::Result<Hashed> {
+    /// Writes the content to `out`, and returns its hash.
+    pub fn send(&self, out: &mut UploadBuffer) -> io::Result<ContentHash> {
         match self {
             Source::Directory(plan) => {
                 let mut hasher = Hasher::new(out);
                 plan.write(&mut hasher)?;
-                Ok(hasher.hashed())
+                Ok(hasher.finish())
             }
-            Source::File { path, was, .. } => {
+            Source::File { path, stamp, .. } => {
                 let mut hasher = Hasher::new(io::sink());
-                let file = StableFile::open(path, *was)?;
-                out.fill_from(file, |part| hasher.see(part))?;
-                Ok(hasher.hashed())
+                let file = StableFile::open(path, *stamp)?;
+                out.fill_from(file, |part| hasher.update(part))?;
+                Ok(hasher.finish())
             }
         }
     }
@@ -130,21 +130,21 @@ impl<W> Hasher<W> {
         Hasher { out, context, bytes: 0 }
     }
 
-    fn see(&mut self, part: &[u8]) {
+    fn update(&mut self, part: &[u8]) {
         self.context.update(part);
         self.bytes += part.len() as u64;
     }
 
-    fn hashed(self) -> Hashed {
+    fn finish(self) -> ContentHash {
         let digest = self.context.finish();
-        Hashed { hash: hex::encode(digest.as_ref()), bytes: self.bytes }
+        ContentHash { hash: hex::encode(digest.as_ref()), bytes: self.bytes }
     }
 }
 
 impl<W: Write> Write for Hasher<W> {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
         let written = self.out.write(bytes)?;
-        self.see(&bytes[..written]);
+        self.update(&bytes[..written]);
         Ok(written)
     }
 

@@ -1,14 +1,13 @@
 //! Uploads missing files to HDFS, several at a time.
 //!
-//! To avoid races with a cleaner: the names of all that a job needs are written down first, then the
-//! job waits for a running cleaner, then it lists the files there. A cleaner that begins later reads the names; one
-//! that began earlier has ended.
+//! To avoid races with a cleaner, a submission first records the hashes that it uses, then waits for a running cleaner, and
+//! then lists the files in HDFS. A cleaner that starts later reads the record; one that started earlier has finished.
 
 use super::{
     clean::{STALE, is_stale, use_names},
-    need::{Need, Purpose, content},
-    plan::{CHANGING_HINT, Needed, StagingPlan, by_name},
-    source::Hashed,
+    item::{Purpose, StageItem, content},
+    plan::{CHANGING_HINT, PlannedItem, StagingPlan, by_name},
+    source::ContentHash,
     staging_dir::StagingDir,
 };
 use std::{
@@ -29,22 +28,23 @@ use ydl_os::report::Report;
 use ydl_proto::files::{StagedFile, StagedFiles};
 use ydl_storage::hdfs::{Entry, Hdfs, JobLayout, Kind, UploadTotals, layout};
 
-/// Files that are read and sent at the same time.
+/// Number of files read and uploaded concurrently.
 pub(super) const UPLOADS_MAX: usize = 4;
-/// Maximum wait for a cleaner: longer than a dead one's lock stays valid.
+/// Maximum wait for a cleaner: longer than its lock stays valid.
 const CLEANUP_MAX: Duration = Duration::from_secs(STALE.as_secs() + 30);
 /// Interval between checks for the cleaner's end.
 const CLEANUP_POLL_INTERVAL: Duration = Duration::from_millis(200);
-/// Maximum time for removing what a failure left behind.
+/// Maximum time for deleting temporary files after a failure.
 const ROLLBACK_MAX: Duration = Duration::from_secs(5);
+
 /// Result of an upload.
 #[derive(Clone, Debug)]
 pub struct Upload {
-    /// Description for the master.
+    /// Locations of the job's files, for the master.
     pub staged: StagedFiles,
     /// Locations of the input files, in their order.
     pub inputs: Vec<StagedFile>,
-    /// Shared files that were not there yet.
+    /// Totals of the uploaded files.
     pub sent: UploadTotals,
     /// Notes on the environment for the user.
     pub notes: Vec<String>,
@@ -55,20 +55,21 @@ pub struct Upload {
 pub struct Progress {
     /// Bytes sent.
     pub sent: u64,
-    /// Bytes to send, as far as that is known: it grows while files are looked through.
+    /// Bytes to send; grows while files are read.
     pub total: u64,
 }
 
-/// A need whose content is known, and perhaps sent.
-struct HashedNeed {
-    need: Need,
-    hashed: Hashed,
+/// Item with a known hash.
+struct HashedItem {
+    item: StageItem,
+    hash: ContentHash,
+    /// Temporary file with the content, if it was uploaded already.
     temporary: Option<String>,
 }
 
-impl HashedNeed {
+impl HashedItem {
     fn name(&self) -> String {
-        format!("{}.{}", self.hashed.hash, self.need.ending)
+        format!("{}.{}", self.hash.hash, self.item.extension)
     }
 }
 
@@ -134,17 +135,17 @@ async fn run(plan: StagingPlan, shared: &Arc<UploadContext>) -> Result<Upload, R
     }
     let job = staging_dir.job(&shared.id);
     let mut tasks = JoinSet::new();
-    for needed in plan.needs {
-        tasks.spawn(shared.clone().hash(needed));
+    for item in plan.items {
+        tasks.spawn(shared.clone().hash(item));
     }
-    let hashed_need: Vec<HashedNeed> = all(tasks).await?;
-    write_uses(shared, &job, &hashed_need).await?;
+    let items: Vec<HashedItem> = all(tasks).await?;
+    write_uses(shared, &job, &items).await?;
     let stored = shared.hdfs.list(&staging_dir.layout.contents(), deadline).await?;
     let stored = by_name(stored);
     let mut tasks = JoinSet::new();
-    for one in hashed_need {
-        let entry = stored.get(&one.name()).cloned();
-        tasks.spawn(shared.clone().publish(one, entry));
+    for item in items {
+        let entry = stored.get(&item.name()).cloned();
+        tasks.spawn(shared.clone().publish(item, entry));
     }
     let mut contents = all(tasks).await?;
     contents.extend(plan.remote);
@@ -181,11 +182,11 @@ async fn run(plan: StagingPlan, shared: &Arc<UploadContext>) -> Result<Upload, R
 async fn write_uses(
     shared: &UploadContext,
     job: &JobLayout,
-    hashed_need: &[HashedNeed],
+    items: &[HashedItem],
 ) -> Result<(), Report> {
     let (hdfs, deadline) = (&shared.hdfs, shared.deadline);
     let mut tasks = JoinSet::new();
-    for name in use_names(hashed_need.iter().map(|one| one.hashed.hash.as_str())) {
+    for name in use_names(items.iter().map(|item| item.hash.hash.as_str())) {
         let (hdfs, dir) = (hdfs.clone(), format!("{}/{name}", job.uses()));
         tasks.spawn(async move { Ok(hdfs.mkdirs(&dir, 0o700, deadline).await?) });
     }
@@ -196,8 +197,8 @@ async fn write_uses(
     let mut written_ms = None;
     while let Some(entry) = hdfs.stat(&lock, deadline).await? {
         let written_ms = match written_ms {
-            Some(known) => known,
-            // The file system's clock, read from what it has just written.
+            Some(written_ms) => written_ms,
+            // The time of the record just written, by the file system's clock.
             None => {
                 let written = hdfs.stat(&job.uses(), deadline).await?;
                 *written_ms.insert(written.map_or(0, |entry| entry.modified_ms))
@@ -208,9 +209,9 @@ async fn write_uses(
             break;
         }
         if Instant::now() > until {
-            let what =
-                format!("`{lock}` has existed for too long: it marks a cleanup of old files");
-            return Err(Report::internal(what).hint("try again, or delete it if nothing cleans"));
+            let what = format!("timeout waiting for a cleanup to release its lock `{lock}`");
+            return Err(Report::internal(what)
+                .hint("try again, or delete the file if no other submission is running"));
         }
         sleep(CLEANUP_POLL_INTERVAL).await;
     }
@@ -223,9 +224,10 @@ impl UploadContext {
         temporaries.unwrap_or_else(PoisonError::into_inner).clone()
     }
 
-    fn mark(&self, temporary: &str, stored: bool) {
+    /// Records that a temporary file exists, or that it was renamed or deleted.
+    fn mark(&self, temporary: &str, exists: bool) {
         let mut temporaries = self.temporaries.lock().unwrap_or_else(PoisonError::into_inner);
-        match stored {
+        match exists {
             true => drop(temporaries.insert(temporary.to_owned())),
             false => drop(temporaries.remove(temporary)),
         }
@@ -237,51 +239,51 @@ impl UploadContext {
         (self.progress_sink)(Progress { sent, total });
     }
 
-    async fn hash(self: Arc<Self>, needed: Needed) -> Result<HashedNeed, Report> {
-        let Needed { need, hashed } = needed;
-        if let Some(hashed) = hashed {
-            return Ok(HashedNeed { need, hashed, temporary: None });
+    /// Returns an item with its hash. Uploads a new item to a temporary file to compute it.
+    async fn hash(self: Arc<Self>, planned: PlannedItem) -> Result<HashedItem, Report> {
+        let PlannedItem { item, hash } = planned;
+        if let Some(hash) = hash {
+            return Ok(HashedItem { item, hash, temporary: None });
         }
         let _permit = self.permits.acquire().await;
-        let bytes = need.source.bytes().unwrap_or_default();
-        let (temporary, hashed) = self.send(&need, bytes).await?;
-        Ok(HashedNeed { need, hashed, temporary: Some(temporary) })
+        let bytes = item.source.bytes().unwrap_or_default();
+        let (temporary, hash) = self.send(&item, bytes).await?;
+        Ok(HashedItem { item, hash, temporary: Some(temporary) })
     }
 
-    async fn send(&self, need: &Need, bytes: u64) -> Result<(String, Hashed), Report> {
+    async fn send(&self, item: &StageItem, bytes: u64) -> Result<(String, ContentHash), Report> {
         let temporary = self.staging_dir.layout.temporary(&self.id)?;
         self.mark(&temporary, true);
         self.progress(0, bytes);
-        let source = need.source.clone();
+        let source = item.source.clone();
         let produce = move |out: &mut ydl_storage::hdfs::UploadBuffer| source.send(out);
         let progress_sink = |more| self.progress(more, 0);
         let sent =
             self.hdfs.send(produce, &temporary, layout::PRIVATE, &progress_sink, self.deadline);
-        let (_, hashed) = sent.await?;
+        let (_, hash) = sent.await?;
         self.sent_files.fetch_add(1, Ordering::Relaxed);
-        Ok((temporary, hashed))
+        Ok((temporary, hash))
     }
 
-    /// Publishes a file under the name of its content, unless it is there.
+    /// Publishes a file under the hash of its content, unless it exists.
     async fn publish(
         self: Arc<Self>,
-        mut hashed_need: HashedNeed,
+        mut hashed: HashedItem,
         entry: Option<Entry>,
     ) -> Result<(Purpose, StagedFile), Report> {
         let _permit = self.permits.acquire().await;
-        let path = self.staging_dir.layout.content(&hashed_need.name());
-        let whole = entry.filter(|entry| entry.bytes == hashed_need.hashed.bytes);
-        if whole.is_none() && hashed_need.temporary.is_none() {
-            let (temporary, hashed) =
-                self.send(&hashed_need.need, hashed_need.hashed.bytes).await?;
-            if hashed != hashed_need.hashed {
+        let path = self.staging_dir.layout.content(&hashed.name());
+        let complete = entry.filter(|entry| entry.bytes == hashed.hash.bytes);
+        if complete.is_none() && hashed.temporary.is_none() {
+            let (temporary, hash) = self.send(&hashed.item, hashed.hash.bytes).await?;
+            if hash != hashed.hash {
                 let what = "a file of the job changed while it was read";
                 return Err(Report::bad_input(what).hint(CHANGING_HINT));
             }
-            hashed_need.temporary = Some(temporary);
+            hashed.temporary = Some(temporary);
         }
-        if let Some(temporary) = &hashed_need.temporary {
-            if whole.is_none() {
+        if let Some(temporary) = &hashed.temporary {
+            if complete.is_none() {
                 match self.hdfs.rename(temporary, &path, self.deadline).await {
                     Ok(()) => self.mark(temporary, false),
                     // Another job has uploaded the same content meanwhile.
@@ -294,27 +296,26 @@ impl UploadContext {
                 self.mark(temporary, false);
             }
         }
-        let entry = match whole {
+        let entry = match complete {
             Some(entry) => Some(entry),
             None => self.hdfs.stat(&path, self.deadline).await?,
         };
-        let entry =
-            entry.filter(|entry| entry.bytes == hashed_need.hashed.bytes).ok_or_else(|| {
-                let what = format!("`{path}` is missing or incomplete right after its upload");
-                Report::internal(what).hint("delete it if it is there, and try again")
-            })?;
-        Ok((hashed_need.need.purpose, content(&entry, hashed_need.need.unpack)))
+        let entry = entry.filter(|entry| entry.bytes == hashed.hash.bytes).ok_or_else(|| {
+            let what = format!("`{path}` is missing or incomplete right after its upload");
+            Report::internal(what).hint("delete it if it exists, and try again")
+        })?;
+        Ok((hashed.item.purpose, content(&entry, hashed.item.unpack)))
     }
 }
 
-/// Waits for all; the first failure ends the others.
+/// Waits for all tasks. The first failure aborts the others.
 pub(super) async fn all<T: Send + 'static>(
     mut tasks: JoinSet<Result<T, Report>>,
 ) -> Result<Vec<T>, Report> {
-    let mut done = Vec::new();
-    while let Some(one) = tasks.join_next().await {
-        let one = one.map_err(|_| Report::internal("an upload failed without a reason"))?;
-        done.push(one?);
+    let mut results = Vec::new();
+    while let Some(result) = tasks.join_next().await {
+        let result = result.map_err(|_| Report::internal("an upload task panicked"))?;
+        results.push(result?);
     }
-    Ok(done)
+    Ok(results)
 }

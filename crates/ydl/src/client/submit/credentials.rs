@@ -19,38 +19,38 @@ use ydl_os::{
 };
 use ydl_storage::hdfs::{job_file_systems, token_owner};
 
-/// The name under which a keytab travels among a master's credentials.
+/// Name of the keytab among a master's credentials.
 const KEYTAB: &str = "ydl.keytab";
-/// Keytabs of users are far smaller.
+/// Maximum size of a keytab.
 const KEYTAB_BYTES_MAX: u64 = 1 << 20;
 
 /// Credentials of a job's masters and clients.
 #[derive(Debug)]
 pub struct SubmitCredentials {
-    /// For the master's container.
+    /// Credentials of the master's container.
     pub credentials: Credentials,
-    /// With which the ResourceManager finds the servers that renew the tokens, in Hadoop's form.
+    /// Configuration with which the ResourceManager finds the servers that renew the tokens, in Hadoop's encoding.
     pub renewal: Vec<u8>,
-    /// The certificate of its masters, as PEM.
+    /// Certificate of the job's masters, as PEM.
     pub certificate: String,
-    /// Owner's token for its masters.
+    /// Owner's token for the masters.
     pub client_token: Token,
-    /// Viewers' token for its masters.
+    /// Viewers' token for the masters.
     pub viewer_token: Token,
 }
 
-/// Makes a job's secret and certificate, and fetches the tokens that its master needs.
+/// Creates a job's secret and certificate, and fetches the delegation tokens that its master needs.
 pub async fn submit_credentials(
     cluster: &ClusterClient,
     spec: &JobSpec,
     staging: &str,
 ) -> Result<SubmitCredentials, Report> {
-    let secret =
-        Secret::random().ok_or_else(|| Report::internal("the system gives no random bytes"))?;
+    let secret = Secret::random()
+        .ok_or_else(|| Report::internal("the system has no random number generator"))?;
     let identity = tls::Identity::generate().map_err(|e| Report::internal(e.to_string()))?;
     let token = |scope| {
         let token = secret.token(&scope);
-        token.ok_or_else(|| Report::internal("no token can be made"))
+        token.ok_or_else(|| Report::internal("cannot derive a token from the job's secret"))
     };
     let (client_token, viewer_token) = (token(Scope::Client)?, token(Scope::Viewer)?);
     let mut credentials = Credentials::default();
@@ -81,10 +81,10 @@ pub async fn submit_credentials(
     })
 }
 
-/// The name under which what opens MLflow's server travels among a master's credentials, and lies in a job's directory.
+/// Name of the MLflow token among a master's credentials, and of its file in the directory of a local job.
 pub const TRACKING_SECRET: &str = "mlflow.secret";
 
-/// Returns the credentials of a job's tracking server, if it needs some.
+/// Returns the token of a job's MLflow server, if it has one.
 pub fn tracking_secret(spec: &JobSpec) -> Result<Option<Vec<u8>>, Report> {
     let mlflow = spec.cluster_options.mlflow.as_ref();
     let Some(path) = mlflow.and_then(|mlflow| mlflow.token_file.as_ref()) else {
@@ -96,7 +96,7 @@ pub fn tracking_secret(spec: &JobSpec) -> Result<Option<Vec<u8>>, Report> {
     })?;
     let line = std::str::from_utf8(&bytes).map(str::trim).unwrap_or_default();
     if line.is_empty() || line.chars().any(char::is_control) {
-        let what = format!("`{path}` holds no token: that is one line of text");
+        let what = format!("`{path}` is not a token file: expected one line of text");
         return Err(Report::bad_input(what).hint("check `mlflow.token_file`"));
     }
     Ok(Some(line.as_bytes().to_vec()))
@@ -107,14 +107,16 @@ fn read_keytab(path: &str) -> Result<Vec<u8>, Report> {
         Report::bad_input(format!("cannot read the keytab `{path}`: {why}"))
             .hint("check `keytab.path`")
     };
-    let length = fs::metadata(path).map(|about| about.len());
+    let length = fs::metadata(path).map(|metadata| metadata.len());
     match length {
-        Ok(length) if length > KEYTAB_BYTES_MAX => Err(cannot("it is too large".to_owned())),
+        Ok(length) if length > KEYTAB_BYTES_MAX => {
+            Err(cannot(format!("it is larger than {KEYTAB_BYTES_MAX} bytes")))
+        }
         _ => fs::read(path).map_err(|error| cannot(reason(&error))),
     }
 }
 
-/// Returns whether the keytab gets tokens for the user whose job it is. A master would find out days later.
+/// Checks that the keytab authenticates the job's user. A master would need it only days later.
 async fn verify_keytab(
     cluster: &ClusterClient,
     keytab: &Keytab,
@@ -123,8 +125,8 @@ async fn verify_keytab(
 ) -> Result<(), Report> {
     let Keytab { path, principal } = keytab;
     let keytab_error = |why: String| {
-        let what = format!("the keytab `{path}` gets no tokens for `{principal}`: {why}");
-        Report::bad_input(what).hint("check `keytab`; `klist -k` shows whose keys a keytab has")
+        let what = format!("cannot authenticate as `{principal}` with the keytab `{path}`: {why}");
+        Report::bad_input(what).hint("check `keytab`; `klist -k` lists the principals of a keytab")
     };
     let tickets = TicketSource::Keytab { path: path.into(), principal: principal.clone() };
     let mut identity = Identity::kerberos(tickets);
@@ -136,14 +138,13 @@ async fn verify_keytab(
     let Some(token) = token.map_err(|error| keytab_error(error.to_string()))? else {
         return Ok(());
     };
-    // The token is unused; without cancellation it would expire later.
+    // The token is not needed. If this fails, it expires.
     let _ = namenodes.cancel_token(&token, deadline).await;
     let job = credentials.of_kind(&token.kind).and_then(token_owner);
     match (token_owner(&token), job) {
-        (Some(one), Some(job)) if one != job => {
-            let what =
-                format!("the keytab `{path}` is for `{one}`, and the job would be `{job}`'s");
-            Err(Report::bad_input(what).hint("name a keytab of the user who submits"))
+        (Some(owner), Some(job)) if owner != job => {
+            let what = format!("the keytab `{path}` is for `{owner}`, and the job runs as `{job}`");
+            Err(Report::bad_input(what).hint("name a keytab of the submitting user"))
         }
         _ => Ok(()),
     }
@@ -154,12 +155,11 @@ async fn fetch(cluster: &ClusterClient, systems: &[String]) -> Result<Credential
     let config_error =
         |error: yarn_native::config::ConfigError| Report::bad_input(error.to_string());
     let renewer = config.renewer().map_err(config_error)?.unwrap_or_default();
-    let fetched = fetch_tokens(config, systems, &cluster.identity, &renewer, deadline);
-    let mut credentials = fetched.await.map_err(|error| match &error {
+    let request = fetch_tokens(config, systems, &cluster.identity, &renewer, deadline);
+    let mut credentials = request.await.map_err(|error| match &error {
         TokensError::Rpc { source, .. } => {
             let hint = source.hint().map(str::to_owned);
-            let hint =
-                hint.unwrap_or_else(|| "is there a Kerberos ticket? `kinit` gets one".into());
+            let hint = hint.unwrap_or_else(|| "get a Kerberos ticket with `kinit`".into());
             Report::new(Exit::Unreachable, error.to_string()).hint(hint)
         }
         _ => Report::bad_input(error.to_string()).hint("check `file_systems`"),
@@ -170,8 +170,8 @@ async fn fetch(cluster: &ClusterClient, systems: &[String]) -> Result<Credential
     Ok(credentials)
 }
 
-/// The part of the configuration that tells a ResourceManager who the NameNodes behind a name are. Its own files
-/// may know nothing of file systems that a job names.
+/// Returns the part of the configuration that resolves the names of highly available file systems. The ResourceManager's own
+/// configuration may lack file systems that a job names.
 fn renewal_of(config: &Config, systems: &[String]) -> Vec<u8> {
     let mut pairs: Vec<(String, String)> = Vec::new();
     let mut names = Vec::new();
@@ -205,13 +205,13 @@ fn renewal_of(config: &Config, systems: &[String]) -> Vec<u8> {
             write_number(&mut bytes, text.len());
             bytes.extend_from_slice(text.as_bytes());
         }
-        // Where it was set: nowhere that matters.
+        // Number of sources of the property: none.
         bytes.extend_from_slice(&(-1i32).to_be_bytes());
     }
     bytes
 }
 
-/// A count in Hadoop's form of variable length: small ones are themselves, others follow their negative length.
+/// Writes a count as a Hadoop varint: small ones in one byte, others big-endian after a byte with their length.
 fn write_number(bytes: &mut Vec<u8>, number: usize) {
     if number <= 127 {
         bytes.push(number as u8);
@@ -246,15 +246,15 @@ mod tests {
     fn renewal_configuration_describes_only_highly_available_namenodes() {
         let mut config = Config::defaults(Environment::default());
         for (key, value) in [
-            ("dfs.nameservices", "far"),
-            ("dfs.ha.namenodes.far", "a,b"),
-            ("dfs.namenode.rpc-address.far.a", "one:8020"),
-            ("dfs.namenode.rpc-address.far.b", "two:8020"),
+            ("dfs.nameservices", "remote"),
+            ("dfs.ha.namenodes.remote", "a,b"),
+            ("dfs.namenode.rpc-address.remote.a", "one:8020"),
+            ("dfs.namenode.rpc-address.remote.b", "two:8020"),
         ] {
             config.set(key, value, "a test");
         }
         assert!(renewal_of(&config, &["hdfs://plain:8020".to_owned()]).is_empty());
-        let bytes = renewal_of(&config, &["hdfs://far".to_owned()]);
+        let bytes = renewal_of(&config, &["hdfs://remote".to_owned()]);
         let text = String::from_utf8_lossy(&bytes);
         assert!(text.contains("two:8020") && text.contains("dfs.nameservices"));
         assert_eq!(bytes[0], 4);

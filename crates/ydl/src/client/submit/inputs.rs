@@ -1,4 +1,4 @@
-//! A job's data before it starts: what its inputs are, and whether its outputs have a place to go.
+//! Lists the inputs of a job and resolves the destinations of its outputs, before it starts.
 
 use crate::{
     client::{
@@ -29,20 +29,19 @@ use ydl_storage::{
     hdfs::{FileSystems, pairs, url_path},
 };
 
-/// Maximum time for looking through all sources.
-const LOOK_MAX: Duration = Duration::from_secs(600);
-/// Limit on input bytes uploaded from this machine. Larger data should be put on the cluster once.
+/// Maximum time for listing all sources.
+const LIST_MAX: Duration = Duration::from_secs(600);
+/// Limits on input data uploaded from this machine. Larger data should be put into HDFS once.
 const UPLOAD_BYTES_MAX: u64 = 4 << 30;
 const UPLOAD_FILES_MAX: usize = 2000;
-/// Files whose places are asked for, and how many at once.
+/// Number of files whose block locations are queried, and the number of concurrent queries.
 const LOCATED_MAX: usize = 500;
 const REQUESTS_MAX: usize = 16;
-/// Time limit for locating them, and limit on the preferred hosts.
+/// Maximum time for these queries, and maximum number of preferred hosts.
 const LOCATE_MAX: Duration = Duration::from_secs(20);
 const HOSTS_MAX: usize = 64;
 
-/// Looks at the data of a job on this machine. Returns the job with its outputs settled, and what its directory holds
-/// because of it.
+/// Lists the inputs of a job on this machine. Returns the job with resolved outputs, and files for its directory.
 pub async fn list_local(spec: JobSpec) -> Result<(JobSpec, Vec<(&'static str, Vec<u8>)>), Report> {
     let is_hdfs = |text: &String| text.starts_with("hdfs://");
     let mut sources = spec.inputs.iter().map(|input| &input.source);
@@ -62,7 +61,7 @@ pub async fn list_local(spec: JobSpec) -> Result<(JobSpec, Vec<(&'static str, Ve
         }
         None => None,
     };
-    let deadline = Instant::now() + LOOK_MAX;
+    let deadline = Instant::now() + LIST_MAX;
     let listing = list_inputs(&spec, file_systems.as_ref(), deadline).await?;
     print_notes(&listing);
     if !listing.inputs.is_empty() {
@@ -71,7 +70,7 @@ pub async fn list_local(spec: JobSpec) -> Result<(JobSpec, Vec<(&'static str, Ve
     let destinations = Destinations { id: None, home: None };
     let spec = resolve_existing(spec, destinations, file_systems.as_ref(), deadline).await?;
     if file_systems.is_none() && spec.outputs.iter().any(|output| is_hdfs(&output.to)) {
-        let what = "an output goes to HDFS, and there is no Hadoop configuration for it";
+        let what = "an output goes to HDFS, and there is no Hadoop configuration";
         let hint = "set `HADOOP_CONF_DIR` to the directory with `core-site.xml`, or name a local directory";
         return Err(Report::bad_input(what).hint(hint));
     }
@@ -84,30 +83,31 @@ fn print_notes(listing: &Listing) {
     }
 }
 
-/// Looks at the inputs of a job on a cluster.
+/// Lists the inputs of a job on a cluster.
 pub async fn list_for_cluster(spec: &JobSpec, cluster: &ClusterClient) -> Result<Listing, Report> {
     if spec.inputs.is_empty() {
         return Ok(Listing::default());
     }
     let file_systems = file_systems(cluster);
-    let listing = list_inputs(spec, Some(&file_systems), Instant::now() + LOOK_MAX).await?;
+    let listing = list_inputs(spec, Some(&file_systems), Instant::now() + LIST_MAX).await?;
     print_notes(&listing);
     let local = listing.inputs.iter().flat_map(|input| &input.files);
     let local: Vec<_> = local.filter(|file| !file.url.contains("://")).collect();
     let bytes: u64 = local.iter().map(|file| file.bytes).sum();
     if bytes > UPLOAD_BYTES_MAX || local.len() > UPLOAD_FILES_MAX {
         let what = format!(
-            "the inputs of this machine are {} files with {}, which is too much to send with every job",
+            "the local inputs are {} files with {}, more than the limit of {UPLOAD_FILES_MAX} files or {} per job",
             local.len(),
-            counted_bytes(bytes)
+            counted_bytes(bytes),
+            counted_bytes(UPLOAD_BYTES_MAX)
         );
-        let hint = "put them into HDFS once, as with `hdfs dfs -put`, and name them there";
+        let hint = "put them into HDFS once, for example with `hdfs dfs -put`, and name them there";
         return Err(Report::bad_input(what).hint(hint));
     }
     Ok(listing)
 }
 
-/// Settles the outputs of a job on a cluster.
+/// Resolves the outputs of a job on a cluster.
 pub async fn resolve_outputs(
     spec: JobSpec,
     cluster: &ClusterClient,
@@ -115,18 +115,18 @@ pub async fn resolve_outputs(
     home: &str,
 ) -> Result<JobSpec, Report> {
     let destinations = Destinations { id: Some(id), home: Some(home) };
-    resolve_existing(spec, destinations, Some(&file_systems(cluster)), Instant::now() + LOOK_MAX)
+    resolve_existing(spec, destinations, Some(&file_systems(cluster)), Instant::now() + LIST_MAX)
         .await
 }
 
-/// The files of a listing that are on this machine.
+/// Returns the files of a listing that are on this machine.
 pub fn local_files(listing: &Listing) -> Vec<PathBuf> {
     let files = listing.inputs.iter().flat_map(|input| &input.files);
     let local = files.filter(|file| !file.url.contains("://"));
     local.map(|file| PathBuf::from(&file.url)).collect()
 }
 
-/// The listing as agents read it, once those files are where `sent` says.
+/// Returns the listing for agents, with local files replaced by their uploaded copies; `None` without inputs.
 pub fn uploaded_listing(
     mut listing: Listing,
     uploaded: Vec<StagedFile>,
@@ -144,42 +144,46 @@ pub fn uploaded_listing(
     json(&listing).map(Some)
 }
 
-/// The job with a wish for its containers: near the files that its tasks get a share or a list of. Only where the job
-/// says nothing of it, and only as far as it can be found out: it is no more than a wish.
+/// Sets preferred nodes for roles without a placement: those with the blocks of the files that the role's tasks read
+/// directly. Failures are ignored, because preferences only improve locality. `nodes` are the cluster's hosts.
 pub async fn prefer_data_hosts(
     spec: JobSpec,
     listing: &Listing,
     cluster: &ClusterClient,
-    known: &BTreeSet<String>,
+    nodes: &BTreeSet<String>,
 ) -> JobSpec {
     let mut draft = JobSpecBuilder::from(spec.clone());
-    for (at, role) in spec.roles.iter().enumerate() {
-        let place = &role.placement;
-        if !place.nodes.is_empty() || !place.racks.is_empty() || place.node_label.is_some() {
+    for (n, role) in spec.roles.iter().enumerate() {
+        let placement = &role.placement;
+        if !placement.nodes.is_empty()
+            || !placement.racks.is_empty()
+            || placement.node_label.is_some()
+        {
             continue;
         }
-        let wanted = spec.inputs_of(role);
-        let wanted = wanted.filter(|input| input.form != InputForm::Copy);
-        let files = wanted.filter_map(|input| listing.of(&input.name));
+        let inputs = spec.inputs_of(role);
+        let inputs = inputs.filter(|input| input.form != InputForm::Copy);
+        let files = inputs.filter_map(|input| listing.of(&input.name));
         let mut files: Vec<&ListedFile> = files.flat_map(|listed| &listed.files).collect();
         files.retain(|file| file.url.starts_with("hdfs://"));
-        // The largest say most.
+        // The largest files matter most.
         files.sort_by_key(|file| (Reverse(file.bytes), &file.url));
         files.truncate(LOCATED_MAX);
-        let most = (role.instances as usize * 3).min(HOSTS_MAX);
-        draft.roles[at].placement.nodes = hosts(&files, cluster, known, most).await;
+        let count = (role.instances as usize * 3).min(HOSTS_MAX);
+        draft.roles[n].placement.nodes = hosts(&files, cluster, nodes, count).await;
     }
     draft.build().unwrap_or(spec)
 }
 
-/// Bytes that are on each host.
+/// Number of bytes stored on each host.
 type Hosts = BTreeMap<String, u64>;
 
+/// Returns up to `count` of the cluster's hosts, those with most bytes of the files first.
 async fn hosts(
     files: &[&ListedFile],
     cluster: &ClusterClient,
-    known: &BTreeSet<String>,
-    most: usize,
+    nodes: &BTreeSet<String>,
+    count: usize,
 ) -> Vec<String> {
     let deadline = Instant::now() + LOCATE_MAX;
     let mut bytes = Hosts::new();
@@ -191,20 +195,20 @@ async fn hosts(
         let path = url_path(&file.url).to_owned();
         requests.spawn(async move { namenodes.block_hosts(&path, deadline).await });
         if requests.len() >= REQUESTS_MAX {
-            count(&mut bytes, requests.join_next().await);
+            add_hosts(&mut bytes, requests.join_next().await);
         }
     }
     while let Some(response) = requests.join_next().await {
-        count(&mut bytes, Some(response));
+        add_hosts(&mut bytes, Some(response));
     }
     let mut hosts: Vec<_> = bytes.into_iter().collect();
-    hosts.retain(|(host, _)| known.contains(host));
+    hosts.retain(|(host, _)| nodes.contains(host));
     hosts.sort_by_key(|(host, bytes)| (Reverse(*bytes), host.clone()));
-    hosts.into_iter().take(most).map(|(host, _)| host).collect()
+    hosts.into_iter().take(count).map(|(host, _)| host).collect()
 }
 
-/// A NameNode that does not say where a file is costs a wish, and nothing else.
-fn count(bytes: &mut Hosts, response: Option<Result<Result<Hosts, RpcError>, JoinError>>) {
+/// Adds the hosts of one file. Failed queries are ignored.
+fn add_hosts(bytes: &mut Hosts, response: Option<Result<Result<Hosts, RpcError>, JoinError>>) {
     if let Some(Ok(Ok(hosts))) = response {
         for (host, more) in hosts {
             *bytes.entry(host).or_default() += more;

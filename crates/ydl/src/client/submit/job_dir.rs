@@ -1,6 +1,6 @@
-//! A new job's directory: its name, its files, and what was submitted.
+//! Creates the directory of a new local job: its name, its files and the submission.
 
-use crate::client::jobs::root;
+use crate::{client::jobs::root, terminal};
 use ring::rand::{SecureRandom, SystemRandom};
 use std::{
     fs::{self, DirBuilder},
@@ -8,58 +8,52 @@ use std::{
     os::unix::fs::{DirBuilderExt, symlink},
     path::{Path, PathBuf},
     sync::atomic::{AtomicBool, Ordering},
-    time::{SystemTime, UNIX_EPOCH},
 };
-use ydl_core::{JobSpec, Time};
+use ydl_core::JobSpec;
 use ydl_os::{private, reason, report::Report};
 use ydl_proto::{
     files::{JobDir, JobTarget, LocalResources, SubmittedJob},
     version::write_json,
 };
 
-/// Files above this size are linked: copying them would take longer than most people wait for a job to start.
+/// Size above which files are linked, because copying them would delay the job's start.
 const COPY_BYTES_MAX: u64 = 256 << 20;
-/// Deeper than any sensible directory, and shallow enough for the stack.
+/// Maximum depth of a copied directory; limits the recursion.
 const DEPTH_MAX: usize = 100;
-/// Two jobs of one name meet in one of a billion tries; this many times in a row they do not.
+/// Maximum number of random names tried. A collision has a probability of about one in a billion.
 const TRIES_MAX: usize = 16;
-/// Letters and digits that are not taken for each other.
+/// Letters and digits that are not easily confused.
 const ALPHABET: &[u8; 32] = b"abcdefghijkmnpqrstuvwxyz23456789";
 
-/// Makes the directory of a new job and everything its master needs. On failure nothing is left behind. Copying files
-/// may take minutes; it ends soon after `stop` says so. `extra_files` are small files of those names.
+/// Creates the directory of a new job with everything that its master needs. Removes it on failure. Copying files may take
+/// minutes; it ends soon after `stop` is set. `extra_files` are additional small files, by name.
 pub fn create_job_dir(
     spec: JobSpec,
-    offer: LocalResources,
+    resources: LocalResources,
     from: &Path,
     extra_files: &[(&'static str, Vec<u8>)],
     stop: &AtomicBool,
 ) -> Result<(JobDir, SubmittedJob), Report> {
-    let dir = make_directory(&spec.name)?;
+    let dir = create_directory(&spec.name)?;
     let submitted = SubmittedJob {
         id: dir.id(),
-        at: now(),
+        at: terminal::now(),
         from: from.to_path_buf(),
         spec,
-        target: JobTarget::Local(offer),
+        target: JobTarget::Local(resources),
     };
-    let filled = copy_files(&dir, &submitted.spec, stop)
+    let result = copy_files(&dir, &submitted.spec, stop)
         .and_then(|()| write_extra_files(&dir, extra_files))
         .and_then(|()| write_submitted(&dir, &submitted));
-    if let Err(report) = filled {
-        // The failure to fill it is what the user must hear of, not that of cleaning up after it.
+    if let Err(report) = result {
+        // Report the first failure, not one of the cleanup.
         let _ = fs::remove_dir_all(dir.path());
         return Err(report);
     }
     Ok((dir, submitted))
 }
 
-fn now() -> Time {
-    let since = SystemTime::now().duration_since(UNIX_EPOCH);
-    Time(since.unwrap_or_default().as_millis() as u64)
-}
-
-fn make_directory(name: &str) -> Result<JobDir, Report> {
+fn create_directory(name: &str) -> Result<JobDir, Report> {
     let root = root()?;
     let failure = |path: &Path, error: &io::Error| {
         let hint = "make it writable, or set `XDG_STATE_HOME` to a directory that is";
@@ -86,25 +80,22 @@ fn random_suffix() -> Result<String, Report> {
     let mut random = [0; 6];
     SystemRandom::new()
         .fill(&mut random)
-        .map_err(|_| Report::internal("the system gives no random bytes"))?;
+        .map_err(|_| Report::internal("the system has no random number generator"))?;
     let letter = |byte: &u8| ALPHABET[usize::from(*byte) % ALPHABET.len()] as char;
     Ok(random.iter().map(letter).collect())
 }
 
 fn copy_files(dir: &JobDir, spec: &JobSpec, stop: &AtomicBool) -> Result<(), Report> {
     let files = dir.files();
-    let made = fs::create_dir(&files);
-    made.map_err(|error| cannot("make", &files, &error))?;
+    fs::create_dir(&files).map_err(|error| cannot("create", &files, &error))?;
     for file in &spec.files {
         let source = Path::new(&file.source);
         let real = |path: &Path| path.canonicalize().ok();
-        let own = real(&files).zip(real(source));
-        let own = own.is_some_and(|(files, source)| files.starts_with(source));
-        if own {
-            let what = format!("`{}` holds the directory of the job itself", file.source);
-            return Err(
-                Report::bad_input(what).hint("name what the job needs of it, not all of it")
-            );
+        let paths = real(&files).zip(real(source));
+        if paths.is_some_and(|(files, source)| files.starts_with(source)) {
+            let what = format!("`{}` contains the directory of the job itself", file.source);
+            return Err(Report::bad_input(what)
+                .hint("name the files that the job needs instead of the whole directory"));
         }
         copy(source, &files.join(&file.name), 0, stop)
             .map_err(|(path, error)| cannot("copy", &path, &error))?;
@@ -112,8 +103,8 @@ fn copy_files(dir: &JobDir, spec: &JobSpec, stop: &AtomicBool) -> Result<(), Rep
     Ok(())
 }
 
-/// Copies a file or a whole directory. Links to files are followed, because what they lead to may change; links
-/// to directories inside it stay links, because they may lead round in a circle.
+/// Copies a file or a whole directory. Links to files are followed, because their targets may change. Links to directories
+/// stay links, because they may form a cycle.
 fn copy(
     source: &Path,
     to: &Path,
@@ -124,17 +115,17 @@ fn copy(
     if stop.load(Ordering::Relaxed) {
         return Err(at(io::Error::other("interrupted")));
     }
-    let about = fs::metadata(source).map_err(at)?;
-    if about.is_dir() {
+    let metadata = fs::metadata(source).map_err(at)?;
+    if metadata.is_dir() {
         if depth > DEPTH_MAX {
-            return Err(at(io::Error::other("it is nested too deep")));
+            return Err(at(io::Error::other("the directory is nested too deeply")));
         }
         fs::create_dir(to).map_err(at)?;
         for entry in fs::read_dir(source).map_err(at)? {
             let entry = entry.map_err(at)?;
             let inner = entry.path();
             if inner.is_symlink() && !inner.is_file() {
-                // One that leads nowhere goes on leading nowhere.
+                // A broken link is copied as it is.
                 let target = inner.canonicalize().or_else(|_| fs::read_link(&inner));
                 let target = target.map_err(at)?;
                 symlink(target, to.join(entry.file_name())).map_err(at)?;
@@ -142,9 +133,9 @@ fn copy(
             }
             copy(&inner, &to.join(entry.file_name()), depth + 1, stop)?;
         }
-    } else if !about.is_file() {
-        // A socket or a pipe holds no data; reading it could block for ever.
-    } else if about.len() > COPY_BYTES_MAX {
+    } else if !metadata.is_file() {
+        // Skip sockets and pipes: they have no data, and reading them could block forever.
+    } else if metadata.len() > COPY_BYTES_MAX {
         symlink(source.canonicalize().map_err(at)?, to).map_err(at)?;
     } else {
         fs::copy(source, to).map_err(at)?;
@@ -165,7 +156,7 @@ fn write_extra_files(dir: &JobDir, extra_files: &[(&'static str, Vec<u8>)]) -> R
     Ok(())
 }
 
-/// Writes the submission last, so that concurrent listings never see half a job.
+/// Writes the submission, as the last file: a directory without it is not listed as a job.
 fn write_submitted(dir: &JobDir, submitted: &SubmittedJob) -> Result<(), Report> {
     let path = dir.submitted_file();
     write_json(&path, submitted).map_err(|error| cannot("write", &path, &error))

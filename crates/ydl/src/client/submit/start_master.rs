@@ -1,4 +1,4 @@
-//! Starting a master that outlives the terminal.
+//! Starts the master of a local job in its own session, so that it outlives the terminal.
 
 use serde::Deserialize;
 use std::{fs::File, io, process::Stdio, time::Duration};
@@ -20,10 +20,10 @@ use ydl_proto::{
 
 /// Maximum time for a master to print its address.
 const READY_MAX: Duration = Duration::from_secs(10);
-/// Longer than any first line of a master.
+/// Maximum length of a master's first line.
 const LINE_BYTES_MAX: u64 = 64 << 10;
 
-/// The first line of a master.
+/// First line of a master's output.
 #[derive(Debug, Deserialize)]
 struct ReadyMessage {
     address: Option<String>,
@@ -42,7 +42,7 @@ pub async fn start_master(dir: &JobDir) -> Result<(Child, MasterAddress), Report
     command
         .arg("master")
         .arg(dir.path())
-        // Else the user's directory could not be unmounted while the job runs.
+        // Otherwise the file system of the working directory could not be unmounted while the job runs.
         .current_dir(dir.path())
         .stdin(Stdio::null())
         .stdout(Stdio::piped())
@@ -58,7 +58,7 @@ pub async fn start_master(dir: &JobDir) -> Result<(Child, MasterAddress), Report
         Ok(Ok(_)) => from_json::<ReadyMessage>(line.as_bytes()).ok(),
         Ok(Err(_)) => None,
         Err(_) => {
-            // It would continue unattended.
+            // Without a client, the master would keep running.
             let _ = child.start_kill();
             let what = format!("the job's master was not ready after {}s", READY_MAX.as_secs());
             return Err(Report::internal(what).hint(log_hint(dir)));
@@ -66,26 +66,26 @@ pub async fn start_master(dir: &JobDir) -> Result<(Child, MasterAddress), Report
     };
     match message {
         Some(ReadyMessage { address: Some(address), .. }) => {
-            let this = child.id().and_then(Identity::of);
-            let place = MasterAddress {
+            let process = child.id().and_then(Identity::of);
+            let address = MasterAddress {
                 address,
                 attempt: 1,
-                pid: this.map_or(0, |this| this.pid),
-                pid_started: this.map_or(0, |this| this.started),
+                pid: process.map_or(0, |process| process.pid),
+                pid_started: process.map_or(0, |process| process.started),
             };
-            Ok((child, place))
+            Ok((child, address))
         }
         Some(ReadyMessage { error: Some(error), hint, .. }) => {
             let report = Report::new(Exit::Internal, error);
             Err(report.hint(hint.unwrap_or_else(|| log_hint(dir))))
         }
         _ => {
-            let what = "the job's master ended before it was ready";
+            let what = "the job's master exited before it was ready";
             Err(Report::internal(what).hint(log_hint(dir)))
         }
     }
 }
 
 fn log_hint(dir: &JobDir) -> String {
-    format!("its own words are in `{}`", dir.master_log().display())
+    format!("see its log in `{}`", dir.master_log().display())
 }

@@ -38,7 +38,7 @@ use ydl_storage::{
     hdfs::{Hdfs, JobLayout},
 };
 
-/// The longest that everything may take to get to HDFS.
+/// Maximum time for all uploads.
 const UPLOAD_MAX: Duration = Duration::from_secs(6 * 60 * 60);
 /// Maximum time for small calls to HDFS.
 const CALL_MAX: Duration = Duration::from_secs(120);
@@ -56,7 +56,7 @@ const ROLLBACK_MAX: Duration = Duration::from_secs(10);
 /// Reason why a job was not submitted.
 #[derive(Debug)]
 pub enum SubmitFailure {
-    /// It could not.
+    /// The submission failed.
     Failed(Report),
     /// The user interrupted it.
     Interrupted(&'static str),
@@ -70,7 +70,7 @@ impl SubmitFailure {
             SubmitFailure::Interrupted(by) => by,
         };
         let what = match was_submitted {
-            true => format!("{by}: {id} was submitted a moment ago, and is ended"),
+            true => format!("{by}: {id} was already submitted and is being stopped"),
             false => format!("{by}: nothing was submitted"),
         };
         Report::new(Exit::Interrupted, what)
@@ -144,7 +144,8 @@ impl YarnSubmission<'_> {
         tokio::spawn(clean_up(self.cluster.clone(), self.staging_dir.filter(|_| due)))
     }
 
-    /// Stages and submits. Dropped half-way, it has submitted nothing, unless it was about to return.
+    /// Stages and submits the job. If the future is dropped, the job has usually not been submitted; [`Self::roll_back`]
+    /// handles both cases.
     pub async fn submit(
         &mut self,
         spec: JobSpec,
@@ -155,7 +156,7 @@ impl YarnSubmission<'_> {
         let ClusterClient { config, rm, .. } = self.cluster;
         let plan = planning.await;
         let (plan, listing) =
-            plan.map_err(|_| Report::internal("the job's files could not be looked through"))??;
+            plan.map_err(|_| Report::internal("planning the upload failed"))??;
         let staging_dir = plan.staging_dir.clone();
         self.staging_dir = Some(staging_dir.clone());
         self.cleanup_is_due = plan.cleanup_is_due;
@@ -185,48 +186,48 @@ impl YarnSubmission<'_> {
             inputs: listing.as_deref(),
         };
         let inline_files = files.inline_files()?;
-        let writing = stage::write_job(&staging_dir, files, Instant::now() + CALL_MAX);
+        let write = stage::write_job(&staging_dir, files, Instant::now() + CALL_MAX);
         let (cluster, yarn_id) = (self.cluster, self.id);
         let user = (!cluster.is_secure()).then_some(cluster.user.as_str());
-        let ask = |own, submit_credentials: &SubmitCredentials| {
+        let context = |own, submit_credentials: &SubmitCredentials| {
             submission(yarn_id, &submitted.spec, &staged, own, submit_credentials, user)
         };
-        let submitting = |asked| async move {
+        let submit = |context| async move {
             let deadline = Instant::now() + ACCEPT_MAX;
-            let report = rm.submit_and_wait(&asked, deadline).await;
+            let report = rm.submit_and_wait(&context, deadline).await;
             report.map_err(|error| cluster.report(error))
         };
         let (report, notes) = match inline_files {
-            // Its containers have what they need, and clients do not read sooner than this is over.
+            // The containers get their files with the credentials, so the directory may be written concurrently.
             Some(inline_files) => {
                 submit_credentials.credentials.set_secret(INLINE_FILES, inline_files);
-                let asked = ask(&BTreeMap::new(), &submit_credentials)?;
-                tokio::try_join!(submitting(asked), writing)?
+                let context = context(&BTreeMap::new(), &submit_credentials)?;
+                tokio::try_join!(submit(context), write)?
             }
             None => {
-                let notes = writing.await?;
+                let notes = write.await?;
                 let own =
                     stage::own_files(&staging_dir.hdfs, &job, Instant::now() + CALL_MAX).await?;
-                (submitting(ask(&own, &submit_credentials)?).await?, notes)
+                (submit(context(&own, &submit_credentials)?).await?, notes)
             }
         };
         for note in notes {
             terminal::message(format!("note: {note}"));
         }
         if matches!(report.state, ApplicationState::Failed | ApplicationState::Killed) {
-            let what = format!("the cluster does not take the job: {}", report.diagnostics.trim());
+            let what = format!("the cluster rejected the job: {}", report.diagnostics.trim());
             return Err(Report::bad_input(what));
         }
         Ok(AcceptedJob { submitted, submit_credentials, hdfs: staging_dir.hdfs, layout: job })
     }
 
-    /// Rolls back the submission; a later cleanup removes the rest. Returns whether the cluster had the job already.
+    /// Rolls back the submission; a later cleanup removes what this cannot. Returns whether the cluster had the job already.
     pub async fn roll_back(&self) -> bool {
         let deadline = Instant::now() + ROLLBACK_MAX;
-        let reached = self.cluster.rm.application(self.id, deadline).await;
-        let was_submitted = reached.is_ok();
-        if reached.is_ok_and(|report| !report.state.is_over()) {
-            // It was interrupted in the moment between submitting and knowing it.
+        let report = self.cluster.rm.application(self.id, deadline).await;
+        let was_submitted = report.is_ok();
+        if report.is_ok_and(|report| !report.state.is_over()) {
+            // The interrupt came between the submission and its confirmation.
             let why = "ended by its submitter";
             let _ = self.cluster.rm.kill_and_wait(self.id, why, deadline).await;
         }
@@ -253,7 +254,7 @@ async fn upload(plan: StagingPlan, id: &str) -> Result<stage::Upload, Report> {
     frame.set_missed_tick_behavior(MissedTickBehavior::Delay);
     let upload = loop {
         tokio::select! {
-            done = &mut staging => break done,
+            result = &mut staging => break result,
             _ = frame.tick() => {
                 let Progress { sent, total } = *progress.lock().unwrap_or_else(PoisonError::into_inner);
                 bar.draw(sent, total);
@@ -299,11 +300,11 @@ mod tests {
     #[test]
     fn an_interrupt_reports_whether_the_job_was_submitted() {
         let id: ApplicationId = "application_1700000000000_0007".parse().expect("an id");
-        let last_message = |was_submitted| {
+        let message = |was_submitted| {
             SubmitFailure::Interrupted("Ctrl-C").report(id, was_submitted).to_string()
         };
-        assert_eq!(last_message(false), "error: Ctrl-C: nothing was submitted");
-        let ended = "error: Ctrl-C: application_1700000000000_0007 was submitted a moment ago, and is ended";
-        assert_eq!(last_message(true), ended);
+        assert_eq!(message(false), "error: Ctrl-C: nothing was submitted");
+        let submitted = "error: Ctrl-C: application_1700000000000_0007 was already submitted and is being stopped";
+        assert_eq!(message(true), submitted);
     }
 }

@@ -9,9 +9,9 @@ use std::{io, time::Duration};
 use tokio::time::Instant;
 use ydl_os::report::{Exit, Report};
 
-/// The widest name of a check.
+/// Width of the column of check names.
 const NAME_WIDTH: usize = 15;
-/// The widest word for how a check ended.
+/// Width of the column of check states.
 const STATE_WIDTH: usize = 7;
 
 /// Result of a check.
@@ -20,9 +20,9 @@ enum CheckState {
     Ok,
     Warning,
     Failed,
-    /// It could not be made.
+    /// A check that it depends on failed.
     Skipped {
-        because: &'static str,
+        blocked_by: &'static str,
     },
 }
 
@@ -31,7 +31,7 @@ impl CheckState {
         match self {
             CheckState::Ok => "ok",
             CheckState::Warning => "warning",
-            CheckState::Failed => "wrong",
+            CheckState::Failed => "failed",
             CheckState::Skipped { .. } => "skipped",
         }
     }
@@ -59,60 +59,60 @@ impl Checklist {
         }
     }
 
-    /// All is well, with what was found.
-    pub fn ok(&mut self, name: &'static str, found: impl Into<String>) -> Result<(), Report> {
-        self.print(name, CheckState::Ok, &found.into(), None, None)
+    /// Records a check that passed.
+    pub fn ok(&mut self, name: &'static str, message: impl Into<String>) -> Result<(), Report> {
+        self.print(name, CheckState::Ok, &message.into(), None, None)
     }
 
-    /// The same, with more for machines.
+    /// Records a check that passed, with an additional key for the JSON output.
     pub fn ok_with(
         &mut self,
         name: &'static str,
-        found: impl Into<String>,
-        more: (&'static str, Value),
+        message: impl Into<String>,
+        extra: (&'static str, Value),
     ) -> Result<(), Report> {
-        self.print(name, CheckState::Ok, &found.into(), None, Some(more))
+        self.print(name, CheckState::Ok, &message.into(), None, Some(extra))
     }
 
-    /// A job may run all the same.
-    pub fn warn(&mut self, name: &'static str, found: impl Into<String>) -> Result<(), Report> {
-        self.print(name, CheckState::Warning, &found.into(), None, None)
+    /// Records a problem that does not prevent jobs from running.
+    pub fn warn(&mut self, name: &'static str, message: impl Into<String>) -> Result<(), Report> {
+        self.print(name, CheckState::Warning, &message.into(), None, None)
     }
 
-    /// No job can run.
+    /// Records a problem that prevents jobs from running.
     pub fn fail(&mut self, name: &'static str, why: Report) -> Result<(), Report> {
         let printed = self.print(name, CheckState::Failed, &why.what, why.hint.as_deref(), None);
         self.failed.push((name, why));
         printed
     }
 
-    /// Either, as it came out.
+    /// Records a check from its result.
     pub fn record(
         &mut self,
         name: &'static str,
-        found: Result<String, Report>,
+        result: Result<String, Report>,
     ) -> Result<(), Report> {
-        match found {
-            Ok(found) => self.ok(name, found),
+        match result {
+            Ok(message) => self.ok(name, message),
             Err(why) => self.fail(name, why),
         }
     }
 
-    /// Returns whether all of these are well enough for the check `name`; where they are not, it is said to be skipped
-    /// because of the first one that is wrong.
+    /// Returns whether the check `name` can run: none of the checks that it needs failed. Otherwise records it as skipped
+    /// because of the first failure among them.
     pub fn can_run(&mut self, name: &'static str, needs: &[&str]) -> Result<bool, Report> {
-        let mut known = self.checks.iter();
-        let blocker = known.find_map(|(known, state)| match state {
-            CheckState::Failed if needs.contains(known) => Some(*known),
-            CheckState::Skipped { because } if needs.contains(known) => Some(*because),
+        let mut checks = self.checks.iter();
+        let blocker = checks.find_map(|(check, state)| match state {
+            CheckState::Failed if needs.contains(check) => Some(*check),
+            CheckState::Skipped { blocked_by } if needs.contains(check) => Some(*blocked_by),
             _ => None,
         });
-        let Some(because) = blocker else {
+        let Some(blocked_by) = blocker else {
             self.began = Instant::now();
             return Ok(true);
         };
-        let found = format!("because of `{because}`");
-        self.print(name, CheckState::Skipped { because }, &found, None, None)?;
+        let message = format!("because `{blocked_by}` failed");
+        self.print(name, CheckState::Skipped { blocked_by }, &message, None, None)?;
         Ok(false)
     }
 
@@ -120,23 +120,23 @@ impl Checklist {
         &mut self,
         name: &'static str,
         state: CheckState,
-        found: &str,
+        message: &str,
         hint: Option<&str>,
-        more: Option<(&'static str, Value)>,
+        extra: Option<(&'static str, Value)>,
     ) -> Result<(), Report> {
         let took = self.began.elapsed();
         let word = state.word();
         let printed = if self.global.json {
             let mut check = json!({
-                "check": name, "state": word, "found": found, "took_ms": millis(took),
+                "check": name, "state": word, "message": message, "took_ms": millis(took),
             });
             if let Some(hint) = hint {
                 check["hint"] = hint.into();
             }
-            if let CheckState::Skipped { because } = &state {
-                check["because"] = (*because).into();
+            if let CheckState::Skipped { blocked_by } = &state {
+                check["blocked_by"] = (*blocked_by).into();
             }
-            if let Some((key, value)) = more {
+            if let Some((key, value)) = extra {
                 check[key] = value;
             }
             terminal::print_json(&check)
@@ -148,7 +148,7 @@ impl Checklist {
                 CheckState::Warning => self.paint.bold(&padded),
                 CheckState::Skipped { .. } => self.paint.dim(&padded),
             };
-            let line = format!("{painted}  {name:NAME_WIDTH$}  {}\n", clean(found));
+            let line = format!("{painted}  {name:NAME_WIDTH$}  {}\n", clean(message));
             terminal::print(line)
         };
         self.checks.push((name, state));
@@ -156,12 +156,12 @@ impl Checklist {
         printed
     }
 
-    /// Prints the summary, first cause first. Returns the exit code that `submit` would have ended with.
+    /// Prints the summary with the failures in the order of the checks. Returns the exit code of the first failure.
     pub fn conclude(self) -> Result<Exit, Report> {
         let exit = self.failed.first().map_or(Exit::Success, |(_, why)| why.exit);
         let first_failed = self.failed.first().map(|(name, _)| *name);
         if self.global.json {
-            let result = json!({ "ok": first_failed.is_none(), "culprit": first_failed, "exit": exit.code() });
+            let result = json!({ "ok": first_failed.is_none(), "first_failure": first_failed, "exit": exit.code() });
             terminal::print_json(&json!({ "result": result }))?;
         }
         if first_failed.is_none() {

@@ -1,7 +1,7 @@
-//! Everything that a job on this machine needs.
+//! Checks of the local machine.
 
 use super::{
-    super::resources::local_resources,
+    super::resources::{local_resources, meminfo_mib},
     checklist::Checklist,
     test_job::{self, TestJob},
 };
@@ -24,11 +24,11 @@ const DOCKER: &str = "docker";
 const STATE: &str = "state directory";
 const JOB: &str = "job";
 
-/// Less than this holds no job that learns anything.
+/// Free memory below which a training job is unlikely to fit.
 const FREE_MIB_MIN: u64 = 512;
 
-/// Every check.
-pub async fn examine(
+/// Runs every check of the local machine.
+pub async fn run_checks(
     args: &cli::DoctorArgs,
     wait: Span,
     checklist: &mut Checklist,
@@ -39,68 +39,61 @@ pub async fn examine(
     if !args.no_job && checklist.can_run(JOB, &[MACHINE, STATE])? {
         let test_job =
             TestJob { cluster: Cluster::Local, queue: None, label: None, staging: None, wait };
-        test_job::examine(&test_job, checklist).await?;
+        test_job::run_check(&test_job, checklist).await?;
     }
     Ok(())
 }
 
 fn machine(checklist: &mut Checklist) -> Result<(), Report> {
-    let offer = match local_resources(None) {
-        Ok(offer) => offer,
+    let resources = match local_resources(None) {
+        Ok(resources) => resources,
         Err(why) => return checklist.fail(MACHINE, why),
     };
-    let gpus = match offer.gpus.len() {
+    let gpus = match resources.gpus.len() {
         0 => "no GPUs".to_owned(),
-        _ => format!("GPUs {}", offer.gpus.join(", ")),
+        _ => format!("GPUs {}", resources.gpus.join(", ")),
     };
-    let found = format!("{} memory, {} vcores, {gpus}", Memory(offer.memory_mib), offer.vcores);
-    match available_mib() {
+    let memory = Memory(resources.memory_mib);
+    let message = format!("{memory} memory, {} vcores, {gpus}", resources.vcores);
+    match meminfo_mib("MemAvailable") {
         Some(free) if free < FREE_MIB_MIN => {
             let free = Memory(free);
-            checklist.warn(MACHINE, format!("{found}; only {free} of the memory is free"))
+            checklist.warn(MACHINE, format!("{message}; only {free} of the memory is free"))
         }
-        _ => checklist.ok(MACHINE, found),
+        _ => checklist.ok(MACHINE, message),
     }
 }
 
-fn available_mib() -> Option<u64> {
-    let text = fs::read_to_string("/proc/meminfo").ok()?;
-    let line = text.lines().find_map(|line| line.strip_prefix("MemAvailable:"))?;
-    let kib: u64 = line.split_whitespace().next()?.parse().ok()?;
-    Some(kib / 1024)
-}
-
-/// Only jobs in images need it.
+/// Checks the container engine. A missing one is no failure: only jobs in images need it.
 async fn docker(checklist: &mut Checklist) -> Result<(), Report> {
     let Some(engine) = Engine::find() else {
         return checklist.ok(DOCKER, "none; only jobs in images need it");
     };
     match engine.answers().await {
-        Ok(()) => checklist.ok(DOCKER, "an engine answers"),
-        Err(why) => {
-            checklist.warn(DOCKER, format!("jobs in images cannot run, no engine answers: {why}"))
-        }
+        Ok(()) => checklist.ok(DOCKER, "the engine responds"),
+        Err(why) => checklist
+            .warn(DOCKER, format!("jobs in images cannot run, the engine does not respond: {why}")),
     }
 }
 
-/// Returns whether jobs can be kept.
+/// Checks that the directory of local jobs is writable.
 fn state() -> Result<String, Report> {
     let root = jobs::root()?;
-    let refused = |error: io::Error| {
-        let what = format!("`{}` cannot be written: {}", root.display(), reason(&error));
+    let write_error = |error: io::Error| {
+        let what = format!("cannot write `{}`: {}", root.display(), reason(&error));
         Report::internal(what)
             .hint("make it writable, or set `XDG_STATE_HOME` to a directory that is")
     };
     let mut builder = DirBuilder::new();
-    let made = builder.mode(0o700).recursive(true).create(&root);
-    made.and_then(|()| touch(&root)).map_err(refused)?;
-    Ok(format!("`{}` can be written", root.display()))
+    let created = builder.mode(0o700).recursive(true).create(&root);
+    created.and_then(|()| touch(&root)).map_err(write_error)?;
+    Ok(format!("`{}` is writable", root.display()))
 }
 
 fn touch(dir: &Path) -> io::Result<()> {
     let probe: PathBuf = dir.join(format!(".doctor-{}", std::process::id()));
     let written = fs::write(&probe, "a job would write here");
-    // Whether there was anything to remove is said by what was written.
+    // The result of the write decides; it also shows whether there is a file to remove.
     let _ = fs::remove_file(&probe);
     written
 }

@@ -1,5 +1,7 @@
-//! A job that does nothing, submitted as any other: another process of this very program does it, so that what it
-//! prints is read, what hangs is ended, and nothing is tried that users do not do.
+//! Test job that runs `true`.
+//!
+//! It is submitted by a child process, `ydl submit --json`, so that the check takes the same path as a user's job and
+//! can stop a submission that hangs.
 
 use super::checklist::{Checklist, millis};
 use crate::{cli::Cluster, terminal::clean};
@@ -26,14 +28,15 @@ const JOB: &str = "job";
 const NAME: &str = "ydl-doctor";
 const MEMORY: &str = "128MiB";
 const COMMAND: &str = "true";
-/// Time for a job in addition to its queue wait: checks, uploading the binary, container starts.
+/// Maximum time for the job in addition to its queue wait: preflight, upload of the binary, container starts.
 const OVERHEAD_MAX: Duration = Duration::from_secs(5 * 60);
-/// Maximum time for a job that is stopped to be gone.
+/// Maximum time for the submitting process to end after SIGINT.
 const STOPPING_MAX: Duration = Duration::from_secs(60);
-/// Longer than any line that such a job prints, and more lines than it has.
+/// Maximum length of a line read from the submitting process.
 const LINE_BYTES_MAX: u64 = 1 << 20;
+/// Maximum number of bytes read from each of its streams.
 const BYTES_MAX: u64 = 16 << 20;
-/// Lines of complaint that are kept, the last ones.
+/// Number of lines kept from the end of its stderr.
 const LINES_MAX: usize = 200;
 
 /// Settings of the test job.
@@ -51,17 +54,17 @@ impl TestJob {
     /// Overrides, in the form that `--set` takes.
     fn sets(&self) -> Vec<String> {
         let mut sets = vec![format!("timeouts.allocation={}ms", self.wait.0)];
-        let named =
+        let keys =
             [("queue", &self.queue), ("node_label", &self.label), ("staging", &self.staging)];
-        for (key, value) in named {
-            // In quotes: a name may look like a number.
+        for (key, value) in keys {
+            // Quoted, because a name may look like a number.
             let value = value.as_deref().map(|value| json!(value).to_string());
             sets.extend(value.map(|value| format!("{key}={value}")));
         }
         sets
     }
 
-    /// The job as `submit` understands it.
+    /// Returns the spec that `submit` builds for this job.
     pub fn spec(&self) -> Result<JobSpec, Report> {
         let flags = Flags {
             name: Some(NAME.into()),
@@ -69,16 +72,17 @@ impl TestJob {
             command: vec![COMMAND.into()],
             ..Flags::default()
         };
-        let understood = flags.source().and_then(|mut source| {
+        let spec = flags.source().and_then(|mut source| {
             self.sets().iter().for_each(|set| source.set(set));
             if self.cluster == Cluster::Yarn {
                 source.for_cluster();
             }
             source.job()
         });
-        understood.map_err(|diagnostics| {
+        spec.map_err(|diagnostics| {
             let first = diagnostics.all.into_iter().next();
-            let (what, hint) = first.map_or_else(Default::default, |it| (it.what, it.hint));
+            let (what, hint) =
+                first.map_or_else(Default::default, |first| (first.what, first.hint));
             Report { what, hint, exit: Exit::BadInput }
         })
     }
@@ -103,15 +107,15 @@ impl TestJob {
     }
 }
 
-/// Runs it, and says how long each part of its life took.
-pub async fn examine(test_job: &TestJob, checklist: &mut Checklist) -> Result<(), Report> {
+/// Runs the test job and records the time of each of its phases.
+pub async fn run_check(test_job: &TestJob, checklist: &mut Checklist) -> Result<(), Report> {
     match run_job(test_job).await {
         Err(why) => checklist.fail(JOB, why),
         Ok(timings) => {
             let phases = timings.phases();
             let parts: Vec<_> =
                 phases.iter().map(|(name, took)| format!("{name} {}", seconds(*took))).collect();
-            let found = format!(
+            let message = format!(
                 "{} ran on `{}` in {}: {}",
                 timings.id,
                 timings.node,
@@ -120,7 +124,7 @@ pub async fn examine(test_job: &TestJob, checklist: &mut Checklist) -> Result<()
             );
             let phases =
                 phases.map(|(name, took)| (name.replace(' ', "_") + "_ms", json!(millis(took))));
-            checklist.ok_with(JOB, found, ("phases", phases.into_iter().collect()))
+            checklist.ok_with(JOB, message, ("phases", phases.into_iter().collect()))
         }
     }
 }
@@ -129,15 +133,15 @@ fn seconds(took: Duration) -> String {
     format!("{:.1} s", took.as_secs_f64())
 }
 
-/// A job that was submitted and is over.
+/// Times of a test job that has ended.
 #[derive(Debug)]
 struct JobTimings {
     id: String,
     node: NodeName,
     total: Duration,
-    /// Until the cluster had taken it.
+    /// Time until the job was submitted.
     submitting: Duration,
-    /// By the master's clock.
+    /// This and the following times are of the master's clock.
     started: Time,
     ran: Time,
     ended: Time,
@@ -145,8 +149,8 @@ struct JobTimings {
 }
 
 impl JobTimings {
-    /// Its parts, one after the other. What is in no other is the wait for the master and its start, and the little
-    /// that it takes to hear of its end.
+    /// Returns the phases in order. The remainder of the total time counts as `master`: the wait for its container, its
+    /// start, and the delay until the client sees the end.
     fn phases(&self) -> [(&'static str, Duration); 5] {
         let between = |from: Time, to: Time| Duration::from_millis((to - from).0);
         let alive = between(self.started, self.finished);
@@ -161,7 +165,7 @@ impl JobTimings {
     }
 }
 
-/// A line that `submit --json` prints.
+/// Line printed by `submit --json`.
 #[derive(Debug, Deserialize)]
 struct PrintedLine {
     job: Option<SubmittedLine>,
@@ -178,7 +182,7 @@ struct SubmittedLine {
 #[derive(Debug, Deserialize)]
 struct EndLine {
     state: String,
-    why: String,
+    diagnostics: String,
 }
 
 /// Output of the submitting process.
@@ -197,7 +201,7 @@ async fn run_job(test_job: &TestJob) -> Result<JobTimings, Report> {
     let mut child = test_job.command().map_err(failed)?.spawn().map_err(failed)?;
     let (out, err) = (child.stdout.take(), child.stderr.take());
     let (Some(out), Some(err)) = (out, err) else {
-        return Err(Report::internal("cannot hear a job that was submitted"));
+        return Err(Report::internal("cannot read the output of `ydl submit`"));
     };
     let mut output = TestJobOutput::default();
     let mut stderr_lines = VecDeque::new();
@@ -221,11 +225,11 @@ async fn run_job(test_job: &TestJob) -> Result<JobTimings, Report> {
     }
 }
 
-/// Asks it to stop its job, and ends it where it does not.
+/// Interrupts the submitting process so that it stops its job; kills it after [`STOPPING_MAX`].
 async fn stop(mut child: Child) {
-    if let Some(this) = child.id().and_then(Identity::of) {
-        // It has the same two answers as a person's Ctrl-C. One that is gone already needs none.
-        let _ = this.signal(Signal::INT);
+    if let Some(process) = child.id().and_then(Identity::of) {
+        // Fails only if the process has already ended.
+        let _ = process.signal(Signal::INT);
     }
     if timeout(STOPPING_MAX, child.wait()).await.is_err() {
         let _ = child.kill().await;
@@ -253,7 +257,7 @@ async fn read_stdout(out: impl AsyncRead + Unpin, began: Instant, output: &mut T
             Ok(0) | Err(_) => return,
             Ok(_) => {}
         }
-        // Lines of no interest are the job's output.
+        // Other lines are output of the job.
         let Ok(line) = serde_json::from_slice::<PrintedLine>(&line) else {
             continue;
         };
@@ -282,7 +286,7 @@ async fn read_stderr(err: impl AsyncRead + Unpin, stderr_lines: &mut VecDeque<St
     }
 }
 
-/// The job's times, if it has come all the way.
+/// Returns the job's times if it succeeded.
 fn timings(output: &TestJobOutput, total: Duration) -> Option<JobTimings> {
     let when = |is: fn(&HistoryKind) -> bool| {
         let mut events = output.events.iter();
@@ -293,31 +297,32 @@ fn timings(output: &TestJobOutput, total: Duration) -> Option<JobTimings> {
         _ => None,
     })?;
     let (id, submitting) = output.id.clone()?;
-    let is_well = matches!(output.result.as_ref()?.outcome, Some(Outcome::Succeeded));
+    let succeeded = matches!(output.result.as_ref()?.outcome, Some(Outcome::Succeeded));
     let finished = output.result.as_ref()?.now;
-    is_well.then_some(JobTimings {
+    succeeded.then_some(JobTimings {
         id,
         node,
         total,
         submitting,
-        started: when(|what| matches!(what, HistoryKind::JobStarted))?,
-        ran: when(|what| matches!(what, HistoryKind::AttemptStarted { .. }))?,
-        ended: when(|what| {
-            matches!(what, HistoryKind::AttemptEnded { disposition: Disposition::NoAction, .. })
+        started: when(|kind| matches!(kind, HistoryKind::JobStarted))?,
+        ran: when(|kind| matches!(kind, HistoryKind::AttemptStarted { .. }))?,
+        ended: when(|kind| {
+            matches!(kind, HistoryKind::AttemptEnded { disposition: Disposition::NoAction, .. })
         })
-        .or_else(|| when(|what| matches!(what, HistoryKind::AttemptEnded { .. })))?,
+        .or_else(|| when(|kind| matches!(kind, HistoryKind::AttemptEnded { .. })))?,
         finished,
     })
 }
 
-/// Why it did not: what the job says, else what the cluster says of it, else what `submit` said last.
+/// Returns the cause of the failure: the job's outcome, else the cluster's diagnostics, else the error that `submit`
+/// printed.
 fn failure_report(
     output: TestJobOutput,
     stderr_lines: &VecDeque<String>,
     code: Option<i32>,
 ) -> Report {
     let id = output.id.as_ref().map(|(id, _)| id.clone());
-    let hint = id.as_ref().map(|id| format!("`ydl status {id}` and `ydl logs {id}` say more"));
+    let hint = id.as_ref().map(|id| format!("see `ydl status {id}` and `ydl logs {id}`"));
     let exit = match code {
         Some(2) => Exit::BadInput,
         Some(122) => Exit::Unreachable,
@@ -327,7 +332,7 @@ fn failure_report(
     let id = id.unwrap_or_default();
     let what = match (&output.result, &output.ended) {
         (Some(JobView { outcome: Some(outcome), .. }), _) => format!("{id} {outcome}"),
-        (_, Some(ended)) => format!("{id} {}: {}", ended.state, ended.why.trim()),
+        (_, Some(ended)) => format!("{id} {}: {}", ended.state, ended.diagnostics.trim()),
         _ => {
             let line = |mark: &str| {
                 let found = stderr_lines.iter().find_map(|line| line.strip_prefix(mark));
@@ -335,7 +340,7 @@ fn failure_report(
             };
             let what = line("error: ").or_else(|| stderr_lines.back().cloned());
             return Report {
-                what: clean(&what.unwrap_or_else(|| "it said nothing".to_owned())),
+                what: clean(&what.unwrap_or_else(|| "`ydl submit` failed silently".to_owned())),
                 hint: line("hint: ").or(hint),
                 exit,
             };
@@ -362,8 +367,8 @@ mod tests {
         };
         let took: Vec<_> = timings.phases().iter().map(|(_, took)| took.as_secs()).collect();
         assert_eq!(took, [1, 5, 2, 1, 1]);
-        let odd = JobTimings { ran: Time(9), total: Duration::from_secs(1), ..timings };
-        assert!(odd.phases().iter().all(|(_, took)| took.as_secs() < 3000));
+        let reversed = JobTimings { ran: Time(9), total: Duration::from_secs(1), ..timings };
+        assert!(reversed.phases().iter().all(|(_, took)| took.as_secs() < 3000));
     }
 
     #[tokio::test]
@@ -378,7 +383,7 @@ mod tests {
 
         let mut output = TestJobOutput::default();
         let out: &[u8] = b"{\"job\": {\"id\": \"a1\", \"directory\": \"d\"}}\nnoise\n\
-            {\"ended\": {\"state\": \"failed\", \"why\": \"no such class\"}}\n";
+            {\"ended\": {\"state\": \"failed\", \"diagnostics\": \"no such class\"}}\n";
         read_stdout(out, Instant::now(), &mut output).await;
         let report = failure_report(output, &stderr_lines, Some(120));
         assert_eq!(report.what, "a1 failed: no such class");

@@ -1,4 +1,4 @@
-//! Everything that a job on a cluster needs.
+//! Checks of a cluster.
 
 use super::{
     checklist::{Checklist, millis},
@@ -35,22 +35,22 @@ const NAMENODE: &str = "NameNode";
 const STAGING: &str = "staging";
 const JOB: &str = "job";
 
-/// The most that one check may take, the job apart.
+/// Maximum time for one check, except for the test job.
 const CHECK_MAX: Duration = Duration::from_secs(60);
 /// Maximum time for an HDFS check.
 const HDFS_MAX: Duration = Duration::from_secs(30);
-/// A ticket that ends sooner will soon be missed.
-const LIFE_MIN: Duration = Duration::from_secs(60 * 60);
+/// Remaining lifetime of a ticket below which `doctor` warns.
+const LIFETIME_MIN: Duration = Duration::from_secs(60 * 60);
 
-/// Every check, in the order in which one needs another.
-pub async fn examine(
+/// Runs every check of the cluster, in the order in which they depend on each other.
+pub async fn run_checks(
     args: &cli::DoctorArgs,
     wait: Span,
     checklist: &mut Checklist,
 ) -> Result<(), Report> {
-    let cluster = settings(checklist)?;
+    let cluster = configured_cluster(checklist)?;
     let user = ticket(cluster.as_ref(), checklist).await?;
-    let has = manager(cluster.as_ref(), user, checklist).await?;
+    let info = manager(cluster.as_ref(), user, checklist).await?;
     let test_job = TestJob {
         cluster: Cluster::Yarn,
         queue: args.queue.clone(),
@@ -58,56 +58,56 @@ pub async fn examine(
         staging: args.staging.clone(),
         wait,
     };
-    nodes(has.as_ref(), checklist)?;
-    queue(has.as_ref(), &test_job, checklist)?;
+    nodes(info.as_ref(), checklist)?;
+    queue(info.as_ref(), &test_job, checklist)?;
     namenode(cluster.as_ref(), &test_job, checklist).await?;
     staging(cluster.as_ref(), &test_job, checklist).await?;
     if !args.no_job && checklist.can_run(JOB, &[NODES, QUEUE, LABEL, STAGING])? {
-        test_job::examine(&test_job, checklist).await?;
+        test_job::run_check(&test_job, checklist).await?;
     }
     Ok(())
 }
 
-/// Whatever hangs is given up, and said to hang.
+/// Fails a check that takes longer than [`CHECK_MAX`].
 async fn within<T>(
     what: &str,
-    asked: impl Future<Output = Result<T, Report>>,
+    check: impl Future<Output = Result<T, Report>>,
 ) -> Result<T, Report> {
-    timeout(CHECK_MAX, asked).await.unwrap_or_else(|_| {
+    timeout(CHECK_MAX, check).await.unwrap_or_else(|_| {
         let what = format!("{what} did not end in {}", Span(millis(CHECK_MAX)));
         Err(Report::new(Exit::Unreachable, what))
     })
 }
 
-/// The configuration, and the way to the cluster that it describes.
-fn settings(checklist: &mut Checklist) -> Result<Option<ClusterClient>, Report> {
-    let found = configuration().and_then(|config| match config {
+/// Checks the configuration. Returns a client for the cluster that it describes.
+fn configured_cluster(checklist: &mut Checklist) -> Result<Option<ClusterClient>, Report> {
+    let result = configuration().and_then(|config| match config {
         Some(config) => {
-            described(&config).and_then(|found| Ok((ClusterClient::with(config)?, found)))
+            describe(&config).and_then(|summary| Ok((ClusterClient::with(config)?, summary)))
         }
         None => Err(missing_configuration().hint(
             "set `HADOOP_CONF_DIR` to the directory with `core-site.xml` and `yarn-site.xml`, \
-             or look at this machine with `--cluster local`",
+             or check this machine with `--cluster local`",
         )),
     });
-    match found {
+    match result {
         Err(why) => checklist.fail(CONFIGURATION, why).map(|()| None),
-        Ok((cluster, (found, None))) => {
-            checklist.ok(CONFIGURATION, found)?;
+        Ok((cluster, (summary, None))) => {
+            checklist.ok(CONFIGURATION, summary)?;
             Ok(Some(cluster))
         }
-        Ok((cluster, (found, Some(odd)))) => {
-            checklist.warn(CONFIGURATION, format!("{found}; {odd}"))?;
+        Ok((cluster, (summary, Some(warning)))) => {
+            checklist.warn(CONFIGURATION, format!("{summary}; {warning}"))?;
             Ok(Some(cluster))
         }
     }
 }
 
-/// Describes the source of the configuration, its contents and its oddities.
-fn described(config: &Config) -> Result<(String, Option<String>), Report> {
-    let unusable = |error: yarn_native::config::ConfigError| {
-        let what = format!("the Hadoop configuration cannot be used: {error}");
-        Report::bad_input(what).hint("set the key right in the file that is named")
+/// Summarizes the configuration. The second string is a warning about it.
+fn describe(config: &Config) -> Result<(String, Option<String>), Report> {
+    let invalid = |error: yarn_native::config::ConfigError| {
+        let what = format!("invalid Hadoop configuration: {error}");
+        Report::bad_input(what).hint("correct the key in the file that is named")
     };
     let directories = Config::directories(&Environment::of_process());
     let directories: Vec<_> =
@@ -117,85 +117,86 @@ fn described(config: &Config) -> Result<(String, Option<String>), Report> {
         name.to_string_lossy().into_owned()
     };
     let files: Vec<_> = config.files().iter().map(name).collect();
-    let managers = config.resource_managers().map_err(unusable)?;
+    let managers = config.resource_managers().map_err(invalid)?;
     let managers: Vec<_> = managers.iter().map(|m| format!("`{}`", m.client)).collect();
-    let system = config.default_fs().map_err(unusable)?;
+    let system = config.default_fs().map_err(invalid)?;
     if !system.starts_with("hdfs://") && !system.starts_with("viewfs://") {
         let origin = config.origin("fs.defaultFS");
         let origin = origin.map_or_else(|| "not set".to_owned(), ToString::to_string);
         let what = format!("`fs.defaultFS` is `{system}` ({origin}), and jobs need HDFS");
-        let hint = "set it in `core-site.xml`, as in `hdfs://namenode:8020`; is this the cluster's own directory?";
+        let hint = "set it in `core-site.xml`, as in `hdfs://namenode:8020`, \
+                    or point `HADOOP_CONF_DIR` at the cluster's own configuration";
         return Err(Report::bad_input(what).hint(hint));
     }
-    let found = format!(
+    let summary = format!(
         "{} ({}): ResourceManager {}, file system `{system}`",
         directories.join(", "),
         files.join(", "),
         managers.join(", ")
     );
-    Ok((found, odd(config, &files)))
+    Ok((summary, configuration_warning(config, &files)))
 }
 
-fn odd(config: &Config, files: &[String]) -> Option<String> {
+fn configuration_warning(config: &Config, files: &[String]) -> Option<String> {
     if !files.iter().any(|name| name == "yarn-site.xml") {
-        return Some("without `yarn-site.xml` the ResourceManager's address is a guess".to_owned());
+        return Some("no `yarn-site.xml`: the ResourceManager's address is the default".to_owned());
     }
     let key = "yarn.resourcemanager.address";
-    let alone = config.resource_managers().is_ok_and(|all| all.len() == 1);
-    let unset = |key| matches!(config.origin(key), None | Some(Origin::Default));
-    if alone && unset(key) && unset("yarn.resourcemanager.hostname") {
+    let is_single = config.resource_managers().is_ok_and(|all| all.len() == 1);
+    let is_unset = |key| matches!(config.origin(key), None | Some(Origin::Default));
+    if is_single && is_unset(key) && is_unset("yarn.resourcemanager.hostname") {
         return Some(format!(
-            "neither `{key}` nor `yarn.resourcemanager.hostname` is set: the address is a guess"
+            "neither `{key}` nor `yarn.resourcemanager.hostname` is set: the address is the default"
         ));
     }
-    // Former names of keys are everywhere, and do no harm.
+    // Deprecated names of keys are common and harmless.
     let mut notes = config.warnings().iter();
     let note = notes.find(|note| !matches!(note.kind, ConfigWarningKind::Deprecated { .. }))?;
     Some(note.to_string())
 }
 
-/// Returns whether this user can prove who it is, and whose jobs these are.
+/// Checks that this user can authenticate. Returns the user that jobs run as, empty if unknown.
 async fn ticket(
     cluster: Option<&ClusterClient>,
     checklist: &mut Checklist,
 ) -> Result<String, Report> {
-    let nobody = String::new();
     if !checklist.can_run(TICKET, &[CONFIGURATION])? {
-        return Ok(nobody);
+        return Ok(String::new());
     }
     let Some(cluster) = cluster else {
-        return Ok(nobody);
+        return Ok(String::new());
     };
     let user = cluster.user.clone();
     let AuthMethod::Kerberos(kerberos) = &cluster.identity.auth else {
-        let found = format!("not needed: simple authentication as `{user}`");
-        checklist.ok(TICKET, found)?;
+        let message = format!("not needed: simple authentication as `{user}`");
+        checklist.ok(TICKET, message)?;
         return Ok(user);
     };
-    let held = within("looking for a Kerberos ticket", held(kerberos.clone())).await;
-    let (principal, life) = match held {
-        Err(why) => return checklist.fail(TICKET, why).map(|()| nobody),
-        Ok(held) => held,
+    let ticket = within("reading the Kerberos ticket", kerberos_ticket(kerberos.clone())).await;
+    let (principal, lifetime) = match ticket {
+        Err(why) => return checklist.fail(TICKET, why).map(|()| String::new()),
+        Ok(ticket) => ticket,
     };
-    let (user, acting) = match cluster.config.proxy_user() {
+    let (user, proxied) = match cluster.config.proxy_user() {
         Some(user) => {
-            let acting = format!(", for `{user}` (`HADOOP_PROXY_USER`)");
-            (user, acting)
+            let proxied = format!(", for `{user}` (`HADOOP_PROXY_USER`)");
+            (user, proxied)
         }
         None => (short_name(&principal), String::new()),
     };
-    let found = format!("`{principal}`{acting}, {} left", Span(millis(life)));
-    match life < LIFE_MIN {
-        true => checklist.warn(TICKET, format!("{found}: renew it with `kinit` soon"))?,
-        false => checklist.ok(TICKET, found)?,
+    let message = format!("`{principal}`{proxied}, {} left", Span(millis(lifetime)));
+    match lifetime < LIFETIME_MIN {
+        true => checklist.warn(TICKET, format!("{message}: renew it with `kinit` soon"))?,
+        false => checklist.ok(TICKET, message)?,
     }
     Ok(user)
 }
 
-async fn held(kerberos: Kerberos) -> Result<(String, Duration), Report> {
-    let looked = spawn_blocking(move || kerberos.ticket()).await;
-    let looked = looked.map_err(|_| Report::internal("the Kerberos library failed"))?;
-    let ticket = looked.map_err(|error| {
+/// Returns the principal of the user's ticket and its remaining lifetime.
+async fn kerberos_ticket(kerberos: Kerberos) -> Result<(String, Duration), Report> {
+    let ticket = spawn_blocking(move || kerberos.ticket()).await;
+    let ticket = ticket.map_err(|_| Report::internal("the Kerberos library failed"))?;
+    let ticket = ticket.map_err(|error| {
         let hint = error.hint();
         let report = Report::bad_input(error.to_string());
         match hint {
@@ -206,7 +207,7 @@ async fn held(kerberos: Kerberos) -> Result<(String, Duration), Report> {
     Ok((ticket.principal, ticket.lifetime))
 }
 
-/// Queries the ResourceManager for its cluster.
+/// Checks that the ResourceManager responds. Returns its view of the cluster.
 async fn manager(
     cluster: Option<&ClusterClient>,
     user: String,
@@ -220,31 +221,31 @@ async fn manager(
     };
     let began = Instant::now();
     let deadline = cluster.deadline();
-    let asked = async {
+    let query = async {
         tokio::try_join!(
             preflight::gather(&cluster.rm, &cluster.config, &user, deadline),
             cluster.rm.new_application(deadline),
         )
     };
-    match within("asking the ResourceManager", cluster.call(asked)).await {
+    match within("querying the ResourceManager", cluster.call(query)).await {
         Err(why) => checklist.fail(MANAGER, why).map(|()| None),
-        Ok((mut has, new)) => {
-            has.largest = Some((&new.capability_max).into());
-            checklist.ok(MANAGER, format!("answered in {}", Span(millis(began.elapsed()))))?;
-            Ok(Some(has))
+        Ok((mut info, new)) => {
+            info.largest = Some((&new.capability_max).into());
+            checklist.ok(MANAGER, format!("responded in {}", Span(millis(began.elapsed()))))?;
+            Ok(Some(info))
         }
     }
 }
 
-fn nodes(has: Option<&ClusterInfo>, checklist: &mut Checklist) -> Result<(), Report> {
+fn nodes(info: Option<&ClusterInfo>, checklist: &mut Checklist) -> Result<(), Report> {
     if !checklist.can_run(NODES, &[MANAGER])? {
         return Ok(());
     }
-    let Some(has) = has else {
+    let Some(info) = info else {
         return Ok(());
     };
-    let all = has.nodes.len();
-    let running: Vec<_> = has.nodes.iter().filter(|node| node.running).collect();
+    let all = info.nodes.len();
+    let running: Vec<_> = info.nodes.iter().filter(|node| node.running).collect();
     if running.is_empty() {
         let what = match all {
             0 => "the cluster has no nodes".to_owned(),
@@ -254,37 +255,37 @@ fn nodes(has: Option<&ClusterInfo>, checklist: &mut Checklist) -> Result<(), Rep
         let why = Report::new(Exit::Unreachable, what);
         return checklist.fail(
             NODES,
-            why.hint("`ydl nodes --all` shows each; an administrator starts NodeManagers"),
+            why.hint("list them with `ydl nodes --all`, and ask an administrator to start the NodeManagers"),
         );
     }
     let memory = running.iter().map(|node| node.free.memory_mib).sum();
     let vcores: u64 = running.iter().map(|node| node.free.vcores).sum();
-    let found = format!("{} running, {} and {vcores} vcores free", running.len(), Memory(memory));
+    let message = format!("{} running, {} and {vcores} vcores free", running.len(), Memory(memory));
     match all - running.len() {
-        0 => checklist.ok(NODES, found),
-        1 => checklist.warn(NODES, format!("{found}; 1 is not running: `ydl nodes --all`")),
-        n => checklist.warn(NODES, format!("{found}; {n} are not running: `ydl nodes --all`")),
+        0 => checklist.ok(NODES, message),
+        1 => checklist.warn(NODES, format!("{message}; 1 is not running: `ydl nodes --all`")),
+        n => checklist.warn(NODES, format!("{message}; {n} are not running: `ydl nodes --all`")),
     }
 }
 
-/// Returns whether this user's jobs are taken there.
+/// Checks that the queue and the node label accept this user's jobs.
 fn queue(
-    has: Option<&ClusterInfo>,
+    info: Option<&ClusterInfo>,
     test_job: &TestJob,
     checklist: &mut Checklist,
 ) -> Result<(), Report> {
     let name = test_job.queue.as_deref().unwrap_or("default");
-    // Where its files lie is another check's matter.
+    // The staging directory has a check of its own.
     let unstaged = TestJob { staging: None, ..test_job.clone() };
     if checklist.can_run(QUEUE, &[MANAGER, NODES])?
-        && let Some(has) = has
+        && let Some(info) = info
     {
         let unlabelled = TestJob { label: None, ..unstaged.clone() };
-        match findings(&unlabelled, has) {
+        match findings(&unlabelled, info) {
             Err(why) => checklist.fail(QUEUE, why)?,
             Ok(notes) if notes.is_empty() => {
-                let found = format!("`{name}` accepts jobs of `{}`", has.user);
-                checklist.ok(QUEUE, found)?;
+                let message = format!("`{name}` accepts jobs of `{}`", info.user);
+                checklist.ok(QUEUE, message)?;
             }
             Ok(notes) => checklist.warn(QUEUE, notes.join("; "))?,
         }
@@ -293,18 +294,18 @@ fn queue(
         return Ok(());
     };
     if checklist.can_run(LABEL, &[MANAGER, NODES, QUEUE])?
-        && let Some(has) = has
+        && let Some(info) = info
     {
-        match findings(&unstaged, has) {
+        match findings(&unstaged, info) {
             Err(why) => checklist.fail(LABEL, why)?,
             Ok(_) => {
-                let nodes = has.nodes.iter().filter(|node| node.running);
-                let found = match nodes.filter(|node| node.label == *label).count() {
-                    1 => "1 running node has".to_owned(),
-                    n => format!("{n} running nodes have"),
+                let nodes = info.nodes.iter().filter(|node| node.running);
+                let count = match nodes.filter(|node| node.label == *label).count() {
+                    1 => "1 running node".to_owned(),
+                    n => format!("{n} running nodes"),
                 };
-                let found = format!("queue `{name}` may use `{label}`, which {found}");
-                checklist.ok(LABEL, found)?;
+                let message = format!("queue `{name}` may use `{label}`: {count}");
+                checklist.ok(LABEL, message)?;
             }
         }
     }
@@ -312,12 +313,12 @@ fn queue(
 }
 
 /// Returns the findings of `submit`'s preflight check for the test job.
-fn findings(test_job: &TestJob, has: &ClusterInfo) -> Result<Vec<String>, Report> {
+fn findings(test_job: &TestJob, info: &ClusterInfo) -> Result<Vec<String>, Report> {
     let spec: JobSpec = test_job.spec()?;
-    let Findings { refusals, notes } = preflight::check(&spec, has);
+    let Findings { refusals, notes } = preflight::check(&spec, info);
     match refusals.into_iter().next() {
         Some(first) => {
-            // The flags of this command are called otherwise than the keys of a job file.
+            // The hints name job-file keys; this command has flags.
             let hint = first.hint.replace("`queue`", "`--queue`");
             let hint = hint.replace("`node_label`", "`--label`");
             Err(Report::bad_input(first.what).hint(hint))
@@ -338,33 +339,32 @@ async fn namenode(
         return Ok(());
     };
     let staging = test_job.staging.as_deref();
-    // What is in no HDFS is refused by the check of the staging directory.
-    let elsewhere = staging.filter(|it| it.starts_with("hdfs://") || it.starts_with("viewfs://"));
+    // The staging check rejects other file systems.
+    let url = staging.filter(|url| url.starts_with("hdfs://") || url.starts_with("viewfs://"));
     let began = Instant::now();
     let deadline = began + HDFS_MAX;
-    let asked = async {
+    let query = async {
         let ClusterClient { config, identity, .. } = cluster;
-        let hdfs = Hdfs::connect(config, elsewhere, identity, deadline).await?;
+        let hdfs = Hdfs::connect(config, url, identity, deadline).await?;
         // The directory's existence is visible to every user.
         hdfs.stat("/", deadline).await?;
-        let answered = Span(millis(began.elapsed()));
-        let mut homeless = None;
+        let response_time = Span(millis(began.elapsed()));
+        let mut missing_home = None;
         if staging.is_none() {
             let home = hdfs.home(deadline).await?;
             // Permission denied on listing is no failure: the next check tries to write.
             if let Ok(None) = hdfs.stat(&home, deadline).await {
-                homeless = Some(home);
+                missing_home = Some(home);
             }
         }
-        let found = format!("`{}` answered in {answered}", hdfs.root());
-        Ok::<_, Report>((found, homeless))
+        let message = format!("`{}` responded in {response_time}", hdfs.root());
+        Ok::<_, Report>((message, missing_home))
     };
-    match within("asking the NameNode", asked).await {
+    match within("querying the NameNode", query).await {
         Err(why) => checklist.fail(NAMENODE, why),
-        Ok((found, None)) => checklist.ok(NAMENODE, found),
-        Ok((found, Some(home))) => {
-            checklist.warn(NAMENODE, format!("{found}; there is no home `{home}` yet"))
-        }
+        Ok((message, None)) => checklist.ok(NAMENODE, message),
+        Ok((message, Some(home))) => checklist
+            .warn(NAMENODE, format!("{message}; home directory `{home}` does not exist yet")),
     }
 }
 
@@ -380,16 +380,16 @@ async fn staging(
         return Ok(());
     };
     let deadline = Instant::now() + HDFS_MAX;
-    let tried = async {
+    let write = async {
         let ClusterClient { config, identity, .. } = cluster;
-        // As `submit` understands it, which refuses what is no place in HDFS.
+        // Building the spec validates the staging directory as `submit` does.
         let unqueued = TestJob { queue: None, label: None, ..test_job.clone() };
         unqueued.spec()?;
-        let place =
+        let staging =
             StagingDir::find(config, identity, test_job.staging.as_deref(), deadline).await?;
-        place.check_write(deadline).await?;
-        Ok::<_, Report>(place.layout.root().to_owned())
+        staging.check_write(deadline).await?;
+        Ok::<_, Report>(staging.layout.root().to_owned())
     };
-    let tried = within("writing to the staging directory", tried).await;
-    checklist.record(STAGING, tried.map(|root| format!("`{root}` can be written and read")))
+    let result = within("writing to the staging directory", write).await;
+    checklist.record(STAGING, result.map(|root| format!("`{root}` is readable and writable")))
 }

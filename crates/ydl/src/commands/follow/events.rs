@@ -15,13 +15,13 @@ use ydl_proto::messages::{HistoryPage, JobSnapshot};
 
 /// Long-poll timeout of one request.
 const WAIT: Duration = Duration::from_secs(20);
-/// Maximum time for which a running master may be unreachable, and for an ending one to exit.
+/// Maximum time for which the master of a local job may be unreachable.
 const TIMEOUT: Duration = Duration::from_secs(60);
-/// The same on a cluster, which may need long to see that a node is lost and to start a master elsewhere.
+/// Same limit on a cluster, where detecting a lost node and starting a new master may take long.
 const CLUSTER_TIMEOUT: Duration = Duration::from_secs(30 * 60);
-/// Delay before a request is repeated.
+/// Delay before a request to a local master is repeated.
 const RETRY_DELAY: Duration = Duration::from_millis(20);
-/// The same for a master that may have to be started on another node first.
+/// Same delay on a cluster.
 const CLUSTER_RETRY_DELAY: Duration = Duration::from_millis(200);
 
 /// Event of a followed job.
@@ -53,7 +53,7 @@ pub(super) async fn watch_history(
                 }
                 continue;
             }
-            // Nothing new for the whole wait.
+            // The long poll timed out without new events.
             Ok(None) if requested_at.elapsed() > WAIT / 2 => {
                 last_response = Instant::now();
                 continue;
@@ -61,12 +61,12 @@ pub(super) async fn watch_history(
             Ok(None) => None,
             Err(error) => Some(error),
         };
-        // The master is ending, or gone, or cannot answer; or it has moved.
+        // The master is exiting, has exited, does not respond, or has moved.
         if let Some(remote) = &job.remote {
             remote.request_poll();
         }
-        if let JobStatus::Running(place) = job.status() {
-            master.set_address(&place.address);
+        if let JobStatus::Running(address) = job.status() {
+            master.set_address(&address.address);
         }
         let timeout = match job.remote {
             Some(_) => CLUSTER_TIMEOUT,
@@ -110,7 +110,7 @@ pub(super) async fn watch_views(master: Arc<MasterClient>, sender: mpsc::Sender<
                     return;
                 }
             }
-            // Nothing has happened, but what the tasks use has changed.
+            // No new event, but resource usage changes: request the current view.
             Ok(None) => seen = 0,
             Err(_) => {
                 if sender.is_closed() {

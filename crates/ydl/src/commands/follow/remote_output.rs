@@ -19,7 +19,7 @@ impl RemoteOutput {
         RemoteOutput { mirror, copies: JoinSet::new(), started: BTreeSet::new() }
     }
 
-    /// Has the wanted streams of an attempt copied, unless they are already.
+    /// Starts copying the selected streams of an attempt, once.
     pub(super) fn follow(
         &mut self,
         task: &TaskId,
@@ -37,7 +37,7 @@ impl RemoteOutput {
         self.copies.spawn(copying);
     }
 
-    /// Waits for the next attempt that is copied completely.
+    /// Waits until an attempt has been copied completely, and returns it.
     pub(super) async fn next_copied(&mut self) -> (TaskId, u32) {
         loop {
             match self.copies.join_next().await {
@@ -50,13 +50,13 @@ impl RemoteOutput {
 
     /// Copies everything that is left of a finished job. Returns messages about what is unavailable.
     pub(super) async fn finish(&mut self, tails: &LogTails) -> Vec<String> {
-        // Concurrent writers to one copy would write everything twice.
+        // Two writers to one copy would duplicate its content.
         self.copies.shutdown().await;
         self.mirror.copy_logs(&tails.filter(), None).await
     }
 }
 
-/// Waits for the next attempt on a cluster that is copied completely.
+/// Waits until an attempt has been copied completely. Never returns for a local job.
 pub(super) async fn next_copied(remote_output: &mut Option<RemoteOutput>) -> (TaskId, u32) {
     match remote_output {
         Some(remote_output) => remote_output.next_copied().await,

@@ -18,7 +18,7 @@ impl InterruptSignals {
         })
     }
 
-    /// The name of the next one.
+    /// Waits for the next signal and returns its name.
     pub async fn next(&mut self) -> &'static str {
         tokio::select! {
             _ = self.interrupts.recv() => "Ctrl-C",

@@ -7,7 +7,7 @@ use crate::{
 };
 use std::path::Path;
 
-/// Read from one stream before the next has its turn, so that one task cannot silence the others.
+/// Bytes read from one stream in one pass, so that one task does not delay the output of the others.
 const READ_BYTES_MAX: usize = 1 << 20;
 /// Bytes of a stream searched for its last lines.
 const TAIL_BYTES_MAX: u64 = 64 << 20;
@@ -23,7 +23,7 @@ pub(super) struct StreamTail {
 }
 
 impl StreamTail {
-    /// Reads what there is, up to a turn's worth. True if there may be more.
+    /// Reads the available output, up to [`READ_BYTES_MAX`]. Returns true if there may be more.
     pub(super) fn read(&mut self, dir: &Path, stream: Stream, out: &mut Vec<u8>) -> bool {
         let offset = self.offset;
         let reader = self.reader.get_or_insert_with(|| LogReader::new(dir, stream.name(), offset));
@@ -35,7 +35,7 @@ impl StreamTail {
                     None => out.extend_from_slice(&bytes),
                 },
                 Ok(Chunk::Gap { bytes, .. }) => {
-                    let note = format!("[{bytes} bytes were not kept]\n");
+                    let note = format!("[{bytes} bytes were discarded]\n");
                     match &mut self.lines {
                         Some(lines) => {
                             lines.finish(out);
@@ -44,7 +44,7 @@ impl StreamTail {
                         None => out.extend_from_slice(note.as_bytes()),
                     }
                 }
-                // A stream that cannot be read now may be read later; at the end it is tried once more.
+                // Read errors may be temporary: the stream is read again at the end.
                 Ok(Chunk::End) | Err(_) => {
                     full = false;
                     break;
@@ -56,7 +56,7 @@ impl StreamTail {
     }
 }
 
-/// Steps to where the last `wanted` lines begin.
+/// Seeks to the start of the last `wanted` lines.
 pub(super) fn seek_to_lines(reader: &mut LogReader, wanted: usize) {
     let mut span: u64 = 64 << 10;
     loop {
@@ -67,18 +67,18 @@ pub(super) fn seek_to_lines(reader: &mut LogReader, wanted: usize) {
         let mut ends = Vec::new();
         let mut last = start;
         while let Ok(Chunk::Data { offset, bytes }) = reader.read_some() {
-            let here = bytes.iter().enumerate().filter(|(_, byte)| **byte == b'\n');
-            ends.extend(here.map(|(n, _)| offset + n as u64 + 1));
+            let newlines = bytes.iter().enumerate().filter(|(_, byte)| **byte == b'\n');
+            ends.extend(newlines.map(|(n, _)| offset + n as u64 + 1));
             last = offset + bytes.len() as u64;
         }
-        // The last line may lack its end.
+        // The last line may be incomplete.
         let lines = ends.len() + usize::from(ends.last().is_none_or(|end| *end != last));
         let enough = lines > wanted;
         if enough || start == 0 || span >= TAIL_BYTES_MAX {
             let skip = lines.saturating_sub(wanted);
             let from = if skip == 0 { start } else { ends.get(skip - 1).copied().unwrap_or(last) };
             let back = reader.end().unwrap_or(last).saturating_sub(from);
-            // What cannot be looked at now is read from where the reader stands.
+            // After an error, reading continues at the current position.
             let _ = reader.seek_to_last(back);
             return;
         }

@@ -19,17 +19,17 @@ use ydl_storage::{
     hdfs::{FileSystems, Hdfs},
 };
 
-/// Between two looks at what is in HDFS, at least and at most.
+/// Shortest and longest interval between two refreshes.
 const INTERVAL: (Duration, Duration) = (Duration::from_secs(5), Duration::from_secs(300));
-/// A look is followed by so many times its own length without one: a NameNode has others to serve.
+/// Ratio of the pause after a refresh to its duration, to limit the load on the NameNode.
 const PAUSE_FACTOR: u32 = 10;
-/// Maximum time for one listing.
+/// Maximum time for one refresh.
 const REFRESH_MAX: Duration = Duration::from_secs(300);
-/// Read at once.
+/// Maximum size of one read.
 const PIECE_BYTES: usize = 2 << 20;
-/// The end of what is here is compared before more is added to it.
+/// Bytes at the end of a local copy that are compared with the source before more is appended.
 const OVERLAP_BYTES: u64 = 4 << 10;
-/// All that is brought: nodes are shared, and TensorBoard reads all of it into its memory.
+/// Maximum size of all copies: nodes are shared, and TensorBoard reads everything into memory.
 const BYTES_MAX: u64 = 4 << 30;
 
 /// Downloads the files that TensorBoard reads.
@@ -39,23 +39,25 @@ pub(super) async fn follow(config: Config, url: String, to: PathBuf) -> Result<E
     let mut last_message = String::new();
     loop {
         let began = Instant::now();
-        let refreshed = copies.refresh(&file_systems, &url, began + REFRESH_MAX).await;
-        let message = match refreshed {
+        let result = copies.refresh(&file_systems, &url, began + REFRESH_MAX).await;
+        let message = match result {
             Ok(0) => String::new(),
-            Ok(left) => {
+            Ok(skipped) => {
                 let mib = BYTES_MAX >> 20;
-                format!("is shown in part: its newest {mib} MiB, without {left} older files")
+                format!(
+                    "showing the newest {mib} MiB of `{url}`; {skipped} older files are skipped"
+                )
             }
             Err(report) => {
-                // The tokens that it was opened with may have ended.
+                // The delegation tokens may have expired.
                 file_systems = FileSystems::of(config.clone())?;
-                format!("cannot be shown yet: {}", report.what)
+                format!("cannot show `{url}` yet: {}", report.what)
             }
         };
-        // Said once: what stands in the way may stand there for hours.
+        // Printed once: the error may persist for hours.
         if message != last_message {
             if !message.is_empty() {
-                eprintln!("ydl: `{url}` {message}");
+                eprintln!("ydl: {message}");
             }
             last_message = message;
         }
@@ -68,7 +70,7 @@ pub(super) async fn follow(config: Config, url: String, to: PathBuf) -> Result<E
 struct FileCopy {
     modified_ms: u64,
     bytes: u64,
-    here: u64,
+    copied: u64,
 }
 
 /// Local copies.
@@ -80,7 +82,7 @@ struct LogdirCopy {
 }
 
 impl LogdirCopy {
-    /// Brings what is new, and takes away what is gone. How many files there is no room for.
+    /// Downloads new data and removes deleted files. Returns the number of files skipped for lack of space.
     async fn refresh(
         &mut self,
         file_systems: &FileSystems,
@@ -90,30 +92,30 @@ impl LogdirCopy {
         let hdfs = file_systems.to(url, deadline).await?;
         let found = list_source(url.trim_end_matches('/'), Some(hdfs.clone()), deadline).await?;
         let shown = found.files.iter().filter(|file| is_shown(&file.name));
-        let (fits, left) = newest_within(shown.collect(), self.bytes_max);
+        let (selected, skipped) = newest_within(shown.collect(), self.bytes_max);
         if found.there {
-            self.remove_deleted(&fits);
+            self.remove_deleted(&selected);
         }
-        let mut failed = None;
-        for file in fits {
+        let mut failure = None;
+        for file in selected {
             if let Err(report) = self.download(&hdfs, file, deadline).await {
-                failed = Some(report);
+                failure = Some(report);
             }
         }
-        failed.map_or(Ok(left), Err)
+        failure.map_or(Ok(skipped), Err)
     }
 
-    /// Removes what is not to be here any more.
-    fn remove_deleted(&mut self, stay: &[&ListedFile]) {
+    /// Removes copies of files that are not selected any more.
+    fn remove_deleted(&mut self, selected: &[&ListedFile]) {
         let to = &self.to;
-        let names: BTreeSet<_> = stay.iter().map(|file| &file.name).collect();
+        let names: BTreeSet<_> = selected.iter().map(|file| &file.name).collect();
         self.files.retain(|name, _| {
-            let stays = names.contains(name);
-            if !stays && let Some(place) = data::below(to, name) {
-                // What cannot be removed is only shown for longer.
-                let _ = fs::remove_file(place);
+            let is_selected = names.contains(name);
+            if !is_selected && let Some(path) = data::below(to, name) {
+                // If this fails, TensorBoard keeps showing the file.
+                let _ = fs::remove_file(path);
             }
-            stays
+            is_selected
         });
     }
 
@@ -123,17 +125,17 @@ impl LogdirCopy {
         file: &ListedFile,
         deadline: Instant,
     ) -> Result<(), Report> {
-        let files = self.files.get(&file.name).copied().unwrap_or_default();
-        let is_same = (files.modified_ms, files.bytes) == (file.modified_ms, file.bytes);
-        let Some(place) = data::below(&self.to, &file.name) else {
+        let last = self.files.get(&file.name).copied().unwrap_or_default();
+        let is_same = (last.modified_ms, last.bytes) == (file.modified_ms, file.bytes);
+        let Some(path) = data::below(&self.to, &file.name) else {
             return Ok(());
         };
-        if is_same && files.here == files.bytes {
+        if is_same && last.copied == last.bytes {
             return Ok(());
         }
-        let here = copy(hdfs, file, &place, files.here, deadline).await?;
-        let now = FileCopy { modified_ms: file.modified_ms, bytes: file.bytes, here };
-        self.files.insert(file.name.clone(), now);
+        let copied = copy(hdfs, file, &path, last.copied, deadline).await?;
+        let current = FileCopy { modified_ms: file.modified_ms, bytes: file.bytes, copied };
+        self.files.insert(file.name.clone(), current);
         Ok(())
     }
 }
@@ -149,24 +151,26 @@ fn newest_within(mut files: Vec<&ListedFile>, mut bytes_max: u64) -> (Vec<&Liste
         }
         None => false,
     });
-    let left = all - files.len();
-    (files, left)
+    let skipped = all - files.len();
+    (files, skipped)
 }
 
-/// Returns whether TensorBoard reads it: beside what is to be shown, a directory of checkpoints holds what is large.
+/// Returns whether TensorBoard reads a file. A directory of checkpoints also holds large files that it does not read.
 fn is_shown(name: &str) -> bool {
     let file = name.rsplit('/').next().unwrap_or(name);
     file.contains("tfevents") || name.split('/').any(|part| part == "plugins")
 }
 
-/// Brings a file of which so much is here; how much is here now. What grew goes on where it ended, so that TensorBoard
-/// can, too. What became shorter, or ends otherwise where it ended here, is another file. It may grow while it is read,
-/// and no more is taken than was listed: there is room for that.
+/// Updates a copy of which `copied` bytes exist, and returns its new length.
+///
+/// A file that grew is appended to, so that TensorBoard continues where it stopped. A file that is shorter, or differs in
+/// the last bytes of the copy, was replaced and is copied from the start. A file may grow meanwhile; only its listed
+/// length is read, for which there is space.
 async fn copy(
     hdfs: &Hdfs,
     file: &ListedFile,
     to: &Path,
-    here: u64,
+    copied: u64,
     deadline: Instant,
 ) -> Result<u64, Report> {
     let reader = hdfs.open(&file.url, deadline).await?;
@@ -175,35 +179,35 @@ async fn copy(
         Report::internal(format!("cannot write `{}`: {why}", to.display()))
     };
     let length = reader.length().min(file.bytes);
-    let overlap = here.saturating_sub(OVERLAP_BYTES);
-    let continues = here > 0
-        && here <= length
-        && match piece(to, overlap, here) {
-            Ok(ours) => ours == reader.read_at(overlap, ours.len(), deadline).await?,
+    let overlap = copied.saturating_sub(OVERLAP_BYTES);
+    let continues = copied > 0
+        && copied <= length
+        && match read_range(to, overlap, copied) {
+            Ok(local) => local == reader.read_at(overlap, local.len(), deadline).await?,
             Err(_) => false,
         };
-    let mut here = if continues { here } else { 0 };
+    let mut copied = if continues { copied } else { 0 };
     if let Some(dir) = to.parent() {
         fs::create_dir_all(dir).map_err(cannot)?;
     }
     let mut options = OpenOptions::new();
-    let options = options.write(true).create(true).truncate(here == 0);
+    let options = options.write(true).create(true).truncate(copied == 0);
     let mut file = options.open(to).map_err(cannot)?;
-    file.seek(SeekFrom::Start(here)).map_err(cannot)?;
-    while here < length {
-        let most = (length - here).min(PIECE_BYTES as u64) as usize;
-        let piece = reader.read_at(here, most, deadline).await?;
+    file.seek(SeekFrom::Start(copied)).map_err(cannot)?;
+    while copied < length {
+        let bytes = (length - copied).min(PIECE_BYTES as u64) as usize;
+        let piece = reader.read_at(copied, bytes, deadline).await?;
         if piece.is_empty() {
             break;
         }
         file.write_all(&piece).map_err(cannot)?;
-        here += piece.len() as u64;
+        copied += piece.len() as u64;
     }
-    Ok(here)
+    Ok(copied)
 }
 
 /// Reads a range of a local file.
-fn piece(path: &Path, from: u64, to: u64) -> io::Result<Vec<u8>> {
+fn read_range(path: &Path, from: u64, to: u64) -> io::Result<Vec<u8>> {
     let mut bytes = vec![0; (to - from) as usize];
     File::open(path)?.read_exact_at(&mut bytes, from)?;
     Ok(bytes)
@@ -236,8 +240,8 @@ mod tests {
             modified_ms,
         };
         let all = [file("old", 5, 1), file("new", 4, 9), file("huge", 90, 8), file("middle", 5, 7)];
-        let (fits, left) = newest_within(all.iter().collect(), 10);
-        let names: Vec<_> = fits.iter().map(|file| &*file.name).collect();
-        assert_eq!((names, left), (vec!["new", "middle"], 2));
+        let (selected, skipped) = newest_within(all.iter().collect(), 10);
+        let names: Vec<_> = selected.iter().map(|file| &*file.name).collect();
+        assert_eq!((names, skipped), (vec!["new", "middle"], 2));
     }
 }

@@ -16,7 +16,7 @@ fn compat_commands_accept_local_resources() {
     expect![[r#"
         error: dmlc-submit: a task of role `worker` needs 2 GiB of memory, but only 1 GiB is available
 
-        hint: raise `--resources`, or ask for less
+        hint: raise `--resources`, or request less
         exit 2
     "#]]
     .assert_eq(&run_args("memory=1GiB,vcores=4"));

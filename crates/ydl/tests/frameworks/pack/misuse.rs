@@ -34,14 +34,14 @@ fn environments_that_cannot_be_packed_are_rejected_with_the_reason() {
     );
     check(
         &|workspace| symlink("/usr/share", workspace.site().join("shared")).expect("a link"),
-        "leads out of the directory to `/usr/share`",
+        "it is a link to the outside directory `/usr/share`",
     );
     check(
         &|workspace| {
             workspace.put("_theirs_editable_loader.py", "install('theirs', '/home/me/build')\n");
             workspace.put("theirs-editable.pth", "import _theirs_editable_loader\n");
         },
-        "`_theirs_editable_loader` finds an editable package by paths of this machine",
+        "`_theirs_editable_loader` imports an editable package from paths of this machine",
     );
     check(
         &|workspace| {
@@ -63,7 +63,8 @@ fn broken_links_are_noted() {
         let [note] = packed.notes.as_slice() else {
             panic!("one note: {packed:?}");
         };
-        assert!(note.contains("/their/circle` and another lead nowhere"), "{note}");
+        assert!(note.starts_with("skipping 2 dangling links, such as `"), "{note}");
+        assert!(note.ends_with("/their/circle`"), "{note}");
     }
 }
 
@@ -82,10 +83,7 @@ fn layers_are_written_completely_or_not_at_all() {
     };
     let (code, message) = pack("taken");
     assert_eq!(code, Some(2), "{message}");
-    assert!(
-        message.contains("`taken` is a file, and layers are put into a directory"),
-        "{message}"
-    );
+    assert!(message.contains("`taken` is a file, and `-o` needs a directory"), "{message}");
     assert!(!workspace.path("cache").exists(), "packed before the error");
     // If a layer cannot be written, no partial file is left.
     fs::create_dir_all(workspace.path("out/packages.tar.gz/in the way")).expect("a directory");
@@ -286,6 +284,6 @@ fn a_library_for_another_machine_is_noted() {
     let packed = workspace.pack_into("cache", Interpreter::Node).expect("packed");
     let note = packed.notes.iter().find(|note| note.contains("fast.so"));
     let note = note.expect("a note");
-    assert!(note.contains("it is made for aarch64, the interpreter for x86_64"), "{note}");
+    assert!(note.contains("it is built for aarch64, and the interpreter for x86_64"), "{note}");
     assert_eq!(packed.manifest.machine.as_deref(), Some(std::env::consts::ARCH));
 }

@@ -82,8 +82,8 @@ fn packing_is_reproducible_and_a_changed_line_changes_one_layer() {
     assert_eq!(rebuilt.len(), 1);
     assert_eq!(rebuilt[0].name, "local");
     let unchanged = changed.layers.iter().filter(|layer| layer.cached);
-    let unchanged: u64 = unchanged.map(|layer| layer.known.bytes).sum();
-    assert!(rebuilt[0].known.bytes < unchanged, "{changed:?}");
+    let unchanged: u64 = unchanged.map(|layer| layer.info.bytes).sum();
+    assert!(rebuilt[0].info.bytes < unchanged, "{changed:?}");
     assert_ne!(hashes(&first), hashes(&changed));
     assert_eq!(
         workspace.unpack_on_node(&changed).python("import mine; print(mine.word)"),

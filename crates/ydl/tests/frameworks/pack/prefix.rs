@@ -72,11 +72,11 @@ fn a_relocated_conda_environment_works_and_names_its_new_path() {
     let names: Vec<_> = packed.layers.iter().map(|layer| layer.name).collect();
     assert_eq!(names, ["interpreter", "packages", "local"]);
     let expected = format!(
-        "`lib/libtool.so` of the environment looks for its own files below `{old}`, where they are not on a node"
+        "`lib/libtool.so` of the environment contains its path `{old}`, which does not exist on the nodes"
     );
     assert_eq!(packed.notes, [expected]);
     // The interpreter with its libraries is by far the largest layer.
-    let sizes: Vec<_> = packed.layers.iter().map(|layer| layer.known.bytes).collect();
+    let sizes: Vec<_> = packed.layers.iter().map(|layer| layer.info.bytes).collect();
     assert!(sizes[1] * 10 < sizes[0] && sizes[2] * 10 < sizes[0], "{sizes:?}");
     let repeated = workspace.pack_at(&prefix, "other-cache", Interpreter::Auto);
     assert_eq!(super::hashes(&packed), super::hashes(&repeated.expect("packed")));

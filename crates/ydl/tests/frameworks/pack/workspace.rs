@@ -195,5 +195,5 @@ pub fn write(path: &Path, text: &str) {
 
 pub fn hashes(packed: &PackedEnvironment) -> Vec<(&'static str, String)> {
     let layers = packed.layers.iter();
-    layers.map(|layer| (layer.name, layer.known.hash.clone())).collect()
+    layers.map(|layer| (layer.name, layer.info.hash.clone())).collect()
 }

@@ -41,9 +41,9 @@ fn an_output_that_no_task_produced_is_reported() {
         "outputs: {modle/: typo, model/: out}",
     ));
     assert_eq!(ran.code, 0, "{ran:#?}");
-    let sentence = "none of 2 tasks left a `modle/`, so nothing was sent";
+    let sentence = "nothing was uploaded: none of 2 tasks wrote `modle/`";
     assert!(ran.stderr.contains(&format!("warning: {sentence}")), "{ran:#?}");
-    assert!(!ran.stderr.contains("left a `model/`"), "{ran:#?}");
+    assert!(!ran.stderr.contains("wrote `model/`"), "{ran:#?}");
     let status = home.run(&["status", "t"]);
     assert!(status.stdout.contains(sentence), "{status:#?}");
     assert_rejected(
@@ -114,7 +114,7 @@ fn fetch_replaces_only_files_it_fetched_before() {
     let read = |name: &str| fs::read_to_string(home.path().join(name)).unwrap_or_default();
     assert_rejected(
         &home.run(&["fetch", "t", "got"]),
-        "got/outputs/kept/a` is there, and this job's `fetch` has not brought it",
+        "got/outputs/kept/a` exists and was not fetched from this job",
         "name another directory",
     );
     assert_eq!(read("got/outputs/kept/a"), "own\n");

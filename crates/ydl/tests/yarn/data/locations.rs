@@ -33,7 +33,7 @@ fn tasks_that_share_a_directory_in_hdfs_do_not_overwrite_each_others_files() {
     for (name, text) in [("config", "same\n"), ("own-0", "0\n"), ("own-1", "1\n")] {
         assert_eq!(text_of(&format!("fine/{name}")).as_deref(), Some(text));
     }
-    let warning = "warning: none of 2 tasks left a `modle/`, so nothing was sent";
+    let warning = "warning: nothing was uploaded: none of 2 tasks wrote `modle/`";
     assert!(ran.stderr.contains(warning), "{ran:#?}");
 }
 

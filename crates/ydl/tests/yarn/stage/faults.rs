@@ -120,7 +120,7 @@ async fn a_staging_directory_of_another_user_is_rejected() {
     assert!(report.hint.as_deref().is_some_and(|hint| hint.contains("staging:")), "{report}");
     alice.staging_dir.hdfs.set_permission(&staging_dir, 0o777, soon()).await.expect("a permission");
     let report = alice.submit("application_1_0002", &spec).await.expect_err("refused");
-    assert!(report.what.contains("can be written by others"), "{report}");
+    assert!(report.what.contains("is writable by other users"), "{report}");
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -61,11 +61,11 @@ fn a_binary_for_another_processor_is_reported() {
     let ran = workspace.submit("roles: {worker: {memory: 128 MiB, run: 'true'}}");
     assert_eq!(ran.code, 120, "{ran:#?}");
     assert!(
-        ran.stderr.contains(" failed and left no result: the node of its master cannot execute `ydl`: it is made for another kind of processor\n"),
+        ran.stderr.contains(" failed and left no result: the master's node cannot execute `ydl`: it is made for another kind of processor\n"),
         "{ran:#?}"
     );
     assert!(
-        ran.stderr.contains("hint: `uname -m` tells a machine's kind of processor"),
+        ran.stderr.contains("hint: compare `uname -m` on this machine and on the nodes"),
         "{ran:#?}"
     );
 }

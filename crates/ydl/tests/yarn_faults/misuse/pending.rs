@@ -34,16 +34,13 @@ fn waiting_jobs_show_their_queue_position_and_missing_files_are_named() {
     let ran = second.finish();
     assert_eq!(ran.code, 120, "{ran:#?}");
     let what = format!(
-        "error: {gone} failed and left no result: its master's node could not fetch `{}{content}/",
+        "error: {gone} failed and left no result: the master's node could not fetch `{}{content}/",
         cluster.default_fs()
     );
     assert!(ran.stderr.contains(&what), "{ran:#?}");
-    let what = ".file`: the file does not exist any more\n";
+    let what = ".file`: the file was deleted\n";
     assert!(ran.stderr.contains(what), "{ran:#?}");
-    assert!(
-        ran.stderr.contains("hint: it was deleted; submit the job again; `ydl logs "),
-        "{ran:#?}"
-    );
+    assert!(ran.stderr.contains("hint: submit the job again; `ydl logs "), "{ran:#?}");
     let ran = third.finish();
     assert_eq!(ran.code, 0, "{ran:#?}");
     wait_finished(cluster, &holder);
@@ -72,7 +69,7 @@ fn status_uses_the_resource_manager_if_the_master_does_not_respond() {
     assert_eq!(status.code, 122, "{status:#?}");
     for part in [
         "state      no-answer",
-        "why        its master runs and does not answer: ",
+        "reason     the master is running but does not respond: ",
         "queue      root.default",
         "master     attempt 1",
         "containers 2, with ",
@@ -83,7 +80,7 @@ fn status_uses_the_resource_manager_if_the_master_does_not_respond() {
     assert_eq!(scale.code, 122, "{scale:#?}");
     assert!(scale.stderr.contains("error: the job's master: "), "{scale:#?}");
     assert_eq!(kill.code, 0, "{kill:#?}");
-    let expected = format!("the master of {id} cannot be asked (");
+    let expected = format!("cannot stop {id} through its master (");
     assert!(kill.stderr.contains(&expected), "{kill:#?}");
     assert!(kill.stderr.contains(&format!("{id} ended: killed\n")), "{kill:#?}");
     wait_cleaned_up(cluster, &id);
@@ -134,7 +131,7 @@ fn a_task_over_its_virtual_memory_limit_names_that_limit() {
     assert_eq!(ran.code, 137, "{ran:#?}");
     assert!(ran.stderr.contains(" of 2.5 GiB"), "{ran:#?}");
     assert!(
-        ran.stderr.contains("hint: raise `memory` of role `worker`, or set its `memory_growth`; that limit is one of virtual memory"),
+        ran.stderr.contains("hint: raise `memory` of role `worker`, or set its `memory_growth`; the limit applies to virtual memory"),
         "{ran:#?}"
     );
 }

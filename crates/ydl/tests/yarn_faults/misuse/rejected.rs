@@ -18,14 +18,14 @@ fn unusable_queues_are_rejected_and_creatable_ones_accepted() {
     let hint = "hint: set `queue` to another: `default`, `loan`, `tiny`, `users`\n";
     let ran = dry("stopped");
     assert_eq!(ran.code, 2, "{ran:#?}");
-    let what = "error: queue `stopped` takes no jobs: it is STOPPED\n\n";
+    let what = "error: queue `stopped` accepts no jobs: it is STOPPED\n\n";
     assert!(ran.stderr.contains(&format!("{what}{hint}")), "{ran:#?}");
     let ran = dry("closed");
     assert_eq!(ran.code, 2, "{ran:#?}");
-    let what = "error: queue `closed` takes no jobs of user `alice`\n\n";
+    let what = "error: permission denied: queue `closed` accepts no jobs of user `alice`\n\n";
     assert!(ran.stderr.contains(&format!("{what}{hint}")), "{ran:#?}");
 
-    let note = "note: there is no queue `root.users.alice` yet: the cluster makes it with the job if queue `root.users` may make queues";
+    let note = "note: there is no queue `root.users.alice` yet: the cluster creates it if queue `root.users` allows automatic creation";
     let ran = alice.submit(&format!("queue: root.users.alice\n{SMALL}"));
     assert_eq!(ran.code, 0, "{ran:#?}");
     assert!(ran.stderr.contains(note), "{ran:#?}");
@@ -37,7 +37,7 @@ fn unusable_queues_are_rejected_and_creatable_ones_accepted() {
     let before = hdfs_files(cluster, "/user/alice/.ydl/jobs");
     let ran = alice.submit(&format!("queue: root.default.alice\n{SMALL}"));
     assert_eq!(ran.code, 2, "{ran:#?}");
-    assert!(ran.stderr.contains("error: the cluster does not take the job: "), "{ran:#?}");
+    assert!(ran.stderr.contains("error: the cluster rejected the job: "), "{ran:#?}");
     assert!(ran.stderr.contains("root.default.alice"), "{ran:#?}");
     assert_eq!(hdfs_files(cluster, "/user/alice/.ydl/jobs"), before);
 }
@@ -115,7 +115,7 @@ fn resource_managers_that_are_all_in_standby_are_reported() {
     assert_eq!(ran.code, 122, "{ran:#?}");
     let at: Vec<_> = cluster.resource_managers().iter().collect();
     let what = format!(
-        "error: no ResourceManager at `{}`, `{}` is active: all 2 run and stand by (connection refused)\n\nhint: an administrator makes one active",
+        "error: no ResourceManager at `{}`, `{}` is active: all 2 are on standby (connection refused)\n\nhint: wait for the failover to finish, or ask an administrator to make one active",
         at[0].client, at[1].client
     );
     assert!(ran.stderr.contains(&what), "{ran:#?}");

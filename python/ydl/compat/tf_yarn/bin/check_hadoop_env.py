@@ -65,7 +65,7 @@ def main(arguments: Optional[List[str]] = None) -> int:
         for name, passed, checks in results(found):
             for check in checks:
                 hint = "; {}".format(check["hint"]) if check.get("hint") and check.get("state") != "ok" else ""
-                logger.info("%s: %s: %s%s", check["check"], check.get("state"), check.get("found") or check.get("because"), hint)
+                logger.info("%s: %s: %s%s", check["check"], check.get("state"), check.get("message"), hint)
             logger.info("%s: %s", name, passed)
             ok = ok and passed
         result: Dict[str, Any] = next((record["result"] for record in found if "result" in record), {})

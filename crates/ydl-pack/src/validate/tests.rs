@@ -5,27 +5,29 @@ use flate2::{Compression, write::GzEncoder};
 use std::io::{Read, Write};
 use tar::EntryType;
 
-struct Bench {
+struct Archives {
     dir: tempfile::TempDir,
 }
 
-impl Bench {
-    fn new() -> Bench {
+impl Archives {
+    fn new() -> Archives {
         let dir = tempfile::tempdir().expect("a directory");
-        Bench { dir }
+        Archives { dir }
     }
 
     fn check(&self, name: &str) -> Result<(), String> {
         let cache = Cache::at(self.dir.path().join("cache/packed"));
-        validate(&self.dir.path().join(name), Expected::Environment, &cache).map_err(|report| {
-            assert!(report.hint.is_some());
-            report.what
-        })
+        validate(&self.dir.path().join(name), ExpectedContent::Environment, &cache).map_err(
+            |report| {
+                assert!(report.hint.is_some());
+                report.what
+            },
+        )
     }
 
-    fn refuses(&self, name: &str, why: &str) {
-        let said = self.check(name).expect_err("refused");
-        assert!(said.contains(why), "{said}");
+    fn assert_rejected(&self, name: &str, why: &str) {
+        let error = self.check(name).expect_err("an error");
+        assert!(error.contains(why), "{error}");
     }
 
     /// Writes a tar archive, compressed according to its name.
@@ -52,7 +54,7 @@ fn add(
     header.set_entry_type(kind);
     header.set_mode(0o644);
     header.set_size(bytes);
-    // By hand: the crate refuses to write what leads out.
+    // Written by hand: the crate rejects names that escape the directory.
     let as_gnu = header.as_gnu_mut().expect("a header");
     as_gnu.name[..name.len()].copy_from_slice(name.as_bytes());
     as_gnu.linkname[..to.len()].copy_from_slice(to.as_bytes());
@@ -66,8 +68,8 @@ fn file(builder: &mut tar::Builder<Box<dyn Write>>, name: &str) {
 
 #[test]
 fn archives_of_venv_pack_and_tar_are_valid_and_scanned_once() {
-    let bench = Bench::new();
-    bench.tar("fine.tar.gz", |tar| {
+    let archives = Archives::new();
+    archives.tar("fine.tar.gz", |tar| {
         file(tar, "./bin/tool");
         add(tar, "bin/python", EntryType::Symlink, "/usr/bin/python3", 0);
         let mut long = tar::Header::new_gnu();
@@ -75,106 +77,107 @@ fn archives_of_venv_pack_and_tar_are_valid_and_scanned_once() {
         let name = format!("lib/{}/ü b", "x".repeat(150));
         tar.append_data(&mut long, name, io::empty()).expect("an entry");
     });
-    assert_eq!(bench.check("fine.tar.gz"), Ok(()));
-    let marks = || fs::read_dir(bench.dir.path().join("cache/checked")).expect("a list").count();
+    assert_eq!(archives.check("fine.tar.gz"), Ok(()));
+    let marks = || fs::read_dir(archives.dir.path().join("cache/checked")).expect("a list").count();
     assert_eq!(marks(), 1);
-    assert_eq!(bench.check("fine.tar.gz"), Ok(()));
+    assert_eq!(archives.check("fine.tar.gz"), Ok(()));
     assert_eq!(marks(), 1);
-    bench.tar("one.tar", |tar| file(tar, "env/bin/python"));
-    assert_eq!(bench.check("one.tar"), Ok(()));
+    archives.tar("one.tar", |tar| file(tar, "env/bin/python"));
+    assert_eq!(archives.check("one.tar"), Ok(()));
     assert_eq!(marks(), 2);
 }
 
 #[test]
 fn entries_outside_the_directory_are_rejected() {
-    let bench = Bench::new();
-    bench.tar("up.tar.gz", |tar| file(tar, "bin/../../up"));
-    bench.refuses("up.tar.gz", "`bin/../../up` in it leads out of it");
-    bench.tar("root.tar", |tar| file(tar, "/etc/cron.d/x"));
-    bench.refuses("root.tar", "`/etc/cron.d/x` in it leads out of it");
-    bench.tar("hard.tar", |tar| {
+    let archives = Archives::new();
+    archives.tar("up.tar.gz", |tar| file(tar, "bin/../../up"));
+    archives.assert_rejected("up.tar.gz", "its entry `bin/../../up` escapes the directory");
+    archives.tar("root.tar", |tar| file(tar, "/etc/cron.d/x"));
+    archives.assert_rejected("root.tar", "its entry `/etc/cron.d/x` escapes the directory");
+    archives.tar("hard.tar", |tar| {
         file(tar, "bin/tool");
         add(tar, "hard", EntryType::Link, "../../etc/passwd", 0);
     });
-    bench.refuses("hard.tar", "`hard` in it leads out of it");
-    bench.tar("through.tar", |tar| {
+    archives.assert_rejected("hard.tar", "its entry `hard` escapes the directory");
+    archives.tar("through.tar", |tar| {
         add(tar, "bin", EntryType::Symlink, "/etc", 0);
         file(tar, "bin/passwd");
     });
-    bench.refuses("through.tar", "`bin/passwd` in it lies behind a link");
-    bench.tar("behind.tar", |tar| {
+    archives
+        .assert_rejected("through.tar", "a parent directory of its entry `bin/passwd` is a link");
+    archives.tar("behind.tar", |tar| {
         add(tar, "bin", EntryType::Symlink, "/etc", 0);
         add(tar, "hard", EntryType::Link, "bin/passwd", 0);
     });
-    bench.refuses("behind.tar", "`hard` in it lies behind a link");
-    bench.tar("device.tar", |tar| add(tar, "bin/null", EntryType::Char, "", 0));
-    bench.refuses("device.tar", "`bin/null` in it is a device");
+    archives.assert_rejected("behind.tar", "a parent directory of its entry `hard` is a link");
+    archives.tar("device.tar", |tar| add(tar, "bin/null", EntryType::Char, "", 0));
+    archives.assert_rejected("device.tar", "its entry `bin/null` is a device");
 }
 
 #[test]
 fn archives_that_would_fill_a_disk_are_rejected_before_they_are_read() {
-    let bench = Bench::new();
-    // The length is only said; whoever believes it would read for hours.
-    let said = |name: &str, bytes: u64| {
+    let archives = Archives::new();
+    // The header declares a length without content.
+    let declare = |name: &str, bytes: u64| {
         let mut header = tar::Header::new_gnu();
         header.set_path("bin/large").expect("a name");
         header.set_size(bytes);
         header.set_cksum();
-        fs::write(bench.dir.path().join(name), header.as_bytes()).expect("a file");
+        fs::write(archives.dir.path().join(name), header.as_bytes()).expect("a file");
     };
-    said("large.tar", 300_000_000_000);
-    bench.refuses("large.tar", "more than 300 GB");
-    said("dense.tar", 2_000_000_000);
-    bench.refuses("dense.tar", "more than 2 GB of 1 KB");
+    declare("large.tar", 300_000_000_000);
+    archives.assert_rejected("large.tar", "more than 300 GB");
+    declare("dense.tar", 2_000_000_000);
+    archives.assert_rejected("dense.tar", "more than 2 GB, from 1 KB");
     let mut name = tar::Header::new_gnu();
     name.set_entry_type(EntryType::GNULongName);
     name.set_size(3 << 20);
     name.set_cksum();
     let mut bytes = name.as_bytes().to_vec();
     bytes.resize(4 << 20, b'x');
-    fs::write(bench.dir.path().join("name.tar"), bytes).expect("a file");
-    bench.refuses("name.tar", "a name in it is longer");
+    fs::write(archives.dir.path().join("name.tar"), bytes).expect("a file");
+    archives.assert_rejected("name.tar", "a name in it is longer");
 }
 
 /// Adds a file with an extended header and an empty header of its own.
-fn extended(builder: &mut tar::Builder<Box<dyn Write>>, said: &str, held: u64) {
-    let record = |length: usize| format!("{length} {said}\n");
+fn extended(builder: &mut tar::Builder<Box<dyn Write>>, field: &str, bytes: u64) {
+    let record = |length: usize| format!("{length} {field}\n");
     let length = record(10).len();
     let mut header = tar::Header::new_ustar();
     header.set_entry_type(EntryType::XHeader);
     header.set_size(length as u64);
     header.set_cksum();
-    let about = record(length);
-    builder.append(&header, about.as_bytes()).expect("an entry");
+    let record = record(length);
+    builder.append(&header, record.as_bytes()).expect("an entry");
     let mut header = tar::Header::new_ustar();
     header.set_path("bin/tool").expect("a name");
     header.set_size(0);
     header.set_cksum();
     let mut body = header.as_bytes().to_vec();
-    body.resize(512 + held.next_multiple_of(512) as usize, b'x');
+    body.resize(512 + bytes.next_multiple_of(512) as usize, b'x');
     builder.get_mut().write_all(&body).expect("an entry");
 }
 
 #[test]
 fn lengths_in_extended_headers_are_parsed() {
-    let bench = Bench::new();
-    let with = |name: &str, said: &'static str, more: &'static str| {
-        bench.tar(name, |tar| {
-            extended(tar, said, 1000);
-            file(tar, more);
+    let archives = Archives::new();
+    let with = |name: &str, field: &'static str, next: &'static str| {
+        archives.tar(name, |tar| {
+            extended(tar, field, 1000);
+            file(tar, next);
         });
     };
     with("fine.tar", "size=1000", "bin/other");
-    assert_eq!(bench.check("fine.tar"), Ok(()));
+    assert_eq!(archives.check("fine.tar"), Ok(()));
     with("up.tar", "size=1000", "../up");
-    bench.refuses("up.tar", "`../up` in it leads out of it");
-    bench.tar("large.tar", |tar| extended(tar, "size=300000000000", 0));
-    bench.refuses("large.tar", "more than 300 GB");
-    bench.tar("sparse.tar", |tar| extended(tar, "GNU.sparse.realsize=300000000000", 0));
-    bench.refuses("sparse.tar", "more than 300 GB");
-    bench.tar("broken.tar", |tar| extended(tar, "size=many", 0));
-    bench.refuses("broken.tar", "broken");
-    bench.tar("holes.tar", |tar| {
+    archives.assert_rejected("up.tar", "its entry `../up` escapes the directory");
+    archives.tar("large.tar", |tar| extended(tar, "size=300000000000", 0));
+    archives.assert_rejected("large.tar", "more than 300 GB");
+    archives.tar("sparse.tar", |tar| extended(tar, "GNU.sparse.realsize=300000000000", 0));
+    archives.assert_rejected("sparse.tar", "more than 300 GB");
+    archives.tar("broken.tar", |tar| extended(tar, "size=many", 0));
+    archives.assert_rejected("broken.tar", "corrupt");
+    archives.tar("holes.tar", |tar| {
         let mut header = tar::Header::new_gnu();
         header.set_path("bin/holes").expect("a name");
         header.set_entry_type(EntryType::GNUSparse);
@@ -184,12 +187,12 @@ fn lengths_in_extended_headers_are_parsed() {
         header.set_cksum();
         tar.append(&header, io::empty()).expect("an entry");
     });
-    bench.refuses("holes.tar", "more than 300 GB");
+    archives.assert_rejected("holes.tar", "more than 300 GB");
 }
 
 #[test]
 fn zip64_archives_are_read_from_their_directory() {
-    let bench = Bench::new();
+    let archives = Archives::new();
     let zip = |name: &str, entry_name: &str, length: u64| {
         let mut bytes = b"whatever is packed".to_vec();
         let table = bytes.len() as u64;
@@ -200,7 +203,7 @@ fn zip64_archives_are_read_from_their_directory() {
         entry[30..32].copy_from_slice(&16u16.to_le_bytes());
         bytes.extend(entry);
         bytes.extend(entry_name.as_bytes());
-        // Something else comes first in what is said beside.
+        // Another extra field comes first.
         bytes.extend([9, 0, 0, 0, 1, 0, 8, 0]);
         bytes.extend(length.to_le_bytes());
         let (record, size) = (bytes.len() as u64, bytes.len() as u64 - table);
@@ -214,40 +217,40 @@ fn zip64_archives_are_read_from_their_directory() {
         bytes.extend(b"PK\x05\x06\0\0\0\0\xff\xff\xff\xff");
         bytes.extend([0xff; 8]);
         bytes.extend([0; 2]);
-        fs::write(bench.dir.path().join(name), bytes).expect("a file");
+        fs::write(archives.dir.path().join(name), bytes).expect("a file");
     };
     zip("fine.zip", "bin/tool", 10);
-    assert_eq!(bench.check("fine.zip"), Ok(()));
+    assert_eq!(archives.check("fine.zip"), Ok(()));
     zip("up.zip", "../up", 10);
-    bench.refuses("up.zip", "`../up` in it leads out of it");
+    archives.assert_rejected("up.zip", "its entry `../up` escapes the directory");
     zip("large.zip", "bin/tool", 300_000_000_000);
-    bench.refuses("large.zip", "more than 300 GB");
-    let whole = fs::read(bench.dir.path().join("fine.zip")).expect("bytes");
+    archives.assert_rejected("large.zip", "more than 300 GB");
+    let whole = fs::read(archives.dir.path().join("fine.zip")).expect("bytes");
     let ending = &whole[whole.len() - 22..];
-    fs::write(bench.dir.path().join("lost.zip"), ending).expect("a file");
-    bench.refuses("lost.zip", "not a zip file");
+    fs::write(archives.dir.path().join("lost.zip"), ending).expect("a file");
+    archives.assert_rejected("lost.zip", "not a zip file");
 }
 
 #[test]
 fn archives_without_an_environment_are_rejected() {
-    let bench = Bench::new();
-    bench.tar("other.tar.gz", |tar| file(tar, "data/x"));
-    bench.refuses("other.tar.gz", "it has no `bin` in it");
-    let cache = Cache::at(bench.dir.path().join("cache/packed"));
-    let data = bench.dir.path().join("other.tar.gz");
-    validate(&data, Expected::Anything, &cache).expect("data is fine");
-    let whole = fs::read(bench.dir.path().join("other.tar.gz")).expect("bytes");
-    fs::write(bench.dir.path().join("half.tgz"), &whole[..whole.len() / 2]).expect("a file");
-    bench.refuses("half.tgz", "cannot be used: ");
-    fs::write(bench.dir.path().join("text.tar.gz"), "no archive").expect("a file");
-    bench.refuses("text.tar.gz", "cannot be used: ");
-    fs::write(bench.dir.path().join("text.zip"), "no archive").expect("a file");
-    bench.refuses("text.zip", "not a zip file");
+    let archives = Archives::new();
+    archives.tar("other.tar.gz", |tar| file(tar, "data/x"));
+    archives.assert_rejected("other.tar.gz", "it has no `bin` at the top");
+    let cache = Cache::at(archives.dir.path().join("cache/packed"));
+    let data = archives.dir.path().join("other.tar.gz");
+    validate(&data, ExpectedContent::Anything, &cache).expect("data is fine");
+    let whole = fs::read(archives.dir.path().join("other.tar.gz")).expect("bytes");
+    fs::write(archives.dir.path().join("half.tgz"), &whole[..whole.len() / 2]).expect("a file");
+    archives.assert_rejected("half.tgz", "invalid archive");
+    fs::write(archives.dir.path().join("text.tar.gz"), "no archive").expect("a file");
+    archives.assert_rejected("text.tar.gz", "invalid archive");
+    fs::write(archives.dir.path().join("text.zip"), "no archive").expect("a file");
+    archives.assert_rejected("text.zip", "not a zip file");
 }
 
 #[test]
 fn zip_archives_are_read_from_their_directory() {
-    let bench = Bench::new();
+    let archives = Archives::new();
     let zip = |name: &str, entries: &[(&str, u32)]| {
         let mut bytes = b"whatever is packed".to_vec();
         let table = bytes.len() as u32;
@@ -264,12 +267,12 @@ fn zip_archives_are_read_from_their_directory() {
         bytes.extend(length.to_le_bytes());
         bytes.extend(table.to_le_bytes());
         bytes.extend([0; 2]);
-        fs::write(bench.dir.path().join(name), bytes).expect("a file");
+        fs::write(archives.dir.path().join(name), bytes).expect("a file");
     };
     zip("fine.zip", &[("env/", 0), ("env/bin/python", 10)]);
-    assert_eq!(bench.check("fine.zip"), Ok(()));
+    assert_eq!(archives.check("fine.zip"), Ok(()));
     zip("up.zip", &[("bin/x", 1), ("../up", 1)]);
-    bench.refuses("up.zip", "`../up` in it leads out of it");
+    archives.assert_rejected("up.zip", "its entry `../up` escapes the directory");
     zip("bomb.zip", &[("bin/x", u32::MAX - 1)]);
-    bench.refuses("bomb.zip", "more than 4 GB of 1 KB");
+    archives.assert_rejected("bomb.zip", "more than 4 GB, from 1 KB");
 }

@@ -25,40 +25,41 @@ pub struct FileStamp {
 }
 
 impl FileStamp {
-    /// FileStamp of file metadata.
-    pub fn of(about: &Metadata) -> FileStamp {
+    /// Creates a stamp from file metadata.
+    pub fn of(metadata: &Metadata) -> FileStamp {
         FileStamp {
-            bytes: about.len(),
-            modified: about.mtime(),
-            modified_ns: about.mtime_nsec(),
-            changed: (about.ctime(), about.ctime_nsec()),
-            shared: about.nlink() > 1,
-            inode: (about.dev(), about.ino()),
+            bytes: metadata.len(),
+            modified: metadata.mtime(),
+            modified_ns: metadata.mtime_nsec(),
+            changed: (metadata.ctime(), metadata.ctime_nsec()),
+            shared: metadata.nlink() > 1,
+            inode: (metadata.dev(), metadata.ino()),
         }
     }
 
-    /// Time of the last change of status since 1970, which no program can set.
+    /// Returns the time of the last change of status since 1970, which no program can set.
     pub fn changed_at(self) -> Duration {
         let (seconds, nanos) = self.changed;
         Duration::new(seconds.max(0) as u64, nanos as u32)
     }
 
-    /// Returns whether the content is unchanged; the file may have got another hard link meanwhile.
-    fn is_unwritten(&self, now: &FileStamp) -> bool {
-        let written = |it: &FileStamp| (it.bytes, it.modified, it.modified_ns, it.inode);
-        written(self) == written(now)
+    /// Returns whether the content is the same. Ignores the status time, which a new hard link changes too.
+    fn has_same_content(&self, now: &FileStamp) -> bool {
+        let fields =
+            |stamp: &FileStamp| (stamp.bytes, stamp.modified, stamp.modified_ns, stamp.inode);
+        fields(self) == fields(now)
     }
 
-    /// Fields that are hashed. A new hard link changes the status time, and installers that link files from a cache add one with
-    /// every environment: a file with several links is identified without that time.
-    pub(super) fn known_by(mut self) -> [u8; 56] {
+    /// Returns the fields that identify the content in a cache. For a file with several links the status time is left out: it
+    /// changes with each new link, and installers link files from a cache into every environment.
+    pub(super) fn fingerprint(mut self) -> [u8; 56] {
         if self.shared {
             self.changed = (0, 0);
         }
         self.to_bytes()
     }
 
-    /// All fields as bytes.
+    /// Returns all fields as bytes.
     pub fn to_bytes(self) -> [u8; 56] {
         let parts = [
             self.bytes,
@@ -82,24 +83,24 @@ impl FileStamp {
 pub struct StableFile {
     file: File,
     path: PathBuf,
-    was: FileStamp,
+    stamp: FileStamp,
     left: u64,
 }
 
 impl StableFile {
     /// Opens the file if it is unchanged.
-    pub fn open(path: &Path, was: FileStamp) -> io::Result<StableFile> {
+    pub fn open(path: &Path, stamp: FileStamp) -> io::Result<StableFile> {
         let file = File::open(path).map_err(|error| {
             let what = format!("cannot read `{}`: {}", path.display(), reason(&error));
             io::Error::new(error.kind(), what)
         })?;
-        let same = StableFile { file, path: path.to_path_buf(), was, left: was.bytes };
-        same.check()?;
-        Ok(same)
+        let stable = StableFile { file, path: path.to_path_buf(), stamp, left: stamp.bytes };
+        stable.check()?;
+        Ok(stable)
     }
 
     fn check(&self) -> io::Result<()> {
-        match self.was.is_unwritten(&FileStamp::of(&self.file.metadata()?)) {
+        match self.stamp.has_same_content(&FileStamp::of(&self.file.metadata()?)) {
             true => Ok(()),
             false => Err(self.changed()),
         }
@@ -112,11 +113,11 @@ impl StableFile {
 
 impl Read for StableFile {
     fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
-        let most = buffer.len().min(self.left.min(usize::MAX as u64) as usize);
-        if most == 0 {
+        let length = buffer.len().min(self.left.min(usize::MAX as u64) as usize);
+        if length == 0 {
             return self.check().map(|()| 0);
         }
-        let read = self.file.read(&mut buffer[..most])?;
+        let read = self.file.read(&mut buffer[..length])?;
         if read == 0 {
             return Err(self.changed());
         }
@@ -131,21 +132,21 @@ mod tests {
     use std::fs;
 
     #[test]
-    fn another_name_is_no_change_and_another_content_is() {
+    fn a_new_hard_link_is_no_change_and_new_content_is() {
         let dir = tempfile::tempdir().expect("a directory");
         let path = dir.path().join("a");
         fs::write(&path, "one").expect("a file");
         let stamp = || FileStamp::of(&fs::metadata(&path).expect("a file"));
         let before = stamp();
-        fs::hard_link(&path, dir.path().join("b")).expect("a name");
-        let shared = stamp().known_by();
-        StableFile::open(&path, before).expect("it is the same");
-        fs::hard_link(&path, dir.path().join("c")).expect("a name");
-        assert_eq!(stamp().known_by(), shared, "a third name changes nothing");
+        fs::hard_link(&path, dir.path().join("b")).expect("a link");
+        let shared = stamp().fingerprint();
+        StableFile::open(&path, before).expect("an unchanged file");
+        fs::hard_link(&path, dir.path().join("c")).expect("a link");
+        assert_eq!(stamp().fingerprint(), shared, "a third link changes nothing");
         fs::write(&path, "two").expect("a file");
         let later = std::time::SystemTime::now() + std::time::Duration::from_secs(1);
         let file = File::options().write(true).open(&path).expect("a file");
         file.set_modified(later).expect("a time");
-        StableFile::open(&path, before).expect_err("it is another");
+        StableFile::open(&path, before).expect_err("a changed file");
     }
 }

@@ -1,6 +1,6 @@
 //! Names and lengths of a tar archive, from its headers or from extended headers before them.
 
-use super::{ArchiveScan, inside, leads_out, path, wrong};
+use super::{ArchiveScan, escape_error, invalid, normalize, path};
 use std::{
     io::{self, Read},
     path::PathBuf,
@@ -9,14 +9,14 @@ use tar::{EntryType, Header};
 
 /// Block size of a tar archive.
 const BLOCK_BYTES: usize = 512;
-/// Longer than any name or extended header.
+/// Maximum length of a name or an extended header.
 const NAME_BYTES_MAX: u64 = 1 << 20;
 /// Maximum number of blocks of a sparse map, with 21 chunks each.
 const HOLES_MAX: usize = 1 << 16;
 
 impl ArchiveScan {
     pub(super) fn tar(&mut self, mut from: impl Read) -> io::Result<()> {
-        let mut longer = ExtendedHeader::default();
+        let mut extended = ExtendedHeader::default();
         let mut block = Header::new_old();
         let mut first = true;
         // Two zero blocks end the archive; readers accept one, and some writers omit them.
@@ -28,26 +28,27 @@ impl ArchiveScan {
             first = false;
             let kind = block.entry_type();
             let mut stored = block.entry_size()?;
-            if longer.take(kind, &mut from, stored)? {
+            if extended.read(kind, &mut from, stored)? {
                 continue;
             }
-            let ExtendedHeader { name, to, bytes, real } = std::mem::take(&mut longer);
+            let ExtendedHeader { name, to, bytes, real } = std::mem::take(&mut extended);
             stored = bytes.unwrap_or(stored);
             let name = name.unwrap_or_else(|| path(&block.path_bytes()));
             let to = to.or_else(|| Some(path(&block.link_name_bytes()?)));
             match kind {
                 EntryType::Symlink => self.add(&name, 0, true)?,
                 EntryType::Link => {
-                    let to = inside(&to.unwrap_or_default()).ok_or_else(|| leads_out(&name))?;
-                    self.before_links(&to, &name)?;
+                    let to =
+                        normalize(&to.unwrap_or_default()).ok_or_else(|| escape_error(&name))?;
+                    self.check_links(&to, &name)?;
                     self.add(&name, 0, false)?;
                 }
                 EntryType::Char | EntryType::Block | EntryType::Fifo => {
-                    let what = format!("`{}` in it is a device", name.display());
-                    return Err(wrong(what));
+                    let what = format!("its entry `{}` is a device", name.display());
+                    return Err(invalid(what));
                 }
                 EntryType::GNUSparse => {
-                    self.add(&name, holes(&block, &mut from)?.max(stored), false)?;
+                    self.add(&name, sparse_length(&block, &mut from)?.max(stored), false)?;
                 }
                 // Unknown entry types are skipped by many tools.
                 _ => self.add(&name, real.unwrap_or(stored).max(stored), false)?,
@@ -55,7 +56,7 @@ impl ArchiveScan {
             skip(&mut from, stored)?;
         }
         match first {
-            true => Err(wrong("not a tar archive, or empty")),
+            true => Err(invalid("not a tar archive, or empty")),
             false => Ok(()),
         }
     }
@@ -67,20 +68,20 @@ fn read(from: &mut impl Read, block: &mut [u8; BLOCK_BYTES], first: bool) -> io:
     while at < BLOCK_BYTES {
         match from.read(&mut block[at..]) {
             Ok(0) if at == 0 => return Ok(false),
-            Ok(0) => return Err(cut(io::ErrorKind::UnexpectedEof.into())),
+            Ok(0) => return Err(truncation_error(io::ErrorKind::UnexpectedEof.into())),
             Ok(some) => at += some,
             Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
-            // A file that is no archive has no missing end.
+            // An error in the first block means that the file is not an archive.
             Err(error) if first => return Err(error),
-            Err(error) => return Err(cut(error)),
+            Err(error) => return Err(truncation_error(error)),
         }
     }
     Ok(true)
 }
 
-fn cut(error: io::Error) -> io::Error {
+fn truncation_error(error: io::Error) -> io::Error {
     match error.kind() {
-        io::ErrorKind::UnexpectedEof => wrong("it is cut off"),
+        io::ErrorKind::UnexpectedEof => invalid("it is truncated"),
         _ => error,
     }
 }
@@ -88,11 +89,11 @@ fn cut(error: io::Error) -> io::Error {
 /// Verifies the checksum of a header, computed with blanks in its place.
 fn check(block: &Header) -> io::Result<()> {
     let bytes = block.as_bytes();
-    let own = bytes[148..156].iter().map(|byte| u32::from(*byte));
+    let field = bytes[148..156].iter().map(|byte| u32::from(*byte));
     let all = bytes.iter().map(|byte| u32::from(*byte)).sum::<u32>();
     match block.cksum() {
-        Ok(said) if said == all - own.sum::<u32>() + 8 * u32::from(b' ') => Ok(()),
-        _ => Err(wrong("not a tar archive, or corrupt")),
+        Ok(recorded) if recorded == all - field.sum::<u32>() + 8 * u32::from(b' ') => Ok(()),
+        _ => Err(invalid("not a tar archive, or corrupt")),
     }
 }
 
@@ -100,22 +101,22 @@ fn check(block: &Header) -> io::Result<()> {
 fn skip(from: &mut impl Read, bytes: u64) -> io::Result<()> {
     let whole = bytes
         .checked_next_multiple_of(BLOCK_BYTES as u64)
-        .ok_or_else(|| wrong("not a tar archive, or corrupt"))?;
-    match io::copy(&mut from.take(whole), &mut io::sink()).map_err(cut)? {
+        .ok_or_else(|| invalid("not a tar archive, or corrupt"))?;
+    match io::copy(&mut from.take(whole), &mut io::sink()).map_err(truncation_error)? {
         some if some == whole => Ok(()),
-        _ => Err(cut(io::ErrorKind::UnexpectedEof.into())),
+        _ => Err(truncation_error(io::ErrorKind::UnexpectedEof.into())),
     }
 }
 
 /// Skips the map of a sparse file and returns its unpacked length.
-fn holes(block: &Header, from: &mut impl Read) -> io::Result<u64> {
-    let gnu = block.as_gnu().ok_or_else(|| wrong("not a tar archive, or corrupt"))?;
+fn sparse_length(block: &Header, from: &mut impl Read) -> io::Result<u64> {
+    let gnu = block.as_gnu().ok_or_else(|| invalid("not a tar archive, or corrupt"))?;
     let mut more = gnu.is_extended();
     let mut count = 0;
     while more {
         let mut next = [0; BLOCK_BYTES];
         if !read(from, &mut next, false)? || count > HOLES_MAX {
-            return Err(wrong("it is cut off"));
+            return Err(invalid("it is truncated"));
         }
         count += 1;
         more = next[504] != 0;
@@ -136,7 +137,7 @@ struct ExtendedHeader {
 
 impl ExtendedHeader {
     /// Reads an extended header. Returns whether the entry is one.
-    fn take(&mut self, kind: EntryType, from: &mut impl Read, bytes: u64) -> io::Result<bool> {
+    fn read(&mut self, kind: EntryType, from: &mut impl Read, bytes: u64) -> io::Result<bool> {
         if !matches!(
             kind,
             EntryType::GNULongName
@@ -147,25 +148,25 @@ impl ExtendedHeader {
             return Ok(false);
         }
         if bytes > NAME_BYTES_MAX {
-            return Err(wrong(format!("a name in it is longer than {NAME_BYTES_MAX} bytes")));
+            return Err(invalid(format!("a name in it is longer than {NAME_BYTES_MAX} bytes")));
         }
-        let mut said = vec![0; (bytes as usize).next_multiple_of(BLOCK_BYTES)];
-        from.read_exact(&mut said).map_err(cut)?;
-        said.truncate(bytes as usize);
+        let mut content = vec![0; (bytes as usize).next_multiple_of(BLOCK_BYTES)];
+        from.read_exact(&mut content).map_err(truncation_error)?;
+        content.truncate(bytes as usize);
         match kind {
-            EntryType::GNULongName => self.name = Some(path(&said)),
-            EntryType::GNULongLink => self.to = Some(path(&said)),
-            EntryType::XHeader => self.records(&said)?,
+            EntryType::GNULongName => self.name = Some(path(&content)),
+            EntryType::GNULongLink => self.to = Some(path(&content)),
+            EntryType::XHeader => self.records(&content)?,
             // Global headers carry only metadata such as times and comments.
             _ => {}
         }
         Ok(true)
     }
 
-    /// Parses pax records: length, blank, keyword, `=`, value, newline. The value may contain newlines, too.
-    fn records(&mut self, said: &[u8]) -> io::Result<()> {
-        let broken = || wrong("not a tar archive, or corrupt");
-        let mut rest = said;
+    /// Parses pax records: length, blank, keyword, `=`, value, newline. The value may contain newlines.
+    fn records(&mut self, content: &[u8]) -> io::Result<()> {
+        let broken = || invalid("not a tar archive, or corrupt");
+        let mut rest = content;
         while !rest.is_empty() && rest[0] != 0 {
             let blank = rest.iter().position(|byte| *byte == b' ');
             let blank = blank.ok_or_else(broken)?;

@@ -1,4 +1,4 @@
-//! Files that a job needs: local ones to upload, and ones already in HDFS.
+//! Files of a job: local ones to upload, and ones already in HDFS.
 
 use super::{plan::StageRequest, source::Source};
 use std::{
@@ -21,89 +21,90 @@ const ARCHIVE_EXTENSIONS: [&str; 5] = ["tar.gz", "tgz", "tar", "zip", "jar"];
 pub(super) enum Purpose {
     Binary,
     File(String),
-    /// Part of the environment, by the name it has in a container.
+    /// Part of the environment, with its name in a container.
     Environment(String),
-    /// A file of its inputs, by its place among those of this machine.
+    /// Local file of the inputs, with its index among them.
     Input(usize),
 }
 
-pub(super) struct Need {
+/// Local file or directory to upload.
+pub(super) struct StageItem {
     pub purpose: Purpose,
-    pub ending: &'static str,
+    pub extension: &'static str,
     pub unpack: bool,
     pub source: Arc<Source>,
 }
 
 /// Lists the local files to upload, and notes for the user.
-pub(super) fn needs(
+pub(super) fn local_items(
     spec: &JobSpec,
     binary: &Path,
     inputs: &[PathBuf],
     progress: fn(String),
-) -> Result<(Vec<Need>, Vec<String>), Report> {
+) -> Result<(Vec<StageItem>, Vec<String>), Report> {
     let mut notes = Vec::new();
-    let mut needs = vec![Need::new(Purpose::Binary, binary, false)?];
+    let mut items = vec![StageItem::new(Purpose::Binary, binary, false)?];
     for file in &spec.files {
         if !file.source.contains("://") {
             let purpose = Purpose::File(file.name.clone());
-            needs.push(Need::new(purpose, Path::new(&file.source), file.unpack)?);
+            items.push(StageItem::new(purpose, Path::new(&file.source), file.unpack)?);
         }
     }
     for (at, path) in inputs.iter().enumerate() {
-        needs.push(Need::new(Purpose::Input(at), path, false)?);
+        items.push(StageItem::new(Purpose::Input(at), path, false)?);
     }
     match &spec.environment {
         Environment::Archive(path) if !path.contains("://") => {
             let purpose = Purpose::Environment(ENVIRONMENT.to_owned());
-            needs.push(Need::new(purpose, Path::new(path), true)?);
+            items.push(StageItem::new(purpose, Path::new(path), true)?);
         }
         Environment::System | Environment::Archive(_) | Environment::Image(_) => {}
         Environment::Directory(_) | Environment::Requirements(_) | Environment::Pex(_) => {
             let packed = pack::pack(&spec.environment, &Cache::of_user()?.with_progress(progress))?;
             for layer in &packed.layers {
-                needs.push(Need {
+                items.push(StageItem {
                     purpose: Purpose::Environment(format!("{ENVIRONMENT}/{}", layer.name)),
-                    ending: "tar.gz",
-                    // By the agents, sooner than a node would: see `agent::environment`.
+                    extension: "tar.gz",
+                    // Unpacked by the agents, which is faster: see `agent::environment`.
                     unpack: false,
-                    source: Arc::new(Source::packed(layer)?),
+                    source: Arc::new(Source::of_layer(layer)?),
                 });
             }
             notes.extend(packed.notes);
         }
     }
-    for need in &needs {
-        if let Source::Directory(plan) = &*need.source {
+    for item in &items {
+        if let Source::Directory(plan) = &*item.source {
             notes.extend_from_slice(plan.notes());
         }
     }
-    Ok((needs, notes))
+    Ok((items, notes))
 }
 
-impl Need {
-    fn new(purpose: Purpose, path: &Path, unpack: bool) -> Result<Need, Report> {
+impl StageItem {
+    fn new(purpose: Purpose, path: &Path, unpack: bool) -> Result<StageItem, Report> {
         let source = Source::of(path)?;
-        let (ending, unpack) = match &source {
+        let (extension, unpack) = match &source {
             Source::Directory(_) => ("tar", true),
-            Source::File { .. } if unpack => (archive(&path.to_string_lossy())?, true),
+            Source::File { .. } if unpack => (archive_extension(&path.to_string_lossy())?, true),
             Source::File { .. } => ("file", false),
         };
-        Ok(Need { purpose, ending, unpack, source: Arc::new(source) })
+        Ok(StageItem { purpose, extension, unpack, source: Arc::new(source) })
     }
 }
 
-/// The ending by which a NodeManager knows how to unpack a file.
-fn archive(path: &str) -> Result<&'static str, Report> {
+/// Returns the extension of an archive, by which NodeManagers choose how to unpack it.
+fn archive_extension(path: &str) -> Result<&'static str, Report> {
     let lower = path.to_lowercase();
-    let matches = |ending: &&&str| lower.ends_with(&format!(".{ending}"));
+    let matches = |extension: &&&str| lower.ends_with(&format!(".{extension}"));
     ARCHIVE_EXTENSIONS.iter().find(matches).copied().ok_or_else(|| {
         let what = format!("`{path}` is not an archive that nodes can unpack");
         Report::bad_input(what).hint("name a .tar.gz, .tgz, .tar, .zip or .jar file")
     })
 }
 
-/// Looks up files already in HDFS, which stay in place.
-pub(super) async fn remote(
+/// Looks up the job's files that are already in HDFS.
+pub(super) async fn remote_files(
     request: &StageRequest<'_>,
     deadline: Instant,
 ) -> Result<Vec<(Purpose, StagedFile)>, Report> {
@@ -129,27 +130,26 @@ pub(super) async fn remote(
             continue;
         };
         if unpack {
-            archive(url)?;
+            archive_extension(url)?;
         }
         let (authority, path) = rest.split_at(rest.find('/').unwrap_or(rest.len()));
         let hdfs = match systems.get(authority) {
             Some(hdfs) => hdfs.clone(),
             None => {
-                let named = format!("{scheme}://{authority}");
-                let named = (!authority.is_empty()).then_some(named.as_str());
-                let hdfs = Hdfs::connect(request.config, named, request.identity, deadline).await?;
+                let root = format!("{scheme}://{authority}");
+                let root = (!authority.is_empty()).then_some(root.as_str());
+                let hdfs = Hdfs::connect(request.config, root, request.identity, deadline).await?;
                 systems.insert(authority.to_owned(), hdfs.clone());
                 hdfs
             }
         };
-        let whole = hdfs.url(path);
-        let Some(entry) = hdfs.stat(&whole, deadline).await? else {
-            let what = format!("there is no `{url}`, which the job file names");
-            return Err(Report::bad_input(what));
+        let Some(entry) = hdfs.stat(&hdfs.url(path), deadline).await? else {
+            let what = format!("`{url}` does not exist, and the job file names it");
+            return Err(Report::bad_input(what).hint("check `files` and `environment`"));
         };
         if entry.directory {
             let what = format!("`{url}` is a directory");
-            let hint = "pack it into an archive and say `unpack: true`, or let the programs read it from HDFS themselves";
+            let hint = "pack it into an archive and set `unpack: true`, or let the programs read it from HDFS themselves";
             return Err(Report::bad_input(what).hint(hint));
         }
         contents.push((purpose, content(&entry, unpack)));

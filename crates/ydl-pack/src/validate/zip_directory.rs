@@ -1,6 +1,6 @@
 //! Names and lengths of a zip archive, from its central directory.
 
-use super::{ArchiveScan, wrong};
+use super::{ArchiveScan, invalid};
 use std::{
     fs,
     io::{self, Read, Seek, SeekFrom},
@@ -20,7 +20,7 @@ impl ArchiveScan {
     pub(super) fn zip(&mut self, mut file: fs::File) -> io::Result<()> {
         let (table, bytes) = table(&mut file)?;
         if bytes > TABLE_BYTES_MAX {
-            return Err(wrong(format!("its table is longer than {TABLE_BYTES_MAX} bytes")));
+            return Err(invalid(format!("its directory is larger than {TABLE_BYTES_MAX} bytes")));
         }
         file.seek(SeekFrom::Start(table))?;
         let mut all = Vec::new();
@@ -29,26 +29,26 @@ impl ArchiveScan {
         while rest.starts_with(b"PK\x01\x02") {
             let (name, extra) = (short(rest, 28), short(rest, 30));
             let next = 46 + name + extra + short(rest, 32);
-            let entry = rest.get(..next).ok_or_else(broken)?;
-            let named = String::from_utf8_lossy(&entry[46..46 + name]).into_owned();
+            let entry = rest.get(..next).ok_or_else(format_error)?;
+            let path = String::from_utf8_lossy(&entry[46..46 + name]).into_owned();
             let length = match word(entry, 24) {
                 ELSEWHERE => long_length(&entry[46 + name..46 + name + extra])?,
                 length => length,
             };
             // The upper half of the external attributes is the mode if written on Unix.
             let link = word(entry, 38) >> 16 & 0o170_000 == 0o120_000;
-            self.add(&PathBuf::from(named), length, link)?;
+            self.add(&PathBuf::from(path), length, link)?;
             rest = &rest[next..];
         }
         // Data outside the directory is not visible to readers.
         match rest.is_empty() && self.entries > 0 {
             true => Ok(()),
-            false => Err(broken()),
+            false => Err(format_error()),
         }
     }
 }
 
-/// Offset and length of the central directory.
+/// Returns offset and length of the central directory.
 fn table(file: &mut fs::File) -> io::Result<(u64, u64)> {
     let length = file.metadata()?.len();
     let from = length.saturating_sub(ENDING_BYTES_MAX);
@@ -57,39 +57,39 @@ fn table(file: &mut fs::File) -> io::Result<(u64, u64)> {
     file.by_ref().take(ENDING_BYTES_MAX).read_to_end(&mut ending)?;
     let mut starts = (0..(ending.len() + 1).saturating_sub(ENDING_BYTES)).rev();
     let at = starts.find(|at| ending[*at..].starts_with(b"PK\x05\x06"));
-    let at = at.ok_or_else(broken)?;
+    let at = at.ok_or_else(format_error)?;
     let (bytes, table) = (word(&ending, at + 12), word(&ending, at + 16));
     if bytes != ELSEWHERE && table != ELSEWHERE {
         return Ok((table, bytes));
     }
     let locator = at.checked_sub(LOCATOR_BYTES).map(|from| &ending[from..at]);
-    let locator = locator.filter(|it| it.starts_with(b"PK\x06\x07"));
-    let place = long(locator.ok_or_else(broken)?, 8).ok_or_else(broken)?;
-    file.seek(SeekFrom::Start(place))?;
+    let locator = locator.filter(|bytes| bytes.starts_with(b"PK\x06\x07"));
+    let offset = long(locator.ok_or_else(format_error)?, 8).ok_or_else(format_error)?;
+    file.seek(SeekFrom::Start(offset))?;
     let mut record = Vec::new();
     file.by_ref().take(56).read_to_end(&mut record)?;
     if !record.starts_with(b"PK\x06\x06") {
-        return Err(broken());
+        return Err(format_error());
     }
     let (bytes, table) = (long(&record, 40), long(&record, 48));
-    Ok((table.ok_or_else(broken)?, bytes.ok_or_else(broken)?))
+    Ok((table.ok_or_else(format_error)?, bytes.ok_or_else(format_error)?))
 }
 
-/// Length of a file from its zip64 field.
+/// Returns the length of a file from its zip64 field.
 fn long_length(extra: &[u8]) -> io::Result<u64> {
     let mut rest = extra;
     while rest.len() >= 4 {
         let (id, length) = (short(rest, 0), short(rest, 2));
         if id == 1 {
-            return long(rest, 4).ok_or_else(broken);
+            return long(rest, 4).ok_or_else(format_error);
         }
         rest = rest.get(4 + length..).unwrap_or_default();
     }
-    Err(broken())
+    Err(format_error())
 }
 
-fn broken() -> io::Error {
-    wrong("not a zip file, or truncated")
+fn format_error() -> io::Error {
+    invalid("not a zip file, or truncated")
 }
 
 fn short(bytes: &[u8], at: usize) -> usize {
