@@ -71,7 +71,7 @@ mod tests {
     fn config(pairs: &[(&str, &str)]) -> Config {
         let mut config = Config::defaults(Environment::default());
         for (key, value) in pairs {
-            config.set(*key, *value, "a test");
+            config.set(key, *value, "a test");
         }
         config
     }
