@@ -228,6 +228,7 @@ fn a_file_missing_on_a_node_is_named_and_the_task_runs_elsewhere() {
     workspace.write("data.txt", "gone soon\n");
     let local = workspace.path().join("data.txt").display().to_string();
     let remote = format!("{home}/gone-soon.txt");
+    cluster.fs(&["-mkdir", "-p", &home]).expect("the home directory");
     cluster.fs(&["-put", &local, &remote]).expect("a file in HDFS");
     // The first worker's node has the file; other nodes cannot fetch it any more.
     let yaml = waiting_job(

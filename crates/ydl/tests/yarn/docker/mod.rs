@@ -174,7 +174,7 @@ fn an_image_missing_on_the_nodes_is_reported_with_a_hint() {
     // The NodeManager reports no details.
     let why = "worker:0 could not run on its node: its node could not prepare it";
     assert!(ran.stderr.contains(why), "{ran:#?}");
-    let hint = "hint: nodes run images with runc only if `runc` is in their \
+    let hint = "hint: ask an administrator whether `runc` is in the nodes' \
                 `yarn.nodemanager.runtime.linux.allowed-runtimes`";
     assert!(ran.stderr.contains(hint), "{ran:#?}");
 }

@@ -101,7 +101,7 @@ async fn files_in_hdfs_are_used_in_place() {
         report.expect_err("refused").to_string()
     };
     let what = refused(format!("{big}.tar")).await;
-    assert!(what.contains("there is no `hdfs://"), "{what}");
+    assert!(what.contains("big.tar.gz.tar` does not exist"), "{what}");
     let what = refused(hdfs.url(&format!("{staging}/odd"))).await;
     assert!(what.contains("is not an archive"), "{what}");
     hdfs.mkdirs(&format!("{staging}/dir.zip"), 0o755, soon()).await.expect("a directory");
