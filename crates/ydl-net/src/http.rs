@@ -1,11 +1,18 @@
-//! The subset of HTTP/1.1 that a server with a few paths needs: a strict parser for request heads, and reply heads.
+//! The subset of HTTP/1.1 that a server with a few paths needs: request heads, parsed with httparse, and reply heads.
 //!
-//! Written here because a library keeps some 16 KiB of buffers for each connection, and a master has thousands of
+//! What httparse leaves open is decided here, always the strict way, so that no proxy and this server can disagree about
+//! where a request ends: lines end with CRLF, and the only length of a body is a single `content-length`.
+//!
+//! The end of a head is searched here, too. httparse starts at the first byte each time, so a peer that sends a head byte
+//! by byte would have it parsed thousands of times.
+//!
+//! hyper has no part in the server: it keeps some 16 KiB of buffers for each connection, and a master has thousands of
 //! connections that only wait.
 
 use std::fmt::Write as _;
 use std::net::SocketAddr;
 
+use httparse::{EMPTY_HEADER, Error, Status};
 use hyper::header::{
     CONNECTION, CONTENT_LENGTH, EXPECT, HeaderMap, HeaderName, HeaderValue, TRANSFER_ENCODING,
 };
@@ -40,32 +47,32 @@ pub(super) fn head_end(bytes: &[u8], seen: usize) -> Option<usize> {
 /// Reads the head of a request, with the empty line that ends it.
 pub(super) fn parse(bytes: &[u8], peer: SocketAddr) -> Result<RequestHead, Reply> {
     let bad = |what: &str| Reply::error(400, format!("the request's {what} is malformed"), None);
-    let mut lines = Lines { rest: bytes };
-    let first = lines.next().ok_or_else(|| bad("first line"))?;
-    let mut words = first.split(|byte| *byte == b' ');
-    let (Some(method), Some(target), Some(version), None) =
-        (words.next(), words.next(), words.next(), words.next())
-    else {
-        return Err(bad("first line"));
-    };
-    let method = Method::from_bytes(method).map_err(|_| bad("method"))?;
-    let target = Uri::try_from(target).map_err(|_| bad("path"))?;
-    let old = match version {
-        b"HTTP/1.1" => false,
-        b"HTTP/1.0" => true,
-        _ => return Err(Reply::error(505, "unsupported protocol version: only HTTP/1.1", None)),
-    };
-
-    let mut headers = HeaderMap::new();
-    for line in lines.take_while(|line| !line.is_empty()) {
-        if headers.len() == HEADERS_MAX {
+    if has_lone_line_feed(bytes) {
+        return Err(bad("line ending"));
+    }
+    let mut lines = [EMPTY_HEADER; HEADERS_MAX];
+    let mut request = httparse::Request::new(&mut lines);
+    match request.parse(bytes) {
+        Ok(Status::Complete(length)) if length == bytes.len() => {}
+        Ok(_) | Err(Error::Token | Error::NewLine | Error::Status) => {
+            return Err(bad("first line"));
+        }
+        Err(Error::HeaderName | Error::HeaderValue) => return Err(bad("header")),
+        Err(Error::Version) => {
+            return Err(Reply::error(505, "unsupported protocol version: only HTTP/1.1", None));
+        }
+        Err(Error::TooManyHeaders) => {
             let message = format!("the request has more than {HEADERS_MAX} headers");
             return Err(Reply::error(431, message, None));
         }
-        let colon = line.iter().position(|byte| *byte == b':').ok_or_else(|| bad("header"))?;
-        let name = HeaderName::from_bytes(&line[..colon]).map_err(|_| bad("header"))?;
-        let value = line[colon + 1..].trim_ascii();
-        let value = HeaderValue::from_bytes(value).map_err(|_| bad("header"))?;
+    }
+    let method = Method::from_bytes(request.method.unwrap_or_default().as_bytes());
+    let method = method.map_err(|_| bad("method"))?;
+    let target = Uri::try_from(request.path.unwrap_or_default()).map_err(|_| bad("path"))?;
+    let mut headers = HeaderMap::new();
+    for line in request.headers.iter() {
+        let name = HeaderName::from_bytes(line.name.as_bytes()).map_err(|_| bad("header"))?;
+        let value = HeaderValue::from_bytes(line.value).map_err(|_| bad("header"))?;
         headers.append(name, value);
     }
     let length = body_length(&headers)?;
@@ -73,24 +80,14 @@ pub(super) fn parse(bytes: &[u8], peer: SocketAddr) -> Result<RequestHead, Reply
         head: Head::parse(method, &target, &headers, peer)?,
         length,
         expects_continue: length > 0 && has_token(&headers, &EXPECT, "100-continue"),
-        last: old || has_token(&headers, &CONNECTION, "close"),
+        last: request.version == Some(0) || has_token(&headers, &CONNECTION, "close"),
     })
 }
 
-/// Iterator over the lines of a head. A lone CR or LF stays in its line and makes it invalid.
-struct Lines<'a> {
-    rest: &'a [u8],
-}
-
-impl<'a> Iterator for Lines<'a> {
-    type Item = &'a [u8];
-
-    fn next(&mut self) -> Option<&'a [u8]> {
-        let end = self.rest.windows(2).position(|window| window == b"\r\n")?;
-        let line = &self.rest[..end];
-        self.rest = &self.rest[end + 2..];
-        Some(line)
-    }
+/// Returns true if a line ends with LF alone, which httparse accepts.
+fn has_lone_line_feed(bytes: &[u8]) -> bool {
+    let mut ends = bytes.iter().enumerate().filter(|(_, byte)| **byte == b'\n');
+    ends.any(|(at, _)| !bytes[..at].ends_with(b"\r"))
 }
 
 /// Returns the body's length. Only a single `content-length` is accepted, so that no two parsers can disagree about the
@@ -197,7 +194,74 @@ mod tests {
         check(400, "PUT / HTTP/1.1\r\ncontent-length: 1\r\ncontent-length: 1\r\n\r\n");
         check(411, "PUT / HTTP/1.1\r\ntransfer-encoding: chunked\r\n\r\n");
         check(411, "PUT / HTTP/1.1\r\ncontent-length: 1\r\ntransfer-encoding: x\r\n\r\n");
-        check(431, &format!("GET / HTTP/1.1\r\n{}\r\n", "x: y\r\n".repeat(65)));
+    }
+
+    fn status(bytes: &[u8]) -> Option<u16> {
+        let read = parse(bytes, "127.0.0.1:1".parse().unwrap());
+        read.err().map(|reply| reply.status.as_u16())
+    }
+
+    #[test]
+    fn line_endings_other_than_crlf_are_rejected() {
+        let good = "PUT /kv/a HTTP/1.1\r\nx: y\r\nz:\r\ncontent-length: 1\r\n\r\n";
+        assert_eq!(status(good.as_bytes()), None);
+        for (at, end) in good.match_indices("\r\n") {
+            for other in ["\n", "\r", "\n\r", "\r\r\n", "\r\n\n", "\0\r\n", "\u{b}\r\n"] {
+                let text = [&good[..at], other, &good[at + end.len()..]].concat();
+                assert_eq!(status(text.as_bytes()), Some(400), "{text:?}");
+            }
+        }
+        for start in ["\n", "\r", " ", "\t"] {
+            assert_eq!(status([start, good].concat().as_bytes()), Some(400), "{start:?}");
+        }
+    }
+
+    #[test]
+    fn headers_that_parsers_read_differently_are_rejected() {
+        let request = |lines: &str| format!("PUT / HTTP/1.1\r\n{lines}\r\n\r\n");
+        for folded in ["x: a\r\n b", "x: a\r\n\tb", "x:\r\n b", " x: a", "x: a\r\n \r\ny: b"] {
+            assert_eq!(status(request(folded).as_bytes()), Some(400), "{folded:?}");
+        }
+        for gap in [" ", "\t", "\u{c}", "\u{a0}", "\0"] {
+            for name in ["content-length", "transfer-encoding"] {
+                let line = format!("{name}{gap}: 1");
+                assert_eq!(status(request(&line).as_bytes()), Some(400), "{line:?}");
+            }
+        }
+        for value in
+            [" 1 1", " 1,1", " 1, 2", " 1;a", " \u{c}1", " 1\u{b}", " 1\0", " \"1\"", " 1_0"]
+        {
+            let line = format!("content-length:{value}");
+            assert_eq!(status(request(&line).as_bytes()), Some(400), "{line:?}");
+        }
+        for name in ["content-length", "Content-Length", "CONTENT-LENGTH"] {
+            for length in ["1", "2", "", "x"] {
+                let lines = format!("content-length: 1\r\nx: y\r\n{name}: {length}");
+                assert_eq!(status(request(&lines).as_bytes()), Some(400), "{lines:?}");
+            }
+        }
+    }
+
+    #[test]
+    fn a_transfer_encoding_is_rejected_in_any_form() {
+        for name in ["transfer-encoding", "Transfer-Encoding", "TRANSFER-ENCODING"] {
+            for value in ["chunked", "identity", "xchunked", "gzip, chunked", "", "\u{e9}"] {
+                for length in ["", "content-length: 1\r\n"] {
+                    let line = format!("{name}: {value}\r\n");
+                    for lines in [[length, &line].concat(), [line.as_str(), length].concat()] {
+                        let text = format!("PUT / HTTP/1.1\r\n{lines}\r\n");
+                        assert_eq!(status(text.as_bytes()), Some(411), "{text:?}");
+                    }
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn a_head_has_a_limited_number_of_headers() {
+        let request = |count| format!("GET / HTTP/1.1\r\n{}\r\n", "x: y\r\n".repeat(count));
+        assert_eq!(status(request(HEADERS_MAX).as_bytes()), None);
+        assert_eq!(status(request(HEADERS_MAX + 1).as_bytes()), Some(431));
     }
 
     #[test]

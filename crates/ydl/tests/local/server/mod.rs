@@ -1,5 +1,6 @@
 //! HTTP server and client on real sockets, with misbehaving peers.
 
+mod ambiguous;
 mod harness;
 
 use std::collections::VecDeque;
