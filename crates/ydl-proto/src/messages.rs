@@ -245,7 +245,7 @@ pub struct NumberedRequest {
 #[serde(rename_all = "kebab-case")]
 pub enum AgentRequest {
     /// Logs of a live task. The agent responds by `POST /v1/log-reply?request=ID`.
-    Log(LogRequest),
+    ReadLog(LogRequest),
     /// Connection to a port of the program. The agent connects to it by `POST /v1/port-forward-reply?request=ID`.
     Forward(ForwardRequest),
 }

@@ -8,12 +8,13 @@
 //!   waits for, and its requests to the master.
 //! * `readiness`: inputs and ports for a round. `execution`: start, stop and end of programs.
 //! * `upload`: checkpoints and outputs. `tokens`: new tokens.
-//! * `requests`, `forward`: requests of clients, for logs and ports.
+//! * `requests`: requests of clients. `read_log`: for logs. `forward`: for connections to ports.
 
 mod events;
 mod execution;
 mod forward;
 mod master_link;
+mod read_log;
 mod readiness;
 mod requests;
 mod startup;
@@ -68,14 +69,14 @@ pub(super) struct Agent {
     /// The job's directory in HDFS, and the worker that writes to it.
     staging: Option<JobLayout>,
     hdfs_worker: Option<Arc<HdfsWorker>>,
-    /// Limits concurrent log and port-forward requests.
+    /// Limits concurrent requests of clients.
     request_permits: RequestPermits,
     tokens: TokenRefresh,
     order: Option<Order>,
     /// Variables that the master sets for programs.
     program_env: BTreeMap<String, String>,
     order_number: u64,
-    /// Number of the newest log or port-forward request.
+    /// Number of the newest request of a client.
     last_request: u64,
     reports: Vec<AgentReport>,
     /// Inputs being fetched.

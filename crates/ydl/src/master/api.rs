@@ -1,5 +1,6 @@
 //! HTTP API of the master: authorization, and timeouts of long polls.
 
+mod forward;
 mod logs;
 
 use super::{
@@ -10,13 +11,13 @@ use super::{
 };
 use hyper::Method;
 use serde::de::DeserializeOwned;
-use std::{sync::Arc, time::Duration};
+use std::{str::FromStr, sync::Arc, time::Duration};
 use tokio::{
     net::TcpListener,
     sync::{mpsc, oneshot},
     time::timeout,
 };
-use ydl_core::{ContainerId, RoleName};
+use ydl_core::{ContainerId, RoleName, TaskId};
 use ydl_net::{
     request::{Head, Reply, Request as HttpRequest},
     secret::{Scope, Secret},
@@ -220,10 +221,10 @@ fn parse_request(
             let container = ContainerId::from(by.unwrap_or_default());
             logs::parse_reply(container, &head, body)?
         }
-        (&Method::POST, ["port-forward"]) => logs::parse_forward(&head)?,
+        (&Method::POST, ["port-forward"]) => forward::parse_request(&head)?,
         (&Method::POST, ["port-forward-reply"]) => {
             let container = ContainerId::from(by.unwrap_or_default());
-            logs::parse_forward_reply(container, &head, &body)?
+            forward::parse_reply(container, &head, &body)?
         }
         (&Method::POST | &Method::GET, ["links"]) => {
             let container = ContainerId::from(by.unwrap_or_default());
@@ -295,6 +296,22 @@ fn parse_request(
         }
     };
     Ok((request, wait))
+}
+
+fn task(head: &Head) -> Result<TaskId, Reply> {
+    let task = head.query.get("task").map_or("", String::as_str);
+    TaskId::from_str(task)
+        .map_err(|_| bad(format!("invalid task `{task}`: expected a task such as `worker:0`")))
+}
+
+/// Returns the number of the request that an agent replies to.
+fn request_id(head: &Head) -> Result<u64, Reply> {
+    number(head, "request")?.ok_or_else(|| bad("missing parameter `request`"))
+}
+
+fn number<T: FromStr>(head: &Head, name: &str) -> Result<Option<T>, Reply> {
+    let text = head.query.get(name);
+    text.map(|text| text.parse()).transpose().map_err(|_| bad(format!("`{name}` is not a number")))
 }
 
 fn bad(what: impl Into<String>) -> Reply {

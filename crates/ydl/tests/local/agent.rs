@@ -184,7 +184,7 @@ fn read(id: u64, file: &str, offset: u64, wait_ms: u64) -> NumberedRequest {
     NumberedRequest {
         id,
         task: task(),
-        request: AgentRequest::Log(LogRequest::Read {
+        request: AgentRequest::ReadLog(LogRequest::Read {
             attempt: 1,
             file,
             offset,
@@ -208,7 +208,7 @@ async fn an_agent_serves_logs_while_and_after_its_program_runs() {
         })
         .await;
     let list =
-        NumberedRequest { id: 7, task: task(), request: AgentRequest::Log(LogRequest::List) };
+        NumberedRequest { id: 7, task: task(), request: AgentRequest::ReadLog(LogRequest::List) };
     let requests = [
         list,
         read(8, "stdout.0", 0, 0),

@@ -10,7 +10,7 @@ use std::{
     sync::Arc,
     time::Duration,
 };
-use tokio::{net::TcpStream, time::timeout};
+use tokio::{net::TcpStream, sync::Semaphore, time::timeout};
 use ydl_core::TaskId;
 use ydl_net::{
     client::{Client, Payload},
@@ -19,18 +19,28 @@ use ydl_net::{
 use ydl_os::reason;
 
 /// Maximum number of concurrent connections to ports of one program.
-pub(super) const FORWARDS_MAX: usize = 128;
+const FORWARDS_MAX: usize = 128;
 /// Timeout of a connection to the program.
 const CONNECT_MAX: Duration = Duration::from_secs(3);
 /// Timeout of calls to the master.
 const CALL_MAX: Duration = Duration::from_secs(10);
+
+/// Permits of forwarded connections, each held while it lasts.
+#[derive(Clone, Debug)]
+pub(super) struct ForwardPermits(Arc<Semaphore>);
+
+impl Default for ForwardPermits {
+    fn default() -> ForwardPermits {
+        ForwardPermits(Arc::new(Semaphore::new(FORWARDS_MAX)))
+    }
+}
 
 impl Agent {
     /// Forwards a connection to a port of the running program, outside the loop.
     pub(super) fn forward(&self, id: u64, task: &TaskId, port: Option<&str>) {
         let client = Arc::clone(&self.master.client);
         let selected = match (
-            Arc::clone(&self.request_permits.forwards).try_acquire_owned(),
+            Arc::clone(&self.request_permits.forwards.0).try_acquire_owned(),
             &self.port_reservation,
         ) {
             (Err(_), _) => Err(format!("too many connections to `{task}` at once")),

@@ -1,10 +1,12 @@
 //! Requests to agents: delivery, replies, limits.
 
+use super::logs::READS_PER_AGENT_MAX;
 use super::*;
 use crate::master::agents::AgentVersions;
 use crate::master::event_loop::tests::job_spec;
 use tokio::sync::oneshot::Receiver;
 use ydl_core::{Event, Grant, NodeName, Time};
+use ydl_proto::messages::{ForwardRequest, LogRequest};
 
 struct AgentRequestsHarness {
     job: Job,
@@ -36,6 +38,14 @@ impl AgentRequestsHarness {
         let AgentRequestsHarness { job, agents, agent_requests } = self;
         let task = task.parse().expect("a task");
         agent_requests.submit_log(task, LogRequest::List, respond_to, job, agents);
+        response
+    }
+
+    fn forward(&mut self, task: &str) -> Receiver<MasterResponse> {
+        let (respond_to, response) = oneshot::channel();
+        let AgentRequestsHarness { job, agents, agent_requests } = self;
+        let (task, request) = (task.parse().expect("a task"), ForwardRequest { port: None });
+        agent_requests.submit_forward(task, request, respond_to, job, agents);
         response
     }
 
@@ -123,12 +133,51 @@ async fn only_the_requested_agent_replies_and_requests_to_lost_agents_fail() {
 #[tokio::test]
 async fn requests_are_limited_and_expire() {
     let mut harness = AgentRequestsHarness::new();
-    let mut waiting: Vec<_> = (0..PER_AGENT_MAX).map(|_| harness.submit("worker:0")).collect();
+    let mut waiting: Vec<_> =
+        (0..READS_PER_AGENT_MAX).map(|_| harness.submit("worker:0")).collect();
     assert_eq!(status(&mut harness.submit("worker:0")), Some(503));
     waiting.pop();
     harness.agent_requests.sweep(&harness.agents, Instant::now());
-    assert_eq!(harness.agent_requests.pending.len(), PER_AGENT_MAX - 1);
+    assert_eq!(harness.agent_requests.pending.len(), READS_PER_AGENT_MAX - 1);
     let later = Instant::now() + GRACE + Duration::from_secs(1);
     harness.agent_requests.sweep(&harness.agents, later);
     assert!(harness.agent_requests.pending.is_empty());
+}
+
+#[tokio::test]
+async fn pending_requests_for_logs_leave_room_for_port_forwards() {
+    let mut harness = AgentRequestsHarness::new();
+    let mut reads: Vec<_> = (0..READS_PER_AGENT_MAX).map(|_| harness.submit("worker:0")).collect();
+    assert_eq!(status(&mut harness.submit("worker:0")), Some(503));
+    let mut forwards = Vec::new();
+    let refused = loop {
+        let mut response = harness.forward("worker:0");
+        match status(&mut response) {
+            None => forwards.push(response),
+            refused => break refused,
+        }
+    };
+    assert_eq!((refused, forwards.is_empty()), (Some(503), false));
+    let sent = ids(&mut harness.listen(0));
+    assert_eq!(sent.len(), reads.len() + forwards.len());
+    // Requests for logs expire silently, and clients repeat them. Port-forwards fail.
+    let later = Instant::now() + GRACE + Duration::from_secs(1);
+    harness.agent_requests.sweep(&harness.agents, later);
+    assert_eq!((status(&mut reads[0]), status(&mut forwards[0])), (None, Some(503)));
+}
+
+#[tokio::test]
+async fn a_reply_of_another_kind_is_rejected() {
+    let mut harness = AgentRequestsHarness::new();
+    let (mut read, mut forward) = (harness.submit("worker:0"), harness.forward("worker:0"));
+    assert_eq!(ids(&mut harness.listen(0)), [1, 2]);
+    let rejected = harness.agent_requests.on_log_reply(&c0(), 2, LogReply::NotFound);
+    assert_eq!(rejected.status, 404);
+    let rejected = harness.agent_requests.on_forward_reply(&c0(), 1, None);
+    assert_eq!(rejected.status, 404);
+    assert_eq!((status(&mut read), status(&mut forward)), (None, None));
+    let accepted = harness.agent_requests.on_forward_reply(&c0(), 2, None);
+    assert_eq!((accepted.status.as_u16(), status(&mut forward)), (101, Some(101)));
+    harness.agent_requests.on_log_reply(&c0(), 1, LogReply::NotFound);
+    assert_eq!(status(&mut read), Some(404));
 }
