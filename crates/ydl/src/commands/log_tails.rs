@@ -88,10 +88,20 @@ pub enum Prefix {
     Lines,
 }
 
+/// Files that are followed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum LogSource {
+    /// The job's own files.
+    Original,
+    /// A mirror: what was passed on is needed no more, so its disk space is freed.
+    Copy,
+}
+
 /// Followed streams of a job.
 #[derive(Debug)]
 pub struct LogTails {
     dir: JobDir,
+    source: LogSource,
     select: LogSelection,
     prefix: Prefix,
     tails: BTreeMap<StreamId, StreamTail>,
@@ -103,9 +113,10 @@ pub struct LogTails {
 
 impl LogTails {
     /// Creates a set without streams.
-    pub fn new(dir: &JobDir, select: LogSelection, prefix: Prefix) -> LogTails {
+    pub fn new(dir: &JobDir, source: LogSource, select: LogSelection, prefix: Prefix) -> LogTails {
         LogTails {
             dir: dir.clone(),
+            source,
             select,
             prefix,
             tails: BTreeMap::new(),
@@ -157,7 +168,8 @@ impl LogTails {
                 Prefix::Lines => Some(LinePrefixer::new("")),
             };
             let offset = reader.offset();
-            let tail = StreamTail { reader: Some(reader), offset, lines, ended: false };
+            let freed = (self.source == LogSource::Copy).then_some(offset);
+            let tail = StreamTail { reader: Some(reader), offset, lines, ended: false, freed };
             self.tails.insert(id, tail);
         }
         if new {

@@ -3,7 +3,7 @@
 use super::{
     aggregated_logs,
     follow::{FollowEnd, Follower, InterruptSignals, OnInterrupt, RemoteOutput},
-    log_tails::{LogSelection, LogTails, Prefix, Stream, attempts},
+    log_tails::{LogSelection, LogSource, LogTails, Prefix, Stream, attempts},
     renderer::Renderer,
     wait_for_master::{WaitOutcome, wait_as_observer},
 };
@@ -72,7 +72,8 @@ async fn print(
         }
         status = settled_status(&job).await;
     }
-    let mut tails = LogTails::new(&job.dir, select.clone(), prefix);
+    let source = if mirror.is_some() { LogSource::Copy } else { LogSource::Original };
+    let mut tails = LogTails::new(&job.dir, source, select.clone(), prefix);
     if let Some(mirror) = &mirror {
         let wanted =
             LogFilter { last_only: !args.all_attempts, tail: select.tail, ..tails.filter() };

@@ -3,7 +3,7 @@
 use super::{
     fetch,
     follow::{Follower, InterruptSignals},
-    log_tails::{LogSelection, LogTails},
+    log_tails::{LogSelection, LogSource, LogTails},
     outcome::conclude,
     renderer::Renderer,
     resources::local_resources,
@@ -283,7 +283,12 @@ async fn submit_local(
     if !global.json {
         renderer.note(&format!("{} started", job.id()));
     }
-    let tails = LogTails::new(&job.dir, LogSelection::default(), renderer.prefix(global));
+    let tails = LogTails::new(
+        &job.dir,
+        LogSource::Original,
+        LogSelection::default(),
+        renderer.prefix(global),
+    );
     let mut follower =
         Follower { output_closed, ..Follower::new(job.clone(), master, renderer, tails, signals) };
     let follow_end = follower.run().await?;

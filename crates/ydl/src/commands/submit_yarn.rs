@@ -3,7 +3,7 @@
 use super::findings::{dry_run, print_findings};
 use super::{
     follow::{Follower, InterruptSignals, RemoteOutput},
-    log_tails::{LogSelection, LogTails},
+    log_tails::{LogSelection, LogSource, LogTails},
     outcome::conclude,
     renderer::Renderer,
     submit::build_environment,
@@ -161,7 +161,8 @@ async fn follow(
             return Ok(Exit::Interrupted);
         }
     };
-    let tails = LogTails::new(&job.dir, LogSelection::default(), renderer.prefix(global));
+    let tails =
+        LogTails::new(&job.dir, LogSource::Copy, LogSelection::default(), renderer.prefix(global));
     let master = Arc::new(MasterClient::at(&job.dir, address)?);
     let mut follower = Follower {
         output_closed,

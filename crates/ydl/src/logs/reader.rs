@@ -3,7 +3,8 @@
 //! `stdout.0` is the start and is always kept. All segments but the newest have the length of the first, so the offset
 //! of a segment follows from its number, and no index is needed.
 
-use std::fs::File;
+use rustix::fs::{FallocateFlags, fallocate};
+use std::fs::{File, OpenOptions};
 use std::io;
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
@@ -165,6 +166,23 @@ impl LogReader {
         Ok(None)
     }
 
+    /// Frees the disk space of everything before the current offset, as far as it was read from `from` on. The lengths of
+    /// files and all offsets stay the same. Fails if the file system cannot do this.
+    pub fn free_read(&self, from: u64) -> io::Result<()> {
+        let segment_bytes = self.segment_bytes.unwrap_or(u64::MAX);
+        for index in from / segment_bytes..=self.offset / segment_bytes {
+            let length = (self.offset - index * segment_bytes).min(segment_bytes);
+            let file = match OpenOptions::new().write(true).open(self.segments.path(index)) {
+                Ok(file) if length > 0 => file,
+                Ok(_) => continue,
+                Err(error) if error.kind() == io::ErrorKind::NotFound => continue,
+                Err(error) => return Err(error),
+            };
+            fallocate(&file, FallocateFlags::PUNCH_HOLE | FallocateFlags::KEEP_SIZE, 0, length)?;
+        }
+        Ok(())
+    }
+
     fn read_at(&self, file: &File, index: u64) -> io::Result<Vec<u8>> {
         let segment_bytes = self.segment_bytes.unwrap_or(i64::MAX as u64);
         let within = self.offset - index.saturating_mul(segment_bytes);
@@ -297,6 +315,30 @@ mod tests {
             })
             .collect();
         assert_eq!(lengths, [1, CHUNK_BYTES, 1]);
+    }
+
+    #[test]
+    fn freed_output_uses_no_disk_space_and_keeps_its_length() {
+        use std::os::unix::fs::MetadataExt;
+        let dir = tempfile::tempdir().unwrap();
+        let piece = vec![b'x'; 1 << 20];
+        let names = ["out.0", "out.1", "out.2"];
+        for name in names {
+            write(dir.path().join(name), &piece).unwrap();
+        }
+        let mut reader = LogReader::new(dir.path(), "out", 0);
+        while reader.offset() < 5 << 19 {
+            reader.read_some().unwrap();
+        }
+        reader.free_read(0).unwrap();
+        let files = names.map(|name| std::fs::metadata(dir.path().join(name)).unwrap());
+        assert_eq!(files.each_ref().map(|file| file.len()), [1 << 20; 3]);
+        let [first, second, third] = files.map(|file| file.blocks() * 512);
+        assert!(first < 64 << 10 && second < 64 << 10, "{first} {second}");
+        assert!(third < 768 << 10, "{third}");
+        // The next output continues after the freed one.
+        let mut again = LogReader::new(dir.path(), "out", 5 << 19);
+        assert_eq!(read_all(&mut again)[0], data(5 << 19, &piece[..CHUNK_BYTES]));
     }
 
     #[test]

@@ -9,6 +9,8 @@ use std::path::Path;
 
 /// Bytes read from one stream in one pass, so that one task does not delay the output of the others.
 const READ_BYTES_MAX: usize = 1 << 20;
+/// Bytes of a copied stream whose disk space is freed at once.
+const FREE_BYTES_MIN: u64 = 1 << 20;
 /// Bytes of a stream searched for its last lines.
 const TAIL_BYTES_MAX: u64 = 64 << 20;
 
@@ -20,6 +22,8 @@ pub(super) struct StreamTail {
     pub(super) lines: Option<LinePrefixer>,
     /// The attempt has ended: its output is complete.
     pub(super) ended: bool,
+    /// Offset up to which disk space was freed, if the stream is a copy; `None` if it is the only one.
+    pub(super) freed: Option<u64>,
 }
 
 impl StreamTail {
@@ -52,6 +56,13 @@ impl StreamTail {
             }
         }
         self.offset = reader.offset();
+        if let Some(freed) = &mut self.freed
+            && self.offset - *freed >= FREE_BYTES_MIN
+        {
+            // Not all file systems can free a part of a file.
+            let _ = reader.free_read(*freed);
+            *freed = self.offset;
+        }
         full
     }
 }
