@@ -55,7 +55,7 @@ fn check(args: &[&str], expected: Expect) {
 
 #[test]
 fn reference_page_matches_the_help() {
-    expect_file!["../../../../docs/reference/commands.md"].assert_eq(&ydl::cli::reference());
+    expect_file!["../../../../docs/reference/commands.md"].assert_eq(&ydl::command_reference());
 }
 
 #[test]

@@ -7,7 +7,7 @@ use std::{fs, process::Command};
 #[test]
 fn every_compat_command_has_help() {
     let workspace = CompatWorkspace::new();
-    for command in ydl::compat::all() {
+    for command in ydl::compat_commands() {
         for name in command.names {
             let help = workspace.output_of(&[name, "--help"]);
             assert!(help.contains(&format!("Usage: {name} ")), "{help}");
