@@ -19,11 +19,6 @@ pub fn base64(bytes: &[u8]) -> String {
     STANDARD.encode(bytes)
 }
 
-/// Decodes padded base64. Returns `None` for anything that [`base64`] does not write.
-pub fn from_base64(text: &str) -> Option<Vec<u8>> {
-    STANDARD.decode(text).ok()
-}
-
 /// Percent-encodes `text` as one segment of a path or one value of a query.
 pub fn percent(text: &str) -> String {
     utf8_percent_encode(text, ENCODED).to_string()
@@ -39,7 +34,7 @@ pub enum Plus {
 }
 
 /// Decodes percent-encoded text. Returns `None` for an incomplete escape or bytes that are not UTF-8.
-pub fn from_percent(text: &str, plus: Plus) -> Option<String> {
+pub(crate) fn from_percent(text: &str, plus: Plus) -> Option<String> {
     // The library passes incomplete escapes through.
     let mut escapes = text.split('%').skip(1);
     let complete = |escape: &str| {
@@ -70,23 +65,11 @@ mod tests {
     }
 
     #[test]
-    fn base64_round_trips_for_every_length() {
+    fn base64_is_padded() {
         assert_eq!(base64(b""), "");
         assert_eq!(base64(b"f"), "Zg==");
         assert_eq!(base64(b"fo"), "Zm8=");
         assert_eq!(base64(b"foo"), "Zm9v");
-        for length in 0..70_u8 {
-            let bytes: Vec<u8> = (0..length).map(|n| n.wrapping_mul(37) ^ 0xa5).collect();
-            assert_eq!(from_base64(&base64(&bytes)).as_deref(), Some(&bytes[..]));
-        }
-    }
-
-    #[test]
-    fn base64_has_one_spelling() {
-        for bad in ["Z", "Zg", "Zg=", "Zh==", "Zm9=", "Zg==Zg==", "=Zg=", "====", "Zm9v\n", "Zm-_"]
-        {
-            assert_eq!(from_base64(bad), None, "{bad}");
-        }
     }
 
     #[test]

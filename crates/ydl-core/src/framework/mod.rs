@@ -128,6 +128,8 @@ trait FrameworkProfile {
         true
     }
 
+    /// Returns true if a task may consist of several processes. A scheduler or tracker has one slot
+    /// for each task, and a framework's port belongs to one process.
     fn supports_processes(&self) -> bool {
         false
     }
@@ -183,12 +185,6 @@ impl Framework {
     /// Returns true if its tasks start together by default.
     pub fn starts_together(self) -> bool {
         self.profile().starts_together()
-    }
-
-    /// Returns true if a task may consist of several processes. A scheduler or tracker has one slot
-    /// for each task, and a framework's port belongs to one process.
-    pub fn supports_processes(self) -> bool {
-        self.profile().supports_processes()
     }
 
     /// Returns the variables that limit the threads of a process: its share of the task's virtual
@@ -280,7 +276,7 @@ impl Framework {
 
     /// Returns true if the framework ranks its peers by port, so that ports must ascend with the
     /// index.
-    pub fn needs_ascending_ports(self) -> bool {
+    pub(crate) fn needs_ascending_ports(self) -> bool {
         self.profile().needs_ascending_ports()
     }
 

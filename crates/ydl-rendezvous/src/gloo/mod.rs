@@ -17,7 +17,7 @@
 pub mod driver;
 mod http;
 mod limits;
-pub mod notification;
+mod notification;
 mod outbox;
 mod pickle;
 mod scopes;

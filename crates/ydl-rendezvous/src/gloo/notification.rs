@@ -47,15 +47,6 @@ impl fmt::Debug for NotificationEndpoint {
     }
 }
 
-/// A reply of a worker.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum NotificationReply {
-    /// The notification was received.
-    Ack,
-    /// Response to a ping.
-    Pong,
-}
-
 impl NotificationEndpoint {
     /// Parses a stored endpoint: base64 of a pickle of `({interface: [(address, port)]}, key)`.
     pub fn parse(value: &[u8]) -> Option<NotificationEndpoint> {
@@ -107,11 +98,6 @@ impl NotificationEndpoint {
         [digest.as_ref(), &length, body].concat()
     }
 
-    /// Returns a signed ping.
-    pub fn ping(&self) -> Vec<u8> {
-        self.signed(b"\x80\x02chorovod.runner.common.util.network\nPingRequest\n)\x81.")
-    }
-
     /// Returns a signed notification of changed hosts. Timestamps must increase.
     pub fn hosts_changed(&self, time: i32, change: HostChange) -> Vec<u8> {
         let body = [
@@ -125,11 +111,8 @@ impl NotificationEndpoint {
         self.signed(&body)
     }
 
-    /// Parses a reply and returns it with its length. Returns `None` if it is incomplete.
-    pub fn parse_reply(
-        &self,
-        bytes: &[u8],
-    ) -> Result<Option<(NotificationReply, usize)>, Rejection> {
+    /// Parses the acknowledgement of a notification and returns its length. Returns `None` if it is incomplete.
+    pub fn parse_reply(&self, bytes: &[u8]) -> Result<Option<usize>, Rejection> {
         let Some((digest, rest)) = bytes.split_at_checked(DIGEST) else {
             return Ok(None);
         };
@@ -148,11 +131,11 @@ impl NotificationEndpoint {
         let key = hmac::Key::new(hmac::HMAC_SHA256, &self.key);
         hmac::verify(&key, body, digest)
             .map_err(|_| Rejection::new("reply is not signed with the worker's key"))?;
-        let reply = match pickle::class(body) {
-            Some(("horovod.runner.common.util.network", "AckResponse")) => NotificationReply::Ack,
-            Some(("horovod.runner.common.util.network", "PingResponse")) => NotificationReply::Pong,
-            _ => return Err(Rejection::new("unknown reply type")),
-        };
-        Ok(Some((reply, DIGEST + LENGTH + length)))
+        match pickle::class(body) {
+            Some(("horovod.runner.common.util.network", "AckResponse")) => {
+                Ok(Some(DIGEST + LENGTH + length))
+            }
+            _ => Err(Rejection::new("unknown reply type")),
+        }
     }
 }

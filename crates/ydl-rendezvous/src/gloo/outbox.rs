@@ -45,7 +45,7 @@ impl Outbox {
         notification.is_some()
     }
 
-    /// Handles the reply on a link. Any valid reply completes the notification. Returns `None` if the link has none.
+    /// Handles the reply on a link. A valid one completes the notification. Returns `None` if the link has none.
     pub(super) fn receive(
         &mut self,
         link: LinkId,
@@ -54,7 +54,7 @@ impl Outbox {
     ) -> Option<Result<Option<usize>, Rejection>> {
         let reply = self.by_link.get(&link)?.endpoint.parse_reply(bytes);
         Some(reply.map(|reply| {
-            let (_, length) = reply?;
+            let length = reply?;
             self.by_link.remove(&link);
             // Otherwise a new master would send it again.
             effects.persist();

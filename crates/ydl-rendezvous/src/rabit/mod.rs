@@ -11,8 +11,7 @@
 
 mod permits;
 mod reader;
-mod topology;
+pub(crate) mod topology;
 mod tracker;
 
-pub use topology::Topology;
 pub(crate) use tracker::RabitTracker;

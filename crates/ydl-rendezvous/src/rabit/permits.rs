@@ -40,7 +40,7 @@ struct Listener {
 }
 
 impl ConnectPermits {
-    pub fn new(workers: u32) -> ConnectPermits {
+    pub(crate) fn new(workers: u32) -> ConnectPermits {
         ConnectPermits {
             topology: Topology::new(workers),
             queue: VecDeque::new(),
@@ -49,13 +49,13 @@ impl ConnectPermits {
         }
     }
 
-    pub fn request(&mut self, rank: u32, connected: Vec<u32>) {
+    pub(crate) fn request(&mut self, rank: u32, connected: Vec<u32>) {
         self.queue.push_back((rank, connected.into_iter().collect()));
     }
 
     /// Grants all possible permits. Returns each rank with its message: the ranks to connect to, and the number of
     /// expected connections.
-    pub fn grant(&mut self) -> Vec<(u32, Vec<u8>)> {
+    pub(crate) fn grant(&mut self) -> Vec<(u32, Vec<u8>)> {
         let mut granted = Vec::new();
         for (rank, connected) in std::mem::take(&mut self.queue) {
             let neighbors = self.topology.neighbors(rank);
@@ -83,7 +83,7 @@ impl ConnectPermits {
     }
 
     /// Ends a permit after success: the rank has connected to the listed ranks, and listens on `port` for the others.
-    pub fn complete(&mut self, rank: u32, host: &Arc<str>, port: u16) {
+    pub(crate) fn complete(&mut self, rank: u32, host: &Arc<str>, port: u16) {
         let Some(permit) = self.active.remove(&rank) else {
             return;
         };
@@ -102,13 +102,13 @@ impl ConnectPermits {
     }
 
     /// Releases a permit or a place in the queue. Returns the ranks of the permit.
-    pub fn release(&mut self, rank: u32) -> Vec<u32> {
+    pub(crate) fn release(&mut self, rank: u32) -> Vec<u32> {
         self.queue.retain(|(queued, _)| *queued != rank);
         self.active.remove(&rank).map_or(Vec::new(), |permit| permit.connects)
     }
 
     /// Removes a listener that is gone or unreachable.
-    pub fn remove_listener(&mut self, rank: u32) {
+    pub(crate) fn remove_listener(&mut self, rank: u32) {
         self.listeners.remove(&rank);
     }
 }

@@ -34,15 +34,15 @@ pub(super) struct RabitReader<'a> {
 }
 
 impl<'a> RabitReader<'a> {
-    pub fn new(bytes: &'a [u8]) -> RabitReader<'a> {
+    pub(crate) fn new(bytes: &'a [u8]) -> RabitReader<'a> {
         RabitReader { bytes, at: 0 }
     }
 
-    pub fn position(&self) -> usize {
+    pub(crate) fn position(&self) -> usize {
         self.at
     }
 
-    pub fn int(&mut self) -> Option<i32> {
+    pub(crate) fn int(&mut self) -> Option<i32> {
         let int = self.bytes.get(self.at..)?.first_chunk()?;
         self.at += 4;
         Some(i32::from_le_bytes(*int))
@@ -65,7 +65,7 @@ impl<'a> RabitReader<'a> {
     }
 
     /// Reads a header, including a printed message.
-    pub fn header(&mut self) -> Result<Option<RabitHeader<'a>>, Rejection> {
+    pub(crate) fn header(&mut self) -> Result<Option<RabitHeader<'a>>, Rejection> {
         let (Some(rank), Some(world)) = (self.int(), self.int()) else {
             return Ok(None);
         };
@@ -87,7 +87,7 @@ impl<'a> RabitReader<'a> {
     }
 
     /// Reads a list of ranks below `workers`.
-    pub fn ranks(&mut self, workers: u32) -> Result<Option<Vec<u32>>, Rejection> {
+    pub(crate) fn ranks(&mut self, workers: u32) -> Result<Option<Vec<u32>>, Rejection> {
         let invalid = || Rejection::new("invalid list of ranks");
         let Some(count) = self.int() else {
             return Ok(None);

@@ -7,14 +7,14 @@ use std::collections::BTreeSet;
 
 /// Neighbors of every rank.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Topology {
+pub(crate) struct Topology {
     parents: Vec<Option<u32>>,
     children: Vec<Vec<u32>>,
 }
 
 impl Topology {
     /// Creates the topology of a group.
-    pub fn new(workers: u32) -> Topology {
+    pub(crate) fn new(workers: u32) -> Topology {
         // The nodes of a heap in the order of a walk around it. The rank of a node is its position.
         let order = walk(0, workers);
         let mut positions = vec![0; order.len()];
@@ -35,29 +35,29 @@ impl Topology {
         Topology { parents, children }
     }
 
-    pub fn workers(&self) -> u32 {
+    pub(crate) fn workers(&self) -> u32 {
         self.parents.len() as u32
     }
 
     /// Returns the parent in the tree, or `None` for the root.
-    pub fn parent(&self, rank: u32) -> Option<u32> {
+    pub(crate) fn parent(&self, rank: u32) -> Option<u32> {
         self.parents.get(rank as usize).copied().flatten()
     }
 
     /// Returns the parent and the children in the tree.
-    pub fn tree(&self, rank: u32) -> Vec<u32> {
+    pub(crate) fn tree(&self, rank: u32) -> Vec<u32> {
         let children = self.children.get(rank as usize).into_iter().flatten();
         self.parent(rank).into_iter().chain(children.copied()).collect()
     }
 
     /// Returns the previous and the next rank in the ring, or `None` for a single worker.
-    pub fn ring(&self, rank: u32) -> Option<(u32, u32)> {
+    pub(crate) fn ring(&self, rank: u32) -> Option<(u32, u32)> {
         let workers = self.workers();
         (workers > 1).then(|| ((rank + workers - 1) % workers, (rank + 1) % workers))
     }
 
     /// Returns all neighbors, in the tree and in the ring.
-    pub fn neighbors(&self, rank: u32) -> BTreeSet<u32> {
+    pub(crate) fn neighbors(&self, rank: u32) -> BTreeSet<u32> {
         let ring = self.ring(rank).map(|(before, after)| [before, after]);
         self.tree(rank).into_iter().chain(ring.into_iter().flatten()).collect()
     }

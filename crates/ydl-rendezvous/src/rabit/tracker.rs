@@ -65,7 +65,7 @@ pub(crate) struct RabitMessage<'a> {
 }
 
 impl RabitTracker {
-    pub fn new(workers: u32) -> RabitTracker {
+    pub(crate) fn new(workers: u32) -> RabitTracker {
         RabitTracker {
             states: vec![RabitRankState::Absent; workers as usize],
             links: BTreeMap::new(),
@@ -73,13 +73,13 @@ impl RabitTracker {
         }
     }
 
-    pub fn open(&mut self, link: LinkId, rank: u32) {
+    pub(crate) fn open(&mut self, link: LinkId, rank: u32) {
         let worker = RabitLink { rank, stage: RabitStage::Header, tries: 0 };
         self.links.insert(link, worker);
     }
 
     /// As [`Protocol::receive`](crate::Protocol::receive).
-    pub fn receive<'a>(
+    pub(crate) fn receive<'a>(
         &mut self,
         link: LinkId,
         host: &Arc<str>,
@@ -283,7 +283,7 @@ impl RabitTracker {
     }
 
     /// Handles the end of an unfinished link.
-    pub fn close(&mut self, link: LinkId, effects: &mut Effects) {
+    pub(crate) fn close(&mut self, link: LinkId, effects: &mut Effects) {
         let Some(worker) = self.links.remove(&link) else {
             return;
         };
@@ -298,7 +298,7 @@ impl RabitTracker {
     }
 
     /// Handles the end of the attempt of a rank.
-    pub fn attempt_ended(&mut self, rank: u32, effects: &mut Effects) {
+    pub(crate) fn attempt_ended(&mut self, rank: u32, effects: &mut Effects) {
         self.permits.remove_listener(rank);
         let links = self.links.iter().filter(|(_, worker)| worker.rank == rank);
         for link in links.map(|(link, _)| *link).collect::<Vec<LinkId>>() {
@@ -311,7 +311,7 @@ impl RabitTracker {
     }
 
     /// Returns the ranks that waiting workers are waiting for.
-    pub fn missing(&self) -> Vec<u32> {
+    pub(crate) fn missing(&self) -> Vec<u32> {
         let states = || (0..).zip(&self.states);
         let waits = |state: &RabitRankState| matches!(state, RabitRankState::Waiting(_));
         let begun = self.states.iter().any(|state| *state != RabitRankState::Absent);

@@ -8,7 +8,7 @@ use super::Tracker;
 use crate::{
     LinkId, Peer,
     harness::{ProtocolHarness, Rng, peer},
-    rabit::Topology,
+    rabit::topology::Topology,
 };
 
 fn tracker(workers: u32) -> Tracker {

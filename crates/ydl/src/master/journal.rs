@@ -10,7 +10,7 @@ mod parts;
 mod recover;
 
 pub use error::JournalError;
-pub use file::{FileJournal, JOURNAL_BYTES_MAX, JournalTail, RECORD_BYTES_MAX, SyncPolicy};
+pub use file::{FileJournal, JOURNAL_BYTES_MAX, JournalTail, RECORD_BYTES_MAX};
 pub use hdfs::HdfsJournal;
 pub use recover::{RecoverError, is_replaced, recover};
 

@@ -3,7 +3,7 @@
 use super::{
     event_loop::Master,
     inbox::{DurableFlag, Envelope, MasterRequest},
-    journal::{self, FileJournal},
+    journal::FileJournal,
     lifecycle::{self, ApiServer, Deployment},
     mlflow,
     recovered::Recovered,
@@ -55,7 +55,7 @@ const DIR_CHECK_INTERVAL: Duration = Duration::from_secs(1);
 
 /// Runs the master of the job in `dir`. Prints its address, or the reason of a failure, as the first line on
 /// stdout.
-pub fn run(dir: PathBuf) -> ExitCode {
+pub(crate) fn run(dir: PathBuf) -> ExitCode {
     match lifecycle::block_on(run_master(JobDir::at(dir))) {
         Ok(_) => ExitCode::SUCCESS,
         Err(report) => {
@@ -83,10 +83,9 @@ async fn run_master(dir: JobDir) -> Result<Outcome, Report> {
         return Err(Report::internal(what));
     };
 
-    // Create the journal first: it locks the job against a second master.
+    // Create the journal first: only one master can create it.
     let path = dir.journal_file();
-    let journal = FileJournal::create(&path, journal::SyncPolicy::OsDefault)
-        .map_err(|e| Report::internal(e.to_string()))?;
+    let journal = FileJournal::create(&path).map_err(|e| Report::internal(e.to_string()))?;
     become_subreaper().map_err(|e| Report::internal(format!("cannot adopt processes: {e}")))?;
     let secret =
         Secret::random().ok_or_else(|| Report::internal("the system returned no random bytes"))?;

@@ -31,5 +31,5 @@ mod watchers;
 mod yarn;
 
 pub use api::serve;
-pub use local::run;
-pub use yarn::run as run_in_container;
+pub(crate) use local::run;
+pub(crate) use yarn::run as run_in_container;

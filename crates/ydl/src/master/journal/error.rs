@@ -15,10 +15,6 @@ pub enum JournalError {
         path: PathBuf,
         source: io::Error,
     },
-    /// Another process appends to the file.
-    Held {
-        path: PathBuf,
-    },
     NotAJournal {
         path: PathBuf,
     },
@@ -52,9 +48,6 @@ impl fmt::Display for JournalError {
         match self {
             Self::Io { doing, path, source } => {
                 write!(f, "cannot {doing} the journal `{}`: {source}", path.display())
-            }
-            Self::Held { path } => {
-                write!(f, "cannot use the journal `{}`: another master has it open", path.display())
             }
             Self::NotAJournal { path } => {
                 write!(f, "cannot use `{}`: it is not a journal", path.display())

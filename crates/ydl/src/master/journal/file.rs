@@ -11,8 +11,7 @@
 //! A record's checksum covers the salt, its offset in the file, its length and its payload. So neither a
 //! record of another journal nor one quoted in a payload is mistaken for a record of this one.
 
-use std::fs::{File, OpenOptions, TryLockError};
-use std::io::BufReader;
+use std::fs::{File, OpenOptions};
 use std::os::unix::fs::{FileExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 
@@ -28,15 +27,6 @@ pub const JOURNAL_BYTES_MAX: u64 = 4 << 30;
 /// Size of buffered records after which [`FileJournal::append`] flushes on its own.
 const BATCH_BYTES_MAX: usize = 1 << 20;
 
-/// Durability of a flush.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum SyncPolicy {
-    /// Leaves it to the system: survives the death of the master, not of the machine.
-    OsDefault,
-    /// Syncs before [`FileJournal::flush`] returns.
-    EachFlush,
-}
-
 /// End of a journal.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum JournalTail {
@@ -47,13 +37,12 @@ pub enum JournalTail {
     },
 }
 
-/// Journal open for appending by one process at a time.
+/// Journal open for appending.
 #[derive(Debug)]
 pub struct FileJournal {
     path: PathBuf,
     file: File,
     salt: u64,
-    sync: SyncPolicy,
     /// Offset of the next batch. A failed write may leave bytes beyond it, which the next attempt overwrites.
     length: u64,
     batch: Vec<u8>,
@@ -61,62 +50,15 @@ pub struct FileJournal {
 
 impl FileJournal {
     /// Creates a journal that only its owner can read. The file must not exist.
-    pub fn create(path: &Path, sync: SyncPolicy) -> Result<Self, JournalError> {
+    pub fn create(path: &Path) -> Result<Self, JournalError> {
         let failed = |source| JournalError::io("create", path, source);
-        let file = OpenOptions::new()
-            .write(true)
-            .read(true)
-            .create_new(true)
-            .mode(0o600)
-            .open(path)
-            .map_err(failed)?;
-        lock(&file, path)?;
-        Self::begin(path, file, sync)
-    }
-
-    fn begin(path: &Path, file: File, sync: SyncPolicy) -> Result<Self, JournalError> {
-        let failed = |source| JournalError::io("create", path, source);
+        let mut options = OpenOptions::new();
+        options.write(true).create_new(true).mode(0o600);
+        let file = options.open(path).map_err(failed)?;
         let salt = format::salt().map_err(failed)?;
-        file.set_len(0).map_err(failed)?;
         file.write_all_at(&header(salt), 0).map_err(failed)?;
-        if sync == SyncPolicy::EachFlush {
-            file.sync_all().map_err(failed)?;
-        }
         let (path, length) = (path.to_owned(), HEADER_BYTES as u64);
-        Ok(Self { path, file, salt, sync, length, batch: Vec::new() })
-    }
-
-    /// Opens a journal for appending and passes its records to `each`. Cuts off a torn tail. On an error,
-    /// discard what `each` received.
-    pub fn open_append(
-        path: &Path,
-        sync: SyncPolicy,
-        each: impl FnMut(&[u8]),
-    ) -> Result<(Self, JournalTail), JournalError> {
-        let failed = |source| JournalError::io("open", path, source);
-        let file = OpenOptions::new().read(true).write(true).open(path).map_err(failed)?;
-        lock(&file, path)?;
-        let scan = scan(path, &file, each)?;
-        let Some(salt) = scan.salt else {
-            return Ok((Self::begin(path, file, sync)?, scan.tail));
-        };
-        file.set_len(scan.length).map_err(failed)?;
-        let (path, length) = (path.to_owned(), scan.length);
-        Ok((Self { path, file, salt, sync, length, batch: Vec::new() }, scan.tail))
-    }
-
-    /// Reads a journal without changing it, even while another process has it open. On an error, discard what
-    /// `each` received.
-    pub fn replay(path: &Path, each: impl FnMut(&[u8])) -> Result<JournalTail, JournalError> {
-        let file = File::open(path).map_err(|source| JournalError::io("open", path, source))?;
-        Ok(scan(path, &file, each)?.tail)
-    }
-
-    /// Reads all records of a small journal.
-    pub fn read(path: &Path) -> Result<(Vec<Vec<u8>>, JournalTail), JournalError> {
-        let mut records = Vec::new();
-        let tail = Self::replay(path, |record| records.push(record.to_vec()))?;
-        Ok((records, tail))
+        Ok(Self { path, file, salt, length, batch: Vec::new() })
     }
 
     /// Adds a record to the batch that the next [`FileJournal::flush`] writes. After an error the record is not
@@ -137,16 +79,14 @@ impl FileJournal {
         Ok(())
     }
 
-    /// Writes the batch. After an error the next flush writes the same batch again.
+    /// Writes the batch, which then survives the death of the master, though not of the machine. After an error the next
+    /// flush writes the same batch again.
     pub fn flush(&mut self) -> Result<(), JournalError> {
         if self.batch.is_empty() {
             return Ok(());
         }
         let failed = |source| JournalError::io("write", &self.path, source);
         self.file.write_all_at(&self.batch, self.length).map_err(failed)?;
-        if self.sync == SyncPolicy::EachFlush {
-            self.file.sync_data().map_err(failed)?;
-        }
         self.length += self.batch.len() as u64;
         self.batch.clear();
         // Release the memory of a large batch.
@@ -155,25 +95,13 @@ impl FileJournal {
     }
 
     /// Returns the size of the next flush.
-    pub fn pending_bytes(&self) -> usize {
+    pub(crate) fn pending_bytes(&self) -> usize {
         self.batch.len()
     }
 
     /// Returns the size of the file, including the batch.
     pub fn length(&self) -> u64 {
         self.length + self.batch.len() as u64
-    }
-}
-
-fn scan(path: &Path, file: &File, each: impl FnMut(&[u8])) -> Result<format::Scan, JournalError> {
-    format::scan(path, BufReader::with_capacity(64 << 10, file), each)
-}
-
-fn lock(file: &File, path: &Path) -> Result<(), JournalError> {
-    match file.try_lock() {
-        Ok(()) => Ok(()),
-        Err(TryLockError::WouldBlock) => Err(JournalError::Held { path: path.to_owned() }),
-        Err(TryLockError::Error(source)) => Err(JournalError::io("lock", path, source)),
     }
 }
 

@@ -25,27 +25,17 @@ pub(in crate::master) fn header(salt: u64) -> [u8; HEADER_BYTES] {
     header
 }
 
-/// Result of reading a journal.
-pub(in crate::master) struct Scan {
-    /// None if the header is incomplete.
-    pub(in crate::master) salt: Option<u64>,
-    /// Length of the valid part.
-    pub(super) length: u64,
-    pub(super) tail: JournalTail,
-}
-
 /// Reads a whole journal. The path is used in errors only.
 pub(in crate::master) fn scan(
     path: &Path,
     mut reader: impl Read,
     mut each: impl FnMut(&[u8]),
-) -> Result<Scan, JournalError> {
+) -> Result<JournalTail, JournalError> {
     let failed = |source| JournalError::io("read", path, source);
     let mut head = Vec::with_capacity(HEADER_BYTES);
     reader.by_ref().take(HEADER_BYTES as u64).read_to_end(&mut head).map_err(failed)?;
     let Some(salt) = read_header(path, &head)? else {
-        let tail = JournalTail::Torn { bytes: head.len() as u64 };
-        return Ok(Scan { salt: None, length: 0, tail });
+        return Ok(JournalTail::Torn { bytes: head.len() as u64 });
     };
 
     let mut length = HEADER_BYTES as u64;
@@ -56,17 +46,14 @@ pub(in crate::master) fn scan(
                 each(&record[FRAME_BYTES..]);
                 length += record.len() as u64;
             }
-            RecordRead::End => {
-                return Ok(Scan { salt: Some(salt), length, tail: JournalTail::Whole });
-            }
+            RecordRead::End => return Ok(JournalTail::Whole),
             RecordRead::Damage => {
                 let limit = SEARCH_BYTES_MAX as u64 + 1;
                 reader.take(limit).read_to_end(&mut record).map_err(failed)?;
                 if has_later_record(salt, length, &record) {
                     return Err(JournalError::Damaged { path: path.to_owned(), offset: length });
                 }
-                let tail = JournalTail::Torn { bytes: record.len() as u64 };
-                return Ok(Scan { salt: Some(salt), length, tail });
+                return Ok(JournalTail::Torn { bytes: record.len() as u64 });
             }
         }
     }

@@ -6,7 +6,7 @@ use super::{
     parts::{JournalPart, PartHeader, effective_entries},
 };
 use crate::master::{
-    journal::{JournalError, format},
+    journal::{JournalError, JournalTail, format},
     recovered::Replay,
 };
 use std::{fmt, path::Path, time::Duration};
@@ -131,7 +131,9 @@ pub async fn recover(
                 error = apply_payload(replay, payload).err();
             }
         });
-        scan?;
+        if let JournalTail::Torn { bytes } = scan? {
+            tracing::info!("dropped {bytes} bytes of an incomplete record at the end of `{file}`");
+        }
         if let Some(why) = error {
             return Err(RecoverError::Entries(format!("`{file}`: {why}")));
         }

@@ -1,5 +1,6 @@
 use super::super::format::crc32c;
 use super::*;
+use std::io::BufReader;
 
 struct JournalDir(tempfile::TempDir);
 
@@ -15,7 +16,7 @@ impl JournalDir {
     /// Returns the bytes of a journal with these records.
     fn journal(&self, records: &[&[u8]]) -> Vec<u8> {
         let _ = std::fs::remove_file(self.path());
-        let mut journal = FileJournal::create(&self.path(), SyncPolicy::OsDefault).unwrap();
+        let mut journal = FileJournal::create(&self.path()).unwrap();
         for record in records {
             journal.append(record).unwrap();
         }
@@ -26,13 +27,21 @@ impl JournalDir {
     /// Checks that `bytes` as a file give a prefix of `records`; returns its length and the tail.
     fn read(&self, bytes: &[u8], records: &[&[u8]]) -> Result<(usize, JournalTail), JournalError> {
         std::fs::write(self.path(), bytes).unwrap();
-        let (read, tail) = FileJournal::read(&self.path())?;
+        let (read, tail) = read_journal(&self.path())?;
         assert!(read.len() <= records.len());
         for (got, wanted) in read.iter().zip(records) {
             assert_eq!(got, wanted);
         }
         Ok((read.len(), tail))
     }
+}
+
+/// Reads all records.
+fn read_journal(path: &Path) -> Result<(Vec<Vec<u8>>, JournalTail), JournalError> {
+    let mut records = Vec::new();
+    let file = BufReader::new(File::open(path).unwrap());
+    let tail = format::scan(path, file, |record| records.push(record.to_vec()))?;
+    Ok((records, tail))
 }
 
 fn records() -> [&'static [u8]; 4] {
@@ -46,20 +55,17 @@ fn the_checksum_matches_the_reference_value() {
 }
 
 #[test]
-fn appended_records_are_read_in_order_and_continue_after_reopening() {
+fn records_are_read_in_order_once_they_are_flushed() {
     let dir = JournalDir::new();
-    dir.journal(&records());
-    let mut seen = Vec::new();
-    let each = |record: &[u8]| seen.push(record.to_vec());
-    let (mut journal, tail) =
-        FileJournal::open_append(&dir.path(), SyncPolicy::EachFlush, each).unwrap();
-    assert_eq!((seen, tail), (records().map(<[u8]>::to_vec).to_vec(), JournalTail::Whole));
-    journal.append(b"five").unwrap();
-    assert_eq!(FileJournal::read(&dir.path()).unwrap().0.len(), 4, "an entry before the flush");
+    let mut journal = FileJournal::create(&dir.path()).unwrap();
+    for record in records() {
+        journal.append(record).unwrap();
+    }
+    assert_eq!(read_journal(&dir.path()).unwrap(), (Vec::new(), JournalTail::Whole));
     journal.flush().unwrap();
     assert_eq!(journal.length(), dir.path().metadata().unwrap().len());
-    let (read, tail) = FileJournal::read(&dir.path()).unwrap();
-    assert_eq!((read.len(), &read[4][..], tail), (5, &b"five"[..], JournalTail::Whole));
+    let (read, tail) = read_journal(&dir.path()).unwrap();
+    assert_eq!((read, tail), (records().map(<[u8]>::to_vec).to_vec(), JournalTail::Whole));
 }
 
 #[test]
@@ -79,19 +85,6 @@ fn a_journal_truncated_at_any_byte_keeps_its_whole_records() {
         };
         let read = dir.read(&bytes[..cut], &records()).unwrap();
         assert_eq!(read, (whole.unwrap_or(0), tail), "cut at {cut}");
-
-        let (mut journal, again) =
-            FileJournal::open_append(&dir.path(), SyncPolicy::OsDefault, |_| ()).unwrap();
-        assert_eq!(again, tail);
-        journal.append(b"after").unwrap();
-        journal.flush().unwrap();
-        let (read, tail) = FileJournal::read(&dir.path()).unwrap();
-        assert_eq!(
-            (read.len(), tail),
-            (whole.unwrap_or(0) + 1, JournalTail::Whole),
-            "cut at {cut}"
-        );
-        assert_eq!(read.last().unwrap(), b"after");
     }
 }
 
@@ -129,7 +122,7 @@ fn damage_in_the_middle_is_reported_with_its_offset() {
     let mut bytes = dir.journal(&records());
     bytes[HEADER_BYTES + FRAME_BYTES] ^= 1;
     std::fs::write(dir.path(), &bytes).unwrap();
-    let error = FileJournal::open_append(&dir.path(), SyncPolicy::OsDefault, |_| ()).unwrap_err();
+    let error = read_journal(&dir.path()).unwrap_err();
     assert!(error.to_string().ends_with("is damaged at byte 24"), "{error}");
     assert_eq!(std::fs::read(dir.path()).unwrap(), bytes);
 }
@@ -169,29 +162,18 @@ fn a_file_of_another_kind_is_not_changed() {
     let dir = JournalDir::new();
     for text in ["hello", "a file that is longer than a header is"] {
         std::fs::write(dir.path(), text).unwrap();
-        let error =
-            FileJournal::open_append(&dir.path(), SyncPolicy::OsDefault, |_| ()).unwrap_err();
+        let error = read_journal(&dir.path()).unwrap_err();
         assert!(matches!(error, JournalError::NotAJournal { .. }), "{error}");
         assert_eq!(std::fs::read(dir.path()).unwrap(), text.as_bytes());
     }
-    let error = FileJournal::create(&dir.path(), SyncPolicy::OsDefault).unwrap_err();
+    let error = FileJournal::create(&dir.path()).unwrap_err();
     assert!(matches!(error, JournalError::Io { doing: "create", .. }), "{error}");
-}
-
-#[test]
-fn a_journal_is_locked_by_one_master() {
-    let dir = JournalDir::new();
-    let first = FileJournal::create(&dir.path(), SyncPolicy::OsDefault).unwrap();
-    let error = FileJournal::open_append(&dir.path(), SyncPolicy::OsDefault, |_| ()).unwrap_err();
-    assert!(matches!(error, JournalError::Held { .. }), "{error}");
-    drop(first);
-    FileJournal::open_append(&dir.path(), SyncPolicy::OsDefault, |_| ()).unwrap();
 }
 
 #[test]
 fn record_sizes_are_checked_and_large_batches_flush_on_their_own() {
     let dir = JournalDir::new();
-    let mut journal = FileJournal::create(&dir.path(), SyncPolicy::OsDefault).unwrap();
+    let mut journal = FileJournal::create(&dir.path()).unwrap();
     for length in [0, RECORD_BYTES_MAX + 1] {
         let error = journal.append(&vec![1; length]).unwrap_err();
         assert!(matches!(error, JournalError::Length { .. }), "{error}");
@@ -201,14 +183,14 @@ fn record_sizes_are_checked_and_large_batches_flush_on_their_own() {
     }
     assert!(dir.path().metadata().unwrap().len() > 2 * BATCH_BYTES_MAX as u64);
     journal.flush().unwrap();
-    assert_eq!(FileJournal::read(&dir.path()).unwrap().0.len(), 3);
+    assert_eq!(read_journal(&dir.path()).unwrap().0.len(), 3);
 }
 
 #[test]
 fn a_batch_that_failed_is_written_by_the_next_flush() {
     // The system's own full disk: every write to it fails with `no space left on device`.
     let dir = JournalDir::new();
-    let mut journal = FileJournal::create(&dir.path(), SyncPolicy::OsDefault).unwrap();
+    let mut journal = FileJournal::create(&dir.path()).unwrap();
     journal.append(b"one").unwrap();
     let full = OpenOptions::new().write(true).open("/dev/full").unwrap();
     let good = std::mem::replace(&mut journal.file, full);
@@ -217,6 +199,6 @@ fn a_batch_that_failed_is_written_by_the_next_flush() {
     journal.append(b"two").unwrap();
     journal.file = good;
     journal.flush().unwrap();
-    let (read, tail) = FileJournal::read(&dir.path()).unwrap();
+    let (read, tail) = read_journal(&dir.path()).unwrap();
     assert_eq!((read, tail), (vec![b"one".to_vec(), b"two".to_vec()], JournalTail::Whole));
 }

@@ -2,14 +2,14 @@
 
 use super::*;
 use std::time::Duration;
-use ydl_net::text::from_base64;
 
 /// Address of a worker's notification listener: port 40000.
 const LISTENS: &str = "gAWVXQAAAAAAAAB9lCiMBGV0aDCUXZSMCDEwLjAuMC43lE1AnIaUYYwCbG+UXZSMCTEyNy4wLjAuMZRNQJyGlGF1QyAA\
     AQIDBAUGBwgJCgsMDQ4PEBESExQVFhcYGRobHB0eH5SGlC4=";
 /// Its response to a notification.
-const TAKEN: &str = "xB7bqWUL1/G8ZIEX223L1G1Kr2OYTwcbVUvxIss6NBhEAAAAgAWVOQAAAAAAAACMImhvcm92b2QucnVubmVyLmNvbW1vbi51\
-    dGlsLm5ldHdvcmuUjAtBY2tSZXNwb25zZZSTlCmBlC4=";
+const TAKEN: &str = "c41edba9650bd7f1bc648117db6dcbd46d4aaf63984f071b554bf122cb3a34184400000080059539000000000000008c\
+    22686f726f766f642e72756e6e65722e636f6d6d6f6e2e7574696c2e6e6574776f726b948c0b41636b526573706f6e73\
+    659493942981942e";
 
 impl LinksHarness {
     /// Registers the first worker's listener. Returns the number of connections to it.
@@ -25,7 +25,7 @@ impl LinksHarness {
     /// Accepts a connection and answers a notification without acting on it.
     fn takes(&mut self, call: u64) {
         let call = ConnId::Outbound(call);
-        let taken = from_base64(TAKEN).expect("base64");
+        let taken = hex::decode(TAKEN).expect("hex");
         let frames = vec![ClientFrame::Open(call), ClientFrame::Data(call, 0, taken)];
         let sent = answers(&self.send("c0", frames));
         assert_eq!(sent, 1);
