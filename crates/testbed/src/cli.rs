@@ -6,7 +6,7 @@ use testbed::{
     Version,
 };
 
-pub const HELP: &str = "\
+pub(crate) const HELP: &str = "\
 Run a real Hadoop cluster on this machine
 
 usage: testbed up [OPTIONS]          start a cluster and run it until Ctrl-C
@@ -32,14 +32,14 @@ TESTBED_KEEP=1 keeps the cluster's directory, including logs.
 ";
 
 #[derive(Debug)]
-pub enum Subcommand {
+pub(crate) enum Subcommand {
     Up(Box<Options>),
     Fetch(Vec<Version>),
     Help,
 }
 
 /// Parses the command line.
-pub fn parse(arguments: Vec<String>) -> Result<Subcommand, Error> {
+pub(crate) fn parse(arguments: Vec<String>) -> Result<Subcommand, Error> {
     if arguments.iter().any(|argument| ["--help", "-h"].contains(&argument.as_str())) {
         return Ok(Subcommand::Help);
     }

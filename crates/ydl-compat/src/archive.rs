@@ -14,7 +14,7 @@ const COMPRESSED: [&[u8]; 7] =
 const ZIP: [&[u8]; 2] = [b"PK\x03\x04", b"PK\x05\x06"];
 
 /// Returns true if the content of a file fits its name. Missing and unreadable files are reported elsewhere.
-pub fn is_valid(path: &Path) -> bool {
+pub(crate) fn is_valid(path: &Path) -> bool {
     let Ok(file) = File::open(path) else {
         return true;
     };

@@ -55,7 +55,7 @@ impl JobFileBuilder {
     }
 
     /// Sets the value of a flag, parsed as if it stood in a file.
-    pub fn put_arg(&mut self, path: &[&str], arg: &FlagValue) {
+    pub(crate) fn put_arg(&mut self, path: &[&str], arg: &FlagValue) {
         self.put(path, Node::plain(arg.location(), arg.value.as_str()));
     }
 
@@ -67,7 +67,7 @@ impl JobFileBuilder {
     }
 
     /// Sets a default value.
-    pub fn put_default(&mut self, path: &[&str], value: impl ToString) {
+    pub(crate) fn put_default(&mut self, path: &[&str], value: impl ToString) {
         self.put(path, Node::plain(Location::Whole, value.to_string()));
     }
 
@@ -141,7 +141,7 @@ impl JobFileBuilder {
     }
 
     /// Returns true if a file or directory of that name is shipped.
-    pub fn has_file(&self, name: &str) -> bool {
+    pub(crate) fn has_file(&self, name: &str) -> bool {
         let Some(Value::List(items)) = self.get(&["files"]).map(|node| &node.value) else {
             return false;
         };
@@ -153,7 +153,7 @@ impl JobFileBuilder {
     }
 
     /// Returns true if a task's directory may contain files of unknown names.
-    pub fn has_unknown_files(&self) -> bool {
+    pub(crate) fn has_unknown_files(&self) -> bool {
         self.has_unknown_files
     }
 
@@ -201,12 +201,12 @@ impl JobFileBuilder {
     }
 
     /// Adds a shell command that runs in each task's directory before its program.
-    pub fn add_step(&mut self, command: String) {
+    pub(crate) fn add_step(&mut self, command: String) {
         self.setup.step(command);
     }
 
     /// Sets the command of a role, after the setup script.
-    pub fn set_command(&mut self, role: &str, name: &str, words: &[String]) {
+    pub(crate) fn set_command(&mut self, role: &str, name: &str, words: &[String]) {
         let mut all = Vec::new();
         if let Some(script) = self.setup.text() {
             all = vec!["/bin/sh".to_owned(), "-c".to_owned(), script, name.to_owned()];
@@ -219,7 +219,7 @@ impl JobFileBuilder {
     }
 
     /// Sets the job's name: the given one with invalid characters replaced, or the name of its program.
-    pub fn set_name(&mut self, arg: Option<&FlagValue>, words: &[String]) {
+    pub(crate) fn set_name(&mut self, arg: Option<&FlagValue>, words: &[String]) {
         let is_script = |word: &&String| SCRIPT_ENDINGS.iter().any(|end| word.ends_with(end));
         let program = words.iter().find(is_script).or(words.first());
         let stem = program.and_then(|word| Path::new(word).file_stem());

@@ -6,13 +6,13 @@ use ydl_jobfile::{Diagnostic, Location, Node, Value};
 const PREFIX: &str = "YARN_CONTAINER_RUNTIME_";
 
 /// Returns true for a variable that configures YARN's container runtime.
-pub fn is_runtime_variable(name: &str) -> bool {
+pub(crate) fn is_runtime_variable(name: &str) -> bool {
     name.starts_with(PREFIX)
 }
 
 /// Variable of YARN's container runtime, with its location.
 #[derive(Clone, Debug)]
-pub struct RuntimeVariable {
+pub(crate) struct RuntimeVariable {
     pub name: String,
     pub value: String,
     pub at: Location,
@@ -20,7 +20,7 @@ pub struct RuntimeVariable {
 
 /// Keys derived from the variables.
 #[derive(Debug, Default)]
-pub struct RuntimeKeys {
+pub(crate) struct RuntimeKeys {
     /// The keys of `environment`.
     pub keys: Vec<(&'static str, Node)>,
     /// Errors for variables without an equivalent.
@@ -29,19 +29,19 @@ pub struct RuntimeKeys {
 
 impl RuntimeKeys {
     /// Returns the value of a key.
-    pub fn key(&self, name: &str) -> Option<&Node> {
+    pub(crate) fn key(&self, name: &str) -> Option<&Node> {
         let found = self.keys.iter().find(|(key, _)| *key == name);
         found.map(|(_, node)| node)
     }
 
     /// Returns true if an image is named.
-    pub fn has_image(&self) -> bool {
+    pub(crate) fn has_image(&self) -> bool {
         self.key("docker").is_some() || self.key("runc").is_some()
     }
 }
 
 /// Translates the variables. `has_image` is true if a flag names an image.
-pub fn translate(variables: &[RuntimeVariable], has_image: bool) -> RuntimeKeys {
+pub(crate) fn translate(variables: &[RuntimeVariable], has_image: bool) -> RuntimeKeys {
     let mut keys = RuntimeKeys::default();
     let mut kind = None;
     for variable in variables {

@@ -12,7 +12,7 @@ use ydl_jobfile::{Location, Node};
 use ydl_os::report::Report;
 
 /// Default number of attempts of a task.
-pub const ATTEMPTS: u32 = 3;
+pub(crate) const ATTEMPTS: u32 = 3;
 
 /// Variables that ydl sets itself; those of the user's shell are ignored.
 const RESERVED_VARIABLES: [&str; 21] = [
@@ -42,13 +42,13 @@ const RESERVED_VARIABLES: [&str; 21] = [
 const SECRETS: [&str; 3] = ["SECRET", "TOKEN", "PASSWORD"];
 
 /// Flags for memory and virtual cores of each role.
-pub const ROLE_FLAGS: [(&str, &str, &str); 2] = [
+pub(crate) const ROLE_FLAGS: [(&str, &str, &str); 2] = [
     ("worker", "--worker-memory", "--worker-cores"),
     ("server", "--server-memory", "--server-cores"),
 ];
 
 /// Flags of resources, queue and retries.
-pub const RESOURCE_FLAGS: &[Flag] = &[
+pub(crate) const RESOURCE_FLAGS: &[Flag] = &[
     with_value(&["--worker-cores"], "N", "virtual cores of a worker (1)"),
     with_value(&["--server-cores"], "N", "virtual cores of a server (1)"),
     with_value(&["--worker-memory"], "SIZE", "memory of a worker, as 1g, 512m or 1.5g (1g)"),
@@ -74,7 +74,7 @@ pub const RESOURCE_FLAGS: &[Flag] = &[
 ];
 
 /// Flags of files and variables that are shipped with a job.
-pub const SHIPPING_FLAGS: &[Flag] = &[
+pub(crate) const SHIPPING_FLAGS: &[Flag] = &[
     with_value(&["--auto-file-cache"], "BOOL", "ship files named in the command (true)"),
     with_value(
         &["--files"],
@@ -91,24 +91,24 @@ pub const SHIPPING_FLAGS: &[Flag] = &[
 ];
 
 /// Note for flags of jars.
-pub const NO_JAR: &str = "ydl needs no jar, no class path and no build on this machine";
+pub(crate) const NO_JAR: &str = "ydl needs no jar, no class path and no build on this machine";
 const KUBERNETES: &str = "Kubernetes";
 
 /// Flags for dmlc-core's log.
-pub const LOG_FLAGS: &[Flag] = &[
+pub(crate) const LOG_FLAGS: &[Flag] = &[
     ignored(&["--log-level"], "progress is always printed; see `ydl status` and `ydl logs`"),
     ignored(&["--log-file"], "logs are stored with the job; `ydl logs` prints them"),
 ];
 
 /// Flags that have no effect.
-pub const IGNORED_FLAGS: &[Flag] = &[
+pub(crate) const IGNORED_FLAGS: &[Flag] = &[
     ignored(&["--host-ip"], "the tracker runs in the job's master, whose address every task gets"),
     ignored(&["--yarn-app-classpath"], NO_JAR),
     ignored(&["--yarn-app-dir"], NO_JAR),
 ];
 
 /// Flags for other types of clusters.
-pub const REJECTED_FLAGS: &[Flag] = &[
+pub(crate) const REJECTED_FLAGS: &[Flag] = &[
     rejected(&["--host-file", "--hostfile", "-H"], "MPI and ssh"),
     rejected(&["--sync-dst-dir"], "ssh"),
     rejected(&["--sge-log-dir"], "SGE"),
@@ -123,7 +123,7 @@ pub const REJECTED_FLAGS: &[Flag] = &[
 ];
 
 /// Returns the cluster type of a job from a flag or the user's shell, if given. Other systems' types are an error.
-pub fn cluster(
+pub(crate) fn cluster(
     args: &ParsedArgs,
     caller: &CallerEnv,
     flag: &str,
@@ -143,14 +143,14 @@ pub fn cluster(
 }
 
 /// Returns the required number of workers.
-pub fn workers<'a>(args: &'a ParsedArgs, flag: &str) -> Result<&'a FlagValue, Report> {
+pub(crate) fn workers<'a>(args: &'a ParsedArgs, flag: &str) -> Result<&'a FlagValue, Report> {
     args.last(flag).ok_or_else(|| {
         args.error("the number of workers is missing").hint(format!("add `{flag} N`"))
     })
 }
 
 /// Number and resources of workers and servers.
-pub struct RoleSizes<'a> {
+pub(crate) struct RoleSizes<'a> {
     /// Number of workers.
     pub workers: &'a FlagValue,
     /// Number of servers; 0 makes a Rabit job.
@@ -160,7 +160,7 @@ pub struct RoleSizes<'a> {
 }
 
 /// Adds framework and roles with their sizes, and the variables with the sizes.
-pub fn add_roles(builder: &mut JobFileBuilder, args: &ParsedArgs, sizes: &RoleSizes<'_>) {
+pub(crate) fn add_roles(builder: &mut JobFileBuilder, args: &ParsedArgs, sizes: &RoleSizes<'_>) {
     let framework = match sizes.servers {
         0 => "xgboost",
         _ => "mxnet",
@@ -200,7 +200,7 @@ fn job_variable(builder: &mut JobFileBuilder, name: &str, value: &str) {
 }
 
 /// Forwards variables of the user's shell, selected by prefix.
-pub fn forward_variables(builder: &mut JobFileBuilder, caller: &CallerEnv) {
+pub(crate) fn forward_variables(builder: &mut JobFileBuilder, caller: &CallerEnv) {
     for (name, value) in &caller.variables {
         let selected = ["DMLC_", "AWS_", "rabit_"].iter().any(|it| name.starts_with(it));
         if !selected || RESERVED_VARIABLES.contains(&name.as_str()) {
@@ -218,7 +218,7 @@ pub fn forward_variables(builder: &mut JobFileBuilder, caller: &CallerEnv) {
 }
 
 /// Sets the attempts of a task. On a cluster a failed task is retried on another node, on one machine only if a flag says so.
-pub fn set_attempts(
+pub(crate) fn set_attempts(
     builder: &mut JobFileBuilder,
     args: &ParsedArgs,
     caller: &CallerEnv,
@@ -246,7 +246,7 @@ pub fn set_attempts(
 
 /// Returns the program's command. Ships the files that it names unless `flag` disables that. `python` is true if the first
 /// word may be a Python script.
-pub fn command(
+pub(crate) fn command(
     builder: &mut JobFileBuilder,
     args: &ParsedArgs,
     flag: &str,
@@ -282,7 +282,7 @@ pub fn command(
 }
 
 /// Ships files, archives and a C++ library.
-pub fn ship(builder: &mut JobFileBuilder, args: &ParsedArgs) {
+pub(crate) fn ship(builder: &mut JobFileBuilder, args: &ParsedArgs) {
     for arg in args.all("--files") {
         program::add_files(builder, &arg.value, &arg.location());
     }
@@ -304,7 +304,7 @@ pub fn ship(builder: &mut JobFileBuilder, args: &ParsedArgs) {
 }
 
 /// Sets the staging directory: a directory of the user below the named one, which may be shared.
-pub fn set_staging(
+pub(crate) fn set_staging(
     builder: &mut JobFileBuilder,
     args: &ParsedArgs,
     caller: &CallerEnv,

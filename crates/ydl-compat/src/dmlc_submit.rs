@@ -10,7 +10,7 @@ use super::{
 };
 use ydl_os::report::Report;
 
-pub const COMMAND: CompatCommand = CompatCommand {
+pub(crate) const COMMAND: CompatCommand = CompatCommand {
     names: &["dmlc-submit"],
     about: "Run a dmlc-core job: workers with a Rabit tracker, or workers and parameter servers of MXNet",
     usage: "--cluster yarn|local --num-workers N [--num-servers N] … COMMAND…",

@@ -11,7 +11,7 @@ use super::{
 use ydl_jobfile::Node;
 use ydl_os::report::Report;
 
-pub const COMMAND: CompatCommand = CompatCommand {
+pub(crate) const COMMAND: CompatCommand = CompatCommand {
     names: &["dmlc-yarn", "dmlc-yarn.py", "dmlc_yarn.py"],
     about: "Run a dmlc-core job on YARN: workers with a Rabit tracker, or workers and parameter servers",
     usage: "-n N [-s N] … COMMAND…",

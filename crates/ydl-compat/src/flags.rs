@@ -59,7 +59,7 @@ pub const fn ignored(names: &'static [&'static str], about: &'static str) -> Fla
 }
 
 /// Defines a flag without a value that has no effect, and the reason.
-pub const fn ignored_switch(names: &'static [&'static str], about: &'static str) -> Flag {
+pub(crate) const fn ignored_switch(names: &'static [&'static str], about: &'static str) -> Flag {
     flag(names, None, FlagKind::Ignored, about)
 }
 
@@ -78,7 +78,7 @@ const fn flag(
 }
 
 /// Restricts a flag that the older system did not have: after the command it belongs to the program, as before.
-pub const fn before_command(flag: Flag) -> Flag {
+pub(crate) const fn before_command(flag: Flag) -> Flag {
     Flag { only_before_command: true, ..flag }
 }
 

@@ -11,7 +11,7 @@ use super::{
 use ydl_jobfile::Location;
 use ydl_os::report::Report;
 
-pub const COMMAND: CompatCommand = CompatCommand {
+pub(crate) const COMMAND: CompatCommand = CompatCommand {
     names: &["launch.py", "mxnet-launch"],
     about: "Run a distributed MXNet job, by default with as many servers as workers",
     usage: "-n N [-s N] [--launcher yarn|local] … COMMAND…",

@@ -33,7 +33,12 @@ const LIBRARIES: &str = "export LD_LIBRARY_PATH=\"$LD_LIBRARY_PATH:./:$HADOOP_HD
      $HADOOP_HOME/lib/native:$JAVA_HOME/lib/server:$JAVA_HOME/jre/lib/amd64/server\"";
 
 /// Sets class path and libraries if HDFS is mentioned.
-pub fn set_up(builder: &mut JobFileBuilder, args: &ParsedArgs, caller: &CallerEnv, flag: &str) {
+pub(crate) fn set_up(
+    builder: &mut JobFileBuilder,
+    args: &ParsedArgs,
+    caller: &CallerEnv,
+    flag: &str,
+) {
     let arg = args.last(flag);
     let at = arg.map_or(Location::Whole, FlagValue::location);
     let in_env = |name: &str| {

@@ -14,7 +14,7 @@ const INTERPRETERS: [&str; 9] =
     ["python", "bash", "sh", "java", "Rscript", "R", "perl", "julia", "env"];
 
 /// Splits a shell line into words. A line with shell syntax is run by a shell, with further arguments appended.
-pub fn split_line(args: &ParsedArgs, line: &str) -> Result<Vec<String>, Report> {
+pub(crate) fn split_line(args: &ParsedArgs, line: &str) -> Result<Vec<String>, Report> {
     match split_words(line) {
         Ok(words) => Ok(words),
         // Without a hint it is not a valid line of a shell, either.
@@ -29,7 +29,7 @@ pub fn split_line(args: &ParsedArgs, line: &str) -> Result<Vec<String>, Report> 
 
 /// Returns the words of the command as the older systems' shells read them: a command in one word is split, and leading
 /// assignments set variables.
-pub fn normalized(args: &ParsedArgs) -> Result<Vec<String>, Report> {
+pub(crate) fn normalized(args: &ParsedArgs) -> Result<Vec<String>, Report> {
     let words = &args.command;
     if let [line] = &words[..]
         && line.trim().contains(char::is_whitespace)
@@ -57,7 +57,7 @@ const SWITCHES: [&str; 8] = ["-u", "-B", "-E", "-I", "-O", "-OO", "-s", "-S"];
 
 /// Returns the program of a command if it is certainly a file: a path, the script of an interpreter, or, if `python` is true,
 /// a Python script in front.
-pub fn program_file(words: &[String], python: bool) -> Option<&str> {
+pub(crate) fn program_file(words: &[String], python: bool) -> Option<&str> {
     let mut words = words.iter().map(String::as_str);
     let mut first = words.next()?;
     if file_name(first) == "env" {
@@ -73,7 +73,11 @@ pub fn program_file(words: &[String], python: bool) -> Option<&str> {
 
 /// Returns true if a program may exist in the task: on this machine, at an absolute path of nodes, among shipped files, or in
 /// an archive or mount.
-pub fn available_in_task(builder: &JobFileBuilder, args: &ParsedArgs, program: &str) -> bool {
+pub(crate) fn available_in_task(
+    builder: &JobFileBuilder,
+    args: &ParsedArgs,
+    program: &str,
+) -> bool {
     let relative = program.trim_start_matches("./");
     let top = relative.split('/').next().unwrap_or(relative);
     let sets_files = args.all("--set").any(|arg| arg.value.starts_with("files"));
@@ -86,7 +90,7 @@ pub fn available_in_task(builder: &JobFileBuilder, args: &ParsedArgs, program: &
 }
 
 /// Ships files named in the command, and replaces their paths by those in a task's directory.
-pub fn ship_files(builder: &mut JobFileBuilder, words: &[String]) -> Vec<String> {
+pub(crate) fn ship_files(builder: &mut JobFileBuilder, words: &[String]) -> Vec<String> {
     let mut rewritten = Vec::new();
     for word in words {
         let Ok(metadata) = fs::metadata(word) else {
@@ -122,7 +126,7 @@ fn unversioned(word: &str) -> &str {
 }
 
 /// Adds files given as `path`, `path#name`, or several paths separated by `#`.
-pub fn add_files(builder: &mut JobFileBuilder, value: &str, at: &Location) {
+pub(crate) fn add_files(builder: &mut JobFileBuilder, value: &str, at: &Location) {
     let exists = |path: &str| path.contains("://") || Path::new(path).exists();
     let parts: Vec<_> = value.split('#').collect();
     match parts[..] {

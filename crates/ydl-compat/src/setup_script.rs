@@ -16,7 +16,7 @@ const LIST: &str =
 
 /// Steps, each of which must succeed.
 #[derive(Clone, Debug, Default)]
-pub struct SetupScript {
+pub(crate) struct SetupScript {
     functions: Vec<&'static str>,
     /// Steps that undo an earlier run, so that a restart begins like the first start.
     undo: Vec<String>,
@@ -25,12 +25,12 @@ pub struct SetupScript {
 
 impl SetupScript {
     /// Adds a step.
-    pub fn step(&mut self, step: String) {
+    pub(crate) fn step(&mut self, step: String) {
         self.steps.push(step);
     }
 
     /// Unpacks an archive in the task's directory.
-    pub fn unpack(&mut self, name: &str) -> Result<(), String> {
+    pub(crate) fn unpack(&mut self, name: &str) -> Result<(), String> {
         let path = shell_quoted(&format!("./{name}"));
         // `unzip` may be missing on nodes.
         let (list, unpack) = match () {
@@ -49,7 +49,7 @@ impl SetupScript {
     }
 
     /// Replaces `target`, below the task's directory, by a link.
-    pub fn link(&mut self, source: &str, target: &str) {
+    pub(crate) fn link(&mut self, source: &str, target: &str) {
         let relative = |path: &str| shell_quoted(&format!("./{path}"));
         let parents = target.match_indices('/').map(|(at, _)| &target[..at]);
         let parents: Vec<_> = parents.collect();
@@ -75,7 +75,7 @@ impl SetupScript {
     }
 
     /// Returns the script, which ends by starting the program in its arguments, or `None` without steps.
-    pub fn text(&self) -> Option<String> {
+    pub(crate) fn text(&self) -> Option<String> {
         if self.steps.is_empty() {
             return None;
         }

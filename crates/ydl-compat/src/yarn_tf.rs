@@ -15,7 +15,7 @@ use super::{
 use ydl_jobfile::Node;
 use ydl_os::report::Report;
 
-pub const COMMAND: CompatCommand = CompatCommand {
+pub(crate) const COMMAND: CompatCommand = CompatCommand {
     names: &["yarn-tf"],
     about: "Run parameter servers and trainers of TensorFlow, or any command in several containers",
     usage: "--num_parameter_servers N --num_trainers N --tar CODE.tar --shell_command 'python trainer.py' …",

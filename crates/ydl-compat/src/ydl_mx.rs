@@ -12,7 +12,7 @@ use super::{
 use ydl_jobfile::{Location, Node};
 use ydl_os::report::Report;
 
-pub const COMMAND: CompatCommand = CompatCommand {
+pub(crate) const COMMAND: CompatCommand = CompatCommand {
     names: &["ydl-mx"],
     about: "Run a distributed MXNet job, by default with as many servers as workers",
     usage: "--n N [--s N] [--jobname NAME] … PROGRAM.py ARGUMENTS…",

@@ -54,7 +54,7 @@ pub struct RoleMembers {
 
 impl RoleMembers {
     /// Returns a task's rank within the role, from 0 and without gaps.
-    pub fn rank_of(&self, index: u32) -> Option<u32> {
+    pub(crate) fn rank_of(&self, index: u32) -> Option<u32> {
         if self.indexes.is_empty() {
             return (index < self.instances).then_some(index);
         }
@@ -97,7 +97,7 @@ impl Cluster {
     }
 
     /// Returns a task's rank within its role, from 0 and without gaps.
-    pub fn role_rank(&self, task: &TaskId) -> u32 {
+    pub(crate) fn role_rank(&self, task: &TaskId) -> u32 {
         let member = self.role(task.role.as_str());
         // A task outside the round has no rank, and its rank is never requested.
         member.and_then(|member| member.rank_of(task.index)).unwrap_or(task.index)

@@ -109,7 +109,7 @@ pub enum ExclusionTrigger {
 
 impl Ending {
     /// Returns true if the ending is a failure of the task and uses up a restart.
-    pub fn counts_as_failure(&self) -> bool {
+    pub(crate) fn counts_as_failure(&self) -> bool {
         match self {
             Ending::Succeeded
             | Ending::Preempted
@@ -138,7 +138,7 @@ impl Ending {
     /// A heartbeat timeout is one of them. A node without power stops sending heartbeats long
     /// before its cluster reports it as lost, which should cost a task no more than a lost node; a
     /// program that takes its agent down does so on every attempt.
-    pub fn is_node_fault(&self) -> bool {
+    pub(crate) fn is_node_fault(&self) -> bool {
         matches!(
             self,
             Ending::NodeFault { .. }
@@ -150,7 +150,7 @@ impl Ending {
     }
 
     /// Returns the effect on the node's exclusion.
-    pub fn exclusion_trigger(&self) -> ExclusionTrigger {
+    pub(crate) fn exclusion_trigger(&self) -> ExclusionTrigger {
         match self {
             Ending::NodeFault { .. } | Ending::HeartbeatTimeout { .. } => {
                 ExclusionTrigger::Immediate
@@ -173,7 +173,7 @@ impl Ending {
 }
 
 /// Returns the name of a signal, such as `SIGTERM`.
-pub fn signal_name(signal: i32) -> String {
+pub(crate) fn signal_name(signal: i32) -> String {
     let name = match signal {
         1 => "SIGHUP",
         2 => "SIGINT",

@@ -17,13 +17,13 @@
 
 extern crate alloc;
 
-pub mod action;
+mod action;
 pub mod cluster;
 pub mod ending;
-pub mod event;
+mod event;
 pub mod framework;
 pub mod history;
-pub mod id;
+mod id;
 pub mod job;
 pub mod spec;
 pub mod time;

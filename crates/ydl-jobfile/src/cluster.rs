@@ -23,27 +23,29 @@ const TAG_CHARS_MAX: usize = 100;
 const MEMORY_MIN_MIB: u64 = 32;
 
 /// Component that assigns GPUs.
-pub const GPU_ASSIGNMENT: Choice<GpuAssignment> =
+pub(crate) const GPU_ASSIGNMENT: Choice<GpuAssignment> =
     Choice(&[("cluster", GpuAssignment::Cluster), ("agent", GpuAssignment::Agent)]);
 /// Name of a rack.
-pub const RACK: Scalar<String> = text_of("rack", rack);
+pub(crate) const RACK: Scalar<String> = text_of("rack", rack);
 /// Access control list.
-pub const ACL: Scalar<String> = text_of("users, a space, groups; or `*`", |text, _| acl(text));
+pub(crate) const ACL: Scalar<String> =
+    text_of("users, a space, groups; or `*`", |text, _| acl(text));
 /// File system that issues tokens.
-pub const FILE_SYSTEM: Scalar<String> =
+pub(crate) const FILE_SYSTEM: Scalar<String> =
     text_of("`hdfs://…` or `viewfs://…`", |text, _| file_system(text));
 /// Staging directory.
-pub const STAGING: Scalar<String> = text_of("path in HDFS", |text, _| staging(text));
+pub(crate) const STAGING: Scalar<String> = text_of("path in HDFS", |text, _| staging(text));
 /// Directory of checkpoints.
-pub const CHECKPOINT: Scalar<String> =
+pub(crate) const CHECKPOINT: Scalar<String> =
     Scalar { python: "PathLike", ..text_of("path, or `hdfs://…`", |text, _| checkpoint(text)) };
 /// Network between tasks.
-pub const NETWORK: Scalar<String> = text_of("interface, or address range", |text, _| network(text));
+pub(crate) const NETWORK: Scalar<String> =
+    text_of("interface, or address range", |text, _| network(text));
 /// Keytab on the submitting machine.
-pub const KEYTAB_FILE: Scalar<String> = text_of("path", keytab_file);
+pub(crate) const KEYTAB_FILE: Scalar<String> = text_of("path", keytab_file);
 
 /// Priority in a queue.
-pub const PRIORITY: Scalar<i32> = Scalar {
+pub(crate) const PRIORITY: Scalar<i32> = Scalar {
     kind: "number",
     python: "int",
     parse: |text, _| priority(text),
@@ -51,7 +53,7 @@ pub const PRIORITY: Scalar<i32> = Scalar {
 };
 
 /// Memory of the master.
-pub const MASTER_MEMORY: Scalar<u64> = Scalar {
+pub(crate) const MASTER_MEMORY: Scalar<u64> = Scalar {
     parse: |text, _| match size_mib(text)? {
         mib if mib < MEMORY_MIN_MIB => Err((
             format!("`{text}` is below the minimum for a master"),
@@ -63,7 +65,7 @@ pub const MASTER_MEMORY: Scalar<u64> = Scalar {
 };
 
 /// Tags of the application.
-pub struct Tags;
+pub(crate) struct Tags;
 
 const TAG_LIST: List<String> =
     List { kind: "list of texts", item: text_of("tag", |text, _| tag(text)) };
@@ -93,7 +95,7 @@ impl Format<Vec<String>> for Tags {
 }
 
 impl Reader {
-    pub fn keytab(&mut self, map: &Map, job: &mut JobSpecBuilder) {
+    pub(crate) fn keytab(&mut self, map: &Map, job: &mut JobSpecBuilder) {
         let Some(node) = map.find("keytab") else {
             return;
         };

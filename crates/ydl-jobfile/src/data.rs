@@ -15,7 +15,7 @@ use ydl_core::{
 };
 
 /// Part of an input that a task gets.
-pub const FORM: Choice<InputForm> = Choice(&[
+pub(crate) const FORM: Choice<InputForm> = Choice(&[
     ("copy", InputForm::Copy),
     ("split", InputForm::Split),
     ("list", InputForm::List),
@@ -23,20 +23,20 @@ pub const FORM: Choice<InputForm> = Choice(&[
 ]);
 
 /// Policy for an existing destination.
-pub const EXISTING: Choice<ExistingPolicy> = Choice(&[
+pub(crate) const EXISTING: Choice<ExistingPolicy> = Choice(&[
     ("fail", ExistingPolicy::Fail),
     ("overwrite", ExistingPolicy::Overwrite),
     ("number", ExistingPolicy::Number),
 ]);
 
 /// Source of an input.
-pub const SOURCE: Scalar<String> = text_of("path", source);
+pub(crate) const SOURCE: Scalar<String> = text_of("path", source);
 
 /// Destination of an output.
-pub const DESTINATION: Scalar<String> = text_of("destination", destination);
+pub(crate) const DESTINATION: Scalar<String> = text_of("destination", destination);
 
 /// Tasks of an output: a role, a task, or `all`.
-pub const SCOPE: Scalar<OutputScope> = Scalar {
+pub(crate) const SCOPE: Scalar<OutputScope> = Scalar {
     kind: "a task, a role or `all`",
     python: "str",
     parse: |text, _| scope(text),
@@ -48,7 +48,7 @@ pub const SCOPE: Scalar<OutputScope> = Scalar {
 };
 
 impl Reader {
-    pub fn inputs(&mut self, map: &Map, job: &mut JobSpecBuilder) {
+    pub(crate) fn inputs(&mut self, map: &Map, job: &mut JobSpecBuilder) {
         let Some(node) = map.find("inputs") else {
             return;
         };
@@ -74,7 +74,7 @@ impl Reader {
         self.is_valid(&map, "source").then_some(input)
     }
 
-    pub fn outputs(&mut self, map: &Map, job: &mut JobSpecBuilder) {
+    pub(crate) fn outputs(&mut self, map: &Map, job: &mut JobSpecBuilder) {
         let Some(node) = map.find("outputs") else {
             return;
         };
@@ -150,13 +150,13 @@ fn destination(to: &str, context: &Context) -> Result<String, Rejection> {
 }
 
 /// Prints all inputs.
-pub fn print_inputs(job: &JobSpecBuilder) -> YamlValue {
+pub(crate) fn print_inputs(job: &JobSpecBuilder) -> YamlValue {
     let input = |input: &Input| (input.name.clone(), INPUT.print(input));
     YamlValue::Block(job.inputs.iter().map(input).collect())
 }
 
 /// Prints all outputs, as `path: destination` if they have no options.
-pub fn print_outputs(job: &JobSpecBuilder) -> YamlValue {
+pub(crate) fn print_outputs(job: &JobSpecBuilder) -> YamlValue {
     let output = |output: &Output| {
         let plain = *output == Output::new(&output.from, &output.to);
         let printed = if plain { DESTINATION.print(&output.to) } else { OUTPUT.print(output) };

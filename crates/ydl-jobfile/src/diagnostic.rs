@@ -68,7 +68,11 @@ impl Diagnostics {
     }
 
     /// Creates an error about the file as a whole.
-    pub fn of_file(file: impl Into<String>, what: impl Into<String>, hint: &str) -> Diagnostics {
+    pub(crate) fn of_file(
+        file: impl Into<String>,
+        what: impl Into<String>,
+        hint: &str,
+    ) -> Diagnostics {
         Diagnostics::new(file, vec![Diagnostic::new(Location::Whole, what).hint(hint)])
     }
 }

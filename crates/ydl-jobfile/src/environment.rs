@@ -24,7 +24,7 @@ const INTERPRETER: Choice<Interpreter> = Choice(&[
 ]);
 
 impl Reader {
-    pub fn environment(&mut self, map: &Map, job: &mut JobSpecBuilder) {
+    pub(crate) fn environment(&mut self, map: &Map, job: &mut JobSpecBuilder) {
         if let Some(node) = map.find("environment") {
             job.environment = self.environment_of(node);
         }
@@ -189,7 +189,7 @@ fn directory_with_bin(text: &str, base: &str) -> Result<String, Rejection> {
 }
 
 /// Prints an environment.
-pub fn print(environment: &Environment) -> YamlValue {
+pub(crate) fn print(environment: &Environment) -> YamlValue {
     YamlValue::Line(match environment {
         Environment::System => "system".to_string(),
         Environment::Archive(path) => text(path),

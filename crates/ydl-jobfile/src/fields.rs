@@ -13,7 +13,7 @@ use std::{collections::BTreeSet, rc::Rc};
 
 /// Reads a tree and collects diagnostics; invalid values are replaced by defaults.
 #[derive(Default)]
-pub struct Reader {
+pub(crate) struct Reader {
     pub context: Rc<Context>,
     /// Restart policy of the job, which its roles complete.
     pub restart: PartialRestart,
@@ -23,26 +23,26 @@ pub struct Reader {
 }
 
 /// A map with a fixed set of keys.
-pub struct Map<'a> {
+pub(crate) struct Map<'a> {
     /// Path in diagnostics, such as `roles.worker`.
     pub path: String,
     entries: &'a [(Key, Node)],
 }
 
 impl<'a> Map<'a> {
-    pub fn find(&self, name: &str) -> Option<&'a Node> {
+    pub(crate) fn find(&self, name: &str) -> Option<&'a Node> {
         self.entries.iter().find(|(key, _)| key.name == name).map(|(_, node)| node)
     }
 
     /// Returns the full path of a key of this map.
-    pub fn key(&self, name: &str) -> String {
+    pub(crate) fn key(&self, name: &str) -> String {
         if self.path.is_empty() { name.to_string() } else { format!("{}.{name}", self.path) }
     }
 }
 
 impl Reader {
     /// Adds a diagnostic about the value of a key.
-    pub fn reject(
+    pub(crate) fn reject(
         &mut self,
         at: &Location,
         key: &str,
@@ -55,7 +55,7 @@ impl Reader {
     }
 
     /// Reads a map whose keys are the children of `table` in the table of keys.
-    pub fn map<'a>(&mut self, node: &'a Node, path: &str, table: &str) -> Map<'a> {
+    pub(crate) fn map<'a>(&mut self, node: &'a Node, path: &str, table: &str) -> Map<'a> {
         let entries = self.entries(node, path);
         let map = Map { path: path.to_string(), entries };
         for (key, _) in entries {
@@ -92,21 +92,27 @@ impl Reader {
     }
 
     /// Reads all keys of a section, in their order.
-    pub fn section<T>(&mut self, map: &Map, section: &Section<T>, part: &mut T) {
+    pub(crate) fn section<T>(&mut self, map: &Map, section: &Section<T>, part: &mut T) {
         for field in section.fields {
             (field.read)(self, map, part);
         }
     }
 
     /// Reads the value of a key if it is present.
-    pub fn read<V>(&mut self, map: &Map, name: &str, format: &impl Format<V>, value: &mut V) {
+    pub(crate) fn read<V>(
+        &mut self,
+        map: &Map,
+        name: &str,
+        format: &impl Format<V>,
+        value: &mut V,
+    ) {
         if let Some(node) = map.find(name) {
             format.read(self, node, &map.key(name), value);
         }
     }
 
     /// Reads a map with user-defined keys.
-    pub fn entries<'a>(&mut self, node: &'a Node, path: &str) -> &'a [(Key, Node)] {
+    pub(crate) fn entries<'a>(&mut self, node: &'a Node, path: &str) -> &'a [(Key, Node)] {
         match &node.value {
             Value::Map(entries) => entries,
             Value::Null => {
@@ -129,7 +135,7 @@ impl Reader {
     }
 
     /// Reads the items of a list.
-    pub fn list<'a>(&mut self, node: &'a Node, path: &str) -> &'a [Node] {
+    pub(crate) fn list<'a>(&mut self, node: &'a Node, path: &str) -> &'a [Node] {
         match &node.value {
             Value::List(items) => items,
             Value::Null => {
@@ -153,7 +159,7 @@ impl Reader {
     }
 
     /// Reads text as written, even if it looks like a number.
-    pub fn text_of(&mut self, node: &Node, path: &str) -> Option<String> {
+    pub(crate) fn text_of(&mut self, node: &Node, path: &str) -> Option<String> {
         match &node.value {
             Value::Scalar { text, .. } if text.contains('\0') => {
                 self.reject(&node.at, path, "the text contains a NUL byte", "");
@@ -172,7 +178,7 @@ impl Reader {
     }
 
     /// Reads a scalar with `read`; reports and returns `None` if it is invalid.
-    pub fn value_of<T>(
+    pub(crate) fn value_of<T>(
         &mut self,
         node: &Node,
         path: &str,

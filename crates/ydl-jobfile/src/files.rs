@@ -20,10 +20,10 @@ use ydl_os::reason;
 const ARCHIVES: [&str; 4] = [".tar.gz", ".tgz", ".tar", ".zip"];
 
 /// Source of a file.
-pub const FILE_SOURCE: Scalar<String> = text_of("path", source_of);
+pub(crate) const FILE_SOURCE: Scalar<String> = text_of("path", source_of);
 
 impl Reader {
-    pub fn files(&mut self, map: &Map, job: &mut JobSpecBuilder) {
+    pub(crate) fn files(&mut self, map: &Map, job: &mut JobSpecBuilder) {
         let Some(node) = map.find("files") else {
             return;
         };
@@ -95,7 +95,7 @@ impl Reader {
 }
 
 /// Resolves a path against `base`, without `./`. A trailing slash is kept: it has a meaning in outputs.
-pub fn absolute(path: &str, base: &str) -> String {
+pub(crate) fn absolute(path: &str, base: &str) -> String {
     if path.is_empty() {
         return String::new();
     }
@@ -107,24 +107,24 @@ pub fn absolute(path: &str, base: &str) -> String {
     text
 }
 
-pub fn is_url(text: &str) -> bool {
+pub(crate) fn is_url(text: &str) -> bool {
     text.contains("://")
 }
 
-pub fn is_archive(text: &str) -> bool {
+pub(crate) fn is_archive(text: &str) -> bool {
     ARCHIVES.iter().any(|end| text.ends_with(end))
 }
 
-pub fn archives_hint() -> &'static str {
+pub(crate) fn archives_hint() -> &'static str {
     "supported are `.tar.gz`, `.tgz`, `.tar` or `.zip`"
 }
 
-pub fn last_of(path: &str) -> &str {
+pub(crate) fn last_of(path: &str) -> &str {
     path.rsplit('/').next().unwrap_or(path)
 }
 
 /// Parses `hdfs://namenode/path`, or `hdfs:///path` on the default file system of the cluster.
-pub fn hdfs_url(text: &str) -> Result<String, Rejection> {
+pub(crate) fn hdfs_url(text: &str) -> Result<String, Rejection> {
     let path = text.strip_prefix("hdfs://").and_then(|rest| rest.find('/').map(|at| &rest[at..]));
     match path {
         Some(path) if path.split('/').any(|part| part == "..") => {
@@ -139,7 +139,7 @@ pub fn hdfs_url(text: &str) -> Result<String, Rejection> {
 }
 
 /// Parses the source of a file: a local path, which must be readable, or one in HDFS, which is checked at submit.
-pub fn source_of(text: &str, context: &Context) -> Result<String, Rejection> {
+pub(crate) fn source_of(text: &str, context: &Context) -> Result<String, Rejection> {
     let Context { base, cluster } = context;
     match text.split_once("://") {
         Some(("hdfs", _)) if *cluster => return hdfs_url(text),
@@ -179,7 +179,7 @@ pub fn source_of(text: &str, context: &Context) -> Result<String, Rejection> {
 }
 
 /// Prints all files.
-pub fn print(job: &JobSpecBuilder) -> YamlValue {
+pub(crate) fn print(job: &JobSpecBuilder) -> YamlValue {
     let item = |file: &spec::File| {
         let (name, source) = (text(&file.name), text(&file.source));
         match (file.unpack, last_of(&file.source) == file.name) {

@@ -2,7 +2,7 @@
 
 mod collections;
 
-pub use collections::{Entries, List, OmitDefault, OneLine, TEXTS};
+pub(crate) use collections::{Entries, List, OmitDefault, OneLine, TEXTS};
 
 use super::{
     fields::Reader,
@@ -16,7 +16,7 @@ use ydl_core::Span;
 
 /// Target of a job: its values are checked against it.
 #[derive(Debug, Default)]
-pub struct Context {
+pub(crate) struct Context {
     /// Base of relative paths; absolute.
     pub base: String,
     /// The job is for a cluster, not for one machine.
@@ -24,7 +24,7 @@ pub struct Context {
 }
 
 /// Format of a value of type `V`.
-pub trait Format<V> {
+pub(crate) trait Format<V> {
     /// Reads a value; `value` is unchanged if the new one is invalid, which is reported.
     fn read(&self, reader: &mut Reader, node: &Node, path: &str, value: &mut V);
 
@@ -33,7 +33,7 @@ pub trait Format<V> {
 }
 
 /// Description of a format.
-pub trait Describe {
+pub(crate) trait Describe {
     /// Returns the type of values in the reference.
     fn kind(&self) -> String;
 
@@ -42,7 +42,7 @@ pub trait Describe {
 }
 
 /// Value on one line. An optional value is not printed if it is absent.
-pub struct Scalar<V> {
+pub(crate) struct Scalar<V> {
     /// Type in the reference.
     pub kind: &'static str,
     /// Type in Python.
@@ -65,7 +65,7 @@ impl<V> Describe for Scalar<V> {
 
 impl<V> Scalar<V> {
     /// Reads a value; reports and returns `None` if it is invalid.
-    pub fn value(&self, reader: &mut Reader, node: &Node, path: &str) -> Option<V> {
+    pub(crate) fn value(&self, reader: &mut Reader, node: &Node, path: &str) -> Option<V> {
         let context = reader.context.clone();
         reader.value_of(node, path, |text| (self.parse)(text, &context))
     }
@@ -96,7 +96,7 @@ impl<V> Format<Option<V>> for Scalar<V> {
 }
 
 /// Time.
-pub const TIME: Scalar<Span> = Scalar {
+pub(crate) const TIME: Scalar<Span> = Scalar {
     kind: "time",
     python: "Union[str, timedelta]",
     parse: |text, _| span(text),
@@ -104,7 +104,7 @@ pub const TIME: Scalar<Span> = Scalar {
 };
 
 /// Time, or `none`.
-pub const TIME_OR_NONE: Scalar<Option<Span>> = Scalar {
+pub(crate) const TIME_OR_NONE: Scalar<Option<Span>> = Scalar {
     kind: "time or `none`",
     python: "Union[str, timedelta]",
     parse: |text, _| if text == "none" { Ok(None) } else { span(text).map(Some) },
@@ -112,7 +112,7 @@ pub const TIME_OR_NONE: Scalar<Option<Span>> = Scalar {
 };
 
 /// Size in MiB.
-pub const SIZE: Scalar<u64> = Scalar {
+pub(crate) const SIZE: Scalar<u64> = Scalar {
     kind: "size",
     python: "str",
     parse: |text, _| size_mib(text),
@@ -120,17 +120,17 @@ pub const SIZE: Scalar<u64> = Scalar {
 };
 
 /// Whole number, from 0.
-pub const COUNT: Scalar<u32> = count_of();
+pub(crate) const COUNT: Scalar<u32> = count_of();
 
 /// Whole number of any resource.
-pub const AMOUNT: Scalar<u64> = count_of();
+pub(crate) const AMOUNT: Scalar<u64> = count_of();
 
 const fn count_of<N: TryFrom<u64> + Display>() -> Scalar<N> {
     Scalar { kind: "count", python: "int", parse: |text, _| count(text), print: N::to_string }
 }
 
 /// Whole number, from 1.
-pub const POSITIVE: Scalar<u32> = Scalar {
+pub(crate) const POSITIVE: Scalar<u32> = Scalar {
     parse: |text, _| match count(text)? {
         0 => Err(("0 is below the minimum".into(), "the minimum is 1".into())),
         n => Ok(n),
@@ -139,7 +139,7 @@ pub const POSITIVE: Scalar<u32> = Scalar {
 };
 
 /// `true` or `false`.
-pub const BOOL: Scalar<bool> = Scalar {
+pub(crate) const BOOL: Scalar<bool> = Scalar {
     kind: "`true` or `false`",
     python: "bool",
     parse: |text, _| boolean(text),
@@ -147,10 +147,10 @@ pub const BOOL: Scalar<bool> = Scalar {
 };
 
 /// Any text.
-pub const TEXT: Scalar<String> = text_of("text", |text, _| Ok(text.to_owned()));
+pub(crate) const TEXT: Scalar<String> = text_of("text", |text, _| Ok(text.to_owned()));
 
 /// Name without spaces, such as that of a queue, label, host or principal.
-pub const NAME: Scalar<String> = text_of("text", |text, _| {
+pub(crate) const NAME: Scalar<String> = text_of("text", |text, _| {
     if text.is_empty() || text.contains(char::is_whitespace) {
         return Err((format!("`{text}` is not a valid name"), String::new()));
     }
@@ -158,7 +158,7 @@ pub const NAME: Scalar<String> = text_of("text", |text, _| {
 });
 
 /// Returns the format of text with a parser of its own.
-pub const fn text_of(
+pub(crate) const fn text_of(
     kind: &'static str,
     parse: fn(&str, &Context) -> Result<String, Rejection>,
 ) -> Scalar<String> {
@@ -166,7 +166,7 @@ pub const fn text_of(
 }
 
 /// Parses a whole number, from 0.
-pub fn count<T: TryFrom<u64>>(text: &str) -> Result<T, Rejection> {
+pub(crate) fn count<T: TryFrom<u64>>(text: &str) -> Result<T, Rejection> {
     let invalid = || (format!("`{text}` is not a count"), "write a whole number".to_string());
     if text.is_empty() || !text.bytes().all(|byte| byte.is_ascii_digit()) {
         return Err(invalid());
@@ -178,7 +178,7 @@ pub fn count<T: TryFrom<u64>>(text: &str) -> Result<T, Rejection> {
 }
 
 /// Parses `true` or `false`.
-pub fn boolean(text: &str) -> Result<bool, Rejection> {
+pub(crate) fn boolean(text: &str) -> Result<bool, Rejection> {
     match text {
         "true" => Ok(true),
         "false" => Ok(false),
@@ -187,7 +187,7 @@ pub fn boolean(text: &str) -> Result<bool, Rejection> {
 }
 
 /// One of several words.
-pub struct Choice<T: 'static>(pub &'static [(&'static str, T)]);
+pub(crate) struct Choice<T: 'static>(pub &'static [(&'static str, T)]);
 
 impl<T> Describe for Choice<T> {
     fn kind(&self) -> String {
@@ -201,7 +201,7 @@ impl<T> Describe for Choice<T> {
 
 impl<T: Copy + PartialEq> Choice<T> {
     /// Parses a word, and suggests a similar one if it is unknown.
-    pub fn parse(&self, text: &str) -> Result<T, Rejection> {
+    pub(crate) fn parse(&self, text: &str) -> Result<T, Rejection> {
         if let Some((_, value)) = self.0.iter().find(|(word, _)| *word == text) {
             return Ok(*value);
         }
@@ -216,13 +216,13 @@ impl<T: Copy + PartialEq> Choice<T> {
     }
 
     /// Returns the word of a value.
-    pub fn word(&self, value: T) -> &'static str {
+    pub(crate) fn word(&self, value: T) -> &'static str {
         self.0.iter().find(|(_, known)| *known == value).map_or("", |(word, _)| word)
     }
 }
 
 /// Lists words as `` `a`, `b` or `c` ``.
-pub fn alternatives<'a>(words: impl Iterator<Item = &'a str>) -> String {
+pub(crate) fn alternatives<'a>(words: impl Iterator<Item = &'a str>) -> String {
     let mut words: Vec<_> = words.map(|word| format!("`{word}`")).collect();
     let last = words.pop().unwrap_or_default();
     if words.is_empty() { last } else { format!("{} or {last}", words.join(", ")) }

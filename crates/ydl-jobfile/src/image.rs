@@ -19,15 +19,16 @@ const RUNTIMES: [(&str, Runtime); 2] = [("docker", Runtime::Docker), ("runc", Ru
 const PACKED_KEYS: [&str; 2] = ["path", "interpreter"];
 
 /// Credentials of a registry.
-pub const LOGIN: Scalar<String> = text_of("path in HDFS or on every node", |text, _| login(text));
+pub(crate) const LOGIN: Scalar<String> =
+    text_of("path in HDFS or on every node", |text, _| login(text));
 
 /// Directory of the node in the container.
-pub const MOUNT: Scalar<Mount> =
+pub(crate) const MOUNT: Scalar<Mount> =
     Scalar { kind: "mount", python: "str", parse: mount, print: |mount| text(&mount.to_string()) };
 
 impl Reader {
     /// Reads the image of a map, if it has one.
-    pub fn image(&mut self, node: &Node, map: &Map) -> Option<Environment> {
+    pub(crate) fn image(&mut self, node: &Node, map: &Map) -> Option<Environment> {
         let mut named =
             RUNTIMES.iter().filter_map(|(key, runtime)| Some((*key, *runtime, map.find(key)?)));
         let Some((key, runtime, name)) = named.next() else {
@@ -62,7 +63,7 @@ impl Reader {
     }
 
     /// Reads the environment of a role, if it has its own.
-    pub fn role_environment(&mut self, map: &Map, role: &mut RoleSpec) {
+    pub(crate) fn role_environment(&mut self, map: &Map, role: &mut RoleSpec) {
         let Some(node) = map.find("environment") else {
             return;
         };
@@ -93,7 +94,7 @@ fn not_for_a_role() -> Rejection {
 }
 
 /// Parses an image given as `docker://registry/image:tag`.
-pub fn named(text: &str, cluster: bool) -> Option<Result<Environment, Rejection>> {
+pub(crate) fn named(text: &str, cluster: bool) -> Option<Result<Environment, Rejection>> {
     let (scheme, name) = text.split_once("://")?;
     let (key, runtime) = RUNTIMES.iter().find(|(key, _)| *key == scheme)?;
     let image = Image::new(*runtime, name);
@@ -166,7 +167,7 @@ fn check_exists(path: &str) -> Result<(), Rejection> {
 }
 
 /// Prints an image.
-pub fn print(image: &Image) -> YamlValue {
+pub(crate) fn print(image: &Image) -> YamlValue {
     let mut entries = vec![(image.runtime.to_string(), YamlValue::Line(text(&image.name)))];
     if let YamlValue::Block(options) = IMAGE.print(image) {
         entries.extend(options);
@@ -175,6 +176,6 @@ pub fn print(image: &Image) -> YamlValue {
 }
 
 /// Prints the environment of a role, if it has its own.
-pub fn print_of_role(role: &RoleSpec) -> YamlValue {
+pub(crate) fn print_of_role(role: &RoleSpec) -> YamlValue {
     role.environment.as_ref().map_or(YamlValue::Omitted, environment::print)
 }

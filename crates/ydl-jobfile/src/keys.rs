@@ -72,14 +72,14 @@ mod restart;
 mod role;
 mod tracking;
 
-pub use cluster::{ACLS, KEYTAB, MASTER};
-pub use data::{FILE, INPUT, OUTPUT};
-pub use environment::IMAGE;
-pub use job::JOB;
-pub use policy::{GANG, GANG_BACKOFF, NODE_EXCLUSION, TIMEOUTS};
-pub use restart::{RESTART, RESTART_BACKOFF};
-pub use role::{INSTANCES, MEMORY_GROWTH, PLACEMENT, ROLE};
-pub use tracking::{MLFLOW, TENSORBOARD};
+pub(crate) use cluster::{ACLS, KEYTAB, MASTER};
+pub(crate) use data::{FILE, INPUT, OUTPUT};
+pub(crate) use environment::IMAGE;
+pub(crate) use job::JOB;
+pub(crate) use policy::{GANG, GANG_BACKOFF, NODE_EXCLUSION, TIMEOUTS};
+pub(crate) use restart::{RESTART, RESTART_BACKOFF};
+pub(crate) use role::{INSTANCES, MEMORY_GROWTH, PLACEMENT, ROLE};
+pub(crate) use tracking::{MLFLOW, TENSORBOARD};
 
 use super::{
     fields::{Map, Reader},
@@ -89,7 +89,7 @@ use super::{
 
 /// Description of a job-file key.
 #[derive(Clone, Copy, Debug)]
-pub struct KeySpec {
+pub(crate) struct KeySpec {
     /// Full path; `*` stands for a user-defined name.
     pub path: &'static str,
     /// Returns the type of the value.
@@ -108,29 +108,29 @@ pub struct KeySpec {
 
 impl KeySpec {
     /// Returns the last part of the path.
-    pub fn name(&self) -> &'static str {
+    pub(crate) fn name(&self) -> &'static str {
         last(self.path)
     }
 
     /// Returns the path of the parent, empty at the top.
-    pub fn parent(&self) -> &'static str {
+    pub(crate) fn parent(&self) -> &'static str {
         self.path.rsplit_once('.').map_or("", |(parent, _)| parent)
     }
 
     /// Returns the description on one line.
-    pub fn description(&self) -> String {
+    pub(crate) fn description(&self) -> String {
         let lines: Vec<_> = self.about.iter().map(|line| line.trim()).collect();
         lines.join(" ")
     }
 }
 
 /// Returns the last part of a path.
-pub fn last(path: &str) -> &str {
+pub(crate) fn last(path: &str) -> &str {
     path.rsplit('.').next().unwrap_or(path)
 }
 
 /// A key and its field of `T`, a part of a job's specification.
-pub struct Field<T: 'static> {
+pub(crate) struct Field<T: 'static> {
     pub key: KeySpec,
     /// Reads the key from a map.
     pub read: fn(&mut Reader, &Map, &mut T),
@@ -139,7 +139,7 @@ pub struct Field<T: 'static> {
 }
 
 /// Keys of a part of a job's specification.
-pub struct Section<T: 'static> {
+pub(crate) struct Section<T: 'static> {
     /// Returns the part with all defaults.
     pub default: fn() -> T,
     pub fields: &'static [Field<T>],
@@ -147,12 +147,12 @@ pub struct Section<T: 'static> {
 
 impl<T> Section<T> {
     /// Returns the path of the section.
-    pub fn path(&self) -> &'static str {
+    pub(crate) fn path(&self) -> &'static str {
         self.fields.first().map_or("", |field| field.key.parent())
     }
 
     /// Prints an optional part.
-    pub fn optional(&self, part: Option<&T>) -> YamlValue {
+    pub(crate) fn optional(&self, part: Option<&T>) -> YamlValue {
         part.map_or(YamlValue::Omitted, |part| self.print(part))
     }
 }
@@ -208,17 +208,17 @@ const SECTIONS: &[&dyn AnySection] = &[
 ];
 
 /// Returns all keys.
-pub fn keys() -> impl Iterator<Item = &'static KeySpec> {
+pub(crate) fn keys() -> impl Iterator<Item = &'static KeySpec> {
     SECTIONS.iter().flat_map(|section| section.specs())
 }
 
 /// Returns all keys with their defaults in words.
-pub fn keys_with_defaults() -> impl Iterator<Item = (&'static KeySpec, String)> {
+pub(crate) fn keys_with_defaults() -> impl Iterator<Item = (&'static KeySpec, String)> {
     SECTIONS.iter().flat_map(|section| section.specs().into_iter().zip(section.defaults()))
 }
 
 /// Returns the direct children of a key.
-pub fn below(parent: &str) -> impl Iterator<Item = &'static KeySpec> {
+pub(crate) fn below(parent: &str) -> impl Iterator<Item = &'static KeySpec> {
     keys().filter(move |key| key.parent() == parent)
 }
 

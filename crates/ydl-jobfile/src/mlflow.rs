@@ -24,17 +24,17 @@ const VALUE_MAX: usize = 5000;
 const TAGS_MAX: usize = 50;
 
 /// Address of the server.
-pub const ADDRESS: Scalar<String> =
+pub(crate) const ADDRESS: Scalar<String> =
     text_of("`http://…` or `https://…`", |text, _| address(text));
 /// Name of an experiment or a run.
-pub const MLFLOW_NAME: Scalar<String> = text_of("text", |text, _| name(text));
+pub(crate) const MLFLOW_NAME: Scalar<String> = text_of("text", |text, _| name(text));
 /// User of the server.
-pub const USER: Scalar<String> = text_of("text", |text, _| user(text));
+pub(crate) const USER: Scalar<String> = text_of("text", |text, _| user(text));
 /// File with the token or the password.
-pub const TOKEN_FILE: Scalar<String> = text_of("path", token);
+pub(crate) const TOKEN_FILE: Scalar<String> = text_of("path", token);
 
 /// Returns the run without an address.
-pub fn default_run() -> Mlflow {
+pub(crate) fn default_run() -> Mlflow {
     Mlflow {
         uri: String::new(),
         experiment: "Default".to_owned(),
@@ -46,7 +46,7 @@ pub fn default_run() -> Mlflow {
 }
 
 /// Tags of the run.
-pub struct RunTags;
+pub(crate) struct RunTags;
 
 impl Describe for RunTags {
     fn kind(&self) -> String {
@@ -88,13 +88,13 @@ impl Format<BTreeMap<String, String>> for RunTags {
 }
 
 /// Prints the run.
-pub fn print(job: &JobSpecBuilder) -> YamlValue {
+pub(crate) fn print(job: &JobSpecBuilder) -> YamlValue {
     MLFLOW.optional(job.cluster_options.mlflow.as_ref())
 }
 
 impl Reader {
     /// Reads `true`, an address, or a map.
-    pub fn mlflow(&mut self, map: &Map, job: &mut JobSpecBuilder) {
+    pub(crate) fn mlflow(&mut self, map: &Map, job: &mut JobSpecBuilder) {
         job.cluster_options.mlflow = self.run_of(map, job);
     }
 

@@ -8,7 +8,7 @@ use super::{
 use std::path::Path;
 
 /// Sets `a.b.c=VALUE` in the tree. The value is YAML; names in the key may be quoted.
-pub fn set(
+pub(crate) fn set(
     root: &mut Node,
     assignment: &str,
     diagnostics: &mut Vec<Diagnostic>,

@@ -23,7 +23,7 @@ pub fn print_tree(root: &Node) -> String {
 }
 
 /// YamlValue value of a key.
-pub enum YamlValue {
+pub(crate) enum YamlValue {
     /// The key is not printed.
     Omitted,
     /// Value on the line of the key.
@@ -46,7 +46,7 @@ impl YamlValue {
 }
 
 /// Prints a value on one line.
-pub fn flow(value: &YamlValue) -> String {
+pub(crate) fn flow(value: &YamlValue) -> String {
     match value {
         YamlValue::Omitted => "null".to_owned(),
         YamlValue::Line(line) => line.clone(),
@@ -61,7 +61,7 @@ pub fn flow(value: &YamlValue) -> String {
 }
 
 /// Prints a list on one line.
-pub fn list(items: impl Iterator<Item = String>) -> YamlValue {
+pub(crate) fn list(items: impl Iterator<Item = String>) -> YamlValue {
     YamlValue::Line(flow(&YamlValue::Items(items.collect())))
 }
 
@@ -155,7 +155,7 @@ fn flow_node(node: &Node) -> String {
 }
 
 /// Prints text, quoted where YAML would interpret it.
-pub fn text(text: &str) -> String {
+pub(crate) fn text(text: &str) -> String {
     let is_plain = |c: char| c.is_ascii_alphanumeric() || "_./+=@%-".contains(c);
     let has_plain_start =
         text.starts_with(|c: char| c.is_ascii_alphanumeric() || "_./".contains(c));

@@ -19,7 +19,12 @@ use ydl_core::{
 
 /// Reads a job. Paths are relative to `base`, which is absolute; `name` is the default name. Without `cluster`, features
 /// that only a cluster supports are rejected.
-pub fn job(root: &Node, base: &str, name: &str, cluster: bool) -> Result<JobSpec, Vec<Diagnostic>> {
+pub(crate) fn job(
+    root: &Node,
+    base: &str,
+    name: &str,
+    cluster: bool,
+) -> Result<JobSpec, Vec<Diagnostic>> {
     let context = Rc::new(Context { base: base.to_owned(), cluster });
     let mut reader = Reader { context, ..Reader::default() };
     let map = reader.map(root, "", "");
@@ -48,7 +53,7 @@ pub fn job(root: &Node, base: &str, name: &str, cluster: bool) -> Result<JobSpec
 }
 
 /// Port range.
-pub const PORTS: Scalar<PortRange> = Scalar {
+pub(crate) const PORTS: Scalar<PortRange> = Scalar {
     kind: "range",
     python: "str",
     parse: |text, _| port_range(text),
@@ -56,7 +61,7 @@ pub const PORTS: Scalar<PortRange> = Scalar {
 };
 
 /// Name of a framework.
-pub struct FrameworkName;
+pub(crate) struct FrameworkName;
 
 impl Describe for FrameworkName {
     fn kind(&self) -> String {
@@ -114,7 +119,7 @@ fn suggest(text: &str) -> Option<Framework> {
 
 impl Reader {
     /// Reads `true`, `false` or a map.
-    pub fn gang(&mut self, map: &Map, job: &mut JobSpecBuilder) {
+    pub(crate) fn gang(&mut self, map: &Map, job: &mut JobSpecBuilder) {
         job.gang.together = job.framework.starts_together();
         job.gang.resize = job.framework.resize_policy().unwrap_or_default();
         let Some(node) = map.find("gang") else {
@@ -129,7 +134,7 @@ impl Reader {
         self.section(&map, &GANG, &mut job.gang);
     }
 
-    pub fn gang_backoff(&mut self, map: &Map, gang: &mut Gang) {
+    pub(crate) fn gang_backoff(&mut self, map: &Map, gang: &mut Gang) {
         let mut partial = PartialBackoff::default();
         self.read(map, "backoff", &OneLine(GANG_BACKOFF), &mut partial);
         gang.backoff = partial.complete(gang.backoff);

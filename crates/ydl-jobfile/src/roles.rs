@@ -20,14 +20,14 @@ use ydl_core::{
 };
 
 /// Scope of a restart.
-pub const RESTART_SCOPE: Choice<RestartScope> = Choice(&[
+pub(crate) const RESTART_SCOPE: Choice<RestartScope> = Choice(&[
     ("task", RestartScope::Task),
     ("role", RestartScope::Role),
     ("job", RestartScope::Job),
 ]);
 
 /// Completion rule of a role.
-pub const COMPLETION: Choice<Completion> = Choice(&[
+pub(crate) const COMPLETION: Choice<Completion> = Choice(&[
     ("all", Completion::All),
     ("any", Completion::Any),
     ("primary", Completion::Primary),
@@ -37,7 +37,7 @@ pub const COMPLETION: Choice<Completion> = Choice(&[
 ]);
 
 /// Name of a role of the job.
-pub const ROLE_NAME: Scalar<RoleName> = Scalar {
+pub(crate) const ROLE_NAME: Scalar<RoleName> = Scalar {
     kind: "role",
     python: "str",
     parse: |text, _| Ok(RoleName::from(text)),
@@ -45,10 +45,10 @@ pub const ROLE_NAME: Scalar<RoleName> = Scalar {
 };
 
 /// Memory of a task; in Python a number is in MiB.
-pub const TASK_MEMORY: Scalar<u64> = Scalar { python: "Union[str, int]", ..SIZE };
+pub(crate) const TASK_MEMORY: Scalar<u64> = Scalar { python: "Union[str, int]", ..SIZE };
 
 /// Number of tasks of a role.
-pub const INSTANCE_COUNT: Scalar<u32> = Scalar {
+pub(crate) const INSTANCE_COUNT: Scalar<u32> = Scalar {
     kind: "count",
     python: "int",
     parse: |text, _| instances(text),
@@ -56,7 +56,7 @@ pub const INSTANCE_COUNT: Scalar<u32> = Scalar {
 };
 
 /// Number of tolerated failures, or `all`.
-pub const TOLERATED: Scalar<u32> = Scalar {
+pub(crate) const TOLERATED: Scalar<u32> = Scalar {
     kind: "count or `all`",
     python: "Union[int, str]",
     parse: |text, _| match text {
@@ -71,7 +71,7 @@ pub const TOLERATED: Scalar<u32> = Scalar {
 
 /// Size of an elastic role, as far as it is set.
 #[derive(Default)]
-pub struct Instances {
+pub(crate) struct Instances {
     pub min: Option<u32>,
     pub max: Option<u32>,
     pub start: Option<u32>,
@@ -79,13 +79,13 @@ pub struct Instances {
 
 /// Keys of `backoff` that are set.
 #[derive(Clone, Copy, Default)]
-pub struct PartialBackoff {
+pub(crate) struct PartialBackoff {
     pub initial: Option<Span>,
     pub max: Option<Span>,
 }
 
 impl PartialBackoff {
-    pub fn complete(self, default: Backoff) -> Backoff {
+    pub(crate) fn complete(self, default: Backoff) -> Backoff {
         let initial = self.initial.unwrap_or(default.initial);
         // The default maximum is never less than the initial delay.
         Backoff { initial, max: self.max.unwrap_or(default.max.max(initial)) }
@@ -100,7 +100,7 @@ impl From<Backoff> for PartialBackoff {
 
 /// Keys of `restart` that are set.
 #[derive(Clone, Copy, Default)]
-pub struct PartialRestart {
+pub(crate) struct PartialRestart {
     pub scope: Option<RestartScope>,
     pub limit: Option<u32>,
     pub backoff: PartialBackoff,
@@ -140,7 +140,7 @@ impl Reader {
     }
 
     /// Reads all roles, and completes commands that the framework shares.
-    pub fn roles(&mut self, map: &Map, job: &mut JobSpecBuilder) {
+    pub(crate) fn roles(&mut self, map: &Map, job: &mut JobSpecBuilder) {
         let Some(node) = map.find("roles") else {
             return;
         };
@@ -190,7 +190,7 @@ impl Reader {
     }
 
     /// Reads the restart policy; `instances` is read before it.
-    pub fn role_restart(&mut self, map: &Map, role: &mut RoleSpec) {
+    pub(crate) fn role_restart(&mut self, map: &Map, role: &mut RoleSpec) {
         if role.elastic.is_some() {
             role.restart.limit = Restart::ELASTIC_LIMIT;
             if role.restart.scope == RestartScope::Task {
@@ -202,7 +202,7 @@ impl Reader {
     }
 
     /// Reads the initial number of tasks and the elastic range.
-    pub fn instances(&mut self, map: &Map, role: &mut RoleSpec) {
+    pub(crate) fn instances(&mut self, map: &Map, role: &mut RoleSpec) {
         let Some(node) = map.find("instances") else {
             return;
         };
@@ -228,7 +228,7 @@ impl Reader {
     }
 
     /// Reads `run` or `shell`; the command is empty if both are missing or invalid, which is reported.
-    pub fn command(&mut self, map: &Map, role: &mut RoleSpec) {
+    pub(crate) fn command(&mut self, map: &Map, role: &mut RoleSpec) {
         role.command = self.run(map);
     }
 
@@ -259,7 +259,7 @@ impl Reader {
         Command::Program(self.value_of(run, &path, split_words).unwrap_or_default())
     }
 
-    pub fn memory_growth(&mut self, map: &Map, role: &mut RoleSpec) {
+    pub(crate) fn memory_growth(&mut self, map: &Map, role: &mut RoleSpec) {
         let Some(node) = map.find("memory_growth") else {
             return;
         };
@@ -275,7 +275,7 @@ impl Reader {
 }
 
 /// Returns the default growth. Its maximum is a placeholder: a missing or invalid one has a diagnostic.
-pub fn default_growth() -> MemoryGrowth {
+pub(crate) fn default_growth() -> MemoryGrowth {
     MemoryGrowth { percent: MemoryGrowth::PERCENT, max_mib: u64::MAX }
 }
 
@@ -296,12 +296,12 @@ fn is_empty(command: &Command) -> bool {
 }
 
 /// Prints all roles.
-pub fn print(job: &JobSpecBuilder) -> YamlValue {
+pub(crate) fn print(job: &JobSpecBuilder) -> YamlValue {
     let role = |role: &RoleSpec| (role.name.to_string(), ROLE.print(role));
     YamlValue::Block(job.roles.iter().map(role).collect())
 }
 
-pub fn print_instances(role: &RoleSpec) -> YamlValue {
+pub(crate) fn print_instances(role: &RoleSpec) -> YamlValue {
     match role.elastic {
         None => INSTANCE_COUNT.print(&role.instances),
         Some(Range { min, max }) => {
@@ -311,20 +311,20 @@ pub fn print_instances(role: &RoleSpec) -> YamlValue {
     }
 }
 
-pub fn print_run(role: &RoleSpec) -> YamlValue {
+pub(crate) fn print_run(role: &RoleSpec) -> YamlValue {
     match &role.command {
         Command::Program(words) => list(words.iter().map(|word| text(word))),
         Command::Shell(_) => YamlValue::Omitted,
     }
 }
 
-pub fn print_shell(role: &RoleSpec) -> YamlValue {
+pub(crate) fn print_shell(role: &RoleSpec) -> YamlValue {
     match &role.command {
         Command::Program(_) => YamlValue::Omitted,
         Command::Shell(script) => YamlValue::Line(text(script)),
     }
 }
 
-pub fn print_restart(role: &RoleSpec) -> YamlValue {
+pub(crate) fn print_restart(role: &RoleSpec) -> YamlValue {
     RESTART.print(&role.restart.into())
 }

@@ -16,10 +16,10 @@ use ydl_core::{
 const ROLE: &str = "tensorboard";
 
 /// Directory of event files.
-pub const LOGDIR: Scalar<String> = text_of("directory, or `hdfs://…`", logdir);
+pub(crate) const LOGDIR: Scalar<String> = text_of("directory, or `hdfs://…`", logdir);
 
 /// Keys of `tensorboard`.
-pub struct TensorBoard {
+pub(crate) struct TensorBoard {
     pub logdir: Option<String>,
     pub memory_mib: u64,
     pub vcores: u32,
@@ -34,7 +34,7 @@ impl Default for TensorBoard {
 
 impl Reader {
     /// Reads `true`, a directory, or a map.
-    pub fn tensorboard(&mut self, map: &Map, job: &mut JobSpecBuilder) {
+    pub(crate) fn tensorboard(&mut self, map: &Map, job: &mut JobSpecBuilder) {
         let Some(node) = map.find(ROLE) else {
             return;
         };

@@ -89,7 +89,7 @@ fn scalar(text: String, plain: bool) -> Value {
 }
 
 /// Parses one document; `Ok(None)` if it is empty. Recoverable errors are added to `diagnostics`.
-pub fn parse(
+pub(crate) fn parse(
     text: &str,
     location: impl Fn(usize, usize) -> Location,
     diagnostics: &mut Vec<Diagnostic>,
@@ -284,7 +284,7 @@ fn merge(entries: &mut Vec<(Key, Node)>, node: Node) -> Result<(), Diagnostic> {
 }
 
 /// Returns the location of a key such as `roles.worker.memory`, or of its nearest ancestor.
-pub fn locate(root: &Node, path: &str) -> Location {
+pub(crate) fn locate(root: &Node, path: &str) -> Location {
     let (mut node, mut rest, mut at) = (root, path, &root.at);
     'down: while let Value::Map(entries) = &node.value {
         // Names may contain dots, so the path is matched against existing keys, not split.

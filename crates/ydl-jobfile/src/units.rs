@@ -3,7 +3,7 @@
 use ydl_core::{Span, spec::PortRange};
 
 /// Reason why a value is invalid, and a hint.
-pub type Rejection = (String, String);
+pub(crate) type Rejection = (String, String);
 
 /// Maxima that exclude typos and overflows.
 const MIB_MAX: u64 = 1 << 40;
@@ -61,7 +61,7 @@ pub fn size_mib(text: &str) -> Result<u64, Rejection> {
 }
 
 /// Prints a size exactly, in the largest possible unit.
-pub fn size_text(mib: u64) -> String {
+pub(crate) fn size_text(mib: u64) -> String {
     if mib != 0 && mib.is_multiple_of(1024) {
         format!("{} GiB", mib / 1024)
     } else {
@@ -114,7 +114,7 @@ pub fn span(text: &str) -> Result<Span, Rejection> {
 }
 
 /// Prints a time exactly.
-pub fn span_text(span: Span) -> String {
+pub(crate) fn span_text(span: Span) -> String {
     let mut rest = span.0;
     let mut parts = Vec::new();
     for (unit, size) in SPAN_UNITS {
@@ -127,7 +127,7 @@ pub fn span_text(span: Span) -> String {
 }
 
 /// Parses a port range such as `20000-32767`.
-pub fn port_range(text: &str) -> Result<PortRange, Rejection> {
+pub(crate) fn port_range(text: &str) -> Result<PortRange, Rejection> {
     let (first, last) = text.split_once('-').unwrap_or((text, text));
     match (first.trim().parse(), last.trim().parse()) {
         (Ok(first), Ok(last)) => Ok(PortRange { first, last }),

@@ -28,7 +28,7 @@ impl ProcessInfo {
     }
 
     /// Lists the children of a process without reading their descendants.
-    pub fn children_of(parent: u32) -> io::Result<Vec<ProcessInfo>> {
+    pub(crate) fn children_of(parent: u32) -> io::Result<Vec<ProcessInfo>> {
         if !has_lists(parent)? {
             return Ok(Tree::read()?.children(parent).copied().collect());
         }

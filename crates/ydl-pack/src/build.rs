@@ -200,7 +200,7 @@ pub(super) struct Build<'a> {
 
 impl BuildSlot {
     /// Creates the entry for a name and its inputs.
-    pub fn of(name: &str, inputs: &[u8]) -> Result<BuildSlot, Report> {
+    pub(crate) fn of(name: &str, inputs: &[u8]) -> Result<BuildSlot, Report> {
         let key = hex::encode(digest(&SHA256, inputs).as_ref());
         let fits = |c: char| c.is_ascii_alphanumeric() || matches!(c, '-' | '_');
         let name: String = name.chars().filter(|c| fits(*c)).take(40).collect();
@@ -210,7 +210,7 @@ impl BuildSlot {
     }
 
     /// Returns the environment, built with `run` if it is missing. `notify` receives progress messages.
-    pub fn get_or_build(
+    pub(crate) fn get_or_build(
         &self,
         notify: &dyn Fn(String),
         run: impl FnOnce(&Build) -> Result<(), Report>,
@@ -278,7 +278,7 @@ impl BuildSlot {
 
 impl Build<'_> {
     /// Runs a tool to completion. Its output goes to the log. The user sees its current line, and the last lines if it fails.
-    pub fn run(&self, name: &str, command: &mut Command) -> Result<(), Report> {
+    pub(crate) fn run(&self, name: &str, command: &mut Command) -> Result<(), Report> {
         let failed = |error: &io::Error| {
             let what = format!("cannot run `{name}`: {}", reason(error));
             Report::internal(what)

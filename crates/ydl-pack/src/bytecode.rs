@@ -154,7 +154,7 @@ fn missing(plan: &Plan, tag: &str) -> Vec<MissingByteCode> {
 
 impl Compiler<'_> {
     /// Compiles the missing byte code on all cores and adds it to the plan.
-    pub fn compile(&self, plan: &mut Plan, missing: &[MissingByteCode]) -> io::Result<()> {
+    pub(crate) fn compile(&self, plan: &mut Plan, missing: &[MissingByteCode]) -> io::Result<()> {
         let mut uncached = Vec::new();
         for (n, source) in missing.iter().enumerate() {
             let cached = self.cache_path(source);

@@ -209,7 +209,7 @@ pub(super) struct TempDir {
 }
 
 impl TempDir {
-    pub fn path(&self) -> &Path {
+    pub(crate) fn path(&self) -> &Path {
         &self.dir
     }
 }

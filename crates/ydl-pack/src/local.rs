@@ -47,7 +47,7 @@ pub(super) struct LocalCode {
 
 impl LocalCode {
     /// Finds the user's own code in the `site` directory of an environment.
-    pub fn of(root: &Path, site: &Path, all: &Plan) -> Result<LocalCode, Report> {
+    pub(crate) fn of(root: &Path, site: &Path, all: &Plan) -> Result<LocalCode, Report> {
         let mut local = LocalCode::default();
         let inside = |name: &&PathBuf| name.parent() == Some(site);
         for name in all.entries.keys().filter(inside) {
@@ -63,7 +63,7 @@ impl LocalCode {
     }
 
     /// Moves the user's own code from `all` into a plan of its own.
-    pub fn split(&self, all: &mut Plan) -> Result<Plan, Report> {
+    pub(crate) fn split(&self, all: &mut Plan) -> Result<Plan, Report> {
         let mut plan = Plan::default();
         let names: Vec<PathBuf> = all.entries.keys().cloned().collect();
         for name in names {

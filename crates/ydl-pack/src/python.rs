@@ -48,7 +48,7 @@ pub(super) struct DetectedPython {
 
 impl DetectedPython {
     /// Inspects an environment. Returns `None` if it has no Python.
-    pub fn of(root: &Path) -> Result<Option<DetectedPython>, Report> {
+    pub(crate) fn of(root: &Path) -> Result<Option<DetectedPython>, Report> {
         let link = root.join("bin/python");
         let link = match link.symlink_metadata() {
             Ok(_) => link,
@@ -132,22 +132,22 @@ impl DetectedPython {
     }
 
     /// Returns the interpreter's tag in names of byte code.
-    pub fn tag(&self) -> String {
+    pub(crate) fn tag(&self) -> String {
         format!("cpython-{}", self.minor.replace('.', ""))
     }
 
     /// Returns the directory of the packages, relative to the environment.
-    pub fn site(&self) -> PathBuf {
+    pub(crate) fn site(&self) -> PathBuf {
         format!("lib/python{}/site-packages", self.minor).into()
     }
 
     /// Returns whether every node is expected to have the interpreter.
-    pub fn is_system(&self) -> bool {
+    pub(crate) fn is_system(&self) -> bool {
         is_system(&self.base)
     }
 
     /// Returns whether the interpreter finds its library only through `LD_LIBRARY_PATH`.
-    pub fn needs_library_path(&self) -> bool {
+    pub(crate) fn needs_library_path(&self) -> bool {
         let elf = elf::read(&self.executable).unwrap_or_default();
         let is_shared = elf.needs.iter().any(|name| name.starts_with("libpython"));
         is_shared && !elf.paths.iter().any(|path| path.starts_with("$ORIGIN"))
@@ -155,7 +155,7 @@ impl DetectedPython {
 
     /// Returns the names in `lib` of the libraries that the interpreter and its modules load, as with conda. Empty for a system
     /// installation, whose libraries are not packed.
-    pub fn libraries(&self) -> BTreeSet<OsString> {
+    pub(crate) fn libraries(&self) -> BTreeSet<OsString> {
         let mut found = BTreeSet::new();
         if self.is_system() {
             return found;
@@ -184,7 +184,7 @@ impl DetectedPython {
     }
 
     /// Returns whether a file of the installation is not needed on a node. `libraries` are the needed ones in `lib`.
-    pub fn is_unused(&self, below: &Path, libraries: &BTreeSet<OsString>) -> bool {
+    pub(crate) fn is_unused(&self, below: &Path, libraries: &BTreeSet<OsString>) -> bool {
         let parts: Vec<_> = below.iter().map(|part| part.to_string_lossy()).collect();
         let parts: Vec<&str> = parts.iter().map(AsRef::as_ref).collect();
         let lib = self.lib();

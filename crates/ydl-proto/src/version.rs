@@ -15,7 +15,7 @@ pub const PROTOCOL_VERSION: u32 = 1;
 /// Header of requests and responses with the [`PROTOCOL_VERSION`] of the sender.
 pub const VERSION_HEADER: &str = "ydl-version";
 /// Version of the JSON files of a job, in their field `version`. Increased with every incompatible change.
-pub const FILE_VERSION: u32 = 1;
+pub(crate) const FILE_VERSION: u32 = 1;
 /// Hint of errors about an unsupported version.
 pub const VERSION_HINT: &str = "use the version of `ydl` that submitted the job";
 
@@ -105,7 +105,7 @@ pub fn from_json<T: DeserializeOwned>(bytes: &[u8]) -> Result<T, FileError> {
 
 /// Checks the version of the first JSON value that a reader returns: a whole file, or its first line. Accepts malformed
 /// content.
-pub fn check_first(reader: impl Read) -> Result<(), FileError> {
+pub(crate) fn check_first(reader: impl Read) -> Result<(), FileError> {
     let mut values = serde_json::Deserializer::from_reader(reader).into_iter::<FileVersion>();
     match values.next() {
         Some(Ok(FileVersion { version })) if version != Some(FILE_VERSION) => {

@@ -21,11 +21,11 @@ pub mod c10d;
 pub mod fuzzing;
 pub mod gloo;
 pub mod link;
-pub mod protocol;
+mod protocol;
 pub mod pslite;
-pub mod rabit;
+mod rabit;
 pub mod tracker;
-pub mod xgboost;
+mod xgboost;
 pub mod zmtp;
 
 #[cfg(any(test, fuzzing))]

@@ -46,11 +46,11 @@ pub(super) struct XmlReader<'a> {
 }
 
 impl<'a> XmlReader<'a> {
-    pub fn new(directories: &'a [PathBuf]) -> Self {
+    pub(crate) fn new(directories: &'a [PathBuf]) -> Self {
         Self { directories, read: 0, open: Vec::new() }
     }
 
-    pub fn read(&mut self, path: &Path) -> Result<Vec<Property>, ConfigError> {
+    pub(crate) fn read(&mut self, path: &Path) -> Result<Vec<Property>, ConfigError> {
         let mut properties = Vec::new();
         self.file(path, &mut properties)?;
         Ok(properties)

@@ -24,12 +24,12 @@ pub(super) struct FieldReader<'a> {
 }
 
 impl<'a> FieldReader<'a> {
-    pub fn new(bytes: &'a [u8], base: usize) -> Self {
+    pub(crate) fn new(bytes: &'a [u8], base: usize) -> Self {
         Self { bytes, at: 0, base }
     }
 
     /// Returns the next field, or `None` at the end.
-    pub fn next(&mut self) -> Result<Option<(u32, FieldValue<'a>)>, FormatError> {
+    pub(crate) fn next(&mut self) -> Result<Option<(u32, FieldValue<'a>)>, FormatError> {
         if self.at == self.bytes.len() {
             return Ok(None);
         }
@@ -51,7 +51,7 @@ impl<'a> FieldReader<'a> {
     }
 
     /// Returns the offset of the next field.
-    pub fn position(&self) -> usize {
+    pub(crate) fn position(&self) -> usize {
         self.base + self.at
     }
 

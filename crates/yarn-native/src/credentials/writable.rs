@@ -13,11 +13,11 @@ pub(super) struct WritableReader<'a> {
 }
 
 impl<'a> WritableReader<'a> {
-    pub fn new(bytes: &'a [u8], at: usize) -> Self {
+    pub(crate) fn new(bytes: &'a [u8], at: usize) -> Self {
         Self { bytes, at }
     }
 
-    pub fn take(&mut self, length: usize) -> Result<&'a [u8], FormatError> {
+    pub(crate) fn take(&mut self, length: usize) -> Result<&'a [u8], FormatError> {
         let end = self.at.checked_add(length);
         let bytes = end.and_then(|end| self.bytes.get(self.at..end));
         let bytes = bytes.ok_or(FormatError::Short(self.bytes.len()))?;
@@ -25,11 +25,11 @@ impl<'a> WritableReader<'a> {
         Ok(bytes)
     }
 
-    pub fn byte(&mut self) -> Result<u8, FormatError> {
+    pub(crate) fn byte(&mut self) -> Result<u8, FormatError> {
         Ok(self.take(1)?[0])
     }
 
-    pub fn long(&mut self) -> Result<i64, FormatError> {
+    pub(crate) fn long(&mut self) -> Result<i64, FormatError> {
         let first = self.byte()? as i8;
         let (length, negative) = match first {
             -112..=127 => return Ok(i64::from(first)),
@@ -44,17 +44,17 @@ impl<'a> WritableReader<'a> {
     }
 
     /// Reads a non-negative number.
-    pub fn length(&mut self) -> Result<usize, FormatError> {
+    pub(crate) fn length(&mut self) -> Result<usize, FormatError> {
         let at = self.at;
         usize::try_from(self.long()?).map_err(|_| FormatError::Number(at))
     }
 
-    pub fn block(&mut self) -> Result<&'a [u8], FormatError> {
+    pub(crate) fn block(&mut self) -> Result<&'a [u8], FormatError> {
         let length = self.length()?;
         self.take(length)
     }
 
-    pub fn text(&mut self) -> Result<String, FormatError> {
+    pub(crate) fn text(&mut self) -> Result<String, FormatError> {
         let at = self.at;
         let bytes = self.block()?;
         let text = std::str::from_utf8(bytes).map_err(|_| FormatError::Text(at))?;

@@ -42,7 +42,7 @@ pub(super) struct ConstrainedAsks {
 
 impl ConstrainedAsks {
     /// Replaces all wants; containers granted after `seen` are deducted.
-    pub fn set_wants(&mut self, wants: BTreeMap<Key, ConstrainedWant>, seen: ReplyCount) {
+    pub(crate) fn set_wants(&mut self, wants: BTreeMap<Key, ConstrainedWant>, seen: ReplyCount) {
         self.wants = wants;
         for (key, want) in &self.wants {
             self.known.insert(*key, want.clone());
@@ -56,12 +56,12 @@ impl ConstrainedAsks {
     }
 
     /// Returns the number of containers wanted and not granted.
-    pub fn outstanding(&self) -> u64 {
+    pub(crate) fn outstanding(&self) -> u64 {
         self.wants.values().map(|want| u64::from(want.count)).sum()
     }
 
     /// Returns the requests that bring the ResourceManager's view in line with the wants.
-    pub fn differences(&self, now: Option<Instant>) -> Vec<SchedulingRequest> {
+    pub(crate) fn differences(&self, now: Option<Instant>) -> Vec<SchedulingRequest> {
         let keys = self.wants.keys().chain(self.requested.keys());
         let keys: BTreeSet<Key> = keys.copied().collect();
         let difference = |key: &Key| {
@@ -98,7 +98,7 @@ impl ConstrainedAsks {
     }
 
     /// Applies delivered requests to the view.
-    pub fn on_delivered(&mut self, requests: &[SchedulingRequest]) {
+    pub(crate) fn on_delivered(&mut self, requests: &[SchedulingRequest]) {
         for request in requests {
             let key = Key { priority: request.priority, allocation: request.request_id };
             let requested = self.requested.entry(key).or_default();
@@ -110,17 +110,17 @@ impl ConstrainedAsks {
     }
 
     /// Resets the view after a restart of the ResourceManager.
-    pub fn on_resync(&mut self) {
+    pub(crate) fn on_resync(&mut self) {
         self.requested.clear();
     }
 
     /// Returns true if containers were ever wanted under this key.
-    pub fn contains(&self, key: Key) -> bool {
+    pub(crate) fn contains(&self, key: Key) -> bool {
         self.known.contains_key(&key)
     }
 
     /// Processes a granted container and returns true if it was wanted.
-    pub fn on_grant(&mut self, key: Key, reply_count: ReplyCount) -> bool {
+    pub(crate) fn on_grant(&mut self, key: Key, reply_count: ReplyCount) -> bool {
         self.count_down(key, 1);
         let want = self.wants.get_mut(&key).filter(|want| want.count > 0);
         let Some(want) = want else {
@@ -132,7 +132,7 @@ impl ConstrainedAsks {
     }
 
     /// Processes a rejection: the request is sent again after a delay.
-    pub fn on_rejected(&mut self, rejection: &Rejection, now: Option<Instant>) {
+    pub(crate) fn on_rejected(&mut self, rejection: &Rejection, now: Option<Instant>) {
         let key = Key { priority: rejection.priority, allocation: rejection.request_id };
         if self.requested.contains_key(&key)
             && let Some(now) = now

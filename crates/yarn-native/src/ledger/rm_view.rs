@@ -23,7 +23,7 @@ pub(super) struct RowGroup {
 }
 
 impl RowGroup {
-    pub fn of(key: Key, want: &Want) -> Self {
+    pub(crate) fn of(key: Key, want: &Want) -> Self {
         let opportunistic = match want.execution {
             Execution::Guaranteed => None,
             Execution::Opportunistic { .. } => Some(want.resource.clone()),
@@ -91,7 +91,7 @@ impl RmView {
     }
 
     /// Applies a delivered row to the view of its group.
-    pub fn apply(views: &mut BTreeMap<RowGroup, RmView>, row: &Row) {
+    pub(crate) fn apply(views: &mut BTreeMap<RowGroup, RmView>, row: &Row) {
         let group = RowGroup {
             key: row.key,
             opportunistic: match row.execution {
@@ -124,7 +124,7 @@ impl RmView {
     /// Rows sent with the request that this grant is a reply to are uncertain. Most likely the
     /// grant was made before they arrived, and they stand as sent; but it may also have been made
     /// just after. Uncertain rows are sent again.
-    pub fn count_down(&mut self, host: &str, rack: Option<&str>, sent: &BTreeSet<&str>) {
+    pub(crate) fn count_down(&mut self, host: &str, rack: Option<&str>, sent: &BTreeSet<&str>) {
         self.idle_replies = 0;
         let mut down = |name: &str| {
             if let Some(row) = self.rows.get_mut(name) {
@@ -154,7 +154,7 @@ impl RmView {
     }
 
     /// Counts a reply. After many without a grant the view becomes uncertain.
-    pub fn on_reply(&mut self) {
+    pub(crate) fn on_reply(&mut self) {
         self.idle_replies += 1;
         if self.idle_replies > IDLE_REPLIES_MAX {
             self.idle_replies = 0;
@@ -163,7 +163,7 @@ impl RmView {
     }
 
     /// Returns true if no rows are left.
-    pub fn is_empty(&self) -> bool {
+    pub(crate) fn is_empty(&self) -> bool {
         self.rows.is_empty()
     }
 }

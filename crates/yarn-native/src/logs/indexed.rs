@@ -43,7 +43,7 @@ pub(super) async fn is_indexed(source: &impl Source, end: u64) -> Result<bool, L
 
 impl IndexedFile {
     /// Reads the index of a file that ends at `end`.
-    pub async fn open(source: &impl Source, end: u64) -> Result<Self, LogError> {
+    pub(crate) async fn open(source: &impl Source, end: u64) -> Result<Self, LogError> {
         let tail_at = end - TAIL_BYTES;
         let corrupt = |why| LogError::Corrupt { offset: tail_at, why };
         let tail = read(source, tail_at, 4).await?;

@@ -44,7 +44,7 @@ pub(super) struct Graph {
 
 impl Graph {
     /// Reads the first object of a stream.
-    pub fn read(bytes: &[u8]) -> Result<(Self, JavaValue), InvalidStream> {
+    pub(crate) fn read(bytes: &[u8]) -> Result<(Self, JavaValue), InvalidStream> {
         let mut reader = StreamReader {
             bytes,
             at: 0,
@@ -63,14 +63,14 @@ impl Graph {
         Ok((reader.graph, root))
     }
 
-    pub fn text(&self, value: JavaValue) -> Option<&str> {
+    pub(crate) fn text(&self, value: JavaValue) -> Option<&str> {
         match self.node(value)? {
             JavaNode::Text(text) => Some(text),
             JavaNode::Object { .. } | JavaNode::Other => None,
         }
     }
 
-    pub fn field(&self, value: JavaValue, name: &str) -> Option<JavaValue> {
+    pub(crate) fn field(&self, value: JavaValue, name: &str) -> Option<JavaValue> {
         match self.node(value)? {
             JavaNode::Object { fields, .. } => fields.get(name).copied(),
             JavaNode::Text(_) | JavaNode::Other => None,
@@ -78,7 +78,7 @@ impl Graph {
     }
 
     /// Returns the items of a list, or alternating keys and values of a map.
-    pub fn items(&self, value: JavaValue) -> &[JavaValue] {
+    pub(crate) fn items(&self, value: JavaValue) -> &[JavaValue] {
         match self.node(value) {
             Some(JavaNode::Object { extra, .. }) => extra,
             _ => &[],

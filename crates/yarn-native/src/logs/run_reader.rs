@@ -16,7 +16,7 @@ pub(super) enum Compression {
 }
 
 impl Compression {
-    pub fn named(name: &str) -> Result<Self, LogError> {
+    pub(crate) fn named(name: &str) -> Result<Self, LogError> {
         match name {
             "none" | "" => Ok(Self::None),
             "gz" => Ok(Self::Zlib),
@@ -37,7 +37,7 @@ pub(super) struct Run {
 
 impl Run {
     /// Returns the run if it lies within the given range of the file.
-    pub fn within(self, start: u64, end: u64) -> Result<Self, LogError> {
+    pub(crate) fn within(self, start: u64, end: u64) -> Result<Self, LogError> {
         let fits = self.offset >= start
             && self.offset.checked_add(self.stored).is_some_and(|last| last <= end);
         match fits {
@@ -78,7 +78,7 @@ pub(super) struct RunReader {
 }
 
 impl RunReader {
-    pub fn new(run: Run, compression: Compression) -> Self {
+    pub(crate) fn new(run: Run, compression: Compression) -> Self {
         Self {
             start: run.offset,
             at: run.offset,
@@ -99,17 +99,17 @@ impl RunReader {
         }
     }
 
-    pub fn corrupt(&self, why: &'static str) -> LogError {
+    pub(crate) fn corrupt(&self, why: &'static str) -> LogError {
         LogError::Corrupt { offset: self.start, why }
     }
 
     /// Returns the number of bytes not returned yet.
-    pub fn left(&self) -> u64 {
+    pub(crate) fn left(&self) -> u64 {
         self.left
     }
 
     /// Returns up to `most` of the next bytes, at least one; none at the end of the run.
-    pub async fn read_up_to(
+    pub(crate) async fn read_up_to(
         &mut self,
         source: &impl Source,
         most: u64,
@@ -128,7 +128,7 @@ impl RunReader {
     }
 
     /// Returns exactly `length` bytes, which must be few.
-    pub async fn read_exact(
+    pub(crate) async fn read_exact(
         &mut self,
         source: &impl Source,
         length: usize,
@@ -145,7 +145,7 @@ impl RunReader {
     }
 
     /// Skips bytes, without reading them where possible.
-    pub async fn skip(&mut self, source: &impl Source, length: u64) -> Result<(), LogError> {
+    pub(crate) async fn skip(&mut self, source: &impl Source, length: u64) -> Result<(), LogError> {
         if length > self.left {
             return Err(self.corrupt("truncated"));
         }

@@ -45,7 +45,7 @@ struct ValueState {
 }
 
 impl TFile {
-    pub async fn open(source: &impl Source) -> Result<Self, LogError> {
+    pub(crate) async fn open(source: &impl Source) -> Result<Self, LogError> {
         let length = source.length();
         let corrupt = |why| LogError::Corrupt { offset: length.saturating_sub(TAIL_BYTES), why };
         if length < MAGIC.len() as u64 + TAIL_BYTES {
@@ -80,12 +80,15 @@ impl TFile {
         Ok(Self { compression, blocks, block: None, value: None, owner: None })
     }
 
-    pub fn owner(&self) -> Option<&str> {
+    pub(crate) fn owner(&self) -> Option<&str> {
         self.owner.as_deref()
     }
 
     /// Advances to the next file, whatever is left of the current one.
-    pub async fn next(&mut self, source: &impl Source) -> Result<Option<TFileEntry>, LogError> {
+    pub(crate) async fn next(
+        &mut self,
+        source: &impl Source,
+    ) -> Result<Option<TFileEntry>, LogError> {
         loop {
             if let Some(value) = &self.value {
                 self.skip(source, value.file_left).await?;
@@ -107,7 +110,7 @@ impl TFile {
     }
 
     /// Returns a piece of the current file; empty at its end.
-    pub async fn piece(&mut self, source: &impl Source) -> Result<Vec<u8>, LogError> {
+    pub(crate) async fn piece(&mut self, source: &impl Source) -> Result<Vec<u8>, LogError> {
         let Some(value) = &self.value else {
             return Ok(Vec::new());
         };
@@ -120,7 +123,7 @@ impl TFile {
     }
 
     /// Skips bytes of the current file, up to its end.
-    pub async fn skip(&mut self, source: &impl Source, length: u64) -> Result<(), LogError> {
+    pub(crate) async fn skip(&mut self, source: &impl Source, length: u64) -> Result<(), LogError> {
         let mut length = length.min(self.value.as_ref().map_or(0, |value| value.file_left));
         while length > 0 {
             if self.at_end_of_value(source).await? {

@@ -4,13 +4,13 @@ use ydl_jobfile::{Diagnostic, Key, Location, Node, Value, nearest};
 
 /// Notes and errors of a translation.
 #[derive(Debug, Default)]
-pub struct Context {
+pub(crate) struct Context {
     pub notes: Vec<String>,
     pub diagnostics: Vec<Diagnostic>,
 }
 
 /// Returns the value of a key, if the node is a map that has it.
-pub fn find<'a>(node: &'a Node, name: &str) -> Option<&'a Node> {
+pub(crate) fn find<'a>(node: &'a Node, name: &str) -> Option<&'a Node> {
     let Value::Map(entries) = &node.value else {
         return None;
     };
@@ -19,7 +19,7 @@ pub fn find<'a>(node: &'a Node, name: &str) -> Option<&'a Node> {
 }
 
 /// Returns the text of a scalar.
-pub fn text_of(node: &Node) -> Option<&str> {
+pub(crate) fn text_of(node: &Node) -> Option<&str> {
     match &node.value {
         Value::Scalar { text, .. } => Some(text),
         Value::Null => Some(""),
@@ -28,23 +28,23 @@ pub fn text_of(node: &Node) -> Option<&str> {
 }
 
 impl Context {
-    pub fn note(&mut self, what: String) {
+    pub(crate) fn note(&mut self, what: String) {
         self.notes.push(what);
     }
 
-    pub fn note_at(&mut self, at: &Location, what: &str) {
+    pub(crate) fn note_at(&mut self, at: &Location, what: &str) {
         match at {
             Location::File { line, .. } => self.note(format!("line {line}: {what}")),
             Location::Flag(_) | Location::Whole => self.note(what.to_owned()),
         }
     }
 
-    pub fn error(&mut self, at: &Location, what: impl Into<String>, hint: &str) {
+    pub(crate) fn error(&mut self, at: &Location, what: impl Into<String>, hint: &str) {
         self.diagnostics.push(Diagnostic::new(at.clone(), what).hint(hint));
     }
 
     /// Returns the entries of a map. An unknown key is an error that suggests the nearest known one.
-    pub fn known_entries<'a>(
+    pub(crate) fn known_entries<'a>(
         &mut self,
         node: &'a Node,
         path: &str,
@@ -71,7 +71,7 @@ impl Context {
     }
 
     /// Returns the entries of a map whose keys are names.
-    pub fn entries<'a>(&mut self, node: &'a Node, path: &str) -> Vec<(&'a Key, &'a Node)> {
+    pub(crate) fn entries<'a>(&mut self, node: &'a Node, path: &str) -> Vec<(&'a Key, &'a Node)> {
         match &node.value {
             Value::Map(entries) => entries.iter().map(|(key, value)| (key, value)).collect(),
             Value::Null => Vec::new(),
@@ -83,7 +83,7 @@ impl Context {
         }
     }
 
-    pub fn text(&mut self, node: &Node, path: &str) -> Option<String> {
+    pub(crate) fn text(&mut self, node: &Node, path: &str) -> Option<String> {
         if let Some(text) = text_of(node) {
             return Some(text.to_owned());
         }
@@ -93,7 +93,7 @@ impl Context {
     }
 
     /// Returns a list of texts; a single text is a list, too.
-    pub fn strings(&mut self, node: &Node, path: &str) -> Vec<String> {
+    pub(crate) fn strings(&mut self, node: &Node, path: &str) -> Vec<String> {
         match &node.value {
             Value::Null => Vec::new(),
             Value::List(items) => {
@@ -109,7 +109,7 @@ impl Context {
         }
     }
 
-    pub fn boolean(&mut self, node: &Node, path: &str) -> Option<bool> {
+    pub(crate) fn boolean(&mut self, node: &Node, path: &str) -> Option<bool> {
         match text_of(node).map(str::to_lowercase).as_deref() {
             Some("true" | "yes" | "on") => Some(true),
             Some("false" | "no" | "off" | "") => Some(false),
@@ -124,29 +124,29 @@ impl Context {
 
 /// Builder of a map of the job file.
 #[derive(Debug)]
-pub struct MapBuilder {
+pub(crate) struct MapBuilder {
     at: Location,
     entries: Vec<(Key, Node)>,
 }
 
 impl MapBuilder {
-    pub fn at(at: &Location) -> MapBuilder {
+    pub(crate) fn at(at: &Location) -> MapBuilder {
         MapBuilder { at: at.clone(), entries: Vec::new() }
     }
 
-    pub fn put(&mut self, name: &str, value: Node) {
+    pub(crate) fn put(&mut self, name: &str, value: Node) {
         let key = Key { at: value.at.clone(), name: name.to_owned() };
         self.entries.push((key, value));
     }
 
     /// Sets a value in place of an earlier one.
-    pub fn replace(&mut self, name: &str, value: Node) {
+    pub(crate) fn replace(&mut self, name: &str, value: Node) {
         self.entries.retain(|(key, _)| key.name != name);
         self.put(name, value);
     }
 
     /// Adds a value to the map of that name, which is created if missing.
-    pub fn put_in(&mut self, map: &str, name: &str, value: Node) {
+    pub(crate) fn put_in(&mut self, map: &str, name: &str, value: Node) {
         if !self.entries.iter().any(|(key, _)| key.name == map) {
             self.put(map, Node::map(value.at.clone()));
         }
@@ -158,7 +158,7 @@ impl MapBuilder {
         }
     }
 
-    pub fn node(self) -> Node {
+    pub(crate) fn node(self) -> Node {
         Node { at: self.at, value: Value::Map(self.entries) }
     }
 }

@@ -13,7 +13,7 @@ const ARCHIVES: [&str; 3] = [".zip", ".tar.gz", ".tgz"];
 
 /// A file of a service.
 #[derive(Debug)]
-pub struct ServiceFile {
+pub(crate) struct ServiceFile {
     role: String,
     /// Name in the task's directory.
     target: String,
@@ -24,7 +24,7 @@ pub struct ServiceFile {
 }
 
 /// Reads the files of a service.
-pub fn collect(
+pub(crate) fn collect(
     context: &mut Context,
     role: &str,
     path: &str,
@@ -98,7 +98,7 @@ fn source(context: &mut Context, path: &str, node: &Node) -> Option<(Node, bool)
 }
 
 /// Adds the files to the job, each once and under a unique name.
-pub fn add_to_job(job: &mut MapBuilder, all: &mut [ServiceFile]) {
+pub(crate) fn add_to_job(job: &mut MapBuilder, all: &mut [ServiceFile]) {
     let mut taken: Vec<(String, Node, bool)> = Vec::new();
     for file in all.iter_mut() {
         let same = |other: &&(String, Node, bool)| {
@@ -135,7 +135,7 @@ pub fn add_to_job(job: &mut MapBuilder, all: &mut [ServiceFile]) {
 }
 
 /// Returns commands that link files to the names that the service expects.
-pub fn link_commands(role: &str, all: &[ServiceFile]) -> Vec<String> {
+pub(crate) fn link_commands(role: &str, all: &[ServiceFile]) -> Vec<String> {
     let renamed = all.iter().filter(|it| it.role == role && it.name != it.target);
     let link = |it: &ServiceFile| {
         format!("ln -sfn {} {}", shell_quoted(&it.name), shell_quoted(&it.target))

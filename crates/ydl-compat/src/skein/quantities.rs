@@ -29,7 +29,7 @@ const MIB: f64 = 1_048_576.0;
 const MIB_MAX: f64 = 1e12;
 
 /// Parses a size in MiB, rounded up; a number alone is in MiB.
-pub fn memory_mib(text: &str) -> Option<u64> {
+pub(crate) fn memory_mib(text: &str) -> Option<u64> {
     let text = text.trim();
     let end = text.find(|c: char| !c.is_ascii_digit() && !".eE+".contains(c)).unwrap_or(text.len());
     let (number, unit) = text.split_at(end);
@@ -44,7 +44,7 @@ pub fn memory_mib(text: &str) -> Option<u64> {
 }
 
 /// Reads a size in MiB.
-pub fn memory(context: &mut Context, node: &Node, path: &str) -> Option<u64> {
+pub(crate) fn memory(context: &mut Context, node: &Node, path: &str) -> Option<u64> {
     let found = text_of(node).and_then(memory_mib);
     if found.is_none() {
         let hint = "write it as `2 GiB`; a number alone is in MiB";
@@ -54,7 +54,7 @@ pub fn memory(context: &mut Context, node: &Node, path: &str) -> Option<u64> {
 }
 
 /// Reads a count.
-pub fn count(context: &mut Context, node: &Node, path: &str) -> Option<u32> {
+pub(crate) fn count(context: &mut Context, node: &Node, path: &str) -> Option<u32> {
     let found = text_of(node).and_then(|text| text.trim().parse::<u32>().ok());
     if found.is_none() {
         let what = format!("`{path}` is not a count");

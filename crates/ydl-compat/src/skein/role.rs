@@ -9,14 +9,14 @@ use super::{
 use crate::container_runtime::{self, RuntimeVariable};
 use ydl_jobfile::{Node, Value};
 
-pub const RESOURCES: &[&str] = &["memory", "vcores", "gpus", "fpgas"];
+pub(crate) const RESOURCES: &[&str] = &["memory", "vcores", "gpus", "fpgas"];
 const FPGA: &str = "yarn.io/fpga";
 /// Sets the variables by which scripts find their application and container.
 const IDENTITY: &str =
     "export SKEIN_APPLICATION_ID=\"$YDL_JOB\" SKEIN_CONTAINER_ID=\"${YDL_ROLE}_$YDL_INDEX\"";
 
 /// Builder of a role.
-pub struct Role {
+pub(crate) struct Role {
     pub name: String,
     pub tree: MapBuilder,
     script: Option<(Node, String)>,
@@ -31,7 +31,7 @@ const DEFAULT_NODE: Node = Node { at: DEFAULT_LOCATION, value: Value::Null };
 
 impl Role {
     /// Creates a role without keys at the location of a node.
-    pub fn new(name: String, node: &Node) -> Role {
+    pub(crate) fn new(name: String, node: &Node) -> Role {
         Role {
             name,
             tree: MapBuilder::at(&node.at),
@@ -43,7 +43,7 @@ impl Role {
     }
 
     /// Builds the node of the role. Its script first links files that have other names in the job.
-    pub fn finish(mut self, files: &[ServiceFile]) -> Node {
+    pub(crate) fn finish(mut self, files: &[ServiceFile]) -> Node {
         if let Some((written, script)) = self.script {
             let mut lines = vec![IDENTITY.to_owned()];
             lines.extend(files::link_commands(&self.name, files));
@@ -59,7 +59,7 @@ impl Role {
     }
 
     /// Sets memory, cores and other resources, with variables for the first two.
-    pub fn set_resources(
+    pub(crate) fn set_resources(
         &mut self,
         context: &mut Context,
         path: &str,
@@ -120,7 +120,7 @@ impl Role {
     }
 
     /// Sets the variables of its scripts, and translates those of YARN's container runtime.
-    pub fn set_variables(&mut self, context: &mut Context, path: &str, node: Option<&Node>) {
+    pub(crate) fn set_variables(&mut self, context: &mut Context, path: &str, node: Option<&Node>) {
         let Some(node) = node else {
             return;
         };
@@ -146,7 +146,7 @@ impl Role {
     }
 
     /// Sets the script of the role.
-    pub fn set_script(
+    pub(crate) fn set_script(
         &mut self,
         context: &mut Context,
         path: &str,

@@ -31,7 +31,7 @@ const DRIVER_MIB: u64 = 512;
 const UNLIMITED: &str = "1000000";
 
 /// Adds the roles of all services and of the driver script.
-pub fn roles(
+pub(crate) fn roles(
     context: &mut Context,
     job: &mut MapBuilder,
     services: Option<&Node>,

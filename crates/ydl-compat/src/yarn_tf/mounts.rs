@@ -8,7 +8,7 @@ use ydl_jobfile::{Node, Value};
 
 /// Directory of a node that tasks see.
 #[derive(Debug)]
-pub struct Mount {
+pub(crate) struct Mount {
     /// Path in the task.
     target: String,
     /// Path in the agent, which copies outputs.
@@ -26,7 +26,7 @@ impl Mount {
 
 /// Adds mounts. In an image, absolute targets are mounted. Targets below a task's directory are linked, with an image or
 /// without.
-pub fn mounts(builder: &mut JobFileBuilder, args: &ParsedArgs) -> Vec<Mount> {
+pub(crate) fn mounts(builder: &mut JobFileBuilder, args: &ParsedArgs) -> Vec<Mount> {
     let mut all = runtime_mounts(builder);
     for arg in args.all("--mounts") {
         for pair in arg.value.split(',').filter(|pair| !pair.is_empty()) {
@@ -136,7 +136,12 @@ fn mount(
 }
 
 /// Adds outputs. Destinations below a mount are translated into the agent's paths.
-pub fn outputs(builder: &mut JobFileBuilder, args: &ParsedArgs, mounts: &[Mount], several: bool) {
+pub(crate) fn outputs(
+    builder: &mut JobFileBuilder,
+    args: &ParsedArgs,
+    mounts: &[Mount],
+    several: bool,
+) {
     for arg in args.all("--output") {
         // A destination may contain colons.
         for pair in arg.value.split(',').filter(|pair| !pair.is_empty()) {

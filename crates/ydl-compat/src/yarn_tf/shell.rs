@@ -15,7 +15,7 @@ use ydl_os::report::Report;
 /// Retry limit for `-1`.
 const UNLIMITED: &str = "1000000";
 
-pub const FLAGS: &[Flag] = &[
+pub(crate) const FLAGS: &[Flag] = &[
     with_value(&["--shell_command"], "COMMAND", "command to run"),
     with_value(&["--shell_script"], "FILE", "script to run instead of a command"),
     list(&["--shell_args"], "ARGUMENT…", "arguments of the command or script, up to the next flag"),
@@ -57,7 +57,10 @@ pub const FLAGS: &[Flag] = &[
 
 /// Returns the words of the command with its arguments, or of the script, which is shipped. As in DistributedShell, all of
 /// them are one line of a shell.
-pub fn words(builder: &mut JobFileBuilder, args: &ParsedArgs) -> Result<Vec<String>, Report> {
+pub(crate) fn words(
+    builder: &mut JobFileBuilder,
+    args: &ParsedArgs,
+) -> Result<Vec<String>, Report> {
     let (command, script) = (args.last("--shell_command"), args.last("--shell_script"));
     let mut line = match (command, script) {
         (Some(command), None) => command.value.trim().to_owned(),
@@ -83,7 +86,7 @@ pub fn words(builder: &mut JobFileBuilder, args: &ParsedArgs) -> Result<Vec<Stri
 }
 
 /// Sets resources of tasks and master.
-pub fn set_resources(builder: &mut JobFileBuilder, args: &ParsedArgs, roles: &[&str]) {
+pub(crate) fn set_resources(builder: &mut JobFileBuilder, args: &ParsedArgs, roles: &[&str]) {
     for role in roles {
         if let Some(arg) = args.last("--container_memory") {
             let size = Node::text(arg.location(), mebibytes(&arg.value));
@@ -105,7 +108,7 @@ pub fn set_resources(builder: &mut JobFileBuilder, args: &ParsedArgs, roles: &[&
 }
 
 /// Sets queue, ACLs, tags, retries and timeouts.
-pub fn set_policies(builder: &mut JobFileBuilder, args: &ParsedArgs) {
+pub(crate) fn set_policies(builder: &mut JobFileBuilder, args: &ParsedArgs) {
     let plain = [
         ("queue", "--queue"),
         ("priority", "--priority"),
@@ -163,7 +166,7 @@ fn set_retries(builder: &mut JobFileBuilder, args: &ParsedArgs) {
 }
 
 /// Sets variables of tasks, and translates those of YARN's container runtime. `has_image` is true if a flag names the image.
-pub fn set_variables(
+pub(crate) fn set_variables(
     builder: &mut JobFileBuilder,
     args: &ParsedArgs,
     has_image: bool,

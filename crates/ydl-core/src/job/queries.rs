@@ -142,7 +142,7 @@ impl Job {
     }
 
     /// Returns the number of held containers.
-    pub fn held_containers(&self) -> u32 {
+    pub(crate) fn held_containers(&self) -> u32 {
         self.held.len() as u32
     }
 

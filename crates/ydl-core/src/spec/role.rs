@@ -84,7 +84,7 @@ impl RoleSpec {
 
     /// Returns true for services and sidecars: by default they get no inputs and their files are no
     /// outputs.
-    pub fn is_auxiliary(&self) -> bool {
+    pub(crate) fn is_auxiliary(&self) -> bool {
         matches!(self.completion, Completion::Service | Completion::Sidecar)
     }
 

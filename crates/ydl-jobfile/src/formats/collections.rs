@@ -10,7 +10,7 @@ use crate::{
 use std::collections::BTreeMap;
 
 /// Format of a value that is not printed if it is the default of its type.
-pub struct OmitDefault<F>(pub F);
+pub(crate) struct OmitDefault<F>(pub F);
 
 impl<V: Default + PartialEq, F: Format<V>> Format<V> for OmitDefault<F> {
     fn read(&self, reader: &mut Reader, node: &Node, path: &str, value: &mut V) {
@@ -33,7 +33,7 @@ impl<F: Describe> Describe for OmitDefault<F> {
 }
 
 /// List of values. An empty one is not printed.
-pub struct List<V> {
+pub(crate) struct List<V> {
     /// Type in the reference.
     pub kind: &'static str,
     /// Format of an item.
@@ -66,7 +66,7 @@ impl<V: PartialEq> Format<Vec<V>> for List<V> {
 }
 
 /// Map of user-defined names to values. An empty one is not printed.
-pub struct Entries<V> {
+pub(crate) struct Entries<V> {
     /// Type in the reference.
     pub kind: &'static str,
     /// Format of a value.
@@ -74,7 +74,7 @@ pub struct Entries<V> {
 }
 
 /// Map of names to texts.
-pub const TEXTS: Entries<String> = Entries { kind: "map of texts", item: TEXT };
+pub(crate) const TEXTS: Entries<String> = Entries { kind: "map of texts", item: TEXT };
 
 impl<V> Describe for Entries<V> {
     fn kind(&self) -> String {
@@ -127,7 +127,7 @@ impl<T> Format<T> for Section<T> {
 }
 
 /// Format of a map that is printed on one line.
-pub struct OneLine<F>(pub F);
+pub(crate) struct OneLine<F>(pub F);
 
 impl<V, F: Format<V>> Format<V> for OneLine<F> {
     fn read(&self, reader: &mut Reader, node: &Node, path: &str, value: &mut V) {

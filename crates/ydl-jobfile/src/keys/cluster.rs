@@ -8,7 +8,7 @@ use crate::{
 use ydl_core::spec::{ClusterOptions, Keytab, MasterSpec};
 
 /// Keys of `acls`.
-pub const ACLS: Section<ClusterOptions> = Section {
+pub(crate) const ACLS: Section<ClusterOptions> = Section {
     default: ClusterOptions::default,
     fields: &[
         field! {
@@ -25,7 +25,7 @@ pub const ACLS: Section<ClusterOptions> = Section {
 };
 
 /// Keys of `keytab`.
-pub const KEYTAB: Section<Keytab> = Section {
+pub(crate) const KEYTAB: Section<Keytab> = Section {
     default: || Keytab { principal: String::new(), path: String::new() },
     fields: &[
         field! {
@@ -42,7 +42,7 @@ pub const KEYTAB: Section<Keytab> = Section {
 };
 
 /// Keys of `master`.
-pub const MASTER: Section<MasterSpec> = Section {
+pub(crate) const MASTER: Section<MasterSpec> = Section {
     default: MasterSpec::default,
     fields: &[
         field! {

@@ -10,7 +10,7 @@ use crate::{
 use ydl_core::spec::{File, Input, Output};
 
 /// Keys of a file with options.
-pub const FILE: Section<File> = Section {
+pub(crate) const FILE: Section<File> = Section {
     default: || File { name: String::new(), source: String::new(), unpack: false },
     fields: &[
         field! {
@@ -27,7 +27,7 @@ pub const FILE: Section<File> = Section {
 };
 
 /// Keys of an input.
-pub const INPUT: Section<Input> = Section {
+pub(crate) const INPUT: Section<Input> = Section {
     default: Input::default,
     fields: &[
         field! {
@@ -58,7 +58,7 @@ pub const INPUT: Section<Input> = Section {
 };
 
 /// Keys of an output.
-pub const OUTPUT: Section<Output> = Section {
+pub(crate) const OUTPUT: Section<Output> = Section {
     default: || Output::new("", ""),
     fields: &[
         field! {

@@ -8,7 +8,7 @@ use crate::{
 use ydl_core::spec::{Image, Runtime};
 
 /// Keys that the reader of environments reads.
-pub const PACKED: Section<()> = Section {
+pub(crate) const PACKED: Section<()> = Section {
     default: || (),
     fields: &[
         field! {
@@ -39,7 +39,7 @@ pub const PACKED: Section<()> = Section {
 };
 
 /// Keys of images.
-pub const IMAGE: Section<Image> = Section {
+pub(crate) const IMAGE: Section<Image> = Section {
     default: || Image::new(Runtime::Docker, ""),
     fields: &[
         field! {

@@ -15,7 +15,7 @@ use crate::{
 use ydl_core::JobSpecBuilder;
 
 /// Keys at the top.
-pub const JOB: Section<JobSpecBuilder> = Section {
+pub(crate) const JOB: Section<JobSpecBuilder> = Section {
     default: JobSpecBuilder::default,
     fields: &[
         field! {

@@ -9,7 +9,7 @@ use crate::{
 use ydl_core::spec::{Gang, NodeExclusion, Timeouts};
 
 /// Keys of `gang`.
-pub const GANG: Section<Gang> = Section {
+pub(crate) const GANG: Section<Gang> = Section {
     default: Gang::default,
     fields: &[
         field! {
@@ -47,7 +47,7 @@ pub const GANG: Section<Gang> = Section {
 };
 
 /// Keys of `gang.backoff`.
-pub const GANG_BACKOFF: Section<PartialBackoff> = Section {
+pub(crate) const GANG_BACKOFF: Section<PartialBackoff> = Section {
     default: || Gang::default().backoff.into(),
     fields: &[
         field! {
@@ -64,7 +64,7 @@ pub const GANG_BACKOFF: Section<PartialBackoff> = Section {
 };
 
 /// Keys of `timeouts`.
-pub const TIMEOUTS: Section<Timeouts> = Section {
+pub(crate) const TIMEOUTS: Section<Timeouts> = Section {
     default: Timeouts::default,
     fields: &[
         field! {
@@ -128,7 +128,7 @@ pub const TIMEOUTS: Section<Timeouts> = Section {
 };
 
 /// Keys of `node_exclusion`.
-pub const NODE_EXCLUSION: Section<NodeExclusion> = Section {
+pub(crate) const NODE_EXCLUSION: Section<NodeExclusion> = Section {
     default: NodeExclusion::default,
     fields: &[
         field! {

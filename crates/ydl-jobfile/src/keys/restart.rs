@@ -8,7 +8,7 @@ use crate::{
 use ydl_core::spec::Restart;
 
 /// Keys of `restart`.
-pub const RESTART: Section<PartialRestart> = Section {
+pub(crate) const RESTART: Section<PartialRestart> = Section {
     default: || Restart::default().into(),
     fields: &[
         field! {
@@ -37,7 +37,7 @@ pub const RESTART: Section<PartialRestart> = Section {
 };
 
 /// Keys of `restart.backoff`.
-pub const RESTART_BACKOFF: Section<PartialBackoff> = Section {
+pub(crate) const RESTART_BACKOFF: Section<PartialBackoff> = Section {
     default: || Restart::default().backoff.into(),
     fields: &[
         field! {

@@ -11,7 +11,7 @@ use crate::{
 use ydl_core::spec::{MemoryGrowth, Placement, RoleSpec};
 
 /// Keys of a role.
-pub const ROLE: Section<RoleSpec> = Section {
+pub(crate) const ROLE: Section<RoleSpec> = Section {
     default: RoleSpec::default,
     fields: &[
         field! {
@@ -151,7 +151,7 @@ pub const ROLE: Section<RoleSpec> = Section {
 };
 
 /// Keys of the size of an elastic role.
-pub const INSTANCES: Section<Instances> = Section {
+pub(crate) const INSTANCES: Section<Instances> = Section {
     default: Instances::default,
     fields: &[
         field! {
@@ -173,7 +173,7 @@ pub const INSTANCES: Section<Instances> = Section {
 };
 
 /// Keys of memory growth.
-pub const MEMORY_GROWTH: Section<MemoryGrowth> = Section {
+pub(crate) const MEMORY_GROWTH: Section<MemoryGrowth> = Section {
     default: roles::default_growth,
     fields: &[
         field! {
@@ -190,7 +190,7 @@ pub const MEMORY_GROWTH: Section<MemoryGrowth> = Section {
 };
 
 /// Keys of the placement of a role.
-pub const PLACEMENT: Section<Placement> = Section {
+pub(crate) const PLACEMENT: Section<Placement> = Section {
     default: Placement::default,
     fields: &[
         field! {

@@ -9,7 +9,7 @@ use crate::{
 use ydl_core::spec::Mlflow;
 
 /// Keys of `tensorboard`.
-pub const TENSORBOARD: Section<TensorBoard> = Section {
+pub(crate) const TENSORBOARD: Section<TensorBoard> = Section {
     default: TensorBoard::default,
     fields: &[
         field! {
@@ -33,7 +33,7 @@ pub const TENSORBOARD: Section<TensorBoard> = Section {
 };
 
 /// Keys of `mlflow`.
-pub const MLFLOW: Section<Mlflow> = Section {
+pub(crate) const MLFLOW: Section<Mlflow> = Section {
     default: mlflow::default_run,
     fields: &[
         field! {

@@ -31,7 +31,7 @@ pub(super) struct PsMember {
 }
 
 impl PsMember {
-    pub fn new(attempt: u32, host: String, port: u16, link: LinkId) -> PsMember {
+    pub(crate) fn new(attempt: u32, host: String, port: u16, link: LinkId) -> PsMember {
         PsMember {
             attempt,
             host,
@@ -68,7 +68,7 @@ pub(super) fn node_identity(task: &TaskId) -> Option<(PsRole, i32)> {
 }
 
 impl PsMembers {
-    pub fn new(workers: u32, servers: u32) -> PsMembers {
+    pub(crate) fn new(workers: u32, servers: u32) -> PsMembers {
         PsMembers {
             workers,
             servers,
@@ -79,7 +79,7 @@ impl PsMembers {
         }
     }
 
-    pub fn expects(&self, task: &TaskId) -> bool {
+    pub(crate) fn expects(&self, task: &TaskId) -> bool {
         let of_role = match task.role.as_str() {
             SERVER => self.servers,
             WORKER => self.workers,
@@ -88,24 +88,24 @@ impl PsMembers {
         task.index < of_role && node_identity(task).is_some()
     }
 
-    pub fn get(&self, task: &TaskId) -> Option<&PsMember> {
+    pub(crate) fn get(&self, task: &TaskId) -> Option<&PsMember> {
         self.registered.get(task)
     }
 
-    pub fn at(&self, link: LinkId) -> Option<&TaskId> {
+    pub(crate) fn at(&self, link: LinkId) -> Option<&TaskId> {
         let found = self.registered.iter().find(|(_, member)| member.link == link);
         found.map(|(task, _)| task)
     }
 
     /// Returns another node with this address. Addresses must be unique: a node finds itself in the list by host and
     /// port.
-    pub fn address_owner(&self, host: &str, port: u16, except: &TaskId) -> Option<&TaskId> {
+    pub(crate) fn address_owner(&self, host: &str, port: u16, except: &TaskId) -> Option<&TaskId> {
         let same = |member: &PsMember| member.host == host && member.port == port;
         let mut others = self.registered.iter().filter(|(task, _)| *task != except);
         others.find(|(_, member)| same(member)).map(|(task, _)| task)
     }
 
-    pub fn join(&mut self, task: TaskId, mut member: PsMember, effects: &mut Effects) {
+    pub(crate) fn join(&mut self, task: TaskId, mut member: PsMember, effects: &mut Effects) {
         member.replacement = self.started;
         self.registered.insert(task, member);
         self.announce(effects);
@@ -114,7 +114,7 @@ impl PsMembers {
     /// Removes a node. Returns true if it was registered. A barrier that it reached stays reached, because its
     /// replacement skips the barriers of the start. Before the first barrier there are no replacements, so its entries
     /// are removed.
-    pub fn leave(&mut self, task: &TaskId) -> bool {
+    pub(crate) fn leave(&mut self, task: &TaskId) -> bool {
         if !self.started {
             for reached in self.barriers.values_mut() {
                 reached.remove(task);
@@ -125,7 +125,7 @@ impl PsMembers {
     }
 
     /// Handles a completed handshake: sends the queued messages.
-    pub fn ready(&mut self, link: LinkId, effects: &mut Effects) {
+    pub(crate) fn ready(&mut self, link: LinkId, effects: &mut Effects) {
         if let Some(member) = self.registered.values_mut().find(|member| member.link == link) {
             member.ready = true;
             for message in member.queue.drain(..) {
@@ -136,7 +136,7 @@ impl PsMembers {
 
     /// Handles the end of a dialed link. If its handshake was not complete, removes the node and returns its task and
     /// port.
-    pub fn unreachable(&mut self, link: LinkId) -> Option<(TaskId, u16)> {
+    pub(crate) fn unreachable(&mut self, link: LinkId) -> Option<(TaskId, u16)> {
         let (task, member) = self.registered.iter().find(|(_, member)| member.link == link)?;
         if member.ready {
             return None;
@@ -215,7 +215,7 @@ impl PsMembers {
     }
 
     /// Responds to a heartbeat. Changes no state, not even the timestamp.
-    pub fn heartbeat(&self, task: &TaskId, effects: &mut Effects) {
+    pub(crate) fn heartbeat(&self, task: &TaskId, effects: &mut Effects) {
         let Some(member) = self.registered.get(task).filter(|member| member.ready) else {
             return;
         };
@@ -242,7 +242,7 @@ impl PsMembers {
     }
 
     /// Handles a node that reaches a barrier. The scheduler itself always counts as present.
-    pub fn reach_barrier(
+    pub(crate) fn reach_barrier(
         &mut self,
         task: &TaskId,
         group: i32,
@@ -294,7 +294,7 @@ impl PsMembers {
 
     /// Returns the nodes that have not registered. If all have, returns those missing at a barrier, except nodes that
     /// wait at another barrier.
-    pub fn missing(&self) -> Vec<TaskId> {
+    pub(crate) fn missing(&self) -> Vec<TaskId> {
         let all = self.of(ALL_NODES).into_iter();
         let unregistered: Vec<TaskId> =
             all.filter(|task| !self.registered.contains_key(task)).collect();

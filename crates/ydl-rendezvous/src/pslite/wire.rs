@@ -13,14 +13,14 @@ pub(super) enum ProtoValue<'a> {
 
 impl ProtoValue<'_> {
     /// Returns an int32, which proto2 encodes as 64 bits.
-    pub fn int32(self) -> Result<i32, Rejection> {
+    pub(crate) fn int32(self) -> Result<i32, Rejection> {
         match self {
             ProtoValue::Number(number) => Ok(number as i32),
             _ => Err(malformed()),
         }
     }
 
-    pub fn flag(self) -> Result<bool, Rejection> {
+    pub(crate) fn flag(self) -> Result<bool, Rejection> {
         match self {
             ProtoValue::Number(number) => Ok(number != 0),
             _ => Err(malformed()),
@@ -29,7 +29,7 @@ impl ProtoValue<'_> {
 }
 
 impl<'a> ProtoValue<'a> {
-    pub fn bytes(self) -> Result<&'a [u8], Rejection> {
+    pub(crate) fn bytes(self) -> Result<&'a [u8], Rejection> {
         match self {
             ProtoValue::Bytes(bytes) => Ok(bytes),
             _ => Err(malformed()),
@@ -66,7 +66,7 @@ impl<'a> ProtoReader<'a> {
         Ok(bytes)
     }
 
-    pub fn next(&mut self) -> Result<Option<(u64, ProtoValue<'a>)>, Rejection> {
+    pub(crate) fn next(&mut self) -> Result<Option<(u64, ProtoValue<'a>)>, Rejection> {
         if self.0.is_empty() {
             return Ok(None);
         }

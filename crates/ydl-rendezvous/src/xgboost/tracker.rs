@@ -51,19 +51,19 @@ pub(crate) struct XgboostMessage {
 }
 
 impl XgboostTracker {
-    pub fn new(workers: u32) -> XgboostTracker {
+    pub(crate) fn new(workers: u32) -> XgboostTracker {
         XgboostTracker {
             states: (0..workers).map(|_| XgboostRankState::Absent).collect(),
             links: BTreeMap::new(),
         }
     }
 
-    pub fn open(&mut self, link: LinkId, rank: u32) {
+    pub(crate) fn open(&mut self, link: LinkId, rank: u32) {
         self.links.insert(link, rank);
     }
 
     /// As [`Protocol::receive`](crate::Protocol::receive).
-    pub fn receive(
+    pub(crate) fn receive(
         &mut self,
         link: LinkId,
         host: &Arc<str>,
@@ -194,7 +194,7 @@ impl XgboostTracker {
     }
 
     /// Handles the end of an unfinished link.
-    pub fn close(&mut self, link: LinkId, effects: &mut Effects) {
+    pub(crate) fn close(&mut self, link: LinkId, effects: &mut Effects) {
         let Some(rank) = self.links.remove(&link) else {
             return;
         };
@@ -206,7 +206,7 @@ impl XgboostTracker {
     }
 
     /// Handles the end of the attempt of a rank. Returns the ranks to stop.
-    pub fn attempt_ended(&mut self, rank: u32, effects: &mut Effects) -> Vec<(u32, u16)> {
+    pub(crate) fn attempt_ended(&mut self, rank: u32, effects: &mut Effects) -> Vec<(u32, u16)> {
         let links = self.links.iter().filter(|(_, of)| **of == rank);
         for link in links.map(|(link, _)| *link).collect::<Vec<LinkId>>() {
             self.close(link, effects);
@@ -215,7 +215,7 @@ impl XgboostTracker {
     }
 
     /// Returns the ranks that waiting workers are waiting for.
-    pub fn missing(&self) -> Vec<u32> {
+    pub(crate) fn missing(&self) -> Vec<u32> {
         let waits = |state: &XgboostRankState| matches!(state, XgboostRankState::Waiting(..));
         if !self.states.iter().any(waits) {
             return Vec::new();

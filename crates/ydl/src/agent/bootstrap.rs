@@ -63,13 +63,13 @@ impl fmt::Debug for BootstrapSecret {
 }
 
 /// File of the agent's token.
-pub const AGENT_TOKEN: &str = "agent.token";
+pub(crate) const AGENT_TOKEN: &str = "agent.token";
 /// File of the program's token.
-pub const PROGRAM_TOKEN: &str = "program.token";
+pub(crate) const PROGRAM_TOKEN: &str = "program.token";
 /// File with the current address of the master, for the program.
 pub const MASTER_FILE: &str = "master.address";
 /// File of the cluster's tokens that the program may use.
-pub const PROGRAM_CREDENTIALS: &str = "program.credentials";
+pub(crate) const PROGRAM_CREDENTIALS: &str = "program.credentials";
 const FILE: &str = "agent.json";
 /// Maximum size of the bootstrap file.
 const BYTES_MAX: u64 = 1 << 20;
@@ -91,7 +91,7 @@ impl Bootstrap {
     }
 
     /// Writes the master's address for the program, which reads it before each call.
-    pub fn write_master_address(&self, dir: &Path) -> io::Result<()> {
+    pub(crate) fn write_master_address(&self, dir: &Path) -> io::Result<()> {
         let temporary = dir.join(format!("{MASTER_FILE}.tmp"));
         fs::write(&temporary, format!("https://{}\n", self.master))?;
         fs::rename(temporary, dir.join(MASTER_FILE))

@@ -41,7 +41,7 @@ pub struct Activation {
 
 impl Activation {
     /// Activates an existing environment in place.
-    pub fn in_place(prefix: PathBuf) -> Activation {
+    pub(crate) fn in_place(prefix: PathBuf) -> Activation {
         Activation { prefix, ..Activation::default() }
     }
 

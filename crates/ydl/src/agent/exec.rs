@@ -48,7 +48,7 @@ impl fmt::Display for ExecError {
 }
 
 /// Changes to the program's working directory.
-pub fn enter(cwd: &str) -> Result<(), ExecError> {
+pub(crate) fn enter(cwd: &str) -> Result<(), ExecError> {
     std::env::set_current_dir(cwd).map_err(|error| {
         let errno = Errno::from_io_error(&error).unwrap_or(Errno::INVAL);
         ExecError::new(errno, format!("cannot run in the directory `{cwd}`: {}", reason(&error)))
@@ -57,7 +57,7 @@ pub fn enter(cwd: &str) -> Result<(), ExecError> {
 
 /// Resolves `program`: a path if it contains a slash, else looked up in the `PATH` of its own environment. Relative
 /// paths start at the current directory.
-pub fn find(program: &str, env: &BTreeMap<String, String>) -> Result<String, ExecError> {
+pub(crate) fn find(program: &str, env: &BTreeMap<String, String>) -> Result<String, ExecError> {
     if program.is_empty() {
         let sentence = "the program's name is empty".to_owned();
         return Err(ExecError::new(Errno::NOENT, sentence));
@@ -87,7 +87,10 @@ pub fn find(program: &str, env: &BTreeMap<String, String>) -> Result<String, Exe
 }
 
 /// Rejects arguments and variables that exceed the kernel's limits, naming the one that does.
-pub fn check_lengths(argv: &[String], env: &BTreeMap<String, String>) -> Result<(), ExecError> {
+pub(crate) fn check_lengths(
+    argv: &[String],
+    env: &BTreeMap<String, String>,
+) -> Result<(), ExecError> {
     let too_long = |what: String, length: usize| {
         let sentence =
             format!("{what} has {length} bytes, more than the {STRING_BYTES_MAX} Linux allows");
@@ -108,7 +111,7 @@ pub fn check_lengths(argv: &[String], env: &BTreeMap<String, String>) -> Result<
 }
 
 /// Explains why the kernel returned `errno` when asked to execute `path`.
-pub fn explain(path: &str, errno: Errno) -> ExecError {
+pub(crate) fn explain(path: &str, errno: Errno) -> ExecError {
     let metadata = match std::fs::metadata(path) {
         Ok(metadata) => metadata,
         Err(error) if error.kind() == io::ErrorKind::NotFound => {

@@ -56,7 +56,7 @@ impl Meter {
     /// Excludes the memory of the first process and of its own children: an agent and its shims, which are not charged
     /// to the task.
     #[must_use]
-    pub fn of_programs(self) -> Meter {
+    pub(crate) fn of_programs(self) -> Meter {
         Meter { memory_of: MemoryOf::Programs, ..self }
     }
 
@@ -72,12 +72,12 @@ impl Meter {
     }
 
     /// Returns the peak memory since the program started.
-    pub fn peak_bytes(&self) -> u64 {
+    pub(crate) fn peak_bytes(&self) -> u64 {
         self.peak_bytes
     }
 
     /// Returns how long a process has been seen stopped by a signal. Processes under a debugger are excluded.
-    pub fn halted(&self) -> Duration {
+    pub(crate) fn halted(&self) -> Duration {
         self.halted.map_or(Duration::ZERO, |since| since.elapsed())
     }
 

@@ -15,7 +15,7 @@ pub mod bootstrap;
 mod container_shim;
 mod devices;
 pub mod environment;
-pub mod exec;
+mod exec;
 mod image;
 mod inputs;
 mod lifecycle;
@@ -29,7 +29,7 @@ mod ports;
 pub mod program;
 mod record;
 mod segments;
-pub mod shim;
+pub(crate) mod shim;
 pub mod shim_protocol;
 mod shipping;
 mod tail;
@@ -47,7 +47,7 @@ const TERMINATED: u8 = 128 + 15;
 /// environment of its YARN container.
 ///
 /// One small thread is enough: slow work runs in processes and pipes.
-pub fn run(dir: Option<PathBuf>) -> ExitCode {
+pub(crate) fn run(dir: Option<PathBuf>) -> ExitCode {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
     let ended = match runtime {
         Ok(runtime) => {

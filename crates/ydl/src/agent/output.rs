@@ -68,7 +68,7 @@ struct CaptureState {
 pub struct CaptureView(Arc<Mutex<CaptureState>>);
 
 impl CaptureView {
-    pub fn so_far(&self) -> Captured {
+    pub(crate) fn so_far(&self) -> Captured {
         let shared = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         Captured {
             stderr_tail: shared.tail.text(),

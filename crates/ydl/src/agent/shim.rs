@@ -55,7 +55,7 @@ struct Processes {
 }
 
 /// Runs one program as requested on the agent's socket: standard input, or the socket at that path.
-pub fn run(socket: Option<&Path>) -> ExitCode {
+pub(crate) fn run(socket: Option<&Path>) -> ExitCode {
     match run_shim(socket) {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {

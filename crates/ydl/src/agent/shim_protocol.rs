@@ -12,7 +12,7 @@ use serde::{Deserialize, Serialize};
 use super::exec::ExecError;
 
 /// Linux rejects arguments and environments beyond a few MiB anyway.
-pub const START_BYTES_MAX: usize = 16 << 20;
+pub(crate) const START_BYTES_MAX: usize = 16 << 20;
 /// Maximum length of all later frames.
 pub const FRAME_BYTES_MAX: usize = 64 << 10;
 

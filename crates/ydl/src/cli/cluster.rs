@@ -12,7 +12,7 @@ Examples:
   ydl pack requirements.txt        build an environment and pack it
 
 Packed layers are cached: packing an unchanged environment again takes no time.")]
-pub struct PackArgs {
+pub(crate) struct PackArgs {
     /// Environment, as in a job file [default: the active one, `.venv` or `venv`]
     pub source: Option<PathBuf>,
     /// Write the layers to DIR, for inspection
@@ -32,7 +32,7 @@ Examples:
   ydl compat --install ~/.local/bin     install `dmlc-submit` and the others as commands
 
 Supported features of each: docs/moving/README.md.")]
-pub struct CompatArgs {
+pub(crate) struct CompatArgs {
     /// Install a command of each name in DIR: links to ydl, scripts for names in `.py`
     #[arg(long, value_name = "DIR")]
     pub install: Option<PathBuf>,
@@ -40,7 +40,7 @@ pub struct CompatArgs {
 
 /// Arguments of `ydl nodes`.
 #[derive(Debug, Args)]
-pub struct NodesArgs {
+pub(crate) struct NodesArgs {
     /// List lost and decommissioned nodes too
     #[arg(long, short)]
     pub all: bool,
@@ -57,7 +57,7 @@ Examples:
 
 Prints one line per check: ok, warning, wrong or skipped. The first problem is repeated at the end,
 with a hint. Exit codes are those of `submit`.")]
-pub struct DoctorArgs {
+pub(crate) struct DoctorArgs {
     /// Check this queue
     #[arg(long, value_name = "QUEUE")]
     pub queue: Option<String>,
@@ -77,7 +77,7 @@ pub struct DoctorArgs {
 
 /// Arguments of `ydl board`.
 #[derive(Debug, Args)]
-pub struct BoardArgs {
+pub(crate) struct BoardArgs {
     /// Read event files from this directory [default: the job's checkpoints]
     #[arg(long)]
     pub logdir: Option<String>,

@@ -4,7 +4,7 @@ use clap::Args;
 
 /// Arguments of `ydl ls`.
 #[derive(Debug, Args)]
-pub struct LsArgs {
+pub(crate) struct LsArgs {
     /// List all jobs, not only the newest twenty
     #[arg(long, short)]
     pub all: bool,
@@ -12,7 +12,7 @@ pub struct LsArgs {
 
 /// Arguments of `ydl status`.
 #[derive(Debug, Args)]
-pub struct StatusArgs {
+pub(crate) struct StatusArgs {
     /// Job id, prefix of it, or name [default: the newest job]
     pub job: Option<String>,
     /// Show the latest N events
@@ -31,7 +31,7 @@ Examples:
   ydl logs -f worker:0          follow one of its tasks
   ydl logs mnist worker         print the output of a role of the job `mnist`
   ydl logs mnist --stderr --tail 20")]
-pub struct LogsArgs {
+pub(crate) struct LogsArgs {
     /// Job, role (`worker`) or task (`worker:0`), or a job and one of these
     #[arg(value_name = "JOB|ROLE[:INDEX]", num_args = 0..=2)]
     pub operands: Vec<String>,
@@ -68,7 +68,7 @@ Examples:
 An interrupted download is resumed. Files of an earlier fetch of the same job are updated. Other
 files in DEST are never overwritten: the command lists them and downloads nothing."
 )]
-pub struct FetchArgs {
+pub(crate) struct FetchArgs {
     /// Job, optional pattern of names such as `outputs/model/a.params` or `logs/worker/0/1/stdout.0`, and directory
     #[arg(value_name = "JOB PATTERN DEST", num_args = 1..=3, required = true)]
     pub operands: Vec<String>,
@@ -76,7 +76,7 @@ pub struct FetchArgs {
 
 /// Arguments of `ydl kill`.
 #[derive(Debug, Args)]
-pub struct KillArgs {
+pub(crate) struct KillArgs {
     /// Job id, prefix of it, or name
     pub job: String,
     /// Skip the SIGTERM grace period
@@ -87,7 +87,7 @@ pub struct KillArgs {
 /// Arguments of `ydl scale`.
 #[derive(Debug, Args)]
 #[command(after_help = "Example:\n  ydl scale mnist worker=4")]
-pub struct ScaleArgs {
+pub(crate) struct ScaleArgs {
     /// Job id, prefix of it, or name
     pub job: String,
     /// Role and its new number of tasks
@@ -105,7 +105,7 @@ Examples:
 
 Listens on the loopback interface for connections of this user only, and forwards them through the
 job's master and the task's agent. Ends with the job, or on Ctrl-C.")]
-pub struct PortForwardArgs {
+pub(crate) struct PortForwardArgs {
     /// Job id, prefix of it, or name [default: the newest job]
     pub job: Option<String>,
     /// Task [default: TensorBoard, or the only task with ports]

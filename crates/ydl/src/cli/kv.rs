@@ -12,7 +12,7 @@ Examples, inside a task:
   ydl kv get --wait 1m address
 Outside of a task: ydl kv --job mnist ls"
 )]
-pub struct KvArgs {
+pub(crate) struct KvArgs {
     /// Select the job [default: inside a task, its job]
     #[arg(long, value_name = "JOB")]
     pub job: Option<String>,
@@ -23,7 +23,7 @@ pub struct KvArgs {
 
 /// Operations on the key-value store and events.
 #[derive(Debug, Subcommand)]
-pub enum KvCommand {
+pub(crate) enum KvCommand {
     /// Print the value of a key
     Get {
         /// Key

@@ -8,11 +8,13 @@ mod kv;
 mod reference;
 mod submit;
 
-pub use cluster::{BoardArgs, CompatArgs, DoctorArgs, NodesArgs, PackArgs};
-pub use job::{FetchArgs, KillArgs, LogsArgs, LsArgs, PortForwardArgs, ScaleArgs, StatusArgs};
-pub use kv::{KvArgs, KvCommand};
+pub(crate) use cluster::{BoardArgs, CompatArgs, DoctorArgs, NodesArgs, PackArgs};
+pub(crate) use job::{
+    FetchArgs, KillArgs, LogsArgs, LsArgs, PortForwardArgs, ScaleArgs, StatusArgs,
+};
+pub(crate) use kv::{KvArgs, KvCommand};
 pub use reference::reference;
-pub use submit::SubmitArgs;
+pub(crate) use submit::SubmitArgs;
 
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use clap_complete::Shell;
@@ -37,7 +39,7 @@ JOB is an id, a prefix of an id, or a name: the newest job of that name. `kill` 
 select the running job of that name and fail if several run.
 Exit codes: docs/reference/exit-codes.md. Job file: docs/reference/job-file.md."
 )]
-pub struct Cli {
+pub(crate) struct Cli {
     /// The command to run.
     #[command(subcommand)]
     pub command: CliCommand,
@@ -73,7 +75,7 @@ pub enum ColorChoice {
 
 impl GlobalArgs {
     /// Returns the explicit choice; `None` for `auto`.
-    pub fn use_color(self) -> Option<bool> {
+    pub(crate) fn use_color(self) -> Option<bool> {
         match self.color {
             ColorChoice::Auto => None,
             ColorChoice::Always => Some(true),
@@ -102,7 +104,7 @@ impl From<ydl_compat::Cluster> for Cluster {
 
 /// Commands, in the order of the help.
 #[derive(Debug, Subcommand)]
-pub enum CliCommand {
+pub(crate) enum CliCommand {
     /// Run a job and follow it to its end
     Submit(Box<SubmitArgs>),
     /// List jobs

@@ -16,7 +16,7 @@ Examples:
   ydl submit --framework mxnet --workers 2 --servers 2 --file train.py -- python train.py
 
 Ctrl-C stops the job and waits for its end; a second Ctrl-C returns immediately.")]
-pub struct SubmitArgs {
+pub(crate) struct SubmitArgs {
     /// Job file, or `-` for stdin
     #[arg(required_unless_present = "command")]
     pub file: Option<PathBuf>,

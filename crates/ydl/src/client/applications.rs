@@ -78,12 +78,12 @@ pub async fn find(
 }
 
 /// Returns the staging directory recorded by an application, if not in its owner's home directory.
-pub fn staging_of(report: &ApplicationReport) -> Option<String> {
+pub(crate) fn staging_of(report: &ApplicationReport) -> Option<String> {
     staging_in(&report.tags)
 }
 
 /// Returns the job's number of tasks at submission, if its application records it.
-pub fn tasks_of(report: &ApplicationReport) -> Option<u64> {
+pub(crate) fn tasks_of(report: &ApplicationReport) -> Option<u64> {
     tasks_in(&report.tags)
 }
 

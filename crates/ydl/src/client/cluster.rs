@@ -78,7 +78,7 @@ pub fn require(global: GlobalArgs) -> Result<ClusterClient, Report> {
 }
 
 /// Reports a missing configuration and the directories searched.
-pub fn missing_configuration() -> Report {
+pub(crate) fn missing_configuration() -> Report {
     let named = Config::directories(&Environment::of_process());
     let named: Vec<_> = named.iter().map(|dir| format!("`{}`", dir.display())).collect();
     let what = match named.is_empty() {
@@ -90,7 +90,7 @@ pub fn missing_configuration() -> Report {
 }
 
 /// Returns the first directory that a variable names for a Hadoop configuration.
-pub fn named_directory() -> Option<PathBuf> {
+pub(crate) fn named_directory() -> Option<PathBuf> {
     let named = Config::directories(&Environment::of_process());
     named.into_iter().next()
 }
@@ -138,7 +138,7 @@ impl ClusterClient {
     }
 
     /// Returns whether callers must authenticate, and containers need tokens.
-    pub fn is_secure(&self) -> bool {
+    pub(crate) fn is_secure(&self) -> bool {
         matches!(self.config.authentication(), Ok(Authentication::Kerberos))
     }
 

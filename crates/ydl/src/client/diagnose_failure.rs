@@ -4,13 +4,13 @@ use crate::backend::yarn::exec_failure_reason;
 
 /// Cause of a failure in one sentence, and a hint.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Diagnosis {
+pub(crate) struct Diagnosis {
     pub what: String,
     pub hint: String,
 }
 
 /// Returns the cause if the diagnostics show a known one.
-pub fn diagnose(diagnostics: &str) -> Option<Diagnosis> {
+pub(crate) fn diagnose(diagnostics: &str) -> Option<Diagnosis> {
     let diagnosis = |cause: String, hint: &str| {
         let hint = hint.to_owned();
         Some(Diagnosis { what: cause, hint })

@@ -28,7 +28,7 @@ use ydl_proto::{
 };
 
 /// Maximum time for a response in addition to the long-poll timeout.
-pub const RESPONSE_MAX: Duration = Duration::from_secs(20);
+pub(crate) const RESPONSE_MAX: Duration = Duration::from_secs(20);
 /// Poll interval for a starting or ending master.
 const POLL_INTERVAL: Duration = Duration::from_millis(5);
 /// Maximum wait for a starting master.
@@ -39,7 +39,7 @@ const EXIT_MAX: Duration = Duration::from_secs(10);
 
 /// Connection to one master.
 #[derive(Debug)]
-pub struct MasterClient {
+pub(crate) struct MasterClient {
     client: Mutex<Arc<Client>>,
     pin: Pin,
     token: Token,
@@ -47,17 +47,17 @@ pub struct MasterClient {
 
 impl MasterClient {
     /// Creates a client for the master of the job in a directory.
-    pub fn to(dir: &JobDir, master: &MasterAddress) -> Result<MasterClient, Report> {
+    pub(crate) fn to(dir: &JobDir, master: &MasterAddress) -> Result<MasterClient, Report> {
         MasterClient::at(dir, master.address.clone())
     }
 
     /// Creates a client for the master at `address` of the job in a directory.
-    pub fn at(dir: &JobDir, address: String) -> Result<MasterClient, Report> {
+    pub(crate) fn at(dir: &JobDir, address: String) -> Result<MasterClient, Report> {
         MasterClient::new(address, &dir.token_file(), &dir.certificate_file())
     }
 
     /// Creates a client for the master of the task that this process belongs to, if it belongs to one.
-    pub fn of_this_task() -> Result<Option<MasterClient>, Report> {
+    pub(crate) fn of_this_task() -> Result<Option<MasterClient>, Report> {
         let text = |name: &str| std::env::var(name).ok().filter(|value| !value.is_empty());
         let Some(initial) = text(env::MASTER) else {
             return Ok(None);
@@ -90,7 +90,7 @@ impl MasterClient {
     }
 
     /// Sets the master's address, which changes on a cluster.
-    pub fn set_address(&self, address: &str) {
+    pub(crate) fn set_address(&self, address: &str) {
         let mut client = self.client.lock().unwrap_or_else(PoisonError::into_inner);
         if client.address() == address {
             return;
@@ -102,19 +102,23 @@ impl MasterClient {
     }
 
     /// Returns the HTTP client.
-    pub fn client(&self) -> Arc<Client> {
+    pub(crate) fn client(&self) -> Arc<Client> {
         let client = self.client.lock();
         client.unwrap_or_else(PoisonError::into_inner).clone()
     }
 
     /// Returns the job's snapshot once it is newer than `seen`, or `None` after `wait`.
-    pub async fn view(&self, seen: u64, wait: Duration) -> Result<Option<JobSnapshot>, CallError> {
+    pub(crate) async fn view(
+        &self,
+        seen: u64,
+        wait: Duration,
+    ) -> Result<Option<JobSnapshot>, CallError> {
         let path = format!("/v1/view?seen={seen}&wait_ms={}", wait.as_millis());
         self.get(&path, wait).await
     }
 
     /// Returns events from number `after` on, or `None` after `wait`.
-    pub async fn history(
+    pub(crate) async fn history(
         &self,
         after: u64,
         wait: Duration,
@@ -124,19 +128,19 @@ impl MasterClient {
     }
 
     /// Stops the job.
-    pub async fn kill(&self, by: &str, now: bool) -> Result<(), CallError> {
+    pub(crate) async fn kill(&self, by: &str, now: bool) -> Result<(), CallError> {
         let kill = Kill { by: by.to_owned(), immediate: now };
         self.post("/v1/kill", &kill).await
     }
 
     /// Changes the number of a role's tasks.
-    pub async fn scale(&self, role: &str, instances: u32) -> Result<(), CallError> {
+    pub(crate) async fn scale(&self, role: &str, instances: u32) -> Result<(), CallError> {
         let scale = Scale { role: role.to_owned(), instances };
         self.post("/v1/scale", &scale).await
     }
 
     /// Sends a request, such as one to the key-value store.
-    pub async fn call(
+    pub(crate) async fn call(
         &self,
         method: Method,
         path: &str,
@@ -168,7 +172,7 @@ impl MasterClient {
 }
 
 /// Returns a job's status, allowing its master time to start.
-pub async fn settled_status(job: &JobHandle) -> JobStatus {
+pub(crate) async fn settled_status(job: &JobHandle) -> JobStatus {
     let end = Instant::now() + STARTING_MAX;
     loop {
         match job.status() {
@@ -181,7 +185,7 @@ pub async fn settled_status(job: &JobHandle) -> JobStatus {
 }
 
 /// Waits until the master of a finished job has exited, so that no process of the job outlives the command.
-pub async fn wait_for_master_exit(job: &JobHandle) {
+pub(crate) async fn wait_for_master_exit(job: &JobHandle) {
     let end = Instant::now() + EXIT_MAX;
     while job.has_master() && Instant::now() < end {
         sleep(POLL_INTERVAL).await;
@@ -190,7 +194,7 @@ pub async fn wait_for_master_exit(job: &JobHandle) {
 
 /// Signals a local master that does not respond. SIGTERM makes it stop its job; after SIGKILL the agents stop their
 /// programs themselves.
-pub fn signal_master(address: &MasterAddress, now: bool) -> Result<(), Report> {
+pub(crate) fn signal_master(address: &MasterAddress, now: bool) -> Result<(), Report> {
     let master = Identity { pid: address.pid, started: address.pid_started };
     let signal = if now { Signal::KILL } else { Signal::TERM };
     master.signal(signal).map(drop).map_err(|error| {
@@ -201,14 +205,14 @@ pub fn signal_master(address: &MasterAddress, now: bool) -> Result<(), Report> {
 }
 
 /// Reports that the request needs a running master.
-pub fn no_master(job: &JobHandle) -> Report {
+pub(crate) fn no_master(job: &JobHandle) -> Report {
     let what = format!("the master of `{}` is not running", job.id());
     Report::new(Exit::Unreachable, what)
         .hint(format!("it waits for a container or restarts; see `ydl status {}`", job.id()))
 }
 
 /// Converts a failed call to a report.
-pub fn call_report(error: CallError) -> Report {
+pub(crate) fn call_report(error: CallError) -> Report {
     match error {
         CallError::Refused { error, hint, status } => {
             let exit = match status {
@@ -232,7 +236,7 @@ pub fn call_report(error: CallError) -> Report {
 }
 
 /// Runs a future on this thread.
-pub fn block_on<T>(future: impl Future<Output = Result<T, Report>>) -> Result<T, Report> {
+pub(crate) fn block_on<T>(future: impl Future<Output = Result<T, Report>>) -> Result<T, Report> {
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
         .build()

@@ -21,7 +21,7 @@ const DESTINATIONS_MAX: usize = 32;
 
 /// Location of one output, as shown to users.
 #[derive(Debug, PartialEq, Eq)]
-pub struct OutputLocation {
+pub(crate) struct OutputLocation {
     /// `model/ → out-2`.
     pub line: String,
     /// Problem with the output.
@@ -29,7 +29,7 @@ pub struct OutputLocation {
 }
 
 /// Returns the current locations of a job's outputs.
-pub async fn output_locations(
+pub(crate) async fn output_locations(
     job: &JobHandle,
     mirror: Option<&Mirror>,
     view: Option<&JobView>,

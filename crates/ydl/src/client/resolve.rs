@@ -19,7 +19,7 @@ const NAMED_MAX: usize = 8;
 
 /// Accessible part of a job.
 #[derive(Debug)]
-pub enum ResolvedJob {
+pub(crate) enum ResolvedJob {
     /// The job with its files; for a job on a cluster, with its mirror.
     Full(Box<JobHandle>, Option<Arc<Mirror>>),
     /// Only the application report, and the reason.
@@ -28,7 +28,7 @@ pub enum ResolvedJob {
 
 impl ResolvedJob {
     /// Returns the job with its files, or an error if only the application report is available.
-    pub fn into_full(self) -> Result<(Box<JobHandle>, Option<Arc<Mirror>>), Report> {
+    pub(crate) fn into_full(self) -> Result<(Box<JobHandle>, Option<Arc<Mirror>>), Report> {
         match self {
             ResolvedJob::Full(job, mirror) => Ok((job, mirror)),
             ResolvedJob::ReportOnly { report, why, .. } => {
@@ -41,7 +41,10 @@ impl ResolvedJob {
 }
 
 /// Finds a job by id or name, or the newest job. Searches the configured cluster first, then this machine.
-pub async fn resolve_job(name: Option<&str>, global: GlobalArgs) -> Result<ResolvedJob, Report> {
+pub(crate) async fn resolve_job(
+    name: Option<&str>,
+    global: GlobalArgs,
+) -> Result<ResolvedJob, Report> {
     let Some(cluster) = cluster::select(global)? else {
         return find_local(name);
     };
@@ -73,7 +76,7 @@ pub async fn resolve_job(name: Option<&str>, global: GlobalArgs) -> Result<Resol
 
 /// Finds the job that a command changes. A name of several jobs means the one that is running; several running jobs are
 /// an error.
-pub async fn resolve_running_job(
+pub(crate) async fn resolve_running_job(
     name: &str,
     command: &str,
     global: GlobalArgs,

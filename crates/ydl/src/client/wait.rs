@@ -22,7 +22,11 @@ const CLUSTER_RETRY_DELAY: Duration = Duration::from_millis(200);
 const REPORT_INTERVAL: Duration = Duration::from_secs(3);
 
 /// Waits up to `wait` until the job is over and none of its processes is left on this machine.
-pub async fn wait_until_finished(job: &JobHandle, mirror: Option<&Arc<Mirror>>, wait: Duration) {
+pub(crate) async fn wait_until_finished(
+    job: &JobHandle,
+    mirror: Option<&Arc<Mirror>>,
+    wait: Duration,
+) {
     let watching = mirror.map(Mirror::watch);
     if timeout(wait, until_finished(job)).await.is_ok() && job.remote.is_none() {
         wait_for_master_exit(job).await;
@@ -57,7 +61,7 @@ async fn until_finished(job: &JobHandle) {
 }
 
 /// Waits up to `wait` for the end of a job of which only the application report is available. Returns the last report.
-pub async fn wait_until_reported_finished(
+pub(crate) async fn wait_until_reported_finished(
     cluster: &ClusterClient,
     mut report: ApplicationReport,
     wait: Duration,

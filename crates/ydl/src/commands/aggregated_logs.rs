@@ -26,7 +26,7 @@ const TAIL_BYTES: u64 = 1 << 20;
 const SKIPPED_FILES: [&str; 3] = ["prelaunch.out", "launch_container.sh", "directory.info"];
 
 /// Prints all aggregated logs.
-pub async fn print(
+pub(crate) async fn print(
     cluster: &ClusterClient,
     report: &ApplicationReport,
     global: GlobalArgs,

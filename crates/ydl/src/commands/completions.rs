@@ -6,7 +6,7 @@ use clap_complete::Shell;
 use ydl_os::report::{Exit, Report};
 
 /// Prints the script.
-pub fn run(shell: Shell) -> Result<Exit, Report> {
+pub(crate) fn run(shell: Shell) -> Result<Exit, Report> {
     let mut script = Vec::new();
     clap_complete::generate(shell, &mut Cli::command(), "ydl", &mut script);
     terminal::print(script)?;

@@ -17,7 +17,7 @@ const CHECK_INTERVAL: Timespec = Timespec { tv_sec: 1, tv_nsec: 0 };
 
 /// Changes reported by a [`DirWatcher`].
 #[derive(Debug)]
-pub enum DirChanges {
+pub(crate) enum DirChanges {
     /// The directories of these watches changed.
     Some(Vec<i32>),
     /// Any directory may have changed: the kernel's queue overflowed.
@@ -26,13 +26,13 @@ pub enum DirChanges {
 
 /// Watches directories from a thread of its own, because reading the kernel's queue blocks.
 #[derive(Debug)]
-pub struct DirWatcher {
+pub(crate) struct DirWatcher {
     fd: Arc<OwnedFd>,
     changes: mpsc::Receiver<DirChanges>,
 }
 
 impl DirWatcher {
-    pub fn new() -> io::Result<DirWatcher> {
+    pub(crate) fn new() -> io::Result<DirWatcher> {
         let flags = CreateFlags::NONBLOCK | CreateFlags::CLOEXEC;
         let fd = Arc::new(inotify::init(flags)?);
         let (sender, changes) = mpsc::channel(QUEUE_MAX);
@@ -44,19 +44,19 @@ impl DirWatcher {
     }
 
     /// Watches a directory. Returns the number that identifies it in [`DirChanges`].
-    pub fn watch(&self, dir: &Path) -> io::Result<i32> {
+    pub(crate) fn watch(&self, dir: &Path) -> io::Result<i32> {
         let flags = WatchFlags::MODIFY | WatchFlags::CREATE | WatchFlags::ONLYDIR;
         Ok(inotify::add_watch(&*self.fd, dir, flags)?)
     }
 
     /// Stops watching a directory.
-    pub fn unwatch(&self, watch: i32) {
+    pub(crate) fn unwatch(&self, watch: i32) {
         // The watch of a removed directory no longer exists.
         let _ = inotify::remove_watch(&*self.fd, watch);
     }
 
     /// Returns the next changes; `None` once the thread has stopped.
-    pub async fn next(&mut self) -> Option<DirChanges> {
+    pub(crate) async fn next(&mut self) -> Option<DirChanges> {
         self.changes.recv().await
     }
 }

@@ -23,7 +23,7 @@ use ydl_jobfile::span;
 use ydl_os::report::{Exit, Report};
 
 /// Runs every check and reports the first cause of failure.
-pub fn run(args: cli::DoctorArgs, global: GlobalArgs) -> Result<Exit, Report> {
+pub(crate) fn run(args: cli::DoctorArgs, global: GlobalArgs) -> Result<Exit, Report> {
     let wait = span(&args.wait).map_err(|(what, hint)| Report::bad_input(what).hint(hint))?;
     let Span(wait_ms) = wait;
     if wait_ms == 0 {

@@ -50,7 +50,7 @@ struct FetchItem {
 }
 
 /// Downloads outputs and logs.
-pub fn run(args: cli::FetchArgs, global: GlobalArgs) -> Result<Exit, Report> {
+pub(crate) fn run(args: cli::FetchArgs, global: GlobalArgs) -> Result<Exit, Report> {
     let (job, pattern, dest) = match &args.operands[..] {
         [job, dest] => (job, "*", dest),
         [job, pattern, dest] => (job, pattern.as_str(), dest),

@@ -5,7 +5,7 @@ use ydl_core::JobSpec;
 use ydl_os::report::{Exit, Report};
 
 /// Prints every refusal at once, or the notes if there is none.
-pub fn print_findings(findings: &Findings) -> Option<Exit> {
+pub(crate) fn print_findings(findings: &Findings) -> Option<Exit> {
     if !findings.refusals.is_empty() {
         terminal::message(findings.to_string());
         return Some(Exit::BadInput);
@@ -17,7 +17,11 @@ pub fn print_findings(findings: &Findings) -> Option<Exit> {
 }
 
 /// Reports whether the job could run, without changing anything.
-pub fn dry_run(spec: &JobSpec, findings: &Findings, global: GlobalArgs) -> Result<Exit, Report> {
+pub(crate) fn dry_run(
+    spec: &JobSpec,
+    findings: &Findings,
+    global: GlobalArgs,
+) -> Result<Exit, Report> {
     let exit = print_findings(findings).unwrap_or(Exit::Success);
     if global.json {
         let refusals = findings.refusals.iter();

@@ -4,8 +4,8 @@ mod events;
 mod remote_output;
 mod signals;
 
-pub use remote_output::RemoteOutput;
-pub use signals::InterruptSignals;
+pub(crate) use remote_output::RemoteOutput;
+pub(crate) use signals::InterruptSignals;
 
 use super::{
     log_tails::LogTails,
@@ -41,7 +41,7 @@ const NOTICE_DELAY: Duration = Duration::from_secs(3);
 
 /// Reason why following ended.
 #[derive(Debug)]
-pub enum FollowEnd {
+pub(crate) enum FollowEnd {
     /// The job is over.
     Finished(Box<JobSnapshot>),
     /// The job's master died.
@@ -56,7 +56,7 @@ pub enum FollowEnd {
 
 /// Effect of termination signals on the job.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum OnInterrupt {
+pub(crate) enum OnInterrupt {
     /// The first signal stops the job, the second detaches.
     StopJob,
     /// The first signal detaches.
@@ -65,7 +65,7 @@ pub enum OnInterrupt {
 
 /// Client side of a followed job.
 #[derive(Debug)]
-pub struct Follower {
+pub(crate) struct Follower {
     pub job: Arc<JobHandle>,
     pub master: Arc<MasterClient>,
     pub renderer: Renderer,
@@ -110,7 +110,7 @@ impl WaitReason {
 
 impl Follower {
     /// Creates a follower that stops the job when interrupted.
-    pub fn new(
+    pub(crate) fn new(
         job: Arc<JobHandle>,
         master: Arc<MasterClient>,
         renderer: Renderer,
@@ -132,7 +132,7 @@ impl Follower {
     }
 
     /// Follows the job to its end.
-    pub async fn run(&mut self) -> Result<FollowEnd, Report> {
+    pub(crate) async fn run(&mut self) -> Result<FollowEnd, Report> {
         let (sender, mut events_in) = mpsc::channel(16);
         tokio::spawn(watch_history(self.job.clone(), self.master.clone(), sender.clone()));
         // A cluster may allocate containers slowly: print the progress.
@@ -318,7 +318,10 @@ impl Follower {
 
 /// Returns the events recorded in the job's directory, starting at number `from`. Skips a line that the master's death
 /// left incomplete.
-pub fn recorded_history(job: &JobHandle, from: u64) -> impl Iterator<Item = HistoryEvent> + use<> {
+pub(crate) fn recorded_history(
+    job: &JobHandle,
+    from: u64,
+) -> impl Iterator<Item = HistoryEvent> + use<> {
     let file = File::open(job.dir.history_file()).ok();
     let lines = file.map(|file| BufReader::new(file.take(HISTORY_BYTES_MAX)).split(b'\n'));
     let lines = lines.into_iter().flatten().map_while(Result::ok);

@@ -31,7 +31,7 @@ const POLL_INTERVAL: Duration = Duration::from_millis(20);
 const CLUSTER_POLL_INTERVAL: Duration = Duration::from_millis(300);
 
 /// Stops the job and waits for its end.
-pub fn run(args: cli::KillArgs, global: GlobalArgs) -> Result<Exit, Report> {
+pub(crate) fn run(args: cli::KillArgs, global: GlobalArgs) -> Result<Exit, Report> {
     block_on(async {
         match resolve_running_job(&args.job, "kill", global).await? {
             ResolvedJob::Full(job, None) => kill(*job, args.now, global).await,

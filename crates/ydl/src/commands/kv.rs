@@ -33,7 +33,7 @@ const RETRY_DELAY: Duration = Duration::from_millis(50);
 const NOT_FOUND_OR_CONFLICT: Exit = Exit::Program(1);
 
 /// Runs a command on the store.
-pub fn run(args: cli::KvArgs, global: GlobalArgs) -> Result<Exit, Report> {
+pub(crate) fn run(args: cli::KvArgs, global: GlobalArgs) -> Result<Exit, Report> {
     block_on(async {
         let store =
             KvClient { master: connect(args.job.as_deref(), global).await?, json: global.json };

@@ -29,13 +29,13 @@ const POLL: Duration = Duration::from_millis(100);
 
 /// Output stream of a program.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Stream {
+pub(crate) enum Stream {
     Stdout,
     Stderr,
 }
 
 impl Stream {
-    pub fn name(self) -> &'static str {
+    pub(crate) fn name(self) -> &'static str {
         match self {
             Stream::Stdout => "stdout",
             Stream::Stderr => "stderr",
@@ -45,7 +45,7 @@ impl Stream {
 
 /// One stream of one attempt.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub struct StreamId {
+pub(crate) struct StreamId {
     pub task: TaskId,
     pub attempt: u32,
     pub stream: Stream,
@@ -53,7 +53,7 @@ pub struct StreamId {
 
 /// Selection of streams and lines.
 #[derive(Clone, Debug, Default)]
-pub struct LogSelection {
+pub(crate) struct LogSelection {
     pub role: Option<String>,
     pub index: Option<u32>,
     pub attempt: Option<u32>,
@@ -79,7 +79,7 @@ impl LogSelection {
 
 /// Prefix of each line.
 #[derive(Clone, Copy, Debug)]
-pub enum Prefix {
+pub(crate) enum Prefix {
     /// No prefix: bytes are passed through unchanged.
     Raw,
     /// The name of the task.
@@ -90,7 +90,7 @@ pub enum Prefix {
 
 /// Files that are followed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum LogSource {
+pub(crate) enum LogSource {
     /// The job's own files.
     Original,
     /// A mirror: what was passed on is needed no more, so its disk space is freed.
@@ -99,7 +99,7 @@ pub enum LogSource {
 
 /// Followed streams of a job.
 #[derive(Debug)]
-pub struct LogTails {
+pub(crate) struct LogTails {
     dir: JobDir,
     source: LogSource,
     select: LogSelection,
@@ -113,7 +113,12 @@ pub struct LogTails {
 
 impl LogTails {
     /// Creates a set without streams.
-    pub fn new(dir: &JobDir, source: LogSource, select: LogSelection, prefix: Prefix) -> LogTails {
+    pub(crate) fn new(
+        dir: &JobDir,
+        source: LogSource,
+        select: LogSelection,
+        prefix: Prefix,
+    ) -> LogTails {
         LogTails {
             dir: dir.clone(),
             source,
@@ -127,7 +132,7 @@ impl LogTails {
     }
 
     /// Returns the selection of logs to copy from a cluster.
-    pub fn filter(&self) -> LogFilter {
+    pub(crate) fn filter(&self) -> LogFilter {
         LogFilter {
             role: self.select.role.clone(),
             index: self.select.index,
@@ -138,7 +143,7 @@ impl LogTails {
     }
 
     /// Returns the names of an attempt's selected streams.
-    pub fn streams(&self, task: &TaskId, attempt: u32) -> Vec<&'static str> {
+    pub(crate) fn streams(&self, task: &TaskId, attempt: u32) -> Vec<&'static str> {
         match self.select.includes(task, attempt) {
             true => self.select.streams().map(Stream::name).collect(),
             false => Vec::new(),
@@ -146,7 +151,7 @@ impl LogTails {
     }
 
     /// Follows an attempt if it is selected and not followed yet.
-    pub fn add(&mut self, task: &TaskId, attempt: u32) {
+    pub(crate) fn add(&mut self, task: &TaskId, attempt: u32) {
         if !self.select.includes(task, attempt) {
             return;
         }
@@ -179,7 +184,7 @@ impl LogTails {
     }
 
     /// Follows an attempt unless a later one of the same task is followed already.
-    pub fn add_newer(&mut self, task: &TaskId, attempt: u32) {
+    pub(crate) fn add_newer(&mut self, task: &TaskId, attempt: u32) {
         if self.newest(task).is_none_or(|newest| newest < attempt) {
             self.add(task, attempt);
         }
@@ -205,7 +210,7 @@ impl LogTails {
     }
 
     /// Marks an attempt as ended: its streams do not grow any more.
-    pub fn end(&mut self, task: &TaskId, attempt: u32) {
+    pub(crate) fn end(&mut self, task: &TaskId, attempt: u32) {
         for stream in self.select.streams() {
             let id = StreamId { task: task.clone(), attempt, stream };
             if let Some(tail) = self.tails.get_mut(&id) {
@@ -221,7 +226,7 @@ impl LogTails {
     }
 
     /// Follows the attempts that have a log directory: the last one of each task, or all of them.
-    pub fn scan(&mut self, all_attempts: bool) {
+    pub(crate) fn scan(&mut self, all_attempts: bool) {
         for (task, attempts) in attempts(&self.dir) {
             let last = attempts.last().copied();
             for attempt in attempts {
@@ -234,7 +239,7 @@ impl LogTails {
     }
 
     /// Follows the attempts that have a log directory and are newer than those followed.
-    pub fn scan_newer(&mut self) {
+    pub(crate) fn scan_newer(&mut self) {
         for (task, attempts) in attempts(&self.dir) {
             let newest = self.newest(&task);
             for attempt in attempts {
@@ -246,7 +251,7 @@ impl LogTails {
     }
 
     /// Waits until a stream may have grown.
-    pub async fn wait(&mut self) {
+    pub(crate) async fn wait(&mut self) {
         if !self.changed.is_empty() {
             return;
         }
@@ -268,13 +273,13 @@ impl LogTails {
     }
 
     /// Marks every open stream as changed, so that the next [`LogTails::drain`] reads it.
-    pub fn all_changed(&mut self) {
+    pub(crate) fn all_changed(&mut self) {
         let open = self.tails.iter().filter(|(_, tail)| tail.reader.is_some());
         self.changed.extend(open.map(|(id, _)| (id.task.clone(), id.attempt)));
     }
 
     /// Passes new output to `write`. Returns true if a stream has more data than one pass reads.
-    pub fn drain<E>(
+    pub(crate) fn drain<E>(
         &mut self,
         write: &mut impl FnMut(&StreamId, &[u8]) -> Result<(), E>,
     ) -> Result<bool, E> {
@@ -304,7 +309,7 @@ impl LogTails {
     }
 
     /// Passes all remaining output to `write`, including incomplete last lines.
-    pub fn finish<E>(
+    pub(crate) fn finish<E>(
         &mut self,
         write: &mut impl FnMut(&StreamId, &[u8]) -> Result<(), E>,
     ) -> Result<(), E> {
@@ -325,7 +330,7 @@ impl LogTails {
 }
 
 /// Returns every attempt that has a log directory, by task, in order.
-pub fn attempts(dir: &JobDir) -> BTreeMap<TaskId, Vec<u32>> {
+pub(crate) fn attempts(dir: &JobDir) -> BTreeMap<TaskId, Vec<u32>> {
     let mut found = BTreeMap::new();
     for role in names(&dir.logs()) {
         for index in numbers(&dir.logs().join(&role)) {

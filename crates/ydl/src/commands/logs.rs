@@ -24,7 +24,7 @@ use ydl_core::TaskId;
 use ydl_os::report::{Exit, Report};
 
 /// Prints logs, and follows them if requested.
-pub fn run(args: cli::LogsArgs, global: GlobalArgs) -> Result<Exit, Report> {
+pub(crate) fn run(args: cli::LogsArgs, global: GlobalArgs) -> Result<Exit, Report> {
     block_on(async {
         let (job, mirror, mut select) = match resolve_target(&args, global).await? {
             LogTarget::Job(job, mirror, select) => (job, mirror, select),

@@ -102,7 +102,7 @@ impl Row {
 }
 
 /// Prints the table.
-pub fn run(args: cli::LsArgs, global: GlobalArgs) -> Result<Exit, Report> {
+pub(crate) fn run(args: cli::LsArgs, global: GlobalArgs) -> Result<Exit, Report> {
     let LocalJobs { mut jobs, unsupported } = match global.cluster {
         Some(Cluster::Yarn) => LocalJobs::default(),
         Some(Cluster::Local) | None => jobs::list()?,

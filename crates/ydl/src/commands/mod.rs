@@ -9,21 +9,21 @@
 //! * `aggregated_logs`: reads container logs aggregated by YARN.
 //! * `outcome`: reports the end of a job.
 
-pub mod completions;
-pub mod doctor;
-pub mod fetch;
-pub mod kill;
-pub mod kv;
-pub mod logs;
-pub mod ls;
-pub mod nodes;
-pub mod pack;
-pub mod port_forward;
-pub mod queues;
-pub mod scale;
-pub mod status;
-pub mod submit;
-pub mod tensorboard;
+pub(crate) mod completions;
+pub(crate) mod doctor;
+pub(crate) mod fetch;
+pub(crate) mod kill;
+pub(crate) mod kv;
+pub(crate) mod logs;
+pub(crate) mod ls;
+pub(crate) mod nodes;
+pub(crate) mod pack;
+pub(crate) mod port_forward;
+pub(crate) mod queues;
+pub(crate) mod scale;
+pub(crate) mod status;
+pub(crate) mod submit;
+pub(crate) mod tensorboard;
 
 mod aggregated_logs;
 mod dir_watcher;

@@ -11,7 +11,7 @@ use ydl_core::spec::Memory;
 use ydl_os::report::{Exit, Report};
 
 /// Prints the table.
-pub fn run(args: cli::NodesArgs, global: GlobalArgs) -> Result<Exit, Report> {
+pub(crate) fn run(args: cli::NodesArgs, global: GlobalArgs) -> Result<Exit, Report> {
     let cluster = cluster::require(global)?;
     let query = cluster.rm.nodes(&[], cluster.deadline());
     let mut nodes = block_on(cluster.call(query))?;

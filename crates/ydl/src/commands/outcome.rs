@@ -26,7 +26,7 @@ const SIGKILL: i32 = 9;
 const DIAGNOSTICS_LINES_MAX: usize = 20;
 
 /// Returns the exit status for an outcome.
-pub fn exit(outcome: &Outcome) -> Exit {
+pub(crate) fn exit(outcome: &Outcome) -> Exit {
     let signalled = |signal: i32| Exit::Program(128u8.saturating_add(signal.clamp(0, 64) as u8));
     match outcome {
         Outcome::Succeeded => Exit::Success,
@@ -54,7 +54,7 @@ pub fn exit(outcome: &Outcome) -> Exit {
 }
 
 /// Prints the end of a followed job and returns the exit status.
-pub async fn conclude(
+pub(crate) async fn conclude(
     follow_end: FollowEnd,
     follower: &mut Follower,
     global: GlobalArgs,

@@ -21,7 +21,7 @@ use ydl_pack::{self as pack, Cache, PackedEnvironment};
 const LARGEST: usize = 8;
 
 /// Packs the environment and prints its layers.
-pub fn run(args: cli::PackArgs, global: GlobalArgs) -> Result<Exit, Report> {
+pub(crate) fn run(args: cli::PackArgs, global: GlobalArgs) -> Result<Exit, Report> {
     let source = args.source.map_or_else(default_environment, Ok)?;
     let environment = jobfile::named_environment(&source.to_string_lossy(), &args.interpreter);
     let environment = environment.map_err(|(what, hint)| {

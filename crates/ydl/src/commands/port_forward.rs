@@ -46,7 +46,7 @@ const RETRY_DELAY: Duration = Duration::from_millis(500);
 const POLL_INTERVAL: Duration = Duration::from_secs(2);
 
 /// Listens until the job is over.
-pub fn run(args: cli::PortForwardArgs, global: GlobalArgs) -> Result<Exit, Report> {
+pub(crate) fn run(args: cli::PortForwardArgs, global: GlobalArgs) -> Result<Exit, Report> {
     block_on(async {
         let (job, mirror) = resolve_job(args.job.as_deref(), global).await?.into_full()?;
         // On a cluster the master may move; the poller follows its address and sees the job's end.

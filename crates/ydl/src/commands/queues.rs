@@ -13,7 +13,7 @@ use std::io;
 use ydl_os::report::{Exit, Report};
 
 /// Prints the table.
-pub fn run(global: GlobalArgs) -> Result<Exit, Report> {
+pub(crate) fn run(global: GlobalArgs) -> Result<Exit, Report> {
     let cluster = cluster::require(global)?;
     let (rm, config) = (&cluster.rm, &cluster.config);
     let query = preflight::gather(rm, config, &cluster.user, cluster.deadline());

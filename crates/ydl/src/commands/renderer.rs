@@ -20,10 +20,10 @@ const FRAME: Duration = Duration::from_millis(100);
 
 /// Error: stdout is closed.
 #[derive(Debug)]
-pub struct OutputClosed;
+pub(crate) struct OutputClosed;
 
 #[derive(Debug)]
-pub struct Renderer {
+pub(crate) struct Renderer {
     id: String,
     /// Colours on stderr.
     paint: Paint,
@@ -53,7 +53,7 @@ enum RenderMode {
 
 impl Renderer {
     /// Creates a renderer for a followed job.
-    pub fn following(id: &str, global: GlobalArgs) -> Renderer {
+    pub(crate) fn following(id: &str, global: GlobalArgs) -> Renderer {
         let mode = if global.json {
             RenderMode::Json
         } else if let Some(screen) = Screen::open() {
@@ -66,7 +66,7 @@ impl Renderer {
     }
 
     /// Creates a renderer for task output alone.
-    pub fn output_only(id: &str, global: GlobalArgs) -> Renderer {
+    pub(crate) fn output_only(id: &str, global: GlobalArgs) -> Renderer {
         let mode = if global.json { RenderMode::Json } else { RenderMode::Output };
         Renderer::new(id, global, mode)
     }
@@ -77,12 +77,12 @@ impl Renderer {
     }
 
     /// Returns whether a live table is shown, which needs snapshots of the job.
-    pub fn is_live(&self) -> bool {
+    pub(crate) fn is_live(&self) -> bool {
         matches!(self.mode, RenderMode::Live { .. })
     }
 
     /// Returns the prefix of output lines.
-    pub fn prefix(&self, global: GlobalArgs) -> Prefix {
+    pub(crate) fn prefix(&self, global: GlobalArgs) -> Prefix {
         match self.mode {
             RenderMode::Json => Prefix::Lines,
             RenderMode::Live { .. } | RenderMode::Plain | RenderMode::Output => {
@@ -92,7 +92,7 @@ impl Renderer {
     }
 
     /// Buffers whole lines of a task's output until [`Renderer::flush`].
-    pub fn output(&mut self, from: &StreamId, lines: &[u8]) -> Result<(), OutputClosed> {
+    pub(crate) fn output(&mut self, from: &StreamId, lines: &[u8]) -> Result<(), OutputClosed> {
         match self.mode {
             RenderMode::Live { .. } | RenderMode::Plain | RenderMode::Output => {
                 self.pending.extend_from_slice(lines)
@@ -106,7 +106,7 @@ impl Renderer {
     }
 
     /// Writes the buffered output.
-    pub fn flush(&mut self) -> Result<(), OutputClosed> {
+    pub(crate) fn flush(&mut self) -> Result<(), OutputClosed> {
         if self.pending.is_empty() {
             return Ok(());
         }
@@ -123,7 +123,7 @@ impl Renderer {
     }
 
     /// Prints an event. On a terminal the table shows ordinary events, so only notable ones get a line.
-    pub fn event(&mut self, event: &HistoryEvent) -> Result<(), OutputClosed> {
+    pub(crate) fn event(&mut self, event: &HistoryEvent) -> Result<(), OutputClosed> {
         let text = clean(&event.kind.to_string());
         match &mut self.mode {
             RenderMode::Output => Ok(()),
@@ -143,7 +143,7 @@ impl Renderer {
     }
 
     /// Prints a JSON object; does nothing in other modes.
-    pub fn object(&mut self, value: &serde_json::Value) -> Result<(), OutputClosed> {
+    pub(crate) fn object(&mut self, value: &serde_json::Value) -> Result<(), OutputClosed> {
         if !matches!(self.mode, RenderMode::Json) {
             return Ok(());
         }
@@ -152,7 +152,7 @@ impl Renderer {
     }
 
     /// Shows a new snapshot of the job.
-    pub fn update(&mut self, new: Box<JobSnapshot>) -> Result<(), OutputClosed> {
+    pub(crate) fn update(&mut self, new: Box<JobSnapshot>) -> Result<(), OutputClosed> {
         if let RenderMode::Live { snapshot, .. } = &mut self.mode {
             *snapshot = Some(new);
         }
@@ -160,7 +160,7 @@ impl Renderer {
     }
 
     /// Draws the table again unless the last drawing is more recent than [`FRAME`].
-    pub fn redraw(&mut self) -> Result<(), OutputClosed> {
+    pub(crate) fn redraw(&mut self) -> Result<(), OutputClosed> {
         let RenderMode::Live { screen, paint, snapshot, drawn } = &mut self.mode else {
             return Ok(());
         };
@@ -174,7 +174,7 @@ impl Renderer {
     }
 
     /// Prints a note to the user.
-    pub fn note(&mut self, text: &str) {
+    pub(crate) fn note(&mut self, text: &str) {
         match &mut self.mode {
             RenderMode::Live { screen, paint, snapshot, .. } => {
                 let table = table(&self.id, screen, *paint, snapshot);
@@ -186,14 +186,14 @@ impl Renderer {
     }
 
     /// Removes the table.
-    pub fn close(&mut self) {
+    pub(crate) fn close(&mut self) {
         if let RenderMode::Live { screen, .. } = &mut self.mode {
             let _ = screen.close();
         }
     }
 
     /// Returns the error that stopped output to stdout.
-    pub fn error(&self) -> Option<Report> {
+    pub(crate) fn error(&self) -> Option<Report> {
         let error = self.write_error.as_ref()?;
         Some(Report::internal(format!("cannot write to stdout: {}", reason(error))))
     }

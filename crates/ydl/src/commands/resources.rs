@@ -12,7 +12,7 @@ const VCORES_PER_CORE: u32 = 4;
 const MEMORY_MIB_UNKNOWN: u64 = 4096;
 
 /// Parses `--resources`; the default is the whole machine.
-pub fn local_resources(flag: Option<&str>) -> Result<LocalResources, Report> {
+pub(crate) fn local_resources(flag: Option<&str>) -> Result<LocalResources, Report> {
     let (mut memory, mut vcores, mut gpus) = (None, None, None);
     for part in flag.unwrap_or_default().split(',').filter(|part| !part.trim().is_empty()) {
         let invalid = |what: String| {

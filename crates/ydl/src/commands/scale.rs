@@ -12,7 +12,7 @@ use crate::{
 use ydl_os::report::{Exit, Report};
 
 /// Sends the new size to the master.
-pub fn run(args: cli::ScaleArgs, global: GlobalArgs) -> Result<Exit, Report> {
+pub(crate) fn run(args: cli::ScaleArgs, global: GlobalArgs) -> Result<Exit, Report> {
     let size = args.size.split_once('=');
     let size = size.and_then(|(role, n)| Some((role.trim(), n.trim().parse::<u32>().ok()?)));
     let Some((role, instances)) = size.filter(|(role, _)| !role.is_empty()) else {

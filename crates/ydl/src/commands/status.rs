@@ -33,7 +33,7 @@ const HISTORY_BYTES_MAX: usize = 64 << 20;
 const LOST: &str = "the job's master died without a result; the agents stop the job's programs";
 
 /// Prints the state of a job. A failed job is not a failure of this command.
-pub fn run(args: cli::StatusArgs, global: GlobalArgs) -> Result<Exit, Report> {
+pub(crate) fn run(args: cli::StatusArgs, global: GlobalArgs) -> Result<Exit, Report> {
     let wait = args.wait.as_deref().map(span).transpose();
     let wait = wait.map_err(|(what, hint)| Report::bad_input(what).hint(hint))?;
     let wait = wait.map(|Span(ms)| Duration::from_millis(ms));

@@ -39,7 +39,7 @@ use ydl_pack::{self as pack, Cache, ExpectedContent};
 use ydl_proto::files::{JobDir, LocalResources, SubmittedJob};
 
 /// Reads, checks, starts and follows a job.
-pub fn run(args: cli::SubmitArgs, global: GlobalArgs) -> Result<Exit, Report> {
+pub(crate) fn run(args: cli::SubmitArgs, global: GlobalArgs) -> Result<Exit, Report> {
     match source(&args)? {
         Ok(source) => run_source(source, args, global),
         Err(diagnostics) => Ok(print_diagnostics(&diagnostics)),
@@ -47,7 +47,7 @@ pub fn run(args: cli::SubmitArgs, global: GlobalArgs) -> Result<Exit, Report> {
 }
 
 /// Submits a job from a source that has been read already.
-pub fn run_source(
+pub(crate) fn run_source(
     mut source: Source,
     args: cli::SubmitArgs,
     global: GlobalArgs,
@@ -200,7 +200,7 @@ fn flags(args: &cli::SubmitArgs) -> Flags {
 }
 
 /// Prints every diagnostic.
-pub fn print_diagnostics(diagnostics: &Diagnostics) -> Exit {
+pub(crate) fn print_diagnostics(diagnostics: &Diagnostics) -> Exit {
     terminal::message(diagnostics.to_string());
     Exit::BadInput
 }

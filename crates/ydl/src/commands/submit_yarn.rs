@@ -31,7 +31,7 @@ use ydl_os::report::{Exit, Report};
 use ydl_pack as pack;
 
 /// Checks, stages, submits and follows.
-pub async fn run(
+pub(crate) async fn run(
     args: cli::SubmitArgs,
     global: GlobalArgs,
     spec: JobSpec,

@@ -24,7 +24,7 @@ const MIRROR_DIR: &str = "logdir";
 const CONFIG_BYTES_MAX: u64 = 16 << 20;
 
 /// Executes TensorBoard, or with `--mirror` downloads its log directory.
-pub fn run(args: cli::BoardArgs) -> Result<Exit, Report> {
+pub(crate) fn run(args: cli::BoardArgs) -> Result<Exit, Report> {
     if let Some(url) = &args.mirror {
         let to = args.logdir.unwrap_or_else(|| MIRROR_DIR.to_owned());
         return block_on(download::follow(config()?, url.clone(), PathBuf::from(to)));

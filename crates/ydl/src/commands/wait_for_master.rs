@@ -29,7 +29,7 @@ const NOTICE_DELAY: Duration = Duration::from_secs(2);
 
 /// Outcome of the wait.
 #[derive(Debug)]
-pub enum WaitOutcome {
+pub(crate) enum WaitOutcome {
     /// The master listens at this address.
     Running(String),
     /// The job is over.
@@ -40,7 +40,7 @@ pub enum WaitOutcome {
 
 /// Waits until the master runs, and prints the reason for the wait. Kills a job that waits longer than its timeout
 /// `allocation`.
-pub async fn wait_for_master(
+pub(crate) async fn wait_for_master(
     job: &JobHandle,
     mirror: &Mirror,
     renderer: &mut Renderer,
@@ -94,7 +94,7 @@ pub async fn wait_for_master(
 }
 
 /// Waits as an observer: never kills the job, neither after a timeout nor on an interrupt.
-pub async fn wait_as_observer(
+pub(crate) async fn wait_as_observer(
     mirror: &Mirror,
     renderer: &mut Renderer,
     signals: &mut InterruptSignals,

@@ -20,7 +20,7 @@ use ydl_os::{
 };
 
 /// Lists the command lines, or installs them as commands.
-pub fn run(args: cli::CompatArgs, global: GlobalArgs) -> Result<Exit, Report> {
+pub(crate) fn run(args: cli::CompatArgs, global: GlobalArgs) -> Result<Exit, Report> {
     let Some(dir) = args.install else {
         for command in all() {
             match global.json {

@@ -1,6 +1,6 @@
 //! The command lines of older systems, under their own names: `ydl-compat` translates them, this module runs them.
 
-pub mod install;
+pub(crate) mod install;
 mod tracker;
 
 use crate::{
@@ -37,7 +37,7 @@ fn named(name: &str) -> Option<&'static CompatCommand> {
 }
 
 /// Runs a command of an older system if its name is that of this process or the first word of `ydl`.
-pub fn run_if_named() -> Option<ExitCode> {
+pub(crate) fn run_if_named() -> Option<ExitCode> {
     let mut words = env::args_os();
     let called = words.next()?;
     let called = Path::new(&called).file_name()?.to_str()?.to_owned();

@@ -15,7 +15,7 @@ use ydl_os::{
     report::{Exit, Report},
 };
 
-pub const COMMAND: CompatCommand = CompatCommand {
+pub(crate) const COMMAND: CompatCommand = CompatCommand {
     names: &["dmlc-tracker", "tracker.py"],
     about: "Serve a Rabit tracker on this machine, print its address as variables, and end when all workers have shut down",
     usage: "--num-workers N [--host-ip IP]",

@@ -101,7 +101,7 @@ impl LogReader {
     }
 
     /// Moves to the last `bytes` of the stream.
-    pub fn seek_to_last(&mut self, bytes: u64) -> io::Result<()> {
+    pub(crate) fn seek_to_last(&mut self, bytes: u64) -> io::Result<()> {
         self.offset = self.end()?.saturating_sub(bytes);
         self.open = None;
         Ok(())
@@ -168,7 +168,7 @@ impl LogReader {
 
     /// Frees the disk space of everything before the current offset, as far as it was read from `from` on. The lengths of
     /// files and all offsets stay the same. Fails if the file system cannot do this.
-    pub fn free_read(&self, from: u64) -> io::Result<()> {
+    pub(crate) fn free_read(&self, from: u64) -> io::Result<()> {
         let segment_bytes = self.segment_bytes.unwrap_or(u64::MAX);
         for index in from / segment_bytes..=self.offset / segment_bytes {
             let length = (self.offset - index * segment_bytes).min(segment_bytes);

@@ -9,7 +9,7 @@ mod logs;
 
 use super::{agents::Agents, inbox::MasterResponse};
 use forward::ForwardPermits;
-pub use logs::LogReply;
+pub(crate) use logs::LogReply;
 use std::{collections::BTreeMap, time::Duration};
 use tokio::{
     sync::{OwnedSemaphorePermit, oneshot},

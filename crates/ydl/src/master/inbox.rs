@@ -36,7 +36,7 @@ impl DurableFlag {
     }
 
     /// Returns true if the flag is set.
-    pub fn is_set(&self) -> bool {
+    pub(crate) fn is_set(&self) -> bool {
         self.0.load(Ordering::Acquire)
     }
 }
@@ -167,7 +167,7 @@ pub enum MasterRequest {
 
 impl MasterRequest {
     /// Returns true if a timeout means "no change" instead of an error.
-    pub fn may_time_out(&self) -> bool {
+    pub(crate) fn may_time_out(&self) -> bool {
         use super::kv_service::KvRequest;
         match self {
             MasterRequest::Sync(..)
@@ -192,7 +192,7 @@ impl MasterRequest {
     }
 
     /// Returns true if the request contains reports that must become durable.
-    pub fn must_persist(&self) -> bool {
+    pub(crate) fn must_persist(&self) -> bool {
         matches!(self, MasterRequest::Sync(_, sync) if !sync.reports.is_empty())
     }
 }

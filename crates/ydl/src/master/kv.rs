@@ -27,20 +27,20 @@ use waiters::Waiters;
 
 pub const KEY_BYTES_MAX: usize = 512;
 pub const VALUE_BYTES_MAX: usize = 1 << 20;
-pub const KEYS_MAX: usize = 10_000;
+pub(crate) const KEYS_MAX: usize = 10_000;
 /// Maximum size of all keys and values.
-pub const STORE_BYTES_MAX: usize = 64 << 20;
-pub const WAITERS_MAX: usize = 10_000;
+pub(crate) const STORE_BYTES_MAX: usize = 64 << 20;
+pub(crate) const WAITERS_MAX: usize = 10_000;
 pub const NAME_BYTES_MAX: usize = 128;
-pub const EVENT_BYTES_MAX: usize = 64 << 10;
-pub const EVENTS_MAX: usize = 10_000;
+pub(crate) const EVENT_BYTES_MAX: usize = 64 << 10;
+pub(crate) const EVENTS_MAX: usize = 10_000;
 /// Maximum size of the data of all events.
 pub const HISTORY_BYTES_MAX: usize = 16 << 20;
 /// Maximum number of tombstones: deletions that watchers can still receive.
-pub const TOMBSTONES_MAX: usize = 4096;
+pub(crate) const TOMBSTONES_MAX: usize = 4096;
 
 /// Maximum number of entries, changes or events in one response.
-pub const PAGE_MAX: usize = 1000;
+pub(crate) const PAGE_MAX: usize = 1000;
 /// A response ends after the item with which its values reach this size.
 pub const PAGE_BYTES_MAX: usize = 4 << 20;
 

@@ -70,7 +70,7 @@ impl From<Report> for MasterError {
 }
 
 /// Runs the master of the job in this container.
-pub fn run() -> ExitCode {
+pub(crate) fn run() -> ExitCode {
     // Each agent keeps a connection open.
     Descriptors::raise();
     match lifecycle::block_on(run_master()) {

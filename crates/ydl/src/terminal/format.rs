@@ -4,7 +4,7 @@ use std::time::{SystemTime, UNIX_EPOCH};
 use ydl_core::{Span, Time};
 
 /// Formats a number of bytes with a fitting unit.
-pub fn counted_bytes(bytes: u64) -> String {
+pub(crate) fn counted_bytes(bytes: u64) -> String {
     let (mut size, mut unit) = (bytes as f64, "B");
     for next in ["KiB", "MiB", "GiB", "TiB"] {
         if size < 1000.0 {
@@ -20,23 +20,23 @@ pub fn counted_bytes(bytes: u64) -> String {
 }
 
 /// Returns the current wall-clock time.
-pub fn now() -> Time {
+pub(crate) fn now() -> Time {
     let since = SystemTime::now().duration_since(UNIX_EPOCH);
     Time(since.unwrap_or_default().as_millis() as u64)
 }
 
 /// Returns the elapsed time in whole seconds.
-pub fn span_since(then: Time) -> Span {
+pub(crate) fn span_since(then: Time) -> Span {
     seconds(now() - then)
 }
 
 /// Rounds down to whole seconds.
-pub fn seconds(span: Span) -> Span {
+pub(crate) fn seconds(span: Span) -> Span {
     Span(span.0 / 1000 * 1000)
 }
 
 /// Replaces control characters by blanks, so that foreign text cannot send escape sequences to the terminal.
-pub fn clean(text: &str) -> String {
+pub(crate) fn clean(text: &str) -> String {
     text.chars().map(|c| if c.is_control() { ' ' } else { c }).collect()
 }
 

@@ -1,13 +1,13 @@
 //! Prefixes complete lines with the name of the task that printed them.
 
 /// Maximum length of a line; longer ones are split, which bounds the memory.
-pub const LINE_BYTES_MAX: usize = 64 * 1024;
+pub(crate) const LINE_BYTES_MAX: usize = 64 * 1024;
 
 /// Splits the output of one stream of a task into lines with the task's name as prefix: `worker:0 | …`.
 ///
 /// The bytes of a line are not changed and need not be UTF-8.
 #[derive(Clone, Debug)]
-pub struct LinePrefixer {
+pub(crate) struct LinePrefixer {
     label: Vec<u8>,
     partial: Vec<u8>,
     /// True if `partial` continues a line whose beginning was already emitted.
@@ -16,12 +16,12 @@ pub struct LinePrefixer {
 
 impl LinePrefixer {
     /// Creates a prefixer. The caller pads or colours `label`.
-    pub fn new(label: impl Into<Vec<u8>>) -> LinePrefixer {
+    pub(crate) fn new(label: impl Into<Vec<u8>>) -> LinePrefixer {
         LinePrefixer { label: label.into(), partial: Vec::new(), is_continued: false }
     }
 
     /// Appends to `out` the lines that `chunk` completes, and buffers the rest.
-    pub fn push(&mut self, chunk: &[u8], out: &mut Vec<u8>) {
+    pub(crate) fn push(&mut self, chunk: &[u8], out: &mut Vec<u8>) {
         for piece in chunk.split_inclusive(|&byte| byte == b'\n') {
             let (mut text, is_complete) = match piece.strip_suffix(b"\n") {
                 Some(text) => (text, true),
@@ -47,7 +47,7 @@ impl LinePrefixer {
     }
 
     /// Appends the last line if it has no line end.
-    pub fn finish(&mut self, out: &mut Vec<u8>) {
+    pub(crate) fn finish(&mut self, out: &mut Vec<u8>) {
         if !self.partial.is_empty() {
             self.emit(out);
         }

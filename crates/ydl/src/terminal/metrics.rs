@@ -25,7 +25,7 @@ pub(super) fn of_task(metrics: &BTreeMap<String, Metric>) -> String {
 }
 
 /// Formats a line for each role of which several tasks report metrics, with the mean and the range of each metric.
-pub fn metrics_of_roles(snapshot: &JobSnapshot) -> Vec<String> {
+pub(crate) fn metrics_of_roles(snapshot: &JobSnapshot) -> Vec<String> {
     let mut lines = Vec::new();
     for role in &snapshot.view.roles {
         let mut values_of: BTreeMap<&str, Vec<f64>> = BTreeMap::new();

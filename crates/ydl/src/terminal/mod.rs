@@ -14,7 +14,7 @@ pub(crate) use format::{clean, counted_bytes, now, span_since};
 pub(crate) use line_prefixer::LinePrefixer;
 pub(crate) use metrics::metrics_of_roles;
 pub(crate) use paint::Paint;
-pub use print::message;
+pub(crate) use print::message;
 pub(crate) use print::{print, print_json};
 pub(crate) use progress_bar::ProgressBar;
 pub(crate) use screen::Screen;

@@ -6,7 +6,7 @@ use ydl_os::env;
 
 /// Colours, enabled or not.
 #[derive(Clone, Copy, Debug)]
-pub struct Paint {
+pub(crate) struct Paint {
     on: bool,
 }
 
@@ -15,7 +15,7 @@ const TASKS: [&str; 5] = ["36", "33", "35", "34", "96"];
 
 impl Paint {
     /// Creates the colours for a stream. By default they are enabled for a terminal unless `NO_COLOR` is set.
-    pub fn of(enabled: Option<bool>, stream: &impl IsTerminal) -> Paint {
+    pub(crate) fn of(enabled: Option<bool>, stream: &impl IsTerminal) -> Paint {
         let default = || {
             let no_color = std::env::var_os(env::NO_COLOR).is_some_and(|v| !v.is_empty());
             stream.is_terminal() && !no_color && !terminal_is_dumb()
@@ -32,34 +32,34 @@ impl Paint {
     }
 
     /// Emphasizes text.
-    pub fn bold(self, text: &str) -> String {
+    pub(crate) fn bold(self, text: &str) -> String {
         self.with("1", text)
     }
 
     /// De-emphasizes text.
-    pub fn dim(self, text: &str) -> String {
+    pub(crate) fn dim(self, text: &str) -> String {
         self.with("2", text)
     }
 
     /// Marks a failure.
-    pub fn red(self, text: &str) -> String {
+    pub(crate) fn red(self, text: &str) -> String {
         self.with("31", text)
     }
 
     /// Marks a success.
-    pub fn green(self, text: &str) -> String {
+    pub(crate) fn green(self, text: &str) -> String {
         self.with("32", text)
     }
 
     /// Formats the name of a task, always in the same colour.
-    pub fn task(self, task: &TaskId) -> String {
+    pub(crate) fn task(self, task: &TaskId) -> String {
         let sum = task.role.as_str().bytes().map(usize::from).sum::<usize>();
         let code = TASKS[(sum + task.index as usize) % TASKS.len()];
         self.with(code, &task.to_string())
     }
 
     /// Formats a word in the colour of a task state.
-    pub fn state(self, state: TaskState, word: &str) -> String {
+    pub(crate) fn state(self, state: TaskState, word: &str) -> String {
         match state {
             TaskState::Running => self.bold(word),
             TaskState::Succeeded => self.green(word),

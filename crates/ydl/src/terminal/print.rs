@@ -8,7 +8,7 @@ use std::{
 use ydl_os::{reason, report::Report};
 
 /// Prints data. A closed pipe, as in `ydl logs | head`, ends the process quietly.
-pub fn print(data: impl AsRef<[u8]>) -> Result<(), Report> {
+pub(crate) fn print(data: impl AsRef<[u8]>) -> Result<(), Report> {
     let mut out = io::stdout().lock();
     match out.write_all(data.as_ref()).and_then(|()| out.flush()) {
         Ok(()) => Ok(()),
@@ -21,7 +21,7 @@ pub fn print(data: impl AsRef<[u8]>) -> Result<(), Report> {
 }
 
 /// Prints a value as one line of JSON.
-pub fn print_json(value: &impl Serialize) -> Result<(), Report> {
+pub(crate) fn print_json(value: &impl Serialize) -> Result<(), Report> {
     let mut line = serde_json::to_vec(value)
         .map_err(|error| Report::internal(format!("cannot write JSON: {error}")))?;
     line.push(b'\n');
@@ -29,7 +29,7 @@ pub fn print_json(value: &impl Serialize) -> Result<(), Report> {
 }
 
 /// Prints a message to stderr and ignores write errors.
-pub fn message(text: impl AsRef<str>) {
+pub(crate) fn message(text: impl AsRef<str>) {
     let line = format!("{}\n", text.as_ref());
     let _ = io::stderr().lock().write_all(line.as_bytes());
 }

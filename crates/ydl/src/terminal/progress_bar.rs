@@ -8,7 +8,7 @@ use std::{
 
 /// Upload progress: the last line of a terminal, or otherwise a line every [`ProgressBar::MESSAGE_INTERVAL`].
 #[derive(Debug)]
-pub struct ProgressBar {
+pub(crate) struct ProgressBar {
     on: bool,
     drawn: bool,
     last_message: Instant,
@@ -19,12 +19,12 @@ impl ProgressBar {
     const MESSAGE_INTERVAL: Duration = Duration::from_secs(10);
 
     /// Creates a bar that is not drawn yet.
-    pub fn new() -> ProgressBar {
+    pub(crate) fn new() -> ProgressBar {
         ProgressBar { on: io::stderr().is_terminal(), drawn: false, last_message: Instant::now() }
     }
 
     /// Draws the bar, or prints a line at intervals if stderr is not a terminal.
-    pub fn draw(&mut self, sent: u64, total: u64) {
+    pub(crate) fn draw(&mut self, sent: u64, total: u64) {
         if total == 0 {
             return;
         }
@@ -52,7 +52,7 @@ impl ProgressBar {
     }
 
     /// Removes the bar.
-    pub fn clear(&mut self) {
+    pub(crate) fn clear(&mut self) {
         if std::mem::take(&mut self.drawn) {
             let _ = io::stderr().lock().write_all(b"\r\x1b[K");
         }

@@ -6,20 +6,20 @@ use std::io::{self, IsTerminal, Write};
 
 /// Terminal with a table at its bottom.
 #[derive(Debug, Default)]
-pub struct Screen {
+pub(crate) struct Screen {
     /// Number of lines of the table on the screen.
     drawn: usize,
 }
 
 impl Screen {
     /// Returns a screen if stdout and stderr are a terminal that can be redrawn.
-    pub fn open() -> Option<Screen> {
+    pub(crate) fn open() -> Option<Screen> {
         let both = io::stdout().is_terminal() && io::stderr().is_terminal();
         (both && !terminal_is_dumb()).then(Screen::default)
     }
 
     /// Returns the number of columns and rows.
-    pub fn size(&self) -> (usize, usize) {
+    pub(crate) fn size(&self) -> (usize, usize) {
         match tcgetwinsize(io::stdout()) {
             Ok(size) if size.ws_col > 0 && size.ws_row > 0 => {
                 (size.ws_col.into(), size.ws_row.into())
@@ -29,7 +29,7 @@ impl Screen {
     }
 
     /// Prints lines above the table and redraws the table, in one write to avoid flickering.
-    pub fn show(&mut self, scrolled: &[u8], table: &[String]) -> io::Result<()> {
+    pub(crate) fn show(&mut self, scrolled: &[u8], table: &[String]) -> io::Result<()> {
         let mut frame = self.erased();
         frame.extend_from_slice(scrolled);
         if !scrolled.is_empty() && !scrolled.ends_with(b"\n") {
@@ -47,7 +47,7 @@ impl Screen {
     }
 
     /// Removes the table.
-    pub fn close(&mut self) -> io::Result<()> {
+    pub(crate) fn close(&mut self) -> io::Result<()> {
         self.show(b"", &[])
     }
 

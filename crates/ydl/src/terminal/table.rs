@@ -4,7 +4,7 @@ use super::format::clean;
 
 /// Cell of a table.
 #[derive(Clone, Debug, Default)]
-pub struct Cell {
+pub(crate) struct Cell {
     text: String,
     /// The text with colours, which do not count for its width.
     painted: Option<String>,
@@ -12,7 +12,7 @@ pub struct Cell {
 
 impl Cell {
     /// Creates a cell with colours.
-    pub fn painted(text: &str, paint: impl FnOnce(&str) -> String) -> Cell {
+    pub(crate) fn painted(text: &str, paint: impl FnOnce(&str) -> String) -> Cell {
         let text = clean(text);
         Cell { painted: Some(paint(&text)), text }
     }
@@ -25,7 +25,7 @@ impl<T: AsRef<str>> From<T> for Cell {
 }
 
 /// Formats a table with two blanks between columns. Truncates the last column of lines longer than `width`.
-pub fn table(head: &[&str], rows: Vec<Vec<Cell>>, width: Option<usize>) -> Vec<String> {
+pub(crate) fn table(head: &[&str], rows: Vec<Vec<Cell>>, width: Option<usize>) -> Vec<String> {
     let mut lines: Vec<Vec<Cell>> = vec![head.iter().map(Cell::from).collect()];
     lines.extend(rows);
     let columns = lines.iter().map(Vec::len).max().unwrap_or(0);

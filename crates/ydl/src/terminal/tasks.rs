@@ -87,7 +87,7 @@ fn state(task: &TaskView, usage: Option<&Usage>) -> String {
 }
 
 /// Formats a line for each elastic role, with its target size and its limits.
-pub fn sizes_of_roles(snapshot: &JobSnapshot) -> Vec<String> {
+pub(crate) fn sizes_of_roles(snapshot: &JobSnapshot) -> Vec<String> {
     let roles = snapshot.view.roles.iter();
     let elastic = roles.filter_map(|role| Some((role, role.elastic?)));
     let each = elastic.map(|(role, Range { min, max })| {
@@ -98,7 +98,7 @@ pub fn sizes_of_roles(snapshot: &JobSnapshot) -> Vec<String> {
 }
 
 /// Formats a line for each task.
-pub fn task_table(snapshot: &JobSnapshot, paint: Paint) -> Vec<String> {
+pub(crate) fn task_table(snapshot: &JobSnapshot, paint: Paint) -> Vec<String> {
     let mut head = head(snapshot);
     if snapshot.view.tasks.iter().any(|task| task.last_ending.is_some()) {
         head.push("LAST ENDING");
@@ -108,7 +108,7 @@ pub fn task_table(snapshot: &JobSnapshot, paint: Paint) -> Vec<String> {
 }
 
 /// Returns the rows that fit on part of a terminal, unfinished tasks first.
-pub fn live_table(
+pub(crate) fn live_table(
     id: &str,
     snapshot: &JobSnapshot,
     paint: Paint,

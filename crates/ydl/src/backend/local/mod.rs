@@ -46,7 +46,7 @@ const CHECK_COST_FACTOR: u32 = 20;
 /// Time limit for the last processes of a container to disappear after SIGKILL.
 const KILL_TIMEOUT: Duration = Duration::from_secs(10);
 /// Address of every task. Tasks are reachable from this machine only.
-pub const HOST_IP: Ipv4Addr = Ipv4Addr::LOCALHOST;
+pub(crate) const HOST_IP: Ipv4Addr = Ipv4Addr::LOCALHOST;
 
 /// The local backend of one job.
 #[derive(Debug)]

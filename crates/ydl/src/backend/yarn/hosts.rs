@@ -239,7 +239,7 @@ fn subtract(free: &mut Resource, by: &Resource) {
 pub(super) mod tests {
     use super::*;
 
-    pub fn hosts(sizes: &[(&str, i64, &str)]) -> ClusterHosts {
+    pub(crate) fn hosts(sizes: &[(&str, i64, &str)]) -> ClusterHosts {
         let mut hosts = ClusterHosts::default();
         for (name, memory, label) in sizes {
             let host = Host {

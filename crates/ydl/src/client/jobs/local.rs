@@ -113,7 +113,7 @@ impl JobHandle {
     }
 
     /// Returns whether the process of a local job's master still exists.
-    pub fn has_master(&self) -> bool {
+    pub(crate) fn has_master(&self) -> bool {
         self.remote.is_none()
             && read_json(&self.dir.master_file()).is_some_and(|address| is_alive(&address))
     }
@@ -151,7 +151,7 @@ fn unsupported(path: &Path, error: &FileError) -> Report {
 }
 
 /// Returns the directory of all local jobs.
-pub fn root() -> Result<PathBuf, Report> {
+pub(crate) fn root() -> Result<PathBuf, Report> {
     let variable = |name: &str| std::env::var_os(name).map(PathBuf::from);
     // The XDG specification requires relative paths to be ignored.
     let state = variable(env::XDG_STATE_HOME)
@@ -168,7 +168,7 @@ pub fn root() -> Result<PathBuf, Report> {
 
 /// Jobs of this machine.
 #[derive(Debug, Default)]
-pub struct LocalJobs {
+pub(crate) struct LocalJobs {
     /// Jobs that can be read, newest first.
     pub jobs: Vec<JobHandle>,
     /// Errors of jobs of another version, by id.
@@ -176,7 +176,7 @@ pub struct LocalJobs {
 }
 
 /// Lists all jobs.
-pub fn list() -> Result<LocalJobs, Report> {
+pub(crate) fn list() -> Result<LocalJobs, Report> {
     let root = root()?;
     let mut list = LocalJobs::default();
     let entries = match fs::read_dir(&root) {
@@ -200,7 +200,7 @@ pub fn list() -> Result<LocalJobs, Report> {
 }
 
 /// Returns the newest job.
-pub fn newest() -> Result<JobHandle, Report> {
+pub(crate) fn newest() -> Result<JobHandle, Report> {
     let LocalJobs { jobs, unsupported } = list()?;
     let job = jobs.into_iter().next().ok_or_else(|| {
         unsupported.into_values().next().unwrap_or_else(|| {
@@ -212,7 +212,7 @@ pub fn newest() -> Result<JobHandle, Report> {
 }
 
 /// Finds a job by id, by name (the newest) or by unique id prefix.
-pub fn find(name: &str) -> Result<JobHandle, Report> {
+pub(crate) fn find(name: &str) -> Result<JobHandle, Report> {
     let job = find_any(name)?;
     job.check_versions()?;
     Ok(job)
@@ -241,7 +241,7 @@ fn find_any(name: &str) -> Result<JobHandle, Report> {
 }
 
 /// Reports an id prefix that matches several jobs.
-pub fn ambiguous(name: &str, ids: impl ExactSizeIterator<Item = String>) -> Report {
+pub(crate) fn ambiguous(name: &str, ids: impl ExactSizeIterator<Item = String>) -> Report {
     let n = ids.len();
     let some: Vec<_> = ids.take(NAMED_MAX).map(|id| format!("`{id}`")).collect();
     let rest = if n > NAMED_MAX { ", …" } else { "" };

@@ -3,5 +3,5 @@
 mod local;
 mod remote;
 
-pub use local::{JobHandle, JobStatus, LocalJobs, ambiguous, find, list, newest, root};
-pub use remote::{RemoteEnd, RemoteJob, RemoteState};
+pub(crate) use local::{JobHandle, JobStatus, LocalJobs, ambiguous, find, list, newest, root};
+pub(crate) use remote::{RemoteEnd, RemoteJob, RemoteState};

@@ -42,17 +42,17 @@ impl RemoteJob {
     }
 
     /// Sets the state after a poll.
-    pub fn set_state(&self, state: RemoteState) {
+    pub(crate) fn set_state(&self, state: RemoteState) {
         *self.lock() = state;
     }
 
     /// Requests an early poll, since the state has probably changed.
-    pub fn request_poll(&self) {
+    pub(crate) fn request_poll(&self) {
         self.poll_request.notify_one();
     }
 
     /// Waits for a request to poll.
-    pub async fn poll_requested(&self) {
+    pub(crate) async fn poll_requested(&self) {
         self.poll_request.notified().await;
     }
 

@@ -55,7 +55,7 @@ pub struct LogFilter {
 
 impl Mirror {
     /// Returns whether HDFS has logs of a selected attempt. Each agent writes at least its program's exit status.
-    pub async fn has_attempts(&self, filter: &LogFilter) -> bool {
+    pub(crate) async fn has_attempts(&self, filter: &LogFilter) -> bool {
         let attempts = self.attempts(filter).await;
         attempts.is_ok_and(|attempts| !attempts.is_empty())
     }

@@ -38,7 +38,7 @@ const RECORD: &str = "exit.json";
 
 /// Limits on concurrent reads and copies.
 #[derive(Debug)]
-pub struct FollowPermits {
+pub(crate) struct FollowPermits {
     reads: Semaphore,
     copies: Semaphore,
 }
@@ -52,7 +52,7 @@ impl Default for FollowPermits {
 impl Mirror {
     /// Follows the streams of an attempt until its end, and then copies the remainder. `client` returns a client for the
     /// current master, which may move.
-    pub async fn follow_attempt(
+    pub(crate) async fn follow_attempt(
         self: Arc<Self>,
         task: TaskId,
         attempt: u32,

@@ -170,7 +170,7 @@ impl Mirror {
     }
 
     /// Creates the mirror of a job that this process has just submitted.
-    pub fn of_submitted(
+    pub(crate) fn of_submitted(
         cluster: &ClusterClient,
         id: ApplicationId,
         hdfs: Hdfs,

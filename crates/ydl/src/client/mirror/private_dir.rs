@@ -25,13 +25,13 @@ const REMOVED_MAX: usize = 32;
 
 /// Private directory below the system's temporary directory, removed on drop.
 #[derive(Debug)]
-pub struct PrivateDir {
+pub(crate) struct PrivateDir {
     path: PathBuf,
     _lock: File,
 }
 
 impl PrivateDir {
-    pub fn new(id: &str) -> Result<PrivateDir, Report> {
+    pub(crate) fn new(id: &str) -> Result<PrivateDir, Report> {
         let parent = std::env::temp_dir();
         remove_abandoned(&parent);
         PrivateDir::below(&parent, id)
@@ -53,7 +53,7 @@ impl PrivateDir {
         Ok(PrivateDir { path, _lock: lock })
     }
 
-    pub fn path(&self) -> &Path {
+    pub(crate) fn path(&self) -> &Path {
         &self.path
     }
 }

@@ -12,7 +12,7 @@ use std::collections::BTreeMap;
 use ydl_core::spec::Memory;
 
 /// Formats a number of nodes: ``3 nodes with label `gpu` ``.
-pub fn node_count(count: usize, label: &str) -> String {
+pub(crate) fn node_count(count: usize, label: &str) -> String {
     let nodes = if count == 1 { "node" } else { "nodes" };
     match label {
         "" => format!("{count} {nodes}"),
@@ -21,7 +21,7 @@ pub fn node_count(count: usize, label: &str) -> String {
 }
 
 /// Checks the containers of all groups against the nodes and the queue.
-pub fn check(
+pub(crate) fn check(
     groups: &[ContainerGroup],
     queue: Option<&Queue>,
     cluster: &ClusterInfo,

@@ -72,7 +72,7 @@ pub(super) struct ContainerGroup<'a> {
 
 impl ContainerGroup<'_> {
     /// Returns whether the group's containers may run on a node.
-    pub fn accepts(&self, node: &Node, cluster: &ClusterInfo) -> bool {
+    pub(crate) fn accepts(&self, node: &Node, cluster: &ClusterInfo) -> bool {
         let label = node.label == self.label
             // Requests without a label may use nodes of a label that is not exclusive.
             || self.label.is_empty()

@@ -4,7 +4,7 @@ use std::{collections::BTreeMap, fmt};
 use ydl_core::spec::{Memory, Resources};
 
 /// Name of YARN's resource type for GPUs.
-pub const GPU: &str = "yarn.io/gpu";
+pub(crate) const GPU: &str = "yarn.io/gpu";
 
 /// Resources and limits of a cluster, from its ResourceManager and the local configuration.
 #[derive(Clone, Debug, Default)]
@@ -108,7 +108,7 @@ impl Queue {
     }
 
     /// Returns whether the queue accepts jobs itself.
-    pub fn is_leaf(&self) -> bool {
+    pub(crate) fn is_leaf(&self) -> bool {
         !self.has_children
     }
 }
@@ -157,7 +157,7 @@ impl Amount {
     }
 
     /// Subtracts another amount; no resource goes below 0.
-    pub fn subtract(&mut self, other: &Amount) {
+    pub(crate) fn subtract(&mut self, other: &Amount) {
         self.memory_mib = self.memory_mib.saturating_sub(other.memory_mib);
         self.vcores = self.vcores.saturating_sub(other.vcores);
         for (name, each) in &other.others {

@@ -13,7 +13,7 @@ const DEFAULT: &str = "default";
 const NAMED_MAX: usize = 8;
 
 /// Returns the job's queue. If it does not exist, returns its parent, which may create it and whose limits apply.
-pub fn check<'a>(
+pub(crate) fn check<'a>(
     spec: &JobSpec,
     cluster: &'a ClusterInfo,
     findings: &mut Findings,
@@ -93,7 +93,7 @@ fn list<'a>(names: impl IntoIterator<Item = &'a str>) -> String {
 }
 
 /// Checks that each label exists and that the queue may use it.
-pub fn labels(
+pub(crate) fn labels(
     groups: &[ContainerGroup],
     queue: &Queue,
     cluster: &ClusterInfo,

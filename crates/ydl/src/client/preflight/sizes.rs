@@ -7,7 +7,7 @@ use super::{
 use ydl_core::spec::Memory;
 
 /// Checks that the cluster has the requested resource types.
-pub fn kinds(groups: &[ContainerGroup], cluster: &ClusterInfo, findings: &mut Findings) {
+pub(crate) fn kinds(groups: &[ContainerGroup], cluster: &ClusterInfo, findings: &mut Findings) {
     for group in groups {
         for (kind, count) in &group.each.others {
             let name = &group.name;
@@ -37,14 +37,14 @@ pub fn kinds(groups: &[ContainerGroup], cluster: &ClusterInfo, findings: &mut Fi
 }
 
 /// Returns whether the cluster has all resource types of an amount.
-pub fn has_kinds(each: &Amount, cluster: &ClusterInfo) -> bool {
+pub(crate) fn has_kinds(each: &Amount, cluster: &ClusterInfo) -> bool {
     let kinds = cluster.kinds.as_deref().unwrap_or_default();
     each.others.keys().all(|name| kinds.contains(name))
 }
 
 /// Checks that no container is larger than the largest of its nodes or than the scheduler's maximum. Nodes are checked
 /// first: the scheduler's maximum may be the size of the largest node, which an administrator cannot raise.
-pub fn largest(groups: &[ContainerGroup], cluster: &ClusterInfo, findings: &mut Findings) {
+pub(crate) fn largest(groups: &[ContainerGroup], cluster: &ClusterInfo, findings: &mut Findings) {
     for group in groups {
         let (name, key) = (&group.name, &group.key);
         if !fits_a_node(group, cluster, findings) {

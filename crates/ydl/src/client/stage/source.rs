@@ -35,7 +35,7 @@ pub(super) struct ContentHash {
 
 impl Source {
     /// Opens the source at that path.
-    pub fn of(path: &Path) -> Result<Source, Report> {
+    pub(crate) fn of(path: &Path) -> Result<Source, Report> {
         let read_error = |error: &io::Error| {
             let what = format!("cannot read `{}`: {}", path.display(), reason(error));
             Report::bad_input(what)
@@ -54,7 +54,7 @@ impl Source {
     }
 
     /// Opens a layer of an environment, whose hash is known.
-    pub fn of_layer(layer: &Layer) -> Result<Source, Report> {
+    pub(crate) fn of_layer(layer: &Layer) -> Result<Source, Report> {
         let mut source = Source::of(&layer.file)?;
         if let Source::File { hash, .. } = &mut source {
             *hash = Some(ContentHash { hash: layer.info.hash.clone(), bytes: layer.info.bytes });
@@ -63,7 +63,7 @@ impl Source {
     }
 
     /// Returns the length, if known without reading the source.
-    pub fn bytes(&self) -> Option<u64> {
+    pub(crate) fn bytes(&self) -> Option<u64> {
         match self {
             Source::File { stamp, .. } => Some(stamp.bytes),
             Source::Directory(_) => None,
@@ -71,7 +71,7 @@ impl Source {
     }
 
     /// Returns the hash of the content, reading it unless the hash is known.
-    pub fn hash(&self) -> io::Result<ContentHash> {
+    pub(crate) fn hash(&self) -> io::Result<ContentHash> {
         let mut hasher = Hasher::new(io::sink());
         match self {
             Source::Directory(plan) => plan.write(&mut hasher)?,
@@ -101,7 +101,7 @@ impl Source {
     }
 
     /// Writes the content to `out`, and returns its hash.
-    pub fn send(&self, out: &mut UploadBuffer) -> io::Result<ContentHash> {
+    pub(crate) fn send(&self, out: &mut UploadBuffer) -> io::Result<ContentHash> {
         match self {
             Source::Directory(plan) => {
                 let mut hasher = Hasher::new(out);

@@ -70,7 +70,7 @@ impl StagingDir {
 
     /// Checks that files can be written and read: creates the directory if necessary, then writes, reads and deletes a
     /// small file.
-    pub async fn check_write(&self, deadline: Instant) -> Result<(), Report> {
+    pub(crate) async fn check_write(&self, deadline: Instant) -> Result<(), Report> {
         const PROBE_CONTENT: &[u8] = b"ydl doctor";
         if !self.exists(deadline).await? {
             self.create(deadline).await?;
@@ -96,7 +96,7 @@ impl StagingDir {
     }
 
     /// Checks that the directory exists or can be created. Creates and deletes a directory next to it to find out.
-    pub async fn check_creatable(&self, deadline: Instant) -> Result<(), Report> {
+    pub(crate) async fn check_creatable(&self, deadline: Instant) -> Result<(), Report> {
         if self.exists(deadline).await? {
             return Ok(());
         }

@@ -26,7 +26,7 @@ const KEYTAB_BYTES_MAX: u64 = 1 << 20;
 
 /// Credentials of a job's masters and clients.
 #[derive(Debug)]
-pub struct SubmitCredentials {
+pub(crate) struct SubmitCredentials {
     /// Credentials of the master's container.
     pub credentials: Credentials,
     /// Configuration with which the ResourceManager finds the servers that renew the tokens, in Hadoop's encoding.
@@ -40,7 +40,7 @@ pub struct SubmitCredentials {
 }
 
 /// Creates a job's secret and certificate, and fetches the delegation tokens that its master needs.
-pub async fn submit_credentials(
+pub(crate) async fn submit_credentials(
     cluster: &ClusterClient,
     spec: &JobSpec,
     staging: &str,
@@ -82,10 +82,10 @@ pub async fn submit_credentials(
 }
 
 /// Name of the MLflow token among a master's credentials, and of its file in the directory of a local job.
-pub const TRACKING_SECRET: &str = "mlflow.secret";
+pub(crate) const TRACKING_SECRET: &str = "mlflow.secret";
 
 /// Returns the token of a job's MLflow server, if it has one.
-pub fn tracking_secret(spec: &JobSpec) -> Result<Option<Vec<u8>>, Report> {
+pub(crate) fn tracking_secret(spec: &JobSpec) -> Result<Option<Vec<u8>>, Report> {
     let mlflow = spec.cluster_options.mlflow.as_ref();
     let Some(path) = mlflow.and_then(|mlflow| mlflow.token_file.as_ref()) else {
         return Ok(None);

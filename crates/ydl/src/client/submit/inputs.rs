@@ -42,7 +42,9 @@ const LOCATE_MAX: Duration = Duration::from_secs(20);
 const HOSTS_MAX: usize = 64;
 
 /// Lists the inputs of a job on this machine. Returns the job with resolved outputs, and files for its directory.
-pub async fn list_local(spec: JobSpec) -> Result<(JobSpec, Vec<(&'static str, Vec<u8>)>), Report> {
+pub(crate) async fn list_local(
+    spec: JobSpec,
+) -> Result<(JobSpec, Vec<(&'static str, Vec<u8>)>), Report> {
     let is_hdfs = |text: &String| text.starts_with("hdfs://");
     let mut sources = spec.inputs.iter().map(|input| &input.source);
     let mut destinations = spec.outputs.iter().map(|output| &output.to);
@@ -84,7 +86,10 @@ fn print_notes(listing: &Listing) {
 }
 
 /// Lists the inputs of a job on a cluster.
-pub async fn list_for_cluster(spec: &JobSpec, cluster: &ClusterClient) -> Result<Listing, Report> {
+pub(crate) async fn list_for_cluster(
+    spec: &JobSpec,
+    cluster: &ClusterClient,
+) -> Result<Listing, Report> {
     if spec.inputs.is_empty() {
         return Ok(Listing::default());
     }
@@ -108,7 +113,7 @@ pub async fn list_for_cluster(spec: &JobSpec, cluster: &ClusterClient) -> Result
 }
 
 /// Resolves the outputs of a job on a cluster.
-pub async fn resolve_outputs(
+pub(crate) async fn resolve_outputs(
     spec: JobSpec,
     cluster: &ClusterClient,
     id: &str,
@@ -120,14 +125,14 @@ pub async fn resolve_outputs(
 }
 
 /// Returns the files of a listing that are on this machine.
-pub fn local_files(listing: &Listing) -> Vec<PathBuf> {
+pub(crate) fn local_files(listing: &Listing) -> Vec<PathBuf> {
     let files = listing.inputs.iter().flat_map(|input| &input.files);
     let local = files.filter(|file| !file.url.contains("://"));
     local.map(|file| PathBuf::from(&file.url)).collect()
 }
 
 /// Returns the listing for agents, with local files replaced by their uploaded copies; `None` without inputs.
-pub fn uploaded_listing(
+pub(crate) fn uploaded_listing(
     mut listing: Listing,
     uploaded: Vec<StagedFile>,
 ) -> Result<Option<Vec<u8>>, Report> {
@@ -146,7 +151,7 @@ pub fn uploaded_listing(
 
 /// Sets preferred nodes for roles without a placement: those with the blocks of the files that the role's tasks read
 /// directly. Failures are ignored, because preferences only improve locality. `nodes` are the cluster's hosts.
-pub async fn prefer_data_hosts(
+pub(crate) async fn prefer_data_hosts(
     spec: JobSpec,
     listing: &Listing,
     cluster: &ClusterClient,

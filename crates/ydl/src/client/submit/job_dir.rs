@@ -27,7 +27,7 @@ const ALPHABET: &[u8; 32] = b"abcdefghijkmnpqrstuvwxyz23456789";
 
 /// Creates the directory of a new job with everything that its master needs. Removes it on failure. Copying files may take
 /// minutes; it ends soon after `stop` is set. `extra_files` are additional small files, by name.
-pub fn create_job_dir(
+pub(crate) fn create_job_dir(
     spec: JobSpec,
     resources: LocalResources,
     from: &Path,

@@ -6,14 +6,14 @@
 //!   context, `yarn` runs the steps in order.
 
 mod credentials;
-pub mod inputs;
+pub(crate) mod inputs;
 mod job_dir;
 mod start_master;
 mod submission;
-pub mod yarn;
+pub(crate) mod yarn;
 
-pub use credentials::{TRACKING_SECRET, tracking_secret};
-pub use job_dir::create_job_dir;
-pub use start_master::start_master;
-pub use submission::APPLICATION_TYPE;
+pub(crate) use credentials::{TRACKING_SECRET, tracking_secret};
+pub(crate) use job_dir::create_job_dir;
+pub(crate) use start_master::start_master;
+pub(crate) use submission::APPLICATION_TYPE;
 pub(super) use submission::{staging_in, tasks_in};

@@ -32,7 +32,7 @@ struct ReadyMessage {
 }
 
 /// Starts the master of a job and waits until it listens.
-pub async fn start_master(dir: &JobDir) -> Result<(Child, MasterAddress), Report> {
+pub(crate) async fn start_master(dir: &JobDir) -> Result<(Child, MasterAddress), Report> {
     let failed = |error: io::Error| {
         Report::internal(format!("cannot start the job's master: {}", reason(&error)))
     };

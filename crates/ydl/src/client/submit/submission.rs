@@ -14,7 +14,7 @@ use ydl_os::report::Report;
 use ydl_proto::files::{StagedFile, StagedFiles};
 
 /// Application type of all jobs.
-pub const APPLICATION_TYPE: &str = "YDL";
+pub(crate) const APPLICATION_TYPE: &str = "YDL";
 /// Command of the master's container. The node replaces `<LOG_DIR>`, and reports the end of the file with `stderr` in its
 /// name if the container fails.
 const COMMAND: &str = "exec ./ydl master 1><LOG_DIR>/master.stdout 2><LOG_DIR>/master.stderr";
@@ -42,7 +42,7 @@ const TAGS_MAX: usize = 10;
 const TAG_BYTES_MAX: usize = 100;
 
 /// Builds the submission context of a job. `own` are files of the job's directory, by their names in containers.
-pub fn submission(
+pub(crate) fn submission(
     id: ApplicationId,
     spec: &JobSpec,
     staged: &StagedFiles,
@@ -104,13 +104,13 @@ fn staging_tag(staging: &str) -> Result<String, Report> {
 }
 
 /// Returns the job's number of tasks, if a tag records it.
-pub fn tasks_in(tags: &[String]) -> Option<u64> {
+pub(crate) fn tasks_in(tags: &[String]) -> Option<u64> {
     let mut counts = tags.iter().filter_map(|tag| tag.strip_prefix(TASKS_TAG));
     counts.next()?.parse().ok()
 }
 
 /// Returns the staging directory recorded by [`staging_tag`], if a tag records one.
-pub fn staging_in(tags: &[String]) -> Option<String> {
+pub(crate) fn staging_in(tags: &[String]) -> Option<String> {
     let tag = tags.iter().find(|tag| tag.starts_with(STAGING_TAG))?;
     let path = percent_decode_str(tag.strip_prefix(STAGING_TAG)?).decode_utf8().ok()?;
     // A tag that encodes to something else is not one of ydl's.

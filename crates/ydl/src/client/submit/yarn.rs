@@ -49,13 +49,13 @@ const FRAME: Duration = Duration::from_millis(200);
 /// Time limit of a cleanup.
 const CLEANUP_MAX: Duration = Duration::from_secs(20);
 /// Maximum wait for a cleanup before the client exits.
-pub const CLEANUP_WAIT_MAX: Duration = Duration::from_secs(35);
+pub(crate) const CLEANUP_WAIT_MAX: Duration = Duration::from_secs(35);
 /// Maximum time for removing the files of a job that was not submitted.
 const ROLLBACK_MAX: Duration = Duration::from_secs(10);
 
 /// Reason why a job was not submitted.
 #[derive(Debug)]
-pub enum SubmitFailure {
+pub(crate) enum SubmitFailure {
     /// The submission failed.
     Failed(Report),
     /// The user interrupted it.
@@ -64,7 +64,7 @@ pub enum SubmitFailure {
 
 impl SubmitFailure {
     /// Converts the failure to a report.
-    pub fn report(self, id: ApplicationId, was_submitted: bool) -> Report {
+    pub(crate) fn report(self, id: ApplicationId, was_submitted: bool) -> Report {
         let by = match self {
             SubmitFailure::Failed(report) => return report,
             SubmitFailure::Interrupted(by) => by,
@@ -78,7 +78,7 @@ impl SubmitFailure {
 }
 
 /// Lists the files that the job needs and those already in HDFS.
-pub async fn plan_staging(
+pub(crate) async fn plan_staging(
     cluster: ClusterClient,
     spec: JobSpec,
 ) -> Result<(StagingPlan, Listing), Report> {
@@ -103,7 +103,7 @@ pub async fn plan_staging(
 }
 
 /// Checks that the job's files can be uploaded, without leaving anything behind.
-pub async fn check_staging(spec: &JobSpec, cluster: &ClusterClient) -> Result<(), Report> {
+pub(crate) async fn check_staging(spec: &JobSpec, cluster: &ClusterClient) -> Result<(), Report> {
     let ClusterClient { config, identity, .. } = cluster;
     let deadline = Instant::now() + CALL_MAX;
     let staging = spec.cluster_options.staging.as_deref();
@@ -113,7 +113,7 @@ pub async fn check_staging(spec: &JobSpec, cluster: &ClusterClient) -> Result<()
 
 /// A job that the cluster has accepted.
 #[derive(Debug)]
-pub struct AcceptedJob {
+pub(crate) struct AcceptedJob {
     pub submitted: SubmittedJob,
     pub submit_credentials: SubmitCredentials,
     pub hdfs: Hdfs,
@@ -122,7 +122,7 @@ pub struct AcceptedJob {
 
 /// Submission of one job to a cluster.
 #[derive(Debug)]
-pub struct YarnSubmission<'a> {
+pub(crate) struct YarnSubmission<'a> {
     cluster: &'a ClusterClient,
     id: ApplicationId,
     /// Staging directory, once it may have files of the job.
@@ -133,20 +133,20 @@ pub struct YarnSubmission<'a> {
 
 impl YarnSubmission<'_> {
     /// Creates a submission under an id that the ResourceManager has assigned.
-    pub fn new(cluster: &ClusterClient, id: ApplicationId) -> YarnSubmission<'_> {
+    pub(crate) fn new(cluster: &ClusterClient, id: ApplicationId) -> YarnSubmission<'_> {
         YarnSubmission { cluster, id, staging_dir: None, cleanup_is_due: false }
     }
 
     /// Starts the removal of unused files if it is due. Its end should be waited for, at most [`CLEANUP_WAIT_MAX`]: an
     /// interrupted cleanup leaves a lock behind, for which other clients wait.
-    pub fn start_cleanup(self) -> JoinHandle<()> {
+    pub(crate) fn start_cleanup(self) -> JoinHandle<()> {
         let due = self.cleanup_is_due;
         tokio::spawn(clean_up(self.cluster.clone(), self.staging_dir.filter(|_| due)))
     }
 
     /// Stages and submits the job. If the future is dropped, the job has usually not been submitted; [`Self::roll_back`]
     /// handles both cases.
-    pub async fn submit(
+    pub(crate) async fn submit(
         &mut self,
         spec: JobSpec,
         from: &Path,
@@ -222,7 +222,7 @@ impl YarnSubmission<'_> {
     }
 
     /// Rolls back the submission; a later cleanup removes what this cannot. Returns whether the cluster had the job already.
-    pub async fn roll_back(&self) -> bool {
+    pub(crate) async fn roll_back(&self) -> bool {
         let deadline = Instant::now() + ROLLBACK_MAX;
         let report = self.cluster.rm.application(self.id, deadline).await;
         let was_submitted = report.is_ok();

@@ -39,7 +39,7 @@ impl CheckState {
 
 /// All checks so far.
 #[derive(Debug)]
-pub struct Checklist {
+pub(crate) struct Checklist {
     global: GlobalArgs,
     paint: Paint,
     checks: Vec<(&'static str, CheckState)>,
@@ -49,7 +49,7 @@ pub struct Checklist {
 }
 
 impl Checklist {
-    pub fn new(global: GlobalArgs) -> Checklist {
+    pub(crate) fn new(global: GlobalArgs) -> Checklist {
         Checklist {
             global,
             paint: Paint::of(global.use_color(), &io::stdout()),
@@ -60,12 +60,16 @@ impl Checklist {
     }
 
     /// Records a check that passed.
-    pub fn ok(&mut self, name: &'static str, message: impl Into<String>) -> Result<(), Report> {
+    pub(crate) fn ok(
+        &mut self,
+        name: &'static str,
+        message: impl Into<String>,
+    ) -> Result<(), Report> {
         self.print(name, CheckState::Ok, &message.into(), None, None)
     }
 
     /// Records a check that passed, with an additional key for the JSON output.
-    pub fn ok_with(
+    pub(crate) fn ok_with(
         &mut self,
         name: &'static str,
         message: impl Into<String>,
@@ -75,19 +79,23 @@ impl Checklist {
     }
 
     /// Records a problem that does not prevent jobs from running.
-    pub fn warn(&mut self, name: &'static str, message: impl Into<String>) -> Result<(), Report> {
+    pub(crate) fn warn(
+        &mut self,
+        name: &'static str,
+        message: impl Into<String>,
+    ) -> Result<(), Report> {
         self.print(name, CheckState::Warning, &message.into(), None, None)
     }
 
     /// Records a problem that prevents jobs from running.
-    pub fn fail(&mut self, name: &'static str, why: Report) -> Result<(), Report> {
+    pub(crate) fn fail(&mut self, name: &'static str, why: Report) -> Result<(), Report> {
         let printed = self.print(name, CheckState::Failed, &why.what, why.hint.as_deref(), None);
         self.failed.push((name, why));
         printed
     }
 
     /// Records a check from its result.
-    pub fn record(
+    pub(crate) fn record(
         &mut self,
         name: &'static str,
         result: Result<String, Report>,
@@ -100,7 +108,7 @@ impl Checklist {
 
     /// Returns whether the check `name` can run: none of the checks that it needs failed. Otherwise records it as skipped
     /// because of the first failure among them.
-    pub fn can_run(&mut self, name: &'static str, needs: &[&str]) -> Result<bool, Report> {
+    pub(crate) fn can_run(&mut self, name: &'static str, needs: &[&str]) -> Result<bool, Report> {
         let mut checks = self.checks.iter();
         let blocker = checks.find_map(|(check, state)| match state {
             CheckState::Failed if needs.contains(check) => Some(*check),
@@ -157,7 +165,7 @@ impl Checklist {
     }
 
     /// Prints the summary with the failures in the order of the checks. Returns the exit code of the first failure.
-    pub fn conclude(self) -> Result<Exit, Report> {
+    pub(crate) fn conclude(self) -> Result<Exit, Report> {
         let exit = self.failed.first().map_or(Exit::Success, |(_, why)| why.exit);
         let first_failed = self.failed.first().map(|(name, _)| *name);
         if self.global.json {
@@ -184,6 +192,6 @@ impl Checklist {
     }
 }
 
-pub fn millis(took: Duration) -> u64 {
+pub(crate) fn millis(took: Duration) -> u64 {
     u64::try_from(took.as_millis()).unwrap_or(u64::MAX)
 }

@@ -28,7 +28,7 @@ const JOB: &str = "job";
 const FREE_MIB_MIN: u64 = 512;
 
 /// Runs every check of the local machine.
-pub async fn run_checks(
+pub(crate) async fn run_checks(
     args: &cli::DoctorArgs,
     wait: Span,
     checklist: &mut Checklist,

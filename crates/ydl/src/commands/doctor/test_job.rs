@@ -41,7 +41,7 @@ const LINES_MAX: usize = 200;
 
 /// Settings of the test job.
 #[derive(Clone, Debug)]
-pub struct TestJob {
+pub(crate) struct TestJob {
     pub cluster: Cluster,
     pub queue: Option<String>,
     pub label: Option<String>,
@@ -65,7 +65,7 @@ impl TestJob {
     }
 
     /// Returns the spec that `submit` builds for this job.
-    pub fn spec(&self) -> Result<JobSpec, Report> {
+    pub(crate) fn spec(&self) -> Result<JobSpec, Report> {
         let flags = Flags {
             name: Some(NAME.into()),
             memory: Some(MEMORY.into()),
@@ -108,7 +108,7 @@ impl TestJob {
 }
 
 /// Runs the test job and records the time of each of its phases.
-pub async fn run_check(test_job: &TestJob, checklist: &mut Checklist) -> Result<(), Report> {
+pub(crate) async fn run_check(test_job: &TestJob, checklist: &mut Checklist) -> Result<(), Report> {
     match run_job(test_job).await {
         Err(why) => checklist.fail(JOB, why),
         Ok(timings) => {

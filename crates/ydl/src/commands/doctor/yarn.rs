@@ -43,7 +43,7 @@ const HDFS_MAX: Duration = Duration::from_secs(30);
 const LIFETIME_MIN: Duration = Duration::from_secs(60 * 60);
 
 /// Runs every check of the cluster, in the order in which they depend on each other.
-pub async fn run_checks(
+pub(crate) async fn run_checks(
     args: &cli::DoctorArgs,
     wait: Span,
     checklist: &mut Checklist,

@@ -8,14 +8,14 @@ use ydl_core::TaskId;
 
 /// Running copies of the output of a job on a cluster.
 #[derive(Debug)]
-pub struct RemoteOutput {
+pub(crate) struct RemoteOutput {
     pub mirror: Arc<Mirror>,
     copies: JoinSet<(TaskId, u32)>,
     started: BTreeSet<(TaskId, u32)>,
 }
 
 impl RemoteOutput {
-    pub fn new(mirror: Arc<Mirror>) -> RemoteOutput {
+    pub(crate) fn new(mirror: Arc<Mirror>) -> RemoteOutput {
         RemoteOutput { mirror, copies: JoinSet::new(), started: BTreeSet::new() }
     }
 

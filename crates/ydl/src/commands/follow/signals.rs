@@ -5,13 +5,13 @@ use ydl_os::{reason, report::Report};
 
 /// Receiver of termination signals. While it exists, they do not end this process.
 #[derive(Debug)]
-pub struct InterruptSignals {
+pub(crate) struct InterruptSignals {
     interrupts: Signal,
     terminations: Signal,
 }
 
 impl InterruptSignals {
-    pub fn listen() -> Result<InterruptSignals, Report> {
+    pub(crate) fn listen() -> Result<InterruptSignals, Report> {
         Ok(InterruptSignals {
             interrupts: listen(SignalKind::interrupt())?,
             terminations: listen(SignalKind::terminate())?,
@@ -19,7 +19,7 @@ impl InterruptSignals {
     }
 
     /// Waits for the next signal and returns its name.
-    pub async fn next(&mut self) -> &'static str {
+    pub(crate) async fn next(&mut self) -> &'static str {
         tokio::select! {
             _ = self.interrupts.recv() => "Ctrl-C",
             _ = self.terminations.recv() => "SIGTERM",

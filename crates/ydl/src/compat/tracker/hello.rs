@@ -4,7 +4,7 @@
 const TEXT_MAX: usize = 4096;
 
 /// First message of a worker.
-pub struct WorkerHello {
+pub(crate) struct WorkerHello {
     /// Earlier rank, or -1.
     pub rank: i32,
     pub name: Vec<u8>,
@@ -13,7 +13,7 @@ pub struct WorkerHello {
 
 impl WorkerHello {
     /// Parses the message, or returns `None` while it is incomplete.
-    pub fn parse(bytes: &[u8]) -> Result<Option<WorkerHello>, String> {
+    pub(crate) fn parse(bytes: &[u8]) -> Result<Option<WorkerHello>, String> {
         let mut rest = bytes;
         let (Some(rank), Some(_world)) = (number(&mut rest), number(&mut rest)) else {
             return Ok(None);

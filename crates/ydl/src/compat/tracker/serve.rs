@@ -41,7 +41,7 @@ enum ConnectionEvent {
 }
 
 /// Serves until every worker has shut down.
-pub async fn serve(listener: TcpListener, workers: u32) {
+pub(crate) async fn serve(listener: TcpListener, workers: u32) {
     let (events, mut received) = mpsc::channel(QUEUE_LEN);
     let permits = Arc::new(Semaphore::new(workers as usize + EXTRA_CONNECTIONS));
     let accepting = tokio::spawn(accept(listener, permits, events));
