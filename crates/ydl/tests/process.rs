@@ -574,8 +574,8 @@ fn an_output_that_does_not_fit_is_named_and_leaves_no_partial_file() {
         rustix::process::setrlimit(rustix::process::Resource::Fsize, hard).unwrap();
         std::fs::write(fixture.path("work/short"), "s").unwrap();
 
-        let error =
-            outputs::copy(&fixture.path("work"), &[("*".into(), fixture.path("out"))]).unwrap_err();
+        let outputs = [("*".into(), fixture.path("out"))];
+        let error = outputs::copy(&fixture.path("work"), &outputs).await.unwrap_err();
         assert_eq!(error.failures.len(), 1);
         assert!(error.to_string().contains("work/long` to `"), "{error}");
         assert!(error.to_string().ends_with("out/long`: file too large"), "{error}");

@@ -99,7 +99,7 @@ mod tests {
     #[test]
     fn of_two_that_send_one_name_the_later_one_sees_the_other() {
         let dir = tempfile::tempdir().unwrap();
-        let book = ReservationLog::Local(dir.path().join("reservations"));
+        let book = ReservationLog::local(&dir.path().join("reservations"));
         let runtime = tokio::runtime::Builder::new_current_thread().build();
         let runtime = runtime.unwrap();
         let deadline = Instant::now() + Duration::from_secs(10);

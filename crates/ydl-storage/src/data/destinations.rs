@@ -1,7 +1,9 @@
 //! Destinations of outputs that are there already, before a job starts.
 
-use super::inputs::no_hdfs;
-use crate::hdfs::FileSystems;
+use crate::{
+    hdfs::FileSystems,
+    store::{is_local, store_of},
+};
 use rustix::fs::{Access, AtFlags, CWD};
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -50,7 +52,7 @@ impl Destinations<'_> {
 
     fn place(&self, to: String) -> String {
         match self.home {
-            Some(home) if !to.starts_with('/') && !to.contains("://") => {
+            Some(home) if !to.starts_with('/') && is_local(&to) => {
                 format!("{}/{to}", home.trim_end_matches('/'))
             }
             _ => to,
@@ -115,14 +117,13 @@ async fn can_be_written(
             let what = format!("`{}` cannot go to `{to}`: {why}", output.from);
             Err(Report::bad_input(what).hint("name another place, or change who may write there"))
         };
-        if to.contains("://") {
-            let (Some(ways), true) = (ways, is_below) else {
+        if !is_local(&to) {
+            if ways.is_none() || !is_below {
                 continue;
-            };
-            let hdfs = ways.to(&to, deadline).await?;
-            let place = hdfs.url(crate::hdfs::url_path(to.trim_end_matches('/')));
-            let there = hdfs.stat(&place, deadline).await?;
-            if is_below && there.is_some_and(|entry| !entry.directory) {
+            }
+            let store = store_of(&to, ways, deadline).await?;
+            let there = store.stat(to.trim_end_matches('/'), deadline).await;
+            if there.map_err(Report::from)?.is_some_and(|entry| !entry.directory) {
                 return refused("a file is there".to_owned());
             }
         } else if aim.home.is_none()
@@ -131,7 +132,7 @@ async fn can_be_written(
             return refused(why);
         }
         // The others differ in a number: many tasks are no reason to look a thousand times.
-        if to.contains("://") && output.existing == ExistingPolicy::Overwrite {
+        if !is_local(&to) && output.existing == ExistingPolicy::Overwrite {
             break;
         }
     }
@@ -188,16 +189,13 @@ async fn taken(
         if to.contains("{job}") || to.starts_with("file://") {
             continue;
         }
-        let there = if to.contains("://") {
-            let ways = ways.ok_or_else(|| no_hdfs(&to))?;
-            let hdfs = ways.to(&to, deadline).await?;
-            let place = hdfs.url(crate::hdfs::url_path(to.trim_end_matches('/')));
-            hdfs.stat(&place, deadline).await?.is_some()
-        } else {
-            // On a cluster a path is on the nodes, which the client cannot access.
-            aim.home.is_none() && Path::new(&to).symlink_metadata().is_ok()
-        };
-        if there {
+        // On a cluster a path is on the nodes, which the client cannot access.
+        if is_local(&to) && aim.home.is_some() {
+            continue;
+        }
+        let store = store_of(&to, ways, deadline).await?;
+        let there = store.stat(to.trim_end_matches('/'), deadline).await;
+        if there.map_err(Report::from)?.is_some() {
             return Ok(Some(to));
         }
     }

@@ -106,3 +106,14 @@ impl From<Report> for DataError {
         }
     }
 }
+
+impl From<DataError> for Report {
+    fn from(error: DataError) -> Report {
+        let exit = if error.is_transient { Exit::Unreachable } else { Exit::Internal };
+        let report = Report::new(exit, error.what);
+        match error.hint {
+            Some(hint) => report.hint(hint),
+            None => report,
+        }
+    }
+}

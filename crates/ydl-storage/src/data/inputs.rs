@@ -21,12 +21,7 @@ pub async fn list_inputs(
 ) -> Result<Listing, Report> {
     let mut listing = Listing::default();
     for input in &spec.inputs {
-        let hdfs = match (input.source.contains("://"), ways) {
-            (false, _) => None,
-            (true, Some(ways)) => Some(ways.to(&input.source, deadline).await?),
-            (true, None) => return Err(no_hdfs(&input.source)),
-        };
-        let walked = list_source(&input.source, hdfs, deadline).await?;
+        let walked = list_source(&input.source, ways, deadline).await?;
         // A pattern may fit nothing; a name that nothing has is a mistake.
         if !walked.there && !is_pattern(&input.source) {
             return Err(nothing(input));
@@ -54,12 +49,6 @@ pub async fn list_inputs(
     }
     check(spec, &listing)?;
     Ok(listing)
-}
-
-/// Returns the error for an HDFS URL without a Hadoop configuration.
-pub(super) fn no_hdfs(url: &str) -> Report {
-    Report::bad_input(format!("`{url}` is in HDFS, and there is no Hadoop configuration for it"))
-        .hint("set `HADOOP_CONF_DIR` to the directory with `core-site.xml`")
 }
 
 fn nothing(input: &Input) -> Report {

@@ -9,7 +9,6 @@
 //! * `destinations`: existing destinations of outputs at submit. `reservation`: those that appeared later.
 //! * `announcements`: names that tasks write to a shared destination.
 //! * `download`: concurrent, resumable downloads.
-//! * `temporary`: temporary names on a local disk, and removal of abandoned files.
 //! * `error`: errors of transfers. `cleanup`: partial uploads of a failed job.
 
 mod announcements;
@@ -21,7 +20,6 @@ mod inputs;
 mod listing;
 pub mod pattern;
 mod reservation;
-mod temporary;
 mod walk;
 
 pub use announcements::AnnouncedNames;
@@ -33,5 +31,4 @@ pub use inputs::list_inputs;
 pub use listing::{ListedFile, ListedInput, Listing};
 pub use pattern::is_temporary;
 pub use reservation::{ReservationLog, release, reserve};
-pub use temporary::{ABANDONED_AGE, remove_abandoned, temporary_name};
 pub use walk::{SourceFiles, list_source};

@@ -4,7 +4,10 @@ use super::{
     listing::ListedFile,
     pattern::{fits, is_pattern},
 };
-use crate::hdfs::{Entry, Hdfs, HdfsError, url_path};
+use crate::{
+    hdfs::{Entry, FileSystems, Hdfs, HdfsError, url_path},
+    store::hdfs_of,
+};
 use std::{
     fs, io,
     path::{Path, PathBuf},
@@ -50,13 +53,14 @@ enum SourceStore {
     Hdfs(Hdfs, Instant),
 }
 
-/// Walks through a source: a path on this machine, or a URL of the file system given. Nothing is there, nothing is found.
+/// Walks through a source: a path on this machine, or a URL, which needs `file_systems`. Nothing is there, nothing is
+/// found.
 pub async fn list_source(
     source: &str,
-    hdfs: Option<Hdfs>,
+    file_systems: Option<&FileSystems>,
     deadline: Instant,
 ) -> Result<SourceFiles, Report> {
-    let store = match hdfs {
+    let store = match hdfs_of(source, file_systems, deadline).await? {
         Some(hdfs) => SourceStore::Hdfs(hdfs, deadline),
         None => SourceStore::Local,
     };

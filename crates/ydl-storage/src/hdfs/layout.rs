@@ -27,7 +27,7 @@ pub const FILE: u32 = 0o644;
 pub const PRIVATE: u32 = 0o600;
 
 /// Prefix of temporary files.
-pub(super) const TEMPORARY_PREFIX: &str = ".aside-";
+pub(crate) const TEMPORARY_PREFIX: &str = ".aside-";
 
 /// Staging directory of a user.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -36,6 +36,7 @@ pub use file_systems::{FileSystems, job_file_systems, token_systems, url_path};
 pub use layout::{JobLayout, StagingLayout};
 pub use reader::Reader;
 pub use settings::{config, pairs};
+pub(crate) use small_files::random;
 pub use tokens::{AgentTokens, EXPIRY_MARGIN, TOKEN_KIND, short_name, token_owner};
 pub use upload::{UploadBuffer, UploadTotals};
 pub use writer::Writer;

@@ -115,7 +115,7 @@ pub(super) fn temporary_path(place: &str) -> Result<String, HdfsError> {
 }
 
 /// Returns sixteen random hexadecimal digits.
-pub(super) fn random() -> Result<String, HdfsError> {
+pub(crate) fn random() -> Result<String, HdfsError> {
     let mut bytes = [0; 8];
     SystemRandom::new()
         .fill(&mut bytes)

@@ -5,7 +5,7 @@
 mod destinations;
 mod variables;
 
-pub(super) use destinations::{CHECKPOINT, CheckpointPaths, Destination, TaskOutput};
+pub(super) use destinations::{CHECKPOINT, CheckpointPaths, TaskOutput};
 
 use super::{
     bootstrap::Bootstrap,

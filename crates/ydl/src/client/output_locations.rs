@@ -4,7 +4,7 @@ use crate::{
     client::{jobs::JobHandle, mirror::Mirror},
     terminal::clean,
 };
-use std::{collections::BTreeMap, time::Duration};
+use std::{collections::BTreeMap, sync::Arc, time::Duration};
 use tokio::time::Instant;
 use ydl_core::{
     Outcome, RoleName,
@@ -40,9 +40,10 @@ pub(crate) async fn output_locations(
     }
     let deadline = Instant::now() + READ_MAX;
     let reservations = match (&job.submitted.target, mirror) {
-        (JobTarget::Local(_), _) => Some(ReservationLog::Local(job.dir.reservations())),
+        (JobTarget::Local(_), _) => Some(ReservationLog::local(&job.dir.reservations())),
         (JobTarget::Yarn(_), Some(mirror)) => {
-            Some(ReservationLog::Hdfs(mirror.hdfs.clone(), mirror.layout.reservations()))
+            let store = Arc::new(mirror.hdfs.clone());
+            Some(ReservationLog::new(store, mirror.layout.reservations()))
         }
         (JobTarget::Yarn(_), None) => None,
     };

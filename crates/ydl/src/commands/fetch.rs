@@ -32,6 +32,7 @@ use ydl_storage::{
         ReservationLog, below, is_temporary, list_source, numbered, pattern,
     },
     hdfs::{FileSystems, JobLayout},
+    store::store_of,
 };
 
 /// Maximum time for the whole download.
@@ -132,14 +133,6 @@ async fn outputs(
                 // The same applies to the other tasks of this output.
                 break;
             }
-            let hdfs = match (to.contains("://"), file_systems) {
-                (false, _) => None,
-                (true, Some(file_systems)) => Some(file_systems.to(&to, deadline).await?),
-                (true, None) => {
-                    let what = format!("`{to}` is in HDFS, and there is no Hadoop configuration");
-                    return Err(Report::bad_input(what).hint("set `HADOOP_CONF_DIR`"));
-                }
-            };
             let reserved = match output.existing {
                 ExistingPolicy::Overwrite => None,
                 // A viewer of the job may lack access to these files.
@@ -158,7 +151,7 @@ async fn outputs(
                 }
             };
             let to = reserved.unwrap_or(to);
-            let listed = list_source(to.trim_end_matches('/'), hdfs, deadline).await?;
+            let listed = list_source(to.trim_end_matches('/'), file_systems, deadline).await?;
             if !listed.there && over {
                 terminal::message(format!(
                     "note: output `{}` is missing: nothing at `{to}`",
@@ -223,13 +216,13 @@ async fn reservations(
     file_systems: Option<&FileSystems>,
     deadline: Instant,
 ) -> Result<ReservationLog, Report> {
-    Ok(match (&job.submitted.target, file_systems) {
-        (JobTarget::Yarn(staged), Some(file_systems)) => {
+    match &job.submitted.target {
+        JobTarget::Yarn(staged) if file_systems.is_some() => {
             let dir = JobLayout::at(staged.dir.clone()).reservations();
-            ReservationLog::Hdfs(file_systems.to(&dir, deadline).await?, dir)
+            Ok(ReservationLog::new(store_of(&dir, file_systems, deadline).await?, dir))
         }
-        _ => ReservationLog::Local(job.dir.reservations()),
-    })
+        _ => Ok(ReservationLog::local(&job.dir.reservations())),
+    }
 }
 
 fn fetch_item(name: String, dest: &Path, file: ListedFile) -> Result<FetchItem, Report> {

@@ -2,11 +2,11 @@
 
 use super::Agent;
 use crate::agent::{
-    outputs::{self, ContinuousUpload, LocalCopy, ProgramPhase, Reservations, Restore, UploadLog},
-    shipping::{HdfsUpload, UploadRequest},
-    task_env::{CHECKPOINT, Destination, TaskOutput},
+    outputs::{self, ContinuousUpload, ProgramPhase, Restore, UploadLog},
+    shipping::{HdfsClients, UploadRequest},
+    task_env::CHECKPOINT,
 };
-use std::{collections::BTreeMap, future::Future, path::Path, sync::Arc, time::Duration};
+use std::{future::Future, sync::Arc, time::Duration};
 use tokio::{
     sync::{oneshot, watch},
     time::{Instant, timeout_at},
@@ -107,20 +107,9 @@ impl Agent {
             (Some(_), true) => self.task_env.outputs(&self.submitted),
             _ => Vec::new(),
         };
-        let (mut near, mut far, mut names) = (Vec::new(), Vec::new(), Vec::new());
-        for TaskOutput { from, to, existing, every, shared } in outputs {
-            let kept = every.is_some();
-            names.push(from.clone());
-            match to {
-                Destination::Local(to) => near.push(LocalCopy { from, to, existing, kept, shared }),
-                Destination::Hdfs(to) => far.push(HdfsUpload { from, to, existing, kept, shared }),
-            }
-        }
-        let claims = self.task_env.claims(&self.submitted);
         let logs = self.finish_logs(if wanted { LOGS_MAX } else { LOGS_MAX_UNSAVED });
         let save = Duration::from_millis(self.submitted.spec.timeouts.upload.0);
         let deadline = Instant::now() + save;
-        let work = self.task_env.work();
         // Continuous uploads send the rest themselves, unless all outputs are uploaded now.
         let until = match wanted {
             true => {
@@ -132,44 +121,28 @@ impl Agent {
         // A job without outputs waits no longer than this.
         let saved_by = self.exit_deadline();
         let kept = self.uploads.finish(until, saved_by);
-        let sent = self.uploads.sent.clone();
+        let request = UploadRequest {
+            whose: self.task_env.owner_id(&self.submitted),
+            outputs,
+            claims: self.task_env.claims(&self.submitted),
+            work: self.task_env.work(),
+            sent: self.uploads.sent.clone(),
+            deadline,
+        };
         let worker = self.hdfs_worker.clone();
-        let whose = self.task_env.owner_id(&self.submitted);
+        let stores = HdfsClients::new(self.task_env.job().clone());
         tokio::spawn(async move {
             let copying = async {
                 kept.await;
-                let far = async {
-                    if far.is_empty() {
-                        return Ok(Vec::new());
-                    }
-                    let Some(worker) = &worker else {
-                        return Err("no access to HDFS from this node".to_owned());
-                    };
-                    let sending = worker.send(UploadRequest {
-                        whose,
-                        outputs: far,
-                        claims: claims.clone(),
-                        work: work.clone(),
-                        sent: sent.clone(),
-                        deadline,
-                    });
-                    match sending.await {
-                        Some(sent) => {
-                            sent.map(|copied| copied.absent).map_err(|error| error.to_string())
-                        }
-                        None => Err("copying them failed".to_owned()),
-                    }
-                };
-                let near = copy(&work, &claims, near, &sent);
-                let (near, far) = tokio::join!(near, far);
-                let mut absent = near?;
-                absent.extend(far?);
-                if let Some(worker) = &worker {
-                    worker.note(&claims, &names, &absent).await;
-                } else {
-                    claims.note(None, &names, &absent).await;
+                if request.outputs.is_empty() {
+                    return Ok(());
                 }
-                Ok::<(), String>(())
+                let sent = match &worker {
+                    Some(worker) => worker.send(request).await,
+                    None => Some(outputs::send(&stores, &request).await),
+                };
+                let sent = sent.ok_or_else(|| "copying them failed".to_owned())?;
+                sent.map(drop).map_err(|error| error.to_string())
             };
             let (copied, ()) = tokio::join!(copying, logs);
             // The receiver is gone if the agent is exiting.
@@ -225,7 +198,7 @@ impl Agent {
             whose: format!("saved-{}", self.task_env.owner_id(&self.submitted)),
             work: self.task_env.dir().to_owned(),
             from: CHECKPOINT.to_owned(),
-            to: Destination::Hdfs(url),
+            to: url,
             existing: ExistingPolicy::Overwrite,
             shared: false,
             mirror: true,
@@ -298,50 +271,6 @@ impl Agent {
                 tracing::warn!("the end of the logs was not shipped to HDFS in time");
             }
         }
-    }
-}
-
-/// Copies outputs on this node. Returns the absent ones, or the first error.
-async fn copy(
-    work: &Path,
-    claims: &Reservations,
-    outputs: Vec<LocalCopy>,
-    sent: &UploadLog,
-) -> Result<Vec<String>, String> {
-    let (mut settled, mut refused) = (Vec::new(), None);
-    for mut output in outputs {
-        let taken = match output.shared {
-            true => outputs::taken_here(claims, work, &output).await,
-            false => Ok(BTreeMap::new()),
-        };
-        let to = match taken {
-            Ok(taken) => (claims.here(output.existing, &output.to).await).map(|to| (to, taken)),
-            Err(why) => Err(why),
-        };
-        match to {
-            Ok((to, taken)) => {
-                output.to = to;
-                settled.push((output, taken));
-            }
-            Err(why) => refused = Some(format!("cannot copy `{}`: {why}", output.from)),
-        }
-    }
-    if settled.is_empty() {
-        return refused.map_or(Ok(Vec::new()), Err);
-    }
-    let (work, sent, own) = (work.to_owned(), sent.clone(), settled.clone());
-    let copying = tokio::task::spawn_blocking(move || outputs::copy_rest(&work, &own, &sent));
-    let copied = copying.await;
-    for (output, _) in &settled {
-        claims.placed_here(output.existing, &output.to).await;
-    }
-    let copied = match copied {
-        Ok(copied) => copied.map(|copied| copied.absent).map_err(|error| error.to_string()),
-        Err(_) => Err("copying them failed".to_owned()),
-    };
-    match refused {
-        Some(why) => Err(why),
-        None => copied,
     }
 }
 

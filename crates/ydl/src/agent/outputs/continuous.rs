@@ -6,17 +6,14 @@
 //! ended the rest is uploaded; files that may be half-written never replace others.
 
 use super::{
-    Reservations, TakenNames,
-    atomic_write::copy_atomic,
-    collect::{OutputFile, gather},
-    failure_of,
-    reservations::{content, theirs},
+    Reservations,
+    collect::{OutputFile, gather, is_hidden},
+    reservations::{TakenNames, contents, theirs},
     suspect::{FileStamp, OpenFiles, UploadLog},
-    target::{UploadError, UploadTarget},
+    target::{FileUpload, UploadError, UploadTarget},
 };
-use crate::agent::{shipping::HdfsClients, task_env::Destination};
+use crate::agent::shipping::HdfsClients;
 use std::collections::BTreeMap;
-use std::fs;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
@@ -24,8 +21,7 @@ use tokio::sync::watch;
 use tokio::task::spawn_blocking;
 use tokio::time::{Instant, timeout};
 use ydl_core::spec::ExistingPolicy;
-use ydl_os::reason;
-use ydl_storage::data::{self, remove_abandoned};
+use ydl_storage::data::DataError;
 
 /// Interval of the two scans that a complete file must pass unchanged.
 const SETTLE: Duration = Duration::from_secs(2);
@@ -43,7 +39,8 @@ pub(in crate::agent) struct ContinuousUpload {
     pub(in crate::agent) whose: String,
     pub(in crate::agent) work: PathBuf,
     pub(in crate::agent) from: String,
-    pub(in crate::agent) to: Destination,
+    /// Path on this node, or URL in HDFS.
+    pub(in crate::agent) to: String,
     pub(in crate::agent) existing: ExistingPolicy,
     /// Set if other tasks of the job upload to the same destination.
     pub(in crate::agent) shared: bool,
@@ -77,8 +74,8 @@ struct OutputScan {
     whole: bool,
 }
 
-/// Path, mode and stamp of each file, by its name relative to the destination.
-type ScannedFiles = BTreeMap<String, (PathBuf, u32, FileStamp)>;
+/// Each file, by its name relative to the destination.
+type ScannedFiles = BTreeMap<String, OutputFile>;
 
 impl ContinuousUpload {
     /// Uploads new, complete files repeatedly until the program has ended and all files have arrived.
@@ -116,11 +113,11 @@ impl ContinuousUpload {
                 let one = &second[&name];
                 if let Some(who) = taken.get(&name) {
                     tracing::warn!("skipping `{name}`: {}", theirs(who));
-                    done.insert(name, one.2);
+                    done.insert(name, one.stamp);
                     continue;
                 }
-                match self.send(&ways, &mut spot, &name, one, single).await {
-                    Ok(()) => drop(done.insert(name, one.2)),
+                match self.send(&ways, &mut spot, one, single).await {
+                    Ok(()) => drop(done.insert(name, one.stamp)),
                     Err(trouble) => tracing::warn!("cannot upload `{name}` yet: {}", trouble.why),
                 }
                 // The remaining files are scanned again.
@@ -148,21 +145,15 @@ impl ContinuousUpload {
         told: &mut BTreeMap<String, Option<String>>,
         names: &[String],
         look: &ScannedFiles,
-    ) -> Result<TakenNames, data::DataError> {
+    ) -> Result<TakenNames, DataError> {
         if !self.shared || names.is_empty() {
             return Ok(TakenNames::new());
         }
-        for name in names {
-            told.insert(name.clone(), content(&look[name].0));
-        }
+        let files: Vec<_> = names.iter().map(|name| look[name].clone()).collect();
+        let contents = spawn_blocking(move || contents(files.iter())).await;
+        told.extend(contents.unwrap_or_default());
         let deadline = Instant::now() + FILE_MAX;
-        let (ways, to) = match &self.to {
-            Destination::Hdfs(url) => (Some(ways), url.clone()),
-            Destination::Local(path) => (None, path.to_string_lossy().into_owned()),
-        };
-        let (from, to) = (&self.from, to.trim_end_matches('/'));
-        let names = self.claims.names(ways, from, to, told.clone(), deadline);
-        names.await
+        self.claims.names(ways, &self.from, &self.to, told.clone(), deadline).await
     }
 
     /// Waits up to the limit; returns true if the program has ended or the upload was cancelled.
@@ -202,7 +193,7 @@ impl ContinuousUpload {
                 tracing::warn!("skipping `{name}`: {}", theirs(who));
                 continue;
             }
-            if let Err(trouble) = self.send(ways, spot, name, one, single).await {
+            if let Err(trouble) = self.send(ways, spot, one, single).await {
                 tracing::warn!("cannot upload `{name}` yet: {}", trouble.why);
                 is_all &= !trouble.is_transient;
             }
@@ -217,15 +208,12 @@ impl ContinuousUpload {
     /// files have arrived: a checkpoint is removed when its successor is written, and until the upload of that it is
     /// the last one.
     async fn remove_gone(&self, ways: &HdfsClients, look: &ScannedFiles) -> bool {
-        let Destination::Hdfs(url) = &self.to else {
-            return true;
-        };
         if !self.mirror {
             return true;
         }
-        let base = url.trim_end_matches('/');
+        let base = self.to.trim_end_matches('/');
         let mut here = look.iter().filter(|(name, _)| !is_hidden(name));
-        if !here.all(|(name, (_, _, stamp))| self.sent.has(&format!("{base}/{name}"), stamp)) {
+        if !here.all(|(name, one)| self.sent.has(&format!("{base}/{name}"), &one.stamp)) {
             return true;
         }
         let mut is_all = true;
@@ -236,10 +224,10 @@ impl ContinuousUpload {
             let target = format!("{base}/{name}");
             let deadline = Instant::now() + REMOVE_MAX;
             let removed = async {
-                let hdfs = ways.to(&target, deadline).await?;
-                match hdfs.stat(&target, deadline).await? {
+                let store = ways.store(&target, deadline).await?;
+                match store.stat(&target, deadline).await? {
                     Some(entry) if self.sent.knows(&target, entry.bytes, entry.modified_ms) => {
-                        hdfs.delete(&target, deadline).await
+                        store.delete(&target, deadline).await
                     }
                     // Downloaded from there, and replaced by another task since.
                     _ => Ok(false),
@@ -248,7 +236,7 @@ impl ContinuousUpload {
             match removed.await {
                 Ok(_) => self.sent.forget(&target),
                 Err(error) => {
-                    tracing::warn!("cannot remove `{name}` yet: {error}");
+                    tracing::warn!("cannot remove `{name}` yet: {}", error.what);
                     is_all &= !error.is_transient();
                 }
             }
@@ -264,21 +252,15 @@ impl ContinuousUpload {
                 return OutputScan::default();
             };
             // Errors are reported by the final upload.
-            let Ok(Some(found)) = gather(&work, &from) else {
+            let Ok(Some(found)) = gather(&work, &from, None, false) else {
                 return OutputScan::default();
             };
-            let mut looked = OutputScan {
+            let files = found.files.into_iter().map(|file| (file.name.clone(), file));
+            OutputScan {
+                files: files.collect(),
                 single: found.single,
                 whole: found.failures.is_empty(),
-                ..OutputScan::default()
-            };
-            for item in found.files {
-                if let Ok(stamp) = FileStamp::found(&item.from) {
-                    let one = (item.from, item.mode, stamp);
-                    looked.files.insert(item.name, one);
-                }
             }
-            looked
         });
         looked.await.ok()
     }
@@ -288,95 +270,48 @@ impl ContinuousUpload {
         &self,
         ways: &HdfsClients,
         spot: &mut Option<UploadTarget>,
-        name: &str,
-        (path, mode, stamp): &(PathBuf, u32, FileStamp),
+        item: &OutputFile,
         single: bool,
     ) -> Result<(), UploadError> {
-        let item = OutputFile { from: path.clone(), name: name.to_owned(), mode: *mode };
-        let in_doubt = self.sent.may_be_torn(stamp);
+        let (name, stamp) = (&item.name, item.stamp);
+        let in_doubt = self.sent.may_be_torn(&stamp);
         if self.mirror && in_doubt {
             tracing::warn!("skipping `{name}`: it may be half-written");
             return Ok(());
         }
-        let (target, placed) = match &self.to {
-            Destination::Hdfs(url) => {
-                let deadline = Instant::now() + FILE_MAX;
-                let mut known = match spot.take() {
-                    Some(known) => known,
-                    None => {
-                        let url = self.claims.afar(ways, self.existing, url, deadline).await?;
-                        UploadTarget::find(ways, &url, single, deadline).await?
-                    }
-                };
-                let target = known.target(&item);
-                if self.sent.has(&target, stamp) {
-                    *spot = Some(known);
-                    return Ok(());
-                }
-                let whose = &self.whose;
-                let placed = known.put(whose, &item, stamp, !in_doubt, deadline).await?;
-                self.claims.placed_afar(ways, self.existing, known.base(), deadline).await;
-                // Reset on an error, to be determined again.
-                *spot = Some(known);
-                (target, placed)
-            }
-            Destination::Local(to) => {
-                let to = self.claims.here(self.existing, to).await;
-                let to = to.map_err(UploadError::lasting)?;
-                let slash = to.as_os_str().as_encoded_bytes().ends_with(b"/");
-                let target = match single && !slash && !to.is_dir() {
-                    true => to.clone(),
-                    false => to.join(name),
-                };
-                let text = target.to_string_lossy().into_owned();
-                if self.sent.has(&text, stamp) {
-                    return Ok(());
-                }
-                let placed = !in_doubt || target.symlink_metadata().is_err();
-                if placed {
-                    let stamp = *stamp;
-                    let copying = spawn_blocking(move || {
-                        if let Some(dir) = target.parent() {
-                            fs::create_dir_all(dir)?;
-                            remove_abandoned(dir);
-                        }
-                        let source = stamp.open(&item.from)?;
-                        copy_atomic(source, item.mode, &target, |source| stamp.is_of(source))
-                    });
-                    match copying.await {
-                        Ok(copied) => {
-                            copied.map_err(|error| UploadError::lasting(reason(&error)))?
-                        }
-                        Err(_) => {
-                            return Err(UploadError::lasting(failure_of(
-                                path,
-                                "copying it failed",
-                            )));
-                        }
-                    };
-                    self.claims.placed_here(self.existing, &to).await;
-                }
-                (text, placed)
+        let deadline = Instant::now() + FILE_MAX;
+        // Reset on an error, to be determined again.
+        let mut known = match spot.take() {
+            Some(known) => known,
+            None => {
+                let to = self.claims.reserve(ways, self.existing, &self.to, deadline).await?;
+                UploadTarget::find(ways, &to, single, &self.whose, deadline).await?
             }
         };
-        match placed {
-            true => self.sent.note(target, *stamp),
-            false => {
-                tracing::warn!("`{name}` may be half-written; keeping the existing `{target}`")
-            }
+        let target = known.of(name);
+        if self.sent.has(&target, &stamp) {
+            *spot = Some(known);
+            return Ok(());
         }
+        let store = known.store.clone();
+        if in_doubt && store.stat(&target, deadline).await?.is_some() {
+            tracing::warn!("`{name}` may be half-written; keeping the existing `{target}`");
+        } else {
+            let temporary = known.temporary(&target, deadline).await?;
+            let upload = FileUpload { item: item.clone(), temporary, target: target.clone() };
+            upload.send(&*store, Some(stamp), deadline).await?;
+            upload.finish(&*store, deadline).await?;
+            self.sent.note(target, stamp);
+        }
+        self.claims.release(ways, self.existing, &known.base, deadline).await;
+        *spot = Some(known);
         Ok(())
     }
 }
 
-/// Returns true for a name reserved for the program: one with a leading dot.
-pub(super) fn is_hidden(name: &str) -> bool {
-    name.split('/').any(|part| part.starts_with('.'))
-}
-
 /// Sorts by modification time: the newest file may refer to the others.
 fn in_order(names: &mut [String], look: &ScannedFiles) {
-    names.sort_by_key(|name| look.get(name).map(|(_, _, stamp)| stamp.changed_ns));
+    names.sort_by_key(|name| look.get(name).map(|one| one.stamp.changed_ns));
 }
 
 /// Returns the names of files that are new and complete.
@@ -387,8 +322,8 @@ fn finished(
     open: &OpenFiles,
 ) -> Vec<String> {
     let is_finished = |name: &&String| {
-        let (_, _, stamp) = &second[*name];
-        let before = first.get(*name).map(|(_, _, stamp)| stamp);
+        let stamp = &second[*name].stamp;
+        let before = first.get(*name).map(|one| &one.stamp);
         !is_hidden(name)
             && (stamp.placed || before.is_some_and(|before| before.is_same(stamp)))
             && !done.get(*name).is_some_and(|sent| sent.is_same(stamp))
@@ -411,7 +346,8 @@ mod tests {
                 named: false,
                 placed: false,
             };
-            (name.to_string(), (PathBuf::from(name), 0o644, stamp))
+            let (from, name) = (PathBuf::from(name), name.to_string());
+            (name.clone(), OutputFile { from, name, mode: 0o644, stamp, link: None })
         };
         files.iter().map(one).collect()
     }
@@ -425,13 +361,13 @@ mod tests {
         assert_eq!(finished(&first, &second, &sent, &none), ["a", "c"]);
         let open = OpenFiles { files: BTreeSet::from([(1, 3)]), ..OpenFiles::default() };
         assert_eq!(finished(&first, &second, &sent, &open), ["a"]);
-        let sent = BTreeMap::from([("a".to_owned(), second["a"].2)]);
+        let sent = BTreeMap::from([("a".to_owned(), second["a"].stamp)]);
         assert_eq!(finished(&first, &second, &sent, &none), ["c"]);
         let later = look(&[("a", 1, 9)]);
         assert_eq!(finished(&later, &later, &sent, &none), ["a"]);
         // A file renamed into place is complete, however often that happens.
         let mut renamed = look(&[("b", 9, 9)]);
-        renamed.get_mut("b").expect("it is there").2.placed = true;
+        renamed.get_mut("b").expect("it is there").stamp.placed = true;
         assert_eq!(finished(&first, &renamed, &sent, &none), ["b"]);
     }
 }

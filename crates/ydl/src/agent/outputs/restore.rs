@@ -1,7 +1,7 @@
 //! Restores a checkpoint directory before its program starts: exactly what was saved last.
 
 use super::{
-    continuous::is_hidden,
+    collect::is_hidden,
     suspect::{FileStamp, UploadLog},
 };
 use crate::agent::shipping::HdfsClients;
@@ -55,8 +55,8 @@ impl Restore {
 
     async fn once(&self, ways: &HdfsClients) -> Result<(), DataError> {
         let base = self.from.trim_end_matches('/');
-        let hdfs = ways.to(base, self.deadline).await?;
-        let saved = list_source(base, Some(hdfs), self.deadline).await;
+        let file_systems = ways.fresh()?;
+        let saved = list_source(base, Some(&file_systems), self.deadline).await;
         let saved = saved.map_err(DataError::from)?;
         if saved.single {
             return Err(DataError::permanent(format!("`{base}` is a file")));
@@ -81,7 +81,7 @@ impl Restore {
         let files: BTreeSet<&Path> = names.iter().map(|(_, to, _)| to.as_path()).collect();
         remove_others(&self.to, &files, 0).map_err(here)?;
         let bring = Downloader::new(
-            Some(ways.fresh()?),
+            Some(file_systems),
             LocalMode::Copy,
             Arc::new(Progress::default()),
             self.deadline,

@@ -1,228 +1,232 @@
-//! Uploads single files to HDFS: to a temporary name that is renamed when complete.
+//! Destination of an output, and uploads of single files to it: to a temporary name that is renamed when complete.
 
-use super::{collect::OutputFile, suspect::FileStamp};
+use super::{
+    collect::{OutputFile, OutputFiles},
+    suspect::FileStamp,
+};
 use crate::agent::shipping::HdfsClients;
-use bytes::Bytes;
 use std::collections::BTreeSet;
 use std::fs::File;
-use std::io::{self, Read};
-use std::time::{Duration, SystemTime, UNIX_EPOCH};
+use std::io;
+use std::sync::Arc;
+use std::time::Duration;
+use tokio::task::spawn_blocking;
 use tokio::time::Instant;
 use ydl_os::reason;
-use ydl_storage::data;
-use ydl_storage::hdfs::{Entry, Hdfs, HdfsError};
+use ydl_storage::{
+    data::DataError,
+    hdfs::HdfsError,
+    store::{FileEntry, FileStore, Store, remove_abandoned},
+};
 
-/// Size of one read and write.
-const PIECE_BYTES: usize = 256 << 10;
-/// Age after which a temporary file counts as abandoned.
-const ABANDONED: Duration = Duration::from_secs(24 * 60 * 60);
-/// Timeout of one call or block.
-const STEP_MAX: Duration = Duration::from_secs(60);
+/// Timeout for the removal of a temporary file.
+const REMOVE_MAX: Duration = Duration::from_secs(60);
 
 /// Error of an upload.
 #[derive(Debug)]
 pub(super) struct UploadError {
-    /// The affected file.
-    pub(super) file: Option<String>,
+    /// Source and target of the affected file.
+    file: Option<(String, String)>,
     pub(super) why: String,
     pub(super) is_transient: bool,
 }
 
-impl From<HdfsError> for UploadError {
-    fn from(error: HdfsError) -> UploadError {
+impl From<DataError> for UploadError {
+    fn from(error: DataError) -> UploadError {
         let is_transient = error.is_transient();
-        // The prefix with the temporary name means nothing to the user.
+        // The prefix of a store's error has the temporary name, which means nothing to the user. Its hint is about the
+        // staging directory.
         let why = match error.what.split_once("`: ") {
             Some((_, why)) => why.to_owned(),
-            None => error.what,
+            None => error.sentence(),
         };
         UploadError { file: None, why, is_transient }
     }
 }
 
-impl From<data::DataError> for UploadError {
-    fn from(trouble: data::DataError) -> UploadError {
-        UploadError {
-            is_transient: trouble.is_transient(),
-            ..UploadError::lasting(trouble.sentence())
-        }
+impl From<HdfsError> for UploadError {
+    fn from(error: HdfsError) -> UploadError {
+        DataError::from(error).into()
     }
 }
 
 impl UploadError {
-    pub(super) fn with(self, file: &str) -> UploadError {
-        UploadError { file: Some(file.to_owned()), ..self }
-    }
-
     pub(super) fn lasting(why: impl Into<String>) -> UploadError {
         UploadError { file: None, why: why.into(), is_transient: false }
     }
+
+    /// Adds the affected file.
+    pub(super) fn of(self, item: &OutputFile, target: &str) -> UploadError {
+        UploadError { file: Some((item.from.display().to_string(), target.to_owned())), ..self }
+    }
+
+    /// Returns the error in one sentence, which names the affected file or the output.
+    pub(super) fn sentence(self, from: &str, to: &str) -> String {
+        let (from, to) = self.file.unwrap_or_else(|| (from.to_owned(), to.to_owned()));
+        format!("cannot copy `{from}` to `{to}`: {}", self.why)
+    }
 }
 
-/// Destination of one output's files, uploaded one by one. Caches lookups per directory.
+/// Destination of one output's files.
 #[derive(Debug)]
 pub(super) struct UploadTarget {
-    hdfs: Hdfs,
-    base: String,
+    pub(super) store: Store,
+    pub(super) base: String,
+    /// State of the destination before the upload.
+    pub(super) there: Option<FileEntry>,
     /// Set if files go into a directory of that name.
     into: bool,
-    /// Existing directories that were cleaned of temporary files.
+    /// Owner of temporary files.
+    whose: String,
+    /// Directories that exist and were cleaned of temporary files.
     ready: BTreeSet<String>,
 }
 
 impl UploadTarget {
+    /// Looks up the destination of an output.
     pub(super) async fn find(
-        ways: &HdfsClients,
+        stores: &HdfsClients,
         to: &str,
         single: bool,
+        whose: &str,
         deadline: Instant,
     ) -> Result<UploadTarget, UploadError> {
-        let hdfs = ways.to(to, soon(deadline)).await?;
+        let store = stores.store(to, deadline).await?;
         let base = to.trim_end_matches('/').to_owned();
-        let into = !single
-            || to.ends_with('/')
-            || (hdfs.stat(&base, soon(deadline)).await?).is_some_and(|entry| entry.directory);
-        Ok(UploadTarget { hdfs, base, into, ready: BTreeSet::new() })
-    }
-
-    pub(super) fn base(&self) -> &str {
-        &self.base
+        let there = store.stat(&base, deadline).await?;
+        let into =
+            !single || to.ends_with('/') || there.as_ref().is_some_and(|entry| entry.directory);
+        let whose = whose.to_owned();
+        Ok(UploadTarget { store, base, there, into, whose, ready: BTreeSet::new() })
     }
 
     /// Returns the target of a file.
-    pub(super) fn target(&self, item: &OutputFile) -> String {
+    pub(super) fn of(&self, name: &str) -> String {
         match self.into {
-            true => format!("{}/{}", self.base, item.name),
+            true => format!("{}/{name}", self.base),
             false => self.base.clone(),
         }
     }
 
-    /// Uploads a file if it matches its stamp before and after. Returns false if an existing file must not be replaced.
-    pub(super) async fn put(
+    /// Creates the directory of a target, and removes temporary files that this task's earlier attempts or dead processes
+    /// have left there. Returns a temporary name beside the target.
+    pub(super) async fn temporary(
         &mut self,
-        whose: &str,
-        item: &OutputFile,
-        stamp: &FileStamp,
-        may_replace: bool,
+        target: &str,
         deadline: Instant,
-    ) -> Result<bool, UploadError> {
-        let (hdfs, target) = (&self.hdfs, self.target(item));
-        if !may_replace && hdfs.stat(&target, soon(deadline)).await?.is_some() {
-            return Ok(false);
-        }
-        let (dir, _) = target.rsplit_once('/').unwrap_or((&target, ""));
+    ) -> Result<String, UploadError> {
+        let (dir, _) = target.rsplit_once('/').unwrap_or((target, ""));
         if !self.ready.contains(dir) {
-            hdfs.mkdirs(dir, 0o755, soon(deadline)).await?;
-            sweep(hdfs, dir, whose, deadline).await;
+            // The parent of a name in the root directory.
+            let place = if dir.is_empty() { "/" } else { dir };
+            self.store.make_dirs(place, None, deadline).await?;
+            remove_abandoned(&*self.store, place, &self.whose, deadline).await;
             self.ready.insert(dir.to_owned());
         }
-        let aside = aside(dir, whose)?;
+        Ok(self.store.temporary(target, &self.whose)?)
+    }
+
+    /// Creates the directories of an output below `base`.
+    pub(super) async fn make_dirs(
+        &self,
+        found: &OutputFiles,
+        base: &str,
+        deadline: Instant,
+    ) -> Result<(), UploadError> {
+        for (name, mode) in &found.dirs {
+            self.store.make_dirs(&format!("{base}/{name}"), Some(*mode), deadline).await?;
+        }
+        Ok(())
+    }
+}
+
+/// One file on its way to its target.
+#[derive(Clone, Debug)]
+pub(super) struct FileUpload {
+    pub(super) item: OutputFile,
+    pub(super) temporary: String,
+    pub(super) target: String,
+}
+
+impl FileUpload {
+    /// Uploads the file to its temporary name; with a stamp, if it matches that before and after. Returns its length.
+    pub(super) async fn send(
+        &self,
+        store: &dyn FileStore,
+        stamp: Option<FileStamp>,
+        deadline: Instant,
+    ) -> Result<u64, UploadError> {
         let sent = async {
-            let unreadable = |error: io::Error| UploadError::lasting(reason(&error));
-            let mut file = stamp.open(&item.from).map_err(unreadable)?;
-            send_open(hdfs, item, &mut file, &aside, deadline).await?;
-            if !stamp.is_of(&file) {
-                return Err(UploadError::lasting("it changed during the upload"));
+            if let Some(link) = &self.item.link {
+                store.link(&link.target, &self.temporary).await?;
+                return Ok(0);
             }
-            put(hdfs, &aside, &target, deadline).await
+            let file = open(&self.item, stamp).await?;
+            self.send_open(store, file, stamp, deadline).await
         };
-        swept(hdfs, &aside, sent.await).await?;
-        Ok(true)
+        let sent = sent.await;
+        if sent.is_err() {
+            self.discard(store).await;
+        }
+        sent.map_err(|error: UploadError| error.of(&self.item, &self.target))
     }
-}
 
-/// Creates a temporary name.
-pub(super) fn aside(dir: &str, whose: &str) -> Result<String, UploadError> {
-    let random = ydl_net::secret::Secret::random()
-        .ok_or_else(|| UploadError::lasting("cannot read random bytes from the system"))?;
-    Ok(format!("{dir}/.aside-{whose}-{}", &random.to_hex()[..16]))
-}
-
-/// Returns true for a temporary file of a killed job: no upload takes that long.
-fn is_abandoned(entry: &Entry) -> bool {
-    let since = UNIX_EPOCH + Duration::from_millis(entry.modified_ms);
-    let age = SystemTime::now().duration_since(since);
-    data::is_temporary(entry.name()) && age.is_ok_and(|age| age > ABANDONED)
-}
-
-/// Removes the task's earlier temporary files: left by an agent that was killed or replaced.
-pub(super) async fn sweep(hdfs: &Hdfs, dir: &str, whose: &str, deadline: Instant) {
-    let name = format!(".aside-{whose}-");
-    // A directory that cannot be listed may still be writable.
-    let there = hdfs.list(dir, soon(deadline)).await.unwrap_or_default();
-    let of_the_dead = |entry: &&Entry| entry.name().starts_with(&name) || is_abandoned(entry);
-    for left in there.iter().filter(of_the_dead) {
-        if let Err(error) = hdfs.delete(&left.url, soon(deadline)).await {
-            tracing::warn!("cannot remove a temporary file: {error}");
+    /// Uploads an open file to the temporary name, which an error leaves behind.
+    pub(super) async fn send_open(
+        &self,
+        store: &dyn FileStore,
+        file: File,
+        stamp: Option<FileStamp>,
+        deadline: Instant,
+    ) -> Result<u64, UploadError> {
+        let file = Arc::new(file);
+        let sending = store.upload(file.clone(), &self.temporary, self.item.mode, deadline);
+        let bytes = sending.await?;
+        match stamp.is_none_or(|stamp| stamp.is_of(&file)) {
+            true => Ok(bytes),
+            false => Err(UploadError::lasting("it changed during the upload")),
         }
     }
-}
 
-/// Deletes the temporary file, whatever the result.
-pub(super) async fn swept<T>(
-    hdfs: &Hdfs,
-    aside: &str,
-    sent: Result<T, UploadError>,
-) -> Result<T, UploadError> {
-    let deleted = hdfs.delete(aside, Instant::now() + STEP_MAX).await;
-    if let (Err(error), Err(_)) = (deleted, &sent) {
-        tracing::warn!("cannot remove a temporary file: {error}");
+    /// Renames the temporary file, atomically replacing an existing target.
+    pub(super) async fn finish(
+        &self,
+        store: &dyn FileStore,
+        deadline: Instant,
+    ) -> Result<(), UploadError> {
+        let Err(error) = store.replace(&self.temporary, &self.target, deadline).await else {
+            return Ok(());
+        };
+        self.discard(store).await;
+        let error = match store.stat(&self.target, deadline).await {
+            Ok(Some(entry)) if entry.directory => UploadError::lasting("a directory is there"),
+            _ => error.into(),
+        };
+        Err(error.of(&self.item, &self.target))
     }
-    sent
-}
 
-/// Renames a temporary file, atomically replacing an existing target.
-pub(super) async fn put(
-    hdfs: &Hdfs,
-    aside: &str,
-    target: &str,
-    deadline: Instant,
-) -> Result<(), UploadError> {
-    let Err(error) = hdfs.replace(aside, target, soon(deadline)).await else {
-        return Ok(());
-    };
-    match hdfs.stat(target, soon(deadline)).await {
-        Ok(Some(entry)) if entry.directory => Err(UploadError::lasting("a directory is there")),
-        _ => Err(error.into()),
+    /// Deletes the temporary file. Returns false if it may still be there.
+    pub(super) async fn discard(&self, store: &dyn FileStore) -> bool {
+        discard(store, &self.temporary).await
     }
 }
 
-pub(super) async fn send_file(
-    hdfs: &Hdfs,
-    item: &OutputFile,
-    place: &str,
-    deadline: Instant,
-) -> Result<u64, UploadError> {
-    let unreadable = |error: io::Error| UploadError::lasting(reason(&error)).with(&item.name);
-    let mut file = File::open(&item.from).map_err(unreadable)?;
-    send_open(hdfs, item, &mut file, place, deadline).await
-}
-
-async fn send_open(
-    hdfs: &Hdfs,
-    item: &OutputFile,
-    file: &mut File,
-    place: &str,
-    deadline: Instant,
-) -> Result<u64, UploadError> {
-    let unreadable = |error: io::Error| UploadError::lasting(reason(&error)).with(&item.name);
-    let failed = |error: HdfsError| UploadError::from(error).with(&item.name);
-    let mut writer = hdfs.create(place, item.mode, soon(deadline)).await.map_err(failed)?;
-    loop {
-        // A small local read: faster than a switch to another thread.
-        let mut piece = Vec::with_capacity(PIECE_BYTES);
-        let read = file.by_ref().take(PIECE_BYTES as u64).read_to_end(&mut piece);
-        if read.map_err(unreadable)? == 0 {
-            break;
-        }
-        let wrote = writer.write(Bytes::from(piece), soon(deadline)).await;
-        wrote.map_err(failed)?;
+/// Deletes a temporary file or directory. Returns false if it may still be there.
+pub(super) async fn discard(store: &dyn FileStore, temporary: &str) -> bool {
+    let deleted = store.delete(temporary, Instant::now() + REMOVE_MAX).await;
+    if let Err(error) = &deleted {
+        tracing::warn!("cannot remove a temporary file: {}", error.what);
     }
-    let bytes = writer.written();
-    writer.close(soon(deadline)).await.map_err(failed)?;
-    Ok(bytes)
+    deleted.is_ok()
 }
 
-pub(super) fn soon(deadline: Instant) -> Instant {
-    deadline.min(Instant::now() + STEP_MAX)
+/// Opens a source on a blocking thread.
+async fn open(item: &OutputFile, stamp: Option<FileStamp>) -> Result<File, UploadError> {
+    let from = item.from.clone();
+    let opened = spawn_blocking(move || match stamp {
+        Some(stamp) => stamp.open(&from),
+        None => File::open(&from),
+    });
+    let unreadable = |error: io::Error| UploadError::lasting(reason(&error));
+    opened.await.map_err(io::Error::other).and_then(|opened| opened).map_err(unreadable)
 }

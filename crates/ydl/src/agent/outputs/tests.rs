@@ -1,8 +1,13 @@
 use super::*;
-use std::fs::File;
-use std::os::unix::fs::symlink;
-use std::time::{Duration, SystemTime};
-use ydl_storage::data::{ABANDONED_AGE, temporary_name};
+use collect::{OutputFile, gather};
+use std::fs::{self, File};
+use std::os::unix::fs::{PermissionsExt, symlink};
+use std::time::SystemTime;
+use suspect::FileStamp;
+use target::{FileUpload, UploadTarget};
+use upload::UploadRun;
+use ydl_core::Span;
+use ydl_storage::store::{ABANDONED_AGE, FileStore, LocalStore, temporary_name};
 
 struct TestDirs {
     dir: tempfile::TempDir,
@@ -29,7 +34,48 @@ impl TestDirs {
     }
 
     fn copy(&self, from: &str, to: &str) -> Result<Copied, OutputError> {
-        copy(&self.work(), &[(from.into(), PathBuf::from(format!("{}{to}", self.out().display())))])
+        self.copy_to(from, PathBuf::from(format!("{}{to}", self.out().display())))
+    }
+
+    fn copy_to(&self, from: &str, to: PathBuf) -> Result<Copied, OutputError> {
+        block_on(copy(&self.work(), &[(from.into(), to)]))
+    }
+
+    fn stores(&self) -> HdfsClients {
+        HdfsClients::new(JobDir::at(self.dir.path()))
+    }
+
+    /// Returns the upload of `d/` of worker:0 to `out`.
+    fn request(&self, every: Option<Span>, shared: bool) -> UploadRequest {
+        let path = |path: PathBuf| path.to_string_lossy().into_owned();
+        UploadRequest {
+            whose: "job-worker=0".into(),
+            outputs: vec![TaskOutput {
+                from: "d/".into(),
+                to: path(self.out()),
+                existing: ExistingPolicy::Overwrite,
+                every,
+                shared,
+            }],
+            claims: Reservations {
+                dir: path(self.dir.path().join("reservations")),
+                job: "job".into(),
+                task: "worker:0".into(),
+            },
+            work: self.work(),
+            sent: UploadLog::default(),
+            deadline: Instant::now() + Duration::from_secs(60),
+        }
+    }
+
+    /// Returns the upload of the file `a` to `out/a`, and the stamp of the file.
+    fn upload_of_a(&self, mode: u32) -> (FileUpload, FileStamp) {
+        let found = gather(&self.work().canonicalize().unwrap(), "a", None, false);
+        let [item] = found.unwrap().unwrap().files.try_into().unwrap();
+        let stamp = item.stamp;
+        let target = self.out().join("a").to_string_lossy().into_owned();
+        let temporary = LocalStore.temporary(&target, "").unwrap();
+        (FileUpload { item: OutputFile { mode, ..item }, temporary, target }, stamp)
     }
 
     /// Lists everything below `out`, links with their targets.
@@ -50,6 +96,11 @@ impl TestDirs {
         found.sort();
         found
     }
+}
+
+fn block_on<T>(future: impl Future<Output = T>) -> T {
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
+    runtime.unwrap().block_on(future)
 }
 
 #[test]
@@ -172,7 +223,7 @@ fn special_files_are_rejected_and_do_not_block() {
 fn a_directory_is_not_copied_into_itself() {
     let place = TestDirs::new(&[("d/x", "x")]);
     let to = place.work().join("d/new/deeper");
-    let error = copy(&place.work(), &[("d".into(), to)]).unwrap_err();
+    let error = place.copy_to("d", to).unwrap_err();
     assert!(error.to_string().ends_with("one contains the other"), "{error}");
 }
 
@@ -190,35 +241,40 @@ fn an_unwritable_destination_is_named_and_no_partial_file_is_left() {
 fn a_file_that_changes_during_the_copy_is_not_renamed_into_place() {
     let place = TestDirs::new(&[("a", "new")]);
     fs::create_dir_all(place.out()).unwrap();
-    let to = place.out().join("a");
-    fs::write(&to, "old").unwrap();
+    fs::write(place.out().join("a"), "old").unwrap();
     let from = place.work().join("a");
-    let stamp = FileStamp::of(&fs::metadata(&from).unwrap());
-    let grows = |source: &File| {
-        fs::write(&from, "newer").unwrap();
-        stamp.is_of(source)
-    };
+    let deadline = Instant::now();
+    let (upload, stamp) = place.upload_of_a(0o644);
     let source = stamp.open(&from).unwrap();
-    let error = copy_atomic(source, 0o644, &to, grows).unwrap_err();
-    assert_eq!(error.to_string(), "it changed during the copy");
+    fs::write(&from, "newer").unwrap();
+    let sent = block_on(upload.send_open(&LocalStore, source, Some(stamp), deadline));
+    assert_eq!(sent.unwrap_err().why, "it changed during the upload");
+    block_on(upload.discard(&LocalStore));
     assert_eq!(place.found(), ["a=old"]);
-    let stamp = FileStamp::of(&fs::metadata(&from).unwrap());
-    let source = stamp.open(&from).unwrap();
-    copy_atomic(source, 0o640, &to, |source| stamp.is_of(source)).unwrap();
+    let sent = block_on(upload.send(&LocalStore, Some(stamp), deadline));
+    assert_eq!(sent.unwrap_err().why, "it changed before it was uploaded");
+    assert_eq!(place.found(), ["a=old"]);
+    let (upload, stamp) = place.upload_of_a(0o640);
+    assert_eq!(block_on(upload.send(&LocalStore, Some(stamp), deadline)).unwrap(), 5);
+    block_on(upload.finish(&LocalStore, deadline)).unwrap();
     assert_eq!(place.found(), ["a=newer"]);
+    let mode = fs::metadata(place.out().join("a")).unwrap().permissions().mode();
+    assert_eq!(mode & 0o777, 0o640);
 }
 
 #[test]
 fn a_replacement_of_a_file_is_not_mistaken_for_it() {
     let place = TestDirs::new(&[("a", "whole")]);
     fs::create_dir_all(place.out()).unwrap();
-    let (from, to) = (place.work().join("a"), place.out().join("a"));
-    let stamp = FileStamp::of(&fs::metadata(&from).unwrap());
+    let from = place.work().join("a");
+    let deadline = Instant::now();
+    let (upload, stamp) = place.upload_of_a(0o644);
     // Removed and rewritten during the copy: the original is copied.
     let source = stamp.open(&from).unwrap();
     fs::remove_file(&from).unwrap();
     fs::write(&from, "hal").unwrap();
-    copy_atomic(source, 0o644, &to, |source| stamp.is_of(source)).unwrap();
+    block_on(upload.send_open(&LocalStore, source, Some(stamp), deadline)).unwrap();
+    block_on(upload.finish(&LocalStore, deadline)).unwrap();
     assert_eq!(place.found(), ["a=whole"]);
     // And before the copy: the new file was not stamped.
     let error = stamp.open(&from).unwrap_err();
@@ -253,23 +309,15 @@ fn the_rest_of_a_continuous_upload_skips_hidden_and_uploaded_files() {
     fs::create_dir_all(place.out().join("latest")).unwrap();
     fs::write(place.out().join("latest/w"), "w").unwrap();
     fs::write(place.out().join("b"), "B").unwrap();
-    let sent = UploadLog::default();
+    let request = place.request(Some(Span::seconds(1)), false);
     let about = fs::metadata(place.work().join("d/b")).unwrap();
     let target = place.out().join("b").to_string_lossy().into_owned();
-    sent.note(target, FileStamp::of(&about));
-    let near = LocalCopy {
-        from: "d/".to_owned(),
-        to: place.out(),
-        existing: ExistingPolicy::Overwrite,
-        kept: true,
-        shared: false,
-    };
-    let outputs = [(near, TakenNames::new())];
-    copy_rest(&place.work(), &outputs, &sent).unwrap();
+    request.sent.note(target, FileStamp::of(&about));
+    block_on(send(&place.stores(), &request)).unwrap();
     assert_eq!(place.found(), ["b=B", "latest/w=w", "step-1/w=w"]);
     // Differs from the uploaded file now.
     fs::write(place.out().join("b"), "shorter").unwrap();
-    copy_rest(&place.work(), &outputs, &sent).unwrap();
+    block_on(send(&place.stores(), &request)).unwrap();
     assert_eq!(place.found()[0], "b=b");
 }
 
@@ -281,11 +329,17 @@ fn a_new_directory_appears_complete_or_not_at_all() {
     place.copy("x-*", "/new").unwrap();
     assert_eq!(place.found(), ["a=a", "new/x-1=1", "sub/b=b"]);
     // Another task was first: its files stay, and these are merged.
-    let aside = place.dir.path().join("aside");
-    fs::create_dir_all(aside.join("sub")).unwrap();
-    fs::write(aside.join("sub/c"), "c").unwrap();
-    give_name(&aside, &place.out()).unwrap();
-    assert_eq!(place.found(), ["a=a", "new/x-1=1", "sub/b=b", "sub/c=c"]);
+    fs::remove_dir_all(place.out()).unwrap();
+    let (stores, request) = (place.stores(), place.request(None, false));
+    let out = &request.outputs[0].to;
+    let target = block_on(UploadTarget::find(&stores, out, false, "", request.deadline)).unwrap();
+    fs::create_dir_all(place.out().join("sub")).unwrap();
+    fs::write(place.out().join("sub/c"), "c").unwrap();
+    let work = place.work().canonicalize().unwrap();
+    let found = gather(&work, "d/", Some(&place.out()), false).unwrap().unwrap();
+    let placed = block_on(UploadRun::new(&stores, &request).place_new(&found, target)).unwrap();
+    assert_eq!(placed.files, 2);
+    assert_eq!(place.found(), ["a=a", "sub/b=b", "sub/c=c"]);
     let left = fs::read_dir(place.dir.path()).unwrap().flatten();
     let left = left.filter(|entry| entry.file_name().to_string_lossy().starts_with('.'));
     assert_eq!(left.count(), 0);
@@ -296,17 +350,14 @@ fn a_name_written_by_another_task_is_not_overwritten() {
     let place = TestDirs::new(&[("d/model", "mine"), ("d/own", "o")]);
     fs::create_dir_all(place.out()).unwrap();
     fs::write(place.out().join("model"), "theirs").unwrap();
-    let near = LocalCopy {
-        from: "d/".to_owned(),
-        to: place.out(),
-        existing: ExistingPolicy::Overwrite,
-        kept: false,
-        shared: true,
-    };
-    let taken = TakenNames::from([("model".to_owned(), "`d/` of worker:1".to_owned())]);
-    let error = copy_rest(&place.work(), &[(near, taken)], &UploadLog::default()).unwrap_err();
-    let sentence = "d/model`: `d/` of worker:1 has written that name";
-    assert!(error.to_string().contains(sentence), "{error}");
+    let other = Reservations { task: "worker:1".into(), ..place.request(None, true).claims };
+    let out = place.out().to_string_lossy().into_owned();
+    let (files, deadline) =
+        ([("model".to_owned(), None)].into(), Instant::now() + Duration::from_secs(60));
+    block_on(other.names(&place.stores(), "d/", &out, files, deadline)).unwrap();
+    let error = block_on(send(&place.stores(), &place.request(None, true))).unwrap_err();
+    let sentence = format!("`model` to `{out}`: `d/` of worker:1 has written that name");
+    assert!(error.to_string().contains(&sentence), "{error}");
     assert_eq!(place.found(), ["model=theirs", "own=o"]);
 }
 

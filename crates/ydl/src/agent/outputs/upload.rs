@@ -1,325 +1,301 @@
-//! Uploads outputs to HDFS: to a temporary name that is renamed when complete.
+//! Uploads outputs to their destinations, which are local disks or HDFS.
 
 use super::{
     Copied, OutputError,
+    batch::{Placed, finish_all, send_all},
     collect::{OutputFile, OutputFiles, gather},
-    continuous::is_hidden,
     reservations::{contents, theirs},
-    suspect::FileStamp,
-    target::{UploadError, aside, put, send_file, soon, sweep, swept},
+    target::{FileUpload, UploadError, UploadTarget, discard},
 };
-use crate::agent::shipping::{HdfsClients, HdfsUpload, UploadRequest};
+use crate::agent::{
+    shipping::{HdfsClients, UploadRequest},
+    task_env::TaskOutput,
+};
 use std::collections::{BTreeMap, BTreeSet};
-use std::fs;
 use std::path::Path;
 use std::time::Duration;
-use tokio::task::JoinSet;
+use tokio::task::spawn_blocking;
 use tokio::time::{Instant, sleep};
 use ydl_os::reason;
-use ydl_storage::hdfs::{Hdfs, Kind};
+use ydl_storage::store::is_local;
 
-/// Maximum number of concurrent uploads.
-const SIDE_BY_SIDE: usize = 4;
 /// Retry limit of an output while HDFS is unavailable.
 const AWAY_MAX: Duration = Duration::from_secs(90);
 /// Pause between such retries.
 const RETRY: Duration = Duration::from_secs(2);
 
-/// Copies each output, relative to `work`, to its URL. The rules are those of [`copy`](super::copy). An output of
-/// several files appears atomically, or is merged file by file into an existing directory. `whose` identifies the task:
-/// temporary files of its earlier attempts are removed.
+/// Uploads outputs, and records which of them were absent.
 pub(in crate::agent) async fn send(
-    ways: &HdfsClients,
-    it: &UploadRequest,
+    stores: &HdfsClients,
+    request: &UploadRequest,
 ) -> Result<Copied, OutputError> {
-    let mut sent = UploadRun { it, copied: Copied::default(), failures: Vec::new() };
-    match it.work.canonicalize() {
-        Ok(work) => {
-            for output in &it.outputs {
-                sent.output(ways, &work, output).await;
-            }
-        }
-        Err(error) => sent.failures.push(format!(
-            "cannot copy from `{}`: {}",
-            it.work.display(),
-            reason(&error)
-        )),
-    }
-    sent.result()
+    let copied = upload(stores, request).await?;
+    let outputs = request.outputs.iter().map(|output| &output.from);
+    request.claims.note(stores, outputs, &copied.absent).await;
+    Ok(copied)
 }
 
-struct UploadRun<'a> {
-    it: &'a UploadRequest,
+/// Uploads each output, relative to the working directory, to its destination. The rules are those of
+/// [`copy`](super::copy).
+pub(super) async fn upload(
+    stores: &HdfsClients,
+    request: &UploadRequest,
+) -> Result<Copied, OutputError> {
+    let work = match request.work.canonicalize() {
+        Ok(work) => work,
+        Err(error) => {
+            let path = request.work.display();
+            let sentence = format!("cannot copy from `{path}`: {}", reason(&error));
+            return Err(OutputError::new(vec![sentence], Copied::default()));
+        }
+    };
+    let run = async |local: bool| {
+        let mut run = UploadRun::new(stores, request);
+        for output in request.outputs.iter().filter(|output| is_local(&output.to) == local) {
+            run.output(&work, output).await;
+        }
+        (run.copied, run.failures)
+    };
+    // Local files do not wait for HDFS.
+    let ((mut copied, mut failures), (more, more_failures)) = tokio::join!(run(true), run(false));
+    copied.files += more.files;
+    copied.bytes += more.bytes;
+    copied.absent.extend(more.absent);
+    failures.extend(more_failures);
+    match failures.is_empty() {
+        true => Ok(copied),
+        false => Err(OutputError::new(failures, copied)),
+    }
+}
+
+/// Upload of the outputs of one kind of store.
+pub(super) struct UploadRun<'a> {
+    stores: &'a HdfsClients,
+    request: &'a UploadRequest,
     copied: Copied,
     failures: Vec<String>,
 }
 
-impl UploadRun<'_> {
-    async fn output(&mut self, ways: &HdfsClients, work: &Path, output: &HdfsUpload) {
-        let HdfsUpload { from, to, existing, .. } = output;
-        let deadline = self.it.deadline;
-        let mut found = match gather(work, from) {
-            Ok(Some(found)) => found,
-            Ok(None) => return self.copied.absent.push(from.to_owned()),
-            Err(sentence) => return self.failures.push(sentence),
-        };
-        self.failures.append(&mut found.failures);
-        if output.kept {
-            found.files.retain(|item| !is_hidden(&item.name));
-        }
-        let away = Instant::now() + AWAY_MAX;
-        let it = self.it;
-        let claims = &it.claims;
-        let mut told = BTreeSet::new();
-        loop {
-            let placed = async {
-                if output.shared {
-                    let (files, soon) = (contents(&found), soon(deadline));
-                    let place = to.trim_end_matches('/');
-                    let taken = claims.names(Some(ways), from, place, files, soon).await?;
-                    for (name, who) in &taken {
-                        if told.insert(name.clone()) {
-                            let why = theirs(who);
-                            let sentence = format!("cannot copy `{name}` to `{to}`: {why}");
-                            self.failures.push(sentence);
-                        }
-                    }
-                    found.files.retain(|item| !taken.contains_key(&item.name));
-                    // The single file of this output.
-                    if found.single && found.files.is_empty() {
-                        return Ok((0, 0));
-                    }
-                }
-                let taken = claims.afar(ways, *existing, to, soon(deadline)).await?;
-                let placed = place(ways, it, &mut found, &taken, deadline).await?;
-                claims.placed_afar(ways, *existing, &taken, soon(deadline)).await;
-                Ok::<_, UploadError>(placed)
-            };
-            let trouble = match placed.await {
-                Ok((files, bytes)) => {
-                    self.copied.files += files;
-                    self.copied.bytes += bytes;
-                    return;
-                }
-                Err(trouble) => trouble,
-            };
-            let now = Instant::now();
-            if !trouble.is_transient || now + RETRY > away.min(deadline) {
-                let UploadError { file, why, .. } = trouble;
-                let file = file.as_deref().unwrap_or(from);
-                let sentence = format!("cannot copy `{file}` to `{to}`: {why}");
+impl<'a> UploadRun<'a> {
+    pub(super) fn new(stores: &'a HdfsClients, request: &'a UploadRequest) -> UploadRun<'a> {
+        UploadRun { stores, request, copied: Copied::default(), failures: Vec::new() }
+    }
+
+    /// Uploads one output. Retries while HDFS is unavailable.
+    async fn output(&mut self, work: &Path, output: &TaskOutput) {
+        let (work, own) = (work.to_owned(), output.clone());
+        let gathered = spawn_blocking(move || {
+            let to = is_local(&own.to).then_some(Path::new(&own.to));
+            gather(&work, &own.from, to, own.every.is_some())
+        });
+        let mut found = match gathered.await {
+            Ok(Ok(Some(found))) => found,
+            Ok(Ok(None)) => return self.copied.absent.push(output.from.clone()),
+            Ok(Err(sentence)) => return self.failures.push(sentence),
+            Err(_) => {
+                let sentence =
+                    format!("cannot copy `{}`: collecting its files failed", output.from);
                 return self.failures.push(sentence);
             }
-            tracing::warn!("cannot upload `{from}` yet: {}", trouble.why);
+        };
+        self.failures.append(&mut found.failures);
+        let away = Instant::now() + AWAY_MAX;
+        let mut told = BTreeSet::new();
+        loop {
+            let error = match self.try_output(output, &mut found, &mut told).await {
+                Ok(placed) => {
+                    self.copied.files += placed.files;
+                    self.copied.bytes += placed.bytes;
+                    let failures = placed.failures.into_iter();
+                    let sentences = failures.map(|error| error.sentence(&output.from, &output.to));
+                    return self.failures.extend(sentences);
+                }
+                Err(error) => error,
+            };
+            let retry_at = Instant::now() + RETRY;
+            if !error.is_transient || retry_at > away.min(self.request.deadline) {
+                return self.failures.push(error.sentence(&output.from, &output.to));
+            }
+            tracing::warn!("cannot upload `{}` yet: {}", output.from, error.why);
             sleep(RETRY).await;
         }
     }
 
-    fn result(self) -> Result<Copied, OutputError> {
-        let UploadRun { copied, failures, .. } = self;
-        match failures.is_empty() {
-            true => Ok(copied),
-            false => Err(OutputError::new(failures, copied)),
-        }
-    }
-}
-
-/// Uploads one output to its destination. Returns the number of files and bytes.
-async fn place(
-    ways: &HdfsClients,
-    it: &UploadRequest,
-    found: &mut OutputFiles,
-    to: &str,
-    deadline: Instant,
-) -> Result<(u64, u64), UploadError> {
-    let whose = &it.whose;
-    let hdfs = ways.to(to, soon(deadline)).await?;
-    let (base, slash) = (to.trim_end_matches('/'), to.ends_with('/'));
-    let there = hdfs.stat(base, soon(deadline)).await?;
-    let directory_there = there.as_ref().is_some_and(|entry| entry.directory);
-    let (dir, _) = base.rsplit_once('/').unwrap_or((base, ""));
-    if let (true, [item]) = (found.single, &found.files[..]) {
-        let (dir, target) = match slash || directory_there {
-            true => (base, format!("{base}/{}", item.name)),
-            false => (dir, base.to_owned()),
-        };
-        let length = hdfs.stat(&target, soon(deadline)).await?;
-        let there = length.map(|entry| (target.clone(), entry.bytes)).into_iter();
-        if stays(it, item, &target, &there.collect()) {
-            return Ok((0, 0));
-        }
-        hdfs.mkdirs(dir, 0o755, soon(deadline)).await?;
-        sweep(&hdfs, dir, whose, deadline).await;
-        let aside = aside(dir, whose)?;
-        let sent = async {
-            let bytes = send_file(&hdfs, item, &aside, deadline).await?;
-            put(&hdfs, &aside, &target, deadline).await?;
-            Ok((1, bytes))
-        };
-        return swept(&hdfs, &aside, sent.await).await;
-    }
-    if there.is_some() && !directory_there {
-        return Err(UploadError::lasting("a file is there"));
-    }
-    if directory_there {
-        let target = |item: &OutputFile| format!("{base}/{}", item.name);
-        let there = lengths(&hdfs, it, found, base, deadline).await?;
-        let stays = |item: &OutputFile| stays(it, item, &target(item), &there);
-        found.files.retain(|item| !stays(item));
-        if found.files.is_empty() {
-            make_dirs(&hdfs, found, base, deadline).await?;
-            return Ok((0, 0));
-        }
-    }
-    let found = &*found;
-    // Inside the existing directory: the parent may not be writable.
-    let beside = if directory_there { base } else { dir };
-    if !directory_there {
-        hdfs.mkdirs(dir, 0o755, soon(deadline)).await?;
-    }
-    sweep(&hdfs, beside, whose, deadline).await;
-    let aside = aside(beside, whose)?;
-    let sent = async {
-        let bytes = send_all(&hdfs, found, &aside, deadline).await?;
-        let renamed = match directory_there {
-            true => false,
-            // If another task created the directory first, the files are merged into it.
-            false => match hdfs.rename(&aside, base, soon(deadline)).await {
-                Ok(()) => true,
-                Err(error) if error.kind == Kind::Exists => false,
-                Err(error) => return Err(error.into()),
-            },
-        };
-        if !renamed {
-            merge(&hdfs, found, &aside, base, deadline).await?;
-        }
-        Ok((found.files.len() as u64, bytes))
-    };
-    swept(&hdfs, &aside, sent.await).await
-}
-
-/// Returns true if the existing file is kept: it is the uploaded file itself, or the source may be half-written.
-fn stays(
-    it: &UploadRequest,
-    item: &OutputFile,
-    target: &str,
-    there: &BTreeMap<String, u64>,
-) -> bool {
-    let (Some(length), Ok(about)) = (there.get(target), fs::metadata(&item.from)) else {
-        return false;
-    };
-    let stamp = FileStamp::of(&about);
-    if it.sent.has(target, &stamp) && *length == stamp.bytes {
-        return true;
-    }
-    let in_doubt = it.sent.may_be_torn(&stamp);
-    if in_doubt {
-        let name = &item.name;
-        tracing::warn!("`{name}` may be half-written; keeping the existing `{target}`");
-    }
-    in_doubt
-}
-
-/// Returns the lengths of existing files at targets that may be kept. Lists each directory once.
-async fn lengths(
-    hdfs: &Hdfs,
-    it: &UploadRequest,
-    found: &OutputFiles,
-    base: &str,
-    deadline: Instant,
-) -> Result<BTreeMap<String, u64>, UploadError> {
-    let mut dirs = BTreeSet::new();
-    for item in &found.files {
-        let target = format!("{base}/{}", item.name);
-        let stamp = fs::metadata(&item.from).map(|about| FileStamp::of(&about));
-        let matters = |stamp: &FileStamp| it.sent.has(&target, stamp) || it.sent.may_be_torn(stamp);
-        if stamp.is_ok_and(|stamp| matters(&stamp))
-            && let Some((dir, _)) = target.rsplit_once('/')
-        {
-            dirs.insert(dir.to_owned());
-        }
-    }
-    let mut lengths = BTreeMap::new();
-    for dir in dirs {
-        match hdfs.list(&dir, soon(deadline)).await {
-            Ok(all) => {
-                let files = all.iter().filter(|entry| !entry.directory);
-                let each = files.map(|entry| (format!("{dir}/{}", entry.name()), entry.bytes));
-                lengths.extend(each);
+    /// Announces the names of an output, reserves its destination, and uploads it.
+    async fn try_output(
+        &mut self,
+        TaskOutput { from, to, existing, shared, .. }: &TaskOutput,
+        found: &mut OutputFiles,
+        told: &mut BTreeSet<String>,
+    ) -> Result<Placed, UploadError> {
+        let UploadRequest { claims, deadline, .. } = self.request;
+        if *shared {
+            let files = found.files.clone();
+            let files = spawn_blocking(move || contents(files.iter())).await.unwrap_or_default();
+            let taken = claims.names(self.stores, from, to, files, *deadline).await?;
+            for (name, who) in &taken {
+                if told.insert(name.clone()) {
+                    let why = theirs(who);
+                    self.failures.push(format!("cannot copy `{name}` to `{to}`: {why}"));
+                }
             }
-            Err(error) if error.kind == Kind::NotFound => {}
-            Err(error) => return Err(error.into()),
+            found.files.retain(|item| !taken.contains_key(&item.name));
+            if found.single && found.files.is_empty() {
+                return Ok(Placed::default());
+            }
+        }
+        let taken = claims.reserve(self.stores, *existing, to, *deadline).await?;
+        let placed = self.place(found, &taken).await?;
+        claims.release(self.stores, *existing, &taken, *deadline).await;
+        Ok(placed)
+    }
+
+    /// Uploads files to their final destination.
+    async fn place(&self, found: &mut OutputFiles, to: &str) -> Result<Placed, UploadError> {
+        let UploadRequest { whose, deadline, .. } = self.request;
+        let target = UploadTarget::find(self.stores, to, found.single, whose, *deadline).await?;
+        match &target.there {
+            None if !found.single => self.place_new(found, target).await,
+            Some(there) if !found.single && !there.directory => {
+                Err(UploadError::lasting("a file is there"))
+            }
+            _ => self.merge(found, target).await,
         }
     }
-    Ok(lengths)
-}
 
-async fn send_all(
-    hdfs: &Hdfs,
-    found: &OutputFiles,
-    aside: &str,
-    deadline: Instant,
-) -> Result<u64, UploadError> {
-    hdfs.mkdirs(aside, 0o755, soon(deadline)).await?;
-    make_dirs(hdfs, found, aside, deadline).await?;
-    let mut bytes = 0;
-    let mut sending = JoinSet::new();
-    for item in &found.files {
-        while sending.len() >= SIDE_BY_SIDE {
-            bytes += joined(sending.join_next().await)?;
+    /// Uploads a new directory, which gets its name when it is complete.
+    pub(super) async fn place_new(
+        &self,
+        found: &OutputFiles,
+        mut target: UploadTarget,
+    ) -> Result<Placed, UploadError> {
+        let (store, base) = (target.store.clone(), target.base.clone());
+        let deadline = self.request.deadline;
+        let temporary = target.temporary(&base, deadline).await?;
+        let placed = async {
+            store.make_dirs(&temporary, found.mode, deadline).await?;
+            target.make_dirs(found, &temporary, deadline).await?;
+            let uploads = found.files.iter().map(|item| FileUpload {
+                item: item.clone(),
+                temporary: format!("{temporary}/{}", item.name),
+                target: target.of(&item.name),
+            });
+            let (done, _) = send_all(&store, uploads.collect(), |_| true, deadline).await?;
+            if store.rename(&temporary, &base, deadline).await? {
+                let bytes = done.iter().map(|(_, bytes)| bytes).sum();
+                return Ok(Placed { files: done.len() as u64, bytes, failures: Vec::new() });
+            }
+            // Another task created the directory first: the files are merged into it.
+            target.make_dirs(found, &base, deadline).await?;
+            finish_all(&*store, done, deadline).await
+        };
+        let placed = placed.await;
+        discard(&*store, &temporary).await;
+        placed
+    }
+
+    /// Uploads a single file, or files into an existing directory. Each replaces its target when all have arrived. An
+    /// error of one does not cost the others.
+    async fn merge(
+        &self,
+        found: &mut OutputFiles,
+        mut target: UploadTarget,
+    ) -> Result<Placed, UploadError> {
+        let (store, deadline) = (target.store.clone(), self.request.deadline);
+        follow_links(found, &target, deadline).await?;
+        let there = self.lengths(found, &target).await?;
+        found.files.retain(|item| !self.stays(item, &target.of(&item.name), &there));
+        let mut failures = Vec::new();
+        let mut keep = |error: UploadError| match error.is_transient {
+            true => Err(error),
+            false => {
+                failures.push(error);
+                Ok(())
+            }
+        };
+        target.make_dirs(found, &target.base, deadline).await.or_else(&mut keep)?;
+        let mut uploads = Vec::new();
+        for item in &found.files {
+            let own = target.of(&item.name);
+            match target.temporary(&own, deadline).await {
+                Ok(temporary) => {
+                    uploads.push(FileUpload { item: item.clone(), temporary, target: own })
+                }
+                Err(error) => keep(error.of(item, &own))?,
+            }
         }
-        let (hdfs, place) = (hdfs.clone(), format!("{aside}/{}", item.name));
-        let item = item.clone();
-        sending.spawn(async move { send_file(&hdfs, &item, &place, deadline).await });
+        let is_end = |error: &UploadError| error.is_transient;
+        let (done, failed) = send_all(&store, uploads, is_end, deadline).await?;
+        let mut placed = finish_all(&*store, done, deadline).await?;
+        placed.failures.extend(failures.into_iter().chain(failed));
+        Ok(placed)
     }
-    while let Some(sent) = sending.join_next().await {
-        bytes += joined(Some(sent))?;
+
+    /// Returns true if the existing file is kept: it is the uploaded file itself, or the source may be half-written.
+    fn stays(&self, item: &OutputFile, target: &str, there: &BTreeMap<String, u64>) -> bool {
+        let Some(length) = there.get(target).filter(|_| item.link.is_none()) else {
+            return false;
+        };
+        if self.request.sent.has(target, &item.stamp) && *length == item.stamp.bytes {
+            return true;
+        }
+        let is_suspect = self.request.sent.may_be_torn(&item.stamp);
+        if is_suspect {
+            let name = &item.name;
+            tracing::warn!("`{name}` may be half-written; keeping the existing `{target}`");
+        }
+        is_suspect
     }
-    Ok(bytes)
+
+    /// Returns the lengths of existing files at targets that may be kept. Lists each directory once.
+    async fn lengths(
+        &self,
+        found: &OutputFiles,
+        target: &UploadTarget,
+    ) -> Result<BTreeMap<String, u64>, UploadError> {
+        let (sent, deadline) = (&self.request.sent, self.request.deadline);
+        let files = found.files.iter().filter(|item| item.link.is_none());
+        let targets = files.map(|item| (target.of(&item.name), &item.stamp));
+        let targets =
+            targets.filter(|(target, stamp)| sent.has(target, stamp) || sent.may_be_torn(stamp));
+        let mut lengths = BTreeMap::new();
+        if found.single {
+            for (target_path, _) in targets {
+                let there = target.store.stat(&target_path, deadline).await?;
+                lengths.extend(there.map(|entry| (target_path, entry.bytes)));
+            }
+            return Ok(lengths);
+        }
+        let dirs = targets.filter_map(|(target, _)| Some(target.rsplit_once('/')?.0.to_owned()));
+        for dir in dirs.collect::<BTreeSet<_>>() {
+            let entries = target.store.list(&dir, deadline).await?;
+            let files = entries.iter().filter(|entry| !entry.directory);
+            lengths.extend(files.map(|entry| (format!("{dir}/{}", entry.name()), entry.bytes)));
+        }
+        Ok(lengths)
+    }
 }
 
-fn joined(
-    sent: Option<Result<Result<u64, UploadError>, tokio::task::JoinError>>,
-) -> Result<u64, UploadError> {
-    match sent {
-        Some(Ok(sent)) => sent,
-        Some(Err(_)) => Err(UploadError::lasting("uploading it failed")),
-        None => Ok(0),
-    }
-}
-
-/// Creates the directories of an output below `base`.
-async fn make_dirs(
-    hdfs: &Hdfs,
-    found: &OutputFiles,
-    base: &str,
+/// Replaces links to directories by their files where the destination has a directory: a continuous upload has copied
+/// the target of the link.
+async fn follow_links(
+    found: &mut OutputFiles,
+    target: &UploadTarget,
     deadline: Instant,
 ) -> Result<(), UploadError> {
-    for (name, mode) in &found.dirs {
-        let made = hdfs.mkdirs(&format!("{base}/{name}"), *mode, soon(deadline)).await;
-        made.map_err(|error| UploadError::from(error).with(name))?;
+    // Files that a link adds are at the end, and may be links.
+    let mut at = 0;
+    while let Some(item) = found.files.get(at) {
+        at += 1;
+        if item.link.is_none() || !item.from.is_dir() {
+            continue;
+        }
+        let there = target.store.stat(&target.of(&item.name), deadline).await?;
+        if there.is_some_and(|entry| entry.directory && !entry.link) {
+            at -= 1;
+            let name = item.name.clone();
+            found.follow(&name);
+        }
     }
     Ok(())
-}
-
-/// Moves files into a directory that may contain others.
-async fn merge(
-    hdfs: &Hdfs,
-    found: &OutputFiles,
-    aside: &str,
-    base: &str,
-    deadline: Instant,
-) -> Result<(), UploadError> {
-    make_dirs(hdfs, found, base, deadline).await?;
-    let mut first = Ok(());
-    for item in &found.files {
-        let (from, target) = (format!("{aside}/{}", item.name), format!("{base}/{}", item.name));
-        match put(hdfs, &from, &target, deadline).await {
-            Err(trouble) if trouble.is_transient => return Err(trouble.with(&item.name)),
-            // One conflicting name does not cost the other files.
-            Err(trouble) => first = first.and(Err(trouble.with(&item.name))),
-            Ok(()) => {}
-        }
-    }
-    first
 }

@@ -1,12 +1,16 @@
 //! HDFS clients of an agent, connected on demand.
 
+use std::sync::Arc;
 use tokio::{sync::OnceCell, time::Instant};
 use yarn_native::config::Environment;
 use ydl_proto::{
     files::{HadoopConfig, JobDir},
     version::from_json,
 };
-use ydl_storage::hdfs::{self, Hdfs, HdfsError, Kind};
+use ydl_storage::{
+    hdfs::{self, Hdfs, HdfsError, Kind},
+    store::{LocalStore, Store, is_local},
+};
 
 /// Maximum size of the configuration.
 const CONFIG_BYTES_MAX: u64 = 16 << 20;
@@ -38,6 +42,18 @@ impl HdfsClients {
         let file_systems =
             self.file_systems.get_or_try_init(async || file_systems_of_job(&self.job));
         file_systems.await?.to(url, deadline).await
+    }
+
+    /// Returns the store of a path or URL. A path needs no configuration.
+    pub(in crate::agent) async fn store(
+        &self,
+        place: &str,
+        deadline: Instant,
+    ) -> Result<Store, HdfsError> {
+        match is_local(place) {
+            true => Ok(Arc::new(LocalStore)),
+            false => Ok(Arc::new(self.to(place, deadline).await?)),
+        }
     }
 }
 

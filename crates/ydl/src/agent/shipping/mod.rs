@@ -15,4 +15,4 @@ mod worker;
 pub(super) use clients::{HdfsClients, file_systems_of_job};
 pub(super) use log_shipper::LogShipperHandle;
 pub use log_stream::UNSYNCED_BYTES_MAX;
-pub(super) use worker::{HdfsUpload, HdfsWorker, UploadRequest};
+pub(super) use worker::{HdfsWorker, UploadRequest};

@@ -7,6 +7,7 @@ use super::{
 use crate::agent::{
     output::Rotation,
     outputs::{ContinuousUpload, Copied, OutputError, Reservations, Restore, UploadLog, send},
+    task_env::TaskOutput,
 };
 use std::{path::PathBuf, sync::Arc, thread, time::Duration};
 use tokio::{
@@ -14,7 +15,6 @@ use tokio::{
     task::JoinSet,
     time::{Instant, timeout_at},
 };
-use ydl_core::spec::ExistingPolicy;
 use ydl_proto::{
     files::{JobDir, MasterAddress},
     version::from_json,
@@ -36,15 +36,7 @@ enum WorkerRequest {
     Upload(Box<UploadRequest>, oneshot::Sender<Result<Copied, OutputError>>),
     UploadContinuously(Box<ContinuousUpload>),
     Restore(Box<Restore>, oneshot::Sender<Result<(), String>>),
-    RecordAbsent(Box<AbsentOutputs>, oneshot::Sender<()>),
     Flush(oneshot::Sender<()>),
-}
-
-/// Outputs that a task did not produce.
-struct AbsentOutputs {
-    claims: Reservations,
-    outputs: Vec<String>,
-    absent: Vec<String>,
 }
 
 /// Outputs of a task to upload.
@@ -52,27 +44,12 @@ struct AbsentOutputs {
 pub(in crate::agent) struct UploadRequest {
     /// Identifier of the task, unique among all tasks of all jobs.
     pub(in crate::agent) whose: String,
-    pub(in crate::agent) outputs: Vec<HdfsUpload>,
+    pub(in crate::agent) outputs: Vec<TaskOutput>,
     pub(in crate::agent) claims: Reservations,
     pub(in crate::agent) work: PathBuf,
     /// Files that need no upload, and files that may be half-written.
     pub(in crate::agent) sent: UploadLog,
     pub(in crate::agent) deadline: Instant,
-}
-
-/// One output to upload to HDFS.
-#[derive(Debug)]
-pub(in crate::agent) struct HdfsUpload {
-    /// Path below the working directory.
-    pub(in crate::agent) from: String,
-    /// Destination URL.
-    pub(in crate::agent) to: String,
-    /// Policy for an existing destination.
-    pub(in crate::agent) existing: ExistingPolicy,
-    /// Set if the output was uploaded continuously while the program ran.
-    pub(in crate::agent) kept: bool,
-    /// Set if other tasks of the job upload to the same destination.
-    pub(in crate::agent) shared: bool,
 }
 
 /// Handle of the worker thread. Dropping it ends the thread at once.
@@ -127,7 +104,7 @@ impl HdfsWorker {
         async { response.await.ok().flatten() }
     }
 
-    /// Uploads outputs to their URLs.
+    /// Uploads outputs to their destinations.
     pub(in crate::agent) fn send(
         &self,
         outputs: UploadRequest,
@@ -135,20 +112,6 @@ impl HdfsWorker {
         let (respond_to, response) = oneshot::channel();
         self.send_request(WorkerRequest::Upload(Box::new(outputs), respond_to));
         async { response.await.ok() }
-    }
-
-    /// Records which outputs were absent.
-    pub(in crate::agent) fn note(
-        &self,
-        claims: &Reservations,
-        outputs: &[String],
-        absent: &[String],
-    ) -> impl Future<Output = ()> + Send + use<> {
-        let (respond_to, response) = oneshot::channel();
-        let (claims, outputs, absent) = (claims.clone(), outputs.to_vec(), absent.to_vec());
-        let absent_outputs = AbsentOutputs { claims, outputs, absent };
-        self.send_request(WorkerRequest::RecordAbsent(Box::new(absent_outputs), respond_to));
-        async { drop(response.await) }
     }
 
     /// Uploads an output continuously until its program has ended.
@@ -236,14 +199,6 @@ async fn work(clients: &Arc<HdfsClients>, mut requests: mpsc::Receiver<WorkerReq
                 let clients = Arc::clone(clients);
                 others.spawn(async move {
                     let _ = respond_to.send(send(&clients, &it).await);
-                });
-            }
-            Some(WorkerRequest::RecordAbsent(it, respond_to)) => {
-                let clients = Arc::clone(clients);
-                others.spawn(async move {
-                    let recorded = it.claims.note(Some(&clients), &it.outputs, &it.absent);
-                    recorded.await;
-                    let _ = respond_to.send(());
                 });
             }
             Some(WorkerRequest::UploadContinuously(kept)) => {

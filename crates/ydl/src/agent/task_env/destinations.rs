@@ -1,14 +1,14 @@
 //! Destinations of a task's outputs and checkpoints.
 
 use super::TaskEnv;
-use crate::agent::outputs::{ReservationStore, Reservations};
+use crate::agent::outputs::Reservations;
 use std::path::PathBuf;
 use ydl_core::{
     Span, TaskId,
     spec::{ExistingPolicy, Output},
 };
 use ydl_proto::files::{JobTarget, SubmittedJob};
-use ydl_storage::hdfs::JobLayout;
+use ydl_storage::{hdfs::JobLayout, store::is_local};
 
 /// Name of the checkpoint directory in a container's directory.
 pub(in crate::agent) const CHECKPOINT: &str = "checkpoint";
@@ -25,8 +25,10 @@ pub(in crate::agent) struct CheckpointPaths {
 /// Output of a task with its resolved destination.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(in crate::agent) struct TaskOutput {
+    /// Path below the working directory.
     pub(in crate::agent) from: String,
-    pub(in crate::agent) to: Destination,
+    /// Path on this node, or URL in HDFS.
+    pub(in crate::agent) to: String,
     /// Policy for an existing destination.
     pub(in crate::agent) existing: ExistingPolicy,
     pub(in crate::agent) every: Option<Span>,
@@ -34,26 +36,19 @@ pub(in crate::agent) struct TaskOutput {
     pub(in crate::agent) shared: bool,
 }
 
-/// Destination of an output.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(in crate::agent) enum Destination {
-    /// Path on this node.
-    Local(PathBuf),
-    /// URL in HDFS.
-    Hdfs(String),
-}
-
-/// Resolves the destination of an output or a checkpoint.
-fn destination(submitted: &SubmittedJob, to: &str) -> Destination {
+/// Resolves the destination of an output or a checkpoint: a path on this node, or a URL in HDFS.
+fn destination(submitted: &SubmittedJob, to: &str) -> String {
     if let Some(path) = to.strip_prefix("file://") {
-        return Destination::Local(path.into());
+        return path.to_owned();
     }
     match &submitted.target {
-        _ if to.contains("://") => Destination::Hdfs(to.to_owned()),
+        _ if !is_local(to) => to.to_owned(),
         JobTarget::Yarn(staged) if !to.starts_with('/') => {
-            Destination::Hdfs(format!("{}/{to}", staged.home.trim_end_matches('/')))
+            format!("{}/{to}", staged.home.trim_end_matches('/'))
         }
-        JobTarget::Yarn(_) | JobTarget::Local(_) => Destination::Local(submitted.from.join(to)),
+        JobTarget::Yarn(_) | JobTarget::Local(_) => {
+            submitted.from.join(to).to_string_lossy().into_owned()
+        }
     }
 }
 
@@ -66,8 +61,8 @@ impl TaskEnv {
         let configured =
             configured.map(|to| destination(submitted, &to.replace("{job}", &submitted.id)));
         match (configured, &submitted.target) {
-            (Some(Destination::Local(path)), _) => local(path),
-            (Some(Destination::Hdfs(url)), _) => remote(url),
+            (Some(path), _) if is_local(&path) => local(path.into()),
+            (Some(url), _) => remote(url),
             (None, JobTarget::Local(_)) => local(self.job.checkpoint()),
             (None, JobTarget::Yarn(staged)) => {
                 remote(JobLayout::at(staged.dir.clone()).checkpoint())
@@ -87,9 +82,9 @@ impl TaskEnv {
         let own = outputs.iter().filter(|output| output.is_produced_by(role, task.index));
         let resolve = |output: &Output| {
             let to = destination(submitted, &output.destination(Some(&submitted.id), task));
-            let existing = match (&submitted.target, &to) {
+            let existing = match &submitted.target {
                 // Local disks of cluster nodes are not checked at submit.
-                (JobTarget::Yarn(_), Destination::Local(_)) => ExistingPolicy::Overwrite,
+                JobTarget::Yarn(_) if is_local(&to) => ExistingPolicy::Overwrite,
                 _ => output.existing,
             };
             TaskOutput {
@@ -105,14 +100,12 @@ impl TaskEnv {
 
     /// Returns the task's reservations of destinations.
     pub(in crate::agent) fn claims(&self, submitted: &SubmittedJob) -> Reservations {
-        let ledger = match &submitted.target {
-            JobTarget::Local(_) => ReservationStore::Local(self.job.reservations()),
-            JobTarget::Yarn(staged) => {
-                ReservationStore::Hdfs(JobLayout::at(staged.dir.clone()).reservations())
-            }
+        let dir = match &submitted.target {
+            JobTarget::Local(_) => self.job.reservations().to_string_lossy().into_owned(),
+            JobTarget::Yarn(staged) => JobLayout::at(staged.dir.clone()).reservations(),
         };
         Reservations {
-            ledger,
+            dir,
             job: submitted.id.clone(),
             task: self.task.as_ref().map(TaskId::to_string).unwrap_or_default(),
         }

@@ -90,7 +90,7 @@ impl LogdirCopy {
         deadline: Instant,
     ) -> Result<usize, Report> {
         let hdfs = file_systems.to(url, deadline).await?;
-        let found = list_source(url.trim_end_matches('/'), Some(hdfs.clone()), deadline).await?;
+        let found = list_source(url.trim_end_matches('/'), Some(file_systems), deadline).await?;
         let shown = found.files.iter().filter(|file| is_shown(&file.name));
         let (selected, skipped) = newest_within(shown.collect(), self.bytes_max);
         if found.there {

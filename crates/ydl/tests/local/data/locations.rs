@@ -2,7 +2,7 @@
 
 use super::script;
 use std::{collections::BTreeSet, fs, path::Path};
-use ydl::agent::outputs;
+use ydl_storage::{data::is_temporary, store::temporary_name};
 use ydl_testkit::{
     assert_rejected, finish,
     local::{Home, kill},
@@ -17,7 +17,7 @@ fn tasks_that_share_a_directory_do_not_overwrite_each_others_files() {
         "outputs: {m/: all}\nrestart: {limit: 0}",
     ));
     assert_ne!(ran.code, 0, "{ran:#?}");
-    assert!(ran.stderr.contains("m/model`: `m/` of worker:"), "{ran:#?}");
+    assert!(ran.stderr.contains("/all`: `m/` of worker:"), "{ran:#?}");
     let read = |name: &str| fs::read_to_string(home.path().join(name)).unwrap_or_default();
     assert_eq!(read("all/config"), "same\n");
     // If the tasks collide, none of them may write the file.
@@ -99,7 +99,7 @@ fn concurrent_jobs_number_their_outputs_without_loss() {
     }
     let names = fs::read_dir(home.path()).expect("a directory").flatten();
     let names: Vec<_> = names.map(|entry| entry.file_name()).collect();
-    let hidden = |name: &std::ffi::OsString| name.to_string_lossy().contains(".ydl-");
+    let hidden = |name: &std::ffi::OsString| is_temporary(&name.to_string_lossy());
     assert!(!names.iter().any(hidden), "{names:?}");
 }
 
@@ -143,7 +143,7 @@ fn partial_uploads_of_a_killed_agent_are_removed_at_the_end_of_the_job() {
     home.wait_for("a file", |home| home.path().join("kept/a").exists().then_some(()));
     let agent = home.find(" agent ")[0].pid;
     // A partial upload, as if the agent was killed during one.
-    let temporary = outputs::aside_of(&home.path().join("kept/b"), agent);
+    let temporary = home.path().join("kept").join(temporary_name(b"b", agent, 0));
     fs::write(&temporary, "partial").expect("a file");
     kill(agent, 9);
     let ran = finish(child);

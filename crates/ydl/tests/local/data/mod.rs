@@ -240,7 +240,8 @@ fn child_process_copies_outputs() {
     };
     let outputs =
         [("file".to_owned(), dir.join("out/file")), ("dir/".to_owned(), dir.join("out/dir"))];
-    outputs::copy(&dir.join("work"), &outputs).expect("a copy");
+    let runtime = tokio::runtime::Runtime::new().expect("a runtime");
+    runtime.block_on(outputs::copy(&dir.join("work"), &outputs)).expect("a copy");
 }
 
 #[test]

@@ -1,9 +1,10 @@
-//! Inputs from HDFS, outputs to it and fetched results, on a real cluster.
+//! Inputs from HDFS, outputs to it, its file store and fetched results, on a real cluster.
 
 mod inputs;
 mod locations;
 mod outputs;
 mod proxy;
+mod store;
 
 use std::{
     fs,

@@ -1,42 +1,20 @@
-//! Partial files that killed processes left on a disk.
+//! Temporary names on a local disk. They tell whether their writer has died.
 
-use super::pattern::is_temporary;
 use ring::digest::{SHA256, digest};
 use std::{
     ffi::OsString,
-    fs::{self, Metadata},
+    fs,
     os::unix::ffi::{OsStrExt, OsStringExt},
     path::Path,
     sync::LazyLock,
-    time::{Duration, SystemTime},
+    time::Duration,
 };
 
 /// Age after which an unchanged partial file counts as left by a killed process.
 pub const ABANDONED_AGE: Duration = Duration::from_secs(60 * 60);
 
-/// Removes partial files of killed processes from a directory.
-pub fn remove_abandoned(dir: &Path) {
-    let long_ago = SystemTime::now() - ABANDONED_AGE;
-    for entry in fs::read_dir(dir).into_iter().flatten().flatten() {
-        let name = entry.file_name();
-        let Some(name) = name.to_str().filter(|name| is_temporary(name)) else {
-            continue;
-        };
-        let about = entry.metadata();
-        let is_old = |about: &Metadata| about.modified().is_ok_and(|time| time < long_ago);
-        if !writer_has_exited(name) && !about.as_ref().is_ok_and(is_old) {
-            continue;
-        }
-        // A leftover does no harm.
-        let _ = match about.is_ok_and(|about| about.is_dir()) {
-            true => fs::remove_dir_all(entry.path()),
-            false => fs::remove_file(entry.path()),
-        };
-    }
-}
-
 /// Returns true if the writer of a file of that name was a process of this machine that has exited.
-fn writer_has_exited(name: &str) -> bool {
+pub(super) fn writer_has_exited(name: &str) -> bool {
     let Some((_, whose)) = name.rsplit_once(".ydl-") else {
         return false;
     };
