@@ -1,5 +1,6 @@
 //! One server connection: requests and replies in turn, each step with its deadline.
 
+use std::fmt;
 use std::future::{Future, poll_fn};
 use std::io;
 use std::net::SocketAddr;
@@ -8,11 +9,9 @@ use std::task::Poll;
 use std::time::Duration;
 
 use hyper::Method;
-use tokio::io::{AsyncBufRead, AsyncBufReadExt, AsyncWriteExt};
-use tokio::net::TcpStream;
+use tokio::io::{AsyncBufRead, AsyncBufReadExt, AsyncWrite, AsyncWriteExt};
 use tokio::sync::{Semaphore, watch};
 use tokio::time::timeout;
-use tokio_rustls::server::TlsStream;
 
 use super::forward::UpgradeHalf;
 use super::http::{self, RequestHead};
@@ -26,6 +25,14 @@ const DISCARD_FACTOR: u64 = 4;
 /// Replies up to this size are sent in one write with their head.
 const SMALL_BYTES: usize = 16 << 10;
 
+/// Stream of a connection, with or without TLS.
+pub(super) trait ServerStream:
+    AsyncBufRead + AsyncWrite + fmt::Debug + Unpin + Send
+{
+}
+
+impl<S: AsyncBufRead + AsyncWrite + fmt::Debug + Unpin + Send> ServerStream for S {}
+
 /// Reason for closing a connection. Peers that leave or fall idle between requests are no error.
 #[derive(Debug)]
 pub(super) enum ConnectionError {
@@ -34,8 +41,8 @@ pub(super) enum ConnectionError {
     Refused(String),
 }
 
-impl std::fmt::Display for ConnectionError {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+impl fmt::Display for ConnectionError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Timeout(what) => write!(f, "{what} in time"),
             Self::Broken(error) => write!(f, "{error}"),
@@ -71,7 +78,7 @@ pub(super) struct ServerContext<'a> {
 #[derive(Debug)]
 pub(super) struct ServerConnection<'a> {
     /// Boxed, because futures reserve space for a value each time they move it.
-    stream: Box<TlsStream<TcpStream>>,
+    stream: Box<dyn ServerStream>,
     peer: SocketAddr,
     context: ServerContext<'a>,
     /// Bytes read and not yet consumed. Empty, without an allocation, between requests.
@@ -91,7 +98,7 @@ enum Disposition {
 
 impl<'a> ServerConnection<'a> {
     pub(super) fn new(
-        stream: Box<TlsStream<TcpStream>>,
+        stream: Box<dyn ServerStream>,
         peer: SocketAddr,
         context: ServerContext<'a>,
     ) -> Self {

@@ -6,10 +6,10 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt, ReadHalf, WriteHalf, split};
-use tokio::net::TcpStream;
 use tokio::sync::{OwnedSemaphorePermit, oneshot};
 use tokio::time::{Instant, timeout};
-use tokio_rustls::server::TlsStream;
+
+use super::connection::ServerStream;
 
 /// Timeout without traffic in either direction.
 const IDLE_TIMEOUT: Duration = Duration::from_secs(30 * 60);
@@ -73,7 +73,7 @@ async fn pass<A: AsyncRead, B: AsyncWrite>(
     }
 }
 
-type Stream = Box<TlsStream<TcpStream>>;
+type Stream = Box<dyn ServerStream>;
 
 /// One half of two server connections to be joined. It goes with the reply to a request, whose connection then carries no
 /// more requests.

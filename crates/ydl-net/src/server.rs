@@ -1,4 +1,4 @@
-//! HTTPS server for hostile networks.
+//! HTTPS server for hostile networks, and HTTP for pages that a proxy fetches.
 //!
 //! Each phase of a connection has its own deadline, and an error closes that connection only. A request is authorized
 //! before its body is read, so an unauthenticated peer cannot make the server buffer anything.
@@ -13,13 +13,14 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use rustls::ServerConfig;
+use tokio::io::BufReader;
 use tokio::net::{TcpListener, TcpSocket, TcpStream};
 use tokio::sync::{Semaphore, watch};
 use tokio::task::{AbortHandle, JoinSet};
 use tokio::time::{sleep, timeout};
 use tokio_rustls::TlsAcceptor;
 
-use super::connection::{ServerConnection, ServerContext};
+use super::connection::{ServerConnection, ServerContext, ServerStream};
 use super::request::{Head, Reply, Request};
 
 /// Limits of a server. The defaults suit one master with some thousand agents.
@@ -90,7 +91,7 @@ pub fn listen(address: SocketAddr) -> io::Result<TcpListener> {
     socket.listen(BACKLOG)
 }
 
-/// Serves until `stop` completes, then drains replies in progress for `limits.drain`. Dropping the future closes all
+/// Serves HTTPS until `stop` completes, then drains replies in progress for `limits.drain`. Dropping the future closes all
 /// connections at once.
 ///
 /// `admit` authorizes a request before its body is read; `answer` gets its result. The future of an answer is dropped
@@ -108,9 +109,42 @@ pub async fn serve<Who, Admit, Answer, Answered>(
     Answer: Fn(Who, Request) -> Answered + Send + Sync + 'static,
     Answered: Future<Output = Reply> + Send + 'static,
 {
+    accept(listener, Some(TlsAcceptor::from(tls)), limits, stop, admit, answer).await;
+}
+
+/// Serves HTTP like [`serve`], without TLS: for content that is no secret, to clients that do not know the job's
+/// certificate.
+pub async fn serve_plain<Who, Admit, Answer, Answered>(
+    listener: TcpListener,
+    limits: Limits,
+    stop: impl Future<Output = ()>,
+    admit: Admit,
+    answer: Answer,
+) where
+    Who: Send + 'static,
+    Admit: Fn(&Head) -> Result<Who, Reply> + Send + Sync + 'static,
+    Answer: Fn(Who, Request) -> Answered + Send + Sync + 'static,
+    Answered: Future<Output = Reply> + Send + 'static,
+{
+    accept(listener, None, limits, stop, admit, answer).await;
+}
+
+async fn accept<Who, Admit, Answer, Answered>(
+    listener: TcpListener,
+    tls: Option<TlsAcceptor>,
+    limits: Limits,
+    stop: impl Future<Output = ()>,
+    admit: Admit,
+    answer: Answer,
+) where
+    Who: Send + 'static,
+    Admit: Fn(&Head) -> Result<Who, Reply> + Send + Sync + 'static,
+    Answer: Fn(Who, Request) -> Answered + Send + Sync + 'static,
+    Answered: Future<Output = Reply> + Send + 'static,
+{
     let (draining, drain) = watch::channel(false);
     let state = Arc::new(ServerState {
-        tls: TlsAcceptor::from(tls),
+        tls,
         limits,
         // In KiB, because permits are counted with 32 bits.
         bodies: Semaphore::new(limits.bodies_bytes_max >> 10),
@@ -209,7 +243,8 @@ impl AcceptBackoff {
 }
 
 struct ServerState {
-    tls: TlsAcceptor,
+    /// None for a server without TLS.
+    tls: Option<TlsAcceptor>,
     limits: Limits,
     bodies: Semaphore,
     logged_peers: Mutex<BTreeSet<IpAddr>>,
@@ -236,13 +271,18 @@ async fn serve_connection<Who, Answered: Future<Output = Reply>>(
 ) {
     // Avoids delayed small replies; failure is harmless.
     let _ = stream.set_nodelay(true);
-    // Boxed, so that a connection does not reserve space for its handshake for its whole life.
-    let handshake = state.tls.accept(stream);
-    let handshake = Box::pin(async { handshake.await.map(Box::new) });
-    let stream = match timeout(state.limits.handshake, handshake).await {
-        Ok(Ok(stream)) => stream,
-        Ok(Err(error)) => return state.log_once(peer, &error),
-        Err(_) => return state.log_once(peer, &"TLS handshake timed out"),
+    let stream: Box<dyn ServerStream> = match &state.tls {
+        None => Box::new(BufReader::new(stream)),
+        Some(tls) => {
+            // Boxed, so that a connection does not reserve space for its handshake for its whole life.
+            let handshake = tls.accept(stream);
+            let handshake = Box::pin(async { handshake.await.map(Box::new) });
+            match timeout(state.limits.handshake, handshake).await {
+                Ok(Ok(stream)) => stream,
+                Ok(Err(error)) => return state.log_once(peer, &error),
+                Err(_) => return state.log_once(peer, &"TLS handshake timed out"),
+            }
+        }
     };
     let context = ServerContext { limits: &state.limits, bodies: &state.bodies, draining };
     let admit = |head: &Head| {
